@@ -1,4 +1,4 @@
-/* cli.h: the commands beside the daemon. */
+/* cli.h: the commands other than the daemon. */
 #ifndef CLAIRON_CLI_H
 #define CLAIRON_CLI_H
 

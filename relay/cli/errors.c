@@ -43,7 +43,7 @@ static const char errors_usage[] =
 enum verb { VERB_LIST, VERB_REDRIVE, VERB_DROP, VERB_COUNT };
 static const char *const verbs[VERB_COUNT] = {"list", "redrive", "drop"};
 
-/* A notification that was asked for by name. */
+/* A notification requested by id. */
 struct wanted {
     char id[FRAME_UUID_TEXT + 1];
     bool is_found;
@@ -69,12 +69,12 @@ struct errors_request {
 struct errors_walk {
     struct errors_request *request;
     struct direct *direct;
-    long long left;     /* entries that may still be treated */
-    long long entries;  /* that matched */
+    long long left;     /* remaining --limit */
+    long long entries;  /* matching entries */
     long long users;    /* of these entries */
     long long examined; /* entries */
     long long total;    /* entries of the log; -1: unknown */
-    long long skipped;  /* that cannot be redriven */
+    long long skipped;  /* cannot be redriven */
     bool failed;
 };
 
@@ -109,7 +109,7 @@ by_id(const void *left, const void *right)
     return strcmp(a->id, b->id);
 }
 
-/* NULL: its id was not asked for. */
+/* NULL: the id was not requested. */
 static struct wanted *
 find_wanted(struct errors_request *request, struct bytes id)
 {
@@ -163,7 +163,7 @@ handle(struct errors_walk *walk, const struct error_entry *entry, const json_t *
     enum rc rc = RC_OK;
 
     if (request->verb == VERB_REDRIVE && !can_redrive(walk, entry, users)) {
-        walk->skipped++; /* does not count for --limit */
+        walk->skipped++; /* does not count towards --limit */
         return;
     }
     if (request->verb == VERB_LIST || request->dry_run)
@@ -210,7 +210,7 @@ on_entry(void *ctx, const struct error_entry *entry)
     return !walk->failed && walk->left > 0 && ferror(stdout) == 0;
 }
 
-/* Whether it is so for all of them. A walk that ended at its limit does not know. */
+/* True for all entries. Unknown if the walk ended at its limit. */
 static bool
 found_all(const struct errors_walk *walk)
 {
@@ -275,7 +275,7 @@ finish(const struct errors_walk *walk, enum rc rc)
     return is_good && fflush(stdout) == 0 && ferror(stdout) == 0 ? 0 : 1;
 }
 
-/* A misspelt filter must not look as if there were no such entries. */
+/* A misspelt filter must be an error, not an empty result. */
 static int
 check_reason(const struct errors_request *request)
 {
@@ -323,7 +323,7 @@ check_limits(const struct errors_request *request, struct entry_id *ret_since, l
     return 0;
 }
 
-/* 0, or an exit code after it reported what is wrong. */
+/* 0, or an exit code after the error was printed. */
 static int
 check_request(const struct errors_request *request)
 {
@@ -337,7 +337,7 @@ check_request(const struct errors_request *request)
     return check_reason(request);
 }
 
-/* The verb, VERB_COUNT after it reported what is wrong. */
+/* The verb; VERB_COUNT after the error was printed. */
 static enum verb
 read_verb(const char *word)
 {

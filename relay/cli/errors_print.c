@@ -49,7 +49,7 @@ cli_errors_print_header(void)
            cli_colour(CLI_COLOUR_NONE));
 }
 
-/* Names of an application: they may hold anything. */
+/* Names come from applications and may contain any bytes. */
 static void
 print_users(const json_t *users)
 {

@@ -9,10 +9,12 @@
 void cli_errors_print_header(void);
 /* One line; `users` as cli_errors_users read them. */
 void cli_errors_print_row(const struct error_entry *entry, const json_t *users);
-/* One JSON object, on a line. */
+/* One JSON object on one line. */
 void cli_errors_print_json(const struct error_entry *entry);
 
-/* Who never acknowledged: an array; empty where it cannot be read. The caller's to free. */
+/*
+ * Users without an acknowledgement, as an array; empty if it cannot be read. The caller frees it.
+ */
 json_t *cli_errors_users(const struct error_entry *entry);
 
 #endif

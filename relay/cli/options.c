@@ -39,7 +39,7 @@ cli_print(const char *text)
     return fputs(text, stdout) >= 0 && fflush(stdout) == 0 ? 0 : 1;
 }
 
-/* Control characters: C0, DEL, and C1 as UTF-8 has them. */
+/* Control characters: C0, DEL, and C1 in UTF-8. */
 static bool
 is_control(const char *text, size_t step)
 {
@@ -81,7 +81,7 @@ find_option(const char *argument, const struct cli_option *options, size_t count
     return NULL;
 }
 
-/* False when the value that must follow is not there. */
+/* False if the value is missing. */
 static bool
 take_value(int argc, char **argv, int *at, const struct cli_option *option)
 {
@@ -170,7 +170,7 @@ cli_settings_load(struct config *ret_config, const char *path, int argc, char **
 struct direct *
 cli_store_open(const char *command, const char *path, int argc, char **argv, int *ret_code)
 {
-    /* Only the store's settings matter: whoever asks need not hold the relay's secrets. */
+    /* Only the store's settings matter: the caller may have no access to the relay's secrets. */
     static char only_feed[] = "--relay.roles=feed", unused[] = "--feed.conninfo=dbname=unused";
     static char no_primary[] = "--feed.primary_conninfo=";
     static char *const forced[] = {only_feed, unused, no_primary, NULL};

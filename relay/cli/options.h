@@ -12,34 +12,37 @@
 
 struct cli_option {
     const char *name;   /* "--user" */
-    const char **value; /* set to the text behind it; NULL: a flag */
+    const char **value; /* set to the value; NULL: a flag */
     bool *flag;
 };
 
 /*
- * Takes the options and up to `operand_max` operands out of argv[1..]; settings (--section.key=V)
- * stay, the rest becomes NULL. A value that begins with -- needs the form --option=value. Returns
- * 0, or CLI_WRONG_USE after it printed the error.
+ * Parses the options and up to `operand_max` operands of argv[1..] and sets them to NULL. Settings
+ * (--section.key=V) stay. A value that starts with -- needs the form --option=value. Returns 0, or
+ * CLI_WRONG_USE after it printed the error.
  */
 int cli_options_take(const char *command, int argc, char **argv, const struct cli_option *options,
                      size_t option_count, const char **operands, size_t operand_max);
 
 /*
- * Loads the settings of `path` (may be NULL), the environment and what cli_options_take left of
- * argv. `forced`, up to a NULL, are settings that count more. As config_load otherwise.
+ * Loads the settings from `path` (may be NULL), the environment and the arguments that
+ * cli_options_take left. `forced`, terminated by NULL, overrides them. Otherwise as config_load.
  */
 MUST_CHECK enum rc cli_settings_load(struct config *ret_config, const char *path, int argc,
                                      char **argv, char *const *forced,
                                      char error[CONFIG_ERROR_MAX]);
 
-/* The store of those settings. NULL after it printed the error; *ret_code is the exit code. */
+/*
+ * Connects to the store of those settings. NULL after it printed the error; *ret_code is the exit
+ * code.
+ */
 struct direct *cli_store_open(const char *command, const char *path, int argc, char **argv,
                               int *ret_code);
 
-/* Prints "clairon COMMAND: what about"; returns CLI_WRONG_USE. */
+/* Prints "clairon COMMAND: what about" and returns CLI_WRONG_USE. */
 int cli_refuse(const char *command, const char *what, const char *about);
 
-/* The same for settings that config_load refused; `path` NULL: adds that no file was read. */
+/* The same for rejected settings. `path` NULL: adds that no file was read. */
 int cli_refuse_settings(const char *command, const char *path, const char *error);
 
 /* Prints all of the output. Returns the exit code: 1 if it could not be written. */

@@ -1,4 +1,4 @@
-/* terminal.c: colour, short times and progress: for a person at a terminal, never in a pipe. */
+/* terminal.c: colour, short times and progress, only on a terminal. */
 #include "cli/terminal.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* terminal.h: colour, short times and progress: for a person at a terminal, never in a pipe. */
+/* terminal.h: colour, short times and progress, only on a terminal. */
 #ifndef CLAIRON_CLI_TERMINAL_H
 #define CLAIRON_CLI_TERMINAL_H
 
@@ -15,20 +15,20 @@ enum cli_colour {
 };
 
 /*
- * The escape sequence of a colour on standard output, CLI_COLOUR_NONE to end it. "" where that is
- * no terminal, TERM is dumb, or NO_COLOR is set (https://no-color.org).
+ * The escape sequence of a colour on standard output; CLI_COLOUR_NONE resets it. "" if standard
+ * output is not a terminal, TERM is dumb, or NO_COLOR is set (https://no-color.org).
  */
 const char *cli_colour(enum cli_colour colour);
 
 /*
- * The time `iso` (2026-11-22T14:03:50.237Z) as it is, or on a terminal shorter: without the date if
- * it is of today, in UTC as all times of logs.
+ * The time `iso` (2026-11-22T14:03:50.237Z). On a terminal it is shortened to the time of day if
+ * it is today. Always UTC.
  */
 const char *cli_time(const char *iso, char ret_text[CLI_TIME_MAX]);
 
 /*
- * Rewrites one line of standard error, a few times a second at most. Nothing where that is no
- * terminal. cli_progress_end removes the line.
+ * Rewrites one line of standard error, at most a few times per second. A no-op without a terminal.
+ * cli_progress_end removes the line.
  */
 void cli_progress(const char *format, ...) PRINTF_LIKE(1, 2);
 void cli_progress_end(void);

@@ -39,7 +39,7 @@ static const char token_usage[] =
     "  -c FILE            the relay's settings\n"
     "  --section.key=V    one setting, such as --auth.hs256_secret_file=FILE\n";
 
-/* The groups as the gate reads them: an object of arrays of strings; NULL when they are not. */
+/* The groups in the token's form: an object of arrays of strings; NULL: invalid. */
 static json_t *
 groups_read(const char *text)
 {
@@ -146,7 +146,7 @@ token_make(const struct token_request *request, const struct config *config)
 int
 cli_token(int argc, char **argv)
 {
-    /* Only the gate's settings matter: a developer need not name a replica. */
+    /* Only the gate's settings matter: a developer need not configure a database. */
     static char only_gate[] = "--relay.roles=gate";
     static char *const forced[] = {only_gate, NULL};
     struct token_request request = {.sub = NULL};

@@ -99,7 +99,7 @@ print_json(const struct findings *findings, bool quiet)
     return is_done;
 }
 
-/* Names of tables and of slots may hold anything. */
+/* Names of tables and slots may contain any bytes. */
 static void
 print_text(const char *text)
 {

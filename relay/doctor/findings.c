@@ -1,4 +1,4 @@
-/* findings.c: keeps the findings of the doctor until they are printed. */
+/* findings.c: collects findings until they are printed. */
 #include "doctor/findings.h"
 
 #include <stdarg.h>
@@ -28,7 +28,7 @@ is_known(const struct findings *findings, const struct finding *wanted)
     return false;
 }
 
-/* `row` points to texts of the caller's. */
+/* `row` points to the caller's texts. */
 static void
 add(struct findings *findings, struct finding row)
 {

@@ -16,24 +16,24 @@ struct finding {
     bool ok;
     bool is_warning; /* ok so far, with a hint */
     char *detail;    /* never a secret */
-    char *hint;      /* "" where nothing is to be done */
+    char *hint;      /* "" if there is nothing to do */
 };
 
 /* Zeroed: empty. */
 struct findings {
     struct finding *rows;
     size_t count;
-    size_t wrong; /* how many of them are not ok, also of those beyond FINDINGS_MAX */
+    size_t wrong; /* findings that are not ok, including those beyond FINDINGS_MAX */
     size_t warnings;
 };
 
 /*
- * `hint` counts only when not ok; may be NULL. Texts are copied, longer ones are cut. A finding
- * that is there already, word by word, is not added again.
+ * `hint` is used only if not ok; may be NULL. Texts are copied and truncated. Exact duplicates are
+ * dropped.
  */
 void findings_add(struct findings *findings, const char *area, const char *check, bool ok,
                   const char *hint, const char *format, ...) PRINTF_LIKE(6, 7);
-/* A finding that is ok, with a hint all the same. */
+/* A finding that is ok but has a hint. */
 void findings_warn(struct findings *findings, const char *area, const char *check, const char *hint,
                    const char *format, ...) PRINTF_LIKE(5, 6);
 void findings_free(struct findings *findings); /* also resets to empty */

@@ -1,4 +1,4 @@
-/* gate.c: the doctor's checks of the gate: its origins, and the relay that runs. */
+/* gate.c: the doctor's checks of the gate: its origins and the running relay. */
 #include "doctor/gate.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@
 #define ORIGINS_TRIED_MAX 16
 #define PATIENCE_S 5
 
-/* A request to the running relay, on a connection of its own. */
+/* A request to the running relay on its own connection. */
 struct probe {
     const struct config *config;
     char reason[REASON_MAX]; /* why there is no reply */
@@ -61,7 +61,7 @@ connect_unix(struct probe *probe, const char *path)
                                  sizeof(address));
 }
 
-/* A relay that listens on all addresses also does on the loopback one. */
+/* A relay that listens on all addresses also accepts connections on loopback. */
 static const char *
 reachable(const char *host)
 {
@@ -111,7 +111,7 @@ exchange_plain(int fd, const char *request, char reply[REPLY_MAX])
     return len;
 }
 
-/* The certificate is checked with the settings; this connects to the relay of this machine. */
+/* Not verified: the settings check covers the certificate, and this connects to the local relay. */
 static size_t
 exchange_tls(int fd, const char *request, char reply[REPLY_MAX])
 {
@@ -131,7 +131,7 @@ exchange_tls(int fd, const char *request, char reply[REPLY_MAX])
     return len;
 }
 
-/* False: probe->reason holds why there is no reply. */
+/* False: probe->reason says why there is no reply. */
 static bool
 ask(struct probe *probe, const char *request)
 {
@@ -154,7 +154,7 @@ ask(struct probe *probe, const char *request)
     return false;
 }
 
-/* 0: the reply is none of /readyz. */
+/* 0: not a reply of /readyz. */
 static int
 read_ready(const struct probe *probe, char ret_feed[32], char ret_store[32])
 {
@@ -183,7 +183,7 @@ unready_hint(const char *feed, const char *store)
            "journalctl -u clairon-relay -o cat | grep who=feed";
 }
 
-/* False: there is no relay to ask further. */
+/* False: no relay answers, so the other checks are skipped. */
 static bool
 check_ready(struct probe *probe, struct findings *findings)
 {
@@ -211,7 +211,7 @@ check_ready(struct probe *probe, struct findings *findings)
     return true;
 }
 
-/* Preflight requests are answered without a token. */
+/* Preflight requests need no token. */
 static bool
 is_admitted(struct probe *probe, const char *origin)
 {

@@ -1,4 +1,4 @@
-/* gate.h: the doctor's checks of the gate: its origins, and the relay that runs. */
+/* gate.h: the doctor's checks of the gate: its origins and the running relay. */
 #ifndef CLAIRON_DOCTOR_GATE_H
 #define CLAIRON_DOCTOR_GATE_H
 
@@ -6,8 +6,8 @@
 #include "doctor/findings.h"
 
 /*
- * Asks the relay that listens on gate.listen whether it is ready, and whether it admits the origins
- * of these settings. Waits 5 s at most for each reply.
+ * Checks whether the relay on gate.listen is ready and admits the origins of these settings. Waits
+ * at most 5 s per reply.
  */
 void doctor_check_gate(const struct config *config, struct findings *findings);
 

@@ -16,11 +16,12 @@
 #define SETTINGS "settings"
 #define HOST "host"
 #define HINT_MAX 768
-#define DISTINCT_MIN 12 /* bytes of a secret; base64 of 32 random ones has about 24 */
+/* bytes of a secret; base64 of 32 random bytes has about 24 different characters */
+#define DISTINCT_MIN 12
 #define RSA_BITS_MIN 2048
 #define BACKLOG_MIN 1024
 
-/* Other users of this machine could sign tokens, or read a password. */
+/* Other users of the machine could sign tokens or read a password. */
 static void
 check_file(const struct config_secret_file *file, struct findings *findings)
 {
@@ -181,7 +182,7 @@ doctor_check_settings(const struct config *config, const char *path, struct find
         check_tls(config, findings);
 }
 
-/* -1 when it cannot be read. */
+/* -1: cannot be read. */
 static long
 kernel_number(const char *path)
 {

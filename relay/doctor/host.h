@@ -5,11 +5,11 @@
 #include "base/config.h"
 #include "doctor/findings.h"
 
-/* The files that the settings name, the auth key, certificates. `path` may be NULL. */
+/* Checks the files named by the settings, the auth key and the certificates. `path` may be NULL. */
 void doctor_check_settings(const struct config *config, const char *path,
                            struct findings *findings);
 
-/* Limits of this machine. */
+/* Checks the limits of this machine. */
 void doctor_check_limits(const struct config *config, struct findings *findings);
 
 #endif

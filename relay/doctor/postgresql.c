@@ -1,4 +1,4 @@
-/* postgresql.c: the checks of PostgreSQL, and what the replies mean. */
+/* postgresql.c: checks PostgreSQL and interprets the replies. */
 #include "doctor/postgresql.h"
 
 #include <stdio.h>
@@ -23,7 +23,10 @@ struct probe {
     char primary_slot[64];
 };
 
-/* Without the extension its doctor cannot be asked: what CREATE EXTENSION and decoding need. */
+/*
+ * Without the extension clairon.doctor() does not exist: checks what CREATE EXTENSION and decoding
+ * need.
+ */
 static const char bare_checks[] =
     "SELECT name, ok, detail, CASE WHEN NOT ok THEN hint END FROM ("
     "SELECT 'wal_level', setting = 'logical', 'wal_level is ' || setting,"
@@ -39,7 +42,7 @@ static const char bare_checks[] =
     " 'Install the plugin on this server: the package postgresql-NN-clairon, or make install.')"
     " AS checks (name, ok, detail, hint)";
 
-/* What an error of the server means here; the error itself where it is clear enough. */
+/* A hint for the server's error; the error itself if it is clear. */
 static const char *
 cause_of(const char *sqlstate, const char *error)
 {
@@ -93,7 +96,7 @@ is_true(const PGresult *result, int row, int column)
     return strcmp(PQgetvalue(result, row, column), "t") == 0;
 }
 
-/* Rows as of clairon.doctor(): a check that is ok and has a hint is a warning. */
+/* Rows of clairon.doctor(): ok with a hint is a warning. */
 static void
 add_rows(const struct probe *probe, const PGresult *result)
 {
@@ -106,7 +109,7 @@ add_rows(const struct probe *probe, const PGresult *result)
                          PQgetvalue(result, i, 3), "%s", PQgetvalue(result, i, 2));
 }
 
-/* Half the way there and back is the server's. */
+/* Assumes symmetric latency: the server's clock is read halfway. */
 static void
 check_clock(struct probe *probe)
 {
@@ -214,8 +217,10 @@ check_extension(struct probe *probe)
     PQclear(result);
 }
 
-/* The columns that releases since the first added to clairon.rule: without them rules count, but
- * the functions of those releases are missing too. Version numbers do not show it. */
+/*
+ * Columns that later releases added to clairon.rule. Without them the rules work, but the
+ * functions of those releases are missing. The version number does not show it.
+ */
 static void
 check_schema(struct probe *probe)
 {
@@ -239,7 +244,7 @@ check_schema(struct probe *probe)
     PQclear(result);
 }
 
-/* The connection that the feed makes: pg_hba.conf or max_wal_senders may refuse it. */
+/* Connects as the feed does: pg_hba.conf or max_wal_senders may reject it. */
 static void
 check_replication(struct probe *probe)
 {
@@ -258,7 +263,7 @@ check_replication(struct probe *probe)
     PQfinish(conn);
 }
 
-/* What the standby's own server cannot see. */
+/* Only the primary can see this. */
 static void
 check_primary_answer(const struct probe *probe, const PGresult *result)
 {

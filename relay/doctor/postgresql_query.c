@@ -1,4 +1,6 @@
-/* postgresql_query.c: the doctor's connections to PostgreSQL: each step bounded, none on a loop. */
+/*
+ * postgresql_query.c: the doctor's connections to PostgreSQL: blocking, with a deadline per step.
+ */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -11,7 +13,7 @@
 
 #define PATIENCE_US 10000000
 
-/* False at the deadline. */
+/* False: the deadline has passed. */
 static bool
 wait_for(PGconn *conn, short events, int64_t deadline_us)
 {
@@ -59,7 +61,7 @@ postgresql_connect(const char *conninfo, bool replicates, char error[POSTGRESQL_
         status = PQconnectPoll(conn);
     }
     if (status == PGRES_POLLING_OK) {
-        /* As the feed does; what keeps it from that, keeps it from all that is asked next. */
+        /* Connects as the feed does, so that both fail for the same reasons. */
         PQclear(postgresql_query(conn, feed_session_command(conn), NULL, error, sqlstate));
         return conn;
     }
@@ -68,7 +70,7 @@ postgresql_connect(const char *conninfo, bool replicates, char error[POSTGRESQL_
     return NULL;
 }
 
-/* The last of the results, which is the command's. NULL: `error` says why. */
+/* The result of the command. NULL: `error` is the reason. */
 static PGresult *
 collect(PGconn *conn, int64_t deadline_us, char error[POSTGRESQL_ERROR_MAX])
 {

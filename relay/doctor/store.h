@@ -7,9 +7,9 @@
 #include "store/origin.h"
 
 /*
- * Checks the servers of store.url. Waits for each reply 10 s at most, for name servers as long
- * as the system does. Writes nothing. `origin` is the database that the relay would read, with
- * empty texts if that is unknown.
+ * Checks the servers of store.url. Waits at most 10 s per reply, and for name servers as long as
+ * the system does. Writes nothing. `origin` is the database that the relay reads, with empty texts
+ * if unknown.
  */
 void doctor_check_store(const struct config *config, const struct origin *origin,
                         struct findings *findings);

@@ -1,4 +1,4 @@
-/* audience.c: which words name an audience. */
+/* audience.c: checks and splits the names and targets of audiences. */
 #include "wire/audience.h"
 
 #include <string.h>
@@ -67,7 +67,7 @@ split_kind(struct bytes kind, struct audience_parts *parts)
     }
 }
 
-/* A backslash before anything else stands for itself. */
+/* A backslash before any other character is literal. */
 static bool
 is_escape(struct bytes target, size_t at)
 {

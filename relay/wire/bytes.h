@@ -1,4 +1,4 @@
-/* bytes.h: views of byte strings, big-endian integers in them, and their digits. */
+/* bytes.h: views of byte strings, big-endian integers and hex. */
 #ifndef CLAIRON_WIRE_BYTES_H
 #define CLAIRON_WIRE_BYTES_H
 
@@ -6,7 +6,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A run of bytes that somebody else owns. */
+/* A view of bytes owned by someone else. */
 struct bytes {
     const unsigned char *at;
     size_t len;
@@ -57,7 +57,7 @@ bytes_put_u64(unsigned char *at, uint64_t value)
     memcpy(at, &value, sizeof(value));
 }
 
-/* Two digits for each, in lower case, and a zero behind them. */
+/* Writes two lower-case digits per byte and a terminating zero. */
 static inline void
 bytes_hex(const unsigned char *at, size_t len, char *ret_text)
 {

@@ -1,4 +1,4 @@
-/* client_message.c: reads one line of a client, strictly. */
+/* client_message.c: parses one message of a client, strictly. */
 #include "wire/client_message.h"
 
 #include <stdarg.h>
@@ -12,9 +12,9 @@
 #include "wire/frame.h"
 
 #define FIELDS_MAX 6
-#define REQUEST_ID_MAX 9007199254740991 /* 2^53-1: what every client can count to */
+#define REQUEST_ID_MAX 9007199254740991 /* 2^53-1: exact in every client */
 
-/* A kind, the fields it may carry, and what fills the struct from them. */
+/* A message type, its allowed fields, and the function that reads them. */
 struct client_message_form {
     const char *name;
     enum client_message_kind kind;
@@ -69,7 +69,7 @@ read_window(const json_t *root, struct client_message *message,
     return RC_OK;
 }
 
-/* A text of a topic's length, without control characters, with a '*' at its end at most. */
+/* At most AUDIENCE_TOPIC_MAX bytes, no control characters, a '*' only at the end. */
 static bool
 is_topic(const json_t *value)
 {
@@ -141,7 +141,7 @@ read_refresh(const json_t *root, struct client_message *message,
     return read_token(root, message, error);
 }
 
-/* One block: the pointers, then the texts they point to. */
+/* One allocation: the pointers, then their texts. */
 static enum rc
 read_ack(const json_t *root, struct client_message *message, char error[CLIENT_MESSAGE_ERROR_MAX])
 {
@@ -238,7 +238,7 @@ check_fields(const struct client_message_form *form, json_t *root,
 
     json_object_foreach(root, name, value)
     {
-        /* The client's own text is not repeated to it beyond a name's usual length. */
+        /* Limits how much of the client's text an error repeats. */
         if (!form_has_field(form, name))
             return strlen(name) <= 32
                        ? refuse(error, "unknown field \"%s\" in \"%s\"", name, form->name)
@@ -263,7 +263,7 @@ read_request_id(const json_t *root, struct client_message *message,
     return RC_OK;
 }
 
-/* Grammatical JSON that jansson will not hold keeps the connection; all else ends it. */
+/* Valid JSON that jansson rejects keeps the connection open; anything else closes it. */
 static enum rc
 judge_load_error(const json_error_t *load, char error[CLIENT_MESSAGE_ERROR_MAX])
 {
@@ -329,7 +329,10 @@ client_message_parse(const char *line, size_t len, struct client_message *ret_me
     return rc;
 }
 
-/* A body that is one JSON object with this field, and maybe `other` (NULL: none); else NULL. */
+/*
+ * Parses a body: one JSON object with this field and optionally `other` (may be NULL). NULL:
+ * invalid.
+ */
 static json_t *
 load_body(const char *text, size_t len, const char *field, const char *other)
 {
@@ -343,7 +346,7 @@ load_body(const char *text, size_t len, const char *field, const char *other)
     return NULL;
 }
 
-/* The end of reading a body: `root` (may be NULL) goes, and what is not to be the caller's. */
+/* Ends the parsing of a body: frees `root` (may be NULL), and the message after an error. */
 static enum rc
 give(json_t *root, enum rc rc, struct client_message *message, struct client_message *ret_message)
 {

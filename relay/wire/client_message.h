@@ -1,4 +1,6 @@
-/* client_message.h: one line that a client sent, as a checked struct. Pure: no clock, no log. */
+/*
+ * client_message.h: parses one message of a client into a checked struct. Pure: no clock, no log.
+ */
 #ifndef CLAIRON_WIRE_CLIENT_MESSAGE_H
 #define CLAIRON_WIRE_CLIENT_MESSAGE_H
 
@@ -9,14 +11,14 @@
 #include "base/rc.h"
 
 #define CLIENT_MESSAGE_ACKS_MAX 1024
-#define CLIENT_MESSAGE_WINDOW_MAX 65536 /* who asks for more is taken for this */
+#define CLIENT_MESSAGE_WINDOW_MAX 65536 /* a larger value is reduced to this */
 #define CLIENT_MESSAGE_POS_MAX 511
 #define CLIENT_MESSAGE_ERROR_MAX 192
 #define CLIENT_MESSAGE_TOPICS_MAX 256 /* in one message */
 #define CLIENT_MESSAGE_TOPIC_MAX 255  /* bytes */
 #define CLIENT_MESSAGE_TOPICS_BYTES_MAX 8192
 #define CLIENT_MESSAGE_DELAY_MAX 86400000 /* likewise */
-#define CLIENT_MESSAGE_ENTRY_MAX 42       /* two 64-bit numbers, a dash and the zero */
+#define CLIENT_MESSAGE_ENTRY_MAX 42       /* two 64-bit numbers, a dash and a zero */
 
 enum client_message_kind {
     CLIENT_MESSAGE_CONNECT,
@@ -33,47 +35,46 @@ struct client_message {
     enum client_message_kind kind;
     bool has_request_id; /* "r" */
     int64_t request_id;
-    char *token;      /* connect: NULL when left out; refresh: always there */
+    char *token;      /* connect: NULL if absent; refresh: required */
     size_t token_len; /* bytes */
-    char *pos;        /* connect: NULL when left out */
-    int window;       /* connect: 0 when left out */
-    char **ids;       /* ack, nack: UUID texts, in lower case */
+    char *pos;        /* connect: NULL if absent */
+    int window;       /* connect: 0 if absent */
+    char **ids;       /* ack, nack: UUIDs in lower case */
     size_t id_count;
-    int64_t delay_ms; /* nack: 0 when left out */
-    char **topics;    /* connect, subscribe, unsubscribe: a '*' stands at their end only */
+    int64_t delay_ms; /* nack: 0 if absent */
+    char **topics;    /* connect, subscribe, unsubscribe: '*' only at the end */
     size_t topic_count;
 };
 
 /*
- * Parses one line. RC_OK: the caller frees *ret_message with client_message_free.
- * RC_CLOSED: not JSON, the connection must end (4000). RC_BAD: JSON, but not a
- * message we know (err 107): then *ret_message holds nothing but the request id, if
- * one was given. `error` holds one sentence that names the field.
+ * Parses one message. RC_OK: the caller frees *ret_message with client_message_free. RC_CLOSED:
+ * not JSON; the caller closes the connection (4000). RC_BAD: JSON but not a valid message (err
+ * 107); *ret_message then has only the request id, if present. `error` names the invalid field.
  */
 MUST_CHECK enum rc client_message_parse(const char *line, size_t len,
                                         struct client_message *ret_message,
                                         char error[CLIENT_MESSAGE_ERROR_MAX]);
 
-/* The body of POST /v1/ack, {"ids":[..]}; as above, and RC_CLOSED is an RC_BAD. */
+/* Body of POST /v1/ack, {"ids":[..]}. As above, but RC_BAD instead of RC_CLOSED. */
 MUST_CHECK enum rc client_message_parse_ack(const char *text, size_t len,
                                             struct client_message *ret_message,
                                             char error[CLIENT_MESSAGE_ERROR_MAX]);
 
-/* The body of POST /v1/nack, {"ids":[..],"delay":30000}, likewise. */
+/* Body of POST /v1/nack, {"ids":[..],"delay":30000}. As above, but RC_BAD instead of RC_CLOSED. */
 MUST_CHECK enum rc client_message_parse_nack(const char *text, size_t len,
                                              struct client_message *ret_message,
                                              char error[CLIENT_MESSAGE_ERROR_MAX]);
 
-/* {"on":true}. RC_BAD: `error` says what it must be. */
+/* {"on":true}. RC_BAD: `error` has the valid form. */
 MUST_CHECK enum rc client_message_parse_switch(const char *text, size_t len, bool *ret_on,
                                                char error[CLIENT_MESSAGE_ERROR_MAX]);
 
-/* {"entry":".."}, an entry of the error log. RC_BAD: `error` says what it must be. */
+/* {"entry":".."}, an entry of the error log. RC_BAD: `error` has the valid form. */
 MUST_CHECK enum rc client_message_parse_entry(const char *text, size_t len,
                                               char ret_entry[CLIENT_MESSAGE_ENTRY_MAX],
                                               char error[CLIENT_MESSAGE_ERROR_MAX]);
 
-/* Accepts a zeroed message; resets it. */
+/* Frees and resets. Accepts a zeroed message. */
 void client_message_free(struct client_message *message);
 
 #endif

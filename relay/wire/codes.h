@@ -1,10 +1,10 @@
-/* codes.h: the numbers of client/PROTOCOL.md, over any transport. */
+/* codes.h: the codes of client/PROTOCOL.md, for all transports. */
 #ifndef CLAIRON_WIRE_CODES_H
 #define CLAIRON_WIRE_CODES_H
 
 #define GATE_CLOSE_REASON_MAX 160
 
-enum gate_code { /* of `bye` and of the WebSocket close */
+enum gate_code { /* in `bye` and the WebSocket close frame */
                  GATE_CLOSE_BROKEN = 1002,
                  GATE_CLOSE_BINARY = 1003,
                  GATE_CLOSE_UTF8 = 1007,
@@ -19,7 +19,7 @@ enum gate_code { /* of `bye` and of the WebSocket close */
                  GATE_CLOSE_RESTART = 4201,
 };
 
-enum gate_err { /* the `code` of a problem and of an `err` frame */
+enum gate_err { /* `code` of a problem and of an `err` frame */
                 GATE_ERR_UNAUTHORISED = 101,
                 GATE_ERR_PERMISSION = 103,
                 GATE_ERR_BAD_REQUEST = 107,

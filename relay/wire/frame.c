@@ -1,4 +1,4 @@
-/* frame.c: reads the decoder's frames out of bytes that it trusts in nothing. */
+/* frame.c: parses the decoder's frames, without trusting any length. */
 #include "wire/frame.h"
 
 #include <ctype.h>
@@ -25,7 +25,7 @@ targets_fit(struct bytes targets, uint32_t count)
     return seen == count;
 }
 
-/* What its flags say it has of fixed size. */
+/* Reads the fixed-size fields that the flags announce. */
 static size_t
 note_fixed_size(uint16_t flags)
 {
@@ -33,7 +33,7 @@ note_fixed_size(uint16_t flags)
            ((flags & FRAME_ACK_TIMED) != 0 ? FRAME_NOTIFICATION_ACK_TIMEOUT_SIZE : 0);
 }
 
-/* `whole` may end after the head: then data is empty. */
+/* `whole` may be the header only: then data is empty. */
 static enum rc
 parse_note(struct bytes whole, uint16_t flags, struct frame_note *note)
 {

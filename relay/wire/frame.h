@@ -1,4 +1,4 @@
-/* frame.h: reads the decoder's frames; the picture of them is in decoder/protocol/frame.h. */
+/* frame.h: parses the decoder's frames; decoder/protocol/frame.h draws the format. */
 #ifndef CLAIRON_WIRE_FRAME_H
 #define CLAIRON_WIRE_FRAME_H
 
@@ -10,28 +10,29 @@
 #include "decoder/protocol/frame.h"
 #include "wire/bytes.h"
 
-#define FRAME_UUID_TEXT 36     /* without the terminating zero */
-#define FRAME_POSITION_TEXT 32 /* likewise: 16 hex digits of LSN, 16 of ordinal */
+#define FRAME_UUID_TEXT 36 /* without the terminating zero */
+/* 16 hex digits of LSN, 16 of ordinal; without the terminating zero */
+#define FRAME_POSITION_TEXT 32
 #define FRAME_TARGETS_MAX 1000000
 #define FRAME_MEMBER_TEXT_MAX 255
 
 struct frame_note {
     unsigned char id[16];
     int64_t commit_us;
-    int64_t expires_us; /* 0: never */
+    int64_t expires_us; /* 0: does not expire */
     uint8_t priority;
     uint8_t type;
     uint8_t operation;
     uint8_t backoff;
     uint16_t retry_limit;
     uint16_t attempts;
-    uint32_t ack_timeout_ms; /* 0: the relay's setting */
+    uint32_t ack_timeout_ms; /* 0: use the relay's setting */
     struct bytes audience;
     struct bytes topic;
-    struct bytes targets; /* walk with frame_next_target */
+    struct bytes targets; /* iterate with frame_next_target */
     uint32_t target_count;
-    struct bytes head; /* from the frame's start up to data */
-    struct bytes data; /* the JSON line */
+    struct bytes head; /* the frame up to data */
+    struct bytes data; /* the JSON document */
 };
 
 struct frame_member {
@@ -46,7 +47,7 @@ struct frame_commit {
     int64_t commit_us;
 };
 
-/* A view into the bytes it was read from. */
+/* A view of the bytes it was parsed from. */
 struct frame {
     char kind;
     uint16_t flags;
@@ -60,32 +61,32 @@ struct frame {
 };
 
 /*
- * Reads the frame at the start of `packet`; *ret_len is its length. RC_BAD when
- * the bytes are no frame of this version. Any bytes may be given.
+ * Parses the frame at the start of `packet`; *ret_len is its length. RC_BAD: not a frame of this
+ * version. Safe for any bytes.
  */
 MUST_CHECK enum rc frame_parse(struct bytes packet, struct frame *ret_frame, size_t *ret_len);
 
-/* Reads a note's head alone, as the store keeps it; `data` stays empty. */
+/* Parses the header of a notification frame as the store keeps it; `data` stays empty. */
 MUST_CHECK enum rc frame_parse_head(struct bytes head, struct frame *ret_frame);
 
-/* Takes the next target off *targets. RC_CLOSED after the last. */
+/* Removes the next target from *targets. RC_CLOSED after the last. */
 MUST_CHECK enum rc frame_next_target(struct bytes *targets, struct bytes *ret_target);
 
 void frame_id_text(const unsigned char id[16], char ret_text[FRAME_UUID_TEXT + 1]);
 
-/* Reads what frame_id_text wrote, in either case; false for any other bytes. */
+/* Parses the output of frame_id_text, in either case. False: anything else. */
 MUST_CHECK bool frame_id_read(const char *text, size_t len, unsigned char ret_id[16]);
 
-/* True when `text` (any bytes) is a UUID in its usual 36-character form. */
+/* True if `text` (any bytes) is a UUID in its 36-character form. */
 bool frame_is_uuid(const char *text, size_t len);
 
-/* Takes such a one in lower case, as ids are kept; false for anything else. */
+/* Copies such a UUID in lower case, the canonical form of ids. False: not a UUID. */
 bool frame_read_uuid(const char *text, size_t len, char ret_text[FRAME_UUID_TEXT + 1]);
 
-/* A position as text whose byte order is the order of positions. */
+/* A position as text. Byte order of the texts is the order of the positions. */
 void frame_position_text(uint64_t lsn, uint64_t ordinal, char ret_text[FRAME_POSITION_TEXT + 1]);
 
-/* Reads what frame_position_text wrote. */
+/* Parses the output of frame_position_text. */
 MUST_CHECK enum rc frame_position_read(const char *text, size_t len, uint64_t *ret_lsn,
                                        uint64_t *ret_ordinal);
 

@@ -1,10 +1,10 @@
-/* http_head.c: checks the head of an HTTP request, so that nothing can hide in it. */
+/* http_head.c: validates the header of an HTTP request against request smuggling. */
 #include "wire/http_head.h"
 
 #include <string.h>
 #include <strings.h>
 
-/* What may stand in a head once only: of two, one reader takes the first, another the last. */
+/* Headers that must not repeat: parsers differ in which copy they use. */
 static const char *const SINGLE[] = {
     "host",    "content-length",    "transfer-encoding",     "authorization",   "origin",
     "upgrade", "sec-websocket-key", "sec-websocket-version", "idempotency-key", "last-event-id",
@@ -13,9 +13,9 @@ enum { SINGLE_HOST = 0, SINGLE_LENGTH = 1, SINGLE_ENCODING = 2, SINGLE_ORIGIN = 
 
 struct head_scan {
     struct http_head head;
-    unsigned seen; /* a bit for each of SINGLE */
+    unsigned seen; /* one bit per SINGLE */
     bool is_1_1;
-    const char *upgrade; /* the line; NULL: there is none */
+    const char *upgrade; /* value of the header; NULL: absent */
     bool is_websocket;
     bool is_connection_upgrade;
     const char *why;
@@ -60,7 +60,7 @@ is_hex(char c)
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F') || (c >= 'a' && c <= 'f');
 }
 
-/* What libwebsockets would hang up on, or answer in its own words. */
+/* Rejects requests that libwebsockets would answer itself or hang up on. */
 static enum rc
 check_target(struct head_scan *scan)
 {
@@ -132,7 +132,7 @@ trim(const char **at, const char **end)
         (*end)--;
 }
 
-/* RFC 9112, 6.3: of what has another length nobody knows where it ends. */
+/* RFC 9112, 6.3: with any other length the end of the request is ambiguous. */
 static bool
 is_number(const char *at, const char *end)
 {
@@ -144,7 +144,7 @@ is_number(const char *at, const char *end)
     return at == end;
 }
 
-/* Is the value that word, whatever the case? */
+/* Whether the value equals `word`, case-insensitively. */
 static bool
 is_word(const char *at, const char *end, const char *word)
 {
@@ -152,7 +152,7 @@ is_word(const char *at, const char *end, const char *word)
     return (size_t)(end - at) == strlen(word) && strncasecmp(at, word, strlen(word)) == 0;
 }
 
-/* Is `word` one of a list's, whatever the case? */
+/* Whether the comma-separated value contains `word`, case-insensitively. */
 static bool
 holds_word(const char *at, const char *end, const char *word)
 {
@@ -202,7 +202,10 @@ read_field(struct head_scan *scan, const char *line, size_t len)
     if (rc == RC_OK && (scan->seen & ~before) == 1u << SINGLE_LENGTH &&
         !is_number(colon + 1, line + len))
         return refuse(scan, "Content-Length is no number");
-    /* RFC 6454, 7.1: a page without an origin sends "null". An empty one would pass for none. */
+    /*
+     * RFC 6454, 7.1: a page without an origin sends "null". An empty Origin would be taken for an
+     * absent one.
+     */
     if (rc == RC_OK && (scan->seen & ~before) == 1u << SINGLE_ORIGIN &&
         is_word(colon + 1, line + len, ""))
         return refuse(scan, "Origin is empty");
@@ -225,7 +228,7 @@ judge(struct head_scan *scan)
     return RC_OK;
 }
 
-/* RC_AGAIN: the head goes on behind these lines. */
+/* RC_AGAIN: the header continues. */
 static enum rc
 scan_lines(struct head_scan *scan, const char *bytes, size_t len)
 {

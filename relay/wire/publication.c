@@ -1,4 +1,4 @@
-/* publication.c: reads a notification that somebody asks for. */
+/* publication.c: parses a notification published over HTTP. */
 #include "wire/publication.h"
 
 #include <stdio.h>
@@ -25,7 +25,7 @@ is_among(const char *name, const char *const *names)
     return false;
 }
 
-/* The object `name` of `root`, NULL when it is not there; only these fields may be in it. */
+/* The object `name` of `root`, NULL if absent. It must have no other fields. */
 static enum rc
 read_object(struct publication_draft *draft, json_t *root, const char *name,
             const char *const *fields, json_t **ret_object)
@@ -47,7 +47,7 @@ read_object(struct publication_draft *draft, json_t *root, const char *name,
     return RC_OK;
 }
 
-/* One of the words, by its place; `standard` when it is not given. */
+/* Index of one of the words; `standard` if absent. */
 static enum rc
 read_word(struct publication_draft *draft, const json_t *object, const char *name,
           const char *const *words, int standard, int *ret_place)
@@ -87,7 +87,7 @@ read_text(struct publication_draft *draft, const json_t *object, const char *nam
     return RC_OK;
 }
 
-/* A subscribe, or the topics of a poll, must be able to name it. */
+/* Clients must be able to name it in subscribe and in the topics of a poll. */
 static enum rc
 read_name(struct publication_draft *draft, const json_t *object, const char *name,
           const char *standard, const char **ret_text)
@@ -138,7 +138,7 @@ number_at(const char *text, int digits)
     return number;
 }
 
-/* "2025-03-15T12:34:56Z", with up to six digits after a point. */
+/* "2025-03-15T12:34:56Z", with up to six fractional digits. */
 static bool
 read_time(const char *text, int64_t *ret_us)
 {
@@ -186,7 +186,9 @@ read_expiration(struct publication_draft *draft, const json_t *metadata)
     return RC_OK;
 }
 
-/* A wrong one in the body is the asker's mistake; one in a header may be anybody's: ignored. */
+/*
+ * An invalid value in the body is an error. One in a header may come from a proxy and is ignored.
+ */
 static enum rc
 read_traceparent(struct publication_draft *draft, const json_t *metadata)
 {
@@ -282,7 +284,7 @@ read_retry(struct publication_draft *draft, json_t *routing)
     return RC_OK;
 }
 
-/* A field that belongs further down is a usual mistake. */
+/* A field on the wrong level is a frequent mistake. */
 static enum rc
 refuse_field(struct publication_draft *draft, const char *field)
 {
@@ -336,7 +338,7 @@ read_root(struct publication_draft *draft, json_t *root)
     return read_retry(draft, routing);
 }
 
-/* Whoever asks again does so in another span of the trace. */
+/* A repeated request has another span of the same trace. */
 static enum rc
 keep_asked(struct publication_draft *draft, const json_t *root)
 {

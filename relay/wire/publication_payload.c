@@ -1,4 +1,4 @@
-/* publication_payload.c: takes the payload out of a body as it was written. */
+/* publication_payload.c: copies the payload from the body byte for byte. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,7 +6,7 @@
 
 #include "wire/publication_private.h"
 
-/* Behind the text that begins at `at`. */
+/* Skips the string at `at`; returns its end. */
 static const char *
 behind_text(const char *at, const char *end)
 {
@@ -23,7 +23,7 @@ is_blank(char byte)
     return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n';
 }
 
-/* +1 where something opens, -1 where it closes. */
+/* +1 for an opening bracket, -1 for a closing one. */
 static int
 step_of(char byte)
 {
@@ -32,7 +32,7 @@ step_of(char byte)
     return byte == '}' || byte == ']' ? -1 : 0;
 }
 
-/* Where the payload's `{` stands. NULL when its name is written with escapes. */
+/* Position of the payload's `{`. NULL: the name is written with escapes. */
 static const char *
 find_payload(const char *at, const char *end)
 {
@@ -52,13 +52,13 @@ find_payload(const char *at, const char *end)
             continue;
         while (at < end && (is_blank(*at) || *at == ':'))
             at++;
-        if (at < end && *at == '{') /* a value "payload" is followed by something else */
+        if (at < end && *at == '{') /* the string value "payload" is not followed by a colon */
             return at;
     }
     return NULL;
 }
 
-/* The object that begins at `at`. */
+/* The object that starts at `at`. */
 static enum rc
 add_object(const char *at, const char *end, struct buffer *out)
 {

@@ -1,4 +1,4 @@
-/* publication_private.h: a notification between reading and writing; for publication*.c alone. */
+/* publication_private.h: a notification between parsing and encoding; for publication*.c only. */
 #ifndef CLAIRON_WIRE_PUBLICATION_PRIVATE_H
 #define CLAIRON_WIRE_PUBLICATION_PRIVATE_H
 
@@ -10,12 +10,12 @@
 
 #define NAME_MAX_BYTES LIMIT_TARGET
 
-/* Texts are views of the JSON that was read. */
+/* Texts are views of the parsed JSON. */
 struct publication_draft {
     struct publication *publication;
     const struct publication_origin *origin;
     char *error;
-    const char *text; /* the body, JSON without repeated keys */
+    const char *text; /* the body without duplicate keys */
     size_t len;
     int priority;
     int type;
@@ -23,26 +23,26 @@ struct publication_draft {
     int64_t limit;
     bool is_retried;
     const char *source;
-    const char *topic; /* NULL: made of the source */
+    const char *topic; /* NULL: derived from the source */
     int64_t expires_us;
     const json_t *payload;
 };
 
-/* Writes the error; RC_BAD. */
+/* Writes the error and returns RC_BAD. */
 enum rc publication_refuse(struct publication_draft *draft, const char *format, ...)
     PRINTF_LIKE(2, 3);
 
 /*
- * publication_payload.c: adds the payload as it was written, without blanks between its parts. Only
- * after json_loadb took the whole body.
+ * publication_payload.c: adds the payload as it was sent, without blanks between its parts. Call
+ * it only after json_loadb accepted the whole body.
  */
 MUST_CHECK enum rc publication_add_payload(const struct publication_draft *draft,
                                            struct buffer *out);
 
-/* publication_targets.c: those of its audience, in the form that is stored. */
+/* publication_targets.c: the targets of its audience, in canonical form. */
 MUST_CHECK enum rc publication_read_targets(struct publication_draft *draft, const json_t *targets);
 
-/* publication_write.c: id, head and line. */
+/* publication_write.c: id, frame header and JSON document. */
 MUST_CHECK enum rc publication_write(struct publication_draft *draft);
 
 #endif

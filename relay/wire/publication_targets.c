@@ -1,4 +1,4 @@
-/* publication_targets.c: whom a notification that somebody asks for is for. */
+/* publication_targets.c: parses the audience of a notification published over HTTP. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,7 +24,7 @@ order_of_texts(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Repeated ones are dropped; a long list is sorted first: it costs no square of its length. */
+/* Drops duplicates. A long list is sorted first, to avoid quadratic time. */
 static void
 drop_repeated(struct publication *publication)
 {
@@ -41,7 +41,7 @@ drop_repeated(struct publication *publication)
     publication->target_count = kept;
 }
 
-/* In the one form that is stored. */
+/* In canonical form. */
 static enum rc
 read_composite(struct publication_draft *draft, const json_t *target, size_t index, char **ret_text)
 {
@@ -79,7 +79,7 @@ read_target(struct publication_draft *draft, const json_t *target, size_t index,
     return RC_OK;
 }
 
-#define FEW_TARGETS 64 /* their order is kept */
+#define FEW_TARGETS 64 /* order is preserved */
 
 enum rc
 publication_read_targets(struct publication_draft *draft, const json_t *targets)

@@ -1,4 +1,4 @@
-/* publication_write.c: writes a notification as the decoder writes those of the WAL. */
+/* publication_write.c: encodes a notification as the decoder does. */
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -34,7 +34,7 @@ time_text(int64_t us, char text[TIME_MAX])
     snprintf(text, TIME_MAX, "%s.%06dZ", date, (int)(us % 1000000));
 }
 
-/* The line, and whether all of it was written. */
+/* Adds the JSON document. False: out of room. */
 struct line {
     struct buffer *out;
     enum rc rc;

@@ -1,17 +1,17 @@
 /*
  * targets.c: finds routing.audience.targets without parsing the notification.
  *
- * routing is the last member of a notification, retry the last of routing, and nothing in retry is
- * a text that a user chose: so the last RETRY in the line is the member, whatever the payload
- * holds. Before it, targets is the last member of that name. A target cannot look like one: in a
- * JSON string every quote has a backslash in front.
+ * routing is the last member of a notification and retry the last member of routing, and retry
+ * holds no text chosen by users. So the last RETRY in the document is that member, whatever the
+ * payload holds. The last targets before it is the member of the audience. No text can imitate
+ * either: quotes in a JSON string are escaped.
  */
 #include "wire/targets.h"
 
 static const char TARGETS[] = "\"targets\":[";
 static const char RETRY[] = "]},\"retry\":{";
 
-/* Where `text` begins last in the first `len` bytes; NULL: nowhere. */
+/* Last occurrence of `text` in the first `len` bytes; NULL: none. */
 static const unsigned char *
 find_last(struct bytes json, size_t len, const char *text, size_t text_len)
 {

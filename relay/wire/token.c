@@ -1,4 +1,4 @@
-/* token.c: checks a JSON Web Token and copies what it grants. */
+/* token.c: verifies a JSON Web Token and copies its claims. */
 #include "wire/token.h"
 
 #include <limits.h>
@@ -12,7 +12,7 @@
 
 #include "base/memory.h"
 
-#define TIME_MAX_S 253402300799.0 /* the year 9999: far from any overflow */
+#define TIME_MAX_S 253402300799.0 /* the year 9999: far from overflow */
 
 static enum rc
 token_refuse(char error[TOKEN_ERROR_MAX], const char *sentence)
@@ -21,7 +21,7 @@ token_refuse(char error[TOKEN_ERROR_MAX], const char *sentence)
     return RC_BAD;
 }
 
-/* Cheaper than libjwt, and no matter what its decoder makes of foreign bytes. */
+/* Cheaper than libjwt, and independent of its decoder. */
 static bool
 token_has_shape(const char *text, size_t len)
 {
@@ -44,7 +44,7 @@ token_has_shape(const char *text, size_t len)
     return dots == 2 && part_len > 0;
 }
 
-/* As RFC 7515 spells it: libjwt would take it in any case. */
+/* Exactly as in RFC 7515: libjwt ignores the case. */
 static bool
 token_alg_allowed(const struct token_rules *rules, jwt_t *jwt)
 {
@@ -66,7 +66,9 @@ token_opens(const char *text, const char *key, size_t key_len, jwt_t **ret_jwt)
            jwt_decode(ret_jwt, text, (const unsigned char *)key, (int)key_len) == 0;
 }
 
-/* RFC 7515, section 4.1.11: who does not know an extension refuses the token. None is known. */
+/*
+ * RFC 7515, section 4.1.11: an unknown critical extension must be rejected. The relay knows none.
+ */
 static bool
 token_asks_for_extensions(jwt_t *jwt)
 {
@@ -78,8 +80,8 @@ token_asks_for_extensions(jwt_t *jwt)
 }
 
 /*
- * The claims, as jansson sees them: libjwt's own getters read a fraction, a missing
- * claim and a wrong type all as 0. The caller owns *ret_claims.
+ * Claims parsed by jansson: libjwt's getters return 0 for fractions, missing claims and wrong
+ * types alike. The caller owns *ret_claims.
  */
 static enum rc
 token_decode(const struct token_rules *rules, const char *text, json_t **ret_claims,
@@ -95,7 +97,7 @@ token_decode(const struct token_rules *rules, const char *text, json_t **ret_cla
     if (!token_opens(text, rules->key, rules->key_len, &jwt) &&
         !token_opens(text, rules->previous, rules->previous_len, &jwt))
         return token_refuse(error, TOKEN_BAD_SIGNATURE);
-    /* jwt_decode believes the header: a PEM used as an HMAC secret ends here. */
+    /* jwt_decode trusts the header's algorithm. This rejects a PEM used as an HMAC secret. */
     allowed = token_alg_allowed(rules, jwt);
     is_plain = !token_asks_for_extensions(jwt);
     if (allowed && is_plain)
@@ -115,7 +117,7 @@ token_decode(const struct token_rules *rules, const char *text, json_t **ret_cla
     return RC_OK;
 }
 
-/* RC_AGAIN: the claim is absent. Fractions are cut, as RFC 7519 allows them. */
+/* RC_AGAIN: the claim is absent. Fractions are truncated, as RFC 7519 allows. */
 static enum rc
 token_read_time(const json_t *claims, const char *name, int64_t *ret_time_s)
 {
@@ -182,7 +184,7 @@ token_check_origin(const struct token_rules *rules, const json_t *claims,
 {
     if (rules->issuer != NULL && !json_text_is(json_object_get(claims, "iss"), rules->issuer))
         return token_refuse(error, "the token's iss is not the issuer this relay trusts");
-    /* RFC 7519, 4.1.3: who is none of those that a token is for must not take it. */
+    /* RFC 7519, 4.1.3: a recipient not named in aud must reject the token. */
     if (rules->audience == NULL && json_object_get(claims, "aud") != NULL)
         return token_refuse(error, "the token is for an audience (aud) and this relay has no name: "
                                    "set auth.audience");
@@ -206,15 +208,17 @@ json_is_text(const json_t *value, size_t max)
     return len > 0 && len <= max;
 }
 
-/* USER and ALL are the relay's to decide: a token that names them would read other people's. */
+/* USER and ALL are reserved: a token with such a group could read other users' notifications. */
 static bool
 token_audience_allowed(const char *name)
 {
-    /* A colon above all would make one audience pass for another. */
+    /* In particular no colon: it separates audience and target in keys. */
     return audience_is_word(name) && !audience_is_reserved(name);
 }
 
-/* One belongs to a composite audience by its parts alone: a group of such a name is ignored. */
+/*
+ * Membership in a composite audience follows from its parts. A group with such a name is ignored.
+ */
 static enum rc
 token_count_groups(json_t *groups, size_t *ret_count, char error[TOKEN_ERROR_MAX])
 {
@@ -278,8 +282,8 @@ token_copy_groups(json_t *groups, size_t count, struct token *token)
 }
 
 /*
- * All is checked before anything is copied. `publish` and `admin` grant something only as the JSON
- * value true: any other value leaves the token as good as one without them.
+ * Validates everything before it copies anything. `publish` and `admin` need the JSON value true;
+ * any other value is ignored.
  */
 static enum rc
 token_read_claims(const struct token_rules *rules, const json_t *claims, int64_t now_s,

@@ -1,4 +1,4 @@
-/* token.h: what a JSON Web Token lets its bearer be. Pure: no clock, no log. */
+/* token.h: verifies JSON Web Tokens. Pure: no clock, no log. */
 #ifndef CLAIRON_WIRE_TOKEN_H
 #define CLAIRON_WIRE_TOKEN_H
 
@@ -19,17 +19,17 @@
 #define TOKEN_BAD_SIGNATURE "the token is malformed or its signature does not match"
 #define TOKEN_ERROR_MAX 160
 
-/* The kind of key decides which algorithms are believed; the token's header never does. */
-enum token_key_kind { TOKEN_KEY_HS256, TOKEN_KEY_PEM /* RS256 or ES256, as the key is */ };
+/* The key's type decides which algorithms are accepted, never the token's header. */
+enum token_key_kind { TOKEN_KEY_HS256, TOKEN_KEY_PEM /* RS256 or ES256, by the key's type */ };
 
 struct token_rules {
     enum token_key_kind kind;
-    const char *key; /* the secret, or the PEM of a public key */
+    const char *key; /* the secret, or the PEM of the public key */
     size_t key_len;
     const char *issuer;   /* NULL: any */
     const char *audience; /* NULL: any */
     int64_t leeway_s;
-    const char *previous; /* a key that is still believed, of the same kind; NULL: none */
+    const char *previous; /* a previous key of the same type, still accepted; NULL: none */
     size_t previous_len;
 };
 
@@ -44,26 +44,26 @@ struct token {
     struct token_group *groups; /* in the order of the claim */
     size_t group_count;
     bool publish;
-    bool admin; /* may use the console, and turn push off and on */
+    bool admin; /* may use the console and the kill switch */
 };
 
 /*
- * Reads `text` at the time now_s (Unix seconds). RC_OK: *ret_token is filled, the
- * caller frees it with token_free. RC_CLOSED: a good token, but its time is over.
- * RC_BAD: any other fault. `error` then holds one sentence without the token's text.
+ * Verifies `text` at now_s (Unix seconds). RC_OK: *ret_token is filled; the caller frees it with
+ * token_free. RC_CLOSED: valid but expired. RC_BAD: any other fault. `error` is a sentence without
+ * the token's text.
  */
 MUST_CHECK enum rc token_verify(const struct token_rules *rules, const char *text, size_t len,
                                 int64_t now_s, struct token *ret_token,
                                 char error[TOKEN_ERROR_MAX]);
 
-/* Adds what the token grants as a JSON object, for a place that only this program writes to. */
+/* Adds the claims as a JSON object, for trusted storage only. */
 MUST_CHECK enum rc token_write(const struct token *token, struct buffer *out);
 
-/* Reads that back, as token_verify does, with nothing to verify. */
+/* Parses such an object with the checks of token_verify, but without a signature. */
 MUST_CHECK enum rc token_read(const char *text, size_t len, int64_t now_s, struct token *ret_token,
                               char error[TOKEN_ERROR_MAX]);
 
-/* Accepts a zeroed token; resets it. */
+/* Frees and resets. Accepts a zeroed token. */
 void token_free(struct token *token);
 
 #endif

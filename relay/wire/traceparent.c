@@ -1,7 +1,7 @@
-/* traceparent.c: finds the trace in a notification's metadata, without parsing JSON. */
+/* traceparent.c: finds the trace in a notification's metadata without parsing JSON. */
 #include "wire/traceparent.h"
 
-/* A text of the metadata cannot look like either: its quotes are escaped. */
+/* No text in the metadata can imitate either: its quotes are escaped. */
 bool
 traceparent_of_line(struct bytes line, char ret_text[TRACEPARENT_LEN + 1])
 {

@@ -1,4 +1,4 @@
-/* walmsg.c: reads and builds streaming replication messages. */
+/* walmsg.c: parses and builds messages of the streaming replication protocol. */
 #include "wire/walmsg.h"
 
 #define DATA_HEAD_SIZE 25                          /* 'w', start, end, clock */
@@ -36,5 +36,5 @@ walmsg_status(unsigned char ret_status[WALMSG_STATUS_SIZE], uint64_t received, u
     bytes_put_u64(ret_status + 9, stored);
     bytes_put_u64(ret_status + 17, stored);
     bytes_put_u64(ret_status + 25, (uint64_t)(now_us - POSTGRES_EPOCH_US));
-    ret_status[33] = 0; /* asks for no reply: see decoder/FRAMES.md */
+    ret_status[33] = 0; /* requests no reply: see decoder/FRAMES.md */
 }

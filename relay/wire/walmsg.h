@@ -1,4 +1,4 @@
-/* walmsg.h: the messages of PostgreSQL's streaming replication protocol that a feed meets. */
+/* walmsg.h: messages of PostgreSQL's streaming replication protocol. */
 #ifndef CLAIRON_WIRE_WALMSG_H
 #define CLAIRON_WIRE_WALMSG_H
 
@@ -15,15 +15,15 @@ struct walmsg {
     enum walmsg_kind kind;
     uint64_t wal_end; /* keepalive: the server's end of WAL */
     bool reply_requested;
-    struct bytes packet; /* data: what the plugin wrote; a view */
+    struct bytes packet; /* data: the plugin's output; a view */
 };
 
 #define WALMSG_STATUS_SIZE 34
 
-/* Reads one CopyData payload. RC_BAD: none of the messages above. */
+/* Parses one CopyData payload. RC_BAD: any other message. */
 MUST_CHECK enum rc walmsg_parse(struct bytes message, struct walmsg *ret_message);
 
-/* Builds a standby status update: everything up to `stored` may be let go of. */
+/* Builds a standby status update that confirms everything up to `stored`. */
 void walmsg_status(unsigned char ret_status[WALMSG_STATUS_SIZE], uint64_t received, uint64_t stored,
                    int64_t now_us);
 

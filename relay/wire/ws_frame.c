@@ -1,4 +1,4 @@
-/* ws_frame.c: the heads of a server's WebSocket frames. */
+/* ws_frame.c: headers of a server's WebSocket frames. */
 #include "wire/ws_frame.h"
 
 #include <stdint.h>

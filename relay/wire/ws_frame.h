@@ -1,4 +1,4 @@
-/* ws_frame.h: the heads of a server's WebSocket frames. Pure. */
+/* ws_frame.h: headers of a server's WebSocket frames. Pure. */
 #ifndef CLAIRON_WIRE_WS_FRAME_H
 #define CLAIRON_WIRE_WS_FRAME_H
 
@@ -6,13 +6,16 @@
 
 #define WS_TEXT_HEAD_MAX 10
 
-/* Writes the head of a whole text message of `len` bytes so that it ends at `end`; its length. */
+/*
+ * Writes the header of an unfragmented text message of `len` bytes so that it ends at `end`.
+ * Returns its length.
+ */
 size_t ws_text_head(size_t len, unsigned char *end);
 
-/* Length, head included, of the frame that begins at `frame`, which a ws_text_head made. */
+/* Length, including the header, of a frame that ws_text_head made. */
 size_t ws_frame_len(const unsigned char *frame);
 
-/* Of the head alone. */
+/* Length of the header. */
 size_t ws_frame_head_len(const unsigned char *frame);
 
 #endif

@@ -1,4 +1,4 @@
-/* ws_reader.c: cuts a client's bytes into WebSocket frames. */
+/* ws_reader.c: splits a client's bytes into WebSocket frames. */
 #include "wire/ws_reader.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@
 #define BIT_CONTROL 0x08
 #define BIT_MASKED 0x80
 #define MASK_BYTES 4
-#define LENGTH_7_MAX 125 /* 126 and 127 say that 16 or 64 bits follow */
+#define LENGTH_7_MAX 125 /* 126 and 127: an extended length of 16 or 64 bits follows */
 #define LENGTH_16_MAX 0xffff
 
 static unsigned
@@ -38,7 +38,7 @@ is_final(const struct ws_reader *reader)
     return (reader->head[0] & BIT_FINAL) != 0;
 }
 
-/* What is wrong with a frame's first byte, or NULL. */
+/* The error in a frame's first byte, or NULL. */
 static const char *
 judge_first(const struct ws_reader *reader)
 {
@@ -67,7 +67,7 @@ judge_second(const struct ws_reader *reader)
     return NULL;
 }
 
-/* Bytes of the head, as far as it is known. */
+/* Length of the header, as far as it is known. */
 static size_t
 head_size(const struct ws_reader *reader)
 {
@@ -78,7 +78,7 @@ head_size(const struct ws_reader *reader)
     return 2 + MASK_BYTES + (len == 126 ? 2u : len == 127 ? 8u : 0u);
 }
 
-/* What is wrong with it, or NULL: each length has one form only. */
+/* The error, or NULL: a length must use its shortest form. */
 static const char *
 take_length(struct ws_reader *reader)
 {
@@ -109,7 +109,7 @@ begin_payload(struct ws_reader *reader)
     reader->in_message = !is_final(reader);
 }
 
-/* Takes bytes of the head. What is wrong with it, or NULL. */
+/* Consumes bytes of the header. Returns the error, or NULL. */
 static const char *
 read_head(struct ws_reader *reader, const unsigned char *bytes, size_t len, size_t *used)
 {
@@ -209,7 +209,7 @@ ws_reader_next(struct ws_reader *reader, unsigned char *bytes, size_t len, size_
                               : take_data(reader, bytes + used, here);
 }
 
-/* RFC 6455, section 7.4, and what IANA has added since. */
+/* RFC 6455, section 7.4, and later IANA registrations. */
 static bool
 is_close_code(unsigned code)
 {
