@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { connect } from 'clairon';
 import { handTimers } from './fake-browser.js';
-import { fakeRelay, msg, note, until } from './fake-relay.js';
+import { fakeRelay, msg, notification, until } from './fake-relay.js';
 
 /** A client on a fake relay, closed after the test; `log` has all its events. */
 function start(t, options = {}) {
@@ -20,19 +20,19 @@ function start(t, options = {}) {
   for (const event of ['message', 'repeat', 'gap', 'state', 'acked', 'error']) {
     client.on(event, (detail) => log.push({ event, detail }));
   }
-  const told = (event) => log.filter((e) => e.event === event).map((e) => e.detail);
+  const events = (event) => log.filter((e) => e.event === event).map((e) => e.detail);
   t.after(() => client.close());
-  return { relay, client, told };
+  return { relay, client, events };
 }
 
 test('the first frame is connect, with token, window and cursor', async (t) => {
-  const { relay, told } = start(t, { token: async () => 'fresh', pos: '5-0', window: 8 });
+  const { relay, events } = start(t, { token: async () => 'fresh', pos: '5-0', window: 8 });
   const socket = await relay.socket();
   assert.equal(socket.url, 'ws://relay.test:8090/v1/ws');
   assert.equal(socket.protocol, 'clairon.v1.json');
   socket.accept({ resumed: true });
   assert.deepEqual(socket.sent, [{ t: 'connect', r: 1, token: 'fresh', pos: '5-0', win: 8 }]);
-  assert.deepEqual(told('state').at(-1), { state: 'open', transport: 'ws', user: 'u1', conn: 'c1', resumed: true });
+  assert.deepEqual(events('state').at(-1), { state: 'open', transport: 'ws', user: 'u1', conn: 'c1', resumed: true });
 });
 
 test('an ack is sent when every handler has resolved', async (t) => {
@@ -42,15 +42,15 @@ test('an ack is sent when every handler has resolved', async (t) => {
   client.on('*', () => 'at once');
   const socket = await relay.socket();
   socket.accept();
-  socket.says(msg('1', note('a', { ack: true })), msg('2', note('b')));
+  socket.sends(msg('1', notification('a', { ack: true })), msg('2', notification('b')));
   await until('the first handler', () => finish);
-  socket.says(msg('3', note('c', { ack: true, source: 'other' })));
+  socket.sends(msg('3', notification('c', { ack: true, source: 'other' })));
   await until('an ack', () => socket.frames('ack').length > 0);
   assert.deepEqual(socket.frames('ack'), [{ t: 'ack', ids: ['c'] }]); // b needs none
 });
 
 test('a failing handler nacks, and receives the retry', async (t) => {
-  const { relay, client, told } = start(t);
+  const { relay, client, events } = start(t);
   let calls = 0;
   client.on('assignments', () => {
     calls += 1;
@@ -58,11 +58,11 @@ test('a failing handler nacks, and receives the retry', async (t) => {
   });
   const socket = await relay.socket();
   socket.accept();
-  socket.says(msg('1', note('a', { ack: true })));
+  socket.sends(msg('1', notification('a', { ack: true })));
   await until('a nack', () => socket.frames('nack').length > 0);
   assert.deepEqual(socket.frames('nack'), [{ t: 'nack', ids: ['a'], delay: 30_000 }]);
-  assert.equal(told('error')[0].error.message, 'not now');
-  socket.says(msg('2', note('a', { ack: true })));
+  assert.equal(events('error')[0].error.message, 'not now');
+  socket.sends(msg('2', notification('a', { ack: true })));
   await until('an ack', () => socket.frames('ack').length > 0);
   assert.equal(calls, 2);
 });
@@ -72,18 +72,18 @@ test('a handler that rejects without an error nacks too', async (t) => {
   client.on('assignments', () => Promise.reject());
   const socket = await relay.socket();
   socket.accept();
-  socket.says(msg('1', note('a', { ack: true })));
+  socket.sends(msg('1', notification('a', { ack: true })));
   await until('a nack', () => socket.frames('nack').length > 0);
   assert.deepEqual(socket.frames('ack'), []);
 });
 
 test('a notification without a handler is not acknowledged and is reported as an error', async (t) => {
-  const { relay, told } = start(t);
+  const { relay, events } = start(t);
   const socket = await relay.socket();
   socket.accept();
-  socket.says(msg('1', note('a', { ack: true })));
-  await until('an error', () => told('error').length > 0);
-  assert.match(told('error')[0].error.message, /no handler for assignments/);
+  socket.sends(msg('1', notification('a', { ack: true })));
+  await until('an error', () => events('error').length > 0);
+  assert.match(events('error')[0].error.message, /no handler for assignments/);
   assert.deepEqual(socket.frames('ack'), []);
 });
 
@@ -92,40 +92,40 @@ test('in manual mode only ack() acks', async (t) => {
   client.on('*', () => {});
   const socket = await relay.socket();
   socket.accept();
-  socket.says(msg('1', note('a', { ack: true })), msg('2', note('b', { ack: true })));
+  socket.sends(msg('1', notification('a', { ack: true })), msg('2', notification('b', { ack: true })));
   client.ack(['b']);
   await until('an ack', () => socket.frames('ack').length > 0);
   assert.deepEqual(socket.frames('ack'), [{ t: 'ack', ids: ['b'] }]);
 });
 
 test('a duplicate does not reach handlers; if it was acked, it is acked again', async (t) => {
-  const { relay, client, told } = start(t);
+  const { relay, client, events } = start(t);
   let calls = 0;
   client.on('*', () => { calls += 1; });
   const first = await relay.socket();
   first.accept();
-  first.says(msg('1', note('a', { ack: true })));
+  first.sends(msg('1', notification('a', { ack: true })));
   await until('an ack', () => first.frames('ack').length === 1);
-  first.dies();
+  first.closes();
   const second = await relay.socket();
   second.accept({ resumed: true });
   assert.equal(second.sent[0].pos, '1');
-  second.says(msg('1', note('a', { ack: true })));
+  second.sends(msg('1', notification('a', { ack: true })));
   await until('the second ack', () => second.frames('ack').length === 1);
   assert.equal(calls, 1);
-  assert.equal(told('message').length, 1);
-  assert.equal(told('repeat').length, 1);
+  assert.equal(events('message').length, 1);
+  assert.equal(events('repeat').length, 1);
 });
 
 test('a pending notification is recognised as a duplicate after any number of others', async (t) => {
-  const { relay, client, told } = start(t, { ack: 'manual', dedupe: 2 });
+  const { relay, client, events } = start(t, { ack: 'manual', dedupe: 2 });
   const handled = [];
   client.on('*', (n) => handled.push(n.metadata.id));
   const socket = await relay.socket();
   socket.accept();
-  socket.says(msg('1', note('a', { ack: true })), msg('2', note('b')), msg('3', note('c')), msg('4', note('d')));
-  socket.says(msg('5', note('a', { ack: true })));
-  assert.deepEqual(told('repeat').map((n) => n.metadata.id), ['a']);
+  socket.sends(msg('1', notification('a', { ack: true })), msg('2', notification('b')), msg('3', notification('c')), msg('4', notification('d')));
+  socket.sends(msg('5', notification('a', { ack: true })));
+  assert.deepEqual(events('repeat').map((n) => n.metadata.id), ['a']);
   assert.deepEqual(handled, ['a', 'b', 'c', 'd']);
 });
 
@@ -133,8 +133,8 @@ test('an ack made while disconnected is sent on the next connection', async (t) 
   const { relay, client } = start(t, { ack: 'manual' });
   const first = await relay.socket();
   first.accept();
-  first.says(msg('1', note('a', { ack: true })));
-  first.dies();
+  first.sends(msg('1', notification('a', { ack: true })));
+  first.closes();
   client.ack('a');
   const second = await relay.socket();
   assert.deepEqual(second.frames('ack'), []);
@@ -146,84 +146,84 @@ test('each ping is answered with a pong', async (t) => {
   const { relay } = start(t);
   const socket = await relay.socket();
   socket.accept();
-  socket.says({ t: 'ping' }, { t: 'ping' });
+  socket.sends({ t: 'ping' }, { t: 'ping' });
   assert.equal(socket.frames('pong').length, 2);
 });
 
 test('a connection without frames for two ping intervals is lost', async (t) => {
-  const { relay, told } = start(t);
+  const { relay, events } = start(t);
   const socket = await relay.socket();
   socket.accept({ ping: 0.01 });
   await relay.socket();
   assert.equal(socket.closedWith, 4102);
-  assert.equal(told('state').find((s) => s.state === 'waiting').code, 'silent');
+  assert.equal(events('state').find((s) => s.state === 'waiting').code, 'silent');
 });
 
 test('40xx closes the client without a retry', async (t) => {
   for (const code of [4000, 4001, 4003, 4004]) {
-    const { relay, client, told } = start(t);
+    const { relay, client, events } = start(t);
     const socket = await relay.socket();
     socket.accept();
-    socket.says({ t: 'bye', code });
-    socket.dies(code);
+    socket.sends({ t: 'bye', code });
+    socket.closes(code);
     assert.equal(client.state, 'closed');
-    assert.equal(told('error').at(-1).error.code, code);
+    assert.equal(events('error').at(-1).error.code, code);
     assert.equal(relay.pendingSockets, 0);
   }
 });
 
 test('after 4100 the token function is called again; a fixed token closes the client', async (t) => {
-  let asked = 0;
-  const fresh = start(t, { token: () => `token ${++asked}` });
-  (await fresh.relay.socket()).dies(4100);
+  let calls = 0;
+  const fresh = start(t, { token: () => `token ${++calls}` });
+  (await fresh.relay.socket()).closes(4100);
   const second = await fresh.relay.socket();
   second.accept();
   assert.equal(second.sent[0].token, 'token 2');
 
   const fixed = start(t);
-  (await fixed.relay.socket()).dies(4100);
+  (await fixed.relay.socket()).closes(4100);
   assert.equal(fixed.client.state, 'closed');
 });
 
 test('after 42xx the client reconnects immediately, or after the delay of bye', async (t) => {
   let clock = 0;
-  const { relay, told } = start(t, { now: () => clock, backoff: { base: 60_000, cap: 60_000, random: () => 1 } });
+  const { relay, events } = start(t, { now: () => clock, backoff: { base: 60_000, cap: 60_000, random: () => 1 } });
   const first = await relay.socket();
   first.accept();
   clock = 60_000;
-  first.dies(4201);
-  assert.equal(told('state').at(-1).retryIn, 0);
+  first.closes(4201);
+  assert.equal(events('state').at(-1).retryIn, 0);
   const second = await relay.socket();
   second.accept();
-  second.says({ t: 'bye', code: 4201, in: 7 });
-  second.dies(1006); // the process died before its close frame
-  assert.equal(told('state').at(-1).retryIn, 7);
+  second.sends({ t: 'bye', code: 4201, in: 7 });
+  second.closes(1006); // the process died before its close frame
+  assert.equal(events('state').at(-1).retryIn, 7);
   const third = await relay.socket();
   third.accept();
-  third.dies(4200); // closed twice within seconds: back off
-  assert.equal(told('state').at(-1).retryIn, 60_000);
+  third.closes(4200); // closed twice within seconds: back off
+  assert.equal(events('state').at(-1).retryIn, 60_000);
 });
 
 test('a failing token function is called again', async (t) => {
-  let asked = 0;
-  const { relay, told } = start(t, {
+  let calls = 0;
+  const { relay, events } = start(t, {
     token: async () => {
-      asked += 1;
-      if (asked < 3) throw new Error('login server is away');
+      calls += 1;
+      if (calls < 3) throw new Error('login server is unavailable');
       return 'T';
     },
   });
   (await relay.socket()).accept();
-  assert.equal(asked, 3);
-  assert.equal(told('error').length, 2);
+  assert.equal(calls, 3);
+  assert.equal(events('error').length, 2);
 });
 
 test('expiring refreshes the token on the same connection', async (t) => {
-  let asked = 0;
-  const { relay } = start(t, { token: () => `token ${++asked}` });
+  let calls = 0;
+  const { relay } = start(t, { token: () => `token ${++calls}` });
   const socket = await relay.socket();
   socket.accept();
-  socket.says({ t: 'expiring', in: 60 });
+  socket.sends({ t: 'expiring', in: 60 });
   await until('a refresh', () => socket.frames('refresh').length > 0);
   assert.deepEqual(socket.frames('refresh'), [{ t: 'refresh', r: 2, token: 'token 2' }]);
 });
@@ -233,8 +233,8 @@ const turn = () => new Promise(setImmediate);
 
 test('a token is renewed before it expires, also without an expiring frame', async (t) => {
   const tick = handTimers(t, 'setTimeout');
-  let asked = 0;
-  const { relay } = start(t, { now: () => 0, token: () => `token ${++asked}` });
+  let calls = 0;
+  const { relay } = start(t, { now: () => 0, token: () => `token ${++calls}` });
   const socket = await relay.socket();
   socket.accept({ ping: 1e6, exp: 3600 });
   tick(3_569_000);
@@ -243,7 +243,7 @@ test('a token is renewed before it expires, also without an expiring frame', asy
   tick(2_000);
   await turn();
   assert.deepEqual(socket.frames('refresh'), [{ t: 'refresh', r: 2, token: 'token 2' }]);
-  socket.says({ t: 'refreshed', r: 2, exp: 7200 });
+  socket.sends({ t: 'refreshed', r: 2, exp: 7200 });
   tick(7_171_000);
   await turn();
   assert.equal(socket.frames('refresh').length, 2);
@@ -252,13 +252,13 @@ test('a token is renewed before it expires, also without an expiring frame', asy
 test('a token that arrives after its connection closed is not sent on the next one', async (t) => {
   let bring = [];
   const { relay } = start(t, { token: () => new Promise((resolve) => { bring.push(resolve); }) });
-  await until('the token is asked for', () => bring.length === 1);
+  await until('the token function is called', () => bring.length === 1);
   bring[0]('T');
   const socket = await relay.socket();
   socket.accept();
-  socket.says({ t: 'expiring', in: 60 });
-  socket.dies();
-  await until('the next one is asked for', () => bring.length === 3);
+  socket.sends({ t: 'expiring', in: 60 });
+  socket.closes();
+  await until('the token function is called again', () => bring.length === 3);
   bring[2]('T2');
   const next = await relay.socket();
   next.accept();
@@ -269,24 +269,24 @@ test('a token that arrives after its connection closed is not sent on the next o
 
 test('a connection without `connected` fails after the timeout', async (t) => {
   const tick = handTimers(t, 'setTimeout');
-  const { relay, told } = start(t, { backoff: { random: () => 1 } }); // no reconnect in this tick
+  const { relay, events } = start(t, { backoff: { random: () => 1 } }); // no reconnect in this tick
   const socket = await relay.socket();
   socket.onopen();
   tick(9_999);
-  assert.equal(told('state').at(-1).state, 'connecting');
+  assert.equal(events('state').at(-1).state, 'connecting');
   tick(1);
-  assert.equal(told('state').at(-1).code, 'no answer');
+  assert.equal(events('state').at(-1).code, 'no answer');
 });
 
 test('the delay grows with each failure, and resets after a stable connection', async (t) => {
   let clock = 0;
-  const { relay, told } = start(t, { now: () => clock, backoff: { base: 4, cap: 1e6, random: () => 1 } });
-  const waits = () => told('state').filter((s) => s.state === 'waiting').map((s) => s.retryIn);
+  const { relay, events } = start(t, { now: () => clock, backoff: { base: 4, cap: 1e6, random: () => 1 } });
+  const waits = () => events('state').filter((s) => s.state === 'waiting').map((s) => s.retryIn);
   for (const life of [0, 4_999, 5_000, 0]) {
     const socket = await relay.socket();
     socket.accept();
     clock += life;
-    socket.dies();
+    socket.closes();
   }
   assert.deepEqual(waits(), [4, 8, 4, 8]);
 });
@@ -301,28 +301,28 @@ test('close() sends the acks made before it', async (t) => {
 });
 
 test('gap, acked and err become events; an invalid JSON line is ignored', async (t) => {
-  const { relay, client, told } = start(t);
+  const { relay, client, events } = start(t);
   const socket = await relay.socket();
   socket.accept();
-  socket.says({ t: 'gap', from: '1', to: '7', why: 'trimmed' }, { t: 'acked', ids: ['a'] });
+  socket.sends({ t: 'gap', from: '1', to: '7', why: 'trimmed' }, { t: 'acked', ids: ['a'] });
   socket.onmessage({ data: 'not json\n{"t":"err","code":109,"msg":"token expired","retry":false}\n' });
-  assert.deepEqual(told('gap'), [{ from: '1', to: '7', why: 'trimmed' }]);
-  assert.deepEqual(told('acked'), [{ ids: ['a'] }]);
-  assert.deepEqual(told('error').map((e) => e.error.name), ['SyntaxError', 'Error']);
-  assert.equal(told('error')[1].error.message, 'token expired');
+  assert.deepEqual(events('gap'), [{ from: '1', to: '7', why: 'trimmed' }]);
+  assert.deepEqual(events('acked'), [{ ids: ['a'] }]);
+  assert.deepEqual(events('error').map((e) => e.error.name), ['SyntaxError', 'Error']);
+  assert.equal(events('error')[1].error.message, 'token expired');
   assert.equal(client.pos, '7');
   assert.equal(client.state, 'open');
 });
 
 test('after close() in a handler the rest of the frame is dropped, and there is no reconnect', async (t) => {
-  const { relay, client, told } = start(t);
+  const { relay, client, events } = start(t);
   client.on('assignments', () => client.close());
   const socket = await relay.socket();
   socket.accept();
-  socket.says(msg('1', note('a')), msg('2', note('b')));
-  assert.equal(told('message').length, 1);
+  socket.sends(msg('1', notification('a')), msg('2', notification('b')));
+  assert.equal(events('message').length, 1);
   assert.equal(socket.closedWith, 1000);
-  assert.equal(told('state').at(-1).state, 'closed');
+  assert.equal(events('state').at(-1).state, 'closed');
   assert.equal(relay.pendingSockets, 0);
 });
 
@@ -332,7 +332,7 @@ test('topics that change during `connect` are subscribed after `connected`', asy
   socket.onopen();
   client.subscribe('b');
   client.unsubscribe('a');
-  socket.says({ t: 'connected', r: 1, resumed: false });
+  socket.sends({ t: 'connected', r: 1, resumed: false });
   assert.deepEqual(socket.sent.map(({ t: kind, topics }) => [kind, topics]), [
     ['connect', ['a']], ['subscribe', ['b']], ['unsubscribe', ['a']],
   ]);
@@ -342,32 +342,32 @@ test('an incomplete notification is reported, and later ones are delivered', asy
   const kept = [];
   globalThis.sessionStorage = { getItem: () => null, setItem: (_, pos) => kept.push(pos) };
   t.after(() => { delete globalThis.sessionStorage; });
-  const { relay, client, told } = start(t, { storage: 'k' });
+  const { relay, client, events } = start(t, { storage: 'k' });
   client.on('*', () => {});
   const socket = await relay.socket();
   socket.accept();
-  const { routing, ...headless } = note('a');
-  socket.says(msg('1', headless), msg('2', {}), { t: 'msg', pos: '3' }, msg('4', note('b')));
+  const { routing, ...headless } = notification('a');
+  socket.sends(msg('1', headless), msg('2', {}), { t: 'msg', pos: '3' }, msg('4', notification('b')));
   await until('the place behind them', () => kept.at(-1) === '4');
-  assert.deepEqual(told('error').map(({ error }) => error.name), ['TypeError', 'TypeError', 'TypeError']);
+  assert.deepEqual(events('error').map(({ error }) => error.name), ['TypeError', 'TypeError', 'TypeError']);
 });
 
 test('a binary frame is reported, and the connection stays', async (t) => {
-  const { relay, told } = start(t);
+  const { relay, events } = start(t);
   const socket = await relay.socket();
   socket.accept();
   socket.onmessage({ data: new ArrayBuffer(3) });
-  assert.equal(told('error').length, 1);
+  assert.equal(events('error').length, 1);
 });
 
 test('a retry reaches a handler that was added after the first delivery', async (t) => {
-  const { relay, client, told } = start(t);
+  const { relay, client, events } = start(t);
   const socket = await relay.socket();
   socket.accept();
-  socket.says(msg('1', note('a', { ack: true })));
-  await until('an error', () => told('error').length > 0);
+  socket.sends(msg('1', notification('a', { ack: true })));
+  await until('an error', () => events('error').length > 0);
   client.on('assignments', () => {});
-  socket.says(msg('2', note('a', { ack: true })));
+  socket.sends(msg('2', notification('a', { ack: true })));
   await until('the ack', () => socket.frames('ack').length === 1);
 });
 

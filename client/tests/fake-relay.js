@@ -11,8 +11,8 @@ export function fakeRelay() {
   class FakeSocket {
     constructor(url, protocol) {
       Object.assign(this, { url, protocol, sent: [], closedWith: undefined });
-      const taker = waiting.shift();
-      if (taker) taker(this);
+      const waiter = waiting.shift();
+      if (waiter) waiter(this);
       else opened.push(this);
     }
 
@@ -28,14 +28,14 @@ export function fakeRelay() {
     accept(connected = {}) {
       this.onopen?.();
       const user = subjectOf(this.frames('connect').at(-1)?.token) ?? 'u1';
-      this.says({ t: 'connected', r: 1, user, conn: 'c1', pos: '0', resumed: false, ping: 25, ...connected });
+      this.sends({ t: 'connected', r: 1, user, conn: 'c1', pos: '0', resumed: false, ping: 25, ...connected });
     }
 
-    says(...frames) {
+    sends(...frames) {
       this.onmessage?.({ data: frames.map((f) => JSON.stringify(f)).join('\n') });
     }
 
-    dies(code = 1006) {
+    closes(code = 1006) {
       this.onclose?.({ code, reason: '' });
     }
 
@@ -56,7 +56,7 @@ export function fakeRelay() {
   };
 }
 
-export function note(id, { ack = false, source = 'assignments', type = 'REALTIME' } = {}) {
+export function notification(id, { ack = false, source = 'assignments', type = 'REALTIME' } = {}) {
   return {
     metadata: { id, source, topic: `demo.${source}`, type, operation: 'update', priority: 'NORMAL' },
     payload: { before: null, after: {} },

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { connect } from 'clairon';
 import { handTimers } from './fake-browser.js';
-import { fakeRelay, msg, note, until } from './fake-relay.js';
+import { fakeRelay, msg, notification, until } from './fake-relay.js';
 
 let ids = 0;
 
@@ -38,7 +38,7 @@ const rowsAre = (list, rows) => until(`rows ${JSON.stringify(rows)}`, () => JSON
 test('create, update and delete change the rows in place', async (t) => {
   const { socket, list } = await start(t, { load: () => [{ id: 1, a: 'x' }, { id: 2, a: 'y' }] });
   await rowsAre(list, [{ id: 1, a: 'x' }, { id: 2, a: 'y' }]);
-  socket.says(
+  socket.sends(
     change('create', { after: { id: 3, a: 'z' } }),
     change('update', { before: { id: 1 }, after: { id: 1, a: 'X' } }),
     change('delete', { before: { id: 2 } }),
@@ -48,43 +48,43 @@ test('create, update and delete change the rows in place', async (t) => {
 
 test('a listener is called immediately, and once per tick with changes, with a new array', async (t) => {
   const { socket, list } = await start(t);
-  const told = [];
-  const off = list.subscribe((rows) => told.push(rows));
+  const events = [];
+  const off = list.subscribe((rows) => events.push(rows));
   const before = list.rows;
-  socket.says(change('create', { after: { id: 1 } }), change('create', { after: { id: 2 } }));
-  await until('a change', () => told.length > 1);
-  assert.deepEqual(told, [[], [{ id: 1 }, { id: 2 }]]);
+  socket.sends(change('create', { after: { id: 1 } }), change('create', { after: { id: 2 } }));
+  await until('a change', () => events.length > 1);
+  assert.deepEqual(events, [[], [{ id: 1 }, { id: 2 }]]);
   assert.notEqual(list.rows, before);
   off();
-  socket.says(change('truncate', {}));
+  socket.sends(change('truncate', {}));
   await rowsAre(list, []);
-  assert.equal(told.length, 2);
+  assert.equal(events.length, 2);
 });
 
 test('a throwing listener does not affect others', async (t) => {
   const { socket, list, errors } = await start(t);
-  const told = [];
+  const events = [];
   list.subscribe(() => { throw new Error('cannot render'); });
-  list.subscribe((rows) => told.push(rows));
-  socket.says(change('create', { after: { id: 1 } }));
-  await until('the other', () => told.length > 1);
-  assert.deepEqual(told, [[], [{ id: 1 }]]);
+  list.subscribe((rows) => events.push(rows));
+  socket.sends(change('create', { after: { id: 1 } }));
+  await until('the other', () => events.length > 1);
+  assert.deepEqual(events, [[], [{ id: 1 }]]);
   assert.deepEqual(errors, ['cannot render', 'cannot render']); // the immediate call, and the change
 });
 
 test('unchanged large columns keep their value', async (t) => {
   const { socket, list } = await start(t, { load: () => [{ id: 1, a: 'x', big: 'B' }] });
   await rowsAre(list, [{ id: 1, a: 'x', big: 'B' }]);
-  socket.says(change('update', { before: { id: 1 }, after: { id: 1, a: 'y' }, unchanged: ['big'] }));
+  socket.sends(change('update', { before: { id: 1 }, after: { id: 1, a: 'y' }, unchanged: ['big'] }));
   await rowsAre(list, [{ id: 1, a: 'y', big: 'B' }]);
-  socket.says(change('update', { before: { id: 1 }, after: { id: 7, a: 'y' }, unchanged: ['big'] }));
+  socket.sends(change('update', { before: { id: 1 }, after: { id: 7, a: 'y' }, unchanged: ['big'] }));
   await rowsAre(list, [{ id: 7, a: 'y', big: 'B' }]);
 });
 
 test('columns that only load() returns keep their value', async (t) => {
   const { socket, list } = await start(t, { load: () => [{ id: 1, a: 'x', author: 'Ada' }] });
   await rowsAre(list, [{ id: 1, a: 'x', author: 'Ada' }]);
-  socket.says(change('update', { before: { id: 1 }, after: { id: 1, a: 'y' } }));
+  socket.sends(change('update', { before: { id: 1 }, after: { id: 1, a: 'y' } }));
   await rowsAre(list, [{ id: 1, a: 'y', author: 'Ada' }]);
 });
 
@@ -93,10 +93,10 @@ test('truncated values and a TRUNCATE cause a load', async (t) => {
   const { socket, list } = await start(t, { load: () => rows });
   await rowsAre(list, rows);
   rows = [{ id: 1, a: 'large' }, { id: 2, a: 'y' }];
-  socket.says(change('update', { before: { id: 1 }, after: { id: 1, a: null }, truncated: ['a'] }));
+  socket.sends(change('update', { before: { id: 1 }, after: { id: 1, a: null }, truncated: ['a'] }));
   await rowsAre(list, rows);
   rows = [{ id: 2, a: 'y' }];
-  socket.says(change('truncate', {}));
+  socket.sends(change('truncate', {}));
   await rowsAre(list, rows);
 });
 
@@ -105,7 +105,7 @@ test('an incomplete change of an unknown row causes a load', async (t) => {
   const { socket, list } = await start(t, { load: () => rows });
   await rowsAre(list, []);
   rows = [{ id: 1, a: 'y', big: 'B' }];
-  socket.says(change('update', { before: { id: 1 }, after: { id: 1, a: 'y' }, unchanged: ['big'] }));
+  socket.sends(change('update', { before: { id: 1 }, after: { id: 1, a: 'y' }, unchanged: ['big'] }));
   await rowsAre(list, rows);
 });
 
@@ -113,7 +113,7 @@ test('a change without the key causes a load', async (t) => {
   let loads = 0;
   const { socket, list } = await start(t, { load: () => [{ id: 1, load: ++loads }] });
   await until('the first load', () => loads === 1);
-  socket.says(change('delete', { before: null }), change('notify', { text: 'not a row' }));
+  socket.sends(change('delete', { before: null }), change('notify', { text: 'not a row' }));
   await rowsAre(list, [{ id: 1, load: 2 }]);
 });
 
@@ -122,9 +122,9 @@ test('changes during a load are applied to its result, then acked', async (t) =>
   const { client, socket, list } = await start(t, { load: () => new Promise((resolve) => { answer = resolve; }) });
   await until('a load', () => answer);
   client.on('other', () => {});
-  socket.says(
+  socket.sends(
     change('update', { before: { id: 1 }, after: { id: 1, a: 'new' }, ack: true }),
-    msg('other', note('of nothing loaded', { source: 'other', ack: true })),
+    msg('other', notification('of nothing loaded', { source: 'other', ack: true })),
   );
   await until('the other ack', () => socket.frames('ack').length === 1);
   assert.deepEqual(socket.frames('ack')[0].ids, ['of nothing loaded']);
@@ -143,11 +143,11 @@ test('a retry after newer changes does not undo them', async (t) => {
     if (calls === 1) throw new Error('not now');
   });
   const again = change('update', { after: { id: 1, a: 'second' }, ack: true });
-  socket.says(again, change('update', { after: { id: 1, a: 'third' }, ack: true }));
+  socket.sends(again, change('update', { after: { id: 1, a: 'third' }, ack: true }));
   rows = [{ id: 1, a: 'third', loaded: true }];
   await until('the nack', () => socket.frames('nack').length === 1);
   again.n.routing.retry.attempts = 1;
-  socket.says(again);
+  socket.sends(again);
   await until('both acks', () => socket.frames('ack').flatMap((f) => f.ids).length === 2);
   assert.deepEqual(list.rows, rows);
 });
@@ -158,13 +158,13 @@ test('an older change after a newer one, on its first delivery, causes a load; w
   const { socket, list } = await start(t, { load: () => { loads += 1; return [newest]; } });
   await until('the load', () => loads === 1);
   const older = change('update', { after: { id: 1, a: 'first' } });
-  socket.says(change('update', { after: newest }), older);
+  socket.sends(change('update', { after: newest }), older);
   await until('another load', () => loads === 2);
   await rowsAre(list, [newest]);
   const other = await start(t);
   const late = change('create', { after: { id: 1, a: 'first' } });
-  other.socket.says(change('update', { after: newest }), change('delete', { before: { id: 2 } }), late);
-  other.socket.says(change('create', { after: { id: 2 }, timestamp: late.n.metadata.timestamp }), change('create', { after: { id: 3 } }));
+  other.socket.sends(change('update', { after: newest }), change('delete', { before: { id: 2 } }), late);
+  other.socket.sends(change('create', { after: { id: 2 }, timestamp: late.n.metadata.timestamp }), change('create', { after: { id: 3 } }));
   await rowsAre(other.list, [newest, { id: 3 }]);
 });
 
@@ -172,7 +172,7 @@ test('a retry causes a load, because changes in between are unknown', async (t) 
   let loads = 0;
   const { socket, list } = await start(t, { load: () => { loads += 1; return [{ id: 1, loads }]; } });
   await until('the load', () => loads === 1);
-  socket.says(change('update', { after: { id: 1, a: 'retried' }, attempts: 1 }));
+  socket.sends(change('update', { after: { id: 1, a: 'retried' }, attempts: 1 }));
   await rowsAre(list, [{ id: 1, loads: 2 }]);
 });
 
@@ -180,7 +180,7 @@ test('a late change from before the page opened does not replace the result of l
   let loads = 0;
   const { socket, list } = await start(t, { load: () => { loads += 1; return [{ id: 1, a: 'second' }]; } });
   await until('the load', () => loads === 1);
-  socket.says(change('update', { after: { id: 1, a: 'first' }, timestamp: '2020-01-01T00:00:00.000000Z' }));
+  socket.sends(change('update', { after: { id: 1, a: 'first' }, timestamp: '2020-01-01T00:00:00.000000Z' }));
   await until('another load', () => loads === 2);
   await rowsAre(list, [{ id: 1, a: 'second' }]);
 });
@@ -192,13 +192,13 @@ test('a change of the same transaction is applied if it starts from the held row
   await until('the load', () => loads === 1);
   const timestamp = '2099-01-01T00:00:00.000000Z';
   const update = (before, after) => change('update', { before, after, changed: ['a'], timestamp });
-  socket.says(change('create', { after: { id: 1, a: 1 }, timestamp }), update({ id: 1, a: 1 }, { id: 1, a: 2 }));
+  socket.sends(change('create', { after: { id: 1, a: 1 }, timestamp }), update({ id: 1, a: 1 }, { id: 1, a: 2 }));
   await rowsAre(list, [{ id: 1, a: 2 }]);
   assert.equal(loads, 1);
   rows = [{ id: 1, a: 4 }];
-  socket.says(update({ id: 1, a: 3 }, { id: 1, a: 4 }));
+  socket.sends(update({ id: 1, a: 3 }, { id: 1, a: 4 }));
   await rowsAre(list, rows);
-  socket.says(update({ id: 1, a: 2 }, { id: 1, a: 3 }));
+  socket.sends(update({ id: 1, a: 2 }, { id: 1, a: 3 }));
   await until('a load for the one that came late', () => loads === 3);
   await rowsAre(list, rows);
 });
@@ -211,10 +211,10 @@ test('a result without a recent change causes another load after a second', asyn
   const { socket, list } = await start(t, { load: () => { loads += 1; return rows; } });
   while (loads === 0) await turn();
   await turn();
-  socket.says(change('create', { after: { id: 1 } }));
+  socket.sends(change('create', { after: { id: 1 } }));
   await turn();
   assert.deepEqual(list.rows, [{ id: 1 }]);
-  socket.says({ t: 'gap', to: '2', why: 'shed' });
+  socket.sends({ t: 'gap', to: '2', why: 'shed' });
   await turn();
   assert.deepEqual([loads, list.rows], [2, []]); // its commit is not visible yet
   rows = [{ id: 1 }];
@@ -232,10 +232,10 @@ test('a result without a recent change causes another load after a second', asyn
 test('the newest changes of many rows are remembered, and the oldest are evicted', async (t) => {
   const { socket, list } = await start(t);
   const first = change('create', { after: { id: 0 } });
-  socket.says(first, change('delete', { before: { id: 0 } }));
-  for (let id = 1; id <= 5000; id += 1) socket.says(change('create', { after: { id } }), change('delete', { before: { id } }));
+  socket.sends(first, change('delete', { before: { id: 0 } }));
+  for (let id = 1; id <= 5000; id += 1) socket.sends(change('create', { after: { id } }), change('delete', { before: { id } }));
   first.n.metadata.id = 'sent again';
-  socket.says(first, change('create', { after: { id: 5001 } }));
+  socket.sends(first, change('create', { after: { id: 5001 } }));
   await rowsAre(list, [{ id: 5001 }]);
 });
 
@@ -244,19 +244,19 @@ test('loading and the error of a failed load are reported until one succeeds', a
   let fail = true;
   const { list } = await start(t, {
     load: async () => {
-      if (fail) throw new Error('the server is away');
+      if (fail) throw new Error('the server is unavailable');
       return [];
     },
   });
-  const told = [];
-  list.subscribe(() => told.push([list.loading, list.error?.message]));
+  const events = [];
+  list.subscribe(() => events.push([list.loading, list.error?.message]));
   await until('the error', () => list.error);
   assert.equal(list.loading, true);
   fail = false;
   await until('the rows', () => !list.loading);
   assert.equal(list.error, undefined);
-  assert.ok(told.some(([, error]) => error === 'the server is away'));
-  assert.deepEqual(told.at(-1), [false, undefined]);
+  assert.ok(events.some(([, error]) => error === 'the server is unavailable'));
+  assert.deepEqual(events.at(-1), [false, undefined]);
   const { list: empty } = await start(t);
   assert.equal(empty.loading, false);
 });
@@ -266,7 +266,7 @@ test('an unknown key column is an error, and does not merge rows', async (t) => 
   await until('the error', () => loaded.list.error);
   assert.match(loaded.errors[0], /^live\('t'\): no column nosuch in a row of load\(\)$/);
   const { socket, errors, list } = await start(t, { key: ['id', 'nosuch'] });
-  socket.says(change('create', { after: { id: 1 } }), change('create', { after: { id: 2 } }));
+  socket.sends(change('create', { after: { id: 1 } }), change('create', { after: { id: 2 } }));
   await until('the errors', () => errors.length === 2);
   assert.equal(errors[0], "live('t'): no column id,nosuch in a change");
   assert.deepEqual(list.rows, []);
@@ -289,9 +289,9 @@ test('a gap or a connection that did not resume causes a load; a resumed one doe
   let loads = 0;
   const { relay, socket, list } = await start(t, { load: () => [{ id: 1, load: ++loads }] });
   await rowsAre(list, [{ id: 1, load: 1 }]);
-  socket.says({ t: 'gap', from: '1', to: '2', why: 'trimmed' });
+  socket.sends({ t: 'gap', from: '1', to: '2', why: 'trimmed' });
   await rowsAre(list, [{ id: 1, load: 2 }]);
-  socket.dies();
+  socket.closes();
   (await relay.socket()).accept({ resumed: true });
   (await start(t)).client.close(); // as long as another client needs
   assert.equal(loads, 2);
@@ -301,7 +301,7 @@ test('a gap during a load causes another one', async (t) => {
   const answers = [];
   const { socket, list } = await start(t, { load: () => new Promise((resolve) => answers.push(resolve)) });
   await until('a load', () => answers.length === 1);
-  socket.says({ t: 'gap', to: '2', why: 'trimmed' });
+  socket.sends({ t: 'gap', to: '2', why: 'trimmed' });
   answers[0]([{ id: 'old' }]);
   await until('another load', () => answers.length === 2);
   answers[1]([{ id: 'new' }]);
@@ -314,12 +314,12 @@ test('a failed load is reported and retried; changes are applied in between', as
   const { errors, list } = await start(t, {
     load: async () => {
       loads += 1;
-      if (loads === 1) throw new Error('the server is away');
+      if (loads === 1) throw new Error('the server is unavailable');
       return [{ id: 1 }];
     },
   });
   await rowsAre(list, [{ id: 1 }]);
-  assert.deepEqual(errors, ['the server is away']);
+  assert.deepEqual(errors, ['the server is unavailable']);
 });
 
 test('a listener can call reload()', async (t) => {
@@ -344,8 +344,8 @@ test('a load that throws immediately is retried', async (t) => {
 
 test('a key of several columns, one of them missing', async (t) => {
   const { client, socket, list } = await start(t, { key: ['a', 'b'] });
-  socket.says(change('create', { after: { a: 1, b: 1 } }), change('create', { after: { a: 1, b: 2 } }));
-  socket.says(change('delete', { before: { a: 1, b: 1 } }));
+  socket.sends(change('create', { after: { a: 1, b: 1 } }), change('create', { after: { a: 1, b: 2 } }));
+  socket.sends(change('delete', { before: { a: 1, b: 1 } }));
   await rowsAre(list, [{ a: 1, b: 2 }]);
   assert.throws(() => client.live('t', {}), /live\('t'\): key: a column/);
 });
@@ -353,14 +353,14 @@ test('a key of several columns, one of them missing', async (t) => {
 test('rows are loaded once, also when the first connection resumes from a stored cursor', async (t) => {
   const { socket, list } = await start(t, { load: () => [{ id: 1 }] }, { resumed: true });
   await rowsAre(list, [{ id: 1 }]);
-  socket.says(change('create', { after: { id: 2 } }));
+  socket.sends(change('create', { after: { id: 2 } }));
   await rowsAre(list, [{ id: 1 }, { id: 2 }]);
 });
 
 test('the values of a composite key may contain any text', async (t) => {
   const { socket, list } = await start(t, { key: ['a', 'b'] });
   const rows = [{ a: 'x\ny', b: 'z' }, { a: 'x', b: 'y\nz' }];
-  socket.says(...rows.map((after) => change('create', { after })));
+  socket.sends(...rows.map((after) => change('create', { after })));
   await rowsAre(list, rows);
 });
 
@@ -371,7 +371,7 @@ test('a failed load is not retried after close() of the client', async (t) => {
   const { client } = await start(t, {
     load: () => new Promise((_, reject) => {
       loads += 1;
-      fail = () => reject(new Error('the server is away'));
+      fail = () => reject(new Error('the server is unavailable'));
     }),
   });
   while (!fail) await new Promise(setImmediate);
@@ -389,7 +389,7 @@ test('after close() there are no changes and no loads', async (t) => {
   await until('the load', () => loads === 1);
   list.close();
   const other = client.live('t', { key: 'id' });
-  socket.says({ t: 'gap', to: '2', why: 'trimmed' }, change('create', { after: { id: 1 } }));
+  socket.sends({ t: 'gap', to: '2', why: 'trimmed' }, change('create', { after: { id: 1 } }));
   await rowsAre(other, [{ id: 1 }]);
   assert.deepEqual(list.rows, []);
   assert.equal(loads, 1);

@@ -118,24 +118,24 @@ async function createPage(t, chances, { hasLoad, skew, knowsNow }) {
   page.open = async (resumed) => {
     page.startedAt = resumed ? page.startedAt : page.now;
     const next = relay.socket();
-    socket?.dies();
+    socket?.closes();
     page.pass(1);
     socket = await next;
     socket.accept({ resumed, ping: 1e6, now: knowsNow ? page.now : undefined });
   };
   page.gap = () => {
     page.startedAt = page.now;
-    socket.says({ t: 'gap', from: '1', to: '2', why: 'shed' });
+    socket.sends({ t: 'gap', from: '1', to: '2', why: 'shed' });
   };
   let pos = 0;
-  page.deliver = (n) => socket.says(msg(String(pos += 1), structuredClone(n)));
+  page.deliver = (n) => socket.sends(msg(String(pos += 1), structuredClone(n)));
   return page;
 }
 
 function answer(page, table, { below, pick, chance }) {
   const { resolve, reject, askedAt } = pick(page.loads);
   if (chance(0.1)) {
-    reject(new Error('the server is away'));
+    reject(new Error('the server is unavailable'));
     return;
   }
   const seenAt = Math.max(page.startedAt, askedAt - below(LAG_MS) + below(page.now - askedAt + LAG_MS));

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { connect } from 'clairon';
 import { tokenOf } from './fake-browser.js';
-import { fakeRelay, msg, note, until } from './fake-relay.js';
+import { fakeRelay, msg, notification, until } from './fake-relay.js';
 
 const ADDRESS = 'ws://relay.test';
 
@@ -50,7 +50,7 @@ test('topics may be one string, also if other topics are delivered', async (t) =
   const socket = await relay.socket();
   socket.accept();
   assert.deepEqual(socket.sent[0].topics, ['demo.a*']);
-  socket.says(msg('1', note('a', { source: 'assignments' })), msg('2', note('b', { source: 'other' })));
+  socket.sends(msg('1', notification('a', { source: 'assignments' })), msg('2', notification('b', { source: 'other' })));
   client.subscribe('demo.other');
   assert.deepEqual(socket.frames('subscribe')[0].topics, ['demo.other']);
   assert.deepEqual([seen, errors], [['a'], []]);
@@ -70,7 +70,7 @@ for (const [value, name] of [[undefined, 'undefined'], [null, 'object'], ['', 'a
 }
 
 test('the error of a token function is in the message and is the cause', async (t) => {
-  const cause = new Error('login server is away');
+  const cause = new Error('login server is unavailable');
   const { relay, errors } = start(t, {
     token: () => {
       if (!errors.length) throw cause;
@@ -78,7 +78,7 @@ test('the error of a token function is in the message and is the cause', async (
     },
   });
   (await relay.socket()).accept();
-  assert.deepEqual([errors[0].message, errors[0].cause], ['no token: login server is away', cause]);
+  assert.deepEqual([errors[0].message, errors[0].cause], ['no token: login server is unavailable', cause]);
 });
 
 for (const [origin, hint] of [['https://app.test', ', and does gate.origins of the relay list https://app.test'], [undefined, '']]) {
@@ -87,11 +87,11 @@ for (const [origin, hint] of [['https://app.test', ', and does gate.origins of t
     if (origin) globalThis.location = new URL(origin);
     t.after(() => { delete globalThis.location; });
     const { relay } = start(t, { transports: ['ws'] });
-    for (let i = 0; i < 2; i += 1) (await relay.socket()).dies();
+    for (let i = 0; i < 2; i += 1) (await relay.socket()).closes();
     const third = await relay.socket();
     assert.equal(warn.mock.callCount(), 0);
-    third.dies();
-    for (let i = 0; i < 3; i += 1) (await relay.socket()).dies();
+    third.closes();
+    for (let i = 0; i < 3; i += 1) (await relay.socket()).closes();
     assert.deepEqual(warn.mock.calls.map(({ arguments: [text] }) => text), [
       `clairon: cannot connect to ws://relay.test/v1/ws: connection lost (1006). Is it the address of a relay${hint}?`,
     ]);
@@ -103,8 +103,8 @@ test('a client that was connected once, or has no token, does not warn', async (
   const { relay } = start(t, { transports: ['ws'] });
   const socket = await relay.socket();
   socket.accept();
-  socket.dies();
-  for (let i = 0; i < 5; i += 1) (await relay.socket()).dies();
+  socket.closes();
+  for (let i = 0; i < 5; i += 1) (await relay.socket()).closes();
   const { errors } = start(t, { token: () => undefined });
   await until('errors', () => errors.length > 4);
   assert.equal(warn.mock.callCount(), 0);

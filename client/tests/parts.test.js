@@ -12,7 +12,7 @@ import { createCursor } from '../src/cursor.js';
 import { createReplayBuffer } from '../src/replay.js';
 import { refreshDelay } from '../src/refresher.js';
 import { createRouter, matcher } from '../src/router.js';
-import { note, until } from './fake-relay.js';
+import { notification, until } from './fake-relay.js';
 
 test('the delay is random below a ceiling that doubles up to the cap', () => {
   const highest = createBackoff({ base: 100, cap: 1000, random: () => 1 });
@@ -150,7 +150,7 @@ test('a token is renewed before it expires, but never in a loop', () => {
 });
 
 test('handlers are found by source, topic, type, star and prefix', () => {
-  const n = note('a', { source: 'message', type: 'SYSTEM' });
+  const n = notification('a', { source: 'message', type: 'SYSTEM' });
   for (const name of ['message', 'demo.message', 'SYSTEM', '*', 'demo.*', 'source:message', 'type:SYSTEM']) {
     assert.equal(matcher(name)(n), true, name);
   }
@@ -167,9 +167,9 @@ test('a handler can be removed, and a failing listener does not affect others', 
   const off = router.on('assignments', () => {});
   router.on('gap', () => { throw new Error('mine'); });
   router.on('gap', (g) => seen.push(g));
-  assert.equal(router.handlersFor(note('a')).length, 1);
+  assert.equal(router.handlersFor(notification('a')).length, 1);
   off();
-  assert.equal(router.handlersFor(note('a')).length, 0);
+  assert.equal(router.handlersFor(notification('a')).length, 0);
   router.emit('gap', 1);
   assert.deepEqual(seen, [1]);
   assert.equal(console.error.mock.callCount(), 1);

@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { connect } from 'clairon';
 import { fakeBrowser, handTimers, tokenOf } from './fake-browser.js';
-import { fakeRelay, msg, note, until } from './fake-relay.js';
+import { fakeRelay, msg, notification, until } from './fake-relay.js';
 
 let users = 0;
 
@@ -43,7 +43,7 @@ async function twoTabs(t, options) {
 
 test('two tabs have one connection, and both receive each notification', async (t) => {
   const { relay, first, second, socket } = await twoTabs(t);
-  socket.says(msg('1', note('a')), msg('2', note('b')));
+  socket.sends(msg('1', notification('a')), msg('2', notification('b')));
   await until('the second has both', () => second.seen.length === 2);
   assert.deepEqual(first.seen, ['a', 'b']);
   assert.deepEqual(second.seen, ['a', 'b']);
@@ -66,17 +66,17 @@ test('close() in a listener of `closed` does not repeat the event', async (t) =>
 
 test('when the network is back, several tabs make one attempt', async (t) => {
   const { browser, relay, socket, second } = await twoTabs(t, { backoff: { base: 1e6, cap: 1e6, random: () => 1 } });
-  socket.dies();
+  socket.closes();
   await until('both wait', () => second.client.state === 'waiting');
-  const heard = [];
+  const messages = [];
   const channel = new BroadcastChannel(`clairon ws://relay.test/v1/ws user ${users}`);
   t.after(() => channel.close());
-  channel.onmessage = ({ data }) => heard.push(data.t);
+  channel.onmessage = ({ data }) => messages.push(data.t);
   browser.tell('online');
   const next = await relay.socket();
-  await until('the other has asked too', () => heard.includes('wake'));
+  await until('the other tab has sent wake too', () => messages.includes('wake'));
   channel.postMessage({ t: 'ping' });
-  await until('the leader heard all before this', () => heard.includes('pong'));
+  await until('the leader has processed all before', () => messages.includes('pong'));
   assert.equal(next.closedWith, undefined);
   next.accept();
   await isOpen(second);
@@ -95,16 +95,16 @@ test('without the option, or for another user, a tab has its own connection', as
 test('a notification that both tabs handle is acked once, and each tab gets an event', async (t) => {
   const { first, second, socket } = await twoTabs(t);
   for (const tab of [first, second]) tab.client.on('*', () => {});
-  socket.says(msg('1', note('a', { ack: true })), msg('2', note('b', { ack: true })));
+  socket.sends(msg('1', notification('a', { ack: true })), msg('2', notification('b', { ack: true })));
   await until('the other tab hears of it', () => second.acked.length >= 2);
-  socket.says(msg('3', note('c')));
+  socket.sends(msg('3', notification('c')));
   await until('all has gone through', () => second.seen.length === 3);
   assert.deepEqual(socket.frames('ack').flatMap((f) => f.ids), ['a', 'b']);
 });
 
 test('an ack of a tab that has no connection reaches the relay, and the other tab', async (t) => {
   const { first, second, socket } = await twoTabs(t, { ack: 'manual' });
-  socket.says(msg('1', note('a', { ack: true })));
+  socket.sends(msg('1', notification('a', { ack: true })));
   await until('the message', () => second.seen.length === 1);
   second.client.ack('a');
   await until('the ack', () => socket.frames('ack').length === 1);
@@ -119,9 +119,9 @@ test('after a nack of one tab only that tab receives the retry', async (t) => {
     calls += 1;
     if (calls === 1) throw new Error('not now');
   });
-  socket.says(msg('1', note('a', { ack: true })));
+  socket.sends(msg('1', notification('a', { ack: true })));
   await until('the nack', () => socket.frames('nack').length === 1);
-  socket.says(msg('2', note('a', { ack: true })));
+  socket.sends(msg('2', notification('a', { ack: true })));
   await until('the ack', () => socket.frames('ack').length === 1);
   assert.deepEqual(first.seen, ['a']);
   assert.deepEqual(second.seen, ['a', 'a']);
@@ -130,7 +130,7 @@ test('after a nack of one tab only that tab receives the retry', async (t) => {
 
 test('when the leader closes, the next tab resumes from its cursor', async (t) => {
   const { relay, first, second, socket } = await twoTabs(t);
-  socket.says(msg('1', note('a')));
+  socket.sends(msg('1', notification('a')));
   await until('the message', () => second.seen.length === 1);
   first.client.close();
   assert.equal(first.client.state, 'closed');
@@ -138,7 +138,7 @@ test('when the leader closes, the next tab resumes from its cursor', async (t) =
   const next = await relay.socket();
   next.accept({ resumed: true, pos: '9' });
   assert.equal(next.sent[0].pos, '1');
-  next.says(msg('1', note('a')), msg('2', note('b')));
+  next.sends(msg('1', notification('a')), msg('2', notification('b')));
   assert.deepEqual(second.seen, ['a', 'b']);
   assert.deepEqual(second.states.at(-1), { state: 'open', transport: 'ws', user: `user ${users}`, conn: 'c1', resumed: true });
 });
@@ -147,12 +147,12 @@ test('a third tab loses nothing in a change of leader', async (t) => {
   const { relay, open, first, second, socket } = await twoTabs(t);
   const third = open();
   await isOpen(third);
-  socket.says(msg('1', note('a')));
+  socket.sends(msg('1', notification('a')));
   await until('the message', () => third.seen.length === 1);
   first.client.close();
   const next = await relay.socket();
   next.accept({ resumed: true });
-  next.says(msg('2', note('b')));
+  next.sends(msg('2', notification('b')));
   await until('the third has it', () => third.seen.length === 2);
   assert.deepEqual([second, third].map((tab) => tab.seen), [['a', 'b'], ['a', 'b']]);
   assert.deepEqual([second, third].flatMap((tab) => tab.gaps), []);
@@ -161,14 +161,14 @@ test('a third tab loses nothing in a change of leader', async (t) => {
 for (const [leaving, coming] of [['freeze', 'resume'], ['pagehide', 'pageshow']]) {
   test(`a page that receives ${leaving} gives up the lead, and follows after ${coming}`, async (t) => {
     const { browser, relay, first, second, socket } = await twoTabs(t);
-    socket.says(msg('1', note('a')));
+    socket.sends(msg('1', notification('a')));
     await until('the message', () => second.seen.length === 1);
     browser.tell(leaving); // both pages, because they share the fake document
     assert.equal(socket.closedWith, 1000);
     browser.tell(coming);
     const next = await relay.socket();
     next.accept({ resumed: true });
-    next.says(msg('2', note('b')));
+    next.sends(msg('2', notification('b')));
     await until('both have it', () => first.seen.length === 2 && second.seen.length === 2);
     assert.equal(relay.pendingSockets, 0);
   });
@@ -204,36 +204,36 @@ for (const end of ['close()', 'a token that is no good']) {
     const socket = await relay.socket();
     socket.accept();
     if (end === 'close()') tab.client.close();
-    else socket.dies(4001);
+    else socket.closes(4001);
     assert.equal(tab.client.state, 'closed');
-    const told = tab.states.length;
+    const events = tab.states.length;
     for (const event of ['pagehide', 'pageshow', 'freeze', 'resume']) browser.tell(event);
     await new Promise(setImmediate);
     assert.equal(relay.pendingSockets, 0);
-    assert.equal(tab.states.length, told);
+    assert.equal(tab.states.length, events);
   });
 }
 
 test('another tab takes the lead from a leader that does not answer', async (t) => {
   const tick = handTimers(t, 'setInterval');
   const { relay, first, second, socket } = await twoTabs(t);
-  socket.says(msg('1', note('a')));
+  socket.sends(msg('1', notification('a')));
   await until('the message', () => second.seen.length === 1);
-  const asked = [];
+  const pings = [];
   // The leader hangs: no message reaches it.
   const deaf = BroadcastChannel.prototype.postMessage;
   t.mock.method(BroadcastChannel.prototype, 'postMessage', function post(message) {
-    if (message.t === 'ping') asked.push(message);
+    if (message.t === 'ping') pings.push(message);
     else deaf.call(this, message);
   });
   for (let i = 0; i < 8; i += 1) tick(5000);
-  assert.equal(asked.length, 3);
+  assert.equal(pings.length, 3);
   const next = await relay.socket();
   assert.equal(next.closedWith, undefined);
   next.accept({ resumed: true });
   assert.equal(next.sent[0].pos, '1');
   await until('the old one let go', () => socket.closedWith === 1000);
-  next.says(msg('2', note('b')));
+  next.sends(msg('2', notification('b')));
   await until('the old leader follows', () => first.seen.length === 2);
   assert.deepEqual(second.seen, ['a', 'b']);
 });
@@ -243,7 +243,7 @@ test('a leader that answers keeps the lead', async (t) => {
   const { relay, second, socket } = await twoTabs(t);
   for (let i = 0; i < 8; i += 1) {
     tick(5000);
-    socket.says(msg(String(i), note(`m${i}`)));
+    socket.sends(msg(String(i), notification(`m${i}`)));
     await until('a sign of life', () => second.seen.length === i + 1);
   }
   assert.equal(relay.pendingSockets, 0);
@@ -255,7 +255,7 @@ test('a visible tab wakes a hidden leader whose timers are late', async (t) => {
   t.mock.method(globalThis, 'setTimeout', (act, ms, ...given) => (ms === 77 ? 0 : setTimeout(act, ms, ...given)));
   const backoff = { base: 77, cap: 77, random: () => 1 };
   const { relay, second, socket } = await twoTabs(t, { backoff });
-  socket.dies();
+  socket.closes();
   await until('the other tab waits too', () => second.client.state === 'waiting');
   (await relay.socket()).accept({ resumed: true });
   await isOpen(second);
@@ -263,7 +263,7 @@ test('a visible tab wakes a hidden leader whose timers are late', async (t) => {
 
 test('a new tab receives the unacknowledged notifications', async (t) => {
   const { open, second, socket } = await twoTabs(t, { ack: 'manual' });
-  socket.says(msg('1', note('a', { ack: true })), msg('2', note('b', { ack: true })), msg('3', note('c')));
+  socket.sends(msg('1', notification('a', { ack: true })), msg('2', notification('b', { ack: true })), msg('3', notification('c')));
   await until('the messages', () => second.seen.length === 3);
   second.client.ack('a');
   await until('the ack', () => socket.frames('ack').length === 1);
@@ -276,12 +276,12 @@ test('a new tab receives the unacknowledged notifications', async (t) => {
 
 test('a new tab does not receive what was acked elsewhere while disconnected', async (t) => {
   const { relay, open, second, socket } = await twoTabs(t, { ack: 'manual' });
-  socket.says(msg('1', note('a', { ack: true })), msg('2', note('b', { ack: true })));
+  socket.sends(msg('1', notification('a', { ack: true })), msg('2', notification('b', { ack: true })));
   await until('the messages', () => second.seen.length === 2);
-  socket.dies();
+  socket.closes();
   const next = await relay.socket();
   next.accept({ resumed: true });
-  next.says(msg('2', note('b', { ack: true }))); // the relay delivers pending ones again
+  next.sends(msg('2', notification('b', { ack: true }))); // the relay delivers pending ones again
   await until('the repeat', () => second.repeats.length === 1);
   const third = open({ ack: 'manual' });
   await isOpen(third);
@@ -290,8 +290,8 @@ test('a new tab does not receive what was acked elsewhere while disconnected', a
 
 test('the number of unacknowledged notifications kept for new tabs is limited', async (t) => {
   const { open, second, socket } = await twoTabs(t, { ack: 'manual' });
-  const frames = Array.from({ length: 1001 }, (_, i) => msg(String(i + 1), note(`n${i}`, { ack: true })));
-  socket.says(...frames);
+  const frames = Array.from({ length: 1001 }, (_, i) => msg(String(i + 1), notification(`n${i}`, { ack: true })));
+  socket.sends(...frames);
   await until('the messages', () => second.seen.length === 1001);
   const third = open({ ack: 'manual' });
   await isOpen(third);
@@ -301,7 +301,7 @@ test('the number of unacknowledged notifications kept for new tabs is limited', 
 
 test('a tab that returns with a known cursor gets its missed notifications; with an unknown one, a gap', async (t) => {
   const { open, second, socket } = await twoTabs(t);
-  socket.says(msg('1', note('a')), msg('2', note('b')), msg('3', note('c')));
+  socket.sends(msg('1', notification('a')), msg('2', notification('b')), msg('3', notification('c')));
   await until('the messages', () => second.seen.length === 3);
   const back = open({ pos: '1' });
   await isOpen(back);
@@ -315,7 +315,7 @@ test('a tab that returns with a known cursor gets its missed notifications; with
 
 test('a tab that returns receives a gap for notifications dropped by the relay', async (t) => {
   const { open, second, socket } = await twoTabs(t);
-  socket.says(msg('1', note('a')), { t: 'gap', from: '1', to: '5', why: 'shed' }, msg('6', note('b')));
+  socket.sends(msg('1', notification('a')), { t: 'gap', from: '1', to: '5', why: 'shed' }, msg('6', notification('b')));
   await until('the messages', () => second.seen.length === 2);
   const back = open({ pos: '1' });
   await isOpen(back);
@@ -328,11 +328,11 @@ test('a tab that returns receives a gap for notifications dropped by the relay',
 
 test('the topics of a suspended tab are unsubscribed: it receives a gap, although its cursor is known', async (t) => {
   const { open, socket } = await twoTabs(t, { topics: ['demo.a'] });
-  socket.says(msg('1', note('a', { source: 'a' })));
+  socket.sends(msg('1', notification('a', { source: 'a' })));
   const back = open({ topics: ['demo.b'], pos: '1' });
   await isOpen(back);
   assert.deepEqual(back.gaps, [{ from: '1', to: '1', why: 'shed' }]);
-  socket.says(msg('2', note('b', { source: 'b' })));
+  socket.sends(msg('2', notification('b', { source: 'b' })));
   await until('the message', () => back.seen.length === 1);
   const same = open({ topics: ['demo.b'], pos: '2' });
   await isOpen(same);
@@ -344,7 +344,7 @@ test('a new leader that learns the topics of a third tab too late causes a gap f
   const third = open({ topics: ['demo.b'] });
   await until('the topics', () => socket.frames('subscribe').length === 1);
   await isOpen(third);
-  socket.says(msg('1', note('a', { source: 'a' })));
+  socket.sends(msg('1', notification('a', { source: 'a' })));
   await until('the message', () => third.client.pos === '1');
   const post = BroadcastChannel.prototype.postMessage;
   let late;
@@ -356,7 +356,7 @@ test('a new leader that learns the topics of a third tab too late causes a gap f
   const next = await relay.socket();
   next.accept({ resumed: true });
   assert.deepEqual(next.sent[0].topics, ['demo.a']);
-  await until('what comes late', () => late);
+  await until('the late notification', () => late);
   posting.mock.restore();
   late();
   await until('the gap', () => third.gaps.length === 1);
@@ -368,12 +368,12 @@ test('a new tab that receives a notification before the reply has missed nothing
   const post = BroadcastChannel.prototype.postMessage;
   let count = 0;
   t.mock.method(BroadcastChannel.prototype, 'postMessage', function first(message) {
-    if (message.t === 'hello' && message.pos === undefined && (count += 1) === 1) socket.says(msg('1', note('a')));
+    if (message.t === 'hello' && message.pos === undefined && (count += 1) === 1) socket.sends(msg('1', notification('a')));
     post.call(this, message);
   });
   const third = open();
   await isOpen(third);
-  socket.says(msg('2', note('b')));
+  socket.sends(msg('2', notification('b')));
   await until('the next message', () => third.seen.includes('b'));
   assert.deepEqual(third.seen, ['a', 'b']);
   assert.deepEqual(third.gaps, []);
@@ -384,7 +384,7 @@ test('a tab with an unknown cursor receives a gap, also after an earlier notific
   const post = BroadcastChannel.prototype.postMessage;
   let count = 0;
   t.mock.method(BroadcastChannel.prototype, 'postMessage', function first(message) {
-    if (message.pos === 'long ago' && (count += 1) === 1) socket.says(msg('1', note('a')));
+    if (message.pos === 'long ago' && (count += 1) === 1) socket.sends(msg('1', notification('a')));
     post.call(this, message);
   });
   const third = open({ pos: 'long ago' });
@@ -399,7 +399,7 @@ test('the connection subscribes to the topics of all tabs, and each tab receives
   await until('the topics', () => socket.frames('subscribe').length === 1);
   assert.deepEqual(socket.frames('subscribe')[0].topics, ['demo.b']);
   await isOpen(third);
-  socket.says(msg('1', note('m', { source: 'assignments' })), msg('2', note('n', { source: 'b' })));
+  socket.sends(msg('1', notification('m', { source: 'assignments' })), msg('2', notification('n', { source: 'b' })));
   await until('each has its own', () => third.seen.length === 1 && second.seen.length === 1);
   assert.deepEqual([first.seen, second.seen, third.seen], [['m'], ['m'], ['n']]);
   third.client.close();
@@ -409,7 +409,7 @@ test('the connection subscribes to the topics of all tabs, and each tab receives
 
 test('a leader with an invalid token hands the lead to a tab with a valid one', async (t) => {
   const { relay, first, second, socket } = await twoTabs(t);
-  socket.dies(4100);
+  socket.closes(4100);
   await until('the end of the first', () => first.client.state === 'closed');
   (await relay.socket()).accept({ resumed: true });
   await isOpen(second);
@@ -418,14 +418,14 @@ test('a leader with an invalid token hands the lead to a tab with a valid one', 
 test('a later page does not receive an acked notification, and acks it again', async (t) => {
   const { relay, open, first, second, socket } = await twoTabs(t);
   first.client.on('*', () => {});
-  socket.says(msg('1', note('a', { ack: true })));
+  socket.sends(msg('1', notification('a', { ack: true })));
   await until('the ack', () => socket.frames('ack').length === 1);
   first.client.close();
   second.client.close();
   const later = open();
   const next = await relay.socket();
   next.accept();
-  next.says(msg('1', note('a', { ack: true }))); // the ack was lost with its page
+  next.sends(msg('1', notification('a', { ack: true }))); // the ack was lost with its page
   await until('the second ack', () => next.frames('ack').length === 1);
   assert.deepEqual(later.seen, []);
 });
@@ -435,14 +435,14 @@ test('a tab that becomes leader later fetches a new token', async (t) => {
   const { relay, open } = start(t);
   const first = open();
   (await relay.socket()).accept();
-  let asked = 0;
-  const second = open({ token: () => { asked += 1; return tokenOf(`user ${users}`); } });
+  let calls = 0;
+  const second = open({ token: () => { calls += 1; return tokenOf(`user ${users}`); } });
   await isOpen(second);
   tick(5000);
-  assert.equal(asked, 1);
+  assert.equal(calls, 1);
   first.client.close();
   (await relay.socket()).accept({ resumed: true });
-  assert.equal(asked, 2);
+  assert.equal(calls, 2);
 });
 
 test('without channels each tab has its own connection', async (t) => {
@@ -466,17 +466,17 @@ test('without locks each tab has its own connection', async (t) => {
 
 test('a failed token fetch at the start is repeated', async (t) => {
   const { relay, open } = start(t);
-  let asked = 0;
+  let calls = 0;
   const tab = open({
     token: async () => {
-      asked += 1;
-      if (asked === 1) throw new Error('login server is away');
+      calls += 1;
+      if (calls === 1) throw new Error('login server is unavailable');
       return tokenOf('u');
     },
   });
   (await relay.socket()).accept();
   await isOpen(tab);
   assert.deepEqual(tab.states.map(({ state }) => state), ['connecting', 'waiting', 'connecting', 'open']);
-  assert.deepEqual(tab.errors, ['no token: login server is away']);
-  assert.equal(asked, 2); // the token used to learn the user also opened the connection
+  assert.deepEqual(tab.errors, ['no token: login server is unavailable']);
+  assert.equal(calls, 2); // the token used to learn the user also opened the connection
 });

@@ -4,13 +4,13 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { connect } from 'clairon';
 import { handTimers } from './fake-browser.js';
-import { fakeRelay, msg, note, until, within } from './fake-relay.js';
+import { fakeRelay, msg, notification, until, within } from './fake-relay.js';
 
 const POS = 'Clairon-Pos';
 
 /** A fake fetch(): `await next()` is the next request, with answer(). */
 function fakeFetch() {
-  const asked = [];
+  const requests = [];
   const waiting = [];
   const fetch = (url, options) => new Promise((resolve, reject) => {
     const { pathname, searchParams } = new URL(url);
@@ -25,24 +25,24 @@ function fakeFetch() {
         const body = new ReadableStream({ start: (c) => { controller = c; } });
         this.answer(200, body);
         return {
-          says: (line, id) => controller.enqueue(new TextEncoder().encode(
+          sends: (line, id) => controller.enqueue(new TextEncoder().encode(
             `data: ${JSON.stringify(line)}\n${id ? `id: ${id}\n` : ''}\n`)),
           raw: (text) => controller.enqueue(new TextEncoder().encode(text)),
-          ends: () => controller.close(),
+          closes: () => controller.close(),
           breaks: (error) => controller.error(error),
         };
       },
     };
     options.signal?.addEventListener('abort', () => reject(new DOMException('aborted', 'AbortError')));
-    const taker = waiting.shift();
-    if (taker) taker(request);
-    else asked.push(request);
+    const waiter = waiting.shift();
+    if (waiter) waiter(request);
+    else requests.push(request);
   });
   const next = () => within('a request', new Promise((resolve) => {
-    if (asked.length > 0) resolve(asked.shift());
+    if (requests.length > 0) resolve(requests.shift());
     else waiting.push(resolve);
   }));
-  return { fetch, next, asked };
+  return { fetch, next, requests };
 }
 
 function start(t, options = {}) {
@@ -57,11 +57,11 @@ function start(t, options = {}) {
     ...options,
   });
   const seen = [];
-  const told = { error: [], gap: [], state: [] };
+  const events = { error: [], gap: [], state: [] };
   client.on('message', (n) => seen.push(n.metadata.id));
-  for (const event of Object.keys(told)) client.on(event, (detail) => told[event].push(detail));
+  for (const event of Object.keys(events)) client.on(event, (detail) => events[event].push(detail));
   t.after(() => client.close());
-  return { relay, http, client, seen, told };
+  return { relay, http, client, seen, events };
 }
 
 const connected = (fields) => ({ t: 'connected', user: 'u1', conn: 'c', resumed: false, ping: 25, ...fields });
@@ -77,7 +77,7 @@ test('topics are part of connect, and change on an open connection', async (t) =
   assert.deepEqual(socket.sent.slice(1).map(({ t: kind, topics }) => [kind, topics]), [
     ['subscribe', ['b', 'c*']], ['unsubscribe', ['a']],
   ]);
-  socket.dies();
+  socket.closes();
   const again = await relay.socket();
   again.accept();
   assert.deepEqual(again.sent[0].topics, ['b', 'c*']);
@@ -92,16 +92,16 @@ test('topics are part of connect, and change on an open connection', async (t) =
 test('after two failed WebSockets the client uses SSE, with the same notifications and acks', async (t) => {
   const { relay, http, client, seen } = start(t, { pos: '5', topics: ['demo.*'] });
   client.on('*', () => {});
-  (await relay.socket()).dies();
-  (await relay.socket()).dies();
+  (await relay.socket()).closes();
+  (await relay.socket()).closes();
   const request = await http.next();
   assert.equal(request.path, '/v1/sse');
   assert.equal(request.headers.Authorization, 'Bearer T');
   assert.deepEqual(request.query, { pos: '5', topics: 'demo.*' });
   const stream = request.stream();
-  stream.says(connected({ pos: '5', resumed: true }), '5');
+  stream.sends(connected({ pos: '5', resumed: true }), '5');
   stream.raw('retry: 2000\n\n: a comment\n\nda');
-  stream.raw(`ta: ${JSON.stringify(msg('6', note('a', { ack: true })))}\nid: 6\n`);
+  stream.raw(`ta: ${JSON.stringify(msg('6', notification('a', { ack: true })))}\nid: 6\n`);
   stream.raw('\n');
   const ack = await http.next();
   assert.equal(ack.path, '/v1/ack');
@@ -115,7 +115,7 @@ test('after two failed WebSockets the client uses SSE, with the same notificatio
   client.subscribe('y');
   const again = await http.next();
   assert.deepEqual(again.query, { pos: '6', topics: 'demo.*,y' });
-  again.stream().says(connected({ pos: '6', resumed: true }), '6');
+  again.stream().sends(connected({ pos: '6', resumed: true }), '6');
   await until('it is open', () => client.state === 'open');
   client.unsubscribe('demo.*');
   assert.deepEqual((await http.next()).query, { pos: '6', topics: 'y' });
@@ -126,12 +126,12 @@ test('from SSE it returns to the WebSocket and resumes', async (t) => {
   const { relay, http, client, seen } = start(t);
   client.on('*', () => {});
   for (let i = 0; i < 2; i += 1) {
-    (await relay.socket()).dies();
+    (await relay.socket()).closes();
     tick(2);
   }
   const stream = (await http.next()).stream();
-  stream.says(connected({ pos: '5' }), '5');
-  stream.says(msg('6', note('a')), '6');
+  stream.sends(connected({ pos: '5' }), '5');
+  stream.sends(msg('6', notification('a')), '6');
   while (seen.length === 0) await new Promise(setImmediate);
   assert.equal(client.transport, 'sse');
   tick(15_000);
@@ -139,16 +139,16 @@ test('from SSE it returns to the WebSocket and resumes', async (t) => {
   socket.accept({ resumed: true });
   assert.equal(socket.sent[0].pos, '6');
   assert.equal(client.transport, 'ws');
-  socket.says(msg('7', note('b')));
-  stream.says(msg('8', note('c')), '8'); // on the abandoned stream
+  socket.sends(msg('7', notification('b')));
+  stream.sends(msg('8', notification('c')), '8'); // on the abandoned stream
   await new Promise(setImmediate);
   assert.deepEqual(seen, ['a', 'b']);
 });
 
 test('a nack is sent over HTTP; a 4xx response has no effect', async (t) => {
-  const { http, client, told } = start(t, { transports: ['sse'] });
+  const { http, client, events } = start(t, { transports: ['sse'] });
   const stream = (await http.next()).stream();
-  stream.says(connected({ pos: '1' }), '1');
+  stream.sends(connected({ pos: '1' }), '1');
   await until('it is open', () => client.state === 'open');
   client.nack('a', { delay: 500 });
   const nack = await http.next();
@@ -157,15 +157,15 @@ test('a nack is sent over HTTP; a 4xx response has no effect', async (t) => {
   nack.answer(404, '{}');
   client.ack('b');
   (await http.next()).fail();
-  stream.says(msg('2', note('c')), '2');
+  stream.sends(msg('2', notification('c')), '2');
   await until('a message', () => client.pos === '2');
-  assert.deepEqual(told.error, []);
+  assert.deepEqual(events.error, []);
 });
 
 test('a failed ack is repeated while the connection is open', async (t) => {
   const tick = handTimers(t, 'setTimeout');
   const { http, client } = start(t, { transports: ['sse'] });
-  (await http.next()).stream().says(connected({ pos: '1' }), '1');
+  (await http.next()).stream().sends(connected({ pos: '1' }), '1');
   while (client.state !== 'open') await new Promise(setImmediate);
   client.ack('a');
   tick(0);
@@ -180,15 +180,15 @@ test('a failed ack is repeated while the connection is open', async (t) => {
   third.answer(204);
   await new Promise(setImmediate);
   tick(60_000);
-  assert.deepEqual(http.asked.filter(({ method }) => method === 'POST'), []);
+  assert.deepEqual(http.requests.filter(({ method }) => method === 'POST'), []);
 });
 
 test('a captive portal that answers each request is not treated as a relay', async (t) => {
-  const { http, told } = start(t, { transports: ['poll'], backoff: { base: 1e6, cap: 1e6, random: () => 1 } });
+  const { http, events } = start(t, { transports: ['poll'], backoff: { base: 1e6, cap: 1e6, random: () => 1 } });
   (await http.next()).answer(200, '<!doctype html>\n<title>log in</title>\n');
-  await until('it waits', () => told.state.some(({ state }) => state === 'waiting'));
-  assert.equal(told.state.some(({ state }) => state === 'open'), false);
-  assert.deepEqual(told.error, []);
+  await until('it waits', () => events.state.some(({ state }) => state === 'waiting'));
+  assert.equal(events.state.some(({ state }) => state === 'open'), false);
+  assert.deepEqual(events.error, []);
 });
 
 for (const status of [401, 403]) {
@@ -196,20 +196,20 @@ for (const status of [401, 403]) {
     const { http, client } = start(t, { transports: ['sse'] });
     (await http.next()).answer(status, '<h1>no</h1>');
     (await http.next()).answer(status, '{"title":"no"}');
-    (await http.next()).stream().says(connected({ pos: '1' }), '1');
+    (await http.next()).stream().sends(connected({ pos: '1' }), '1');
     await until('it is open', () => client.state === 'open');
   });
 }
 
 test('a permanent error of the relay closes the client, with its reason', async (t) => {
-  for (const [status, code, told] of [[401, 101, 4001], [403, 103, 4003]]) {
+  for (const [status, code, events] of [[401, 101, 4001], [403, 103, 4003]]) {
     for (const transport of ['sse', 'poll']) {
       const world = start(t, { transports: [transport] });
       (await world.http.next()).answer(status, JSON.stringify({ code, detail: 'token: no "sub"' }));
       await until('closed', () => world.client.state === 'closed');
-      assert.equal(world.told.state.at(-1).code, told);
-      assert.equal(world.told.state.at(-1).reason, 'token: no "sub"');
-      assert.deepEqual(world.told.error.map(({ error }) => error.message), ['token: no "sub"']);
+      assert.equal(world.events.state.at(-1).code, events);
+      assert.equal(world.events.state.at(-1).reason, 'token: no "sub"');
+      assert.deepEqual(world.events.error.map(({ error }) => error.message), ['token: no "sub"']);
     }
   }
 });
@@ -230,27 +230,27 @@ test('a ping over HTTP restarts the connection at the same cursor', async (t) =>
 });
 
 test('a bye on SSE is respected, and the stream resumes', async (t) => {
-  const { http, client, seen, told } = start(t, { transports: ['sse'] });
+  const { http, client, seen, events } = start(t, { transports: ['sse'] });
   const first = (await http.next()).stream();
-  first.says(connected({ pos: '1' }), '1');
-  first.says(msg('2', note('a')), '2');
+  first.sends(connected({ pos: '1' }), '1');
+  first.sends(msg('2', notification('a')), '2');
   await until('the message', () => seen.length === 1);
-  first.says({ t: 'bye', code: 4201, in: 3 });
-  first.ends();
+  first.sends({ t: 'bye', code: 4201, in: 3 });
+  first.closes();
   const second = await http.next();
-  assert.equal(told.state.find((s) => s.state === 'waiting').retryIn, 3);
+  assert.equal(events.state.find((s) => s.state === 'waiting').retryIn, 3);
   assert.equal(second.query.pos, '2');
   second.answer(401, '{"code":101}');
   await until('closed', () => client.state === 'closed');
-  assert.equal(told.state.at(-1).code, 4001);
+  assert.equal(events.state.at(-1).code, 4001);
 });
 
 test('a fresh token restarts the stream at the same cursor', async (t) => {
-  let asked = 0;
-  const { http } = start(t, { transports: ['sse'], token: () => `token ${++asked}` });
+  let calls = 0;
+  const { http } = start(t, { transports: ['sse'], token: () => `token ${++calls}` });
   const first = (await http.next()).stream();
-  first.says(connected({ pos: '7' }), '7');
-  first.says({ t: 'expiring', in: 60 });
+  first.sends(connected({ pos: '7' }), '7');
+  first.sends({ t: 'expiring', in: 60 });
   const second = await http.next();
   assert.equal(second.headers.Authorization, 'Bearer token 2');
   assert.equal(second.query.pos, '7');
@@ -258,8 +258,8 @@ test('a fresh token restarts the stream at the same cursor', async (t) => {
 
 test('if SSE is rejected too, polls follow one another', async (t) => {
   const { relay, http, client, seen } = start(t);
-  (await relay.socket()).dies();
-  (await relay.socket()).dies();
+  (await relay.socket()).closes();
+  (await relay.socket()).closes();
   (await http.next()).answer(503, '{}');
   (await http.next()).answer(503, '{}');
   const first = await http.next();
@@ -271,7 +271,7 @@ test('if SSE is rejected too, polls follow one another', async (t) => {
   assert.equal(client.state, 'open');
   assert.equal(client.transport, 'poll');
   assert.equal(client.pos, '3');
-  second.answer(200, `${JSON.stringify(msg('4', note('a')))}\n${JSON.stringify(msg('5', note('b')))}\n`, { [POS]: '9' });
+  second.answer(200, `${JSON.stringify(msg('4', notification('a')))}\n${JSON.stringify(msg('5', notification('b')))}\n`, { [POS]: '9' });
   const third = await http.next();
   assert.deepEqual(third.query, { wait: '25', pos: '9' });
   assert.deepEqual(seen, ['a', 'b']);
@@ -280,28 +280,28 @@ test('if SSE is rejected too, polls follow one another', async (t) => {
 });
 
 test('a poll with a gap has not resumed', async (t) => {
-  const { http, told } = start(t, { transports: ['poll'], pos: 'old' });
+  const { http, events } = start(t, { transports: ['poll'], pos: 'old' });
   const first = await http.next();
   assert.equal(first.query.pos, 'old');
   first.answer(200, '{"t":"gap","from":"1","to":"2","why":"epoch"}\n', { [POS]: '2' });
-  await until('the gap', () => told.gap.length > 0);
-  assert.equal(told.state.find((s) => s.state === 'open').resumed, false);
+  await until('the gap', () => events.gap.length > 0);
+  assert.equal(events.state.find((s) => s.state === 'open').resumed, false);
 });
 
 test('the error of a stream is the reason', async (t) => {
-  const { http, told } = start(t, { transports: ['sse'] });
+  const { http, events } = start(t, { transports: ['sse'] });
   const stream = (await http.next()).stream();
-  stream.says(connected({ pos: '1' }), '1');
+  stream.sends(connected({ pos: '1' }), '1');
   stream.breaks(new TypeError('it broke'));
   await http.next();
-  const { code, reason } = told.state.find((s) => s.state === 'waiting');
+  const { code, reason } = events.state.find((s) => s.state === 'waiting');
   assert.deepEqual({ code, reason }, { code: 1006, reason: 'it broke' });
 });
 
 test('without any response each transport is tried once', async (t) => {
   const { relay, http, client } = start(t);
-  (await relay.socket()).dies();
-  (await relay.socket()).dies();
+  (await relay.socket()).closes();
+  (await relay.socket()).closes();
   for (const path of ['/v1/sse', '/v1/poll']) {
     const request = await http.next();
     assert.equal(request.path, path);
@@ -316,10 +316,10 @@ test('if the WebSocket constructor throws, the reason is reported and the next t
   class Forbidden {
     constructor() { throw new DOMException('not from a page loaded over HTTPS', 'SecurityError'); }
   }
-  const { http, told } = start(t, { WebSocket: Forbidden });
+  const { http, events } = start(t, { WebSocket: Forbidden });
   const request = await http.next();
   assert.equal(request.path, '/v1/sse');
-  const { code, reason } = told.state.find(({ state }) => state === 'waiting');
+  const { code, reason } = events.state.find(({ state }) => state === 'waiting');
   assert.deepEqual([code, reason], ['unreachable', 'not from a page loaded over HTTPS']);
 });
 
@@ -327,7 +327,7 @@ test('errors of a closed `ws` WebSocket are handled and do not end the program',
   const { relay } = start(t);
   const socket = await relay.socket();
   socket.onerror(new Error('connection refused'));
-  socket.dies();
+  socket.closes();
   socket.onerror(new Error('closed before it was open')); // after it was dropped
   (await relay.socket()).accept();
 });
@@ -337,7 +337,7 @@ test('a WebSocket that opened and broke is tried again without a fallback', asyn
   for (let i = 0; i < 4; i += 1) {
     const socket = await relay.socket();
     socket.accept();
-    socket.dies();
+    socket.closes();
   }
-  assert.equal(http.asked.length, 0);
+  assert.equal(http.requests.length, 0);
 });

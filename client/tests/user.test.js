@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import { connect } from 'clairon';
 import { fakeBrowser, tokenOf } from './fake-browser.js';
-import { fakeRelay, msg, note, until } from './fake-relay.js';
+import { fakeRelay, msg, notification, until } from './fake-relay.js';
 
 let users = 0;
 
@@ -41,8 +41,8 @@ test('a reconnect with the token of another user opens no connection', async (t)
   const world = start(t, { token: () => tokens.shift(), ack: 'manual' });
   const socket = await world.relay.socket();
   socket.accept();
-  socket.says(msg('1', note('a', { ack: true })));
-  socket.dies();
+  socket.sends(msg('1', notification('a', { ack: true })));
+  socket.closes();
   world.client.ack('a'); // queued, and never sent as another user
   await hasEnded(world, second);
   assert.equal(world.relay.pendingSockets, 0);
@@ -54,7 +54,7 @@ test('a refresh never sends the token of another user', async (t) => {
   const world = start(t, { token: () => tokens.shift() });
   const socket = await world.relay.socket();
   socket.accept();
-  socket.says({ t: 'expiring', in: 60 });
+  socket.sends({ t: 'expiring', in: 60 });
   await hasEnded(world, second);
   assert.deepEqual(socket.frames('refresh'), []);
   assert.equal(socket.closedWith, 1000);
@@ -65,11 +65,11 @@ test('`connected` of another user closes the client before any delivery or ack',
   const world = start(t, { token: 'opaque', ack: 'manual' });
   const socket = await world.relay.socket();
   socket.accept({ user: first });
-  socket.dies();
+  socket.closes();
   world.client.ack('a');
   const next = await world.relay.socket();
   next.onopen();
-  next.says({ t: 'connected', user: second, conn: 'c2', pos: '0', resumed: true, ping: 25 }, msg('1', note('b')));
+  next.sends({ t: 'connected', user: second, conn: 'c2', pos: '0', resumed: true, ping: 25 }, msg('1', notification('b')));
   await hasEnded(world, second);
   assert.deepEqual(world.seen, []);
   assert.deepEqual(next.frames('ack'), []);
@@ -79,17 +79,17 @@ test('`connected` of another user closes the client before any delivery or ack',
 test('over HTTP too, no request has the token of another user', async (t) => {
   const [first, second] = twoUsers();
   const tokens = [tokenOf(first), tokenOf(second)];
-  const asked = [];
+  const requests = [];
   const world = start(t, {
     token: () => tokens.shift(),
     transports: ['poll'],
     fetch: async (url, { headers }) => {
-      asked.push(headers.Authorization);
+      requests.push(headers.Authorization);
       return new Response('', { status: 503 });
     },
   });
   await hasEnded(world, second);
-  assert.deepEqual(asked, [`Bearer ${tokenOf(first)}`]);
+  assert.deepEqual(requests, [`Bearer ${tokenOf(first)}`]);
 });
 
 test('a non-ASCII user id is equal in the token and in `connected`', async (t) => {
@@ -116,13 +116,13 @@ async function twoTabs(t) {
 test('a leader whose refresh has another user closes, and so does the next leader', async (t) => {
   const { relay, login, leader, follower, socket, first, second } = await twoTabs(t);
   login.user = second;
-  socket.says({ t: 'expiring', in: 60 });
+  socket.sends({ t: 'expiring', in: 60 });
   await hasEnded(leader, second);
   assert.deepEqual(socket.frames('refresh'), []);
   const next = await relay.socket();
   next.accept({ resumed: true });
   assert.equal(next.sent[0].token, tokenOf(first)); // the token fetched at its start
-  next.says({ t: 'expiring', in: 60 });
+  next.sends({ t: 'expiring', in: 60 });
   await hasEnded(follower, second);
   assert.deepEqual(next.frames('refresh'), []);
   assert.equal(relay.pendingSockets, 0);
@@ -131,12 +131,12 @@ test('a leader whose refresh has another user closes, and so does the next leade
 test('a leader that reconnects as another user closes; a tab of the first user continues', async (t) => {
   const { relay, login, leader, follower, socket, first, second } = await twoTabs(t);
   login.user = second;
-  socket.dies();
+  socket.closes();
   await hasEnded(leader, second);
   const next = await relay.socket();
   next.accept({ resumed: true });
   assert.equal(next.sent[0].token, tokenOf(first));
-  next.says(msg('1', note('a')));
+  next.sends(msg('1', notification('a')));
   await until('the message', () => follower.seen.length === 1);
   assert.deepEqual(leader.seen, []);
 });
@@ -149,7 +149,7 @@ for (const t of ['frame', 'state', 'connected']) {
     const connected = { t: 'connected', user: second, pos: '0' };
     const change = { state: 'open', user: second };
     channel.postMessage({ t, leads: true, from: 1, frame: connected, frames: [], change: t === 'frame' ? undefined : change });
-    channel.postMessage({ t: 'frame', leads: true, from: 1, frame: msg('9', note('of another user')) });
+    channel.postMessage({ t: 'frame', leads: true, from: 1, frame: msg('9', notification('of another user')) });
     await hasEnded(follower, second);
     assert.deepEqual(follower.seen, []);
   });

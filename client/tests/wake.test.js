@@ -24,7 +24,7 @@ function start(t, options = {}) {
 for (const event of ['online', 'visibilitychange']) {
   test(`${event} ends the backoff`, async (t) => {
     const { browser, relay, client } = start(t);
-    (await relay.socket()).dies();
+    (await relay.socket()).closes();
     assert.equal(client.state, 'waiting');
     browser.tell(event);
     (await relay.socket()).accept();
@@ -33,23 +33,23 @@ for (const event of ['online', 'visibilitychange']) {
 }
 
 test('online restarts an attempt that hangs on a lost network', async (t) => {
-  let asked = 0;
+  let calls = 0;
   const { browser, relay, client } = start(t, {
-    token: () => { asked += 1; return asked === 1 ? new Promise(() => {}) : tokenOf('u'); },
+    token: () => { calls += 1; return calls === 1 ? new Promise(() => {}) : tokenOf('u'); },
   });
-  await until('the first token', () => asked === 1);
+  await until('the first token', () => calls === 1);
   browser.tell('visibilitychange');
   browser.tell('online');
   await relay.socket(); // hangs too
   browser.tell('online');
   (await relay.socket()).accept();
   assert.equal(client.state, 'open');
-  assert.equal(asked, 3);
+  assert.equal(calls, 3);
 });
 
 test('a hidden page does not reconnect early', async (t) => {
   const { browser, relay, client } = start(t);
-  (await relay.socket()).dies();
+  (await relay.socket()).closes();
   browser.document.hidden = true;
   browser.tell('visibilitychange');
   assert.equal(client.state, 'waiting');
@@ -62,7 +62,7 @@ test('online pings an open connection; without a reply it is lost', async (t) =>
   socket.accept();
   browser.tell('online');
   assert.equal(socket.frames('ping').length, 1);
-  socket.says({ t: 'pong' });
+  socket.sends({ t: 'pong' });
   tick(6000);
   assert.equal(client.state, 'open');
   browser.tell('online');
@@ -93,7 +93,7 @@ test('acks are sent before the user leaves the page', async (t) => {
 
 test('after close() nothing reconnects', async (t) => {
   const { browser, relay, client } = start(t);
-  (await relay.socket()).dies();
+  (await relay.socket()).closes();
   client.close();
   browser.tell('online');
   assert.equal(client.state, 'closed');

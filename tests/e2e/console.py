@@ -21,16 +21,16 @@ class ConsoleCase(BrowserCase):
         self.browser.size(1280, 1000)
         self.prefer("light")
         self.browser.errors()
-        self.notes = []
+        self.notifications = []
         self.addCleanup(self.empty)
 
     def empty(self):
         """Acknowledges or removes everything that this test left pending."""
         store = self.stack.store
         for user in ("nobody-1", "nobody-2", "waits", "tested"):
-            self.ack(user, self.notes)
-        for note in self.notes:
-            wait_for("no pending acks", lambda: not store.ask("EXISTS", f"{store.prefix}:ack:{note}"))
+            self.ack(user, self.notifications)
+        for notification in self.notifications:
+            wait_for("no pending acks", lambda: not store.ask("EXISTS", f"{store.prefix}:ack:{notification}"))
         for entry in store.ask("XRANGE", f"{store.prefix}:errors", "-", "+"):
             store.ask("XDEL", f"{store.prefix}:errors", entry[0])
 
@@ -96,7 +96,7 @@ class ConsoleCase(BrowserCase):
         wait_for("the figures", lambda: self.figure("Pending") not in ("", "–"))
         wait_for("the error log", lambda: self.browser.js("return document.querySelector('#errors').children.length"))
 
-    def given_up(self, count=1, users="nobody-1,nobody-2"):
+    def expire(self, count=1, users="nobody-1,nobody-2"):
         """Creates notifications that expire unacknowledged; returns their ids."""
         ids = []
         for _ in range(count):
@@ -106,12 +106,12 @@ class ConsoleCase(BrowserCase):
                 users,
             )
             ids.append(str(answer[0][0]))
-        self.notes += ids
+        self.notifications += ids
         store = self.stack.store
-        for note in ids:
+        for notification in ids:
             key = f"{store.prefix}:due"
-            wait_for("it is stored", lambda: store.ask("ZSCORE", key, f"{note}:"))
-            store.ask("ZADD", key, "1", f"{note}:")
+            wait_for("it is stored", lambda: store.ask("ZSCORE", key, f"{notification}:"))
+            store.ask("ZADD", key, "1", f"{notification}:")
         wait_for("all are in the error log", lambda: store.ask("XLEN", f"{store.prefix}:errors") == count)
         return ids
 

@@ -88,9 +88,9 @@ class Store:
     def pending(self):
         return self.ask("XPENDING", f"{self.prefix}:stream", self.prefix)[0]
 
-    def who_acked(self, note_id):
+    def who_acked(self, notification_id):
         """Maps each user to whether the user has acked; empty when the notification is done."""
-        flat = self.ask("HGETALL", f"{self.prefix}:ack:{note_id}")
+        flat = self.ask("HGETALL", f"{self.prefix}:ack:{notification_id}")
         return {user: value != "0" for user, value in zip(flat[::2], flat[1::2])}
 
     def close(self):

@@ -16,22 +16,22 @@ const [user, relay, options, done] = arguments;
     });
     return (await answer.json()).token;
   };
-  window.told = { shown: [], repeat: [], gap: [], state: [], acked: [], error: [], sockets: 0 };
+  window.events = { delivered: [], repeat: [], gap: [], state: [], acked: [], error: [], sockets: 0 };
   const Native = window.WebSocket;
   window.WebSocket = class extends Native {
-    constructor(...given) { super(...given); window.told.sockets += 1; }
+    constructor(...given) { super(...given); window.events.sockets += 1; }
   };
   window.failing = 0;
   window.client = connect({ url: relay, token, backoff: { base: 100, cap: 500 }, ...options });
   client.on('*', (n) => {
-    told.shown.push({ id: n.metadata.id, title: n.payload.after?.title });
+    events.delivered.push({ id: n.metadata.id, title: n.payload.after?.title });
     if (window.failing > 0) { window.failing -= 1; throw new Error('not now'); }
   });
-  client.on('repeat', (n) => told.repeat.push(n.metadata.id));
-  client.on('acked', ({ ids }) => told.acked.push(...ids));
-  client.on('gap', (gap) => told.gap.push(gap));
-  client.on('state', (change) => told.state.push(change));
-  client.on('error', ({ error }) => told.error.push(error.message));
+  client.on('repeat', (n) => events.repeat.push(n.metadata.id));
+  client.on('acked', ({ ids }) => events.acked.push(...ids));
+  client.on('gap', (gap) => events.gap.push(gap));
+  client.on('state', (change) => events.state.push(change));
+  client.on('error', ({ error }) => events.error.push(error.message));
   done('');
 })().catch((error) => done(String(error)));
 """
@@ -61,21 +61,21 @@ class Tab:
         self.turn()
         return self.driver.execute_script(script, *arguments)
 
-    def told(self, what):
-        return self.js("return told[arguments[0]]", what)
+    def events(self, what):
+        return self.js("return events[arguments[0]]", what)
 
     def ids(self):
-        return [m["id"] for m in self.told("shown")]
+        return [m["id"] for m in self.events("delivered")]
 
     def titles(self):
-        return [m["title"] for m in self.told("shown")]
+        return [m["title"] for m in self.events("delivered")]
 
     def wait_title(self, title):
         wait_for(f"{title!r} in a tab", lambda: title in self.titles())
 
     def wait_state(self, state, transport=None):
         wait_for(
-            f"the tab is {state} by {transport or 'any way'}; told {json.dumps(self.told('state'))}",
+            f"the tab is {state} by {transport or 'any way'}; events {json.dumps(self.events('state'))}",
             lambda: self.js("return [client.state, client.transport]")
             in ([state, t] for t in ([transport] if transport else ["ws", "sse", "poll"])),
         )
@@ -112,4 +112,4 @@ class TabsCase(StackCase):
         return self.stack.relay.connections()
 
     def sockets(self, tabs):
-        return [tab.told("sockets") for tab in tabs]
+        return [tab.events("sockets") for tab in tabs]

@@ -11,7 +11,7 @@ class ErrorLog(ConsoleCase):
     # ---- actions, with the keyboard alone
 
     def test_a_notification_is_redriven_with_the_keyboard(self):
-        older, newer = self.given_up(2)
+        older, newer = self.expire(2)
         self.sign_in_and_wait()
         wait_for("both", lambda: self.errors() == [newer, older])
         self.tab_to(f"Send again {older}")
@@ -34,26 +34,26 @@ class ErrorLog(ConsoleCase):
         self.assertEqual(self.browser.errors(), [])
 
     def test_an_entry_is_dropped_after_a_confirmation(self):
-        (note,) = self.given_up(1)
+        (notification,) = self.expire(1)
         self.sign_in_and_wait()
-        self.tab_to(f"Drop {note}")
+        self.tab_to(f"Drop {notification}")
         self.keys(Keys.ENTER)
         wait_for("the confirmation dialog", lambda: self.browser.find("#sure").is_displayed())
         self.shoot("drop")
         self.keys(Keys.ESCAPE)
         wait_for("it is closed", lambda: not self.browser.find("#sure").is_displayed())
-        self.assertEqual(self.errors(), [note])
-        self.tab_to(f"Drop {note}")
+        self.assertEqual(self.errors(), [notification])
+        self.tab_to(f"Drop {notification}")
         self.keys(Keys.ENTER)
         wait_for("the confirmation dialog", lambda: self.browser.find("#sure").is_displayed())
         self.tab_to("Drop it")
         self.keys(Keys.ENTER)
         wait_for("it is gone", lambda: self.errors() == [] and "empty" in self.text("#errors"))
-        self.assertEqual(self.stack.store.who_acked(note), {})
+        self.assertEqual(self.stack.store.who_acked(notification), {})
         self.assertEqual(self.focused(), "errors-refresh")
 
     def test_all_listed_entries_are_redriven(self):
-        self.given_up(23)
+        self.expire(23)
         self.sign_in_and_wait()
         self.assertEqual(len(self.errors()), 20)
         self.browser.find("#errors-older").click()
@@ -65,7 +65,7 @@ class ErrorLog(ConsoleCase):
     # ---- appearance
 
     def test_it_fits_phones_and_dark_mode(self):
-        ids = self.given_up(3)
+        ids = self.expire(3)
         self.sign_in_and_wait()
         self.browser.find(f"#errors button[aria-label='Send again {ids[0]}']").click()
         wait_for("two are left", lambda: len(self.errors()) == 2)

@@ -114,20 +114,20 @@ class DemoPage(BrowserCase):
         title = self.announce("s2")
         for pane in panes:
             (message,) = pane.wait_words(title)
-        note_id = message["id"]
-        row = f".inbox [data-row='{note_id}']"
+        notification_id = message["id"]
+        row = f".inbox [data-row='{notification_id}']"
         self.assertEqual(store.pending(), 1)
         expected = {"u3": False, "u4": False, "admin": False}
-        self.assertEqual(store.who_acked(note_id), expected)
+        self.assertEqual(store.who_acked(notification_id), expected)
         for pane in panes[:2]:
             pane.click(f"{row}[data-ack='pending'] button")
             pane.wait(f"{row}[data-ack='acked']")
             expected[pane.user] = True
-            wait_for(f"{pane.user}'s ack", lambda: store.who_acked(note_id) == expected)
+            wait_for(f"{pane.user}'s ack", lambda: store.who_acked(notification_id) == expected)
         self.assertEqual(store.pending(), 1)
         panes[2].click(f"{row} button")
         wait_for("nothing pending", lambda: store.pending() == 0)
-        self.assertEqual(store.who_acked(note_id), {})
+        self.assertEqual(store.who_acked(notification_id), {})
 
     def test_a_repeated_transfer_changes_nothing_and_is_reported(self):
         u1, u2 = self.open("u1", "u2")

@@ -9,16 +9,16 @@ import uuid
 from stack import StackCase, wait_for
 
 
-class Reader:
+class PollingUser:
     """A user that polls for new notifications."""
 
     def __init__(self, relay, user):
         self.relay = relay
         self.user = user
         self.token = relay.token("--sub", user)
-        self.position = self.notes = None
+        self.cursor = self.notifications = None
         self.poll()
-        self.notes = []
+        self.notifications = []
 
     def request(self, path, body=None):
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
@@ -27,15 +27,15 @@ class Reader:
         return urllib.request.urlopen(request, timeout=20)
 
     def poll(self):
-        position = f"&pos={urllib.parse.quote(self.position)}" if self.position else ""
+        position = f"&pos={urllib.parse.quote(self.cursor)}" if self.cursor else ""
         with self.request(f"/v1/poll?wait=0{position}") as answer:
             lines = [json.loads(line) for line in answer.read().splitlines()]
-            self.position = answer.headers["Clairon-Pos"]
-        if self.notes is not None:
-            self.notes += [line["n"] for line in lines if line["t"] == "msg"]
+            self.cursor = answer.headers["Clairon-Pos"]
+        if self.notifications is not None:
+            self.notifications += [line["n"] for line in lines if line["t"] == "msg"]
 
     def titled(self, title):
-        return [note for note in self.notes if (note["payload"].get("after") or {}).get("title") == title]
+        return [n for n in self.notifications if (n["payload"].get("after") or {}).get("title") == title]
 
     def wait(self, title):
         def found():
@@ -71,64 +71,64 @@ class EPortfolio(StackCase):
         )
         return title
 
-    def settle(self, *readers):
+    def settle(self, *users):
         """Waits for a later notification, so that all earlier ones have arrived."""
         title = f"end {uuid.uuid4().hex[:8]}"
         self.sql(
             "SELECT clairon.notify('USER', %s, jsonb_build_object('after', jsonb_build_object('title', %s)))",
-            [reader.user for reader in readers],
+            [user.user for user in users],
             title,
         )
-        for reader in readers:
-            reader.wait(title)
+        for user in users:
+            user.wait(title)
 
-    def readers(self, *users):
-        return [Reader(self.relay, user) for user in users]
+    def users(self, *users):
+        return [PollingUser(self.relay, user) for user in users]
 
     def test_administrators_have_the_role_and_the_membership(self):
         administrator = self.new_person("admin", "s1")
         elsewhere = self.new_person("admin", "s2")
         nowhere = self.new_person("admin")
         member = self.new_person("user", "s1")
-        readers = self.readers(administrator, "admin", elsewhere, nowhere, member, "u1", "u3")
+        users = self.users(administrator, "admin", elsewhere, nowhere, member, "u1", "u3")
         title = self.announce_for("admin", "s1")
-        (note,) = readers[0].wait(title)
-        self.settle(*readers)
-        self.assertEqual([len(reader.titled(title)) for reader in readers], [1, 1, 0, 0, 0, 0, 0])
-        self.assertEqual(note["routing"]["audience"], {"type": "STRUCTURE+ROLE", "targets": ["s1+admin"]})
-        self.assertEqual(note["metadata"]["emitter"], "admin")
-        note_id = note["metadata"]["id"]
+        (notification,) = users[0].wait(title)
+        self.settle(*users)
+        self.assertEqual([len(user.titled(title)) for user in users], [1, 1, 0, 0, 0, 0, 0])
+        self.assertEqual(notification["routing"]["audience"], {"type": "STRUCTURE+ROLE", "targets": ["s1+admin"]})
+        self.assertEqual(notification["metadata"]["emitter"], "admin")
+        notification_id = notification["metadata"]["id"]
         expected = {administrator: False, "admin": False}
-        self.assertEqual(self.stack.store.who_acked(note_id), expected)
-        for reader in readers[:2]:
-            self.assertEqual(reader.request("/v1/ack", {"ids": [note_id]}).status, 204)
-        wait_for("no pending acks", lambda: self.stack.store.who_acked(note_id) == {})
+        self.assertEqual(self.stack.store.who_acked(notification_id), expected)
+        for user in users[:2]:
+            self.assertEqual(user.request("/v1/ack", {"ids": [notification_id]}).status, 204)
+        wait_for("no pending acks", lambda: self.stack.store.who_acked(notification_id) == {})
 
     def test_administrators_follow_changes_of_role_and_establishment(self):
         demoted = self.new_person("admin", "s1")
         moved = self.new_person("admin", "s1")
         promoted = self.new_person("user", "s1")
-        readers = self.readers("admin", demoted, moved, promoted)
+        users = self.users("admin", demoted, moved, promoted)
         self.sql("UPDATE person SET role = 'user' WHERE id = %s", demoted)
         self.sql("UPDATE members SET establishment_id = 's2' WHERE user_id = %s", moved)
         self.sql("UPDATE person SET role = 'admin' WHERE id = %s", promoted)
         title = self.announce_for("admin", "s1")
-        (note,) = readers[0].wait(title)
-        self.settle(*readers)
-        self.assertEqual([len(reader.titled(title)) for reader in readers], [1, 0, 0, 1])
-        for reader in (readers[0], readers[3]):
-            reader.request("/v1/ack", {"ids": [note["metadata"]["id"]]})
+        (notification,) = users[0].wait(title)
+        self.settle(*users)
+        self.assertEqual([len(user.titled(title)) for user in users], [1, 0, 0, 1])
+        for user in (users[0], users[3]):
+            user.request("/v1/ack", {"ids": [notification["metadata"]["id"]]})
 
     def test_an_announcement_without_a_role_reaches_each_member_once(self):
         elsewhere = self.new_person("admin", "s2")
-        readers = self.readers("admin", "u1", "u2", elsewhere)
+        users = self.users("admin", "u1", "u2", elsewhere)
         title = self.announce_for(None, "s1")
-        (note,) = readers[0].wait(title)
-        self.settle(*readers)
-        self.assertEqual([len(reader.titled(title)) for reader in readers], [1, 1, 1, 0])
-        self.assertEqual(note["routing"]["audience"], {"type": "STRUCTURE", "targets": ["s1"]})
-        for reader in readers[:3]:
-            reader.request("/v1/ack", {"ids": [note["metadata"]["id"]]})
+        (notification,) = users[0].wait(title)
+        self.settle(*users)
+        self.assertEqual([len(user.titled(title)) for user in users], [1, 1, 1, 0])
+        self.assertEqual(notification["routing"]["audience"], {"type": "STRUCTURE", "targets": ["s1"]})
+        for user in users[:3]:
+            user.request("/v1/ack", {"ids": [notification["metadata"]["id"]]})
 
 
 if __name__ == "__main__":

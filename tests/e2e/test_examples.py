@@ -83,17 +83,17 @@ class Examples(BrowserCase):
         title = self.announce("s2")
         row = f"//li[contains(., '{title}')]"
         wait_for("the announcement", lambda: self.driver.find_elements("xpath", row))
-        note = self.note_of(title)
+        notification = self.notification_of(title)
         # Acks are sent in order: the ack of a later row proves that an ack of this one would have arrived.
         later = self.announce("s2")
         wait_for("a later one", lambda: self.driver.find_elements("xpath", f"//li[contains(., '{later}')]"))
         self.driver.find_element("xpath", f"//li[contains(., '{later}')]/button").click()
-        wait_for("the later one is acknowledged", lambda: store.who_acked(self.note_of(later)).get("u4"))
-        self.assertFalse(store.who_acked(note)["u4"])
+        wait_for("the later one is acknowledged", lambda: store.who_acked(self.notification_of(later)).get("u4"))
+        self.assertFalse(store.who_acked(notification)["u4"])
         self.driver.find_element("xpath", f"{row}/button").click()
-        wait_for("it is acknowledged", lambda: store.who_acked(note).get("u4"))
+        wait_for("it is acknowledged", lambda: store.who_acked(notification).get("u4"))
 
-    def note_of(self, title):
+    def notification_of(self, title):
         """The id of the announcement with that title."""
         store = self.stack.store
         for _, fields in store.ask("XREVRANGE", f"{store.prefix}:stream", "+", "-", "COUNT", "100"):

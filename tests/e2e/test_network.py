@@ -36,7 +36,7 @@ class Network(TabsCase):
         for tab in tabs:
             self.each_once(tab, titles)
             tab.wait_state("open")
-            self.assertEqual(tab.told("gap"), [])
+            self.assertEqual(tab.events("gap"), [])
 
     def test_without_websockets_sse_serves_all_tabs(self):
         self.proxy.refuse = ("Upgrade: websocket",)
@@ -55,8 +55,8 @@ class Network(TabsCase):
             self.each_once(tab, titles)
         news = self.announce()
         tabs[1].wait_title(news)
-        (note_id,) = {m["id"] for m in tabs[1].told("shown") if m["title"] == news}
-        wait_for("the ack", lambda: self.stack.store.who_acked(note_id).get("u2", True))
+        (notification_id,) = {m["id"] for m in tabs[1].events("delivered") if m["title"] == news}
+        wait_for("the ack", lambda: self.stack.store.who_acked(notification_id).get("u2", True))
 
     def test_a_transport_change_causes_no_loss(self):
         (tab,) = self.tabs(1, user="u2")
@@ -74,7 +74,7 @@ class Network(TabsCase):
             tab.wait_state("open", transport)
         titles.append(self.retitle("u2"))
         self.each_once(tab, titles)
-        self.assertEqual(tab.told("gap"), [])
+        self.assertEqual(tab.events("gap"), [])
         tab.js("window.failing = 1")
         news = self.announce()
         wait_for("the retry of a nacked notification", lambda: tab.titles().count(news) == 2)

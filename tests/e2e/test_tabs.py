@@ -48,9 +48,9 @@ class Tabs(TabsCase):
         title = self.announce()
         for tab in tabs:
             tab.wait_title(title)
-        (note_id,) = [m["id"] for m in tabs[0].told("shown") if m["title"] == title]
-        wait_for("the ack", lambda: self.stack.store.who_acked(note_id).get("u1", True))
-        wait_for("the tabs get the event", lambda: any(note_id in t.told("acked") for t in tabs))
+        (notification_id,) = [m["id"] for m in tabs[0].events("delivered") if m["title"] == title]
+        wait_for("the ack", lambda: self.stack.store.who_acked(notification_id).get("u1", True))
+        wait_for("the tabs get the event", lambda: any(notification_id in t.events("acked") for t in tabs))
 
     def test_the_leader_may_disappear_in_any_way(self):
         """Close, navigation, freeze and crash cause no loss and no duplicates in the other tabs."""
@@ -72,19 +72,19 @@ class Tabs(TabsCase):
             titles.append(self.retitle())
             for tab in tabs:
                 self.each_once(tab, titles)
-                self.assertEqual(tab.told("gap"), [])
+                self.assertEqual(tab.events("gap"), [])
         self.assertEqual(self.connections(), 1)
 
     def test_a_frozen_leader_becomes_a_follower_when_resumed(self):
         leader, other = self.tabs(2)
         leader.cdp("Page.setWebLifecycleState", state="frozen")
-        wait_for("a new leader", lambda: other.told("sockets") == 1)
+        wait_for("a new leader", lambda: other.events("sockets") == 1)
         title = self.retitle()
         other.wait_title(title)
         leader.cdp("Page.setWebLifecycleState", state="active")
         self.each_once(leader, [title])
         self.each_once(leader, [title, self.retitle()])
-        self.assertEqual(leader.told("sockets"), 1)
+        self.assertEqual(leader.events("sockets"), 1)
         self.assertEqual(self.connections(), 1)
 
     def test_a_follower_replaces_a_leader_that_hangs(self):
@@ -94,10 +94,10 @@ class Tabs(TabsCase):
         with HangingServer() as server:
             leader.js(HANG, server.url)
             titles = [title, self.retitle()]
-            wait_for("a new leader", lambda: other.told("sockets") == 1, 35)
+            wait_for("a new leader", lambda: other.events("sockets") == 1, 35)
             titles.append(self.retitle())
             self.each_once(other, titles)
-            self.assertEqual(other.told("gap"), [])
+            self.assertEqual(other.events("gap"), [])
         wait_for("the old leader releases its connection", lambda: self.connections() == 1, 60)
         self.each_once(leader, titles)
 
@@ -115,19 +115,19 @@ class Tabs(TabsCase):
         for tab in tabs:
             ids = tab.ids()
             self.assertEqual(len(ids), len(set(ids)))
-            self.assertEqual(tab.told("gap"), [])
+            self.assertEqual(tab.events("gap"), [])
 
     def test_an_acked_notification_is_not_delivered_after_a_reload(self):
         (tab,) = self.tabs(1, user="u3")
         title = self.announce("s2")
         tab.wait_title(title)
-        (note_id,) = [m["id"] for m in tab.told("shown") if m["title"] == title]
-        wait_for("the ack", lambda: self.stack.store.who_acked(note_id).get("u3"))
+        (notification_id,) = [m["id"] for m in tab.events("delivered") if m["title"] == title]
+        wait_for("the ack", lambda: self.stack.store.who_acked(notification_id).get("u3"))
         tab.close()
         self.browser.driver.switch_to.window(self.start)
         (later,) = self.tabs(1, user="u3")
         later.wait_title(self.retitle("u3"))
-        self.assertNotIn(note_id, later.ids())
+        self.assertNotIn(notification_id, later.ids())
 
     def test_a_failing_handler_receives_the_retry(self):
         (tab,) = self.tabs(1, user="u2", topics=["demo.announcements"])
@@ -135,9 +135,9 @@ class Tabs(TabsCase):
         tab.js("window.failing = 1")
         title = self.announce()
         wait_for("it is delivered again", lambda: tab.titles().count(title) == 2)
-        self.assertIn("not now", tab.told("error"))
-        (note_id,) = {m["id"] for m in tab.told("shown") if m["title"] == title}
-        wait_for("the ack", lambda: self.stack.store.who_acked(note_id).get("u2", True))
+        self.assertIn("not now", tab.events("error"))
+        (notification_id,) = {m["id"] for m in tab.events("delivered") if m["title"] == title}
+        wait_for("the ack", lambda: self.stack.store.who_acked(notification_id).get("u2", True))
 
 
 def crash(tab):
