@@ -55,7 +55,7 @@ stop_one() {
     kill -s "$signal" "${pid[$name]}" 2>/dev/null || return 0
     while alive "$name"; do
         if [ "$SECONDS" -ge "$deadline" ]; then
-            say "   $name did not stop within $stop_seconds s, killed"
+            print_line "   $name did not stop within $stop_seconds s, killed"
             kill -s KILL "${pid[$name]}" 2>/dev/null || true
             break
         fi
@@ -75,20 +75,20 @@ stop_all() {
 }
 
 on_signal() {
-    say ""
-    say "stopping: ${names[*]}"
+    print_line ""
+    print_line "stopping: ${names[*]}"
     stop_all
-    say "stopped; the data is kept in $dir"
+    print_line "stopped; the data is kept in $dir"
     exit 0
 }
 
 # fail TEXT: prints TEXT and the last lines of a log (the first word of TEXT names it), and exits.
 fail() {
     local log=$dir/log/${1%% *}.log
-    say "" >&2
-    say "demo: $1" >&2
+    print_line "" >&2
+    print_line "demo: $1" >&2
     if [ -s "$log" ]; then
-        say "last lines of $log:" >&2
+        print_line "last lines of $log:" >&2
         tail -n 15 "$log" | cut -c1-300 | sed 's/^/    /' >&2
     fi
     stop_all

@@ -80,8 +80,8 @@ ask_for_root() {
     if command -v sudo >/dev/null; then
         sudo="sudo " who=""
     fi
-    say "Missing packages; installing them needs root. Run this$who, then try again:"
-    say "    ${sudo}apt-get update && ${sudo}apt-get install -y --no-install-recommends $*"
+    print_line "Missing packages; installing them needs root. Run this$who, then try again:"
+    print_line "    ${sudo}apt-get update && ${sudo}apt-get install -y --no-install-recommends $*"
 }
 
 install_now() {
@@ -93,15 +93,15 @@ install_now() {
         fi
         as=(sudo -n)
     fi
-    say "installing (a minute or a few): $*"
+    print_line "installing (a minute or a few): $*"
     # apt-get checks the same files and fails if there are any.
     if compgen -G '/var/lib/dpkg/updates/[0-9]*' >/dev/null; then
-        say "an earlier installation was interrupted: finishing it first (dpkg --configure -a)"
+        print_line "an earlier installation was interrupted: finishing it first (dpkg --configure -a)"
         uninterrupted "${as[@]}" -- dpkg --configure -a || die "failed; run as root: dpkg --configure -a"
     fi
     # On a new machine the package lists may be missing or outdated.
     if ! apt_get "${as[@]}" -- install -y -q --no-install-recommends "$@" 2>/dev/null; then
-        say "refreshing the package lists first"
+        print_line "refreshing the package lists first"
         apt_get "${as[@]}" -- update -q ||
             die "could not refresh the package lists (apt-get update); check the network connection"
         apt_get "${as[@]}" -- install -y -q --no-install-recommends "$@" ||
@@ -148,7 +148,7 @@ uninterrupted() {
 
 on_signal() {
     interrupted=true
-    say "interrupted: waiting for the installation to finish, so that no package is left half installed"
+    print_line "interrupted: waiting for the installation to finish, so that no package is left half installed"
 }
 
 main() {

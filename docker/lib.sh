@@ -5,7 +5,7 @@ top_dir() {
     cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd
 }
 
-say() {
+print_line() {
     printf '%s\n' "$*"
 }
 

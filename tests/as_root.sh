@@ -30,7 +30,7 @@ run() {
 start() {
     asks "$1" || return 0
     {
-        run "$folder/$1.log" "tests/$1.sh" || say "not ok - tests/$1.sh ended with status $?" >>"$folder/$1.log"
+        run "$folder/$1.log" "tests/$1.sh" || print_line "not ok - tests/$1.sh ended with status $?" >>"$folder/$1.log"
         touch "$folder/$1.ended"
     } 9>&- &
     echo $! >>"$folder/jobs"
@@ -43,7 +43,7 @@ prepare() {
     run "$folder/$step.log" "$0" "$folder" --step "$step" 9>&- || status=$?
     [ "$status" != 0 ] || return 0
     for name in "$@"; do
-        { cat "$folder/$step.log"; say "not ok - $name: $step below $roots ended with status $status"; } >"$folder/$name.log"
+        { cat "$folder/$step.log"; print_line "not ok - $name: $step below $roots ended with status $status"; } >"$folder/$name.log"
         touch "$folder/$name.ended"
     done
     return 1
@@ -55,7 +55,7 @@ run_all() {
     if asks replica || asks packages || asks operations || asks images; then
         mkdir -p "$roots"
         exec 9>"$roots/lock"
-        flock -n 9 || { say "another run uses $roots, waiting"; flock 9; }
+        flock -n 9 || { print_line "another run uses $roots, waiting"; flock 9; }
         run_in_roots
     fi
     wait
@@ -96,7 +96,7 @@ if [ "$(id -u)" != 0 ]; then
         exec sudo -n CLAIRON_ROOTS="$roots" CLAIRON_LONG="${CLAIRON_LONG:-}" TIMES="${TIMES:-}" "$0" "$folder" "$@"
     fi
     for name in "$@"; do
-        say "1..0 # SKIP $name: needs root: sudo make check-$name" >"$folder/$name.log"
+        print_line "1..0 # SKIP $name: needs root: sudo make check-$name" >"$folder/$name.log"
         touch "$folder/$name.ended"
     done
     exit

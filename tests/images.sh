@@ -30,7 +30,7 @@ run_tests() {
     tests/tools/debian-root.sh make "$roots/base" && tests/tools/debian-root.sh make "$roots/clean" postgresql-17 valkey-server systemd &&
         python3 tests/images/check.py build "$scratch" "$roots/base" "$roots/clean" "$roots/clean" &&
         unshare --net python3 tests/images/check.py run "$scratch" "$scratch/compose.json" && return
-    say "not ok - the images, on Debian 13"
+    print_line "not ok - the images, on Debian 13"
 }
 
 run_tests

@@ -27,16 +27,16 @@ block() {
 run_block() {
     local text
     text=$(block "$1" "$2")
-    [ -n "$text" ] || { say "the page has no code block $2 in \"$1\""; return 1; }
+    [ -n "$text" ] || { print_line "the page has no code block $2 in \"$1\""; return 1; }
     in_target bash -e -o pipefail -c "$text" </dev/null
 }
 
 # Runs a block and checks that its output has no error and no unknown command.
 run_and_check() {
-    local said
-    said=$(in_target timeout --foreground 20 bash -c "$(block "$1" "$2")" 2>&1 </dev/null) || true
-    say "$said"
-    ! grep -qiE '(^|\()(error|err |noperm|wrongtype|fatal)|command not found|no such|unknown|invalid|usage:' <<<"$said"
+    local output
+    output=$(in_target timeout --foreground 20 bash -c "$(block "$1" "$2")" 2>&1 </dev/null) || true
+    print_line "$output"
+    ! grep -qiE '(^|\()(error|err |noperm|wrongtype|fatal)|command not found|no such|unknown|invalid|usage:' <<<"$output"
 }
 
 put_helpers() {
@@ -85,7 +85,7 @@ END
 make_target() {
     tests/tools/debian-root.sh copy "$clean" "$target" || return
     for name in postgresql-17-clairon clairon-relay; do
-        cp "$root$place/build/deb/$name"_*.deb "$target/root/$name.deb"
+        cp "$root$checkout/build/deb/$name"_*.deb "$target/root/$name.deb"
     done
     quiet_apt install -y --no-install-recommends curl procps /root/postgresql-17-clairon.deb /root/clairon-relay.deb &&
         put_helpers
@@ -146,7 +146,7 @@ check_zero() {
     ok "the relay creates and reads its slot" wait_for streams 1
     ok "a row with a rule is delivered" run_and_find "$zero" 8 '"student_id":"u1"'
     ok "the doctor has no findings" wait_for has_no_findings
-    say "# from zero to a safe standby in $((SECONDS - began)) s"
+    print_line "# from zero to a safe standby in $((SECONDS - began)) s"
 }
 
 # As the page says: skip output_plugin_libraries on a minor release that does not know it.
@@ -162,9 +162,9 @@ run_block_without_doctor() {
 }
 
 run_and_find() {
-    local said
-    said=$(in_target bash -c "$(block "$1" "$2")" 2>&1 </dev/null)
-    grep -qF -- "$3" <<<"$said" || { say "$said"; return 1; }
+    local output
+    output=$(in_target bash -c "$(block "$1" "$2")" 2>&1 </dev/null)
+    grep -qF -- "$3" <<<"$output" || { print_line "$output"; return 1; }
 }
 
 check_runbook() {
@@ -231,7 +231,7 @@ check_removal() {
     ok "no slot retains WAL" is "$(sql 5433 'SELECT count(*) FROM pg_replication_slots')" 0
 }
 
-is() { [ "$1" = "$2" ] || { say "got: $1, expected: $2"; false; }; }
+is() { [ "$1" = "$2" ] || { print_line "got: $1, expected: $2"; false; }; }
 is_replica() { in_target bash -c "$(block "### A store fails" 1 | head -1)" | grep -q status:up; }
 
 stop_all() {
@@ -251,7 +251,7 @@ run_typed() {
     check_runbook
     check_drills
     check_removal
-    say "1..$taken"
+    print_line "1..$test_count"
 }
 
 # The commands need /proc and a network namespace, which some containers do not allow.
@@ -259,11 +259,11 @@ can_isolate() { in_target test -r /proc/self/status && unshare --net ip link set
 
 run_tests() {
     if ! make_target; then
-        say "not ok - the root for the operations page"
+        print_line "not ok - the root for the operations page"
     elif ! can_isolate 2>/dev/null; then
-        say "1..0 # SKIP the operations page: mounts or network namespaces are not permitted"
+        print_line "1..0 # SKIP the operations page: mounts or network namespaces are not permitted"
     else
-        unshare --net "$0" typed || say "not ok - the operations page"
+        unshare --net "$0" typed || print_line "not ok - the operations page"
     fi
     rm -rf "$target"
 }

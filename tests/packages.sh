@@ -18,7 +18,7 @@ apt_install() { in_target env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg
 unit_says() { sed -n "s/^$1=//p" "$target$unit"; }
 script_of() { echo "$target/var/lib/dpkg/info/clairon-relay.$1"; }
 mode_of() { in_target stat -c '%a %U %G' "$1"; }
-is() { [ "$1" = "$2" ] || { say "got: $1, expected: $2"; false; }; }
+is() { [ "$1" = "$2" ] || { print_line "got: $1, expected: $2"; false; }; }
 
 files() { (cd "$target" && find . -xdev \( -path ./proc -o -path ./var/cache -o -path ./var/lib/apt -o -path ./var/log \
     -o -path ./tmp -o -path ./run -o -path ./root \) -prune -o -print | sort); }
@@ -82,9 +82,9 @@ stop_all() {
 }
 
 says_nothing() {
-    local said
-    said=$("$@" 2>&1) || { say "$said"; return 1; }
-    [ -z "$said" ] || { say "$said"; return 1; }
+    local output
+    output=$("$@" 2>&1) || { print_line "$output"; return 1; }
+    [ -z "$output" ] || { print_line "$output"; return 1; }
 }
 
 # Prints the broken links of the installed pages.
@@ -93,7 +93,7 @@ broken_links() {
     for page in README.md docs/*.md client/README.md client/PROTOCOL.md decoder/FRAMES.md sql/README.md \
         docker/OPERATIONS.md; do
         for link in $(grep -oE '\]\([^)#:]+\)' "$docs/$page" | tr -d '])('); do
-            [ -e "$docs/$(dirname "$page")/$link" ] || say "$page: $link"
+            [ -e "$docs/$(dirname "$page")/$link" ] || print_line "$page: $link"
         done
     done
 }
@@ -121,7 +121,7 @@ check_by_hand() {
 check_unit() {
     ok "systemd-analyze verify accepts the unit" says_nothing in_target systemd-analyze verify --man=no "$unit"
     ok "the unit's exposure is at most 1.5 of 10" in_target systemd-analyze security --offline=yes --no-pager --threshold=15 "$unit"
-    say "# $(in_target systemd-analyze security --offline=yes --no-pager "$unit" | tail -1)"
+    print_line "# $(in_target systemd-analyze security --offline=yes --no-pager "$unit" | tail -1)"
     ok "an upgrade restarts the unit with deb-systemd-invoke" grep -q "deb-systemd-invoke.*clairon-relay.service" "$(script_of postinst)"
     ok "a removal stops the unit" grep -q "deb-systemd-invoke stop.*clairon-relay.service" "$(script_of prerm)"
 }
@@ -170,7 +170,7 @@ run_tests() {
     local name
     tests/tools/debian-root.sh copy "$clean" "$target"
     for name in postgresql-17-clairon clairon-relay; do
-        cp "$root$place/build/deb/$name"_*.deb "$target/root/$name.deb"
+        cp "$root$checkout/build/deb/$name"_*.deb "$target/root/$name.deb"
     done
     trap stop_all EXIT
     check_by_hand
@@ -179,7 +179,7 @@ run_tests() {
     check_unit
     check_upgrade
     check_removal
-    say "1..$taken"
+    print_line "1..$test_count"
     rm -rf "$target"
 }
 

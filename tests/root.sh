@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 # shellcheck source=tests/roots.sh
 . tests/roots.sh
 
-is() { [ "$1" = "$2" ] || { say "got: $1, expected: $2"; false; }; }
+is() { [ "$1" = "$2" ] || { print_line "got: $1, expected: $2"; false; }; }
 unprivileged() { "$hidden/clairon/tests/tools/unprivileged.sh" "$@"; }
 
 # The demo writes its working directory, and at its end the content of a file.
@@ -22,7 +22,7 @@ make_checkout() {
 mkdir -p .demo
 exec 9>>.demo/lock
 flock -n 9 || { echo "a demo is already running" >&2; exit 1; }
-pwd >.demo/place
+pwd >.demo/directory
 echo started
 for ((i = 0; i < 1200; i++)); do [ ! -e .demo/stop ] || break; sleep 0.1; done
 cat content
@@ -38,26 +38,26 @@ start() {
     pids+=($!)
 }
 
-place_of() { sed -n 's/.* in a copy, \(.*\);.*/\1/p' "$hidden/$1"; }
-said() { grep -q "$2" "$hidden/$1"; }
+copy_of() { sed -n 's/.* in a copy, \(.*\);.*/\1/p' "$hidden/$1"; }
+output_has() { grep -q "$2" "$hidden/$1"; }
 
-refused() {
-    ! unprivileged docker/demo.sh >"$hidden/second" 2>&1 && said second "is already running"
+second_demo_fails() {
+    ! unprivileged docker/demo.sh >"$hidden/second" 2>&1 && output_has second "is already running"
 }
 
-check_places() {
+check_copies() {
     start demo docker/demo.sh
-    ok "the demo starts in a copy of a checkout that its user cannot read" wait_for said demo '^started$'
-    ok "it reports that edits are not seen" said demo "edits are not seen until the next start"
+    ok "the demo starts in a copy of a checkout that its user cannot read" wait_for output_has demo '^started$'
+    ok "it reports that edits are not seen" output_has demo "edits are not seen until the next start"
     echo second >"$hidden/clairon/content"
-    ok "a second demo fails with a message" refused
+    ok "a second demo fails with a message" second_demo_fails
     # shellcheck disable=SC2016
     start tests bash -c 'echo begun; for ((i = 0; i < 1200; i++)); do [ ! -e stop ] || break; sleep 0.1; done; cat content'
-    ok "tests run at the same time as the demo" wait_for said tests '^begun$'
+    ok "tests run at the same time as the demo" wait_for output_has tests '^begun$'
     echo third >"$hidden/clairon/content"
     start more bash -c 'cat content'
-    ok "a second run of tests waits for the first" wait_for said more "another run uses"
-    touch "$(place_of tests)/stop" "$(place_of demo)/.demo/stop"
+    ok "a second run of tests waits for the first" wait_for output_has more "another run uses"
+    touch "$(copy_of tests)/stop" "$(copy_of demo)/.demo/stop"
     wait "${pids[@]}"
     ok "running tests keep their copy of the files" is "$(tail -n 1 "$hidden/tests")" second
     ok "the next tests see the edits" is "$(tail -n 1 "$hidden/more")" third
@@ -76,7 +76,7 @@ check_readable() {
 tidy() {
     local name
     for name in demo tests; do
-        [ -z "$(place_of "$name" 2>/dev/null)" ] || rm -rf "$(place_of "$name")"
+        [ -z "$(copy_of "$name" 2>/dev/null)" ] || rm -rf "$(copy_of "$name")"
     done
     rm -rf "$hidden"
 }
@@ -85,9 +85,9 @@ run_tests() {
     pids=()
     make_checkout
     trap tidy EXIT
-    check_places
+    check_copies
     check_readable
-    say "1..$taken"
+    print_line "1..$test_count"
 }
 
 run_tests

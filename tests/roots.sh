@@ -7,8 +7,8 @@
 roots=${CLAIRON_ROOTS:-build/roots}
 root=$roots/replica      # PostgreSQL 17 and the build dependencies
 clean=$roots/clean       # PostgreSQL 17 and a store, without build dependencies
-place=/var/tmp/clairon   # the checkout in $root
-taken=0
+checkout=/var/tmp/clairon   # the checkout in $root
+test_count=0
 
 # Build and test dependencies on Debian 13. The server's headers are unpacked without their dependencies,
 # which include LLVM.
@@ -18,49 +18,49 @@ packages=(postgresql-17 postgresql-server-dev-17/unpacked ccache gcc make pkg-co
     libipc-run-perl libmojolicious-perl libjson-perl libio-socket-ssl-perl)
 
 inside() {
-    tests/tools/debian-root.sh run "$root" env -C "$place" -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u TESTS -u TIMES -u LAYERS \
+    tests/tools/debian-root.sh run "$root" env -C "$checkout" -u MAKEFLAGS -u MFLAGS -u MAKELEVEL -u TESTS -u TIMES -u LAYERS \
         -u CLAIRON_RECORDED PG_MAJOR=17 HOME=/root \
         PATH=/usr/lib/ccache:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin "$@"
 }
 
 # Copies the sources; the previous build stays, so that only changed files are compiled.
 copy_sources() {
-    tests/tools/debian-root.sh run "$root" mkdir -p "$place"
-    tests/tools/debian-root.sh run "$root" find "$place" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
+    tests/tools/debian-root.sh run "$root" mkdir -p "$checkout"
+    tests/tools/debian-root.sh run "$root" find "$checkout" -mindepth 1 -maxdepth 1 ! -name build -exec rm -rf {} +
     tar -c --exclude=./.git --exclude=./.demo --exclude=./build --exclude=node_modules \
         --exclude='*.o' --exclude='*.so' --exclude='./decoder/clairon--*' . |
-        tar -x --no-same-owner -C "$root$place"
-    chmod -R a+rX "$root$place"
+        tar -x --no-same-owner -C "$root$checkout"
+    chmod -R a+rX "$root$checkout"
 }
 
 # Creates both roots, and builds the checkout in one of them.
 build_root() {
     local other
-    say "# Debian 13 with PostgreSQL 17, below $roots"
+    print_line "# Debian 13 with PostgreSQL 17, below $roots"
     tests/tools/debian-root.sh make "$clean" postgresql-17 valkey-server systemd &
     other=$!
     tests/tools/debian-root.sh make "$root" "${packages[@]}"
     wait "$other"
-    say "# building clairon in the root"
+    print_line "# building clairon in the root"
     copy_sources
     inside make -s -j"$(nproc)" build/clairon build/strict_lines private-root
 }
 
 build_packages() {
-    say "# building the packages in the root"
+    print_line "# building the packages in the root"
     inside docker/debian-packages.sh build/deb
 }
 
 # ok DESCRIPTION COMMAND..: one test; prints the output of COMMAND if it fails.
 ok() {
-    local what=$1 said
+    local what=$1 output
     shift
-    taken=$((taken + 1))
-    if said=$("$@" 2>&1); then
-        say "ok $taken - $what"
+    test_count=$((test_count + 1))
+    if output=$("$@" 2>&1); then
+        print_line "ok $test_count - $what"
     else
-        say "not ok $taken - $what"
-        tail -60 <<<"#   ${said//$'\n'/$'\n#   '}"
+        print_line "not ok $test_count - $what"
+        tail -60 <<<"#   ${output//$'\n'/$'\n#   '}"
     fi
 }
 
@@ -69,7 +69,7 @@ wait_for() {
     local deadline=$((SECONDS + 60))
     until "$@" >/dev/null 2>&1; do
         [ $SECONDS -lt $deadline ] || {
-            say "timeout of 60 s: $*"
+            print_line "timeout of 60 s: $*"
             "$@"
             return 1
         }

@@ -65,7 +65,7 @@ if [ -n "$goal" ]; then
     measured=()
     [ -z "${TIMES:-}" ] || measured=(python3 tests/measure.py "$CLAIRON_RECORDED/build.log.times")
     "${measured[@]}" env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make --no-print-directory "$goal" ||
-        say "the build failed; testing the parts that were built"
+        print_line "the build failed; testing the parts that were built"
 fi
 export CLAIRON_SECONDS=$SECONDS
 # A shell starts background commands with SIGINT ignored, and bash cannot reset an ignored signal.

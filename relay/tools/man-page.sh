@@ -9,13 +9,13 @@ set -euo pipefail
 
 # Text as it is: no backslash, dot or quote of it may be taken for a command of roff.
 verbatim() {
-    say .nf
+    print_line .nf
     sed -e 's/\\/\\e/g' -e "s/^[.']/\\\\\&&/" -e 's/-/\\-/g'
-    say .fi
+    print_line .fi
 }
 
 help_of() {
-    say ".SH $1"
+    print_line ".SH $1"
     "${@:2}" --help | verbatim
 }
 

@@ -27,4 +27,4 @@ done
 tests/bench/decoder/measure.sh
 tests/bench/fanout/run.sh
 perl tests/bench/targets.pl "$BENCH_TARGETS"
-say "measured in $(((SECONDS - began) / 60)) minutes"
+print_line "measured in $(((SECONDS - began) / 60)) minutes"

@@ -54,7 +54,7 @@ make_base() {
     if [ ! -s "$kept" ]; then
         rm -rf "$root.new"
         mkdir -p "$root.new"
-        say "# debootstrap of Debian $suite, kept in $kept"
+        print_line "# debootstrap of Debian $suite, kept in $kept"
         quietly debootstrap --variant=minbase "$suite" "$root.new" "$(mirror)" ||
             die "debootstrap of Debian $suite failed from $(mirror)"
         tar -C "$root.new" --exclude=./var/cache/apt --exclude=./proc --exclude=./sys -cf "$kept.new" .
@@ -90,7 +90,7 @@ apt_in_root() {
 
 add_packages() {
     local name whole=() unpacked=()
-    say "# $# packages for ${root##*/}: $*" | cut -c1-100
+    print_line "# $# packages for ${root##*/}: $*" | cut -c1-100
     for name in "$@"; do
         case $name in
             */unpacked) unpacked+=("${name%/unpacked}") ;;

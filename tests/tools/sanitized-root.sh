@@ -13,19 +13,19 @@ set -euo pipefail
 flags='-fsanitize=undefined,bounds-strict,float-cast-overflow -fno-sanitize-recover=all -O1'
 
 main() {
-    local place config
+    local directory config
     [ $# = 1 ] || die "usage: sanitized-root.sh DIR"
     mkdir -p "$1"
-    place=$(cd "$1" && pwd)
+    directory=$(cd "$1" && pwd)
     config=$(pg_config_path)
     # Copies only sources: objects of the normal build must not be used.
-    mkdir -p "$place/sql"
-    (cd "$(top_dir)" && cp -u --preserve=timestamps --parents decoder/Makefile decoder/*.[ch] decoder/*/*.[ch] "$place")
-    cp -u --preserve=timestamps "$(top_dir)"/sql/*.* "$place/sql/"
-    env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s -j"$(nproc)" -C "$place/decoder" PG_CONFIG="$config" COPT="$flags" all
-    "$(dirname "$0")/private-root.sh" "$place/root"
-    install -m 755 "$place/decoder/clairon.so" "$place/root$("$config" --pkglibdir)/clairon.so"
-    chmod -R go+rX "$place"
+    mkdir -p "$directory/sql"
+    (cd "$(top_dir)" && cp -u --preserve=timestamps --parents decoder/Makefile decoder/*.[ch] decoder/*/*.[ch] "$directory")
+    cp -u --preserve=timestamps "$(top_dir)"/sql/*.* "$directory/sql/"
+    env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s -j"$(nproc)" -C "$directory/decoder" PG_CONFIG="$config" COPT="$flags" all
+    "$(dirname "$0")/private-root.sh" "$directory/root"
+    install -m 755 "$directory/decoder/clairon.so" "$directory/root$("$config" --pkglibdir)/clairon.so"
+    chmod -R go+rX "$directory"
 }
 
 main "$@"

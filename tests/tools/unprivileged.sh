@@ -24,30 +24,30 @@ readable_by_user() {
         -o -type d ! \( -readable -executable \) \) -print 2>/dev/null | grep -q .' - "$top"
 }
 
-# copy_for_user COMMAND: copies the checkout to a directory of the user and sets `place` to it. Descriptor 7
+# copy_for_user COMMAND: copies the checkout to a directory of the user and sets `directory` to it. Descriptor 7
 # holds its lock until the command ends.
 copy_for_user() {
     local what=tests
-    place=/var/tmp/clairon-$user-$(cksum <<<"$top" | cut -d' ' -f1)
+    directory=/var/tmp/clairon-$user-$(cksum <<<"$top" | cut -d' ' -f1)
     if [ "$1" = docker/demo.sh ]; then
         what=demo
     else
-        place=$place-tests
+        directory=$directory-tests
     fi
-    as_user mkdir -p -m 700 "$place"
-    [ "$(stat -c %U "$place")" = "$user" ] || die "$place belongs to another user; remove it"
-    as_user touch "$place/.lock"
-    exec 7<"$place/.lock"
+    as_user mkdir -p -m 700 "$directory"
+    [ "$(stat -c %U "$directory")" = "$user" ] || die "$directory belongs to another user; remove it"
+    as_user touch "$directory/.lock"
+    exec 7<"$directory/.lock"
     if ! flock -n 7; then
         [ "$what" != demo ] || return 0 # demo.sh reports the running demo
-        say "another run uses $place, waiting"
+        print_line "another run uses $directory, waiting"
         flock 7
     fi
-    say "$user cannot read $top: the $what run$([ "$what" = tests ] || echo s) in a copy, $place; edits are not seen until the next start"
-    as_user find "$place" -mindepth 1 -maxdepth 1 ! -name .demo ! -name .lock -exec rm -rf {} +
+    print_line "$user cannot read $top: the $what run$([ "$what" = tests ] || echo s) in a copy, $directory; edits are not seen until the next start"
+    as_user find "$directory" -mindepth 1 -maxdepth 1 ! -name .demo ! -name .lock -exec rm -rf {} +
     tar -C "$top" -c --exclude=./.git --exclude=./.demo --exclude=./build/work --exclude=./build/roots \
         --exclude='*.o' . |
-        as_user tar -C "$place" -x --no-same-owner --no-same-permissions
+        as_user tar -C "$directory" -x --no-same-owner --no-same-permissions
 }
 
 # The demo stops with its parent, also if make is killed.
@@ -65,16 +65,16 @@ user=nobody
 ! id -u postgres >/dev/null 2>&1 || user=postgres
 cd /
 if readable_by_user; then
-    place=$top
-    mkdir -p "$place/build/work" "$place/.demo"
+    directory=$top
+    mkdir -p "$directory/build/work" "$directory/.demo"
     # Files of another run may disappear during the search.
-    find "$place/build/work" "$place/.demo" -ignore_readdir_race ! -user "$user" -exec chown -h "$user:" {} +
+    find "$directory/build/work" "$directory/.demo" -ignore_readdir_race ! -user "$user" -exec chown -h "$user:" {} +
 else
     copy_for_user "$1"
-    as_user mkdir -p "$place/build/work"
+    as_user mkdir -p "$directory/build/work"
 fi
-cd "$place"
+cd "$directory"
 as_user mkdir -p build/work/home
-export CLAIRON_WORK=$place/build/work HOME=$place/build/work/home USER=$user LOGNAME=$user
+export CLAIRON_WORK=$directory/build/work HOME=$directory/build/work/home USER=$user LOGNAME=$user
 unset XDG_RUNTIME_DIR XDG_CONFIG_HOME XDG_CACHE_HOME TMPDIR
 exec setpriv --reuid="$user" --regid="$(id -g "$user")" --init-groups "${with_parent[@]}" -- "$@"
