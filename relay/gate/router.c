@@ -25,7 +25,7 @@ make_preflight(struct gate *gate, struct lws *wsi, const struct gate_route *rout
 
     if (!gate_origin_read(gate, route->is_console ? NULL : gate->config->gate.origins, wsi,
                           &origin)) {
-        response_problem(ret_response, 403, 0, "pages of this origin may not");
+        response_problem(ret_response, 403, 0, GATE_ORIGIN_NOT_ALLOWED);
         return;
     }
     response_init(ret_response, 204, GATE_JSON);
@@ -130,7 +130,7 @@ respond_without_token(struct gate *gate, struct lws *wsi, const struct gate_rout
     bool is_head = method == REQUEST_HEAD;
 
     if ((route == NULL || !route->is_rate_exempt) && !gate_admits_request(gate, wsi))
-        response_problem_with(ret_response, 429, GATE_RETRY_SOON, GATE_RATE_EXCEEDED);
+        response_problem_with(ret_response, 429, 0, GATE_RETRY_SOON, GATE_RATE_EXCEEDED);
     else if (route == NULL)
         response_problem(ret_response, 404, 0, not_found_hint(gate, conn_io_of(wsi).fd, path));
     else if (route->respond != NULL && (method == REQUEST_GET || is_head))

@@ -48,5 +48,6 @@ void
 gate_console_folder(struct gate *gate, struct response *ret_response)
 {
     (void)gate;
-    response_problem_with(ret_response, 308, "Location: ../console", "the console is at /console");
+    response_problem_with(ret_response, 308, 0, "Location: ../console",
+                          "the console is at /console");
 }

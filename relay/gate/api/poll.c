@@ -6,8 +6,7 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "gate/api/line_pos.h"
-#include "gate/api/topic_list.h"
+#include "gate/api/stream_lines.h"
 #include "gate/http/request_session.h"
 #include "gate/http/response.h"
 #include "gate/http/response_writer.h"
@@ -76,7 +75,7 @@ begin(struct gate_request *request, const char *pos, char *topics)
                              "wait is a number of seconds, max one of lines from 1 on");
         return;
     }
-    if (!topic_list_split(topics, names, &wanted.topics.count)) {
+    if (!stream_split_topics(topics, names, &wanted.topics.count)) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_BAD_TOPICS);
         return;
     }
@@ -133,7 +132,7 @@ static void
 keep_pos(struct gate_request *request, const char *line, size_t len)
 {
     struct gate_poll *poll = poll_of(request);
-    struct bytes pos = gate_line_pos(line, len);
+    struct bytes pos = stream_line_pos(line, len);
 
     if (pos.at != NULL)
         snprintf(poll->pos, sizeof(poll->pos), "%.*s", (int)pos.len, (const char *)pos.at);
@@ -158,21 +157,18 @@ bool
 gate_poll_lines(struct gate_request *request, const char *text, size_t len)
 {
     struct gate_poll *poll = poll_of(request);
-    const char *end = text + len;
+    struct bytes line;
 
     if (poll->line_count >= poll->max || request->body.len >= BYTES_ENOUGH) {
         poll->is_full = true;
         return false;
     }
-    while (text < end) {
-        const char *stop = memchr(text, '\n', (size_t)(end - text));
-        size_t line_len = (size_t)((stop != NULL ? stop : end) - text);
-
-        if (is_kept(text, line_len) && !keep_line(request, text, line_len)) {
+    while (stream_next_line(&text, &len, &line)) {
+        if (is_kept((const char *)line.at, line.len) &&
+            !keep_line(request, (const char *)line.at, line.len)) {
             gate_request_kill(request);
             return false;
         }
-        text += line_len + 1;
     }
     return true;
 }

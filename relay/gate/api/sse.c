@@ -10,8 +10,7 @@
 #include <netinet/tcp.h>
 
 #include "base/clock.h"
-#include "gate/api/line_pos.h"
-#include "gate/api/topic_list.h"
+#include "gate/api/stream_lines.h"
 #include "gate/http/request_session.h"
 #include "gate/http/response.h"
 #include "gate/http/response_writer.h"
@@ -44,7 +43,7 @@ send_own(struct gate_request *request, const char *text, size_t len)
 static enum rc
 add_event(struct gate_request *request, const char *line, size_t len)
 {
-    struct bytes pos = gate_line_pos(line, len);
+    struct bytes pos = stream_line_pos(line, len);
     enum rc rc = buffer_add(&request->out, "data: ", 6);
 
     if (rc == RC_OK)
@@ -60,20 +59,15 @@ add_event(struct gate_request *request, const char *line, size_t len)
 bool
 gate_sse_lines(struct gate_request *request, const char *text, size_t len)
 {
-    const char *end = text + len;
+    struct bytes line;
     enum rc rc = RC_OK;
 
     if (request->out.len >= OUT_ENOUGH)
         return false;
     if (request->out.len == 0)
         buffer_init(&request->out, OUT_MAX);
-    while (text < end && rc == RC_OK) {
-        const char *stop = memchr(text, '\n', (size_t)(end - text));
-        size_t line_len = (size_t)((stop != NULL ? stop : end) - text);
-
-        rc = add_event(request, text, line_len);
-        text += line_len + 1;
-    }
+    while (rc == RC_OK && stream_next_line(&text, &len, &line))
+        rc = add_event(request, (const char *)line.at, line.len);
     if (rc != RC_OK)
         gate_request_kill(request); /* never half of a line */
     return rc == RC_OK;
@@ -128,7 +122,7 @@ gate_sse_begin(struct gate_request *request)
     const char *names[SESSION_TOPICS_MAX];
     struct session_request wanted = {.pos = sse->pos, .topics = {names, 0}};
 
-    if (!topic_list_split(sse->topics, names, &wanted.topics.count)) {
+    if (!stream_split_topics(sse->topics, names, &wanted.topics.count)) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_BAD_TOPICS);
         return;
     }

@@ -13,6 +13,8 @@
 #include "hub/hub.h"
 #include "store/ticket.h"
 
+#define CLAIMS_MAX (1024 * 1024) /* bytes of a token's claims as JSON */
+
 /* A ticket on its way to the store. */
 struct pending_ticket {
     struct store_request *store_request;
@@ -52,7 +54,7 @@ gate_api_ticket(struct gate_request *request)
     enum rc rc;
 
     keeping->store_request = store_request_new(request);
-    buffer_init(&claims, GATE_BODY_MAX);
+    buffer_init(&claims, CLAIMS_MAX);
     rc = gate_ticket_new(keeping->ticket) ? token_write(&request->token, &claims) : RC_IO;
     if (rc == RC_OK)
         rc = store_ticket_keep(hub_store(request->gate->hub), keeping->ticket, claims.bytes,

@@ -92,21 +92,24 @@ gate_ticket_cancel(struct gate_redeem *redeem)
     redeem->owner = NULL;
 }
 
+enum rc
+gate_token_verify(const struct gate *gate, const char *text, size_t len, struct token *ret_token,
+                  char error[TOKEN_ERROR_MAX])
+{
+    return token_verify(&gate->rules, text, len, clock_wall_us() / 1000000, ret_token, error);
+}
+
 char *
 gate_request_bearer(struct lws *wsi)
 {
     static const char SCHEME[] = "Bearer ";
-    int len = request_field_len(wsi, FIELD_AUTHORIZATION);
     char *header;
     char *token = NULL;
 
-    if (len <= 0)
-        return NULL;
-    if (len > AUTHORIZATION_MAX)
+    if (request_field_len(wsi, FIELD_AUTHORIZATION) > AUTHORIZATION_MAX)
         return memory_text("too long", strlen("too long"));
-    header = memory_new((size_t)len + 1);
-    if (request_field_copy(wsi, FIELD_AUTHORIZATION, header, (size_t)len + 1) > 0 &&
-        strncasecmp(header, SCHEME, sizeof(SCHEME) - 1) == 0) {
+    header = request_field_text(wsi, FIELD_AUTHORIZATION);
+    if (header != NULL && strncasecmp(header, SCHEME, sizeof(SCHEME) - 1) == 0) {
         const char *text = header + sizeof(SCHEME) - 1;
 
         text += strspn(text, " ");

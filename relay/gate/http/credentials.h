@@ -22,6 +22,10 @@ char *gate_request_ticket(struct lws *wsi);
 /* Both a ticket and a token: who it is would be a guess. */
 bool gate_request_has_both(struct lws *wsi);
 
+/* As token_verify, with the gate's keys and the current time. */
+MUST_CHECK enum rc gate_token_verify(const struct gate *gate, const char *text, size_t len,
+                                     struct token *ret_token, char error[TOKEN_ERROR_MAX]);
+
 bool gate_ticket_new(char ret_ticket[STORE_TICKET_TEXT + 1]);
 /* RC_OK: the caller may keep the token and zero it. RC_IO: the store failed. Else no ticket. */
 typedef void gate_redeemed(void *owner, enum rc rc, struct token *token, const char *error);

@@ -10,6 +10,8 @@ struct lws;
 /* Does gate.origins (NULL: the same host only) allow a page of `origin` to reach `host`? Pure. */
 bool gate_origin_allowed(const char *origins, const char *origin, const char *host);
 
+#define GATE_ORIGIN_NOT_ALLOWED "origin not allowed"
+
 /*
  * The Origin header, if it is allowed; NULL if there is none. False: it is not allowed, which is
  * logged, not each time. The caller frees. `origins`: NULL: of the same host.

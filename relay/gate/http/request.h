@@ -14,8 +14,6 @@
 #include "wire/frame.h"
 #include "wire/token.h"
 
-#define GATE_BODY_MAX (1024 * 1024) /* of a request */
-
 struct gate;
 struct response;
 struct store_request;
@@ -44,7 +42,7 @@ struct gate_route {
     /* The response to anybody, at once; NULL: a token is needed, and `handle` answers. */
     void (*respond)(struct gate *gate, struct response *ret_response);
     enum gate_claim claim;
-    size_t body_max; /* 0: none is read, and some of it is passed over */
+    size_t body_max;                              /* bytes; 0: a GET, whose body is discarded */
     void (*handle)(struct gate_request *request); /* the token is valid, the body complete */
     size_t state_bytes;                           /* of request->route_state */
     /* Reads headers, which are gone once the body came; may be NULL. */

@@ -8,8 +8,6 @@
 #include "gate/http/request_body.h"
 
 #include <errno.h>
-#include <string.h>
-#include <strings.h>
 #include <sys/socket.h>
 
 #include "base/log.h"
@@ -20,7 +18,9 @@
 #include "gate/net/lws_workarounds.h"
 #include "gate/net/request_field.h"
 
-/* All that there will be: 0 bytes or more, of a body or not. */
+#define LINGER_BODY_MAX (1024 * 1024) /* discarded bytes after a response */
+#define TOO_LONG (INT64_MAX - 1)      /* a length over any limit */
+
 static bool
 is_complete(const struct gate_request *request)
 {
@@ -85,7 +85,8 @@ on_readable(struct ev_loop *loop, struct ev_io *io, int events)
     (void)events;
     workaround_clear_timer(&request->io);
     do {
-        size_t most = request->state == GATE_REQUEST_LINGERING ? GATE_BODY_MAX : GATE_LINGER_BYTES;
+        size_t most =
+            request->state == GATE_REQUEST_LINGERING ? LINGER_BODY_MAX : GATE_LINGER_BYTES;
 
         got = read_some(request);
         if (got < 0 && (errno == EAGAIN || errno == EINTR))
@@ -124,35 +125,15 @@ gate_body_stop(struct gate_request *request)
     ev_io_stop(request->gate->loop, &request->readable);
 }
 
-/* Digits only: http_head.c checked it. Beyond the limit, or without one: the status, negative. */
-static int64_t
-content_length(struct lws *wsi)
-{
-    char text[16];
-    int64_t len = 0;
-    int got = request_field_copy(wsi, FIELD_CONTENT_LENGTH, text, sizeof(text));
-
-    if (got == 0 || request_field_len(wsi, FIELD_TRANSFER_ENCODING) > 0)
-        return -411;
-    if (got < 0)
-        return -413;
-    for (const char *at = text; *at >= '0' && *at <= '9'; at++)
-        len = len * 10 + (*at - '0');
-    return len <= GATE_BODY_MAX ? len : -413;
-}
-
 /* RFC 9110, 10.1.1: such a client waits for this before it sends the body; not in HTTP/1.0. */
 static void
 send_continue(const struct gate_request *request)
 {
     static const char CONTINUE[] = "HTTP/1.1 100 Continue\r\n\r\n";
     struct lws *wsi = request->io.wsi;
-    char version[16], expected[16];
 
-    if (request_field_copy(wsi, FIELD_VERSION, version, sizeof(version)) <= 0 ||
-        strcmp(version, "HTTP/1.1") != 0 ||
-        request_field_copy(wsi, FIELD_EXPECT, expected, sizeof(expected)) <= 0 ||
-        strcasecmp(expected, "100-continue") != 0)
+    if (!request_field_is(wsi, FIELD_VERSION, "HTTP/1.1") ||
+        !request_field_is(wsi, FIELD_EXPECT, "100-continue"))
         return;
     if (conn_io_write_raw(&request->io, (const unsigned char *)CONTINUE, sizeof(CONTINUE) - 1) !=
         RC_OK)
@@ -170,14 +151,15 @@ has_no_body(struct lws *wsi)
 void
 gate_body_check(struct gate_request *request)
 {
-    int64_t len = content_length(request->io.wsi);
+    bool has_body = !has_no_body(request->io.wsi);
+    int64_t len = gate_body_len(request->io.wsi);
 
-    if (request->route->body_optional && has_no_body(request->io.wsi))
+    if (!has_body && request->route->body_optional)
         return;
-    if (len == -411)
-        gate_request_problem(request, 411, 0, "a body needs Content-Length, and is not chunked");
-    else if (len == -413)
-        gate_request_problem(request, 413, 0, "a body may have 1 MB");
+    if (!has_body || len == GATE_BODY_LEN_UNKNOWN)
+        gate_request_problem(request, 411, 0, "Content-Length required, chunked body rejected");
+    else if (len > (int64_t)request->route->body_max)
+        gate_request_body_too_large(request);
     else if (len > 0)
         send_continue(request);
 }
@@ -185,9 +167,17 @@ gate_body_check(struct gate_request *request)
 int64_t
 gate_body_len(struct lws *wsi)
 {
-    int64_t len = has_no_body(wsi) ? 0 : content_length(wsi);
+    char text[16]; /* digits only: http_head.c checked it */
+    int64_t len = 0;
+    int got = request_field_copy(wsi, FIELD_CONTENT_LENGTH, text, sizeof(text));
 
-    if (len == -413)
-        return GATE_BODY_MAX + 1;
-    return len >= 0 ? len : INT64_MAX;
+    if (has_no_body(wsi))
+        return 0;
+    if (got == 0 || request_field_len(wsi, FIELD_TRANSFER_ENCODING) > 0)
+        return GATE_BODY_LEN_UNKNOWN;
+    if (got < 0)
+        return TOO_LONG;
+    for (const char *at = text; *at >= '0' && *at <= '9'; at++)
+        len = len * 10 + (*at - '0');
+    return len;
 }

@@ -10,9 +10,10 @@ void gate_body_start(struct gate_request *request);
 void gate_body_received(struct gate_request *request, const char *bytes, size_t len);
 void gate_body_stop(struct gate_request *request);
 
-/* Is it one that is accepted? Else the request is answered. While lws has the request's headers. */
+/* Rejects a body over the route's limit. Call while lws holds the request's headers. */
 void gate_body_check(struct gate_request *request);
-/* Bytes as announced; more than GATE_BODY_MAX: too many. INT64_MAX: in chunks. */
+#define GATE_BODY_LEN_UNKNOWN INT64_MAX /* chunked, or a POST without Content-Length */
+/* The announced length in bytes. */
 int64_t gate_body_len(struct lws *wsi);
 
 #endif

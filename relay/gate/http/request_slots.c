@@ -110,7 +110,7 @@ gate_slot_add_body(struct gate_request *request, const char *bytes, size_t len)
     if (gate->requests->body_bytes + len > BODIES_MAX)
         refuse(request);
     else if (buffer_add(&request->body, bytes, len) != RC_OK)
-        gate_request_problem(request, 413, 0, "a body may have 1 MB");
+        gate_request_body_too_large(request);
     else
         gate->requests->body_bytes += len;
 }

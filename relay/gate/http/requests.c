@@ -30,9 +30,8 @@ refuse(struct gate_request *request, const struct gate_refusal *refusal)
 {
     struct response response;
 
-    response_problem(&response, refusal->status, 0, refusal->sentence);
-    if (refusal->retry_after != NULL)
-        response_header(&response, "%s", refusal->retry_after);
+    response_problem_with(&response, refusal->status, refusal->code, refusal->header,
+                          refusal->detail);
     gate_request_respond(request, &response);
 }
 
@@ -112,21 +111,18 @@ on_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
 static void
 refuse_rate(struct gate_request *request)
 {
-    struct response response;
+    const struct gate_refusal refusal = {429, GATE_ERR_RATE, GATE_RETRY_SOON, GATE_RATE_EXCEEDED};
 
-    response_problem(&response, 429, GATE_ERR_RATE, GATE_RATE_EXCEEDED);
-    response_header(&response, "%s", GATE_RETRY_SOON);
     log_debugf(request->log_context, "\"%s\": more than request_rate requests a second",
                request->token.user);
-    gate_request_respond(request, &response);
+    refuse(request, &refusal);
 }
 
 static void
 use_bearer(struct gate_request *request, const char *bearer)
 {
     char error[TOKEN_ERROR_MAX];
-    enum rc rc = token_verify(&request->gate->rules, bearer, strlen(bearer),
-                              clock_wall_us() / 1000000, &request->token, error);
+    enum rc rc = gate_token_verify(request->gate, bearer, strlen(bearer), &request->token, error);
 
     if (rc != RC_OK)
         refuse_token(request, rc, error);
@@ -193,16 +189,16 @@ admits(struct gate *gate, struct lws *wsi, const struct gate_route *route, bool 
        struct gate_refusal *ret_refusal)
 {
     if (!gate_admits_request(gate, wsi)) {
-        *ret_refusal = (struct gate_refusal){429, GATE_RETRY_SOON, GATE_RATE_EXCEEDED};
+        *ret_refusal = (struct gate_refusal){429, 0, GATE_RETRY_SOON, GATE_RATE_EXCEEDED};
         return false;
     }
     if (is_foreign) {
-        *ret_refusal = (struct gate_refusal){403, NULL, "pages of this origin may not"};
+        *ret_refusal = (struct gate_refusal){403, 0, NULL, GATE_ORIGIN_NOT_ALLOWED};
         return false;
     }
     if (route->body_max == 0 && gate_body_len(wsi) > GATE_LINGER_BYTES &&
-        gate_body_len(wsi) != INT64_MAX) {
-        *ret_refusal = (struct gate_refusal){413, NULL, "of a GET's body 64 kB are passed over"};
+        gate_body_len(wsi) != GATE_BODY_LEN_UNKNOWN) {
+        *ret_refusal = (struct gate_refusal){413, 0, NULL, "body of a GET over 64 kB"};
         return false;
     }
     if (!route->is_stream || gate_admits(gate, wsi, route->accepts_ticket, ret_refusal))

@@ -55,7 +55,7 @@ response_init(struct response *response, int status, const char *type)
 }
 
 void
-response_problem(struct response *response, int status, int code, const char *sentence)
+response_problem(struct response *response, int status, int code, const char *detail)
 {
     enum rc rc;
 
@@ -63,7 +63,7 @@ response_problem(struct response *response, int status, int code, const char *se
     rc = buffer_addf(&response->body,
                      "{\"title\":\"%s\",\"status\":%d,\"detail\":", phrase_of(status), status);
     if (rc == RC_OK)
-        rc = buffer_add_json(&response->body, sentence, strlen(sentence));
+        rc = buffer_add_json(&response->body, detail, strlen(detail));
     if (rc == RC_OK && code != 0)
         rc = buffer_addf(&response->body, ",\"code\":%d", code);
     if (rc == RC_OK)
@@ -91,10 +91,10 @@ response_header(struct response *response, const char *format, ...)
 }
 
 void
-response_problem_with(struct response *response, int status, const char *header,
-                      const char *sentence)
+response_problem_with(struct response *response, int status, int code, const char *header,
+                      const char *detail)
 {
-    response_problem(response, status, 0, sentence);
+    response_problem(response, status, code, detail);
     if (header != NULL)
         response_header(response, "%s", header);
 }

@@ -21,10 +21,10 @@ struct response {
 
 void response_init(struct response *response, int status, const char *type);
 /* As RFC 9457 has it; `code` is one of `err`, or 0. */
-void response_problem(struct response *response, int status, int code, const char *sentence);
-/* Likewise, with a header line; NULL: none. */
-void response_problem_with(struct response *response, int status, const char *header,
-                           const char *sentence);
+void response_problem(struct response *response, int status, int code, const char *detail);
+/* The same with a header line; NULL: none. */
+void response_problem_with(struct response *response, int status, int code, const char *header,
+                           const char *detail);
 /* A line without its \r\n; one that does not fit is left out. */
 void response_header(struct response *response, const char *format, ...) PRINTF_LIKE(2, 3);
 /* Lets pages of `origin` read the response; NULL changes nothing. */

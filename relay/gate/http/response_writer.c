@@ -7,6 +7,7 @@
 #include "gate/http/response_writer.h"
 
 #include <errno.h>
+#include <stdio.h>
 
 #include "base/clock.h"
 #include "base/log.h"
@@ -141,6 +142,15 @@ gate_request_respond_whole(struct gate_request *request, struct response *respon
     buffer_free(&response->headers);
     buffer_free(&response->body);
     gate_request_problem(request, 500, 0, "the answer is too large");
+}
+
+void
+gate_request_body_too_large(struct gate_request *request)
+{
+    char detail[64];
+
+    snprintf(detail, sizeof(detail), "request body over %zu bytes", request->route->body_max);
+    gate_request_problem(request, 413, 0, detail);
 }
 
 void

@@ -15,6 +15,7 @@ void gate_request_kill(struct gate_request *request);
 void gate_request_respond(struct gate_request *request, struct response *response);
 void gate_request_respond_empty(struct gate_request *request); /* 204 */
 void gate_request_problem(struct gate_request *request, int status, int code, const char *sentence);
+void gate_request_body_too_large(struct gate_request *request); /* 413 */
 /* The store is away, or slow. */
 void gate_request_no_store(struct gate_request *request);
 /* Likewise, when the body was written with `written`; a truncated one becomes a problem instead. */

@@ -24,7 +24,7 @@
 #define RATE_KEY_MAX (TOKEN_USER_MAX + 2)
 #define EVICTION_CANDIDATES 64
 
-static const char LATER[] = "Retry-After: " TEXT_OF(GATE_RETRY_AFTER_S);
+static const char RETRY_LATER[] = "Retry-After: " TEXT_OF(GATE_RETRY_AFTER_S);
 
 _Static_assert(RATE_KEY_MAX > NETWORKS_ADDRESS_MAX, "an address is a name too");
 
@@ -90,10 +90,8 @@ static void
 read_forwarded(const struct gate *gate, struct lws *wsi, char address[NETWORKS_ADDRESS_MAX])
 {
     const char *trusted = gate->config->gate.trusted_proxies;
-    int len = request_field_len(wsi, FIELD_FORWARDED_FOR);
-    char *list = len > 0 ? memory_new((size_t)len + 1) : NULL;
-    bool has_more =
-        list != NULL && request_field_copy(wsi, FIELD_FORWARDED_FOR, list, (size_t)len + 1) > 0;
+    char *list = request_field_text(wsi, FIELD_FORWARDED_FOR);
+    bool has_more = list != NULL;
 
     while (has_more && networks_hold(trusted, address)) {
         char *comma = strrchr(list, ',');
@@ -297,9 +295,9 @@ bool
 gate_serves(const struct gate *gate, bool is_push, struct gate_refusal *ret_refusal)
 {
     if (gate->draining)
-        *ret_refusal = (struct gate_refusal){503, LATER, "this relay is about to stop"};
+        *ret_refusal = (struct gate_refusal){503, 0, RETRY_LATER, "relay is shutting down"};
     else if (is_push && gate->is_push_off)
-        *ret_refusal = (struct gate_refusal){503, LATER, "push is turned off: use /v1/poll"};
+        *ret_refusal = (struct gate_refusal){503, 0, RETRY_LATER, "push is off, use /v1/poll"};
     else
         return true;
     return false;
@@ -314,11 +312,11 @@ gate_admits(struct gate *gate, struct lws *wsi, bool is_push, struct gate_refusa
         return false;
     source = source_of(gate, wsi);
     if (address_is_full(gate, &source))
-        *ret_refusal = (struct gate_refusal){429, LATER, "max_per_address is reached"};
+        *ret_refusal = (struct gate_refusal){429, 0, RETRY_LATER, "max_per_address reached"};
     else if (is_push && !connect_rate_allows(gate, &source))
-        *ret_refusal = (struct gate_refusal){503, GATE_RETRY_SOON, "connect_rate is reached"};
+        *ret_refusal = (struct gate_refusal){503, 0, GATE_RETRY_SOON, "connect_rate exceeded"};
     else if (is_full(gate))
-        *ret_refusal = (struct gate_refusal){503, LATER, "max_connections is reached"};
+        *ret_refusal = (struct gate_refusal){503, 0, RETRY_LATER, "max_connections reached"};
     else
         return true;
     return false;

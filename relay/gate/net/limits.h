@@ -13,9 +13,10 @@ struct lws;
 
 /* Why a connection or request is refused. */
 struct gate_refusal {
-    int status;
-    const char *retry_after; /* a header line, or NULL */
-    const char *sentence;
+    int status;         /* of HTTP */
+    int code;           /* enum gate_err; 0: none */
+    const char *header; /* a line without its \r\n; NULL: none */
+    const char *detail;
 };
 
 /* A connection, which may be evicted until it leaves the list: it has not sent "connect". */

@@ -4,6 +4,7 @@
 #include <libwebsockets.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/memory.h"
 #include "gate/net/lws_workarounds.h"
@@ -71,6 +72,29 @@ int
 request_field_copy(struct lws *wsi, enum request_field field, char *text, size_t size)
 {
     return lws_hdr_copy(wsi, text, (int)size, token_of(field));
+}
+
+bool
+request_field_is(struct lws *wsi, enum request_field field, const char *value)
+{
+    char text[32];
+
+    return request_field_copy(wsi, field, text, sizeof(text)) > 0 && strcasecmp(text, value) == 0;
+}
+
+char *
+request_field_text(struct lws *wsi, enum request_field field)
+{
+    int len = request_field_len(wsi, field);
+    char *text;
+
+    if (len <= 0)
+        return NULL;
+    text = memory_new((size_t)len + 1);
+    if (request_field_copy(wsi, field, text, (size_t)len + 1) > 0)
+        return text;
+    free(text);
+    return NULL;
 }
 
 static char *

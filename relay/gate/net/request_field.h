@@ -40,6 +40,11 @@ int request_field_len(struct lws *wsi, enum request_field field);
 /* Copies it with a terminating zero. Its bytes; 0: missing or empty; -1: longer than `size`. */
 int request_field_copy(struct lws *wsi, enum request_field field, char *text, size_t size);
 
+/* Does the field have this value? Letter case is ignored. */
+bool request_field_is(struct lws *wsi, enum request_field field, const char *value);
+/* A copy of the value; NULL: missing or empty. The caller frees. */
+char *request_field_text(struct lws *wsi, enum request_field field);
+
 /* What request_header and request_argument return for a longer value: no valid one looks so. */
 #define REQUEST_TOO_LONG "?"
 /* A header by its name in lower case with a colon; NULL: none. The caller frees. */

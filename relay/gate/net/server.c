@@ -139,19 +139,6 @@ check_readable(const char *path, char *reason, size_t size)
 }
 
 static enum rc
-check_certificate(const struct config *config, char *reason, size_t size)
-{
-    const char *cert = config->gate.tls_cert;
-    const char *key = config->gate.tls_key;
-
-    if (cert == NULL)
-        return RC_OK; /* nor a key: config_rules.c */
-    if (check_readable(cert, reason, size) != RC_OK || check_readable(key, reason, size) != RC_OK)
-        return RC_IO;
-    return RC_OK;
-}
-
-static enum rc
 open_vhost(struct gate *gate, char *reason, size_t size)
 {
     struct lws_context_creation_info info = {
@@ -165,9 +152,10 @@ open_vhost(struct gate *gate, char *reason, size_t size)
         .retry_and_idle_policy = workaround_no_pings(),
     };
 
-    if (check_certificate(gate->config, reason, size) != RC_OK)
-        return RC_IO;
     if (gate->config->gate.tls_cert != NULL) {
+        if (check_readable(gate->config->gate.tls_cert, reason, size) != RC_OK ||
+            check_readable(gate->config->gate.tls_key, reason, size) != RC_OK)
+            return RC_IO;
         info.options |= LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT;
         info.ssl_cert_filepath = gate->config->gate.tls_cert;
         info.ssl_private_key_filepath = gate->config->gate.tls_key;

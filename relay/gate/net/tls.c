@@ -51,24 +51,16 @@ use_ciphers(SSL_CTX *tls, const struct config *config, char fault[FAULT_MAX])
     return RC_OK;
 }
 
-/* In a context of its own: half a change would refuse everybody. */
+typedef enum rc tls_setting(SSL_CTX *tls, const struct config *config, char fault[FAULT_MAX]);
+
+/* Applies a setting to a scratch context: the one in use must never be half changed. */
 static enum rc
-try_files(const struct config *config, char fault[FAULT_MAX])
+try(tls_setting *use, const struct config *config, char fault[FAULT_MAX])
 {
-    SSL_CTX *trial = SSL_CTX_new(TLS_server_method());
-    enum rc rc = trial != NULL ? use_files(trial, config, fault) : fail(fault, "use", "OpenSSL");
+    SSL_CTX *scratch = SSL_CTX_new(TLS_server_method());
+    enum rc rc = scratch != NULL ? use(scratch, config, fault) : fail(fault, "use", "OpenSSL");
 
-    SSL_CTX_free(trial);
-    return rc;
-}
-
-static enum rc
-try_ciphers(const struct config *config, char fault[FAULT_MAX])
-{
-    SSL_CTX *trial = SSL_CTX_new(TLS_server_method());
-    enum rc rc = trial != NULL ? use_ciphers(trial, config, fault) : fail(fault, "use", "OpenSSL");
-
-    SSL_CTX_free(trial);
+    SSL_CTX_free(scratch);
     return rc;
 }
 
@@ -81,12 +73,12 @@ gate_tls_check(const struct config *config, char *error, size_t room)
     if (config->gate.tls_cert == NULL || config->gate.tls_key == NULL ||
         access(config->gate.tls_cert, R_OK) != 0 || access(config->gate.tls_key, R_OK) != 0)
         return RC_OK;
-    if (try_ciphers(config, fault) != RC_OK) {
+    if (try(use_ciphers, config, fault) != RC_OK) {
         config_where(config, "gate", "tls_ciphers", where);
         snprintf(error, room, "%s must be a cipher list of OpenSSL for TLS 1.2: %s", where, fault);
         return RC_BAD;
     }
-    if (try_files(config, fault) == RC_OK)
+    if (try(use_files, config, fault) == RC_OK)
         return RC_OK;
     config_where(config, "gate", "tls_cert", where);
     snprintf(error, room, "%s and tls_key must be PEM files of a certificate and its key: %s",
@@ -136,7 +128,8 @@ gate_tls_reload(struct gate *gate)
 
     if (tls == NULL)
         return;
-    if (try_files(gate->config, fault) == RC_OK && use_files(tls, gate->config, fault) == RC_OK) {
+    if (try(use_files, gate->config, fault) == RC_OK &&
+        use_files(tls, gate->config, fault) == RC_OK) {
         log_infof("gate", "the certificate was read again, for connections from now on");
         gate_tls_report_expiry(gate);
     } else {

@@ -235,9 +235,9 @@ handle_connect(struct gate_conn *conn, struct client_message *message)
         reject_token(conn, message, RC_BAD, "\"connect\" has no token");
         return;
     }
-    rc = token_verify(&conn->gate->rules, text,
-                      message->token != NULL ? message->token_len : strlen(text),
-                      clock_wall_us() / 1000000, &token, error);
+    rc = gate_token_verify(conn->gate, text,
+                           message->token != NULL ? message->token_len : strlen(text), &token,
+                           error);
     free(conn->auth.bearer);
     conn->auth.bearer = NULL;
     if (rc != RC_OK) {
@@ -267,8 +267,7 @@ handle_refresh(struct gate_conn *conn, const struct client_message *message)
 {
     char error[TOKEN_ERROR_MAX];
     struct token token = {0};
-    enum rc rc = token_verify(&conn->gate->rules, message->token, message->token_len,
-                              clock_wall_us() / 1000000, &token, error);
+    enum rc rc = gate_token_verify(conn->gate, message->token, message->token_len, &token, error);
 
     if (rc != RC_OK) {
         reject_token(conn, message, rc, error);

@@ -29,10 +29,16 @@
 #define GATE_FIRST_FRAME_MAX (20 * 1024)
 
 static void
-reject_text(struct gate_conn *conn)
+protocol_error(struct gate_conn *conn, int code, const char *why)
 {
     stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
-    gate_conn_close(conn, GATE_CLOSE_UTF8, "a text frame must be valid UTF-8");
+    gate_conn_close(conn, code, why);
+}
+
+static void
+reject_text(struct gate_conn *conn)
+{
+    protocol_error(conn, GATE_CLOSE_UTF8, "text frame is not valid UTF-8");
 }
 
 /* The beginning of a message: an invalid one is rejected without reading the rest. */
@@ -108,8 +114,7 @@ handle_data(struct gate_conn *conn, const struct ws_event *event)
     int code = check_piece(conn, event, &why);
 
     if (code != 0) {
-        stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
-        gate_conn_close(conn, code, why);
+        protocol_error(conn, code, why);
     } else if (event->is_last && conn->in.len == 0) {
         handle_text(conn, bytes, event->len);
     } else if (buffer_add(&conn->in, bytes, event->len) != RC_OK) {
@@ -124,13 +129,6 @@ handle_data(struct gate_conn *conn, const struct ws_event *event)
         handle_text(conn, whole.bytes, whole.len);
         buffer_free(&whole);
     }
-}
-
-static void
-protocol_error(struct gate_conn *conn, int code, const char *why)
-{
-    stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
-    gate_conn_close(conn, code, why);
 }
 
 static void

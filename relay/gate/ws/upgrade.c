@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #include "base/log.h"
 #include "gate/http/credentials.h"
@@ -17,13 +16,13 @@
 #include "gate/net/request_field.h"
 
 static int
-refuse(struct gate *gate, struct lws *wsi, int status, const char *header, const char *sentence)
+refuse(struct gate *gate, struct lws *wsi, int status, const char *header, const char *detail)
 {
     struct response response;
 
     stats_add(gate->stats, STAT_GATE_REFUSED, 1);
-    log_infof("gate", "refused an upgrade with %d: %s", status, sentence);
-    response_problem_with(&response, status, header, sentence);
+    log_infof("gate", "refused an upgrade with %d: %s", status, detail);
+    response_problem_with(&response, status, 0, header, detail);
     return response_send(wsi, &response);
 }
 
@@ -48,14 +47,6 @@ offers_protocol(struct lws *wsi)
     return false;
 }
 
-static bool
-field_is(struct lws *wsi, enum request_field field, const char *value)
-{
-    char text[16];
-
-    return request_field_copy(wsi, field, text, sizeof(text)) > 0 && strcasecmp(text, value) == 0;
-}
-
 /* 16 bytes in base64: RFC 6455, section 4.2.1. */
 static bool
 has_good_key(struct lws *wsi)
@@ -76,7 +67,7 @@ check_handshake(struct gate *gate, struct lws *wsi)
     char path[REQUEST_PATH_MAX];
     enum request_method method = REQUEST_OTHER;
 
-    if (!field_is(wsi, FIELD_UPGRADE, "websocket"))
+    if (!request_field_is(wsi, FIELD_UPGRADE, "websocket"))
         return refuse(gate, wsi, 400, NULL, "the only upgrade here is websocket");
     if (!request_path(wsi, &method, path) || strcmp(path, "/v1/ws") != 0)
         return refuse(gate, wsi, 404, NULL, "the WebSocket is at /v1/ws");
@@ -84,9 +75,9 @@ check_handshake(struct gate *gate, struct lws *wsi)
         return refuse(gate, wsi, 404, NULL, "the WebSocket is at gate.listen");
     if (method != REQUEST_GET)
         return refuse(gate, wsi, 405, "Allow: GET", "an upgrade is a GET");
-    if (!field_is(wsi, FIELD_VERSION, "HTTP/1.1"))
+    if (!request_field_is(wsi, FIELD_VERSION, "HTTP/1.1"))
         return refuse(gate, wsi, 400, NULL, "an upgrade needs HTTP/1.1");
-    if (!field_is(wsi, FIELD_WEBSOCKET_VERSION, "13"))
+    if (!request_field_is(wsi, FIELD_WEBSOCKET_VERSION, "13"))
         return refuse(gate, wsi, 426, "Sec-WebSocket-Version: 13",
                       "Sec-WebSocket-Version must be 13");
     if (!has_good_key(wsi) || request_field_len(wsi, FIELD_HOST) <= 0)
@@ -108,13 +99,13 @@ gate_ws_check_upgrade(struct gate *gate, struct lws *wsi)
     may = gate_origin_read(gate, gate->config->gate.origins, wsi, &origin);
     free(origin);
     if (!may)
-        return refuse(gate, wsi, 403, NULL, "pages of this origin may not");
+        return refuse(gate, wsi, 403, NULL, GATE_ORIGIN_NOT_ALLOWED);
     if (gate_request_has_both(wsi))
         return refuse(gate, wsi, 400, NULL, GATE_TWO_CREDENTIALS);
     if (!gate_admits_request(gate, wsi))
         return refuse(gate, wsi, 429, GATE_RETRY_SOON, GATE_RATE_EXCEEDED);
     if (!gate_admits(gate, wsi, true, &refusal))
-        return refuse(gate, wsi, refusal.status, refusal.retry_after, refusal.sentence);
+        return refuse(gate, wsi, refusal.status, refusal.header, refusal.detail);
     return 0;
 }
 

@@ -1,0 +1,66 @@
+/* stream_lines.c: what SSE and poll have in common: topics of a query, lines of a session. */
+#include "gate/api/stream_lines.h"
+
+#include <string.h>
+
+#include "gate/net/request_field.h"
+#include "wire/client_message.h"
+
+bool
+stream_split_topics(char *list, const char *names[SESSION_TOPICS_MAX], size_t *ret_count)
+{
+    size_t count = 0;
+
+    for (char *rest = list, *name; rest != NULL;) {
+        size_t len;
+
+        name = strsep(&rest, ",");
+        len = strlen(name);
+        if (len == 0 || len > CLIENT_MESSAGE_TOPIC_MAX || strcspn(name, "*") + 1 < len ||
+            strcmp(name, REQUEST_TOO_LONG) == 0 || count == SESSION_TOPICS_MAX)
+            return false;
+        names[count++] = name;
+    }
+    *ret_count = count;
+    return true;
+}
+
+bool
+stream_next_line(const char **text, size_t *len, struct bytes *ret_line)
+{
+    const char *end = memchr(*text, '\n', *len);
+    size_t line_len = end != NULL ? (size_t)(end - *text) : *len;
+
+    if (*len == 0)
+        return false;
+    *ret_line = (struct bytes){(const unsigned char *)*text, line_len};
+    line_len += end != NULL;
+    *text += line_len;
+    *len -= line_len;
+    return true;
+}
+
+struct bytes
+stream_line_pos(const char *line, size_t len)
+{
+    static const char *const BEFORE[] = {"{\"t\":\"msg\",\"pos\":\"", "{\"t\":\"connected\"",
+                                         "{\"t\":\"gap\""};
+    static const char *const FIELD[] = {"{\"t\":\"msg\",\"pos\":\"", ",\"pos\":\"", ",\"to\":\""};
+
+    for (size_t i = 0; i < sizeof(BEFORE) / sizeof(BEFORE[0]); i++) {
+        size_t before_len = strlen(BEFORE[i]);
+        const char *at, *end;
+
+        if (len < before_len || memcmp(line, BEFORE[i], before_len) != 0)
+            continue;
+        at = memmem(line, len, FIELD[i], strlen(FIELD[i]));
+        if (at == NULL)
+            break;
+        at += strlen(FIELD[i]);
+        end = memchr(at, '"', (size_t)(line + len - at));
+        if (end == NULL)
+            break;
+        return (struct bytes){(const unsigned char *)at, (size_t)(end - at)};
+    }
+    return (struct bytes){NULL, 0};
+}
