@@ -1,4 +1,4 @@
-/* gate.c: opens a gate's parts in their order, drains and closes them. */
+/* gate.c: opens, drains and closes the parts of a gate in order. */
 #include "gate/gate.h"
 
 #include <stdlib.h>
@@ -89,13 +89,17 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
         gate_tls_report_expiry(gate);
         return gate;
     }
-    log_errorf("gate", "could not serve %s: %s",
-               hub != NULL ? config->gate.listen : config->gate.admin_listen, reason);
+    log_error("gate", "could not start the gate",
+              LOG_TEXT("listen", hub != NULL ? config->gate.listen : config->gate.admin_listen),
+              LOG_TEXT("error", reason));
     gate_close(gate);
     return NULL;
 }
 
-/* Evenly over the window: they do not all come back at once. Polls stay, unless it is the end. */
+/*
+ * Spreads the closes over the window, so that clients do not reconnect all at the same time. Polls
+ * are only closed at shutdown.
+ */
 static void
 end_all(struct gate *gate, int code, const char *reason, int64_t window_ms)
 {
@@ -120,8 +124,8 @@ gate_drain(struct gate *gate, void (*on_drained)(void *ctx), void *ctx)
 
     gate_accept_stop(gate);
     gate->draining = true;
-    log_infof("gate", "draining %d connections", gate_limits_conns(gate));
-    end_all(gate, GATE_CLOSE_RESTART, "this relay restarts", window_ms);
+    log_info("gate", "draining connections", LOG_INT("count", gate_limits_conns(gate)));
+    end_all(gate, GATE_CLOSE_RESTART, "relay is restarting", window_ms);
     gate_sweep_drain(gate, window_ms, on_drained, ctx);
 }
 
@@ -132,9 +136,12 @@ gate_push_set(struct gate *gate, bool on)
         return;
     gate->is_push_off = !on;
     stats_set(gate->stats, STAT_GATE_PUSH_OFF, on ? 0 : 1);
-    log_warnf("gate", "push is %s", on ? "on again" : "off: WebSocket and SSE are refused");
+    if (on)
+        log_info("gate", "push enabled");
+    else
+        log_warn("gate", "push disabled: WebSocket and SSE rejected");
     if (!on)
-        end_all(gate, GATE_CLOSE_OVERLOADED, "push is turned off: use /v1/poll",
+        end_all(gate, GATE_CLOSE_OVERLOADED, "push is off, use /v1/poll",
                 gate->config->gate.drain_ms);
 }
 

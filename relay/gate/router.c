@@ -1,4 +1,4 @@
-/* router.c: finds what a plain HTTP request asks for, and answers what needs no token. */
+/* router.c: finds the route of an HTTP request and serves routes that need no token. */
 #include "gate/router.h"
 
 #include <stdio.h>
@@ -16,7 +16,9 @@
 #include "gate/routes.h"
 #include "wire/frame.h"
 
-/* CORS: the request of a browser before that of a page of another origin. */
+static const char NO_ROUTE[] = "no such path";
+
+/* CORS preflight */
 static void
 make_preflight(struct gate *gate, struct lws *wsi, const struct gate_route *route,
                struct response *ret_response)
@@ -38,7 +40,7 @@ make_preflight(struct gate *gate, struct lws *wsi, const struct gate_route *rout
     free(origin);
 }
 
-/* Reads the id behind the path of a route that takes one. */
+/* Reads the UUID after the path of a prefix route. */
 static bool
 read_id(const struct gate_route *route, const char *path, char ret_id[FRAME_UUID_TEXT + 1])
 {
@@ -48,7 +50,7 @@ read_id(const struct gate_route *route, const char *path, char ret_id[FRAME_UUID
            frame_read_uuid(path + len, strlen(path + len), ret_id);
 }
 
-/* Whether the address that connection `fd` came by serves the route. */
+/* Is the route served on the listener that accepted `fd`? */
 static bool
 is_served(const struct gate *gate, int fd, const struct gate_route *route)
 {
@@ -72,31 +74,31 @@ find_route(const struct gate *gate, int fd, const char *path, char ret_id[FRAME_
     return NULL;
 }
 
-/* Hints for the paths that people type into a browser first. */
+/* Hints for paths that users open in a browser. */
 static const char *
 not_found_hint(const struct gate *gate, int fd, const char *path)
 {
     if (strcmp(path, "/") == 0)
         return gate->hub != NULL && !gate_fd_is_admin(gate, fd)
-                   ? "this is a clairon relay: clients connect to /v1/ws, /v1/sse or /v1/poll"
-                   : "this is a clairon relay: see /healthz, /readyz and /metrics";
+                   ? "clairon relay; clients connect to /v1/ws, /v1/sse or /v1/poll"
+                   : "clairon relay; see /healthz, /readyz and /metrics";
     if (gate->hub != NULL && !gate->config->gate.console &&
         (strcmp(path, "/console") == 0 || strcmp(path, "/console/") == 0))
-        return "the console is off: gate.console = on turns it on";
-    return "there is nothing at this path";
+        return "console disabled; enable it with gate.console = on";
+    return NO_ROUTE;
 }
 
 static void
 make_wrong_method(const struct gate_route *route, struct response *ret_response)
 {
-    char sentence[64];
+    char detail[64];
 
-    snprintf(sentence, sizeof(sentence), "this path answers %s only", route->methods);
-    response_problem(ret_response, 405, 0, sentence);
+    snprintf(detail, sizeof(detail), "method not allowed, use %s", route->methods);
+    response_problem(ret_response, 405, 0, detail);
     response_header(ret_response, "Allow: %s", route->methods);
 }
 
-/* NULL: there is nothing. */
+/* NULL: no such route. */
 static const struct gate_route *
 route_of(const struct gate *gate, int fd, const char *target, size_t len)
 {
@@ -119,10 +121,9 @@ gate_router_unknown_method(const struct gate *gate, int fd, const char *target, 
     if (route != NULL)
         make_wrong_method(route, ret_response);
     else
-        response_problem(ret_response, 404, 0, "there is nothing at this path");
+        response_problem(ret_response, 404, 0, NO_ROUTE);
 }
 
-/* Requests that need no token. */
 static void
 respond_without_token(struct gate *gate, struct lws *wsi, const struct gate_route *route,
                       const char *path, enum request_method method, struct response *ret_response)

@@ -8,9 +8,9 @@ struct gate;
 struct response;
 struct lws;
 
-/* To lws. */
+/* Dispatches a request. Returns the result of the lws callback. */
 int gate_router_request(struct gate *gate, struct lws *wsi, void **ret_owner);
-/* The response to a method that lws does not know: 405, or 404. */
+/* Builds the response to a method that lws cannot parse: 405, or 404. */
 void gate_router_unknown_method(const struct gate *gate, int fd, const char *target, size_t len,
                                 struct response *ret_response);
 

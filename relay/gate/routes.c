@@ -1,9 +1,8 @@
 /*
- * routes.c: every path of the gate, with its methods, the limit of its body and what its token must
- * claim.
+ * routes.c: the route table: path, methods, body limit and required claim of each route.
  *
- * A path without `respond` needs a valid token, which must have the claim. Requests that
- * become a WebSocket, GET /v1/ws with an upgrade, are checked by ws/upgrade.c.
+ * A route without `respond` needs a valid token with the claim. WebSocket upgrades of GET /v1/ws
+ * are validated by ws/upgrade.c.
  */
 #include "gate/routes.h"
 
@@ -92,7 +91,7 @@ const struct gate_route GATE_ROUTES[] = {
     {.path = "/v1/notifications/",
      .is_prefix = true,
      .methods = "GET",
-     .side = GATE_LISTENER_BOTH, /* the console shows it too */
+     .side = GATE_LISTENER_BOTH, /* used by the console as well */
      .claim = GATE_CLAIM_PUBLISH_OR_ADMIN,
      .handle = gate_publish_timeline},
     {.path = "/v1/push",
@@ -152,7 +151,7 @@ const struct gate_route GATE_ROUTES[] = {
      .is_console = true,
      .claim = GATE_CLAIM_ADMIN,
      .handle = gate_console_rules},
-    {.path = "/v1/console/notifications", /* from the console's own page */
+    {.path = "/v1/console/notifications", /* the console's test form */
      .methods = "POST",
      .side = GATE_LISTENER_ADMIN,
      .is_console = true,

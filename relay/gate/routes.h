@@ -1,9 +1,9 @@
-/* routes.h: the table of all paths. */
+/* routes.h: the route table. */
 #ifndef CLAIRON_GATE_ROUTES_H
 #define CLAIRON_GATE_ROUTES_H
 
 #include "gate/http/request.h"
 
-extern const struct gate_route GATE_ROUTES[]; /* ends with a path that is NULL */
+extern const struct gate_route GATE_ROUTES[]; /* ends with a NULL path */
 
 #endif

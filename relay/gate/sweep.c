@@ -1,4 +1,4 @@
-/* sweep.c: one timer that walks all connections and closes those whose time is up. */
+/* sweep.c: one timer checks the timeouts of all connections. */
 #include "gate/sweep.h"
 
 #include <malloc.h>
@@ -15,14 +15,14 @@
 
 #define SWEEP_MAX_MS 1000
 #define SWEEP_MIN_MS 20
-#define TRIM_MIN_CHANGE 1024 /* connections that came or went: worth some milliseconds */
-#define STABLE_MAX_CHANGE 64 /* .. between two sweeps: no crowd is coming or going now */
+#define TRIM_MIN_CHANGE 1024 /* change in clients that is worth a malloc_trim */
+#define STABLE_MAX_CHANGE 64 /* change between two sweeps below which the number is stable */
 
 struct sweep {
     struct ev_timer timer;
-    unsigned iterations_counted;   /* of the loop, at the last sweep */
+    unsigned iterations_counted;   /* ev_iteration at the last sweep */
     int clients_swept;             /* connections and streams, at the last sweep */
-    int clients_trimmed;           /* .. and when the heap was last trimmed */
+    int clients_trimmed;           /* .. and at the last malloc_trim */
     int64_t drain_until_us;        /* monotonic */
     void (*on_drained)(void *ctx); /* NULL: not draining, or called */
     void *drained_ctx;
@@ -34,7 +34,7 @@ smaller(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Outside of any callback of lws, so that main may close the gate from on_drained. */
+/* Runs outside lws callbacks, so that on_drained may close the gate. */
 static void
 check_drained(struct gate *gate, int64_t now_us)
 {
@@ -47,11 +47,11 @@ check_drained(struct gate *gate, int64_t now_us)
     if ((conns > 0 || gate->requests->first != NULL) && now_us < sweep->drain_until_us)
         return;
     sweep->on_drained = NULL;
-    log_infof("gate", "drained, %d connections left", conns);
+    log_info("gate", "drain finished", LOG_INT("connections_left", conns));
     on_drained(sweep->drained_ctx);
 }
 
-/* After a crowd came or went, free memory of the heap goes back to the system. */
+/* Returns free heap memory to the system after many clients connected or left. */
 static void
 trim_memory(struct gate *gate)
 {
@@ -65,7 +65,7 @@ trim_memory(struct gate *gate)
     (void)malloc_trim(0);
 }
 
-/* Added, not set: a worker that replaces a dead one continues its count. */
+/* Adds to the counter: a replacement worker must not reset it. */
 static void
 count_loop_iterations(struct gate *gate)
 {
@@ -89,10 +89,10 @@ on_sweep(struct ev_loop *loop, struct ev_timer *timer, int events)
     gate_heads_sweep(gate, now_us);
     trim_memory(gate);
     count_loop_iterations(gate);
-    check_drained(gate, now_us); /* the gate may be gone after this */
+    check_drained(gate, now_us); /* may free the gate */
 }
 
-/* A quarter of the shortest time kept: no one is more than that late. */
+/* A quarter of the shortest timeout, so that no timeout is more than 25 % late. */
 static int64_t
 sweep_ms(const struct config *config)
 {

@@ -1,4 +1,4 @@
-/* sweep.h: one timer for all connections. */
+/* sweep.h: one timer checks the timeouts of all connections. */
 #ifndef CLAIRON_GATE_SWEEP_H
 #define CLAIRON_GATE_SWEEP_H
 
@@ -8,7 +8,7 @@ struct gate;
 
 void gate_sweep_start(struct gate *gate);
 void gate_sweep_stop(struct gate *gate);
-/* Looks more often, and calls on_drained once the last connection is gone or the window is over. */
+/* Sweeps more often. Calls on_drained after the last connection closed or when the window ends. */
 void gate_sweep_drain(struct gate *gate, int64_t window_ms, void (*on_drained)(void *ctx),
                       void *ctx);
 

@@ -1,4 +1,4 @@
-/* acks.c: POST /v1/ack and /v1/nack: acknowledgements without a connection. */
+/* acks.c: POST /v1/ack and /v1/nack: acknowledgements over HTTP. */
 #include "gate/api/acks.h"
 
 #include "gate/http/response.h"

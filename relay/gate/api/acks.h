@@ -1,4 +1,4 @@
-/* acks.h: acknowledgements without a connection. */
+/* acks.h: acknowledgements over HTTP. */
 #ifndef CLAIRON_GATE_API_ACKS_H
 #define CLAIRON_GATE_API_ACKS_H
 

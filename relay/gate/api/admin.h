@@ -1,4 +1,4 @@
-/* admin.h: the kill switch. */
+/* admin.h: the push kill switch. */
 #ifndef CLAIRON_GATE_API_ADMIN_H
 #define CLAIRON_GATE_API_ADMIN_H
 

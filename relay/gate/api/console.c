@@ -1,4 +1,4 @@
-/* console.c: what the console shows and does: the state of the relay, and its error log. */
+/* console.c: the console's API: state of the relay, error log, users and rules. */
 #include "gate/api/console.h"
 
 #include <inttypes.h>
@@ -48,7 +48,7 @@ add_relay(struct gate *gate, struct buffer *out)
     return rc;
 }
 
-/* Bytes of WAL received and not confirmed; null in a process without the feed. */
+/* Bytes of WAL received and not confirmed; null without the role feed. */
 static enum rc
 add_slot(struct gate *gate, struct buffer *out)
 {
@@ -61,7 +61,7 @@ add_slot(struct gate *gate, struct buffer *out)
                        gate->config->feed.slot, received > confirmed ? received - confirmed : 0);
 }
 
-/* `store`: the store's own overview; no bytes: it is away. */
+/* `store`: the store's overview as JSON; empty: the store is down. */
 static void
 respond_overview(struct gate_request *request, struct bytes store)
 {
@@ -103,7 +103,7 @@ gate_console_overview(struct gate_request *request)
         on_overview(store_request, RC_IO, (struct bytes){NULL, 0});
 }
 
-/* {"`name`": what the store returned */
+/* Responds {"`name`": json}. */
 static void
 respond_json(struct gate_request *request, enum rc rc, const char *name, struct bytes json)
 {
@@ -160,12 +160,14 @@ on_user(void *ctx, enum rc rc, struct bytes json)
     gate_request_respond_whole(request, &response, rc);
 }
 
-/* An entry among the arguments of the URL, such as "before=". False: the request is answered. */
+/*
+ * Reads a stream entry id from a query argument such as "before=". False: the response is queued.
+ */
 static bool
 read_entry_argument(struct gate_request *request, const char *name, bool *ret_is_given,
                     struct entry_id *ret_entry)
 {
-    char sentence[64];
+    char detail[64];
     char *text = request_argument(request->io.wsi, name, ENTRY_ID_TEXT_MAX);
     bool is_good = text == NULL || entry_id_read(text, strlen(text), ret_entry) == RC_OK;
 
@@ -173,16 +175,16 @@ read_entry_argument(struct gate_request *request, const char *name, bool *ret_is
     free(text);
     if (is_good)
         return true;
-    snprintf(sentence, sizeof(sentence), "\"%.*s\" must be an entry", (int)strcspn(name, "="),
+    snprintf(detail, sizeof(detail), "\"%.*s\" must be a stream entry id", (int)strcspn(name, "="),
              name);
-    gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, sentence);
+    gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, detail);
     return false;
 }
 
 typedef enum rc entries_query(struct store *store, const struct entry_id *place,
                               store_described *done, void *ctx);
 
-/* Asks the store for the entries before or after the one that the query string names, if any. */
+/* Queries the store for the stream entries before or after the given one, if any. */
 static void
 query_entries(struct gate_request *request, const char *name, entries_query *query,
               store_described *done)
@@ -204,7 +206,7 @@ gate_console_errors(struct gate_request *request)
     query_entries(request, "before=", store_errors, on_errors);
 }
 
-/* The live tail asks repeatedly while a console shows it: no state is kept between requests. */
+/* Polled by the live tail; no state is kept between requests. */
 void
 gate_console_latest(struct gate_request *request)
 {
@@ -219,8 +221,7 @@ gate_console_user(struct gate_request *request)
 
     user = request_argument(request->io.wsi, "id=", TOKEN_USER_MAX);
     if (user == NULL || user[0] == '\0' || strcmp(user, REQUEST_TOO_LONG) == 0) {
-        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
-                             "\"id\" must name a user in 1 to 255 bytes");
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "\"id\" must have 1 to 255 bytes");
     } else {
         user_of(request)->sessions = hub_user_sessions(request->gate->hub, user);
         store_request = store_request_new(request);
@@ -244,7 +245,7 @@ gate_console_rules(struct gate_request *request)
     gate_request_respond_whole(request, &response, rc);
 }
 
-/* The entry that the body names; false: the request is answered. */
+/* Reads the stream entry id from the body. False: the response is queued. */
 static bool
 read_entry(struct gate_request *request, struct entry_id *ret_entry)
 {
@@ -257,8 +258,7 @@ read_entry(struct gate_request *request, struct entry_id *ret_entry)
     }
     if (entry_id_read(text, strlen(text), ret_entry) == RC_OK)
         return true;
-    gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
-                         "\"entry\" must be an entry of the error log");
+    gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "\"entry\" must be a stream entry id");
     return false;
 }
 
@@ -273,10 +273,10 @@ on_updated(void *ctx, enum rc rc, enum store_error_change how, long long users)
     if (rc != RC_OK) {
         gate_request_no_store(request);
     } else if (how == STORE_ERROR_GONE) {
-        gate_request_problem(request, 404, 0, "the error log has no such entry");
+        gate_request_problem(request, 404, 0, "no such entry in the error log");
     } else if (how == STORE_ERROR_NO_USERS) {
         gate_request_problem(request, 422, GATE_ERR_BAD_REQUEST,
-                             "nobody waits for this message: it can only be dropped");
+                             "no user left to acknowledge, drop the entry");
     } else {
         response_init(&response, 200, GATE_JSON);
         rc = buffer_addf(&response.body, "{\"users\":%lld}\n", users);
@@ -290,11 +290,13 @@ update_error(struct gate_request *request, const char *verb,
 {
     struct store_request *store_request;
     struct entry_id entry;
+    char text[ENTRY_ID_TEXT_MAX + 1];
 
     if (!read_entry(request, &entry))
         return;
-    log_infof(request->log_context, "\"%s\" %s entry %" PRIu64 "-%" PRIu64 " of the error log",
-              request->token.user, verb, entry.ms, entry.seq);
+    snprintf(text, sizeof(text), "%" PRIu64 "-%" PRIu64, entry.ms, entry.seq);
+    log_info(request->log_context, "error log entry changed", LOG_TEXT("action", verb),
+             LOG_TEXT("entry", text), LOG_TEXT("user", request->token.user));
     store_request = store_request_new(request);
     if (ask(store_of(request), entry, on_updated, store_request) != RC_OK)
         store_request_failed(store_request);
@@ -303,11 +305,11 @@ update_error(struct gate_request *request, const char *verb,
 void
 gate_console_redrive(struct gate_request *request)
 {
-    update_error(request, "redrives", store_redrive);
+    update_error(request, "redrive", store_redrive);
 }
 
 void
 gate_console_drop(struct gate_request *request)
 {
-    update_error(request, "drops", store_drop);
+    update_error(request, "drop", store_drop);
 }

@@ -1,12 +1,12 @@
-/* console.h: what the console shows and does; there only with gate.console. */
+/* console.h: the console's API; served only with gate.console. */
 #ifndef CLAIRON_GATE_API_CONSOLE_H
 #define CLAIRON_GATE_API_CONSOLE_H
 
 #include "gate/http/request.h"
 
-/* request->route_state of gate_console_user. */
+/* request->route_state of gate_console_user */
 struct gate_console_user {
-    size_t sessions; /* here, of the user that is asked about */
+    size_t sessions; /* sessions of the user on this process */
 };
 
 void gate_console_overview(struct gate_request *request);

@@ -1,6 +1,6 @@
 /*
- * console_page.c: serves the console's page, which holds nothing secret and loads nothing
- * else.
+ * console_page.c: serves the console's page, which contains no secret and loads nothing from other
+ * hosts.
  */
 #include <string.h>
 
@@ -43,7 +43,7 @@ gate_console_script(struct gate *gate, struct response *ret_response)
     respond_text(ret_response, "text/javascript; charset=utf-8", gate_console_console_js);
 }
 
-/* Only from /console do the page's links lead where they should. */
+/* The page's relative links only work from /console. */
 void
 gate_console_folder(struct gate *gate, struct response *ret_response)
 {

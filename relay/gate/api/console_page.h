@@ -1,4 +1,4 @@
-/* console_page.h: the texts of console/, embedded at build time. */
+/* console_page.h: the console's files, embedded at build time. */
 #ifndef CLAIRON_GATE_API_CONSOLE_PAGE_H
 #define CLAIRON_GATE_API_CONSOLE_PAGE_H
 

@@ -1,4 +1,4 @@
-/* poll.c: GET /v1/poll: the notifications that are there, or the next ones within a while. */
+/* poll.c: GET /v1/poll: returns pending notifications, or waits for the next ones. */
 #include "gate/api/poll.h"
 
 #include <stdio.h>
@@ -18,10 +18,10 @@
 #define WAIT_MAX_S 60
 #define LINES 64
 #define LINES_MAX 1024
-#define BYTES_ENOUGH (1024 * 1024) /* a response of that length is sent */
+#define BYTES_ENOUGH (1024 * 1024) /* size that ends the poll */
 #define BYTES_MAX (64 * 1024 * 1024)
-#define PATIENCE_US (5 * 1000000) /* for the store, beyond the wait */
-#define RECHECK_FIRST_S 0.005     /* after the wait: the store has had a moment */
+#define STORE_GRACE_US (5 * 1000000) /* extra time for the store after the wait */
+#define RECHECK_FIRST_S 0.005        /* delay after the wait, so that the store can reply */
 #define RECHECK_S 0.02
 
 static struct gate_poll *
@@ -30,7 +30,7 @@ poll_of(struct gate_request *request)
     return (struct gate_poll *)request->route_state;
 }
 
-/* An integer of the query from 0 to max; `standard` when it is not given; -1: something else. */
+/* A query argument as integer, capped at `max`; `standard` if absent; -1 if invalid. */
 static int64_t
 read_number(struct gate_request *request, const char *name, int64_t max, int64_t standard)
 {
@@ -47,7 +47,7 @@ read_number(struct gate_request *request, const char *name, int64_t max, int64_t
     return value <= max ? value : max;
 }
 
-/* The sweep would come up to a second late: much for a poll that does not wait. */
+/* The sweep is up to a second late, too late for a poll that does not wait. */
 static void
 on_recheck(struct ev_loop *loop, struct ev_timer *timer, int events)
 {
@@ -72,14 +72,17 @@ begin(struct gate_request *request, const char *pos, char *topics)
 
     if (wait_s < 0 || max < 1) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
-                             "wait is a number of seconds, max one of lines from 1 on");
+                             "\"wait\" must be seconds, \"max\" at least 1");
         return;
     }
     if (!stream_split_topics(topics, names, &wanted.topics.count)) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_BAD_TOPICS);
         return;
     }
-    /* Never more in flight than the response holds: those count as delivered. */
+    /*
+     * The in-flight window must not exceed the response: notifications in flight count as
+     * delivered.
+     */
     poll->max = max < config->delivery.window ? (int)max : config->delivery.window;
     wanted.window = poll->max;
     poll->deadline_us = clock_monotonic_us() + wait_s * 1000000;
@@ -120,7 +123,7 @@ begins(const char *line, size_t len, const char *with)
     return len >= strlen(with) && memcmp(line, with, strlen(with)) == 0;
 }
 
-/* `connected` and `ping` are for connections that stay. */
+/* `connected` and `ping` are only for streams. */
 static bool
 is_kept(const char *line, size_t len)
 {
@@ -138,7 +141,7 @@ keep_pos(struct gate_request *request, const char *line, size_t len)
         snprintf(poll->pos, sizeof(poll->pos), "%.*s", (int)pos.len, (const char *)pos.at);
 }
 
-/* False when the response has no room for it. */
+/* False: no room in the response. */
 static bool
 keep_line(struct gate_request *request, const char *line, size_t len)
 {
@@ -152,7 +155,7 @@ keep_line(struct gate_request *request, const char *line, size_t len)
     return true;
 }
 
-/* What does not fit comes with the next poll: a frame is accepted as a whole or not at all. */
+/* A frame is accepted as a whole or left for the next poll. */
 bool
 gate_poll_lines(struct gate_request *request, const char *text, size_t len)
 {
@@ -173,14 +176,16 @@ gate_poll_lines(struct gate_request *request, const char *text, size_t len)
     return true;
 }
 
-/* A turn after the first line came: the response has all that came with it. */
+/*
+ * Called one iteration after the first line, so that the response has all lines of the same batch.
+ */
 void
 gate_poll_writable(struct gate_request *request)
 {
     struct gate_poll *poll = poll_of(request);
     if (!poll->has_news)
         return;
-    /* All was sent: the session's cursor is past its last line. */
+    /* everything was sent: the cursor may pass the last line */
     if (!poll->is_full)
         (void)session_pos(request->session, poll->pos);
     finish(request);
@@ -197,7 +202,7 @@ gate_poll_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us)
         return;
     if (session_pos(request->session, poll->pos))
         finish(request);
-    else if (now_us > poll->deadline_us + PATIENCE_US)
+    else if (now_us > poll->deadline_us + STORE_GRACE_US)
         gate_request_no_store(request);
 }
 

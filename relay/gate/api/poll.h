@@ -1,4 +1,4 @@
-/* poll.h: GET /v1/poll: the notifications that are there, or the next ones within a while. */
+/* poll.h: GET /v1/poll: long polling. */
 #ifndef CLAIRON_GATE_API_POLL_H
 #define CLAIRON_GATE_API_POLL_H
 
@@ -11,22 +11,22 @@
 #include "gate/http/request.h"
 #include "hub/session/session.h"
 
-/* request->route_state of the route. */
+/* request->route_state of the route */
 struct gate_poll {
     int64_t deadline_us;
-    struct ev_timer look; /* from then on */
-    int max;              /* lines */
+    struct ev_timer look; /* checks the deadline, then repeats */
+    int max;              /* maximum number of notifications */
     int line_count;
-    bool has_news;             /* lines worth a response */
-    bool is_full;              /* .. and accepts no more */
-    char pos[SESSION_POS_MAX]; /* of the last line */
+    bool has_news;             /* a line that ends the poll */
+    bool is_full;              /* the response is full */
+    char pos[SESSION_POS_MAX]; /* cursor of the last line */
 };
 
 void gate_poll_begin(struct gate_request *request);
 bool gate_poll_lines(struct gate_request *request, const char *text, size_t len);
 void gate_poll_writable(struct gate_request *request);
 void gate_poll_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us);
-/* The client sends no more: it gets what there is. */
+/* The client half-closed: responds immediately. */
 void gate_poll_half_closed(struct gate_request *request);
 void gate_poll_end(struct gate_request *request, int code, const char *reason, int64_t in_ms);
 void gate_poll_free(struct gate_request *request);

@@ -1,4 +1,4 @@
-/* probes.c: GET /healthz, /readyz and /metrics: for monitors of the process. */
+/* probes.c: GET /healthz, /readyz and /metrics. */
 #include "gate/api/probes.h"
 
 #include "base/buffer.h"
@@ -7,7 +7,7 @@
 
 #define DETAIL_MAX 4096
 
-/* {"status":"ok","feed":"streaming"}; whether main is ready comes back. */
+/* Writes {"status":"ok","feed":"streaming"}. Returns whether the process is ready. */
 static bool
 add_health(struct gate *gate, struct buffer *body, const char *good, const char *bad)
 {
@@ -49,5 +49,5 @@ gate_probe_metrics(struct gate *gate, struct response *ret_response)
         return;
     buffer_free(&ret_response->body);
     buffer_free(&ret_response->headers);
-    response_problem(ret_response, 500, 0, "the metrics do not fit their buffer");
+    response_problem(ret_response, 500, 0, "metrics over the buffer limit");
 }

@@ -1,4 +1,4 @@
-/* probes.h: for monitors of the process. */
+/* probes.h: health probes and metrics. */
 #ifndef CLAIRON_GATE_API_PROBES_H
 #define CLAIRON_GATE_API_PROBES_H
 

@@ -1,4 +1,4 @@
-/* publish.c: POST /v1/notifications, and GET /v1/notifications/ID: what became of one. */
+/* publish.c: POST /v1/notifications and GET /v1/notifications/ID, the timeline. */
 #include "gate/api/publish.h"
 
 #include <stdio.h>
@@ -26,18 +26,18 @@
 #include "wire/publication.h"
 
 #define KEY_MAX 255
-#define TRACEPARENT_MAX 255 /* bytes of the header that are looked at */
+#define TRACEPARENT_MAX 255 /* bytes of the header that are parsed */
 
-/* A notification on its way to the store, for a key that nobody else may use meanwhile. */
+/* A publication in progress, which locks its idempotency key. */
 struct gate_publish_pending {
     UT_hash_handle hh;
-    struct gate *gate;                   /* NULL: gone */
-    struct store_request *store_request; /* its own request's, which may be gone */
-    char *key;                           /* NULL: it is not in publisher->pending */
+    struct gate *gate;                   /* NULL: the gate is closed */
+    struct store_request *store_request; /* may outlive its HTTP request */
+    char *key;                           /* NULL: not in publisher->pending */
     char *user;
     char digest[STORE_DIGEST_TEXT + 1];
     char traceparent[TRACEPARENT_LEN + 1];
-    int64_t since_us; /* monotonic: before the store can have taken it */
+    int64_t since_us; /* monotonic; start of the store request */
 };
 
 static struct gate_publish_pending *
@@ -67,7 +67,7 @@ is_key_pending(const struct gate *gate, const char *key)
     return pending != NULL;
 }
 
-/* Its store_request is the caller's. */
+/* Does not free store_request. */
 static void
 pending_free(struct gate_publish_pending *pending)
 {
@@ -104,18 +104,18 @@ static void
 respond_key_reused(struct gate_request *request)
 {
     gate_request_problem(request, 422, GATE_ERR_BAD_REQUEST,
-                         "Idempotency-Key was used before, for another body");
+                         "Idempotency-Key reused with a different body");
 }
 
 static void
 respond_expired(struct gate_request *request)
 {
-    gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "metadata.expiration is over already");
+    gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "metadata.expiration is in the past");
 }
 
-/* Only a notification that was just stored: when the store drops an older key is unknown. */
+/* Caches only new notifications: the expiry of an older key in the store is unknown. */
 static void
-keep(const struct gate_publish_pending *pending, enum store_publish how, const char *id)
+cache_key(const struct gate_publish_pending *pending, enum store_publish how, const char *id)
 {
     struct gate *gate = pending->gate;
 
@@ -125,13 +125,14 @@ keep(const struct gate_publish_pending *pending, enum store_publish how, const c
                                pending->digest, id, pending->since_us);
 }
 
-/* Joins the trace and the notification: the other log lines have its id. */
+/* Links the trace to the notification's id, which the other log messages have. */
 static void
 log_trace(const struct gate_publish_pending *pending, const char *id)
 {
     if (pending->traceparent[0] != '\0')
-        log_eventf(traceparent_is_sampled(pending->traceparent) ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
-                   "gate", "published %s, traceparent %s", id, pending->traceparent);
+        log_event(traceparent_is_sampled(pending->traceparent) ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG,
+                  "gate", "notification published", LOG_TEXT("id", id),
+                  LOG_TEXT("traceparent", pending->traceparent));
 }
 
 static void
@@ -139,7 +140,7 @@ respond_outcome(struct gate_request *request, const struct gate_publish_pending 
                 enum rc rc, enum store_publish how, const char *id)
 {
     if (rc != RC_OK)
-        gate_request_problem(request, 503, 0, "the store did not take the notification");
+        gate_request_problem(request, 503, 0, "store did not accept the notification");
     else if (how == STORE_PUBLISHED_DIFFERENT)
         respond_key_reused(request);
     else if (how == STORE_PUBLISHED_EXPIRED)
@@ -155,7 +156,7 @@ on_published(void *ctx, enum rc rc, enum store_publish how, const char *id)
     struct gate_request *request = store_request_done(pending->store_request);
 
     if (rc == RC_OK)
-        keep(pending, how, id);
+        cache_key(pending, how, id);
     if (rc == RC_OK && how == STORE_PUBLISHED_BEFORE && pending->gate != NULL)
         stats_add(pending->gate->stats, STAT_REPEATS_STORE, 1);
     if (rc == RC_OK && how == STORE_PUBLISHED)
@@ -165,7 +166,7 @@ on_published(void *ctx, enum rc rc, enum store_publish how, const char *id)
     pending_free(pending);
 }
 
-/* True when memory knows the key: the request is answered, without the store. */
+/* Responds from the idempotency cache. False: the key is not cached. */
 static bool
 respond_from_cache(struct gate_request *request, const char *key, const char *digest)
 {
@@ -195,7 +196,7 @@ make_digest(const struct buffer *text, char ret_digest[STORE_DIGEST_TEXT + 1])
     bytes_hex(bytes, sizeof(bytes), ret_digest);
 }
 
-/* Keys of two users never collide: the length of the user's name comes first. */
+/* The length of the user's name comes first, so that keys of two users never collide. */
 static char *
 key_of(struct gate_request *request)
 {
@@ -217,7 +218,7 @@ publish(struct gate_request *request, const struct publication *publication)
     char *key = key_of(request);
     struct gate_publish_pending *pending;
 
-    /* With a key it may be the repeat of a request that was in time. */
+    /* with a key it may repeat a request that was in time */
     if (publication->is_expired && key == NULL) {
         respond_expired(request);
         return;
@@ -229,7 +230,7 @@ publish(struct gate_request *request, const struct publication *publication)
     }
     if (is_key_pending(request->gate, key)) {
         free(key);
-        gate_request_problem(request, 409, 0, "a request with this Idempotency-Key is under way");
+        gate_request_problem(request, 409, 0, "request with this Idempotency-Key in progress");
         return;
     }
     pending = pending_new(request, key);
@@ -258,7 +259,7 @@ gate_publish_headers(struct gate_request *request)
     static const char KEY[] = "idempotency-key:";
 
     own->key = request_header(request->io.wsi, KEY, KEY_MAX);
-    /* An empty key is a mistake of the client: treated as none, it would store each repeat. */
+    /* An empty key is a client error. Treated as absent, each repeat would be stored. */
     if (own->key == NULL && request_header_is_empty(request->io.wsi, KEY))
         own->key = memory_text(REQUEST_TOO_LONG, strlen(REQUEST_TOO_LONG));
     own->wait_s = gate_publish_wait(request->io.wsi);
@@ -283,7 +284,7 @@ gate_publish(struct gate_request *request)
                              "Idempotency-Key must have 1 to 255 bytes");
     } else if (getrandom(origin.random, sizeof(origin.random), 0) !=
                (ssize_t)sizeof(origin.random)) {
-        gate_request_problem(request, 500, 0, "no random numbers");
+        gate_request_problem(request, 500, 0, "random number generator failed");
     } else if (publication_read(request->body.len > 0 ? request->body.bytes : "", request->body.len,
                                 &origin, &publication, error) != RC_OK) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
@@ -304,7 +305,7 @@ on_traced(void *ctx, enum rc rc, const struct trace *trace)
     if (rc != RC_OK) {
         gate_request_no_store(request);
     } else if (trace_is_empty(trace)) {
-        gate_request_problem(request, 404, 0, "no notification has this id");
+        gate_request_problem(request, 404, 0, "no such notification");
     } else {
         response_init(&response, 200, GATE_JSON);
         rc = trace_write_json(trace, request->id, &response.body);

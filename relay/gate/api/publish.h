@@ -5,10 +5,10 @@
 #include "gate/http/request.h"
 
 void gate_publish_open(struct gate *gate);
-/* What is on its way to the store completes without the gate. */
+/* Publications in progress complete without the gate. */
 void gate_publish_close(struct gate *gate);
 
-/* For routes whose request->route_state is a struct gate_publication; publish_response.h. */
+/* For routes whose route_state is a struct gate_publication of publish_response.h. */
 void gate_publish_headers(struct gate_request *request);
 void gate_publish(struct gate_request *request);
 void gate_publish_free(struct gate_request *request);

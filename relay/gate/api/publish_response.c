@@ -1,11 +1,10 @@
 /*
- * publish_response.c: holds the response of POST /v1/notifications until the store has synced it to
- * disk.
+ * publish_response.c: delays the response of POST /v1/notifications until the store synced to disk.
  *
- * A store with appendfsync everysec may lose the last second and more when it is killed, with what
- * it had acknowledged. As KeyDB has no WAITAOF, time stands in for it, as in feed_confirm.c: after
- * store_fsync_delay_us the store is asked whether it still has the notification. If it was killed
- * and started again meanwhile, its data then came from its disk.
+ * A store with appendfsync everysec may lose more than the last second of acknowledged writes when
+ * it is killed. KeyDB has no WAITAOF, so, as in feed_confirm.c, the gate waits store_fsync_delay_us
+ * and then checks that the store still has the notification. If the store restarted in between, it
+ * loaded the notification from disk.
  */
 #include "gate/api/publish_response.h"
 
@@ -30,13 +29,13 @@
 #define PREFER_WAIT_MAX 3600
 
 struct gate_publish_sync {
-    struct gate *gate;              /* NULL: gone */
+    struct gate *gate;              /* NULL: the gate is closed */
     struct gate_publish_sync *prev; /* in publisher->syncing */
     struct gate_publish_sync *next;
     struct store_request *store_request;
     struct ev_timer due;
     bool is_repeated;
-    char *key; /* as in the idempotency cache; NULL: none */
+    char *key; /* key of the idempotency cache; NULL: none */
     char *user;
     char id[FRAME_UUID_TEXT + 1];
 };
@@ -53,7 +52,7 @@ syncing_free(struct gate_publish_sync *syncing)
     free(syncing);
 }
 
-/* The cache must not answer for what the store has lost. */
+/* The cache must not answer for a notification that the store lost. */
 static void
 forget_key(const struct gate_publish_sync *syncing)
 {
@@ -91,8 +90,8 @@ on_traced(void *ctx, enum rc rc, const struct trace *trace)
         respond(request, syncing->is_repeated, syncing->id, true);
     else if (request != NULL)
         gate_request_problem(request, 503, 0,
-                             is_lost ? "the store lost the notification before it was synced"
-                                     : "the store did not confirm the notification");
+                             is_lost ? "notification lost by the store before the sync"
+                                     : "notification not confirmed by the store");
     syncing_free(syncing);
 }
 
@@ -148,7 +147,7 @@ gate_publish_respond(struct gate_request *request, const char *key, bool is_repe
         respond(request, is_repeated, id, false);
 }
 
-/* Up to the next comma or the end; a comma within quotes is part of the value. */
+/* End of a preference: a comma outside quotes, or the end of the text. */
 static const char *
 preference_end(const char *text)
 {
@@ -163,7 +162,7 @@ preference_end(const char *text)
     return text;
 }
 
-/* The value of a preference "wait", which may be quoted; 0: another one, or no number. */
+/* Seconds of a preference "wait", quoted or not; 0: another preference, or invalid. */
 static long
 wait_of(const char *preference)
 {
@@ -191,7 +190,7 @@ wait_of(const char *preference)
     return *end == '\0' || *end == ',' || *end == ';' ? seconds : 0;
 }
 
-/* RFC 7240: of equal preferences the first counts. */
+/* RFC 7240: the first of equal preferences counts. */
 int
 gate_publish_wait(struct lws *wsi)
 {
@@ -216,7 +215,7 @@ gate_publish_respond_stop(struct gate *gate)
     DL_FOREACH_SAFE (gate->publisher->syncing, syncing, next) {
         bool is_asked = !ev_is_active(&syncing->due);
 
-        if (is_asked) { /* the store answers later */
+        if (is_asked) { /* the store replies later */
             DL_DELETE(gate->publisher->syncing, syncing);
             syncing->gate = NULL;
             continue;

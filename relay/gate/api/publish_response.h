@@ -1,24 +1,24 @@
-/* publish_response.h: the response to a publication, at once or once the store has synced. */
+/* publish_response.h: responds to a publication, immediately or after the store synced it. */
 #ifndef CLAIRON_GATE_API_PUBLISH_RESPONSE_H
 #define CLAIRON_GATE_API_PUBLISH_RESPONSE_H
 
 #include "gate/http/request.h"
 
 struct idempotency_cache;
-struct gate_publish_pending; /* a notification that is being stored */
-struct gate_publish_sync;    /* one that is stored, and may not be on disk */
+struct gate_publish_pending; /* a publication in progress */
+struct gate_publish_sync;    /* a stored notification that is not synced yet */
 
 struct publisher {
     struct gate_publish_pending *pending; /* by Idempotency-Key */
     struct gate_publish_sync *syncing;
-    struct idempotency_cache *idempotency_cache; /* the newest of those keys */
+    struct idempotency_cache *idempotency_cache; /* recently used keys */
 };
 
-/* request->route_state of a route that publishes. */
+/* request->route_state of a route that publishes */
 struct gate_publication {
     char *key;         /* Idempotency-Key; NULL: none */
-    char *traceparent; /* as given; NULL: none */
-    int wait_s;        /* of Prefer; 0: none */
+    char *traceparent; /* unvalidated; NULL: none */
+    int wait_s;        /* Prefer: wait; 0: none */
 };
 
 static inline struct gate_publication *
@@ -27,12 +27,12 @@ gate_publication_of(struct gate_request *request)
     return (struct gate_publication *)request->route_state;
 }
 
-/* Seconds of "Prefer: wait=10"; 0: none that could be kept. */
+/* Seconds of "Prefer: wait=10"; 0: none, or out of range. */
 int gate_publish_wait(struct lws *wsi);
 
 /*
- * 201, or 200 of a repeat; once the store has synced the notification, if store.publish_sync or the
- * request asks for that.
+ * Responds 201, or 200 for a repeat. Waits for the sync if store.publish_sync or the request asks
+ * for it.
  */
 void gate_publish_respond(struct gate_request *request, const char *key, bool is_repeated,
                           const char *id);

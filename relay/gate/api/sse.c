@@ -1,4 +1,4 @@
-/* sse.c: GET /v1/sse: a session's lines as server-sent events. */
+/* sse.c: GET /v1/sse: a session as server-sent events. */
 #include "gate/api/sse.h"
 
 #include <stdio.h>
@@ -20,7 +20,7 @@
 
 #define RETRY_MS 2000
 #define OUT_ENOUGH (256 * 1024)
-#define OUT_MAX (64 * 1024 * 1024) /* a line may be long */
+#define OUT_MAX (64 * 1024 * 1024) /* a notification may be long */
 
 static struct gate_sse *
 sse_of(struct gate_request *request)
@@ -28,7 +28,7 @@ sse_of(struct gate_request *request)
     return (struct gate_sse *)request->route_state;
 }
 
-/* Something of the gate's own; a client that reads nothing is killed before it is much. */
+/* Sends text of the gate itself. The sweep closes a client that does not read. */
 static void
 send_own(struct gate_request *request, const char *text, size_t len)
 {
@@ -55,7 +55,7 @@ add_event(struct gate_request *request, const char *line, size_t len)
     return rc == RC_OK ? buffer_add(&request->out, "\n\n", 2) : rc;
 }
 
-/* Once `out` has more than a socket accepts at once, the session keeps the rest. */
+/* Bounds `out`; the session keeps the rest. */
 bool
 gate_sse_lines(struct gate_request *request, const char *text, size_t len)
 {
@@ -69,7 +69,7 @@ gate_sse_lines(struct gate_request *request, const char *text, size_t len)
     while (rc == RC_OK && stream_next_line(&text, &len, &line))
         rc = add_event(request, (const char *)line.at, line.len);
     if (rc != RC_OK)
-        gate_request_kill(request); /* never half of a line */
+        gate_request_kill(request); /* never send part of a line */
     return rc == RC_OK;
 }
 
@@ -94,7 +94,7 @@ send_head(struct gate_request *request)
         gate_request_kill(request);
 }
 
-/* A client that is gone acknowledges nothing: TCP must not retry for a quarter of an hour. */
+/* Limits TCP retransmission: the default would keep a dead client for 15 minutes. */
 static void
 limit_silence(struct gate_request *request)
 {
@@ -152,7 +152,7 @@ gate_sse_end(struct gate_request *request, int code, const char *reason, int64_t
         return;
     if (in_ms >= 0)
         snprintf(in, sizeof(in), ",\"in\":%lld", (long long)in_ms);
-    /* Reasons are the relay's own sentences: they need no escapes. */
+    /* reasons are constants of the relay and need no escapes */
     len = snprintf(line, sizeof(line), "{\"t\":\"bye\",\"code\":%d,\"msg\":\"%s\"%s}", code, reason,
                    in);
     if (len > 0 && (size_t)len < sizeof(line))
@@ -169,7 +169,7 @@ check_expiry(struct gate_request *request, int64_t wall_us)
     int len = gate_expiry_check(&sse->expiry, request->gate->config, wall_us, line);
 
     if (len < 0)
-        gate_sse_end(request, GATE_CLOSE_EXPIRED, "the token has expired", -1);
+        gate_sse_end(request, GATE_CLOSE_EXPIRED, "token expired", -1);
     else if (len > 0)
         send_line(request, line, (size_t)len);
 }
@@ -183,7 +183,7 @@ gate_sse_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us)
     if (session_slow(request->session, now_us) != NULL ||
         (request->unwritable_us != 0 &&
          now_us - request->unwritable_us > config->gate.slow_age_ms * 1000)) {
-        gate_request_kill(request); /* it would not receive a bye either */
+        gate_request_kill(request); /* a bye would not reach it either */
         return;
     }
     check_expiry(request, wall_us);

@@ -1,4 +1,4 @@
-/* sse.h: GET /v1/sse: a session's lines as server-sent events. */
+/* sse.h: GET /v1/sse: a session as server-sent events. */
 #ifndef CLAIRON_GATE_API_SSE_H
 #define CLAIRON_GATE_API_SSE_H
 
@@ -9,9 +9,9 @@
 #include "gate/http/request.h"
 #include "gate/http/token_expiry.h"
 
-/* request->route_state of the route. */
+/* request->route_state of the route */
 struct gate_sse {
-    char *pos; /* as requested; NULL: none */
+    char *pos; /* NULL: none */
     char *topics;
     int64_t ping_due_us;
     struct gate_expiry expiry;

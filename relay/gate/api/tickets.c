@@ -1,4 +1,4 @@
-/* tickets.c: POST /v1/ticket: a ticket for clients that cannot set a header. */
+/* tickets.c: POST /v1/ticket: issues a ticket for clients that cannot set a header. */
 #include "gate/api/tickets.h"
 
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 #define CLAIMS_MAX (1024 * 1024) /* bytes of a token's claims as JSON */
 
-/* A ticket on its way to the store. */
+/* A ticket that is being stored. */
 struct pending_ticket {
     struct store_request *store_request;
     char ticket[STORE_TICKET_TEXT + 1];

@@ -1,6 +1,6 @@
 /*
- * credentials.c: who makes a request: a token, or a ticket, which stands for one where no header
- * can be set.
+ * credentials.c: authenticates a request by its token, or by a ticket for clients that cannot set a
+ * header.
  */
 #include "gate/http/credentials.h"
 
@@ -24,7 +24,7 @@
 
 struct gate_redeem {
     gate_redeemed *done;
-    void *owner; /* NULL: gone */
+    void *owner; /* NULL: cancelled */
 };
 
 bool
@@ -48,12 +48,12 @@ is_ticket(const char *text)
 static void
 report(const struct gate_redeem *redeem, enum rc rc, struct bytes claims)
 {
-    char error[TOKEN_ERROR_MAX] = "the store does not answer";
+    char error[TOKEN_ERROR_MAX] = "store does not reply";
     struct token token = {0};
 
     if (rc == RC_OK && claims.at == NULL) {
         rc = RC_BAD;
-        snprintf(error, sizeof(error), "the ticket is unknown, used or too old");
+        snprintf(error, sizeof(error), "ticket unknown, used or expired");
     } else if (rc == RC_OK) {
         rc = token_read((const char *)claims.at, claims.len, clock_wall_us() / 1000000, &token,
                         error);
@@ -78,7 +78,7 @@ gate_ticket_redeem(struct gate *gate, const char *ticket, gate_redeemed *done, v
     struct gate_redeem *redeem = memory_new(sizeof(*redeem));
 
     *redeem = (struct gate_redeem){done, owner};
-    /* A malformed ticket is looked up too, under a name that no ticket has: one path for both. */
+    /* A malformed ticket is looked up under an impossible name: one code path for both. */
     if (store_ticket_redeem(hub_store(gate->hub), is_ticket(ticket) ? ticket : "-", on_redeemed,
                             redeem) == RC_OK)
         return redeem;
@@ -148,18 +148,18 @@ gate_groups_of(const struct token *token)
     return groups;
 }
 
-/* The usual cause of this error. Nothing of the token itself. */
+/* The usual cause of this error. Never part of the token. */
 static const char *
 hint_of(const struct gate *gate, const char *error)
 {
     if (strcmp(error, TOKEN_BAD_SIGNATURE) != 0)
-        return "";
+        return NULL;
     if (gate->config->auth.public_key_file != NULL)
-        return ": is it signed with the private key of auth.public_key_file?";
+        return "sign tokens with the private key of auth.public_key_file";
     if (gate->config->auth.hs256_secret_file != NULL)
-        return ": the HS256 key is the text of auth.hs256_secret_file without its final newline, "
+        return "the HS256 key is the text of auth.hs256_secret_file without its final newline, "
                "not decoded";
-    return ": the HS256 key is the text of auth.hs256_secret, not decoded";
+    return "the HS256 key is the text of auth.hs256_secret, not decoded";
 }
 
 void
@@ -168,6 +168,6 @@ gate_log_refused_token(struct gate *gate, const char *where, const char *error)
     unsigned skipped = 0;
 
     if (throttle_take(&gate->token_refused, clock_monotonic_us(), &skipped))
-        log_infof("gate", "%s refused a token: %s%s (%u more refused)", where, error,
-                  hint_of(gate, error), skipped);
+        log_info("gate", "token rejected", LOG_TEXT("path", where), LOG_TEXT("error", error),
+                 LOG_UINT("suppressed", skipped), LOG_TEXT("hint", hint_of(gate, error)));
 }

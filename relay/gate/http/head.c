@@ -1,10 +1,10 @@
 /*
- * head.c: validates the head of each request before libwebsockets reads it, which would close the
- * connection on a head that is too long and accept an ambiguous one.
+ * head.c: validates each request head before libwebsockets reads it. The library would close
+ * without a response on a head that is too long, and accept an ambiguous one.
  *
- * The head is only peeked at: it costs no memory here, and libwebsockets reads it from the socket
- * as usual. tls_head.c handles TLS, once a ClientHello is complete and there is a place: a client
- * that sends none, or a part of one, costs no more than the others.
+ * The head is only peeked at: it needs no memory here, and libwebsockets reads it from the socket
+ * as usual. tls_head.c handles TLS, after the ClientHello is complete and a slot is free. A client
+ * that sends no ClientHello, or part of one, costs as little as any other.
  */
 #include "gate/http/head.h"
 
@@ -31,39 +31,39 @@
 
 #define TLS_HANDSHAKE 0x16
 #define TLS_RECORD_HEAD 5
-#define TLS_HELLO_MAX 4096 /* bytes: no ClientHello is longer */
+#define TLS_HELLO_MAX 4096 /* bytes; enough for any ClientHello */
 #define PEEK_RETRY_S 0.01
 #define HELLOS_PER_TURN 16
 
 /*
- * PEEKING -> WAITING, over TLS, for a place -> adopted by lws; or LINGERING: it has a response,
- * and what still comes is discarded.
+ * PEEKING -> WAITING (TLS, for a slot) -> adopted by lws; or LINGERING: the response is sent and
+ * further input is discarded.
  */
 struct gate_head {
     struct gate *gate;
-    struct gate_head *prev; /* in heads->first or, WAITING, heads->hellos; the oldest first */
+    struct gate_head *prev; /* in heads->first or, if waiting, heads->hellos; oldest first */
     struct gate_head *next;
     struct ev_io readable;
-    struct ev_timer again; /* where poll(2) does not report that more has come */
+    struct ev_timer again; /* retries a peek when poll(2) cannot report new bytes */
     int fd;
     bool is_waiting;
     bool is_lingering;
-    size_t len; /* peeked, or discarded */
+    size_t len; /* bytes peeked or discarded */
     int64_t since_us;
 };
 
 struct heads {
     unknown_method_response *on_unknown_method;
-    struct gate_head *first;  /* the oldest */
-    struct gate_head *hellos; /* of TLS, that wait for a place, the oldest first */
+    struct gate_head *first;  /* oldest first */
+    struct gate_head *hellos; /* TLS clients waiting for a slot, oldest first */
     struct region arena;
 };
 
-_Static_assert(GATE_HEAD_BYTES_MAX <= GATE_RECEIVED_MAX, "a head is peeked at as a whole");
+_Static_assert(GATE_HEAD_BYTES_MAX <= GATE_RECEIVED_MAX, "a head fits the scratch buffer");
 
 /*
- * The oldest are read again, which brings them back here in the next turn of the loop: each
- * handshake costs a signature.
+ * Lets the oldest clients retry in the next loop iteration, a few at a time: each handshake costs a
+ * signature.
  */
 static void
 resume_waiting(struct gate *gate)
@@ -80,7 +80,7 @@ resume_waiting(struct gate *gate)
     }
 }
 
-/* The descriptor stays open. */
+/* Does not close the descriptor. */
 static void
 head_free(struct gate_head *head)
 {
@@ -104,7 +104,7 @@ head_close(struct gate_head *head)
     head_free(head);
 }
 
-/* A close with unread bytes would be a reset, which may destroy the response. */
+/* Lingers after the response: a close with unread bytes would be a reset, which may destroy it. */
 static void
 respond(struct gate_head *head, struct response *response)
 {
@@ -126,7 +126,7 @@ respond(struct gate_head *head, struct response *response)
     ev_io_start(head->gate->loop, &head->readable);
 }
 
-/* poll(2) then reports the socket once it has `len` bytes; the system's default is one. */
+/* poll(2) reports the socket when it has `len` bytes; the system's default is one. */
 static bool
 set_low_water(int fd, size_t len)
 {
@@ -136,8 +136,8 @@ set_low_water(int fd, size_t len)
 }
 
 /*
- * lws gets the edited head from us, and the last byte from the socket: else it would read the same
- * bytes as a body too.
+ * Passes the edited head to lws, except for the last byte, which lws reads from the socket.
+ * Otherwise it would parse the same bytes again as a body.
  */
 static void
 hand_over_edited(struct gate_head *head, const struct http_head *parts)
@@ -202,7 +202,7 @@ hand_over_hello(struct gate_head *head)
     if (!head->is_waiting) {
         enqueue_hello(head);
     } else if (has_half_closed(fd)) {
-        head_close(head); /* it gave up: no signature for it */
+        head_close(head); /* the client is gone: save the signature */
     } else if (gate_tls_head_has_room(gate)) {
         head_free(head);
         gate_tls_head_begin(gate, fd);
@@ -211,14 +211,14 @@ hand_over_hello(struct gate_head *head)
     }
 }
 
-/* A unix socket has no such mark, and a system short of memory does not wait for it. */
+/* A unix socket has no low-water mark, and under memory pressure the system ignores it. */
 static void
 wait_for_more(struct gate_head *head, size_t len)
 {
     bool is_longer = len > head->len;
 
     head->len = len;
-    /* After a half-close all bytes are there: some may have come since. */
+    /* After a half-close, all bytes are in the socket. */
     if (has_half_closed(head->fd)) {
         if (is_longer)
             ev_feed_event(head->gate->loop, &head->readable, EV_READ);
@@ -232,7 +232,7 @@ wait_for_more(struct gate_head *head, size_t len)
     ev_timer_again(head->gate->loop, &head->again);
 }
 
-/* The first record of TLS, as far as it goes into what we peek at. */
+/* Is the first TLS record complete, as far as it is peeked at? */
 static enum rc
 check_hello(const unsigned char *bytes, size_t len)
 {
@@ -257,7 +257,7 @@ check_tls(struct gate_head *head, size_t len)
         wait_for_more(head, len);
         break;
     default:
-        log_debugf("gate", "a client does not speak TLS");
+        log_debug("gate", "connection closed: not a TLS handshake");
         stats_add(head->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
         head_close(head);
         break;
@@ -357,15 +357,15 @@ oldest_head(const struct gate *gate)
     return head->since_us < hello->since_us ? head : hello;
 }
 
-/* As many as may be connected may come at once, and send later; one more ends the oldest. */
+/* A full arena closes the oldest connection: clients may connect in a burst and send later. */
 static struct gate_head *
 head_new(struct gate *gate)
 {
     struct gate_head *head = region_take(&gate->heads->arena);
 
     if (head == NULL) {
-        log_debugf("gate", "%zu requests are to come: the oldest is not waited for",
-                   gate->heads->arena.taken);
+        log_debug("gate", "closing the oldest connection without a request",
+                  LOG_UINT("count", gate->heads->arena.taken));
         head_close(oldest_head(gate));
         head = region_take(&gate->heads->arena);
     }
@@ -398,7 +398,7 @@ gate_heads_sweep(struct gate *gate, int64_t now_us)
             head_close(head);
         else if (!head->is_lingering && now_us - head->since_us > patience_us &&
                  (head->len == 0 || server_tls(gate) != NULL))
-            head_close(head); /* no request, no response */
+            head_close(head); /* no request: close without a response */
         else if (!head->is_lingering && now_us - head->since_us > patience_us) {
             gate_head_timed_out(&late);
             respond(head, &late);

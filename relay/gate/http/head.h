@@ -1,4 +1,4 @@
-/* head.h: new connections, whose request is looked at before libwebsockets reads it. */
+/* head.h: new connections, whose request head is validated before libwebsockets reads it. */
 #ifndef CLAIRON_GATE_HTTP_HEAD_H
 #define CLAIRON_GATE_HTTP_HEAD_H
 
@@ -11,7 +11,9 @@ void gate_heads_open(struct gate *gate, unknown_method_response *on_unknown_meth
 void gate_heads_close(struct gate *gate); /* after server_close */
 void gate_head_begin(struct gate *gate, int fd);
 void gate_heads_sweep(struct gate *gate, int64_t now_us);
-/* Ends the oldest connection without a request, or with a response. False: there is none. */
+/*
+ * Closes the oldest connection that has no request, or that has its response already. False: none.
+ */
 bool gate_heads_evict_oldest(struct gate *gate);
 
 #endif

@@ -1,4 +1,4 @@
-/* head_check.c: validates the head of a request before libwebsockets reads it. */
+/* head_check.c: validates a request head before libwebsockets reads it. */
 #include "gate/http/head_check.h"
 
 #include "base/log.h"
@@ -8,10 +8,10 @@
 #include "wire/http_head.h"
 
 static enum rc
-refuse(struct response *ret_response, int status, const char *sentence)
+refuse(struct response *ret_response, int status, const char *detail)
 {
-    log_debugf("gate", "refused a request with %d: %s", status, sentence);
-    response_problem(ret_response, status, 0, sentence);
+    log_debug("gate", "request rejected", LOG_INT("status", status), LOG_TEXT("detail", detail));
+    response_problem(ret_response, status, 0, detail);
     return RC_BAD;
 }
 
@@ -26,13 +26,13 @@ gate_head_check(const struct gate *gate, int fd, const char *bytes, size_t len,
 
     if (rc == RC_OK)
         *ret_head = parts;
-    /* RFC 6455, 4.1: a client has to wait. lws would keep these bytes for itself. */
+    /* RFC 6455, 4.1: a client must wait for the response. lws would keep these bytes. */
     if (rc == RC_OK && parts.is_websocket && len > parts.len)
-        return refuse(ret_response, 400, "something came behind the upgrade before its answer");
+        return refuse(ret_response, 400, "data after the upgrade request before its response");
     if (rc == RC_AGAIN || (rc == RC_OK && !workaround_is_unknown_method(&parts)))
         return rc;
     if (rc == RC_LIMIT)
-        return refuse(ret_response, 431, "the request's head is too long: 12 kB and 127 headers");
+        return refuse(ret_response, 431, "request head over 12 kB or 127 headers");
     if (rc != RC_OK)
         return refuse(ret_response, 400, why);
     on_unknown_method(gate, fd, parts.target, parts.target_len, ret_response);
@@ -42,5 +42,5 @@ gate_head_check(const struct gate *gate, int fd, const char *bytes, size_t len,
 void
 gate_head_timed_out(struct response *ret_response)
 {
-    (void)refuse(ret_response, 408, "the request's head did not come in time");
+    (void)refuse(ret_response, 408, "timeout waiting for the request head");
 }

@@ -1,4 +1,4 @@
-/* origin.c: which web pages may speak to this relay. */
+/* origin.c: checks the Origin header of web pages. */
 #include "gate/http/origin.h"
 
 #include <string.h>
@@ -17,8 +17,10 @@
 #define V6_LETTERS "0123456789abcdefABCDEF:."
 #define PORT_DIGITS 5
 
-/* Bytes of the host in `text`, which must be host, host:port, [v6] or [v6]:port and nothing else;
- * 0: it is not. A longer text that begins with a good host must not pass for that host. */
+/*
+ * Length of the host in `text`: host, host:port, [v6] or [v6]:port; 0: anything else. A longer text
+ * that begins with a valid host must not match that host.
+ */
 static size_t
 host_len(const char *text)
 {
@@ -39,7 +41,7 @@ host_len(const char *text)
     return digits > 0 && digits <= PORT_DIGITS && text[len + 1 + digits] == '\0' ? len : 0;
 }
 
-/* NULL: not the origin of a page of a web server, as are "null", a file or a browser's extension */
+/* NULL: not a web server's origin, such as "null", a file or a browser extension */
 static const char *
 name_of(const char *origin)
 {
@@ -92,7 +94,7 @@ gate_origin_allowed(const char *origins, const char *origin, const char *host)
     return origin_is_same_host(origin, host);
 }
 
-/* Once in a while: pages try again and again. */
+/* Rate-limited, because pages retry. */
 static void
 log_refused(struct gate *gate, const char *origins, const char *origin, const char *host)
 {
@@ -101,14 +103,13 @@ log_refused(struct gate *gate, const char *origins, const char *origin, const ch
     if (!throttle_take(&gate->origin_refused, clock_monotonic_us(), &skipped))
         return;
     if (origins != NULL)
-        log_warnf("gate",
-                  "origin \"%.256s\" not allowed: gate.origins is %.1024s (%u more refused)",
-                  origin, origins, skipped);
+        log_warn("gate", "origin not allowed", LOG_BYTES("origin", origin, strnlen(origin, 256)),
+                 LOG_BYTES("origins", origins, strnlen(origins, 1024)),
+                 LOG_UINT("suppressed", skipped));
     else
-        log_warnf("gate",
-                  "origin \"%.256s\" not allowed: only pages of the same host (\"%.256s\") are; if "
-                  "it is yours, add it to gate.origins (%u more refused)",
-                  origin, host, skipped);
+        log_warn("gate", "origin not allowed", LOG_BYTES("origin", origin, strnlen(origin, 256)),
+                 LOG_BYTES("host", host, strnlen(host, 256)), LOG_UINT("suppressed", skipped),
+                 LOG_TEXT("hint", "only the same host is allowed; add others to gate.origins"));
 }
 
 bool

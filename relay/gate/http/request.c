@@ -1,4 +1,4 @@
-/* request.c: the state of a request, and the end of its session. */
+/* request.c: state changes and session detach of a request. */
 #include "base/clock.h"
 #include "gate/http/request.h"
 #include "hub/session/session.h"

@@ -1,4 +1,4 @@
-/* request.h: an HTTP request that is not answered at once, and the route that it takes. */
+/* request.h: a pending HTTP request and its route. */
 #ifndef CLAIRON_GATE_HTTP_REQUEST_H
 #define CLAIRON_GATE_HTTP_REQUEST_H
 
@@ -22,10 +22,12 @@ struct gate_redeem;
 struct gate_request;
 struct session;
 
-/* Which address serves a route, where gate.admin_listen is set; else gate.listen serves all. */
+/*
+ * The listener that serves a route if gate.admin_listen is set; otherwise gate.listen serves all.
+ */
 enum gate_listener { GATE_LISTENER_CLIENTS, GATE_LISTENER_ADMIN, GATE_LISTENER_BOTH };
 
-/* What the token of a request must claim, in the order of the checks. */
+/* The claim that a route requires, in the order of the checks. */
 enum gate_claim {
     GATE_CLAIM_NONE, /* any valid token */
     GATE_CLAIM_PUBLISH,
@@ -37,36 +39,39 @@ enum gate_claim {
 struct gate_route {
     const char *path;
     enum gate_listener side;
-    bool serves_any_role; /* also of a process without the role gate */
-    const char *methods;  /* as of `Allow` */
-    /* The response to anybody, at once; NULL: a token is needed, and `handle` answers. */
+    bool serves_any_role; /* served without the role gate */
+    const char *methods;  /* value of the Allow header */
+    /* Responds immediately, without a token. NULL: needs a token, and `handle` responds. */
     void (*respond)(struct gate *gate, struct response *ret_response);
     enum gate_claim claim;
     size_t body_max;                              /* bytes; 0: a GET, whose body is discarded */
-    void (*handle)(struct gate_request *request); /* the token is valid, the body complete */
-    size_t state_bytes;                           /* of request->route_state */
-    /* Reads headers, which are gone once the body came; may be NULL. */
+    void (*handle)(struct gate_request *request); /* token verified, body complete */
+    size_t state_bytes;                           /* size of request->route_state */
+    /* Reads headers, which are gone when the body is complete; may be NULL. */
     void (*read_headers)(struct gate_request *request);
-    void (*free_state)(struct gate_request *request); /* what `own` points to; may be NULL */
-    bool is_rate_exempt; /* of a monitor of the relay: never too often */
-    bool is_prefix;      /* the path ends in a / and an id follows */
+    void (*free_state)(
+        struct gate_request *request); /* frees the contents of route_state; may be NULL */
+    bool is_rate_exempt;               /* health probe: request_rate does not apply */
+    bool is_prefix;                    /* path ends in /, a UUID follows */
     bool body_optional;
     bool accepts_ticket;
-    bool is_console;         /* there only with gate.console, and only for pages of the same host */
-    bool ends_on_half_close; /* a client that half-closes counts as gone */
-    bool is_stream;          /* stays: counts as a connection, and has what follows */
-    /* The lines of one frame; false: no more now, session_writable follows. */
+    bool is_console;         /* needs gate.console, and an Origin of the same host */
+    bool ends_on_half_close; /* a half-close ends the request */
+    bool is_stream;          /* counts as a connection and has the callbacks below */
+    /* Adds the lines of one frame. False: full; session_writable is called later. */
     bool (*on_lines)(struct gate_request *request, const char *text, size_t len);
-    void (*on_writable)(struct gate_request *request); /* nothing of `out` is left; may be NULL */
+    void (*on_writable)(struct gate_request *request);    /* `out` is empty; may be NULL */
     void (*on_half_closed)(struct gate_request *request); /* may be NULL */
     void (*on_sweep)(struct gate_request *request, int64_t now_us, int64_t wall_us);
-    /* This connection is to end: bye, where the route can send it. in_ms -1: not told. */
+    /*
+     * Closes the stream, with a bye where the protocol has one. in_ms: reconnect delay, -1: none.
+     */
     void (*on_end)(struct gate_request *request, int code, const char *reason, int64_t in_ms);
 };
 
 /*
- * READING the body or ASKING the store -> OPEN, a stream -> ENDING, `out` is the last -> LINGERING,
- * all is written, and what still comes is discarded.
+ * READING the body, or WAITING for the store -> OPEN, a stream -> ENDING, `out` holds the rest of
+ * the response -> LINGERING, all is written, and further input is discarded.
  */
 enum gate_request_state {
     GATE_REQUEST_READING,
@@ -76,62 +81,65 @@ enum gate_request_state {
     GATE_REQUEST_LINGERING
 };
 
-/* Requests of which there may be so many only. */
+/* A bounded list of requests. */
 struct gate_request_list {
-    struct gate_request *first; /* the oldest */
+    struct gate_request *first; /* oldest first */
     int count;
 };
 
-/* What request.c does on events of the files below it. */
+/* Callbacks from the lower files into requests.c. */
 struct request_handler {
-    void (*on_body)(struct gate_request *request);    /* all of it is there */
-    void (*on_written)(struct gate_request *request); /* so is the response, in the socket */
+    void (*on_body)(struct gate_request *request);    /* body complete */
+    void (*on_written)(struct gate_request *request); /* response written to the socket */
 };
 
 struct requests {
     const struct request_handler *handler;
     struct gate_request *first;
-    struct gate_request_list posts;     /* all but polls and streams */
-    struct gate_request_list lingering; /* those that are answered */
-    size_t body_bytes;                  /* of all posts */
+    struct gate_request_list posts;     /* requests in progress, without polls and streams */
+    struct gate_request_list lingering; /* requests whose response is written */
+    size_t body_bytes;                  /* bytes of all bodies in `posts` */
 };
 
-/* Times are monotonic, in us. */
+/* Times are monotonic, in microseconds. */
 struct gate_request {
     struct gate *gate;
     struct conn_io io;
     struct gate_request *prev; /* in requests->first */
     struct gate_request *next;
-    struct gate_request_list *list; /* in which it has one; NULL: none */
-    struct gate_request *list_prev; /* in them */
+    struct gate_request_list *list; /* the bounded list it is in; NULL: none */
+    struct gate_request *list_prev;
     struct gate_request *list_next;
-    struct ev_io readable; /* lws reads and writes no more of it */
+    struct ev_io readable; /* the socket's reads and writes bypass lws */
     struct ev_io writable;
-    int64_t body_left; /* bytes of the body that are to come; INT64_MAX: unknown */
-    size_t discarded;  /* bytes that came besides */
+    int64_t body_left; /* bytes of the body not received yet; GATE_BODY_LEN_UNKNOWN: chunked */
+    size_t discarded;  /* bytes received after the body */
     bool half_closed;  /* by the client */
-    bool is_counted;   /* as a connection */
-    bool has_ended;    /* the socket is to be closed */
+    bool is_counted;   /* counted as a connection */
+    bool has_ended;    /* close the socket in the next loop iteration */
     const struct gate_route *route;
     enum gate_request_state state;
-    int64_t since_us; /* of the state */
+    int64_t since_us; /* start of the state */
     int64_t unwritable_us;
-    char *origin; /* whose pages may read the response; NULL: no page asks */
+    char *origin; /* allowed Origin, for CORS headers; NULL: no Origin header */
     char *log_context;
     struct token token;
-    struct gate_redeem *redeem; /* while ASKING */
+    struct gate_redeem *redeem; /* while WAITING for a ticket */
     struct store_request *store_request;
-    char id[FRAME_UUID_TEXT + 1]; /* of the path, a UUID in lower case */
+    char id[FRAME_UUID_TEXT + 1]; /* from the path, in lower case */
     struct gate_peer *peer;
-    struct session *session; /* while OPEN */
+    struct session *session; /* only while OPEN */
     struct buffer body;
     struct buffer out;
     size_t out_sent;
-    alignas(max_align_t) unsigned char route_state[]; /* of the route */
+    alignas(max_align_t) unsigned char route_state[]; /* state of the route */
 };
 
 void gate_request_set_state(struct gate_request *request, enum gate_request_state state);
-/* Ends its session. From the loop, never from within the hub: it may be walking its sessions. */
+/*
+ * Detaches the session. Call it from the loop, never from the hub, which may be iterating its
+ * sessions.
+ */
 void gate_request_detach(struct gate_request *request);
 
 #endif

@@ -1,9 +1,8 @@
 /*
- * request_body.c: what a client sends behind the head of its request: the body, the end, or too
- * much.
+ * request_body.c: reads the body of a request, and detects a half-close or excess bytes.
  *
- * lws reads none of it: see workaround_read_past. A client that half-closes (shutdown(2)) may wait
- * for its response.
+ * lws reads none of it: see workaround_read_past. A client that half-closes (shutdown(2)) may still
+ * wait for its response.
  */
 #include "gate/http/request_body.h"
 
@@ -42,7 +41,7 @@ handle_bytes(struct gate_request *request, const char *bytes, size_t len)
         request->gate->requests->handler->on_body(request);
 }
 
-/* lws then starts a timer for the rest, which on_readable clears. */
+/* lws starts a timer for the rest, which on_readable clears. */
 void
 gate_body_received(struct gate_request *request, const char *bytes, size_t len)
 {
@@ -50,7 +49,7 @@ gate_body_received(struct gate_request *request, const char *bytes, size_t len)
     ev_feed_event(request->gate->loop, &request->readable, EV_READ);
 }
 
-/* The client sends no more. It still gets a response, unless that takes a while. */
+/* The client half-closed. It still gets a response if that is possible now. */
 static void
 handle_half_close(struct gate_request *request)
 {
@@ -63,7 +62,7 @@ handle_half_close(struct gate_request *request)
         request->route->on_half_closed(request);
 }
 
-/* After our half-close the TLS session is over: the rest is read from the socket. */
+/* After our half-close the TLS session is closed, so the rest is read from the socket. */
 static ssize_t
 read_some(struct gate_request *request)
 {
@@ -74,7 +73,7 @@ read_some(struct gate_request *request)
     return conn_io_read(&request->io, gate->received, sizeof(gate->received));
 }
 
-/* One piece a turn, so that nobody holds up the others; TLS may hold more than poll can see. */
+/* One read per iteration, for fairness. TLS may buffer more than poll(2) reports. */
 static void
 on_readable(struct ev_loop *loop, struct ev_io *io, int events)
 {
@@ -125,7 +124,7 @@ gate_body_stop(struct gate_request *request)
     ev_io_stop(request->gate->loop, &request->readable);
 }
 
-/* RFC 9110, 10.1.1: such a client waits for this before it sends the body; not in HTTP/1.0. */
+/* RFC 9110, 10.1.1: the client waits for 100 Continue before it sends the body; HTTP/1.1 only. */
 static void
 send_continue(const struct gate_request *request)
 {
@@ -137,10 +136,10 @@ send_continue(const struct gate_request *request)
         return;
     if (conn_io_write_raw(&request->io, (const unsigned char *)CONTINUE, sizeof(CONTINUE) - 1) !=
         RC_OK)
-        log_debugf(request->log_context, "could not write 100 Continue");
+        log_debug(request->log_context, "could not write 100 Continue");
 }
 
-/* RFC 9112, 6.3: without both headers there is no body. */
+/* RFC 9112, 6.3: no body without one of the two headers. */
 static bool
 has_no_body(struct lws *wsi)
 {

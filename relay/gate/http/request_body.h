@@ -1,12 +1,12 @@
-/* request_body.h: what a client sends behind the head of its request. */
+/* request_body.h: reads the body of a request. */
 #ifndef CLAIRON_GATE_HTTP_REQUEST_BODY_H
 #define CLAIRON_GATE_HTTP_REQUEST_BODY_H
 
 #include "gate/http/request.h"
 
-/* lws gives up the headers, and reads no more; a body that is complete already is handled. */
+/* Takes over the socket from lws and frees its headers. Handles a body that is complete already. */
 void gate_body_start(struct gate_request *request);
-/* Bytes that lws had read with the head. */
+/* Adds bytes that lws read together with the head. */
 void gate_body_received(struct gate_request *request, const char *bytes, size_t len);
 void gate_body_stop(struct gate_request *request);
 

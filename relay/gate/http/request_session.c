@@ -1,4 +1,4 @@
-/* request_session.c: the session of a poll or stream: its frames become the route's lines. */
+/* request_session.c: connects a session to a poll or SSE stream. */
 #include "gate/http/request_session.h"
 
 #include <stdlib.h>
@@ -12,7 +12,7 @@
 #include "hub/hub.h"
 #include "wire/ws_frame.h"
 
-/* Passes the lines of whole frames to the route. Bytes of the frames that it accepted. */
+/* Passes the lines of whole frames to the route. Returns the bytes of the accepted frames. */
 static size_t
 pass_frames(struct gate_request *request, const unsigned char *at, size_t len, bool *ret_takes_more)
 {
@@ -78,5 +78,5 @@ gate_request_attach(struct gate_request *request, struct session_request *wanted
     name = session_name(request->session);
     free(request->log_context);
     request->log_context = memory_text(name, strlen(name));
-    log_debugf(request->log_context, "began %s", request->route->path);
+    log_debug(request->log_context, "stream opened", LOG_TEXT("path", request->route->path));
 }

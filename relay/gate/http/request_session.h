@@ -1,4 +1,4 @@
-/* request_session.h: the session of a poll or stream. */
+/* request_session.h: the session of a poll or SSE stream. */
 #ifndef CLAIRON_GATE_HTTP_REQUEST_SESSION_H
 #define CLAIRON_GATE_HTTP_REQUEST_SESSION_H
 
@@ -6,7 +6,7 @@
 
 struct session_request;
 
-/* Attaches a session to the request's token; its lines go to the route. */
+/* Attaches a session of the token's user. Its frames are passed to the route as lines. */
 void gate_request_attach(struct gate_request *request, struct session_request *wanted);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * request_slots.c: requests under way, but for polls and streams, and their bodies: they have a
- * ceiling together.
+ * request_slots.c: bounds the requests in progress and the memory of their bodies, without polls
+ * and streams.
  *
- * Slow clients must not occupy all slots. The oldest request has had the most time, so it makes
- * room.
+ * Slow clients must not occupy all slots. The oldest request had the most time, so it is evicted
+ * first.
  */
 #include "gate/http/request_slots.h"
 
@@ -15,7 +15,7 @@
 
 #define POSTS_MAX 512
 #define LINGERING_MAX 256
-#define BODIES_MAX (64 * 1024 * 1024) /* bytes of all of them */
+#define BODIES_MAX (64 * 1024 * 1024) /* bytes of all bodies */
 
 static void
 drop_body(struct gate_request *request)
@@ -50,11 +50,11 @@ static void
 refuse(struct gate_request *request)
 {
     stats_add(request->gate->stats, STAT_GATE_REFUSED, 1);
-    gate_request_problem(request, 503, 0, "too many requests are under way");
+    gate_request_problem(request, 503, 0, "too many requests in progress");
     gate_slot_release(request);
 }
 
-/* False: all that are under way wait for the store. */
+/* False: all requests are complete and wait for the store. */
 static bool
 make_room(struct gate *gate)
 {
@@ -83,7 +83,7 @@ gate_slot_take(struct gate_request *request)
     return true;
 }
 
-/* Of list of their own: who had to go must not make another go by that. */
+/* A separate list: an evicted request must not evict another one. */
 void
 gate_slot_linger(struct gate_request *request)
 {
@@ -105,7 +105,7 @@ gate_slot_add_body(struct gate_request *request, const char *bytes, size_t len)
 
     while (gate->requests->body_bytes + len > BODIES_MAX && make_room(gate))
         ;
-    if (request->state != GATE_REQUEST_READING) /* it was the oldest itself */
+    if (request->state != GATE_REQUEST_READING) /* this request was the oldest and is rejected */
         return;
     if (gate->requests->body_bytes + len > BODIES_MAX)
         refuse(request);

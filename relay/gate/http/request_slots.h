@@ -1,18 +1,21 @@
-/* request_slots.h: requests under way, which have a ceiling together. */
+/* request_slots.h: bounds the requests in progress and their bodies. */
 #ifndef CLAIRON_GATE_HTTP_REQUEST_SLOTS_H
 #define CLAIRON_GATE_HTTP_REQUEST_SLOTS_H
 
 #include "gate/http/request.h"
 
 /*
- * Those whose body is waited for longest make room. False: there is none, and the request is
- * answered.
+ * Adds a request. Evicts the oldest one whose body is incomplete if the list is full. False:
+ * rejected, and the response is queued.
  */
 bool gate_slot_take(struct gate_request *request);
-/* A piece of the body; the request may be answered after it. */
+/* Adds bytes to the body. May reject the request. */
 void gate_slot_add_body(struct gate_request *request, const char *bytes, size_t len);
-void gate_slot_release(struct gate_request *request); /* accepts one that has no slot */
-/* Its body is done with; it waits for its client to read the response, and the oldest no more. */
+void gate_slot_release(struct gate_request *request); /* accepts a request without a slot */
+/*
+ * Frees the body and moves the request to the list of those with a response. Closes the oldest one
+ * there if the list is full.
+ */
 void gate_slot_linger(struct gate_request *request);
 
 #endif

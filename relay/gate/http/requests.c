@@ -1,4 +1,4 @@
-/* requests.c: an HTTP request that is not answered at once: its token, its body, its end. */
+/* requests.c: authenticates, limits and dispatches HTTP requests, and enforces their timeouts. */
 #include "gate/http/requests.h"
 
 #include <stdio.h>
@@ -21,9 +21,9 @@
 #include "gate/http/store_request.h"
 #include "gate/net/gate_shared.h"
 
-#define STORE_TIMEOUT_US (10 * 1000000) /* for the store */
-#define ENDING_TIMEOUT_US (5 * 1000000) /* for the socket to accept the response .. */
-#define ENDING_RATE (32 * 1024)         /* .. and more for a long one: bytes a second */
+#define STORE_TIMEOUT_US (10 * 1000000) /* waiting for the store */
+#define ENDING_TIMEOUT_US (5 * 1000000) /* writing the response .. */
+#define ENDING_RATE (32 * 1024)         /* .. plus this rate in bytes a second for a long one */
 
 static void
 refuse(struct gate_request *request, const struct gate_refusal *refusal)
@@ -35,10 +35,10 @@ refuse(struct gate_request *request, const struct gate_refusal *refusal)
     gate_request_respond(request, &response);
 }
 
-static const char NO_PUBLISH[] = "the token's claim \"publish\" is not true";
-static const char NO_ADMIN[] = "the token's claim \"admin\" is not true";
+static const char NO_PUBLISH[] = "token lacks the claim \"publish\": true";
+static const char NO_ADMIN[] = "token lacks the claim \"admin\": true";
 
-/* NULL: the token claims what the route needs. */
+/* The missing claim; NULL: none. */
 static const char *
 missing_claim(const struct gate_request *request)
 {
@@ -59,7 +59,7 @@ missing_claim(const struct gate_request *request)
     return token->publish || token->admin ? NULL : NO_PUBLISH;
 }
 
-/* The token is valid; that of a ticket may have taken a while. */
+/* Checks the limits again: redeeming a ticket takes time. */
 static void
 proceed(struct gate_request *request)
 {
@@ -73,8 +73,7 @@ proceed(struct gate_request *request)
         return;
     }
     if (route->is_stream && !gate_admits_user(gate, request->token.user)) {
-        gate_request_problem(request, 429, GATE_ERR_RATE,
-                             "this user has as many connections as it may have");
+        gate_request_problem(request, 429, GATE_ERR_RATE, "per-user connection limit reached");
         return;
     }
     if (missing != NULL)
@@ -113,8 +112,8 @@ refuse_rate(struct gate_request *request)
 {
     const struct gate_refusal refusal = {429, GATE_ERR_RATE, GATE_RETRY_SOON, GATE_RATE_EXCEEDED};
 
-    log_debugf(request->log_context, "\"%s\": more than request_rate requests a second",
-               request->token.user);
+    log_debug(request->log_context, "request rejected: gate.request_rate exceeded",
+              LOG_TEXT("user", request->token.user));
     refuse(request, &refusal);
 }
 
@@ -132,7 +131,7 @@ use_bearer(struct gate_request *request, const char *bearer)
         proceed(request);
 }
 
-/* Its user's request was the one for the ticket. */
+/* Not rate-limited again: the request for the ticket was. */
 static void
 use_ticket(struct gate_request *request, const char *ticket)
 {
@@ -155,7 +154,7 @@ authorise(struct gate_request *request)
     else if (ticket != NULL)
         use_ticket(request, ticket);
     else
-        gate_request_problem(request, 401, 0, "this path needs Authorization: Bearer");
+        gate_request_problem(request, 401, 0, "missing Authorization: Bearer");
     free(bearer);
     free(ticket);
 }
@@ -183,7 +182,7 @@ request_new(struct gate *gate, struct lws *wsi, const struct gate_route *route, 
     return request;
 }
 
-/* Before its token is verified. False: *ret_refusal has the reason. */
+/* Checks made before the token is verified. False: *ret_refusal holds the reason. */
 static bool
 admits(struct gate *gate, struct lws *wsi, const struct gate_route *route, bool is_foreign,
        struct gate_refusal *ret_refusal)
@@ -238,9 +237,9 @@ int
 gate_request_discard_body(struct gate *gate, struct lws *wsi, struct response *response,
                           void **ret_owner)
 {
-    static const struct gate_route ANSWERED = {.path = "what needs no token"};
+    static const struct gate_route DISCARD = {.path = "(discarded body)"};
 
-    struct gate_request *request = request_new(gate, wsi, &ANSWERED, NULL, false);
+    struct gate_request *request = request_new(gate, wsi, &DISCARD, NULL, false);
 
     *ret_owner = request;
     gate_request_respond(request, response);
@@ -255,7 +254,7 @@ on_body(struct gate_request *request)
     proceed(request);
 }
 
-/* A client that may still be sending gets the time to read the response. */
+/* Lingers if the client may still be sending, so that it can read the response. */
 static void
 on_written(struct gate_request *request)
 {
@@ -308,7 +307,7 @@ gate_request_closed(void *owner)
     gate_slot_release(request);
     if (request->is_counted)
         gate_limits_remove_stream(gate, request->peer);
-    log_debugf(request->log_context, "ended %s", request->route->path);
+    log_debug(request->log_context, "request finished", LOG_TEXT("path", request->route->path));
     token_free(&request->token);
     buffer_free(&request->body);
     buffer_free(&request->out);
@@ -325,7 +324,7 @@ sweep_one(struct gate_request *request, int64_t now_us, int64_t wall_us)
     switch (request->state) {
     case GATE_REQUEST_READING:
         if (age_us > request->gate->config->gate.connect_timeout_ms * 1000)
-            gate_request_problem(request, 408, 0, "the body did not come in time");
+            gate_request_problem(request, 408, 0, "timeout waiting for the body");
         break;
     case GATE_REQUEST_WAITING:
         if (age_us > STORE_TIMEOUT_US)

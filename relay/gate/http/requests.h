@@ -1,4 +1,4 @@
-/* requests.h: the lives of HTTP requests. */
+/* requests.h: the lifecycle of pending HTTP requests. */
 #ifndef CLAIRON_GATE_HTTP_REQUESTS_H
 #define CLAIRON_GATE_HTTP_REQUESTS_H
 
@@ -8,12 +8,12 @@ void gate_requests_open(struct gate *gate);
 void gate_requests_close(struct gate *gate);
 void gate_requests_sweep(struct gate *gate, int64_t now_us, int64_t wall_us);
 
-/* To lws: 0. `id`: of the path; empty: the route has none. */
+/* Begins a request. Returns the lws callback result 0. `id` is the UUID of the path, or empty. */
 int gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *route,
                        const char *id, void **ret_owner);
-/* Likewise, with its response, which is freed: what still comes of a body is passed over. */
+/* Sends and frees the response, and discards the body that follows. Returns 0. */
 int gate_request_discard_body(struct gate *gate, struct lws *wsi, struct response *response,
                               void **ret_owner);
-void gate_request_closed(void *owner); /* of its socket */
+void gate_request_closed(void *owner); /* the socket is closed */
 
 #endif

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "gate/net/conn_io.h"
 
-#define BODY_MAX (64 * 1024 * 1024) /* a poll's lines may be long */
+#define BODY_MAX (64 * 1024 * 1024) /* a poll may return long lines */
 #define HEADERS_MAX 2048
 
 static const struct {
@@ -43,7 +43,7 @@ phrase_of(int status)
         if (PHRASES[i].status == status)
             return PHRASES[i].phrase;
     }
-    return "Answer";
+    return "Unknown";
 }
 
 void
@@ -110,7 +110,7 @@ response_allow_origin(struct response *response, const char *origin)
     response_header(response, "Vary: Origin");
 }
 
-/* RFC 9110, 7.8: who names an upgrade does so in Connection too, and 426 must name one. */
+/* RFC 9110, 7.8: a sender of Upgrade also names it in Connection, and 426 must have it. */
 static const char *
 connection_of(const struct response *response)
 {
@@ -158,10 +158,10 @@ response_send(struct lws *wsi, struct response *response)
     const struct conn_io io = conn_io_of(wsi);
     struct buffer out;
 
-    /* The connection ends, written or not. */
+    /* The connection closes in both cases. */
     if (response_build(response, &out) == RC_OK &&
         conn_io_write_raw(&io, (const unsigned char *)out.bytes, out.len) != RC_OK)
-        log_debugf("gate", "could not write a response of status %d", response->status);
+        log_debug("gate", "could not write a response", LOG_INT("status", response->status));
     buffer_free(&out);
     return -1;
 }

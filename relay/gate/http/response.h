@@ -1,4 +1,4 @@
-/* response.h: an HTTP response. */
+/* response.h: builds an HTTP response. */
 #ifndef CLAIRON_GATE_HTTP_RESPONSE_H
 #define CLAIRON_GATE_HTTP_RESPONSE_H
 
@@ -14,24 +14,24 @@ struct lws;
 struct response {
     int status;
     const char *type;
-    bool head; /* the body's length, but not the body */
+    bool head; /* omit the body, keep its length */
     struct buffer headers;
     struct buffer body;
 };
 
 void response_init(struct response *response, int status, const char *type);
-/* As RFC 9457 has it; `code` is one of `err`, or 0. */
+/* A problem document (RFC 9457). `code` is an enum gate_err, or 0. */
 void response_problem(struct response *response, int status, int code, const char *detail);
 /* The same with a header line; NULL: none. */
 void response_problem_with(struct response *response, int status, int code, const char *header,
                            const char *detail);
-/* A line without its \r\n; one that does not fit is left out. */
+/* Adds a header line, without its \r\n. A line that does not fit is dropped. */
 void response_header(struct response *response, const char *format, ...) PRINTF_LIKE(2, 3);
-/* Lets pages of `origin` read the response; NULL changes nothing. */
+/* Adds CORS headers for pages of `origin`; NULL: none. */
 void response_allow_origin(struct response *response, const char *origin);
-/* The whole as bytes, and frees the response. */
+/* Writes head and body to `out`. Frees the response. */
 MUST_CHECK enum rc response_build(struct response *response, struct buffer *out);
-/* Writes and frees it, from a callback of lws; always -1: every response ends its connection. */
+/* Writes and frees it in an lws callback. Always returns -1: a response closes its connection. */
 int response_send(struct lws *wsi, struct response *response);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * response_writer.c: writes to the client of a plain HTTP request.
+ * response_writer.c: writes to the client of an HTTP request.
  *
- * Not through lws: it would close the connection of a client that half-closed; and it closes a
- * socket without reading what is still on its way here, so that a reset may destroy the response.
+ * It bypasses lws, which would close the connection of a client that half-closed. lws also closes
+ * without reading the input, so a reset may destroy the response.
  */
 #include "gate/http/response_writer.h"
 
@@ -16,9 +16,9 @@
 #include "gate/net/limits.h"
 #include "hub/session/session.h"
 
-#define TURN_BYTES (4 * 1024 * 1024L) /* of one connection, before it is others' turn */
+#define TURN_BYTES (4 * 1024 * 1024L) /* per connection and loop iteration, for fairness */
 
-/* As much of `out` as the socket accepts. False: it is broken. */
+/* Writes what the socket accepts. False: the socket failed. */
 static bool
 write_out(struct gate_request *request)
 {
@@ -40,7 +40,7 @@ write_out(struct gate_request *request)
     return true;
 }
 
-/* What a poll or a stream has to send. */
+/* Fills `out` from the route and the session. */
 static void
 fill(struct gate_request *request)
 {
@@ -60,7 +60,7 @@ on_writable(struct ev_loop *loop, struct ev_io *io, int events)
     ev_io_stop(loop, io);
     if (request->has_ended) {
         conn_io_close(&request->io);
-        return; /* the request is gone */
+        return; /* the request is freed */
     }
     if (!has_more)
         request->unwritable_us = 0;
@@ -113,7 +113,7 @@ gate_request_respond(struct gate_request *request, struct response *response)
     response_allow_origin(response, request->origin);
     buffer_free(&request->out);
     if (response_build(response, &request->out) != RC_OK) {
-        log_errorf(request->log_context, "a response does not fit its buffer");
+        log_error(request->log_context, "response over its buffer limit");
         gate_request_kill(request);
     }
     gate_request_set_state(request, GATE_REQUEST_ENDING);
@@ -121,14 +121,15 @@ gate_request_respond(struct gate_request *request, struct response *response)
 }
 
 void
-gate_request_problem(struct gate_request *request, int status, int code, const char *sentence)
+gate_request_problem(struct gate_request *request, int status, int code, const char *detail)
 {
     struct response response;
 
-    response_problem(&response, status, code, sentence);
+    response_problem(&response, status, code, detail);
     if (status == 503 || status == 429 || status == 409)
         response_header(&response, "Retry-After: %d", GATE_RETRY_AFTER_S);
-    log_debugf(request->log_context, "%s answers %d: %s", request->route->path, status, sentence);
+    log_debug(request->log_context, "request failed", LOG_TEXT("path", request->route->path),
+              LOG_INT("status", status), LOG_TEXT("detail", detail));
     gate_request_respond(request, &response);
 }
 
@@ -141,7 +142,7 @@ gate_request_respond_whole(struct gate_request *request, struct response *respon
     }
     buffer_free(&response->headers);
     buffer_free(&response->body);
-    gate_request_problem(request, 500, 0, "the answer is too large");
+    gate_request_problem(request, 500, 0, "response too large");
 }
 
 void
@@ -156,7 +157,7 @@ gate_request_body_too_large(struct gate_request *request)
 void
 gate_request_no_store(struct gate_request *request)
 {
-    gate_request_problem(request, 503, 0, "the store does not answer");
+    gate_request_problem(request, 503, 0, "store does not reply");
 }
 
 void

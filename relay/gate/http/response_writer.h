@@ -1,4 +1,4 @@
-/* response_writer.h: sends a request's `out`, and its response. */
+/* response_writer.h: writes the response of a request. */
 #ifndef CLAIRON_GATE_HTTP_RESPONSE_WRITER_H
 #define CLAIRON_GATE_HTTP_RESPONSE_WRITER_H
 
@@ -8,17 +8,17 @@
 void gate_writer_start(struct gate_request *request);
 void gate_writer_stop(struct gate_request *request);
 void gate_request_want_write(struct gate_request *request);
-/* Ends the socket, later in this turn of the loop: neither within lws nor within the hub. */
+/* Closes the socket later in this loop iteration. Safe within lws and the hub. */
 void gate_request_kill(struct gate_request *request);
 
-/* Queues the response, which is the request's end. Frees the response. */
+/* Queues the final response and frees it. */
 void gate_request_respond(struct gate_request *request, struct response *response);
 void gate_request_respond_empty(struct gate_request *request); /* 204 */
 void gate_request_problem(struct gate_request *request, int status, int code, const char *sentence);
 void gate_request_body_too_large(struct gate_request *request); /* 413 */
-/* The store is away, or slow. */
+/* 503: the store is down or slow. */
 void gate_request_no_store(struct gate_request *request);
-/* Likewise, when the body was written with `written`; a truncated one becomes a problem instead. */
+/* Queues the response if its body was written completely (RC_OK), otherwise a 500. */
 void gate_request_respond_whole(struct gate_request *request, struct response *response,
                                 enum rc written);
 

@@ -1,4 +1,4 @@
-/* store_request.c: a question of a request that is under way at the store, and may outlive it. */
+/* store_request.c: a request to the store, which may outlive its HTTP request. */
 #include "gate/http/store_request.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "gate/http/response_writer.h"
 
 struct store_request {
-    struct gate_request *request; /* NULL: gone */
+    struct gate_request *request; /* NULL: cancelled */
 };
 
 struct store_request *

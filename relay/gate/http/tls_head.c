@@ -1,9 +1,9 @@
 /*
- * tls_head.c: looks at the head of each request that comes over TLS before libwebsockets does.
+ * tls_head.c: validates each request head over TLS before libwebsockets reads it.
  *
- * Decrypted bytes can be peeked at, but only those of one record. So lws, which is kept from
- * reading, reads each record once it was checked together with those before it. Our watcher has
- * the higher priority: of one event it learns first, and lws not at all if it is stopped by then.
+ * Decrypted bytes can be peeked at, but only those of one record. So lws is kept from reading, and
+ * reads each record after it was validated together with those before it. Our watcher has the
+ * higher priority: it sees an event first, and lws only if our watcher did not stop it.
  */
 #include "gate/http/tls_head.h"
 
@@ -24,37 +24,37 @@
 #include "gate/net/server.h"
 #include "wire/http_head.h"
 
-#define BEFORE_LWS 1   /* its watchers have priority 0 */
-#define NUDGE_S 0.01   /* poll does not see what OpenSSL has read already */
-#define HEADS_MAX 1024 /* in the handshake, or without a request: some 50 kB each */
-/* For its place: a newer one does not lose it to others of the same crowd. */
+#define BEFORE_LWS 1   /* lws watchers have priority 0 */
+#define NUDGE_S 0.01   /* poll(2) does not report bytes in OpenSSL's buffer */
+#define HEADS_MAX 1024 /* connections without a request, 50 kB each */
+/* Minimum age for eviction: a connection of a burst does not evict one of the same burst. */
 #define PATIENCE_US (3 * INT64_C(1000000))
-#define PARTIAL_MAX 128 /* of which lws has a part, and a place for headers: few of its places */
+#define PARTIAL_MAX 128 /* lws holds part of their head, in one of its few header tables */
 #define SEEN_MAX (GATE_HEAD_BYTES_MAX + GATE_RECEIVED_MAX)
 
 /*
- * PEEKING -> done, when lws has the request; or LINGERING: it has a response, and what still comes
- * is discarded.
+ * PEEKING -> done, lws has the request; or LINGERING: the response is sent and further input is
+ * discarded.
  */
 struct gate_tls_head {
     struct gate *gate;
-    struct gate_tls_head *prev; /* in one of the gate's lists, the oldest first */
+    struct gate_tls_head *prev; /* in `first` or `partial`, oldest first */
     struct gate_tls_head *next;
     struct ev_io readable;
-    struct ev_timer nudge; /* while lws is to read */
+    struct ev_timer nudge; /* while lws reads a record */
     struct conn_io io;
-    struct buffer seen; /* of a head that takes more than one record */
+    struct buffer seen; /* a head in more than one record */
     bool is_lingering;
-    size_t thrown; /* bytes */
+    size_t thrown; /* bytes discarded */
     int64_t since_us;
 };
 
 struct tls_heads {
     unknown_method_response *on_unknown_method;
     void (*on_room)(struct gate *gate);
-    struct gate_tls_head *first; /* the oldest */
+    struct gate_tls_head *first; /* oldest first */
     int count;
-    struct gate_tls_head *partial; /* those of which a part came */
+    struct gate_tls_head *partial; /* heads received in part */
     int partial_count;
 };
 
@@ -135,7 +135,7 @@ respond(struct gate_tls_head *head, struct response *response)
     }
     head->is_lingering = true;
     head->since_us = clock_monotonic_us();
-    if (!is_partial(head)) { /* and it is the newest now */
+    if (!is_partial(head)) { /* it becomes the newest */
         DL_DELETE(head->gate->tls_heads->first, head);
         DL_APPEND(head->gate->tls_heads->first, head);
     }
@@ -150,7 +150,7 @@ admit_record(struct gate_tls_head *head)
     ev_timer_again(head->gate->loop, &head->nudge);
 }
 
-/* lws may have been without a place for headers. */
+/* lws may have had no free header table. */
 static void
 on_nudge(struct ev_loop *loop, struct ev_timer *timer, int events)
 {
@@ -163,15 +163,15 @@ on_nudge(struct ev_loop *loop, struct ev_timer *timer, int events)
         ev_timer_stop(loop, timer);
 }
 
-/* The next record is checked together with these bytes. False: no room, the connection ends. */
+/* Keeps bytes for the validation of the next record. False: the connection was closed. */
 static bool
-keep(struct gate_tls_head *head, size_t len)
+buffer_record(struct gate_tls_head *head, size_t len)
 {
     struct gate *gate = head->gate;
     bool is_first = !is_partial(head);
 
     if (is_first && gate->tls_heads->partial_count == PARTIAL_MAX) {
-        log_debugf("gate", "%d requests came in part: the oldest is not waited for", PARTIAL_MAX);
+        log_debug("gate", "closing the oldest partial request", LOG_INT("count", PARTIAL_MAX));
         head_kill(gate->tls_heads->partial);
     }
     if (buffer_add(&head->seen, gate->received, len) != RC_OK) {
@@ -197,27 +197,24 @@ check(struct gate_tls_head *head, size_t len)
     enum rc rc;
 
     if (is_partial(head)) {
-        if (!keep(head, len))
+        if (!buffer_record(head, len))
             return;
         bytes = head->seen.bytes;
         len = head->seen.len;
     }
     rc = gate_head_check(head->gate, head->io.fd, bytes, len,
                          head->gate->tls_heads->on_unknown_method, &parts, &wrong);
-    /* head.c edits them out for lws, which is not possible here. */
+    /* head.c renames such headers for lws, which is not possible over TLS. */
     if (rc == RC_OK && parts.idle_upgrade != NULL) {
-        response_problem(&wrong, 400, 0,
-                         "Upgrade must be websocket here, and Connection must name it");
+        response_problem(&wrong, 400, 0, "unsupported Upgrade or missing Connection: upgrade");
         rc = RC_BAD;
     } else if (rc == RC_OK && workaround_has_header_prefix(bytes, parts.len, false)) {
-        response_problem(&wrong, 400, 0,
-                         "the name of a header is only the beginning of another's: it would "
-                         "hide what follows");
+        response_problem(&wrong, 400, 0, "ambiguous header name: prefix of a known header");
         rc = RC_BAD;
     }
     if (rc == RC_BAD)
         respond(head, &wrong);
-    else if (rc == RC_OK || is_partial(head) || keep(head, len))
+    else if (rc == RC_OK || is_partial(head) || buffer_record(head, len))
         admit_record(head);
 }
 
@@ -258,7 +255,7 @@ on_readable(struct ev_loop *loop, struct ev_io *io, int events)
         discard(head);
         return;
     }
-    /* The handshake is lws's; so are bytes that were checked and are not read yet. */
+    /* lws does the handshake, and has to read bytes that were validated first. */
     if (!conn_io_is_handshaken(&head->io) || conn_io_has_buffered(&head->io))
         return;
     workaround_hold_head(&head->io);
@@ -279,8 +276,8 @@ gate_tls_head_begin(struct gate *gate, int fd)
     struct lws *wsi;
 
     if (gate->tls_heads->count == HEADS_MAX) {
-        log_debugf("gate", "%d clients of TLS have yet to ask: the oldest is not waited for",
-                   HEADS_MAX);
+        log_debug("gate", "closing the oldest TLS connection without a request",
+                  LOG_INT("count", HEADS_MAX));
         head_kill(gate->tls_heads->first);
     }
     wsi = server_adopt(gate, fd);
@@ -311,7 +308,7 @@ sweep(struct gate_tls_head *first, int64_t patience_us, int64_t now_us)
         if (now_us - head->since_us <= (head->is_lingering ? GATE_LINGER_US : patience_us))
             continue;
         if (head->is_lingering || !is_partial(head)) {
-            head_kill(head); /* no request, no response */
+            head_kill(head); /* no request: close without a response */
         } else {
             gate_head_timed_out(&late);
             respond(head, &late);

@@ -1,4 +1,4 @@
-/* tls_head.h: new connections over TLS, from the handshake to the head of their request. */
+/* tls_head.h: TLS connections from the handshake to the end of the request head. */
 #ifndef CLAIRON_GATE_HTTP_TLS_HEAD_H
 #define CLAIRON_GATE_HTTP_TLS_HEAD_H
 
@@ -9,15 +9,18 @@
 
 struct lws;
 
-/* on_room: one more may begin. */
+/* on_room is called when a slot is free. */
 void gate_tls_heads_open(struct gate *gate, unknown_method_response *on_unknown_method,
                          void (*on_room)(struct gate *gate));
 void gate_tls_heads_free(struct gate *gate);
 
 bool gate_tls_head_has_room(const struct gate *gate);
-/* When it has room. lws reads nothing that was not validated, until it has the whole head. */
+/*
+ * Starts a connection; call it only with room. lws reads nothing that is not validated until it has
+ * the whole head.
+ */
 void gate_tls_head_begin(struct gate *gate, int fd);
-/* lws has the request, or the connection is gone. Accepts any of its sockets. */
+/* lws has the request, or the socket is closed. Accepts any socket of lws. */
 void gate_tls_head_read(struct lws *wsi);
 void gate_tls_heads_sweep(struct gate *gate, int64_t now_us);
 bool gate_tls_heads_evict_oldest(struct gate *gate);

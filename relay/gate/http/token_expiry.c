@@ -1,4 +1,4 @@
-/* token_expiry.c: when a connection's token expires, and when its client is warned of it. */
+/* token_expiry.c: warns a client before its token expires, and detects the expiry. */
 #include "gate/http/token_expiry.h"
 
 #include <stdio.h>

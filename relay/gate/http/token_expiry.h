@@ -1,4 +1,4 @@
-/* token_expiry.h: when a connection's token expires, and when its client is warned of it. */
+/* token_expiry.h: warns a client before its token expires, and detects the expiry. */
 #ifndef CLAIRON_GATE_HTTP_TOKEN_EXPIRY_H
 #define CLAIRON_GATE_HTTP_TOKEN_EXPIRY_H
 
@@ -14,13 +14,13 @@ struct gate_expiry {
 };
 
 /*
- * Of a token that was just accepted: its client is warned delivery.expiring before it expires, but
- * with a short-lived one after four fifths, else each new one would be asked for at once.
+ * Starts the expiry of an accepted token. The client is warned delivery.expiring before it, or
+ * after four fifths of a short lifetime, so that it does not refresh all the time.
  */
 void gate_expiry_begin(struct gate_expiry *expiry, const struct config *config, int64_t expires_s);
 
 #define GATE_EXPIRING_MAX 64
-/* Bytes of the warning, if it is due now; 0: nothing is due; -1: the token has expired. */
+/* Writes the warning if it is due. Returns its length; 0: not due; -1: the token expired. */
 int gate_expiry_check(struct gate_expiry *expiry, const struct config *config, int64_t wall_us,
                       char ret_line[GATE_EXPIRING_MAX]);
 

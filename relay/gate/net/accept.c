@@ -1,4 +1,4 @@
-/* accept.c: accepts connections of the listening sockets. */
+/* accept.c: accepts connections from the listening sockets. */
 #include "gate/net/accept.h"
 
 #include <errno.h>
@@ -16,23 +16,23 @@
 #include "base/memory.h"
 #include "gate/net/gate_shared.h"
 
-#define ACCEPTS_PER_TURN 16 /* more of them are for another worker or the next turn */
+#define ACCEPTS_PER_TURN 16 /* the rest is accepted by another worker or in the next iteration */
 #define FULL_LOG_INTERVAL_US (60 * INT64_C(1000000))
-#define PAUSE_S 0.1 /* without a free descriptor there is nothing to do but wait for one */
+#define PAUSE_S 0.1 /* wait for a free descriptor */
 
 struct acceptor {
     struct gate *gate;
     const struct accept_handler *handler;
-    struct ev_io acceptable;       /* on a descriptor of main's; fd -1: none */
-    struct ev_io admin_acceptable; /* likewise */
+    struct ev_io acceptable;       /* gate.listen; fd -1: none */
+    struct ev_io admin_acceptable; /* gate.admin_listen; fd -1: none */
     struct ev_timer pause;
-    unsigned char *admin_fds; /* a bit for each descriptor: came by gate.admin_listen */
+    unsigned char *admin_fds; /* bitmap by descriptor: accepted from gate.admin_listen */
     size_t admin_fds_len;
-    int eviction_threshold; /* from this one on, connections without a request are evicted */
-    int64_t full_logged_us; /* when it was last logged that no descriptor is left; monotonic */
+    int eviction_threshold; /* descriptor number from which idle connections are evicted */
+    int64_t full_logged_us; /* monotonic; last time that EMFILE was logged */
 };
 
-/* Marked at each accept: the system reuses the numbers of closed descriptors. */
+/* Set or cleared at each accept, because the system reuses descriptor numbers. */
 static void
 mark_admin(struct acceptor *acceptor, int fd, bool is_admin)
 {
@@ -77,13 +77,16 @@ begin(struct acceptor *acceptor, int fd, bool is_admin)
     int one = 1;
 
     mark_admin(acceptor, fd, is_admin);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* a unix socket has none */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* fails on a unix socket */
     if (fd >= acceptor->eviction_threshold)
         (void)acceptor->handler->evict_oldest(gate);
     acceptor->handler->on_accepted(gate, fd);
 }
 
-/* The system uses the lowest free number: those from this one on are for all else. */
+/*
+ * The system assigns the lowest free number, so a number at the threshold means that only the spare
+ * descriptors are left.
+ */
 static int
 eviction_threshold(void)
 {
@@ -95,7 +98,7 @@ eviction_threshold(void)
     return most > 2 * GATE_DESCRIPTORS_SPARE ? most - GATE_DESCRIPTORS_SPARE : most / 2;
 }
 
-/* Once a minute at most: accepting is tried ten times a second. */
+/* At most once a minute: accept is retried ten times a second. */
 static void
 log_full(struct acceptor *acceptor, int error)
 {
@@ -104,10 +107,9 @@ log_full(struct acceptor *acceptor, int error)
     if (acceptor->full_logged_us != 0 && now_us - acceptor->full_logged_us < FULL_LOG_INTERVAL_US)
         return;
     acceptor->full_logged_us = now_us;
-    log_warnf("gate",
-              "no descriptor for a new connection (%s): raise LimitNOFILE of the unit (ulimit -n), "
-              "or lower gate.max_connections; who has not asked yet goes, others wait",
-              strerror(error));
+    log_warn("gate", "out of file descriptors: closing idle connections, accept paused",
+             LOG_TEXT("error", strerror(error)),
+             LOG_TEXT("hint", "raise LimitNOFILE (ulimit -n) or lower gate.max_connections"));
 }
 
 static void
@@ -138,7 +140,7 @@ on_acceptable(struct ev_loop *loop, ev_io *watcher, int events)
         if (fd >= 0) {
             begin(acceptor, fd, watcher == &acceptor->admin_acceptable);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            /* Logged before eviction: of the first one it is known that a connection waits. */
+            /* Only the first accept of the loop proves that a connection is waiting. */
             if (i > 0)
                 return;
             log_full(acceptor, errno);

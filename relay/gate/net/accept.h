@@ -1,4 +1,4 @@
-/* accept.h: accepts connections of the listening sockets. */
+/* accept.h: accepts connections from the listening sockets. */
 #ifndef CLAIRON_GATE_NET_ACCEPT_H
 #define CLAIRON_GATE_NET_ACCEPT_H
 
@@ -11,21 +11,21 @@ struct gate;
 struct accept_handler {
     void (*on_accepted)(struct gate *gate, int fd);
     /*
-     * Out of descriptors: closes the oldest connection without a request, or with a response that
-     * it has. False: there is none.
+     * Out of descriptors: closes the oldest connection that has no request, or that has its
+     * response already. False: there is none.
      */
     bool (*evict_oldest)(struct gate *gate);
 };
 
 void gate_accept_start(struct gate *gate, struct gate_sockets sockets,
                        const struct accept_handler *handler);
-/* Both accept a gate that never started. */
+/* Both accept a gate that was never started. */
 void gate_accept_stop(struct gate *gate);
 void gate_accept_free(struct gate *gate);
 
-/* Was the open connection `fd` accepted from gate.admin_listen? */
+/* Was the connection `fd` accepted from gate.admin_listen? */
 bool gate_fd_is_admin(const struct gate *gate, int fd);
-/* .. from a unix socket? */
+/* Was the connection `fd` accepted from a unix socket? */
 bool gate_fd_is_unix(const struct gate *gate, int fd);
 
 #endif

@@ -1,4 +1,4 @@
-/* conn_io.c: reads and writes of one client's socket. */
+/* conn_io.c: reads and writes a client's socket. */
 #include "gate/net/conn_io.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <sys/sendfile.h>
 #include <sys/socket.h>
 
-#define RECORD_BYTES (16 * 1024) /* of TLS */
+#define RECORD_BYTES (16 * 1024) /* maximum TLS record */
 
 _Static_assert(CONN_IO_HEADROOM >= LWS_PRE, "libwebsockets writes the frame's header there");
 
@@ -24,7 +24,7 @@ conn_io_address(const struct conn_io *io, char *address, size_t size)
     return lws_get_peer_simple(io->wsi, address, size) != NULL;
 }
 
-/* Sets errno to EAGAIN where OpenSSL only needs time. */
+/* Sets errno to EAGAIN if OpenSSL has to wait for the socket. */
 static ssize_t
 tls_failed(const struct conn_io *io, int result)
 {
@@ -84,7 +84,7 @@ conn_io_is_handshaken(const struct conn_io *io)
     return SSL_is_init_finished(io->ssl);
 }
 
-/* One piece is the usual case, and the cheaper call. */
+/* send(2) is the common case, and cheaper than sendmsg(2). */
 ssize_t
 conn_io_send_pieces(const struct conn_io *io, const struct iovec *pieces, int count, int file)
 {
@@ -96,7 +96,7 @@ conn_io_send_pieces(const struct conn_io *io, const struct iovec *pieces, int co
 
         if (sent >= 0 || errno == EAGAIN || errno == EINTR)
             return sent;
-        /* send(2) needs no file; it reports an error of the socket too. */
+        /* fall back to send(2), which reports a socket error as well */
     }
     if (count == 1)
         return send(io->fd, pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL | MSG_DONTWAIT);

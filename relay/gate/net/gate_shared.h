@@ -1,6 +1,6 @@
 /*
- * gate_shared.h: one gate: the settings that all its files need, and where each part keeps its own
- * state. A part's struct is known to its own files only.
+ * gate_shared.h: the gate object: settings used by all files, and one pointer for the private state
+ * of each part.
  */
 #ifndef CLAIRON_GATE_NET_GATE_SHARED_H
 #define CLAIRON_GATE_NET_GATE_SHARED_H
@@ -18,7 +18,8 @@
 
 #define GATE_PROTOCOL "clairon.v1.json"
 #define GATE_RECEIVED_MAX (16 * 1024)
-#define GATE_HEAD_BYTES_MAX (TOKEN_BYTES_MAX + 4096) /* of one request: a token and the rest */
+#define GATE_HEAD_BYTES_MAX                                                                        \
+    (TOKEN_BYTES_MAX + 4096) /* request head: a token and the other headers */
 
 struct acceptor;
 struct gate_conns;
@@ -41,18 +42,18 @@ struct gate {
     struct server *server;       /* net/server.c */
     struct acceptor *acceptor;   /* net/accept.c */
     struct limits *limits;       /* net/limits.c */
-    struct heads *heads;         /* http/head.c: requests to come */
-    struct tls_heads *tls_heads; /* http/tls_head.c: likewise, over TLS */
+    struct heads *heads;         /* http/head.c: connections without a complete request head */
+    struct tls_heads *tls_heads; /* http/tls_head.c: the same over TLS */
     struct requests *requests;   /* http/request.h: HTTP requests */
     struct gate_conns *conns;    /* ws/conn.h: WebSockets */
-    struct publisher *publisher; /* api/publisher.h: notifications that are being stored */
+    struct publisher *publisher; /* api/publish_response.h: publications in progress */
     struct sweep *sweep;         /* sweep.c */
     struct throttle origin_refused;
     struct throttle token_refused;
     int64_t opened_us; /* on the monotonic clock */
     bool is_push_off;
     bool draining;
-    unsigned char received[GATE_RECEIVED_MAX]; /* by one connection at a time */
+    unsigned char received[GATE_RECEIVED_MAX]; /* scratch buffer for reads */
 };
 
 #endif

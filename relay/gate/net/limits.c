@@ -1,4 +1,4 @@
-/* limits.c: how many connections and requests, from where, how fast. */
+/* limits.c: limits connections and requests, by address, by user and in total. */
 #include "gate/net/limits.h"
 
 #include <stdio.h>
@@ -26,9 +26,9 @@
 
 static const char RETRY_LATER[] = "Retry-After: " TEXT_OF(GATE_RETRY_AFTER_S);
 
-_Static_assert(RATE_KEY_MAX > NETWORKS_ADDRESS_MAX, "an address is a name too");
+_Static_assert(RATE_KEY_MAX > NETWORKS_ADDRESS_MAX, "an address fits a key");
 
-/* Loopback, private and link-local addresses: of proxies, and of the site's own machines. */
+/* Loopback, private and link-local networks: proxies and the site's own hosts. */
 #define OWN_NETWORKS                                                                               \
     "127.0.0.0/8 ::1 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10 169.254.0.0/16 "        \
     "fc00::/7 fe80::/10"
@@ -36,15 +36,14 @@ _Static_assert(RATE_KEY_MAX > NETWORKS_ADDRESS_MAX, "an address is a name too");
 struct gate_peer {
     UT_hash_handle hh;
     int count;
-    int waiting; /* of them: have not sent "connect" */
+    int waiting; /* of them without "connect" */
     char address[NETWORKS_ADDRESS_MAX];
 };
 
 /*
- * Where a request comes from. `is_proxy`: the address may stand for any number of clients: a unix
- * socket, a trusted proxy that does not name its client, or a peer of OWN_NETWORKS. Limits by
- * address spare it while they are at their defaults, so that an installation behind a proxy that
- * trusted_proxies does not name works; a number that was set counts it too.
+ * Origin of a request. `is_proxy`: the address may represent many clients: a unix socket, a trusted
+ * proxy that does not name its client, or a peer in OWN_NETWORKS. Default limits do not apply to
+ * it, so that an unconfigured proxy works. An explicit limit applies.
  */
 struct gate_source {
     bool is_proxy;
@@ -55,12 +54,12 @@ struct gate_source {
 struct limits {
     void (*evict)(void *owner);
     int conn_count;
-    int evicted_count; /* of them: make room, and end in the loop's next turn */
+    int evicted_count; /* of them, evicted and not closed yet */
     int stream_count;
     struct gate_peer *peers;
-    struct waiting_client *waiting; /* for "connect", the longest first */
+    struct waiting_client *waiting; /* without "connect", oldest first */
     struct rate_bucket connects;
-    struct rates *request_rates; /* by users, and by addresses */
+    struct rates *request_rates; /* by user and by address */
     struct throttle address_refused;
 };
 
@@ -85,7 +84,7 @@ gate_limits_conns(const struct gate *gate)
     return gate->limits->conn_count;
 }
 
-/* The last address of the list that is not a trusted proxy's: a client may forge the others. */
+/* The last address that is not a trusted proxy: clients can forge those before it. */
 static void
 read_forwarded(const struct gate *gate, struct lws *wsi, char address[NETWORKS_ADDRESS_MAX])
 {
@@ -130,7 +129,7 @@ source_of(const struct gate *gate, struct lws *wsi)
     return source;
 }
 
-/* Does a limit by address apply? `is_set`: it is not at its default. */
+/* `is_set`: the limit is configured. */
 static bool
 is_limited(const struct gate_source *source, bool is_set)
 {
@@ -181,14 +180,14 @@ address_is_full(struct gate *gate, const struct gate_source *source)
         !is_limited(source, gate->config->gate.max_per_address_is_set))
         return false;
     if (throttle_take(&gate->limits->address_refused, clock_monotonic_us(), &skipped))
-        log_warnf("gate",
-                  "%s has %d connections: gate.max_per_address reached (%u more refusals since the "
-                  "last such line); if it is a proxy, name it in gate.trusted_proxies",
-                  peer->address, peer->count, skipped);
+        log_warn("gate", "connection rejected: gate.max_per_address reached",
+                 LOG_TEXT("address", peer->address), LOG_INT("count", peer->count),
+                 LOG_UINT("suppressed", skipped),
+                 LOG_TEXT("hint", "add a proxy to gate.trusted_proxies"));
     return true;
 }
 
-/* A whole site behind a proxy that is not named is one address, and returns at once. */
+/* An unconfigured proxy makes a whole site one address, whose clients reconnect together. */
 static bool
 connect_rate_allows(struct gate *gate, const struct gate_source *source)
 {
@@ -218,9 +217,8 @@ gate_waiting_remove(struct gate *gate, struct waiting_client *client)
 }
 
 /*
- * Closes one connection that has not sent "connect", so that connections that never will cannot
- * keep others out: of the longest waiting, one of the address that has most of them. False: none
- * waits.
+ * Evicts a connection that has not sent "connect", so that idle connections cannot lock others out.
+ * Of the oldest ones, picks the address with the most of them. False: none.
  */
 static bool
 evict_waiting(struct gate *gate)
@@ -282,7 +280,7 @@ gate_limits_remove_stream(struct gate *gate, struct gate_peer *peer)
     peer_remove(gate, peer);
 }
 
-/* Those that were evicted end in the next turn of the loop. */
+/* Evicted connections close in the next loop iteration and do not count. */
 static bool
 is_full(struct gate *gate)
 {
@@ -330,14 +328,14 @@ gate_admits_user(const struct gate *gate, const char *user)
     return most == 0 || hub_user_sessions(gate->hub, user) < (size_t)most;
 }
 
-/* One table for both: a letter tells them apart. */
+/* Users and addresses share one table; the first letter of a key is the kind. */
 static void
 user_rate_key(const char *user, char name[RATE_KEY_MAX])
 {
     snprintf(name, RATE_KEY_MAX, "u%s", user);
 }
 
-/* False: the rate does not apply to it. */
+/* False: the rate does not apply to this address. */
 static bool
 address_rate_key(const struct gate *gate, struct lws *wsi, char name[RATE_KEY_MAX])
 {
@@ -365,7 +363,8 @@ gate_admits_request(struct gate *gate, struct lws *wsi)
     if (gate->config->gate.request_rate == 0 || !address_rate_key(gate, wsi, name) ||
         count_request(gate, name))
         return true;
-    log_debugf("gate", "%s: more than request_rate requests a second", name + 1);
+    log_debug("gate", "request rejected: gate.request_rate exceeded",
+              LOG_TEXT("address", name + 1));
     return false;
 }
 

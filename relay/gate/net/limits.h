@@ -1,17 +1,17 @@
-/* limits.h: how many connections and requests, from where, how fast. */
+/* limits.h: limits connections and requests, by address, by user and in total. */
 #ifndef CLAIRON_GATE_NET_LIMITS_H
 #define CLAIRON_GATE_NET_LIMITS_H
 
 #include <stdbool.h>
 
 struct gate;
-struct gate_peer; /* an address with connections */
+struct gate_peer; /* connections and streams of one address */
 struct lws;
 
 #define GATE_RETRY_AFTER_S 5
 #define GATE_RETRY_SOON "Retry-After: 1"
 
-/* Why a connection or request is refused. */
+/* Reason to reject a connection or request. */
 struct gate_refusal {
     int status;         /* of HTTP */
     int code;           /* enum gate_err; 0: none */
@@ -19,9 +19,9 @@ struct gate_refusal {
     const char *detail;
 };
 
-/* A connection, which may be evicted until it leaves the list: it has not sent "connect". */
+/* A connection that has not sent "connect". It may be evicted. */
 struct waiting_client {
-    struct waiting_client *prev; /* the longest waiting first */
+    struct waiting_client *prev; /* oldest first */
     struct waiting_client *next;
     struct gate_peer *peer;
     void *owner; /* for `evict` */
@@ -29,37 +29,37 @@ struct waiting_client {
     bool is_evicted;
 };
 
-/* `evict` ends a waiting connection, later in this turn of the loop. */
+/* `evict` closes a waiting connection in the same loop iteration. */
 void gate_limits_open(struct gate *gate, void (*evict)(void *owner));
 void gate_limits_free(struct gate *gate); /* after the last connection */
 
-/* Connections, and with them streams (SSE and polls). */
+/* WebSockets, and WebSockets plus streams (SSE and polls). */
 int gate_limits_conns(const struct gate *gate);
 int gate_limits_clients(const struct gate *gate);
 
-/* Counts a connection or stream, and of its address; while lws has the request's headers. */
+/* Counts a connection or stream, in total and for its address. Call while lws holds the headers. */
 void gate_limits_add_conn(struct gate *gate, struct waiting_client *client, struct lws *wsi);
 void gate_limits_remove_conn(struct gate *gate, struct waiting_client *client);
 struct gate_peer *gate_limits_add_stream(struct gate *gate, struct lws *wsi);
 void gate_limits_remove_stream(struct gate *gate, struct gate_peer *peer);
-/* It sent "connect", or ends. Accepts one that has left. */
+/* Removes a connection that sent "connect" or ends. Accepts one that was removed already. */
 void gate_waiting_remove(struct gate *gate, struct waiting_client *client);
 
-/* Are streams (is_push: those that push) served? False: *ret_refusal holds the reason. */
+/* Are streams served now? is_push: WebSocket or SSE. False: *ret_refusal holds the reason. */
 bool gate_serves(const struct gate *gate, bool is_push, struct gate_refusal *ret_refusal);
-/* And is one more admitted? Likewise; while lws has the request's headers. */
+/* The same, and checks the limits for one more. Call while lws holds the headers. */
 bool gate_admits(struct gate *gate, struct lws *wsi, bool is_push,
                  struct gate_refusal *ret_refusal);
 bool gate_admits_user(const struct gate *gate, const char *user);
 
 /*
- * gate.request_rate: counts one more HTTP request of this address, or of this user, whose it is
- * once the token was verified: the address gets it back. False: one too many, counted as such.
+ * gate.request_rate: counts an HTTP request against its address. After the token is verified, it
+ * counts against the user instead. False: the rate is exceeded.
  */
 bool gate_admits_request(struct gate *gate, struct lws *wsi);
 bool gate_admits_user_request(struct gate *gate, struct lws *wsi, const char *user);
-/* The token of an upgraded connection was valid: its address gets the upgrade back. */
+/* Refunds the upgrade request to the address after its token was verified. */
 void gate_refund_upgrade(struct gate *gate, const struct gate_peer *peer);
-#define GATE_RATE_EXCEEDED "request_rate is reached"
+#define GATE_RATE_EXCEEDED "request_rate exceeded"
 
 #endif

@@ -1,4 +1,4 @@
-/* listen.c: opens the ports or unix sockets of gate.listen and gate.admin_listen. */
+/* listen.c: opens the sockets of gate.listen and gate.admin_listen. */
 #include "gate/net/listen.h"
 
 #include <errno.h>
@@ -20,7 +20,7 @@
 #define BIND_RETRIES 40
 #define BIND_RETRY_MS 50
 
-/* Cuts "host:port" or "[v6]:port" in two. */
+/* Splits "host:port" or "[v6]:port". */
 static bool
 split_listen(const char *listen, char host[HOST_MAX], const char **ret_port)
 {
@@ -61,7 +61,7 @@ bind_and_listen(int family, const struct sockaddr *address, socklen_t len)
     return -1;
 }
 
-/* RC_AGAIN: another process has it. */
+/* RC_AGAIN: the address is in use. */
 static enum rc
 listen_on_port(const char *listen, int *ret_fd, char *reason, size_t size)
 {
@@ -74,7 +74,7 @@ listen_on_port(const char *listen, int *ret_fd, char *reason, size_t size)
     int fd;
 
     if (!split_listen(listen, host, &port)) {
-        snprintf(reason, size, "it must be host:port, [v6]:port or unix:/path");
+        snprintf(reason, size, "expected host:port, [v6]:port or unix:/path");
         return RC_BAD;
     }
     failure =
@@ -105,7 +105,7 @@ is_socket_in_use(const struct sockaddr_un *address)
     return answers;
 }
 
-/* Likewise. A socket that nobody answers on is a leftover and goes. Other files stay. */
+/* RC_AGAIN: the socket is in use. Removes a stale socket, but no other file. */
 static enum rc
 listen_on_path(const char *path, int *ret_fd, char *reason, size_t size)
 {
@@ -114,18 +114,18 @@ listen_on_path(const char *path, int *ret_fd, char *reason, size_t size)
     int fd;
 
     if (path[0] != '/' || strlen(path) >= sizeof(address.sun_path)) {
-        snprintf(reason, size, "a socket's path begins with / and has at most %zu bytes",
+        snprintf(reason, size, "socket path must begin with / and have at most %zu bytes",
                  sizeof(address.sun_path) - 1);
         return RC_BAD;
     }
     memcpy(address.sun_path, path, strlen(path) + 1);
     if (lstat(path, &status) == 0) {
         if (!S_ISSOCK(status.st_mode)) {
-            snprintf(reason, size, "there is a file that is not a socket");
+            snprintf(reason, size, "path exists and is not a socket");
             return RC_IO;
         }
         if (is_socket_in_use(&address)) {
-            snprintf(reason, size, "another process listens there");
+            snprintf(reason, size, "address in use by another process");
             return RC_AGAIN;
         }
         unlink(path);
@@ -139,7 +139,7 @@ listen_on_path(const char *path, int *ret_fd, char *reason, size_t size)
     return RC_OK;
 }
 
-/* The path of a unix socket; NULL: a port. */
+/* The path of a unix socket; NULL for a port. */
 static const char *
 unix_path(const char *listen)
 {
@@ -170,18 +170,19 @@ listen_with_retry(const char *listen, int *ret_fd)
     char reason[REASON_MAX];
     enum rc rc = listen_once(listen, ret_fd, reason, sizeof(reason));
 
-    /* The workers of a relay that was killed take a moment to see that. */
+    /* The workers of a killed relay need a moment to exit. */
     if (rc == RC_AGAIN)
-        log_warnf("gate", "%s is another process's: waiting for it, %d s at most", listen,
-                  BIND_RETRIES * BIND_RETRY_MS / 1000);
+        log_warn("gate", "listen address in use: retrying", LOG_TEXT("listen", listen),
+                 LOG_INT("timeout_ms", BIND_RETRIES * BIND_RETRY_MS));
     for (int i = 0; i < BIND_RETRIES && rc == RC_AGAIN; i++) {
         nanosleep(&pause, NULL);
         rc = listen_once(listen, ret_fd, reason, sizeof(reason));
     }
     if (rc != RC_OK)
-        log_errorf("gate", "could not listen on %s: %s", listen, reason);
+        log_error("gate", "could not listen", LOG_TEXT("listen", listen),
+                  LOG_TEXT("error", reason));
     else
-        log_infof("gate", "listening on %s", listen);
+        log_info("gate", "listening", LOG_TEXT("listen", listen));
     return rc;
 }
 

@@ -1,4 +1,4 @@
-/* listen.h: the ports or unix sockets of gate.listen and gate.admin_listen. */
+/* listen.h: opens the sockets of gate.listen and gate.admin_listen. */
 #ifndef CLAIRON_GATE_NET_LISTEN_H
 #define CLAIRON_GATE_NET_LISTEN_H
 
@@ -6,10 +6,10 @@
 
 #include "base/config.h"
 
-#define GATE_DESCRIPTORS_SPARE 64     /* for all else than clients */
-#define GATE_DESCRIPTORS_PASSING 8192 /* of requests that begin or are answered, at most */
+#define GATE_DESCRIPTORS_SPARE 64     /* descriptors reserved for everything but clients */
+#define GATE_DESCRIPTORS_PASSING 8192 /* descriptors of requests without a session, at most */
 
-/* Listening descriptors; -1: none. */
+/* Listening descriptors; -1: not open. */
 struct gate_sockets {
     int clients; /* gate.listen */
     int admin;   /* gate.admin_listen */
@@ -17,22 +17,22 @@ struct gate_sockets {
 #define GATE_NO_SOCKETS ((struct gate_sockets){-1, -1})
 
 /*
- * Listens on gate.listen, with the role gate, and on gate.admin_listen, where it is set; several
- * processes may take connections from the descriptors, which are the caller's. Waits two seconds
- * for another process to release it. A failure is logged, with the reason.
+ * Opens gate.listen (role gate only) and gate.admin_listen (if set). The caller owns the
+ * descriptors, which several processes may share. Retries for two seconds while another process
+ * holds the address. Logs a failure.
  */
 MUST_CHECK enum rc gate_listen(const struct config *config, struct gate_sockets *ret_sockets);
-/* Has gate_listen anything to listen on? Without the role gate, only admin_listen. */
+/* Is there an address to listen on? Without the role gate only admin_listen counts. */
 bool gate_has_socket(const struct config *config);
 /*
- * Closes them, and removes what they left in the file system, unix sockets; once one is closed,
- * another relay may have put its own there.
+ * Removes unix sockets from the file system and closes the descriptors. Unlinks first: after the
+ * close another relay may own the path.
  */
 void gate_unlisten(const struct config *config, struct gate_sockets sockets);
-/* Closes them in a process that shares them with others. */
+/* Closes the descriptors in a process that shares them. */
 void gate_sockets_close(struct gate_sockets sockets);
 
-/* Is it the address of a unix socket? */
+/* Is this the address of a unix socket? */
 bool gate_listens_on_unix(const char *listen);
 
 #endif

@@ -1,4 +1,4 @@
-/* lws_workarounds.c: see lws_workarounds.h for the reason and the versions of each. */
+/* lws_workarounds.c: see the header for the reason and the versions. */
 #include "gate/net/lws_workarounds.h"
 
 #include <libwebsockets.h>
@@ -13,9 +13,9 @@
 #include "wire/http_head.h"
 
 #define BLOCK_BYTES (16 * 1024)
-#define BLOCK_BYTES_MIN (8 * 1024) /* smaller ones leave no holes that others could not fill */
+#define BLOCK_BYTES_MIN (8 * 1024) /* smaller blocks do not fragment the heap */
 
-/* The library has one allocator for a process. */
+/* The library has one allocator per process. */
 static struct region blocks = {.item_bytes = BLOCK_BYTES, .most = LWS_HEADER_TABLES + 8};
 
 const struct lws_retry_bo *
@@ -39,7 +39,7 @@ resize_block(void *block, size_t size)
     return new;
 }
 
-/* All memory of the library; size 0 frees it. */
+/* The library's allocator. Size 0 frees. */
 static void *
 resize(void *memory, size_t size, const char *what)
 {
@@ -138,7 +138,7 @@ workaround_is_unknown_method(const struct http_head *head)
     return true;
 }
 
-/* Is it the name of a header that lws knows, or (*ret_is_begin) only the beginning of one? */
+/* Is it a header name that lws knows? *ret_is_begin: it is only a prefix of one. */
 static bool
 is_known(const char *name, size_t len, bool *ret_is_begin)
 {
@@ -155,7 +155,7 @@ is_known(const char *name, size_t len, bool *ret_is_begin)
     return false;
 }
 
-/* Does the gate read this header? */
+/* Is it a header that the gate or lws reads? */
 static bool
 is_read(const char *name, size_t len)
 {
@@ -191,7 +191,7 @@ workaround_has_header_prefix(char *bytes, size_t len, bool edit)
         hides |= is_hidden;
         if (is_hidden && edit)
             *line = '~';
-        /* lws continues behind the next line's name; a name of its own hides nothing. */
+        /* lws resumes after the next line's name; an unread header hides nothing */
         line =
             is_hidden || next == end ? next : (char *)memchr(next, '\n', (size_t)(end - next)) + 1;
     }

@@ -1,4 +1,4 @@
-/* request_field.c: copies fields of a request's head out of libwebsockets. */
+/* request_field.c: copies fields of a request head out of libwebsockets. */
 #include "gate/net/request_field.h"
 
 #include <libwebsockets.h>

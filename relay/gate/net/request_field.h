@@ -1,4 +1,4 @@
-/* request_field.h: reads the request whose head libwebsockets holds; only until its answer. */
+/* request_field.h: reads the request head that libwebsockets holds until the response. */
 #ifndef CLAIRON_GATE_NET_REQUEST_FIELD_H
 #define CLAIRON_GATE_NET_REQUEST_FIELD_H
 
@@ -12,11 +12,11 @@ enum request_method {
     REQUEST_HEAD,
     REQUEST_POST,
     REQUEST_OPTIONS,
-    REQUEST_OTHER /* of those that pass http/head_check.c */
+    REQUEST_OTHER /* any other method that passes http/head_check.c */
 };
 
 enum request_field {
-    FIELD_VERSION, /* of the request line: "HTTP/1.1" */
+    FIELD_VERSION, /* of the request line, such as "HTTP/1.1" */
     FIELD_HOST,
     FIELD_ORIGIN,
     FIELD_AUTHORIZATION,
@@ -32,12 +32,15 @@ enum request_field {
 
 #define REQUEST_PATH_MAX 256
 
-/* False: there is none, or a longer one. */
+/* False: no path, or a longer one. */
 bool request_path(struct lws *wsi, enum request_method *ret_method, char path[REQUEST_PATH_MAX]);
 
-/* Bytes of a field's value, of all its lines together; 0 or less: it is missing or empty. */
+/* Length of the value in bytes, all lines of the field together; 0 or less: missing or empty. */
 int request_field_len(struct lws *wsi, enum request_field field);
-/* Copies it with a terminating zero. Its bytes; 0: missing or empty; -1: longer than `size`. */
+/*
+ * Copies the value with a terminating zero. Returns its length; 0: missing or empty; -1: does not
+ * fit.
+ */
 int request_field_copy(struct lws *wsi, enum request_field field, char *text, size_t size);
 
 /* Does the field have this value? Letter case is ignored. */
@@ -45,13 +48,15 @@ bool request_field_is(struct lws *wsi, enum request_field field, const char *val
 /* A copy of the value; NULL: missing or empty. The caller frees. */
 char *request_field_text(struct lws *wsi, enum request_field field);
 
-/* What request_header and request_argument return for a longer value: no valid one looks so. */
+/* Returned by request_header and request_argument for a value that is too long; never valid. */
 #define REQUEST_TOO_LONG "?"
-/* A header by its name in lower case with a colon; NULL: none. The caller frees. */
+/*
+ * The value of a header, by its name in lower case with a colon; NULL: missing. The caller frees.
+ */
 char *request_header(struct lws *wsi, const char *name, size_t max);
-/* Is the header there, and empty? */
+/* Is the header present and empty? */
 bool request_header_is_empty(struct lws *wsi, const char *name);
-/* Likewise, an argument of the query, as "pos=". */
+/* The value of a query argument, by a name such as "pos=". The caller frees. */
 char *request_argument(struct lws *wsi, const char *name, size_t max);
 
 #endif

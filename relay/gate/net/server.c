@@ -1,4 +1,4 @@
-/* server.c: opens the libwebsockets context and passes its callbacks on to the handler. */
+/* server.c: opens the libwebsockets context and dispatches its callbacks. */
 #include "gate/net/server.h"
 
 #include <errno.h>
@@ -15,8 +15,8 @@
 #include "gate/net/lws_workarounds.h"
 
 #define HEADER_BYTES_MAX (GATE_HEAD_BYTES_MAX + LWS_HEADER_TABLE_SLACK)
-#define RX_BYTES 1             /* per connection; conn_io.c reads past it */
-#define TX_BYTES (1024 * 1024) /* what one send may take */
+#define RX_BYTES 1             /* per connection; conn_io.c does the reading */
+#define TX_BYTES (1024 * 1024) /* maximum bytes of one send */
 
 struct server {
     struct lws_context *context;
@@ -25,13 +25,13 @@ struct server {
     const struct server_handler *handler;
 };
 
-/* What the library keeps for each socket: a request or a WebSocket. */
+/* State that the library keeps per socket: a request or a WebSocket. */
 struct slot {
     void *request;
     void *conn;
 };
 
-/* It logs each client that misbehaves as an error: for the relay that is a detail. */
+/* The library logs client errors as errors; for the relay they are debug events. */
 static void
 on_log(int level, const char *line)
 {
@@ -39,7 +39,7 @@ on_log(int level, const char *line)
 
     while (len > 0 && (line[len - 1] == '\n' || line[len - 1] == ' '))
         len--;
-    log_debugf("gate", "lws, level %d: %.*s", level, (int)len, line);
+    log_debug("gate", "libwebsockets", LOG_INT("lws_level", level), LOG_BYTES("text", line, len));
 }
 
 static void
@@ -81,7 +81,7 @@ on_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in
         return handler->on_upgrade(gate, wsi);
     case LWS_CALLBACK_ESTABLISHED:
         return handler->on_connected(gate, wsi, &slot->conn);
-    case LWS_CALLBACK_RECEIVE: /* bytes that came before the response to the upgrade */
+    case LWS_CALLBACK_RECEIVE: /* bytes before the response to the upgrade */
         return -1;
     case LWS_CALLBACK_SERVER_WRITEABLE:
         return handler->on_writable(slot->conn);
@@ -94,7 +94,7 @@ on_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in
     }
 }
 
-/* The first is also what a client gets that names no subprotocol. */
+/* Clients that name no subprotocol get the first one. */
 static const struct lws_protocols PROTOCOLS[] = {
     {.name = GATE_PROTOCOL,
      .callback = on_event,
@@ -114,7 +114,7 @@ open_context(struct gate *gate, char *reason, size_t size)
         .user = gate,
         .max_http_header_data = HEADER_BYTES_MAX,
         .max_http_header_pool = LWS_HEADER_TABLES,
-        .pt_serv_buf_size = GATE_HEAD_BYTES_MAX + LWS_PRE, /* it takes a head as a whole */
+        .pt_serv_buf_size = GATE_HEAD_BYTES_MAX + LWS_PRE, /* it parses a head as a whole */
         .options = LWS_SERVER_OPTION_LIBEV | LWS_SERVER_OPTION_EXPLICIT_VHOSTS,
     };
 
@@ -125,7 +125,7 @@ open_context(struct gate *gate, char *reason, size_t size)
     workaround_set_allocator();
     if (gate->server->context != NULL)
         return RC_OK;
-    snprintf(reason, size, "libwebsockets did not start; is its libev plugin installed?");
+    snprintf(reason, size, "could not start libwebsockets (is its libev plugin installed?)");
     return RC_IO;
 }
 
@@ -163,7 +163,7 @@ open_vhost(struct gate *gate, char *reason, size_t size)
     gate->server->vhost = lws_create_vhost(gate->server->context, &info);
     if (gate->server->vhost != NULL)
         return RC_OK;
-    snprintf(reason, size, "libwebsockets refused the certificate or its key");
+    snprintf(reason, size, "invalid certificate or key");
     return RC_IO;
 }
 
@@ -198,7 +198,7 @@ static void
 report_refused(struct gate *gate)
 {
     stats_add(gate->stats, STAT_GATE_REFUSED, 1);
-    log_warnf("gate", "libwebsockets could not take a connection");
+    log_warn("gate", "connection rejected by libwebsockets");
 }
 
 struct lws *

@@ -1,4 +1,4 @@
-/* server.h: libwebsockets on the relay's loop: its context, its callbacks, sockets handed to it. */
+/* server.h: runs libwebsockets on the relay's event loop. */
 #ifndef CLAIRON_GATE_NET_SERVER_H
 #define CLAIRON_GATE_NET_SERVER_H
 
@@ -12,36 +12,33 @@ struct lws;
 struct ssl_ctx_st;
 
 /*
- * What happens on the sockets that libwebsockets owns. An int goes back to it: 0, or -1: end the
- * socket. *ret_owner is what later calls of the same socket get.
+ * Events of the sockets that libwebsockets owns. A returned int is its callback result: 0, or -1 to
+ * close the socket. *ret_owner is passed to the later calls of that socket.
  */
 struct server_handler {
-    /* Over TLS: it has the whole head of a request, or the socket is gone. */
+    /* TLS only: the library has the whole request head, or the socket is closed. */
     void (*on_head_read)(struct lws *wsi);
     int (*on_request)(struct gate *gate, struct lws *wsi, void **ret_owner);
     void (*on_request_body)(void *request, const char *bytes, size_t len);
     void (*on_request_closed)(void *request);
-    int (*on_upgrade)(struct gate *gate, struct lws *wsi); /* before it is accepted */
+    int (*on_upgrade)(struct gate *gate, struct lws *wsi); /* before the upgrade is accepted */
     int (*on_connected)(struct gate *gate, struct lws *wsi, void **ret_owner);
     int (*on_writable)(void *conn);
     void (*on_closed)(void *conn);
 };
 
-/* Sets gate->server. `reason` gets a sentence without a full stop. */
+/* Sets gate->server. On failure `reason` holds the error. */
 MUST_CHECK enum rc server_open(struct gate *gate, const struct server_handler *handler,
                                char *reason, size_t size);
-/* Calls on_closed and on_request_closed for what is open. Accepts a gate without a server. */
+/* Calls on_closed and on_request_closed for open sockets. Accepts a gate without a server. */
 void server_close(struct gate *gate);
 
-/* The library's, for tls.c; NULL without a certificate. */
+/* The library's TLS context; NULL without a certificate. */
 struct ssl_ctx_st *server_tls(const struct gate *gate);
 
-/*
- * Hands a connection to the library, which owns it from then on. NULL: it did not accept it, and
- * closed it.
- */
+/* Passes ownership of a connection to the library. NULL: the library rejected and closed it. */
 struct lws *server_adopt(struct gate *gate, int fd);
-/* Likewise, with the first bytes of what the client sent; not the end of a head. */
+/* The same with bytes that were read already; they must not complete a request head. */
 void server_adopt_with(struct gate *gate, int fd, const char *bytes, size_t len);
 
 #endif

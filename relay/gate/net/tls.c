@@ -1,8 +1,7 @@
-/* tls.c: tries a certificate, changes that of a running gate, and reports when it expires. */
+/* tls.c: validates and reloads the certificate, and reports its expiry. */
 #include "gate/net/tls.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <time.h>
@@ -16,7 +15,7 @@
 #define DAY_S 86400
 #define FAULT_MAX 700
 
-/* What OpenSSL complained of first. */
+/* Formats the first error of OpenSSL. */
 static enum rc
 fail(char fault[FAULT_MAX], const char *what, const char *path)
 {
@@ -40,7 +39,7 @@ use_files(SSL_CTX *tls, const struct config *config, char fault[FAULT_MAX])
     return RC_OK;
 }
 
-/* TLS 1.2 at least, and of it what gate.tls_ciphers names; TLS 1.3 has no weak cipher suites. */
+/* TLS 1.2 or later. gate.tls_ciphers restricts 1.2; TLS 1.3 has no weak cipher suites. */
 static enum rc
 use_ciphers(SSL_CTX *tls, const struct config *config, char fault[FAULT_MAX])
 {
@@ -69,20 +68,19 @@ gate_tls_check(const struct config *config, char *error, size_t room)
 {
     char fault[FAULT_MAX], where[CONFIG_WHERE_MAX];
 
-    /* One that is missing or unreadable is a mistake that config_load reports. */
+    /* config_load reports missing and unreadable files */
     if (config->gate.tls_cert == NULL || config->gate.tls_key == NULL ||
         access(config->gate.tls_cert, R_OK) != 0 || access(config->gate.tls_key, R_OK) != 0)
         return RC_OK;
     if (try(use_ciphers, config, fault) != RC_OK) {
         config_where(config, "gate", "tls_ciphers", where);
-        snprintf(error, room, "%s must be a cipher list of OpenSSL for TLS 1.2: %s", where, fault);
+        snprintf(error, room, "%s must be an OpenSSL cipher list for TLS 1.2: %s", where, fault);
         return RC_BAD;
     }
     if (try(use_files, config, fault) == RC_OK)
         return RC_OK;
     config_where(config, "gate", "tls_cert", where);
-    snprintf(error, room, "%s and tls_key must be PEM files of a certificate and its key: %s",
-             where, fault);
+    snprintf(error, room, "%s and tls_key must be a PEM certificate and its key: %s", where, fault);
     return RC_BAD;
 }
 
@@ -111,13 +109,12 @@ gate_tls_report_expiry(struct gate *gate)
     left_s = end_s - clock_wall_us() / 1000000;
     stats_set(gate->stats, STAT_GATE_CERTIFICATE, end_s > 0 ? (uint64_t)end_s * 1000000 : 0);
     if (left_s < 0)
-        log_errorf("gate",
-                   "the certificate %s has expired: clients do not come; put a new one there, then "
-                   "systemctl reload clairon-relay",
-                   gate->config->gate.tls_cert);
+        log_error("gate",
+                  "certificate expired: clients cannot connect; replace the file and reload",
+                  LOG_TEXT("path", gate->config->gate.tls_cert));
     else if (left_s < GATE_CERT_WARN_DAYS * DAY_S)
-        log_warnf("gate", "the certificate %s expires in %" PRId64 " days",
-                  gate->config->gate.tls_cert, left_s / DAY_S);
+        log_warn("gate", "certificate expires soon", LOG_TEXT("path", gate->config->gate.tls_cert),
+                 LOG_INT("days_left", left_s / DAY_S));
 }
 
 void
@@ -130,9 +127,10 @@ gate_tls_reload(struct gate *gate)
         return;
     if (try(use_files, gate->config, fault) == RC_OK &&
         use_files(tls, gate->config, fault) == RC_OK) {
-        log_infof("gate", "the certificate was read again, for connections from now on");
+        log_info("gate", "certificate reloaded for new connections");
         gate_tls_report_expiry(gate);
     } else {
-        log_errorf("gate", "the certificate stays as it was: %s", fault);
+        log_error("gate", "could not reload the certificate: previous one still in use",
+                  LOG_TEXT("error", fault));
     }
 }

@@ -1,4 +1,4 @@
-/* tls.h: the certificate that gate.listen shows. */
+/* tls.h: the certificate of gate.listen. */
 #ifndef CLAIRON_GATE_NET_TLS_H
 #define CLAIRON_GATE_NET_TLS_H
 
@@ -10,14 +10,14 @@
 
 struct gate;
 
-/* Checks what only OpenSSL can of the settings, tls_cert and tls_key, without a gate. */
+/* Validates tls_cert, tls_key and tls_ciphers with OpenSSL, without a gate. */
 MUST_CHECK enum rc gate_tls_check(const struct config *config, char *error, size_t room);
 
-/* Before the first connection; nothing without a certificate. */
+/* Call before the first connection. Does nothing without a certificate. */
 MUST_CHECK enum rc gate_tls_set_ciphers(struct gate *gate, char *reason, size_t size);
-/* Shows and logs until when the certificate is valid; nothing without one. */
+/* Exports the certificate's expiry as a metric and warns before it. Does nothing without one. */
 void gate_tls_report_expiry(struct gate *gate);
-/* Reads tls_cert and tls_key again, for new connections; files that do not fit change nothing. */
+/* Reloads tls_cert and tls_key for new connections. Invalid files change nothing. */
 void gate_tls_reload(struct gate *gate);
 
 #endif

@@ -1,4 +1,6 @@
-/* backpressure.c: pauses reading from clients that send too fast: TCP makes them wait. */
+/*
+ * backpressure.c: pauses reading from clients that send too fast. TCP flow control then slows them.
+ */
 #include "gate/ws/backpressure.h"
 
 #include "base/clock.h"
@@ -46,7 +48,7 @@ on_resume_timer(struct ev_loop *loop, struct ev_timer *timer, int events)
             continue;
         paused_remove(conn);
         ev_io_start(loop, &conn->readable);
-        if (conn->io.ssl != NULL) /* poll does not see what OpenSSL has read already */
+        if (conn->io.ssl != NULL) /* poll(2) does not report bytes in OpenSSL's buffer */
             ev_feed_event(loop, &conn->readable, EV_READ);
     }
     if (gate->conns->paused == NULL)

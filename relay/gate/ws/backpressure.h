@@ -4,13 +4,13 @@
 
 #include "gate/ws/conn.h"
 
-#define GATE_BURST_US INT64_C(1000000) /* a client may be ahead of its rate by so much */
+#define GATE_BURST_US INT64_C(1000000) /* burst that a client may send above its rate */
 
 void gate_backpressure_open(struct gate *gate);
 void gate_backpressure_close(struct gate *gate);
-/* Until inbound.budget_until_us is near again. */
+/* Pauses reading until inbound.budget_until_us is near again. */
 void gate_pause_reading(struct gate_conn *conn);
-/* For good. */
+/* Stops reading permanently. */
 void gate_stop_reading(struct gate_conn *conn);
 
 #endif

@@ -1,4 +1,4 @@
-/* conn.c: sends and closes of one WebSocket. */
+/* conn.c: state, control messages and close of a WebSocket. */
 #include "gate/ws/conn.h"
 
 #include <stdlib.h>
@@ -12,8 +12,8 @@
 #include "gate/ws/backpressure.h"
 #include "hub/session/session.h"
 
-#define BYE_ROOM 512          /* of GATE_CONN_OUT_MAX */
-#define CLOSE_REASON_SENT 120 /* of a close frame's 123 bytes */
+#define BYE_ROOM 512          /* part of GATE_CONN_OUT_MAX reserved for the bye */
+#define CLOSE_REASON_SENT 120 /* a close frame has room for 123 bytes */
 
 void
 gate_conn_set_state(struct gate_conn *conn, enum gate_conn_state state)
@@ -56,7 +56,7 @@ gate_conn_send(struct gate_conn *conn, const char *line, size_t len)
     if (conn->state >= GATE_CONN_CLOSING)
         return;
     if (conn->out.len + len > GATE_CONN_OUT_MAX - BYE_ROOM)
-        gate_conn_close(conn, GATE_CLOSE_OVERLOADED, "it asks for more than it reads");
+        gate_conn_close(conn, GATE_CLOSE_OVERLOADED, "client does not read its replies");
     else
         conn_queue(conn, line, len);
 }
@@ -88,9 +88,11 @@ gate_conn_close_retry(struct gate_conn *conn, int code, const char *reason, int6
     conn->close_code = code;
     conn->close_reason = memory_text(reason, strnlen(reason, GATE_CLOSE_REASON_MAX));
     if (conn->state == GATE_CONN_WAITING || code == GATE_CLOSE_PROTOCOL)
-        log_infof(conn->log_context, "closes with %d: %s", code, reason);
+        log_info(conn->log_context, "closing connection", LOG_INT("code", code),
+                 LOG_TEXT("reason", reason));
     else
-        log_debugf(conn->log_context, "closes with %d: %s", code, reason);
+        log_debug(conn->log_context, "closing connection", LOG_INT("code", code),
+                  LOG_TEXT("reason", reason));
     if (conn->state == GATE_CONN_WAITING && code != GATE_CLOSE_RESTART)
         stats_add(conn->gate->stats, STAT_GATE_REFUSED, 1);
     gate_conn_set_state(conn, GATE_CONN_CLOSING);
@@ -110,7 +112,7 @@ gate_conn_reply_close(struct gate_conn *conn, int code)
     if (conn->state >= GATE_CONN_CLOSING)
         return;
     conn->close_code = code;
-    log_debugf(conn->log_context, "the client closes with %d", code);
+    log_debug(conn->log_context, "client closes", LOG_INT("code", code));
     gate_conn_set_state(conn, GATE_CONN_CLOSING);
     buffer_free(&conn->in);
     conn_want_write(conn);
@@ -134,7 +136,7 @@ gate_conn_control(struct gate_conn *conn, enum ws_event_kind kind, const unsigne
 void
 gate_conn_kill(struct gate_conn *conn)
 {
-    if (conn->is_killed) { /* called again: the event did not end it */
+    if (conn->is_killed) { /* second call: the event did not close it */
         workaround_kill_again(&conn->io);
         return;
     }
@@ -170,7 +172,7 @@ write_control(struct gate_conn *conn)
     return 0;
 }
 
-/* The close frame, and once the socket has accepted it, the end of our side. */
+/* Writes the close frame; after the socket accepted it, half-closes. */
 static int
 write_close(struct gate_conn *conn)
 {
@@ -181,7 +183,7 @@ write_close(struct gate_conn *conn)
 
     if (conn->close_sent) {
         gate_conn_set_state(conn, GATE_CONN_CLOSED);
-        if (!conn_io_half_close(&conn->io)) /* else the client's own end of it is awaited */
+        if (!conn_io_half_close(&conn->io)) /* otherwise waits for the client's half-close */
             gate_conn_kill(conn);
         return 0;
     }

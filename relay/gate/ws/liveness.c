@@ -1,4 +1,4 @@
-/* liveness.c: closes WebSockets whose time is up: no "connect", no pong, slow or expired. */
+/* liveness.c: closes WebSockets that timed out: no "connect", no pong, slow, or token expired. */
 #include "gate/ws/liveness.h"
 
 #include <linux/sockios.h>
@@ -10,7 +10,7 @@
 #include "gate/ws/conn.h"
 #include "hub/session/session.h"
 
-#define BYE_GRACE_US (2 * 1000000) /* for a full socket to accept the bye */
+#define BYE_GRACE_US (2 * 1000000) /* time for a full socket to accept the bye */
 
 static void
 check_expiry(struct gate_conn *conn, int64_t wall_us)
@@ -19,7 +19,7 @@ check_expiry(struct gate_conn *conn, int64_t wall_us)
     int len = gate_expiry_check(&conn->expiry, conn->gate->config, wall_us, line);
 
     if (len < 0)
-        gate_conn_close(conn, GATE_CLOSE_EXPIRED, "the token has expired");
+        gate_conn_close(conn, GATE_CLOSE_EXPIRED, "token expired");
     else if (len > 0)
         gate_conn_send(conn, line, (size_t)len);
 }
@@ -32,7 +32,7 @@ check_life(struct gate_conn *conn, int64_t now_us)
 
     if (conn->pinged_us != 0) {
         if (now_us - conn->pinged_us > config->gate.pong_timeout_ms * 1000)
-            gate_conn_close(conn, GATE_CLOSE_NO_PONG, "no answer to a ping");
+            gate_conn_close(conn, GATE_CLOSE_NO_PONG, "no pong");
         return;
     }
     if (now_us < conn->ping_due_us)
@@ -49,7 +49,7 @@ check_open(struct gate_conn *conn, int64_t now_us, int64_t wall_us)
     const char *slow = session_slow(conn->session, now_us);
 
     if (conn->unwritable_us != 0 && now_us - conn->unwritable_us > config->gate.slow_age_ms * 1000)
-        slow = "the socket does not drain";
+        slow = "client does not read";
     if (slow != NULL)
         gate_conn_close(conn, GATE_CLOSE_SLOW, slow);
     else
@@ -59,8 +59,8 @@ check_open(struct gate_conn *conn, int64_t now_us, int64_t wall_us)
 }
 
 /*
- * Does the client still read? A slow one has unread bytes in front of the bye, and closing the
- * connection would discard both.
+ * Does the client still read? A slow one has unread bytes before the bye, and a close would discard
+ * both.
  */
 static bool
 is_client_reading(struct gate_conn *conn, int64_t now_us, int64_t age_us)
@@ -72,7 +72,7 @@ is_client_reading(struct gate_conn *conn, int64_t now_us, int64_t age_us)
         ioctl(conn->io.fd, SIOCOUTQ, &left) != 0)
         return false;
     if (conn->state == GATE_CONN_CLOSED && left == 0)
-        return false; /* it has all of it */
+        return false; /* everything is delivered */
     if (left != conn->unsent) {
         conn->unsent = left;
         conn->drained_us = now_us;
@@ -88,17 +88,17 @@ check_conn(struct gate_conn *conn, int64_t now_us, int64_t wall_us)
     switch (conn->state) {
     case GATE_CONN_WAITING:
         if (age_us > conn->gate->config->gate.connect_timeout_ms * 1000)
-            gate_conn_close(conn, GATE_CLOSE_NO_CONNECT, "no \"connect\" came in time");
+            gate_conn_close(conn, GATE_CLOSE_NO_CONNECT, "timeout waiting for \"connect\"");
         break;
     case GATE_CONN_OPEN:
         check_open(conn, now_us, wall_us);
         break;
-    case GATE_CONN_CLOSING: /* the bye does not go out */
+    case GATE_CONN_CLOSING: /* bye not written yet */
         gate_conn_detach(conn);
         if (age_us > BYE_GRACE_US && !is_client_reading(conn, now_us, age_us))
             gate_conn_kill(conn);
         break;
-    case GATE_CONN_CLOSED: /* the client does not hang up */
+    case GATE_CONN_CLOSED: /* client has not closed yet */
         if (age_us > BYE_GRACE_US && !is_client_reading(conn, now_us, age_us))
             gate_conn_kill(conn);
         break;

@@ -1,4 +1,4 @@
-/* liveness.h: closes WebSockets whose time is up. */
+/* liveness.h: closes WebSockets that timed out. */
 #ifndef CLAIRON_GATE_WS_LIVENESS_H
 #define CLAIRON_GATE_WS_LIVENESS_H
 

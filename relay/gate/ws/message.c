@@ -1,4 +1,4 @@
-/* message.c: does what a line of a client asks. */
+/* message.c: handles the messages of a client. */
 #include "gate/ws/message.h"
 
 #include <stdio.h>
@@ -28,7 +28,7 @@ _Static_assert(CLIENT_MESSAGE_TOPICS_BYTES_MAX <= SESSION_TOPICS_BYTES_MAX, "and
 #define USER_FULL_MS 30000
 #define LINE_AFTER_MS 1000
 
-/* after_ms -1: none. */
+/* after_ms: retry delay; -1: none. */
 static void
 send_err_after(struct gate_conn *conn, const struct client_message *message, enum gate_err code,
                const char *sentence, int64_t after_ms)
@@ -67,7 +67,7 @@ send_rate(struct gate_conn *conn, const struct client_message *message, const ch
     send_err_after(conn, message, GATE_ERR_RATE, sentence, after_ms);
 }
 
-/* Acks come in hundreds at once: one `err` for all lines that expect no reply. */
+/* Acks arrive in bursts: one `err` a second for all messages that get no reply. */
 static bool
 is_warned_already(struct gate_conn *conn, const struct client_message *message, int64_t now_us)
 {
@@ -94,7 +94,7 @@ reject_token(struct gate_conn *conn, const struct client_message *message, enum 
     gate_conn_close(conn, expired ? GATE_CLOSE_EXPIRED : GATE_CLOSE_TOKEN, sentence);
 }
 
-/* FNV-1a over a name and a target with their zeroes: enough to see that groups changed. */
+/* FNV-1a of a name or target with its terminating zero: detects changed groups. */
 static uint64_t
 hash_text(uint64_t hash, const char *text)
 {
@@ -104,7 +104,7 @@ hash_text(uint64_t hash, const char *text)
     return hash;
 }
 
-/* In any order: an issuer of tokens may read them from a query without one. */
+/* Independent of the order, which an issuer of tokens may vary. */
 static uint64_t
 hash_groups(const struct token *token)
 {
@@ -122,10 +122,10 @@ hash_groups(const struct token *token)
 static void
 conn_name(struct gate_conn *conn)
 {
-    const char *who = session_name(conn->session);
+    const char *name = session_name(conn->session);
 
     free(conn->log_context);
-    conn->log_context = memory_text(who, strlen(who));
+    conn->log_context = memory_text(name, strlen(name));
 }
 
 static struct session_topics
@@ -158,10 +158,10 @@ conn_attach(struct gate_conn *conn, const struct client_message *message, const 
     conn->ping_due_us = clock_monotonic_us() + conn->gate->config->gate.ping_ms * 1000;
     gate_conn_set_state(conn, GATE_CONN_OPEN);
     conn_name(conn);
-    log_debugf(conn->log_context, "connected, token expires at %lld", (long long)token->expires_s);
+    log_debug(conn->log_context, "session connected", LOG_INT("token_expires_s", token->expires_s));
 }
 
-/* Its token is valid: attach, unless the user has too many connections. */
+/* The token is valid: attaches a session unless the user has too many. */
 static void
 conn_admit(struct gate_conn *conn, const struct client_message *message, const struct token *token)
 {
@@ -170,8 +170,8 @@ conn_admit(struct gate_conn *conn, const struct client_message *message, const s
         conn_attach(conn, message, token);
         return;
     }
-    send_rate(conn, message, "this user has as many connections as it may have", USER_FULL_MS);
-    gate_conn_close_retry(conn, GATE_CLOSE_OVERLOADED, "max_per_user is reached", USER_FULL_MS);
+    send_rate(conn, message, "per-user connection limit reached", USER_FULL_MS);
+    gate_conn_close_retry(conn, GATE_CLOSE_OVERLOADED, "max_per_user reached", USER_FULL_MS);
 }
 
 static void
@@ -191,7 +191,7 @@ on_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
     gate_message_cancel(conn);
 }
 
-/* The message waits for the store's answer. */
+/* Keeps the message until the store replies. */
 static void
 redeem_ticket(struct gate_conn *conn, struct client_message *message)
 {
@@ -200,7 +200,7 @@ redeem_ticket(struct gate_conn *conn, struct client_message *message)
     *message = (struct client_message){0};
     conn->auth.redeem = gate_ticket_redeem(conn->gate, conn->auth.ticket, on_redeemed, conn);
     if (conn->auth.redeem == NULL)
-        gate_conn_close(conn, GATE_CLOSE_RESTART, "the store does not answer");
+        gate_conn_close(conn, GATE_CLOSE_RESTART, "store does not reply");
 }
 
 void
@@ -232,7 +232,7 @@ handle_connect(struct gate_conn *conn, struct client_message *message)
         return;
     }
     if (text == NULL) {
-        reject_token(conn, message, RC_BAD, "\"connect\" has no token");
+        reject_token(conn, message, RC_BAD, "missing token");
         return;
     }
     rc = gate_token_verify(conn->gate, text,
@@ -274,11 +274,10 @@ handle_refresh(struct gate_conn *conn, const struct client_message *message)
         return;
     }
     if (strcmp(token.user, conn->user) != 0) {
-        reject_token(conn, message, RC_BAD, "the token is another user's");
+        reject_token(conn, message, RC_BAD, "token of another user");
     } else if (hash_groups(&token) != conn->groups_hash) {
-        /* A session's groups are fixed: the client has to reconnect. */
-        gate_conn_close_retry(conn, GATE_CLOSE_RESTART, "the token's groups changed: connect again",
-                              0);
+        /* a session's groups are fixed, so the client must reconnect */
+        gate_conn_close_retry(conn, GATE_CLOSE_RESTART, "token groups changed, reconnect", 0);
     } else {
         gate_expiry_begin(&conn->expiry, conn->gate->config, token.expires_s);
         send_refreshed(conn, message);
@@ -294,7 +293,7 @@ handle_subscribe(struct gate_conn *conn, const struct client_message *message)
     if (session_subscribe(conn->session, &topics, message->has_request_id, message->request_id) !=
         RC_OK)
         send_err(conn, message, GATE_ERR_BAD_REQUEST,
-                 "\"topics\" would be more than a connection may have: 256, or 8 kB of them");
+                 "subscription limit reached: 256 topics or 8 kB");
 }
 
 static void
@@ -305,7 +304,7 @@ handle_open(struct gate_conn *conn, const struct client_message *message)
     switch (message->kind) {
     case CLIENT_MESSAGE_CONNECT:
         stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
-        send_err(conn, message, GATE_ERR_BAD_REQUEST, "\"connect\" was already sent");
+        send_err(conn, message, GATE_ERR_BAD_REQUEST, "duplicate \"connect\"");
         break;
     case CLIENT_MESSAGE_ACK:
         session_ack(conn->session, (const char *const *)message->ids, message->id_count);
@@ -329,7 +328,7 @@ handle_open(struct gate_conn *conn, const struct client_message *message)
     case CLIENT_MESSAGE_PING:
         gate_conn_send(conn, PONG, sizeof(PONG) - 1);
         break;
-    case CLIENT_MESSAGE_PONG: /* any frame shows that the client is alive */
+    case CLIENT_MESSAGE_PONG: /* any frame proves that the client is alive */
         break;
     }
 }
@@ -339,7 +338,7 @@ handle_first(struct gate_conn *conn, struct client_message *message)
 {
     if (conn->auth.connect != NULL) {
         stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
-        send_err(conn, message, GATE_ERR_BAD_REQUEST, "\"connect\" is not answered yet");
+        send_err(conn, message, GATE_ERR_BAD_REQUEST, "\"connect\" in progress");
         return;
     }
     if (message->kind == CLIENT_MESSAGE_CONNECT) {
@@ -347,7 +346,7 @@ handle_first(struct gate_conn *conn, struct client_message *message)
         return;
     }
     stats_add(conn->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
-    gate_conn_close(conn, GATE_CLOSE_PROTOCOL, "the first message must be \"connect\"");
+    gate_conn_close(conn, GATE_CLOSE_PROTOCOL, "first message must be \"connect\"");
 }
 
 void
@@ -360,7 +359,7 @@ gate_message_handle(struct gate_conn *conn, const char *line, size_t len)
 
     if (!rate_bucket_take(&conn->inbound.lines, conn->gate->config->gate.message_rate, now_us)) {
         if (rc != RC_OK || !is_warned_already(conn, &message, now_us))
-            send_rate(conn, &message, "more than message_rate lines a second", LINE_AFTER_MS);
+            send_rate(conn, &message, "message_rate exceeded", LINE_AFTER_MS);
     } else if (rc == RC_OK && conn->state == GATE_CONN_OPEN) {
         handle_open(conn, &message);
     } else if (rc == RC_OK) {

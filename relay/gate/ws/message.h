@@ -1,11 +1,11 @@
-/* message.h: handles a line of a client. */
+/* message.h: handles a message of a client. */
 #ifndef CLAIRON_GATE_WS_MESSAGE_H
 #define CLAIRON_GATE_WS_MESSAGE_H
 
 #include "gate/ws/conn.h"
 
 void gate_message_handle(struct gate_conn *conn, const char *line, size_t len);
-/* The connection is gone, and the ticket that it waited for. */
+/* Cancels a pending ticket redemption, when the connection closes. */
 void gate_message_cancel(struct gate_conn *conn);
 
 #endif

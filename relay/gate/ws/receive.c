@@ -1,6 +1,6 @@
 /*
- * receive.c: reads a WebSocket's frames and puts its messages together: libwebsockets would accept
- * what RFC 6455 forbids.
+ * receive.c: reads a WebSocket's frames and reassembles its messages. libwebsockets would accept
+ * frames that RFC 6455 forbids.
  */
 #include "gate/ws/receive.h"
 
@@ -16,15 +16,14 @@
 #include "gate/ws/message.h"
 
 #define SECOND_US INT64_C(1000000)
-#define COST_UNITS_PER_MESSAGE                                                                     \
-    4                       /* frames, or half kilobytes: so many for each line that may come */
-#define COST_UNITS_MIN 1000 /* a second, whatever message_rate is */
+#define COST_UNITS_PER_MESSAGE 4 /* budget units (one frame or 512 bytes) per allowed message */
+#define COST_UNITS_MIN 1000      /* units a second at least, with any message_rate */
 #define COST_UNIT_BYTES 512
 #define FLOOD_MAX_US (5 * SECOND_US)
-#define CONTROL_PENDING_MAX (8 * 1024) /* pongs that the socket has not accepted yet */
+#define CONTROL_PENDING_MAX (8 * 1024) /* unsent pongs */
 /*
- * Of the frame with "connect": a token, topics and a position, with room for escapes. Anybody may
- * send the beginning of one and wait.
+ * Limit of the frame with "connect": a token, topics and a cursor, with room for escapes. Before
+ * authentication, anyone can make the gate buffer this many bytes.
  */
 #define GATE_FIRST_FRAME_MAX (20 * 1024)
 
@@ -41,7 +40,7 @@ reject_text(struct gate_conn *conn)
     protocol_error(conn, GATE_CLOSE_UTF8, "text frame is not valid UTF-8");
 }
 
-/* The beginning of a message: an invalid one is rejected without reading the rest. */
+/* Rejects an invalid message early, without reading the rest. */
 static void
 check_begin(struct gate_conn *conn)
 {
@@ -61,7 +60,7 @@ handle_text(struct gate_conn *conn, const char *text, size_t len)
     const char *end = text + len;
     size_t valid_len = 0;
 
-    /* Here and not in lws, which closes without a bye. */
+    /* Checked here because lws closes without a bye. */
     if (!utf8_may_go_on(text, len, &valid_len) || valid_len < len) {
         reject_text(conn);
         return;
@@ -80,7 +79,7 @@ handle_text(struct gate_conn *conn, const char *text, size_t len)
     }
 }
 
-/* A close code and its reason; 0: the message may continue. */
+/* Returns a close code and its reason; 0: valid so far. */
 static int
 check_piece(const struct gate_conn *conn, const struct ws_event *event, const char **ret_why)
 {
@@ -92,20 +91,20 @@ check_piece(const struct gate_conn *conn, const struct ws_event *event, const ch
     room = most - conn->in.len;
 
     if (event->is_binary) {
-        *ret_why = "binary frames are not part of the protocol";
+        *ret_why = "binary frames not supported";
         return GATE_CLOSE_BINARY;
     }
-    /* An announced length is refused at once, without reading the rest. */
+    /* rejects an announced length without reading the frame */
     if (event->len > room || event->left > room - event->len) {
         *ret_why = conn->state == GATE_CONN_WAITING
-                       ? "a frame before \"connect\" is at most 20 kB, or max_frame_bytes"
-                       : "the frame is longer than max_frame_bytes";
+                       ? "frame before \"connect\" over 20 kB or max_frame_bytes"
+                       : "frame over max_frame_bytes";
         return GATE_CLOSE_TOO_LONG;
     }
     return 0;
 }
 
-/* Keeps a piece of a message; the whole is handled once its last piece is there. */
+/* Buffers a fragment; handles the message after its last fragment. */
 static void
 handle_data(struct gate_conn *conn, const struct ws_event *event)
 {
@@ -167,13 +166,13 @@ handle_event(struct gate_conn *conn, const struct ws_event *event)
     case WS_BROKEN:
         protocol_error(conn, GATE_CLOSE_BROKEN, event->why);
         break;
-    case WS_PONG: /* any frame is a sign of life */
+    case WS_PONG: /* any frame proves that the client is alive */
     case WS_NOTHING:
         break;
     }
 }
 
-/* Once the close has begun, bytes are only read and dropped. Returns the number of events. */
+/* After the close began, input is discarded. Returns the number of events. */
 static int64_t
 handle_bytes(struct gate_conn *conn, unsigned char *bytes, size_t len)
 {
@@ -190,7 +189,7 @@ handle_bytes(struct gate_conn *conn, unsigned char *bytes, size_t len)
     return count;
 }
 
-/* Its client may be long gone, with megabytes that it sent before in the kernel. */
+/* The client may be gone, with megabytes left in the kernel's buffer. */
 static void
 check_flood(struct gate_conn *conn, int64_t now_us)
 {
@@ -198,10 +197,10 @@ check_flood(struct gate_conn *conn, int64_t now_us)
         conn->inbound.flood_since_us = now_us;
     conn->inbound.paused_us = now_us;
     if (now_us - conn->inbound.flood_since_us > FLOOD_MAX_US)
-        gate_conn_close(conn, GATE_CLOSE_OVERLOADED, "frames come without end");
+        gate_conn_close(conn, GATE_CLOSE_OVERLOADED, "inbound rate exceeded");
 }
 
-/* Frames that are no lines cost too: pings, empty fragments, long ones. TCP slows the client. */
+/* Charges frames and bytes that are no message either: pings, empty fragments, long frames. */
 static void
 charge(struct gate_conn *conn, int64_t events, size_t bytes)
 {
@@ -223,7 +222,7 @@ charge(struct gate_conn *conn, int64_t events, size_t bytes)
         gate_pause_reading(conn);
 }
 
-/* One piece a turn, so that nobody holds up the others; TLS may hold more than poll can see. */
+/* One read per iteration, for fairness. TLS may buffer more than poll(2) reports. */
 static void
 on_readable(struct ev_loop *loop, struct ev_io *io, int events)
 {

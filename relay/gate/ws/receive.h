@@ -1,4 +1,4 @@
-/* receive.h: reads a WebSocket, until gate_stop_reading. */
+/* receive.h: reads a WebSocket until gate_stop_reading. */
 #ifndef CLAIRON_GATE_WS_RECEIVE_H
 #define CLAIRON_GATE_WS_RECEIVE_H
 

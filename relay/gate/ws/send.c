@@ -1,9 +1,9 @@
 /*
- * send.c: a session's frames, to the socket at once where that is possible.
+ * send.c: sends a session's frames, directly on the socket if possible.
  *
- * libwebsockets would be asked for a callback, and then again for the next frame: as much work as
- * the send itself. So frames go out on the descriptor while lws holds nothing back for it. The rest
- * of a half-sent frame goes to lws, which sends it before all else: no pong cuts into it.
+ * A callback of libwebsockets for each frame costs as much as the send itself. So frames are sent
+ * on the descriptor while lws has no pending write. lws gets the rest of a half-sent frame and
+ * sends it first, so that no pong can split it.
  */
 #include "gate/ws/send.h"
 
@@ -48,7 +48,7 @@ wait_until_writable(struct gate_conn *conn)
     return RC_AGAIN;
 }
 
-/* Also keeps what the socket does not accept. */
+/* Also buffers what the socket does not accept. */
 static enum rc
 write_by_lws(struct gate_conn *conn, const unsigned char *bytes, size_t len)
 {
@@ -59,7 +59,10 @@ write_by_lws(struct gate_conn *conn, const unsigned char *bytes, size_t len)
     return RC_OK;
 }
 
-/* TLS has records of its own to finish: only in lws's turn, and as long as it keeps nothing. */
+/*
+ * TLS must finish its own records: writes only within the lws callback, and while lws buffers
+ * nothing.
+ */
 static enum rc
 send_tls(struct gate_conn *conn, const struct iovec *pieces, int count, size_t *ret_taken)
 {
@@ -85,7 +88,7 @@ send_plain(struct gate_conn *conn, const struct iovec *pieces, int count, int fi
     ssize_t sent = conn_io_send_pieces(&conn->io, pieces, count, file);
 
     if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR && errno != ENOBUFS) {
-        log_debugf(conn->log_context, "could not send: %s", strerror(errno));
+        log_debug(conn->log_context, "could not send", LOG_TEXT("error", strerror(errno)));
         gate_conn_kill(conn);
         return RC_CLOSED;
     }

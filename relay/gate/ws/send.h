@@ -1,4 +1,4 @@
-/* send.h: a session's frames, to the socket at once where that is possible. */
+/* send.h: sends a session's frames. */
 #ifndef CLAIRON_GATE_WS_SEND_H
 #define CLAIRON_GATE_WS_SEND_H
 
@@ -10,7 +10,7 @@ struct session_transport;
 
 const struct session_transport *gate_transport(const struct gate_conn *conn);
 
-/* Bytes of the frame that `sent` ends in which are still to be sent; *ret_rest begins there. */
+/* Returns the unsent bytes of the frame that `sent` ends in; *ret_rest points to them. */
 size_t gate_send_rest(const struct iovec *pieces, int count, size_t sent,
                       const unsigned char **ret_rest);
 

@@ -1,4 +1,4 @@
-/* upgrade.c: refuses upgrades to a WebSocket before they happen. */
+/* upgrade.c: validates WebSocket upgrade requests. */
 #include "gate/ws/upgrade.h"
 
 #include <stdlib.h>
@@ -21,12 +21,12 @@ refuse(struct gate *gate, struct lws *wsi, int status, const char *header, const
     struct response response;
 
     stats_add(gate->stats, STAT_GATE_REFUSED, 1);
-    log_infof("gate", "refused an upgrade with %d: %s", status, detail);
+    log_info("gate", "upgrade rejected", LOG_INT("status", status), LOG_TEXT("detail", detail));
     response_problem_with(&response, status, 0, header, detail);
     return response_send(wsi, &response);
 }
 
-/* None offered is allowed: only browsers cannot speak without one. */
+/* No subprotocol at all is accepted: only browsers require one. */
 static bool
 offers_protocol(struct lws *wsi)
 {
@@ -47,7 +47,7 @@ offers_protocol(struct lws *wsi)
     return false;
 }
 
-/* 16 bytes in base64: RFC 6455, section 4.2.1. */
+/* 16 bytes in base64: RFC 6455, 4.2.1. */
 static bool
 has_good_key(struct lws *wsi)
 {
@@ -59,7 +59,7 @@ has_good_key(struct lws *wsi)
            strspn(key, ALPHABET) == 22 && strcmp(key + 22, "==") == 0;
 }
 
-/* Is the upgrade one of RFC 6455, to the WebSocket we have? 0, or -1 after a refusal. */
+/* Is it a valid upgrade of RFC 6455 to our subprotocol? 0, or -1 after a response. */
 static int
 check_handshake(struct gate *gate, struct lws *wsi)
 {
@@ -68,22 +68,22 @@ check_handshake(struct gate *gate, struct lws *wsi)
     enum request_method method = REQUEST_OTHER;
 
     if (!request_field_is(wsi, FIELD_UPGRADE, "websocket"))
-        return refuse(gate, wsi, 400, NULL, "the only upgrade here is websocket");
+        return refuse(gate, wsi, 400, NULL, "unsupported upgrade, use websocket");
     if (!request_path(wsi, &method, path) || strcmp(path, "/v1/ws") != 0)
-        return refuse(gate, wsi, 404, NULL, "the WebSocket is at /v1/ws");
+        return refuse(gate, wsi, 404, NULL, "no WebSocket at this path, use /v1/ws");
     if (gate_fd_is_admin(gate, io.fd))
-        return refuse(gate, wsi, 404, NULL, "the WebSocket is at gate.listen");
+        return refuse(gate, wsi, 404, NULL, "no WebSocket on gate.admin_listen");
     if (method != REQUEST_GET)
-        return refuse(gate, wsi, 405, "Allow: GET", "an upgrade is a GET");
+        return refuse(gate, wsi, 405, "Allow: GET", "method not allowed, use GET");
     if (!request_field_is(wsi, FIELD_VERSION, "HTTP/1.1"))
-        return refuse(gate, wsi, 400, NULL, "an upgrade needs HTTP/1.1");
+        return refuse(gate, wsi, 400, NULL, "upgrade requires HTTP/1.1");
     if (!request_field_is(wsi, FIELD_WEBSOCKET_VERSION, "13"))
         return refuse(gate, wsi, 426, "Sec-WebSocket-Version: 13",
                       "Sec-WebSocket-Version must be 13");
     if (!has_good_key(wsi) || request_field_len(wsi, FIELD_HOST) <= 0)
-        return refuse(gate, wsi, 400, NULL, "Host or Sec-WebSocket-Key is missing or malformed");
+        return refuse(gate, wsi, 400, NULL, "missing or invalid Host or Sec-WebSocket-Key");
     if (!offers_protocol(wsi))
-        return refuse(gate, wsi, 400, NULL, "Sec-WebSocket-Protocol does not offer " GATE_PROTOCOL);
+        return refuse(gate, wsi, 400, NULL, "missing subprotocol " GATE_PROTOCOL);
     return 0;
 }
 
@@ -92,13 +92,13 @@ gate_ws_check_upgrade(struct gate *gate, struct lws *wsi)
 {
     char *origin = NULL;
     struct gate_refusal refusal;
-    bool may;
+    bool is_allowed;
 
     if (workaround_head_is_freed(wsi) || check_handshake(gate, wsi) != 0)
         return -1;
-    may = gate_origin_read(gate, gate->config->gate.origins, wsi, &origin);
+    is_allowed = gate_origin_read(gate, gate->config->gate.origins, wsi, &origin);
     free(origin);
-    if (!may)
+    if (!is_allowed)
         return refuse(gate, wsi, 403, NULL, GATE_ORIGIN_NOT_ALLOWED);
     if (gate_request_has_both(wsi))
         return refuse(gate, wsi, 400, NULL, GATE_TWO_CREDENTIALS);
@@ -114,5 +114,5 @@ gate_ws_upgrade_required(struct gate *gate, struct response *ret_response)
 {
     (void)gate;
     response_problem(ret_response, 426, 0,
-                     "/v1/ws is a WebSocket: send Upgrade: websocket, and Connection: Upgrade");
+                     "WebSocket only, send Upgrade: websocket and Connection: Upgrade");
 }

@@ -1,4 +1,4 @@
-/* upgrade.h: refuses upgrades to a WebSocket before they happen. */
+/* upgrade.h: validates WebSocket upgrade requests. */
 #ifndef CLAIRON_GATE_WS_UPGRADE_H
 #define CLAIRON_GATE_WS_UPGRADE_H
 
@@ -6,9 +6,9 @@ struct gate;
 struct response;
 struct lws;
 
-/* To lws. 0: the upgrade may proceed; -1: refused, with a response. */
+/* Returns the lws callback result. 0: accept the upgrade; -1: rejected with a response. */
 int gate_ws_check_upgrade(struct gate *gate, struct lws *wsi);
-/* The response of /v1/ws to a request without an upgrade. */
+/* Builds the response to a request for /v1/ws without an upgrade. */
 void gate_ws_upgrade_required(struct gate *gate, struct response *ret_response);
 
 #endif

@@ -1,4 +1,4 @@
-/* websocket.c: one WebSocket from its upgrade to its end. */
+/* websocket.c: the lifecycle of WebSockets. */
 #include "gate/ws/websocket.h"
 
 #include <stdlib.h>
@@ -39,7 +39,7 @@ gate_ws_evict(void *owner)
 {
     struct gate_conn *conn = owner;
 
-    log_debugf(conn->log_context, "closed before \"connect\": max_connections is reached");
+    log_debug(conn->log_context, "connection evicted before \"connect\": max_connections reached");
     gate_conn_kill(conn);
 }
 
@@ -63,7 +63,7 @@ gate_ws_connected(struct gate *gate, struct lws *wsi, void **ret_owner)
     gate_limits_add_conn(gate, &conn->waiting, wsi);
     stats_add(gate->stats, STAT_GATE_ACCEPTED, 1);
     (void)conn_io_address(&conn->io, peer, sizeof(peer));
-    log_debugf(conn->log_context, "opened a connection from %s", peer);
+    log_debug(conn->log_context, "connection opened", LOG_TEXT("peer", peer));
     *ret_owner = conn;
     gate_receive_start(conn);
     return 0;
@@ -81,7 +81,7 @@ gate_ws_closed(void *owner)
     DL_DELETE(gate->conns->first, conn);
     gate_limits_remove_conn(gate, &conn->waiting);
     gate_message_cancel(conn);
-    log_debugf(conn->log_context, "closed the connection, code %d", conn->close_code);
+    log_debug(conn->log_context, "connection closed", LOG_INT("code", conn->close_code));
     buffer_free(&conn->in);
     buffer_free(&conn->out);
     buffer_free(&conn->control);

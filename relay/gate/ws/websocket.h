@@ -1,4 +1,4 @@
-/* websocket.h: the lives of WebSockets. */
+/* websocket.h: the lifecycle of WebSockets. */
 #ifndef CLAIRON_GATE_WS_WEBSOCKET_H
 #define CLAIRON_GATE_WS_WEBSOCKET_H
 
@@ -6,10 +6,10 @@
 
 void gate_ws_open(struct gate *gate);
 void gate_ws_close(struct gate *gate); /* after server_close */
-/* Ends one that has not sent "connect". */
+/* Closes one that has not sent "connect". */
 void gate_ws_evict(void *owner);
 
-/* What lws calls; to lws: 0. */
+/* Callbacks of lws. The result is its callback result. */
 int gate_ws_connected(struct gate *gate, struct lws *wsi, void **ret_owner);
 void gate_ws_closed(void *owner);
 

@@ -68,7 +68,7 @@ $second->wait_for_log(qr/standing by/, from => $mark);
 my @clients = map { Clairon::Test::RawSocket->user($first, "c$_") } 1 .. 3;
 my $began = $first->log_mark;
 kill TERM => $first->pid;
-$first->wait_for_log(qr/draining 3 connections/, from => $began);
+$first->wait_for_log(qr/draining connections" count=3/, from => $began);
 kill STOP => $first->pid;
 $second->wait_for_log(qr/streaming from slot/, from => $mark, seconds => 30);
 kill CONT => $first->pid;

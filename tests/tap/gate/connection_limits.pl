@@ -245,7 +245,7 @@ $relay = relay_with('gate.connect_timeout' => '5m');
 my @open = glob '/proc/' . $relay->pid . '/fd/*';
 system('prlimit', '--pid', $relay->pid, '--nofile=' . (@open + 4) . ':') == 0 or die 'could not lower the limit';
 my @mute = map { Clairon::Test::RawSocket->new($relay) } 1 .. 12;
-$relay->wait_for_log(qr/no descriptor for a new connection .*LimitNOFILE/);
+$relay->wait_for_log(qr/out of file descriptors.*LimitNOFILE/);
 is(status($relay), 101, 'a request is served although many connections are idle');
 my @stay = map { upgrade($relay) } 1 .. 4;
 push @mute, map { Clairon::Test::RawSocket->new($relay) } 1 .. 12;
@@ -254,7 +254,7 @@ my $turns = loop_turns();
 wait_until('more turns of the loop', sub { loop_turns() > $turns + 30 });
 $stay[0]->disconnect;
 is(status($relay), 101, 'new connections are served once a descriptor is free');
-is(() = $relay->log_text =~ /no descriptor/g, 1, 'the log has one message');
+is(() = $relay->log_text =~ /out of file descriptors/g, 1, 'the log has one message');
 $_->disconnect for @mute, @stay[ 1 .. 3 ];
 is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 

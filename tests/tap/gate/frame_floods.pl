@@ -55,7 +55,7 @@ for my $case (
     my $child = flood($user, $first, $bytes);
     $relay->wait_for_log(qr/user=$user.*connected/);
     is(poll(1), 204, "a flood of $name: another client is served");
-    $relay->wait_for_log(qr/user=$user.*closes with 4103: frames come without end/);
+    $relay->wait_for_log(qr/user=$user.*closing connection" code=4103 reason="inbound rate exceeded"/);
     pass('the flood is limited and ended');
     kill KILL => $child;
     waitpid $child, 0;

@@ -29,7 +29,7 @@ while (!$dead)
     $talks->send_json({ t => 'ack', ids => ['0190f5c8-1111-7000-8000-000000000001'] });
     $pongs->frame(PONG, 'alive');
     $asked++;
-    $dead = $relay->log_text =~ /user=mute.*closes with 4102/;
+    $dead = $relay->log_text =~ /user=mute.*code=4102/;
     die "no client was closed\n" if time() - $began > $Clairon::Test::SECONDS;
 }
 cmp_ok($asked, '>=', 2, 'a client that answers with any frame is pinged again');
@@ -47,8 +47,8 @@ $second->start;
 is($second->wait_end >> 8, 1, 'an occupied port ends the start');
 my @errors = grep { /level=error/ } split /\n/, $second->log_text;
 is(scalar(@errors), 1, 'with one error');
-like($second->log_text, qr/level=warn .*waiting for it/, 'after a logged wait');
-like($errors[0], qr/could not listen on 127\.0\.0\.1:$relay->{port}: Address already in use/, 'the error names the address and the reason');
+like($second->log_text, qr/level=warn .*listen address in use: retrying/, 'after a logged wait');
+like($errors[0], qr/could not listen" listen="?127\.0\.0\.1:$relay->{port}"? error="Address already in use"/, 'the error names the address and the reason');
 is(($relay->get('/readyz'))[0], 200, 'the first relay is not affected');
 
 # Workers of a killed relay may hold the address for a short time.
@@ -58,9 +58,9 @@ for my $place ('127.0.0.1:' . Clairon::Test::free_port(), "unix:$folder/s")
     my ($path, $port) = $place =~ /^unix:(.*)|:(\d+)$/;
     my $held = defined $path ? IO::Socket::UNIX->new(Local => $path, Listen => 1) : IO::Socket::IP->new(LocalHost => '127.0.0.1', LocalPort => $port, ReuseAddr => 1, Listen => 1);
     my $late = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0, conf => { 'gate.listen' => $place });
-    $late->wait_for_log(qr/waiting for it/);
+    $late->wait_for_log(qr/listen address in use: retrying/);
     $held->close;
-    $late->wait_for_log(qr/listening on/);
+    $late->wait_for_log(qr/msg="?listening"? listen=/);
     pass("$place: a released address is used");
     is($late->stop, 0, 'SIGTERM: the relay exits with status 0');
 }
@@ -112,8 +112,8 @@ my @stay = map { user("stay$_") } 1 .. 3;
 my $mark = $relay->log_mark;
 kill $_ => $relay->pid for qw(STOP TERM INT CONT);
 is($relay->wait_end, 0, 'a second signal ends the relay');
-like($relay->log_text($mark), qr/draining 3 connections.*second signal, stopping immediately/s, 'immediately');
-unlike($relay->log_text($mark), qr/connections left/, 'without waiting for connections');
+like($relay->log_text($mark), qr/draining connections" count=3.*second signal, stopping immediately/s, 'immediately');
+unlike($relay->log_text($mark), qr/drain finished/, 'without waiting for connections');
 $relay->configure('gate.drain' => '2s');
 
 # SIGKILL: the relay restarts with the same settings and port, without any saved state.

@@ -16,7 +16,7 @@ sub publish
     return $answer->{status} == 201;
 }
 my $slow = Clairon::Test::RawSocket->user($relay, 'slow');
-wait_until('the relay closes it', sub { publish() && $relay->log_text =~ /closes with 4101/ });
+wait_until('the relay closes it', sub { publish() && $relay->log_text =~ /code=4101/ });
 
 # Reads slowly, for longer than the relay waits for a client that does not read.
 my $read = 0;
@@ -33,8 +33,8 @@ is($relay->metric('clairon_gate_connections'), 0, 'the connection is closed') if
 
 # A client that does not read is closed without waiting.
 my $mute = Clairon::Test::RawSocket->user($relay, 'slow');
-my $closes = () = $relay->log_text =~ /closes with 4101/g;
-wait_until('the relay closes it', sub { publish() && (() = $relay->log_text =~ /closes with 4101/g) > $closes });
+my $closes = () = $relay->log_text =~ /code=4101/g;
+wait_until('the relay closes it', sub { publish() && (() = $relay->log_text =~ /code=4101/g) > $closes });
 wait_until('the relay closes the connection', sub { $relay->metric('clairon_gate_connections') == 0 });
 pass('a client that does not read is disconnected');
 is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');

@@ -80,7 +80,7 @@ sub post
 my $posted = post({}, traceparent => $given);
 is($posted->{status}, 201, 'the header of a request');
 is(next_notification()->{metadata}{traceparent}, $given, 'is in metadata');
-$relay->wait_for_log(qr/who=gate level=info .*msg="published $posted->{json}{id}, traceparent $given"/);
+$relay->wait_for_log(qr/who=gate level=info .*msg="notification published" id="?$posted->{json}{id}"? traceparent="?$given/);
 pass('and in the log');
 my $raw = Clairon::Test::RawSocket->new($relay);
 $raw->write("GET /v1/notifications/$posted->{json}{id} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "

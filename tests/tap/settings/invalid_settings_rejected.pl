@@ -145,7 +145,7 @@ for my $case ([ 'garbage', 'MCowBQ==', 'not the PEM of a public key' ],
 refused('half of TLS', good('[gate]', "tls_cert = $folder/secret"), qr{missing key \[gate\] tls_key: \Q$file\E:8});
 
 my ($cert, $key) = Clairon::Test::SecureSocket::certificate();
-my $pem = 'tls_cert and tls_key must be PEM files of a certificate and its key: could not';
+my $pem = 'tls_cert and tls_key must be a PEM certificate and its key: could not';
 write_text($file, good('[gate]', "tls_cert = $cert", "tls_key = $key"));
 is((clairon([ 'relay', '-c', $file, '--check' ]))[0], 0, 'a certificate and its key are good');
 refused('a folder for a certificate', good('[gate]', "tls_cert = $folder/folder", "tls_key = $key"), qr{\[gate\] $pem read \Q$folder\E/folder});
@@ -194,7 +194,7 @@ sub listens
       clairon([ 'relay', '-c', $file, '--relay.roles=gate', @$arguments ], %variables);
     is($status, 1, 'a relay that cannot listen fails');
     unlike($log, qr/SECRET|hunter2/, 'and its log holds nothing secret');
-    return $log =~ /could not listen on unix:(\S+?):/ ? $1 : $log;
+    return $log =~ /could not listen" listen="?unix:([^\s"]+)/ ? $1 : $log;
 }
 write_text($file, good('[gate]', "listen = unix:$folder/none/file"));
 my @variable = (CLAIRON_GATE_LISTEN => "unix:$folder/none/variable");

@@ -33,7 +33,7 @@ sub ambiguous
         [ "GET /v1/poll?wait=0&pos=%00 HTTP/1.1\r\n$host$auth\r\n", 'a zero in the target', qr/%00/ ],
         (map { [ "GET /healthz?$_ HTTP/1.1\r\n$host\r\n", "the escape $_", qr/two hexadecimal/ ] } '%', 'a=%2', '%zz', '%4g'),
         [ "GET /v1/ws HTTP/1.1\r\n${host}Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n\x89\x80abcd",
-            'a frame behind an upgrade', qr/before its answer/ ],
+            'a frame behind an upgrade', qr/before its response/ ],
         [ 'GET /healthz?' . join('&', 1 .. 33) . " HTTP/1.1\r\n$host\r\n", 'many arguments', qr/too many/ ],
         [ "GET /healthz\r\n", 'no version', qr{HTTP/1\.1} ],
         [ "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n", 'what is no HTTP', qr/method/ ],
