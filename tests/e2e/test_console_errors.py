@@ -14,11 +14,11 @@ class ErrorLog(ConsoleCase):
         older, newer = self.expire(2)
         self.sign_in_and_wait()
         wait_for("both", lambda: self.errors() == [newer, older])
-        self.tab_to(f"Send again {older}")
+        self.tab_to(f"Redrive {older}")
         self.keys(Keys.ENTER)
         wait_for("it is gone", lambda: self.errors() == [newer])
-        wait_for("the confirmation", lambda: "sent again to 2 users" in self.text("#errors-said"))
-        self.assertEqual(self.focused(), f"Send again {newer}")
+        wait_for("the confirmation", lambda: "redriven to 2 users" in self.text("#errors-status"))
+        self.assertEqual(self.focused(), f"Redrive {newer}")
         self.assertEqual(
             self.stack.store.who_acked(older), {"nobody-1": False, "nobody-2": False}
         )
@@ -60,14 +60,14 @@ class ErrorLog(ConsoleCase):
         wait_for("the older ones", lambda: len(self.errors()) == 23)
         self.browser.find("#errors-redrive").click()
         wait_for("all are gone", lambda: self.errors() == [])
-        wait_for("the confirmation", lambda: "23 messages sent again" in self.text("#errors-said"))
+        wait_for("the confirmation", lambda: "23 notifications redriven" in self.text("#errors-status"))
 
     # ---- appearance
 
     def test_it_fits_phones_and_dark_mode(self):
         ids = self.expire(3)
         self.sign_in_and_wait()
-        self.browser.find(f"#errors button[aria-label='Send again {ids[0]}']").click()
+        self.browser.find(f"#errors button[aria-label='Redrive {ids[0]}']").click()
         wait_for("two are left", lambda: len(self.errors()) == 2)
         self.browser.js("document.querySelector('#find-id').value = arguments[0]", ids[0])
         self.browser.find("#find button").click()

@@ -184,7 +184,7 @@ read_entry_argument(struct gate_request *request, const char *name, bool *ret_is
 typedef enum rc entries_query(struct store *store, const struct entry_id *place,
                               store_described *done, void *ctx);
 
-/* Queries the store for the stream entries before or after the given one, if any. */
+/* Queries the store for the stream entries before or after the one in the query, if any. */
 static void
 query_entries(struct gate_request *request, const char *name, entries_query *query,
               store_described *done)

@@ -1,10 +1,12 @@
-// console.js: asks the relay how it stands every two seconds, and shows it.
+// console.js: polls the state of the relay every two seconds and renders it.
+//
+// One file on purpose: the page has one script, and its sections share the sign-in state below.
 const EVERY_MS = 2000;
-const ANSWER_MS = 5000; // a request that takes longer is given up
-const STALE_MS = 6000; // figures older than this are marked
+const ANSWER_MS = 5000; // request timeout
+const STALE_MS = 6000; // older figures are marked as stale
 const TAIL_MS = 1000;
 const TAIL_ROWS = 200;
-const TAIL_OVERLAP_MS = 2000; // entries of several shards do not come in one order
+const TAIL_OVERLAP_MS = 2000; // shards are not in one order
 const HISTORY = 60;
 const TOKEN = 'clairon.console.token';
 
@@ -12,11 +14,11 @@ const $ = (id) => document.getElementById(id);
 let token = sessionStorage.getItem(TOKEN) ?? '';
 let timer = 0;
 let paused = false;
-let last = null; // the overview before this one
-let heardAt = 0; // when it came
-let round = 0; // answers to what was asked before a sign-out do not count
+let last = null; // the previous overview
+let heardAt = 0; // time of the last overview
+let round = 0; // responses of an earlier sign-in are ignored
 
-// ---- small things
+// ---- helpers
 
 function make(name, options = {}, ...children) {
   const element = document.createElement(name);
@@ -33,7 +35,7 @@ function set(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-// Keeps the element of each item over changes, so that a focus stays where it is.
+// Reuses the element of each item, so that it keeps the focus.
 function show(list, items, key, build, fill, empty) {
   const old = new Map([...list.children].map((e) => [e.dataset.key, e]));
   const rows = items.map((item) => {
@@ -100,18 +102,18 @@ async function exchange(path, body, signal) {
     credentials: 'omit',
     redirect: 'error',
   });
-  const said = await answer.json().catch((error) => {
+  const content = await answer.json().catch((error) => {
     if (error.name === 'AbortError') throw error;
     return {};
   });
-  if (!answer.ok) throw new Refused(answer.status, said.detail ?? `the relay answered ${answer.status}`);
-  return said;
+  if (!answer.ok) throw new Refused(answer.status, content.detail ?? `the relay responded with ${answer.status}`);
+  return content;
 }
 
-// What may be told in a sentence; a token that does not count any more leads back to the start.
-function failed(error, say) {
+// Reports an error. A rejected token signs out.
+function failed(error, report) {
   if (error.status === 401 || (error.status === 403 && last === null)) leave(error.message);
-  else say(error.status ? error.message : 'the relay does not answer');
+  else report(error.status ? error.message : 'the relay does not reply');
 }
 
 // ---- signing in and out
@@ -129,7 +131,7 @@ function leave(why = '') {
   $('enter').hidden = false;
   $('life').hidden = true;
   for (const id of ['errors', 'pending', 'relays', 'figures', 'life-events', 'tail', 'user-pending', 'rules']) $(id).replaceChildren();
-  for (const id of ['errors-said', 'life-said', 'user-said', 'test-said', 'rules-said', 'about', 'user-id', 'test-user'])
+  for (const id of ['errors-status', 'life-status', 'user-status', 'test-status', 'rules-status', 'about', 'user-id', 'test-user'])
     if ($(id).localName === 'input') $(id).value = '';
     else set($(id), '');
   $('user-pending').hidden = $('rules').hidden = true;
@@ -151,7 +153,7 @@ $('enter').addEventListener('submit', (event) => {
   event.preventDefault();
   token = $('token').value.trim();
   $('token').value = '';
-  // What cannot stand in a header is no token.
+  // Only these characters are valid in a header.
   if (!/^[\x21-\x7e]+$/.test(token)) return leave('This is not a token.');
   sessionStorage.setItem(TOKEN, token);
   enter();
@@ -187,7 +189,7 @@ function shape(tag, attributes) {
   return element;
 }
 
-// The last two minutes at most, from 0 to the largest value, with a line at half of it.
+// The last two minutes, from 0 to the maximum, with a grid line at half of it.
 function chart() {
   const svg = shape('svg', { viewBox: `0 0 ${HISTORY - 1} ${HEIGHT}`, preserveAspectRatio: 'none', 'aria-hidden': 'true' });
   svg.append(shape('line', { class: 'grid', x1: 0, x2: HISTORY - 1, y1: HEIGHT / 2, y2: HEIGHT / 2 }),
@@ -197,7 +199,7 @@ function chart() {
 
 function draw(box, values) {
   const top = Math.max(1, ...values);
-  const step = (HISTORY - 1) / (Math.max(values.length, 12) - 1); // a new chart fills soon
+  const step = (HISTORY - 1) / (Math.max(values.length, 12) - 1); // a new chart fills quickly
   const first = HISTORY - 1 - step * (values.length - 1);
   const points = values.map((v, i) => `${(first + step * i).toFixed(2)},${(HEIGHT - 1 - ((HEIGHT - 4) * v) / top).toFixed(1)}`);
   box.querySelector('.trend').setAttribute('points', points.join(' '));
@@ -230,7 +232,7 @@ function figures(overview) {
 
 const isStale = () => !paused && heardAt > 0 && Date.now() - heardAt > STALE_MS;
 
-// A relay that hangs refuses nothing: only the age of its last answer tells.
+// A relay that hangs fails no request: only the age of the last response shows it.
 function age() {
   if (!token || last === null) return;
   const { version, uptime } = last.relay;
@@ -244,17 +246,17 @@ setInterval(age, 1000);
 
 function badges(overview) {
   const { relay, store, stats } = overview;
-  const found = isStale() ? [['bad', 'stale: the relay does not answer']] : [
+  const found = isStale() ? [['bad', 'stale: the relay does not reply']] : [
     relay.ready ? ['good', 'ready'] : ['bad', relay.draining ? 'draining' : 'not ready'],
-    store ? ['good', 'store up'] : ['bad', 'store away'],
+    store ? ['good', 'store up'] : ['bad', 'store down'],
     stats.clairon_feed_connected ? ['good', 'feed streaming']
       : relay.feed === 'off' || relay.feed === 'standby' ? ['good', `feed ${relay.feed}`] : ['bad', `feed ${relay.feed}`],
   ];
   if (!relay.push) found.push(['warn', 'push is off']);
-  if (stats.clairon_shedding) found.push(['warn', `short: leaves out ${stats.clairon_shedding > 1 ? 'LOW and NORMAL' : 'LOW'} lines`]);
+  if (stats.clairon_shedding) found.push(['warn', `shedding ${stats.clairon_shedding > 1 ? 'LOW and NORMAL' : 'LOW'} notifications`]);
   if (paused) found.push(['warn', 'paused']);
   const text = found.map(([, words]) => words).join();
-  if ($('state').dataset.text === text) return; // read aloud only when it changes
+  if ($('state').dataset.text === text) return; // announced by screen readers only when it changes
   $('state').dataset.text = text;
   $('state').replaceChildren(...found.map(([kind, words]) => make('span', { class: `badge ${kind}`, text: words })));
 }
@@ -267,7 +269,7 @@ function row(...actions) {
   return item;
 }
 
-const idButton = (id) => make('button', { type: 'button', class: 'id', text: id, title: 'Show its history', onclick: () => life(id, true) });
+const idButton = (id) => make('button', { type: 'button', class: 'id', text: id, title: 'Show the timeline', onclick: () => life(id, true) });
 
 function lists(overview) {
   const now = overview.store?.at ?? 0;
@@ -276,15 +278,15 @@ function lists(overview) {
     item.querySelector('.what').append(idButton(p.id));
     return item;
   }, (item, p) => {
-    const whom = p.open ? 'whoever is shown it' : plural(p.users, 'user');
+    const whom = p.open ? 'its recipients' : plural(p.users, 'user');
     set(item.querySelector('.facts'), `${p.topic ? `${p.topic} · ` : ''}waits for ${whom} · for ${span(now - p.since)}`
       + (p.ends ? ` · ends in ${span(p.ends - now)}` : ''));
-  }, overview.store ? 'Nothing is pending.' : 'The store does not answer.');
+  }, overview.store ? 'Nothing is pending.' : 'The store does not reply.');
   show($('relays'), overview.store?.relays ?? [], (r) => r.name, () => row(), (item, r) => {
     set(item.querySelector('.what'), r.name === overview.relay.name ? `${r.name} (this one)` : r.name);
     item.querySelector('.what').classList.add('id');
-    set(item.querySelector('.facts'), `${plural(r.users, 'user')} connected · ${r.silent < 10000 ? 'alive' : `silent for ${span(r.silent)}`}`);
-  }, overview.store ? 'No relay has told of itself yet.' : 'The store does not answer.');
+    set(item.querySelector('.facts'), `${plural(r.users, 'user')} connected · ${r.silent < 10000 ? 'alive' : `no heartbeat for ${span(r.silent)}`}`);
+  }, overview.store ? 'No relay has reported yet.' : 'The store does not reply.');
 }
 
 async function refresh() {
@@ -306,14 +308,14 @@ async function refresh() {
       $('main').focus();
       errors();
     } else if (grown) {
-      set($('errors-said'), 'The error log has changed: refresh to see it.');
+      set($('errors-status'), 'The error log has changed: refresh to see it.');
     }
   } catch (error) {
     if (mine !== round) return;
     failed(error, (why) => {
       $('main').hidden = $('tools').hidden = false;
       $('notice').hidden = false;
-      set($('notice'), `Nothing new: ${why}. Trying again.`);
+      set($('notice'), `No update: ${why}. Retrying.`);
     });
   }
   if (token && mine === round) schedule();
@@ -327,7 +329,7 @@ function schedule() {
 $('pause').addEventListener('click', () => {
   paused = !paused;
   $('pause').setAttribute('aria-pressed', String(paused));
-  set($('pause'), paused ? 'Go on' : 'Pause');
+  set($('pause'), paused ? 'Resume' : 'Pause');
   if (last) badges(last);
   if (paused) clearTimeout(timer);
   else refresh();
@@ -338,16 +340,16 @@ document.addEventListener('visibilitychange', () => {
 
 // ---- the error log
 
-const WHY = { exhausted: 'all retries were in vain', expired: 'its time was over', rejected: 'it was rejected', undecodable: 'it could not be decoded' };
+const WHY = { exhausted: 'retry limit reached', expired: 'expired before all acknowledgements', rejected: 'rejected', undecodable: 'could not be decoded' };
 
 function names(entry) {
-  if (entry.user_count === 0) return 'nobody waited for it';
+  if (entry.user_count === 0) return 'no user waited for it';
   const more = entry.user_count - entry.users.length;
   return `for ${entry.users.join(', ')}${more > 0 ? ` and ${number.format(more)} more` : ''}`;
 }
 
 function errorRow(entry) {
-  const again = make('button', { type: 'button', class: 'again', text: 'Send again', onclick: () => redrive(entry) });
+  const again = make('button', { type: 'button', class: 'again', text: 'Redrive', onclick: () => redrive(entry) });
   const drop = make('button', { type: 'button', class: 'danger drop', text: 'Drop', onclick: () => askDrop(entry) });
   for (const button of [again, drop]) button.setAttribute('aria-label', `${button.textContent} ${entry.id}`);
   again.hidden = entry.user_count === 0;
@@ -362,7 +364,7 @@ function errorRow(entry) {
 
 const shownErrors = () => [...$('errors').children].map((e) => e.entry).filter(Boolean);
 
-function tellErrors() {
+function updateErrors() {
   if (shownErrors().length === 0 && $('errors-older').hidden)
     $('errors').replaceChildren(make('li', { class: 'empty', 'data-key': 'none', text: 'The error log is empty.' }));
   $('errors-redrive').hidden = shownErrors().filter((e) => e.user_count > 0).length < 2;
@@ -376,22 +378,22 @@ async function errors(before) {
     if (!before) $('errors').replaceChildren();
     $('errors').append(...page.map(errorRow));
     $('errors-older').hidden = page.length < 20;
-    set($('errors-said'), '');
-    tellErrors();
+    set($('errors-status'), '');
+    updateErrors();
     if (before && page.length > 0) $('errors').children[$('errors').children.length - page.length].querySelector('button').focus();
   } catch (error) {
-    if (mine === round) failed(error, (why) => set($('errors-said'), `Could not read the error log: ${why}.`));
+    if (mine === round) failed(error, (why) => set($('errors-status'), `Could not read the error log: ${why}.`));
   }
 }
 
-// Takes it off the list; the focus goes to its neighbour.
+// Removes a row and moves the focus to its neighbour.
 function forget(entry) {
   const item = [...$('errors').children].find((e) => e.entry === entry);
   if (!item) return;
   const next = item.nextElementSibling ?? item.previousElementSibling;
   const had = item.contains(document.activeElement) || document.activeElement === document.body;
   item.remove();
-  tellErrors();
+  updateErrors();
   if (had) (next?.querySelector('.do button:not([hidden])') ?? $('errors-refresh')).focus();
 }
 
@@ -402,7 +404,7 @@ function busy(entry, is) {
 }
 const isBusy = (entry) => [...$('errors').children].find((e) => e.entry === entry)?.busy === true;
 
-async function mend(entry, verb, told) {
+async function changeError(entry, verb, describe) {
   const mine = round;
   if (isBusy(entry)) return false;
   busy(entry, true);
@@ -411,25 +413,25 @@ async function mend(entry, verb, told) {
     if (mine !== round) return false;
     forget(entry);
     if (last?.store) last.store.errors--;
-    set($('errors-said'), told(answer));
+    set($('errors-status'), describe(answer));
     return true;
   } catch (error) {
     if (mine !== round) return false;
     busy(entry, false);
     if (error.status === 404) forget(entry);
-    failed(error, (why) => set($('errors-said'), `${entry.id}: ${why}.`));
+    failed(error, (why) => set($('errors-status'), `${entry.id}: ${why}.`));
     return error.status === 404;
   }
 }
 
-const redrive = (entry) => mend(entry, 'redrive', (answer) =>
-  answer.users > 0 ? `${entry.id} is sent again to ${plural(answer.users, 'user')}.` : `${entry.id}: everybody had acknowledged it meanwhile.`);
+const redrive = (entry) => changeError(entry, 'redrive', (answer) =>
+  answer.users > 0 ? `${entry.id} redriven to ${plural(answer.users, 'user')}.` : `${entry.id}: already acknowledged by all users.`);
 
 function askDrop(entry) {
-  set($('sure-text'), `${entry.id}, ${names(entry)}: nobody will get this message any more.`);
+  set($('sure-text'), `${entry.id}, ${names(entry)}: this notification will not be delivered.`);
   $('sure').returnValue = '';
   $('sure').onclose = () => {
-    if ($('sure').returnValue === 'yes') mend(entry, 'drop', () => `${entry.id} is dropped.`);
+    if ($('sure').returnValue === 'yes') changeError(entry, 'drop', () => `${entry.id} dropped.`);
   };
   $('sure').showModal();
 }
@@ -445,12 +447,12 @@ $('errors-redrive').addEventListener('click', async () => {
     done++;
   }
   $('errors-redrive').disabled = false;
-  if (done === entries.length) set($('errors-said'), `${plural(done, 'message')} sent again.`);
+  if (done === entries.length) set($('errors-status'), `${plural(done, 'notification')} redriven.`);
 });
 
-// ---- a notification's history
+// ---- the timeline of a notification
 
-// Times have up to six digits of a second, Date.parse keeps three.
+// Timestamps have microseconds, Date.parse keeps milliseconds.
 const msOf = (at) => Date.parse(`${at.slice(0, 19)}Z`) + Number(`0${at.slice(19, -1)}`) * 1000;
 
 function after(ms) {
@@ -466,7 +468,7 @@ function eventItem(event, start) {
     make('time', { datetime: event.at, title: `${at} UTC`, text: event.user === undefined ? at : after(msOf(event.at) - start) }));
 }
 
-// Those of no user first, then each user in the order of the first event.
+// Events without a user first, then by user in the order of the first event.
 function byUser(events) {
   const groups = new Map([[undefined, []]]);
   for (const event of events) groups.set(event.user, [...(groups.get(event.user) ?? []), event]);
@@ -485,15 +487,15 @@ async function life(id, jump) {
   const mine = round;
   $('find-id').value = id;
   try {
-    const told = await ask(`notifications/${encodeURIComponent(id)}`);
+    const timeline = await ask(`notifications/${encodeURIComponent(id)}`);
     if (mine !== round) return;
-    const waiting = told.waiting ?? [];
-    const start = told.events.length ? msOf(told.events[0].at) : 0;
-    $('life-events').replaceChildren(...byUser(told.events).map((group) => eventGroup(group, start)));
+    const waiting = timeline.waiting ?? [];
+    const start = timeline.events.length ? msOf(timeline.events[0].at) : 0;
+    $('life-events').replaceChildren(...byUser(timeline.events).map((group) => eventGroup(group, start)));
     set($('life-waiting'), waiting.length ? `Waits for ${waiting.slice(0, 50).join(', ')}${waiting.length > 50 ? ' ..' : ''}` : '');
-    set($('life-note').querySelector('pre'), told.notification ? JSON.stringify(told.notification, null, 2) : 'The stream does not hold it any more.');
+    set($('life-note').querySelector('pre'), timeline.notification ? JSON.stringify(timeline.notification, null, 2) : 'Trimmed from the stream.');
     $('life').hidden = false;
-    set($('life-said'), `${plural(told.events.length, 'event')} of ${told.id}.`);
+    set($('life-status'), `${plural(timeline.events.length, 'event')} of ${timeline.id}.`);
     if (jump) {
       $('find').scrollIntoView({ block: 'start' });
       $('find-id').focus({ preventScroll: true });
@@ -501,7 +503,7 @@ async function life(id, jump) {
   } catch (error) {
     if (mine !== round) return;
     $('life').hidden = true;
-    failed(error, (why) => set($('life-said'), error.status === 404 ? 'No notification has this id.' : `Could not read its history: ${why}.`));
+    failed(error, (why) => set($('life-status'), error.status === 404 ? 'No such notification.' : `Could not read the timeline: ${why}.`));
   }
 }
 
@@ -510,14 +512,14 @@ $('find').addEventListener('submit', (event) => {
   life($('find-id').value.trim(), false);
 });
 
-// A link may hold a token in its fragment, which browsers send to no server. It leaves the address at once.
+// A link may contain a token in its fragment, which browsers never send. It is removed from the address.
 const linked = /^#token=([\x21-\x7e]+)$/.exec(location.hash);
 if (linked) {
   token = linked[1];
   sessionStorage.setItem(TOKEN, token);
   window.history.replaceState(null, '', location.pathname);
 }
-// ---- the live tail: asks only while it is watched
+// ---- the live tail: polls only while it is watched
 
 const tail = { on: false, paused: false, rows: [], timer: 0 };
 
@@ -539,12 +541,12 @@ function tailItem(row) {
 function showTail() {
   const wanted = $('tail-filter').value.trim().toLowerCase();
   const rows = tail.rows.filter((row) => tailWords(row).includes(wanted));
-  show($('tail'), rows, (row) => row.entry + row.id, tailItem, () => {}, tail.rows.length ? 'Nothing matches the filter.' : 'Nothing was sent yet.');
-  set($('tail-said'), `${plural(rows.length, 'notification')}${wanted ? ` of ${tail.rows.length}` : ''}${tail.paused ? ', paused' : ''}`);
+  show($('tail'), rows, (row) => row.entry + row.id, tailItem, () => {}, tail.rows.length ? 'Nothing matches the filter.' : 'No notification yet.');
+  set($('tail-status'), `${plural(rows.length, 'notification')}${wanted ? ` of ${tail.rows.length}` : ''}${tail.paused ? ', paused' : ''}`);
 }
 
-// The last of them, a little earlier: what another shard had at that time may come after it.
-function tailPlace() {
+// Overlaps with the last poll: another shard may add stream entries with an earlier time.
+function tailStart() {
   const newest = Math.max(0, ...tail.rows.map((row) => row.at));
   return newest > 0 ? `?after=${newest - TAIL_OVERLAP_MS}-0` : '';
 }
@@ -553,7 +555,7 @@ async function followTail() {
   const mine = round;
   clearTimeout(tail.timer);
   try {
-    const { latest } = await ask(`console/latest${tailPlace()}`);
+    const { latest } = await ask(`console/latest${tailStart()}`);
     if (mine !== round || !tail.on || tail.paused) return;
     const known = new Set(tail.rows.map((row) => row.entry + row.id));
     const fresh = latest.filter((row) => !known.has(row.entry + row.id));
@@ -561,7 +563,7 @@ async function followTail() {
     showTail();
   } catch (error) {
     if (mine !== round) return;
-    failed(error, (why) => set($('tail-said'), `Could not read the tail: ${why}.`));
+    failed(error, (why) => set($('tail-status'), `Could not read the tail: ${why}.`));
   }
   if (tail.on && !tail.paused && !document.hidden && mine === round) tail.timer = setTimeout(followTail, TAIL_MS);
 }
@@ -585,7 +587,7 @@ $('tail-watch').addEventListener('click', () => {
 });
 $('tail-pause').addEventListener('click', () => {
   tail.paused = !tail.paused;
-  set($('tail-pause'), tail.paused ? 'Go on' : 'Pause tail');
+  set($('tail-pause'), tail.paused ? 'Resume tail' : 'Pause tail');
   $('tail-pause').setAttribute('aria-pressed', String(tail.paused));
   if (tail.paused) clearTimeout(tail.timer);
   else followTail();
@@ -596,19 +598,19 @@ document.addEventListener('visibilitychange', () => {
   if (!document.hidden && tail.on && !tail.paused) followTail();
 });
 
-// ---- the rules
+// ---- rules
 
-const RULES_TRIES = 20;
+const RULES_ATTEMPTS = 20;
 const pause = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
 
-// The relay reads them when it is asked, and has them the next time.
+// The first request makes the relay read the rules; a later one returns them.
 async function readRules() {
-  for (let i = 0; i < RULES_TRIES; i++) {
-    const told = await ask('console/rules');
-    if (told.rules || told.elsewhere) return told;
+  for (let i = 0; i < RULES_ATTEMPTS; i++) {
+    const reply = await ask('console/rules');
+    if (reply.rules || reply.elsewhere) return reply;
     await pause(250);
   }
-  throw new Refused(504, 'PostgreSQL does not answer');
+  throw new Refused(504, 'PostgreSQL does not reply');
 }
 
 function ruleItem(rule) {
@@ -630,15 +632,15 @@ $('rules-show').addEventListener('click', async () => {
     $('rules').replaceChildren(...(rules ?? []).map(ruleItem));
     if (rules?.length === 0) $('rules').append(make('li', { class: 'empty', text: 'No table is watched: SELECT clairon.watch(..)' }));
     $('rules').hidden = elsewhere === true;
-    set($('rules-said'), elsewhere ? 'Another process reads the slot: ask its console, or SELECT * FROM clairon.rules.' : plural(rules.length, 'rule'));
+    set($('rules-status'), elsewhere ? 'Another process reads the slot: use its console, or SELECT * FROM clairon.rules.' : plural(rules.length, 'rule'));
     set($('rules-show'), 'Refresh rules');
   } catch (error) {
     if (mine !== round) return;
-    failed(error, (why) => set($('rules-said'), `Could not read the rules: ${why}.`));
+    failed(error, (why) => set($('rules-status'), `Could not read the rules: ${why}.`));
   }
 });
 
-// ---- a user, and a test
+// ---- user lookup and test notification
 
 $('user').addEventListener('submit', async (event) => {
   event.preventDefault();
@@ -648,7 +650,7 @@ $('user').addEventListener('submit', async (event) => {
     const { connections, user } = await ask(`console/user?id=${encodeURIComponent(id)}`);
     if (mine !== round) return;
     const where = user.relays.length ? `connected on ${plural(user.relays.length, 'relay')} (${user.relays.join(', ')})` : 'not connected';
-    set($('user-said'), `${id}: ${where} · ${plural(connections, 'connection')} on this process · ${number.format(user.pending)} pending`);
+    set($('user-status'), `${id}: ${where} · ${plural(connections, 'connection')} on this process · ${number.format(user.pending)} pending`);
     $('user-pending').hidden = false;
     show($('user-pending'), user.oldest, (p) => p.id, (p) => {
       const item = row();
@@ -659,7 +661,7 @@ $('user').addEventListener('submit', async (event) => {
   } catch (error) {
     if (mine !== round) return;
     $('user-pending').hidden = true;
-    failed(error, (why) => set($('user-said'), `Could not look the user up: ${why}.`));
+    failed(error, (why) => set($('user-status'), `Could not look up the user: ${why}.`));
   }
 });
 
@@ -673,11 +675,11 @@ $('test').addEventListener('submit', async (event) => {
   try {
     const { id } = await ask('console/notifications', note);
     if (mine !== round) return;
-    $('test-said').replaceChildren('Sent: ', idButton(id));
+    $('test-status').replaceChildren('Sent: ', idButton(id));
   } catch (error) {
     if (mine !== round) return;
     const hint = error.status === 403 ? ' (sign in with a token that has "publish": true too)' : '';
-    failed(error, (why) => set($('test-said'), `Not sent: ${why}${hint}.`));
+    failed(error, (why) => set($('test-status'), `Not sent: ${why}${hint}.`));
   }
 });
 

@@ -13,7 +13,7 @@ struct gate_redeem; /* a pending redemption in the store */
 struct lws;
 struct session_group;
 
-#define GATE_TWO_CREDENTIALS "both a ticket and a token given"
+#define GATE_TWO_CREDENTIALS "both a ticket and a token"
 
 /*
  * The token of `Authorization: Bearer`; a text that never verifies if it is too long. NULL: none.

@@ -62,7 +62,7 @@ struct heads {
 _Static_assert(GATE_HEAD_BYTES_MAX <= GATE_RECEIVED_MAX, "a head fits the scratch buffer");
 
 /*
- * Lets the oldest clients retry in the next loop iteration, a few at a time: each handshake costs a
+ * The oldest clients retry in the next loop iteration, a few at a time: each handshake costs a
  * signature.
  */
 static void
@@ -202,7 +202,7 @@ hand_over_hello(struct gate_head *head)
     if (!head->is_waiting) {
         enqueue_hello(head);
     } else if (has_half_closed(fd)) {
-        head_close(head); /* the client is gone: save the signature */
+        head_close(head); /* the client is gone: no signature */
     } else if (gate_tls_head_has_room(gate)) {
         head_free(head);
         gate_tls_head_begin(gate, fd);
@@ -232,7 +232,7 @@ wait_for_more(struct gate_head *head, size_t len)
     ev_timer_again(head->gate->loop, &head->again);
 }
 
-/* Is the first TLS record complete, as far as it is peeked at? */
+/* Has the first TLS record arrived, or enough of it? */
 static enum rc
 check_hello(const unsigned char *bytes, size_t len)
 {

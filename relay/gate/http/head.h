@@ -1,4 +1,4 @@
-/* head.h: new connections, whose request head is validated before libwebsockets reads it. */
+/* head.h: new connections: validates the request head before libwebsockets reads it. */
 #ifndef CLAIRON_GATE_HTTP_HEAD_H
 #define CLAIRON_GATE_HTTP_HEAD_H
 

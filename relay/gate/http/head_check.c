@@ -32,7 +32,7 @@ gate_head_check(const struct gate *gate, int fd, const char *bytes, size_t len,
     if (rc == RC_AGAIN || (rc == RC_OK && !workaround_is_unknown_method(&parts)))
         return rc;
     if (rc == RC_LIMIT)
-        return refuse(ret_response, 431, "request head over 12 kB or 127 headers");
+        return refuse(ret_response, 431, "request head too long, limits are 12 kB and 127 headers");
     if (rc != RC_OK)
         return refuse(ret_response, 400, why);
     on_unknown_method(gate, fd, parts.target, parts.target_len, ret_response);

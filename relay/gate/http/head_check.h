@@ -24,6 +24,6 @@ MUST_CHECK enum rc gate_head_check(const struct gate *gate, int fd, const char *
 void gate_head_timed_out(struct response *ret_response);
 
 #define GATE_LINGER_US 2000000        /* time for the client to read the response */
-#define GATE_LINGER_BYTES (64 * 1024) /* bytes discarded at most meanwhile */
+#define GATE_LINGER_BYTES (64 * 1024) /* limit of bytes discarded while lingering */
 
 #endif

@@ -44,7 +44,7 @@ struct gate_route {
     /* Responds immediately, without a token. NULL: needs a token, and `handle` responds. */
     void (*respond)(struct gate *gate, struct response *ret_response);
     enum gate_claim claim;
-    size_t body_max;                              /* bytes; 0: a GET, whose body is discarded */
+    size_t body_max;                              /* bytes; 0: a GET, any body is discarded */
     void (*handle)(struct gate_request *request); /* token verified, body complete */
     size_t state_bytes;                           /* size of request->route_state */
     /* Reads headers, which are gone when the body is complete; may be NULL. */
@@ -97,7 +97,7 @@ struct requests {
     const struct request_handler *handler;
     struct gate_request *first;
     struct gate_request_list posts;     /* requests in progress, without polls and streams */
-    struct gate_request_list lingering; /* requests whose response is written */
+    struct gate_request_list lingering; /* requests with a written response */
     size_t body_bytes;                  /* bytes of all bodies in `posts` */
 };
 

@@ -4,7 +4,9 @@
 
 #include "gate/http/request.h"
 
-/* Takes over the socket from lws and frees its headers. Handles a body that is complete already. */
+/*
+ * Reads the socket in place of lws and frees its headers. Handles a body that is complete already.
+ */
 void gate_body_start(struct gate_request *request);
 /* Adds bytes that lws read together with the head. */
 void gate_body_received(struct gate_request *request, const char *bytes, size_t len);

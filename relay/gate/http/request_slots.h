@@ -5,8 +5,8 @@
 #include "gate/http/request.h"
 
 /*
- * Adds a request. Evicts the oldest one whose body is incomplete if the list is full. False:
- * rejected, and the response is queued.
+ * Adds a request. A full list evicts the oldest one with an incomplete body. False: rejected, and
+ * the response is queued.
  */
 bool gate_slot_take(struct gate_request *request);
 /* Adds bytes to the body. May reject the request. */

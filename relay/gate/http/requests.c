@@ -59,7 +59,7 @@ missing_claim(const struct gate_request *request)
     return token->publish || token->admin ? NULL : NO_PUBLISH;
 }
 
-/* Checks the limits again: redeeming a ticket takes time. */
+/* Checks the limits again: they may have changed while a ticket was redeemed. */
 static void
 proceed(struct gate_request *request)
 {

@@ -18,7 +18,7 @@
 
 #define TURN_BYTES (4 * 1024 * 1024L) /* per connection and loop iteration, for fairness */
 
-/* Writes what the socket accepts. False: the socket failed. */
+/* Writes until the socket is full. False: the socket failed. */
 static bool
 write_out(struct gate_request *request)
 {

@@ -53,8 +53,8 @@ MUST_CHECK bool conn_io_half_close(const struct conn_io *io);
 void conn_io_close(const struct conn_io *io);
 
 /*
- * Writes through libwebsockets, which buffers what the socket does not accept and sends it first.
- * The text is one WebSocket frame after CONN_IO_HEADROOM bytes. RC_IO: the socket failed.
+ * Writes through libwebsockets, which buffers the unsent rest and sends it first. The text is one
+ * WebSocket frame after CONN_IO_HEADROOM bytes. RC_IO: the socket failed.
  */
 MUST_CHECK enum rc conn_io_write_text(const struct conn_io *io, unsigned char *text, size_t len);
 MUST_CHECK enum rc conn_io_write_raw(const struct conn_io *io, const unsigned char *bytes,

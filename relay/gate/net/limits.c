@@ -187,7 +187,7 @@ address_is_full(struct gate *gate, const struct gate_source *source)
     return true;
 }
 
-/* An unconfigured proxy makes a whole site one address, whose clients reconnect together. */
+/* Behind an unconfigured proxy a whole site is one address, and its clients reconnect together. */
 static bool
 connect_rate_allows(struct gate *gate, const struct gate_source *source)
 {

@@ -1,9 +1,9 @@
 /*
  * lws_workarounds.h: one function for each behaviour of libwebsockets that the gate works around.
  *
- * All are needed for 4.1.6 (Debian 12) to 4.3.5 (Debian 13), whose sources were read. Before using
- * a newer version, read the named source file again. The other calls to the library are in
- * server.c, conn_io.c and request_field.c.
+ * All are needed for 4.1.6 (Debian 12) to 4.3.5 (Debian 13); both sources were read. Before using a
+ * newer version, read the named source file again. The other calls to the library are in server.c,
+ * conn_io.c and request_field.c.
  */
 #ifndef CLAIRON_GATE_NET_LWS_WORKAROUNDS_H
 #define CLAIRON_GATE_NET_LWS_WORKAROUNDS_H
@@ -35,7 +35,7 @@ const struct lws_retry_bo *workaround_no_pings(void);
 
 /*
  * parsers.c: header tables are allocated and freed with each burst of connections and fragment the
- * heap. They get an arena. Call it after lws_create_context, whose large tables are permanent.
+ * heap. They get an arena. Call it after lws_create_context: its large tables are permanent.
  */
 void workaround_set_allocator(void);
 
@@ -93,8 +93,8 @@ bool workaround_needs_edit(char *bytes, const struct http_head *head);
 void workaround_edit_head(char *bytes, const struct http_head *head);
 
 /*
- * parsers.c: the length of a query argument is 0 for an empty one ("?&pos=..") and past the last
- * one alike. False: there is no `nth` argument. The caller frees *ret_text.
+ * parsers.c: the library reports length 0 both for an empty query argument ("?&pos=..") and after
+ * the last one. False: there is no `nth` argument. The caller frees *ret_text.
  */
 bool workaround_copy_argument(struct lws *wsi, int nth, char **ret_text);
 

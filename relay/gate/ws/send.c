@@ -1,9 +1,9 @@
 /*
  * send.c: sends a session's frames, directly on the socket if possible.
  *
- * A callback of libwebsockets for each frame costs as much as the send itself. So frames are sent
- * on the descriptor while lws has no pending write. lws gets the rest of a half-sent frame and
- * sends it first, so that no pong can split it.
+ * An lws callback for each frame would double the cost of a send. So frames are sent on the
+ * descriptor while lws has no pending write. lws gets the rest of a half-sent frame and sends it
+ * first, so that no pong can split it.
  */
 #include "gate/ws/send.h"
 
@@ -48,7 +48,7 @@ wait_until_writable(struct gate_conn *conn)
     return RC_AGAIN;
 }
 
-/* Also buffers what the socket does not accept. */
+/* lws also buffers the unsent rest. */
 static enum rc
 write_by_lws(struct gate_conn *conn, const unsigned char *bytes, size_t len)
 {

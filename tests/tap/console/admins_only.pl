@@ -124,7 +124,7 @@ is(mend('drop', $drop->{entry})->{status}, 200, 'dropped');
 is(mend('drop', $drop->{entry})->{status}, 404, 'once');
 is(overview()->{store}{errors}, 23, 'two are gone');
 unlike($relay->log_text, qr/"no 24"/, 'the log holds no payload');
-like($relay->log_text, qr/root\\?" drops entry \Q$drop->{entry}\E/, 'but who dropped what');
+like($relay->log_text, qr/action="?drop"? entry="?\Q$drop->{entry}\E"? user=.*root/, 'but who dropped what');
 
 # Bodies that are none, entries that are odd.
 is(http(POST => "/v1/console/$_->[0]", body => $_->[1])->{status}, 400, "$_->[0] $_->[1]")

@@ -233,7 +233,7 @@ write_text($file, join "\n", '[feed', 'conninfo = dbname=x', '[gate]', 'ping', "
 is($code, 2, 'mistakes of all kinds: exit 2');
 @wrong = split /\n/, $err;
 my @kinds = ("$file:1: a section must be", "$file:4: a line must be", "$file:7: [gate] drain must be", "$file: missing key [feed] conninfo",
-    "$file:9: [auth] hs256_secret_file: could not read", "$file:5: [gate] tls_cert and tls_key must be PEM files");
+    "$file:9: [auth] hs256_secret_file: could not read", "$file:5: [gate] tls_cert and tls_key must be a PEM certificate and its key");
 is(scalar(@wrong), scalar(@kinds), 'mistakes of all kinds: all in one round') or diag($err);
 is(index($wrong[$_] // '', "clairon relay: $kinds[$_]"), 0, "mistakes of all kinds: $kinds[$_]") for 0 .. $#kinds;
 write_text($file, "[relay]\nroles = gat\n[feed]\nconninfo = x\n[auth]\nhs256_secret = SECRET+\n");

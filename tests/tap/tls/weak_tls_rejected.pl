@@ -48,5 +48,5 @@ is($relay->stop, 0, 'SIGTERM ends the relay in good order');
 my ($code, undef, $error) = Clairon::Test::relay(undef, $store, start => 0, roles => 'gate',
     conf => { 'gate.tls_cert' => "$folder/cert.pem", 'gate.tls_key' => "$folder/key.pem", 'gate.tls_ciphers' => 'NONSENSE' })->run('relay', '--check');
 is($code, 2, 'a list without a known cipher is refused');
-like($error, qr/tls_ciphers must be a cipher list of OpenSSL.*NONSENSE/, 'in a sentence that names it');
+like($error, qr/tls_ciphers must be an OpenSSL cipher list.*NONSENSE/, 'in a sentence that names it');
 done_testing();

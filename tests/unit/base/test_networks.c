@@ -1,4 +1,4 @@
-/* test_networks.c: is an address in the networks that it is in, and in no other? */
+/* test_networks.c: membership of addresses in networks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* test_pool.c: are a pool's items zeroed, apart from each other, and used again? */
+/* test_pool.c: items of a pool are zeroed, do not overlap and are reused. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* test_rates.c: does each name get so many a second, and no memory for longer than that? */
+/* test_rates.c: each key has its rate, and its memory is freed when the rate no longer applies. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ fills_as_time_goes_by(void **state)
     assert_false(rate_bucket_take(&bucket, 4, BEGIN + SECOND / 4 + 2));
     for (int i = 0; i < 4; i++)
         assert_true(rate_bucket_take(&bucket, 4, BEGIN + 60 * SECOND));
-    assert_false(rate_bucket_take(&bucket, 4, BEGIN + 60 * SECOND)); /* never more than its size */
+    assert_false(rate_bucket_take(&bucket, 4, BEGIN + 60 * SECOND)); /* capped at the bucket size */
 }
 
 static void
@@ -98,7 +98,7 @@ keeps_who_takes_when_there_are_too_many(void **state)
     }
     assert_int_equal(rates_count(rates), RATES_NAMES_MAX);
     assert_false(rates_take(rates, "busy", 2, BEGIN));
-    assert_true(rates_take(rates, "once", 1, BEGIN)); /* forgotten, so taken for full */
+    assert_true(rates_take(rates, "once", 1, BEGIN)); /* forgotten, so the bucket is full again */
     rates_free(rates);
     rates_free(NULL);
 }

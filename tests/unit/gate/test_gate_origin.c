@@ -1,4 +1,4 @@
-/* test_gate_origin.c: which web pages may open a connection? */
+/* test_gate_origin.c: allowed and rejected origins. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

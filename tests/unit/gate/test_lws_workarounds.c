@@ -1,4 +1,4 @@
-/* test_lws_workarounds.c: which heads would libwebsockets misread, and does the edit help? */
+/* test_lws_workarounds.c: detects and edits heads that libwebsockets would misread. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

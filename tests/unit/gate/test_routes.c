@@ -1,4 +1,4 @@
-/* test_routes.c: is each line of the gate's route table complete? */
+/* test_routes.c: each route of the table is consistent. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 #define BEGINS(text, with) (strncmp((text), (with), strlen(with)) == 0)
 
-/* router.c starts a request by one of the two. */
+/* router.c uses one of the two */
 static void
 test_each_route_responds_or_handles(void **state)
 {

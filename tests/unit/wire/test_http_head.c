@@ -1,4 +1,4 @@
-/* test_http_head.c: does a head mean the same to everybody, or is it refused? */
+/* test_http_head.c: ambiguous request heads are rejected. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -19,13 +19,13 @@ static enum rc
 check(const char *text, struct http_head *ret_head, const char **ret_why)
 {
     size_t len = strlen(text);
-    char *exact = malloc(len + (len == 0)); /* a byte read beyond is seen */
+    char *exact = malloc(len + (len == 0)); /* a sanitizer sees a read past the end */
     enum rc rc;
 
     assert_non_null(exact);
     memcpy(exact, text, len);
     rc = http_head_check(exact, len, MAX, ret_head, ret_why);
-    if (rc == RC_OK) { /* views of a text that goes */
+    if (rc == RC_OK) { /* views of the text, which is freed */
         ret_head->method = text + (ret_head->method - exact);
         ret_head->target = text + (ret_head->target - exact);
     }
@@ -92,7 +92,7 @@ an_upgrade_to_something_else_is_told(void **state)
     assert_true(has_idle_upgrade("Upgrade:\r\nConnection: Upgrade\r\n"));
 }
 
-/* Each is refused, and the sentence tells what is wrong. */
+/* Each is rejected with a matching error. */
 static void
 ambiguous_heads_are_refused(void **state)
 {
@@ -152,11 +152,11 @@ nothing_is_judged_too_early(void **state)
 
     (void)state;
     assert_int_equal(http_head_check(more, sizeof(more) - 1, MAX, &head, &why), RC_OK);
-    assert_int_equal(head.len, sizeof(text) - 1); /* what follows is no part of it */
+    assert_int_equal(head.len, sizeof(text) - 1); /* the bytes after the head are not counted */
     for (size_t len = 0; len < sizeof(text) - 1; len++)
         assert_int_equal(http_head_check(text, len, MAX, &head, &why), RC_AGAIN);
     assert_int_equal(http_head_check(text, sizeof(text) - 1, MAX, &head, &why), RC_OK);
-    /* A head that fits is good, with a body behind it too; one byte less is not enough. */
+    /* a head of exactly `max` bytes is valid, also with a body after it */
     assert_int_equal(http_head_check(text, sizeof(text) - 1, sizeof(text) - 1, &head, &why), RC_OK);
     assert_int_equal(http_head_check(text, sizeof(text) - 1, sizeof(text) - 2, &head, &why),
                      RC_LIMIT);

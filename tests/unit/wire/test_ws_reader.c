@@ -1,4 +1,4 @@
-/* test_ws_reader.c: are a client's bytes cut into the same frames, however they arrive? */
+/* test_ws_reader.c: frames are parsed alike from any fragmentation of the input. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 
 #define LOG_MAX (256 * 1024)
 
-/* A masked frame with a length of the shortest form. */
+/* A masked frame with the shortest length encoding. */
 static void
 add_frame(struct buffer *out, unsigned first, const char *payload, size_t len)
 {
@@ -35,7 +35,7 @@ add_frame(struct buffer *out, unsigned first, const char *payload, size_t len)
     }
 }
 
-/* What was read, as text: T or B for data, a dot where a message ends, p, q, c for control. */
+/* Log of events: T or B for data, a dot at the end of a message, p, q, c for control. */
 static void
 add_event(struct buffer *log, const struct ws_event *event)
 {
@@ -181,7 +181,7 @@ refuses_what_breaks_the_rules(void **state)
     breaks(0x81, 0xff, "highest bit");
 }
 
-/* Says `len` in `size` bytes, and announces nothing else. */
+/* A frame header with `len` encoded in `size` bytes. */
 static struct ws_event
 length_in(unsigned size, uint64_t len)
 {
