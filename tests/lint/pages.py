@@ -20,7 +20,7 @@ PATH = re.compile(r"[.\w-]+(/[.\w-]+)*/?")
 SUFFIX = re.compile(r"\.(c|h|lua|py|pl|sh|sql|js|md|yml|json|example)$")
 FUNCTION = re.compile(r"([a-z]\w*)\(\)")
 PLACEHOLDER = re.compile(r"[A-Z]{3,}")
-DEFINITION = re.compile(r"^(?:static inline |local |export )?(?:function )?([a-z]\w*)\(", re.M)
+DEFINITION = re.compile(r"^(?:#define |static inline |local |export )?(?:function )?([a-z]\w*)\(", re.M)
 
 
 def sources(*suffixes):
