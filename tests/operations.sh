@@ -209,7 +209,7 @@ check_drills() {
 no_gap() {
     grep -E 'epoch|level=warn' "$target/var/log/clairon" || true
     is "$(grep -oE 'connected, epoch [0-9a-f]+' "$target/var/log/clairon" | sort -u | wc -l)" 1 &&
-        is "$(grep -E 'told of|level=error' "$target/var/log/clairon")" ""
+        is "$(grep -E 'receive a gap|told of|level=error' "$target/var/log/clairon")" ""
 }
 
 create_failover_slot() {

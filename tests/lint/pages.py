@@ -3,6 +3,7 @@
 
 All pages are checked for links. docs/ARCHITECTURE.md, docs/CONTRIBUTING.md and docs/STORE.md are
 also checked for names: `folder/file`, `file.c` and `function()`. Words in capitals are placeholders.
+The table of log messages in docker/OPERATIONS.md is checked against the string literals of the relay.
 """
 
 import os
@@ -66,6 +67,19 @@ def unknown_names(name, files, functions):
             yield f"no file {code}"
 
 
+def unknown_messages(name):
+    """Log messages of the page's table that no string of the relay contains."""
+    table = (TOP / name).read_text().partition("## Log messages")[2]
+    literals = []
+    for file in sources(".c"):
+        if file.startswith("relay/"):
+            text = re.sub(r'"\s*"', "", (TOP / file).read_text())
+            literals += re.findall(r'"((?:[^"\\\n]|\\.)*)"', text)
+    for message in re.findall(r"^\| \w+ \| `([^`]+)` \|", table, re.M):
+        if not any(message in literal for literal in literals):
+            yield f"no log message {message!r}"
+
+
 def main():
     files = list(sources(""))
     code = [file for file in files if re.match(r"(relay|decoder|client/src)/.*\.(c|h|lua|js)$", file)]
@@ -75,6 +89,7 @@ def main():
         bad += [f"{page}: {what}" for what in broken_links(page)]
     for page in NAMING:
         bad += [f"{page}: {what}" for what in unknown_names(page, files, functions)]
+    bad += [f"docker/OPERATIONS.md: {what}" for what in unknown_messages("docker/OPERATIONS.md")]
     print("\n".join(sorted(bad)), end="\n" if bad else "")
     sys.exit(bool(bad))
 

@@ -47,7 +47,10 @@ sub fails
 make_path("$tree/tests/lint");
 copy(top() . '/tests/lint/pages.py', "$tree/tests/lint/pages.py") or die "could not copy pages.py: $!\n";
 write_text("docs/$_.md", "# Page\n") for qw(CONTRIBUTING STORE);
-write_text('relay/room/file.c', "static int\nknown_function(void)\n{\n    return 0;\n}\n");
+my $log_table = "# Page\n## Log messages\n| `who` | message | action |\n|---|---|---|\n| gate | `%s` | none |\n";
+write_text('docker/OPERATIONS.md', sprintf($log_table, 'known message'));
+write_text('relay/room/file.c',
+    "static int\nknown_function(void)\n{\n    log_warn(\"gate\", \"known \"\n        \"message: hint\");\n    return 0;\n}\n");
 
 passes('names that exist', 'See `relay/room/file.c`, `file.c`, `relay/room/` and `known_function()`; [a page](STORE.md#page).');
 passes('a placeholder', 'Add `tests/unit/ROOM/test_NAME.c`.');
@@ -57,5 +60,8 @@ fails('a missing file without its folder', '`missing.c`', 'no file missing.c');
 fails('a missing function', '`missing_function()`', 'no function missing_function()');
 fails('a link to a missing page', '[page](missing.md)', 'link to missing.md, which does not exist');
 fails('a link to a missing heading', '[page](STORE.md#keys)', 'link to STORE.md#keys, a heading that does not exist');
+
+write_text('docker/OPERATIONS.md', sprintf($log_table, 'unknown message'));
+is_deeply([ lint('') ], [ 1, "docker/OPERATIONS.md: no log message 'unknown message'\n" ], 'a missing log message: fails');
 
 done_testing();
