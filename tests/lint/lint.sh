@@ -92,5 +92,6 @@ rule "spelling" with_tool codespell rule_spelling
 rule "commit subjects" rule_subjects
 rule "shell scripts" with_tool shellcheck rule_shell
 rule "TAP files" rule_tap_files
+rule "pages" with_tool python3 tests/lint/pages.py
 rule "mutants" tests/mutants/run.pl --check
 exit "$status"
