@@ -20,7 +20,7 @@ struct decoder {
     MemoryContextCallback on_delete; /* when `context` is deleted */
     MemoryContext change_context;    /* reset for each change */
     MemoryContext rules_context;     /* of `rules` */
-    MemoryContext spare_context;     /* for reading the next */
+    MemoryContext spare_context;     /* for the next `rules` */
     HTAB *relations;
     struct relation_entry *last_entry; /* the last one looked up; NULL: none */
     struct rule_set *rules;

@@ -1,4 +1,4 @@
-/* options.c: read the plugin's options; an unknown one is an error that names the known ones. */
+/* options.c: parse the plugin's options. */
 #include "options.h"
 
 #include "lib/stringinfo.h"
@@ -24,7 +24,7 @@ option_reject(const char *name, const char *value, const char *valid)
 {
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                     errmsg("invalid value \"%s\" for option \"%s\"", value, name),
-                    errhint("Valid: %s.", valid)));
+                    errhint("The value must be %s.", valid)));
 }
 
 static void
@@ -35,7 +35,7 @@ read_mode(struct options *options, const char *value)
     else if (strcmp(value, "text") == 0)
         options->framed = false;
     else
-        option_reject("mode", value, "text, framed");
+        option_reject("mode", value, "text or framed");
 }
 
 static void
@@ -46,29 +46,28 @@ read_numeric(struct options *options, const char *value)
     else if (strcmp(value, "string") == 0)
         options->numeric_as_number = false;
     else
-        option_reject("numeric", value, "string, number");
+        option_reject("numeric", value, "string or number");
 }
 
 static void
 read_pretty(struct options *options, const char *value)
 {
     if (!parse_bool(value, &options->pretty))
-        option_reject("pretty", value, "true, false");
+        option_reject("pretty", value, "true or false");
 }
 
 static void
 read_streaming(struct options *options, const char *value)
 {
     if (!parse_bool(value, &options->streaming))
-        option_reject("streaming", value, "true, false");
+        option_reject("streaming", value, "true or false");
 }
 
 static void
 read_topic_prefix(struct options *options, const char *value)
 {
     if (strlen(value) > 255)
-        option_reject("topic_prefix", value,
-                      "a text of at most 255 bytes, or nothing for no prefix");
+        option_reject("topic_prefix", value, "at most 255 bytes, or empty for no prefix");
     options->topic_prefix = pstrdup(value);
 }
 
@@ -94,15 +93,14 @@ read_condition_timeout(struct options *options, const char *value)
 }
 
 /*
- * Splits at commas, and each piece at its first dot, where no backslash stands
- * before them; backslashes stay, for the matching.
+ * Splits the value at commas, and each part at its first dot, unless escaped by a backslash. The
+ * backslashes stay for pattern_matches.
  */
 static List *
 read_patterns(const char *name, const char *value)
 {
-    static const char *const valid =
-        "schema.table, several separated by commas, * for any run of characters, \\ before a "
-        "character to take it as it is";
+    static const char *const valid = "a list of schema.table, separated by commas, with * for any "
+                                     "characters and \\ before a literal character";
     char *text = pstrdup(value);
     List *patterns = NIL;
     char *piece = text;
@@ -151,7 +149,7 @@ read_exclude_tables(struct options *options, const char *value)
     options->exclude_tables = read_patterns("exclude_tables", value);
 }
 
-/* By name, as the hint lists them. */
+/* In the order of the hint. */
 static const struct option_kind kinds[] = {
     {"condition_timeout", read_condition_timeout},
     {"exclude_tables", read_exclude_tables},
@@ -173,7 +171,7 @@ reject_unknown(const char *name)
     for (size_t i = 0; i < lengthof(kinds); i++)
         appendStringInfo(&known, "%s%s", i > 0 ? ", " : "", kinds[i].name);
     ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE), errmsg("unknown option \"%s\"", name),
-                    errhint("Valid: %s.", known.data)));
+                    errhint("Valid options are %s.", known.data)));
 }
 
 static void
@@ -186,7 +184,7 @@ read_one(struct options *options, DefElem *given)
             continue;
         if (value == NULL && kinds[i].read != read_pretty && kinds[i].read != read_streaming)
             ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                            errmsg("option \"%s\" needs a value", given->defname)));
+                            errmsg("option \"%s\" requires a value", given->defname)));
         kinds[i].read(options, value == NULL ? "true" : value);
         return;
     }
@@ -206,15 +204,15 @@ options_read(struct options *ret_options, List *given, const char *database)
         read_one(&options, (DefElem *)lfirst(cell));
     if (options.pretty && options.framed)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("option \"pretty\" is for mode text only")));
+                        errmsg("option \"pretty\" requires mode \"text\"")));
     *ret_options = options;
 }
 
-/* '*' matches any run; a backslash takes the next character as it is. */
+/* '*' matches any characters; a backslash escapes the next one. */
 static bool
 pattern_matches(const char *pattern, const char *text)
 {
-    const char *star = NULL; /* after the last '*', and where its run ends so far */
+    const char *star = NULL; /* after the last '*', and the end of its match */
     const char *run = NULL;
 
     while (*text != '\0') {

@@ -1,4 +1,4 @@
-/* options.h: the plugin's options, as START_REPLICATION or -o gives them. */
+/* options.h: the options of START_REPLICATION and of pg_recvlogical -o. */
 #ifndef CLAIRON_OPTIONS_H
 #define CLAIRON_OPTIONS_H
 
@@ -10,7 +10,7 @@ struct options {
     bool framed;
     bool numeric_as_number;
     bool pretty;
-    bool streaming;       /* large transactions are taken while they are open */
+    bool streaming;       /* of large transactions before their commit */
     char *topic_prefix;   /* server encoding; "" for none */
     List *include_tables; /* of struct table_pattern */
     List *exclude_tables;
@@ -21,7 +21,7 @@ struct options {
 #define MAX_VALUE_BYTES_DEFAULT (1024 * 1024)
 #define MAX_VALUE_BYTES_CEILING (16 * 1024 * 1024)
 
-/* Fills *ret_options in the current memory context; an error names what is valid. */
+/* Fills *ret_options in the current memory context. Raises an error that lists the valid values. */
 extern void options_read(struct options *ret_options, List *given, const char *database);
 
 /* True when one of the patterns matches the table. */

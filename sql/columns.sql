@@ -1,19 +1,19 @@
-/* Columns of watched tables are bound by number; a dump is read by name. */
+/* Columns of watched tables are bound by number, but restored by name. */
 
--- A restored table has no gaps where columns were dropped: its numbers are others. So each rule
--- keeps the names of the columns it uses, as they are now, and takes its numbers from them when
--- it is inserted with them. In only_when, $n stays what it was: the column whose origin is n.
--- No table has a column of this number: it denies.
+-- A restored table has other column numbers when columns were dropped. Therefore each rule stores
+-- the current names of its columns. A row that is inserted with names gets its numbers from them.
+-- In only_when, $n keeps its number: the column with origin n. No table has a column of the number
+-- below, so that it denies.
 CREATE FUNCTION clairon.no_column() RETURNS int2
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS 'SELECT 32767::int2';
 
--- What a rule is bound to besides the columns it shows and those of its condition.
+-- The columns of a rule, except those of its payload and its condition.
 CREATE FUNCTION clairon.bound_columns(rule clairon.rule) RETURNS int2[]
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT rule.target_column || (rule.emitter_column || rule.target_columns)
 $$;
 
--- Some more than are used, where a text in the condition looks like $n.
+-- May return too many columns where a text in the condition looks like $n.
 CREATE FUNCTION clairon.used_columns(relation regclass, bound int2[], columns int2[], stored text)
     RETURNS int2[] LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(array_agg(attnum ORDER BY attnum), '{}')
@@ -76,16 +76,16 @@ BEGIN
             AND NOT attisdropped
         ORDER BY place);
     IF pg_column_size(NEW) > 8000 THEN
-        -- Neither the rule nor a longer name of a column must fail for what only a dump needs.
-        RAISE WARNING 'columns: too many to keep their names: restored from a dump, rule "%" on % '
-                      'does not know them', NEW.name, NEW.relation;
+        -- The names are only needed for a dump: without them the rule still works.
+        RAISE WARNING 'could not store the column names of rule "%" on %', NEW.name, NEW.relation
+            USING DETAIL = 'The rule has too many columns. Restored from a dump, it does not find them.';
         NEW.column_names := '{}';
         IF NEW.only_when IS NULL THEN
             NEW.column_origins := '{}';
             NEW.column_numbers := '{}';
         ELSIF pg_column_size(NEW) > 8000 THEN
-            RAISE EXCEPTION 'columns: % are too many beside only_when', cardinality(NEW.columns)
-                USING ERRCODE = 'program_limit_exceeded', HINT = 'Valid: NULL for all of them.';
+            RAISE EXCEPTION 'parameter "columns" has too many values for a rule with only_when'
+                USING ERRCODE = 'program_limit_exceeded', HINT = 'Use NULL for all columns.';
         END IF;
     END IF;
     RETURN NEW;
@@ -94,7 +94,7 @@ CREATE TRIGGER bind_columns BEFORE INSERT OR UPDATE ON clairon.rule
     FOR EACH ROW EXECUTE FUNCTION clairon.bind_columns();
 ALTER TABLE clairon.rule ENABLE ALWAYS TRIGGER bind_columns;
 
--- Renamed and dropped columns: the names kept are those of now, whatever the command.
+-- Updates the stored names after a column was renamed or dropped.
 CREATE FUNCTION clairon.follow_names() RETURNS void
     LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     UPDATE clairon.rule SET column_names = NULL
@@ -106,8 +106,8 @@ CREATE FUNCTION clairon.follow_names() RETURNS void
 $$;
 CREATE FUNCTION clairon.changes_owner(command pg_ddl_command) RETURNS boolean
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_changes_owner';
--- A rule stays with its table, as its triggers and policies do, also where the new owner could not
--- have set it: so whoever changes the owner gets a NOTICE.
+-- A rule stays with its table, as triggers and policies do, even where the new owner could not set
+-- it. Therefore ALTER TABLE .. OWNER TO raises a NOTICE.
 CREATE FUNCTION clairon.follow_renamed() RETURNS event_trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -117,12 +117,12 @@ BEGIN
     FOR changed IN SELECT DISTINCT objid FROM pg_event_trigger_ddl_commands()
                    WHERE classid = 'pg_class'::regclass AND clairon.changes_owner(command)
                      AND EXISTS (SELECT FROM clairon.rule WHERE relation = objid) LOOP
-        RAISE NOTICE 'the rules of clairon on % stay in force', changed
-            USING HINT = format('SELECT * FROM clairon.rules WHERE relation = %L::regclass; shows '
+        RAISE NOTICE 'clairon rules on % remain in effect', changed
+            USING HINT = format('SELECT * FROM clairon.rules WHERE relation = %L::regclass; lists '
                                 'them, clairon.unwatch() removes them.', changed);
     END LOOP;
 END $$;
--- ALTER VIEW and its like rename columns of tables as well.
+-- ALTER VIEW and similar commands can rename columns of tables, too.
 CREATE EVENT TRIGGER clairon_follow_renamed ON ddl_command_end
     WHEN TAG IN ('ALTER TABLE', 'ALTER VIEW', 'ALTER INDEX', 'ALTER TYPE',
                  'ALTER MATERIALIZED VIEW', 'ALTER FOREIGN TABLE')

@@ -1,6 +1,6 @@
 /* composite: audiences of several parts, STRUCTURE+ROLE, and their targets, s1+admin. */
 
--- The parts of a target of a composite audience: at each +, but not at \+; \\ is a backslash.
+-- The parts of a composite target: split at each + except \+; \\ is a backslash.
 CREATE FUNCTION clairon.split_parts(target text) RETURNS text[]
     LANGUAGE c IMMUTABLE STRICT AS 'MODULE_PATHNAME', 'clairon_split_parts';
 CREATE FUNCTION clairon.join_parts(parts text[]) RETURNS text
@@ -9,7 +9,7 @@ CREATE FUNCTION clairon.join_parts(parts text[]) RETURNS text
     FROM unnest(parts) WITH ORDINALITY AS t (part, place)
 $$;
 
--- Each in the one form that stands in the WAL and in the notification. `blanks` are trimmed.
+-- Converts targets to their form in the WAL and in notifications. `blanks` are trimmed.
 CREATE FUNCTION clairon.composite_targets(audience text, targets text[], blanks text)
     RETURNS text[] LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -24,10 +24,10 @@ BEGIN
                   WHERE btrim(part, blanks) = '' OR clairon.utf8_length(btrim(part, blanks)) > 255)
     LIMIT 1;
     IF FOUND THEN
-        RAISE EXCEPTION 'targets: "%" is not valid for audience %', wrong, audience
+        RAISE EXCEPTION 'invalid value for parameter "targets": "%" for audience %', wrong, audience
             USING ERRCODE = 'invalid_parameter_value',
-                  HINT = format('Valid: %s parts of 1 to 255 bytes, joined by +; \+ is a plus within '
-                                'a part.', wanted);
+                  HINT = format('The value must have %s parts of 1 to 255 bytes, joined by +. Use \+ for '
+                                'a plus sign in a part.', wanted);
     END IF;
     RETURN clairon.distinct_targets(ARRAY(
         SELECT clairon.join_parts(ARRAY(SELECT btrim(part, blanks)
@@ -44,10 +44,10 @@ DECLARE
     piece text;
 BEGIN
     IF cardinality(clairon.split_parts(expression)) <> cardinality(string_to_array(audience, '+')) THEN
-        RAISE EXCEPTION 'targets: "%" is not valid for audience %', expression, audience
+        RAISE EXCEPTION 'invalid value for parameter "targets": "%" for audience %', expression, audience
             USING ERRCODE = 'invalid_parameter_value',
-                  HINT = format('Valid: %s columns joined by +, where =word behind the first + is the '
-                                'same for all rows; or a literal as in ''=s1+admin,s2+admin''.',
+                  HINT = format('The value must be %s columns joined by +, where =word after the first + '
+                                'is a constant, or a literal such as ''=s1+admin,s2+admin''.',
                                 cardinality(string_to_array(audience, '+')));
     END IF;
     columns := '{}';
@@ -63,7 +63,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- Composite targets as one would write them; NULL for others. A long condition follows in parts.
+-- The parameter targets of a rule with composite targets; NULL for other rules.
 CREATE FUNCTION clairon.show_columns(relation regclass, columns int2[], constants text[])
     RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT string_agg(CASE WHEN number = 0 THEN '=' || clairon.join_parts(ARRAY[constants[nth_constant]])

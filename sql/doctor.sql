@@ -1,11 +1,11 @@
-/* doctor: what would keep notifications from flowing, and the command that mends it. */
+/* doctor: checks the requirements of notifications; hints contain the commands to fix problems. */
 
--- Only superusers see this setting. NULL: this minor release does not know it.
+-- Only superusers can read this setting. NULL: the minor release does not have it.
 CREATE FUNCTION clairon.allowed_plugins() RETURNS text
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
     'SELECT btrim(current_setting(''output_plugin_libraries'', true))';
 
--- Where one thing must be done on another server, the hint says so.
+-- A hint names the server when a command must run on another one.
 CREATE FUNCTION clairon.doctor_settings()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -30,8 +30,8 @@ CREATE FUNCTION clairon.doctor_settings()
     SELECT 'max_slot_wal_keep_size', setting <> '-1',
            'max_slot_wal_keep_size is ' || CASE setting WHEN '-1' THEN 'unlimited'
                                                         ELSE setting || ' MB' END,
-           'Without a limit, a reader that stays away fills the disk. One that outlasts the longest '
-           'stop you expect: ALTER SYSTEM SET max_slot_wal_keep_size = ''64GB''; SELECT '
+           'Without a limit, an inactive slot fills the disk. Set a limit above the WAL of the longest '
+           'expected outage: ALTER SYSTEM SET max_slot_wal_keep_size = ''64GB''; SELECT '
            'pg_reload_conf();'
     FROM pg_settings WHERE name = 'max_slot_wal_keep_size'
     UNION ALL
@@ -39,33 +39,33 @@ CREATE FUNCTION clairon.doctor_settings()
            setting::int > (SELECT count(*) FROM pg_replication_slots)
            OR EXISTS (SELECT FROM clairon.status WHERE database = current_database()),
            format('%s of %s are used', (SELECT count(*) FROM pg_replication_slots), setting),
-           format('ALTER SYSTEM SET max_replication_slots = %s; then restart, or drop slots that '
-                  'nobody reads.', setting::int + 10)
+           format('ALTER SYSTEM SET max_replication_slots = %s; then restart the server, or drop unused '
+                  'slots.', setting::int + 10)
     FROM pg_settings WHERE name = 'max_replication_slots'
     UNION ALL
     SELECT 'walsenders left', setting::int > count(sender.pid),
            format('%s of %s are used', count(sender.pid), setting),
-           format('ALTER SYSTEM SET max_wal_senders = %s; then restart.', setting::int + 10)
+           format('ALTER SYSTEM SET max_wal_senders = %s; then restart the server.', setting::int + 10)
     FROM pg_settings LEFT JOIN pg_stat_replication AS sender ON true
     WHERE name = 'max_wal_senders' GROUP BY setting
     UNION ALL
     SELECT 'wal_sender_timeout', setting <> '0',
            'wal_sender_timeout is ' || CASE setting WHEN '0' THEN 'off' ELSE setting || ' ms' END,
-           'Off, a relay that vanished keeps the slot from the next one: ALTER SYSTEM SET '
+           'Without a timeout, a lost relay connection keeps the slot in use: ALTER SYSTEM SET '
            'wal_sender_timeout = ''60s''; SELECT pg_reload_conf();'
     FROM pg_settings WHERE name = 'wal_sender_timeout'
     UNION ALL
     SELECT 'idle_replication_slot_timeout', setting = '0',
-           format('a slot that nobody reads for %s s is given up', setting),
+           format('inactive slots are invalidated after %s s', setting),
            'ALTER SYSTEM SET idle_replication_slot_timeout = 0; SELECT pg_reload_conf(); '
-           'max_slot_wal_keep_size is what guards the disk.'
+           'Use max_slot_wal_keep_size to protect the disk.'
     FROM pg_settings WHERE name = 'idle_replication_slot_timeout' AND setting <> '0'
 $$;
 
--- A primary refuses to answer. Replay that has something to do, and not a piece of a record only,
--- moves within a second.
+-- pg_is_wal_replay_paused() fails on a primary. Replay of more than an incomplete record advances
+-- within a second.
 CREATE FUNCTION clairon.doctor_replay(OUT is_paused boolean, OUT replayed pg_lsn, OUT beyond numeric,
-                                      OUT stands boolean)
+                                      OUT is_stalled boolean)
     LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
     SELECT paused, lsn, more,
            CASE WHEN paused OR more IS NULL OR more <= 65536 THEN false
@@ -80,7 +80,7 @@ CREATE FUNCTION clairon.doctor_standby()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT 'hot_standby_feedback',
-           -- Not from pg_stat_wal_receiver: that shows its slot to few.
+           -- pg_stat_wal_receiver hides the slot from most roles.
            current_setting('hot_standby_feedback')::boolean
            AND current_setting('primary_slot_name') <> ''
            AND current_setting('wal_receiver_status_interval') <> '0',
@@ -88,8 +88,8 @@ CREATE FUNCTION clairon.doctor_standby()
                   'wal_receiver_status_interval is %s', current_setting('hot_standby_feedback'),
                   current_setting('primary_slot_name'),
                   current_setting('wal_receiver_status_interval')),
-           concat_ws(' ', 'Without it the primary removes catalog rows that slots here still need, '
-                     'and they are lost:',
+           concat_ws(' ', 'Without it the primary removes catalog rows that slots of this standby need, '
+                     'and invalidates them:',
                CASE WHEN NOT current_setting('hot_standby_feedback')::boolean
                     THEN 'ALTER SYSTEM SET hot_standby_feedback = on;' END,
                CASE WHEN current_setting('primary_slot_name') = ''
@@ -101,43 +101,43 @@ CREATE FUNCTION clairon.doctor_standby()
     UNION ALL
     SELECT 'WAL receiver', EXISTS (SELECT FROM pg_stat_wal_receiver WHERE pid IS NOT NULL),
            CASE WHEN EXISTS (SELECT FROM pg_stat_wal_receiver WHERE pid IS NOT NULL)
-                THEN 'it runs' ELSE 'no WAL comes from the primary' END,
-           'Its log says why; mostly primary_conninfo, pg_hba.conf of the primary, or a dropped '
+                THEN 'the WAL receiver is running' ELSE 'the WAL receiver is not running' END,
+           'Read the server log. Usual causes are primary_conninfo, pg_hba.conf of the primary, or a dropped '
            'primary_slot_name.'
     UNION ALL
-    SELECT 'replay', NOT is_paused AND NOT stands,
+    SELECT 'replay', NOT is_paused AND NOT is_stalled,
            CASE WHEN is_paused THEN 'replay is paused: nothing is decoded'
-                WHEN stands THEN format('replay stands at %s, %s of WAL are received beyond it',
+                WHEN is_stalled THEN format('replay is stalled at %s, with %s of received WAL after it',
                                         replayed, pg_size_pretty(beyond))
                 ELSE format('replayed up to %s', replayed) END,
            CASE WHEN is_paused THEN 'SELECT pg_wal_replay_resume();'
-                ELSE 'A query here holds it back: SELECT pid, xact_start, query FROM pg_stat_activity '
+                ELSE 'A query on this standby blocks it: SELECT pid, xact_start, query FROM pg_stat_activity '
                      'WHERE xact_start IS NOT NULL ORDER BY 2; then SELECT pg_terminate_backend(..) of the '
                      'oldest, or lower max_standby_streaming_delay.' END
     FROM clairon.doctor_replay()
 $$;
 
--- What standbys that decode need here: a slot each, read, and holding back their catalog rows.
+-- Each standby with logical slots needs an active physical slot here, which retains catalog rows.
 CREATE FUNCTION clairon.doctor_physical_slots()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT 'physical slot ' || slot_name, active AND wal_status IS DISTINCT FROM 'lost'
                AND wal_status IS DISTINCT FROM 'unreserved',
-           format('%s, %s of WAL held, %s', CASE WHEN active THEN 'active' ELSE 'nobody reads it' END,
+           format('%s, %s of WAL retained, %s', CASE WHEN active THEN 'active' ELSE 'inactive' END,
                   coalesce(pg_size_pretty(pg_wal_lsn_diff(here.lsn, restart_lsn)),
                            'nothing'),
                   CASE WHEN catalog_xmin IS NULL THEN 'no slot of a standby depends on it'
                        ELSE 'slots of its standby depend on it' END),
            CASE WHEN wal_status = 'lost'
-                THEN 'Its standby must be made anew: pg_basebackup.'
-                ELSE format('Start its standby; if there is none any more: SELECT '
+                THEN 'Create its standby again with pg_basebackup.'
+                ELSE format('Start its standby. If it no longer exists: SELECT '
                             'pg_drop_replication_slot(%L);', slot_name) END
     FROM pg_replication_slots
     CROSS JOIN (SELECT CASE WHEN NOT pg_is_in_recovery() THEN pg_current_wal_lsn() END) AS here (lsn)
     WHERE slot_type = 'physical'
 $$;
 
--- Only some roles see how others' sessions stand.
+-- Only some roles can read the sync state of other sessions.
 CREATE FUNCTION clairon.doctor_awaited() RETURNS SETOF name
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT slot_name FROM clairon.status JOIN pg_stat_replication ON pid = active_pid
@@ -153,18 +153,18 @@ CREATE FUNCTION clairon.doctor_slots()
                AND retained_wal_bytes <= coalesce(0.8 * kept.bytes, 'Infinity')
                AND (active OR synced),
            CASE WHEN lost_because IS NOT NULL THEN format('lost: %s', lost_because)
-                ELSE format('%s, %s of WAL held%s%s',
+                ELSE format('%s, %s of WAL retained%s%s',
                             CASE WHEN active THEN 'active' WHEN synced THEN 'kept in step for a failover'
                                  WHEN failover AND pg_is_in_recovery()
                                  THEN 'not yet kept in step: a failover would lose it'
-                                 ELSE 'nobody reads it' END,
+                                 ELSE 'inactive' END,
                             pg_size_pretty(retained_wal_bytes),
-                            ' of ' || pg_size_pretty(kept.bytes) || ' it may hold',
+                            ' of ' || pg_size_pretty(kept.bytes) || ' allowed',
                             CASE wal_status WHEN 'unreserved' THEN ': the next checkpoint may '
-                                                 'remove what it needs' END) END,
+                                                 'remove required WAL' END) END,
            CASE WHEN lost_because IS NOT NULL
-                THEN format('%s: then SELECT pg_drop_replication_slot(%L); the relay makes it again '
-                            '(feed.create_slot) and tells its clients of the gap.',
+                THEN format('%s: then SELECT pg_drop_replication_slot(%L); the relay creates it again '
+                            '(feed.create_slot) and sends a gap to its clients.',
                             CASE lost_because
                                 WHEN 'wal_removed' THEN 'Raise max_slot_wal_keep_size'
                                 WHEN 'wal_level_insufficient' THEN 'Set wal_level = logical on the primary'
@@ -172,28 +172,28 @@ CREATE FUNCTION clairon.doctor_slots()
                                 ELSE 'Set hot_standby_feedback = on and primary_slot_name on this standby'
                             END, slot_name)
                 WHEN failover AND NOT active AND pg_is_in_recovery()
-                THEN 'It is within a minute or two of the relay''s reading on the primary; longer: this '
-                     'server''s log says why.'
+                THEN 'Synchronization from the primary takes up to two minutes. If it takes longer, read the '
+                     'log of this server.'
                 WHEN NOT active AND retained_wal_bytes <= coalesce(0.8 * kept.bytes, 'Infinity')
-                THEN format('Start the relay (systemctl start clairon-relay); one that runs says in its '
-                            'log what it waits for. If this slot has no reader any more: '
+                THEN format('Start the relay (systemctl start clairon-relay), or read the log of a '
+                            'running relay. If the slot is no longer used: '
                             'SELECT pg_drop_replication_slot(%L);', slot_name)
-                ELSE 'Its reader is behind: look at the relay''s log and metrics, or give it time: '
+                ELSE 'The reader is behind. Read the relay''s log and metrics, or raise the limit: '
                      'ALTER SYSTEM SET max_slot_wal_keep_size = ''..''; SELECT pg_reload_conf();' END
     FROM clairon.status
     CROSS JOIN (SELECT nullif(setting::bigint, -1) * 1024 * 1024 AS bytes
                 FROM pg_settings WHERE name = 'max_slot_wal_keep_size') AS kept
     UNION ALL
     SELECT 'synchronous_standby_names', false,
-           format('commits wait for slot %s, as if for a standby: synchronous_standby_names is %s', slot,
+           format('commits wait for slot %s, which counts as a standby: synchronous_standby_names is %s', slot,
                   current_setting('synchronous_standby_names')),
-           'What a slot has read is confirmed a second or two later, and not at all without a reader. Name '
-           'the standbys, which is not ''*'': ALTER SYSTEM SET synchronous_standby_names = ''..''; '
+           'A slot confirms one or two seconds late, and never without a reader. Name the standbys instead '
+           'of ''*'': ALTER SYSTEM SET synchronous_standby_names = ''..''; '
            'SELECT pg_reload_conf();'
     FROM clairon.doctor_awaited() AS t (slot)
     UNION ALL
-    SELECT 'slots', false, 'no slot of this database reads with clairon',
-           'Start the relay (it makes one), or SELECT pg_create_logical_replication_slot('
+    SELECT 'slots', false, 'no slot of this database has the plugin clairon',
+           'Start the relay, which creates one, or SELECT pg_create_logical_replication_slot('
            '''clairon'', ''clairon'');'
     WHERE NOT EXISTS (SELECT FROM clairon.status WHERE database = current_database())
 $$;
@@ -205,13 +205,13 @@ CREATE FUNCTION clairon.doctor_extension()
            format('version %s, files %s, plugin %s', extversion, default_version,
                   clairon.version()),
            CASE WHEN default_version IS DISTINCT FROM clairon.version()
-                THEN 'The plugin and the extension''s files are of two versions: install one of '
-                     'them, then reconnect.'
+                THEN 'The plugin and the files of the extension have different versions. Install the '
+                     'same version of both, then reconnect.'
                 ELSE 'ALTER EXTENSION clairon UPDATE; on the primary.' END
     FROM pg_extension LEFT JOIN pg_available_extensions ON name = extname
     WHERE extname = 'clairon'
     UNION ALL
-    SELECT 'triggers', bool_and(in_force), format('%s of %s are in force',
+    SELECT 'triggers', bool_and(in_force), format('%s of %s are enabled',
                                                   count(*) FILTER (WHERE in_force), count(*)),
            string_agg(command, ' ') FILTER (WHERE NOT in_force)
     FROM (SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = relation::regclass
@@ -228,8 +228,8 @@ CREATE FUNCTION clairon.doctor_extension()
     UNION ALL
     SELECT 'table clairon.rule', 'user_catalog_table=true' = ANY (reloptions) AND toasted.columns IS NULL,
            coalesce('may be toasted: ' || toasted.columns, array_to_string(reloptions, ', '),
-                    'it is no user catalog table'),
-           concat_ws(' ', 'Without it slots break: ALTER TABLE clairon.rule SET (user_catalog_table = true);',
+                    'it is not a user catalog table'),
+           concat_ws(' ', 'Slots fail without it: ALTER TABLE clairon.rule SET (user_catalog_table = true);',
                      (SELECT string_agg(format('ALTER TABLE clairon.rule ALTER %I SET STORAGE PLAIN;',
                                                name), ' ')
                       FROM unnest(string_to_array(toasted.columns, ', ')) AS t (name)))
@@ -240,8 +240,8 @@ CREATE FUNCTION clairon.doctor_extension()
     WHERE oid = 'clairon.rule'::regclass
     UNION ALL
     SELECT 'table clairon.member', relpersistence = 'p' AND has_identity,
-           CASE WHEN relpersistence <> 'p' THEN 'it is unlogged: who belongs to what is not in the WAL'
-                WHEN NOT has_identity THEN 'who left is not in the WAL: they go on receiving'
+           CASE WHEN relpersistence <> 'p' THEN 'it is unlogged: memberships are not in the WAL'
+                WHEN NOT has_identity THEN 'removed members are not in the WAL and still receive notifications'
                 ELSE 'its changes are in the WAL' END,
            'ALTER TABLE clairon.member SET LOGGED, REPLICA IDENTITY FULL; then restart the relay on a '
            'new slot: SELECT pg_drop_replication_slot(..) while it is stopped.'
@@ -265,7 +265,7 @@ CREATE FUNCTION clairon.doctor_roles()
     UNION ALL
     SELECT 'relay''s role', count(*) > 0,
            coalesce(string_agg(quote_ident(rolname), ', ' ORDER BY rolname),
-                    'no role may log in, replicate, and is in clairon_relay'),
+                    'no member of clairon_relay has LOGIN and REPLICATION'),
            'CREATE ROLE relay LOGIN REPLICATION PASSWORD ''..'' IN ROLE clairon_relay;'
     FROM pg_roles
     WHERE rolcanlogin AND rolreplication
@@ -281,7 +281,7 @@ CREATE FUNCTION clairon.doctor_roles()
     WHERE reader.oid IS NOT NULL AND NOT has_table_privilege(reader.oid, wanted, 'SELECT')
 $$;
 
--- The tables whose rows a rule on that one is about: itself, its partitions and heirs.
+-- The tables with rows to which a rule on the table applies: itself, its partitions and child tables.
 CREATE FUNCTION clairon.doctor_leaves(relation regclass) RETURNS SETOF regclass
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE below (relid) AS (
@@ -295,11 +295,11 @@ CREATE FUNCTION clairon.doctor_rules()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT 'rules', count(*) > 0, format('%s %s', count(*), CASE count(*) WHEN 1 THEN 'rule' ELSE 'rules' END),
-           'Nothing is sent of any table: SELECT clairon.watch(''a_table'', ''USER'', ''a_column'');'
+           'No table sends notifications: SELECT clairon.watch(''a_table'', ''USER'', ''a_column'');'
     FROM clairon.rule WHERE part = 0
     UNION ALL
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
-           'its table does not exist any more',
+           'its table no longer exists',
            format('DELETE FROM clairon.rule WHERE relation = %s;', rule.relation::oid)
     FROM clairon.rule
     WHERE part = 0 AND NOT EXISTS (SELECT FROM pg_class WHERE oid = rule.relation)
@@ -313,7 +313,7 @@ CREATE FUNCTION clairon.doctor_rules()
     WHERE part = 0 AND leaf.relpersistence = 'u'
     UNION ALL
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
-           'its target column was dropped: it delivers nothing', 'Set it again with clairon.watch().'
+           'its target column was dropped: nothing is sent', 'Set it again with clairon.watch().'
     FROM clairon.rule
     WHERE part = 0 AND EXISTS (SELECT FROM pg_class WHERE oid = relation)
       AND EXISTS (SELECT FROM unnest(target_column || target_columns) AS bound (number)
@@ -322,7 +322,7 @@ CREATE FUNCTION clairon.doctor_rules()
                                     AND attnum = number AND NOT attisdropped))
     UNION ALL
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
-           'the column of its emitter was dropped: it delivers nothing', 'Set it again with clairon.watch().'
+           'its emitter column was dropped: nothing is sent', 'Set it again with clairon.watch().'
     FROM clairon.rule
     WHERE part = 0 AND emitter_column IS NOT NULL
       AND EXISTS (SELECT FROM pg_class WHERE oid = relation)
@@ -330,8 +330,8 @@ CREATE FUNCTION clairon.doctor_rules()
                       AND attnum = emitter_column AND NOT attisdropped)
     UNION ALL
     SELECT format('rule %s on %s', rule.name, rule.relation), false,
-           format('its target column "%s" holds %s: it delivers nothing', attname, json),
-           'Make it text or text[], or set the rule again with clairon.watch().'
+           format('its target column "%s" has type %s: nothing is sent', attname, json),
+           'Change its type to text or text[], or set the rule again with clairon.watch().'
     FROM clairon.rule
     JOIN pg_attribute ON attrelid = relation AND attnum > 0
         AND attnum = ANY (target_column || target_columns) AND NOT attisdropped
@@ -339,16 +339,16 @@ CREATE FUNCTION clairon.doctor_rules()
     WHERE part = 0 AND json IS NOT NULL
     UNION ALL
     SELECT format('rule %s on %s', name, relation), false, 'its only_when is ' || only_when,
-           'What it names was renamed, changed or dropped: set it again with clairon.watch().'
+           'An object in it was renamed, changed or dropped. Set the rule again with clairon.watch().'
     FROM clairon.rules WHERE only_when LIKE '%(denies: %)'
     UNION ALL
     SELECT format('key of %s', leaf.oid::regclass), false,
            CASE leaf.relreplident
                 WHEN 'd' THEN CASE WHEN EXISTS (SELECT FROM pg_index WHERE indrelid = leaf.oid AND indisprimary)
                                    THEN 'its primary key is deferrable' ELSE 'it has no primary key' END
-                WHEN 'i' THEN 'the index of its replica identity is gone'
+                WHEN 'i' THEN 'the index of its replica identity was dropped'
                 ELSE 'its replica identity is nothing' END
-           || ': what is sent of an update or a delete does not say which row it was',
+           || ': updates and deletes do not identify the row',
            CASE WHEN EXISTS (SELECT FROM pg_index WHERE indrelid = leaf.oid AND indisprimary) THEN ''
                 ELSE format('ALTER TABLE %s ADD PRIMARY KEY (..), or ', leaf.oid::regclass) END
            || format('ALTER TABLE %s REPLICA IDENTITY FULL.', leaf.oid::regclass)
@@ -366,9 +366,9 @@ CREATE FUNCTION clairon.doctor_rules()
     SELECT format('replica identity of %s', leaf.oid::regclass), missing IS NULL,
            CASE leaf.relreplident WHEN 'f' THEN 'full' WHEN 'n' THEN 'nothing' ELSE 'by key' END
                || CASE WHEN missing IS NULL THEN ''
-                       ELSE format(', which does not hold target column "%s"', missing[1]) END,
-           format('ALTER TABLE %s REPLICA IDENTITY FULL; until then deletes are not delivered, and '
-                  'those who lose a row are not told.', leaf.oid::regclass)
+                       ELSE format(', without target column "%s"', missing[1]) END,
+           format('ALTER TABLE %s REPLICA IDENTITY FULL; without it deletes are not delivered, and '
+                  'users who lose a row are not notified.', leaf.oid::regclass)
     FROM clairon.rule
     JOIN pg_attribute ON part = 0 AND attrelid = relation AND attnum > 0
         AND attnum = ANY (target_column || target_columns) AND NOT attisdropped
@@ -377,10 +377,10 @@ CREATE FUNCTION clairon.doctor_rules()
     CROSS JOIN LATERAL clairon.missing_in_old_row(rule.relation, ARRAY[attnum], leaf.oid)
         AS key (missing)
     UNION ALL
-    -- Set before its owner lost the right, or by the table's owner of before.
+    -- The owner lost membership since, or the table has another owner now.
     SELECT format('rights of rule %s on %s', rule.name, rule.relation), false,
            format('it needs clairon_app, and %s is not a member', owner.rolname),
-           format('If it should not be there: SELECT clairon.unwatch(%L, %L); else GRANT clairon_app '
+           format('Remove it: SELECT clairon.unwatch(%L, %L); or allow it: GRANT clairon_app '
                   'TO %I;', rule.relation, rule.name, owner.rolname)
     FROM clairon.rule
     JOIN pg_class AS class ON class.oid = rule.relation
@@ -392,20 +392,20 @@ CREATE FUNCTION clairon.doctor_rules()
            OR topic IS NOT NULL)
 $$;
 
--- A standby takes no such command.
+-- A standby rejects such a command.
 CREATE FUNCTION clairon.where_written() RETURNS text
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN pg_is_in_recovery() THEN 'On the primary: ' ELSE '' END
 $$;
 
--- Of these checks a finding is a warning: notifications flow, and something should be done before
--- they do not. doctor() returns it with ok true beside a hint; where all is well, the hint is null.
+-- A failure of these checks is a warning: notifications still work, but may not in future. doctor()
+-- returns ok = true and a hint for a warning. The hint is null when the check passes.
 CREATE FUNCTION clairon.is_warning(check_name text) RETURNS boolean
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT check_name = 'max_slot_wal_keep_size' OR check_name LIKE 'rights of rule %'
 $$;
 
--- Without statistics the planner expects so many rows that compiling the query would take seconds.
+-- Without statistics the planner overestimates rows, and JIT compilation would need seconds.
 CREATE FUNCTION clairon.doctor()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp SET jit = off AS $$

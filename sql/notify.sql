@@ -3,13 +3,13 @@
 CREATE FUNCTION clairon.uuid_v7() RETURNS uuid
     LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'clairon_uuid_v7';
 
--- Whose trace it belongs to it takes from the setting clairon.traceparent, if somebody set that.
+-- The trace is that of the setting clairon.traceparent, if it is set.
 CREATE FUNCTION clairon.emit(id uuid, audience text, targets text[], payload jsonb, type int2,
     priority int2, source text, topic text, emitter text, ttl interval, ack_required boolean,
     retry_limit int, backoff int2, ack_timeout int8 DEFAULT NULL) RETURNS void
     LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'clairon_emit';
 
--- For the relay's counter of repeats: an empty message in the caller's transaction.
+-- Emits an empty message in the caller's transaction, for the relay's counter of repeats.
 CREATE FUNCTION clairon.count_repeat() RETURNS void
     LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     SELECT pg_logical_emit_message(true, 'clairon.repeat', '')
@@ -24,27 +24,27 @@ BEGIN
     PERFORM clairon.check_text('emitter', emitter, 255);
     PERFORM clairon.check_text('idempotency_key', idempotency_key, 1024);
     IF payload IS NULL OR jsonb_typeof(payload) <> 'object' THEN
-        RAISE EXCEPTION 'payload: % is not valid',
+        RAISE EXCEPTION 'invalid value for parameter "payload": %',
                 coalesce('a JSON ' || jsonb_typeof(payload), 'NULL')
-            USING ERRCODE = 'invalid_parameter_value', HINT = 'Valid: a JSON object.';
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'The value must be a JSON object.';
     END IF;
     IF audience <> 'ALL' AND targets IS NULL THEN
-        RAISE EXCEPTION 'targets: NULL is not valid for audience %', audience
-            USING ERRCODE = 'invalid_parameter_value',
-                  HINT = 'Valid: an array of ids; it may be empty, as in coalesce(array_agg(id), ''{}'').';
+        RAISE EXCEPTION 'parameter "targets" must not be null for audience %', audience
+            USING ERRCODE = 'null_value_not_allowed',
+                  HINT = 'Use an array of ids. It may be empty, as in coalesce(array_agg(id), ''{}'').';
     END IF;
     IF audience = 'ALL' AND cardinality(targets) > 0 THEN
-        RAISE EXCEPTION 'targets: not valid for audience ALL'
-            USING ERRCODE = 'invalid_parameter_value', HINT = 'Valid: NULL or {}.';
+        RAISE EXCEPTION 'parameter "targets" must be null for audience ALL'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Valid values are NULL and {}.';
     END IF;
     IF cardinality(targets) > 100000 THEN
-        RAISE EXCEPTION 'targets: at most 100000 are valid'
-            USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'parameter "targets" has too many values'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'The maximum is 100000.';
     END IF;
 END $$;
 
--- The public functions are written in C, which calls the function below each as its owner, and
--- leaves the lines of PL/pgSQL out of an error's context: see sql_watch.c.
+-- The public functions are written in C. Each calls the function below it as that function's owner,
+-- and removes PL/pgSQL lines from the context of an error: see decoder/sql/watch.c.
 CREATE FUNCTION clairon.notify(audience text, targets text[], payload jsonb,
     type text DEFAULT 'NOTIFICATION', priority text DEFAULT 'NORMAL', source text DEFAULT NULL,
     topic text DEFAULT NULL, emitter text DEFAULT NULL, ttl interval DEFAULT NULL,
@@ -76,10 +76,10 @@ BEGIN
             ON CONFLICT DO NOTHING;
         EXIT WHEN FOUND;
         SELECT id INTO first_id FROM clairon.notify_key AS k WHERE k.key = idempotency_key;
-        -- Not found: pruned in between, so it was never used.
+        -- Not found: pruned since the INSERT, so try again.
         IF FOUND THEN
             PERFORM clairon.count_repeat();
-            RAISE NOTICE 'idempotency_key "%" was used before: nothing is sent', idempotency_key;
+            RAISE NOTICE 'idempotency_key "%" was used before, no notification is sent', idempotency_key;
             RETURN first_id;
         END IF;
     END LOOP;
@@ -87,7 +87,7 @@ BEGIN
         receivers := clairon.composite_targets(audience, receivers, '');
     END IF;
     IF audience <> 'ALL' AND receivers = '{}' THEN
-        RAISE NOTICE 'targets: none left, nothing is sent';
+        RAISE NOTICE 'notification has no targets and is not sent';
     ELSE
         PERFORM clairon.emit(new_id, audience, receivers, payload, type_number, priority_number,
                              coalesce(source, 'notify'), topic,
@@ -113,7 +113,7 @@ BEGIN
     RETURN false;
 END $$;
 
--- Keys are forgotten by age, when someone chooses to: this is that someone's function.
+-- Keys are deleted only by this function, never automatically.
 CREATE FUNCTION clairon.prune(older_than interval) RETURNS bigint
     LANGUAGE c AS 'MODULE_PATHNAME', 'clairon_prune';
 CREATE FUNCTION clairon.delete_keys(older_than interval) RETURNS bigint
@@ -123,8 +123,8 @@ DECLARE
     more bigint;
 BEGIN
     IF older_than IS NULL OR older_than NOT BETWEEN interval '0' AND interval '1000 years' THEN
-        RAISE EXCEPTION 'older_than: % is not valid', coalesce(older_than::text, 'NULL')
-            USING ERRCODE = 'invalid_parameter_value', HINT = 'Valid: an age, as ''30 days''.';
+        RAISE EXCEPTION 'invalid value for parameter "older_than": %', coalesce(older_than::text, 'NULL')
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'The value must be an age, such as ''30 days''.';
     END IF;
     DELETE FROM clairon.once_key WHERE created_at < now() - older_than;
     GET DIAGNOSTICS removed = ROW_COUNT;

@@ -1,4 +1,4 @@
-/* Who may do what; the roles are the cluster's, shared by its databases. */
+/* Roles and grants. Roles are shared by all databases of the cluster. */
 
 DO $$
 DECLARE
@@ -11,7 +11,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- A new slot on a standby waits for what this logs; PostgreSQL 15 has none, for it has no such slots.
+-- Creating a slot on a standby waits for this record. PostgreSQL 15 has no such slots.
 DO $$
 BEGIN
     IF pg_catalog.to_regprocedure('pg_catalog.pg_log_standby_snapshot()') IS NOT NULL THEN
@@ -21,11 +21,11 @@ END $$;
 
 REVOKE ALL ON ALL FUNCTIONS IN SCHEMA clairon FROM PUBLIC;
 GRANT USAGE ON SCHEMA clairon TO PUBLIC;
--- Each checks its caller: they are for the owners of the table.
+-- These functions check that the caller owns the table.
 GRANT EXECUTE ON FUNCTION clairon.watch, clairon.unwatch, clairon.show_condition TO PUBLIC;
--- What clairon.rules calls for whoever reads it.
+-- The view clairon.rules calls these as the current user.
 GRANT EXECUTE ON FUNCTION clairon.show_columns, clairon.join_parts TO PUBLIC;
--- It shows each user the rules of that user's tables.
+-- The view lists the rules on the current user's tables.
 GRANT SELECT ON clairon.rules TO PUBLIC;
 GRANT EXECUTE ON FUNCTION clairon.notify, clairon.once TO clairon_app;
 GRANT EXECUTE ON FUNCTION clairon.utf8 TO clairon_relay;

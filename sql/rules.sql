@@ -1,22 +1,22 @@
 /* watch and unwatch: which changes become notifications. */
 
--- The place of a word in a list, from 0, or an error that names the parameter and the list.
+-- The index of a word in a list, from 0, or an error that names the parameter and the list.
 CREATE FUNCTION clairon.choice(parameter text, given text, valid text[]) RETURNS int2
     LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF given IS NULL OR array_position(valid, given) IS NULL THEN
-        RAISE EXCEPTION '%: "%" is not valid', parameter, coalesce(given, 'NULL')
+        RAISE EXCEPTION 'invalid value for parameter "%": "%"', parameter, coalesce(given, 'NULL')
             USING ERRCODE = 'invalid_parameter_value',
-                  HINT = format('Valid: %s.', array_to_string(valid, ', '));
+                  HINT = format('Valid values are %s.', array_to_string(valid, ', '));
     END IF;
     RETURN array_position(valid, given) - 1;
 END $$;
 
--- What counts are bytes of UTF-8: that is what the relay and its clients see.
+-- Limits count bytes of UTF-8, the encoding of the relay and its clients.
 CREATE FUNCTION clairon.utf8_length(given text) RETURNS int
     LANGUAGE c IMMUTABLE STRICT AS 'MODULE_PATHNAME', 'clairon_utf8_length';
 
--- The bytes themselves: what UTF-8 has no place for as the decoder writes it.
+-- The text in UTF-8. Unconvertible characters are replaced as in the decoder's output.
 CREATE FUNCTION clairon.utf8(given text) RETURNS bytea
     LANGUAGE c IMMUTABLE STRICT AS 'MODULE_PATHNAME', 'clairon_utf8';
 
@@ -24,8 +24,9 @@ CREATE FUNCTION clairon.check_text(parameter text, given text, max_bytes int) RE
     LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF given = '' OR clairon.utf8_length(given) > max_bytes THEN
-        RAISE EXCEPTION '%: a text of 1 to % bytes is valid', parameter, max_bytes
-            USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'invalid length of parameter "%"', parameter
+            USING ERRCODE = 'invalid_parameter_value',
+                  HINT = format('The value must have 1 to %s bytes in UTF-8.', max_bytes);
     END IF;
 END $$;
 
@@ -37,42 +38,42 @@ BEGIN
        OR audience !~ '^[A-Za-z_][A-Za-z0-9_]{0,62}([+][A-Za-z_][A-Za-z0-9_]{0,62}){0,3}$'
        OR (upper(audience) IN ('USER', 'ALL') AND audience <> upper(audience))
        OR (audience LIKE '%+%' AND string_to_array(upper(audience), '+') && '{USER,ALL}') THEN
-        RAISE EXCEPTION 'audience: "%" is not valid', coalesce(audience, 'NULL')
+        RAISE EXCEPTION 'invalid value for parameter "audience": "%"', coalesce(audience, 'NULL')
             USING ERRCODE = 'invalid_parameter_value',
                   HINT = CASE
-                      WHEN upper(audience) IN ('USER', 'ALL') THEN format('Write %s.', upper(audience))
-                      ELSE 'Valid: USER, ALL, a word of up to 63 ASCII letters, digits and _ that does '
-                           'not begin with a digit, or up to 4 such words joined by +, none of them '
-                           'USER or ALL.' END;
+                      WHEN upper(audience) IN ('USER', 'ALL') THEN format('Use %s.', upper(audience))
+                      ELSE 'Valid values are USER, ALL, a word of up to 63 ASCII letters, digits and '
+                           'underscores that does not start with a digit, or up to 4 such words '
+                           'joined by +, except USER and ALL.' END;
     END IF;
-    -- Large parts may all but cancel each other out; some months are shorter than the 30 days that
-    -- they have in a comparison of intervals.
+    -- Large fields may cancel each other out. A comparison of intervals assumes months of 30 days, but
+    -- some are shorter.
     IF ttl <= interval '0' OR ttl > interval '100 years'
        OR abs(extract(year FROM ttl)) >= 1000 OR abs(extract(day FROM ttl)) > 366000
        OR abs(extract(hour FROM ttl)) > 8784000
        OR timestamp '2001-02-01' + ttl <= timestamp '2001-02-01' THEN
-        RAISE EXCEPTION 'ttl: % is not valid', ttl
+        RAISE EXCEPTION 'invalid value for parameter "ttl": %', ttl
             USING ERRCODE = 'invalid_parameter_value',
-                  HINT = 'Valid: NULL, or more than 0 and at most 100 years.';
+                  HINT = 'The value must be NULL, or above 0 and at most 100 years.';
     END IF;
     IF ack_required IS NULL THEN
-        RAISE EXCEPTION 'ack_required: NULL is not valid'
-            USING ERRCODE = 'invalid_parameter_value', HINT = 'Valid: true, false.';
+        RAISE EXCEPTION 'parameter "ack_required" must not be null'
+            USING ERRCODE = 'null_value_not_allowed', HINT = 'Valid values are true and false.';
     END IF;
     IF retry_limit IS NULL OR retry_limit NOT BETWEEN 0 AND 32767 THEN
-        RAISE EXCEPTION 'retry_limit: % is not valid', coalesce(retry_limit::text, 'NULL')
-            USING ERRCODE = 'invalid_parameter_value', HINT = 'Valid: 0 to 32767.';
+        RAISE EXCEPTION 'invalid value for parameter "retry_limit": %', coalesce(retry_limit::text, 'NULL')
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Valid values are 0 to 32767.';
     END IF;
 END $$;
 
--- In ms; NULL is the relay's setting.
+-- In milliseconds; NULL for the relay's setting.
 CREATE FUNCTION clairon.ack_timeout_ms(ack_timeout interval) RETURNS int8
     LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF extract(epoch FROM ack_timeout) NOT BETWEEN 0.001 AND 2592000 THEN
-        RAISE EXCEPTION 'ack_timeout: % is not valid', ack_timeout
+        RAISE EXCEPTION 'invalid value for parameter "ack_timeout": %', ack_timeout
             USING ERRCODE = 'invalid_parameter_value',
-                  HINT = 'Valid: NULL, or 1 millisecond to 30 days.';
+                  HINT = 'Valid values are NULL, or 1 millisecond to 30 days.';
     END IF;
     RETURN floor(extract(epoch FROM ack_timeout) * 1000);
 END $$;
@@ -102,8 +103,9 @@ DECLARE
 BEGIN
     SELECT * INTO class FROM pg_class WHERE oid = relation;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'relation: % does not exist', coalesce(relation::text, 'NULL')
-            USING ERRCODE = 'undefined_table', HINT = 'Valid: an ordinary or partitioned table.';
+        RAISE EXCEPTION 'relation % does not exist', coalesce(relation::text, 'NULL')
+            USING ERRCODE = 'undefined_table',
+                  HINT = 'The relation must be an ordinary or partitioned table.';
     END IF;
     fault := CASE
         WHEN class.relnamespace IN ('pg_catalog'::regnamespace, 'pg_toast'::regnamespace,
@@ -117,9 +119,9 @@ BEGIN
         WHEN class.relpersistence = 'u' THEN 'an unlogged table'
     END;
     IF fault IS NOT NULL THEN
-        RAISE EXCEPTION 'relation: % is %', relation, fault
+        RAISE EXCEPTION 'relation % is %', relation, fault
             USING ERRCODE = 'wrong_object_type',
-                  HINT = 'Valid: a permanent, logged, ordinary or partitioned table.';
+                  HINT = 'The relation must be a permanent, logged, ordinary or partitioned table.';
     END IF;
 END $$;
 
@@ -132,19 +134,20 @@ BEGIN
     WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped
       AND attgenerated <> 'v';
     IF NOT FOUND THEN
-        RAISE EXCEPTION '%: % has no column "%"', parameter, relation, coalesce(wanted, 'NULL')
+        RAISE EXCEPTION 'invalid value for parameter "%": column "%" of % does not exist',
+                parameter, coalesce(wanted, 'NULL'), relation
             USING ERRCODE = 'undefined_column',
-                  HINT = format('Valid: %s%s.',
+                  HINT = format('Valid values are %s%s.',
                                 (SELECT string_agg(attname, ', ' ORDER BY attnum)
                                  FROM pg_attribute WHERE attrelid = relation AND attnum > 0
                                    AND NOT attisdropped AND attgenerated <> 'v'),
                                 CASE WHEN parameter = 'targets' AND wanted <> ''
-                                     THEN format('; or a list, %L', '=' || wanted) END);
+                                     THEN format('; for a literal, use %L', '=' || wanted) END);
     END IF;
     RETURN number;
 END $$;
 
--- json or jsonb, where that is what a value of the type is made of: also within domains and arrays.
+-- json or jsonb when the type is one of them, or a domain or an array of them; else NULL.
 CREATE FUNCTION clairon.json_within(given oid) RETURNS regtype
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -162,7 +165,7 @@ BEGIN
     RETURN CASE WHEN type IN ('json'::regtype, 'jsonb'::regtype) THEN type END;
 END $$;
 
--- A column of JSON would name one target: its whole text, with its quotes and brackets.
+-- JSON is rejected: the target would be its whole text, with quotes and brackets.
 CREATE FUNCTION clairon.target_column(relation regclass, wanted text) RETURNS int2
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -171,10 +174,10 @@ DECLARE
                                          WHERE attrelid = relation AND attnum = number));
 BEGIN
     IF json IS NOT NULL THEN
-        RAISE EXCEPTION 'targets: column "%" holds %', wanted, json
+        RAISE EXCEPTION 'invalid value for parameter "targets": column "%" has type %', wanted, json
             USING ERRCODE = 'invalid_parameter_value',
-                  HINT = 'Valid: a column of one id, or an array of ids as text[]; a generated column '
-                         'can make one.';
+                  HINT = 'The column must have one id, or an array of ids as text[]. A generated column '
+                         'can convert it.';
     END IF;
     RETURN number;
 END $$;
@@ -190,25 +193,25 @@ BEGIN
         bits := bits | (1 << clairon.choice('operations', operation, valid));
     END LOOP;
     IF bits = 0 THEN
-        RAISE EXCEPTION 'operations: at least one is needed'
+        RAISE EXCEPTION 'parameter "operations" must not be empty'
             USING ERRCODE = 'invalid_parameter_value',
-                  HINT = format('Valid: %s.', array_to_string(valid, ', '));
+                  HINT = format('Valid values are %s.', array_to_string(valid, ', '));
     END IF;
     RETURN bits;
 END $$;
 
--- Until the transaction ends: keeps the table, and others who set rules on it, waiting.
+-- Blocks DROP TABLE and concurrent changes of the table's rules until the transaction ends.
 CREATE FUNCTION clairon.lock_rules(relation oid) RETURNS void
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_lock_rules';
 
--- only_when in the form that is stored: with the column's numbers, and constants as of now.
+-- The stored form of only_when: with column numbers and evaluated constants.
 CREATE FUNCTION clairon.condition_store(relation oid, expression text, path text) RETURNS text
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_condition_store';
 CREATE FUNCTION clairon.condition_show(relation oid, stored text, origins int2[],
                                        numbers int2[]) RETURNS text
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_condition_show';
 
--- Read under the settings that the decoder reads it under, but for the caller's search_path.
+-- Parsed with the decoder's settings, except for the caller's search_path.
 CREATE FUNCTION clairon.check_condition(relation regclass, expression text, path text)
     RETURNS text LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp
     SET timezone = 'UTC' SET datestyle = 'ISO, MDY'
@@ -218,13 +221,13 @@ CREATE FUNCTION clairon.check_condition(relation regclass, expression text, path
 BEGIN
     RETURN clairon.condition_store(relation, expression, path);
 EXCEPTION WHEN OTHERS THEN
-    RAISE EXCEPTION 'only_when: %', SQLERRM
+    RAISE EXCEPTION 'invalid value for parameter "only_when": %', SQLERRM
         USING ERRCODE = SQLSTATE,
-              HINT = 'Valid: a boolean expression on the columns of the table, with immutable '
-                     'functions written in C, or in SQL if they can be inlined.';
+              HINT = 'The value must be a boolean expression on the columns of the table. Its functions '
+                     'must be immutable, and written in C or in SQL that can be inlined.';
 END $$;
 
--- A rule's only_when as one would write it now, or what is stored and why it denies.
+-- A rule's only_when with the current column names, or its stored form with the error message.
 CREATE FUNCTION clairon.condition_text(relation regclass, name text) RETURNS text
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp
     SET standard_conforming_strings = on AS $$
@@ -240,11 +243,11 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
     RETURN format('%s (denies: %s)', stored, SQLERRM);
 END $$;
--- For the table's owner, and for those who may read clairon.rule: see sql_watch.c.
+-- For the table's owner and for readers of clairon.rule: see decoder/sql/watch.c.
 CREATE FUNCTION clairon.show_condition(relation regclass, name text) RETURNS text
     LANGUAGE c STABLE STRICT AS 'MODULE_PATHNAME', 'clairon_show_condition';
 
--- A row without TOAST has to fit a page: what is long goes on in further rows.
+-- A row without TOAST must fit into a page: long texts and lists continue in more rows.
 CREATE FUNCTION clairon.insert_rule(rule clairon.rule) RETURNS void
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -252,13 +255,14 @@ DECLARE
     targets constant text[] := rule.target_list;
 BEGIN
     IF octet_length(stored) > 100000 THEN
-        RAISE EXCEPTION 'only_when: at most 100000 bytes are valid, this is stored in %',
-                octet_length(stored)
-            USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'parameter "only_when" is too long'
+            USING ERRCODE = 'invalid_parameter_value',
+                  DETAIL = format('The stored condition has %s bytes, the maximum is 100000.',
+                                  octet_length(stored));
     END IF;
     IF cardinality(targets) > 100000 THEN
-        RAISE EXCEPTION 'targets: at most 100000 are valid'
-            USING ERRCODE = 'invalid_parameter_value';
+        RAISE EXCEPTION 'parameter "targets" has too many values'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'The maximum is 100000.';
     END IF;
     rule.part := 0;
     IF coalesce(octet_length(stored), 0) + coalesce(pg_column_size(targets), 0) < 3000 THEN
@@ -288,7 +292,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- Each decoding session keeps the text of all rules in memory, and twice while it reads them again.
+-- Each decoding session keeps the text of all rules in memory, twice while it reads them again.
 CREATE FUNCTION clairon.limit_conditions(relation regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -297,31 +301,32 @@ DECLARE
                      WHERE rule.relation = limit_conditions.relation);
 BEGIN
     IF bytes > 1000000 THEN
-        RAISE EXCEPTION 'only_when: the rules of one table may store 1000000 bytes in all, those of % take %',
-                relation, bytes
-            USING ERRCODE = 'program_limit_exceeded';
+        RAISE EXCEPTION 'parameter "only_when" is too long for the rules on %', relation
+            USING ERRCODE = 'program_limit_exceeded',
+                  DETAIL = format('Their conditions have %s bytes, the maximum is 1000000.', bytes);
     END IF;
-    -- The rules of all tables are read for this: not for a table that needs as little as most do.
+    -- The query reads the rules of all tables, so it is skipped for short conditions.
     IF bytes > 10000 THEN
         bytes := (SELECT sum(octet_length(rule.only_when))
                   FROM clairon.rule JOIN pg_class ON pg_class.oid = rule.relation
                   WHERE relowner = owner);
         IF bytes > 8000000 THEN
-            RAISE EXCEPTION 'only_when: the rules on the tables of one owner may store 8000000 bytes in all, those of % take %',
-                    owner::regrole, bytes
-                USING ERRCODE = 'program_limit_exceeded';
+            RAISE EXCEPTION 'parameter "only_when" is too long for the rules on tables of %',
+                    owner::regrole
+                USING ERRCODE = 'program_limit_exceeded',
+                      DETAIL = format('Their conditions have %s bytes, the maximum is 8000000.', bytes);
         END IF;
     END IF;
 END $$;
 
--- All rows of a rule; NULL: there is no such rule.
+-- All rows of a rule; NULL when the rule does not exist.
 CREATE FUNCTION clairon.rule_rows(relation regclass, name text) RETURNS clairon.rule[]
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT array_agg(rule ORDER BY part) FROM clairon.rule
     WHERE rule.relation = rule_rows.relation AND rule.name = rule_rows.name
 $$;
 
--- What watch does as the owner of the rules, with the caller's search_path, for only_when.
+-- The inner function of watch, called as the owner of the rules with the caller's search_path.
 CREATE FUNCTION clairon.set_rule(path text, relation regclass, audience text, targets text,
     name text, type text, priority text, operations text[], columns text[], only_when text,
     emitter text, topic text, ttl interval, ack_required boolean, retry_limit int, backoff text,
@@ -333,7 +338,7 @@ DECLARE
     after clairon.rule[];
 BEGIN
     PERFORM clairon.check_relation(relation);
-    -- It may have been dropped while the lock was waited for.
+    -- The table may have been dropped before the lock was granted.
     PERFORM clairon.lock_rules(relation);
     PERFORM clairon.check_relation(relation);
     PERFORM clairon.check_delivery(audience, ttl, ack_required, retry_limit);
@@ -341,10 +346,10 @@ BEGIN
     PERFORM clairon.check_text('emitter', emitter, 255);
     PERFORM clairon.check_text('topic', topic, 1024);
     IF (audience = 'ALL') <> (targets IS NULL) THEN
-        RAISE EXCEPTION 'targets: % for audience %',
-                CASE WHEN targets IS NULL THEN 'needed' ELSE 'not valid' END, audience
+        RAISE EXCEPTION 'parameter "targets" must % for audience %',
+                CASE WHEN targets IS NULL THEN 'not be null' ELSE 'be null' END, audience
             USING ERRCODE = 'invalid_parameter_value',
-                  HINT = 'Valid: NULL for ALL; a column, or a literal as in ''=id1,id2'', else.';
+                  HINT = 'Use NULL for ALL, else a column or a literal such as ''=id1,id2''.';
     END IF;
     rule.relation := relation;
     rule.name := name;
@@ -358,7 +363,7 @@ BEGIN
     ELSIF targets LIKE '=%' THEN
         rule.target_list := clairon.parse_targets(substr(targets, 2));
         IF EXISTS (SELECT FROM unnest(rule.target_list) AS t WHERE clairon.utf8_length(t) > 255) THEN
-            RAISE EXCEPTION 'targets: each at most 255 bytes is valid'
+            RAISE EXCEPTION 'parameter "targets" has a value longer than 255 bytes'
                 USING ERRCODE = 'invalid_parameter_value';
         END IF;
     ELSIF targets IS NOT NULL THEN
@@ -368,8 +373,8 @@ BEGIN
     rule.priority := clairon.choice('priority', priority, '{HIGH,NORMAL,LOW}');
     rule.operations := clairon.operation_bits(operations);
     IF columns = '{}' THEN
-        RAISE EXCEPTION 'columns: at least one is needed'
-            USING ERRCODE = 'invalid_parameter_value', HINT = 'Valid: NULL for all of them.';
+        RAISE EXCEPTION 'parameter "columns" must not be empty'
+            USING ERRCODE = 'invalid_parameter_value', HINT = 'Use NULL for all columns.';
     END IF;
     rule.columns := (SELECT array_agg(number ORDER BY number)
                      FROM (SELECT DISTINCT clairon.column_number('columns', set_rule.relation, wanted)
@@ -392,22 +397,22 @@ BEGIN
     before := clairon.rule_rows(relation, name);
     DELETE FROM clairon.rule AS old
         WHERE old.relation = rule.relation AND old.name = rule.name;
-    -- Their places in a change have 16 bits, shared with those of all tables above.
+    -- The sub-ordinals of all rules on a table and its ancestors have 16 bits.
     IF (SELECT count(*) FROM clairon.rule AS other
         WHERE other.relation = rule.relation AND part = 0) >= 2000 THEN
-        RAISE EXCEPTION 'relation: % has 2000 rules, more are not valid', relation
-            USING ERRCODE = 'program_limit_exceeded';
+        RAISE EXCEPTION 'relation % has too many rules', relation
+            USING ERRCODE = 'program_limit_exceeded', HINT = 'The maximum is 2000.';
     END IF;
     PERFORM clairon.insert_rule(rule);
     PERFORM clairon.limit_conditions(relation);
     after := clairon.rule_rows(relation, name);
     IF before IS NOT NULL AND before IS DISTINCT FROM after THEN
-        RAISE NOTICE 'rule "%" of % is replaced', name, relation;
+        RAISE NOTICE 'rule "%" on % replaced', name, relation;
     END IF;
     PERFORM clairon.advise(rule);
 END $$;
 
--- These two are written in C, for who calls them must own the table: see sql_watch.c.
+-- Written in C, which checks that the caller owns the table: see decoder/sql/watch.c.
 CREATE FUNCTION clairon.watch(relation regclass, audience text, targets text DEFAULT NULL,
     name text DEFAULT 'default', type text DEFAULT 'REALTIME', priority text DEFAULT 'NORMAL',
     operations text[] DEFAULT '{create,update,delete}', columns text[] DEFAULT NULL,
@@ -424,10 +429,10 @@ DECLARE
     removed integer;
 BEGIN
     IF relation IS NULL THEN
-        RAISE EXCEPTION 'relation: NULL is not valid'
-            USING ERRCODE = 'invalid_parameter_value', HINT = 'Valid: a table.';
+        RAISE EXCEPTION 'parameter "relation" must not be null'
+            USING ERRCODE = 'null_value_not_allowed', HINT = 'The relation must be a table.';
     END IF;
-    -- Whoever sets a rule there now comes before or after, not in between.
+    -- Serializes with concurrent calls of watch.
     PERFORM clairon.lock_rules(relation);
     WITH gone AS (DELETE FROM clairon.rule AS old
                   WHERE old.relation = remove_rules.relation
@@ -437,7 +442,7 @@ BEGIN
     RETURN removed;
 END $$;
 
--- Owners see the rules of their tables, those who may read clairon.rule see all of them.
+-- Owners see the rules on their tables; readers of clairon.rule see all rules.
 CREATE VIEW clairon.rules WITH (security_barrier) AS
     SELECT rule.relation, rule.name, rule.audience,
            coalesce(attribute.attname::text,

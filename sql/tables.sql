@@ -1,8 +1,8 @@
 /* The tables behind the functions. */
 \echo Use "CREATE EXTENSION clairon" to load this file. \quit
 
--- What others may put into the schema, functions that own the rules could call. Another superuser
--- may do all of that anyway: whose dump is restored is not always who restores it.
+-- Functions that own the rules could call objects that other users create in the schema. A dump may
+-- be restored by another superuser than its owner, so any superuser may own the schema.
 DO $$
 DECLARE
     schema pg_catalog.pg_namespace;
@@ -15,17 +15,17 @@ BEGIN
        OR EXISTS (SELECT FROM pg_catalog.pg_class WHERE relnamespace = schema.oid)
        OR EXISTS (SELECT FROM pg_catalog.pg_type WHERE typnamespace = schema.oid)
        OR EXISTS (SELECT FROM pg_catalog.pg_operator WHERE oprnamespace = schema.oid) THEN
-        RAISE EXCEPTION 'schema clairon exists, and is not empty or not a superuser''s alone'
+        RAISE EXCEPTION 'schema "clairon" exists, but is not empty or not reserved for superusers'
             USING ERRCODE = 'object_not_in_prerequisite_state',
-                  HINT = 'Drop it or rename it: CREATE EXTENSION makes its own.';
+                  HINT = 'Drop or rename the schema. CREATE EXTENSION creates its own.';
     END IF;
 END $$;
 
--- Read by the decoder as of any place in the WAL: a user catalog table, read by heap scan,
--- without TOAST (its old chunks are not held back), never truncated. The columns' order is
--- that of decoder/rules/rules.h; the numbers are the enums of decoder/protocol/frame.h. A long target_list or
--- only_when goes on in further rows, by part. Origins, numbers and names of columns are for dumps,
--- see columns.sql.
+-- The decoder reads this table as of any WAL position: a user catalog table, read by heap scan,
+-- without TOAST (old chunks are not retained), never truncated. The column order is that of
+-- decoder/rules/rules.h; the numbers are the enums of decoder/protocol/frame.h. A long target_list
+-- or only_when continues in more rows, numbered by part. Origins, numbers and names of columns
+-- exist for dumps, see columns.sql.
 CREATE TABLE clairon.rule (
     relation      regclass NOT NULL,
     name          text NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 255),
@@ -72,14 +72,14 @@ ALTER TABLE clairon.rule ENABLE ALWAYS TRIGGER rule_written;
 CREATE FUNCTION clairon.refuse_truncate() RETURNS trigger
     LANGUAGE plpgsql AS $$
 BEGIN
-    RAISE EXCEPTION '% cannot be truncated', TG_RELID::regclass
+    RAISE EXCEPTION 'cannot truncate %', TG_RELID::regclass
         USING ERRCODE = 'feature_not_supported', HINT = 'Use DELETE.';
 END $$;
 CREATE TRIGGER refuse_truncate BEFORE TRUNCATE ON clairon.rule
     FOR EACH STATEMENT EXECUTE FUNCTION clairon.refuse_truncate();
 ALTER TABLE clairon.rule ENABLE ALWAYS TRIGGER refuse_truncate;
 
--- A rule goes with its table: the number of a dropped table may be given to another one.
+-- A rule is deleted with its table: the OID of a dropped table may be reused.
 CREATE FUNCTION clairon.forget_dropped() RETURNS event_trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -95,15 +95,16 @@ CREATE EVENT TRIGGER clairon_forget_dropped ON sql_drop
     EXECUTE FUNCTION clairon.forget_dropped();
 ALTER EVENT TRIGGER clairon_forget_dropped ENABLE ALWAYS;
 
--- What tells a message of clairon.notify from one that anybody emitted. Only C code reads it;
--- a dump leaves it out, so that each database has its own.
+-- The key that signs messages of clairon.notify. Only C code reads it. A dump excludes it, so that
+-- each database has its own.
 CREATE TABLE clairon.secret (secret bytea NOT NULL CHECK (octet_length(secret) = 32))
     WITH (user_catalog_table = true);
 ALTER TABLE clairon.secret ALTER secret SET STORAGE PLAIN;
 INSERT INTO clairon.secret
     SELECT decode(replace(gen_random_uuid()::text || gen_random_uuid()::text, '-', ''), 'hex');
 REVOKE ALL ON clairon.secret FROM PUBLIC;
--- Nor who may read, or write, all data: no policy lets anyone through, C code asks for none.
+-- Row-level security without a policy also excludes pg_read_all_data and pg_write_all_data. C code
+-- bypasses it.
 ALTER TABLE clairon.secret ENABLE ROW LEVEL SECURITY;
 
 CREATE TABLE clairon.member (

@@ -1,4 +1,4 @@
-/* compat.h: what differs between PostgreSQL 15 and 18 and is used in more than one place. */
+/* compat.h: differences between PostgreSQL 15 and 18 that several files need. */
 #ifndef CLAIRON_COMPAT_H
 #define CLAIRON_COMPAT_H
 
@@ -6,10 +6,10 @@
 
 #include "replication/reorderbuffer.h"
 #if PG_VERSION_NUM >= 160000
-#include "varatt.h" /* before, postgres.h had its macros */
+#include "varatt.h" /* postgres.h has its macros in 15 */
 #endif
 
-/* The tuples of a change, NULL where it has none: before 17 they lie within a buffer's struct. */
+/* The tuples of a change; NULL where it has none. Before 17 they are members of a buffer struct. */
 static inline HeapTuple
 compat_old_tuple(const ReorderBufferChange *change)
 {

@@ -1,14 +1,14 @@
-/* datum_equal.c: compare two packed values, detoasting no more of them than necessary. */
+/* datum_equal.c: compare two packed values, detoasting as few bytes as necessary. */
 #include "base/datum_equal.h"
 
 #include "access/detoast.h"
 
 #include "base/compat.h"
 
-/* Unpacked at first; each further look takes 16 times as much. */
+/* Detoasted first; each further step compares 16 times as many bytes. */
 #define FIRST_LOOK_BYTES (64 * 1024)
 
-/* Where the bytes are: decoding hangs a TOASTed value to its row by a pointer. */
+/* The stored value: the reorder buffer replaces a TOAST pointer by an indirect pointer. */
 static struct varlena *
 follow(Datum value)
 {
@@ -45,7 +45,7 @@ datum_equal_packed(Datum a, Datum b)
         return false;
     if (!VARATT_IS_COMPRESSED(left) && !VARATT_IS_COMPRESSED(right))
         return memcmp(VARDATA_ANY(left), VARDATA_ANY(right), len) == 0;
-    /* Compression gives the same for the same; its method stands in the header. */
+    /* Equal input compresses to equal bytes; the header contains the compression method. */
     if (VARSIZE_ANY(left) == VARSIZE_ANY(right) && memcmp(left, right, VARSIZE_ANY(left)) == 0)
         return true;
     for (int64 look = FIRST_LOOK_BYTES; look < len; look *= 16)

@@ -1,4 +1,4 @@
-/* guard.c: run what an extension's code may break, and go on. */
+/* guard.c: run code of extensions and recover from its errors. */
 #include "base/guard.h"
 
 #include "access/xact.h"
@@ -41,7 +41,10 @@ guard_run(void (*work)(void *arg), void *arg, char **ret_reason)
         RollbackAndReleaseCurrentSubTransaction();
         MemoryContextSwitchTo(context);
         CurrentResourceOwner = owner;
-        /* The end of a subtransaction ends the watch over the transaction that is decoded. */
+        /*
+         * The end of a subtransaction resets CheckXidAlive, which must name the decoded
+         * transaction.
+         */
         CheckXidAlive = watched;
         if (!is_recoverable(error))
             ReThrowError(error);

@@ -1,8 +1,8 @@
 /*
- * guard.h: run what an extension's code may break, and go on.
+ * guard.h: runs code of extensions and recovers from its errors.
  *
- * An error while decoding stops a slot, and reading on meets it again: one value
- * that its type cannot print would stop it for good.
+ * An error while decoding stops a slot, and the next reader gets the same error again. A single
+ * value that its output function rejects would stop the slot permanently.
  */
 #ifndef CLAIRON_GUARD_H
 #define CLAIRON_GUARD_H
@@ -10,17 +10,16 @@
 #include "postgres.h"
 
 /*
- * Runs work(arg) in a subtransaction. False when it raised an error; then
- * *ret_reason is its message, in the current memory context. Errors that say
- * that the server is stopping, or short of something, are raised again: with
- * them the same work may well succeed later. Memory contexts and resources are
- * as before in either case. Inside a transaction only.
+ * Runs work(arg) in a subtransaction, within a transaction. Returns false when it raised an error;
+ * *ret_reason is then the message, in the current memory context. Errors that report a shutdown or
+ * a lack of resources are raised again: a later attempt may succeed. Restores memory context and
+ * resource owner in both cases.
  */
 extern bool guard_run(void (*work)(void *arg), void *arg, char **ret_reason);
 
 /*
- * The same without a subtransaction, at little cost: for work whose errors leave nothing behind, or
- * what goes with the decoded transaction, which always ends in an abort.
+ * The same without a subtransaction, at little cost. Use it for work with errors that leave no
+ * resources, or only resources of the decoded transaction, which always ends with an abort.
  */
 extern bool guard_try(void (*work)(void *arg), void *arg, char **ret_reason);
 

@@ -1,4 +1,4 @@
-/* notify_message.c: build and check the signed message of clairon.notify. */
+/* notify_message.c: create and verify the signed message of clairon.notify. */
 #include "base/notify_message.h"
 
 #include "common/base64.h"
@@ -32,10 +32,10 @@ version_of(uint16 flags)
     return (flags & FRAME_TRACED) != 0 ? MESSAGE_VERSION_TRACED : MESSAGE_VERSION;
 }
 
-/* The older form begins with a version below this; base64 has no such character. */
+/* The binary form starts with a version number below this; base64 has no such characters. */
 #define FIRST_PRINTABLE 0x20
 
-/* The pointers' types differ between versions of PostgreSQL, hence the casts to void. */
+/* The pointer types differ between versions of PostgreSQL: the casts to void avoid a warning. */
 static void
 append_base64(StringInfo out, const StringInfoData *bytes)
 {
@@ -56,7 +56,7 @@ message_unpack(const char *content, Size size, Size *ret_size)
     void *bytes;
     int len;
 
-    /* Far more than clairon.notify writes, and what pg_b64_dec_len can count. */
+    /* Above the largest message of clairon.notify, and within the range of pg_b64_dec_len. */
     if (size == 0 || size > MaxAllocSize / 4)
         return NULL;
     if ((uint8)content[0] < FIRST_PRINTABLE) {
@@ -128,7 +128,7 @@ message_build(StringInfo out, const struct message *message, TransactionId xid,
     pfree(bytes.data);
 }
 
-/* In constant time: how long it takes must not tell how much of a guess was right. */
+/* In constant time: the duration must not depend on how many bytes of a guess are right. */
 static bool
 mac_equal(const uint8 *a, const uint8 *b)
 {
@@ -139,7 +139,7 @@ mac_equal(const uint8 *a, const uint8 *b)
     return difference == 0;
 }
 
-/* What is signed came from message_build; pq_copymsg* still refuse what runs past the end. */
+/* The signed bytes are from message_build. pq_getmsg* raise an error past the end. */
 static void
 parse_signed(struct message *message, StringInfo in)
 {

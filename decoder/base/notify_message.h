@@ -1,19 +1,17 @@
 /*
- * notify_message.h: what clairon.notify writes to the WAL, and the plugin reads.
+ * notify_message.h: the logical message that clairon.notify writes and the plugin reads.
  *
- * The content of the logical message is base64: other output plugins of the
- * database print messages as text, and so print ASCII in every encoding. Below is
- * what it encodes. Older versions wrote these bytes as they are; those messages
- * begin with their version, a control character, and are still read.
+ * The content is base64, since other output plugins print messages as text. The layout below is
+ * that of the decoded bytes. Older versions wrote the bytes without base64. Those messages start
+ * with their version, a control character, and can still be read.
  *
- * Anyone may call pg_logical_emit_message, with any prefix: so the content is
- * authenticated by an HMAC over the transaction's id and all that follows the
- * MAC, with a secret that only C code reads. The id binds it to its transaction,
- * a copy in another one is refused. Integers are big-endian, texts UTF-8.
+ * All users can call pg_logical_emit_message with any prefix. The content is therefore signed by
+ * an HMAC over the transaction's id and all bytes after the MAC, with a secret that only C code
+ * reads. The id prevents a copy in another transaction. Integers are big-endian, texts UTF-8.
  *
  *    0  1  version        MESSAGE_VERSION, MESSAGE_VERSION_TRACED with FRAME_TRACED alone,
  *                         MESSAGE_VERSION_TIMED with FRAME_ACK_TIMED
- *    1 16  mac            HMAC-SHA256, cut
+ *    1 16  mac            HMAC-SHA256, truncated
  *   17 16  id
  *   33  2  flags          FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED | FRAME_TRACED |
  *                         FRAME_ACK_TIMED
@@ -23,11 +21,11 @@
  *   41  4  ttl months, 45 4 days, 49 8 microseconds
  *   57  2  audience_len
  *   59  2  source_len
- *   61  2  topic_len      MESSAGE_NO_TOPIC: the plugin makes it of the source
+ *   61  2  topic_len      MESSAGE_NO_TOPIC: derived from the source
  *   63  2  emitter_len
  *   65  4  target_count
  *   69  4  targets_len    bytes of all targets with their lengths (2 each)
- *   73     with FRAME_ACK_TIMED the time for an acknowledgement in ms (4); with FRAME_TRACED
+ *   73     with FRAME_ACK_TIMED the acknowledgement timeout in ms (4); with FRAME_TRACED
  *          the traceparent, TRACEPARENT_LEN bytes; then audience, source, topic, emitter,
  *          targets, payload to the end
  */
@@ -47,11 +45,11 @@
 #define SECRET_BYTES 32 /* of clairon.secret */
 
 #define MESSAGE_PREFIX "clairon"
-/* An empty message for each repeat of a key: for a counter alone, so it is not authenticated. */
+/* An empty message for each repeated key. It only increments a counter, so it is not signed. */
 #define MESSAGE_REPEAT_PREFIX "clairon.repeat"
 #define MESSAGE_VERSION 1
-#define MESSAGE_VERSION_TRACED 2 /* apart, so that a plugin of before refuses it */
-#define MESSAGE_VERSION_TIMED 3  /* likewise */
+#define MESSAGE_VERSION_TRACED 2 /* an older plugin must reject it */
+#define MESSAGE_VERSION_TIMED 3  /* optional */
 #define MESSAGE_MAC_AT 1
 #define MESSAGE_MAC_BYTES 16
 #define MESSAGE_SIGNED_AT (MESSAGE_MAC_AT + MESSAGE_MAC_BYTES)
@@ -73,7 +71,7 @@ struct message {
     int audience_len;
     const char *source;
     int source_len;
-    const char *topic; /* NULL: made of the source */
+    const char *topic; /* NULL: derived from the source */
     int topic_len;
     const char *emitter;
     int emitter_len;
@@ -82,25 +80,24 @@ struct message {
     int payload_len;
 };
 
-/* Appends the signed message as base64; the caller checks texts (each below 65535 bytes). */
+/* Appends the signed message as base64. The caller limits each text to less than 65535 bytes. */
 extern void message_build(StringInfo out, const struct message *message, TransactionId xid,
                           const uint8 secret[SECRET_BYTES]);
 
 /*
- * Decodes the content of a logical message, in the current memory context if it must; NULL when it
- * is neither base64 nor the bytes of an older version.
+ * Decodes the content of a logical message, in the current memory context if necessary. NULL when
+ * it is not base64, and not the binary form of an older version.
  */
 extern const char *message_unpack(const char *content, Size size, Size *ret_size);
 
 /*
- * Fills *ret_message, which points into `bytes`, as message_unpack returns them;
- * targets are allocated. False when the message is not one that message_build made
- * for this transaction.
+ * Fills *ret_message, which points into `bytes`, as returned by message_unpack. Targets are
+ * allocated. Returns false unless message_build created the message for this transaction.
  */
 extern bool message_parse(struct message *ret_message, const char *bytes, Size size,
                           TransactionId xid, const uint8 secret[SECRET_BYTES]);
 
-/* The same for one that message_parse took before. */
+/* The same for a message that message_parse has verified. */
 extern void message_read(struct message *ret_message, const char *bytes, Size size);
 
 #endif

@@ -1,4 +1,4 @@
-/* audience.c: who a row is for, and who gained or lost it. */
+/* audience.c: the targets of a row, and the difference between two rows. */
 #include "changes/audience.h"
 
 #include "access/detoast.h"
@@ -6,7 +6,7 @@
 #include "miscadmin.h"
 #include "utils/array.h"
 
-/* An open-addressed set of a list's texts; slots hold index + 1. */
+/* A set of a list's texts, with open addressing. Slots contain index + 1. */
 struct text_set {
     const struct target_list *list;
     uint32 mask;
@@ -25,7 +25,7 @@ set_create(struct text_set *set, const struct target_list *list, int capacity)
     set->slots = palloc0(sizeof(uint32) * size);
 }
 
-/* Not to be guessed: whoever writes rows could choose texts that all meet in one slot. */
+/* Random: with a known seed, a writer of rows could choose texts with equal hashes. */
 static uint64
 hash_seed(void)
 {
@@ -36,7 +36,7 @@ hash_seed(void)
     return seed;
 }
 
-/* The slot that holds the text, or the empty one where it would stand. */
+/* The slot of the text, or the empty slot for it. */
 static uint32 *
 set_find(const struct text_set *set, const char *text, int len)
 {
@@ -64,7 +64,7 @@ list_new(int capacity)
     return list;
 }
 
-/* Appends unless empty or there already. */
+/* Appends the text unless it is empty or a duplicate. */
 static void
 list_add(struct target_list *list, const struct text_set *set, char *text, int len)
 {
@@ -120,7 +120,7 @@ targets_of_value(struct encoder *encoder, Datum value)
 {
     struct target_list *list;
 
-    /* Not unpacked only to be refused. */
+    /* Reject it before it is detoasted. */
     if (encode_raw_size(encoder, value) > TARGETS_RAW_BYTES_MAX) {
         list = list_new(0);
         list->too_many = true;
@@ -180,7 +180,7 @@ targets_of_part(const struct target_part *part, const struct image *image)
     return list;
 }
 
-/* A + of its own, or a \, is escaped: no text of a row can end its part. */
+/* Escapes + and \, so that a text cannot end its part. */
 static char *
 put_part(char *out, const char *text, int len)
 {
@@ -192,7 +192,7 @@ put_part(char *out, const char *text, int len)
     return out;
 }
 
-/* The nth of all combinations; the last part turns fastest. */
+/* Appends the nth combination; the last part varies fastest. */
 static void
 put_combination(struct target_list *list, struct target_list *const *parts, int count, int nth)
 {

@@ -1,4 +1,4 @@
-/* change.c: judge one change by each rule of its relation. */
+/* change.c: apply the rules of a relation to one change. */
 #include "changes/change.h"
 
 #include "access/htup_details.h"
@@ -17,14 +17,14 @@
 
 static const struct target_list no_targets = {0};
 
-/* A row change as its rules see it. */
+/* A row change with both images. */
 struct row_change {
     LogicalDecodingContext *ctx;
     struct decoder *decoder;
     enum frame_operation operation;
-    struct image *old; /* present: some of the old values are known */
+    struct image *old; /* present: some old values are known */
     struct image *new;
-    bool whole; /* the old row is all there */
+    bool whole; /* the old row is complete */
 };
 
 static bool
@@ -59,7 +59,7 @@ send_notification(const struct row_change *change, const struct plan *plan,
     notification_write(change->ctx, &notification);
 }
 
-/* False when the image does not hold the target column: delivery is denied, not guessed. */
+/* Returns false when the image lacks the target column: delivery is denied, not guessed. */
 static bool
 read_targets(const struct row_change *change, const struct plan *plan, const struct image *image,
              struct target_list **ret_targets)
@@ -67,20 +67,20 @@ read_targets(const struct row_change *change, const struct plan *plan, const str
     struct target_list *targets;
 
     if (audience_lacks_column(plan, image)) {
-        warn(change, plan, "denied: the WAL does not hold the target column");
+        warn(change, plan, "denied: the WAL does not contain the target column");
         return false;
     }
     targets = audience_targets(plan, image);
     if (targets->fault != NULL) {
         warning_count_reason(change->decoder, plan->seed, plan->label,
-                             "denied: the target column's type could not print a value",
+                             "denied: could not output the value of the target column",
                              targets->fault);
         return false;
     }
     if (targets->too_many) {
         warn(change, plan,
-             "denied: more than 100000 targets (10000 of a composite audience), or one over "
-             "255 bytes");
+             "denied: more than 100000 targets (10000 for a composite audience), or a target "
+             "longer than 255 bytes");
         return false;
     }
     *ret_targets = targets;
@@ -104,7 +104,7 @@ is_packed(Datum value)
            VARATT_IS_EXTERNAL(DatumGetPointer(value));
 }
 
-/* Neither value stands outside of the row. */
+/* Neither value is an on-disk TOAST pointer. */
 static bool
 values_equal(const struct image *old, const struct image *new, int at, bool typbyval, int16 typlen)
 {
@@ -117,7 +117,7 @@ values_equal(const struct image *old, const struct image *new, int at, bool typb
     return !typbyval && datum_image_eq(old->values[at], new->values[at], false, typlen);
 }
 
-/* Marks what differs; true unless nothing that the rule shows can have changed. */
+/* Marks changed columns. Returns false when provably no column of the rule changed. */
 static bool
 compare_images(const struct row_change *change, const struct plan *plan)
 {
@@ -164,8 +164,8 @@ update_column_targets(const struct row_change *change, const struct plan *plan, 
         return;
     if (!old_has_target(change, plan)) {
         warn(change, plan,
-             "old targets unknown: the WAL holds only the new ones "
-             "(REPLICA IDENTITY FULL tells both)");
+             "old targets unknown: the WAL contains only the new ones (REPLICA IDENTITY FULL logs "
+             "both)");
         if (touched)
             send_notification(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, gained);
         return;
@@ -197,7 +197,7 @@ apply_to_update(const struct row_change *change, const struct plan *plan)
         send_notification(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, &plan->rule->literal);
 }
 
-/* A create or a delete: of a row, or in the eyes of a rule whose condition began or ended. */
+/* A create or a delete: of the row, or by a condition that became true or false. */
 static void
 apply_to_image(const struct row_change *change, const struct plan *plan,
                enum frame_operation operation, uint32 part)
@@ -210,12 +210,12 @@ apply_to_image(const struct row_change *change, const struct plan *plan,
     if (plan->target_state == TARGET_NONE)
         send_notification(change, plan, operation, part, &plan->rule->literal);
     else if (leaves && !old_has_target(change, plan))
-        warn(change, plan, "denied: the WAL does not hold the target column");
+        warn(change, plan, "denied: the WAL does not contain the target column");
     else if (read_targets(change, plan, leaves ? change->old : change->new, &targets))
         send_notification(change, plan, operation, part, targets);
 }
 
-/* False, and said, when the condition cannot tell of the image. */
+/* Returns false, with a warning, when the condition has no result for the image. */
 static bool
 is_met(const struct row_change *change, const struct plan *plan, const struct image *image,
        bool *ret_met)
@@ -224,10 +224,10 @@ is_met(const struct row_change *change, const struct plan *plan, const struct im
 
     if (answer == CONDITION_FAILED)
         warning_count_reason(change->decoder, plan->seed, plan->label,
-                             "denied: only_when cannot be evaluated",
+                             "denied: could not evaluate only_when",
                              condition_error(plan->condition));
     else if (answer == CONDITION_UNKNOWN)
-        warn(change, plan, "denied: the WAL does not hold a column of only_when");
+        warn(change, plan, "denied: the WAL does not contain a column of only_when");
     else
         *ret_met = answer == CONDITION_TRUE;
     return answer == CONDITION_TRUE || answer == CONDITION_FALSE;
@@ -243,8 +243,8 @@ apply_to_conditional_update(const struct row_change *change, const struct plan *
         return;
     if (condition_evaluate(plan->condition, change->old) == CONDITION_UNKNOWN) {
         warn(change, plan,
-             "old row unknown: only_when judges the new one alone "
-             "(REPLICA IDENTITY FULL tells both)");
+             "old row unknown: only_when is evaluated for the new row only (REPLICA IDENTITY FULL "
+             "logs both)");
         before = after;
     } else if (!is_met(change, plan, change->old, &before)) {
         return;
@@ -266,9 +266,9 @@ apply_rule(const struct row_change *change, const struct plan *plan)
     if (plan->target_state == TARGET_DROPPED) {
         warn(change, plan, "denied: the target column was dropped");
     } else if (plan->target_state == TARGET_JSON) {
-        warn(change, plan, "denied: the target column's type became json or jsonb");
+        warn(change, plan, "denied: the type of the target column is now json or jsonb");
     } else if (plan->emitter_state == TARGET_DROPPED) {
-        warn(change, plan, "denied: the emitter's column was dropped");
+        warn(change, plan, "denied: the emitter column was dropped");
     } else if (change->operation == FRAME_OPERATION_UPDATE) {
         if (conditional)
             apply_to_conditional_update(change, plan);
@@ -292,7 +292,7 @@ deform(struct image *image, HeapTuple tuple, TupleDesc desc, bool whole)
         heap_deform_tuple(tuple, desc, image->values, image->nulls);
 }
 
-/* Cheaper than taking the tuple apart again. */
+/* Cheaper than deforming the tuple again. */
 static void
 copy_image(struct image *to, const struct image *from, TupleDesc desc)
 {
@@ -303,8 +303,8 @@ copy_image(struct image *to, const struct image *from, TupleDesc desc)
 }
 
 /*
- * An untouched TOASTed value that stands in the old row is the new one too: all of
- * them under FULL, else those of the key (what else an old key leaves out is null).
+ * Copies untouched TOASTed values from the old row to the new one: all of them under FULL, else
+ * those of the key. Other columns of an old key are null.
  */
 static void
 fill_from_old(struct row_change *row, TupleDesc desc)
@@ -316,7 +316,7 @@ fill_from_old(struct row_change *row, TupleDesc desc)
         }
 }
 
-/* Without an old tuple an update left the key alone: the new row shows it. */
+/* Without an old tuple an update did not change the key: the new row has it. */
 static void
 load_images(struct row_change *row, struct relation_entry *entry, Relation relation, HeapTuple old,
             HeapTuple new)
@@ -362,8 +362,8 @@ change_row(LogicalDecodingContext *ctx, struct relation_entry *entry, Relation r
 }
 
 /*
- * TRUNCATE lists the table it names and those below it. A rule of one of them judges the
- * topmost that it covers, once.
+ * TRUNCATE lists the named table and its descendants. A rule on one of them applies to its topmost
+ * table only, once.
  */
 static bool
 is_below_truncated(const struct plan *plan, Oid relid, const ReorderBufferChange *change)
@@ -403,12 +403,13 @@ change_truncate(LogicalDecodingContext *ctx, struct relation_entry *entry,
         if (plan->emitter_state != TARGET_NONE)
             notification.emitter = emitter_of_row(decoder, plan, NULL);
         if (plan->target_state != TARGET_NONE)
-            warning_count(decoder, plan->seed, plan->label, "denied: a truncate tells no targets");
+            warning_count(decoder, plan->seed, plan->label,
+                          "denied: a truncate has no rows to read targets from");
         else if (plan->emitter_state == TARGET_DROPPED)
             warning_count(decoder, plan->seed, plan->label,
-                          "denied: the emitter's column was dropped");
+                          "denied: the emitter column was dropped");
         else if (plan->rule->relid != entry->relid)
-            /* Told as the rule's table, it would empty lists of rows that are still there. */
+            /* Sent as a truncate of the rule's table, it would remove existing rows on clients. */
             warning_count(decoder, plan->seed, plan->label,
                           "denied: only a partition or child table was truncated");
         else if (plan->rule->to_all || notification.targets->count > 0)

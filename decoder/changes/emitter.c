@@ -1,4 +1,4 @@
-/* emitter.c: who a notification comes from, where a column says it. */
+/* emitter.c: read the emitter of a notification from a column. */
 #include "changes/emitter.h"
 
 #include "decoder.h"
@@ -28,7 +28,7 @@ image_has_column(const struct image *image, const struct bound_column *column)
            !image_lacks(image, column->index, column->encoder->typlen);
 }
 
-/* False, and counted, where it cannot be shown: that must cost nobody the notification. */
+/* Returns false, with a warning, on failure: the notification is sent with the default emitter. */
 static bool
 read_text(struct decoder *decoder, const struct plan *plan, const struct image *image,
           struct read_args *read_args)
@@ -37,24 +37,25 @@ read_text(struct decoder *decoder, const struct plan *plan, const struct image *
 
     if (!image_has_column(image, read_args->column)) {
         warning_count(decoder, plan->seed, plan->label,
-                      "sent as \"clairon\": the WAL does not hold the emitter's column");
+                      "sent with emitter \"clairon\": the WAL does not contain the emitter column");
         return false;
     }
     if (image->nulls[read_args->column->index])
         return false;
     read_args->value = image->values[read_args->column->index];
     if (encode_raw_size(read_args->column->encoder, read_args->value) > TARGETS_RAW_BYTES_MAX) {
-        read_args->len = EMITTER_BYTES_MAX + 1; /* not unpacked only to be refused */
+        read_args->len = EMITTER_BYTES_MAX + 1; /* too long: do not detoast it */
     } else if (!encode_try(read_args->column->encoder, read_guarded, read_args, &fault)) {
-        warning_count_reason(decoder, plan->seed, plan->label,
-                             "sent as \"clairon\": the type of the emitter's column could not "
-                             "print a value",
-                             fault);
+        warning_count_reason(
+            decoder, plan->seed, plan->label,
+            "sent with emitter \"clairon\": could not output the value of the emitter column",
+            fault);
         return false;
     }
     if (read_args->len > EMITTER_BYTES_MAX)
         warning_count(decoder, plan->seed, plan->label,
-                      "sent as \"clairon\": an emitter over 255 bytes");
+                      "sent with emitter \"clairon\": the value of the emitter column is longer "
+                      "than 255 bytes");
     return read_args->len > 0 && read_args->len <= EMITTER_BYTES_MAX;
 }
 

@@ -1,4 +1,4 @@
-/* member.c: changes of clairon.member, as frames. */
+/* member.c: write changes of clairon.member as member frames. */
 #include "changes/member.h"
 
 #include "access/htup_details.h"
@@ -33,7 +33,7 @@ member_write(LogicalDecodingContext *ctx, char change, char *const texts[MEMBER_
     frames_close(ctx);
 }
 
-/* False when it is too long, as what stands outside of its row is. */
+/* Returns false when the value is too long: a value outside of its row always is. */
 static bool
 read_text(struct encoder *encoder, const struct image *image, int at, char **ret_text)
 {
@@ -63,13 +63,13 @@ put_member(LogicalDecodingContext *ctx, struct relation_entry *entry, TupleDesc 
 
         if (at < 0) {
             warning_count(decoder, 0, "member",
-                          "left out: clairon.member is not as the extension made it");
+                          "ignored: clairon.member does not have the columns of the extension");
             return;
         }
         if (image->nulls[at])
             return;
         if (!read_text(entry->members[field].encoder, image, at, &texts[field])) {
-            warning_count(decoder, 0, "member", "left out: a text over 255 bytes of UTF-8");
+            warning_count(decoder, 0, "member", "ignored: a value longer than 255 bytes of UTF-8");
             return;
         }
     }
@@ -88,7 +88,7 @@ member_change(LogicalDecodingContext *ctx, struct relation_entry *entry, Relatio
         put_member(ctx, entry, desc, old, '-');
     else if (!entry->has_key && change->action != REORDER_BUFFER_CHANGE_INSERT)
         warning_count(ctx->output_plugin_private, 0, "member",
-                      "who left is not known: clairon.member has no replica identity");
+                      "removed member unknown: clairon.member has no replica identity");
     if (new != NULL)
         put_member(ctx, entry, desc, new, '+');
 }

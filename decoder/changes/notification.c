@@ -10,7 +10,7 @@
 #include "output/warning_throttle.h"
 #include "plan/template.h"
 
-/* What clairon.watch and clairon.notify let a ttl be made of, about 1000 years of each. */
+/* The limits of clairon.watch and clairon.notify for the fields of a ttl, about 1000 years each. */
 #define PART_MONTHS_MAX 12000
 #define PART_DAYS_MAX 366000
 #define PART_HOURS_MAX 8784000
@@ -30,7 +30,7 @@ put_fragment(StringInfo out, const struct fragment *fragment)
     encode_raw(out, fragment->bytes, fragment->len);
 }
 
-/* RFC 9562 version 8: 48 bits of commit time in ms, then 74 bits of hash. */
+/* RFC 9562 version 8: 48 bits of commit time in ms, then 74 bits of a hash. */
 static void
 make_id(const struct decoder *decoder, const struct notification *notification, pg_uuid_t *ret_id)
 {
@@ -53,7 +53,7 @@ make_id(const struct decoder *decoder, const struct notification *notification, 
     ret_id->data[8] = (ret_id->data[8] & 0x3F) | 0x80;
 }
 
-/* Of large parts that all but cancel each other out, one alone may be more than a time can hold. */
+/* A single field may exceed the range of a timestamp even where the sum does not. */
 static bool
 can_be_added(const Interval *ttl)
 {
@@ -79,7 +79,7 @@ notification_set_expiration(struct decoder *decoder, struct notification_header 
     header->expires_us = decoder->commit_us + (header->expires - decoder->commit_time);
 }
 
-/* One column: its value, or null where it is too large or cannot be read. */
+/* Writes a value, or null when it is too large or cannot be output. */
 static void
 put_value(StringInfo out, struct column *column, Datum value, bool is_null, Size value_limit)
 {
@@ -95,7 +95,7 @@ put_value(StringInfo out, struct column *column, Datum value, bool is_null, Size
     }
 }
 
-/* The column as `before` shows it, copied: rendering is what costs. */
+/* Copies the column from the rendered `before`: copying is cheaper than rendering. */
 static void
 put_copy(StringInfo out, const struct column *column)
 {
@@ -105,7 +105,7 @@ put_copy(StringInfo out, const struct column *column)
     out->len += column->rendered_len;
 }
 
-/* With `repeats`, what did not change stands in `out` already. */
+/* With `repeats`, unchanged columns are copied from the first image in `out`. */
 static void
 put_image(StringInfo out, const struct plan *plan, const struct image *image, Size value_limit,
           bool repeats)
@@ -144,7 +144,7 @@ put_image(StringInfo out, const struct plan *plan, const struct image *image, Si
     encode_literal(out, "}");
 }
 
-/* The names of the columns in a state. */
+/* Writes the names of the columns in a state. */
 static void
 put_names(StringInfo out, const struct plan *plan, const char *key, uint8 state)
 {
@@ -164,7 +164,7 @@ put_names(StringInfo out, const struct plan *plan, const char *key, uint8 state)
     encode_literal(out, "]");
 }
 
-/* Returns the states that its columns have. */
+/* Returns the union of the column states. */
 static uint8
 put_images(StringInfo out, const struct notification *notification, Size value_limit)
 {
@@ -192,7 +192,7 @@ put_images(StringInfo out, const struct notification *notification, Size value_l
     return states;
 }
 
-/* The payload up to what its plan knows; true when a value could not be read. */
+/* Renders the payload, except its closing brace. Returns true when a value could not be output. */
 static bool
 put_payload(struct decoder *decoder, StringInfo out, const struct notification *notification)
 {
@@ -224,7 +224,7 @@ notification_put_times(struct decoder *decoder, StringInfo out,
     encode_literal(out, "\"" ENVELOPE_PAYLOAD_TEXT);
 }
 
-/* True when a value could not be read. */
+/* Returns true when a value could not be output. */
 static bool
 put_line(struct decoder *decoder, StringInfo out, const struct notification *notification,
          const struct notification_header *header)
@@ -278,9 +278,10 @@ warn_undecodable(struct decoder *decoder, const struct plan *plan)
         const struct column *column = &plan->columns[i];
 
         if (column->state & COLUMN_UNDECODABLE)
-            warning_count_reason(decoder, plan->seed, plan->label,
-                                 "sent null, as undecodable: its type could not print a value",
-                                 column->encoder->fault);
+            warning_count_reason(
+                decoder, plan->seed, plan->label,
+                "sent as null, listed in payload.undecodable: could not output a value",
+                column->encoder->fault);
     }
 }
 
@@ -350,7 +351,7 @@ notification_write(LogicalDecodingContext *ctx, const struct notification *notif
         frame = frames_put_header(decoder, out, &header);
     line = out->len;
     undecodable = put_line(decoder, out, notification, &header);
-    /* A replayed one had its own record of it. */
+    /* The warning of a replayed notification is a separate record. */
     if (undecodable && notification->payload.bytes == NULL)
         warn_undecodable(decoder, notification->plan);
     if (undecodable && options->framed)

@@ -16,9 +16,9 @@ struct notification {
     const struct image *before; /* NULL: null */
     const struct image *after;
     const struct target_list *targets;
-    struct fragment emitter; /* as JSON; without bytes: the plan's heads contain it */
+    struct fragment emitter; /* as JSON; without bytes: the constant one of the plan */
     struct fragment payload; /* from a spool; without bytes: to be rendered from the images */
-    bool undecodable;        /* such a payload names a column so */
+    bool undecodable;        /* of a spooled payload */
 };
 
 /* Writes the notification, or spools it while its transaction is open. */

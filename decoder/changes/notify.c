@@ -1,4 +1,4 @@
-/* notify.c: turn a message of clairon.notify into a notification. */
+/* notify.c: convert messages of clairon.notify to notifications. */
 #include "changes/notify.h"
 
 #include "base/notify_message.h"
@@ -9,7 +9,7 @@
 #include "output/warning_throttle.h"
 #include "plan/relation.h"
 
-/* Made with the rules' topic_prefix of this reader, as a rule's own would be. */
+/* Derived like the topic of a rule, with this reader's topic_prefix. */
 static struct fragment
 topic_of(struct decoder *decoder, const struct message *message)
 {
@@ -118,7 +118,8 @@ notify_write(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, const char *con
     relation_refresh_rules(decoder, txn->xid);
     if (bytes == NULL || !decoder->rules->has_secret ||
         !message_parse(&message, bytes, size, txn->xid, decoder->rules->secret)) {
-        warning_count(decoder, 0, "notify", "refused: a message that clairon.notify did not make");
+        warning_count(decoder, 0, "notify",
+                      "rejected: the message was not created by clairon.notify");
         return;
     }
     topic = topic_of(decoder, &message);

@@ -18,7 +18,7 @@ struct replay {
     struct plan **templates;
     uint32 template_count;
     uint32 template_room;
-    /* the subtransactions that stand, sorted */
+    /* the committed subtransactions, sorted */
     TransactionId *committed;
     int committed_count;
 };
@@ -32,7 +32,10 @@ compare_xids(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* The server forgets a subtransaction when it reads of its end by ROLLBACK: those left stand. */
+/*
+ * The server removes a subtransaction when it decodes its rollback: the remaining ones are
+ * committed.
+ */
 static void
 list_committed(struct replay *replay, ReorderBufferTXN *txn)
 {
@@ -61,7 +64,7 @@ is_committed(const struct replay *replay, TransactionId xid)
            NULL;
 }
 
-/* Numbered from 0 again and again: what stood under the numbers is not asked for any more. */
+/* Numbers restart at 0 for each generation: the previous templates are no longer used. */
 static void
 load_template(struct replay *replay, const struct spool_record *record, const char *body)
 {
@@ -188,12 +191,12 @@ replay_record(struct replay *replay, const struct spool_record *record, const ch
     }
 }
 
-/* Templates serve whoever comes after, also when they were written for a change that was undone. */
+/* Later records may use a template that was written for a rolled back change. */
 static void
 replay_all(struct replay *replay, struct spool_reader *reader)
 {
     struct decoder *decoder = replay->decoder;
-    bool is_applied = true; /* its own come first */
+    bool is_applied = true; /* records of the top transaction are first */
     struct spool_record record;
     const char *body;
 
@@ -209,7 +212,10 @@ replay_all(struct replay *replay, struct spool_reader *reader)
             is_applied = is_committed(replay, record.number);
         if (!is_applied)
             continue;
-        /* As if it were written now: before the commit, or a receiver takes it for the end. */
+        /*
+         * The write location of the original change: the commit's would mark the end of the
+         * transaction.
+         */
         replay->ctx->write_location = record.lsn;
         old = MemoryContextSwitchTo(decoder->change_context);
         replay_record(replay, &record, body);

@@ -1,4 +1,4 @@
-/* bounded_call.c: expressions whose function calls can be interrupted and are bounded. */
+/* bounded_call.c: make function calls of expressions interruptible, and limit their work. */
 #include "condition/bounded_call.h"
 
 #include "access/detoast.h"
@@ -10,19 +10,19 @@
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 
-/* How much work a call may be, out of the sizes of its variable-length arguments. */
+/* The growth of a call's work with the sizes of its variable-length arguments. */
 enum growth {
-    GROWTH_LINEAR,  /* or it checks for interrupts by itself */
+    GROWTH_LINEAR,  /* also for functions that check for interrupts */
     GROWTH_PRODUCT, /* of the two largest sizes */
     GROWTH_SQUARE   /* of the largest size */
 };
 
-/* Stands in the place of a call's FmgrInfo, which is its first member. */
+/* Replaces the FmgrInfo of a call. FmgrInfo is the first member. */
 struct bounded_call {
     FmgrInfo info;
     PGFunction function;
     enum growth growth;
-    bool slow_collation; /* one that compares each substring */
+    bool slow_collation; /* a nondeterministic one, which compares each substring */
     int count;           /* of variable-length arguments */
     int arguments[FUNC_MAX_ARGS];
 };
@@ -81,7 +81,7 @@ static void
 raise_too_large(const struct bounded_call *call, int64 most)
 {
     ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                    errmsg("arguments of function %s are too large: one of %lld bytes",
+                    errmsg("arguments of function %s are too large: up to %lld bytes",
                            get_func_name(call->info.fn_oid), (long long)most)));
 }
 
@@ -127,7 +127,7 @@ find_arguments(struct bounded_call *call, int count)
     }
 }
 
-/* Puts a call of ours between an expression's step and its function. */
+/* Inserts call_bounded between a step of the expression and its function. */
 static PGFunction
 bound_call(FmgrInfo **finfo, FunctionCallInfo fcinfo)
 {
@@ -135,7 +135,7 @@ bound_call(FmgrInfo **finfo, FunctionCallInfo fcinfo)
 
     call->info = **finfo;
     call->function = call->info.fn_addr;
-    /* Steps call the address that they keep, or this one. */
+    /* A step calls its own copy of the address, or fn_addr. */
     call->info.fn_addr = call_bounded;
     call->growth = growth_of(&call->info);
     find_arguments(call, fcinfo->nargs);
@@ -149,8 +149,8 @@ bound_call(FmgrInfo **finfo, FunctionCallInfo fcinfo)
 }
 
 /*
- * Steps of other kinds call functions that are linear, as input and output functions are, or
- * comparisons, or that check for interrupts, as those of jsonpath do.
+ * Other steps call functions with linear work, such as input and output functions and comparisons,
+ * or functions that check for interrupts, such as those of jsonpath.
  */
 static void
 bound_steps(ExprState *state)

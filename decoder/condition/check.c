@@ -1,4 +1,4 @@
-/* check.c: refuse expressions that could run SQL, volatile code or without a bound. */
+/* check.c: reject expressions that could run SQL or volatile code, or that have no bound. */
 #include "condition/check.h"
 
 #include "access/htup_details.h"
@@ -20,8 +20,8 @@
 #include "utils/typcache.h"
 
 /*
- * Functions of other languages run SQL, for which decoding has no snapshot: in
- * the plugin such a call could take the server down.
+ * Functions of other languages run SQL, for which decoding has no snapshot: such a call could crash
+ * the server.
  */
 static bool
 is_foreign_language(Oid function, void *context)
@@ -51,7 +51,7 @@ condition_calls_foreign_language(Node *expression)
     return calls_foreign_language(expression, NULL);
 }
 
-/* libxml looks at no cancel request, and its cost does not follow from the size of its input. */
+/* libxml does not check for interrupts, and its cost does not follow from the size of its input. */
 static bool
 parses_xml(Oid function)
 {
@@ -78,12 +78,12 @@ static _Noreturn void
 reject_xml(void)
 {
     ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                    errmsg("parsing XML is not valid: its time and memory cannot be limited")));
+                    errmsg("parsing XML is not allowed: its time and memory cannot be limited")));
 }
 
 /*
- * True for a type whose values may hold a domain's, or come to: reading one from
- * text runs the domain's constraints, which may call anything.
+ * True for a type with values that may contain a domain value: reading one from text evaluates the
+ * constraints of the domain, which may call any function.
  */
 static bool
 may_contain_domain(Oid type)
@@ -105,7 +105,7 @@ may_contain_domain(Oid type)
     }
 }
 
-/* It compares each pair of lexemes in each pair of places. */
+/* It compares each pair of lexemes in each pair of positions. */
 static bool
 ranks_text(Oid function)
 {
@@ -124,7 +124,7 @@ ranks_text(Oid function)
     }
 }
 
-/* Checks run with the table owner's rights. What the administrator has installed is trusted. */
+/* Checks run as the table's owner. Members of clairon_app may use all installed extensions. */
 static bool
 owner_is_trusted(void)
 {
@@ -133,7 +133,7 @@ owner_is_trusted(void)
     return OidIsValid(role) && has_privs_of_role(GetUserId(), role);
 }
 
-/* A value made by its type alone may be of a domain: hstore's `#=` reads one from text. */
+/* A polymorphic function can create a value of a domain: hstore's `#=` reads one from text. */
 static bool
 takes_any_type(Form_pg_proc function)
 {
@@ -146,8 +146,8 @@ takes_any_type(Form_pg_proc function)
 }
 
 /*
- * What a C function of an extension does is not known here, nor how long it takes: xml2's evaluate
- * XPath without a look at cancel requests.
+ * The behavior and the run time of an extension's C function are unknown: those of xml2 evaluate
+ * XPath without checking for interrupts.
  */
 static void
 check_extension_function(Oid function)
@@ -160,13 +160,14 @@ check_extension_function(Oid function)
     any_type = takes_any_type((Form_pg_proc)GETSTRUCT(tuple));
     ReleaseSysCache(tuple);
     if (any_type)
-        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("function %s is not valid: its value may hold a domain's",
-                               get_func_name(function))));
+        ereport(ERROR,
+                (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                 errmsg("function %s is not allowed: its result may contain a value of a domain",
+                        get_func_name(function))));
     if (!owner_is_trusted())
         ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                        errmsg("function %s is not valid: functions of extensions need the table's "
-                               "owner to be a member of clairon_app",
+                        errmsg("function %s is not allowed: functions of extensions require a "
+                               "table owner who is a member of clairon_app",
                                get_func_name(function))));
 }
 
@@ -177,12 +178,12 @@ reject_function(Oid function, void *context)
         reject_xml();
     if (is_foreign_language(function, context))
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("function %s is not valid: only functions written in C are, and in "
-                               "SQL if they can be inlined",
+                        errmsg("function %s is not allowed: it is written neither in C nor in SQL "
+                               "that can be inlined",
                                get_func_name(function))));
     if (ranks_text(function))
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("function %s is not valid: its time cannot be limited",
+                        errmsg("function %s is not allowed: its time cannot be limited",
                                get_func_name(function))));
     if (function >= FirstNormalObjectId)
         check_extension_function(function);
@@ -195,12 +196,13 @@ reject_constant_of(Oid type)
     if (getBaseType(type) == XMLOID)
         reject_xml();
     if (may_contain_domain(getBaseType(type)))
-        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("a value of type %s is not valid: it may hold a domain's",
-                               format_type_be(type))));
+        ereport(ERROR,
+                (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                 errmsg("a value of type %s is not allowed: it may contain a value of a domain",
+                        format_type_be(type))));
 }
 
-/* True for a node whose evaluation, or whose mere parsing, reads a value from text. */
+/* True for a node that reads a value from text when it is evaluated or parsed. */
 static bool
 reads_text(const Node *node)
 {
@@ -219,7 +221,7 @@ reads_text(const Node *node)
     }
 }
 
-/* A dictionary, of a configuration or by itself, is read once and kept as long as the session. */
+/* A dictionary is loaded once and stays in memory until the session ends. */
 static bool
 is_text_search(Node *node)
 {
@@ -244,14 +246,14 @@ check_node(Node *node, void *context)
         reject_xml();
     if (IsA(node, CoerceToDomain) && DomainHasConstraints(((CoerceToDomain *)node)->resulttype))
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("a cast to domain %s is not valid: it has constraints",
+                        errmsg("a cast to domain %s is not allowed: it has constraints",
                                format_type_be(((CoerceToDomain *)node)->resulttype))));
     if (reads_text(node) && may_contain_domain(exprType(node)))
         reject_constant_of(exprType(node));
     if (is_text_search(node))
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("only text search configurations and dictionaries of pg_catalog are "
-                               "valid: others stay in memory")));
+                        errmsg("text search configurations and dictionaries must be in pg_catalog: "
+                               "others stay in memory")));
     (void)check_functions_in_node(node, reject_function, context);
     return expression_tree_walker(node, check_node, context);
 }
@@ -261,7 +263,7 @@ condition_reject_mutable(Node *expression)
 {
     if (contain_mutable_functions(expression))
         ereport(ERROR, (errcode(ERRCODE_INVALID_OBJECT_DEFINITION),
-                        errmsg("only functions marked IMMUTABLE are valid")));
+                        errmsg("functions in only_when must be marked IMMUTABLE")));
 }
 
 void
@@ -271,7 +273,7 @@ condition_check(Node *expression)
     condition_reject_mutable(expression);
 }
 
-/* A name may stand for another type than when it was stored. */
+/* A type name may now refer to another type than when the expression was stored. */
 static bool
 check_raw_node(Node *node, void *context)
 {

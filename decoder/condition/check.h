@@ -1,4 +1,4 @@
-/* check.h: what an expression of only_when may hold. */
+/* check.h: checks that an expression is allowed in only_when. */
 #ifndef CLAIRON_CONDITION_CHECK_H
 #define CLAIRON_CONDITION_CHECK_H
 
@@ -7,21 +7,21 @@
 #include "nodes/nodes.h"
 
 /*
- * Checks the types that a raw parse tree names, before its analysis reads constants by their input
- * functions. In the stored form each constant has its type, so no other types are read.
+ * Checks the types in a raw parse tree before parse analysis calls the input functions of
+ * constants. In the stored form each constant has a type name, so the check is complete.
  */
 extern void condition_check_raw(Node *raw);
 
 /*
- * Checks an analyzed expression before any part of it runs: immutable functions in C alone, no
- * value that may hold a domain with constraints, nothing that time and memory do not bound.
+ * Checks an analyzed expression before any part of it runs: immutable C functions only, no value
+ * that may contain a domain with constraints, no unbounded time or memory.
  */
 extern void condition_check(Node *expression);
 
-/* True when it calls functions in other languages than C. */
+/* True when it calls functions that are not written in C. */
 extern bool condition_calls_foreign_language(Node *expression);
 
-/* Raises an error unless all that it calls is marked immutable. */
+/* Raises an error unless all its functions are immutable. */
 extern void condition_reject_mutable(Node *expression);
 
 #endif

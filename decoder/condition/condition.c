@@ -19,23 +19,23 @@
 struct condition {
     struct sandbox *sandbox;
     Oid owner;
-    MemoryContext memory;        /* of all below but `fault` */
+    MemoryContext memory;        /* of all members below except `fault` */
     struct tracked_memory *kept; /* in it */
-    ExprState *state;            /* NULL: it cannot be evaluated */
+    ExprState *state;            /* NULL: could not be prepared */
     ExprContext *context;
     TupleTableSlot *slot;
     bool plain;
-    int64 weight; /* of a plain one: work per byte of the columns that it reads */
+    int64 weight; /* of a plain condition: work per byte of its columns */
     int column_count;
     struct {
         int index; /* in the decoded relation */
         int16 typlen;
         bool in_key;
     } * columns; /* that it reads */
-    char *fault; /* what the last error said */
+    char *fault; /* message of the last error */
 };
 
-/* A plain condition that does less work than this needs no limits; in bytes. */
+/* A plain condition with less work than this, in bytes, runs without limits. */
 #define UNLIMITED_WORK (64 * 1024)
 
 static void
@@ -58,7 +58,7 @@ list_columns(struct condition *condition, Node *expression, Relation decoded, co
     }
 }
 
-/* What condition_new makes a condition of. */
+/* The arguments of condition_new. */
 struct build {
     const struct rule *rule;
     const int *map;
@@ -85,7 +85,7 @@ read_expression(struct build *build)
     return copyObject(expression);
 }
 
-/* May run again after a failure. */
+/* Repeatable: sandbox_run may call it twice. */
 static void
 make(void *arg)
 {
@@ -124,7 +124,7 @@ keep(struct condition *condition)
     if (sandbox_recount(condition->kept))
         return;
     discard(condition);
-    condition->fault = psprintf("conditions of the table's owner take more than %d MB",
+    condition->fault = psprintf("conditions of the table's owner exceed %d MB",
                                 SANDBOX_KEPT_MEMORY / (1024 * 1024));
 }
 
@@ -161,7 +161,7 @@ condition_error(const struct condition *condition)
     return condition->fault;
 }
 
-/* Adds up the sizes that the variable-length columns have once they are decompressed. */
+/* Sums up the uncompressed sizes of the variable-length columns. */
 static bool
 image_has_columns(const struct condition *condition, const struct image *image, int64 *ret_bytes)
 {
@@ -209,7 +209,7 @@ evaluate(void *arg)
     evaluation->met = !is_null && DatumGetBool(value);
 }
 
-/* A plain condition calls nothing that an owner could have chosen: small rows need no limits. */
+/* A plain condition calls only functions of PostgreSQL: small rows need no limits. */
 static bool
 evaluate_limited(struct evaluation *evaluation, int64 bytes)
 {
@@ -219,7 +219,7 @@ evaluate_limited(struct evaluation *evaluation, int64 bytes)
     if (condition->plain && work <= UNLIMITED_WORK)
         return guard_try(evaluate, evaluation, &condition->fault);
     if (condition->plain && work > CONDITION_WORK_MAX) {
-        condition->fault = pstrdup("the values of its columns are too large");
+        condition->fault = pstrdup("column values are too large");
         return false;
     }
     return sandbox_run(condition->sandbox, condition->owner, evaluate, evaluation,
@@ -240,7 +240,7 @@ condition_evaluate(struct condition *condition, const struct image *image)
     store_row(condition->slot, image);
     done = evaluate_limited(&evaluation, bytes);
     ResetExprContext(condition->context);
-    /* Functions keep what they look up at their first calls; plain ones look up nothing large. */
+    /* Functions cache lookups at their first call; those of plain conditions are small. */
     if (!condition->plain)
         (void)sandbox_recount(condition->kept);
     if (!done)

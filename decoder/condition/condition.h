@@ -1,9 +1,9 @@
 /*
  * condition.h: only_when, a boolean expression on one row.
  *
- * It is stored as SQL text in which $n stands for a column, by number: renames
- * follow, constants are what they were when the rule was set, and no PostgreSQL
- * version's internal form is kept.
+ * It is stored as SQL text in which $n refers to a column by number. It therefore follows renames,
+ * keeps constants as they were when the rule was set, and does not depend on a PostgreSQL version's
+ * internal form.
  */
 #ifndef CLAIRON_CONDITION_H
 #define CLAIRON_CONDITION_H
@@ -20,27 +20,30 @@ struct rule;
 enum condition_result {
     CONDITION_FALSE, /* false or NULL */
     CONDITION_TRUE,
-    CONDITION_UNKNOWN, /* the image does not hold a column that it reads */
-    CONDITION_FAILED   /* evaluating it raised an error, or reached a limit of sandbox.h */
+    CONDITION_UNKNOWN, /* the image lacks a column of the expression */
+    CONDITION_FAILED   /* an error, or a limit of sandbox.h */
 };
 
 /*
- * Makes a rule's condition ready, in the current memory context; `map` tells for
- * each column of the relation that the rule names its index in `decoded`, -1 for
- * none. `owner`, of that relation, is who may use what it names, whoever reads.
- * One that cannot be made any more, as after a change of a type, always fails.
+ * Prepares a rule's condition, in the current memory context. `map` has, for each column of the
+ * rule's relation, its index in `decoded`, or -1. The condition runs with the rights of `owner`,
+ * the relation's owner, whoever reads the slot. A condition that can no longer be prepared, for
+ * example after a change of a type, always fails.
  */
 extern struct condition *condition_new(struct sandbox *sandbox, const struct rule *rule,
                                        const int *map, int map_count, Relation decoded, Oid owner);
 
-/* Who is charged with its memory. */
+/* The owner to whom its memory is charged. */
 extern Oid condition_owner(const struct condition *condition);
 
-/* Judges one image. Only the fault of a failure is allocated in the current memory context. */
+/*
+ * Evaluates the condition for one image. Only the error message is allocated in the current memory
+ * context.
+ */
 extern enum condition_result condition_evaluate(struct condition *condition,
                                                 const struct image *image);
 
-/* After CONDITION_FAILED: why; valid until the next answer or change. */
+/* The error message after CONDITION_FAILED; valid until the next evaluation or change. */
 extern const char *condition_error(const struct condition *condition);
 
 #endif

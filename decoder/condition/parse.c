@@ -1,4 +1,4 @@
-/* parse.c: check what a user wrote for only_when, store it by number, read it again. */
+/* parse.c: check the text of only_when, convert it to the stored form, and parse that form. */
 #include "condition/parse.h"
 
 #include "access/sysattr.h"
@@ -24,14 +24,14 @@
 PG_FUNCTION_INFO_V1(clairon_condition_store);
 PG_FUNCTION_INFO_V1(clairon_condition_show);
 
-/* Where $n is, while the stored form is parsed. */
+/* The columns of $n while the stored form is parsed. */
 struct numbering {
     const int *map;
     int map_count;
     TupleDesc desc;
 };
 
-/* The one expression of `SELECT text`, which may be nothing else besides. */
+/* The single expression of `SELECT text`, which must contain nothing else. */
 static Node *
 parse_alone(const char *text)
 {
@@ -54,10 +54,11 @@ parse_alone(const char *text)
                 return target->val;
         }
     }
-    ereport(ERROR, (errcode(ERRCODE_SYNTAX_ERROR), errmsg("one boolean expression is valid")));
+    ereport(ERROR,
+            (errcode(ERRCODE_SYNTAX_ERROR), errmsg("exactly one boolean expression is required")));
 }
 
-/* The kind forbids subqueries, aggregates, window and set-returning functions. */
+/* EXPR_KIND_CHECK_CONSTRAINT rejects subqueries, aggregates, window and set-returning functions. */
 static Node *
 analyze(ParseState *state, const char *text)
 {
@@ -117,7 +118,7 @@ condition_parse_stored(const char *stored, const int *map, int map_count, Relati
     state->p_paramref_hook = resolve_number;
     state->p_ref_hook_state = &numbering;
     expression = analyze(state, stored);
-    /* Again: names may lead to other functions, types and domains than when it was stored. */
+    /* Check again: names may now refer to other functions, types and domains. */
     condition_check(expression);
     return expression;
 }
@@ -133,7 +134,7 @@ parse_named(const char *text, Relation relation)
     return analyze(state, text);
 }
 
-/* Columns by number: a Param prints as $n. */
+/* Replaces each column by a Param, which is deparsed as $n. */
 static Node *
 number_columns(Node *node, void *context)
 {
@@ -147,13 +148,14 @@ number_columns(Node *node, void *context)
     var = (Var *)node;
     if (var->varattno <= 0)
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("columns are valid, whole rows and system columns are not")));
+                        errmsg("whole rows and system columns are not allowed")));
 #ifdef ATTRIBUTE_GENERATED_VIRTUAL
     if (TupleDescAttr((TupleDesc)context, var->varattno - 1)->attgenerated ==
         ATTRIBUTE_GENERATED_VIRTUAL)
-        ereport(ERROR,
-                (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                 errmsg("a virtual generated column is not valid: the WAL does not hold it")));
+        ereport(
+            ERROR,
+            (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+             errmsg("virtual generated columns are not allowed: the WAL does not contain them")));
 #endif
     param = makeNode(Param);
     param->paramkind = PARAM_EXTERN;
@@ -171,9 +173,9 @@ struct user_context {
 };
 
 /*
- * Parsing may call what others have made: a type's input function, a domain's
- * constraint. It is done as the table's owner, never as the superuser that owns
- * the functions of the extension. An error brings the caller back.
+ * Parsing may call user code: the input function of a type, the constraint of a domain. It runs as
+ * the table's owner, never as the superuser who owns the functions of the extension. An error
+ * restores the caller.
  */
 static struct user_context
 switch_to_owner(Relation relation)
@@ -187,8 +189,8 @@ switch_to_owner(Relation relation)
 }
 
 /*
- * Immutable only, and safe; what calls functions of other languages is taken as the
- * planner sees it, in which those of SQL are inlined and those of constants done.
+ * Rejects mutable and unsafe functions. An expression with functions in other languages is checked
+ * after planning, which inlines SQL functions and folds constants.
  */
 static Node *
 check_new(Node *expression)
@@ -203,9 +205,9 @@ check_new(Node *expression)
 }
 
 /*
- * Names are looked up where the caller would have them, those in inlined functions too. Folding a
- * constant may run the owner's functions: what they set is undone, since what runs next has more
- * rights.
+ * Names are looked up in the caller's search_path, also those in inlined functions. Constant
+ * folding may run the owner's functions: their settings are reverted, since the following code has
+ * more rights.
  */
 static Node *
 parse_in_path(const char *text, Relation relation, const char *path)
@@ -221,8 +223,8 @@ parse_in_path(const char *text, Relation relation, const char *path)
 }
 
 /*
- * condition_store(relation oid, expression text, search_path text) -> text: checked,
- * in the stored form, in which all that is not in pg_catalog has its schema.
+ * condition_store(relation oid, expression text, search_path text) -> text: checks an expression
+ * and returns its stored form, with schema names for all objects outside pg_catalog.
  */
 Datum
 clairon_condition_store(PG_FUNCTION_ARGS)
@@ -245,14 +247,14 @@ numbers_argument(ArrayType *array, int *ret_count)
 {
     if (ARR_ELEMTYPE(array) != INT2OID || ARR_HASNULL(array))
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("numbers without NULL are valid")));
+                        errmsg("array must be of type int2[] and must not contain nulls")));
     *ret_count = ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array));
     return (const int16 *)ARR_DATA_PTR(array);
 }
 
 /*
- * condition_show(relation oid, stored text, origins int2[], numbers int2[]) -> text:
- * with the columns' names of now.
+ * condition_show(relation oid, stored text, origins int2[], numbers int2[]) -> text: the stored
+ * form with the current column names.
  */
 Datum
 clairon_condition_show(PG_FUNCTION_ARGS)

@@ -21,10 +21,10 @@
 #include "condition/bounded_call.h"
 #include "condition/check.h"
 
-/* A larger constant is made at each evaluation, so that rules do not hold memory by the MB. */
+/* A larger constant is computed at each evaluation, to limit the memory of rules. */
 #define FOLDED_BYTES_MAX (64 * 1024)
 
-/* Arguments by name and by default become arguments in order; executing needs all of them. */
+/* Converts named and default arguments to positional ones, as the executor requires. */
 static Node *
 complete_calls(Node *node, void *context)
 {
@@ -50,7 +50,7 @@ complete_calls(Node *node, void *context)
     return node;
 }
 
-/* True for a node whose value is not the same for all rows, or not known by itself. */
+/* True for a node with a value that depends on the row or on its parent node. */
 static bool
 depends_on_row(Node *node, void *context)
 {
@@ -79,7 +79,7 @@ can_fold(Node *node)
     }
 }
 
-/* NULL when it is too large to be kept. */
+/* NULL when the constant is too large to keep. */
 static Node *
 make_constant(Node *node, Datum value, bool is_null)
 {
@@ -130,13 +130,13 @@ Node *
 condition_prepare(Node *expression)
 {
     expression = complete_calls(expression, NULL);
-    /* Again, for defaults of arguments. */
+    /* Check again: default arguments were added. */
     condition_check(expression);
     fix_opfuncids(expression);
     return fold(expression, NULL);
 }
 
-/* Values of these are compared in time linear in their sizes. */
+/* Comparing two values of such a type needs time linear in their sizes. */
 static bool
 is_scalar_type(Oid type)
 {
@@ -196,7 +196,7 @@ is_like(Oid function)
     }
 }
 
-/* Of fixed-length values, or a comparison. */
+/* True for functions on fixed-length values, and for comparisons. */
 static bool
 is_plain_function(Oid function, Oid operator, const List * args, Oid result)
 {
@@ -207,7 +207,7 @@ is_plain_function(Oid function, Oid operator, const List * args, Oid result)
     return OidIsValid(operator) && are_scalar(args) && condition_is_comparison(operator);
 }
 
-/* With a pattern that is known. */
+/* True for LIKE with a constant pattern. */
 static bool
 is_plain_like(const OpExpr *call, int64 *weight)
 {
@@ -239,7 +239,7 @@ is_plain_in(const ScalarArrayOpExpr *call, int64 *weight)
     return true;
 }
 
-/* Stops, with true, at what is not plain. */
+/* Returns true at the first node that is not plain. */
 static bool
 is_costly(Node *node, void *context)
 {

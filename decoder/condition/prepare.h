@@ -1,4 +1,4 @@
-/* prepare.h: prepare a checked expression for evaluation, without the planner. */
+/* prepare.h: prepares a checked expression for evaluation, without the planner. */
 #ifndef CLAIRON_CONDITION_PLAN_H
 #define CLAIRON_CONDITION_PLAN_H
 
@@ -7,15 +7,15 @@
 #include "nodes/nodes.h"
 
 /*
- * Completes the calls and folds constants, in the current memory context. The planner would do
- * more: inline functions, call support functions, and fold constants without any bound.
+ * Completes the calls and folds constants, in the current memory context. The planner also inlines
+ * functions, calls support functions, and folds constants without a limit.
  */
 extern Node *condition_prepare(Node *expression);
 
 /*
- * True for a plain condition, as nearly all are: columns compared with constants by PostgreSQL's
- * own operators, IN, LIKE, boolean logic. The time and memory of its evaluation are at most
- * *ret_weight times the size of the columns that it reads.
+ * True for a plain condition, as most are: comparisons of columns with constants by PostgreSQL's
+ * own operators, IN, LIKE, boolean logic. Time and memory of its evaluation are at most *ret_weight
+ * times the size of its columns.
  */
 extern bool condition_is_plain(Node *expression, int64 *ret_weight);
 

@@ -1,4 +1,4 @@
-/* sandbox.c: run what table owners wrote, for a bounded time and in bounded memory. */
+/* sandbox.c: run expressions of table owners with limits on time and memory. */
 #include "condition/sandbox.h"
 
 #include "access/xact.h"
@@ -18,29 +18,27 @@
 
 #include "base/guard.h"
 
-/* Real time that ends a run, in timeouts. */
+/* The limit of real time, as a multiple of the timeout. */
 #define REAL_TIMEOUTS 10
 
-/* How often the timer looks at the time that was used, until the timeout. */
+/* Timer ticks per timeout. */
 #define TICKS_PER_TIMEOUT 4
 
-/* An error's message may hold the value that it is about. */
+/* The maximum length of an error message, which may contain a value of the row. */
 #define REASON_BYTES_MAX 500
 
-/* Runs after which the size of the process is read again. */
+/* The size of the process is read again after this number of runs. */
 #define RUNS_PER_READING 1024
 
 /*
- * The time that an owner's slow expressions have used. A few calls cannot be interrupted, and a row
- * may cost a little less than the timeout each time. So what a run takes beyond FREE_US is charged
- * to the owner. Its account starts with SAVED_TIMEOUTS timeouts and refills by one REFILL_SHARE of
- * real time: decoding continues for the other owners, whatever this one writes.
- *
- * A new connection begins with full accounts. An owner cannot cause one (no error of an expression
- * ends the session), so the owner gains at most SAVED_TIMEOUTS timeouts for each that something
- * else causes; and no row is evaluated twice that the reader has confirmed, so even connections
- * shorter than that advance. Empty accounts would be worse: a condition that cannot be prepared for
- * lack of time denies until the relation changes.
+ * The time account of an owner. Some calls cannot be interrupted, and each row may take slightly
+ * less than the timeout. Therefore the time of a run above FREE_US is charged to the owner. The
+ * account starts with SAVED_TIMEOUTS timeouts and refills at one REFILL_SHARE of real time.
+ * Decoding advances for the other owners, whatever this one writes. A new connection starts with
+ * full accounts. An owner cannot force a reconnect, since no error of an expression ends the
+ * session. A row that the reader has confirmed is not evaluated again, so even short connections
+ * advance. Empty accounts would be worse: a condition that cannot be prepared for lack of time
+ * denies until the relation changes.
  */
 #define FREE_US 1000
 #define REFILL_SHARE 10
@@ -54,8 +52,8 @@ struct account {
 };
 
 /*
- * The accounts themselves are in the context of the bounds, not in the hash table's: they outlive
- * each context below it, and so the callbacks by which kept memory is returned.
+ * Accounts are allocated in the memory context of the sandbox, not in the hash table. They must
+ * outlive each child context, whose reset callback returns tracked memory to the account.
  */
 struct account_entry {
     Oid owner; /* hash key */
@@ -71,23 +69,23 @@ struct tracked_memory {
 };
 
 struct sandbox {
-    MemoryContext context; /* that it is in */
+    MemoryContext context; /* of the sandbox itself */
     int timeout_ms;
     HTAB *accounts;
     Oid overdrawn_owner;
-    int64 process_bytes; /* size of the process as last read; 0: to be read */
+    int64 process_bytes; /* last size of the process; 0: read it again */
     int runs;            /* since then */
 };
 
-/* A run under way; a signal handler reads it. */
+/* The current run. A signal handler reads it. */
 struct run {
     struct sandbox *sandbox;
     Oid user;
     void (*work)(void *arg);
     void *arg;
     TimestampTz start;
-    int64 ticks;       /* of the timer; most runs end before the first */
-    int64 cpu_tick_us; /* CPU time at the first one */
+    int64 ticks;       /* of the timer; most runs end before the first tick */
+    int64 cpu_tick_us; /* CPU time at the first tick */
     bool out_of_memory;
 };
 
@@ -110,7 +108,7 @@ tick_us(const struct run *run)
     return run->sandbox->timeout_ms * INT64CONST(1000) / TICKS_PER_TIMEOUT;
 }
 
-/* Reading the CPU clock is a system call: it is done for runs that see a tick. */
+/* Reading the CPU clock is a system call, so short runs use the real time. */
 static int64
 used_us(const struct run *run)
 {
@@ -120,8 +118,8 @@ used_us(const struct run *run)
 }
 
 /*
- * Ends the run as a request to cancel would, for what looks at QueryCancelPending alone. A request
- * that is pending already is not this one, and must not be taken for it.
+ * Ends the run like a query cancel, for code that checks QueryCancelPending only. A cancel request
+ * that is already pending keeps its own meaning.
  */
 static void
 on_timer(void)
@@ -134,7 +132,7 @@ on_timer(void)
     if (++run->ticks == 1)
         run->cpu_tick_us = cpu_us();
     limit_us = tick_us(run) * TICKS_PER_TIMEOUT;
-    /* Clocks and timer do not agree to the microsecond. */
+    /* The clocks and the timer differ by microseconds. */
     if (used_us(run) < limit_us - tick_us(run) / 4 &&
         GetCurrentTimestamp() - run->start < limit_us * REAL_TIMEOUTS)
         return;
@@ -147,7 +145,7 @@ on_timer(void)
 static struct rlimit usual_limit;
 static bool is_limited;
 
-/* Pages of data and stack, as RLIMIT_DATA counts them; 0: not known. */
+/* The bytes that RLIMIT_DATA counts, data and stack; 0: unknown. */
 static int64
 read_process_bytes(void)
 {
@@ -175,8 +173,8 @@ unlimit_memory(void)
 }
 
 /*
- * Over the limit malloc() fails, and palloc() raises an ordinary error. The stack is not counted:
- * a stack that cannot grow is a crash.
+ * Above the limit malloc() fails, and palloc() raises an ordinary error. The stack is not limited:
+ * a failure to grow it is a crash.
  */
 static void
 limit_memory(struct sandbox *sandbox)
@@ -207,7 +205,7 @@ limit_memory(struct sandbox *sandbox)
 }
 #endif
 
-/* A session that is told to end must be able to. */
+/* A session must be able to exit. */
 static void
 on_process_exit(int code, Datum arg)
 {
@@ -227,7 +225,7 @@ sandbox_new(int timeout_ms)
     sandbox->timeout_ms = timeout_ms;
 #ifdef __linux__
     if (getrlimit(RLIMIT_DATA, &usual_limit) != 0)
-        elog(ERROR, "could not read the limit of memory: %m");
+        elog(ERROR, "could not read the memory limit: %m");
 #endif
     sandbox->accounts =
         hash_create("clairon accounts", 16, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
@@ -252,7 +250,7 @@ begin_limits(struct run *run)
     limit_memory(run->sandbox);
 }
 
-/* Also of a run whose work ended just when its time did. */
+/* Also called when the timer expired just after the work ended. */
 static void
 end_limits(void)
 {
@@ -263,7 +261,7 @@ end_limits(void)
         QueryCancelPending = false;
 }
 
-/* True when statement_timeout, whose error is the same, passed during the run. */
+/* True when statement_timeout expired during the run: its error code is the same. */
 static bool
 statement_timed_out(const struct run *run)
 {
@@ -273,8 +271,8 @@ statement_timed_out(const struct run *run)
 }
 
 /*
- * guard_run raises errors again by which the server ends the work of a session. An expression can
- * raise any of them by itself, at each attempt: only those that the server alone raises may pass.
+ * guard_run raises errors again that end a session. An expression can raise such an error itself,
+ * at each attempt: only errors that the server alone raises may pass.
  */
 static bool
 is_reserved_error(int code)
@@ -299,7 +297,7 @@ raise_as_ordinary_error(void)
             (errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION), errmsg_internal("%s", error->message)));
 }
 
-/* Raises the error that ended the run, or the one that says which limit it reached. */
+/* Raises the error that ended the run, or an error about the exceeded limit. */
 static _Noreturn void
 rethrow_limited(struct run *run, bool was_limited)
 {
@@ -307,16 +305,16 @@ rethrow_limited(struct run *run, bool was_limited)
 
     if (code == ERRCODE_QUERY_CANCELED && expired && !statement_timed_out(run)) {
         FlushErrorState();
-        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                        errmsg("it takes longer than condition_timeout, %d ms",
-                               run->sandbox->timeout_ms)));
+        ereport(ERROR,
+                (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                 errmsg("evaluation exceeded condition_timeout, %d ms", run->sandbox->timeout_ms)));
     }
     if (code == ERRCODE_OUT_OF_MEMORY && was_limited) {
         run->out_of_memory = true;
         FlushErrorState();
         ereport(ERROR,
                 (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                 errmsg("it takes more than %d MB of memory", SANDBOX_MEMORY / (1024 * 1024))));
+                 errmsg("evaluation exceeded %d MB of memory", SANDBOX_MEMORY / (1024 * 1024))));
     }
     if (is_reserved_error(code))
         raise_as_ordinary_error();
@@ -324,8 +322,9 @@ rethrow_limited(struct run *run, bool was_limited)
 }
 
 /*
- * Either end of the subtransaction restores XactReadOnly; an abort restores user, settings and
- * snapshot. Settings that the work changed must not reach the next condition, of another owner.
+ * Commit and abort of the subtransaction restore XactReadOnly; an abort also restores user,
+ * settings and snapshot. Settings of this run must not affect the next condition, which may have
+ * another owner.
  */
 static void
 run_limited(void *arg)
@@ -393,7 +392,7 @@ refill(struct sandbox *sandbox, struct account *account)
     account->refilled = now;
 }
 
-/* Time that passes without work is charged too, by its share in the limit of real time. */
+/* Idle time is charged too, in proportion to the limit of real time. */
 static void
 charge(struct account *account, const struct run *run)
 {
@@ -402,7 +401,7 @@ charge(struct account *account, const struct run *run)
     account->left_us -= Max(Max(used_us(run), real_us / REAL_TIMEOUTS) - FREE_US, 0);
 }
 
-/* What else has grown in the process since its size was read is not the run's. */
+/* True when the process grew since its size was read: the run had less memory than its limit. */
 static bool
 has_grown(struct sandbox *sandbox)
 {
@@ -424,7 +423,7 @@ sandbox_run(struct sandbox *sandbox, Oid user, void (*work)(void *arg), void *ar
 
     refill(sandbox, account);
     if (account->left_us <= 0) {
-        *ret_reason = pstrdup("the table's owner has used up the time for conditions");
+        *ret_reason = pstrdup("evaluation time of the table's owner is exhausted");
         return false;
     }
     done = guard_run(run_limited, &run, ret_reason);

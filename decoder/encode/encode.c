@@ -16,10 +16,10 @@
 #include "base/compat.h"
 #include "encode/json.h"
 
-/* Escaped at a time: bounds what is reserved ahead of a long value. */
+/* The chunk size for escaping: limits the memory that is reserved for a long value. */
 #define ESCAPE_CHUNK 4096
 
-/* The largest integer that every JSON reader holds exactly. */
+/* The largest integer that all JSON parsers represent exactly. */
 #define SAFE_INTEGER INT64CONST(9007199254740991)
 
 static void
@@ -44,7 +44,7 @@ has_wide(const char *text, int len)
     return false;
 }
 
-/* What does not convert becomes U+FFFD, one for each character or stray byte. */
+/* Bytes that cannot be converted become U+FFFD, one for each character or byte. */
 char *
 encode_to_utf8(char *text, int len, int *ret_len)
 {
@@ -76,7 +76,7 @@ encode_to_utf8(char *text, int len, int *ret_len)
         text += used;
         len -= used;
         if (len > 0 && !IS_HIGHBIT_SET(*text)) {
-            /* Without a conversion, as for MULE_INTERNAL, what is ASCII stays. */
+            /* ASCII needs no conversion. MULE_INTERNAL has none. */
             encode_raw(&utf8, text++, 1);
             len--;
         } else if (len > 0) {
@@ -240,7 +240,7 @@ encode_name_type(struct encoder *encoder, StringInfo out, Datum value)
     encode_text(encoder->settings, out, text, strlen(text));
 }
 
-/* Digits without a table: eight at once, each in a byte of its own, most significant first. */
+/* Writes eight hexadecimal digits in parallel, one in each byte, most significant first. */
 static void
 put_digits(char *dst, uint32 value)
 {
@@ -343,7 +343,7 @@ encode_is_native(Oid type)
     return find_native(type) != NULL;
 }
 
-/* The native one, else by the type's shape, else its output function. */
+/* The native encoder, else one for arrays or composites, else the output function. */
 static encode_function
 choose(Oid type, Oid element)
 {
@@ -381,7 +381,7 @@ encode_new(const struct encode_settings *settings, Oid type)
     if (OidIsValid(element)) {
         encoder->element = encode_new(settings, element);
         encoder->risk = encoder->element->risk;
-        if (encoder->element->element != NULL) /* may be deeper than the stack */
+        if (encoder->element->element != NULL) /* nesting may exceed the stack */
             encoder->risk = Max(encoder->risk, RISK_VALUE);
     } else if (encoder->write == encode_output && encoder->typlen == -1 &&
                encode_is_text(&encoder->output)) {

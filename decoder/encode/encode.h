@@ -10,31 +10,31 @@
 #include "utils/timestamp.h"
 #include "utils/uuid.h"
 
-/* 2000-01-01, where PostgreSQL's time begins, in Unix time. */
+/* The PostgreSQL epoch, 2000-01-01, as Unix time. */
 #define POSTGRES_EPOCH_US ((int64)(POSTGRES_EPOCH_JDATE - UNIX_EPOCH_JDATE) * USECS_PER_DAY)
 
 struct encoder;
 
 /*
- * What an error in printing a value takes with it. PostgreSQL's own functions leave nothing behind
- * when an enum's label was deleted from pg_enum, or a text would be longer than 1 GB.
+ * The damage of an error in an output function. Functions of PostgreSQL itself leave no resources
+ * behind, for example when an enum label was deleted from pg_enum, or a text exceeds 1 GB.
  */
 enum encode_risk {
-    RISK_NONE,  /* there is none */
-    RISK_VALUE, /* nothing but the value */
-    RISK_ALL    /* who knows */
+    RISK_NONE,  /* no error possible */
+    RISK_VALUE, /* only the value is lost */
+    RISK_ALL    /* unknown: needs a subtransaction */
 };
 
-/* How all encoders of a decoder, or of a function call, write. */
+/* Settings of all encoders of a decoder or of a function call. */
 struct encode_settings {
-    bool ascii;             /* nothing but ASCII: \u for the rest */
-    bool numeric_as_number; /* else numeric is a string */
-    int limit;              /* no value goes on once the buffer is longer than this */
+    bool ascii;             /* ASCII output, with \u escapes */
+    bool numeric_as_number; /* otherwise as a string */
+    int limit;              /* encoders stop when the buffer is longer, in bytes */
 };
 
 typedef void (*encode_function)(struct encoder *encoder, StringInfo out, Datum value);
 
-/* One named part of a composite. */
+/* One member of a composite. */
 struct encode_member {
     char *name; /* "name": */
     int name_len;
@@ -45,16 +45,16 @@ struct encode_member {
 struct encoder {
     encode_function write;
     const struct encode_settings *settings;
-    MemoryContext context; /* for what the encoder learns later */
+    MemoryContext context; /* for members below */
     Oid type;              /* base type */
     FmgrInfo output;       /* of the base type */
     int16 typlen;
     bool typbyval;
     char typalign;
     struct encoder *element; /* of an array */
-    enum encode_risk risk;   /* that writing raises an error: encode_guarded */
-    char *fault;             /* what the last such error said */
-    /* of a composite, for the row type last seen */
+    enum encode_risk risk;   /* see encode_guarded */
+    char *fault;             /* message of the last error */
+    /* of a composite: cached for the last row type */
     Oid row_type;
     int32 row_typmod;
     uint64 row_identifier;
@@ -62,17 +62,17 @@ struct encoder {
     struct encode_member *members;
 };
 
-/* A new encoder for the type, in the current memory context. */
+/* Creates an encoder for the type, in the current memory context. */
 extern struct encoder *encode_new(const struct encode_settings *settings, Oid type);
 
-/* True once the buffer has passed the limit: every loop then ends. */
+/* True when the buffer exceeds the limit: every loop then ends. */
 static inline bool
 encode_is_over(const struct encoder *encoder, StringInfo out)
 {
     return out->len > encoder->settings->limit;
 }
 
-/* True for a type that is written here, without its output function: that raises no error. */
+/* True for a type that needs no output function: its encoder raises no errors. */
 extern bool encode_is_native(Oid type);
 
 /* A varlena's size before compression and TOAST; 0 for other types. */
@@ -92,25 +92,28 @@ extern char *encode_name(const struct encode_settings *settings, const char *nam
 /* Text of the server's encoding as valid UTF-8; may return `text` itself. */
 extern char *encode_to_utf8(char *text, int len, int *ret_len);
 
-/* Its 36 characters, without quotes. */
+/* Appends the 36 characters of a UUID, without quotes. */
 extern void encode_put_uuid(StringInfo out, const pg_uuid_t *id);
 
 /*
- * The value in PostgreSQL's output form, UTF-8, not quoted, as a target. Not zero-terminated; may
- * point into the value.
+ * The output text of the value, UTF-8 and not quoted, for targets. Not zero-terminated; may point
+ * into the value.
  */
 extern char *encode_plain(struct encoder *encoder, Datum value, int *ret_len);
 
-/* output_function.c: output functions may raise errors */
+/* output_function.c */
 extern enum encode_risk encode_risk_of(Oid type);
-/* As fmgr_info; what cannot be loaded becomes a function that raises an error. */
+/* As fmgr_info. If the function cannot be loaded, *ret_info raises the error when called. */
 extern void encode_load_output(Oid function, FmgrInfo *ret_info);
-/* True for a type that prints as text does, like citext. */
+/* True for a type with the output function of text, such as citext. */
 extern bool encode_is_text(const FmgrInfo *output);
-/* Runs work(arg), which prints the encoder's values; when it fails, *ret_fault says why. */
+/*
+ * Runs work(arg), which outputs values of the encoder. Returns false after an error, with its
+ * message in *ret_fault.
+ */
 extern bool encode_try(const struct encoder *encoder, void (*work)(void *arg), void *arg,
                        char **ret_fault);
-/* Writes null, and returns false, when the value cannot be read: `fault` says why. */
+/* Writes the value. After an error it writes null, sets `fault`, and returns false. */
 extern bool encode_guarded(struct encoder *encoder, StringInfo out, Datum value);
 
 /* nested.c */
@@ -124,7 +127,7 @@ extern void encode_date(struct encoder *encoder, StringInfo out, Datum value);
 extern void encode_time(struct encoder *encoder, StringInfo out, Datum value);
 extern void encode_timestamp(struct encoder *encoder, StringInfo out, Datum value);
 extern void encode_timestamptz(struct encoder *encoder, StringInfo out, Datum value);
-/* metadata's form: always six digits and Z; `out` holds 40 bytes. Returns the end. */
+/* The format of metadata: always six digits and Z. `out` has 40 bytes. Returns the end. */
 extern char *encode_instant(char *out, TimestampTz value);
 /* The nearest time between 1970 and 9999. */
 extern TimestampTz encode_clamp_time(TimestampTz time);

@@ -12,7 +12,7 @@
 
 static const char hex_digits[] = "0123456789abcdef";
 
-/* True for what a JSON string holds as it is. */
+/* True for a byte that a JSON string contains without an escape. */
 static inline bool
 is_plain(unsigned char c)
 {
@@ -20,8 +20,8 @@ is_plain(unsigned char c)
 }
 
 /*
- * Copies what needs no escape from the front of `src`, and returns how much: 16 or 8 bytes at a
- * time, so `dst` has room for `len` bytes even where fewer are copied.
+ * Copies leading bytes that need no escape and returns their number. Copies 16 bytes at a time, so
+ * `dst` must have room for `len` bytes even where fewer are copied.
  */
 static inline size_t
 copy_plain(char *dst, const char *src, size_t len)
@@ -35,7 +35,10 @@ copy_plain(char *dst, const char *src, size_t len)
 
     for (; at + 16 <= len; at += 16) {
         __m128i bytes = _mm_loadu_si128((const __m128i *)(const void *)(src + at));
-        /* Signed compare: bytes from 0x80 are negative, so they are caught with the controls. */
+        /*
+         * Signed comparison: bytes from 0x80 are negative, and found together with control
+         * characters.
+         */
         __m128i special = _mm_or_si128(
             _mm_cmplt_epi8(bytes, space),
             _mm_or_si128(_mm_cmpeq_epi8(bytes, quote), _mm_cmpeq_epi8(bytes, backslash)));
@@ -54,8 +57,8 @@ copy_plain(char *dst, const char *src, size_t len)
 }
 
 /*
- * Length of the valid UTF-8 sequence at `src` and its code point, or 0: too
- * short, overlong, a surrogate, or beyond U+10FFFF.
+ * The length of the UTF-8 sequence at `src`, and its code point. 0: too short, overlong, a
+ * surrogate, or beyond U+10FFFF.
  */
 static size_t
 utf8_read(const unsigned char *src, size_t len, uint32_t *ret_code)
@@ -124,7 +127,7 @@ write_code(char *dst, uint32_t code)
     return write_u(dst, 0xDC00 + (code & 0x3FF));
 }
 
-/* One sequence from 0x80 up; *ret_used bytes of the input are done. */
+/* Writes one non-ASCII sequence; *ret_used is its length in the input. */
 static char *
 write_wide(char *dst, const char *src, size_t len, bool ascii, size_t *ret_used)
 {
@@ -209,7 +212,7 @@ json_compact(char *dst, const char *src, size_t len, bool ascii)
     return dst;
 }
 
-/* Both passes of the indenter in one walk: dst NULL only counts. */
+/* Indents, or with dst NULL only counts the bytes. */
 static size_t
 pretty_walk(char *dst, const char *src, size_t len)
 {
@@ -313,7 +316,7 @@ json_cut(const char *src, size_t len, size_t cut)
 {
     if (cut >= len)
         return len;
-    /* At most three back: with more, it is no UTF-8 and may be cut anywhere. */
+    /* A UTF-8 sequence has at most three continuation bytes; other input may be cut anywhere. */
     for (int back = 0; back < 3 && cut > 0; back++) {
         if (((unsigned char)src[cut] & 0xC0) != 0x80)
             break;

@@ -1,9 +1,8 @@
 /*
- * json.h: JSON text out of raw bytes, without PostgreSQL's headers, so that a
- * fuzzer or a unit test can hold it alone.
+ * json.h: writes JSON text without PostgreSQL's headers, for fuzzers and unit tests.
  *
- * Every function writes to memory that the caller has reserved; none allocates,
- * none fails. Input is UTF-8; bytes that are not valid become U+FFFD.
+ * No function allocates memory or fails: the caller reserves the output. Input is UTF-8; invalid
+ * bytes become U+FFFD.
  */
 #ifndef CLAIRON_JSON_H
 #define CLAIRON_JSON_H
@@ -11,32 +10,32 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The most bytes that one input byte can turn into, escaped. */
+/* The largest number of bytes for one escaped input byte. */
 #define JSON_ESCAPE_GROWTH 6
 
 /*
- * Writes the inside of a JSON string (no quotes) for `len` bytes of `src`; `dst`
- * holds JSON_ESCAPE_GROWTH * len. With `ascii`, what is not ASCII is written as
- * \uXXXX. Returns the end of what was written.
+ * Writes the contents of a JSON string, without quotes, for `len` bytes of `src`. `dst` has
+ * JSON_ESCAPE_GROWTH * len bytes. `ascii` escapes other characters as \uXXXX. Returns the end of
+ * the output.
  */
 char *json_escape(char *dst, const char *src, size_t len, bool ascii);
 
 /*
- * Copies a valid JSON text without the white space outside its strings; strings
- * keep their escapes as they are. `dst` holds JSON_ESCAPE_GROWTH * len.
+ * Copies a valid JSON text without the white space outside its strings, and keeps escapes. `dst`
+ * has JSON_ESCAPE_GROWTH * len bytes.
  */
 char *json_compact(char *dst, const char *src, size_t len, bool ascii);
 
-/* Bytes that json_pretty makes of a minified text. */
+/* The output size of json_pretty for a minified text. */
 size_t json_pretty_len(const char *src, size_t len);
 
 /* Indents a minified JSON text by two spaces a level; returns the end. */
 char *json_pretty(char *dst, const char *src, size_t len);
 
-/* Copies UTF-8, with U+FFFD for what is not valid. `dst` holds 3 * len. Returns the end. */
+/* Copies UTF-8, with U+FFFD for invalid bytes. `dst` has 3 * len bytes. Returns the end. */
 char *json_clean(char *dst, const char *src, size_t len);
 
-/* Base64 with padding; `dst` holds 4 * ((len + 2) / 3). Returns the end. */
+/* Base64 with padding; `dst` has 4 * ((len + 2) / 3) bytes. Returns the end. */
 char *json_base64(char *dst, const unsigned char *src, size_t len);
 
 /* The largest cut <= len that does not split a UTF-8 sequence of `src`. */

@@ -1,4 +1,4 @@
-/* nested.c: arrays, composites, json and jsonb, straight into the buffer. */
+/* nested.c: encode arrays, composites, json and jsonb. */
 #include "encode/encode.h"
 
 #include "access/htup_details.h"
@@ -14,7 +14,7 @@
 #include "base/compat.h"
 #include "encode/json.h"
 
-/* Where the walk through an array's elements is. */
+/* The state of a walk through the elements of an array. */
 struct array_walk {
     char *data;
     bits8 *nulls;
@@ -133,7 +133,7 @@ encode_composite(struct encoder *encoder, StringInfo out, Datum value)
         encoder->row_identifier != identifier)
         cache_row_type(encoder, desc, type, typmod, identifier);
     heap_deform_tuple(&tuple, desc, values, nulls);
-    /* Nothing is held while members are written: an error there leaves nothing behind. */
+    /* Hold no resources while members are written: they may raise errors. */
     ReleaseTupleDesc(desc);
     write_members(encoder, out, values, nulls);
 }
@@ -185,8 +185,8 @@ encode_jsonb(struct encoder *encoder, StringInfo out, Datum value)
     JsonbIterator *iterator = JsonbIteratorInit(&jsonb->root);
     JsonbValue item;
     JsonbIteratorToken token;
-    bool comma = false; /* the next item of this container is not its first */
-    bool bare = false;  /* a lone scalar, kept in an array of one */
+    bool comma = false; /* the next item is not the first of its container */
+    bool bare = false;  /* a scalar, which jsonb stores in an array of one */
 
     while ((token = JsonbIteratorNext(&iterator, &item, false)) != WJB_DONE) {
         if (encode_is_over(encoder, out))

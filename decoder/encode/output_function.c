@@ -1,4 +1,4 @@
-/* output_function.c: types whose output may raise an error, and what to do then. */
+/* output_function.c: handle output functions that may raise errors. */
 #include "encode/encode.h"
 
 #include "access/transam.h"
@@ -9,7 +9,7 @@
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
-/* Stands in for an output function that could not be loaded; fn_extra says why. */
+/* Replaces an output function that could not be loaded; fn_extra is the error message. */
 static Datum
 raise_load_error(PG_FUNCTION_ARGS)
 {
@@ -26,7 +26,7 @@ is_composite(Oid type)
     return OidIsValid(element) ? is_composite(element) : get_typtype(base) == TYPTYPE_COMPOSITE;
 }
 
-/* Rows within rows may be deeper than the stack is, and so are not looked into. */
+/* Does not recurse into nested composites: their depth may exceed the stack. */
 static enum encode_risk
 risk_of_composite(Oid type)
 {
@@ -57,7 +57,7 @@ encode_risk_of(Oid type)
     case TYPTYPE_COMPOSITE:
         return risk_of_composite(base);
     case TYPTYPE_RANGE:
-        /* A row may hold itself by a range of such rows, in older versions. */
+        /* In older versions a row may contain itself through a range of such rows. */
         if (is_composite(get_range_subtype(base)))
             return RISK_ALL;
         return Max(encode_risk_of(get_range_subtype(base)), RISK_VALUE);

@@ -1,4 +1,4 @@
-/* time.c: dates and times in ISO 8601, without the session's settings. */
+/* time.c: encode dates and times in ISO 8601, independent of the session's settings. */
 #include "encode/encode.h"
 
 #include "datatype/timestamp.h"
@@ -7,10 +7,10 @@
 #include "utils/datetime.h"
 #include "utils/timestamp.h"
 
-/* From 2000, where PostgreSQL's time begins: twenty times 400 years. */
+/* From the PostgreSQL epoch, 2000: twenty times 400 years. */
 #define DAYS_UP_TO_YEAR_10000 (INT64CONST(20) * 146097)
 
-/* "-infinity" or a year of six digits, µs, Z and BC: all fit. */
+/* Enough for "-infinity", and for a year of six digits with µs, Z and BC. */
 #define TIME_TEXT_MAX 48
 
 /* `number`: 0 to 99. */
@@ -26,7 +26,7 @@ put_two(char *dst, int number)
     return dst + 2;
 }
 
-/* Years before 1 count backwards; the caller adds " BC". */
+/* Years before 1 are counted backwards; the caller appends " BC". */
 static char *
 put_date(char *dst, int year, int month, int day)
 {
@@ -44,7 +44,7 @@ put_date(char *dst, int year, int month, int day)
     return put_two(dst, day);
 }
 
-/* `digits`: of the fraction; -1: as many as needed, none for zero. */
+/* `digits` of the fraction; -1: as many as needed, none for zero. */
 static char *
 put_clock(char *dst, int64 time_us, int digits)
 {
@@ -165,7 +165,7 @@ encode_instant(char *out, TimestampTz value)
     return put_timestamp(out, value, 6, true);
 }
 
-/* A replication origin may claim any commit time; RFC 3339 has four digits for the year. */
+/* A replication origin may set any commit time; RFC 3339 years have four digits. */
 TimestampTz
 encode_clamp_time(TimestampTz time)
 {

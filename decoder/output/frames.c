@@ -1,10 +1,10 @@
 /*
- * frames.c: gather frames into few writes; one line is one write in text mode.
+ * frames.c: combine frames into few writes.
  *
- * A write costs more than ten rows' rendering, so while there is WAL to decode a packet goes on
- * over the ends of small transactions. It never waits for WAL: the reader asks for every page of
- * it, and page_hook.c flushes the packet first. Nor is it held during a long transaction, so that
- * progress messages reach the receiver meanwhile.
+ * In text mode each line is one write. A write costs more than rendering ten rows, so frames are
+ * held across small transactions while there is WAL to decode. They never wait for new WAL: the
+ * server requests every page through page_hook.c, which flushes first. Long transactions start with
+ * a flush, so that progress messages reach the receiver.
  */
 #include "output/frames.h"
 
@@ -15,10 +15,10 @@
 #include "decoder.h"
 #include "encode/encode.h"
 
-/* A packet is sent when it has grown to this. */
+/* Frames are written when they exceed this size. */
 #define WRITE_BYTES (64 * 1024)
 
-/* A transaction of more changes does not begin while a packet is held. */
+/* Frames are not held before a transaction with more changes. */
 #define HOLD_CHANGES 64
 
 static void
@@ -42,7 +42,7 @@ put64(char *at, uint64 value)
     memcpy(at, &value, sizeof(value));
 }
 
-/* All ids of a transaction grow from these: what tells it from any other, on any timeline. */
+/* The seeds of all ids in a transaction. They identify it on every timeline. */
 static void
 seed_transaction(struct decoder *decoder, ReorderBufferTXN *txn)
 {
@@ -220,7 +220,7 @@ frames_end_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     int start;
 
     if (!decoder->wrote && decoder->repeats == 0) {
-        /* The server may now say that it is past this transaction, and so past what is held. */
+        /* The server may now report this transaction as passed, and so all held frames. */
         frames_flush(ctx);
         return;
     }

@@ -1,4 +1,4 @@
-/* spool.c: write and read the records of transactions that are decoded before their commit. */
+/* spool.c: write and read the spool files of streamed transactions. */
 #include "output/spool.h"
 
 #include "lib/ilist.h"
@@ -10,13 +10,13 @@
 #include "decoder.h"
 #include "encode/encode.h"
 
-/* How much goes to the file, or comes from it, at once. */
+/* The buffer size for reading and writing the file. */
 #define SPOOL_BYTES (128 * 1024)
 
-/* A buffer that one large record has made larger than this is given back. */
+/* A buffer larger than this is freed after use. */
 #define SPOOL_KEEP_BYTES (1024 * 1024)
 
-/* Templates in force take no more than about this; past it each is written again. */
+/* The approximate size of all valid templates. Above it they are written again. */
 #define TEMPLATE_BYTES (4 * 1024 * 1024)
 
 /* One transaction's. */
@@ -25,19 +25,19 @@ struct spool {
     File file;
     bool open;
     off_t size;
-    TransactionId xid; /* of the last turn, at first its own */
+    TransactionId xid; /* of the last change, initially its own */
     uint64 uncounted;  /* its changes since the last record */
 };
 
-/* One for a decoder: blocks do not overlap. */
+/* One for each decoder: stream blocks do not overlap. */
 struct spooler {
     dlist_head spools;
     LogicalDecodingContext *ctx;
     MemoryContextCallback close_files;
     MemoryContext context;
     StringInfoData buffer;
-    int closed; /* up to here the buffer holds whole records */
-    /* which templates are in force: those of plans whose mark has this generation */
+    int closed; /* end of the complete records in the buffer */
+    /* A template is valid when its mark has this generation. */
     uint64 generation;
     uint32 template_count;
     Size template_bytes;
@@ -92,7 +92,7 @@ new_buffer(struct spooler *spooler)
     MemoryContextSwitchTo(old);
 }
 
-/* Plans that change between two blocks may stand at the same address: none is known any more. */
+/* Plans may be rebuilt between two blocks: all templates become invalid. */
 static void
 new_generation(struct spooler *spooler)
 {
@@ -122,13 +122,19 @@ spool_begin_block(struct decoder *decoder, ReorderBufferTXN *txn)
     decoder->change_number = spool->uncounted;
 }
 
+/* The slot does not advance: the next reader decodes the whole transaction again. */
 static _Noreturn void
-fail(const char *what)
+fail_write(void)
 {
     ereport(ERROR, (errcode_for_file_access(),
-                    errmsg("could not %s the temporary file of a large transaction: %m", what),
-                    errhint("The slot stays where it is: reading it again begins the transaction "
-                            "again.")));
+                    errmsg("could not write to the temporary file of a streamed transaction: %m")));
+}
+
+static _Noreturn void
+fail_read(void)
+{
+    ereport(ERROR, (errcode_for_file_access(),
+                    errmsg("could not read the temporary file of a streamed transaction: %m")));
 }
 
 static void
@@ -145,7 +151,7 @@ write_out(struct spooler *spooler, struct spool *spool)
                               spool->size, WAIT_EVENT_BUFFILE_WRITE);
 
         if (count <= 0)
-            fail("write");
+            fail_write();
         done += count;
         spool->size += count;
     }
@@ -171,7 +177,7 @@ spool_open(struct decoder *decoder, enum spool_kind kind, uint32 number,
 {
     StringInfo out = &decoder->spooler->buffer;
 
-    /* What an error left of the one before is of a change that does not stand. */
+    /* Drop an incomplete record of a change that raised an error. */
     out->len = decoder->spooler->closed;
     *ret_record = (struct spool_record){.kind = kind,
                                         .number = number,
@@ -264,7 +270,7 @@ spool_read_begin(ReorderBufferTXN *txn)
     return reader;
 }
 
-/* Until `need` bytes stand in the buffer; false when the file ends before the first of them. */
+/* Fills the buffer with at least `need` bytes; false at the end of the file. */
 static bool
 fill_buffer(struct spool_reader *reader, int need)
 {
@@ -282,12 +288,12 @@ fill_buffer(struct spool_reader *reader, int need)
                              buffer->maxlen - buffer->len - 1, reader->at, WAIT_EVENT_BUFFILE_READ);
 
         if (count <= 0)
-            fail("read");
+            fail_read();
         buffer->len += count;
         reader->at += count;
     }
     if (buffer->len < need && buffer->len > 0)
-        elog(ERROR, "the temporary file of a large transaction ends in a record");
+        elog(ERROR, "unexpected end of the temporary file of a streamed transaction");
     return buffer->len >= need;
 }
 

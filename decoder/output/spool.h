@@ -1,13 +1,11 @@
 /*
- * spool.h: what a transaction gives before its commit, in a temporary file of the server's.
+ * spool.h: the notifications of an open transaction, in a temporary file.
  *
- * A large transaction is rendered while it is still open: then the server need not write its
- * changes to disk, only to read and decode them again. Here go the payloads, and all else that
- * hangs on the place in the WAL; what only the commit tells (position, time, ids, ordinals) is
- * added as the records are read back, once each. A change of a subtransaction that was undone
- * counts for nothing: records say whose they are, and who stands is known at the commit.
- *
- * The file is one process's own, read by the build that wrote it: records are C structs, unaligned.
+ * A large transaction is rendered while it is open, so that the server need not write its changes
+ * to disk, read and decode them again. The spool contains the payloads and all data that depends on
+ * the WAL position. The commit adds LSN, time, ids and ordinals, when the records are read once.
+ * Each record belongs to a subtransaction; those that were rolled back are skipped. The file
+ * belongs to one process, so records are C structs, unaligned.
  */
 #ifndef CLAIRON_SPOOL_H
 #define CLAIRON_SPOOL_H
@@ -19,19 +17,19 @@
 struct decoder;
 
 enum spool_kind {
-    SPOOL_XACT,     /* from here on changes are of transaction `number`, before of the whole's */
-    SPOOL_TEMPLATE, /* template `number`: what the notes of one plan share */
-    SPOOL_NOTIFICATION, /* by template `number`: emitter, targets, then the payload */
-    SPOOL_MEMBER,       /* three texts, each with its zero; `operation` is '+' or '-' */
+    SPOOL_XACT, /* later records belong to subtransaction `number`; first to the top transaction */
+    SPOOL_TEMPLATE,     /* template `number`: the common parts of a plan's notifications */
+    SPOOL_NOTIFICATION, /* of template `number`: emitter, targets, then the payload */
+    SPOOL_MEMBER,       /* three zero-terminated texts; `operation` is '+' or '-' */
     SPOOL_MESSAGE,      /* the topic of `number` bytes, then the message */
-    SPOOL_REPEAT,       /* of an idempotency key; it holds nothing */
-    SPOOL_WARNING       /* the seed, then `number` texts, each with its zero */
+    SPOOL_REPEAT,       /* of an idempotency key; no contents */
+    SPOOL_WARNING       /* the seed, then `number` zero-terminated texts */
 };
 
 struct spool_record {
-    uint32 size; /* of all of it */
+    uint32 size; /* of the whole record */
     uint32 number;
-    uint64 advance; /* changes since the record before; a turn's are of whose turn ends */
+    uint64 advance; /* changes since the previous record; SPOOL_XACT: of the previous one */
     XLogRecPtr lsn;
     uint32 target_count;
     uint8 kind;
@@ -40,24 +38,24 @@ struct spool_record {
     uint8 flags;
 };
 
-/* Flags of a note. */
+/* Flags of a notification. */
 #define SPOOL_LITERAL 0x01     /* its targets are the template's */
-#define SPOOL_UNDECODABLE 0x02 /* a value could not be read */
-#define SPOOL_EMITTER 0x04     /* it has one of its own */
+#define SPOOL_UNDECODABLE 0x02 /* a value could not be output */
+#define SPOOL_EMITTER 0x04     /* the record has an emitter */
 
-/* Makes what is needed to stream; files go with the decoder's memory at the latest. */
+/* Initializes streaming. Deleting the decoder's memory context closes all files. */
 extern void spool_setup(LogicalDecodingContext *ctx);
 
-/* From here to the end of the block, changes of this transaction go to its spool. */
+/* Until spool_end_block, changes of this transaction go to its spool. */
 extern void spool_begin_block(struct decoder *decoder, ReorderBufferTXN *txn);
-/* Writes what was gathered; a record that was not closed is dropped. */
+/* Writes the buffer. An incomplete record is dropped. */
 extern void spool_end_block(struct decoder *decoder);
-/* Whose the next changes are. */
+/* Sets the subtransaction of the next changes. */
 extern void spool_switch_xact(struct decoder *decoder, TransactionId xid);
-/* Ends a transaction's spool, if it has one. */
+/* Deletes the spool of a transaction, if it has one. */
 extern void spool_drop(struct decoder *decoder, ReorderBufferTXN *txn);
 
-/* Begins a record in the buffer it returns: the caller appends what it holds, then closes it. */
+/* Starts a record. The caller appends its contents to the returned buffer, then closes it. */
 extern StringInfo spool_open(struct decoder *decoder, enum spool_kind kind, uint32 number,
                              struct spool_record *ret_record);
 extern void spool_close(struct decoder *decoder, struct spool_record *record);
@@ -78,7 +76,7 @@ struct spool_reader;
 
 /* In the current memory context; NULL when the transaction left no records. */
 extern struct spool_reader *spool_read_begin(ReorderBufferTXN *txn);
-/* False at the end; *ret_body stands until the next call. */
+/* False at the end; *ret_body is valid until the next call. */
 extern bool spool_read(struct spool_reader *reader, struct spool_record *ret_record,
                        const char **ret_body);
 

@@ -1,4 +1,4 @@
-/* warning_throttle.c: count what is denied or guessed; say so once, then at each power of ten. */
+/* warning_throttle.c: count denied and incomplete changes; warn at each power of ten. */
 #include "output/warning_throttle.h"
 
 #include "common/hashfn.h"
@@ -33,7 +33,7 @@ is_power_of_ten(uint64 count)
     return count == 1;
 }
 
-/* Of a transaction that may yet be undone. */
+/* Spools the warning: the transaction may still be rolled back. */
 static void
 defer(struct decoder *decoder, uint64 seed, const char *const texts[3])
 {
@@ -65,16 +65,16 @@ count(struct throttled_warning *throttled_warning, const char *who, const char *
 {
     if (!is_power_of_ten(++throttled_warning->count))
         return;
-    /* A walsender's client has no use for warnings; its server's log has. */
+    /* The client of a walsender ignores warnings: log them on the server. */
     ereport(am_walsender ? LOG : WARNING,
             (errmsg("clairon %s: %s", who, what),
              reason == NULL
                  ? errdetail("Changes so far: %llu.", (unsigned long long)throttled_warning->count)
-                 : errdetail("Changes so far: %llu. The last said: %s",
+                 : errdetail("Changes so far: %llu. Last error: %s",
                              (unsigned long long)throttled_warning->count, reason)));
 }
 
-/* One row after the other may give the same: it is looked up once. */
+/* Successive rows often cause the same warning: cache the last lookup. */
 void
 warning_count(struct decoder *decoder, uint64 seed, const char *who, const char *what)
 {

@@ -10,7 +10,7 @@ extern void warning_setup(struct decoder *decoder);
 
 /*
  * Counts one event and warns at the first, tenth, hundredth .. of its kind. `what` is a string
- * literal: events are told apart by its address. `seed` is that of a rule, or 0.
+ * literal: its address identifies the kind. `seed` is that of a rule, or 0.
  */
 extern void warning_count(struct decoder *decoder, uint64 seed, const char *who, const char *what);
 

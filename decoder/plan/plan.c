@@ -1,4 +1,4 @@
-/* plan.c: make the rules of a relation ready: columns, encoders, all JSON that never changes. */
+/* plan.c: prepare the rules of a relation: columns, encoders, and all constant JSON. */
 #include "plan/plan.h"
 
 #include "access/sysattr.h"
@@ -18,12 +18,12 @@
 #include "output/warning_throttle.h"
 #include "rules/inheritance.h"
 
-/* Where a rule was set: the relation itself or an ancestor of it. */
+/* A relation with rules: the decoded one or an ancestor. */
 struct source {
     Oid relid;
     Relation relation;
     char *schema;
-    int *map; /* its attribute number - 1 to an index in the decoded relation; -1: none */
+    int *map; /* from its attribute number - 1 to an index in the decoded relation; -1: none */
 };
 
 static int
@@ -108,7 +108,7 @@ plan_columns(struct decoder *decoder, struct plan *plan, const struct source *so
     }
 }
 
-/* As clairon.target_column judges it: also within domains and arrays. */
+/* The same rule as clairon.target_column: also within domains and arrays. */
 static bool
 contains_json(Oid type)
 {
@@ -123,7 +123,7 @@ contains_json(Oid type)
     }
 }
 
-/* TARGET_COLUMNS, or why it cannot be read. */
+/* Returns TARGET_COLUMNS, or the reason why the column cannot be read. */
 static int
 bind_column(struct decoder *decoder, const struct source *source, TupleDesc decoded,
             const Bitmapset *key, int number, struct bound_column *ret_column)
@@ -143,7 +143,7 @@ static struct fragment
 constant_part(const struct rule *rule, int nth)
 {
     if (nth >= rule->literal.count)
-        return (struct fragment){"", 0}; /* no row of clairon.watch: names nobody */
+        return (struct fragment){"", 0}; /* not created by clairon.watch */
     return (struct fragment){rule->literal.texts[nth], rule->literal.lengths[nth]};
 }
 
@@ -172,7 +172,7 @@ plan_targets(struct decoder *decoder, struct plan *plan, const struct source *so
     }
 }
 
-/* Any type will do: what cannot be shown is not shown. */
+/* All types are allowed: a value that cannot be output is replaced. */
 static void
 plan_emitter(struct decoder *decoder, struct plan *plan, const struct source *source,
              TupleDesc decoded, const Bitmapset *key)
@@ -186,7 +186,7 @@ plan_emitter(struct decoder *decoder, struct plan *plan, const struct source *so
         plan->emitter_state = TARGET_COLUMNS;
 }
 
-/* Kept as long as it is: the room of its making goes to the next. */
+/* A copy of the exact size: plans are kept. */
 static struct fragment
 fragment_of(StringInfo text)
 {
@@ -223,7 +223,7 @@ plan_topic(struct decoder *decoder, struct plan *plan, const char *source)
     plan->topic.len = len;
 }
 
-/* What all rows of the plan share, in the words of envelope.h. */
+/* The envelope fields that all rows of the plan share. */
 static struct envelope
 plan_envelope(const struct plan *plan, const char *source, enum frame_operation operation)
 {
@@ -243,7 +243,7 @@ plan_envelope(const struct plan *plan, const char *source, enum frame_operation 
                              .retry_limit = rule->retry_limit};
 }
 
-/* From the id's end to the emitter, where that comes of the row. */
+/* From the end of the id to the emitter, where a column contains the emitter. */
 static void
 plan_front(struct decoder *decoder, struct plan *plan, const char *source)
 {
@@ -322,7 +322,7 @@ plan_release(struct decoder *decoder, const struct relation_entry *except, Oid o
     return found;
 }
 
-/* When the owner's conditions take too much memory, those of other relations are freed for it. */
+/* When the owner's conditions exceed their memory limit, those of other relations are freed. */
 static struct condition *
 plan_condition(struct decoder *decoder, const struct relation_entry *entry, const struct rule *rule,
                Relation source, const int *map, Relation decoded)
@@ -368,7 +368,7 @@ plan_rule(struct decoder *decoder, struct relation_entry *entry, const struct ru
     entry->plan_count++;
 }
 
-/* Patterns mean a partition by its roots' names too, an heir by its own. */
+/* Patterns match a partition by its own name or an ancestor's, a child table by its own. */
 static int
 count_names(const struct source *sources, int count)
 {
@@ -376,8 +376,8 @@ count_names(const struct source *sources, int count)
 }
 
 /*
- * The ad hoc rule's source: the relation, else the first ancestor that matches; -1:
- * none. A materialized view is filled by changes too, but is no table to watch.
+ * The source of the ad hoc rule: the relation, else the first ancestor that matches; -1: none. A
+ * materialized view has changes too, but is not a table to watch.
  */
 static int
 match_ad_hoc(const struct options *options, const struct source *sources, int count)
@@ -439,7 +439,7 @@ plan_sources(struct decoder *decoder, struct relation_entry *entry, const struct
             sub += SUBS_PER_RULE;
             if (sub > FRAME_SUB_MAX) {
                 warning_count(decoder, 0, "rules",
-                              "left out: more than 16383 on a table and those above it");
+                              "ignored: more than 16383 rules on a table and its ancestors");
                 return;
             }
             if (is_excluded(&decoder->options, &sources[i], 1))
@@ -461,7 +461,7 @@ plan_images(struct relation_entry *entry, TupleDesc desc)
     entry->new.nulls = palloc(sizeof(bool) * natts);
 }
 
-/* True when a rule or a pattern may speak of the relation; cheap, for most have none. */
+/* True when a rule or a pattern may apply to the relation. Cheap: most have none. */
 static bool
 has_rules(struct decoder *decoder, const List *relids)
 {

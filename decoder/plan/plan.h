@@ -75,7 +75,7 @@ struct plan {
     struct template_mark *mark;
 };
 
-/* Each rule takes four sub-ordinals; PART_* are offsets among them. */
+/* Each rule has four sub-ordinals; PART_* are offsets among them. */
 #define SUBS_PER_RULE 4
 #define PART_MAIN 0
 #define PART_LOSERS 1

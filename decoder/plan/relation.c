@@ -1,4 +1,4 @@
-/* relation.c: keep, for each relation, what its changes need; drop it when it may be outdated. */
+/* relation.c: cache the plans of each relation, and invalidate them. */
 #include "plan/relation.h"
 
 #include "utils/hsearch.h"
@@ -10,13 +10,13 @@
 #include "decoder.h"
 
 /*
- * Invalidation callbacks cannot be unregistered and carry no pointer that ends
- * with a decoding session, hence this one: a backend decodes one slot at a time.
+ * Invalidation callbacks cannot be unregistered, so they need a static pointer. A backend decodes
+ * one slot at a time.
  */
 static struct decoder *current;
 static bool registered;
 
-/* Forgotten all at once when there are more: each keeps a few kB, dropped tables too. */
+/* The cache is emptied above this size: each entry has a few kB, also those of dropped tables. */
 #define RELATIONS_MAX 4096
 
 static void
@@ -30,7 +30,7 @@ drop_all(struct decoder *decoder)
         entry->valid = false;
 }
 
-/* A partition's plan comes from its ancestors too, and they are not known by number here. */
+/* The plan of a partition depends on its ancestors, whose OIDs the entry does not have. */
 static void
 on_relation(Datum arg, Oid relid)
 {
@@ -59,7 +59,7 @@ on_catalog(Datum arg, int cache, uint32 hash)
         drop_all(current);
 }
 
-/* The decoder's memory goes, at shutdown or in an error: no callback may look at it again. */
+/* The decoder's memory is deleted at shutdown or in an error: callbacks must not use it. */
 static void
 on_delete(void *decoder)
 {
@@ -131,7 +131,9 @@ limit_entries(struct decoder *decoder)
     }
 }
 
-/* Evaluating adds to what conditions keep: then those of their owner are prepared again. */
+/*
+ * Evaluation may add to tracked memory. Above the limit the owner's conditions are prepared again.
+ */
 static void
 release_overdrawn(struct decoder *decoder)
 {
@@ -170,7 +172,7 @@ relation_look_up(struct decoder *decoder, Relation relation, TransactionId xid)
     else
         MemoryContextReset(entry->context);
     entry->plan_count = 0;
-    /* Before the reading: an invalidation that arrives during it must count. */
+    /* Set it first: an invalidation during plan_relation must reset it. */
     entry->valid = true;
     PG_TRY();
     {

@@ -1,9 +1,9 @@
-/* template.c: what the notes of one plan share, to a spool and back. */
+/* template.c: write and read the common parts of a plan's notifications. */
 #include "plan/template.h"
 
-/* The texts, in their order. */
+/* The order of the texts. */
 enum piece {
-    PIECE_AUDIENCE = FRAME_OPERATION_NOTIFY, /* the heads stand before */
+    PIECE_AUDIENCE = FRAME_OPERATION_NOTIFY, /* after the metadata */
     PIECE_TOPIC,
     PIECE_FRONT,
     PIECE_ROUTING,
@@ -54,7 +54,7 @@ put_template(StringInfo out, const struct plan *plan)
     for (int i = 0; i < PIECE_COUNT; i++)
         stored.lengths[i] = pieces[i].len;
     encode_raw(out, (const char *)&stored, sizeof(stored));
-    if (literal->count > 0) /* else there are no lengths */
+    if (literal->count > 0) /* otherwise `lengths` is NULL */
         encode_raw(out, (const char *)literal->lengths, sizeof(int) * literal->count);
     for (int i = 0; i < PIECE_COUNT; i++)
         encode_raw(out, pieces[i].bytes, pieces[i].len);
@@ -75,7 +75,7 @@ spool_template(struct decoder *decoder, const struct plan *plan)
     return plan->mark->number;
 }
 
-/* With a zero after it. */
+/* Returns a zero-terminated copy. */
 static char *
 copy_text(const char **at, int len)
 {

@@ -1,15 +1,15 @@
 /*
- * page_hook.c: what the decoder does before the server reads each page of WAL.
+ * page_hook.c: a hook before the server reads each page of WAL.
  *
- * An output plugin has no callback between changes. Three things need one: held packets must be
- * sent before the server waits for more WAL; a stream must end where a standby is promoted; and
- * whether open transactions may be streamed depends on what the reorder buffer holds. So the page
- * reader of the server's WAL reader is replaced by one that calls the server's own.
+ * An output plugin has no callback between changes. Three tasks need one: held frames must be sent
+ * before the server waits for more WAL, a stream must end when a standby is promoted, and streaming
+ * of open transactions depends on the contents of the reorder buffer. The page reader of the
+ * server's WAL reader is therefore replaced by one that calls it.
  *
- * Server internals that are used here and nowhere else, the same in PostgreSQL 15 to 18:
+ * Only this file uses these server internals, which are the same in PostgreSQL 15 to 18:
  *   XLogReaderState.routine.page_read, .private_data   the reader, and the decoding context in it
  *   LogicalDecodingContext.streaming                   read by the server at each change
- *   ReorderBuffer.size, .toplevel_by_lsn               what it holds, and the open transactions
+ *   ReorderBuffer.size, .toplevel_by_lsn               its size and the open transactions
  *   ReorderBufferTXN.ntuplecids, .txn_flags            whether one changes catalogs
  */
 #include "plugin/page_hook.h"
@@ -26,10 +26,13 @@
 #error "page_hook.c uses internals of PostgreSQL that were checked for versions 15 to 18"
 #endif
 
-/* What one more page of WAL may add: a row of a COPY has 10 bytes of it, and takes 136. */
+/*
+ * The memory that one more page of WAL may add: a row of COPY has 10 bytes in WAL and 136 in
+ * memory.
+ */
 #define PAGE_CHANGES_BYTES (16 * XLOG_BLCKSZ)
 
-/* The timeline whose WAL this server writes or replays now. */
+/* The timeline that this server writes or replays now. */
 static TimeLineID
 server_timeline(void)
 {
@@ -42,9 +45,9 @@ server_timeline(void)
 }
 
 /*
- * A reader's LSNs belong to the timeline that it requested at its start. A promoted standby decodes
- * on a new timeline: the stream ends before the first page of that timeline, and the reader's next
- * start checks its progress against the timeline history.
+ * The LSNs of a reader belong to the timeline that it requested at its start. A promoted standby
+ * decodes on a new timeline. The stream ends before the first page of that timeline, and the next
+ * start of the reader checks its progress against the timeline history.
  */
 static void
 check_timeline(LogicalDecodingContext *ctx)
@@ -54,8 +57,9 @@ check_timeline(LogicalDecodingContext *ctx)
 
     if (timeline != decoder->timeline)
         ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                        errmsg("this server left timeline %u for %u: start again",
-                               decoder->timeline, timeline)));
+                        errmsg("timeline of this server changed from %u to %u", decoder->timeline,
+                               timeline),
+                        errhint("Start replication again.")));
 }
 
 static bool
@@ -71,7 +75,10 @@ changes_catalog(LogicalDecodingContext *ctx)
     return false;
 }
 
-/* The server did not follow which of them are in the middle of a row: so none is handed over. */
+/*
+ * While streaming is off, the server does not track incomplete changes, so no open transaction can
+ * be streamed.
+ */
 static void
 mark_open_partial(LogicalDecodingContext *ctx)
 {
@@ -85,11 +92,10 @@ mark_open_partial(LogicalDecodingContext *ctx)
 
 /*
  * A transaction that changes catalogs, or rules, is not streamed. Minor releases without
- * ReorderBufferCleanupAbortedTupleCids (15.18, but not 15.20) keep what a subtransaction did to a
- * row of a catalog also after its ROLLBACK. Where the transaction has deleted the row since, later
- * in the WAL than here, the row looks deleted already: a rule, or a column, is missing. Which minor
- * release runs is not known when this is compiled. Only near the limit does it matter which
- * transactions are open.
+ * ReorderBufferCleanupAbortedTupleCids (15.18, but not 15.20) keep the catalog changes of a rolled
+ * back subtransaction. A row that the transaction deletes later in the WAL then looks deleted
+ * already, and a rule or a column is missing. The minor release is not known at compile time. The
+ * check is necessary only near the memory limit.
  */
 static void
 decide_streaming(LogicalDecodingContext *ctx)
@@ -126,7 +132,7 @@ page_hook_setup(LogicalDecodingContext *ctx)
 {
     struct decoder *decoder = ctx->output_plugin_private;
 
-    /* SQL's slot functions end at a position, without asking for more WAL. */
+    /* SQL functions stop at an LSN and do not wait for more WAL. */
     decoder->holds_frames = decoder->options.framed && !IsTransactionState();
     if (decoder->holds_frames)
         decoder->timeline = server_timeline();

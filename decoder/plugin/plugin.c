@@ -1,4 +1,4 @@
-/* plugin.c: the output plugin's callbacks, its startup and its shutdown. */
+/* plugin.c: the callbacks of the output plugin, startup and shutdown. */
 #include "postgres.h"
 
 #include "access/xact.h"
@@ -22,7 +22,7 @@ PG_MODULE_MAGIC;
 
 extern PGDLLEXPORT void _PG_output_plugin_init(OutputPluginCallbacks *callbacks);
 
-/* Output functions read these; what they print may not hang on a database's defaults. */
+/* Output functions depend on these settings; the output must not depend on the database. */
 static const struct {
     const char *name;
     const char *value;
@@ -39,13 +39,13 @@ static const struct {
     {"standard_conforming_strings", "on"},
     {"transform_null_equals", "off"},
     {"xmloption", "content"},
-    /* A spool stands for files of the server that no limit counts. */
+    /* Spool files replace files of the server that have no limit. */
     {"temp_file_limit", "-1"},
 };
 
 /*
- * In a walsender they stay for the session, whose only work is this one; within
- * a transaction of SQL's slot functions they end with the call.
+ * A walsender keeps the settings for the session. SQL functions restore them at the end of the
+ * call.
  */
 static void
 fix_settings(struct decoder *decoder)
@@ -57,7 +57,7 @@ fix_settings(struct decoder *decoder)
         (void)set_config_option(settings[i].name, settings[i].value, PGC_SUSET, PGC_S_SESSION,
                                 local ? GUC_ACTION_SAVE : GUC_ACTION_SET, true, 0, false);
 #if PG_VERSION_NUM >= 170000
-    /* Decoding a transaction is one of the server's: over the limit it would be so each time. */
+    /* Decoding runs in a transaction: one that exceeds the timeout would fail at each attempt. */
     if (!local)
         (void)set_config_option("transaction_timeout", "0", PGC_SUSET, PGC_S_SESSION,
                                 GUC_ACTION_SET, true, 0, false);
@@ -112,7 +112,7 @@ clairon_startup(LogicalDecodingContext *ctx, OutputPluginOptions *output, bool i
     output->output_type =
         decoder->options.framed ? OUTPUT_PLUGIN_BINARY_OUTPUT : OUTPUT_PLUGIN_TEXTUAL_OUTPUT;
     output->receive_rewrites = false;
-    /* Nothing goes out before its commit, whatever the slot was made for. */
+    /* Nothing is sent before the commit, even with a two-phase slot. */
     ctx->streaming &= decoder->options.streaming;
     ctx->twophase = false;
 }

@@ -1,9 +1,9 @@
 /*
- * stream.c: the callbacks of transactions that come in blocks before their commit, or prepared.
+ * stream.c: the callbacks for streamed and prepared transactions.
  *
- * When its memory for changes is full, the server hands over what it has of the largest
- * transaction. That is judged and rendered then, by the rules of its place in the WAL, and spooled;
- * it goes out at the commit. Preparing is turned off: such a transaction comes at COMMIT PREPARED.
+ * When its memory is full, the server streams the largest open transaction. Its changes are
+ * rendered by the rules at their WAL position, spooled, and sent at the commit. Two-phase decoding
+ * is off: a prepared transaction is decoded at COMMIT PREPARED.
  */
 #include "plugin/stream.h"
 
@@ -47,8 +47,8 @@ rollback_prepared(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr
 }
 
 /*
- * What was read under a snapshot like this one may hold rows of a subtransaction that was undone
- * since; that does not show in the snapshot's numbers.
+ * Rules that were read under an equal snapshot may include rows of a subtransaction that was rolled
+ * back since. The stamp does not show that.
  */
 static void
 stream_start(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
@@ -60,7 +60,7 @@ stream_start(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     spool_begin_block(decoder, txn);
 }
 
-/* Also after an error: a transaction may end while its catalog is being looked at. */
+/* Also called after an error: a transaction may abort while its catalog is read. */
 static void
 stream_stop(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
 {
@@ -70,7 +70,7 @@ stream_stop(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     spool_end_block(decoder);
 }
 
-/* Of a subtransaction nothing is to be done: the commit tells which of them stand. */
+/* Subtransactions need no action: the commit lists the committed ones. */
 static void
 stream_abort(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn)
 {
@@ -97,8 +97,8 @@ stream_change(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, Relation relat
 }
 
 /*
- * The server does not say which subtransaction a message is of, but watches that one's fate while
- * it calls: where it does not, because it is committed, all that could be meant are.
+ * The server does not pass the subtransaction of a message, but sets CheckXidAlive to it, unless it
+ * is committed. Then the top transaction is correct too.
  */
 static void
 stream_message(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn,

@@ -1,4 +1,4 @@
-/* transaction.c: what is done at each step of a transaction, in the order of its life. */
+/* transaction.c: the callbacks of a transaction, in their order. */
 #include "plugin/transaction.h"
 
 #include "catalog/namespace.h"
@@ -13,7 +13,7 @@
 #include "output/frames.h"
 #include "plan/relation.h"
 
-/* Number of changes without a write after which a progress message is sent. */
+/* A progress message is sent after this number of changes without a write. */
 #define PROGRESS_EVERY 100
 
 void
@@ -22,7 +22,7 @@ clairon_begin(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     frames_begin_transaction(ctx, txn);
 }
 
-/* Sends a progress message when nothing was written for a while. */
+/* Sends a progress message when there was no write for a while. */
 static void
 report_progress(LogicalDecodingContext *ctx)
 {
@@ -33,14 +33,14 @@ report_progress(LogicalDecodingContext *ctx)
     decoder->skipped = 0;
     frames_flush(ctx);
 #if PG_VERSION_NUM < 160000
-    /* From 16 on the server does so itself. */
+    /* Since 16 the server sends it. */
     OutputPluginUpdateProgress(ctx, false);
 #endif
 }
 
 /*
- * No rule applies to clairon.rule. Each of its rows comes under another snapshot, for which all
- * rules would be read: setting many rules in one transaction would take quadratic time.
+ * No rule applies to clairon.rule. Each of its rows has another snapshot, which would require
+ * reading all rules: many rules in one transaction would need quadratic time.
  */
 static bool
 is_rule_table(Relation relation)
@@ -82,7 +82,7 @@ clairon_truncate(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, int count,
     MemoryContext old = MemoryContextSwitchTo(decoder->change_context);
 
     for (int i = 0; i < count; i++) {
-        /* Each table takes a number, as if it were a change of its own. */
+        /* Each table has its own change number. */
         decoder->change_number++;
         change_truncate(ctx, relation_look_up(decoder, relations[i], txn->xid), change);
     }

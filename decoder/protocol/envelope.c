@@ -108,7 +108,7 @@ put_value(const struct envelope_writer *writer, const struct envelope *envelope,
         put(writer, envelope->retry_enabled ? "true" : "false");
         break;
     case ENVELOPE_ATTEMPTS:
-        put_number(writer, 0); /* a retry's copy counts up, in the store */
+        put_number(writer, 0); /* the store increments it at a retry */
         break;
     case ENVELOPE_RETRY_LIMIT:
         put_number(writer, envelope->retry_limit);

@@ -1,12 +1,10 @@
 /*
- * envelope.h: the JSON of a notification, around its payload and its targets.
+ * envelope.h: the JSON of a notification around its payload and targets.
  *
- * Rows, clairon.notify and the publish API all write it by this description: the fields, their
- * order and the text before each. A row's notification is written often, so the decoder renders
- * once for each rule what its rows share, by envelope_write; what differs from row to row it puts
- * between, behind the ENVELOPE_.._TEXT of its field.
- *
- * Pure C, without PostgreSQL's headers.
+ * Rows, clairon.notify and the publish API use this description of the fields, their order and the
+ * text before each. The decoder renders the constant fields of a rule once, by envelope_write. It
+ * writes the others itself, after the ENVELOPE_.._TEXT of the field. Pure C, without PostgreSQL's
+ * headers.
  */
 #ifndef CLAIRON_ENVELOPE_H
 #define CLAIRON_ENVELOPE_H
@@ -25,12 +23,12 @@ enum envelope_field {
     ENVELOPE_SOURCE,
     ENVELOPE_TOPIC,
     ENVELOPE_OPERATION,
-    ENVELOPE_TRACEPARENT, /* left out where there is none */
+    ENVELOPE_TRACEPARENT, /* optional */
     ENVELOPE_TIMESTAMP,
-    ENVELOPE_EXPIRATION, /* likewise */
-    ENVELOPE_PAYLOAD,    /* the value is the caller's to write */
+    ENVELOPE_EXPIRATION, /* optional */
+    ENVELOPE_PAYLOAD,    /* the caller writes the value */
     ENVELOPE_AUDIENCE,
-    ENVELOPE_TARGETS, /* likewise: an array of strings */
+    ENVELOPE_TARGETS, /* the caller writes the value, an array of strings */
     ENVELOPE_ACK_REQUIRED,
     ENVELOPE_RETRY_ENABLED,
     ENVELOPE_ATTEMPTS,
@@ -51,7 +49,7 @@ struct envelope_text {
     size_t len;
 };
 
-/* The fields that are written need their values, no others. */
+/* Only the written fields need values. */
 struct envelope {
     const char *id; /* as text */
     enum frame_priority priority;
@@ -70,7 +68,7 @@ struct envelope {
     unsigned retry_limit;
 };
 
-/* Where it goes: `text` writes a JSON string, quotes included. */
+/* The destination. `text` writes a JSON string with quotes. */
 struct envelope_writer {
     void *out;
     void (*raw)(void *out, const char *bytes, size_t len);

@@ -1,18 +1,17 @@
 /*
  * frame.h: the binary frames that the decoder writes and the relay reads.
  *
- * One XLogData message holds one packet: whole frames, one after the other.
- * A packet may span transactions; a frame never spans packets.
+ * One XLogData message contains one or more whole frames, of one or more transactions.
  * All integers are big-endian, all texts UTF-8 without a terminating zero.
  *
  *  every frame     0  4  length       bytes of the whole frame, these 4 included
- *                  4  1  kind         'N' note, 'M' member, 'C' commit
+ *                  4  1  kind         'N' notification, 'M' member, 'C' commit
  *                  5  1  version      FRAME_VERSION, or FRAME_VERSION_TIMED with FRAME_ACK_TIMED
  *                  6  2  flags        FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED | ..
  *                  8  8  commit_lsn   where the commit record starts (0: not from WAL)
- *                 16  8  ordinal      place in the transaction, see FRAME_ORDINAL
+ *                 16  8  ordinal      within the transaction, see FRAME_ORDINAL
  *
- *  note           24 16  id           the notification's UUID
+ *  notification   24 16  id           the notification's UUID
  *                 40  8  commit_us    commit time, µs since 1970-01-01 UTC
  *                 48  8  expires_us   expiration, same clock; 0: never
  *                 56  1  priority     enum frame_priority
@@ -20,7 +19,7 @@
  *                 58  1  operation    enum frame_operation
  *                 59  1  backoff      enum frame_backoff
  *                 60  2  retry_limit
- *                 62  2  attempts     0 as decoded; a retry's copy counts up
+ *                 62  2  attempts     0 as decoded; the store increments it
  *                 64  2  audience_len
  *                 66  2  topic_len
  *                 68  4  targets_len  bytes of all targets with their lengths
@@ -36,24 +35,24 @@
  *                 30  2  user_len
  *                 32     audience, target, user
  *
- *  commit         24  8  end_lsn      what may be confirmed once all before is stored
+ *  commit         24  8  end_lsn      may be confirmed when all frames before are stored
  *                 32  8  commit_us
  *
- * The upper byte of a commit's flags is how many repeats of idempotency keys
- * the transaction had, at most 255: of clairon.once and clairon.notify.
+ * The upper byte of a commit's flags is the number of repeated idempotency keys of clairon.once
+ * and clairon.notify in the transaction, at most 255.
  *
- * A commit frame closes each transaction that had a frame, or such a repeat; its ordinal is
- * FRAME_ORDINAL_COMMIT. (commit_lsn, ordinal) grows strictly along a slot, so
- * that one position tells what a store already holds.
+ * A transaction with a frame, or with a repeated key, ends with a commit frame. Its ordinal is
+ * FRAME_ORDINAL_COMMIT. (commit_lsn, ordinal) strictly increases along a slot, so one such pair
+ * identifies all frames that a store already has.
  *
- * A note's bytes from 0 up to its data are its head: the store keeps them
- * beside the JSON as the entry's route, so that nobody parses JSON downstream.
+ * The bytes of a notification from 0 up to its data are its header. The store keeps them next to
+ * the JSON, as the route of the stream entry, so that the relay routes without parsing JSON.
  */
 #ifndef CLAIRON_FRAME_H
 #define CLAIRON_FRAME_H
 
 #define FRAME_VERSION 1
-#define FRAME_VERSION_TIMED 2 /* apart, so that a relay of before refuses it */
+#define FRAME_VERSION_TIMED 2 /* an older relay must reject it */
 
 #define FRAME_KIND_NOTIFICATION 'N'
 #define FRAME_KIND_MEMBER 'M'
@@ -61,14 +60,14 @@
 
 #define FRAME_ACK_REQUIRED 0x0001
 #define FRAME_RETRY_ENABLED 0x0002
-/* A value could not be read: it is null, its column named in payload.undecodable. */
+/* A value could not be output: it is null, and payload.undecodable names its column. */
 #define FRAME_UNDECODABLE 0x0004
 /* metadata has a traceparent. */
 #define FRAME_TRACED 0x0008
-/* A time of its own for the acknowledgement, in place of the relay's delivery.ack_timeout. */
+/* The frame has an acknowledgement timeout, which overrides the relay's delivery.ack_timeout. */
 #define FRAME_ACK_TIMED 0x0010
 
-/* Offsets, as in the picture above. */
+/* Offsets of the layout above. */
 #define FRAME_AT_LENGTH 0
 #define FRAME_AT_KIND 4
 #define FRAME_AT_VERSION 5
@@ -107,10 +106,10 @@
 #define FRAME_REPEATS_MAX 255
 
 /*
- * A change's number within its transaction counts every change the plugin is
- * shown, watched or not, from 1: options may differ between two runs. Below it
- * stand 16 bits for the notifications that one change gives: 0 for the ad hoc
- * rule of include_tables, then 4 for each rule in the order of their names.
+ * The number of a change within its transaction, from 1, counts all changes that the plugin
+ * receives: options may differ between two runs. The lower 16 bits are the sub-ordinal of a
+ * notification: 0 for the ad hoc rule of include_tables, then four for each rule in the order of
+ * their names.
  */
 #define FRAME_ORDINAL(change_number, sub) (((change_number) << 16) | (sub))
 #define FRAME_SUB_MAX UINT16_MAX

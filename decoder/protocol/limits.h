@@ -1,4 +1,4 @@
-/* limits.h: how large the parts of a notification may be, for the plugin and the relay. */
+/* limits.h: size limits of a notification's parts, for the plugin and the relay. */
 #ifndef CLAIRON_LIMITS_H
 #define CLAIRON_LIMITS_H
 
@@ -11,7 +11,7 @@
 /* Parts of a composite audience, and of its targets. */
 #define LIMIT_PARTS 4
 
-/* A composite target: each byte of each part may need an escape. */
+/* A composite target, where each byte may need an escape. */
 #define LIMIT_COMPOSITE (LIMIT_PARTS * (2 * LIMIT_TARGET + 1))
 
 #endif

@@ -1,11 +1,11 @@
 /*
- * traceparent.h: which trace a notification belongs to, as W3C Trace Context writes it.
+ * traceparent.h: the trace of a notification, in the format of W3C Trace Context.
  *
  *   00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01
  *   |  trace id, not all zeroes         parent id, ..    flags: 01 is sampled
  *   version
  *
- * Pure C: the plugin's functions and the relay read it alike.
+ * Pure C, for the plugin and the relay.
  */
 #ifndef CLAIRON_TRACEPARENT_H
 #define CLAIRON_TRACEPARENT_H
@@ -31,8 +31,8 @@ traceparent_is_hex(const char *text, size_t len, bool may_be_zero)
 }
 
 /*
- * Takes a traceparent as it should be carried on, with a zero behind it. One of a later version may
- * have more behind a dash: what this version knows of it is kept, under this version's number.
+ * Copies a valid traceparent, zero-terminated. One of a later version may be longer, after a dash:
+ * it is cut, and gets this version's number.
  */
 static inline bool
 traceparent_read(const char *text, size_t len, char ret_text[TRACEPARENT_LEN + 1])

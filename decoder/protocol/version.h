@@ -1,4 +1,4 @@
-/* version.h: which clairon this is: the relay, the plugin and the extension are of one version. */
+/* version.h: the version of the relay, the plugin and the extension. */
 #ifndef CLAIRON_VERSION_H
 #define CLAIRON_VERSION_H
 

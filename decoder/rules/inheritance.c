@@ -1,4 +1,4 @@
-/* inheritance.c: find the tables whose rules cover the rows of another: those it is a part of. */
+/* inheritance.c: find the ancestors of a table: their rules apply to its rows. */
 #include "rules/inheritance.h"
 
 #include "access/genam.h"
@@ -7,7 +7,7 @@
 #include "catalog/pg_inherits.h"
 #include "utils/fmgroids.h"
 
-/* Its parents, a partition's or an heir's, are added where they are not in the list. */
+/* Appends the parents of a partition or child table, without duplicates. */
 static List *
 add_parents(List *above, Relation inherits, Oid relid)
 {
@@ -21,7 +21,7 @@ add_parents(List *above, Relation inherits, Oid relid)
     while ((tuple = systable_getnext(scan)) != NULL) {
         Form_pg_inherits link = (Form_pg_inherits)GETSTRUCT(tuple);
 
-        /* What is being detached is on its own, for those who look from now on. */
+        /* New snapshots no longer include a partition that is being detached. */
         if (!link->inhdetachpending)
             above = list_append_unique_oid(above, link->inhparent);
     }
@@ -35,7 +35,7 @@ ancestors_of(Oid relid)
     Relation inherits = table_open(InheritsRelationId, AccessShareLock);
     List *above = add_parents(NIL, inherits, relid);
 
-    /* It grows meanwhile. */
+    /* The loop appends to the list. */
     for (int i = 0; i < list_length(above); i++)
         above = add_parents(above, inherits, list_nth_oid(above, i));
     table_close(inherits, AccessShareLock);

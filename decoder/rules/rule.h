@@ -35,7 +35,7 @@ struct rule {
     enum frame_backoff backoff;
     uint32 ack_timeout; /* in ms; 0: the relay's setting */
     char *only_when;    /* the stored form of condition.h; NULL: always */
-    int16 part;         /* used while rules are read; then 0 */
+    int16 part;         /* only while rules are read; then 0 */
     /* $n in only_when is column numbers[i] where origins[i] is n */
     int origin_count;
     int16 *origins;

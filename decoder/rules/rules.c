@@ -1,14 +1,12 @@
 /*
- * rules.c: read the rules as of one place in the WAL.
+ * rules.c: read the rules as of a WAL position.
  *
- * The historic snapshot decides which rules a change sees. It stays the same
- * object until a transaction that wrote catalogs, or a user catalog table as
- * clairon.rule is, commits or takes a new command; so what was read under one
- * snapshot serves all changes under an equal one and none under another,
- * whatever invalidations came before, between or never.
- *
- * Any DDL makes a new snapshot, and few change a rule: so the rows are compared with those read
- * last, and only others are taken apart. A rule is made of its row's bytes and of nothing else.
+ * The historic snapshot determines which rules apply to a change. It stays the same object until a
+ * transaction that wrote catalogs, or a user catalog table such as clairon.rule, commits or starts
+ * a new command. Rules that were read under one snapshot therefore apply to all changes under an
+ * equal snapshot, and to no others. Invalidations do not matter. Each DDL command creates a new
+ * snapshot, but few change a rule. The rows are compared with the previous ones, and deformed only
+ * when they differ. A rule depends only on the bytes of its row.
  */
 #include "rules/rules.h"
 
@@ -96,14 +94,14 @@ read_numbers(Datum value, int *ret_count)
     return numbers;
 }
 
-/* Attributes that every rule has. */
+/* Attributes that must not be null. */
 static const uint8 required[] = {
     RULE_RELATION,    RULE_NAME,       RULE_AUDIENCE, RULE_TYPE,
     RULE_PRIORITY,    RULE_OPERATIONS, RULE_EMITTER,  RULE_ACK_REQUIRED,
     RULE_RETRY_LIMIT, RULE_BACKOFF,    RULE_PART,
 };
 
-/* What the table's own checks make sure of, unless somebody took them away. */
+/* True when the row satisfies the constraints of the table, which a superuser may have dropped. */
 static bool
 is_valid_row(const Datum *values, const bool *nulls)
 {
@@ -168,7 +166,7 @@ read_rule(const Datum *values, const bool *nulls)
     return rule;
 }
 
-/* By name, so that a rule's sub-ordinal does not hang on the heap's order. */
+/* By name, so that sub-ordinals do not depend on the order in the heap. */
 static int
 compare_rules(const ListCell *a, const ListCell *b)
 {
@@ -183,7 +181,7 @@ compare_rules(const ListCell *a, const ListCell *b)
     return left->part - right->part;
 }
 
-/* In place: thousands of rules, each in a hundred parts, would leave GB of shorter copies. */
+/* In place: copies of the growing text would need gigabytes for thousands of long rules. */
 static void
 append_condition(struct rule *rule, char *part)
 {
@@ -215,7 +213,9 @@ append_part(struct rule *rule, const struct rule *part)
     list->count = count;
 }
 
-/* Rows in order: each rule's first takes in its further ones. One without a first is left out. */
+/*
+ * Joins the rows of each rule, which are in order of `part`. Rows without a first part are ignored.
+ */
 static List *
 join_parts(List *rows)
 {
@@ -238,9 +238,9 @@ join_parts(List *rows)
 }
 
 /*
- * A user catalog table is read where the current catalog says its file is. Once
- * it is dropped nothing can be read of it, not even for the changes before: they
- * go unjudged, for the other way is a slot that never moves again.
+ * The current catalog determines the file of a user catalog table. A dropped table cannot be read,
+ * even for earlier changes. Those changes are not sent: the alternative is a slot that never
+ * advances.
  */
 static Oid
 find_table(const char *name, Oid schema)
@@ -262,8 +262,8 @@ find_table(const char *name, Oid schema)
     table_close(classes, AccessShareLock);
     if (is_committed)
         return table;
-    ereport(LOG, (errmsg("clairon.%s was dropped after the changes now decoded", name),
-                  errdetail("They give no notifications.")));
+    ereport(LOG, (errmsg("table clairon.%s was dropped after the decoded changes", name),
+                  errdetail("The changes are not sent.")));
     return InvalidOid;
 }
 
@@ -281,7 +281,7 @@ has_type(TupleDesc desc, int column, Oid type)
     return column < desc->natts && TupleDescAttr(desc, column)->atttypid == type;
 }
 
-/* How many columns of the table, from its first on, are those wanted. */
+/* The number of leading columns that have the expected types. */
 static int
 count_columns(Relation relation, const Oid *types, int count)
 {
@@ -293,19 +293,19 @@ count_columns(Relation relation, const Oid *types, int count)
     return columns;
 }
 
-/* As releases before made clairon.rule: without its last columns, which count as NULL. */
+/* True for clairon.rule of an older release, without the last columns. They count as NULL. */
 static bool
 is_older(Relation relation, int columns)
 {
     TupleDesc desc = RelationGetDescr(relation);
 
     return columns >= RULE_COLUMN_NUMBERS && desc->natts == columns + 1 &&
-           has_type(desc, columns, TEXTARRAYOID); /* column_names, the last in all of them */
+           has_type(desc, columns, TEXTARRAYOID); /* column_names, the last one in each release */
 }
 
 /*
- * Opens one of the extension's catalog tables, which has `count` columns, or those of an older
- * clairon.rule. Logs and returns NULL when the table was altered and cannot be read.
+ * Opens a catalog table of the extension that has `count` columns, or an older clairon.rule. Logs
+ * and returns NULL when the table was altered and cannot be read.
  */
 static Relation
 open_table(Oid table, const Oid *types, int count, int *ret_columns)
@@ -316,15 +316,15 @@ open_table(Oid table, const Oid *types, int count, int *ret_columns)
     if (RelationIsUsedAsCatalogTable(relation) &&
         (*ret_columns == count || (types == rule_types && is_older(relation, *ret_columns))))
         return relation;
-    ereport(LOG, (errmsg("clairon.%s is not the table that the extension made",
+    ereport(LOG, (errmsg("table clairon.%s does not have the definition of the extension",
                          RelationGetRelationName(relation)),
-                  errdetail("Changes give no notifications while it is so."),
-                  errhint("It must keep its columns and user_catalog_table = true.")));
+                  errdetail("Changes are not sent."),
+                  errhint("Restore its columns and user_catalog_table = true.")));
     table_close(relation, AccessShareLock);
     return NULL;
 }
 
-/* A row of before a column was added holds what the table says, and that may change. */
+/* A row that is older than a column gets the column's default, which may change. */
 static bool
 row_equal(HeapTuple a, HeapTuple b, int columns)
 {
@@ -337,7 +337,7 @@ row_equal(HeapTuple a, HeapTuple b, int columns)
            memcmp((char *)a->t_data + start, (char *)b->t_data + start, a->t_len - start) == 0;
 }
 
-/* By heap: after VACUUM FULL the index of that time is gone, the heap's rows are mapped. */
+/* A heap scan: after VACUUM FULL the old index is gone, while heap tuples are mapped. */
 static SysScanDesc
 scan_rows(Relation relation)
 {
@@ -384,8 +384,8 @@ read_rows(struct rule_set *set, Relation relation, int columns)
         if (is_valid_row(values, nulls))
             rules = lappend(rules, read_rule(values, nulls));
         else
-            ereport(LOG, (errmsg("clairon.rule holds a row that clairon.watch did not make"),
-                          errdetail("It counts for nothing.")));
+            ereport(LOG, (errmsg("invalid row in table clairon.rule"),
+                          errdetail("The row is ignored.")));
     }
     systable_endscan(scan);
     list_sort(rules, compare_rules);

@@ -1,4 +1,4 @@
-/* rules.h: the rules of clairon.watch, as of one place in the WAL. */
+/* rules.h: the rules of clairon.watch, as of a WAL position. */
 #ifndef CLAIRON_RULES_H
 #define CLAIRON_RULES_H
 
@@ -39,37 +39,37 @@ enum rule_attribute {
 
 struct rule_set {
     List *rules; /* of struct rule, by name, then relation; they point into the rows */
-    List *rows;  /* of HeapTuple: what was read, in its order */
-    Oid schema;  /* clairon's; InvalidOid where the extension is not */
+    List *rows;  /* of HeapTuple, in the order of the scan */
+    Oid schema;  /* of the extension; InvalidOid: not installed */
     Oid member;
     bool has_secret;
     uint8 secret[SECRET_BYTES];
 };
 
-/* Which catalog a historic snapshot shows; two equal stamps show the same. */
+/* Identifies the catalog state of a historic snapshot. Equal stamps mean equal states. */
 struct snapshot_stamp {
     bool valid;
     TransactionId xmin;
     TransactionId xmax;
     uint32 committed;
     CommandId command;
-    TransactionId own; /* whose commands, when command is not the first */
+    TransactionId own; /* the transaction of `command`, unless that is the first */
 };
 
-/* The stamp of the snapshot now in force; only inside a decoding callback. */
+/* The stamp of the current snapshot. Call it inside a decoding callback only. */
 extern struct snapshot_stamp rules_stamp(TransactionId xid);
 extern bool rules_stamp_equal(const struct snapshot_stamp *a, const struct snapshot_stamp *b);
 
 /*
- * Reads all rules and the secret, by heap scan, into the current memory context; or returns `known`
- * when that holds the same (NULL: nothing is known).
+ * Reads all rules and the secret into the current memory context. Returns `known` (may be NULL)
+ * when that has the same contents.
  */
 extern struct rule_set *rules_read(struct rule_set *known);
 
-/* The rule that include_tables stands for. */
+/* The rule of the option include_tables. */
 extern struct rule *rules_ad_hoc(void);
 
-/* Reads clairon.secret under the snapshot in force; false where there is none. */
+/* Reads clairon.secret under the current snapshot; false where there is none. */
 extern bool rules_read_secret(Oid schema, uint8 ret_secret[SECRET_BYTES]);
 
 #endif

@@ -59,7 +59,7 @@ invalidate(HeapTuple tuple, TupleDesc desc)
     if (is_null)
         return;
     class = SearchSysCache1(RELOID, relid);
-    /* A rule may outlive its table by a moment: nobody keeps anything of it then. */
+    /* A rule may exist slightly longer than its table. */
     if (!HeapTupleIsValid(class))
         return;
     CacheInvalidateRelcacheByTuple(class);
@@ -67,9 +67,8 @@ invalidate(HeapTuple tuple, TupleDesc desc)
 }
 
 /*
- * After each row of clairon.rule: rows of a user catalog table send no
- * invalidation themselves, and readers keep what they know of the table the
- * rule is for.
+ * Invalidates the relation of the rule, so that decoders drop its plans: rows of a user catalog
+ * table send no invalidations themselves.
  */
 Datum
 clairon_rule_written(PG_FUNCTION_ARGS)
@@ -79,9 +78,11 @@ clairon_rule_written(PG_FUNCTION_ARGS)
 
     if (!CALLED_AS_TRIGGER(fcinfo) || !TRIGGER_FIRED_AFTER(trigger->tg_event) ||
         !TRIGGER_FIRED_FOR_ROW(trigger->tg_event))
-        ereport(ERROR, (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
-                        errmsg("clairon.rule_written is a trigger function, AFTER and FOR EACH "
-                               "ROW")));
+        ereport(
+            ERROR,
+            (errcode(ERRCODE_E_R_I_E_TRIGGER_PROTOCOL_VIOLATED),
+             errmsg(
+                 "function \"clairon.rule_written\" must be called by a row-level AFTER trigger")));
     desc = RelationGetDescr(trigger->tg_relation);
     invalidate(trigger->tg_trigtuple, desc);
     if (TRIGGER_FIRED_BY_UPDATE(trigger->tg_event))
@@ -90,9 +91,9 @@ clairon_rule_written(PG_FUNCTION_ARGS)
 }
 
 /*
- * lock_rules(relation oid): the table stays while its rule is written, else the
- * rule could outlive it; and one setter at a time, for ON CONFLICT does not serve
- * user catalog tables. No table's own lock has this tag, so that nothing else waits.
+ * lock_rules(relation oid): prevents DROP TABLE and concurrent rule changes, since user catalog
+ * tables do not support ON CONFLICT. The tag differs from the table's own lock: no other command
+ * waits for it.
  */
 Datum
 clairon_lock_rules(PG_FUNCTION_ARGS)
@@ -104,7 +105,7 @@ clairon_lock_rules(PG_FUNCTION_ARGS)
     PG_RETURN_VOID();
 }
 
-/* utf8(text) -> bytea: as it stands in a frame, whatever the server's encoding. */
+/* utf8(text) -> bytea: the text as in a frame, for every server encoding. */
 Datum
 clairon_utf8(PG_FUNCTION_ARGS)
 {
@@ -115,7 +116,7 @@ clairon_utf8(PG_FUNCTION_ARGS)
     PG_RETURN_BYTEA_P(cstring_to_text_with_len(utf8, len));
 }
 
-/* utf8_length(text) -> integer: the bytes it takes in a frame, whatever the server's encoding. */
+/* utf8_length(text) -> integer: its length in a frame, for every server encoding. */
 Datum
 clairon_utf8_length(PG_FUNCTION_ARGS)
 {
@@ -127,8 +128,8 @@ clairon_utf8_length(PG_FUNCTION_ARGS)
 }
 
 /*
- * split_parts(text) -> text[]: the parts of a composite target, at each + but not at \+; \\ is a
- * backslash. In no encoding of a server is either byte a part of another character.
+ * split_parts(text) -> text[]: splits a composite target at each + except \+; \\ is a backslash. No
+ * server encoding uses these bytes in other characters.
  */
 Datum
 clairon_split_parts(PG_FUNCTION_ARGS)
@@ -165,7 +166,8 @@ clairon_uuid_v7(PG_FUNCTION_ARGS)
     uint64 ms = (GetCurrentTimestamp() + POSTGRES_EPOCH_US) / 1000;
 
     if (!pg_strong_random(id->data, UUID_LEN))
-        ereport(ERROR, (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not get random bytes")));
+        ereport(ERROR,
+                (errcode(ERRCODE_INTERNAL_ERROR), errmsg("could not generate random values")));
     for (int i = 0; i < 6; i++)
         id->data[i] = ms >> (40 - 8 * i);
     id->data[6] = (id->data[6] & 0x0F) | 0x70;
@@ -180,8 +182,9 @@ utf8_argument(FunctionCallInfo fcinfo, int number, const char *parameter, int *r
     const char *utf8 = encode_to_utf8(plain, strlen(plain), ret_len);
 
     if (*ret_len > TEXT_BYTES_MAX)
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("%s: at most %d bytes are valid", parameter, TEXT_BYTES_MAX)));
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                 errmsg("parameter \"%s\" is longer than %d bytes", parameter, TEXT_BYTES_MAX)));
     return utf8;
 }
 
@@ -203,8 +206,9 @@ read_targets(struct target_list *list, ArrayType *array, int bytes_max)
         list->texts[list->count] =
             encode_to_utf8(plain, strlen(plain), &list->lengths[list->count]);
         if (list->lengths[list->count] > bytes_max)
-            ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                            errmsg("targets: each at most %d bytes is valid", bytes_max)));
+            ereport(ERROR,
+                    (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                     errmsg("parameter \"targets\" has a value longer than %d bytes", bytes_max)));
         list->count++;
     }
 }
@@ -220,15 +224,14 @@ read_payload(struct message *message, Datum payload)
     encode_jsonb(&encoder, &text, payload);
     if (text.len > PAYLOAD_BYTES_MAX)
         ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("payload: at most 1 MB of JSON is valid")));
+                        errmsg("parameter \"payload\" is larger than 1 MB")));
     message->payload = text.data;
     message->payload_len = text.len;
 }
 
 /*
- * Of the setting clairon.traceparent, that whoever traces the application may set for a session or
- * a transaction: the callers of notify need not know of it. A bad one costs its trace, no
- * transaction.
+ * Reads the setting clairon.traceparent. Tracing code sets it for a session or a transaction;
+ * callers of notify do not need to know it. An invalid value is a warning, not an error.
  */
 static void
 read_traceparent(struct message *message)
@@ -239,18 +242,18 @@ read_traceparent(struct message *message)
     if (given == NULL || given[0] == '\0')
         return;
     if (!traceparent_read(given, strlen(given), taken)) {
-        ereport(WARNING, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                          errmsg("clairon.traceparent: \"%s\" is not valid, "
-                                 "the notification is sent without",
-                                 given),
-                          errhint("Valid: " TRACEPARENT_VALID ".")));
+        ereport(WARNING,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                 errmsg("invalid value for parameter \"clairon.traceparent\": \"%s\"", given),
+                 errdetail("The notification is sent without a traceparent."),
+                 errhint("The format is " TRACEPARENT_VALID ".")));
         return;
     }
     message->traceparent = taken;
     message->flags |= FRAME_TRACED;
 }
 
-/* The message is in the WAL, but not what it takes to read it. */
+/* The message is in the WAL, but it cannot be decoded. */
 static void
 warn_wal_level(void)
 {
@@ -258,7 +261,8 @@ warn_wal_level(void)
         return;
     ereport(WARNING,
             (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-             errmsg("wal_level is insufficient: this notification is lost, it is sent to nobody"),
+             errmsg("wal_level is insufficient for logical decoding"),
+             errdetail("The notification is lost."),
              errhint("Set wal_level = logical in postgresql.conf and restart the server.")));
 }
 
@@ -271,7 +275,7 @@ write_message(const struct message *message)
 
     if (!rules_read_secret(get_namespace_oid("clairon", false), secret))
         ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                        errmsg("clairon.secret holds no secret")));
+                        errmsg("table clairon.secret is empty")));
     initStringInfo(&bytes);
     message_build(&bytes, message, xid, secret);
 #if PG_VERSION_NUM >= 170000
@@ -281,24 +285,25 @@ write_message(const struct message *message)
 #endif
 }
 
-/* clairon.notify has checked them; who may call emit itself must not bring the server down. */
+/* clairon.notify has checked the arguments. A direct call of emit must not crash the server. */
 static void
 check_arguments(FunctionCallInfo fcinfo)
 {
     for (int i = 0; i < PG_NARGS(); i++)
         if (PG_ARGISNULL(i) && i != EMIT_TOPIC && i != EMIT_TTL && i != EMIT_ACK_TIMEOUT)
             ereport(ERROR, (errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
-                            errmsg("argument %d of clairon.emit: NULL is not valid", i + 1)));
+                            errmsg("argument %d of clairon.emit must not be null", i + 1)));
     if (!frame_values_are_valid(PG_GETARG_INT16(4), PG_GETARG_INT16(5), PG_GETARG_INT16(12)))
-        ereport(ERROR, (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-                        errmsg("clairon.emit: type, priority and backoff of 0 to 2 are valid")));
+        ereport(ERROR,
+                (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+                 errmsg("type, priority and backoff of clairon.emit must be between 0 and 2")));
 }
 
 /*
- * emit(id uuid, audience text, targets text[], payload jsonb, type int2,
- *      priority int2, source text, topic text, emitter text, ttl interval,
- *      ack_required bool, retry_limit int4, backoff int2, ack_timeout int8): what may be NULL is
- * topic, ttl and ack_timeout. SQL of an older release declares it without ack_timeout.
+ * emit(id uuid, audience text, targets text[], payload jsonb, type int2, priority int2, source
+ * text, topic text, emitter text, ttl interval, ack_required bool, retry_limit int4, backoff int2,
+ * ack_timeout int8). Only topic, ttl and ack_timeout may be NULL. SQL of an older release declares
+ * it without ack_timeout.
  */
 Datum
 clairon_emit(PG_FUNCTION_ARGS)

@@ -1,4 +1,8 @@
-/* watch.c: the public functions: check the caller, then call an inner function as its owner. */
+/*
+ * watch.c: the public functions.
+ *
+ * They check the caller, then call an inner function as its owner.
+ */
 #include "postgres.h"
 
 #include "access/xlog.h"
@@ -70,18 +74,18 @@ relation_text(Oid relation)
 }
 
 /*
- * Whoever is in force counts, as everywhere in PostgreSQL: within a SECURITY DEFINER function its
- * owner, within an index expression the table's. SQL could not tell that: within a function
- * that owns the rules, the caller is gone.
+ * Checks the current user, as PostgreSQL does: the owner of a SECURITY DEFINER function or of the
+ * table of an index expression. SQL cannot check it: in a function that owns the rules, the caller
+ * is unknown.
  */
 static void
 check_owner(Oid relation)
 {
     if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation)))
-        return; /* the inner function says so */
+        return; /* the inner function raises the error */
     if (!owns(relation))
         ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                        errmsg("relation: must be owner of %s", relation_text(relation))));
+                        errmsg("must be owner of relation %s", relation_text(relation))));
 }
 
 static bool
@@ -98,19 +102,17 @@ is_literal_list(FunctionCallInfo fcinfo)
 
     if (PG_ARGISNULL(WATCH_TARGETS))
         return false;
-    /* The parts of composite targets are trimmed. */
+    /* Blanks around the parts of composite targets are ignored. */
     targets = text_to_cstring(PG_GETARG_TEXT_PP(WATCH_TARGETS));
     return targets[strspn(targets, " \t\n\r")] == '=';
 }
 
 /*
- * The parameter by which a rule does more than send a table's rows, under the table's name, to the
- * users that the rows name: reach users that no row names, write in another's name, or get ahead
- * of what others send to the same users. NULL: none.
- *
- * ack_required, ack_timeout, retry_limit, backoff and ttl are not among these: they are about the
- * rule's own notifications, which the receiver acknowledges or which expire; a type other than
- * REALTIME would be of little use without them.
+ * The parameter that requires clairon_app. Without it a rule only sends rows of a table, under the
+ * table's name, to the users in the rows. With it a rule can reach other users, use another emitter
+ * or topic, or overtake other notifications. NULL: none. ack_required, ack_timeout, retry_limit,
+ * backoff and ttl are allowed for all owners: they only affect the rule's own notifications. A type
+ * other than REALTIME would be of little use without them.
  */
 static const char *
 privileged_parameter(FunctionCallInfo fcinfo)
@@ -140,17 +142,17 @@ check_privileged(FunctionCallInfo fcinfo)
         return;
     if (OidIsValid(app) ? has_privs_of_role(GetUserId(), app) : superuser())
         return;
-    ereport(ERROR,
-            (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-             errmsg("%s: must be a member of clairon_app", parameter),
-             errdetail("Other owners of tables set rules with targets from a column, the default "
-                       "emitter and topic, type REALTIME or NOTIFICATION, priority NORMAL or "
-                       "LOW."),
-             errhint("GRANT clairon_app TO %s;",
-                     quote_identifier(GetUserNameFromId(GetUserId(), false)))));
+    ereport(
+        ERROR,
+        (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+         errmsg("must be a member of clairon_app to set %s", parameter),
+         errdetail("Other table owners can set rules with targets from a column, the default "
+                   "emitter and topic, type REALTIME or NOTIFICATION, and priority NORMAL or LOW."),
+         errhint("GRANT clairon_app TO %s;",
+                 quote_identifier(GetUserNameFromId(GetUserId(), false)))));
 }
 
-/* Looked up once a query. */
+/* Looked up once per query. */
 static FmgrInfo *
 inner_function(FunctionCallInfo outer, const char *name)
 {
@@ -167,7 +169,7 @@ inner_function(FunctionCallInfo outer, const char *name)
     return info;
 }
 
-/* The error without the lines of PL/pgSQL that led to it, with those of the caller. */
+/* Raises the error without its PL/pgSQL context, with the context of the caller. */
 static _Noreturn void
 rethrow(MemoryContext context)
 {
@@ -181,7 +183,7 @@ rethrow(MemoryContext context)
     pg_unreachable();
 }
 
-/* Calls a function of the schema that nobody else may call, as its owner. */
+/* Calls a private function of the schema as its owner. */
 static Datum
 call_inner(FunctionCallInfo inner, FunctionCallInfo outer, const char *name)
 {
@@ -211,7 +213,7 @@ call_inner(FunctionCallInfo inner, FunctionCallInfo outer, const char *name)
     return result;
 }
 
-/* With the arguments as they came. */
+/* Calls it with unchanged arguments. */
 static Datum
 call_with_arguments(FunctionCallInfo fcinfo, const char *name)
 {
@@ -239,11 +241,13 @@ clairon_watch(PG_FUNCTION_ARGS)
         inner->args[i + 1] = fcinfo->args[i];
     (void)call_inner(inner, fcinfo, "set_rule");
     if (!XLogLogicalInfoActive())
-        ereport(WARNING, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                          errmsg("wal_level is insufficient: the rule is set, and sends nothing of "
-                                 "what is changed until it is logical"),
-                          errhint("Set wal_level = logical in postgresql.conf and restart the "
-                                  "server.")));
+        ereport(WARNING,
+                (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                 errmsg("wal_level is insufficient for logical decoding"),
+                 errdetail(
+                     "The rule is set, but changes made before wal_level is logical are not sent."),
+                 errhint("Set wal_level = logical in postgresql.conf and restart the "
+                         "server.")));
     PG_RETURN_VOID();
 }
 
@@ -257,7 +261,7 @@ clairon_unwatch(PG_FUNCTION_ARGS)
     return call_with_arguments(fcinfo, "remove_rules");
 }
 
-/* show_condition(relation regclass, name text) -> text: where clairon.rules shows the rule. */
+/* show_condition(relation regclass, name text) -> text: only_when in the view clairon.rules. */
 Datum
 clairon_show_condition(PG_FUNCTION_ARGS)
 {
@@ -268,7 +272,7 @@ clairon_show_condition(PG_FUNCTION_ARGS)
     if (!is_reader &&
         !(SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relation)) && owns(relation)))
         ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                        errmsg("relation: must be owner of %s", relation_text(relation))));
+                        errmsg("must be owner of relation %s", relation_text(relation))));
     return call_with_arguments(fcinfo, "condition_text");
 }
 
@@ -291,7 +295,7 @@ clairon_prune(PG_FUNCTION_ARGS)
     return call_with_arguments(fcinfo, "delete_keys");
 }
 
-/* changes_owner(command pg_ddl_command) -> boolean: an ALTER TABLE .. OWNER TO. */
+/* changes_owner(command pg_ddl_command) -> boolean: true for ALTER TABLE .. OWNER TO. */
 Datum
 clairon_changes_owner(PG_FUNCTION_ARGS)
 {

@@ -1,5 +1,5 @@
--- bank.sql: transfers that may be asked for twice and happen once; balances reach their owners.
--- Needs CREATE EXTENSION clairon. May be run again: it changes nothing that is already there.
+-- bank.sql: idempotent transfers, and notifications of balances.
+-- Needs CREATE EXTENSION clairon. Repeatable: existing objects stay unchanged.
 
 SET client_min_messages = warning;
 BEGIN;
@@ -11,7 +11,7 @@ CREATE TABLE IF NOT EXISTS account (
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- The movements that make up a balance: one row for the debit, one for the credit.
+-- The movements of a balance: one row for the debit, one for the credit.
 CREATE TABLE IF NOT EXISTS transaction (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     account_id text NOT NULL REFERENCES account,
@@ -31,10 +31,10 @@ CREATE TABLE IF NOT EXISTS idempotency_key (
     PRIMARY KEY (account_id, key)
 );
 
--- FULL: a screen can show by how much a balance moved.
+-- FULL: pages can display the change of a balance.
 ALTER TABLE account REPLICA IDENTITY FULL;
 
--- What must hold before anything is written; the error says what would be right.
+-- Checks the arguments; each error has a hint with the valid values.
 CREATE OR REPLACE FUNCTION transfer_check(key text, debtor text, creditor text, amount numeric)
 RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -106,7 +106,7 @@ INSERT INTO account (id, owner, balance)
 VALUES ('acc-1', 'u1', 1000), ('acc-2', 'u2', 1000), ('acc-3', 'u3', 1000), ('acc-4', 'u4', 1000)
 ON CONFLICT DO NOTHING;
 
--- The rule comes last: the opening balances are no news. Each owner sees his own account only.
+-- The rule is last, so that opening balances send no notifications. Owners receive only their own account.
 SELECT clairon.watch('account', 'USER', 'owner');
 
 COMMIT;

@@ -75,7 +75,7 @@ class Storage:
             return found[0], [key for (key,) in cursor.fetchall()]
 
     def write(self, account, key, amount):
-        """What became of it, and the balance after it if it was applied."""
+        """The outcome of a transfer, and the balance after it if it was applied."""
         with self.connect() as connection, connection.cursor() as cursor:
             cursor.execute("SELECT clairon.once(%s, %s)", (f"account/{account}", key))
             if not cursor.fetchone()[0]:
@@ -87,7 +87,7 @@ class Storage:
             )
             changed = cursor.fetchone()
             if changed is None:
-                connection.rollback()  # gives the key back too
+                connection.rollback()  # also releases the key
                 return Outcome.REFUSED, None
             cursor.execute(
                 "INSERT INTO transaction (account_id, key, amount) VALUES (%s, %s, %s)",
@@ -130,7 +130,7 @@ class Account:
             self.window.keep(key)
         elif outcome is Outcome.REPEATED:
             self.repeats["database"] += 1
-            self.read()  # somebody applied it behind our back
+            self.read()  # another process applied it
         return outcome
 
 
@@ -162,7 +162,7 @@ class Bank:
             cursor.execute("SELECT transfer_close(%s, %s)", (order, outcome))
 
     def claim(self, order):
-        """True when the order is ours alone, and still open. Our connection's end gives it back."""
+        """Lock the order; true if it is still open. The end of the connection releases it."""
         with self.storage.connect() as connection, connection.cursor() as cursor:
             cursor.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (order,))
             if not cursor.fetchone()[0]:
@@ -189,7 +189,7 @@ class Bank:
         return True
 
     def run(self):
-        """Until no order is open. The database may go away and come back meanwhile."""
+        """Run until no order is open. Reconnects after a loss of the database."""
         while True:
             try:
                 orders = self.open_orders()

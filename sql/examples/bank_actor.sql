@@ -1,5 +1,5 @@
--- bank_actor.sql: what bank_actor.py needs beside bank.sql: transfers as orders that workers carry out in steps.
--- Needs bank.sql. May be run again: it changes nothing that is already there.
+-- bank_actor.sql: the tables of bank_actor.py: transfers as orders that workers execute in steps.
+-- Needs bank.sql. Repeatable: existing objects stay unchanged.
 
 SET client_min_messages = warning;
 

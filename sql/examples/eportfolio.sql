@@ -1,5 +1,5 @@
--- eportfolio.sql: assignments, establishments and their members, told to the people they concern.
--- Needs CREATE EXTENSION clairon. May be run again: it changes nothing that is already there.
+-- eportfolio.sql: notifications about assignments, establishments and their members.
+-- Needs CREATE EXTENSION clairon. Repeatable: existing objects stay unchanged.
 
 SET client_min_messages = warning;
 BEGIN;
@@ -33,7 +33,7 @@ CREATE TABLE IF NOT EXISTS assignments (
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- With for_role, an announcement is for the members of the establishment who have that role.
+-- for_role limits an announcement to members of the establishment with that role.
 CREATE TABLE IF NOT EXISTS announcements (
     id               bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     establishment_id text NOT NULL REFERENCES establishments,
@@ -43,12 +43,12 @@ CREATE TABLE IF NOT EXISTS announcements (
     created_at       timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- FULL: a screen can say what a row was before, not only what it is now; and whose it was is known.
+-- FULL: pages can display the old values of a row, and the old targets are known.
 ALTER TABLE assignments REPLICA IDENTITY FULL;
 ALTER TABLE members REPLICA IDENTITY FULL;
 ALTER TABLE announcements REPLICA IDENTITY FULL;
 
--- Whoever changes an assignment, also by hand in psql, moves its time: a page can tell old from new.
+-- Each update of an assignment sets its time, so that a page can ignore older versions.
 CREATE OR REPLACE FUNCTION assignment_touch() RETURNS trigger
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -60,9 +60,9 @@ $$;
 CREATE OR REPLACE TRIGGER assignment_touch BEFORE UPDATE ON assignments
     FOR EACH ROW EXECUTE FUNCTION assignment_touch();
 
--- The audience STRUCTURE follows the table of members in the same transaction. BEFORE: who joins
--- is in the audience, and who leaves is out of it, when the message about it is sent. SECURITY
--- DEFINER: who may write members need not be allowed to write audiences.
+-- Keeps the audience STRUCTURE equal to the table of members. BEFORE: new members receive the
+-- notification about their membership, former members do not. SECURITY DEFINER: writers of the table
+-- need no privileges on clairon.member.
 CREATE OR REPLACE FUNCTION member_to_audience() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -84,7 +84,7 @@ $$;
 CREATE OR REPLACE TRIGGER member_to_audience BEFORE INSERT OR UPDATE OR DELETE ON members
     FOR EACH ROW EXECUTE FUNCTION member_to_audience();
 
--- The audience ROLE follows the table of persons in the same way.
+-- Keeps the audience ROLE equal to the table of persons, in the same way.
 CREATE OR REPLACE FUNCTION person_to_audience() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -126,16 +126,16 @@ SELECT student_id, title
                ('u4', 'Sound piece'), ('u4', 'Reflective journal')) AS seed (student_id, title)
  WHERE NOT EXISTS (SELECT FROM assignments);
 
--- The rules come last: the rows above are where the story begins, not news.
+-- Rules are last, so that the initial rows send no notifications.
 
 -- Real time: a student's own page follows each change of an assignment.
 SELECT clairon.watch('assignments', 'USER', 'student_id');
 
--- System: a change of access control is told to the whole establishment, ahead of other messages.
+-- System: a change of access control is sent to the whole establishment, before other notifications.
 SELECT clairon.watch('members', 'STRUCTURE', 'establishment_id',
                      type => 'SYSTEM', priority => 'HIGH');
 
--- Who has left is no longer in that audience, and is told in person.
+-- Former members are no longer in that audience: a second rule notifies them.
 SELECT clairon.watch('members', 'USER', 'user_id', name => 'person',
                      type => 'SYSTEM', priority => 'HIGH', operations => '{delete}');
 

@@ -1,7 +1,7 @@
--- Does watch say what a rule will not deliver, and an error which parameter it is about, without lines of PL/pgSQL?
+-- Does watch warn about undelivered changes, and does each error name its parameter, without PL/pgSQL context?
 \set VERBOSITY default
 CREATE TABLE plain (id int PRIMARY KEY, owner text, state text);
--- targets and conditions that old rows do not hold
+-- targets and conditions that are not in the old row
 SELECT clairon.watch('plain', 'USER', 'owner');
 SELECT clairon.watch('plain', 'USER', 'owner', operations => '{create}');
 SELECT clairon.watch('plain', 'USER', 'id');
@@ -16,7 +16,7 @@ SELECT clairon.watch('parts', 'USER', 'owner');
 -- rules that never fire
 SELECT clairon.watch('plain', 'USER', '= , ');
 SELECT clairon.watch('plain', 'USER', 'owner', operations => '{truncate}');
--- errors, of the function that was called and of the caller's own
+-- errors of the called function, and of the caller
 SELECT clairon.watch('plain', 'USER', 'u1');
 SELECT clairon.watch('plain', 'USER', 'it''s');
 SELECT clairon.watch('plain', 'user', 'owner');
@@ -38,7 +38,7 @@ EXCEPTION WHEN invalid_parameter_value THEN
     RAISE NOTICE 'caught: %', SQLERRM;
 END $$;
 SELECT count(*) FROM notes();
--- the same rule again is no change of it; another one is
+-- an identical rule raises no NOTICE, a different one does
 CREATE TABLE again (id int PRIMARY KEY, owner text);
 ALTER TABLE again REPLICA IDENTITY FULL;
 SELECT clairon.watch('again', 'USER', 'owner', only_when => 'id > 0', ttl => '1 day');
@@ -46,7 +46,7 @@ SELECT clairon.watch('again', 'USER', 'owner', only_when => 'id > 0', ttl => '24
 SELECT clairon.watch('again', 'USER', 'owner', name => 'second');
 SELECT clairon.watch('again', 'USER', 'owner', only_when => 'id > 1', ttl => '1 day');
 DROP TABLE again;
--- all that is there says what it is
+-- each object has a comment
 SELECT count(*) FROM pg_proc WHERE pronamespace = 'clairon'::regnamespace AND obj_description(oid, 'pg_proc') IS NULL;
 SELECT attrelid::regclass, attname FROM pg_attribute JOIN pg_class ON pg_class.oid = attrelid
 WHERE relnamespace = 'clairon'::regnamespace AND attnum > 0 AND col_description(attrelid, attnum) IS NULL

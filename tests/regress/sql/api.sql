@@ -1,4 +1,4 @@
--- What watch and unwatch accept, refuse and show.
+-- Parameters of watch and unwatch, and their errors.
 \set SHOW_CONTEXT never
 CREATE TABLE task (id int PRIMARY KEY, owner text, watchers text[], title text, gone int);
 ALTER TABLE task DROP COLUMN gone;
@@ -12,7 +12,7 @@ SELECT clairon.watch('task', 'ALL', name => 'third', operations => '{create,crea
 \x
 SELECT * FROM clairon.rules ORDER BY name;
 \x
--- a name that exists replaces
+-- a rule with an existing name is replaced
 SELECT clairon.watch('task', 'USER', 'watchers', priority => 'LOW');
 SELECT name, targets, priority FROM clairon.rules ORDER BY name;
 -- columns are bound by number
@@ -58,7 +58,7 @@ SELECT clairon.watch('json_targets', 'USER', 'fine'), clairon.watch('json_target
 DROP TABLE json_targets;
 DROP DOMAIN ids;
 
--- policies of a table are for those who read it in SQL
+-- policies of a table do not apply to notifications
 CREATE TABLE guarded (id int PRIMARY KEY, owner text);
 ALTER TABLE guarded ENABLE ROW LEVEL SECURITY;
 SELECT clairon.watch('guarded', 'USER', 'owner');
@@ -67,7 +67,7 @@ INSERT INTO guarded VALUES (1, 'u1');
 SELECT * FROM notes();
 DROP TABLE guarded;
 
--- what does not fit a page goes on in further rows, and is one rule
+-- a rule that exceeds a page has several rows
 SELECT clairon.watch('task', 'USER', '=' || (SELECT string_agg('user ' || i, ',') FROM generate_series(1, n) AS i),
                      name => 'long ' || n, only_when => 'id IN (' || (SELECT string_agg(i::text, ', ') FROM generate_series(1, n) AS i) || ')')
 FROM unnest('{100,200,500,5000}'::int[]) AS n;
@@ -85,7 +85,7 @@ SELECT clairon.watch('task', 'USER', '=short', name => 'long 5000');
 SELECT clairon.unwatch('task', 'long 500'), clairon.unwatch('task');
 SELECT count(*) FROM clairon.rule;
 
--- so many columns that their names do not fit a page
+-- too many columns to store their names in a page
 DO $$
 BEGIN
     EXECUTE format('CREATE TABLE wide (%s)', (SELECT string_agg('column_number_' || i || ' int', ', ')
@@ -104,7 +104,7 @@ INSERT INTO wide (column_number_2) VALUES (1);
 SELECT length(payload) FROM notes();
 DROP TABLE wide, kept;
 
--- what cannot be watched
+-- relations that cannot be watched
 CREATE VIEW a_view AS SELECT 1 AS x;
 CREATE MATERIALIZED VIEW a_matview AS SELECT 1 AS x;
 CREATE UNLOGGED TABLE an_unlogged (x text);

@@ -1,4 +1,4 @@
--- Who receives: columns and literals, and what an update of the audience sends.
+-- Targets from columns and literals, and updates that change them.
 CREATE TABLE doc (id int PRIMARY KEY, readers text[], owner int, body text);
 ALTER TABLE doc REPLICA IDENTITY FULL;
 SELECT clairon.watch('doc', 'USER', 'readers');
@@ -9,7 +9,7 @@ UPDATE doc SET readers = '[5:6]={c,d}' WHERE id = 1;
 DELETE FROM doc WHERE id = 1;
 SELECT * FROM notes();
 
--- each part only if its operation is asked for
+-- each notification is sent only if the rule includes its operation
 SELECT clairon.watch('doc', 'USER', 'readers', operations => '{delete}');
 INSERT INTO doc VALUES (1, '{a,b}', 7, 'x');
 UPDATE doc SET readers = '{b,c}' WHERE id = 1;
@@ -24,7 +24,7 @@ UPDATE doc SET owner = 9 WHERE id = 1;
 SELECT * FROM notes();
 SELECT clairon.unwatch('doc');
 
--- the WAL does not hold the old targets: updates go to the new ones, deletes to nobody
+-- old targets not in the WAL: updates are sent to the new ones, deletes are denied
 ALTER TABLE doc REPLICA IDENTITY DEFAULT;
 SELECT clairon.watch('doc', 'USER', 'owner');
 UPDATE doc SET owner = 10 WHERE id = 1;
@@ -37,7 +37,7 @@ UPDATE doc SET id = 20 WHERE id = 2;
 DELETE FROM doc WHERE id = 20;
 SELECT * FROM notes();
 
--- truncate goes to ALL and literals, never to columns
+-- truncate is sent to ALL and literals, never to columns
 SELECT clairon.watch('doc', 'USER', 'owner', operations => '{truncate}');
 SELECT clairon.watch('doc', 'USER', '=u1', name => 'literal', operations => '{truncate}');
 TRUNCATE doc;

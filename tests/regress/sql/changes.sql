@@ -1,4 +1,4 @@
--- Every kind of change, beyond what `operations`, `toast` and `partitions` show.
+-- Kinds of changes that `operations`, `toast` and `partitions` do not cover.
 CREATE FUNCTION brief(VARIADIC options text[] DEFAULT '{}')
     RETURNS TABLE (source text, operation text, payload text, targets text) LANGUAGE sql AS $$
     SELECT source, operation, regexp_replace(payload, '(\w)\1{99,}', '\1..', 'g'),
@@ -90,7 +90,7 @@ INSERT INTO shapes (a, b, c, e) VALUES (NULL, NULL, NULL, 7);
 INSERT INTO no_columns DEFAULT VALUES;
 SELECT source, payload FROM notes();
 
--- TRUNCATE of several tables, of a parent and its heirs, by a foreign key; one of each table
+-- TRUNCATE of several tables, of a parent with child tables, by a foreign key; one for each table
 CREATE TABLE parent (id int PRIMARY KEY, v text);
 CREATE TABLE child (extra int) INHERITS (parent);
 CREATE TABLE refers (id int REFERENCES parent);
@@ -106,7 +106,7 @@ INSERT INTO stock VALUES (1, 1);
 ROLLBACK;
 SELECT source, operation, payload, targets FROM notes();
 
--- replica identities: a deferrable key is none, columns in an index's order, an index that went
+-- replica identities: a deferrable key, columns in index order, a dropped index
 CREATE TABLE late (id int PRIMARY KEY DEFERRABLE, v int);
 CREATE TABLE keyed (a int NOT NULL, b text NOT NULL, c int, d int);
 CREATE UNIQUE INDEX keyed_key ON keyed (b, a) INCLUDE (c);
@@ -132,7 +132,7 @@ UPDATE keyed SET d = 6;
 DELETE FROM keyed;
 SELECT source, operation, payload FROM notes();
 
--- a TOASTed key: the old key holds what the new row leaves out
+-- a TOASTed key: the old key has the value that the new row omits
 CREATE TABLE wide (k text NOT NULL UNIQUE, v int, body text, list text[]);
 ALTER TABLE wide ALTER k SET STORAGE EXTERNAL, ALTER body SET STORAGE EXTERNAL, ALTER list SET STORAGE EXTERNAL;
 ALTER TABLE wide REPLICA IDENTITY USING INDEX wide_k_key;
@@ -149,14 +149,14 @@ UPDATE wide SET body = repeat('d', 3000), v = 4;
 UPDATE wide SET list = '{u2,u3}';
 DELETE FROM wide;
 SELECT * FROM brief();
--- out of line, compressed, in short form: the same value in other clothes is not a change
+-- out of line, compressed, short header: another storage of the same value is not a change
 ALTER TABLE wide ALTER body SET STORAGE EXTENDED;
 INSERT INTO wide VALUES ('z', 1, repeat('z', 1000), '{u1}'), ('y', 1, repeat('y', 1000000), '{u1}');
 UPDATE wide SET body = left(body || 'x', -1);
 UPDATE wide SET body = NULL;
 SELECT * FROM brief();
 
--- columns that come with a default for rows that were there, that go, that change their type
+-- added columns with a default, dropped columns, changed types
 CREATE TABLE changing (id int PRIMARY KEY, a text, b int);
 ALTER TABLE changing REPLICA IDENTITY FULL;
 SELECT clairon.watch('changing', 'ALL');
@@ -202,7 +202,7 @@ SELECT pg_replication_origin_session_reset();
 SELECT pg_replication_origin_drop('elsewhere');
 SELECT payload FROM notes();
 
--- what is not ours gives nothing
+-- other relations and messages send nothing
 CREATE UNLOGGED TABLE not_logged (id int);
 CREATE TEMP TABLE not_here (id int);
 CREATE MATERIALIZED VIEW not_a_table AS SELECT * FROM stock;

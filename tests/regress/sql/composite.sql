@@ -5,7 +5,7 @@ ALTER TABLE task REPLICA IDENTITY FULL;
 SELECT clairon.watch('task', 'STRUCTURE+ROLE', 'structure+role');
 INSERT INTO task VALUES (1, 's1', '{admin,tutor}', 'x'), (2, NULL, '{admin}', 'nobody'), (3, 's1', '{}', 'nobody'),
     (4, 's1', '{"",NULL,admin}', 'y');
--- a plus or a backslash of a value never splits
+-- a plus or a backslash in a value does not split it
 INSERT INTO task VALUES (5, 'a+b', '{c}', 'plus'), (6, 'a', E'{"b+c"}', 'plus'), (7, E'a\\', E'{"\\\\+b"}', 'backslash');
 SELECT * FROM notes();
 
@@ -20,7 +20,7 @@ SELECT * FROM notes();
 INSERT INTO task SELECT 8, 's', array_agg('r' || i) FROM generate_series(1, 10001) AS i;
 SELECT * FROM notes();
 
--- one part that is the same for all rows; literals; what is escaped comes back so
+-- a constant part; literals; escapes are kept
 SELECT clairon.watch('task', 'STRUCTURE+ROLE', E'structure + =the\\+admin');
 SELECT clairon.watch('task', 'STRUCTURE+ROLE', E'= s1 + admin ,s1+admin, a\\+b\\,c+d\\x', name => 'literal');
 SELECT clairon.watch('task', 'A+B+C+D', 'structure+structure+role+=x', name => 'four');
@@ -29,7 +29,7 @@ INSERT INTO task VALUES (9, 's1', '{r}', 'x');
 SELECT * FROM notes();
 SELECT clairon.unwatch('task', 'four');
 
--- of a key alone, updates and deletes know the old targets only if all columns are in it
+-- with a key, old targets are known only if all columns are in it
 SELECT clairon.unwatch('task', 'literal');
 ALTER TABLE task REPLICA IDENTITY DEFAULT;
 UPDATE task SET structure = 's3' WHERE id = 9;
@@ -50,7 +50,7 @@ SELECT * FROM notes();
 SELECT clairon.notify('STRUCTURE+ROLE', E'{s1+admin,"a\\\\+b+c"}', '{}') IS NOT NULL;
 SELECT * FROM notes();
 
--- what is not valid
+-- invalid values
 SELECT clairon.watch('task', 'STRUCTURE+ROLE', 'body');
 SELECT clairon.watch('task', 'STRUCTURE+ROLE', 'body+role+id');
 SELECT clairon.watch('task', 'STRUCTURE+ROLE', 'body+nosuch');
@@ -66,7 +66,7 @@ SELECT clairon.watch('task', 'A+B+C+D+E', '=1+2+3+4+5');
 SELECT clairon.notify('STRUCTURE+ROLE', '{s1+admin,s2}', '{}');
 SELECT clairon.notify('STRUCTURE+ROLE', '{s1+admin+x}', '{}');
 INSERT INTO clairon.member VALUES ('STRUCTURE+ROLE', 's1+admin', 'u1');
--- a simple audience knows no parts
+-- a simple audience has no parts
 SELECT clairon.watch('task', 'STRUCTURE', '=s1+admin', name => 'simple');
 INSERT INTO task VALUES (12, '{r}', 'simple');
 SELECT targets FROM notes() WHERE payload LIKE '%simple%';

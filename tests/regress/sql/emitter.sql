@@ -10,13 +10,13 @@ SELECT clairon.watch('post', 'USER', 'owner', emitter => ':author', columns => '
 INSERT INTO post VALUES (1, 'a', 'alice', 'x'), (2, 'a', NULL, 'x'), (3, 'a', '', 'x'), (4, 'a', E'"é\\\n', 'x'),
     (5, 'a', repeat('x', 255), 'x'), (6, 'a', repeat('x', 256), 'x');
 SELECT operation, left(emitter, 20), length(emitter), targets FROM emitters();
--- who loses the row is told by whom it was taken; a delete by whom it was last
+-- an update sends the new emitter to all users, a delete the last one
 UPDATE post SET owner = 'b', author = 'bob' WHERE id = 1;
 UPDATE post SET id = 10, author = 'carl' WHERE id = 1;
 DELETE FROM post WHERE id = 10;
 SELECT * FROM emitters();
 
--- the key alone does not say who it was: the delete goes out all the same
+-- emitter not in the key: the delete is sent with the default emitter
 ALTER TABLE post REPLICA IDENTITY DEFAULT;
 SELECT clairon.watch('post', 'ALL', emitter => ':author', operations => '{create,update,delete,truncate}');
 INSERT INTO post VALUES (7, 'a', 'dora', 'x');
@@ -35,7 +35,7 @@ TRUNCATE post;
 SELECT emitter FROM clairon.rules WHERE relation = 'post'::regclass;
 SELECT * FROM emitters();
 
--- a literal that begins with a colon; other types; what is not valid
+-- a literal that starts with a colon; other types; invalid values
 SELECT clairon.watch('post', 'ALL', emitter => '::bot');
 SELECT clairon.watch('post', 'ALL', name => 'number', emitter => ':id');
 SELECT name, emitter FROM clairon.rules WHERE relation = 'post'::regclass ORDER BY name;

@@ -1,4 +1,4 @@
--- Frames: decoded here by hand from decoder/protocol/frame.h's picture.
+-- Frames, decoded here by the layout in decoder/protocol/frame.h.
 CREATE FUNCTION number(bytes bytea, at int, size int) RETURNS bigint LANGUAGE sql AS $$
     SELECT ('x' || lpad(encode(substr(bytes, at + 1, size), 'hex'), 16, '0'))::bit(64)::bigint
 $$;
@@ -65,13 +65,13 @@ INSERT INTO unwatched VALUES (1);
 SELECT clairon.notify('USER', '{x}', '{"a": 1}') IS NOT NULL;
 CREATE TABLE seen AS SELECT * FROM shown;
 SELECT kind, flags, change, sub, head, audience, topic, targets FROM seen ORDER BY packet, change, sub;
--- the line says the same as its head
+-- the JSON has the same fields as the header
 SELECT bool_and(line #>> '{metadata,id}' = id::text AND line #>> '{metadata,topic}' = topic
                 AND line #>> '{routing,audience,type}' = audience
                 AND json_array_length(line #> '{routing,audience,targets}') = targets)
 FROM seen WHERE kind = 'N';
 
--- packets near 64 kB, none across the end of a transaction, ordinals that grow
+-- messages near 64 kB, none across the end of a transaction, increasing ordinals
 INSERT INTO f SELECT i, '{a}' FROM generate_series(1000, 1999) AS i;
 INSERT INTO f SELECT i, '{a}' FROM generate_series(2000, 2001) AS i;
 CREATE TABLE many AS SELECT row_number() OVER () AS place, * FROM frames();

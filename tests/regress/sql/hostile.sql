@@ -1,4 +1,4 @@
--- Names that want to break the line, the JSON, the SQL or the format: quotes, line feeds, emoji, 63 bytes ..
+-- Names with special characters: quotes, line feeds, emoji, 63 bytes ..
 \set SHOW_CONTEXT never
 CREATE TABLE names (n int GENERATED ALWAYS AS IDENTITY, name text);
 INSERT INTO names (name) VALUES
@@ -31,7 +31,7 @@ END $$;
 CREATE TABLE lines AS SELECT data FROM pg_logical_slot_peek_changes('regress', NULL, NULL, 'topic_prefix', E'p"\n😀');
 SELECT count(*), count(*) FILTER (WHERE data ~ E'[\n\r\t\x01]') AS broken FROM lines;
 
--- what each line must say, built by PostgreSQL's own JSON functions
+-- expected lines, from PostgreSQL's own JSON functions
 CREATE FUNCTION expected(name text, second boolean, operation text) RETURNS jsonb LANGUAGE sql AS $$
     WITH source AS (SELECT format('%s.%s', name, left(name, 30) || 't') AS source),
     old AS (SELECT jsonb_build_object('id', CASE operation WHEN 'delete' THEN 2 ELSE 1 END, name, name, 'e', name,
@@ -51,7 +51,7 @@ CREATE FUNCTION expected(name text, second boolean, operation text) RETURNS json
             'retry', '{"ack_required": false, "enabled": false, "attempts": 0, "limit": 5, "backoff": "EXPONENTIAL"}'::jsonb))
     FROM source, old, new
 $$;
--- a blank is trimmed from a literal: nobody is left
+-- blanks are trimmed from a literal: no target is left
 SELECT count(*) AS all_of_them FROM lines;
 SELECT name, second, operation, line, expected(name, second, operation)
 FROM names, unnest('{f,t}'::boolean[]) AS second, unnest('{create,update,delete}'::text[]) AS operation
@@ -63,7 +63,7 @@ LEFT JOIN LATERAL (
 WHERE line IS DISTINCT FROM expected(name, second, operation) AND NOT (second AND name = ' ')
 ORDER BY n;
 
--- the same indented; a table found by its escaped pattern, and no other
+-- the same with indentation; an escaped pattern matches one table only
 SELECT count(*) FILTER (WHERE pretty.data::jsonb = lines.data::jsonb) = count(*) AS same
 FROM (SELECT row_number() OVER () AS n, data FROM lines) AS lines
 JOIN (SELECT row_number() OVER () AS n, data FROM pg_logical_slot_peek_changes('regress', NULL, NULL,
@@ -86,7 +86,7 @@ WHERE count <> 1;
 SELECT count(*) FROM pg_logical_slot_get_changes('regress', NULL, NULL, 'include_tables', '*', 'exclude_tables',
     (SELECT string_agg(escaped(name) || '.*', ',') FROM names WHERE n % 2 = 0) || ',public.*');
 
--- a caller's name is the emitter, whatever it is
+-- the caller's role is the emitter
 CREATE ROLE "o'do\d ""er" IN ROLE clairon_app;
 SET SESSION AUTHORIZATION "o'do\d ""er";
 SELECT clairon.notify('USER', ARRAY[E'line\nfeed', '"', '\'], jsonb_build_object(E'k\n"', '\')) IS NOT NULL;

@@ -39,7 +39,7 @@ SELECT clairon.notify('USER', '{u1}', '{}', ttl => '292270 years -105216200 days
 SELECT clairon.notify('USER', ARRAY[repeat('x', 2000)], '{}');
 SELECT clairon.notify('USER', '{u1}', jsonb_build_object('x', repeat('x', 1100000)));
 
--- a message that notify did not make is refused, also a copy of a true one
+-- a forged message is rejected, also a copy of a valid one
 SELECT pg_logical_emit_message(true, 'clairon', 'forged') IS NOT NULL;
 SELECT pg_logical_emit_message(true, 'clairon', decode(repeat('01', 200), 'hex')) IS NOT NULL;
 SELECT pg_logical_emit_message(true, 'other', 'not ours') IS NOT NULL;
@@ -62,7 +62,7 @@ BEGIN;
 SELECT clairon.once('order', '3');
 ROLLBACK;
 SELECT clairon.once('order', '3');
--- two at once: the second waits, and is told what the first did
+-- concurrent calls: the second waits for the first
 SELECT dblink_connect('other', 'dbname=' || current_database());
 BEGIN;
 SELECT clairon.once('order', '4');

@@ -12,7 +12,7 @@ FROM pg_logical_slot_get_changes('spy', NULL, NULL) WHERE data LIKE 'message:%';
 SELECT pg_drop_replication_slot('spy');
 SELECT targets, payload FROM notes();
 
--- what notify wrote before: the same bytes, not encoded
+-- messages of older versions: the same bytes without base64
 CREATE EXTENSION pgcrypto;
 CREATE FUNCTION signed_bytes(rest bytea) RETURNS bytea LANGUAGE sql AS $$
     SELECT '\x01' || substr(hmac(int4send(txid_current()::int) || rest, secret, 'sha256'), 1, 16) || rest

@@ -1,4 +1,4 @@
--- The tables and functions of an older release, below a newer library: rules count as they did.
+-- Tables and functions of an older release with a newer library: rules work unchanged.
 \set SHOW_CONTEXT never
 CREATE TABLE t (id int PRIMARY KEY, owner text, v text);
 SELECT clairon.watch('t', 'USER', 'owner', operations => '{create}', only_when => 'id < 10', topic => 'older', ack_required => true);
@@ -32,7 +32,7 @@ INSERT INTO t VALUES (3, 'u3', 'of 20');
 SELECT * FROM lines();
 SELECT restored();
 
--- a table that no release made
+-- a table of no release
 SELECT without('ack_timeout', 'emitter_column', 'target_columns', 'column_names');
 INSERT INTO t VALUES (4, 'u4', 'not read');
 SELECT * FROM lines();

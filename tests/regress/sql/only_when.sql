@@ -1,4 +1,4 @@
--- A rule's condition: checked when set, judged on each row by its own place in the WAL.
+-- A rule's condition: checked by watch, evaluated for each row as of its WAL position.
 \set SHOW_CONTEXT never
 CREATE TYPE state AS ENUM ('draft', 'open', 'closed');
 CREATE TABLE job (id int PRIMARY KEY, gone int, state state, size int, note text, due timestamptz);
@@ -16,7 +16,7 @@ DELETE FROM job WHERE id IN (2, 3);
 DELETE FROM job WHERE id = 1;
 SELECT operation, payload FROM notes();
 
--- each only if its operation is asked for
+-- each is sent only if the rule includes its operation
 SELECT clairon.watch('job', 'ALL', only_when => 'size > 1', operations => '{update}');
 INSERT INTO job VALUES (1, 'open', 5);
 UPDATE job SET size = 6 WHERE id = 1;
@@ -24,7 +24,7 @@ UPDATE job SET size = 0 WHERE id = 1;
 UPDATE job SET size = 6 WHERE id = 1;
 SELECT operation, payload FROM notes();
 
--- with an audience that moves: who had it loses it, who has it gains it
+-- with changed targets: old targets lose the row, new ones gain it
 SELECT clairon.watch('job', 'USER', 'note', only_when => 'size > 1');
 UPDATE job SET note = 'a', size = 1 WHERE id = 1;
 UPDATE job SET note = 'b', size = 2 WHERE id = 1;
@@ -32,14 +32,14 @@ UPDATE job SET note = 'c', size = 3 WHERE id = 1;
 UPDATE job SET note = 'd', size = 1 WHERE id = 1;
 SELECT operation, targets FROM notes();
 
--- columns by number, constants as of the setting, whatever the reader's settings
+-- columns by number, constants as of watch, independent of the reader's settings
 SELECT clairon.watch('job', 'ALL', only_when => $$due < '2025-03-05 00:30' AND note LIKE 'é$1%'$$);
 ALTER TABLE job RENAME due TO deadline;
 SELECT only_when FROM clairon.rules;
 INSERT INTO job VALUES (10, NULL, NULL, 'é$1', '2025-03-05 00:29+00'), (11, NULL, NULL, 'é$1', '2025-03-05 00:31+00');
 SELECT operation, payload FROM notes();
 
--- by key: the old row is not known
+-- identity by key: the old row is unknown
 ALTER TABLE job REPLICA IDENTITY DEFAULT;
 SELECT clairon.watch('job', 'ALL', only_when => 'size > 1');
 UPDATE job SET size = 2 WHERE id = 10;
@@ -52,7 +52,7 @@ UPDATE job SET size = 9 WHERE id = 200;
 UPDATE job SET id = 12 WHERE id = 200;
 SELECT operation, payload FROM notes();
 
--- what fails on a row, or does not fit the columns any more, denies; the slot goes on
+-- errors and changed columns deny the row; the slot advances
 SELECT clairon.watch('job', 'ALL', only_when => '10 / size > 1');
 INSERT INTO job VALUES (20, NULL, 0), (21, NULL, 2);
 SELECT operation, payload FROM notes();
@@ -66,14 +66,14 @@ SELECT clairon.watch('job', 'ALL', only_when => 'id = 24');
 INSERT INTO job VALUES (24, NULL);
 SELECT operation, payload FROM notes();
 
--- an untouched TOASTed value that the WAL does not hold cannot be judged
+-- an untouched TOASTed value that is not in the WAL denies
 ALTER TABLE job ALTER note SET STORAGE EXTERNAL;
 SELECT clairon.watch('job', 'ALL', only_when => $$note LIKE 'x%'$$);
 INSERT INTO job VALUES (30, NULL, repeat('x', 5000));
 UPDATE job SET state = 'open' WHERE id = 30;
 SELECT operation, length(payload) FROM notes();
 
--- on a partition whose columns stand elsewhere
+-- on a partition with another column order
 CREATE TABLE root (a int, b text) PARTITION BY LIST (a);
 CREATE TABLE leaf (b text, junk int, a int);
 ALTER TABLE leaf DROP COLUMN junk;
@@ -82,7 +82,7 @@ SELECT clairon.watch('root', 'ALL', only_when => $$a = 2 AND b = 'yes'$$);
 INSERT INTO root VALUES (1, 'yes'), (2, 'no'), (2, 'yes');
 SELECT source, payload FROM notes();
 
--- functions written in SQL are inlined, as of the setting; what has only constants is done then
+-- SQL functions are inlined and constants folded by watch
 CREATE FUNCTION own(int) RETURNS boolean IMMUTABLE LANGUAGE sql AS 'SELECT $1 > 1';
 CREATE FUNCTION looks(int) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN $1 > 1; END';
 CREATE FUNCTION fails(int) RETURNS boolean IMMUTABLE STRICT LANGUAGE sql AS 'SELECT count(*) > 1 FROM job';
@@ -94,7 +94,7 @@ INSERT INTO job VALUES (501, NULL), (541, NULL), (549, NULL);
 SELECT payload FROM notes();
 SELECT clairon.unwatch('job', 'round');
 
--- one that reads no column needs no old row
+-- a condition without columns needs no old row
 CREATE TABLE keyless (v int);
 SELECT clairon.watch('keyless', 'ALL', only_when => 'true');
 SELECT clairon.watch('keyless', 'ALL', name => 'never', only_when => '1 > 2');
@@ -104,7 +104,7 @@ DELETE FROM keyless;
 SELECT operation, payload FROM notes();
 DROP TABLE keyless;
 
--- refused where it is set
+-- rejected by watch
 SELECT clairon.watch('job', 'ALL', only_when => 'nope > 1');
 SELECT clairon.watch('job', 'ALL', only_when => 'id');
 SELECT clairon.watch('job', 'ALL', only_when => 'id >');

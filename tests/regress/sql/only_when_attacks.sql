@@ -1,4 +1,4 @@
--- What the owner of a table may not reach by only_when: others' rights, SQL while decoding, time and memory without a limit.
+-- Attacks by table owners with only_when: other users' rights, SQL while decoding, unlimited time and memory.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 CREATE EXTENSION hstore SCHEMA public;
@@ -8,7 +8,7 @@ CREATE SCHEMA own AUTHORIZATION attacker;
 SET ROLE attacker;
 SET search_path = own, public;
 
--- a setting that is changed while a constant is folded
+-- a setting that is changed during constant folding
 CREATE TABLE esc (id int PRIMARY KEY, who text);
 CREATE FUNCTION pwn(a text, b text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
@@ -39,22 +39,22 @@ CREATE TYPE c AS (x d);
 CREATE TABLE h (id int PRIMARY KEY, who text, c c, h hstore);
 SELECT clairon.watch('h', 'USER', 'who', only_when => '(c OPERATOR(public.#=) h) IS NOT NULL');
 
--- other functions of extensions, which may take any time
+-- other functions of extensions, with unknown run time
 SELECT clairon.watch('h', 'USER', 'who', only_when => $$ h -> 'x' = 'y' $$);
 
--- ranks, whose time grows faster than their arguments
+-- ranks: their time grows faster than the size of their arguments
 CREATE TABLE ranked (id int PRIMARY KEY, who text, v tsvector, q tsquery);
 SELECT clairon.watch('ranked', 'USER', 'who', only_when => 'ts_rank(v, q) > 0');
 SELECT clairon.watch('ranked', 'USER', 'who', only_when => 'ts_rank_cd(v, q) > 0');
 
--- dictionaries, which a session keeps
+-- dictionaries stay in the memory of a session
 CREATE TEXT SEARCH CONFIGURATION own.conf (COPY = pg_catalog.simple);
 CREATE TABLE words (id int PRIMARY KEY, who text, s text, conf regconfig);
 SELECT clairon.watch('words', 'USER', 'who', only_when => $$ to_tsvector('own.conf', s) @@ 'a'::tsquery $$);
 SELECT clairon.watch('words', 'USER', 'who', only_when => $$ to_tsvector(conf, s) @@ 'a'::tsquery $$);
 SELECT clairon.watch('words', 'USER', 'who', only_when => $$ to_tsvector('simple', s) @@ 'a'::tsquery $$);
 
--- With clairon_app an owner may use functions of extensions, unless a value's type may be anything.
+-- With clairon_app an owner may use functions of extensions, except polymorphic ones.
 RESET ROLE;
 GRANT clairon_app TO attacker;
 SET ROLE attacker;
@@ -65,7 +65,7 @@ INSERT INTO words VALUES (1, 'u1', 'a b'), (2, 'u1', 'b');
 RESET ROLE;
 SELECT source, payload FROM notes();
 
--- The right is looked up when the condition is prepared.
+-- Membership is checked when the condition is prepared.
 REVOKE clairon_app FROM attacker;
 ALTER TABLE own.h REPLICA IDENTITY FULL;
 INSERT INTO own.h (id, who, h) VALUES (3, 'u1', 'x=>y');

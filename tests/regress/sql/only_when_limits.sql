@@ -1,4 +1,4 @@
--- One evaluation of only_when ends after condition_timeout and 64 MB: then it denies, and the slot moves on.
+-- An evaluation of only_when is limited by condition_timeout and 64 MB: then the rule denies, and the slot advances.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 CREATE TABLE w (id int, s text);
@@ -13,7 +13,7 @@ SELECT source, payload FROM notes();
 SELECT source, payload FROM notes('condition_timeout', '20ms');
 INSERT INTO w VALUES (2, repeat('a', 140));
 SELECT source, payload FROM notes('condition_timeout', '20ms');
--- a timer that ran out is no cancel request of what comes next
+-- an expired timer does not cancel the next query
 INSERT INTO w SELECT 3, CASE WHEN i = 1 THEN repeat('a', 140) ELSE 'b' || i END FROM generate_series(1, 1000) AS i;
 SELECT count(*) FROM notes();
 SELECT 'not cancelled' FROM pg_sleep(0.3);
@@ -27,7 +27,7 @@ SELECT clairon.watch('w', 'USER', '=x', only_when => $$ array_fill(s, ARRAY[5000
 INSERT INTO w VALUES (6, 'a');
 SELECT source, payload FROM notes();
 
--- work that cannot be interrupted is refused by the sizes of its arguments
+-- calls that cannot be interrupted are limited by the sizes of their arguments
 ALTER TABLE w ADD t text, ADD a int[], ADD b int[];
 SELECT clairon.watch('w', 'USER', '=x', name => 'array', only_when => $$ a <@ b $$);
 SELECT clairon.watch('w', 'USER', '=x', name => 'like', only_when => $$ s LIKE t $$);
@@ -81,7 +81,7 @@ SELECT clairon.watch('texts', 'ALL', name => 'more', only_when => format('s <> %
 SELECT count(*) FROM clairon.rules WHERE relation = 'texts'::regclass;
 DROP TABLE texts;
 
--- and so is that of all tables of one owner, at no other owner's cost
+-- the limit for all tables of one owner does not affect other owners
 CREATE ROLE texts_owner;
 GRANT ALL ON SCHEMA public TO texts_owner;
 SET ROLE texts_owner;

@@ -1,4 +1,4 @@
--- What a stored only_when names may be redefined: then it denies, and nothing of the redefinition runs.
+-- An object in a stored only_when may be redefined: then the rule denies, and the new definition never runs.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 CREATE ROLE redefiner IN ROLE clairon_app;
@@ -17,7 +17,7 @@ BEGIN
     RETURN true;
 END $$;
 
--- an operator that becomes one that runs its argument as SQL
+-- an operator that is replaced by one that runs its argument as SQL
 CREATE TABLE own.t (id int PRIMARY KEY, q tsquery, s tsquery);
 CREATE OPERATOR own.@@@ (FUNCTION = pg_catalog.tsquery_and, LEFTARG = tsquery, RIGHTARG = tsquery);
 SELECT clairon.watch('own.t', 'USER', '=x', only_when => $$ (q OPERATOR(own.@@@) s) IS NULL $$);
@@ -28,11 +28,11 @@ INSERT INTO own.t VALUES (1, 'a', $$SELECT 'a'::tsquery, own.f()$$);
 RESET ROLE;
 INSERT INTO public.other VALUES (1);
 SELECT source, payload FROM notes();
--- nor when the rule is shown
+-- also when the rule is displayed
 SELECT only_when FROM clairon.rules WHERE name = 'default' AND relation = 'own.t'::regclass;
 SET ROLE redefiner;
 
--- one that becomes a lock, or drops a slot
+-- an operator that takes a lock, or drops a slot
 DROP OPERATOR own.@@@ (tsquery, text);
 SELECT clairon.unwatch('own.t');
 CREATE TABLE own.n (id bigint PRIMARY KEY, slot name);
@@ -53,7 +53,7 @@ SELECT pg_drop_replication_slot('of_a_standby');
 DROP TABLE own.n;
 DROP OPERATOR own.@@@ (NONE, bigint), own.@# (NONE, name);
 
--- a function of an extension whose mark changes, and back
+-- a function of an extension with changed volatility, and back
 CREATE EXTENSION citext SCHEMA own;
 CREATE TABLE own.c (id int, v own.citext);
 ALTER TABLE own.c OWNER TO redefiner;
@@ -65,7 +65,7 @@ ALTER FUNCTION own.citext_eq(own.citext, own.citext) IMMUTABLE;
 INSERT INTO own.c VALUES (2, 'yes');
 SELECT source, payload FROM notes();
 
--- one whose language changes, or that becomes another's overload
+-- a function with a changed language, or a new overload
 SET ROLE redefiner;
 CREATE TABLE own.l (id int, v text);
 RESET ROLE;
@@ -100,7 +100,7 @@ INSERT INTO own.m VALUES (2, 'ok');
 RESET ROLE;
 SELECT source, payload FROM notes();
 
--- a collation that is another one, or is gone
+-- a replaced or dropped collation
 SET ROLE redefiner;
 CREATE COLLATION own.order_of_mine FROM "C";
 SELECT clairon.watch('own.l', 'USER', '=x', only_when => $$ v COLLATE own.order_of_mine > 'a' $$);
@@ -110,7 +110,7 @@ INSERT INTO own.l VALUES (4, 'z');
 RESET ROLE;
 SELECT source, payload FROM notes();
 
--- a literal without a type could become anything's later
+-- a literal without a type could get any type later
 SET ROLE redefiner;
 CREATE OPERATOR own.~~~ (FUNCTION = pg_catalog.num_nulls, RIGHTARG = "any");
 SELECT clairon.watch('own.l', 'USER', '=x', only_when => $$ (OPERATOR(own.~~~) '{1}') = 0 $$);
@@ -121,7 +121,7 @@ RESET ROLE;
 SELECT source, payload FROM notes();
 SELECT only_when FROM clairon.rules WHERE relation = 'own.l'::regclass;
 
--- domains that get constraints, below arrays, rows and ranges too
+-- domains that get constraints, also within arrays, rows and ranges
 SET ROLE redefiner;
 CREATE DOMAIN own.plain AS text;
 CREATE TABLE own.d (id int, v text, a own.plain[]);
@@ -136,7 +136,7 @@ SET client_min_messages = warning;
 RESET ROLE;
 SELECT source, payload FROM notes();
 
--- range types, with functions of anyone's
+-- range types with user functions
 SET ROLE redefiner;
 CREATE FUNCTION own.difference(text, text) RETURNS float8 IMMUTABLE LANGUAGE plpgsql AS
     'BEGIN RETURN own.checked($1)::int; END';
@@ -147,12 +147,12 @@ INSERT INTO own.r VALUES (1, '[a,c]');
 RESET ROLE;
 SELECT source, payload FROM notes();
 
--- XML is not bounded by what it reads
+-- the cost of XML does not follow from its size
 SELECT clairon.watch('own.l', 'USER', '=x', only_when => $$ xpath_exists('//a', '<a/>'::xml) $$);
 SELECT clairon.watch('own.l', 'USER', '=x', only_when => $$ xml_is_well_formed_content(v) $$);
 SELECT clairon.watch('own.l', 'USER', '=x', only_when => $$ xmlcomment(v) IS DOCUMENT $$);
 
--- arguments by name, by default and of SQL's own syntax are as they were
+-- named and default arguments, and SQL syntax, still work
 CREATE TABLE own.j (id int, j jsonb, at timestamp, v text);
 SELECT clairon.watch('own.j', 'USER', '=x', name => 'named',
     only_when => $$ jsonb_path_exists(target => j, path => '$.a') AND make_interval(days => id) > '1 day' $$);

@@ -1,4 +1,4 @@
--- What only_when reads and runs: nothing of others' with the extension's rights, nothing that runs SQL.
+-- only_when never runs user code with the extension's rights, and never runs SQL.
 \set SHOW_CONTEXT never
 CREATE ROLE owner_of_doubtful_types IN ROLE clairon_app;
 GRANT CREATE ON SCHEMA public TO owner_of_doubtful_types;
@@ -12,7 +12,7 @@ END $$;
 CREATE DOMAIN watched AS int CHECK (public.who_runs(VALUE));
 CREATE DOMAIN free AS int;
 CREATE TYPE pair AS (a watched, b int);
--- a constant's type may hold a domain, whose check is a function of anyone
+-- the type of a constant may contain a domain with a user function as constraint
 SELECT clairon.watch('odd', 'ALL', only_when => $$'{1}'::public.watched[] IS NOT NULL$$);
 SELECT clairon.watch('odd', 'ALL', only_when => $$'(1,2)'::public.pair IS NOT NULL$$);
 SELECT clairon.watch('odd', 'ALL', only_when => $$v::public.pair IS NOT NULL$$);
@@ -20,7 +20,7 @@ SELECT clairon.watch('odd', 'ALL', only_when => $$v::public.watched[] IS NOT NUL
 SELECT clairon.watch('odd', 'ALL', only_when => $$id::public.watched > 1$$);
 SELECT clairon.watch('odd', 'ALL', only_when => $$ids::public.watched[] IS NOT NULL$$);
 SELECT clairon.watch('odd', 'ALL', only_when => $$'{1}'::public.free[] IS NOT NULL$$);
--- a domain without constraints is only a name, as long as it has none
+-- a domain without constraints is allowed until it gets one
 SELECT clairon.watch('odd', 'ALL', only_when => $$id::public.free > 1$$);
 INSERT INTO odd VALUES (2, 'free');
 ALTER DOMAIN free ADD CHECK (public.who_runs(VALUE));
@@ -29,7 +29,7 @@ RESET ROLE;
 SELECT only_when FROM clairon.rules;
 SELECT payload FROM notes();
 
--- who may use what it names is the table's owner, whoever sets it or reads it
+-- the condition runs with the rights of the table's owner
 CREATE SCHEMA closed;
 CREATE EXTENSION citext SCHEMA closed;
 CREATE TABLE open (id int, v closed.citext);
@@ -44,7 +44,7 @@ SET ROLE a_reader;
 SELECT payload FROM public.notes();
 RESET ROLE;
 
--- names are looked up in the caller's search_path, and kept with their schema
+-- names are looked up in the caller's search_path, and stored with their schema
 SET search_path = closed, public;
 SELECT clairon.watch('open', 'ALL', only_when => $$v = 'YES'$$);
 SELECT clairon.watch('open', 'USER', '=u1', name => 'as text', only_when => $$v::text = 'YES'$$);
@@ -53,7 +53,7 @@ SELECT name, only_when FROM clairon.rules WHERE relation = 'open'::regclass ORDE
 INSERT INTO open VALUES (3, 'yes'), (4, 'YES');
 SELECT payload, targets FROM notes();
 
--- a function that is replaced by one that runs SQL is not called any more
+-- a function that is replaced by one that runs SQL is no longer called
 CREATE FUNCTION public.longer(text, text) RETURNS boolean IMMUTABLE LANGUAGE internal AS 'text_gt';
 CREATE TABLE later (id int, v text);
 SELECT clairon.watch('later', 'ALL', only_when => $$public.longer(v, 'm')$$);
@@ -63,7 +63,7 @@ CREATE OR REPLACE FUNCTION public.longer(text, text) RETURNS boolean IMMUTABLE L
 INSERT INTO later VALUES (3, 'z');
 SELECT payload FROM notes();
 
--- read under one setting, whatever the session's
+-- parsed with fixed settings, independent of the session
 SELECT clairon.watch('later', 'ALL', only_when => $$v = E'a\\b'$$);
 SET standard_conforming_strings = off;
 SET escape_string_warning = off;
@@ -78,7 +78,7 @@ RESET transform_null_equals;
 RESET escape_string_warning;
 RESET standard_conforming_strings;
 
--- an error that no row should raise denies, and does not stop the slot
+-- an unexpected error denies, and does not stop the slot
 CREATE FUNCTION public.breaks(text) RETURNS boolean IMMUTABLE LANGUAGE internal AS 'anyelement_out';
 SELECT clairon.watch('later', 'ALL', name => 'default', only_when => $$v = 'x' OR public.breaks(v)$$);
 SELECT clairon.unwatch('later', 'off');
@@ -86,7 +86,7 @@ INSERT INTO later VALUES (5, 'x'), (6, 'y'), (7, 'x');
 SELECT payload FROM notes();
 CREATE FUNCTION public.tell(text) RETURNS boolean LANGUAGE plpgsql AS
     $$BEGIN RAISE NOTICE 'run by %', current_user; RETURN true; END$$;
--- nor is a constant read whose type's name stands for another type by now
+-- a constant is not read when its type name refers to another type now
 CREATE TYPE public.mark AS ENUM ('1');
 SELECT clairon.watch('later', 'ALL', only_when => $$('{1}'::public.mark[])[1] = '1'::public.mark OR v = 'x'$$);
 DROP TYPE public.mark;

@@ -25,7 +25,7 @@ SELECT data FROM pg_logical_slot_peek_changes('regress', NULL, NULL, 'pretty', '
 SELECT regexp_replace(:'line_data', '"(id|timestamp)": "[^"]*"', '"\1": ".."', 'g');
 SELECT :'line_data'::json IS NOT NULL;
 
--- each level indents what it holds: what would grow beyond measure stays on its line
+-- output that would be too large is not indented
 CREATE TABLE deep (id int, j json);
 INSERT INTO deep VALUES (1, (repeat('[', 2000) || rtrim(repeat('1,', 1200000), ',') || repeat(']', 2000))::json);
 SELECT length(data) < 3000000 AS bounded, data ~ E'\n' AS indented, (data::json #> '{payload,after,id}')::text AS id
@@ -33,7 +33,7 @@ FROM pg_logical_slot_peek_changes('regress', NULL, NULL, 'pretty', 'on', 'includ
                                   'exclude_tables', 's\.1.*,public.plain', 'max_value_bytes', '4MB');
 DROP TABLE deep;
 
--- what is wrong is said, with what would be right
+-- errors list the valid values
 SELECT * FROM topics('mood', 'good');
 SELECT * FROM topics('mode', 'xml');
 SELECT * FROM topics('numeric', 'float');

@@ -1,4 +1,4 @@
--- A rule on a root covers all partitions, later ones too; on a leaf, the leaf.
+-- A rule on a root applies to all partitions, including later ones; a rule on a leaf to the leaf.
 CREATE TABLE root (region text, id int, who text, PRIMARY KEY (region, id)) PARTITION BY LIST (region);
 CREATE TABLE leaf_a PARTITION OF root FOR VALUES IN ('a');
 SELECT clairon.watch('root', 'USER', 'who');
@@ -17,7 +17,7 @@ INSERT INTO root VALUES ('c', 4, 'u4');
 ALTER TABLE root DETACH PARTITION leaf_b;
 INSERT INTO leaf_b (region, id, who) VALUES ('b', 5, 'alone');
 SELECT * FROM notes();
--- a row that moves is a delete and a create; only a root's own rule sees it as one table
+-- a row that moves between partitions is a delete and a create
 UPDATE root SET region = 'c' WHERE id = 1;
 SELECT source, operation, targets FROM notes();
 DELETE FROM clairon.rule;
@@ -32,7 +32,7 @@ INSERT INTO root VALUES ('a', 1, 'u1');
 SELECT source, operation FROM notes('include_tables', 'public.root');
 INSERT INTO root VALUES ('a', 2, 'u1');
 SELECT source, operation FROM notes('include_tables', 'public.leaf*');
--- what is detached, without a lock too, is on its own; what is attached again is not
+-- the rule does not apply to a detached partition, also a concurrently detached one, until it is attached again
 SELECT clairon.watch('root', 'ALL');
 INSERT INTO leaf_a VALUES ('a', 10, 'attached');
 ALTER TABLE root DETACH PARTITION leaf_a CONCURRENTLY;
@@ -47,7 +47,7 @@ INSERT INTO middle VALUES ('c', 13, 'attached');
 CREATE TABLE leaf_d PARTITION OF middle DEFAULT;
 INSERT INTO root VALUES ('d', 14, 'by default');
 SELECT source, payload FROM notes();
--- a leaf's own identity counts; a root's later column is the leaf's
+-- the replica identity is the leaf's; a column added to the root is the leaf's too
 ALTER TABLE leaf_d REPLICA IDENTITY FULL;
 ALTER TABLE root ADD COLUMN later int DEFAULT 5;
 UPDATE root SET who = 'x' WHERE region IN ('c', 'd');

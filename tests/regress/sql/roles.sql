@@ -21,7 +21,7 @@ SELECT clairon.show_condition('owned', 'default');
 INSERT INTO clairon.rule SELECT * FROM clairon.rule;
 SELECT * FROM clairon.secret;
 SELECT clairon.emit(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
--- who counts is who is in force: not the superuser behind an index or behind another's function
+-- the current user counts, not the superuser behind an index or a function
 RESET ROLE;
 GRANT CREATE ON SCHEMA public TO a_stranger;
 SET ROLE a_stranger;
@@ -54,7 +54,7 @@ SET ROLE an_app;
 SELECT clairon.notify('ALL', NULL, '{}', emitter => NULL) IS NOT NULL, clairon.once('a', 'b');
 SELECT * FROM clairon.secret;
 SELECT * FROM clairon.notify_key;
--- who may read and write all data may still not speak in the name of clairon.notify
+-- pg_read_all_data and pg_write_all_data do not allow forged messages
 SET ROLE a_keeper;
 SELECT count(*) FROM clairon.secret;
 INSERT INTO clairon.secret VALUES (decode(repeat('00', 32), 'hex'));

@@ -1,4 +1,4 @@
--- Each change is judged by the rules as of its own place in the WAL.
+-- Each change is evaluated by the rules as of its WAL position.
 CREATE TABLE t (id int PRIMARY KEY, v text);
 CREATE FUNCTION went(VARIADIC options text[] DEFAULT '{}') RETURNS SETOF text LANGUAGE sql AS $$
     SELECT payload::json #>> '{after,v}' || ' to ' || targets FROM notes(VARIADIC options)
@@ -32,7 +32,7 @@ SELECT clairon.unwatch('t');
 INSERT INTO t VALUES (11, 'none');
 SELECT * FROM went();
 
--- interleaved: b began before the rule, writes before and after it was committed, commits last
+-- interleaved: b starts before the rule, writes before and after its commit, and commits last
 SELECT dblink_connect('b', 'dbname=' || current_database());
 SELECT dblink_exec('b', 'BEGIN');
 SELECT dblink_exec('b', $$INSERT INTO t VALUES (20, 'b, before the rule')$$);
@@ -81,7 +81,7 @@ VACUUM clairon.rule;
 INSERT INTO t VALUES (62, 'after');
 SELECT * FROM went();
 
--- the table's own shape is of its time as well
+-- the table definition is that of the WAL position, too
 INSERT INTO t VALUES (70, 'after');
 ALTER TABLE t ADD COLUMN w int DEFAULT 5;
 ALTER TABLE t RENAME v TO renamed;
@@ -102,8 +102,8 @@ SELECT pg_stat_force_next_flush();
 SELECT seq_scan - :scans_before < 20 AS few_scans FROM pg_stat_user_tables WHERE relid = 'clairon.rule'::regclass;
 DROP TABLE many;
 
--- the extension may come and go under a slot that has read its rules; what it has not read of
--- other tables gives nothing once they are gone, and does not stop it
+-- the extension may be dropped and created while a slot exists; unread changes of
+-- other tables are not sent after that, and do not stop the slot
 SELECT dblink_disconnect('b');
 CREATE TABLE t (id int, v text);
 SELECT clairon.watch('t', 'USER', '=x');

@@ -1,9 +1,9 @@
--- The extension, a slot, and two ways to read it that leave out what changes from run to run.
+-- The extension, a slot, and two functions that read it without values that differ between runs.
 CREATE EXTENSION clairon;
 CREATE EXTENSION dblink;
 SELECT slot_name FROM pg_create_logical_replication_slot('regress', 'clairon');
 
--- Every line must be JSON on one line; what a test looks at is the operation, payload, targets.
+-- Each line must be one-line JSON; tests check operation, payload and targets.
 CREATE FUNCTION notes(VARIADIC options text[] DEFAULT '{}')
     RETURNS TABLE (source text, operation text, payload text, targets text)
     LANGUAGE sql AS $$

@@ -1,8 +1,8 @@
--- A transaction that is taken while it is open gives what it gives when taken whole: same lines, places and ids.
+-- A streamed transaction has the same output as one that is decoded at its commit: lines, ordinals and ids.
 SET logical_decoding_work_mem = '64kB';
 SET client_min_messages = error;
 CREATE TABLE ways (way text, number bigint, lsn pg_lsn, xid xid, data text);
--- What the slot has, read in both ways: how much, and how much of it differs.
+-- Reads the slot in both ways: the number of lines, and the number of differences.
 CREATE FUNCTION both_ways(OUT lines bigint, OUT ids bigint, OUT differ bigint, OUT frames_differ boolean,
                           OUT streamed boolean)
 LANGUAGE plpgsql AS $$
@@ -34,14 +34,14 @@ SELECT clairon.watch('big', 'USER', 'who', ttl => '1 day', ack_required => true)
 SELECT clairon.watch('big', 'STRUCTURE', '=s1,é', name => 'z', only_when => 'id % 2 = 0');
 SELECT clairon.watch('other', 'USER', 'who', operations => '{create,update,delete,truncate}');
 
--- no rows at all of a rule, then some: they count in the ordinals
+-- rows without a rule before others: they count in the ordinals
 BEGIN;
 INSERT INTO unwatched SELECT i, repeat('x', 100) FROM generate_series(1, 3000) AS i;
 INSERT INTO other VALUES (1, '{a,b}', 'one');
 COMMIT;
 SELECT * FROM both_ways();
 
--- every kind of change, and what is undone: in a block, across blocks, within what stands, as a whole
+-- every kind of change, and rollbacks: in a block, across blocks, within a committed savepoint, of the transaction
 BEGIN;
 INSERT INTO big SELECT i, 'u' || i % 7, repeat(md5(i::text), 3) FROM generate_series(1, 3000) AS i;
 INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'streamed');
@@ -71,7 +71,7 @@ UPDATE big SET v = 'undone';
 ROLLBACK;
 SELECT * FROM both_ways();
 
--- a savepoint for each row, most of them undone
+-- a savepoint for each row, most of them rolled back
 DO $$
 BEGIN
     FOR i IN 10000 .. 12999 LOOP
@@ -87,7 +87,7 @@ BEGIN
 END $$;
 SELECT * FROM both_ways();
 
--- values beside the row, larger than all that is kept in memory; what is untouched, and what is too large
+-- TOASTed values larger than the memory limit; untouched ones, and ones that are too large
 ALTER TABLE big ALTER v SET STORAGE EXTERNAL;
 BEGIN;
 INSERT INTO big SELECT i, 'u', repeat(md5(i::text), 5000) FROM generate_series(20000, 20009) AS i;
@@ -102,7 +102,7 @@ SELECT * FROM both_ways();
 SELECT count(*) FILTER (WHERE data LIKE '%"unchanged":["v"]%') > 0 AS unchanged,
        count(*) FILTER (WHERE data LIKE '%"truncated":["v"]%') > 0 AS truncated FROM ways WHERE way = 'on';
 
--- the catalog and the rules change on the way, and change back
+-- the catalog and the rules change within the transaction, and change back
 BEGIN;
 INSERT INTO big SELECT i, 'u', repeat('a', 100) FROM generate_series(30000, 30999) AS i;
 ALTER TABLE big ADD COLUMN late int DEFAULT 5;
@@ -131,7 +131,7 @@ SELECT left(data::json #>> '{payload,after,v}', 1) AS phase, data::json #>> '{ro
        data::json #>> '{payload,after,late}' AS late, data::json #>> '{payload,after,m}' AS m, count(*)
 FROM ways WHERE way = 'on' GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4;
 
--- a prepared transaction comes when it is committed, not before, and not at all when it is rolled back
+-- a prepared transaction is sent at COMMIT PREPARED, and never after ROLLBACK PREPARED
 BEGIN;
 INSERT INTO big SELECT i, 'prepared', repeat('a', 100) FROM generate_series(40000, 41999) AS i;
 SAVEPOINT a;
@@ -144,12 +144,12 @@ PREPARE TRANSACTION 'undone';
 SELECT lines FROM both_ways();
 COMMIT PREPARED 'kept';
 ROLLBACK PREPARED 'undone';
--- changes beyond what the slot has confirmed, on which the server looks for a transaction to stream
+-- changes after the confirmed LSN, when the server selects a transaction to stream
 INSERT INTO unwatched SELECT i, repeat('x', 100) FROM generate_series(1, 3000) AS i;
 SELECT * FROM both_ways();
 SELECT data::json #>> '{routing,audience,targets,0}' AS target, count(*) FROM ways WHERE way = 'on' GROUP BY 1 ORDER BY 1;
 
--- what is denied is said when it is known to stand, not of what is undone
+-- warnings are raised at the commit, and not for rolled back changes
 SELECT clairon.unwatch('big');
 SELECT clairon.watch('big', 'USER', 'v', operations => '{update}', name => 'by v');
 BEGIN;
@@ -162,8 +162,8 @@ COMMIT;
 RESET client_min_messages;
 SELECT data FROM pg_logical_slot_get_changes('regress', NULL, NULL);
 
--- A rule is replaced in a savepoint that is rolled back, and removed later. PostgreSQL 15.18 keeps what the
--- savepoint did to the row of the rule and loses the rule in between: so the transaction is not streamed.
+-- A rule is replaced in a savepoint that is rolled back, and removed later. PostgreSQL 15.18 keeps the
+-- savepoint's change of the rule's row, and misses the rule in between: the transaction is not streamed.
 SELECT clairon.watch('big', 'USER', '=by rule', operations => '{create}', name => 'removed');
 SELECT count(*) FROM pg_logical_slot_get_changes('regress', NULL, NULL);
 SELECT FROM pg_stat_reset_replication_slot('regress');
@@ -181,7 +181,7 @@ FROM pg_logical_slot_get_changes('regress', NULL, NULL) GROUP BY 1;
 SELECT stream_txns FROM pg_stat_replication_slots WHERE slot_name = 'regress';
 DROP TABLE passing;
 
--- where the server has it: every change is a block of its own
+-- debug setting of the server: each change is a separate block
 \o /dev/null
 SELECT set_config(name, 'immediate', false) FROM pg_settings
 WHERE name IN ('debug_logical_replication_streaming', 'logical_replication_mode', 'logical_decoding_mode');

@@ -1,4 +1,4 @@
--- Tables of the extension that somebody altered: no notifications while it is so, and the slot goes on.
+-- Altered tables of the extension: no notifications are sent, and the slot advances.
 \set SHOW_CONTEXT never
 CREATE TABLE t (id int PRIMARY KEY, v text);
 SELECT clairon.watch('t', 'ALL');
@@ -18,7 +18,7 @@ ALTER TABLE clairon.rule RENAME name TO other;
 INSERT INTO t VALUES (5, 'read');
 ALTER TABLE clairon.rule RENAME other TO name;
 SELECT payload FROM notes();
--- rows that its checks would not have let in
+-- rows that violate dropped constraints
 BEGIN;
 ALTER TABLE clairon.rule DROP CONSTRAINT rule_type_check, ALTER emitter DROP NOT NULL;
 UPDATE clairon.rule SET type = 30000;
@@ -30,14 +30,14 @@ INSERT INTO t VALUES (8, 'sent');
 ALTER TABLE clairon.rule ADD CONSTRAINT rule_type_check CHECK (type BETWEEN 0 AND 2), ALTER emitter SET NOT NULL;
 COMMIT;
 SELECT payload FROM notes();
--- a ttl of which one part alone is beyond the end of time
+-- a ttl with a field that exceeds the range of timestamps
 UPDATE clairon.rule SET ttl = '292270 years -105216200 days';
 INSERT INTO t VALUES (9, 'with the last expiration there is');
 UPDATE clairon.rule SET ttl = NULL;
 SELECT clairon.emit(gen_random_uuid(), 'ALL', '{}', '{"n": 1}', 0::int2, 0::int2, 's', NULL, 'e',
                     '292270 years -105216200 days', false, 0, 0::int2);
 SELECT data::json #>> '{metadata,expiration}' AS expiration FROM pg_logical_slot_get_changes('regress', NULL, NULL);
--- more rules than a change has places for
+-- more rules than sub-ordinals
 CREATE TABLE many (id int);
 SELECT clairon.watch('many', 'ALL');
 INSERT INTO clairon.rule (relation, name, audience, type, priority, operations, emitter, ack_required, retry_limit, backoff)
@@ -46,11 +46,11 @@ FROM clairon.rule, generate_series(1, 16400) AS i WHERE relation = 'many'::regcl
 INSERT INTO many VALUES (1);
 SELECT count(*) FROM notes();
 DROP TABLE many;
--- what notify would not have said
+-- messages that notify rejects
 SELECT clairon.emit(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 SELECT clairon.emit(gen_random_uuid(), 'ALL', '{}', '{}', 30000::int2, 0::int2, '', NULL, '', NULL, false, 0, 0::int2);
 
--- the trigger elsewhere than it was made for
+-- the trigger function on another event
 CREATE TRIGGER by_statement AFTER INSERT ON t FOR EACH STATEMENT EXECUTE FUNCTION clairon.rule_written();
 INSERT INTO t VALUES (10, 'not written');
 DROP TRIGGER by_statement ON t;
@@ -66,7 +66,7 @@ ALTER TABLE clairon.member RENAME target TO renamed;
 INSERT INTO clairon.member VALUES ('ROLE', 'r2', 'u2');
 ALTER TABLE clairon.member RENAME renamed TO target;
 ALTER TABLE clairon.member DROP CONSTRAINT member_user_id_check;
--- a text so long that it stands outside of its row, which is gone when the change is read
+-- a TOASTed text, which is gone when the change is decoded
 ALTER TABLE clairon.member ALTER user_id SET STORAGE EXTERNAL;
 INSERT INTO clairon.member SELECT 'ROLE', 'long', repeat('u', 2400);
 UPDATE clairon.member SET target = 'longer' WHERE target = 'long';

@@ -1,4 +1,4 @@
--- Is a target column denied whose type became one that watch refuses?
+-- Is a target column denied after its type changed to one that watch rejects?
 CREATE TABLE doc (id int PRIMARY KEY, who text, readers text[]);
 ALTER TABLE doc REPLICA IDENTITY FULL;
 SELECT clairon.watch('doc', 'USER', 'who');
@@ -16,7 +16,7 @@ CREATE DOMAIN one AS json;
 ALTER TABLE doc ALTER readers TYPE one[] USING readers::one[];
 INSERT INTO doc VALUES (4, '"u4"', '{"\"r4\""}');
 SELECT operation, targets FROM notes();
--- a type that watch takes brings it back
+-- a valid type is delivered again
 ALTER TABLE doc ALTER who TYPE text USING who #>> '{}';
 INSERT INTO doc VALUES (5, 'u5', NULL);
 SELECT operation, targets FROM notes();

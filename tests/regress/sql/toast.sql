@@ -21,14 +21,14 @@ UPDATE big SET n = 4;
 SELECT * FROM short_notes('max_value_bytes', '7999');
 UPDATE big SET n = 5;
 SELECT * FROM short_notes('max_value_bytes', '8000');
--- the limit is on the raw value, however well it compresses
+-- the limit applies to the raw value, not to the compressed one
 CREATE TABLE zip (id int, j jsonb, t text);
 SELECT clairon.watch('zip', 'ALL');
 INSERT INTO zip SELECT 1, jsonb_build_object('k', repeat('x', 100000)), repeat('x', 2000000);
 SELECT after, truncated FROM short_notes('max_value_bytes', '100000');
 INSERT INTO zip SELECT 1, NULL, repeat('x', 2000000);
 SELECT after, truncated FROM short_notes();
--- a small datum may be a huge text: the row becomes a stub, the slot goes on
+-- a small datum may have a huge output: the row is reduced, the slot advances
 INSERT INTO zip SELECT 2, (SELECT jsonb_agg(('1e' || 100000)::numeric) FROM generate_series(1, 1000)), 'y';
 INSERT INTO zip VALUES (3, NULL, 'z');
 SELECT after, truncated FROM short_notes();

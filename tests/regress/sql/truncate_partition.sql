@@ -14,11 +14,11 @@ TRUNCATE middle;
 SELECT source, operation FROM notes();
 TRUNCATE leaf_b, leaf_c;
 SELECT source, operation FROM notes();
--- the root itself, alone or beside a partition
+-- the root itself, alone or with a partition
 TRUNCATE root;
 TRUNCATE leaf_a, root;
 SELECT source, operation FROM notes();
--- a rule on the partition is about the partition
+-- a rule on the partition applies
 SELECT clairon.watch('leaf_a', 'ALL', name => 'leaf', operations => '{truncate}');
 SELECT clairon.watch('middle', 'ROLE', '=r', operations => '{truncate}');
 TRUNCATE leaf_a, leaf_b;

@@ -1,5 +1,5 @@
--- Every type: each value is compared with what row_to_json says of it, and read back by its type.
--- What is listed differs: as CONTRACT has it for int8 beyond 2^53, numeric, bytea and timestamptz.
+-- Every type: each value is compared with row_to_json, and converted back.
+-- The listed values differ, as specified: int8 beyond 2^53, numeric, bytea and timestamptz.
 CREATE EXTENSION hstore;
 CREATE EXTENSION citext;
 CREATE EXTENSION ltree;
@@ -178,7 +178,7 @@ CALL prove('a_row', '(1,"a ""q"" b")');
 CALL prove('a_row[]', '{"(1,a)",NULL}');
 CALL prove('pg_catalog.pg_attrdef[]', '{}');
 
--- What PostgreSQL's own functions on JSON cannot take is kept as it is stored.
+-- JSON that PostgreSQL's own functions reject is sent as stored.
 CREATE TABLE odd_json (j json);
 SELECT clairon.watch('odd_json', 'ALL');
 INSERT INTO odd_json VALUES ('{ "zero" : "\u0000" , "half" : "\ud800" }'), ('"\u007f\u0080\ufffe"');
@@ -187,7 +187,7 @@ SELECT substring(data FROM '"after":(.*),"routing"') FROM lines WHERE data ~ '"s
 DELETE FROM clairon.rule WHERE relation = 'odd_json'::regclass;
 DROP TABLE odd_json;
 
--- Each line holds its value; nothing is missing.
+-- Each line has its value; none is missing.
 CREATE TABLE got AS
 SELECT substr(source, 2)::int AS number, (payload::json #>> '{after,item}')::int AS item,
        payload::json #> '{after,v}' AS json

@@ -1,6 +1,6 @@
--- A value that its type cannot print: null, named, counted; the row is sent and the slot goes on.
+-- A value without output: sent as null, named and counted; the slot advances.
 \set SHOW_CONTEXT never
--- Prints as the label of the enum value whose number it holds: any other number is an error.
+-- The output is the label of an enum value; any other number is an error.
 CREATE TYPE label AS ENUM ('good');
 CREATE TYPE odd;
 SET client_min_messages = warning;
@@ -58,13 +58,13 @@ INSERT INTO strange (id, o, a, t) VALUES (10, '1', '{2}', 'to nobody');
 INSERT INTO strange (id, o, a, t) VALUES (11, '1', NULL, 'sure');
 SELECT payload, targets FROM notes();
 
--- many of them leave nothing behind, and are not said one by one
+-- many of them leave no resources, and raise few warnings
 SELECT clairon.unwatch('strange');
 SELECT clairon.watch('strange', 'ALL', columns => '{id,c}');
 INSERT INTO strange (id, c) SELECT i, '(5,6)' FROM generate_series(1000, 3999) AS i;
 SELECT count(*), count(*) FILTER (WHERE payload::json #>> '{undecodable,0}' = 'c') AS named FROM notes();
 
--- an output function whose library is gone
+-- an output function with a missing library
 SELECT clairon.watch('strange', 'ALL', columns => '{id,o,t}');
 UPDATE pg_proc SET probin = '/no/such/library', prosrc = 'odd_out', prolang = 13 WHERE proname = 'odd_out';
 INSERT INTO strange (id, o, t) VALUES (20, :'good', 'no library');
@@ -73,7 +73,7 @@ UPDATE pg_proc SET probin = NULL, prosrc = 'enum_out', prolang = 12 WHERE pronam
 INSERT INTO strange (id, o, t) VALUES (21, :'good', 'as before');
 SELECT payload FROM notes();
 
--- a cancelled reading is no such error: nothing is lost
+-- a query cancel is not such an error: no change is lost
 INSERT INTO strange (id, o, t) SELECT i, '1', 'slow' FROM generate_series(10000, 39999) AS i;
 SET client_min_messages = error;
 SET statement_timeout = '20ms';
@@ -82,7 +82,7 @@ RESET statement_timeout;
 SELECT count(*) FROM notes();
 RESET client_min_messages;
 
--- an enum whose label somebody deleted from the catalog, for want of a command
+-- an enum label that was deleted from the catalog
 CREATE TYPE state AS ENUM ('open', 'gone');
 CREATE TYPE state_pair AS (n int, s state);
 CREATE TYPE deeper AS (p state_pair, n int);

@@ -1,4 +1,4 @@
--- Every common type; the session's settings must not show.
+-- Every common type, independent of the session's settings.
 SET timezone = 'Asia/Kolkata';
 SET datestyle = 'German, DMY';
 SET intervalstyle = 'postgres_verbose';
@@ -78,7 +78,7 @@ DROP PROCEDURE show(text, text[]);
 DROP DOMAIN pairs, posint;
 DROP TYPE pair, mood;
 
--- a commit time that another server claims, or the expiration after it, stays within RFC 3339
+-- the commit time of another server, and the expiration, are limited to RFC 3339
 CREATE TABLE late (id int PRIMARY KEY);
 SELECT clairon.watch('late', 'ALL', ttl => '1 year');
 SELECT pg_replication_origin_create('elsewhere') > 0, pg_replication_origin_session_setup('elsewhere');

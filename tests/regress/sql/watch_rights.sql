@@ -1,4 +1,4 @@
--- Who may set which rule, who sees it, and what becomes of it when the table changes hands?
+-- Privileges of rules: setting, reading, and a change of the table's owner.
 \set SHOW_CONTEXT never
 CREATE ROLE plain_owner;
 CREATE ROLE app_owner IN ROLE clairon_app;
@@ -8,14 +8,14 @@ GRANT CREATE ON SCHEMA public TO plain_owner, app_owner;
 SET ROLE plain_owner;
 CREATE TABLE mine (id int PRIMARY KEY, who text, many text[]);
 ALTER TABLE mine REPLICA IDENTITY FULL;
--- rows of a table, under its name, to the users whom they name
+-- rows of a table, under its name, to the users in a column
 SELECT clairon.watch('mine', 'USER', 'who'), clairon.watch('mine', 'ROLE', 'many', name => 'groups');
 SELECT clairon.watch('mine', 'USER', 'who', type => 'NOTIFICATION', priority => 'LOW', operations => '{create}',
                      columns => '{id}', only_when => 'id > 0', emitter => 'clairon', ttl => '1 day',
                      ack_required => true, retry_limit => 3, backoff => 'FIXED');
--- a constant part leaves fewer of those whom the row names
+-- a constant part only reduces the users in the row
 SELECT clairon.watch('mine', 'STRUCTURE+ROLE', 'who+=admin', name => 'both'), clairon.unwatch('mine', 'both');
--- nobody else, in no other name, and not before others
+-- no other users, emitter or topic, and no high priority
 SELECT clairon.watch('mine', 'USER', '=u1');
 SELECT clairon.watch('mine', 'ROLE', '=admin');
 SELECT clairon.watch('mine', 'STRUCTURE+ROLE', ' =s1+=admin');
@@ -25,7 +25,7 @@ SELECT clairon.watch('mine', 'USER', 'who', priority => 'HIGH');
 SELECT clairon.watch('mine', 'USER', 'who', emitter => 'bank');
 SELECT clairon.watch('mine', 'USER', 'who', emitter => ':who');
 SELECT clairon.watch('mine', 'USER', 'who', topic => 'srv.bank');
--- who is in force counts, not who owns the functions behind watch
+-- the current user counts, not the owner of the inner functions
 CREATE FUNCTION set_for_all() RETURNS void LANGUAGE sql SECURITY DEFINER AS $$SELECT clairon.watch('public.mine', 'ALL')$$;
 RESET ROLE;
 SELECT set_for_all();
@@ -35,14 +35,14 @@ CREATE TABLE theirs (id int PRIMARY KEY, who text);
 SELECT clairon.watch('theirs', 'ALL', type => 'SYSTEM', priority => 'HIGH', emitter => 'bank', topic => 'srv.bank'),
        clairon.watch('theirs', 'ROLE', '=admin', name => 'list', only_when => 'id > 0');
 
--- each sees the rules of the tables that are theirs
+-- users see the rules on their own tables
 SELECT relation, name, only_when FROM clairon.rules ORDER BY 1, 2;
 SET ROLE plain_owner;
 SELECT relation, name, targets, only_when FROM clairon.rules ORDER BY 1, 2;
 SELECT clairon.show_condition('mine', 'default'), clairon.show_condition('mine', 'no such');
 SELECT clairon.show_condition('theirs', 'list');
 SELECT count(*) FROM clairon.rule;
--- also from behind a function that would show what it is asked about
+-- also through a function in a query
 CREATE FUNCTION peep(relation regclass, name text) RETURNS boolean LANGUAGE plpgsql COST 0.0001 AS
     $$BEGIN IF relation <> 'mine'::regclass THEN RAISE NOTICE 'seen: % of %', name, relation; END IF; RETURN true; END$$;
 SELECT count(*) FROM clairon.rules WHERE peep(relation, name);
@@ -53,7 +53,7 @@ SET ROLE relay_reader;
 SELECT relation, name, only_when FROM clairon.rules ORDER BY 1, 2;
 SELECT check_name, ok, hint FROM clairon.doctor() WHERE check_name LIKE 'rights %';
 
--- a rule stays with its table: the new owner is told, sees it, can remove it, and not set it again
+-- a rule stays with its table: the new owner sees it and can remove it, but not set it again
 RESET ROLE;
 ALTER TABLE theirs OWNER TO plain_owner, ADD COLUMN more int;
 ALTER TABLE theirs ADD COLUMN still_more int;

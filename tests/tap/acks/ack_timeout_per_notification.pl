@@ -98,9 +98,9 @@ $back->run_until('all notifications acknowledged', sub { $store->pending == 0 })
 for my $wrong (q{'0'}, q{'-1 second'}, q{'31 days'}, q{'0.0001 seconds'})
 {
     my ($status, $out, $err) = $pg->psql('postgres', "SELECT clairon.watch('quick', 'USER', 'owner', ack_timeout => $wrong)");
-    like($err, qr/ack_timeout: \S.* is not valid\nHINT:  Valid: NULL, or 1 millisecond to 30 days\./, "watch rejects $wrong");
+    like($err, qr/invalid value for parameter "ack_timeout": \S.*\nHINT:  Valid values are NULL, or 1 millisecond to 30 days\./, "watch rejects $wrong");
     ($status, $out, $err) = $pg->psql('postgres', "SELECT clairon.notify('ALL', NULL, '{}', ack_timeout => $wrong)");
-    like($err, qr/ack_timeout: \S.* is not valid/, "notify rejects $wrong");
+    like($err, qr/invalid value for parameter "ack_timeout": \S/, "notify rejects $wrong");
 }
 
 done_testing();

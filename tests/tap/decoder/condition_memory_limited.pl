@@ -80,7 +80,7 @@ is($count->{near}, 4, 'the rules of another owner deliver');
 is($count->{a}, 6, 'and those of other tables of the owner');
 cmp_ok($count->{large}, '<', 20, 'a table whose conditions exceed the limit by themselves');
 cmp_ok($count->{large}, '>', 4, 'is delivered by those that do not');
-like(new_log(), qr/rule "rule\d+" on "own\.large": denied[^\n]*\n[^\n]*conditions of the table's owner take more than 64 MB/,
+like(new_log(), qr/rule "rule\d+" on "own\.large": denied[^\n]*\n[^\n]*conditions of the table's owner exceed 64 MB/,
     'the others deny, and the log has the reason');
 cmp_ok(peak(), '<', 250_000, 'the peak of the walsender, in kB');
 kill 'INT', $reader;

@@ -71,7 +71,7 @@ sql(q{ALTER DOMAIN d ADD CHECK (runs_sql(VALUE));
 sql(q{INSERT INTO t VALUES (9, 'n')});
 is_deeply(told(receive()), [ 'm to prepared', 'm to domain', 'm to function', 'n to prepared' ],
     'they deny, and the server stands');
-like(slurp_file($pg->logfile), qr/clairon rule "function" on "t": denied: only_when cannot be evaluated\n.*function longer is not valid/, 'which is said');
+like(slurp_file($pg->logfile), qr/clairon rule "function" on "t": denied: could not evaluate only_when\n.*function longer is not allowed/, 'which is said');
 
 # An end comes at once, in the middle of a large transaction; then nothing is missing.
 sql(q{SELECT clairon.unwatch('t', 'domain'), clairon.unwatch('t', 'function');

@@ -106,7 +106,7 @@ like($head, qr/USERtop\xef\xbf\xbd\0\x04x\xef\xbf\xbd$/, 'the same in the head, 
 # What is too long in UTF-8 is refused, however short it is here.
 my (undef, undef, $refusal) =
   $pg->psql('latin', q{CREATE TABLE short (id int); SELECT clairon.watch('short', 'USER', '=' || repeat(chr(233), 128))});
-like($refusal, qr/targets: each at most 255 bytes is valid/, 'a target of 128 bytes, 256 in UTF-8');
+like($refusal, qr/parameter "targets" has a value longer than 255 bytes/, 'a target of 128 bytes, 256 in UTF-8');
 
 # A three-byte encoding: the conversion may not split a character at a chunk's end.
 make('japan', 'EUC_JP');

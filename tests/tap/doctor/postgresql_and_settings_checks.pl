@@ -100,9 +100,9 @@ finds('no slot, and none is to be made', 'postgresql: feed.slot', qr/none does n
 sql(q{SELECT pg_create_logical_replication_slot('other', 'test_decoding')});
 finds('a slot of another plugin', 'postgresql: feed.slot', qr/plugin test_decoding/, qr/another \[feed\] slot/, '--feed.slot=other');
 sql(q{SELECT pg_drop_replication_slot('other'); SELECT pg_create_logical_replication_slot('idle', 'clairon')});
-finds('a slot that nobody reads', 'postgresql: slot idle', qr/nobody reads it/, qr/pg_drop_replication_slot\('idle'\)/);
+finds('a slot that nobody reads', 'postgresql: slot idle', qr/inactive/, qr/pg_drop_replication_slot\('idle'\)/);
 sql(q{SELECT pg_drop_replication_slot('idle'); SELECT pg_create_physical_replication_slot('copy', true)});
-finds('a physical slot without its standby', 'postgresql: physical slot copy', qr/nobody reads it/,
+finds('a physical slot without its standby', 'postgresql: physical slot copy', qr/inactive/,
     qr/pg_drop_replication_slot\('copy'\)/);
 sql(q{SELECT pg_drop_replication_slot('copy')});
 sub is_awaited { return sql(q{SELECT bool_or(sync_state <> 'async') FROM pg_stat_replication}) eq 't' }

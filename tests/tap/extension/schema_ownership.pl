@@ -23,10 +23,10 @@ my $create = 'CREATE EXTENSION clairon';
 refused('hers', "SET ROLE alice; $create", qr/permission denied to create extension/, "a database's owner cannot");
 
 $pg->safe_psql('hers', 'SET ROLE alice; CREATE SCHEMA clairon');
-refused('hers', $create, qr/schema clairon exists, and is not empty or not a superuser's alone/, "not into a schema of another's");
+refused('hers', $create, qr/schema "clairon" exists, but is not empty or not reserved for superusers/, "not into a schema of another's");
 
 $pg->safe_psql('shared', 'CREATE SCHEMA clairon; GRANT CREATE ON SCHEMA clairon TO alice');
-refused('shared', $create, qr/not a superuser's alone/, 'nor into one that others may fill');
+refused('shared', $create, qr/not reserved for superusers/, 'nor into one that others may fill');
 $pg->safe_psql('shared', q{
     SET ROLE alice;
     CREATE FUNCTION clairon.choice(text, text, text) RETURNS int2 LANGUAGE sql AS 'SELECT 0::int2';

@@ -27,7 +27,7 @@ for my $one (grep { $_->[1] ne '' && $_->[1] ne 'NULL' } @watch)
 {
     is($told{ $one->[0] }, "`$one->[1]`", "and the default of $one->[0]");
 }
-my ($notify) = $page =~ /^(## Sending one.*?)^## /ms;
+my ($notify) = $page =~ /^(## Send a notification.*?)^## /ms;
 is_deeply([ grep { $notify !~ /`$_`/ && $_ ne 'audience' } map { $_->[0] } parameters('notify') ], [],
     'each parameter of notify is told');
 

@@ -22,11 +22,11 @@ sub said
 }
 
 my ($out, $err) = said($watch);
-like($err, qr/^psql:.*WARNING: +wal_level is insufficient: the rule is set, and sends nothing/m, 'watch warns');
+like($err, qr/^psql:.*WARNING: +wal_level is insufficient for logical decoding\n.*DETAIL:  The rule is set/m, 'watch warns');
 like($err, $hint, 'and says what would be right');
 is($pg->safe_psql('postgres', 'SELECT count(*) FROM clairon.rules'), '1', 'the rule is set');
 (my $id, $err) = said($notify);
-like($err, qr/^psql:.*WARNING: +wal_level is insufficient: this notification is lost/m, 'notify warns');
+like($err, qr/^psql:.*WARNING: +wal_level is insufficient for logical decoding\n.*DETAIL:  The notification is lost/m, 'notify warns');
 like($err, $hint, 'and says what would be right');
 ($out, $err) = said($notify);
 is($out, $id, 'its key is kept');

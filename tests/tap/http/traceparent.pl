@@ -42,7 +42,7 @@ pass('and is logged at debug only');
 my ($code, $out, $err) = $pg->psql('postgres',
     q{SET clairon.traceparent = 'nonsense'; SELECT clairon.notify('USER', '{u1}', '{}')});
 is($code, 0, 'an invalid setting does not fail its transaction');
-like($err, qr/WARNING:  clairon\.traceparent: "nonsense" is not valid, the notification is sent without\nHINT:  Valid: 00-/, 'but causes a warning');
+like($err, qr/WARNING:  invalid value for parameter "clairon\.traceparent": "nonsense"\nDETAIL:  The notification is sent without a traceparent\.\nHINT:  The format is 00-/, 'but causes a warning');
 is(next_notification()->{metadata}{traceparent}, undef, 'and is omitted');
 
 # A retry has the same trace.

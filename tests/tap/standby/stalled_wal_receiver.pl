@@ -40,7 +40,7 @@ $relay->wait_for_log($again, from => $mark);
 
 $mark = $relay->log_mark;
 $primary->stop('immediate');
-$relay->wait_for_log(qr/who=feed level=warn .*no new WAL reaches this standby" detail="no WAL comes from the primary/, from => $mark);
+$relay->wait_for_log(qr/who=feed level=warn .*no new WAL reaches this standby" detail="the WAL receiver is not running/, from => $mark);
 is(is_stalled(), 1, 'a primary that is gone is noticed');
 $mark = $relay->log_mark;
 $primary->start;
@@ -52,7 +52,7 @@ $mark = $relay->log_mark;
 my $reader = $standby->background_psql('postgres');
 $reader->query_safe('BEGIN; SELECT count(*) FROM t');
 $primary->safe_psql('postgres', 'ALTER TABLE t ADD COLUMN more text; CREATE TABLE other AS SELECT generate_series(1, 5000) n');
-$relay->wait_for_log(qr/level=warn .*replay stands at .* of WAL are received beyond it.*pg_stat_activity/, from => $mark);
+$relay->wait_for_log(qr/level=warn .*replay is stalled at .* of received WAL after it.*pg_stat_activity/, from => $mark);
 is(is_stalled(), 1, 'one that a query holds back too');
 $mark = $relay->log_mark;
 $reader->query_safe('ROLLBACK');

@@ -1,4 +1,4 @@
-/* test_decoder_json.c: does the decoder's escaping hold at every length and for any bytes? */
+/* test_decoder_json.c: does JSON escaping work for every length and for any bytes? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 
 #include "decoder/encode/json.h"
 
-/* Exactly as much memory as the header promises to need, so that ASan sees one byte more. */
+/* Allocates exactly the documented size, so that ASan reports one byte more. */
 static char *
 escaped(const char *src, size_t len, bool ascii)
 {
@@ -50,9 +50,9 @@ test_every_byte_alone(void **state)
     assert_escaped("\"\\/\x7f", 4, false, "\\\"\\\\/\x7f");
 }
 
-/* The special byte at each place of runs around the 16 that are looked at in one step. */
+/* A special byte at each offset of texts around 16 bytes, the step of the SIMD loop. */
 static void
-test_every_length_and_place(void **state)
+test_every_length_and_offset(void **state)
 {
     char src[64];
 
@@ -134,7 +134,7 @@ test_base64(void **state)
 }
 
 static void
-test_cut_goes_between_characters(void **state)
+test_cut_is_between_characters(void **state)
 {
     (void)state;
     assert_int_equal(json_cut("a\xe2\x82\xac", 4, 4), 4);
@@ -149,13 +149,13 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_byte_alone),
-        cmocka_unit_test(test_every_length_and_place),
+        cmocka_unit_test(test_every_length_and_offset),
         cmocka_unit_test(test_utf8),
         cmocka_unit_test(test_invalid_bytes_become_replacements),
         cmocka_unit_test(test_compact_keeps_strings),
         cmocka_unit_test(test_pretty),
         cmocka_unit_test(test_base64),
-        cmocka_unit_test(test_cut_goes_between_characters),
+        cmocka_unit_test(test_cut_is_between_characters),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_frame.c: does the reader take good frames as they are, and refuse all others? */
+/* test_frame.c: does the parser accept valid frames and reject all others? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -69,7 +69,7 @@ good_note(void)
 static enum rc
 parse(const struct packet *packet, struct frame *ret_frame, size_t *ret_len)
 {
-    /* A copy of the exact size, so that the sanitizer sees a read beyond it. */
+    /* A copy of the exact size, so that ASan reports a read past its end. */
     unsigned char *exact = malloc(packet->len + 1);
     enum rc rc;
 
@@ -80,7 +80,7 @@ parse(const struct packet *packet, struct frame *ret_frame, size_t *ret_len)
 }
 
 static void
-test_note_is_read_whole(void **state)
+test_notification_is_parsed(void **state)
 {
     struct packet packet = good_note();
     struct bytes view = {packet.bytes, packet.len};
@@ -106,7 +106,7 @@ test_note_is_read_whole(void **state)
     assert_int_equal(frame_next_target(&targets, &target), RC_CLOSED);
 }
 
-/* As a rule with an ack_timeout gives it. */
+/* The frame of a rule with ack_timeout. */
 static struct packet
 timed_note(void)
 {
@@ -124,7 +124,7 @@ timed_note(void)
 }
 
 static void
-test_note_with_a_time_of_its_own_is_read(void **state)
+test_notification_with_ack_timeout_is_parsed(void **state)
 {
     struct packet packet = timed_note();
     struct bytes view = {packet.bytes, packet.len};
@@ -165,7 +165,7 @@ test_version_and_flag_must_agree(void **state)
 }
 
 static void
-test_head_alone_is_read_back(void **state)
+test_header_alone_is_parsed(void **state)
 {
     struct packet packet = good_note();
     struct frame frame, again;
@@ -179,7 +179,7 @@ test_head_alone_is_read_back(void **state)
 }
 
 static void
-test_every_cut_is_refused(void **state)
+test_truncated_frames_are_rejected(void **state)
 {
     struct packet packet = good_note();
     size_t whole = packet.len;
@@ -192,7 +192,7 @@ test_every_cut_is_refused(void **state)
 }
 
 static void
-test_lengths_that_lie_are_refused(void **state)
+test_wrong_lengths_are_rejected(void **state)
 {
     static const struct {
         size_t at;
@@ -258,7 +258,7 @@ test_member_and_commit(void **state)
 }
 
 static void
-test_random_bytes_never_hurt(void **state)
+test_random_bytes_are_safe(void **state)
 {
     struct packet packet;
     struct frame frame;
@@ -309,7 +309,7 @@ test_uuid_texts(void **state)
 }
 
 static void
-test_an_id_is_read_as_it_was_written(void **state)
+test_id_round_trip(void **state)
 {
     static const unsigned char id[16] = {0x01, 0x9f, 0xa0, 0xbc, 0xde, 0xf9, 0x88, 0x77,
                                          0x66, 0x55, 0x44, 0x33, 0x22, 0x11, 0x00, 0xff};
@@ -353,17 +353,17 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_note_is_read_whole),
-        cmocka_unit_test(test_note_with_a_time_of_its_own_is_read),
+        cmocka_unit_test(test_notification_is_parsed),
+        cmocka_unit_test(test_notification_with_ack_timeout_is_parsed),
         cmocka_unit_test(test_version_and_flag_must_agree),
-        cmocka_unit_test(test_head_alone_is_read_back),
-        cmocka_unit_test(test_every_cut_is_refused),
-        cmocka_unit_test(test_lengths_that_lie_are_refused),
+        cmocka_unit_test(test_header_alone_is_parsed),
+        cmocka_unit_test(test_truncated_frames_are_rejected),
+        cmocka_unit_test(test_wrong_lengths_are_rejected),
         cmocka_unit_test(test_member_and_commit),
-        cmocka_unit_test(test_random_bytes_never_hurt),
+        cmocka_unit_test(test_random_bytes_are_safe),
         cmocka_unit_test(test_positions_sort_as_texts),
         cmocka_unit_test(test_uuid_texts),
-        cmocka_unit_test(test_an_id_is_read_as_it_was_written),
+        cmocka_unit_test(test_id_round_trip),
         cmocka_unit_test(test_replication_messages),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_traceparent.c: is a traceparent taken as W3C Trace Context has it? */
+/* test_traceparent.c: is a traceparent parsed as in W3C Trace Context? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ read_as(const char *text)
 }
 
 static void
-takes_what_is_valid(void **state)
+accepts_valid(void **state)
 {
     (void)state;
     assert_string_equal(read_as(GOOD), GOOD);
@@ -34,7 +34,7 @@ takes_what_is_valid(void **state)
 }
 
 static void
-knows_this_version_of_later_ones(void **state)
+truncates_later_versions(void **state)
 {
     (void)state;
     assert_string_equal(read_as("01-" TRACE "-" PARENT "-03"), GOOD);
@@ -42,7 +42,7 @@ knows_this_version_of_later_ones(void **state)
 }
 
 static void
-refuses_the_rest(void **state)
+rejects_invalid(void **state)
 {
     static const char *const WRONG[] = {
         "",
@@ -77,7 +77,7 @@ is_found(const char *line)
 }
 
 static void
-is_looked_for_in_metadata_alone(void **state)
+is_searched_in_metadata_only(void **state)
 {
     (void)state;
     assert_true(is_found("{\"metadata\":{\"id\":1,\"traceparent\":\"" GOOD
@@ -94,10 +94,10 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_what_is_valid),
-        cmocka_unit_test(knows_this_version_of_later_ones),
-        cmocka_unit_test(refuses_the_rest),
-        cmocka_unit_test(is_looked_for_in_metadata_alone),
+        cmocka_unit_test(accepts_valid),
+        cmocka_unit_test(truncates_later_versions),
+        cmocka_unit_test(rejects_invalid),
+        cmocka_unit_test(is_searched_in_metadata_only),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
--- A rule on a table covers those that inherit from it, as SELECT from it shows their rows.
+-- A rule on a table applies to its child tables, with the columns of the parent.
 CREATE TABLE animal (id int PRIMARY KEY, keeper text, name text);
--- keys are not inherited; its columns stand in another order, behind one that is gone
+-- keys are not inherited; columns in another order, after a dropped one
 CREATE TABLE dog (junk int, breed text, name text, keeper text, id int PRIMARY KEY);
 ALTER TABLE dog DROP COLUMN junk;
 ALTER TABLE dog INHERIT animal;
@@ -22,13 +22,13 @@ UPDATE animal SET name = upper(name);
 DELETE FROM animal WHERE id > 1;
 SELECT * FROM notes();
 
--- several parents, and parents of parents, some of them twice: each rule once
+-- several parents and grandparents, some of them twice: each rule applies once
 CREATE TABLE pet (owner text);
 CREATE TABLE puppy () INHERITS (dog, pet, animal);
 SELECT clairon.watch('pet', 'USER', 'owner');
 INSERT INTO puppy (id, keeper, name, owner, breed) VALUES (4, 'u4', 'Bo', 'o1', 'pug');
 SELECT * FROM notes();
--- from within the transaction on; what is undone was not
+-- inheritance applies within its transaction; a rollback reverts it
 BEGIN;
 ALTER TABLE puppy NO INHERIT pet;
 INSERT INTO puppy (id, owner) VALUES (5, 'o2');
@@ -46,7 +46,7 @@ ALTER TABLE pet DROP COLUMN master;
 DELETE FROM puppy;
 SELECT source, payload, targets FROM notes() WHERE source = 'pet';
 
--- a truncated table speaks for its heirs; an heir that is truncated alone is denied
+-- a truncated parent is sent once; a child table that is truncated alone is denied
 DELETE FROM clairon.rule;
 SELECT clairon.watch(t, 'ALL', operations => '{truncate}') FROM unnest('{animal,pet}'::regclass[]) AS t;
 TRUNCATE animal;
@@ -61,7 +61,7 @@ TRUNCATE ONLY animal, puppy;
 TRUNCATE ONLY animal, ONLY pet, dog;
 SELECT source, operation FROM notes();
 
--- patterns mean a table by its own name; what is excluded gives nothing by any rule
+-- patterns match a child table by its own name; an excluded table sends nothing
 DELETE FROM clairon.rule;
 INSERT INTO puppy (id) VALUES (9);
 SELECT source, operation FROM notes('include_tables', 'public.dog');
@@ -73,7 +73,7 @@ SELECT source, operation FROM notes('include_tables', 'public.puppy', 'exclude_t
 INSERT INTO puppy (id) VALUES (9);
 SELECT source, operation FROM notes('exclude_tables', 'public.puppy');
 DELETE FROM clairon.rule;
--- what is not in the WAL, and an heir that goes
+-- columns that are not in the WAL, and a dropped child table
 SELECT clairon.watch('animal', 'ALL');
 CREATE TEMP TABLE guest () INHERITS (animal);
 INSERT INTO guest VALUES (10, 'u10', 'Zoe');
