@@ -162,15 +162,26 @@ read_delivery(const struct redisReply *fields, struct entry *entry)
 }
 
 enum rc
+reply_id(const struct redisReply *reply, struct entry_id *ret_id)
+{
+    const struct bytes id = reply_bytes(reply);
+
+    return id.at != NULL ? entry_id_read((const char *)id.at, id.len, ret_id) : RC_BAD;
+}
+
+enum rc
+reply_entry_id(const struct redisReply *element, struct entry_id *ret_id)
+{
+    return reply_is_array(element, 1) ? reply_id(element->element[0], ret_id) : RC_BAD;
+}
+
+enum rc
 reply_entry(const struct redisReply *reply, struct entry *ret_entry)
 {
     struct entry entry;
-    struct bytes id, route;
+    struct bytes route;
 
-    if (!reply_is_array(reply, 2))
-        return RC_BAD;
-    id = reply_bytes(reply->element[0]);
-    if (id.at == NULL || entry_id_read((const char *)id.at, id.len, &entry.id) != RC_OK)
+    if (!reply_is_array(reply, 2) || reply_entry_id(reply, &entry.id) != RC_OK)
         return RC_BAD;
     entry.uuid = reply_field(reply->element[1], "id");
     entry.data = reply_field(reply->element[1], "data");

@@ -34,6 +34,11 @@ struct redisReply *reply_keep(const struct redisReply *reply);
 /* Likewise of an array, without its first elements. */
 struct redisReply *reply_keep_from(const struct redisReply *reply, size_t from);
 
+/* The id of a stream entry as text. RC_BAD: it is none. */
+MUST_CHECK enum rc reply_id(const struct redisReply *reply, struct entry_id *ret_id);
+/* The id of an [id, ..] element. RC_BAD: it has none. */
+MUST_CHECK enum rc reply_entry_id(const struct redisReply *element, struct entry_id *ret_id);
+
 /* Reads one [id, [field, value ..]] element. RC_BAD when it is no notification of ours. */
 MUST_CHECK enum rc reply_entry(const struct redisReply *reply, struct entry *ret_entry);
 

@@ -24,7 +24,7 @@ struct inbox_part {
     const struct redisReply *entries;
     const struct redisReply *scores; /* of the entries */
     bool is_asked;
-    struct strand strand;
+    struct shard_page page;
 };
 
 /* A page under way. */
@@ -40,9 +40,9 @@ struct inbox {
 static const char *
 cursor_behind(const struct inbox_part *part)
 {
-    const size_t seen = part->is_asked ? strand_seen(&part->strand) : 0;
+    const size_t seen = part->is_asked ? shard_page_seen(&part->page) : 0;
 
-    if (part->is_asked && !part->strand.has_entry)
+    if (part->is_asked && !part->page.has_entry)
         return part->last[0] != '\0' ? part->last : INBOX_ENDED;
     return seen > 0 ? reply_text(reply_at(part->scores, seen - 1)) : part->after;
 }
@@ -66,16 +66,16 @@ next_page(const struct inbox *inbox, char ret_next[STORE_INBOX_CURSOR_MAX])
 
 /* Of what is taken next. */
 static uint64_t
-score_of(const struct inbox_part *part, const struct strand *strand)
+score_of(const struct inbox_part *part, const struct shard_page *page)
 {
-    return strtoull(reply_text(reply_at(part->scores, strand->next - 1)), NULL, 10);
+    return strtoull(reply_text(reply_at(part->scores, page->next - 1)), NULL, 10);
 }
 
 /* Takes what is in order; how many these are. */
 static size_t
 take_all(struct inbox *inbox, struct entry *ret_entries)
 {
-    struct strand strands[PARTS_MAX], *next;
+    struct shard_page pages[PARTS_MAX], *next;
     struct inbox_part *of[PARTS_MAX];
     unsigned count = 0;
     size_t taken = 0;
@@ -85,18 +85,18 @@ take_all(struct inbox *inbox, struct entry *ret_entries)
 
         if (!part->is_asked)
             continue;
-        strand_begin(&strands[count], part->shard->number, (struct entry_id){0, 0}, STRAND_WHOLE,
-                     part->entries, part->last[0] != '\0');
+        shard_page_begin(&pages[count], part->shard->number, (struct entry_id){0, 0},
+                         SHARD_PAGE_WHOLE, part->entries, part->last[0] != '\0');
         of[count++] = part;
     }
-    while ((next = strands_next(strands, count)) != NULL) {
+    while ((next = shard_pages_next(pages, count)) != NULL) {
         ret_entries[taken] = next->entry;
-        ret_entries[taken++].score = score_of(of[next - strands], next);
-        strand_take(next);
+        ret_entries[taken++].score = score_of(of[next - pages], next);
+        shard_page_take(next);
     }
     for (unsigned i = 0; i < count; i++) {
-        of[i]->strand = strands[i];
-        stats_add(inbox->ask.store->stats, STAT_STORE_ERRORS, strands[i].strays);
+        of[i]->page = pages[i];
+        stats_add(inbox->ask.store->stats, STAT_STORE_ERRORS, pages[i].foreign_entries);
     }
     return taken;
 }

@@ -24,8 +24,8 @@ direct_error(const struct direct *direct)
     return direct->error;
 }
 
-void
-direct_forget_reply(struct direct *direct)
+static void
+forget_reply(struct direct *direct)
 {
     trace_free(&direct->trace);
     if (direct->reply != NULL)
@@ -33,9 +33,8 @@ direct_forget_reply(struct direct *direct)
     direct->reply = NULL;
 }
 
-/* The reply if it is one that was hoped for; else NULL, with the reason in direct->error. */
-const struct redisReply *
-direct_check_reply(struct direct *direct)
+static const struct redisReply *
+check_reply(struct direct *direct)
 {
     if (direct->reply == NULL)
         snprintf(direct->error, sizeof(direct->error), "the store does not answer: %s",
@@ -48,15 +47,56 @@ direct_check_reply(struct direct *direct)
     return NULL;
 }
 
+enum rc
+direct_read_changes(struct direct *direct)
+{
+    char error[DIRECT_ERROR_MAX];
+    enum rc rc = RC_OK;
+
+    for (; direct->queued > 0; direct->queued--) {
+        const struct redisReply *reply;
+
+        forget_reply(direct);
+        if (redisGetReply(direct->servers[direct->at], (void **)&direct->reply) != REDIS_OK)
+            direct->reply = NULL;
+        reply = check_reply(direct);
+        if (!reply_is_integer(reply)) {
+            if (rc == RC_OK)
+                memcpy(error, direct->error, sizeof(error));
+            rc = RC_IO;
+        } else if (reply_integer(reply) >= 0) {
+            direct->changes.entries += reply_integer(reply) > 0 || direct->changes.is_redrive;
+            direct->changes.users += direct->changes.is_redrive ? reply_integer(reply) : 0;
+        }
+    }
+    if (rc != RC_OK)
+        memcpy(direct->error, error, sizeof(error));
+    return rc;
+}
+
+enum rc
+direct_queue_change(struct direct *direct, bool is_redrive, int argc, const char **argv,
+                    const size_t *lens)
+{
+    direct->changes.is_redrive = is_redrive;
+    if (redisAppendCommandArgv(direct->servers[direct->at], argc, argv, lens) != REDIS_OK) {
+        snprintf(direct->error, sizeof(direct->error), "could not queue a command: %s",
+                 direct->servers[direct->at]->errstr);
+        return RC_IO;
+    }
+    direct->queued++;
+    return RC_OK;
+}
+
 /* NULL: the reason is in direct->error. The reply lives until the next question. */
 const struct redisReply *
 direct_ask(struct direct *direct, int argc, const char **argv)
 {
     if (direct_read_changes(direct) != RC_OK)
         return NULL;
-    direct_forget_reply(direct);
+    forget_reply(direct);
     direct->reply = redisCommandArgv(direct->servers[direct->at], argc, argv, NULL);
-    return direct_check_reply(direct);
+    return check_reply(direct);
 }
 
 static bool

@@ -11,48 +11,6 @@
 
 #define DIRECT_PAGE "50" /* entries of up to a megabyte each */
 
-enum rc
-direct_read_changes(struct direct *direct)
-{
-    char error[DIRECT_ERROR_MAX];
-    enum rc rc = RC_OK;
-
-    for (; direct->queued > 0; direct->queued--) {
-        const struct redisReply *reply;
-
-        direct_forget_reply(direct);
-        if (redisGetReply(direct->servers[direct->at], (void **)&direct->reply) != REDIS_OK)
-            direct->reply = NULL;
-        reply = direct_check_reply(direct);
-        if (!reply_is_integer(reply)) {
-            if (rc == RC_OK)
-                memcpy(error, direct->error, sizeof(error));
-            rc = RC_IO;
-        } else if (reply_integer(reply) >= 0) {
-            direct->changes.entries += reply_integer(reply) > 0 || direct->changes.is_redrive;
-            direct->changes.users += direct->changes.is_redrive ? reply_integer(reply) : 0;
-        }
-    }
-    if (rc != RC_OK)
-        memcpy(direct->error, error, sizeof(error));
-    return rc;
-}
-
-/* Replies are read with those of the page's other changes: one round trip for all of them. */
-static enum rc
-queue_change(struct direct *direct, bool is_redrive, int argc, const char **argv,
-             const size_t *lens)
-{
-    direct->changes.is_redrive = is_redrive;
-    if (redisAppendCommandArgv(direct->servers[direct->at], argc, argv, lens) != REDIS_OK) {
-        snprintf(direct->error, sizeof(direct->error), "could not queue a command: %s",
-                 direct->servers[direct->at]->errstr);
-        return RC_IO;
-    }
-    direct->queued++;
-    return RC_OK;
-}
-
 /* The visits may ask questions of their own, so the page is kept from them. */
 static bool
 visit_page(struct direct *direct, direct_visit *visit, void *ctx, struct entry_id *last,
@@ -206,7 +164,7 @@ direct_redrive(struct direct *direct, const struct error_entry *entry, const cha
     redrive_arguments(&arguments, stream, prefix, direct->delivery.retention, entry, &redrive);
     for (size_t i = 0; i < count; i++)
         argument(&arguments, users[i]);
-    rc = queue_change(direct, true, (int)arguments.argc, arguments.argv, arguments.lens);
+    rc = direct_queue_change(direct, true, (int)arguments.argc, arguments.argv, arguments.lens);
     arguments_free(&arguments);
     redrive_free(&redrive);
     return rc;
@@ -219,7 +177,7 @@ direct_drop(struct direct *direct, struct entry_id entry)
     const char *argv[] = {"XDEL", direct->errors_key, place};
 
     entry_id_text(entry, place);
-    return queue_change(direct, false, 3, argv, NULL);
+    return direct_queue_change(direct, false, 3, argv, NULL);
 }
 
 const struct direct_changes *

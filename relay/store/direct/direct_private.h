@@ -27,14 +27,15 @@ struct direct {
     char error[DIRECT_ERROR_MAX];
 };
 
-/* Frees the last reply, with the trace that points into it. */
-void direct_forget_reply(struct direct *direct);
-/* The last reply unless it is missing or an error: then NULL, with the reason in direct->error. */
-const struct redisReply *direct_check_reply(struct direct *direct);
-
 /*
- * Reads the replies of the changes that were queued, all of them also where one was refused: the
- * connection stays in step.
+ * Sends a redrive or a drop without waiting for its reply: the changes of a page take one round
+ * trip. RC_IO: direct->error has the reason.
+ */
+MUST_CHECK enum rc direct_queue_change(struct direct *direct, bool is_redrive, int argc,
+                                       const char **argv, const size_t *lens);
+/*
+ * Reads the replies of all queued changes, even after an error reply, so that replies stay in step
+ * with commands. direct_ask does so first. RC_IO: direct->error has the first error.
  */
 MUST_CHECK enum rc direct_read_changes(struct direct *direct);
 

@@ -1,11 +1,11 @@
-/* control.c: what the streams beside the notes tell: of acks, and of memberships. */
+/* control.c: reads the streams of acknowledgement events and memberships. */
 #include "store/read/control.h"
 
 #include <stdio.h>
 #include <string.h>
 
 void
-control_take_cursor(const struct redisReply *entry, char at[ENTRY_ID_TEXT_MAX])
+control_read_cursor(const struct redisReply *entry, char at[ENTRY_ID_TEXT_MAX])
 {
     struct bytes id = {NULL, 0};
 
@@ -16,14 +16,14 @@ control_take_cursor(const struct redisReply *entry, char at[ENTRY_ID_TEXT_MAX])
 }
 
 void
-control_take_receipts(const struct reader_events *events, const char *own_name,
-                      const struct redisReply *entries, char at[ENTRY_ID_TEXT_MAX])
+control_handle_ack_events(const struct reader_events *events, const char *own_name,
+                          const struct redisReply *entries, char at[ENTRY_ID_TEXT_MAX])
 {
     for (size_t i = 0; i < reply_count(entries); i++) {
         const struct redisReply *entry = reply_at(entries, i);
         struct bytes by, gone;
 
-        control_take_cursor(entry, at);
+        control_read_cursor(entry, at);
         if (!reply_is_array(entry, 2))
             continue;
         gone = reply_field(reply_at(entry, 1), "gone");
@@ -36,8 +36,8 @@ control_take_receipts(const struct reader_events *events, const char *own_name,
 }
 
 void
-control_take_members(const struct reader_events *events, const struct redisReply *entries,
-                     char at[ENTRY_ID_TEXT_MAX])
+control_handle_members(const struct reader_events *events, const struct redisReply *entries,
+                       char at[ENTRY_ID_TEXT_MAX])
 {
     for (size_t i = 0; i < reply_count(entries); i++) {
         const struct redisReply *entry = reply_at(entries, i);
@@ -46,10 +46,11 @@ control_take_members(const struct reader_events *events, const struct redisReply
 
         if (!reply_is_array(entry, 2))
             continue;
-        control_take_cursor(entry, at);
+        control_read_cursor(entry, at);
         change = reply_field(reply_at(entry, 1), "change");
         if (change.len == 1 && change.at[0] == '=')
-            events->on_resumed(events->ctx); /* what ended before them was told to nobody */
+            events->on_resumed(
+                events->ctx); /* memberships removed before it had no entry of their own */
         member.added = change.len == 1 && change.at[0] == '+';
         member.audience = reply_field(reply_at(entry, 1), "audience");
         member.target = reply_field(reply_at(entry, 1), "target");

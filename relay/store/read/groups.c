@@ -1,4 +1,4 @@
-/* groups.c: what the store holds of a user's memberships. */
+/* groups.c: reads a user's memberships. */
 #include <stdlib.h>
 
 #include "base/memory.h"

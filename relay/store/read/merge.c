@@ -1,100 +1,89 @@
-/* merge.c: what several streams answered, as one row of entries. */
+/* merge.c: merges pages of several streams by commit order. */
 #include "store/read/merge.h"
 
-/* What is no notification of ours is passed over. */
 static void
-pass_over(struct strand *strand, const struct redisReply *element)
+skip_foreign(struct shard_page *page, const struct redisReply *element)
 {
-    struct bytes id = {NULL, 0};
-    struct entry_id read;
-
-    strand->strays++;
-    if (reply_is_array(element, 1))
-        id = reply_bytes(reply_at(element, 0));
-    if (id.at != NULL && entry_id_read((const char *)id.at, id.len, &read) == RC_OK)
-        strand->reached = read;
+    page->foreign_entries++;
+    (void)!reply_entry_id(element, &page->reached);
 }
 
-/* Streams grow while they are read. */
+/* Streams grow while they are read: an entry may be newer than the end. */
 static bool
-is_beyond(const struct strand *strand, const struct redisReply *element)
+is_beyond(const struct shard_page *page, const struct redisReply *element)
 {
-    struct bytes id = {NULL, 0};
-    struct entry_id read;
+    struct entry_id id;
 
-    if (reply_is_array(element, 1))
-        id = reply_bytes(reply_at(element, 0));
-    return id.at != NULL && entry_id_read((const char *)id.at, id.len, &read) == RC_OK &&
-           entry_id_less(strand->end, read);
+    return reply_entry_id(element, &id) == RC_OK && entry_id_less(page->end, id);
 }
 
-/* What is beyond the end is as if it were not there. */
+/* Entries beyond the end do not count. So the page is complete up to its end. */
 static void
-cut_at_end(struct strand *strand)
+cut_at_end(struct shard_page *page)
 {
-    while (strand->count > 0 && is_beyond(strand, reply_at(strand->entries, strand->count - 1))) {
-        strand->count--;
-        strand->is_cut = false;
+    while (page->count > 0 && is_beyond(page, reply_at(page->entries, page->count - 1))) {
+        page->count--;
+        page->is_cut = false;
     }
 }
 
 static void
-look_on(struct strand *strand)
+next_entry(struct shard_page *page)
 {
-    strand->has_entry = false;
-    while (!strand->has_entry && strand->next < strand->count) {
-        const struct redisReply *element = reply_at(strand->entries, strand->next++);
+    page->has_entry = false;
+    while (!page->has_entry && page->next < page->count) {
+        const struct redisReply *element = reply_at(page->entries, page->next++);
 
-        strand->has_entry = reply_entry(element, &strand->entry) == RC_OK;
-        if (!strand->has_entry)
-            pass_over(strand, element);
+        page->has_entry = reply_entry(element, &page->entry) == RC_OK;
+        if (!page->has_entry)
+            skip_foreign(page, element);
     }
-    strand->entry.shard = strand->shard;
+    page->entry.shard = page->shard;
 }
 
 void
-strand_begin(struct strand *strand, unsigned shard, struct entry_id after, struct entry_id end,
-             const struct redisReply *entries, bool is_cut)
+shard_page_begin(struct shard_page *page, unsigned shard, struct entry_id after,
+                 struct entry_id end, const struct redisReply *entries, bool is_cut)
 {
-    *strand = (struct strand){.entries = entries,
-                              .count = reply_count(entries),
-                              .shard = (unsigned char)shard,
-                              .is_cut = is_cut,
-                              .end = end,
-                              .reached = after};
-    cut_at_end(strand);
-    look_on(strand);
+    *page = (struct shard_page){.entries = entries,
+                                .count = reply_count(entries),
+                                .shard = (unsigned char)shard,
+                                .is_cut = is_cut,
+                                .end = end,
+                                .reached = after};
+    cut_at_end(page);
+    next_entry(page);
 }
 
 void
-strand_take(struct strand *strand)
+shard_page_take(struct shard_page *page)
 {
-    strand->reached = strand->entry.id;
-    look_on(strand);
+    page->reached = page->entry.id;
+    next_entry(page);
 }
 
-/* Finds the next note from a commit, from the strand's entry on. */
+/* Finds the next notification from a commit, from the page's entry on. */
 static void
-look_ahead(struct strand *strand)
+look_ahead(struct shard_page *page)
 {
     struct entry entry;
 
-    if (strand->ahead >= strand->next)
-        return; /* it is still to come, or there is none */
-    strand->has_note = false;
-    for (strand->ahead = strand->next; strand->ahead <= strand->count; strand->ahead++) {
-        if (reply_entry(reply_at(strand->entries, strand->ahead - 1), &entry) != RC_OK ||
+    if (page->ahead >= page->next)
+        return; /* the one found is still ahead, or there is none */
+    page->has_note = false;
+    for (page->ahead = page->next; page->ahead <= page->count; page->ahead++) {
+        if (reply_entry(reply_at(page->entries, page->ahead - 1), &entry) != RC_OK ||
             entry.frame.commit_lsn == 0)
             continue;
-        strand->has_note = true;
-        strand->note = (struct position){entry.frame.commit_lsn, entry.frame.ordinal};
+        page->has_note = true;
+        page->note = (struct position){entry.frame.commit_lsn, entry.frame.ordinal};
         return;
     }
 }
 
-/* Its next note is the older one, or may be. */
+/* The next notification of `a` is older than that of `b`, or may be. */
 static bool
-leads(const struct strand *a, const struct strand *b)
+leads(const struct shard_page *a, const struct shard_page *b)
 {
     bool a_may = !a->has_note && a->is_cut, b_may = !b->has_note && b->is_cut;
 
@@ -107,37 +96,37 @@ leads(const struct strand *a, const struct strand *b)
     return entry_id_less(a->entry.id, b->entry.id);
 }
 
-struct strand *
-strands_next(struct strand *strands, unsigned count)
+struct shard_page *
+shard_pages_next(struct shard_page *pages, unsigned count)
 {
-    struct strand *first = NULL, *next;
+    struct shard_page *first = NULL, *next;
 
     if (count == 1)
-        return strands->has_entry ? strands : NULL;
+        return pages->has_entry ? pages : NULL;
     for (unsigned i = 0; i < count; i++) {
-        struct strand *strand = &strands[i];
+        struct shard_page *page = &pages[i];
 
-        if (!strand->has_entry && strand->is_cut)
+        if (!page->has_entry && page->is_cut)
             return NULL;
-        if (!strand->has_entry)
+        if (!page->has_entry)
             continue;
-        look_ahead(strand);
-        if (first == NULL || leads(strand, first))
-            first = strand;
+        look_ahead(page);
+        if (first == NULL || leads(page, first))
+            first = page;
     }
     next = first;
     for (unsigned i = 0; i < count; i++) {
-        struct strand *strand = &strands[i];
+        struct shard_page *page = &pages[i];
 
-        if (strand->has_entry && strand->entry.frame.commit_lsn == 0 &&
-            entry_id_less(strand->entry.id, next->entry.id))
-            next = strand;
+        if (page->has_entry && page->entry.frame.commit_lsn == 0 &&
+            entry_id_less(page->entry.id, next->entry.id))
+            next = page;
     }
     return next;
 }
 
 size_t
-strand_seen(const struct strand *strand)
+shard_page_seen(const struct shard_page *page)
 {
-    return strand->next - (strand->has_entry ? 1 : 0);
+    return page->next - (page->has_entry ? 1 : 0);
 }

@@ -1,42 +1,49 @@
-/* merge.h: what several streams answered, as one row of entries. */
+/* merge.h: merges pages of several streams by commit order. */
 #ifndef CLAIRON_STORE_MERGE_H
 #define CLAIRON_STORE_MERGE_H
 
 #include "store/connection/reply.h"
 #include "store/position.h"
 
-/* One stream's answer, and how far it was taken. Views, as long as the answer lives. */
-struct strand {
+/*
+ * Why order.c is no merge of the same kind: it merges streams that never end, and learns from the
+ * field `after` whether an older entry is still missing. A page ends, and most of the entries that
+ * `after` names are not on it. An inbox page also holds retries, which go by their first commit
+ * here and by their own entry there. One merge for both would need a mode for each of these rules.
+ */
+
+/* A page of one stream's entries, and how far it was merged. Views into the reply. */
+struct shard_page {
     const struct redisReply *entries; /* in the stream's order */
     unsigned char shard;
-    size_t count;        /* of them that count */
-    bool is_cut;         /* the stream may hold more behind them */
-    struct entry_id end; /* of what counts */
+    size_t count;        /* of the entries up to `end` */
+    bool is_cut;         /* the stream may hold more entries behind them */
+    struct entry_id end; /* later entries do not count */
     size_t next;
-    size_t strays;           /* of those looked at, that are no notifications of ours */
-    struct entry_id reached; /* all up to here was taken, or is a stray */
+    size_t foreign_entries;  /* that were skipped */
+    struct entry_id reached; /* all entries up to here were taken or skipped */
     bool has_entry;
     struct entry entry; /* the next to take */
-    size_t ahead;       /* strands_next's: where it has looked for the next note from a commit, */
-    bool has_note;      /* .. and found this one */
+    size_t ahead;       /* shard_pages_next: how far it has looked for a notification of a commit */
+    bool has_note;      /* .. and whether it found one: `note` */
     struct position note;
 };
 
-#define STRAND_WHOLE ((struct entry_id){UINT64_MAX, UINT64_MAX}) /* all counts */
+#define SHARD_PAGE_WHOLE ((struct entry_id){UINT64_MAX, UINT64_MAX}) /* no end */
 
-/* An answer to what comes after `after`; what comes after `end` does not count. */
-void strand_begin(struct strand *strand, unsigned shard, struct entry_id after, struct entry_id end,
-                  const struct redisReply *entries, bool is_cut);
+/* A page of the entries after `after`, up to `end`. */
+void shard_page_begin(struct shard_page *page, unsigned shard, struct entry_id after,
+                      struct entry_id end, const struct redisReply *entries, bool is_cut);
 
 /*
- * The one whose entry is next: notes go in the order of their commits, what comes from none by its
- * id, as far as that allows. NULL when there is none, or none is known to be: the stream that was
- * cut, and is used up, may hold it.
+ * The page with the next entry. Notifications go in commit order. Entries without a commit go by
+ * their id, as far as commit order allows. NULL: all pages are used up, or a cut page is: the rest
+ * of its stream may hold the next entry.
  */
-struct strand *strands_next(struct strand *strands, unsigned count);
-void strand_take(struct strand *strand);
+struct shard_page *shard_pages_next(struct shard_page *pages, unsigned count);
+void shard_page_take(struct shard_page *page);
 
-/* How many of its entries were looked at for good. */
-size_t strand_seen(const struct strand *strand);
+/* How many of its entries were taken or skipped. */
+size_t shard_page_seen(const struct shard_page *page);
 
 #endif

@@ -1,4 +1,4 @@
-/* order.c: puts what the streams of several shards answer into the order of the commits. */
+/* order.c: delivers the entries of several shards in commit order. */
 #include "store/read/order.h"
 
 #include <stdlib.h>
@@ -6,14 +6,14 @@
 #include "base/memory.h"
 #include "store/shards/shard_dependency.h"
 
-#define FULL_ENTRIES 128 /* of a shard, besides one answer */
+#define FULL_ENTRIES 128 /* of a shard, besides one reply */
 
-/* An answer, or what is left of it. */
+/* A reply, or its undelivered rest. */
 struct held {
     struct held *next;
     const struct redisReply *entries;
-    struct redisReply *kept; /* they, once they had to outlive their answer */
-    size_t at;               /* of them, the next to look at */
+    struct redisReply *kept; /* a copy of them that outlives the reply; NULL: none yet */
+    size_t at;               /* index of the next entry */
 };
 
 struct queue {
@@ -22,11 +22,11 @@ struct queue {
     size_t count; /* entries behind the head */
     bool has_head;
     struct entry head;                       /* in `first` */
-    struct position needs[STORE_SHARDS_MAX]; /* what has to have come before the head goes */
-    struct position seen;                    /* the newest note that came */
-    bool is_waived;                          /* nobody waits for what has not come */
-    int64_t awaited_us;                      /* since when somebody does; 0: nobody */
-    size_t strays;
+    struct position needs[STORE_SHARDS_MAX]; /* the head waits for these positions */
+    struct position seen;                    /* of the newest notification that was added */
+    bool is_waived;                          /* other shards no longer wait for this one */
+    int64_t awaited_us;                      /* since when another shard waits; 0: none does */
+    size_t foreign_entries;
 };
 
 struct order {
@@ -82,11 +82,12 @@ order_begin(struct order *order, const struct position *stored)
 {
     for (unsigned k = 0; k < order->count; k++) {
         empty(&order->queues[k]);
-        order->queues[k] = (struct queue){.seen = stored[k], .strays = order->queues[k].strays};
+        order->queues[k] =
+            (struct queue){.seen = stored[k], .foreign_entries = order->queues[k].foreign_entries};
     }
 }
 
-/* Its place is not that of a commit, or not its first. */
+/* An entry without a commit, or a retry: it has no place in commit order. */
 static bool
 is_free(const struct entry *entry)
 {
@@ -99,9 +100,9 @@ position_of(const struct entry *entry)
     return (struct position){entry->frame.commit_lsn, entry->frame.ordinal};
 }
 
-/* The last note of an answer tells of all before it. */
+/* A stream is in commit order: its last notification is the newest. */
 static void
-see(struct queue *queue, const struct redisReply *entries)
+update_seen(struct queue *queue, const struct redisReply *entries)
 {
     struct entry entry;
 
@@ -131,17 +132,17 @@ order_add(struct order *order, unsigned shard, const struct redisReply *entries)
         queue->first = held;
     queue->last = held;
     queue->count += reply_count(entries);
-    see(queue, entries);
+    update_seen(queue, entries);
 }
 
 static void
-take_head(struct order *order, unsigned k, const struct redisReply *element)
+read_head(struct order *order, unsigned k, const struct redisReply *element)
 {
     struct queue *queue = &order->queues[k];
 
     queue->count--;
     if (reply_entry(element, &queue->head) != RC_OK) {
-        queue->strays++;
+        queue->foreign_entries++;
         return;
     }
     queue->head.shard = (unsigned char)k;
@@ -150,7 +151,7 @@ take_head(struct order *order, unsigned k, const struct redisReply *element)
 }
 
 static void
-look_on(struct order *order, unsigned k)
+load_head(struct order *order, unsigned k)
 {
     struct queue *queue = &order->queues[k];
 
@@ -158,13 +159,13 @@ look_on(struct order *order, unsigned k)
         struct held *held = queue->first;
 
         if (held->at < reply_count(held->entries))
-            take_head(order, k, reply_at(held->entries, held->at++));
+            read_head(order, k, reply_at(held->entries, held->at++));
         else
             drop_first(queue);
     }
 }
 
-/* The head of queue k has to wait for what has not come of shard j. */
+/* The head of queue k waits for a notification of shard j that was not added yet. */
 static bool
 lacks(const struct order *order, unsigned k, unsigned j)
 {
@@ -174,7 +175,7 @@ lacks(const struct order *order, unsigned k, unsigned j)
 }
 
 static bool
-goes_before(const struct queue *a, const struct queue *b)
+is_older(const struct queue *a, const struct queue *b)
 {
     return position_less(position_of(&a->head), position_of(&b->head));
 }
@@ -184,11 +185,11 @@ waits_for(const struct order *order, unsigned k, unsigned j)
 {
     const struct queue *other = &order->queues[j];
 
-    return (other->has_head && goes_before(other, &order->queues[k])) || lacks(order, k, j);
+    return (other->has_head && is_older(other, &order->queues[k])) || lacks(order, k, j);
 }
 
 static bool
-may_go(const struct order *order, unsigned k)
+is_ready(const struct order *order, unsigned k)
 {
     if (k > 0)
         return !waits_for(order, k, 0);
@@ -199,7 +200,7 @@ may_go(const struct order *order, unsigned k)
     return true;
 }
 
-/* The oldest head that may go; -1: none. */
+/* The oldest head that is ready; -1: none. */
 static int
 next_queue(const struct order *order)
 {
@@ -212,13 +213,13 @@ next_queue(const struct order *order)
             continue;
         if (is_free(&queue->head))
             return (int)k;
-        if ((best < 0 || goes_before(queue, &order->queues[best])) && may_go(order, k))
+        if ((best < 0 || is_older(queue, &order->queues[best])) && is_ready(order, k))
             best = (int)k;
     }
     return best;
 }
 
-/* What was given up may be lost: nobody asks for it again. */
+/* Counts a head that did not wait. Later heads do not wait for the same missing entries. */
 static void
 count_unordered(struct order *order, struct queue *queue)
 {
@@ -235,7 +236,7 @@ count_unordered(struct order *order, struct queue *queue)
     order->unordered += is_unordered;
 }
 
-/* The answer dies: only the newest of a queue can be one that is not kept yet. */
+/* The reply is freed after this call. Only the last reply of a queue can lack a copy. */
 static void
 keep(struct queue *queue)
 {
@@ -252,13 +253,13 @@ keep(struct queue *queue)
         unsigned char shard = queue->head.shard;
 
         if (reply_entry(reply_at(held->kept, 0), &queue->head) != RC_OK)
-            abort(); /* it was one */
+            abort(); /* it was readable before */
         queue->head.shard = shard;
     }
 }
 
 static void
-note_awaited(struct order *order, unsigned j, bool is_awaited, int64_t now_us)
+mark_awaited(struct order *order, unsigned j, bool is_awaited, int64_t now_us)
 {
     struct queue *queue = &order->queues[j];
 
@@ -269,15 +270,15 @@ note_awaited(struct order *order, unsigned j, bool is_awaited, int64_t now_us)
 }
 
 static void
-note_waiting(struct order *order, int64_t now_us)
+mark_waiting(struct order *order, int64_t now_us)
 {
     bool is_awaited = false;
 
     for (unsigned k = 1; k < order->count; k++) {
-        note_awaited(order, k, order->queues[0].has_head && lacks(order, 0, k), now_us);
+        mark_awaited(order, k, order->queues[0].has_head && lacks(order, 0, k), now_us);
         is_awaited = is_awaited || (order->queues[k].has_head && lacks(order, k, 0));
     }
-    note_awaited(order, 0, is_awaited, now_us);
+    mark_awaited(order, 0, is_awaited, now_us);
 }
 
 void
@@ -286,7 +287,7 @@ order_release(struct order *order, int64_t now_us)
     int next;
 
     for (unsigned k = 0; k < order->count; k++)
-        look_on(order, k);
+        load_head(order, k);
     while ((next = next_queue(order)) >= 0) {
         struct queue *queue = &order->queues[next];
 
@@ -294,11 +295,11 @@ order_release(struct order *order, int64_t now_us)
             count_unordered(order, queue);
         order->give(order->ctx, &queue->head);
         queue->has_head = false;
-        look_on(order, (unsigned)next);
+        load_head(order, (unsigned)next);
     }
     for (unsigned k = 0; k < order->count; k++)
         keep(&order->queues[k]);
-    note_waiting(order, now_us);
+    mark_waiting(order, now_us);
 }
 
 int
@@ -347,10 +348,10 @@ order_waits(const struct order *order)
 size_t
 order_foreign_entries(struct order *order, unsigned shard)
 {
-    size_t strays = order->queues[shard].strays;
+    size_t foreign_entries = order->queues[shard].foreign_entries;
 
-    order->queues[shard].strays = 0;
-    return strays;
+    order->queues[shard].foreign_entries = 0;
+    return foreign_entries;
 }
 
 size_t

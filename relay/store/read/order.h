@@ -1,4 +1,4 @@
-/* order.h: puts what the streams of several shards answer into the order of the commits. */
+/* order.h: delivers the entries of several shards in commit order. */
 #ifndef CLAIRON_STORE_ORDER_H
 #define CLAIRON_STORE_ORDER_H
 
@@ -6,47 +6,47 @@
 #include "store/position.h"
 
 /*
- * A reader of shard 0 and another one is given the notes of both in the order of the commits; two
- * others have no common reader. A note is held while an earlier one may still come: one stands at
- * the head of the other stream, or has not come yet, as the field `after` of the note's entry
- * shows (shard_dependency.h). Copies, and entries of no commit, wait only for what stands before
- * them.
+ * A user reads shard 0 and its own shard, and gets the notifications of both in commit order. No
+ * user reads two other shards. A notification waits while an older one of the other shard is
+ * missing. It is missing if it is the head of that queue, or if the field `after` names it and it
+ * was not added yet (shard_dependency.h). Retries, and entries without a commit, wait only for the
+ * entries before them in their own stream. See merge.h for pages, which end.
  */
 struct order;
 
-typedef void order_give(void *ctx, const struct entry *entry); /* a view, as long as the call */
+typedef void order_give(void *ctx, const struct entry *entry); /* a view, valid during the call */
 
 struct order *order_new(unsigned shards, order_give *give, void *ctx);
 void order_free(struct order *order); /* accepts NULL */
 
-/* Forgets what it holds and waits for. Of shard k all notes up to stored[k] were given before. */
+/* Drops all entries. Notifications of shard k up to stored[k] were delivered before. */
 void order_begin(struct order *order, const struct position *stored);
 
-/* What a shard's stream answered, each entry once: a view until order_release. */
+/* Adds a reply of a shard's stream, each entry once. It must live until order_release. */
 void order_add(struct order *order, unsigned shard, const struct redisReply *entries);
 
-/* Gives what may go, and keeps a copy of the rest. */
+/* Delivers all entries that are ready, and copies the rest. */
 void order_release(struct order *order, int64_t now_us);
 
 /*
- * Waits no more for a shard from which no note has come since `before_us` though some wait for it,
- * until one comes; the next order_release lets these go. Returns such a shard, call it again; -1:
- * there is none.
+ * Finds a shard that others have been waiting for since `before_us` or longer. They stop waiting
+ * until it adds a notification; the next order_release delivers them. Returns the shard, -1: none.
+ * Call it until it returns -1.
  */
 int order_give_up(struct order *order, int64_t before_us);
 
-/* Up to here all notes of the shard have come, or were given up. */
+/* All notifications of the shard up to here were added or given up. */
 struct position order_seen(const struct order *order, unsigned shard);
-/* It holds so much of this shard that no more is to be read .. */
+/* The shard has enough entries in memory: do not read more of it .. */
 bool order_is_full(const struct order *order, unsigned shard);
-/* .. unless a note waits for one of this shard that has not come. */
+/* .. unless a notification waits for one of this shard that was not added yet. */
 bool order_is_awaited(const struct order *order, unsigned shard);
-/* Some note waits. */
+/* A notification waits for another shard. */
 bool order_waits(const struct order *order);
 
-/* Since the last call: entries of the shard that are no notifications of ours, and were skipped. */
+/* Counts since the last call: entries of the shard that are no notifications, and were skipped. */
 size_t order_foreign_entries(struct order *order, unsigned shard);
-/* Since the last call: notes that went without what they waited for. */
+/* Counts since the last call: notifications delivered without the ones they waited for. */
 size_t order_unordered(struct order *order);
 
 #endif

@@ -1,4 +1,4 @@
-/* range.c: what comes after a place, of the shared stream and a user's own in one row. */
+/* range.c: reads the entries after a cursor, merged from shard 0 and the user's own shard. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -9,16 +9,16 @@
 
 #define PARTS_MAX 2
 
-/* What one shard holds of a range. */
+/* One shard's part of a range. */
 struct part {
     const struct shard *shard;
     enum store_range_state state;
     const struct redisReply *entries;
-    struct entry_id newest; /* ever */
+    struct entry_id newest; /* id ever added, also if it was trimmed */
     bool is_cut;            /* more follow */
 };
 
-/* A range under way. */
+/* A range query in flight. */
 struct range {
     struct ask ask;
     store_paged *done;
@@ -29,43 +29,40 @@ struct range {
     unsigned part_count;
 };
 
-/* Where what is left of it begins: who reads on from there is told of no gap again. */
+/* The cursor before the oldest entry left: reading on from there reports no second gap. */
 static struct entry_id
 begin_of(const struct part *part, struct entry_id after)
 {
-    struct bytes id = {NULL, 0};
     struct entry_id first;
 
     if (part->state != STORE_RANGE_TRIMMED)
         return after;
     if (reply_count(part->entries) == 0)
         return part->newest;
-    if (reply_is_array(reply_at(part->entries, 0), 1))
-        id = reply_bytes(reply_at(reply_at(part->entries, 0), 0));
-    if (id.at == NULL || entry_id_read((const char *)id.at, id.len, &first) != RC_OK)
+    if (reply_entry_id(reply_at(part->entries, 0), &first) != RC_OK)
         return after;
     return entry_id_before(first);
 }
 
-/* Takes the strands' entries; how many these are. */
+/* Merges the pages. Returns how many entries were taken. */
 static size_t
-take_all(struct strand *strands, unsigned count, struct entry *ret_entries)
+take_all(struct shard_page *pages, unsigned count, struct entry *ret_entries)
 {
-    struct strand *next;
+    struct shard_page *next;
     size_t taken = 0;
 
-    while ((next = strands_next(strands, count)) != NULL) {
+    while ((next = shard_pages_next(pages, count)) != NULL) {
         ret_entries[taken++] = next->entry;
-        strand_take(next);
+        shard_page_take(next);
     }
     return taken;
 }
 
 static void
-give_range(struct range *range)
+deliver_range(struct range *range)
 {
     struct store_page page = {.first = range->after, .last = range->after, .next = ""};
-    struct strand strands[PARTS_MAX];
+    struct shard_page pages[PARTS_MAX];
     struct entry *entries;
     size_t room = 1;
 
@@ -74,18 +71,18 @@ give_range(struct range *range)
         struct entry_id *start = cursor_in(&page.first, i);
 
         *start = begin_of(part, *start);
-        strand_begin(&strands[i], part->shard->number, *start, *cursor_in(&range->end, i),
-                     part->entries, part->is_cut);
+        shard_page_begin(&pages[i], part->shard->number, *start, *cursor_in(&range->end, i),
+                         part->entries, part->is_cut);
         page.state = part->state > page.state ? part->state : page.state;
         room += reply_count(part->entries);
     }
     entries = memory_new(room * sizeof(*entries));
     page.entries = entries;
-    page.count = take_all(strands, range->part_count, entries);
+    page.count = take_all(pages, range->part_count, entries);
     for (unsigned i = 0; i < range->part_count; i++) {
-        *cursor_in(&page.last, i) = strands[i].reached;
-        page.seen += strand_seen(&strands[i]);
-        stats_add(range->ask.store->stats, STAT_STORE_ERRORS, strands[i].strays);
+        *cursor_in(&page.last, i) = pages[i].reached;
+        page.seen += shard_page_seen(&pages[i]);
+        stats_add(range->ask.store->stats, STAT_STORE_ERRORS, pages[i].foreign_entries);
     }
     range->done(range->ctx, RC_OK, &page);
     free(entries);
@@ -96,10 +93,9 @@ take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 {
     struct range *range = (struct range *)ask;
     struct part *part = &range->parts[shard == range->parts[0].shard ? 0 : 1];
-    struct bytes newest = reply_bytes(reply_at(reply, 2));
 
-    if (!reply_is_array(reply, 4) || !reply_is_array(reply_at(reply, 1), 0) || newest.at == NULL ||
-        entry_id_read((const char *)newest.at, newest.len, &part->newest) != RC_OK)
+    if (!reply_is_array(reply, 4) || !reply_is_array(reply_at(reply, 1), 0) ||
+        reply_id(reply_at(reply, 2), &part->newest) != RC_OK)
         return false;
     part->state = (enum store_range_state)reply_integer(reply_at(reply, 0));
     part->is_cut = reply_integer(reply_at(reply, 3)) != 0;
@@ -113,7 +109,7 @@ finish(struct ask *ask, enum rc rc)
     struct range *range = (struct range *)ask;
 
     if (rc == RC_OK)
-        give_range(range);
+        deliver_range(range);
     else
         range->done(range->ctx, RC_IO, NULL);
 }

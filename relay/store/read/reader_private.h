@@ -1,4 +1,4 @@
-/* reader_private.h: the reader's state, shared by its two files. */
+/* reader_private.h: the reader's state, shared by reader.c and reader_reply.c. */
 #ifndef CLAIRON_STORE_READER_PRIVATE_H
 #define CLAIRON_STORE_READER_PRIVATE_H
 
@@ -13,63 +13,67 @@
 #include "store/shards/shard.h"
 #include "store/store.h"
 
-/* What is followed of one shard. */
-struct channel {
-    struct entry_id at;
+/* The streams of one shard. */
+struct shard_stream {
+    struct entry_id at; /* the last entry read */
     char stream_key[STORE_KEY_MAX];
-    struct tail receipts; /* goes on where it was when the connection comes back */
-};
-
-/* What of the last answer there was more of: what hangs on that is not asked for meanwhile. */
-enum lag {
-    LAG_NONE,
-    LAG_NOTES,  /* acks come after what they are for */
-    LAG_MEMBERS /* and memberships before what they decide about */
+    struct tail ack_events; /* keeps its position over a reconnect */
 };
 
 /*
- * A server, with the shards that topology.h places on it; the first has the control
- * stream.
+ * Which stream has more entries than fit into the last reply. Until it is read to its end, streams
+ * that depend on it are not read.
  */
-struct lane {
+enum lag {
+    LAG_NONE,
+    LAG_NOTIFICATIONS, /* acknowledgements follow their notifications */
+    LAG_MEMBERS        /* memberships precede the notifications that they route */
+};
+
+/* A connection to one server, with the shards that topology.h places there. */
+struct server_reader {
     struct reader *reader;
-    unsigned number;
+    unsigned number; /* server 0 has the control stream too */
     struct link *link;
-    bool is_placed; /* "$" was resolved: where to read on is exact */
-    bool reading;   /* an XREAD is under way .. */
-    bool is_stale;  /* .. for what comes after places that do not count any more */
-    size_t asked;   /* .. and for so many entries of each stream */
+    bool is_positioned; /* the newest control entry is known: XREAD misses none after it */
+    bool reading;       /* an XREAD is in flight */
+    bool is_stale;      /* its positions are from before the last reader_seek */
+    size_t asked;       /* COUNT of that XREAD */
     enum lag lag;
     char name[24]; /* in the log */
-    char beat_key[STORE_KEY_MAX];
+    char heartbeat_key[STORE_KEY_MAX];
 };
 
 struct reader {
     struct stats *stats;
     struct reader_events events;
-    bool seeking; /* reader_seek was called: we know where to read */
+    bool has_start; /* reader_seek was called */
     struct store *store;
     struct ev_loop *loop;
-    struct order *order; /* of several shards */
+    struct order *order; /* NULL with a single shard */
     ev_timer order_timer;
     struct tail control;
-    size_t each;       /* streams of a server, at most */
-    size_t most;       /* entries of one stream in an answer */
-    size_t note_bytes; /* of the largest lately */
+    size_t streams_max; /* of a server */
+    size_t entries_max; /* of one stream in a reply */
+    size_t entry_bytes; /* size of the largest recent entry */
     struct topology topology;
-    unsigned lane_count;
-    struct lane lanes[STORE_SHARDS_MAX];
-    unsigned channel_count;
-    struct channel channels[];
+    unsigned server_count;
+    struct server_reader servers[STORE_SHARDS_MAX];
+    unsigned stream_count;
+    struct shard_stream streams[];
 };
 
-/* reader.c: asks for what comes next, unless that is under way. */
-void reader_read(struct lane *lane);
+/*
+ * reader_reply.c: delivers the entries of an XREAD reply and advances the positions. If `is_stale`,
+ * notifications are dropped: their positions no longer count.
+ */
+void reader_handle_reply(struct server_reader *server, const struct redisReply *reply,
+                         bool is_stale);
 
-/* reader_reply.c */
-/* Hands on what an answer holds, and moves the places behind it. Stale: its notes do not count. */
-void reader_take(struct lane *lane, const struct redisReply *reply, bool is_stale);
-/* Gives up waiting for notes of shards that are behind; every half a second while some wait. */
-void reader_order_timer(struct ev_loop *loop, ev_timer *timer, int events);
+/* Delivers the notifications of several shards whose turn it is. */
+void reader_release(struct reader *reader);
+
+/* Stops waiting for shards that have been behind for too long. */
+void reader_stop_waiting(struct reader *reader);
 
 #endif

@@ -1,110 +1,94 @@
-/* reader_reply.c: what the streams of the store answered, in the order in which it counts. */
-#include "store/read/reader_private.h"
-
+/* reader_reply.c: handles XREAD replies: memberships, then notifications, then acknowledgements. */
 #include "base/clock.h"
 #include "base/log.h"
 #include "store/connection/reply.h"
 #include "store/read/control.h"
+#include "store/read/reader_private.h"
 #include "store/store.h"
 
-/*
- * Notes wait so long for those before them in another shard: another feed has taken over by then.
- */
-#define READER_ORDER_S 3
-#define READER_FORGETS 8 /* of what was large, so much of it with each answer */
+/* Longer than a feed's failover: by then another feed has written the missing notifications. */
+#define READER_ORDER_WAIT_S 3
+#define READER_SIZE_DECAY 8 /* each reply lowers the largest entry size by an eighth */
 
 static void
-tell_strays(struct reader *reader, const struct channel *channel, size_t strays)
+report_foreign_entries(struct reader *reader, const struct shard_stream *stream, size_t count)
 {
-    if (strays == 0)
+    if (count == 0)
         return;
-    stats_add(reader->stats, STAT_STORE_ERRORS, strays);
-    log_warnf("store", "%zu entries of %s are no notifications of ours, skipped", strays,
-              channel->stream_key);
+    stats_add(reader->stats, STAT_STORE_ERRORS, count);
+    log_warn("store", "skipped foreign entries", LOG_TEXT("key", stream->stream_key),
+             LOG_UINT("count", count));
 }
 
-/* All there is comes from one stream. */
+/* The case of a single shard. */
 static void
-give_entries(struct reader *reader, const struct channel *channel, const struct redisReply *entries)
+deliver_entries(struct reader *reader, const struct shard_stream *stream,
+                const struct redisReply *entries)
 {
     struct entry entry;
-    size_t strays = 0;
+    size_t foreign_entries = 0;
 
     for (size_t i = 0; i < reply_count(entries); i++) {
         if (reply_entry(reply_at(entries, i), &entry) == RC_OK)
             reader->events.on_entry(reader->events.ctx, &entry);
         else
-            strays++;
+            foreign_entries++;
     }
-    tell_strays(reader, channel, strays);
+    report_foreign_entries(reader, stream, foreign_entries);
 }
 
 static void
-note_sizes(struct reader *reader, const struct redisReply *entries)
+measure_entries(struct reader *reader, const struct redisReply *entries)
 {
-    reader->note_bytes -= reader->note_bytes / READER_FORGETS;
+    reader->entry_bytes -= reader->entry_bytes / READER_SIZE_DECAY;
     for (size_t i = 0; i < reply_count(entries); i++) {
         size_t bytes = reply_size(reply_at(entries, i));
 
-        if (bytes > reader->note_bytes)
-            reader->note_bytes = bytes;
+        if (bytes > reader->entry_bytes)
+            reader->entry_bytes = bytes;
     }
 }
 
 static void
-take_entries(struct reader *reader, unsigned shard, const struct redisReply *entries)
+handle_entries(struct reader *reader, unsigned shard, const struct redisReply *entries)
 {
-    struct channel *channel = &reader->channels[shard];
-    const struct redisReply *last;
-    struct bytes id = {NULL, 0};
+    struct shard_stream *stream = &reader->streams[shard];
 
     if (reply_count(entries) == 0)
         return;
     if (reader->order == NULL)
-        give_entries(reader, channel, entries);
+        deliver_entries(reader, stream, entries);
     else
         order_add(reader->order, shard, entries);
-    last = reply_at(entries, reply_count(entries) - 1);
-    if (reply_is_array(last, 1))
-        id = reply_bytes(reply_at(last, 0));
-    if (id.at != NULL && entry_id_read((const char *)id.at, id.len, &channel->at) == RC_OK &&
+    if (reply_entry_id(reply_at(entries, reply_count(entries) - 1), &stream->at) == RC_OK &&
         reader->order != NULL)
-        store_record_position(reader->store, shard, channel->at, order_seen(reader->order, shard));
+        store_record_position(reader->store, shard, stream->at, order_seen(reader->order, shard));
 }
 
-/* Hands out what may go now, and reads what there is room for. */
-static void
-release(struct reader *reader)
+void
+reader_release(struct reader *reader)
 {
     if (reader->order == NULL)
         return;
     order_release(reader->order, clock_monotonic_us());
     stats_add(reader->stats, STAT_STORE_UNORDERED, order_unordered(reader->order));
-    for (unsigned i = 0; i < reader->channel_count; i++)
-        tell_strays(reader, &reader->channels[i], order_foreign_entries(reader->order, i));
+    for (unsigned i = 0; i < reader->stream_count; i++)
+        report_foreign_entries(reader, &reader->streams[i],
+                               order_foreign_entries(reader->order, i));
     if (order_waits(reader->order) && !ev_is_active(&reader->order_timer))
         ev_timer_again(reader->loop, &reader->order_timer);
-    for (unsigned i = 0; i < reader->lane_count; i++)
-        reader_read(&reader->lanes[i]);
 }
 
 void
-reader_order_timer(struct ev_loop *loop, ev_timer *timer, int events)
+reader_stop_waiting(struct reader *reader)
 {
-    struct reader *reader = timer->data;
-    int64_t before_us = clock_monotonic_us() - READER_ORDER_S * INT64_C(1000000);
+    int64_t before_us = clock_monotonic_us() - READER_ORDER_WAIT_S * INT64_C(1000000);
     int shard;
 
-    (void)events;
     while ((shard = order_give_up(reader->order, before_us)) >= 0)
-        log_warnf(
-            "store",
-            "shard %d is behind, or has lost what it held: what waited %d s for earlier notes "
-            "of it goes out before them",
-            shard, READER_ORDER_S);
-    release(reader);
-    if (!order_waits(reader->order))
-        ev_timer_stop(loop, timer);
+        log_warn("store",
+                 "shard is behind or lost data: delivering notifications of other shards unordered",
+                 LOG_INT("shard", shard), LOG_INT("waited_s", READER_ORDER_WAIT_S));
 }
 
 static bool
@@ -114,103 +98,105 @@ is_key(struct bytes key, const char *name)
 }
 
 static void
-ask_anew(struct lane *lane, struct tail *tail)
+report_missed(struct server_reader *server, struct tail *tail)
 {
-    struct reader *reader = lane->reader;
+    struct reader *reader = server->reader;
 
     if (!tail_has_missed(tail))
         return;
-    log_infof(lane->name, "missed some of %s, having read it late: asking for all anew", tail->key);
+    log_info(server->name, "stream was trimmed before it was read: reloading its state",
+             LOG_TEXT("key", tail->key));
     reader->events.on_resumed(reader->events.ctx);
 }
 
-/* What one answer holds besides memberships, by channel; NULL: nothing. */
-struct answer {
-    const struct redisReply *notes[STORE_SHARDS_MAX];
-    const struct redisReply *receipts[STORE_SHARDS_MAX];
+/* The entries of one reply, by shard; NULL: none. Memberships are handled while it is sorted. */
+struct reply_parts {
+    const struct redisReply *notifications[STORE_SHARDS_MAX];
+    const struct redisReply *ack_events[STORE_SHARDS_MAX];
     enum lag lag;
 };
 
 static void
-take_stream(struct lane *lane, const struct redisReply *stream, struct answer *answer)
+sort_stream(struct server_reader *server, const struct redisReply *stream,
+            struct reply_parts *parts)
 {
-    struct reader *reader = lane->reader;
+    struct reader *reader = server->reader;
     const struct bytes key = reply_bytes(reply_at(stream, 0));
     const struct redisReply *entries = reply_at(stream, 1);
 
     if (is_key(key, reader->control.key)) {
-        if (tail_begin(&reader->control, lane->link, entries, lane->asked))
-            answer->lag = LAG_MEMBERS;
-        control_take_members(&reader->events, entries, reader->control.at);
+        if (tail_begin(&reader->control, server->link, entries, server->asked))
+            parts->lag = LAG_MEMBERS;
+        control_handle_members(&reader->events, entries, reader->control.at);
     }
-    for (unsigned i = 0; i < reader->channel_count; i++) {
-        if (is_key(key, reader->channels[i].receipts.key))
-            answer->receipts[i] = entries;
-        else if (is_key(key, reader->channels[i].stream_key))
-            answer->notes[i] = entries;
+    for (unsigned i = 0; i < reader->stream_count; i++) {
+        if (is_key(key, reader->streams[i].ack_events.key))
+            parts->ack_events[i] = entries;
+        else if (is_key(key, reader->streams[i].stream_key))
+            parts->notifications[i] = entries;
     }
 }
 
 static void
-take_notes(struct lane *lane, struct answer *answer)
+handle_notifications(struct server_reader *server, struct reply_parts *parts)
 {
-    struct reader *reader = lane->reader;
+    struct reader *reader = server->reader;
 
-    for (unsigned i = 0; i < reader->channel_count; i++) {
-        if (answer->notes[i] == NULL)
+    for (unsigned i = 0; i < reader->stream_count; i++) {
+        if (parts->notifications[i] == NULL)
             continue;
-        if (reply_count(answer->notes[i]) >= lane->asked)
-            answer->lag = LAG_NOTES;
-        note_sizes(reader, answer->notes[i]);
-        take_entries(reader, i, answer->notes[i]);
+        if (reply_count(parts->notifications[i]) >= server->asked)
+            parts->lag = LAG_NOTIFICATIONS;
+        measure_entries(reader, parts->notifications[i]);
+        handle_entries(reader, i, parts->notifications[i]);
     }
-    release(reader);
+    reader_release(reader);
 }
 
 static void
-take_receipts(struct lane *lane, const struct answer *answer)
+handle_ack_events(struct server_reader *server, const struct reply_parts *parts)
 {
-    struct reader *reader = lane->reader;
+    struct reader *reader = server->reader;
     const struct topology *topology = &reader->topology;
     bool has_more = false;
 
-    for (unsigned i = 0; i < reader->channel_count; i++) {
-        struct tail *receipts = &reader->channels[i].receipts;
+    for (unsigned i = 0; i < reader->stream_count; i++) {
+        struct tail *ack_events = &reader->streams[i].ack_events;
 
-        if (answer->receipts[i] == NULL)
+        if (parts->ack_events[i] == NULL)
             continue;
-        has_more |= tail_begin(receipts, lane->link, answer->receipts[i], lane->asked);
-        control_take_receipts(&reader->events, store_relay_id(reader->store), answer->receipts[i],
-                              receipts->at);
+        has_more |= tail_begin(ack_events, server->link, parts->ack_events[i], server->asked);
+        control_handle_ack_events(&reader->events, store_relay_id(reader->store),
+                                  parts->ack_events[i], ack_events->at);
     }
-    for (unsigned i = topology_first_shard(topology, lane->number);
+    for (unsigned i = topology_first_shard(topology, server->number);
          i < topology->shards && !has_more; i = topology_next_shard(topology, i))
-        ask_anew(lane, &reader->channels[i].receipts);
+        report_missed(server, &reader->streams[i].ack_events);
 }
 
-/* What has to wait is left where it is. */
+/* A part that has to wait is dropped here and read again: its position does not move. */
 static void
-take_answer(struct lane *lane, struct answer *answer, bool is_stale)
+handle_parts(struct server_reader *server, struct reply_parts *parts, bool is_stale)
 {
-    if (answer->lag == LAG_NONE && lane->number == 0)
-        ask_anew(lane, &lane->reader->control);
-    if (answer->lag == LAG_NONE && !is_stale)
-        take_notes(lane, answer);
-    if (answer->lag == LAG_NONE)
-        take_receipts(lane, answer);
-    lane->lag = answer->lag;
+    if (parts->lag == LAG_NONE && server->number == 0)
+        report_missed(server, &server->reader->control);
+    if (parts->lag == LAG_NONE && !is_stale)
+        handle_notifications(server, parts);
+    if (parts->lag == LAG_NONE)
+        handle_ack_events(server, parts);
+    server->lag = parts->lag;
 }
 
 void
-reader_take(struct lane *lane, const struct redisReply *reply, bool is_stale)
+reader_handle_reply(struct server_reader *server, const struct redisReply *reply, bool is_stale)
 {
-    struct answer answer = {.lag = LAG_NONE};
+    struct reply_parts parts = {.lag = LAG_NONE};
 
     for (size_t i = 0; reply_is_array(reply, 0) && i < reply_count(reply); i++) {
         const struct redisReply *stream = reply_at(reply, i);
 
         if (reply_is_array(stream, 2) && reply_is_array(reply_at(stream, 1), 0))
-            take_stream(lane, stream, &answer);
+            sort_stream(server, stream, &parts);
     }
-    take_answer(lane, &answer, is_stale);
+    handle_parts(server, &parts, is_stale);
 }

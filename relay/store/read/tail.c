@@ -1,7 +1,4 @@
-/*
- * tail.c: a stream that holds its newest entries only, as somebody follows it who may come too
- * late.
- */
+/* tail.c: follows a stream that is trimmed to its newest entries, and detects missed ones. */
 #include "store/read/tail.h"
 
 #include <stdio.h>
@@ -10,7 +7,7 @@
 #include "store/connection/link.h"
 #include "store/read/control.h"
 
-/* What is older was missed: so much comes only while this process stands still. */
+/* Entries between `before` and the oldest one were missed: this process was paused. */
 static void
 on_oldest(void *ctx, const struct redisReply *reply)
 {
@@ -19,7 +16,7 @@ on_oldest(void *ctx, const struct redisReply *reply)
     struct entry_id oldest, before;
 
     if (reply_is_array(reply, 1))
-        control_take_cursor(reply_at(reply, 0), oldest_text);
+        control_read_cursor(reply_at(reply, 0), oldest_text);
     if (entry_id_read(oldest_text, strlen(oldest_text), &oldest) == RC_OK &&
         entry_id_read(tail->before, strlen(tail->before), &before) == RC_OK &&
         entry_id_less(before, oldest))

@@ -1,7 +1,4 @@
-/*
- * tail.h: a stream that holds its newest entries only, as somebody follows it who may come too
- * late.
- */
+/* tail.h: follows a stream that is trimmed to its newest entries, and detects missed ones. */
 #ifndef CLAIRON_STORE_TAIL_H
 #define CLAIRON_STORE_TAIL_H
 
@@ -16,19 +13,20 @@ struct link;
 
 struct tail {
     char key[STORE_KEY_MAX];
-    char at[ENTRY_ID_TEXT_MAX];     /* the entry read last */
-    char before[ENTRY_ID_TEXT_MAX]; /* `at`, as it was before the last full answer */
-    bool is_late;                   /* entries were gone before they were read */
+    char at[ENTRY_ID_TEXT_MAX];     /* id of the last entry read */
+    char before[ENTRY_ID_TEXT_MAX]; /* `at` before the last full reply */
+    bool is_late;                   /* entries were trimmed before they were read */
 };
 
 /*
- * Before the entries of an answer, of `most` at most, are read; true when it is full. Only then may
- * older ones be gone: the store is asked, on the connection that the answer came from.
+ * Call it before the entries of a reply are handled. Returns whether the reply is full, that is,
+ * has `most` entries. Only then older entries may have been trimmed: asks the store for the oldest
+ * one, on the connection of the reply.
  */
 bool tail_begin(struct tail *tail, struct link *link, const struct redisReply *entries,
                 size_t most);
 
-/* Whether entries were missed since it was asked last: for whoever has read an answer not full. */
+/* Whether entries were missed since the last call. Ask after a reply that was not full. */
 bool tail_has_missed(struct tail *tail);
 
 #endif

@@ -161,7 +161,7 @@ on_hello(void *ctx, const struct redisReply *reply)
         topic_prefix_set(shard->store->topic_prefix, reply_bytes(reply_at(reply, 3)));
     link_settle(shard->link);
     shard->is_up = true;
-    store_shard_came(shard->store);
+    shard->events->on_up(shard->store);
 }
 
 static void
@@ -203,16 +203,18 @@ on_link_down(void *ctx, const char *reason)
     if (!shard->is_up)
         return;
     shard->is_up = false;
-    store_shard_went(shard->store);
+    shard->events->on_down(shard->store);
 }
 
 enum rc
-shard_open(struct shard *shard, struct store *store, unsigned number, const struct config *config)
+shard_open(struct shard *shard, struct store *store, unsigned number, const struct config *config,
+           const struct shard_events *events)
 {
-    const struct link_events events = {.on_up = on_link_up, .on_down = on_link_down, .ctx = shard};
+    const struct link_events link_events = {
+        .on_up = on_link_up, .on_down = on_link_down, .ctx = shard};
     char *url;
 
-    *shard = (struct shard){.store = store, .number = number};
+    *shard = (struct shard){.store = store, .number = number, .events = events};
     if (config->store.shards > 1)
         snprintf(shard->name, sizeof(shard->name), "store-%u", number);
     else
@@ -221,7 +223,7 @@ shard_open(struct shard *shard, struct store *store, unsigned number, const stru
     key_shard_prefix(shard->prefix, config->store.prefix, (unsigned)config->store.shards, number);
     key_write(shard->stream_key, shard->prefix, KEY_STREAM);
     url = topology_url(config, topology_server_of(&store->topology, number));
-    shard->link = link_open(store->loop, config, url, shard->name, STORE_PATIENCE_S, &events);
+    shard->link = link_open(store->loop, config, url, shard->name, STORE_PATIENCE_S, &link_events);
     topology_free_url(url);
     if (shard->link == NULL)
         return RC_BAD;

@@ -35,8 +35,15 @@ struct shard_holdings {
     uint64_t errors;    /* in the error log of its server */
 };
 
+/* The shard went up (shard->epoch is current) or down. Called from the loop. */
+struct shard_events {
+    void (*on_up)(struct store *store);
+    void (*on_down)(struct store *store);
+};
+
 struct shard {
     struct store *store;
+    const struct shard_events *events;
     unsigned number;
     struct link *link;
     struct maintenance *maintenance;
@@ -59,18 +66,12 @@ struct shard {
     struct shard_holdings holdings;
 };
 
-/* Makes the shard of a zeroed one, and connects. RC_BAD: its URL is wrong (already logged). */
+/* Initializes the shard and connects. `events` must outlive it. RC_BAD: invalid URL (logged). */
 MUST_CHECK enum rc shard_open(struct shard *shard, struct store *store, unsigned number,
-                              const struct config *config);
+                              const struct config *config, const struct shard_events *events);
 /* Calls that are under way are answered with RC_IO. */
 void shard_close(struct shard *shard);
 void shard_free(struct shard *shard); /* after shard_close */
-
-/* To the store: a shard came (and is of shard->epoch now), or went. */
-void store_shard_came(struct store *store);
-void store_shard_went(struct store *store);
-/* It is known where to begin. */
-void store_come_up(struct store *store);
 
 /* Which of them holds what is for this user alone. Any bytes may be given. */
 unsigned shard_of_user(unsigned shard_count, const char *user, size_t len);

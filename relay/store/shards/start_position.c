@@ -12,6 +12,7 @@
 /* A beginning that is looked for. */
 struct start_position {
     struct ask ask;
+    start_position_found *found;
     struct position least;
     bool is_void; /* another one has begun */
 };
@@ -46,7 +47,7 @@ finish(struct ask *ask, enum rc rc)
         if (ask->is_cut_off || !store->shards[k].is_up)
             return;
     }
-    store_come_up(store);
+    start->found(store);
 }
 
 static bool
@@ -82,7 +83,7 @@ ask_shard(struct start_position *start, struct shard *shard)
 }
 
 void
-store_find_start(struct store *store)
+start_position_find(struct store *store, start_position_found *found)
 {
     struct start_position *start = ask_new(sizeof(*start), store, &start_kind);
     bool has_failed;
@@ -90,6 +91,7 @@ store_find_start(struct store *store)
     if (store->start != NULL)
         store->start->is_void = true;
     store->start = start;
+    start->found = found;
     start->least = least_of(store);
     for (unsigned k = 0; k < store->shard_count; k++) {
         if (position_less(start->least, store->newest_to[k]))
@@ -101,5 +103,5 @@ store_find_start(struct store *store)
         return;
     store->start = NULL;
     if (!has_failed)
-        store_come_up(store);
+        found(store);
 }

@@ -95,8 +95,8 @@ make_epoch(struct store *store)
     snprintf(store->epoch, sizeof(store->epoch), "%016" PRIx64, hash);
 }
 
-void
-store_come_up(struct store *store)
+static void
+come_up(struct store *store)
 {
     store->has_begun = true;
     log_infof("store", "connected, epoch %s", store->epoch);
@@ -105,8 +105,8 @@ store_come_up(struct store *store)
     tell_listeners(store);
 }
 
-void
-store_shard_came(struct store *store)
+static void
+on_shard_up(struct store *store)
 {
     for (unsigned k = 0; k < store->shard_count; k++) {
         if (!store->shards[k].is_up)
@@ -118,13 +118,13 @@ store_shard_came(struct store *store)
     }
     make_epoch(store);
     if (store->shard_count > 1 && !store->has_begun)
-        store_find_start(store);
+        start_position_find(store, come_up);
     else
-        store_come_up(store);
+        come_up(store);
 }
 
-void
-store_shard_went(struct store *store)
+static void
+on_shard_down(struct store *store)
 {
     if (!store->is_up)
         return;
@@ -144,6 +144,8 @@ free_shards(struct store *store)
     free(store->shards);
 }
 
+static const struct shard_events shard_events = {.on_up = on_shard_up, .on_down = on_shard_down};
+
 struct store *
 store_open(struct ev_loop *loop, const struct config *config, struct stats *stats)
 {
@@ -159,7 +161,7 @@ store_open(struct ev_loop *loop, const struct config *config, struct stats *stat
     store->topology = topology_of(config);
     store->shards = memory_new(store->shard_count * sizeof(*store->shards));
     for (unsigned k = 0; k < store->shard_count; k++) {
-        if (shard_open(&store->shards[k], store, k, config) == RC_OK)
+        if (shard_open(&store->shards[k], store, k, config, &shard_events) == RC_OK)
             continue;
         store->shard_count = k;
         free_shards(store);

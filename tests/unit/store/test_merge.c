@@ -18,7 +18,7 @@
 
 /* What three streams answered. */
 static redisReply *answers[STREAMS];
-static struct strand strands[STREAMS];
+static struct shard_page pages[STREAMS];
 
 /* Of a commit at `lsn`; 0: of none. */
 static redisReply *
@@ -67,8 +67,8 @@ answer_until(unsigned end, unsigned stream, bool is_cut, size_t count,
         answers[stream]->element[i] = entries[i][1] == 255
                                           ? make_stray(entries[i][0])
                                           : make_entry(entries[i][0], entries[i][1]);
-    strand_begin(&strands[stream], stream, (struct entry_id){1, 0}, (struct entry_id){end, 0},
-                 answers[stream], is_cut);
+    shard_page_begin(&pages[stream], stream, (struct entry_id){1, 0}, (struct entry_id){end, 0},
+                     answers[stream], is_cut);
 }
 
 static void
@@ -94,13 +94,13 @@ static const char *
 taken(unsigned count)
 {
     static char told[256];
-    struct strand *next;
+    struct shard_page *next;
 
     told[0] = '\0';
-    while ((next = strands_next(strands, count)) != NULL) {
+    while ((next = shard_pages_next(pages, count)) != NULL) {
         snprintf(told + strlen(told), sizeof(told) - strlen(told), "%u:%u ",
                  (unsigned)next->entry.shard, (unsigned)next->entry.id.ms);
-        strand_take(next);
+        shard_page_take(next);
     }
     return told;
 }
@@ -111,8 +111,8 @@ test_one_stream_is_as_it_is(void **state)
     (void)state;
     answer(0, true, 3, (const unsigned char[][2]){{10, 9}, {11, 3}, {12, 0}});
     assert_string_equal(taken(1), "0:10 0:11 0:12 ");
-    assert_int_equal(strands[0].reached.ms, 12);
-    assert_int_equal(strand_seen(&strands[0]), 3);
+    assert_int_equal(pages[0].reached.ms, 12);
+    assert_int_equal(shard_page_seen(&pages[0]), 3);
 }
 
 static void
@@ -163,11 +163,11 @@ test_what_is_beyond_the_end_is_not_there(void **state)
     answer_until(11, 0, true, 4, (const unsigned char[][2]){{10, 1}, {11, 4}, {12, 2}, {13, 255}});
     answer_until(9, 1, true, 1, (const unsigned char[][2]){{20, 2}});
     assert_string_equal(taken(2), "0:10 0:11 ");
-    assert_int_equal(strand_seen(&strands[0]), 2);
-    assert_int_equal(strands[0].strays, 0);
-    assert_int_equal(strands[0].reached.ms, 11);
-    assert_int_equal(strand_seen(&strands[1]), 0);
-    assert_int_equal(strands[1].reached.ms, 1);
+    assert_int_equal(shard_page_seen(&pages[0]), 2);
+    assert_int_equal(pages[0].foreign_entries, 0);
+    assert_int_equal(pages[0].reached.ms, 11);
+    assert_int_equal(shard_page_seen(&pages[1]), 0);
+    assert_int_equal(pages[1].reached.ms, 1);
 }
 
 static void
@@ -177,9 +177,9 @@ test_what_may_be_later_waits(void **state)
     answer(0, false, 3, (const unsigned char[][2]){{10, 1}, {11, 4}, {12, 5}});
     answer(1, true, 2, (const unsigned char[][2]){{20, 2}, {21, 3}});
     assert_string_equal(taken(2), "0:10 1:20 1:21 ");
-    assert_int_equal(strands[0].reached.ms, 10);
-    assert_int_equal(strand_seen(&strands[0]), 1);
-    assert_int_equal(strands[1].reached.ms, 21);
+    assert_int_equal(pages[0].reached.ms, 10);
+    assert_int_equal(shard_page_seen(&pages[0]), 1);
+    assert_int_equal(pages[1].reached.ms, 21);
 }
 
 static void
@@ -187,13 +187,13 @@ test_strays_are_passed_over(void **state)
 {
     (void)state;
     answer(0, true, 4, (const unsigned char[][2]){{10, 255}, {11, 1}, {12, 255}, {13, 255}});
-    assert_int_equal(strands[0].reached.ms, 10);
+    assert_int_equal(pages[0].reached.ms, 10);
     answer(1, false, 1, (const unsigned char[][2]){{14, 255}});
     assert_string_equal(taken(2), "0:11 ");
-    assert_int_equal(strands[0].strays, 3);
-    assert_int_equal(strands[0].reached.ms, 13);
-    assert_int_equal(strand_seen(&strands[0]), 4);
-    assert_int_equal(strands[1].reached.ms, 14);
+    assert_int_equal(pages[0].foreign_entries, 3);
+    assert_int_equal(pages[0].reached.ms, 13);
+    assert_int_equal(shard_page_seen(&pages[0]), 4);
+    assert_int_equal(pages[1].reached.ms, 14);
 }
 
 static void
@@ -202,8 +202,8 @@ test_nothing_is_nothing(void **state)
     (void)state;
     answer(0, false, 0, NULL);
     assert_string_equal(taken(1), "");
-    assert_int_equal(strands[0].reached.ms, 1);
-    assert_int_equal(strand_seen(&strands[0]), 0);
+    assert_int_equal(pages[0].reached.ms, 1);
+    assert_int_equal(shard_page_seen(&pages[0]), 0);
 }
 
 static void
@@ -215,9 +215,9 @@ test_a_kept_answer_is_the_same(void **state)
     answer(0, false, 2, (const unsigned char[][2]){{10, 1}, {11, 255}});
     kept = reply_keep(answers[0]);
     tear_down(NULL);
-    strand_begin(&strands[0], 0, (struct entry_id){1, 0}, STRAND_WHOLE, kept, false);
+    shard_page_begin(&pages[0], 0, (struct entry_id){1, 0}, SHARD_PAGE_WHOLE, kept, false);
     assert_string_equal(taken(1), "0:10 ");
-    assert_int_equal(strands[0].strays, 1);
+    assert_int_equal(pages[0].foreign_entries, 1);
     free(kept);
 }
 
