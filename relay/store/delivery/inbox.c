@@ -179,7 +179,7 @@ ask_part(struct inbox *inbox, struct inbox_part *part, const char *user, const c
     argument(&arguments, user);
     argument(&arguments, part->after);
     argument(&arguments, count);
-    argument(&arguments, undelivered_only ? "unshown" : "all");
+    argument(&arguments, undelivered_only ? "undelivered" : "all");
     part->is_asked = true;
     ask_script(&inbox->ask, part->shard, STORE_SCRIPT_inbox, 1, &arguments);
 }

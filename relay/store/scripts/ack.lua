@@ -1,8 +1,7 @@
--- ack.lua: users acknowledge messages; the last one acknowledges the message as a whole.
--- KEYS: stream. ARGV: prefix, the name of who stores them, how long trails are kept in ms, how many
--- users follow, each user with the number of his acks, then the ids of all, in the users' order. A
--- user may come again, at the price of a command.
--- Returns {acks that were new, messages that are complete}.
+-- ack.lua: users acknowledge notifications; the last user completes a notification.
+-- KEYS: stream. ARGV: prefix, id of the relay, retention of trails in ms, number of users, each user
+-- with the number of its ids, then all ids, in the order of the users. A user may be repeated, at the
+-- cost of a command. Returns {new acknowledgements, notifications completed}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
@@ -15,18 +14,18 @@ local acked_key = prefix .. KEY_ACKED
 local now_text = whole(now_ms())
 local event_head, id_len = 'acked ' .. now_text .. ' 0 - ', pack_text(('x'):rep(36)):sub(1, 2)
 local gone, acked = {}, 0
--- Only other relays want to hear of acks. One that is forgotten asks again when it is back.
+-- Ack events are for other relays. A relay that is not registered reloads its state when it is back.
 local told = call('ZCARD', prefix .. KEY_RELAYS) ~= (call('ZSCORE', prefix .. KEY_RELAYS, name) and 1 or 0) and {}
 
--- Of the user whose acks are being taken.
+-- Of the current user.
 local user, event, packed
 
--- Acks that were taken and are not written yet: by message its first user and, mostly none, the others.
+-- Acks not written yet, by message: its first user, and the other ones (mostly none).
 local firsts, others = {}, {}
-local values, values_len = {}, 0 -- of messages that others are waited for, and their ids
+local values, values_len = {}, 0 -- ids and values of messages that stay pending
 
--- What stands behind a message's entry is alike in many: read once. By how many acked it has what
--- stands there then.
+-- The value of a message after its entry is the same for many messages: it is parsed once. tails[text][n]
+-- is that text after n acknowledgements.
 local tails = {}
 local function read_tail(tail)
     local left, open, flags = tail:match('^ (%-?%d+) (%S+) (%d)$')
@@ -51,7 +50,7 @@ local function write_states(key, first, more)
     call_chunked(states, 'HMSET', key)
 end
 
--- The last acks join those that are kept, else they are events.
+-- The last acks are added to the kept state, or become events.
 local function end_message(id, first, more)
     if message_of(id).acked and keep_acks(id) then
         write_states(acked_key .. id, first, more)
@@ -79,8 +78,8 @@ local function settle(id)
     values_len = values_len + 2
 end
 
--- Most messages are for one user, have no end and were shown once: of such a one its value says
--- all, as complete() and write_events() would find it out.
+-- The usual message has one user, no expiration and one delivery. Its value holds all that complete()
+-- and write_events() would look up.
 local LAST = ' 1 - 0'
 local ended, ended_entries, ended_keys, ended_count = {}, {}, {}, 0
 local function take_last(id, value)
@@ -109,9 +108,9 @@ local function take(id)
     if more then more[#more + 1] = user else others[id] = {user} end
 end
 
--- Not in the user's inbox: acked already, by this very call perhaps, or nobody waits for it, or
--- it was shown to an open audience and its ack is faster than the report of that, which comes
--- by another relay: then the ack waits for it. Else it is an outsider's.
+-- The id is not in the user's inbox. Either it was acknowledged before, maybe in this call; or it is
+-- complete; or the user is no recipient; or the audience is open-ended and another relay has not yet
+-- reported the delivery. In the last case the ack is kept until the report.
 local function take_unlisted(id)
     if firsts[id] then settle(id) end
     local value = messages[id]
@@ -123,10 +122,10 @@ local function take_unlisted(id)
         call('HSET', early_key(id), user, now_text)
         call('PEXPIRE', early_key(id), EARLY_MS)
     end
-    messages[id] = value -- as the store's text again
+    messages[id] = value -- back to the stored text
 end
 
--- What a user's acks take out of his inbox was waited for: one command tells all of them.
+-- Ids removed from the user's inbox were pending: one ZREM finds out for all of them.
 local function take_some(from, to)
     local removed
     if from == to then
@@ -138,7 +137,7 @@ local function take_some(from, to)
     for i = from, to do take_one(args[i]) end
 end
 
--- Counts are few, and Lua reads numbers slowly.
+-- Lua parses numbers slowly, and few counts occur.
 local numbers = {}
 local function number_of(text)
     local number = numbers[text] or tonumber(text)

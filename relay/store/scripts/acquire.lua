@@ -1,13 +1,13 @@
--- acquire.lua: makes a feed the owner of a slot's progress, so that a dead feed's late batch is refused.
--- KEYS: progress. ARGV: owner token, system identifier, timeline, 1 of several shards, else '', the
--- database's oid and name.
--- Returns {position, timeline, read} as last stored; '' or the given timeline where there is none; and
--- of several shards the route of the newest note from a commit, '' if there is none.
+-- acquire.lua: makes a feed the owner of a slot's progress. Late batches of an earlier feed are fenced.
+-- KEYS: progress. ARGV: owner token, system identifier, timeline, '1' with several shards, else '',
+-- database oid, database name.
+-- Returns {position, timeline, read} as stored; without progress '', the given timeline, ''. With several
+-- shards also the route of the newest notification from a commit, or ''.
 local progress, prefix = KEYS[1], KEYS[1]:match('^(.*)' .. KEY_PROGRESS)
 local meta = prefix .. KEY_META
 
--- One store serves one database, whatever its slots are called. A store of before databases were kept
--- knows the cluster alone, and takes the first database of it.
+-- A store serves one database, with any slot name. An older store has the cluster's identifier only,
+-- and accepts the first database of that cluster.
 local function refusal_by(key)
     local kept = redis.call('HMGET', key, 'system', 'database', 'database_name')
     local is_other_system = kept[1] and kept[1] ~= ARGV[2]
@@ -28,7 +28,7 @@ end
 local refused = refusal_by(progress) or refusal_by(redis.call('HGET', meta, 'progress') or progress)
 if refused then return refused end
 
--- Two relays that read slots of their own would each reset what the other stored.
+-- Two relays with different slots would rewind each other's progress.
 local current = redis.call('HGET', meta, 'progress')
 if current and current ~= progress and redis.call('EXISTS', current) == 1 then
     return redis.error_reply('OTHERSLOT this store holds the progress of another slot of this database, ' .. current ..
@@ -37,8 +37,8 @@ if current and current ~= progress and redis.call('EXISTS', current) == 1 then
         'receive one gap')
 end
 
--- A failover gives a higher timeline, as a restore does. So a primary that was thought dead is back, or
--- one of several hosts is the wrong one: what it holds must not undo what the other sent, nor fence that.
+-- A failover or a restore raises the timeline. A lower one means that a former primary is back, or that
+-- conninfo has a wrong host. It must neither rewind nor fence the feed of the current primary.
 local followed = redis.call('HGET', progress, 'timeline')
 if followed and tonumber(followed) > tonumber(ARGV[3]) then
     return redis.error_reply('OLDTIMELINE this server is on timeline ' .. ARGV[3] .. ', but the store has followed a ' ..
@@ -46,8 +46,8 @@ if followed and tonumber(followed) > tonumber(ARGV[3]) then
         'one is to stay, DEL ' .. progress .. ' (of several shards that of each): clients are told of a gap')
 end
 local known = redis.call('HGET', progress, 'owner') or ''
--- A store that was fed before and does not know this slot: what came between is gone, and memberships,
--- which are copied anew, may be another cluster's. The feed is told by the epoch of its next batch.
+-- The store was fed before, but not from this slot. WAL in between is lost, and memberships may be of
+-- another cluster: they are copied again. The new epoch announces the gap.
 if known == '' and redis.call('HEXISTS', meta, 'topic_prefix') == 1 then
     for _, kind in ipairs({KEY_MEMBERS, KEY_GROUPS}) do
         for _, key in ipairs(redis.call('KEYS', prefix .. kind .. '*')) do redis.call('DEL', key) end
@@ -62,18 +62,18 @@ local read = redis.call('HGET', progress, 'read:' .. known) or ''
 local owner = ARGV[1]
 redis.call('HMSET', progress, 'owner', owner, 'system', ARGV[2], 'database', ARGV[5], 'database_name', ARGV[6],
     'position:' .. owner, position, 'read:' .. owner, read)
--- The next claim, and hello.lua of several shards, look there.
+-- The next acquire.lua reads it, and hello.lua with several shards.
 redis.call('HSET', meta, 'progress', progress)
--- Another timeline is for the feed to judge first: rewind.lua.
+-- The feed decides about another timeline: rewind.lua.
 redis.call('HSETNX', progress, 'timeline', ARGV[3])
--- What feeds before it left, or wrote too late: nobody reads it any more.
+-- Remove the fields of earlier owners, also those that a fenced feed wrote late.
 for _, field in ipairs(redis.call('HKEYS', progress)) do
     local whose = field:match('^position:(.*)$') or field:match('^read:(.*)$')
     if whose and whose ~= owner then redis.call('HDEL', progress, field) end
 end
 if ARGV[4] == '' then return {position, timeline, read} end
 
--- Of what is further back no reader waits for anything.
+-- Readers wait for no notification that is older than these pages.
 -- include: scan_back.lua
 local _, newest_route = newest_note(prefix .. KEY_STREAM, '+', 32, function() return true end)
 return {position, timeline, read, newest_route or ''}

@@ -1,6 +1,6 @@
--- due.lua: shows again, gives up and ends what is due, in one step: no two relays do the same.
--- KEYS: stream. ARGV: prefix, ack time-out, how long trails are kept, backoff base and cap in ms.
--- Returns {pairs to be shown again, copies made, pairs exhausted, pairs expired, 1: more is due,
+-- due.lua: retries, gives up and expires pairs of notification and user that are due, in one step.
+-- KEYS: stream. ARGV: prefix, ack timeout, retention of trails, backoff base, backoff cap (all in ms).
+-- Returns {pairs to retry, retry entries added, pairs exhausted, pairs expired, 1: more pairs are due,
 -- entries in the error log}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
@@ -8,8 +8,8 @@ local call = redis.call
 -- include: stream_entry.lua
 
 local PAIRS_MAX, BYTES_MAX = 1000, 4 * 1024 * 1024
--- Users of one message that are due within this much of each other share a copy: the first one
--- waits for the others, as nobody may be shown it before his time.
+-- Users of a message that are due within this time share a retry entry. The first user waits for the
+-- others: no user gets a retry before its due time.
 local timeout, base, cap = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local slack = math.min(500, timeout / 4)
 local now = now_ms()
@@ -26,8 +26,8 @@ local function log_error(id, found, reason, attempts, users)
     end
 end
 
--- A report that comes before the next call must not have them join again.
-local function bar(id, users)
+-- A delivery report before the next call must not add these users again.
+local function mark_given_up(id, users)
     local message, states = message_of(id), {}
     if not message or not message.open then return end
     for i, user in ipairs(users) do states[2 * i - 1], states[2 * i] = user, GIVEN_UP end
@@ -36,7 +36,7 @@ local function bar(id, users)
     message_changed(id)
 end
 
--- At most PAIRS_MAX at a time: what is left of a large audience comes with the next call.
+-- Handles PAIRS_MAX users at most; the next call continues with a large audience.
 local function expire(id)
     local key = prefix .. KEY_ACK .. id
     local found, cursor = read_entry(id), '0'
@@ -66,17 +66,17 @@ local function expire(id)
     expired, pairs_left = expired + #missing, pairs_left - #seen
     if call('EXISTS', key) == 0 then return complete(id) end
     more = 1
-    bar(id, seen)
+    mark_given_up(id, seen)
 end
 
--- An open audience is known by the reports of its showings. When its end is found late, the store or all
--- relays were away at that time: reports and acks of those who were sent it may still be on their way,
--- so its end, and all that is due of it, is put off once. Half a millisecond marks that.
+-- The users of an open-ended audience are known from delivery reports only. If its expiration is found
+-- late, the store or all relays were down: reports and acks may still arrive. So its expiration, and all
+-- due times, are deferred once. Half a millisecond in the score marks a deferred one.
 local LATE_MS, REPORTS_MS = 2000, 10000 -- relays reconnect within 5 s
 local function waits_for_reports(id, ends, users)
-    local message, once_put_off = message_of(id), ends % 1 == 0.5
+    local message, was_deferred = message_of(id), ends % 1 == 0.5
     if not message or not message.open then return false end
-    if not once_put_off then
+    if not was_deferred then
         if ends > now - LATE_MS then return false end
         ends = now + REPORTS_MS + 0.5
     elseif ends <= now then
@@ -103,7 +103,7 @@ local function give_up(id, found, attempts, users)
     end
 end
 
-local function show_again(id, found, tries, users)
+local function retry_users(id, found, tries, users)
     replace_entry(found, tries + 1, users)
     message_of(id).tried = true
     local counts = {}
@@ -116,23 +116,23 @@ local function show_again(id, found, tries, users)
     retried, copies, bytes_left = retried + #users, copies + 1, bytes_left - #found.data
 end
 
--- A retry nobody is there to see would use up an attempt: it waits for another turn.
-local HERE_MS = 10000 -- relays beat every 2 s
-local relays = call('ZRANGEBYSCORE', prefix .. KEY_RELAYS, whole(now - HERE_MS), '+inf')
-local function is_here(user)
+-- An absent user must not use up an attempt: its retry is deferred.
+local PRESENCE_MS = 10000 -- relays send a heartbeat every 2 s
+local relays = call('ZRANGEBYSCORE', prefix .. KEY_RELAYS, whole(now - PRESENCE_MS), '+inf')
+local function is_present(user)
     for _, relay in ipairs(relays) do
         if call('SISMEMBER', prefix .. KEY_PRESENCE .. relay, user) == 1 then return true end
     end
     return false
 end
 
-local function put_off(id, found, tries, user)
+local function defer(id, found, tries, user)
     local due = now + ack_timeout_of(found, timeout) + backoff_ms(backoff_of(found), tries, id, base, cap)
-    -- A quarter of a millisecond marks it: there was nobody whose time could run (inbox.lua).
+    -- A quarter of a millisecond marks a deferred retry: no ack timeout runs (inbox.lua).
     call('ZADD', prefix .. KEY_DUE, string.format('%.2f', due + 0.25), id .. ':' .. user)
 end
 
--- Users at different tries get different copies.
+-- Users with different numbers of retries get separate entries.
 local function retry(id, users)
     local found = read_entry(id)
     if not found then return expire(id) end
@@ -141,8 +141,8 @@ local function retry(id, users)
     local groups, order = {}, {}
     for i, user in ipairs(users) do
         local tries = shown_tries(tried[i])
-        if states[i] == '0' and not is_here(user) then
-            put_off(id, found, tries, user)
+        if states[i] == '0' and not is_present(user) then
+            defer(id, found, tries, user)
         else
             due_gone[#due_gone + 1] = id .. ':' .. user
             if states[i] == '0' then
@@ -156,7 +156,7 @@ local function retry(id, users)
     end
     table.sort(order)
     for _, tries in ipairs(order) do
-        if tries < limit_of(found) then show_again(id, found, tries, groups[tries]) end
+        if tries < limit_of(found) then retry_users(id, found, tries, groups[tries]) end
     end
     for _, tries in ipairs(order) do
         if tries >= limit_of(found) then give_up(id, found, tries, groups[tries]) end
@@ -164,7 +164,7 @@ local function retry(id, users)
     pairs_left = pairs_left - #users
 end
 
--- What is due, by message, the oldest first.
+-- The due pairs by message, oldest first.
 local rows = call('ZRANGEBYSCORE', prefix .. KEY_DUE, '-inf', whole(now), 'WITHSCORES',
     'LIMIT', 0, PAIRS_MAX)
 local order, users_of, due = {}, {}, {}

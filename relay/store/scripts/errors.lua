@@ -1,13 +1,13 @@
--- errors.lua: a page of the error log, the newest first, cut to what a person can look at.
+-- errors.lua: a page of the error log for the console, newest first.
 -- KEYS: stream. ARGV: prefix, '+' or '(' and the entry before which the page begins.
--- Returns a JSON array; where a notification is longer than DATA_MAX it is null.
+-- Returns a JSON array; a notification longer than DATA_MAX is null.
 -- include: keys.lua
 -- include: json.lua
 local errors, before = prefix_of_all(ARGV[1]) .. KEY_ERRORS, ARGV[2]
 
 local DATA_MAX, USERS_MAX = 8192, 20
 
--- How many users an entry names, and the first of them.
+-- The number of users of an entry, and the first ones.
 local function users_of(text)
     local good, users = pcall(cjson.decode, text)
     local first = {}

@@ -1,6 +1,6 @@
--- fence.lua: in a transaction, behind the notes it adds and before it moves the progress: takes them back
--- if they may not be there, as ingest.lua refuses a batch.
--- KEYS: stream, progress. ARGV: prefix, epoch, owner token, how many were added, the position they follow.
+-- fence.lua: runs in a transaction after the entries are added and before the progress moves. Removes the
+-- entries again in the cases in which ingest.lua rejects a batch.
+-- KEYS: stream, progress. ARGV: prefix, epoch, owner token, number of entries added, the position they follow.
 local stream, progress, owner, call = KEYS[1], KEYS[2], ARGV[3], redis.call
 local state = call('HMGET', progress, 'owner', 'position:' .. owner, 'read:' .. owner)
 local is_stream = call('TYPE', stream).ok == 'stream'
@@ -13,16 +13,16 @@ elseif position < ARGV[5] then
     refusal = 'BEHIND ' .. position
 end
 if not refusal then return 1 end
--- They are the newest, as nothing comes in between; where no stream is, none was taken.
+-- In a transaction they are the newest entries. Without a stream none was added.
 if is_stream then
     for _, entry in ipairs(call('XREVRANGE', stream, '+', '-', 'COUNT', ARGV[4]) or {}) do
         call('XDEL', stream, entry[1])
     end
 end
--- The progress that is moved now, and by batches that are under way, must not be the slot's any more.
+-- This transaction and later ones in flight still write the progress: they must not reach the slot's.
 if state[1] == owner then
     local kept = owner .. '-'
-    call('HDEL', progress, 'position:' .. kept) -- a store that is full takes no first write that adds
+    call('HDEL', progress, 'position:' .. kept) -- a full store rejects a script that begins with a write
     call('HMSET', progress, 'owner', kept, 'position:' .. kept, position, 'read:' .. kept, state[3] or '')
 end
 return redis.error_reply(refusal)

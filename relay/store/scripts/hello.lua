@@ -1,17 +1,17 @@
--- hello.lua: makes the store ready for a relay and tells where its stream stands.
--- KEYS: stream. ARGV: prefix, a fresh epoch; the epoch that the relay knows, the newest entry it saw,
--- how many shards the store has, and on how many servers.
+-- hello.lua: prepares a shard for a relay, and returns its epoch and newest entry.
+-- KEYS: stream. ARGV: prefix, a fresh epoch, the epoch and the newest entry that the relay knows,
+-- number of shards, number of servers.
 -- Returns {epoch, id of the newest entry ever, 1 if the first entry is known, else 0,
--- what topics begin with or ''; of several shards the position up to which the slot is stored, or ''}.
+-- topic prefix or ''; with several shards the stored position of the slot, or ''}.
 local stream, prefix = KEYS[1], ARGV[1]
 -- include: keys.lua
 
--- By their number notes find their shard: with another one what is there would not be found again.
+-- A user's shard depends on the number of shards: with another number stored entries are not found.
 local shards = ARGV[5]
 local whole = prefix_of_all(prefix)
 local function meta_of(shard) return whole .. KEY_SHARD_BEGIN .. shard .. KEY_SHARD_END .. KEY_META end
 local made_with
-for k = 0, STORE_SHARDS_MAX - 1 do -- whichever of them are on this server
+for k = 0, STORE_SHARDS_MAX - 1 do -- those on this server
     made_with = made_with or redis.call('HGET', meta_of(k), 'shards')
 end
 made_with = made_with or shards ~= '1' and redis.call('XLEN', whole .. KEY_STREAM) > 0 and '1' or shards
@@ -21,7 +21,7 @@ if made_with ~= shards then
         'choose another [store] prefix, and drop the slot')
 end
 
--- Nor on another server: where others of its own are, a shard that is missing was elsewhere.
+-- The same for the number of servers: if other shards are here and this one is not, it was elsewhere.
 local servers, number = tonumber(ARGV[6]), tonumber(shard_number(prefix) or '0')
 if servers > 1 and redis.call('EXISTS', prefix .. KEY_META) == 0 then
     for other = 0, tonumber(shards) - 1 do
@@ -31,12 +31,12 @@ if servers > 1 and redis.call('EXISTS', prefix .. KEY_META) == 0 then
         end
     end
 end
--- A stream that was removed is a store that was emptied.
+-- A removed stream means that the store was emptied.
 if redis.call('EXISTS', stream) == 0 and redis.call('HDEL', prefix .. KEY_META, 'first') == 1 then
     redis.call('HSET', prefix .. KEY_META, 'epoch', ARGV[2])
 end
--- A store that is full or cannot write its disk can still be read: what is there is not written
--- again. A replica can be read too, but is not what a relay is for.
+-- A store that is full, or cannot write to disk, can still be read: write nothing that is there. A
+-- replica is rejected, though it can be read.
 local made = redis.pcall('HSETNX', prefix .. KEY_META, 'epoch', ARGV[2])
 if type(made) == 'table' and made.err and
     (made.err:find('READONLY', 1, true) or not redis.call('HGET', prefix .. KEY_META, 'epoch')) then
@@ -62,7 +62,7 @@ local meta = prefix .. KEY_META
 local known = redis.call('HMGET', meta, 'epoch', 'run', 'gap_from', 'gap_to')
 local epoch, run = known[1], redis.call('INFO', 'server'):match('run_id:(%x+)')
 
--- Later entries get ids after `id`, which is not below what was given out: false when it may not be.
+-- Raises the last id to `id`. False if the store rejects it.
 local function go_on_after(id)
     local set = redis.pcall('XSETID', stream, id)
     if set.err then return false end
@@ -70,14 +70,14 @@ local function go_on_after(id)
     return true
 end
 
--- A store that went back, to a replica whose clock may be behind, must not give out ids that are
--- older than what was shown: nobody would look there.
+-- After a failover to an older replica, maybe with a slow clock, new ids must be above those already
+-- delivered: sessions read from their cursors on.
 if ARGV[3] == epoch and is_before(last, ARGV[4]) then go_on_after(ARGV[4]) end
 
--- A server that loads a file which ends amid a transaction cuts it after the last whole command, not
--- before the transaction: what is left runs at the load after this one, with the first transaction
--- that is written now. So ids leave a gap at each start of the server, and what a later start finds
--- in the gap of the one before is thrown away: the feed has long stored it again.
+-- If the append-only file ends inside a transaction, the server cuts it after the last whole command, not
+-- before the transaction. The next load runs the rest, together with the first transaction written now.
+-- So ids leave a gap at each server start. Entries found in an earlier gap are removed: the feed has
+-- stored them again.
 if run and run ~= known[2] then
     if known[3] then
         local found = redis.call('XRANGE', stream, known[3], known[4])

@@ -1,15 +1,15 @@
 -- ingest.lua: stores a batch of frames and moves the slot's progress, in one step.
--- KEYS: stream, progress. ARGV: prefix, epoch, owner token, the position this batch follows, up to
--- where all WAL is done with after it ('': as before), what the first note that is added tells of
--- those before it in other shards ('': nothing), records.
--- A record is its kind, its position, and
---   N: id, route, data                                     a note that needs no ack
---   A: id, route, data, audience, target count, targets    a note that needs acks
---   R: id, route, audience, target count, targets          a note that the store cannot take
---   + or -: audience, target, user                         a membership begins or ends
---   C: nothing                                             a transaction is complete
--- Records at or below the progress are already stored and skipped.
--- Returns {position, notes added, records skipped, the last entry added or ''}.
+-- KEYS: stream, progress. ARGV: prefix, epoch, owner token, the position that this batch follows,
+-- the LSN before which all WAL is handled ('': unchanged), dependencies on other shards for the first
+-- entry added ('': none), records.
+-- A record has its kind, its position, and:
+--   N: id, route, data                                     a notification without acks
+--   A: id, route, data, audience, target count, targets    a notification with acks
+--   R: id, route, audience, target count, targets          a notification too large for the store
+--   + or -: audience, target, user                         a membership is added or removed
+--   C: nothing                                             the end of a transaction
+-- Records at or below the progress are stored already: they are skipped.
+-- Returns {position, notifications added, records skipped, last entry added or ''}.
 local stream, progress = KEYS[1], KEYS[2]
 local prefix = ARGV[1]
 local call = redis.call
@@ -71,7 +71,7 @@ while ARGV[at] do
         end
         at = at + 6 + count
     elseif kind == 'C' then
-        -- The first one is the end of the copy of memberships.
+        -- The first one ends the initial copy of memberships.
         if fresh and meta[2] then call('HDEL', prefix .. KEY_META, 'copying') end
         at = at + 2
     else

@@ -1,6 +1,6 @@
--- latest.lua: the newest notifications of a stream, for the console's live tail; without payloads.
--- KEYS: stream. ARGV: prefix, '-' or '(' and the entry after which they begin.
--- Returns a JSON array, the newest first.
+-- latest.lua: the newest notifications of a stream, without payloads, for the console's live tail.
+-- KEYS: stream. ARGV: prefix, '-' or '(' and the entry before the first one.
+-- Returns a JSON array, newest first.
 local stream, after = KEYS[1], ARGV[2]
 -- include: json.lua
 
@@ -8,7 +8,7 @@ local DATA_MAX, TARGETS_MAX = 65536, 3
 
 local function text_or_null(value) return type(value) == 'string' and text_of(value) or 'null' end
 
--- The JSON line of an entry, or an empty table where it is too long to look at.
+-- The JSON line of an entry, or an empty table if it is too long.
 local function line_of(text)
     if #text > DATA_MAX then return {} end
     local good, line = pcall(cjson.decode, text)

@@ -1,6 +1,6 @@
--- nack.lua: a user asks to be shown messages again later, never earlier than the backoff says.
--- KEYS: stream. ARGV: prefix, backoff base and cap, delay, how long trails are kept, all in ms,
--- user, message ids.
+-- nack.lua: defers retries for a user, by the backoff at least.
+-- KEYS: stream. ARGV: prefix, backoff base, backoff cap, delay, retention of trails (all in ms), user,
+-- message ids.
 -- Returns how many of them are pending for this user and will be retried.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
@@ -12,14 +12,14 @@ local delay, now, taken = math.min(tonumber(ARGV[4]), cap), now_ms(), 0
 
 for at = 7, #ARGV do
     local id = ARGV[at]
-    -- Only what was shown has a time to come again.
+    -- Only a delivered notification has a retry scheduled.
     local asked = call('HGET', prefix .. KEY_ACK .. id, user) == '0'
         and tonumber(call('ZSCORE', prefix .. KEY_DUE, id .. ':' .. user) or nil)
     local found = asked and read_entry(id)
     if found and route_flag(found.route, FRAME_RETRY_ENABLED) then
         local tries = shown_tries(call('HGET', prefix .. KEY_RETRIES .. id, user))
         local wait = math.max(delay, backoff_ms(backoff_of(found), tries, id, base, cap))
-        -- Half a millisecond marks what a nack asked for: a later, shorter one does not undo it.
+        -- Half a millisecond marks the delay of a nack: a later, shorter one does not replace it.
         if asked % 1 ~= 0.5 or asked < now + wait then
             call('ZADD', prefix .. KEY_DUE, string.format('%.1f', now + wait + 0.5), id .. ':' .. user)
         end

@@ -1,5 +1,5 @@
--- overview.lua: how the store stands, for the console: counts, relays, what is pending for longest.
--- KEYS: stream. ARGV: prefix. It looks at RELAYS_MAX relays and as many entries as it returns rows.
+-- overview.lua: state of the store for the console: counts, relays, oldest pending notifications.
+-- KEYS: stream. ARGV: prefix. It reads RELAYS_MAX relays, and as many entries as it returns rows.
 -- Returns a JSON object; times are in ms.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
@@ -23,7 +23,7 @@ local function relays()
     return array_of(found)
 end
 
--- Entries stand in the order of their storing; a copy for a retry is as old as what it is a copy of.
+-- Entries are in the order of storing; a retry counts from its first commit.
 local function oldest_pending()
     local ids, commits, found = {}, {}, {}
     local function add(id, commit)

@@ -1,6 +1,6 @@
--- pending.lua: how many messages lack acknowledgements, and since when the oldest of them does.
+-- pending.lua: the number of pending messages, and the commit time of the oldest.
 -- KEYS: stream. ARGV: prefix.
--- Returns {how many, the ms of its commit; 0 where there is none}.
+-- Returns {number, commit time in ms or 0}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
@@ -8,7 +8,7 @@ local call = redis.call
 
 local pending = call('XPENDING', stream, 'clairon')
 
--- The first entry that is pending; a copy for a retry is as old as what it is a copy of.
+-- The first pending entry; a retry counts from its first commit.
 local function first_pending()
     local entry = pending[2]
     local row = entry and call('XRANGE', stream, entry, entry)[1]

@@ -1,9 +1,8 @@
--- publish.lua: stores a notification that somebody asked for over HTTP, once for each of their keys.
--- KEYS: stream. ARGV: prefix, epoch, the asker's key ('': none), a digest of what was asked, how
--- long keys are kept in ms, N or A (needs acks) or E (expired: only the key is looked up), id, route, data,
--- audience, targets.
--- Returns {id, 'stored'}, or of the first time the key was used {its id, 'repeated' or 'different'}, or
--- {id, 'expired'}: nothing was stored.
+-- publish.lua: stores a notification published over HTTP, once for each idempotency key.
+-- KEYS: stream. ARGV: prefix, epoch, idempotency key ('': none), digest of the request, retention of keys
+-- in ms, N or A (needs acks) or E (expired: only looks up the key), id, route, data, audience, targets.
+-- Returns {id, 'stored'}; or, with the id of the first request with that key, {id, 'repeated'} or
+-- {id, 'different'}; or {id, 'expired'}: nothing was stored.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
@@ -14,7 +13,7 @@ local call = redis.call
 if call('HGET', prefix .. KEY_META, 'epoch') ~= ARGV[2] or not has_group() then
     return redis.error_reply('EPOCH the store was emptied, or its stream or group removed')
 end
--- Who is a member, or that nobody is, cannot be told from a part of them.
+-- While memberships are being copied, an audience cannot be resolved.
 if ARGV[10] ~= 'USER' and ARGV[10] ~= 'ALL' and call('HEXISTS', prefix .. KEY_META, 'copying') == 1 then
     return redis.error_reply('COPYING memberships are being copied: what is for a group has to wait')
 end

@@ -1,7 +1,7 @@
--- range.lua: the entries after a position, and whether any of them are gone.
--- KEYS: stream. ARGV: prefix, id after which to read, how many at most.
--- Returns {0 whole, 1 trimmed, 2 unknown: that id was never reached; entries; the newest id ever;
--- 1 if entries may follow those}.
+-- range.lua: the entries after an id, and whether some of them were trimmed.
+-- KEYS: stream. ARGV: prefix, id after which to read, entries at most.
+-- Returns {0 whole, 1 trimmed or 2 unknown (the id was never reached), entries, the newest id ever,
+-- 1 if more entries may follow}.
 local stream, prefix, after = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
 
@@ -24,7 +24,7 @@ local function newest_ever()
     end
 end
 
--- The last id that is less.
+-- The greatest id below `id`.
 local function one_before(id)
     local ms, seq = parts(id)
     if seq == 0 then return string.format('%.0f-18446744073709551615', ms - 1) end
@@ -39,13 +39,13 @@ local function state()
     if is_before(newest, after) then return UNKNOWN end
     local oldest = call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
     local first = call('HGET', prefix .. KEY_META, 'first')
-    -- The stream's last id may be raised before anything is in it: nothing is gone all the same.
+    -- Without a first entry nothing was trimmed, even if the last id was raised.
     if not first or (oldest and oldest[1] == first) then return WHOLE end
     if after == '0-0' then return TRIMMED end
     return is_before(after, oldest and one_before(oldest[1]) or newest) and TRIMMED or WHOLE
 end
 
--- A page ends at its count or when it has grown heavy, whichever comes first.
+-- A page ends at its count or at PAGE_BYTES, whichever comes first.
 local PAGE_BYTES, STEP = 256 * 1024, 16
 
 local function page(from, count)

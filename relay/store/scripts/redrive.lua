@@ -1,7 +1,7 @@
--- redrive.lua: gives the users of an entry of the error log their message anew, from attempt 0.
--- KEYS: stream. ARGV: prefix, entry of the error log, message id, route, data, end in ms or 0, how
--- long trails are kept in ms, users (none: those of the entry).
--- Returns how many of them are waited for now; -1: the entry is gone; -2: it names nobody.
+-- redrive.lua: sends the notification of a dead letter to its users again, from attempt 0.
+-- KEYS: stream. ARGV: prefix, entry of the error log, message id, route, data, expiration in ms or 0,
+-- retention of trails in ms, users (none: those of the entry).
+-- Returns the number of users with a pending acknowledgement; -1: the entry is gone; -2: it has no users.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
@@ -18,8 +18,8 @@ local function users_of_entry()
     return {}
 end
 
--- Where it stands in inboxes: where it was first, as long as that is known.
-local function place_of(message)
+-- Its score in inboxes: that of its first entry, if that is known.
+local function inbox_score(message)
     local stored = call('LINDEX', prefix .. KEY_TRAIL .. id, 0)
     local entry = stored and stored:match('^stored %d+ 0 (%d+%-%d+) ')
     return score_of(entry or first_entry(id, message))
@@ -27,20 +27,20 @@ end
 
 local named = #ARGV > 7 and {unpack(ARGV, 8)} or users_of_entry()
 if #named == 0 then return -2 end
--- Who acked meanwhile has no need of it.
+-- Users that acknowledged it in the meantime are left out.
 local users = {}
 for _, user in ipairs(named) do
     local state = call('HGET', prefix .. KEY_ACK .. id, user)
     if not state or state == '0' then users[#users + 1] = user end
 end
 if #users > 0 then
-    -- Others may still be waited for: then it takes the place of their entry.
+    -- Other users may still have it pending: their entry is replaced.
     local found = read_entry(id) or {id = id}
     found.route, found.data = ARGV[4], ARGV[5]
     if found.open and ends > 0 then found.open = whole(ends) end
     replace_entry(found, 0, users)
     local key, message = prefix .. KEY_ACK .. id, messages[id]
-    local score = place_of(message)
+    local score = inbox_score(message)
     message.open, message.ends = message.open and tonumber(found.open), message.ends or ends > 0
     for _, user in ipairs(users) do
         if call('HSET', key, user, '0') == 1 then message.left = message.left + 1 end

@@ -1,10 +1,10 @@
--- report.lua: users were shown what they owe an ack for: from now on its time runs.
--- KEYS: stream. ARGV: prefix, ack time-out, backoff base and cap, how long trails are kept, all
--- in ms, then for each user and message: how, user, id. `how` is three letters: S shown, D held
--- back by a full window, or K shown before, and not acked as far as is known; the backoff E, L or
--- F, or - when it is never retried; O whoever is shown it owes an ack, or C. Behind them stands the
--- message's own ack time-out, if it has one.
--- Returns the places, from 0, of what nobody waits for an ack of: acked before, say.
+-- report.lua: delivery reports. The time for an acknowledgement starts now.
+-- KEYS: stream. ARGV: prefix, ack timeout, backoff base, backoff cap, retention of trails (all in ms),
+-- then for each report: how, user, id. `how` has three letters. First: S delivered, D deferred by a
+-- full window, K delivered before and reported again, as a store that lost data may have forgotten it.
+-- Second: backoff E, L or F, or - without retries. Third: O open-ended audience, C closed. The
+-- notification's own ack timeout follows, if it has one.
+-- Returns the indexes, from 0, of reports without a pending acknowledgement.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
@@ -15,7 +15,7 @@ local timeout, base, cap = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4
 local now, not_pending, ids, dues, told = now_ms(), {}, {}, {}, {}
 local now_text = whole(now)
 
--- A user of an open audience joins those who are waited for.
+-- Adds a user of an open-ended audience to the pending users.
 local function enrol(id, user)
     local message = message_of(id)
     if not message or not message.open or is_given_up(id, user) then return nil end
@@ -36,7 +36,7 @@ local function enrol(id, user)
     return '0'
 end
 
-local function take_shown(kind, id, user, timeout)
+local function take_delivered(kind, id, user, timeout)
     local message, tries = message_of(id), 0
     if message and message.tried then
         local value = call('HGET', prefix .. KEY_RETRIES .. id, user) or '0'
@@ -53,7 +53,7 @@ local function take_shown(kind, id, user, timeout)
     note_event(id, 'sent', now_text, tries, '-', user)
 end
 
--- A store that went back may have forgotten that its time runs.
+-- The due time may be lost: set it if there is none.
 local function take_kept(kind, id, user, timeout)
     local tries = shown_tries(call('HGET', prefix .. KEY_RETRIES .. id, user))
     local due = now + timeout + backoff_ms(kind, tries, id, base, cap)
@@ -68,7 +68,7 @@ for at = FIRST, #ARGV, 3 do
     local state = call('HGET', prefix .. KEY_ACK .. id, user)
     if not state and how:sub(3, 3) == 'O' then state = enrol(id, user) end
     if state == '0' and what == 'S' then
-        take_shown(kind, id, user, own)
+        take_delivered(kind, id, user, own)
     elseif state == '0' and what == 'K' and kind ~= '-' then
         take_kept(kind, id, user, own)
     elseif state ~= '0' then
@@ -79,7 +79,7 @@ if #told > 0 then
     call('XADD', prefix .. KEY_ACK_EVENTS, 'MAXLEN', '~', RECEIPTS_MAX, '*', 'by', '-',
         'acked', table.concat(told))
 end
-call_chunked(dues, 'ZADD', prefix .. KEY_DUE, 'GT') -- its time runs from the latest showing
+call_chunked(dues, 'ZADD', prefix .. KEY_DUE, 'GT') -- the latest delivery counts
 save_messages()
 write_events(ARGV[5])
 return not_pending

@@ -1,7 +1,7 @@
--- rewind.lua: sets a slot's progress to what its WAL can still give, and tells everyone of the gap.
+-- rewind.lua: sets a slot's progress back to WAL that still exists, and announces the gap by a new epoch.
 -- KEYS: progress. ARGV: prefix, owner token, timeline, position, fresh epoch or '' for no gap, read
 -- or '' to keep it.
--- With an empty position the memberships go too: they are copied anew.
+-- An empty position removes the memberships too: the feed copies them again.
 local progress, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 local owner = ARGV[2]

@@ -1,6 +1,6 @@
--- start_position.lua: finds where to begin a stream, so that all notes beyond a position come.
--- KEYS: stream. ARGV: the position, the entry from which to look back.
--- Returns the newest note's entry that is not beyond, '' where none is found near by.
+-- start_position.lua: finds the stream entry after which all notifications beyond a position follow.
+-- KEYS: stream. ARGV: position, the entry at which to start searching backwards.
+-- Returns the newest notification's entry that is not beyond the position, '' if none is near.
 -- include: scan_back.lua
 
 local function is_not_beyond(route)

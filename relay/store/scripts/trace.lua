@@ -1,6 +1,6 @@
--- trace.lua: what is known of one message.
--- KEYS: stream. ARGV: prefix, message id, the ms at which it was committed.
--- Returns {data or '', entry or '', trail, users who are waited for}.
+-- trace.lua: the timeline of one notification.
+-- KEYS: stream. ARGV: prefix, message id, its commit time in ms.
+-- Returns {data or '', entry or '', trail, users with a pending acknowledgement}.
 local stream, prefix, id = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
 
@@ -17,7 +17,7 @@ local function at(place)
     return entry and field(entry, 'id') == id and entry or nil
 end
 
--- There is no index: entries are stored soon after their commit, so it is looked for from there.
+-- There is no index by id. Entries are stored soon after their commit: search from there.
 local function search()
     local from = string.format('%.0f', math.max(tonumber(ARGV[3]) - EARLY_MS, 0)) .. '-0'
     for _ = 1, SCAN_MAX / STEP do
@@ -35,7 +35,7 @@ local stored = trail[1] and trail[1]:match('^stored %d+ 0 (%d+%-%d+) ')
 local pending = (call('HGET', prefix .. KEY_PENDING, id) or ''):match('^%S+')
 local entry = stored and at(stored) or pending and at(pending) or search()
 
--- Acks of a message that is waited for stand in its state, which is kept under another name when it is done.
+-- Acknowledgements of a pending notification are in its state; those of a complete one in `acked`.
 local waiting, acks = {}, {}
 local function read_states(key)
     local cursor = '0'

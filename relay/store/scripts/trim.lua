@@ -1,7 +1,7 @@
--- trim.lua: lets go of entries that are older than the retention and that nobody has still to ack.
+-- trim.lua: trims entries that are older than the retention and need no more acknowledgements.
 -- KEYS: stream. ARGV: prefix, how long entries are kept in ms.
--- What is pending that long moves to the stream's end, shown to nobody by that, so that it holds
--- back nothing else. Returns {entries trimmed, 1: more is to be moved}.
+-- Older pending entries are moved to the stream's end, as retries for no user: else they would keep all
+-- later entries. Returns {entries trimmed, 1: more entries have to be moved}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
@@ -17,7 +17,7 @@ local old = 0
 for _, row in ipairs(pending) do
     if ms_of(row[1]) < keep_ms then old = old + 1 end
 end
--- First what nothing holds back: to a store that is full one may add once something was taken away.
+-- Trim first: a full store accepts XADD only after memory was freed.
 local trimmed = old > 0 and call('XTRIM', stream, 'MINID', '~', pending[1][1]) or 0
 for i = 1, old do
     local entry = pending[i][1]
@@ -30,7 +30,7 @@ for i = 1, old do
     if found and found.entry == entry then
         replace_entry(found, attempts_of(found), {})
     else
-        call('XACK', stream, 'clairon', entry) -- nobody waits for it
+        call('XACK', stream, 'clairon', entry) -- it is complete
     end
 end
 save_messages()

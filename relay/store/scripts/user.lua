@@ -1,5 +1,5 @@
--- user.lua: on which relays a user is connected, and what he has still to acknowledge, for the console.
--- KEYS: stream. ARGV: prefix, user. It looks at RELAYS_MAX relays and as many notifications as it returns rows.
+-- user.lua: the relays that a user is connected to, and its pending notifications, for the console.
+-- KEYS: stream. ARGV: prefix, user. It reads RELAYS_MAX relays, and as many notifications as it returns rows.
 -- Returns a JSON object; times are in ms.
 local stream, prefix, user = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call

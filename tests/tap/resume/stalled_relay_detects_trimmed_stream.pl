@@ -29,7 +29,7 @@ sub while_relay_is_stopped
     return $mark;
 }
 sub wait_noticed { my ($relay, $mark) = @_;
-    return $relay->wait_for_log(qr/having read it late: asking for all anew/, from => $mark) }
+    return $relay->wait_for_log(qr/stream was trimmed before it was read/, from => $mark) }
 
 # Acks: those of the same user's session on another relay free a window.
 my $first_session  = $first->client('u1');
