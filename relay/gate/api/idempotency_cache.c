@@ -1,4 +1,4 @@
-/* cache.c: the newest idempotency keys of each asker, oldest out first. */
+/* idempotency_cache.c: the most recent idempotency keys of each client. */
 #include "gate/api/idempotency_cache.h"
 
 #include <stdio.h>
@@ -17,16 +17,16 @@ struct known_key {
     int64_t since_us;
 };
 
-/* A ring: `next` is where the oldest is, once it is full. */
-struct asker {
+/* A ring buffer; `next` is the oldest entry once it is full. */
+struct cache_client {
     char *name;
     struct known_key keys[IDEMPOTENCY_KEYS_PER_CLIENT];
     unsigned next;
-    UT_hash_handle hh; /* in the order of their last key */
+    UT_hash_handle hh; /* in the order of the last insertion */
 };
 
 struct idempotency_cache {
-    struct asker *askers;
+    struct cache_client *clients;
     char epoch[CLIENT_POS_EPOCH_MAX + 1];
 };
 
@@ -37,61 +37,61 @@ idempotency_cache_new(void)
 }
 
 static void
-forget_asker(struct idempotency_cache *cache, struct asker *asker)
+evict_client(struct idempotency_cache *cache, struct cache_client *client)
 {
-    HASH_DEL(cache->askers, asker);
+    HASH_DEL(cache->clients, client);
     for (unsigned i = 0; i < IDEMPOTENCY_KEYS_PER_CLIENT; i++)
-        free(asker->keys[i].key);
-    free(asker->name);
-    free(asker);
+        free(client->keys[i].key);
+    free(client->name);
+    free(client);
 }
 
 static void
-forget_all(struct idempotency_cache *cache)
+clear(struct idempotency_cache *cache)
 {
-    struct asker *asker, *next;
+    struct cache_client *client, *next;
 
-    HASH_ITER (hh, cache->askers, asker, next)
-        forget_asker(cache, asker);
+    HASH_ITER (hh, cache->clients, client, next)
+        evict_client(cache, client);
 }
 
 void
 idempotency_cache_free(struct idempotency_cache *cache)
 {
     if (cache != NULL)
-        forget_all(cache);
+        clear(cache);
     free(cache);
 }
 
-/* An emptied store knows no key: neither may we. */
+/* A store with a new epoch has no keys, so the cached ones are invalid. */
 static void
-see_epoch(struct idempotency_cache *cache, const char *epoch)
+check_epoch(struct idempotency_cache *cache, const char *epoch)
 {
     if (strcmp(cache->epoch, epoch) == 0)
         return;
-    forget_all(cache);
+    clear(cache);
     snprintf(cache->epoch, sizeof(cache->epoch), "%s", epoch);
 }
 
 static struct known_key *
-find_key(struct asker *asker, const char *key)
+find_key(struct cache_client *client, const char *key)
 {
     for (unsigned i = 0; i < IDEMPOTENCY_KEYS_PER_CLIENT; i++)
-        if (asker->keys[i].key != NULL && strcmp(asker->keys[i].key, key) == 0)
-            return &asker->keys[i];
+        if (client->keys[i].key != NULL && strcmp(client->keys[i].key, key) == 0)
+            return &client->keys[i];
     return NULL;
 }
 
 bool
-idempotency_cache_find(struct idempotency_cache *cache, const char *epoch, const char *asker,
+idempotency_cache_find(struct idempotency_cache *cache, const char *epoch, const char *client,
                        const char *key, const char *digest, int64_t now_us, int64_t kept_us,
                        bool *ret_is_same, char ret_id[FRAME_UUID_TEXT + 1])
 {
-    struct asker *found;
+    struct cache_client *found;
     struct known_key *known;
 
-    see_epoch(cache, epoch);
-    HASH_FIND_STR(cache->askers, asker, found);
+    check_epoch(cache, epoch);
+    HASH_FIND_STR(cache->clients, client, found);
     known = found != NULL ? find_key(found, key) : NULL;
     if (known == NULL || now_us - known->since_us > kept_us)
         return false;
@@ -101,12 +101,12 @@ idempotency_cache_find(struct idempotency_cache *cache, const char *epoch, const
 }
 
 void
-idempotency_cache_forget(struct idempotency_cache *cache, const char *asker, const char *key)
+idempotency_cache_forget(struct idempotency_cache *cache, const char *client, const char *key)
 {
-    struct asker *found;
+    struct cache_client *found;
     struct known_key *known;
 
-    HASH_FIND_STR(cache->askers, asker, found);
+    HASH_FIND_STR(cache->clients, client, found);
     known = found != NULL ? find_key(found, key) : NULL;
     if (known == NULL)
         return;
@@ -114,36 +114,36 @@ idempotency_cache_forget(struct idempotency_cache *cache, const char *asker, con
     known->key = NULL;
 }
 
-/* Moved or added to the end: whoever asked longest ago is first. */
-static struct asker *
-newest_asker(struct idempotency_cache *cache, const char *name)
+/* Moves or adds the client to the end, so that the first is the least recently used. */
+static struct cache_client *
+touch_client(struct idempotency_cache *cache, const char *name)
 {
-    struct asker *asker;
+    struct cache_client *client;
 
-    HASH_FIND_STR(cache->askers, name, asker);
-    if (asker != NULL) {
-        HASH_DEL(cache->askers, asker);
+    HASH_FIND_STR(cache->clients, name, client);
+    if (client != NULL) {
+        HASH_DEL(cache->clients, client);
     } else {
-        if (HASH_COUNT(cache->askers) >= IDEMPOTENCY_CLIENTS_MAX)
-            forget_asker(cache, cache->askers);
-        asker = memory_new(sizeof(*asker));
-        asker->name = memory_text(name, strlen(name));
+        if (HASH_COUNT(cache->clients) >= IDEMPOTENCY_CLIENTS_MAX)
+            evict_client(cache, cache->clients);
+        client = memory_new(sizeof(*client));
+        client->name = memory_text(name, strlen(name));
     }
-    HASH_ADD_KEYPTR(hh, cache->askers, asker->name, strlen(asker->name), asker);
-    return asker;
+    HASH_ADD_KEYPTR(hh, cache->clients, client->name, strlen(client->name), client);
+    return client;
 }
 
 void
-idempotency_cache_keep(struct idempotency_cache *cache, const char *epoch, const char *asker,
+idempotency_cache_keep(struct idempotency_cache *cache, const char *epoch, const char *client,
                        const char *key, const char *digest, const char *id, int64_t now_us)
 {
-    struct asker *owner;
+    struct cache_client *owner;
     struct known_key *known;
 
     if (strlen(digest) > IDEMPOTENCY_DIGEST_MAX || strlen(id) > FRAME_UUID_TEXT)
         return;
-    see_epoch(cache, epoch);
-    owner = newest_asker(cache, asker);
+    check_epoch(cache, epoch);
+    owner = touch_client(cache, client);
     known = find_key(owner, key);
     if (known == NULL) {
         known = &owner->keys[owner->next];

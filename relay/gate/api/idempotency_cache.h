@@ -1,8 +1,8 @@
 /*
- * cache.h: the newest idempotency keys of each asker, in front of the store that knows them all.
+ * idempotency_cache.h: the most recent idempotency keys of each client, in front of the store.
  *
- * It answers most repeats without a round trip, also while the store is away. What it does not
- * hold, the store decides: a key is kept here only once the store said what became of it.
+ * The cache answers most repeats without a round trip, even if the store is down. On a miss the
+ * store decides. A key is only cached after the store's reply.
  */
 #ifndef CLAIRON_GATE_API_IDEMPOTENCY_CACHE_H
 #define CLAIRON_GATE_API_IDEMPOTENCY_CACHE_H
@@ -12,8 +12,8 @@
 
 #include "wire/frame.h"
 
-#define IDEMPOTENCY_KEYS_PER_CLIENT 50 /* of an asker; then the oldest goes */
-#define IDEMPOTENCY_CLIENTS_MAX 1000   /* then whoever has asked longest ago goes */
+#define IDEMPOTENCY_KEYS_PER_CLIENT 50 /* the oldest key is evicted first */
+#define IDEMPOTENCY_CLIENTS_MAX 1000   /* the least recently used client is evicted first */
 #define IDEMPOTENCY_DIGEST_MAX 64      /* bytes of the request's digest */
 
 struct idempotency_cache;
@@ -22,22 +22,22 @@ struct idempotency_cache *idempotency_cache_new(void);
 void idempotency_cache_free(struct idempotency_cache *cache); /* accepts NULL */
 
 /*
- * True when `key` of `asker` is known and not older than `kept_us`: ret_id is then the id it
- * stands for, ret_is_same whether the digest is that of the first time. `epoch` is the store's:
- * another than before forgets all. Times are monotonic, in us.
+ * True: `key` of `client` is cached and not older than `kept_us`; ret_id is its notification, and
+ * ret_is_same is true for an equal digest. `epoch` is the store's epoch; a new one empties the
+ * cache. Times are monotonic, in microseconds.
  */
-bool idempotency_cache_find(struct idempotency_cache *cache, const char *epoch, const char *asker,
+bool idempotency_cache_find(struct idempotency_cache *cache, const char *epoch, const char *client,
                             const char *key, const char *digest, int64_t now_us, int64_t kept_us,
                             bool *ret_is_same, char ret_id[FRAME_UUID_TEXT + 1]);
 
-/* The store has lost what this key stands for. */
-void idempotency_cache_forget(struct idempotency_cache *cache, const char *asker, const char *key);
+/* Removes a key whose notification the store lost. */
+void idempotency_cache_forget(struct idempotency_cache *cache, const char *client, const char *key);
 
 /*
- * The store holds `key` for this digest and id since `now_us`, at the latest. Texts are copied;
- * a digest or id that is too long is not kept.
+ * Adds a key that the store has had since `now_us` or before. Copies the texts; ignores a digest or
+ * id over its limit.
  */
-void idempotency_cache_keep(struct idempotency_cache *cache, const char *epoch, const char *asker,
+void idempotency_cache_keep(struct idempotency_cache *cache, const char *epoch, const char *client,
                             const char *key, const char *digest, const char *id, int64_t now_us);
 
 #endif

@@ -30,15 +30,15 @@ poll_of(struct gate_request *request)
     return (struct gate_poll *)request->route_state;
 }
 
-/* A query argument as integer, capped at `max`; `standard` if absent; -1 if invalid. */
+/* A query argument as integer, capped at `max`; `fallback` if absent; -1 if invalid. */
 static int64_t
-read_number(struct gate_request *request, const char *name, int64_t max, int64_t standard)
+read_number(struct gate_request *request, const char *name, int64_t max, int64_t fallback)
 {
     char *text = request_argument(request->io.wsi, name, 8);
     int64_t value = 0;
 
     if (text == NULL)
-        return standard;
+        return fallback;
     for (const char *at = text; *at != '\0'; at++)
         value = *at >= '0' && *at <= '9' && value >= 0 ? value * 10 + (*at - '0') : -1;
     if (text[0] == '\0')

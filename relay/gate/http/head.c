@@ -267,11 +267,11 @@ check_tls(struct gate_head *head, size_t len)
 static void
 check(struct gate_head *head, size_t len)
 {
-    struct response wrong;
+    struct response rejection;
     struct http_head parts;
 
     switch (gate_head_check(head->gate, head->fd, (const char *)head->gate->received, len,
-                            head->gate->heads->on_unknown_method, &parts, &wrong)) {
+                            head->gate->heads->on_unknown_method, &parts, &rejection)) {
     case RC_OK:
         hand_over(head, &parts);
         break;
@@ -279,7 +279,7 @@ check(struct gate_head *head, size_t len)
         wait_for_more(head, len);
         break;
     default:
-        respond(head, &wrong);
+        respond(head, &rejection);
         break;
     }
 }
@@ -389,19 +389,19 @@ gate_head_begin(struct gate *gate, int fd)
 void
 gate_heads_sweep(struct gate *gate, int64_t now_us)
 {
-    int64_t patience_us = gate->config->gate.connect_timeout_ms * 1000;
+    int64_t timeout_us = gate->config->gate.connect_timeout_ms * 1000;
     struct gate_head *head, *next;
-    struct response late;
+    struct response timed_out;
 
     DL_FOREACH_SAFE (gate->heads->first, head, next) {
         if (head->is_lingering && now_us - head->since_us > GATE_LINGER_US)
             head_close(head);
-        else if (!head->is_lingering && now_us - head->since_us > patience_us &&
+        else if (!head->is_lingering && now_us - head->since_us > timeout_us &&
                  (head->len == 0 || server_tls(gate) != NULL))
             head_close(head); /* no request: close without a response */
-        else if (!head->is_lingering && now_us - head->since_us > patience_us) {
-            gate_head_timed_out(&late);
-            respond(head, &late);
+        else if (!head->is_lingering && now_us - head->since_us > timeout_us) {
+            gate_head_timed_out(&timed_out);
+            respond(head, &timed_out);
         }
     }
     resume_waiting(gate);

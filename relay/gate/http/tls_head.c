@@ -45,7 +45,7 @@ struct gate_tls_head {
     struct conn_io io;
     struct buffer seen; /* a head in more than one record */
     bool is_lingering;
-    size_t thrown; /* bytes discarded */
+    size_t discarded; /* bytes, while LINGERING */
     int64_t since_us;
 };
 
@@ -193,7 +193,7 @@ check(struct gate_tls_head *head, size_t len)
 {
     char *bytes = (char *)head->gate->received;
     struct http_head parts;
-    struct response wrong;
+    struct response rejection;
     enum rc rc;
 
     if (is_partial(head)) {
@@ -203,17 +203,17 @@ check(struct gate_tls_head *head, size_t len)
         len = head->seen.len;
     }
     rc = gate_head_check(head->gate, head->io.fd, bytes, len,
-                         head->gate->tls_heads->on_unknown_method, &parts, &wrong);
+                         head->gate->tls_heads->on_unknown_method, &parts, &rejection);
     /* head.c renames such headers for lws, which is not possible over TLS. */
     if (rc == RC_OK && parts.idle_upgrade != NULL) {
-        response_problem(&wrong, 400, 0, "unsupported Upgrade or missing Connection: upgrade");
+        response_problem(&rejection, 400, 0, "unsupported Upgrade or missing Connection: upgrade");
         rc = RC_BAD;
     } else if (rc == RC_OK && workaround_has_header_prefix(bytes, parts.len, false)) {
-        response_problem(&wrong, 400, 0, "ambiguous header name: prefix of a known header");
+        response_problem(&rejection, 400, 0, "ambiguous header name: prefix of a known header");
         rc = RC_BAD;
     }
     if (rc == RC_BAD)
-        respond(head, &wrong);
+        respond(head, &rejection);
     else if (rc == RC_OK || is_partial(head) || buffer_record(head, len))
         admit_record(head);
 }
@@ -239,8 +239,8 @@ discard(struct gate_tls_head *head)
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
     if (got > 0)
-        head->thrown += (size_t)got;
-    if (got <= 0 || head->thrown > GATE_LINGER_BYTES)
+        head->discarded += (size_t)got;
+    if (got <= 0 || head->discarded > GATE_LINGER_BYTES)
         head_kill(head);
 }
 
@@ -299,19 +299,19 @@ gate_tls_head_begin(struct gate *gate, int fd)
 }
 
 static void
-sweep(struct gate_tls_head *first, int64_t patience_us, int64_t now_us)
+sweep(struct gate_tls_head *first, int64_t timeout_us, int64_t now_us)
 {
     struct gate_tls_head *head, *next;
-    struct response late;
+    struct response timed_out;
 
     DL_FOREACH_SAFE (first, head, next) {
-        if (now_us - head->since_us <= (head->is_lingering ? GATE_LINGER_US : patience_us))
+        if (now_us - head->since_us <= (head->is_lingering ? GATE_LINGER_US : timeout_us))
             continue;
         if (head->is_lingering || !is_partial(head)) {
             head_kill(head); /* no request: close without a response */
         } else {
-            gate_head_timed_out(&late);
-            respond(head, &late);
+            gate_head_timed_out(&timed_out);
+            respond(head, &timed_out);
         }
     }
 }
@@ -319,10 +319,10 @@ sweep(struct gate_tls_head *first, int64_t patience_us, int64_t now_us)
 void
 gate_tls_heads_sweep(struct gate *gate, int64_t now_us)
 {
-    int64_t patience_us = gate->config->gate.connect_timeout_ms * 1000;
+    int64_t timeout_us = gate->config->gate.connect_timeout_ms * 1000;
 
-    sweep(gate->tls_heads->first, patience_us, now_us);
-    sweep(gate->tls_heads->partial, patience_us, now_us);
+    sweep(gate->tls_heads->first, timeout_us, now_us);
+    sweep(gate->tls_heads->partial, timeout_us, now_us);
 }
 
 bool
