@@ -95,7 +95,7 @@ CREATE TRIGGER bind_columns BEFORE INSERT OR UPDATE ON clairon.rule
 ALTER TABLE clairon.rule ENABLE ALWAYS TRIGGER bind_columns;
 
 -- Updates the stored names after a column was renamed or dropped.
-CREATE FUNCTION clairon.follow_names() RETURNS void
+CREATE FUNCTION clairon.update_column_names() RETURNS void
     LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     UPDATE clairon.rule SET column_names = NULL
     WHERE EXISTS (SELECT FROM unnest(column_numbers, column_names) AS kept (number, name)
@@ -108,12 +108,12 @@ CREATE FUNCTION clairon.changes_owner(command pg_ddl_command) RETURNS boolean
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_changes_owner';
 -- A rule stays with its table, as triggers and policies do, even where the new owner could not set
 -- it. Therefore ALTER TABLE .. OWNER TO raises a NOTICE.
-CREATE FUNCTION clairon.follow_renamed() RETURNS event_trigger
+CREATE FUNCTION clairon.update_renamed() RETURNS event_trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     changed regclass;
 BEGIN
-    PERFORM clairon.follow_names();
+    PERFORM clairon.update_column_names();
     FOR changed IN SELECT DISTINCT objid FROM pg_event_trigger_ddl_commands()
                    WHERE classid = 'pg_class'::regclass AND clairon.changes_owner(command)
                      AND EXISTS (SELECT FROM clairon.rule WHERE relation = objid) LOOP
@@ -123,8 +123,8 @@ BEGIN
     END LOOP;
 END $$;
 -- ALTER VIEW and similar commands can rename columns of tables, too.
-CREATE EVENT TRIGGER clairon_follow_renamed ON ddl_command_end
+CREATE EVENT TRIGGER clairon_update_renamed ON ddl_command_end
     WHEN TAG IN ('ALTER TABLE', 'ALTER VIEW', 'ALTER INDEX', 'ALTER TYPE',
                  'ALTER MATERIALIZED VIEW', 'ALTER FOREIGN TABLE')
-    EXECUTE FUNCTION clairon.follow_renamed();
-ALTER EVENT TRIGGER clairon_follow_renamed ENABLE ALWAYS;
+    EXECUTE FUNCTION clairon.update_renamed();
+ALTER EVENT TRIGGER clairon_update_renamed ENABLE ALWAYS;

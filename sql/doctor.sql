@@ -217,13 +217,13 @@ CREATE FUNCTION clairon.doctor_extension()
     FROM (SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = relation::regclass
                          AND tgname = name AND tgenabled = 'A'),
                  format('ALTER TABLE %s ENABLE ALWAYS TRIGGER %I;', relation, name)
-          FROM (VALUES ('clairon.rule', 'rule_written'), ('clairon.rule', 'refuse_truncate'),
-                       ('clairon.rule', 'bind_columns'), ('clairon.member', 'refuse_truncate'))
+          FROM (VALUES ('clairon.rule', 'rule_written'), ('clairon.rule', 'reject_truncate'),
+                       ('clairon.rule', 'bind_columns'), ('clairon.member', 'reject_truncate'))
                AS t (relation, name)
           UNION ALL
           SELECT EXISTS (SELECT FROM pg_event_trigger WHERE evtname = name AND evtenabled = 'A'),
                  format('ALTER EVENT TRIGGER %I ENABLE ALWAYS;', name)
-          FROM unnest('{clairon_forget_dropped,clairon_follow_renamed}'::text[]) AS t (name))
+          FROM unnest('{clairon_delete_dropped,clairon_update_renamed}'::text[]) AS t (name))
         AS wanted (in_force, command)
     UNION ALL
     SELECT 'table clairon.rule', 'user_catalog_table=true' = ANY (reloptions) AND toasted.columns IS NULL,

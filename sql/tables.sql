@@ -69,18 +69,18 @@ CREATE TRIGGER rule_written AFTER INSERT OR UPDATE OR DELETE ON clairon.rule
     FOR EACH ROW EXECUTE FUNCTION clairon.rule_written();
 ALTER TABLE clairon.rule ENABLE ALWAYS TRIGGER rule_written;
 
-CREATE FUNCTION clairon.refuse_truncate() RETURNS trigger
+CREATE FUNCTION clairon.reject_truncate() RETURNS trigger
     LANGUAGE plpgsql AS $$
 BEGIN
     RAISE EXCEPTION 'cannot truncate %', TG_RELID::regclass
         USING ERRCODE = 'feature_not_supported', HINT = 'Use DELETE.';
 END $$;
-CREATE TRIGGER refuse_truncate BEFORE TRUNCATE ON clairon.rule
-    FOR EACH STATEMENT EXECUTE FUNCTION clairon.refuse_truncate();
-ALTER TABLE clairon.rule ENABLE ALWAYS TRIGGER refuse_truncate;
+CREATE TRIGGER reject_truncate BEFORE TRUNCATE ON clairon.rule
+    FOR EACH STATEMENT EXECUTE FUNCTION clairon.reject_truncate();
+ALTER TABLE clairon.rule ENABLE ALWAYS TRIGGER reject_truncate;
 
 -- A rule is deleted with its table: the OID of a dropped table may be reused.
-CREATE FUNCTION clairon.forget_dropped() RETURNS event_trigger
+CREATE FUNCTION clairon.delete_dropped() RETURNS event_trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     DELETE FROM clairon.rule WHERE relation IN (
@@ -88,12 +88,12 @@ BEGIN
         WHERE classid = 'pg_class'::regclass AND objsubid = 0);
     IF EXISTS (SELECT FROM pg_event_trigger_dropped_objects()
                WHERE classid = 'pg_class'::regclass AND objsubid > 0) THEN
-        PERFORM clairon.follow_names();
+        PERFORM clairon.update_column_names();
     END IF;
 END $$;
-CREATE EVENT TRIGGER clairon_forget_dropped ON sql_drop
-    EXECUTE FUNCTION clairon.forget_dropped();
-ALTER EVENT TRIGGER clairon_forget_dropped ENABLE ALWAYS;
+CREATE EVENT TRIGGER clairon_delete_dropped ON sql_drop
+    EXECUTE FUNCTION clairon.delete_dropped();
+ALTER EVENT TRIGGER clairon_delete_dropped ENABLE ALWAYS;
 
 -- The key that signs messages of clairon.notify. Only C code reads it. A dump excludes it, so that
 -- each database has its own.
@@ -114,9 +114,9 @@ CREATE TABLE clairon.member (
     user_id  text NOT NULL CHECK (octet_length(user_id) BETWEEN 1 AND 255),
     PRIMARY KEY (audience, target, user_id)
 );
-CREATE TRIGGER refuse_truncate BEFORE TRUNCATE ON clairon.member
-    FOR EACH STATEMENT EXECUTE FUNCTION clairon.refuse_truncate();
-ALTER TABLE clairon.member ENABLE ALWAYS TRIGGER refuse_truncate;
+CREATE TRIGGER reject_truncate BEFORE TRUNCATE ON clairon.member
+    FOR EACH STATEMENT EXECUTE FUNCTION clairon.reject_truncate();
+ALTER TABLE clairon.member ENABLE ALWAYS TRIGGER reject_truncate;
 
 CREATE TABLE clairon.once_key (
     entity     text NOT NULL,

@@ -282,13 +282,13 @@ select_targets(const struct target_list *a, const struct target_list *b, bool in
 }
 
 struct target_list *
-audience_common(const struct target_list *a, const struct target_list *b)
+audience_intersection(const struct target_list *a, const struct target_list *b)
 {
     return select_targets(a, b, true);
 }
 
 struct target_list *
-audience_minus(const struct target_list *a, const struct target_list *b)
+audience_difference(const struct target_list *a, const struct target_list *b)
 {
     return select_targets(a, b, false);
 }

@@ -11,8 +11,9 @@ extern bool audience_lacks_column(const struct plan *plan, const struct image *i
 extern struct target_list *audience_targets(const struct plan *plan, const struct image *image);
 
 /* The targets of `a` that are, or are not, in `b`; in the order of `a`. */
-extern struct target_list *audience_common(const struct target_list *a,
-                                           const struct target_list *b);
-extern struct target_list *audience_minus(const struct target_list *a, const struct target_list *b);
+extern struct target_list *audience_intersection(const struct target_list *a,
+                                                 const struct target_list *b);
+extern struct target_list *audience_difference(const struct target_list *a,
+                                               const struct target_list *b);
 
 #endif

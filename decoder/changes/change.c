@@ -179,11 +179,11 @@ update_column_targets(const struct row_change *change, const struct plan *plan, 
         return;
     if (touched)
         send_notification(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN,
-                          audience_common(gained, lost));
+                          audience_intersection(gained, lost));
     send_notification(change, plan, FRAME_OPERATION_DELETE, PART_LOSERS,
-                      audience_minus(lost, gained));
+                      audience_difference(lost, gained));
     send_notification(change, plan, FRAME_OPERATION_CREATE, PART_GAINERS,
-                      audience_minus(gained, lost));
+                      audience_difference(gained, lost));
 }
 
 static void

@@ -234,10 +234,10 @@ put_line(struct decoder *decoder, StringInfo out, const struct notification *not
     encode_literal(out, ENVELOPE_ID_TEXT "\"");
     encode_put_uuid(out, &header->id);
     if (notification->emitter.bytes != NULL) {
-        put_fragment(out, &notification->plan->front);
+        put_fragment(out, &notification->plan->metadata_start);
         put_fragment(out, &notification->emitter);
     }
-    put_fragment(out, &notification->plan->heads[notification->operation]);
+    put_fragment(out, &notification->plan->metadata[notification->operation]);
     notification_put_times(decoder, out, header);
     if (notification->payload.bytes != NULL)
         put_fragment(out, &notification->payload);

@@ -1,4 +1,4 @@
-/* replay.c: write the notes of a transaction that was rendered before its commit. */
+/* replay.c: write the notifications of a streamed transaction at its commit. */
 #include "changes/replay.h"
 
 #include "miscadmin.h"

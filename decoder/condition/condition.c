@@ -87,7 +87,7 @@ read_expression(struct build *build)
 
 /* Repeatable: sandbox_run may call it twice. */
 static void
-make(void *arg)
+build_condition(void *arg)
 {
     struct build *build = arg;
     Relation decoded = build->decoded;
@@ -118,7 +118,7 @@ discard(struct condition *condition)
 }
 
 static void
-keep(struct condition *condition)
+track_memory(struct condition *condition)
 {
     condition->kept = sandbox_track(condition->sandbox, condition->owner, condition->memory);
     if (sandbox_recount(condition->kept))
@@ -139,10 +139,10 @@ condition_new(struct sandbox *sandbox, const struct rule *rule, const int *map, 
     condition->owner = owner;
     condition->memory =
         AllocSetContextCreate(CurrentMemoryContext, "clairon condition", ALLOCSET_SMALL_SIZES);
-    build.scratch = AllocSetContextCreate(CurrentMemoryContext, "clairon condition's making",
+    build.scratch = AllocSetContextCreate(CurrentMemoryContext, "clairon condition build",
                                           ALLOCSET_DEFAULT_SIZES);
-    if (sandbox_run(sandbox, owner, make, &build, &condition->fault))
-        keep(condition);
+    if (sandbox_run(sandbox, owner, build_condition, &build, &condition->fault))
+        track_memory(condition);
     else
         discard(condition);
     MemoryContextDelete(build.scratch);

@@ -27,7 +27,7 @@ enum condition_result {
 /*
  * Prepares a rule's condition, in the current memory context. `map` has, for each column of the
  * rule's relation, its index in `decoded`, or -1. The condition runs with the rights of `owner`,
- * the relation's owner, whoever reads the slot. A condition that can no longer be prepared, for
+ * the relation's owner, not those of the reader. A condition that can no longer be prepared, for
  * example after a change of a type, always fails.
  */
 extern struct condition *condition_new(struct sandbox *sandbox, const struct rule *rule,

@@ -22,7 +22,7 @@ warning_setup(struct decoder *decoder)
                        .hcxt = decoder->context};
 
     decoder->warnings =
-        hash_create("clairon complaints", 16, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+        hash_create("clairon warnings", 16, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
 }
 
 static bool
@@ -60,14 +60,14 @@ find(struct decoder *decoder, uint64 seed, const char *what)
 }
 
 static void
-count(struct throttled_warning *throttled_warning, const char *who, const char *what,
+count(struct throttled_warning *throttled_warning, const char *subject, const char *what,
       const char *reason)
 {
     if (!is_power_of_ten(++throttled_warning->count))
         return;
     /* The client of a walsender ignores warnings: log them on the server. */
     ereport(am_walsender ? LOG : WARNING,
-            (errmsg("clairon %s: %s", who, what),
+            (errmsg("clairon %s: %s", subject, what),
              reason == NULL
                  ? errdetail("Changes so far: %llu.", (unsigned long long)throttled_warning->count)
                  : errdetail("Changes so far: %llu. Last error: %s",
@@ -76,10 +76,10 @@ count(struct throttled_warning *throttled_warning, const char *who, const char *
 
 /* Successive rows often cause the same warning: cache the last lookup. */
 void
-warning_count(struct decoder *decoder, uint64 seed, const char *who, const char *what)
+warning_count(struct decoder *decoder, uint64 seed, const char *subject, const char *what)
 {
     if (decoder->spool != NULL) {
-        defer(decoder, seed, (const char *const[]){who, what, NULL});
+        defer(decoder, seed, (const char *const[]){subject, what, NULL});
         return;
     }
     if (decoder->last_warning.what != what || decoder->last_warning.seed != seed) {
@@ -87,15 +87,15 @@ warning_count(struct decoder *decoder, uint64 seed, const char *who, const char 
         decoder->last_warning.what = what;
         decoder->last_warning.seed = seed;
     }
-    count(decoder->last_warning.throttled_warning, who, what, NULL);
+    count(decoder->last_warning.throttled_warning, subject, what, NULL);
 }
 
 void
-warning_count_reason(struct decoder *decoder, uint64 seed, const char *who, const char *what,
+warning_count_reason(struct decoder *decoder, uint64 seed, const char *subject, const char *what,
                      const char *reason)
 {
     if (decoder->spool != NULL)
-        defer(decoder, seed, (const char *const[]){who, what, reason});
+        defer(decoder, seed, (const char *const[]){subject, what, reason});
     else
-        count(find(decoder, seed, what), who, what, reason);
+        count(find(decoder, seed, what), subject, what, reason);
 }

@@ -12,10 +12,11 @@ extern void warning_setup(struct decoder *decoder);
  * Counts one event and warns at the first, tenth, hundredth .. of its kind. `what` is a string
  * literal: its address identifies the kind. `seed` is that of a rule, or 0.
  */
-extern void warning_count(struct decoder *decoder, uint64 seed, const char *who, const char *what);
+extern void warning_count(struct decoder *decoder, uint64 seed, const char *subject,
+                          const char *what);
 
 /* The same, with the reason of the event that causes the warning. */
-extern void warning_count_reason(struct decoder *decoder, uint64 seed, const char *who,
+extern void warning_count_reason(struct decoder *decoder, uint64 seed, const char *subject,
                                  const char *what, const char *reason);
 
 #endif

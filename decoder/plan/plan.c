@@ -245,7 +245,7 @@ plan_envelope(const struct plan *plan, const char *source, enum frame_operation 
 
 /* From the end of the id to the emitter, where a column contains the emitter. */
 static void
-plan_front(struct decoder *decoder, struct plan *plan, const char *source)
+plan_metadata_start(struct decoder *decoder, struct plan *plan, const char *source)
 {
     struct envelope envelope = plan_envelope(plan, source, FRAME_OPERATION_CREATE);
     StringInfoData front;
@@ -256,11 +256,11 @@ plan_front(struct decoder *decoder, struct plan *plan, const char *source)
         encode_envelope(&decoder->settings, &front, &envelope, ENVELOPE_PRIORITY, ENVELOPE_TYPE);
         encode_literal(&front, ENVELOPE_EMITTER_TEXT);
     }
-    plan->front = fragment_of(&front);
+    plan->metadata_start = fragment_of(&front);
 }
 
 static void
-plan_heads(struct decoder *decoder, struct plan *plan, const char *source)
+plan_metadata(struct decoder *decoder, struct plan *plan, const char *source)
 {
     for (int operation = 0; operation < FRAME_OPERATION_NOTIFY; operation++) {
         struct envelope envelope = plan_envelope(plan, source, operation);
@@ -274,7 +274,7 @@ plan_heads(struct decoder *decoder, struct plan *plan, const char *source)
         }
         encode_envelope(&decoder->settings, &head, &envelope, ENVELOPE_SOURCE, ENVELOPE_OPERATION);
         encode_literal(&head, ENVELOPE_TIMESTAMP_TEXT "\"");
-        plan->heads[operation] = fragment_of(&head);
+        plan->metadata[operation] = fragment_of(&head);
     }
 }
 
@@ -362,8 +362,8 @@ plan_rule(struct decoder *decoder, struct relation_entry *entry, const struct ru
             plan_condition(decoder, entry, rule, source->relation, source->map, decoded);
     plan_topic(decoder, plan, name);
     source_name = utf8_name(name);
-    plan_front(decoder, plan, source_name);
-    plan_heads(decoder, plan, source_name);
+    plan_metadata_start(decoder, plan, source_name);
+    plan_metadata(decoder, plan, source_name);
     plan_routing(decoder, plan);
     entry->plan_count++;
 }

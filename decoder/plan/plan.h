@@ -64,14 +64,15 @@ struct plan {
     int target_state; /* TARGET_* */
     int part_count;   /* of a target; above 1 for a composite audience */
     struct target_part parts[LIMIT_PARTS];
-    int emitter_state;                             /* TARGET_COLUMNS, _DROPPED or _NONE */
-    struct bound_column emitter;                   /* with TARGET_COLUMNS */
-    struct fragment front;                         /* with an emitter column: the JSON before it */
-    struct condition *condition;                   /* NULL: none */
-    struct fragment heads[FRAME_OPERATION_NOTIFY]; /* metadata, from "priority" to the timestamp */
-    struct fragment routing;                       /* from the payload's end to the targets */
-    struct fragment retry;                         /* from the targets' end to the line's */
-    struct fragment topic;                         /* UTF-8 */
+    int emitter_state;              /* TARGET_COLUMNS, _DROPPED or _NONE */
+    struct bound_column emitter;    /* with TARGET_COLUMNS */
+    struct fragment metadata_start; /* with an emitter column: the JSON before it */
+    struct condition *condition;    /* NULL: none */
+    struct fragment
+        metadata[FRAME_OPERATION_NOTIFY]; /* metadata, from "priority" to the timestamp */
+    struct fragment routing;              /* from the payload's end to the targets */
+    struct fragment retry;                /* from the targets' end to the line's */
+    struct fragment topic;                /* UTF-8 */
     struct template_mark *mark;
 };
 

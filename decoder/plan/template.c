@@ -44,13 +44,13 @@ put_template(StringInfo out, const struct plan *plan)
     struct fragment pieces[PIECE_COUNT] = {
         [PIECE_AUDIENCE] = {rule->audience, strlen(rule->audience)},
         [PIECE_TOPIC] = plan->topic,
-        [PIECE_FRONT] = plan->front,
+        [PIECE_FRONT] = plan->metadata_start,
         [PIECE_ROUTING] = plan->routing,
         [PIECE_RETRY] = plan->retry};
 
     if (rule->ttl != NULL)
         stored.ttl = *rule->ttl;
-    memcpy(pieces, plan->heads, sizeof(plan->heads));
+    memcpy(pieces, plan->metadata, sizeof(plan->metadata));
     for (int i = 0; i < PIECE_COUNT; i++)
         stored.lengths[i] = pieces[i].len;
     encode_raw(out, (const char *)&stored, sizeof(stored));
@@ -126,9 +126,9 @@ spool_get_template(const char *body)
     plan->rule = rule;
     plan->sub = stored.sub;
     plan->seed = stored.seed;
-    memcpy(plan->heads, pieces, sizeof(plan->heads));
+    memcpy(plan->metadata, pieces, sizeof(plan->metadata));
     plan->topic = pieces[PIECE_TOPIC];
-    plan->front = pieces[PIECE_FRONT];
+    plan->metadata_start = pieces[PIECE_FRONT];
     plan->routing = pieces[PIECE_ROUTING];
     plan->retry = pieces[PIECE_RETRY];
     return plan;

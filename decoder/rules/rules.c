@@ -367,9 +367,9 @@ static void
 read_rows(struct rule_set *set, Relation relation, int columns)
 {
     TupleDesc desc = RelationGetDescr(relation);
-    int places = Max(desc->natts, RULE_ATTRIBUTE_COUNT);
-    Datum *values = palloc(sizeof(Datum) * places);
-    bool *nulls = palloc(sizeof(bool) * places);
+    int columns_max = Max(desc->natts, RULE_ATTRIBUTE_COUNT);
+    Datum *values = palloc(sizeof(Datum) * columns_max);
+    bool *nulls = palloc(sizeof(bool) * columns_max);
     SysScanDesc scan = scan_rows(relation);
     List *rules = NIL;
     HeapTuple tuple;

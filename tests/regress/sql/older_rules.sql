@@ -3,8 +3,8 @@
 CREATE TABLE t (id int PRIMARY KEY, owner text, v text);
 SELECT clairon.watch('t', 'USER', 'owner', operations => '{create}', only_when => 'id < 10', topic => 'older', ack_required => true);
 
-ALTER EVENT TRIGGER clairon_follow_renamed DISABLE;
-ALTER EVENT TRIGGER clairon_forget_dropped DISABLE;
+ALTER EVENT TRIGGER clairon_update_renamed DISABLE;
+ALTER EVENT TRIGGER clairon_delete_dropped DISABLE;
 
 -- without the newest three columns of clairon.rule, and without two of them
 CREATE FUNCTION without(VARIADIC columns text[]) RETURNS void LANGUAGE plpgsql AS $$
@@ -44,8 +44,8 @@ SELECT restored();
 INSERT INTO t VALUES (6, 'u6', 'of now');
 SELECT * FROM lines();
 
-ALTER EVENT TRIGGER clairon_follow_renamed ENABLE ALWAYS;
-ALTER EVENT TRIGGER clairon_forget_dropped ENABLE ALWAYS;
+ALTER EVENT TRIGGER clairon_update_renamed ENABLE ALWAYS;
+ALTER EVENT TRIGGER clairon_delete_dropped ENABLE ALWAYS;
 
 -- emit, declared without ack_timeout
 CREATE FUNCTION older_emit(id uuid, audience text, targets text[], payload jsonb, type int2, priority int2, source text,
