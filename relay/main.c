@@ -83,7 +83,7 @@ relay_help(const char *section)
     int code = section == NULL ? cli_print(relay_usage) : 0;
 
     if (!config_help(stdout, section))
-        return cli_refuse(
+        return cli_usage_error(
             RELAY,
             "no such section, valid are feed, store, auth, gate, delivery and relay: ", section);
     return fflush(stdout) == 0 ? code : 1;
@@ -104,22 +104,22 @@ command_relay(int argc, char **argv)
     char error[CONFIG_ERROR_MAX];
     const char *section = NULL;
     enum rc rc;
-    int code = cli_options_take(RELAY, argc, argv, options, sizeof(options) / sizeof(options[0]),
-                                &section, 1);
+    int code = cli_options_parse(RELAY, argc, argv, options, sizeof(options) / sizeof(options[0]),
+                                 &section, 1);
 
     if (code != 0)
         return code;
     if (given.help)
         return relay_help(section);
     if (section != NULL)
-        return cli_refuse(RELAY, "unknown argument ", section);
+        return cli_usage_error(RELAY, "unknown argument ", section);
     rc = config_load(&config, given.path, argc, argv, error);
     if (given.check_only && check_gate(&config, error) != RC_OK)
         rc = RC_BAD;
     if (rc == RC_OK)
         code = run_with(&config, &given);
     else
-        code = cli_refuse_settings(RELAY, given.path, error); /* the error has the origin */
+        code = cli_settings_error(RELAY, given.path, error); /* the error has the origin */
     config_free(&config);
     return code;
 }

@@ -123,18 +123,18 @@ MUST_CHECK enum rc config_load(struct config *ret_config, const char *path, int 
 
 /* The result of reading the file of auth.key again. */
 enum config_key_change {
-    CONFIG_KEY_FIXED,   /* the key is not in a file */
-    CONFIG_KEY_BAD,     /* read error; the key is unchanged */
-    CONFIG_KEY_AS_WAS,  /* the file was not modified */
-    CONFIG_KEY_CHANGED, /* new key; the previous one is in auth.previous */
-    CONFIG_KEY_ALONE,   /* the same key, written again: auth.previous is revoked */
+    CONFIG_KEY_FIXED,            /* the key is not in a file */
+    CONFIG_KEY_BAD,              /* read error; the key is unchanged */
+    CONFIG_KEY_UNCHANGED,        /* the file was not modified */
+    CONFIG_KEY_CHANGED,          /* new key; the previous one is in auth.previous */
+    CONFIG_KEY_PREVIOUS_REVOKED, /* the same key, written again: auth.previous is revoked */
 };
 
 /*
  * Reads the key file of [auth] again; pointers to the keys become invalid. BAD: `error` is the
  * reason.
  */
-enum config_key_change config_renew_key(struct config *config, char error[CONFIG_ERROR_MAX]);
+enum config_key_change config_reload_key(struct config *config, char error[CONFIG_ERROR_MAX]);
 
 /* A file that holds a secret. */
 struct config_secret_file {

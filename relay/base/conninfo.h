@@ -6,7 +6,7 @@
  * Returns NULL if libpq can parse it, else "must be .." with libpq's message. The message has no
  * part of the text, which may be a password. Valid until the next call.
  */
-const char *conninfo_fault(const char *text);
+const char *conninfo_error(const char *text);
 
 /* The password file it names; NULL: none. The caller frees it. */
 char *conninfo_passfile(const char *text);

@@ -7,10 +7,10 @@
 #define NETWORKS_UNIX "unix" /* also matches peers of a unix socket */
 
 /* True when every item of the list is an address, a network or "unix". */
-bool networks_are_good(const char *list);
+bool networks_are_valid(const char *list);
 
 /* True if an item of the list contains this address or is "unix" for it. NULL contains nothing. */
-bool networks_hold(const char *list, const char *address);
+bool networks_contain(const char *list, const char *address);
 
 /* True for an IPv4 or IPv6 address in numeric form. */
 bool networks_is_address(const char *text);
@@ -21,6 +21,6 @@ bool networks_is_address(const char *text);
  * Replaces an IPv6 address by its /64, as one user has the whole network. An IPv4 address, also if
  * mapped into IPv6, becomes itself.
  */
-void networks_widen(char address[NETWORKS_ADDRESS_MAX]);
+void networks_aggregate(char address[NETWORKS_ADDRESS_MAX]);
 
 #endif

@@ -11,9 +11,9 @@ struct pool {
 };
 
 /* Never NULL. The item is zeroed and aligned to a cache line. */
-void *pool_take(struct pool *pool);
+void *pool_alloc(struct pool *pool);
 
 /* Keeps the item for reuse: a pool never shrinks. Accepts NULL. */
-void pool_give(struct pool *pool, void *item);
+void pool_release(struct pool *pool, void *item);
 
 #endif

@@ -7,6 +7,6 @@
 #define PUBLIC_KEY_FAULT_MAX 160
 
 /* Returns NULL if it does, else the problem: "must ..", "has .." or "is ..". */
-const char *public_key_fault(const char *pem, size_t len, char fault[PUBLIC_KEY_FAULT_MAX]);
+const char *public_key_error(const char *pem, size_t len, char fault[PUBLIC_KEY_FAULT_MAX]);
 
 #endif

@@ -13,7 +13,7 @@ struct rate_bucket {
 };
 
 /* True if a token was available. A rate of 0 means no limit. */
-bool rate_bucket_take(struct rate_bucket *bucket, int64_t rate, int64_t now_us);
+bool rate_bucket_consume(struct rate_bucket *bucket, int64_t rate, int64_t now_us);
 
 #define RATES_NAMES_MAX 4096
 
@@ -26,10 +26,10 @@ struct rates;
 struct rates *rates_new(void);
 void rates_free(struct rates *rates); /* accepts NULL */
 
-bool rates_take(struct rates *rates, const char *name, int64_t rate, int64_t now_us);
+bool rates_consume(struct rates *rates, const char *name, int64_t rate, int64_t now_us);
 
 /* Returns a token that was charged to the wrong name. */
-void rates_give(struct rates *rates, const char *name);
+void rates_refund(struct rates *rates, const char *name);
 
 size_t rates_count(const struct rates *rates);
 

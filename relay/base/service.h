@@ -8,17 +8,17 @@
  * Sends an sd_notify(3) message to NOTIFY_SOCKET; without the variable, a no-op. A failure is only
  * logged, so that it cannot stop the service.
  */
-void service_tell(const char *lines);
+void service_notify(const char *lines);
 
-void service_tell_reloading(void);
+void service_notify_reloading(void);
 
 /* Announces a shutdown of drain_ms, so that the manager does not kill the process earlier. */
-void service_tell_stopping(int64_t drain_ms);
+void service_notify_stopping(int64_t drain_ms);
 
 /* Interval at which the manager expects WATCHDOG=1; 0: no watchdog. */
 int64_t service_watchdog_us(void);
 
 /* For a child process: its messages would be attributed to the parent. */
-void service_leave(void);
+void service_detach(void);
 
 #endif

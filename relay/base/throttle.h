@@ -14,7 +14,7 @@ struct throttle {
 
 /* True if the warning is due; *ret_skipped: number suppressed since the last one. */
 static inline bool
-throttle_take(struct throttle *throttle, int64_t now_us, unsigned *ret_skipped)
+throttle_allows(struct throttle *throttle, int64_t now_us, unsigned *ret_skipped)
 {
     if (now_us < throttle->next_us) {
         throttle->skipped++;

@@ -17,6 +17,6 @@ size_t utf8_char_len(const char *text, size_t len);
  * False if no bytes after `text` can make it valid. *ret_len: bytes of complete characters; less
  * than `len` if it ends within a character.
  */
-bool utf8_may_go_on(const char *text, size_t len, size_t *ret_len);
+bool utf8_is_prefix(const char *text, size_t len, size_t *ret_len);
 
 #endif

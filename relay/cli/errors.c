@@ -115,7 +115,7 @@ find_wanted(struct errors_request *request, struct bytes id)
 {
     struct wanted key = {.id = ""};
 
-    if (!frame_read_uuid((const char *)id.at, id.len, key.id))
+    if (!frame_uuid_parse((const char *)id.at, id.len, key.id))
         return NULL;
     return bsearch(&key, request->ids, request->id_count, sizeof(key), by_id);
 }
@@ -286,8 +286,9 @@ check_reason(const struct errors_request *request)
         is_known = strcasecmp(request->reason, reasons[i]) == 0;
     if (is_known)
         return 0;
-    return cli_refuse(ERRORS, "--reason must be exhausted, expired, rejected or undecodable, not ",
-                      request->reason);
+    return cli_usage_error(ERRORS,
+                           "--reason must be exhausted, expired, rejected or undecodable, not ",
+                           request->reason);
 }
 
 static int
@@ -295,8 +296,8 @@ add_id(struct errors_request *request, const char *text)
 {
     struct wanted *wanted = &request->ids[request->id_count];
 
-    if (!frame_read_uuid(text, strlen(text), wanted->id))
-        return cli_refuse(ERRORS, "not a notification id, which is a UUID: ", text);
+    if (!frame_uuid_parse(text, strlen(text), wanted->id))
+        return cli_usage_error(ERRORS, "not a notification id, which is a UUID: ", text);
     request->id_count++;
     return 0;
 }
@@ -309,13 +310,14 @@ check_limits(const struct errors_request *request, struct entry_id *ret_since, l
 
     if (request->since != NULL &&
         (config_value_duration(request->since, &ago_ms) != RC_OK || ago_ms < 0))
-        return cli_refuse(ERRORS, "--since must be a duration such as 90m, 24h or 7d, not ",
-                          request->since);
+        return cli_usage_error(ERRORS, "--since must be a duration such as 90m, 24h or 7d, not ",
+                               request->since);
     *ret_limit = INT64_MAX;
     if (request->limit != NULL) {
         *ret_limit = strtoll(request->limit, &end, 10);
         if (*ret_limit <= 0 || *end != '\0')
-            return cli_refuse(ERRORS, "--limit must be a number above 0, not ", request->limit);
+            return cli_usage_error(ERRORS, "--limit must be a number above 0, not ",
+                                   request->limit);
     }
     *ret_since = (struct entry_id){0, 0};
     if (request->since != NULL && ago_ms < clock_wall_us() / 1000)
@@ -330,10 +332,10 @@ check_request(const struct errors_request *request)
     if (request->verb != VERB_LIST && !request->all && request->id_count == 0 &&
         request->user == NULL && request->reason == NULL && request->since == NULL &&
         request->limit == NULL)
-        return cli_refuse(ERRORS, "name the entries (ID, --user, --reason, --since, --limit), ",
-                          "or --all");
+        return cli_usage_error(
+            ERRORS, "name the entries (ID, --user, --reason, --since, --limit), ", "or --all");
     if (request->dry_run && request->verb == VERB_LIST)
-        return cli_refuse(ERRORS, "--dry-run is for redrive and drop", "");
+        return cli_usage_error(ERRORS, "--dry-run is for redrive and drop", "");
     return check_reason(request);
 }
 
@@ -420,8 +422,8 @@ cli_errors(int argc, char **argv)
     };
     size_t most = (size_t)argc;
     const char **operands = memory_new((most + 1) * sizeof(*operands));
-    int code = cli_options_take(ERRORS, argc, argv, options, sizeof(options) / sizeof(options[0]),
-                                operands, most);
+    int code = cli_options_parse(ERRORS, argc, argv, options, sizeof(options) / sizeof(options[0]),
+                                 operands, most);
 
     request.ids = memory_new((most + 1) * sizeof(*request.ids));
     if (code == 0)

@@ -13,24 +13,24 @@
 #define STORE_URL_DEFAULT "redis://127.0.0.1:6379" /* as config_table.c has it */
 
 int
-cli_refuse(const char *command, const char *what, const char *about)
+cli_usage_error(const char *command, const char *what, const char *about)
 {
     fprintf(stderr, "clairon %s: %s%s\n", command, what, about);
     return CLI_WRONG_USE;
 }
 
 int
-cli_refuse_settings(const char *command, const char *path, const char *error)
+cli_settings_error(const char *command, const char *path, const char *error)
 {
     /* A line for each mistake. */
     for (const char *end = strchr(error, '\n'); end != NULL; end = strchr(error, '\n')) {
         fprintf(stderr, "clairon %s: %.*s\n", command, (int)(end - error), error);
         error = end + 1;
     }
-    return cli_refuse(command, error,
-                      path == NULL ? "; no -c FILE: settings come from arguments, CLAIRON_* "
-                                     "variables and defaults"
-                                   : "");
+    return cli_usage_error(command, error,
+                           path == NULL ? "; no -c FILE: settings come from arguments, CLAIRON_* "
+                                          "variables and defaults"
+                                        : "");
 }
 
 int
@@ -123,8 +123,8 @@ refuse_argument(const char *command, const char *argument, const struct cli_opti
 }
 
 int
-cli_options_take(const char *command, int argc, char **argv, const struct cli_option *options,
-                 size_t option_count, const char **operands, size_t operand_max)
+cli_options_parse(const char *command, int argc, char **argv, const struct cli_option *options,
+                  size_t option_count, const char **operands, size_t operand_max)
 {
     size_t operand_count = 0;
 
@@ -135,10 +135,10 @@ cli_options_take(const char *command, int argc, char **argv, const struct cli_op
         if (is_setting(argument))
             continue;
         if (option != NULL && option->value != NULL && *option->value != NULL) {
-            return cli_refuse(command, "duplicate option ", option->name);
+            return cli_usage_error(command, "duplicate option ", option->name);
         } else if (option != NULL) {
             if (!take_value(argc, argv, &at, option))
-                return cli_refuse(command, "missing value behind ", option->name);
+                return cli_usage_error(command, "missing value behind ", option->name);
         } else if (argument[0] != '-' && operand_count < operand_max) {
             operands[operand_count++] = argument;
             argv[at] = NULL;
@@ -179,7 +179,7 @@ cli_store_open(const char *command, const char *path, int argc, char **argv, int
     struct direct *direct = NULL;
 
     if (cli_settings_load(&config, path, argc, argv, forced, config_error) != RC_OK) {
-        *ret_code = cli_refuse_settings(command, path, config_error);
+        *ret_code = cli_settings_error(command, path, config_error);
     } else {
         if (path == NULL && strcmp(config.store.url, STORE_URL_DEFAULT) == 0)
             fprintf(stderr, "clairon %s: no -c FILE: reading the default store, %s\n", command,

@@ -21,12 +21,12 @@ struct cli_option {
  * (--section.key=V) stay. A value that starts with -- needs the form --option=value. Returns 0, or
  * CLI_WRONG_USE after it printed the error.
  */
-int cli_options_take(const char *command, int argc, char **argv, const struct cli_option *options,
-                     size_t option_count, const char **operands, size_t operand_max);
+int cli_options_parse(const char *command, int argc, char **argv, const struct cli_option *options,
+                      size_t option_count, const char **operands, size_t operand_max);
 
 /*
  * Loads the settings from `path` (may be NULL), the environment and the arguments that
- * cli_options_take left. `forced`, terminated by NULL, overrides them. Otherwise as config_load.
+ * cli_options_parse left. `forced`, terminated by NULL, overrides them. Otherwise as config_load.
  */
 MUST_CHECK enum rc cli_settings_load(struct config *ret_config, const char *path, int argc,
                                      char **argv, char *const *forced,
@@ -40,10 +40,10 @@ struct direct *cli_store_open(const char *command, const char *path, int argc, c
                               int *ret_code);
 
 /* Prints "clairon COMMAND: what about" and returns CLI_WRONG_USE. */
-int cli_refuse(const char *command, const char *what, const char *about);
+int cli_usage_error(const char *command, const char *what, const char *about);
 
 /* The same for rejected settings. `path` NULL: adds that no file was read. */
-int cli_refuse_settings(const char *command, const char *path, const char *error);
+int cli_settings_error(const char *command, const char *path, const char *error);
 
 /* Prints all of the output. Returns the exit code: 1 if it could not be written. */
 int cli_print(const char *text);

@@ -69,13 +69,14 @@ claims_make(const struct token_request *request, const struct config *config, in
     int failed = json_object_set_new(claims, "sub", json_string(request->sub));
 
     if (failed != 0)
-        (void)cli_refuse(TOKEN, "--sub must be UTF-8", "");
+        (void)cli_usage_error(TOKEN, "--sub must be UTF-8", "");
     if (failed == 0 && request->groups != NULL) {
         groups = groups_read(request->groups);
         failed = groups == NULL || json_object_set_new(claims, "groups", groups) != 0;
         if (failed)
-            (void)cli_refuse(TOKEN, "--groups must be a JSON object of arrays of strings, such as ",
-                             "{\"ROLE\":[\"admin\"]}");
+            (void)cli_usage_error(TOKEN,
+                                  "--groups must be a JSON object of arrays of strings, such as ",
+                                  "{\"ROLE\":[\"admin\"]}");
     }
     if (failed) {
         json_decref(claims);
@@ -93,7 +94,7 @@ claims_make(const struct token_request *request, const struct config *config, in
         failed |= json_object_set_new(claims, "aud", json_string(config->auth.audience));
     if (!failed)
         return claims;
-    (void)cli_refuse(TOKEN, "[auth] issuer and audience must be UTF-8", "");
+    (void)cli_usage_error(TOKEN, "[auth] issuer and audience must be UTF-8", "");
     json_decref(claims);
     return NULL;
 }
@@ -125,12 +126,12 @@ token_make(const struct token_request *request, const struct config *config)
     int64_t ttl_ms = 3600 * 1000;
 
     if (config->auth.public_key_file != NULL)
-        return cli_refuse(TOKEN,
-                          "cannot sign: [auth] public_key_file is only the public key; sign ",
-                          "RS256 and ES256 tokens where the private key is");
+        return cli_usage_error(TOKEN,
+                               "cannot sign: [auth] public_key_file is only the public key; sign ",
+                               "RS256 and ES256 tokens where the private key is");
     if (request->ttl != NULL && (config_value_duration(request->ttl, &ttl_ms) != RC_OK ||
                                  ttl_ms <= 0 || ttl_ms > TOKEN_TTL_MAX_MS))
-        return cli_refuse(TOKEN, "--ttl must be a duration from 1ms to 3650d such as 1h", "");
+        return cli_usage_error(TOKEN, "--ttl must be a duration from 1ms to 3650d such as 1h", "");
 
     json_t *claims = claims_make(request, config, ttl_ms);
 
@@ -159,19 +160,19 @@ cli_token(int argc, char **argv)
     };
     struct config config = {0};
     char error[CONFIG_ERROR_MAX];
-    int code =
-        cli_options_take(TOKEN, argc, argv, options, sizeof(options) / sizeof(options[0]), NULL, 0);
+    int code = cli_options_parse(TOKEN, argc, argv, options, sizeof(options) / sizeof(options[0]),
+                                 NULL, 0);
 
     if (code != 0)
         return code;
     if (request.help)
         return cli_print(token_usage);
     if (request.sub == NULL || *request.sub == '\0' || strlen(request.sub) > TOKEN_USER_MAX)
-        return cli_refuse(TOKEN, "--sub must name a user in 1 to 255 bytes", "");
+        return cli_usage_error(TOKEN, "--sub must name a user in 1 to 255 bytes", "");
     if (cli_settings_load(&config, request.path, argc, argv, forced, error) == RC_OK)
         code = token_make(&request, &config);
     else
-        code = cli_refuse_settings(TOKEN, request.path, error);
+        code = cli_settings_error(TOKEN, request.path, error);
     config_free(&config);
     return code;
 }

@@ -75,7 +75,7 @@ print_table(const struct trace *trace)
     static const struct bytes pending = {(const unsigned char *)"pending", 7};
     char traceparent[TRACEPARENT_LEN + 1];
 
-    if (traceparent_of_line(trace->data, traceparent))
+    if (traceparent_of_notification(trace->data, traceparent))
         printf("traceparent                  %s\n", traceparent);
     for (size_t i = 0; i < trace->event_count; i++)
         print_event(&trace->events[i]);
@@ -128,17 +128,17 @@ cli_trace(int argc, char **argv)
     };
     char id[FRAME_UUID_TEXT + 1];
     struct direct *direct;
-    int code = cli_options_take(TRACE, argc, argv, options, sizeof(options) / sizeof(options[0]),
-                                operands, 1);
+    int code = cli_options_parse(TRACE, argc, argv, options, sizeof(options) / sizeof(options[0]),
+                                 operands, 1);
 
     if (code != 0)
         return code;
     if (help)
         return cli_print(trace_usage);
     if (operands[0] == NULL)
-        return cli_refuse(TRACE, "the id of a notification, a UUID, must follow", "");
-    if (!frame_read_uuid(operands[0], strlen(operands[0]), id))
-        return cli_refuse(TRACE, "not a notification id, which is a UUID: ", operands[0]);
+        return cli_usage_error(TRACE, "the id of a notification, a UUID, must follow", "");
+    if (!frame_uuid_parse(operands[0], strlen(operands[0]), id))
+        return cli_usage_error(TRACE, "not a notification id, which is a UUID: ", operands[0]);
     direct = cli_store_open(TRACE, path, argc, argv, &code);
     if (direct == NULL)
         return code;

@@ -106,7 +106,7 @@ on_stop(struct ev_loop *loop, ev_signal *signal, int events)
         return;
     log_info("relay", "signal received, draining", LOG_INT("signal", signal->signum));
     relay->is_draining = true;
-    service_tell_stopping(relay->config->gate.drain_ms);
+    service_notify_stopping(relay->config->gate.drain_ms);
     feed_close(relay->feed); /* first: another relay may take the slot meanwhile */
     if (relay->gate != NULL)
         gate_drain(relay->gate, on_drained, relay);
@@ -120,14 +120,14 @@ reload_key(struct relay *relay)
 {
     char error[CONFIG_ERROR_MAX];
 
-    switch (config_renew_key(relay->config, error)) {
+    switch (config_reload_key(relay->config, error)) {
     case CONFIG_KEY_FIXED:
         log_warn("relay", "auth key is not in a file: restart to change it");
         break;
     case CONFIG_KEY_BAD:
         log_error("relay", "auth key unchanged", LOG_TEXT("error", error));
         break;
-    case CONFIG_KEY_AS_WAS:
+    case CONFIG_KEY_UNCHANGED:
         log_info("relay", "auth key file unchanged",
                  LOG_TEXT("hint", relay->config->auth.previous != NULL
                                       ? "the previous key is accepted until touch and SIGHUP"
@@ -136,7 +136,7 @@ reload_key(struct relay *relay)
     case CONFIG_KEY_CHANGED:
         log_info("relay", "auth key changed: the previous key is accepted until touch and SIGHUP");
         break;
-    case CONFIG_KEY_ALONE:
+    case CONFIG_KEY_PREVIOUS_REVOKED:
         log_info("relay", "auth key file written again with the same key: previous key revoked");
         break;
     }
@@ -151,13 +151,13 @@ on_hangup(struct ev_loop *loop, ev_signal *signal, int events)
 
     (void)loop;
     (void)events;
-    service_tell_reloading();
+    service_notify_reloading();
     if (relay->gate != NULL) {
         gate_tls_reload(relay->gate);
         if (relay->hub != NULL)
             reload_key(relay);
     }
-    service_tell("READY=1");
+    service_notify("READY=1");
 }
 
 static void
@@ -239,7 +239,7 @@ on_beat(struct ev_loop *loop, ev_timer *timer, int events)
     (void)loop;
     (void)events;
     relay->stats->beat_us = clock_monotonic_us();
-    service_tell("WATCHDOG=1");
+    service_notify("WATCHDOG=1");
 }
 
 static void
@@ -354,7 +354,7 @@ relay_run(struct config *config, struct stats *stats, struct gate_sockets socket
         log_info("relay", "started", LOG_INT("pid", getpid()));
         start_beat(&relay);
         obey_push(&relay);
-        service_tell("READY=1");
+        service_notify("READY=1");
         ev_run(relay.loop, 0);
     }
     close_rooms(&relay);

@@ -53,7 +53,7 @@ run_worker(const struct workers *workers, const struct worker *worker)
     /* A worker whose supervisor was killed drains too. */
     if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != workers->supervisor)
         return RELAY_EXIT_FAILED;
-    service_leave();
+    service_detach();
     stats_reset_gauges(worker->stats);
     worker->stats->is_dead = false;
     /* One slot has one reader. */
@@ -101,7 +101,7 @@ stop(struct workers *workers, int exit_code)
 {
     if (!workers->is_stopping) {
         gate_unlisten(workers->config, workers->sockets);
-        service_tell_stopping(workers->config->gate.drain_ms);
+        service_notify_stopping(workers->config->gate.drain_ms);
     }
     signal_all(workers, workers->is_stopping ? SIGINT : SIGTERM);
     workers->is_stopping = true;
@@ -163,7 +163,7 @@ renew_key(const struct workers *workers)
 {
     char error[CONFIG_ERROR_MAX];
 
-    (void)config_renew_key(workers->config, error);
+    (void)config_reload_key(workers->config, error);
 }
 
 /* Pending signals are delivered by number, not in order: with both pending, off is safe. */
@@ -190,12 +190,12 @@ forward(struct workers *workers, int signal)
         return;
     }
     if (signal == SIGHUP) {
-        service_tell_reloading();
+        service_notify_reloading();
         renew_key(workers);
     }
     signal_all(workers, signal);
     if (signal == SIGHUP)
-        service_tell("READY=1");
+        service_notify("READY=1");
 }
 
 /*
@@ -222,7 +222,7 @@ feed_watchdog(struct workers *workers)
         log_error("workers", "worker is stuck", LOG_INT("pid", worker->pid));
         kill(worker->pid, SIGKILL);
     }
-    service_tell("WATCHDOG=1");
+    service_notify("WATCHDOG=1");
 }
 
 static void
@@ -288,7 +288,7 @@ run_several(struct config *config, struct gate_sockets sockets)
     log_info("workers", "starting workers", LOG_INT("count", workers.count),
              LOG_INT("pid", getpid()));
     start_due(&workers);
-    service_tell("READY=1");
+    service_notify("READY=1");
     supervise(&workers);
     munmap(workers.shared, sizeof(*workers.shared));
     return workers.exit_code;

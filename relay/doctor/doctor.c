@@ -192,15 +192,15 @@ doctor_command(int argc, char **argv)
     };
     struct config config = {0};
     char error[CONFIG_ERROR_MAX];
-    int code = cli_options_take(DOCTOR, argc, argv, options, sizeof(options) / sizeof(options[0]),
-                                NULL, 0);
+    int code = cli_options_parse(DOCTOR, argc, argv, options, sizeof(options) / sizeof(options[0]),
+                                 NULL, 0);
 
     if (code != 0)
         return code;
     if (doctor.help)
         return cli_print(doctor_usage);
     if (config_load(&config, doctor.path, argc, argv, error) != RC_OK)
-        code = cli_refuse_settings(DOCTOR, doctor.path, error);
+        code = cli_settings_error(DOCTOR, doctor.path, error);
     else
         code = run(&doctor, &config);
     config_free(&config);

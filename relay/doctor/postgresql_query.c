@@ -42,7 +42,7 @@ postgresql_connect(const char *conninfo, bool replicates, char error[POSTGRESQL_
     char sqlstate[POSTGRESQL_STATE_MAX];
     int64_t deadline_us = clock_monotonic_us() + PATIENCE_US;
     PostgresPollingStatusType status = PGRES_POLLING_WRITING;
-    const char *fault = conninfo_fault(conninfo);
+    const char *fault = conninfo_error(conninfo);
     PGconn *conn;
 
     if (fault != NULL) {

@@ -43,8 +43,8 @@ on_acquired(void *ctx, enum rc rc, const struct store_progress *progress)
     snprintf(feed->slot.furthest, sizeof(feed->slot.furthest), "%s", progress->furthest);
     feed->slot.acquired_lsn = feed->slot.acquired_ordinal = 0;
     if (progress->position[0] != '\0' &&
-        frame_position_read(progress->position, strlen(progress->position),
-                            &feed->slot.acquired_lsn, &feed->slot.acquired_ordinal) != RC_OK) {
+        frame_position_parse(progress->position, strlen(progress->position),
+                             &feed->slot.acquired_lsn, &feed->slot.acquired_ordinal) != RC_OK) {
         feed_restart(feed, "invalid progress of the slot in the store",
                      LOG_TEXT("position", progress->position));
         return;

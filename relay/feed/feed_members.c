@@ -46,8 +46,8 @@ feed_copy_members(struct feed *feed)
     feed->copy.rows = 0;
     feed->copy.ordinal = 0;
     if (feed->batch.sent_position[0] != '\0' &&
-        frame_position_read(feed->batch.sent_position, strlen(feed->batch.sent_position), &lsn,
-                            &feed->copy.ordinal) != RC_OK) {
+        frame_position_parse(feed->batch.sent_position, strlen(feed->batch.sent_position), &lsn,
+                             &feed->copy.ordinal) != RC_OK) {
         feed_restart(feed, "invalid progress of the slot in the store",
                      LOG_TEXT("position", feed->batch.sent_position));
         return;
@@ -129,7 +129,7 @@ put_end(struct feed *feed, unsigned char *end)
 {
     uint64_t lsn = 0, ordinal = 0;
 
-    if (frame_position_read(feed->copy.to, strlen(feed->copy.to), &lsn, &ordinal) != RC_OK ||
+    if (frame_position_parse(feed->copy.to, strlen(feed->copy.to), &lsn, &ordinal) != RC_OK ||
         lsn == 0)
         ordinal = FRAME_ORDINAL_COMMIT;
     put_common(end, FRAME_KIND_COMMIT, FRAME_COMMIT_SIZE, ordinal);

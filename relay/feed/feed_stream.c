@@ -99,11 +99,11 @@ reject_notification(struct feed *feed, const struct frame *frame)
 {
     char id[FRAME_UUID_TEXT + 1];
 
-    frame_id_text(frame->as.note.id, id);
+    frame_id_text(frame->as.notification.id, id);
     log_error(
         "feed",
         "notification exceeds the store's proto-max-bulk-len: added to the error log as rejected",
-        LOG_TEXT("id", id), LOG_UINT("size_bytes", frame->as.note.data.len));
+        LOG_TEXT("id", id), LOG_UINT("size_bytes", frame->as.notification.data.len));
     store_batch_reject(feed->batch.frames, frame);
     stats_add(feed->stats, STAT_FEED_REJECTED, 1);
 }
@@ -116,9 +116,9 @@ log_trace(const struct frame *frame)
     char id[FRAME_UUID_TEXT + 1];
 
     if (frame->kind != FRAME_KIND_NOTIFICATION ||
-        !traceparent_of_line(frame->as.note.data, traceparent))
+        !traceparent_of_notification(frame->as.notification.data, traceparent))
         return;
-    frame_id_text(frame->as.note.id, id);
+    frame_id_text(frame->as.notification.id, id);
     log_event(traceparent_is_sampled(traceparent) ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, "feed",
               "decoded", LOG_TEXT("id", id), LOG_TEXT("traceparent", traceparent));
 }
@@ -284,8 +284,8 @@ log_start(const struct feed *feed)
     char stored[32] = "none";
     uint64_t lsn = 0, ordinal = 0;
 
-    if (frame_position_read(feed->batch.sent_position, strlen(feed->batch.sent_position), &lsn,
-                            &ordinal) == RC_OK &&
+    if (frame_position_parse(feed->batch.sent_position, strlen(feed->batch.sent_position), &lsn,
+                             &ordinal) == RC_OK &&
         lsn != 0)
         snprintf(stored, sizeof(stored), "%" PRIX64 "/%" PRIX64, lsn >> 32, lsn & 0xffffffff);
     log_info("feed", "streaming from slot", LOG_TEXT("slot", feed->config->feed.slot),

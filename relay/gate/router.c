@@ -47,7 +47,7 @@ read_id(const struct gate_route *route, const char *path, char ret_id[FRAME_UUID
     size_t len = strlen(route->path);
 
     return strncmp(path, route->path, len) == 0 &&
-           frame_read_uuid(path + len, strlen(path + len), ret_id);
+           frame_uuid_parse(path + len, strlen(path + len), ret_id);
 }
 
 /* Is the route served on the listener that accepted `fd`? */

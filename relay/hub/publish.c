@@ -66,7 +66,7 @@ static void
 offer_to_parts(struct hub *hub, struct bytes target, struct notification *notification,
                struct fanout_batch *batch)
 {
-    const struct bytes kind = notification->frame.as.note.audience;
+    const struct bytes kind = notification->frame.as.notification.audience;
     struct audience_parts parts = {.count = 0};
     struct audience *smallest;
     struct membership *member;
@@ -84,7 +84,7 @@ offer_to_parts(struct hub *hub, struct bytes target, struct notification *notifi
 static void
 offer(struct hub *hub, struct notification *notification, struct fanout_batch *batch)
 {
-    const struct frame_note *frame = &notification->frame.as.note;
+    const struct frame_notification *frame = &notification->frame.as.notification;
     struct bytes targets = frame->targets;
     struct bytes target;
     char key[AUDIENCE_KEY_MAX];

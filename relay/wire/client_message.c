@@ -158,7 +158,7 @@ read_ack(const json_t *root, struct client_message *message, char error[CLIENT_M
 
         message->ids[i] = texts + i * (FRAME_UUID_TEXT + 1);
         if (!json_is_string(id) ||
-            !frame_read_uuid(json_string_value(id), json_string_length(id), message->ids[i]))
+            !frame_uuid_parse(json_string_value(id), json_string_length(id), message->ids[i]))
             return refuse(error, "\"ids\" must hold UUIDs; the one at index %zu is not", i);
     }
     message->id_count = count;

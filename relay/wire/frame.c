@@ -35,7 +35,7 @@ note_fixed_size(uint16_t flags)
 
 /* `whole` may be the header only: then data is empty. */
 static enum rc
-parse_note(struct bytes whole, uint16_t flags, struct frame_note *note)
+parse_note(struct bytes whole, uint16_t flags, struct frame_notification *note)
 {
     const unsigned char *at = whole.at;
     const size_t fixed = note_fixed_size(flags);
@@ -128,7 +128,7 @@ parse_common(struct bytes whole, struct frame *frame)
     frame->ordinal = bytes_get_u64(whole.at + FRAME_AT_ORDINAL);
     switch (frame->kind) {
     case FRAME_KIND_NOTIFICATION:
-        return parse_note(whole, frame->flags, &frame->as.note);
+        return parse_note(whole, frame->flags, &frame->as.notification);
     case FRAME_KIND_MEMBER:
         return parse_member(whole, &frame->as.member);
     case FRAME_KIND_COMMIT:
@@ -157,7 +157,7 @@ frame_parse(struct bytes packet, struct frame *ret_frame, size_t *ret_len)
 }
 
 enum rc
-frame_parse_head(struct bytes head, struct frame *ret_frame)
+frame_parse_header(struct bytes head, struct frame *ret_frame)
 {
     struct frame frame;
 
@@ -218,7 +218,7 @@ hex_value(char digit)
 }
 
 bool
-frame_id_read(const char *text, size_t len, unsigned char ret_id[16])
+frame_id_parse(const char *text, size_t len, unsigned char ret_id[16])
 {
     size_t at = 0;
 
@@ -233,7 +233,7 @@ frame_id_read(const char *text, size_t len, unsigned char ret_id[16])
 }
 
 bool
-frame_read_uuid(const char *text, size_t len, char ret_text[FRAME_UUID_TEXT + 1])
+frame_uuid_parse(const char *text, size_t len, char ret_text[FRAME_UUID_TEXT + 1])
 {
     if (!frame_is_uuid(text, len))
         return false;
@@ -256,7 +256,7 @@ frame_position_text(uint64_t lsn, uint64_t ordinal, char ret_text[FRAME_POSITION
 }
 
 enum rc
-frame_position_read(const char *text, size_t len, uint64_t *ret_lsn, uint64_t *ret_ordinal)
+frame_position_parse(const char *text, size_t len, uint64_t *ret_lsn, uint64_t *ret_ordinal)
 {
     uint64_t halves[2] = {0, 0};
 

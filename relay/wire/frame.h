@@ -16,7 +16,7 @@
 #define FRAME_TARGETS_MAX 1000000
 #define FRAME_MEMBER_TEXT_MAX 255
 
-struct frame_note {
+struct frame_notification {
     unsigned char id[16];
     int64_t commit_us;
     int64_t expires_us; /* 0: does not expire */
@@ -54,7 +54,7 @@ struct frame {
     uint64_t commit_lsn;
     uint64_t ordinal;
     union {
-        struct frame_note note;
+        struct frame_notification notification;
         struct frame_member member;
         struct frame_commit commit;
     } as;
@@ -67,7 +67,7 @@ struct frame {
 MUST_CHECK enum rc frame_parse(struct bytes packet, struct frame *ret_frame, size_t *ret_len);
 
 /* Parses the header of a notification frame as the store keeps it; `data` stays empty. */
-MUST_CHECK enum rc frame_parse_head(struct bytes head, struct frame *ret_frame);
+MUST_CHECK enum rc frame_parse_header(struct bytes head, struct frame *ret_frame);
 
 /* Removes the next target from *targets. RC_CLOSED after the last. */
 MUST_CHECK enum rc frame_next_target(struct bytes *targets, struct bytes *ret_target);
@@ -75,19 +75,19 @@ MUST_CHECK enum rc frame_next_target(struct bytes *targets, struct bytes *ret_ta
 void frame_id_text(const unsigned char id[16], char ret_text[FRAME_UUID_TEXT + 1]);
 
 /* Parses the output of frame_id_text, in either case. False: anything else. */
-MUST_CHECK bool frame_id_read(const char *text, size_t len, unsigned char ret_id[16]);
+MUST_CHECK bool frame_id_parse(const char *text, size_t len, unsigned char ret_id[16]);
 
 /* True if `text` (any bytes) is a UUID in its 36-character form. */
 bool frame_is_uuid(const char *text, size_t len);
 
 /* Copies such a UUID in lower case, the canonical form of ids. False: not a UUID. */
-bool frame_read_uuid(const char *text, size_t len, char ret_text[FRAME_UUID_TEXT + 1]);
+bool frame_uuid_parse(const char *text, size_t len, char ret_text[FRAME_UUID_TEXT + 1]);
 
 /* A position as text. Byte order of the texts is the order of the positions. */
 void frame_position_text(uint64_t lsn, uint64_t ordinal, char ret_text[FRAME_POSITION_TEXT + 1]);
 
 /* Parses the output of frame_position_text. */
-MUST_CHECK enum rc frame_position_read(const char *text, size_t len, uint64_t *ret_lsn,
-                                       uint64_t *ret_ordinal);
+MUST_CHECK enum rc frame_position_parse(const char *text, size_t len, uint64_t *ret_lsn,
+                                        uint64_t *ret_ordinal);
 
 #endif

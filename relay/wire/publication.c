@@ -38,11 +38,11 @@ read_object(struct publication_draft *draft, json_t *root, const char *name,
     if (object == NULL)
         return RC_OK;
     if (!json_is_object(object))
-        return publication_refuse(draft, "%s must be an object", name);
+        return publication_reject(draft, "%s must be an object", name);
     json_object_foreach(object, field, value)
     {
         if (!is_among(field, fields))
-            return publication_refuse(draft, "%s has an unknown field: %.40s", name, field);
+            return publication_reject(draft, "%s has an unknown field: %.40s", name, field);
     }
     return RC_OK;
 }
@@ -67,7 +67,7 @@ read_word(struct publication_draft *draft, const json_t *object, const char *nam
         snprintf(valid + strlen(valid), sizeof(valid) - strlen(valid), "%s%s", i > 0 ? ", " : "",
                  words[i]);
     }
-    return publication_refuse(draft, "%s must be one of %s", name, valid);
+    return publication_reject(draft, "%s must be one of %s", name, valid);
 }
 
 static enum rc
@@ -81,7 +81,7 @@ read_text(struct publication_draft *draft, const json_t *object, const char *nam
     if (value == NULL)
         return RC_OK;
     if (len == 0 || len > NAME_MAX_BYTES)
-        return publication_refuse(draft, "%s must be a text of 1 to %d bytes", name,
+        return publication_reject(draft, "%s must be a text of 1 to %d bytes", name,
                                   NAME_MAX_BYTES);
     *ret_text = json_string_value(value);
     return RC_OK;
@@ -98,7 +98,7 @@ read_name(struct publication_draft *draft, const json_t *object, const char *nam
         return rc;
     for (const unsigned char *at = (const unsigned char *)*ret_text; *at != '\0'; at++) {
         if (*at < ' ' || *at == 0x7f || *at == '*' || *at == ',')
-            return publication_refuse(draft, "%s must hold no *, no comma and no control character",
+            return publication_reject(draft, "%s must hold no *, no comma and no control character",
                                       name);
     }
     return RC_OK;
@@ -113,7 +113,7 @@ read_flag(struct publication_draft *draft, const json_t *object, const char *nam
     *ret_flag = value != NULL ? json_is_true(value) : standard;
     if (value == NULL || json_is_boolean(value))
         return RC_OK;
-    return publication_refuse(draft, "%s must be true or false", name);
+    return publication_reject(draft, "%s must be true or false", name);
 }
 
 static bool
@@ -180,7 +180,7 @@ read_expiration(struct publication_draft *draft, const json_t *metadata)
     if (value == NULL)
         return RC_OK;
     if (!json_is_string(value) || !read_time(json_string_value(value), &draft->expires_us))
-        return publication_refuse(draft,
+        return publication_reject(draft,
                                   "expiration must be a time in UTC as 2025-03-15T12:34:56Z");
     draft->publication->is_expired = draft->expires_us <= draft->origin->now_us;
     return RC_OK;
@@ -204,7 +204,7 @@ read_traceparent(struct publication_draft *draft, const json_t *metadata)
         traceparent_read(json_string_value(value), json_string_length(value),
                          draft->publication->traceparent))
         return RC_OK;
-    return publication_refuse(draft, "traceparent must be " TRACEPARENT_VALID);
+    return publication_reject(draft, "traceparent must be " TRACEPARENT_VALID);
 }
 
 static enum rc
@@ -249,14 +249,14 @@ read_audience(struct publication_draft *draft, json_t *routing)
     type = json_string_value(json_object_get(audience, "type"));
     targets = json_object_get(audience, "targets");
     if (type == NULL || !is_audience(type))
-        return publication_refuse(draft, "routing.audience.type must be USER, ALL, another word of "
+        return publication_reject(draft, "routing.audience.type must be USER, ALL, another word of "
                                          "letters, digits and _, or up to 4 such words joined by "
                                          "+, none of them USER or ALL");
     draft->publication->audience = memory_text(type, strlen(type));
     if (strcmp(type, "ALL") != 0)
-        return publication_read_targets(draft, targets);
+        return publication_parse_targets(draft, targets);
     if (targets != NULL && json_array_size(targets) > 0)
-        return publication_refuse(draft, "routing.audience.targets must be empty for ALL");
+        return publication_reject(draft, "routing.audience.targets must be empty for ALL");
     return RC_OK;
 }
 
@@ -279,7 +279,7 @@ read_retry(struct publication_draft *draft, json_t *routing)
     draft->limit = limit != NULL ? json_integer_value(limit) : RETRY_LIMIT;
     if ((limit != NULL && !json_is_integer(limit)) || draft->limit < 0 ||
         draft->limit > RETRY_LIMIT_MAX)
-        return publication_refuse(draft, "routing.retry.limit must be an integer from 0 to %d",
+        return publication_reject(draft, "routing.retry.limit must be an integer from 0 to %d",
                                   RETRY_LIMIT_MAX);
     return RC_OK;
 }
@@ -305,10 +305,10 @@ refuse_field(struct publication_draft *draft, const char *field)
 
     for (size_t i = 0; i < sizeof(PLACES) / sizeof(PLACES[0]); i++) {
         if (strcmp(field, PLACES[i].name) == 0)
-            return publication_refuse(draft, "unknown field: %s; did you mean %s?", field,
+            return publication_reject(draft, "unknown field: %s; did you mean %s?", field,
                                       PLACES[i].place);
     }
-    return publication_refuse(draft, "unknown field: %.40s", field);
+    return publication_reject(draft, "unknown field: %.40s", field);
 }
 
 static enum rc
@@ -320,7 +320,7 @@ read_root(struct publication_draft *draft, json_t *root)
     json_t *value, *routing;
 
     if (!json_is_object(root))
-        return publication_refuse(draft, "the body must be a JSON object");
+        return publication_reject(draft, "the body must be a JSON object");
     json_object_foreach(root, field, value)
     {
         if (!is_among(field, ROOT))
@@ -328,9 +328,9 @@ read_root(struct publication_draft *draft, json_t *root)
     }
     draft->payload = json_object_get(root, "payload");
     if (!json_is_object(draft->payload))
-        return publication_refuse(draft, "payload must be an object");
+        return publication_reject(draft, "payload must be an object");
     if (json_object_get(root, "routing") == NULL)
-        return publication_refuse(draft, "routing is missing");
+        return publication_reject(draft, "routing is missing");
     if (read_metadata(draft, root) != RC_OK ||
         read_object(draft, root, "routing", ROUTING, &routing) != RC_OK ||
         read_audience(draft, routing) != RC_OK)
@@ -359,16 +359,16 @@ static enum rc
 refuse_json(struct publication_draft *draft, const json_error_t *load)
 {
     if (json_error_code(load) != json_error_numeric_overflow)
-        return publication_refuse(draft, "the body is not JSON: %.120s", load->text);
-    return publication_refuse(draft,
+        return publication_reject(draft, "the body is not JSON: %.120s", load->text);
+    return publication_reject(draft,
                               "a number of the body, before line %d, column %d, is too big: send "
                               "what is beyond 64 bits as a text",
                               load->line, load->column);
 }
 
 enum rc
-publication_read(const char *text, size_t len, const struct publication_origin *origin,
-                 struct publication *ret_publication, char error[PUBLICATION_ERROR_MAX])
+publication_parse(const char *text, size_t len, const struct publication_origin *origin,
+                  struct publication *ret_publication, char error[PUBLICATION_ERROR_MAX])
 {
     struct publication publication = {0};
     struct publication_draft draft = {

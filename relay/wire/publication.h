@@ -40,10 +40,10 @@ struct publication {
  * Parses {"metadata":{..},"payload":{..},"routing":{..}}. The relay sets id, timestamp, emitter
  * and operation itself. RC_BAD: `error` names the field. The caller frees with publication_free.
  */
-MUST_CHECK enum rc publication_read(const char *text, size_t len,
-                                    const struct publication_origin *origin,
-                                    struct publication *ret_publication,
-                                    char error[PUBLICATION_ERROR_MAX]);
+MUST_CHECK enum rc publication_parse(const char *text, size_t len,
+                                     const struct publication_origin *origin,
+                                     struct publication *ret_publication,
+                                     char error[PUBLICATION_ERROR_MAX]);
 
 /* Frees and resets. Accepts a zeroed struct. */
 void publication_free(struct publication *publication);

@@ -5,7 +5,7 @@
 #include "wire/publication_private.h"
 
 enum rc
-publication_refuse(struct publication_draft *draft, const char *format, ...)
+publication_reject(struct publication_draft *draft, const char *format, ...)
 {
     va_list args;
 

@@ -29,7 +29,7 @@ struct publication_draft {
 };
 
 /* Writes the error and returns RC_BAD. */
-enum rc publication_refuse(struct publication_draft *draft, const char *format, ...)
+enum rc publication_reject(struct publication_draft *draft, const char *format, ...)
     PRINTF_LIKE(2, 3);
 
 /*
@@ -40,7 +40,8 @@ MUST_CHECK enum rc publication_add_payload(const struct publication_draft *draft
                                            struct buffer *out);
 
 /* publication_targets.c: the targets of its audience, in canonical form. */
-MUST_CHECK enum rc publication_read_targets(struct publication_draft *draft, const json_t *targets);
+MUST_CHECK enum rc publication_parse_targets(struct publication_draft *draft,
+                                             const json_t *targets);
 
 /* publication_write.c: id, frame header and JSON document. */
 MUST_CHECK enum rc publication_write(struct publication_draft *draft);

@@ -54,7 +54,7 @@ read_composite(struct publication_draft *draft, const json_t *target, size_t ind
         !audience_split((struct bytes){(const unsigned char *)audience, strlen(audience)},
                         (struct bytes){(const unsigned char *)text, json_string_length(target)},
                         &parts))
-        return publication_refuse(draft,
+        return publication_reject(draft,
                                   "routing.audience.targets must hold texts of as many parts as "
                                   "%.60s, joined by +, each of 1 to %d bytes; the one at index %zu "
                                   "is not",
@@ -71,7 +71,7 @@ read_target(struct publication_draft *draft, const json_t *target, size_t index,
     if (strchr(draft->publication->audience, '+') != NULL)
         return read_composite(draft, target, index, ret_text);
     if (len == 0 || len > NAME_MAX_BYTES)
-        return publication_refuse(draft,
+        return publication_reject(draft,
                                   "routing.audience.targets must hold texts of 1 to %d bytes; "
                                   "the one at index %zu is not",
                                   NAME_MAX_BYTES, index);
@@ -82,14 +82,14 @@ read_target(struct publication_draft *draft, const json_t *target, size_t index,
 #define FEW_TARGETS 64 /* order is preserved */
 
 enum rc
-publication_read_targets(struct publication_draft *draft, const json_t *targets)
+publication_parse_targets(struct publication_draft *draft, const json_t *targets)
 {
     struct publication *publication = draft->publication;
     size_t count = json_array_size(targets);
     bool are_few = count <= FEW_TARGETS;
 
     if (!json_is_array(targets) || count == 0 || count > PUBLICATION_TARGETS_MAX)
-        return publication_refuse(draft, "routing.audience.targets must be an array of 1 to %d",
+        return publication_reject(draft, "routing.audience.targets must be an array of 1 to %d",
                                   PUBLICATION_TARGETS_MAX);
     publication->targets = memory_new(count * sizeof(char *));
     for (size_t i = 0; i < count; i++) {

@@ -204,5 +204,5 @@ publication_write(struct publication_draft *draft)
     rc = write_line(draft, topic);
     if (rc == RC_OK)
         rc = write_head(draft, id, topic);
-    return rc == RC_OK ? RC_OK : publication_refuse(draft, "the notification is too large");
+    return rc == RC_OK ? RC_OK : publication_reject(draft, "the notification is too large");
 }

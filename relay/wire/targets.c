@@ -25,7 +25,7 @@ find_last(struct bytes json, size_t len, const char *text, size_t text_len)
 }
 
 struct bytes
-targets_of(struct bytes json)
+notification_targets(struct bytes json)
 {
     const unsigned char *end = find_last(json, json.len, RETRY, sizeof(RETRY) - 1);
     const unsigned char *start =

@@ -8,6 +8,6 @@
  * Returns the text between the brackets of routing.audience.targets, a view of `json`, which the
  * decoder or the API wrote. Empty: no targets.
  */
-struct bytes targets_of(struct bytes json);
+struct bytes notification_targets(struct bytes json);
 
 #endif

@@ -370,8 +370,8 @@ token_write(const struct token *token, struct buffer *out)
 }
 
 enum rc
-token_read(const char *text, size_t len, int64_t now_s, struct token *ret_token,
-           char error[TOKEN_ERROR_MAX])
+token_parse(const char *text, size_t len, int64_t now_s, struct token *ret_token,
+            char error[TOKEN_ERROR_MAX])
 {
     const struct token_rules rules = {.kind = TOKEN_KEY_HS256};
     json_t *claims = json_loadb(text, len, 0, NULL);

@@ -60,8 +60,8 @@ MUST_CHECK enum rc token_verify(const struct token_rules *rules, const char *tex
 MUST_CHECK enum rc token_write(const struct token *token, struct buffer *out);
 
 /* Parses such an object with the checks of token_verify, but without a signature. */
-MUST_CHECK enum rc token_read(const char *text, size_t len, int64_t now_s, struct token *ret_token,
-                              char error[TOKEN_ERROR_MAX]);
+MUST_CHECK enum rc token_parse(const char *text, size_t len, int64_t now_s, struct token *ret_token,
+                               char error[TOKEN_ERROR_MAX]);
 
 /* Frees and resets. Accepts a zeroed token. */
 void token_free(struct token *token);

@@ -3,7 +3,7 @@
 
 /* No text in the metadata can imitate either: its quotes are escaped. */
 bool
-traceparent_of_line(struct bytes line, char ret_text[TRACEPARENT_LEN + 1])
+traceparent_of_notification(struct bytes line, char ret_text[TRACEPARENT_LEN + 1])
 {
     static const char KEY[] = "\"traceparent\":\"", END[] = "},\"payload\":";
     const unsigned char *end = memmem(line.at, line.len, END, sizeof(END) - 1);

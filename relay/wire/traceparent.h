@@ -5,7 +5,7 @@
 #include "decoder/protocol/traceparent.h"
 #include "wire/bytes.h"
 
-/* For a document written by the decoder or publication_read. False: no trace in its metadata. */
-bool traceparent_of_line(struct bytes line, char ret_text[TRACEPARENT_LEN + 1]);
+/* For a document written by the decoder or publication_parse. False: no trace in its metadata. */
+bool traceparent_of_notification(struct bytes line, char ret_text[TRACEPARENT_LEN + 1]);
 
 #endif

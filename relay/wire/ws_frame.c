@@ -8,7 +8,7 @@
 #define LEN_64 127
 
 size_t
-ws_text_head(size_t len, unsigned char *end)
+ws_text_header(size_t len, unsigned char *end)
 {
     size_t extra = len < LEN_16 ? 0 : len <= UINT16_MAX ? 2 : 8;
     unsigned char *head = end - 2 - extra;
@@ -32,7 +32,7 @@ ws_frame_len(const unsigned char *frame)
 }
 
 size_t
-ws_frame_head_len(const unsigned char *frame)
+ws_frame_header_len(const unsigned char *frame)
 {
     return 2u + (frame[1] < LEN_16 ? 0 : frame[1] == LEN_16 ? 2 : 8);
 }

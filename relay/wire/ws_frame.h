@@ -10,12 +10,12 @@
  * Writes the header of an unfragmented text message of `len` bytes so that it ends at `end`.
  * Returns its length.
  */
-size_t ws_text_head(size_t len, unsigned char *end);
+size_t ws_text_header(size_t len, unsigned char *end);
 
-/* Length, including the header, of a frame that ws_text_head made. */
+/* Length, including the header, of a frame that ws_text_header made. */
 size_t ws_frame_len(const unsigned char *frame);
 
 /* Length of the header. */
-size_t ws_frame_head_len(const unsigned char *frame);
+size_t ws_frame_header_len(const unsigned char *frame);
 
 #endif

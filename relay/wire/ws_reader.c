@@ -218,7 +218,7 @@ is_close_code(unsigned code)
 }
 
 int
-ws_close_answer(const unsigned char *payload, size_t len, const char **ret_why)
+ws_close_reply_code(const unsigned char *payload, size_t len, const char **ret_why)
 {
     unsigned code;
 

@@ -48,6 +48,6 @@ struct ws_event ws_reader_next(struct ws_reader *reader, unsigned char *bytes, s
  * The code for the reply to a close frame: its own, WS_NO_CODE, or 1002 or 1007 if it is invalid.
  * *ret_why is then the reason, else NULL.
  */
-int ws_close_answer(const unsigned char *payload, size_t len, const char **ret_why);
+int ws_close_reply_code(const unsigned char *payload, size_t len, const char **ret_why);
 
 #endif

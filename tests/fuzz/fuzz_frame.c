@@ -37,8 +37,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         if (frame.kind == FRAME_KIND_NOTIFICATION) {
             struct frame head;
 
-            walk_targets(frame.as.note.targets);
-            if (frame_parse_head(frame.as.note.head, &head) != RC_OK)
+            walk_targets(frame.as.notification.targets);
+            if (frame_parse_header(frame.as.notification.head, &head) != RC_OK)
                 __builtin_trap();
         }
         packet = (struct bytes){packet.at + len, packet.len - len};

@@ -16,14 +16,14 @@ check(const struct publication *publication)
     struct bytes targets, target;
     size_t count = 0, at = 0;
 
-    if (frame_parse_head(
+    if (frame_parse_header(
             (struct bytes){(const unsigned char *)publication->head.bytes, publication->head.len},
             &frame) != RC_OK)
         __builtin_trap();
-    targets = frame.as.note.targets;
+    targets = frame.as.notification.targets;
     while (frame_next_target(&targets, &target) == RC_OK)
         count++;
-    if (count != publication->target_count || frame.as.note.target_count != count)
+    if (count != publication->target_count || frame.as.notification.target_count != count)
         __builtin_trap();
     if (strict_json_check(publication->data.bytes, publication->data.len, 0, &at) != NULL ||
         ((frame.flags & FRAME_ACK_REQUIRED) != 0) != publication->needs_ack)
@@ -38,7 +38,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     char error[PUBLICATION_ERROR_MAX] = "";
     struct publication publication = {0};
 
-    if (publication_read((const char *)data, size, &origin, &publication, error) == RC_OK)
+    if (publication_parse((const char *)data, size, &origin, &publication, error) == RC_OK)
         check(&publication);
     else if (error[0] == '\0' || publication.targets != NULL)
         __builtin_trap();

@@ -73,12 +73,12 @@ read_kept(const char *text, size_t len)
     struct token token = {0}, again = {0};
     struct buffer kept;
 
-    if (token_read(text, len, NOW_S, &token, error) != RC_OK)
+    if (token_parse(text, len, NOW_S, &token, error) != RC_OK)
         return;
     check(&token);
     buffer_init(&kept, 1024 * 1024);
     if (token_write(&token, &kept) != RC_OK ||
-        token_read(kept.bytes, kept.len, NOW_S, &again, error) != RC_OK ||
+        token_parse(kept.bytes, kept.len, NOW_S, &again, error) != RC_OK ||
         strcmp(token.user, again.user) != 0 || token.group_count != again.group_count ||
         token.expires_s != again.expires_s || token.publish != again.publish ||
         token.admin != again.admin)

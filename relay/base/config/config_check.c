@@ -144,13 +144,13 @@ config_check_conninfo(const char *value)
 {
     return *value == '"' || *value == '\''
                ? "must be a libpq connection string, without quotes around it"
-               : conninfo_fault(value);
+               : conninfo_error(value);
 }
 
 const char *
 config_check_networks(const char *value)
 {
-    return networks_are_good(value)
+    return networks_are_valid(value)
                ? NULL
                : "must be addresses, networks such as 10.0.0.0/8, or unix, comma-separated";
 }

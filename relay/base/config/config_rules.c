@@ -77,7 +77,7 @@ static enum rc
 check_public_key(struct config_load *load, const char *pem, size_t len)
 {
     char where[CONFIG_WHERE_MAX], fault[PUBLIC_KEY_FAULT_MAX];
-    const char *wrong = public_key_fault(pem, len, fault);
+    const char *wrong = public_key_error(pem, len, fault);
 
     config_where(load->config, "auth", "public_key_file", where);
     return wrong == NULL ? RC_OK : config_fail(load, "%s %s", where, wrong);
@@ -177,7 +177,7 @@ wipe_key(char **key, size_t len)
 }
 
 enum config_key_change
-config_renew_key(struct config *config, char error[CONFIG_ERROR_MAX])
+config_reload_key(struct config *config, char error[CONFIG_ERROR_MAX])
 {
     struct config fresh = *config;
     struct config_load load = {.config = &fresh, .error = error};
@@ -197,10 +197,10 @@ config_renew_key(struct config *config, char error[CONFIG_ERROR_MAX])
     if (is_same)
         wipe_key(&fresh.auth.key, fresh.auth.key_len);
     if (is_same && !was_written)
-        return CONFIG_KEY_AS_WAS;
+        return CONFIG_KEY_UNCHANGED;
     wipe_key(&config->auth.previous, config->auth.previous_len);
     if (is_same)
-        return CONFIG_KEY_ALONE;
+        return CONFIG_KEY_PREVIOUS_REVOKED;
     config->auth.previous = config->auth.key;
     config->auth.previous_len = config->auth.key_len;
     config->auth.key = fresh.auth.key;

@@ -73,7 +73,7 @@ hide_quoted(const char *message, char shown[SHOWN_MAX])
 }
 
 const char *
-conninfo_fault(const char *text)
+conninfo_error(const char *text)
 {
     static char fault[FAULT_MAX];
     char *message = NULL, shown[SHOWN_MAX];

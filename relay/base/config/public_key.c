@@ -45,7 +45,7 @@ kind_fault(EVP_PKEY *key, char fault[PUBLIC_KEY_FAULT_MAX])
 }
 
 const char *
-public_key_fault(const char *pem, size_t len, char fault[PUBLIC_KEY_FAULT_MAX])
+public_key_error(const char *pem, size_t len, char fault[PUBLIC_KEY_FAULT_MAX])
 {
     static char no_passphrase[] = ""; /* otherwise OpenSSL prompts on the terminal */
     const char *wrong = "is not the PEM of a public key, it must be " KINDS;

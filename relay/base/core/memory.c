@@ -23,7 +23,7 @@ memory_new(size_t size)
 }
 
 void *
-memory_new_line(size_t size)
+memory_new_cache_line(size_t size)
 {
     void *new = NULL;
 

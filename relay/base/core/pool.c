@@ -15,13 +15,13 @@ struct pool_item {
 /* With a sanitizer each item is a separate allocation, so that use after free is detected. */
 #if defined(__SANITIZE_ADDRESS__)
 void *
-pool_take(struct pool *pool)
+pool_alloc(struct pool *pool)
 {
-    return memory_new_line(pool->size);
+    return memory_new_cache_line(pool->size);
 }
 
 void
-pool_give(struct pool *pool, void *item)
+pool_release(struct pool *pool, void *item)
 {
     (void)pool;
     free(item);
@@ -32,14 +32,14 @@ pool_give(struct pool *pool, void *item)
 static void
 grow(struct pool *pool, size_t size)
 {
-    char *items = memory_new_line(ITEMS_AT_A_TIME * size);
+    char *items = memory_new_cache_line(ITEMS_AT_A_TIME * size);
 
     for (size_t i = ITEMS_AT_A_TIME; i-- > 0;)
-        pool_give(pool, items + i * size); /* items are handed out first to last */
+        pool_release(pool, items + i * size); /* items are handed out first to last */
 }
 
 void *
-pool_take(struct pool *pool)
+pool_alloc(struct pool *pool)
 {
     size_t size = (pool->size + MEMORY_CACHE_LINE - 1) & ~(size_t)(MEMORY_CACHE_LINE - 1);
     struct pool_item *item;
@@ -52,7 +52,7 @@ pool_take(struct pool *pool)
 }
 
 void
-pool_give(struct pool *pool, void *item)
+pool_release(struct pool *pool, void *item)
 {
     struct pool_item *given = item;
 

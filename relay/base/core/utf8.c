@@ -56,7 +56,7 @@ is_begun(const char *text, size_t len)
 }
 
 bool
-utf8_may_go_on(const char *text, size_t len, size_t *ret_len)
+utf8_is_prefix(const char *text, size_t len, size_t *ret_len)
 {
     size_t at = 0;
     size_t char_len = 1;

@@ -22,7 +22,7 @@ struct rates {
 };
 
 bool
-rate_bucket_take(struct rate_bucket *bucket, int64_t rate, int64_t now_us)
+rate_bucket_consume(struct rate_bucket *bucket, int64_t rate, int64_t now_us)
 {
     double most = (double)rate;
 
@@ -111,16 +111,16 @@ newest(struct rates *rates, const char *name)
 }
 
 bool
-rates_take(struct rates *rates, const char *name, int64_t rate, int64_t now_us)
+rates_consume(struct rates *rates, const char *name, int64_t rate, int64_t now_us)
 {
     if (rate == 0)
         return true;
     forget_some(rates, now_us);
-    return rate_bucket_take(&newest(rates, name)->bucket, rate, now_us);
+    return rate_bucket_consume(&newest(rates, name)->bucket, rate, now_us);
 }
 
 void
-rates_give(struct rates *rates, const char *name)
+rates_refund(struct rates *rates, const char *name)
 {
     struct named_bucket *named = find(rates, name);
 

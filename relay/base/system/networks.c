@@ -92,7 +92,7 @@ next_item(const char **list, size_t *ret_len)
 }
 
 bool
-networks_are_good(const char *list)
+networks_are_valid(const char *list)
 {
     struct network network;
     const char *item;
@@ -106,7 +106,7 @@ networks_are_good(const char *list)
 }
 
 bool
-networks_hold(const char *list, const char *address)
+networks_contain(const char *list, const char *address)
 {
     unsigned char bytes[16];
     bool is_unix = strcmp(address, NETWORKS_UNIX) == 0;
@@ -137,7 +137,7 @@ networks_is_address(const char *text)
 }
 
 void
-networks_widen(char address[NETWORKS_ADDRESS_MAX])
+networks_aggregate(char address[NETWORKS_ADDRESS_MAX])
 {
     unsigned char bytes[16];
     bool is_ipv4;

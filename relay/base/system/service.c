@@ -35,7 +35,7 @@ read_address(const char *name, struct sockaddr_un *address)
 }
 
 void
-service_tell(const char *lines)
+service_notify(const char *lines)
 {
     const char *name = getenv(SOCKET_VARIABLE);
     struct sockaddr_un address;
@@ -59,22 +59,22 @@ service_tell(const char *lines)
 }
 
 void
-service_tell_reloading(void)
+service_notify_reloading(void)
 {
     char lines[LINES_MAX];
 
     snprintf(lines, sizeof(lines), "RELOADING=1\nMONOTONIC_USEC=%" PRId64, clock_monotonic_us());
-    service_tell(lines);
+    service_notify(lines);
 }
 
 void
-service_tell_stopping(int64_t drain_ms)
+service_notify_stopping(int64_t drain_ms)
 {
     char lines[LINES_MAX];
 
     snprintf(lines, sizeof(lines), "STOPPING=1\nEXTEND_TIMEOUT_USEC=%" PRId64,
              (drain_ms + MARGIN_MS) * 1000);
-    service_tell(lines);
+    service_notify(lines);
 }
 
 int64_t
@@ -95,7 +95,7 @@ service_watchdog_us(void)
 }
 
 void
-service_leave(void)
+service_detach(void)
 {
     unsetenv(SOCKET_VARIABLE);
     unsetenv("WATCHDOG_USEC");

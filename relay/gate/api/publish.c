@@ -285,8 +285,8 @@ gate_publish(struct gate_request *request)
     } else if (getrandom(origin.random, sizeof(origin.random), 0) !=
                (ssize_t)sizeof(origin.random)) {
         gate_request_problem(request, 500, 0, "random number generator failed");
-    } else if (publication_read(request->body.len > 0 ? request->body.bytes : "", request->body.len,
-                                &origin, &publication, error) != RC_OK) {
+    } else if (publication_parse(request->body.len > 0 ? request->body.bytes : "",
+                                 request->body.len, &origin, &publication, error) != RC_OK) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
     } else {
         publish(request, &publication);

@@ -55,8 +55,8 @@ report(const struct gate_redeem *redeem, enum rc rc, struct bytes claims)
         rc = RC_BAD;
         snprintf(error, sizeof(error), "ticket unknown, used or expired");
     } else if (rc == RC_OK) {
-        rc = token_read((const char *)claims.at, claims.len, clock_wall_us() / 1000000, &token,
-                        error);
+        rc = token_parse((const char *)claims.at, claims.len, clock_wall_us() / 1000000, &token,
+                         error);
     }
     redeem->done(redeem->owner, rc, &token, error);
     token_free(&token);
@@ -167,7 +167,7 @@ gate_log_refused_token(struct gate *gate, const char *where, const char *error)
 {
     unsigned skipped = 0;
 
-    if (throttle_take(&gate->token_refused, clock_monotonic_us(), &skipped))
+    if (throttle_allows(&gate->token_refused, clock_monotonic_us(), &skipped))
         log_info("gate", "token rejected", LOG_TEXT("path", where), LOG_TEXT("error", error),
                  LOG_UINT("suppressed", skipped), LOG_TEXT("hint", hint_of(gate, error)));
 }

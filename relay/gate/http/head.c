@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "base/region.h"
+#include "base/arena.h"
 #include "gate/http/response.h"
 #include "gate/http/tls_head.h"
 #include "gate/net/accept.h"
@@ -56,7 +56,7 @@ struct heads {
     unknown_method_response *on_unknown_method;
     struct gate_head *first;  /* oldest first */
     struct gate_head *hellos; /* TLS clients waiting for a slot, oldest first */
-    struct region arena;
+    struct arena arena;
 };
 
 _Static_assert(GATE_HEAD_BYTES_MAX <= GATE_RECEIVED_MAX, "a head fits the scratch buffer");
@@ -94,7 +94,7 @@ head_free(struct gate_head *head)
     } else {
         DL_DELETE(gate->heads->first, head);
     }
-    region_give(&gate->heads->arena, head);
+    arena_release(&gate->heads->arena, head);
 }
 
 static void
@@ -361,13 +361,13 @@ oldest_head(const struct gate *gate)
 static struct gate_head *
 head_new(struct gate *gate)
 {
-    struct gate_head *head = region_take(&gate->heads->arena);
+    struct gate_head *head = arena_alloc(&gate->heads->arena);
 
     if (head == NULL) {
         log_debug("gate", "closing the oldest connection without a request",
                   LOG_UINT("count", gate->heads->arena.taken));
         head_close(oldest_head(gate));
-        head = region_take(&gate->heads->arena);
+        head = arena_alloc(&gate->heads->arena);
     }
     return head;
 }
@@ -415,7 +415,7 @@ gate_heads_close(struct gate *gate)
         head_close(gate->heads->first);
     while (gate->heads->hellos != NULL)
         head_close(gate->heads->hellos);
-    region_free(&gate->heads->arena);
+    arena_free(&gate->heads->arena);
     free(gate->heads);
     gate->heads = NULL;
     gate_tls_heads_free(gate);

@@ -100,7 +100,7 @@ log_refused(struct gate *gate, const char *origins, const char *origin, const ch
 {
     unsigned skipped = 0;
 
-    if (!throttle_take(&gate->origin_refused, clock_monotonic_us(), &skipped))
+    if (!throttle_allows(&gate->origin_refused, clock_monotonic_us(), &skipped))
         return;
     if (origins != NULL)
         log_warn("gate", "origin not allowed", LOG_BYTES("origin", origin, strnlen(origin, 256)),

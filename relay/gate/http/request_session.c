@@ -21,7 +21,7 @@ pass_frames(struct gate_request *request, const unsigned char *at, size_t len, b
 
     while (at < end && *ret_takes_more) {
         size_t frame_len = ws_frame_len(at);
-        size_t head_len = ws_frame_head_len(at);
+        size_t head_len = ws_frame_header_len(at);
 
         *ret_takes_more =
             request->route->on_lines(request, (const char *)at + head_len, frame_len - head_len);

@@ -92,7 +92,7 @@ read_forwarded(const struct gate *gate, struct lws *wsi, char address[NETWORKS_A
     char *list = request_field_text(wsi, FIELD_FORWARDED_FOR);
     bool has_more = list != NULL;
 
-    while (has_more && networks_hold(trusted, address)) {
+    while (has_more && networks_contain(trusted, address)) {
         char *comma = strrchr(list, ',');
         char *last = comma != NULL ? comma + 1 : list;
 
@@ -123,9 +123,9 @@ source_of(const struct gate *gate, struct lws *wsi)
         read_forwarded(gate, wsi, source.address);
     source.is_unix = strcmp(source.address, NETWORKS_UNIX) == 0;
     source.is_proxy =
-        source.is_unix || networks_hold(trusted, source.address) ||
-        (strcmp(peer, source.address) == 0 && networks_hold(OWN_NETWORKS, source.address));
-    networks_widen(source.address);
+        source.is_unix || networks_contain(trusted, source.address) ||
+        (strcmp(peer, source.address) == 0 && networks_contain(OWN_NETWORKS, source.address));
+    networks_aggregate(source.address);
     return source;
 }
 
@@ -179,7 +179,7 @@ address_is_full(struct gate *gate, const struct gate_source *source)
     if (most == 0 || peer == NULL || peer->count < most ||
         !is_limited(source, gate->config->gate.max_per_address_is_set))
         return false;
-    if (throttle_take(&gate->limits->address_refused, clock_monotonic_us(), &skipped))
+    if (throttle_allows(&gate->limits->address_refused, clock_monotonic_us(), &skipped))
         log_warn("gate", "connection rejected: gate.max_per_address reached",
                  LOG_TEXT("address", peer->address), LOG_INT("count", peer->count),
                  LOG_UINT("suppressed", skipped),
@@ -195,7 +195,7 @@ connect_rate_allows(struct gate *gate, const struct gate_source *source)
 
     if (!gate->config->gate.connect_rate_is_set && source->is_proxy)
         return true;
-    return rate_bucket_take(&gate->limits->connects, rate, clock_monotonic_us());
+    return rate_bucket_consume(&gate->limits->connects, rate, clock_monotonic_us());
 }
 
 static void
@@ -348,8 +348,8 @@ address_rate_key(const struct gate *gate, struct lws *wsi, char name[RATE_KEY_MA
 static bool
 count_request(struct gate *gate, const char *name)
 {
-    if (rates_take(gate->limits->request_rates, name, gate->config->gate.request_rate,
-                   clock_monotonic_us()))
+    if (rates_consume(gate->limits->request_rates, name, gate->config->gate.request_rate,
+                      clock_monotonic_us()))
         return true;
     stats_add(gate->stats, STAT_GATE_TOO_FAST, 1);
     return false;
@@ -376,7 +376,7 @@ gate_admits_user_request(struct gate *gate, struct lws *wsi, const char *user)
     if (gate->config->gate.request_rate == 0)
         return true;
     if (address_rate_key(gate, wsi, name))
-        rates_give(gate->limits->request_rates, name);
+        rates_refund(gate->limits->request_rates, name);
     user_rate_key(user, name);
     return count_request(gate, name);
 }
@@ -387,5 +387,5 @@ gate_refund_upgrade(struct gate *gate, const struct gate_peer *peer)
     char name[RATE_KEY_MAX];
 
     snprintf(name, RATE_KEY_MAX, "a%s", peer->address);
-    rates_give(gate->limits->request_rates, name);
+    rates_refund(gate->limits->request_rates, name);
 }

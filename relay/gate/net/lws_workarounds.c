@@ -8,7 +8,7 @@
 #include <sys/socket.h>
 
 #include "base/memory.h"
-#include "base/region.h"
+#include "base/arena.h"
 #include "gate/net/conn_io.h"
 #include "wire/http_head.h"
 
@@ -16,7 +16,7 @@
 #define BLOCK_BYTES_MIN (8 * 1024) /* smaller blocks do not fragment the heap */
 
 /* The library has one allocator per process. */
-static struct region blocks = {.item_bytes = BLOCK_BYTES, .most = LWS_HEADER_TABLES + 8};
+static struct arena blocks = {.item_bytes = BLOCK_BYTES, .most = LWS_HEADER_TABLES + 8};
 
 const struct lws_retry_bo *
 workaround_no_pings(void)
@@ -35,7 +35,7 @@ resize_block(void *block, size_t size)
     if (new != NULL)
         memcpy(new, block, size < BLOCK_BYTES ? size : BLOCK_BYTES);
     if (new != NULL || size == 0)
-        region_give(&blocks, block);
+        arena_release(&blocks, block);
     return new;
 }
 
@@ -46,14 +46,14 @@ resize(void *memory, size_t size, const char *what)
     void *block = NULL;
 
     (void)what;
-    if (region_has(&blocks, memory))
+    if (arena_contains(&blocks, memory))
         return resize_block(memory, size);
     if (size == 0) {
         free(memory);
         return NULL;
     }
     if (memory == NULL && size >= BLOCK_BYTES_MIN && size <= BLOCK_BYTES)
-        block = region_take(&blocks);
+        block = arena_alloc(&blocks);
     return block != NULL ? block : realloc(memory, size);
 }
 

@@ -357,7 +357,7 @@ gate_message_handle(struct gate_conn *conn, const char *line, size_t len)
     enum rc rc = client_message_parse(line, len, &message, error);
     int64_t now_us = clock_monotonic_us();
 
-    if (!rate_bucket_take(&conn->inbound.lines, conn->gate->config->gate.message_rate, now_us)) {
+    if (!rate_bucket_consume(&conn->inbound.lines, conn->gate->config->gate.message_rate, now_us)) {
         if (rc != RC_OK || !is_warned_already(conn, &message, now_us))
             send_rate(conn, &message, "message_rate exceeded", LINE_AFTER_MS);
     } else if (rc == RC_OK && conn->state == GATE_CONN_OPEN) {

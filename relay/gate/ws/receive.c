@@ -48,7 +48,7 @@ check_begin(struct gate_conn *conn)
 
     if (conn->in.len == 0)
         return;
-    if (utf8_may_go_on(conn->in.bytes + conn->in_valid, conn->in.len - conn->in_valid, &len))
+    if (utf8_is_prefix(conn->in.bytes + conn->in_valid, conn->in.len - conn->in_valid, &len))
         conn->in_valid += len;
     else
         reject_text(conn);
@@ -61,7 +61,7 @@ handle_text(struct gate_conn *conn, const char *text, size_t len)
     size_t valid_len = 0;
 
     /* Checked here because lws closes without a bye. */
-    if (!utf8_may_go_on(text, len, &valid_len) || valid_len < len) {
+    if (!utf8_is_prefix(text, len, &valid_len) || valid_len < len) {
         reject_text(conn);
         return;
     }
@@ -134,7 +134,7 @@ static void
 handle_close(struct gate_conn *conn, const struct ws_event *event)
 {
     const char *why;
-    int code = ws_close_answer(event->at, event->len, &why);
+    int code = ws_close_reply_code(event->at, event->len, &why);
 
     if (why != NULL)
         protocol_error(conn, code, why);

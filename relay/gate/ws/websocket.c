@@ -46,7 +46,7 @@ gate_ws_evict(void *owner)
 int
 gate_ws_connected(struct gate *gate, struct lws *wsi, void **ret_owner)
 {
-    struct gate_conn *conn = pool_take(&conns);
+    struct gate_conn *conn = pool_alloc(&conns);
     char peer[64] = "";
 
     conn->gate = gate;
@@ -90,5 +90,5 @@ gate_ws_closed(void *owner)
     free(conn->auth.ticket);
     free(conn->user);
     free(conn->log_context);
-    pool_give(&conns, conn);
+    pool_release(&conns, conn);
 }

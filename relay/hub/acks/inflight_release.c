@@ -15,7 +15,7 @@ members_remove_inflight(struct membership *members, const char *text)
     unsigned char id[16];
     int shard = -1;
 
-    if (!frame_id_read(text, strlen(text), id))
+    if (!frame_id_parse(text, strlen(text), id))
         return -1;
     DL_FOREACH (members, member) {
         int known = session_inflight_remove(member->session, id);
@@ -31,7 +31,7 @@ members_end_retries(struct membership *members, const char *text)
     struct membership *member;
     unsigned char id[16];
 
-    if (!frame_id_read(text, strlen(text), id))
+    if (!frame_id_parse(text, strlen(text), id))
         return;
     DL_FOREACH (members, member)
         session_inflight_end_retries(member->session, id);

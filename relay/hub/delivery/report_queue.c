@@ -50,13 +50,13 @@ item_of(const struct notification *notification)
 {
     struct delivery_report item = {
         .shard = notification->shard,
-        .backoff = notification->frame.as.note.backoff,
-        .ack_timeout_ms = notification->frame.as.note.ack_timeout_ms,
+        .backoff = notification->frame.as.notification.backoff,
+        .ack_timeout_ms = notification->frame.as.notification.ack_timeout_ms,
         .retry_enabled = (notification->frame.flags & FRAME_RETRY_ENABLED) != 0,
         .is_open_ended = notification->is_open_ended,
     };
 
-    memcpy(item.id, notification->frame.as.note.id, sizeof(item.id));
+    memcpy(item.id, notification->frame.as.notification.id, sizeof(item.id));
     return item;
 }
 

@@ -51,7 +51,7 @@ count_time(const struct session *session, const struct notification *notificatio
 {
     if (session->state == SESSION_LIVE && !notification->is_retry)
         stats_time(session->hub->stats, TIME_SENT,
-                   session->hub->sending_us - notification->frame.as.note.commit_us);
+                   session->hub->sending_us - notification->frame.as.notification.commit_us);
 }
 
 /* Takes a notification out of the queue that counts as written from now on. */
@@ -80,7 +80,7 @@ frame_control(struct session *session, unsigned char **ret_frame)
     if (len == 0)
         return 0;
     memcpy(text, session->control.lines.bytes, len);
-    head_len = ws_text_head(len, text);
+    head_len = ws_text_header(len, text);
     *ret_frame = text - head_len;
     return head_len + len;
 }

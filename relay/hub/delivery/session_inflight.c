@@ -29,7 +29,7 @@ bool
 session_inflight_add(struct session *session, struct notification *notification)
 {
     struct inflight_entry *entry =
-        inflight_find(&session->inflight, notification->frame.as.note.id);
+        inflight_find(&session->inflight, notification->frame.as.notification.id);
 
     if (entry != NULL)
         return inflight_repeat(entry);
@@ -48,11 +48,11 @@ bool
 session_inflight_add_from_inbox(struct session *session, struct notification *notification)
 {
     struct inflight_entry *entry =
-        inflight_find(&session->inflight, notification->frame.as.note.id);
+        inflight_find(&session->inflight, notification->frame.as.notification.id);
 
     if (entry != NULL) /* a retry is a copy: else the answer is older than that */
         return notification->is_retry && inflight_repeat(entry);
-    if (inbox_was_acked(&session->inbox, notification->frame.as.note.id))
+    if (inbox_was_acked(&session->inbox, notification->frame.as.notification.id))
         return false;
     if (!inflight_is_full(&session->inflight) && !session->inbox.is_full) {
         inflight_add(&session->inflight, notification);
@@ -86,7 +86,7 @@ void
 session_inflight_missed(struct session *session, const struct notification *notification)
 {
     struct inflight_entry *entry =
-        inflight_find(&session->inflight, notification->frame.as.note.id);
+        inflight_find(&session->inflight, notification->frame.as.notification.id);
 
     if (entry != NULL)
         entry->is_missed = true;
@@ -96,7 +96,7 @@ void
 session_inflight_written(struct session *session, struct notification *notification)
 {
     struct inflight_entry *entry =
-        inflight_find(&session->inflight, notification->frame.as.note.id);
+        inflight_find(&session->inflight, notification->frame.as.notification.id);
 
     if (entry == NULL)
         return; /* acked by another session meanwhile */
@@ -108,7 +108,7 @@ void
 session_inflight_drop(struct session *session, const struct notification *notification)
 {
     struct inflight_entry *entry =
-        inflight_find(&session->inflight, notification->frame.as.note.id);
+        inflight_find(&session->inflight, notification->frame.as.notification.id);
 
     if (entry != NULL)
         inflight_remove(&session->inflight, entry);

@@ -80,7 +80,7 @@ audience_join(struct audience **all, struct membership **of_session, struct sess
 
     if (audience_has(*of_session, key, len))
         return;
-    membership = pool_take(&memberships);
+    membership = pool_alloc(&memberships);
     membership->session = session;
     membership->is_granted = is_granted;
     membership->audience = find_or_add(all, key, len);
@@ -98,7 +98,7 @@ end_membership(struct audience **all, struct membership **link)
 
     *link = membership->next_of_session;
     DL_DELETE(audience->members, membership);
-    pool_give(&memberships, membership);
+    pool_release(&memberships, membership);
     if (audience->members == NULL) {
         HASH_DEL(*all, audience);
         free(audience);

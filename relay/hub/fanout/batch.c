@@ -21,7 +21,7 @@ is_plain(const struct notification *notification)
 static bool
 have_same_readers(const struct notification *a, const struct notification *b)
 {
-    const struct frame_note *x = &a->frame.as.note, *y = &b->frame.as.note;
+    const struct frame_notification *x = &a->frame.as.notification, *y = &b->frame.as.notification;
 
     return a->shard == b->shard && x->priority == y->priority && x->head.len == y->head.len &&
            memcmp(x->head.at + FRAME_NOTIFICATION_AT_AUDIENCE_LEN,
@@ -125,7 +125,7 @@ fanout_batch_file(struct fanout_batch *batch)
 static uint8_t
 priority_of(const struct fanout_batch *batch)
 {
-    return batch->notifications[0]->frame.as.note.priority;
+    return batch->notifications[0]->frame.as.notification.priority;
 }
 
 static struct fanout_batch *

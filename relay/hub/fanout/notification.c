@@ -57,7 +57,7 @@ make(struct bytes route, struct bytes retry_users, struct bytes data, struct byt
         notification->told = told;
     }
     memcpy(at, route.at, route.len);
-    if (frame_parse_head((struct bytes){at, route.len}, &notification->frame) != RC_OK)
+    if (frame_parse_header((struct bytes){at, route.len}, &notification->frame) != RC_OK)
         abort(); /* the entry was parsed from these very bytes */
     at += route.len;
     if (retry_users.len > 0)
@@ -72,7 +72,7 @@ make(struct bytes route, struct bytes retry_users, struct bytes data, struct byt
     notification->line[start_len + before + behind] = '}';
     notification->line_len = start_len + before + behind + 1;
     notification->ws_len =
-        notification->line_len + ws_text_head(notification->line_len, notification->line);
+        notification->line_len + ws_text_header(notification->line_len, notification->line);
     notification->ws = notification->line + notification->line_len - notification->ws_len;
     return notification;
 }
@@ -81,7 +81,7 @@ static struct notification *
 note_of_entry(const struct entry *entry, struct bytes hidden, const char *epoch,
               const struct entry_id *pos, unsigned shards)
 {
-    struct notification *notification = make(entry->frame.as.note.head, entry->retry_users,
+    struct notification *notification = make(entry->frame.as.notification.head, entry->retry_users,
                                              entry->data, hidden, epoch, pos, shards, NULL);
 
     notification->is_retry = entry->is_retry;
@@ -105,7 +105,7 @@ struct notification *
 notification_new_without_targets(const struct entry *entry, const char *epoch,
                                  const struct entry_id *pos, unsigned shards)
 {
-    return note_of_entry(entry, targets_of(entry->data), epoch, pos, shards);
+    return note_of_entry(entry, notification_targets(entry->data), epoch, pos, shards);
 }
 
 struct notification *
@@ -113,8 +113,8 @@ notification_new_at(const struct notification *notification, const char *epoch,
                     const struct entry_id *pos, const struct backlog *backlog)
 {
     struct notification *moved =
-        make(notification->frame.as.note.head, notification->retry_users, notification->data,
-             NOTHING, epoch, pos, notification->shards, backlog);
+        make(notification->frame.as.notification.head, notification->retry_users,
+             notification->data, NOTHING, epoch, pos, notification->shards, backlog);
 
     moved->is_retry = notification->is_retry;
     moved->is_open_ended = notification->is_open_ended;
@@ -155,7 +155,7 @@ notification_new_late(const struct notification *notification, const char *epoch
         return NULL;
     }
     *attempts = '1';
-    late->frame.as.note.attempts = 1;
+    late->frame.as.notification.attempts = 1;
     return late;
 }
 

@@ -79,7 +79,7 @@ static bool
 is_lost(const struct session *session, const struct frame *frame, int64_t ends_us)
 {
     return ends_us != 0 && ends_us <= clock_wall_us() && session_is_recipient(session, frame) &&
-           topics_show(session->topics, frame->as.note.topic);
+           topics_show(session->topics, frame->as.notification.topic);
 }
 
 static bool
@@ -181,7 +181,7 @@ on_backlog(void *ctx, enum rc rc, const struct store_page *page)
         return;
     for (size_t i = 0; i < page->count && !backlog->is_checked; i++) {
         if (is_still_pending(session, &page->entries[i]))
-            tally_add(&backlog->found, page->entries[i].frame.as.note.id);
+            tally_add(&backlog->found, page->entries[i].frame.as.notification.id);
         backlog->is_checked = tally_equal(backlog->found, backlog->waits);
     }
     backlog->is_gone = !backlog->is_checked && page->next[0] == '\0';

@@ -50,7 +50,7 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
         struct notification *notification;
 
         if (inbox_is_reconciling(&session->inbox))
-            inflight_confirm(&session->inflight, entry->frame.as.note.id);
+            inflight_confirm(&session->inflight, entry->frame.as.notification.id);
         if (!session_is_recipient(session, &entry->frame))
             continue; /* still owed by this user, who has left the audience */
         if (!entry->is_retry && cursor_is_before(&session->cursor, entry->shard, entry->id))

@@ -48,7 +48,7 @@ backlog_add(struct session *session, const struct notification *notification, st
         set(session, memory_new(sizeof(*session->order.backlog)));
     if (session->order.backlog->waits.count == 0)
         session->order.backlog->behind = behind;
-    tally_add(&session->order.backlog->waits, notification->frame.as.note.id);
+    tally_add(&session->order.backlog->waits, notification->frame.as.notification.id);
 }
 
 bool
@@ -60,7 +60,7 @@ backlog_is_pending(const struct session *session)
 void
 backlog_query(struct session *session, const struct notification *notification)
 {
-    tally_add(&session->order.backlog->asked, notification->frame.as.note.id);
+    tally_add(&session->order.backlog->asked, notification->frame.as.notification.id);
 }
 
 /* Of notifications that this session was not sent, some are in the inbox, or were. */
@@ -79,13 +79,13 @@ backlog_decide(struct session *session, const struct notification *notification,
                bool is_not_pending)
 {
     struct backlog *backlog = session->order.backlog;
-    bool is_hidden = !topics_show(session->topics, notification->frame.as.note.topic);
+    bool is_hidden = !topics_show(session->topics, notification->frame.as.notification.topic);
     bool is_given = is_not_pending && (is_hidden || !has_older(session));
 
     if (backlog != NULL && !notification->is_retry) {
-        tally_remove(&backlog->asked, notification->frame.as.note.id);
+        tally_remove(&backlog->asked, notification->frame.as.notification.id);
         if (is_given)
-            tally_remove(&backlog->waits, notification->frame.as.note.id);
+            tally_remove(&backlog->waits, notification->frame.as.notification.id);
     }
     return is_given;
 }
@@ -108,7 +108,7 @@ backlog_remove(struct session *session, const struct notification *notification)
 
     if (!backlog_has(session, notification->shard, notification->score))
         return;
-    tally_remove(&backlog->waits, notification->frame.as.note.id);
+    tally_remove(&backlog->waits, notification->frame.as.notification.id);
     *cursor_in(&backlog->behind, notification->shard) = entry_id_of_score(notification->score);
     if (backlog->waits.count > 0 || backlog->waits.sum == 0)
         return;

@@ -39,12 +39,12 @@ inflight_add(struct inflight *inflight, const struct notification *notification)
     entry = &inflight->entries[inflight->count++];
     *entry = (struct inflight_entry){
         .shard = notification->shard,
-        .backoff = notification->frame.as.note.backoff,
-        .ack_timeout_ms = notification->frame.as.note.ack_timeout_ms,
+        .backoff = notification->frame.as.notification.backoff,
+        .ack_timeout_ms = notification->frame.as.notification.ack_timeout_ms,
         .retry_enabled = (notification->frame.flags & FRAME_RETRY_ENABLED) != 0,
         .is_open_ended = notification->is_open_ended,
     };
-    memcpy(entry->id, notification->frame.as.note.id, sizeof(entry->id));
+    memcpy(entry->id, notification->frame.as.notification.id, sizeof(entry->id));
 }
 
 void

@@ -36,7 +36,7 @@ hub_user_sessions(struct hub *hub, const char *user)
 }
 
 static bool
-is_recipient_of_parts(const struct session *session, const struct frame_note *fields)
+is_recipient_of_parts(const struct session *session, const struct frame_notification *fields)
 {
     struct bytes targets = fields->targets;
     struct bytes target;
@@ -51,7 +51,7 @@ is_recipient_of_parts(const struct session *session, const struct frame_note *fi
 bool
 session_is_recipient(const struct session *session, const struct frame *frame)
 {
-    const struct frame_note *fields = &frame->as.note;
+    const struct frame_notification *fields = &frame->as.notification;
     struct bytes targets = fields->targets;
     struct bytes target;
     char key[AUDIENCE_KEY_MAX];

@@ -39,7 +39,7 @@ outbound_position(const struct outbound *outbound, uint8_t priority)
 {
     unsigned nth = outbound->count;
 
-    while (nth > 0 && (*slot_of(outbound, nth - 1))->frame.as.note.priority > priority)
+    while (nth > 0 && (*slot_of(outbound, nth - 1))->frame.as.notification.priority > priority)
         nth--;
     return nth;
 }

@@ -55,7 +55,7 @@ insert(struct session *session, struct notification *notification)
     /* A poll resumes from its last position: it receives what waits in the order of the stream. */
     unsigned nth = session->is_poll
                        ? outbound->count
-                       : outbound_position(outbound, notification->frame.as.note.priority);
+                       : outbound_position(outbound, notification->frame.as.notification.priority);
     struct notification *copy = own_copy(session, notification, nth);
 
     outbound_insert(outbound, nth, copy != NULL ? copy : notification, &session->hub->queued_bytes);

@@ -88,10 +88,10 @@ row_order_pass(struct session *session, struct notification *notification)
     struct topic_newest *topic;
     struct notification *late;
 
-    if (!notification->needs_ack || frame->as.note.operation == FRAME_OPERATION_NOTIFY)
+    if (!notification->needs_ack || frame->as.notification.operation == FRAME_OPERATION_NOTIFY)
         return notification_ref(notification);
-    topic = find(session, frame->as.note.topic);
-    if (frame->as.note.attempts > 0 || !position_less(position, topic->newest)) {
+    topic = find(session, frame->as.notification.topic);
+    if (frame->as.notification.attempts > 0 || !position_less(position, topic->newest)) {
         position_raise(&topic->newest, position);
         return notification_ref(notification);
     }

@@ -7,7 +7,7 @@
 static bool
 may_be_shed(const struct notification *notification, enum pressure_level level)
 {
-    const struct frame_note *frame = &notification->frame.as.note;
+    const struct frame_notification *frame = &notification->frame.as.notification;
 
     if (notification->needs_ack || frame->type != FRAME_TYPE_REALTIME)
         return false;
@@ -55,7 +55,7 @@ void
 session_count_shed(struct session *session, const struct notification *notification)
 {
     struct hub *hub = session->hub;
-    bool is_low = notification->frame.as.note.priority == FRAME_PRIORITY_LOW;
+    bool is_low = notification->frame.as.notification.priority == FRAME_PRIORITY_LOW;
 
     session->control.has_dropped = true;
     hub->shed.count++;

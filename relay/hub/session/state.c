@@ -32,7 +32,7 @@ session_set_state(struct session *session, enum session_state state)
 struct session *
 session_new(void)
 {
-    return pool_take(&sessions);
+    return pool_alloc(&sessions);
 }
 
 const char *
@@ -63,5 +63,5 @@ session_free_if_done(struct session *session)
     backlog_free(session);
     row_order_free(session);
     buffer_free(&session->control.lines);
-    pool_give(&sessions, session);
+    pool_release(&sessions, session);
 }

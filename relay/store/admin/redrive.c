@@ -60,14 +60,14 @@ redrive_prepare(const struct error_entry *entry, int64_t now_us, struct redrive 
     struct frame frame;
     int64_t lifetime_us;
 
-    if (route.at == NULL || data.len == 0 || frame_parse_head(route, &frame) != RC_OK)
+    if (route.at == NULL || data.len == 0 || frame_parse_header(route, &frame) != RC_OK)
         return RC_BAD;
     redrive.route = memory_new(route.len);
     redrive.data = memory_new(data.len);
     memcpy(redrive.route, route.at, route.len);
     memcpy(redrive.data, data.at, data.len);
-    lifetime_us = frame.as.note.expires_us - frame.as.note.commit_us;
-    if (frame.as.note.expires_us != 0 && lifetime_us > 0) {
+    lifetime_us = frame.as.notification.expires_us - frame.as.notification.commit_us;
+    if (frame.as.notification.expires_us != 0 && lifetime_us > 0) {
         redrive.ends_ms = (now_us + lifetime_us) / 1000;
         patch_route(redrive.route, now_us, now_us + lifetime_us);
         patch_expiration(redrive.data, data.len, now_us + lifetime_us);

@@ -154,7 +154,7 @@ read_delivery(const struct redisReply *fields, struct entry *entry)
     entry->retry_users = reply_field(fields, "only");
     entry->is_retry = entry->retry_users.at != NULL;
     entry->is_open_ended = open.at != NULL;
-    entry->ends_us = entry->frame.as.note.expires_us;
+    entry->ends_us = entry->frame.as.notification.expires_us;
     if (!entry->is_open_ended || open.len >= sizeof(text))
         return;
     snprintf(text, sizeof(text), "%.*s", (int)open.len, (const char *)open.at);
@@ -187,7 +187,7 @@ reply_entry(const struct redisReply *reply, struct entry *ret_entry)
     entry.data = reply_field(reply->element[1], "data");
     route = reply_field(reply->element[1], "route");
     if (entry.data.len == 0 || !frame_is_uuid((const char *)entry.uuid.at, entry.uuid.len) ||
-        route.at == NULL || frame_parse_head(route, &entry.frame) != RC_OK)
+        route.at == NULL || frame_parse_header(route, &entry.frame) != RC_OK)
         return RC_BAD;
     read_delivery(reply->element[1], &entry);
     entry.shard = 0; /* whoever asked knows better */

@@ -138,7 +138,7 @@ add_start(struct batch *batch, const char *kind, const struct frame *frame)
 static void
 add_note(struct batch *batch, const struct frame *frame, const char *kind)
 {
-    const struct frame_note *note = &frame->as.note;
+    const struct frame_notification *note = &frame->as.notification;
     struct bytes targets = note->targets;
     struct bytes target;
     char *text = new_text(batch);
@@ -172,7 +172,7 @@ is_simple(const struct frame *frame)
 static unsigned
 shard_of(const struct store_batch *batch, const struct frame *frame)
 {
-    const struct frame_note *note = &frame->as.note;
+    const struct frame_notification *note = &frame->as.notification;
     struct bytes targets, target;
 
     if (batch->store->shard_count == 1 || frame->kind != FRAME_KIND_NOTIFICATION ||

@@ -35,7 +35,7 @@ store_accepts(const struct store *store, const struct frame *frame)
     if (frame->kind != FRAME_KIND_NOTIFICATION)
         return true;
     for (unsigned k = 0; k < store->shard_count; k++) {
-        if (frame->as.note.data.len > store->shards[k].note_max)
+        if (frame->as.notification.data.len > store->shards[k].note_max)
             return false;
     }
     return true;

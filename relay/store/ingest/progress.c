@@ -36,7 +36,7 @@ note_of(const struct shard *shard, const struct redisReply *reply)
 
     if (reply_is_array(reply, 4))
         route = reply_bytes(reply_at(reply, 3));
-    if (route.len == 0 || frame_parse_head(route, &frame) != RC_OK ||
+    if (route.len == 0 || frame_parse_header(route, &frame) != RC_OK ||
         frame.commit_lsn > shard->claimed_lsn)
         return (struct position){0, 0};
     return (struct position){frame.commit_lsn, frame.ordinal};
@@ -53,8 +53,8 @@ take_claimed(struct claim *claim, struct shard *shard, const struct redisReply *
 
     shard->read_lsn = strtoull(reply_text(reply_at(reply, 2)), NULL, 16);
     shard->claimed_timeline = timeline;
-    if (position[0] == '\0' || frame_position_read(position, strlen(position), &shard->claimed_lsn,
-                                                   &shard->claimed_ordinal) != RC_OK)
+    if (position[0] == '\0' || frame_position_parse(position, strlen(position), &shard->claimed_lsn,
+                                                    &shard->claimed_ordinal) != RC_OK)
         shard->claimed_lsn = shard->claimed_ordinal = 0;
     shard->noted = note_of(shard, reply);
     if (!claim->has_answer || strcmp(position, claim->position) < 0)

@@ -124,7 +124,8 @@ take_seen_to(struct shard *shard, struct bytes epoch, struct bytes position)
 {
     struct position to = {0, 0};
 
-    if (frame_position_read((const char *)position.at, position.len, &to.lsn, &to.ordinal) != RC_OK)
+    if (frame_position_parse((const char *)position.at, position.len, &to.lsn, &to.ordinal) !=
+        RC_OK)
         to = (struct position){0, 0};
     if (epoch.len != strlen(shard->epoch) || memcmp(epoch.at, shard->epoch, epoch.len) != 0)
         shard->seen_to = to;

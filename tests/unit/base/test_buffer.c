@@ -122,14 +122,14 @@ knows_valid_utf8(void **state)
     assert_int_equal(utf8_char_len("\xf4\x90\x80\x80", 4), 0); /* above U+10FFFF */
     assert_int_equal(utf8_char_len("\x80", 1), 0);
     assert_int_equal(utf8_char_len("\xf5\x80\x80\x80", 4), 0);
-    assert_true(utf8_may_go_on("a\xe0", 2, &len) && len == 1);
-    assert_true(utf8_may_go_on("a\xed\x9f", 3, &len) && len == 1);
-    assert_true(utf8_may_go_on("\xf4\x8f\xbf", 3, &len) && len == 0);
-    assert_true(utf8_may_go_on("\xc3\xa9", 2, &len) && len == 2);
-    assert_false(utf8_may_go_on("a\xed\xa0", 3, &len));
-    assert_false(utf8_may_go_on("\xf4\x90", 2, &len));
-    assert_false(utf8_may_go_on("\xc0", 1, &len));
-    assert_false(utf8_may_go_on("\xe0\x80", 2, &len));
+    assert_true(utf8_is_prefix("a\xe0", 2, &len) && len == 1);
+    assert_true(utf8_is_prefix("a\xed\x9f", 3, &len) && len == 1);
+    assert_true(utf8_is_prefix("\xf4\x8f\xbf", 3, &len) && len == 0);
+    assert_true(utf8_is_prefix("\xc3\xa9", 2, &len) && len == 2);
+    assert_false(utf8_is_prefix("a\xed\xa0", 3, &len));
+    assert_false(utf8_is_prefix("\xf4\x90", 2, &len));
+    assert_false(utf8_is_prefix("\xc0", 1, &len));
+    assert_false(utf8_is_prefix("\xe0\x80", 2, &len));
 }
 
 int

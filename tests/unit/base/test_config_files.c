@@ -154,7 +154,7 @@ a_bad_public_key_leaves_the_old_one(void **state)
     assert_int_equal(load_key("public_key_file"), RC_OK);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         write_file(bad[i]);
-        assert_int_equal(config_renew_key(&config, error), CONFIG_KEY_BAD);
+        assert_int_equal(config_reload_key(&config, error), CONFIG_KEY_BAD);
         expect("public_key_file");
         assert_string_equal(config.auth.key, P256);
         assert_null(config.auth.previous);

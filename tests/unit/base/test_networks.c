@@ -13,42 +13,42 @@ static void
 takes_addresses_networks_and_unix(void **state)
 {
     (void)state;
-    assert_true(networks_are_good(""));
-    assert_true(networks_are_good("192.0.2.7"));
-    assert_true(networks_are_good("10.0.0.0/8, 2001:db8::/32,unix ,::1"));
-    assert_true(networks_are_good("0.0.0.0/0"));
-    assert_false(networks_are_good("localhost"));
-    assert_false(networks_are_good("10.0.0.0/33"));
-    assert_false(networks_are_good("10.0.0.0/"));
-    assert_false(networks_are_good("10.0.0.0/8/8"));
-    assert_false(networks_are_good("10.0.0.0/-1"));
-    assert_false(networks_are_good("10.0.0"));
-    assert_false(networks_are_good("::1/129"));
-    assert_false(networks_are_good("unix/8"));
-    assert_false(networks_are_good("192.0.2.7; ::1"));
+    assert_true(networks_are_valid(""));
+    assert_true(networks_are_valid("192.0.2.7"));
+    assert_true(networks_are_valid("10.0.0.0/8, 2001:db8::/32,unix ,::1"));
+    assert_true(networks_are_valid("0.0.0.0/0"));
+    assert_false(networks_are_valid("localhost"));
+    assert_false(networks_are_valid("10.0.0.0/33"));
+    assert_false(networks_are_valid("10.0.0.0/"));
+    assert_false(networks_are_valid("10.0.0.0/8/8"));
+    assert_false(networks_are_valid("10.0.0.0/-1"));
+    assert_false(networks_are_valid("10.0.0"));
+    assert_false(networks_are_valid("::1/129"));
+    assert_false(networks_are_valid("unix/8"));
+    assert_false(networks_are_valid("192.0.2.7; ::1"));
 }
 
 static void
 holds_what_is_in_them(void **state)
 {
     (void)state;
-    assert_true(networks_hold("10.0.0.0/8", "10.255.1.2"));
-    assert_false(networks_hold("10.0.0.0/8", "11.0.0.0"));
-    assert_true(networks_hold("192.0.2.128/25", "192.0.2.129"));
-    assert_false(networks_hold("192.0.2.128/25", "192.0.2.127"));
-    assert_true(networks_hold("192.0.2.7", "::ffff:192.0.2.7"));
-    assert_false(networks_hold("192.0.2.7", "192.0.2.8"));
-    assert_true(networks_hold("127.0.0.1, 2001:db8::/33", "2001:db8:7fff::1"));
-    assert_false(networks_hold("2001:db8::/33", "2001:db8:8000::1"));
-    assert_true(networks_hold("0.0.0.0/0", "198.51.100.1"));
-    assert_false(networks_hold("0.0.0.0/0", "2001:db8::1"));
-    assert_true(networks_hold("::/0", "198.51.100.1"));
-    assert_true(networks_hold("10.0.0.0/8,unix", "unix"));
-    assert_false(networks_hold("::/0", "unix"));
-    assert_false(networks_hold("unix", "10.0.0.1"));
-    assert_false(networks_hold("", "10.0.0.1"));
-    assert_false(networks_hold(NULL, "10.0.0.1"));
-    assert_false(networks_hold("::/0", "nonsense"));
+    assert_true(networks_contain("10.0.0.0/8", "10.255.1.2"));
+    assert_false(networks_contain("10.0.0.0/8", "11.0.0.0"));
+    assert_true(networks_contain("192.0.2.128/25", "192.0.2.129"));
+    assert_false(networks_contain("192.0.2.128/25", "192.0.2.127"));
+    assert_true(networks_contain("192.0.2.7", "::ffff:192.0.2.7"));
+    assert_false(networks_contain("192.0.2.7", "192.0.2.8"));
+    assert_true(networks_contain("127.0.0.1, 2001:db8::/33", "2001:db8:7fff::1"));
+    assert_false(networks_contain("2001:db8::/33", "2001:db8:8000::1"));
+    assert_true(networks_contain("0.0.0.0/0", "198.51.100.1"));
+    assert_false(networks_contain("0.0.0.0/0", "2001:db8::1"));
+    assert_true(networks_contain("::/0", "198.51.100.1"));
+    assert_true(networks_contain("10.0.0.0/8,unix", "unix"));
+    assert_false(networks_contain("::/0", "unix"));
+    assert_false(networks_contain("unix", "10.0.0.1"));
+    assert_false(networks_contain("", "10.0.0.1"));
+    assert_false(networks_contain(NULL, "10.0.0.1"));
+    assert_false(networks_contain("::/0", "nonsense"));
 }
 
 static void
@@ -57,7 +57,7 @@ is_widened(const char *from, const char *to)
     char address[NETWORKS_ADDRESS_MAX];
 
     snprintf(address, sizeof(address), "%s", from);
-    networks_widen(address);
+    networks_aggregate(address);
     assert_string_equal(address, to);
 }
 

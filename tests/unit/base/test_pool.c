@@ -28,7 +28,7 @@ test_items(void **state)
     (void)state;
     for (int round = 0; round < 2; round++) {
         for (int i = 0; i < ITEMS; i++) {
-            items[i] = pool_take(&pool);
+            items[i] = pool_alloc(&pool);
             assert_int_equal((uintptr_t)items[i] % 64, 0);
             assert_zeroed(items[i]);
             memset(items[i], i + 1, ITEM_BYTES);
@@ -36,10 +36,10 @@ test_items(void **state)
         for (int i = 0; i < ITEMS; i++) {
             assert_int_equal(items[i][0], (i + 1) & 0xff);
             assert_int_equal(items[i][ITEM_BYTES - 1], (i + 1) & 0xff);
-            pool_give(&pool, items[i]);
+            pool_release(&pool, items[i]);
         }
     }
-    pool_give(&pool, NULL);
+    pool_release(&pool, NULL);
 }
 
 int

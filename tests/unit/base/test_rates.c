@@ -19,14 +19,15 @@ fills_as_time_goes_by(void **state)
 
     (void)state;
     for (int i = 0; i < 4; i++)
-        assert_true(rate_bucket_take(&bucket, 4, BEGIN));
-    assert_false(rate_bucket_take(&bucket, 4, BEGIN));
-    assert_false(rate_bucket_take(&bucket, 4, BEGIN + SECOND / 5));
-    assert_true(rate_bucket_take(&bucket, 4, BEGIN + SECOND / 4 + 1));
-    assert_false(rate_bucket_take(&bucket, 4, BEGIN + SECOND / 4 + 2));
+        assert_true(rate_bucket_consume(&bucket, 4, BEGIN));
+    assert_false(rate_bucket_consume(&bucket, 4, BEGIN));
+    assert_false(rate_bucket_consume(&bucket, 4, BEGIN + SECOND / 5));
+    assert_true(rate_bucket_consume(&bucket, 4, BEGIN + SECOND / 4 + 1));
+    assert_false(rate_bucket_consume(&bucket, 4, BEGIN + SECOND / 4 + 2));
     for (int i = 0; i < 4; i++)
-        assert_true(rate_bucket_take(&bucket, 4, BEGIN + 60 * SECOND));
-    assert_false(rate_bucket_take(&bucket, 4, BEGIN + 60 * SECOND)); /* capped at the bucket size */
+        assert_true(rate_bucket_consume(&bucket, 4, BEGIN + 60 * SECOND));
+    assert_false(
+        rate_bucket_consume(&bucket, 4, BEGIN + 60 * SECOND)); /* capped at the bucket size */
 }
 
 static void
@@ -37,8 +38,8 @@ has_no_end_without_a_rate(void **state)
 
     (void)state;
     for (int i = 0; i < 100; i++) {
-        assert_true(rate_bucket_take(&bucket, 0, BEGIN));
-        assert_true(rates_take(rates, "u1", 0, BEGIN));
+        assert_true(rate_bucket_consume(&bucket, 0, BEGIN));
+        assert_true(rates_consume(rates, "u1", 0, BEGIN));
     }
     assert_int_equal(rates_count(rates), 0);
     rates_free(rates);
@@ -50,15 +51,15 @@ keeps_names_apart(void **state)
     struct rates *rates = rates_new();
 
     (void)state;
-    assert_true(rates_take(rates, "u1", 2, BEGIN));
-    assert_true(rates_take(rates, "u1", 2, BEGIN));
-    assert_false(rates_take(rates, "u1", 2, BEGIN));
-    assert_true(rates_take(rates, "u2", 2, BEGIN));
-    assert_false(rates_take(rates, "u1", 2, BEGIN + 1));
-    rates_give(rates, "u1");
-    rates_give(rates, "nobody");
-    assert_true(rates_take(rates, "u1", 2, BEGIN + 2));
-    assert_false(rates_take(rates, "u1", 2, BEGIN + 3));
+    assert_true(rates_consume(rates, "u1", 2, BEGIN));
+    assert_true(rates_consume(rates, "u1", 2, BEGIN));
+    assert_false(rates_consume(rates, "u1", 2, BEGIN));
+    assert_true(rates_consume(rates, "u2", 2, BEGIN));
+    assert_false(rates_consume(rates, "u1", 2, BEGIN + 1));
+    rates_refund(rates, "u1");
+    rates_refund(rates, "nobody");
+    assert_true(rates_consume(rates, "u1", 2, BEGIN + 2));
+    assert_false(rates_consume(rates, "u1", 2, BEGIN + 3));
     rates_free(rates);
 }
 
@@ -71,11 +72,11 @@ forgets_who_is_full_again(void **state)
     (void)state;
     for (int i = 0; i < 100; i++) {
         snprintf(name, sizeof(name), "u%d", i);
-        assert_true(rates_take(rates, name, 10, BEGIN + i));
+        assert_true(rates_consume(rates, name, 10, BEGIN + i));
     }
     assert_int_equal(rates_count(rates), 100);
     for (int i = 0; i < 100; i++)
-        assert_int_equal(rates_take(rates, "busy", 10, BEGIN + SECOND + 100), i < 10);
+        assert_int_equal(rates_consume(rates, "busy", 10, BEGIN + SECOND + 100), i < 10);
     assert_int_equal(rates_count(rates), 1);
     rates_free(rates);
 }
@@ -87,18 +88,19 @@ keeps_who_takes_when_there_are_too_many(void **state)
     char name[16];
 
     (void)state;
-    assert_true(rates_take(rates, "busy", 2, BEGIN));
-    assert_true(rates_take(rates, "once", 1, BEGIN));
-    assert_true(rates_take(rates, "busy", 2, BEGIN));
+    assert_true(rates_consume(rates, "busy", 2, BEGIN));
+    assert_true(rates_consume(rates, "once", 1, BEGIN));
+    assert_true(rates_consume(rates, "busy", 2, BEGIN));
     for (int i = 0; i < RATES_NAMES_MAX + 100; i++) {
         snprintf(name, sizeof(name), "u%d", i);
-        assert_true(rates_take(rates, name, 2, BEGIN));
+        assert_true(rates_consume(rates, name, 2, BEGIN));
         if (i % 1000 == 0)
-            assert_false(rates_take(rates, "busy", 2, BEGIN));
+            assert_false(rates_consume(rates, "busy", 2, BEGIN));
     }
     assert_int_equal(rates_count(rates), RATES_NAMES_MAX);
-    assert_false(rates_take(rates, "busy", 2, BEGIN));
-    assert_true(rates_take(rates, "once", 1, BEGIN)); /* forgotten, so the bucket is full again */
+    assert_false(rates_consume(rates, "busy", 2, BEGIN));
+    assert_true(
+        rates_consume(rates, "once", 1, BEGIN)); /* forgotten, so the bucket is full again */
     rates_free(rates);
     rates_free(NULL);
 }

@@ -31,7 +31,7 @@ take(int argc, char **argv, char left[64])
     user = path = operands[0] = NULL;
     json = false;
     left[0] = '\0';
-    code = cli_options_take("test", argc, argv, options, 3, operands, 1);
+    code = cli_options_parse("test", argc, argv, options, 3, operands, 1);
     for (int i = 1; i < argc; i++)
         if (argv[i] != NULL)
             snprintf(left + strlen(left), 64 - strlen(left), "%s ", argv[i]);

@@ -22,7 +22,7 @@ make_notification(uint64_t ms, const char *data)
     struct entry entry = {.id = {ms, 0}};
 
     head_for_u1(head);
-    assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
+    assert_int_equal(frame_parse_header((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){(const unsigned char *)data, strlen(data)};
     return notification_new(&entry, "e", &entry.id, 1);
 }

@@ -24,7 +24,7 @@ make_batch(unsigned count, size_t len)
     struct fanout_batch *batch;
 
     head_for_all(head);
-    assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
+    assert_int_equal(frame_parse_header((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){data, len};
     for (unsigned i = 0; i < count; i++) {
         memset(data, (int)('a' + i), len);

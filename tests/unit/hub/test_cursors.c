@@ -224,7 +224,7 @@ make_notification(unsigned char shard, uint64_t ms)
     const struct entry_id pos[] = {id(1, 0), id(1, 0), id(1, 0)};
 
     head_for_all(head);
-    assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
+    assert_int_equal(frame_parse_header((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){(const unsigned char *)"{}", 2};
     return notification_new(&entry, "e", pos, 3);
 }

@@ -18,7 +18,7 @@ make_notification(unsigned char number, bool is_open_ended)
     head_for_u1(head);
     head[FRAME_AT_FLAGS + 1] = FRAME_ACK_REQUIRED;
     head[FRAME_NOTIFICATION_AT_ID + 15] = number;
-    assert_int_equal(frame_parse_head((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
+    assert_int_equal(frame_parse_header((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){(const unsigned char *)"{}", 2};
     return notification_new(&entry, "e", &entry.id, 1);
 }

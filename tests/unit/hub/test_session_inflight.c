@@ -76,7 +76,7 @@ test_it_is_full_at_its_size(void **state)
     assert_true(inbox_is_deferred(&f->session.inbox));
     assert_int_equal(f->hub.deferred_count, 1);
     assert_int_equal(f->hub.reports.count, 1); /* the store is asked whether it is owed */
-    session_inflight_remove(&f->session, f->notifications[1]->frame.as.note.id);
+    session_inflight_remove(&f->session, f->notifications[1]->frame.as.notification.id);
     assert_false(
         session_inflight_add(&f->session, f->notifications[3])); /* the other one was there first */
     assert_true(session_inflight_add_from_inbox(&f->session, f->notifications[2]));
@@ -91,7 +91,7 @@ test_what_is_acked_while_the_inbox_is_read_stays_out(void **state)
 
     assert_true(session_inflight_add(&f->session, f->notifications[0]));
     f->session.state = SESSION_INBOX;
-    session_inflight_remove(&f->session, f->notifications[0]->frame.as.note.id);
+    session_inflight_remove(&f->session, f->notifications[0]->frame.as.notification.id);
     assert_false(session_inflight_add_from_inbox(&f->session, f->notifications[0]));
     assert_true(session_inflight_add_from_inbox(&f->session, f->notifications[1]));
     inbox_end(&f->session.inbox);
@@ -139,7 +139,7 @@ test_what_was_acked_meanwhile_is_not_reported(void **state)
     struct fixture *f = *state;
 
     assert_true(session_inflight_add(&f->session, f->notifications[0]));
-    session_inflight_remove(&f->session, f->notifications[0]->frame.as.note.id);
+    session_inflight_remove(&f->session, f->notifications[0]->frame.as.notification.id);
     session_inflight_written(&f->session, f->notifications[0]);
     assert_int_equal(f->hub.reports.count, 0);
     assert_true(session_inflight_add(&f->session, f->notifications[1]));
@@ -161,7 +161,7 @@ test_reconciling_drops_what_is_not_confirmed(void **state)
     assert_int_equal(f->session.inflight.count, 2);
     f->session.inbox.reconcile = INBOX_RECONCILE_RUNNING;
     inflight_recheck(&f->session.inflight);
-    inflight_confirm(&f->session.inflight, f->notifications[1]->frame.as.note.id);
+    inflight_confirm(&f->session.inflight, f->notifications[1]->frame.as.notification.id);
     session_inflight_reconcile(&f->session);
     assert_int_equal(f->session.inflight.count, 1);
     assert_int_equal(f->session.inflight.entries[0].id[15], 1);
@@ -278,13 +278,13 @@ test_what_found_no_room_is_told_until_it_is_shown(void **state)
     assert_int_equal(told->waits.count, 2);
     assert_true(cursor_equal(told->behind, cursor(0)));
     assert_false(told->is_gone);
-    session_inflight_remove(&f->session, f->notifications[0]->frame.as.note.id);
+    session_inflight_remove(&f->session, f->notifications[0]->frame.as.notification.id);
     assert_true(take_from_inbox(f, 1));
     told = backlog_reported(&f->session, cursor(2), NULL);
     assert_non_null(told);
     assert_int_equal(told->waits.count, 1);
     assert_true(cursor_equal(told->behind, cursor(1)));
-    session_inflight_remove(&f->session, f->notifications[1]->frame.as.note.id);
+    session_inflight_remove(&f->session, f->notifications[1]->frame.as.notification.id);
     assert_true(take_from_inbox(f, 2));
     assert_null(backlog_reported(&f->session, cursor(2), NULL));
 }
@@ -304,7 +304,7 @@ test_what_overtakes_tells_what_the_overtaken_told(void **state)
     assert_null(
         backlog_reported(&f->session, cursor(2), f->notifications[3])); /* queued before all that */
     queued = session_notification_at(&f->session, f->notifications[3], cursor(3), NULL);
-    session_inflight_remove(&f->session, f->notifications[0]->frame.as.note.id);
+    session_inflight_remove(&f->session, f->notifications[0]->frame.as.notification.id);
     assert_true(take_from_inbox(f, 1));
     assert_null(backlog_reported(&f->session, cursor(3), NULL));
     told = backlog_reported(&f->session, cursor(2), queued);
@@ -326,7 +326,7 @@ test_what_was_there_before_is_not_of_the_backlog(void **state)
     f->session.cursor = cursor(1);
     assert_true(session_inflight_add(&f->session, f->notifications[3]));
     assert_false(session_inflight_add(&f->session, f->notifications[2]));
-    session_inflight_remove(&f->session, f->notifications[3]->frame.as.note.id);
+    session_inflight_remove(&f->session, f->notifications[3]->frame.as.notification.id);
     assert_true(take_from_inbox(f, 1));
     assert_int_equal(f->session.order.backlog->waits.count, 1);
     f->notifications[3]->is_retry = true; /* a retry of what was shown */
@@ -345,7 +345,7 @@ test_a_notification_that_was_not_counted_hides_no_loss(void **state)
     assert_true(session_inflight_add(&f->session, f->notifications[0]));
     assert_false(session_inflight_add(&f->session, f->notifications[3]));
     assert_int_equal(f->session.order.backlog->waits.count, 1);
-    session_inflight_remove(&f->session, f->notifications[0]->frame.as.note.id);
+    session_inflight_remove(&f->session, f->notifications[0]->frame.as.notification.id);
     assert_true(take_from_inbox(f, 2));
     assert_int_equal(f->session.order.backlog->waits.count, 0);
     assert_true(f->session.order.backlog->is_gone);
@@ -360,7 +360,7 @@ test_of_an_inbox_nothing_goes_past_what_found_no_room(void **state)
     f->session.state = SESSION_INBOX;
     assert_true(take_from_inbox(f, 0));
     assert_false(take_from_inbox(f, 1));
-    session_inflight_remove(&f->session, f->notifications[0]->frame.as.note.id);
+    session_inflight_remove(&f->session, f->notifications[0]->frame.as.notification.id);
     assert_false(take_from_inbox(f, 2));
     inbox_end(&f->session.inbox);
     assert_true(take_from_inbox(f, 1));

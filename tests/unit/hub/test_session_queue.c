@@ -22,7 +22,7 @@ test_heads_of_frames(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof(lens) / sizeof(*lens); i++) {
-        size_t head_len = ws_text_head(lens[i], frame + sizeof(frame));
+        size_t head_len = ws_text_header(lens[i], frame + sizeof(frame));
 
         assert_int_equal(head_len, lens[i] < 126 ? 2 : lens[i] < 65536 ? 4 : 10);
         assert_int_equal(ws_frame_len(frame + sizeof(frame) - head_len), head_len + lens[i]);
@@ -407,7 +407,7 @@ is_renewal(uint64_t ms, uint8_t priority, uint8_t type, bool needs_ack)
     struct notification *notification = make_notification(ms, priority);
     unsigned before = session.outbound.count;
 
-    notification->frame.as.note.type = type;
+    notification->frame.as.notification.type = type;
     notification->needs_ack = needs_ack;
     session_offer(&session, notification);
     notification_unref(notification);

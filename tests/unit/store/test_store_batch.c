@@ -25,9 +25,9 @@ note(unsigned char id, uint16_t flags)
     struct frame frame = {
         .kind = FRAME_KIND_NOTIFICATION, .flags = flags, .commit_lsn = 7, .ordinal = id};
 
-    frame.as.note.id[15] = id;
-    frame.as.note.head = text("head");
-    frame.as.note.data = text(id % 2 == 0 ? "even" : "odd");
+    frame.as.notification.id[15] = id;
+    frame.as.notification.head = text("head");
+    frame.as.notification.data = text(id % 2 == 0 ? "even" : "odd");
     return frame;
 }
 
@@ -84,7 +84,7 @@ test_notes_are_walked_in_order(void **state)
         struct frame frame = note((unsigned char)i, 0);
 
         assert_int_equal(batch_next_note(&batch->parts[0], &at, &found), RC_OK);
-        frame_id_text(frame.as.note.id, id);
+        frame_id_text(frame.as.notification.id, id);
         assert_int_equal(found.id.len, FRAME_UUID_TEXT);
         assert_memory_equal(found.id.at, id, FRAME_UUID_TEXT);
         assert_memory_equal(found.route.at, "head", found.route.len);
@@ -131,9 +131,9 @@ note_for(const char *audience, struct bytes targets, uint32_t count, unsigned ch
 {
     struct frame frame = note(id, 0);
 
-    frame.as.note.audience = text(audience);
-    frame.as.note.targets = targets;
-    frame.as.note.target_count = count;
+    frame.as.notification.audience = text(audience);
+    frame.as.notification.targets = targets;
+    frame.as.notification.target_count = count;
     return frame;
 }
 

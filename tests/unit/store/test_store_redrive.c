@@ -71,9 +71,9 @@ test_lifetime_is_renewed(void **state)
     assert_int_equal(redrive.ends_ms, 160000);
     assert_int_equal(redrive.data_len, strlen(renewed));
     assert_memory_equal(redrive.data, renewed, redrive.data_len);
-    assert_int_equal(frame_parse_head((struct bytes){redrive.route, redrive.route_len}, &frame),
+    assert_int_equal(frame_parse_header((struct bytes){redrive.route, redrive.route_len}, &frame),
                      RC_OK);
-    assert_int_equal(frame.as.note.expires_us, 160 * SECOND + 7);
+    assert_int_equal(frame.as.notification.expires_us, 160 * SECOND + 7);
     /* Once more: it lives as long as at first. */
     entry.route = (struct bytes){redrive.route, redrive.route_len};
     entry.data = (struct bytes){redrive.data, redrive.data_len};

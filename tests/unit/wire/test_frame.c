@@ -93,12 +93,12 @@ test_notification_is_parsed(void **state)
     assert_int_equal(frame_parse(view, &frame, &len), RC_OK);
     assert_int_equal(len, packet.len);
     assert_int_equal(frame.commit_lsn, 0x16B3748);
-    assert_int_equal(frame.as.note.retry_limit, 5);
-    assert_memory_equal(frame.as.note.topic.at, "app.t", 5);
-    assert_int_equal(frame.as.note.data.len, 7);
-    frame_id_text(frame.as.note.id, id);
+    assert_int_equal(frame.as.notification.retry_limit, 5);
+    assert_memory_equal(frame.as.notification.topic.at, "app.t", 5);
+    assert_int_equal(frame.as.notification.data.len, 7);
+    frame_id_text(frame.as.notification.id, id);
     assert_string_equal(id, "00112233-4455-6677-8899-aabbccddeeff");
-    targets = frame.as.note.targets;
+    targets = frame.as.notification.targets;
     assert_int_equal(frame_next_target(&targets, &target), RC_OK);
     assert_memory_equal(target.at, "u1", 2);
     assert_int_equal(frame_next_target(&targets, &target), RC_OK);
@@ -133,16 +133,16 @@ test_notification_with_ack_timeout_is_parsed(void **state)
 
     (void)state;
     assert_int_equal(frame_parse(view, &frame, &len), RC_OK);
-    assert_int_equal(frame.as.note.ack_timeout_ms, 2592000000u);
-    assert_memory_equal(frame.as.note.audience.at, "USER", 4);
-    assert_memory_equal(frame.as.note.topic.at, "app.t", 5);
-    assert_int_equal(frame.as.note.target_count, 2);
-    assert_int_equal(frame.as.note.data.len, 7);
-    assert_int_equal(frame_parse_head(frame.as.note.head, &head), RC_OK);
-    assert_int_equal(head.as.note.ack_timeout_ms, 2592000000u);
+    assert_int_equal(frame.as.notification.ack_timeout_ms, 2592000000u);
+    assert_memory_equal(frame.as.notification.audience.at, "USER", 4);
+    assert_memory_equal(frame.as.notification.topic.at, "app.t", 5);
+    assert_int_equal(frame.as.notification.target_count, 2);
+    assert_int_equal(frame.as.notification.data.len, 7);
+    assert_int_equal(frame_parse_header(frame.as.notification.head, &head), RC_OK);
+    assert_int_equal(head.as.notification.ack_timeout_ms, 2592000000u);
     packet = good_note();
     assert_int_equal(frame_parse((struct bytes){packet.bytes, packet.len}, &frame, &len), RC_OK);
-    assert_int_equal(frame.as.note.ack_timeout_ms, 0);
+    assert_int_equal(frame.as.notification.ack_timeout_ms, 0);
 }
 
 static void
@@ -173,9 +173,9 @@ test_header_alone_is_parsed(void **state)
 
     (void)state;
     assert_int_equal(frame_parse((struct bytes){packet.bytes, packet.len}, &frame, &len), RC_OK);
-    assert_int_equal(frame_parse_head(frame.as.note.head, &again), RC_OK);
-    assert_int_equal(again.as.note.data.len, 0);
-    assert_int_equal(again.as.note.targets.len, 6);
+    assert_int_equal(frame_parse_header(frame.as.notification.head, &again), RC_OK);
+    assert_int_equal(again.as.notification.data.len, 0);
+    assert_int_equal(again.as.notification.targets.len, 6);
 }
 
 static void
@@ -285,12 +285,12 @@ test_positions_sort_as_texts(void **state)
     frame_position_text(0x9, FRAME_ORDINAL_COMMIT, low);
     frame_position_text(0x10, 1, high);
     assert_true(strcmp(low, high) < 0);
-    assert_int_equal(frame_position_read(high, 32, &lsn, &ordinal), RC_OK);
+    assert_int_equal(frame_position_parse(high, 32, &lsn, &ordinal), RC_OK);
     assert_int_equal(lsn, 0x10);
     assert_int_equal(ordinal, 1);
-    assert_int_equal(frame_position_read("xyz", 3, &lsn, &ordinal), RC_BAD);
+    assert_int_equal(frame_position_parse("xyz", 3, &lsn, &ordinal), RC_BAD);
     high[3] = 'G';
-    assert_int_equal(frame_position_read(high, 32, &lsn, &ordinal), RC_BAD);
+    assert_int_equal(frame_position_parse(high, 32, &lsn, &ordinal), RC_BAD);
 }
 
 static void
@@ -303,9 +303,9 @@ test_uuid_texts(void **state)
     assert_false(frame_is_uuid("00112233-4455-6677-8899-aabbccddeef", 35));
     assert_false(frame_is_uuid("0011223304455-6677-8899-aabbccddeeff", 36));
     assert_false(frame_is_uuid("g0112233-4455-6677-8899-aabbccddeeff", 36));
-    assert_true(frame_read_uuid("00112233-4455-6677-8899-AAbbccddeeff", 36, text));
+    assert_true(frame_uuid_parse("00112233-4455-6677-8899-AAbbccddeeff", 36, text));
     assert_string_equal(text, "00112233-4455-6677-8899-aabbccddeeff");
-    assert_false(frame_read_uuid("g0112233-4455-6677-8899-aabbccddeeff", 36, text));
+    assert_false(frame_uuid_parse("g0112233-4455-6677-8899-aabbccddeeff", 36, text));
 }
 
 static void
@@ -318,12 +318,12 @@ test_id_round_trip(void **state)
 
     (void)state;
     frame_id_text(id, text);
-    assert_true(frame_id_read(text, strlen(text), read));
+    assert_true(frame_id_parse(text, strlen(text), read));
     assert_memory_equal(read, id, 16);
-    assert_true(frame_id_read("019FA0BC-DEF9-8877-6655-4433221100FF", 36, read));
+    assert_true(frame_id_parse("019FA0BC-DEF9-8877-6655-4433221100FF", 36, read));
     assert_memory_equal(read, id, 16);
-    assert_false(frame_id_read("019fa0bc-def9-8877-6655-4433221100f", 35, read));
-    assert_false(frame_id_read("019fa0bc-def9-8877-6655-4433221100fg", 36, read));
+    assert_false(frame_id_parse("019fa0bc-def9-8877-6655-4433221100f", 35, read));
+    assert_false(frame_id_parse("019fa0bc-def9-8877-6655-4433221100fg", 36, read));
 }
 
 static void

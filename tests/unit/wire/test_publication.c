@@ -23,7 +23,7 @@ read_as(const char *body, struct publication *ret_publication)
                                               .now_us = NOW,
                                               .random = {0xff, 1, 0xff, 3}};
 
-    return publication_read(body, strlen(body), &origin, ret_publication, error);
+    return publication_parse(body, strlen(body), &origin, ret_publication, error);
 }
 
 static void
@@ -51,21 +51,22 @@ becomes_a_frame(void **state)
         "\"routing\":{\"audience\":{\"type\":\"TEAM\",\"targets\":[\"b\",\"a\"]},\"retry\":"
         "{\"ack_required\":true,\"enabled\":true,\"attempts\":0,\"limit\":7,\"backoff\":"
         "\"FIXED\"}}}");
-    assert_int_equal(frame_parse_head((struct bytes){(const unsigned char *)publication.head.bytes,
-                                                     publication.head.len},
-                                      &frame),
-                     RC_OK);
+    assert_int_equal(
+        frame_parse_header(
+            (struct bytes){(const unsigned char *)publication.head.bytes, publication.head.len},
+            &frame),
+        RC_OK);
     assert_int_equal(frame.flags, FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED);
-    assert_int_equal(frame.as.note.priority, FRAME_PRIORITY_LOW);
-    assert_int_equal(frame.as.note.type, FRAME_TYPE_NOTIFICATION);
-    assert_int_equal(frame.as.note.operation, FRAME_OPERATION_NOTIFY);
-    assert_int_equal(frame.as.note.backoff, FRAME_BACKOFF_FIXED);
-    assert_int_equal(frame.as.note.retry_limit, 7);
-    assert_int_equal(frame.as.note.commit_us, NOW);
-    assert_int_equal(frame.as.note.expires_us, INT64_C(1741178097500000));
-    assert_memory_equal(frame.as.note.topic.at, "srv.dev.s", 9);
-    assert_int_equal(frame.as.note.target_count, 2);
-    targets = frame.as.note.targets;
+    assert_int_equal(frame.as.notification.priority, FRAME_PRIORITY_LOW);
+    assert_int_equal(frame.as.notification.type, FRAME_TYPE_NOTIFICATION);
+    assert_int_equal(frame.as.notification.operation, FRAME_OPERATION_NOTIFY);
+    assert_int_equal(frame.as.notification.backoff, FRAME_BACKOFF_FIXED);
+    assert_int_equal(frame.as.notification.retry_limit, 7);
+    assert_int_equal(frame.as.notification.commit_us, NOW);
+    assert_int_equal(frame.as.notification.expires_us, INT64_C(1741178097500000));
+    assert_memory_equal(frame.as.notification.topic.at, "srv.dev.s", 9);
+    assert_int_equal(frame.as.notification.target_count, 2);
+    targets = frame.as.notification.targets;
     assert_int_equal(frame_next_target(&targets, &target), RC_OK);
     assert_memory_equal(target.at, "b", 1);
     publication_free(&publication);
@@ -91,7 +92,7 @@ reads_back_whole(void **state)
         RC_OK);
     assert_int_equal(len, packet.len);
     assert_int_equal(frame.flags, 0);
-    assert_int_equal(frame.as.note.data.len, publication.data.len);
+    assert_int_equal(frame.as.notification.data.len, publication.data.len);
     buffer_free(&packet);
     publication_free(&publication);
 }

@@ -23,7 +23,7 @@ finds(const char *payload, const char *targets)
              "{\"metadata\":{},\"payload\":%s,\"routing\":{\"audience\":{\"type\":\"USER\","
              "\"targets\":[%s]}," RETRY,
              payload, targets);
-    found = targets_of((struct bytes){(const unsigned char *)json, strlen(json)});
+    found = notification_targets((struct bytes){(const unsigned char *)json, strlen(json)});
     assert_int_equal(found.len, strlen(targets));
     assert_memory_equal(found.at, targets, found.len);
     if (found.len > 0)
@@ -61,8 +61,10 @@ finds_nothing_elsewhere(void **state)
 
     (void)state;
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
-        assert_int_equal(
-            targets_of((struct bytes){(const unsigned char *)others[i], strlen(others[i])}).len, 0);
+        assert_int_equal(notification_targets(
+                             (struct bytes){(const unsigned char *)others[i], strlen(others[i])})
+                             .len,
+                         0);
 }
 
 int

@@ -406,7 +406,7 @@ grants_by_true_alone(void **state)
         snprintf(claims, sizeof(claims),
                  "{\"sub\":\"u\",\"exp\":1795230600,\"publish\":%s,\"admin\":%s}", values[i],
                  values[i]);
-        assert_int_equal(token_read(claims, strlen(claims), 1795230000, &token, error), RC_OK);
+        assert_int_equal(token_parse(claims, strlen(claims), 1795230000, &token, error), RC_OK);
         assert_false(token.publish);
         assert_false(token.admin);
         token_free(&token);
@@ -424,7 +424,7 @@ writes_what_it_reads_back(void **state)
     (void)state;
     buffer_init(&text, 4096);
     assert_int_equal(token_write(&token, &text), RC_OK);
-    assert_int_equal(token_read(text.bytes, text.len, NOW, &read, error), RC_OK);
+    assert_int_equal(token_parse(text.bytes, text.len, NOW, &read, error), RC_OK);
     assert_string_equal(read.user, "u\\42");
     assert_int_equal(read.expires_s, NOW + 60);
     assert_true(read.publish);
@@ -435,9 +435,9 @@ writes_what_it_reads_back(void **state)
         assert_true(strcmp(read.groups[i].target, "x") == 0 ? is_team : !is_team);
     }
     token_free(&read);
-    assert_int_equal(token_read(text.bytes, text.len, NOW + 60, &read, error), RC_CLOSED);
-    assert_int_equal(token_read("[]", 2, NOW, &read, error), RC_BAD);
-    assert_int_equal(token_read("", 0, NOW, &read, error), RC_BAD);
+    assert_int_equal(token_parse(text.bytes, text.len, NOW + 60, &read, error), RC_CLOSED);
+    assert_int_equal(token_parse("[]", 2, NOW, &read, error), RC_BAD);
+    assert_int_equal(token_parse("", 0, NOW, &read, error), RC_BAD);
     assert_null(read.user);
     buffer_free(&text);
 }

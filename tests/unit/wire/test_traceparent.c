@@ -72,7 +72,8 @@ is_found(const char *line)
 {
     char taken[TRACEPARENT_LEN + 1];
 
-    return traceparent_of_line((struct bytes){(const unsigned char *)line, strlen(line)}, taken) &&
+    return traceparent_of_notification((struct bytes){(const unsigned char *)line, strlen(line)},
+                                       taken) &&
            strcmp(taken, GOOD) == 0;
 }
 

@@ -226,7 +226,7 @@ static int
 answer_of(const char *payload, size_t len)
 {
     const char *why = "";
-    int code = ws_close_answer((const unsigned char *)payload, len, &why);
+    int code = ws_close_reply_code((const unsigned char *)payload, len, &why);
 
     assert_int_equal(why == NULL, code != 1002 && code != 1007);
     return code;

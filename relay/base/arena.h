@@ -1,6 +1,6 @@
-/* region.h: an arena for short-lived per-connection state, apart from long-lived memory. */
-#ifndef CLAIRON_BASE_REGION_H
-#define CLAIRON_BASE_REGION_H
+/* arena.h: an arena for short-lived per-connection state, apart from long-lived memory. */
+#ifndef CLAIRON_BASE_ARENA_H
+#define CLAIRON_BASE_ARENA_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,25 +10,25 @@
  * leave holes that stay resident. {.item_bytes = .., .most = ..} is an empty arena. Not
  * thread-safe.
  */
-struct region {
+struct arena {
     size_t item_bytes; /* at least the size of a pointer */
     size_t most;       /* items */
     char *first;       /* NULL: nothing allocated yet */
     size_t taken;
     size_t used; /* allocated since the arena was last empty */
-    struct region_item *given_back;
+    struct arena_item *given_back;
 };
 
 /* Not initialized, aligned to item_bytes. NULL: all items are in use. */
-void *region_take(struct region *region);
+void *arena_alloc(struct arena *arena);
 
 /* When the last item is freed, most memory returns to the system. */
-void region_give(struct region *region, void *item);
+void arena_release(struct arena *arena, void *item);
 
 /* True if the pointer is an item of this arena. */
-bool region_has(const struct region *region, const void *item);
+bool arena_contains(const struct arena *arena, const void *item);
 
 /* Frees all items; the arena is then empty. */
-void region_free(struct region *region);
+void arena_free(struct arena *arena);
 
 #endif

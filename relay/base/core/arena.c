@@ -1,0 +1,103 @@
+/* arena.c: an arena for short-lived per-connection state. */
+#include "base/arena.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/log.h"
+
+/* Poisons unused memory for the sanitizer. */
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
+#define ASAN_POISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
+#define ASAN_UNPOISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
+#endif
+
+/* kept by an empty arena, so that a few items need no system call */
+#define KEPT_BYTES (size_t)(256 * 1024)
+
+struct arena_item {
+    struct arena_item *next;
+};
+
+/* Untouched pages cost address space, not memory. */
+static void
+reserve(struct arena *arena)
+{
+    size_t bytes = arena->most * arena->item_bytes;
+    void *first = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
+                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+    if (first == MAP_FAILED) {
+        log_error("memory", "could not reserve memory", LOG_UINT("size_bytes", bytes),
+                  LOG_TEXT("error", strerror(errno)));
+        abort();
+    }
+    arena->first = first;
+}
+
+void *
+arena_alloc(struct arena *arena)
+{
+    struct arena_item *item = arena->given_back;
+
+    if (arena->first == NULL)
+        reserve(arena);
+    if (item == NULL && arena->used == arena->most)
+        return NULL;
+    if (item == NULL)
+        item = (void *)(arena->first + arena->used++ * arena->item_bytes);
+    ASAN_UNPOISON_MEMORY_REGION(item, arena->item_bytes);
+    if (item == arena->given_back)
+        arena->given_back = item->next;
+    arena->taken++;
+    return item;
+}
+
+static void
+give_to_system(struct arena *arena)
+{
+    size_t bytes = arena->used * arena->item_bytes;
+
+    if (bytes > KEPT_BYTES)
+        (void)madvise(arena->first + KEPT_BYTES, bytes - KEPT_BYTES, MADV_DONTNEED);
+    arena->given_back = NULL;
+    arena->used = 0;
+}
+
+void
+arena_release(struct arena *arena, void *item)
+{
+    struct arena_item *given = item;
+
+    given->next = arena->given_back;
+    arena->given_back = given;
+    ASAN_POISON_MEMORY_REGION(item, arena->item_bytes);
+    if (--arena->taken == 0)
+        give_to_system(arena);
+}
+
+bool
+arena_contains(const struct arena *arena, const void *item)
+{
+    uintptr_t at = (uintptr_t)item, first = (uintptr_t)arena->first;
+
+    return arena->first != NULL && at >= first && at < first + arena->most * arena->item_bytes;
+}
+
+void
+arena_free(struct arena *arena)
+{
+    size_t bytes = arena->most * arena->item_bytes;
+
+    if (arena->first != NULL) {
+        /* another mapping may reuse these addresses */
+        ASAN_UNPOISON_MEMORY_REGION(arena->first, bytes);
+        munmap(arena->first, bytes);
+    }
+    *arena = (struct arena){.item_bytes = arena->item_bytes, .most = arena->most};
+}
