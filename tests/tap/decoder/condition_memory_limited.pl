@@ -1,4 +1,4 @@
-# Is the memory that prepared conditions keep limited for each owner, at no other owner's cost?
+# Tests that the memory of prepared conditions is limited per owner, without affecting other owners.
 use strict;
 use warnings;
 
@@ -10,7 +10,7 @@ my $connection = $pg->connstr('postgres');
 
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 
-# True of each row; each of its 9000 calls is prepared for itself.
+# True for each row; each of its 9000 calls is prepared separately.
 my $condition = join ' AND ', ('length(' . join(' || ', ('s') x 181) . ') = 181') x 50;
 
 sub make_table
@@ -33,7 +33,7 @@ sub new_log
     return $text;
 }
 
-# Inserts a row into each, and into `last`: the notifications of each table until that one's arrives.
+# Inserts a row into each table, and into `last`: the notifications of each table until that of `last` arrives.
 my ($out, $ids) = (undef, 0);
 sub deliver
 {
@@ -48,7 +48,7 @@ sub deliver
     die 'the walsender ended';
 }
 
-# Of the walsender, in kB.
+# Peak memory of the walsender, in kB.
 sub peak
 {
     my $walsender = sql(q{SELECT active_pid FROM pg_replication_slots WHERE slot_name = 'slot'});
@@ -73,15 +73,15 @@ my $count = deliver(qw(a near b c d near e f a b near));
 is_deeply($count, { a => 6, b => 6, c => 3, d => 3, e => 3, f => 3, near => 6 },
     'conditions of many tables are prepared again for each other');
 cmp_ok(peak(), '<', 200_000, 'the peak of the walsender, in kB');
-unlike(new_log(), qr/denied|out of memory/, 'none of them denies');
+unlike(new_log(), qr/denied|out of memory/, 'no condition is denied');
 
 $count = deliver(qw(near a large near large a));
-is($count->{near}, 4, 'the rules of another owner deliver');
-is($count->{a}, 6, 'and those of other tables of the owner');
-cmp_ok($count->{large}, '<', 20, 'a table whose conditions exceed the limit by themselves');
-cmp_ok($count->{large}, '>', 4, 'is delivered by those that do not');
+is($count->{near}, 4, 'rules of another owner deliver');
+is($count->{a}, 6, 'rules of the owner\'s other tables too');
+cmp_ok($count->{large}, '<', 20, 'a table whose own conditions exceed the limit');
+cmp_ok($count->{large}, '>', 4, 'is delivered by those within the limit');
 like(new_log(), qr/rule "rule\d+" on "own\.large": denied[^\n]*\n[^\n]*conditions of the table's owner exceed 64 MB/,
-    'the others deny, and the log has the reason');
+    'the others are denied with a logged reason');
 cmp_ok(peak(), '<', 250_000, 'the peak of the walsender, in kB');
 kill 'INT', $reader;
 close $out;

@@ -1,4 +1,4 @@
-# Does a random workload decode to exactly what test_decoding saw, always with the same ids?
+# Tests that a random workload decodes to the same changes as in test_decoding, always with the same ids.
 #
 # CLAIRON_DIFF_SEED (a number, or "random"), CLAIRON_DIFF_TRANSACTIONS (500; in the long form 4000): another workload.
 use strict;
@@ -45,8 +45,8 @@ sub script
             '-o', '/dev/null']);
 }
 
-# The rows of a query whose columns are all bytea, in the settings that our plugin has. With little
-# memory the test_decoding of 18 crashes where a large transaction was rolled back.
+# The rows of a query whose columns are all bytea, with the plugin's settings. With little memory the test_decoding of
+# 18 crashes after a rollback of a large transaction.
 sub rows_of_bytes
 {
     my ($query) = @_;
@@ -57,7 +57,7 @@ sub rows_of_bytes
         "xmlbinary = 'base64'", 'search_path = pg_catalog', "logical_decoding_work_mem = '1GB'";
     print $file "COPY ($query) TO '$folder/rows';\n";
     close $file or die "query.sql: $!";
-    script("$folder/query.sql") or die 'could not read';
+    script("$folder/query.sql") or die 'query failed';
     open my $lines, '<', "$folder/rows" or die "rows: $!";
     return map {
         chomp;
@@ -65,7 +65,7 @@ sub rows_of_bytes
     } <$lines>;
 }
 
-# All that a slot has, through a walsender.
+# Everything in a slot, through a walsender.
 sub receive
 {
     my ($slot, @options) = @_;
@@ -79,8 +79,8 @@ sub receive
     return slurp_file("$folder/$slot");
 }
 
-# [place, line] of each note, out of frames; pg_recvlogical adds a line feed after a packet.
-sub notes_of_frames
+# [place, line] of each notification frame; pg_recvlogical adds a line feed after a packet.
+sub notifications_of_frames
 {
     my ($bytes) = @_;
     my @notifications;
@@ -101,12 +101,12 @@ sub notes_of_frames
     return @notifications;
 }
 
-# The first places where two lists differ, with what stands around.
+# The first positions at which two lists differ, with their surroundings.
 sub compare
 {
     my ($what, $lines, $expected, $name) = @_;
     my $bad = 0;
-    is(scalar @$lines, scalar @$expected, "$what: as many");
+    is(scalar @$lines, scalar @$expected, "$what: the same number");
     for my $i (0 .. ($#$lines < $#$expected ? $#$lines : $#$expected))
     {
         my ($is, $should) = ($lines->[$i], $expected->[$i]);
@@ -121,7 +121,7 @@ sub compare
                 . substr($should, $at, 600));
         last if ++$bad == 3;
     }
-    ok(!$bad, "$what: the same");
+    ok(!$bad, "$what: equal");
     return;
 }
 
@@ -137,17 +137,17 @@ sub ids
 open my $setup, '>', "$folder/setup.sql" or die "setup.sql: $!";
 print $setup $work->setup_sql;
 close $setup or die "setup.sql: $!";
-ok(script("$folder/setup.sql"), 'the types are made');
+ok(script("$folder/setup.sql"), 'the types are created');
 my %plugins = (text => 'clairon', framed => 'clairon', again => 'clairon', stubs => 'clairon',
     blocks => 'clairon', peer => 'test_decoding');
 sql("SELECT pg_create_logical_replication_slot('$_', '$plugins{$_}')") for sort keys %plugins;
 my ($no_wal2json) =
     $pg->psql('postgres', "SELECT pg_create_logical_replication_slot('wal2json', 'wal2json')",
     on_error_stop => 1);
-ok(script("$folder/work.sql", '-v', "connection=$connection"), "$transactions transactions are run")
+ok(script("$folder/work.sql", '-v', "connection=$connection"), "$transactions transactions are executed")
     or BAIL_OUT('no workload');
 
-# ---- what test_decoding saw, and what we wrote
+# ---- the output of test_decoding and of the plugin
 
 my @expected;
 my $oracle = Clairon::Test::Differential::Oracle->new(values => $values, prefix => 'srv');
@@ -162,46 +162,46 @@ compare(
     'text', [map {s/^\{"metadata":\{"id":"$id//r} @lines], [map { $_->{line} } @expected],
     sub {", transaction $expected[$_[0]]{xid}"});
 my %distinct = map { $_ => 1 } @ids;
-is(scalar keys %distinct, scalar @lines, 'each has an id of its own');
+is(scalar keys %distinct, scalar @lines, 'each has a distinct id');
 note(join ', ', map {"$oracle->{count}{$_} x $_"} sort keys %{ $oracle->{count} });
 
 is(Clairon::Test::strict_faults("$folder/text"), '', 'a strict reader accepts every line');
 
-# ---- the same otherwise
+# ---- other ways to read
 
 my $by_number = sub {''};
-my @framed = notes_of_frames(receive('framed', 'mode=framed', 'topic_prefix=srv'));
+my @framed = notifications_of_frames(receive('framed', 'mode=framed', 'topic_prefix=srv'));
 compare('framed', [map { $_->[1] } @framed], \@lines, $by_number);
-is(scalar(grep { $framed[$_ - 1][0] ge $framed[$_][0] } 1 .. $#framed), 0, 'places grow strictly');
+is(scalar(grep { $framed[$_ - 1][0] ge $framed[$_][0] } 1 .. $#framed), 0, 'places increase strictly');
 my @again =
-    map { notes_of_frames($_->[0]) }
+    map { notifications_of_frames($_->[0]) }
     rows_of_bytes(
     "SELECT data FROM pg_logical_slot_get_binary_changes('again', NULL, NULL,"
         . " 'mode', 'framed', 'topic_prefix', 'srv', 'include_tables', '*.*', 'streaming', 'off')"
     );
-compare('by SQL, large transactions taken whole',
+compare('by SQL, without streaming',
     [map { join '', @$_ } @again], [map { join '', @$_ } @framed], $by_number);
 is( sql("SELECT string_agg(slot_name, ' ' ORDER BY slot_name) FROM pg_stat_replication_slots"
             . " WHERE stream_txns > 0 AND slot_name IN ('again', 'framed')"
     ),
     'framed',
-    'the other way while they are open');
+    'streamed');
 
-# Each change a block of its own, from PostgreSQL 16 on.
+# Each change in its own block, from PostgreSQL 16 on.
 SKIP:
 {
     my $setting = 'debug_logical_replication_streaming';
     skip "no $setting before PostgreSQL 16", 3
         if sql("SELECT count(*) FROM pg_settings WHERE name = '$setting'") == 0;
     local $ENV{PGOPTIONS} = "-c $setting=immediate";
-    my @blocks = notes_of_frames(receive('blocks', 'mode=framed', 'topic_prefix=srv'));
+    my @blocks = notifications_of_frames(receive('blocks', 'mode=framed', 'topic_prefix=srv'));
     compare('in blocks', [map { join '', @$_ } @blocks], [map { join '', @$_ } @framed], $by_number);
 }
 my @stubs = split /\n/, receive('stubs', 'max_value_bytes=100', 'numeric=number', 'topic_prefix=');
 compare('other options', [ids(@stubs)], \@ids, $by_number);
-is(Clairon::Test::strict_faults("$folder/stubs"), '', 'a strict reader accepts these too');
+is(Clairon::Test::strict_faults("$folder/stubs"), '', 'a strict reader accepts the stubs too');
 
-# wal2json leaves out what has no old row, so only the others are compared.
+# wal2json omits changes without an old row, so only the others are compared.
 SKIP:
 {
     skip 'wal2json is not installed', 2 if $no_wal2json;
@@ -217,7 +217,7 @@ SKIP:
     compare('wal2json', [map { $_->{wal2json} // () } @expected], \@peer, $by_number);
 }
 
-# ---- what the tables hold at the end
+# ---- the final contents of the tables
 
 my %as_ours = (
     'numeric' => sub { $_[0] =~ /^"/ ? $_[0] : "\"$_[0]\"" },
@@ -227,7 +227,7 @@ my %as_ours = (
     'jsonb' => sub { $values->json('json', $_[0]) },
     'timestamp with time zone' => sub { $_[0] =~ s/\+00:00/Z/r });
 
-# row_to_json has other ideas of these: text, or an object.
+# row_to_json formats these differently: as text, or as an object.
 my $not_the_same =
     qr/^(?:public\.(?:row_|hstore)|(?:int2|oid)vector
         |(?:numeric|bigint|bytea|jsonb|timestamp\ with\ time\ zone)\[\])/x;
@@ -239,12 +239,12 @@ for my $cell (rows_of_bytes("SELECT $cells FROM work.contents()"))
     my $known = $oracle->{last}{$relation}{$row};
     push @wrong, "no notification of row $row of $relation" if !$known;
     my ($type, $ours) = @{ $known->{$name} // next };
-    next if $type ne $is || $type =~ $not_the_same;    # the column's type was changed since
+    next if $type ne $is || $type =~ $not_the_same;    # the column's type was changed later
     $value = $as_ours{$type}->($value) if $as_ours{$type} && $value ne 'null';
     $compared++;
     push @wrong, "$type $ours in the last notification, $value in the table" if $value ne $ours;
 }
-is(scalar @wrong, 0, 'the tables hold what the last notifications said')
+is(scalar @wrong, 0, 'the tables contain the values of the last notifications')
     or diag(map {"  $_\n"} @wrong[0 .. ($#wrong > 5 ? 5 : $#wrong)]);
 cmp_ok($compared, '>', $transactions / 4, "in $compared values");
 

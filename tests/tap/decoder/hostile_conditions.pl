@@ -1,4 +1,4 @@
-# Can the owner of a table stop, crash or use the server that decodes, by an only_when and what it names?
+# Tests that a table owner cannot stop, crash or misuse the decoding server through an only_when condition.
 use strict;
 use warnings;
 
@@ -12,7 +12,7 @@ sub sql { return $pg->safe_psql('postgres', $_[0]) }
 
 sub as_attacker { return sql("SET ROLE attacker;\n$_[0]") }
 
-# Whether the log since the mark holds such a line.
+# Whether the log after the mark has a matching line.
 sub logged
 {
     my ($mark, $line) = @_;
@@ -34,19 +34,19 @@ $client->wait_for('connected');
 my $start = log_mark();
 my $others = 0;
 
-# What comes after reaches its user, and the rule denies for such a reason.
-sub moves_on
+# Later changes reach their user, and the rule is denied with that reason.
+sub check_denied
 {
     my ($name, $mark, $reason) = @_;
     $others++;
     sql("INSERT INTO public.other VALUES ($others, 'u1')");
-    is(($client->wait_notifications($others))[-1]{payload}{after}{id}, $others, "$name: later changes arrive");
+    is(($client->wait_notifications($others))[-1]{payload}{after}{id}, $others, "$name: later changes are delivered");
     wait_until("$name: the log", sub { logged($mark, qr/\Q$reason\E/) });
-    pass("$name: the denial is counted, with its reason");
+    pass("$name: the denial is logged with its reason");
     return;
 }
 
-# An operator that becomes one that runs its argument as SQL.
+# An operator replaced by one that executes its argument as SQL.
 my $mark = log_mark();
 as_attacker(q{
     CREATE TABLE own.calls (who text);
@@ -61,13 +61,13 @@ as_attacker(q{
     INSERT INTO own.t VALUES (1, 'a', $$SELECT 'a'::tsquery, own.f()$$)});
 sql("SELECT pg_create_logical_replication_slot('by_sql', 'clairon')");
 as_attacker(q{INSERT INTO own.t VALUES (2, 'a', $$SELECT 'a'::tsquery, own.f()$$)});
-moves_on('SQL by an operator', $mark, 'functions in only_when must be marked IMMUTABLE');
+check_denied('SQL by an operator', $mark, 'only functions marked IMMUTABLE are valid');
 is(sql(q{SELECT count(*) FROM pg_logical_slot_get_changes('by_sql', NULL, NULL)}), 1,
-    'read by a superuser, the rule denies too');
-is(sql('SELECT count(*) FROM own.calls'), 0, 'nothing of the attacker runs');
-ok(!logged($start, qr/LOG:  own\.f runs/), 'not for a moment');
+    'a superuser\'s read denies the rule too');
+is(sql('SELECT count(*) FROM own.calls'), 0, 'no code of the attacker runs');
+ok(!logged($start, qr/LOG:  own\.f runs/), 'not even temporarily');
 
-# Operators that become a lock, and the drop of a slot.
+# Operators replaced by a lock and by the drop of a slot.
 $mark = log_mark();
 as_attacker(q{
     CREATE TABLE own.n (id bigint PRIMARY KEY, slot name);
@@ -81,12 +81,12 @@ as_attacker(q{
     CREATE OPERATOR own.@# (FUNCTION = pg_catalog.pg_drop_replication_slot, RIGHTARG = name)});
 sql("SELECT pg_create_physical_replication_slot('of_a_standby')");
 as_attacker("INSERT INTO own.n VALUES (42, 'of_a_standby')");
-moves_on('a lock and a slot', $mark, 'rule "slot" on "own.n": denied');
+check_denied('a lock and a slot', $mark, 'rule "slot" on "own.n": denied');
 is(sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"), 0, 'no advisory lock is held');
 is(sql("SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'of_a_standby'"), 1,
-    'the slot is still there');
+    'the slot still exists');
 
-# A function of an extension, marked IMMUTABLE by its superuser, that runs SQL all the same.
+# An extension's function, marked IMMUTABLE by the superuser, that executes SQL.
 $mark = log_mark();
 sql(q{CREATE FUNCTION public.rewrite(tsquery, text) RETURNS tsquery IMMUTABLE LANGUAGE internal AS 'tsquery_rewrite_query'});
 as_attacker(q{
@@ -97,43 +97,43 @@ as_attacker(q{
         $$BEGIN CREATE TABLE own.made (); RETURN 'a'; END$$;
     SELECT clairon.watch('own.e', 'USER', '=x', only_when => $$ public.rewrite(q, s) IS NULL $$);
     INSERT INTO own.e VALUES (1, 'a', $$SELECT 'a'::tsquery, own.g()$$), (2, 'a', $$SELECT 'a'::tsquery, own.h()$$)});
-moves_on('SQL in an extension', $mark, 'cannot execute CREATE TABLE in a read-only transaction');
-ok(logged($mark, qr/LOG:  own\.g runs as attacker/), 'it runs with the rights of the owner');
+check_denied('SQL in an extension', $mark, 'cannot execute CREATE TABLE in a read-only transaction');
+ok(logged($mark, qr/LOG:  own\.g runs as attacker/), 'it runs with the owner\'s rights');
 
-# Evaluations without an end in time or memory.
+# Evaluations without a limit in time or memory.
 $mark = log_mark();
 as_attacker(q{
     CREATE TABLE own.w (id int PRIMARY KEY, s text);
     SELECT clairon.watch('own.w', 'USER', '=x', only_when => $$ s ~ '^(.*)(.*)(.*)(.*)(.*)(.*)(.*)(.*)\8\7\6\5\4\3\2\1(.)\9$' $$);
     INSERT INTO own.w VALUES (1, repeat('a', 140))});
-moves_on('a regular expression', $mark, 'evaluation exceeded condition_timeout, 100 ms');
+check_denied('a regular expression', $mark, 'it takes longer than condition_timeout, 100 ms');
 $mark = log_mark();
 as_attacker(q{
     SELECT clairon.unwatch('own.w');
     SELECT clairon.watch('own.w', 'USER', '=x', name => 'memory',
         only_when => $$ repeat(s, 900000) <> repeat(s, 900001) AND repeat(s, 900002) <> repeat(s, 900003) $$);
     INSERT INTO own.w VALUES (2, repeat('a', 1000))});
-moves_on('memory', $mark, 'evaluation exceeded 64 MB of memory');
+check_denied('memory', $mark, 'it takes more than 64 MB of memory');
 my $walsender = sql('SELECT active_pid FROM pg_replication_slots WHERE active');
 open my $status, '<', "/proc/$walsender/status" or die $!;
 my ($peak) = join('', <$status>) =~ /^VmHWM:\s+(\d+)/m;
 cmp_ok($peak, '<', 300_000, 'the peak of the walsender, in kB');
 open my $limits, '<', "/proc/$walsender/limits" or die $!;
-like(join('', <$limits>), qr/^Max data size\s+unlimited/m, 'and its usual limits are back');
+like(join('', <$limits>), qr/^Max data size\s+unlimited/m, 'the usual limits are restored');
 
-# Thousands of them: an owner's time is bounded as a whole.
+# Thousands of them: an owner's total time is limited.
 $mark = log_mark();
 as_attacker(q{
     SELECT clairon.unwatch('own.w');
     SELECT clairon.watch('own.w', 'USER', '=x', name => 'many',
         only_when => $$ s ~ '^(.*)(.*)(.*)(.*)(.*)(.*)(.*)(.*)\8\7\6\5\4\3\2\1(.)\9$' $$);
     INSERT INTO own.w SELECT i, repeat('a', 140) FROM generate_series(10, 3000) AS i});
-moves_on('an owner without time left', $mark, "evaluation time of the table's owner is exhausted");
+check_denied('an owner without time left', $mark, 'has used up the time for conditions');
 
-ok(!logged($start, qr/terminated by signal|server process .* was terminated|reinitializing/), 'no process of the server crashed');
+ok(!logged($start, qr/terminated by signal|server process .* was terminated|reinitializing/), 'no server process crashed');
 $relay->stop;
 
-# A request to cancel, to terminate, or statement_timeout is none of the condition's own.
+# Cancel and terminate requests and statement_timeout end an evaluation.
 as_attacker(q{UPDATE own.w SET s = repeat('a', 140) WHERE id = 1});
 sql("SELECT pg_create_logical_replication_slot('patient', 'clairon')");
 as_attacker(q{UPDATE own.w SET s = repeat('a', 141) WHERE id = 1});
@@ -152,19 +152,19 @@ for my $how (qw(pg_cancel_backend pg_terminate_backend))
     my @command = ('pg_recvlogical', '-d', $connection, '--slot', 'patient', '--start', '--no-loop',
         '-f', '-', '-o', 'condition_timeout=60s');
     my $child = open my $out, '-|', @command or die "pg_recvlogical: $!";
-    my $pid = wait_until('the slot is taken',
+    my $pid = wait_until('the slot is active',
         sub { sql(q{SELECT active_pid FROM pg_replication_slots WHERE slot_name = 'patient'}) });
     wait_until('it evaluates', sub { cpu($pid) > 30 });
     is(sql("SELECT $how($pid)"), 't', "$how during an evaluation");
     my $ended = ok(eval { wait_until('its end', sub { !kill 0, $pid }, 30) }, "$how: the walsender ends");
     kill 'KILL', $child unless $ended;
     close $out;
-    # Then the change is confirmed, and there is nothing more to evaluate.
+    # Then the change is confirmed and no evaluation is left.
     last unless $ended;
 }
 my ($code, $stdout, $stderr) = $pg->psql('postgres', q{SET statement_timeout = '500ms';
     SELECT count(*) FROM pg_logical_slot_peek_changes('patient', NULL, NULL, 'condition_timeout', '60s')});
 like($stderr, qr/canceling statement due to statement timeout/, 'statement_timeout ends the statement');
 is(sql(q{SET statement_timeout = '20s';
-    SELECT count(*) FROM pg_logical_slot_peek_changes('patient', NULL, NULL)}), 0, 'one that has time left does not');
+    SELECT count(*) FROM pg_logical_slot_peek_changes('patient', NULL, NULL)}), 0, 'a longer timeout suffices');
 done_testing();

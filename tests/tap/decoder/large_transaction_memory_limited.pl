@@ -1,6 +1,6 @@
-# Is a walsender's memory flat over large transactions, many changes, many tables and much DDL?
+# Tests that a walsender's memory stays flat over large transactions, many changes, many tables and much DDL.
 #
-# CLAIRON_MEMORY_ROWS: in one transaction (100000; in the long form 700000).
+# CLAIRON_MEMORY_ROWS: rows in one transaction (100000; in the long form 700000).
 use strict;
 use warnings;
 
@@ -27,7 +27,7 @@ sub make_slot
     return;
 }
 
-# Memory of its own, in kB, of a process; nothing when it is gone.
+# Private memory of a process, in kB; empty if it has ended.
 sub memory
 {
     my ($pid) = @_;
@@ -35,7 +35,7 @@ sub memory
     return join('', <$status>) =~ /^RssAnon:\s+(\d+)/m;
 }
 
-# Reads a slot to now: [bytes that came so far, the walsender's memory], each 64 kB or 20 ms.
+# Reads a slot to its end: [bytes so far, the walsender's memory], each 64 kB or 20 ms.
 sub read_slot
 {
     my ($slot, @options) = @_;
@@ -60,18 +60,18 @@ sub read_slot
     return @samples;
 }
 
-# From a tenth on, when all that is made once is made.
-sub is_flat
+# Compares from a tenth on, when all caches are filled.
+sub check_flat
 {
     my ($what, @samples) = @_;
     my $all = $samples[-1][0];
     my @late = map { $_->[1] } grep { $_->[0] > $all / 10 } @samples;
-    cmp_ok(scalar @late, '>', 10, "memory was looked at while $all bytes came");
+    cmp_ok(scalar @late, '>', 10, "memory was sampled while $all bytes arrived");
     cmp_ok($late[-1] - $late[0], '<', 2048, sprintf '%s: from %d to %d kB', $what, @late[0, -1]);
     return;
 }
 
-# ---- a row of all that allocates something, by three rules, narrow or not
+# ---- a row with all types that allocate, by three rules, with and without a column list
 
 sql(<<'SQL');
 CREATE TYPE pair AS (a int, b text);
@@ -90,7 +90,7 @@ INSERT INTO mixed SELECT i, ARRAY['u1', 'u2'], 1.5, '{"a": [1, {"b": null}]}', '
 SQL
 make_slot('one', 'clairon');
 sql("INSERT INTO narrow SELECT i, 'value ' || i FROM generate_series(1, $rows) AS i");
-is_flat("a transaction of $rows rows", read_slot('one', 'mode=framed'));
+check_flat("a transaction of $rows rows", read_slot('one', 'mode=framed'));
 
 my $changes = $rows > 600_000 ? 500_000 : 50_000;
 sql(<<"SQL");
@@ -101,13 +101,13 @@ DO \$\$ BEGIN
     END LOOP;
 END \$\$
 SQL
-is_flat("$changes updates of a mixed row by three rules", read_slot('one', 'mode=framed'));
+check_flat("$changes updates of a mixed row by three rules", read_slot('one', 'mode=framed'));
 sql("DO \$\$ BEGIN FOR i IN 1 .. $changes LOOP INSERT INTO narrow VALUES (i, 'v');"
         . ' COMMIT; END LOOP; END $$'
 );
-is_flat("$changes transactions of one row", read_slot('one', 'mode=framed'));
+check_flat("$changes transactions of one row", read_slot('one', 'mode=framed'));
 
-# ---- many tables, many rules, much DDL: 10 kB a table more than test_decoding takes for the same
+# ---- many tables, many rules, much DDL: at most 10 kB a table more than test_decoding
 
 make_slot('two', 'clairon');
 make_slot('peer', 'test_decoding');

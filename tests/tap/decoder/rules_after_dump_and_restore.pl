@@ -1,4 +1,4 @@
-# Do rules mean the same in a restored database, whose tables have other column numbers?
+# Tests that rules work the same in a restored database, in which the tables have other column numbers.
 use strict;
 use warnings;
 
@@ -19,8 +19,8 @@ sub make
     return $pg->connstr($database);
 }
 
-# What the same changes give, without what must differ.
-sub notes
+# The notifications of the same changes, without the parts that must differ.
+sub notifications_of
 {
     my ($database) = @_;
     sql($database, "SELECT pg_create_logical_replication_slot('$database', 'clairon')");
@@ -37,7 +37,7 @@ SQL
     return \@notifications;
 }
 
-# Numbers in `before` have gaps, in a dump they have none.
+# Column numbers in `before` have gaps, in a dump they have none.
 make('before');
 sql('before', <<'SQL');
 CREATE EXTENSION clairon;
@@ -73,42 +73,42 @@ my $shown = sql('before', $rules);
 my $dump  = "$folder/dump.sql";
 my $file  = "$folder/dump.custom";
 ok(run_log([ 'pg_dump', '-d', $pg->connstr('before'), '-f', $dump ]), 'the database is dumped');
-ok(run_log([ 'pg_dump', '-d', $pg->connstr('before'), '-Fc', '-f', $file ]), 'in the other form too');
+ok(run_log([ 'pg_dump', '-d', $pg->connstr('before'), '-Fc', '-f', $file ]), 'in custom format too');
 
-my $expected = notes('before');
-is(scalar(@$expected), 10, 'the rules give notes before');
+my $expected = notifications_of('before');
+is(scalar(@$expected), 10, 'the rules create notifications before the dump');
 is(scalar(grep { @{ $_->{routing}{audience}{targets} } == 1000 } @$expected), 1, 'one by the long rule');
 ok(!grep({ $_->{metadata}{source} eq 'denied' && $_->{payload}{after}{other} } @$expected),
-    'and none of columns that are not asked for');
+    'none with columns that are not selected');
 
 ok(run_log([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', make('by_psql'), '-f', $dump ]),
-    'psql reads the dump');
+    'psql restores the dump');
 ok(run_log([ 'pg_restore', '--exit-on-error', '-j', '2', '-d', make('by_restore'), $file ]),
-    'pg_restore reads the other');
-# The schema stays the first one's: the dump says so before it makes the extension.
+    'pg_restore restores the other one');
+# The dump creates the schema before the extension, so the schema keeps its owner.
 sql('postgres', 'CREATE ROLE another SUPERUSER LOGIN');
 ok(run_log([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', make('by_another') . ' user=another', '-f', $dump ]),
-    'so does another superuser');
+    'another superuser restores it too');
 for my $database (qw(by_psql by_restore by_another))
 {
-    is_deeply(notes($database), $expected, "$database: the same rules, the same notes");
+    is_deeply(notifications_of($database), $expected, "$database: the same rules, the same notifications");
     my $now = sql($database, $rules);
     is(join("\n", grep { !/^denied/ } split /\n/, $now), join("\n", grep { !/^denied/ } split /\n/, $shown),
-        "$database: shown as before");
-    is(sql($database, 'SELECT count(*) FROM clairon.member'), '1', "$database: members are there");
-    is(sql($database, "SELECT clairon.once('entity', 'key')"), 'f', "$database: keys are known");
+        "$database: rules are listed as before");
+    is(sql($database, 'SELECT count(*) FROM clairon.member'), '1', "$database: members are restored");
+    is(sql($database, "SELECT clairon.once('entity', 'key')"), 'f', "$database: idempotency keys are restored");
     isnt(sql($database, 'SELECT secret FROM clairon.secret'), sql('before', 'SELECT secret FROM clairon.secret'),
-        "$database: with a secret of its own");
+        "$database: with its own secret");
 }
 isnt(sql('by_psql', q{SELECT target_column FROM clairon.rule WHERE relation = 'task'::regclass AND name = 'default'}),
     sql('before', q{SELECT target_column FROM clairon.rule WHERE relation = 'task'::regclass AND name = 'default'}),
-    'though the numbers differ');
+    'although the column numbers differ');
 
-# A second dump, of the restored one, still denies what was denied.
-ok(run_log([ 'pg_dump', '-d', $pg->connstr('by_psql'), '-f', $dump ]), 'the restored one is dumped');
-ok(run_log([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', make('again'), '-f', $dump ]), 'and read');
+# A second dump, of the restored database, keeps the denials.
+ok(run_log([ 'pg_dump', '-d', $pg->connstr('by_psql'), '-f', $dump ]), 'the restored database is dumped');
+ok(run_log([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', make('again'), '-f', $dump ]), 'and restored');
 is(sql('again', q{SELECT count(*) FROM clairon.rule WHERE relation = 'denied'::regclass}), '3', 'with its rules');
 is(sql('again', q{SELECT ok FROM clairon.doctor() WHERE check_name = 'rule default on public.denied'}), 'f',
-    'the doctor knows that one delivers nothing');
+    'the doctor reports that one delivers nothing');
 
 done_testing();

@@ -1,4 +1,5 @@
-# Does a walsender judge as it should what only it meets: prepared rules, a poor role, functions that run SQL, its end?
+# Tests rule evaluation specific to a walsender: prepared rules, a role without rights, functions that execute SQL,
+# termination.
 use strict;
 use warnings;
 
@@ -14,7 +15,7 @@ my $file       = PostgreSQL::Test::Utils::tempdir() . '/lines';
 
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 
-# The lines that the slot gives up to now, confirmed as they are read.
+# The slot's lines up to now; reading confirms them.
 sub receive_lines
 {
     my $end = sql('SELECT pg_current_wal_flush_lsn()');
@@ -26,27 +27,27 @@ sub receive_lines
 
 sub receive { return map { JSON::decode_json($_) } receive_lines() }
 
-# v and the audience of each note.
-sub told { return [ map { "$_->{payload}{after}{v} to @{ $_->{routing}{audience}{targets} }" } @_ ] }
+# v and the audience of each notification.
+sub values_and_targets { return [ map { "$_->{payload}{after}{v} to @{ $_->{routing}{audience}{targets} }" } @_ ] }
 
 sql(q{CREATE TABLE t (id int, v text);
     SELECT clairon.watch('t', 'USER', '=first');
     SELECT pg_create_logical_replication_slot('s', 'clairon', false, true)});
 
-# A rule that waits in a prepared transaction counts from its COMMIT PREPARED on.
+# A rule in a prepared transaction applies from its COMMIT PREPARED on.
 sql(q{BEGIN; INSERT INTO t VALUES (1, 'p1'); SELECT clairon.watch('t', 'USER', '=prepared');
     INSERT INTO t VALUES (2, 'p2'); PREPARE TRANSACTION 'p'});
 sql(q{INSERT INTO t VALUES (4, 'between')});
-is_deeply(told(receive()), ['between to first'], 'a prepared rule does not count');
+is_deeply(values_and_targets(receive()), ['between to first'], 'a prepared rule does not apply');
 sql(q{COMMIT PREPARED 'p'; INSERT INTO t VALUES (5, 'after')});
-is_deeply(told(receive()), [ 'p1 to first', 'p2 to prepared', 'after to prepared' ],
-    'it does from its own place on, once committed');
+is_deeply(values_and_targets(receive()), [ 'p1 to first', 'p2 to prepared', 'after to prepared' ],
+    'it applies from its own position on, once committed');
 sql(q{BEGIN; SELECT clairon.watch('t', 'USER', '=undone'); INSERT INTO t VALUES (6, 'undone');
     PREPARE TRANSACTION 'q'});
 sql(q{ROLLBACK PREPARED 'q'; INSERT INTO t VALUES (7, 'on')});
-is_deeply(told(receive()), ['on to prepared'], 'one that is rolled back never does');
+is_deeply(values_and_targets(receive()), ['on to prepared'], 'a rolled back rule never applies');
 
-# The role that reads may use nothing of what a condition names: the table's owner may.
+# The reading role has no rights on the objects of a condition; the table's owner has them.
 sql(q{CREATE SCHEMA closed; CREATE EXTENSION citext SCHEMA closed; CREATE EXTENSION hstore SCHEMA closed;
     REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA closed FROM PUBLIC;
     CREATE TABLE c (id int, v closed.citext, h closed.hstore);
@@ -55,9 +56,9 @@ sql(q{CREATE SCHEMA closed; CREATE EXTENSION citext SCHEMA closed; CREATE EXTENS
 sql(q{INSERT INTO c VALUES (1, 'yes', 'k=>v'), (2, 'yes', 'k=>w'), (3, 'no', 'k=>v')});
 my @notifications = receive();
 is_deeply([ map { $_->{payload}{after} } @notifications ], [ { id => 1, v => 'yes', h => '"k"=>"v"' } ],
-    'a condition is judged with the rights of the table\'s owner');
+    'a condition is evaluated with the rights of the table\'s owner');
 
-# What came to run SQL after it was set is not called: a walsender has no snapshot for it.
+# A function that executes SQL after its rule was set is not called: a walsender has no snapshot for it.
 sql(q{CREATE DOMAIN d AS int;
     CREATE FUNCTION runs_sql(int) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS
         'BEGIN RETURN (SELECT count(*) >= 0 FROM t); END';
@@ -69,11 +70,11 @@ sql(q{ALTER DOMAIN d ADD CHECK (runs_sql(VALUE));
     CREATE OR REPLACE FUNCTION longer(text, text) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS
         'BEGIN RETURN (SELECT count(*) >= 0 FROM t); END'});
 sql(q{INSERT INTO t VALUES (9, 'n')});
-is_deeply(told(receive()), [ 'm to prepared', 'm to domain', 'm to function', 'n to prepared' ],
-    'they deny, and the server stands');
-like(slurp_file($pg->logfile), qr/clairon rule "function" on "t": denied: could not evaluate only_when\n.*function longer is not allowed/, 'which is said');
+is_deeply(values_and_targets(receive()), [ 'm to prepared', 'm to domain', 'm to function', 'n to prepared' ],
+    'they are denied, and the server continues');
+like(slurp_file($pg->logfile), qr/clairon rule "function" on "t": denied: could not evaluate only_when\n.*function longer is not allowed/, 'with a log message');
 
-# An end comes at once, in the middle of a large transaction; then nothing is missing.
+# A termination takes effect within a large transaction; afterwards nothing is missing.
 sql(q{SELECT clairon.unwatch('t', 'domain'), clairon.unwatch('t', 'function');
     INSERT INTO t SELECT i, 'many' FROM generate_series(1, 200000) AS i});
 unlink $file;
@@ -81,9 +82,9 @@ my $reader = IPC::Run::start([ 'pg_recvlogical', '-d', $connection, '--slot', 's
         '-f', $file ], '2>', \my $error, IPC::Run::timeout($Clairon::Test::SECONDS));
 wait_until('rows arrive', sub { -s $file });
 is(sql(q{SELECT pg_terminate_backend(active_pid, 10000) FROM pg_replication_slots WHERE slot_name = 's'}), 't',
-    'the walsender ends when it is told to');
+    'the walsender ends when terminated');
 $reader->finish;
-like($error, qr/terminating connection due to administrator command/, 'in the middle');
-is(scalar(receive_lines()), 200000, 'all of it is read anew');
+like($error, qr/terminating connection due to administrator command/, 'within the transaction');
+is(scalar(receive_lines()), 200000, 'all rows are read again');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Is the output right where the server's encoding is not UTF-8?
+# Tests the output of databases whose encoding is not UTF-8.
 use strict;
 use warnings;
 use utf8;
@@ -31,7 +31,7 @@ sub text_lines
         "pg_logical_slot_peek_changes('$database', NULL, NULL)");
 }
 
-# The JSON of each note frame; the transactions here are one frame and a commit each.
+# The JSON of each notification frame; each transaction here is one frame and a commit.
 sub framed_lines
 {
     my ($database) = @_;
@@ -68,11 +68,11 @@ my @ascii = text_lines('latin');
 my @utf8  = framed_lines('latin');
 is(scalar(@ascii), 2, 'two lines of text');
 unlike("@ascii", qr/[^\x20-\x7e]/, 'text mode is ASCII');
-like($ascii[0], qr/"prix \\u20ac":"dix \\u20ac"/, 'with the rest as \\u');
+like($ascii[0], qr/"prix \\u20ac":"dix \\u20ac"/, 'with other characters as \\u');
 like("@utf8", qr/\xe2\x82\xac/, 'framed mode is UTF-8');
 for my $i (0, 1)
 {
-    is_deeply(JSON::decode_json($ascii[$i]), JSON::decode_json($utf8[$i]), 'and both say the same');
+    is_deeply(JSON::decode_json($ascii[$i]), JSON::decode_json($utf8[$i]), 'both have the same content');
 }
 my $note = JSON::decode_json($utf8[0]);
 is_deeply($note->{payload}{after}, { id => 1, 'prix €' => 'dix €', j => { 'é' => 'è ç' } }, 'the row');
@@ -80,7 +80,7 @@ is($note->{metadata}{topic}, 'latin.né', 'the topic');
 is_deeply($note->{routing}{audience}{targets}, ['zoé'], 'the targets');
 is_deeply(JSON::decode_json($utf8[1])->{payload}, { 'ça' => 'va €' }, 'the payload of notify');
 
-# SQL_ASCII takes any byte: what is not UTF-8 becomes U+FFFD.
+# SQL_ASCII accepts any byte: invalid UTF-8 becomes U+FFFD.
 make('anything', 'SQL_ASCII');
 run_sql('anything', <<'SQL');
 SET client_encoding = 'SQL_ASCII';
@@ -89,10 +89,10 @@ SELECT clairon.watch('t', 'ALL');
 INSERT INTO t VALUES (E'a\xff\xe2\x82\xacb\xe2\x82');
 SQL
 like((framed_lines('anything'))[0], qr/"v":"a\xef\xbf\xbd\xe2\x82\xacb\xef\xbf\xbd\xef\xbf\xbd"/,
-    'bytes that are not valid are replaced, the valid ones kept');
+    'invalid bytes are replaced, valid ones kept');
 like((text_lines('anything'))[0], qr/"v":"a\\ufffd\\u20acb\\ufffd\\ufffd"/, 'in text mode too');
 
-# What a frame's head says of the topic and the targets, before its JSON.
+# The topic and the targets in a frame's head, before its JSON.
 run_sql('anything', <<'SQL');
 SET client_encoding = 'SQL_ASCII';
 CREATE TABLE u (v text);
@@ -101,14 +101,14 @@ INSERT INTO u VALUES (E'x\xff');
 SQL
 my ($head) = (bytes_of('anything', 'data',
     "pg_logical_slot_peek_binary_changes('anything', NULL, NULL, 'mode', 'framed')"))[-1] =~ /^(.*?)\{"metadata"/s;
-like($head, qr/USERtop\xef\xbf\xbd\0\x04x\xef\xbf\xbd$/, 'the same in the head, which the relay routes by');
+like($head, qr/USERtop\xef\xbf\xbd\0\x04x\xef\xbf\xbd$/, 'the same in the head, which the relay uses for routing');
 
-# What is too long in UTF-8 is refused, however short it is here.
+# A text that is too long in UTF-8 is rejected, although it is shorter in the server encoding.
 my (undef, undef, $refusal) =
   $pg->psql('latin', q{CREATE TABLE short (id int); SELECT clairon.watch('short', 'USER', '=' || repeat(chr(233), 128))});
 like($refusal, qr/parameter "targets" has a value longer than 255 bytes/, 'a target of 128 bytes, 256 in UTF-8');
 
-# A three-byte encoding: the conversion may not split a character at a chunk's end.
+# A three-byte encoding: a conversion in chunks must not split a character.
 make('japan', 'EUC_JP');
 my $long = '日本語テキスト' x 3000;
 run_sql('japan', "SET client_encoding = 'UTF8'; CREATE TABLE t (v text);"
@@ -116,7 +116,7 @@ run_sql('japan', "SET client_encoding = 'UTF8'; CREATE TABLE t (v text);"
 is(JSON::decode_json((framed_lines('japan'))[0])->{payload}{after}{v}, "x$long", 'a long text');
 is(JSON::decode_json((text_lines('japan'))[0])->{payload}{after}{v}, "x$long", 'and escaped');
 
-# Every other encoding that a server may have: names, labels, targets and values, twice the same.
+# All other server encodings: names, labels, targets and values, twice the same.
 my %words = (
     LATIN1        => 'déjà ÿ',
     LATIN2        => 'żółć ő',
@@ -158,17 +158,17 @@ SQL
     my @text  = text_lines($database);
     my @notifications = map { JSON::decode_json($_) } framed_lines($database);
     unlike("@text", $encoding eq 'UTF8' ? qr/\\u/ : qr/[^\x20-\x7e]/, "$encoding: text mode");
-    is_deeply([ map { JSON::decode_json($_) } @text ], \@notifications, "$encoding: both modes say the same");
+    is_deeply([ map { JSON::decode_json($_) } @text ], \@notifications, "$encoding: both modes have the same content");
     is_deeply($notifications[0]{payload}{after},
         { $word => $word, e => $word, j => { $word => $word }, a => [$word] }, "$encoding: the row");
     is_deeply([ @{ $notifications[0]{metadata} }{qw(source emitter)}, $notifications[0]{routing}{audience}{targets}[0] ],
-        [ "t $word", $word, $word ], "$encoding: what is about it");
+        [ "t $word", $word, $word ], "$encoding: source and targets");
     is_deeply($notifications[1]{payload}, { $word => [$word] }, "$encoding: a payload of notify");
     run_sql($database, "SELECT pg_drop_replication_slot('$database')");
     run_sql('postgres', "DROP DATABASE $database");
 }
 
-# What an encoding holds and Unicode does not: one U+FFFD for each character.
+# Characters that Unicode lacks: one U+FFFD each.
 for my $case ([ 'WIN1252', '\x81' ], [ 'EUC_KR', '\xfe\xfe' ], [ 'MULE_INTERNAL', '\x81\xe9' ])
 {
     my ($encoding, $bytes) = @$case;

@@ -1,5 +1,5 @@
-# Is a transaction that is taken while it is open sent whole at its commit, and only then, whatever
-# is undone of it, and whoever dies meanwhile?
+# Tests that a streamed transaction is sent completely at its commit and not before, with rolled back parts and killed
+# processes.
 use strict;
 use warnings;
 
@@ -9,7 +9,7 @@ use JSON ();
 use PostgreSQL::Test::Utils qw(slurp_file run_log);
 use Test::More;
 
-# A temp_file_limit that would end the reading if it counted.
+# A temp_file_limit that would end decoding if spool files counted.
 my $pg = Clairon::Test::postgresql('main', conf => <<'CONF');
 autovacuum = off
 logical_decoding_work_mem = 64kB
@@ -21,7 +21,7 @@ my $file = PostgreSQL::Test::Utils::tempdir() . '/lines';
 
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 
-# ---- a session that stays
+# ---- a persistent session
 
 sub session
 {
@@ -29,13 +29,13 @@ sub session
     return { pid => $pid, in => $in, out => $out };
 }
 
-sub say_in
+sub execute_in
 {
     my ($session, $sql) = @_;
     print { $session->{in} } "$sql;\n\\echo done\n";
     $session->{in}->flush;
     while (defined(my $line = readline $session->{out})) { return if $line eq "done\n" }
-    die "a session ended at: $sql\n";
+    die "the session ended at: $sql\n";
 }
 
 sub end_session
@@ -48,12 +48,12 @@ sub end_session
     return;
 }
 
-# Rows enough for several blocks, told apart by their `v`.
+# Enough rows for several blocks, identified by their `v`.
 sub insert { return "INSERT INTO t SELECT i, repeat('$_[0] ', 20) FROM generate_series(1, 2000) AS i" }
 
 # ---- the slot and its reader
 
-# Confirms each second, or never: what is confirmed already is not taken before its commit.
+# Confirms each second, or never: confirmed changes are not streamed again before the commit.
 sub start_reader
 {
     my ($seconds) = @_;
@@ -66,12 +66,12 @@ sub start_reader
             '-F', '1', '-s', $seconds // 1, '-o', 'topic_prefix=p';
         die "pg_recvlogical: $!";
     }
-    wait_until('the slot is read',
+    wait_until('the slot is active',
         sub { sql(q{SELECT active FROM pg_replication_slots WHERE slot_name = 's'}) eq 't' });
     return $pid;
 }
 
-# Once it has confirmed all that was written.
+# Stops the reader once it has confirmed everything.
 sub stop_reader
 {
     my ($pid) = @_;
@@ -81,7 +81,7 @@ sub stop_reader
     );
     kill 'INT', $pid;
     waitpid $pid, 0;
-    wait_until('the slot is free',
+    wait_until('the slot is inactive',
         sub { sql(q{SELECT active FROM pg_replication_slots WHERE slot_name = 's'}) eq 'f' });
     return;
 }
@@ -114,7 +114,7 @@ sub await_lines
     return lines();
 }
 
-# What a second slot gives when the server spills instead; forgets it, and starts the count anew.
+# The output of a second slot with spilling instead of streaming; resets the count.
 sub expected
 {
     my @lines = split /\n/,
@@ -123,17 +123,17 @@ sub expected
     return @lines;
 }
 
-sub is_same
+sub check_same
 {
     my ($what, @lines) = @_;
     my @expected = expected();
-    is(scalar @lines, scalar @expected, "$what: as many lines as of a transaction taken whole");
+    is(scalar @lines, scalar @expected, "$what: as many lines as without streaming");
     my @wrong = grep { $lines[$_] ne $expected[$_] } 0 .. ($#lines < $#expected ? $#lines : $#expected);
     is(scalar @wrong, 0, "$what: the same lines") or diag("$lines[$wrong[0]]\n$expected[$wrong[0]]");
     return;
 }
 
-# How often each first word of `v`, with its rule's target, is there.
+# How often each first word of `v` occurs, with its rule's target.
 sub count_lines
 {
     my %count;
@@ -150,128 +150,128 @@ sql(q{SELECT clairon.watch('t', 'USER', '=old')});
 sql(qq{SELECT pg_create_logical_replication_slot('$_', 'clairon')}) for qw(s whole);
 my $reader = start_reader();
 
-# ---- two transactions at once, with rows, rules and messages that are undone after they were taken
+# ---- two concurrent transactions, with rows, rules and messages that are rolled back after they were streamed
 
 my ($one, $two) = (session(), session());
-say_in($one, 'BEGIN');
-say_in($one, insert('first'));
+execute_in($one, 'BEGIN');
+execute_in($one, insert('first'));
 my $size = await_spool('the beginning', 200_000);
-say_in($two, 'BEGIN');
-say_in($two, insert('other'));
+execute_in($two, 'BEGIN');
+execute_in($two, insert('other'));
 wait_until('two spools', sub { spool_files() == 2 });
 $size = await_spool('the other transaction', $size + 200_000);
-say_in($one, 'SAVEPOINT a');
-say_in($one, q{SELECT clairon.notify('USER', '{lost}', '{"v": "lost"}')});
-say_in($one, insert('lost'));
-$size = await_spool('what will be undone', $size + 200_000);
-say_in($one, 'ROLLBACK TO a');
-say_in($one, q{SELECT clairon.notify('USER', '{kept}', '{"v": "kept"}')});
-say_in($one, insert('after'));
-await_spool('what comes after', $size + 200_000);
-is(scalar(lines()), 0, 'nothing is sent of transactions that are open');
+execute_in($one, 'SAVEPOINT a');
+execute_in($one, q{SELECT clairon.notify('USER', '{lost}', '{"v": "lost"}')});
+execute_in($one, insert('lost'));
+$size = await_spool('rolled back changes', $size + 200_000);
+execute_in($one, 'ROLLBACK TO a');
+execute_in($one, q{SELECT clairon.notify('USER', '{kept}', '{"v": "kept"}')});
+execute_in($one, insert('after'));
+await_spool('later changes', $size + 200_000);
+is(scalar(lines()), 0, 'nothing of open transactions is sent');
 sql(q{SELECT clairon.watch('t', 'USER', '=new')});
-say_in($two, insert('ruled'));
-say_in($two, 'COMMIT');
+execute_in($two, insert('ruled'));
+execute_in($two, 'COMMIT');
 my @lines = await_lines('the other', 4000);
 is_deeply(
     count_lines(@lines), { 'other for old' => 2000, 'ruled for new' => 2000 },
-    'the first to commit is sent first, each row by the rules of its place');
-# One that changes rules is taken whole from there on.
-say_in($one, 'SAVEPOINT b');
-say_in($one, q{SELECT clairon.watch('t', 'USER', '=lost')});
-say_in($one, insert('lost'));
-say_in($one, 'ROLLBACK TO b');
-say_in($one, insert('whole'));
-say_in($one, q{SELECT clairon.watch('t', 'USER', '=own')});
-say_in($one, insert('own'));
-say_in($one, 'COMMIT');
+    'the first to commit is sent first, each row by the rules at its position');
+# A transaction that changes rules is not streamed from there on.
+execute_in($one, 'SAVEPOINT b');
+execute_in($one, q{SELECT clairon.watch('t', 'USER', '=lost')});
+execute_in($one, insert('lost'));
+execute_in($one, 'ROLLBACK TO b');
+execute_in($one, insert('whole'));
+execute_in($one, q{SELECT clairon.watch('t', 'USER', '=own')});
+execute_in($one, insert('own'));
+execute_in($one, 'COMMIT');
 @lines = await_lines('the first', 12_001);
 is_deeply(
     count_lines(@lines[4000 .. $#lines]),
     { 'kept for kept' => 1, 'own for own' => 2000, 'whole for new' => 2000, map { ("$_ for old" => 2000) } qw(first after) },
-    'nothing of what was undone');
-is_same('two transactions', @lines);
+    'nothing of the rolled back changes');
+check_same('two transactions', @lines);
 await_no_spool('after commits');
 my $streamed = sql(q{SELECT stream_txns > 1 FROM pg_stat_replication_slots WHERE slot_name = 's'});
 is($streamed, 't', 'the server counts them as streamed');
 
-# ---- rolled back as a whole
+# ---- a complete rollback
 
-say_in($one, 'BEGIN');
-say_in($one, insert('gone'));
-await_spool('what is rolled back', 200_000);
-say_in($one, 'ROLLBACK');
+execute_in($one, 'BEGIN');
+execute_in($one, insert('gone'));
+await_spool('a rolled back transaction', 200_000);
+execute_in($one, 'ROLLBACK');
 await_no_spool('after a rollback');
 sql(q{INSERT INTO t VALUES (0, 'next')});
 @lines = await_lines('after a rollback', 12_002);
-is(scalar(lines()), 12_002, 'nothing is sent of it');
-is_same('after a rollback', $lines[-1]);
+is(scalar(lines()), 12_002, 'nothing of it is sent');
+check_same('after a rollback', $lines[-1]);
 
-# ---- of no watched table
+# ---- tables without rules
 
 my $count = q{SELECT stream_count FROM pg_stat_replication_slots WHERE slot_name = 's'};
 my $before = sql($count);
 sql('CREATE TABLE unwatched (id int, v text)');
-say_in($one, 'BEGIN');
-say_in($one, q{INSERT INTO unwatched SELECT i, repeat('x', 100) FROM generate_series(1, 4000) AS i});
-wait_until('it is taken', sub { sql($count) > $before + 2 });
-is(spool_files(), 0, 'what no rule asks for needs no file');
-say_in($one, 'SAVEPOINT a');
-say_in($one, insert('undone'));
-say_in($one, 'ROLLBACK TO a');
-say_in($one, q{INSERT INTO unwatched SELECT i, repeat('x', 100) FROM generate_series(1, 4000) AS i});
-say_in($one, insert('counted'));
-say_in($one, 'COMMIT');
-@lines = await_lines('after what no rule asks for', 14_002);
-is_same('after what no rule asks for', @lines[12_002 .. $#lines]);
+execute_in($one, 'BEGIN');
+execute_in($one, q{INSERT INTO unwatched SELECT i, repeat('x', 100) FROM generate_series(1, 4000) AS i});
+wait_until('it is streamed', sub { sql($count) > $before + 2 });
+is(spool_files(), 0, 'changes without a rule need no file');
+execute_in($one, 'SAVEPOINT a');
+execute_in($one, insert('undone'));
+execute_in($one, 'ROLLBACK TO a');
+execute_in($one, q{INSERT INTO unwatched SELECT i, repeat('x', 100) FROM generate_series(1, 4000) AS i});
+execute_in($one, insert('counted'));
+execute_in($one, 'COMMIT');
+@lines = await_lines('after changes without a rule', 14_002);
+check_same('after changes without a rule', @lines[12_002 .. $#lines]);
 
-# ---- the reader goes away in the middle, and comes back
+# ---- the reader disconnects within a transaction and reconnects
 
 stop_reader($reader);
 $reader = start_reader();
-say_in($one, 'BEGIN');
-say_in($one, insert('before'));
-await_spool('what a reader leaves', 200_000);
+execute_in($one, 'BEGIN');
+execute_in($one, insert('before'));
+await_spool('an abandoned reading', 200_000);
 stop_reader($reader);
 await_no_spool('without a reader');
-say_in($one, insert('between'));
+execute_in($one, insert('between'));
 $reader = start_reader();
 await_spool('the next reading', 400_000);
-say_in($one, insert('last'));
-say_in($one, 'COMMIT');
-is_same('a reader that comes back', await_lines('a reader that comes back', 6000));
+execute_in($one, insert('last'));
+execute_in($one, 'COMMIT');
+check_same('a reconnected reader', await_lines('a reconnected reader', 6000));
 
-# ---- no room for the file
+# ---- no disk space for the file
 
 stop_reader($reader);
 my ($tmp) = grep { -d } $pg->data_dir . '/base/pgsql_tmp';
 my $confirmed = q{SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = 's'};
-say_in($one, insert('late'));
+execute_in($one, insert('late'));
 my $was = sql($confirmed);
 my $mode = (stat $tmp)[2] & oct 7777;
 chmod 0500, $tmp or die "chmod: $!";
 ok(!run_log(
         ['pg_recvlogical', '-d', $connection, '--slot', 's', '--start', '--no-loop', '-f', $file]),
-    'without room for its file the reading ends');
+    'without space for its file the reading ends');
 chmod $mode, $tmp or die "chmod: $!";
-is(sql($confirmed), $was, 'the slot stays where it was');
+is(sql($confirmed), $was, 'the slot does not advance');
 $reader = start_reader();
-is_same('with room again', await_lines('with room again', 2000));
+check_same('with space again', await_lines('with space again', 2000));
 
-# ---- the walsender is killed, and the server starts again without those that were open
+# ---- the walsender is killed, and the server restarts without the open transactions
 
 stop_reader($reader);
-# What was confirmed is kept by a checkpoint, where the slot knows that there is something to keep.
+# A checkpoint saves the confirmed position if the slot is marked as changed.
 sql(q{SELECT pg_logical_emit_message(true, 'any', 'more')});
 sql(q{SELECT pg_replication_slot_advance('s', pg_current_wal_flush_lsn())});
 sql('CHECKPOINT');
 $reader = start_reader(0);
-say_in($one, 'BEGIN');
-say_in($one, insert('dead'));
-say_in($two, 'BEGIN');
-say_in($two, insert('prepared'));
+execute_in($one, 'BEGIN');
+execute_in($one, insert('dead'));
+execute_in($two, 'BEGIN');
+execute_in($two, insert('prepared'));
 await_spool('both', 400_000);
-say_in($two, q{PREPARE TRANSACTION 'p'});
+execute_in($two, q{PREPARE TRANSACTION 'p'});
 my $walsender = sql(q{SELECT active_pid FROM pg_replication_slots WHERE slot_name = 's'});
 kill 'KILL', $walsender;
 waitpid $reader, 0;
@@ -279,16 +279,16 @@ end_session($_) for $one, $two;
 wait_until('the server ends', sub { !-e $pg->data_dir . '/postmaster.pid' });
 $pg->_update_pid(0);
 $pg->start;
-is(spool_files(), 0, 'the server removes what a killed walsender leaves');
+is(spool_files(), 0, 'the server removes the files of a killed walsender');
 $reader = start_reader(0);
 await_spool('the prepared one', 200_000);
 sql('CHECKPOINT');
-wait_until('the dead one is given up', sub { spool_files() == 1 });
-is(scalar(lines()), 0, 'nothing is sent of one that is prepared, nor of one that died');
+wait_until('the aborted one is removed', sub { spool_files() == 1 });
+is(scalar(lines()), 0, 'nothing is sent of a prepared or an aborted transaction');
 sql(q{COMMIT PREPARED 'p'});
 @lines = await_lines('the prepared one', 2000);
-is_deeply(count_lines(@lines), { 'prepared for own' => 2000 }, 'it is sent when it is committed');
-is_same('after a crash', @lines);
+is_deeply(count_lines(@lines), { 'prepared for own' => 2000 }, 'it is sent at its commit');
+check_same('after a crash', @lines);
 await_no_spool('at the end');
 kill 'INT', $reader;
 waitpid $reader, 0;

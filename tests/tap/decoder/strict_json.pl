@@ -1,6 +1,6 @@
-# Is every line strict JSON, the same in both modes, whatever the server's encoding and its bytes?
+# Tests that every line is strict JSON and the same in both modes, for all server encodings and bytes.
 #
-# CLAIRON_LONG=1: every one that a server can have.
+# CLAIRON_LONG=1: all server encodings.
 use strict;
 use warnings;
 
@@ -20,7 +20,7 @@ CONF
 my $connection = $pg->connstr('postgres');
 srand 20250305;
 
-# All that a single byte can be, or many of what two and more can.
+# All single-byte characters, or many of two and more bytes.
 sub characters
 {
     my ($encoding) = @_;
@@ -60,7 +60,7 @@ sub run_file
     return $? == 0;
 }
 
-# Names are short of the 63 bytes, cut between characters; the rest is values.
+# Names use up to 63 bytes, cut between characters; the rest is values.
 sub workload
 {
     my ($encoding) = @_;
@@ -89,7 +89,7 @@ sub lines_of
         $pg->safe_psql($database, "SELECT encode(data, 'hex') FROM pg_logical_slot_$call");
 }
 
-sub notes_of_frames
+sub notifications_of_frames
 {
     my ($bytes) = @_;
     my @notifications;
@@ -123,13 +123,13 @@ for my $encoding (@single, @wide)
             . "SELECT pg_create_logical_replication_slot('$database', 'clairon')");
     ok(run_file($database, $encoding, workload($encoding)), "$encoding: the rows are written");
     my @text = lines_of($database, 'text');
-    my @framed = map { notes_of_frames($_) } lines_of($database, 'framed');
+    my @framed = map { notifications_of_frames($_) } lines_of($database, 'framed');
     is(scalar @text, 5, "$encoding: a line for each change and rule");
     is(faults(@text, @framed), '', "$encoding: strict JSON in both modes");
     my $json = JSON->new->utf8->allow_nonref;
     is_deeply(
         [map { $json->decode($_) } @text], [map { $json->decode($_) } @framed],
-        "$encoding: the same in both");
+        "$encoding: both modes agree");
     unlike("@text", qr/[^\x20-\x7f]/, "$encoding: text mode is ASCII") if $encoding ne 'UTF8';
     is( $json->decode($framed[0])->{payload}{after}{j}{k},
         $json->decode($framed[0])->{payload}{after}{b}[0],

@@ -1,4 +1,4 @@
-# Does a value near 1 GB become a stub, in no more memory than the server itself needs for it?
+# Tests that a value near 1 GB becomes a stub, without more memory than the server itself needs for it.
 #
 # CLAIRON_LONG=1: also 600 MB of text, 200 MB of jsonb, arrays of many MB, all under FULL.
 use strict;
@@ -8,7 +8,7 @@ use Clairon::Test qw(top scratch);
 use JSON ();
 use Test::More;
 
-# In the data folder and the WAL, then spilled, twice.
+# In the data folder and in the WAL, and spilled twice.
 my $MB = $ENV{CLAIRON_LONG} ? 12_000 : 3_000;
 my $free = (split ' ', (qx{df -Pm '@{[scratch()]}'})[1])[3];
 plan skip_all => "needs $MB MB of free disk, there are $free" if $free < $MB;
@@ -21,7 +21,7 @@ CONF
 
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 
-# Lines and the most memory, in MB, that one backend had at a time while it read a slot.
+# Lines, and the peak memory in MB of one backend that read a slot.
 sub read_slot
 {
     my ($slot, @options) = @_;
@@ -37,7 +37,7 @@ SQL
 
 sub ours { return read_slot('ours', 'include_tables', '*', @_) }
 
-# The server puts a row's chunks together for any plugin; this one writes nothing.
+# The server reassembles a row's chunks for any plugin; this one writes nothing.
 sub floor_mb
 {
     return (read_slot('floor', 'proto_version', '1', 'publication_names', 'nothing'))[0];
@@ -80,15 +80,15 @@ is_deeply(
         { before => { id => 2 }, after => { id => 2, n => 1 }, unchanged => ['v'] },
         { before => { id => 2 }, after => undef },
         { before => undef, after => { id => 3, v => '//8=', n => 0 } }],
-    '300 MB of bytea are named in truncated, and the slot goes on');
+    '300 MB of bytea are listed in truncated, and the slot continues');
 my $floor = floor_mb();
-cmp_ok($mb, '<', $floor + 32, sprintf 'with %d MB where the server alone takes %d', $mb, $floor);
+cmp_ok($mb, '<', $floor + 32, sprintf 'with %d MB, the server alone uses %d', $mb, $floor);
 my ($more, @raised) = ours('max_value_bytes', '16MB');
-is_deeply(\@raised, \@lines, 'also where max_value_bytes is at its most');
+is_deeply(\@raised, \@lines, 'also with the highest max_value_bytes');
 cmp_ok($more, '<', $floor + 32, sprintf 'with %d MB', $more);
 sql('DROP TABLE big');
 
-# Values of one size are told apart however late they differ, and where they are the same.
+# Values of equal size are compared completely, and unchanged parts are recognized.
 sql(q{CREATE TABLE twins (id int PRIMARY KEY, a text, b text);}
         . q{ALTER TABLE twins REPLICA IDENTITY FULL}
 );
@@ -106,10 +106,10 @@ SQL
 is_deeply(
     [map { $_->{changed} } @{ payloads(@lines) }],
     [undef, ['b'], ['a'], ['a', 'b'], ['b'], ['b']],
-    'long values of one size are compared to their end');
+    'long values of equal size are compared to their end');
 sql('DROP TABLE twins');
 
-# What may pass alone is too much together, or once it is escaped.
+# Values that fit alone can be too large together, or once escaped.
 sql('CREATE TABLE wide (id int PRIMARY KEY, a text, b json, c bytea, d int[], e text)');
 make_slots();
 sql(<<'SQL');
@@ -128,7 +128,7 @@ print $reader map { s/\\(\\|[0-7]{3})/$1 eq '\\' ? $1 : chr oct $1/ger . "\n" } 
 ok(close $reader, 'each is strict JSON');
 like($lines[0], qr/"after":\{"id":1,"a":null,.*"truncated":\["a"\]/,
     'too long once escaped: a stub');
-like($lines[2], qr/"c":"eHh4/, 'bytea that fits is there');
+like($lines[2], qr/"c":"eHh4/, 'bytea that fits is included');
 like(substr($lines[3], -400), qr/"e":"small"\},"truncated":\["a","b","c","d"\]/,
     'a row too long: stubs');
 sql('DROP TABLE wide');
@@ -155,18 +155,18 @@ if ($ENV{CLAIRON_LONG})
     is_deeply(
         [map { $_->{truncated} } @$got],
         [['t'], ['j'], ['a'], ['t'], ['j'], ['a'], ['t'], ['t'], ['j'], ['a'], ['t']],
-        'each change of a huge row names what it left out');
+        'each change of a huge row lists its omitted columns');
     is_deeply(
         [map { $_->{changed} } @$got[3 .. 7]],
-        [['n'], ['n'], ['n'], ['t'], ['t']], 'and tells what changed');
+        [['n'], ['n'], ['n'], ['t'], ['t']], 'and its changed columns');
     $floor = floor_mb();
-    cmp_ok($mb, '<', $floor + 32, sprintf 'with %d MB where the server alone takes %d', $mb,
+    cmp_ok($mb, '<', $floor + 32, sprintf 'with %d MB, the server alone uses %d', $mb,
         $floor);
     is( sql(q{SELECT count(*) FROM pg_logical_slot_get_changes('ours', NULL, NULL,
             'include_tables', '*')}
         ),
         11,
-        'the slot goes on');
+        'the slot continues');
 }
 
 done_testing();

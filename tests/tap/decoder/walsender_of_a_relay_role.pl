@@ -1,4 +1,4 @@
-# Does a role that is only a relay get all it should through a walsender, in both modes, again the same?
+# Tests that a role with relay rights only receives everything through a walsender, in both modes, and the same again.
 use strict;
 use warnings;
 
@@ -14,8 +14,8 @@ my $files      = 0;
 
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 
-# What a slot gives from its last confirmed place to now. A reader confirms as it ends, so
-# unless `confirm` is said, it reads a copy of the slot.
+# The slot's output from its confirmed position to now. A reader confirms when it ends, so without `confirm` it reads
+# a copy of the slot.
 sub receive
 {
     my ($slot, $options, %how) = @_;
@@ -33,7 +33,7 @@ sub receive
     return slurp_file($file);
 }
 
-# Whole frames, one after the other; pg_recvlogical adds a line feed after each packet.
+# Complete frames in sequence; pg_recvlogical adds a line feed after each packet.
 sub frames
 {
     my ($bytes) = @_;
@@ -61,7 +61,7 @@ sub frames
 }
 
 ok(run_log([ 'pg_recvlogical', '-d', $connection, '--slot', $_, '--create-slot', '-P', 'clairon' ]),
-    "the role makes slot $_") for qw(text framed);
+    "the role creates slot $_") for qw(text framed);
 
 sql(<<'SQL');
 CREATE TABLE t (id int PRIMARY KEY, who text, v timestamptz, d interval);
@@ -79,18 +79,18 @@ my @frames = frames(receive('framed', [ 'mode=framed', 'topic_prefix=srv' ]));
 is(scalar @lines, 2, 'a line for each notification');
 is(join('', map { $_->{kind} } @frames), 'NCMCNC', 'the frames of three transactions');
 my @notifications = map { $_->{note} // () } @frames;
-is_deeply([ map { JSON::decode_json($_) } @lines ], \@notifications, 'both modes say the same');
-is_deeply($frames[0]{targets}, ['u1'], 'the head names the target');
+is_deeply([ map { JSON::decode_json($_) } @lines ], \@notifications, 'both modes have the same content');
+is_deeply($frames[0]{targets}, ['u1'], 'the head has the target');
 is($frames[0]{topic}, 'srv.t', 'and the topic');
-is($frames[0]{flags}, 3, 'and that an acknowledgement is awaited');
+is($frames[0]{flags}, 3, 'and the flag ack_required');
 is_deeply($notifications[0]{payload}{after},
     { id => 1, who => 'u1', v => '2025-03-05T11:00:00Z', d => 'P1D' },
-    'no setting of database or role shows');
+    'settings of database and role have no effect');
 my @places = map { $_->{place} } @frames;
-is_deeply(\@places, [ sort @places ], 'places grow');
+is_deeply(\@places, [ sort @places ], 'places increase');
 
 is_deeply([ frames(receive('framed', [ 'mode=framed', 'topic_prefix=srv' ])) ], \@frames,
-    'another slot gives the same ids and places');
+    'another slot returns the same ids and places');
 $pg->stop('immediate');
 $pg->start;
 is_deeply([ frames(receive('framed', [ 'mode=framed', 'topic_prefix=srv' ])) ], \@frames,
@@ -98,11 +98,11 @@ is_deeply([ frames(receive('framed', [ 'mode=framed', 'topic_prefix=srv' ])) ], 
 my @all = frames(receive('framed', [ 'mode=framed', 'include_tables=*' ]));
 my %ids = map { $_->{note}{metadata}{id} => 1 } grep { $_->{note} } @all;
 is(scalar(grep { $ids{ $_->{metadata}{id} } } @notifications), 2, 'other options change no id');
-is(scalar(keys %ids), 3, 'and the rule they add has its own');
+is(scalar(keys %ids), 3, 'the added rule has its own id');
 receive('framed', ['mode=framed'], confirm => 1);
-is(receive('framed', ['mode=framed']), '', 'what was confirmed does not come again');
+is(receive('framed', ['mode=framed']), '', 'confirmed changes are not sent again');
 
-# Prepared transactions count at their COMMIT PREPARED, also on a slot made for two phases.
+# Prepared transactions are sent at COMMIT PREPARED, also on a two-phase slot.
 sql(q{SELECT pg_create_logical_replication_slot('two_phase', 'clairon', false, true)});
 sql(q{BEGIN; INSERT INTO t VALUES (2, 'u2'); PREPARE TRANSACTION 'p'});
 is(receive($_, ['mode=framed'], confirm => 1), '', "$_: nothing at PREPARE") for qw(framed two_phase);
@@ -112,11 +112,11 @@ sql(q{ROLLBACK PREPARED 'p'});
 for my $slot (qw(framed two_phase))
 {
     my @prepared = frames(receive($slot, ['mode=framed']));
-    is(join('', map { $_->{kind} } @prepared), 'NC', "$slot: one note at COMMIT PREPARED");
-    is($prepared[0]{note}{payload}{after}{id}, 2, 'of the row that was committed');
+    is(join('', map { $_->{kind} } @prepared), 'NC', "$slot: one notification at COMMIT PREPARED");
+    is($prepared[0]{note}{payload}{after}{id}, 2, 'of the committed row');
 }
 
-# A large transaction goes in bounded packets, spilled or not.
+# A large transaction is sent in bounded packets, spilled or not.
 receive('framed', ['mode=framed'], confirm => 1);
 $pg->append_conf('postgresql.conf', 'logical_decoding_work_mem = 64kB');
 $pg->reload;
@@ -124,11 +124,11 @@ sql(q{INSERT INTO t SELECT i, 'u' || i FROM generate_series(1000, 20999) AS i});
 my @many = frames(receive('framed', ['mode=framed']));
 is(scalar(@many), 20001, 'all rows of a large transaction, and its commit');
 my %seen = map { $_->{note}{metadata}{id} => 1 } grep { $_->{note} } @many;
-is(scalar(keys %seen), 20000, 'each with its own id');
+is(scalar(keys %seen), 20000, 'each with a distinct id');
 
-# Whoever decodes it all at once does so in one transaction, as long as it takes.
+# A read by SQL decodes all in one transaction, regardless of its duration.
 sql(q{ALTER ROLE relay SET transaction_timeout = '10ms'}) if Clairon::Test::pg_major() >= 17;
 @lines = split /\n/, receive('framed', [ 'mode=text', 'streaming=false' ]);
-is(scalar(@lines), 20000, 'a transaction that takes longer than transaction_timeout');
+is(scalar(@lines), 20000, 'a transaction longer than transaction_timeout');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Does a walsender end in the middle of a huge transaction, and does the next one read all of it?
+# Tests that a walsender can be terminated within a huge transaction, and that the next one reads it completely.
 use strict;
 use warnings;
 
@@ -15,7 +15,7 @@ my $connection = $pg->connstr('postgres');
 
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 
-# A reader that has read 1 MB of the transaction and then reads no more, and its walsender.
+# A reader that stops after 1 MB of the transaction, and its walsender.
 sub start_reader
 {
     my @command = (
@@ -28,7 +28,7 @@ sub start_reader
     return { child => $child, out => $out, walsender => $walsender };
 }
 
-sub is_gone
+sub wait_ended
 {
     my ($what, $pid) = @_;
     wait_until("$what: the walsender ends", sub { !kill 0, $pid }, 30);
@@ -36,7 +36,7 @@ sub is_gone
     return;
 }
 
-# Bytes that still came. A walsender says why it ends, so somebody must read that.
+# Drains remaining bytes. A walsender writes the reason before it ends, so the socket must be read.
 sub end_reader
 {
     my ($reader) = @_;
@@ -54,29 +54,29 @@ sql("INSERT INTO t SELECT i, 'value ' || i FROM generate_series(1, $rows) AS i")
 for my $how (qw(pg_terminate_backend pg_cancel_backend))
 {
     my $reader = start_reader();
-    is(sql("SELECT $how($reader->{walsender})"), 't', "$how in the middle");
-    cmp_ok(end_reader($reader), '<', 100 * $rows, "$how: the rest does not come");
-    is_gone($how, $reader->{walsender});
+    is(sql("SELECT $how($reader->{walsender})"), 't', "$how within the transaction");
+    cmp_ok(end_reader($reader), '<', 100 * $rows, "$how: the rest is not sent");
+    wait_ended($how, $reader->{walsender});
 }
 
 my $reader = start_reader();
 kill 'KILL', $reader->{child};
 end_reader($reader);
-is_gone('the reader dies', $reader->{walsender});
+wait_ended('the reader dies', $reader->{walsender});
 
 # A session that reads by SQL.
 my $all = "SELECT count(*) FROM pg_logical_slot_peek_changes('s', NULL, NULL)";
 open my $session, '-|', qq{psql -XAt -d "$connection" -c "$all" -c "SELECT 'alive'" 2>&1}
     or die "psql: $!";
 my $backend = wait_until(
-    'the slot taken',
+    'the slot is active',
     sub { sql(q{SELECT active_pid FROM pg_replication_slots WHERE slot_name = 's'}) });
 is(sql("SELECT pg_cancel_backend($backend)"), 't', 'a session that reads the slot is cancelled');
 like(join('', <$session>), qr/^ERROR:  canceling statement.*^alive$/ms,
-    'which ends that, and no more');
+    'which ends the query only');
 close $session;
 
-# The server waits for its walsenders to send what there is: the reader goes on meanwhile.
+# A shutdown waits until walsenders have sent everything, so the reader continues.
 $reader = start_reader();
 my $stopper = fork // die "fork: $!";
 if ($stopper == 0)
@@ -89,8 +89,8 @@ waitpid $stopper, 0;
 is($?, 0, 'a fast shutdown ends');
 $pg->_update_pid(0);
 $pg->start;
-# Of the other slot: from 17 on a reader may have confirmed what it was sent at the end.
+# The other slot: from 17 on a reader may have confirmed changes sent at the end.
 is(sql(q{SELECT count(*) FROM pg_logical_slot_get_changes('kept', NULL, NULL)}), $rows,
-    'then all of it is read');
+    'then all rows are read');
 
 done_testing();

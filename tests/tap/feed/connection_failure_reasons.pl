@@ -1,4 +1,4 @@
-# Does each thing that is wrong with PostgreSQL get one clear sentence, and does the relay recover by itself?
+# Tests that each PostgreSQL connection problem is logged with a clear reason, and that the relay recovers.
 use strict;
 use warnings;
 
@@ -8,13 +8,13 @@ use Test::More;
 my $store = Clairon::Test::store();
 my $pg    = Clairon::Test::postgresql('main', extension => 0);
 
-# Starts a relay that cannot work yet and waits for the sentence.
-sub refused
+# Starts a relay that cannot connect and waits for the log message.
+sub expect_reason
 {
     my ($name, $wanted, %conf) = @_;
     my $relay = Clairon::Test::relay($pg, $store, wait => 0, conf => { 'relay.roles' => 'feed,gate', %conf });
     $relay->wait_for_log($wanted);
-    pass("$name: the log says what and what would be right");
+    pass("$name: the log has the cause and a hint");
     my ($status, $body) = $relay->get('/readyz');
     is($status, 503, "$name: not ready");
     is(($relay->get('/healthz'))[0], 200, "$name: but alive");
@@ -22,23 +22,23 @@ sub refused
 }
 
 $pg->safe_psql('postgres', 'CREATE ROLE relay LOGIN REPLICATION');
-my $relay = refused('no extension', qr/clairon\.member.*CREATE EXTENSION clairon/);
+my $relay = expect_reason('no extension', qr/clairon\.member.*CREATE EXTENSION clairon/);
 $pg->safe_psql('postgres', 'CREATE EXTENSION clairon; GRANT clairon_relay TO relay');
 $relay->wait_ready;
-pass('no extension: it recovers once there is one');
+pass('no extension: recovers once it is created');
 $relay->stop;
 $pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon')});
 
-$relay = refused('no slot', qr/slot does not exist" slot="clairon".*create_slot = on/,
+$relay = expect_reason('no slot', qr/slot does not exist" slot="clairon".*create_slot = on/,
     'feed.create_slot' => 'off');
 $pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('clairon', 'clairon')});
 $relay->wait_ready;
-pass('no slot: it recovers once there is one');
+pass('no slot: recovers once it is created');
 $relay->stop;
 $pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon')});
 
 $pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('clairon', 'test_decoding')});
-$relay = refused('foreign slot', qr/slot belongs to another plugin.*test_decoding/);
+$relay = expect_reason('foreign slot', qr/slot belongs to another plugin.*test_decoding/);
 $relay->stop;
 $pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon')});
 
@@ -49,7 +49,7 @@ SKIP:
     skip 'this server has no list of output plugins', 3 unless $known;
     $pg->safe_psql('postgres', q{ALTER SYSTEM SET output_plugin_libraries = 'test_decoding'});
     $pg->reload;
-    $relay = refused('not on the list', qr/add clairon to output_plugin_libraries/);
+    $relay = expect_reason('not on the list', qr/add clairon to output_plugin_libraries/);
     $relay->stop;
     $pg->safe_psql('postgres', 'ALTER SYSTEM RESET output_plugin_libraries');
     $pg->reload;
@@ -57,21 +57,21 @@ SKIP:
 
 $pg->append_conf('postgresql.conf', "wal_level = replica\n");
 $pg->restart;
-$relay = refused('wal_level', qr/set wal_level = logical/);
+$relay = expect_reason('wal_level', qr/set wal_level = logical/);
 $pg->append_conf('postgresql.conf', "wal_level = logical\n");
 $pg->stop('fast');
 $relay->wait_for_log(qr/could not connect to PostgreSQL/);
 $pg->start;
 $relay->wait_ready;
-pass('a server that was away: it recovers');
+pass('a stopped server: recovers');
 $relay->stop;
 
-$relay = refused('no such role', qr/could not connect to PostgreSQL" error=".*role \S*nobody_here\S* does not exist/,
+$relay = expect_reason('no such role', qr/could not connect to PostgreSQL" error=".*role \S*nobody_here\S* does not exist/,
     'feed.conninfo' => $pg->connstr('postgres') . ' user=nobody_here');
 $relay->stop;
 
 $pg->safe_psql('postgres', 'CREATE ROLE reader LOGIN');
-$relay = refused('no right to replicate', qr/LOGIN REPLICATION IN ROLE clairon_relay/,
+$relay = expect_reason('no right to replicate', qr/LOGIN REPLICATION IN ROLE clairon_relay/,
     'feed.conninfo' => $pg->connstr('postgres') . ' user=reader');
 $relay->stop;
 

@@ -1,4 +1,5 @@
-# A database whose encoding is not UTF-8, and members that UTF-8 has no place for: does the feed take them as the decoder does?
+# Tests a database with another encoding, and members that UTF-8 cannot represent: the feed converts them like the
+# decoder.
 use strict;
 use warnings;
 
@@ -11,7 +12,7 @@ my $relay = Clairon::Test::relay($pg, $store, start => 0);
 my $E     = "\xE9";
 my $BAD   = "\x{FFFD}";
 
-# Its byte, in that encoding, and what becomes of the text.
+# A byte in that encoding, and its conversion.
 my @cases = (
     [ ascii => 'SQL_ASCII', '\351', "caf$BAD" ],
     [ ascii_too => 'SQL_ASCII', '\303\251', "caf$E" ],
@@ -19,7 +20,7 @@ my @cases = (
     [ win => 'WIN1252', '\201', "caf$BAD" ]);
 for my $case (@cases)
 {
-    my ($database, $encoding, $byte, $told) = @$case;
+    my ($database, $encoding, $byte, $converted) = @$case;
     my $text = "convert_from('caf$byte', '$encoding')";
     $pg->safe_psql('postgres', "CREATE DATABASE $database ENCODING '$encoding' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0");
     $pg->safe_psql($database, "CREATE EXTENSION clairon; CREATE TABLE t (id int PRIMARY KEY, team text);
@@ -28,13 +29,13 @@ for my $case (@cases)
     $relay->configure('feed.conninfo' => $pg->connstr($database) . ' user=relay', 'feed.slot' => $database);
     $relay->start;
     $relay->wait_ready;
-    is_deeply([ sort @{ $store->execute('SMEMBERS', $store->shared("members:TEAM:$told")) // [] } ], [qw(left u1)], "$database: the copy");
+    is_deeply([ sort @{ $store->execute('SMEMBERS', $store->shared("members:TEAM:$converted")) // [] } ], [qw(left u1)], "$database: the copy");
     my $client = $relay->client('u1');
     $pg->safe_psql($database, "DELETE FROM clairon.member WHERE user_id = 'left'; INSERT INTO t VALUES (1, $text)");
-    wait_until("$database: who left", sub { @{ $store->execute('SMEMBERS', $store->shared("members:TEAM:$told")) } == 1 });
-    pass("$database: and what changes meet");
+    wait_until("$database: a member left", sub { @{ $store->execute('SMEMBERS', $store->shared("members:TEAM:$converted")) } == 1 });
+    pass("$database: and membership changes");
     $client->wait_row(1);
-    pass("$database: as the rows do");
+    pass("$database: and rows");
     $relay->stop;
     $pg->safe_psql('postgres', "SELECT pg_drop_replication_slot('$database')");
     $store->execute('FLUSHALL');

@@ -1,4 +1,4 @@
-# After a failover to a standby with less WAL, or a slot that is gone: is nothing skipped, and the loss told?
+# Tests a failover to a standby with less WAL, and a lost slot: nothing is skipped and the loss is announced.
 use strict;
 use warnings;
 
@@ -22,7 +22,7 @@ $client->wait_notifications(2000);
 $relay->stop;
 $primary->stop('immediate');
 
-# The standby never saw those rows. Its slot was made by hand.
+# The standby did not receive those rows. Its slot is created manually.
 $standby->append_conf('postgresql.conf', "primary_conninfo = ''\n");
 $standby->start;
 $standby->promote;
@@ -32,13 +32,13 @@ $relay->start;
 $relay->wait_for_log(qr/timeline forked/);
 $relay->wait_ready;
 $client = $relay->client('u1', pos => $client->pos);
-is($client->wait_for('gap')->{why}, 'epoch', 'a failover to less is told as a gap');
+is($client->wait_for('gap')->{why}, 'epoch', 'a failover to less WAL causes a gap');
 $standby->safe_psql('postgres', q{INSERT INTO t SELECT i, 'u1' FROM generate_series(9001, 9003) i});
 is_deeply([ map { $_->{payload}{after}{id} } $client->wait_notifications(3) ], [ 9001 .. 9003 ],
-    'and what is written after it arrives');
-is($store->execute('HGET', $store->shared('progress:clairon'), 'timeline'), 2, 'the progress follows');
+    'later rows are delivered');
+is($store->execute('HGET', $store->shared('progress:clairon'), 'timeline'), 2, 'the progress is on the new timeline');
 
-# The slot dropped while nobody looks, and made again by the relay.
+# The slot is dropped while no relay is connected, and created again by the relay.
 $relay->stop;
 $standby->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon');
     DELETE FROM clairon.member WHERE user_id = 'gone'; INSERT INTO t VALUES (9004, 'u1')});
@@ -46,14 +46,14 @@ $relay->start;
 $relay->wait_for_log(qr/changes lost with the slot.*slot does not exist/);
 $relay->wait_ready;
 $client = $relay->client('u1', pos => $client->pos);
-ok(!$client->wait_for('connected')->{resumed}, 'a slot that was lost resumes nobody');
-is($client->wait_for('gap')->{why}, 'epoch', 'and is told as a gap');
+ok(!$client->wait_for('connected')->{resumed}, 'no session resumes after a lost slot');
+is($client->wait_for('gap')->{why}, 'epoch', 'but gets a gap');
 is_deeply($store->execute('SMEMBERS', $store->shared('members:TEAM:t1')), ['stays'],
-    'who left meanwhile is no member any more');
+    'former members are removed');
 $standby->safe_psql('postgres', q{INSERT INTO t VALUES (9005, 'u1')});
-is(($client->wait_notifications(1))[0]{payload}{after}{id}, 9005, 'and life goes on');
+is(($client->wait_notifications(1))[0]{payload}{after}{id}, 9005, 'later rows are delivered');
 
-# The primary that was thought dead is back, and the relay is led there.
+# The old primary runs again, and the relay is connected to it.
 $relay->stop;
 $primary->start;
 $primary->safe_psql('postgres', q{INSERT INTO t VALUES (5000, 'u1')});
@@ -62,25 +62,25 @@ my $before = $store->stored;
 $relay->configure('feed.conninfo' => $primary->connstr('postgres') . ' user=relay');
 $relay->start;
 $relay->wait_for_log(qr/on timeline 1, but the store has followed a failover to timeline 2.*DEL clairon:progress:clairon/, from => $mark);
-is(($relay->get('/readyz'))[0], 503, 'a primary that was left behind is not read');
+is(($relay->get('/readyz'))[0], 503, 'an outdated primary is not read');
 $relay->stop;
 $relay->configure('feed.conninfo' => $standby->connstr('postgres') . ' user=relay');
 $relay->start;
 $relay->wait_ready;
 $client = $relay->client('u1', pos => $client->pos);
-ok($client->wait_for('connected')->{resumed}, 'and has undone nothing');
-is($store->stored, $before, 'nor added anything');
+ok($client->wait_for('connected')->{resumed}, 'nothing is undone');
+is($store->stored, $before, 'and nothing is added');
 
-# One that is there to stay is taken when the store is told so.
+# A permanent switch back is accepted after its progress is deleted.
 $relay->stop;
 $store->execute('DEL', $_) for $store->keys('progress:clairon');
 $relay->configure('feed.conninfo' => $primary->connstr('postgres') . ' user=relay');
 $relay->start;
 $relay->wait_ready;
 $client = $relay->client('u1', pos => $client->pos);
-is($client->wait_for('gap')->{why}, 'epoch', 'one that is to stay is a gap');
-# Maybe before the client was back: then the gap reaches beyond it.
+is($client->wait_for('gap')->{why}, 'epoch', 'a permanent switch back causes a gap');
+# Maybe before the client reconnected: then the gap includes this row.
 wait_until('it is read', sub { grep { $_->{data} =~ /"after":\{"id":5000\b/ } $store->entries });
-pass('and is read');
+pass('its rows are stored');
 
 done_testing();

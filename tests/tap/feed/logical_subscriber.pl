@@ -1,4 +1,4 @@
-# Where PostgreSQL cannot decode on a standby: does a logical subscriber feed the relay, with rules of its own?
+# Tests a logical subscriber with its own rules as the source of the feed, for versions without decoding on a standby.
 use strict;
 use warnings;
 
@@ -9,38 +9,38 @@ my $primary = Clairon::Test::postgresql('primary', extension => 0);
 my $node    = Clairon::Test::postgresql('node', conf => "max_slot_wal_keep_size = 1GB\n");
 my $store   = Clairon::Test::store();
 sub sql  { return $primary->safe_psql('postgres', $_[0]) }
-sub here { return $node->safe_psql('postgres', $_[0]) }
+sub node_sql { return $node->safe_psql('postgres', $_[0]) }
 
 my $table = 'CREATE TABLE assignments (id int PRIMARY KEY, student_id text); ALTER TABLE assignments REPLICA IDENTITY FULL;';
 sql("$table CREATE PUBLICATION for_clairon FOR TABLE assignments; INSERT INTO assignments VALUES (1, 'u1')");
-here("$table SELECT clairon.watch('assignments', 'USER', 'student_id')");
+node_sql("$table SELECT clairon.watch('assignments', 'USER', 'student_id')");
 my $relay  = Clairon::Test::relay($node, $store, conf => { 'gate.max_connections' => 100 });
 my $client = $relay->client('u1');
-here("CREATE SUBSCRIPTION for_clairon CONNECTION \$\$" . $primary->connstr('postgres') . '$$ PUBLICATION for_clairon');
+node_sql("CREATE SUBSCRIPTION for_clairon CONNECTION \$\$" . $primary->connstr('postgres') . '$$ PUBLICATION for_clairon');
 
 sub operations { return join ' ', map { "$_->{metadata}{operation}:" . ($_->{payload}{after} // $_->{payload}{before})->{id} } $client->notifications }
 
-$client->run_until('the copy of what was there', sub { operations() eq 'create:1' });
-pass('the first copy comes as created');
+$client->run_until('the existing row', sub { operations() eq 'create:1' });
+pass('the initial copy is delivered as created');
 wait_until('the copy is done', sub {
-    here(q{SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'}) eq '0' });
+    node_sql(q{SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'}) eq '0' });
 sql(q{INSERT INTO assignments VALUES (2, 'u1'), (3, 'u2')});
 sql(q{BEGIN; UPDATE assignments SET student_id = 'u1' WHERE id = 3; DELETE FROM assignments WHERE id = 1; COMMIT});
 sql(q{BEGIN; INSERT INTO assignments VALUES (4, 'u1'); ROLLBACK});
 sql(q{INSERT INTO assignments VALUES (5, 'u1')});
 $client->run_until('the last', sub { operations() =~ /:5$/ });
-is(operations(), 'create:1 create:2 create:3 delete:1 create:5', 'changes of the primary, in their order, by the rules of the node');
+is(operations(), 'create:1 create:2 create:3 delete:1 create:5', 'changes of the primary are delivered in order, by the rules of the subscriber');
 
-# The node is restarted, the primary too: nothing is lost, nothing comes twice.
+# Restarts of the subscriber and the primary cause no loss and no duplicates.
 $node->restart;
 $primary->restart;
 sql(q{INSERT INTO assignments VALUES (6, 'u1')});
-$client->run_until('what came after', sub { operations() =~ /:6$/ });
+$client->run_until('the later row', sub { operations() =~ /:6$/ });
 is(operations(), 'create:1 create:2 create:3 delete:1 create:5 create:6', 'over restarts of both');
 my %ids = map { $_->{metadata}{id} => 1 } $client->notifications;
-is(scalar(keys %ids), 6, 'each under an id of its own');
-is(here(q{SELECT string_agg(check_name, ', ') FROM clairon.doctor() WHERE NOT ok}), '', 'the doctor has nothing to complain of');
+is(scalar(keys %ids), 6, 'each has a distinct id');
+is(node_sql(q{SELECT string_agg(check_name, ', ') FROM clairon.doctor() WHERE NOT ok}), '', 'the doctor reports no problem');
 is(sql('SELECT count(*) FROM pg_available_extensions WHERE installed_version IS NOT NULL AND name = \'clairon\''), 0,
-    'the primary needed no extension');
+    'the primary needs no extension');
 
 done_testing();

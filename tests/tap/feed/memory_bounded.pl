@@ -1,20 +1,20 @@
-# A feed's memory: is it bounded over a large transaction, large rows, a store that stands still, and what is read a second time?
+# Tests that a feed's memory is bounded over a large transaction, large rows, a stopped store, and replayed changes.
 use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until is_sanitized);
 use Test::More;
 
-plan skip_all => "a sanitizer has memory of its own" if is_sanitized();
+plan skip_all => "a sanitizer allocates additional memory" if is_sanitized();
 
-my $MOST = 32;    # MB, of which the program itself takes 10
+my $MOST = 32;    # MB, of which the program itself needs 10
 
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{
     CREATE TABLE t (id bigserial PRIMARY KEY, body text NOT NULL);
     SELECT clairon.watch('t', 'ALL')});
 my $store = Clairon::Test::store();
-# Replicas that are not there: nothing is confirmed, so all is read again by the next one.
+# With missing replicas nothing is confirmed, so the next feed reads everything again.
 my $relay = Clairon::Test::relay($pg, $store, roles => 'feed',
     conf => { 'store.min_replicas' => 1, 'relay.log_level' => 'info' });
 $relay->wait_for_log(qr/streaming from slot/);
@@ -53,20 +53,20 @@ cmp_ok(peak(), '<', $MOST, 'over rows of 900 kB');
 kill STOP => $store->pid;
 insert(60, 900_000);
 my ($sent, $same) = ('', 0);
-wait_until('no more is taken in', sub {
+wait_until('the relay stops reading', sub {
     my $now = $pg->safe_psql('postgres', 'SELECT sent_lsn FROM pg_stat_replication');
     ($sent, $same) = ($now, $now eq $sent ? $same + 1 : 0);
     return $same == 10;
 });
-cmp_ok(peak(), '<', $MOST, 'while the store stands still');
+cmp_ok(peak(), '<', $MOST, 'with a stopped store');
 kill CONT => $store->pid;
 wait_stored();
 
-# All of it is read a second time, and then one row more.
+# All rows are read again, and one more.
 $relay->kill9;
 $relay->start;
 insert(1, 10);
 wait_stored();
-cmp_ok(peak(), '<', $MOST, 'over what is read again');
+cmp_ok(peak(), '<', $MOST, 'over replayed rows');
 
 done_testing();

@@ -1,4 +1,4 @@
-# A network that is slow, cut, or gone without a word, on either side of the relay: is it noticed, and nothing lost?
+# Tests networks that are slow, cut, or silent, on either side of the relay: faults are detected and nothing is lost.
 use strict;
 use warnings;
 
@@ -12,14 +12,14 @@ $pg->safe_psql('postgres', q{
 my $store    = Clairon::Test::store();
 my $to_store = Clairon::Test::proxy($store->{socket});
 my $to_pg    = Clairon::Test::proxy($pg->host . '/.s.PGSQL.' . $pg->port);
-# The client answers no ping while the test waits for something else.
+# The client sends no pong while the test waits for other events.
 my $relay    = Clairon::Test::relay($pg, $store, conf => {
     'gate.ping'     => '1h',
-    'store.url'     => 'redis://localhost:' . $to_store->port,    # a name is looked up each time
+    'store.url'     => 'redis://localhost:' . $to_store->port,    # the name is resolved for each connection
     'feed.conninfo' => 'host=localhost dbname=postgres user=relay port=' . $to_pg->port });
 my $client = $relay->client('u1');
 my $rows   = 0;
-my @mine;    # of these those for our client
+my @mine;    # those of them for our client
 
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 
@@ -33,8 +33,8 @@ sub insert
     return;
 }
 
-# All that was written is there once, in order, in the store and at the client, who stayed.
-sub whole
+# Every row is stored once and in order, and delivered once to a live client.
+sub check_complete
 {
     my ($name) = @_;
     $client->wait_row($rows);
@@ -46,7 +46,7 @@ sub whole
     }
     is_deeply([ sort { $a <=> $b } @stored ], [ 1 .. $rows ], "$name: each row is stored once, in order");
     is_deeply([ map { $_->{payload}{after}{id} } $client->notifications ], \@mine,
-        "$name: and shown once, to a client that stayed");
+        "$name: and delivered once to a live client");
     return;
 }
 
@@ -59,61 +59,61 @@ sub timeouts
 }
 
 insert(10);
-whole('at first');
+check_complete('at first');
 
-# Nothing to say, for longer than wal_sender_timeout: both sides hear of each other all the same.
+# Idle for longer than wal_sender_timeout: both sides still exchange messages.
 my $start = sql('SELECT clock_timestamp()');
-wait_until('a quiet while is over', sub {
+wait_until('the idle time is over', sub {
     sql("SELECT reply_time > '$start'::timestamptz + interval '5 s' FROM pg_stat_replication") eq 't' });
-is($relay->metric('clairon_feed_reconnects_total'), 0, 'a quiet while: the connection stays');
-is(timeouts(), 0, 'a quiet while: wal_sender_timeout, of 2 s, did not hit');
+is($relay->metric('clairon_feed_reconnects_total'), 0, 'idle: the connection stays open');
+is(timeouts(), 0, 'idle: no wal_sender_timeout of 2 s');
 
-# A store that is late: what is under way is bounded, and TCP holds PostgreSQL back, but not in silence.
+# A slow store: data in transit is bounded, and TCP slows PostgreSQL down while keepalives continue.
 my $before = $relay->metric('clairon_feed_bytes_total');
 $to_store->freeze;
 insert(4000, 'u2', 10_000);
-wait_until('PostgreSQL is held back', sub {
+wait_until('PostgreSQL is slowed down', sub {
     sql('SELECT wait_event FROM pg_stat_activity JOIN pg_stat_replication USING (pid)') eq 'WalSenderWriteData' });
 my $heard = sql('SELECT clock_timestamp()');
-wait_until('the relay speaks for longer than wal_sender_timeout', sub {
+wait_until('keepalives continue beyond wal_sender_timeout', sub {
     sql("SELECT reply_time > '$heard'::timestamptz + interval '3 s' FROM pg_stat_replication") eq 't' });
-cmp_ok($relay->metric('clairon_feed_bytes_total') - $before, '<', 20_000_000, 'a late store: 40 MB are not taken in');
+cmp_ok($relay->metric('clairon_feed_bytes_total') - $before, '<', 20_000_000, 'a slow store: 40 MB are not buffered');
 $to_store->thaw;
 $to_store->delay(0.1);
 insert(10);
-whole('a late store, and a slow one');
+check_complete('a slow store and a slow network');
 $to_store->delay(0);
-is(timeouts(), 0, 'a late store: wal_sender_timeout, of 2 s, did not hit');
+is(timeouts(), 0, 'a slow store: no wal_sender_timeout of 2 s');
 
-# Cut, while much is under way.
+# Cut with much data in transit.
 insert(2000);
 $to_store->cut;
 $to_pg->cut;
 insert(100);
-whole('cut on both sides');
+check_complete('cut on both sides');
 
-# The store is gone without a word: half-open connections, and no new ones.
+# The store becomes unreachable: half-open connections, and no new ones.
 my $mark = $relay->log_mark;
 $to_store->freeze;
 insert(500);
 my $end = sql('SELECT pg_current_wal_lsn()');
 $relay->wait_for_log(qr/who=store(?:-\d)? level.*no answer in time/, from => $mark);
-is(walsenders(), 0, 'no store: the slot is left to whoever has one');
+is(walsenders(), 0, 'no store: the slot is released');
 is(sql("SELECT confirmed_flush_lsn < '$end' FROM pg_replication_slots"), 't', 'no store: nothing is confirmed');
-is(timeouts(), 0, 'no store: wal_sender_timeout did not hit');
+is(timeouts(), 0, 'no store: no wal_sender_timeout');
 $to_store->thaw;
-whole('no store');
+check_complete('no store');
 
-# PostgreSQL is gone without a word: it gives the relay up, and the relay it.
+# PostgreSQL becomes unreachable: both sides detect it.
 $mark = $relay->log_mark;
 $to_pg->freeze;
 insert(500);
 $relay->wait_for_log(qr/no message from PostgreSQL within wal_sender_timeout" timeout_s=2\.0/, from => $mark);
-wait_until('PostgreSQL gave the relay up too', sub { walsenders() == 0 });
+wait_until('PostgreSQL has closed the walsender', sub { walsenders() == 0 });
 $to_pg->thaw;
-whole('no PostgreSQL');
+check_complete('no PostgreSQL');
 wait_confirmed($pg);
-pass('and in the end all is confirmed');
+pass('all is confirmed at the end');
 is($client->gaps, '', 'never a gap');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Another cluster or another slot behind the same store: is it refused, and taken once it may be, without a trace of the old one?
+# Tests that another cluster or slot behind the same store is rejected, and accepted on request without old state.
 use strict;
 use warnings;
 
@@ -11,7 +11,7 @@ $_->safe_psql('postgres', q{CREATE TABLE t (id int PRIMARY KEY, owner text, audi
     SELECT clairon.watch('t', 'TEAM', '=t1')}) for $old, $new;
 $old->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'gone'), ('TEAM', 't1', 'stays')});
 $new->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'stays')});
-# Positions of the new one are before those of the old.
+# The new cluster's LSNs are lower than the old one's.
 $old->safe_psql('postgres', 'SELECT pg_switch_wal(); CREATE TABLE more AS SELECT generate_series(1, 1000) n; SELECT pg_switch_wal(); CHECKPOINT');
 
 my $store = Clairon::Test::store();
@@ -24,30 +24,30 @@ $relay->stop;
 $relay->configure('feed.conninfo' => $new->connstr('postgres') . ' user=relay');
 my $mark = $relay->log_mark;
 $relay->start;
-is($relay->wait_end >> 8, 3, 'another cluster is refused: the relay exits');
+is($relay->wait_end >> 8, 3, 'another cluster is rejected: the relay exits');
 $relay->wait_for_log(qr/level=error .*OTHERSYSTEM \S+progress:clairon belongs to the PostgreSQL cluster \d+, this is cluster \d+ .* DEL that key/, from => $mark);
 
 $store->execute('DEL', $store->keys('progress:clairon'));
 $relay->start;
 $relay->wait_ready;
 my $back = $relay->client('stays', pos => $client->pos);
-is($back->wait_for('gap')->{why}, 'epoch', 'and taken once the old progress is gone: clients are told');
+is($back->wait_for('gap')->{why}, 'epoch', 'accepted once the old progress is deleted: clients get a gap');
 $new->safe_psql('postgres', 'INSERT INTO t VALUES (2)');
 $back->wait_row(2);
-pass('what is written there arrives, at positions that the old one had passed');
-is_deeply($store->execute('SMEMBERS', $store->key('members:TEAM:t1')), ['stays'], 'who was a member of the old one is none here');
+pass('its rows are delivered, at LSNs below the old ones');
+is_deeply($store->execute('SMEMBERS', $store->key('members:TEAM:t1')), ['stays'], 'members of the old one are removed');
 
-# A second slot of the same database on the store.
+# A second slot of the same database with the same store.
 $relay->stop;
 $new->safe_psql('postgres', q{INSERT INTO t VALUES (3); DELETE FROM clairon.member; INSERT INTO clairon.member VALUES ('TEAM', 't1', 'later')});
 $relay->configure('feed.slot' => 'second');
 my $epoch = $store->execute('HGET', $store->key('meta'), 'epoch');
 $mark = $relay->log_mark;
 $relay->start;
-is($relay->wait_end >> 8, 3, 'another slot of the same database is refused: the relay exits');
+is($relay->wait_end >> 8, 3, 'another slot of the same database is rejected: the relay exits');
 $relay->wait_for_log(qr/level=error .*OTHERSLOT .*progress:clairon, not \S+progress:second: .* DEL /, from => $mark);
 is($store->execute('HGET', $store->key('meta'), 'epoch'), $epoch, 'the epoch is unchanged');
-is($store->execute('EXISTS', $store->key('progress:second')), 0, 'no progress of it is stored');
+is($store->execute('EXISTS', $store->key('progress:second')), 0, 'it has no stored progress');
 chmod 0600, $relay->{file};
 $Clairon::Test::Doctor::relay = $relay;
 my $row = failed_checks()->{'store: slot'};
@@ -59,17 +59,17 @@ $relay->wait_ready;
 $client = $relay->client('later', pos => $back->pos);
 ok($client->wait_for('connected')->{resumed}, 'with the former name clients resume');
 
-# Renamed on purpose.
+# A deliberate rename.
 $relay->stop;
 $store->execute('DEL', $store->keys('progress:clairon'));
 $relay->configure('feed.slot' => 'second');
 $relay->start;
 $relay->wait_ready;
 $client = $relay->client('later', pos => $back->pos);
-is($client->wait_for('gap')->{why}, 'epoch', 'once the progress of the former slot is deleted: clients are told of what the new one lacks');
-is_deeply($store->execute('SMEMBERS', $store->key('members:TEAM:t1')), ['later'], 'and memberships are those of now');
+is($client->wait_for('gap')->{why}, 'epoch', 'after the former progress is deleted clients get a gap');
+is_deeply($store->execute('SMEMBERS', $store->key('members:TEAM:t1')), ['later'], 'and memberships are current');
 $new->safe_psql('postgres', 'INSERT INTO t VALUES (4)');
 $client->wait_row(4);
-pass('and the stream goes on');
+pass('later rows are delivered');
 
 done_testing();

@@ -1,4 +1,5 @@
-# Another database on the prefix of a store: do relay and doctor refuse it, by the names of both, until it is taken over on request?
+# Tests that relay and doctor reject another database on a store prefix, with both names, until it is taken over on
+# request.
 use strict;
 use warnings;
 
@@ -26,7 +27,7 @@ sub leads_to
     $relay->configure('feed.conninfo' => $pg->connstr($database) . ' user=relay', 'feed.slot' => $slot);
     return;
 }
-sub refused
+sub check_rejected
 {
     my ($relay, $what) = @_;
     my $mark = $relay->log_mark;
@@ -34,7 +35,7 @@ sub refused
     is($relay->wait_end >> 8, 3, "$what: the relay exits");
     my $log = $relay->log_text($mark);
     like($log, qr/level=error .*OTHERDATABASE \S+progress:clairon belongs to database \S*"postgres\S*" \(oid \d+\), this is database \S*"other\S*" \(oid \d+\)/,
-        "$what: by the names of both");
+        "$what: with both names");
     like($log, qr/DEL that key/, "$what: with the way to take it over");
     return;
 }
@@ -45,19 +46,19 @@ $pg->safe_psql('postgres', 'INSERT INTO t VALUES (1)');
 $client->wait_row(1);
 my $before = () = $store->entries;
 
-# The other database has a slot of its own, as no two databases share one.
+# The other database has another slot, as slots belong to one database.
 my $second = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.max_connections' => 100 });
 $second->stop;
 $second->configure('relay.roles' => 'feed,gate');
 leads_to($second, 'other', 'other');
-refused($second, 'another database of the cluster');
+check_rejected($second, 'another database of the cluster');
 is(scalar(() = $store->entries), $before, 'nothing is stored');
-is($store->execute('EXISTS', progress('other')), 0, 'no progress of it either');
+is($store->execute('EXISTS', progress('other')), 0, 'and no progress');
 is($pg->safe_psql('postgres', q{SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'other'}), 0, 'no slot is left behind');
-is_deeply($store->execute('SMEMBERS', $store->key('members:ROLE:admin')), ['ours'], 'who belongs to a group is as it was');
+is_deeply($store->execute('SMEMBERS', $store->key('members:ROLE:admin')), ['ours'], 'memberships are unchanged');
 $pg->safe_psql('postgres', 'INSERT INTO t VALUES (2)');
 $client->wait_row(2);
-pass('the first one goes on');
+pass('the first relay continues');
 
 chmod 0600, $second->{file};
 $Clairon::Test::Doctor::relay = $second;
@@ -65,44 +66,44 @@ my $row = failed_checks()->{'store: database'};
 like($row->{detail}, qr/belongs to database "postgres" \(oid \d+\) of cluster \d+, \[feed\] conninfo leads to database "other"/, 'the doctor names both');
 like($row->{hint}, qr/another \[store\] prefix.*DEL that key/, 'and both ways out');
 $Clairon::Test::Doctor::relay = $relay;
-is(failed_checks()->{'store: database'}, undef, 'it is content with the one that the store serves');
+is(failed_checks()->{'store: database'}, undef, 'it accepts the database that the store serves');
 
-# Several workers: none goes on without its feed.
+# Several workers: none continues without the feed.
 $second->configure('gate.workers' => 2);
-refused($second, 'with workers');
+check_rejected($second, 'with workers');
 $second->configure('gate.workers' => undef);
 
-# The same database under another name is the same.
+# A renamed database is the same database.
 $relay->stop;
 $pg->safe_psql('other', 'ALTER DATABASE postgres RENAME TO renamed');
 leads_to($relay, 'renamed', 'clairon');
 $relay->start;
 $relay->wait_ready;
-pass('a renamed database is no other');
+pass('a renamed database is accepted');
 $relay->stop;
 $pg->safe_psql('other', 'ALTER DATABASE renamed RENAME TO postgres');
 leads_to($relay, 'postgres', 'clairon');
 $relay->restart;
 
-# What today's stores lack is adopted.
+# A store without the database name adopts it.
 $relay->stop;
 $store->execute('HDEL', progress('clairon'), 'database', 'database_name');
 $store->execute('HDEL', $store->key('meta'), 'progress') if $shards == 1;
 $relay->start;
 $relay->wait_ready;
-is($store->execute('HGET', progress('clairon'), 'database_name'), 'postgres', 'a store that knows the cluster alone learns the database');
-refused($second, 'then another one');
+is($store->execute('HGET', progress('clairon'), 'database_name'), 'postgres', 'a store that knows only the cluster records the database');
+check_rejected($second, 'then another one');
 
-# Taken over on request: nothing of the old one is left.
+# Taken over on request: no old state is left.
 $relay->stop;
 $store->execute('DEL', $store->keys('progress:clairon'));
 $second->start;
 $second->wait_ready;
 my $theirs = $second->client('theirs', pos => $client->pos);
-is($theirs->wait_for('gap')->{why}, 'epoch', 'once the old progress is gone, clients are told of the gap');
+is($theirs->wait_for('gap')->{why}, 'epoch', 'once the old progress is deleted clients get a gap');
 is_deeply($store->execute('SMEMBERS', $store->key('members:ROLE:admin')), ['theirs'], 'memberships are those of the new database');
 $pg->safe_psql('other', 'INSERT INTO t VALUES (7)');
 $theirs->wait_row(7);
-pass('its notifications arrive');
+pass('its notifications are delivered');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Is anything lost or stored twice when the relay is killed again and again under load?
+# Tests that nothing is lost or stored twice when the relay is killed repeatedly under load.
 use strict;
 use warnings;
 
@@ -15,14 +15,14 @@ $pg->safe_psql('postgres', q{
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store);
 
-my %seen;      # what the application is shown: id of the row => how often
-my %known;     # ids of messages, as our client keeps them
+my %seen;      # rows that the application received: id of the row => how often
+my %known;     # notification ids, as our client keeps them
 my $pos;
 my $client = $relay->client('u1');
 $pos = $client->pos;
 
-# Takes in what a connection brought, as an application that dedupes by id.
-sub take_in
+# Processes a connection's notifications, as an application that removes duplicates by id.
+sub process
 {
     my ($connection) = @_;
     for my $note ($connection->notifications)
@@ -42,12 +42,12 @@ my $writer = Clairon::Test::writer($pg, $script);
 
 for my $kill (1 .. $KILLS)
 {
-    # Somewhere in the middle of the stream, a little further each time.
+    # A later point of the stream each time.
     my $wanted = $kill * $ROWS / ($KILLS + 2);
     wait_until("entry $wanted is stored", sub { $store->stored >= $wanted });
     $relay->kill9;
     $client->wait_closed;
-    take_in($client);
+    process($client);
     $relay->start;
     $relay->wait_ready;
     $client = $relay->client('u1', pos => $pos);
@@ -55,17 +55,17 @@ for my $kill (1 .. $KILLS)
 }
 $writer->finish;
 wait_until('all rows are stored', sub { $store->stored >= $ROWS });
-# A quick writer is done before the last kill: then the last row was shown before it.
+# A fast writer ends before the last kill: then the last row was delivered before it.
 $client->wait_row($ROWS) unless $seen{$ROWS};
-take_in($client);
+process($client);
 
 my @entries = $store->entries;
 is(scalar @entries, $ROWS, 'the stream holds each row exactly once');
 my %ids = map { $_->{id} => 1 } @entries;
-is(scalar keys %ids, $ROWS, 'under an id of its own');
+is(scalar keys %ids, $ROWS, 'with distinct ids');
 my @order = map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } @entries;
 is_deeply(\@order, [ 1 .. $ROWS ], 'in commit order');
-is(scalar keys %seen, $ROWS, 'the application saw every row');
-is(scalar(grep { $_ != 1 } values %seen), 0, 'and each once');
+is(scalar keys %seen, $ROWS, 'the application received every row');
+is(scalar(grep { $_ != 1 } values %seen), 0, 'exactly once');
 
 done_testing();

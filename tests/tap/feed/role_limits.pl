@@ -1,4 +1,4 @@
-# Limits that a role was given for people's queries: do they leave alone what takes the relay longer?
+# Tests that limits set on a role for interactive queries do not affect the relay's longer statements.
 use strict;
 use warnings;
 
@@ -17,7 +17,7 @@ sql(qq{
     ALTER ROLE relay SET statement_timeout = '50ms';
     ALTER ROLE relay SET lock_timeout = '10ms'});
 
-# A slot in the making waits for those who were there before it, longer than lock_timeout.
+# The creation of a slot waits for older transactions, longer than lock_timeout.
 my $open = $pg->background_psql('postgres');
 $open->query_safe('BEGIN; SELECT pg_current_xact_id()');
 my $store = Clairon::Test::store();
@@ -26,14 +26,14 @@ wait_until('the slot waits', sub { sql(q{SELECT count(*) FROM pg_locks WHERE NOT
 $open->query_safe('COMMIT');
 $open->quit;
 $relay->wait_ready;
-unlike($relay->log_text, qr/timeout/, 'a slot may wait for others');
+unlike($relay->log_text, qr/timeout/, 'slot creation exceeds lock_timeout');
 
-# Then the memberships were copied, which takes longer than statement_timeout.
-is($store->execute('SCARD', $store->shared('members:TEAM:t1')), $MEMBERS, 'and memberships take their time');
-is($relay->metric('clairon_feed_reconnects_total'), 0, 'without a second try');
+# The copy of memberships takes longer than statement_timeout.
+is($store->execute('SCARD', $store->shared('members:TEAM:t1')), $MEMBERS, 'all memberships are copied');
+is($relay->metric('clairon_feed_reconnects_total'), 0, 'without a retry');
 my $client = $relay->client('u1');
 sql(q{INSERT INTO t VALUES (1, 'u1')});
 $client->wait_row(1);
-pass('and rows come');
+pass('rows are delivered');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Does a row written in PostgreSQL reach those whom it is for, and nobody else, and does their ack come home?
+# Tests that a row written in PostgreSQL reaches exactly its audience, and that acks are stored.
 use strict;
 use warnings;
 
@@ -19,8 +19,8 @@ my $relay = Clairon::Test::relay($pg, $store);
 my $one = $relay->client('u1');
 my $two = $relay->client('u2');
 my $hello = $one->wait_for('connected');
-is($hello->{user}, 'u1', 'the relay says whose connection it is');
-ok(defined $hello->{pos}, 'and gives a position before any message');
+is($hello->{user}, 'u1', 'connected has the user');
+ok(defined $hello->{pos}, 'and a cursor before any notification');
 
 # An insert, an update, a delete.
 $pg->safe_psql('postgres', q{INSERT INTO assignments VALUES (1, 'u1', E'a "quoted"\ntitle \u20ac')});
@@ -32,60 +32,60 @@ my @notifications = $one->wait_notifications(2);
 $two->wait_notifications(1);
 my @one = grep { $_->{metadata}{source} eq 'assignments' } $one->notifications;
 is_deeply([ map { $_->{metadata}{operation} } @one[ 0, 1 ] ], [ 'create', 'update' ],
-    'changes arrive in their order');
+    'changes arrive in order');
 is($one[0]{payload}{after}{title}, "a \"quoted\"\ntitle \x{20ac}", 'with their values');
-is($one[0]{metadata}{topic}, 'postgres.assignments', 'under their topic');
-is($two->wait_for('msg')->{n}{payload}{after}{title}, 'for two', 'each user gets their own');
+is($one[0]{metadata}{topic}, 'postgres.assignments', 'with their topic');
+is($two->wait_for('msg')->{n}{payload}{after}{title}, 'for two', 'each user gets the user\'s own');
 is(scalar(grep { $_->{payload}{after} && $_->{payload}{after}{title} =~ /never|two/ } $one->notifications),
-    0, 'and nobody what is rolled back or for another');
+    0, 'rolled back rows and other users\' rows are not delivered');
 
-# A delete by the old row's target: needs the target column in the old row.
+# A delete is routed by the old row's target: the old row needs the target column.
 $pg->safe_psql('postgres', q{ALTER TABLE assignments REPLICA IDENTITY FULL;
     INSERT INTO assignments VALUES (4, 'u1', 'gone soon'); DELETE FROM assignments WHERE id = 4});
 my $delete = $one->wait_for(
     sub { $_[0]{t} eq 'msg' && $_[0]{n}{metadata}{operation} eq 'delete' });
-is($delete->{n}{payload}{before}{title}, 'gone soon', 'a delete goes to whom the row was for');
+is($delete->{n}{payload}{before}{title}, 'gone soon', 'a delete reaches the row\'s user');
 
-# A group, members of before the slot and of after it, and an ack per user.
+# A group with members from before and after the slot's creation, and an ack per user.
 my $three = $relay->client('u3');
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'u3')});
 $pg->safe_psql('postgres', q{INSERT INTO notices VALUES (1, 's1', 'to acknowledge')});
 my ($for_two) = grep { $_->{metadata}{source} eq 'notices' } $two->wait_notifications(2);
 my ($for_three) = $three->wait_notifications(1);
-is($for_three->{metadata}{id}, $for_two->{metadata}{id}, 'one message for all members');
-is($for_three->{metadata}{type}, 'SYSTEM', 'of the rule\'s type');
+is($for_three->{metadata}{id}, $for_two->{metadata}{id}, 'one notification for all members');
+is($for_three->{metadata}{type}, 'SYSTEM', 'with the rule\'s type');
 my $id = $for_two->{metadata}{id};
 is($store->pending, 1, 'it is pending');
 is_deeply({ @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) } }, { u2 => 0, u3 => 0 },
     'for each member');
 my $other = $relay->client('u2');
-is($other->wait_for('msg')->{n}{metadata}{id}, $id, 'another session of a member is shown it too');
+is($other->wait_for('msg')->{n}{metadata}{id}, $id, 'another session of a member receives it too');
 $two->ack($id);
-is_deeply($other->wait_for('acked')->{ids}, [$id], 'and told of the ack');
+is_deeply($other->wait_for('acked')->{ids}, [$id], 'and the ack');
 wait_until('the ack is stored', sub { $store->execute('HGET', $store->of($id, "ack:$id"), 'u2') > 1 });
-is($store->pending, 1, 'one ack of two leaves it pending');
+is($store->pending, 1, 'with one of two acks it stays pending');
 $two->ack($id);
 $one->ack($id);
 $three->ack(uc $id);
-wait_until('the message is done', sub { $store->pending == 0 });
-is($store->execute('EXISTS', $store->of($id, "ack:$id")), 0, 'the last ack ends it');
-is($store->execute('EXISTS', map { $store->keys("inbox:$_") } qw(u2 u3)), 0, 'without a trace');
+wait_until('the notification is complete', sub { $store->pending == 0 });
+is($store->execute('EXISTS', $store->of($id, "ack:$id")), 0, 'the last ack deletes its state');
+is($store->execute('EXISTS', map { $store->keys("inbox:$_") } qw(u2 u3)), 0, 'and the inboxes');
 
-# Who leaves the group is out of it, at once.
+# A user who leaves the group is immediately out of the audience.
 $pg->safe_psql('postgres', q{DELETE FROM clairon.member WHERE user_id = 'u3'});
 $pg->safe_psql('postgres', q{INSERT INTO notices VALUES (2, 's1', 'for the rest')});
 $two->wait_notifications(3);
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u3}', '{"mark": 1}')});
 $three->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{mark} });
 is(scalar(grep { ($_->{payload}{after}{id} // 0) == 2 } $three->notifications), 0,
-    'who left an audience gets nothing more of it');
+    'a former member receives nothing more');
 my ($rest) = grep { ($_->{payload}{after}{id} // 0) == 2 } $two->notifications;
 $two->ack($rest->{metadata}{id});
-wait_until('that one is done too', sub { $store->pending == 0 });
+wait_until('that one is complete too', sub { $store->pending == 0 });
 
-# A token's groups count as well; USER and ALL are not a token's to give.
+# A token's groups apply as well; USER and ALL cannot be claimed.
 my $forger = $relay->client('u9', groups => { USER => ['u1'] });
-is($forger->wait_closed, 4001, 'a token cannot make its user another one');
+is($forger->wait_closed, 4001, 'a token cannot claim another user');
 my $guest = $relay->client('u9', groups => { STRUCTURE => ['s1'] });
 $pg->safe_psql('postgres', q{INSERT INTO notices VALUES (3, 's1', 'token group')});
 is($guest->wait_for('msg')->{n}{payload}{after}{id}, 3, 'a group of the token is an audience');
@@ -93,35 +93,35 @@ $pg->safe_psql('postgres', q{INSERT INTO assignments VALUES (5, 'u1', 'private')
 $pg->safe_psql('postgres', q{SELECT clairon.notify('ALL', '{}', '{"everyone": true}')});
 $guest->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{everyone} });
 is(scalar(grep { $_->{routing}{audience}{type} eq 'USER' } $guest->notifications), 0,
-    'and what is for one user goes to nobody else');
+    'notifications for one user reach no other');
 $one->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{everyone} });
 
 # notify and its idempotency key.
 my $notify = q{SELECT clairon.notify('USER', '{u1}', '{"n": 1}', idempotency_key => 'k1')};
 my $first = $pg->safe_psql('postgres', $notify);
-is($pg->safe_psql('postgres', $notify), $first, 'a repeated key gives the first id');
+is($pg->safe_psql('postgres', $notify), $first, 'a repeated key returns the first id');
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{"n": 2}')});
 $one->wait_for(sub { $_[0]{t} eq 'msg' && ($_[0]{n}{payload}{n} // 0) == 2 });
-is(scalar(grep { ($_->{payload}{n} // 0) == 1 } $one->notifications), 1, 'and sends nothing again');
+is(scalar(grep { ($_->{payload}{n} // 0) == 1 } $one->notifications), 1, 'and is not sent again');
 
-# Away and back.
+# Disconnected and back.
 my $pos = $one->pos;
 $one->close;
 $pg->safe_psql('postgres',
     q{INSERT INTO assignments SELECT i, 'u1', 'away ' || i FROM generate_series(100, 1099) i});
 my $back = $relay->client('u1', pos => $pos);
-ok($back->wait_for('connected')->{resumed}, 'who comes back with a position is resumed');
+ok($back->wait_for('connected')->{resumed}, 'a client with a cursor resumes');
 my @missed = $back->wait_notifications(1000);
 is_deeply([ map { $_->{payload}{after}{id} } @missed ], [ 100 .. 1099 ],
-    'and gets what was missed, in order, once');
+    'with missed notifications in order, without duplicates');
 my $lost = $relay->client('u1', pos => 'nonsense');
-ok(!$lost->wait_for('connected')->{resumed}, 'a position that means nothing is not resumed');
+ok(!$lost->wait_for('connected')->{resumed}, 'an invalid cursor is not resumed');
 is($lost->wait_for('gap')->{why}, 'epoch', 'and the gap is announced');
 
-# What was confirmed is no longer held.
+# Confirmed WAL is not retained.
 wait_confirmed($pg);
-pass('the slot follows');
-is($relay->metric('clairon_store_errors_total'), 0, 'the store never had to refuse');
+pass('the slot advances');
+is($relay->metric('clairon_store_errors_total'), 0, 'no store errors');
 is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 
 done_testing();

@@ -1,4 +1,4 @@
-# A slot that is lost, made again or moved on: is it said, told to clients, and does the stream go on?
+# Tests a slot that is lost, recreated or advanced: it is logged, announced as a gap, and the stream continues.
 use strict;
 use warnings;
 
@@ -17,7 +17,7 @@ sub sql { return $pg->safe_psql('postgres', $_[0]) }
 sub insert { sql(sprintf q{INSERT INTO t VALUES (%d, 'u1')}, ++$row); return $row }
 sub stored { return map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } $store->entries }
 
-# Writes WAL that nobody reads until PostgreSQL gives the slot up.
+# Writes WAL without a reader until PostgreSQL invalidates the slot.
 sub lose_slot
 {
     sql(q{ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'});
@@ -31,32 +31,32 @@ sub lose_slot
     return;
 }
 
-# The relay comes back and tells `$client`, who was connected, that something is gone.
-sub told
+# The relay recovers and announces the loss to `$client`.
+sub check_gap
 {
     my ($client, $how) = @_;
     my $back = $relay->client('u1', pos => $client->pos);
-    ok(!$back->wait_for('connected')->{resumed}, "$how: nobody is resumed");
-    is($back->wait_for('gap')->{why}, 'epoch', "$how: it is told as a gap");
+    ok(!$back->wait_for('connected')->{resumed}, "$how: no session resumes");
+    is($back->wait_for('gap')->{why}, 'epoch', "$how: a gap is announced");
     my $id = insert();
     $back->wait_row($id);
-    is((stored())[-1], $id, "$how: and the stream goes on");
+    is((stored())[-1], $id, "$how: the stream continues");
     return $back;
 }
 
 my $client = $relay->client('u1');
 $client->wait_row(insert());
 
-# Quiet WAL is let go of, and a restart after that is no loss.
+# Irrelevant WAL is confirmed, so a later restart is no loss.
 sql('CREATE TABLE quiet AS SELECT generate_series(1, 1000) n');
 wait_confirmed($pg);
 my $epoch = $store->execute('HGET', $store->shared('meta'), 'epoch');
 $relay->restart;
 $client = $relay->client('u1', pos => $client->pos);
-ok($client->wait_for('connected')->{resumed}, 'after quiet WAL was let go, a restart loses nothing');
-is($store->execute('HGET', $store->shared('meta'), 'epoch'), $epoch, 'and makes no gap');
+ok($client->wait_for('connected')->{resumed}, 'after confirmed irrelevant WAL a restart loses nothing');
+is($store->execute('HGET', $store->shared('meta'), 'epoch'), $epoch, 'and causes no gap');
 
-# Lost, and the relay may make another.
+# Lost, with create_slot on.
 my $mark = $relay->log_mark;
 $relay->stop;
 insert();
@@ -64,10 +64,10 @@ lose_slot();
 $relay->start;
 my $log = $relay->wait_for_log(qr/slot is lost.*max_slot_wal_keep_size/, from => $mark);
 $relay->wait_ready;
-$client = told($client, 'lost, create_slot on');
-is(sql('SELECT wal_status FROM pg_replication_slots'), 'reserved', 'there is another slot');
+$client = check_gap($client, 'lost, create_slot on');
+is(sql('SELECT wal_status FROM pg_replication_slots'), 'reserved', 'a new slot exists');
 
-# Lost, and the new one waits for a transaction: what is committed meanwhile is in neither slot.
+# Lost, and the creation of the new slot waits for a transaction: rows committed in that time are in neither slot.
 wait_confirmed($pg);
 $relay->stop;
 insert();
@@ -78,20 +78,20 @@ $mark = $relay->log_mark;
 $relay->start;
 $relay->wait_for_log(qr/lost slot dropped/, from => $mark);
 my $early = $relay->client('u1', pos => $client->pos);
-is($early->wait_for('gap')->{why}, 'epoch', 'lost, the new slot waits: told at once');
-wait_until('the slot is being made', sub {
+is($early->wait_for('gap')->{why}, 'epoch', 'lost, the new slot waits: announced immediately');
+wait_until('the slot is being created', sub {
     sql(q{SELECT count(*) FROM pg_stat_activity WHERE query ~ '^CREATE_REPLICATION_SLOT' AND state = 'active'}) });
 $early->{messages} = [];
 insert();
 $open->query_safe('COMMIT');
 $open->quit;
 $relay->wait_ready;
-is($early->wait_for('gap')->{why}, 'epoch', 'made at last: what was committed meanwhile is told too');
+is($early->wait_for('gap')->{why}, 'epoch', 'created: rows committed in that time are announced too');
 $early->wait_row(insert());
-pass('made at last: and the stream goes on');
+pass('created: the stream continues');
 $client = $early;
 
-# Lost, and it may not.
+# Lost, with create_slot off.
 wait_confirmed($pg);
 $relay->stop;
 $relay->configure('feed.create_slot' => 'off');
@@ -103,8 +103,8 @@ $relay->wait_for_log(qr/pg_drop_replication_slot\('clairon'\).*pg_create_logical
     from => $mark);
 is(($relay->get('/readyz'))[0], 503, 'lost, create_slot off: not ready');
 my $waits = $relay->client('u1', pos => $client->pos);
-is($waits->wait_for('gap')->{why}, 'epoch', 'lost, create_slot off: told while it waits');
-is(sql('SELECT wal_status FROM pg_replication_slots'), 'lost', 'and the slot is left alone');
+is($waits->wait_for('gap')->{why}, 'epoch', 'lost, create_slot off: announced while it waits');
+is(sql('SELECT wal_status FROM pg_replication_slots'), 'lost', 'and the slot is unchanged');
 insert();
 $mark = $relay->log_mark;
 sql(q{SELECT pg_drop_replication_slot('clairon')});
@@ -112,12 +112,12 @@ $relay->wait_for_log(qr/slot does not exist.*create_slot = on/, from => $mark);
 $waits->{messages} = [];
 sql(q{SELECT pg_create_logical_replication_slot('clairon', 'clairon')});
 $relay->wait_ready;
-is($waits->wait_for('gap')->{why}, 'epoch', 'made by hand: what came between is told too');
+is($waits->wait_for('gap')->{why}, 'epoch', 'created manually: the rows in between are announced too');
 my $id = insert();
 $waits->wait_row($id);
-pass('made by hand: and the stream goes on');
+pass('created manually: the stream continues');
 
-# Made again behind the relay's back, on the same timeline.
+# Recreated while the relay is stopped, on the same timeline.
 wait_confirmed($pg);
 $relay->stop;
 insert();
@@ -127,9 +127,9 @@ $mark = $relay->log_mark;
 $relay->start;
 $relay->wait_for_log(qr/slot starts beyond the store's progress.*store_lsn=/, from => $mark);
 $relay->wait_ready;
-$client = told($waits, 'made again');
+$client = check_gap($waits, 'recreated');
 
-# Moved on by hand.
+# Advanced manually.
 wait_confirmed($pg);
 $relay->stop;
 insert();
@@ -138,9 +138,9 @@ $mark = $relay->log_mark;
 $relay->start;
 $relay->wait_for_log(qr/slot starts beyond the store's progress/, from => $mark);
 $relay->wait_ready;
-$client = told($client, 'moved on');
+$client = check_gap($client, 'advanced');
 
-# A store restored from a copy older than what PostgreSQL was told.
+# A store restored from a copy older than the confirmed LSN.
 wait_confirmed($pg);
 $store->stop;
 my $folder = $store->{folder};
@@ -150,11 +150,11 @@ $relay->wait_ready;
 $client->wait_row(insert());
 wait_confirmed($pg);
 $store->stop;
-system("rm -rf $folder/* && cp -a $folder.old/. $folder/") == 0 or die 'could not go back';
+system("rm -rf $folder/* && cp -a $folder.old/. $folder/") == 0 or die 'could not restore the store';
 $mark = $relay->log_mark;
 $store->start;
 $relay->wait_for_log(qr/slot starts beyond the store's progress.*restored from an old copy/, from => $mark);
 $relay->wait_ready;
-$client = told($client, 'an old copy of the store');
+$client = check_gap($client, 'an old copy of the store');
 
 done_testing();

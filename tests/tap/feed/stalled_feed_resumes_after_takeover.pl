@@ -1,4 +1,5 @@
-# Two feeds over one slot: one stands still amid its stream, the other takes over, then the first one wakes. Is anything lost, or stored twice?
+# Tests two feeds over one slot: one is stopped while streaming, the other takes over, then the first continues.
+# Nothing is lost or stored twice.
 use strict;
 use warnings;
 
@@ -6,7 +7,7 @@ use Clairon::Test qw(wait_until);
 use Test::More;
 use Time::HiRes qw(time);
 
-my $ROWS   = 20_000;    # a round's, in transactions of 100
+my $ROWS   = 20_000;    # per round, in transactions of 100
 my $ROUNDS = 3;
 
 my $pg = Clairon::Test::postgresql('main', conf => "wal_sender_timeout = 2s\n");
@@ -33,7 +34,7 @@ sub sql    { return $pg->safe_psql('postgres', $_[0]) }
 sub stored { return $store->stored }
 sub feed   { return ($_[0]->get('/readyz'))[1] =~ /"feed":"(\w+)"/ ? $1 : 'none' }
 
-wait_until('one relay reads, the other stands by', sub {
+wait_until('one relay streams, the other is in standby', sub {
     ($reads, $waits) = sort { feed($b) cmp feed($a) } @relays;
     return feed($reads) eq 'streaming' && feed($waits) eq 'standby';
 });
@@ -41,31 +42,31 @@ wait_until('one relay reads, the other stands by', sub {
 my $rows = 0;
 for my $round (1 .. $ROUNDS)
 {
-    # It is stopped while it has much in its hands, and WAL for both is left; had it stored all before it stood
-    # still, there is more to store.
+    # It is stopped with buffered rows, and with WAL left for both; if it stored all before the stop, more rows
+    # follow.
     my ($mark, $began);
     while (1)
     {
         my $before = stored();
         sql(sprintf 'CALL add_rows(%d, %d)', $rows + 1, $rows + $ROWS);
         $rows += $ROWS;
-        wait_until('much is stored', sub { stored() > $before + 200 });
+        wait_until('many rows are stored', sub { stored() > $before + 200 });
         ($mark, $began) = ($waits->log_mark, $reads->log_mark);
         kill STOP => $reads->pid;
         last if stored() < 1.01 * $rows;
         kill CONT => $reads->pid;
     }
 
-    # PostgreSQL gives it up for its silence.
+    # PostgreSQL closes its connection after the timeout.
     $waits->wait_for_log(qr/streaming from slot/, from => $mark);
 
-    # What it still has in its hands comes while the other one writes.
+    # Its buffered rows arrive while the other one writes.
     kill CONT => $reads->pid;
     $reads->wait_for_log(qr/standing by/, from => $began);
-    wait_until('all is stored', sub { stored() >= 1.01 * $rows });
-    wait_until('one streams, the other stands by', sub {
+    wait_until('all rows are stored', sub { stored() >= 1.01 * $rows });
+    wait_until('one streams, the other is in standby', sub {
         feed($waits) eq 'streaming' && feed($reads) eq 'standby' });
-    pass("round $round: the other one takes over, and who wakes stands by");
+    pass("round $round: the other one takes over, and the stopped one becomes standby");
     ($reads, $waits) = ($waits, $reads);
 }
 
@@ -76,14 +77,14 @@ for my $entry ($store->entries)
     push @{ $table eq 'plain' ? \@plain : \@acked }, $id;
 }
 is_deeply(\@plain, [ 1 .. $rows ], 'each row is stored once, in order');
-is_deeply(\@acked, [ map { 100 * $_ } 1 .. $rows / 100 ], 'as are those that need acks');
-is($store->pending, scalar @acked, 'which are pending once each');
+is_deeply(\@acked, [ map { 100 * $_ } 1 .. $rows / 100 ], 'with ack_required too');
+is($store->pending, scalar @acked, 'each is pending once');
 
-# When who reads dies, the other one is there within two seconds.
+# After the streaming relay is killed, the other one takes over within two seconds.
 my $mark = $waits->log_mark;
 $reads->kill9;
 my $died = time;
 $waits->wait_for_log(qr/streaming from slot/, from => $mark);
-note sprintf 'taken over %.2f s after its death', time - $died;
+note sprintf 'taken over after %.2f s', time - $died;
 
 done_testing();

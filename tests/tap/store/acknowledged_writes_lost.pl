@@ -1,4 +1,4 @@
-# A store that comes back with less than it had acknowledged: does PostgreSQL still have the rest?
+# Tests a store that restarts without some acknowledged writes: PostgreSQL still has them.
 use strict;
 use warnings;
 
@@ -25,7 +25,7 @@ sub rows { return map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } $st
 insert(1, 100);
 wait_until('the first rows are stored', sub { $store->stored == 100 });
 
-# The disk as a power cut will leave it: with the first rows and not the next ones.
+# The disk after a power failure: with the first rows and without the next ones.
 $store->stop;
 system('cp', '-a', $folder, "$folder.old") == 0 or die 'could not copy the store';
 $store->start;
@@ -36,18 +36,18 @@ insert(101, 200);
 $client->wait_notifications(100);
 is($store->stored, 200, 'the store acknowledged the next rows');
 $store->kill9;
-system("rm -rf $folder/* && cp -a $folder.old/. $folder/") == 0 or die 'could not go back';
+system("rm -rf $folder/* && cp -a $folder.old/. $folder/") == 0 or die 'could not restore the store';
 $store->start;
 $relay->wait_ready;
 insert(201, 210);
 wait_until('all rows are stored', sub { $store->stored >= 210 });
-is_deeply([ rows() ], [ 1 .. 210 ], 'what the store lost came again from WAL, once and in order');
+is_deeply([ rows() ], [ 1 .. 210 ], 'lost rows are replayed from WAL, in order, without duplicates');
 $client->wait_row(210);
 my %ids = map { $_->{metadata}{id} => 1 } $client->notifications;
-is(scalar keys %ids, 110, 'and under the same ids: a client that dedupes sees each once');
+is(scalar keys %ids, 110, 'with the same ids, so that clients can remove duplicates');
 
-# In the end it is confirmed all the same.
+# All is confirmed at the end.
 wait_confirmed($pg);
-pass('what is safe is confirmed');
+pass('durable rows are confirmed');
 
 done_testing();

@@ -1,5 +1,5 @@
-# The store's clock is set back by an hour, or a replica takes over whose clock is behind: all entries then have one
-# millisecond. Is what waits for acks still shown in the order of the commits?
+# Tests a store whose clock is set back by an hour, or a replica with an earlier clock after a failover: all entries
+# have one millisecond. Pending notifications are still delivered in commit order.
 use strict;
 use warnings;
 
@@ -17,7 +17,7 @@ my $relay = Clairon::Test::relay($pg, $store);
 my $from  = $relay->client('u1')->pos;
 $store->execute('XSETID', $_, (int(time * 1000) + 3_600_000) . '-0') for $store->keys('stream');
 
-# With what needs none between them, more of a millisecond than a score tells apart.
+# With entries without ack_required in between, more per millisecond than a score distinguishes.
 $pg->safe_psql('postgres', q{
     INSERT INTO t SELECT generate_series(1, 1500);
     INSERT INTO plain SELECT generate_series(1, 1500);
@@ -35,34 +35,34 @@ while ($acked < 3000)
     $client->ack(@ids[ $acked .. $#ids ]);
     $acked = @ids;
 }
-is_deeply([ rows($client) ], [ 1 .. 3000 ], 'in the order of the commits');
+is_deeply([ rows($client) ], [ 1 .. 3000 ], 'in commit order');
 my $back = $relay->client('u1', pos => $from);
 $back->run_until('all', sub { $back->notifications == 4500 }, 60);
-is_deeply([ rows($back) ], [ 1 .. 3000 ], 'also when resumed');
+is_deeply([ rows($back) ], [ 1 .. 3000 ], 'also on resume');
 
-# Given up, and forgotten where it was first: what is sent anew has its place behind all.
+# Exhausted and trimmed at their first position: redriven ones come last.
 $relay->configure('delivery.ack_timeout' => '1s', 'delivery.window' => 400);
 $relay->restart;
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u2}', '{}', ack_required => true, retry_limit => 0) FROM generate_series(1, 400)});
 my $careless = $relay->client('u2', win => 400);
 $careless->wait_notifications(400);
-wait_until('all are given up', sub { $store->execute('XLEN', 'clairon:errors') == 400 });
+wait_until('all are exhausted', sub { $store->execute('XLEN', 'clairon:errors') == 400 });
 $careless->close;
 $store->execute('DEL', $_) for map { @{ $store->execute('KEYS', "clairon*:$_:*") } } qw(trail tries);
 my ($code, $told, $error) = $relay->run('errors', 'redrive', '--all');
-is($code, 0, "what was given up is sent anew: $error");
+is($code, 0, "the exhausted ones are redriven: $error");
 my @scores;
 for my $inbox ($store->keys('inbox:u2'))
 {
     my %score_of = @{ $store->execute('ZRANGEBYSCORE', $inbox, '-inf', '+inf', 'WITHSCORES') };
     push @scores, map { "$inbox $_" } values %score_of;
 }
-is(scalar @scores, 400, 'and waits');
+is(scalar @scores, 400, 'they are pending');
 my %distinct = map { $_ => 1 } @scores;
-is(scalar keys %distinct, 400, 'each in its own place');
+is(scalar keys %distinct, 400, 'each with a distinct score');
 my $again = $relay->client('u2', win => 400);
 $again->wait_notifications(400);
-pass('so that all are shown, also where a page of them ends');
-is($relay->metric('clairon_store_errors_total'), 0, 'the store never had to refuse');
+pass('all are delivered, also across page boundaries');
+is($relay->metric('clairon_store_errors_total'), 0, 'no store errors');
 
 done_testing();

@@ -1,4 +1,5 @@
-# A store that loads, is full, cannot save, is a replica, wants a password, or stands still: is nothing lost, and what is wrong said?
+# Tests a store that loads, is full, cannot save, is a replica, requires a password, or is stopped: nothing is lost
+# and the cause is logged.
 use strict;
 use warnings;
 
@@ -12,10 +13,10 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('t', 'USER', 'owner')});
 my $store = Clairon::Test::store(fsync => 'always',
     options => [ '--loading-process-events-interval-bytes', 1024 ]);
-my $proxy = Clairon::Test::proxy($store->{socket});    # the relay speaks TCP here
+my $proxy = Clairon::Test::proxy($store->{socket});    # the relay uses TCP here
 my $relay = Clairon::Test::relay($pg, $store, conf => {
     'store.url' => $proxy->url('redis'),
-    'gate.ping' => '1h' });    # the client answers none while the test waits for something else
+    'gate.ping' => '1h' });    # the client sends no pong while the test waits for other events
 my $client = $relay->client('u1');
 my $rows   = 0;
 
@@ -28,42 +29,43 @@ sub confirmed_since
     return sql("SELECT confirmed_flush_lsn >= '$_[0]' FROM pg_replication_slots") eq 't';
 }
 
-# Is `$break` said in the log, is nothing confirmed meanwhile, and is all there once `$mend` is done?
-sub survives
+# Tests that the fault of `$break` is logged, nothing is confirmed during it, and all rows are stored once `$repair` is
+# done.
+sub check_survives
 {
-    my ($name, $sentence, $break, $mend) = @_;
+    my ($name, $sentence, $break, $repair) = @_;
     my $mark = $relay->log_mark;
     $break->();
     insert() for 1 .. 3;
     my $written = sql('SELECT pg_current_wal_lsn()');
     $relay->wait_for_log($sentence, from => $mark);
     is(($relay->get('/readyz'))[0], 503, "$name: not ready");
-    ok(!confirmed_since($written), "$name: what is not stored is not confirmed");
-    $mend->();
+    ok(!confirmed_since($written), "$name: rows that are not stored are not confirmed");
+    $repair->();
     my $last = insert();
     $client->wait_row($last);
     my @stored = map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } $store->entries;
     is_deeply(\@stored, [ 1 .. $rows ], "$name: each row is stored once, in order");
     is_deeply([ sort { $a <=> $b } map { $_->{payload}{after}{id} } $client->notifications ], [ 1 .. $rows ],
-        "$name: and shown once, to a client that stayed");
-    is($client->gaps, '', "$name: and no gap");
-    wait_until("$name: it is confirmed in the end", sub { confirmed_since($written) });
+        "$name: and delivered once to a live client");
+    is($client->gaps, '', "$name: without a gap");
+    wait_until("$name: confirmed at the end", sub { confirmed_since($written) });
     wait_until("$name: ready again", sub { ($relay->get('/readyz'))[0] == 200 });
     return;
 }
 
 my $mark = $relay->log_mark;
-survives('full', qr/OOM command not allowed.*raise its maxmemory/,
+check_survives('full', qr/OOM command not allowed.*raise its maxmemory/,
     sub { config('maxmemory', 1) },
     sub {
-        # Readers hear nothing meanwhile, and must not take that for a store that is gone.
+        # Readers receive nothing in that time and must not treat the store as lost.
         my $until = time + 11;
-        wait_until('readers would have lost patience', sub { time > $until });
+        wait_until('the readers\' timeout is over', sub { time > $until });
         config('maxmemory', 0);
     });
-unlike($relay->log_text($mark), qr/no answer in time/, 'full: whoever reads stays connected');
+unlike($relay->log_text($mark), qr/no answer in time/, 'full: readers stay connected');
 
-survives('cannot save', qr/MISCONF.*its log says why/,
+check_survives('cannot save', qr/MISCONF.*its log says why/,
     sub {
         config('save', '3600 1');
         chmod 0555, $store->{folder};
@@ -79,21 +81,21 @@ survives('cannot save', qr/MISCONF.*its log says why/,
         config('save', '');
     });
 
-survives('a replica', qr/READONLY.*must lead to the primary/,
+check_survives('a replica', qr/READONLY.*must lead to the primary/,
     sub { $store->execute('REPLICAOF', '127.0.0.1', Clairon::Test::free_port()) },
     sub { $store->execute('REPLICAOF', 'NO', 'ONE') });
 
-survives('a password it did not want before', qr/NOAUTH.*name user and password/,
+check_survives('a new password', qr/NOAUTH.*name user and password/,
     sub { config('requirepass', 'secret'); $proxy->cut },
     sub { config('requirepass', '') });
 
-survives('still', qr/who=store(?:-\d)? level.*no answer in time/,
+check_survives('still', qr/who=store(?:-\d)? level.*no answer in time/,
     sub { kill STOP => $store->pid },
     sub { kill CONT => $store->pid });
 
-survives('restarted, and slow to load', qr/still reads its data/,
+check_survives('restarted, with a slow load', qr/still reads its data/,
     sub {
-        # Keys of no one's, and a pause for each as it is loaded.
+        # Unrelated keys, and a pause for each as it is loaded.
         $store->execute('EVAL', q{for i = 1, 1500 do redis.call('SET', 'other:' .. i, 'x') end}, 0);
         $store->execute('BGREWRITEAOF');
         wait_until('the file is rewritten', sub {
@@ -109,7 +111,7 @@ survives('restarted, and slow to load', qr/still reads its data/,
             (eval { $store->execute('INFO', 'persistence') } // '') =~ /^loading:0/m });
     });
 
-# Doors: a wrong password, and a user with no more rights than it needs.
+# Authentication: a wrong password, and a user with minimal rights.
 $store->execute('ACL', 'SETUSER', 'clairon', 'on', '>right', '~clairon:*', '+@all', '-@dangerous', '+info',
     '+keys', '+config|get');
 $relay->stop;
@@ -117,7 +119,7 @@ $relay->configure('store.url' => 'redis://clairon:wrong@127.0.0.1:' . $proxy->po
 $mark = $relay->log_mark;
 $relay->start;
 my $log = $relay->wait_for_log(qr/WRONGPASS.*user or password in \[store\] url/, from => $mark);
-unlike($log, qr/clairon:wrong|right/, 'a wrong password: it is said, and not shown');
+unlike($log, qr/clairon:wrong|right/, 'a wrong password: it is logged without the password');
 $relay->stop;
 $relay->configure('store.url' => 'redis://clairon:right@127.0.0.1:' . $proxy->port);
 $relay->start;
@@ -125,9 +127,9 @@ $relay->wait_ready;
 $client = $relay->client('u1', pos => $client->pos);
 my $last = insert();
 $client->wait_row($last);
-unlike($relay->log_text($mark), qr/NOPERM/, 'a user with few rights is enough');
+unlike($relay->log_text($mark), qr/NOPERM/, 'a user with minimal rights suffices');
 
-# The first password the default user gets may be wrong in older ways.
+# Before a password is set, older servers report a different error for the default user.
 $store->execute('CONFIG', 'SET', 'requirepass', 'secret');
 $store->execute('AUTH', 'secret');
 $relay->stop;
@@ -135,9 +137,9 @@ $relay->configure('store.url' => 'redis://:wrong@127.0.0.1:' . $proxy->port);
 $mark = $relay->log_mark;
 $relay->start;
 $relay->wait_for_log(qr/user or password in \[store\] url/, from => $mark);
-pass('a wrong password of the default user is said');
+pass('a wrong password of the default user is logged');
 
 open my $file, '<', $pg->logfile or die $!;
-is(scalar(grep { /replication timeout/ } <$file>), 0, 'wal_sender_timeout, of 2 s, never hit');
+is(scalar(grep { /replication timeout/ } <$file>), 0, 'no wal_sender_timeout of 2 s');
 
 done_testing();

@@ -1,4 +1,4 @@
-# A host of several addresses: is the one found that serves, when another is a replica or does not answer?
+# Tests a host with several addresses: the relay finds the primary, when another is a replica or does not respond.
 use strict;
 use warnings;
 
@@ -14,7 +14,7 @@ for my $one (@found)
     my (undef, $address) = getnameinfo($one->{addr}, NI_NUMERICHOST, NIx_NOSERV);
     $found{$address} = 1;
 }
-plan skip_all => 'localhost has not both addresses here'
+plan skip_all => 'localhost does not have both addresses here'
   unless $found{'127.0.0.1'} && $found{'::1'} && IO::Socket::IP->new(LocalHost => '::1', LocalPort => 0, Listen => 1);
 
 my $port = free_port();
@@ -24,7 +24,7 @@ my $relay = Clairon::Test::relay(undef, undef, roles => 'gate', start => 0, conf
 my $primary = Clairon::Test::store(options => [ '--port', $port, '--bind', '::1', '--protected-mode', 'no' ]);
 $relay->start;
 $relay->wait_ready;
-pass('an address where nobody listens is passed over');
+pass('an address without a listener is skipped');
 $relay->stop;
 
 my $replica = Clairon::Test::store(options => [ '--port', $port, '--bind', '127.0.0.1', '--replicaof', '127.0.0.1', free_port() ]);
@@ -32,6 +32,6 @@ my $mark = $relay->log_mark;
 $relay->start;
 $relay->wait_for_log(qr/READONLY/, from => $mark);
 $relay->wait_ready;
-pass('and one where a replica does');
+pass('an address of a replica is skipped');
 
 done_testing();

@@ -1,4 +1,4 @@
-# A store that refuses one batch and takes those behind it: is nothing left out?
+# Tests a store that rejects one batch and accepts later ones: no row is missing.
 use strict;
 use warnings;
 
@@ -7,8 +7,8 @@ use POSIX ();
 use Test::More;
 
 my $ROWS   = 2000;            # of 800 bytes and more: several batches at once
-my $READ   = 16 * 1024;       # what the store reads of each connection in turn
-my $ROUNDS = 20;              # so many of those it is full for: about one batch
+my $READ   = 16 * 1024;       # bytes that the store reads of each connection in turn
+my $ROUNDS = 20;              # reads during which it is full: about one batch
 my $TRIES  = 10;
 
 my $pg = Clairon::Test::postgresql('main');
@@ -22,8 +22,9 @@ wait_until('the first row is stored', sub { $store->entries == 1 });
 
 sub command { return '*' . @_ . "\r\n" . join '', map { '$' . length . "\r\n$_\r\n" } @_ }
 
-# While the store stands still, the relay sends it all that may be on its way, and we that it is full, and that it is not.
-sub refuse_one_batch
+# While the store is stopped, the relay fills its send queue, and the test queues the commands that set and clear the
+# memory limit.
+sub reject_one_batch
 {
     my ($first, $last) = @_;
     my $link   = $store->link;
@@ -31,7 +32,7 @@ sub refuse_one_batch
     my $before = $handed;
     kill STOP => $store->{pid};
     $pg->safe_psql('postgres', "INSERT INTO t SELECT i, repeat('x', 800) FROM generate_series($first, $last) i");
-    # Each question for a metric is a turn of the relay's loop, in which it reads what it may still take.
+    # Each request for a metric is a turn of the relay's loop, in which it can read more.
     wait_until('batches wait for the store, and PostgreSQL for the relay', sub {
         my $waits_for = $pg->safe_psql('postgres', 'SELECT wait_event FROM pg_stat_activity JOIN pg_stat_replication USING (pid)');
         my $frames    = $relay->metric('clairon_feed_frames_total');
@@ -44,7 +45,7 @@ sub refuse_one_batch
     my $pid = fork // die "could not fork: $!";
     if ($pid == 0) { print {$link} $bytes; $link->flush; kill CONT => $store->{pid}; POSIX::_exit(0) }
     kill CONT => $store->{pid};
-    Clairon::Test::Store::read_answer($link) for 1 .. $ROUNDS + 2;
+    Clairon::Test::Store::read_reply($link) for 1 .. $ROUNDS + 2;
     waitpid $pid, 0;
     wait_until('the last row is stored', sub {
         my $entry = $store->execute('XREVRANGE', $store->shared('stream'), '+', '-', 'COUNT', 1)->[0];
@@ -52,16 +53,16 @@ sub refuse_one_batch
     });
 }
 
-# How the store's turns fall decides whether a whole batch arrives while it is full.
+# The store's scheduling decides whether a complete batch arrives while it is full.
 my $sent = 0;
 for (1 .. $TRIES)
 {
-    refuse_one_batch($sent + 1, $sent + $ROWS);
+    reject_one_batch($sent + 1, $sent + $ROWS);
     $sent += $ROWS;
     last if $relay->metric('clairon_store_errors_total') > 0;
 }
 my @ids = map { $_->{data} =~ /"after":\{"id":(\d+)/ } $store->entries;
 is_deeply(\@ids, [ 0 .. $sent ], 'each row is stored once, in order');
-cmp_ok($relay->metric('clairon_store_errors_total'), '>', 0, 'and the store did refuse some');
+cmp_ok($relay->metric('clairon_store_errors_total'), '>', 0, 'the store rejected some');
 
 done_testing();

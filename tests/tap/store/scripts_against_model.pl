@@ -1,8 +1,8 @@
-# Do the scripts that feeds call do what a naive model of them does, whatever is called in whatever order?
+# Tests the feed's scripts against a simple model, with random calls in random order.
 #
-# A seeded run of claims, batches (new, repeated, overlapping, with holes, of feeds that lost the slot; as scripts and as
-# transactions), resets, showings, acks and emptied stores. To repeat a run: CLAIRON_SCRIPTS_SEED=n; for longer ones:
-# CLAIRON_SCRIPTS_STEPS=n.
+# A seeded run of acquisitions, batches (new, repeated, overlapping, with holes, of feeds that lost the slot; as scripts and
+# as transactions), resets, delivery reports, acks and emptied stores. To repeat a run: CLAIRON_SCRIPTS_SEED=n; for
+# longer ones: CLAIRON_SCRIPTS_STEPS=n.
 use strict;
 use warnings;
 
@@ -18,7 +18,7 @@ my $store = Clairon::Test::store();
 
 my %script = map { $_ => script_text($_) } qw(hello start_position acquire ingest fence rewind report ack);
 
-# What the script answers, or its error's first word.
+# The script's reply, or its error's first word.
 sub run_script
 {
     my ($name, $keys, @args) = @_;
@@ -33,7 +33,7 @@ my @TARGETS  = qw(t1 t2);
 my $STREAM   = 'c:stream';
 my $PROGRESS = 'c:progress:s';
 
-# The WAL: records in the order of their positions; all of them are new after a fork.
+# The WAL: records in LSN order; after a fork all of them are new.
 my (@wal, $ids, $lsn);
 
 sub position { return sprintf '%016x%016x', @_ }
@@ -107,7 +107,8 @@ sub model_ingest
     return [ $model{position}, scalar(grep { $_->{id} } @fresh), @records - @fresh ];
 }
 
-# Notes that need no script: a feed sends only what is beyond its claim, so what it added is taken back as a whole.
+# Notifications without a script: a feed sends only those after its start position, so a transaction is undone
+# completely.
 sub model_transaction
 {
     my ($owner, $epoch, $after, $read, @records) = @_;
@@ -115,7 +116,7 @@ sub model_transaction
       : ($model{owner} // '') ne $owner ? 'FENCED' : ($model{position} // '') lt $after ? 'BEHIND' : undef;
     if ($refusal)
     {
-        $model{owner} = "$owner-" if ($model{owner} // '') eq $owner;    # who has to claim anew
+        $model{owner} = "$owner-" if ($model{owner} // '') eq $owner;    # the owner must acquire the progress again
         return $refusal;
     }
     model_record($_) for @records;
@@ -124,16 +125,16 @@ sub model_transaction
     return 1;
 }
 
-# ---- steps: each does the same to both and compares what they say
+# ---- steps: each runs on both and compares the results
 
 my $step = 0;
 my $good = 1;
-my %said;    # how often the scripts had to answer what
+my %replies;    # how often each reply occurred
 
 sub same
 {
     my ($what, $got, $wanted) = @_;
-    $said{ ref $wanted ? 'stored' : $wanted }++;
+    $replies{ ref $wanted ? 'stored' : $wanted }++;
     return if !$good || ($good = is_same($got, $wanted));
     is_deeply($got, $wanted, "step $step: $what");
     return;
@@ -170,7 +171,7 @@ my %steps  = (
     },
     ingest => sub {
         write_wal(1 + int rand 20);
-        # From where the store is, or a little before or behind it.
+        # From the store's position, or slightly before or after it.
         my $at = grep { $_->{at} le ($model{position} // '') } @wal;
         my $from = $at + int(rand 13) - 9;
         $from = 0 if $from < 0;
@@ -184,14 +185,14 @@ my %steps  = (
         my $wanted = model_ingest($owner, $epoch, $after, $read, @records);
         my $answer = run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, $owner, $after, $read, q{},
             map { arguments($_) } @records);
-        pop @$answer if ref $answer;    # the last entry's id: the store's own
+        pop @$answer if ref $answer;    # the last entry's id is the store's choice
         same('ingest', $answer, $wanted);
     },
     transaction => sub {
         write_wal(1 + int rand 20);
         my @records = grep { $_->{at} gt ($model{position} // '') } @wal;
         my $after = $model{position} // '';
-        # The one before it may have been refused.
+        # The one before may have been rejected.
         $after = (splice @records, 0, 1 + int rand(@records - 1))[-1]{at} if @records > 1 && rand() < 0.1;
         my ($end) = (grep({ $records[$_]{kind} !~ /[NC]/ } 0 .. $#records), scalar @records);
         @records = @records[ 0 .. $end - 1 ] or return;
@@ -224,7 +225,7 @@ my %steps  = (
         $model{read}    = $read  if $read ne '';
         $model{epoch}   = $epoch if $epoch ne '';
         $model{members} = {}     if $back eq '';
-        # What comes after it is other WAL.
+        # Later records belong to another WAL.
         @wal = grep { $_->{at} le $back } @wal;
         $lsn = @wal ? hex substr $wal[-1]{at}, 0, 16 : 0;
     },
@@ -267,7 +268,7 @@ my %steps  = (
     hello => \&hello,
     flush => sub { $store->execute('FLUSHALL'); empty_model(); @wal = (); ($lsn) = (0); hello() },
     unstream => sub {
-        # Someone removed the stream alone: no batch is taken until a greeting found it.
+        # The stream alone was removed: batches are rejected until hello detects it.
         $store->execute('DEL', $STREAM);
         $model{stream} = [];
         $model{gone} = 1;
@@ -289,7 +290,7 @@ sub compare_all
         my @inbox = sort @{ $store->execute('ZRANGE', "c:inbox:$user", 0, -1) };
         same("inbox of $user", \@inbox, [ sort grep { $model{wait}{$_}{$user} } keys %{ $model{wait} } ]);
     }
-    same('who is waited for', [ sort @{ $store->execute('HKEYS', 'c:pending') } ], [ sort keys %{ $model{wait} } ]);
+    same('the pending notifications', [ sort @{ $store->execute('HKEYS', 'c:pending') } ], [ sort keys %{ $model{wait} } ]);
     return;
 }
 
@@ -306,29 +307,30 @@ while ($good && $step++ < $STEPS)
     compare_all() if $good && !$model{gone} && $step % 10 == 0;
 }
 note join ', ', map { "$_ $done{$_}" } sort keys %done;
-note join ', ', map { "$_ $said{$_}" } sort grep { /^[a-z]+$/i } keys %said;
-ok($good, "$STEPS steps do what the model does");
-is_deeply([ grep { !$said{$_} } qw(stored FENCED BEHIND EPOCH OTHERSYSTEM OTHERDATABASE OLDTIMELINE) ], [], 'and all that can happen did');
+note join ', ', map { "$_ $replies{$_}" } sort grep { /^[a-z]+$/i } keys %replies;
+ok($good, "$STEPS steps match the model");
+is_deeply([ grep { !$replies{$_} } qw(stored FENCED BEHIND EPOCH OTHERSYSTEM OTHERDATABASE OLDTIMELINE) ], [], 'all replies occurred');
 
-# What a batch tells of notes in other shards stands with the first note that it adds.
+# A batch's data about other shards is stored in the first notification that it adds.
 $store->execute('FLUSHALL');
 my ($epoch) = @{ run_script('hello', [$STREAM], 'c', 'e' x 16, '', '0-0', 1, 1) };
 run_script('acquire', [$PROGRESS], 'three', 'ours', 1, '', 16, 'db');
 my @notifications = map { [ 'N', position($_, 1), sprintf('%08x-0000-8000-8000-000000000000', $_), "\0" x 7 . "\1" x 57, '{}' ] } 1 .. 4;
 run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, 'three', '', '', @$_) for [ '', @{ $notifications[0] } ], [ '1:2.3', map { @$_ } @notifications[ 0 .. 2 ] ], ['0:9.9'];
-is_deeply([ map { $_->{after} } $store->entries($STREAM) ], [ undef, '1:2.3', undef ], 'the first that is new tells what is before it elsewhere');
+is_deeply([ map { $_->{after} } $store->entries($STREAM) ], [ undef, '1:2.3', undef ], 'the first new entry records the state of the other shards');
 
-# Of several shards a feed is told the newest note from a commit; who greets one, how far it is; and where to begin.
+# With several shards: acquire returns the newest notification with a commit, hello the shard's position,
+# start_position the entry to start from.
 my @several = ('ours', 1, 1, 16, 'db');
 $store->execute('XADD', $STREAM, '*', @$_, 'data', '{}') for [ id => 'a copy', route => "\0" x 7 . "\1" x 57, only => '' ], [ id => 'of an API call', route => "\0" x 64 ];
-is(run_script('acquire', [$PROGRESS], 'four', @several)->[3], $notifications[2][3], 'a feed is told the newest note');
-is(run_script('hello', ['d:{0}:stream'], 'd:{0}', 'f' x 16, '', '0-0', 2, 1)->[4], '', 'of a shard that no slot has, nothing is known');
+is(run_script('acquire', [$PROGRESS], 'four', @several)->[3], $notifications[2][3], 'acquire returns the newest notification');
+is(run_script('hello', ['d:{0}:stream'], 'd:{0}', 'f' x 16, '', '0-0', 2, 1)->[4], '', 'the position of a shard without a slot is unknown');
 $store->execute('HSET', 'd:{0}:meta', 'progress', $PROGRESS);
-is(run_script('hello', ['d:{0}:stream'], 'd:{0}', 'f' x 16, '', '0-0', 2, 1)->[4], position(3, 1), 'else how far it is');
+is(run_script('hello', ['d:{0}:stream'], 'd:{0}', 'f' x 16, '', '0-0', 2, 1)->[4], position(3, 1), 'hello returns the position');
 my @entries = $store->entries($STREAM);
 sub begin_at { return run_script('start_position', [$STREAM], position(@_), $entries[-1]{entry}) }
 my $same = unpack 'H*', substr $notifications[0][3], 8, 16;
-is(run_script('start_position', [$STREAM], $same, $entries[-1]{entry}), $entries[2]{entry}, 'who begins at a position begins behind the newest note up to it');
-is(begin_at(1, 1), '', 'or is told that it is not there');
+is(run_script('start_position', [$STREAM], $same, $entries[-1]{entry}), $entries[2]{entry}, 'start_position returns the newest entry up to it');
+is(begin_at(1, 1), '', 'or nothing if it was trimmed');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Does PostgreSQL keep what the store does not hold, and is a loss told, when the store dies?
+# Tests a killed store: PostgreSQL keeps rows that are not stored, and losses are announced.
 use strict;
 use warnings;
 
@@ -28,53 +28,53 @@ $relay->wait_for_log(qr/who=store(?:-\d)? .*store connection failed: .*\(\S+\); 
 insert(11, 500);
 my @ids = map { $_->{metadata}{id} } $client->notifications;
 $client->ack(@ids);
-is(($relay->get('/readyz'))[0], 503, 'without its store the relay is not ready');
+is(($relay->get('/readyz'))[0], 503, 'without the store the relay is not ready');
 my $end = $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
 is($pg->safe_psql('postgres',
     "SELECT confirmed_flush_lsn < '$end' FROM pg_replication_slots"), 't',
-    'what is not stored is not confirmed');
+    'rows that are not stored are not confirmed');
 $store->start;
 $relay->wait_ready;
-# The window lets 64 unacked messages through: acks make room for the rest.
+# The window holds 64 unacknowledged notifications: the rest follows as acks arrive.
 my %acked = map { $_ => 1 } @ids;
 my %rows;
-wait_until('all rows are shown', sub {
+wait_until('all rows are delivered', sub {
     my @new = grep { !$acked{ $_->{metadata}{id} }++ } $client->notifications;
     $client->ack(map { $_->{metadata}{id} } @new) if @new;
     $rows{ $_->{payload}{after}{id} }++ for $client->notifications;
     $client->run_until('more', sub { keys %acked >= 500 || $client->notifications > keys %acked });
     keys %acked >= 500 });
 is(scalar $store->entries, 500, 'each row is stored once');
-wait_until('acks, also those of the outage, came home', sub { $store->pending == 0 });
-pass('the acks given while the store was away are not lost');
+wait_until('all acks are stored, also those of the outage', sub { $store->pending == 0 });
+pass('acks during the outage are not lost');
 
-# Emptied: the loss is told. What is not confirmed yet would come again, and fill the client's window.
+# Emptied: the loss is announced. Unconfirmed rows would be replayed and fill the client's window.
 wait_confirmed($pg);
 $store->execute('FLUSHALL');
 $store->restart;
 $relay->wait_ready;
-is($client->wait_for('gap')->{why}, 'epoch', 'a client that stayed is told that the store was emptied');
+is($client->wait_for('gap')->{why}, 'epoch', 'an emptied store causes a gap for a live client');
 $relay->wait_for_log(qr/the store was emptied/);
 insert(501, 510);
 $client->wait_row(510);
-pass('and gets what comes after');
+pass('later rows are delivered');
 
-# Killed, and back with nothing.
+# Killed, and restarted without data.
 $store->kill9;
 system("rm -rf $store->{folder}/append* $store->{folder}/*.rdb") == 0 or die 'could not empty the store';
 $client->{messages} = [];
 $store->start;
-is($client->wait_for('gap')->{why}, 'epoch', 'as is one that comes back empty');
-cmp_ok($relay->metric('clairon_hub_gaps_total{why="epoch"}'), '>=', 2, 'and it is counted');
+is($client->wait_for('gap')->{why}, 'epoch', 'a restart without data causes a gap');
+cmp_ok($relay->metric('clairon_hub_gaps_total{why="epoch"}'), '>=', 2, 'and is counted');
 insert(531, 540);
 $client->wait_row(540);
 sub stored_in { my ($from, $to) = @_; return [ grep { $_ >= $from && $_ <= $to } map { $_->{data} =~ /"after":\{"id":(\d+)/ } $store->entries ] }
-is_deeply(stored_in(531, 540), [ 531 .. 540 ], 'what comes then is stored once');
+is_deeply(stored_in(531, 540), [ 531 .. 540 ], 'later rows are stored once');
 
-# Scripts flushed under our feet.
+# Flushed scripts.
 $store->execute('SCRIPT', 'FLUSH');
 insert(541, 550);
 $client->wait_row(550);
-is_deeply(stored_in(541, 550), [ 541 .. 550 ], 'flushed scripts are loaded again, nothing is stored twice');
+is_deeply(stored_in(541, 550), [ 541 .. 550 ], 'flushed scripts are loaded again, without duplicates');
 
 done_testing();

@@ -1,4 +1,4 @@
-# rediss://: is the store's certificate believed only when it is signed by whom we trust and bears its name?
+# Tests that rediss:// accepts the store's certificate only if a trusted CA signed it and the name matches.
 use strict;
 use warnings;
 
@@ -24,22 +24,22 @@ my $trial = relay_to('localhost');
 my $said  = qx{$trial->{program} relay -c $trial->{file} --check 2>&1};
 if ($said =~ /TLS needs hiredis 1/)
 {
-    is($? >> 8, 2, 'a hiredis without TLS: refused, with the reason');
+    is($? >> 8, 2, 'a hiredis without TLS: rejected with the reason');
     done_testing();
     exit;
 }
-is($?, 0, 'rediss:// is a good url') or diag $said;
+is($?, 0, 'rediss:// is a valid url') or diag $said;
 
-# The store wants a certificate of its clients too.
+# The store requires client certificates too.
 my $store = Clairon::Test::store(options => [
     '--tls-port', $port, '--tls-cert-file', $cert, '--tls-key-file', $key, '--tls-ca-cert-file', $cert,
     '--tls-auth-clients', 'yes' ]);
 my %ours = ('store.tls_ca' => $cert, 'store.tls_cert' => $cert, 'store.tls_key' => $key);
 
 for (
-    [ 'a name that is not the certificate\'s', '127.0.0.1', \%ours,                              qr/certificate verify failed; \[store\] tls_ca must/ ],
-    [ 'a signer nobody told us of',            'localhost', { %ours, 'store.tls_ca' => undef },  qr/certificate verify failed.*not have expired/ ],
-    [ 'no certificate of ours',                'localhost', { 'store.tls_ca' => $cert },         qr/store connection failed/ ],
+    [ 'a name that is not in the certificate', '127.0.0.1', \%ours,                              qr/certificate verify failed; \[store\] tls_ca must/ ],
+    [ 'an unknown signer',            'localhost', { %ours, 'store.tls_ca' => undef },  qr/certificate verify failed.*not have expired/ ],
+    [ 'no client certificate',                'localhost', { 'store.tls_ca' => $cert },         qr/store connection failed/ ],
   )
 {
     my ($name, $host, $conf, $reason) = @$_;
@@ -53,7 +53,7 @@ for (
 
 my $broken = relay_to('localhost', %ours, 'store.tls_ca' => "$trial->{folder}/none");
 $said = qx{$broken->{program} relay -c $broken->{file} --check 2>&1};
-like($said, qr/tls_ca: could not read/, 'a file that is not there is named');
+like($said, qr/tls_ca: could not read/, 'a missing file is named');
 
 my $relay = relay_to('localhost', %ours);
 $relay->start;
@@ -65,18 +65,18 @@ sub row_arrives
     my ($id) = @_;
     $pg->safe_psql('postgres', "INSERT INTO t VALUES ($id, 'u1')");
     $client->wait_row($id);
-    return pass("row $id arrives through TLS");
+    return pass("row $id arrives over TLS");
 }
 
 row_arrives(1);
-# More than one record of TLS holds.
+# More than one TLS record.
 $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'u1' FROM generate_series(1001, 3000) i});
 $client->wait_row(3000);
-is($store->stored, 2001, 'each of many was stored once');
+is($store->stored, 2001, 'each of many is stored once');
 $store->restart;
 row_arrives(2);
 
 $said = qx{$relay->{program} errors list -c $relay->{file} 2>&1};
-is($?, 0, 'the command line reads the store through TLS') or diag $said;
+is($?, 0, 'the command line reads the store over TLS') or diag $said;
 
 done_testing();

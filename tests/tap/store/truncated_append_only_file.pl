@@ -1,4 +1,4 @@
-# A file that a crash cut amid a transaction: is what the next load makes of the rest not stored twice?
+# Tests an append-only file that a crash truncated within a transaction: the next load causes no duplicates.
 use strict;
 use warnings;
 
@@ -10,7 +10,7 @@ $pg->safe_psql('postgres', q{
     CREATE TABLE t (id int PRIMARY KEY, owner text);
     SELECT clairon.watch('t', 'USER', 'owner', ack_required => true)});
 my $store = Clairon::Test::store();
-# Replicas that are not there: nothing is ever confirmed, so PostgreSQL has it all, however long this takes.
+# With missing replicas nothing is confirmed, so PostgreSQL retains everything.
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'store.min_replicas' => 1 });
 my $rows  = 0;
 
@@ -25,7 +25,7 @@ sub insert
 
 sub wait_stored { wait_until("$rows rows are stored", sub { $store->stored >= $rows }); return }
 
-sub stored_once
+sub check_stored_once
 {
     my ($name) = @_;
     is_deeply([ map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } $store->entries ], [ 1 .. $rows ],
@@ -34,7 +34,7 @@ sub stored_once
     return;
 }
 
-# Cuts the store's file within its last transaction that has entries; returns how many it leaves of them.
+# Truncates the store's file within its last transaction with entries; returns how many of them it leaves.
 sub cut_file
 {
     my ($path) = (glob("$store->{folder}/appendonlydir/*.incr.aof"), glob("$store->{folder}/appendonly.aof"));
@@ -55,14 +55,14 @@ insert(50);
 wait_stored();
 $relay->kill9;
 $store->kill9;
-cmp_ok(cut_file(), '>', 5, 'the file ends amid a transaction');
+cmp_ok(cut_file(), '>', 5, 'the file ends within a transaction');
 $store->start;
-is($store->stored, 10, 'the store takes it as not begun');
+is($store->stored, 10, 'the store ignores the incomplete transaction');
 $relay->start;
 wait_stored();
 insert(10);
 wait_stored();
-stored_once('after one load');
+check_stored_once('after one load');
 my $client = $relay->client('u1');
 $client->wait_notifications(64);
 
@@ -70,7 +70,7 @@ $store->kill9;
 $store->start;
 insert(10);
 wait_until('the last rows are stored', sub { ($store->entries)[-1]{data} =~ /"id":$rows\b/ });
-stored_once('after the next');
-is($client->gaps, '', 'and nobody is told of a gap');
+check_stored_once('after the next');
+is($client->gaps, '', 'no gap is announced');
 
 done_testing();

@@ -1,4 +1,4 @@
-# A store that may lose notifications in silence: does the relay's log say so, with what mends it?
+# Tests that settings of the store that can lose notifications are logged with a hint.
 use strict;
 use warnings;
 
@@ -16,10 +16,10 @@ sub warned
     return [ $log =~ /who=store level=warn .*?msg="([^"]*)"/g ];
 }
 
-is_deeply(warned(), [], 'nothing is said of a good one');
+is_deeply(warned(), [], 'safe settings cause no warning');
 like("@{ warned('--appendonly', 'no') }", qr/^it keeps no append-only file: .*; CONFIG SET appendonly yes$/, 'no append-only file');
 like("@{ warned('--maxmemory-policy', 'allkeys-lru') }", qr/^it throws notifications away .*; CONFIG SET maxmemory-policy noeviction$/,
-    'one that evicts');
+    'an eviction policy');
 SKIP: {
     skip 'only KeyDB has active-replica', 1 unless $ENV{STORE_SERVER} =~ /keydb/;
     like("@{ warned('--active-replica', 'yes') }", qr/^two writers .*active-replica no, then restart$/, 'two writers');
