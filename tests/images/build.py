@@ -1,4 +1,4 @@
-"""build.py: carries out a Dockerfile's instructions in Debian roots, as far as clairon's Dockerfiles go."""
+"""build.py: executes the Dockerfile instructions that clairon uses, in Debian roots."""
 
 import json
 import os
@@ -15,19 +15,19 @@ KNOWN = {"FROM", "ARG", "RUN", "COPY", "WORKDIR", "ENV", "USER", "EXPOSE", "ENTR
 
 
 def instructions(path):
-    """(word, rest) of each line; continued lines are joined, comments are left out."""
+    """(word, rest) of each line; continued lines are joined, comments are omitted."""
     text = re.sub(r"(?m)^\s*#.*\n", "", Path(path).read_text())
     for line in re.sub(r"\\\n\s*", " ", text).splitlines():
         if not line.strip():
             continue
         word, rest = line.split(None, 1)
         if word not in KNOWN:
-            raise ValueError(f"{path}: what is {word}?")
+            raise ValueError(f"{path}: unknown instruction {word}")
         yield word, rest.strip()
 
 
 class Stage:
-    """One FROM: a root, and what a container of it starts with."""
+    """One FROM: a root, and the settings of its containers."""
 
     def __init__(self, folder, base, inherited):
         self.folder = Path(folder)
@@ -49,11 +49,11 @@ class Stage:
             raise RuntimeError("RUN failed:\n" + "\n".join(done.stdout.splitlines()[-25:]))
 
     def inside(self, path):
-        """A path of the container, here."""
+        """The path on this machine of a path in the container."""
         return self.folder / os.path.join(self.workdir, path).lstrip("/")
 
     def copy(self, sources, target):
-        """COPY: folders give what is in them; a target with a slash at its end is a folder."""
+        """COPY: a folder as source means its contents; a target with a final slash is a folder."""
         into = self.inside(target)
         for source in sources:
             if source.is_dir():
@@ -67,7 +67,7 @@ class Stage:
 
 
 def make_context(folder):
-    """The checkout as .dockerignore leaves it."""
+    """The checkout without the files of .dockerignore."""
     rules = [r for r in Path(".dockerignore").read_text().split() if r]
 
     def keep(info):
@@ -80,7 +80,7 @@ def make_context(folder):
                 if fnmatch(part.name, anywhere) if anywhere != pattern else (
                         fnmatch(str(part), pattern) and len(part.parts) == len(Path(pattern).parts)):
                     out = not rule.startswith("!")
-        # A folder that is left out may hold what is not.
+        # An excluded folder may contain included files.
         if out and info.isdir() and any(rule.startswith(f"!{path}/") for rule in rules):
             return info
         return None if out else info
@@ -100,7 +100,7 @@ def make_context(folder):
 
 
 def build(path, context, bases, folder):
-    """All stages of a Dockerfile, by name. `bases`: roots that stand for images."""
+    """All stages of a Dockerfile, by name. `bases`: roots in place of base images."""
     stages, args, stage = {}, {}, None
 
     def filled(text):

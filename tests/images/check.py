@@ -45,7 +45,7 @@ def ok(passed, what, detail=""):
 
 
 def wait_until(what, question):
-    """Its first true answer."""
+    """Polls until the result is true and returns it."""
     end = time.monotonic() + DEADLINE
     while True:
         answer = question()
@@ -60,14 +60,14 @@ def wait_until(what, question):
 
 
 def bare(folder, env=None):
-    """A root as an image to begin from."""
+    """A root as a base image."""
     stage = Stage(folder, None, None)
     stage.env.update(env or {})
     return stage
 
 
 def build_all(scratch, base, stand_in, store):
-    """Both Dockerfiles; what a container needs to know of each stage is kept for run."""
+    """Builds both Dockerfiles and saves the settings of each stage for run."""
     scratch.mkdir(parents=True, exist_ok=True)
     context = make_context(scratch / "context")
     stages = build("docker/images/Dockerfile", context, {"debian:13": bare(base)}, scratch)
@@ -80,7 +80,7 @@ def build_all(scratch, base, stand_in, store):
                " >>$1/postgresql.conf && echo 'CREATE EXTENSION clairon' | postgres --single -D $1 postgres >$1/log 2>&1"
                " && ! grep -i error $1/log\nE\n"
                "setpriv --reuid postgres --regid postgres --init-groups sh /tmp/try $D; rm -rf $D")
-    ok(True, "the plugin's layer gives PostgreSQL the extension")
+    ok(True, "the plugin's layer adds the extension to PostgreSQL")
     stages["store"] = Stage(scratch / "store", store, None)
     for name in ("primary", "standby"):
         subprocess.run(["tests/tools/debian-root.sh", "copy", str(stages["postgres"].folder), str(scratch / name)], check=True)
@@ -94,7 +94,7 @@ def build_all(scratch, base, stand_in, store):
 
 
 def copy_all(scratch):
-    """What the build has of the checkout: make says if it lacks a file."""
+    """Copies the build's part of the checkout; make reports missing files."""
     scratch.mkdir(parents=True, exist_ok=True)
     context = make_context(scratch / "context")
     shutil.rmtree(scratch / "source", ignore_errors=True)
@@ -107,7 +107,7 @@ def copy_all(scratch):
             stage.copy([context / source for source in sources], target)
     done = subprocess.run(["make", "-n", "install"], cwd=stage.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           text=True, check=False)
-    if not ok(done.returncode == 0, "make has all that it installs", "\n".join(line for line in done.stdout.splitlines() if "***" in line)):
+    if not ok(done.returncode == 0, "make has all files that it installs", "\n".join(line for line in done.stdout.splitlines() if "***" in line)):
         sys.exit(1)
 
 
@@ -115,13 +115,13 @@ def copy_all(scratch):
 
 
 def raise_loopback():
-    """A new network has it down."""
+    """In a new network namespace it is down."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         fcntl.ioctl(probe, 0x8914, struct.pack("16sh14x", b"lo", 0x1 | 0x40))
 
 
 def token(key, user):
-    """HS256, an hour."""
+    """An HS256 token, valid for an hour."""
     def part(data):
         return base64.urlsafe_b64encode(data).rstrip(b"=")
 
@@ -131,14 +131,14 @@ def token(key, user):
 
 
 def get(port, path, **headers):
-    """An answer that is under way."""
+    """The response, with its body still unread."""
     connection = http.client.HTTPConnection("localhost", port, timeout=DEADLINE)
     connection.request("GET", path, headers=headers)
     return connection.getresponse()
 
 
 def services(scratch, compose, stages):
-    """All of the compose file, in the order in which they depend on each other."""
+    """The services of the compose file, in the order of their dependencies."""
     kinds = {k: {n: v["file"] for n, v in compose[k].items()} for k in ("secrets", "configs")}
     made = {}
     while len(made) < len(compose["services"]):
@@ -149,43 +149,43 @@ def services(scratch, compose, stages):
     return made
 
 
-def bring_a_message(all_of_it, compose):
-    """From an UPDATE on the primary to a reader of the relay."""
+def deliver_notification(all_of_it, compose):
+    """From an UPDATE on the primary to a client of the relay."""
     key = Path(compose["secrets"]["token_key"]["file"]).read_bytes()
     stream = get(8080, "/v1/sse", Authorization="Bearer " + token(key, "u1"))
-    ok(stream.status == 200, "a reader is connected", stream.status)
-    status, said = all_of_it["primary"].answer(
+    ok(stream.status == 200, "a client is connected", stream.status)
+    status, output = all_of_it["primary"].answer(
         ["psql", "-qXAt", "-h", "/run/postgresql", "-U", "postgres", "app", "-c",
          "UPDATE assignments SET status = 'graded', grade = 17 WHERE student_id = 'u1'"])
-    ok(status == 0, "a row is changed on the primary", said)
+    ok(status == 0, "a row is changed on the primary", output)
     line = b""
     end = time.monotonic() + DEADLINE  # comments keep the connection alive for longer
     while b'"graded"' not in line and time.monotonic() < end:
         line = stream.readline()
         if not line:
             break
-    ok(b'"student_id":"u1"' in line, "and the reader has it", line)
+    ok(b'"student_id":"u1"' in line, "the client receives the change", line)
 
 
-def look_at(all_of_it):
-    """What the services are to each other."""
+def check_services(all_of_it):
+    """Tests the relations between the services."""
     def ask(name, text):
         return all_of_it[name].answer(["psql", "-qXAt", "-h", "/run/postgresql", "-U", "postgres", "app", "-c", text])[1]
 
     logical = "SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'logical'"
-    ok(ask("standby", logical + " AND active") == "1", "the standby's slot is read", ask("standby", logical))
-    ok(ask("primary", logical) == "0", "and the primary decodes nothing", ask("primary", logical))
-    ok(get(8088, "/").status == 200, "the page is there")
+    ok(ask("standby", logical + " AND active") == "1", "the standby's slot is active", ask("standby", logical))
+    ok(ask("primary", logical) == "0", "the primary has no logical slot", ask("primary", logical))
+    ok(get(8088, "/").status == 200, "the page is served")
     for name, one in all_of_it.items():
         status = Path(f"/proc/{one.process.pid}/status").read_text()
         fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
-        ok(not fields["Uid"].startswith("0\t") and int(fields["CapBnd"], 16) == 0, f"{name} is not root, and cannot become so", status)
+        ok(not fields["Uid"].startswith("0\t") and int(fields["CapBnd"], 16) == 0, f"{name} does not run as root and has no capabilities", status)
         written = one.answer(["sh", "-c", "echo x >/etc/x"])
-        ok(written[0] != 0, f"{name} cannot write where it is installed", written)
+        ok(written[0] != 0, f"{name} cannot write to its image", written)
 
 
 def run_all(scratch, compose):
-    """Starts, looks, stops."""
+    """Starts, tests and stops all services."""
     raise_loopback()
     with open(scratch / "stages", "rb") as file:
         all_of_it = services(scratch, compose, pickle.load(file))
@@ -194,13 +194,13 @@ def run_all(scratch, compose):
             one.start()
             wait_until(f"{name} is healthy", one.is_healthy)
             ok(True, f"{name} is healthy")
-        bring_a_message(all_of_it, compose)
-        look_at(all_of_it)
+        deliver_notification(all_of_it, compose)
+        check_services(all_of_it)
         ok(all_of_it["relay"].stop() == 0, "the relay drains", all_of_it["relay"].tail())
-        ok(all_of_it["standby"].stop() == 0, "the standby stops in order", all_of_it["standby"].tail())
+        ok(all_of_it["standby"].stop() == 0, "the standby stops with status 0", all_of_it["standby"].tail())
         all_of_it["standby"].start()
         wait_until("the standby is healthy again", all_of_it["standby"].is_healthy)
-        ok(True, "and starts again on its volume")
+        ok(True, "the standby starts again with its volume")
     except Exception:
         for one in all_of_it.values():
             if one.log.exists():
@@ -212,7 +212,7 @@ def run_all(scratch, compose):
 
 
 def main():
-    """A failure of anything is a test that failed."""
+    """Any exception is a failed test."""
     try:
         if sys.argv[1] == "build":
             build_all(*map(Path, sys.argv[2:6]))

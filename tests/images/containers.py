@@ -1,4 +1,4 @@
-"""containers.py: starts the services of a compose file in roots, as Docker would: read-only, without rights, as their user."""
+"""containers.py: starts the services of a compose file in roots as Docker does: read-only, without capabilities, as their user."""
 
 import os
 import signal
@@ -34,7 +34,7 @@ class Service:
         self.process = None
 
     def mounts(self):
-        """What the compose file says is mounted where."""
+        """The mounts of the compose file."""
         for each in ("/proc", "/sys", "/dev"):
             yield f"rest {each} {each}"
         for entry in self.settings.get("tmpfs", []):
@@ -48,7 +48,7 @@ class Service:
             yield f"folder {self.volume(volume['source'], volume['target'])} {volume['target']}"
 
     def volume(self, name, target):
-        """A new volume has the owner and the mode of the image's folder; of an image that is not ours,
+        """A new volume has the owner and the mode of the image's folder; for other images,
         those that its user needs."""
         place = self.scratch / "volumes" / name
         if not place.exists():
@@ -64,11 +64,11 @@ class Service:
         return place
 
     def user(self):
-        """Of the compose file, else of the image."""
+        """From the compose file, otherwise from the image."""
         return str(self.settings.get("user") or self.stage.user)
 
     def as_user(self):
-        """The words before a command that make it the container's."""
+        """The command prefix that runs a command in the container."""
         user, _, group = self.user().partition(":")
         rights = ["--reuid", user, "--regid", group or user, "--no-new-privs", "--inh-caps=-all", "--bounding-set=-all"]
         rights.append("--clear-groups" if group else "--init-groups")
@@ -88,7 +88,7 @@ class Service:
         self.process.stdin.close()
 
     def is_healthy(self):
-        """Its own health check."""
+        """Runs its health check."""
         if self.process.poll() is not None:
             raise RuntimeError(f"{self.name} ended: {self.tail()}")
         test = self.settings["healthcheck"]["test"]
@@ -96,14 +96,14 @@ class Service:
         return self.answer(test[1:])[0] == 0
 
     def answer(self, command):
-        """Status and output of a command beside the running one, as `docker exec` has it."""
+        """Status and output of an additional command, as with `docker exec`."""
         done = subprocess.run(
             ["nsenter", "--target", str(self.process.pid), "--mount", "--root", "--wd", *self.as_user(), *command],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=60, check=False)
         return done.returncode, done.stdout.strip()
 
     def stop(self):
-        """By its own signal; its exit code."""
+        """Stops it with its stop signal; returns the exit code."""
         if self.process is None or self.process.poll() is not None:
             return None
         name = self.settings.get("stop_signal", "SIGTERM")

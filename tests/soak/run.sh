@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# run.sh: runs the soak test for SECONDS, ten minutes if not said otherwise, with the tests' surroundings.
+# run.sh: runs the soak test for SECONDS, ten minutes by default, in the environment of the tests.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-# SECONDS counts for bash itself: what the caller said is in the first argument.
+# bash itself uses SECONDS, so the caller's value is the first argument.
 seconds=${1:-600}
 # shellcheck source=tests/env.sh
 . tests/env.sh

@@ -93,15 +93,15 @@ sub wait_confirmed
         $pg->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots") eq 't' });
 }
 
-# Runs that SQL file with psql beside the test, up to the first error. finish() waits for its end. The exit status is
-# unknown once Mojo's loop has run, because the loop reaps all children.
+# Runs that SQL file with psql in the background, up to the first error. finish() waits for its end. The exit status
+# is unknown once Mojo's loop has run, because the loop reaps all children.
 sub writer
 {
     my ($pg, $file) = @_;
     return IPC::Run::start([ 'psql', '-qAtX', '-v', 'ON_ERROR_STOP=1', '-o', '/dev/null', '-d', $pg->connstr('postgres'), '-f', $file ]);
 }
 
-# A client's notifications whose payload has that `mark`.
+# A client's notifications with that `mark` in the payload.
 sub of_mark { my ($client, $mark) = @_; return grep { ($_->{payload}{mark} // '') eq $mark } $client->notifications }
 
 # A Lua script of the relay, as the build expands it.
@@ -197,7 +197,7 @@ sub make_extension
 sub server_settings
 {
     my $known = qx{postgres --describe-config};
-    # JIT compilation of queries on tables without statistics takes seconds.
+    # JIT compilation of queries on tables without statistics costs seconds.
     my $text = "max_wal_senders = 10\nmax_replication_slots = 10\nfsync = off\njit = off\n";
     $text .= "output_plugin_libraries = 'pgoutput, test_decoding, clairon'\n"
       if $known =~ /^output_plugin_libraries\t/m;

@@ -111,10 +111,10 @@ sub reader_reconnected
 {
     my ($user, $away) = @_;
     $late->hold(groups => "SMEMBERS clairon(:.0.)?:groups:$user\$");
-    $late->refuse(1);
+    $late->reject(1);
     $late->cut_link('^XREAD ');
     $away->();
-    $late->refuse(0);
+    $late->reject(0);
     return $late->wait_held('groups');
 }
 

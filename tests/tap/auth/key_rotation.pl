@@ -1,4 +1,4 @@
-# Can the key of tokens be changed under a running relay, without a moment in which good tokens are refused?
+# Tests that the token key can be replaced while the relay runs, without rejecting valid tokens.
 use strict;
 use warnings;
 
@@ -27,8 +27,8 @@ for my $workers (1, 2)
     my $relay = Clairon::Test::relay(undef, $store, roles => 'gate',
         conf => { 'auth.hs256_secret_file' => $file, 'gate.workers' => $workers });
 
-    # Whether every worker lets in a token of that key.
-    my $lets_in = sub {
+    # Whether every worker accepts a token of that key.
+    my $accepts = sub {
         my ($secret) = @_;
         my %said;
         for (1 .. 8 * $workers)
@@ -45,48 +45,48 @@ for my $workers (1, 2)
         my ($words) = @_;
         my $mark = $relay->log_mark;
         kill HUP => $relay->pid;
-        wait_until('all have read it', sub { $workers <= (() = $relay->log_text($mark) =~ /\Q$words\E/g) });
+        wait_until('all workers have read it', sub { $workers <= (() = $relay->log_text($mark) =~ /\Q$words\E/g) });
     };
 
-    is($lets_in->($first),  'yes', "$workers: the key it began with");
-    is($lets_in->($second), 'no',  "$workers: no other");
+    is($accepts->($first),  'yes', "$workers: the initial key is accepted");
+    is($accepts->($second), 'no',  "$workers: no other key is accepted");
     my $stays = Clairon::Test::RawSocket->user($relay, 'u2', token => token(sub => 'u2', secret => $first));
     write_key($second);
-    is($lets_in->($second), 'no', "$workers: a file that changes changes nothing yet");
+    is($accepts->($second), 'no', "$workers: a changed file has no effect yet");
     $reload->('auth key changed');
-    is($lets_in->($second), 'yes', "$workers: after SIGHUP the new key");
-    is($lets_in->($first),  'yes', "$workers: and still the one before");
+    is($accepts->($second), 'yes', "$workers: after SIGHUP the new key is accepted");
+    is($accepts->($first),  'yes', "$workers: and the previous one too");
     write_key('too short');
-    $reload->('auth key unchanged');
-    is($lets_in->($second), 'yes', "$workers: a file that holds no key changes nothing");
+    $reload->('auth key unchanged: ');
+    is($accepts->($second), 'yes', "$workers: a file without a valid key has no effect");
     unlink $file;
-    $reload->('auth key unchanged');
-    is($lets_in->($first), 'yes', "$workers: nor does one that is gone");
+    $reload->('auth key unchanged: ');
+    is($accepts->($first), 'yes', "$workers: a missing file neither");
     write_key($third);
     $reload->('auth key changed');
-    is($lets_in->($third),  'yes', "$workers: the third key");
-    is($lets_in->($second), 'yes', "$workers: and the second");
-    is($lets_in->($first),  'no',  "$workers: but the first no more");
-    $reload->('auth key file unchanged" hint="the previous key is accepted');
-    is($lets_in->($second), 'yes', "$workers: SIGHUP for something else ends no rotation");
+    is($accepts->($third),  'yes', "$workers: the third key is accepted");
+    is($accepts->($second), 'yes', "$workers: and the second");
+    is($accepts->($first),  'no',  "$workers: but not the first");
+    $reload->('auth key file unchanged; the previous key is accepted');
+    is($accepts->($second), 'yes', "$workers: SIGHUP with an unchanged file keeps the previous key");
     utime time() + 5, time() + 5, $file;
     $reload->('previous key revoked');
-    is($lets_in->($third),  'yes', "$workers: SIGHUP once it was touched: the third");
-    is($lets_in->($second), 'no',  "$workers: alone");
+    is($accepts->($third),  'yes', "$workers: after SIGHUP with a touched file the third key is accepted");
+    is($accepts->($second), 'no',  "$workers: and only this one");
     $stays->send_json({ t => 'ping' });
-    is($stays->wait_message('pong')->{t}, 'pong', "$workers: who was in stays in");
+    is($stays->wait_message('pong')->{t}, 'pong', "$workers: open connections stay open");
     if ($workers > 1)
     {
         write_key($second);
         $reload->('auth key changed');
         kill KILL => (Clairon::Test::children($relay->pid))[0];
-        wait_until('another worker runs', sub { $workers < (() = $relay->log_text =~ /msg="started" pid=/g) });
-        is($lets_in->($second), 'yes', "$workers: a worker that is started later knows the new key");
-        is($lets_in->($third),  'yes', "$workers: and the one before");
-        is($lets_in->($first),  'no',  "$workers: and not those of old");
+        wait_until('a new worker runs', sub { $workers < (() = $relay->log_text =~ /msg="started" pid=/g) });
+        is($accepts->($second), 'yes', "$workers: a new worker accepts the new key");
+        is($accepts->($third),  'yes', "$workers: and the previous one");
+        is($accepts->($first),  'no',  "$workers: but no older ones");
     }
     unlike($relay->log_text, qr/a{20}|b{20}|c{20}/, "$workers: no key is in the log");
-    is($relay->stop, 0, "$workers: SIGTERM ends the relay in good order");
+    is($relay->stop, 0, "$workers: SIGTERM: the relay exits with status 0");
 }
 
 done_testing();

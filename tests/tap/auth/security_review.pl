@@ -1,6 +1,6 @@
-# Does anybody get at what is not theirs: by forging, guessing, smuggling or asking in odd ways?
+# Tests that nobody gets access by forging, guessing, smuggling or unusual requests.
 #
-# What a reviewer would ask for, and where it is tested (tests/tap, unless it says otherwise):
+# Topics of a security review, and where they are tested (tests/tap, unless stated otherwise):
 #   forged, expired, early, wrong issuer or audience     here, auth/tokens; tests/unit/wire/test_token.c
 #   algorithm confusion, none, JWK tricks                auth/tokens (RS256), http/malformed_request_heads (kid, jku, jwk, x5c,
 #                                                        odd spellings); tests/fuzz/fuzz_token.c
@@ -35,7 +35,7 @@ my %good = (iss => 'us', aud => 'relay');
 
 sub bearer { my ($user, %claims) = @_; return 'Bearer ' . token(sub => $user, %good, %claims) }
 
-# Bytes as they are, then all that is answered.
+# Sends raw bytes; returns everything that is received.
 sub raw
 {
     my ($bytes) = @_;
@@ -65,7 +65,7 @@ sub publish
 
 sub shown { return map { $_->{payload}{text} } $_[0]->notifications }
 
-# Tokens: of another maker, for another relay, not yet or no more good, forged in every usual way.
+# Tokens: of another issuer, for another relay, not yet or no longer valid, forged in the usual ways.
 my ($head, $claims, $signature) = split /\./, token(sub => 'u1', %good);
 my $admin = encode_base64url(JSON::encode_json({ sub => 'root', exp => time() + 60, %good }));
 my $none  = encode_base64url('{"alg":"none","typ":"JWT"}');
@@ -76,15 +76,15 @@ my %bad   = (
     'another audience'        => token(sub => 'u1', %good, aud => ['other']),
     'another secret'          => token(sub => 'u1', %good, secret => 'y' x 32),
     'expired'                 => token(sub => 'u1', %good, exp => time() - 60),
-    'not yet good'            => token(sub => 'u1', %good, nbf => time() + 600),
-    'without an end'          => token(sub => 'u1', %good, exp => undef),
+    'not yet valid'            => token(sub => 'u1', %good, nbf => time() + 600),
+    'without an expiration'          => token(sub => 'u1', %good, exp => undef),
     'without a user'          => token(%good),
     'other claims, same signature' => "$head.$admin.$signature",
     'no algorithm'            => "$none.$claims.",
     'no algorithm, with a signature' => "$none.$claims.$signature",
     'another algorithm'       => "$hs384.$claims." . encode_base64url(hmac_sha384("$hs384.$claims", $Clairon::Test::SECRET)),
-    'a signature cut short'   => "$head.$claims." . substr($signature, 0, 20),
-    'an audience of everyone' => token(sub => 'u1', %good, groups => { USER => ['u2'] }),
+    'a truncated signature'   => "$head.$claims." . substr($signature, 0, 20),
+    'an audience of all users' => token(sub => 'u1', %good, groups => { USER => ['u2'] }),
     'an audience with a colon' => token(sub => 'u1', %good, groups => { 'USER:u2' => ['x'] }),
 );
 for my $name (sort keys %bad)
@@ -97,7 +97,7 @@ for my $name (sort keys %bad)
       [ POST => '/v1/notifications', '{}' ], [ POST => '/v1/push', '{}' ];
 }
 
-# Another user's messages: by topic, by position, by id, by name.
+# Another user's notifications: by topic, cursor, id or name.
 my $mallory = $relay->client('mallory', token => token(sub => 'mallory', %good));
 my $alice   = $relay->client('alice', token => token(sub => 'alice', %good), pos => $mallory->pos);
 my $secret  = publish('alice', 'for alice', ack_required => JSON::true);
@@ -107,29 +107,29 @@ $mallory->wait_for(sub { ($_[0]{r} // 0) == 3 });
 my $replay = $relay->client('mallory', token => token(sub => 'mallory', %good), pos => $alice->{messages}[0]{pos}, topics => ['topic.*']);
 $mallory->ack($secret);
 $mallory->send({ t => 'nack', ids => [$secret], delay => 86_400_000 });
-is(http(POST => '/v1/ack', as => 'mallory', body => { ids => [$secret] })->{status}, 204, 'an ack of what is another\'s is taken');
+is(http(POST => '/v1/ack', as => 'mallory', body => { ids => [$secret] })->{status}, 204, 'an ack of another user\'s notification is accepted');
 publish('mallory', 'for mallory');
 $_->wait_notifications(1) for $mallory, $replay;
-is_deeply([ shown($_) ], ['for mallory'], 'nobody reads what is for others') for $mallory, $replay;
-is_deeply($store->execute('HGETALL', $store->of($secret, "ack:$secret")), [ 'alice', '0' ], 'nor acknowledges it');
-is($store->pending, 1, 'it goes on waiting');
-is(http(GET => "/v1/notifications/$secret", as => 'mallory')->{status}, 403, 'nor is told its life');
-like(http(GET => '/v1/poll?wait=0&pos=' . $alice->{messages}[0]{pos}, as => 'mallory')->{body} // '', qr/\A(?!.*for alice)/s, 'nor gets it by a poll');
+is_deeply([ shown($_) ], ['for mallory'], 'each client receives only its user\'s notifications') for $mallory, $replay;
+is_deeply($store->execute('HGETALL', $store->of($secret, "ack:$secret")), [ 'alice', '0' ], 'the ack has no effect');
+is($store->pending, 1, 'the notification stays pending');
+is(http(GET => "/v1/notifications/$secret", as => 'mallory')->{status}, 403, 'the timeline is forbidden');
+like(http(GET => '/v1/poll?wait=0&pos=' . $alice->{messages}[0]{pos}, as => 'mallory')->{body} // '', qr/\A(?!.*for alice)/s, 'a poll does not return it');
 $alice->ack($secret);
-wait_until('alice has acked', sub { $store->pending == 0 });
+wait_until('alice has acknowledged', sub { $store->pending == 0 });
 my $odd = token(sub => "alice\",\"x\":\"", %good);
-is($relay->client('odd', token => $odd)->wait_for('connected')->{user}, "alice\",\"x\":\"", 'a name is a name, whatever it holds');
+is($relay->client('odd', token => $odd)->wait_for('connected')->{user}, "alice\",\"x\":\"", 'a user name may contain any character');
 publish('mallory', "a\nb\r\n\r\ndata: c\nid: d\n\n");
 my $stream = Clairon::Test::EventStream->open($relay, undef, Authorization => bearer('mallory'), ':path' => '/v1/sse?pos=' . $mallory->{messages}[0]{pos});
 $stream->wait_message('connected');
-is_deeply([ map { $stream->next_notification->{payload}{text} } 1, 2 ], [ 'for mallory', "a\nb\r\n\r\ndata: c\nid: d\n\n" ], 'what a text holds makes no event of its own');
+is_deeply([ map { $stream->next_notification->{payload}{text} } 1, 2 ], [ 'for mallory', "a\nb\r\n\r\ndata: c\nid: d\n\n" ], 'a text cannot create an event');
 
 # One request is one request.
 my $auth  = 'Authorization: ' . bearer('u1') . "\r\n";
 my $inner = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
 is(scalar(@{ statuses("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n$inner") }), 1, 'a second request on the connection is not answered');
 is_deeply(statuses("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n$inner"),
-    [400], 'a length and chunks: refused, and nothing behind them is read');
+    [400], 'a length and chunks: rejected, and the rest is not read');
 unlike(raw("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: 0\r\nContent-Length: " . length($inner) . "\r\n\r\n$inner"), qr/"status":"ok"/,
     'two lengths smuggle nothing');
 unlike(raw("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: $_\r\n\r\n$inner"), qr/^HTTP\S+ 20|"status":"ok"/m, "a length of $_")
@@ -137,14 +137,14 @@ unlike(raw("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: $_\r\n\r\
 unlike(raw("GET /healthz HTTP/1.1\r\nHost: x\r\nX : y\r\n\r\n"), qr/^HTTP\S+ 5/m, 'a blank before a colon');
 
 # Paths.
-is(http(GET => $_, as => 'u1')->{status}, 404, "$_ is nothing")
+is(http(GET => $_, as => 'u1')->{status}, 404, "$_ is not found")
   for '/v1/sse/', '/v1/sse/../poll/x', '/V1/sse', '/v1/notifications/../../etc', '/v1/notifications/%2e%2e', '/../../etc/passwd';
-is_deeply(statuses("GET /v1/sse%00 HTTP/1.1\r\nHost: x\r\n$auth\r\n"), [400], 'a zero in a path is refused');
-isnt(http(GET => $_, as => 'u1')->{status}, 500, "$_ breaks nothing") for '//v1/poll?wait=0', '/v1/./poll?wait=0', 'http://x/v1/poll?wait=0', '/v1/poll?wait=0&' . 'a&' x 3000,
+is_deeply(statuses("GET /v1/sse%00 HTTP/1.1\r\nHost: x\r\n$auth\r\n"), [400], 'a NUL in a path is rejected');
+isnt(http(GET => $_, as => 'u1')->{status}, 500, "$_ causes no error") for '//v1/poll?wait=0', '/v1/./poll?wait=0', 'http://x/v1/poll?wait=0', '/v1/poll?wait=0&' . 'a&' x 3000,
   '/v1/poll?wait=0&pos=' . '%00' x 20, '/v1/poll?wait=0&pos=' . "\xff" x 20, '/v1/poll?wait=0&wait=60', '/v1/poll?wait=0&' . 'x' x 3000;
-is(http(GET => '/healthz')->{status}, 200, 'and the relay goes on');
+is(http(GET => '/healthz')->{status}, 200, 'the relay continues');
 
-# Pages of others.
+# Pages of other origins.
 for my $origin ('http://evil.example', 'null', 'http://x.evil.example', 'https://evilx')
 {
     is(http(GET => '/v1/poll?wait=0', as => 'u1', headers => { Origin => $origin })->{status}, 403, "$origin: no poll");
@@ -153,11 +153,11 @@ for my $origin ('http://evil.example', 'null', 'http://x.evil.example', 'https:/
     is(http(OPTIONS => '/v1/notifications', headers => { Origin => $origin })->{status}, 403, "$origin: no preflight");
 }
 
-# Nothing that is secret is in the log.
+# The log contains no secrets.
 my $log = $relay->log_text;
-unlike($log, qr/eyJ/, 'the log holds no token');
-unlike($log, qr/for alice/, 'nor what a message says');
-unlike($log, qr/\Q$Clairon::Test::SECRET\E/, 'nor the secret');
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+unlike($log, qr/eyJ/, 'the log has no token');
+unlike($log, qr/for alice/, 'no payload');
+unlike($log, qr/\Q$Clairon::Test::SECRET\E/, 'and no secret');
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 
 done_testing();

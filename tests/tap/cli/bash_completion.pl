@@ -1,4 +1,4 @@
-# Does bash complete every command, option and setting of clairon?
+# Tests that bash completes every command, option and setting of clairon.
 use strict;
 use warnings;
 
@@ -7,8 +7,8 @@ use Test::More;
 
 my $program = Clairon::Test::program();
 
-# What Tab offers behind those words, the last of which is being typed.
-sub offered
+# The completions offered after those words, the last of which is incomplete.
+sub completions
 {
     my @words = ($program, @_);
     my $script = '. "$1/docker/clairon.completion.bash"; shift; COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _clairon'
@@ -19,15 +19,15 @@ sub offered
 
 my @commands = qx{$program --help} =~ /^  (\w+)\b/mg;
 cmp_ok(scalar @commands, '>', 3, 'the program has commands');
-is_deeply([ sort grep { !/^-/ } offered('') ], [ sort @commands ], 'all commands are offered');
-is_deeply([ offered('rel') ], ['relay'], 'one that is begun is completed');
-is_deeply([ offered('errors', '') ], [qw(drop list redrive)], 'a command has its verbs');
+is_deeply([ sort grep { !/^-/ } completions('') ], [ sort @commands ], 'all commands are completed');
+is_deeply([ completions('rel') ], ['relay'], 'a partial one is completed');
+is_deeply([ completions('errors', '') ], [qw(drop list redrive)], 'a command has its subcommands');
 
 my @settings = map { "$_=" } qx{$program relay --help} =~ /^ +(--[a-z]+\.[a-z_0-9]+)=/mg;
 cmp_ok(scalar @settings, '>', 30, 'the relay has settings');
-is_deeply([ grep { /\./ } offered('relay', '--') ], [ sort @settings ], 'all settings are offered');
-is_deeply([ offered('relay', '--gate.listen') ], ['--gate.listen='], 'a setting is completed up to its value');
-is_deeply([ offered('token', '--gr') ], ['--groups'], 'a command has its options');
-is_deeply([ offered('relay', '-c', top() . '/Make') ], [ top() . '/Makefile' ], '-c takes a file');
+is_deeply([ grep { /\./ } completions('relay', '--') ], [ sort @settings ], 'all settings are completed');
+is_deeply([ completions('relay', '--gate.listen') ], ['--gate.listen='], 'a setting is completed up to its value');
+is_deeply([ completions('token', '--gr') ], ['--groups'], 'a command has its options');
+is_deeply([ completions('relay', '-c', top() . '/Make') ], [ top() . '/Makefile' ], '-c takes a file');
 
 done_testing();

@@ -1,4 +1,5 @@
-# Does the error log show who never acked, send it anew, forget it; and does a trace tell a message's life? And nack.
+# Tests that the error log lists users without an ack, redrives and drops them; that a trace has all events; and
+# nacks.
 use strict;
 use warnings;
 
@@ -24,90 +25,90 @@ sub listed { my ($code, $out, $err) = clairon('errors', 'list', '--json', @_);
 
 my ($one, $two) = map { $relay->client($_) } qw(u1 u2);
 my $first = notify('USER', 'u1,u2', 'first', 'retry_limit => 1');
-$_->run_until('two showings', sub { of_mark($one, 'first') == 2 && of_mark($two, 'first') == 2 }) for $one, $two;
+$_->run_until('two attempts', sub { of_mark($one, 'first') == 2 && of_mark($two, 'first') == 2 }) for $one, $two;
 my $second = notify('USER', 'u2', 'second', "retry_limit => 100, ttl => '1 hour'");
-wait_until('the first is given up', sub { $store->execute('XLEN', 'clairon:errors') == 1 });
+wait_until('the first is exhausted', sub { $store->execute('XLEN', 'clairon:errors') == 1 });
 $store->execute('ZADD', $store->of($second, 'due'), 1, "$second:");
-wait_until('the second has ended', sub { $store->execute('XLEN', 'clairon:errors') == 2 });
+wait_until('the second has expired', sub { $store->execute('XLEN', 'clairon:errors') == 2 });
 
 # List and its filters.
 my @all = listed();
 is_deeply([ map { [ @$_{qw(id reason)} ] } @all ], [ [ $first, 'exhausted' ], [ $second, 'expired' ] ],
-    'all that is in the log, oldest first');
-is_deeply([ sort @{ $all[0]{users} } ], [ 'u1', 'u2' ], 'with who is missing');
+    'all entries, oldest first');
+is_deeply([ sort @{ $all[0]{users} } ], [ 'u1', 'u2' ], 'with the missing users');
 is($all[0]{attempts}, 1, 'with the attempts');
 is($all[0]{notification}{payload}{mark}, 'first', 'and the notification');
-like($all[0]{at}, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/, 'and when');
+like($all[0]{at}, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/, 'and the time');
 is_deeply([ map { $_->{id} } listed('--reason', 'expired') ], [$second], 'by reason');
 is_deeply([ map { $_->{id} } listed('--user', 'u1') ], [$first], 'by user');
 is_deeply([ map { $_->{id} } listed('--id', $second) ], [$second], 'by id');
-is_deeply([ map { $_->{id} } listed('--limit=1') ], [$first], 'so many');
+is_deeply([ map { $_->{id} } listed('--limit=1') ], [$first], 'with a limit');
 is(scalar(listed('--since', $_)), 2, "of the last $_") for '1h', '99999999d';
 my ($code, $out) = clairon('errors', 'list');
-like($out, qr/^\S+Z +$first +exhausted +1 +u\d, u\d$/m, 'as a table too');
+like($out, qr/^\S+Z +$first +exhausted +1 +u\d, u\d$/m, 'also as a table');
 
-# Redrive: the users of the entry get it anew.
+# Redrive: the users of the entry get it again.
 ($code, $out) = clairon('errors', 'redrive', '--id', $first);
 is($out, "redrove 1 entry for 2 users\n", 'redriven');
 my ($one_had, $two_had) = (2, 2);
-$_->run_until('it again', sub { of_mark($one, 'first') > 2 && of_mark($two, 'first') > 2 }) for $one, $two;
+$_->run_until('a retry', sub { of_mark($one, 'first') > 2 && of_mark($two, 'first') > 2 }) for $one, $two;
 is((of_mark($one, 'first'))[2]{routing}{retry}{attempts}, 0, 'from attempt 0');
 is((of_mark($one, 'first'))[2]{metadata}{id}, $first, 'under its id');
 $_->ack($first) for $one, $two;
-wait_until('both acked', sub { !$store->execute('HEXISTS', $store->of($first, 'pending'), $first) });
-is(scalar(listed()), 1, 'and the entry is gone');
+wait_until('both have acknowledged', sub { !$store->execute('HEXISTS', $store->of($first, 'pending'), $first) });
+is(scalar(listed()), 1, 'the entry is deleted');
 my $had = (of_mark($two, 'second'))[0]{metadata}{expiration};
 ($code, $out) = clairon('errors', 'redrive', '--all');
 $two->run_until('the second again', sub { (of_mark($two, 'second'))[-1]{metadata}{expiration} gt $had });
-pass('with its lifetime renewed');
+pass('with a new expiration');
 $two->ack($second);
-wait_until('acked', sub { !$store->execute('HEXISTS', $store->of($second, 'pending'), $second) });
+wait_until('acknowledged', sub { !$store->execute('HEXISTS', $store->of($second, 'pending'), $second) });
 
-# For one user of two, while the other is still waited for; and not for whom has acked meanwhile.
+# For one of two users, while the other is still pending; and without users who have acknowledged since.
 my $third = notify('USER', 'u1,away', 'third', 'retry_limit => 0');
-wait_until('one is given up', sub { $store->execute('XLEN', 'clairon:errors') == 1 });
+wait_until('one is exhausted', sub { $store->execute('XLEN', 'clairon:errors') == 1 });
 clairon('errors', 'redrive', '--user', 'u1');
-is_deeply({ @{ $store->execute('HGETALL', $store->of($third, "ack:$third")) } }, { u1 => 0, away => 0 }, 'both are waited for');
+is_deeply({ @{ $store->execute('HGETALL', $store->of($third, "ack:$third")) } }, { u1 => 0, away => 0 }, 'both are pending');
 $one->run_until('the third again', sub { of_mark($one, 'third') == 2 });
 $one->ack($third);
 my $away = $relay->client('away');
 $away->run_until('the third', sub { of_mark($away, 'third') });
 $away->ack($third);
-wait_until('done', sub { !$store->execute('HEXISTS', $store->of($third, 'pending'), $third) });
-is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [], 'without a trace');
+wait_until('complete', sub { !$store->execute('HEXISTS', $store->of($third, 'pending'), $third) });
+is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [], 'no state is left');
 
-# To who is away: among what waits for him it comes where it was.
+# For an absent user: in its place among the pending ones.
 my $late = $relay->client('late');
 my $old  = notify('USER', 'late', 'old', 'retry_limit => 0');
-$late->run_until('it is shown', sub { of_mark($late, 'old') });
-wait_until('it is given up', sub { $store->execute('XLEN', 'clairon:errors') == 1 });
+$late->run_until('it is delivered', sub { of_mark($late, 'old') });
+wait_until('it is exhausted', sub { $store->execute('XLEN', 'clairon:errors') == 1 });
 $late->close;
 my $new = notify('USER', 'late', 'new', 'retry_limit => 0');
 wait_until('the next is stored', sub { $store->pending == 1 });
 clairon('errors', 'redrive', '--all');
 $late = $relay->client('late');
 $late->run_until('both', sub { of_mark($late, 'old') && of_mark($late, 'new') });
-is(($late->notifications)[0]{metadata}{id}, $old, 'what was committed first comes first');
+is(($late->notifications)[0]{metadata}{id}, $old, 'the first commit is delivered first');
 $late->ack($old, $new);
-wait_until('nobody waits', sub { $store->pending == 0 });
-clairon('errors', 'drop', '--all'); # of a slow machine
+wait_until('nothing is pending', sub { $store->pending == 0 });
+clairon('errors', 'drop', '--all'); # a slow machine may have exhausted others
 
 # Drop.
 my $fourth = notify('USER', 'u1', 'fourth', 'retry_limit => 0');
-wait_until('it is given up', sub { $store->execute('XLEN', 'clairon:errors') == 1 });
+wait_until('it is exhausted', sub { $store->execute('XLEN', 'clairon:errors') == 1 });
 ($code, $out, my $err) = clairon('errors', 'drop');
-is($code, 2, 'drop wants to be told which');
-like($err, qr/--all/, 'and says so');
+is($code, 2, 'drop needs a filter');
+like($err, qr/--all/, 'with a hint');
 ($code, $out) = clairon('errors', 'drop', $fourth);
 is($out, "dropped 1 entry\n", 'dropped');
-is(scalar(listed()), 0, 'and gone');
-is((clairon('errors', 'dance'))[0], 2, 'an unknown verb is refused');
-is((clairon('errors', 'list', '--limit', 'x'))[0], 2, 'a bad limit too');
-like((clairon('errors', 'drop', '--reason', 'exausted'))[2], qr/exhausted, expired, rejected or undecodable/, 'a reason that is none is told');
-like((clairon('errors', 'drop', '--since', '-1h'))[2], qr/--since must be/, 'and a time that is to come');
-like((clairon('errors', 'drop', 'x'))[2], qr/a UUID/, 'an id that is none too');
+is(scalar(listed()), 0, 'the entry is deleted');
+is((clairon('errors', 'dance'))[0], 2, 'an unknown subcommand is rejected');
+is((clairon('errors', 'list', '--limit', 'x'))[0], 2, 'an invalid limit too');
+like((clairon('errors', 'drop', '--reason', 'exausted'))[2], qr/exhausted, expired, rejected or undecodable/, 'an invalid reason too');
+like((clairon('errors', 'drop', '--since', '-1h'))[2], qr/--since must be/, 'a time in the future too');
+like((clairon('errors', 'drop', 'x'))[2], qr/a UUID/, 'an invalid id too');
 
-# A store that goes away amid the answer is told of, and does not end the command without a word.
+# A store that fails during a reply is reported.
 my $path   = Clairon::Test::scratch() . '/fake';
 my $listen = IO::Socket::UNIX->new(Local => $path, Listen => 1) or die "could not listen: $!";
 my $faker  = fork // die "could not fork: $!";
@@ -116,19 +117,19 @@ if ($faker == 0)
     my $link = $listen->accept;
     while (sysread $link, my $words, 4096)
     {
-        $link->shutdown(0) if $words =~ /XREVRANGE/;    # what is asked next meets nobody
+        $link->shutdown(0) if $words =~ /XREVRANGE/;    # the next request gets no reply
         syswrite $link, $words =~ /SELECT/ ? "+OK\r\n" : $words =~ /XREVRANGE/ ? "*0\r\n" : "\$-1\r\n";
     }
     POSIX::_exit(0);
 }
 ($code, undef, $err) = do {
-    local $SIG{PIPE} = 'DEFAULT';    # as of a shell; Mojolicious ignores it
+    local $SIG{PIPE} = 'DEFAULT';    # as in a shell; Mojolicious ignores it
     clairon('errors', 'list', "--store.url=unix://$path") };
-is($code, 1, 'a store that goes away amid the answer');
-like($err, qr/^clairon errors: the store does not answer: /, 'is told of');
+is($code, 1, 'a store that fails during a reply');
+like($err, qr/^clairon errors: the store does not answer: /, 'is reported');
 waitpid $faker, 0;
 
-# A value that its type cannot print: the message goes its way, and the log says so.
+# A value that its type cannot print: the notification is delivered, and the error log has an entry.
 $pg->safe_psql('postgres', q{
     SET client_min_messages = error;
     CREATE TYPE odd;
@@ -138,12 +139,12 @@ $pg->safe_psql('postgres', q{
     CREATE TABLE strange (id int PRIMARY KEY, owner text, o odd);
     SELECT clairon.watch('strange', 'USER', 'owner');
     INSERT INTO strange VALUES (1, 'u1', '1')});
-$one->run_until('the strange row', sub { grep { $_->{metadata}{source} eq 'strange' } $one->notifications });
+$one->run_until('the undecodable row', sub { grep { $_->{metadata}{source} eq 'strange' } $one->notifications });
 my ($strange) = listed('--reason', 'undecodable');
 is_deeply([ $strange->{users}, $strange->{notification}{payload}{undecodable} ], [ [], ['o'] ],
-    'what could not be decoded is logged, and sent');
+    'an undecodable value is logged, and the row is delivered');
 ($code, $out) = clairon('errors', 'redrive', '--all');
-like($out, qr/^left 1 entry/m, 'and cannot be redriven, as nobody waits for it');
+like($out, qr/^left 1 entry/m, 'it cannot be redriven, as no user is pending');
 clairon('errors', 'drop', '--reason', 'undecodable');
 
 # Trace.
@@ -154,50 +155,50 @@ my @events = map { join ' ', $_->{stage}, $_->{user} // (), $_->{attempt} // () 
 is_deeply([ @events[ 0, 1 ] ], [ 'committed', 'stored' ], 'from its commit on');
 my %count;
 $count{$_}++ for map { s/ .*//r } @events;
-# A slow machine retries before the acknowledgement: one more each.
+# A slow machine may retry before the ack: one attempt more for each.
 my $more = $count{retried} - 4;
 is_deeply(\%count, { committed => 1, stored => 1, sent => 6 + $more, retried => 4 + $more, errored => 2, acked => 2 },
-    'with all that happened, per user') or diag join ', ', @events;
-is(scalar(grep { ($_->{reason} // '') eq 'exhausted' } @{ $trace->{events} }), 2, 'and why it was given up');
+    'with all events per user') or diag join ', ', @events;
+is(scalar(grep { ($_->{reason} // '') eq 'exhausted' } @{ $trace->{events} }), 2, 'with the reason of its end');
 is(join(' ', map { $_->{at} } @{ $trace->{events} }),
-    join(' ', sort map { $_->{at} } @{ $trace->{events} }), 'in the order of time');
+    join(' ', sort map { $_->{at} } @{ $trace->{events} }), 'in order of time');
 ($code, $out) = clairon('trace', uc $first);
-like($out, qr/^\S+Z +acked +attempt 0  user u2$/m, 'as a table too');
+like($out, qr/^\S+Z +acked +attempt 0  user u2$/m, 'also as a table');
 my $plain = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{"mark": "plain"}')});
-$one->run_until('it', sub { of_mark($one, 'plain') });
+$one->run_until('the notification', sub { of_mark($one, 'plain') });
 ($code, $out) = clairon('trace', '--json', $plain);
 is_deeply([ map { $_->{stage} } @{ JSON::decode_json($out)->{events} } ], [ 'committed', 'stored' ],
-    'also of what needs no ack');
-is((clairon('trace', '01890000-0000-7000-8000-000000000000'))[0], 1, 'an id that nobody knows');
-is((clairon('trace', 'x'))[0], 2, 'and none at all');
+    'also without ack_required');
+is((clairon('trace', '01890000-0000-7000-8000-000000000000'))[0], 1, 'an unknown id');
+is((clairon('trace', 'x'))[0], 2, 'an invalid id');
 
-# Nack: later, and not before the backoff.
+# Nack: a delay, and not before the backoff.
 my $nacked = notify('USER', 'u1', 'nacked', '');
-$one->run_until('it', sub { of_mark($one, 'nacked') });
+$one->run_until('the notification', sub { of_mark($one, 'nacked') });
 sub wait_s { my ($s, $us) = @{ $store->execute('TIME') };
     return (($store->execute('ZSCORE', $store->of($nacked, 'due'), "$nacked:u1") // 0) - $s * 1000 - $us / 1000) / 1000 }
 $one->send({ t => 'nack', ids => [$nacked], delay => 300_000 });
-wait_until('it is put off', sub { wait_s() > 290 });
-cmp_ok(wait_s(), '<=', 300.001, 'a nack puts a retry off');
+wait_until('the retry is deferred', sub { wait_s() > 290 });
+cmp_ok(wait_s(), '<=', 300.001, 'a nack defers the retry');
 $one->send({ t => 'nack', ids => [$nacked], delay => 3_600_000 });
-wait_until('it is put off further', sub { wait_s() > 590 });
-cmp_ok(wait_s(), '<=', 600.001, 'by no more than the cap');
+wait_until('the retry is deferred further', sub { wait_s() > 590 });
+cmp_ok(wait_s(), '<=', 600.001, 'up to the cap');
 $one->send({ t => 'nack', ids => [$nacked], delay => 10 });
-wait_until('it is taken', sub { $relay->metric('clairon_nacks_total') >= 3 });
-cmp_ok(wait_s(), '>', 250, 'and a shorter one after it does not undo that');
+wait_until('it is processed', sub { $relay->metric('clairon_nacks_total') >= 3 });
+cmp_ok(wait_s(), '>', 250, 'a later shorter delay does not shorten it');
 my $soon = notify('USER', 'u1', 'soon', '');
 $one->run_until('another', sub { of_mark($one, 'soon') });
 my $showings = of_mark($one, 'soon');
 $one->send({ t => 'nack', ids => [$soon], delay => 0 });
-$one->run_until('it comes again', sub { of_mark($one, 'soon') > $showings });
-pass('without a delay it comes after the backoff');
+$one->run_until('a retry', sub { of_mark($one, 'soon') > $showings });
+pass('without a delay it is retried after the backoff');
 $one->ack($nacked);
-wait_until('acked', sub { !$store->execute('HEXISTS', $store->of($nacked, 'pending'), $nacked) });
+wait_until('acknowledged', sub { !$store->execute('HEXISTS', $store->of($nacked, 'pending'), $nacked) });
 $one->send({ t => 'nack', ids => [$nacked], delay => 0 });
 notify('USER', 'u1', 'last', '');
 $one->run_until('the last', sub { of_mark($one, 'last') });
-is($store->execute('ZSCORE', $store->of($nacked, 'due'), "$nacked:u1"), undef, 'a nack after the ack changes nothing');
+is($store->execute('ZSCORE', $store->of($nacked, 'due'), "$nacked:u1"), undef, 'a nack after the ack has no effect');
 cmp_ok($relay->metric('clairon_nacks_total'), '>=', 4, 'nacks are counted');
-is($relay->metric('clairon_store_errors_total'), 0, 'the store never had to refuse');
+is($relay->metric('clairon_store_errors_total'), 0, 'no store errors');
 
 done_testing();

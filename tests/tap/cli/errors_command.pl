@@ -1,4 +1,5 @@
-# Does `clairon errors` fail for ids that it does not know, change nothing in a dry run, and suit both a terminal and a pipe?
+# Tests that `clairon errors` fails for unknown ids, changes nothing in a dry run, and formats for terminals and
+# pipes.
 use strict;
 use warnings;
 
@@ -14,7 +15,7 @@ my $unknown = '01890000-0000-7000-8000-000000000000';
 sub errors { return $relay->run('errors', @_) }
 sub entries { return $store->execute('XLEN', 'clairon:errors') }
 
-# What a person at a terminal sees: script(1) gives the command one.
+# The output at a terminal, which script(1) provides.
 sub at_terminal
 {
     my ($variables, @words) = @_;
@@ -23,7 +24,7 @@ sub at_terminal
     return scalar qx(script -qec "$command" /dev/null </dev/null);
 }
 
-# Notifications whose time is over before anybody acknowledged them: their ids.
+# Ids of notifications that expired unacknowledged.
 sub expired
 {
     my ($count, $users) = @_;
@@ -65,25 +66,25 @@ for my $verb ('redrive', 'drop')
     is(entries(), $before, 'and nothing is changed');
     is((errors($verb, '--id', uc $unknown))[0], 1, 'as --id too');
     ($code, $out, $err) = errors($verb, $ids[0], '--user', 'nobody');
-    is($code, 1, 'an entry that another filter leaves out');
+    is($code, 1, 'an entry that another filter excludes');
     like($err, qr/no matching entry of the error log has id \Q$ids[0]\E/, 'is reported as such');
-    is((errors($verb, '123'))[0], 2, 'no UUID: exit code 2');
+    is((errors($verb, '123'))[0], 2, 'not a UUID: exit code 2');
     like((errors($verb, '123'))[2], qr/not a notification id, which is a UUID: 123/, 'with the reason');
-    is((errors($verb, '--id', $ids[0], '--id', $ids[1]))[0], 2, '--id given twice is refused: the last would win');
+    is((errors($verb, '--id', $ids[0], '--id', $ids[1]))[0], 2, '--id given twice is rejected: the last would win');
     is(entries(), $before, 'and nothing is changed');
 }
-is((errors('list', $unknown))[0], 0, 'a list without rows is an answer');
+is((errors('list', $unknown))[0], 0, 'an empty list is no error');
 
 # A dry run.
 for my $verb ('redrive', 'drop')
 {
     ($code, $out) = errors($verb, '--all', '--dry-run');
     is($code, 0, "$verb --dry-run");
-    like($out, qr/^TIME.*(?:\n\S.*u1, u2){3}\nwould $verb 3 entries(?: for 6 users)?; nothing was changed\n$/, 'lists the entries and their sum');
+    like($out, qr/^TIME.*(?:\n\S.*u1, u2){3}\nwould $verb 3 entries(?: for 6 users)?; nothing was changed\n$/, 'lists the entries and their count');
     is(entries(), 3, 'and changes nothing');
 }
-is($store->execute('HLEN', 'clairon:pending'), 0, 'nobody waits');
-is((errors('list', '--dry-run'))[0], 2, 'for a list it makes no sense');
+is($store->execute('HLEN', 'clairon:pending'), 0, 'no user is pending');
+is((errors('list', '--dry-run'))[0], 2, 'a list has no dry run');
 
 # Several ids, one of them unknown.
 ($code, $out, $err) = errors('drop', $ids[0], $unknown, $ids[1]);
@@ -91,29 +92,29 @@ is($code, 1, 'one of three ids is unknown: exit code 1');
 is($out, "dropped 2 entries\n", 'the others are dropped');
 is($err, "clairon errors: no entry of the error log has id $unknown\n", 'and the unknown one is named');
 ($code, $out, $err) = errors('redrive', $ids[2], uc $ids[2]);
-is_deeply([ $code, $out, $err ], [ 0, "redrove 1 entry for 2 users\n", '' ], 'an id given twice is one');
-is($store->execute('HLEN', 'clairon:pending'), 1, 'its users wait again');
-is(entries(), 0, 'the entry is gone');
+is_deeply([ $code, $out, $err ], [ 0, "redrove 1 entry for 2 users\n", '' ], 'a repeated id counts once');
+is($store->execute('HLEN', 'clairon:pending'), 1, 'its users are pending again');
+is(entries(), 0, 'the entry is deleted');
 
-# What cannot be redriven.
+# Entries that cannot be redriven.
 $store->execute('XADD', 'clairon:errors', '*', id => $unknown, reason => 'undecodable', attempts => 0, users => '[]', data => '{}', route => '');
 ($code, $out) = errors('redrive', $unknown);
 is($code, 1, 'an id that cannot be redriven: exit code 1');
 like($out, qr/^left 1 entry that cannot be redriven/m, 'with the reason');
-is((errors('redrive', '--all'))[0], 0, 'among all of them it is only left');
+is((errors('redrive', '--all'))[0], 0, 'with --all it is skipped');
 is((errors('drop', $unknown))[1], "dropped 1 entry\n", 'it can be dropped');
 
-# More than a page of the walk, in one go.
+# More than one page, in one run.
 expired(130, 'u3');
 my @many = map { JSON::decode_json($_)->{id} } split /\n/, (errors('list', '--json'))[1];
 ($code, $out) = errors('redrive', '--limit', 120);
 is($out, "redrove 120 entries for 120 users\n", 'more than a page');
-is(entries(), 10, 'and no more than asked for');
+is(entries(), 10, 'up to the limit');
 ($code, $out) = errors('drop', @many[ 119, 120 .. 129 ]);
-is_deeply([ $code, $out ], [ 1, "dropped 10 entries\n" ], 'the rest by id; what was redriven has no entry');
+is_deeply([ $code, $out ], [ 1, "dropped 10 entries\n" ], 'the rest by id; redriven ones have no entry');
 is(entries(), 0, 'none is left');
 
-# A change that the store refuses.
+# A change that the store rejects.
 expired(1, 'u4');
 $store->execute('ACL', 'SETUSER', 'reader', 'on', '>reader-secret', '~*', '+@all', '-xdel', '-evalsha');
 my $proxy = Clairon::Test::proxy($store->{socket});
@@ -121,9 +122,9 @@ my $url = 'redis://reader:reader-secret@127.0.0.1:' . $proxy->port;
 for my $verb ('redrive', 'drop')
 {
     ($code, $out, $err) = errors($verb, '--all', "--store.url=$url");
-    is($code, 1, "a $verb that the store refuses: exit code 1");
+    is($code, 1, "a $verb that the store rejects: exit code 1");
     like($err, qr/^clairon errors: the store refused: .*(?:xdel|evalsha|permission)/im, 'with its error');
-    like($out, qr/^(?:redrove|dropped) 0 entries/, 'and it is not counted as done');
+    like($out, qr/^(?:redrove|dropped) 0 entries/, 'and it is not counted');
 }
 
 # At a terminal.
@@ -131,7 +132,7 @@ my $seen = at_terminal({}, 'errors', 'list');
 like($seen, qr/\e\[31mexpired/, 'colour at a terminal');
 like($seen, qr/^(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d\.\d{3}  [0-9a-f]{8}-/m, 'and short times');
 unlike(at_terminal({ NO_COLOR => 1 }, 'errors', 'list'), qr/\e/, 'no colour with NO_COLOR');
-unlike(at_terminal({ TERM => 'dumb' }, 'errors', 'list'), qr/\e/, 'nor at a dumb one');
+unlike(at_terminal({ TERM => 'dumb' }, 'errors', 'list'), qr/\e/, 'not at a dumb terminal');
 like(at_terminal({}, 'errors', 'drop', '--all'), qr/drop: \d+ of 1 entries of the error log examined/, 'progress at a terminal');
 
 done_testing();

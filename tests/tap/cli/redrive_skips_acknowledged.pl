@@ -1,4 +1,4 @@
-# Does a redrive send again only to those of an entry's users who have not acknowledged since?
+# Tests that a redrive skips users who have acknowledged since the error was logged.
 use strict;
 use warnings;
 
@@ -11,24 +11,24 @@ my $relay = Clairon::Test::relay($pg, $store);
 
 my ($one, $two) = map { $relay->client($_) } qw(u1 u2);
 my $id = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1,u2}', '{"mark": "note"}', ack_required => true)});
-$one->run_until('it', sub { of_mark($one, 'note') });
-$two->run_until('it', sub { of_mark($two, 'note') });
+$one->run_until('the notification', sub { of_mark($one, 'note') });
+$two->run_until('the notification', sub { of_mark($two, 'note') });
 $one->ack($id);
 wait_until('one has acknowledged', sub { ($store->execute('HGET', $store->of($id, "ack:$id"), 'u1') // '0') ne '0' });
 
-# An entry that was logged before: it names both.
+# An older entry that lists both.
 my ($entry) = map { { @{ $_->[1] } } } @{ $store->execute_bytes('XRANGE', ($store->keys('stream'))[0], '-', '+') };
 $store->execute_bytes('XADD', 'clairon:errors', '*', id => $id, reason => 'exhausted', attempts => 0, users => '["u1","u2"]', data => $entry->{data}, route => $entry->{route});
 my ($code, $out) = $relay->run('errors', 'redrive', $id);
 is_deeply([ $code, $out ], [ 0, "redrove 1 entry for 1 user\n" ], 'one of the two users');
-$two->run_until('it comes again', sub { of_mark($two, 'note') == 2 });
+$two->run_until('a retry', sub { of_mark($two, 'note') == 2 });
 $two->ack($id);
 wait_until('all have acknowledged', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
 my $last = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1,u2}', '{"mark": "last"}')});
 $one->run_until('the last', sub { of_mark($one, 'last') });
-is(scalar(of_mark($one, 'note')), 1, 'who acknowledged does not get it again');
-is($store->execute('XLEN', 'clairon:errors'), 0, 'the entry is gone');
+is(scalar(of_mark($one, 'note')), 1, 'a user who acknowledged does not get it again');
+is($store->execute('XLEN', 'clairon:errors'), 0, 'the entry is deleted');
 
-is($relay->metric('clairon_store_errors_total'), 0, 'the store never had to refuse');
+is($relay->metric('clairon_store_errors_total'), 0, 'no store errors');
 
 done_testing();

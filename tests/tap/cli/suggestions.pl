@@ -1,4 +1,4 @@
-# Do the commands name what was probably meant, and what they read where no -c was given?
+# Tests that commands suggest the nearest valid word, and name the settings used without -c.
 use strict;
 use warnings;
 
@@ -30,8 +30,8 @@ for my $case ([ [ 'eror', 'list' ], qr/unknown command "eror", valid are relay, 
     like($err, $case->[1], 'with a hint');
 }
 my (undef, undef, $err) = clairon('dance');
-unlike($err, qr/did you mean/, 'a word that is near to none is not guessed at');
-unlike((clairon('errors', 'list', '-x'))[2], qr/did you mean/, 'nor a letter');
+unlike($err, qr/did you mean/, 'a word without a near match has no suggestion');
+unlike((clairon('errors', 'list', '-x'))[2], qr/did you mean/, 'a letter neither');
 
 # Without -c.
 for my $command ('relay', 'doctor')
@@ -42,10 +42,10 @@ for my $command ('relay', 'doctor')
 }
 like((clairon('token', '--sub', 'u1'))[2], qr/missing key \[auth\].*; no -c FILE/s, 'token too');
 (undef, undef, $err) = clairon('errors', 'list');
-like($err, qr{^clairon errors: no -c FILE: reading the default store, redis://127\.0\.0\.1:6379$}m, 'the store that is read by default');
-unlike((clairon('errors', 'list', '--store.url=unix:///nonexistent'))[2], qr/default/, 'unless it was named');
+like($err, qr{^clairon errors: no -c FILE: reading the default store, redis://127\.0\.0\.1:6379$}m, 'the default store is named');
+unlike((clairon('errors', 'list', '--store.url=unix:///nonexistent'))[2], qr/default/, 'unless it is set');
 my $file = Clairon::Test::scratch() . '/relay.conf';
 PostgreSQL::Test::Utils::append_to_file($file, "[feed]\nslot = clairon\n");
-unlike((clairon('relay', '-c', $file))[2], qr/no -c/, 'with -c there is nothing to add');
+unlike((clairon('relay', '-c', $file))[2], qr/no -c/, 'with -c there is no remark');
 
 done_testing();

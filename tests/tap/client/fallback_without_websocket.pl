@@ -1,4 +1,4 @@
-# Does our client find its way where no WebSocket gets through, and lose or repeat nothing when the way changes?
+# Tests that our client works where no WebSocket connects, without losses or duplicates when the transport changes.
 use strict;
 use warnings;
 
@@ -24,7 +24,7 @@ sub insert
     return;
 }
 
-# A page whose network lets no WebSocket through.
+# A page whose network blocks WebSockets.
 my $page = Clairon::Test::page(url => $relay->url('/v1/ws'), token => token(sub => 'u1'));
 
 sub is_open { my ($transport) = @_;
@@ -37,29 +37,29 @@ sub all_seen { wait_until('all rows are seen', sub { $page->rows >= $next }); re
 is_open('sse');
 insert(5);
 all_seen();
-wait_until('all are acked', sub { $store->pending == 0 });
-pass('SSE brings messages, and their acks go home');
+wait_until('all acknowledged', sub { $store->pending == 0 });
+pass('SSE delivers notifications, and acks are stored');
 $relay->restart;
 insert(5);
 all_seen();
-pass('a relay that restarts is found again');
+pass('the client reconnects to a restarted relay');
 kill USR1 => $relay->pid;
 insert(5);
 is_open('poll');
 insert(5);
 all_seen();
-wait_until('all are acked', sub { $store->pending == 0 });
-pass('with push off polls bring them, and acks go home');
+wait_until('all acknowledged', sub { $store->pending == 0 });
+pass('with push off polls deliver notifications, and acks are stored');
 $relay->kill9;
 insert(5);
 $relay->start;
 $relay->wait_ready;
 all_seen();
-wait_until('all are acked', sub { $store->pending == 0 });
-is_deeply([ $page->rows ], [ 1 .. $next ], 'every row was shown, once and in order');
+wait_until('all acknowledged', sub { $store->pending == 0 });
+is_deeply([ $page->rows ], [ 1 .. $next ], 'every row was delivered, once and in order');
 is(join(' ', $page->troubles), '', 'without a gap or an error');
 kill TERM => $page->pid;
 $page->wait_end;
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Two relays are restarted in turn while rows are written: does our client lose nothing and show nothing twice?
+# Tests that our client loses and repeats nothing when two relays are restarted in turn while rows are written.
 use strict;
 use warnings;
 
@@ -15,7 +15,7 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('t', 'USER', 'owner', ack_required => true)});
 my $store  = Clairon::Test::store();
 my @relays = map { Clairon::Test::relay($pg, $store, conf => { 'gate.drain' => '500ms' }) } 1, 2;
-# What a load balancer is to clients: one address, and only those behind it that are up.
+# A simple load balancer: one address, and only running relays behind it.
 my $proxy = Clairon::Test::proxy("127.0.0.1:$relays[0]{port}");
 
 my @pages = map { Clairon::Test::page(name => "page$_", websocket => 1, url => $proxy->url('http') . '/v1/ws',
@@ -39,7 +39,7 @@ for my $turn (1 .. TURNS)
         is($relays[$i]->stop, 0, "turn $turn: relay $i drains");
         $relays[$i]->start;
         $relays[$i]->wait_ready;
-        wait_until('rows go on', sub { $pages[0]->rows > $seen || $pages[0]->rows == ROWS / 3 });
+        wait_until('rows continue', sub { $pages[0]->rows > $seen || $pages[0]->rows == ROWS / 3 });
         $restarts++ if $pages[0]->rows < ROWS / 3;
     }
 }
@@ -49,12 +49,12 @@ for my $i (1 .. 3)
 {
     my $page = $pages[ $i - 1 ];
     my @own = grep { 1 + $_ % 3 == $i } 1 .. ROWS;
-    wait_until("page $i has all", sub { $page->rows >= @own });
-    is_deeply([ $page->rows ], \@own, "page $i showed each row once, in order");
+    wait_until("page $i has all rows", sub { $page->rows >= @own });
+    is_deeply([ $page->rows ], \@own, "page $i received each row once, in order");
     is(join(' ', $page->troubles), '', 'without a gap or an error');
 }
-wait_until('all are acked', sub { $store->pending == 0 });
-is(scalar $store->entries, ROWS, 'each row was stored once, and nothing was shown again for want of an ack');
+wait_until('all acknowledged', sub { $store->pending == 0 });
+is(scalar $store->entries, ROWS, 'each row was stored once, without retries');
 kill TERM => $_->pid for @pages;
 $_->wait_end for @pages;
 

@@ -1,4 +1,5 @@
-# Is the console there when asked for, only for admins, and does it tell the truth and mend the error log?
+# Tests that the console is available only when enabled and only for admins, that its data is correct, and that it
+# manages the error log.
 use strict;
 use warnings;
 
@@ -22,35 +23,35 @@ sub http
 }
 sub overview { return http(GET => '/v1/console')->{json} }
 sub errors { my ($query) = @_; return @{ http(GET => '/v1/console/errors' . ($query // ''))->{json}{errors} } }
-sub mend { my ($verb, $entry) = @_; return http(POST => "/v1/console/$verb", body => { entry => $entry }) }
+sub change_entry { my ($verb, $entry) = @_; return http(POST => "/v1/console/$verb", body => { entry => $entry }) }
 sub notify { my ($targets, $mark, $more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$targets}', '{\"mark\": \"$mark\"}', ack_required => true, $more)") }
 
 my @data = ([ GET => '/v1/console' ], [ GET => '/v1/console/errors' ], [ POST => '/v1/console/redrive', '{}' ], [ POST => '/v1/console/drop', '{}' ]);
 my @page = ([ GET => '/console' ], [ GET => '/console/console.css' ], [ GET => '/console/console.js' ]);
 
-# Off unless asked for, for everybody.
-is(http($_->[0], $_->[1], body => $_->[2], relay => $without)->{status}, 404, "$_->[1] is not there unless gate.console is on") for @data, @page;
+# Disabled by default, for all users.
+is(http($_->[0], $_->[1], body => $_->[2], relay => $without)->{status}, 404, "$_->[1] is not found unless gate.console is on") for @data, @page;
 
-# The page says nothing and loads nothing.
+# The page has no data and loads nothing from other hosts.
 for (@page)
 {
     my $answer = http(@$_, token => 0);
     my $policy = $answer->{headers}{'content-security-policy'} // '';
-    is($answer->{status}, 200, "$_->[1] is for everybody");
+    is($answer->{status}, 200, "$_->[1] is public");
     like($policy, qr/default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'/, 'with a strict policy');
     like($policy, qr/form-action 'none'; frame-ancestors 'none'/, 'in no frame');
     unlike($policy, qr/unsafe/, 'without exceptions');
-    is($answer->{headers}{'x-content-type-options'}, 'nosniff', 'of the type it says');
-    unlike($answer->{body}, qr{(?:https?:)?//[a-z0-9.-]+\.[a-z]}i, 'and names no other place') if $_->[1] !~ /js$/;
+    is($answer->{headers}{'x-content-type-options'}, 'nosniff', 'with nosniff');
+    unlike($answer->{body}, qr{(?:https?:)?//[a-z0-9.-]+\.[a-z]}i, 'and no other host') if $_->[1] !~ /js$/;
     is(length http(HEAD => $_->[1], token => 0)->{body}, 0, 'HEAD has no body');
 }
 my $html = http(GET => '/console', token => 0)->{body};
 unlike($html, qr/<script>|<script[^>]*>[^<]|\son[a-z]+=|<style|\sstyle=/i, 'no script or style inside the page');
-is(http(POST => '/console', body => '')->{status}, 405, 'it is only read');
+is(http(POST => '/console', body => '')->{status}, 405, 'it is read-only');
 my $folder = http(GET => '/console/', token => 0);
-is_deeply([ $folder->{status}, $folder->{headers}{location} ], [ 308, '../console' ], 'with a slash behind it one is led there, behind a proxy too');
-is(http(GET => '/console/', relay => $without)->{status}, 404, 'where there is a console');
+is_deeply([ $folder->{status}, $folder->{headers}{location} ], [ 308, '../console' ], 'a trailing slash redirects, also behind a proxy');
+is(http(GET => '/console/', relay => $without)->{status}, 404, 'only with the console enabled');
 
 # The data is for admins, and for pages of this host.
 for (@data)
@@ -59,105 +60,105 @@ for (@data)
     is(http($method, $path, body => $body, token => 0)->{status}, 401, "$path without a token");
     my $answer = http($method, $path, body => $body, claims => { admin => JSON::false, publish => JSON::true });
     is($answer->{status}, 403, "$path without the claim admin");
-    is($answer->{json}{code}, 103, 'is told so');
-    is(http($method, $path, body => $body, claims => { admin => 1 })->{status}, 403, 'nor with one that is no boolean');
-    is(http($method, $path, body => $body, claims => { exp => time() - 60 })->{status}, 401, 'nor when expired');
-    is(http($method, $path, body => $body, headers => { Origin => $_ })->{status}, 403, "nor for pages of $_")
+    is($answer->{json}{code}, 103, 'with its code');
+    is(http($method, $path, body => $body, claims => { admin => 1 })->{status}, 403, 'a claim that is not a boolean is rejected');
+    is(http($method, $path, body => $body, claims => { exp => time() - 60 })->{status}, 401, 'an expired token is rejected');
+    is(http($method, $path, body => $body, headers => { Origin => $_ })->{status}, 403, "pages of $_ are rejected")
       for 'https://app.example', 'http://evil.example', 'null';
-    isnt(http($method, $path, body => $body, headers => { Origin => 'http://x:1' })->{status}, 403, 'but for its own page');
+    isnt(http($method, $path, body => $body, headers => { Origin => 'http://x:1' })->{status}, 403, 'its own page is accepted');
 }
 
-# What it tells.
+# The overview.
 my ($one, $two) = map { $relay->client($_, Origin => 'https://app.example') } 'u1', 'u2';
 my $waits = notify('away,u1', 'waits', 'retry_limit => 100');
-$one->run_until('it', sub { of_mark($one, 'waits') });
-wait_until('the relay tells of its users', sub { ((overview()->{store}{relays} // [])->[0]{users} // 0) == 2 });
+$one->run_until('the notification', sub { of_mark($one, 'waits') });
+wait_until('the relay reports its users', sub { ((overview()->{store}{relays} // [])->[0]{users} // 0) == 2 });
 my $now = overview();
 is($now->{relay}{ready}, JSON::true, 'it is ready');
 is($now->{relay}{feed}, 'streaming', 'and its feed streams');
 is($now->{relay}{store}, 'up', 'and its store is up');
 is($now->{stats}{clairon_gate_connections}, 2, 'two connections');
-is($now->{stats}{clairon_gate_connections}, $relay->metric('clairon_gate_connections'), 'as the metrics say');
+is($now->{stats}{clairon_gate_connections}, $relay->metric('clairon_gate_connections'), 'as in the metrics');
 is($now->{slot}{name}, 'clairon', 'its slot');
 cmp_ok($now->{slot}{lag}, '>=', 0, 'and the lag');
-is($now->{store}{pending}, 1, 'one message is pending');
+is($now->{store}{pending}, 1, 'one notification is pending');
 is($now->{store}{errors}, 0, 'no errors');
 cmp_ok($now->{store}{entries}, '>=', 1, 'entries');
 cmp_ok($now->{store}{memory}, '>', 100_000, 'memory');
 my ($pending) = @{ $now->{store}{oldest} };
-is_deeply([ @$pending{qw(id users open ends)} ], [ $waits, 2, JSON::false, undef ], 'what is pending for longest, and for how many');
-cmp_ok(abs($now->{store}{at} - $pending->{since}), '<', 600_000, 'and since when');
+is_deeply([ @$pending{qw(id users open ends)} ], [ $waits, 2, JSON::false, undef ], 'the oldest pending one, with its number of users');
+cmp_ok(abs($now->{store}{at} - $pending->{since}), '<', 600_000, 'and its time');
 is(scalar(grep { $_->{name} eq $now->{relay}{name} } @{ $now->{store}{relays} }), 1, 'the relays, with this one');
-is_deeply([ sort @{ http(GET => "/v1/notifications/$waits")->{json}{waiting} } ], [ 'away', 'u1' ], 'a timeline is for admins too, and says who is waited for');
+is_deeply([ sort @{ http(GET => "/v1/notifications/$waits")->{json}{waiting} } ], [ 'away', 'u1' ], 'a timeline is available for admins, with the pending users');
 $one->ack($waits);
-wait_until('one is waited for', sub { overview()->{store}{oldest}[0]{users} == 1 });
+wait_until('one user is pending', sub { overview()->{store}{oldest}[0]{users} == 1 });
 
-# The error log: newest first, by pages, cut to size.
+# The error log: newest first, paginated, with long values omitted.
 my @ids = map { notify($_ % 2 ? 'u1' : 'u1,u2', "no $_", 'retry_limit => 0') } 1 .. 25;
-wait_until('all are given up', sub { overview()->{store}{errors} == 25 });
+wait_until('all are exhausted', sub { overview()->{store}{errors} == 25 });
 my @first = errors();
 is(scalar @first, 20, 'a page of the error log');
 my @second = errors("?before=$first[-1]{entry}");
 is(scalar @second, 5, 'and the next one');
 is_deeply([ sort map { $_->{id} } @first, @second ], [ sort @ids ], 'each once');
-is_deeply([ map { $_->{at} } @first, @second ], [ sort { $b <=> $a } map { $_->{at} } @first, @second ], 'the newest first');
+is_deeply([ map { $_->{at} } @first, @second ], [ sort { $b <=> $a } map { $_->{at} } @first, @second ], 'newest first');
 my ($last) = grep { $_->{notification}{payload}{mark} eq 'no 24' } @first;
-is_deeply([ @$last{qw(reason attempts user_count)}, sort @{ $last->{users} } ], [ 'exhausted', 0, 2, 'u1', 'u2' ], 'why, and for whom');
-is(http(GET => "/v1/console/errors?before=$_")->{status}, 400, "before=$_ is refused") for 'x', '1-', '9' x 50, '(1-1';
+is_deeply([ @$last{qw(reason attempts user_count)}, sort @{ $last->{users} } ], [ 'exhausted', 0, 2, 'u1', 'u2' ], 'reason and users');
+is(http(GET => "/v1/console/errors?before=$_")->{status}, 400, "before=$_ is rejected") for 'x', '1-', '9' x 50, '(1-1';
 
-# Redrive: they get it again.
+# Redrive: the users get it again.
 my $had = of_mark($one, 'no 24');
-my $answer = mend('redrive', $last->{entry});
+my $answer = change_entry('redrive', $last->{entry});
 is($answer->{status}, 200, 'redriven');
 is($answer->{json}{users}, 2, 'for both');
-$_->run_until('it again', sub { of_mark($_, 'no 24') > 1 }) for $one, $two;
+$_->run_until('a retry', sub { of_mark($_, 'no 24') > 1 }) for $one, $two;
 $_->ack($last->{id}) for $one, $two;
-wait_until('both acked', sub { !$store->execute('HEXISTS', $store->of($last->{id}, 'pending'), $last->{id}) });
-is(mend('redrive', $last->{entry})->{status}, 404, 'the entry is gone');
-is((grep { $_->{stage} eq 'acked' } @{ http(GET => "/v1/notifications/$last->{id}")->{json}{events} }), 2, 'its life tells of both');
+wait_until('both have acknowledged', sub { !$store->execute('HEXISTS', $store->of($last->{id}, 'pending'), $last->{id}) });
+is(change_entry('redrive', $last->{entry})->{status}, 404, 'the entry is deleted');
+is((grep { $_->{stage} eq 'acked' } @{ http(GET => "/v1/notifications/$last->{id}")->{json}{events} }), 2, 'its timeline has both acks');
 my @stages = map { $_->{stage} } @{ http(GET => "/v1/notifications/$last->{id}")->{json}{events} };
-is((grep { $_ eq 'errored' } @stages), 2, 'and of the errors before');
+is((grep { $_ eq 'errored' } @stages), 2, 'and the earlier errors');
 
-# Drop: it is forgotten.
+# Drop: the entry is deleted.
 my ($drop) = grep { $_->{id} ne $last->{id} } @first;
-is(mend('drop', $drop->{entry})->{status}, 200, 'dropped');
-is(mend('drop', $drop->{entry})->{status}, 404, 'once');
-is(overview()->{store}{errors}, 23, 'two are gone');
-unlike($relay->log_text, qr/"no 24"/, 'the log holds no payload');
-like($relay->log_text, qr/action="?drop"? entry="?\Q$drop->{entry}\E"? user=.*root/, 'but who dropped what');
+is(change_entry('drop', $drop->{entry})->{status}, 200, 'dropped');
+is(change_entry('drop', $drop->{entry})->{status}, 404, 'only once');
+is(overview()->{store}{errors}, 23, 'two are deleted');
+unlike($relay->log_text, qr/"no 24"/, 'the log has no payload');
+like($relay->log_text, qr/action="?drop"? entry="?\Q$drop->{entry}\E"? user=.*root/, 'but the user and the dropped entry');
 
-# Bodies that are none, entries that are odd.
+# Invalid bodies and malformed entries.
 is(http(POST => "/v1/console/$_->[0]", body => $_->[1])->{status}, 400, "$_->[0] $_->[1]")
   for map { my $verb = $_; map { [ $verb, $_ ] } '', '{}', '[]', '{"entry":1}', '{"entry":"x"}', '{"entry":"1-1","more":1}', '{"entry":"' . '1' x 60 . '"}' } 'redrive', 'drop';
 $store->execute('XADD', 'clairon:errors', '*', id => 'x', reason => 'undecodable', attempts => 0, users => '[]', data => '{"a":"' . 'b' x 9000 . '"}', route => 'bad');
 my ($odd) = errors();
-is_deeply([ @$odd{qw(notification user_count)} ], [ undef, 0 ], 'a long notification is left out');
-is(mend('redrive', $odd->{entry})->{status}, 422, 'what cannot be sent is only dropped');
-is(mend('drop', $odd->{entry})->{status}, 200, 'as it is');
+is_deeply([ @$odd{qw(notification user_count)} ], [ undef, 0 ], 'a long notification is omitted');
+is(change_entry('redrive', $odd->{entry})->{status}, 422, 'an entry without a notification cannot be redriven');
+is(change_entry('drop', $odd->{entry})->{status}, 200, 'but dropped');
 $store->execute('XADD', 'clairon:errors', '*', id => 'y');
-is((errors())[0]{id}, 'y', 'an entry that lacks all does not hide the others');
-is(mend('drop', (errors())[0]{entry})->{status}, 200, 'and can be dropped');
+is((errors())[0]{id}, 'y', 'an entry without fields does not hide the others');
+is(change_entry('drop', (errors())[0]{entry})->{status}, 200, 'and can be dropped');
 
-# Many users: the first of them, and how many.
+# Many users: the first of them, and their number.
 my $many = join ',', map { "m$_" } 1 .. 300;
 notify($many, 'many', "retry_limit => 1, ttl => '1 hour'");
 wait_until('it is stored', sub { overview()->{store}{pending} == 2 });
 my ($crowd) = grep { $_->{users} == 300 } @{ overview()->{store}{oldest} };
 ok($crowd, 'a large audience is a number');
 $store->execute('ZADD', $store->of($crowd->{id}, 'due'), 1, "$crowd->{id}:");
-wait_until('it has ended', sub { grep { $_->{id} eq $crowd->{id} } errors() });
+wait_until('it has expired', sub { grep { $_->{id} eq $crowd->{id} } errors() });
 my ($expired) = grep { $_->{id} eq $crowd->{id} } errors();
-is_deeply([ $expired->{reason}, $expired->{user_count}, scalar @{ $expired->{users} } ], [ 'expired', 300, 20 ], 'in the error log too');
-is(mend('redrive', $expired->{entry})->{json}{users}, 300, 'and all of them get it again');
+is_deeply([ $expired->{reason}, $expired->{user_count}, scalar @{ $expired->{users} } ], [ 'expired', 300, 20 ], 'also in the error log');
+is(change_entry('redrive', $expired->{entry})->{json}{users}, 300, 'all of them get it again');
 
-# The store goes: the page is told so.
+# Without the store.
 $store->stop;
-wait_until('the store is missed', sub { my $seen = overview(); $seen && !defined $seen->{store} && $seen->{relay}{store} eq 'down' });
-is(http(GET => '/v1/console/errors')->{status}, 503, 'no error log without it');
-is(mend('drop', '1-1')->{status}, 503, 'nor can it be mended');
+wait_until('the relay has lost the store', sub { my $seen = overview(); $seen && !defined $seen->{store} && $seen->{relay}{store} eq 'down' });
+is(http(GET => '/v1/console/errors')->{status}, 503, 'no error log without the store');
+is(change_entry('drop', '1-1')->{status}, 503, 'and no changes');
 $store->start;
 wait_until('it is back', sub { defined overview()->{store} });
-is($relay->metric('clairon_store_errors_total'), 0, 'the store never had to refuse');
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+is($relay->metric('clairon_store_errors_total'), 0, 'no store errors');
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 
 done_testing();

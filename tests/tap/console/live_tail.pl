@@ -1,4 +1,5 @@
-# Do the console's live tail, its look at a user and its test reach admins only, with nothing more than they are to show?
+# Tests that live tail, user view and test notification of the console are limited to admins and to the displayed
+# data.
 use strict;
 use warnings;
 
@@ -25,17 +26,17 @@ sub notify { my ($targets, $topic, $more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$targets}', '{\"secret\": \"payload\"}', topic => '$topic'" . ($more // '') . ')') }
 my $test = { payload => { mark => 'test' }, routing => { audience => { type => 'USER', targets => ['u1'] } } };
 
-# For admins, where there is a console, and for its own pages.
+# For admins, with the console enabled, and for its own pages.
 for ([ GET => '/v1/console/latest' ], [ GET => '/v1/console/rules' ], [ GET => '/v1/console/user?id=u1' ], [ POST => '/v1/console/notifications', $test ])
 {
     my ($method, $path, $body) = @$_;
-    is(http($method, $path, body => $body, relay => $without)->{status}, 404, "$path is not there unless gate.console is on");
-    is(http($method, $path, body => $body, token => 0)->{status}, 401, 'nor without a token');
+    is(http($method, $path, body => $body, relay => $without)->{status}, 404, "$path is not found unless gate.console is on");
+    is(http($method, $path, body => $body, token => 0)->{status}, 401, 'rejected without a token');
     my $answer = http($method, $path, body => $body, claims => { admin => JSON::false });
-    is_deeply([ $answer->{status}, $answer->{json}{code} ], [ 403, 103 ], 'nor without the claim admin');
-    is(http($method, $path, body => $body, headers => { Origin => $_ })->{status}, 403, "nor for pages of $_") for 'https://app.example', 'null';
+    is_deeply([ $answer->{status}, $answer->{json}{code} ], [ 403, 103 ], 'rejected without the claim admin');
+    is(http($method, $path, body => $body, headers => { Origin => $_ })->{status}, 403, "pages of $_ are rejected") for 'https://app.example', 'null';
 }
-is(http(POST => '/v1/console/latest', body => {})->{status}, 405, 'it is only read');
+is(http(POST => '/v1/console/latest', body => {})->{status}, 405, 'it is read-only');
 
 # The live tail.
 is_deeply([ latest() ], [], 'nothing was sent yet');
@@ -44,72 +45,72 @@ my $second = notify('u1', 'app."odd\\topic"');
 wait_until('both are stored', sub { latest() == 2 });
 my ($newer, $older) = latest();
 is_deeply([ @$older{qw(id topic operation priority audience targets target_count ack attempt)} ],
-    [ $first, 'app.first', 'notify', 'NORMAL', 'USER', [ 'u1', 'u2', 'u3' ], 5, JSON::true, 0 ], 'what it shows of one');
+    [ $first, 'app.first', 'notify', 'NORMAL', 'USER', [ 'u1', 'u2', 'u3' ], 5, JSON::true, 0 ], 'its fields');
 is_deeply([ @$newer{qw(id topic ack)} ], [ $second, 'app."odd\\topic"', JSON::false ], 'the newest first, whatever its topic');
 unlike(http(GET => '/v1/console/latest')->{body}, qr/secret|payload/, 'no payload');
-is_deeply([ map { $_->{id} } latest("?after=$older->{entry}") ], [$second], 'only what came later');
-is_deeply([ latest("?after=$newer->{entry}") ], [], 'nothing did');
-is(http(GET => "/v1/console/latest?after=$_")->{status}, 400, "after=$_ is refused") for 'x', '1-', '9' x 50, '(1-1';
+is_deeply([ map { $_->{id} } latest("?after=$older->{entry}") ], [$second], 'only later ones');
+is_deeply([ latest("?after=$newer->{entry}") ], [], 'no later ones');
+is(http(GET => "/v1/console/latest?after=$_")->{status}, 400, "after=$_ is rejected") for 'x', '1-', '9' x 50, '(1-1';
 notify('u9', "app.n$_") for 1 .. 55;
 wait_until('all are stored', sub { my ($top) = latest(); $top && $top->{topic} eq 'app.n55' });
-is(scalar(latest()), 50, 'no more than a page');
+is(scalar(latest()), 50, 'at most one page');
 $store->execute('XADD', ($store->keys('stream'))[0], '*', id => 'z', data => 'no JSON', route => '');
-is((latest())[0]{id}, 'z', 'an entry that cannot be read does not hide the others');
+is((latest())[0]{id}, 'z', 'a malformed entry does not hide the others');
 
 # A user.
 is_deeply([ map { user('u1')->{$_} } 'connections' ], [0], 'a user who is not connected');
-is_deeply([ @{ user('u1')->{user} }{qw(pending relays)} ], [ 1, [] ], 'and what waits for him');
+is_deeply([ @{ user('u1')->{user} }{qw(pending relays)} ], [ 1, [] ], 'with pending notifications');
 my ($waits) = @{ user('u1')->{user}{oldest} };
 is_deeply([ @$waits{qw(id topic)} ], [ $first, 'app.first' ], 'by id and topic');
 my @clients = map { $relay->client('u1', Origin => 'https://app.example') } 1, 2;
-wait_until('it is known where he is', sub { @{ user('u1')->{user}{relays} } == 1 });
-is(user('u1')->{connections}, 2, 'both of his connections');
-is(user('nobody')->{connections}, 0, 'and none of another');
-is_deeply([ @{ user('nobody')->{user} }{qw(pending oldest)} ], [ 0, [] ], 'for whom nothing waits');
+wait_until('the user\'s relay is known', sub { @{ user('u1')->{user}{relays} } == 1 });
+is(user('u1')->{connections}, 2, 'both connections of the user');
+is(user('nobody')->{connections}, 0, 'none of another user');
+is_deeply([ @{ user('nobody')->{user} }{qw(pending oldest)} ], [ 0, [] ], 'without pending notifications');
 is(user('u%2F1%20x')->{user}{pending}, 0, 'a name that needs escapes');
 $clients[0]->ack($first);
-wait_until('his ack counts', sub { user('u1')->{user}{pending} == 0 });
-is(user('u2')->{user}{pending}, 1, 'for him alone');
-is(http(GET => "/v1/console/user$_")->{status}, 400, 'a user must be named') for '', '?id=', '?id=' . 'x' x 300;
+wait_until('the ack is stored', sub { user('u1')->{user}{pending} == 0 });
+is(user('u2')->{user}{pending}, 1, 'for this user only');
+is(http(GET => "/v1/console/user$_")->{status}, 400, 'a user is required') for '', '?id=', '?id=' . 'x' x 300;
 notify('u7', "app.w$_", ', ack_required => true') for 1 .. 25;
-wait_until('all wait', sub { user('u7')->{user}{pending} == 25 });
+wait_until('all are pending', sub { user('u7')->{user}{pending} == 25 });
 my @oldest = @{ user('u7')->{user}{oldest} };
-is_deeply([ scalar @oldest, $oldest[0]{topic} ], [ 20, 'app.w1' ], 'a page of them, the oldest first');
+is_deeply([ scalar @oldest, $oldest[0]{topic} ], [ 20, 'app.w1' ], 'one page, the oldest first');
 
-# A test, for who may publish, from the console's own page.
+# A test notification, with the claim publish, from the console's own page.
 is(http(POST => '/v1/console/notifications', body => $test)->{status}, 403, 'a test needs the claim publish');
 my $sent = http(POST => '/v1/console/notifications', body => $test, claims => { publish => JSON::true }, headers => { Origin => 'http://x' });
-is($sent->{status}, 201, 'with it, it is sent');
-$clients[1]->run_until('it', sub { of_mark($clients[1], 'test') });
-is((of_mark($clients[1], 'test'))[0]{metadata}{id}, $sent->{json}{id}, 'and comes');
-is(http(POST => '/v1/console/notifications', body => $test, claims => { publish => JSON::true, admin => JSON::false })->{status}, 403, 'publish alone does not open the console');
+is($sent->{status}, 201, 'it is accepted with the claim');
+$clients[1]->run_until('the notification', sub { of_mark($clients[1], 'test') });
+is((of_mark($clients[1], 'test'))[0]{metadata}{id}, $sent->{json}{id}, 'and delivered');
+is(http(POST => '/v1/console/notifications', body => $test, claims => { publish => JSON::true, admin => JSON::false })->{status}, 403, 'publish alone does not grant access to the console');
 
-# The overview: topics of what is pending, version and uptime.
+# The overview: topics of pending notifications, version and uptime.
 my $now = http(GET => '/v1/console')->{json};
-is((grep { $_->{id} eq $first } @{ $now->{store}{oldest} })[0]{topic}, 'app.first', 'the topic of what is pending');
+is((grep { $_->{id} eq $first } @{ $now->{store}{oldest} })[0]{topic}, 'app.first', 'the topic of a pending notification');
 like($now->{relay}{version}, qr/^\d+\.\d+\.\d+$/, 'the version');
-cmp_ok($now->{relay}{uptime}, '>=', 0, 'and how long it is up');
+cmp_ok($now->{relay}{uptime}, '>=', 0, 'and the uptime');
 
-# The rules, read when somebody asks.
+# The rules, read on request.
 sub rules { return wait_until('they are read', sub { http(GET => '/v1/console/rules')->{json}{rules} }) }
 sub readers { return $pg->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE usename = 'relay' AND backend_type = 'client backend'}) }
-is(readers(), 0, 'nobody asked: no connection');
+is(readers(), 0, 'no connection before the first request');
 is_deeply(rules(), [], 'no rules');
 $pg->safe_psql('postgres', q{CREATE TABLE t (id int PRIMARY KEY, owner text); ALTER TABLE t REPLICA IDENTITY FULL;
     SELECT clairon.watch('t', 'USER', 'owner', ack_required => true, only_when => 'id > 1');
     SELECT clairon.watch('t', 'ROLE', '=' || (SELECT string_agg('role' || n, ',') FROM generate_series(1, 100) n), name => 'many', priority => 'HIGH')});
-wait_until('they are seen', sub { @{ rules() } == 2 });
+wait_until('both are listed', sub { @{ rules() } == 2 });
 my ($default, $many) = @{ rules() };
 is_deeply([ @$default{qw(relation name audience targets operations type priority ack_required)} ],
     [ 't', 'default', 'USER', 'owner', [ 'create', 'update', 'delete' ], 'REALTIME', 'NORMAL', JSON::true ], 'a rule');
 like($default->{only_when}, qr/id > 1/, 'with its condition');
-is(length $many->{targets}, 200, 'long lists are cut');
+is(length $many->{targets}, 200, 'long lists are truncated');
 is(readers(), 1, 'on one connection');
-wait_until('it goes', sub { readers() == 0 });
-is(http(GET => '/v1/console/rules', relay => $without)->{status}, 404, 'not without a console');
+wait_until('it is closed', sub { readers() == 0 });
+is(http(GET => '/v1/console/rules', relay => $without)->{status}, 404, 'not without the console');
 
 $store->stop;
-wait_until('the store is missed', sub { !defined http(GET => '/v1/console')->{json}{store} });
+wait_until('the relay has lost the store', sub { !defined http(GET => '/v1/console')->{json}{store} });
 is(http(GET => $_)->{status}, 503, "$_ without the store") for '/v1/console/latest', '/v1/console/user?id=u1';
 
 done_testing();

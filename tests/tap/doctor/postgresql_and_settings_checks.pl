@@ -1,4 +1,4 @@
-# Does the doctor find each thing that is wrong with PostgreSQL or the settings, say what mends it, and nothing secret?
+# Tests that the doctor reports each problem of PostgreSQL and the settings with a fix, and without secrets.
 use strict;
 use warnings;
 
@@ -14,15 +14,15 @@ sql(q{CREATE TABLE t (id int PRIMARY KEY, owner text); ALTER TABLE t REPLICA IDE
     SELECT clairon.watch('t', 'USER', 'owner')});
 my $relay = $Clairon::Test::Doctor::relay = Clairon::Test::relay($pg, $store, conf => { 'gate.max_connections' => 100 });
 
-# All is well.
+# A healthy configuration.
 my ($code, $out, $err) = doctor();
-is($code, 0, 'a healthy set-up: exit code 0') or diag $out, $err;
-like($out, qr/^all is well$/m, 'and it says so');
-like($out, qr/^ok +postgresql  wal_level: wal_level is logical$/m, 'each check has its line');
-like($out, qr/^ok +postgresql  replica identity of public\.t: full$/m, 'and a rule that lacks nothing names no column');
-unlike($out, qr/WRONG|WARN|hint:/, 'nothing is to be mended');
+is($code, 0, 'a healthy configuration: exit code 0') or diag $out, $err;
+like($out, qr/^all is well$/m, 'with a summary');
+like($out, qr/^ok +postgresql  wal_level: wal_level is logical$/m, 'each check has a line');
+like($out, qr/^ok +postgresql  replica identity of public\.t: full$/m, 'a complete rule names no column');
+unlike($out, qr/WRONG|WARN|hint:/, 'nothing to fix');
 repaired('as JSON too');
-is((doctor('--quiet'))[1], "all is well\n", '--quiet tells only what is wrong');
+is((doctor('--quiet'))[1], "all is well\n", '--quiet prints only problems');
 
 # Usage and settings.
 for my $case ([ ['--nonsense'], qr/unknown argument --nonsense/ ], [ ['--feed.slot=A-B'], qr/slot/ ],
@@ -33,11 +33,11 @@ for my $case ([ ['--nonsense'], qr/unknown argument --nonsense/ ], [ ['--feed.sl
     like($err, $case->[1], 'with the reason');
 }
 is((doctor('--help'))[0], 0, '--help');
-like((doctor('--feed.conninfo=' . $pg->connstr('no_such')))[1], qr/"no_such" does not exist\s+hint: dbname in/, 'a wrong database is no PostgreSQL that is down');
+like((doctor('--feed.conninfo=' . $pg->connstr('no_such')))[1], qr/"no_such" does not exist\s+hint: dbname in/, 'a wrong database name is not reported as a server that is down');
 
 # Rules and tables.
 sql('ALTER TABLE t REPLICA IDENTITY DEFAULT');
-finds('a target column that deletes do not hold', 'postgresql: replica identity of public.t', qr/by key.*"owner"/,
+finds('a target column that is not in the replica identity', 'postgresql: replica identity of public.t', qr/by key.*"owner"/,
     qr/ALTER TABLE public\.t REPLICA IDENTITY FULL/);
 sql('ALTER TABLE t REPLICA IDENTITY NOTHING');
 finds('no replica identity', 'postgresql: key of public.t', qr/nothing/, qr/REPLICA IDENTITY FULL/);
@@ -49,21 +49,21 @@ finds('a dropped target column', 'postgresql: rule default on public.gone', qr/d
 sql('DROP TABLE gone; CREATE TABLE late (id int PRIMARY KEY DEFERRABLE, owner text)');
 sql(q{SELECT clairon.watch('late', 'USER', 'id')});
 my $late = finds('a deferrable key', 'postgresql: key of public.late', qr/deferrable/, qr/REPLICA IDENTITY FULL/);
-like($late->{'postgresql: replica identity of public.late'}{detail}, qr/"id"/, 'which holds no target either');
+like($late->{'postgresql: replica identity of public.late'}{detail}, qr/"id"/, 'the replica identity lacks the target too');
 sql('DROP TABLE late');
 sql('ALTER TABLE clairon.rule DISABLE TRIGGER rule_written');
 my $found = finds('a disabled trigger', 'postgresql: triggers', qr/5 of 6/, qr/ALTER TABLE clairon\.rule ENABLE ALWAYS TRIGGER rule_written;/);
 sql($found->{'postgresql: triggers'}{hint});
-repaired('the hint, typed as it stands, mends it');
+repaired('the hint\'s command fixes it');
 sql('ALTER TABLE clairon.rule SET (user_catalog_table = false); ALTER TABLE clairon.rule ALTER topic SET STORAGE EXTENDED');
-$found = finds('a changed table of rules', 'postgresql: table clairon.rule', qr/topic/, qr/user_catalog_table = true/);
+$found = finds('a changed rule table', 'postgresql: table clairon.rule', qr/topic/, qr/user_catalog_table = true/);
 my ($command) = $found->{'postgresql: table clairon.rule'}{hint} =~ /: (ALTER.*)/;
 sql($command);
-repaired('the hint, typed as it stands, mends it');
+repaired('the hint\'s command fixes it');
 sql('ALTER TABLE clairon.rule RENAME target_columns TO of_no_release');
 my ($older) = grep { $_->{check} eq "extension's SQL" } @{ JSON::decode_json((doctor('--json'))[1])->{checks} };
 is_deeply([ @{ $older || {} }{qw(level detail)} ], [ 'warn', 'it is older than its library: clairon.rule lacks target_columns' ],
-    'SQL of an older release below this library: a warning');
+    'SQL of an older release with this library: a warning');
 sql('ALTER TABLE clairon.rule RENAME of_no_release TO target_columns');
 sql('CREATE TEMP TABLE kept AS TABLE clairon.rule; DELETE FROM clairon.rule');
 finds('no rule at all', 'postgresql: rules', qr/^0 rules/, qr/clairon\.watch/);
@@ -72,16 +72,16 @@ sql(q{SELECT clairon.watch('t', 'USER', 'owner')});
 # Roles and grants.
 sql('ALTER ROLE relay NOREPLICATION');
 $found = finds('a role without REPLICATION', 'postgresql: role', qr/no REPLICATION/, qr/ALTER ROLE relay LOGIN REPLICATION/);
-like($found->{q{postgresql: relay's role}}{hint}, qr/CREATE ROLE/, 'the server knows it too');
-like($found->{'postgresql: replication'}{hint}, qr/REPLICATION/, 'and no walsender answers');
+like($found->{q{postgresql: relay's role}}{hint}, qr/CREATE ROLE/, 'the SQL function reports it too');
+like($found->{'postgresql: replication'}{hint}, qr/REPLICATION/, 'and replication fails');
 sql('ALTER ROLE relay REPLICATION SUPERUSER');
 finds('a superuser', 'postgresql: role', qr/superuser/, qr/NOSUPERUSER/);
 sql('ALTER ROLE relay NOSUPERUSER; REVOKE clairon_relay FROM relay');
 finds('a role without grants', 'postgresql: role', qr/not in clairon_relay/, qr/GRANT clairon_relay TO relay/);
 sql('GRANT clairon_relay TO relay; REVOKE SELECT ON clairon.member FROM clairon_relay');
-finds('a grant that was taken', 'postgresql: grant on clairon.member', qr/may not read/, qr/GRANT SELECT ON clairon\.member/);
+finds('a revoked grant', 'postgresql: grant on clairon.member', qr/may not read/, qr/GRANT SELECT ON clairon\.member/);
 sql('GRANT SELECT ON clairon.member TO clairon_relay');
-repaired('roles are whole again');
+repaired('roles are correct again');
 
 # The extension and the plugin.
 sql(q{UPDATE pg_extension SET extversion = '0.0.9' WHERE extname = 'clairon'});
@@ -95,69 +95,69 @@ finds('no extension', 'postgresql: extension', qr/clairon/, qr/CREATE EXTENSION 
 # Slots.
 finds('a slot of another database', 'postgresql: feed.slot', qr/another database/, qr/conninfo/,
     '--feed.conninfo=' . $pg->connstr('bare') . ' user=relay');
-finds('no slot, and none is to be made', 'postgresql: feed.slot', qr/none does not exist/,
+finds('no slot, with create_slot off', 'postgresql: feed.slot', qr/none does not exist/,
     qr/pg_create_logical_replication_slot\('none', 'clairon'\)/, '--feed.slot=none', '--feed.create_slot=off');
 sql(q{SELECT pg_create_logical_replication_slot('other', 'test_decoding')});
 finds('a slot of another plugin', 'postgresql: feed.slot', qr/plugin test_decoding/, qr/another \[feed\] slot/, '--feed.slot=other');
 sql(q{SELECT pg_drop_replication_slot('other'); SELECT pg_create_logical_replication_slot('idle', 'clairon')});
-finds('a slot that nobody reads', 'postgresql: slot idle', qr/inactive/, qr/pg_drop_replication_slot\('idle'\)/);
+finds('an inactive slot', 'postgresql: slot idle', qr/inactive/, qr/pg_drop_replication_slot\('idle'\)/);
 sql(q{SELECT pg_drop_replication_slot('idle'); SELECT pg_create_physical_replication_slot('copy', true)});
-finds('a physical slot without its standby', 'postgresql: physical slot copy', qr/inactive/,
+finds('an inactive physical slot', 'postgresql: physical slot copy', qr/inactive/,
     qr/pg_drop_replication_slot\('copy'\)/);
 sql(q{SELECT pg_drop_replication_slot('copy')});
-sub is_awaited { return sql(q{SELECT bool_or(sync_state <> 'async') FROM pg_stat_replication}) eq 't' }
+sub is_synchronous { return sql(q{SELECT bool_or(sync_state <> 'async') FROM pg_stat_replication}) eq 't' }
 sql(q{ALTER SYSTEM SET synchronous_standby_names = '*'});
 $pg->reload;
-wait_until('the relay counts as a standby', \&is_awaited);
+wait_until('the relay counts as a standby', \&is_synchronous);
 finds('commits that wait for the relay', 'postgresql: synchronous_standby_names', qr/wait for slot clairon,.* is \*/,
     qr/Name the standbys/);
 sql('ALTER SYSTEM RESET synchronous_standby_names');
 $pg->reload;
-wait_until('it does no more', sub { !is_awaited() });
+wait_until('it no longer counts', sub { !is_synchronous() });
 
-# Settings of the server. Those of its start are broken last.
+# Server settings; those that need a restart come last.
 my %settings = (wal_sender_timeout => 0);
 for my $name (sort keys %settings)
 {
     sql("ALTER SYSTEM SET $name = $settings{$name}");
     $pg->reload;
-    wait_until("$name is in force", sub { sql("SHOW $name") =~ /^(-1|0)$/ });
+    wait_until("$name is in effect", sub { sql("SHOW $name") =~ /^(-1|0)$/ });
     my @case = ("$name = $settings{$name}", "postgresql: $name", qr/unlimited|off/, qr/ALTER SYSTEM SET $name = '\w+';/);
     my $row = $name eq 'max_slot_wal_keep_size' ? warns(@case) : finds(@case)->{"postgresql: $name"};
     my ($mend) = $row->{hint} =~ /(ALTER SYSTEM SET [^;]+;)/;
     sql($mend);
     $pg->reload;
-    wait_until("$name is mended", sub { sql("SHOW $name") !~ /^(-1|0)$/ });
+    wait_until("$name is reset", sub { sql("SHOW $name") !~ /^(-1|0)$/ });
 }
-repaired('typed as they stand, the hints mend them');
+repaired('the hints\' commands fix them');
 
-# A warning: true, beside a hint. Of all other checks that are true the hint is null.
+# Warnings have ok = true and a hint. All other checks with ok = true have no hint.
 sql('ALTER SYSTEM SET max_slot_wal_keep_size = -1');
 $pg->reload;
 wait_until('there is no limit', sub { sql('SHOW max_slot_wal_keep_size') eq '-1' });
-repaired('WAL without limit is no fault');
+repaired('unlimited WAL is not an error');
 my $warnings = q{SELECT ok, check_name, detail, hint FROM clairon.doctor() WHERE hint IS NOT NULL};
 like(sql($warnings), qr/^t\|max_slot_wal_keep_size\|.*unlimited\|.*ALTER SYSTEM SET max_slot_wal_keep_size = '64GB'; SELECT pg_reload_conf\(\);$/,
-    'it is a warning, with what removes it');
+    'it is a warning with a hint');
 sql($1) if sql($warnings) =~ /(ALTER SYSTEM SET [^;]+;)/;
 $pg->reload;
 wait_until('there is a limit', sub { sql('SHOW max_slot_wal_keep_size') ne '-1' });
-is(sql($warnings), '', 'typed as it stands, the hint removes it');
+is(sql($warnings), '', 'the hint\'s command removes the warning');
 SKIP: {
     skip 'this minor has no output_plugin_libraries', 2 if sql(q{SELECT count(*) FROM pg_settings WHERE name = 'output_plugin_libraries'}) eq '0';
     sql('ALTER SYSTEM SET output_plugin_libraries = pgoutput, test_decoding');
     $pg->reload;
-    wait_until('the list is shorter', sub { sql('SHOW output_plugin_libraries') !~ /clairon/ });
+    wait_until('the list lacks the plugin', sub { sql('SHOW output_plugin_libraries') !~ /clairon/ });
     $found = finds('a plugin that is not on the list', 'postgresql: output_plugin_libraries', qr/pgoutput, test_decoding/,
         qr/ALTER SYSTEM SET output_plugin_libraries = pgoutput, test_decoding, clairon;/);
     my ($mend) = $found->{'postgresql: output_plugin_libraries'}{hint} =~ /(ALTER SYSTEM SET [^;]+;)/;
     sql($mend);
     $pg->reload;
-    wait_until('the list is whole', sub { sql('SHOW output_plugin_libraries') =~ /clairon/ });
-    repaired('typed as it stands, the hint mends it');
+    wait_until('the list is complete', sub { sql('SHOW output_plugin_libraries') =~ /clairon/ });
+    repaired('the hint\'s command fixes it');
 }
 
-# A slot whose WAL is gone.
+# A slot whose WAL was removed.
 $relay->stop;
 sql(q{ALTER SYSTEM SET max_slot_wal_keep_size = '1MB'});
 $pg->reload;
@@ -167,7 +167,7 @@ wait_until('the slot is lost', sub {
     sql(q{SELECT wal_status FROM pg_replication_slots WHERE slot_name = 'clairon'}) eq 'lost' });
 finds('a lost slot', 'postgresql: slot clairon', qr/lost: wal_removed/, qr/Raise max_slot_wal_keep_size.*pg_drop_replication_slot\('clairon'\)/);
 
-# Nobody there, and nothing secret told.
+# Servers that are down; no secrets in the output.
 $pg->append_conf('postgresql.conf', 'wal_level = replica');
 sql(q{SELECT pg_drop_replication_slot('clairon')});
 $pg->restart;
@@ -178,7 +178,7 @@ chmod 0644, $relay->{file};
 $found = finds('PostgreSQL away', 'postgresql: connection', qr/refused/i, qr/Start PostgreSQL/);
 like($found->{'store: connection'}{detail}, qr/could not connect/, 'the store too');
 ($code, $out, $err) = doctor();
-unlike($out . $err, qr/hush/, 'passwords are not told');
-is(index($out . $err, $Clairon::Test::SECRET), -1, 'nor the secret of tokens');
+unlike($out . $err, qr/hush/, 'passwords are not printed');
+is(index($out . $err, $Clairon::Test::SECRET), -1, 'the token secret neither');
 
 done_testing();

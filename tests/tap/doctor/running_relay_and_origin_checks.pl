@@ -1,4 +1,4 @@
-# Does the doctor look at the running relay and its origins, name causes, and tell warnings from failures?
+# Tests that the doctor checks the running relay and its origins, names causes, and separates warnings from failures.
 use strict;
 use warnings;
 
@@ -17,35 +17,35 @@ my $relay = $Clairon::Test::Doctor::relay = Clairon::Test::relay($pg, $store,
     conf => { 'gate.max_connections' => 100, 'gate.origins' => 'https://app.example' });
 chmod 0600, $relay->{file};
 
-# A healthy set-up.
+# A healthy configuration.
 my ($code, $out) = doctor();
-is($code, 0, 'a healthy set-up');
-like($out, qr/^ok +gate +relay: ready on 127\.0\.0\.1:\d+, feed streaming, store up$/m, 'the running relay is asked');
+is($code, 0, 'a healthy configuration');
+like($out, qr/^ok +gate +relay: ready on 127\.0\.0\.1:\d+, feed streaming, store up$/m, 'the running relay is checked');
 like($out, qr{^ok +gate +gate\.origins: https://app\.example$}m, 'its origins too');
-like($out, qr/^all is well\n\z/m, 'all is well');
+like($out, qr/^all is well\n\z/m, 'no problems');
 my %times;
 $times{$_}++ for split /\n/, $out;
-is_deeply([ grep { $times{$_} > 1 } keys %times ], [], 'no line twice, also with two rules on a table');
+is_deeply([ grep { $times{$_} > 1 } keys %times ], [], 'no repeated line, also with two rules on a table');
 unlike($out, qr/of 0 MB|\b1 (?:rules|days|replicas|fsyncs)\b/, 'no limit of 0, no wrong plural');
 like($out, qr/^ok +store +memory: \d+ MB used, no limit$/m, 'a store without a limit');
 unlike($out, qr/\e/, 'no colour in a pipe');
 
-# A warning: exit code 0, told in the sum, in --quiet and as JSON.
+# A warning: exit code 0, in the summary, in --quiet and in JSON.
 sub slot_limit { my ($value) = @_; sql("ALTER SYSTEM SET max_slot_wal_keep_size = '$value'"); $pg->reload;
-    wait_until('it is in force', sub { sql('SHOW max_slot_wal_keep_size') eq $value }); return }
+    wait_until('it is in effect', sub { sql('SHOW max_slot_wal_keep_size') eq $value }); return }
 slot_limit('-1');
 warns('WAL without a limit', 'postgresql: max_slot_wal_keep_size', qr/unlimited/, qr/ALTER SYSTEM SET max_slot_wal_keep_size/);
 slot_limit('1GB');
 ($code, $out) = doctor('--quiet', '--gate.origins=*');
-is($code, 0, 'a warning alone: exit code 0');
-like($out, qr{\AWARN +gate +gate\.origins: \*: .*\n +hint: Name the origins.*\nall is well, 1 warning\n\z}, '--quiet has it, and the sum');
-warns('origins of everybody', 'gate: gate.origins', qr/^\*: /, qr/Name the origins/, '--gate.origins=*');
+is($code, 0, 'only a warning: exit code 0');
+like($out, qr{\AWARN +gate +gate\.origins: \*: .*\n +hint: Name the origins.*\nall is well, 1 warning\n\z}, '--quiet prints it with the summary');
+warns('origins of all sites', 'gate: gate.origins', qr/^\*: /, qr/Name the origins/, '--gate.origins=*');
 
-# The relay that runs has other origins than the settings.
-finds('an origin that came after its start', 'gate: gate.origins', qr{rejects pages of https://new\.example$}, qr/restart/,
+# The running relay has other origins than the settings.
+finds('an origin added after its start', 'gate: gate.origins', qr{rejects pages of https://new\.example$}, qr/restart/,
     '--gate.origins=https://app.example,https://new.example');
 
-# Nobody there, another program there, a socket that is silent.
+# No listener, another program, a socket without a response.
 my $port = free_port();
 warns('no relay', 'gate: relay', qr/^no relay answers on 127\.0\.0\.1:$port: Connection refused$/, qr/systemctl start/, "--gate.listen=127.0.0.1:$port");
 warns('no unix socket', 'gate: relay', qr/^no relay answers on unix:.*No such file/, qr/systemctl start/, '--gate.listen=unix:' . scratch() . '/none');
@@ -77,26 +77,26 @@ unlike(join(' ', map { $_->{detail} } values %$found), qr/ERROR:|LINE \d/, 'noth
 sql('GRANT clairon_relay TO relay');
 repaired('as before');
 
-# The store goes: the relay is not ready, and the doctor names the cause.
+# The store stops: the relay is not ready, and the doctor names the cause.
 $store->stop;
-wait_until('the relay misses it', sub { ($relay->get('/readyz'))[0] == 503 });
+wait_until('the relay has lost the store', sub { ($relay->get('/readyz'))[0] == 503 });
 finds('a relay without its store', 'gate: relay', qr/^not ready on \S+, feed \w+, store down$/, qr/no connection to the store/);
 $store->start;
 wait_until('it is ready again', sub { ($relay->get('/readyz'))[0] == 200 });
-repaired('all is well again');
+repaired('no problems again');
 
-# One line each 10 s about what goes to the error log, with the sum.
+# At most one log line each 10 s about the error log, with a count.
 my @ids = split /\n/, sql(q{SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true, ttl => '1 hour') FROM generate_series(1, 2500)});
 wait_until('all are stored', sub { $store->execute('HLEN', 'clairon:pending') == 2500 });
 $store->execute('ZADD', 'clairon:due', map { (1, "$_:") } @ids[ 0 .. 1199 ]);
 $store->execute('ZADD', 'clairon:due', map { (1, "$_:") } @ids[ 1200 .. 2499 ]);
 wait_until('all are in the error log', sub { $store->execute('XLEN', 'clairon:errors') == 2500 });
-is($relay->stop, 0, 'the relay ends');
+is($relay->stop, 0, 'the relay exits with status 0');
 my @lines = $relay->log_text =~ /moved (.*) to the error log/g;
 my $sum = 0;
 $sum += $_ for "@lines" =~ /(\d+) \w+ ack/g;
-is($sum, 2500, 'all that went to the error log is in the log');
-cmp_ok(scalar @lines, '<=', 2, 'in one line, and what came since in another at the end') or diag "@lines";
-unlike("@lines", qr/\b0 /, 'none of them is about nothing');
+is($sum, 2500, 'the log counts all entries of the error log');
+cmp_ok(scalar @lines, '<=', 2, 'in one line, and one for the rest at the exit') or diag "@lines";
+unlike("@lines", qr/\b0 /, 'none of them counts zero');
 
 done_testing();

@@ -1,4 +1,5 @@
-# Does the doctor find what servers here cannot be made to suffer: other clocks, a cluster, a file that is read, few places left?
+# Tests that the doctor detects states that test servers cannot have: other clocks, a cluster, a full disk, exhausted
+# slots.
 use strict;
 use warnings;
 
@@ -15,18 +16,18 @@ sql(q{CREATE TABLE t (id int PRIMARY KEY, owner text); ALTER TABLE t REPLICA IDE
     SELECT clairon.watch('t', 'USER', 'owner')});
 my $relay = $Clairon::Test::Doctor::relay = Clairon::Test::relay($pg, $store, conf => { 'gate.max_connections' => 100 });
 chmod 0600, $relay->{file};
-repaired('all is well');
+repaired('no problems');
 
-# Servers whose answers are changed on their way.
+# Servers whose replies are changed by a proxy.
 sub store_that { return '--store.url=' . Clairon::Test::proxy($store->{socket}, edit => $_[0])->url('redis') }
-is_deeply(failed_checks(store_that(sub { })), {}, 'and through a proxy that changes nothing');
+is_deeply(failed_checks(store_that(sub { })), {}, 'no problems through an unchanged proxy');
 for my $off (5, -5)
 {
     my $late = store_that(sub { $_[0] =~ s/\A(\*2\r\n\$10\r\n)(\d{10})/$1 . ($2 + $off)/e });
     finds("a store's clock, $off s off", 'store: clock', qr/^$off\.\d+ s off|^@{[$off > 0 ? 4 : -4]}\.\d+ s off/, qr/timedatectl set-ntp true/, $late);
 }
 finds('a cluster', 'store: cluster mode', qr/^on$/, qr/cluster-enabled no/, store_that(sub { $_[0] =~ s/cluster_enabled:0/cluster_enabled:1/ }));
-finds('a store that loads', 'store: server', qr/loading$/, qr/wait/, store_that(sub { $_[0] =~ s/\nloading:0/\nloading:1/ }));
+finds('a loading store', 'store: server', qr/loading$/, qr/wait/, store_that(sub { $_[0] =~ s/\nloading:0/\nloading:1/ }));
 for my $off (7, -7)
 {
     my $port = Clairon::Test::proxy($pg->host . '/.s.PGSQL.' . $pg->port, edit => sub { $_[0] =~ s/(1\d{9})(\.\d+)/$1 + $off . $2/e })->port;
@@ -34,21 +35,21 @@ for my $off (7, -7)
         "--feed.conninfo=host=127.0.0.1 port=$port dbname=postgres user=relay sslmode=disable gssencmode=disable");
 }
 
-# A disk that takes nothing.
+# A disk that rejects writes.
 chmod 0555, $store->{folder};
 sub save_is { my ($how) = @_; return wait_until("a save is $how", sub {
     eval { $store->execute('BGSAVE') };
     $store->execute('INFO', 'persistence') =~ /^rdb_last_bgsave_status:$how/m }) }
 save_is('err');
-finds('a store that cannot write', 'store: disk', qr/the last write failed/, qr/disk is full/);
+finds('a store with failing writes', 'store: disk', qr/the last write failed/, qr/disk is full/);
 chmod 0755, $store->{folder};
 save_is('ok');
 repaired('it writes again');
 
-# A kernel that lets few wait, as root of a network of its own has set it.
+# A kernel with a short backlog, set by root of a separate network namespace.
 SKIP: {
     my @there = ('unshare', '--user', '--map-root-user', '--net');
-    skip 'no namespace of a network may be made here', 3 if !run_log([ @there, 'true' ]);
+    skip 'no network namespace can be created here', 3 if !run_log([ @there, 'true' ]);
     my $script = scratch() . '/doctor';
     $relay->write_file($script, "#!/bin/sh\necho 128 >/proc/sys/net/core/somaxconn && exec $relay->{program} \"\$@\"\n");
     my $inside = scratch() . '/inside';
@@ -58,7 +59,7 @@ SKIP: {
     finds('a short backlog', 'host: net.core.somaxconn', qr/^128 /, qr/sysctl -w net\.core\.somaxconn=4096/);
 }
 
-# A certificate whose days are over, or not yet there.
+# A certificate that is expired or not yet valid.
 my %days = ('expired \d+ days ago' => [ '20200101000000Z', '20210101000000Z' ], 'valid only in \d+ days' => [ '20480101000000Z', '20490101000000Z' ]);
 for my $what (sort keys %days)
 {
@@ -67,7 +68,7 @@ for my $what (sort keys %days)
         "--gate.tls_cert=$cert", "--gate.tls_key=$key");
 }
 
-# Roles, then places for slots and walsenders: the hints, typed as they stand, mend them.
+# Roles, then limits of slots and walsenders: the hints' commands fix them.
 sql('ALTER ROLE clairon_app RENAME TO renamed');
 finds('a role that is gone', 'postgresql: role clairon_app', qr/does not exist/, qr/CREATE ROLE clairon_app/);
 sql('ALTER ROLE renamed RENAME TO clairon_app');
@@ -87,8 +88,8 @@ for my $case ([ 'max_wal_senders', 'walsenders left', 1 ], [ 'max_replication_sl
     sql($mend);
     $pg->restart;
     $relay->wait_ready if $setting eq 'max_wal_senders';
-    ok(!failed_checks()->{"postgresql: $check"}, "$check: the hint mends it");
+    ok(!failed_checks()->{"postgresql: $check"}, "$check: the hint's command fixes it");
 }
-ok(failed_checks()->{'postgresql: slots'}, 'no slot reads with clairon: that is told too');
+ok(failed_checks()->{'postgresql: slots'}, 'without a slot of clairon there is a problem too');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Does the doctor find what a standby that decodes needs of itself and of its primary?
+# Tests that the doctor checks the requirements of decoding on a standby, on it and on its primary.
 use strict;
 use warnings;
 
@@ -13,7 +13,7 @@ sql(q{CREATE TABLE t (id int PRIMARY KEY, owner text); ALTER TABLE t REPLICA IDE
     SELECT clairon.watch('t', 'USER', 'owner');
     ALTER ROLE relay SET default_transaction_isolation = 'serializable'});
 my $standby = Clairon::Test::standby($primary);
-sub there { return $standby->safe_psql('postgres', $_[0]) }
+sub standby_sql { return $standby->safe_psql('postgres', $_[0]) }
 $primary->wait_for_catchup($standby);
 my $relay = $Clairon::Test::Doctor::relay = Clairon::Test::relay($standby, $store, start => 0, roles => 'feed');
 my $ask = '--primary=' . $primary->connstr('postgres');
@@ -27,23 +27,23 @@ if ((my $major = pg_major()) < 16)
 }
 
 $relay->start;
-wait_until('the slot is begun', sub {
-    there(q{SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'clairon' AND restart_lsn IS NOT NULL}) });
+wait_until('the slot is being created', sub {
+    standby_sql(q{SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'clairon' AND restart_lsn IS NOT NULL}) });
 sql('SELECT pg_log_standby_snapshot()');
 $relay->wait_for_log(qr/streaming from slot/);
-wait_until('the primary knows of it', sub { sql(q{SELECT catalog_xmin IS NOT NULL FROM pg_replication_slots}) eq 't' });
+wait_until('the primary has its xmin', sub { sql(q{SELECT catalog_xmin IS NOT NULL FROM pg_replication_slots}) eq 't' });
 my ($code, $out, $err) = doctor();
 is($code, 0, 'a healthy standby') or diag $out, $err;
-like($out, qr/primary +connection: not looked at: --primary=CONNINFO or/, 'what cannot be seen from it is said');
+like($out, qr/primary +connection: not looked at: --primary=CONNINFO or/, 'checks that need the primary are listed as skipped');
 ($code, $out, $err) = doctor('--feed.primary_conninfo=' . $primary->connstr('postgres'));
 is($code, 0, 'and with its primary') or diag $out, $err;
-like($out, qr/physical slot: standby is read, reserved, keeps catalog rows/, 'which keeps what the standby needs');
+like($out, qr/physical slot: standby is read, reserved, keeps catalog rows/, 'the physical slot keeps the required rows');
 
 # The standby's own settings.
 sub reload { my ($setting, $value) = @_;
-    there("ALTER SYSTEM SET $setting = $value");
+    standby_sql("ALTER SYSTEM SET $setting = $value");
     $standby->reload;
-    wait_until("$setting = $value", sub { there("SELECT current_setting('$setting') = '" . ($value =~ s/'//gr) . "'") eq 't' });
+    wait_until("$setting = $value", sub { standby_sql("SELECT current_setting('$setting') = '" . ($value =~ s/'//gr) . "'") eq 't' });
     return }
 reload('hot_standby_feedback', 'off');
 my $found = finds('no feedback', 'postgresql: hot_standby_feedback', qr/is off/, qr/ALTER SYSTEM SET hot_standby_feedback = on;/);
@@ -51,45 +51,45 @@ reload('hot_standby_feedback', 'on');
 reload('wal_receiver_status_interval', 0);
 finds('no status', 'postgresql: hot_standby_feedback', qr/interval is 0/, qr/ALTER SYSTEM SET wal_receiver_status_interval = '10s';/);
 reload('wal_receiver_status_interval', q{'10s'});
-there('SELECT pg_wal_replay_pause()');
+standby_sql('SELECT pg_wal_replay_pause()');
 finds('paused replay', 'postgresql: replay', qr/paused/, qr/^SELECT pg_wal_replay_resume\(\);$/);
-there('SELECT pg_wal_replay_resume()');
+standby_sql('SELECT pg_wal_replay_resume()');
 sql('ALTER TABLE t REPLICA IDENTITY DEFAULT');
 $primary->wait_for_catchup($standby);
-finds('what only the primary can mend', 'postgresql: replica identity of public.t', qr/by key/, qr/^On the primary: ALTER TABLE public\.t REPLICA IDENTITY FULL/);
+finds('a problem that is fixed on the primary', 'postgresql: replica identity of public.t', qr/by key/, qr/^On the primary: ALTER TABLE public\.t REPLICA IDENTITY FULL/);
 sql('ALTER TABLE t REPLICA IDENTITY FULL');
 $primary->wait_for_catchup($standby);
-is_deeply(failed_checks($ask), {}, 'whole again');
+is_deeply(failed_checks($ask), {}, 'no problems again');
 
 # The primary.
 my $other = Clairon::Test::postgresql('other');
 finds('another server', 'primary: system', qr/identifier/, qr/--primary must name/, '--primary=' . $other->connstr('postgres'));
-finds('a primary that is away', 'primary: connection', qr/No such file|refused/, qr//, '--primary=host=/nonexistent');
-unlike(failed_checks('--primary=password=hush hush')->{'primary: connection'}{detail}, qr/hush/, 'a wrong string is not quoted');
+finds('a primary that is down', 'primary: connection', qr/No such file|refused/, qr//, '--primary=host=/nonexistent');
+unlike(failed_checks('--primary=password=hush hush')->{'primary: connection'}{detail}, qr/hush/, 'an invalid string is not printed');
 reload('primary_slot_name', q{''});
 $found = finds('no physical slot', 'postgresql: hot_standby_feedback', qr/primary_slot_name is ""/, qr/pg_create_physical_replication_slot/);
-wait_until('nobody reads the slot', sub { sql(q{SELECT active FROM pg_replication_slots WHERE slot_name = 'standby'}) eq 'f' });
+wait_until('the slot is inactive', sub { sql(q{SELECT active FROM pg_replication_slots WHERE slot_name = 'standby'}) eq 'f' });
 reload('primary_slot_name', q{'gone'});
-$found = finds('a physical slot that is not there', 'primary: physical slot', qr/gone does not exist/,
+$found = finds('a missing physical slot', 'primary: physical slot', qr/gone does not exist/,
     qr/pg_create_physical_replication_slot\('gone', true\)/, $ask);
-ok($found->{'postgresql: WAL receiver'}, 'so no WAL comes');
+ok($found->{'postgresql: WAL receiver'}, 'no WAL is received');
 is($primary->safe_psql('postgres', q{SELECT ok FROM clairon.doctor() WHERE check_name = 'physical slot standby'}), 'f',
-    'and the primary knows of a slot that nobody reads');
+    'the primary reports an inactive slot');
 reload('primary_slot_name', q{'standby'});
-wait_until('WAL comes again', sub { sql(q{SELECT active FROM pg_replication_slots WHERE slot_name = 'standby'}) eq 't' });
-wait_until('and is known of', sub { there('SELECT count(*) FROM pg_stat_wal_receiver') });
+wait_until('WAL is received again', sub { sql(q{SELECT active FROM pg_replication_slots WHERE slot_name = 'standby'}) eq 't' });
+wait_until('and reported', sub { standby_sql('SELECT count(*) FROM pg_stat_wal_receiver') });
 
-# A slot that lost rows it needed, and was not healed.
+# A slot that lost required rows and was not recreated.
 $relay->stop;
 reload('hot_standby_feedback', 'off');
-wait_until('nothing is held back', sub { sql(q{SELECT catalog_xmin IS NULL FROM pg_replication_slots WHERE slot_name = 'standby'}) eq 't' });
+wait_until('no rows are retained', sub { sql(q{SELECT catalog_xmin IS NULL FROM pg_replication_slots WHERE slot_name = 'standby'}) eq 't' });
 sql($_) for 'CREATE TABLE passing (a int)', 'DROP TABLE passing', 'VACUUM pg_class', 'VACUUM pg_attribute';
-wait_until('the slot is lost', sub { there(q{SELECT conflicting FROM pg_replication_slots WHERE slot_name = 'clairon'}) eq 't' });
+wait_until('the slot is lost', sub { standby_sql(q{SELECT conflicting FROM pg_replication_slots WHERE slot_name = 'clairon'}) eq 't' });
 finds('a slot in conflict', 'postgresql: slot clairon', qr/lost: (rows_removed|conflict)/,
     qr/hot_standby_feedback = on and primary_slot_name.*pg_drop_replication_slot\('clairon'\)/);
-like(there(q{SELECT lost_because FROM clairon.status}), qr/rows_removed|conflict/, 'the view tells why too');
+like(standby_sql(q{SELECT lost_because FROM clairon.status}), qr/rows_removed|conflict/, 'the view has the reason too');
 
-# A primary that writes too little: the standby's own wal_level does not show it.
+# A primary with a lower wal_level: the standby's own wal_level does not show it.
 $primary->append_conf('postgresql.conf', 'wal_level = replica');
 $primary->restart;
 finds('a primary without wal_level', 'primary: wal_level', qr/replica/, qr/wal_level = 'logical'; then restart the primary/, $ask);

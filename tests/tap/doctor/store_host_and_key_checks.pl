@@ -1,4 +1,4 @@
-# Does the doctor find each thing that is wrong with the store, this machine, keys and certificates, without writing anything?
+# Tests that the doctor reports each problem of the store, the host, keys and certificates without writing anything.
 use strict;
 use warnings;
 
@@ -11,53 +11,53 @@ use Test::More;
 my $store = Clairon::Test::store();
 my $relay = $Clairon::Test::Doctor::relay = Clairon::Test::relay(undef, $store, roles => 'gate',
     conf => { 'gate.max_connections' => 100 });
-sub ask { return $store->execute(@_) }
+sub execute { return $store->execute(@_) }
 
 chmod 0600, $relay->{file};
 
-# All is well, and nothing was written.
+# A healthy store, and nothing is written.
 repaired('a healthy store');
-is(ask('EXISTS', 'clairon:doctor'), 0, 'what was tried was not done');
+is(execute('EXISTS', 'clairon:doctor'), 0, 'commands are tried without effect');
 
-# Settings of the server, each mended again by the hint's own command.
-sub breaks
+# Server settings, each fixed by the hint's command.
+sub check_setting
 {
     my ($name, $broken, $detail) = @_;
     my ($check) = map { "store: $_" } $name;
-    ask('CONFIG', 'SET', $name, $broken);
+    execute('CONFIG', 'SET', $name, $broken);
     my $found = finds("$name $broken", $check, $detail, qr/CONFIG SET $name \w+/);
     my ($mend) = $found->{$check}{hint} =~ /(CONFIG SET $name \w+)/;
-    ask(split / /, $mend);
-    return repaired("$name: the hint mends it");
+    execute(split / /, $mend);
+    return repaired("$name: the hint's command fixes it");
 }
-breaks('maxmemory-policy', 'allkeys-lru', qr/allkeys-lru/);
-breaks('appendfsync',      'no',          qr/^no$/);
-breaks('appendonly',       'no',          qr/^no$/);
+check_setting('maxmemory-policy', 'allkeys-lru', qr/allkeys-lru/);
+check_setting('appendfsync',      'no',          qr/^no$/);
+check_setting('appendonly',       'no',          qr/^no$/);
 
-ask('CONFIG', 'SET', 'maxmemory', '1mb');
-my $found = finds('a store that is full', 'store: memory', qr/MB used of 1 MB/, qr/CONFIG SET maxmemory/);
-like($found->{'store: commands'}{detail}, qr/OOM/, 'so what writes is refused');
-ask('CONFIG', 'SET', 'maxmemory', 0);
+execute('CONFIG', 'SET', 'maxmemory', '1mb');
+my $found = finds('a full store', 'store: memory', qr/MB used of 1 MB/, qr/CONFIG SET maxmemory/);
+like($found->{'store: commands'}{detail}, qr/OOM/, 'writes are rejected');
+execute('CONFIG', 'SET', 'maxmemory', 0);
 finds('fewer replicas than wanted', 'store: store.min_replicas', qr/0 replicas, 2 required/, qr/min_replicas/, '--store.min_replicas=2');
 
-# A user who may do less than the relay needs.
-ask('ACL', 'SETUSER', 'half', 'on', '>pw', '~clairon:*', '+@all', '-@dangerous', '-xadd', '+info');
+# A user with fewer rights than the relay needs.
+execute('ACL', 'SETUSER', 'half', 'on', '>pw', '~clairon:*', '+@all', '-@dangerous', '-xadd', '+info');
 my ($path) = $store->url =~ m{^unix://(.*)};
 my $port = free_port();
-ask('CONFIG', 'SET', 'port', $port) if eval { ask('CONFIG', 'GET', 'port') };
+execute('CONFIG', 'SET', 'port', $port) if eval { execute('CONFIG', 'GET', 'port') };
 SKIP: {
-    skip 'this store opens no port while it runs', 5 unless IO::Socket::INET->new("127.0.0.1:$port");
+    skip 'this store cannot open a port at run time', 5 unless IO::Socket::INET->new("127.0.0.1:$port");
     my $url = "--store.url=redis://half:pw\@127.0.0.1:$port";
-    $found = finds('a user without the rights', 'store: commands', qr/not .*XADD.*KEYS|not .*KEYS.*XADD/, qr/\+\@all -\@dangerous \+info \+keys/, $url);
-    ask('ACL', 'SETUSER', 'half', '+xadd', '+keys', '+config|get');
-    is_deeply(failed_checks($url), {}, 'with what the hint names, all is well');
+    $found = finds('a user without sufficient rights', 'store: commands', qr/not .*XADD.*KEYS|not .*KEYS.*XADD/, qr/\+\@all -\@dangerous \+info \+keys/, $url);
+    execute('ACL', 'SETUSER', 'half', '+xadd', '+keys', '+config|get');
+    is_deeply(failed_checks($url), {}, 'with the rights from the hint there are no problems');
     like(failed_checks("--store.url=redis://half:no\@127.0.0.1:$port")->{'store: connection'}{hint}, qr/user or password/, 'a wrong password');
 }
 
-# A replica, and a store that does not answer.
-ask('REPLICAOF', '127.0.0.1', free_port());
+# A replica, and a store that does not respond.
+execute('REPLICAOF', '127.0.0.1', free_port());
 finds('a replica', 'store: role', qr/^slave/, qr/REPLICAOF NO ONE/);
-ask('REPLICAOF', 'NO', 'ONE');
+execute('REPLICAOF', 'NO', 'ONE');
 repaired('the primary again');
 SKIP: {
     skip 'only KeyDB has active-replica', 3 unless $store->{server} =~ /keydb/;
@@ -65,12 +65,12 @@ SKIP: {
     finds('active-replica', 'store: role', qr/active-replica/, qr/active-replica no/, '--store.url=' . $active->url);
 }
 my $deaf = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 5) or die;
-finds('a store that does not answer', 'store: connection', qr/does not answer/, qr/./,
+finds('a store that does not respond', 'store: connection', qr/does not answer/, qr/./,
     '--store.url=redis://127.0.0.1:' . $deaf->sockport);
-finds('a PostgreSQL that does not answer', 'postgresql: connection', qr/no answer within 10 s/, qr//,
+finds('a PostgreSQL that does not respond', 'postgresql: connection', qr/no answer within 10 s/, qr//,
     '--relay.roles=feed', '--feed.conninfo=host=127.0.0.1 dbname=x port=' . $deaf->sockport);
 
-# Limits of this machine.
+# Limits of the host.
 finds('more clients than open files', 'host: open files', qr/max_connections = 1000000/, qr/LimitNOFILE=1000064/,
     '--gate.max_connections=1000000')
   if qx{sh -c 'ulimit -Hn'} !~ /unlimited/ && qx{sh -c 'ulimit -Hn'} < 1000064;
@@ -79,8 +79,8 @@ finds('more clients than open files', 'host: open files', qr/max_connections = 1
 my $folder = $relay->{folder};
 sub openssl { my (@words) = @_; my ($out, $err) = ('', '');
     run_log([ 'openssl', @words ], '>', \$out, '2>', \$err) or die "openssl @words: $err"; return }
-# As relay --check does, the doctor warns of a secret that others can read; a mounted one may be meant to be so.
-sub exposes
+# Like relay --check, the doctor warns of a secret that others can read, as a mounted one may have to be.
+sub check_exposed
 {
     my ($what, $name, $file, @words) = @_;
     my $answer = JSON::decode_json((doctor('--json', @words))[1]);
@@ -95,7 +95,7 @@ sub exposes
 for my $mode (0644, 0602)
 {
     chmod $mode, "$folder/secret";
-    exposes(sprintf('a secret with mode %o', $mode), 'auth.hs256_secret_file', "$folder/secret");
+    check_exposed(sprintf('a secret with mode %o', $mode), 'auth.hs256_secret_file', "$folder/secret");
 }
 chmod 0600, "$folder/secret";
 $relay->write_file("$folder/weak", 'x' x 40);
@@ -109,8 +109,8 @@ finds('a short RSA key', 'settings: auth.public_key_file', qr/RSA, 1024 bits/, q
 openssl('ecparam', '-name', 'secp384r1', '-genkey', '-out', "$folder/ec");
 openssl('ec', '-in', "$folder/ec", '-pubout', '-out', "$folder/ec.pub");
 my ($code, undef, $err) = doctor("--auth.public_key_file=$folder/ec.pub");
-is($code, 2, 'a key of no token is a wrong setting');
-like($err, qr/EC on secp384r1.*RSA, or EC on P-256/, 'with what is right');
+is($code, 2, 'a key of another type is an invalid setting');
+like($err, qr/EC on secp384r1.*RSA, or EC on P-256/, 'with the valid types');
 $relay->configure('auth.hs256_secret_file' => "$folder/secret");
 
 # Certificates.
@@ -122,28 +122,28 @@ sub certificate { my ($name, $days) = @_;
 sub tls { my ($cert, $key) = @_; return ("--gate.tls_cert=$folder/$cert.pem", "--gate.tls_key=$folder/$key.key") }
 certificate('good', 400);
 certificate('short', 3);
-is_deeply(failed_checks(tls('good', 'good')), {}, 'a good certificate');
-finds('one that runs out', 'settings: gate.tls_cert', qr/expires in [23] days/, qr/systemctl reload clairon-relay/, tls('short', 'short'));
-finds('a key of another', 'settings: gate.tls_key', qr/not the certificate's/, qr/the key that the certificate was made for/, tls('good', 'short'));
-finds('no certificate in it', 'settings: gate.tls_cert', qr/holds no certificate/, qr/BEGIN CERTIFICATE/,
+is_deeply(failed_checks(tls('good', 'good')), {}, 'a valid certificate');
+finds('a certificate that expires soon', 'settings: gate.tls_cert', qr/expires in [23] days/, qr/systemctl reload clairon-relay/, tls('short', 'short'));
+finds('a key of another certificate', 'settings: gate.tls_key', qr/not the certificate's/, qr/the key that the certificate was made for/, tls('good', 'short'));
+finds('a file without a certificate', 'settings: gate.tls_cert', qr/holds no certificate/, qr/BEGIN CERTIFICATE/,
     "--gate.tls_cert=$folder/secret", "--gate.tls_key=$folder/good.key");
 
 my @store_key = ("--store.tls_cert=$folder/good.pem", "--store.tls_key=$folder/good.key");
 is_deeply(failed_checks(@store_key), {}, 'a key for the store');
 chmod 0644, "$folder/good.key";
-exposes('a key of the store', 'store.tls_key', "$folder/good.key", @store_key);
+check_exposed('a key of the store', 'store.tls_key', "$folder/good.key", @store_key);
 
-# Passwords in a file for everybody.
+# Passwords in a file that others can read.
 chmod 0644, $relay->{file};
-repaired('a file without a password may be read');
+repaired('a file without a password may be readable');
 for my $conninfo ('host=x password=hush', 'postgresql://me:hush@x/db')
 {
     $relay->configure('feed.primary_conninfo' => $conninfo);
     chmod 0644, $relay->{file};
-    exposes('a password of the primary', 'the settings file', $relay->{file});
+    check_exposed('a password of the primary', 'the settings file', $relay->{file});
 }
 
-# A right that nobody looks at is missed when it is needed.
+# A right that is not checked would be missed at run time.
 my %tried = map { $_ => 1 } slurp_file(Clairon::Test::top() . '/relay/doctor/store.c') =~ /^    "([A-Z]+)/mg;
 my %used;
 for my $script (glob Clairon::Test::top() . '/relay/store/scripts/{,parts/}*.lua')
@@ -151,6 +151,6 @@ for my $script (glob Clairon::Test::top() . '/relay/store/scripts/{,parts/}*.lua
     my $text = slurp_file($script);
     $used{$_} = 1 for $text =~ /\bp?call\('([A-Z]+)'/g, $text =~ /\bcall_chunked\(\w+, '([A-Z]+)'/g;
 }
-is_deeply([ grep { !$tried{$_} } sort keys %used ], [], 'all that scripts call is tried');
+is_deeply([ grep { !$tried{$_} } sort keys %used ], [], 'all commands of the scripts are checked');
 
 done_testing();

@@ -1,4 +1,4 @@
-# pg_upgrade: do rules, members and, where PostgreSQL takes it along, the slot go on as docker/OPERATIONS.md says?
+# Tests pg_upgrade: rules, members and, if PostgreSQL keeps it, the slot work as docker/OPERATIONS.md describes.
 use strict;
 use warnings;
 
@@ -10,7 +10,7 @@ my $keeps_slots = pg_major() >= 17;
 my $old = Clairon::Test::postgresql('old');
 my $new = Clairon::Test::postgresql('new', extension => 0);
 $new->stop;
-# A dropped column: what a rule is bound to by number has to stay so.
+# A dropped column: the column numbers of rules must remain valid.
 $old->safe_psql('postgres', q{
     CREATE TABLE t (gone int, id int PRIMARY KEY, owner text);
     ALTER TABLE t DROP COLUMN gone;
@@ -23,7 +23,7 @@ my $client = $relay->client('u1');
 $old->safe_psql('postgres', q{INSERT INTO t VALUES (1, 'u1')});
 $client->wait_notifications(1);
 
-# As the page says: all is read, the relay stops, the slot of older ones goes.
+# As documented: everything is read, the relay stops, and the slot is dropped on older versions.
 my $end = $old->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
 wait_until('all is confirmed', sub {
     $old->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$end' FROM clairon.status") eq 't' });
@@ -37,27 +37,27 @@ ok(run_log([ 'pg_upgrade', '--no-sync', '-d', $old->data_dir, '-D', $new->data_d
 chdir '/';
 $new->start;
 is($new->safe_psql('postgres', q{SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'clairon'}), $keeps_slots ? 1 : 0,
-    $keeps_slots ? 'its slot came along' : 'it has no slot');
+    $keeps_slots ? 'the slot is kept' : 'the slot is gone');
 is($new->safe_psql('postgres', q{SELECT string_agg(check_name, ', ') FROM clairon.doctor() WHERE NOT ok AND check_name !~ 'slot'}), '',
-    'the doctor finds the extension whole');
+    'the doctor accepts the extension');
 
-# Another cluster, so the store has to let the old one go.
+# The cluster is new, so the store's progress must be deleted.
 $relay->configure('feed.conninfo' => $new->connstr('postgres') . ' user=relay');
 my $mark = $relay->log_mark;
 $relay->start;
-is($relay->wait_end >> 8, 3, 'the relay refuses it');
+is($relay->wait_end >> 8, 3, 'the relay rejects it');
 $relay->wait_for_log(qr/OTHERSYSTEM .* DEL that key/, from => $mark);
 $new->safe_psql('postgres', q{INSERT INTO t VALUES (2, 'u1')});
 $store->execute('DEL', $store->keys('progress:clairon'));
 $relay->start;
 $relay->wait_ready;
 my $back = $relay->client('u1', pos => $client->pos);
-is($back->wait_for('gap')->{why}, 'epoch', 'clients are told one gap');
+is($back->wait_for('gap')->{why}, 'epoch', 'clients get one gap');
 $new->safe_psql('postgres', q{INSERT INTO t VALUES (-1, 'u1'), (3, 'u1'); DELETE FROM t WHERE id = 3});
 $back->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{metadata}{operation} eq 'delete' });
 my @stored = map { $_->{data} =~ /"operation":"(\w+)".*"id":(-?\d+)/ ? "$1 $2" : 'none' } $store->entries;
 is_deeply(\@stored, [ 'create 1', ($keeps_slots ? 'create 2' : ()), 'create 3', 'delete 3' ],
-    'the rules judge as before; a slot that came along misses nothing');
-is_deeply($store->execute('SMEMBERS', $store->key('members:TEAM:t1')), ['u1'], 'members are members');
+    'rules work as before; a kept slot misses nothing');
+is_deeply($store->execute('SMEMBERS', $store->key('members:TEAM:t1')), ['u1'], 'members are kept');
 
 done_testing();

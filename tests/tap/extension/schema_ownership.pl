@@ -1,4 +1,4 @@
-# Can nobody but a superuser make the extension, or have a hand in the schema it fills?
+# Tests that only a superuser can create the extension or modify its schema.
 use strict;
 use warnings;
 
@@ -11,30 +11,30 @@ $pg->safe_psql('postgres', q{
     CREATE DATABASE hers OWNER alice;
     CREATE DATABASE shared});
 
-sub refused
+sub check_rejected
 {
     my ($database, $sql, $error, $name) = @_;
     my ($code, $out, $err) = $pg->psql($database, $sql);
     isnt($code, 0, $name);
-    return like($err, $error, 'and it says why');
+    return like($err, $error, 'with the reason');
 }
 
 my $create = 'CREATE EXTENSION clairon';
-refused('hers', "SET ROLE alice; $create", qr/permission denied to create extension/, "a database's owner cannot");
+check_rejected('hers', "SET ROLE alice; $create", qr/permission denied to create extension/, "a database's owner cannot");
 
 $pg->safe_psql('hers', 'SET ROLE alice; CREATE SCHEMA clairon');
-refused('hers', $create, qr/schema "clairon" exists, but is not empty or not reserved for superusers/, "not into a schema of another's");
+check_rejected('hers', $create, qr/schema "clairon" exists, but is not empty or not reserved for superusers/, "not into a schema of another role");
 
 $pg->safe_psql('shared', 'CREATE SCHEMA clairon; GRANT CREATE ON SCHEMA clairon TO alice');
-refused('shared', $create, qr/not reserved for superusers/, 'nor into one that others may fill');
+check_rejected('shared', $create, qr/not reserved for superusers/, 'not into a schema that others can modify');
 $pg->safe_psql('shared', q{
     SET ROLE alice;
     CREATE FUNCTION clairon.choice(text, text, text) RETURNS int2 LANGUAGE sql AS 'SELECT 0::int2';
     RESET ROLE;
     REVOKE CREATE ON SCHEMA clairon FROM alice});
-refused('shared', $create, qr/not empty/, 'nor into one that others have filled');
+check_rejected('shared', $create, qr/not empty/, 'not into a schema with existing objects');
 
 $pg->safe_psql('shared', "DROP FUNCTION clairon.choice(text, text, text); $create; DROP EXTENSION clairon; $create");
-pass('an empty one, as DROP EXTENSION leaves it, will do');
+pass('an empty schema, as DROP EXTENSION leaves it, is accepted');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Does the page about SQL tell what is there: each parameter with its default, and examples that run?
+# Tests that the SQL reference page is complete: each parameter with its default, and examples that run.
 use strict;
 use warnings;
 
@@ -12,7 +12,7 @@ my $page = slurp_file(top() . '/sql/README.md');
 
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 
-# [ name, default as SQL has it ] of each.
+# [ name, default in SQL ] of each.
 sub parameters
 {
     my ($function) = @_;
@@ -20,25 +20,25 @@ sub parameters
     return map { /^(\w+)(?:.* DEFAULT ([^:]*))?/ ? [ $1, $2 // '' ] : () } split /, /, $all;
 }
 
-my %told = $page =~ /^\| `(\w+)` \| (.*?) \|/mg;
+my %documented = $page =~ /^\| `(\w+)` \| (.*?) \|/mg;
 my @watch = parameters('watch');
-is_deeply([ grep { !exists $told{$_} } map { $_->[0] } @watch ], [], 'each parameter of watch is told');
+is_deeply([ grep { !exists $documented{$_} } map { $_->[0] } @watch ], [], 'each parameter of watch is documented');
 for my $one (grep { $_->[1] ne '' && $_->[1] ne 'NULL' } @watch)
 {
-    is($told{ $one->[0] }, "`$one->[1]`", "and the default of $one->[0]");
+    is($documented{ $one->[0] }, "`$one->[1]`", "with the default of $one->[0]");
 }
 my ($notify) = $page =~ /^(## Send a notification.*?)^## /ms;
 is_deeply([ grep { $notify !~ /`$_`/ && $_ ne 'audience' } map { $_->[0] } parameters('notify') ], [],
-    'each parameter of notify is told');
+    'each parameter of notify is documented');
 
-# Each view and function that somebody other than the extension's own may use.
+# Each view and function with rights for other roles.
 my $others = sql(q{SELECT string_agg(DISTINCT name, ' ' ORDER BY name) FROM (
     SELECT proname, proacl, proowner, 'f'::"char" FROM pg_proc WHERE pronamespace = 'clairon'::regnamespace
     UNION ALL SELECT relname, relacl, relowner, 'r' FROM pg_class
     WHERE relnamespace = 'clairon'::regnamespace AND relkind IN ('r', 'v')) AS t (name, acl, owner, kind),
     aclexplode(coalesce(acl, acldefault(kind, owner))) AS granted
     WHERE grantee <> owner AND name !~ '^(doctor_|is_warning|json_within|missing_in_old_row|allowed_plugins|where_written|show_condition|show_columns|join_parts|utf8|rule$)'});
-is_deeply([ grep { $page !~ /\bclairon\.$_\b/ } split / /, $others ], [], "it tells of all that is for others: $others");
+is_deeply([ grep { $page !~ /\bclairon\.$_\b/ } split / /, $others ], [], "all public objects are documented: $others");
 
 my @examples = $page =~ /^```sql\n(.*?)^```$/msg;
 cmp_ok(scalar(@examples), '>', 5, 'there are examples');
@@ -57,7 +57,7 @@ is_deeply(
         'assignments update to u1',
         'assignments create to t1 t2'
     ],
-    'they run, and bring what the page says');
-is(sql(q{SET ROLE my_app; SELECT clairon.once('order', '7')}), 'f', 'also for the role they make');
+    'they run with the documented results');
+is(sql(q{SET ROLE my_app; SELECT clairon.once('order', '7')}), 'f', 'also for the role they create');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Do watch and notify say that nothing can come of them while wal_level is not logical?
+# Tests that watch and notify warn while wal_level is not logical.
 use strict;
 use warnings;
 
@@ -12,32 +12,32 @@ my $hint   = qr/^HINT: +Set wal_level = logical in postgresql\.conf and restart 
 my $watch  = q{SELECT clairon.watch('t', 'ALL')};
 my $notify = q{SELECT clairon.notify('USER', '{u1}', '{}', idempotency_key => 'k')};
 
-# What it gives, and what psql says beside.
+# The output of a statement, and psql's messages.
 sub said
 {
     my ($sql) = @_;
     my ($code, $out, $err) = $pg->psql('postgres', $sql);
-    is($code, 0, "$sql is no error");
+    is($code, 0, "$sql succeeds");
     return ($out, $err);
 }
 
 my ($out, $err) = said($watch);
 like($err, qr/^psql:.*WARNING: +wal_level is insufficient for logical decoding\n.*DETAIL:  The rule is set/m, 'watch warns');
-like($err, $hint, 'and says what would be right');
-is($pg->safe_psql('postgres', 'SELECT count(*) FROM clairon.rules'), '1', 'the rule is set');
+like($err, $hint, 'with a hint');
+is($pg->safe_psql('postgres', 'SELECT count(*) FROM clairon.rules'), '1', 'the rule is created');
 (my $id, $err) = said($notify);
 like($err, qr/^psql:.*WARNING: +wal_level is insufficient for logical decoding\n.*DETAIL:  The notification is lost/m, 'notify warns');
-like($err, $hint, 'and says what would be right');
+like($err, $hint, 'with a hint');
 ($out, $err) = said($notify);
 is($out, $id, 'its key is kept');
-unlike($err, qr/WARNING/, 'what is not sent anyway is not warned of');
+unlike($err, qr/WARNING/, 'a repeat, which is not sent anyway, causes no warning');
 
 $pg->append_conf('postgresql.conf', 'wal_level = logical');
 $pg->restart;
 for my $sql ($watch, q{SELECT clairon.notify('USER', '{u1}', '{}')})
 {
     ($out, $err) = said($sql);
-    unlike($err, qr/WARNING/, 'with wal_level = logical there is nothing to say');
+    unlike($err, qr/WARNING/, 'with wal_level = logical there is no warning');
 }
 
 done_testing();

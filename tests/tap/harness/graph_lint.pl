@@ -1,4 +1,5 @@
-# Does the graph lint fail on circles of calls and on upward arrows between rooms and folders, unless the allow-list has them?
+# Tests that the graph lint fails on circles of calls and on upward arrows between rooms and folders, except for those
+# in the allow-list.
 use strict;
 use warnings;
 
@@ -58,7 +59,7 @@ for my $file (qw(graph.py include_arrows.sh))
 }
 chmod 0755, "$tree/tests/lint/graph.py" or die "could not chmod: $!\n";
 
-# Arrows that point down.
+# Downward arrows.
 my $low  = "void low(void);\nvoid low(void) {}\n";
 my $main = "void on_read(void);\nint main(void);\nint main(void) { on_read(); return 0; }\n";
 write_text('relay/gate/net/net.h', "#include <stdbool.h>\nstruct gate { int a, b; bool c; struct { int d; } e; };\n");
@@ -66,19 +67,19 @@ compile('relay/base/low.c', $low);
 compile('relay/gate/net/read.c', qq{#include "gate/net/net.h"\nvoid low(void);\nvoid on_read(void);\nvoid on_read(void) { low(); }\n});
 compile('relay/gate/ws/send.c',  "void on_read(void);\nvoid on_send(void);\nvoid on_send(void) { on_read(); }\n");
 compile('relay/main.c', $main);
-is_deeply([ lint('') ], [ 0, '' ], 'calls of what is below pass');
+is_deeply([ lint('') ], [ 0, '' ], 'downward calls pass');
 
-# One of each kind.
+# One case of each kind.
 compile('relay/base/low.c', "void on_send(void);\nvoid low(void);\nvoid low(void) { on_send(); }\n");
 fails('a call of a room above', 'upward: relay/base/low.c -> relay/gate/ws/send.c: on_send', 'base circle: 1, tests/lint/graph.allow has 0',
     'gate circle: 2, tests/lint/graph.allow has 0', 'circle of 3 files');
 my ($code, $out) = lint("base circle 1: a\nbase call 1: b\ngate circle 2: c\n");
-is_deeply([ $code, $out ], [ 0, '' ], 'what the allow-list has passes');
+is_deeply([ $code, $out ], [ 0, '' ], 'arrows in the allow-list pass');
 ($code, $out) = lint("base circle 1: a\nbase call 2: b\ngate circle 2: c\n");
-is_deeply([ $code, $out ], [ 0, "base call: 1; lower its line in tests/lint/graph.allow, which has 2\n" ], 'with a remark when there is less');
+is_deeply([ $code, $out ], [ 0, "base call: 1; lower its line in tests/lint/graph.allow, which has 2\n" ], 'with a remark when there are fewer');
 ($code, $out) = lint("base circle 1\n");
 is($code, 1, 'a line of the allow-list without a reason fails');
-like($out, qr/^tests\/lint\/graph\.allow:1: /, 'and is named');
+like($out, qr/^tests\/lint\/graph\.allow:1: /, 'and is reported with its line');
 compile('relay/base/low.c', $low);
 
 compile('relay/gate/net/read.c', "void low(void);\nvoid helper(void);\nvoid on_read(void);\nvoid on_read(void) { low(); helper(); }\n");
@@ -99,10 +100,10 @@ is_deeply([ lint('') ], [ 0, '' ], 'without them the tree passes again');
 # The figures.
 ($code, $out) = lint('', '--report');
 is($code, 0, 'the report passes');
-like($out, qr/^fields of a struct: 4 .*gate 4\/1 bool/m, 'fields are counted, also those of a struct within');
-like($out, qr/^files in circles: 0 \(aim: 6\)/m, 'beside what is aimed at');
+like($out, qr/^fields of a struct: 4 .*gate 4\/1 bool/m, 'fields are counted, including those of nested structs');
+like($out, qr/^files in circles: 0 \(aim: 6\)/m, 'with the aim');
 
-# An object that is missing is not taken for a file without calls.
+# A missing object is not taken for a file without calls.
 unlink "$tree/build/obj/relay/base/low.o";
 ($code, $out) = lint('');
 is_deeply([ $code, $out ], [ 1, "relay/base/low.c is not compiled: run make first\n" ], 'a file that is not compiled fails');

@@ -1,4 +1,4 @@
-# Does Ctrl-C while packages are installed wait for apt-get, and then install nothing more?
+# Tests that Ctrl-C during an installation of packages waits for apt-get and starts nothing more.
 use strict;
 use warnings;
 
@@ -25,7 +25,7 @@ sub calls
     return join '', <$file>;
 }
 
-# No package is there, sudo needs no password, and apt-get works until it is released.
+# No package is installed, sudo needs no password, and apt-get waits until it is released.
 script('dpkg-query', 'exit 1');
 script('id', 'echo 1000');
 script('sudo', 'shift; exec "$@"');
@@ -41,11 +41,11 @@ if ($pid == 0)
     exec top() . '/docker/install-packages.sh', 'run' or die $!;
 }
 wait_until('apt-get works', sub { calls() =~ /begun/ });
-kill INT => -$pid;    # as a terminal does: to all of the foreground
+kill INT => -$pid;    # like a terminal: to the foreground process group
 wait_until('the signal is reported', sub { open my $out, '<', "$log.out" or return 0; join('', <$out>) =~ /^interrupted: waiting/m });
 open my $release, '>', "$log.release" or die $!;
 close $release;
 waitpid $pid, 0;
-is($? >> 8, 130, 'it ends as interrupted');
-is(calls(), "begun\nended\n", 'after apt-get, which was not cut short and not started again');
+is($? >> 8, 130, 'it exits as interrupted');
+is(calls(), "begun\nended\n", 'apt-get completes and is not started again');
 done_testing();

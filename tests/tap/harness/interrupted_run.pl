@@ -1,4 +1,4 @@
-# Does Ctrl-C in a terminal end a run of tests and every server it started, and does no run wait for the terminal?
+# Tests that Ctrl-C in a terminal ends a test run with all its servers, and that no run waits for the terminal.
 use strict;
 use warnings;
 
@@ -7,7 +7,7 @@ use POSIX ();
 use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More;
 
-# A checkout with the machinery of this one, and tests of its own.
+# A checkout with this one's scripts and its own tests.
 my $checkout = scratch() . '/checkout';
 sub file
 {
@@ -50,7 +50,7 @@ try:
 finally:
     server.kill()
 END
-# A script for root, which may ask at the terminal. Its root is none.
+# A script for root that could read from the terminal. Its root is simulated.
 file('tests/as_root', <<'END');
 #!/bin/bash
 exec tests/run.sh root
@@ -70,7 +70,7 @@ touch went_on
 sleep 1000
 END
 
-# The terminal's output; the process that has it; and what runs, by a path or a variable of ours.
+# The terminal's output, its process, and running processes, identified by a path or a variable of the test.
 my ($terminal, $pid, $screen);
 sub run_in_terminal
 {
@@ -86,7 +86,7 @@ sub run_in_terminal
     return;
 }
 
-# What has ended meanwhile has no words.
+# An ended process has no words.
 sub words_of
 {
     my ($path) = @_;
@@ -104,12 +104,12 @@ sub still_running
     } glob '/proc/[0-9]*';
 }
 
-# Ctrl-C; the status that the terminal's command ended with.
+# Ctrl-C; returns the exit status of the terminal's command.
 sub interrupt
 {
     print {$terminal} "\cC";
     my $status;
-    wait_until('the terminal is free again', sub { waitpid($pid, POSIX::WNOHANG()) == $pid and defined($status = $?) });
+    wait_until('the terminal is free', sub { waitpid($pid, POSIX::WNOHANG()) == $pid and defined($status = $?) });
     return $status;
 }
 
@@ -128,7 +128,7 @@ like(shown(), qr/---- interrupted by SIGINT in tap$/m, 'the output names the lay
 unlike(shown(), qr/^---- client$/m, 'the next layer does not start');
 
 run_in_terminal('two_layers');
-wait_until('two layers run side by side', sub { -e "$checkout/ready" && -e "$checkout/second_ready" });
+wait_until('two layers run in parallel', sub { -e "$checkout/ready" && -e "$checkout/second_ready" });
 isnt(interrupt(), 0, 'Ctrl-C fails a run of two layers');
 is_deeply([ names_of(still_running()) ], [], 'and ends every process of both');
 like(shown(), qr/---- interrupted by SIGINT in tap e2e$/m, 'the output names both layers');

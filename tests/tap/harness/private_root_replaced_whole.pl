@@ -1,4 +1,4 @@
-# Is a private PostgreSQL whole at any time while it is made again, as beside a demo or other tests?
+# Tests that a private PostgreSQL root is complete at any time while it is recreated beside running tests.
 use strict;
 use warnings;
 
@@ -15,17 +15,17 @@ sub all_files
     return sort <$find>;
 }
 
-is(make_root(), 0, 'a root is made');
+is(make_root(), 0, 'a root is created');
 my ($library) = glob "$root/usr/lib/postgresql/*/lib/clairon.so";
 ok(defined $library && -r $library, 'with the plugin');
 my @before = all_files();
-is(make_root(), 0, 'and made again');
-is_deeply([ all_files() ], \@before, 'which replaces no file that is the same');
+is(make_root(), 0, 'and recreated');
+is_deeply([ all_files() ], \@before, 'equal files are not replaced');
 
 open my $old, '<', $library or die "could not open $library: $!";
 truncate $library, 0 or die "could not truncate $library: $!";
-is(make_root(), 0, 'and made again, when one differs');
+is(make_root(), 0, 'and recreated after one file changed');
 ok(-s $library, 'that file is replaced');
-is(-s $old, 0, 'by another one: what has it open keeps the old one');
+is(-s $old, 0, 'by another inode: processes with the open file keep the old one');
 
 done_testing();

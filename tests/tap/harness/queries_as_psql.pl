@@ -1,4 +1,4 @@
-# Does a query over the tests' own connection have the status, the output and the errors that psql has?
+# Tests that a query over the tests' own connection has the status, output and errors of psql.
 use strict;
 use warnings;
 
@@ -9,7 +9,7 @@ use Test::More;
 
 my $pg = Clairon::Test::postgresql('main', extension => 0);
 
-# Statements that are sent as they stand, by the number of them.
+# Statements that are sent unchanged, by their number.
 my %split = (
     'SELECT 1'                                        => 1,
     "SELECT 1;\n-- a comment; and more\nSELECT 2;"    => 2,
@@ -18,8 +18,8 @@ my %split = (
 );
 is(scalar(my @statements = Clairon::Test::Query::split_statements($_)), $split{$_}, "split: $_") for sort keys %split;
 
-# What psql would interpret, or could not send either, is left to it.
-is_deeply([ Clairon::Test::Query::split_statements($_) ], [], "left to psql: $_")
+# Texts that psql would interpret, or could not send either, are passed to psql.
+is_deeply([ Clairon::Test::Query::split_statements($_) ], [], "passed to psql: $_")
   for '\d', 'SELECT :name', q{SELECT 'not closed}, 'COPY t FROM STDIN', 'CREATE RULE r AS ON INSERT TO t DO (SELECT 1; SELECT 2)', '';
 
 for my $sql (
@@ -33,13 +33,13 @@ for my $sql (
     for my $class (qw(Clairon::Test::Cluster PostgreSQL::Test::Cluster))
     {
         my $psql = $class->can('psql');
-        # A statement has its own line number in psql's messages, and a caret below what is wrong.
+        # psql's messages have line numbers per statement, and a caret below the error.
         $answer{$class} = [ map { s/^psql:<stdin>:\d+/psql:<stdin>/mgr =~ s/^LINE \d+:.*\n +\^\n?//mgr =~ s/\n\z//r } $psql->($pg, 'postgres', $sql) ];
         $pg->safe_psql('postgres', 'DROP TABLE t') if $sql =~ /^CREATE TABLE/ && $class eq 'Clairon::Test::Cluster';
         $pg->safe_psql('postgres', 'DELETE FROM t WHERE id <> 1') if $sql =~ /^INSERT/ && $class eq 'Clairon::Test::Cluster' && $sql !~ /VALUES \(1\)/;
         $pg->safe_psql('postgres', 'DELETE FROM t') if $sql =~ /VALUES \(1\); / && $class eq 'Clairon::Test::Cluster';
     }
-    is_deeply($answer{'Clairon::Test::Cluster'}, $answer{'PostgreSQL::Test::Cluster'}, "as psql: $sql");
+    is_deeply($answer{'Clairon::Test::Cluster'}, $answer{'PostgreSQL::Test::Cluster'}, "as in psql: $sql");
 }
 
 eval { $pg->safe_psql('postgres', 'SELECT no_such_column') };
@@ -48,6 +48,6 @@ is(($pg->psql('no_such_database', 'SELECT 1'))[0], 2, 'a database that does not 
 is(($pg->psql('postgres', 'SELECT pg_terminate_backend(pg_backend_pid())'))[0], 2, 'a connection that ends has status 2');
 my $other = Clairon::Test::postgresql('other', extension => 0);
 isnt($other->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()'),
-    $pg->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()'), 'the second cluster of a test is no copy of the first');
+    $pg->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()'), 'the second cluster of a test is not a copy of the first');
 
 done_testing();

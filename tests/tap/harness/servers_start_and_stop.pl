@@ -1,4 +1,4 @@
-# Do the servers of a system test start, answer, die and come back as the other tests expect?
+# Tests that the servers of a system test start, respond, stop and restart as other tests expect.
 use strict;
 use warnings;
 
@@ -8,16 +8,16 @@ use Test::More;
 my $pg = Clairon::Test::postgresql('main');
 is($pg->safe_psql('postgres', "SELECT extname FROM pg_extension WHERE extname = 'clairon'"),
     'clairon', 'a private server has the extension');
-like($pg->safe_psql('postgres', 'SHOW data_directory'), qr{^\Q$ENV{CLAIRON_WORK}\E}, 'and is ours');
+like($pg->safe_psql('postgres', 'SHOW data_directory'), qr{^\Q$ENV{CLAIRON_WORK}\E}, 'in the work folder');
 
 my $store = Clairon::Test::store();
-is($store->execute('SET', 'name', "caf\x{e9}"), 'OK', 'the store takes a value');
-is($store->execute('GET', 'name'), "caf\xc3\xa9", 'and gives its bytes back');
+is($store->execute('SET', 'name', "caf\x{e9}"), 'OK', 'the store accepts a value');
+is($store->execute('GET', 'name'), "caf\xc3\xa9", 'and returns its bytes');
 is($store->execute('GET', 'nobody'), undef, 'nil is undef');
 ok(!eval { $store->execute('NOSUCH'); 1 }, 'an error of the store dies');
 like($@, qr/unknown command/i, 'with its text');
 is_deeply($store->execute('EVAL', "return {1, {'a', false}, 'b'}", 0), [ 1, [ 'a', undef ], 'b' ],
-    'nested answers');
+    'nested replies');
 
 is($store->kill9 & 127, 9, 'the store can be killed');
 $store->start;
@@ -25,14 +25,14 @@ is($store->execute('PING'), 'PONG', 'and starts again');
 
 my $first = $store->pid;
 $store->restart;
-isnt($store->pid, $first, 'restart is another process');
-is($store->execute('GET', 'name'), "caf\xc3\xa9", 'that kept the data');
+isnt($store->pid, $first, 'restart starts another process');
+is($store->execute('GET', 'name'), "caf\xc3\xa9", 'with the same data');
 
 is(token(sub => 'u1', exp => 1, secret => 'k'),
     'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJleHAiOjEsInN1YiI6InUxIn0.'
       . 'CRxuUbyHcGqedxuViiBpeegbB6BN8qbMGX596hgI4SQ',
     'a token is signed');
 ok(!eval { wait_until('the impossible', sub { 0 }, 0.1); 1 }, 'a deadline is kept');
-like($@, qr/the impossible/, 'and says what was awaited');
+like($@, qr/the impossible/, 'and names the awaited condition');
 
 done_testing();

@@ -58,13 +58,13 @@ is(with_key('one', 'x', relay => $second)->read_response->{status}, 200, 'also o
 is($store->stored, 3, 'each is stored once');
 
 # A request that failed is no longer in progress.
-$proxy->refuse(1);
+$proxy->reject(1);
 $proxy->cut;
 wait_until('the store is down', sub { with_key('three', 'x')->read_response->{status} == 503 });
 is(with_key('one', 'x')->read_response->{status}, 200, 'a stored key is known without the store');
 is(with_key('one', 'another body')->read_response->{status}, 422, 'also with another body');
 is(with_key('three', 'x')->read_response->{status}, 503, 'the key of a failed request can be reused');
-$proxy->refuse(0);
+$proxy->reject(0);
 wait_until('the store is back', sub { with_key('three', 'x')->read_response->{status} =~ /^20[01]$/ });
 is(with_key('three', 'x')->read_response->{status}, 200, 'it is stored once');
 

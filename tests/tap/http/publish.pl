@@ -172,7 +172,7 @@ for my $case (
 {
     my ($name, $what, $word) = @$case;
     my $answer = post($what);
-    is($answer->{status}, 400, "$name: refused");
+    is($answer->{status}, 400, "$name: rejected");
     is($answer->{headers}{'content-type'}, 'application/problem+json', "$name: as problem details");
     like($answer->{json}{detail}, qr/\Q$word\E/, "$name: with the field");
 }

@@ -32,9 +32,9 @@ sub many
     my @answers = map { $_->read_response } map { send_raw(@_) } 1 .. MANY;
     my %count;
     $count{ $_->{status} }++ for @answers;
-    my ($refused) = grep { $_->{status} == 429 } @answers;
+    my ($rejected) = grep { $_->{status} == 429 } @answers;
     $told += $count{429} // 0;
-    return (\%count, $refused);
+    return (\%count, $rejected);
 }
 
 my $none = '00000000-0000-0000-0000-000000000000';
@@ -50,11 +50,11 @@ for my $case (
 {
     my ($method, $path, $body, $good) = @$case;
     my @user = of('u' . ++$n, publish => JSON::true);
-    my ($count, $refused) = many($method, $path, $body, @user);
+    my ($count, $rejected) = many($method, $path, $body, @user);
     cmp_ok($count->{$good}, '>=', RATE, "$path: requests within the rate are answered");
     is($count->{$good} + ($count->{429} // 0), MANY, 'all others are rejected');
-    is_deeply([ @{ $refused->{headers} }{qw(retry-after content-type)} ], [ 1, 'application/problem+json' ], 'with a delay, as problem details');
-    is(JSON::decode_json($refused->{body})->{code}, 111, 'with code 111');
+    is_deeply([ @{ $rejected->{headers} }{qw(retry-after content-type)} ], [ 1, 'application/problem+json' ], 'with a delay, as problem details');
+    is(JSON::decode_json($rejected->{body})->{code}, 111, 'with code 111');
     is(request($method, $path, $body, of("other$n", publish => JSON::true))->{status}, $good, 'another user of that address is accepted');
     wait_until('the rate allows a request again', sub { my $status = request($method, $path, $body, @user)->{status}; $told += $status == 429; $status == $good });
 }
@@ -65,10 +65,10 @@ for my $case ([ 'no token' => GET => '/v1/poll', '', 401 ], [ 'an invalid token'
     [ 'an unknown path' => GET => '/nothing', '', 404 ], [ 'a wrong method' => PUT => '/v1/ack', '', 405 ], [ 'an invalid ticket' => GET => '/v1/sse?ticket=x', '', 401 ])
 {
     my ($name, $method, $path, $body, $status, @headers) = @$case;
-    my ($count, $refused) = many($method, $path, $body, @headers, 'X-Forwarded-For' => '2001:db8:1:' . ++$n . '::1');
+    my ($count, $rejected) = many($method, $path, $body, @headers, 'X-Forwarded-For' => '2001:db8:1:' . ++$n . '::1');
     cmp_ok($count->{$status}, '>=', RATE, "$name: requests within the rate are answered");
     is($count->{$status} + ($count->{429} // 0), MANY, 'all others are rejected');
-    is($refused->{headers}{'retry-after'}, 1, 'with a delay');
+    is($rejected->{headers}{'retry-after'}, 1, 'with a delay');
     is(request($method, $path, $body, @headers, 'X-Forwarded-For' => "2001:db8:2:${n}::1")->{status}, $status, 'another network is accepted');
 }
 my @wrong = of('u1', secret => 'x' x 32);

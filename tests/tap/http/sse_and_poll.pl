@@ -126,7 +126,7 @@ for my $case (
 {
     my ($name, $status, $body) = @$case;
     my $answer = http(POST => '/v1/ack', bearer('u1'), ':body' => $body);
-    is($answer->{status}, $status, "$name: refused");
+    is($answer->{status}, $status, "$name: rejected");
     is(JSON::decode_json($answer->{body})->{code}, 107, "$name: with code 107");
 }
 is(http(POST => '/v1/ack', bearer('u1'))->{status}, 411, 'an ack needs Content-Length');

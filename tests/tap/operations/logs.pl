@@ -1,4 +1,4 @@
-# Is every line of the log one event in its form, logfmt or JSON, with nothing secret in it, whatever happens to the relay?
+# Tests that each log line is one event in logfmt or JSON without secrets, during normal operation and faults.
 use strict;
 use warnings;
 
@@ -12,7 +12,7 @@ use Test::More;
 
 my $pg = Clairon::Test::postgresql('main');
 
-# What is wrong with a line; undef: nothing.
+# The error of a line; undef if it is valid.
 my %fault_of = (
     logfmt => sub {
         $_[0] =~ /^who=(?:[\w.:\/-]+|"(?:[^"\\]|\\.)+") level=(?:error|warn|info|debug) at=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z msg="(?:[^"\\]|\\.)+"(?: [a-z_]+=(?:"(?:[^"\\]|\\.)*"|[\w.-]+))*$/a
@@ -30,7 +30,7 @@ for my $format (sort keys %fault_of)
     my $secret = token(sub => "u\x01 \"1\"\n");
     my $user   = $relay->client('', token => $secret);
     $pg->safe_psql('postgres', q{SELECT clairon.notify('ALL', NULL, '{"mark": "not-for-logs"}')});
-    $user->run_until('the line', sub { $user->notifications == 1 });
+    $user->run_until('the notification', sub { $user->notifications == 1 });
     $user->send_text('no JSON');
     $relay->get('/v1/poll', Authorization => "Bearer $secret.x");
     $relay->get("/v1/ws?ticket=x%0aforged", Authorization => "x\ty");
@@ -45,14 +45,14 @@ for my $format (sort keys %fault_of)
 
     my $log = slurp_file($relay->{log});
     my @lines = split /\n/, $log, -1;
-    is(pop @lines, '', "$format: the last line is whole");
+    is(pop @lines, '', "$format: the last line is complete");
     cmp_ok(scalar(@lines), '>', 15, "$format: there are lines");
     is_deeply([ map { my $fault = $fault_of{$format}->($_); $fault ? "$fault: $_" : () } @lines ], [], "$format: each is one event");
     my @secrets = ($Clairon::Test::SECRET, $secret, 'not-for-logs');
-    is_deeply([ grep { index($log, $_) >= 0 } @secrets ], [], "$format: nothing secret, no body");
+    is_deeply([ grep { index($log, $_) >= 0 } @secrets ], [], "$format: no secrets and no bodies");
 }
 
-# Whoever reads the log stands still, and later goes on.
+# The reader of the log stops, and continues later.
 my $fifo = Clairon::Test::scratch() . '/log';
 POSIX::mkfifo($fifo, 0600) or die "no FIFO: $!";
 sysopen my $reader, $fifo, O_RDWR | O_NONBLOCK or die "could not open the FIFO: $!";
@@ -76,23 +76,23 @@ for my $workers (1, 2)
         die "/healthz: $status" if $status != 200;
         return $relay->metric('clairon_log_lines_lost_total') >= 10;
     });
-    pass("$workers workers: they serve while nobody reads the log, and count what is lost");
+    pass("$workers workers: they serve while the log is not read, and count lost lines");
     empty();
     my $text = '';
     my $told = qr/^who=log level=warn at=\S+ msg="log lines lost: .*" count=[1-9]\d*\n(?=who=)/m;
-    wait_until('it is told', sub { kill HUP => $relay->pid; ($text .= empty()) =~ $told });
-    pass('who reads it again is told how many');
+    wait_until('the loss is logged', sub { kill HUP => $relay->pid; ($text .= empty()) =~ $told });
+    pass('the reader gets the number of lost lines');
     fill();
-    is($relay->stop, 0, 'SIGTERM ends them while nobody reads it');
+    is($relay->stop, 0, 'SIGTERM ends them while the log is not read');
     empty();
 }
 
-# Every command tells how it is used.
+# Every command has a usage text.
 for my $command ([], map { [$_] } qw(relay doctor token errors trace))
 {
     my ($out, $err) = ('', '');
     ok(run_log([ Clairon::Test::program(), @$command, '--help' ], '>', \$out, '2>', \$err), "clairon @$command --help");
-    like($out, qr/^Usage: clairon \Q@$command\E/, 'says how');
+    like($out, qr/^Usage: clairon \Q@$command\E/, 'with its usage');
 }
 
 done_testing();

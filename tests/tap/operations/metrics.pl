@@ -1,4 +1,5 @@
-# Can Prometheus read what /metrics says, does each stage tell its time, and is all that dashboard and alerts ask for there?
+# Tests that Prometheus can read /metrics, that each stage exports its latency, and that dashboard and alerts use
+# existing metrics.
 use strict;
 use warnings;
 
@@ -17,14 +18,14 @@ sub notify { return $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{
 sub value { return $relay->metric($_[0]) // 0 }
 sub has { my ($name, $count) = @_; return wait_until("$name is $count", sub { value($name) == $count }) }
 
-# One acknowledged, one given up, one that waits.
+# One acknowledged, one exhausted, one pending.
 my $secret = 'somebody-secret';
 my ($one, $two) = map { $relay->client($_) } $secret, 'other';
 my $id = notify($secret);
-$one->run_until('the line', sub { $one->notifications == 1 });
+$one->run_until('the notification', sub { $one->notifications == 1 });
 $one->ack($id);
 notify('other');
-$two->run_until('the other line', sub { $two->notifications == 1 });
+$two->run_until('the other notification', sub { $two->notifications == 1 });
 has('clairon_store_acks_total', 1);
 has('clairon_errors_total{reason="exhausted"}', 1);
 notify('away');
@@ -33,8 +34,8 @@ has('clairon_store_stream_entries', 3);
 has('clairon_sent_seconds_count', 2);
 has('clairon_acked_seconds_count', 1);
 is(value('clairon_decoded_seconds_count'), 3, 'three transactions were decoded');
-is(value('clairon_gate_accepted_total'), 2, 'what both workers counted is added up');
-is(value('clairon_gate_connections_max'), 200, 'and what both may take');
+is(value('clairon_gate_accepted_total'), 2, 'counters of both workers are added');
+is(value('clairon_gate_connections_max'), 200, 'and their limits');
 for my $script (qw(ingest shown ack due other))
 {
     cmp_ok(value(qq{clairon_store_script_seconds_count{script="$script"}}), '>', 0, "times of script $script");
@@ -42,10 +43,10 @@ for my $script (qw(ingest shown ack due other))
 wait_until('it ages', sub { value('clairon_pending_oldest_seconds') > 0.1 });
 cmp_ok(value('clairon_sent_seconds_sum'), '<', 2 * (time() - $^T), 'times are of this test');
 my ($status, $text) = $relay->get('/metrics');
-is($status, 200, 'all of it in one answer');
+is($status, 200, 'all of it in one response');
 unlike($text, qr/\Q$secret\E|\Q$id\E/, 'no users, no ids');
 
-# The text format, strictly: heads before samples, each family once, names by Prometheus' rules.
+# The text format, strictly: headers before samples, each family once, valid names.
 my (%kind, %help, %seen, %samples, @faults, $family);
 for my $line (split /\n/, $text)
 {
@@ -65,7 +66,7 @@ for my $line (split /\n/, $text)
     my ($name, $labels, $number) = ($1, $2 // '', $3);
     my $base = $name =~ s/_(bucket|sum|count)$//r;
     my $owner = ($kind{$base} // '') eq 'histogram' ? $base : $name;
-    push @faults, "$name does not stand under its head" unless $owner eq ($family // '');
+    push @faults, "$name is not below its header" unless $owner eq ($family // '');
     push @faults, "twice: $name $labels" if $seen{"$name $labels"}++;
     push @{ $samples{$name} }, [ $labels, $number ];
 }
@@ -79,45 +80,45 @@ for my $name (sort keys %kind)
     for (@{ $samples{"${name}_bucket"} })
     {
         my ($rest, $le) = $_->[0] =~ /^(.*?),?le="([^"]+)"$/;
-        push @faults, "$name: buckets fall at $le" if $_->[1] < ($last{$rest} // 0);
+        push @faults, "$name: buckets decrease at $le" if $_->[1] < ($last{$rest} // 0);
         $last{$rest} = $_->[1];
         $end{$rest} = $le;
     }
     push @faults, "$name: no last bucket" if grep { $_ ne '+Inf' } values %end;
     push @faults, "$name: count is not the last bucket" if grep { $_->[1] != $last{ $_->[0] } } @{ $samples{"${name}_count"} };
 }
-is_deeply(\@faults, [], 'Prometheus can read it');
-cmp_ok(scalar(keys %kind), '>', 40, 'and there is something to read');
+is_deeply(\@faults, [], 'the format is valid');
+cmp_ok(scalar(keys %kind), '>', 40, 'and there are metrics');
 
 # Dashboard and alerts.
 my $dashboard = JSON::decode_json(slurp_file("$top/docker/grafana-dashboard.json"));
 my $alerts    = slurp_file("$top/docker/alerts.yml");
 my @asked     = map { $_->{expr} } map { @{ $_->{targets} // [] } } @{ $dashboard->{panels} };
-cmp_ok(scalar(@asked), '>', 30, 'the dashboard asks something');
+cmp_ok(scalar(@asked), '>', 30, 'the dashboard has queries');
 my @expressions = $alerts =~ /^ +expr: (.*)$/mg;
 my %missing = map { $_ => 1 } grep { !$kind{$_} && !$kind{s/_(bucket|sum|count)$//r} } map { /\b(clairon_[a-z_]+)/g } @asked, @expressions;
-is_deeply([ sort keys %missing ], [], 'all that dashboard and alerts name is exported');
+is_deeply([ sort keys %missing ], [], 'all metrics of dashboard and alerts are exported');
 my %named = map { s/_(bucket|sum|count)$//r => 1 } map { /\b(clairon_[a-z_]+)/g } @asked;
-is_deeply([ grep { !$named{$_} } sort keys %kind ], [], 'and the dashboard shows all that is exported');
+is_deeply([ grep { !$named{$_} } sort keys %kind ], [], 'the dashboard shows all exported metrics');
 my %ids;
 $ids{ $_->{id} }++ for @{ $dashboard->{panels} };
-is_deeply([ grep { $_ > 1 } values %ids ], [], 'its panels have ids of their own');
+is_deeply([ grep { $_ > 1 } values %ids ], [], 'its panels have distinct ids');
 
-# Each alert is explained under its name.
+# Each alert has a section with its name.
 my $book = slurp_file("$top/docker/OPERATIONS.md");
 my @names = $alerts =~ /^ +- alert: (\w+)$/mg;
 cmp_ok(scalar(@names), '>', 10, 'there are alerts');
 is_deeply([ grep { $book !~ /^### \Q$_\E$/m } @names ], [], 'OPERATIONS.md explains each alert');
-is_deeply([ grep { my $name = lc; $alerts !~ /runbook: "OPERATIONS\.md#$name"/ } @names ], [], 'each alert leads there');
+is_deeply([ grep { my $name = lc; $alerts !~ /runbook: "OPERATIONS\.md#$name"/ } @names ], [], 'each alert links to its section');
 
-# What the pages name is there, too; what they have besides are roles.
-my %told = map { $_ => 1 } map { slurp_file("$top/$_") =~ /\b(clairon_[a-z_]*[a-z])\b/g }
+# Metrics that the pages mention exist; other names there are roles.
+my %mentioned = map { $_ => 1 } map { slurp_file("$top/$_") =~ /\b(clairon_[a-z_]*[a-z])\b/g }
   qw(README.md docs/REFERENCE.md docs/STORE.md docker/OPERATIONS.md client/PROTOCOL.md decoder/FRAMES.md);
-delete @told{qw(clairon_app clairon_relay)};
-cmp_ok(scalar(keys %told), '>', 3, 'the pages name metrics');
-is_deeply([ sort grep { !$kind{$_} && !$kind{s/_(bucket|sum|count)$//r} } keys %told ], [], 'which are exported');
+delete @mentioned{qw(clairon_app clairon_relay)};
+cmp_ok(scalar(keys %mentioned), '>', 3, 'the pages name metrics');
+is_deeply([ sort grep { !$kind{$_} && !$kind{s/_(bucket|sum|count)$//r} } keys %mentioned ], [], 'they are exported');
 
-# Prometheus' own judge: the installed one, or that of Debian's package, which need not be installed for it.
+# promtool: the installed one, or the one of Debian's package without installing it.
 sub promtool
 {
     return 'promtool' if system('command -v promtool >/dev/null') == 0;
@@ -128,11 +129,11 @@ sub promtool
 }
 
 SKIP: {
-    my $promtool = promtool() or skip 'promtool is not installed (Debian package prometheus), and cannot be had', 2;
+    my $promtool = promtool() or skip 'promtool is not installed (Debian package prometheus), and cannot be downloaded', 2;
     my ($out, $err) = ('', '');
     my $ok = run_log([ $promtool, 'check', 'metrics' ], '<', \$text, '>', \$out, '2>', \$err);
-    ok($ok && $out . $err eq '', 'promtool finds nothing to complain of') or diag $out, $err;
-    ok(run_log([ $promtool, 'check', 'rules', "$top/docker/alerts.yml" ]), 'nor in the alerts');
+    ok($ok && $out . $err eq '', 'promtool reports nothing') or diag $out, $err;
+    ok(run_log([ $promtool, 'check', 'rules', "$top/docker/alerts.yml" ]), 'nothing for the alerts either');
 }
 
 done_testing();

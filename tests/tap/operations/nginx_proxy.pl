@@ -1,4 +1,4 @@
-# Two relays behind nginx, set up by docker/nginx.conf: does all of the protocol pass, and a rolling restart lose nothing?
+# Tests two relays behind nginx with docker/nginx.conf: all transports work, and a rolling restart loses nothing.
 use strict;
 use warnings;
 
@@ -37,7 +37,7 @@ my @relays = map {
     Clairon::Test::relay($pg, $store,
         conf => { 'gate.drain' => '500ms', 'gate.trusted_proxies' => '127.0.0.1', 'gate.max_per_address' => 1000 }) } 1, 2;
 
-# The file as it is, but for who listens where.
+# The file unchanged, except for addresses.
 my $port   = free_port();
 my $folder = scratch();
 my $conf   = slurp_file(top() . '/docker/nginx.conf');
@@ -56,12 +56,12 @@ my %bearer = (Authorization => 'Bearer ' . token(sub => 'u0', publish => \1));
 wait_until('nginx serves', sub {
     eval { $agent->get("$url/v1/poll?wait=0" => \%bearer)->result->code } });
 
-# What is no WebSocket.
-is($agent->get("$url/metrics")->result->code, 404, 'what is for the inside is not passed on');
+# Plain HTTP.
+is($agent->get("$url/metrics")->result->code, 404, 'internal paths are not forwarded');
 my $pos    = $agent->get("$url/v1/poll?wait=0" => \%bearer)->result->headers->header('Clairon-Pos');
 my $answer = $agent->post("$url/v1/notifications" => { %bearer, 'Idempotency-Key' => 'k1' } => json =>
       { payload => { said => 'hello' }, routing => { audience => { type => 'USER', targets => ['u0'] } } })->result;
-is($answer->code, 201, 'the API is reached');
+is($answer->code, 201, 'the API is reachable');
 my $shown = '';
 my $tx = $agent->build_tx(GET => "$url/v1/sse" => \%bearer);
 $tx->res->content->unsubscribe('read')->on(read => sub { $shown .= $_[1] });
@@ -71,13 +71,13 @@ my $late  = 0;
 my $timer = Mojo::IOLoop->timer($Clairon::Test::SECONDS => sub { $late = 1 });
 my $tick  = Mojo::IOLoop->recurring(0.02 => sub { });
 Mojo::IOLoop->one_tick until $shown =~ /"t":"connected"/ || $late;
-like($shown, qr/^data: .*"t":"connected"/m, 'SSE comes through, and is not held back');
+like($shown, qr/^data: .*"t":"connected"/m, 'SSE is not buffered');
 Mojo::IOLoop->remove($_) for $timer, $tick;
 undef $agent2;
 my $polled = $agent->get("$url/v1/poll?wait=20&pos=$pos" => \%bearer)->result;
-like($polled->body, qr/"said":"hello"/, 'polls come through');
+like($polled->body, qr/"said":"hello"/, 'polls work');
 is($agent->post("$url/v1/ack" => \%bearer => json => { ids => [ $answer->json->{id} ] })->result->code, 204,
-    'and so do acks');
+    'acks too');
 
 # Our client, while the relays are restarted in turn.
 my @pages = map { Clairon::Test::page(name => "page$_", websocket => 1, url => "$url/v1/ws",
@@ -92,28 +92,28 @@ for my $turn (1 .. TURNS)
         is($relay->stop, 0, "turn $turn: a relay drains");
         $relay->start;
         $relay->wait_ready;
-        # As who restarts them in turn should: the next one when nginx takes this one again.
-        wait_until('nginx takes it again', sub {
+        # As in a careful rolling restart: the next one follows when nginx uses this one again.
+        wait_until('nginx uses it again', sub {
             my $by = $agent->get("$url/v1/poll?wait=0" => \%bearer)->result->headers->header('Upstream');
             ($by // '') =~ /:$relay->{port}$/ });
-        wait_until('rows go on', sub { $pages[0]->rows > $seen });
+        wait_until('rows continue', sub { $pages[0]->rows > $seen });
     }
 }
 $pg->safe_psql('postgres', 'INSERT INTO enough VALUES (true)');
-ok($writer->finish, 'rows were written all the while');
+ok($writer->finish, 'rows were written during the restarts');
 my $rows = $pg->safe_psql('postgres', 'SELECT count(*) FROM t');
 note("$rows rows");
 for my $i (1 .. 3)
 {
     my $page = $pages[ $i - 1 ];
     my @own = grep { 1 + $_ % 3 == $i } 1 .. $rows;
-    wait_until("page $i has all", sub { $page->rows >= @own });
-    is_deeply([ $page->rows ], \@own, "page $i showed each row once, in order");
+    wait_until("page $i has all rows", sub { $page->rows >= @own });
+    is_deeply([ $page->rows ], \@own, "page $i received each row once, in order");
     is(join(' ', $page->troubles), '', 'without a gap or an error');
 }
-wait_until('all are acked', sub { $store->pending == 0 });
+wait_until('all acknowledged', sub { $store->pending == 0 });
 my %stored = map { $_->{id} => 1 } $store->entries;
-is(scalar keys %stored, $rows + 1, 'and each row was stored');
+is(scalar keys %stored, $rows + 1, 'each row was stored');
 kill TERM => $_->pid for @pages;
 $_->wait_end for @pages;
 

@@ -1,4 +1,4 @@
-# Does a service manager hear what sd_notify(3) promises it, and is a stuck worker replaced?
+# Tests that the relay notifies a service manager as sd_notify(3) requires, and replaces a stuck worker.
 use strict;
 use warnings;
 
@@ -18,11 +18,11 @@ sub listen_to
     return @heard;
 }
 
-# The datagrams up to the one that matches; later calls begin behind it.
-sub hear
+# The datagrams up to the matching one; later calls continue after it.
+sub datagrams_until
 {
     my ($pattern) = @_;
-    wait_until("$pattern is told", sub { grep { /$pattern/ } listen_to() });
+    wait_until("a datagram matches $pattern", sub { grep { /$pattern/ } listen_to() });
     my @before;
     while (defined(my $one = shift @heard))
     {
@@ -35,69 +35,69 @@ sub hear
 my $pg    = Clairon::Test::postgresql('main');
 my $store = Clairon::Test::store();
 
-# From here on: those two speak sd_notify as well.
+# From here on both use sd_notify.
 $ENV{NOTIFY_SOCKET} = $path;
 $ENV{WATCHDOG_USEC} = 4_000_000;
 my $relay = Clairon::Test::relay($pg, $store, wait => 0, conf => { 'gate.drain' => '2s' });
 
-is_deeply([ hear(qr/READY/) ], ['READY=1'], 'it is ready, and says so once');
+is_deeply([ datagrams_until(qr/READY/) ], ['READY=1'], 'READY=1 is sent once');
 is(($relay->get('/healthz'))[0], 200, 'and it serves');
-hear(qr/^WATCHDOG=1$/);
-hear(qr/^WATCHDOG=1$/);
-pass('the watchdog hears from it, again and again');
+datagrams_until(qr/^WATCHDOG=1$/);
+datagrams_until(qr/^WATCHDOG=1$/);
+pass('watchdog datagrams arrive repeatedly');
 kill HUP => $relay->pid;
-like((hear(qr/RELOADING/))[-1], qr/^RELOADING=1\nMONOTONIC_USEC=\d+$/, 'a reload is told');
-is((hear(qr/READY/))[-1], 'READY=1', 'and its end');
+like((datagrams_until(qr/RELOADING/))[-1], qr/^RELOADING=1\nMONOTONIC_USEC=\d+$/, 'a reload is announced');
+is((datagrams_until(qr/READY/))[-1], 'READY=1', 'and its end');
 is($relay->stop, 0, 'it drains');
-is((hear(qr/STOPPING/))[-1], "STOPPING=1\nEXTEND_TIMEOUT_USEC=12000000",
-    'the stop is told, and how long it may take');
+is((datagrams_until(qr/STOPPING/))[-1], "STOPPING=1\nEXTEND_TIMEOUT_USEC=12000000",
+    'the stop is announced with its timeout');
 
-# A number that is not this process's is somebody else's watchdog, whose interval is over many times until then.
+# A WATCHDOG_PID of another process: that watchdog's interval passes many times in this test.
 @ENV{qw(WATCHDOG_PID WATCHDOG_USEC)} = ($$, 2000);
 $relay->start;
-hear(qr/READY/);
+datagrams_until(qr/READY/);
 $relay->wait_ready;
 $relay->stop;
-ok(!grep({ /WATCHDOG/ } hear(qr/STOPPING/)), 'a watchdog of another process is left alone');
+ok(!grep({ /WATCHDOG/ } datagrams_until(qr/STOPPING/)), 'the watchdog of another process is ignored');
 delete $ENV{WATCHDOG_PID};
 $ENV{WATCHDOG_USEC} = 4_000_000;
 
-# Several workers: one voice.
+# Several workers: one sender.
 $relay->configure('gate.workers' => 2);
 $relay->start;
-hear(qr/READY/);
+datagrams_until(qr/READY/);
 $relay->wait_ready;
-hear(qr/^WATCHDOG=1$/);
+datagrams_until(qr/^WATCHDOG=1$/);
 my @workers = wait_until('both run', sub { my @all = children($relay->pid); @all == 2 ? \@all : undef })->@*;
 kill STOP => $workers[1];
 $relay->wait_for_log(qr/worker is stuck" pid=$workers[1].*worker was killed, starting another" pid=$workers[1] signal=9/s);
-wait_until('another takes its place', sub { 2 == grep { $_ != $workers[1] } children($relay->pid) });
-ok(scalar(grep { $_ == $workers[0] } children($relay->pid)), 'a stuck worker is replaced, and it alone');
-# All of them paused, as with their machine, for longer than a worker may be silent.
+wait_until('a new worker runs', sub { 2 == grep { $_ != $workers[1] } children($relay->pid) });
+ok(scalar(grep { $_ == $workers[0] } children($relay->pid)), 'only the stuck worker is replaced');
+# All of them are paused, as with a suspended machine, for longer than the watchdog of a worker.
 @workers = children($relay->pid);
 kill STOP => $relay->pid, @workers;
 my $until = time + 6;
-wait_until('a while is over', sub { time > $until });
+wait_until('some time has passed', sub { time > $until });
 listen_to();
 @heard = ();
 kill CONT => $relay->pid;
-hear(qr/^WATCHDOG=1$/);
+datagrams_until(qr/^WATCHDOG=1$/);
 kill CONT => @workers;
 $relay->wait_ready;
-is_deeply([ children($relay->pid) ], \@workers, 'who was paused with all others is not stuck');
+is_deeply([ children($relay->pid) ], \@workers, 'workers that were paused together are not stuck');
 kill HUP => $relay->pid;
-hear(qr/RELOADING/);
-hear(qr/READY/);
+datagrams_until(qr/RELOADING/);
+datagrams_until(qr/READY/);
 $relay->stop;
-is_deeply([ grep { !/^WATCHDOG=1$/ } hear(qr/STOPPING/) ], ["STOPPING=1\nEXTEND_TIMEOUT_USEC=12000000"],
-    'of several, only the one that looks after them speaks');
+is_deeply([ grep { !/^WATCHDOG=1$/ } datagrams_until(qr/STOPPING/) ], ["STOPPING=1\nEXTEND_TIMEOUT_USEC=12000000"],
+    'with several workers only the supervisor sends');
 
-# A manager that does not listen stops nothing.
+# A missing manager stops nothing.
 $ENV{NOTIFY_SOCKET} = scratch() . '/nobody';
 $relay->start;
 $relay->wait_ready;
 $relay->wait_for_log(qr/could not notify the service manager/);
-pass('a manager that is away is only complained of');
+pass('a missing manager is only logged');
 $relay->stop;
 
 $ENV{NOTIFY_SOCKET} = '@clairon-test-' . $$;
@@ -105,8 +105,8 @@ my $abstract = IO::Socket::UNIX->new(Type => SOCK_DGRAM, Local => "\0clairon-tes
 $manager = $abstract;
 $manager->blocking(0);
 $relay->start;
-hear(qr/READY/);
-pass('an abstract name serves as well');
+datagrams_until(qr/READY/);
+pass('an abstract socket name works too');
 $relay->stop;
 
 done_testing();

@@ -95,7 +95,7 @@ sub change_member
 
 sub name_of { my ($note) = @_; my $is = $note->{payload}{after}; return "$note->{metadata}{source} $is->{id}.$is->{version}" }
 
-# Checks what one session receives against the commit order.
+# Checks the deliveries of one session against the commit order.
 sub check_order
 {
     my ($device, $note) = @_;

@@ -1,4 +1,4 @@
-# Does the example of a relay.conf name every setting, and only valid ones with their defaults?
+# Tests that the example relay.conf has every setting, with valid names and defaults.
 use strict;
 use warnings;
 
@@ -19,7 +19,7 @@ sub relay
 my ($status, $help) = relay('--help');
 my %known = map { $_ => 1 } $help =~ /^\s+--([a-z0-9]+\.[a-z0-9_]+)=/mg;
 my %default = $help =~ /^\s+--([a-z0-9]+\.[a-z0-9_]+)=.*\n.*\(default: (.*)\)$/mg;
-cmp_ok(scalar keys %known, '>', 30, 'the help names the settings');
+cmp_ok(scalar keys %known, '>', 30, 'the help lists the settings');
 
 my $example = slurp_file("$top/docker/relay.conf.example");
 my ($section, %named);
@@ -28,8 +28,8 @@ for (split /\n/, $example)
     $section = $1 if /^\[(\w+)\]$/;
     $named{"$section.$1"} = $2 if /^#?(\w+) =\s*(.*)$/;
 }
-is_deeply([ sort keys %named ], [ sort keys %known ], 'the example names each of them');
-# A required setting has none.
+is_deeply([ sort keys %named ], [ sort keys %known ], 'the example has each of them');
+# A required setting has no default.
 my @with_default = grep { $default{$_} ne 'unset' } keys %default;
 is_deeply(
     { map { $_ => $named{$_} } @with_default },

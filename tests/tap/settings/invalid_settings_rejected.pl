@@ -1,4 +1,5 @@
-# Does a wrong setting end the start with the place, the reason and what is right, and does each source win in its turn?
+# Tests that an invalid setting is rejected with its location, the reason and the valid values, and the precedence of
+# sources.
 use strict;
 use warnings;
 
@@ -35,22 +36,22 @@ sub clairon
     return ($? & 127 ? -1 : $? >> 8, $out, $err);
 }
 
-# Checks the file made of that text, which must be refused with exactly this sentence.
-sub refused
+# Checks the file with that text, which must be rejected with exactly this message.
+sub check_rejected
 {
     my ($name, $text, $wanted, @more) = @_;
     my ($arguments, %variables) = @more ? @more : ([]);
     write_text($file, $text);
     my ($code, $out, $err) = clairon([ 'relay', '-c', $file, '--check', @$arguments ], %variables);
     is($code, 2, "$name: exit 2");
-    like($err, ref $wanted ? $wanted : qr/\Q$wanted\E/, "$name: says what, where and what is valid");
+    like($err, ref $wanted ? $wanted : qr/\Q$wanted\E/, "$name: message with location and valid values");
     is($err =~ tr/\n//, 1, "$name: in one line");
-    is($out, '', "$name: and nothing else");
-    unlike($err, qr/SECRET|hunter2/, "$name: and nothing secret");
+    is($out, '', "$name: and no other output");
+    unlike($err, qr/SECRET|hunter2/, "$name: and no secret");
     return;
 }
 
-# A file that is good in its first six lines; more of them follow.
+# A file with six valid lines; more of them follow.
 sub good
 {
     return join "\n", '[feed]', 'conninfo = host=/nowhere dbname=x password=hunter2', '[store]',
@@ -61,32 +62,32 @@ sub good
 write_text($file, good());
 chmod 0600, $file or die "could not chmod: $!\n";
 is_deeply([ clairon([ 'relay', '-c', $file, '--check' ]) ], [ 0, "settings are good\n", '' ],
-    '--check says that settings are good');
+    '--check accepts valid settings');
 write_text($file, "\xef\xbb\xbf# a comment\r\n; another\r\n\r\n" . good('[relay]', '  log_level=debug  ', '[gate]',
         'ping = 10 s', 'max_frame_bytes = 1MB', 'origins = https://a.example, https://b.example'));
-is((clairon([ 'relay', '--check', '--config', $file ]))[0], 0, 'however they are laid out');
+is((clairon([ 'relay', '--check', '--config', $file ]))[0], 0, 'in any valid layout');
 is((clairon([ 'relay', '--check', "--auth.hs256_secret=$secret", '--feed.conninfo=dbname=x' ]))[0], 0,
     'and without a file');
 is((clairon([ 'relay', '--check' ], CLAIRON_AUTH_HS256_SECRET => $secret, CLAIRON_FEED_CONNINFO => 'dbname=x'))[0], 0,
     'from the environment alone');
 
 # The file: lines.
-refused('an unknown key', good('[gate]', 'listn = 1'),
+check_rejected('an unknown key', good('[gate]', 'listn = 1'),
     qr{^clairon relay: \Q$file\E:8: \[gate\] listn is not a setting; did you mean \[gate\] listen\?.*max_connections});
-refused('a key of another section', good('[gate]', 'roles = feed'), qr{:8: .*did you mean \[relay\] roles\?});
-refused('an unknown section', good('[gates]'), qr{\Q$file\E:7: \[gates\] is not a section; did you mean \[gate\]\? sections are .*gate, relay, store});
-refused('a key twice', good('[gate]', 'ping = 1s', 'ping = 2s'), qr{\Q$file\E:9: .*ping is already set in line 8});
-refused('a key without its section', "ping = 1s\npong = 1s\n" . good(), qr{\Q$file\E:1: a setting must be below a \[section\]});
-refused('a section in capitals', good('[Auth]', 'leeway = 1s'), qr{\Q$file\E:7: \[Auth\] is not a section; did you mean \[auth\]\?});
-refused('an empty [auth]', "[feed]\nconninfo = dbname=x\n[auth]\n", qr{missing key \[auth\] hs256_secret_file .*head -c 32 /dev/urandom});
-refused('no setting', good('[gate]', 'ping'), qr{\Q$file\E:8: a line must be \[section\], name = value, or a comment});
-refused('a broken section', good('[gate'), qr{\Q$file\E:7: a section must be \[name\] alone});
-refused('a zero byte', good("[gate]\0"), qr{\Q$file\E:7: a line must not hold a zero byte});
-refused('a secret in a wrong place', good('[auth]', "SECRET+$secret=="), qr{\Q$file\E:8: a name must be made of letters});
+check_rejected('a misplaced key', good('[gate]', 'roles = feed'), qr{:8: .*did you mean \[relay\] roles\?});
+check_rejected('an unknown section', good('[gates]'), qr{\Q$file\E:7: \[gates\] is not a section; did you mean \[gate\]\? sections are .*gate, relay, store});
+check_rejected('a key twice', good('[gate]', 'ping = 1s', 'ping = 2s'), qr{\Q$file\E:9: .*ping is already set in line 8});
+check_rejected('a key without its section', "ping = 1s\npong = 1s\n" . good(), qr{\Q$file\E:1: a setting must be below a \[section\]});
+check_rejected('a section in capitals', good('[Auth]', 'leeway = 1s'), qr{\Q$file\E:7: \[Auth\] is not a section; did you mean \[auth\]\?});
+check_rejected('an empty [auth]', "[feed]\nconninfo = dbname=x\n[auth]\n", qr{missing key \[auth\] hs256_secret_file .*head -c 32 /dev/urandom});
+check_rejected('no setting', good('[gate]', 'ping'), qr{\Q$file\E:8: a line must be \[section\], name = value, or a comment});
+check_rejected('a broken section', good('[gate'), qr{\Q$file\E:7: a section must be \[name\] alone});
+check_rejected('a zero byte', good("[gate]\0"), qr{\Q$file\E:7: a line must not hold a zero byte});
+check_rejected('a secret in a wrong place', good('[auth]', "SECRET+$secret=="), qr{\Q$file\E:8: a name must be made of letters});
 
 # The file: values.
 my $at = "$file:8: [gate]";
-refused("$_->[0]", good('[gate]', $_->[0]), "$at $_->[1]") for
+check_rejected("$_->[0]", good('[gate]', $_->[0]), "$at $_->[1]") for
   [ 'ping = soon',      'ping must be a duration from 100ms to 1h in ms, s, m, h or d, not "soon"' ],
   [ 'ping = 5',         'ping must be a duration' ],
   [ 'ping = -1s',       'ping must be a duration' ],
@@ -105,7 +106,7 @@ refused("$_->[0]", good('[gate]', $_->[0]), "$at $_->[1]") for
   [ 'workers = 65',           'workers must be a number from 1 to 64, not "65"' ],
   [ 'origins = https://app.example/', 'origins must be scheme://host[:port] without a path, or *, comma-separated, not "https://app.example/"' ],
   [ 'console = maybe',        'console must be' ];
-refused("$_->[0] $_->[1]", good("[$_->[0]]", $_->[1]), "$file:8: [$_->[0]] $_->[2]") for
+check_rejected("$_->[0] $_->[1]", good("[$_->[0]]", $_->[1]), "$file:8: [$_->[0]] $_->[2]") for
   [ 'relay', 'roles = reader',      'roles must be feed, gate or feed,gate, not "reader"' ],
   [ 'relay', 'log_level = loud',    'log_level must be error, warn, info or debug, not "loud"' ],
   [ 'relay', 'log_format = xml',    'log_format must be logfmt or json' ],
@@ -114,56 +115,56 @@ refused("$_->[0] $_->[1]", good("[$_->[0]]", $_->[1]), "$file:8: [$_->[0]] $_->[
   [ 'store', 'prefix = a{b}',       'prefix must be made of letters' ],
   [ 'store', 'shards = 17',         'shards must be' ];
 my $start = "[auth]\nhs256_secret_file = $folder/secret\n[feed]\nconninfo = dbname=x\n[store]\n";
-refused('a wrong url', "${start}url = http://me:hunter2\@host:1\n", "$file:6: [store] url must be redis://");
-refused('a wrong conninfo', "[auth]\nhs256_secret_file = $folder/secret\n[feed]\nconninfo = hunter2 x=y\n",
+check_rejected('a wrong url', "${start}url = http://me:hunter2\@host:1\n", "$file:6: [store] url must be redis://");
+check_rejected('a wrong conninfo', "[auth]\nhs256_secret_file = $folder/secret\n[feed]\nconninfo = hunter2 x=y\n",
     qr{^clairon relay: \Q$file\E:4: \[feed\] conninfo must be a libpq connection string.*\(libpq: missing "=" after "\.\." in connection info string\)$});
-refused("a conninfo with $_->[0]", "[auth]\nhs256_secret_file = $folder/secret\n[feed]\n$_->[1] = $_->[2]\n", "$file:4: [feed] $_->[1] must be $_->[3]") for
+check_rejected("a conninfo with $_->[0]", "[auth]\nhs256_secret_file = $folder/secret\n[feed]\n$_->[1] = $_->[2]\n", "$file:4: [feed] $_->[1] must be $_->[3]") for
   [ 'an unknown option', 'conninfo', 'host=x usr=hunter2 password=hunter2', q{a libpq connection string: keyword=value pairs such as host=/run/postgresql dbname=app user=clairon, a value with blanks in '..', or postgresql://user@host/app (libpq: invalid connection option ".."; did you mean user?)} ],
   [ 'a password with blanks', 'conninfo', 'host=x password=a hunter2=b', qq{a libpq connection string: keyword=value pairs such as host=/run/postgresql dbname=app user=clairon, a value with blanks in '..', or postgresql://user\@host/app (libpq: invalid connection option "..")} ],
   [ 'quotes in its password', 'conninfo', 'postgresql://u:hun"ter2"SECRET"@[::1/x', qq{a libpq connection string: keyword=value pairs such as host=/run/postgresql dbname=app user=clairon, a value with blanks in '..', or postgresql://user\@host/app (libpq: } ];
 
-# What is missing, or is not what it should be.
+# Missing or invalid values.
 my $feed = "[feed]\nconninfo = dbname=x\n";
-refused('no secret', $feed, qr{\Q$file\E: missing key \[auth\] hs256_secret_file \(or hs256_secret, or public_key_file\)});
-refused('no conninfo', "[auth]\nhs256_secret_file = $folder/secret\n", qr{\Q$file\E: missing key \[feed\] conninfo});
-refused('a secret that is not there', "$feed\[auth]\nhs256_secret_file = $folder/none\n",
+check_rejected('no secret', $feed, qr{\Q$file\E: missing key \[auth\] hs256_secret_file \(or hs256_secret, or public_key_file\)});
+check_rejected('no conninfo', "[auth]\nhs256_secret_file = $folder/secret\n", qr{\Q$file\E: missing key \[feed\] conninfo});
+check_rejected('a secret that is not there', "$feed\[auth]\nhs256_secret_file = $folder/none\n",
     qr{\Q$file\E:4: \[auth\] hs256_secret_file: could not read "\Q$folder\E/none": No such file or directory});
-refused('a folder for a secret', "$feed\[auth]\nhs256_secret_file = $folder/folder\n", qr{:4: .*not a regular file});
-refused('a short secret', "$feed\[auth]\nhs256_secret_file = $folder/short\n",
+check_rejected('a folder for a secret', "$feed\[auth]\nhs256_secret_file = $folder/folder\n", qr{:4: .*not a regular file});
+check_rejected('a short secret', "$feed\[auth]\nhs256_secret_file = $folder/short\n",
     qr{:4: .*holds 5 bytes: an HS256 secret needs at least 32});
-refused('a short secret in the file', "$feed\[auth]\nhs256_secret = SECRET\n", qr{:4: .*holds 6 bytes});
-refused('two secrets', "$feed\[auth]\nhs256_secret = $secret\nhs256_secret_file = $folder/secret\n",
+check_rejected('a short secret in the file', "$feed\[auth]\nhs256_secret = SECRET\n", qr{:4: .*holds 6 bytes});
+check_rejected('two secrets', "$feed\[auth]\nhs256_secret = $secret\nhs256_secret_file = $folder/secret\n",
     qr{:4: .*exclude each other: keep one});
-refused('a public key that is none', "$feed\[auth]\npublic_key_file = $folder/secret\n",
+check_rejected('an invalid public key', "$feed\[auth]\npublic_key_file = $folder/secret\n",
     qr{:4: .*must name a PEM file with -----BEGIN PUBLIC KEY-----});
 for my $case ([ 'garbage', 'MCowBQ==', 'not the PEM of a public key' ],
     [ 'Ed25519', 'MCowBQYDK2VwAyEAi8WmhFG00PpamMgQZpths465hqjQRXFE8082a56g1EI=', 'unsupported key type (ED25519)' ])
 {
     write_text("$folder/public", "-----BEGIN PUBLIC KEY-----\n$case->[1]\n-----END PUBLIC KEY-----\n");
-    refused("a public key: $case->[0]", "$feed\[auth]\npublic_key_file = $folder/public\n", qr{:4: .*\Q$case->[2]\E.*RSA, or EC on P-256$});
+    check_rejected("a public key: $case->[0]", "$feed\[auth]\npublic_key_file = $folder/public\n", qr{:4: .*\Q$case->[2]\E.*RSA, or EC on P-256$});
 }
-refused('half of TLS', good('[gate]', "tls_cert = $folder/secret"), qr{missing key \[gate\] tls_key: \Q$file\E:8});
+check_rejected('a certificate without a key', good('[gate]', "tls_cert = $folder/secret"), qr{missing key \[gate\] tls_key: \Q$file\E:8});
 
 my ($cert, $key) = Clairon::Test::SecureSocket::certificate();
 my $pem = 'tls_cert and tls_key must be a PEM certificate and its key: could not';
 write_text($file, good('[gate]', "tls_cert = $cert", "tls_key = $key"));
-is((clairon([ 'relay', '-c', $file, '--check' ]))[0], 0, 'a certificate and its key are good');
-refused('a folder for a certificate', good('[gate]', "tls_cert = $folder/folder", "tls_key = $key"), qr{\[gate\] $pem read \Q$folder\E/folder});
-refused('a certificate that is none', good('[gate]', "tls_cert = $folder/secret", "tls_key = $key"), "$pem read $folder/secret");
-refused('a folder for its key', good('[gate]', "tls_cert = $cert", "tls_key = $folder/folder"), "$pem read $folder/folder");
-refused('a key that is none', good('[gate]', "tls_cert = $cert", "tls_key = $cert"), "$pem read $cert");
+is((clairon([ 'relay', '-c', $file, '--check' ]))[0], 0, 'a certificate and its key are valid');
+check_rejected('a folder for a certificate', good('[gate]', "tls_cert = $folder/folder", "tls_key = $key"), qr{\[gate\] $pem read \Q$folder\E/folder});
+check_rejected('an invalid certificate', good('[gate]', "tls_cert = $folder/secret", "tls_key = $key"), "$pem read $folder/secret");
+check_rejected('a folder for its key', good('[gate]', "tls_cert = $cert", "tls_key = $folder/folder"), "$pem read $folder/folder");
+check_rejected('an invalid key', good('[gate]', "tls_cert = $cert", "tls_key = $cert"), "$pem read $cert");
 rename $key, "$key.other" or die "could not rename: $!\n";
 Clairon::Test::SecureSocket::certificate();
-refused('the key of another', good('[gate]', "tls_cert = $cert", "tls_key = $key.other"), "$pem read $key.other");
+check_rejected('a key of another certificate', good('[gate]', "tls_cert = $cert", "tls_key = $key.other"), "$pem read $key.other");
 
-# Who only asks the store may not be let read the gate's files.
+# A user who runs commands on the store may not have access to the gate's files.
 write_text($file, good('[gate]', "tls_cert = $folder/none", "tls_key = $folder/none"));
 is((clairon([ 'relay', '-c', $file, '--check' ]))[0], 2, 'a gate needs its certificate');
 for my $words ([ 'errors', 'list' ], [ 'trace', '01890a5d-ac96-774b-bcce-b302099a8057' ])
 {
     my ($code, undef, $err) = clairon([ @$words, '-c', $file ]);
     is($code, 1, "$words->[0] does not");
-    like($err, qr/could not connect/, 'and gets as far as the store');
+    like($err, qr/could not connect/, 'and connects to the store');
 }
 
 # The file itself.
@@ -174,74 +175,74 @@ for my $case ([ "$folder/none.conf", 'No such file or directory' ], [ "$folder/f
     is($err, qq(clairon relay: could not read "$case->[0]": $case->[1]\n), "$case->[1]: named");
 }
 
-# Arguments and variables: named as such, and each before the next.
-refused('a wrong argument', good(), 'argument --gate.ping must be a duration', ['--gate.ping=soon']);
-refused('an unknown argument', good(), qr{argument --gate\.pong: \[gate\] pong is not a setting; }, ['--gate.pong=1s']);
-refused('an argument without value', good(), 'argument --gate.ping needs its value', ['--gate.ping']);
-refused('a wrong variable', good(), 'variable CLAIRON_GATE_PING must be a duration', [], CLAIRON_GATE_PING => 'soon');
-refused('a wrong secret argument', good(), 'argument --auth.hs256_secret', ['--auth.hs256_secret=SECRET-too-short']);
-refused('no such option', good(), 'unknown argument --fast', ['--fast']);
-refused('no such operand', good(), 'unknown argument now', ['now']);
+# Arguments and variables: named in the message; the precedence of sources.
+check_rejected('a wrong argument', good(), 'argument --gate.ping must be a duration', ['--gate.ping=soon']);
+check_rejected('an unknown argument', good(), qr{argument --gate\.pong: \[gate\] pong is not a setting; }, ['--gate.pong=1s']);
+check_rejected('an argument without value', good(), 'argument --gate.ping needs its value', ['--gate.ping']);
+check_rejected('a wrong variable', good(), 'variable CLAIRON_GATE_PING must be a duration', [], CLAIRON_GATE_PING => 'soon');
+check_rejected('a wrong secret argument', good(), 'argument --auth.hs256_secret', ['--auth.hs256_secret=SECRET-too-short']);
+check_rejected('no such option', good(), 'unknown argument --fast', ['--fast']);
+check_rejected('no such operand', good(), 'unknown argument now', ['now']);
 my ($code, $out, $err) = clairon([ 'relay', '-c' ]);
 is($code, 2, '-c without a file: exit 2');
-like($err, qr/missing value behind -c/, '-c without a file: said');
+like($err, qr/missing value behind -c/, '-c without a file: message');
 
-# A place to listen that is nobody's tells in the log which source won.
+# A relay that cannot listen logs the address, which identifies the source.
 sub listens
 {
     my ($arguments, %variables) = @_;
     my ($status, undef, $log) =
       clairon([ 'relay', '-c', $file, '--relay.roles=gate', @$arguments ], %variables);
     is($status, 1, 'a relay that cannot listen fails');
-    unlike($log, qr/SECRET|hunter2/, 'and its log holds nothing secret');
+    unlike($log, qr/SECRET|hunter2/, 'its log has no secret');
     return $log =~ /could not listen" listen="?unix:([^\s"]+)/ ? $1 : $log;
 }
 write_text($file, good('[gate]', "listen = unix:$folder/none/file"));
 my @variable = (CLAIRON_GATE_LISTEN => "unix:$folder/none/variable");
 my @argument = ("--gate.listen=unix:$folder/none/argument");
-is(listens([]), "$folder/none/file", 'the file is heard');
-is(listens([], @variable), "$folder/none/variable", 'the environment goes before it');
-is(listens(\@argument, @variable), "$folder/none/argument", 'an argument before both');
-is(listens([ @argument, "--gate.listen=unix:$folder/none/last" ]), "$folder/none/last", 'the last of two arguments counts');
+is(listens([]), "$folder/none/file", 'the file applies');
+is(listens([], @variable), "$folder/none/variable", 'the environment overrides it');
+is(listens(\@argument, @variable), "$folder/none/argument", 'an argument overrides both');
+is(listens([ @argument, "--gate.listen=unix:$folder/none/last" ]), "$folder/none/last", 'the last of two arguments applies');
 
-# A variable nearly ours may be another's: told, not refused.
+# An unknown variable with our prefix may belong to another program: a warning, not an error.
 write_text($file, good());
 ($code, $out, $err) = clairon([ 'relay', '-c', $file, '--check' ], CLAIRON_GATE_PINGS => 'SECRET');
 is($code, 0, 'an unknown variable is no error');
-like($err, qr/variable is not a setting.*variable="CLAIRON_GATE_PINGS"/, 'but told');
+like($err, qr/variable is not a setting.*variable="CLAIRON_GATE_PINGS"/, 'but a warning');
 unlike($err, qr/SECRET/, 'without its value');
 
-# All mistakes at once.
+# All errors at once.
 write_text($file, good('[gates]', 'ping = soon', '[gate]', 'ping = soon', 'listn = 1', '[delivery]', 'window = 0', '[auth]', 'hs256_secret = x'));
 ($code, $out, $err) = clairon([ 'relay', '-c', $file, '--check', '--gate.workers=0' ], CLAIRON_GATE_DRAIN => 'x');
 is($code, 2, 'several mistakes: exit 2');
 my @wrong = split /\n/, $err;
-is(scalar(@wrong), 7, 'a line for each mistake, also of settings that exclude each other') or diag($err);
+is(scalar(@wrong), 7, 'a line for each error, also for conflicting settings') or diag($err);
 for my $nth ([ 0, ':7: [gates] is not a section' ], [ 1, ':10: [gate] ping must be a duration' ], [ 2, ':11: [gate] listn is not a setting' ],
     [ 3, ':13: [delivery] window must be' ], [ 4, 'variable CLAIRON_GATE_DRAIN' ], [ 5, 'argument --gate.workers' ])
 {
-    like($wrong[ $nth->[0] ], qr/^clairon relay: .*\Q$nth->[1]\E/, "mistake $nth->[0] is named with its place");
+    like($wrong[ $nth->[0] ], qr/^clairon relay: .*\Q$nth->[1]\E/, "error $nth->[0] has its location");
 }
 write_text($file, "[gate]\ntls_cert = $folder/none\n[delivery]\nbackoff_base = 1m\nbackoff_cap = 1s\n");
 ($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check' ]);
-is(scalar(() = $err =~ /\n/g), 4, 'also of those between settings') or diag($err);
+is(scalar(() = $err =~ /\n/g), 4, 'also for conflicting settings') or diag($err);
 like($err, qr/missing key \[feed\] conninfo.*backoff_cap must not be less.*missing key \[gate\] tls_key.*missing key \[auth\]/s, 'each of them');
 
-# One round: the grammar, values, what is missing, the files that settings name, and what only OpenSSL can judge.
+# One pass: syntax, values, missing settings, referenced files, and files that OpenSSL rejects.
 write_text($file, join "\n", '[feed', 'conninfo = dbname=x', '[gate]', 'ping', "tls_cert = $cert", "tls_key = $folder/short", 'drain = x', '[auth]', "hs256_secret_file = $folder/none", '');
 ($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check' ]);
 is($code, 2, 'mistakes of all kinds: exit 2');
 @wrong = split /\n/, $err;
 my @kinds = ("$file:1: a section must be", "$file:4: a line must be", "$file:7: [gate] drain must be", "$file: missing key [feed] conninfo",
-    "$file:9: [auth] hs256_secret_file: could not read", "$file:5: [gate] tls_cert and tls_key must be a PEM certificate and its key");
-is(scalar(@wrong), scalar(@kinds), 'mistakes of all kinds: all in one round') or diag($err);
+    "$file:9: [auth] hs256_secret_file: could not read", "$file:5: [gate] tls_cert and tls_key must be PEM files");
+is(scalar(@wrong), scalar(@kinds), 'errors of all kinds: all in one pass') or diag($err);
 is(index($wrong[$_] // '', "clairon relay: $kinds[$_]"), 0, "mistakes of all kinds: $kinds[$_]") for 0 .. $#kinds;
 write_text($file, "[relay]\nroles = gat\n[feed]\nconninfo = x\n[auth]\nhs256_secret = SECRET+\n");
 ($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check', '--auth.leeway=x' ]);
-is(scalar(() = $err =~ /\n/g), 3, 'a setting that is not valid is not missing as well') or diag($err);
+is(scalar(() = $err =~ /\n/g), 3, 'an invalid setting is not reported as missing too') or diag($err);
 unlike($err, qr/missing key/, 'a setting that is not valid is not reported as missing');
 
-# A relative path names the folder that it was looked up in.
+# A relative path is reported with its folder.
 for my $case ([ [ '--auth.hs256_secret_file=no-secret' ], 'no-secret' ], [ [ '--auth.public_key_file=no-key', '--auth.hs256_secret_file=' ], 'no-key' ],
     [ [ '--store.tls_ca=no-ca' ], 'no-ca' ], [ [ '--feed.conninfo=dbname=x passfile=no-pass' ], 'no-pass' ],
     [ [ '--feed.primary_conninfo=dbname=x passfile=no-file' ], 'no-file' ], [ [ '-c', 'no.conf' ], 'no.conf' ])
@@ -253,24 +254,24 @@ for my $case ([ [ '--auth.hs256_secret_file=no-secret' ], 'no-secret' ], [ [ '--
     like($err, qr/could not read "\Q$path\E" in folder "\Q@{[ Cwd::getcwd() ]}\E": No such file or directory$/, "$path: with its folder");
 }
 
-# Secrets that others can see.
+# Secrets that others can read.
 write_text($file, good());
 chmod 0644, $file, "$folder/secret" or die "could not chmod: $!\n";
 ($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check', '--store.url=redis://me:hunter2@127.0.0.1:1' ]);
-is($code, 0, 'a secret that others can see is no mistake');
-like($err, qr/level=warn .*argument with a secret .*section="store" setting="url" variable="CLAIRON_STORE_URL"/, 'an argument with a password is warned of');
-like($err, qr/level=warn .*with a secret is accessible to all users: run chmod o=" path="\Q$file\E/, 'a settings file with a password that all can read too');
-like($err, qr/level=warn .*accessible to all users.*section="auth" setting="hs256_secret_file"/, 'and a secret file');
-unlike($err, qr/hunter2|SECRET/, 'without telling it');
+is($code, 0, 'a secret that others can read is no error');
+like($err, qr/level=warn .*argument with a secret .*section="store" setting="url" variable="CLAIRON_STORE_URL"/, 'a warning for an argument with a password');
+like($err, qr/level=warn .*with a secret is accessible to all users: run chmod o=" path="\Q$file\E/, 'a warning for a settings file with a password that others can read');
+like($err, qr/level=warn .*accessible to all users.*section="auth" setting="hs256_secret_file"/, 'a warning for a secret file');
+unlike($err, qr/hunter2|SECRET/, 'without the secret');
 chmod 0600, $file, "$folder/secret" or die "could not chmod: $!\n";
 is((clairon([ 'relay', '-c', $file, '--check', '--store.url=redis://127.0.0.1:1' ], CLAIRON_FEED_CONNINFO => 'dbname=x password=hunter2'))[2], '',
-    'nothing is said of a variable, a private file, and an argument without a secret');
+    'no warning for a variable, a private file, and an argument without a secret');
 like((clairon([ 'relay', '-c', $file, '--check', "--auth.hs256_secret=$secret", '--auth.hs256_secret_file=' ]))[2], qr/argument with a secret.*setting="hs256_secret" variable="CLAIRON_AUTH_HS256_SECRET/,
-    'the secret itself as an argument is warned of');
-refused('a store without a port', "${start}url = redis://cache\n", 'the port is missing, as a rule :6379');
-refused('an origin with a wildcard', good('[gate]', 'origins = https://*.example.org'), 'must list each origin: a * inside an origin is not supported');
+    'a warning for the secret itself as an argument');
+check_rejected('a store without a port', "${start}url = redis://cache\n", 'the port is missing, as a rule :6379');
+check_rejected('an origin with a wildcard', good('[gate]', 'origins = https://*.example.org'), 'must list each origin: a * inside of one is not supported');
 
-# What cannot be written is no success.
+# An output that cannot be written is an error.
 write_text($file, good());
 for my $words ([ 'relay', '-c', $file, '--check' ], ['--version'], ['--help'])
 {
@@ -279,24 +280,24 @@ for my $words ([ 'relay', '-c', $file, '--check' ], ['--version'], ['--help'])
 
 # Help.
 ($code, $out, $err) = clairon([ 'relay', '--help' ]);
-is($code, 0, '--help is answered');
-like($out, qr/--feed\.conninfo=TEXT\n[^\n]* \(required with role feed\)\n/, 'what the feed cannot run without is marked');
+is($code, 0, '--help is printed');
+like($out, qr/--feed\.conninfo=TEXT\n[^\n]* \(required with role feed\)\n/, 'required settings of the feed are marked');
 like($out, qr/--auth\.$_=TEXT\n[^\n]* \(required with role gate: one of hs256_secret_file, hs256_secret, public_key_file\)\n/, "auth.$_ is marked")
   for qw(hs256_secret_file hs256_secret public_key_file);
-is(scalar(() = $out =~ /\(required/g), 4, 'all else has a default');
-like($out, qr/--gate\.ping=DURATION\n.*100ms to 1h.*default: 25s/, 'with every setting, its range and its default');
+is(scalar(() = $out =~ /\(required/g), 4, 'all others have a default');
+like($out, qr/--gate\.ping=DURATION\n.*100ms to 1h.*default: 25s/, 'every setting with its range and default');
 my @sections = $out =~ /^\[(\w+)\]$/mg;
 is_deeply([@sections], [qw(feed store auth gate delivery relay)], 'in sections');
-like($out, qr/^\[feed\]\n  --feed\.conninfo=.*^\[gate\]\n  --gate\.listen=.*\n.*\n  --gate\.origins=/ms, 'with the settings first that are needed');
+like($out, qr/^\[feed\]\n  --feed\.conninfo=.*^\[gate\]\n  --gate\.listen=.*\n.*\n  --gate\.origins=/ms, 'required settings come first');
 my ($gate) = $out =~ /^(\[gate\]\n.*?)\n\[/ms;
 is_deeply([ clairon([ 'relay', '--help', 'gate' ]) ], [ 0, $gate, '' ], '--help gate: one section');
-is((clairon([ 'relay', '--help', 'gates' ]))[0], 2, 'a section that is none');
+is((clairon([ 'relay', '--help', 'gates' ]))[0], 2, 'an unknown section');
 open my $table, '<', top() . '/relay/base/config/config_table.c' or die "could not read the table: $!\n";
 my %in_table = map { /^    \{ "(\w+)", "/ ? ($1 => 1) : () } <$table>;
 is_deeply([ sort keys %in_table ], [ sort @sections ], 'all sections are in the help');
-is((clairon(['--help']))[0], 0, 'of the whole too');
+is((clairon(['--help']))[0], 0, 'also in the general help');
 ($code, $out, $err) = clairon(['dance']);
 is($code, 2, 'an unknown command: exit 2');
-like($err, qr/unknown command "dance", valid are relay/, 'an unknown command: what is valid');
+like($err, qr/unknown command "dance", valid are relay/, 'an unknown command: with valid ones');
 
 done_testing();

@@ -166,7 +166,7 @@ $first->wait_for_log(qr/SHARDS shard \d of clairon is not here, but shard \d is:
 is(($first->get('/readyz'))[0], 503, 'servers in another order are rejected');
 $first->stop;
 
-# Nor is another number of shards, or one server of the two alone.
+# Another number of shards, or only one of the two servers.
 for my $wrong ({ %conf, 'store.shards' => 8 }, { %conf, 'store.shards' => 1, 'store.url' => $stores[1]->url })
 {
     my $number = $wrong->{'store.shards'};
@@ -176,19 +176,19 @@ for my $wrong ({ %conf, 'store.shards' => 8 }, { %conf, 'store.shards' => 1, 'st
     $first->start;
     $first->wait_for_log(qr/SHARDS clairon was made with \[store\] shards = 4, not $number/, from => $mark);
     $first->stop;
-    is_deeply([ map { scalar @{ $_->execute('KEYS', '*') } } @stores ], \@before, "$number shards: refused, and nothing is left on either server");
-    isnt((clairon('errors', 'list'))[0], 0, 'commands refuse it too');
+    is_deeply([ map { scalar @{ $_->execute('KEYS', '*') } } @stores ], \@before, "$number shards: rejected, and no key is left on either server");
+    isnt((clairon('errors', 'list'))[0], 0, 'commands reject it too');
 }
 $first->configure(%conf, 'store.shards' => 1);
 ($code, undef, my $err) = clairon('relay', '--check');
-is($code, 2, 'as are more servers than shards');
-like($err, qr/names more servers than \[store\] shards/, 'with a word why');
+is($code, 2, 'more servers than shards are rejected too');
+like($err, qr/names more servers than \[store\] shards/, 'with the reason');
 $first->configure(%conf);
 $first->start;
 $first->wait_ready;
-pass('as it was all goes on');
+pass('with the original servers the relay continues');
 
-# From two servers to four, each a copy of the one it relieves.
+# From two servers to four: each new one is a copy of an old one.
 %lost = make_errors();
 wait_confirmed($pg);
 my $reader = $first->client('u1');
@@ -208,11 +208,11 @@ $first->configure('store.url' => join ',', map { $_->url } @stores);
 $first->start;
 $first->wait_ready;
 $reader = $first->client('u1', pos => $place);
-ok($reader->wait_for('connected')->{resumed}, 'on twice as many servers positions hold');
+ok($reader->wait_for('connected')->{resumed}, 'on twice as many servers cursors are valid');
 insert(1);
 sub stored_on_four { my $sum = 0; $sum += $stores[$_]->execute('XLEN', "clairon:{$_}:stream") for 0 .. $SHARDS - 1; return $sum }
-wait_until('what comes then is stored', sub { stored_on_four() >= $had + 22 });
-is(stored_on_four(), $had + 22, 'each once, where it belongs now');
+wait_until('later rows are stored', sub { stored_on_four() >= $had + 22 });
+is(stored_on_four(), $had + 22, 'each once, on its new server');
 sub new_rows { my %ids = map { $_ => 1 } grep { $_ > $last - 20 } map { $_->{payload}{after}{id} // 0 } $reader->notifications; return sort { $a <=> $b } keys %ids }
 my @wanted = sort { $a <=> $b } map { ($last - 20 + $_, $last - 10 + $_) } 1, 6, 10;
 $reader->run_until('all missed rows', sub { my @found = new_rows(); @found >= @wanted });

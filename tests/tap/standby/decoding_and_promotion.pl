@@ -1,4 +1,4 @@
-# Does a standby feed the relay as the primary would, with the same ids, and on through its promotion?
+# Tests that a standby feeds the relay like the primary, with the same ids, also through its promotion.
 use strict;
 use warnings;
 
@@ -23,11 +23,11 @@ sub wait_replayed
     return $end;
 }
 
-# A slot on a standby needs to see the primary's running transactions, which an idle one does not log.
-sub let_slot_be_made
+# A slot on a standby needs a record of the primary's running transactions, which an idle primary does not log.
+sub log_running_transactions
 {
     my ($slot) = @_;
-    wait_until("slot $slot is begun", sub {
+    wait_until("slot $slot is being created", sub {
         standby_sql("SELECT count(*) FROM pg_replication_slots
             WHERE slot_name = '$slot' AND restart_lsn IS NOT NULL") });
     sql('SELECT pg_log_standby_snapshot()');
@@ -39,11 +39,11 @@ sub make_text_slot
     my $maker = IPC::Run::start([ 'pg_recvlogical', '-d', $standby->connstr('postgres') . ' user=relay',
             '--slot', 'text', '--create-slot', '-P', 'clairon' ],
         IPC::Run::timeout($Clairon::Test::SECONDS));
-    let_slot_be_made('text');
+    log_running_transactions('text');
     return $maker->finish;
 }
 
-# The notes of slot `text` on the standby, from where it was left up to `$end`.
+# The notifications of slot `text` on the standby, from its position to `$end`.
 sub read_text
 {
     my ($end) = @_;
@@ -58,13 +58,13 @@ sub reader_of
     return standby_sql("SELECT active_pid FROM pg_replication_slots WHERE slot_name = '$_[0]'");
 }
 
-# What writes says so before it gets as far as the WAL.
+# Functions that write are rejected before they reach the WAL.
 wait_replayed();
 my %writes = (notify => q{'ALL', NULL, '{}'}, watch => q{'pg_class', 'ALL'}, unwatch => q{'pg_class'});
 for my $name (sort keys %writes)
 {
     my (undef, undef, $error) = $standby->psql('postgres', "SELECT clairon.$name($writes{$name})");
-    like($error, qr/cannot execute clairon\.$name\(\) during recovery/, "$name is for the primary");
+    like($error, qr/cannot execute clairon\.$name\(\) during recovery/, "$name is rejected on a standby");
 }
 
 my $store = Clairon::Test::store();
@@ -73,7 +73,7 @@ if ((my $major = pg_major()) < 16)
 {
     my $relay = Clairon::Test::relay($standby, $store, wait => 0);
     $relay->wait_for_log(qr/PostgreSQL before 16 cannot decode on a standby/);
-    pass('the relay says why this standby does not feed it');
+    pass('the relay logs why this standby cannot feed it');
     SKIP: { skip "PostgreSQL $major cannot decode on a standby", 1 }
     done_testing();
     exit;
@@ -94,21 +94,21 @@ SELECT clairon.watch('strange', 'USER', '=u1', only_when => 'id < 100', topic =>
 SELECT pg_create_logical_replication_slot('text', 'clairon');
 SQL
 
-# The slots, made by the relay's role, while the primary is idle.
+# The slots, created by the relay's role, while the primary is idle.
 wait_replayed();
-ok(make_text_slot(), 'the relay\'s role makes a slot on the standby');
+ok(make_text_slot(), 'the relay\'s role creates a slot on the standby');
 my $relay = Clairon::Test::relay($standby, $store, wait => 0);
 $relay->wait_for_log(qr/creating slot .*pg_log_standby_snapshot\(\)/);
-pass('the relay says what its slot waits for');
-let_slot_be_made('clairon');
+pass('the relay logs what its slot waits for');
+log_running_transactions('clairon');
 $relay->wait_for_log(qr/streaming from slot/);
-wait_until('the primary knows what the slots need', sub {
+wait_until('the primary has the slots\' requirements', sub {
     sql("SELECT catalog_xmin FROM pg_replication_slots WHERE slot_name = 'standby'") });
 is($standby->safe_psql('postgres', q{SELECT ok FROM clairon.doctor()
     WHERE check_name = 'hot_standby_feedback'}, connstr => $standby->connstr('postgres') . ' user=relay'),
-    't', 'the doctor, asked by that role, finds the standby fit to decode');
+    't', 'the doctor, run by that role, accepts the standby for decoding');
 
-# Rows, judged by rules that change between them.
+# Rows, with rule changes in between.
 my $client = $relay->client('u1');
 sql($_) for (
     q{INSERT INTO t VALUES (1, 'u1', 'by the first rule')},
@@ -131,42 +131,42 @@ is_deeply([ map { $_->{metadata}{topic} } @notifications ],
     'rows written on the primary arrive, by the rules of their time');
 is($notifications[4]{payload}{after}{more}, 7, 'with the columns of their time');
 is_deeply($notifications[5]{payload}, { before => undef, after => { id => 1, o => undef }, undecodable => ['o'] },
-    'a value that cannot be read is named');
+    'a value that cannot be decoded is listed');
 my @on_primary = map { JSON::decode_json($_) }
   split /\n/, sql(q{SELECT data FROM pg_logical_slot_peek_changes('text', NULL, NULL)});
 is_deeply([ map { $_->{metadata}{id} } @notifications ], [ map { $_->{metadata}{id} } @on_primary ],
-    'under the ids that the primary gives');
-is_deeply(\@notifications, \@on_primary, 'and the same in all else');
+    'with the ids of the primary');
+is_deeply(\@notifications, \@on_primary, 'and equal otherwise');
 
-# What they were judged by, and nothing on the primary needs, is kept for the slot that lags.
+# Old rules, which the primary does not need, are kept for the lagging slot.
 sql(q{SELECT pg_drop_replication_slot('text')});
 sql("VACUUM (FREEZE) $_") for qw(clairon.rule pg_attribute pg_class);
-is_deeply([ read_text(wait_replayed()) ], \@on_primary, 'text mode gives the same, after a VACUUM too');
+is_deeply([ read_text(wait_replayed()) ], \@on_primary, 'text mode returns the same, after a VACUUM too');
 
-# The primary is lost, the standby takes over.
+# The primary is lost and the standby is promoted.
 my $mark   = $relay->log_mark;
 my $reader = reader_of('clairon');
 $primary->stop('immediate');
 $standby->promote;
 standby_sql(q{INSERT INTO t VALUES (10, 'u1', 'after the promotion')});
 is(($client->wait_notifications(8))[7]{payload}{after}{id}, 10, 'rows written after the promotion arrive');
-isnt(reader_of('clairon'), $reader, 'on a connection that knows the new timeline');
-is($store->execute('HGET', $store->shared('progress:clairon'), 'timeline'), 2, 'and so does the progress');
-is_deeply([ read_text(standby_sql('SELECT pg_current_wal_flush_lsn()')) ], [ ($client->notifications)[7] ],
+isnt(reader_of('clairon'), $reader, 'on a new connection with the new timeline');
+is($store->execute('HGET', $store->shared('progress:clairon'), 'timeline'), 2, 'the progress has it too');
+is_deeply([ read_text(standby_sql('text mode returns it once')) ], [ ($client->notifications)[7] ],
     'and in text mode, once');
 
 my $said = $relay->log_text($mark);
-like($said, qr/who=store level=info .*set back, connecting anew/, 'the log says what became of the progress');
-unlike($said, qr/who=store level=(?:warn|error)/, 'and finds nothing wrong with the store');
+like($said, qr/who=store level=info .*set back, connecting anew/, 'the log explains the progress');
+unlike($said, qr/who=store level=(?:warn|error)/, 'without warnings about the store');
 
-# Nothing was undone by this promotion: nothing comes again, and nobody is told of a gap.
+# The promotion undoes nothing: no replay, and no gap.
 $relay->restart;
 $relay->wait_for_log(qr/streaming from slot" .*timeline=2 /);
 $relay->wait_ready;
 my $back = $relay->client('u1', pos => $client->pos);
 standby_sql(q{UPDATE t SET body = 'again' WHERE id = 10});
 $back->wait_for(sub { $_[0]{t} eq 'msg' && ($_[0]{n}{payload}{after}{body} // '') eq 'again' });
-is(scalar $store->entries, 9, 'the new timeline is read on, with nothing left out, and nothing twice');
-is($client->gaps . $back->gaps, '', 'and nobody is told of a gap');
+is(scalar $store->entries, 9, 'the new timeline is read without losses and duplicates');
+is($client->gaps . $back->gaps, '', 'without a gap');
 
 done_testing();

@@ -1,4 +1,4 @@
-# A failover slot (PostgreSQL 17): does the stream go on where it was, on the standby it was copied to?
+# Tests that the stream continues on a standby with a synchronized failover slot (PostgreSQL 17).
 use strict;
 use warnings;
 
@@ -22,7 +22,7 @@ sql(q{CREATE TABLE t (id int PRIMARY KEY, owner text);
     SELECT pg_create_logical_replication_slot('clairon', 'clairon', failover => true);
     SELECT pg_create_logical_replication_slot('same', 'clairon')});
 
-# Wherever it can write: that is where such a slot is read.
+# The primary, where such a slot is read.
 my $store = Clairon::Test::store(fsync => 'always');
 my $both  = sprintf q{host='%s,%s' port=%d,%d dbname=postgres user=relay target_session_attrs=read-write},
   $primary->host, $standby->host, $primary->port, $standby->port;
@@ -34,15 +34,15 @@ my @ids   = sql(q{SELECT data::json->'metadata'->>'id'
     FROM pg_logical_slot_peek_changes('same', NULL, NULL)}) =~ /(\S+)/g;
 is_deeply([ map { $_->{metadata}{id} } @notifications ], \@ids, 'a failover slot is read on the primary');
 
-# Until the promotion it is a copy that nobody may read.
-wait_until('the slot is copied', sub {
+# Until the promotion the copy cannot be read.
+wait_until('the slot is synchronized', sub {
     standby_sql(q{SELECT synced FROM clairon.status WHERE slot_name = 'clairon'}) eq 't' });
 my $early = Clairon::Test::relay($standby, $store, wait => 0);
 $early->wait_for_log(qr/PostgreSQL rejected the command" .*synchronized from the primary.*promot/);
-pass('a relay that reads the copy is told why it cannot, and when it can');
+pass('a relay that reads the copy logs the reason');
 $early->stop;
 
-# What the relay has not taken when the primary dies is sent by the standby, under the same ids.
+# After the primary is lost, the standby sends the remaining rows with the same ids.
 kill STOP => $relay->pid;
 sql(sprintf q{INSERT INTO t VALUES (%d, 'u1')}, $_) for 21 .. 40;
 @ids = sql(q{SELECT data::json->'metadata'->>'id'
@@ -52,14 +52,14 @@ $primary->stop('immediate');
 kill CONT => $relay->pid;
 $standby->promote;
 $relay->wait_for_log(qr/server notice" .*synchronized_standby_slots/);
-pass('a standby that the new primary waits for, and that is not there, is in the log');
+pass('a missing standby in synchronized_standby_slots is logged');
 $standby->append_conf('postgresql.conf', "synchronized_standby_slots = ''\n");
 $standby->reload;
 standby_sql(q{INSERT INTO t VALUES (41, 'u1')});
 @notifications = $client->wait_notifications(41);
-is_deeply([ map { $_->{payload}{after}{id} } @notifications ], [ 1 .. 41 ], 'nothing is lost, nothing comes twice');
-is_deeply([ map { $_->{metadata}{id} } @notifications[ 0 .. 39 ] ], \@ids, 'and all have the ids the primary gave');
+is_deeply([ map { $_->{payload}{after}{id} } @notifications ], [ 1 .. 41 ], 'no losses and no duplicates');
+is_deeply([ map { $_->{metadata}{id} } @notifications[ 0 .. 39 ] ], \@ids, 'all have the ids of the primary');
 is(scalar $store->entries, 41, 'stored once each');
-is($client->gaps, '', 'and nobody is told of a gap');
+is($client->gaps, '', 'without a gap');
 
 done_testing();

@@ -1,4 +1,5 @@
-# PostgreSQL 18: is a slot that was lost for being idle named, told and made again, on a primary and on its standby?
+# Tests a slot invalidated by idle_replication_slot_timeout (PostgreSQL 18): logged, announced and recreated, on a
+# primary and on its standby.
 use strict;
 use warnings;
 
@@ -25,21 +26,21 @@ for my $server ($primary, $standby)
     my $place = $client->pos;
     $relay->stop;
 
-    # Only a checkpoint looks, and gives up what nobody read for so long.
+    # Only a checkpoint invalidates idle slots.
     $server->append_conf('postgresql.conf', "idle_replication_slot_timeout = 1s\n");
     $server->reload;
-    wait_until("$name gives the slot up", sub {
+    wait_until("$name invalidates the slot", sub {
         $primary->safe_psql('postgres', 'CHECKPOINT');
         $server->safe_psql('postgres', 'CHECKPOINT');
         $server->safe_psql('postgres', q{SELECT count(*) FROM pg_replication_slots
             WHERE slot_name = 'clairon' AND invalidation_reason = 'idle_timeout'}) == 1 });
     is($server->safe_psql('postgres', q{SELECT lost_because FROM clairon.status WHERE slot_name = 'clairon'}),
-        'idle_timeout', "$name: clairon.status says why");
+        'idle_timeout', "$name: clairon.status has the reason");
     like($server->safe_psql('postgres', q{SELECT detail, hint FROM clairon.doctor() WHERE NOT ok AND check_name = 'slot clairon'}),
-        qr/^lost: idle_timeout\|Set idle_replication_slot_timeout = 0: then SELECT pg_drop_replication_slot/, "$name: the doctor says what mends it");
+        qr/^lost: idle_timeout\|Set idle_replication_slot_timeout = 0: then SELECT pg_drop_replication_slot/, "$name: the doctor has the hint");
 
     like($server->safe_psql('postgres', q{SELECT detail, hint FROM clairon.doctor() WHERE NOT ok AND check_name = 'idle_replication_slot_timeout'}),
-        qr/^inactive slots are invalidated after 1 s\|ALTER SYSTEM SET idle_replication_slot_timeout = 0;/, "$name: and warns of the setting itself");
+        qr/^inactive slots are invalidated after 1 s\|ALTER SYSTEM SET idle_replication_slot_timeout = 0;/, "$name: and warns of the setting");
 
     my $lost = insert();
     $server->append_conf('postgresql.conf', "idle_replication_slot_timeout = 0\n");
@@ -47,13 +48,13 @@ for my $server ($primary, $standby)
     my $mark = $relay->log_mark;
     $relay->start;
     $relay->wait_for_log(qr/who=feed level=error .*slot is lost.*idle for longer than idle_replication_slot_timeout/, from => $mark);
-    pass("$name: the relay's log names it");
+    pass("$name: the relay logs it");
     $relay->wait_for_log(qr/lost slot dropped.*slot created/s, from => $mark);
     $relay->wait_ready;
     $client = $relay->client('u1', pos => $place);
-    is($client->wait_for('gap')->{why}, 'epoch', "$name: it is made again, and clients are told of a gap");
+    is($client->wait_for('gap')->{why}, 'epoch', "$name: the slot is recreated, and clients get a gap");
     $client->wait_row(insert());
-    ok(!grep({ $_->{payload}{after}{id} == $lost } $client->notifications), "$name: what was lost does not come, what follows does");
+    ok(!grep({ $_->{payload}{after}{id} == $lost } $client->notifications), "$name: lost rows are not delivered, later ones are");
     $relay->stop;
 }
 

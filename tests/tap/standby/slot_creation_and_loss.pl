@@ -1,4 +1,4 @@
-# On a standby: is a slot made with its primary's help, in time or not at all, and mended when it is lost?
+# Tests slots on a standby: creation with the primary's help, with a timeout, and recreation after a loss.
 use strict;
 use warnings;
 
@@ -33,11 +33,11 @@ sub set_standby
     return;
 }
 
-sub told
+sub check_gap
 {
     my ($client, $how) = @_;
     my $back = $relay->client('u1', pos => $client->pos);
-    is($back->wait_for('gap')->{why}, 'epoch', "$how: clients are told of a gap");
+    is($back->wait_for('gap')->{why}, 'epoch', "$how: clients get a gap");
     $back->wait_row(insert());
     return $back;
 }
@@ -45,7 +45,7 @@ sub told
 sql(q{CREATE TABLE t (id int PRIMARY KEY, owner text);
     SELECT clairon.watch('t', 'USER', 'owner')});
 
-# A transaction that does not end: no slot can be made meanwhile, whatever is logged.
+# A transaction that does not end: no slot can be created, whatever is logged.
 my $endless = $primary->background_psql('postgres');
 $endless->query_safe('BEGIN; SELECT pg_current_xact_id()');
 my $store = Clairon::Test::store(fsync => 'always');
@@ -53,69 +53,69 @@ $relay =
   Clairon::Test::relay($standby, $store, wait => 0, conf => { 'feed.create_timeout' => '1s' });
 $relay->wait_for_log(qr/creating slot on a standby.*pg_log_standby_snapshot\(\).*primary_conninfo/);
 $relay->wait_for_log(qr/slot not created within .*timeout_s=1\.0.*retry_s=/);
-pass('without its primary\'s help, a slot is waited for, and not for ever');
+pass('without the primary\'s help, slot creation has a timeout');
 $relay->stop;
 wait_until('no slot is left behind', sub {
     standby_sql('SELECT count(*) FROM pg_replication_slots') == 0 });
-pass('and nothing of it is left');
+pass('nothing is left of it');
 
-# A role that may not ask.
+# A role without the right.
 sql('CREATE ROLE stranger LOGIN');
 $relay->configure('feed.create_timeout' => '5m',
     'feed.primary_conninfo' => $primary->connstr('postgres') . ' user=stranger');
 my $mark = $relay->log_mark;
 $relay->start;
 my $log = $relay->wait_for_log(qr/could not request a snapshot .*permission denied/, from => $mark);
-is(() = $log =~ /does not log/g, 1, 'a primary that refuses is complained of');
+is(() = $log =~ /does not log/g, 1, 'a rejection by the primary is logged');
 $relay->stop;
 
-# One that may, while a transaction runs, and when it ends.
+# A role with the right, during a transaction and after its end.
 $relay->configure('feed.primary_conninfo' => $primary->connstr('postgres') . ' user=relay');
 ($mark, my $from) = ($relay->log_mark, -s $primary->logfile);
 $relay->start;
 $relay->wait_for_log(qr/calling pg_log_standby_snapshot\(\) on its primary/, from => $mark);
 wait_primary_logs(qr/pg_log_standby_snapshot\(\).*pg_log_standby_snapshot\(\)/s, $from);
-pass('the primary is asked, again and again');
+pass('the relay asks the primary repeatedly');
 $endless->query_safe('ROLLBACK');
 $endless->quit;
 $relay->wait_ready;
 is(sql(q{SELECT count(*) FROM pg_stat_activity WHERE usename = 'relay'}), 0,
-    'and left alone once the slot is there');
+    'and no longer once the slot exists');
 my $client = $relay->client('u1');
 $client->wait_row(insert());
 pass('the slot is read');
 
-# Nothing tells the primary what the slot needs: it removes that.
+# The primary does not know the slot's requirements, and removes rows.
 $mark = $relay->log_mark;
 set_standby(hot_standby_feedback => 'off');
 sql(q{SELECT clairon.unwatch('t'); VACUUM FULL clairon.rule; VACUUM FULL pg_class;
     SELECT clairon.watch('t', 'USER', 'owner'); CREATE TABLE later (id int); DROP TABLE later;
     VACUUM FREEZE clairon.rule; VACUUM FREEZE pg_class; VACUUM FREEZE pg_attribute});
 $relay->wait_for_log(qr/slot is lost.*primary removed catalog rows.*hot_standby_feedback = on/, from => $mark);
-pass('rows removed: named, and what keeps the next one');
+pass('rows removed: logged with a hint');
 set_standby(hot_standby_feedback => 'on');
 $relay->wait_for_log(qr/lost slot dropped.*slot created/s, from => $mark);
 $relay->wait_ready;
-$client = told($client, 'rows removed, mended');
+$client = check_gap($client, 'rows removed, recreated');
 
-# The primary stops writing what decoding needs.
+# The primary stops logging data that decoding needs.
 $mark = $relay->log_mark;
 $primary->append_conf('postgresql.conf', "wal_level = replica\n");
 $primary->restart;
 $relay->wait_for_log(qr/wal_level/, from => $mark);
 $relay->wait_for_log(qr/slot is lost.*set wal_level = logical on the primary/, from => $mark);
-pass('wal_level: named, with what mends it');
+pass('wal_level: logged with a hint');
 $primary->append_conf('postgresql.conf', "wal_level = logical\n");
 $primary->restart;
 $relay->wait_for_log(qr/slot created/, from => $mark);
 $relay->wait_ready;
-$client = told($client, 'wal_level, mended');
+$client = check_gap($client, 'wal_level, mended');
 
-# The promoted standby is a primary like any other: nobody else is asked for anything.
+# The promoted standby is an ordinary primary: the old primary is not contacted.
 $primary->stop('immediate');
 $standby->promote;
 standby_sql(q{INSERT INTO t VALUES (1000, 'u1')});
 $client->wait_row(1000);
-pass('and its promotion loses nothing');
+pass('its promotion loses nothing');
 
 done_testing();

@@ -1,4 +1,4 @@
-# A standby that gets no WAL looks like one whose primary is idle: is it noticed, told, and forgotten when it is over?
+# Tests that a standby without new WAL is distinguished from one with an idle primary, and logged.
 use strict;
 use warnings;
 
@@ -11,14 +11,14 @@ my $primary = Clairon::Test::postgresql('primary');
 $primary->safe_psql('postgres', q{CREATE TABLE t (id int PRIMARY KEY, owner text);
     SELECT clairon.watch('t', 'USER', 'owner');
     ALTER ROLE relay SET default_transaction_isolation = 'serializable'; -- no standby takes that
-    ALTER ROLE relay SET statement_timeout = '500ms'}); # its answers may take a second
+    ALTER ROLE relay SET statement_timeout = '500ms'}); # its queries may take a second
 my $standby = Clairon::Test::standby($primary, conf => "wal_retrieve_retry_interval = 200ms\nmax_standby_streaming_delay = -1\n");
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($standby, $store, conf => {
     'feed.primary_conninfo' => $primary->connstr('postgres') . ' user=relay' });
 my $again = qr/level=info .*WAL is replayed on this standby again/;
 
-# Of several hosts it is the one that is read whose state counts, not whichever answers first.
+# With several hosts, the state of the connected one counts.
 $relay->stop;
 $primary->stop('immediate');
 $relay->configure('feed.conninfo' => sprintf 'host=%s,%s port=%d,%d dbname=postgres user=relay',
@@ -29,11 +29,11 @@ $primary->start;
 
 sub is_stalled { return $relay->metric('clairon_feed_standby_stalled') }
 
-is(is_stalled(), 0, 'all is well');
+is(is_stalled(), 0, 'not stalled');
 my $mark = $relay->log_mark;
 $standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
 $relay->wait_for_log(qr/level=warn .*replay is paused.*SELECT pg_wal_replay_resume\(\)/, from => $mark);
-is(is_stalled(), 1, 'a replay that is paused too, with what mends it');
+is(is_stalled(), 1, 'a paused replay is reported with a hint');
 $mark = $relay->log_mark;
 $standby->safe_psql('postgres', 'SELECT pg_wal_replay_resume()');
 $relay->wait_for_log($again, from => $mark);
@@ -41,25 +41,25 @@ $relay->wait_for_log($again, from => $mark);
 $mark = $relay->log_mark;
 $primary->stop('immediate');
 $relay->wait_for_log(qr/who=feed level=warn .*no new WAL reaches this standby" detail="the WAL receiver is not running/, from => $mark);
-is(is_stalled(), 1, 'a primary that is gone is noticed');
+is(is_stalled(), 1, 'a lost primary is detected');
 $mark = $relay->log_mark;
 $primary->start;
 $relay->wait_for_log($again, from => $mark);
-is(is_stalled(), 0, 'and that it is back');
+is(is_stalled(), 0, 'and its return');
 
-# A query on the standby holds back what the primary did to its table.
+# A query on the standby delays replay.
 $mark = $relay->log_mark;
 my $reader = $standby->background_psql('postgres');
 $reader->query_safe('BEGIN; SELECT count(*) FROM t');
 $primary->safe_psql('postgres', 'ALTER TABLE t ADD COLUMN more text; CREATE TABLE other AS SELECT generate_series(1, 5000) n');
 $relay->wait_for_log(qr/level=warn .*replay is stalled at .* of received WAL after it.*pg_stat_activity/, from => $mark);
-is(is_stalled(), 1, 'one that a query holds back too');
+is(is_stalled(), 1, 'a delayed replay is detected');
 $mark = $relay->log_mark;
 $reader->query_safe('ROLLBACK');
 $reader->quit;
 $relay->wait_for_log($again, from => $mark);
 
-# Who took the extension away, or the grant, has silenced all of it.
+# A dropped extension or a revoked grant breaks the status query.
 $mark = $relay->log_mark;
 $primary->safe_psql('postgres', 'REVOKE clairon_relay FROM relay');
 $relay->wait_for_log(qr/level=warn .*could not query standby status.*permission denied.*hint="grant clairon_relay/, from => $mark);
@@ -69,10 +69,10 @@ $relay->wait_for_log(qr/level=info .*standby status query succeeded again/, from
 $primary->safe_psql('postgres', 'DROP EXTENSION clairon CASCADE');
 $relay->wait_for_log(qr/level=warn .*could not query standby status.*does not exist.*hint="run CREATE EXTENSION clairon/, from => $mark);
 $primary->safe_psql('postgres', q{CREATE EXTENSION clairon; SELECT clairon.watch('t', 'USER', 'owner')});
-pass('an extension or a grant that is gone is noticed');
+pass('a dropped extension or a revoked grant is logged');
 
 $primary->safe_psql('postgres', q{INSERT INTO t VALUES (1, 'u1')});
 wait_until('the row is stored', sub { $store->entries == 1 });
-unlike($relay->log_text, qr/retry_s=/, 'the stream itself was never touched');
+unlike($relay->log_text, qr/retry_s=/, 'the stream itself is not interrupted');
 
 done_testing();

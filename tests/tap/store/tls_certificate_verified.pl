@@ -46,7 +46,7 @@ for (
     my $relay = relay_to($host, %$conf);
     $relay->start;
     $relay->wait_for_log($reason);
-    pass("refused: $name");
+    pass("rejected: $name");
     $relay->stop;
     is($store->execute('EXISTS', $store->keys('stream')), 0, '.. and nothing was stored');
 }

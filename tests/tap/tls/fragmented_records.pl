@@ -1,4 +1,4 @@
-# Does the gate speak TLS, in whatever pieces the records come?
+# Tests that the gate serves TLS with records of any fragmentation.
 use strict;
 use warnings;
 
@@ -14,7 +14,7 @@ my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0,
     conf => { 'gate.tls_cert' => $cert, 'gate.tls_key' => $key });
 $relay->wait_for_log(qr/listening/);
-# It is good for two days.
+# The certificate is valid for two days.
 $relay->wait_for_log(qr/who=gate level=warn .*certificate expires soon.*cert\.pem.*days_left=[12]/);
 
 sub user
@@ -27,27 +27,27 @@ sub user
 
 my $raw = user('u1');
 $raw->send_json({ t => 'ping' });
-is($raw->next_message->{t}, 'pong', 'lines go both ways');
+is($raw->next_message->{t}, 'pong', 'messages in both directions');
 my $ping = '{"t":"ping"' . ' ' x 60_000 . '}';
 $raw->text($ping);
-is($raw->next_message->{t}, 'pong', 'a line of many records');
+is($raw->next_message->{t}, 'pong', 'a message in many records');
 $raw->send_json({ t => 'ping' }) for 1 .. 20;
-is(scalar(grep { $raw->next_message->{t} eq 'pong' } 1 .. 20), 20, 'many lines in many records');
+is(scalar(grep { $raw->next_message->{t} eq 'pong' } 1 .. 20), 20, 'many messages in many records');
 my $other = user('u2');
 $other->frame(8, pack 'n', 1000);
 is($other->read_to_end->{code}, 1000, 'a close is answered');
 my $bare = user('u3');
 $bare->frame(1, '{"t":"ping"}', masked => 0);
-is($bare->read_to_end->{code}, 1002, 'what is not masked is refused');
+is($bare->read_to_end->{code}, 1002, 'an unmasked frame is rejected');
 
 my $poll = Clairon::Test::SecureSocket->new($relay, $cert);
 is($poll->request(GET => '/v1/poll?wait=0', Authorization => 'Bearer ' . Clairon::Test::token(sub => 'u4'))->{status}, 204, 'a poll over TLS');
 
 my $plain = Clairon::Test::RawSocket->new($relay);
-isnt($plain->request(GET => '/healthz')->{status}, 200, 'who speaks no TLS is not served');
+isnt($plain->request(GET => '/healthz')->{status}, 200, 'a client without TLS is not served');
 $raw->send_json({ t => 'ping' });
-is($raw->next_message->{t}, 'pong', 'and nobody noticed');
-# Another certificate under the running relay.
+is($raw->next_message->{t}, 'pong', 'other connections are not affected');
+# Another certificate for the running relay.
 sub fingerprint
 {
     my $link = Clairon::Test::RawSocket->new($relay)->{link};
@@ -57,30 +57,30 @@ sub fingerprint
 
 my $first = fingerprint();
 Clairon::Test::SecureSocket::certificate();
-is(fingerprint(), $first, 'a certificate that changes changes nothing yet');
+is(fingerprint(), $first, 'a changed certificate file has no effect yet');
 kill HUP => $relay->pid;
 $relay->wait_for_log(qr/certificate reloaded/);
 my $second = fingerprint();
-isnt($second, $first, 'after SIGHUP new connections get the new one');
+isnt($second, $first, 'after SIGHUP new connections get the new certificate');
 open my $broken, '>', $cert or die "could not write: $!";
 print {$broken} "nonsense\n";
 close $broken;
 kill HUP => $relay->pid;
 $relay->wait_for_log(qr/could not reload the certificate/);
-is(fingerprint(), $second, 'a file that is none changes nothing');
+is(fingerprint(), $second, 'an invalid file has no effect');
 $raw->send_json({ t => 'ping' });
-is($raw->next_message->{t}, 'pong', 'and who was in stays in');
+is($raw->next_message->{t}, 'pong', 'open connections stay open');
 
-# When it ends is told, and that it has.
-sub tells { my $agent = Mojo::UserAgent->new(insecure => 1); my ($end) = $agent->get("https://127.0.0.1:$relay->{port}/metrics")->result->body
+# The metric of the certificate's expiration.
+sub expiration_metric { my $agent = Mojo::UserAgent->new(insecure => 1); my ($end) = $agent->get("https://127.0.0.1:$relay->{port}/metrics")->result->body
       =~ /^clairon_gate_certificate_expiry_timestamp_seconds (\d+)/m; return $end }
-my $left = tells() - time;
-ok($left > 86_400 && $left <= 2 * 86_400, 'the metric tells when it ends');
+my $left = expiration_metric() - time;
+ok($left > 86_400 && $left <= 2 * 86_400, 'the metric has the expiration');
 Clairon::Test::SecureSocket::certificate('20200101000000Z', '20210101000000Z');
 kill HUP => $relay->pid;
 $relay->wait_for_log(qr/who=gate level=error .*certificate expired: .*replace the file and reload.*cert\.pem/);
-cmp_ok(tells(), '<', time, 'one that has expired too');
+cmp_ok(expiration_metric(), '<', time, 'also of an expired certificate');
 
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Is over TLS refused what is refused without: heads that are too long, too slow, or could be read in two ways?
+# Tests that malformed request heads are rejected over TLS as over TCP.
 use strict;
 use warnings;
 
@@ -18,47 +18,47 @@ my $auth  = 'Authorization: Bearer ' . token(sub => 'u1') . "\r\n";
 my $host  = "Host: x\r\n";
 my $inner = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
 
-# Each piece is a record of its own.
-sub said
+# Sends each piece as one record.
+sub send_records
 {
     my (@pieces) = @_;
     my $raw = Clairon::Test::SecureSocket->new($relay, $cert);
     for (@pieces) { $raw->write($_) or last }
     return $raw->read_response;
 }
-sub refused
+sub check_rejected
 {
     my ($status, $pieces, $name, $detail) = @_;
-    my $answer = said(@$pieces);
+    my $answer = send_records(@$pieces);
     is($answer->{status}, $status, "$name: $status");
     is($answer->{headers}{connection}, 'close', 'and the end of the connection');
-    like($answer->{json}{detail}, $detail, 'that says why');
+    like($answer->{json}{detail}, $detail, 'with the reason');
     return;
 }
 
-is(said($inner)->{status}, 200, 'a good head is taken');
-is(said("POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length: 10\r\n\r\n", '{"ids"', ':[]', '}')->{status}, 400, 'a body may follow in records of its own');
-refused(400, [ $_->[0] ], @$_[ 1, 2 ]) for Clairon::Test::MalformedHeads::ambiguous($auth);
-refused(431, [ $_->[0] ], $_->[1], qr/too long/) for Clairon::Test::MalformedHeads::too_long();
+is(send_records($inner)->{status}, 200, 'a valid head is accepted');
+is(send_records("POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length: 10\r\n\r\n", '{"ids"', ':[]', '}')->{status}, 400, 'a body may follow in further records');
+check_rejected(400, [ $_->[0] ], @$_[ 1, 2 ]) for Clairon::Test::MalformedHeads::ambiguous($auth);
+check_rejected(431, [ $_->[0] ], $_->[1], qr/too long/) for Clairon::Test::MalformedHeads::too_long();
 for my $other ("Upgrade: foo\r\nConnection: Upgrade\r\n", "Upgrade: h2c\r\nConnection: Upgrade\r\n", "Upgrade: websocket\r\n")
 {
     my $head = "GET /healthz HTTP/1.1\r\n$host$other\r\n";
-    refused(400, $_, 'an upgrade that is none to a WebSocket', qr/unsupported Upgrade/) for [$head], [ split //, $head ];
+    check_rejected(400, $_, 'an upgrade to another protocol', qr/unsupported Upgrade/) for [$head], [ split //, $head ];
 }
-is(said("GET /v1/poll?wait=0 HTTP/1.1\r\n$host$auth$_\r\n")->{status}, 204, 'a name that is the beginning of another, where it hides nothing')
+is(send_records("GET /v1/poll?wait=0 HTTP/1.1\r\n$host$auth$_\r\n")->{status}, 204, 'a prefix of another header name, where it hides nothing')
   for "X-Auth: b\r\nX-Other: c\r\n", "A: b:c\r\n", "A: b\r\nX-Auth: c\r\nUser-Agent: d\r\n", "Accept: b\r\n";
-refused(400, [ "GET /v1/poll?wait=0 HTTP/1.1\r\n$host$_\r\n" ], 'where it would hide something', qr/ambiguous header name/)
+check_rejected(400, [ "GET /v1/poll?wait=0 HTTP/1.1\r\n$host$_\r\n" ], 'a prefix that hides another header', qr/ambiguous header name/)
   for "${auth}X-Auth: b\r\n", "X-Auth: b\r\n$auth", "${auth}A: b\r\nX-A: c\r\nX-A: d\r\nOrigin: http://evil.example\r\n", "A: b\r\nLast-Event-ID: c\r\n$auth";
-refused(405, [ "PATCH /v1/ack HTTP/1.1\r\n$host$auth\r\n" ], 'an unknown method', qr/use POST/);
-is(said("GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Authorization: Bearer " . token(sub => 'u1', x => 'y' x 5900) . "\r\n\r\n")->{status}, 204, 'a token may be long');
+check_rejected(405, [ "PATCH /v1/ack HTTP/1.1\r\n$host$auth\r\n" ], 'an unknown method', qr/use POST/);
+is(send_records("GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Authorization: Bearer " . token(sub => 'u1', x => 'y' x 5900) . "\r\n\r\n")->{status}, 204, 'a long token is accepted');
 
 # In pieces: the second record decides.
-is(said(split //, $inner)->{status}, 200, 'a head may come byte by byte');
-is(said("GET /healthz HTTP/1.1\r\n$host" . 'X-A: ' . 'y' x 5000, "\r\n", 'X-B: ' . 'y' x 5000, "\r\n\r\n")->{status}, 200, 'or in large pieces');
-refused(400, [ "POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length: 0\r\n", "Content-Length: 44\r\n\r\n$inner" ], 'two lengths in two records', qr/twice/);
-refused(400, [ "POST /v1/ack HTTP/1.1\r\n${host}Content-Length: 0\r\nTransfer-Enc", "oding: chunked\r\n\r\n" ], 'a name in two records', qr/not both/);
-refused(400, [ map { "$_" } split //, "GET /healthz HTTP/1.1\r\n${host}X: y\r\n folded\r\n\r\n" ], 'a fold, byte by byte', qr/second line/);
-refused(431, [ "GET /healthz HTTP/1.1\r\n$host", map { "X-$_: " . 'y' x 1000 . "\r\n" } 1 .. 14 ], 'too much in many records', qr/too long/);
+is(send_records(split //, $inner)->{status}, 200, 'a head may arrive byte by byte');
+is(send_records("GET /healthz HTTP/1.1\r\n$host" . 'X-A: ' . 'y' x 5000, "\r\n", 'X-B: ' . 'y' x 5000, "\r\n\r\n")->{status}, 200, 'or in large pieces');
+check_rejected(400, [ "POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length: 0\r\n", "Content-Length: 44\r\n\r\n$inner" ], 'two lengths in two records', qr/twice/);
+check_rejected(400, [ "POST /v1/ack HTTP/1.1\r\n${host}Content-Length: 0\r\nTransfer-Enc", "oding: chunked\r\n\r\n" ], 'a name in two records', qr/not both/);
+check_rejected(400, [ map { "$_" } split //, "GET /healthz HTTP/1.1\r\n${host}X: y\r\n folded\r\n\r\n" ], 'a folded header, byte by byte', qr/second line/);
+check_rejected(431, [ "GET /healthz HTTP/1.1\r\n$host", map { "X-$_: " . 'y' x 1000 . "\r\n" } 1 .. 14 ], 'too much in many records', qr/too long/);
 
 # The head in the same packet as the end of the handshake.
 sub at_once
@@ -72,7 +72,7 @@ sub at_once
     until (Net::SSLeay::connect($ssl) == 1)
     {
         $raw->write(Net::SSLeay::BIO_read($out)) if Net::SSLeay::BIO_pending($out);
-        $raw->more or die "the relay hung up\n";
+        $raw->more or die "the relay closed the connection\n";
         Net::SSLeay::BIO_write($in, $raw->{bytes});
         $raw->{bytes} = '';
     }
@@ -86,18 +86,18 @@ sub at_once
     Net::SSLeay::CTX_free($ctx);
     return $answer =~ m{\AHTTP/1\.1 (\d+)} ? $1 : 0;
 }
-is(at_once($inner), 200, 'a head together with the end of the handshake is taken');
-is(at_once("GET /healthz HTTP/1.1\n\n"), 400, 'or refused');
+is(at_once($inner), 200, 'a head together with the end of the handshake is accepted');
+is(at_once("GET /healthz HTTP/1.1\n\n"), 400, 'or rejected');
 
-# Slow ones.
+# Slow clients.
 my @slow = map { my $drip = Clairon::Test::SecureSocket->new($relay, $cert); $drip->write("GET /healthz HTTP/1.1\r\nX-$_: "); $drip } 1 .. 200;
 my $mute = Clairon::Test::SecureSocket->new($relay, $cert);
-is(said($inner)->{status}, 200, 'hundreds that do not end their head keep nobody out');
+is(send_records($inner)->{status}, 200, 'hundreds of incomplete heads block no other client');
 my %ends;
 $ends{ $_->read_response->{status} }++ for @slow;
 is_deeply([ grep { $_ != 408 && $_ != 0 } keys %ends ], [], 'none of them is served');
-cmp_ok($ends{408}, '>', 100, 'most are told that their time is over');
-is($mute->read_response->{status}, 0, 'who said nothing is told nothing');
+cmp_ok($ends{408}, '>', 100, 'most get 408 at their timeout');
+is($mute->read_response->{status}, 0, 'a client that sent nothing gets no response');
 for my $piece ('', "GET /healthz HTTP/1.1\r\nX", "GET /healthz HTTP/1.1\n")
 {
     my $raw = Clairon::Test::SecureSocket->new($relay, $cert);
@@ -106,8 +106,8 @@ for my $piece ('', "GET /healthz HTTP/1.1\r\nX", "GET /healthz HTTP/1.1\n")
 }
 my $user = Clairon::Test::SecureSocket->user($relay, 'u1', $cert);
 $user->send_json({ t => 'ping' });
-is($user->next_message->{t}, 'pong', 'a WebSocket opens as ever');
+is($user->next_message->{t}, 'pong', 'WebSockets still open');
 
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 
 done_testing();

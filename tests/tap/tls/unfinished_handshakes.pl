@@ -1,4 +1,4 @@
-# Do thousands who begin TLS and do not go on cost anybody but themselves?
+# Tests that thousands of unfinished TLS handshakes do not affect other clients.
 use strict;
 use warnings;
 
@@ -9,8 +9,8 @@ use POSIX ();
 use Test::More;
 
 eval { require IO::Socket::SSL; 1 } or plan skip_all => 'IO::Socket::SSL is not installed';
-use constant MANY => 1500;    # more than may be amid their handshake
-system('prlimit', '--pid', $$, '--nofile=' . (2 * MANY) . ':') == 0 or die "could not raise the limit of descriptors\n";
+use constant MANY => 1500;    # more than the limit of unfinished handshakes
+system('prlimit', '--pid', $$, '--nofile=' . (2 * MANY) . ':') == 0 or die "could not raise the limit of file descriptors";
 
 my $store = Clairon::Test::store();
 my ($cert, $key) = Clairon::Test::SecureSocket::certificate();
@@ -25,47 +25,47 @@ sub kilobytes
     return $rss;
 }
 sub descriptors { my @open = glob '/proc/' . $relay->pid . '/fd/*'; return scalar @open }
-sub said { my ($bytes) = @_; my $raw = Clairon::Test::RawSocket->new($relay); $raw->write($bytes) if length $bytes; return $raw }
-sub answers { my $raw = Clairon::Test::SecureSocket->new($relay, $cert); return $raw->request(GET => '/healthz')->{status} }
+sub send_raw { my ($bytes) = @_; my $raw = Clairon::Test::RawSocket->new($relay); $raw->write($bytes) if length $bytes; return $raw }
+sub https_status { my $raw = Clairon::Test::SecureSocket->new($relay, $cert); return $raw->request(GET => '/healthz')->{status} }
 
-is(answers(), 200, 'who goes on is answered');
+is(https_status(), 200, 'a complete handshake is served');
 my $before = kilobytes();
-my $idle   = descriptors();    # maybe with the one that was answered, which is about to go
+my $idle   = descriptors();    # maybe including the connection that is about to close
 
-# A whole hello, as this machine's OpenSSL says it: to a socket that only listens.
+# A complete client hello of this machine's OpenSSL, recorded by a listening socket.
 my $listener = IO::Socket::IP->new(LocalHost => '127.0.0.1', LocalPort => 0, Listen => 1) or die "could not listen: $@\n";
-if (!(my $child = fork // die "no fork: $!\n"))
+if (!(my $child = fork // die "could not fork: $!\n"))
 {
     IO::Socket::SSL->new(PeerHost => '127.0.0.1', PeerPort => $listener->sockport, SSL_verify_mode => 0);
     POSIX::_exit(0);
 }
 my $hello = '';
-my $caller = $listener->accept or die "nobody came: $!\n";
+my $caller = $listener->accept or die "no connection: $!\n";
 sysread $caller, $hello, 16384, length $hello until length $hello >= 5 && length $hello >= 5 + unpack 'x3n', $hello;
 close $caller;
 wait;
 
 for my $case ([ 'nothing', '' ], [ 'a byte', "\x16" ], [ 'half a hello', substr $hello, 0, length($hello) / 2 ])
 {
-    my @many = map { said($case->[1]) } 1 .. MANY;
-    wait_until('they are there', sub { descriptors() >= $idle + MANY - 1 });
-    is(answers(), 200, MANY . " who say $case->[0] are in nobody's way");
+    my @many = map { send_raw($case->[1]) } 1 .. MANY;
+    wait_until('they are connected', sub { descriptors() >= $idle + MANY - 1 });
+    is(https_status(), 200, MANY . " clients that sent $case->[0] do not block others");
     SKIP: {
-        skip 'a sanitizer has memory of its own', 1 if Clairon::Test::is_sanitized();
-        cmp_ok(kilobytes() - $before, '<', 3000, 'and cost next to no memory');
+        skip 'a sanitizer allocates additional memory', 1 if Clairon::Test::is_sanitized();
+        cmp_ok(kilobytes() - $before, '<', 3000, 'and use little memory');
     }
     $_->disconnect for @many;
-    wait_until('they are gone', sub { descriptors() <= $idle });
+    wait_until('they are closed', sub { descriptors() <= $idle });
 }
-my @many = map { said($hello) } 1 .. MANY;
-is(answers(), 200, MANY . ' who say hello, and no more, are in nobody\'s way');
+my @many = map { send_raw($hello) } 1 .. MANY;
+is(https_status(), 200, MANY . ' clients that sent only a hello do not block others');
 1 while $many[0]->more;
-pass('the first of them made room');
-cmp_ok(descriptors(), '<=', $idle + 1025, 'for there is a ceiling');
+pass('the oldest ones are closed for new ones');
+cmp_ok(descriptors(), '<=', $idle + 1025, 'the number is limited');
 $_->disconnect for @many;
-wait_until('they are gone', sub { descriptors() <= $idle });
-is(said("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")->read_response->{status}, 0, 'who does not speak TLS is let go');
-is(answers(), 200, 'and the relay goes on');
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+wait_until('they are closed', sub { descriptors() <= $idle });
+is(send_raw("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")->read_response->{status}, 0, 'a client without TLS is disconnected');
+is(https_status(), 200, 'the relay continues');
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 
 done_testing();

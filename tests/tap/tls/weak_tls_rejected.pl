@@ -1,4 +1,4 @@
-# Does the gate refuse weak TLS: old versions, RSA key exchange, CBC?
+# Tests that the gate rejects weak TLS: old versions, RSA key exchange, CBC.
 use strict;
 use warnings;
 
@@ -20,8 +20,8 @@ sub gate
     return $relay;
 }
 
-# What version and cipher suite they agree on; '' for none.
-sub agreed
+# The negotiated cipher suite; '' for none.
+sub negotiated
 {
     my ($port, @options) = @_;
     IPC::Run::run([ qw(openssl s_client -connect), "127.0.0.1:$port", @options ], \"\n", \my $out, \my $err, IPC::Run::timeout(60));
@@ -32,21 +32,21 @@ my $admin = free_port();
 my $relay = gate('gate.admin_listen' => "127.0.0.1:$admin");
 for my $port ($relay->{port}, $admin)
 {
-    is(agreed($port, '-tls1_2', '-cipher', $_), $_, "$_ is accepted")
+    is(negotiated($port, '-tls1_2', '-cipher', $_), $_, "$_ is accepted")
       for qw(ECDHE-RSA-AES128-GCM-SHA256 ECDHE-RSA-AES256-GCM-SHA384 ECDHE-RSA-CHACHA20-POLY1305);
-    is(agreed($port, '-tls1_2', '-cipher', $_), '', "$_ is refused")
+    is(negotiated($port, '-tls1_2', '-cipher', $_), '', "$_ is rejected")
       for qw(AES128-GCM-SHA256 AES256-SHA AES128-SHA256 ECDHE-RSA-AES128-SHA ECDHE-RSA-AES256-SHA384 DHE-RSA-AES128-GCM-SHA256);
-    is(agreed($port, $_, '-cipher', 'ALL:@SECLEVEL=0'), '', "$_ is refused") for '-tls1', '-tls1_1';
-    like(agreed($port, '-tls1_3'), qr/^TLS_/, 'TLS 1.3 is accepted');
-    like(agreed($port), qr/^TLS_/, 'TLS 1.3 is preferred');
+    is(negotiated($port, $_, '-cipher', 'ALL:@SECLEVEL=0'), '', "$_ is rejected") for '-tls1', '-tls1_1';
+    like(negotiated($port, '-tls1_3'), qr/^TLS_/, 'TLS 1.3 is accepted');
+    like(negotiated($port), qr/^TLS_/, 'TLS 1.3 is preferred');
 }
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 $relay = gate('gate.tls_ciphers' => 'ECDHE-RSA-AES256-GCM-SHA384');
-is(agreed($relay->{port}, '-tls1_2', '-cipher', 'ECDHE-RSA-AES128-GCM-SHA256'), '', 'gate.tls_ciphers narrows the list');
-is(agreed($relay->{port}, '-tls1_2'), 'ECDHE-RSA-AES256-GCM-SHA384', 'to what it names');
-is($relay->stop, 0, 'SIGTERM ends the relay in good order');
+is(negotiated($relay->{port}, '-tls1_2', '-cipher', 'ECDHE-RSA-AES128-GCM-SHA256'), '', 'gate.tls_ciphers restricts the list');
+is(negotiated($relay->{port}, '-tls1_2'), 'ECDHE-RSA-AES256-GCM-SHA384', 'to the named ones');
+is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 my ($code, undef, $error) = Clairon::Test::relay(undef, $store, start => 0, roles => 'gate',
     conf => { 'gate.tls_cert' => "$folder/cert.pem", 'gate.tls_key' => "$folder/key.pem", 'gate.tls_ciphers' => 'NONSENSE' })->run('relay', '--check');
-is($code, 2, 'a list without a known cipher is refused');
-like($error, qr/tls_ciphers must be an OpenSSL cipher list.*NONSENSE/, 'in a sentence that names it');
+is($code, 2, 'a list without a known cipher is rejected');
+like($error, qr/tls_ciphers must be an OpenSSL cipher list.*NONSENSE/, 'with its name');
 done_testing();

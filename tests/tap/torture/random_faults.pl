@@ -1,10 +1,10 @@
-# Whatever dies, in whatever order, under load: is each committed row stored exactly once and in commit order?
+# Tests that each committed row is stored exactly once and in commit order under random faults and load.
 #
-# A seeded schedule of faults hits PostgreSQL, the store or one of its servers, two relays and the network between them
-# while writers commit: kills, crashes, restarts, pauses of processes, a store that refuses writes,
-# connections that are cut and networks that stop without a word. To repeat a run: CLAIRON_TORTURE_SEED=n; for longer ones:
-# CLAIRON_TORTURE_FAULTS=n, and CLAIRON_TORTURE_PAUSE=s for pauses longer than the relay's patience.
-# CLAIRON_TEST_SHARDS=n: with so many shards; CLAIRON_TORTURE_SERVERS=n: on so many servers.
+# A seeded schedule of faults hits PostgreSQL, the store or one of its servers, two relays and the network between
+# them while writers commit: kills, crashes, restarts, paused processes, rejected writes, cut connections and networks
+# that stop silently. To repeat a run: CLAIRON_TORTURE_SEED=n; for longer ones: CLAIRON_TORTURE_FAULTS=n, and
+# CLAIRON_TORTURE_PAUSE=s for pauses longer than the relay's timeouts. CLAIRON_TEST_SHARDS=n sets the number of
+# shards, CLAIRON_TORTURE_SERVERS=n that of servers.
 use strict;
 use warnings;
 
@@ -30,7 +30,7 @@ $pg->safe_psql('postgres', q{
 my @stores    = map { Clairon::Test::store(fsync => 'everysec') } 1 .. $SERVERS;
 my @to_stores = map { Clairon::Test::proxy($_->{socket}) } @stores;
 my $to_pg     = Clairon::Test::proxy($pg->host . '/.s.PGSQL.' . $pg->port);
-# One relay next to all, the other across a network.
+# One relay is local, the other is behind a network.
 my @relays = map { Clairon::Test::relay($pg, $stores[0], conf => $_) }
   { 'store.url' => join ',', map { $_->url } @stores }, {
     'store.url'     => join(',', map { $_->url('redis') } @to_stores),
@@ -42,8 +42,8 @@ sub stored { my $sum = 0; $sum += $_->[0]->execute('XLEN', $_->[1]) for @streams
 sub pending { my $sum = 0; $sum += $_->[0]->pending($_->[1]) for @streams; return $sum }
 sub any { return $_[ rand @_ ] }
 
-# Writers: transactions of one to twenty rows, some over both tables, until told to stop. What was
-# committed is asked of PostgreSQL in the end, so a failed psql needs no care.
+# Writers: transactions of one to twenty rows, some over both tables, until the stop file exists. The test reads the
+# committed rows at the end, so a failed psql does not matter.
 my $stop_file = Clairon::Test::scratch() . '/stop';
 my $connect   = $pg->connstr('postgres');
 
@@ -79,8 +79,8 @@ sub committed
         'SELECT (SELECT count(*) FROM plain) + (SELECT count(*) FROM acked)') } // 0;
 }
 
-# Life goes on for a while: so many rows more are committed.
-sub let_write
+# Waits until that many more rows are committed.
+sub wait_rows
 {
     my ($rows) = @_;
     my $from = committed();
@@ -88,17 +88,17 @@ sub let_write
     return;
 }
 
-# Life goes on for a random while.
-sub let_pass
+# Waits for a random time.
+sub wait_random
 {
     my $until = time + rand $PAUSE;
     wait_until('time passes', sub { time > $until });
     return;
 }
 
-sub revive { $_->is_alive or $_->start for @relays; return }
+sub restart_relays { $_->is_alive or $_->start for @relays; return }
 
-# The process that reads the slot, postmaster's child: pausing it is a server that hangs.
+# The walsender, a child of the postmaster: a paused one simulates a hanging server.
 sub walsender
 {
     return eval { $pg->safe_psql('postgres', 'SELECT pid FROM pg_stat_replication LIMIT 1') } || undef;
@@ -108,46 +108,46 @@ sub pause
 {
     my ($pid) = @_;
     return unless $pid && kill STOP => $pid;
-    let_pass();
+    wait_random();
     kill CONT => $pid;
     return;
 }
 
-# Whatever the store was asked before, it is asked this.
-sub tell_store
+# Repeats the command until the store accepts it.
+sub execute_until_accepted
 {
     my ($store, @words) = @_;
-    wait_until("the store takes @words", sub { eval { $store->execute(@words); 1 } });
+    wait_until("the store accepts @words", sub { eval { $store->execute(@words); 1 } });
     return;
 }
 
-# The store, or one of its servers, takes no writes for a while.
-sub refuse
+# The store, or one of its servers, rejects writes for some time.
+sub reject_writes
 {
     my ($how, $again) = @_;
     my $store = any(@stores);
-    tell_store($store, @$how);
-    let_write(20);
-    let_pass();
-    tell_store($store, @$again);
+    execute_until_accepted($store, @$how);
+    wait_rows(20);
+    wait_random();
+    execute_until_accepted($store, @$again);
     return;
 }
 
 my %faults = (
-    'a relay is killed' => sub { my $relay = $relays[ rand @relays ]; $relay->kill9; let_write(20); revive() },
-    'both relays are killed' => sub { $_->kill9 for @relays; let_write(20); revive() },
-    'a relay stops in good order' => sub { my $relay = $relays[ rand @relays ]; $relay->stop; revive() },
+    'a relay is killed' => sub { my $relay = $relays[ rand @relays ]; $relay->kill9; wait_rows(20); restart_relays() },
+    'both relays are killed' => sub { $_->kill9 for @relays; wait_rows(20); restart_relays() },
+    'a relay is stopped' => sub { my $relay = $relays[ rand @relays ]; $relay->stop; restart_relays() },
     'a relay is paused' => sub { pause($relays[ rand @relays ]->pid) },
     'both relays are paused, one after the other' => sub { pause($_->pid) for @relays },
-    'the store is killed' => sub { my $store = any(@stores); $store->kill9; let_write(20); $store->start },
+    'the store is killed' => sub { my $store = any(@stores); $store->kill9; wait_rows(20); $store->start },
     'the store is paused' => sub { pause(any(@stores)->pid) },
-    'the store is full' => sub { refuse([qw(CONFIG SET maxmemory 1)], [qw(CONFIG SET maxmemory 0)]) },
+    'the store is full' => sub { reject_writes([qw(CONFIG SET maxmemory 1)], [qw(CONFIG SET maxmemory 0)]) },
     'the store is a replica' => sub {
-        refuse([ qw(REPLICAOF 127.0.0.1), Clairon::Test::free_port() ], [qw(REPLICAOF NO ONE)]) },
+        reject_writes([ qw(REPLICAOF 127.0.0.1), Clairon::Test::free_port() ], [qw(REPLICAOF NO ONE)]) },
     'the store lacks replicas' => sub {
-        refuse([qw(CONFIG SET min-replicas-to-write 1)], [qw(CONFIG SET min-replicas-to-write 0)]) },
+        reject_writes([qw(CONFIG SET min-replicas-to-write 1)], [qw(CONFIG SET min-replicas-to-write 0)]) },
     'the store and the relays are killed' => sub {
-        $_->kill9 for @relays, @stores; let_write(20); $_->start for @stores; revive() },
+        $_->kill9 for @relays, @stores; wait_rows(20); $_->start for @stores; restart_relays() },
     'PostgreSQL crashes' => sub { $pg->stop('immediate'); $pg->start },
     'PostgreSQL restarts' => sub { $pg->restart },
     'the walsender is terminated' => sub {
@@ -155,11 +155,11 @@ my %faults = (
     'the walsender is paused' => sub { pause(walsender()) },
     'connections to the store are cut' => sub { any(@to_stores)->cut },
     'connections to PostgreSQL are cut' => sub { $to_pg->cut },
-    'the network to the store stops' => sub { my $network = any(@to_stores); $network->freeze; let_pass(); $network->thaw },
-    'the network to PostgreSQL stops' => sub { $to_pg->freeze; let_pass(); $to_pg->thaw },
-    'the network stops, and what waited in it is lost' => sub {
-        $_->freeze for @to_stores, $to_pg; let_pass(); for (@to_stores, $to_pg) { $_->cut; $_->thaw } },
-    'the network is slow' => sub { my $network = any(@to_stores); $network->delay(0.05); let_write(60); $network->delay(0) },
+    'the network to the store stops' => sub { my $network = any(@to_stores); $network->freeze; wait_random(); $network->thaw },
+    'the network to PostgreSQL stops' => sub { $to_pg->freeze; wait_random(); $to_pg->thaw },
+    'the network stops, and data in transit is lost' => sub {
+        $_->freeze for @to_stores, $to_pg; wait_random(); for (@to_stores, $to_pg) { $_->cut; $_->thaw } },
+    'the network is slow' => sub { my $network = any(@to_stores); $network->delay(0.05); wait_rows(60); $network->delay(0) },
 );
 my @names = sort keys %faults;
 
@@ -169,10 +169,10 @@ for my $fault (1 .. $FAULTS)
     my $name = $names[ rand @names ];
     note sprintf '%5.1f s  fault %d: %s', time - $begin, $fault, $name;
     $faults{$name}->();
-    # Now and then the next fault comes before this one is mended.
+    # Sometimes the next fault precedes the recovery from this one.
     next if rand() < 0.3;
     my $stored = eval { stored() } // 0;
-    wait_until("after fault $fault ($name) rows are stored again", sub { (eval { stored() } // 0) > $stored });
+    wait_until("rows are stored again after fault $fault ($name)", sub { (eval { stored() } // 0) > $stored });
 }
 open my $file, '>', $stop_file or die "could not write $stop_file: $!";
 close $file;
@@ -183,7 +183,7 @@ cmp_ok($rows, '>', 10 * $FAULTS, "writers committed $rows rows during $FAULTS fa
 wait_until("all $rows rows are stored", sub { stored() >= $rows });
 
 my @entries = map { $_->[0]->entries($_->[1]) } @streams;
-is(scalar @entries, $rows, 'the streams hold as many entries as there are rows');
+is(scalar @entries, $rows, 'the streams have one entry per row');
 my %stored;
 for my $entry (@entries)
 {
@@ -193,39 +193,39 @@ for my $entry (@entries)
 }
 my %wanted = map { $_ => 1 } split /\n/, $pg->safe_psql('postgres',
     q{SELECT 'plain ' || id FROM plain UNION ALL SELECT 'acked ' || id FROM acked});
-is_deeply(\%stored, \%wanted, 'each committed row once, and nothing else');
+is_deeply(\%stored, \%wanted, 'each committed row exactly once');
 my %ids = map { $_->{id} => 1 } @entries;
-is(scalar keys %ids, $rows, 'each under an id of its own');
+is(scalar keys %ids, $rows, 'each with a distinct id');
 for my $one (@streams)
 {
     my ($store, $stream) = @$one;
     my @places = map { substr $_->{route}, 8, 16 } $store->entries($stream);
-    is(scalar(grep { $places[$_] le $places[ $_ - 1 ] } 1 .. $#places), 0, "$stream: in the order of commits");
+    is(scalar(grep { $places[$_] le $places[ $_ - 1 ] } 1 .. $#places), 0, "$stream: in commit order");
 }
 
-# Who must ack fits what is stored, and can be worked off.
+# The pending users match the stored rows, and all can be acknowledged.
 my $acked = $pg->safe_psql('postgres', 'SELECT count(*) FROM acked');
-is(pending(), $acked, 'what needs acks is pending');
+is(pending(), $acked, 'rows with ack_required are pending');
 wait_until('the relays are ready', sub { !grep { ($_->get('/readyz'))[0] != 200 } @relays });
 for my $place (0, 1)
 {
     my $client = $relays[$place]->client('u' . ($place + 1));
-    # Rows of the other table, stored a moment ago, may still come to u1.
+    # Recently stored rows of the other table may still be delivered to u1.
     my $notifications = sub { grep { $_->{metadata}{source} eq 'acked' } $client->notifications };
     my $done  = 0;
     while ($done < $acked)
     {
-        $client->run_until('more to ack', sub { $notifications->() > $done });
+        $client->run_until('more to acknowledge', sub { $notifications->() > $done });
         my @notifications = $notifications->();
         $client->ack(map { $_->{metadata}{id} } @notifications[ $done .. $#notifications ]);
         $done = @notifications;
     }
-    is($done, $acked, "member u" . ($place + 1) . ' is shown each once');
+    is($done, $acked, "member u" . ($place + 1) . ' receives each once');
 }
 wait_until('all acks are stored', sub { pending() == 0 });
 is_deeply([ grep { /:(ack:|inbox|pending|left)/ } map { @{ $_->execute('KEYS', '*') } } @stores ], [],
-    'nothing is left pending, and no trace');
+    'nothing is left pending');
 wait_confirmed($pg);
-pass('and PostgreSQL may let all of it go');
+pass('the slot advances');
 
 done_testing();

@@ -1,4 +1,5 @@
-# The faults of random_faults.pl, with four shards on two servers: is each committed row stored exactly once, and in commit order in its shard?
+# Runs the faults of random_faults.pl with four shards on two servers: each committed row is stored exactly once, and
+# in commit order in its shard.
 use strict;
 use warnings;
 

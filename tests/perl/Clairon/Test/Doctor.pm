@@ -10,7 +10,7 @@ use Test::More;
 
 our @EXPORT_OK = qw(doctor failed_checks finds warns repaired);
 
-# The relay whose settings are checked; a test sets it.
+# The relay with the checked settings; a test sets it.
 our $relay;
 
 # The command's exit code, its output and its errors.

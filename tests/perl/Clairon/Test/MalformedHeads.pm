@@ -1,4 +1,4 @@
-# Clairon::Test::MalformedHeads: heads of requests that no relay may take, each [ bytes, name, what the detail says ].
+# Clairon::Test::MalformedHeads: request heads that a relay must reject, each [ bytes, name, pattern of the detail ].
 package Clairon::Test::MalformedHeads;
 
 use strict;
@@ -7,7 +7,7 @@ use warnings;
 my $host  = "Host: x\r\n";
 my $inner = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
 
-# What could be read in two ways. $auth: a header line that lets one in.
+# Ambiguous heads. $auth: a header line with a valid token.
 sub ambiguous
 {
     my ($auth) = @_;
@@ -27,16 +27,16 @@ sub ambiguous
         [ "GET /healthz HTTP/1.1\nHost: x\n\n", 'bare line feeds', qr/carriage return/ ],
         [ "GET /healthz HTTP/1.1\r\n${host}X-A: b\n$inner", 'a bare line feed in between', qr/carriage return/ ],
         [ "GET /healthz HTTP/1.1\r\n${host}X-A: b\rX-C: d\r\n\r\n", 'a bare carriage return', qr/control/ ],
-        [ "GET /healthz HTTP/1.1\r\n${host}X-A: b\0c\r\n\r\n", 'a zero', qr/control/ ],
-        [ "GET /healthz HTTP/1.1\r\n\r\n", 'no host', qr/Host/ ],
+        [ "GET /healthz HTTP/1.1\r\n${host}X-A: b\0c\r\n\r\n", 'a NUL', qr/control/ ],
+        [ "GET /healthz HTTP/1.1\r\n\r\n", 'a missing host', qr/Host/ ],
         [ "GET http://x/healthz HTTP/1.1\r\n$host\r\n", 'another host in the target', qr/path/ ],
-        [ "GET /v1/poll?wait=0&pos=%00 HTTP/1.1\r\n$host$auth\r\n", 'a zero in the target', qr/%00/ ],
+        [ "GET /v1/poll?wait=0&pos=%00 HTTP/1.1\r\n$host$auth\r\n", 'a NUL in the target', qr/%00/ ],
         (map { [ "GET /healthz?$_ HTTP/1.1\r\n$host\r\n", "the escape $_", qr/two hexadecimal/ ] } '%', 'a=%2', '%zz', '%4g'),
         [ "GET /v1/ws HTTP/1.1\r\n${host}Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n\x89\x80abcd",
             'a frame behind an upgrade', qr/before its response/ ],
         [ 'GET /healthz?' . join('&', 1 .. 33) . " HTTP/1.1\r\n$host\r\n", 'many arguments', qr/too many/ ],
         [ "GET /healthz\r\n", 'no version', qr{HTTP/1\.1} ],
-        [ "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n", 'what is no HTTP', qr/method/ ],
+        [ "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n", 'not HTTP', qr/method/ ],
     );
 }
 
@@ -45,8 +45,8 @@ sub too_long
 {
     my @lines = (
         [ 'a long header', 'X-Long: ' . 'x' x 100_000 ],
-        [ 'long ones', join "\r\n", map { "X-$_: " . 'y' x 1000 } 1 .. 20 ],
-        [ 'many', join "\r\n", map { "X-$_: y" } 1 .. 500 ],
+        [ 'long headers', join "\r\n", map { "X-$_: " . 'y' x 1000 } 1 .. 20 ],
+        [ 'many headers', join "\r\n", map { "X-$_: y" } 1 .. 500 ],
         [ 'a long token', 'Authorization: Bearer ' . 'x' x 20_000 ],
     );
     return ([ 'GET /' . 'x' x 50_000 . " HTTP/1.1\r\n$host\r\n", 'a long path' ], map { [ "GET /healthz HTTP/1.1\r\n$host$_->[1]\r\n\r\n", $_->[0] ] } @lines);

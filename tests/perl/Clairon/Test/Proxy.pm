@@ -5,7 +5,7 @@
 #   $proxy->freeze;        # transfers nothing, closes nothing: a network outage
 #   $proxy->thaw;
 #   $proxy->cut;           # closes every connection
-#   $proxy->refuse(1);     # closes new connections immediately, until refuse(0)
+#   $proxy->reject(1);     # closes new connections immediately, until reject(0)
 #   $proxy->delay(0.05);   # delays all data by that many seconds
 #   $proxy->target($other);
 #   Clairon::Test::proxy($there, edit => sub { $_[0] =~ s/../../ });   # edits the data of the server
@@ -71,7 +71,7 @@ sub order { my ($self, @words) = @_; print { $self->{order_pipe} } "@words\n" or
 sub freeze { return $_[0]->order('freeze') }
 sub thaw   { return $_[0]->order('thaw') }
 sub cut    { return $_[0]->order('cut') }
-sub refuse { return $_[0]->order('refuse', $_[1]) }
+sub reject { return $_[0]->order('reject', $_[1]) }
 sub delay  { return $_[0]->order('delay', $_[1]) }
 sub target { return $_[0]->order('target', $_[1]) }
 
@@ -86,7 +86,7 @@ sub new
 {
     my ($class, $proxy, $orders) = @_;
     return bless { listener => $proxy->{listener}, orders => $orders, target => $proxy->{target},
-        edit => $proxy->{edit} // sub { }, is_server => {}, peer => {}, out => {}, sock => {}, delay => 0, frozen => 0, refuse => 0 }, $class;
+        edit => $proxy->{edit} // sub { }, is_server => {}, peer => {}, out => {}, sock => {}, delay => 0, frozen => 0, reject => 0 }, $class;
 }
 
 sub run
@@ -150,7 +150,7 @@ sub accept_client
 {
     my ($self) = @_;
     my $client = $self->{listener}->accept or return;
-    return if $self->{refuse};
+    return if $self->{reject};
     my $server = $self->{target} =~ m{^/}
       ? IO::Socket::UNIX->new(Peer => $self->{target})
       : IO::Socket::IP->new(PeerAddr => $self->{target});

@@ -50,7 +50,7 @@ sub open
     return $self;
 }
 
-# As open(), and connected. The token is for that user, or is `token` itself.
+# As open(), and connected. The token has that user as its sub, unless `token` is set.
 sub user
 {
     my ($class, $relay, $user, %options) = @_;
@@ -118,7 +118,7 @@ sub write
     return 1;
 }
 
-# Waits for bytes and reads them; false at the end. {reset} says that the connection was reset.
+# Waits for bytes and reads them; false at the end. A connection reset sets {reset}.
 sub more
 {
     my ($self) = @_;
