@@ -234,7 +234,7 @@ write_text($file, join "\n", '[feed', 'conninfo = dbname=x', '[gate]', 'ping', "
 is($code, 2, 'mistakes of all kinds: exit 2');
 @wrong = split /\n/, $err;
 my @kinds = ("$file:1: a section must be", "$file:4: a line must be", "$file:7: [gate] drain must be", "$file: missing key [feed] conninfo",
-    "$file:9: [auth] hs256_secret_file: could not read", "$file:5: [gate] tls_cert and tls_key must be PEM files");
+    "$file:9: [auth] hs256_secret_file: could not read", "$file:5: [gate] tls_cert and tls_key must be a PEM certificate and its key");
 is(scalar(@wrong), scalar(@kinds), 'errors of all kinds: all in one pass') or diag($err);
 is(index($wrong[$_] // '', "clairon relay: $kinds[$_]"), 0, "mistakes of all kinds: $kinds[$_]") for 0 .. $#kinds;
 write_text($file, "[relay]\nroles = gat\n[feed]\nconninfo = x\n[auth]\nhs256_secret = SECRET+\n");
@@ -269,7 +269,7 @@ is((clairon([ 'relay', '-c', $file, '--check', '--store.url=redis://127.0.0.1:1'
 like((clairon([ 'relay', '-c', $file, '--check', "--auth.hs256_secret=$secret", '--auth.hs256_secret_file=' ]))[2], qr/argument with a secret.*setting="hs256_secret" variable="CLAIRON_AUTH_HS256_SECRET/,
     'a warning for the secret itself as an argument');
 check_rejected('a store without a port', "${start}url = redis://cache\n", 'the port is missing, as a rule :6379');
-check_rejected('an origin with a wildcard', good('[gate]', 'origins = https://*.example.org'), 'must list each origin: a * inside of one is not supported');
+check_rejected('an origin with a wildcard', good('[gate]', 'origins = https://*.example.org'), 'must list each origin: a * inside an origin is not supported');
 
 # An output that cannot be written is an error.
 write_text($file, good());
