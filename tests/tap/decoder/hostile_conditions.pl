@@ -61,7 +61,7 @@ as_attacker(q{
     INSERT INTO own.t VALUES (1, 'a', $$SELECT 'a'::tsquery, own.f()$$)});
 sql("SELECT pg_create_logical_replication_slot('by_sql', 'clairon')");
 as_attacker(q{INSERT INTO own.t VALUES (2, 'a', $$SELECT 'a'::tsquery, own.f()$$)});
-check_denied('SQL by an operator', $mark, 'only functions marked IMMUTABLE are valid');
+check_denied('SQL by an operator', $mark, 'functions in only_when must be marked IMMUTABLE');
 is(sql(q{SELECT count(*) FROM pg_logical_slot_get_changes('by_sql', NULL, NULL)}), 1,
     'a superuser\'s read denies the rule too');
 is(sql('SELECT count(*) FROM own.calls'), 0, 'no code of the attacker runs');
@@ -106,14 +106,14 @@ as_attacker(q{
     CREATE TABLE own.w (id int PRIMARY KEY, s text);
     SELECT clairon.watch('own.w', 'USER', '=x', only_when => $$ s ~ '^(.*)(.*)(.*)(.*)(.*)(.*)(.*)(.*)\8\7\6\5\4\3\2\1(.)\9$' $$);
     INSERT INTO own.w VALUES (1, repeat('a', 140))});
-check_denied('a regular expression', $mark, 'it takes longer than condition_timeout, 100 ms');
+check_denied('a regular expression', $mark, 'evaluation exceeded condition_timeout, 100 ms');
 $mark = log_mark();
 as_attacker(q{
     SELECT clairon.unwatch('own.w');
     SELECT clairon.watch('own.w', 'USER', '=x', name => 'memory',
         only_when => $$ repeat(s, 900000) <> repeat(s, 900001) AND repeat(s, 900002) <> repeat(s, 900003) $$);
     INSERT INTO own.w VALUES (2, repeat('a', 1000))});
-check_denied('memory', $mark, 'it takes more than 64 MB of memory');
+check_denied('memory', $mark, 'evaluation exceeded 64 MB of memory');
 my $walsender = sql('SELECT active_pid FROM pg_replication_slots WHERE active');
 open my $status, '<', "/proc/$walsender/status" or die $!;
 my ($peak) = join('', <$status>) =~ /^VmHWM:\s+(\d+)/m;
@@ -128,7 +128,7 @@ as_attacker(q{
     SELECT clairon.watch('own.w', 'USER', '=x', name => 'many',
         only_when => $$ s ~ '^(.*)(.*)(.*)(.*)(.*)(.*)(.*)(.*)\8\7\6\5\4\3\2\1(.)\9$' $$);
     INSERT INTO own.w SELECT i, repeat('a', 140) FROM generate_series(10, 3000) AS i});
-check_denied('an owner without time left', $mark, 'has used up the time for conditions');
+check_denied('an owner without time left', $mark, "evaluation time of the table's owner is exhausted");
 
 ok(!logged($start, qr/terminated by signal|server process .* was terminated|reinitializing/), 'no server process crashed');
 $relay->stop;
