@@ -20,7 +20,7 @@
 
 #define NAME_SIZE 320
 
-/* A user's name may hold anything; a log line's `who` may not. */
+/* A user's name may hold any character; `who` of a log line may not. */
 static char *
 make_name(struct session *session)
 {
@@ -61,18 +61,18 @@ hub_attach(struct hub *hub, const struct session_request *request,
     session->socket.handle = socket;
     session->client.user = memory_text(request->user, strlen(request->user));
     session->client.own_shard = (unsigned char)store_shard_of(hub->store, request->user);
-    if (request->pos != NULL && request->pos[0] != '\0') /* an empty one is none */
+    if (request->pos != NULL && request->pos[0] != '\0') /* empty means none */
         session->resume.pos = memory_text(request->pos, strlen(request->pos));
     session->client.expires_s = request->expires_s;
     session->client.request_id = request->request_id;
     session->client.has_request_id = request->has_request_id;
     session->is_poll = request->is_poll;
     session->inflight.size = request->window > 0 && request->window < most ? request->window : most;
-    buffer_init(&session->control.lines, SESSION_CONTROL_MAX);
+    buffer_init(&session->control.frames, SESSION_CONTROL_MAX);
     session->client.name = make_name(session);
     if (request->topics.count > 0 &&
         topics_add(&session->topics, request->topics.names, request->topics.count) != RC_OK)
-        log_errorf(session->client.name, "more topics than fit a session: all are shown");
+        log_error(session->client.name, "topics exceed the limit: sending all");
     session->has_topics = session->topics != NULL;
     DL_APPEND(hub->sessions, session);
     audience_join(&hub->audiences, &session->groups.memberships, session, AUDIENCE_ALL,
@@ -81,7 +81,7 @@ hub_attach(struct hub *hub, const struct session_request *request,
         presence_arrived(hub, session->client.user);
     join(session, "USER", request->user);
     for (size_t i = 0; i < request->group_count; i++) {
-        /* A token speaks of groups; who the user is, and ALL, are not its to give. */
+        /* A token grants groups only, not another user or ALL. */
         if (strcmp(request->groups[i].audience, "USER") != 0)
             join(session, request->groups[i].audience, request->groups[i].target);
     }

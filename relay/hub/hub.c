@@ -28,10 +28,10 @@
 #include "wire/ws_frame.h"
 
 #define RETRY_S 1.0
-#define HEARTBEAT_S 2.0    /* due.lua takes a relay for gone after 10 s */
+#define HEARTBEAT_S 2.0    /* due.lua expires a relay after 10 s */
 #define ACK_EVENTS_MAX 256 /* ids in one `acked` */
 
-/* Its line goes to all its readers. What is for one user need not tell where others are. */
+/* Only notifications of the shared stream report all shards; the others are for one user. */
 static struct notification *
 notification_of(const struct hub *hub, const struct entry *entry)
 {
@@ -83,7 +83,7 @@ on_member(void *ctx, const struct reader_member *member)
     }
 }
 
-/* Takes the pairs of the first user off *pairs, as many as fit; how many these are. */
+/* Removes the first user's pairs from *pairs, as many as fit. Returns their number. */
 static size_t
 take_ack_events(struct bytes *pairs, struct bytes *ret_user,
                 char ids[ACK_EVENTS_MAX][FRAME_UUID_TEXT + 1])
@@ -130,7 +130,7 @@ on_reader_resumed(void *ctx)
 
     hub_publish(hub);
     DL_FOREACH_SAFE (hub->sessions, session, next) {
-        session_pause(session); /* what comes is judged by what is asked for here */
+        session_pause(session); /* new notifications wait for the new memberships */
         session_reload_groups(session);
         session_reconcile(session);
     }
@@ -144,10 +144,8 @@ set_epoch(struct hub *hub)
 
     hub_publish(hub);
     if (hub->has_position)
-        log_errorf("hub",
-                   "the store was emptied or its progress reset: epoch %s became %s, clients are "
-                   "told of the gap",
-                   hub->epoch, store_epoch(hub->store));
+        log_error("hub", "store was emptied or its progress reset: clients receive a gap",
+                  LOG_TEXT("old_epoch", hub->epoch), LOG_TEXT("epoch", store_epoch(hub->store)));
     snprintf(hub->epoch, sizeof(hub->epoch), "%s", store_epoch(hub->store));
     replay_buffer_reset(&hub->replay_buffer, head);
     memcpy(hub->newest, head, hub->shards * sizeof(*head));
@@ -176,7 +174,7 @@ on_store_up(void *ctx)
 
     if (!hub->has_position || strcmp(hub->epoch, store_epoch(hub->store)) != 0)
         set_epoch(hub);
-    presence_announce(hub); /* before what is due is looked for */
+    presence_announce(hub); /* before retries are due */
     acks_flush(hub);
     advance_all(hub);
 }
@@ -184,7 +182,7 @@ on_store_up(void *ctx)
 static void
 on_store_down(void *ctx)
 {
-    (void)ctx; /* sessions stay and wait */
+    (void)ctx; /* sessions wait */
 }
 
 static void
@@ -263,8 +261,8 @@ hub_close(struct hub *hub)
     ev_timer_stop(hub->loop, &hub->resumes.turns);
     turn_stop(hub);
     if (hub->acks.count + hub->acks_sent.count > 0)
-        log_infof("hub", "%zu acks were not stored; their messages will be shown as pending",
-                  hub->acks.count + hub->acks_sent.count);
+        log_info("hub", "acks not stored: their notifications stay pending",
+                 LOG_UINT("count", hub->acks.count + hub->acks_sent.count));
 }
 
 void

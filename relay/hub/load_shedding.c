@@ -11,7 +11,7 @@
 #include "hub/session/position.h"
 #include "hub/turn.h"
 
-#define TELL_US (30 * 1000000) /* a client is told so long after the first loss at the latest */
+#define ANNOUNCE_US (30 * 1000000) /* from the first dropped notification, at the latest */
 
 static void
 note_delay(struct ready_list *ready, int64_t delay_us)
@@ -42,24 +42,24 @@ end_shedding(struct hub *hub)
                     session_reached(session), "shed");
         clients++;
     }
-    log_warnf("hub", "%llu lines were left out, %llu clients are told of the gap",
-              (unsigned long long)hub->shed.count, (unsigned long long)clients);
+    log_warn("hub", "load shedding: gap announced", LOG_UINT("dropped", hub->shed.count),
+             LOG_UINT("clients", clients));
 }
 
 static void
 set_level(struct hub *hub, enum pressure_level before, int64_t now_us)
 {
-    static const char *const taken[] = {"nothing", "LOW ones", "LOW and NORMAL ones"};
+    static const char *const dropped[] = {"none", "LOW", "LOW,NORMAL"};
     const struct shed *shed = &hub->shed;
     enum pressure_level level = shed->pressure.level;
 
     stats_set(hub->stats, STAT_HUB_SHEDDING, level);
-    log_warnf(
-        "hub",
-        "%s: lines wait %lld ms for their turn, %zu kB wait for sockets; of the lines of type "
-        "REALTIME that need no ack, %s are left out",
-        level > before ? "short of CPU or memory" : "less short",
-        (long long)(shed->pressure.lag_us / 1000), hub->queued_bytes / 1024, taken[level]);
+    log_warn("hub",
+             level > before ? "short of CPU or memory: load shedding increased"
+                            : "load shedding reduced",
+             LOG_TEXT("dropped_priorities", dropped[level]),
+             LOG_INT("delay_ms", shed->pressure.delay_us / 1000),
+             LOG_UINT("queued_bytes", hub->queued_bytes));
     if (before == PRESSURE_NONE)
         begin_shedding(hub, now_us);
     else if (level == PRESSURE_NONE)
@@ -72,29 +72,30 @@ on_measure(struct ev_loop *loop, ev_timer *timer, int events)
     struct hub *hub = timer->data;
     struct shed *shed = &hub->shed;
     const struct pressure_limits limits = {
-        .lag_us = hub->config->delivery.shed_lag_ms * 1000,
+        .delay_us = hub->config->delivery.shed_lag_ms * 1000,
         .bytes = (size_t)hub->config->delivery.shed_bytes,
     };
     enum pressure_level before = shed->pressure.level;
     int64_t now_us = clock_monotonic_us();
 
     (void)events;
-    ev_timer_again(loop, timer); /* late, it would come twice, and the second time see no lag */
+    ev_timer_again(loop,
+                   timer); /* a late timer would fire twice, and measure no delay the second time */
     if (hub->ready.probe != NULL)
         note_delay(&hub->ready, now_us - hub->ready.probe_us);
     note_delay(&hub->ready,
                now_us - shed->measured_us - PRESSURE_EVERY_MS * 1000); /* a long turn */
-    hub_publish(hub); /* what was read is judged as it came */
+    hub_publish(hub); /* at the level at which it was read */
     if (pressure_measure(&shed->pressure, &limits, now_us, hub->ready.delay_us,
                          hub->queued_bytes)) {
         set_level(hub, before, now_us);
-    } else if (before != PRESSURE_NONE && now_us - shed->began_us >= TELL_US) {
+    } else if (before != PRESSURE_NONE && now_us - shed->began_us >= ANNOUNCE_US) {
         end_shedding(hub);
         begin_shedding(hub, now_us);
     }
     shed->measured_us = now_us;
     hub->ready.delay_us = 0;
-    stats_set(hub->stats, STAT_HUB_LAG, (uint64_t)shed->pressure.lag_us);
+    stats_set(hub->stats, STAT_HUB_LAG, (uint64_t)shed->pressure.delay_us);
     stats_set(hub->stats, STAT_HUB_QUEUED, hub->queued_bytes);
 }
 

@@ -22,20 +22,19 @@ on_presence_stored(void *ctx, enum rc rc, bool was_known)
         return;
     if (rc != RC_OK)
         hub->presence_is_stale =
-            true; /* the store is full, say: told with the first beat that it takes */
+            true; /* as when the store is full: sent again after the next heartbeat */
     else if (!was_known || hub->presence_is_stale)
         presence_announce(hub);
     if (rc != RC_OK || was_known)
         return;
     DL_FOREACH_SAFE (hub->sessions, session, next)
-        session_reconcile(
-            session); /* of acks elsewhere nobody told a relay that was taken for dead */
+        session_reconcile(session); /* an expired relay receives no acks from others */
 }
 
-/* While the store is away nothing is told: all is announced when it is back. */
+/* While the store is down nothing is sent: all users are announced when it is back. */
 static void
-tell(struct hub *hub, enum store_presence_change what, const char *const *users, size_t count,
-     store_presence_stored *done)
+send_change(struct hub *hub, enum store_presence_change what, const char *const *users,
+            size_t count, store_presence_stored *done)
 {
     if (store_presence(hub->store, what, users, count, done, hub) != RC_OK)
         return;
@@ -53,19 +52,19 @@ on_announced(void *ctx, enum rc rc, bool was_known)
 void
 presence_arrived(struct hub *hub, const char *user)
 {
-    tell(hub, STORE_PRESENCE_JOINED, &user, 1, on_presence_stored);
+    send_change(hub, STORE_PRESENCE_JOINED, &user, 1, on_presence_stored);
 }
 
 void
 presence_left(struct hub *hub, const char *user)
 {
-    tell(hub, STORE_PRESENCE_LEFT, &user, 1, on_presence_stored);
+    send_change(hub, STORE_PRESENCE_LEFT, &user, 1, on_presence_stored);
 }
 
 void
 presence_heartbeat(struct hub *hub)
 {
-    tell(hub, STORE_PRESENCE_HEARTBEAT, NULL, 0, on_presence_stored);
+    send_change(hub, STORE_PRESENCE_HEARTBEAT, NULL, 0, on_presence_stored);
 }
 
 void
@@ -84,10 +83,10 @@ presence_announce(struct hub *hub)
         users[count++] = audience->members->session->client.user;
         if (count < PRESENCE_IN_ONE_CALL)
             continue;
-        tell(hub, what, users, count, on_announced);
+        send_change(hub, what, users, count, on_announced);
         what = STORE_PRESENCE_JOINED;
         count = 0;
     }
-    tell(hub, what, users, count, on_announced);
+    send_change(hub, what, users, count, on_announced);
     free(users);
 }

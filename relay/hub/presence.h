@@ -8,7 +8,7 @@ struct hub;
 void presence_arrived(struct hub *hub, const char *user);
 void presence_left(struct hub *hub, const char *user);
 
-/* Every few seconds; the store takes a relay without heartbeats for dead. */
+/* Every few seconds; the store expires a relay without heartbeats. */
 void presence_heartbeat(struct hub *hub);
 
 /* Reports all users: the store is back, or has lost this relay's users. */

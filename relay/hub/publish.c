@@ -9,7 +9,7 @@
 #include "hub/session/members.h"
 #include "hub/session/shed.h"
 
-/* A retry is for those who lack the ack, as far as they are still of the audience. */
+/* A retry is for users with a pending ack who still belong to the audience. */
 static void
 publish_retry(struct hub *hub, struct notification *notification)
 {
@@ -26,8 +26,7 @@ publish_retry(struct hub *hub, struct notification *notification)
             if (session_is_recipient(member->session, &notification->frame))
                 session_offer_retry(member->session, notification);
             else
-                session_inflight_missed(member->session,
-                                        notification); /* may be shown once it is of it again */
+                session_inflight_missed(member->session, notification); /* sent if it joins again */
         }
     }
 }
@@ -42,7 +41,7 @@ offer_one(struct hub *hub, struct session *session, struct notification *notific
         session_offer(session, notification);
 }
 
-/* `batch` holds just that notification, or several with the same readers. */
+/* `batch` holds this notification alone, or several with the same recipients. */
 static void
 offer_to(struct hub *hub, const char *key, size_t len, struct notification *notification,
          struct fanout_batch *batch)
@@ -53,7 +52,7 @@ offer_to(struct hub *hub, const char *key, size_t len, struct notification *noti
     if (audience == NULL)
         return;
     DL_FOREACH (audience->members, member) {
-        if (member->next != NULL) { /* they are many, and far apart in memory */
+        if (member->next != NULL) { /* many members, far apart in memory */
             __builtin_prefetch(member->next->next);
             __builtin_prefetch(&member->next->session->outbound.batch);
         }
@@ -61,7 +60,7 @@ offer_to(struct hub *hub, const char *key, size_t len, struct notification *noti
     }
 }
 
-/* To those of the smallest part who belong to the others too. */
+/* To members of the smallest part that belong to all other parts. */
 static void
 offer_to_parts(struct hub *hub, struct bytes target, struct notification *notification,
                struct fanout_batch *batch)
@@ -102,7 +101,7 @@ offer(struct hub *hub, struct notification *notification, struct fanout_batch *b
     }
 }
 
-/* Offers the first notifications of `notifications` that go together; how many these are. */
+/* Offers the first notifications, as many as form a batch. Returns their number. */
 static unsigned
 publish_some(struct hub *hub, struct notification **notifications, unsigned count)
 {
@@ -118,7 +117,6 @@ publish_some(struct hub *hub, struct notification **notifications, unsigned coun
     return span > 0 ? span : 1;
 }
 
-/* What was read in this turn, in its order: what changes the readers comes before or after it. */
 void
 publish_unpublished(struct hub *hub)
 {

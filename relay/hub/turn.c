@@ -16,7 +16,7 @@
 
 #define SENDS_A_TURN 256
 
-/* While one is sent, what the next two need comes from memory: they are many, and far apart. */
+/* Prefetches the next two sessions while one sends: they are many, and far apart in memory. */
 static void
 look_ahead(const struct session *next)
 {
@@ -92,7 +92,7 @@ take_steps(struct hub *hub)
     }
 }
 
-/* Replies to these requests come in later turns, so this ends. */
+/* Ends, because replies to these requests arrive in later turns. */
 static void
 work_off(struct hub *hub)
 {
@@ -132,12 +132,12 @@ hub_send_some(struct hub *hub, unsigned most)
 static void
 on_more(struct ev_loop *loop, ev_idle *idle, int events)
 {
-    (void)loop; /* keeps the loop from waiting; on_turn does the work */
+    (void)loop; /* keeps the loop awake; on_turn does the work */
     (void)idle;
     (void)events;
 }
 
-/* Before the loop sleeps. A few sessions at a time: acks and new connections come in between. */
+/* Before the loop sleeps. Limited, so that acks and new connections are served in between. */
 static void
 on_turn(struct ev_loop *loop, ev_prepare *prepare, int events)
 {

@@ -14,7 +14,7 @@
 
 #define ACKS_IN_ONE_CALL 2000
 #define ACKS_MAX 100000
-#define FOREIGN_ACKS_MAX (ACKS_MAX / 2) /* of notifications that no in-flight window here holds */
+#define FOREIGN_ACKS_MAX (ACKS_MAX / 2) /* not in flight on this relay */
 
 static void
 clear(struct acks *acks)
@@ -49,7 +49,7 @@ on_acked(void *ctx, enum rc rc)
         hub_mark(hub, HUB_REFILL);
         return;
     }
-    /* Acks are idempotent: whether these arrived is unknown, so they go again. */
+    /* It is unknown whether they were stored. Acks are idempotent, so they are sent again. */
     for (size_t i = 0; i < hub->acks_sent.count; i++)
         push(&hub->acks, hub->acks_sent.items[i]);
     hub->acks_sent.count = 0;
@@ -76,10 +76,9 @@ acks_flush(struct hub *hub)
 void
 acks_add(struct hub *hub, const char *user, const char *id, int shard)
 {
-    /* Not lost: the message stays pending and comes again, and so will its ack. */
+    /* The notification stays pending: it is retried and acknowledged again. */
     if (hub->acks.count >= (shard >= 0 ? ACKS_MAX : FOREIGN_ACKS_MAX)) {
-        rejections_add(&hub->acks_rejected, user,
-                       "acks were not taken, as too many wait for the store");
+        rejections_add(&hub->acks_rejected, user, "ack queue is full: acks dropped");
         return;
     }
     stats_time(hub->stats, TIME_ACKED, clock_wall_us() - trace_commit_ms(id) * 1000);

@@ -15,13 +15,13 @@
 #include "hub/session/ready_list.h"
 #include "hub/session/state.h"
 
-#define CALLS_MAX 64 /* whose answers are not taken yet */
+#define CALLS_MAX 64 /* pending */
 
-enum report_state { REPORT_ASKED, REPORT_ANSWERED, REPORT_FAILED };
+enum report_state { REPORT_SENT, REPORT_STORED, REPORT_FAILED };
 
 /*
- * Several are under way, to several shards: their answers are taken in the order of the calls, so
- * that what was held back first is decided on first.
+ * Several calls are pending, to several shards. Their replies are applied in the order of the
+ * calls, so that notifications are released in the order in which they were held back.
  */
 struct report_call {
     struct report_call *prev, *next;
@@ -32,14 +32,14 @@ struct report_call {
 };
 
 static void
-forget_deferral(const struct delivery_report *item)
+end_hold(const struct delivery_report *item)
 {
     struct session *session = item->deferred;
 
     if (session == NULL)
         return;
     session->inbox.held_count--;
-    session->inbox.held_bytes -= item->notification->line_len;
+    session->inbox.held_bytes -= item->notification->text_len;
 }
 
 static void
@@ -55,12 +55,12 @@ release(struct delivery_report *item)
     if (session->state == SESSION_CLOSED)
         session_free_if_done(session);
     else if (!session->hub->closing)
-        session_mark(session, READY_ADVANCE); /* it may have waited for this */
+        session_mark(session, READY_ADVANCE); /* it may wait for this reply */
 }
 
 /*
- * Nobody waits for this ack: another session of the user gave it before, or the user became a
- * member later. What was held back for it goes as it is, what was shown takes no cursor.
+ * No ack is pending: another session acknowledged it, or the user became a member later. If it was
+ * held back, it is sent; if it was sent, it leaves the in-flight windows.
  */
 static void
 release_held(struct hub *hub, const struct delivery_report *item)
@@ -79,13 +79,13 @@ release_held(struct hub *hub, const struct delivery_report *item)
 }
 
 /*
- * What waits for room was there before: what nobody waits for does not go past it, but is missed
- * with a gap behind it.
+ * A held back notification whose ack is not pending does not overtake older ones that wait for
+ * room: it is dropped, with a gap after them.
  */
 static void
-take_answer(struct hub *hub, const struct delivery_report *item)
+apply_reply(struct hub *hub, const struct delivery_report *item)
 {
-    forget_deferral(item);
+    end_hold(item);
     if (item->deferred != NULL
             ? backlog_decide(item->deferred, item->notification, item->is_not_pending)
             : item->is_not_pending)
@@ -98,19 +98,19 @@ end_call(struct hub *hub, struct report_call *call)
     DL_DELETE(hub->reports.asked, call);
     hub->reports.calls--;
     for (size_t i = 0; i < call->count && !hub->closing; i++)
-        take_answer(hub, &call->items[i]);
+        apply_reply(hub, &call->items[i]);
     for (size_t i = 0; i < call->count; i++)
         release(&call->items[i]);
     free(call);
 }
 
 static void
-take_answers(struct hub *hub)
+apply_replies(struct hub *hub)
 {
     struct report_call *call;
 
-    while ((call = hub->reports.asked) != NULL && call->state != REPORT_ASKED &&
-           (call->state == REPORT_ANSWERED || hub->closing))
+    while ((call = hub->reports.asked) != NULL && call->state != REPORT_SENT &&
+           (call->state == REPORT_STORED || hub->closing))
         end_call(hub, call);
 }
 
@@ -124,9 +124,9 @@ on_reported(void *ctx, enum rc rc, const size_t *unowed, size_t unowed_count)
         if (unowed[i] < call->count)
             call->items[unowed[i]].is_not_pending = true;
     }
-    call->state = rc == RC_OK ? REPORT_ANSWERED : REPORT_FAILED;
+    call->state = rc == RC_OK ? REPORT_STORED : REPORT_FAILED;
     hub->reports.failed += rc != RC_OK;
-    take_answers(hub);
+    apply_replies(hub);
     if (hub->closing)
         return;
     if (rc != RC_OK) {
@@ -137,7 +137,7 @@ on_reported(void *ctx, enum rc rc, const size_t *unowed, size_t unowed_count)
 }
 
 static enum rc
-ask(struct hub *hub, struct report_call *call)
+send_call(struct hub *hub, struct report_call *call)
 {
     struct store_report reports[REPORTS_IN_ONE_CALL];
 
@@ -158,11 +158,11 @@ ask(struct hub *hub, struct report_call *call)
     }
     if (store_report(hub->store, reports, call->count, on_reported, call) != RC_OK)
         return RC_AGAIN;
-    call->state = REPORT_ASKED;
+    call->state = REPORT_SENT;
     return RC_OK;
 }
 
-/* Idempotent: they go again. */
+/* Reports are idempotent. */
 static enum rc
 send_failed_again(struct hub *hub)
 {
@@ -171,7 +171,7 @@ send_failed_again(struct hub *hub)
     DL_FOREACH (hub->reports.asked, call) {
         if (call->state != REPORT_FAILED)
             continue;
-        if (ask(hub, call) != RC_OK)
+        if (send_call(hub, call) != RC_OK)
             return RC_AGAIN;
         hub->reports.failed--;
     }
@@ -188,7 +188,7 @@ send_some(struct hub *hub)
     call->hub = hub;
     call->count = count;
     memcpy(call->items, hub->reports.items, count * sizeof(*call->items));
-    if (ask(hub, call) != RC_OK) {
+    if (send_call(hub, call) != RC_OK) {
         free(call);
         return RC_AGAIN;
     }
@@ -221,7 +221,7 @@ delivery_reports_flush(struct hub *hub)
 void
 delivery_reports_free(struct hub *hub)
 {
-    take_answers(hub);
+    apply_replies(hub);
     for (size_t i = 0; i < hub->reports.count; i++)
         release(&hub->reports.items[i]);
     free(hub->reports.items);

@@ -8,9 +8,9 @@
 #include "hub/session/hub_state.h"
 #include "hub/session/session.h"
 
-#define NACKS_MAX 8192 /* ids under way */
+#define NACKS_MAX 8192 /* pending ids */
 
-/* A call under way. */
+/* A pending call. */
 struct nack {
     struct hub *hub;
     size_t count;
@@ -23,9 +23,10 @@ on_nacked(void *ctx, enum rc rc)
     struct hub *hub = nack->hub;
 
     hub->nack_count -= nack->count;
-    free(nack);
     if (rc != RC_OK && !hub->closing)
-        log_infof("hub", "a nack was not stored; its messages come again after the ack time-out");
+        log_info("hub", "could not store nacks: retried after the ack timeout",
+                 LOG_UINT("count", nack->count));
+    free(nack);
 }
 
 enum rc
@@ -52,6 +53,5 @@ session_nack(struct session *session, const char *const *ids, size_t count, int6
 {
     if (hub_nack(session->hub, session->client.user, ids, count, delay_ms) != RC_OK)
         rejections_add(&session->hub->nacks_rejected, session->client.user,
-                       "nacks found no way to the store; their messages come again after the ack "
-                       "time-out");
+                       "nacks dropped: store is down or too many are pending");
 }

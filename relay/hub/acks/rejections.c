@@ -14,7 +14,6 @@ rejections_add(struct rejections *rejections, const char *user, const char *what
     rejections->count++;
     if (rejections->logged_us != 0 && now_us - rejections->logged_us < LOG_EVERY_US)
         return;
-    log_warnf("hub", "%llu %s; the last of user %s", (unsigned long long)rejections->count, what,
-              user);
+    log_warn("hub", what, LOG_UINT("count", rejections->count), LOG_TEXT("user", user));
     *rejections = (struct rejections){.logged_us = now_us};
 }

@@ -4,7 +4,7 @@
 
 #include "hub/session/hub_state.h"
 
-/* `what` describes one of them, the last of which is of `user`. */
+/* `what` is the log message; `user` sent the last one. */
 void rejections_add(struct rejections *rejections, const char *user, const char *what);
 
 #endif

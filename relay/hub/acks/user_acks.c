@@ -17,22 +17,22 @@ send_acked(struct membership *members, const struct session *except, const char 
            size_t count)
 {
     struct membership *member;
-    struct buffer line;
+    struct buffer frame;
     bool is_whole;
 
     if (members == NULL)
         return;
-    buffer_init(&line, SESSION_CONTROL_MAX);
-    is_whole = buffer_addf(&line, "{\"t\":\"acked\",\"ids\":[") == RC_OK;
+    buffer_init(&frame, SESSION_CONTROL_MAX);
+    is_whole = buffer_addf(&frame, "{\"t\":\"acked\",\"ids\":[") == RC_OK;
     for (size_t i = 0; i < count && is_whole; i++)
-        is_whole = buffer_addf(&line, "%s\"%s\"", i > 0 ? "," : "", ids[i]) == RC_OK;
-    is_whole = is_whole && buffer_addf(&line, "]}") == RC_OK;
+        is_whole = buffer_addf(&frame, "%s\"%s\"", i > 0 ? "," : "", ids[i]) == RC_OK;
+    is_whole = is_whole && buffer_addf(&frame, "]}") == RC_OK;
     DL_FOREACH (members, member) {
-        /* Nothing comes before `connected`. */
+        /* `connected` is the first frame. */
         if (is_whole && member->session != except && member->session->state >= SESSION_INBOX)
-            session_send_control(member->session, line.bytes, line.len);
+            session_send_control(member->session, frame.bytes, frame.len);
     }
-    buffer_free(&line);
+    buffer_free(&frame);
 }
 
 void
@@ -58,7 +58,7 @@ compare_ids(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* In `ret_ids`, each once; how many these are. */
+/* Sorts, and removes duplicates. Returns the number of ret_ids. */
 static size_t
 sort_ids(const char *const *ids, size_t count, const char **ret_ids)
 {
@@ -69,7 +69,7 @@ sort_ids(const char *const *ids, size_t count, const char **ret_ids)
         ret_ids[i] = ids[i];
         is_sorted = is_sorted && (i == 0 || strcmp(ids[i - 1], ids[i]) < 0);
     }
-    if (is_sorted) /* as when acked in the order of their commits */
+    if (is_sorted) /* as when acknowledged in commit order */
         return count;
     qsort(ret_ids, count, sizeof(*ret_ids), compare_ids);
     for (size_t i = 0; i < count; i++) {

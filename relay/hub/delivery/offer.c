@@ -17,12 +17,12 @@ is_new(const struct session *session, const struct notification *notification)
     return cursor_is_before(&session->cursor, notification->shard, notification->id);
 }
 
-/* It expired before it was queued: what is new of it is told as a gap. */
+/* It expired before it was queued. If it is new, a gap announces it. */
 static void
 lose(struct session *session, const struct notification *notification)
 {
     if (!notification->is_retry &&
-        is_new(session, notification)) /* else shown before, or told by the error log */
+        is_new(session, notification)) /* otherwise it was sent before, or is in the error log */
         session_gap_later(session, session->cursor, "expired");
 }
 
@@ -60,7 +60,7 @@ enqueue(struct session *session, struct notification *notification,
         queue(session, notification);
 }
 
-/* What of it is hidden and waits for an ack goes on waiting. */
+/* Hidden by its topics. A pending ack of it stays pending. */
 static bool
 is_hidden(const struct session *session, const struct notification *notification)
 {
@@ -97,13 +97,13 @@ session_enqueue_held(struct session *session, struct notification *notification)
         session_queue(session, notification);
 }
 
-/* A slow reader costs its queue and no more: it pulls the rest later. */
+/* A slow client holds no more than its queue: it reads the rest later. */
 void
 session_pause(struct session *session)
 {
     if (session->state != SESSION_LIVE)
         return;
-    session->cursor = session_reached(session); /* before what is offered */
+    session->cursor = session_reached(session); /* before the notification that is offered */
     session_set_state(session, SESSION_CATCHING_UP);
 }
 
@@ -111,11 +111,11 @@ void
 session_offer(struct session *session, struct notification *notification)
 {
     if (session->state == SESSION_CATCHING_UP && session->is_blocked)
-        session_count_skipped(session, notification->line_len);
+        session_count_skipped(session, notification->text_len);
     if (session->state != SESSION_LIVE || !is_new(session, notification))
         return;
     if (session_is_full(session)) {
-        session_count_skipped(session, notification->line_len);
+        session_count_skipped(session, notification->text_len);
         session_pause(session);
         return;
     }
@@ -144,7 +144,7 @@ void
 session_offer_retry(struct session *session, struct notification *notification)
 {
     if (session->state < SESSION_INBOX)
-        return; /* the inbox, read later, has it */
+        return; /* it is in the inbox, which is read later */
     session_inflight_missed(session, notification);
     if (session->state == SESSION_LIVE && !session_is_full(session)) {
         session_enqueue(session, notification);

@@ -28,9 +28,9 @@ has_room(const struct session *session)
 {
     if (session->hub->reports.count < REPORTS_MAX)
         return true;
-    /* Not lost: it stays pending and is shown at the user's next connect. */
-    log_warnf(session->client.name,
-              "more than %d lines wait to be reported as shown, leaving one out", REPORTS_MAX);
+    /* The notification stays pending, and is sent when the user connects again. */
+    log_warn(session->client.name, "delivery report queue is full: report dropped",
+             LOG_INT("limit", REPORTS_MAX));
     return false;
 }
 
@@ -93,7 +93,7 @@ delivery_report_hold(struct session *session, struct notification *notification)
         return;
     session->requests.count++;
     session->inbox.held_count++;
-    session->inbox.held_bytes += notification->line_len;
+    session->inbox.held_bytes += notification->text_len;
     if (!notification->is_retry)
         backlog_query(session, notification);
     item.deferred = session;

@@ -20,7 +20,7 @@
 
 _Static_assert(SESSION_QUEUE_BYTES >= PIECES_BYTES_MAX, "a queue is not full before it is sent");
 
-/* What expired at the head of the queue goes, and is told as one gap. */
+/* Drops expired notifications at the head of the queue, and announces them as one gap. */
 static void
 drop_expired(struct session *session)
 {
@@ -45,7 +45,7 @@ drop_expired(struct session *session)
         session_gap(session, from, to, "expired");
 }
 
-/* Of what was away, or was shown before, the time would not tell how fast we are. */
+/* Retries, and entries read after a resume, say nothing about our latency. */
 static void
 count_time(const struct session *session, const struct notification *notification)
 {
@@ -54,7 +54,7 @@ count_time(const struct session *session, const struct notification *notificatio
                    session->hub->sending_us - notification->frame.as.notification.commit_us);
 }
 
-/* Takes a notification out of the queue that counts as written from now on. */
+/* Removes the first notification from the queue: it was written. */
 static struct notification *
 take_written(struct session *session)
 {
@@ -68,25 +68,25 @@ take_written(struct session *session)
     return notification;
 }
 
-/* The session's own lines as one frame, in the hub's scratch; its length, 0 when there are none. */
+/* The control queue as one WebSocket frame, in the hub's scratch. Returns its length or 0. */
 static size_t
 frame_control(struct session *session, unsigned char **ret_frame)
 {
     unsigned char *text = session->hub->scratch + WS_TEXT_HEAD_MAX;
-    size_t len = session->control.lines.len > 0 ? session->control.lines.len - 1
-                                                : 0; /* the last line break */
+    size_t len = session->control.frames.len > 0 ? session->control.frames.len - 1
+                                                 : 0; /* without the final line break */
     size_t head_len;
 
     if (len == 0)
         return 0;
-    memcpy(text, session->control.lines.bytes, len);
+    memcpy(text, session->control.frames.bytes, len);
     head_len = ws_text_header(len, text);
     *ret_frame = text - head_len;
     return head_len + len;
 }
 
 static int
-gather(struct session *session, struct iovec pieces[PIECES_MAX], size_t *ret_said_len)
+gather_pieces(struct session *session, struct iovec pieces[PIECES_MAX], size_t *ret_said_len)
 {
     unsigned char *control = NULL;
     size_t bytes = 0;
@@ -103,7 +103,7 @@ gather(struct session *session, struct iovec pieces[PIECES_MAX], size_t *ret_sai
         if (bytes > 0 && bytes + notification->ws_len > PIECES_BYTES_MAX)
             break;
         if (i > 0 && notification_is_expired(notification))
-            break; /* its turn comes with the next call */
+            break; /* dropped by the next call */
         pieces[count++] = (struct iovec){notification->ws, notification->ws_len};
         bytes += notification->ws_len;
     }
@@ -111,31 +111,32 @@ gather(struct session *session, struct iovec pieces[PIECES_MAX], size_t *ret_sai
 }
 
 static enum rc
-offer(struct session *session, const struct iovec *pieces, int count, int file, size_t *ret_taken)
+call_transport(struct session *session, const struct iovec *pieces, int count, int file,
+               size_t *ret_written)
 {
     if (file >= 0)
         return session->socket.transport->send_file(session->socket.handle, pieces, file,
-                                                    ret_taken);
-    return session->socket.transport->send(session->socket.handle, pieces, count, ret_taken);
+                                                    ret_written);
+    return session->socket.transport->send(session->socket.handle, pieces, count, ret_written);
 }
 
-/* What the socket took, in whole frames. `file` has the only piece, or is -1. */
+/* Returns the bytes sent, whole frames. `file` holds the only piece, or is -1. */
 static size_t
-give(struct session *session, const struct iovec *pieces, int count, int file)
+write_pieces(struct session *session, const struct iovec *pieces, int count, int file)
 {
-    size_t taken = 0;
+    size_t written = 0;
 
-    session->is_blocked = offer(session, pieces, count, file, &taken) != RC_OK;
+    session->is_blocked = call_transport(session, pieces, count, file, &written) != RC_OK;
     if (!session->is_blocked && !session->is_timed)
-        return taken;
+        return written;
     session->is_timed = session->is_blocked;
-    if (taken > 0 || !session->is_blocked) {
+    if (written > 0 || !session->is_blocked) {
         session->stall.skipped_bytes = 0;
-        session->stall.taken_us = 0;
+        session->stall.accepted_us = 0;
     }
-    if (session->is_blocked && session->stall.taken_us == 0)
-        session->stall.taken_us = clock_monotonic_us();
-    return taken;
+    if (session->is_blocked && session->stall.accepted_us == 0)
+        session->stall.accepted_us = clock_monotonic_us();
+    return written;
 }
 
 static void
@@ -144,10 +145,10 @@ send_batch(struct hub *hub, struct session *session)
     struct fanout_batch *batch = session->outbound.batch;
     struct iovec piece = {batch->bytes, batch->len};
     int file = session->socket.transport->send_file != NULL ? fanout_batch_file(batch) : -1;
-    size_t taken = give(session, &piece, 1, file);
+    size_t written = write_pieces(session, &piece, 1, file);
 
-    if (taken < batch->len) {
-        session_split_batch(session, taken);
+    if (written < batch->len) {
+        session_split_batch(session, written);
         return;
     }
     session->outbound.batch = NULL;
@@ -163,19 +164,19 @@ send_queue(struct session *session)
 {
     struct iovec pieces[PIECES_MAX];
     size_t control_len = 0;
-    int count = gather(session, pieces, &control_len);
-    size_t taken;
+    int count = gather_pieces(session, pieces, &control_len);
+    size_t written;
 
     if (count == 0)
         return;
-    taken = give(session, pieces, count, -1);
-    if (control_len > 0 && taken >= control_len) {
-        taken -= control_len;
-        buffer_free(&session->control.lines);
-        session->has_control = session->control.lost_why != NULL;
+    written = write_pieces(session, pieces, count, -1);
+    if (control_len > 0 && written >= control_len) {
+        written -= control_len;
+        buffer_free(&session->control.frames);
+        session->has_control = session->control.gap_why != NULL;
     }
-    while (taken > 0) {
-        taken -= outbound_nth(&session->outbound, 0)->ws_len;
+    while (written > 0) {
+        written -= outbound_nth(&session->outbound, 0)->ws_len;
         notification_unref(take_written(session));
     }
     session_gap_of_backlog(session);
@@ -193,9 +194,9 @@ session_send(struct hub *hub, struct session *session)
         send_batch(hub, session);
     else
         send_queue(session);
-    if (session->state != SESSION_LIVE && session_queue_is_empty(session))
+    if (session->state != SESSION_LIVE && outbound_is_empty(&session->outbound))
         session_mark(session, READY_ADVANCE);
-    if (!session_queue_is_empty(session) || session->has_control)
+    if (!outbound_is_empty(&session->outbound) || session->has_control)
         ready_list_send(hub, session);
 }
 

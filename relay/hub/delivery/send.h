@@ -5,7 +5,7 @@
 struct hub;
 struct session;
 
-/* Writes as much as the socket takes. Marks the session again if more is left. */
+/* Writes as much as the socket accepts. Marks the session again if more is left. */
 void session_send(struct hub *hub, struct session *session);
 
 #endif

@@ -14,8 +14,8 @@ session_defer_inbox(struct session *session)
 }
 
 /*
- * Nothing goes past what this session was not sent. A retry that waits was sent; a live session
- * reads it first all the same, a poll may be over before that.
+ * Nothing overtakes a notification that was not sent to this session. Retries that wait were sent
+ * before: a live session reads them first all the same, but a poll may end before that.
  */
 static bool
 has_to_wait(const struct session *session)
@@ -50,7 +50,7 @@ session_inflight_add_from_inbox(struct session *session, struct notification *no
     struct inflight_entry *entry =
         inflight_find(&session->inflight, notification->frame.as.notification.id);
 
-    if (entry != NULL) /* a retry is a copy: else the answer is older than that */
+    if (entry != NULL) /* if it is no retry, the page is older than the retry */
         return notification->is_retry && inflight_repeat(entry);
     if (inbox_was_acked(&session->inbox, notification->frame.as.notification.id))
         return false;
@@ -59,12 +59,12 @@ session_inflight_add_from_inbox(struct session *session, struct notification *no
         backlog_remove(session, notification);
         return true;
     }
-    session->inbox.is_full = true; /* what comes after it stays behind it */
+    session->inbox.is_full = true; /* later ones stay behind it */
     session_defer_inbox(session);
     return false;
 }
 
-/* A position tells of all that waits in the inbox, so that it holds for whatever topics. */
+/* A position reports the whole backlog, so that it is valid for any topics. */
 void
 session_inflight_hide(struct session *session, struct notification *notification)
 {
@@ -99,7 +99,7 @@ session_inflight_written(struct session *session, struct notification *notificat
         inflight_find(&session->inflight, notification->frame.as.notification.id);
 
     if (entry == NULL)
-        return; /* acked by another session meanwhile */
+        return; /* another session acknowledged it */
     entry->is_written = true;
     delivery_report_add(session, notification);
 }

@@ -5,7 +5,8 @@
 #include "hub/session/queue.h"
 #include "hub/session/session.h"
 
-#define SLOW_GRACE_US 1000000 /* who takes something every second is behind, but not stuck */
+#define SLOW_GRACE_US                                                                              \
+    1000000 /* a client that reads something every second is behind, but not stuck */
 
 void
 session_count_skipped(struct session *session, size_t bytes)
@@ -19,18 +20,19 @@ session_slow(const struct session *session, int64_t now_us)
 {
     const struct config *config = session->hub->config;
     const struct notification *first = session_next_queued(session);
-    int64_t since_us = session->stall.taken_us;
+    int64_t since_us = session->stall.accepted_us;
 
     if (!session->is_blocked)
         return NULL;
     if (session->outbound.bytes + session->stall.skipped_bytes >= (size_t)config->gate.slow_bytes &&
-        now_us - session->stall.taken_us >= SLOW_GRACE_US)
+        now_us - session->stall.accepted_us >= SLOW_GRACE_US)
         return "more than slow_bytes are unsent";
     if (first != NULL) {
         since_us = first->made_us;
         if (since_us < session->outbound.since_us)
-            since_us = session->outbound.since_us; /* fetched later: it waits only since then */
+            since_us = session->outbound.since_us; /* it entered the queue later than it was made */
     }
-    return now_us - since_us > config->gate.slow_age_ms * 1000 ? "the oldest unsent line is too old"
-                                                               : NULL;
+    return now_us - since_us > config->gate.slow_age_ms * 1000
+               ? "the oldest unsent notification is older than slow_age"
+               : NULL;
 }

@@ -1,4 +1,4 @@
-/* audience.c: who is in which audience, from both ends. */
+/* audience.c: the members of each audience, and the audiences of each session. */
 #include "hub/fanout/audience.h"
 
 #include <stdlib.h>
@@ -151,7 +151,7 @@ audience_has_parts(const struct membership *of_session, struct bytes kind, struc
     return audience_split(kind, target, &parts) && audience_has_all(of_session, &parts);
 }
 
-/* All lists are walked at once: the first that ends is the shortest. */
+/* Iterates over all lists at once: the first to end is the shortest. */
 struct audience *
 audience_smallest(struct audience *all, const struct audience_parts *parts)
 {

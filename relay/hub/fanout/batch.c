@@ -1,4 +1,4 @@
-/* batch.c: notifications in a row for the same readers, as one block of bytes. */
+/* batch.c: consecutive notifications for the same recipients, as one block of bytes. */
 #include "hub/fanout/batch.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
-static unsigned files; /* that are open, of all batches of this process */
+static unsigned files; /* open files of all batches */
 
 static bool
 is_plain(const struct notification *notification)
@@ -17,9 +17,9 @@ is_plain(const struct notification *notification)
     return !notification->needs_ack && !notification->is_retry;
 }
 
-/* Audience, topic and targets stand in a row in a frame's head, after their lengths. */
+/* Audience, topic and targets are adjacent in a frame's header, after their lengths. */
 static bool
-have_same_readers(const struct notification *a, const struct notification *b)
+have_same_recipients(const struct notification *a, const struct notification *b)
 {
     const struct frame_notification *x = &a->frame.as.notification, *y = &b->frame.as.notification;
 
@@ -39,7 +39,7 @@ fanout_batch_span(struct notification *const *notifications, unsigned count)
         return 0;
     bytes = notifications[0]->ws_len;
     while (span < count && span < BATCH_COUNT_MAX && is_plain(notifications[span]) &&
-           have_same_readers(notifications[0], notifications[span]) &&
+           have_same_recipients(notifications[0], notifications[span]) &&
            bytes + notifications[span]->ws_len <= BATCH_BYTES_MAX) {
         bytes += notifications[span]->ws_len;
         span++;
@@ -98,7 +98,7 @@ fanout_batch_unref(struct fanout_batch *batch)
     free(batch);
 }
 
-/* Pages that sockets still hold outlive the file. */
+/* Sockets keep its pages after the file is closed. */
 static int
 file_of(const unsigned char *bytes, size_t len)
 {

@@ -6,7 +6,7 @@
 #include "store/store.h"
 
 #define BASE 36
-#define MARK '~' /* of a backlog */
+#define MARK '~' /* begins a backlog */
 #define PART_ENDS ".~"
 #define DIGITS_MAX 13                   /* of 64 bits */
 #define BESIDE_MAX (2 * DIGITS_MAX + 3) /* with a dot and two dashes */
@@ -36,7 +36,7 @@ write_number(uint64_t number, char *at)
     return at;
 }
 
-/* Entries of two shards are mostly a moment apart. */
+/* A difference is short: entries of two shards are close in time. */
 static char *
 write_beside(struct entry_id shared, struct entry_id id, char *at)
 {
@@ -62,7 +62,7 @@ static char *
 write_backlog(struct entry_id shared, const struct backlog *backlog, char *at)
 {
     *at++ = MARK;
-    if (backlog->is_gone)
+    if (backlog->is_lost)
         return at;
     at = write_number(backlog->waits.count, at);
     *at++ = '-';
@@ -151,22 +151,22 @@ read_tally(const char *at, const char *end, struct backlog *backlog)
     return at == end ? RC_OK : RC_BAD;
 }
 
-/* At its mark, or where the text ends. */
+/* Its mark, or the end of the text. */
 static enum rc
 read_backlog(struct entry_id shared, const char *at, struct backlog *ret_backlog)
 {
-    struct backlog backlog = {.is_gone = at[0] == MARK && at[1] == '\0'};
+    struct backlog backlog = {.is_lost = at[0] == MARK && at[1] == '\0'};
     const char *cursor = *at == MARK ? strchr(at + 1, MARK) : NULL;
     const char *own = cursor != NULL ? strchr(cursor + 1, MARK) : NULL;
     const char *end = at + strlen(at);
 
-    if (*at == MARK && !backlog.is_gone) {
+    if (*at == MARK && !backlog.is_lost) {
         if (cursor == NULL || read_tally(at + 1, cursor, &backlog) != RC_OK ||
             read_beside(shared, cursor + 1, own != NULL ? own : end, &backlog.behind.shared) !=
                 RC_OK ||
             (own != NULL && read_beside(shared, own + 1, end, &backlog.behind.own) != RC_OK))
             return RC_BAD;
-        backlog.is_gone = memchr(at, '-', (size_t)(cursor - at)) == NULL;
+        backlog.is_lost = memchr(at, '-', (size_t)(cursor - at)) == NULL;
     }
     *ret_backlog = backlog;
     return RC_OK;

@@ -15,7 +15,7 @@ static const char START[] = "{\"t\":\"msg\",\"pos\":\"";
 static const struct bytes NOTHING = {NULL, 0};
 static const char MIDDLE[] = "\",\"n\":";
 
-/* What stands before the notification in its line. */
+/* The part of the line before the JSON document. */
 static size_t
 write_start(const char *epoch, const struct entry_id *pos, unsigned shards,
             const struct backlog *backlog, char *at)
@@ -30,7 +30,7 @@ write_start(const char *epoch, const struct entry_id *pos, unsigned shards,
 }
 
 /*
- * All in one allocation; the rest is the caller's to set. `hidden`, a view of `data`, is left out.
+ * One allocation for all; the caller sets the other fields. Omits `hidden`, a view of `data`.
  */
 static struct notification *
 make(struct bytes route, struct bytes retry_users, struct bytes data, struct bytes hidden,
@@ -41,39 +41,39 @@ make(struct bytes route, struct bytes retry_users, struct bytes data, struct byt
     char start[CLIENT_POS_MAX + sizeof(START) + sizeof(MIDDLE)];
     size_t start_len = write_start(epoch, pos, shards, backlog, start);
     struct notification *notification;
-    struct backlog *told;
+    struct backlog *reported;
     unsigned char *at;
 
-    notification = memory_grow(NULL, sizeof(*notification) + shards * sizeof(*pos) + sizeof(*told) +
-                                         route.len + retry_users.len + WS_TEXT_HEAD_MAX +
-                                         start_len + before + behind + 1);
-    told = (struct backlog *)(notification->pos + shards);
-    at = (unsigned char *)(told + (backlog != NULL));
+    notification = memory_grow(NULL, sizeof(*notification) + shards * sizeof(*pos) +
+                                         sizeof(*reported) + route.len + retry_users.len +
+                                         WS_TEXT_HEAD_MAX + start_len + before + behind + 1);
+    reported = (struct backlog *)(notification->pos + shards);
+    at = (unsigned char *)(reported + (backlog != NULL));
     *notification = (struct notification){
         .refs = 1, .shards = (unsigned char)shards, .made_us = clock_monotonic_us()};
     memcpy(notification->pos, pos, shards * sizeof(*pos));
     if (backlog != NULL) {
-        *told = *backlog;
-        notification->told = told;
+        *reported = *backlog;
+        notification->backlog = reported;
     }
     memcpy(at, route.at, route.len);
     if (frame_parse_header((struct bytes){at, route.len}, &notification->frame) != RC_OK)
-        abort(); /* the entry was parsed from these very bytes */
+        abort(); /* these bytes were parsed before */
     at += route.len;
     if (retry_users.len > 0)
         memcpy(at, retry_users.at, retry_users.len);
     notification->retry_users = (struct bytes){at, retry_users.len};
-    notification->line = at + retry_users.len + WS_TEXT_HEAD_MAX;
-    memcpy(notification->line, start, start_len);
-    notification->data = (struct bytes){notification->line + start_len, before + behind};
-    memcpy(notification->line + start_len, data.at, before);
+    notification->text = at + retry_users.len + WS_TEXT_HEAD_MAX;
+    memcpy(notification->text, start, start_len);
+    notification->data = (struct bytes){notification->text + start_len, before + behind};
+    memcpy(notification->text + start_len, data.at, before);
     if (behind > 0)
-        memcpy(notification->line + start_len + before, hidden.at + hidden.len, behind);
-    notification->line[start_len + before + behind] = '}';
-    notification->line_len = start_len + before + behind + 1;
+        memcpy(notification->text + start_len + before, hidden.at + hidden.len, behind);
+    notification->text[start_len + before + behind] = '}';
+    notification->text_len = start_len + before + behind + 1;
     notification->ws_len =
-        notification->line_len + ws_text_header(notification->line_len, notification->line);
-    notification->ws = notification->line + notification->line_len - notification->ws_len;
+        notification->text_len + ws_text_header(notification->text_len, notification->text);
+    notification->ws = notification->text + notification->text_len - notification->ws_len;
     return notification;
 }
 
@@ -127,14 +127,14 @@ notification_new_at(const struct notification *notification, const char *epoch,
     return moved;
 }
 
-/* The decoder's tail is the last that looks like it: no payload can stand behind it. */
+/* The last match is the decoder's: no payload follows it. */
 static unsigned char *
 find_attempts(const struct notification *notification)
 {
     static const char tail[] = "\"attempts\":0,\"limit\":";
     const size_t len = sizeof(tail) - 1;
     size_t least = notification->data.len > TAIL_MAX ? notification->data.len - TAIL_MAX : 0;
-    unsigned char *data = notification->line + (notification->data.at - notification->line);
+    unsigned char *data = notification->text + (notification->data.at - notification->text);
 
     for (size_t at = notification->data.len; at >= least + len; at--) {
         if (memcmp(data + at - len, tail, len) == 0)
@@ -147,7 +147,7 @@ struct notification *
 notification_new_late(const struct notification *notification, const char *epoch)
 {
     struct notification *late =
-        notification_new_at(notification, epoch, notification->pos, notification->told);
+        notification_new_at(notification, epoch, notification->pos, notification->backlog);
     unsigned char *attempts = find_attempts(late);
 
     if (attempts == NULL) {

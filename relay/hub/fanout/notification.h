@@ -19,13 +19,13 @@ struct notification {
     struct frame frame;       /* views into this allocation */
     struct bytes retry_users; /* a view too; iterate with frame_next_target */
     int64_t made_us;          /* monotonic */
-    size_t line_len;
-    unsigned char *line; /* {"t":"msg",..} */
+    size_t text_len;
+    unsigned char *text; /* {"t":"msg",..} */
     size_t ws_len;
-    unsigned char *ws;          /* the line as a whole WebSocket frame */
-    struct bytes data;          /* the JSON document in the line */
-    const struct backlog *told; /* that its position reports; NULL: none */
-    struct entry_id pos[];      /* the position in the line */
+    unsigned char *ws;             /* the line as a whole WebSocket frame */
+    struct bytes data;             /* the JSON document in the line */
+    const struct backlog *backlog; /* that its position reports; NULL: none */
+    struct entry_id pos[];         /* the position in the line */
 };
 
 /*
@@ -57,7 +57,7 @@ struct backlog {
     struct tally asked; /* of these, the store was asked whether the ack is pending */
     struct tally found; /* after a resume, those read from the inbox so far */
     bool is_checked;    /* .. and all of them are found */
-    bool is_gone;       /* some may be lost; not announced yet */
+    bool is_lost;       /* some may be lost; not announced yet */
 };
 
 /*

@@ -2,28 +2,28 @@
 #include "hub/fanout/pressure.h"
 
 #define STEP_US 1000000
-#define SMOOTH 4 /* a measurement counts for a quarter */
+#define SMOOTH 4 /* a measurement weighs a quarter */
 
-/* One long pause, as of a process that was stopped, is not yet a shortage: three in a row are. */
+/* One long pause, as of a stopped process, is no overload: three in a row are. */
 static void
-smooth_lag(struct pressure *pressure, const struct pressure_limits *limits, int64_t lag_us)
+smooth_lag(struct pressure *pressure, const struct pressure_limits *limits, int64_t delay_us)
 {
-    if (limits->lag_us > 0 && lag_us > 2 * limits->lag_us)
-        lag_us = 2 * limits->lag_us;
-    pressure->lag_us += (lag_us - pressure->lag_us) / SMOOTH;
+    if (limits->delay_us > 0 && delay_us > 2 * limits->delay_us)
+        delay_us = 2 * limits->delay_us;
+    pressure->delay_us += (delay_us - pressure->delay_us) / SMOOTH;
 }
 
 bool
 pressure_measure(struct pressure *pressure, const struct pressure_limits *limits, int64_t now_us,
-                 int64_t lag_us, size_t bytes)
+                 int64_t delay_us, size_t bytes)
 {
     enum pressure_level before = pressure->level;
     bool is_over, is_calm;
 
-    smooth_lag(pressure, limits, lag_us);
-    is_over = (limits->lag_us > 0 && pressure->lag_us >= limits->lag_us) ||
+    smooth_lag(pressure, limits, delay_us);
+    is_over = (limits->delay_us > 0 && pressure->delay_us >= limits->delay_us) ||
               (limits->bytes > 0 && bytes >= limits->bytes);
-    is_calm = (limits->lag_us == 0 || pressure->lag_us < limits->lag_us / 2) &&
+    is_calm = (limits->delay_us == 0 || pressure->delay_us < limits->delay_us / 2) &&
               (limits->bytes == 0 || bytes < limits->bytes / 2);
     if (is_over != pressure->was_over || is_calm != pressure->was_calm)
         pressure->since_us = now_us;

@@ -13,8 +13,8 @@ enum pressure_level { PRESSURE_NONE, PRESSURE_LOW, PRESSURE_NORMAL };
 
 /* 0: no limit. */
 struct pressure_limits {
-    int64_t lag_us; /* queueing delay */
-    size_t bytes;   /* queued for slow sockets */
+    int64_t delay_us; /* queueing delay */
+    size_t bytes;     /* queued for slow sockets */
 };
 
 /*
@@ -23,7 +23,7 @@ struct pressure_limits {
  */
 struct pressure {
     enum pressure_level level;
-    int64_t lag_us; /* smoothed */
+    int64_t delay_us; /* smoothed */
     bool was_over;
     bool was_calm;
     int64_t since_us; /* since when it is over or calm; monotonic */
@@ -31,6 +31,6 @@ struct pressure {
 
 /* Adds a measurement, taken at `now_us`. True if the level changed. */
 bool pressure_measure(struct pressure *pressure, const struct pressure_limits *limits,
-                      int64_t now_us, int64_t lag_us, size_t bytes);
+                      int64_t now_us, int64_t delay_us, size_t bytes);
 
 #endif

@@ -25,7 +25,7 @@ drop_oldest(struct replay_buffer *buffer)
     struct notification *oldest = buffer->notifications[buffer->first];
 
     buffer->base[oldest->shard] = oldest->id;
-    buffer->bytes -= oldest->line_len;
+    buffer->bytes -= oldest->text_len;
     buffer->first = slot_of(buffer, 1);
     buffer->count--;
     notification_unref(oldest);
@@ -60,11 +60,11 @@ replay_buffer_add(struct replay_buffer *buffer, struct notification *notificatio
     unsigned slot;
 
     while (buffer->count > 0 && (buffer->count == REPLAY_BUFFER_NOTES_MAX ||
-                                 buffer->bytes + notification->line_len > REPLAY_BUFFER_BYTES_MAX))
+                                 buffer->bytes + notification->text_len > REPLAY_BUFFER_BYTES_MAX))
         drop_oldest(buffer);
     slot = slot_of(buffer, buffer->count++);
     buffer->notifications[slot] = notification_ref(notification);
-    buffer->bytes += notification->line_len;
+    buffer->bytes += notification->text_len;
     buffer->head[notification->shard] = notification->id;
     memcpy(buffer->reached + slot * buffer->shards, buffer->head,
            buffer->shards * sizeof(*buffer->head));
@@ -95,7 +95,7 @@ replay_buffer_covers(const struct replay_buffer *buffer, unsigned own, struct cu
            cursor_reaches(replay_buffer_head(buffer, own), after);
 }
 
-/* What was read with a notification is never less than with the one before. */
+/* `reached` never decreases from one notification to the next. */
 struct notification *
 replay_buffer_next(const struct replay_buffer *buffer, unsigned own, struct cursor after)
 {

@@ -7,8 +7,8 @@
 #include "base/memory.h"
 
 /*
- * Both arrays are in the order of bytes. `prefixes` points to those of `names` that end in '*' and
- * that no shorter one covers: then only the last one before a topic can be its prefix.
+ * Both arrays are sorted by bytes. `prefixes` points to the names that end in '*' and that no
+ * shorter prefix covers: only the last one before a topic can match it.
  */
 struct topics {
     size_t count;
@@ -42,9 +42,9 @@ bytes_of(const char *name)
     return (struct bytes){(const unsigned char *)name, strlen(name)};
 }
 
-/* The first place whose name is not below this one. */
+/* The first index whose name is not below this one. */
 static size_t
-place_of(const struct topics *topics, struct bytes name)
+index_of(const struct topics *topics, struct bytes name)
 {
     size_t low = 0;
     size_t high = topics->count;
@@ -61,13 +61,13 @@ place_of(const struct topics *topics, struct bytes name)
 }
 
 static bool
-stands_at(const struct topics *topics, size_t place, struct bytes name)
+is_at(const struct topics *topics, size_t index, struct bytes name)
 {
-    return place < topics->count &&
-           compare(topics->names[place], strlen(topics->names[place]), name) == 0;
+    return index < topics->count &&
+           compare(topics->names[index], strlen(topics->names[index]), name) == 0;
 }
 
-/* Without its '*'. */
+/* Without the '*'. */
 static size_t
 prefix_len(const char *name)
 {
@@ -128,19 +128,19 @@ static void
 insert(struct topics *topics, const char *name)
 {
     size_t len = strlen(name);
-    size_t place = place_of(topics, bytes_of(name));
+    size_t index = index_of(topics, bytes_of(name));
 
-    if (stands_at(topics, place, bytes_of(name)))
+    if (is_at(topics, index, bytes_of(name)))
         return;
     make_room(topics);
-    memmove(topics->names + place + 1, topics->names + place,
-            (topics->count - place) * sizeof(topics->names[0]));
-    topics->names[place] = memory_text(name, len);
+    memmove(topics->names + index + 1, topics->names + index,
+            (topics->count - index) * sizeof(topics->names[0]));
+    topics->names[index] = memory_text(name, len);
     topics->count++;
     topics->bytes += len;
 }
 
-/* A new name counts as often as it is given: a client that repeats itself much is refused. */
+/* Duplicates count: a client that repeats a name too often is rejected. */
 static bool
 fits(const struct topics *topics, const char *const *names, size_t count)
 {
@@ -148,9 +148,9 @@ fits(const struct topics *topics, const char *const *names, size_t count)
     size_t have = topics != NULL ? topics->count : 0;
 
     for (size_t i = 0; i < count; i++) {
-        size_t place = topics != NULL ? place_of(topics, bytes_of(names[i])) : 0;
+        size_t index = topics != NULL ? index_of(topics, bytes_of(names[i])) : 0;
 
-        if (topics != NULL && stands_at(topics, place, bytes_of(names[i])))
+        if (topics != NULL && is_at(topics, index, bytes_of(names[i])))
             continue;
         bytes += strlen(names[i]);
         have++;
@@ -174,15 +174,15 @@ topics_add(struct topics **topics, const char *const *names, size_t count)
 static void
 take_out(struct topics *topics, const char *name)
 {
-    size_t place = place_of(topics, bytes_of(name));
+    size_t index = index_of(topics, bytes_of(name));
 
-    if (!stands_at(topics, place, bytes_of(name)))
+    if (!is_at(topics, index, bytes_of(name)))
         return;
     topics->bytes -= strlen(name);
-    free(topics->names[place]);
+    free(topics->names[index]);
     topics->count--;
-    memmove(topics->names + place, topics->names + place + 1,
-            (topics->count - place) * sizeof(topics->names[0]));
+    memmove(topics->names + index, topics->names + index + 1,
+            (topics->count - index) * sizeof(topics->names[0]));
 }
 
 void
@@ -203,7 +203,7 @@ topics_show(const struct topics *topics, struct bytes topic)
     size_t low = 0;
     size_t high;
 
-    if (topics == NULL || stands_at(topics, place_of(topics, topic), topic))
+    if (topics == NULL || is_at(topics, index_of(topics, topic), topic))
         return true;
     high = topics->prefix_count;
     while (low < high) {

@@ -1,4 +1,4 @@
-/* advance.c: takes a session's next step. */
+/* advance.c: the next step of a session's state. */
 #include "hub/resume/advance.h"
 
 #include "hub/resume/catch_up.h"

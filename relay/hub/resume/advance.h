@@ -1,4 +1,4 @@
-/* advance.h: takes a session's next step. */
+/* advance.h: the next step of a session's state. */
 #ifndef CLAIRON_HUB_RESUME_ADVANCE_H
 #define CLAIRON_HUB_RESUME_ADVANCE_H
 

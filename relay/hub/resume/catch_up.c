@@ -48,7 +48,7 @@ on_caught_up(void *ctx, enum rc rc, const struct store_page *page)
     if (page->seen > 0)
         session->cursor = cursor_max(from, page->first);
     catch_up_from_page(session, page);
-    if (page->seen == 0) /* nothing left in the store: all that is missing will come live */
+    if (page->seen == 0) /* the store has no more entries: the rest arrives live */
         session->cursor =
             cursor_max(session->cursor,
                        replay_buffer_base(&session->hub->replay_buffer, session->client.own_shard));
@@ -75,7 +75,7 @@ catch_up_from_replay_buffer(struct session *session)
     session->resume.is_caught_up = true;
     if (inbox_has_missed(&session->inbox))
         session_defer_inbox(session);
-    session_mark(session, READY_REFILL); /* acks and retries that came meanwhile */
+    session_mark(session, READY_REFILL); /* acks and retries arrived meanwhile */
 }
 
 void
@@ -84,7 +84,7 @@ session_catch_up(struct session *session)
     struct hub *hub = session->hub;
 
     if (session_is_full(session) || session_groups_are_old(session))
-        return; /* send_some, or on_groups_reloaded, comes back here */
+        return; /* session_send or on_groups_reloaded marks it again */
     if (replay_buffer_follows(&hub->replay_buffer, session->client.own_shard, session->cursor))
         catch_up_from_replay_buffer(session);
     else

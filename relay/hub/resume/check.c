@@ -26,27 +26,28 @@ static bool
 send_connected(struct session *session, bool resumed)
 {
     struct hub *hub = session->hub;
-    struct buffer line;
+    struct buffer frame;
     struct bytes conn = session_conn(session);
     char pos[CLIENT_POS_MAX];
     bool is_whole;
 
     session_pos_text(session, session->cursor, pos);
-    buffer_init(&line, SESSION_CONTROL_MAX);
-    is_whole = buffer_addf(&line, "{\"t\":\"connected\",") == RC_OK;
+    buffer_init(&frame, SESSION_CONTROL_MAX);
+    is_whole = buffer_addf(&frame, "{\"t\":\"connected\",") == RC_OK;
     if (session->client.has_request_id)
-        is_whole &= buffer_addf(&line, "\"r\":%" PRId64 ",", session->client.request_id) == RC_OK;
-    is_whole &= buffer_addf(&line, "\"user\":") == RC_OK &&
-                buffer_add_json(&line, session->client.user, strlen(session->client.user)) == RC_OK;
-    is_whole &= buffer_addf(&line,
+        is_whole &= buffer_addf(&frame, "\"r\":%" PRId64 ",", session->client.request_id) == RC_OK;
+    is_whole &=
+        buffer_addf(&frame, "\"user\":") == RC_OK &&
+        buffer_add_json(&frame, session->client.user, strlen(session->client.user)) == RC_OK;
+    is_whole &= buffer_addf(&frame,
                             ",\"conn\":\"%.*s\",\"pos\":\"%s\",\"resumed\":%s,\"ping\":%" PRId64
                             ",\"win\":%d,\"exp\":%" PRId64 ",\"now\":%" PRId64 "}",
                             (int)conn.len, (const char *)conn.at, pos, resumed ? "true" : "false",
                             hub->config->gate.ping_ms / 1000, session->inflight.size,
                             session->client.expires_s, clock_wall_us() / 1000) == RC_OK;
     if (is_whole)
-        session_send_control(session, line.bytes, line.len);
-    buffer_free(&line);
+        session_send_control(session, frame.bytes, frame.len);
+    buffer_free(&frame);
     return is_whole;
 }
 
@@ -61,10 +62,10 @@ begin_delivery(struct session *session, bool resumed)
     session_set_state(session, SESSION_INBOX);
     session_mark(session, READY_ADVANCE);
     if (!send_connected(session, resumed))
-        log_errorf(session->client.name, "could not say connected");
+        log_error(session->client.name, "could not send connected");
 }
 
-/* Nothing is known of what happened since the client's position. */
+/* The entries after the client's position are unknown. */
 static void
 begin_after_gap(struct session *session, const char *why)
 {
@@ -74,7 +75,7 @@ begin_after_gap(struct session *session, const char *why)
     session_gap(session, session->cursor, session->cursor, why);
 }
 
-/* It cannot be shown any more: who is told of it has not resumed without a loss. */
+/* It expired: the client lost it. */
 static bool
 is_lost(const struct session *session, const struct frame *frame, int64_t ends_us)
 {
@@ -135,13 +136,13 @@ on_checked(void *ctx, enum rc rc, const struct store_page *page)
         begin_delivery(session, session->is_poll && page->state == STORE_RANGE_WHOLE);
     else if (page->seen > 0)
         session->resume.checked = page->last;
-    else /* nothing left in the store: what is missing comes live */
+    else /* the store has no more entries */
         check_replay_buffer(session);
-    /* Entries that were trimmed are announced by the catching up that meets their absence. */
+    /* Trimmed entries are announced when the session catches up. */
     session_mark(session, READY_ADVANCE);
 }
 
-/* Polls are not told whether they resumed. */
+/* A poll does not report whether it resumed. */
 static void
 check_losses(struct session *session)
 {
@@ -153,13 +154,13 @@ check_losses(struct session *session)
                                     !replay_buffer_has_loss(session, session->resume.checked));
     else if (session->resume.checked_pages == CHECKED_PAGES_MAX ||
              (session->resume.checked_pages > 0 && resume_budget_is_spent(session)))
-        begin_delivery(session, false); /* so far behind that nobody looked, or not in time */
+        begin_delivery(session, false); /* too far behind to check */
     else
         resume_range(session, session->resume.checked, session->is_poll ? 1 : SESSION_PAGE,
                      on_checked);
 }
 
-/* What its client had no room for before, or did not ask for, and still waits for its user. */
+/* True for an entry before the cursor whose ack is still pending. */
 static bool
 is_still_pending(const struct session *session, const struct entry *entry)
 {
@@ -184,28 +185,28 @@ on_backlog(void *ctx, enum rc rc, const struct store_page *page)
             tally_add(&backlog->found, page->entries[i].frame.as.notification.id);
         backlog->is_checked = tally_equal(backlog->found, backlog->waits);
     }
-    backlog->is_gone = !backlog->is_checked && page->next[0] == '\0';
+    backlog->is_lost = !backlog->is_checked && page->next[0] == '\0';
     snprintf(session->inbox.at, sizeof(session->inbox.at), "%s", page->next);
     session_mark(session, READY_ADVANCE);
 }
 
-/* False while it is not known. */
+/* False while the store is asked. */
 static bool
-has_checked_backlog(struct session *session, const struct backlog *told)
+has_checked_backlog(struct session *session, const struct backlog *reported)
 {
     if (session->order.backlog == NULL) {
-        backlog_restore(session, told);
-        store_inbox_cursor_after(told->behind, session->inbox.at);
+        backlog_restore(session, reported);
+        store_inbox_cursor_after(reported->behind, session->inbox.at);
     }
     if (session->order.backlog == NULL || session->order.backlog->is_checked ||
-        session->order.backlog->is_gone)
+        session->order.backlog->is_lost)
         return true;
     session_await(session, store_inbox(session->hub->store, session->client.user, session->inbox.at,
                                        SESSION_PAGE, false, on_backlog, session));
     return false;
 }
 
-/* Another device acked some of what was to come, or it ended. */
+/* Part of the backlog was acknowledged by another device, or expired. */
 static void
 begin_with_loss(struct session *session)
 {
@@ -218,17 +219,17 @@ void
 session_check(struct session *session)
 {
     const struct hub *hub = session->hub;
-    struct backlog told;
+    struct backlog reported;
 
     if (session->resume.pos == NULL) {
         session->cursor = session_head(session);
         begin_delivery(session, false);
     } else if (client_pos_read(session->resume.pos, hub->epoch, hub->shards,
-                               session->client.own_shard, &session->cursor, &told) != RC_OK) {
+                               session->client.own_shard, &session->cursor, &reported) != RC_OK) {
         begin_after_gap(session, "epoch");
-    } else if (has_checked_backlog(session, &told)) {
+    } else if (has_checked_backlog(session, &reported)) {
         session->resume.checked = cursor_max(session->resume.checked, session->cursor);
-        if (session->order.backlog != NULL && session->order.backlog->is_gone)
+        if (session->order.backlog != NULL && session->order.backlog->is_lost)
             begin_with_loss(session);
         else
             check_losses(session);

@@ -7,7 +7,7 @@
 #include "hub/session/ready_list.h"
 #include "hub/session/state.h"
 
-/* What waits for an ack of who was of this audience before may be shown again. */
+/* Pending notifications of an audience that it joins can be sent now. */
 static void
 reread_inbox(struct session *session)
 {
@@ -99,7 +99,7 @@ session_reload_groups(struct session *session)
     session->groups.state = GROUPS_WANTED;
     if (store_groups(session->hub->store, session->client.user, on_groups_reloaded, session) !=
         RC_OK)
-        return; /* session_advance comes here when the store is back */
+        return; /* session_advance tries again when the store is back */
     session->groups.state = GROUPS_ASKED;
     session->requests.count++;
 }

@@ -14,16 +14,16 @@
 #include "hub/session/position.h"
 #include "hub/session/ready_list.h"
 
-#define BURST_S 60 /* worth of the budget that may be used at once */
+#define BURST_S 60 /* of the budget */
 #define SECOND_US 1000000
 #define TURNS_EVERY_S 0.02
 
 struct resume_user {
     double left; /* pages, at `at_us` */
     int64_t at_us;
-    bool is_busy;            /* a page is under way */
+    bool is_busy;            /* a page is pending */
     bool is_granted;         /* a session has PAGE_TURN_GRANTED */
-    struct session *waiting; /* utlist, by resume.prev and resume.next: the next to ask is first */
+    struct session *waiting; /* utlist by resume.prev and resume.next, in order */
     UT_hash_handle hh;
     char name[];
 };
@@ -59,7 +59,7 @@ is_reading(const struct resume_user *user)
     return user->is_busy || user->is_granted;
 }
 
-/* The first one is forgotten if its budget is whole again, else it goes to the end. */
+/* Frees the first user if its budget is whole again; otherwise moves it to the end. */
 static void
 forget_one(struct hub *hub)
 {
@@ -129,7 +129,7 @@ wait_for_budget(struct hub *hub)
 static void
 wait_for_turn(struct hub *hub, struct resume_user *user, struct session *session)
 {
-    session->requests.is_awaited = true; /* it asks for nothing else meanwhile */
+    session->requests.is_awaited = true; /* it sends no other request meanwhile */
     session->resume.turn = PAGE_TURN_WAITING;
     DL_APPEND2(user->waiting, session, resume.prev, resume.next);
     if (!is_reading(user)) {
@@ -146,7 +146,7 @@ stop_waiting(struct resume_user *user, struct session *session)
     session->requests.is_awaited = false;
 }
 
-/* The session that has waited longest gets the turn; by now it may not need it any more. */
+/* To the session that has waited longest. It may not need the turn any more. */
 static void
 grant(struct hub *hub, struct resume_user *user)
 {
@@ -218,7 +218,7 @@ resume_range(struct session *session, struct cursor after, size_t max, store_pag
     if (rc == RC_OK)
         stats_add(hub->stats, STAT_HUB_RESUME_PAGES, 1);
     else if (user != NULL)
-        user->is_busy = false; /* the store's return makes all sessions ask */
+        user->is_busy = false; /* all sessions ask again when the store is back */
 }
 
 void

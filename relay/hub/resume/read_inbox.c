@@ -17,7 +17,7 @@
 #include "hub/session/shed.h"
 #include "hub/session/state.h"
 
-/* What is never retried has no time to batch out: only its cursor tells that it was shown. */
+/* Without retries there is no ack timeout: the position alone says that it was sent. */
 static bool
 is_new_to_poll(const struct session *session, const struct entry *entry)
 {
@@ -27,7 +27,7 @@ is_new_to_poll(const struct session *session, const struct entry *entry)
            backlog_has(session, entry->shard, entry->score);
 }
 
-/* A retry, perhaps for others, of what the catching up has among its neighbours. */
+/* A retry of an entry that the session reads in stream order when it catches up. */
 static bool
 comes_in_order(const struct session *session, const struct entry *entry)
 {
@@ -52,13 +52,13 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
         if (inbox_is_reconciling(&session->inbox))
             inflight_confirm(&session->inflight, entry->frame.as.notification.id);
         if (!session_is_recipient(session, &entry->frame))
-            continue; /* still owed by this user, who has left the audience */
+            continue; /* the user left the audience; the ack stays pending */
         if (!entry->is_retry && cursor_is_before(&session->cursor, entry->shard, entry->id))
-            continue; /* comes with the catching up, which leaves copies out */
+            continue; /* sent when it catches up, which skips retries */
         if (session->resume.is_continued && !is_new_to_poll(session, entry))
             continue;
         if (comes_in_order(session, entry)) {
-            inbox_miss(&session->inbox); /* if it is gone there, it is found later */
+            inbox_miss(&session->inbox); /* if it is missing there, it is found in the next pass */
             continue;
         }
         notification =
@@ -67,7 +67,7 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
         notification_unref(notification);
     }
     snprintf(session->inbox.at, sizeof(session->inbox.at), "%s", page->next);
-    if (page->next[0] == '\0') { /* the whole inbox was seen */
+    if (page->next[0] == '\0') { /* the pass is complete */
         session_inflight_reconcile(session);
         if (!inbox_is_deferred(&session->inbox))
             session_lose_backlog(session);

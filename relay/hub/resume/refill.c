@@ -14,7 +14,7 @@
 void
 session_reconcile(struct session *session)
 {
-    /* Who never was shown anything of the kind has nothing to look for. */
+    /* Without an in-flight window nothing can have been missed. */
     if (session->inflight.room == 0 || session->state < SESSION_INBOX)
         return;
     if (session->inflight.count > 0)
@@ -24,7 +24,7 @@ session_reconcile(struct session *session)
     session_mark(session, READY_REFILL);
 }
 
-/* The inbox is read from its beginning: not for each cursor that is free. */
+/* A pass reads the inbox from its beginning: not for every free slot. */
 static bool
 has_room(const struct session *session, bool is_heartbeat)
 {
@@ -47,7 +47,7 @@ session_refill(struct session *session)
     inbox_begin(&session->inbox);
     if (inbox_is_reconciling(&session->inbox))
         inflight_recheck(&session->inflight);
-    session_pause(session); /* what it was offered, for it or not, is not looked at again */
+    session_pause(session); /* its cursor is after all that it was offered */
     session_set_state(session, SESSION_INBOX);
 }
 
@@ -57,10 +57,11 @@ session_change_epoch(struct session *session)
     const struct cursor head = session_head(session);
 
     if (session->state == SESSION_GROUPING || session->state == SESSION_CHECKING)
-        return; /* will look at its position with the new epoch in hand */
+        return; /* CHECKING uses the new epoch */
     backlog_clear(session);
     row_order_free(session);
-    session_send_gap(session, head, head, "epoch"); /* what still waits has no cursor any more */
+    session_send_gap(session, head, head,
+                     "epoch"); /* queued notifications have no position any more */
     session->cursor = head;
     session_reconcile(session);
 }

@@ -20,10 +20,10 @@ session_answered(struct session *session, enum rc rc)
         session->requests.has_failed = false;
         return true;
     }
-    /* Perhaps the store is just going down, which is known a moment later: not at once for good. */
+    /* The store may be going down, which is detected a moment later: fail on the second error. */
     if (session->requests.has_failed && store_is_up(session->hub->store))
         session->socket.transport->close(session->socket.handle, CLOSE_RESTART,
-                                         "the store did not answer");
+                                         "no reply from the store");
     session->requests.has_failed = true;
     hub_retry(session->hub);
     return false;

@@ -14,7 +14,7 @@
 void session_await(struct session *session, enum rc asked);
 
 /*
- * First call in every reply. False: the session is gone, is being closed, or waits for the store's
+ * First call in every reply. False: the session is closed or being closed, or waits for the store's
  * return.
  */
 bool session_answered(struct session *session, enum rc rc);

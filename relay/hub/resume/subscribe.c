@@ -7,8 +7,8 @@
 #include "hub/session/ready_list.h"
 #include "hub/session/session.h"
 
-#define LINE_MAX                                                                                   \
-    (4 * TOPICS_BYTES_MAX) /* a topic's bytes may be escaped, and stand between quotes */
+/* A topic is quoted, and its bytes may be escaped. */
+#define FRAME_MAX (4 * TOPICS_BYTES_MAX)
 
 _Static_assert(TOPICS_MAX == SESSION_TOPICS_MAX && TOPICS_BYTES_MAX == SESSION_TOPICS_BYTES_MAX,
                "the limits that the gate checks are those of a set of topics");
@@ -16,24 +16,24 @@ _Static_assert(TOPICS_MAX == SESSION_TOPICS_MAX && TOPICS_BYTES_MAX == SESSION_T
 static void
 send_subscribed(struct session *session, bool has_request_id, int64_t request_id)
 {
-    struct buffer line;
+    struct buffer frame;
     enum rc rc;
 
-    buffer_init(&line, LINE_MAX);
-    rc = buffer_addf(&line, "{\"t\":\"subscribed\",");
+    buffer_init(&frame, FRAME_MAX);
+    rc = buffer_addf(&frame, "{\"t\":\"subscribed\",");
     if (rc == RC_OK && has_request_id)
-        rc = buffer_addf(&line, "\"r\":%" PRId64 ",", request_id);
+        rc = buffer_addf(&frame, "\"r\":%" PRId64 ",", request_id);
     if (rc == RC_OK)
-        rc = buffer_addf(&line, "\"topics\":");
+        rc = buffer_addf(&frame, "\"topics\":");
     if (rc == RC_OK)
-        rc = topics_write(session->topics, &line);
+        rc = topics_write(session->topics, &frame);
     if (rc == RC_OK)
-        rc = buffer_add(&line, "}", 1);
+        rc = buffer_add(&frame, "}", 1);
     if (rc == RC_OK)
-        session_send_control(session, line.bytes, line.len);
+        session_send_control(session, frame.bytes, frame.len);
     else
-        log_errorf(session->client.name, "the topics do not fit a line");
-    buffer_free(&line);
+        log_error(session->client.name, "topics do not fit a control frame");
+    buffer_free(&frame);
 }
 
 enum rc
@@ -46,7 +46,7 @@ session_subscribe(struct session *session, const struct session_topics *topics, 
         return rc;
     session->has_topics = session->topics != NULL;
     send_subscribed(session, has_request_id, request_id);
-    /* What was hidden and waits for an ack may be shown now: it is in the user's inbox. */
+    /* Notifications that its topics hid are in the inbox if their ack is pending. */
     inbox_miss(&session->inbox);
     session_defer_inbox(session);
     session_mark(session, READY_REFILL);

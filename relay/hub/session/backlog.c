@@ -20,25 +20,25 @@ backlog_free(struct session *session)
     set(session, NULL);
 }
 
-/* Positions, and notifications in the queue, report it until all before was sent. */
+/* It is reported until all notifications before its end were sent. */
 void
 backlog_end_if_empty(struct session *session)
 {
     const struct backlog *backlog = session->order.backlog;
 
-    if (backlog != NULL && backlog->waits.count == 0 && !backlog->is_gone &&
+    if (backlog != NULL && backlog->waits.count == 0 && !backlog->is_lost &&
         outbound_is_empty(&session->outbound))
         backlog_free(session);
 }
 
 void
-backlog_restore(struct session *session, const struct backlog *told)
+backlog_restore(struct session *session, const struct backlog *reported)
 {
     backlog_free(session);
-    if (told->waits.count == 0 && !told->is_gone)
+    if (reported->waits.count == 0 && !reported->is_lost)
         return;
-    set(session, memory_new(sizeof(*told)));
-    *session->order.backlog = *told;
+    set(session, memory_new(sizeof(*reported)));
+    *session->order.backlog = *reported;
 }
 
 void
@@ -63,7 +63,7 @@ backlog_query(struct session *session, const struct notification *notification)
     tally_add(&session->order.backlog->asked, notification->frame.as.notification.id);
 }
 
-/* Of notifications that this session was not sent, some are in the inbox, or were. */
+/* True if the inbox holds, or held, older notifications not sent to this session. */
 static bool
 has_older(const struct session *session)
 {
@@ -80,14 +80,14 @@ backlog_decide(struct session *session, const struct notification *notification,
 {
     struct backlog *backlog = session->order.backlog;
     bool is_hidden = !topics_show(session->topics, notification->frame.as.notification.topic);
-    bool is_given = is_not_pending && (is_hidden || !has_older(session));
+    bool is_sent = is_not_pending && (is_hidden || !has_older(session));
 
     if (backlog != NULL && !notification->is_retry) {
         tally_remove(&backlog->asked, notification->frame.as.notification.id);
-        if (is_given)
+        if (is_sent)
             tally_remove(&backlog->waits, notification->frame.as.notification.id);
     }
-    return is_given;
+    return is_sent;
 }
 
 bool
@@ -112,8 +112,8 @@ backlog_remove(struct session *session, const struct notification *notification)
     *cursor_in(&backlog->behind, notification->shard) = entry_id_of_score(notification->score);
     if (backlog->waits.count > 0 || backlog->waits.sum == 0)
         return;
-    backlog->waits.sum = 0; /* one of those taken was not counted: another one still waits */
-    backlog->is_gone = true;
+    backlog->waits.sum = 0; /* one of those removed was not counted: another one is still pending */
+    backlog->is_lost = true;
 }
 
 void
@@ -124,25 +124,26 @@ backlog_clear(struct session *session)
     if (backlog == NULL)
         return;
     backlog->waits = backlog->asked;
-    backlog->is_gone = false;
+    backlog->is_lost = false;
     if (backlog->waits.count == 0)
         backlog_free(session);
 }
 
 /*
- * Who goes on from before a line finds what waited when that was queued, whatever was taken or went
- * since: the line told it, unless it is itself of what waited.
+ * A client that resumes before a queued notification needs the backlog of the time when that was
+ * queued. The notification reports it, unless it is part of the backlog.
  */
 const struct backlog *
 backlog_reported(const struct session *session, struct cursor cursor,
                  const struct notification *overtaken)
 {
-    static const struct backlog unknown = {.is_gone = true};
-    const struct backlog *told = overtaken != NULL ? overtaken->told : session->order.backlog;
+    static const struct backlog unknown = {.is_lost = true};
+    const struct backlog *reported =
+        overtaken != NULL ? overtaken->backlog : session->order.backlog;
 
     if (overtaken != NULL && overtaken->score != 0 && session->order.backlog != NULL)
         return &unknown;
-    if (told == NULL || told->is_gone)
-        return told;
-    return told->waits.count > 0 && !cursor_reaches(told->behind, cursor) ? told : NULL;
+    if (reported == NULL || reported->is_lost)
+        return reported;
+    return reported->waits.count > 0 && !cursor_reaches(reported->behind, cursor) ? reported : NULL;
 }

@@ -10,7 +10,7 @@ void backlog_free(struct session *session);
 void backlog_end_if_empty(struct session *session);
 
 /* Restores the backlog that the client's position reported. */
-void backlog_restore(struct session *session, const struct backlog *told);
+void backlog_restore(struct session *session, const struct backlog *reported);
 
 /* The in-flight window had no room for a new notification. `behind` is the session's cursor. */
 void backlog_add(struct session *session, const struct notification *notification,

@@ -9,17 +9,17 @@
 bool
 session_can_send_control(const struct session *session, size_t len)
 {
-    return session->control.lines.len + len + 1 <= SESSION_CONTROL_MAX;
+    return session->control.frames.len + len + 1 <= SESSION_CONTROL_MAX;
 }
 
 void
 session_send_control(struct session *session, const char *line, size_t len)
 {
     if (!session_can_send_control(session, len) ||
-        buffer_add(&session->control.lines, line, len) != RC_OK ||
-        buffer_add(&session->control.lines, "\n", 1) != RC_OK) {
-        /* Only a peer that asks and never reads gets here; pings and timers end it. */
-        log_debugf(session->client.name, "control lines pile up, one is not sent");
+        buffer_add(&session->control.frames, line, len) != RC_OK ||
+        buffer_add(&session->control.frames, "\n", 1) != RC_OK) {
+        /* Only a client that sends requests and never reads; ping timeouts close it. */
+        log_debug(session->client.name, "control queue is full: frame dropped");
         return;
     }
     session->has_control = true;

@@ -12,13 +12,12 @@
 #include "hub/session/session.h"
 #include "hub/session/shed.h"
 
-/* A gap, in front of the next frame. */
 void
 session_gap_later(struct session *session, struct cursor from, const char *why)
 {
-    session->control.lost_from =
-        session->control.lost_why != NULL ? cursor_min(session->control.lost_from, from) : from;
-    session->control.lost_why = why;
+    session->control.gap_from =
+        session->control.gap_why != NULL ? cursor_min(session->control.gap_from, from) : from;
+    session->control.gap_why = why;
     session->has_control = true;
     session_mark(session, READY_SEND);
 }
@@ -69,12 +68,12 @@ session_gap(struct session *session, struct cursor from, struct cursor to, const
 void
 session_send_late_gap(struct session *session)
 {
-    const char *why = session->control.lost_why;
+    const char *why = session->control.gap_why;
 
     if (why == NULL)
         return;
-    session->control.lost_why = NULL;
-    session_gap(session, session->control.lost_from, session_reached(session), why);
+    session->control.gap_why = NULL;
+    session_gap(session, session->control.gap_from, session_reached(session), why);
 }
 
 void
@@ -90,8 +89,8 @@ session_gap_of_backlog(struct session *session)
 {
     if (session->order.backlog == NULL || !outbound_is_empty(&session->outbound))
         return;
-    if (session->order.backlog->is_gone) {
-        session->order.backlog->is_gone = false;
+    if (session->order.backlog->is_lost) {
+        session->order.backlog->is_lost = false;
         session_gap(session, session_reached(session), session_reached(session), "shed");
     }
     backlog_end_if_empty(session);
@@ -104,7 +103,7 @@ session_lose_backlog(struct session *session)
 
     if (backlog == NULL)
         return;
-    backlog->is_gone = backlog->is_gone || !tally_equal(backlog->waits, backlog->asked);
+    backlog->is_lost = backlog->is_lost || !tally_equal(backlog->waits, backlog->asked);
     backlog->waits = backlog->asked;
     session_gap_of_backlog(session);
 }

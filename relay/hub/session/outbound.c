@@ -53,7 +53,7 @@ make_room(struct outbound *outbound)
     if (outbound->count < outbound->room)
         return;
     if (outbound->count >= OUTBOUND_MAX + BATCH_COUNT_MAX)
-        abort(); /* callers look first: rather no process than a broken one */
+        abort(); /* callers check first */
     notifications = memory_grow(NULL, room * sizeof(struct notification *));
     for (unsigned i = 0; i < outbound->count; i++)
         notifications[i] = *slot_of(outbound, i);
@@ -76,14 +76,14 @@ static void
 count_in(struct notification *notification, size_t *queued_bytes)
 {
     if (notification->queues++ == 0)
-        *queued_bytes += sizeof(*notification) + notification->line_len;
+        *queued_bytes += sizeof(*notification) + notification->text_len;
 }
 
 static void
 count_out(struct notification *notification, size_t *queued_bytes)
 {
     if (--notification->queues == 0)
-        *queued_bytes -= sizeof(*notification) + notification->line_len;
+        *queued_bytes -= sizeof(*notification) + notification->text_len;
 }
 
 void
@@ -97,7 +97,7 @@ outbound_insert(struct outbound *outbound, unsigned nth, struct notification *no
         *slot_of(outbound, i) = *slot_of(outbound, i - 1);
     *slot_of(outbound, nth) = notification;
     outbound->count++;
-    outbound->bytes += notification->line_len;
+    outbound->bytes += notification->text_len;
     count_in(notification, queued_bytes);
 }
 
@@ -108,7 +108,7 @@ outbound_take(struct outbound *outbound, size_t *queued_bytes)
 
     outbound->first = (uint16_t)((outbound->first + 1u) & (outbound->room - 1u));
     outbound->count--;
-    outbound->bytes -= notification->line_len;
+    outbound->bytes -= notification->text_len;
     count_out(notification, queued_bytes);
     if (outbound->count == 0)
         free_room(outbound);
@@ -132,7 +132,7 @@ outbound_clear(struct outbound *outbound, size_t *queued_bytes)
         notification_unref(outbound_take(outbound, queued_bytes));
 }
 
-/* The cursor before that notification, from which it and all that follow it are sent again. */
+/* The cursor from which this notification and all later ones are sent again. */
 static struct cursor
 cursor_before(const struct notification *notification, unsigned own)
 {
@@ -140,7 +140,7 @@ cursor_before(const struct notification *notification, unsigned own)
     struct entry_id *at = cursor_in(&cursor, notification->shard);
 
     if (!entry_id_equal(*at, notification->id))
-        return cursor; /* an earlier one already */
+        return cursor; /* it reports an earlier one */
     *at = entry_id_before(*at);
     return cursor;
 }

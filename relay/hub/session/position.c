@@ -19,7 +19,7 @@ session_head(const struct session *session)
     return replay_buffer_head(&session->hub->replay_buffer, session->client.own_shard);
 }
 
-/* A live session was offered all there is, whether it was for it or not. */
+/* A live session was offered all notifications. */
 struct cursor
 session_reached(const struct session *session)
 {
@@ -64,7 +64,8 @@ session_cursor_behind(const struct session *session, const struct notification *
 {
     struct cursor cursor = notification_cursor(notification, session->client.own_shard);
 
-    cursor_advance(&cursor, notification->shard, notification->id); /* a line may tell less */
+    cursor_advance(&cursor, notification->shard,
+                   notification->id); /* its position may be earlier */
     return cursor;
 }
 

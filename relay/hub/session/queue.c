@@ -30,19 +30,18 @@ session_is_full(const struct session *session)
 }
 
 /*
- * A line that overtakes others must not tell a position behind theirs: who reconnects with it would
- * never get them. So it tells one before them all; and of a backlog, in a copy of its own. NULL: it
- * goes as it is.
+ * A notification that overtakes others must report a position before theirs: a client that resumes
+ * from it would lose them otherwise. It also reports the backlog. NULL: no copy is needed.
  */
 static struct notification *
 own_copy(const struct session *session, const struct notification *notification, unsigned nth)
 {
     const struct notification *overtaken = outbound_nth(&session->outbound, nth);
-    const struct cursor told = notification_cursor(notification, session->client.own_shard);
+    const struct cursor reported = notification_cursor(notification, session->client.own_shard);
     const struct cursor cursor =
-        outbound_before(&session->outbound, nth, session->client.own_shard, told);
+        outbound_before(&session->outbound, nth, session->client.own_shard, reported);
 
-    if (cursor_equal(cursor, told) && backlog_reported(session, cursor, overtaken) == NULL)
+    if (cursor_equal(cursor, reported) && backlog_reported(session, cursor, overtaken) == NULL)
         return NULL;
     return session_notification_at(session, notification, cursor, overtaken);
 }
@@ -52,7 +51,7 @@ static void
 insert(struct session *session, struct notification *notification)
 {
     struct outbound *outbound = &session->outbound;
-    /* A poll resumes from its last position: it receives what waits in the order of the stream. */
+    /* A poll resumes from its last position: it receives notifications in stream order. */
     unsigned nth = session->is_poll
                        ? outbound->count
                        : outbound_position(outbound, notification->frame.as.notification.priority);
@@ -87,7 +86,7 @@ session_queue(struct session *session, struct notification *notification)
     session_mark(session, READY_SEND);
 }
 
-/* Its turn has not come since the batch before: this one goes with it. */
+/* The previous batch was not sent yet: merges both. */
 static bool
 merge_batch(struct hub *hub, struct session *session, const struct fanout_batch *batch)
 {

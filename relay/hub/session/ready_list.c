@@ -59,7 +59,6 @@ hub_mark(struct hub *hub, unsigned work)
     hub->ready.work |= work;
 }
 
-/* The probe had its turn. */
 static void
 measure_delay(struct ready_list *ready)
 {

@@ -8,9 +8,9 @@
 #include "hub/session/hub_state.h"
 
 #define FIRST_ROOM 2
-#define ROOM_MAX 64 /* of one session; beyond them the oldest ones count as one */
+#define ROOM_MAX 64 /* topics of a session; older ones are merged */
 
-/* By a hash of its name: topics that share one count as one, and more is marked than has to be. */
+/* By hash: topics with the same hash are merged, so that more is marked than necessary. */
 struct topic_newest {
     uint64_t topic;
     struct position newest;
@@ -19,7 +19,7 @@ struct topic_newest {
 struct row_order {
     unsigned count;
     unsigned room;
-    struct position others; /* of topics that found no room */
+    struct position others; /* of merged topics */
     struct topic_newest topics[];
 };
 
@@ -49,7 +49,7 @@ make_room(struct row_order *rows)
     return rows;
 }
 
-/* Its cursor goes to another topic. */
+/* Its entry is used for another topic. */
 static struct topic_newest *
 evict_oldest(struct row_order *rows)
 {
@@ -98,8 +98,7 @@ row_order_pass(struct session *session, struct notification *notification)
     late = notification_new_late(notification, session->hub->epoch);
     if (late != NULL)
         return late;
-    log_errorf(session->client.name,
-               "could not mark a late notification as a retry: unknown line format");
+    log_error(session->client.name, "cannot mark a late notification as a retry: unknown format");
     return notification_ref(notification);
 }
 

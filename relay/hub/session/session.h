@@ -50,12 +50,12 @@ struct iovec;
 struct session_transport {
     /*
      * Writes as many bytes as the socket accepts. Each piece is a whole WebSocket frame; the rest
-     * of a frame that was cut is buffered. *ret_taken: bytes written or buffered, always whole
+     * of a frame that was cut is buffered. *ret_written: bytes written or buffered, always whole
      * frames. Not RC_OK: the socket is full; session_writable is called when it is writable again.
      */
-    enum rc (*send)(void *socket, const struct iovec *pieces, int count, size_t *ret_taken);
+    enum rc (*send)(void *socket, const struct iovec *pieces, int count, size_t *ret_written);
     /* The same for one piece that is also the content of `file`. NULL: not supported, use send. */
-    enum rc (*send_file)(void *socket, const struct iovec *piece, int file, size_t *ret_taken);
+    enum rc (*send_file)(void *socket, const struct iovec *piece, int file, size_t *ret_written);
     /* The session failed: send `bye`, close with `code`, then call session_detach. */
     void (*close)(void *socket, int code, const char *reason);
 };

@@ -83,10 +83,10 @@ struct session_client {
 
 /* The control queue, which is sent before notifications, and gaps to be announced in it. */
 struct session_control {
-    struct buffer lines;     /* frames, each with a final '\n' */
-    struct cursor lost_from; /* the start of a gap to be announced .. */
-    const char *lost_why;    /* .. and its reason; NULL: none */
-    bool has_dropped;        /* load shedding dropped notifications; not announced yet */
+    struct buffer frames;   /* frames, each with a final '\n' */
+    struct cursor gap_from; /* the start of a gap to be announced .. */
+    const char *gap_why;    /* .. and its reason; NULL: none */
+    bool has_dropped;       /* load shedding dropped notifications; not announced yet */
 };
 
 /* Its socket. */
@@ -98,7 +98,7 @@ struct session_socket {
 /* While the socket is full; both 0 unless session->is_timed. */
 struct session_stall {
     size_t skipped_bytes; /* offered while the session was paused */
-    int64_t taken_us;     /* when it last accepted bytes; monotonic */
+    int64_t accepted_us;  /* when it last accepted bytes; monotonic */
 };
 
 /* Where a session resumes, and its turn to read pages. */

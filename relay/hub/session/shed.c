@@ -3,7 +3,7 @@
 
 #include "hub/session/hub_state.h"
 
-/* What waits for an ack, and what is more than a picture of the moment, is never left out. */
+/* Only REALTIME notifications that need no ack may be dropped. */
 static bool
 may_be_shed(const struct notification *notification, enum pressure_level level)
 {

@@ -62,6 +62,6 @@ session_free_if_done(struct session *session)
     inbox_end(&session->inbox);
     backlog_free(session);
     row_order_free(session);
-    buffer_free(&session->control.lines);
+    buffer_free(&session->control.frames);
     pool_release(&sessions, session);
 }

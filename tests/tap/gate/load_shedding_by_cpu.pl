@@ -51,7 +51,7 @@ is(names($live), join(' ', 'high 1', "high $first", "high $last", 'low 1', 'need
     "needed $last", 'normal 1', 'noted 1', "noted $first", "noted $last"),
     'only LOW and NORMAL of type REALTIME are dropped');
 is($live->gaps, '', 'the gap is announced after the shortage');
-like($relay->log_text, qr/short of CPU or memory: lines wait \d+ ms/, 'the log reports it');
+like($relay->log_text, qr/short of CPU or memory: .* delay_ms=\d+/, 'the log reports it');
 cmp_ok($relay->metric("clairon_shed_total{class=\"$_\"}"), '>=', 2, "dropped $_ notifications are counted")
   for qw(low normal);
 

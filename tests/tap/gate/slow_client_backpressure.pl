@@ -160,6 +160,6 @@ check_closed('much', 'slow_bytes');
 $relay->configure('gate.slow_bytes' => '100MB', 'gate.slow_age' => '1s');
 $relay->restart;
 $notifications = 0;
-check_closed('old', 'too old');
+check_closed('old', 'older than slow_age');
 
 done_testing();

@@ -1,4 +1,4 @@
-/* one_session.h: a hub with one session, for tests of what that is told. */
+/* one_session.h: a hub with one session. */
 #ifndef CLAIRON_TESTS_UNIT_ONE_SESSION_H
 #define CLAIRON_TESTS_UNIT_ONE_SESSION_H
 
@@ -29,7 +29,7 @@ open_session(const struct session_transport *transport, void *socket, unsigned s
     replay_buffer_open(&hub.replay_buffer, shards);
     session = (struct session){.state = SESSION_LIVE, .hub = &hub, .socket = {socket, transport}};
     session.client.name = strdup("u");
-    buffer_init(&session.control.lines, SESSION_CONTROL_MAX);
+    buffer_init(&session.control.frames, SESSION_CONTROL_MAX);
 }
 
 static inline void
@@ -38,7 +38,7 @@ close_session(void)
     ev_idle_stop(hub.loop, &hub.more);
     session_clear_queue(&session);
     replay_buffer_close(&hub.replay_buffer);
-    buffer_free(&session.control.lines);
+    buffer_free(&session.control.frames);
     free(session.client.name);
     free(hub.scratch);
 }

@@ -9,7 +9,7 @@
 #include "tests/unit/heads.h"
 #include "tests/unit/hub/one_session.h"
 
-/* A socket that takes `room` bytes a call, as gate_send does: the rest of a cut frame is kept. */
+/* Accepts `room` bytes per call and, like gate_send, buffers the rest of a cut frame. */
 struct fake {
     unsigned char got[2 * SESSION_CONTROL_MAX];
     size_t len;
@@ -20,7 +20,7 @@ struct fake {
 static struct fake fake;
 
 static inline enum rc
-fake_send(void *socket, const struct iovec *pieces, int count, size_t *ret_taken)
+fake_send(void *socket, const struct iovec *pieces, int count, size_t *ret_written)
 {
     struct fake *to = socket;
     const unsigned char *rest = NULL;
@@ -36,14 +36,14 @@ fake_send(void *socket, const struct iovec *pieces, int count, size_t *ret_taken
         left -= len;
         total += pieces[i].iov_len;
     }
-    *ret_taken = to->room < total ? to->room : total;
-    if (*ret_taken == total)
+    *ret_written = to->room < total ? to->room : total;
+    if (*ret_written == total)
         return RC_OK;
-    left = gate_send_rest(pieces, count, *ret_taken, &rest);
+    left = gate_send_rest(pieces, count, *ret_written, &rest);
     if (left > 0)
         memcpy(to->got + to->len, rest, left);
     to->len += left;
-    *ret_taken += left;
+    *ret_written += left;
     return RC_AGAIN;
 }
 
@@ -92,9 +92,9 @@ queue_notification(uint64_t ms, uint8_t priority)
     notification_unref(notification);
 }
 
-/* Payloads of all that came, each followed by a blank; fails when it is not cut into frames. */
+/* All payloads sent, each followed by a space. Fails if the bytes are not whole frames. */
 static inline const char *
-told(void)
+sent_text(void)
 {
     static char text[2 * SESSION_CONTROL_MAX];
     size_t at = 0;

@@ -1,4 +1,4 @@
-/* test_audience.c: do audiences hold just who was put in, and notifications what? */
+/* test_audience.c: members of audiences, and the line of a notification. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -28,14 +28,14 @@ make_notification(uint64_t ms, const char *data)
 }
 
 static void
-test_note_line(void **state)
+test_the_line_of_a_notification(void **state)
 {
     struct notification *notification = make_notification(7, "{\"x\":1}");
     const char *line = "{\"t\":\"msg\",\"pos\":\"e.7-0\",\"n\":{\"x\":1}}";
 
     (void)state;
-    assert_int_equal(notification->line_len, strlen(line));
-    assert_memory_equal(notification->line, line, notification->line_len);
+    assert_int_equal(notification->text_len, strlen(line));
+    assert_memory_equal(notification->text, line, notification->text_len);
     assert_false(notification->needs_ack);
     notification_unref(notification);
 }
@@ -56,7 +56,7 @@ test_audience_joins_and_leaves(void **state)
     assert_false(audience_has(one, "STRUCTURE:s", 11));
     assert_ptr_equal(audience_find(all, "ROLE:admin", 10)->members->session, &first);
 
-    audience_leave(&all, &one, "ROLE:admin", 10); /* the token's: not ours to take */
+    audience_leave(&all, &one, "ROLE:admin", 10); /* by token: stays */
     assert_true(audience_has(one, "ROLE:admin", 10));
     audience_leave(&all, &two, "STRUCTURE:s1", 12);
     assert_true(audience_has(one, "STRUCTURE:s1", 12));
@@ -67,7 +67,7 @@ test_audience_joins_and_leaves(void **state)
 }
 
 static void
-test_session_is_for_its_audience_only(void **state)
+test_a_session_receives_its_audiences_only(void **state)
 {
     struct notification *notification = make_notification(1, "{}");
     struct hub hub = {.audiences = NULL};
@@ -87,9 +87,9 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_note_line),
+        cmocka_unit_test(test_the_line_of_a_notification),
         cmocka_unit_test(test_audience_joins_and_leaves),
-        cmocka_unit_test(test_session_is_for_its_audience_only),
+        cmocka_unit_test(test_a_session_receives_its_audiences_only),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_run.c: is a batch's file made when it pays, the same bytes, and gone with the batch? */
+/* test_batch.c: is a batch's file made when it pays off, and closed with the batch? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 #include "tests/unit/heads.h"
 #include "hub/fanout/batch.h"
 
-/* One of `count` notifications whose lines are a little longer than `len`. */
+/* A batch of `count` notifications, each slightly longer than `len`. */
 static struct fanout_batch *
 make_batch(unsigned count, size_t len)
 {
@@ -37,7 +37,7 @@ make_batch(unsigned count, size_t len)
     return batch;
 }
 
-/* What the last of `sends` sockets is told. */
+/* The file for the last of `sends` sockets. */
 static int
 file_after(struct fanout_batch *batch, unsigned sends)
 {
@@ -78,7 +78,7 @@ test_many_sockets_share_a_file(void **state)
 }
 
 static void
-test_short_runs_have_none(void **state)
+test_short_batches_have_no_file(void **state)
 {
     struct fanout_batch *batch = make_batch(2, BATCH_FILE_BYTES_MIN / 4);
 
@@ -88,7 +88,7 @@ test_short_runs_have_none(void **state)
 }
 
 static void
-test_files_have_a_ceiling(void **state)
+test_the_number_of_files_is_limited(void **state)
 {
     struct fanout_batch *batches[BATCH_FILES_MAX + 1];
 
@@ -98,8 +98,7 @@ test_files_have_a_ceiling(void **state)
         assert_int_equal(file_after(batches[i], BATCH_FILE_SENDS) >= 0, i < BATCH_FILES_MAX);
     }
     fanout_batch_unref(batches[0]);
-    assert_int_equal(fanout_batch_file(batches[BATCH_FILES_MAX]),
-                     -1); /* for this one it is too late */
+    assert_int_equal(fanout_batch_file(batches[BATCH_FILES_MAX]), -1); /* the limit is reached */
     batches[0] = make_batch(1, BATCH_FILE_BYTES_MIN);
     assert_true(file_after(batches[0], BATCH_FILE_SENDS) >= 0);
     for (size_t i = 0; i <= BATCH_FILES_MAX; i++)
@@ -107,7 +106,7 @@ test_files_have_a_ceiling(void **state)
 }
 
 static void
-test_without_a_descriptor_it_goes_on(void **state)
+test_a_batch_works_without_a_descriptor(void **state)
 {
     struct fanout_batch *batch = make_batch(1, BATCH_FILE_BYTES_MIN);
     int first = dup(0);
@@ -128,9 +127,9 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_many_sockets_share_a_file),
-        cmocka_unit_test(test_short_runs_have_none),
-        cmocka_unit_test(test_files_have_a_ceiling),
-        cmocka_unit_test(test_without_a_descriptor_it_goes_on),
+        cmocka_unit_test(test_short_batches_have_no_file),
+        cmocka_unit_test(test_the_number_of_files_is_limited),
+        cmocka_unit_test(test_a_batch_works_without_a_descriptor),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

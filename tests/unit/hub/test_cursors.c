@@ -60,7 +60,7 @@ test_a_users_cursor_of_all_heads(void **state)
     assert_true(entry_id_equal(spread[2], id(3, 0)));
 }
 
-/* Each user's place of these four shards, by way of a text. */
+/* The cursor of a user of each of four shards, from its text. */
 static void
 check_text(const struct entry_id pos[4], const char *text)
 {
@@ -70,12 +70,12 @@ check_text(const struct entry_id pos[4], const char *text)
     assert_string_equal(made, text);
     for (unsigned own = 1; own < 4; own++) {
         struct cursor cursor = at(77, 77);
-        struct backlog backlog = {.waits = {7, 7}, .is_gone = true};
+        struct backlog backlog = {.waits = {7, 7}, .is_lost = true};
 
         assert_int_equal(client_pos_read(text, "00ff", 4, own, &cursor, &backlog), RC_OK);
         assert_true(cursor_equal(cursor, cursor_from_heads(pos, own)));
         assert_int_equal(backlog.waits.count, 0);
-        assert_false(backlog.is_gone);
+        assert_false(backlog.is_lost);
     }
 }
 
@@ -130,15 +130,15 @@ check_backlog(struct entry_id own, const struct backlog *backlog, const char *te
     assert_true(cursor_equal(cursor, cursor_from_heads(pos, 1)));
     assert_true(cursor_equal(read.behind, backlog->behind));
     assert_true(tally_equal(read.waits, backlog->waits));
-    assert_int_equal(read.is_gone, backlog->is_gone);
+    assert_int_equal(read.is_lost, backlog->is_lost);
 }
 
 static void
 test_texts_with_a_backlog(void **state)
 {
     (void)state;
-    check_backlog(id(0, 0), &(struct backlog){.is_gone = true}, "00ff.100-7~");
-    check_backlog(id(64, 0), &(struct backlog){.is_gone = true}, "00ff.100-7.-10~");
+    check_backlog(id(0, 0), &(struct backlog){.is_lost = true}, "00ff.100-7~");
+    check_backlog(id(64, 0), &(struct backlog){.is_lost = true}, "00ff.100-7.-10~");
     check_backlog(id(0, 0), &(struct backlog){.behind = {.shared = {99, 3}}, .waits = {38, 0}},
                   "00ff.100-7~12-0~-1-3");
     check_backlog(id(110, 0),
@@ -156,7 +156,7 @@ test_a_backlog_without_its_sum_may_be_lost(void **state)
 
     (void)state;
     assert_int_equal(client_pos_read("00ff.100-7~12~-1-3", "00ff", 1, 0, &cursor, &backlog), RC_OK);
-    assert_true(backlog.is_gone);
+    assert_true(backlog.is_lost);
 }
 
 static void
@@ -180,22 +180,22 @@ test_hostile_positions(void **state)
         "00ff.1-2.A",
         "00ff.1-2.+1",
         "00ff.1-2. 1",
-        "00ff.1-2.-2",                                  /* before the beginning */
-        "00ff.1-2.3w5e11264sgsf",                       /* beyond the end */
-        "00ff.1-2.3w5e11264sgsg",                       /* one more than 64 bits */
+        "00ff.1-2.-2",                                  /* below zero */
+        "00ff.1-2.3w5e11264sgsf",                       /* overflow */
+        "00ff.1-2.3w5e11264sgsg",                       /* 64 bits exceeded by one */
         "00ff.1-2.zzzzzzzzzzzzzzzzzzzzzzzzzzzz",        /* many more */
-        "00ff.18446744073709551616-0",                  /* likewise */
+        "00ff.18446744073709551616-0",                  /* the same */
         "00ff.1-2....",                                 /* one shard too many */
-        "00ff.1-2.1.1.1.1",                             /* likewise */
-        "00ff.1-2.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1", /* likewise */
+        "00ff.1-2.1.1.1.1",                             /* the same */
+        "00ff.1-2.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1", /* the same */
         "00ff.1-2~1",
         "00ff.1-2~~",
         "00ff.1-2~~0",
         "00ff.1-2~-1~0",
         "00ff.1-2~1~0~0~0",
-        "00ff.1-2~1~-2",        /* before the beginning */
-        "00ff.1-2~1z141z4-0~0", /* one more than 32 bits */
-        "00ff.1-2~1-1z141z4~0", /* likewise */
+        "00ff.1-2~1~-2",        /* below zero */
+        "00ff.1-2~1z141z4-0~0", /* 32 bits exceeded by one */
+        "00ff.1-2~1-1z141z4~0", /* the same */
         "00ff.1-2~1-~0",
         "00ff.1-2~1-1-1~0",
         "00ff.1-2~1~0.1",
@@ -259,7 +259,7 @@ close_recent(struct replay_buffer *buffer)
 }
 
 static void
-test_recent_finds_what_follows(void **state)
+test_the_replay_buffer_finds_later_entries(void **state)
 {
     struct replay_buffer *buffer = open_recent(1, 10);
 
@@ -279,7 +279,7 @@ test_recent_finds_what_follows(void **state)
 }
 
 static void
-test_recent_is_bounded(void **state)
+test_the_replay_buffer_is_bounded(void **state)
 {
     struct replay_buffer *buffer = open_recent(1, 0);
 
@@ -293,7 +293,7 @@ test_recent_is_bounded(void **state)
     close_recent(buffer);
 }
 
-/* All that who reads `own` is handed from `place` on: shard and ms of each, with blanks. */
+/* Shard and ms of all entries after the cursor, for a user of shard `own`. */
 static const char *
 follow(const struct replay_buffer *buffer, unsigned own, struct cursor cursor)
 {
@@ -312,7 +312,7 @@ follow(const struct replay_buffer *buffer, unsigned own, struct cursor cursor)
 }
 
 static void
-test_recent_of_several_shards(void **state)
+test_the_replay_buffer_merges_shards(void **state)
 {
     struct replay_buffer *buffer = open_recent(3, 10);
 
@@ -338,7 +338,7 @@ test_recent_of_several_shards(void **state)
 }
 
 static void
-test_recent_forgets_each_shard(void **state)
+test_the_replay_buffer_evicts_each_shard(void **state)
 {
     struct replay_buffer *buffer = open_recent(3, 10);
 
@@ -365,10 +365,10 @@ main(void)
         cmocka_unit_test(test_texts_with_a_backlog),
         cmocka_unit_test(test_a_backlog_without_its_sum_may_be_lost),
         cmocka_unit_test(test_hostile_positions),
-        cmocka_unit_test(test_recent_finds_what_follows),
-        cmocka_unit_test(test_recent_is_bounded),
-        cmocka_unit_test(test_recent_of_several_shards),
-        cmocka_unit_test(test_recent_forgets_each_shard),
+        cmocka_unit_test(test_the_replay_buffer_finds_later_entries),
+        cmocka_unit_test(test_the_replay_buffer_is_bounded),
+        cmocka_unit_test(test_the_replay_buffer_merges_shards),
+        cmocka_unit_test(test_the_replay_buffer_evicts_each_shard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -26,7 +26,7 @@ bool __wrap_store_is_up(const struct store *store);
 enum rc __wrap_store_report(struct store *store, const struct store_report *shown, size_t count,
                             store_reported *done, void *ctx);
 
-/* Two shards answer in an order of their own, which no server does when a test asks for it. */
+/* Shards reply in any order, which a real server does not do on request. */
 static struct {
     store_reported *done;
     void *ctx;
@@ -92,7 +92,7 @@ join_user(void)
     audience_join(&hub.audiences, &session.groups.memberships, &session, key, len, false);
 }
 
-/* A session whose window is full, and two notifications that it had no room for. */
+/* A session with a full in-flight window, and two held notifications. */
 static int
 set_up(void **state)
 {
@@ -142,7 +142,7 @@ take(unsigned nth, enum rc rc, bool is_not_pending)
 }
 
 static void
-test_what_nobody_waits_for_is_given_in_order(void **state)
+test_notifications_without_a_pending_ack_are_sent_in_order(void **state)
 {
     (void)state;
     take(1, RC_OK, true);
@@ -154,7 +154,7 @@ test_what_nobody_waits_for_is_given_in_order(void **state)
 }
 
 static void
-test_it_does_not_go_past_what_was_held_back_first(void **state)
+test_a_held_notification_does_not_overtake_older_ones(void **state)
 {
     (void)state;
     take(1, RC_OK, true);
@@ -163,9 +163,9 @@ test_it_does_not_go_past_what_was_held_back_first(void **state)
     assert_int_equal(session.requests.count, 0);
 }
 
-/* It was given up, and redriven before this relay heard of either. */
+/* Its retries ended and it was redriven before this relay read either event. */
 static void
-test_what_was_given_up_and_redriven_is_reported(void **state)
+test_a_redriven_dead_letter_is_reported(void **state)
 {
     const char *const ids[] = {"00000000-0000-0000-0000-000000000003"};
     struct notification *notification = ack_pending_notification(3);
@@ -190,11 +190,11 @@ test_what_was_given_up_and_redriven_is_reported(void **state)
 }
 
 static void
-test_a_report_that_failed_is_made_again_in_its_place(void **state)
+test_a_failed_report_is_sent_again_in_order(void **state)
 {
     (void)state;
     take(0, RC_IO, false);
-    assert_true(delivery_reports_wait(&hub)); /* so that no ack goes before it */
+    assert_true(delivery_reports_wait(&hub)); /* acks wait for it */
     take(1, RC_OK, true);
     assert_int_equal(session.outbound.count, 0);
     (void)hub_send_some(&hub, 0);
@@ -204,9 +204,9 @@ test_a_report_that_failed_is_made_again_in_its_place(void **state)
     assert_int_equal(session.outbound.notifications[0]->id.ms, 1);
 }
 
-/* As many reports are under way as may be: the next one waits, and acks wait for it. */
+/* All calls are pending: the next report waits, and acks wait for it. */
 static void
-test_no_ack_goes_before_a_report_that_waits(void **state)
+test_acks_wait_for_reports(void **state)
 {
     struct notification *notification = ack_pending_notification(3);
 
@@ -231,16 +231,14 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_what_nobody_waits_for_is_given_in_order, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_it_does_not_go_past_what_was_held_back_first, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_what_was_given_up_and_redriven_is_reported, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_a_report_that_failed_is_made_again_in_its_place,
+        cmocka_unit_test_setup_teardown(test_notifications_without_a_pending_ack_are_sent_in_order,
                                         set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_no_ack_goes_before_a_report_that_waits, set_up,
+        cmocka_unit_test_setup_teardown(test_a_held_notification_does_not_overtake_older_ones,
+                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_redriven_dead_letter_is_reported, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_failed_report_is_sent_again_in_order, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(test_acks_wait_for_reports, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_inbox.c: does a session read its user's inbox again when, and as far as, it has to? */
+/* test_inbox.c: when does a session read its user's inbox again, and how far? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,7 +31,7 @@ test_a_missed_retry_needs_no_room(void **state)
     inbox_miss(&inbox);
     assert_true(inbox_has_missed(&inbox));
     assert_false(inbox_is_deferred(&inbox));
-    assert_true(inbox_defer(&inbox)); /* it is live now */
+    assert_true(inbox_defer(&inbox)); /* LIVE now */
     assert_int_equal(inbox.refill, INBOX_REFILL_NOW);
     inbox_miss(&inbox);
     assert_int_equal(inbox.refill, INBOX_REFILL_NOW);
@@ -42,14 +42,14 @@ test_a_missed_retry_needs_no_room(void **state)
 }
 
 static void
-test_a_reconciliation_is_one_whole_reading(void **state)
+test_a_reconciliation_takes_one_whole_pass(void **state)
 {
     struct inbox inbox = {.refill = INBOX_REFILL_NONE};
 
     (void)state;
     inbox_want_reconcile(&inbox);
     assert_false(inbox_is_reconciling(&inbox));
-    inbox_end_reconcile(&inbox); /* of a reading that began before */
+    inbox_end_reconcile(&inbox); /* of an earlier pass */
     inbox_begin(&inbox);
     assert_true(inbox_is_reconciling(&inbox));
     inbox_want_reconcile(&inbox);
@@ -63,7 +63,7 @@ test_a_reconciliation_is_one_whole_reading(void **state)
 }
 
 static void
-test_what_is_acknowledged_during_a_reading_is_known_until_its_end(void **state)
+test_acks_during_a_pass_are_kept_until_its_end(void **state)
 {
     struct inbox inbox = {.refill = INBOX_REFILL_NONE};
     const unsigned char a[16] = {1}, b[16] = {2};
@@ -85,8 +85,8 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_it_is_deferred_once),
         cmocka_unit_test(test_a_missed_retry_needs_no_room),
-        cmocka_unit_test(test_a_reconciliation_is_one_whole_reading),
-        cmocka_unit_test(test_what_is_acknowledged_during_a_reading_is_known_until_its_end),
+        cmocka_unit_test(test_a_reconciliation_takes_one_whole_pass),
+        cmocka_unit_test(test_acks_during_a_pass_are_kept_until_its_end),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

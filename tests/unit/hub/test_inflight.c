@@ -1,4 +1,4 @@
-/* test_inflight.c: does an in-flight window hold, repeat and recheck what it should? */
+/* test_inflight.c: the in-flight window: limit, retries, recheck. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +42,7 @@ find(const struct inflight *inflight, unsigned char number)
 }
 
 static void
-test_it_holds_as_many_as_granted(void **state)
+test_it_is_limited_to_the_granted_size(void **state)
 {
     struct inflight inflight = {.size = 5};
 
@@ -63,14 +63,14 @@ test_it_holds_as_many_as_granted(void **state)
 }
 
 static void
-test_only_a_missed_retry_of_what_was_written_is_repeated(void **state)
+test_only_a_missed_retry_of_a_written_entry_is_repeated(void **state)
 {
     struct inflight inflight = {.size = 1};
     struct inflight_entry *entry = add(&inflight, 1, false);
 
     (void)state;
     assert_false(inflight_repeat(entry));
-    entry->is_missed = true; /* it is still queued */
+    entry->is_missed = true; /* still queued */
     assert_false(inflight_repeat(entry));
     entry->is_written = true;
     assert_false(inflight_repeat(entry));
@@ -82,7 +82,7 @@ test_only_a_missed_retry_of_what_was_written_is_repeated(void **state)
 }
 
 static void
-test_a_recheck_refutes_what_was_written_and_is_not_confirmed(void **state)
+test_a_recheck_refutes_unconfirmed_written_entries(void **state)
 {
     struct inflight inflight = {.size = 4};
     const unsigned char confirmed[16] = {[15] = 2}, unknown[16] = {[15] = 9};
@@ -98,7 +98,7 @@ test_a_recheck_refutes_what_was_written_and_is_not_confirmed(void **state)
     assert_false(inflight_is_refuted(find(&inflight, 0)));
     assert_true(inflight_is_refuted(find(&inflight, 1)));
     assert_false(inflight_is_refuted(find(&inflight, 2)));
-    assert_false(inflight_is_refuted(find(&inflight, 3))); /* of an open audience */
+    assert_false(inflight_is_refuted(find(&inflight, 3))); /* open-ended */
     inflight_free(&inflight);
 }
 
@@ -106,9 +106,9 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_it_holds_as_many_as_granted),
-        cmocka_unit_test(test_only_a_missed_retry_of_what_was_written_is_repeated),
-        cmocka_unit_test(test_a_recheck_refutes_what_was_written_and_is_not_confirmed),
+        cmocka_unit_test(test_it_is_limited_to_the_granted_size),
+        cmocka_unit_test(test_only_a_missed_retry_of_a_written_entry_is_repeated),
+        cmocka_unit_test(test_a_recheck_refutes_unconfirmed_written_entries),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

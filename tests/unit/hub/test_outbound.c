@@ -1,4 +1,4 @@
-/* test_outbound.c: does a socket's queue keep priorities, counts and positions? */
+/* test_outbound.c: the outbound queue: priorities, counts, positions. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 static size_t queued_bytes;
 
-/* For everyone; its line reports the position of its own entry. */
+/* For ALL; its position is its own entry id. */
 static struct notification *
 make_notification(uint64_t ms, uint8_t priority)
 {
@@ -44,7 +44,7 @@ take(struct outbound *outbound)
 }
 
 static void
-test_priorities_overtake_and_else_the_order_stays(void **state)
+test_priorities_overtake_in_stable_order(void **state)
 {
     struct outbound outbound = {0};
     const uint64_t order[] = {3, 5, 2, 4, 1, 6};
@@ -79,7 +79,7 @@ test_an_empty_queue_has_no_memory(void **state)
     assert_null(outbound_nth(&outbound, 0));
 }
 
-/* The ring grows while its first one is anywhere. */
+/* The ring grows from any offset of its first element. */
 static void
 test_it_grows_to_its_limit_in_order(void **state)
 {
@@ -102,13 +102,13 @@ test_a_notification_in_several_queues_counts_once(void **state)
 {
     struct outbound queues[3] = {{0}};
     struct notification *notification = make_notification(1, FRAME_PRIORITY_NORMAL);
-    const size_t bytes = sizeof(*notification) + notification->line_len;
+    const size_t bytes = sizeof(*notification) + notification->text_len;
 
     (void)state;
     for (int i = 0; i < 3; i++)
         outbound_insert(&queues[i], 0, notification_ref(notification), &queued_bytes);
     assert_int_equal(queued_bytes, bytes);
-    assert_int_equal(outbound_bytes(&queues[2]), notification->line_len);
+    assert_int_equal(outbound_bytes(&queues[2]), notification->text_len);
     outbound_clear(&queues[0], &queued_bytes);
     outbound_clear(&queues[1], &queued_bytes);
     assert_int_equal(queued_bytes, bytes);
@@ -119,7 +119,7 @@ test_a_notification_in_several_queues_counts_once(void **state)
 }
 
 static void
-test_a_run_counts_and_leaves_as_a_whole(void **state)
+test_a_batch_is_counted_and_removed_as_a_whole(void **state)
 {
     struct outbound outbound = {0};
     struct notification *notifications[] = {make_notification(5, FRAME_PRIORITY_NORMAL),
@@ -142,7 +142,7 @@ test_a_run_counts_and_leaves_as_a_whole(void **state)
 }
 
 static void
-test_a_client_resumes_before_what_it_was_not_sent(void **state)
+test_a_client_resumes_before_unsent_notifications(void **state)
 {
     struct outbound outbound = {0};
     const struct cursor cursor = {.shared = {9, 0}};
@@ -165,12 +165,12 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_priorities_overtake_and_else_the_order_stays),
+        cmocka_unit_test(test_priorities_overtake_in_stable_order),
         cmocka_unit_test(test_an_empty_queue_has_no_memory),
         cmocka_unit_test(test_it_grows_to_its_limit_in_order),
         cmocka_unit_test(test_a_notification_in_several_queues_counts_once),
-        cmocka_unit_test(test_a_run_counts_and_leaves_as_a_whole),
-        cmocka_unit_test(test_a_client_resumes_before_what_it_was_not_sent),
+        cmocka_unit_test(test_a_batch_is_counted_and_removed_as_a_whole),
+        cmocka_unit_test(test_a_client_resumes_before_unsent_notifications),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_pressure.c: does shedding begin when it must, go further if need be, and end? */
+/* test_pressure.c: does load shedding begin, increase and end? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,19 +9,19 @@
 
 #define EVERY_US (PRESSURE_EVERY_MS * 1000)
 
-static const struct pressure_limits LIMITS = {.lag_us = 1000000, .bytes = 1000};
+static const struct pressure_limits LIMITS = {.delay_us = 1000000, .bytes = 1000};
 
-/* Measures the same `times` times, from *now_us on; returns the level. */
+/* Adds the same measurement `times` times, from *now_us on. Returns the level. */
 static enum pressure_level
 measure(struct pressure *pressure, const struct pressure_limits *limits, int64_t *now_us, int times,
-        int64_t lag_us, size_t bytes)
+        int64_t delay_us, size_t bytes)
 {
     while (times-- > 0) {
         enum pressure_level before = pressure->level;
         bool has_changed;
 
         *now_us += EVERY_US;
-        has_changed = pressure_measure(pressure, limits, *now_us, lag_us, bytes);
+        has_changed = pressure_measure(pressure, limits, *now_us, delay_us, bytes);
         assert_int_equal(has_changed, pressure->level != before);
     }
     return pressure->level;
@@ -96,8 +96,8 @@ it_ends_step_by_step(void **state)
 static void
 a_limit_of_zero_is_none(void **state)
 {
-    const struct pressure_limits no_lag = {.lag_us = 0, .bytes = 1000};
-    const struct pressure_limits no_bytes = {.lag_us = 1000000, .bytes = 0};
+    const struct pressure_limits no_lag = {.delay_us = 0, .bytes = 1000};
+    const struct pressure_limits no_bytes = {.delay_us = 1000000, .bytes = 0};
     struct pressure pressure = {0};
     int64_t now_us = 1;
 

@@ -1,4 +1,4 @@
-/* test_session_places.c: does every line tell a cursor from which nothing is missed? */
+/* test_session_cursors.c: does every reported position resume without a loss? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,10 +17,10 @@
 #include "tests/unit/hub/one_session.h"
 
 #define SHARDS 3
-#define OWN 2 /* of the session's user */
+#define OWN 2 /* the shard of the session's user */
 
-/* The lines that were sent, without what is the same in all, each followed by a blank. */
-static char told[4096];
+/* The positions of all frames sent, each followed by a space. */
+static char reported[4096];
 
 static void
 tell(const char *line, size_t len)
@@ -37,21 +37,21 @@ tell(const char *line, size_t len)
     snprintf(pos, sizeof(pos), "%.*s", (int)(end - start - 3), start + 3);
     if ((start = strstr(end, "\"to\":\"e.")) != NULL)
         snprintf(to, sizeof(to), "..%.*s", (int)strcspn(start + 8, "\""), start + 8);
-    snprintf(told + strlen(told), sizeof(told) - strlen(told), "%s%s ", pos, to);
+    snprintf(reported + strlen(reported), sizeof(reported) - strlen(reported), "%s%s ", pos, to);
 }
 
 static enum rc
-fake_send(void *socket, const struct iovec *pieces, int count, size_t *ret_taken)
+fake_send(void *socket, const struct iovec *pieces, int count, size_t *ret_written)
 {
     (void)socket;
-    *ret_taken = 0;
+    *ret_written = 0;
     for (int i = 0; i < count; i++) {
         const unsigned char *at = pieces[i].iov_base, *end = at + pieces[i].iov_len;
 
         for (; at < end; at += ws_frame_len(at))
             tell((const char *)at + (at[1] < 126 ? 2 : 4),
                  ws_frame_len(at) - (at[1] < 126 ? 2 : 4));
-        *ret_taken += pieces[i].iov_len;
+        *ret_written += pieces[i].iov_len;
     }
     return RC_OK;
 }
@@ -67,7 +67,7 @@ set_up(void **state)
     for (unsigned i = 0; i < SHARDS; i++)
         hub.newest[i] = (struct entry_id){1, 0};
     replay_buffer_reset(&hub.replay_buffer, hub.newest);
-    told[0] = '\0';
+    reported[0] = '\0';
     return 0;
 }
 
@@ -79,7 +79,7 @@ tear_down(void **state)
     return 0;
 }
 
-/* A notification that the hub reads now: what it tells is how far that is. */
+/* A notification read now: its position is the hub's. */
 static struct notification *
 read_notification(unsigned char shard, uint64_t ms, uint8_t priority)
 {
@@ -115,11 +115,11 @@ static const char *
 sent(void)
 {
     (void)hub_send_some(&hub, 10);
-    return told;
+    return reported;
 }
 
 static void
-test_what_was_read_is_told(void **state)
+test_positions_report_all_entries_read(void **state)
 {
     (void)state;
     offer(0, 100, FRAME_PRIORITY_NORMAL);
@@ -133,18 +133,18 @@ test_what_was_read_is_told(void **state)
 }
 
 static void
-test_what_overtakes_is_beyond_nothing(void **state)
+test_an_overtaking_notification_reports_an_earlier_position(void **state)
 {
     (void)state;
     offer(0, 100, FRAME_PRIORITY_NORMAL);
     offer(OWN, 100, FRAME_PRIORITY_NORMAL);
     offer(OWN, 101, FRAME_PRIORITY_HIGH);
-    /* Before both: of each shard the last that was read before. */
+    /* Before both, in each shard. */
     assert_string_equal(sent(), "99-18446744073709551615..-2q 100-0.-2r.-2r 100-0.-2r.0 ");
 }
 
 static void
-test_what_overtakes_tells_no_less_than_it_must(void **state)
+test_an_overtaking_notification_reports_the_latest_safe_position(void **state)
 {
     (void)state;
     offer(0, 100, FRAME_PRIORITY_HIGH);
@@ -160,14 +160,14 @@ test_a_poll_never_goes_back(void **state)
 
     (void)state;
     session.is_poll = true;
-    session.cursor = at(99, 200); /* from the store: the hub has not read so far */
+    session.cursor = at(99, 200); /* from the store, ahead of the hub */
     session_offer(&session, notification);
     notification_unref(notification);
     assert_string_equal(sent(), "100-0..2s ");
 }
 
 static void
-test_no_cursor_passes_what_was_left_out(void **state)
+test_no_cursor_passes_dropped_notifications(void **state)
 {
     (void)state;
     hub.shed.hold[0] = (struct entry_id){100, 0};
@@ -183,7 +183,7 @@ test_no_cursor_passes_what_was_left_out(void **state)
 }
 
 static void
-test_a_gap_passes_nothing_that_waits(void **state)
+test_a_gap_passes_no_queued_notification(void **state)
 {
     (void)state;
     offer(0, 3, FRAME_PRIORITY_NORMAL);
@@ -194,11 +194,11 @@ test_a_gap_passes_nothing_that_waits(void **state)
                                 "3-0.-2.-2 3-0.-2.1 4-0.-3.0 ");
 }
 
-/* Else it would be told to go on from where the store may keep nothing any more. */
+/* Otherwise the client would resume from entries that may be trimmed. */
 static void
-test_a_gap_goes_up_to_what_passed_for_others(void **state)
+test_a_gap_ends_at_the_last_entry_of_other_users(void **state)
 {
-    const struct backlog gone = {.is_gone = true};
+    const struct backlog gone = {.is_lost = true};
     struct notification *notification;
 
     (void)state;
@@ -212,9 +212,9 @@ test_a_gap_goes_up_to_what_passed_for_others(void **state)
     assert_string_equal(sent(), "100-0.-2r.-2r 100-0..-5..100-0..-5 ");
 }
 
-/* Of a group that the user had left, say: that is not counted. */
+/* As of a group that the user had left: that is not counted. */
 static void
-test_what_finds_no_room_begins_behind_what_passed(void **state)
+test_a_backlog_begins_after_the_last_entry_read(void **state)
 {
     struct notification *notification = read_notification(0, 100, FRAME_PRIORITY_NORMAL);
 
@@ -228,7 +228,7 @@ test_what_finds_no_room_begins_behind_what_passed(void **state)
 }
 
 static void
-test_who_falls_behind_is_before_what_came_then(void **state)
+test_a_paused_session_keeps_its_cursor(void **state)
 {
     (void)state;
     offer(0, 10, FRAME_PRIORITY_NORMAL);
@@ -247,15 +247,15 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_what_was_read_is_told),
-        TEST(test_what_overtakes_is_beyond_nothing),
-        TEST(test_what_overtakes_tells_no_less_than_it_must),
+        TEST(test_positions_report_all_entries_read),
+        TEST(test_an_overtaking_notification_reports_an_earlier_position),
+        TEST(test_an_overtaking_notification_reports_the_latest_safe_position),
         TEST(test_a_poll_never_goes_back),
-        TEST(test_no_cursor_passes_what_was_left_out),
-        TEST(test_a_gap_passes_nothing_that_waits),
-        TEST(test_a_gap_goes_up_to_what_passed_for_others),
-        TEST(test_what_finds_no_room_begins_behind_what_passed),
-        TEST(test_who_falls_behind_is_before_what_came_then),
+        TEST(test_no_cursor_passes_dropped_notifications),
+        TEST(test_a_gap_passes_no_queued_notification),
+        TEST(test_a_gap_ends_at_the_last_entry_of_other_users),
+        TEST(test_a_backlog_begins_after_the_last_entry_read),
+        TEST(test_a_paused_session_keeps_its_cursor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

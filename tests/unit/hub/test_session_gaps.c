@@ -1,4 +1,4 @@
-/* test_session_gaps.c: is what a session will not be sent told as a gap, once and in time? */
+/* test_session_gaps.c: is each loss announced as a gap, once and in time? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 #include "tests/unit/hub/queued_notifications.h"
 
 static void
-test_what_expires_while_it_waits_is_told(void **state)
+test_expiry_in_the_queue_is_announced(void **state)
 {
     struct notification *brief = make_notification(2, FRAME_PRIORITY_NORMAL);
 
@@ -27,14 +27,14 @@ test_what_expires_while_it_waits_is_told(void **state)
     session_writable(&session);
     while (hub_send_some(&hub, 1))
         ;
-    assert_string_equal(told(),
+    assert_string_equal(sent_text(),
                         MSG("1-0", "1") "{\"t\":\"gap\",\"from\":\"e.2-0\",\"to\":\"e.2-0\","
                                         "\"why\":\"expired\"} " MSG("3-0", "3"));
 }
 
-/* One gap for all in a row: there is room for few lines of that kind. */
+/* The control queue has room for few gaps. */
 static void
-test_what_expires_in_a_row_is_told_once(void **state)
+test_consecutive_expiries_are_one_gap(void **state)
 {
     (void)state;
     session.is_blocked = true;
@@ -47,12 +47,12 @@ test_what_expires_in_a_row_is_told_once(void **state)
     }
     queue_notification(21, FRAME_PRIORITY_NORMAL);
     session_writable(&session);
-    assert_string_equal(told(), "{\"t\":\"gap\",\"from\":\"e.1-0\",\"to\":\"e.20-0\","
-                                "\"why\":\"expired\"} " MSG("21-0", "21"));
+    assert_string_equal(sent_text(), "{\"t\":\"gap\",\"from\":\"e.1-0\",\"to\":\"e.20-0\","
+                                     "\"why\":\"expired\"} " MSG("21-0", "21"));
 }
 
 static void
-test_what_expired_is_told_before_a_run(void **state)
+test_expiry_is_announced_before_a_batch(void **state)
 {
     struct notification *brief = make_notification(1, FRAME_PRIORITY_NORMAL);
     struct fanout_batch *batch = make_batch(2, 2);
@@ -64,14 +64,14 @@ test_what_expired_is_told_before_a_run(void **state)
     notification_unref(brief);
     fanout_batch_unref(batch);
     hub_send_some(&hub, 10);
-    assert_string_equal(told(),
+    assert_string_equal(sent_text(),
                         "{\"t\":\"gap\",\"from\":\"e.0-0\",\"to\":\"e.1-18446744073709551615"
                         "\",\"why\":\"expired\"} " MSG("2-0", "2") MSG("3-0", "3"));
 }
 
-/* As when another connection acks thousands while this one's socket is full. */
+/* As when another session acknowledges thousands while this socket is full. */
 static void
-test_a_gap_that_finds_no_room_is_told_later(void **state)
+test_a_gap_waits_for_room_in_the_control_queue(void **state)
 {
     const struct cursor cursor = {.shared = {7, 0}};
     static const char line[] = "{\"t\":\"acked\"}";
@@ -86,7 +86,7 @@ test_a_gap_that_finds_no_room_is_told_later(void **state)
     session_writable(&session);
     while (hub_send_some(&hub, 10))
         continue;
-    at = strstr(told(), "gap");
+    at = strstr(sent_text(), "gap");
     assert_non_null(at);
     assert_null(strstr(at + 1, "gap"));
     assert_non_null(strstr(at, "\"to\":\"e.7-0\",\"why\":\"shed\""));
@@ -114,10 +114,10 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_what_expires_while_it_waits_is_told),
-        TEST(test_what_expires_in_a_row_is_told_once),
-        TEST(test_what_expired_is_told_before_a_run),
-        TEST(test_a_gap_that_finds_no_room_is_told_later),
+        TEST(test_expiry_in_the_queue_is_announced),
+        TEST(test_consecutive_expiries_are_one_gap),
+        TEST(test_expiry_is_announced_before_a_batch),
+        TEST(test_a_gap_waits_for_room_in_the_control_queue),
         TEST(test_no_cursor_is_sent_before_a_gap),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_session_inflight.c: does a window hold, show again and let go of what it should? */
+/* test_session_inflight.c: what does a session send, hold back, repeat and report? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ struct fixture {
     struct notification *notifications[4];
 };
 
-/* A call of the store is under way for ever, so nothing is sent to it. */
+/* A call is pending for ever, so that no report is sent. */
 static int
 set_up(void **state)
 {
@@ -75,17 +75,17 @@ test_it_is_full_at_its_size(void **state)
     assert_false(session_inflight_add(&f->session, f->notifications[2]));
     assert_true(inbox_is_deferred(&f->session.inbox));
     assert_int_equal(f->hub.deferred_count, 1);
-    assert_int_equal(f->hub.reports.count, 1); /* the store is asked whether it is owed */
+    assert_int_equal(f->hub.reports.count, 1); /* is its ack pending? */
     session_inflight_remove(&f->session, f->notifications[1]->frame.as.notification.id);
     assert_false(
-        session_inflight_add(&f->session, f->notifications[3])); /* the other one was there first */
+        session_inflight_add(&f->session, f->notifications[3])); /* the other one is older */
     assert_true(session_inflight_add_from_inbox(&f->session, f->notifications[2]));
     assert_int_equal(f->session.inflight.count, 2);
     assert_false(session_inflight_add_from_inbox(&f->session, f->notifications[3]));
 }
 
 static void
-test_what_is_acked_while_the_inbox_is_read_stays_out(void **state)
+test_acks_during_a_pass_are_not_sent_again(void **state)
 {
     struct fixture *f = *state;
 
@@ -100,14 +100,13 @@ test_what_is_acked_while_the_inbox_is_read_stays_out(void **state)
 }
 
 static void
-test_it_is_shown_again_only_when_written_and_missed(void **state)
+test_a_retry_is_sent_only_if_written_and_missed(void **state)
 {
     struct fixture *f = *state;
 
     assert_true(session_inflight_add(&f->session, f->notifications[0]));
     assert_false(session_inflight_add(&f->session, f->notifications[0]));
-    session_inflight_missed(&f->session,
-                            f->notifications[0]); /* still queued: that showing is enough */
+    session_inflight_missed(&f->session, f->notifications[0]); /* still queued: sent once */
     assert_false(session_inflight_add(&f->session, f->notifications[0]));
     session_inflight_written(&f->session, f->notifications[0]);
     assert_int_equal(f->hub.reports.count, 1);
@@ -116,12 +115,12 @@ test_it_is_shown_again_only_when_written_and_missed(void **state)
     assert_true(session_inflight_add(&f->session, f->notifications[0]));
     assert_int_equal(f->session.inflight.count, 1);
     assert_false(session_inflight_add(&f->session, f->notifications[0]));
-    session_inflight_missed(&f->session, f->notifications[3]); /* not held: nothing to do */
+    session_inflight_missed(&f->session, f->notifications[3]); /* not in flight */
     assert_int_equal(f->session.inflight.count, 1);
 }
 
 static void
-test_an_inbox_older_than_a_retry_is_not_taken_for_it(void **state)
+test_an_inbox_page_older_than_a_retry_is_ignored(void **state)
 {
     struct fixture *f = *state;
 
@@ -134,7 +133,7 @@ test_an_inbox_older_than_a_retry_is_not_taken_for_it(void **state)
 }
 
 static void
-test_what_was_acked_meanwhile_is_not_reported(void **state)
+test_acked_notifications_are_not_reported(void **state)
 {
     struct fixture *f = *state;
 
@@ -149,7 +148,7 @@ test_what_was_acked_meanwhile_is_not_reported(void **state)
 }
 
 static void
-test_reconciling_drops_what_is_not_confirmed(void **state)
+test_reconciling_removes_unconfirmed_entries(void **state)
 {
     struct fixture *f = *state;
 
@@ -157,7 +156,7 @@ test_reconciling_drops_what_is_not_confirmed(void **state)
     assert_true(session_inflight_add(&f->session, f->notifications[1]));
     session_inflight_written(&f->session, f->notifications[0]);
     session_inflight_written(&f->session, f->notifications[1]);
-    session_inflight_reconcile(&f->session); /* nothing is reconciled */
+    session_inflight_reconcile(&f->session); /* not requested */
     assert_int_equal(f->session.inflight.count, 2);
     f->session.inbox.reconcile = INBOX_RECONCILE_RUNNING;
     inflight_recheck(&f->session.inflight);
@@ -165,21 +164,21 @@ test_reconciling_drops_what_is_not_confirmed(void **state)
     session_inflight_reconcile(&f->session);
     assert_int_equal(f->session.inflight.count, 1);
     assert_int_equal(f->session.inflight.entries[0].id[15], 1);
-    assert_int_equal(f->hub.reports.count, 3); /* the store is told of that one again */
+    assert_int_equal(f->hub.reports.count, 3); /* reported again */
     assert_false(inbox_is_reconciling(&f->session.inbox));
 }
 
 static void
-test_a_reconciliation_wanted_during_a_reading_is_for_the_next_one(void **state)
+test_a_reconciliation_requested_during_a_pass_runs_in_the_next(void **state)
 {
     struct fixture *f = *state;
 
     assert_true(session_inflight_add(&f->session, f->notifications[0]));
     session_inflight_written(&f->session, f->notifications[0]);
-    f->hub.reports.count = 0; /* as if it were reported: nothing holds up the inbox */
+    f->hub.reports.count = 0; /* as if it were reported */
     f->session.state = SESSION_INBOX;
     session_reconcile(&f->session);
-    session_inflight_reconcile(&f->session); /* at the end of the inbox, begun before */
+    session_inflight_reconcile(&f->session); /* the end of an earlier pass */
     assert_int_equal(f->session.inflight.count, 1);
     f->session.state = SESSION_LIVE;
     refill(f);
@@ -189,9 +188,9 @@ test_a_reconciliation_wanted_during_a_reading_is_for_the_next_one(void **state)
     f->hub.reports.count = 1;
 }
 
-/* The answer that is under way may have been made before what the new question is about. */
+/* The pending reply may predate the change. */
 static void
-test_memberships_that_are_asked_for_are_asked_for_again(void **state)
+test_stale_memberships_are_requested_again(void **state)
 {
     struct fixture *f = *state;
 
@@ -205,12 +204,12 @@ test_memberships_that_are_asked_for_are_asked_for_again(void **state)
 }
 
 static void
-test_the_inbox_is_read_after_the_answers_that_come_before_it(void **state)
+test_the_inbox_is_read_after_pending_reports(void **state)
 {
     struct fixture *f = *state;
 
     session_defer_inbox(&f->session);
-    f->session.inbox.held_count = 1; /* of a report under way */
+    f->session.inbox.held_count = 1; /* of a pending report */
     refill(f);
     assert_int_equal(f->session.state, SESSION_LIVE);
     assert_true(f->hub.refill_is_pending);
@@ -219,9 +218,9 @@ test_the_inbox_is_read_after_the_answers_that_come_before_it(void **state)
     assert_int_equal(f->session.state, SESSION_INBOX);
 }
 
-/* A retry that waits does not hold up a poll, which may be over before the inbox is read again. */
+/* A poll does not wait for retries: it may end before the inbox is read again. */
 static void
-test_a_poll_is_shown_what_there_is_room_for(void **state)
+test_a_poll_receives_as_much_as_fits(void **state)
 {
     struct fixture *f = *state;
 
@@ -233,7 +232,7 @@ test_a_poll_is_shown_what_there_is_room_for(void **state)
 }
 
 static void
-test_a_poll_does_not_go_past_what_it_was_not_shown(void **state)
+test_a_poll_does_not_overtake_unread_notifications(void **state)
 {
     struct fixture *f = *state;
 
@@ -245,7 +244,7 @@ test_a_poll_does_not_go_past_what_it_was_not_shown(void **state)
     assert_false(session_inflight_add(&f->session, f->notifications[1]));
 }
 
-/* A notification as the inbox gives it. */
+/* A notification as read from the inbox. */
 static bool
 take_from_inbox(struct fixture *f, int nth)
 {
@@ -260,10 +259,10 @@ cursor(uint64_t ms)
 }
 
 static void
-test_what_found_no_room_is_told_until_it_is_shown(void **state)
+test_a_backlog_is_reported_until_it_is_sent(void **state)
 {
     struct fixture *f = *state;
-    const struct backlog *told;
+    const struct backlog *reported;
 
     f->session.inflight.size = 1;
     assert_true(session_inflight_add(&f->session, f->notifications[0]));
@@ -273,52 +272,52 @@ test_what_found_no_room_is_told_until_it_is_shown(void **state)
     f->session.cursor = cursor(1);
     assert_false(session_inflight_add(&f->session, f->notifications[2]));
     assert_null(backlog_reported(&f->session, cursor(0), NULL));
-    told = backlog_reported(&f->session, cursor(2), NULL);
-    assert_non_null(told);
-    assert_int_equal(told->waits.count, 2);
-    assert_true(cursor_equal(told->behind, cursor(0)));
-    assert_false(told->is_gone);
+    reported = backlog_reported(&f->session, cursor(2), NULL);
+    assert_non_null(reported);
+    assert_int_equal(reported->waits.count, 2);
+    assert_true(cursor_equal(reported->behind, cursor(0)));
+    assert_false(reported->is_lost);
     session_inflight_remove(&f->session, f->notifications[0]->frame.as.notification.id);
     assert_true(take_from_inbox(f, 1));
-    told = backlog_reported(&f->session, cursor(2), NULL);
-    assert_non_null(told);
-    assert_int_equal(told->waits.count, 1);
-    assert_true(cursor_equal(told->behind, cursor(1)));
+    reported = backlog_reported(&f->session, cursor(2), NULL);
+    assert_non_null(reported);
+    assert_int_equal(reported->waits.count, 1);
+    assert_true(cursor_equal(reported->behind, cursor(1)));
     session_inflight_remove(&f->session, f->notifications[1]->frame.as.notification.id);
     assert_true(take_from_inbox(f, 2));
     assert_null(backlog_reported(&f->session, cursor(2), NULL));
 }
 
-/* Whatever became of the backlog since that was queued. */
+/* Regardless of later changes of the backlog. */
 static void
-test_what_overtakes_tells_what_the_overtaken_told(void **state)
+test_an_overtaking_notification_reports_the_older_backlog(void **state)
 {
     struct fixture *f = *state;
-    const struct backlog *told;
+    const struct backlog *reported;
     struct notification *queued;
 
     f->session.inflight.size = 1;
     assert_true(session_inflight_add(&f->session, f->notifications[0]));
     f->session.cursor = cursor(0);
     assert_false(session_inflight_add(&f->session, f->notifications[1]));
-    assert_null(
-        backlog_reported(&f->session, cursor(2), f->notifications[3])); /* queued before all that */
+    assert_null(backlog_reported(&f->session, cursor(2), f->notifications[3])); /* queued earlier */
     queued = session_notification_at(&f->session, f->notifications[3], cursor(3), NULL);
     session_inflight_remove(&f->session, f->notifications[0]->frame.as.notification.id);
     assert_true(take_from_inbox(f, 1));
     assert_null(backlog_reported(&f->session, cursor(3), NULL));
-    told = backlog_reported(&f->session, cursor(2), queued);
-    assert_non_null(told);
-    assert_int_equal(told->waits.count, 1);
-    assert_false(told->is_gone);
-    told = backlog_reported(&f->session, cursor(2), f->notifications[1]); /* the one that waited */
-    assert_non_null(told);
-    assert_true(told->is_gone);
+    reported = backlog_reported(&f->session, cursor(2), queued);
+    assert_non_null(reported);
+    assert_int_equal(reported->waits.count, 1);
+    assert_false(reported->is_lost);
+    reported =
+        backlog_reported(&f->session, cursor(2), f->notifications[1]); /* part of the backlog */
+    assert_non_null(reported);
+    assert_true(reported->is_lost);
     notification_unref(queued);
 }
 
 static void
-test_what_was_there_before_is_not_of_the_backlog(void **state)
+test_older_inbox_entries_are_not_in_the_backlog(void **state)
 {
     struct fixture *f = *state;
 
@@ -329,14 +328,14 @@ test_what_was_there_before_is_not_of_the_backlog(void **state)
     session_inflight_remove(&f->session, f->notifications[3]->frame.as.notification.id);
     assert_true(take_from_inbox(f, 1));
     assert_int_equal(f->session.order.backlog->waits.count, 1);
-    f->notifications[3]->is_retry = true; /* a retry of what was shown */
+    f->notifications[3]->is_retry = true; /* sent before */
     assert_false(session_inflight_add(&f->session, f->notifications[3]));
     assert_int_equal(f->session.order.backlog->waits.count, 1);
 }
 
-/* notifications[2] is in the inbox too, but was skipped: its user was not in its group then. */
+/* notifications[2] was skipped, as its user was not in the group, but is in the inbox. */
 static void
-test_a_notification_that_was_not_counted_hides_no_loss(void **state)
+test_an_uncounted_notification_hides_no_loss(void **state)
 {
     struct fixture *f = *state;
 
@@ -348,11 +347,11 @@ test_a_notification_that_was_not_counted_hides_no_loss(void **state)
     session_inflight_remove(&f->session, f->notifications[0]->frame.as.notification.id);
     assert_true(take_from_inbox(f, 2));
     assert_int_equal(f->session.order.backlog->waits.count, 0);
-    assert_true(f->session.order.backlog->is_gone);
+    assert_true(f->session.order.backlog->is_lost);
 }
 
 static void
-test_of_an_inbox_nothing_goes_past_what_found_no_room(void **state)
+test_inbox_order_is_kept_when_the_window_is_full(void **state)
 {
     struct fixture *f = *state;
 
@@ -370,37 +369,36 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_setup_teardown(test_an_inbox_older_than_a_retry_is_not_taken_for_it,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_what_is_acked_while_the_inbox_is_read_stays_out,
-                                        set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_an_inbox_page_older_than_a_retry_is_ignored, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_acks_during_a_pass_are_not_sent_again, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(test_it_is_full_at_its_size, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_it_is_shown_again_only_when_written_and_missed, set_up,
+        cmocka_unit_test_setup_teardown(test_a_retry_is_sent_only_if_written_and_missed, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(test_what_was_acked_meanwhile_is_not_reported, set_up,
+        cmocka_unit_test_setup_teardown(test_acked_notifications_are_not_reported, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(test_reconciling_drops_what_is_not_confirmed, set_up,
+        cmocka_unit_test_setup_teardown(test_reconciling_removes_unconfirmed_entries, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(
-            test_a_reconciliation_wanted_during_a_reading_is_for_the_next_one, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_a_poll_is_shown_what_there_is_room_for, set_up,
+            test_a_reconciliation_requested_during_a_pass_runs_in_the_next, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_poll_receives_as_much_as_fits, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_a_poll_does_not_overtake_unread_notifications, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(test_a_poll_does_not_go_past_what_it_was_not_shown, set_up,
+        cmocka_unit_test_setup_teardown(test_a_backlog_is_reported_until_it_is_sent, set_up,
                                         tear_down),
-        cmocka_unit_test_setup_teardown(test_what_found_no_room_is_told_until_it_is_shown, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_what_overtakes_tells_what_the_overtaken_told, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_what_was_there_before_is_not_of_the_backlog, set_up,
-                                        tear_down),
-        cmocka_unit_test_setup_teardown(test_a_notification_that_was_not_counted_hides_no_loss,
+        cmocka_unit_test_setup_teardown(test_an_overtaking_notification_reports_the_older_backlog,
                                         set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_of_an_inbox_nothing_goes_past_what_found_no_room,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(test_memberships_that_are_asked_for_are_asked_for_again,
-                                        set_up, tear_down),
-        cmocka_unit_test_setup_teardown(
-            test_the_inbox_is_read_after_the_answers_that_come_before_it, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(test_older_inbox_entries_are_not_in_the_backlog, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_an_uncounted_notification_hides_no_loss, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_inbox_order_is_kept_when_the_window_is_full, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_stale_memberships_are_requested_again, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_the_inbox_is_read_after_pending_reports, set_up,
+                                        tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

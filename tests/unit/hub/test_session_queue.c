@@ -1,4 +1,4 @@
-/* test_session_queue.c: does a socket get each line whole, once and in order, whatever it takes? */
+/* test_session_queue.c: is each frame sent whole, once and in order, however little fits? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 #include "tests/unit/hub/queued_notifications.h"
 
 static void
-test_heads_of_frames(void **state)
+test_headers_of_websocket_frames(void **state)
 {
     const size_t lens[] = {0, 1, 125, 126, 65535, 65536, 1000000};
     unsigned char frame[WS_TEXT_HEAD_MAX];
@@ -30,20 +30,20 @@ test_heads_of_frames(void **state)
 }
 
 static void
-test_own_lines_go_first(void **state)
+test_control_frames_are_sent_first(void **state)
 {
     (void)state;
     queue_notification(1, FRAME_PRIORITY_NORMAL);
     session_send_control(&session, "{}", 2);
     session_send_control(&session, "[]", 2);
     assert_false(hub_send_some(&hub, 10));
-    assert_string_equal(told(), "{}\n[] " MSG("1-0", "1"));
+    assert_string_equal(sent_text(), "{}\n[] " MSG("1-0", "1"));
     assert_int_equal(stats.values[STAT_HUB_DELIVERED], 1);
     assert_int_equal(fake.calls, 1);
 }
 
 static void
-test_every_cut_gives_whole_lines_once(void **state)
+test_cut_frames_are_sent_whole_and_once(void **state)
 {
     for (size_t room = 0; room < 169; room++) {
         tear_down(state);
@@ -54,22 +54,22 @@ test_every_cut_gives_whole_lines_once(void **state)
             queue_notification(ms, FRAME_PRIORITY_NORMAL);
         hub_send_some(&hub, 1);
         assert_true(session.is_blocked);
-        assert_false(hub_send_some(&hub, 10)); /* waits for the socket */
-        fake.room = room + 1;                  /* a frame begun is ended by the transport */
+        assert_false(hub_send_some(&hub, 10)); /* the socket is full */
+        fake.room = room + 1;                  /* the transport ends a cut frame */
         for (int turns = 0; turns < 300 && !session_queue_is_empty(&session); turns++)
             session_writable(&session);
         fake.room = SIZE_MAX;
         session_writable(&session);
         hub_send_some(&hub, 10);
-        assert_string_equal(told(), "{} " MSG("1-0", "1") MSG("2-0", "2") MSG("3-0", "3")
-                                        MSG("4-0", "4") MSG("5-0", "5"));
+        assert_string_equal(sent_text(), "{} " MSG("1-0", "1") MSG("2-0", "2") MSG("3-0", "3")
+                                             MSG("4-0", "4") MSG("5-0", "5"));
         assert_int_equal(stats.values[STAT_HUB_DELIVERED], 5);
         assert_null(session.outbound.notifications);
     }
 }
 
 static void
-test_a_run_goes_in_one_piece(void **state)
+test_a_batch_is_sent_in_one_piece(void **state)
 {
     struct fanout_batch *batch = make_batch(1, 3);
 
@@ -77,28 +77,28 @@ test_a_run_goes_in_one_piece(void **state)
     session_offer_batch(&hub, &session, batch);
     assert_null(session.outbound.notifications);
     hub_send_some(&hub, 10);
-    assert_string_equal(told(), MSG("1-0", "1") MSG("2-0", "2") MSG("3-0", "3"));
+    assert_string_equal(sent_text(), MSG("1-0", "1") MSG("2-0", "2") MSG("3-0", "3"));
     assert_int_equal(stats.values[STAT_HUB_DELIVERED], 3);
-    session_offer_batch(&hub, &session, batch); /* through another of its audiences */
+    session_offer_batch(&hub, &session, batch); /* by another audience */
     assert_true(session_queue_is_empty(&session));
     assert_int_equal(batch->refs, 1);
     fanout_batch_unref(batch);
 }
 
-/* Notes 1 to 5 in all, once the socket takes them. */
+/* The socket is writable: notifications 1 to 5 were sent. */
 static void
-the_rest_comes(void)
+assert_rest_is_sent(void)
 {
     fake.room = SIZE_MAX;
     session_writable(&session);
     hub_send_some(&hub, 10);
-    assert_string_equal(told(), MSG("1-0", "1") MSG("2-0", "2") MSG("3-0", "3") MSG("4-0", "4")
-                                    MSG("5-0", "5"));
+    assert_string_equal(sent_text(), MSG("1-0", "1") MSG("2-0", "2") MSG("3-0", "3") MSG("4-0", "4")
+                                         MSG("5-0", "5"));
     assert_int_equal(stats.values[STAT_HUB_DELIVERED], 5);
 }
 
 static void
-test_a_run_is_cut_anywhere(void **state)
+test_a_batch_can_be_cut_anywhere(void **state)
 {
     for (size_t room = 0; room < 140; room++) {
         struct fanout_batch *batch = make_batch(1, 3);
@@ -109,16 +109,16 @@ test_a_run_is_cut_anywhere(void **state)
         session_offer_batch(&hub, &session, batch);
         fanout_batch_unref(batch);
         hub_send_some(&hub, 10);
-        batch = make_batch(4, 2); /* behind what is left */
+        batch = make_batch(4, 2); /* after the rest */
         session_offer_batch(&hub, &session, batch);
         fanout_batch_unref(batch);
-        the_rest_comes();
+        assert_rest_is_sent();
     }
 }
 
-/* As if so many more sessions waited with it, until they do no more. */
+/* As if many sessions had it queued, and released it. */
 static void
-wait_too(struct fanout_batch *batch)
+hold_queued(struct fanout_batch *batch)
 {
     batch->refs += MERGED_BATCH_SHARES;
 }
@@ -130,14 +130,14 @@ leave(struct fanout_batch *batch)
     fanout_batch_unref(batch);
 }
 
-/* Offers a batch as hub_publish does, where many wait with the one before. */
+/* Offers a batch as hub_publish does; many sessions have the previous one queued. */
 static void
 offer_batch(struct fanout_batch *batch)
 {
     struct fanout_batch *waiting = session.outbound.batch;
 
     if (waiting != NULL)
-        wait_too(waiting);
+        hold_queued(waiting);
     session_offer_batch(&hub, &session, batch);
     merged_batch_end(&hub.merged);
     fanout_batch_unref(batch);
@@ -146,7 +146,7 @@ offer_batch(struct fanout_batch *batch)
 }
 
 static void
-test_runs_that_wait_go_as_one(void **state)
+test_queued_batches_are_merged(void **state)
 {
     for (size_t room = 0; room < 240; room++) {
         tear_down(state);
@@ -159,12 +159,12 @@ test_runs_that_wait_go_as_one(void **state)
         assert_int_equal(session.outbound.batch->count, 5);
         hub_send_some(&hub, 10);
         assert_int_equal(fake.calls, 1);
-        the_rest_comes();
+        assert_rest_is_sent();
     }
 }
 
 static void
-test_runs_of_one_session_stay_apart(void **state)
+test_batches_of_one_session_are_not_merged(void **state)
 {
     (void)state;
     for (uint64_t ms = 1; ms <= 3; ms++) {
@@ -178,7 +178,7 @@ test_runs_of_one_session_stay_apart(void **state)
 }
 
 static void
-test_a_poll_gets_no_runs(void **state)
+test_a_poll_receives_no_batches(void **state)
 {
     (void)state;
     session.is_poll = true;
@@ -188,7 +188,7 @@ test_a_poll_gets_no_runs(void **state)
 }
 
 static void
-test_what_a_run_kept_from_being_told_is_told_behind_it(void **state)
+test_a_gap_of_the_backlog_follows_a_batch(void **state)
 {
     struct notification *notification = make_notification(3, FRAME_PRIORITY_NORMAL);
 
@@ -200,14 +200,14 @@ test_what_a_run_kept_from_being_told_is_told_behind_it(void **state)
     while (hub_send_some(&hub, 10))
         continue;
     assert_string_equal(
-        told(),
+        sent_text(),
         MSG("1-0", "1") MSG(
             "2-0", "2") "{\"t\":\"gap\",\"from\":\"e.2-0\",\"to\":\"e.2-0\",\"why\":\"shed\"} ");
     assert_null(session.order.backlog);
 }
 
 static void
-test_what_waits_with_a_run_is_made_once(void **state)
+test_a_merged_batch_is_shared(void **state)
 {
     struct fanout_batch *waiting[] = {make_batch(1, 2), make_batch(3, 1),
                                       make_batch(1, BATCH_COUNT_MAX)};
@@ -215,9 +215,9 @@ test_what_waits_with_a_run_is_made_once(void **state)
     struct fanout_batch *whole;
 
     (void)state;
-    assert_null(merged_batch_of(&hub.merged, waiting[0], next)); /* too few wait with it */
+    assert_null(merged_batch_of(&hub.merged, waiting[0], next)); /* too few sessions */
     for (size_t i = 0; i < 3; i++)
-        wait_too(waiting[i]);
+        hold_queued(waiting[i]);
     whole = merged_batch_of(&hub.merged, waiting[0], next);
     assert_int_equal(whole->count, 3);
     assert_ptr_equal(merged_batch_of(&hub.merged, waiting[0], next), whole);
@@ -237,7 +237,7 @@ test_what_waits_with_a_run_is_made_once(void **state)
 }
 
 static void
-test_what_overtakes_does_not_join(void **state)
+test_a_higher_priority_is_not_merged(void **state)
 {
     struct notification *high = make_notification(3, FRAME_PRIORITY_HIGH);
 
@@ -246,11 +246,12 @@ test_what_overtakes_does_not_join(void **state)
     offer_batch(fanout_batch_new(&high, 1));
     notification_unref(high);
     hub_send_some(&hub, 10);
-    assert_string_equal(told(), MSG("0-18446744073709551615", "3") MSG("1-0", "1") MSG("2-0", "2"));
+    assert_string_equal(sent_text(),
+                        MSG("0-18446744073709551615", "3") MSG("1-0", "1") MSG("2-0", "2"));
 }
 
 static void
-test_what_expired_does_not_join(void **state)
+test_an_expired_batch_is_not_merged(void **state)
 {
     struct fanout_batch *batch = make_batch(1, 1);
 
@@ -261,12 +262,12 @@ test_what_expired_does_not_join(void **state)
     offer_batch(make_batch(2, 1));
     while (hub_send_some(&hub, 10))
         ;
-    assert_string_equal(told(), "{\"t\":\"gap\",\"from\":\"e.1-0\",\"to\":\"e.1-0\","
-                                "\"why\":\"expired\"} " MSG("2-0", "2"));
+    assert_string_equal(sent_text(), "{\"t\":\"gap\",\"from\":\"e.1-0\",\"to\":\"e.1-0\","
+                                     "\"why\":\"expired\"} " MSG("2-0", "2"));
 }
 
 static void
-test_a_run_ends_where_its_readers_do(void **state)
+test_a_batch_has_one_set_of_recipients(void **state)
 {
     struct notification *notifications[] = {make_notification(1, FRAME_PRIORITY_NORMAL),
                                             make_notification(2, FRAME_PRIORITY_NORMAL),
@@ -292,8 +293,8 @@ test_high_goes_before_normal_before_low(void **state)
     queue_notification(5, FRAME_PRIORITY_HIGH);
     queue_notification(6, FRAME_PRIORITY_LOW);
     hub_send_some(&hub, 10);
-    /* Who overtakes tells a position before what it overtook. */
-    assert_string_equal(told(),
+    /* Positions are before the overtaken notifications. */
+    assert_string_equal(sent_text(),
                         MSG("0-18446744073709551615", "3") MSG("0-18446744073709551615", "5")
                             MSG("0-18446744073709551615", "2") MSG("0-18446744073709551615", "4")
                                 MSG("1-0", "1") MSG("6-0", "6"));
@@ -308,11 +309,11 @@ test_a_poll_has_no_priorities(void **state)
     queue_notification(1, FRAME_PRIORITY_LOW);
     queue_notification(2, FRAME_PRIORITY_HIGH);
     hub_send_some(&hub, 10);
-    assert_string_equal(told(), MSG("1-0", "1") MSG("2-0", "2"));
+    assert_string_equal(sent_text(), MSG("1-0", "1") MSG("2-0", "2"));
 }
 
 static void
-test_high_does_not_enter_a_run(void **state)
+test_a_higher_priority_splits_a_batch(void **state)
 {
     struct fanout_batch *batch = make_batch(1, 2);
 
@@ -321,7 +322,8 @@ test_high_does_not_enter_a_run(void **state)
     fanout_batch_unref(batch);
     queue_notification(3, FRAME_PRIORITY_HIGH);
     hub_send_some(&hub, 10);
-    assert_string_equal(told(), MSG("0-18446744073709551615", "3") MSG("1-0", "1") MSG("2-0", "2"));
+    assert_string_equal(sent_text(),
+                        MSG("0-18446744073709551615", "3") MSG("1-0", "1") MSG("2-0", "2"));
 }
 
 static void
@@ -341,22 +343,21 @@ test_a_full_queue_pauses_and_loses_nothing(void **state)
         notification_unref(notification);
     }
     assert_int_equal(session.state, SESSION_CATCHING_UP);
-    assert_int_equal(session.cursor.shared.ms,
-                     ms - 1); /* the last one comes with the catching up */
+    assert_int_equal(session.cursor.shared.ms, ms - 1); /* the last one is read later */
     assert_int_equal(session.outbound.count, ms - 1);
-    assert_null(session_slow(&session, session.stall.taken_us));
-    assert_non_null(session_slow(&session, session.stall.taken_us + 1000000));
+    assert_null(session_slow(&session, session.stall.accepted_us));
+    assert_non_null(session_slow(&session, session.stall.accepted_us + 1000000));
     for (int i = 0; i < 100; i++) {
         struct notification *notification = make_notification(++ms, FRAME_PRIORITY_NORMAL);
 
-        session_offer(&session, notification); /* while it is paused */
+        session_offer(&session, notification); /* paused */
         replay_buffer_add(&hub.replay_buffer, notification);
         notification_unref(notification);
     }
     fake.room = 100;
-    session_writable(&session); /* it takes some: behind, but not stuck */
+    session_writable(&session); /* it accepts some: slow, but not stuck */
     assert_true(session.is_blocked);
-    assert_null(session_slow(&session, session.stall.taken_us + 1000000));
+    assert_null(session_slow(&session, session.stall.accepted_us + 1000000));
     fake.room = SIZE_MAX;
     session_writable(&session);
     assert_null(session_slow(&session, clock_monotonic_us() + 1000000000));
@@ -382,7 +383,7 @@ test_slow_by_age(void **state)
 }
 
 static void
-test_a_note_in_many_queues_counts_once(void **state)
+test_a_notification_in_many_queues_counts_once(void **state)
 {
     struct session other = session;
     struct notification *notification = make_notification(1, FRAME_PRIORITY_NORMAL);
@@ -391,7 +392,7 @@ test_a_note_in_many_queues_counts_once(void **state)
     (void)state;
     session_queue(&session, notification);
     bytes = hub.queued_bytes;
-    assert_true(bytes > notification->line_len);
+    assert_true(bytes > notification->text_len);
     session_queue(&other, notification);
     assert_int_equal(hub.queued_bytes, bytes);
     session_clear_queue(&session);
@@ -400,7 +401,7 @@ test_a_note_in_many_queues_counts_once(void **state)
     notification_unref(notification);
 }
 
-/* Offers a notification of `priority` and `type`; what the session queued of it. */
+/* Offers a notification. True if it was queued. */
 static bool
 is_renewal(uint64_t ms, uint8_t priority, uint8_t type, bool needs_ack)
 {
@@ -415,7 +416,7 @@ is_renewal(uint64_t ms, uint8_t priority, uint8_t type, bool needs_ack)
 }
 
 static void
-test_what_is_left_out_when_short(void **state)
+test_load_shedding_drops_by_priority_and_type(void **state)
 {
     (void)state;
     session.inflight.size = 10;
@@ -434,14 +435,14 @@ test_what_is_left_out_when_short(void **state)
     session.is_poll = true;
     assert_true(is_renewal(110, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
     session.is_poll = false;
-    session.cursor.shared = (struct entry_id){99, 0}; /* behind: that was before the stretch */
+    session.cursor.shared = (struct entry_id){99, 0}; /* before load shedding */
     assert_true(is_renewal(100, FRAME_PRIORITY_LOW, FRAME_TYPE_REALTIME, false));
     assert_int_equal(stats.values[STAT_HUB_SHED_LOW], 2);
     assert_int_equal(stats.values[STAT_HUB_SHED_NORMAL], 1);
 }
 
 static void
-test_a_run_has_nothing_left_out(void **state)
+test_a_batch_holds_no_dropped_notification(void **state)
 {
     struct notification *notifications[] = {make_notification(101, FRAME_PRIORITY_NORMAL),
                                             make_notification(102, FRAME_PRIORITY_NORMAL),
@@ -461,27 +462,27 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_heads_of_frames),
-        TEST(test_own_lines_go_first),
-        TEST(test_every_cut_gives_whole_lines_once),
-        TEST(test_a_run_goes_in_one_piece),
-        TEST(test_a_run_is_cut_anywhere),
-        TEST(test_runs_that_wait_go_as_one),
-        TEST(test_runs_of_one_session_stay_apart),
-        TEST(test_a_poll_gets_no_runs),
-        TEST(test_what_a_run_kept_from_being_told_is_told_behind_it),
-        TEST(test_what_waits_with_a_run_is_made_once),
-        TEST(test_what_overtakes_does_not_join),
-        TEST(test_what_expired_does_not_join),
-        TEST(test_a_run_ends_where_its_readers_do),
+        TEST(test_headers_of_websocket_frames),
+        TEST(test_control_frames_are_sent_first),
+        TEST(test_cut_frames_are_sent_whole_and_once),
+        TEST(test_a_batch_is_sent_in_one_piece),
+        TEST(test_a_batch_can_be_cut_anywhere),
+        TEST(test_queued_batches_are_merged),
+        TEST(test_batches_of_one_session_are_not_merged),
+        TEST(test_a_poll_receives_no_batches),
+        TEST(test_a_gap_of_the_backlog_follows_a_batch),
+        TEST(test_a_merged_batch_is_shared),
+        TEST(test_a_higher_priority_is_not_merged),
+        TEST(test_an_expired_batch_is_not_merged),
+        TEST(test_a_batch_has_one_set_of_recipients),
         TEST(test_high_goes_before_normal_before_low),
         TEST(test_a_poll_has_no_priorities),
-        TEST(test_high_does_not_enter_a_run),
+        TEST(test_a_higher_priority_splits_a_batch),
         TEST(test_a_full_queue_pauses_and_loses_nothing),
         TEST(test_slow_by_age),
-        TEST(test_a_note_in_many_queues_counts_once),
-        TEST(test_what_is_left_out_when_short),
-        TEST(test_a_run_has_nothing_left_out),
+        TEST(test_a_notification_in_many_queues_counts_once),
+        TEST(test_load_shedding_drops_by_priority_and_type),
+        TEST(test_a_batch_holds_no_dropped_notification),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_topics.c: does a connection see the topics it asked for, and no others? */
+/* test_topics.c: does a subscription match its topics only? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -56,7 +56,7 @@ narrows_to_names_and_prefixes(void **state)
     assert_false(shows(topics, "srv.dev.order"));
     assert_false(shows(topics, ""));
     add(&topics, "srv.test.*");
-    add(&topics, "srv.test.a.*"); /* within the one before */
+    add(&topics, "srv.test.a.*"); /* covered by the previous one */
     add(&topics, "srv.test.z");
     assert_true(shows(topics, "srv.test."));
     assert_true(shows(topics, "srv.test.a.b"));
@@ -127,7 +127,7 @@ has_an_end(void **state)
     assert_null(topics);
     assert_int_equal(topics_add(&topics, &too_long, 1), RC_LIMIT);
     assert_int_equal(topics_add(&topics, names, TOPICS_MAX), RC_OK);
-    assert_int_equal(topics_add(&topics, names, TOPICS_MAX), RC_OK); /* again: nothing new */
+    assert_int_equal(topics_add(&topics, names, TOPICS_MAX), RC_OK); /* duplicates */
     assert_int_equal(topics_add(&topics, names + TOPICS_MAX, 1), RC_LIMIT);
     assert_true(shows(topics, "topic-255"));
     assert_false(shows(topics, "topic-256"));
@@ -136,7 +136,7 @@ has_an_end(void **state)
     free(long_one);
 }
 
-/* Against the plain reading of the rule: any name equal, or any prefix of it. */
+/* Compared with a plain search: any equal name, or any prefix. */
 static bool
 model_shows(char names[][8], size_t count, const char *topic)
 {
