@@ -36,7 +36,7 @@ run_and_check() {
     local output
     output=$(in_target timeout --foreground 20 bash -c "$(block "$1" "$2")" 2>&1 </dev/null) || true
     print_line "$output"
-    ! grep -qiE '(^|\()(error|err |noperm|wrongtype|fatal)|command not found|no such|unknown|invalid|usage:' <<<"$output"
+    ! grep -qiE '(^|\()(error|err |noperm|wrongtype|fatal)|command not found|no such|unknown|\binvalid\b|usage:' <<<"$output"
 }
 
 put_helpers() {
