@@ -31,7 +31,7 @@ static const char errors_usage[] =
     "  --user USER     only entries that name this user\n"
     "  --reason WORD   exhausted, expired, rejected or undecodable\n"
     "  --since TIME    only entries of the last such as 90m, 24h or 7d\n"
-    "  --limit N       at most so many entries\n"
+    "  --limit N       at most N entries\n"
     "  --all           redrive or drop without any of these filters\n"
     "  --dry-run       redrive or drop: only list what would be changed\n"
     "  --json          one JSON object per line, with the notification\n"
@@ -335,7 +335,7 @@ check_request(const struct errors_request *request)
         return cli_usage_error(
             ERRORS, "name the entries (ID, --user, --reason, --since, --limit), ", "or --all");
     if (request->dry_run && request->verb == VERB_LIST)
-        return cli_usage_error(ERRORS, "--dry-run is for redrive and drop", "");
+        return cli_usage_error(ERRORS, "--dry-run only applies to redrive and drop", "");
     return check_reason(request);
 }
 

@@ -71,7 +71,7 @@ on_drained(void *ctx)
     ev_break(relay->loop, EVBREAK_ALL);
 }
 
-/* New connections are refused, or go to another process. */
+/* New connections are rejected or accepted by another process. */
 static void
 stop_listening(struct relay *relay)
 {
@@ -107,7 +107,7 @@ on_stop(struct ev_loop *loop, ev_signal *signal, int events)
     log_info("relay", "signal received, draining", LOG_INT("signal", signal->signum));
     relay->is_draining = true;
     service_notify_stopping(relay->config->gate.drain_ms);
-    feed_close(relay->feed); /* first: another relay may take the slot meanwhile */
+    feed_close(relay->feed); /* first, so that another relay can take over the slot */
     if (relay->gate != NULL)
         gate_drain(relay->gate, on_drained, relay);
     stop_listening(relay);

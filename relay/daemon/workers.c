@@ -15,7 +15,7 @@
 #include "base/service.h"
 #include "gate/gate.h"
 
-#define RESTART_PAUSE_S 1 /* no busy loop of a worker that dies at once */
+#define RESTART_PAUSE_S 1 /* avoids a busy loop if a worker dies immediately */
 #define STALL_US 3000000  /* the supervisor checks each second */
 
 struct worker {

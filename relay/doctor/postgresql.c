@@ -189,7 +189,7 @@ check_slot(struct probe *probe)
                      "%s does not exist, the relay makes it%s", slot,
                      probe->is_standby && probe->config->feed.primary_conninfo == NULL
                          ? "; if the primary is idle, run SELECT "
-                           "pg_log_standby_snapshot() there meanwhile"
+                           "pg_log_standby_snapshot() there"
                          : "");
     else if (PQntuples(result) == 0)
         findings_add(probe->findings, AREA, "feed.slot", false, hint, "%s does not exist", slot);
@@ -280,7 +280,7 @@ check_primary_answer(const struct probe *probe, const PGresult *result)
                  "wal_level is %s", PQgetvalue(result, 0, 0));
     snprintf(hint, sizeof(hint),
              "On the primary SELECT pg_create_physical_replication_slot('%.64s', true); its "
-             "standby then comes by itself.",
+             "standby then reconnects.",
              slot);
     if (slot[0] == '\0')
         return; /* reported by its own doctor */

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# embed-lua.sh: writes a C source that holds each expanded Lua script given as store_script_NAME.
+# embed-lua.sh: writes a C source with each expanded Lua script as the string store_script_NAME.
 set -euo pipefail
 
 echo '/* Generated from relay/store/scripts by relay/tools/expand-lua.sh and relay/tools/embed-lua.sh. */'

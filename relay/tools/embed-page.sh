@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# embed-page.sh: writes a C source that holds each file of the console's page as gate_console_NAME.
+# embed-page.sh: writes a C source with each file of the console as the string gate_console_NAME.
 set -euo pipefail
 
 echo '/* Generated from relay/gate/console by relay/tools/embed-page.sh. */'

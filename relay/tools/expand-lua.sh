@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# expand-lua.sh: prints a script of the store as the store is sent it: a line `-- include: NAME.lua` stands for
-# the file parts/NAME.lua beside the script, once, and the name of a constant for its value.
+# expand-lua.sh: prints a script as it is sent to the store. A line `-- include: NAME.lua` is replaced by the
+# file parts/NAME.lua, once, and the name of a constant by its value.
 #
 #   relay/tools/expand-lua.sh CONSTANTS SCRIPT     CONSTANTS: C macros, as `cc -E -dM` prints them
 set -euo pipefail
 
 awk -v parts="$(dirname "$2")/parts/" -v script="$2" '
-    # Literals only: an expression of C is not one of Lua.
+    # Only literals: Lua cannot evaluate C expressions.
     /^#define (KEY|FRAME|STORE)_[A-Z0-9_]+ ("[^"\\]*"|[0-9]+|0x[0-9A-Fa-f]+)$/ {
         name = $2
         sub(/^#define [A-Z0-9_]+ /, "")

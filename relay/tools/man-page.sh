@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# man-page.sh: prints clairon(1), made of what each command of the PROGRAM says with --help.
+# man-page.sh: prints clairon(1), generated from the --help of each command of PROGRAM.
 #
 #   relay/tools/man-page.sh PROGRAM
 set -euo pipefail
@@ -7,7 +7,7 @@ set -euo pipefail
 . "$(dirname "$0")/../../docker/lib.sh"
 [ $# = 1 ] || die "usage: man-page.sh PROGRAM"
 
-# Text as it is: no backslash, dot or quote of it may be taken for a command of roff.
+# Literal text: escapes backslashes, dots and quotes, which roff would interpret.
 verbatim() {
     print_line .nf
     sed -e 's/\\/\\e/g' -e "s/^[.']/\\\\\&&/" -e 's/-/\\-/g'
@@ -23,7 +23,7 @@ said=$("$1" --version)
 cat <<END
 .TH CLAIRON 1 "" "$said" "User commands"
 .SH NAME
-clairon \- from PostgreSQL's committed changes to the people they are for
+clairon \- deliver committed PostgreSQL changes to browsers, with acknowledgements
 .SH SYNOPSIS
 END
 "$1" --help | sed '1s/^Usage: //' | verbatim
@@ -32,13 +32,13 @@ cat <<'END'
 .SH SIGNALS OF THE RELAY
 .TP
 SIGTERM, SIGINT
-The slot is let go, clients are sent away within gate.drain, then it ends.
+Graceful shutdown: releases the slot, disconnects clients within gate.drain, then exits.
 .TP
 SIGHUP
-Reads gate.tls_cert, gate.tls_key and the key file of [auth] again.
+Reloads gate.tls_cert, gate.tls_key and the key file of [auth].
 .TP
 SIGUSR1, SIGUSR2
-Turns push off, and on again; both at once: off.
+Turns push off, and on again. If both signals are pending, push is turned off.
 END
 help_of DOCTOR "$1" doctor
 help_of ERRORS "$1" errors
@@ -46,7 +46,7 @@ help_of TRACE "$1" trace
 help_of TOKEN "$1" token
 cat <<'END'
 .SH EXIT STATUS
-0: all is well, or warnings of doctor alone. 1: it failed, or a check of doctor did. 2: settings or command are wrong.
+0: success; doctor may have printed warnings. 1: failure, or a failed check of doctor. 2: invalid settings or command line.
 .SH SEE ALSO
-The folder of the documents, for instance /usr/share/doc/clairon\-relay: README.md, docs/REFERENCE.md, docker/OPERATIONS.md, client/PROTOCOL.md.
+The documentation, for example in /usr/share/doc/clairon\-relay: README.md, docs/REFERENCE.md, docker/OPERATIONS.md, client/PROTOCOL.md.
 END

@@ -269,7 +269,7 @@ judge_load_error(const json_error_t *load, char error[CLIENT_MESSAGE_ERROR_MAX])
 {
     switch (json_error_code(load)) {
     case json_error_duplicate_key:
-        return refuse(error, "a field stands twice in the message");
+        return refuse(error, "duplicate field in the message");
     case json_error_numeric_overflow:
         return refuse(error, "a number in the message is out of range");
     case json_error_null_character:

@@ -111,7 +111,7 @@ note_single(struct head_scan *scan, const char *name, size_t len)
         if (strlen(SINGLE[i]) != len || strncasecmp(SINGLE[i], name, len) != 0)
             continue;
         if ((scan->seen & 1u << i) != 0)
-            return refuse(scan, "a header stands twice that may stand once");
+            return refuse(scan, "duplicate header that must be unique");
         scan->seen |= 1u << i;
     }
     return RC_OK;
@@ -192,7 +192,7 @@ read_field(struct head_scan *scan, const char *line, size_t len)
     enum rc rc;
 
     if (is_blank(line[0]))
-        return refuse(scan, "a header goes on in a second line");
+        return refuse(scan, "a header is continued on a second line");
     if (colon == NULL || !is_token(line, (size_t)(colon - line)))
         return refuse(scan, "a header has no name, or a blank before its colon");
     if (has_control(colon, len - (size_t)(colon - line)))

@@ -362,7 +362,7 @@ refuse_json(struct publication_draft *draft, const json_error_t *load)
         return publication_reject(draft, "the body is not JSON: %.120s", load->text);
     return publication_reject(draft,
                               "a number of the body, before line %d, column %d, is too big: send "
-                              "what is beyond 64 bits as a text",
+                              "numbers beyond 64 bits as text",
                               load->line, load->column);
 }
 

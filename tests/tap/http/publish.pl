@@ -161,7 +161,7 @@ for my $case (
     [ 'a topic', with('metadata.topic' => 'x' x 256), 'topic' ],
     (map { [ "an invalid topic, $_", with('metadata.topic' => $_), 'topic must hold no' ] } 'a*', 'a*b', "a\nb", "a\tb", "a,b", "\x7f"),
     (map { [ "an invalid source, $_", with('metadata.source' => $_), 'source must hold no' ] } 'a*', "a\nb", 'a,b'),
-    (map { [ "a number too big, $_", '{"payload":{"x":' . $_ . '},"routing":{"audience":{"type":"ALL"}}}', 'is too big: send what is beyond 64 bits as a text' ] } '12345678901234567890', '-9223372036854775809', '1e999'),
+    (map { [ "a number too big, $_", '{"payload":{"x":' . $_ . '},"routing":{"audience":{"type":"ALL"}}}', 'is too big: send numbers beyond 64 bits as text' ] } '12345678901234567890', '-9223372036854775809', '1e999'),
     (map { [ "expiration $_", with('metadata.expiration' => $_), 'expiration' ] } 'soon', '2025-02-30T00:00:00Z', '2999-01-01T00:00:00', '2999-01-01T00:00:00+01:00', '2001-01-01T00:00:00Z', '2999-01-01T25:00:00Z', '2999-01-01T00:00:00.Z'),
     [ 'a backoff', with('routing.retry.backoff' => 'NONE'), 'backoff' ], [ 'a limit', with('routing.retry.limit' => -1), 'limit' ],
     [ 'a limit too high', with('routing.retry.limit' => 1001), 'limit' ], [ 'ack_required', with('routing.retry.ack_required' => 'yes'), 'ack_required' ],

@@ -186,7 +186,7 @@ static void
 refuses_without_ending_what_json_allows(void **state)
 {
     (void)state;
-    refuses("{\"t\":\"pong\",\"t\":\"ack\"}", "twice");
+    refuses("{\"t\":\"pong\",\"t\":\"ack\"}", "duplicate");
     refuses("{\"t\":\"pong\",\"r\":99999999999999999999}", "range");
     refuses("{\"t\":\"pong\",\"r\":1e999}", "range");
     refuses("{\"t\":\"po\\u0000ng\"}", "NUL");
