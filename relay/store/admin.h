@@ -1,12 +1,12 @@
-/* admin.h: what those who run the relay ask the store: how it stands, and its error log. */
+/* admin.h: the store's state and its error log, for the console. */
 #ifndef CLAIRON_STORE_ADMIN_H
 #define CLAIRON_STORE_ADMIN_H
 
 #include "store/store.h"
 
-/* All as the calls of store.h: RC_AGAIN when the store is away. */
+/* RC_OK and RC_AGAIN as in store.h. */
 
-/* A JSON text that dies after the callback; overview.lua and errors.lua say what it holds. */
+/* A JSON text, valid during the callback; overview.lua and errors.lua define it. */
 typedef void store_described(void *ctx, enum rc rc, struct bytes json);
 MUST_CHECK enum rc store_overview(struct store *store, store_described *done, void *ctx);
 /* A page of the error log, the newest first; NULL: from its end, else what is older than that. */
@@ -22,9 +22,9 @@ MUST_CHECK enum rc store_user(struct store *store, const char *user, store_descr
 enum store_error_change {
     STORE_ERROR_CHANGED,
     STORE_ERROR_GONE,    /* there is no such entry */
-    STORE_ERROR_NO_USERS /* nobody waited for it, or it cannot be read: it can only be dropped */
+    STORE_ERROR_NO_USERS /* it has no users, or cannot be read: it can only be dropped */
 };
-/* `users`: how many wait for the message anew. */
+/* `users`: number of users the notification is sent to again. */
 typedef void store_error_changed(void *ctx, enum rc rc, enum store_error_change how,
                                  long long users);
 /* As direct_redrive, for all users that the entry names. */

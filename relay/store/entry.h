@@ -11,27 +11,27 @@
 
 #define ENTRY_ID_TEXT_MAX 42 /* two 64-bit numbers, a dash and the zero */
 
-/* A stream id: grows along the stream. */
+/* A stream id: ids increase along the stream. */
 struct entry_id {
     uint64_t ms;
     uint64_t seq;
 };
 
-/* A view into the store's answer. */
+/* A stream entry: views into the store's reply. */
 struct entry {
     struct entry_id id;
-    unsigned char shard; /* whose stream it stands in */
-    struct frame frame;  /* from its route: kind note, without data */
+    unsigned char shard; /* of its stream */
+    struct frame frame;  /* from the field route: without data */
     struct bytes uuid;
     struct bytes data;
     bool is_retry;            /* made to be shown again, to the users of `only` */
-    struct bytes retry_users; /* as targets: walk with frame_next_target */
-    bool is_open_ended;       /* whoever is shown it owes an ack */
-    int64_t ends_us;          /* from then on nobody is shown it; 0: never */
+    struct bytes retry_users; /* packed as targets: read with frame_next_target */
+    bool is_open_ended;       /* any user it is delivered to has to acknowledge it */
+    int64_t ends_us;          /* expiration; 0: none */
     uint64_t score;           /* in an inbox: of the entry that it was first, by entry_id_score */
 };
 
-/* Its place as one number, as the scripts have it; a millisecond has 1024 of them. */
+/* The id as one number, as in the scripts; a millisecond has 1024 of them. */
 uint64_t entry_id_score(struct entry_id id);
 struct entry_id entry_id_of_score(uint64_t score); /* the first of them */
 MUST_CHECK enum rc entry_id_read(const char *text, size_t len, struct entry_id *ret_id);
@@ -43,7 +43,7 @@ entry_id_less(struct entry_id a, struct entry_id b)
     return a.ms < b.ms || (a.ms == b.ms && a.seq < b.seq);
 }
 
-/* The last id that is less. */
+/* The greatest id below `id`. */
 static inline struct entry_id
 entry_id_before(struct entry_id id)
 {

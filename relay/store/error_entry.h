@@ -5,7 +5,7 @@
 #include "store/entry.h"
 #include "store/store.h"
 
-/* Views into the store's answer. */
+/* Views into the store's reply. */
 struct error_entry {
     struct entry_id entry;
     struct bytes id;
@@ -13,21 +13,18 @@ struct error_entry {
     struct bytes attempts;
     struct bytes users; /* a JSON array */
     struct bytes data;
-    struct bytes route; /* a note's head, or empty */
-    unsigned shard;     /* that the message stands in */
+    struct bytes route; /* a notification's head, or empty */
+    unsigned shard;     /* of the notification */
 };
 
-/*
- * The shard that stands in an entry's id, in a store of several (delivery.lua); of one shard it
- * says nothing.
- */
+/* The shard number in an entry's id (delivery.lua); meaningless with a single shard. */
 static inline unsigned
 error_entry_shard(struct entry_id id)
 {
     return (unsigned)(id.seq % STORE_SHARDS_MAX);
 }
 
-/* An answer's row of the error log. RC_BAD: it is none. */
+/* Reads a row of the error log. RC_BAD: invalid row. */
 struct redisReply;
 MUST_CHECK enum rc error_entry_read(const struct redisReply *row, struct error_entry *ret_entry);
 

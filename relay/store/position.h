@@ -1,11 +1,11 @@
-/* position.h: the place of a note in the WAL, by which those of several shards are in order. */
+/* position.h: the WAL position of a notification; it orders those of several shards. */
 #ifndef CLAIRON_STORE_POSITION_H
 #define CLAIRON_STORE_POSITION_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Of what comes from no commit, and before all others: 0, 0. */
+/* 0, 0: not from a commit; less than all others. */
 struct position {
     uint64_t lsn;
     uint64_t ordinal;

@@ -1,4 +1,4 @@
-/* publish.h: notifications that were asked for over HTTP. */
+/* publish.h: stores notifications published over HTTP. */
 #ifndef CLAIRON_STORE_PUBLISH_H
 #define CLAIRON_STORE_PUBLISH_H
 

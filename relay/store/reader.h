@@ -1,4 +1,4 @@
-/* reader.h: follows the stream and the control stream of the store as they grow. */
+/* reader.h: follows the streams of the store: notifications, acknowledgements, memberships. */
 #ifndef CLAIRON_STORE_READER_H
 #define CLAIRON_STORE_READER_H
 
@@ -18,34 +18,25 @@ struct reader_member {
 };
 
 struct reader_events {
-    /*
-     * Views that die after the call. Of shard 0 and any other, notes come in the order of the
-     * commits.
-     */
+    /* The views end with the call. Shard 0 and any other one are merged in commit order. */
     void (*on_entry)(void *ctx, const struct entry *entry);
     void (*on_member)(void *ctx, const struct reader_member *member);
-    /*
-     * Acks that another process stored, or pairs that were given up: user and id, user and id ..,
-     * as targets.
-     */
+    /* Acks stored by other processes, or dead letters: user, id, user, id .. as targets. */
     void (*on_ack_events)(void *ctx, struct bytes pairs, bool was_acked);
-    /*
-     * A connection is back, or was read too late: changes of memberships, or acks, may have been
-     * missed meanwhile.
-     */
+    /* After a reconnect or a trimmed stream: memberships or acks may have been missed. */
     void (*on_resumed)(void *ctx);
     void *ctx;
 };
 
 /*
- * Reads nothing before reader_seek. Comes back by itself and goes on where it was. `store` must
- * outlive it.
+ * Reads nothing before reader_seek. Reconnects and resumes by itself. `store` must outlive it.
+ * NULL: invalid URL (logged).
  */
 struct reader *reader_open(struct ev_loop *loop, const struct config *config, struct store *store,
                            struct stats *stats, const struct reader_events *events);
 void reader_close(struct reader *reader); /* accepts NULL */
 
-/* From now on, entries after `after`, which holds a place for each shard. */
+/* Reads entries after `after`, which has an id for each shard. */
 void reader_seek(struct reader *reader, const struct entry_id *after);
 
 #endif

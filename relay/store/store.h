@@ -1,4 +1,4 @@
-/* store.h: what the rooms above ask of KeyDB. */
+/* store.h: the store (KeyDB, Redis or Valkey) as the other rooms use it. */
 #ifndef CLAIRON_STORE_STORE_H
 #define CLAIRON_STORE_STORE_H
 
@@ -18,138 +18,134 @@
 struct ev_loop;
 struct store;
 
-/*
- * Whoever wants to know when the store comes and goes. Owned by the caller, who outlives the store.
- */
+/* Is called when the store goes up or down. The caller owns it; it must outlive the store. */
 struct store_listener {
     void (*on_up)(void *ctx);
     void (*on_down)(void *ctx);
     void *ctx;
-    struct store_listener *next; /* the store's own */
+    struct store_listener *next; /* set by the store */
 };
 
-/* NULL when the URL is wrong (already logged). Connects by itself, again and again. */
+/* NULL: invalid URL (already logged). Connects from the loop, and reconnects after a failure. */
 struct store *store_open(struct ev_loop *loop, const struct config *config, struct stats *stats);
 void store_close(struct store *store); /* accepts NULL; pending callbacks are called with RC_IO */
 void store_listen(struct store *store, struct store_listener *listener);
 bool store_is_up(const struct store *store);
 
-/* Up, and so is the reader, if this process has one: without it clients hear nothing. */
+/* The store is up, and so is the reader, if this process has one: clients get notifications. */
 bool store_is_serving(const struct store *store);
-/* Of the reader: whether it follows all of the store. */
+/* The reader reports whether it follows all shards. */
 void store_set_reader_follows(struct store *store, bool follows);
 
-/* It answers, but takes no sign of life: who blocks on its streams hears nothing. */
+/* The store replies, but rejects heartbeats (it is full): blocked readers receive nothing. */
 bool store_refuses_heartbeats(const struct store *store);
 
-/* What this process signs with; random, as long as it lives. */
+/* The random id of this process, constant while it runs. */
 const char *store_relay_id(const struct store *store);
 
-/* The store's identity: changes when it was emptied. "" before it was first up. */
+/* The store's identity: changes when its data is lost. "" before the store is first up. */
 const char *store_epoch(const struct store *store);
 
 /*
- * A store is made of shards, each with a stream of its own. What is for one user alone stands in
- * the shard of that user, all else in shard 0, which is his too if there are no others.
+ * A store has one or more shards, each with its own stream. Notifications for a single user are in
+ * that user's shard, all others in shard 0. With one shard everything is in shard 0.
  */
 unsigned store_shards(const struct store *store);
 unsigned store_shard_of(const struct store *store, const char *user);
 
-/* The newest entry of each shard at the time the store came up. Lives as long as the store. */
+/* The newest entry of each shard when the store went up. Lives as long as the store. */
 const struct entry_id *store_newest(const struct store *store);
 
 /*
- * An entry was taken in: should the store go back, it gives later entries later ids, so that who
- * reads on from here misses none.
+ * Records an entry that was read. After a failover to an older replica, new entries get ids above
+ * it, so that sessions miss none of them.
  */
 void store_record_entry(struct store *store, unsigned shard, struct entry_id id);
-/* With several shards: and all notes of this one up to `to` stand up to there. */
+/* The same with several shards: this entry and those before it hold WAL up to `to`. */
 void store_record_position(struct store *store, unsigned shard, struct entry_id id,
                            struct position to);
-/*
- * Of several shards: all notes up to it stand up to store_newest, when the store has just come up.
- */
+/* With several shards: store_newest and the entries before it hold WAL up to this position. */
 struct position store_newest_position(const struct store *store, unsigned shard);
 
 /*
- * How long after its answer an entry may still be lost with the machine: 0 with appendfsync always,
- * else twice the second between two fsyncs.
+ * How long after the reply a crash of the machine may still lose an entry, in microseconds: 0 with
+ * appendfsync always, else two intervals of everysec.
  */
 int64_t store_fsync_delay_us(const struct store *store);
 
 /* [store] min_replicas. */
 int store_min_replicas(const struct store *store);
 /*
- * Calls back once that many replicas have all that the store had answered for before the call. One
- * at a time (RC_AGAIN).
+ * Calls back when that many replicas have everything that the store acknowledged before this call.
+ * One call at a time, else RC_AGAIN.
  */
 typedef void store_replicated(void *ctx, enum rc rc);
 MUST_CHECK enum rc store_replicate(struct store *store, store_replicated *done, void *ctx);
 
 /*
- * All calls below: RC_OK: the callback will be called once, from the loop, with RC_OK and the
- * answer, or with RC_IO (broken, or an error reply, which was logged and counted).
- * RC_AGAIN: the store is away; the callback will not be called.
+ * All calls below return RC_OK or RC_AGAIN. RC_OK: the callback is called once, from the loop, with
+ * RC_OK and the reply, or with RC_IO (connection lost, or an error reply, logged and counted).
+ * RC_AGAIN: the store is down; the callback is not called. Views in a reply end with the callback.
  */
 
-/* How far a slot's WAL is stored. */
+/* How far the store has a slot's WAL. */
 struct store_progress {
-    const char *position; /* all frames up to it are stored, "": none yet */
-    const char *furthest; /* of the newest frame stored, by shards of that timeline */
-    uint64_t read_lsn;    /* all WAL before it is done with; 0: not known */
-    uint32_t timeline;    /* the oldest, where shards differ */
+    const char *position; /* all frames up to it are stored; "": none */
+    const char *furthest; /* of the newest frame stored by a shard of that timeline */
+    uint64_t read_lsn;    /* all WAL before it is handled; 0: unknown */
+    uint32_t timeline;    /* the lowest of all shards */
 };
 /*
- * A feed takes a slot's progress: a view that dies after the callback, NULL without RC_OK. RC_BAD:
- * the store belongs to another database or slot, which was logged.
+ * Acquires a slot's progress for this feed; earlier feeds are fenced. `progress` is NULL without
+ * RC_OK. RC_BAD: the store belongs to another database or slot (logged).
  */
 typedef void store_acquired(void *ctx, enum rc rc, const struct store_progress *progress);
 MUST_CHECK enum rc store_acquire(struct store *store, const char *slot, const struct origin *origin,
                                  uint32_t timeline, store_acquired *done, void *ctx);
 
 /*
- * Sets a claimed slot's progress back, of those shards that it is about: one that lost nothing
- * would be given again what it has.
+ * Rewinds the progress of an acquired slot in the shards that lost data. Other shards keep it: they
+ * would get their frames twice.
  */
 struct store_rewind {
-    const char *position;     /* where it is beyond that; "": to the start, memberships too */
-    uint64_t read_lsn;        /* 0: as it was */
-    uint32_t timeline;        /* from now on */
-    uint32_t of_timeline;     /* only shards whose progress is of this one; 0: of any */
-    uint64_t knows_less_than; /* only shards that know of less WAL; 0: all */
+    const char *position; /* the new position, if it is lower; "": the start, also of memberships */
+    uint64_t read_lsn;    /* 0: unchanged */
+    uint32_t timeline;    /* the new one */
+    uint32_t of_timeline; /* only shards on this timeline; 0: all */
+    uint64_t knows_less_than; /* only shards with a lower read_lsn; 0: all */
     bool is_gap;              /* the epoch changes */
-    bool members_too;         /* shard 0, which has them, goes to the start all the same */
+    bool members_too;         /* shard 0, which has them, restarts in any case */
 };
-/* There is no answer: the store goes down and up again. */
+/* No callback: the store goes down and up again. */
 MUST_CHECK enum rc store_rewind(struct store *store, const char *slot,
                                 const struct store_rewind *setback);
 
-/* Frames on their way. It keeps views: the bytes behind them must live until store_ingest. */
+/* A batch of frames. It keeps views: the frames' bytes must live until store_ingest. */
 struct store_batch;
 struct store_batch *store_batch_new(struct store *store); /* which outlives it */
 void store_batch_free(struct store_batch *batch);         /* accepts NULL */
 void store_batch_add(struct store_batch *batch, const struct frame *frame);
-/* False for a note that is too long for this store. */
+/* False: the notification is larger than the store accepts. */
 bool store_accepts(const struct store *store, const struct frame *frame);
-/* Puts such a note's head into the error log, as `rejected`, in its place among the others. */
+/* Adds such a notification's head to the error log as `rejected`, in the batch's order. */
 void store_batch_reject(struct store_batch *batch, const struct frame *frame);
 size_t store_batch_bytes(const struct store_batch *batch);
 size_t store_batch_count(const struct store_batch *batch);
 
-#define STORE_BATCH_FRAMES_MAX 256 /* in a batch */
+#define STORE_BATCH_FRAMES_MAX 256 /* of a batch */
 
 /*
- * Whether the frame has to wait for the next batch: this one holds all it may, or enough, and the
- * two go different ways into the store; or it holds notes, and the frame is of a membership, which
- * relays have to hear of before the notes that follow.
+ * Whether the frame belongs to the next batch. The batch is full; or it is large enough, and the
+ * frame needs the other way into the store (script or transaction); or the frame is a membership
+ * and the batch has notifications: relays must read a membership before later notifications.
  */
 bool store_batch_is_full(const struct store_batch *batch, const struct frame *frame);
 
 /*
- * Stores what the batch (which may be empty) holds, in one step, and empties it. `after` is the
- * position (text) the batch follows: a store that is behind it refuses. `position` is that of its
- * last frame, or `after`. All frames are beyond what store_acquire told. With the batch all WAL
- * before `read_lsn` is done with; 0: no more than was.
+ * Stores the batch, which may be empty, in one step, and clears it. `after` is the position (text)
+ * that it follows: a store that is behind rejects it. `position` is that of its last frame, or
+ * `after`. All frames are beyond the progress of store_acquire. With this batch all WAL before
+ * `read_lsn` is handled; 0: unchanged.
  */
 typedef void store_ingested(void *ctx, enum rc rc);
 MUST_CHECK enum rc store_ingest(struct store *store, const char *slot, const char *after,
@@ -160,84 +156,84 @@ MUST_CHECK enum rc store_ingest(struct store *store, const char *slot, const cha
 struct store_ack {
     const char *user;
     const char *id;
-    signed char shard; /* that the message stands in; -1: not known */
+    signed char shard; /* of the notification; -1: unknown */
 };
 typedef void store_acked(void *ctx, enum rc rc);
 MUST_CHECK enum rc store_ack(struct store *store, const struct store_ack *acks, size_t count,
                              store_acked *done, void *ctx);
 
-/* One line that was handed to a socket, and whose ack is waited for. */
+/* A delivery report: a notification that needs an ack was written to a socket. */
 struct store_report {
     const char *user;
     const unsigned char *id; /* 16 bytes */
     uint8_t backoff;         /* enum frame_backoff */
     uint32_t ack_timeout_ms; /* 0: delivery.ack_timeout */
-    unsigned char shard;     /* that it stands in */
+    unsigned char shard;     /* of the notification */
     bool is_retried;
-    bool is_open_ended; /* whoever is shown it owes an ack */
-    bool is_deferred;   /* not shown: it waits for room in the window */
-    bool is_kept;       /* shown before: a store that went back may have forgotten that */
+    bool is_open_ended; /* any user it is delivered to has to acknowledge it */
+    bool is_deferred;   /* not delivered: the in-flight window is full */
+    bool is_kept;       /* reported before: a store that lost data may lack it */
 };
 /* `not_pending`: indexes of reports that lack no acknowledgement. Valid during the callback. */
 typedef void store_reported(void *ctx, enum rc rc, const size_t *not_pending, size_t count);
-/* From now the time of their acks runs. The views need live for the call only. */
+/* The ack timeout starts now. The reports need to live during the call only. */
 MUST_CHECK enum rc store_report(struct store *store, const struct store_report *shown, size_t count,
                                 store_reported *done, void *ctx);
 
 /*
- * Which users have live connections to this process: retries are made for those alone. It has to
- * say that it lives every few seconds. `was_known`: false when it must tell all of them again.
+ * Presence: which users are connected to this process. Only present users get retries. Needs a
+ * heartbeat every few seconds. `was_known`: false: send all users again.
  */
 enum store_presence_change {
-    STORE_PRESENCE_ALL,    /* these and no others */
-    STORE_PRESENCE_JOINED, /* these too */
+    STORE_PRESENCE_ALL,    /* all users of this process */
+    STORE_PRESENCE_JOINED, /* users that connected */
     STORE_PRESENCE_LEFT,
-    STORE_PRESENCE_HEARTBEAT /* as before */
+    STORE_PRESENCE_HEARTBEAT /* no change */
 };
 typedef void store_presence_stored(void *ctx, enum rc rc, bool was_known);
 MUST_CHECK enum rc store_presence(struct store *store, enum store_presence_change what,
                                   const char *const *users, size_t count,
                                   store_presence_stored *done, void *ctx);
 
-/* The user asks to be shown these again, in delay_ms at the earliest. */
+/* Negative acknowledgement: retry these in delay_ms or later. */
 MUST_CHECK enum rc store_nack(struct store *store, const char *user, const char *const *ids,
                               size_t count, int64_t delay_ms, store_acked *done, void *ctx);
 
-/* What became of the entries after a position. */
+/* Whether a stream still has all entries after a cursor. */
 enum store_range_state {
-    STORE_RANGE_WHOLE,   /* all are there */
-    STORE_RANGE_TRIMMED, /* the oldest of them are gone */
-    STORE_RANGE_UNKNOWN  /* the store never got as far as that position */
+    STORE_RANGE_WHOLE,   /* all of them */
+    STORE_RANGE_TRIMMED, /* the oldest were trimmed */
+    STORE_RANGE_UNKNOWN  /* the store never reached that cursor */
 };
 
-/* A page of entries. Views that die after the callback. */
+/* A page of entries. */
 struct store_page {
     const struct entry *entries;
     size_t count;
-    size_t seen;                  /* entries looked at, also those that are not ours */
-    struct cursor first;          /* of a range: where it begins, behind what is gone */
-    struct cursor last;           /* if any were seen: where its next page begins */
+    size_t seen;                  /* entries read, with foreign ones */
+    struct cursor first;          /* of a range: its start, after trimmed entries */
+    struct cursor last;           /* start of the next page, if any were read */
     enum store_range_state state; /* of a range */
-    const char *next;             /* where an inbox's next page begins; "" at the end */
+    const char *next;             /* of an inbox: start of the next page; "": the end */
 };
 typedef void store_paged(void *ctx, enum rc rc, const struct store_page *page);
 /*
- * Of shard 0 and a user's own, in order, as far as both are known; of two shards only what is not
- * beyond `end`.
+ * The entries after a cursor, of shard 0 and the user's own shard, merged as far as both were read.
+ * With two shards, entries beyond `end` are left out.
  */
 MUST_CHECK enum rc store_range(struct store *store, unsigned own_shard, struct cursor after,
                                struct cursor end, size_t max, store_paged *done, void *ctx);
 #define STORE_INBOX_CURSOR_MAX 48
-/* The `after` of what came after these entries at first. */
+/* The `after` of store_inbox for notifications first stored after this cursor. */
 void store_inbox_cursor_after(struct cursor cursor, char ret_after[STORE_INBOX_CURSOR_MAX]);
 /*
- * What the user has still to ack, of both shards in order. `after`: "0" or a place, then
- * page->next. With undelivered_only what was shown and has time left for its ack is left out.
+ * The user's pending notifications of both shards, in order. `after`: "0" or a cursor, then
+ * page->next. `undelivered_only`: without notifications whose ack timeout still runs.
  */
 MUST_CHECK enum rc store_inbox(struct store *store, const char *user, const char *after, size_t max,
                                bool undelivered_only, store_paged *done, void *ctx);
 
-/* The user's memberships as "AUDIENCE:target" texts; views that die after the callback. */
+/* The user's memberships as "AUDIENCE:target" texts. */
 typedef void store_grouped(void *ctx, enum rc rc, const struct bytes *groups, size_t count);
 MUST_CHECK enum rc store_groups(struct store *store, const char *user, store_grouped *done,
                                 void *ctx);

@@ -1,4 +1,4 @@
-/* link.c: one connection to the store: connect, greet, answer, break, come back. */
+/* link.c: one connection to the store: connect, authenticate, load scripts, reconnect. */
 #include "store/connection/link.h"
 
 #include <ev.h>
@@ -32,7 +32,7 @@ struct link {
     struct ev_loop *loop;
     const char *name;
     struct link_events events;
-    struct stats *stats; /* NULL: nobody asks how long scripts take */
+    struct stats *stats; /* NULL: script times are not measured */
     struct url address;
     struct connect connect;
     redisAsyncContext *redis; /* NULL while down */
@@ -42,11 +42,11 @@ struct link {
     ev_timer retry; /* down: until the next attempt; greeting: until INFO is asked again */
     ev_timer watchdog;
     double patience_s;
-    unsigned pending; /* commands under way */
-    int64_t heard_us; /* when an answer last came, or waiting began */
+    unsigned pending; /* commands in flight */
+    int64_t heard_us; /* time of the last reply, or when waiting began */
     int scripts_loaded;
     bool is_loading;
-    bool is_settled; /* this connection has proved itself */
+    bool is_settled; /* the connection works: the backoff restarts */
     bool closing;
     char shas[STORE_SCRIPT_COUNT][SHA_TEXT + 1];
 };
@@ -69,7 +69,7 @@ static const char *const script_texts[] = {
 static void link_connect(struct link *link);
 static void greet_info(struct link *link);
 
-/* The one door out of every other state. */
+/* The only transition to LINK_DOWN, from every other state. */
 static void
 link_fall(struct link *link, const char *reason)
 {
@@ -82,7 +82,8 @@ link_fall(struct link *link, const char *reason)
     if (link->state == LINK_DOWN)
         return;
     url_format(&link->address, where);
-    snprintf(kept, sizeof(kept), "%s", reason != NULL ? reason : ""); /* may go with the context */
+    snprintf(kept, sizeof(kept), "%s",
+             reason != NULL ? reason : ""); /* `reason` may belong to the context */
     if (!link->is_settled)
         link->connect.failures++; /* a replica that takes no writes is none of use either */
     link->state = LINK_DOWN;
@@ -233,7 +234,7 @@ link_call(struct link *link, enum store_script script, int key_count, link_reply
     return rc;
 }
 
-/* For commands of our own, whose texts are constant or addresses. */
+/* Sends a command of the connection setup. */
 static void
 greet(struct link *link, link_reply *reply, int argc, const char *a, const char *b, const char *c)
 {
@@ -243,12 +244,12 @@ greet(struct link *link, link_reply *reply, int argc, const char *a, const char 
         link_fall(link, "could not send");
 }
 
-/* True when the answer is no error; else the link has fallen. */
+/* False: the link is down now. */
 static bool
 greeting_accepted(struct link *link, const struct redisReply *reply)
 {
     if (link->state != LINK_GREETING || reply == NULL)
-        return false; /* the disconnect callback tells why */
+        return false; /* the disconnect callback logs why */
     if (reply->type != REDIS_REPLY_ERROR)
         return true;
     link_fall(link, reply->str);
@@ -263,7 +264,7 @@ on_script(void *ctx, const struct redisReply *reply)
     if (!greeting_accepted(link, reply))
         return;
     if (reply->type != REDIS_REPLY_STRING || reply->len != SHA_TEXT) {
-        link_fall(link, "SCRIPT LOAD answered something else than a hash");
+        link_fall(link, "invalid reply to SCRIPT LOAD");
         return;
     }
     memcpy(link->shas[link->scripts_loaded++], reply->str, SHA_TEXT);
@@ -282,7 +283,7 @@ on_info(void *ctx, const struct redisReply *reply)
         return;
     if (reply->str != NULL && strstr(reply->str, "\nloading:1") != NULL) {
         if (!link->is_loading)
-            log_warnf(link->name, "the store still reads its data, waiting for it");
+            log_warnf(link->name, "store is loading its dataset");
         link->is_loading = true;
         ev_timer_set(&link->retry, LINK_LOADING_RETRY_S, 0.0);
         ev_timer_start(link->loop, &link->retry);
@@ -294,7 +295,7 @@ on_info(void *ctx, const struct redisReply *reply)
         greet(link, on_script, 3, "SCRIPT", "LOAD", script_texts[i]);
 }
 
-/* KeyDB answers PING while it still loads its data: only INFO tells. */
+/* KeyDB replies to PING while it loads its dataset: only INFO shows it. */
 static void
 greet_info(struct link *link)
 {
@@ -355,13 +356,13 @@ on_disconnected(const redisAsyncContext *redis, int status)
     struct link *link = redis->data;
 
     if (link == NULL)
-        return; /* we let go of it ourselves */
+        return; /* link_fall closed it */
     link->redis = NULL;
     link_fall(link, status == REDIS_OK || redis->errstr == NULL ? "closed" : redis->errstr);
 }
 
 static void
-on_dialled(void *ctx, redisAsyncContext *redis, const char *reason)
+on_connection_started(void *ctx, redisAsyncContext *redis, const char *reason)
 {
     struct link *link = ctx;
 
@@ -406,7 +407,7 @@ on_ping(void *ctx, const struct redisReply *reply)
     (void)reply; /* that it came is all that matters: see heard_us */
 }
 
-/* A peer that vanished without a word shows by an answer that does not come. */
+/* Detects a peer that vanished: a reply is overdue. */
 static void
 on_watchdog(struct ev_loop *loop, ev_timer *timer, int events)
 {
@@ -442,8 +443,11 @@ link_open(struct ev_loop *loop, const struct config *config, const char *url, co
         free(link);
         return NULL;
     }
-    link->connect = (struct connect){
-        .loop = loop, .config = config, .address = &link->address, .done = on_dialled, .ctx = link};
+    link->connect = (struct connect){.loop = loop,
+                                     .config = config,
+                                     .address = &link->address,
+                                     .done = on_connection_started,
+                                     .ctx = link};
     link->arena = reply_arena_new();
     link->queue = send_queue_new(loop);
     ev_timer_init(&link->retry, on_retry, 0.0, 0.0);
@@ -451,7 +455,7 @@ link_open(struct ev_loop *loop, const struct config *config, const char *url, co
     ev_timer_init(&link->watchdog, on_watchdog, patience_s / 4, patience_s / 4);
     link->watchdog.data = link;
     ev_timer_start(loop, &link->watchdog);
-    /* From the loop, so that no callback comes before we return. */
+    /* From the loop: no callback runs before link_open returns. */
     ev_timer_start(loop, &link->retry);
     return link;
 }

@@ -1,4 +1,4 @@
-/* link.h: one connection to the store that comes back by itself. */
+/* link.h: one connection to the store; it reconnects by itself. */
 #ifndef CLAIRON_STORE_LINK_H
 #define CLAIRON_STORE_LINK_H
 

@@ -144,7 +144,7 @@ reply_keep_from(const struct redisReply *reply, size_t from)
     return reply_keep(&rest);
 }
 
-/* What the scripts add for delivery: whom a copy is for, and when an open audience ends. */
+/* Fields that the scripts add: the users of a retry, the expiration of an open-ended audience. */
 static void
 read_delivery(const struct redisReply *fields, struct entry *entry)
 {
@@ -190,7 +190,7 @@ reply_entry(const struct redisReply *reply, struct entry *ret_entry)
         route.at == NULL || frame_parse_header(route, &entry.frame) != RC_OK)
         return RC_BAD;
     read_delivery(reply->element[1], &entry);
-    entry.shard = 0; /* whoever asked knows better */
+    entry.shard = 0; /* the caller sets it */
     *ret_entry = entry;
     return RC_OK;
 }

@@ -1,4 +1,4 @@
-/* reply.h: takes replies of the store apart; only this file knows their form. */
+/* reply.h: reads the store's replies; only this file knows their format. */
 #ifndef CLAIRON_STORE_REPLY_H
 #define CLAIRON_STORE_REPLY_H
 
@@ -31,7 +31,7 @@ size_t reply_size(const struct redisReply *reply);
 
 /* A copy that outlives the reply, in one block: the caller frees it. */
 struct redisReply *reply_keep(const struct redisReply *reply);
-/* Likewise of an array, without its first elements. */
+/* The same for an array without its first `from` elements. */
 struct redisReply *reply_keep_from(const struct redisReply *reply, size_t from);
 
 /* The id of a stream entry as text. RC_BAD: it is none. */
@@ -39,7 +39,7 @@ MUST_CHECK enum rc reply_id(const struct redisReply *reply, struct entry_id *ret
 /* The id of an [id, ..] element. RC_BAD: it has none. */
 MUST_CHECK enum rc reply_entry_id(const struct redisReply *element, struct entry_id *ret_id);
 
-/* Reads one [id, [field, value ..]] element. RC_BAD when it is no notification of ours. */
+/* Reads one [id, [field, value ..]] element. RC_BAD: a foreign entry. */
 MUST_CHECK enum rc reply_entry(const struct redisReply *reply, struct entry *ret_entry);
 
 #endif

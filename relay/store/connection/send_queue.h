@@ -15,10 +15,10 @@ void send_queue_free(struct send_queue *queue); /* only when it is unused; accep
 
 /* From now on for this connection, whose events it attaches to the loop. */
 void send_queue_use(struct send_queue *queue, redisAsyncContext *redis);
-/* The connection is gone: what was not sent is answered with nothing. */
+/* The connection is lost: unsent commands get a NULL reply. */
 void send_queue_end(struct send_queue *queue);
 
-/* One command. RC_AGAIN: nothing was taken. */
+/* Sends one command. RC_AGAIN: not sent. */
 MUST_CHECK enum rc send_queue_send(struct send_queue *queue, redisCallbackFn *answer, void *ctx,
                                    int argc, const char **argv, const size_t *lens);
 

@@ -1,4 +1,4 @@
-/* acks.c: acknowledgements and negative ones. What a shard does not know is not its own. */
+/* acks.c: stores positive and negative acknowledgements. A shard ignores ids of other shards. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -57,7 +57,7 @@ may_be_of(const struct store *store, const struct store_ack *ack, unsigned shard
     return shard == 0 || store_shard_of(store, ack->user) == shard;
 }
 
-/* How many of the first acks are of one user. */
+/* The number of leading acks of the same user. */
 static size_t
 acks_in_a_row(const struct store_ack *acks, size_t count)
 {
@@ -74,10 +74,7 @@ compare_users(const void *a, const void *b)
     return strcmp(((const struct store_ack *)a)->user, ((const struct store_ack *)b)->user);
 }
 
-/*
- * As ack.lua reads them: each user once for all of his acks, then the ids. They are put in order
- * here, as the store's time is what is short.
- */
+/* ack.lua reads each user once, then all ids. Sorting here saves time in the store. */
 static void
 ask_acks(struct ack *ack, struct shard *shard, struct store_ack *acks, size_t count)
 {

@@ -1,4 +1,4 @@
-/* inbox.c: what a user has still to ack, of the shared shard and his own in one row. */
+/* inbox.c: a user's pending notifications, merged from shard 0 and the user's own shard. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #define INBOX_ENDED "-"
 #define INBOX_AND ','
 
-/* What one shard holds of it. */
+/* One shard's part of the page. */
 struct inbox_part {
     struct shard *shard;
     char after[PART_CURSOR_MAX]; /* INBOX_ENDED: it was read to its end */
@@ -27,7 +27,7 @@ struct inbox_part {
     struct shard_page page;
 };
 
-/* A page under way. */
+/* A page in flight. */
 struct inbox {
     struct ask ask;
     store_paged *done;
@@ -36,7 +36,7 @@ struct inbox {
     unsigned count; /* of parts */
 };
 
-/* Behind what was taken of a part. */
+/* The cursor after the entries taken from a part. */
 static const char *
 cursor_behind(const struct inbox_part *part)
 {
@@ -64,14 +64,14 @@ next_page(const struct inbox *inbox, char ret_next[STORE_INBOX_CURSOR_MAX])
         snprintf(ret_next, STORE_INBOX_CURSOR_MAX, "%s%c%s", cursors[0], INBOX_AND, cursors[1]);
 }
 
-/* Of what is taken next. */
+/* The score of the next entry. */
 static uint64_t
 score_of(const struct inbox_part *part, const struct shard_page *page)
 {
     return strtoull(reply_text(reply_at(part->scores, page->next - 1)), NULL, 10);
 }
 
-/* Takes what is in order; how many these are. */
+/* Merges the parts. Returns how many entries were taken. */
 static size_t
 take_all(struct inbox *inbox, struct entry *ret_entries)
 {
@@ -102,7 +102,7 @@ take_all(struct inbox *inbox, struct entry *ret_entries)
 }
 
 static void
-give_inbox(struct inbox *inbox)
+deliver_inbox(struct inbox *inbox)
 {
     char next[STORE_INBOX_CURSOR_MAX];
     struct store_page page = {.next = next};
@@ -161,7 +161,7 @@ finish(struct ask *ask, enum rc rc)
     struct inbox *inbox = (struct inbox *)ask;
 
     if (rc == RC_OK)
-        give_inbox(inbox);
+        deliver_inbox(inbox);
     else
         inbox->done(inbox->ctx, RC_IO, NULL);
 }
@@ -184,9 +184,9 @@ ask_part(struct inbox *inbox, struct inbox_part *part, const char *user, const c
     ask_script(&inbox->ask, part->shard, STORE_SCRIPT_inbox, 1, &arguments);
 }
 
-/* A beginning is the same in both. */
+/* A single score counts for both parts. */
 static void
-read_places(struct inbox *inbox, const char *after)
+parse_cursor(struct inbox *inbox, const char *after)
 {
     const size_t len = strcspn(after, (const char[]){INBOX_AND, '\0'});
 
@@ -218,7 +218,7 @@ store_inbox(struct store *store, const char *user, const char *after, size_t max
     inbox->parts[inbox->count++].shard = &store->shards[0];
     if (own_shard > 0)
         inbox->parts[inbox->count++].shard = &store->shards[own_shard];
-    read_places(inbox, after);
+    parse_cursor(inbox, after);
     snprintf(count, sizeof(count), "%zu", max < PAGE_MAX ? max : PAGE_MAX);
     for (unsigned i = 0; i < inbox->count; i++) {
         struct inbox_part *part = &inbox->parts[i];

@@ -1,4 +1,4 @@
-/* presence.c: which users are connected here: all of them to shard 0, each to the own shard too. */
+/* presence.c: reports the connected users: all of them to shard 0, each one also to its shard. */
 #include <stdlib.h>
 
 #include "store/connection/reply.h"

@@ -1,4 +1,4 @@
-/* publish.c: stores what was asked for over HTTP. */
+/* publish.c: stores notifications published over HTTP. */
 #include "store/publish.h"
 
 #include <stdio.h>
@@ -48,7 +48,7 @@ finish(struct ask *ask, enum rc rc)
 static const struct ask_kind publish_kind = {
     .what = "store a notification", .take = take, .finish = finish};
 
-/* Keys are known in shard 0, with what they stand for. */
+/* Idempotency keys, and their notifications, are in shard 0. */
 static struct shard *
 shard_of(struct store *store, const struct publication *publication, const char *key)
 {

@@ -1,4 +1,4 @@
-/* reports.c: delivery reports: what was written to a socket, so that the time of its ack runs. */
+/* reports.c: stores delivery reports, which start the ack timeout. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ release(struct ask *ask)
 }
 
 static const struct ask_kind report_kind = {
-    .what = "store what was shown", .take = take, .finish = finish, .release = release};
+    .what = "store delivery reports", .take = take, .finish = finish, .release = release};
 
 /* As report.lua reads them. */
 struct texts {

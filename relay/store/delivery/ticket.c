@@ -1,4 +1,4 @@
-/* ticket.c: keeps tickets, and redeems each of them once. */
+/* ticket.c: stores tickets, and redeems each one once. */
 #include "store/ticket.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* arguments.h: the words of one command. */
+/* arguments.h: the arguments of one command. */
 #ifndef CLAIRON_STORE_ARGUMENTS_H
 #define CLAIRON_STORE_ARGUMENTS_H
 

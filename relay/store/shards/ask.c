@@ -1,4 +1,4 @@
-/* ask.c: one question to one or several shards, which is answered when all of them have replied. */
+/* ask.c: sends a request to one or more shards, and finishes when all of them have replied. */
 #include "store/shards/ask.h"
 
 #include <stdlib.h>
@@ -9,11 +9,11 @@
 #include "store/connection/reply.h"
 #include "store/shards/store_private.h"
 
-/* One shard's part of it. */
+/* One shard's part of the request. */
 struct ask_part {
     struct ask *ask;
     struct shard *shard;
-    size_t left; /* of several commands, replies to come */
+    size_t left; /* replies expected */
     bool has_failed;
 };
 
@@ -98,7 +98,7 @@ on_reply(void *ctx, const struct redisReply *reply)
     ask_free(ask);
 }
 
-/* The first error says why; the replies behind it only that there was one. */
+/* Only the first error is logged: later replies fail because of it. */
 static void
 on_one_of_several(void *ctx, const struct redisReply *reply)
 {
@@ -179,7 +179,8 @@ ask_accepts(struct shard *shard, const struct redisReply *reply, const char *wha
     if (!reply_is_error(reply))
         return reply != NULL;
     if (strncmp(reply_text(reply), "FENCED", 6) == 0) {
-        log_warnf(shard->name, "could not %s: %s", what, reply_text(reply)); /* no error: a rule */
+        log_warnf(shard->name, "could not %s: %s", what,
+                  reply_text(reply)); /* expected with two feeds */
         return false;
     }
     stats_add(store->stats, STAT_STORE_ERRORS, 1);
@@ -187,9 +188,10 @@ ask_accepts(struct shard *shard, const struct redisReply *reply, const char *wha
     if (fault != NULL && fault->is_of_server)
         link_restart(shard->link, reply_text(reply));
     else if (strncmp(reply_text(reply), "NOSCRIPT", 8) == 0)
-        link_restart(shard->link, "its scripts were flushed");
+        link_restart(shard->link, "scripts were flushed");
     else if (strncmp(reply_text(reply), "EPOCH", 5) == 0 ||
              strncmp(reply_text(reply), "NOGROUP", 7) == 0)
-        link_restart(shard->link, "it is not what it was"); /* the greeting mends it, or tells */
+        link_restart(shard->link,
+                     "store epoch changed"); /* hello.lua repairs it, or reports why not */
     return false;
 }

@@ -1,4 +1,4 @@
-/* ask.h: one question to one or several shards, which is answered when all of them have replied. */
+/* ask.h: sends a request to one or more shards, and finishes when all of them have replied. */
 #ifndef CLAIRON_STORE_ASK_H
 #define CLAIRON_STORE_ASK_H
 
@@ -15,58 +15,59 @@ struct redisReply;
 struct shard;
 struct store;
 
-/* What becomes of the replies to questions of one kind. */
+/* How the replies to one kind of request are handled. */
 struct ask_kind {
     const char *what; /* in the log: "could not <what>" */
-    /* A reply that is no error. False: it is none to this question. More shards may be asked. */
+    /* Handles a reply that is no error. False: invalid reply. It may ask more shards. */
     bool (*take)(struct ask *ask, struct shard *shard, const struct redisReply *reply);
-    /* A reply that is an error, which was logged. NULL: it only fails. */
+    /* Handles an error reply, already logged. Optional. */
     void (*on_error)(struct ask *ask, const struct redisReply *reply);
-    /* All have replied: RC_OK, or RC_IO when one of them failed. The ask is freed behind it. */
+    /* All shards have replied: RC_OK, or RC_IO if one failed. The ask is freed afterwards. */
     void (*finish)(struct ask *ask, enum rc rc);
-    /* Frees what the asker's struct owns; NULL: nothing. */
+    /* Frees the members of the caller's struct. Optional. */
     void (*release)(struct ask *ask);
 };
 
-/* The first member of the asker's own struct. */
+/* The first member of the caller's struct. */
 struct ask {
     const struct ask_kind *kind;
     struct store *store;
     unsigned left; /* replies to come */
     bool has_failed;
-    bool is_cut_off; /* a connection broke before it brought the reply */
+    bool is_cut_off; /* a connection was lost before the reply */
     struct ask_copy *copies;
 };
 
-/* `size` zeroed bytes that begin with an ask. */
+/* Allocates `size` zeroed bytes; an ask is the first member. */
 void *ask_new(size_t size, struct store *store, const struct ask_kind *kind);
 
 /*
- * Ask one shard more: by a script whose first `keys` arguments are keys, or by a command. They free
- * the arguments. A shard that cannot be asked has failed.
+ * Ask one more shard by a script, whose first `keys` arguments are keys, or by a command. They free
+ * the arguments. A shard that cannot be asked counts as failed.
  */
 void ask_script(struct ask *ask, struct shard *shard, enum store_script script, int keys,
                 struct arguments *arguments);
 void ask_script_words(struct ask *ask, struct shard *shard, enum store_script script, int keys,
-                      size_t argc, const char **argv, const size_t *lens); /* the caller's */
+                      size_t argc, const char **argv,
+                      const size_t *lens); /* arguments stay with the caller */
 void ask_command(struct ask *ask, struct shard *shard, struct arguments *arguments);
 /*
- * By `count` commands in the store's protocol, of which the last reply is taken unless an earlier
- * one is an error; takes the bytes (malloc).
+ * Asks by `count` commands in the store's protocol. The last reply is handled, unless an earlier
+ * one is an error. Frees the bytes (malloc).
  */
 void ask_commands(struct ask *ask, struct shard *shard, enum time_of time, char *bytes, size_t len,
                   size_t count);
 
 /*
- * Behind the last question: RC_OK: `finish` will be called. RC_AGAIN: no shard could be asked, and
- * the ask is freed.
+ * Call it after the last request. RC_OK: `finish` will be called. RC_AGAIN: no shard could be
+ * asked, and the ask is freed.
  */
 MUST_CHECK enum rc ask_sent(struct ask *ask);
 
-/* In `take`: the reply, or a copy if more are to come, which lives until `finish` has returned. */
+/* For `take`: the reply, or a copy if more replies are expected. Valid until `finish` returns. */
 const struct redisReply *ask_keep(struct ask *ask, const struct redisReply *reply);
 
-/* Whether the reply is no error; an error is logged, and mended where greeting again does. */
+/* Whether the reply is no error. Logs an error, and reconnects if that may cure it. */
 bool ask_accepts(struct shard *shard, const struct redisReply *reply, const char *what);
 
 #endif

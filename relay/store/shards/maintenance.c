@@ -24,10 +24,10 @@ struct maintenance {
     struct stats *stats;
     const struct delivery *delivery;
     bool due_asked;
-    bool is_refused; /* the last beat */
+    bool is_refused; /* the last heartbeat was */
     unsigned jitter;
-    long long exhausted, expired; /* acknowledgements not yet in the log */
-    int64_t logged_us;            /* when there were some last */
+    long long exhausted, expired; /* acknowledgements not logged yet */
+    int64_t logged_us;            /* when they were logged last */
     ev_timer trim;
     ev_timer due;
     ev_timer beat;
@@ -38,7 +38,7 @@ struct maintenance {
 static void trim(struct maintenance *maintenance);
 static void ask_due(struct maintenance *maintenance);
 
-/* As all calls do: a stream that is not what it was is greeted anew, also where no feed writes. */
+/* Reconnects if the store was emptied, also on relays without a feed. */
 static bool
 succeeded(const struct maintenance *maintenance, const struct redisReply *reply, const char *what)
 {
@@ -85,9 +85,7 @@ on_trim(struct ev_loop *loop, ev_timer *timer, int events)
     trim(timer->data);
 }
 
-/* What is due: one relay's call at a time, whichever comes first does the work. */
-
-/* Thousands may expire at a time, in many calls: one line each 10 s has their sum. */
+/* Thousands may expire at a time, in many calls: one line per 10 s has their sum. */
 static void
 log_given_up(struct maintenance *maintenance, bool is_last)
 {
@@ -146,7 +144,7 @@ ask_due(struct maintenance *maintenance)
             call_script(maintenance, STORE_SCRIPT_due, on_due_done, argv, 6) == RC_OK;
 }
 
-/* Relays that started together must not all ask at the same instants. */
+/* The jitter keeps relays that started together from asking at the same time. */
 static void
 on_due(struct ev_loop *loop, ev_timer *timer, int events)
 {
@@ -169,7 +167,7 @@ on_beaten(void *ctx, const struct redisReply *reply)
         !succeeded(maintenance, reply, "add to the beat stream") && reply != NULL;
 }
 
-/* Without a feed nothing else would tell that the store was emptied while we were connected. */
+/* Without a feed nothing else detects that the store was emptied. */
 static void
 on_epoch(void *ctx, const struct redisReply *reply)
 {
@@ -183,7 +181,7 @@ on_epoch(void *ctx, const struct redisReply *reply)
     if (shard->number == 0)
         topic_prefix_set(shard->store->topic_prefix, reply_bytes(reply_at(reply, 1)));
     if (epoch.len != strlen(shard->epoch) || memcmp(epoch.at, shard->epoch, epoch.len) != 0)
-        link_restart(shard->link, "it is not what it was");
+        link_restart(shard->link, "store epoch changed");
 }
 
 static enum rc
@@ -192,7 +190,7 @@ send(struct maintenance *maintenance, link_reply *reply, const char **argv, int 
     return link_send(maintenance->shard->link, reply, maintenance, argc, argv, NULL);
 }
 
-/* What the shards hold together, and the oldest of all that waits. */
+/* Publishes the totals of all shards. */
 static void
 show_holdings(struct maintenance *maintenance)
 {
@@ -207,7 +205,7 @@ show_holdings(struct maintenance *maintenance)
         if (one->oldest_us > all.oldest_us)
             all.oldest_us = one->oldest_us;
         if (topology_is_first_shard(&store->topology,
-                                    k)) /* all shards of a server have one error log */
+                                    k)) /* shards of a server share the error log */
             all.errors += one->errors;
     }
     stats_set(maintenance->stats, STAT_STORE_STREAM, all.entries);
@@ -216,7 +214,7 @@ show_holdings(struct maintenance *maintenance)
     stats_set(maintenance->stats, STAT_STORE_ERROR_LOG, all.errors);
 }
 
-/* {how many are pending, the ms of the first commit among them} */
+/* {number of pending messages, commit time of the oldest in ms} */
 static void
 on_pending(void *ctx, const struct redisReply *reply)
 {
@@ -256,7 +254,7 @@ on_beat(struct ev_loop *loop, ev_timer *timer, int events)
 
     (void)loop;
     (void)events;
-    /* While the store is away its link says so. */
+    /* The link logs that the store is down. */
     if (send(maintenance, on_beaten, add, 7) == RC_OK &&
         (send(maintenance, on_epoch, ask, 4) != RC_OK ||
          call_script(maintenance, STORE_SCRIPT_pending, on_pending, pending, 2) != RC_OK ||

@@ -1,4 +1,4 @@
-/* replicas.c: waits until replicas have what the store answered for. */
+/* replicas.c: waits until replicas have what the store acknowledged. */
 #include "store/shards/replicas.h"
 
 #include <ev.h>
@@ -16,9 +16,8 @@
 #define WARN_EVERY_US 60000000
 
 /*
- * WAIT would do the same, but it holds up all that comes after it on its connection, and a client
- * that blocks with a time-out is what KeyDB 6.3.4 does not survive. Replicas tell their offset each
- * second without being asked.
+ * WAIT would block the later commands of its connection, and KeyDB 6.3.4 crashes on a client that
+ * dies while it blocks with a timeout. Replicas report their offset every second, so INFO has it.
  */
 long long
 replicas_end(const char *info)
@@ -54,7 +53,7 @@ store_min_replicas(const struct store *store)
     return store->min_replicas;
 }
 
-/* All servers have to say yes; the first no ends it. */
+/* RC_OK once all servers have enough replicas; the first failure ends the wait. */
 static void
 finish(struct store *store, enum rc rc)
 {
@@ -166,7 +165,7 @@ replicas_down(struct store *store)
     finish(store, RC_IO);
 }
 
-/* Asks on one link of each server: what any of its shards got an answer for is in its offset. */
+/* One link per server is enough: its offset covers all of its shards. */
 static bool
 begin(struct shard *shard)
 {
@@ -187,7 +186,7 @@ store_replicate(struct store *store, store_replicated *done, void *ctx)
         return RC_AGAIN;
     for (unsigned s = 0; s < store->topology.servers; s++) {
         if (!begin(&store->shards[topology_first_shard(&store->topology, s)])) {
-            finish(store, RC_IO); /* nobody is told yet */
+            finish(store, RC_IO); /* no callback is set yet */
             return RC_AGAIN;
         }
     }

@@ -1,4 +1,4 @@
-/* replicas.h: asks the store how far its replicas are. */
+/* replicas.h: waits until replicas have what the store acknowledged. */
 #ifndef CLAIRON_STORE_REPLICAS_H
 #define CLAIRON_STORE_REPLICAS_H
 
@@ -8,7 +8,7 @@ struct store;
 void replicas_open(struct shard *shard);
 void replicas_close(struct shard *shard);
 
-/* The wait under way, if any, ends with RC_IO. */
+/* Ends the current wait, if any, with RC_IO. */
 void replicas_down(struct store *store);
 
 #define REPLICAS_OFFSET_NONE (-1)

@@ -1,4 +1,4 @@
-/* shard.c: a shard comes and goes. */
+/* shard.c: connects a shard, prepares it by hello.lua, and reads its settings. */
 #include "store/shards/shard.h"
 
 #include <stdio.h>
@@ -39,7 +39,7 @@ is_text(struct bytes bytes, const char *text)
     return bytes.len == strlen(text) && memcmp(bytes.at, text, bytes.len) == 0;
 }
 
-/* CONFIG may be forbidden to our user: then the slower assumption holds. */
+/* If the ACL user may not use CONFIG, everysec is assumed. */
 static void
 on_fsync_mode(void *ctx, const struct redisReply *reply)
 {
@@ -51,7 +51,7 @@ on_fsync_mode(void *ctx, const struct redisReply *reply)
     shard->syncs_always = mode.at != NULL && is_text(mode, "always");
 }
 
-/* What loses notifications in silence. */
+/* Settings that silently lose notifications. */
 static const struct {
     const char *setting;
     const char *safe;
@@ -66,7 +66,7 @@ static const struct {
      "two writers lose each other's notifications; in keydb.conf active-replica no, then restart"},
 };
 
-/* A server without that setting answers with nothing. */
+/* A server without this setting returns an empty array. */
 static void
 on_hazard(void *ctx, const struct redisReply *reply)
 {
@@ -80,7 +80,7 @@ on_hazard(void *ctx, const struct redisReply *reply)
             log_warnf(shard->name, "%s", hazards[i].warning);
 }
 
-/* Longer ones end the connection, again and again. */
+/* A longer argument would make the server close the connection. */
 static void
 on_note_max(void *ctx, const struct redisReply *reply)
 {
@@ -105,7 +105,7 @@ ask_setting(struct shard *shard, const char *name, link_reply *reply)
                      arguments.lens) == RC_OK;
 }
 
-/* Shards of one server have one answer. */
+/* Shards of one server share its settings. */
 static bool
 ask_hazards(struct shard *shard)
 {
@@ -118,7 +118,7 @@ ask_hazards(struct shard *shard)
     return is_sent;
 }
 
-/* In another epoch WAL may have gone back: then what was is no measure. */
+/* In another epoch WAL may have gone back: earlier positions do not count. */
 static void
 take_seen_to(struct shard *shard, struct bytes epoch, struct bytes position)
 {
@@ -151,7 +151,7 @@ on_hello(void *ctx, const struct redisReply *reply)
     }
     if (epoch.len == 0 || epoch.len >= sizeof(shard->epoch) || newest.at == NULL ||
         entry_id_read((const char *)newest.at, newest.len, &at) != RC_OK) {
-        link_restart(shard->link, "its answer to hello makes no sense");
+        link_restart(shard->link, "invalid reply to hello.lua");
         return;
     }
     take_seen_to(shard, epoch, reply_bytes(reply_at(reply, 4)));
@@ -239,7 +239,7 @@ shard_close(struct shard *shard)
     maintenance_close(shard->maintenance);
     replicas_close(shard);
     link_close(shard->link);
-    shard->link = NULL; /* answers that others give up now may ask for a new greeting of all */
+    shard->link = NULL; /* a failed callback may call link_restart for all shards */
 }
 
 void

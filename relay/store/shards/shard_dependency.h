@@ -7,19 +7,17 @@
 #include "wire/bytes.h"
 
 /*
- * Nobody reads two shards but the shared one and a user's own. So what is added to shard 0 tells
- * the newest note of each other shard, and what is added there tells that of shard 0: for each, the
- * shard, a colon, LSN, a dot, ordinal, in hexadecimal; a blank between two.
+ * A user reads shard 0 and its own shard only. So an entry of shard 0 names the newest notification
+ * of each other shard, and an entry of another shard names that of shard 0. Text form, separated by
+ * blanks: shard, colon, LSN, dot, ordinal, all in hexadecimal.
  */
 #define SHARD_DEPENDENCY_MAX (STORE_SHARDS_MAX * 37 + 1)
 
-/*
- * For an entry of `shard`: `noted` has the newest note of each shard, (0, 0) where there is none.
- */
+/* For an entry of `shard`. `noted` has the newest notification of each shard; (0, 0): none. */
 void shard_dependency_text(unsigned shard, const struct position *noted, unsigned shards,
                            char ret_text[SHARD_DEPENDENCY_MAX]);
 
-/* Raises `needs`, of each shard, to what the text tells. Any bytes may be given. */
+/* Raises `needs` of each shard to the text's positions. The text may be invalid. */
 void shard_dependency_read(struct bytes text, struct position *needs, unsigned shards);
 
 #endif

@@ -1,4 +1,4 @@
-/* start_position.c: where to begin to read several shards: behind one position in all of them. */
+/* start_position.c: finds one WAL position from which all shards can be read. */
 #include "store/shards/start_position.h"
 
 #include <stdlib.h>
@@ -9,15 +9,15 @@
 #include "store/shards/ask.h"
 #include "store/shards/store_private.h"
 
-/* A beginning that is looked for. */
+/* A search in flight. */
 struct start_position {
     struct ask ask;
     start_position_found *found;
     struct position least;
-    bool is_void; /* another one has begun */
+    bool is_void; /* replaced by a later search */
 };
 
-/* Of those that know theirs: one that was emptied knows none. */
+/* The lowest known position. An emptied shard has none. */
 static struct position
 least_of(const struct store *store)
 {
@@ -32,7 +32,7 @@ least_of(const struct store *store)
     return least;
 }
 
-/* An error leaves a shard where it was; one whose connection broke will be back. */
+/* After an error a shard keeps its position. If a connection is lost, the store goes up later. */
 static void
 finish(struct ask *ask, enum rc rc)
 {
@@ -97,7 +97,7 @@ start_position_find(struct store *store, start_position_found *found)
         if (position_less(start->least, store->newest_to[k]))
             ask_shard(start, &store->shards[k]);
     }
-    has_failed = start->ask.has_failed; /* a shard went: it will be back */
+    has_failed = start->ask.has_failed; /* a shard went down */
     start->is_void = has_failed;
     if (ask_sent(&start->ask) == RC_OK && !has_failed)
         return;

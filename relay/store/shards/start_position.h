@@ -1,4 +1,4 @@
-/* start_position.h: where to begin to read several shards: behind one position in all of them. */
+/* start_position.h: finds one WAL position from which all shards can be read. */
 #ifndef CLAIRON_STORE_START_POSITION_H
 #define CLAIRON_STORE_START_POSITION_H
 
@@ -7,9 +7,9 @@ struct store;
 typedef void start_position_found(struct store *store);
 
 /*
- * When a store is first up: each shard was greeted in its own moment, and some are further than
- * others. Sets store->newest back to the position of the least, where it can be found, and calls
- * store_come_up; not, when a shard goes meanwhile. A new call ends one that is under way.
+ * Each shard was prepared at its own time, so their newest entries differ in WAL position. Moves
+ * store->newest of each shard back to the lowest of these positions, if it is found near, then
+ * calls `found`. Not called if a shard goes down meanwhile. A new call replaces one in flight.
  */
 void start_position_find(struct store *store, start_position_found *found);
 

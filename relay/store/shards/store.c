@@ -1,4 +1,4 @@
-/* store.c: the store comes and goes, as its shards do. */
+/* store.c: the store is up while all of its shards are. */
 #include "store/store.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 
 #define STORE_FSYNC_DELAY_US 2000000 /* twice the interval of everysec */
 
-/* FNV-1a, the same on all machines and for ever: where a user's notes are hangs on it. */
+/* FNV-1a. It must never change: it decides the shard of each user. */
 #define FNV_START UINT64_C(0xcbf29ce484222325)
 #define FNV_PRIME UINT64_C(0x100000001b3)
 
@@ -62,7 +62,7 @@ delivery_settings(const struct config *config, struct delivery *ret_delivery)
 /* Up and down. */
 
 static void
-tell_listeners(struct store *store)
+notify_listeners(struct store *store)
 {
     for (struct store_listener *l = store->listeners; l != NULL; l = l->next) {
         if (store->is_up)
@@ -73,12 +73,12 @@ tell_listeners(struct store *store)
 }
 
 static void
-show_connected(const struct store *store)
+update_connected(const struct store *store)
 {
     stats_set(store->stats, STAT_STORE_CONNECTED, store->is_up && !store->lacks_reader ? 1 : 0);
 }
 
-/* Of several shards: another one as soon as that of any of them is. */
+/* With several shards it changes when the epoch of any shard changes. */
 static void
 make_epoch(struct store *store)
 {
@@ -101,8 +101,8 @@ come_up(struct store *store)
     store->has_begun = true;
     log_infof("store", "connected, epoch %s", store->epoch);
     store->is_up = true;
-    show_connected(store);
-    tell_listeners(store);
+    update_connected(store);
+    notify_listeners(store);
 }
 
 static void
@@ -130,8 +130,8 @@ on_shard_down(struct store *store)
         return;
     store->is_up = false;
     replicas_down(store);
-    show_connected(store);
-    tell_listeners(store);
+    update_connected(store);
+    notify_listeners(store);
 }
 
 static void
@@ -176,8 +176,8 @@ store_close(struct store *store)
 {
     if (store == NULL)
         return;
-    store->is_up = false; /* what is answered now finds no shard any more */
-    replicas_down(store); /* and whoever waits for replicas is answered */
+    store->is_up = false; /* callbacks called by free_shards must not find a shard */
+    replicas_down(store); /* ends a wait for replicas */
     free_shards(store);
     free(store);
 }
@@ -215,7 +215,7 @@ void
 store_set_reader_follows(struct store *store, bool follows)
 {
     store->lacks_reader = !follows;
-    show_connected(store);
+    update_connected(store);
 }
 
 bool

@@ -1,4 +1,4 @@
-/* topic_prefix.c: notes in the store what topics begin with, so that relays without a feed know. */
+/* topic_prefix.c: stores the topic prefix, for relays without a feed. */
 #include "store/topic_prefix.h"
 
 #include <stdio.h>

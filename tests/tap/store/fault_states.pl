@@ -93,7 +93,7 @@ check_survives('still', qr/who=store(?:-\d)? level.*no answer in time/,
     sub { kill STOP => $store->pid },
     sub { kill CONT => $store->pid });
 
-check_survives('restarted, with a slow load', qr/still reads its data/,
+check_survives('restarted, with a slow load', qr/store is loading its dataset/,
     sub {
         # Unrelated keys, and a pause for each as it is loaded.
         $store->execute('EVAL', q{for i = 1, 1500 do redis.call('SET', 'other:' .. i, 'x') end}, 0);

@@ -28,7 +28,7 @@ is(groups(), 1, 'and its group exists again');
 
 my $mark = $relay->log_mark;
 $store->execute('SCRIPT', 'FLUSH');
-$relay->wait_for_log(qr/its scripts were flushed/, from => $mark);
+$relay->wait_for_log(qr/scripts were flushed/, from => $mark);
 wait_until('it is ready again', sub { ($relay->get('/readyz'))[0] == 200 });
 pass('flushed scripts are loaded again');
 

@@ -1,11 +1,11 @@
 -- add_notification.lua: adds notifications, with those whose acks they wait for. Needs delivery.lua, stream_entry.lua.
--- A script that fails keeps what it wrote: all that can be wrong is looked at before the first write.
+-- A script that fails keeps its earlier writes: check everything before the first write.
 
 local added, now = 0, now_ms()
 local claims, ending, fresh, last_entry = {}, {}, {}, ''
-local after -- a field of the first one that is added; for who includes this to set
+local after -- field of the first notification added; the including script sets it
 
--- The parts of a composite audience, or of its target: at each +, but not at one behind a backslash.
+-- Splits a composite audience, or its target, at each + that no backslash precedes.
 local function parts_of(text)
     local parts, part, from = {}, '', 1
     while true do
@@ -22,7 +22,7 @@ local function parts_of(text)
     return parts
 end
 
--- Who belongs to all of them.
+-- Users that are members of all parts.
 local function users_of_parts(kinds, target)
     local keys, parts = {}, parts_of(target)
     if #parts ~= #kinds then return {} end
@@ -31,7 +31,7 @@ local function users_of_parts(kinds, target)
 end
 
 local function users_of(audience, targets)
-    if audience == 'USER' and #targets == 1 then return targets end -- most are for one
+    if audience == 'USER' and #targets == 1 then return targets end -- the usual case
     local users, seen = {}, {}
     local function add(user)
         if not seen[user] then
@@ -71,7 +71,7 @@ local function add_note(id, route, data, ...)
     return entry
 end
 
--- A note that needs acks, from these users; from none: from whoever is shown it, until it ends.
+-- A notification with acks of these users. No users: an open-ended audience, until it expires.
 local function add_awaited(id, route, data, users)
     local ends, entry = expires_ms(route)
     if #users == 0 then
@@ -102,7 +102,7 @@ local function add_awaited(id, route, data, users)
     call_chunked(states, 'HMSET', key)
 end
 
--- What is the same command for all of them.
+-- Commands shared by all of them.
 local function finish_awaited()
     for from = 1, #claims, CHUNK do
         local words = {'XCLAIM', stream, 'clairon', 'relay', 0}

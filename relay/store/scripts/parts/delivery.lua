@@ -1,4 +1,4 @@
--- delivery.lua: what the scripts of delivery share. Needs `call`, `stream` and `prefix`.
+-- delivery.lua: state of pending messages, their trails and the error log. Needs `call`, `stream` and `prefix`.
 -- include: keys.lua
 
 local function now_ms()
@@ -22,8 +22,8 @@ local function call_chunked(items, command, key, option)
     end
 end
 
--- An entry's place as one number that a sorted set can hold exactly. Lua writes long numbers slowly: of
--- those of one millisecond the front is written once.
+-- An entry's id as a number that a sorted set holds exactly. Lua formats long numbers slowly: the leading
+-- digits are formatted once per millisecond.
 local MILLION = 1000000
 local score_ms, score_front, score_rest
 local function score_of(entry)
@@ -38,8 +38,8 @@ local function score_of(entry)
     return score_front .. string.format('%06d', rest)
 end
 
--- How long to wait before retry `tries` + 1: grows as `kind` says, a little more so that not all
--- come at once, the same for all users of a message, so that they share a copy.
+-- The backoff before retry `tries` + 1. The jitter is the same for all users of a message, so that they
+-- share a retry entry.
 local function backoff_ms(kind, tries, id, base, cap)
     local wait = base
     if kind == 'E' then wait = base * 2 ^ math.min(tries, 40) end
@@ -90,22 +90,21 @@ end
 
 local function message_changed(id) changed[id] = true end
 
--- Retries that a user was shown. A `+` behind them: one more was made, and counts once it is shown.
+-- Retries delivered to a user. A trailing `+`: one more entry exists, and counts once it is delivered.
 local function shown_tries(value) return tonumber((value or ''):match('^%d+') or '0') end
 
--- A user of an open audience who was given up must not join it again by a resume or a late ack.
+-- A user of an open-ended audience that was given up must not join again by a resume or a late ack.
 local GIVEN_UP = 'given up'
 local function is_given_up(id, user)
     return message_of(id).tried and call('HGET', prefix .. KEY_RETRIES .. id, user) == GIVEN_UP
 end
 
--- Acks of an open audience's message by users who are not known to have been shown it: they count if
--- the report comes within this time.
+-- Acks by users of an open-ended audience before their delivery report: they count if it follows in time.
 local EARLY_MS = 60000
 local function early_key(id) return prefix .. KEY_EARLY_ACKS .. id end
 
--- What happened to a message, for those who ask later: stage, ms, attempt, detail, user. Begun
--- with when it was stored, and kept for `trail_ms`.
+-- The trail of a message: events of stage, ms, attempt, detail, user. It begins with `stored`, and expires
+-- after `trail_ms`.
 local TRAIL_MAX = 512
 local trails, trail_ids, trail_entries = {}, {}, {}
 local kept = {} -- whether a message's acks are kept beside its trail
@@ -124,7 +123,7 @@ local function add_event(id, event)
     end
 end
 
--- The same for a list, not empty, which is older than what was added before.
+-- Adds a non-empty list of events that are older than those added before.
 local function add_earlier(id, events)
     local newer = trails[id]
     if not newer then add_event(id, events[1]) end
@@ -137,7 +136,7 @@ local function note_event(id, stage, now_text, attempt, detail, user)
     add_event(id, stage .. ' ' .. now_text .. ' ' .. attempt .. ' ' .. detail .. ' ' .. user)
 end
 
--- `len` is how long a trail is since `count` events were added.
+-- `len`: length of the trail after `count` events were added.
 local function tend_trail(key, len, count, entry, trail_ms)
     if len == count then
         if entry then
@@ -165,8 +164,8 @@ local function write_events(trail_ms)
     end
 end
 
--- Acks stand in the message's state. When that goes it is kept under another name, for as long as the
--- trail: less work than to make events of it. Not of a large audience, nor a second time.
+-- When a message is complete, its state is renamed and kept as long as the trail: cheaper than events.
+-- Not for a large audience, and not twice.
 local function keep_acks(id)
     local key = prefix .. KEY_ACK .. id
     local count = call('HLEN', key)
@@ -175,7 +174,7 @@ local function keep_acks(id)
     return kept[id]
 end
 
--- Of more than a trail holds, so many of them.
+-- At most about as many as a trail holds.
 local function acks_of(key)
     local states, cursor = {}, '0'
     repeat
@@ -186,7 +185,7 @@ local function acks_of(key)
     return states
 end
 
--- What is not kept so becomes events.
+-- Acks that are not kept become events.
 local function note_acks(id)
     local states, events, count = acks_of(prefix .. KEY_ACK .. id), {}, 0
     for i = 2, #states, 2 do
@@ -198,7 +197,7 @@ local function note_acks(id)
     if count > 0 then add_earlier(id, events) end
 end
 
--- Ends a message: every user it waits for has acked, expired or was given up.
+-- Completes a message: each of its users acknowledged it, expired or was given up.
 local function complete(id)
     local message = message_of(id)
     if message then entries_gone[#entries_gone + 1] = message.entry end
@@ -213,7 +212,7 @@ local function complete(id)
     end
 end
 
--- Counts are few and small, and Lua writes numbers slowly.
+-- Lua formats numbers slowly, and few counts occur.
 local count_texts = {}
 local function count_text(count)
     local text = count_texts[count]
@@ -246,7 +245,7 @@ local function save_messages()
     call_chunked(retried_gone, 'ZREM', prefix .. KEY_RETRIED)
 end
 
--- What relays are told of pairs that nobody waits for any more; they follow closely.
+-- Length of the stream of ack events. Relays read it promptly.
 local RECEIPTS_MAX = 256
 
 -- Adds to the error log; `users` is a JSON array.
@@ -254,10 +253,9 @@ local ERRORS_MAX = 100000
 local errors = prefix_of_all(prefix) .. KEY_ERRORS -- one for all shards of a server
 local shard = shard_number(prefix)
 
--- The logs of several servers are shown as one: the shard stands in an entry's id, so that no two have the
--- same.
+-- The error logs of several servers are listed as one: the shard number in the id keeps ids unique.
 local error_ms, error_seq
-local function error_place()
+local function error_id()
     if not shard then return '*' end
     if not error_ms then
         error_ms, error_seq = now_ms(), -1
@@ -279,5 +277,5 @@ local function log_entry(id, reason, attempts, users, data, route)
     if shard then
         fields[13], fields[14] = 'shard', shard
     end
-    call('XADD', errors, 'MAXLEN', '~', ERRORS_MAX, error_place(), unpack(fields))
+    call('XADD', errors, 'MAXLEN', '~', ERRORS_MAX, error_id(), unpack(fields))
 end

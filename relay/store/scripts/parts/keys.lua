@@ -1,8 +1,8 @@
--- keys.lua: takes the prefix of a shard's keys apart.
+-- keys.lua: parses the prefix of a shard's keys.
 
 local SHARD = KEY_SHARD_BEGIN .. '(%d+)' .. KEY_SHARD_END .. '$'
 
--- What the keys of all shards begin with.
+-- The prefix of all shards.
 local function prefix_of_all(prefix) return (prefix:gsub(SHARD, '')) end
 
 -- The number of the shard as text; nil where there is only one.

@@ -1,8 +1,8 @@
--- scan_back.lua: finds a note from a commit, from an entry of a stream on backwards.
+-- scan_back.lua: searches a stream backwards for a notification from a commit.
 -- include: route.lua
 
--- Copies and what was asked for over HTTP stand between. The newest of which `is_wanted` is true of the
--- route, in so many pages: its entry and its route; nil when there is none.
+-- The newest notification from a commit whose route satisfies `is_wanted`, within `pages` pages: its entry
+-- and its route, or nil. Retries and notifications published over HTTP are skipped.
 local function newest_note(stream, last, pages, is_wanted)
     local PAGE = 16
     for _ = 1, pages do

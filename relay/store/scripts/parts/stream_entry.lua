@@ -1,8 +1,8 @@
--- stream_entry.lua: entries of messages that are waited for, and their copies. Needs delivery.lua.
+-- stream_entry.lua: stream entries of pending messages, and their retries. Needs delivery.lua.
 -- include: route.lua
 
--- Scores in inboxes tell 1024 entries of a millisecond apart. Where the store's clock was set back, or a
--- replica's is behind, all would be of one: then this one is of the next, so that no two have one score.
+-- Inbox scores distinguish 1024 entries of a millisecond. If the clock was set back, all entries get the
+-- same millisecond: then this one moves to the next millisecond, so that scores stay unique.
 local MOST_OF_A_MS = 1000
 local function add_entry(...)
     local entry = call('XADD', stream, '*', ...)
@@ -24,13 +24,13 @@ local function read_entry(id)
     return found
 end
 
--- Of what is pending by a copy, the first of its commits: as {id =, commit =}.
+-- Pending notifications with a retry entry, by commit time: {id =, commit =}.
 local function oldest_retried(most)
     local found = {}
     local rows = call('ZRANGEBYSCORE', prefix .. KEY_RETRIED, '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 4 * most)
     for i = 1, #rows, 2 do
         if call('HEXISTS', prefix .. KEY_PENDING, rows[i]) == 0 then
-            call('ZREM', prefix .. KEY_RETRIED, rows[i]) -- a store that went back may have kept it
+            call('ZREM', prefix .. KEY_RETRIED, rows[i]) -- left over after a failover
         elseif #found < most then
             found[#found + 1] = {id = rows[i], commit = tonumber(rows[i + 1])}
         end
@@ -43,7 +43,7 @@ local function attempts_of(found)
 end
 local function limit_of(found) return route_number(found.route, FRAME_NOTIFICATION_AT_RETRY_LIMIT, FRAME_NOTIFICATION_AT_ATTEMPTS) end
 
--- The time of its own for an acknowledgement, or the one that is set.
+-- The notification's own ack timeout, or the configured one.
 local function ack_timeout_of(found, set)
     if not route_flag(found.route, FRAME_ACK_TIMED) then return set end
     return route_number(found.route, FRAME_NOTIFICATION_AT_ACK_TIMEOUT,
@@ -66,8 +66,8 @@ local function pack_users(users)
     return table.concat(packed)
 end
 
--- Who joins an open audience later has it in his inbox where it was first: kept beside its retries,
--- as no user has an empty name.
+-- A user that joins an open-ended audience later gets the inbox score of the first entry. It is kept with
+-- the retries under the empty name, which no user has.
 local function keep_first(id, entry)
     call('HSETNX', prefix .. KEY_RETRIES .. id, '', entry)
     messages[id].tried = true
@@ -77,13 +77,13 @@ local function first_entry(id, message)
     return message.tried and call('HGET', prefix .. KEY_RETRIES .. id, '') or message.entry
 end
 
--- Puts a copy at the stream's end in the place of the pending entry, for these users alone.
+-- Replaces the pending entry by a retry entry at the stream's end, for these users only.
 local function replace_entry(found, attempts, users)
     local id = found.id
     local route = route_bytes(found.route, 0, FRAME_NOTIFICATION_AT_ATTEMPTS) ..
         string.char(math.floor(attempts / 256), attempts % 256) ..
         route_bytes(found.route, FRAME_NOTIFICATION_AT_AUDIENCE_LEN, #found.route)
-    -- The tail is the decoder's own: no payload can look like it at the line's end.
+    -- The decoder writes this at the end of the line: no payload can end like it.
     local head, tail = found.data:match('^(.*"attempts":)%d+(,"limit":%d+,"backoff":"%u+"}}})$')
     local data = head and head .. attempts .. tail or found.data
     local fields = {'id', id, 'route', route, 'data', data, 'only', pack_users(users)}

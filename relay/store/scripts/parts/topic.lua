@@ -2,7 +2,7 @@
 
 local HEAD_MAX = 4096
 
--- A JSON string or null. The metadata come first, and hold no other key of that name.
+-- A JSON string or null. The metadata come first and have a single key of that name.
 local function topic_of(data)
     return (data or ''):sub(1, HEAD_MAX):match('^{"metadata":{.-"topic":("[^"\\]*")') or 'null'
 end
