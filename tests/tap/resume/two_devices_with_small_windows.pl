@@ -50,9 +50,12 @@ for my $relay (@relays)
 {
     my ($first, $user) = (($relay == $relays[0] ? 100 : 200), 'u' . $relay->{port});
     my ($quick, $slow) = ($relays[0]->client($user), $relay->client($user, win => 3));
+    my $read = $relay->metric('clairon_hub_notifications_total') // 0;
     insert($first + 1, $first + 10, $user);
     $quick->run_until('all rows', sub { rows($quick) == 10 });
     $slow->run_until('a full window', sub { rows($slow) == 3 });
+    # A row that the relay reads after the acks finds room in the window, and is no loss.
+    wait_until('all rows are queued', sub { $relay->metric('clairon_hub_notifications_total') >= $read + 10 });
     ack_all($quick);
     all_acked();
     $slow->run_until('a gap', sub { $slow->gaps });
