@@ -118,14 +118,17 @@ hub_send_some(struct hub *hub, unsigned most)
 
     work_off(hub);
     hub->sending_us = clock_wall_us();
-    while (most-- > 0 && (session = ready_list_take(hub)) != NULL) {
-        look_ahead(hub->ready.first);
-        if (session->state == SESSION_CLOSED)
-            session_free_if_done(session);
-        else
-            session_send(hub, session);
-    }
-    work_off(hub);
+    do {
+        while (most > 0 && (session = ready_list_take(hub)) != NULL) {
+            most--;
+            look_ahead(hub->ready.first);
+            if (session->state == SESSION_CLOSED)
+                session_free_if_done(session);
+            else
+                session_send(hub, session);
+        }
+        work_off(hub);
+    } while (most > 0 && hub->ready.first != NULL);
     return hub->ready.first != NULL;
 }
 
