@@ -21,7 +21,7 @@ libraries() {
         12) echo libhiredis0.14 libev4 libwebsockets17 libjwt0 ;;
         *) echo libhiredis1.1.0 libev4t64 libwebsockets19t64 libjwt2 ;;
     esac
-    echo libwebsockets-evlib-ev libinih1 libjansson4 libpq5
+    echo libwebsockets-evlib-ev libjansson4 libpq5
 }
 
 store_package() {
@@ -43,7 +43,7 @@ packages_for() {
             ;;
         build)
             echo gcc make pkg-config libc6-dev libpq-dev libhiredis-dev libev-dev libwebsockets-dev
-            echo libjwt-dev libinih-dev libjansson-dev uthash-dev "postgresql-server-dev-$(pg_major)"
+            echo libjwt-dev libjansson-dev uthash-dev "postgresql-server-dev-$(pg_major)"
             ;;
         bench)
             echo "postgresql-$(pg_major)-wal2json"

@@ -13,7 +13,7 @@ test_count=0
 # Build and test dependencies on Debian 13. The server's headers are unpacked without their dependencies,
 # which include LLVM.
 packages=(postgresql-17 postgresql-server-dev-17/unpacked ccache gcc make pkg-config libc6-dev libpq-dev
-    libhiredis-dev libev-dev libwebsockets-dev libwebsockets-evlib-ev libjwt-dev libinih-dev
+    libhiredis-dev libev-dev libwebsockets-dev libwebsockets-evlib-ev libjwt-dev
     libjansson-dev uthash-dev valkey-server python3-minimal dpkg-dev debhelper
     libipc-run-perl libmojolicious-perl libjson-perl libio-socket-ssl-perl)
 
