@@ -249,7 +249,7 @@ soak: $(BUILD)/clairon private-root
 
 # Needs the objects: graph.py reads the calls between files from them.
 lint: $(relay_objects) plugin
-	@BUILD='$(BUILD)' tests/lint/lint.sh
+	@BUILD='$(BUILD)' CLANG_FLAGS='$(filter-out -MMD -MP,$(common_flags))' PG_CONFIG='$(PG_CONFIG)' tests/lint/lint.sh
 
 # Applies each one-line fault to a copy of the checkout and expects a failing test. MUTANTS selects some.
 mutants: check-build

@@ -15,6 +15,7 @@
 
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/guard.h"
 

@@ -41,7 +41,7 @@ defer(struct decoder *decoder, uint64 seed, const char *const texts[3])
     StringInfo out = spool_open(decoder, SPOOL_WARNING, texts[2] == NULL ? 2 : 3, &record);
 
     encode_raw(out, (const char *)&seed, sizeof(seed));
-    for (uint32 i = 0; i < record.number; i++)
+    for (int i = 0; i < 3 && texts[i] != NULL; i++)
         encode_raw(out, texts[i], strlen(texts[i]) + 1);
     spool_close(decoder, &record);
 }

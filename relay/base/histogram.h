@@ -26,7 +26,7 @@
     X(60000000, "60")                                                                              \
     X(300000000, "300")
 
-#define HISTOGRAM_ONE(end_us, text) +1
+#define HISTOGRAM_ONE(end_us, text) +1 /* NOLINT(bugprone-macro-parentheses): a sum of these */
 #define HISTOGRAM_STEP_COUNT (HISTOGRAM_STEPS(HISTOGRAM_ONE))
 
 struct histogram {

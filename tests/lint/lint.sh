@@ -90,6 +90,7 @@ rule "format" with_tool clang-format rule_format
 rule "cppcheck" with_tool cppcheck rule_cppcheck
 rule "spelling" with_tool codespell rule_spelling
 rule "commit subjects" rule_subjects
+rule "clang-tidy" with_tool clang-tidy tests/lint/tidy.sh
 rule "shell scripts" with_tool shellcheck rule_shell
 rule "TAP files" rule_tap_files
 rule "pages" with_tool python3 tests/lint/pages.py

@@ -49,11 +49,13 @@ arena_alloc(struct arena *arena)
         reserve(arena);
     if (item == NULL && arena->used == arena->most)
         return NULL;
-    if (item == NULL)
-        item = (void *)(arena->first + arena->used++ * arena->item_bytes);
-    ASAN_UNPOISON_MEMORY_REGION(item, arena->item_bytes);
-    if (item == arena->given_back)
+    if (item != NULL) {
+        ASAN_UNPOISON_MEMORY_REGION(item, arena->item_bytes);
         arena->given_back = item->next;
+    } else {
+        item = (void *)(arena->first + arena->used++ * arena->item_bytes);
+        ASAN_UNPOISON_MEMORY_REGION(item, arena->item_bytes);
+    }
     arena->taken++;
     return item;
 }

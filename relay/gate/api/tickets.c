@@ -1,6 +1,7 @@
 /* tickets.c: POST /v1/ticket: issues a ticket for clients that cannot set a header. */
 #include "gate/api/tickets.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -27,8 +28,8 @@ respond_ticket(struct gate_request *request, const char *ticket)
     struct response response;
 
     response_init(&response, 200, GATE_JSON);
-    if (buffer_addf(&response.body, "{\"ticket\":\"%s\",\"exp\":%lld}\n", ticket,
-                    (long long)(clock_wall_us() / 1000000 + STORE_TICKET_SECONDS)) != RC_OK)
+    if (buffer_addf(&response.body, "{\"ticket\":\"%s\",\"exp\":%" PRId64 "}\n", ticket,
+                    clock_wall_us() / 1000000 + STORE_TICKET_SECONDS) != RC_OK)
         buffer_clear(&response.body);
     gate_request_respond(request, &response);
 }

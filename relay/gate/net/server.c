@@ -56,9 +56,12 @@ on_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in
 {
     struct lws_context *context = wsi != NULL ? lws_get_context(wsi) : NULL;
     struct gate *gate = context != NULL ? lws_context_user(context) : NULL;
-    const struct server_handler *handler = gate != NULL ? gate->server->handler : NULL;
+    const struct server_handler *handler;
     struct slot *slot = user;
 
+    if (gate == NULL) /* events of no connection */
+        return 0;
+    handler = gate->server->handler;
     switch (reason) {
     case LWS_CALLBACK_OPENSSL_LOAD_EXTRA_SERVER_VERIFY_CERTS:
         gate->server->tls = user;

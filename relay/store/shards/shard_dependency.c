@@ -36,7 +36,7 @@ read_hex(struct bytes *text, char end, uint64_t *ret_number)
             break;
         number = number << 4 | (uint64_t)(digit - digits);
     }
-    if (len == 0 || (end != '\0' && (len == text->len || text->at[len++] != end)))
+    if (len == 0 || (end != '\0' && (len == text->len || text->at[len++] != (unsigned char)end)))
         return false;
     *text = (struct bytes){text->at + len, text->len - len};
     *ret_number = number;
