@@ -1,4 +1,4 @@
-/* heads.h: heads of notes, made by hand for a test. */
+/* heads.h: frame headers of notifications for tests. */
 #ifndef CLAIRON_TESTS_UNIT_HEADS_H
 #define CLAIRON_TESTS_UNIT_HEADS_H
 
@@ -9,7 +9,7 @@
 #define HEAD_FOR_ALL (FRAME_NOTIFICATION_HEAD_SIZE + 3)
 #define HEAD_FOR_U1 (FRAME_NOTIFICATION_HEAD_SIZE + 8)
 
-/* `head` has room for HEAD_FOR_ALL bytes. */
+/* The audience is ALL; `head` has room for HEAD_FOR_ALL bytes. */
 static inline void
 head_for_all(unsigned char *head)
 {
@@ -20,7 +20,7 @@ head_for_all(unsigned char *head)
     memcpy(head + FRAME_NOTIFICATION_HEAD_SIZE, "ALL", 3);
 }
 
-/* For USER u1; `head` has room for HEAD_FOR_U1 bytes. */
+/* The audience is USER u1; `head` has room for HEAD_FOR_U1 bytes. */
 static inline void
 head_for_u1(unsigned char *head)
 {

@@ -1,4 +1,4 @@
-/* name_server.h: what a test's own getaddrinfo() answers with, and how that is freed. */
+/* name_server.h: addresses that a test's own getaddrinfo() returns. */
 #ifndef CLAIRON_TESTS_UNIT_NAME_SERVER_H
 #define CLAIRON_TESTS_UNIT_NAME_SERVER_H
 
@@ -22,7 +22,7 @@ address_of(const char *text, struct addrinfo *next)
     return one;
 }
 
-/* In the place of the library's. */
+/* Overrides the C library's freeaddrinfo, as the list comes from address_of. */
 void
 freeaddrinfo(struct addrinfo *all)
 {

@@ -1,4 +1,4 @@
-/* test_arena.c: are items apart, bounded, used again, and does the system get them back? */
+/* test_arena.c: items do not overlap, are limited and reused; free pages return to the system. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -26,7 +26,7 @@ resident_pages(const struct arena *arena)
 }
 
 static void
-take_all(struct arena *arena, unsigned char *items[ITEMS])
+alloc_all(struct arena *arena, unsigned char *items[ITEMS])
 {
     for (int i = 0; i < ITEMS; i++) {
         items[i] = arena_alloc(arena);
@@ -40,7 +40,7 @@ take_all(struct arena *arena, unsigned char *items[ITEMS])
 }
 
 static void
-test_round(void **state)
+pages_return_to_the_system_after_release(void **state)
 {
     struct arena arena = {.item_bytes = ITEM_BYTES, .most = ITEMS};
     unsigned char *items[ITEMS];
@@ -48,7 +48,7 @@ test_round(void **state)
     (void)state;
     assert_false(arena_contains(&arena, &arena));
     for (int round = 0; round < 3; round++) {
-        take_all(&arena, items);
+        alloc_all(&arena, items);
         for (int i = 0; i < ITEMS; i++)
             arena_release(&arena, items[i]);
         assert_int_equal(arena.taken, 0);
@@ -59,22 +59,22 @@ test_round(void **state)
 }
 
 static void
-test_used_again(void **state)
+released_items_are_reused(void **state)
 {
     struct arena arena = {.item_bytes = ITEM_BYTES, .most = 3};
     void *kept = arena_alloc(&arena);
-    void *given = arena_alloc(&arena);
+    void *released = arena_alloc(&arena);
 
     (void)state;
-    arena_release(&arena, given);
-    assert_ptr_equal(arena_alloc(&arena), given);
+    arena_release(&arena, released);
+    assert_ptr_equal(arena_alloc(&arena), released);
     assert_non_null(arena_alloc(&arena));
     assert_null(arena_alloc(&arena));
-    arena_release(&arena, given);
-    assert_ptr_equal(arena_alloc(&arena), given);
-    assert_ptr_not_equal(given, kept);
+    arena_release(&arena, released);
+    assert_ptr_equal(arena_alloc(&arena), released);
+    assert_ptr_not_equal(released, kept);
     arena_free(&arena);
-    assert_non_null(arena_alloc(&arena)); /* it is an empty one */
+    assert_non_null(arena_alloc(&arena)); /* a freed arena is usable as an empty one */
     arena_free(&arena);
 }
 
@@ -82,8 +82,8 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round),
-        cmocka_unit_test(test_used_again),
+        cmocka_unit_test(pages_return_to_the_system_after_release),
+        cmocka_unit_test(released_items_are_reused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_backoff.c: does the delay double, stay in its range and never overflow? */
+/* test_backoff.c: the delay doubles, stays in its range and does not overflow. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include "base/clock.h"
 
 static void
-doubles_up_to_the_cap(void **state)
+delay_doubles_up_to_the_cap(void **state)
 {
     struct backoff backoff = {.base_ms = 100, .cap_ms = 1000};
     const int64_t full[] = {100, 200, 400, 800, 1000, 1000};
@@ -25,7 +25,7 @@ doubles_up_to_the_cap(void **state)
 }
 
 static void
-spreads_the_delays(void **state)
+jitter_spreads_the_delays(void **state)
 {
     int64_t least = INT64_MAX, most = 0;
 
@@ -37,12 +37,12 @@ spreads_the_delays(void **state)
         least = delay < least ? delay : least;
         most = delay > most ? delay : most;
     }
-    /* A thousand even draws all miss one tenth of the range once in 10^45 runs. */
+    /* The chance that 1000 uniform samples all miss one tenth of the range is 10^-45. */
     assert_true(least < 550000 && most > 950000);
 }
 
 static void
-survives_extremes(void **state)
+extreme_arguments_do_not_overflow(void **state)
 {
     struct backoff tired = {.base_ms = 1, .cap_ms = INT64_MAX, .failures = UINT32_MAX};
     struct backoff none = {.base_ms = 0, .cap_ms = 1000};
@@ -54,7 +54,7 @@ survives_extremes(void **state)
 }
 
 static void
-clocks_tell_microseconds(void **state)
+clocks_count_microseconds(void **state)
 {
     int64_t before = clock_monotonic_us();
 
@@ -68,10 +68,10 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(doubles_up_to_the_cap),
-        cmocka_unit_test(spreads_the_delays),
-        cmocka_unit_test(survives_extremes),
-        cmocka_unit_test(clocks_tell_microseconds),
+        cmocka_unit_test(delay_doubles_up_to_the_cap),
+        cmocka_unit_test(jitter_spreads_the_delays),
+        cmocka_unit_test(extreme_arguments_do_not_overflow),
+        cmocka_unit_test(clocks_count_microseconds),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_buffer.c: does a byte string keep its ceiling, its zero and its JSON? */
+/* test_buffer.c: a buffer respects its limit, stays NUL-terminated and escapes JSON. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 #include "base/utf8.h"
 
 static void
-grows_up_to_its_ceiling(void **state)
+buffer_grows_up_to_its_limit(void **state)
 {
     struct buffer buffer;
 
@@ -33,7 +33,7 @@ grows_up_to_its_ceiling(void **state)
 }
 
 static void
-a_huge_length_is_a_limit(void **state)
+overflowing_length_is_rejected(void **state)
 {
     struct buffer buffer;
 
@@ -48,7 +48,7 @@ a_huge_length_is_a_limit(void **state)
 }
 
 static void
-formats(void **state)
+formatted_text_is_appended(void **state)
 {
     struct buffer buffer;
 
@@ -74,7 +74,7 @@ check_json(const char *text, size_t len, const char *expected)
 }
 
 static void
-writes_json_whatever_the_bytes(void **state)
+any_bytes_become_valid_json(void **state)
 {
     (void)state;
     check_json("", 0, "\"\"");
@@ -90,7 +90,7 @@ writes_json_whatever_the_bytes(void **state)
 }
 
 static void
-json_that_does_not_fit_adds_nothing(void **state)
+json_over_the_limit_leaves_the_buffer_unchanged(void **state)
 {
     struct buffer buffer;
 
@@ -105,7 +105,7 @@ json_that_does_not_fit_adds_nothing(void **state)
 }
 
 static void
-knows_valid_utf8(void **state)
+utf8_is_validated(void **state)
 {
     size_t len = 0;
 
@@ -136,12 +136,12 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(grows_up_to_its_ceiling),
-        cmocka_unit_test(a_huge_length_is_a_limit),
-        cmocka_unit_test(formats),
-        cmocka_unit_test(writes_json_whatever_the_bytes),
-        cmocka_unit_test(json_that_does_not_fit_adds_nothing),
-        cmocka_unit_test(knows_valid_utf8),
+        cmocka_unit_test(buffer_grows_up_to_its_limit),
+        cmocka_unit_test(overflowing_length_is_rejected),
+        cmocka_unit_test(formatted_text_is_appended),
+        cmocka_unit_test(any_bytes_become_valid_json),
+        cmocka_unit_test(json_over_the_limit_leaves_the_buffer_unchanged),
+        cmocka_unit_test(utf8_is_validated),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_config_files.c: is each file that a setting names looked at where it matters? */
+/* test_config_files.c: key and certificate files are checked when the settings are loaded. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -42,7 +42,7 @@ write_file(const char *bytes)
     assert_int_equal(fclose(out), 0);
 }
 
-/* Loads up to eight arguments, ended by NULL. */
+/* Loads up to eight arguments; NULL ends the list. */
 static enum rc
 load(const char *first, ...)
 {
@@ -59,7 +59,7 @@ load(const char *first, ...)
     return config_load(&config, NULL, count, arguments, error);
 }
 
-/* Loads a gate with the file as this key of [auth]. */
+/* Loads the gate role with `file` as the value of this [auth] key. */
 static enum rc
 load_key(const char *name)
 {
@@ -70,19 +70,19 @@ load_key(const char *name)
 }
 
 static void
-expect(const char *part)
+expect_error(const char *part)
 {
     if (strstr(error, part) == NULL)
-        fail_msg("\"%s\" does not say \"%s\"", error, part);
+        fail_msg("\"%s\" does not contain \"%s\"", error, part);
 }
 
 static void
-refuses_key(const char *name, const char *bytes, const char *part)
+expect_key_rejected(const char *name, const char *bytes, const char *part)
 {
     write_file(bytes);
     assert_int_equal(load_key(name), RC_BAD);
-    expect(name);
-    expect(part);
+    expect_error(name);
+    expect_error(part);
 }
 
 static int
@@ -105,47 +105,47 @@ tear_down(void **state)
 }
 
 static void
-secrets_are_read(void **state)
+secret_files_are_read(void **state)
 {
     (void)state;
     assert_int_equal(load_key("hs256_secret_file"), RC_BAD);
-    expect("No such file or directory");
+    expect_error("No such file or directory");
     write_file(SECRET "\n");
     assert_int_equal(load_key("hs256_secret_file"), RC_OK);
     assert_int_equal(config.auth.key_len, 32);
     write_file(SECRET "\n\n");
     assert_int_equal(load_key("hs256_secret_file"), RC_OK);
     assert_int_equal(config.auth.key_len, 33);
-    refuses_key("hs256_secret_file", "0123456789abcdef0123456789abcde",
-                "holds 31 bytes: an HS256 secret needs at least 32");
+    expect_key_rejected("hs256_secret_file", "0123456789abcdef0123456789abcde",
+                        "holds 31 bytes: an HS256 secret needs at least 32");
     assert_int_equal(load("--relay.roles=gate", "--auth.hs256_secret_file=/dev/zero", NULL),
                      RC_BAD);
-    expect("not a regular file");
+    expect_error("not a regular file");
 }
 
 static void
-public_keys_are_read(void **state)
+public_key_files_are_read(void **state)
 {
     (void)state;
-    refuses_key("public_key_file", SECRET "\n", "-----BEGIN PUBLIC KEY-----");
-    refuses_key("public_key_file", "-----BEGIN PRIVATE KEY-----\n", "private key");
-    refuses_key("public_key_file", PEM("AA==\n"),
-                "not the PEM of a public key, it must be RSA, or EC");
-    refuses_key("public_key_file",
-                PEM("Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00112233445566"
-                    "778899AABBCCDDEEFF\n\nAA==\n"),
-                "not the PEM of a public key");
-    refuses_key("public_key_file", ED25519,
-                "unsupported key type (ED25519), it must be RSA, or EC");
-    refuses_key("public_key_file", P384, "unsupported key type (EC on secp384r1)");
-    refuses_key("public_key_file", SECP256K1, "unsupported key type (EC on secp256k1)");
+    expect_key_rejected("public_key_file", SECRET "\n", "-----BEGIN PUBLIC KEY-----");
+    expect_key_rejected("public_key_file", "-----BEGIN PRIVATE KEY-----\n", "private key");
+    expect_key_rejected("public_key_file", PEM("AA==\n"),
+                        "not the PEM of a public key, it must be RSA, or EC");
+    expect_key_rejected("public_key_file",
+                        PEM("Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00112233445566"
+                            "778899AABBCCDDEEFF\n\nAA==\n"),
+                        "not the PEM of a public key");
+    expect_key_rejected("public_key_file", ED25519,
+                        "unsupported key type (ED25519), it must be RSA, or EC");
+    expect_key_rejected("public_key_file", P384, "unsupported key type (EC on secp384r1)");
+    expect_key_rejected("public_key_file", SECP256K1, "unsupported key type (EC on secp256k1)");
     write_file(P256);
     assert_int_equal(load_key("public_key_file"), RC_OK);
     assert_int_equal(config.auth.key_len, strlen(P256));
 }
 
 static void
-a_bad_public_key_leaves_the_old_one(void **state)
+reload_keeps_the_old_key_if_the_new_one_is_invalid(void **state)
 {
     static const char *const bad[] = {PEM("AA==\n"), P384, ED25519};
 
@@ -155,7 +155,7 @@ a_bad_public_key_leaves_the_old_one(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         write_file(bad[i]);
         assert_int_equal(config_reload_key(&config, error), CONFIG_KEY_BAD);
-        expect("public_key_file");
+        expect_error("public_key_file");
         assert_string_equal(config.auth.key, P256);
         assert_null(config.auth.previous);
         assert_int_equal(ERR_peek_error(), 0);
@@ -163,14 +163,14 @@ a_bad_public_key_leaves_the_old_one(void **state)
 }
 
 static void
-certificates_matter_to_a_gate(void **state)
+certificates_are_loaded_for_the_gate_role_only(void **state)
 {
     char cert[] = "--gate.tls_cert=/nowhere", key[] = "--gate.tls_key=/nowhere";
 
     (void)state;
     assert_int_equal(load("--auth.hs256_secret=" SECRET, "--relay.roles=gate", cert, key, NULL),
                      RC_BAD);
-    expect("argument --gate.tls_cert: could not read \"/nowhere\": No such file");
+    expect_error("argument --gate.tls_cert: could not read \"/nowhere\": No such file");
     assert_int_equal(load("--feed.conninfo=dbname=x", "--relay.roles=feed", cert, key, NULL),
                      RC_OK);
     assert_int_equal(load("--feed.conninfo=dbname=x", "--relay.roles=feed", cert, NULL), RC_OK);
@@ -180,10 +180,10 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(secrets_are_read),
-        cmocka_unit_test(public_keys_are_read),
-        cmocka_unit_test(a_bad_public_key_leaves_the_old_one),
-        cmocka_unit_test(certificates_matter_to_a_gate),
+        cmocka_unit_test(secret_files_are_read),
+        cmocka_unit_test(public_key_files_are_read),
+        cmocka_unit_test(reload_keeps_the_old_key_if_the_new_one_is_invalid),
+        cmocka_unit_test(certificates_are_loaded_for_the_gate_role_only),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);

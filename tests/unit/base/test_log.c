@@ -1,4 +1,4 @@
-/* test_log.c: every event is one line that a machine can parse, whatever its texts hold. */
+/* test_log.c: every event is one parsable line, for any field values. */
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -34,7 +34,7 @@ static char captured[8192];
     } while (0)
 
 static void
-logfmt_starts_with_who_level_and_time(void **state)
+logfmt_starts_with_component_level_and_time(void **state)
 {
     (void)state;
     log_setup(LOG_LEVEL_INFO, LOG_FORMAT_LOGFMT);
@@ -89,7 +89,7 @@ lines_below_the_level_are_not_written(void **state)
 }
 
 static void
-no_text_can_forge_a_second_line(void **state)
+field_values_cannot_forge_a_second_line(void **state)
 {
     const char *text = "a\nwho=feed \"b\" \\ \x1b[2J \xc2\x9b \xff \x7f";
 
@@ -254,10 +254,10 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(logfmt_starts_with_who_level_and_time),
+        cmocka_unit_test(logfmt_starts_with_component_level_and_time),
         cmocka_unit_test(each_type_of_field_has_its_form),
         cmocka_unit_test(lines_below_the_level_are_not_written),
-        cmocka_unit_test(no_text_can_forge_a_second_line),
+        cmocka_unit_test(field_values_cannot_forge_a_second_line),
         cmocka_unit_test(a_line_is_cut_at_four_kilobytes),
         cmocka_unit_test(a_long_field_leaves_room_for_message_and_other_fields),
         cmocka_unit_test(json_lines_parse),

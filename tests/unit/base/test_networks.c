@@ -1,4 +1,4 @@
-/* test_networks.c: membership of addresses in networks. */
+/* test_networks.c: validation of network lists, and which addresses match. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include "base/networks.h"
 
 static void
-takes_addresses_networks_and_unix(void **state)
+addresses_networks_and_unix_are_valid(void **state)
 {
     (void)state;
     assert_true(networks_are_valid(""));
@@ -29,7 +29,7 @@ takes_addresses_networks_and_unix(void **state)
 }
 
 static void
-holds_what_is_in_them(void **state)
+addresses_match_their_networks(void **state)
 {
     (void)state;
     assert_true(networks_contain("10.0.0.0/8", "10.255.1.2"));
@@ -52,7 +52,7 @@ holds_what_is_in_them(void **state)
 }
 
 static void
-is_widened(const char *from, const char *to)
+assert_aggregated(const char *from, const char *to)
 {
     char address[NETWORKS_ADDRESS_MAX];
 
@@ -62,25 +62,25 @@ is_widened(const char *from, const char *to)
 }
 
 static void
-widens_what_one_has_many_of(void **state)
+ipv6_addresses_are_aggregated_to_64_bits(void **state)
 {
     (void)state;
-    is_widened("192.0.2.7", "192.0.2.7");
-    is_widened("::ffff:192.0.2.7", "192.0.2.7");
-    is_widened("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::");
-    is_widened("2001:DB8:1:2::9", "2001:db8:1:2::");
-    is_widened("2001:db8:1:3::9", "2001:db8:1:3::");
-    is_widened("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255", "ffff:ffff:ffff:ffff::");
-    is_widened("unix", "unix");
+    assert_aggregated("192.0.2.7", "192.0.2.7");
+    assert_aggregated("::ffff:192.0.2.7", "192.0.2.7");
+    assert_aggregated("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::");
+    assert_aggregated("2001:DB8:1:2::9", "2001:db8:1:2::");
+    assert_aggregated("2001:db8:1:3::9", "2001:db8:1:3::");
+    assert_aggregated("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255", "ffff:ffff:ffff:ffff::");
+    assert_aggregated("unix", "unix");
 }
 
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_addresses_networks_and_unix),
-        cmocka_unit_test(holds_what_is_in_them),
-        cmocka_unit_test(widens_what_one_has_many_of),
+        cmocka_unit_test(addresses_networks_and_unix_are_valid),
+        cmocka_unit_test(addresses_match_their_networks),
+        cmocka_unit_test(ipv6_addresses_are_aggregated_to_64_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

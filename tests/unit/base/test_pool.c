@@ -20,7 +20,7 @@ assert_zeroed(const unsigned char *item)
 }
 
 static void
-test_items(void **state)
+items_are_zeroed_and_reused(void **state)
 {
     struct pool pool = {.size = ITEM_BYTES};
     unsigned char *items[ITEMS];
@@ -45,7 +45,7 @@ test_items(void **state)
 int
 main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_items)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(items_are_zeroed_and_reused)};
 
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

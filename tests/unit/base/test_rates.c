@@ -1,4 +1,4 @@
-/* test_rates.c: each key has its rate, and its memory is freed when the rate no longer applies. */
+/* test_rates.c: one token bucket per key; full buckets are evicted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,7 +13,7 @@
 #define BEGIN (100 * SECOND)
 
 static void
-fills_as_time_goes_by(void **state)
+bucket_refills_with_time(void **state)
 {
     struct rate_bucket bucket = {0};
 
@@ -31,7 +31,7 @@ fills_as_time_goes_by(void **state)
 }
 
 static void
-has_no_end_without_a_rate(void **state)
+rate_zero_is_unlimited(void **state)
 {
     struct rate_bucket bucket = {0};
     struct rates *rates = rates_new();
@@ -46,7 +46,7 @@ has_no_end_without_a_rate(void **state)
 }
 
 static void
-keeps_names_apart(void **state)
+each_key_has_its_own_bucket(void **state)
 {
     struct rates *rates = rates_new();
 
@@ -64,7 +64,7 @@ keeps_names_apart(void **state)
 }
 
 static void
-forgets_who_is_full_again(void **state)
+full_buckets_are_evicted(void **state)
 {
     struct rates *rates = rates_new();
     char name[16];
@@ -82,7 +82,7 @@ forgets_who_is_full_again(void **state)
 }
 
 static void
-keeps_who_takes_when_there_are_too_many(void **state)
+active_buckets_survive_the_key_limit(void **state)
 {
     struct rates *rates = rates_new();
     char name[16];
@@ -99,8 +99,7 @@ keeps_who_takes_when_there_are_too_many(void **state)
     }
     assert_int_equal(rates_count(rates), RATES_NAMES_MAX);
     assert_false(rates_consume(rates, "busy", 2, BEGIN));
-    assert_true(
-        rates_consume(rates, "once", 1, BEGIN)); /* forgotten, so the bucket is full again */
+    assert_true(rates_consume(rates, "once", 1, BEGIN)); /* evicted, so its bucket is full again */
     rates_free(rates);
     rates_free(NULL);
 }
@@ -109,11 +108,11 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(fills_as_time_goes_by),
-        cmocka_unit_test(has_no_end_without_a_rate),
-        cmocka_unit_test(keeps_names_apart),
-        cmocka_unit_test(forgets_who_is_full_again),
-        cmocka_unit_test(keeps_who_takes_when_there_are_too_many),
+        cmocka_unit_test(bucket_refills_with_time),
+        cmocka_unit_test(rate_zero_is_unlimited),
+        cmocka_unit_test(each_key_has_its_own_bucket),
+        cmocka_unit_test(full_buckets_are_evicted),
+        cmocka_unit_test(active_buckets_survive_the_key_limit),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_resolve.c: are hosts looked up while the loop goes on, however long it takes? */
+/* test_resolve.c: hosts are resolved without blocking the event loop. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 #include "base/resolve.h"
 #include "tests/unit/name_server.h"
 
-/* The name server of the tests, in the place of the library's. */
+/* Overrides the C library's getaddrinfo. */
 int
 getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
             struct addrinfo **ret_all)
@@ -32,7 +32,7 @@ getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
     return 0;
 }
 
-struct asked {
+struct lookup {
     struct ev_loop *loop;
     int calls;
     size_t count;
@@ -43,63 +43,63 @@ struct asked {
 static void
 on_resolved(void *ctx, const struct resolved *found, size_t count, const char *error)
 {
-    struct asked *asked = ctx;
+    struct lookup *lookup = ctx;
 
-    asked->calls++;
-    asked->count = count;
+    lookup->calls++;
+    lookup->count = count;
     for (size_t i = 0; i < count && i < 2; i++)
-        asked->found[i] = found[i];
-    strncpy(asked->error, error, sizeof(asked->error) - 1);
+        lookup->found[i] = found[i];
+    strncpy(lookup->error, error, sizeof(lookup->error) - 1);
 }
 
-static struct asked
-ask(const char *const *hosts, size_t count)
+static struct lookup
+look_up(const char *const *hosts, size_t count)
 {
-    struct asked asked = {.loop = ev_loop_new(EVFLAG_AUTO)};
+    struct lookup lookup = {.loop = ev_loop_new(EVFLAG_AUTO)};
 
-    assert_non_null(resolve_start(asked.loop, hosts, count, on_resolved, &asked));
-    ev_run(asked.loop, 0); /* until nothing is watched any more */
-    ev_loop_destroy(asked.loop);
-    assert_int_equal(asked.calls, 1);
-    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* none is left to be waited for */
+    assert_non_null(resolve_start(lookup.loop, hosts, count, on_resolved, &lookup));
+    ev_run(lookup.loop, 0); /* until no watcher is active */
+    ev_loop_destroy(lookup.loop);
+    assert_int_equal(lookup.calls, 1);
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child process is left */
     assert_int_equal(errno, ECHILD);
-    return asked;
+    return lookup;
 }
 
 static void
-test_all_that_can_be_found(void **state)
+test_all_addresses_are_returned(void **state)
 {
     const char *const hosts[] = {"unknown", "two"};
-    struct asked asked = ask(hosts, 2);
+    struct lookup lookup = look_up(hosts, 2);
 
     (void)state;
-    assert_int_equal(asked.count, 2);
-    assert_int_equal(asked.found[0].host, 1);
-    assert_string_equal(asked.found[0].address, "10.0.0.1");
-    assert_string_equal(asked.found[1].address, "10.0.0.2");
-    assert_string_equal(asked.error, "");
+    assert_int_equal(lookup.count, 2);
+    assert_int_equal(lookup.found[0].host, 1);
+    assert_string_equal(lookup.found[0].address, "10.0.0.1");
+    assert_string_equal(lookup.found[1].address, "10.0.0.2");
+    assert_string_equal(lookup.error, "");
 }
 
 static void
-test_nothing_is_found(void **state)
+test_unknown_host_returns_the_error(void **state)
 {
     const char *const hosts[] = {"unknown"};
-    struct asked asked = ask(hosts, 1);
+    struct lookup lookup = look_up(hosts, 1);
 
     (void)state;
-    assert_int_equal(asked.count, 0);
-    assert_string_equal(asked.error, gai_strerror(EAI_NONAME));
+    assert_int_equal(lookup.count, 0);
+    assert_string_equal(lookup.error, gai_strerror(EAI_NONAME));
 }
 
 static void
-test_a_lookup_that_dies(void **state)
+test_killed_child_is_an_error(void **state)
 {
     const char *const hosts[] = {"dies"};
-    struct asked asked = ask(hosts, 1);
+    struct lookup lookup = look_up(hosts, 1);
 
     (void)state;
-    assert_int_equal(asked.count, 0);
-    assert_string_equal(asked.error, "the lookup process ended without a result");
+    assert_int_equal(lookup.count, 0);
+    assert_string_equal(lookup.error, "the lookup process ended without a result");
 }
 
 static void
@@ -111,26 +111,26 @@ stop(struct ev_loop *loop, ev_timer *timer, int events)
 }
 
 static void
-test_a_silent_server_holds_up_nobody(void **state)
+test_stop_cancels_a_pending_lookup(void **state)
 {
     const char *const hosts[] = {"silent"};
-    struct asked asked = {.loop = ev_loop_new(EVFLAG_AUTO)};
+    struct lookup lookup = {.loop = ev_loop_new(EVFLAG_AUTO)};
     ev_timer timer;
 
     (void)state;
     ev_timer_init(&timer, stop, 0.01, 0.0);
-    timer.data = resolve_start(asked.loop, hosts, 1, on_resolved, &asked);
+    timer.data = resolve_start(lookup.loop, hosts, 1, on_resolved, &lookup);
     assert_non_null(timer.data);
-    ev_timer_start(asked.loop, &timer);
-    ev_run(asked.loop, 0);
-    ev_loop_destroy(asked.loop);
-    assert_int_equal(asked.calls, 0);
+    ev_timer_start(lookup.loop, &timer);
+    ev_run(lookup.loop, 0);
+    ev_loop_destroy(lookup.loop);
+    assert_int_equal(lookup.calls, 0);
     assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
     resolve_stop(NULL);
 }
 
 static void
-test_what_needs_no_lookup(void **state)
+test_addresses_and_paths_need_no_lookup(void **state)
 {
     const char *const none[] = {"",    "/run/postgresql", "@abstract", "10.0.0.1",
                                 "::1", "fe80::1%eth0"};
@@ -146,11 +146,11 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_that_can_be_found),
-        cmocka_unit_test(test_nothing_is_found),
-        cmocka_unit_test(test_a_lookup_that_dies),
-        cmocka_unit_test(test_a_silent_server_holds_up_nobody),
-        cmocka_unit_test(test_what_needs_no_lookup),
+        cmocka_unit_test(test_all_addresses_are_returned),
+        cmocka_unit_test(test_unknown_host_returns_the_error),
+        cmocka_unit_test(test_killed_child_is_an_error),
+        cmocka_unit_test(test_stop_cancels_a_pending_lookup),
+        cmocka_unit_test(test_addresses_and_paths_need_no_lookup),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_stats.c: can Prometheus read what the counters write? */
+/* test_stats.c: metrics in the Prometheus text format, aggregated over the workers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include "base/stats.h"
 
 static void
-writes_every_value_with_its_kind(void **state)
+every_metric_has_help_and_type(void **state)
 {
     struct stats stats = {.values = {0}};
     struct buffer out;
@@ -38,7 +38,7 @@ writes_every_value_with_its_kind(void **state)
 }
 
 static void
-writes_microseconds_as_seconds(void **state)
+durations_are_in_seconds(void **state)
 {
     struct stats stats = {.values = {0}};
     struct buffer out;
@@ -52,7 +52,7 @@ writes_microseconds_as_seconds(void **state)
 }
 
 static void
-counts_times_in_steps(void **state)
+histogram_buckets_are_cumulative(void **state)
 {
     struct stats all[2] = {{.values = {0}}, {.values = {0}}};
     struct buffer out;
@@ -80,7 +80,7 @@ counts_times_in_steps(void **state)
 }
 
 static void
-says_when_it_does_not_fit(void **state)
+output_over_the_limit_is_an_error(void **state)
 {
     struct stats stats = {.values = {0}};
     struct buffer out;
@@ -92,7 +92,7 @@ says_when_it_does_not_fit(void **state)
 }
 
 static void
-adds_up_what_workers_counted(void **state)
+counters_of_all_workers_are_summed(void **state)
 {
     struct stats all[2] = {{.values = {0}}, {.values = {0}}};
     struct buffer out;
@@ -119,7 +119,7 @@ adds_up_what_workers_counted(void **state)
 }
 
 static void
-tells_the_worst_of_the_living(void **state)
+gauges_report_the_worst_live_worker(void **state)
 {
     struct stats all[4] = {{.values = {0}}};
 
@@ -147,12 +147,12 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(writes_every_value_with_its_kind),
-        cmocka_unit_test(writes_microseconds_as_seconds),
-        cmocka_unit_test(counts_times_in_steps),
-        cmocka_unit_test(says_when_it_does_not_fit),
-        cmocka_unit_test(adds_up_what_workers_counted),
-        cmocka_unit_test(tells_the_worst_of_the_living),
+        cmocka_unit_test(every_metric_has_help_and_type),
+        cmocka_unit_test(durations_are_in_seconds),
+        cmocka_unit_test(histogram_buckets_are_cumulative),
+        cmocka_unit_test(output_over_the_limit_is_an_error),
+        cmocka_unit_test(counters_of_all_workers_are_summed),
+        cmocka_unit_test(gauges_report_the_worst_live_worker),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_urls.c: is a list of URLs taken apart where one ends and the next begins? */
+/* test_urls.c: a comma-separated list is split into URLs, even if a URL contains a comma. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include "base/urls.h"
 
 static void
-holds(const char *list, unsigned count, const char *last)
+assert_urls(const char *list, unsigned count, const char *last)
 {
     char *url;
 
@@ -21,20 +21,21 @@ holds(const char *list, unsigned count, const char *last)
 }
 
 static void
-test_urls_end_where_another_scheme_begins(void **state)
+test_url_ends_before_the_next_scheme(void **state)
 {
     (void)state;
-    holds("redis://h:1", 1, "redis://h:1");
-    holds("redis://a:1,redis://b:2/3", 2, "redis://b:2/3");
-    holds("redis://a:1,rediss://u:p,q@b:2,unix:///run/x", 3, "unix:///run/x");
-    holds("unix:///run/a,b", 1, "unix:///run/a,b");
-    holds("redis://a:1,b:2", 1, "redis://a:1,b:2"); /* for its reader to refuse */
-    holds("redis://a:1,", 1, "redis://a:1,");
-    holds("", 1, "");
+    assert_urls("redis://h:1", 1, "redis://h:1");
+    assert_urls("redis://a:1,redis://b:2/3", 2, "redis://b:2/3");
+    assert_urls("redis://a:1,rediss://u:p,q@b:2,unix:///run/x", 3, "unix:///run/x");
+    assert_urls("unix:///run/a,b", 1, "unix:///run/a,b");
+    assert_urls("redis://a:1,b:2", 1,
+                "redis://a:1,b:2"); /* one invalid URL, rejected later by the URL parser */
+    assert_urls("redis://a:1,", 1, "redis://a:1,");
+    assert_urls("", 1, "");
 }
 
 static void
-test_each_of_them_is_found(void **state)
+test_each_url_is_returned(void **state)
 {
     const char *const list = "redis://u:p,q@a:1,unix:///x,y,redis://c:3";
     const char *const wanted[] = {"redis://u:p,q@a:1", "unix:///x,y", "redis://c:3"};
@@ -52,8 +53,8 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_urls_end_where_another_scheme_begins),
-        cmocka_unit_test(test_each_of_them_is_found),
+        cmocka_unit_test(test_url_ends_before_the_next_scheme),
+        cmocka_unit_test(test_each_url_is_returned),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_cli_options.c: do the commands read their options alike, and obey no text of others? */
+/* test_cli_options.c: options common to the commands, and printing of untrusted text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,9 +22,9 @@ static const struct cli_option options[] = {
     {"--json", NULL, &json},
 };
 
-/* The code; what stands in argv besides goes to `left`, with a blank behind each. */
+/* Returns the exit code; `left` receives the unparsed arguments, each followed by a space. */
 static int
-take(int argc, char **argv, char left[64])
+parse(int argc, char **argv, char left[64])
 {
     int code;
 
@@ -38,17 +38,17 @@ take(int argc, char **argv, char left[64])
     return code;
 }
 
-#define TAKE(left, ...)                                                                            \
-    take((int)(sizeof((char *[]){"test", __VA_ARGS__}) / sizeof(char *)),                          \
-         (char *[]){"test", __VA_ARGS__}, left)
+#define PARSE(left, ...)                                                                           \
+    parse((int)(sizeof((char *[]){"test", __VA_ARGS__}) / sizeof(char *)),                         \
+          (char *[]){"test", __VA_ARGS__}, left)
 
 static void
-takes_values_flags_and_operands(void **state)
+values_flags_and_operands_are_parsed(void **state)
 {
     char left[64];
 
     (void)state;
-    assert_int_equal(TAKE(left, "--user", "u1", "list", "--json", "-c", "file"), 0);
+    assert_int_equal(PARSE(left, "--user", "u1", "list", "--json", "-c", "file"), 0);
     assert_string_equal(user, "u1");
     assert_string_equal(path, "file");
     assert_string_equal(operands[0], "list");
@@ -57,37 +57,37 @@ takes_values_flags_and_operands(void **state)
 }
 
 static void
-leaves_settings_alone(void **state)
+settings_stay_in_argv(void **state)
 {
     char left[64];
 
     (void)state;
-    assert_int_equal(TAKE(left, "--store.url=x", "--user=a.b"), 0);
+    assert_int_equal(PARSE(left, "--store.url=x", "--user=a.b"), 0);
     assert_string_equal(user, "a.b");
     assert_string_equal(left, "--store.url=x ");
 }
 
 static void
-takes_no_option_for_a_value(void **state)
+option_is_not_used_as_a_value(void **state)
 {
     char left[64];
 
     (void)state;
-    assert_int_equal(TAKE(left, "--user", "--json"), CLI_WRONG_USE);
-    assert_int_equal(TAKE(left, "--user"), CLI_WRONG_USE);
-    assert_int_equal(TAKE(left, "--user=--json"), 0);
+    assert_int_equal(PARSE(left, "--user", "--json"), CLI_WRONG_USE);
+    assert_int_equal(PARSE(left, "--user"), CLI_WRONG_USE);
+    assert_int_equal(PARSE(left, "--user=--json"), 0);
     assert_string_equal(user, "--json");
 }
 
 static void
-refuses_what_it_does_not_know(void **state)
+unknown_options_are_rejected(void **state)
 {
     char left[64];
 
     (void)state;
-    assert_int_equal(TAKE(left, "--users", "u1"), CLI_WRONG_USE);
-    assert_int_equal(TAKE(left, "--json=on"), CLI_WRONG_USE);
-    assert_int_equal(TAKE(left, "list", "more"), CLI_WRONG_USE);
+    assert_int_equal(PARSE(left, "--users", "u1"), CLI_WRONG_USE);
+    assert_int_equal(PARSE(left, "--json=on"), CLI_WRONG_USE);
+    assert_int_equal(PARSE(left, "list", "more"), CLI_WRONG_USE);
 }
 
 static void
@@ -109,7 +109,7 @@ print(const char *text, size_t len)
 }
 
 static void
-prints_nothing_that_a_terminal_obeys(void **state)
+control_characters_are_replaced(void **state)
 {
     static const char text[] = "\x1b[2J caf\xc3\xa9\n\x7f\xc2\x9b\xff";
 
@@ -124,11 +124,11 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(takes_values_flags_and_operands),
-        cmocka_unit_test(leaves_settings_alone),
-        cmocka_unit_test(takes_no_option_for_a_value),
-        cmocka_unit_test(refuses_what_it_does_not_know),
-        cmocka_unit_test(prints_nothing_that_a_terminal_obeys),
+        cmocka_unit_test(values_flags_and_operands_are_parsed),
+        cmocka_unit_test(settings_stay_in_argv),
+        cmocka_unit_test(option_is_not_used_as_a_value),
+        cmocka_unit_test(unknown_options_are_rejected),
+        cmocka_unit_test(control_characters_are_replaced),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_cli_token.c: is a development token one that the relay would accept? */
+/* test_cli_token.c: `clairon token` writes tokens that the relay accepts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 
 static char output[4096];
 
-/* Runs the command with its standard output and error in one file, kept in `output`. */
+/* Runs the command and captures stdout and stderr in `output`. */
 static int
 run(int argc, char **argv)
 {
@@ -49,14 +49,14 @@ run(int argc, char **argv)
         (char *[]){"token", __VA_ARGS__})
 
 static void
-expect(const char *part)
+expect_output(const char *part)
 {
     if (strstr(output, part) == NULL)
-        fail_msg("\"%s\" does not say \"%s\"", output, part);
+        fail_msg("\"%s\" does not contain \"%s\"", output, part);
 }
 
 static void
-carries_what_was_asked(void **state)
+token_contains_the_requested_claims(void **state)
 {
     jwt_t *jwt = NULL;
     char *groups;
@@ -81,7 +81,7 @@ carries_what_was_asked(void **state)
 }
 
 static void
-lasts_an_hour_by_itself(void **state)
+default_ttl_is_one_hour(void **state)
 {
     jwt_t *jwt = NULL;
 
@@ -95,40 +95,40 @@ lasts_an_hour_by_itself(void **state)
 }
 
 static void
-refuses_with_a_reason(void **state)
+invalid_arguments_are_rejected(void **state)
 {
     char name[257] = "";
 
     (void)state;
     assert_int_equal(RUN(WITH_SECRET), 2);
-    expect("--sub must name a user");
+    expect_output("--sub must name a user");
     assert_int_equal(RUN("--sub", WITH_SECRET), 2);
-    expect("missing value behind --sub");
+    expect_output("missing value behind --sub");
     memset(name, 'x', 256);
     assert_int_equal(RUN("--sub", name, WITH_SECRET), 2);
-    expect("in 1 to 255 bytes");
+    expect_output("in 1 to 255 bytes");
     name[255] = '\0';
     assert_int_equal(RUN("--sub", name, WITH_SECRET), 0);
     assert_int_equal(RUN("--sub", "\xff", WITH_SECRET), 2);
-    expect("--sub must be UTF-8");
+    expect_output("--sub must be UTF-8");
     assert_int_equal(RUN("--sub", "u1"), 2);
-    expect("missing key [auth] hs256_secret_file");
+    expect_output("missing key [auth] hs256_secret_file");
     assert_int_equal(RUN("--sub", "u1", "--ttl", "soon", WITH_SECRET), 2);
-    expect("--ttl must be a duration");
+    expect_output("--ttl must be a duration");
     assert_int_equal(RUN("--sub", "u1", "--ttl", "0s", WITH_SECRET), 2);
-    expect("--ttl must be a duration");
+    expect_output("--ttl must be a duration");
     assert_int_equal(RUN("--sub", "u1", "--groups", "[1]", WITH_SECRET), 2);
-    expect("--groups must be a JSON object of arrays of strings");
+    expect_output("--groups must be a JSON object of arrays of strings");
     assert_int_equal(RUN("--sub", "u1", "--groups", "{\"A\":[1]}", WITH_SECRET), 2);
-    expect("--groups must be");
+    expect_output("--groups must be");
     assert_int_equal(RUN("--sub", "u1", "--what"), 2);
-    expect("unknown argument --what; see clairon token --help");
+    expect_output("unknown argument --what; see clairon token --help");
     assert_int_equal(RUN("--sub", "u1", "-c", "/nowhere"), 2);
-    expect("could not read \"/nowhere\"");
+    expect_output("could not read \"/nowhere\"");
 }
 
 static void
-does_not_sign_with_a_public_key(void **state)
+public_key_cannot_sign(void **state)
 {
     static const char pem[] = "-----BEGIN PUBLIC KEY-----\n"
                               "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEjLH04XkkYM2prldozf8TFQ0c50NV\n"
@@ -142,7 +142,7 @@ does_not_sign_with_a_public_key(void **state)
     (void)close(fd);
     (void)snprintf(argument, sizeof argument, "--auth.public_key_file=%s", path);
     assert_int_equal(RUN("--sub", "u1", argument), 2);
-    expect("cannot sign: [auth] public_key_file is only the public key");
+    expect_output("cannot sign: [auth] public_key_file is only the public key");
     assert_int_equal(unlink(path), 0);
 }
 
@@ -150,10 +150,10 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(carries_what_was_asked),
-        cmocka_unit_test(lasts_an_hour_by_itself),
-        cmocka_unit_test(refuses_with_a_reason),
-        cmocka_unit_test(does_not_sign_with_a_public_key),
+        cmocka_unit_test(token_contains_the_requested_claims),
+        cmocka_unit_test(default_ttl_is_one_hour),
+        cmocka_unit_test(invalid_arguments_are_rejected),
+        cmocka_unit_test(public_key_cannot_sign),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

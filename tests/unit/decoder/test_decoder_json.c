@@ -1,4 +1,4 @@
-/* test_decoder_json.c: does JSON escaping work for every length and for any bytes? */
+/* test_decoder_json.c: JSON escaping works for every length and any bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -41,7 +41,7 @@ assert_escaped(const char *src, size_t len, bool ascii, const char *expected)
 }
 
 static void
-test_every_byte_alone(void **state)
+test_every_single_byte_is_escaped(void **state)
 {
     (void)state;
     assert_escaped("", 0, false, "");
@@ -52,7 +52,7 @@ test_every_byte_alone(void **state)
 
 /* A special byte at each offset of texts around 16 bytes, the step of the SIMD loop. */
 static void
-test_every_length_and_offset(void **state)
+test_escapes_at_every_length_and_offset(void **state)
 {
     char src[64];
 
@@ -71,7 +71,7 @@ test_every_length_and_offset(void **state)
 }
 
 static void
-test_utf8(void **state)
+test_valid_utf8_is_kept(void **state)
 {
     (void)state;
     assert_escaped("\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80", 9, false,
@@ -80,19 +80,19 @@ test_utf8(void **state)
 }
 
 static void
-test_invalid_bytes_become_replacements(void **state)
+test_invalid_utf8_is_replaced(void **state)
 {
     (void)state;
     assert_escaped("\xff", 1, true, "\\ufffd");
     assert_escaped("\xc0\x80", 2, true, "\\ufffd\\ufffd");            /* overlong */
     assert_escaped("\xed\xa0\x80", 3, true, "\\ufffd\\ufffd\\ufffd"); /* a surrogate */
     assert_escaped("\xf4\x90\x80\x80", 4, true, "\\ufffd\\ufffd\\ufffd\\ufffd");
-    assert_escaped("\xe2\x82", 2, true, "\\ufffd\\ufffd"); /* cut short */
+    assert_escaped("\xe2\x82", 2, true, "\\ufffd\\ufffd"); /* truncated */
     assert_escaped("a\xe2\x82z", 4, false, "a\xef\xbf\xbd\xef\xbf\xbdz");
 }
 
 static void
-test_compact_keeps_strings(void **state)
+test_compact_leaves_strings_unchanged(void **state)
 {
     static const char src[] = " { \"a b\" : [ 1 ,\t2.0e3 ] ,\n\"\\\" x\" : \"\\u00e9 \\\\\" } ";
     char dst[JSON_ESCAPE_GROWTH * sizeof(src)];
@@ -134,7 +134,7 @@ test_base64(void **state)
 }
 
 static void
-test_cut_is_between_characters(void **state)
+test_truncation_keeps_characters_whole(void **state)
 {
     (void)state;
     assert_int_equal(json_cut("a\xe2\x82\xac", 4, 4), 4);
@@ -148,14 +148,14 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_byte_alone),
-        cmocka_unit_test(test_every_length_and_offset),
-        cmocka_unit_test(test_utf8),
-        cmocka_unit_test(test_invalid_bytes_become_replacements),
-        cmocka_unit_test(test_compact_keeps_strings),
+        cmocka_unit_test(test_every_single_byte_is_escaped),
+        cmocka_unit_test(test_escapes_at_every_length_and_offset),
+        cmocka_unit_test(test_valid_utf8_is_kept),
+        cmocka_unit_test(test_invalid_utf8_is_replaced),
+        cmocka_unit_test(test_compact_leaves_strings_unchanged),
         cmocka_unit_test(test_pretty),
         cmocka_unit_test(test_base64),
-        cmocka_unit_test(test_cut_is_between_characters),
+        cmocka_unit_test(test_truncation_keeps_characters_whole),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_feed_confirm.c: is the slot confirmed only as far as the store's disk surely is? */
+/* test_feed_confirm.c: the slot is confirmed only up to what the store has synced to disk. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@ static struct shard fast = {.syncs_always = true};
 static struct shard slow = {.syncs_always = false};
 
 static void
-test_always_confirms_at_once(void **state)
+test_appendfsync_always_confirms_immediately(void **state)
 {
     struct store store = {.shards = &fast, .shard_count = 1};
     struct feed feed = {.store = &store, .confirm.stored_lsn = 100};
@@ -26,7 +26,7 @@ test_always_confirms_at_once(void **state)
 }
 
 static void
-test_everysec_confirms_late(void **state)
+test_appendfsync_everysec_confirms_after_the_sync(void **state)
 {
     struct store store = {.shards = &slow, .shard_count = 1};
     struct feed feed = {.store = &store, .confirm.stored_lsn = 100};
@@ -39,8 +39,7 @@ test_everysec_confirms_late(void **state)
     feed.confirm.stored_lsn = 200;
     feed.confirm.marks[0].at_us -= LONG_AGO_US;
     feed_confirm_update(&feed);
-    assert_int_equal(feed.confirm.confirmed_lsn,
-                     100); /* what was stored then, not what is stored now */
+    assert_int_equal(feed.confirm.confirmed_lsn, 100); /* stored_lsn at the time of the mark */
 
     feed.confirm.marks[feed.confirm.mark_first].at_us -= LONG_AGO_US;
     feed_confirm_update(&feed);
@@ -49,7 +48,7 @@ test_everysec_confirms_late(void **state)
 }
 
 static void
-test_marks_are_bounded(void **state)
+test_number_of_marks_is_limited(void **state)
 {
     struct store store = {.shards = &slow, .shard_count = 1};
     struct feed feed = {.store = &store};
@@ -70,7 +69,7 @@ test_marks_are_bounded(void **state)
 }
 
 static void
-test_a_new_connection_confirms_nothing_of_the_old(void **state)
+test_reset_clears_the_confirmed_lsn(void **state)
 {
     struct store store = {.shards = &fast, .shard_count = 1};
     struct feed feed = {.store = &store, .confirm.stored_lsn = 100};
@@ -83,7 +82,7 @@ test_a_new_connection_confirms_nothing_of_the_old(void **state)
 }
 
 static void
-test_replicas_must_have_it(void **state)
+test_min_replicas_limits_the_confirmed_lsn(void **state)
 {
     struct store store = {.shards = &fast, .shard_count = 1, .min_replicas = 1};
     struct feed feed = {.store = &store, .confirm.stored_lsn = 200, .confirm.replicated_lsn = 100};
@@ -93,14 +92,14 @@ test_replicas_must_have_it(void **state)
     assert_int_equal(feed.confirm.confirmed_lsn, 100);
     feed.confirm.replicated_lsn = 300;
     feed_confirm_update(&feed);
-    assert_int_equal(feed.confirm.confirmed_lsn, 200); /* and the disk too */
+    assert_int_equal(feed.confirm.confirmed_lsn, 200); /* limited by stored_lsn */
     feed_confirm_reset(&feed);
     feed_confirm_update(&feed);
     assert_int_equal(feed.confirm.confirmed_lsn, 0);
 }
 
 static void
-test_replicas_are_counted(void **state)
+test_online_replicas_are_counted(void **state)
 {
     const char *info = "# Replication\r\nrole:master\r\nconnected_slaves:3\r\n"
                        "slave0:ip=1,port=1,state=online,offset=500,lag=0\r\n"
@@ -112,7 +111,7 @@ test_replicas_are_counted(void **state)
     assert_int_equal(replicas_end(info), 500);
     assert_int_equal(replicas_beyond(info, 500), 1);
     assert_int_equal(replicas_beyond(info, 400), 2);
-    assert_int_equal(replicas_beyond(info, 501), 0); /* one that is not online does not count */
+    assert_int_equal(replicas_beyond(info, 501), 0); /* slave1 is not online */
     assert_int_equal(replicas_end("# Replication\r\n"), REPLICAS_OFFSET_NONE);
     assert_int_equal(replicas_beyond("\nslave0:", 0), 0);
 }
@@ -127,7 +126,7 @@ read_lsn(struct feed *feed, uint64_t wal_end, bool reply_requested)
 }
 
 static void
-test_a_server_that_waits_has_sent_all(void **state)
+test_keepalive_without_reply_request_covers_wal_end(void **state)
 {
     struct feed feed = {0};
 
@@ -137,15 +136,16 @@ test_a_server_that_waits_has_sent_all(void **state)
 }
 
 static void
-test_a_server_amid_its_reading_may_hold_a_packet(void **state)
+test_keepalive_with_reply_request_lags_one_page(void **state)
 {
     const uint64_t page = 64 * 1024;
     struct feed feed = {0};
 
     (void)state;
     assert_int_equal(read_lsn(&feed, page + 10, true), 0);
-    assert_int_equal(read_lsn(&feed, page + 20, true), 0);         /* the same page */
-    assert_int_equal(read_lsn(&feed, page + 20, true), page + 20); /* nothing was read since */
+    assert_int_equal(read_lsn(&feed, page + 20, true), 0); /* same page */
+    assert_int_equal(read_lsn(&feed, page + 20, true),
+                     page + 20); /* no WAL read since the last keepalive */
     assert_int_equal(read_lsn(&feed, 2 * page + 10, true), page + 20);
     assert_int_equal(read_lsn(&feed, 4 * page, true), 2 * page + 10);
 }
@@ -154,14 +154,14 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_always_confirms_at_once),
-        cmocka_unit_test(test_everysec_confirms_late),
-        cmocka_unit_test(test_marks_are_bounded),
-        cmocka_unit_test(test_a_new_connection_confirms_nothing_of_the_old),
-        cmocka_unit_test(test_replicas_must_have_it),
-        cmocka_unit_test(test_replicas_are_counted),
-        cmocka_unit_test(test_a_server_that_waits_has_sent_all),
-        cmocka_unit_test(test_a_server_amid_its_reading_may_hold_a_packet),
+        cmocka_unit_test(test_appendfsync_always_confirms_immediately),
+        cmocka_unit_test(test_appendfsync_everysec_confirms_after_the_sync),
+        cmocka_unit_test(test_number_of_marks_is_limited),
+        cmocka_unit_test(test_reset_clears_the_confirmed_lsn),
+        cmocka_unit_test(test_min_replicas_limits_the_confirmed_lsn),
+        cmocka_unit_test(test_online_replicas_are_counted),
+        cmocka_unit_test(test_keepalive_without_reply_request_covers_wal_end),
+        cmocka_unit_test(test_keepalive_with_reply_request_lags_one_page),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_feed_hosts.c: is libpq told the addresses of all hosts that have one, with their ports? */
+/* test_feed_hosts.c: hosts are resolved to the addresses and ports that libpq receives. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include "feed/feed_hosts.h"
 #include "tests/unit/name_server.h"
 
-/* The name server of the tests, in the place of the library's. */
+/* Overrides the C library's getaddrinfo. */
 int
 getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
             struct addrinfo **ret_all)
@@ -28,10 +28,10 @@ getaddrinfo(const char *host, const char *service, const struct addrinfo *hints,
     return 0;
 }
 
-struct told {
+struct lookup {
     int calls;
     bool is_found;
-    char text[256]; /* "host|hostaddr|port", - for what is left to libpq */
+    char text[256]; /* "host|hostaddr|port", "-" if left to libpq */
     char error[128];
 };
 
@@ -44,33 +44,33 @@ or_dash(const char *text)
 static void
 on_hosts(void *ctx, const struct feed_hosts_found *found, const char *error)
 {
-    struct told *told = ctx;
+    struct lookup *lookup = ctx;
 
-    told->calls++;
-    told->is_found = found != NULL;
+    lookup->calls++;
+    lookup->is_found = found != NULL;
     if (found != NULL)
-        snprintf(told->text, sizeof(told->text), "%s|%s|%s", or_dash(found->host),
+        snprintf(lookup->text, sizeof(lookup->text), "%s|%s|%s", or_dash(found->host),
                  or_dash(found->hostaddr), or_dash(found->port));
-    snprintf(told->error, sizeof(told->error), "%s", error);
+    snprintf(lookup->error, sizeof(lookup->error), "%s", error);
 }
 
-static struct told
+static struct lookup
 find(const char *conninfo)
 {
-    struct told told = {.calls = 0};
-    struct feed_hosts hosts = {.loop = ev_loop_new(EVFLAG_AUTO), .done = on_hosts, .ctx = &told};
+    struct lookup lookup = {.calls = 0};
+    struct feed_hosts hosts = {.loop = ev_loop_new(EVFLAG_AUTO), .done = on_hosts, .ctx = &lookup};
 
     feed_hosts_find(&hosts, conninfo, 0);
     ev_run(hosts.loop, 0);
-    assert_int_equal(told.calls, 1);
+    assert_int_equal(lookup.calls, 1);
     ev_loop_destroy(hosts.loop);
     feed_hosts_end(&hosts);
     feed_hosts_free(&hosts);
-    return told;
+    return lookup;
 }
 
 static void
-test_each_host_with_its_addresses(void **state)
+test_each_host_has_its_addresses(void **state)
 {
     (void)state;
     assert_string_equal(find("host=one dbname=app").text, "one|10.0.1.1|-");
@@ -82,18 +82,18 @@ test_each_host_with_its_addresses(void **state)
 }
 
 static void
-test_what_has_no_address(void **state)
+test_unknown_hosts_are_skipped(void **state)
 {
-    struct told told = find("host=unknown,other");
+    struct lookup lookup = find("host=unknown,other");
 
     (void)state;
-    assert_false(told.is_found);
-    assert_string_equal(told.error, gai_strerror(EAI_NONAME));
+    assert_false(lookup.is_found);
+    assert_string_equal(lookup.error, gai_strerror(EAI_NONAME));
     assert_string_equal(find("host=unknown,one port=1,2").text, "one|10.0.1.1|2");
 }
 
 static void
-test_what_is_left_to_libpq(void **state)
+test_other_conninfo_is_left_to_libpq(void **state)
 {
     const char *const left[] = {"dbname=app",           "host=/run/postgresql",
                                 "host=10.0.0.9,::1",    "host=one hostaddr=10.9.9.9",
@@ -109,25 +109,25 @@ test_what_is_left_to_libpq(void **state)
 }
 
 static void
-test_what_was_found_lately(void **state)
+test_recent_result_is_cached(void **state)
 {
-    struct told told = {.calls = 0};
-    struct feed_hosts hosts = {.loop = ev_loop_new(EVFLAG_AUTO), .done = on_hosts, .ctx = &told};
+    struct lookup lookup = {.calls = 0};
+    struct feed_hosts hosts = {.loop = ev_loop_new(EVFLAG_AUTO), .done = on_hosts, .ctx = &lookup};
 
     (void)state;
     feed_hosts_find(&hosts, "host=one port=7", 60000000);
-    assert_int_equal(told.calls, 0); /* never before */
+    assert_int_equal(lookup.calls, 0); /* not cached yet */
     ev_run(hosts.loop, 0);
     feed_hosts_find(&hosts, "host=one port=7", 60000000);
-    assert_int_equal(told.calls, 2);
-    assert_string_equal(told.text, "one|10.0.1.1|7");
+    assert_int_equal(lookup.calls, 2);
+    assert_string_equal(lookup.text, "one|10.0.1.1|7");
     hosts.found_us -= 61000000;
     feed_hosts_find(&hosts, "host=unknown", 60000000);
-    assert_int_equal(told.calls, 2);
+    assert_int_equal(lookup.calls, 2);
     ev_run(hosts.loop, 0);
-    assert_false(told.is_found);
-    feed_hosts_find(&hosts, "host=one", 60000000); /* what failed is not known */
-    assert_int_equal(told.calls, 3);
+    assert_false(lookup.is_found);
+    feed_hosts_find(&hosts, "host=one", 60000000); /* failures are not cached */
+    assert_int_equal(lookup.calls, 3);
     feed_hosts_end(&hosts);
     feed_hosts_free(&hosts);
     ev_loop_destroy(hosts.loop);
@@ -137,10 +137,10 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_host_with_its_addresses),
-        cmocka_unit_test(test_what_has_no_address),
-        cmocka_unit_test(test_what_is_left_to_libpq),
-        cmocka_unit_test(test_what_was_found_lately),
+        cmocka_unit_test(test_each_host_has_its_addresses),
+        cmocka_unit_test(test_unknown_hosts_are_skipped),
+        cmocka_unit_test(test_other_conninfo_is_left_to_libpq),
+        cmocka_unit_test(test_recent_result_is_cached),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_feed_libpq.c: is an error of libpq made one line, without what it repeats? */
+/* test_feed_libpq.c: libpq errors become one line without repetitions. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,11 +9,11 @@
 
 #include "feed/feed_parts.h"
 
-#define REFUSED                                                                                    \
+#define LOGIN_FAILED                                                                               \
     "connection to server at \"h\", port 5432 failed: FATAL:  password authentication failed"
 
 static void
-joins_lines(void **state)
+lines_are_joined(void **state)
 {
     (void)state;
     assert_string_equal(feed_error_line("one\ntwo\n"), "one two");
@@ -23,10 +23,10 @@ joins_lines(void **state)
 }
 
 static void
-drops_repeated_lines(void **state)
+repeated_lines_are_dropped(void **state)
 {
     (void)state;
-    assert_string_equal(feed_error_line(REFUSED "\n" REFUSED "\n"), REFUSED);
+    assert_string_equal(feed_error_line(LOGIN_FAILED "\n" LOGIN_FAILED "\n"), LOGIN_FAILED);
     assert_string_equal(feed_error_line("a\nb\na\n"), "a b");
     assert_string_equal(feed_error_line("a, SSL encryption\na, no encryption\n"),
                         "a, SSL encryption a, no encryption");
@@ -34,7 +34,7 @@ drops_repeated_lines(void **state)
 }
 
 static void
-cuts_long_messages(void **state)
+long_messages_are_truncated(void **state)
 {
     char text[4000];
 
@@ -48,9 +48,9 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(joins_lines),
-        cmocka_unit_test(drops_repeated_lines),
-        cmocka_unit_test(cuts_long_messages),
+        cmocka_unit_test(lines_are_joined),
+        cmocka_unit_test(repeated_lines_are_dropped),
+        cmocka_unit_test(long_messages_are_truncated),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

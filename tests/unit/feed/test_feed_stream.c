@@ -1,4 +1,4 @@
-/* test_feed_stream.c: is nothing kept of a packet amid which the store went away? */
+/* test_feed_stream.c: if the store connection is lost during a packet, no frame of it is kept. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,9 +23,9 @@ write_commit(unsigned char *frame, uint64_t lsn)
 }
 
 static void
-test_a_packet_amid_which_the_store_went(void **state)
+test_store_loss_drops_the_rest_of_the_packet(void **state)
 {
-    const size_t count = STORE_BATCH_FRAMES_MAX + 1; /* one batch is sent amid it */
+    const size_t count = STORE_BATCH_FRAMES_MAX + 1; /* a batch is sent before the packet ends */
     const size_t len = count * FRAME_COMMIT_SIZE;
     unsigned char *packet = memory_new(len);
     struct shard shard = {0};
@@ -45,7 +45,7 @@ test_a_packet_amid_which_the_store_went(void **state)
     assert_false(feed_stream_receive(&feed, (char *)packet, (struct bytes){packet, len}));
     assert_int_equal(feed.state, FEED_WAITING);
     assert_int_equal(store_batch_count(feed.batch.frames),
-                     0); /* what it would point into is freed */
+                     0); /* its frames would point into freed memory */
     store_batch_free(feed.batch.frames);
     free(feed.batch.held);
     ev_loop_destroy(feed.loop);
@@ -55,7 +55,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_a_packet_amid_which_the_store_went),
+        cmocka_unit_test(test_store_loss_drops_the_rest_of_the_packet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,7 +10,7 @@
 #include "gate/http/origin.h"
 
 static void
-same_host_by_default(void **state)
+same_host_is_allowed_by_default(void **state)
 {
     (void)state;
     assert_true(gate_origin_allowed(NULL, "https://app.example", "app.example"));
@@ -27,7 +27,7 @@ same_host_by_default(void **state)
 }
 
 static void
-an_origin_that_only_begins_with_the_host_is_another(void **state)
+host_as_a_prefix_is_rejected(void **state)
 {
     static const char *const bad[] = {
         "http://app.example:8080.evil.example",
@@ -64,7 +64,7 @@ an_origin_that_only_begins_with_the_host_is_another(void **state)
 }
 
 static void
-only_the_listed_ones_when_set(void **state)
+only_listed_origins_are_allowed(void **state)
 {
     static const char LIST[] = "https://a.example, http://b.example:8080";
 
@@ -80,7 +80,7 @@ only_the_listed_ones_when_set(void **state)
 }
 
 static void
-a_list_holds_what_browsers_send(void **state)
+origin_lists_are_validated(void **state)
 {
     static const char *const good[] = {
         "*",         "https://a",         "http://a:81, https://b.example",
@@ -123,10 +123,10 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(same_host_by_default),
-        cmocka_unit_test(an_origin_that_only_begins_with_the_host_is_another),
-        cmocka_unit_test(only_the_listed_ones_when_set),
-        cmocka_unit_test(a_list_holds_what_browsers_send),
+        cmocka_unit_test(same_host_is_allowed_by_default),
+        cmocka_unit_test(host_as_a_prefix_is_rejected),
+        cmocka_unit_test(only_listed_origins_are_allowed),
+        cmocka_unit_test(origin_lists_are_validated),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_funnel.c: does the cache answer repeats, and forget the oldest first? */
+/* test_idempotency_cache.c: repeated keys return the first id; the oldest entries are evicted. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,28 +9,29 @@
 
 #include "gate/api/idempotency_cache.h"
 
-#define KEPT 100
+#define RETENTION_US 100
 #define ID "01234567-89ab-8def-8123-456789abcdef"
 
 static bool is_same;
 static char id[FRAME_UUID_TEXT + 1];
 
 static bool
-find(struct idempotency_cache *cache, const char *asker, const char *key, const char *digest,
+find(struct idempotency_cache *cache, const char *client, const char *key, const char *digest,
      int64_t now_us)
 {
-    return idempotency_cache_find(cache, "e1", asker, key, digest, now_us, KEPT, &is_same, id);
+    return idempotency_cache_find(cache, "e1", client, key, digest, now_us, RETENTION_US, &is_same,
+                                  id);
 }
 
 static void
-test_repeat(void **state)
+test_repeated_key_returns_the_id(void **state)
 {
     struct idempotency_cache *cache = idempotency_cache_new();
 
     (void)state;
     assert_false(find(cache, "ann", "k", "d", 0));
     idempotency_cache_keep(cache, "e1", "ann", "k", "d", ID, 0);
-    assert_true(find(cache, "ann", "k", "d", KEPT));
+    assert_true(find(cache, "ann", "k", "d", RETENTION_US));
     assert_true(is_same);
     assert_string_equal(id, ID);
     assert_true(find(cache, "ann", "k", "other", 0));
@@ -41,23 +42,24 @@ test_repeat(void **state)
 }
 
 static void
-test_age_and_epoch(void **state)
+test_entries_expire_by_age_and_epoch(void **state)
 {
     struct idempotency_cache *cache = idempotency_cache_new();
 
     (void)state;
     idempotency_cache_keep(cache, "e1", "ann", "k", "d", ID, 0);
-    assert_false(find(cache, "ann", "k", "d", KEPT + 1));
+    assert_false(find(cache, "ann", "k", "d", RETENTION_US + 1));
     idempotency_cache_keep(cache, "e1", "ann", "k", "d2", ID,
-                           50); /* asked anew in the store's eyes */
-    assert_true(find(cache, "ann", "k", "d2", KEPT + 1));
-    assert_false(idempotency_cache_find(cache, "e2", "ann", "k", "d2", 51, KEPT, &is_same, id));
+                           50); /* the store accepted the key again */
+    assert_true(find(cache, "ann", "k", "d2", RETENTION_US + 1));
+    assert_false(
+        idempotency_cache_find(cache, "e2", "ann", "k", "d2", 51, RETENTION_US, &is_same, id));
     assert_false(find(cache, "ann", "k", "d2", 51));
     idempotency_cache_free(cache);
 }
 
 static void
-test_oldest_key_goes_first(void **state)
+test_oldest_key_is_evicted(void **state)
 {
     struct idempotency_cache *cache = idempotency_cache_new();
     char key[16];
@@ -76,7 +78,7 @@ test_oldest_key_goes_first(void **state)
 }
 
 static void
-test_quiet_asker_goes_first(void **state)
+test_least_recent_client_is_evicted(void **state)
 {
     struct idempotency_cache *cache = idempotency_cache_new();
     char name[16];
@@ -86,7 +88,8 @@ test_quiet_asker_goes_first(void **state)
         snprintf(name, sizeof(name), "u%d", i);
         idempotency_cache_keep(cache, "e1", name, "k", "d", ID, 0);
     }
-    idempotency_cache_keep(cache, "e1", "u0", "k2", "d", ID, 0); /* no longer the quietest */
+    idempotency_cache_keep(cache, "e1", "u0", "k2", "d", ID,
+                           0); /* no longer the least recent client */
     idempotency_cache_keep(cache, "e1", "one more", "k", "d", ID, 0);
     assert_true(find(cache, "u0", "k", "d", 0));
     assert_false(find(cache, "u1", "k", "d", 0));
@@ -96,7 +99,7 @@ test_quiet_asker_goes_first(void **state)
 }
 
 static void
-test_too_long_is_not_kept(void **state)
+test_long_digest_or_id_is_not_cached(void **state)
 {
     struct idempotency_cache *cache = idempotency_cache_new();
     char digest[IDEMPOTENCY_DIGEST_MAX + 2];
@@ -114,11 +117,11 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_repeat),
-        cmocka_unit_test(test_age_and_epoch),
-        cmocka_unit_test(test_oldest_key_goes_first),
-        cmocka_unit_test(test_quiet_asker_goes_first),
-        cmocka_unit_test(test_too_long_is_not_kept),
+        cmocka_unit_test(test_repeated_key_returns_the_id),
+        cmocka_unit_test(test_entries_expire_by_age_and_epoch),
+        cmocka_unit_test(test_oldest_key_is_evicted),
+        cmocka_unit_test(test_least_recent_client_is_evicted),
+        cmocka_unit_test(test_long_digest_or_id_is_not_cached),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

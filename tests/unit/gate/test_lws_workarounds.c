@@ -23,7 +23,7 @@ hides(const char *fields)
 }
 
 static void
-whole_names_hide_nothing(void **state)
+complete_names_hide_no_header(void **state)
 {
     (void)state;
     assert_false(hides("Host: x\r\nAccept: y\r\nAuthorization: Bearer z\r\n"));
@@ -31,7 +31,7 @@ whole_names_hide_nothing(void **state)
 }
 
 static void
-the_beginning_of_a_name_hides_the_next_header(void **state)
+prefix_of_a_known_name_hides_the_next_header(void **state)
 {
     (void)state;
     assert_true(hides("A: y\r\nAuthorization: Bearer z\r\n"));
@@ -40,28 +40,28 @@ the_beginning_of_a_name_hides_the_next_header(void **state)
 }
 
 static void
-a_header_that_nobody_reads_may_be_hidden(void **state)
+hiding_an_unused_header_is_harmless(void **state)
 {
     (void)state;
     assert_false(hides("A: y\r\nX-Mine: z\r\nHost: x\r\n"));
 }
 
 static void
-the_beginning_of_a_name_hides_the_end(void **state)
+prefix_in_the_last_header_hides_the_end(void **state)
 {
     (void)state;
     assert_true(hides("Host: x\r\nA: y\r\n"));
 }
 
 static void
-a_colon_in_the_value_ends_the_search(void **state)
+colon_in_the_value_ends_the_match(void **state)
 {
     (void)state;
     assert_false(hides("A: y:z\r\nAuthorization: Bearer z\r\n"));
 }
 
 static void
-an_edit_hides_nothing(void **state)
+edited_head_hides_no_header(void **state)
 {
     char text[] = "GET / HTTP/1.1\r\nHost: x\r\nA: y\r\nAuthorization: Bearer z\r\n"
                   "Connection: Upgrade\r\nUpgrade: h2c\r\nAcc: y\r\n\r\n";
@@ -81,12 +81,12 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(whole_names_hide_nothing),
-        cmocka_unit_test(the_beginning_of_a_name_hides_the_next_header),
-        cmocka_unit_test(a_header_that_nobody_reads_may_be_hidden),
-        cmocka_unit_test(the_beginning_of_a_name_hides_the_end),
-        cmocka_unit_test(a_colon_in_the_value_ends_the_search),
-        cmocka_unit_test(an_edit_hides_nothing),
+        cmocka_unit_test(complete_names_hide_no_header),
+        cmocka_unit_test(prefix_of_a_known_name_hides_the_next_header),
+        cmocka_unit_test(hiding_an_unused_header_is_harmless),
+        cmocka_unit_test(prefix_in_the_last_header_hides_the_end),
+        cmocka_unit_test(colon_in_the_value_ends_the_match),
+        cmocka_unit_test(edited_head_hides_no_header),
     };
 
     return cmocka_run_group_tests_name("lws_workarounds", tests, NULL, NULL);

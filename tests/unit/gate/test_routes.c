@@ -11,9 +11,9 @@
 
 #define BEGINS(text, with) (strncmp((text), (with), strlen(with)) == 0)
 
-/* router.c uses one of the two */
+/* router.c calls exactly one of them. */
 static void
-test_each_route_responds_or_handles(void **state)
+test_each_route_has_one_of_respond_and_handle(void **state)
 {
     (void)state;
     for (const struct gate_route *route = GATE_ROUTES; route->path != NULL; route++)
@@ -21,7 +21,7 @@ test_each_route_responds_or_handles(void **state)
 }
 
 static void
-test_only_a_post_has_a_body(void **state)
+test_only_post_routes_have_a_body(void **state)
 {
     (void)state;
     for (const struct gate_route *route = GATE_ROUTES; route->path != NULL; route++) {
@@ -38,7 +38,7 @@ test_only_a_post_has_a_body(void **state)
 }
 
 static void
-test_a_path_is_there_once(void **state)
+test_paths_are_unique(void **state)
 {
     (void)state;
     for (const struct gate_route *route = GATE_ROUTES; route->path != NULL; route++) {
@@ -48,7 +48,7 @@ test_a_path_is_there_once(void **state)
 }
 
 static void
-test_a_stream_has_its_callbacks(void **state)
+test_streams_have_all_callbacks(void **state)
 {
     (void)state;
     for (const struct gate_route *route = GATE_ROUTES; route->path != NULL; route++) {
@@ -61,7 +61,7 @@ test_a_stream_has_its_callbacks(void **state)
 }
 
 static void
-test_the_console_is_for_admins(void **state)
+test_console_requires_the_admin_claim(void **state)
 {
     (void)state;
     for (const struct gate_route *route = GATE_ROUTES; route->path != NULL; route++) {
@@ -78,7 +78,7 @@ test_the_console_is_for_admins(void **state)
 }
 
 static void
-test_headers_have_a_place(void **state)
+test_header_readers_have_state(void **state)
 {
     (void)state;
     for (const struct gate_route *route = GATE_ROUTES; route->path != NULL; route++) {
@@ -91,12 +91,12 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_each_route_responds_or_handles),
-        cmocka_unit_test(test_only_a_post_has_a_body),
-        cmocka_unit_test(test_a_path_is_there_once),
-        cmocka_unit_test(test_a_stream_has_its_callbacks),
-        cmocka_unit_test(test_the_console_is_for_admins),
-        cmocka_unit_test(test_headers_have_a_place),
+        cmocka_unit_test(test_each_route_has_one_of_respond_and_handle),
+        cmocka_unit_test(test_only_post_routes_have_a_body),
+        cmocka_unit_test(test_paths_are_unique),
+        cmocka_unit_test(test_streams_have_all_callbacks),
+        cmocka_unit_test(test_console_requires_the_admin_claim),
+        cmocka_unit_test(test_header_readers_have_state),
     };
 
     return cmocka_run_group_tests_name("routes", tests, NULL, NULL);

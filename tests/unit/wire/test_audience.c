@@ -1,4 +1,4 @@
-/* test_audience.c: does a word name an audience where clairon.watch would take it? */
+/* test_audience.c: audience names follow the rules of clairon.watch. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include "wire/audience.h"
 
 static void
-takes_words(void **state)
+valid_names_are_accepted(void **state)
 {
     char name[AUDIENCE_NAME_MAX + 2] = "";
 
@@ -24,18 +24,18 @@ takes_words(void **state)
 }
 
 static void
-takes_nothing_else(void **state)
+invalid_names_are_rejected(void **state)
 {
     static const char *const names[] = {"", "9a", "a b", "a:b", "a\n", "caf\xc3\xa9", "*"};
 
     (void)state;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         if (audience_is_word(names[i]))
-            fail_msg("\"%s\" was taken", names[i]);
+            fail_msg("\"%s\" was accepted", names[i]);
 }
 
 static void
-knows_reserved_words_in_any_case(void **state)
+reserved_names_are_case_insensitive(void **state)
 {
     (void)state;
     assert_true(audience_is_reserved("USER"));
@@ -78,7 +78,7 @@ test_composite_names(void **state)
 }
 
 static void
-test_targets_are_split_as_their_audience(void **state)
+test_composite_targets_are_split_and_unescaped(void **state)
 {
     struct audience_parts parts;
     unsigned char text[AUDIENCE_COMPOSITE_MAX];
@@ -95,7 +95,7 @@ test_targets_are_split_as_their_audience(void **state)
     assert_int_equal(audience_join_parts(&parts, text), 8);
     assert_memory_equal(text, "a\\+b+c\\\\", 8);
     assert_true(
-        split("A+B", "a\\x+b", &parts)); /* stands for itself, and is escaped from then on */
+        split("A+B", "a\\x+b", &parts)); /* a backslash before any other character is literal */
     assert_part(&parts, 0, "A", "a\\x");
     assert_int_equal(audience_join_parts(&parts, text), 6);
     assert_memory_equal(text, "a\\\\x+b", 6);
@@ -123,10 +123,10 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_composite_names),
-        cmocka_unit_test(test_targets_are_split_as_their_audience),
-        cmocka_unit_test(takes_words),
-        cmocka_unit_test(takes_nothing_else),
-        cmocka_unit_test(knows_reserved_words_in_any_case),
+        cmocka_unit_test(test_composite_targets_are_split_and_unescaped),
+        cmocka_unit_test(valid_names_are_accepted),
+        cmocka_unit_test(invalid_names_are_rejected),
+        cmocka_unit_test(reserved_names_are_case_insensitive),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_client_message.c: which lines of a client are taken, refused, or the end of it? */
+/* test_client_message.c: which client messages are accepted, rejected, or close the connection. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,15 +22,15 @@ parse(const char *line, struct client_message *ret_message)
     return client_message_parse(line, strlen(line), ret_message, error);
 }
 
-/* The line is refused, the connection lives, and the sentence names the field. */
+/* The message is rejected, the connection stays open, and the error contains `word`. */
 static void
-refuses(const char *line, const char *word)
+expect_rejected(const char *line, const char *word)
 {
     struct client_message message;
 
     assert_int_equal(parse(line, &message), RC_BAD);
     if (strstr(error, word) == NULL)
-        fail_msg("%s: \"%s\" does not name %s", line, error, word);
+        fail_msg("%s: \"%s\" does not contain %s", line, error, word);
     assert_null(message.token);
     assert_null(message.pos);
     assert_null(message.ids);
@@ -39,7 +39,7 @@ refuses(const char *line, const char *word)
 }
 
 static void
-reads_a_connect(void **state)
+connect_is_parsed(void **state)
 {
     struct client_message message;
 
@@ -66,7 +66,7 @@ reads_a_connect(void **state)
 }
 
 static void
-reads_acks_in_lower_case(void **state)
+ack_ids_are_lower_cased(void **state)
 {
     struct client_message message;
 
@@ -80,7 +80,7 @@ reads_acks_in_lower_case(void **state)
 }
 
 static void
-reads_the_small_ones(void **state)
+pong_ping_and_refresh_are_parsed(void **state)
 {
     struct client_message message;
 
@@ -98,7 +98,7 @@ reads_the_small_ones(void **state)
 }
 
 static void
-ends_what_does_not_speak_json(void **state)
+invalid_json_closes_the_connection(void **state)
 {
     static const char *const LINES[] = {"",
                                         " ",
@@ -115,60 +115,62 @@ ends_what_does_not_speak_json(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(LINES) / sizeof(LINES[0]); i++) {
         if (parse(LINES[i], &message) != RC_CLOSED)
-            fail_msg("taken for JSON: %s", LINES[i]);
+            fail_msg("accepted as JSON: %s", LINES[i]);
         client_message_free(&message);
     }
     assert_int_equal(client_message_parse("{\"t\":\"pong\"}\0", 13, &message, error), RC_CLOSED);
 }
 
 static void
-names_the_wrong_field(void **state)
+errors_name_the_invalid_field(void **state)
 {
     (void)state;
-    refuses("[]", "object");
-    refuses("7", "object");
-    refuses("{}", "\"t\"");
-    refuses("{\"t\":7}", "\"t\"");
-    refuses("{\"t\":\"hello\"}", "\"t\"");
-    refuses("{\"t\":\"pong\",\"r\":\"1\"}", "\"r\"");
-    refuses("{\"t\":\"pong\",\"r\":1.5}", "\"r\"");
-    refuses("{\"t\":\"pong\",\"r\":9007199254740992}", "\"r\"");
-    refuses("{\"t\":\"pong\",\"tok\":1}", "\"tok\"");
-    refuses("{\"t\":\"connect\",\"token\":7}", "\"token\"");
-    refuses("{\"t\":\"connect\",\"token\":\"x\",\"pos\":7}", "\"pos\"");
-    refuses("{\"t\":\"connect\",\"token\":\"x\",\"win\":0}", "\"win\"");
-    refuses("{\"t\":\"connect\",\"token\":\"x\",\"win\":\"64\"}", "\"win\"");
-    refuses("{\"t\":\"connect\",\"pos\":\"p\",\"topics\":[]}", "\"topics\"");
-    refuses("{\"t\":\"refresh\"}", "\"token\"");
-    refuses("{\"t\":\"ack\"}", "\"ids\"");
-    refuses("{\"t\":\"ack\",\"ids\":[]}", "\"ids\"");
-    refuses("{\"t\":\"ack\",\"ids\":\"" ID "\"}", "\"ids\"");
-    refuses("{\"t\":\"ack\",\"ids\":[7]}", "index 0");
-    refuses("{\"t\":\"ack\",\"ids\":[\"" ID "\",\"" ID "0\"]}", "index 1");
-    refuses("{\"t\":\"ack\",\"ids\":[\"AB0df00d00000-7000-8000-00000000000a\"]}", "index 0");
-    refuses("{\"t\":\"ack\",\"ids\":[\"gB0df00d-0000-7000-8000-00000000000a\"]}", "index 0");
+    expect_rejected("[]", "object");
+    expect_rejected("7", "object");
+    expect_rejected("{}", "\"t\"");
+    expect_rejected("{\"t\":7}", "\"t\"");
+    expect_rejected("{\"t\":\"hello\"}", "\"t\"");
+    expect_rejected("{\"t\":\"pong\",\"r\":\"1\"}", "\"r\"");
+    expect_rejected("{\"t\":\"pong\",\"r\":1.5}", "\"r\"");
+    expect_rejected("{\"t\":\"pong\",\"r\":9007199254740992}", "\"r\"");
+    expect_rejected("{\"t\":\"pong\",\"tok\":1}", "\"tok\"");
+    expect_rejected("{\"t\":\"connect\",\"token\":7}", "\"token\"");
+    expect_rejected("{\"t\":\"connect\",\"token\":\"x\",\"pos\":7}", "\"pos\"");
+    expect_rejected("{\"t\":\"connect\",\"token\":\"x\",\"win\":0}", "\"win\"");
+    expect_rejected("{\"t\":\"connect\",\"token\":\"x\",\"win\":\"64\"}", "\"win\"");
+    expect_rejected("{\"t\":\"connect\",\"pos\":\"p\",\"topics\":[]}", "\"topics\"");
+    expect_rejected("{\"t\":\"refresh\"}", "\"token\"");
+    expect_rejected("{\"t\":\"ack\"}", "\"ids\"");
+    expect_rejected("{\"t\":\"ack\",\"ids\":[]}", "\"ids\"");
+    expect_rejected("{\"t\":\"ack\",\"ids\":\"" ID "\"}", "\"ids\"");
+    expect_rejected("{\"t\":\"ack\",\"ids\":[7]}", "index 0");
+    expect_rejected("{\"t\":\"ack\",\"ids\":[\"" ID "\",\"" ID "0\"]}", "index 1");
+    expect_rejected("{\"t\":\"ack\",\"ids\":[\"AB0df00d00000-7000-8000-00000000000a\"]}",
+                    "index 0");
+    expect_rejected("{\"t\":\"ack\",\"ids\":[\"gB0df00d-0000-7000-8000-00000000000a\"]}",
+                    "index 0");
 }
 
 static void
-says_what_it_cannot_do_yet(void **state)
+invalid_nack_and_topics_are_rejected(void **state)
 {
     (void)state;
-    refuses("{\"t\":\"nack\",\"ids\":[\"" ID "\"],\"delay\":-1}", "\"delay\"");
-    refuses("{\"t\":\"nack\",\"ids\":[\"" ID "\"],\"delay\":1.5}", "\"delay\"");
-    refuses("{\"t\":\"nack\",\"delay\":1}", "\"ids\"");
-    refuses("{\"t\":\"subscribe\",\"r\":3,\"topics\":[]}", "\"topics\"");
-    refuses("{\"t\":\"subscribe\",\"r\":3}", "\"topics\"");
-    refuses("{\"t\":\"subscribe\",\"topics\":\"a\"}", "\"topics\"");
-    refuses("{\"t\":\"subscribe\",\"topics\":[\"a\",7]}", "index 1");
-    refuses("{\"t\":\"subscribe\",\"topics\":[\"\"]}", "index 0");
-    refuses("{\"t\":\"subscribe\",\"topics\":[\"a*b\"]}", "index 0");
-    refuses("{\"t\":\"subscribe\",\"topics\":[\"*.a\"]}", "index 0");
-    refuses("{\"t\":\"subscribe\",\"topics\":[\"a\\n\"]}", "index 0");
-    refuses("{\"t\":\"unsubscribe\",\"topics\":[]}", "\"topics\"");
+    expect_rejected("{\"t\":\"nack\",\"ids\":[\"" ID "\"],\"delay\":-1}", "\"delay\"");
+    expect_rejected("{\"t\":\"nack\",\"ids\":[\"" ID "\"],\"delay\":1.5}", "\"delay\"");
+    expect_rejected("{\"t\":\"nack\",\"delay\":1}", "\"ids\"");
+    expect_rejected("{\"t\":\"subscribe\",\"r\":3,\"topics\":[]}", "\"topics\"");
+    expect_rejected("{\"t\":\"subscribe\",\"r\":3}", "\"topics\"");
+    expect_rejected("{\"t\":\"subscribe\",\"topics\":\"a\"}", "\"topics\"");
+    expect_rejected("{\"t\":\"subscribe\",\"topics\":[\"a\",7]}", "index 1");
+    expect_rejected("{\"t\":\"subscribe\",\"topics\":[\"\"]}", "index 0");
+    expect_rejected("{\"t\":\"subscribe\",\"topics\":[\"a*b\"]}", "index 0");
+    expect_rejected("{\"t\":\"subscribe\",\"topics\":[\"*.a\"]}", "index 0");
+    expect_rejected("{\"t\":\"subscribe\",\"topics\":[\"a\\n\"]}", "index 0");
+    expect_rejected("{\"t\":\"unsubscribe\",\"topics\":[]}", "\"topics\"");
 }
 
 static void
-keeps_the_request_id_of_what_it_refuses(void **state)
+rejected_messages_keep_their_request_id(void **state)
 {
     struct client_message message;
 
@@ -181,19 +183,19 @@ keeps_the_request_id_of_what_it_refuses(void **state)
     assert_false(message.has_request_id);
 }
 
-/* Grammatical, but beyond what a message may hold. */
+/* Valid JSON that exceeds the limits of a message. */
 static void
-refuses_without_ending_what_json_allows(void **state)
+valid_json_with_invalid_content_keeps_the_connection(void **state)
 {
     (void)state;
-    refuses("{\"t\":\"pong\",\"t\":\"ack\"}", "duplicate");
-    refuses("{\"t\":\"pong\",\"r\":99999999999999999999}", "range");
-    refuses("{\"t\":\"pong\",\"r\":1e999}", "range");
-    refuses("{\"t\":\"po\\u0000ng\"}", "NUL");
+    expect_rejected("{\"t\":\"pong\",\"t\":\"ack\"}", "duplicate");
+    expect_rejected("{\"t\":\"pong\",\"r\":99999999999999999999}", "range");
+    expect_rejected("{\"t\":\"pong\",\"r\":1e999}", "range");
+    expect_rejected("{\"t\":\"po\\u0000ng\"}", "NUL");
 }
 
 static void
-has_ceilings(void **state)
+id_count_and_nesting_are_limited(void **state)
 {
     struct client_message message;
     struct buffer line;
@@ -209,16 +211,16 @@ has_ceilings(void **state)
     client_message_free(&message);
     line.len -= 2;
     assert_int_equal(buffer_addf(&line, ",\"" ID "\"]}"), RC_OK);
-    refuses(line.bytes, "\"ids\"");
+    expect_rejected(line.bytes, "\"ids\"");
     buffer_clear(&line);
     for (int i = 0; i < 30000; i++)
         assert_int_equal(buffer_add(&line, "[", 1), RC_OK);
-    refuses(line.bytes, "deep");
+    expect_rejected(line.bytes, "deep");
     buffer_free(&line);
 }
 
 static void
-reads_a_nack(void **state)
+nack_is_parsed(void **state)
 {
     struct client_message message;
 
@@ -235,7 +237,7 @@ reads_a_nack(void **state)
 }
 
 static void
-takes_too_much_for_the_most(void **state)
+large_numbers_are_clamped(void **state)
 {
     struct client_message message;
 
@@ -251,7 +253,7 @@ takes_too_much_for_the_most(void **state)
 }
 
 static void
-reads_topics(void **state)
+topics_are_parsed(void **state)
 {
     struct client_message message;
 
@@ -295,7 +297,7 @@ parse_switch(const char *body, bool expected)
 }
 
 static void
-reads_bodies(void **state)
+http_bodies_are_parsed(void **state)
 {
     (void)state;
     assert_int_equal(parse_ack("{\"ids\":[\"" ID "\"]}"), RC_OK);
@@ -317,19 +319,19 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_a_connect),
-        cmocka_unit_test(reads_acks_in_lower_case),
-        cmocka_unit_test(reads_the_small_ones),
-        cmocka_unit_test(ends_what_does_not_speak_json),
-        cmocka_unit_test(names_the_wrong_field),
-        cmocka_unit_test(says_what_it_cannot_do_yet),
-        cmocka_unit_test(keeps_the_request_id_of_what_it_refuses),
-        cmocka_unit_test(refuses_without_ending_what_json_allows),
-        cmocka_unit_test(has_ceilings),
-        cmocka_unit_test(reads_a_nack),
-        cmocka_unit_test(takes_too_much_for_the_most),
-        cmocka_unit_test(reads_topics),
-        cmocka_unit_test(reads_bodies),
+        cmocka_unit_test(connect_is_parsed),
+        cmocka_unit_test(ack_ids_are_lower_cased),
+        cmocka_unit_test(pong_ping_and_refresh_are_parsed),
+        cmocka_unit_test(invalid_json_closes_the_connection),
+        cmocka_unit_test(errors_name_the_invalid_field),
+        cmocka_unit_test(invalid_nack_and_topics_are_rejected),
+        cmocka_unit_test(rejected_messages_keep_their_request_id),
+        cmocka_unit_test(valid_json_with_invalid_content_keeps_the_connection),
+        cmocka_unit_test(id_count_and_nesting_are_limited),
+        cmocka_unit_test(nack_is_parsed),
+        cmocka_unit_test(large_numbers_are_clamped),
+        cmocka_unit_test(topics_are_parsed),
+        cmocka_unit_test(http_bodies_are_parsed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_frame.c: does the parser accept valid frames and reject all others? */
+/* test_frame.c: valid frames are parsed, all others are rejected. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ put_u32(unsigned char *at, size_t value)
 }
 
 static void
-put_common(struct packet *packet, char kind, size_t len)
+put_common_header(struct packet *packet, char kind, size_t len)
 {
     put_u32(packet->bytes + FRAME_AT_LENGTH, len);
     packet->bytes[FRAME_AT_KIND] = (unsigned char)kind;
@@ -44,7 +44,7 @@ put_common(struct packet *packet, char kind, size_t len)
 }
 
 static struct packet
-good_note(void)
+notification_packet(void)
 {
     static const char tail[] = "USER"
                                "app.t"
@@ -54,7 +54,8 @@ good_note(void)
     struct packet packet = {.len = 0};
 
     memcpy(packet.bytes + FRAME_NOTIFICATION_HEAD_SIZE, tail, sizeof(tail) - 1);
-    put_common(&packet, FRAME_KIND_NOTIFICATION, FRAME_NOTIFICATION_HEAD_SIZE + sizeof(tail) - 1);
+    put_common_header(&packet, FRAME_KIND_NOTIFICATION,
+                      FRAME_NOTIFICATION_HEAD_SIZE + sizeof(tail) - 1);
     for (int i = 0; i < 16; i++)
         packet.bytes[FRAME_NOTIFICATION_AT_ID + i] = (unsigned char)(i * 17);
     packet.bytes[FRAME_NOTIFICATION_AT_PRIORITY] = FRAME_PRIORITY_LOW;
@@ -82,7 +83,7 @@ parse(const struct packet *packet, struct frame *ret_frame, size_t *ret_len)
 static void
 test_notification_is_parsed(void **state)
 {
-    struct packet packet = good_note();
+    struct packet packet = notification_packet();
     struct bytes view = {packet.bytes, packet.len};
     struct bytes targets, target;
     struct frame frame;
@@ -106,11 +107,11 @@ test_notification_is_parsed(void **state)
     assert_int_equal(frame_next_target(&targets, &target), RC_CLOSED);
 }
 
-/* The frame of a rule with ack_timeout. */
+/* A notification from a rule with ack_timeout. */
 static struct packet
-timed_note(void)
+notification_packet_with_ack_timeout(void)
 {
-    struct packet packet = good_note();
+    struct packet packet = notification_packet();
     const size_t rest = packet.len - FRAME_NOTIFICATION_HEAD_SIZE;
 
     memmove(packet.bytes + FRAME_NOTIFICATION_HEAD_SIZE + FRAME_NOTIFICATION_ACK_TIMEOUT_SIZE,
@@ -126,7 +127,7 @@ timed_note(void)
 static void
 test_notification_with_ack_timeout_is_parsed(void **state)
 {
-    struct packet packet = timed_note();
+    struct packet packet = notification_packet_with_ack_timeout();
     struct bytes view = {packet.bytes, packet.len};
     struct frame frame, head;
     size_t len;
@@ -140,7 +141,7 @@ test_notification_with_ack_timeout_is_parsed(void **state)
     assert_int_equal(frame.as.notification.data.len, 7);
     assert_int_equal(frame_parse_header(frame.as.notification.head, &head), RC_OK);
     assert_int_equal(head.as.notification.ack_timeout_ms, 2592000000u);
-    packet = good_note();
+    packet = notification_packet();
     assert_int_equal(frame_parse((struct bytes){packet.bytes, packet.len}, &frame, &len), RC_OK);
     assert_int_equal(frame.as.notification.ack_timeout_ms, 0);
 }
@@ -148,26 +149,26 @@ test_notification_with_ack_timeout_is_parsed(void **state)
 static void
 test_version_and_flag_must_agree(void **state)
 {
-    struct packet packet = timed_note();
+    struct packet packet = notification_packet_with_ack_timeout();
     struct frame frame;
     size_t len;
 
     (void)state;
     packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION;
     assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
-    packet = good_note();
+    packet = notification_packet();
     packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION_TIMED;
     assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
-    packet = timed_note();
+    packet = notification_packet_with_ack_timeout();
     packet.len = FRAME_NOTIFICATION_HEAD_SIZE + 3;
     put_u32(packet.bytes + FRAME_AT_LENGTH, packet.len);
     assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
 }
 
 static void
-test_header_alone_is_parsed(void **state)
+test_header_without_data_is_parsed(void **state)
 {
-    struct packet packet = good_note();
+    struct packet packet = notification_packet();
     struct frame frame, again;
     size_t len;
 
@@ -181,7 +182,7 @@ test_header_alone_is_parsed(void **state)
 static void
 test_truncated_frames_are_rejected(void **state)
 {
-    struct packet packet = good_note();
+    struct packet packet = notification_packet();
     size_t whole = packet.len;
     struct frame frame;
     size_t len;
@@ -192,12 +193,12 @@ test_truncated_frames_are_rejected(void **state)
 }
 
 static void
-test_wrong_lengths_are_rejected(void **state)
+test_invalid_header_bytes_are_rejected(void **state)
 {
     static const struct {
         size_t at;
         unsigned char value;
-    } lies[] = {
+    } invalid[] = {
         {FRAME_AT_LENGTH + 3, 3},
         {FRAME_AT_LENGTH, 0xff},
         {FRAME_AT_VERSION, 9},
@@ -215,19 +216,19 @@ test_wrong_lengths_are_rejected(void **state)
     };
 
     (void)state;
-    for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
-        struct packet packet = good_note();
+    for (size_t i = 0; i < sizeof(invalid) / sizeof(invalid[0]); i++) {
+        struct packet packet = notification_packet();
         struct frame frame;
         size_t len;
 
-        packet.bytes[lies[i].at] = lies[i].value;
+        packet.bytes[invalid[i].at] = invalid[i].value;
         if (parse(&packet, &frame, &len) != RC_BAD)
-            fail_msg("byte %zu = %d was taken", lies[i].at, lies[i].value);
+            fail_msg("byte %zu = %d was accepted", invalid[i].at, invalid[i].value);
     }
 }
 
 static void
-test_member_and_commit(void **state)
+test_member_and_commit_are_parsed(void **state)
 {
     struct packet packet = {.len = 0};
     struct frame frame;
@@ -235,7 +236,7 @@ test_member_and_commit(void **state)
 
     (void)state;
     memcpy(packet.bytes + FRAME_MEMBER_HEAD_SIZE, "ROLEadminu1", 11);
-    put_common(&packet, FRAME_KIND_MEMBER, FRAME_MEMBER_HEAD_SIZE + 11);
+    put_common_header(&packet, FRAME_KIND_MEMBER, FRAME_MEMBER_HEAD_SIZE + 11);
     packet.bytes[FRAME_MEMBER_AT_CHANGE] = '-';
     put_u16(packet.bytes + FRAME_MEMBER_AT_AUDIENCE_LEN, 4);
     put_u16(packet.bytes + FRAME_MEMBER_AT_TARGET_LEN, 5);
@@ -249,11 +250,11 @@ test_member_and_commit(void **state)
     put_u16(packet.bytes + FRAME_MEMBER_AT_USER_LEN, 3);
     assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
 
-    put_common(&packet, FRAME_KIND_COMMIT, FRAME_COMMIT_SIZE);
+    put_common_header(&packet, FRAME_KIND_COMMIT, FRAME_COMMIT_SIZE);
     bytes_put_u64(packet.bytes + FRAME_COMMIT_AT_END_LSN, 77);
     assert_int_equal(parse(&packet, &frame, &len), RC_OK);
     assert_int_equal(frame.as.commit.end_lsn, 77);
-    put_common(&packet, FRAME_KIND_COMMIT, FRAME_COMMIT_SIZE + 1);
+    put_common_header(&packet, FRAME_KIND_COMMIT, FRAME_COMMIT_SIZE + 1);
     assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
 }
 
@@ -267,7 +268,7 @@ test_random_bytes_are_safe(void **state)
     (void)state;
     srand(20251121);
     for (int round = 0; round < 20000; round++) {
-        packet = good_note();
+        packet = notification_packet();
         for (int i = 0; i < 4; i++)
             packet.bytes[(size_t)rand() % packet.len] = (unsigned char)rand();
         if (parse(&packet, &frame, &len) == RC_OK)
@@ -276,7 +277,7 @@ test_random_bytes_are_safe(void **state)
 }
 
 static void
-test_positions_sort_as_texts(void **state)
+test_position_text_sorts_by_lsn(void **state)
 {
     char low[FRAME_POSITION_TEXT + 1], high[FRAME_POSITION_TEXT + 1];
     uint64_t lsn, ordinal;
@@ -294,7 +295,7 @@ test_positions_sort_as_texts(void **state)
 }
 
 static void
-test_uuid_texts(void **state)
+test_uuid_is_validated_and_lower_cased(void **state)
 {
     char text[FRAME_UUID_TEXT + 1];
 
@@ -327,7 +328,7 @@ test_id_round_trip(void **state)
 }
 
 static void
-test_replication_messages(void **state)
+test_replication_messages_are_parsed(void **state)
 {
     unsigned char keepalive[18] = {'k', 0, 0, 0, 0, 0, 0, 0, 42, [17] = 1};
     unsigned char data[27] = {'w', [25] = 'h', [26] = 'i'};
@@ -356,15 +357,15 @@ main(void)
         cmocka_unit_test(test_notification_is_parsed),
         cmocka_unit_test(test_notification_with_ack_timeout_is_parsed),
         cmocka_unit_test(test_version_and_flag_must_agree),
-        cmocka_unit_test(test_header_alone_is_parsed),
+        cmocka_unit_test(test_header_without_data_is_parsed),
         cmocka_unit_test(test_truncated_frames_are_rejected),
-        cmocka_unit_test(test_wrong_lengths_are_rejected),
-        cmocka_unit_test(test_member_and_commit),
+        cmocka_unit_test(test_invalid_header_bytes_are_rejected),
+        cmocka_unit_test(test_member_and_commit_are_parsed),
         cmocka_unit_test(test_random_bytes_are_safe),
-        cmocka_unit_test(test_positions_sort_as_texts),
-        cmocka_unit_test(test_uuid_texts),
+        cmocka_unit_test(test_position_text_sorts_by_lsn),
+        cmocka_unit_test(test_uuid_is_validated_and_lower_cased),
         cmocka_unit_test(test_id_round_trip),
-        cmocka_unit_test(test_replication_messages),
+        cmocka_unit_test(test_replication_messages_are_parsed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,13 +19,13 @@ static enum rc
 check(const char *text, struct http_head *ret_head, const char **ret_why)
 {
     size_t len = strlen(text);
-    char *exact = malloc(len + (len == 0)); /* a sanitizer sees a read past the end */
+    char *exact = malloc(len + (len == 0)); /* so that ASan detects a read past the end */
     enum rc rc;
 
     assert_non_null(exact);
     memcpy(exact, text, len);
     rc = http_head_check(exact, len, MAX, ret_head, ret_why);
-    if (rc == RC_OK) { /* views of the text, which is freed */
+    if (rc == RC_OK) { /* they point into `exact`, which is freed */
         ret_head->method = text + (ret_head->method - exact);
         ret_head->target = text + (ret_head->target - exact);
     }
@@ -34,7 +34,7 @@ check(const char *text, struct http_head *ret_head, const char **ret_why)
 }
 
 static void
-good_heads_are_taken(void **state)
+valid_heads_are_accepted(void **state)
 {
     static const char *const good[] = {
         "GET / HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -74,7 +74,7 @@ has_idle_upgrade(const char *fields)
 }
 
 static void
-an_upgrade_to_something_else_is_told(void **state)
+upgrade_other_than_websocket_is_reported(void **state)
 {
     (void)state;
     assert_false(has_idle_upgrade(""));
@@ -92,9 +92,9 @@ an_upgrade_to_something_else_is_told(void **state)
     assert_true(has_idle_upgrade("Upgrade:\r\nConnection: Upgrade\r\n"));
 }
 
-/* Each is rejected with a matching error. */
+/* Each head is rejected with a matching error. */
 static void
-ambiguous_heads_are_refused(void **state)
+ambiguous_heads_are_rejected(void **state)
 {
     static const char *const bad[][2] = {
         {"\r\n", "empty"},
@@ -143,7 +143,7 @@ ambiguous_heads_are_refused(void **state)
 }
 
 static void
-nothing_is_judged_too_early(void **state)
+incomplete_heads_return_again(void **state)
 {
     static const char text[] = "GET / HTTP/1.1\r\nHost: x\r\nX-Y: z\r\n\r\n";
     struct http_head head;
@@ -164,7 +164,7 @@ nothing_is_judged_too_early(void **state)
 }
 
 static void
-heads_have_a_ceiling(void **state)
+bytes_and_lines_of_a_head_are_limited(void **state)
 {
     static char text[MAX + 64];
     struct http_head head;
@@ -190,11 +190,11 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(good_heads_are_taken),
-        cmocka_unit_test(an_upgrade_to_something_else_is_told),
-        cmocka_unit_test(ambiguous_heads_are_refused),
-        cmocka_unit_test(nothing_is_judged_too_early),
-        cmocka_unit_test(heads_have_a_ceiling),
+        cmocka_unit_test(valid_heads_are_accepted),
+        cmocka_unit_test(upgrade_other_than_websocket_is_reported),
+        cmocka_unit_test(ambiguous_heads_are_rejected),
+        cmocka_unit_test(incomplete_heads_return_again),
+        cmocka_unit_test(bytes_and_lines_of_a_head_are_limited),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

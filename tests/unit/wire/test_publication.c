@@ -1,4 +1,4 @@
-/* test_publication.c: does what is asked for over HTTP become a frame that the relay reads? */
+/* test_publication.c: a valid publish request over HTTP becomes a frame. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
 static char error[PUBLICATION_ERROR_MAX];
 
 static enum rc
-read_as(const char *body, struct publication *ret_publication)
+parse(const char *body, struct publication *ret_publication)
 {
     const struct publication_origin origin = {.emitter = "app\"1",
                                               .topic_prefix = "srv.dev",
@@ -27,7 +27,7 @@ read_as(const char *body, struct publication *ret_publication)
 }
 
 static void
-becomes_a_frame(void **state)
+publication_becomes_a_frame(void **state)
 {
     struct publication publication = {0};
     struct frame frame;
@@ -35,11 +35,11 @@ becomes_a_frame(void **state)
 
     (void)state;
     assert_int_equal(
-        read_as("{\"payload\":{\"b\":1,\"a\":\"\xc3\xa9\"},\"metadata\":{\"priority\":\"LOW\","
-                "\"source\":\"s\",\"expiration\":\"2025-03-05T12:34:57.5Z\"},\"routing\":"
-                "{\"audience\":{\"type\":\"TEAM\",\"targets\":[\"b\",\"a\",\"b\"]},"
-                "\"retry\":{\"ack_required\":true,\"limit\":7,\"backoff\":\"FIXED\"}}}",
-                &publication),
+        parse("{\"payload\":{\"b\":1,\"a\":\"\xc3\xa9\"},\"metadata\":{\"priority\":\"LOW\","
+              "\"source\":\"s\",\"expiration\":\"2025-03-05T12:34:57.5Z\"},\"routing\":"
+              "{\"audience\":{\"type\":\"TEAM\",\"targets\":[\"b\",\"a\",\"b\"]},"
+              "\"retry\":{\"ack_required\":true,\"limit\":7,\"backoff\":\"FIXED\"}}}",
+              &publication),
         RC_OK);
     assert_string_equal(publication.id, "0195664d-49fb-7f01-bf03-000000000000");
     assert_string_equal(
@@ -73,7 +73,7 @@ becomes_a_frame(void **state)
 }
 
 static void
-reads_back_whole(void **state)
+frame_and_document_parse_again(void **state)
 {
     struct publication publication = {0};
     struct buffer packet;
@@ -82,7 +82,7 @@ reads_back_whole(void **state)
 
     (void)state;
     assert_int_equal(
-        read_as("{\"payload\":{},\"routing\":{\"audience\":{\"type\":\"ALL\"}}}", &publication),
+        parse("{\"payload\":{},\"routing\":{\"audience\":{\"type\":\"ALL\"}}}", &publication),
         RC_OK);
     buffer_init(&packet, 65536);
     assert_int_equal(buffer_add(&packet, publication.head.bytes, publication.head.len), RC_OK);
@@ -98,53 +98,54 @@ reads_back_whole(void **state)
 }
 
 static void
-knows_the_same_in_other_words(void **state)
+equal_requests_have_the_same_canonical_text(void **state)
 {
     struct publication one = {0}, two = {0};
 
     (void)state;
-    assert_int_equal(read_as("{\"payload\":{\"a\":1,\"b\":[2]},\"routing\":{\"audience\":"
-                             "{\"type\":\"ALL\"}}}",
-                             &one),
+    assert_int_equal(parse("{\"payload\":{\"a\":1,\"b\":[2]},\"routing\":{\"audience\":"
+                           "{\"type\":\"ALL\"}}}",
+                           &one),
                      RC_OK);
-    assert_int_equal(read_as(" { \"routing\" : {\"audience\":{\"type\":\"ALL\"}}, \"payload\":"
-                             "{\"b\":[ 2 ],\"a\":1}}",
-                             &two),
+    assert_int_equal(parse(" { \"routing\" : {\"audience\":{\"type\":\"ALL\"}}, \"payload\":"
+                           "{\"b\":[ 2 ],\"a\":1}}",
+                           &two),
                      RC_OK);
     assert_string_equal(one.asked.bytes, two.asked.bytes);
     publication_free(&one);
     publication_free(&two);
 }
 
-/* The body's payload comes out as `payload`. */
+/* The document of this request contains `payload`. */
 static void
-keeps(const char *body, const char *payload)
+assert_payload(const char *body, const char *payload)
 {
     struct publication publication = {0};
 
-    assert_int_equal(read_as(body, &publication), RC_OK);
+    assert_int_equal(parse(body, &publication), RC_OK);
     assert_non_null(strstr(publication.data.bytes, payload));
     publication_free(&publication);
 }
 
 static void
-keeps_the_payload_as_it_was_written(void **state)
+payload_values_are_kept_verbatim(void **state)
 {
 #define TO_ALL "\"routing\":{\"audience\":{\"type\":\"ALL\"}}"
     (void)state;
-    keeps("{\"payload\":{\"price\":1.10,\"b\":0.1,\"c\":1E5,\"d\":-0.0,"
-          "\"e\":0.12345678901234567890}," TO_ALL "}",
-          ",\"payload\":{\"price\":1.10,\"b\":0.1,\"c\":1E5,\"d\":-0.0,"
-          "\"e\":0.12345678901234567890},\"routing\"");
-    keeps(" { " TO_ALL ",\n\"metadata\" : { \"source\" : \"payload\" }, \"payload\"\t:\r\n"
-          "{ \"a \\\" }\" : [ 1 , { \"payload\" : {} } ] , \"b\\\\\" : \"]\" } } ",
-          ",\"payload\":{\"a \\\" }\":[1,{\"payload\":{}}],\"b\\\\\":\"]\"},\"routing\"");
-    keeps("{" TO_ALL ",\"pay\\u006coad\":{\"a\": 1.5}}", ",\"payload\":{\"a\":1.5},\"routing\"");
+    assert_payload("{\"payload\":{\"price\":1.10,\"b\":0.1,\"c\":1E5,\"d\":-0.0,"
+                   "\"e\":0.12345678901234567890}," TO_ALL "}",
+                   ",\"payload\":{\"price\":1.10,\"b\":0.1,\"c\":1E5,\"d\":-0.0,"
+                   "\"e\":0.12345678901234567890},\"routing\"");
+    assert_payload(" { " TO_ALL ",\n\"metadata\" : { \"source\" : \"payload\" }, \"payload\"\t:\r\n"
+                   "{ \"a \\\" }\" : [ 1 , { \"payload\" : {} } ] , \"b\\\\\" : \"]\" } } ",
+                   ",\"payload\":{\"a \\\" }\":[1,{\"payload\":{}}],\"b\\\\\":\"]\"},\"routing\"");
+    assert_payload("{" TO_ALL ",\"pay\\u006coad\":{\"a\": 1.5}}",
+                   ",\"payload\":{\"a\":1.5},\"routing\"");
 #undef TO_ALL
 }
 
 static void
-refuses_and_leaves_nothing(void **state)
+invalid_requests_are_rejected_without_leaks(void **state)
 {
     static const char *const BODIES[] = {
         "",
@@ -159,7 +160,7 @@ refuses_and_leaves_nothing(void **state)
         struct publication publication = {0};
 
         error[0] = '\0';
-        assert_int_equal(read_as(BODIES[i], &publication), RC_BAD);
+        assert_int_equal(parse(BODIES[i], &publication), RC_BAD);
         assert_true(strlen(error) > 0);
         assert_null(publication.targets);
     }
@@ -169,11 +170,11 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(becomes_a_frame),
-        cmocka_unit_test(reads_back_whole),
-        cmocka_unit_test(knows_the_same_in_other_words),
-        cmocka_unit_test(keeps_the_payload_as_it_was_written),
-        cmocka_unit_test(refuses_and_leaves_nothing),
+        cmocka_unit_test(publication_becomes_a_frame),
+        cmocka_unit_test(frame_and_document_parse_again),
+        cmocka_unit_test(equal_requests_have_the_same_canonical_text),
+        cmocka_unit_test(payload_values_are_kept_verbatim),
+        cmocka_unit_test(invalid_requests_are_rejected_without_leaks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

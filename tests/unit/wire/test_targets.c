@@ -1,4 +1,4 @@
-/* test_targets.c: are the targets of a routing found, whatever else looks like them? */
+/* test_targets.c: the targets of the routing are found, even if the payload looks like one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,9 +12,9 @@
 
 #define RETRY "\"retry\":{\"ack_required\":false,\"attempts\":0,\"backoff\":\"FIXED\"}}}"
 
-/* Of a notification with this payload and these targets, both as JSON. */
+/* Builds a notification from this payload and these targets, both in JSON. */
 static void
-finds(const char *payload, const char *targets)
+assert_targets(const char *payload, const char *targets)
 {
     char json[1024];
     struct bytes found;
@@ -31,29 +31,30 @@ finds(const char *payload, const char *targets)
 }
 
 static void
-finds_those_of_the_routing(void **state)
+routing_targets_are_found(void **state)
 {
     (void)state;
-    finds("{}", "\"u1\"");
-    finds("{}", "\"u1\",\"u2\"");
-    finds("{}", "");
-    finds("{\"targets\":[\"a\"]}", "\"u1\"");
-    finds("{\"audience\":{\"targets\":[\"a\"]},\"retry\":{\"x\":1}}", "\"u1\"");
-    finds("{\"t\":\"\\\"targets\\\":[\\\"a\\\"]},\\\"retry\\\":{\"}", "\"u1\"");
-    finds("{\"routing\":{\"audience\":{\"type\":\"X\",\"targets\":[\"a\"]},\"retry\":{}}}", "");
+    assert_targets("{}", "\"u1\"");
+    assert_targets("{}", "\"u1\",\"u2\"");
+    assert_targets("{}", "");
+    assert_targets("{\"targets\":[\"a\"]}", "\"u1\"");
+    assert_targets("{\"audience\":{\"targets\":[\"a\"]},\"retry\":{\"x\":1}}", "\"u1\"");
+    assert_targets("{\"t\":\"\\\"targets\\\":[\\\"a\\\"]},\\\"retry\\\":{\"}", "\"u1\"");
+    assert_targets("{\"routing\":{\"audience\":{\"type\":\"X\",\"targets\":[\"a\"]},\"retry\":{}}}",
+                   "");
 }
 
 static void
-is_not_fooled_by_a_target(void **state)
+targets_with_json_syntax_are_found(void **state)
 {
     (void)state;
-    finds("{}", "\"\\\"targets\\\":[\"");
-    finds("{}", "\"a\\\"]},\\\"retry\\\":{\",\"b\"");
-    finds("{}", "\"]},\",\"targets\",\":[\"");
+    assert_targets("{}", "\"\\\"targets\\\":[\"");
+    assert_targets("{}", "\"a\\\"]},\\\"retry\\\":{\",\"b\"");
+    assert_targets("{}", "\"]},\",\"targets\",\":[\"");
 }
 
 static void
-finds_nothing_elsewhere(void **state)
+other_text_has_no_targets(void **state)
 {
     static const char *const others[] = {
         "", "{}", "{\"targets\":[\"a\"]}", "]},\"retry\":{", "\"targets\":[\"a\"]}",
@@ -71,9 +72,9 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(finds_those_of_the_routing),
-        cmocka_unit_test(is_not_fooled_by_a_target),
-        cmocka_unit_test(finds_nothing_elsewhere),
+        cmocka_unit_test(routing_targets_are_found),
+        cmocka_unit_test(targets_with_json_syntax_are_found),
+        cmocka_unit_test(other_text_has_no_targets),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_traceparent.c: is a traceparent parsed as in W3C Trace Context? */
+/* test_traceparent.c: traceparent follows W3C Trace Context. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,7 +23,7 @@ read_as(const char *text)
 }
 
 static void
-accepts_valid(void **state)
+valid_traceparent_is_accepted(void **state)
 {
     (void)state;
     assert_string_equal(read_as(GOOD), GOOD);
@@ -34,7 +34,7 @@ accepts_valid(void **state)
 }
 
 static void
-truncates_later_versions(void **state)
+later_versions_are_truncated(void **state)
 {
     (void)state;
     assert_string_equal(read_as("01-" TRACE "-" PARENT "-03"), GOOD);
@@ -42,7 +42,7 @@ truncates_later_versions(void **state)
 }
 
 static void
-rejects_invalid(void **state)
+invalid_traceparent_is_rejected(void **state)
 {
     static const char *const WRONG[] = {
         "",
@@ -78,7 +78,7 @@ is_found(const char *line)
 }
 
 static void
-is_searched_in_metadata_only(void **state)
+only_metadata_is_searched(void **state)
 {
     (void)state;
     assert_true(is_found("{\"metadata\":{\"id\":1,\"traceparent\":\"" GOOD
@@ -95,10 +95,10 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(accepts_valid),
-        cmocka_unit_test(truncates_later_versions),
-        cmocka_unit_test(rejects_invalid),
-        cmocka_unit_test(is_searched_in_metadata_only),
+        cmocka_unit_test(valid_traceparent_is_accepted),
+        cmocka_unit_test(later_versions_are_truncated),
+        cmocka_unit_test(invalid_traceparent_is_rejected),
+        cmocka_unit_test(only_metadata_is_searched),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

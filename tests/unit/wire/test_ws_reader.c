@@ -1,4 +1,4 @@
-/* test_ws_reader.c: frames are parsed alike from any fragmentation of the input. */
+/* test_ws_reader.c: the result does not depend on how the input is fragmented. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -83,7 +83,7 @@ read_in_steps(const struct buffer *bytes, size_t step, struct buffer *ret_log)
 }
 
 static void
-reads(const struct buffer *bytes, const char *expected)
+assert_log(const struct buffer *bytes, const char *expected)
 {
     static const size_t STEPS[] = {1, 2, 3, 5, 7, 64, 1000, 100000};
 
@@ -97,7 +97,7 @@ reads(const struct buffer *bytes, const char *expected)
 }
 
 static void
-reads_messages_and_control_frames(void **state)
+messages_and_control_frames_are_parsed(void **state)
 {
     struct buffer bytes;
 
@@ -112,12 +112,12 @@ reads_messages_and_control_frames(void **state)
     add_frame(&bytes, 0x82, "\x01", 1);
     add_frame(&bytes, 0x81, "", 0);
     add_frame(&bytes, 0x88, "\x03\xe8 bye", 6);
-    reads(&bytes, "hello(t)in [pping][q]two(t)\x01(b)(t)[c\x03\xe8 bye]");
+    assert_log(&bytes, "hello(t)in [pping][q]two(t)\x01(b)(t)[c\x03\xe8 bye]");
     buffer_free(&bytes);
 }
 
 static void
-reads_long_messages(void **state)
+long_messages_are_parsed(void **state)
 {
     static char payload[60000];
     static char expected[sizeof(payload) + 8];
@@ -130,12 +130,12 @@ reads_long_messages(void **state)
     add_frame(&bytes, 0x81, payload, sizeof(payload));
     memcpy(expected, payload, sizeof(payload));
     memcpy(expected + sizeof(payload), "(t)", 4);
-    reads(&bytes, expected);
+    assert_log(&bytes, expected);
     buffer_free(&bytes);
 }
 
 static void
-tells_of_a_length_before_the_payload(void **state)
+length_is_reported_before_the_payload(void **state)
 {
     unsigned char head[] = {0x81, 0xff, 0, 0, 0, 0, 0x40, 0, 0, 0, 1, 2, 3, 4};
     struct ws_reader reader = {0};
@@ -151,7 +151,7 @@ tells_of_a_length_before_the_payload(void **state)
 }
 
 static void
-breaks(unsigned first, unsigned second, const char *word)
+expect_broken(unsigned first, unsigned second, const char *word)
 {
     unsigned char bytes[16] = {(unsigned char)first, (unsigned char)second, 0xff};
     struct ws_reader reader = {0};
@@ -160,30 +160,30 @@ breaks(unsigned first, unsigned second, const char *word)
 
     assert_int_equal(event.kind, WS_BROKEN);
     if (strstr(event.why, word) == NULL)
-        fail_msg("\"%s\" does not say %s", event.why, word);
+        fail_msg("\"%s\" does not contain %s", event.why, word);
 }
 
 static void
-refuses_what_breaks_the_rules(void **state)
+invalid_headers_are_rejected(void **state)
 {
     (void)state;
-    breaks(0xc1, 0x81, "reserved bit");
-    breaks(0x91, 0x81, "reserved bit");
-    breaks(0x83, 0x80, "opcode");
-    breaks(0x8b, 0x80, "opcode");
-    breaks(0x8f, 0x80, "opcode");
-    breaks(0x09, 0x80, "fragmented");
-    breaks(0x80, 0x80, "continues nothing");
-    breaks(0x00, 0x80, "continues nothing");
-    breaks(0x81, 0x01, "not masked");
-    breaks(0x89, 0xfe, "125");
-    breaks(0x88, 0xff, "125");
-    breaks(0x81, 0xff, "highest bit");
+    expect_broken(0xc1, 0x81, "reserved bit");
+    expect_broken(0x91, 0x81, "reserved bit");
+    expect_broken(0x83, 0x80, "opcode");
+    expect_broken(0x8b, 0x80, "opcode");
+    expect_broken(0x8f, 0x80, "opcode");
+    expect_broken(0x09, 0x80, "fragmented");
+    expect_broken(0x80, 0x80, "continues nothing");
+    expect_broken(0x00, 0x80, "continues nothing");
+    expect_broken(0x81, 0x01, "not masked");
+    expect_broken(0x89, 0xfe, "125");
+    expect_broken(0x88, 0xff, "125");
+    expect_broken(0x81, 0xff, "highest bit");
 }
 
 /* A frame header with `len` encoded in `size` bytes. */
 static struct ws_event
-length_in(unsigned size, uint64_t len)
+parse_length(unsigned size, uint64_t len)
 {
     unsigned char bytes[14] = {0x82, size == 2 ? 0xfe : 0xff};
     struct ws_reader reader = {0};
@@ -196,21 +196,21 @@ length_in(unsigned size, uint64_t len)
 
 /* RFC 6455, 5.2: "the minimal number of bytes MUST be used to encode the length". */
 static void
-refuses_a_length_that_could_be_shorter(void **state)
+non_minimal_lengths_are_rejected(void **state)
 {
     (void)state;
-    assert_int_equal(length_in(2, 0).kind, WS_BROKEN);
-    assert_int_equal(length_in(2, 125).kind, WS_BROKEN);
-    assert_int_equal(length_in(2, 126).kind, WS_DATA);
-    assert_int_equal(length_in(2, 65535).kind, WS_DATA);
-    assert_int_equal(length_in(8, 125).kind, WS_BROKEN);
-    assert_int_equal(length_in(8, 65535).kind, WS_BROKEN);
-    assert_non_null(strstr(length_in(8, 65535).why, "shorter"));
-    assert_int_equal(length_in(8, 65536).kind, WS_DATA);
+    assert_int_equal(parse_length(2, 0).kind, WS_BROKEN);
+    assert_int_equal(parse_length(2, 125).kind, WS_BROKEN);
+    assert_int_equal(parse_length(2, 126).kind, WS_DATA);
+    assert_int_equal(parse_length(2, 65535).kind, WS_DATA);
+    assert_int_equal(parse_length(8, 125).kind, WS_BROKEN);
+    assert_int_equal(parse_length(8, 65535).kind, WS_BROKEN);
+    assert_non_null(strstr(parse_length(8, 65535).why, "shorter"));
+    assert_int_equal(parse_length(8, 65536).kind, WS_DATA);
 }
 
 static void
-refuses_a_message_inside_another(void **state)
+interleaved_messages_are_rejected(void **state)
 {
     struct buffer bytes;
 
@@ -218,12 +218,12 @@ refuses_a_message_inside_another(void **state)
     buffer_init(&bytes, LOG_MAX);
     add_frame(&bytes, 0x01, "a", 1);
     add_frame(&bytes, 0x81, "b", 1);
-    reads(&bytes, "a[!]");
+    assert_log(&bytes, "a[!]");
     buffer_free(&bytes);
 }
 
 static int
-answer_of(const char *payload, size_t len)
+close_reply(const char *payload, size_t len)
 {
     const char *why = "";
     int code = ws_close_reply_code((const unsigned char *)payload, len, &why);
@@ -233,29 +233,29 @@ answer_of(const char *payload, size_t len)
 }
 
 static void
-answers_a_close(void **state)
+close_is_answered(void **state)
 {
     (void)state;
-    assert_int_equal(answer_of("", 0), WS_NO_CODE);
-    assert_int_equal(answer_of("\x03", 1), 1002);
-    assert_int_equal(answer_of("\x03\xe8", 2), 1000);
-    assert_int_equal(answer_of("\x0f\xa0 why", 6), 4000);
-    assert_int_equal(answer_of("\x03\xed", 2), 1002); /* 1005 */
-    assert_int_equal(answer_of("\x13\x88", 2), 1002); /* 5000 */
-    assert_int_equal(answer_of("\x03\xe8\xff", 3), 1007);
+    assert_int_equal(close_reply("", 0), WS_NO_CODE);
+    assert_int_equal(close_reply("\x03", 1), 1002);
+    assert_int_equal(close_reply("\x03\xe8", 2), 1000);
+    assert_int_equal(close_reply("\x0f\xa0 why", 6), 4000);
+    assert_int_equal(close_reply("\x03\xed", 2), 1002); /* 1005 */
+    assert_int_equal(close_reply("\x13\x88", 2), 1002); /* 5000 */
+    assert_int_equal(close_reply("\x03\xe8\xff", 3), 1007);
 }
 
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(reads_messages_and_control_frames),
-        cmocka_unit_test(reads_long_messages),
-        cmocka_unit_test(tells_of_a_length_before_the_payload),
-        cmocka_unit_test(refuses_what_breaks_the_rules),
-        cmocka_unit_test(refuses_a_length_that_could_be_shorter),
-        cmocka_unit_test(refuses_a_message_inside_another),
-        cmocka_unit_test(answers_a_close),
+        cmocka_unit_test(messages_and_control_frames_are_parsed),
+        cmocka_unit_test(long_messages_are_parsed),
+        cmocka_unit_test(length_is_reported_before_the_payload),
+        cmocka_unit_test(invalid_headers_are_rejected),
+        cmocka_unit_test(non_minimal_lengths_are_rejected),
+        cmocka_unit_test(interleaved_messages_are_rejected),
+        cmocka_unit_test(close_is_answered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
