@@ -208,8 +208,8 @@ check_drills() {
 # A gap for all clients means a new store epoch.
 no_gap() {
     grep -E 'epoch|level=warn' "$target/var/log/clairon" || true
-    is "$(grep -oE 'connected, epoch [0-9a-f]+' "$target/var/log/clairon" | sort -u | wc -l)" 1 &&
-        is "$(grep -E 'receive a gap|told of|level=error' "$target/var/log/clairon")" ""
+    is "$(grep -oE 'msg="?connected"? epoch="?[0-9a-f]+' "$target/var/log/clairon" | sort -u | wc -l)" 1 &&
+        is "$(grep -E 'receive a gap|level=error' "$target/var/log/clairon")" ""
 }
 
 create_failover_slot() {

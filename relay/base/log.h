@@ -96,12 +96,4 @@ void log_write(enum log_level level, const char *who, const char *message,
 #define LOG_FIRST(first, ...) first
 #define LOG_REST(first, ...) __VA_ARGS__
 
-/* The printf form, for calls that are not converted to fields yet. */
-void log_eventf(enum log_level level, const char *who, const char *format, ...) PRINTF_LIKE(3, 4);
-
-#define log_errorf(who, ...) log_eventf(LOG_LEVEL_ERROR, who, __VA_ARGS__)
-#define log_warnf(who, ...) log_eventf(LOG_LEVEL_WARN, who, __VA_ARGS__)
-#define log_infof(who, ...) log_eventf(LOG_LEVEL_INFO, who, __VA_ARGS__)
-#define log_debugf(who, ...) log_eventf(LOG_LEVEL_DEBUG, who, __VA_ARGS__)
-
 #endif

@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <poll.h>
-#include <stdarg.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -279,23 +278,5 @@ log_write(enum log_level level, const char *who, const char *message,
         log_lost++;
         (*log_lost_total)++;
     }
-    errno = saved_errno;
-}
-
-void
-log_eventf(enum log_level level, const char *who, const char *format, ...)
-{
-    const struct log_field none[] = {LOG_END};
-    int saved_errno = errno;
-    char text[LOG_LINE_MAX];
-    va_list args;
-
-    if (level > log_level_max)
-        return;
-    va_start(args, format);
-    if (vsnprintf(text, sizeof text, format, args) < 0)
-        text[0] = '\0';
-    va_end(args);
-    log_write(level, who, text, none);
     errno = saved_errno;
 }

@@ -66,7 +66,7 @@ finish_description(struct ask *ask, enum rc rc)
 }
 
 static const struct ask_kind description_kind = {
-    .what = "describe itself", .take = take_description, .finish = finish_description};
+    .what = "read the store overview", .take = take_description, .finish = finish_description};
 
 /* Asks the first `count` shards. */
 static enum rc
@@ -204,9 +204,9 @@ finish_mended(struct ask *ask, enum rc rc)
 }
 
 static const struct ask_kind redrive_kind = {
-    .what = "redrive a message", .take = take_mended, .finish = finish_mended};
+    .what = "redrive a dead letter", .take = take_mended, .finish = finish_mended};
 static const struct ask_kind drop_kind = {
-    .what = "drop an error", .take = take_mended, .finish = finish_mended};
+    .what = "drop a dead letter", .take = take_mended, .finish = finish_mended};
 
 /* Each server has one error log, which is asked for at the first shard there. */
 static unsigned

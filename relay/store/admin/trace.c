@@ -274,7 +274,7 @@ release(struct ask *ask)
 }
 
 static const struct ask_kind trace_kind = {
-    .what = "trace a message", .take = take, .finish = finish, .release = release};
+    .what = "trace a notification", .take = take, .finish = finish, .release = release};
 
 enum rc
 store_trace(struct store *store, const char *id, store_traced *done, void *ctx)

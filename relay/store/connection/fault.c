@@ -1,7 +1,4 @@
-/*
- * fault.c: the store's error replies: what they mean, what mends them, and how often they are
- * logged.
- */
+/* fault.c: error replies of the store: their hints, and a rate limit for their log lines. */
 #include "store/connection/fault.h"
 
 #include <stddef.h>
@@ -12,41 +9,45 @@
 #include "base/log.h"
 
 #define LOG_EVERY_US 10000000
-#define TAIL_MAX 256
+#define MESSAGE_MAX 64
 
 #define CLUSTER_HINT                                                                               \
-    "[store] url must name servers that are no cluster's (cluster-enabled no), with [store] "      \
-    "shards "                                                                                      \
-    "where one is not enough"
+    "cluster mode is not supported: use servers with cluster-enabled no; for more than one "       \
+    "server, set [store] shards"
+
+#define REPLICA_HINT "this server is a replica: [store] url must lead to the primary"
+#define WRONG_PASSWORD_HINT "wrong user or password in [store] url"
+#define NO_PASSWORD_HINT "the store has no password: remove it from [store] url"
 
 static const struct fault faults[] = {
     {"OOM command not allowed",
-     "the store is full: raise its maxmemory, or shorten [store] retention; until then PostgreSQL "
-     "keeps its WAL",
+     "the store is full: raise maxmemory, or shorten [store] retention; PostgreSQL keeps its WAL "
+     "until then",
      false},
     {"MISCONF",
-     "the store cannot write its disk: its log says why; until it can, PostgreSQL keeps its WAL",
+     "the store cannot write to its disk: see the log of the store; PostgreSQL keeps its WAL until "
+     "then",
      false},
     {"NOREPLICAS",
-     "the store has fewer replicas than its min-replicas-to-write; until it has them, PostgreSQL "
-     "keeps its WAL",
+     "the store has fewer replicas than its min-replicas-to-write; PostgreSQL keeps its WAL until "
+     "then",
      false},
-    {"READONLY", "this server is a replica: [store] url must lead to the primary", true},
-    {"MASTERDOWN", "this server is a replica: [store] url must lead to the primary", true},
+    {"READONLY", REPLICA_HINT, true},
+    {"MASTERDOWN", REPLICA_HINT, true},
     {"CLUSTERDOWN", CLUSTER_HINT, true},
     {"MOVED ", CLUSTER_HINT, true},
     {"CROSSSLOT", CLUSTER_HINT, true},
-    {"LOADING", "it is still reading its data", true},
-    {"NOAUTH", "name user and password in [store] url: redis://user:password@host:port", true},
-    {"WRONGPASS", "user or password in [store] url are not those of the store", true},
-    {"invalid password", "user or password in [store] url are not those of the store", true},
-    {"without any password", "the store has no password: take it out of [store] url", true},
-    {"no password is set", "the store has no password: take it out of [store] url", true},
+    {"LOADING", "the store is loading its dataset: wait", true},
+    {"NOAUTH", "add user and password to [store] url: redis://user:password@host:port", true},
+    {"WRONGPASS", WRONG_PASSWORD_HINT, true},
+    {"invalid password", WRONG_PASSWORD_HINT, true},
+    {"without any password", NO_PASSWORD_HINT, true},
+    {"no password is set", NO_PASSWORD_HINT, true},
     {"NOPERM",
      "the relay's ACL user needs ~<prefix>:* and +@all -@dangerous +info +keys +config|get", false},
     {"certificate verify failed",
-     "[store] tls_ca must name the authority that signed the store's certificate, which must bear "
-     "the host's name of [store] url and not have expired",
+     "[store] tls_ca must name the CA of the store's certificate; the certificate must match the "
+     "host of [store] url and must not have expired",
      true},
     {"max number of clients", "raise maxclients of the store", true},
 };
@@ -61,19 +62,15 @@ fault_find(const char *error)
 }
 
 const char *
-fault_tail(const char *error)
+fault_hint(const char *error)
 {
-    static char tail[TAIL_MAX];
     const struct fault *fault = fault_find(error);
 
-    if (fault == NULL)
-        return "";
-    snprintf(tail, sizeof(tail), "; %s", fault->hint);
-    return tail;
+    return fault != NULL ? fault->hint : NULL;
 }
 
 static struct fault_seen *
-seen_of(struct fault_log *log, const char *what, const struct fault *fault)
+find_or_replace(struct fault_log *log, const char *what, const struct fault *fault)
 {
     struct fault_seen *seen;
 
@@ -92,18 +89,18 @@ const struct fault *
 fault_report(struct fault_log *log, const char *what, const char *error)
 {
     const struct fault *fault = fault_find(error);
-    struct fault_seen *seen = seen_of(log, what, fault);
+    struct fault_seen *seen = find_or_replace(log, what, fault);
     int64_t now_us = clock_monotonic_us();
-    char more[48] = "";
+    char message[MESSAGE_MAX];
 
     if (seen->at_us != 0 && now_us - seen->at_us < LOG_EVERY_US) {
-        seen->held_back++;
+        seen->suppressed++;
         return fault;
     }
-    if (seen->held_back > 0)
-        snprintf(more, sizeof(more), " (and %u times since the last line)", seen->held_back);
-    log_errorf("store", "could not %s: %s%s%s", what, error, fault_tail(error), more);
+    snprintf(message, sizeof(message), "could not %s", what);
+    log_error("store", message, LOG_TEXT("error", error), LOG_TEXT("hint", fault_hint(error)),
+              LOG_UINT("suppressed", seen->suppressed));
     seen->at_us = now_us;
-    seen->held_back = 0;
+    seen->suppressed = 0;
     return fault;
 }

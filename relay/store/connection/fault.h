@@ -1,7 +1,4 @@
-/*
- * fault.h: the store's error replies: what they mean, what mends them, and how often they are
- * logged.
- */
+/* fault.h: error replies of the store: their hints, and a rate limit for their log lines. */
 #ifndef CLAIRON_STORE_FAULT_H
 #define CLAIRON_STORE_FAULT_H
 
@@ -9,31 +6,34 @@
 #include <stdint.h>
 
 struct fault {
-    const char *word; /* in the reply */
+    const char *word; /* substring of the reply */
     const char *hint;
-    bool is_of_server; /* another connection may lead to another server, or find it mended */
+    bool is_of_server; /* reconnect: the next attempt may reach another or a repaired server */
 };
 
-/* NULL: an error that speaks for itself. `error` may come from within a script. */
+/* NULL for an unknown error. `error` may be wrapped in the error of a script. */
 const struct fault *fault_find(const char *error);
 
-/* "; " and the hint, or "". */
-const char *fault_tail(const char *error);
+/* How to fix `error`, a constant text; NULL if unknown. */
+const char *fault_hint(const char *error);
 
-#define FAULT_KINDS 16 /* a full store refuses ten */
+#define FAULT_KINDS 16 /* a full store rejects ten kinds of requests */
 
-/* What was logged lately: of each kind one line in ten seconds. All zero: nothing yet. */
+/* Rate limit: one line per request, fault and 10 s. Starts zeroed. */
 struct fault_log {
     struct fault_seen {
         const char *what;
         const struct fault *fault;
         int64_t at_us;
-        unsigned held_back;
+        unsigned suppressed;
     } seen[FAULT_KINDS];
     unsigned next;
 };
 
-/* "could not <what>: <error>; <hint>". `what` is a constant text. Returns fault_find(error). */
+/*
+ * Logs "could not <what>" with the error and its hint. `what` is a string constant: its pointer is
+ * kept. Returns fault_find(error).
+ */
 const struct fault *fault_report(struct fault_log *log, const char *what, const char *error);
 
 #endif

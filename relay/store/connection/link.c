@@ -55,7 +55,7 @@ struct request {
     struct link *link;
     link_reply *reply;
     void *ctx;
-    size_t left;       /* commands whose answers are to come */
+    size_t left;       /* commands without a reply yet */
     enum time_of what; /* TIME_COUNT: no script */
     int64_t sent_us;
 };
@@ -83,9 +83,9 @@ link_fall(struct link *link, const char *reason)
         return;
     url_format(&link->address, where);
     snprintf(kept, sizeof(kept), "%s",
-             reason != NULL ? reason : ""); /* `reason` may belong to the context */
+             reason != NULL ? reason : ""); /* `reason` may point into the context */
     if (!link->is_settled)
-        link->connect.failures++; /* a replica that takes no writes is none of use either */
+        link->connect.failures++; /* also for a replica, which rejects writes */
     link->state = LINK_DOWN;
     link->redis = NULL;
     connect_stop(&link->connect);
@@ -98,8 +98,9 @@ link_fall(struct link *link, const char *reason)
         return;
     delay_ms = backoff_next_ms(&link->backoff);
     if (reason != NULL)
-        log_warnf(link->name, "store connection failed: %s%s (%s); trying again in %lld ms", kept,
-                  fault_tail(kept), where, (long long)delay_ms);
+        log_warn(link->name, "store connection failed", LOG_TEXT("error", kept),
+                 LOG_TEXT("hint", fault_hint(kept)), LOG_TEXT("server", where),
+                 LOG_INT("retry_ms", delay_ms));
     ev_timer_stop(link->loop, &link->retry);
     ev_timer_set(&link->retry, (double)delay_ms / 1000.0, 0.0);
     ev_timer_start(link->loop, &link->retry);
@@ -283,7 +284,7 @@ on_info(void *ctx, const struct redisReply *reply)
         return;
     if (reply->str != NULL && strstr(reply->str, "\nloading:1") != NULL) {
         if (!link->is_loading)
-            log_warnf(link->name, "store is loading its dataset");
+            log_warn(link->name, "store is loading its dataset");
         link->is_loading = true;
         ev_timer_set(&link->retry, LINK_LOADING_RETRY_S, 0.0);
         ev_timer_start(link->loop, &link->retry);
@@ -404,7 +405,7 @@ static void
 on_ping(void *ctx, const struct redisReply *reply)
 {
     (void)ctx;
-    (void)reply; /* that it came is all that matters: see heard_us */
+    (void)reply; /* on_answer has updated heard_us */
 }
 
 /* Detects a peer that vanished: a reply is overdue. */
@@ -421,7 +422,7 @@ on_watchdog(struct ev_loop *loop, ev_timer *timer, int events)
         return;
     if ((link->pending > 0 || link->state == LINK_CONNECTING) && silent_s > link->patience_s) {
         if (events_of->is_excused == NULL || !events_of->is_excused(events_of->ctx))
-            link_fall(link, "no answer in time");
+            link_fall(link, "reply timed out");
     } else if (link->pending == 0 && link->state == LINK_UP) {
         greet(link, on_ping, 1, "PING", NULL, NULL);
     }
@@ -439,7 +440,7 @@ link_open(struct ev_loop *loop, const struct config *config, const char *url, co
     link->patience_s = patience_s;
     link->backoff = (struct backoff){LINK_BACKOFF_BASE_MS, LINK_BACKOFF_CAP_MS, 0};
     if (url_read(url, &link->address) != RC_OK) {
-        log_errorf(name, "store.url is not " CONFIG_URL_FORM);
+        log_error(name, "invalid store.url", LOG_TEXT("expected", CONFIG_URL_FORM));
         free(link);
         return NULL;
     }

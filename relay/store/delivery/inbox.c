@@ -166,8 +166,7 @@ finish(struct ask *ask, enum rc rc)
         inbox->done(inbox->ctx, RC_IO, NULL);
 }
 
-static const struct ask_kind inbox_kind = {
-    .what = "read what waits for a user", .take = take, .finish = finish};
+static const struct ask_kind inbox_kind = {.what = "read an inbox", .take = take, .finish = finish};
 
 static void
 ask_part(struct inbox *inbox, struct inbox_part *part, const char *user, const char *count,

@@ -33,7 +33,7 @@ finish(struct ask *ask, enum rc rc)
 }
 
 static const struct ask_kind presence_kind = {
-    .what = "store who is connected", .take = take, .finish = finish};
+    .what = "store presence", .take = take, .finish = finish};
 
 enum rc
 store_presence(struct store *store, enum store_presence_change what, const char *const *users,

@@ -33,7 +33,7 @@ finish_kept(struct ask *ask, enum rc rc)
 }
 
 static const struct ask_kind keep_kind = {
-    .what = "keep a ticket", .take = take_kept, .finish = finish_kept};
+    .what = "store a ticket", .take = take_kept, .finish = finish_kept};
 
 enum rc
 store_ticket_keep(struct store *store, const char *text, const char *claims, store_kept *done,
@@ -76,7 +76,7 @@ finish_redeemed(struct ask *ask, enum rc rc)
 }
 
 static const struct ask_kind redeem_kind = {
-    .what = "take a ticket", .take = take_redeemed, .finish = finish_redeemed};
+    .what = "redeem a ticket", .take = take_redeemed, .finish = finish_redeemed};
 
 enum rc
 store_ticket_redeem(struct store *store, const char *text, store_redeemed *done, void *ctx)

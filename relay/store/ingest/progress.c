@@ -136,7 +136,7 @@ take_claim(struct ask *ask, struct shard *shard, const struct redisReply *reply)
     return true;
 }
 
-static const struct ask_kind claim_kind = {.what = "take the slot's progress",
+static const struct ask_kind claim_kind = {.what = "acquire the slot's progress",
                                            .take = take_claim,
                                            .on_error = on_claim_error,
                                            .finish = finish_claim};
@@ -168,10 +168,10 @@ static void
 finish_reset(struct ask *ask, enum rc rc)
 {
     if (rc == RC_OK)
-        log_infof("store", "the slot's progress was set back, connecting anew to begin there");
+        log_info("store", "rewound the slot's progress, reconnecting");
     for (unsigned k = 0; k < ask->store->shard_count; k++)
         link_restart(ask->store->shards[k].link,
-                     rc == RC_OK ? NULL : "its progress could not be reset");
+                     rc == RC_OK ? NULL : "could not rewind the slot's progress");
 }
 
 static bool
@@ -184,7 +184,7 @@ take_reset(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 }
 
 static const struct ask_kind reset_kind = {
-    .what = "reset the slot's progress", .take = take_reset, .finish = finish_reset};
+    .what = "rewind the slot's progress", .take = take_reset, .finish = finish_reset};
 
 static bool
 is_about(const struct store_rewind *setback, const struct shard *shard)

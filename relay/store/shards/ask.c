@@ -179,8 +179,8 @@ ask_accepts(struct shard *shard, const struct redisReply *reply, const char *wha
     if (!reply_is_error(reply))
         return reply != NULL;
     if (strncmp(reply_text(reply), "FENCED", 6) == 0) {
-        log_warnf(shard->name, "could not %s: %s", what,
-                  reply_text(reply)); /* expected with two feeds */
+        log_warn(shard->name, "request rejected: another feed owns the slot", /* expected */
+                 LOG_TEXT("request", what), LOG_TEXT("error", reply_text(reply)));
         return false;
     }
     stats_add(store->stats, STAT_STORE_ERRORS, 1);

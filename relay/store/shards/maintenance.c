@@ -16,7 +16,7 @@
 
 #define MAINTENANCE_TRIM_S 60.0
 #define MAINTENANCE_DUE_S 0.25
-#define GIVEN_UP_LOG_US 10000000
+#define DEAD_LETTER_LOG_US 10000000
 
 struct maintenance {
     struct ev_loop *loop;
@@ -24,14 +24,14 @@ struct maintenance {
     struct stats *stats;
     const struct delivery *delivery;
     bool due_asked;
-    bool is_refused; /* the last heartbeat was */
+    bool is_rejected; /* the last heartbeat was */
     unsigned jitter;
-    long long exhausted, expired; /* acknowledgements not logged yet */
+    long long exhausted, expired; /* dead letters not logged yet */
     int64_t logged_us;            /* when they were logged last */
     ev_timer trim;
     ev_timer due;
-    ev_timer beat;
-    char beat_key[STORE_KEY_MAX];
+    ev_timer heartbeat;
+    char heartbeat_key[STORE_KEY_MAX];
     char meta_key[STORE_KEY_MAX];
 };
 
@@ -61,8 +61,8 @@ on_trimmed(void *ctx, const struct redisReply *reply)
         return;
     stats_add(maintenance->stats, STAT_STORE_TRIMMED, (uint64_t)reply_integer(reply_at(reply, 0)));
     if (reply_integer(reply_at(reply, 0)) > 0)
-        log_infof(maintenance->shard->name, "trimmed %lld entries older than the retention",
-                  reply_integer(reply_at(reply, 0)));
+        log_info(maintenance->shard->name, "trimmed entries older than the retention",
+                 LOG_INT("count", reply_integer(reply_at(reply, 0))));
     if (reply_integer(reply_at(reply, 1)) != 0)
         trim(maintenance);
 }
@@ -74,7 +74,7 @@ trim(struct maintenance *maintenance)
                           maintenance->delivery->retention};
 
     if (call_script(maintenance, STORE_SCRIPT_trim, on_trimmed, argv, 3) != RC_OK)
-        log_debugf("store", "not trimming while the store is away");
+        log_debug("store", "store is down, trim skipped");
 }
 
 static void
@@ -87,24 +87,17 @@ on_trim(struct ev_loop *loop, ev_timer *timer, int events)
 
 /* Thousands may expire at a time, in many calls: one line per 10 s has their sum. */
 static void
-log_given_up(struct maintenance *maintenance, bool is_last)
+log_dead_letters(struct maintenance *maintenance, bool is_last)
 {
     int64_t now_us = clock_monotonic_us();
     long long exhausted = maintenance->exhausted, expired = maintenance->expired;
 
     if (exhausted + expired == 0 || (!is_last && maintenance->logged_us != 0 &&
-                                     now_us - maintenance->logged_us < GIVEN_UP_LOG_US))
+                                     now_us - maintenance->logged_us < DEAD_LETTER_LOG_US))
         return;
-    if (expired == 0 || exhausted == 0)
-        log_warnf(maintenance->shard->name,
-                  "moved %lld %s acknowledgement%s to the error log: see clairon errors list",
-                  exhausted + expired, expired == 0 ? "exhausted" : "expired",
-                  exhausted + expired == 1 ? "" : "s");
-    else
-        log_warnf(maintenance->shard->name,
-                  "moved %lld exhausted and %lld expired acknowledgements to the error log: see "
-                  "clairon errors list",
-                  exhausted, expired);
+    log_warn(maintenance->shard->name, "moved unacknowledged notifications to the error log",
+             LOG_INT("exhausted", exhausted), LOG_INT("expired", expired),
+             LOG_TEXT("hint", "run clairon errors list"));
     maintenance->exhausted = maintenance->expired = 0;
     maintenance->logged_us = now_us;
 }
@@ -116,7 +109,7 @@ on_due_done(void *ctx, const struct redisReply *reply)
     long long counts[6];
 
     maintenance->due_asked = false;
-    if (!succeeded(maintenance, reply, "look after what is due") || !reply_is_array(reply, 6))
+    if (!succeeded(maintenance, reply, "process due retries") || !reply_is_array(reply, 6))
         return;
     for (size_t i = 0; i < 6; i++)
         counts[i] = reply_integer(reply_at(reply, i));
@@ -127,7 +120,7 @@ on_due_done(void *ctx, const struct redisReply *reply)
     maintenance->shard->holdings.errors = (uint64_t)counts[5];
     maintenance->exhausted += counts[2];
     maintenance->expired += counts[3];
-    log_given_up(maintenance, false);
+    log_dead_letters(maintenance, false);
     if (counts[4] != 0)
         ask_due(maintenance);
 }
@@ -154,17 +147,17 @@ on_due(struct ev_loop *loop, ev_timer *timer, int events)
     maintenance->jitter = maintenance->jitter * 1103515245u + 12345u;
     timer->repeat = MAINTENANCE_DUE_S * (0.8 + 0.4 * (double)(maintenance->jitter >> 16) / 65536.0);
     ev_timer_again(loop, timer);
-    log_given_up(maintenance, false);
+    log_dead_letters(maintenance, false);
     ask_due(maintenance);
 }
 
 static void
-on_beaten(void *ctx, const struct redisReply *reply)
+on_heartbeat_written(void *ctx, const struct redisReply *reply)
 {
     struct maintenance *maintenance = ctx;
 
-    maintenance->is_refused =
-        !succeeded(maintenance, reply, "add to the beat stream") && reply != NULL;
+    maintenance->is_rejected =
+        !succeeded(maintenance, reply, "write the heartbeat") && reply != NULL;
 }
 
 /* Without a feed nothing else detects that the store was emptied. */
@@ -175,7 +168,7 @@ on_epoch(void *ctx, const struct redisReply *reply)
     struct shard *shard = maintenance->shard;
     struct bytes epoch;
 
-    if (!succeeded(maintenance, reply, "read its epoch") || !reply_is_array(reply, 2))
+    if (!succeeded(maintenance, reply, "read the store epoch") || !reply_is_array(reply, 2))
         return;
     epoch = reply_bytes(reply_at(reply, 0));
     if (shard->number == 0)
@@ -192,7 +185,7 @@ send(struct maintenance *maintenance, link_reply *reply, const char **argv, int 
 
 /* Publishes the totals of all shards. */
 static void
-show_holdings(struct maintenance *maintenance)
+publish_holdings(struct maintenance *maintenance)
 {
     const struct store *store = maintenance->shard->store;
     struct shard_holdings all = {0, 0, 0, 0};
@@ -214,7 +207,7 @@ show_holdings(struct maintenance *maintenance)
     stats_set(maintenance->stats, STAT_STORE_ERROR_LOG, all.errors);
 }
 
-/* {number of pending messages, commit time of the oldest in ms} */
+/* {number of pending notifications, commit time of the oldest in ms} */
 static void
 on_pending(void *ctx, const struct redisReply *reply)
 {
@@ -222,14 +215,14 @@ on_pending(void *ctx, const struct redisReply *reply)
     struct bytes text;
     int64_t oldest_ms, age_us;
 
-    if (!succeeded(maintenance, reply, "ask what is pending") || !reply_is_array(reply, 2))
+    if (!succeeded(maintenance, reply, "count pending notifications") || !reply_is_array(reply, 2))
         return;
     text = reply_bytes(reply_at(reply, 1));
     oldest_ms = text.at != NULL ? strtoll((const char *)text.at, NULL, 10) : 0;
     age_us = oldest_ms > 0 ? clock_wall_us() - oldest_ms * 1000 : 0;
     maintenance->shard->holdings.pending = (uint64_t)reply_integer(reply_at(reply, 0));
     maintenance->shard->holdings.oldest_us = age_us > 0 ? (uint64_t)age_us : 0;
-    show_holdings(maintenance);
+    publish_holdings(maintenance);
 }
 
 static void
@@ -237,17 +230,17 @@ on_stream_length(void *ctx, const struct redisReply *reply)
 {
     struct maintenance *maintenance = ctx;
 
-    if (!succeeded(maintenance, reply, "ask the stream's length"))
+    if (!succeeded(maintenance, reply, "read the stream's length"))
         return;
     maintenance->shard->holdings.entries = (uint64_t)reply_integer(reply);
-    show_holdings(maintenance);
+    publish_holdings(maintenance);
 }
 
 static void
-on_beat(struct ev_loop *loop, ev_timer *timer, int events)
+on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct maintenance *maintenance = timer->data;
-    const char *add[] = {"XADD", maintenance->beat_key, "MAXLEN", "1", "*", "beat", "1"};
+    const char *add[] = {"XADD", maintenance->heartbeat_key, "MAXLEN", "1", "*", "beat", "1"};
     const char *ask[] = {"HMGET", maintenance->meta_key, "epoch", "topic_prefix"};
     const char *pending[] = {maintenance->shard->stream_key, maintenance->shard->prefix};
     const char *length[] = {"XLEN", maintenance->shard->stream_key};
@@ -255,11 +248,11 @@ on_beat(struct ev_loop *loop, ev_timer *timer, int events)
     (void)loop;
     (void)events;
     /* The link logs that the store is down. */
-    if (send(maintenance, on_beaten, add, 7) == RC_OK &&
+    if (send(maintenance, on_heartbeat_written, add, 7) == RC_OK &&
         (send(maintenance, on_epoch, ask, 4) != RC_OK ||
          call_script(maintenance, STORE_SCRIPT_pending, on_pending, pending, 2) != RC_OK ||
          send(maintenance, on_stream_length, length, 2) != RC_OK))
-        log_debugf("store", "the link broke between two commands");
+        log_debug("store", "connection broke during the heartbeat");
 }
 
 struct maintenance *
@@ -273,22 +266,23 @@ maintenance_open(struct shard *shard)
     maintenance->stats = shard->store->stats;
     maintenance->delivery = &shard->store->delivery;
     maintenance->jitter = (unsigned)getpid() + shard->number * 7919u;
-    key_write(maintenance->beat_key, shard->prefix, KEY_HEARTBEAT);
+    key_write(maintenance->heartbeat_key, shard->prefix, KEY_HEARTBEAT);
     key_write(maintenance->meta_key, shard->prefix, KEY_META);
     ev_timer_init(&maintenance->trim, on_trim, MAINTENANCE_TRIM_S, MAINTENANCE_TRIM_S);
-    ev_timer_init(&maintenance->beat, on_beat, MAINTENANCE_HEARTBEAT_S, MAINTENANCE_HEARTBEAT_S);
+    ev_timer_init(&maintenance->heartbeat, on_heartbeat, MAINTENANCE_HEARTBEAT_S,
+                  MAINTENANCE_HEARTBEAT_S);
     ev_timer_init(&maintenance->due, on_due, MAINTENANCE_DUE_S, MAINTENANCE_DUE_S);
-    maintenance->trim.data = maintenance->beat.data = maintenance->due.data = maintenance;
+    maintenance->trim.data = maintenance->heartbeat.data = maintenance->due.data = maintenance;
     ev_timer_start(loop, &maintenance->trim);
     ev_timer_start(loop, &maintenance->due);
-    ev_timer_start(loop, &maintenance->beat);
+    ev_timer_start(loop, &maintenance->heartbeat);
     return maintenance;
 }
 
 bool
-maintenance_is_refused(const struct maintenance *maintenance)
+maintenance_is_rejected(const struct maintenance *maintenance)
 {
-    return maintenance->is_refused;
+    return maintenance->is_rejected;
 }
 
 void
@@ -296,10 +290,10 @@ maintenance_close(struct maintenance *maintenance)
 {
     if (maintenance == NULL)
         return;
-    log_given_up(maintenance, true);
+    log_dead_letters(maintenance, true);
     ev_timer_stop(maintenance->loop, &maintenance->trim);
     ev_timer_stop(maintenance->loop, &maintenance->due);
-    ev_timer_stop(maintenance->loop, &maintenance->beat);
+    ev_timer_stop(maintenance->loop, &maintenance->heartbeat);
 }
 
 void

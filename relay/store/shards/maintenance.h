@@ -18,7 +18,7 @@ struct maintenance;
  */
 struct maintenance *maintenance_open(struct shard *shard);
 /* The last beat was refused, say by a store that is full: readers that block hear nothing. */
-bool maintenance_is_refused(const struct maintenance *maintenance);
+bool maintenance_is_rejected(const struct maintenance *maintenance);
 void maintenance_close(struct maintenance *maintenance); /* accepts NULL; before link_close */
 void maintenance_free(
     struct maintenance *maintenance); /* accepts NULL; after link_close gave up its answers */

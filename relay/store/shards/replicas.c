@@ -1,4 +1,4 @@
-/* replicas.c: waits until replicas have what the store acknowledged. */
+/* replicas.c: waits until enough replicas have received the stored notifications. */
 #include "store/shards/replicas.h"
 
 #include <ev.h>
@@ -88,10 +88,8 @@ warn(struct shard *shard, int count)
     if (now_us - wait->since_us < WARN_AFTER_US || now_us - wait->warned_us < WARN_EVERY_US)
         return;
     wait->warned_us = now_us;
-    log_warnf(shard->name,
-              "%d of [store] min_replicas = %d replicas have what is stored: until then nothing is "
-              "confirmed, and PostgreSQL keeps its WAL",
-              count, shard->store->min_replicas);
+    log_warn(shard->name, "too few replicas in sync: WAL is not confirmed to PostgreSQL",
+             LOG_INT("replicas", count), LOG_INT("min_replicas", shard->store->min_replicas));
 }
 
 static void
@@ -105,7 +103,7 @@ on_info(void *ctx, const struct redisReply *reply)
     if (!wait->is_waiting || wait->asked > 0)
         return;
     if (reply == NULL || reply_text(reply) == NULL ||
-        !ask_accepts(shard, reply, "ask for its replicas")) {
+        !ask_accepts(shard, reply, "query the replicas")) {
         finish(shard->store, RC_IO);
         return;
     }

@@ -55,15 +55,15 @@ on_fsync_mode(void *ctx, const struct redisReply *reply)
 static const struct {
     const char *setting;
     const char *safe;
-    const char *warning;
+    const char *message;
+    const char *hint;
 } hazards[] = {
-    {"appendonly", "yes",
-     "it keeps no append-only file: what it holds is lost when it stops; CONFIG SET appendonly "
-     "yes"},
-    {"maxmemory-policy", "noeviction",
-     "it throws notifications away once it is full; CONFIG SET maxmemory-policy noeviction"},
-    {"active-replica", "no",
-     "two writers lose each other's notifications; in keydb.conf active-replica no, then restart"},
+    {"appendonly", "yes", "append-only file disabled: notifications are lost when the store stops",
+     "CONFIG SET appendonly yes"},
+    {"maxmemory-policy", "noeviction", "eviction enabled: a full store deletes notifications",
+     "CONFIG SET maxmemory-policy noeviction"},
+    {"active-replica", "no", "active-replica enabled: two writers lose each other's notifications",
+     "set active-replica no in keydb.conf, then restart"},
 };
 
 /* A server without this setting returns an empty array. */
@@ -77,7 +77,7 @@ on_hazard(void *ctx, const struct redisReply *reply)
     for (size_t i = 0; i < sizeof(hazards) / sizeof(hazards[0]); i++)
         if (is_text(reply_bytes(reply_at(reply, 0)), hazards[i].setting) &&
             !is_text(reply_bytes(reply_at(reply, 1)), hazards[i].safe))
-            log_warnf(shard->name, "%s", hazards[i].warning);
+            log_warn(shard->name, hazards[i].message, LOG_TEXT("hint", hazards[i].hint));
 }
 
 /* A longer argument would make the server close the connection. */
@@ -142,7 +142,7 @@ on_hello(void *ctx, const struct redisReply *reply)
 
     if (!ask_accepts(shard, reply, "prepare the stream")) {
         if (reply != NULL)
-            link_restart(shard->link, "the stream could not be prepared");
+            link_restart(shard->link, "could not prepare the stream");
         return;
     }
     if (reply_is_array(reply, 5)) {

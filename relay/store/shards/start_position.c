@@ -66,7 +66,7 @@ take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 }
 
 static const struct ask_kind start_kind = {
-    .what = "find where to begin", .take = take, .finish = finish};
+    .what = "find the start position", .take = take, .finish = finish};
 
 static void
 ask_shard(struct start_position *start, struct shard *shard)

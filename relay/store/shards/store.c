@@ -99,7 +99,7 @@ static void
 come_up(struct store *store)
 {
     store->has_begun = true;
-    log_infof("store", "connected, epoch %s", store->epoch);
+    log_info("store", "connected", LOG_TEXT("epoch", store->epoch));
     store->is_up = true;
     update_connected(store);
     notify_listeners(store);
@@ -222,7 +222,7 @@ bool
 store_refuses_heartbeats(const struct store *store)
 {
     for (unsigned k = 0; store_is_up(store) && k < store->shard_count; k++) {
-        if (maintenance_is_refused(store->shards[k].maintenance))
+        if (maintenance_is_rejected(store->shards[k].maintenance))
             return true;
     }
     return false;

@@ -22,9 +22,9 @@ store_topic_prefix(const struct store *store)
 }
 
 static void
-on_noted(void *ctx, const struct redisReply *reply)
+on_stored(void *ctx, const struct redisReply *reply)
 {
-    (void)ask_accepts(ctx, reply, "note the topic prefix");
+    (void)ask_accepts(ctx, reply, "store the topic prefix");
 }
 
 void
@@ -41,7 +41,7 @@ store_note_topic_prefix(struct store *store, const char *prefix)
     argument(&arguments, key);
     argument(&arguments, "topic_prefix");
     argument(&arguments, prefix);
-    if (link_send(store->shards[0].link, on_noted, &store->shards[0], (int)arguments.argc,
+    if (link_send(store->shards[0].link, on_stored, &store->shards[0], (int)arguments.argc,
                   arguments.argv, arguments.lens) != RC_OK)
-        log_debugf("store", "the topic prefix is noted at the next start of the feed");
+        log_debug("store", "topic prefix not stored: the feed retries at its next start");
 }

@@ -21,7 +21,7 @@ my $mark = $relay->log_mark;
 $store->execute('CONFIG', 'SET', 'maxmemory', 1);
 my $comes = $relay->client('comes');
 $goes->close;
-$relay->wait_for_log(qr/could not store who is connected: .*OOM/, from => $mark);
+$relay->wait_for_log(qr/could not store presence" error=".*OOM/, from => $mark);
 $store->execute('CONFIG', 'SET', 'maxmemory', 0);
 wait_until('presence is announced again', sub { "@{[ present_users() ]}" eq 'comes stays' });
 pass('presence is announced again once the store accepts writes');

@@ -156,7 +156,7 @@ is_deeply([ read_text(standby_sql('text mode returns it once')) ], [ ($client->n
     'and in text mode, once');
 
 my $said = $relay->log_text($mark);
-like($said, qr/who=store level=info .*set back, connecting anew/, 'the log explains the progress');
+like($said, qr/who=store level=info .*rewound the slot's progress, reconnecting/, 'the log explains the progress');
 unlike($said, qr/who=store level=(?:warn|error)/, 'without warnings about the store');
 
 # The promotion undoes nothing: no replay, and no gap.

@@ -31,7 +31,7 @@ is($replica->stored, 10, 'confirmed rows are on the replica');
 $wire->freeze;
 $client->wait_row(insert(10));
 my $behind = sql('SELECT pg_current_wal_lsn()');
-$relay->wait_for_log(qr/0 of \[store\] min_replicas = 1 replicas have what is stored/);
+$relay->wait_for_log(qr/too few replicas in sync.* replicas=0 min_replicas=1/);
 is(sql("SELECT confirmed_flush_lsn < '$behind' FROM pg_replication_slots"), 't',
     'rows that the replica lacks are delivered, not confirmed, and reported');
 $wire->thaw;

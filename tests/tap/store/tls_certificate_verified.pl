@@ -37,7 +37,7 @@ my $store = Clairon::Test::store(options => [
 my %ours = ('store.tls_ca' => $cert, 'store.tls_cert' => $cert, 'store.tls_key' => $key);
 
 for (
-    [ 'a name that is not in the certificate', '127.0.0.1', \%ours,                              qr/certificate verify failed; \[store\] tls_ca must/ ],
+    [ 'a name that is not in the certificate', '127.0.0.1', \%ours,                              qr/certificate verify failed" hint="\[store\] tls_ca must/ ],
     [ 'an unknown signer',            'localhost', { %ours, 'store.tls_ca' => undef },  qr/certificate verify failed.*not have expired/ ],
     [ 'no client certificate',                'localhost', { 'store.tls_ca' => $cert },         qr/store connection failed/ ],
   )

@@ -1,4 +1,4 @@
-/* test_store_fault.c: is an error of the store explained, and said often enough? */
+/* test_store_fault.c: error replies of the store get a hint, and their log lines are limited. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include "store/connection/fault.h"
 
 static void
-test_an_error_within_a_script_is_found(void **state)
+test_error_within_a_script_has_a_hint(void **state)
 {
     const struct fault *fault = fault_find("ERR Error running script (call to f_0): "
                                            "@user_script:7: -OOM command not allowed when used "
@@ -21,33 +21,33 @@ test_an_error_within_a_script_is_found(void **state)
     assert_false(fault->is_of_server);
     assert_non_null(strstr(fault->hint, "maxmemory"));
     assert_true(fault_find("READONLY You can't write against a read only replica.")->is_of_server);
-    assert_non_null(strstr(fault_tail("MOVED 7638 10.0.0.2:6379"), "cluster-enabled no"));
-    assert_non_null(strstr(fault_tail("CLUSTERDOWN Hash slot not served"), "cluster-enabled no"));
+    assert_non_null(strstr(fault_hint("MOVED 7638 10.0.0.2:6379"), "cluster-enabled no"));
+    assert_non_null(strstr(fault_hint("CLUSTERDOWN Hash slot not served"), "cluster-enabled no"));
     assert_null(fault_find("ERR no such key"));
-    assert_string_equal(fault_tail("ERR no such key"), "");
+    assert_null(fault_hint("ERR no such key"));
 }
 
 static void
-test_a_kind_is_said_once_for_a_while(void **state)
+test_one_line_per_kind_and_interval(void **state)
 {
     struct fault_log log = {0};
 
     (void)state;
     (void)fault_report(&log, "store a batch", "OOM command not allowed");
     (void)fault_report(&log, "store a batch", "OOM command not allowed");
-    (void)fault_report(&log, "store acks", "OOM command not allowed");
+    (void)fault_report(&log, "store acknowledgements", "OOM command not allowed");
     (void)fault_report(&log, "store a batch", "READONLY");
-    assert_int_equal(log.seen[0].held_back, 1);
-    assert_int_equal(log.seen[1].held_back, 0);
+    assert_int_equal(log.seen[0].suppressed, 1);
+    assert_int_equal(log.seen[1].suppressed, 0);
     assert_int_equal(log.next, 3);
 
-    log.seen[0].at_us -= 11000000; /* as if it was long ago */
+    log.seen[0].at_us -= 11000000; /* more than 10 s ago */
     (void)fault_report(&log, "store a batch", "OOM command not allowed");
-    assert_int_equal(log.seen[0].held_back, 0);
+    assert_int_equal(log.seen[0].suppressed, 0);
 }
 
 static void
-test_many_kinds_take_each_others_places(void **state)
+test_newest_kinds_replace_the_oldest(void **state)
 {
     struct fault_log log = {0};
     char names[3 * FAULT_KINDS][8];
@@ -66,9 +66,9 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_an_error_within_a_script_is_found),
-        cmocka_unit_test(test_a_kind_is_said_once_for_a_while),
-        cmocka_unit_test(test_many_kinds_take_each_others_places),
+        cmocka_unit_test(test_error_within_a_script_has_a_hint),
+        cmocka_unit_test(test_one_line_per_kind_and_interval),
+        cmocka_unit_test(test_newest_kinds_replace_the_oldest),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
