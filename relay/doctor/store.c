@@ -1,4 +1,4 @@
-/* store.c: the checks of the store, and what the replies mean. */
+/* store.c: the checks of the store. */
 #include "doctor/store.h"
 
 #include <inttypes.h>
@@ -21,16 +21,14 @@
 #define FULL_PERCENT 90
 
 #define DATABASE_HINT                                                                              \
-    "Choose another [store] prefix; or if this database has taken the place of that one "          \
-    "(pg_upgrade, a restored dump), DEL that key (of several shards that of each): clients are "   \
-    "told of a gap"
+    "Choose another [store] prefix; or if this database replaces that one (pg_upgrade, a "         \
+    "restored dump), DEL that key (with several shards in each): clients receive a gap"
 
 #define SLOT_HINT                                                                                  \
-    "Set [feed] slot to that one, or choose another [store] prefix; if its place is taken on "     \
-    "purpose, stop its relay and DEL that key (of several shards that of each): clients receive "  \
-    "one gap"
+    "Set [feed] slot to that one, or choose another [store] prefix; to replace that slot, stop "   \
+    "its relay and DEL that key (with several shards in each): clients receive a gap"
 
-struct examination {
+struct probe {
     const struct config *config;
     struct findings *findings;
     struct direct *direct;
@@ -46,15 +44,15 @@ hint_of(const char *error)
     return fault != NULL ? fault->hint : "";
 }
 
-/* The value of a line of INFO; "" when the server does not tell it. */
+/* The value of a line of INFO; "" if the server does not report it. */
 static void
-read_info(const struct examination *examination, const char *name, char ret_value[VALUE_MAX])
+read_info(const struct probe *probe, const char *name, char ret_value[VALUE_MAX])
 {
     char line[VALUE_MAX];
     const char *at;
 
     snprintf(line, sizeof(line), "\n%s:", name);
-    at = strstr(examination->info, line);
+    at = strstr(probe->info, line);
     if (at != NULL)
         at += strlen(line);
     snprintf(ret_value, VALUE_MAX, "%.*s", at != NULL ? (int)strcspn(at, "\r\n") : 0,
@@ -62,29 +60,29 @@ read_info(const struct examination *examination, const char *name, char ret_valu
 }
 
 static bool
-info_is(const struct examination *examination, const char *name, const char *wanted)
+info_is(const struct probe *probe, const char *name, const char *wanted)
 {
     char value[VALUE_MAX];
 
-    read_info(examination, name, value);
+    read_info(probe, name, value);
     return strcmp(value, wanted) == 0;
 }
 
 static long long
-info_number(const struct examination *examination, const char *name)
+info_number(const struct probe *probe, const char *name)
 {
     char value[VALUE_MAX];
 
-    read_info(examination, name, value);
+    read_info(probe, name, value);
     return strtoll(value, NULL, 10);
 }
 
-/* False when the server does not tell, or has no such setting: then the value is "". */
+/* False if CONFIG is not permitted or the setting is unknown; the value is "" then. */
 static bool
-read_setting(struct examination *examination, const char *name, char ret_value[VALUE_MAX])
+read_setting(struct probe *probe, const char *name, char ret_value[VALUE_MAX])
 {
     const char *argv[] = {"CONFIG", "GET", name};
-    const struct redisReply *reply = direct_ask(examination->direct, 3, argv);
+    const struct redisReply *reply = direct_ask(probe->direct, 3, argv);
     struct bytes value = {NULL, 0};
 
     if (reply_is_array(reply, 2))
@@ -95,91 +93,91 @@ read_setting(struct examination *examination, const char *name, char ret_value[V
 }
 
 static void
-examine_server(struct examination *examination)
+check_server(struct probe *probe)
 {
-    struct findings *findings = examination->findings;
+    struct findings *findings = probe->findings;
     char version[VALUE_MAX], valkey[VALUE_MAX], role[VALUE_MAX], active[VALUE_MAX];
     bool is_active;
 
-    read_info(examination, "redis_version", version);
-    read_info(examination, "valkey_version", valkey);
-    findings_add(findings, AREA, "server", info_is(examination, "loading", "0"),
-                 "It is still reading its data: wait.", "%s %s, up for %lld s%s",
+    read_info(probe, "redis_version", version);
+    read_info(probe, "valkey_version", valkey);
+    findings_add(findings, AREA, "server", info_is(probe, "loading", "0"),
+                 "The store is loading its dataset: wait.", "%s %s, up for %lld s%s",
                  valkey[0] != '\0' ? "Valkey" : "version", valkey[0] != '\0' ? valkey : version,
-                 info_number(examination, "uptime_in_seconds"),
-                 info_is(examination, "loading", "0") ? "" : ", loading");
-    read_info(examination, "role", role);
-    is_active =
-        (read_setting(examination, "active-replica", active) && strcmp(active, "yes") == 0) ||
-        strcmp(role, "active-replica") == 0;
+                 info_number(probe, "uptime_in_seconds"),
+                 info_is(probe, "loading", "0") ? "" : ", loading");
+    read_info(probe, "role", role);
+    is_active = (read_setting(probe, "active-replica", active) && strcmp(active, "yes") == 0) ||
+                strcmp(role, "active-replica") == 0;
     findings_add(findings, AREA, "role", strcmp(role, "master") == 0 && !is_active,
                  is_active
-                     ? "Two writers lose entries silently: in keydb.conf active-replica no, "
-                       "then restart; one primary and plain replicas"
-                     : "[store] url must name the primary; to make this one it: REPLICAOF NO ONE",
+                     ? "Two writers lose each other's entries: use one primary and plain "
+                       "replicas; set active-replica no in keydb.conf, then restart"
+                     : "Set [store] url to the primary; to promote this server: REPLICAOF NO ONE",
                  "%s%s", role, is_active ? ", active-replica" : "");
-    findings_add(findings, AREA, "cluster mode", !info_is(examination, "cluster_enabled", "1"),
-                 "This version serves one server and its replicas: cluster-enabled no", "%s",
-                 info_is(examination, "cluster_enabled", "1") ? "on" : "off");
+    findings_add(
+        findings, AREA, "cluster mode", !info_is(probe, "cluster_enabled", "1"),
+        "Cluster mode is not supported: set cluster-enabled no; for more than one server, set "
+        "[store] shards",
+        "%s", info_is(probe, "cluster_enabled", "1") ? "on" : "off");
     findings_add(findings, AREA, "store.min_replicas",
-                 info_number(examination, "connected_slaves") >=
-                     examination->config->store.min_replicas,
-                 "Until they are there nothing is confirmed, and PostgreSQL keeps its WAL: start "
-                 "the replicas, or lower [store] min_replicas",
-                 "%lld replica%s, %d required", info_number(examination, "connected_slaves"),
-                 info_number(examination, "connected_slaves") == 1 ? "" : "s",
-                 examination->config->store.min_replicas);
+                 info_number(probe, "connected_slaves") >= probe->config->store.min_replicas,
+                 "PostgreSQL keeps its WAL until enough replicas are connected: start them, or "
+                 "lower [store] min_replicas",
+                 "%lld replica%s, %d required", info_number(probe, "connected_slaves"),
+                 info_number(probe, "connected_slaves") == 1 ? "" : "s",
+                 probe->config->store.min_replicas);
 }
 
 static void
-examine_memory(struct examination *examination)
+check_memory(struct probe *probe)
 {
-    long long used = info_number(examination, "used_memory");
-    long long most = info_number(examination, "maxmemory");
+    long long used = info_number(probe, "used_memory");
+    long long most = info_number(probe, "maxmemory");
     char policy[VALUE_MAX];
 
-    read_info(examination, "maxmemory_policy", policy);
-    findings_add(examination->findings, AREA, "maxmemory-policy", strcmp(policy, "noeviction") == 0,
-                 "It throws notifications away when it is full: CONFIG SET maxmemory-policy "
-                 "noeviction; CONFIG REWRITE",
+    read_info(probe, "maxmemory_policy", policy);
+    findings_add(probe->findings, AREA, "maxmemory-policy", strcmp(policy, "noeviction") == 0,
+                 "A full store deletes notifications: CONFIG SET maxmemory-policy noeviction; "
+                 "CONFIG REWRITE",
                  "%s", policy);
     findings_add(
-        examination->findings, AREA, "memory", most == 0 || used < most / 100 * FULL_PERCENT,
-        "Raise it: CONFIG SET maxmemory ..; CONFIG REWRITE; or shorten [store] retention",
+        probe->findings, AREA, "memory", most == 0 || used < most / 100 * FULL_PERCENT,
+        "Raise the limit: CONFIG SET maxmemory ..; CONFIG REWRITE; or shorten [store] retention",
         most == 0 ? "%lld MB used, no limit" : "%lld MB used of %lld MB", used >> 20, most >> 20);
 }
 
 static void
-examine_disk(struct examination *examination)
+check_disk(struct probe *probe)
 {
-    struct findings *findings = examination->findings;
-    bool has_aof = info_is(examination, "aof_enabled", "1");
-    bool writes = !info_is(examination, "aof_last_write_status", "err") &&
-                  !info_is(examination, "aof_last_bgrewrite_status", "err") &&
-                  !info_is(examination, "rdb_last_bgsave_status", "err");
+    struct findings *findings = probe->findings;
+    bool has_aof = info_is(probe, "aof_enabled", "1");
+    bool writes = !info_is(probe, "aof_last_write_status", "err") &&
+                  !info_is(probe, "aof_last_bgrewrite_status", "err") &&
+                  !info_is(probe, "rdb_last_bgsave_status", "err");
     char mode[VALUE_MAX];
-    bool is_told = read_setting(examination, "appendfsync", mode);
+    bool is_readable = read_setting(probe, "appendfsync", mode);
 
     findings_add(findings, AREA, "appendonly", has_aof,
-                 "What it acknowledged is gone after a crash: CONFIG SET appendonly yes; CONFIG "
+                 "Stored notifications are lost in a crash: CONFIG SET appendonly yes; CONFIG "
                  "REWRITE",
                  "%s", has_aof ? "yes" : "no");
     findings_add(findings, AREA, "appendfsync",
-                 is_told && (strcmp(mode, "always") == 0 || strcmp(mode, "everysec") == 0),
-                 is_told ? "CONFIG SET appendfsync everysec; CONFIG REWRITE"
-                         : "The relay's ACL user needs +config|get",
-                 "%s%s", is_told ? mode : "not told",
+                 is_readable && (strcmp(mode, "always") == 0 || strcmp(mode, "everysec") == 0),
+                 is_readable ? "CONFIG SET appendfsync everysec; CONFIG REWRITE"
+                             : "The relay's ACL user needs +config|get",
+                 "%s%s", is_readable ? mode : "not readable",
                  strcmp(mode, "everysec") == 0 ? ": WAL is confirmed to PostgreSQL two seconds late"
                                                : "");
     findings_add(findings, AREA, "disk", writes,
-                 "Its log says why it cannot write; mostly the disk is full, or "
-                 "vm.overcommit_memory is not 1",
+                 "See the log of the store; usually the disk is full, or vm.overcommit_memory is "
+                 "not 1",
                  "%s, %lld late fsync%s", writes ? "writes succeed" : "the last write failed",
-                 info_number(examination, "aof_delayed_fsync"),
-                 info_number(examination, "aof_delayed_fsync") == 1 ? "" : "s");
+                 info_number(probe, "aof_delayed_fsync"),
+                 info_number(probe, "aof_delayed_fsync") == 1 ? "" : "s");
 }
 
-/* False when it did not answer. */
+/* False if the store did not reply. */
 static bool
 ask_time(struct direct *direct, int64_t *ret_us)
 {
@@ -198,30 +196,29 @@ ask_time(struct direct *direct, int64_t *ret_us)
     return true;
 }
 
-/* Half the way there and back is the store's. */
+/* Assumes that the request takes half of the round trip. */
 static void
-examine_clock(struct examination *examination)
+check_clock(struct probe *probe)
 {
     int64_t before_us = clock_wall_us(), store_us, after_us, skew_us;
 
-    if (!ask_time(examination->direct, &store_us)) {
-        findings_add(examination->findings, AREA, "clock", false,
-                     hint_of(direct_error(examination->direct)), "it does not tell the time: %s",
-                     direct_error(examination->direct));
+    if (!ask_time(probe->direct, &store_us)) {
+        findings_add(probe->findings, AREA, "clock", false, hint_of(direct_error(probe->direct)),
+                     "TIME failed: %s", direct_error(probe->direct));
         return;
     }
     after_us = clock_wall_us();
     skew_us = store_us - before_us / 2 - after_us / 2;
-    findings_add(examination->findings, AREA, "clock", llabs(skew_us) < SKEW_MAX_US,
-                 "Due times and expirations are the store's: run chrony or timesyncd on both "
-                 "machines: timedatectl set-ntp true",
-                 "%.3f s off this machine's, answered in %.1f ms", (double)skew_us / 1e6,
+    findings_add(probe->findings, AREA, "clock", llabs(skew_us) < SKEW_MAX_US,
+                 "Retries and expirations use the clock of the store: run chrony or timesyncd on "
+                 "both machines: timedatectl set-ntp true",
+                 "%.3f s off this machine's, reply in %.1f ms", (double)skew_us / 1e6,
                  (double)(after_us - before_us) / 1000.0);
 }
 
 /*
- * Commands between MULTI and DISCARD are looked up, and refused where they may not be used, but
- * never run: by that a doctor may try what writes. %: a key of ours.
+ * Between MULTI and DISCARD the server checks the permission of a command but does not run it. So
+ * the check has no effect, even for commands that write. %: the key KEY_DOCTOR.
  */
 static const char *const needed[] = {
     "CONFIG GET appendfsync",
@@ -283,7 +280,7 @@ static const char *const needed[] = {
 };
 
 static const struct redisReply *
-try_command(struct examination *examination, const char *command)
+try_command(struct probe *probe, const char *command)
 {
     char text[VALUE_MAX];
     const char *argv[COMMAND_WORDS_MAX];
@@ -293,42 +290,41 @@ try_command(struct examination *examination, const char *command)
     snprintf(text, sizeof(text), "%s", command);
     for (char *word = strtok_r(text, " ", &rest); word != NULL && argc < COMMAND_WORDS_MAX;
          word = strtok_r(NULL, " ", &rest))
-        argv[argc++] = strcmp(word, "%") == 0 ? examination->key : word;
-    return direct_ask(examination->direct, argc, argv);
+        argv[argc++] = strcmp(word, "%") == 0 ? probe->key : word;
+    return direct_ask(probe->direct, argc, argv);
 }
 
 static void
-examine_commands(struct examination *examination)
+check_commands(struct probe *probe)
 {
     const size_t count = sizeof(needed) / sizeof(needed[0]);
     char missing[VALUE_MAX] = "", error[DIRECT_ERROR_MAX] = "";
-    size_t refused = 0;
+    size_t rejected = 0;
 
-    if (try_command(examination, "MULTI") == NULL) {
-        findings_add(examination->findings, AREA, "commands", false,
-                     hint_of(direct_error(examination->direct)), "%s",
-                     direct_error(examination->direct));
+    if (try_command(probe, "MULTI") == NULL) {
+        findings_add(probe->findings, AREA, "commands", false, hint_of(direct_error(probe->direct)),
+                     "%s", direct_error(probe->direct));
         return;
     }
     for (size_t i = 0; i < count; i++) {
         size_t len = strlen(missing);
 
-        if (try_command(examination, needed[i]) != NULL)
+        if (try_command(probe, needed[i]) != NULL)
             continue;
-        refused++;
-        snprintf(error, sizeof(error), "%s", direct_error(examination->direct));
+        rejected++;
+        snprintf(error, sizeof(error), "%s", direct_error(probe->direct));
         snprintf(missing + len, sizeof(missing) - len, " %.*s", (int)strcspn(needed[i], " "),
                  needed[i]);
     }
-    if (try_command(examination, "DISCARD") == NULL && refused == 0)
-        snprintf(error, sizeof(error), "%s", direct_error(examination->direct));
-    findings_add(examination->findings, AREA, "commands", error[0] == '\0', hint_of(error),
-                 "%zu of %zu are permitted%s%s%s%s%s", count - refused, count,
-                 refused > 0 ? "; not" : "", missing, error[0] != '\0' ? " (" : "", error,
+    if (try_command(probe, "DISCARD") == NULL && rejected == 0)
+        snprintf(error, sizeof(error), "%s", direct_error(probe->direct));
+    findings_add(probe->findings, AREA, "commands", error[0] == '\0', hint_of(error),
+                 "%zu of %zu permitted%s%s%s%s%s", count - rejected, count,
+                 rejected > 0 ? "; not" : "", missing, error[0] != '\0' ? " (" : "", error,
                  error[0] != '\0' ? ")" : "");
 }
 
-/* Where it is, without who asks: the URL may hold a password. */
+/* The address without user and password. */
 static void
 describe(const struct config *config, unsigned server, char ret_text[URL_FORMAT_MAX])
 {
@@ -344,33 +340,32 @@ describe(const struct config *config, unsigned server, char ret_text[URL_FORMAT_
 }
 
 static bool
-keep_info(struct examination *examination)
+keep_info(struct probe *probe)
 {
     const char *argv[] = {"INFO", "all"};
-    const struct redisReply *reply = direct_ask(examination->direct, 2, argv);
+    const struct redisReply *reply = direct_ask(probe->direct, 2, argv);
 
     if (reply == NULL || reply_text(reply) == NULL) {
-        findings_add(examination->findings, AREA, "server", false,
-                     hint_of(direct_error(examination->direct)), "%s",
-                     reply == NULL ? direct_error(examination->direct) : "it does not answer INFO");
+        findings_add(probe->findings, AREA, "server", false, hint_of(direct_error(probe->direct)),
+                     "%s", reply == NULL ? direct_error(probe->direct) : "INFO returned no text");
         return false;
     }
-    examination->info = strdup(reply_text(reply));
-    return examination->info != NULL;
+    probe->info = strdup(reply_text(reply));
+    return probe->info != NULL;
 }
 
-/* Only the first server is sure to know. */
+/* Only the first server is certain to have the number of shards. */
 static void
-examine_shards(struct examination *examination)
+check_shards(struct probe *probe)
 {
-    bool is_known = direct_knows_shards(examination->direct);
+    bool is_known = direct_knows_shards(probe->direct);
 
-    if (!is_known || examination->config->store.shards > 1)
-        findings_add(examination->findings, AREA, "store.shards", is_known,
-                     "Set it back; or once all is delivered and acknowledged, choose another "
-                     "[store] prefix, and drop the slot",
-                     "%d%s%s", examination->config->store.shards, is_known ? "" : ": ",
-                     is_known ? "" : direct_error(examination->direct));
+    if (!is_known || probe->config->store.shards > 1)
+        findings_add(probe->findings, AREA, "store.shards", is_known,
+                     "Restore the old number; or once all notifications are acknowledged, choose "
+                     "another [store] prefix, and drop the slot",
+                     "%d%s%s", probe->config->store.shards, is_known ? "" : ": ",
+                     is_known ? "" : direct_error(probe->direct));
 }
 
 static void
@@ -383,51 +378,51 @@ read_text(const struct redisReply *reply, size_t nth, char ret_text[VALUE_MAX])
              text.at != NULL ? (const char *)text.at : "");
 }
 
-/* The progress of the slot that was claimed last, as acquire.lua looks for it. */
+/* The progress key of the slot that was acquired last, as in acquire.lua. */
 static bool
-read_progress_key(struct examination *examination, char ret_key[VALUE_MAX])
+read_progress_key(struct probe *probe, char ret_key[VALUE_MAX])
 {
-    const struct config *config = examination->config;
+    const struct config *config = probe->config;
     char prefix[STORE_PREFIX_MAX], meta[STORE_KEY_MAX];
     const char *argv[] = {"HMGET", meta, "progress"};
 
     key_shard_prefix(prefix, config->store.prefix, (unsigned)config->store.shards, 0);
     key_write(meta, prefix, KEY_META);
-    read_text(direct_ask(examination->direct, 3, argv), 0, ret_key);
+    read_text(direct_ask(probe->direct, 3, argv), 0, ret_key);
     return ret_key[0] != '\0';
 }
 
-/* Of that database one slot: acquire.lua refuses another. */
+/* A store serves one slot: acquire.lua rejects another. */
 static void
-examine_slot(struct examination *examination, const char *key)
+check_slot(struct probe *probe, const char *key)
 {
-    const struct config *config = examination->config;
+    const struct config *config = probe->config;
     char prefix[STORE_PREFIX_MAX], own[STORE_KEY_MAX];
     const char *argv[] = {"EXISTS", key};
     const struct redisReply *reply;
 
     key_shard_prefix(prefix, config->store.prefix, (unsigned)config->store.shards, 0);
     key_write_of(own, sizeof(own), prefix, KEY_PROGRESS, config->feed.slot);
-    reply = direct_ask(examination->direct, 2, argv);
+    reply = direct_ask(probe->direct, 2, argv);
     if (strcmp(key, own) != 0 && reply != NULL && reply_integer(reply) == 1)
-        findings_add(examination->findings, AREA, "slot", false, SLOT_HINT,
-                     "it holds the progress of another slot, %s, not %s", key, own);
+        findings_add(probe->findings, AREA, "slot", false, SLOT_HINT,
+                     "store belongs to another slot: %s, not %s", key, own);
     else
-        findings_add(examination->findings, AREA, "slot", true, NULL, "%s", config->feed.slot);
+        findings_add(probe->findings, AREA, "slot", true, NULL, "%s", config->feed.slot);
 }
 
-/* One store serves one database: acquire.lua refuses another. */
+/* A store serves one database: acquire.lua rejects another. */
 static void
-examine_database(struct examination *examination, const struct origin *origin)
+check_database(struct probe *probe, const struct origin *origin)
 {
     char key[VALUE_MAX], system[VALUE_MAX], database[VALUE_MAX], name[VALUE_MAX];
     const char *argv[] = {"HMGET", key, "system", "database", "database_name"};
     const struct redisReply *reply;
     bool is_same;
 
-    if (origin->system[0] == '\0' || !read_progress_key(examination, key))
+    if (origin->system[0] == '\0' || !read_progress_key(probe, key))
         return;
-    reply = direct_ask(examination->direct, 5, argv);
+    reply = direct_ask(probe->direct, 5, argv);
     read_text(reply, 0, system);
     read_text(reply, 1, database);
     read_text(reply, 2, name);
@@ -436,11 +431,11 @@ examine_database(struct examination *examination, const struct origin *origin)
     is_same = strcmp(system, origin->system) == 0 &&
               (database[0] == '\0' || strcmp(database, origin->database) == 0);
     if (is_same) {
-        findings_add(examination->findings, AREA, "database", true, NULL,
-                     "it serves database \"%s\" (oid %s) of cluster %s", name, database, system);
-        examine_slot(examination, key);
+        findings_add(probe->findings, AREA, "database", true, NULL,
+                     "database \"%s\" (oid %s) of cluster %s", name, database, system);
+        check_slot(probe, key);
     } else {
-        findings_add(examination->findings, AREA, "database", false, DATABASE_HINT,
+        findings_add(probe->findings, AREA, "database", false, DATABASE_HINT,
                      "%s belongs to database \"%s\" (oid %s) of cluster %s, [feed] conninfo leads "
                      "to database \"%s\" (oid %s) of cluster %s",
                      key, name, database, system, origin->name, origin->database, origin->system);
@@ -448,39 +443,39 @@ examine_database(struct examination *examination, const struct origin *origin)
 }
 
 static void
-examine_one(const struct config *config, unsigned server, const struct origin *origin,
-            struct findings *findings)
+check_all(const struct config *config, unsigned server, const struct origin *origin,
+          struct findings *findings)
 {
-    struct examination examination = {.config = config, .findings = findings};
+    struct probe probe = {.config = config, .findings = findings};
     char error[DIRECT_ERROR_MAX], where[URL_FORMAT_MAX];
 
     describe(config, server, where);
-    key_write(examination.key, config->store.prefix, KEY_DOCTOR);
-    examination.direct = direct_open_server(config, server, error);
-    if (examination.direct == NULL) {
+    key_write(probe.key, config->store.prefix, KEY_DOCTOR);
+    probe.direct = direct_open_server(config, server, error);
+    if (probe.direct == NULL) {
         const char *hint = hint_of(error);
 
         findings_add(findings, AREA, "connection", false,
                      hint[0] != '\0' ? hint
-                                     : "Start it (systemctl start redis-server, keydb-server or "
-                                       "valkey-server), or name it in [store] url",
+                                     : "Start the store (systemctl start redis-server, "
+                                       "keydb-server or valkey-server), or correct [store] url",
                      "%s: %s", where, error);
         return;
     }
     findings_add(findings, AREA, "connection", true, NULL, "%s", where);
-    if (keep_info(&examination)) {
-        examine_server(&examination);
-        examine_memory(&examination);
-        examine_disk(&examination);
-        examine_clock(&examination);
-        examine_commands(&examination);
+    if (keep_info(&probe)) {
+        check_server(&probe);
+        check_memory(&probe);
+        check_disk(&probe);
+        check_clock(&probe);
+        check_commands(&probe);
         if (server == 0) {
-            examine_shards(&examination);
-            examine_database(&examination, origin);
+            check_shards(&probe);
+            check_database(&probe, origin);
         }
     }
-    free(examination.info);
-    direct_close(examination.direct);
+    free(probe.info);
+    direct_close(probe.direct);
 }
 
 void
@@ -490,5 +485,5 @@ doctor_check_store(const struct config *config, const struct origin *origin,
     unsigned count = topology_of(config).servers;
 
     for (unsigned i = 0; i < count; i++)
-        examine_one(config, i, origin, findings);
+        check_all(config, i, origin, findings);
 }

@@ -51,7 +51,7 @@ is($store->execute('EXISTS', $store->key('progress:second')), 0, 'it has no stor
 chmod 0600, $relay->{file};
 $Clairon::Test::Doctor::relay = $relay;
 my $row = failed_checks()->{'store: slot'};
-like($row->{detail}, qr/progress of another slot, \S+progress:clairon, not \S+progress:second$/, 'the doctor names both');
+like($row->{detail}, qr/store belongs to another slot: \S+progress:clairon, not \S+progress:second$/, 'the doctor names both');
 like($row->{hint}, qr/Set \[feed\] slot.*DEL that key/, 'and both ways out');
 $relay->configure('feed.slot' => 'clairon');
 $relay->start;
