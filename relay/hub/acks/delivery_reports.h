@@ -6,7 +6,7 @@
 
 struct hub;
 
-/* Sends what waits, as far as calls are free. */
+/* Sends waiting reports while fewer than the maximum of calls are in flight. */
 void delivery_reports_flush(struct hub *hub);
 
 /* True if reports wait to be sent, or to be sent again. Acks wait for them. */
