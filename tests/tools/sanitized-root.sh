@@ -12,6 +12,14 @@ set -euo pipefail
 
 flags='-fsanitize=undefined,bounds-strict,float-cast-overflow -fno-sanitize-recover=all -O1'
 
+# A source that was moved or deleted would be compiled again: the Makefile finds sources by folder.
+remove_former_sources() {
+    local file
+    while read -r file; do
+        [ -e "$(top_dir)/$file" ] || rm -f "$1/$file" "$1/${file%.c}.o"
+    done < <(cd "$1" && find decoder -name '*.[ch]' 2>/dev/null)
+}
+
 main() {
     local directory config
     [ $# = 1 ] || die "usage: sanitized-root.sh DIR"
@@ -20,6 +28,7 @@ main() {
     config=$(pg_config_path)
     # Copies only sources: objects of the normal build must not be used.
     mkdir -p "$directory/sql"
+    remove_former_sources "$directory"
     (cd "$(top_dir)" && cp -u --preserve=timestamps --parents decoder/Makefile decoder/*.[ch] decoder/*/*.[ch] "$directory")
     cp -u --preserve=timestamps "$(top_dir)"/sql/*.* "$directory/sql/"
     env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s -j"$(nproc)" -C "$directory/decoder" PG_CONFIG="$config" COPT="$flags" all
