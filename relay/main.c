@@ -1,4 +1,4 @@
-/* main.c: the command line: which command, with which settings. */
+/* main.c: parses the command line and runs the command. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -35,12 +35,12 @@ static const char usage[] =
 static const char relay_usage[] =
     "Usage: clairon relay [-c FILE] [--check] [--section.key=value ...]\n"
     "\n"
-    "  -c FILE         settings in INI form; without it, arguments and environment alone\n"
-    "  --check         list all mistakes of the settings and exit: 0 good, 2 bad\n"
+    "  -c FILE         settings file (INI); without it, only arguments and environment\n"
+    "  --check         check the settings, list all errors and exit: 0 valid, 2 invalid\n"
     "  --help SECTION  only the settings of feed, store, auth, gate, delivery or relay\n"
     "\n"
-    "A setting is taken from --section.key=value, else from CLAIRON_SECTION_KEY in the\n"
-    "environment, else from the file, else from its default:\n"
+    "The first of these that sets a key wins: the argument --section.key=value, the environment\n"
+    "variable CLAIRON_SECTION_KEY, the file, the default:\n"
     "\n";
 
 struct relay_options {
@@ -50,8 +50,8 @@ struct relay_options {
 };
 
 /*
- * What only OpenSSL can check, in addition to the mistakes in `error`. A gate that starts tries its
- * files itself.
+ * Runs the checks that need OpenSSL, and appends to `error`. A gate loads its files itself when it
+ * starts.
  */
 static enum rc
 check_gate(const struct config *config, char error[CONFIG_ERROR_MAX])
@@ -73,7 +73,7 @@ run_with(struct config *config, const struct relay_options *options)
     log_setup(config->relay.log_level, config->relay.log_format);
     config_warn_exposed(config);
     if (options->check_only)
-        return cli_print("settings are good\n");
+        return cli_print("settings are valid\n");
     return workers_run(config);
 }
 
@@ -92,13 +92,13 @@ relay_help(const char *section)
 static int
 command_relay(int argc, char **argv)
 {
-    struct relay_options given = {0};
+    struct relay_options parsed = {0};
     const struct cli_option options[] = {
-        {"--check", NULL, &given.check_only},
-        {"--help", NULL, &given.help},
-        {"-h", NULL, &given.help},
-        {"-c", &given.path, NULL},
-        {"--config", &given.path, NULL},
+        {"--check", NULL, &parsed.check_only},
+        {"--help", NULL, &parsed.help},
+        {"-h", NULL, &parsed.help},
+        {"-c", &parsed.path, NULL},
+        {"--config", &parsed.path, NULL},
     };
     struct config config = {0};
     char error[CONFIG_ERROR_MAX];
@@ -109,27 +109,27 @@ command_relay(int argc, char **argv)
 
     if (code != 0)
         return code;
-    if (given.help)
+    if (parsed.help)
         return relay_help(section);
     if (section != NULL)
         return cli_usage_error(RELAY, "unknown argument ", section);
-    rc = config_load(&config, given.path, argc, argv, error);
-    if (given.check_only && check_gate(&config, error) != RC_OK)
+    rc = config_load(&config, parsed.path, argc, argv, error);
+    if (parsed.check_only && check_gate(&config, error) != RC_OK)
         rc = RC_BAD;
     if (rc == RC_OK)
-        code = run_with(&config, &given);
+        code = run_with(&config, &parsed);
     else
-        code = cli_settings_error(RELAY, given.path, error); /* the error has the origin */
+        code = cli_settings_error(RELAY, parsed.path, error); /* the error names its origin */
     config_free(&config);
     return code;
 }
 
 /*
- * If a standard file is closed, the next socket would get its number, and log lines would go to
- * it. So each closed one is opened on a descriptor that is equally unusable.
+ * If a standard descriptor is closed, the next socket would get its number, and log lines would go
+ * to that socket. So /dev/null is opened in its place, with a mode that fails as before.
  */
 static void
-hold_standard_files(void)
+reserve_standard_descriptors(void)
 {
     for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
         if (fcntl(fd, F_GETFD) < 0 && errno == EBADF)
@@ -137,7 +137,7 @@ hold_standard_files(void)
 }
 
 static int
-refuse_command(const char *word)
+reject_command(const char *word)
 {
     static const char *const commands[] = {RELAY, "doctor", "token", "errors", "trace"};
     const char *nearest = suggest_word(word, commands, sizeof(commands) / sizeof(commands[0]));
@@ -153,7 +153,7 @@ refuse_command(const char *word)
 int
 main(int argc, char **argv)
 {
-    hold_standard_files();
+    reserve_standard_descriptors();
     signal(SIGPIPE, SIG_IGN); /* EPIPE is handled as an ordinary write error */
     if (argc < 2) {
         fputs(usage, stderr);
@@ -173,5 +173,5 @@ main(int argc, char **argv)
         return cli_print(usage);
     if (strcmp(argv[1], "--version") == 0)
         return cli_print("clairon " CLAIRON_VERSION "\n");
-    return refuse_command(argv[1]);
+    return reject_command(argv[1]);
 }

@@ -1,4 +1,4 @@
-/* arena.h: an arena for short-lived per-connection state, apart from long-lived memory. */
+/* arena.h: an arena for short-lived per-connection state, separate from the heap. */
 #ifndef CLAIRON_BASE_ARENA_H
 #define CLAIRON_BASE_ARENA_H
 

@@ -100,7 +100,7 @@ struct config {
         enum log_level log_level;
         enum log_format log_format;
     } relay;
-    /* indexed by key: a secret that was given as an argument */
+    /* indexed by key: a secret passed as an argument */
     bool secret_arguments[CONFIG_KEYS_MAX];
     bool file_is_secret; /* the settings file itself holds a secret */
 };
@@ -115,7 +115,7 @@ void config_where(const struct config *config, const char *section, const char *
 /*
  * Fills *ret_config: defaults, then the file (path NULL: none), then CLAIRON_SECTION_KEY from the
  * environment, then --section.key=value from argv. Consumed entries of argv are set to NULL. On
- * RC_BAD `error` has a line for each mistake: what is wrong, where (file:line, argument or
+ * RC_BAD `error` has one line per error: the problem, its origin (file:line, argument or
  * variable), and the valid values. The caller calls config_free in either case.
  */
 MUST_CHECK enum rc config_load(struct config *ret_config, const char *path, int argc, char **argv,

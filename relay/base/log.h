@@ -10,7 +10,7 @@
  *     log_warn("feed", "could not create slot", LOG_TEXT("slot", name), LOG_INT("retry_ms", ms));
  *
  * "could not .." if a retry may succeed, "cannot .." if it never will. A hint follows a colon or
- * stands in a field "hint". Keys are lower case with underscores and end in their unit: "wait_ms",
+ * is a field "hint". Keys are lower case with underscores and end in their unit: "wait_ms",
  * "size_bytes", "period_s". The same value has the same key everywhere: "error", "user", "id",
  * "slot", "lsn", "host", "path", "count", "suppressed". A line holds no secret and no body of a
  * notification.
@@ -78,7 +78,7 @@ void log_count_lost(uint64_t *total);
  * Writes one line of at most 4 kB. `who` is the source: "feed", "store", "conn=<id> user=<u>".
  * `fields` ends with LOG_END. Control bytes, quotes and invalid UTF-8 are escaped. A long text is
  * cut and ends in ".."; the message comes first, so no field can push it out. A field that does
- * not fit any more is left out. Never blocks: a line that cannot be written is dropped, and the
+ * not fit is left out. Never blocks: a line that cannot be written is dropped, and the
  * next written line is preceded by the number of dropped ones. Keeps errno.
  */
 void log_write(enum log_level level, const char *who, const char *message,

@@ -1,4 +1,4 @@
-/* rates.h: token buckets, for one thing or for many names. Pure. */
+/* rates.h: token buckets, single or one per name. Pure. */
 #ifndef CLAIRON_BASE_RATES_H
 #define CLAIRON_BASE_RATES_H
 
@@ -18,8 +18,8 @@ bool rate_bucket_consume(struct rate_bucket *bucket, int64_t rate, int64_t now_u
 #define RATES_NAMES_MAX 4096
 
 /*
- * One bucket per name. A full bucket is forgotten. Beyond the maximum, so is the least recently
- * used one.
+ * One bucket per name. A full bucket is evicted. Beyond the maximum, the least recently used bucket
+ * is evicted too.
  */
 struct rates;
 

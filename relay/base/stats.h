@@ -135,7 +135,7 @@ struct stats {
     uint64_t values[STAT_COUNT];
     struct histogram times[TIME_COUNT];
     bool is_dead;            /* the worker; 0: not running */
-    int64_t beat_us;         /* last iteration of the worker's loop; monotonic */
+    int64_t heartbeat_us;    /* last heartbeat of the worker's loop; monotonic */
     const struct stats *all; /* of all workers; NULL: a single process */
     int all_count;
 };

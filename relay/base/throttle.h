@@ -1,4 +1,4 @@
-/* throttle.h: rate limit for a warning whose cause a client can repeat. Pure. */
+/* throttle.h: rate limit for a warning that a client can trigger repeatedly. Pure. */
 #ifndef CLAIRON_BASE_THROTTLE_H
 #define CLAIRON_BASE_THROTTLE_H
 

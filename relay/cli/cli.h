@@ -4,11 +4,14 @@
 
 /*
  * `clairon token`: prints a development token. argv[0] is the command's name. Returns the exit
- * code: 0, 1 if the token could not be made or written, 2 for wrong use.
+ * code: 0, 1 if the token could not be created or written, 2 for wrong usage.
  */
 int cli_token(int argc, char **argv);
 
-/* `clairon errors list|redrive|drop`, `clairon trace ID`: likewise; 1 also if the store is away. */
+/*
+ * `clairon errors list|redrive|drop` and `clairon trace ID`. Return the exit code: 0, 1 if an id
+ * was not found or the store failed, 2 for wrong usage.
+ */
 int cli_errors(int argc, char **argv);
 int cli_trace(int argc, char **argv);
 

@@ -30,15 +30,15 @@ static const char errors_usage[] =
     "  ID, --id ID     only these notifications\n"
     "  --user USER     only entries that name this user\n"
     "  --reason WORD   exhausted, expired, rejected or undecodable\n"
-    "  --since TIME    only entries of the last such as 90m, 24h or 7d\n"
+    "  --since TIME    only entries younger than TIME, such as 90m, 24h or 7d\n"
     "  --limit N       at most N entries\n"
     "  --all           redrive or drop without any of these filters\n"
     "  --dry-run       redrive or drop: only list what would be changed\n"
     "  --json          one JSON object per line, with the notification\n"
-    "  -c FILE         the relay's settings; only [store] matters\n"
-    "  --store.url=V   one setting, such as this\n"
+    "  -c FILE         settings file of the relay; only [store] is used\n"
+    "  --store.url=V   one setting\n"
     "\n"
-    "Exit code: 0 done, 1 an ID has no such entry or the store failed, 2 wrong usage.\n";
+    "Exit code: 0 success, 1 an ID has no entry or the store failed, 2 wrong usage.\n";
 
 enum verb { VERB_LIST, VERB_REDRIVE, VERB_DROP, VERB_COUNT };
 static const char *const verbs[VERB_COUNT] = {"list", "redrive", "drop"};
@@ -65,13 +65,13 @@ struct errors_request {
     bool help;
 };
 
-/* A walk through the log. */
+/* An iteration over the error log. */
 struct errors_walk {
     struct errors_request *request;
     struct direct *direct;
     long long left;     /* remaining --limit */
     long long entries;  /* matching entries */
-    long long users;    /* of these entries */
+    long long users;    /* in these entries */
     long long examined; /* entries */
     long long total;    /* entries of the log; -1: unknown */
     long long skipped;  /* cannot be redriven */
@@ -248,10 +248,8 @@ print_sum(const struct errors_walk *walk)
     else if (verb == VERB_DROP)
         printf("dropped %lld %s\n", changes->entries, cli_entries(changes->entries));
     if (walk->skipped > 0)
-        printf("left %lld %s that cannot be redriven, as nobody waited for %s or the text is lost: "
-               "drop %s\n",
-               walk->skipped, cli_entries(walk->skipped), walk->skipped == 1 ? "it" : "them",
-               walk->skipped == 1 ? "it" : "them");
+        printf("skipped %lld %s: no pending user, or the notification is lost; drop %s instead\n",
+               walk->skipped, cli_entries(walk->skipped), walk->skipped == 1 ? "it" : "them");
 }
 
 static int

@@ -10,7 +10,7 @@
 #include "base/utf8.h"
 
 #define OPTIONS_MAX 16
-#define STORE_URL_DEFAULT "redis://127.0.0.1:6379" /* as config_table.c has it */
+#define STORE_URL_DEFAULT "redis://127.0.0.1:6379" /* the default in config_table.c */
 
 int
 cli_usage_error(const char *command, const char *what, const char *about)
@@ -22,7 +22,7 @@ cli_usage_error(const char *command, const char *what, const char *about)
 int
 cli_settings_error(const char *command, const char *path, const char *error)
 {
-    /* A line for each mistake. */
+    /* One line per error. */
     for (const char *end = strchr(error, '\n'); end != NULL; end = strchr(error, '\n')) {
         fprintf(stderr, "clairon %s: %.*s\n", command, (int)(end - error), error);
         error = end + 1;
@@ -138,7 +138,7 @@ cli_options_parse(const char *command, int argc, char **argv, const struct cli_o
             return cli_usage_error(command, "duplicate option ", option->name);
         } else if (option != NULL) {
             if (!take_value(argc, argv, &at, option))
-                return cli_usage_error(command, "missing value behind ", option->name);
+                return cli_usage_error(command, "missing value after ", option->name);
         } else if (argument[0] != '-' && operand_count < operand_max) {
             operands[operand_count++] = argument;
             argv[at] = NULL;

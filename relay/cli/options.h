@@ -8,7 +8,7 @@
 #include "base/config.h"
 #include "store/direct.h"
 
-#define CLI_WRONG_USE 2 /* exit code: wrong use, or a wrong setting */
+#define CLI_WRONG_USE 2 /* exit code: wrong usage, or an invalid setting */
 
 struct cli_option {
     const char *name;   /* "--user" */
@@ -42,13 +42,13 @@ struct direct *cli_store_open(const char *command, const char *path, int argc, c
 /* Prints "clairon COMMAND: what about" and returns CLI_WRONG_USE. */
 int cli_usage_error(const char *command, const char *what, const char *about);
 
-/* The same for rejected settings. `path` NULL: adds that no file was read. */
+/* The same for invalid settings. If `path` is NULL, adds that no file was read. */
 int cli_settings_error(const char *command, const char *path, const char *error);
 
 /* Prints all of the output. Returns the exit code: 1 if it could not be written. */
 int cli_print(const char *text);
 
-/* Prints foreign text, such as a name, with ? in place of control characters. */
+/* Prints untrusted text, such as a name, with ? instead of control characters. */
 void cli_print_plain(const char *text, size_t len);
 
 #endif

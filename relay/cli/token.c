@@ -1,4 +1,4 @@
-/* token.c: makes HS256 tokens for development, as the relay's settings accept them. */
+/* token.c: creates HS256 tokens for development that the relay of these settings accepts. */
 #include "cli/cli.h"
 
 #include <jansson.h>
@@ -31,15 +31,15 @@ static const char token_usage[] =
     "Usage: clairon token --sub USER [options]\n"
     "Prints a development token signed with the relay's HS256 secret.\n"
     "\n"
-    "  --sub USER         the user the token speaks for\n"
-    "  --groups JSON      such as '{\"ROLE\":[\"admin\"]}'\n"
-    "  --ttl DURATION     how long it is good (default: 1h)\n"
+    "  --sub USER         user id, the claim sub\n"
+    "  --groups JSON      group memberships, such as '{\"ROLE\":[\"admin\"]}'\n"
+    "  --ttl DURATION     lifetime (default: 1h)\n"
     "  --publish          allow POST /v1/notifications\n"
     "  --admin            allow the console and POST /v1/push, the kill switch\n"
-    "  -c FILE            the relay's settings\n"
+    "  -c FILE            settings file of the relay\n"
     "  --section.key=V    one setting, such as --auth.hs256_secret_file=FILE\n";
 
-/* The groups in the token's form: an object of arrays of strings; NULL: invalid. */
+/* Parses the groups, an object of arrays of strings. NULL: invalid. */
 static json_t *
 groups_read(const char *text)
 {
@@ -60,7 +60,7 @@ groups_read(const char *text)
     return NULL;
 }
 
-/* The claims, or NULL after it printed the error. */
+/* Returns the claims, or NULL after it printed the error. */
 static json_t *
 claims_make(const struct token_request *request, const struct config *config, int64_t ttl_ms)
 {
@@ -116,7 +116,7 @@ token_print(const json_t *claims, const struct config *config)
     free(token);
     jwt_free(jwt);
     if (!done)
-        fprintf(stderr, "clairon " TOKEN ": could not make or write the token\n");
+        fprintf(stderr, "clairon " TOKEN ": could not create or write the token\n");
     return done ? 0 : 1;
 }
 
@@ -127,7 +127,7 @@ token_make(const struct token_request *request, const struct config *config)
 
     if (config->auth.public_key_file != NULL)
         return cli_usage_error(TOKEN,
-                               "cannot sign: [auth] public_key_file is only the public key; sign ",
+                               "cannot sign: [auth] public_key_file is only a public key: sign ",
                                "RS256 and ES256 tokens where the private key is");
     if (request->ttl != NULL && (config_value_duration(request->ttl, &ttl_ms) != RC_OK ||
                                  ttl_ms <= 0 || ttl_ms > TOKEN_TTL_MAX_MS))
@@ -168,7 +168,7 @@ cli_token(int argc, char **argv)
     if (request.help)
         return cli_print(token_usage);
     if (request.sub == NULL || *request.sub == '\0' || strlen(request.sub) > TOKEN_USER_MAX)
-        return cli_usage_error(TOKEN, "--sub must name a user in 1 to 255 bytes", "");
+        return cli_usage_error(TOKEN, "--sub must be a user id of 1 to 255 bytes", "");
     if (cli_settings_load(&config, request.path, argc, argv, forced, error) == RC_OK)
         code = token_make(&request, &config);
     else

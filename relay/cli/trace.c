@@ -15,12 +15,12 @@
 static const char trace_usage[] =
     "Usage: clairon trace ID [options]\n"
     "Prints the history of one notification: when it was committed, stored, sent to which user,\n"
-    "acknowledged, retried or moved to the error log, and whose acknowledgement is pending; its\n"
-    "traceparent, if it was sent with one.\n"
+    "acknowledged, retried or moved to the error log, which users have not acknowledged it, and\n"
+    "its traceparent.\n"
     "\n"
-    "  --json          as GET /v1/notifications/ID does\n"
-    "  -c FILE         the relay's settings; only [store] matters\n"
-    "  --store.url=V   one setting, such as this\n";
+    "  --json          print the JSON of GET /v1/notifications/ID\n"
+    "  -c FILE         settings file of the relay; only [store] is used\n"
+    "  --store.url=V   one setting\n";
 
 static void
 print_name(struct bytes name)

@@ -1,4 +1,4 @@
-/* daemon.c: one process of the daemon: feed, hub and gate on one loop, from start to drained. */
+/* daemon.c: one process of the daemon: feed, hub and gate on one loop, from start to drain. */
 #include "daemon/daemon.h"
 
 #include <ev.h>
@@ -16,27 +16,27 @@
 #include "hub/hub.h"
 #include "store/store.h"
 
-#define BEAT_US INT64_C(1000000) /* of a worker, for its supervisor */
+#define HEARTBEAT_US INT64_C(1000000) /* of a worker, checked by its supervisor */
 
 struct relay {
     struct config *config;
     struct ev_loop *loop;
     struct stats *stats;
     struct gate_sockets sockets;
-    pid_t supervisor; /* of several workers; 0: this process is alone */
+    pid_t supervisor; /* 0: a single process */
     bool *is_push_off;
     struct store *store;
     struct feed *feed; /* NULL without the role */
-    struct hub *hub;   /* likewise */
+    struct hub *hub;   /* NULL without the role */
     struct gate *gate;
     ev_signal terminate;
     ev_signal interrupt;
     ev_signal hangup;
     ev_signal push_off;
     ev_signal push_on;
-    ev_timer beat;
+    ev_timer heartbeat;
     bool is_draining;
-    bool is_refused; /* the store belongs to another database or slot */
+    bool is_rejected; /* the store belongs to another database or slot */
 };
 
 static bool
@@ -84,7 +84,7 @@ stop_listening(struct relay *relay)
 
 /*
  * A worker drains when its supervisor sends SIGTERM. A terminal signals the whole process group, so
- * a worker receives the signal twice: only the SIGINT of its supervisor means "stop at once".
+ * a worker receives the signal twice: only the SIGINT of its supervisor means an immediate stop.
  */
 static bool
 is_second_stop(const struct relay *relay, int signal)
@@ -107,7 +107,7 @@ on_stop(struct ev_loop *loop, ev_signal *signal, int events)
     log_info("relay", "signal received, draining", LOG_INT("signal", signal->signum));
     relay->is_draining = true;
     service_notify_stopping(relay->config->gate.drain_ms);
-    feed_close(relay->feed); /* first, so that another relay can take over the slot */
+    feed_close(relay->feed); /* first, so that another relay can acquire the slot */
     if (relay->gate != NULL)
         gate_drain(relay->gate, on_drained, relay);
     stop_listening(relay);
@@ -161,7 +161,7 @@ on_hangup(struct ev_loop *loop, ev_signal *signal, int events)
 }
 
 static void
-obey_push(struct relay *relay)
+apply_push(struct relay *relay)
 {
     if (relay->gate != NULL)
         gate_push_set(relay->gate, !*relay->is_push_off);
@@ -169,7 +169,7 @@ obey_push(struct relay *relay)
 
 /*
  * The kill switch: SIGUSR1 turns push off, SIGUSR2 on. The order of two pending signals is unknown:
- * off is safe. For a worker either means that *is_push_off has changed.
+ * off is safe. A worker receives either one after *is_push_off has changed.
  */
 static void
 on_push(struct ev_loop *loop, ev_signal *signal, int events)
@@ -181,12 +181,12 @@ on_push(struct ev_loop *loop, ev_signal *signal, int events)
         *relay->is_push_off = signal->signum == SIGUSR1;
     if (signal->signum == SIGUSR1)
         ev_clear_pending(loop, &relay->push_on);
-    obey_push(relay);
+    apply_push(relay);
 }
 
 /*
- * A request over HTTP to this process is for all workers: their supervisor signals them. If it
- * died, the process that adopted this one must not receive the signal.
+ * POST /v1/push reaches one worker but applies to all of them, so the supervisor signals all. If
+ * the supervisor died, the process that adopted this worker must not receive the signal.
  */
 static void
 switch_push(void *ctx, bool on)
@@ -197,14 +197,14 @@ switch_push(void *ctx, bool on)
         return;
     *relay->is_push_off = !on;
     if (relay->supervisor == 0)
-        obey_push(relay);
+        apply_push(relay);
     else
         (void)kill(relay->supervisor, RELAY_SIGNAL_SWITCHED);
 }
 
-/* A worker inherits its supervisor's mask, so that early signals do not end it. */
+/* A worker inherits its supervisor's signal mask, so that early signals do not kill it. */
 static void
-allow_signals(void)
+unblock_signals(void)
 {
     sigset_t none;
 
@@ -227,35 +227,35 @@ watch_signals(struct relay *relay)
     ev_signal_start(relay->loop, &relay->hangup);
     ev_signal_start(relay->loop, &relay->push_off);
     ev_signal_start(relay->loop, &relay->push_on);
-    allow_signals();
+    unblock_signals();
 }
 
 /* Reports to the supervisor and the service manager that the loop is running. */
 static void
-on_beat(struct ev_loop *loop, ev_timer *timer, int events)
+on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct relay *relay = timer->data;
 
     (void)loop;
     (void)events;
-    relay->stats->beat_us = clock_monotonic_us();
+    relay->stats->heartbeat_us = clock_monotonic_us();
     service_notify("WATCHDOG=1");
 }
 
 static void
-start_beat(struct relay *relay)
+start_heartbeat(struct relay *relay)
 {
-    int64_t every_us = relay->supervisor != 0 ? BEAT_US : service_watchdog_us();
+    int64_t every_us = relay->supervisor != 0 ? HEARTBEAT_US : service_watchdog_us();
 
-    ev_timer_init(&relay->beat, on_beat, (double)every_us / 1e6, (double)every_us / 1e6);
-    relay->beat.data = relay;
+    ev_timer_init(&relay->heartbeat, on_heartbeat, (double)every_us / 1e6, (double)every_us / 1e6);
+    relay->heartbeat.data = relay;
     if (every_us > 0)
-        ev_timer_start(relay->loop, &relay->beat);
+        ev_timer_start(relay->loop, &relay->heartbeat);
 }
 
 /*
- * Each client is a descriptor: raise the limit as far as the system allows, but not beyond what is
- * needed: libwebsockets allocates tables for all, and a container may allow 10^9.
+ * Each client uses a descriptor, so the limit is raised to the number needed, if the system allows
+ * it. Not further: libwebsockets allocates tables for the limit, and a container may allow 10^9.
  */
 static void
 set_descriptor_limit(const struct config *config)
@@ -274,17 +274,17 @@ set_descriptor_limit(const struct config *config)
 }
 
 static void
-on_refused(void *ctx)
+on_rejected(void *ctx)
 {
     struct relay *relay = ctx;
 
     log_error("relay", "store belongs to another database or slot, stopping");
-    relay->is_refused = true;
+    relay->is_rejected = true;
     ev_break(relay->loop, EVBREAK_ALL);
 }
 
 static bool
-open_rooms(struct relay *relay)
+open_modules(struct relay *relay)
 {
     const struct config *config = relay->config;
     const struct gate_health health = {is_ready, switch_push, rules, relay};
@@ -304,13 +304,14 @@ open_rooms(struct relay *relay)
             return false;
     }
     if ((config->relay.roles & CONFIG_ROLE_FEED) != 0)
-        relay->feed = feed_open(relay->loop, config, relay->store, relay->stats, on_refused, relay);
+        relay->feed =
+            feed_open(relay->loop, config, relay->store, relay->stats, on_rejected, relay);
     return true;
 }
 
-/* From the outside in; the store before the rooms that its last replies go to. */
+/* feed and hub are freed last: store_close may still call back into them. */
 static void
-close_rooms(struct relay *relay)
+close_modules(struct relay *relay)
 {
     feed_close(relay->feed);
     gate_close(relay->gate);
@@ -322,7 +323,7 @@ close_rooms(struct relay *relay)
 
 /* A signal after everything is closed must not change the exit code. */
 static void
-refuse_signals(void)
+block_signals(void)
 {
     sigset_t all;
 
@@ -349,25 +350,25 @@ relay_run(struct config *config, struct stats *stats, struct gate_sockets socket
     }
     set_descriptor_limit(config);
     watch_signals(&relay);
-    is_open = open_rooms(&relay);
+    is_open = open_modules(&relay);
     if (is_open) {
         log_info("relay", "started", LOG_INT("pid", getpid()));
-        start_beat(&relay);
-        obey_push(&relay);
+        start_heartbeat(&relay);
+        apply_push(&relay);
         service_notify("READY=1");
         ev_run(relay.loop, 0);
     }
-    close_rooms(&relay);
+    close_modules(&relay);
     stop_listening(&relay);
-    refuse_signals();
+    block_signals();
     ev_signal_stop(relay.loop, &relay.terminate);
     ev_signal_stop(relay.loop, &relay.interrupt);
     ev_signal_stop(relay.loop, &relay.hangup);
     ev_signal_stop(relay.loop, &relay.push_off);
     ev_signal_stop(relay.loop, &relay.push_on);
-    ev_timer_stop(relay.loop, &relay.beat);
+    ev_timer_stop(relay.loop, &relay.heartbeat);
     ev_loop_destroy(relay.loop);
-    if (relay.is_refused)
-        return RELAY_EXIT_REFUSED;
+    if (relay.is_rejected)
+        return RELAY_EXIT_REJECTED;
     return is_open ? 0 : RELAY_EXIT_FAILED;
 }

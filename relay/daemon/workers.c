@@ -21,13 +21,13 @@
 struct worker {
     pid_t pid;        /* 0: not running */
     int64_t start_us; /* when to start it; monotonic */
-    bool is_another;  /* one before it has ended */
+    bool is_restart;  /* an earlier process of this worker has exited */
     struct stats *stats;
 };
 
 /* In memory that the supervisor and its workers share. */
 struct shared {
-    bool is_push_off; /* the wanted state; a signal to each worker announces a change */
+    bool is_push_off; /* the requested state; workers are signalled after a change */
     struct stats stats[CONFIG_WORKERS_MAX];
 };
 
@@ -50,7 +50,7 @@ run_worker(const struct workers *workers, const struct worker *worker)
 {
     struct config config = *workers->config;
 
-    /* A worker whose supervisor was killed drains too. */
+    /* The worker also drains if its supervisor is killed. */
     if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != workers->supervisor)
         return RELAY_EXIT_FAILED;
     service_detach();
@@ -68,7 +68,7 @@ start(struct workers *workers, struct worker *worker)
 {
     pid_t pid;
 
-    worker->stats->beat_us = clock_monotonic_us();
+    worker->stats->heartbeat_us = clock_monotonic_us();
     pid = fork();
     if (pid == 0)
         _exit(run_worker(workers, worker));
@@ -112,21 +112,21 @@ static void
 on_ended(struct workers *workers, struct worker *worker, int status)
 {
     bool has_failed = WIFEXITED(status) && WEXITSTATUS(status) == RELAY_EXIT_FAILED;
-    bool is_refused = WIFEXITED(status) && WEXITSTATUS(status) == RELAY_EXIT_REFUSED;
-    bool was_another = worker->is_another;
+    bool is_rejected = WIFEXITED(status) && WEXITSTATUS(status) == RELAY_EXIT_REJECTED;
+    bool was_restart = worker->is_restart;
     int pid = (int)worker->pid;
 
     worker->pid = 0;
-    worker->is_another = true;
+    worker->is_restart = true;
     worker->stats->is_dead = true;
     if (workers->is_stopping)
         return;
-    if (is_refused) {
-        stop(workers, RELAY_EXIT_REFUSED);
-    } else if (has_failed && !was_another) {
+    if (is_rejected) {
+        stop(workers, RELAY_EXIT_REJECTED);
+    } else if (has_failed && !was_restart) {
         log_error("workers", "worker could not serve, stopping all", LOG_INT("pid", pid));
         stop(workers, RELAY_EXIT_FAILED);
-    } else if (has_failed) { /* such as a certificate being replaced: the others serve */
+    } else if (has_failed) { /* such as while a certificate is replaced: other workers serve */
         log_error("workers", "worker could not serve, starting another", LOG_INT("pid", pid));
     } else if (WIFSIGNALED(status)) {
         log_error("workers", "worker was killed, starting another", LOG_INT("pid", pid),
@@ -149,7 +149,7 @@ reap(struct workers *workers)
 }
 
 static bool
-any_runs(const struct workers *workers)
+any_is_running(const struct workers *workers)
 {
     for (int i = 0; i < workers->count; i++)
         if (workers->each[i].pid != 0)
@@ -157,16 +157,16 @@ any_runs(const struct workers *workers)
     return false;
 }
 
-/* For workers that are started later; each running worker logs its own result. */
+/* For workers started later. Running workers reload and log by themselves. */
 static void
-renew_key(const struct workers *workers)
+reload_key(const struct workers *workers)
 {
     char error[CONFIG_ERROR_MAX];
 
     (void)config_reload_key(workers->config, error);
 }
 
-/* Pending signals are delivered by number, not in order: with both pending, off is safe. */
+/* Pending signals are delivered by number, not in order. With both pending, off is safe. */
 static void
 switch_push(struct workers *workers, int signal)
 {
@@ -191,7 +191,7 @@ forward(struct workers *workers, int signal)
     }
     if (signal == SIGHUP) {
         service_notify_reloading();
-        renew_key(workers);
+        reload_key(workers);
     }
     signal_all(workers, signal);
     if (signal == SIGHUP)
@@ -199,14 +199,14 @@ forward(struct workers *workers, int signal)
 }
 
 /*
- * Under a watchdog, a worker whose loop is stuck is killed and so restarted, unless the supervisor
- * itself was suspended.
+ * With a watchdog, kills a worker whose loop is stuck; it is then restarted. After a suspension of
+ * the supervisor, the heartbeats are reset first.
  */
 static void
 feed_watchdog(struct workers *workers)
 {
     int64_t now_us = clock_monotonic_us();
-    /* Then the workers were suspended too, as when a machine or a container is paused. */
+    /* The whole machine or container was paused, workers included. */
     bool was_suspended = now_us - workers->checked_us > STALL_US;
 
     workers->checked_us = now_us;
@@ -216,8 +216,8 @@ feed_watchdog(struct workers *workers)
         const struct worker *worker = &workers->each[i];
 
         if (was_suspended)
-            worker->stats->beat_us = now_us;
-        if (worker->pid == 0 || now_us - worker->stats->beat_us <= 2 * workers->watchdog_us)
+            worker->stats->heartbeat_us = now_us;
+        if (worker->pid == 0 || now_us - worker->stats->heartbeat_us <= 2 * workers->watchdog_us)
             continue;
         log_error("workers", "worker is stuck", LOG_INT("pid", worker->pid));
         kill(worker->pid, SIGKILL);
@@ -230,7 +230,7 @@ supervise(struct workers *workers)
 {
     const struct timespec second = {.tv_sec = 1};
 
-    while (!workers->is_stopping || any_runs(workers)) {
+    while (!workers->is_stopping || any_is_running(workers)) {
         int signal;
 
         if (!workers->is_stopping)
@@ -295,8 +295,8 @@ run_several(struct config *config, struct gate_sockets sockets)
 }
 
 /*
- * Blocks signals that would end the process before it handles them. The parent may have ignored
- * SIGCHLD, which is inherited: waitpid would then find no child.
+ * Blocks signals that would kill the process before their handlers exist. An ignored SIGCHLD is
+ * inherited from the parent; waitpid would then find no child.
  */
 static void
 prepare_signals(void)

@@ -22,7 +22,7 @@ static const char doctor_usage[] =
     "Checks the settings, this machine, the running relay, PostgreSQL and the store, and prints\n"
     "each problem with the command that fixes it. It changes nothing.\n"
     "\n"
-    "  -c FILE               the relay's settings\n"
+    "  -c FILE               settings file of the relay\n"
     "  --section.key=V       one setting, such as --store.url=redis://10.0.0.5\n"
     "  --primary=CONNINFO    the primary that the standby of [feed] conninfo follows,\n"
     "                        else feed.primary_conninfo\n"

@@ -14,9 +14,9 @@ struct finding {
     char *area; /* settings, host, gate, postgresql, primary, store */
     char *check;
     bool ok;
-    bool is_warning; /* ok so far, with a hint */
+    bool is_warning; /* ok, but with a hint */
     char *detail;    /* never a secret */
-    char *hint;      /* "" if there is nothing to do */
+    char *hint;      /* "" if no action is needed */
 };
 
 /* Zeroed: empty. */

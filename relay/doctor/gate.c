@@ -81,7 +81,7 @@ connect_port(struct probe *probe, const char *listen)
     size_t len;
 
     if (colon == NULL)
-        return -1; /* config_check_listen refuses it */
+        return -1; /* rejected by config_check_listen */
     len = (size_t)(colon - listen);
     if (len >= 2 && listen[0] == '[') {
         listen++;
@@ -111,7 +111,7 @@ exchange_plain(int fd, const char *request, char reply[REPLY_MAX])
     return len;
 }
 
-/* Not verified: the settings check covers the certificate, and this connects to the local relay. */
+/* TLS without verification: the settings check covers the certificate, and the relay is local. */
 static size_t
 exchange_tls(int fd, const char *request, char reply[REPLY_MAX])
 {
@@ -131,7 +131,7 @@ exchange_tls(int fd, const char *request, char reply[REPLY_MAX])
     return len;
 }
 
-/* False: probe->reason says why there is no reply. */
+/* False: no reply; probe->reason is the reason. */
 static bool
 ask(struct probe *probe, const char *request)
 {
@@ -175,11 +175,12 @@ static const char *
 unready_hint(const char *feed, const char *store)
 {
     if (strcmp(feed, "draining") == 0)
-        return "It is shutting down: systemctl status clairon-relay";
+        return "The relay is shutting down: systemctl status clairon-relay";
     if (strcmp(store, "up") != 0)
-        return "It has no connection to the store: see the store's checks here, and its log: "
+        return "The relay has no store connection: see the store checks here, and its log: "
                "journalctl -u clairon-relay -o cat | grep who=store";
-    return "It does not read PostgreSQL: see the checks of postgresql here, and its log: "
+    return "The relay does not stream from PostgreSQL: see the postgresql checks here, and its "
+           "log: "
            "journalctl -u clairon-relay -o cat | grep who=feed";
 }
 
@@ -193,8 +194,8 @@ check_ready(struct probe *probe, struct findings *findings)
 
     if (!ask(probe, "GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")) {
         findings_warn(findings, GATE, "relay",
-                      "Start it: systemctl start clairon-relay; if it runs with other settings, "
-                      "name its file by -c",
+                      "Start it: systemctl start clairon-relay; if it runs with another settings "
+                      "file, pass that file with -c",
                       "no relay answers on %s: %s", listen, probe->reason);
         return false;
     }
@@ -230,11 +231,11 @@ check_origin(struct probe *probe, bool is_running, const char *origin, struct fi
     if (strcmp(origin, "*") == 0)
         findings_warn(findings, GATE, "gate.origins",
                       "Name the origins of your pages, such as https://app.example",
-                      "*: pages of every web site may use a token that they get hold of");
+                      "*: pages of any web site can use a stolen token");
     else if (is_running && strchr(origin, '*') == NULL && !is_admitted(probe, origin))
         findings_add(findings, GATE, "gate.origins", false,
-                     "It runs with older settings: systemctl restart clairon-relay",
-                     "the running relay rejects pages of %s", origin);
+                     "The relay runs with older settings: systemctl restart clairon-relay",
+                     "the running relay rejects origin %s", origin);
     else
         findings_add(findings, GATE, "gate.origins", true, NULL, "%s", origin);
 }
@@ -246,7 +247,7 @@ check_origins(struct probe *probe, bool is_running, struct findings *findings)
 
     if (rest == NULL) {
         findings_add(findings, GATE, "gate.origins", true, NULL,
-                     "not set: pages of the relay's own host alone");
+                     "not set: only pages of the relay's own host");
         return;
     }
     for (int i = 0; i < ORIGINS_TRIED_MAX; i++) {

@@ -70,11 +70,12 @@ check_public_key(const struct config *config, struct findings *findings)
     bool is_rsa = EVP_PKEY_base_id(key) == EVP_PKEY_RSA;
     int bits = EVP_PKEY_bits(key);
 
-    findings_add(findings, SETTINGS, "auth.public_key_file", !is_rsa || bits >= RSA_BITS_MIN,
-                 "Make a pair where tokens are signed: openssl genpkey -algorithm RSA -pkeyopt "
-                 "rsa_keygen_bits:3072 -out private.pem; openssl pkey -in private.pem -pubout -out "
-                 "public.pem",
-                 "%s, %d bits", is_rsa ? "RSA" : "EC", bits);
+    findings_add(
+        findings, SETTINGS, "auth.public_key_file", !is_rsa || bits >= RSA_BITS_MIN,
+        "Create a key pair where tokens are signed: openssl genpkey -algorithm RSA -pkeyopt "
+        "rsa_keygen_bits:3072 -out private.pem; openssl pkey -in private.pem -pubout -out "
+        "public.pem",
+        "%s, %d bits", is_rsa ? "RSA" : "EC", bits);
     EVP_PKEY_free(key);
     BIO_free(bio);
 }
@@ -88,10 +89,10 @@ check_key(const struct config *config, struct findings *findings)
         check_public_key(config, findings);
         return;
     }
-    findings_add(
-        findings, SETTINGS, "strength of the secret", distinct >= DISTINCT_MIN,
-        "A guessed secret signs any token: head -c 32 /dev/urandom | base64 >clairon.secret",
-        "%zu bytes, %d different ones", config->auth.key_len, distinct);
+    findings_add(findings, SETTINGS, "strength of the secret", distinct >= DISTINCT_MIN,
+                 "Use a random secret, as a guessed one can sign any token: head -c 32 "
+                 "/dev/urandom | base64 >clairon.secret",
+                 "%zu bytes, %d of them distinct", config->auth.key_len, distinct);
 }
 
 static int
@@ -149,15 +150,16 @@ check_tls(const struct config *config, struct findings *findings)
     if (certificate != NULL)
         check_dates(config, certificate, findings);
     else
-        findings_add(findings, SETTINGS, "gate.tls_cert", false,
-                     "It must be PEM: -----BEGIN CERTIFICATE-----, the server certificate first, "
-                     "then the chain",
-                     "%s holds no certificate", config->gate.tls_cert);
+        findings_add(
+            findings, SETTINGS, "gate.tls_cert", false,
+            "The file must be PEM (-----BEGIN CERTIFICATE-----), the server certificate first, "
+            "then the chain",
+            "%s holds no certificate", config->gate.tls_cert);
     findings_add(findings, SETTINGS, "gate.tls_key", fits,
                  "Name the PEM file of the key that the certificate was made for, without a "
                  "passphrase",
                  "%s",
-                 key == NULL ? "no private key can be read"
+                 key == NULL ? "could not read a private key"
                  : fits      ? "the certificate's"
                              : "not the certificate's");
     EVP_PKEY_free(key);
@@ -173,7 +175,7 @@ doctor_check_settings(const struct config *config, const char *path, struct find
 {
     findings_add(findings, SETTINGS, "read", true, NULL, "%s",
                  path != NULL ? path
-                              : "no file, as -c is missing: arguments, CLAIRON_* variables and "
+                              : "no -c FILE: arguments, CLAIRON_* variables and "
                                 "defaults");
     check_secret_files(config, findings);
     if (config->auth.key != NULL)
@@ -213,7 +215,7 @@ doctor_check_limits(const struct config *config, struct findings *findings)
                      (unsigned long long)limit.rlim_max, config->gate.max_connections);
     if (backlog >= 0)
         findings_add(findings, HOST, "net.core.somaxconn", backlog >= BACKLOG_MIN,
-                     "When many clients reconnect at once, connections are dropped: sysctl -w "
+                     "Connections are dropped when many clients reconnect together: sysctl -w "
                      "net.core.somaxconn=4096",
-                     "%ld connections may wait to be accepted", backlog);
+                     "up to %ld connections wait for accept", backlog);
 }

@@ -38,7 +38,7 @@ static const char bare_checks[] =
     " nullif(setting, ''), 'clairon') || '; SELECT pg_reload_conf();'"
     " FROM pg_catalog.pg_settings WHERE name = 'output_plugin_libraries' UNION ALL "
     "SELECT 'files of the extension', EXISTS (SELECT FROM pg_catalog.pg_available_extensions"
-    " WHERE name = 'clairon'), 'what CREATE EXTENSION clairon reads',"
+    " WHERE name = 'clairon'), 'required by CREATE EXTENSION clairon',"
     " 'Install the plugin on this server: the package postgresql-NN-clairon, or make install.')"
     " AS checks (name, ok, detail, hint)";
 
@@ -56,8 +56,8 @@ cause_of(const char *sqlstate, const char *error)
         {"42P01", "clairon.", "the extension clairon is not installed in this database"},
         {"42501", "function doctor", "the relay's role is not a member of clairon_relay"},
         {"42501", "schema clairon", "the relay's role is not a member of clairon_relay"},
-        {NULL, "start walsender", "the relay's role may not replicate: it lacks REPLICATION"},
-        {NULL, "start WAL sender", "the relay's role may not replicate: it lacks REPLICATION"},
+        {NULL, "start walsender", "the relay's role lacks REPLICATION"},
+        {NULL, "start WAL sender", "the relay's role lacks REPLICATION"},
     };
 
     for (size_t i = 0; i < sizeof(causes) / sizeof(causes[0]); i++)
@@ -130,7 +130,7 @@ check_clock(struct probe *probe)
     findings_add(probe->findings, AREA, "clock", skew_s < SKEW_MAX_S && skew_s > -SKEW_MAX_S,
                  "Times of commits and expirations are PostgreSQL's: run chrony or timesyncd on "
                  "both machines: timedatectl set-ntp true",
-                 "%.3f s off this machine's, answered in %.1f ms", skew_s,
+                 "%.3f s off this machine's, reply in %.1f ms", skew_s,
                  (double)(after_us - before_us) / 1000.0);
     probe->is_standby = is_true(result, 0, 1);
     snprintf(probe->origin.system, sizeof(probe->origin.system), "%s", PQgetvalue(result, 0, 2));
@@ -148,11 +148,12 @@ check_role(struct probe *probe)
         probe, "role",
         "SELECT rolname, rolreplication AND NOT rolsuper AND"
         " pg_catalog.pg_has_role(oid, pg_catalog.to_regrole('clairon_relay'), 'USAGE'),"
-        " pg_catalog.concat_ws(', ', CASE WHEN rolsuper THEN 'a superuser: more than it needs'"
+        " pg_catalog.concat_ws(', ', CASE WHEN rolsuper THEN 'a superuser, which it need not be'"
         " END, CASE WHEN NOT rolreplication THEN 'no REPLICATION' END,"
-        " CASE WHEN pg_catalog.to_regrole('clairon_relay') IS NULL THEN 'no clairon_relay to be"
-        " in' WHEN NOT pg_catalog.pg_has_role(oid, pg_catalog.to_regrole('clairon_relay'),"
-        " 'USAGE') THEN 'not in clairon_relay' END), pg_catalog.quote_ident(rolname)"
+        " CASE WHEN pg_catalog.to_regrole('clairon_relay') IS NULL THEN 'no role"
+        " clairon_relay' WHEN NOT pg_catalog.pg_has_role(oid, "
+        "pg_catalog.to_regrole('clairon_relay'),"
+        " 'USAGE') THEN 'not a member of clairon_relay' END), pg_catalog.quote_ident(rolname)"
         " FROM pg_catalog.pg_roles WHERE rolname = current_user",
         NULL);
     char hint[HINT_MAX];
@@ -186,7 +187,7 @@ check_slot(struct probe *probe)
              slot);
     if (PQntuples(result) == 0 && creates)
         findings_add(probe->findings, AREA, "feed.slot", true, NULL,
-                     "%s does not exist, the relay makes it%s", slot,
+                     "%s does not exist, the relay creates it%s", slot,
                      probe->is_standby && probe->config->feed.primary_conninfo == NULL
                          ? "; if the primary is idle, run SELECT "
                            "pg_log_standby_snapshot() there"
@@ -200,7 +201,7 @@ check_slot(struct probe *probe)
     else
         findings_add(probe->findings, AREA, "feed.slot", is_true(result, 0, 1),
                      "Name its database in [feed] conninfo, or choose another [feed] slot.",
-                     "%s is of %s database", slot, is_true(result, 0, 1) ? "this" : "another");
+                     "%s belongs to %s database", slot, is_true(result, 0, 1) ? "this" : "another");
     PQclear(result);
 }
 
@@ -237,7 +238,7 @@ check_schema(struct probe *probe)
         return;
     if (!PQgetisnull(result, 0, 0))
         findings_warn(probe->findings, AREA, "extension's SQL",
-                      "As docker/OPERATIONS.md says under Upgrade: pg_dump the extension's tables, "
+                      "See Upgrade in docker/OPERATIONS.md: pg_dump the extension's tables, "
                       "DROP EXTENSION clairon, CREATE EXTENSION clairon, restore the dump.",
                       "it is older than its library: clairon.rule lacks %s",
                       PQgetvalue(result, 0, 0));
@@ -255,7 +256,7 @@ check_replication(struct probe *probe)
 
     if (result != NULL)
         findings_add(probe->findings, AREA, "replication", true, NULL,
-                     "a walsender answers, timeline %s, at %s", PQgetvalue(result, 0, 1),
+                     "walsender works, timeline %s, at %s", PQgetvalue(result, 0, 1),
                      PQgetvalue(result, 0, 2));
     else
         refused(probe, "replication", sqlstate, error);
@@ -263,7 +264,7 @@ check_replication(struct probe *probe)
     PQfinish(conn);
 }
 
-/* Only the primary can see this. */
+/* Only the primary has this information. */
 static void
 check_primary_answer(const struct probe *probe, const PGresult *result)
 {
@@ -290,9 +291,9 @@ check_primary_answer(const struct probe *probe, const PGresult *result)
         findings_add(
             findings, PRIMARY, "physical slot",
             is_true(result, 0, 2) && strcmp(PQgetvalue(result, 0, 3), "lost") != 0,
-            "The standby does not read it: see its log.", "%s is %s, %s%s", slot,
-            is_true(result, 0, 2) ? "read" : "not read by anyone", PQgetvalue(result, 0, 3),
-            PQgetisnull(result, 0, 4) ? "" : ", keeps catalog rows for the standby's slots");
+            "The standby does not stream from it: see the log of the standby.", "%s is %s, %s%s",
+            slot, is_true(result, 0, 2) ? "active" : "not active", PQgetvalue(result, 0, 3),
+            PQgetisnull(result, 0, 4) ? "" : ", retains catalog rows for the standby's slots");
 }
 
 static void
@@ -347,5 +348,5 @@ doctor_check_postgresql(const struct config *config, const char *primary, struct
         check_primary(&probe, primary);
     else if (probe.is_standby)
         findings_add(findings, PRIMARY, "connection", true, NULL,
-                     "not looked at: --primary=CONNINFO or feed.primary_conninfo name it");
+                     "skipped: set --primary=CONNINFO or feed.primary_conninfo");
 }

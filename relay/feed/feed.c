@@ -11,7 +11,7 @@
 #define FEED_BACKOFF_BASE_MS 100
 #define FEED_BACKOFF_CAP_MS 5000
 #define FEED_FEEDBACK_S 0.5
-#define STATUS_EVERY_US 10000000 /* when the server has no wal_sender_timeout */
+#define STATUS_EVERY_US 10000000 /* if the server has no wal_sender_timeout */
 
 const char *
 feed_state_name(const struct feed *feed)
@@ -111,7 +111,7 @@ status_is_due(const struct feed *feed)
     return clock_monotonic_us() - feed->feedback.sent_us > every_us;
 }
 
-/* A timer of its own, so that feedback does not depend on incoming messages. */
+/* A separate timer, because status messages are due even if no message arrives. */
 static void
 on_feedback(struct ev_loop *loop, ev_timer *timer, int events)
 {
@@ -155,7 +155,7 @@ on_store_down(void *ctx)
 
 struct feed *
 feed_open(struct ev_loop *loop, const struct config *config, struct store *store,
-          struct stats *stats, feed_refused *refused, void *ctx)
+          struct stats *stats, feed_rejected *rejected, void *ctx)
 {
     struct feed *feed = memory_new(sizeof(*feed));
 
@@ -163,8 +163,8 @@ feed_open(struct ev_loop *loop, const struct config *config, struct store *store
     feed->config = config;
     feed->store = store;
     feed->stats = stats;
-    feed->refused = refused;
-    feed->refused_ctx = ctx;
+    feed->rejected = rejected;
+    feed->rejected_ctx = ctx;
     feed->link.backoff = (struct backoff){FEED_BACKOFF_BASE_MS, FEED_BACKOFF_CAP_MS, 0};
     feed_batch_reset(&feed->batch, feed->store);
     ev_init(&feed->link.readable, on_socket);

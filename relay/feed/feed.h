@@ -1,4 +1,4 @@
-/* feed.h: reads frames from a replication slot, stores them, and confirms what is stored. */
+/* feed.h: reads frames from a replication slot, stores them, and confirms stored WAL. */
 #ifndef CLAIRON_FEED_FEED_H
 #define CLAIRON_FEED_FEED_H
 
@@ -11,17 +11,17 @@ struct ev_loop;
 struct feed;
 struct store;
 
-/* The store belongs to another database or slot. It is logged already; a retry cannot succeed. */
-typedef void feed_refused(void *ctx);
+/* The store belongs to another database or slot. Already logged; a retry cannot succeed. */
+typedef void feed_rejected(void *ctx);
 
 /*
  * Connects, streams and reconnects with backoff until feed_close. config and stats must outlive
  * it.
  */
 struct feed *feed_open(struct ev_loop *loop, const struct config *config, struct store *store,
-                       struct stats *stats, feed_refused *refused, void *ctx);
+                       struct stats *stats, feed_rejected *rejected, void *ctx);
 
-/* Confirms what is stored and ends the replication connection. Accepts NULL. */
+/* Confirms the stored WAL position and ends the replication connection. Accepts NULL. */
 void feed_close(struct feed *feed);
 
 /*

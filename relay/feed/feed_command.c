@@ -30,7 +30,7 @@ on_acquired(void *ctx, enum rc rc, const struct store_progress *progress)
     if (feed == NULL)
         return;
     if (rc == RC_BAD) {
-        feed->refused(feed->refused_ctx);
+        feed->rejected(feed->rejected_ctx);
         return;
     }
     if (rc != RC_OK) {

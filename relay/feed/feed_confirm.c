@@ -28,8 +28,8 @@ feed_confirm_read_lsn(struct feed *feed, const struct walmsg *keepalive)
 /*
  * A stored entry can still be lost with its machine, or with a kill during a slow background
  * fsync, until the fsync is done. KeyDB has no WAITAOF, so the feed waits for a fixed delay. If
- * the store then comes back with less data, its progress is also older, and PostgreSQL still has
- * the rest.
+ * the store then restarts with less data, its progress is also older, and PostgreSQL still has the
+ * rest.
  */
 static void
 update_synced(struct feed *feed)

@@ -11,7 +11,7 @@
 
 struct feed;
 
-/* What the store had acknowledged at a time. */
+/* The WAL position that the store had acknowledged at a point in time. */
 struct feed_mark {
     int64_t at_us;
     uint64_t lsn;
@@ -48,7 +48,7 @@ void feed_confirm_update(struct feed *feed);
 void feed_confirm_reset(struct feed *feed);
 /* Waits for replicas if store.min_replicas is set. */
 void feed_confirm_replicas(struct feed *feed);
-/* WAL position before which no change is outstanding, from a keepalive; 0: unknown. */
+/* Returns the WAL position before which no change is outstanding; 0: unknown. */
 uint64_t feed_confirm_read_lsn(struct feed *feed, const struct walmsg *keepalive);
 
 #endif

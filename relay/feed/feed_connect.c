@@ -135,7 +135,7 @@ on_progress(struct feed *feed)
     else if (feed->slot.must_create)
         feed_create_slot(feed);
     else if (feed_reset_if_slot_advanced(feed))
-        return; /* likewise */
+        return; /* also RESETTING */
     else if (feed_needs_members(feed))
         feed_copy_members(feed);
     else

@@ -36,9 +36,9 @@ feed_reset_if_slot_lost(struct feed *feed)
 /*
  * PostgreSQL may recycle WAL only after the store has recorded that position. So if a slot starts
  * beyond it, the slot was recreated or advanced by someone, or the store was restored from an old
- * copy. This includes slots that the feed recreated. Clients were already sent a gap then, but
- * those who reloaded early miss the changes that were committed while the slot was created
- * (minutes on a standby).
+ * copy. This includes slots that the feed recreated. Clients received a gap before that, but
+ * clients that reloaded early miss the changes committed while the slot was created (minutes on a
+ * standby).
  */
 bool
 feed_reset_if_slot_advanced(struct feed *feed)

@@ -7,7 +7,7 @@
 /* The first command of each session; it depends on the version of the server. */
 const char *feed_session_command(const PGconn *conn);
 
-/* What the operator can do about a server error; "" if the error is clear by itself. */
+/* Hint for the operator about a server error; "" if there is none. */
 const char *feed_error_hint(const char *sqlstate, const char *message);
 /* The message on one line, without repeated lines. Valid until the next call. */
 const char *feed_error_line(const char *message);

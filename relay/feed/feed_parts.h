@@ -61,8 +61,8 @@ struct feed {
     struct store *store;
     struct store_listener store_listener;
     struct stats *stats;
-    feed_refused *refused; /* with refused_ctx */
-    void *refused_ctx;
+    feed_rejected *rejected; /* with rejected_ctx */
+    void *rejected_ctx;
     bool closing;
     /* resumes reading in COPYING and STREAMING once the store has answered */
     void (*resume_reading)(struct feed *feed);
@@ -84,7 +84,7 @@ struct feed_ticket {
     unsigned attempt;
 };
 
-/* Frees the ticket. NULL: the reply is for an earlier connection or a closed feed. */
+/* Frees the ticket. NULL: the reply belongs to an earlier connection or a closed feed. */
 static inline struct feed *
 feed_ticket_redeem(struct feed_ticket *ticket)
 {
@@ -145,7 +145,7 @@ void feed_update_lag(struct feed *feed);
 /* feed_history.c */
 /* If the slot is missing or lost although the store has progress: resets it and returns true. */
 bool feed_reset_if_slot_lost(struct feed *feed);
-/* If the slot starts beyond the WAL that the store knows of: likewise. */
+/* The same if the slot starts beyond the WAL position recorded in the store. */
 bool feed_reset_if_slot_advanced(struct feed *feed);
 /* Compares the progress with the server's timeline history and resets the store's progress. */
 void feed_on_history(struct feed *feed, const char *history);

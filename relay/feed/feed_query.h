@@ -1,4 +1,4 @@
-/* feed_query.h: a query that is repeated on its own connection, beside the replication stream. */
+/* feed_query.h: a query repeated on a separate connection from the replication stream. */
 #ifndef CLAIRON_FEED_FEED_INQUIRY_H
 #define CLAIRON_FEED_FEED_INQUIRY_H
 
@@ -12,7 +12,7 @@
 struct feed_query {
     struct ev_loop *loop;
     const char *conninfo;
-    /* NULL, or the connection whose server to use if conninfo names several */
+    /* if conninfo names several hosts: use the server of this connection; NULL: any */
     const PGconn *same_server_as;
     const char *sql;
     void (*on_rows)(void *ctx, const PGresult *rows); /* NULL: ignore the rows */

@@ -12,7 +12,7 @@
 #define FRESH_US 1000000 /* rules younger than this are not read again */
 #define TEXT_MAX (256 * 1024)
 
-/* Also after a failure, which is thus retried only after FRESH_US. */
+/* Also called after a failure, so that a retry waits for FRESH_US. */
 static void
 keep(struct feed *feed, char *text)
 {

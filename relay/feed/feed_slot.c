@@ -52,8 +52,8 @@ feed_query_slot(struct feed *feed)
 }
 
 /*
- * Logs what slot creation waits for, and sets the timeout. On a primary it has none, because
- * running transactions may take any time.
+ * Logs what slot creation waits for, and sets the timeout. On a primary there is none, because
+ * running transactions may last arbitrarily long.
  */
 static void
 log_and_set_timeout(struct feed *feed)

@@ -10,10 +10,9 @@
 #define STALLED_AFTER 2 /* a WAL receiver may just be starting */
 
 /*
- * A slot starts at a record of running transactions, which an idle primary does not write by
- * itself. If transactions are running, more than one record is needed. So the request is repeated
- * until the slot exists. A failure is logged once and retried: the slot may also appear without
- * it.
+ * A slot starts at a record of running transactions, which an idle primary does not write. If
+ * transactions are running, more than one record is needed. So the request is repeated until the
+ * slot exists. A failure is logged once and retried: the slot may also appear without the request.
  */
 static void
 on_snapshot_failure(void *ctx, const char *message)

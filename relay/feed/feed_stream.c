@@ -42,7 +42,7 @@ send_batch(struct feed *feed)
     char after[FRAME_POSITION_TEXT + 1];
 
     if (feed->flights.count == FEED_FLIGHTS_MAX) {
-        feed_restart(feed, "plugin sent more frames at once than allowed");
+        feed_restart(feed, "plugin sent more frames per message than allowed");
         return;
     }
     memcpy(after, feed->batch.sent_position, sizeof(after));

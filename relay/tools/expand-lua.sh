@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# expand-lua.sh: prints a script as it is sent to the store. A line `-- include: NAME.lua` is replaced by the
-# file parts/NAME.lua, once, and the name of a constant by its value.
+# expand-lua.sh: prints the script that is sent to the store. A line `-- include: NAME.lua` is replaced by the
+# file parts/NAME.lua, once. The name of a constant is replaced by its value.
 #
 #   relay/tools/expand-lua.sh CONSTANTS SCRIPT     CONSTANTS: C macros, as `cc -E -dM` prints them
 set -euo pipefail
@@ -20,7 +20,7 @@ awk -v parts="$(dirname "$2")/parts/" -v script="$2" '
             line = substr(line, RSTART + RLENGTH)
             if (name ~ /^(KEY|FRAME|STORE)_[A-Z]/) {
                 if (!(name in value)) {
-                    print script ": " name " is no constant of relay/store/scripts/constants.h" >"/dev/stderr"
+                    print script ": " name " is not a constant of relay/store/scripts/constants.h" >"/dev/stderr"
                     exit_status = 1
                 }
                 name = value[name]

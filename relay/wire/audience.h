@@ -42,7 +42,7 @@ struct audience_parts {
  */
 bool audience_split(struct bytes kind, struct bytes target, struct audience_parts *ret_parts);
 
-/* Writes the target in its canonical form, as it is stored. Returns the length. */
+/* Writes the canonical form of the target, which the store uses. Returns its length. */
 size_t audience_join_parts(const struct audience_parts *parts,
                            unsigned char ret_text[AUDIENCE_COMPOSITE_MAX]);
 

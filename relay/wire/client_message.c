@@ -24,7 +24,7 @@ struct client_message_form {
 };
 
 static enum rc PRINTF_LIKE(2, 3)
-    refuse(char error[CLIENT_MESSAGE_ERROR_MAX], const char *format, ...)
+    reject(char error[CLIENT_MESSAGE_ERROR_MAX], const char *format, ...)
 {
     va_list args;
 
@@ -48,7 +48,7 @@ read_token(const json_t *root, struct client_message *message, char error[CLIENT
     if (token == NULL)
         return RC_OK;
     if (!json_is_string(token))
-        return refuse(error, "\"token\" must be a string");
+        return reject(error, "\"token\" must be a string");
     message->token = json_text_copy(token);
     message->token_len = json_string_length(token);
     return RC_OK;
@@ -64,7 +64,7 @@ read_window(const json_t *root, struct client_message *message,
     if (window == NULL)
         return RC_OK;
     if (!json_is_integer(window) || value < 1)
-        return refuse(error, "\"win\" must be an integer from 1 on");
+        return reject(error, "\"win\" must be an integer from 1 on");
     message->window = value < CLIENT_MESSAGE_WINDOW_MAX ? (int)value : CLIENT_MESSAGE_WINDOW_MAX;
     return RC_OK;
 }
@@ -92,14 +92,14 @@ read_topics(const json_t *root, struct client_message *message,
     size_t bytes = 0;
 
     if (!json_is_array(topics) || count == 0 || count > CLIENT_MESSAGE_TOPICS_MAX)
-        return refuse(error, "\"topics\" must be an array of 1 to %d topics",
+        return reject(error, "\"topics\" must be an array of 1 to %d topics",
                       CLIENT_MESSAGE_TOPICS_MAX);
     message->topics = memory_new(count * sizeof(char *));
     for (size_t i = 0; i < count; i++) {
         const json_t *topic = json_array_get(topics, i);
 
         if (!is_topic(topic))
-            return refuse(error,
+            return reject(error,
                           "\"topics\" must hold texts of 1 to %d bytes with a \"*\" at their end "
                           "only; the one at index %zu is not",
                           CLIENT_MESSAGE_TOPIC_MAX, i);
@@ -107,7 +107,7 @@ read_topics(const json_t *root, struct client_message *message,
         bytes += json_string_length(topic);
     }
     if (bytes > CLIENT_MESSAGE_TOPICS_BYTES_MAX)
-        return refuse(error, "\"topics\" must have at most %d bytes together",
+        return reject(error, "\"topics\" must have at most %d bytes together",
                       CLIENT_MESSAGE_TOPICS_BYTES_MAX);
     return RC_OK;
 }
@@ -120,7 +120,7 @@ read_connect(const json_t *root, struct client_message *message,
 
     if (pos != NULL && !json_is_null(pos)) {
         if (!json_is_string(pos) || json_string_length(pos) > CLIENT_MESSAGE_POS_MAX)
-            return refuse(error, "\"pos\" must be a string of at most %d bytes",
+            return reject(error, "\"pos\" must be a string of at most %d bytes",
                           CLIENT_MESSAGE_POS_MAX);
         if (json_string_length(pos) > 0)
             message->pos = json_text_copy(pos);
@@ -137,7 +137,7 @@ read_refresh(const json_t *root, struct client_message *message,
              char error[CLIENT_MESSAGE_ERROR_MAX])
 {
     if (json_object_get(root, "token") == NULL)
-        return refuse(error, "\"refresh\" needs a \"token\"");
+        return reject(error, "\"refresh\" needs a \"token\"");
     return read_token(root, message, error);
 }
 
@@ -150,7 +150,7 @@ read_ack(const json_t *root, struct client_message *message, char error[CLIENT_M
     char *texts;
 
     if (!json_is_array(ids) || count == 0 || count > CLIENT_MESSAGE_ACKS_MAX)
-        return refuse(error, "\"ids\" must be an array of 1 to %d ids", CLIENT_MESSAGE_ACKS_MAX);
+        return reject(error, "\"ids\" must be an array of 1 to %d ids", CLIENT_MESSAGE_ACKS_MAX);
     message->ids = memory_new(count * (sizeof(char *) + FRAME_UUID_TEXT + 1));
     texts = (char *)(message->ids + count);
     for (size_t i = 0; i < count; i++) {
@@ -159,7 +159,7 @@ read_ack(const json_t *root, struct client_message *message, char error[CLIENT_M
         message->ids[i] = texts + i * (FRAME_UUID_TEXT + 1);
         if (!json_is_string(id) ||
             !frame_uuid_parse(json_string_value(id), json_string_length(id), message->ids[i]))
-            return refuse(error, "\"ids\" must hold UUIDs; the one at index %zu is not", i);
+            return reject(error, "\"ids\" must hold UUIDs; the one at index %zu is not", i);
     }
     message->id_count = count;
     return RC_OK;
@@ -172,7 +172,7 @@ read_nack(const json_t *root, struct client_message *message, char error[CLIENT_
     json_int_t value = json_integer_value(delay);
 
     if (delay != NULL && (!json_is_integer(delay) || value < 0))
-        return refuse(error, "\"delay\" must be an integer from 0 on (ms)");
+        return reject(error, "\"delay\" must be an integer from 0 on (ms)");
     message->delay_ms = value < CLIENT_MESSAGE_DELAY_MAX ? value : CLIENT_MESSAGE_DELAY_MAX;
     return read_ack(root, message, error);
 }
@@ -209,14 +209,14 @@ find_form(const json_t *root, const struct client_message_form **ret_form,
     const char *name = json_string_value(json_object_get(root, "t"));
 
     if (name == NULL)
-        return refuse(error, "\"t\" must be a string: " KINDS);
+        return reject(error, "\"t\" must be a string: " KINDS);
     for (size_t i = 0; i < COUNT_OF(FORMS); i++) {
         if (strcmp(name, FORMS[i].name) == 0) {
             *ret_form = &FORMS[i];
             return RC_OK;
         }
     }
-    return refuse(error, "unknown \"t\": it must be " KINDS);
+    return reject(error, "unknown \"t\": it must be " KINDS);
 }
 
 static bool
@@ -241,8 +241,8 @@ check_fields(const struct client_message_form *form, json_t *root,
         /* Limits how much of the client's text an error repeats. */
         if (!form_has_field(form, name))
             return strlen(name) <= 32
-                       ? refuse(error, "unknown field \"%s\" in \"%s\"", name, form->name)
-                       : refuse(error, "unknown field in \"%s\"", form->name);
+                       ? reject(error, "unknown field \"%s\" in \"%s\"", name, form->name)
+                       : reject(error, "unknown field in \"%s\"", form->name);
     }
     return RC_OK;
 }
@@ -257,7 +257,7 @@ read_request_id(const json_t *root, struct client_message *message,
         return RC_OK;
     if (!json_is_integer(id) || json_integer_value(id) > REQUEST_ID_MAX ||
         json_integer_value(id) < -REQUEST_ID_MAX)
-        return refuse(error, "\"r\" must be an integer within 2^53");
+        return reject(error, "\"r\" must be an integer within 2^53");
     message->has_request_id = true;
     message->request_id = json_integer_value(id);
     return RC_OK;
@@ -269,16 +269,16 @@ judge_load_error(const json_error_t *load, char error[CLIENT_MESSAGE_ERROR_MAX])
 {
     switch (json_error_code(load)) {
     case json_error_duplicate_key:
-        return refuse(error, "duplicate field in the message");
+        return reject(error, "duplicate field in the message");
     case json_error_numeric_overflow:
-        return refuse(error, "a number in the message is out of range");
+        return reject(error, "a number in the message is out of range");
     case json_error_null_character:
     case json_error_null_byte_in_key:
-        return refuse(error, "a text in the message holds a NUL character");
+        return reject(error, "a text in the message holds a NUL character");
     case json_error_stack_overflow:
-        return refuse(error, "the message is nested too deep");
+        return reject(error, "the message is nested too deep");
     default:
-        refuse(error, "the line is not JSON");
+        reject(error, "the line is not JSON");
         return RC_CLOSED;
     }
 }
@@ -290,7 +290,7 @@ read_root(json_t *root, struct client_message *message, char error[CLIENT_MESSAG
     enum rc rc;
 
     if (!json_is_object(root))
-        return refuse(error, "a message must be a JSON object");
+        return reject(error, "a message must be a JSON object");
     rc = read_request_id(root, message, error);
     if (rc == RC_OK)
         rc = find_form(root, &form, error);
@@ -365,7 +365,7 @@ client_message_parse_ack(const char *text, size_t len, struct client_message *re
     struct client_message message = {.kind = CLIENT_MESSAGE_ACK};
     json_t *root = load_body(text, len, "ids", NULL);
     enum rc rc = root != NULL ? read_ack(root, &message, error)
-                              : refuse(error, "the body must be {\"ids\":[..]}");
+                              : reject(error, "the body must be {\"ids\":[..]}");
 
     return give(root, rc, &message, ret_message);
 }
@@ -377,7 +377,7 @@ client_message_parse_nack(const char *text, size_t len, struct client_message *r
     struct client_message message = {.kind = CLIENT_MESSAGE_NACK};
     json_t *root = load_body(text, len, "ids", "delay");
     enum rc rc = root != NULL ? read_nack(root, &message, error)
-                              : refuse(error, "the body must be {\"ids\":[..],\"delay\":0}");
+                              : reject(error, "the body must be {\"ids\":[..],\"delay\":0}");
 
     return give(root, rc, &message, ret_message);
 }
@@ -393,7 +393,7 @@ client_message_parse_switch(const char *text, size_t len, bool *ret_on,
     if (is_good)
         *ret_on = json_is_true(on);
     json_decref(root);
-    return is_good ? RC_OK : refuse(error, "the body must be {\"on\":true} or {\"on\":false}");
+    return is_good ? RC_OK : reject(error, "the body must be {\"on\":true} or {\"on\":false}");
 }
 
 enum rc
@@ -407,7 +407,7 @@ client_message_parse_entry(const char *text, size_t len, char ret_entry[CLIENT_M
     if (is_good)
         snprintf(ret_entry, CLIENT_MESSAGE_ENTRY_MAX, "%s", json_string_value(entry));
     json_decref(root);
-    return is_good ? RC_OK : refuse(error, "the body must be {\"entry\":\"..\"}");
+    return is_good ? RC_OK : reject(error, "the body must be {\"entry\":\"..\"}");
 }
 
 void

@@ -22,7 +22,7 @@ struct head_scan {
 };
 
 static enum rc
-refuse(struct head_scan *scan, const char *why)
+reject(struct head_scan *scan, const char *why)
 {
     scan->why = why;
     return RC_BAD;
@@ -60,7 +60,7 @@ is_hex(char c)
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F') || (c >= 'a' && c <= 'f');
 }
 
-/* Rejects requests that libwebsockets would answer itself or hang up on. */
+/* Rejects requests that libwebsockets would answer itself or close. */
 static enum rc
 check_target(struct head_scan *scan)
 {
@@ -68,16 +68,16 @@ check_target(struct head_scan *scan)
     int arguments = 0;
 
     if (*at != '/')
-        return refuse(scan, "the target must be a path");
+        return reject(scan, "the target must be a path");
     if (has_control(at, scan->head.target_len))
-        return refuse(scan, "the target holds a control character");
+        return reject(scan, "the target holds a control character");
     for (; at < end; at++) {
         if (*at == '%' && (end - at < 3 || !is_hex(at[1]) || !is_hex(at[2])))
-            return refuse(scan, "the target holds a % without two hexadecimal digits");
+            return reject(scan, "the target holds a % without two hexadecimal digits");
         if (*at == '%' && at[1] == '0' && at[2] == '0')
-            return refuse(scan, "the target holds %00");
+            return reject(scan, "the target holds %00");
         if (*at == '&' && ++arguments == HTTP_HEAD_ARGUMENTS_MAX)
-            return refuse(scan, "the query has too many arguments");
+            return reject(scan, "the query has too many arguments");
     }
     return RC_OK;
 }
@@ -91,11 +91,11 @@ read_first_line(struct head_scan *scan, const char *line, size_t len)
     const char *end = line + len, *second;
 
     if (blank == NULL || !is_token(line, (size_t)(blank - line)))
-        return refuse(scan, "the first line has no method");
+        return reject(scan, "the first line has no method");
     second = memchr(blank + 1, ' ', (size_t)(end - blank - 1));
     if (second == NULL || end - second != (ptrdiff_t)sizeof(VERSION) + 1 ||
         memcmp(second + 1, VERSION, sizeof(VERSION) - 1) != 0 || (end[-1] != '0' && end[-1] != '1'))
-        return refuse(scan, "the first line does not end with HTTP/1.1");
+        return reject(scan, "the first line does not end with HTTP/1.1");
     scan->is_1_1 = end[-1] == '1';
     scan->head = (struct http_head){.method = line,
                                     .method_len = (size_t)(blank - line),
@@ -111,7 +111,7 @@ note_single(struct head_scan *scan, const char *name, size_t len)
         if (strlen(SINGLE[i]) != len || strncasecmp(SINGLE[i], name, len) != 0)
             continue;
         if ((scan->seen & 1u << i) != 0)
-            return refuse(scan, "duplicate header that must be unique");
+            return reject(scan, "duplicate header that must be unique");
         scan->seen |= 1u << i;
     }
     return RC_OK;
@@ -192,43 +192,43 @@ read_field(struct head_scan *scan, const char *line, size_t len)
     enum rc rc;
 
     if (is_blank(line[0]))
-        return refuse(scan, "a header is continued on a second line");
+        return reject(scan, "a header is continued on a second line");
     if (colon == NULL || !is_token(line, (size_t)(colon - line)))
-        return refuse(scan, "a header has no name, or a blank before its colon");
+        return reject(scan, "a header has no name, or a blank before its colon");
     if (has_control(colon, len - (size_t)(colon - line)))
-        return refuse(scan, "a header holds a control character");
+        return reject(scan, "a header holds a control character");
     before = scan->seen;
     rc = note_single(scan, line, (size_t)(colon - line));
     if (rc == RC_OK && (scan->seen & ~before) == 1u << SINGLE_LENGTH &&
         !is_number(colon + 1, line + len))
-        return refuse(scan, "Content-Length is no number");
+        return reject(scan, "Content-Length is not a number");
     /*
-     * RFC 6454, 7.1: a page without an origin sends "null". An empty Origin would be taken for an
+     * RFC 6454, 7.1: a page without an origin sends "null". An empty Origin would look like an
      * absent one.
      */
     if (rc == RC_OK && (scan->seen & ~before) == 1u << SINGLE_ORIGIN &&
         is_word(colon + 1, line + len, ""))
-        return refuse(scan, "Origin is empty");
+        return reject(scan, "Origin is empty");
     note_upgrade(scan, line, (size_t)(colon - line), line + len);
     return rc;
 }
 
 static enum rc
-judge(struct head_scan *scan)
+validate(struct head_scan *scan)
 {
     const unsigned both = 1u << SINGLE_LENGTH | 1u << SINGLE_ENCODING;
 
     if ((scan->seen & both) == both)
-        return refuse(scan, "a body has Content-Length or Transfer-Encoding, not both");
+        return reject(scan, "a body has Content-Length or Transfer-Encoding, not both");
     if (scan->is_1_1 && (scan->seen & 1u << SINGLE_HOST) == 0)
-        return refuse(scan, "Host is missing");
+        return reject(scan, "Host is missing");
     scan->head.is_websocket = scan->is_websocket && scan->is_connection_upgrade;
     if (!scan->head.is_websocket)
         scan->head.idle_upgrade = scan->upgrade;
     return RC_OK;
 }
 
-/* RC_AGAIN: the header continues. */
+/* RC_AGAIN: the header is incomplete. */
 static enum rc
 scan_lines(struct head_scan *scan, const char *bytes, size_t len)
 {
@@ -242,11 +242,11 @@ scan_lines(struct head_scan *scan, const char *bytes, size_t len)
         if (feed == NULL)
             return RC_AGAIN;
         if (feed == at || feed[-1] != '\r')
-            return refuse(scan, "a line ends without a carriage return");
+            return reject(scan, "a line ends without a carriage return");
         line_len = (size_t)(feed - 1 - at);
         if (line_len == 0) {
             scan->head.len = (size_t)(feed + 1 - bytes);
-            return lines > 0 ? judge(scan) : refuse(scan, "the first line is empty");
+            return lines > 0 ? validate(scan) : reject(scan, "the first line is empty");
         }
         rc = lines == 0 ? read_first_line(scan, at, line_len) : read_field(scan, at, line_len);
         if (rc != RC_OK)

@@ -1,4 +1,4 @@
-/* http_head.h: validates that every HTTP parser reads a request's header alike. Pure: no I/O. */
+/* http_head.h: rejects request headers that HTTP parsers could read differently. Pure: no I/O. */
 #ifndef CLAIRON_WIRE_HTTP_HEAD_H
 #define CLAIRON_WIRE_HTTP_HEAD_H
 
@@ -19,8 +19,8 @@ struct http_head {
     size_t len;        /* bytes of the whole header */
     bool is_websocket; /* a WebSocket upgrade, also named in Connection */
     /*
-     * The Upgrade header if it asks for another protocol than WebSocket, with `Connection:
-     * Upgrade`. It may be ignored (RFC 9110, 7.8). NULL: none.
+     * The Upgrade header if it does not lead to a WebSocket upgrade. It may be ignored (RFC 9110,
+     * 7.8). NULL: none.
      */
     const char *idle_upgrade;
 };

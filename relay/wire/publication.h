@@ -14,7 +14,7 @@
 #define PUBLICATION_ERROR_MAX 192
 #define PUBLICATION_LINE_MAX (8 * 1024 * 1024) /* a body of 1 MB with every character escaped */
 
-/* What the relay adds to the request. */
+/* Data that the relay adds to the request. */
 struct publication_origin {
     const char *emitter;
     const char *topic_prefix; /* NULL: the topic is the source alone */

@@ -1,4 +1,4 @@
-/* publication_draft.c: what reading and writing a notification share: refusals. */
+/* publication_draft.c: errors of parsing and encoding a publication. */
 #include <stdarg.h>
 #include <stdio.h>
 

@@ -33,8 +33,8 @@ enum rc publication_reject(struct publication_draft *draft, const char *format, 
     PRINTF_LIKE(2, 3);
 
 /*
- * publication_payload.c: adds the payload as it was sent, without blanks between its parts. Call
- * it only after json_loadb accepted the whole body.
+ * publication_payload.c: adds the payload byte for byte, without white space between its tokens.
+ * Call it only after json_loadb accepted the whole body.
  */
 MUST_CHECK enum rc publication_add_payload(const struct publication_draft *draft,
                                            struct buffer *out);

@@ -2,9 +2,9 @@
  * targets.c: finds routing.audience.targets without parsing the notification.
  *
  * routing is the last member of a notification and retry the last member of routing, and retry
- * holds no text chosen by users. So the last RETRY in the document is that member, whatever the
- * payload holds. The last targets before it is the member of the audience. No text can imitate
- * either: quotes in a JSON string are escaped.
+ * contains no text chosen by users. So the last RETRY in the document is that member, for any
+ * payload. The last targets before it is the member of the audience. No text can imitate either:
+ * quotes in a JSON string are escaped.
  */
 #include "wire/targets.h"
 

@@ -49,7 +49,7 @@ struct token {
 
 /*
  * Verifies `text` at now_s (Unix seconds). RC_OK: *ret_token is filled; the caller frees it with
- * token_free. RC_CLOSED: valid but expired. RC_BAD: any other fault. `error` is a sentence without
+ * token_free. RC_CLOSED: valid but expired. RC_BAD: any other fault. `error` is a message without
  * the token's text.
  */
 MUST_CHECK enum rc token_verify(const struct token_rules *rules, const char *text, size_t len,

@@ -51,9 +51,9 @@ judge_first(const struct ws_reader *reader)
     if (is_control(reader))
         return is_final(reader) ? NULL : "a control frame is fragmented";
     if (opcode == OPCODE_CONTINUATION && !reader->in_message)
-        return "a continuation continues nothing";
+        return "continuation frame without a message";
     if (opcode != OPCODE_CONTINUATION && reader->in_message)
-        return "a message begins inside another";
+        return "data frame within a fragmented message";
     return NULL;
 }
 
@@ -67,7 +67,7 @@ judge_second(const struct ws_reader *reader)
     return NULL;
 }
 
-/* Length of the header, as far as it is known. */
+/* Length of the header, from the bytes received so far. */
 static size_t
 head_size(const struct ws_reader *reader)
 {
@@ -91,8 +91,8 @@ take_length(struct ws_reader *reader)
     if (len == 127)
         reader->left = bytes_get_u64(reader->head + 2);
     if (reader->left > INT64_MAX)
-        return "a frame's length has its highest bit set";
-    return reader->left < least ? "a frame's length could be written shorter" : NULL;
+        return "the highest bit of a frame's length is set";
+    return reader->left < least ? "a frame's length is not in its shortest form" : NULL;
 }
 
 static void
@@ -227,14 +227,14 @@ ws_close_reply_code(const unsigned char *payload, size_t len, const char **ret_w
         return WS_NO_CODE;
     code = len >= 2 ? bytes_get_u16(payload) : 0;
     if (!is_close_code(code)) {
-        *ret_why = "a close frame's code is not one that may be sent";
+        *ret_why = "invalid code in a close frame";
         return 1002;
     }
     for (size_t at = 2; at < len;) {
         size_t char_len = utf8_char_len((const char *)payload + at, len - at);
 
         if (char_len == 0) {
-            *ret_why = "a close frame's reason is not valid UTF-8";
+            *ret_why = "the reason in a close frame is not valid UTF-8";
             return 1007;
         }
         at += char_len;

@@ -4,7 +4,7 @@
 
 /* hiredis has TLS since 1.0; the Makefile checks for it. */
 #ifdef CLAIRON_STORE_TLS
-#define CONFIG_URL_FORM "redis://[user:pass@]host:port[/db], likewise rediss://, or unix:///path"
+#define CONFIG_URL_FORM "redis://[user:pass@]host:port[/db], rediss:// with TLS, or unix:///path"
 #else
 #define CONFIG_URL_FORM "redis://[user:pass@]host:port[/db] or unix:///path"
 #endif

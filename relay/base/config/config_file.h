@@ -11,8 +11,8 @@ typedef void (*config_file_fn)(void *user, unsigned line, const char *section, c
 typedef void (*config_file_fault_fn)(void *user, unsigned line, const char *reason);
 
 /*
- * Reads to the end despite errors, so that all are found at once. Settings of a section whose line
- * is invalid are skipped. Returns NULL, or a constant reason why the file could not be read.
+ * Reads to the end despite errors, so that one run reports all of them. Settings below an invalid
+ * section line are skipped. Returns NULL, or a constant reason why the file could not be read.
  */
 const char *config_file_read(const char *path, config_file_fn on_value,
                              config_file_fault_fn on_fault, void *user);

@@ -36,7 +36,7 @@ extern const size_t config_key_count;
 /* NULL: not found. */
 const struct config_key *config_key_find(const char *section, const char *name);
 
-/* Writes "did you mean ..; [section] takes .." for an unknown key. */
+/* Writes "did you mean ..; [section] has .." for an unknown key. */
 void config_key_suggest(const char *section, const char *name, char *text, size_t room);
 
 #endif

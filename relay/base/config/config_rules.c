@@ -374,7 +374,7 @@ check_feed(struct config_load *load)
                               "host=/run/postgresql dbname=app user=clairon");
 }
 
-/* Runs every check, so that all errors are reported at once. */
+/* Runs every check, so that one run reports all errors. */
 enum rc
 config_rules(struct config_load *load)
 {

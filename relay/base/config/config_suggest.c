@@ -71,7 +71,7 @@ add_valid(const char *section, char *text, size_t room)
 
     text_add(text, room, "[");
     text_add(text, room, section);
-    text_add(text, room, "] takes ");
+    text_add(text, room, "] has ");
     for (size_t i = 0; i < config_key_count; i++)
         if (strcmp(config_keys[i].section, section) == 0) {
             text_add(text, room, before);

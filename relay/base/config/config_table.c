@@ -36,7 +36,7 @@ const struct config_key config_keys[] = {
       "time to wait for an acknowledgement before the first retry is scheduled" },
     { "delivery", "backoff_base", CONFIG_DURATION, false, "1s", 10, DAY, NULL,
       FIELD(delivery.backoff_base_ms),
-      "delay before the first retry; the notification's backoff says how it grows" },
+      "delay before the first retry; backoff of the notification sets its growth" },
     { "delivery", "backoff_cap", CONFIG_DURATION, false, "5m", 10, DAY, NULL,
       FIELD(delivery.backoff_cap_ms), "maximum delay before a retry, also after a nack" },
     { "delivery", "expiring", CONFIG_DURATION, false, "60s", 0, HOUR, NULL,
@@ -134,7 +134,7 @@ const struct config_key config_keys[] = {
     { "relay", "log_level", CONFIG_LEVEL, false, "info", 0, 0, NULL, FIELD(relay.log_level),
       "minimum level of logged events" },
     { "relay", "roles", CONFIG_ROLES, false, "feed,gate", 0, 0, NULL, FIELD(relay.roles),
-      "what this process does" },
+      "parts that this process runs" },
 
     { "store", "min_replicas", CONFIG_INT, false, "0", 0, 16, NULL, FIELD(store.min_replicas),
       "replicas that must have a notification before it is confirmed to PostgreSQL" },

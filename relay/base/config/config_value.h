@@ -12,7 +12,7 @@ MUST_CHECK enum rc config_value_duration(const char *text, int64_t *ret_ms);
 
 /*
  * Sets the field. An empty text unsets a text that has no default. On RC_BAD `reason` describes a
- * valid value, without quoting the given one.
+ * valid value; it does not quote the invalid one.
  */
 MUST_CHECK enum rc config_value_set(struct config *config, const struct config_key *key,
                                     const char *text, char reason[CONFIG_REASON_MAX]);

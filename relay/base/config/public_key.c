@@ -51,7 +51,7 @@ public_key_error(const char *pem, size_t len, char fault[PUBLIC_KEY_FAULT_MAX])
     const char *wrong = "is not the PEM of a public key, it must be " KINDS;
 
     if (memmem(pem, len, "PRIVATE KEY-----", 16) != NULL)
-        return "is a private key: give the relay only the public key";
+        return "is a private key: the relay needs only the public key";
     if (memmem(pem, len, "-----BEGIN PUBLIC KEY-----", 26) == NULL ||
         memmem(pem, len, "-----END PUBLIC KEY-----", 24) == NULL)
         return "must name a PEM file with -----BEGIN PUBLIC KEY-----";

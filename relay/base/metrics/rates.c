@@ -1,4 +1,4 @@
-/* rates.c: token buckets, for one thing or for many names. */
+/* rates.c: token buckets, single or one per name. */
 #include "base/rates.h"
 
 #include <stdlib.h>

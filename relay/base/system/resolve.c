@@ -23,14 +23,14 @@
 #define ERROR_MAX 128
 #define CLOSE_MAX (1 << 20)
 
-/* What the child writes to the pipe, in one write. */
+/* The result that the child writes to the pipe in one write. */
 struct word {
     size_t count;
     struct resolved found[FOUND_MAX];
-    char error[ERROR_MAX]; /* a host without addresses */
+    char error[ERROR_MAX]; /* of a host without addresses */
 };
 
-_Static_assert(sizeof(struct word) <= PIPE_BUF, "it goes through the pipe as a whole");
+_Static_assert(sizeof(struct word) <= PIPE_BUF, "a write to the pipe is atomic");
 
 struct resolve {
     struct ev_loop *loop;
@@ -76,8 +76,8 @@ look_up(struct word *word, const char *host, unsigned number)
 }
 
 /*
- * Clients' sockets above all: they must close when the relay closes them. Returns the new number
- * of fd.
+ * Closes inherited descriptors: a client's socket must close when the relay closes it. Returns the
+ * new number of fd.
  */
 static int
 keep_only(int fd)

@@ -144,7 +144,7 @@ my ($strange) = listed('--reason', 'undecodable');
 is_deeply([ $strange->{users}, $strange->{notification}{payload}{undecodable} ], [ [], ['o'] ],
     'an undecodable value is logged, and the row is delivered');
 ($code, $out) = clairon('errors', 'redrive', '--all');
-like($out, qr/^left 1 entry/m, 'it cannot be redriven, as no user is pending');
+like($out, qr/^skipped 1 entry/m, 'it cannot be redriven, as no user is pending');
 clairon('errors', 'drop', '--reason', 'undecodable');
 
 # Trace.

@@ -100,7 +100,7 @@ is(entries(), 0, 'the entry is deleted');
 $store->execute('XADD', 'clairon:errors', '*', id => $unknown, reason => 'undecodable', attempts => 0, users => '[]', data => '{}', route => '');
 ($code, $out) = errors('redrive', $unknown);
 is($code, 1, 'an id that cannot be redriven: exit code 1');
-like($out, qr/^left 1 entry that cannot be redriven/m, 'with the reason');
+like($out, qr/^skipped 1 entry: no pending user/m, 'with the reason');
 is((errors('redrive', '--all'))[0], 0, 'with --all it is skipped');
 is((errors('drop', $unknown))[1], "dropped 1 entry\n", 'it can be dropped');
 

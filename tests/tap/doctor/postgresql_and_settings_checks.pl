@@ -77,7 +77,7 @@ like($found->{'postgresql: replication'}{hint}, qr/REPLICATION/, 'and replicatio
 sql('ALTER ROLE relay REPLICATION SUPERUSER');
 finds('a superuser', 'postgresql: role', qr/superuser/, qr/NOSUPERUSER/);
 sql('ALTER ROLE relay NOSUPERUSER; REVOKE clairon_relay FROM relay');
-finds('a role without grants', 'postgresql: role', qr/not in clairon_relay/, qr/GRANT clairon_relay TO relay/);
+finds('a role without grants', 'postgresql: role', qr/not a member of clairon_relay/, qr/GRANT clairon_relay TO relay/);
 sql('GRANT clairon_relay TO relay; REVOKE SELECT ON clairon.member FROM clairon_relay');
 finds('a revoked grant', 'postgresql: grant on clairon.member', qr/may not read/, qr/GRANT SELECT ON clairon\.member/);
 sql('GRANT SELECT ON clairon.member TO clairon_relay');

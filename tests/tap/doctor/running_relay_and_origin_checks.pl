@@ -42,7 +42,7 @@ like($out, qr{\AWARN +gate +gate\.origins: \*: .*\n +hint: Name the origins.*\na
 warns('origins of all sites', 'gate: gate.origins', qr/^\*: /, qr/Name the origins/, '--gate.origins=*');
 
 # The running relay has other origins than the settings.
-finds('an origin added after its start', 'gate: gate.origins', qr{rejects pages of https://new\.example$}, qr/restart/,
+finds('an origin added after its start', 'gate: gate.origins', qr{rejects origin https://new\.example$}, qr/restart/,
     '--gate.origins=https://app.example,https://new.example');
 
 # No listener, another program, a socket without a response.
@@ -80,7 +80,7 @@ repaired('as before');
 # The store stops: the relay is not ready, and the doctor names the cause.
 $store->stop;
 wait_until('the relay has lost the store', sub { ($relay->get('/readyz'))[0] == 503 });
-finds('a relay without its store', 'gate: relay', qr/^not ready on \S+, feed \w+, store down$/, qr/no connection to the store/);
+finds('a relay without its store', 'gate: relay', qr/^not ready on \S+, feed \w+, store down$/, qr/no store connection/);
 $store->start;
 wait_until('it is ready again', sub { ($relay->get('/readyz'))[0] == 200 });
 repaired('no problems again');

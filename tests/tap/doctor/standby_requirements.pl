@@ -34,10 +34,10 @@ $relay->wait_for_log(qr/streaming from slot/);
 wait_until('the primary has its xmin', sub { sql(q{SELECT catalog_xmin IS NOT NULL FROM pg_replication_slots}) eq 't' });
 my ($code, $out, $err) = doctor();
 is($code, 0, 'a healthy standby') or diag $out, $err;
-like($out, qr/primary +connection: not looked at: --primary=CONNINFO or/, 'checks that need the primary are listed as skipped');
+like($out, qr/primary +connection: skipped: set --primary=CONNINFO or/, 'checks that need the primary are listed as skipped');
 ($code, $out, $err) = doctor('--feed.primary_conninfo=' . $primary->connstr('postgres'));
 is($code, 0, 'and with its primary') or diag $out, $err;
-like($out, qr/physical slot: standby is read, reserved, keeps catalog rows/, 'the physical slot keeps the required rows');
+like($out, qr/physical slot: standby is active, reserved, retains catalog rows/, 'the physical slot keeps the required rows');
 
 # The standby's own settings.
 sub reload { my ($setting, $value) = @_;

@@ -61,7 +61,7 @@ sub good
 # Good settings.
 write_text($file, good());
 chmod 0600, $file or die "could not chmod: $!\n";
-is_deeply([ clairon([ 'relay', '-c', $file, '--check' ]) ], [ 0, "settings are good\n", '' ],
+is_deeply([ clairon([ 'relay', '-c', $file, '--check' ]) ], [ 0, "settings are valid\n", '' ],
     '--check accepts valid settings');
 write_text($file, "\xef\xbb\xbf# a comment\r\n; another\r\n\r\n" . good('[relay]', '  log_level=debug  ', '[gate]',
         'ping = 10 s', 'max_frame_bytes = 1MB', 'origins = https://a.example, https://b.example'));
@@ -185,7 +185,7 @@ check_rejected('no such option', good(), 'unknown argument --fast', ['--fast']);
 check_rejected('no such operand', good(), 'unknown argument now', ['now']);
 my ($code, $out, $err) = clairon([ 'relay', '-c' ]);
 is($code, 2, '-c without a file: exit 2');
-like($err, qr/missing value behind -c/, '-c without a file: message');
+like($err, qr/missing value after -c/, '-c without a file: message');
 
 # A relay that cannot listen logs the address, which identifies the source.
 sub listens

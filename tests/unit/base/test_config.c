@@ -247,10 +247,10 @@ syntax_errors_report_file_and_line(void **state)
         "[fed]\n", 1,
         "[fed] is not a section; did you mean [feed]? sections are auth, delivery, feed,");
     expect_line_rejected("[feed]\nslto = a\n", 2,
-                         "did you mean [feed] slot? [feed] takes conninfo, create");
+                         "did you mean [feed] slot? [feed] has conninfo, create");
     expect_line_rejected("[feed]\nlisten = a\n", 2, "did you mean [gate] listen?");
     expect_line_rejected("[feed]\nzzzzzzzzz = a\n", 2,
-                         "[feed] zzzzzzzzz is not a setting; [feed] takes");
+                         "[feed] zzzzzzzzz is not a setting; [feed] has");
     expect_line_rejected("[feed]\n= a\n", 2, "a name must be made of");
     expect_line_rejected("[feed]\nslot=a\n\n slot=b\n", 4, "already set in line 2");
     expect_line_rejected("[feed]\nSlot = a\n", 2, "did you mean [feed] slot?");

@@ -101,12 +101,12 @@ invalid_arguments_are_rejected(void **state)
 
     (void)state;
     assert_int_equal(RUN(WITH_SECRET), 2);
-    expect_output("--sub must name a user");
+    expect_output("--sub must be a user id");
     assert_int_equal(RUN("--sub", WITH_SECRET), 2);
-    expect_output("missing value behind --sub");
+    expect_output("missing value after --sub");
     memset(name, 'x', 256);
     assert_int_equal(RUN("--sub", name, WITH_SECRET), 2);
-    expect_output("in 1 to 255 bytes");
+    expect_output("of 1 to 255 bytes");
     name[255] = '\0';
     assert_int_equal(RUN("--sub", name, WITH_SECRET), 0);
     assert_int_equal(RUN("--sub", "\xff", WITH_SECRET), 2);
@@ -142,7 +142,7 @@ public_key_cannot_sign(void **state)
     (void)close(fd);
     (void)snprintf(argument, sizeof argument, "--auth.public_key_file=%s", path);
     assert_int_equal(RUN("--sub", "u1", argument), 2);
-    expect_output("cannot sign: [auth] public_key_file is only the public key");
+    expect_output("cannot sign: [auth] public_key_file is only a public key");
     assert_int_equal(unlink(path), 0);
 }
 

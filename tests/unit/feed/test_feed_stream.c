@@ -31,7 +31,7 @@ test_store_loss_drops_the_rest_of_the_packet(void **state)
     struct shard shard = {0};
     struct store store = {.shards = &shard, .shard_count = 1}; /* down */
     struct config config = {.feed.slot = NULL};
-    struct stats stats = {.beat_us = 0};
+    struct stats stats = {.heartbeat_us = 0};
     struct feed feed = {.state = FEED_STREAMING,
                         .loop = ev_loop_new(EVFLAG_AUTO),
                         .config = &config,

@@ -173,8 +173,8 @@ invalid_headers_are_rejected(void **state)
     expect_broken(0x8b, 0x80, "opcode");
     expect_broken(0x8f, 0x80, "opcode");
     expect_broken(0x09, 0x80, "fragmented");
-    expect_broken(0x80, 0x80, "continues nothing");
-    expect_broken(0x00, 0x80, "continues nothing");
+    expect_broken(0x80, 0x80, "without a message");
+    expect_broken(0x00, 0x80, "without a message");
     expect_broken(0x81, 0x01, "not masked");
     expect_broken(0x89, 0xfe, "125");
     expect_broken(0x88, 0xff, "125");
@@ -205,7 +205,7 @@ non_minimal_lengths_are_rejected(void **state)
     assert_int_equal(parse_length(2, 65535).kind, WS_DATA);
     assert_int_equal(parse_length(8, 125).kind, WS_BROKEN);
     assert_int_equal(parse_length(8, 65535).kind, WS_BROKEN);
-    assert_non_null(strstr(parse_length(8, 65535).why, "shorter"));
+    assert_non_null(strstr(parse_length(8, 65535).why, "shortest"));
     assert_int_equal(parse_length(8, 65536).kind, WS_DATA);
 }
 
