@@ -1,4 +1,4 @@
-/* direct.h: asks the store and waits for the answer, for commands that run and end. */
+/* direct.h: blocking requests to the store, for commands of the CLI. */
 #ifndef CLAIRON_STORE_DIRECT_H
 #define CLAIRON_STORE_DIRECT_H
 
@@ -10,47 +10,47 @@
 
 struct direct;
 
-/* NULL: `error` holds one sentence. Free it with direct_close. */
+/* NULL: see `error`. Free it with direct_close. */
 struct direct *direct_open(const struct config *config, char error[DIRECT_ERROR_MAX]);
 void direct_close(struct direct *direct); /* accepts NULL */
-/* Why the last question was not answered. */
+/* The error of the last failed request. */
 const char *direct_error(const struct direct *direct);
 
 /*
- * Walks the error log from `since` on, oldest first, until a visit returns false; with several
- * servers one after the other. An entry lives as long as the visit, and is redriven and dropped
- * within it.
+ * Visits the entries of the error log from `since`, oldest first, until a visit returns false;
+ * several servers one after the other. An entry is valid during its visit; direct_redrive and
+ * direct_drop are called there.
  */
 typedef bool direct_visit(void *ctx, const struct error_entry *entry);
 MUST_CHECK enum rc direct_errors(struct direct *direct, struct entry_id since, direct_visit *visit,
                                  void *ctx);
-/* How many entries there are, of all servers; -1: unknown. */
+/* The number of entries on all servers; -1: unknown. */
 long long direct_error_count(struct direct *direct);
 
 /*
- * Both are sent at once and counted when their page of the log ends, where direct_errors fails if
- * one was refused. An entry that is gone meanwhile counts as nothing.
+ * direct_redrive and direct_drop do not wait for the reply. Replies are read and counted after each
+ * page; direct_errors fails then if one was rejected. Entries removed meanwhile are not counted.
  */
 
 /*
- * Its users wait for the notification again, from attempt 0, with its lifetime renewed; the entry
- * goes. `users` as they stand in the entry. RC_BAD: direct_can_redrive is false; nothing was done.
+ * Sends the notification again to `users`, a subset of the entry's, from attempt 0 and with a new
+ * lifetime, and removes the entry. RC_BAD: direct_can_redrive is false; nothing was done.
  */
 MUST_CHECK enum rc direct_redrive(struct direct *direct, const struct error_entry *entry,
                                   const char *const *users, size_t count);
 MUST_CHECK enum rc direct_drop(struct direct *direct, struct entry_id entry);
-/* Whether the entry holds what a redrive takes. */
+/* Whether the entry has all data of a redrive. */
 bool direct_can_redrive(const struct direct *direct, const struct error_entry *entry);
 
-/* What the redrives, or the drops, of this connection did so far. */
+/* Totals of the redrives or drops of this connection. */
 struct direct_changes {
     bool is_redrive;
     long long entries;
-    long long users; /* who wait again */
+    long long users; /* pending again */
 };
 const struct direct_changes *direct_changed(const struct direct *direct);
 
-/* What is known of a message; `id`: a UUID in lower case. It lives until the next question. */
+/* The history of a notification. `id`: a UUID in lower case. Valid until the next request. */
 MUST_CHECK enum rc direct_trace(struct direct *direct, const char *id,
                                 const struct trace **ret_trace);
 

@@ -27,7 +27,7 @@ struct entry {
     bool is_retry;            /* made to be shown again, to the users of `only` */
     struct bytes retry_users; /* packed as targets: read with frame_next_target */
     bool is_open_ended;       /* any user it is delivered to has to acknowledge it */
-    int64_t ends_us;          /* expiration; 0: none */
+    int64_t expires_us;       /* expiration; 0: none */
     uint64_t score;           /* in an inbox: of the entry that it was first, by entry_id_score */
 };
 

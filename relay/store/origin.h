@@ -1,4 +1,4 @@
-/* origin.h: the database that a store's notifications come from. */
+/* origin.h: the database whose notifications a store holds. */
 #ifndef CLAIRON_STORE_ORIGIN_H
 #define CLAIRON_STORE_ORIGIN_H
 
@@ -6,8 +6,8 @@
 #define ORIGIN_NAME_MAX 256
 
 /*
- * A renamed database is the same, one that was dropped and restored under its name is another: so
- * system identifier and oid decide, the name is for messages.
+ * System identifier and oid identify a database: a rename keeps them, a drop and restore does not.
+ * The name is only for messages.
  */
 struct origin {
     char system[ORIGIN_NUMBER_MAX];

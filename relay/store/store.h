@@ -118,7 +118,7 @@ struct store_rewind {
 };
 /* No callback: the store goes down and up again. */
 MUST_CHECK enum rc store_rewind(struct store *store, const char *slot,
-                                const struct store_rewind *setback);
+                                const struct store_rewind *request);
 
 /* A batch of frames. It keeps views: the frames' bytes must live until store_ingest. */
 struct store_batch;
@@ -177,8 +177,8 @@ struct store_report {
 /* `not_pending`: indexes of reports that lack no acknowledgement. Valid during the callback. */
 typedef void store_reported(void *ctx, enum rc rc, const size_t *not_pending, size_t count);
 /* The ack timeout starts now. The reports need to live during the call only. */
-MUST_CHECK enum rc store_report(struct store *store, const struct store_report *shown, size_t count,
-                                store_reported *done, void *ctx);
+MUST_CHECK enum rc store_report(struct store *store, const struct store_report *reports,
+                                size_t count, store_reported *done, void *ctx);
 
 /*
  * Presence: which users are connected to this process. Only present users get retries. Needs a

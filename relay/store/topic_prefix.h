@@ -9,7 +9,7 @@
 /* The feed's, for relays that have none; one that is too long is not kept. Without an answer. */
 void store_note_topic_prefix(struct store *store, const char *prefix);
 
-/* "" while no feed has noted one. */
+/* "" if no feed has stored one. */
 const char *store_topic_prefix(const struct store *store);
 
 /* Takes over what the store says. */

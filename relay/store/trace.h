@@ -1,4 +1,4 @@
-/* trace.h: the life of one message, as the store knows it. */
+/* trace.h: the history of one notification: committed, stored, sent, acknowledged, retried. */
 #ifndef CLAIRON_STORE_TRACE_H
 #define CLAIRON_STORE_TRACE_H
 
@@ -11,24 +11,21 @@
 struct trace_event {
     char at[TRACE_TIME_MAX]; /* ISO 8601, UTC */
     struct bytes stage;  /* committed, stored, sent, acked, nacked, retried, errored, redriven */
-    struct bytes detail; /* an entry, a reason, a delay; "-" when there is none */
-    struct bytes user;   /* empty where it is of no user */
+    struct bytes detail; /* an entry, a reason or a delay; "-": none */
+    struct bytes user;   /* empty: no user */
     int attempt;
 };
 
-/* Views into the store's answer; events are the trace's own. */
+/* The texts are views into the store's reply; the arrays belong to the trace. */
 struct trace {
-    struct bytes data; /* the JSON line; empty when the stream does not hold it any more */
+    struct bytes data; /* the JSON document; empty: trimmed from the stream */
     struct trace_event *events;
     size_t event_count;
-    struct bytes *waiting; /* users who are waited for, 1000 at most */
+    struct bytes *waiting; /* users without an acknowledgement, at most 1000 */
     size_t waiting_count;
 };
 
-/*
- * An empty trace (no data, no events): nothing is known of that id. Views that die after the
- * callback.
- */
+/* An empty trace (no data, no events): unknown id. Views end with the callback. */
 typedef void store_traced(void *ctx, enum rc rc, const struct trace *trace);
 /* `id`: a UUID in lower case. RC_OK and RC_AGAIN as for all calls of store.h. */
 MUST_CHECK enum rc store_trace(struct store *store, const char *id, store_traced *done, void *ctx);
@@ -36,12 +33,12 @@ MUST_CHECK enum rc store_trace(struct store *store, const char *id, store_traced
 /* {"id":..,"notification":..,"events":[..],"waiting":[..]} */
 MUST_CHECK enum rc trace_write_json(const struct trace *trace, const char *id, struct buffer *out);
 
-/* For those who ask by themselves: takes an answer of trace.lua apart. Free it with trace_free. */
+/* Reads a reply of trace.lua. The reply must outlive the trace. Free it with trace_free. */
 struct redisReply;
 MUST_CHECK enum rc trace_read(const struct redisReply *reply, const char *id,
                               struct trace *ret_trace);
 void trace_free(struct trace *trace);
-/* Nothing is known of it. */
+/* True: unknown id. */
 bool trace_is_empty(const struct trace *trace);
 
 /* The commit time in an id's first 48 bits. `id`: a UUID. */

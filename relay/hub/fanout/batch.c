@@ -59,9 +59,9 @@ fanout_batch_new(struct notification *const *notifications, unsigned count)
     for (unsigned i = 0; i < count; i++) {
         batch->notifications[i] = notification_ref(notifications[i]);
         batch->len += notifications[i]->ws_len;
-        if (notifications[i]->ends_us != 0 &&
-            (batch->ends_us == 0 || notifications[i]->ends_us < batch->ends_us))
-            batch->ends_us = notifications[i]->ends_us;
+        if (notifications[i]->expires_us != 0 &&
+            (batch->expires_us == 0 || notifications[i]->expires_us < batch->expires_us))
+            batch->expires_us = notifications[i]->expires_us;
     }
     if (count == 1) {
         batch->bytes = notifications[0]->ws;
@@ -169,5 +169,5 @@ merged_batch_end(struct merged_batch *merged)
 bool
 fanout_batch_is_stale(const struct fanout_batch *batch)
 {
-    return batch->ends_us != 0 && batch->ends_us <= clock_wall_us();
+    return batch->expires_us != 0 && batch->expires_us <= clock_wall_us();
 }

@@ -23,9 +23,9 @@
 struct fanout_batch {
     unsigned refs;
     unsigned count;
-    unsigned sends;  /* calls of fanout_batch_file */
-    int file;        /* -1: none */
-    int64_t ends_us; /* when its first notification expires; 0: never */
+    unsigned sends;     /* calls of fanout_batch_file */
+    int file;           /* -1: none */
+    int64_t expires_us; /* when its first notification expires; 0: never */
     size_t len;
     unsigned char *bytes;                 /* one whole WebSocket frame per notification */
     struct notification *notifications[]; /* references */

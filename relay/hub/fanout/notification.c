@@ -86,7 +86,7 @@ note_of_entry(const struct entry *entry, struct bytes hidden, const char *epoch,
 
     notification->is_retry = entry->is_retry;
     notification->is_open_ended = entry->is_open_ended;
-    notification->ends_us = entry->ends_us;
+    notification->expires_us = entry->expires_us;
     notification->shard = entry->shard;
     notification->id = entry->id;
     notification->score = entry->score;
@@ -118,7 +118,7 @@ notification_new_at(const struct notification *notification, const char *epoch,
 
     moved->is_retry = notification->is_retry;
     moved->is_open_ended = notification->is_open_ended;
-    moved->ends_us = notification->ends_us;
+    moved->expires_us = notification->expires_us;
     moved->shard = notification->shard;
     moved->id = notification->id;
     moved->score = notification->score;
@@ -176,5 +176,5 @@ notification_unref(struct notification *notification)
 bool
 notification_is_expired(const struct notification *notification)
 {
-    return notification->ends_us != 0 && notification->ends_us <= clock_wall_us();
+    return notification->expires_us != 0 && notification->expires_us <= clock_wall_us();
 }

@@ -11,7 +11,7 @@ struct notification {
     bool needs_ack;
     bool is_open_ended; /* every recipient has to acknowledge it */
     bool is_retry;      /* for `retry_users` */
-    int64_t ends_us;    /* expiration, wall clock; 0: never */
+    int64_t expires_us; /* expiration, wall clock; 0: never */
     unsigned char shard;
     unsigned char shards; /* in `pos` */
     struct entry_id id;

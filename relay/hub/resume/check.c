@@ -77,9 +77,10 @@ begin_after_gap(struct session *session, const char *why)
 
 /* It expired: the client lost it. */
 static bool
-is_lost(const struct session *session, const struct frame *frame, int64_t ends_us)
+is_lost(const struct session *session, const struct frame *frame, int64_t expires_us)
 {
-    return ends_us != 0 && ends_us <= clock_wall_us() && session_is_recipient(session, frame) &&
+    return expires_us != 0 && expires_us <= clock_wall_us() &&
+           session_is_recipient(session, frame) &&
            topics_show(session->topics, frame->as.notification.topic);
 }
 
@@ -89,7 +90,7 @@ page_has_loss(const struct session *session, const struct store_page *page)
     for (size_t i = 0; i < page->count; i++) {
         const struct entry *entry = &page->entries[i];
 
-        if (!entry->is_retry && is_lost(session, &entry->frame, entry->ends_us))
+        if (!entry->is_retry && is_lost(session, &entry->frame, entry->expires_us))
             return true;
     }
     return false;
@@ -103,7 +104,7 @@ replay_buffer_has_loss(const struct session *session, struct cursor after)
     while ((notification = replay_buffer_next(&session->hub->replay_buffer,
                                               session->client.own_shard, after)) != NULL) {
         if (!notification->is_retry &&
-            is_lost(session, &notification->frame, notification->ends_us))
+            is_lost(session, &notification->frame, notification->expires_us))
             return true;
         cursor_advance(&after, notification->shard, notification->id);
     }
@@ -165,7 +166,7 @@ static bool
 is_still_pending(const struct session *session, const struct entry *entry)
 {
     struct cursor cursor = session->cursor;
-    bool has_ended = entry->ends_us != 0 && entry->ends_us <= clock_wall_us();
+    bool has_ended = entry->expires_us != 0 && entry->expires_us <= clock_wall_us();
 
     return entry->score <= entry_id_score(*cursor_in(&cursor, entry->shard)) && !has_ended &&
            session_is_recipient(session, &entry->frame);

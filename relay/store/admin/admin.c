@@ -1,4 +1,4 @@
-/* admin.c: asks the store how it stands, and mends its error log. */
+/* admin.c: queries the store for the console, and redrives or drops dead letters. */
 #include "store/admin.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 #include "store/shards/ask.h"
 #include "store/shards/store_private.h"
 
-/* What all shards, or all servers, say of themselves. */
+/* A query to all shards, or to the first shard of each server. */
 struct description {
     struct ask ask;
     store_described *done;
@@ -46,7 +46,7 @@ merge(const struct description *description)
     }
 }
 
-/* With one to ask its reply is passed on as it is. */
+/* A single reply is passed on unchanged. */
 static void
 finish_description(struct ask *ask, enum rc rc)
 {
@@ -68,7 +68,7 @@ finish_description(struct ask *ask, enum rc rc)
 static const struct ask_kind description_kind = {
     .what = "read the store overview", .take = take_description, .finish = finish_description};
 
-/* Asks the first `count` shards. */
+/* Queries the first `count` shards. */
 static enum rc
 describe(struct store *store, enum store_script script, const char *argument_text, unsigned count,
          store_described *done, void *ctx)
@@ -128,87 +128,87 @@ store_user(struct store *store, const char *user, store_described *done, void *c
     return describe(store, STORE_SCRIPT_user, user, store->shard_count, done, ctx);
 }
 
-/* Redrives or drops an entry of the error log, at the server of its shard. */
-struct mend {
+/* Redrives or drops a dead letter, on the server of its shard. */
+struct change {
     struct ask ask;
     store_error_changed *done;
     void *ctx;
     bool is_drop;
-    bool is_sent; /* the entry was read, and its redrive is under way */
+    bool is_sent; /* the entry was read, and its redrive was sent */
     enum store_error_change how;
     long long users;
 };
 
 static void
-ask_redrive(struct mend *mend, struct shard *shard, const struct error_entry *entry,
+ask_redrive(struct change *change, struct shard *shard, const struct error_entry *entry,
             const struct redrive *redrive)
 {
     struct arguments arguments = {.argc = 0};
 
     redrive_arguments(&arguments, shard->stream_key, shard->prefix,
                       shard->store->delivery.retention, entry, redrive);
-    ask_script(&mend->ask, shard, STORE_SCRIPT_redrive, 1, &arguments);
-    mend->is_sent = true;
+    ask_script(&change->ask, shard, STORE_SCRIPT_redrive, 1, &arguments);
+    change->is_sent = true;
 }
 
-/* The entry, which is to be sent anew with a new lifetime. */
+/* Sends the redrive of the entry that was read. */
 static void
-take_entry(struct mend *mend, const struct redisReply *reply)
+take_entry(struct change *change, const struct redisReply *reply)
 {
-    struct store *store = mend->ask.store;
+    struct store *store = change->ask.store;
     struct error_entry entry;
     struct redrive redrive;
 
     if (!reply_is_array(reply, 1)) {
-        mend->how = STORE_ERROR_GONE;
+        change->how = STORE_ERROR_GONE;
     } else if (error_entry_read(reply_at(reply, 0), &entry) != RC_OK || entry.id.at == NULL ||
                entry.shard >= store->shard_count ||
                redrive_prepare(&entry, clock_wall_us(), &redrive) != RC_OK) {
-        mend->how = STORE_ERROR_NO_USERS;
+        change->how = STORE_ERROR_NO_USERS;
     } else {
-        ask_redrive(mend, &store->shards[entry.shard], &entry, &redrive);
+        ask_redrive(change, &store->shards[entry.shard], &entry, &redrive);
         redrive_free(&redrive);
     }
 }
 
 static bool
-take_mended(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+take_change(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 {
-    struct mend *mend = (struct mend *)ask;
+    struct change *change = (struct change *)ask;
 
     (void)shard;
-    if (!mend->is_drop && !mend->is_sent) {
-        take_entry(mend, reply);
+    if (!change->is_drop && !change->is_sent) {
+        take_entry(change, reply);
         return true;
     }
     if (!reply_is_integer(reply))
         return false;
-    if (mend->is_drop)
-        mend->how = reply_integer(reply) > 0 ? STORE_ERROR_CHANGED : STORE_ERROR_GONE;
+    if (change->is_drop)
+        change->how = reply_integer(reply) > 0 ? STORE_ERROR_CHANGED : STORE_ERROR_GONE;
     else if (reply_integer(reply) < 0)
-        mend->how = reply_integer(reply) == -1 ? STORE_ERROR_GONE : STORE_ERROR_NO_USERS;
+        change->how = reply_integer(reply) == -1 ? STORE_ERROR_GONE : STORE_ERROR_NO_USERS;
     else
-        mend->users = reply_integer(reply);
+        change->users = reply_integer(reply);
     return true;
 }
 
 static void
-finish_mended(struct ask *ask, enum rc rc)
+finish_change(struct ask *ask, enum rc rc)
 {
-    const struct mend *mend = (struct mend *)ask;
+    const struct change *change = (struct change *)ask;
 
     if (rc == RC_OK)
-        mend->done(mend->ctx, RC_OK, mend->how, mend->users);
+        change->done(change->ctx, RC_OK, change->how, change->users);
     else
-        mend->done(mend->ctx, RC_IO, STORE_ERROR_CHANGED, 0);
+        change->done(change->ctx, RC_IO, STORE_ERROR_CHANGED, 0);
 }
 
 static const struct ask_kind redrive_kind = {
-    .what = "redrive a dead letter", .take = take_mended, .finish = finish_mended};
+    .what = "redrive a dead letter", .take = take_change, .finish = finish_change};
 static const struct ask_kind drop_kind = {
-    .what = "drop a dead letter", .take = take_mended, .finish = finish_mended};
+    .what = "drop a dead letter", .take = take_change, .finish = finish_change};
 
-/* Each server has one error log, which is asked for at the first shard there. */
+/* Each server has one error log, queried over the connection of its first shard. */
 static unsigned
 shard_of_log(const struct store *store, struct entry_id entry)
 {
@@ -218,40 +218,39 @@ shard_of_log(const struct store *store, struct entry_id entry)
 }
 
 static enum rc
-ask_of_entry(struct store *store, struct entry_id entry, bool is_drop, store_error_changed *done,
+change_entry(struct store *store, struct entry_id entry, bool is_drop, store_error_changed *done,
              void *ctx)
 {
-    /* In a store of one shard a place says nothing of it, and there is one server. */
     struct shard *shard;
     struct arguments arguments = {.argc = 0};
-    char place[ENTRY_ID_TEXT_MAX];
-    struct mend *mend;
+    char id[ENTRY_ID_TEXT_MAX];
+    struct change *change;
 
     if (!store->is_up)
         return RC_AGAIN;
     shard = &store->shards[shard_of_log(store, entry)];
-    mend = ask_new(sizeof(*mend), store, is_drop ? &drop_kind : &redrive_kind);
-    mend->done = done;
-    mend->ctx = ctx;
-    mend->is_drop = is_drop;
-    entry_id_text(entry, place);
+    change = ask_new(sizeof(*change), store, is_drop ? &drop_kind : &redrive_kind);
+    change->done = done;
+    change->ctx = ctx;
+    change->is_drop = is_drop;
+    entry_id_text(entry, id);
     argument(&arguments, is_drop ? "XDEL" : "XRANGE");
     argument(&arguments, store->errors_key);
-    argument(&arguments, place);
+    argument(&arguments, id);
     if (!is_drop)
-        argument(&arguments, place);
-    ask_command(&mend->ask, shard, &arguments);
-    return ask_sent(&mend->ask);
+        argument(&arguments, id);
+    ask_command(&change->ask, shard, &arguments);
+    return ask_sent(&change->ask);
 }
 
 enum rc
 store_redrive(struct store *store, struct entry_id entry, store_error_changed *done, void *ctx)
 {
-    return ask_of_entry(store, entry, false, done, ctx);
+    return change_entry(store, entry, false, done, ctx);
 }
 
 enum rc
 store_drop(struct store *store, struct entry_id entry, store_error_changed *done, void *ctx)
 {
-    return ask_of_entry(store, entry, true, done, ctx);
+    return change_entry(store, entry, true, done, ctx);
 }

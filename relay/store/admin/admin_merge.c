@@ -1,4 +1,4 @@
-/* admin_merge.c: makes one of what several shards say of themselves. */
+/* admin_merge.c: merges console replies of several shards. */
 #include "store/admin/admin_merge.h"
 
 #include <jansson.h>
@@ -51,7 +51,7 @@ by_entry(const json_t *a, const json_t *b)
     return entry_id_less(right, left) ? -1 : entry_id_less(left, right);
 }
 
-/* Each list is in order: takes the first of all, again and again, up to `max`. */
+/* Merges sorted lists, up to `max` rows. */
 static json_t *
 merge_rows(json_t *const *lists, size_t count, row_order *order, size_t max)
 {
@@ -82,8 +82,8 @@ merge_overviews(json_t *const *overviews, size_t count, size_t servers)
     json_t *merged;
 
     for (size_t i = 0; i < count; i++)
-        oldest[i] = json_object_get(overviews[i], "oldest"); /* one that is none has no rows */
-    /* Shard 0 knows of all relays and users. */
+        oldest[i] = json_object_get(overviews[i], "oldest"); /* not an array: no rows */
+    /* Shard 0 has all relays and users. */
     merged = json_pack(
         "{sI sI sI sI sI sI sO so}", "at", number_of(overviews[0], "at"), "entries",
         sum_of(overviews, count, "entries"), "pending", sum_of(overviews, count, "pending"),
@@ -95,7 +95,7 @@ merge_overviews(json_t *const *overviews, size_t count, size_t servers)
     return merged;
 }
 
-/* False: one of them is not what it should be. */
+/* False: one of them is invalid. */
 static bool
 read_all(const struct bytes *texts, size_t count, json_type type, json_t **ret_parts)
 {
@@ -111,7 +111,7 @@ read_all(const struct bytes *texts, size_t count, json_type type, json_t **ret_p
     return is_good;
 }
 
-/* A row that was left behind when its shard went to another server is told there. */
+/* A shard that moved to another server leaves rows behind; the new server has them too. */
 static void
 drop_moved(json_t *rows, size_t server, size_t servers)
 {
@@ -144,7 +144,7 @@ merge_latest(json_t *const *pages, size_t count, size_t servers)
     return merge_rows(pages, count, by_entry, STORE_LATEST_ROWS);
 }
 
-/* Shard 0 knows where users are connected. */
+/* Shard 0 has the presence of all users. */
 static json_t *
 merge_users(json_t *const *users, size_t count, size_t servers)
 {
@@ -162,7 +162,7 @@ merge_users(json_t *const *users, size_t count, size_t servers)
     return merged;
 }
 
-/* Makes one of parts of the type that was asked for. */
+/* Parses the parts, merges them and frees them. */
 typedef json_t *merge_parts(json_t *const *parts, size_t count, size_t servers);
 
 static char *

@@ -1,4 +1,4 @@
-/* admin_merge.h: makes one of what several shards say of themselves. Pure. */
+/* admin_merge.h: merges console replies of several shards. Pure: no I/O. */
 #ifndef CLAIRON_STORE_ADMIN_MERGE_H
 #define CLAIRON_STORE_ADMIN_MERGE_H
 
@@ -7,15 +7,15 @@
 #include "wire/bytes.h"
 
 /*
- * Answers of overview.lua by shard, the first `servers` of them on different ones, as one that
- * overview.lua might have given. NULL: one is no overview. For the caller to free.
+ * Merges replies of overview.lua, by shard; the first `servers` of them are from different servers.
+ * The result has the same form; the caller frees it. NULL: one of them is invalid.
  */
 char *admin_merge_overviews(const struct bytes *texts, size_t count, size_t servers);
 
-/* Answers of errors.lua: as long a page as one of them, the newest first. Likewise. */
+/* The same for errors.lua: one page, newest first. */
 char *admin_merge_errors(const struct bytes *texts, size_t count);
 
-/* Answers of latest.lua, by shard; and of user.lua. Likewise. */
+/* The same for latest.lua and user.lua, by shard. */
 char *admin_merge_latest(const struct bytes *texts, size_t count);
 char *admin_merge_users(const struct bytes *texts, size_t count);
 

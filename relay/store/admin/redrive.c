@@ -1,4 +1,4 @@
-/* redrive.c: a message of the error log as it is to be sent anew. */
+/* redrive.c: renews a dead letter so that it can be sent again. */
 #include "store/admin/redrive.h"
 
 #include <inttypes.h>
@@ -13,15 +13,15 @@
 
 #define TIME_TEXT 27 /* 2025-03-15T12:34:56.123456Z */
 
-/* Writes the new time over the one in metadata; the decoder wrote it, so its form is known. */
+/* Overwrites the expiration in the metadata. The decoder wrote it, so its length is fixed. */
 static void
-patch_expiration(unsigned char *data, size_t len, int64_t ends_us)
+patch_expiration(unsigned char *data, size_t len, int64_t expires_us)
 {
     static const char KEY[] = "\"expiration\":\"", END[] = "},\"payload\":";
     unsigned char *end = memmem(data, len, END, sizeof(END) - 1);
     unsigned char *at =
         end != NULL ? memmem(data, (size_t)(end - data), KEY, sizeof(KEY) - 1) : NULL;
-    time_t seconds = (time_t)(ends_us / 1000000);
+    time_t seconds = (time_t)(expires_us / 1000000);
     char text[TIME_TEXT + 16];
     struct tm utc;
     size_t written;
@@ -30,17 +30,17 @@ patch_expiration(unsigned char *data, size_t len, int64_t ends_us)
         gmtime_r(&seconds, &utc) == NULL)
         return;
     written = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &utc);
-    snprintf(text + written, sizeof(text) - written, ".%06dZ", (int)(ends_us % 1000000));
+    snprintf(text + written, sizeof(text) - written, ".%06dZ", (int)(expires_us % 1000000));
     if (strlen(text) == TIME_TEXT)
         memcpy(at + sizeof(KEY) - 1, text, TIME_TEXT);
 }
 
-/* Its lifetime is what lies between: so it is the same when it is redriven once more. */
+/* The commit time changes too, so that another redrive computes the same lifetime. */
 static void
-patch_route(unsigned char *route, int64_t now_us, int64_t ends_us)
+patch_route(unsigned char *route, int64_t now_us, int64_t expires_us)
 {
     bytes_put_u64(route + FRAME_NOTIFICATION_AT_COMMIT_US, (uint64_t)now_us);
-    bytes_put_u64(route + FRAME_NOTIFICATION_AT_EXPIRES_US, (uint64_t)ends_us);
+    bytes_put_u64(route + FRAME_NOTIFICATION_AT_EXPIRES_US, (uint64_t)expires_us);
 }
 
 static bool
@@ -68,14 +68,14 @@ redrive_prepare(const struct error_entry *entry, int64_t now_us, struct redrive 
     memcpy(redrive.data, data.at, data.len);
     lifetime_us = frame.as.notification.expires_us - frame.as.notification.commit_us;
     if (frame.as.notification.expires_us != 0 && lifetime_us > 0) {
-        redrive.ends_ms = (now_us + lifetime_us) / 1000;
+        redrive.expires_ms = (now_us + lifetime_us) / 1000;
         patch_route(redrive.route, now_us, now_us + lifetime_us);
         patch_expiration(redrive.data, data.len, now_us + lifetime_us);
     } else if (has_expired(entry)) {
-        redrive.ends_ms = now_us / 1000 + STORE_OPEN_MS;
+        redrive.expires_ms = now_us / 1000 + STORE_OPEN_MS;
     }
-    snprintf(redrive.ends, sizeof(redrive.ends), "%" PRId64, redrive.ends_ms);
-    entry_id_text(entry->entry, redrive.place);
+    snprintf(redrive.expires, sizeof(redrive.expires), "%" PRId64, redrive.expires_ms);
+    entry_id_text(entry->entry, redrive.entry);
     *ret_redrive = redrive;
     return RC_OK;
 }
@@ -87,11 +87,11 @@ redrive_arguments(struct arguments *arguments, const char *stream, const char *p
 {
     argument(arguments, stream);
     argument(arguments, prefix);
-    argument(arguments, redrive->place);
+    argument(arguments, redrive->entry);
     argument_bytes(arguments, entry->id.at, entry->id.len);
     argument_bytes(arguments, redrive->route, redrive->route_len);
     argument_bytes(arguments, redrive->data, redrive->data_len);
-    argument(arguments, redrive->ends);
+    argument(arguments, redrive->expires);
     argument(arguments, retention);
 }
 
@@ -100,5 +100,5 @@ redrive_free(struct redrive *redrive)
 {
     free(redrive->route);
     free(redrive->data);
-    *redrive = (struct redrive){.ends_ms = 0};
+    *redrive = (struct redrive){.expires_ms = 0};
 }

@@ -1,4 +1,4 @@
-/* trace.c: the life of one message, as the store knows it. */
+/* trace.c: the history of one notification: committed, stored, sent, acknowledged, retried. */
 #include "store/trace.h"
 
 #include <inttypes.h>
@@ -35,7 +35,7 @@ write_time(int64_t ms, char ret_text[TRACE_TIME_MAX])
     snprintf(ret_text + len, TRACE_TIME_MAX - len, ".%03dZ", (int)(ms % 1000));
 }
 
-/* Takes the text up to the next blank off *line. */
+/* Removes the text up to the next blank from *line. */
 static struct bytes
 next_word(struct bytes *line)
 {
@@ -64,7 +64,7 @@ is_stage(const struct trace_event *event, const char *name)
     return event->stage.len == strlen(name) && memcmp(event->stage.at, name, event->stage.len) == 0;
 }
 
-/* "sent 1732170000000 0 - u1": the user, last, may hold blanks. */
+/* "sent 1732170000000 0 - u1": the user comes last, as it may contain blanks. */
 static struct trace_event
 read_event(struct bytes line)
 {
@@ -84,7 +84,7 @@ bytes_of(const char *text)
     return (struct bytes){(const unsigned char *)text, strlen(text)};
 }
 
-/* When it was committed stands in its metadata. */
+/* Reads the commit time from the metadata. */
 static bool
 read_commit(struct bytes data, struct trace_event *event)
 {
@@ -115,7 +115,7 @@ read_stored(struct bytes entry, struct trace_event *event)
     return true;
 }
 
-/* What is gone from the stream was committed when its id says, if that was made of the commit. */
+/* If it was trimmed, its id has the commit time, unless the id was chosen otherwise. */
 static bool
 read_commit_of_id(const char *id, struct trace_event *event)
 {
@@ -143,7 +143,7 @@ trace_read(const struct redisReply *reply, const char *id, struct trace *ret_tra
         trace.event_count += read_commit(trace.data, &trace.events[trace.event_count]);
     else if (reply_count(trail) > 0)
         trace.event_count += read_commit_of_id(id, &trace.events[trace.event_count]);
-    if (reply_count(trail) == 0) /* it needs no ack, or is older than its trail */
+    if (reply_count(trail) == 0) /* it needs no ack, or its trail has expired */
         trace.event_count +=
             read_stored(reply_bytes(reply_at(reply, 1)), &trace.events[trace.event_count]);
     for (size_t i = 0; i < reply_count(trail); i++)
@@ -217,14 +217,14 @@ trace_write_json(const struct trace *trace, const char *id, struct buffer *out)
         rc = buffer_addf(out, ",\"events\":[");
     for (size_t i = 0; i < trace->event_count && rc == RC_OK; i++) {
         if (is_stage(&trace->events[i], "nacked"))
-            continue; /* a wish, no stage of its life */
+            continue; /* a request, not an event */
         rc = write_event(&trace->events[i], is_first, out);
         is_first = false;
     }
     return rc == RC_OK ? write_waiting(trace, out) : rc;
 }
 
-/* Only one shard knows of a message: they are asked in turn. */
+/* Only one shard has the notification: they are queried in turn. */
 struct trace_ask {
     struct ask ask;
     store_traced *done;

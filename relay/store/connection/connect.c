@@ -1,4 +1,4 @@
-/* connect.c: begins a connection to the store: finds the host, connects, begins TLS. */
+/* connect.c: opens a connection to the store: resolves the host, connects, starts TLS. */
 #include "store/connection/connect.h"
 
 #include <hiredis/async.h>
@@ -28,7 +28,7 @@ connect_host(struct connect *connect, const char *host)
     connect->done(connect->ctx, NULL, reason);
 }
 
-/* Those of IPv4 first: what listens on one alone mostly does on that. */
+/* IPv4 first: a server that listens on one family usually uses IPv4. */
 static void
 on_resolved(void *ctx, const struct resolved *found, size_t count, const char *error)
 {

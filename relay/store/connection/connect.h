@@ -1,4 +1,4 @@
-/* connect.h: begins a connection to the store: finds the host, connects, begins TLS. */
+/* connect.h: opens a connection to the store: resolves the host, connects, starts TLS. */
 #ifndef CLAIRON_STORE_CONNECT_H
 #define CLAIRON_STORE_CONNECT_H
 
@@ -9,7 +9,7 @@ struct ev_loop;
 struct redisAsyncContext;
 struct resolve;
 
-/* A connection under way, the caller's; NULL: `reason` says why there is none. */
+/* A connection in progress, owned by the callee; NULL: `reason` has the error. */
 typedef void connect_done(void *ctx, struct redisAsyncContext *redis, const char *reason);
 
 struct connect {
@@ -18,12 +18,11 @@ struct connect {
     const struct url *address;
     connect_done *done;
     void *ctx;
-    unsigned
-        failures; /* in a row, for the owner to count: of several addresses the next is tried */
-    struct resolve *resolve; /* while they are looked up */
+    unsigned failures;       /* consecutive, counted by the owner: selects the next address */
+    struct resolve *resolve; /* during name resolution */
 };
 
-/* Calls back once, at once or from the loop, unless connect_stop comes first. */
+/* Calls `done` once, immediately or from the loop, unless connect_stop is called first. */
 void connect_start(struct connect *connect);
 void connect_stop(struct connect *connect);
 

@@ -1,4 +1,4 @@
-/* reply.c: takes the store's answers apart, trusting nothing in them. */
+/* reply.c: parses the store's replies without trusting their form. */
 #include "store/connection/reply.h"
 
 #include <hiredis/hiredis.h>
@@ -154,11 +154,11 @@ read_delivery(const struct redisReply *fields, struct entry *entry)
     entry->retry_users = reply_field(fields, "only");
     entry->is_retry = entry->retry_users.at != NULL;
     entry->is_open_ended = open.at != NULL;
-    entry->ends_us = entry->frame.as.notification.expires_us;
+    entry->expires_us = entry->frame.as.notification.expires_us;
     if (!entry->is_open_ended || open.len >= sizeof(text))
         return;
     snprintf(text, sizeof(text), "%.*s", (int)open.len, (const char *)open.at);
-    entry->ends_us = strtoll(text, NULL, 10) * 1000;
+    entry->expires_us = strtoll(text, NULL, 10) * 1000;
 }
 
 enum rc

@@ -8,25 +8,25 @@ struct redisReply;
 
 bool reply_is_error(const struct redisReply *reply);   /* NULL: no */
 bool reply_is_integer(const struct redisReply *reply); /* NULL: no */
-/* 0 when the reply is no integer. */
+/* 0 if the reply is no integer. */
 long long reply_integer(const struct redisReply *reply);
-/* A text that ends in a zero, also that of an error; NULL when the reply is none. */
+/* A NUL-terminated text, also of an error; NULL if the reply is no text. */
 const char *reply_text(const struct redisReply *reply);
 
-/* An empty view when the reply is no text. */
+/* An empty view if the reply is no text. */
 struct bytes reply_bytes(const struct redisReply *reply);
 
 /* True for an array of at least `count` elements. */
 bool reply_is_array(const struct redisReply *reply, size_t count);
 
-/* How many elements it has; the one at `at`, NULL where there is none. */
+/* The number of elements; the element at `at`, or NULL. */
 size_t reply_count(const struct redisReply *reply);
 const struct redisReply *reply_at(const struct redisReply *reply, size_t at);
 
-/* The value of a field in an entry's field list; an empty view when it is not there. */
+/* The value of a field in an entry's field list; an empty view if it is missing. */
 struct bytes reply_field(const struct redisReply *fields, const char *name);
 
-/* The bytes of all its texts. */
+/* The sum of the lengths of its texts. */
 size_t reply_size(const struct redisReply *reply);
 
 /* A copy that outlives the reply, in one block: the caller frees it. */

@@ -1,4 +1,4 @@
-/* reply_arena.c: allocates each reply of the store in one block instead of word by word. */
+/* reply_arena.c: allocates each reply of the store in one block instead of per element. */
 #include "store/connection/reply_arena.h"
 
 #include <stdbool.h>
@@ -9,7 +9,8 @@
 
 #define BLOCK_BYTES (128u * 1024)
 #define ALIGN 16u
-#define ELEMENTS_MAX (1u << 20) /* far more than is ever asked for; their places are made at once */
+#define ELEMENTS_MAX                                                                               \
+    (1u << 20) /* far above any request; the array is allocated before its elements arrive */
 
 #if HIREDIS_MAJOR >= 1
 typedef size_t element_count;
@@ -25,13 +26,13 @@ struct block {
 };
 
 struct reply_arena {
-    struct block *block; /* the one in use; the first stays */
+    struct block *block; /* the current one; the first is kept */
     const unsigned *expected;
-    bool is_held;   /* hiredis has an answer, or the beginning of one */
-    bool is_orphan; /* to be freed with it */
+    bool is_held;   /* hiredis has a reply, or a part of one */
+    bool is_orphan; /* free the arena with that reply */
 };
 
-/* hiredis hands back the answer alone. */
+/* freeObject gets only the reply, so the arena is stored in front of it. */
 struct item {
     struct reply_arena *arena;
     struct redisReply reply;
@@ -50,7 +51,7 @@ make_block(size_t size, struct block *before)
     return block;
 }
 
-/* NULL when there is no more: hiredis then gives the connection up. */
+/* NULL: out of memory; hiredis then closes the connection. */
 static void *
 take(struct reply_arena *arena, size_t size)
 {
@@ -75,7 +76,7 @@ make_reply(const redisReadTask *task)
     struct reply_arena *arena = task->privdata;
     struct item *item;
 
-    /* hiredis 0.14 would abort; an error it knows how to take. */
+    /* hiredis 0.14 aborts on an unexpected reply, except on an error. */
     if (task->parent == NULL && *arena->expected == 0 && task->type != REDIS_REPLY_ERROR)
         return NULL;
     item = take(arena, sizeof(*item));
@@ -85,9 +86,7 @@ make_reply(const redisReadTask *task)
     return &item->reply;
 }
 
-/*
- * Once it is whole, as what is not is never handed back. The maker of the array has made the place.
- */
+/* Links the reply into its array. Only after its memory is complete: hiredis frees only then. */
 static void *
 place(const redisReadTask *task, struct redisReply *reply)
 {
@@ -154,12 +153,12 @@ create_nil(const redisReadTask *task)
 
     if (reply == NULL)
         return NULL;
-    reply->type = REDIS_REPLY_NIL; /* the task only knows of what it is the lack */
+    reply->type = REDIS_REPLY_NIL; /* the task's type is that of the missing value */
     return place(task, reply);
 }
 
 #if HIREDIS_MAJOR >= 1
-/* Of a protocol that is not asked for. */
+/* RESP3, which is not requested. */
 static void *
 create_double(const redisReadTask *task, double value, char *text, size_t len)
 {
@@ -185,7 +184,7 @@ drop_blocks(struct reply_arena *arena, const struct block *last)
     }
 }
 
-/* All but the first. */
+/* Frees all blocks but the first. */
 static void
 empty(struct reply_arena *arena)
 {
@@ -205,7 +204,7 @@ arena_end(struct reply_arena *arena)
     free(arena);
 }
 
-/* Called for whole answers alone, and for the beginning of one when the reader ends. */
+/* Called for complete replies, and for a partial one when the reader is freed. */
 static void
 free_object(void *reply)
 {

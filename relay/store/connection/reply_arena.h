@@ -1,4 +1,4 @@
-/* reply_arena.h: allocates each reply of the store in one block instead of word by word. */
+/* reply_arena.h: allocates each reply of the store in one block instead of per element. */
 #ifndef CLAIRON_STORE_REPLY_ARENA_H
 #define CLAIRON_STORE_REPLY_ARENA_H
 
@@ -9,12 +9,13 @@ struct reply_arena;
 struct reply_arena *reply_arena_new(void);
 
 /*
- * From now on this reader's answers are kept there; one reader at a time. `expected` says how many
- * are to come, and outlives the reader: one more, unless it is an error, ends the connection.
+ * Allocates the replies of this reader in the arena; one reader at a time. `expected` is the number
+ * of outstanding replies, and must outlive the reader. An unexpected reply that is no error closes
+ * the connection.
  */
 void reply_arena_use(struct reply_arena *arena, redisReader *reader, const unsigned *expected);
 
-/* Waits for an answer that is still in use, or half read. Accepts NULL. */
+/* If a reply is in use or incomplete, the memory is freed with it. Accepts NULL. */
 void reply_arena_free(struct reply_arena *arena);
 
 #endif

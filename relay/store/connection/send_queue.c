@@ -1,4 +1,4 @@
-/* send_queue.c: commands to the store, written at the end of a turn as the socket accepts. */
+/* send_queue.c: sends commands to the store, at the end of each loop iteration. */
 #include "store/connection/send_queue.h"
 
 #include <ev.h>
@@ -8,11 +8,11 @@
 
 #include "base/memory.h"
 
-#define UNIX_SEND_BYTES (1 << 20) /* the kernel gives what it may */
+#define UNIX_SEND_BYTES (1 << 20) /* the kernel may allow less */
 
 /*
- * Commands that wait until hiredis has sent what it has: all that its socket does not take it
- * moves.
+ * Commands that wait until hiredis has sent its buffer. After a partial write hiredis moves the
+ * rest, which is slow for a long buffer.
  */
 struct parcel {
     struct parcel *next;
@@ -23,9 +23,9 @@ struct parcel {
     size_t count;
 };
 
-/* A connection's events; hiredis ends them, which may be after the queue has let go. */
+/* The loop events of a connection. hiredis frees them, possibly after the queue's end. */
 struct wire {
-    struct send_queue *queue; /* NULL: it has */
+    struct send_queue *queue; /* NULL: detached */
     struct ev_loop *loop;
     redisAsyncContext *redis;
     ev_io readable;
@@ -34,11 +34,11 @@ struct wire {
 
 struct send_queue {
     struct ev_loop *loop;
-    ev_prepare flush;  /* while there is something for the socket that it was not offered */
+    ev_prepare flush;  /* active while there are bytes that were not written yet */
     struct wire *wire; /* NULL: not in use */
-    bool is_sending;   /* hiredis has something left */
+    bool is_sending;   /* hiredis has unsent bytes */
     struct parcel *first;
-    struct parcel **last; /* where the next one goes */
+    struct parcel **last; /* link to the next parcel */
 };
 
 static void
@@ -53,7 +53,7 @@ drop_first(struct send_queue *queue)
     free(parcel);
 }
 
-/* hiredis has to know of each command, but not which of the bytes are its. */
+/* hiredis needs one call per command; the bytes can all be in the first one. */
 static enum rc
 hand_over(struct send_queue *queue)
 {
@@ -66,7 +66,7 @@ hand_over(struct send_queue *queue)
                                        i == 0 ? parcel->len : 0) == REDIS_OK)
             continue;
         if (i > 0)
-            abort(); /* it was not closing a command ago: there is no memory */
+            abort(); /* the first call succeeded, so this is out of memory */
         return RC_AGAIN;
     }
     drop_first(queue);
@@ -74,7 +74,7 @@ hand_over(struct send_queue *queue)
     return RC_OK;
 }
 
-/* At the end of the turn, all at once: a turn and two calls of epoll sooner than by its event. */
+/* Writes at the end of the iteration: saves an iteration and two calls of epoll. */
 static void
 on_flush(struct ev_loop *loop, ev_prepare *prepare, int events)
 {
@@ -135,7 +135,7 @@ add_write(void *ctx)
     ev_io_start(wire->loop, &wire->writable);
 }
 
-/* hiredis has sent all it had. */
+/* hiredis has sent its buffer. */
 static void
 del_write(void *ctx)
 {
@@ -181,8 +181,8 @@ send_queue_free(struct send_queue *queue)
 }
 
 /*
- * A unix socket asks for more when it is three quarters empty, and is as large as one batch: a
- * store that is fast would have to wait. TCP finds the size that it needs.
+ * A unix socket becomes writable when it is three quarters empty, and by default it holds one
+ * batch: a fast store would be idle. TCP adjusts its buffer by itself.
  */
 static void
 widen(const redisContext *context)

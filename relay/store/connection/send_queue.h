@@ -1,4 +1,4 @@
-/* send_queue.h: commands to the store, written at the end of a turn as the socket accepts. */
+/* send_queue.h: sends commands to the store, at the end of each loop iteration. */
 #ifndef CLAIRON_STORE_SEND_QUEUE_H
 #define CLAIRON_STORE_SEND_QUEUE_H
 
@@ -11,9 +11,9 @@ struct ev_loop;
 struct send_queue;
 
 struct send_queue *send_queue_new(struct ev_loop *loop);
-void send_queue_free(struct send_queue *queue); /* only when it is unused; accepts NULL */
+void send_queue_free(struct send_queue *queue); /* only after send_queue_end; accepts NULL */
 
-/* From now on for this connection, whose events it attaches to the loop. */
+/* Attaches the queue and the loop to this connection. */
 void send_queue_use(struct send_queue *queue, redisAsyncContext *redis);
 /* The connection is lost: unsent commands get a NULL reply. */
 void send_queue_end(struct send_queue *queue);
@@ -22,7 +22,10 @@ void send_queue_end(struct send_queue *queue);
 MUST_CHECK enum rc send_queue_send(struct send_queue *queue, redisCallbackFn *answer, void *ctx,
                                    int argc, const char **argv, const size_t *lens);
 
-/* So many commands in the store's protocol; takes the bytes (malloc). `answer` comes for each. */
+/*
+ * Sends `count` commands that are already in the store's protocol. Takes ownership of `bytes`
+ * (malloc). `answer` is called for each command.
+ */
 void send_queue_send_ready(struct send_queue *queue, redisCallbackFn *answer, void *ctx,
                            char *bytes, size_t len, size_t count);
 

@@ -1,7 +1,4 @@
-/*
- * tls.c: TLS around connections to the store: whom we trust, who we are, whose name it must
- * bear.
- */
+/* tls.c: TLS for connections to the store: CA, client certificate, host name check. */
 #include "store/connection/tls.h"
 
 #include <arpa/inet.h>
@@ -13,7 +10,7 @@
 #ifdef CLAIRON_STORE_TLS
 #include <hiredis/hiredis_ssl.h>
 #else
-/* For builds on a hiredis before 1.0, where config refuses rediss:// before we are called. */
+/* For hiredis before 1.0: the configuration rejects rediss:// there, so this is not called. */
 static int
 redisInitiateSSL(redisContext *redis, SSL *tls)
 {
@@ -23,31 +20,31 @@ redisInitiateSSL(redisContext *redis, SSL *tls)
 }
 #endif
 
-/* OpenSSL's first complaint, after what we were doing. */
+/* Formats OpenSSL's first error. */
 static enum rc
 fail(char error[TLS_ERROR_MAX], const char *what, const char *path)
 {
     const char *reason = ERR_reason_error_string(ERR_get_error());
 
     snprintf(error, TLS_ERROR_MAX, "%s%s%s: %s", what, path != NULL ? " " : "",
-             path != NULL ? path : "", reason != NULL ? reason : "unknown fault");
+             path != NULL ? path : "", reason != NULL ? reason : "unknown error");
     return RC_BAD;
 }
 
 static enum rc
-trust(SSL_CTX *tls, const char *authorities, char error[TLS_ERROR_MAX])
+set_ca(SSL_CTX *tls, const char *ca_file, char error[TLS_ERROR_MAX])
 {
-    if (authorities == NULL)
+    if (ca_file == NULL)
         return SSL_CTX_set_default_verify_paths(tls) == 1
                    ? RC_OK
-                   : fail(error, "could not read the system's authorities", NULL);
-    if (SSL_CTX_load_verify_locations(tls, authorities, NULL) != 1)
-        return fail(error, "could not read store.tls_ca", authorities);
+                   : fail(error, "could not read the system's CA certificates", NULL);
+    if (SSL_CTX_load_verify_locations(tls, ca_file, NULL) != 1)
+        return fail(error, "could not read store.tls_ca", ca_file);
     return RC_OK;
 }
 
 static enum rc
-show_ourselves(SSL_CTX *tls, const char *cert, const char *key, char error[TLS_ERROR_MAX])
+set_certificate(SSL_CTX *tls, const char *cert, const char *key, char error[TLS_ERROR_MAX])
 {
     if (cert == NULL)
         return RC_OK;
@@ -59,7 +56,7 @@ show_ourselves(SSL_CTX *tls, const char *cert, const char *key, char error[TLS_E
     return RC_OK;
 }
 
-/* hiredis looks at the chain alone; that the certificate is of this host must be asked for. */
+/* hiredis verifies only the chain; the host name check must be requested. */
 static enum rc
 expect_host(SSL *tls, const char *host, char error[TLS_ERROR_MAX])
 {
@@ -70,10 +67,10 @@ expect_host(SSL *tls, const char *host, char error[TLS_ERROR_MAX])
                       ? X509_VERIFY_PARAM_set1_ip_asc(SSL_get0_param(tls), host) == 1
                       : SSL_set1_host(tls, host) == 1 && SSL_set_tlsext_host_name(tls, host) == 1;
 
-    return is_set ? RC_OK : fail(error, "could not look for the name", host);
+    return is_set ? RC_OK : fail(error, "could not set the expected host name", host);
 }
 
-/* A handshake's context; NULL with `error`. */
+/* NULL: see `error`. */
 static SSL *
 new_tls(const struct config *config, const char *host, char error[TLS_ERROR_MAX])
 {
@@ -82,15 +79,15 @@ new_tls(const struct config *config, const char *host, char error[TLS_ERROR_MAX]
 
     if (context == NULL || SSL_CTX_set_min_proto_version(context, TLS1_2_VERSION) != 1) {
         (void)fail(error, "could not set up TLS", NULL);
-    } else if (trust(context, config->store.tls_ca, error) == RC_OK &&
-               show_ourselves(context, config->store.tls_cert, config->store.tls_key, error) ==
+    } else if (set_ca(context, config->store.tls_ca, error) == RC_OK &&
+               set_certificate(context, config->store.tls_cert, config->store.tls_key, error) ==
                    RC_OK) {
         SSL_CTX_set_verify(context, SSL_VERIFY_PEER, NULL);
         tls = SSL_new(context);
         if (tls == NULL)
             (void)fail(error, "could not set up TLS", NULL);
     }
-    SSL_CTX_free(context); /* `tls` holds it */
+    SSL_CTX_free(context); /* `tls` keeps a reference */
     if (tls != NULL && expect_host(tls, host, error) != RC_OK) {
         SSL_free(tls);
         tls = NULL;
@@ -111,7 +108,7 @@ tls_start(const struct config *config, const char *host, redisContext *redis,
     if (redisInitiateSSL(redis, tls) == REDIS_OK)
         return RC_OK;
     snprintf(error, TLS_ERROR_MAX, "%s",
-             redis->err != 0 ? redis->errstr : "this hiredis has no TLS");
+             redis->err != 0 ? redis->errstr : "this hiredis lacks TLS");
     SSL_free(tls);
     return RC_BAD;
 }

@@ -1,4 +1,4 @@
-/* tls.h: TLS around connections to the store, for rediss:// (needs hiredis 1.0). */
+/* tls.h: TLS for connections to the store, for rediss:// (needs hiredis 1.0). */
 #ifndef CLAIRON_STORE_TLS_H
 #define CLAIRON_STORE_TLS_H
 
@@ -10,10 +10,10 @@
 #define TLS_ERROR_MAX 256
 
 /*
- * Begins TLS on a connection that was just opened, blocking or not; a blocking one has ended its
- * handshake when this returns. The store's certificate must be signed by one of store.tls_ca (or
- * of the system's authorities) and name `host`. The files are read at each call, so that new
- * ones serve from the next connection on. RC_BAD: `error` says why, `redis` is of no more use.
+ * Starts TLS on a new connection, blocking or not. On a blocking one the handshake is complete when
+ * this returns. The store's certificate must be signed by store.tls_ca (or by a CA of the system)
+ * and must match `host`. The files are read at each call, so the next connection uses new files.
+ * RC_BAD: `error` has the reason, and `redis` must be freed.
  */
 MUST_CHECK enum rc tls_start(const struct config *config, const char *host, redisContext *redis,
                              char error[TLS_ERROR_MAX]);

@@ -1,6 +1,6 @@
 /*
- * topology.h: which server holds which shard. The only place that knows how shards are placed: on
- * the servers of store.url in turn, by their numbers.
+ * topology.h: which server has which shard: shard k is on server k modulo the number of servers of
+ * store.url. No other file depends on this rule.
  */
 #ifndef CLAIRON_STORE_TOPOLOGY_H
 #define CLAIRON_STORE_TOPOLOGY_H
@@ -22,13 +22,13 @@ void topology_free_url(char *url);
 
 unsigned topology_server_of(const struct topology *topology, unsigned shard);
 
-/* The shards of a server: from the first to what is no shard any more. */
+/* Iterates over the shards of a server; the end is at or above topology->shards. */
 unsigned topology_first_shard(const struct topology *topology, unsigned server);
 unsigned topology_next_shard(const struct topology *topology, unsigned shard);
-/* How many a server has at most. */
+/* The maximum number of shards on a server. */
 unsigned topology_most_shards(const struct topology *topology);
 
-/* What concerns a server as a whole is asked once, over the connection of its first shard. */
+/* Queries about a whole server use the connection of its first shard. */
 bool topology_is_first_shard(const struct topology *topology, unsigned shard);
 
 #endif

@@ -1,4 +1,4 @@
-/* url.c: takes a store's URL apart. */
+/* url.c: parses the URL of a store. */
 #include "store/connection/url.h"
 
 #include <errno.h>
@@ -19,7 +19,7 @@ hex_value(char c)
     return at != NULL ? (int)(at - digits) : -1;
 }
 
-/* Copies [at, end) with %xx decoded. */
+/* Copies [at, end) and decodes %xx. */
 static enum rc
 copy_decoded(char out[URL_TEXT_MAX], const char *at, const char *end)
 {

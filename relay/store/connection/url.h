@@ -1,4 +1,4 @@
-/* url.h: takes a store's URL apart. */
+/* url.h: parses the URL of a store. */
 #ifndef CLAIRON_STORE_URL_H
 #define CLAIRON_STORE_URL_H
 
@@ -22,7 +22,7 @@ struct url {
 /* redis(s)://[user:pass@]host[:port][/db] or unix:///path. RC_BAD for anything else. */
 MUST_CHECK enum rc url_read(const char *url, struct url *ret_address);
 
-/* Where it is, as a person reads it: without user and password. */
+/* The address for logs: without user and password. */
 void url_format(const struct url *address, char ret_text[URL_FORMAT_MAX]);
 
 #endif

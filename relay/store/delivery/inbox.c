@@ -19,7 +19,7 @@
 /* One shard's part of the page. */
 struct inbox_part {
     struct shard *shard;
-    char after[PART_CURSOR_MAX]; /* INBOX_ENDED: it was read to its end */
+    char after[PART_CURSOR_MAX]; /* INBOX_ENDED: completely read */
     const char *last;
     const struct redisReply *entries;
     const struct redisReply *scores; /* of the entries */
@@ -36,7 +36,7 @@ struct inbox {
     unsigned count; /* of parts */
 };
 
-/* The cursor after the entries taken from a part. */
+/* The cursor after the merged entries of a part. */
 static const char *
 cursor_behind(const struct inbox_part *part)
 {

@@ -9,7 +9,7 @@ struct presence {
     struct ask ask;
     store_presence_stored *done;
     void *ctx;
-    bool is_unknown; /* to some shard */
+    bool is_unknown; /* some shard lacks this relay's presence */
 };
 
 static bool

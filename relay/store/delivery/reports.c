@@ -12,26 +12,26 @@ struct report {
     struct ask ask;
     store_reported *done;
     void *ctx;
-    size_t *places; /* among what was shown, those of shard 0, then those of shard 1 .. */
-    size_t first[STORE_SHARDS_MAX + 1]; /* of a shard, in `places` */
+    size_t *indexes;                    /* of the reports, sorted by shard */
+    size_t first[STORE_SHARDS_MAX + 1]; /* of a shard, in `indexes` */
     size_t *not_pending;
-    size_t unowed_count;
+    size_t not_pending_count;
 };
 
 static bool
 take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 {
     struct report *report = (struct report *)ask;
-    const size_t *places = report->places + report->first[shard->number];
+    const size_t *indexes = report->indexes + report->first[shard->number];
     const size_t count = report->first[shard->number + 1] - report->first[shard->number];
 
     if (!reply_is_array(reply, 0) || reply_count(reply) > count)
         return false;
     for (size_t i = 0; i < reply_count(reply); i++) {
-        size_t place = (size_t)reply_integer(reply_at(reply, i));
+        size_t index = (size_t)reply_integer(reply_at(reply, i));
 
-        if (place < count)
-            report->not_pending[report->unowed_count++] = places[place];
+        if (index < count)
+            report->not_pending[report->not_pending_count++] = indexes[index];
     }
     return true;
 }
@@ -41,7 +41,7 @@ finish(struct ask *ask, enum rc rc)
 {
     const struct report *report = (struct report *)ask;
 
-    report->done(report->ctx, rc, report->not_pending, rc == RC_OK ? report->unowed_count : 0);
+    report->done(report->ctx, rc, report->not_pending, rc == RC_OK ? report->not_pending_count : 0);
 }
 
 static void
@@ -49,38 +49,38 @@ release(struct ask *ask)
 {
     struct report *report = (struct report *)ask;
 
-    free(report->places);
+    free(report->indexes);
     free(report->not_pending);
 }
 
 static const struct ask_kind report_kind = {
     .what = "store delivery reports", .take = take, .finish = finish, .release = release};
 
-/* As report.lua reads them. */
+/* The arguments of report.lua. */
 struct texts {
     char id[FRAME_UUID_TEXT + 1];
-    char how[16]; /* three letters, a time, the zero */
+    char how[16]; /* three letters and a time */
 };
 
 static void
-write_texts(const struct store_report *shown, struct texts *texts)
+write_texts(const struct store_report *report, struct texts *texts)
 {
-    const char kind = shown->is_kept ? 'K' : shown->is_deferred ? 'D' : 'S';
-    const unsigned backoff = shown->backoff <= FRAME_BACKOFF_FIXED ? shown->backoff : 0;
-    const char letter = shown->is_retried ? STORE_BACKOFF_LETTERS[backoff] : '-';
+    const char kind = report->is_kept ? 'K' : report->is_deferred ? 'D' : 'S';
+    const unsigned backoff = report->backoff <= FRAME_BACKOFF_FIXED ? report->backoff : 0;
+    const char letter = report->is_retried ? STORE_BACKOFF_LETTERS[backoff] : '-';
 
-    frame_id_text(shown->id, texts->id);
+    frame_id_text(report->id, texts->id);
     texts->how[0] = kind;
     texts->how[1] = letter;
-    texts->how[2] = shown->is_open_ended ? 'O' : 'C';
-    if (shown->ack_timeout_ms != 0)
-        snprintf(texts->how + 3, sizeof(texts->how) - 3, "%" PRIu32, shown->ack_timeout_ms);
+    texts->how[2] = report->is_open_ended ? 'O' : 'C';
+    if (report->ack_timeout_ms != 0)
+        snprintf(texts->how + 3, sizeof(texts->how) - 3, "%" PRIu32, report->ack_timeout_ms);
     else
         texts->how[3] = '\0';
 }
 
 static void
-report_to(struct report *report, struct shard *shard, const struct store_report *shown,
+report_to(struct report *report, struct shard *shard, const struct store_report *reports,
           size_t count, const struct texts *texts)
 {
     const struct delivery *delivery = &shard->store->delivery;
@@ -93,11 +93,11 @@ report_to(struct report *report, struct shard *shard, const struct store_report 
     argument(&arguments, delivery->backoff_cap);
     argument(&arguments, delivery->retention);
     for (size_t i = 0; i < count; i++) {
-        if (shown[i].shard != shard->number)
+        if (reports[i].shard != shard->number)
             continue;
-        report->places[end++] = i;
+        report->indexes[end++] = i;
         argument(&arguments, texts[i].how);
-        argument(&arguments, shown[i].user);
+        argument(&arguments, reports[i].user);
         argument(&arguments, texts[i].id);
     }
     report->first[shard->number + 1] = end;
@@ -108,7 +108,7 @@ report_to(struct report *report, struct shard *shard, const struct store_report 
 }
 
 enum rc
-store_report(struct store *store, const struct store_report *shown, size_t count,
+store_report(struct store *store, const struct store_report *reports, size_t count,
              store_reported *done, void *ctx)
 {
     struct report *report;
@@ -119,13 +119,13 @@ store_report(struct store *store, const struct store_report *shown, size_t count
     report = ask_new(sizeof(*report), store, &report_kind);
     report->done = done;
     report->ctx = ctx;
-    report->places = memory_new((count + 1) * sizeof(*report->places));
+    report->indexes = memory_new((count + 1) * sizeof(*report->indexes));
     report->not_pending = memory_new((count + 1) * sizeof(*report->not_pending));
     texts = memory_new((count + 1) * sizeof(*texts));
     for (size_t i = 0; i < count; i++)
-        write_texts(&shown[i], &texts[i]);
+        write_texts(&reports[i], &texts[i]);
     for (unsigned k = 0; k < store->shard_count; k++)
-        report_to(report, &store->shards[k], shown, count, texts);
+        report_to(report, &store->shards[k], reports, count, texts);
     free(texts);
     return ask_sent(&report->ask);
 }

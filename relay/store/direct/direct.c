@@ -1,4 +1,4 @@
-/* direct.c: asks the store and waits for the answer, for commands that run and end. */
+/* direct.c: blocking requests to the store, for commands of the CLI. */
 #include "store/direct.h"
 
 #include <hiredis/hiredis.h>
@@ -88,7 +88,7 @@ direct_queue_change(struct direct *direct, bool is_redrive, int argc, const char
     return RC_OK;
 }
 
-/* NULL: the reason is in direct->error. The reply lives until the next question. */
+/* NULL: see direct->error. The reply is valid until the next request. */
 const struct redisReply *
 direct_ask(struct direct *direct, int argc, const char **argv)
 {
@@ -137,7 +137,7 @@ secure(struct direct *direct, const struct config *config, const struct url *add
     return false;
 }
 
-/* Connects to the server direct->at. */
+/* Connects to server direct->at. */
 static bool
 connect_server(struct direct *direct, const struct config *config, const struct url *address)
 {
@@ -154,7 +154,7 @@ connect_server(struct direct *direct, const struct config *config, const struct 
     return false;
 }
 
-/* As the next one of direct->servers. */
+/* Adds it to direct->servers. */
 static bool
 open_server(struct direct *direct, const struct config *config, unsigned server)
 {
@@ -228,7 +228,7 @@ direct_knows_shards(struct direct *direct)
     return false;
 }
 
-/* With another number of shards messages would be looked for where they are not. */
+/* Checks the number of shards, which decides where a notification is. */
 struct direct *
 direct_open(const struct config *config, char error[DIRECT_ERROR_MAX])
 {
@@ -256,7 +256,6 @@ direct_close(struct direct *direct)
     free(direct);
 }
 
-/* What the keys of a shard begin with, and its stream; its server is asked from now on. */
 void
 direct_turn_to_shard(struct direct *direct, unsigned shard, char ret_prefix[STORE_PREFIX_MAX],
                      char ret_stream[STORE_KEY_MAX])
@@ -280,7 +279,7 @@ trace_in(struct direct *direct, unsigned shard, const char *id)
         return RC_IO;
     if (trace_read(reply, id, &direct->trace) == RC_OK)
         return RC_OK;
-    snprintf(direct->error, sizeof(direct->error), "the store's answer makes no sense");
+    snprintf(direct->error, sizeof(direct->error), "invalid reply to trace.lua");
     return RC_IO;
 }
 

@@ -1,4 +1,4 @@
-/* direct_errors.c: the error log for commands: walks it, and redrives and drops its entries. */
+/* direct_errors.c: reads the error log for commands, and redrives and drops its entries. */
 #include <hiredis/hiredis.h>
 #include <stdio.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 #define DIRECT_PAGE "50" /* entries of up to a megabyte each */
 
-/* The visits may ask questions of their own, so the page is kept from them. */
+/* Visits may send requests, which would free the reply: the page is detached first. */
 static bool
 visit_page(struct direct *direct, direct_visit *visit, void *ctx, struct entry_id *last,
            size_t *ret_seen)
@@ -28,7 +28,7 @@ visit_page(struct direct *direct, direct_visit *visit, void *ctx, struct entry_i
             continue;
         *last = entry.entry;
         if (topology_server_of(&direct->topology, entry.shard) != direct->at)
-            continue; /* left here when its shard went to another server */
+            continue; /* left behind when its shard moved to another server */
         goes_on = visit(ctx, &entry);
     }
     freeReplyObject(page);
@@ -51,7 +51,7 @@ direct_error_count(struct direct *direct)
     return count;
 }
 
-/* What is redriven may be logged again meanwhile: a walk ends where the log ended when it began. */
+/* A redriven notification may return to the log: stop at the entry that is newest now. */
 static enum rc
 ask_newest_error(struct direct *direct, char ret_to[ENTRY_ID_TEXT_MAX])
 {
@@ -67,7 +67,7 @@ ask_newest_error(struct direct *direct, char ret_to[ENTRY_ID_TEXT_MAX])
     return RC_OK;
 }
 
-/* The log of the server direct->at; *goes_on: the visits want more. */
+/* The log of server direct->at. *goes_on: false once a visit has returned false. */
 static enum rc
 walk_log(struct direct *direct, struct entry_id since, direct_visit *visit, void *ctx,
          bool *goes_on)
@@ -88,7 +88,7 @@ walk_log(struct direct *direct, struct entry_id since, direct_visit *visit, void
         *goes_on = visit_page(direct, visit, ctx, &last, &seen);
         if (direct_read_changes(direct) != RC_OK)
             return RC_IO;
-        from[0] = '('; /* the next page begins behind it */
+        from[0] = '('; /* exclusive: after the last entry */
         entry_id_text(last, from + 1);
     }
     return RC_OK;
@@ -119,7 +119,7 @@ direct_can_redrive(const struct direct *direct, const struct error_entry *entry)
     return true;
 }
 
-/* NULL: the reason is in direct->error. */
+/* NULL: see direct->error. */
 static const char *
 load_redrive(struct direct *direct)
 {

@@ -1,4 +1,4 @@
-/* direct_private.h: what the files of a direct connection share. */
+/* direct_private.h: shared by the files of a direct connection. */
 #ifndef CLAIRON_STORE_DIRECT_PRIVATE_H
 #define CLAIRON_STORE_DIRECT_PRIVATE_H
 
@@ -15,10 +15,10 @@ struct direct {
     char redrive_hash[STORE_SHARDS_MAX][SCRIPT_HASH_TEXT + 1]; /* "": not loaded there yet */
     unsigned server_count;                                     /* connected */
     struct topology topology;
-    unsigned at; /* the server that is asked */
+    unsigned at; /* the server of the next request */
     unsigned shard_count;
     struct redisReply *reply; /* the last one */
-    unsigned queued;          /* changes sent to direct->at whose replies are still to be read */
+    unsigned queued;          /* changes sent to direct->at without a reply yet */
     struct direct_changes changes;
     struct trace trace;
     struct delivery delivery;
@@ -39,7 +39,7 @@ MUST_CHECK enum rc direct_queue_change(struct direct *direct, bool is_redrive, i
  */
 MUST_CHECK enum rc direct_read_changes(struct direct *direct);
 
-/* The key prefix of a shard, and its stream; its server is asked from now on. */
+/* Directs the next requests to the shard's server; returns its key prefix and stream. */
 void direct_turn_to_shard(struct direct *direct, unsigned shard, char ret_prefix[STORE_PREFIX_MAX],
                           char ret_stream[STORE_KEY_MAX]);
 

@@ -8,16 +8,16 @@
 #include "base/memory.h"
 #include "store/shards/store_private.h"
 
-#define TEXT_SIZE (FRAME_UUID_TEXT + 1) /* the longest of them */
+#define TEXT_SIZE (FRAME_UUID_TEXT + 1) /* an id is the longest text */
 #define BLOCK_TEXTS 128
-#define TURN_FRAMES 32 /* fewer are not worth a batch of their own */
-/* A note that needs acks takes the store 30 us and more, all in one step. */
+#define SWITCH_FRAMES_MIN 32 /* a smaller batch costs more than it saves */
+/* A notification with acks takes at least 30 us in the store, and a script blocks it. */
 #define SCRIPT_FRAMES 64
-/* What a note without acks and a commit take of the arguments. */
-#define NOTE_ARGUMENTS 5
+/* Arguments of a notification without acks, and of a commit. */
+#define NOTIFICATION_ARGUMENTS 5
 #define COMMIT_ARGUMENTS 2
 
-/* A frame that only moves the progress: its kind and position, as an argument would have it. */
+/* Bytes of a frame that only advances the progress: kind and position. */
 #define POSITION_BYTES (1 + FRAME_POSITION_TEXT)
 
 static void
@@ -26,7 +26,7 @@ clear_part(struct batch *part)
     part->text_count = 0;
     part->argc = BATCH_RESERVED;
     part->count = 0;
-    part->notes = 0;
+    part->notifications = 0;
     part->is_simple = true;
     part->position = NULL;
     part->bytes = 0;
@@ -104,7 +104,7 @@ add_bytes(struct batch *batch, struct bytes bytes)
     batch->bytes += bytes.len;
 }
 
-/* Room for a text of at most TEXT_SIZE that lives as long as the batch is not cleared. */
+/* TEXT_SIZE bytes, valid until the batch is cleared. */
 static char *
 new_text(struct batch *batch)
 {
@@ -134,27 +134,27 @@ add_start(struct batch *batch, const char *kind, const struct frame *frame)
     batch->position = position;
 }
 
-/* `kind` as ingest.lua has it. */
+/* `kind`: see ingest.lua. */
 static void
-add_note(struct batch *batch, const struct frame *frame, const char *kind)
+add_notification(struct batch *batch, const struct frame *frame, const char *kind)
 {
-    const struct frame_notification *note = &frame->as.notification;
-    struct bytes targets = note->targets;
+    const struct frame_notification *notification = &frame->as.notification;
+    struct bytes targets = notification->targets;
     struct bytes target;
     char *text = new_text(batch);
 
-    batch->notes++;
+    batch->notifications++;
     add_start(batch, kind, frame);
-    frame_id_text(note->id, text);
+    frame_id_text(notification->id, text);
     add_text(batch, text);
-    add_bytes(batch, note->head);
+    add_bytes(batch, notification->head);
     if (kind[0] != 'R')
-        add_bytes(batch, note->data);
+        add_bytes(batch, notification->data);
     if (kind[0] == 'N')
         return;
-    add_bytes(batch, note->audience);
+    add_bytes(batch, notification->audience);
     text = new_text(batch);
-    snprintf(text, TEXT_SIZE, "%u", note->target_count);
+    snprintf(text, TEXT_SIZE, "%u", notification->target_count);
     add_text(batch, text);
     while (frame_next_target(&targets, &target) == RC_OK)
         add_bytes(batch, target);
@@ -168,18 +168,18 @@ is_simple(const struct frame *frame)
             (frame->flags & (FRAME_ACK_REQUIRED | FRAME_UNDECODABLE)) == 0);
 }
 
-/* Memberships, and what goes by them, are of shard 0. */
+/* Memberships, and notifications that depend on them, are in shard 0. */
 static unsigned
 shard_of(const struct store_batch *batch, const struct frame *frame)
 {
-    const struct frame_notification *note = &frame->as.notification;
+    const struct frame_notification *notification = &frame->as.notification;
     struct bytes targets, target;
 
     if (batch->store->shard_count == 1 || frame->kind != FRAME_KIND_NOTIFICATION ||
-        note->target_count != 1 || note->audience.len != 4 ||
-        memcmp(note->audience.at, "USER", 4) != 0)
+        notification->target_count != 1 || notification->audience.len != 4 ||
+        memcmp(notification->audience.at, "USER", 4) != 0)
         return 0;
-    targets = note->targets;
+    targets = notification->targets;
     if (frame_next_target(&targets, &target) != RC_OK)
         return 0;
     return shard_of_user(batch->store->shard_count, (const char *)target.at, target.len);
@@ -189,18 +189,18 @@ bool
 store_batch_is_full(const struct store_batch *batch, const struct frame *frame)
 {
     const struct batch *part = &batch->parts[shard_of(batch, frame)];
-    bool turns = frame->kind != FRAME_KIND_COMMIT && part->is_simple != is_simple(frame);
+    bool switches = frame->kind != FRAME_KIND_COMMIT && part->is_simple != is_simple(frame);
     size_t most = STORE_BATCH_FRAMES_MAX;
 
     /*
-     * Of several streams that a relay blocks on, it is given the one alone that gets something
-     * first: that of memberships, where notes by them come with them.
+     * A blocked XREAD returns only the stream that was written first. With older notifications in
+     * the batch, that would be the stream of notifications: later ones depend on the membership.
      */
-    if (frame->kind == FRAME_KIND_MEMBER && part->notes > 0)
+    if (frame->kind == FRAME_KIND_MEMBER && part->notifications > 0)
         return true;
     if (!part->is_simple)
         most = SCRIPT_FRAMES;
-    return part->count >= (turns ? TURN_FRAMES : most);
+    return part->count >= (switches ? SWITCH_FRAMES_MIN : most);
 }
 
 static void
@@ -213,10 +213,10 @@ add_frame(struct batch *batch, const struct frame *frame, bool is_rejected)
         batch->is_simple = false;
     switch (frame->kind) {
     case FRAME_KIND_NOTIFICATION:
-        add_note(batch, frame,
-                 is_rejected                                ? "R"
-                 : (frame->flags & FRAME_ACK_REQUIRED) != 0 ? "A"
-                                                            : "N");
+        add_notification(batch, frame,
+                         is_rejected                                ? "R"
+                         : (frame->flags & FRAME_ACK_REQUIRED) != 0 ? "A"
+                                                                    : "N");
         return;
     case FRAME_KIND_MEMBER:
         add_start(batch, member->added ? "+" : "-", frame);
@@ -229,20 +229,20 @@ add_frame(struct batch *batch, const struct frame *frame, bool is_rejected)
     }
 }
 
-/* Of several shards one may hold what another lacks: then all of it comes again. */
+/* After a crash one shard may be ahead: frames are sent again, and it already has them. */
 static bool
 is_stored(const struct shard *shard, const struct frame *frame)
 {
-    return frame->commit_lsn < shard->claimed_lsn ||
-           (frame->commit_lsn == shard->claimed_lsn && frame->ordinal <= shard->claimed_ordinal);
+    return frame->commit_lsn < shard->acquired_lsn ||
+           (frame->commit_lsn == shard->acquired_lsn && frame->ordinal <= shard->acquired_ordinal);
 }
 
-/* Whoever reads what comes later in another shard has to know of it. */
+/* Later entries of other shards depend on it: see shard_dependency.h. */
 static void
-note_position(struct shard *shard, const struct frame *frame)
+record_position(struct shard *shard, const struct frame *frame)
 {
     if (frame->kind == FRAME_KIND_NOTIFICATION)
-        position_raise(&shard->noted, (struct position){frame->commit_lsn, frame->ordinal});
+        position_raise(&shard->newest_sent, (struct position){frame->commit_lsn, frame->ordinal});
 }
 
 static void
@@ -256,10 +256,10 @@ add(struct store_batch *batch, const struct frame *frame, bool is_rejected)
 
     batch->count++;
     if (store->shard_count > 1 && !is_rejected)
-        note_position(&store->shards[k], frame);
+        record_position(&store->shards[k], frame);
     if (is_again && frame->kind != FRAME_KIND_COMMIT)
         stats_add(store->stats, STAT_STORE_REPLAYED, 1);
-    /* With several shards the progress is moved in all of them, in any case. */
+    /* With several shards each batch advances the progress of all. */
     if (is_again || (store->shard_count > 1 && frame->kind == FRAME_KIND_COMMIT)) {
         batch->bytes += POSITION_BYTES;
         return;
@@ -294,7 +294,8 @@ argument_at(const struct batch *batch, size_t at)
 }
 
 enum rc
-batch_next_note(const struct batch *batch, size_t *at, struct batch_note *ret_note)
+batch_next_notification(const struct batch *batch, size_t *at,
+                        struct batch_notification *ret_notification)
 {
     size_t place = *at != 0 ? *at : BATCH_RESERVED;
 
@@ -302,8 +303,9 @@ batch_next_note(const struct batch *batch, size_t *at, struct batch_note *ret_no
         place += COMMIT_ARGUMENTS;
     if (place >= batch->argc)
         return RC_CLOSED;
-    *ret_note = (struct batch_note){argument_at(batch, place + 2), argument_at(batch, place + 3),
+    *ret_notification =
+        (struct batch_notification){argument_at(batch, place + 2), argument_at(batch, place + 3),
                                     argument_at(batch, place + 4)};
-    *at = place + NOTE_ARGUMENTS;
+    *at = place + NOTIFICATION_ARGUMENTS;
     return RC_OK;
 }

@@ -7,50 +7,50 @@
 
 #include "store/store.h"
 
-/* The script's arguments from `first` on are free for the caller, records follow. */
+/* The first arguments are set by the caller; the frames follow. */
 #define BATCH_RESERVED 8
 
-/* What goes to one shard. */
+/* The part of a batch for one shard. */
 struct batch {
     const char **argv;
     size_t *lens;
     size_t argc;
     size_t room;
-    size_t count;   /* frames */
-    size_t notes;   /* of them */
-    bool is_simple; /* notes that need no ack, and commits: nothing for a script to work out */
-    const char *position; /* of the last frame; NULL: there is none */
-    size_t bytes;         /* of what the arguments point at */
-    char **blocks;        /* of texts made for the batches: positions, ids and counts; kept */
+    size_t count;         /* frames */
+    size_t notifications; /* notifications */
+    bool is_simple;       /* only commits, and notifications without acks: no script is needed */
+    const char *position; /* of the last frame; NULL: none */
+    size_t bytes;         /* sum of the arguments' lengths */
+    char **blocks;        /* positions, ids and counts as text; reused */
     size_t block_count;
-    size_t text_count; /* of this batch */
+    size_t text_count; /* in use */
 };
 
 struct store_batch {
     struct store *store;
-    size_t count; /* frames, also those that are stored already, or only move the progress */
+    size_t count; /* frames, including stored ones and those that only advance the progress */
     size_t bytes;
     unsigned part_count;
-    struct batch parts[]; /* one for each shard */
+    struct batch parts[]; /* by shard */
 };
 
-/* A note of a simple batch. */
-struct batch_note {
+/* A notification of a simple batch. */
+struct batch_notification {
     struct bytes id;
     struct bytes route;
     struct bytes data;
 };
-/* Walks the notes: `*at` is 0 at first. RC_CLOSED behind the last one. */
-MUST_CHECK enum rc batch_next_note(const struct batch *batch, size_t *at,
-                                   struct batch_note *ret_note);
+/* Iterates over the notifications: `*at` starts at 0. RC_CLOSED: the end. */
+MUST_CHECK enum rc batch_next_notification(const struct batch *batch, size_t *at,
+                                           struct batch_notification *ret_notification);
 
-/* Makes room for the caller's arguments, also in a batch that holds nothing. */
+/* Makes room for the caller's arguments, also in an empty batch. */
 void batch_reserve(struct batch *batch);
 
-/* Moves the progress to `position`, a text that outlives the batch, though no frame is there. */
+/* Advances the progress to `position` without a frame. The text must outlive the batch. */
 void batch_add_position(struct batch *batch, const char *position);
 
-/* Forgets the frames, keeps the memory. */
+/* Removes the frames and keeps the memory. */
 void batch_clear(struct store_batch *batch);
 
 #endif

@@ -1,4 +1,4 @@
-/* ingest.c: a feed's batches into the store: as one transaction, or by the ingest script. */
+/* ingest.c: stores a feed's batches, by a transaction or by the ingest script. */
 #include "store/ingest/ingest.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 #include "store/shards/ask.h"
 #include "store/shards/shard_dependency.h"
 
-#define REPLIES_MORE 2 /* of EXEC's reply: EVAL, HMSET */
+#define REPLIES_MORE 2 /* in EXEC's reply, after those of XADD: EVAL, HMSET */
 #define COUNT_TEXT 24
 
 void
@@ -35,21 +35,20 @@ store_accepts(const struct store *store, const struct frame *frame)
     if (frame->kind != FRAME_KIND_NOTIFICATION)
         return true;
     for (unsigned k = 0; k < store->shard_count; k++) {
-        if (frame->as.notification.data.len > store->shards[k].note_max)
+        if (frame->as.notification.data.len > store->shards[k].notification_max)
             return false;
     }
     return true;
 }
 
 /*
- * A batch goes to all shards: what is theirs, and to each how far the progress is with it. So each
- * answers in the order of the batches, and the last answer to a batch comes before that to the
- * next.
+ * Every shard receives every batch: its own frames, and the new progress. So each shard replies in
+ * the order of the batches, and a batch is complete before the next one.
  */
 struct ingest_part {
     bool is_transaction;
-    size_t notes;
-    struct position noted; /* the newest note of this shard, with the batch */
+    size_t notifications;
+    struct position newest_sent; /* newest notification sent to this shard, with this batch */
 };
 
 struct ingest {
@@ -59,7 +58,7 @@ struct ingest {
     struct ingest_part parts[]; /* by shard */
 };
 
-/* What all parts of a batch share, and the claim. */
+/* Common to all shards of a batch. */
 struct ingest_order {
     const char *slot;
     const char *after;
@@ -67,26 +66,25 @@ struct ingest_order {
     uint64_t read_lsn;
 };
 
-/* What is told to one shard. */
-struct ingest_told {
+/* Arguments for one shard. */
+struct ingest_fields {
     const char *key;
     const char *read;
-    const char *after; /* with the first note that is added, "": nothing */
+    const char *after; /* dependency on other shards, in the first notification; "": none */
 };
 
 static void
-saw_entry(const struct ingest_part *part, struct shard *shard, const struct redisReply *reply)
+record_entry(const struct ingest_part *part, struct shard *shard, const struct redisReply *reply)
 {
     struct bytes text = reply_bytes(reply);
     struct entry_id entry;
 
     if (text.at == NULL || entry_id_read((const char *)text.at, text.len, &entry) != RC_OK)
         return;
-    store_record_position(shard->store, shard->number, entry, part->noted);
+    store_record_position(shard->store, shard->number, entry, part->newest_sent);
 }
 
-/* By the script: for all that changes more than the stream and the progress. */
-
+/* The script: for batches that change more than the stream and the progress. */
 static bool
 take_ingested(const struct ingest_part *part, struct shard *shard, const struct redisReply *reply)
 {
@@ -95,7 +93,7 @@ take_ingested(const struct ingest_part *part, struct shard *shard, const struct 
 
     if (!reply_is_array(reply, 4))
         return false;
-    saw_entry(part, shard, reply_at(reply, 3));
+    record_entry(part, shard, reply_at(reply, 3));
     if (added > 0)
         shard->knows_first = true;
     stats_add(stats, STAT_STORE_NOTES, (uint64_t)added);
@@ -105,13 +103,13 @@ take_ingested(const struct ingest_part *part, struct shard *shard, const struct 
 
 static void
 ingest_by_script(struct ingest *ingest, struct shard *shard, const struct ingest_order *order,
-                 const struct ingest_told *told, struct batch *batch)
+                 const struct ingest_fields *fields, struct batch *batch)
 {
-    const char *fixed[BATCH_RESERVED] = {shard->stream_key, told->key,           shard->prefix,
-                                         shard->epoch,      shard->store->claim, order->after,
-                                         told->read,        told->after};
+    const char *fixed[BATCH_RESERVED] = {
+        shard->stream_key,        fields->key,  shard->prefix, shard->epoch,
+        shard->store->feed_token, order->after, fields->read,  fields->after};
 
-    /* What others got moves the progress here too; frames that end the batch have done so. */
+    /* Frames of other shards advance the progress here too, unless the last frame already does. */
     if (shard->store->shard_count > 1 && strcmp(order->after, order->position) != 0 &&
         (batch->position == NULL || strcmp(batch->position, order->position) != 0))
         batch_add_position(batch, order->position);
@@ -125,13 +123,13 @@ ingest_by_script(struct ingest *ingest, struct shard *shard, const struct ingest
 }
 
 /*
- * As a transaction: a script costs the store as much again as adding the notes does, for each of
- * their texts is made one of Lua's first. Behind the notes, fence.lua looks at what ingest.lua
- * looks at before it adds any, and takes them back if it has to. The progress is a field of this
- * claim alone: a feed that lost the slot, or whose batch was refused, moves nobody's.
+ * The transaction: a script would double the cost in the store, because it copies each argument
+ * into a Lua string. After the notifications, fence.lua does the checks of ingest.lua, and removes
+ * the notifications again if a check fails. The progress fields have the owner's token in their
+ * names, so a fenced feed cannot change the progress of the current one.
  */
 
-/* Commands in the store's protocol, one after the other. */
+/* A buffer of commands in the store's protocol. */
 struct commands {
     char *bytes;
     size_t len;
@@ -184,8 +182,8 @@ put_command(struct commands *commands, const char *const *words, size_t count)
 }
 
 static void
-put_note(struct commands *commands, const char *stream, const struct batch_note *note,
-         const char *after)
+put_notification(struct commands *commands, const char *stream,
+                 const struct batch_notification *notification, const char *after)
 {
     static const char before_id[] = "$10\r\nNOMKSTREAM\r\n$1\r\n*\r\n$2\r\nid\r\n";
     static const char before_route[] = "$5\r\nroute\r\n";
@@ -195,11 +193,11 @@ put_note(struct commands *commands, const char *stream, const struct batch_note 
     put_argument(commands, "XADD", 4);
     put_argument(commands, stream, strlen(stream));
     put(commands, before_id, sizeof(before_id) - 1);
-    put_argument(commands, note->id.at, note->id.len);
+    put_argument(commands, notification->id.at, notification->id.len);
     put(commands, before_route, sizeof(before_route) - 1);
-    put_argument(commands, note->route.at, note->route.len);
+    put_argument(commands, notification->route.at, notification->route.len);
     put(commands, before_data, sizeof(before_data) - 1);
-    put_argument(commands, note->data.at, note->data.len);
+    put_argument(commands, notification->data.at, notification->data.len);
     if (after[0] != '\0') {
         put_argument(commands, "after", 5);
         put_argument(commands, after, strlen(after));
@@ -209,40 +207,41 @@ put_note(struct commands *commands, const char *stream, const struct batch_note 
 
 static void
 put_end(struct commands *commands, const struct shard *shard, const struct ingest_order *order,
-        const struct ingest_told *told, size_t notes)
+        const struct ingest_fields *fields, size_t notifications)
 {
     char position_field[STORE_TOKEN_TEXT + 16], read_field[STORE_TOKEN_TEXT + 16];
     char count[COUNT_TEXT];
-    const char *const move[] = {"HMSET",         told->key,  position_field,
-                                order->position, read_field, told->read};
-    /* Not by its hash: a store that has forgotten its scripts would leave it out. */
-    const char *const fence[] = {"EVAL",    store_script_fence, "2",          shard->stream_key,
-                                 told->key, shard->prefix,      shard->epoch, shard->store->claim,
-                                 count,     order->after};
+    const char *const move[] = {"HMSET",         fields->key, position_field,
+                                order->position, read_field,  fields->read};
+    /* Not EVALSHA: after SCRIPT FLUSH it would fail and EXEC would skip the check. */
+    const char *const fence[] = {
+        "EVAL",      store_script_fence, "2",          shard->stream_key,
+        fields->key, shard->prefix,      shard->epoch, shard->store->feed_token,
+        count,       order->after};
     const char *const exec[] = {"EXEC"};
 
-    snprintf(position_field, sizeof(position_field), "position:%s", shard->store->claim);
-    snprintf(read_field, sizeof(read_field), "read:%s", shard->store->claim);
-    snprintf(count, sizeof(count), "%zu", notes);
+    snprintf(position_field, sizeof(position_field), "position:%s", shard->store->feed_token);
+    snprintf(read_field, sizeof(read_field), "read:%s", shard->store->feed_token);
+    snprintf(count, sizeof(count), "%zu", notifications);
     put_command(commands, fence, 10);
-    put_command(commands, move, told->read[0] != '\0' ? 6 : 4);
+    put_command(commands, move, fields->read[0] != '\0' ? 6 : 4);
     put_command(commands, exec, 1);
 }
 
-/* EXEC's reply. */
+/* Reads EXEC's reply. */
 static bool
 take_transaction(const struct ingest *ingest, struct shard *shard, const struct redisReply *reply)
 {
     const struct ingest_part *part = &ingest->parts[shard->number];
-    const size_t notes = part->notes;
+    const size_t notifications = part->notifications;
 
-    if (!reply_is_array(reply, notes + REPLIES_MORE))
+    if (!reply_is_array(reply, notifications + REPLIES_MORE))
         return false;
-    for (size_t i = 0; i < notes + REPLIES_MORE; i++)
+    for (size_t i = 0; i < notifications + REPLIES_MORE; i++)
         if (!ask_accepts(shard, reply_at(reply, i), ingest->ask.kind->what))
             return false;
-    saw_entry(part, shard, reply_at(reply, notes - 1));
-    stats_add(shard->store->stats, STAT_STORE_NOTES, notes);
+    record_entry(part, shard, reply_at(reply, notifications - 1));
+    stats_add(shard->store->stats, STAT_STORE_NOTES, notifications);
     return true;
 }
 
@@ -269,36 +268,36 @@ static const struct ask_kind ingest_kind = {
 
 static void
 ingest_at_once(struct ingest *ingest, struct shard *shard, const struct ingest_order *order,
-               const struct ingest_told *told, const struct batch *batch)
+               const struct ingest_fields *fields, const struct batch *batch)
 {
     const char *const multi[] = {"MULTI"};
     struct commands commands = {.count = 0};
-    const char *after = told->after;
-    struct batch_note note;
+    const char *after = fields->after;
+    struct batch_notification found;
     size_t at = 0;
 
-    commands.room = batch->bytes + batch->notes * 128 + strlen(store_script_fence) + 1024;
+    commands.room = batch->bytes + batch->notifications * 128 + strlen(store_script_fence) + 1024;
     commands.bytes = memory_grow(NULL, commands.room);
     put_command(&commands, multi, 1);
-    while (batch_next_note(batch, &at, &note) == RC_OK) {
-        put_note(&commands, shard->stream_key, &note, after);
+    while (batch_next_notification(batch, &at, &found) == RC_OK) {
+        put_notification(&commands, shard->stream_key, &found, after);
         after = "";
     }
-    put_end(&commands, shard, order, told, batch->notes);
+    put_end(&commands, shard, order, fields, batch->notifications);
     ask_commands(&ingest->ask, shard, TIME_SCRIPT_INGEST, commands.bytes, commands.len,
                  commands.count);
 }
 
-/* All of the batch's notes are noted: what is behind this part in another shard is so too. */
+/* The batch is complete at this point, so the text covers its entries in other shards too. */
 static void
-tell_after(const struct shard *shard, char ret_text[SHARD_DEPENDENCY_MAX])
+write_dependency(const struct shard *shard, char ret_text[SHARD_DEPENDENCY_MAX])
 {
-    struct position noted[STORE_SHARDS_MAX];
+    struct position newest_sent[STORE_SHARDS_MAX];
     const struct store *store = shard->store;
 
     for (unsigned k = 0; k < store->shard_count; k++)
-        noted[k] = store->shards[k].noted;
-    shard_dependency_text(shard->number, noted, store->shard_count, ret_text);
+        newest_sent[k] = store->shards[k].newest_sent;
+    shard_dependency_text(shard->number, newest_sent, store->shard_count, ret_text);
 }
 
 static void
@@ -309,22 +308,22 @@ ask_part(struct ingest *ingest, struct shard *shard, const struct ingest_order *
     const unsigned before = ingest->ask.left;
     bool is_news = order->read_lsn > shard->read_lsn;
     char key[STORE_KEY_MAX], read[INGEST_LSN_TEXT + 1], after[SHARD_DEPENDENCY_MAX] = "";
-    const struct ingest_told told = {key, read, after};
+    const struct ingest_fields fields = {key, read, after};
 
     if (batch->count > STORE_BATCH_FRAMES_MAX)
-        abort(); /* the caller counts */
+        abort(); /* the caller checks the limit */
     ingest_progress_key(shard, order->slot, key);
     ingest_lsn_text(is_news ? order->read_lsn : 0, read);
-    if (shard->store->shard_count > 1 && batch->notes > 0)
-        tell_after(shard, after);
-    *part = (struct ingest_part){.is_transaction =
-                                     batch->is_simple && batch->notes > 0 && shard->knows_first,
-                                 .notes = batch->notes,
-                                 .noted = shard->noted};
+    if (shard->store->shard_count > 1 && batch->notifications > 0)
+        write_dependency(shard, after);
+    *part = (struct ingest_part){.is_transaction = batch->is_simple && batch->notifications > 0 &&
+                                                   shard->knows_first,
+                                 .notifications = batch->notifications,
+                                 .newest_sent = shard->newest_sent};
     if (part->is_transaction)
-        ingest_at_once(ingest, shard, order, &told, batch);
+        ingest_at_once(ingest, shard, order, &fields, batch);
     else
-        ingest_by_script(ingest, shard, order, &told, batch);
+        ingest_by_script(ingest, shard, order, &fields, batch);
     if (ingest->ask.left > before && is_news)
         shard->read_lsn = order->read_lsn;
 }

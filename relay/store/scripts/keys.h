@@ -1,8 +1,8 @@
 /*
  * keys.h: the name of every key in the store. The build puts these names into the scripts too.
  *
- * A key is the prefix of its shard, then one of the kinds below; a kind that ends in a colon is
- * followed by the name of what the key is about.
+ * A key is the prefix of its shard, then one of the kinds below. After a kind that ends in a colon
+ * follows a name: a slot, user, notification, target, relay, ticket or idempotency key.
  */
 #ifndef CLAIRON_STORE_KEYS_H
 #define CLAIRON_STORE_KEYS_H
@@ -10,54 +10,54 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#define STORE_KEY_MAX 192 /* of those that no user chooses a part of */
+#define STORE_KEY_MAX 192 /* of keys without a name that a user chooses */
 #define STORE_PREFIX_MAX (STORE_KEY_MAX / 2)
 
-/* Between store.prefix and the kind, where there are several shards: the number in braces. */
+/* With several shards, the shard's number in braces follows store.prefix. */
 #define KEY_SHARD_BEGIN ":{"
 #define KEY_SHARD_END "}"
 
 #define KEY_STREAM ":stream"      /* stream: an entry for each notification and retry */
 #define KEY_META ":meta"          /* hash: epoch, topic_prefix, shards, first, progress, .. */
-#define KEY_PROGRESS ":progress:" /* hash of a slot: how far its WAL is stored, and for whom */
-#define KEY_CONTROL ":control"    /* stream: memberships that begin and end, for readers */
+#define KEY_PROGRESS ":progress:" /* hash of a slot: stored WAL position, owner, database */
+#define KEY_CONTROL ":control"    /* stream: membership changes, for readers */
 #define KEY_MEMBERS ":members:"   /* set of an audience and target: its users */
 #define KEY_GROUPS ":groups:"     /* set of a user: audiences and targets */
 
-#define KEY_PENDING ":pending"     /* hash: notifications that lack acknowledgements */
-#define KEY_ACK ":ack:"            /* hash of a notification: who has still to acknowledge it */
-#define KEY_ACKED ":acked:"        /* hash of a complete one: who acknowledged it, and when */
+#define KEY_PENDING ":pending"     /* hash: notifications that lack an acknowledgement */
+#define KEY_ACK ":ack:"            /* hash of a notification: users without an acknowledgement */
+#define KEY_ACKED ":acked:"        /* hash of a complete notification: users and ack times */
 #define KEY_EARLY_ACKS ":early:"   /* hash of a notification: acknowledgements before the report */
 #define KEY_RETRIES ":tries:"      /* hash of a notification: the retries of each user */
 #define KEY_RETRIED ":retried"     /* sorted set: notifications with a retry, by commit time */
 #define KEY_DUE ":due"             /* sorted set: pairs of notification and user, by time */
 #define KEY_INBOX ":inbox:"        /* sorted set of a user: notifications, by entry */
 #define KEY_ACK_EVENTS ":receipts" /* stream: acknowledgements, for other relays */
-#define KEY_TRAIL ":trail:"        /* list of a notification: what happened to it */
-#define KEY_ERRORS ":errors"       /* stream: the error log; of the prefix of all shards */
+#define KEY_TRAIL ":trail:"        /* list of a notification: its history */
+#define KEY_ERRORS ":errors"       /* stream: the error log; its key has no shard number */
 
 #define KEY_RELAYS ":relays"      /* sorted set: relays, by the time of the last heartbeat */
 #define KEY_PRESENCE ":here:"     /* set of a relay: the users connected to it */
 #define KEY_HEARTBEAT ":beat"     /* stream: heartbeats, which wake readers */
 #define KEY_IDEMPOTENCY ":asked:" /* text of an idempotency key: a digest and the notification */
 #define KEY_TICKET ":ticket:"     /* text of a ticket: the claims of a token */
-#define KEY_DOCTOR ":doctor"      /* never written: clairon doctor tries its permissions on it */
+#define KEY_DOCTOR ":doctor"      /* never written: clairon doctor checks permissions on it */
 
-/* A key that is the only one of its kind in a shard. */
+/* The key of a kind without a name. */
 static inline void
 key_write(char ret_key[STORE_KEY_MAX], const char *prefix, const char *kind)
 {
     snprintf(ret_key, STORE_KEY_MAX, "%s%s", prefix, kind);
 }
 
-/* The key of `name` among those of its kind. */
+/* The key of a kind and a name. */
 static inline void
 key_write_of(char *ret_key, size_t size, const char *prefix, const char *kind, const char *name)
 {
     snprintf(ret_key, size, "%s%s%s", prefix, kind, name);
 }
 
-/* The prefix of a shard's keys: store.prefix, with the shard's number where there are several. */
+/* The prefix of a shard's keys: store.prefix, with the number if there are several shards. */
 static inline void
 key_shard_prefix(char ret_prefix[STORE_PREFIX_MAX], const char *of_all, unsigned shards,
                  unsigned shard)

@@ -14,7 +14,7 @@
 #include "store/shards/store_private.h"
 
 #define STORE_PATIENCE_S 10.0
-#define STORE_NOTE_MAX (512u << 20) /* unless the server says otherwise */
+#define STORE_NOTIFICATION_MAX (512u << 20) /* unless the server says otherwise */
 
 void
 shard_random_hex(char *text, size_t len)
@@ -82,7 +82,7 @@ on_hazard(void *ctx, const struct redisReply *reply)
 
 /* A longer argument would make the server close the connection. */
 static void
-on_note_max(void *ctx, const struct redisReply *reply)
+on_notification_max(void *ctx, const struct redisReply *reply)
 {
     struct shard *shard = ctx;
     struct bytes max = {NULL, 0};
@@ -90,7 +90,7 @@ on_note_max(void *ctx, const struct redisReply *reply)
     if (reply_is_array(reply, 2))
         max = reply_bytes(reply_at(reply, 1));
     if (max.len > 0)
-        shard->note_max = strtoull((const char *)max.at, NULL, 10);
+        shard->notification_max = strtoull((const char *)max.at, NULL, 10);
 }
 
 static bool
@@ -173,9 +173,9 @@ on_link_up(void *ctx)
     char fresh_epoch[STORE_EPOCH_TEXT + 1], seen[ENTRY_ID_TEXT_MAX], count[16], servers[16];
 
     shard->syncs_always = false;
-    shard->note_max = STORE_NOTE_MAX;
+    shard->notification_max = STORE_NOTIFICATION_MAX;
     if (!ask_setting(shard, "appendfsync", on_fsync_mode) ||
-        !ask_setting(shard, "proto-max-bulk-len", on_note_max) || !ask_hazards(shard)) {
+        !ask_setting(shard, "proto-max-bulk-len", on_notification_max) || !ask_hazards(shard)) {
         link_restart(shard->link, "could not send");
         return;
     }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 void
-shard_dependency_text(unsigned shard, const struct position *noted, unsigned shards,
+shard_dependency_text(unsigned shard, const struct position *newest_sent, unsigned shards,
                       char ret_text[SHARD_DEPENDENCY_MAX])
 {
     const unsigned first = shard == 0 ? 1 : 0, end = shard == 0 ? shards : 1;
@@ -14,10 +14,10 @@ shard_dependency_text(unsigned shard, const struct position *noted, unsigned sha
 
     ret_text[0] = '\0';
     for (unsigned k = first; k < end; k++) {
-        if (noted[k].lsn != 0)
+        if (newest_sent[k].lsn != 0)
             len += (size_t)snprintf(ret_text + len, SHARD_DEPENDENCY_MAX - len,
                                     "%s%x:%" PRIx64 ".%" PRIx64, len > 0 ? " " : "", k,
-                                    noted[k].lsn, noted[k].ordinal);
+                                    newest_sent[k].lsn, newest_sent[k].ordinal);
     }
 }
 

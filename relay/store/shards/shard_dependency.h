@@ -13,8 +13,8 @@
  */
 #define SHARD_DEPENDENCY_MAX (STORE_SHARDS_MAX * 37 + 1)
 
-/* For an entry of `shard`. `noted` has the newest notification of each shard; (0, 0): none. */
-void shard_dependency_text(unsigned shard, const struct position *noted, unsigned shards,
+/* For an entry of `shard`. `newest_sent`: the newest notification of each shard; (0, 0): none. */
+void shard_dependency_text(unsigned shard, const struct position *newest_sent, unsigned shards,
                            char ret_text[SHARD_DEPENDENCY_MAX]);
 
 /* Raises `needs` of each shard to the text's positions. The text may be invalid. */

@@ -27,10 +27,10 @@ struct store {
     struct ev_loop *loop;
     struct stats *stats;
     struct store_listener *listeners;
-    bool is_up;                       /* all shards are */
-    bool lacks_reader;                /* that follows them for this process */
-    char owner[STORE_TOKEN_TEXT + 1]; /* this process */
-    char claim[STORE_TOKEN_TEXT + 1]; /* this claim on a slot's progress */
+    bool is_up;                            /* all shards are */
+    bool lacks_reader;                     /* that follows them for this process */
+    char owner[STORE_TOKEN_TEXT + 1];      /* this process */
+    char feed_token[STORE_TOKEN_TEXT + 1]; /* random; owner of the acquired progress */
     struct delivery delivery;
     struct fault_log faults;
     int min_replicas;

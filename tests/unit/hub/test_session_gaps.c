@@ -22,7 +22,7 @@ test_expiry_in_the_queue_is_announced(void **state)
     queue_notification(1, FRAME_PRIORITY_NORMAL);
     session_queue(&session, brief);
     queue_notification(3, FRAME_PRIORITY_NORMAL);
-    brief->ends_us = clock_wall_us();
+    brief->expires_us = clock_wall_us();
     notification_unref(brief);
     session_writable(&session);
     while (hub_send_some(&hub, 1))
@@ -41,7 +41,7 @@ test_consecutive_expiries_are_one_gap(void **state)
     for (uint64_t ms = 1; ms <= 20; ms++) {
         struct notification *brief = make_notification(ms, FRAME_PRIORITY_NORMAL);
 
-        brief->ends_us = clock_wall_us();
+        brief->expires_us = clock_wall_us();
         session_queue(&session, brief);
         notification_unref(brief);
     }
@@ -58,7 +58,7 @@ test_expiry_is_announced_before_a_batch(void **state)
     struct fanout_batch *batch = make_batch(2, 2);
 
     (void)state;
-    brief->ends_us = clock_wall_us();
+    brief->expires_us = clock_wall_us();
     session_offer(&session, brief);
     session_offer_batch(&hub, &session, batch);
     notification_unref(brief);

@@ -257,7 +257,7 @@ test_an_expired_batch_is_not_merged(void **state)
 
     (void)state;
     session_offer_batch(&hub, &session, batch);
-    batch->ends_us = batch->notifications[0]->ends_us = clock_wall_us();
+    batch->expires_us = batch->notifications[0]->expires_us = clock_wall_us();
     fanout_batch_unref(batch);
     offer_batch(make_batch(2, 1));
     while (hub_send_some(&hub, 10))

@@ -1,4 +1,4 @@
-/* replies.h: answers of a store, made by hand for a test. */
+/* replies.h: builds replies of a store for tests. */
 #ifndef CLAIRON_TESTS_UNIT_REPLIES_H
 #define CLAIRON_TESTS_UNIT_REPLIES_H
 

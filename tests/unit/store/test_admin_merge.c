@@ -1,4 +1,4 @@
-/* test_admin_merge.c: do several shards' words on themselves become one? */
+/* test_admin_merge.c: replies of several shards are merged into one. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include "store/admin/admin_merge.h"
 #include "store/scripts/constants.h"
 
-/* The texts as replies hold them; NULL: there is none. */
+/* The texts as views, like in replies; NULL: none. */
 static const struct bytes *
 views(const char *const *texts, size_t count)
 {
@@ -25,7 +25,7 @@ views(const char *const *texts, size_t count)
 }
 
 static void
-test_overviews_add_up(void **state)
+test_overviews_are_summed(void **state)
 {
     /* Two servers: shards 0 and 2 are on the first. */
     const char *const texts[] = {
@@ -47,7 +47,7 @@ test_overviews_add_up(void **state)
 }
 
 static void
-test_errors_come_newest_first_a_page_long(void **state)
+test_errors_are_one_page_newest_first(void **state)
 {
     char texts[2][4096] = {"[", "["};
     const char *const pages[] = {texts[0], texts[1]};
@@ -72,9 +72,9 @@ test_errors_come_newest_first_a_page_long(void **state)
 }
 
 static void
-test_errors_of_shards_that_moved_come_once(void **state)
+test_errors_of_moved_shards_are_listed_once(void **state)
 {
-    /* Two servers, each a copy of one that had all four shards. */
+    /* Two servers, both copied from one with all four shards. */
     const char *const pages[] = {
         "[{\"entry\":\"9-35\"},{\"entry\":\"9-18\"},{\"entry\":\"9-1\"},{\"entry\":\"9-0\"}]",
         "[{\"entry\":\"9-35\"},{\"entry\":\"9-18\"},{\"entry\":\"9-1\"},{\"entry\":\"9-0\"}]"};
@@ -87,7 +87,7 @@ test_errors_of_shards_that_moved_come_once(void **state)
 }
 
 static void
-test_what_is_no_answer_makes_none(void **state)
+test_invalid_reply_is_rejected(void **state)
 {
     const char *const pages[] = {"[]", "{}"}, *const missing[] = {"[]", NULL},
                       *const broken[] = {"["};
@@ -100,7 +100,7 @@ test_what_is_no_answer_makes_none(void **state)
 }
 
 static void
-test_the_latest_come_newest_first_a_page_long(void **state)
+test_latest_are_one_page_newest_first(void **state)
 {
     char texts[2][4096] = {"[", "["};
     const char *const pages[] = {texts[0], texts[1]};
@@ -121,7 +121,7 @@ test_the_latest_come_newest_first_a_page_long(void **state)
 }
 
 static void
-test_a_user_is_in_all_shards(void **state)
+test_user_is_merged_from_all_shards(void **state)
 {
     const char *const texts[] = {
         "{\"at\":9,\"pending\":1,\"relays\":[\"r\"],\"oldest\":[{\"id\":\"b\",\"since\":2}]}",
@@ -141,12 +141,12 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_latest_come_newest_first_a_page_long),
-        cmocka_unit_test(test_a_user_is_in_all_shards),
-        cmocka_unit_test(test_overviews_add_up),
-        cmocka_unit_test(test_errors_come_newest_first_a_page_long),
-        cmocka_unit_test(test_errors_of_shards_that_moved_come_once),
-        cmocka_unit_test(test_what_is_no_answer_makes_none),
+        cmocka_unit_test(test_latest_are_one_page_newest_first),
+        cmocka_unit_test(test_user_is_merged_from_all_shards),
+        cmocka_unit_test(test_overviews_are_summed),
+        cmocka_unit_test(test_errors_are_one_page_newest_first),
+        cmocka_unit_test(test_errors_of_moved_shards_are_listed_once),
+        cmocka_unit_test(test_invalid_reply_is_rejected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

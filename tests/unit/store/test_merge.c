@@ -1,4 +1,4 @@
-/* test_merge.c: do the answers of several streams come as one row, and no entry before its turn? */
+/* test_merge.c: pages of several streams are merged in the order of commits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,11 +16,11 @@
 
 #define STREAMS 3
 
-/* What three streams answered. */
+/* The pages of three streams. */
 static redisReply *answers[STREAMS];
 static struct shard_page pages[STREAMS];
 
-/* Of a commit at `lsn`; 0: of none. */
+/* An entry of the commit at `lsn`; 0: without a commit. */
 static redisReply *
 make_entry(unsigned ms, unsigned char lsn)
 {
@@ -42,9 +42,9 @@ make_entry(unsigned ms, unsigned char lsn)
     return entry;
 }
 
-/* Something else that stands in a stream. */
+/* A foreign entry. */
 static redisReply *
-make_stray(unsigned ms)
+make_foreign(unsigned ms)
 {
     redisReply *entry = make_entry(ms, 0);
 
@@ -55,8 +55,8 @@ make_stray(unsigned ms)
 }
 
 /*
- * Entries in order, ms and commit of each; a commit of 255: a stray. What is later than `end` is
- * not asked for.
+ * Pairs of ms and commit, in order; commit 255: a foreign entry. Entries after `end` are not
+ * requested.
  */
 static void
 answer_until(unsigned end, unsigned stream, bool is_cut, size_t count,
@@ -65,7 +65,7 @@ answer_until(unsigned end, unsigned stream, bool is_cut, size_t count,
     answers[stream] = array(count);
     for (size_t i = 0; i < count; i++)
         answers[stream]->element[i] = entries[i][1] == 255
-                                          ? make_stray(entries[i][0])
+                                          ? make_foreign(entries[i][0])
                                           : make_entry(entries[i][0], entries[i][1]);
     shard_page_begin(&pages[stream], stream, (struct entry_id){1, 0}, (struct entry_id){end, 0},
                      answers[stream], is_cut);
@@ -89,80 +89,80 @@ tear_down(void **state)
     return 0;
 }
 
-/* Takes all there is: shard and ms of each, with blanks. */
+/* Merges all entries. Returns shard and ms of each, with blanks. */
 static const char *
-taken(unsigned count)
+merged(unsigned count)
 {
-    static char told[256];
+    static char list[256];
     struct shard_page *next;
 
-    told[0] = '\0';
+    list[0] = '\0';
     while ((next = shard_pages_next(pages, count)) != NULL) {
-        snprintf(told + strlen(told), sizeof(told) - strlen(told), "%u:%u ",
+        snprintf(list + strlen(list), sizeof(list) - strlen(list), "%u:%u ",
                  (unsigned)next->entry.shard, (unsigned)next->entry.id.ms);
         shard_page_take(next);
     }
-    return told;
+    return list;
 }
 
 static void
-test_one_stream_is_as_it_is(void **state)
+test_one_stream_keeps_its_order(void **state)
 {
     (void)state;
     answer(0, true, 3, (const unsigned char[][2]){{10, 9}, {11, 3}, {12, 0}});
-    assert_string_equal(taken(1), "0:10 0:11 0:12 ");
+    assert_string_equal(merged(1), "0:10 0:11 0:12 ");
     assert_int_equal(pages[0].reached.ms, 12);
     assert_int_equal(shard_page_seen(&pages[0]), 3);
 }
 
 static void
-test_the_older_commit_goes_first(void **state)
+test_older_commit_is_first(void **state)
 {
     (void)state;
     answer(0, false, 2, (const unsigned char[][2]){{20, 2}, {21, 5}});
     answer(1, false, 3, (const unsigned char[][2]){{10, 1}, {11, 3}, {12, 4}});
     answer(2, false, 0, NULL);
-    assert_string_equal(taken(3), "1:10 0:20 1:11 1:12 0:21 ");
+    assert_string_equal(merged(3), "1:10 0:20 1:11 1:12 0:21 ");
 }
 
 static void
-test_without_a_commit_the_older_id_does(void **state)
+test_without_commits_older_id_is_first(void **state)
 {
     (void)state;
     answer(0, false, 2, (const unsigned char[][2]){{10, 0}, {30, 1}});
     answer(1, false, 2, (const unsigned char[][2]){{20, 7}, {21, 0}});
-    assert_string_equal(taken(2), "0:10 0:30 1:20 1:21 ");
+    assert_string_equal(merged(2), "0:10 0:30 1:20 1:21 ");
 }
 
 static void
-test_commits_are_in_order_whatever_stands_between(void **state)
+test_commits_are_ordered_across_other_entries(void **state)
 {
     (void)state;
     answer(0, false, 2, (const unsigned char[][2]){{10, 0}, {11, 5}});
     answer(1, false, 1, (const unsigned char[][2]){{9, 6}});
-    assert_string_equal(taken(2), "0:10 0:11 1:9 ");
+    assert_string_equal(merged(2), "0:10 0:11 1:9 ");
     tear_down(NULL);
     answer(0, false, 3, (const unsigned char[][2]){{10, 0}, {12, 255}, {30, 9}});
     answer(1, false, 3, (const unsigned char[][2]){{5, 1}, {20, 2}, {40, 0}});
-    assert_string_equal(taken(2), "1:5 0:10 1:20 0:30 1:40 ");
+    assert_string_equal(merged(2), "1:5 0:10 1:20 0:30 1:40 ");
 }
 
 static void
-test_what_may_be_behind_what_comes_from_no_commit_waits(void **state)
+test_entry_without_commit_keeps_its_place(void **state)
 {
     (void)state;
     answer(0, true, 2, (const unsigned char[][2]){{10, 0}, {30, 0}});
     answer(1, false, 2, (const unsigned char[][2]){{5, 3}, {6, 0}});
-    assert_string_equal(taken(2), "0:10 0:30 ");
+    assert_string_equal(merged(2), "0:10 0:30 ");
 }
 
 static void
-test_what_is_beyond_the_end_is_not_there(void **state)
+test_entries_after_the_end_are_left_out(void **state)
 {
     (void)state;
     answer_until(11, 0, true, 4, (const unsigned char[][2]){{10, 1}, {11, 4}, {12, 2}, {13, 255}});
     answer_until(9, 1, true, 1, (const unsigned char[][2]){{20, 2}});
-    assert_string_equal(taken(2), "0:10 0:11 ");
+    assert_string_equal(merged(2), "0:10 0:11 ");
     assert_int_equal(shard_page_seen(&pages[0]), 2);
     assert_int_equal(pages[0].foreign_entries, 0);
     assert_int_equal(pages[0].reached.ms, 11);
@@ -171,25 +171,25 @@ test_what_is_beyond_the_end_is_not_there(void **state)
 }
 
 static void
-test_what_may_be_later_waits(void **state)
+test_merge_stops_at_an_unread_stream(void **state)
 {
     (void)state;
     answer(0, false, 3, (const unsigned char[][2]){{10, 1}, {11, 4}, {12, 5}});
     answer(1, true, 2, (const unsigned char[][2]){{20, 2}, {21, 3}});
-    assert_string_equal(taken(2), "0:10 1:20 1:21 ");
+    assert_string_equal(merged(2), "0:10 1:20 1:21 ");
     assert_int_equal(pages[0].reached.ms, 10);
     assert_int_equal(shard_page_seen(&pages[0]), 1);
     assert_int_equal(pages[1].reached.ms, 21);
 }
 
 static void
-test_strays_are_passed_over(void **state)
+test_foreign_entries_are_skipped(void **state)
 {
     (void)state;
     answer(0, true, 4, (const unsigned char[][2]){{10, 255}, {11, 1}, {12, 255}, {13, 255}});
     assert_int_equal(pages[0].reached.ms, 10);
     answer(1, false, 1, (const unsigned char[][2]){{14, 255}});
-    assert_string_equal(taken(2), "0:11 ");
+    assert_string_equal(merged(2), "0:11 ");
     assert_int_equal(pages[0].foreign_entries, 3);
     assert_int_equal(pages[0].reached.ms, 13);
     assert_int_equal(shard_page_seen(&pages[0]), 4);
@@ -197,17 +197,17 @@ test_strays_are_passed_over(void **state)
 }
 
 static void
-test_nothing_is_nothing(void **state)
+test_empty_stream_has_no_entries(void **state)
 {
     (void)state;
     answer(0, false, 0, NULL);
-    assert_string_equal(taken(1), "");
+    assert_string_equal(merged(1), "");
     assert_int_equal(pages[0].reached.ms, 1);
     assert_int_equal(shard_page_seen(&pages[0]), 0);
 }
 
 static void
-test_a_kept_answer_is_the_same(void **state)
+test_copied_reply_is_equal(void **state)
 {
     redisReply *kept;
 
@@ -216,7 +216,7 @@ test_a_kept_answer_is_the_same(void **state)
     kept = reply_keep(answers[0]);
     tear_down(NULL);
     shard_page_begin(&pages[0], 0, (struct entry_id){1, 0}, SHARD_PAGE_WHOLE, kept, false);
-    assert_string_equal(taken(1), "0:10 ");
+    assert_string_equal(merged(1), "0:10 ");
     assert_int_equal(pages[0].foreign_entries, 1);
     free(kept);
 }
@@ -227,16 +227,16 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_one_stream_is_as_it_is),
-        TEST(test_the_older_commit_goes_first),
-        TEST(test_without_a_commit_the_older_id_does),
-        TEST(test_commits_are_in_order_whatever_stands_between),
-        TEST(test_what_may_be_behind_what_comes_from_no_commit_waits),
-        TEST(test_what_is_beyond_the_end_is_not_there),
-        TEST(test_what_may_be_later_waits),
-        TEST(test_strays_are_passed_over),
-        TEST(test_nothing_is_nothing),
-        TEST(test_a_kept_answer_is_the_same),
+        TEST(test_one_stream_keeps_its_order),
+        TEST(test_older_commit_is_first),
+        TEST(test_without_commits_older_id_is_first),
+        TEST(test_commits_are_ordered_across_other_entries),
+        TEST(test_entry_without_commit_keeps_its_place),
+        TEST(test_entries_after_the_end_are_left_out),
+        TEST(test_merge_stops_at_an_unread_stream),
+        TEST(test_foreign_entries_are_skipped),
+        TEST(test_empty_stream_has_no_entries),
+        TEST(test_copied_reply_is_equal),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_order.c: are notes of several shards given in the order of their commits? */
+/* test_order.c: notifications of several shards are released in the order of commits. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 #define PATIENCE 1000
 #define BATCH 256
 
-/* One shard's stream, as a feed wrote it, and how far it was read. */
+/* A shard's stream, and the number of entries that were read. */
 struct stream {
     redisReply *entries[2 * NOTES];
     unsigned batch_of[2 * NOTES]; /* that added it */
@@ -29,7 +29,7 @@ struct stream {
 
 static struct stream streams[STORE_SHARDS_MAX];
 static unsigned shards;
-static struct position noted[STORE_SHARDS_MAX];
+static struct position newest_sent[STORE_SHARDS_MAX];
 static uint64_t lsn;
 
 static void
@@ -39,7 +39,7 @@ put(redisReply *fields, size_t *at, const char *name, const void *value, size_t 
     fields->element[(*at)++] = text(value, len);
 }
 
-/* `after`: "": nothing; `only`: it is a copy. */
+/* `after` "": no dependency; `only`: a retry. */
 static redisReply *
 make_entry(unsigned number, uint64_t of_lsn, const char *after, bool is_retry)
 {
@@ -84,10 +84,10 @@ reset(unsigned count)
         for (size_t i = 0; i < streams[k].count; i++)
             drop(streams[k].entries[i]);
         streams[k] = (struct stream){.count = 0};
-        noted[k] = (struct position){0, 0};
+        newest_sent[k] = (struct position){0, 0};
     }
     shards = count;
-    lsn = UINT64_C(0xfffffff0); /* grows by a digit */
+    lsn = UINT64_C(0xfffffff0); /* the text gets longer soon */
 }
 
 static int
@@ -98,7 +98,7 @@ tear_down(void **state)
     return 0;
 }
 
-/* As feeds do: the first note of each part tells of all the batch's notes. */
+/* Like a feed: the first notification of each shard has the dependency of the whole batch. */
 static void
 write_batch(unsigned batch, unsigned count)
 {
@@ -108,51 +108,51 @@ write_batch(unsigned batch, unsigned count)
 
     for (unsigned i = 0; i < count; i++) {
         of[i] = rand() % 3 == 0 ? 0 : (unsigned)rand() % shards;
-        noted[of[i]] = (struct position){lsn + i + 1, 1};
+        newest_sent[of[i]] = (struct position){lsn + i + 1, 1};
     }
     for (unsigned i = 0; i < count; i++) {
         after[0] = '\0';
         if (!has_part[of[i]])
-            shard_dependency_text(of[i], noted, shards, after);
+            shard_dependency_text(of[i], newest_sent, shards, after);
         has_part[of[i]] = true;
         add(of[i], batch, ++lsn, after, false);
     }
-    /* What others add, in between. */
+    /* Entries of other writers. */
     if (rand() % 4 == 0)
         add((unsigned)rand() % shards, batch, 0, "", false);
     if (rand() % 4 == 0)
         add((unsigned)rand() % shards, batch, lsn / 2, "", true);
 }
 
-/* What was given, checked as it comes. */
-struct given {
+/* Checks the released entries. */
+struct released {
     size_t count;
     bool is_wrong;
     uint64_t next[STORE_SHARDS_MAX]; /* entry of each stream */
     uint64_t newest[STORE_SHARDS_MAX];
-    char told[256]; /* shard and place of each, while they are few */
+    char list[256]; /* shard and ms of the first ones */
 };
 
 static void
-give(void *ctx, const struct entry *entry)
+release(void *ctx, const struct entry *entry)
 {
-    struct given *given = ctx;
+    struct released *released = ctx;
     unsigned k = entry->shard;
     uint64_t at = entry->frame.commit_lsn;
 
-    given->count++;
-    given->is_wrong = given->is_wrong || entry->id.ms != ++given->next[k];
-    if (strlen(given->told) < sizeof(given->told) - 16)
-        snprintf(given->told + strlen(given->told), 16, "%u:%u ", k, (unsigned)entry->id.ms);
+    released->count++;
+    released->is_wrong = released->is_wrong || entry->id.ms != ++released->next[k];
+    if (strlen(released->list) < sizeof(released->list) - 16)
+        snprintf(released->list + strlen(released->list), 16, "%u:%u ", k, (unsigned)entry->id.ms);
     if (at == 0 || entry->is_retry)
         return;
-    given->is_wrong = given->is_wrong || at <= given->newest[k];
+    released->is_wrong = released->is_wrong || at <= released->newest[k];
     for (unsigned j = k == 0 ? 1 : 0; j < (k == 0 ? shards : 1); j++)
-        given->is_wrong = given->is_wrong || at <= given->newest[j];
-    given->newest[k] = at;
+        released->is_wrong = released->is_wrong || at <= released->newest[j];
+    released->newest[k] = at;
 }
 
-/* Reads up to `most` entries of a stream; false when there are none. */
+/* Reads up to `most` entries of a stream; false: none are left. */
 static bool
 read_some(struct order *order, unsigned k, size_t most)
 {
@@ -173,13 +173,13 @@ read_some(struct order *order, unsigned k, size_t most)
     return true;
 }
 
-/* A reader is greeted by each shard in its own moment: it reads what comes after some batch. */
+/* A reader connects to the shards at different times: each starts after another batch. */
 static void
-begin(struct order *order, struct given *given, unsigned batches, const uint64_t *ends)
+begin(struct order *order, struct released *released, unsigned batches, const uint64_t *ends)
 {
     struct position stored[STORE_SHARDS_MAX];
 
-    memset(given, 0, sizeof(*given));
+    memset(released, 0, sizeof(*released));
     for (unsigned k = 0; k < shards; k++) {
         struct stream *stream = &streams[k];
         unsigned batch = batches > 0 ? (unsigned)rand() % batches : 0;
@@ -188,7 +188,7 @@ begin(struct order *order, struct given *given, unsigned batches, const uint64_t
             stream->read++;
         stored[k] =
             batch > 0 ? (struct position){ends[batch - 1], UINT64_MAX} : (struct position){0, 0};
-        given->next[k] = stream->read;
+        released->next[k] = stream->read;
     }
     order_begin(order, stored);
 }
@@ -204,11 +204,11 @@ left(void)
 }
 
 static void
-run_by_chance(unsigned seed)
+check_random_order(unsigned seed)
 {
     static const unsigned counts[] = {2, 3, 4, 7, 16};
     uint64_t ends[NOTES];
-    struct given given;
+    struct released released;
     struct order *order;
     unsigned batches = 0;
     size_t wanted;
@@ -222,10 +222,10 @@ run_by_chance(unsigned seed)
         ends[batches] = lsn;
         notes += size;
     }
-    order = order_new(shards, give, &given);
-    begin(order, &given, seed % 2 == 0 ? 0 : batches, ends);
+    order = order_new(shards, release, &released);
+    begin(order, &released, seed % 2 == 0 ? 0 : batches, ends);
     wanted = left();
-    /* One lags: it comes when nothing else may. */
+    /* One shard lags: it is read only when no other can be. */
     for (unsigned lags = (unsigned)rand() % (2 * shards); left() > 0;) {
         bool has_read = false;
 
@@ -243,66 +243,66 @@ run_by_chance(unsigned seed)
         if (!has_read)
             fail_msg("seed %u: nothing is read any more", seed);
     }
-    if (given.is_wrong || given.count != wanted)
-        fail_msg("seed %u: %zu of %zu, %s order", seed, given.count, wanted,
-                 given.is_wrong ? "not in" : "in");
+    if (released.is_wrong || released.count != wanted)
+        fail_msg("seed %u: %zu of %zu, %s order", seed, released.count, wanted,
+                 released.is_wrong ? "not in" : "in");
     assert_int_equal(order_unordered(order), 0);
     assert_false(order_waits(order));
     order_free(order);
 }
 
 static void
-test_whatever_comes_first_the_older_commit_goes_first(void **state)
+test_random_reads_keep_commit_order(void **state)
 {
     (void)state;
     for (unsigned seed = 1; seed <= RUNS; seed++)
-        run_by_chance(seed);
+        check_random_order(seed);
 }
 
-/* Two shards: a note in each, the one of shard 0 is the first. */
+/* Two shards with one notification each; the one of shard `first` is older. */
 static struct order *
-begin_two(struct given *given, unsigned first)
+begin_two(struct released *released, unsigned first)
 {
     char after[SHARD_DEPENDENCY_MAX];
     struct order *order;
 
     reset(2);
-    noted[first] = (struct position){10, 1};
-    noted[1 - first] = (struct position){11, 1};
-    shard_dependency_text(first, noted, 2, after);
+    newest_sent[first] = (struct position){10, 1};
+    newest_sent[1 - first] = (struct position){11, 1};
+    shard_dependency_text(first, newest_sent, 2, after);
     add(first, 0, 10, after, false);
-    shard_dependency_text(1 - first, noted, 2, after);
+    shard_dependency_text(1 - first, newest_sent, 2, after);
     add(1 - first, 0, 11, after, false);
-    order = order_new(2, give, given);
-    begin(order, given, 0, NULL);
+    order = order_new(2, release, released);
+    begin(order, released, 0, NULL);
     return order;
 }
 
 static void
-test_what_has_not_come_is_waited_for(void **state)
+test_missing_entry_is_awaited(void **state)
 {
     (void)state;
     for (unsigned first = 0; first < 2; first++) {
-        struct given given;
-        struct order *order = begin_two(&given, first);
+        struct released released;
+        struct order *order = begin_two(&released, first);
 
         assert_true(read_some(order, 1 - first, 9));
-        assert_int_equal(given.count, 0);
+        assert_int_equal(released.count, 0);
         assert_true(order_waits(order));
         assert_true(order_is_awaited(order, first));
         assert_false(order_is_awaited(order, 1 - first));
         assert_true(read_some(order, first, 9));
-        assert_string_equal(given.told, first == 0 ? "0:1 1:1 " : "1:1 0:1 ");
+        assert_string_equal(released.list, first == 0 ? "0:1 1:1 " : "1:1 0:1 ");
         assert_false(order_waits(order));
         order_free(order);
     }
 }
 
 static void
-test_waiting_has_an_end(void **state)
+test_wait_times_out(void **state)
 {
-    struct given given;
-    struct order *order = begin_two(&given, 0);
+    struct released released;
+    struct order *order = begin_two(&released, 0);
 
     (void)state;
     assert_true(read_some(order, 1, 9));
@@ -310,25 +310,25 @@ test_waiting_has_an_end(void **state)
     assert_int_equal(order_give_up(order, PATIENCE), 0);
     assert_int_equal(order_give_up(order, PATIENCE), -1);
     order_release(order, 1);
-    assert_string_equal(given.told, "1:1 ");
+    assert_string_equal(released.list, "1:1 ");
     assert_int_equal(order_unordered(order), 1);
-    /* More of it waits no longer, until something comes. */
+    /* Later entries do not wait, until that shard delivers again. */
     add(1, 1, 13, "0:c.1", false);
     assert_true(read_some(order, 1, 9));
-    assert_string_equal(given.told, "1:1 1:2 ");
+    assert_string_equal(released.list, "1:1 1:2 ");
     assert_true(read_some(order, 0, 9));
     add(1, 2, 15, "0:e.1", false);
     assert_true(read_some(order, 1, 9));
-    assert_string_equal(given.told, "1:1 1:2 0:1 ");
+    assert_string_equal(released.list, "1:1 1:2 0:1 ");
     assert_true(order_is_awaited(order, 0));
     order_free(order);
 }
 
 static void
-test_what_is_lost_is_waited_for_once(void **state)
+test_lost_entry_is_awaited_once(void **state)
 {
-    struct given given;
-    struct order *order = begin_two(&given, 0);
+    struct released released;
+    struct order *order = begin_two(&released, 0);
 
     (void)state;
     assert_true(read_some(order, 1, 9));
@@ -336,57 +336,57 @@ test_what_is_lost_is_waited_for_once(void **state)
     order_release(order, 1);
     add(1, 1, 13, "0:a.1", false);
     assert_true(read_some(order, 1, 9));
-    assert_int_equal(given.count, 2);
+    assert_int_equal(released.count, 2);
     assert_int_equal(order_unordered(order), 1);
     order_free(order);
 }
 
 static void
-test_what_comes_from_no_commit_waits_for_its_stream_alone(void **state)
+test_entry_without_commit_waits_only_for_its_stream(void **state)
 {
-    struct given given;
-    struct order *order = begin_two(&given, 0);
+    struct released released;
+    struct order *order = begin_two(&released, 0);
 
     (void)state;
     add(1, 1, 0, "", false);
     add(1, 1, 5, "", true);
     assert_true(read_some(order, 1, 9));
-    assert_int_equal(given.count, 0);
+    assert_int_equal(released.count, 0);
     add(0, 1, 0, "", false);
     assert_true(read_some(order, 0, 9));
-    assert_string_equal(given.told, "0:1 0:2 1:1 1:2 1:3 ");
-    assert_false(given.is_wrong);
+    assert_string_equal(released.list, "0:1 0:2 1:1 1:2 1:3 ");
+    assert_false(released.is_wrong);
     order_free(order);
 }
 
 static void
-test_a_new_beginning_forgets(void **state)
+test_restart_drops_held_entries(void **state)
 {
     const struct position stored[] = {{20, 1}, {20, 1}};
-    struct given given;
-    struct order *order = begin_two(&given, 0);
+    struct released released;
+    struct order *order = begin_two(&released, 0);
 
     (void)state;
     assert_true(read_some(order, 1, 9));
     order_begin(order, stored);
     order_release(order, 1);
     assert_false(order_waits(order));
-    assert_int_equal(given.count, 0);
+    assert_int_equal(released.count, 0);
     assert_int_equal(order_seen(order, 0).lsn, 20);
     add(1, 1, 21, "0:14.1", false);
-    given.next[1] = 1;
+    released.next[1] = 1;
     assert_true(read_some(order, 1, 9));
-    assert_int_equal(given.count, 1);
-    assert_false(given.is_wrong);
+    assert_int_equal(released.count, 1);
+    assert_false(released.is_wrong);
     order_free(order);
 }
 
-/* Of one that lags little is read, of the others as much as fits. */
+/* While one shard lags, the others are read up to the limit. */
 static void
-test_what_is_held_has_a_ceiling(void **state)
+test_held_entries_are_limited(void **state)
 {
-    struct given given;
-    struct order *order = begin_two(&given, 0);
+    struct released released;
+    struct order *order = begin_two(&released, 0);
     size_t reads = 0;
 
     (void)state;
@@ -395,18 +395,18 @@ test_what_is_held_has_a_ceiling(void **state)
     while (!order_is_full(order, 1) && read_some(order, 1, 10))
         reads++;
     assert_in_range(reads, 2, NOTES / 10 - 1);
-    assert_int_equal(given.count, 0);
+    assert_int_equal(released.count, 0);
     assert_true(read_some(order, 0, 10));
     assert_false(order_is_full(order, 1));
-    assert_int_equal(given.count, 1 + streams[1].read);
+    assert_int_equal(released.count, 1 + streams[1].read);
     order_free(order);
 }
 
 static void
-test_strays_are_counted(void **state)
+test_foreign_entries_are_counted(void **state)
 {
-    struct given given;
-    struct order *order = begin_two(&given, 0);
+    struct released released;
+    struct order *order = begin_two(&released, 0);
 
     (void)state;
     add(0, 1, 12, "", false);
@@ -426,14 +426,14 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_whatever_comes_first_the_older_commit_goes_first),
-        TEST(test_what_has_not_come_is_waited_for),
-        TEST(test_waiting_has_an_end),
-        TEST(test_what_is_lost_is_waited_for_once),
-        TEST(test_what_comes_from_no_commit_waits_for_its_stream_alone),
-        TEST(test_a_new_beginning_forgets),
-        TEST(test_what_is_held_has_a_ceiling),
-        TEST(test_strays_are_counted),
+        TEST(test_random_reads_keep_commit_order),
+        TEST(test_missing_entry_is_awaited),
+        TEST(test_wait_times_out),
+        TEST(test_lost_entry_is_awaited_once),
+        TEST(test_entry_without_commit_waits_only_for_its_stream),
+        TEST(test_restart_drops_held_entries),
+        TEST(test_held_entries_are_limited),
+        TEST(test_foreign_entries_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_reply_arena.c: does a reply come whole out of its block, and the block back? */
+/* test_reply_arena.c: replies are complete, and their blocks are reused or freed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -39,7 +39,7 @@ next_of(redisReader *reader)
 }
 
 static void
-test_every_kind(void **state)
+test_all_types(void **state)
 {
     struct reply_arena *arena = reply_arena_new();
     redisReader *reader = reader_on(arena);
@@ -64,9 +64,9 @@ test_every_kind(void **state)
     reply_arena_free(arena);
 }
 
-/* Larger than a block, again and again: what one leaves is what the next one uses. */
+/* Replies larger than a block: each reuses the memory of the one before. */
 static void
-test_long_ones(void **state)
+test_long_replies(void **state)
 {
     struct reply_arena *arena = reply_arena_new();
     redisReader *reader = reader_on(arena);
@@ -80,7 +80,7 @@ test_long_ones(void **state)
 
         feed(reader, "*3\r\n$1\r\na\r\n$300000\r\n");
         feed(reader, text);
-        assert_null(next_of(reader)); /* not whole yet */
+        assert_null(next_of(reader)); /* incomplete */
         feed(reader, "\r\n$1\r\nz\r\n");
         reply = next_of(reader);
         assert_string_equal(reply->element[0]->str, "a");
@@ -94,7 +94,7 @@ test_long_ones(void **state)
 }
 
 static void
-test_connection_breaks_amid_an_answer(void **state)
+test_connection_breaks_during_a_reply(void **state)
 {
     struct reply_arena *arena = reply_arena_new();
     redisReader *reader = reader_on(arena);
@@ -113,9 +113,9 @@ test_connection_breaks_amid_an_answer(void **state)
     reply_arena_free(arena);
 }
 
-/* The link closes in the callback that was given the answer. */
+/* The link closes during the callback that has the reply. */
 static void
-test_freed_while_an_answer_is_in_use(void **state)
+test_freed_while_a_reply_is_in_use(void **state)
 {
     struct reply_arena *arena = reply_arena_new();
     redisReader *reader = reader_on(arena);
@@ -130,7 +130,7 @@ test_freed_while_an_answer_is_in_use(void **state)
     redisReaderFree(reader);
 }
 
-/* No place is made for what only its head speaks of. */
+/* A large count alone must not allocate memory. */
 static void
 test_too_many_elements(void **state)
 {
@@ -151,9 +151,9 @@ test_too_many_elements(void **state)
     }
 }
 
-/* An answer to nothing ends the connection, and the error that a server greets with says why. */
+/* An unexpected reply closes the connection; an unexpected error is passed on. */
 static void
-test_nobody_asked(void **state)
+test_unexpected_reply(void **state)
 {
     struct reply_arena *arena = reply_arena_new();
     redisReader *reader = reader_on(arena);
@@ -175,12 +175,12 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_kind),
-        cmocka_unit_test(test_long_ones),
-        cmocka_unit_test(test_connection_breaks_amid_an_answer),
-        cmocka_unit_test(test_freed_while_an_answer_is_in_use),
+        cmocka_unit_test(test_all_types),
+        cmocka_unit_test(test_long_replies),
+        cmocka_unit_test(test_connection_breaks_during_a_reply),
+        cmocka_unit_test(test_freed_while_a_reply_is_in_use),
         cmocka_unit_test(test_too_many_elements),
-        cmocka_unit_test(test_nobody_asked),
+        cmocka_unit_test(test_unexpected_reply),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_shard_dependency.c: is the text about other shards read as written? */
+/* test_shard_dependency.c: the text of dependencies on other shards is read as written. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include "store/shards/shard_dependency.h"
 
 static void
-test_texts_are_read_as_they_were_written(void **state)
+test_texts_are_read_as_written(void **state)
 {
     const struct position all[] = {
         {7, 1}, {0, 0}, {UINT64_MAX, UINT64_MAX}, {UINT64_C(0x3a00f28), 0x10001}};
@@ -26,14 +26,14 @@ test_texts_are_read_as_they_were_written(void **state)
     assert_string_equal(written, "0:7.1");
     shard_dependency_read((struct bytes){(const unsigned char *)written, strlen(written)}, needs,
                           4);
-    assert_int_equal(needs[0].lsn, 8); /* never back */
+    assert_int_equal(needs[0].lsn, 8); /* never lowered */
     assert_int_equal(needs[1].lsn, 0);
     assert_true(needs[2].ordinal == UINT64_MAX);
     assert_int_equal(needs[3].ordinal, 0x10001);
 }
 
 static void
-test_any_text_may_come(void **state)
+test_invalid_texts_are_ignored(void **state)
 {
     static const char *const texts[] = {"",
                                         "1",
@@ -65,8 +65,8 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_texts_are_read_as_they_were_written),
-        cmocka_unit_test(test_any_text_may_come),
+        cmocka_unit_test(test_texts_are_read_as_written),
+        cmocka_unit_test(test_invalid_texts_are_ignored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_store_batch.c: which frames go together into the store, and are all of them there? */
+/* test_store_batch.c: frames are grouped into batches, and none is missing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -35,7 +35,7 @@ static const struct frame commit = {
     .kind = FRAME_KIND_COMMIT, .commit_lsn = 7, .ordinal = FRAME_ORDINAL_COMMIT};
 
 static void
-test_notes_without_acks_are_simple(void **state)
+test_notifications_without_acks_are_simple(void **state)
 {
     struct store_batch *batch = store_batch_new(&single);
     const uint16_t others[] = {FRAME_ACK_REQUIRED, FRAME_UNDECODABLE};
@@ -46,7 +46,7 @@ test_notes_without_acks_are_simple(void **state)
     store_batch_add(batch, &plain);
     store_batch_add(batch, &commit);
     assert_true(batch->parts[0].is_simple);
-    assert_int_equal(batch->parts[0].notes, 1);
+    assert_int_equal(batch->parts[0].notifications, 1);
     for (size_t i = 0; i < 2; i++) {
         struct frame other = note(2, others[i]);
 
@@ -64,10 +64,10 @@ test_notes_without_acks_are_simple(void **state)
 }
 
 static void
-test_notes_are_walked_in_order(void **state)
+test_iteration_is_in_order(void **state)
 {
     struct store_batch *batch = store_batch_new(&single);
-    struct batch_note found;
+    struct batch_notification found;
     size_t at = 0;
 
     (void)state;
@@ -83,18 +83,18 @@ test_notes_are_walked_in_order(void **state)
         char id[FRAME_UUID_TEXT + 1];
         struct frame frame = note((unsigned char)i, 0);
 
-        assert_int_equal(batch_next_note(&batch->parts[0], &at, &found), RC_OK);
+        assert_int_equal(batch_next_notification(&batch->parts[0], &at, &found), RC_OK);
         frame_id_text(frame.as.notification.id, id);
         assert_int_equal(found.id.len, FRAME_UUID_TEXT);
         assert_memory_equal(found.id.at, id, FRAME_UUID_TEXT);
         assert_memory_equal(found.route.at, "head", found.route.len);
         assert_memory_equal(found.data.at, i % 2 == 0 ? "even" : "odd", found.data.len);
     }
-    assert_int_equal(batch_next_note(&batch->parts[0], &at, &found), RC_CLOSED);
+    assert_int_equal(batch_next_notification(&batch->parts[0], &at, &found), RC_CLOSED);
     store_batch_free(batch);
 }
 
-/* How many frames of `first` a batch takes before `next` has to wait. */
+/* The number of frames `first` until `next` needs a new batch. */
 static size_t
 count_until_full(const struct frame *first, const struct frame *next)
 {
@@ -109,7 +109,7 @@ count_until_full(const struct frame *first, const struct frame *next)
 }
 
 static void
-test_batches_end_where_the_way_turns(void **state)
+test_batch_ends_where_the_method_changes(void **state)
 {
     struct frame plain = note(1, 0), acked = note(2, FRAME_ACK_REQUIRED);
     struct frame member = {.kind = FRAME_KIND_MEMBER};
@@ -118,7 +118,7 @@ test_batches_end_where_the_way_turns(void **state)
     assert_int_equal(count_until_full(&plain, &plain), STORE_BATCH_FRAMES_MAX);
     assert_int_equal(count_until_full(&plain, &commit), STORE_BATCH_FRAMES_MAX);
     assert_in_range(count_until_full(&acked, &acked), 2, STORE_BATCH_FRAMES_MAX / 2);
-    assert_int_equal(count_until_full(&acked, &member), 1); /* relays hear of it first */
+    assert_int_equal(count_until_full(&acked, &member), 1); /* relays read it first */
     assert_int_equal(count_until_full(&plain, &member), 1);
     assert_int_equal(count_until_full(&member, &member), count_until_full(&acked, &acked));
     assert_int_equal(count_until_full(&acked, &commit), count_until_full(&acked, &acked));
@@ -141,7 +141,7 @@ note_for(const char *audience, struct bytes targets, uint32_t count, unsigned ch
 #define TARGETS_TWO ((struct bytes){(const unsigned char *)"\0\2u1\0\2u2", 8})
 
 static void
-test_what_is_for_one_user_goes_to_his_shard(void **state)
+test_notification_for_one_user_is_in_the_users_shard(void **state)
 {
     struct store four = {.shards = shards, .shard_count = 4};
     unsigned own = shard_of_user(4, "u1", 2);
@@ -156,14 +156,14 @@ test_what_is_for_one_user_goes_to_his_shard(void **state)
         store_batch_add(batch, &frames[i]);
     assert_int_equal(store_batch_count(batch), 4);
     for (unsigned k = 0; k < 4; k++)
-        assert_int_equal(batch->parts[k].notes, k == own ? 1 : k == 0 ? 2 : 0);
+        assert_int_equal(batch->parts[k].notifications, k == own ? 1 : k == 0 ? 2 : 0);
     batch_clear(batch);
     store_batch_add(batch, &commit);
-    assert_true(store_batch_bytes(batch) > 0); /* it moves the progress */
+    assert_true(store_batch_bytes(batch) > 0); /* it advances the progress */
     store_batch_free(batch);
 }
 
-/* The number must never change: it says where what is stored already is. */
+/* The shard of a user must never change: stored data depends on it. */
 static void
 test_users_keep_their_shards(void **state)
 {
@@ -176,7 +176,7 @@ test_users_keep_their_shards(void **state)
 }
 
 static void
-test_a_shard_takes_only_what_it_lacks(void **state)
+test_shard_receives_only_missing_frames(void **state)
 {
     static struct shard ahead[4];
     struct store four = {.shards = ahead, .shard_count = 4};
@@ -186,8 +186,8 @@ test_a_shard_takes_only_what_it_lacks(void **state)
 
     (void)state;
     four.stats = &stats;
-    ahead[own].claimed_lsn = 7;
-    ahead[own].claimed_ordinal = 5;
+    ahead[own].acquired_lsn = 7;
+    ahead[own].acquired_ordinal = 5;
     batch = store_batch_new(&four);
     for (unsigned char i = 4; i <= 6; i++) {
         struct frame mine = note_for("USER", TARGETS_U1, 1, i);
@@ -196,15 +196,15 @@ test_a_shard_takes_only_what_it_lacks(void **state)
         store_batch_add(batch, &mine);
         store_batch_add(batch, &group);
     }
-    assert_int_equal(batch->parts[own].notes, 1);
-    assert_int_equal(batch->parts[0].notes, 3);
+    assert_int_equal(batch->parts[own].notifications, 1);
+    assert_int_equal(batch->parts[0].notifications, 3);
     assert_int_equal(store_batch_count(batch), 6);
     store_batch_free(batch);
 }
 
-/* By it an entry of another shard tells what is before it. */
+/* Entries of other shards depend on it. */
 static void
-test_the_newest_note_of_each_shard_is_known(void **state)
+test_newest_notification_of_each_shard_is_recorded(void **state)
 {
     static struct shard noting[4];
     struct store four = {.shards = noting, .shard_count = 4};
@@ -217,16 +217,16 @@ test_the_newest_note_of_each_shard_is_known(void **state)
 
     (void)state;
     four.stats = &stats;
-    noting[0].claimed_lsn = 7;
-    noting[0].claimed_ordinal = 5; /* it has the one for the team */
+    noting[0].acquired_lsn = 7;
+    noting[0].acquired_ordinal = 5; /* it has the notification for the team */
     batch = store_batch_new(&four);
     for (size_t i = 0; i < sizeof(frames) / sizeof(frames[0]); i++)
         store_batch_add(batch, &frames[i]);
     store_batch_reject(batch, &rejected);
-    batch_clear(batch); /* as it was sent */
+    batch_clear(batch); /* sent */
     for (unsigned k = 0; k < 4; k++) {
-        assert_int_equal(noting[k].noted.lsn, k == 0 || k == own ? 7 : 0);
-        assert_int_equal(noting[k].noted.ordinal, k == 0 ? 3 : k == own ? 4 : 0);
+        assert_int_equal(noting[k].newest_sent.lsn, k == 0 || k == own ? 7 : 0);
+        assert_int_equal(noting[k].newest_sent.ordinal, k == 0 ? 3 : k == own ? 4 : 0);
     }
     store_batch_free(batch);
 }
@@ -235,13 +235,13 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_notes_without_acks_are_simple),
-        cmocka_unit_test(test_notes_are_walked_in_order),
-        cmocka_unit_test(test_batches_end_where_the_way_turns),
-        cmocka_unit_test(test_what_is_for_one_user_goes_to_his_shard),
+        cmocka_unit_test(test_notifications_without_acks_are_simple),
+        cmocka_unit_test(test_iteration_is_in_order),
+        cmocka_unit_test(test_batch_ends_where_the_method_changes),
+        cmocka_unit_test(test_notification_for_one_user_is_in_the_users_shard),
         cmocka_unit_test(test_users_keep_their_shards),
-        cmocka_unit_test(test_a_shard_takes_only_what_it_lacks),
-        cmocka_unit_test(test_the_newest_note_of_each_shard_is_known),
+        cmocka_unit_test(test_shard_receives_only_missing_frames),
+        cmocka_unit_test(test_newest_notification_of_each_shard_is_recorded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* test_store_redrive.c: is a message of the error log renewed, and a trace read, as meant? */
+/* test_store_redrive.c: redrives renew the lifetime of a notification; traces are parsed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -68,23 +68,23 @@ test_lifetime_is_renewed(void **state)
 
     (void)state;
     assert_int_equal(redrive_prepare(&entry, 100 * SECOND + 7, &redrive), RC_OK);
-    assert_int_equal(redrive.ends_ms, 160000);
+    assert_int_equal(redrive.expires_ms, 160000);
     assert_int_equal(redrive.data_len, strlen(renewed));
     assert_memory_equal(redrive.data, renewed, redrive.data_len);
     assert_int_equal(frame_parse_header((struct bytes){redrive.route, redrive.route_len}, &frame),
                      RC_OK);
     assert_int_equal(frame.as.notification.expires_us, 160 * SECOND + 7);
-    /* Once more: it lives as long as at first. */
+    /* A second redrive: the same lifetime. */
     entry.route = (struct bytes){redrive.route, redrive.route_len};
     entry.data = (struct bytes){redrive.data, redrive.data_len};
     assert_int_equal(redrive_prepare(&entry, 1000 * SECOND, &again), RC_OK);
-    assert_int_equal(again.ends_ms, 1060000);
+    assert_int_equal(again.expires_ms, 1060000);
     redrive_free(&again);
     redrive_free(&redrive);
 }
 
 static void
-test_no_expiration_stays_none(void **state)
+test_without_expiration_none_is_added(void **state)
 {
     unsigned char route[ROUTE_LEN];
     struct redrive redrive;
@@ -94,19 +94,19 @@ test_no_expiration_stays_none(void **state)
 
     (void)state;
     assert_int_equal(redrive_prepare(&entry, 100, &redrive), RC_OK);
-    assert_int_equal(redrive.ends_ms, 0);
+    assert_int_equal(redrive.expires_ms, 0);
     assert_memory_equal(redrive.data, line, strlen(line));
     redrive_free(&redrive);
-    /* An open audience's: it ended without saying when. */
+    /* Of an open-ended audience: no expiration in the document. */
     entry.reason = text("expired");
     assert_int_equal(redrive_prepare(&entry, 5000, &redrive), RC_OK);
-    assert_int_equal(redrive.ends_ms, 5 + INT64_C(24) * 3600 * 1000);
+    assert_int_equal(redrive.expires_ms, 5 + INT64_C(24) * 3600 * 1000);
     assert_memory_equal(redrive.data, line, strlen(line));
     redrive_free(&redrive);
 }
 
 static void
-test_what_is_no_route_is_refused(void **state)
+test_invalid_route_is_rejected(void **state)
 {
     unsigned char route[ROUTE_LEN];
     struct redrive redrive;
@@ -118,7 +118,7 @@ test_what_is_no_route_is_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         assert_int_equal(redrive_prepare(&bad[i], 1, &redrive), RC_BAD);
-    /* An expiration that the line does not have room for is left as it is. */
+    /* An expiration of another length is left unchanged. */
     odd = entry_of(make_route(route, 5, 9), text("{\"expiration\":\"\"},\"payload\":"), "");
     assert_int_equal(redrive_prepare(&odd, 1, &redrive), RC_OK);
     redrive_free(&redrive);
@@ -167,28 +167,28 @@ test_trace_is_read(void **state)
                    "\"reason\":\"exhausted\"}],\"waiting\":[\"b\\\"c\"]}");
     buffer_free(&out);
     trace_free(&trace);
-    trail.elements = 5; /* an empty line is no reason to fail */
+    trail.elements = 5; /* an empty line is ignored */
     assert_int_equal(trace_read(&reply, ID, &trace), RC_OK);
     trace_free(&trace);
-    data.len = 0; /* gone from the stream: its id tells the commit */
+    data.len = 0; /* trimmed: the id has the commit time */
     assert_int_equal(trace_read(&reply, ID, &trace), RC_OK);
     assert_int_equal(trace.event_count, 6);
     assert_memory_equal(trace.events[0].stage.at, "committed", 9);
     assert_string_equal(trace.events[0].at, "2023-06-30T03:34:18.518Z");
     trace_free(&trace);
     assert_int_equal(trace_read(&reply, "01890a5d-ac96-774b-bcce-b302099a8057", &trace), RC_OK);
-    assert_int_equal(trace.event_count, 5); /* .. if it was made of that */
+    assert_int_equal(trace.event_count, 5); /* unless the id is a random one */
     trace_free(&trace);
-    trail.elements = 0; /* nothing is known of it */
+    trail.elements = 0; /* no history */
     assert_int_equal(trace_read(&reply, ID, &trace), RC_OK);
-    assert_int_equal(trace.event_count, 1); /* its place in the stream */
+    assert_int_equal(trace.event_count, 1); /* its entry in the stream */
     trace_free(&trace);
     reply.elements = 3;
     assert_int_equal(trace_read(&reply, ID, &trace), RC_BAD);
 }
 
 static void
-test_id_tells_its_commit(void **state)
+test_commit_time_of_an_id(void **state)
 {
     (void)state;
     assert_int_equal(trace_commit_ms("01890a5d-ac96-774b-bcce-b302099a8057"), 0x01890a5dac96);
@@ -199,10 +199,10 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_lifetime_is_renewed),
-        cmocka_unit_test(test_no_expiration_stays_none),
-        cmocka_unit_test(test_what_is_no_route_is_refused),
+        cmocka_unit_test(test_without_expiration_none_is_added),
+        cmocka_unit_test(test_invalid_route_is_rejected),
         cmocka_unit_test(test_trace_is_read),
-        cmocka_unit_test(test_id_tells_its_commit),
+        cmocka_unit_test(test_commit_time_of_an_id),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,4 @@
-/* test_store_scripts.c: do the scripts take key names and frame offsets from C alone? */
+/* test_store_scripts.c: scripts use the key names and frame offsets of the C headers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,7 +17,7 @@
 #define SOURCES "relay/store/scripts/{*,parts/*}.lua"
 #define LINE_MAX_LEN 512
 
-/* Ends the code of a line before its comment. */
+/* Removes the comment of a line. */
 static void
 cut_comment(char *line)
 {
@@ -37,7 +37,7 @@ cut_comment(char *line)
     }
 }
 
-/* A literal of Lua that holds a kind of key, or the number of a shard, as ":due" and ":{%d+}". */
+/* A Lua literal with a kind of key or a shard number, like ":due" and ":{%d+}". */
 static bool
 names_key(const char *code)
 {
@@ -57,7 +57,7 @@ names_key(const char *code)
     return false;
 }
 
-/* The arguments of a call hold a digit that belongs to no name. */
+/* A numeric literal in the arguments of a call. */
 static bool
 has_number(const char *arguments)
 {
@@ -71,7 +71,7 @@ has_number(const char *arguments)
     return false;
 }
 
-/* Only route.lua reaches into the bytes of a route, and offsets have names, except the start. */
+/* Only route.lua reads bytes of a route, and offsets have names, except 0. */
 static bool
 names_offset(const char *code, bool is_route_lua)
 {
@@ -93,7 +93,7 @@ names_offset(const char *code, bool is_route_lua)
 }
 
 static void
-test_rules_find_what_they_are_for(void **state)
+test_rules_find_violations(void **state)
 {
     char line[] = "local x = '--:due' -- ':due'";
 
@@ -116,7 +116,7 @@ test_rules_find_what_they_are_for(void **state)
 }
 
 static unsigned
-faults_in(const char *path)
+violations_in(const char *path)
 {
     char line[LINE_MAX_LEN];
     const char *name = strrchr(path, '/') + 1;
@@ -137,7 +137,7 @@ faults_in(const char *path)
 }
 
 static void
-test_scripts_name_no_key_or_offset(void **state)
+test_scripts_have_no_literal_key_or_offset(void **state)
 {
     glob_t found;
     unsigned faults = 0;
@@ -146,14 +146,14 @@ test_scripts_name_no_key_or_offset(void **state)
     assert_int_equal(glob(SOURCES, GLOB_BRACE, NULL, &found), 0);
     assert_true(found.gl_pathc > STORE_SCRIPT_COUNT);
     for (size_t i = 0; i < found.gl_pathc; i++)
-        faults += faults_in(found.gl_pathv[i]);
+        faults += violations_in(found.gl_pathv[i]);
     globfree(&found);
     assert_int_equal(faults, 0);
 }
 
-/* The build put the values of C into the texts that the relay sends. */
+/* The build replaces names by the values of the C headers. */
 static void
-test_values_come_from_c(void **state)
+test_values_are_those_of_the_headers(void **state)
 {
     char text[128];
 
@@ -171,9 +171,9 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rules_find_what_they_are_for),
-        cmocka_unit_test(test_scripts_name_no_key_or_offset),
-        cmocka_unit_test(test_values_come_from_c),
+        cmocka_unit_test(test_rules_find_violations),
+        cmocka_unit_test(test_scripts_have_no_literal_key_or_offset),
+        cmocka_unit_test(test_values_are_those_of_the_headers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

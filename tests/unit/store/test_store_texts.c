@@ -1,4 +1,4 @@
-/* test_store_texts.c: are store URLs, stream ids and client positions read as they are meant? */
+/* test_store_texts.c: store URLs, stream ids and client cursors are parsed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,7 +10,7 @@
 #include "store/entry.h"
 
 static void
-test_addresses(void **state)
+test_urls(void **state)
 {
     struct url address;
 
@@ -36,7 +36,7 @@ test_addresses(void **state)
 }
 
 static void
-test_bad_addresses(void **state)
+test_invalid_urls(void **state)
 {
     static const char *const bad[] = {
         "",           "redis://",          "http://x",      "redis://h:70000", "redis://h:x",
@@ -70,7 +70,7 @@ test_entry_ids(void **state)
 }
 
 static void
-test_client_positions(void **state)
+test_client_cursors(void **state)
 {
     char text[CLIENT_POS_MAX];
     const struct entry_id pos = {12, 3};
@@ -92,10 +92,10 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_addresses),
-        cmocka_unit_test(test_bad_addresses),
+        cmocka_unit_test(test_urls),
+        cmocka_unit_test(test_invalid_urls),
         cmocka_unit_test(test_entry_ids),
-        cmocka_unit_test(test_client_positions),
+        cmocka_unit_test(test_client_cursors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
