@@ -69,12 +69,12 @@ struct errors_request {
 struct errors_walk {
     struct errors_request *request;
     struct direct *direct;
-    long long left;     /* remaining --limit */
-    long long entries;  /* matching entries */
-    long long users;    /* in these entries */
-    long long examined; /* entries */
-    long long total;    /* entries of the log; -1: unknown */
-    long long skipped;  /* cannot be redriven */
+    long long left;    /* remaining --limit */
+    long long entries; /* matching entries */
+    long long users;   /* in these entries */
+    long long scanned; /* entries read */
+    long long total;   /* entries of the log; -1: unknown */
+    long long skipped; /* cannot be redriven */
     bool failed;
 };
 
@@ -182,8 +182,8 @@ static void
 show_progress(const struct errors_walk *walk)
 {
     if (walk->request->verb != VERB_LIST && !walk->request->dry_run && walk->total > 0)
-        cli_progress("%s: %lld of %lld entries of the error log examined, %lld matched",
-                     verbs[walk->request->verb], walk->examined, walk->total, walk->entries);
+        cli_progress("%s: %lld of %lld entries of the error log scanned, %lld matched",
+                     verbs[walk->request->verb], walk->scanned, walk->total, walk->entries);
 }
 
 static bool
@@ -194,7 +194,7 @@ on_entry(void *ctx, const struct error_entry *entry)
     struct wanted *wanted = NULL;
     json_t *users;
 
-    walk->examined++;
+    walk->scanned++;
     show_progress(walk);
     if (request->id_count > 0 && (wanted = find_wanted(request, entry->id)) == NULL)
         return true;
@@ -262,7 +262,7 @@ finish(const struct errors_walk *walk, enum rc rc)
     if (!is_good)
         fprintf(stderr, "clairon " ERRORS ": %s\n", direct_error(walk->direct));
     else if (request->verb == VERB_LIST && walk->entries == 0 && request->id_count == 0)
-        fprintf(stderr, walk->examined == 0 && request->since == NULL
+        fprintf(stderr, walk->scanned == 0 && request->since == NULL
                             ? "the error log is empty\n"
                             : "no entry of the error log matches\n");
     print_sum(walk);

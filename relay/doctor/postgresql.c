@@ -69,7 +69,8 @@ cause_of(const char *sqlstate, const char *error)
 }
 
 static void
-refused(const struct probe *probe, const char *check, const char *sqlstate, const char *error)
+report_rejection(const struct probe *probe, const char *check, const char *sqlstate,
+                 const char *error)
 {
     const char *hint = feed_error_hint(sqlstate, error);
 
@@ -86,7 +87,7 @@ query(struct probe *probe, const char *check, const char *command, const char *p
     PGresult *result = postgresql_query(probe->conn, command, parameter, error, sqlstate);
 
     if (result == NULL)
-        refused(probe, check, sqlstate, error);
+        report_rejection(probe, check, sqlstate, error);
     return result;
 }
 
@@ -259,7 +260,7 @@ check_replication(struct probe *probe)
                      "walsender works, timeline %s, at %s", PQgetvalue(result, 0, 1),
                      PQgetvalue(result, 0, 2));
     else
-        refused(probe, "replication", sqlstate, error);
+        report_rejection(probe, "replication", sqlstate, error);
     PQclear(result);
     PQfinish(conn);
 }
@@ -331,7 +332,7 @@ doctor_check_postgresql(const struct config *config, const char *primary, struct
         primary = config->feed.primary_conninfo;
     probe.conn = postgresql_connect(config->feed.conninfo, false, error);
     if (probe.conn == NULL) {
-        refused(&probe, "connection", NULL, error);
+        report_rejection(&probe, "connection", NULL, error);
         return;
     }
     findings_add(findings, AREA, "connection", true, NULL, "database %s as %s", PQdb(probe.conn),

@@ -47,21 +47,21 @@ read_object(struct publication_draft *draft, json_t *root, const char *name,
     return RC_OK;
 }
 
-/* Index of one of the words; `standard` if absent. */
+/* Index of one of the words; `fallback` if absent. */
 static enum rc
 read_word(struct publication_draft *draft, const json_t *object, const char *name,
-          const char *const *words, int standard, int *ret_place)
+          const char *const *words, int fallback, int *ret_index)
 {
     const json_t *value = json_object_get(object, name);
     const char *text = json_string_value(value);
     char valid[80] = "";
 
-    *ret_place = standard;
+    *ret_index = fallback;
     if (value == NULL)
         return RC_OK;
     for (int i = 0; words[i] != NULL; i++) {
         if (text != NULL && strcmp(text, words[i]) == 0) {
-            *ret_place = i;
+            *ret_index = i;
             return RC_OK;
         }
         snprintf(valid + strlen(valid), sizeof(valid) - strlen(valid), "%s%s", i > 0 ? ", " : "",
@@ -72,12 +72,12 @@ read_word(struct publication_draft *draft, const json_t *object, const char *nam
 
 static enum rc
 read_text(struct publication_draft *draft, const json_t *object, const char *name,
-          const char *standard, const char **ret_text)
+          const char *fallback, const char **ret_text)
 {
     const json_t *value = json_object_get(object, name);
     size_t len = json_is_string(value) ? json_string_length(value) : 0;
 
-    *ret_text = standard;
+    *ret_text = fallback;
     if (value == NULL)
         return RC_OK;
     if (len == 0 || len > NAME_MAX_BYTES)
@@ -90,9 +90,9 @@ read_text(struct publication_draft *draft, const json_t *object, const char *nam
 /* Clients must be able to name it in subscribe and in the topics of a poll. */
 static enum rc
 read_name(struct publication_draft *draft, const json_t *object, const char *name,
-          const char *standard, const char **ret_text)
+          const char *fallback, const char **ret_text)
 {
-    enum rc rc = read_text(draft, object, name, standard, ret_text);
+    enum rc rc = read_text(draft, object, name, fallback, ret_text);
 
     if (rc != RC_OK || *ret_text == NULL)
         return rc;
@@ -105,12 +105,12 @@ read_name(struct publication_draft *draft, const json_t *object, const char *nam
 }
 
 static enum rc
-read_flag(struct publication_draft *draft, const json_t *object, const char *name, bool standard,
+read_flag(struct publication_draft *draft, const json_t *object, const char *name, bool fallback,
           bool *ret_flag)
 {
     const json_t *value = json_object_get(object, name);
 
-    *ret_flag = value != NULL ? json_is_true(value) : standard;
+    *ret_flag = value != NULL ? json_is_true(value) : fallback;
     if (value == NULL || json_is_boolean(value))
         return RC_OK;
     return publication_reject(draft, "%s must be true or false", name);

@@ -20,10 +20,10 @@ load_value(struct config_load *load, const struct config_key *key, struct config
     char where[CONFIG_WHERE_MAX], reason[CONFIG_REASON_MAX];
 
     load->config->origins[key - config_keys] = origin;
-    load->is_refused[key - config_keys] = false;
+    load->is_invalid[key - config_keys] = false;
     if (config_value_set(load->config, key, text, reason) == RC_OK)
         return RC_OK;
-    load->is_refused[key - config_keys] = true;
+    load->is_invalid[key - config_keys] = true;
     config_where(load->config, key->section, key->name, where);
     if (key->secret)
         return config_fail(load, "%s %s", where, reason);
@@ -36,8 +36,8 @@ load_defaults(struct config_load *load)
     static const struct config_origin origin = {.from = ORIGIN_DEFAULT};
 
     for (size_t i = 0; i < config_key_count; i++)
-        if (config_keys[i].standard != NULL &&
-            load_value(load, &config_keys[i], origin, config_keys[i].standard) != RC_OK)
+        if (config_keys[i].default_text != NULL &&
+            load_value(load, &config_keys[i], origin, config_keys[i].default_text) != RC_OK)
             return RC_BAD;
     return RC_OK;
 }

@@ -52,7 +52,7 @@ help_key(FILE *out, const struct config_key *key)
     if (required != NULL)
         fprintf(out, " (%s)\n", required);
     else
-        fprintf(out, " (default: %s)\n", key->standard != NULL ? key->standard : "unset");
+        fprintf(out, " (default: %s)\n", key->default_text != NULL ? key->default_text : "unset");
 }
 
 /* Either the required settings or the others. */

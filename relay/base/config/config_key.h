@@ -21,9 +21,9 @@ struct config_key {
     const char *section;
     const char *name;
     enum config_type type;
-    bool secret;          /* the value is never printed */
-    const char *standard; /* in text form; NULL: unset */
-    int64_t min, max;     /* of numbers, in the field's unit; of texts, their length */
+    bool secret;              /* the value is never printed */
+    const char *default_text; /* NULL: unset */
+    int64_t min, max;         /* of numbers, in the field's unit; of texts, their length */
     const char *(*check)(const char *value); /* NULL if valid, else "must be .." */
     size_t offset;                           /* offset in struct config */
     const char *help;

@@ -10,7 +10,7 @@ struct config_load {
     char *error; /* CONFIG_ERROR_MAX bytes; one line per error */
     bool has_failed;
     bool in_unknown_section;          /* of the file */
-    bool is_refused[CONFIG_KEYS_MAX]; /* set, but to an invalid value */
+    bool is_invalid[CONFIG_KEYS_MAX]; /* set, but to an invalid value */
 };
 
 #define CONFIG_FOLDER_MAX 512

@@ -47,9 +47,9 @@ key_file_read(const char *path, char *bytes, size_t *ret_len, int64_t *ret_writt
 }
 
 static bool
-is_refused(const struct config_load *load, const char *section, const char *name)
+is_invalid(const struct config_load *load, const char *section, const char *name)
 {
-    return load->is_refused[config_key_find(section, name) - config_keys];
+    return load->is_invalid[config_key_find(section, name) - config_keys];
 }
 
 /* No line to report, so the file in which the key is missing. */
@@ -152,7 +152,7 @@ check_auth(struct config_load *load)
     if ((config->relay.roles & CONFIG_ROLE_GATE) == 0)
         return RC_OK;
     for (int i = 0; i < 3 && found < 0; i++)
-        if (is_refused(load, "auth", names[i]))
+        if (is_invalid(load, "auth", names[i]))
             return RC_OK; /* reported already */
     if (found < 0)
         return fail_missing(load, "[auth] hs256_secret_file (or hs256_secret, or public_key_file): "
@@ -368,7 +368,7 @@ check_feed(struct config_load *load)
 
     if ((config->relay.roles & CONFIG_ROLE_FEED) == 0 || config->feed.conninfo != NULL)
         return RC_OK;
-    if (is_refused(load, "feed", "conninfo"))
+    if (is_invalid(load, "feed", "conninfo"))
         return RC_OK; /* reported already */
     return fail_missing(load, "[feed] conninfo: the feed needs to reach PostgreSQL, such as "
                               "host=/run/postgresql dbname=app user=clairon");
@@ -385,7 +385,7 @@ config_rules(struct config_load *load)
     enum rc rc = RC_OK;
 
     mark_limits(load);
-    if (is_refused(load, "relay", "roles"))
+    if (is_invalid(load, "relay", "roles"))
         load->config->relay.roles = 0; /* the required settings are unknown */
     for (size_t i = 0; i < sizeof CHECKS / sizeof CHECKS[0]; i++)
         if (CHECKS[i](load) != RC_OK)

@@ -133,6 +133,6 @@ like($seen, qr/\e\[31mexpired/, 'colour at a terminal');
 like($seen, qr/^(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d\.\d{3}  [0-9a-f]{8}-/m, 'and short times');
 unlike(at_terminal({ NO_COLOR => 1 }, 'errors', 'list'), qr/\e/, 'no colour with NO_COLOR');
 unlike(at_terminal({ TERM => 'dumb' }, 'errors', 'list'), qr/\e/, 'not at a dumb terminal');
-like(at_terminal({}, 'errors', 'drop', '--all'), qr/drop: \d+ of 1 entries of the error log examined/, 'progress at a terminal');
+like(at_terminal({}, 'errors', 'drop', '--all'), qr/drop: \d+ of 1 entries of the error log scanned/, 'progress at a terminal');
 
 done_testing();

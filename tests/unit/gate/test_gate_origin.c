@@ -55,7 +55,7 @@ host_as_a_prefix_is_rejected(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         if (gate_origin_allowed(NULL, bad[i], "app.example:8080"))
-            fail_msg("\"%s\" passes for app.example:8080", bad[i]);
+            fail_msg("\"%s\" is allowed for app.example:8080", bad[i]);
     assert_false(gate_origin_allowed(NULL, "http://[::1]:8080.evil", "[::1]:8080"));
     assert_false(gate_origin_allowed(NULL, "http://[::1].evil", "[::1]:8080"));
     assert_false(gate_origin_allowed(NULL, "http://[]", "[]"));
@@ -113,10 +113,10 @@ origin_lists_are_validated(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof good / sizeof good[0]; i++)
         if (config_check_origins(good[i]) != NULL)
-            fail_msg("\"%s\" is refused", good[i]);
+            fail_msg("\"%s\" is rejected", good[i]);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         if (config_check_origins(bad[i]) == NULL)
-            fail_msg("\"%s\" is taken", bad[i]);
+            fail_msg("\"%s\" is accepted", bad[i]);
 }
 
 int
