@@ -9,25 +9,25 @@
 /* A JSON text, valid during the callback; overview.lua and errors.lua define it. */
 typedef void store_described(void *ctx, enum rc rc, struct bytes json);
 MUST_CHECK enum rc store_overview(struct store *store, store_described *done, void *ctx);
-/* A page of the error log, the newest first; NULL: from its end, else what is older than that. */
+/* A page of the error log, newest first: entries older than `before`; NULL: the newest. */
 MUST_CHECK enum rc store_errors(struct store *store, const struct entry_id *before,
                                 store_described *done, void *ctx);
-/* The newest notifications, without payloads, the newest first; NULL: any, else only later ones. */
+/* The newest notifications after `after` (NULL: any), newest first, without payloads. */
 MUST_CHECK enum rc store_latest(struct store *store, const struct entry_id *after,
                                 store_described *done, void *ctx);
-/* Where a user is connected, and what is pending for this user; user.lua says what it holds. */
+/* The relays that a user is connected to, and the pending notifications; form: user.lua. */
 MUST_CHECK enum rc store_user(struct store *store, const char *user, store_described *done,
                               void *ctx);
 
 enum store_error_change {
     STORE_ERROR_CHANGED,
-    STORE_ERROR_GONE,    /* there is no such entry */
-    STORE_ERROR_NO_USERS /* it has no users, or cannot be read: it can only be dropped */
+    STORE_ERROR_GONE,    /* no such entry */
+    STORE_ERROR_NO_USERS /* no users, or invalid: it can only be dropped */
 };
 /* `users`: number of users the notification is sent to again. */
 typedef void store_error_changed(void *ctx, enum rc rc, enum store_error_change how,
                                  long long users);
-/* As direct_redrive, for all users that the entry names. */
+/* Like direct_redrive, for all users of the entry. */
 MUST_CHECK enum rc store_redrive(struct store *store, struct entry_id entry,
                                  store_error_changed *done, void *ctx);
 MUST_CHECK enum rc store_drop(struct store *store, struct entry_id entry, store_error_changed *done,

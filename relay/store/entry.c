@@ -51,7 +51,7 @@ entry_id_read(const char *text, size_t len, struct entry_id *ret_id)
     return RC_OK;
 }
 
-/* One for each notification and reader of the stream: printf takes ten times as long. */
+/* Called for each notification and reader of the stream; printf is ten times slower. */
 static char *
 write_number(uint64_t number, char *at)
 {

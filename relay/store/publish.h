@@ -8,17 +8,17 @@ struct publication;
 
 enum store_publish {
     STORE_PUBLISHED,
-    STORE_PUBLISHED_BEFORE,    /* with the same key: nothing was stored */
-    STORE_PUBLISHED_DIFFERENT, /* the key stands for something else: nothing was stored */
-    STORE_PUBLISHED_EXPIRED    /* the key is unknown, and the notification is expired: likewise */
+    STORE_PUBLISHED_BEFORE,    /* stored before with the same key: nothing was stored */
+    STORE_PUBLISHED_DIFFERENT, /* the key has another notification: nothing was stored */
+    STORE_PUBLISHED_EXPIRED    /* unknown key, expired notification: nothing was stored */
 };
 
 #define STORE_DIGEST_TEXT 64       /* hexadecimal digits */
 #define STORE_KEY_KEPT_MS 86400000 /* how long a key is known */
 
 /*
- * Stores it, once for each `key` (NULL: none; any bytes); `digest` tells whether
- * the same is asked again. `id`: of what was stored, now or then. The arguments are copied.
+ * Stores the notification, once per idempotency `key` (NULL: none; any bytes). `digest` identifies
+ * the request. `id`: of the stored notification, new or old. The arguments are copied.
  */
 typedef void store_published(void *ctx, enum rc rc, enum store_publish how, const char *id);
 MUST_CHECK enum rc store_publish(struct store *store, const struct publication *publication,

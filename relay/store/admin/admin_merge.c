@@ -25,7 +25,7 @@ sum_of(json_t *const *overviews, size_t count, const char *key)
     return sum;
 }
 
-/* How a row of `b` stands to one of `a`: below 0: before it. */
+/* Order of rows for the merge; negative: the row of `b` is first. */
 typedef int row_order(const json_t *a, const json_t *b);
 
 static int

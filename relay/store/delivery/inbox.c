@@ -71,7 +71,7 @@ score_of(const struct inbox_part *part, const struct shard_page *page)
     return strtoull(reply_text(reply_at(part->scores, page->next - 1)), NULL, 10);
 }
 
-/* Merges the parts. Returns how many entries were taken. */
+/* Merges the parts. Returns the number of merged entries. */
 static size_t
 take_all(struct inbox *inbox, struct entry *ret_entries)
 {
@@ -128,7 +128,7 @@ is_score(const struct redisReply *reply)
     return text.len > 0 && text.len < PART_CURSOR_MAX;
 }
 
-/* Each entry comes with its score. */
+/* The reply has the score of each entry. */
 static bool
 take_part(struct inbox_part *part, const struct redisReply *reply)
 {

@@ -20,12 +20,12 @@ struct shard_page {
     bool is_cut;         /* the stream may hold more entries behind them */
     struct entry_id end; /* later entries do not count */
     size_t next;
-    size_t foreign_entries;  /* that were skipped */
-    struct entry_id reached; /* all entries up to here were taken or skipped */
+    size_t foreign_entries;  /* skipped */
+    struct entry_id reached; /* all entries up to here were merged or skipped */
     bool has_entry;
-    struct entry entry; /* the next to take */
-    size_t ahead;       /* shard_pages_next: how far it has looked for a notification of a commit */
-    bool has_note;      /* .. and whether it found one: `note` */
+    struct entry entry; /* the next one */
+    size_t ahead;       /* shard_pages_next: index of the search for a notification of a commit */
+    bool has_note;      /* the search found `note` */
     struct position note;
 };
 
@@ -36,14 +36,14 @@ void shard_page_begin(struct shard_page *page, unsigned shard, struct entry_id a
                       struct entry_id end, const struct redisReply *entries, bool is_cut);
 
 /*
- * The page with the next entry. Notifications go in commit order. Entries without a commit go by
- * their id, as far as commit order allows. NULL: all pages are used up, or a cut page is: the rest
- * of its stream may hold the next entry.
+ * The page with the next entry. Notifications are in commit order. Entries without a commit are
+ * ordered by id, as far as commit order allows. NULL: all pages are used up, or a cut page is: the
+ * rest of its stream may hold the next entry.
  */
 struct shard_page *shard_pages_next(struct shard_page *pages, unsigned count);
 void shard_page_take(struct shard_page *page);
 
-/* How many of its entries were taken or skipped. */
+/* The number of entries that were merged or skipped. */
 size_t shard_page_seen(const struct shard_page *page);
 
 #endif

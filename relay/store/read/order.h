@@ -35,7 +35,7 @@ void order_release(struct order *order, int64_t now_us);
  */
 int order_give_up(struct order *order, int64_t before_us);
 
-/* All notifications of the shard up to here were added or given up. */
+/* All notifications of the shard up to here were added or skipped after a timeout. */
 struct position order_seen(const struct order *order, unsigned shard);
 /* The shard has enough entries in memory: do not read more of it .. */
 bool order_is_full(const struct order *order, unsigned shard);

@@ -44,7 +44,7 @@ begin_of(const struct part *part, struct entry_id after)
     return entry_id_before(first);
 }
 
-/* Merges the pages. Returns how many entries were taken. */
+/* Merges the pages. Returns the number of merged entries. */
 static size_t
 take_all(struct shard_page *pages, unsigned count, struct entry *ret_entries)
 {

@@ -78,7 +78,7 @@ add_streams(const struct server_reader *server, struct stream_list *list,
     const struct reader *reader = server->reader;
     const struct topology *topology = &reader->topology;
 
-    /* Memberships first: those of a transaction come in one reply with its notifications. */
+    /* Memberships first: one reply may have them and the notifications that depend on them. */
     if (server->number == 0)
         add_stream(list, reader->control.key, reader->control.at);
     if (server->lag == LAG_MEMBERS)

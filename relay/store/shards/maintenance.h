@@ -17,10 +17,9 @@ struct maintenance;
  * The shard must outlive it.
  */
 struct maintenance *maintenance_open(struct shard *shard);
-/* The last beat was refused, say by a store that is full: readers that block hear nothing. */
+/* The last heartbeat was rejected, for example by a full store: blocked readers get no data. */
 bool maintenance_is_rejected(const struct maintenance *maintenance);
 void maintenance_close(struct maintenance *maintenance); /* accepts NULL; before link_close */
-void maintenance_free(
-    struct maintenance *maintenance); /* accepts NULL; after link_close gave up its answers */
+void maintenance_free(struct maintenance *maintenance);  /* accepts NULL; after link_close */
 
 #endif

@@ -14,7 +14,7 @@
 #include "store/shards/store_private.h"
 
 #define STORE_PATIENCE_S 10.0
-#define STORE_NOTIFICATION_MAX (512u << 20) /* unless the server says otherwise */
+#define STORE_NOTIFICATION_MAX (512u << 20) /* the default of the server */
 
 void
 shard_random_hex(char *text, size_t len)
