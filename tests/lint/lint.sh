@@ -88,6 +88,7 @@ rule "one version" tests/lint/one_version.sh
 rule "sizes" with_tool ctags tests/lint/sizes.sh
 rule "format" with_tool clang-format rule_format
 rule "cppcheck" with_tool cppcheck rule_cppcheck
+rule "words" with_tool python3 tests/lint/words.py
 rule "spelling" with_tool codespell rule_spelling
 rule "commit subjects" rule_subjects
 rule "clang-tidy" with_tool clang-tidy tests/lint/tidy.sh

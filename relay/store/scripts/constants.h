@@ -11,7 +11,7 @@
 #define STORE_SHARDS_MAX                                                                           \
     16 /* [store] shards; the shard is in the ids of the error log, modulo it */
 
-/* An entry as the score of a sorted set: so many of one millisecond are told apart. */
+/* A stream entry id as the score of a sorted set: the number of distinct ids per millisecond. */
 #define STORE_SCORES_OF_MS 1024
 
 #define STORE_OPEN_MS 86400000 /* how long an open audience without expiration is waited for */

@@ -14,7 +14,7 @@
 
 #define STORE_TOKEN_TEXT 32
 
-/* [delivery], as the scripts are told it: times in ms. */
+/* Arguments of the scripts from [delivery]; times in ms. */
 struct delivery {
     char ack_timeout[24];
     char backoff_base[24];

@@ -69,7 +69,7 @@ is_deeply([ keys %{ state_of($id) } ], ['g1'], 'a group without members in the d
 $guest->ack($id);
 wait_until('acknowledged', sub { state_of($id)->{g1} > 1 });
 
-# Known users: expiration, with one who never connects.
+# Known users: expiration, with one user that never connects.
 $id = notify('USER', 'u1,u2,nobody', 'short', "ttl => '1 hour', retry_limit => 1000");
 $_->run_until('the notification', sub { of_mark($one, 'short') && of_mark($two, 'short') }) for $one, $two;
 $one->ack($id);

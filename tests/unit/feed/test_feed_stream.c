@@ -1,4 +1,4 @@
-/* test_feed_stream.c: if the store connection is lost during a packet, no frame of it is kept. */
+/* test_feed_stream.c: if the store connection is lost during a message of frames, none is kept. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +25,7 @@ write_commit(unsigned char *frame, uint64_t lsn)
 static void
 test_store_loss_drops_the_rest_of_the_packet(void **state)
 {
-    const size_t count = STORE_BATCH_FRAMES_MAX + 1; /* a batch is sent before the packet ends */
+    const size_t count = STORE_BATCH_FRAMES_MAX + 1; /* a batch is sent before the message ends */
     const size_t len = count * FRAME_COMMIT_SIZE;
     unsigned char *packet = memory_new(len);
     struct shard shard = {0};

@@ -93,7 +93,7 @@ local function message_changed(id) changed[id] = true end
 -- Retries delivered to a user. A trailing `+`: one more entry exists, and counts once it is delivered.
 local function shown_tries(value) return tonumber((value or ''):match('^%d+') or '0') end
 
--- A user of an open-ended audience that was given up must not join again by a resume or a late ack.
+-- Marks an open-ended audience as dead-lettered: no user joins it by a resume or a late ack.
 local GIVEN_UP = 'given up'
 local function is_given_up(id, user)
     return message_of(id).tried and call('HGET', prefix .. KEY_RETRIES .. id, user) == GIVEN_UP
@@ -197,7 +197,7 @@ local function note_acks(id)
     if count > 0 then add_earlier(id, events) end
 end
 
--- Completes a message: each of its users acknowledged it, expired or was given up.
+-- Completes a message: each of its users acknowledged it, expired or is dead-lettered.
 local function complete(id)
     local message = message_of(id)
     if message then entries_gone[#entries_gone + 1] = message.entry end
