@@ -93,7 +93,7 @@ local function message_changed(id) changed[id] = true end
 -- Retries delivered to a user. A trailing `+`: one more entry exists, and counts once it is delivered.
 local function shown_tries(value) return tonumber((value or ''):match('^%d+') or '0') end
 
--- Marks an open-ended audience as dead-lettered: no user joins it by a resume or a late ack.
+-- Marks a dead-lettered user of an open-ended audience: a resume or a late ack does not add the user again.
 local GIVEN_UP = 'given up'
 local function is_given_up(id, user)
     return message_of(id).tried and call('HGET', prefix .. KEY_RETRIES .. id, user) == GIVEN_UP
