@@ -42,7 +42,7 @@ $store->execute('ZADD', 'clairon:due', 1, "$exhausted:u1");
 wait_until('it is exhausted', sub { $store->entries('clairon:errors') == 3 });
 ($code, $out) = $relay->run(qw(errors redrive --limit 1));
 is($code, 0, 'one is redriven');
-like($out, qr/^redrove 1 entry for 1 user\nleft 2 entries/, 'the one after the rejected ones');
+like($out, qr/^redrove 1 entry for 1 user\nskipped 2 entries/, 'the one after the rejected ones');
 is_deeply([ map { $_->{reason} } $store->entries('clairon:errors') ], [ ('rejected') x 2 ], 'which stay');
 
 wait_confirmed($pg);
