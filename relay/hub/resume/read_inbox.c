@@ -17,7 +17,7 @@
 #include "hub/session/shed.h"
 #include "hub/session/state.h"
 
-/* Without retries there is no ack timeout: the position alone says that it was sent. */
+/* Without retries there is no ack timeout: only the cursor shows that it was sent. */
 static bool
 is_new_to_poll(const struct session *session, const struct entry *entry)
 {
