@@ -116,7 +116,7 @@ on_stop(struct ev_loop *loop, ev_signal *signal, int events)
 }
 
 static void
-reload_key(struct relay *relay)
+reload_auth_key(struct relay *relay)
 {
     char error[CONFIG_ERROR_MAX];
 
@@ -155,7 +155,7 @@ on_hangup(struct ev_loop *loop, ev_signal *signal, int events)
     if (relay->gate != NULL) {
         gate_tls_reload(relay->gate);
         if (relay->hub != NULL)
-            reload_key(relay);
+            reload_auth_key(relay);
     }
     service_notify("READY=1");
 }
@@ -189,7 +189,7 @@ on_push(struct ev_loop *loop, ev_signal *signal, int events)
  * the supervisor died, the process that adopted this worker must not receive the signal.
  */
 static void
-switch_push(void *ctx, bool on)
+request_push_switch(void *ctx, bool on)
 {
     struct relay *relay = ctx;
 
@@ -287,7 +287,7 @@ static bool
 open_modules(struct relay *relay)
 {
     const struct config *config = relay->config;
-    const struct gate_health health = {is_ready, switch_push, rules, relay};
+    const struct gate_health health = {is_ready, request_push_switch, rules, relay};
 
     relay->store = store_open(relay->loop, config, relay->stats);
     if (relay->store == NULL)

@@ -159,7 +159,7 @@ any_is_running(const struct workers *workers)
 
 /* For workers started later. Running workers reload and log by themselves. */
 static void
-reload_key(const struct workers *workers)
+reload_key_for_new_workers(const struct workers *workers)
 {
     char error[CONFIG_ERROR_MAX];
 
@@ -168,7 +168,7 @@ reload_key(const struct workers *workers)
 
 /* Pending signals are delivered by number, not in order. With both pending, off is safe. */
 static void
-switch_push(struct workers *workers, int signal)
+signal_push_switch(struct workers *workers, int signal)
 {
     const struct timespec now = {0};
     sigset_t on;
@@ -186,12 +186,12 @@ static void
 forward(struct workers *workers, int signal)
 {
     if (signal == SIGUSR1 || signal == SIGUSR2 || signal == RELAY_SIGNAL_SWITCHED) {
-        switch_push(workers, signal);
+        signal_push_switch(workers, signal);
         return;
     }
     if (signal == SIGHUP) {
         service_notify_reloading();
-        reload_key(workers);
+        reload_key_for_new_workers(workers);
     }
     signal_all(workers, signal);
     if (signal == SIGHUP)

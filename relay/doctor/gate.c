@@ -23,14 +23,14 @@
 #define PATIENCE_S 5
 
 /* A request to the running relay on its own connection. */
-struct probe {
+struct gate_probe {
     const struct config *config;
     char reason[REASON_MAX]; /* why there is no reply */
     char reply[REPLY_MAX];   /* status line, headers and body */
 };
 
 static int
-connect_with_patience(struct probe *probe, int family, const struct sockaddr *address,
+connect_with_patience(struct gate_probe *probe, int family, const struct sockaddr *address,
                       socklen_t len)
 {
     const struct timeval patience = {.tv_sec = PATIENCE_S};
@@ -48,7 +48,7 @@ connect_with_patience(struct probe *probe, int family, const struct sockaddr *ad
 }
 
 static int
-connect_unix(struct probe *probe, const char *path)
+connect_unix(struct gate_probe *probe, const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
 
@@ -71,7 +71,7 @@ reachable(const char *host)
 }
 
 static int
-connect_port(struct probe *probe, const char *listen)
+connect_port(struct gate_probe *probe, const char *listen)
 {
     const struct addrinfo wanted = {.ai_socktype = SOCK_STREAM};
     const char *colon = strrchr(listen, ':');
@@ -133,7 +133,7 @@ exchange_tls(int fd, const char *request, char reply[REPLY_MAX])
 
 /* False: no reply; probe->reason is the reason. */
 static bool
-ask(struct probe *probe, const char *request)
+ask(struct gate_probe *probe, const char *request)
 {
     const char *listen = probe->config->gate.listen;
     size_t prefix_len = strlen(UNIX_PREFIX), len;
@@ -156,7 +156,7 @@ ask(struct probe *probe, const char *request)
 
 /* 0: not a reply of /readyz. */
 static int
-read_ready(const struct probe *probe, char ret_feed[32], char ret_store[32])
+read_ready(const struct gate_probe *probe, char ret_feed[32], char ret_store[32])
 {
     const char *body = strstr(probe->reply, "\r\n\r\n");
     json_t *ready = body != NULL ? json_loads(body + 4, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
@@ -186,7 +186,7 @@ unready_hint(const char *feed, const char *store)
 
 /* False: no relay answers, so the other checks are skipped. */
 static bool
-check_ready(struct probe *probe, struct findings *findings)
+check_ready(struct gate_probe *probe, struct findings *findings)
 {
     const char *listen = probe->config->gate.listen;
     char feed[32], store[32];
@@ -214,7 +214,7 @@ check_ready(struct probe *probe, struct findings *findings)
 
 /* Preflight requests need no token. */
 static bool
-is_admitted(struct probe *probe, const char *origin)
+is_admitted(struct gate_probe *probe, const char *origin)
 {
     char request[REQUEST_MAX];
 
@@ -226,7 +226,8 @@ is_admitted(struct probe *probe, const char *origin)
 }
 
 static void
-check_origin(struct probe *probe, bool is_running, const char *origin, struct findings *findings)
+check_origin(struct gate_probe *probe, bool is_running, const char *origin,
+             struct findings *findings)
 {
     if (strcmp(origin, "*") == 0)
         findings_warn(findings, GATE, "gate.origins",
@@ -241,7 +242,7 @@ check_origin(struct probe *probe, bool is_running, const char *origin, struct fi
 }
 
 static void
-check_origins(struct probe *probe, bool is_running, struct findings *findings)
+check_origins(struct gate_probe *probe, bool is_running, struct findings *findings)
 {
     const char *rest = probe->config->gate.origins;
 
@@ -267,7 +268,7 @@ check_origins(struct probe *probe, bool is_running, struct findings *findings)
 void
 doctor_check_gate(const struct config *config, struct findings *findings)
 {
-    struct probe probe = {.config = config};
+    struct gate_probe probe = {.config = config};
 
     check_origins(&probe, check_ready(&probe, findings), findings);
 }

@@ -15,7 +15,7 @@
 
 #define SETTINGS "settings"
 #define HOST "host"
-#define HINT_MAX 768
+#define HOST_HINT_MAX 768
 /* bytes of a secret; base64 of 32 random bytes has about 24 different characters */
 #define DISTINCT_MIN 12
 #define RSA_BITS_MIN 2048
@@ -25,7 +25,7 @@
 static void
 check_file(const struct config_secret_file *file, struct findings *findings)
 {
-    char check[64], hint[HINT_MAX];
+    char check[64], hint[HOST_HINT_MAX];
 
     snprintf(check, sizeof(check), "permissions of %s%s%s",
              file->section != NULL ? file->section : "", file->section != NULL ? "." : "",
@@ -110,7 +110,7 @@ check_dates(const struct config *config, X509 *certificate, struct findings *fin
 {
     int left = days_until(X509_get0_notAfter(certificate));
     int until = days_until(X509_get0_notBefore(certificate));
-    char hint[HINT_MAX];
+    char hint[HOST_HINT_MAX];
 
     snprintf(hint, sizeof(hint), "Replace '%.256s', then systemctl reload clairon-relay",
              config->gate.tls_cert);
@@ -203,7 +203,7 @@ doctor_check_limits(const struct config *config, struct findings *findings)
     rlim_t wanted = (rlim_t)config->gate.max_connections + GATE_DESCRIPTORS_SPARE;
     long backlog = kernel_number("/proc/sys/net/core/somaxconn");
     struct rlimit limit;
-    char hint[HINT_MAX];
+    char hint[HOST_HINT_MAX];
 
     snprintf(hint, sizeof(hint),
              "systemctl edit clairon-relay, there [Service] LimitNOFILE=%llu; in a shell ulimit -n "

@@ -9,12 +9,12 @@
 #include "doctor/postgresql_query.h"
 #include "feed/feed_libpq.h"
 
-#define AREA "postgresql"
+#define POSTGRESQL "postgresql"
 #define PRIMARY "primary"
-#define HINT_MAX 512
+#define POSTGRESQL_HINT_MAX 512
 #define SKEW_MAX_S 1.0
 
-struct probe {
+struct postgresql_probe {
     const struct config *config;
     struct findings *findings;
     PGconn *conn;
@@ -69,7 +69,7 @@ cause_of(const char *sqlstate, const char *error)
 }
 
 static void
-report_rejection(const struct probe *probe, const char *check, const char *sqlstate,
+report_rejection(const struct postgresql_probe *probe, const char *check, const char *sqlstate,
                  const char *error)
 {
     const char *hint = feed_error_hint(sqlstate, error);
@@ -77,11 +77,11 @@ report_rejection(const struct probe *probe, const char *check, const char *sqlst
     if (hint[0] == '\0' && strcmp(check, "connection") == 0)
         hint = "Start PostgreSQL (pg_lsclusters, pg_ctlcluster), or name its server in [feed] "
                "conninfo";
-    findings_add(probe->findings, AREA, check, false, hint, "%s", cause_of(sqlstate, error));
+    findings_add(probe->findings, POSTGRESQL, check, false, hint, "%s", cause_of(sqlstate, error));
 }
 
 static PGresult *
-query(struct probe *probe, const char *check, const char *command, const char *parameter)
+query(struct postgresql_probe *probe, const char *check, const char *command, const char *parameter)
 {
     char error[POSTGRESQL_ERROR_MAX], sqlstate[POSTGRESQL_STATE_MAX];
     PGresult *result = postgresql_query(probe->conn, command, parameter, error, sqlstate);
@@ -99,20 +99,21 @@ is_true(const PGresult *result, int row, int column)
 
 /* Rows of clairon.doctor(): ok with a hint is a warning. */
 static void
-add_rows(const struct probe *probe, const PGresult *result)
+add_rows(const struct postgresql_probe *probe, const PGresult *result)
 {
     for (int i = 0; i < PQntuples(result); i++)
         if (is_true(result, i, 1) && !PQgetisnull(result, i, 3))
-            findings_warn(probe->findings, AREA, PQgetvalue(result, i, 0), PQgetvalue(result, i, 3),
-                          "%s", PQgetvalue(result, i, 2));
+            findings_warn(probe->findings, POSTGRESQL, PQgetvalue(result, i, 0),
+                          PQgetvalue(result, i, 3), "%s", PQgetvalue(result, i, 2));
         else
-            findings_add(probe->findings, AREA, PQgetvalue(result, i, 0), is_true(result, i, 1),
-                         PQgetvalue(result, i, 3), "%s", PQgetvalue(result, i, 2));
+            findings_add(probe->findings, POSTGRESQL, PQgetvalue(result, i, 0),
+                         is_true(result, i, 1), PQgetvalue(result, i, 3), "%s",
+                         PQgetvalue(result, i, 2));
 }
 
 /* Assumes symmetric latency: the server's clock is read halfway. */
 static void
-check_clock(struct probe *probe)
+check_postgresql_clock(struct postgresql_probe *probe)
 {
     int64_t before_us = clock_wall_us();
     PGresult *result = query(probe, "clock",
@@ -128,7 +129,7 @@ check_clock(struct probe *probe)
     if (result == NULL)
         return;
     skew_s = strtod(PQgetvalue(result, 0, 0), NULL) - (double)(before_us + after_us) / 2e6;
-    findings_add(probe->findings, AREA, "clock", skew_s < SKEW_MAX_S && skew_s > -SKEW_MAX_S,
+    findings_add(probe->findings, POSTGRESQL, "clock", skew_s < SKEW_MAX_S && skew_s > -SKEW_MAX_S,
                  "Times of commits and expirations are PostgreSQL's: run chrony or timesyncd on "
                  "both machines: timedatectl set-ntp true",
                  "%.3f s off this machine's, reply in %.1f ms", skew_s,
@@ -143,7 +144,7 @@ check_clock(struct probe *probe)
 }
 
 static void
-check_role(struct probe *probe)
+check_role(struct postgresql_probe *probe)
 {
     PGresult *result = query(
         probe, "role",
@@ -157,14 +158,14 @@ check_role(struct probe *probe)
         " 'USAGE') THEN 'not a member of clairon_relay' END), pg_catalog.quote_ident(rolname)"
         " FROM pg_catalog.pg_roles WHERE rolname = current_user",
         NULL);
-    char hint[HINT_MAX];
+    char hint[POSTGRESQL_HINT_MAX];
 
     if (result == NULL)
         return;
     snprintf(hint, sizeof(hint),
              "ALTER ROLE %.128s LOGIN REPLICATION NOSUPERUSER; GRANT clairon_relay TO %.128s;",
              PQgetvalue(result, 0, 3), PQgetvalue(result, 0, 3));
-    findings_add(probe->findings, AREA, "role", is_true(result, 0, 1), hint, "%s%s%s",
+    findings_add(probe->findings, POSTGRESQL, "role", is_true(result, 0, 1), hint, "%s%s%s",
                  PQgetvalue(result, 0, 0), PQgetvalue(result, 0, 2)[0] != '\0' ? ": " : "",
                  PQgetvalue(result, 0, 2));
     PQclear(result);
@@ -172,7 +173,7 @@ check_role(struct probe *probe)
 
 /* The slot of the settings; clairon.doctor() reports its state. */
 static void
-check_slot(struct probe *probe)
+check_feed_slot(struct postgresql_probe *probe)
 {
     const char *slot = probe->config->feed.slot;
     bool creates = probe->config->feed.create_slot;
@@ -180,34 +181,35 @@ check_slot(struct probe *probe)
                              "SELECT plugin = 'clairon', database = current_database(), plugin"
                              " FROM pg_catalog.pg_replication_slots WHERE slot_name = $1",
                              slot);
-    char hint[HINT_MAX];
+    char hint[POSTGRESQL_HINT_MAX];
 
     if (result == NULL)
         return;
     snprintf(hint, sizeof(hint), "SELECT pg_create_logical_replication_slot('%s', 'clairon');",
              slot);
     if (PQntuples(result) == 0 && creates)
-        findings_add(probe->findings, AREA, "feed.slot", true, NULL,
+        findings_add(probe->findings, POSTGRESQL, "feed.slot", true, NULL,
                      "%s does not exist, the relay creates it%s", slot,
                      probe->is_standby && probe->config->feed.primary_conninfo == NULL
                          ? "; if the primary is idle, run SELECT "
                            "pg_log_standby_snapshot() there"
                          : "");
     else if (PQntuples(result) == 0)
-        findings_add(probe->findings, AREA, "feed.slot", false, hint, "%s does not exist", slot);
+        findings_add(probe->findings, POSTGRESQL, "feed.slot", false, hint, "%s does not exist",
+                     slot);
     else if (!is_true(result, 0, 0))
-        findings_add(probe->findings, AREA, "feed.slot", false, "Choose another [feed] slot.",
+        findings_add(probe->findings, POSTGRESQL, "feed.slot", false, "Choose another [feed] slot.",
                      "%s belongs to plugin %s", slot,
                      PQgetisnull(result, 0, 2) ? "none" : PQgetvalue(result, 0, 2));
     else
-        findings_add(probe->findings, AREA, "feed.slot", is_true(result, 0, 1),
+        findings_add(probe->findings, POSTGRESQL, "feed.slot", is_true(result, 0, 1),
                      "Name its database in [feed] conninfo, or choose another [feed] slot.",
                      "%s belongs to %s database", slot, is_true(result, 0, 1) ? "this" : "another");
     PQclear(result);
 }
 
 static void
-check_extension(struct probe *probe)
+check_extension(struct postgresql_probe *probe)
 {
     PGresult *result = query(probe, "extension",
                              "SELECT check_name, ok, detail, hint FROM clairon.doctor()", NULL);
@@ -224,7 +226,7 @@ check_extension(struct probe *probe)
  * functions of those releases are missing. The version number does not show it.
  */
 static void
-check_schema(struct probe *probe)
+check_schema(struct postgresql_probe *probe)
 {
     PGresult *result = query(
         probe, "extension's SQL",
@@ -238,7 +240,7 @@ check_schema(struct probe *probe)
     if (result == NULL)
         return;
     if (!PQgetisnull(result, 0, 0))
-        findings_warn(probe->findings, AREA, "extension's SQL",
+        findings_warn(probe->findings, POSTGRESQL, "extension's SQL",
                       "See Upgrade in docker/OPERATIONS.md: pg_dump the extension's tables, "
                       "DROP EXTENSION clairon, CREATE EXTENSION clairon, restore the dump.",
                       "it is older than its library: clairon.rule lacks %s",
@@ -248,7 +250,7 @@ check_schema(struct probe *probe)
 
 /* Connects as the feed does: pg_hba.conf or max_wal_senders may reject it. */
 static void
-check_replication(struct probe *probe)
+check_replication(struct postgresql_probe *probe)
 {
     char error[POSTGRESQL_ERROR_MAX], sqlstate[POSTGRESQL_STATE_MAX] = "";
     PGconn *conn = postgresql_connect(probe->config->feed.conninfo, true, error);
@@ -256,7 +258,7 @@ check_replication(struct probe *probe)
         conn != NULL ? postgresql_query(conn, "IDENTIFY_SYSTEM", NULL, error, sqlstate) : NULL;
 
     if (result != NULL)
-        findings_add(probe->findings, AREA, "replication", true, NULL,
+        findings_add(probe->findings, POSTGRESQL, "replication", true, NULL,
                      "walsender works, timeline %s, at %s", PQgetvalue(result, 0, 1),
                      PQgetvalue(result, 0, 2));
     else
@@ -267,11 +269,11 @@ check_replication(struct probe *probe)
 
 /* Only the primary has this information. */
 static void
-check_primary_answer(const struct probe *probe, const PGresult *result)
+check_primary_answer(const struct postgresql_probe *probe, const PGresult *result)
 {
     struct findings *findings = probe->findings;
     const char *slot = probe->primary_slot;
-    char hint[HINT_MAX];
+    char hint[POSTGRESQL_HINT_MAX];
 
     findings_add(findings, PRIMARY, "system",
                  strcmp(PQgetvalue(result, 0, 1), probe->origin.system) == 0,
@@ -298,7 +300,7 @@ check_primary_answer(const struct probe *probe, const PGresult *result)
 }
 
 static void
-check_primary(struct probe *probe, const char *primary)
+check_primary(struct postgresql_probe *probe, const char *primary)
 {
     char error[POSTGRESQL_ERROR_MAX], sqlstate[POSTGRESQL_STATE_MAX] = "";
     PGconn *conn = postgresql_connect(primary, false, error);
@@ -325,7 +327,7 @@ void
 doctor_check_postgresql(const struct config *config, const char *primary, struct findings *findings,
                         struct origin *ret_origin)
 {
-    struct probe probe = {.config = config, .findings = findings};
+    struct postgresql_probe probe = {.config = config, .findings = findings};
     char error[POSTGRESQL_ERROR_MAX];
 
     if (primary == NULL)
@@ -335,13 +337,13 @@ doctor_check_postgresql(const struct config *config, const char *primary, struct
         report_rejection(&probe, "connection", NULL, error);
         return;
     }
-    findings_add(findings, AREA, "connection", true, NULL, "database %s as %s", PQdb(probe.conn),
-                 PQuser(probe.conn));
-    check_clock(&probe);
+    findings_add(findings, POSTGRESQL, "connection", true, NULL, "database %s as %s",
+                 PQdb(probe.conn), PQuser(probe.conn));
+    check_postgresql_clock(&probe);
     *ret_origin = probe.origin;
     check_role(&probe);
     check_replication(&probe);
-    check_slot(&probe);
+    check_feed_slot(&probe);
     check_extension(&probe);
     check_schema(&probe);
     PQfinish(probe.conn);

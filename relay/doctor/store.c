@@ -15,7 +15,7 @@
 #include "store/scripts/keys.h"
 
 #define COMMAND_WORDS_MAX 16
-#define AREA "store"
+#define STORE "store"
 #define VALUE_MAX 256
 #define SKEW_MAX_US 1000000
 #define FULL_PERCENT 90
@@ -28,7 +28,7 @@
     "Set [feed] slot to that one, or choose another [store] prefix; to replace that slot, stop "   \
     "its relay and DEL that key (with several shards in each): clients receive a gap"
 
-struct probe {
+struct store_probe {
     const struct config *config;
     struct findings *findings;
     struct direct *direct;
@@ -46,7 +46,7 @@ hint_of(const char *error)
 
 /* The value of a line of INFO; "" if the server does not report it. */
 static void
-read_info(const struct probe *probe, const char *name, char ret_value[VALUE_MAX])
+read_info(const struct store_probe *probe, const char *name, char ret_value[VALUE_MAX])
 {
     char line[VALUE_MAX];
     const char *at;
@@ -60,7 +60,7 @@ read_info(const struct probe *probe, const char *name, char ret_value[VALUE_MAX]
 }
 
 static bool
-info_is(const struct probe *probe, const char *name, const char *wanted)
+info_is(const struct store_probe *probe, const char *name, const char *wanted)
 {
     char value[VALUE_MAX];
 
@@ -69,7 +69,7 @@ info_is(const struct probe *probe, const char *name, const char *wanted)
 }
 
 static long long
-info_number(const struct probe *probe, const char *name)
+info_number(const struct store_probe *probe, const char *name)
 {
     char value[VALUE_MAX];
 
@@ -79,7 +79,7 @@ info_number(const struct probe *probe, const char *name)
 
 /* False if CONFIG is not permitted or the setting is unknown; the value is "" then. */
 static bool
-read_setting(struct probe *probe, const char *name, char ret_value[VALUE_MAX])
+read_setting(struct store_probe *probe, const char *name, char ret_value[VALUE_MAX])
 {
     const char *argv[] = {"CONFIG", "GET", name};
     const struct redisReply *reply = direct_ask(probe->direct, 3, argv);
@@ -93,7 +93,7 @@ read_setting(struct probe *probe, const char *name, char ret_value[VALUE_MAX])
 }
 
 static void
-check_server(struct probe *probe)
+check_server(struct store_probe *probe)
 {
     struct findings *findings = probe->findings;
     char version[VALUE_MAX], valkey[VALUE_MAX], role[VALUE_MAX], active[VALUE_MAX];
@@ -101,7 +101,7 @@ check_server(struct probe *probe)
 
     read_info(probe, "redis_version", version);
     read_info(probe, "valkey_version", valkey);
-    findings_add(findings, AREA, "server", info_is(probe, "loading", "0"),
+    findings_add(findings, STORE, "server", info_is(probe, "loading", "0"),
                  "The store is loading its dataset: wait.", "%s %s, up for %lld s%s",
                  valkey[0] != '\0' ? "Valkey" : "version", valkey[0] != '\0' ? valkey : version,
                  info_number(probe, "uptime_in_seconds"),
@@ -109,18 +109,18 @@ check_server(struct probe *probe)
     read_info(probe, "role", role);
     is_active = (read_setting(probe, "active-replica", active) && strcmp(active, "yes") == 0) ||
                 strcmp(role, "active-replica") == 0;
-    findings_add(findings, AREA, "role", strcmp(role, "master") == 0 && !is_active,
+    findings_add(findings, STORE, "role", strcmp(role, "master") == 0 && !is_active,
                  is_active
                      ? "Two writers lose each other's entries: use one primary and plain "
                        "replicas; set active-replica no in keydb.conf, then restart"
                      : "Set [store] url to the primary; to promote this server: REPLICAOF NO ONE",
                  "%s%s", role, is_active ? ", active-replica" : "");
     findings_add(
-        findings, AREA, "cluster mode", !info_is(probe, "cluster_enabled", "1"),
+        findings, STORE, "cluster mode", !info_is(probe, "cluster_enabled", "1"),
         "Cluster mode is not supported: set cluster-enabled no; for more than one server, set "
         "[store] shards",
         "%s", info_is(probe, "cluster_enabled", "1") ? "on" : "off");
-    findings_add(findings, AREA, "store.min_replicas",
+    findings_add(findings, STORE, "store.min_replicas",
                  info_number(probe, "connected_slaves") >= probe->config->store.min_replicas,
                  "PostgreSQL keeps its WAL until enough replicas are connected: start them, or "
                  "lower [store] min_replicas",
@@ -130,25 +130,25 @@ check_server(struct probe *probe)
 }
 
 static void
-check_memory(struct probe *probe)
+check_memory(struct store_probe *probe)
 {
     long long used = info_number(probe, "used_memory");
     long long most = info_number(probe, "maxmemory");
     char policy[VALUE_MAX];
 
     read_info(probe, "maxmemory_policy", policy);
-    findings_add(probe->findings, AREA, "maxmemory-policy", strcmp(policy, "noeviction") == 0,
+    findings_add(probe->findings, STORE, "maxmemory-policy", strcmp(policy, "noeviction") == 0,
                  "A full store deletes notifications: CONFIG SET maxmemory-policy noeviction; "
                  "CONFIG REWRITE",
                  "%s", policy);
     findings_add(
-        probe->findings, AREA, "memory", most == 0 || used < most / 100 * FULL_PERCENT,
+        probe->findings, STORE, "memory", most == 0 || used < most / 100 * FULL_PERCENT,
         "Raise the limit: CONFIG SET maxmemory ..; CONFIG REWRITE; or shorten [store] retention",
         most == 0 ? "%lld MB used, no limit" : "%lld MB used of %lld MB", used >> 20, most >> 20);
 }
 
 static void
-check_disk(struct probe *probe)
+check_disk(struct store_probe *probe)
 {
     struct findings *findings = probe->findings;
     bool has_aof = info_is(probe, "aof_enabled", "1");
@@ -158,18 +158,18 @@ check_disk(struct probe *probe)
     char mode[VALUE_MAX];
     bool is_readable = read_setting(probe, "appendfsync", mode);
 
-    findings_add(findings, AREA, "appendonly", has_aof,
+    findings_add(findings, STORE, "appendonly", has_aof,
                  "Stored notifications are lost in a crash: CONFIG SET appendonly yes; CONFIG "
                  "REWRITE",
                  "%s", has_aof ? "yes" : "no");
-    findings_add(findings, AREA, "appendfsync",
+    findings_add(findings, STORE, "appendfsync",
                  is_readable && (strcmp(mode, "always") == 0 || strcmp(mode, "everysec") == 0),
                  is_readable ? "CONFIG SET appendfsync everysec; CONFIG REWRITE"
                              : "The relay's ACL user needs +config|get",
                  "%s%s", is_readable ? mode : "not readable",
                  strcmp(mode, "everysec") == 0 ? ": WAL is confirmed to PostgreSQL two seconds late"
                                                : "");
-    findings_add(findings, AREA, "disk", writes,
+    findings_add(findings, STORE, "disk", writes,
                  "See the log of the store; usually the disk is full, or vm.overcommit_memory is "
                  "not 1",
                  "%s, %lld late fsync%s", writes ? "writes succeed" : "the last write failed",
@@ -198,18 +198,18 @@ ask_time(struct direct *direct, int64_t *ret_us)
 
 /* Assumes that the request takes half of the round trip. */
 static void
-check_clock(struct probe *probe)
+check_store_clock(struct store_probe *probe)
 {
     int64_t before_us = clock_wall_us(), store_us, after_us, skew_us;
 
     if (!ask_time(probe->direct, &store_us)) {
-        findings_add(probe->findings, AREA, "clock", false, hint_of(direct_error(probe->direct)),
+        findings_add(probe->findings, STORE, "clock", false, hint_of(direct_error(probe->direct)),
                      "TIME failed: %s", direct_error(probe->direct));
         return;
     }
     after_us = clock_wall_us();
     skew_us = store_us - before_us / 2 - after_us / 2;
-    findings_add(probe->findings, AREA, "clock", llabs(skew_us) < SKEW_MAX_US,
+    findings_add(probe->findings, STORE, "clock", llabs(skew_us) < SKEW_MAX_US,
                  "Retries and expirations use the clock of the store: run chrony or timesyncd on "
                  "both machines: timedatectl set-ntp true",
                  "%.3f s off this machine's, reply in %.1f ms", (double)skew_us / 1e6,
@@ -280,7 +280,7 @@ static const char *const needed[] = {
 };
 
 static const struct redisReply *
-try_command(struct probe *probe, const char *command)
+try_command(struct store_probe *probe, const char *command)
 {
     char text[VALUE_MAX];
     const char *argv[COMMAND_WORDS_MAX];
@@ -295,15 +295,15 @@ try_command(struct probe *probe, const char *command)
 }
 
 static void
-check_commands(struct probe *probe)
+check_commands(struct store_probe *probe)
 {
     const size_t count = sizeof(needed) / sizeof(needed[0]);
     char missing[VALUE_MAX] = "", error[DIRECT_ERROR_MAX] = "";
     size_t rejected = 0;
 
     if (try_command(probe, "MULTI") == NULL) {
-        findings_add(probe->findings, AREA, "commands", false, hint_of(direct_error(probe->direct)),
-                     "%s", direct_error(probe->direct));
+        findings_add(probe->findings, STORE, "commands", false,
+                     hint_of(direct_error(probe->direct)), "%s", direct_error(probe->direct));
         return;
     }
     for (size_t i = 0; i < count; i++) {
@@ -318,7 +318,7 @@ check_commands(struct probe *probe)
     }
     if (try_command(probe, "DISCARD") == NULL && rejected == 0)
         snprintf(error, sizeof(error), "%s", direct_error(probe->direct));
-    findings_add(probe->findings, AREA, "commands", error[0] == '\0', hint_of(error),
+    findings_add(probe->findings, STORE, "commands", error[0] == '\0', hint_of(error),
                  "%zu of %zu permitted%s%s%s%s%s", count - rejected, count,
                  rejected > 0 ? "; not" : "", missing, error[0] != '\0' ? " (" : "", error,
                  error[0] != '\0' ? ")" : "");
@@ -340,13 +340,13 @@ describe(const struct config *config, unsigned server, char ret_text[URL_FORMAT_
 }
 
 static bool
-keep_info(struct probe *probe)
+keep_info(struct store_probe *probe)
 {
     const char *argv[] = {"INFO", "all"};
     const struct redisReply *reply = direct_ask(probe->direct, 2, argv);
 
     if (reply == NULL || reply_text(reply) == NULL) {
-        findings_add(probe->findings, AREA, "server", false, hint_of(direct_error(probe->direct)),
+        findings_add(probe->findings, STORE, "server", false, hint_of(direct_error(probe->direct)),
                      "%s", reply == NULL ? direct_error(probe->direct) : "INFO returned no text");
         return false;
     }
@@ -356,12 +356,12 @@ keep_info(struct probe *probe)
 
 /* Only the first server is certain to have the number of shards. */
 static void
-check_shards(struct probe *probe)
+check_shards(struct store_probe *probe)
 {
     bool is_known = direct_knows_shards(probe->direct);
 
     if (!is_known || probe->config->store.shards > 1)
-        findings_add(probe->findings, AREA, "store.shards", is_known,
+        findings_add(probe->findings, STORE, "store.shards", is_known,
                      "Restore the old number; or once all notifications are acknowledged, choose "
                      "another [store] prefix, and drop the slot",
                      "%d%s%s", probe->config->store.shards, is_known ? "" : ": ",
@@ -380,7 +380,7 @@ read_text(const struct redisReply *reply, size_t nth, char ret_text[VALUE_MAX])
 
 /* The progress key of the slot that was acquired last, as in acquire.lua. */
 static bool
-read_progress_key(struct probe *probe, char ret_key[VALUE_MAX])
+read_progress_key(struct store_probe *probe, char ret_key[VALUE_MAX])
 {
     const struct config *config = probe->config;
     char prefix[STORE_PREFIX_MAX], meta[STORE_KEY_MAX];
@@ -394,7 +394,7 @@ read_progress_key(struct probe *probe, char ret_key[VALUE_MAX])
 
 /* A store serves one slot: acquire.lua rejects another. */
 static void
-check_slot(struct probe *probe, const char *key)
+check_stored_slot(struct store_probe *probe, const char *key)
 {
     const struct config *config = probe->config;
     char prefix[STORE_PREFIX_MAX], own[STORE_KEY_MAX];
@@ -405,15 +405,15 @@ check_slot(struct probe *probe, const char *key)
     key_write_of(own, sizeof(own), prefix, KEY_PROGRESS, config->feed.slot);
     reply = direct_ask(probe->direct, 2, argv);
     if (strcmp(key, own) != 0 && reply != NULL && reply_integer(reply) == 1)
-        findings_add(probe->findings, AREA, "slot", false, SLOT_HINT,
+        findings_add(probe->findings, STORE, "slot", false, SLOT_HINT,
                      "store belongs to another slot: %s, not %s", key, own);
     else
-        findings_add(probe->findings, AREA, "slot", true, NULL, "%s", config->feed.slot);
+        findings_add(probe->findings, STORE, "slot", true, NULL, "%s", config->feed.slot);
 }
 
 /* A store serves one database: acquire.lua rejects another. */
 static void
-check_database(struct probe *probe, const struct origin *origin)
+check_database(struct store_probe *probe, const struct origin *origin)
 {
     char key[VALUE_MAX], system[VALUE_MAX], database[VALUE_MAX], name[VALUE_MAX];
     const char *argv[] = {"HMGET", key, "system", "database", "database_name"};
@@ -431,11 +431,11 @@ check_database(struct probe *probe, const struct origin *origin)
     is_same = strcmp(system, origin->system) == 0 &&
               (database[0] == '\0' || strcmp(database, origin->database) == 0);
     if (is_same) {
-        findings_add(probe->findings, AREA, "database", true, NULL,
+        findings_add(probe->findings, STORE, "database", true, NULL,
                      "database \"%s\" (oid %s) of cluster %s", name, database, system);
-        check_slot(probe, key);
+        check_stored_slot(probe, key);
     } else {
-        findings_add(probe->findings, AREA, "database", false, DATABASE_HINT,
+        findings_add(probe->findings, STORE, "database", false, DATABASE_HINT,
                      "%s belongs to database \"%s\" (oid %s) of cluster %s, [feed] conninfo leads "
                      "to database \"%s\" (oid %s) of cluster %s",
                      key, name, database, system, origin->name, origin->database, origin->system);
@@ -446,7 +446,7 @@ static void
 check_all(const struct config *config, unsigned server, const struct origin *origin,
           struct findings *findings)
 {
-    struct probe probe = {.config = config, .findings = findings};
+    struct store_probe probe = {.config = config, .findings = findings};
     char error[DIRECT_ERROR_MAX], where[URL_FORMAT_MAX];
 
     describe(config, server, where);
@@ -455,19 +455,19 @@ check_all(const struct config *config, unsigned server, const struct origin *ori
     if (probe.direct == NULL) {
         const char *hint = hint_of(error);
 
-        findings_add(findings, AREA, "connection", false,
+        findings_add(findings, STORE, "connection", false,
                      hint[0] != '\0' ? hint
                                      : "Start the store (systemctl start redis-server, "
                                        "keydb-server or valkey-server), or correct [store] url",
                      "%s: %s", where, error);
         return;
     }
-    findings_add(findings, AREA, "connection", true, NULL, "%s", where);
+    findings_add(findings, STORE, "connection", true, NULL, "%s", where);
     if (keep_info(&probe)) {
         check_server(&probe);
         check_memory(&probe);
         check_disk(&probe);
-        check_clock(&probe);
+        check_store_clock(&probe);
         check_commands(&probe);
         if (server == 0) {
             check_shards(&probe);

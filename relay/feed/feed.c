@@ -24,7 +24,7 @@ feed_state_name(const struct feed *feed)
 }
 
 static void
-on_socket(struct ev_loop *loop, ev_io *watcher, int events)
+on_link_socket(struct ev_loop *loop, ev_io *watcher, int events)
 {
     struct feed *feed = watcher->data;
 
@@ -167,8 +167,8 @@ feed_open(struct ev_loop *loop, const struct config *config, struct store *store
     feed->rejected_ctx = ctx;
     feed->link.backoff = (struct backoff){FEED_BACKOFF_BASE_MS, FEED_BACKOFF_CAP_MS, 0};
     feed_batch_reset(&feed->batch, feed->store);
-    ev_init(&feed->link.readable, on_socket);
-    ev_init(&feed->link.writable, on_socket);
+    ev_init(&feed->link.readable, on_link_socket);
+    ev_init(&feed->link.writable, on_link_socket);
     ev_timer_init(&feed->link.retry, on_retry, 0.0, 0.0);
     ev_timer_init(&feed->feedback.timer, on_feedback, FEED_FEEDBACK_S, FEED_FEEDBACK_S);
     ev_init(&feed->link.timeout, on_timeout);

@@ -8,8 +8,6 @@
 #include "feed/feed_parts.h"
 #include "store/topic_prefix.h"
 
-#define COMMAND_MAX 2048
-
 void
 feed_send_command(struct feed *feed, enum feed_state state, const char *command)
 {
@@ -85,8 +83,8 @@ quote_literal(char *out, size_t room, const char *text)
 void
 feed_start_replication(struct feed *feed)
 {
-    char command[COMMAND_MAX];
-    char prefix[COMMAND_MAX / 2];
+    char command[FEED_COMMAND_MAX];
+    char prefix[FEED_COMMAND_MAX / 2];
     int len = snprintf(command, sizeof(command),
                        "START_REPLICATION SLOT \"%s\" LOGICAL 0/0 (mode 'framed'",
                        feed->config->feed.slot);

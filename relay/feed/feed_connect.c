@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "feed/feed_parts.h"
 
-#define COMMAND_MAX 2048
 #define KNOWN_US 30000000
 #define SQLSTATE_IN_USE "55006"
 
@@ -31,7 +30,7 @@ on_notice(void *ctx, const char *message)
 }
 
 static void
-on_hosts(void *ctx, const struct feed_hosts_found *found, const char *error)
+on_link_hosts(void *ctx, const struct feed_hosts_found *found, const char *error)
 {
     struct feed *feed = ctx;
     const char *conninfo = feed->config->feed.conninfo;
@@ -77,7 +76,7 @@ feed_connect(struct feed *feed)
     feed_set_state(feed, FEED_CONNECTING);
     ev_timer_again(feed->loop, &feed->link.timeout);
     feed->link.hosts.loop = feed->loop;
-    feed->link.hosts.done = on_hosts;
+    feed->link.hosts.done = on_link_hosts;
     feed->link.hosts.ctx = feed;
     /* A standby relay connects twice a second, so it reuses the addresses. */
     feed_hosts_find(&feed->link.hosts, feed->config->feed.conninfo,
@@ -114,7 +113,7 @@ feed_on_connecting(struct feed *feed)
 static void
 ask_history(struct feed *feed)
 {
-    char command[COMMAND_MAX];
+    char command[FEED_COMMAND_MAX];
 
     snprintf(command, sizeof(command), "TIMELINE_HISTORY %" PRIu32, feed->slot.timeline);
     feed_send_command(feed, FEED_READING_HISTORY, command);

@@ -27,6 +27,8 @@
 #include "feed/feed_slot.h"
 #include "store/store.h"
 
+#define FEED_COMMAND_MAX 2048
+
 /*
  * WAITING (for the retry timer or the store) -> CONNECTING -> SETTING the session -> IDENTIFYING
  * the server -> FINDING the slot [-> DROPPING it, if it is lost] -> ACQUIRING its progress from

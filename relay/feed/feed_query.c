@@ -28,7 +28,7 @@ wait_for(struct feed_query *query, int events)
 }
 
 static void
-ask(struct feed_query *query)
+send_query(struct feed_query *query)
 {
     const char *command = query->session_set ? query->sql : feed_session_command(query->conn);
 
@@ -44,7 +44,7 @@ on_answered(struct feed_query *query)
     if (query->session_set)
         return;
     query->session_set = true;
-    ask(query);
+    send_query(query);
 }
 
 static void
@@ -74,7 +74,7 @@ on_answer(struct feed_query *query)
 }
 
 static void
-on_socket(struct ev_loop *loop, ev_io *watcher, int events)
+on_query_socket(struct ev_loop *loop, ev_io *watcher, int events)
 {
     struct feed_query *query = watcher->data;
 
@@ -92,7 +92,7 @@ on_socket(struct ev_loop *loop, ev_io *watcher, int events)
         wait_for(query, EV_WRITE);
         return;
     case PGRES_POLLING_OK:
-        ask(query);
+        send_query(query);
         return;
     default:
         fail(query);
@@ -108,7 +108,7 @@ connect_to(struct feed_query *query, const struct feed_hosts_found *server)
                             server->hostaddr, server->port, NULL};
 
     query->session_set = false;
-    ev_init(&query->socket, on_socket);
+    ev_init(&query->socket, on_query_socket);
     query->socket.data = query;
     query->conn = PQconnectStartParams(keys, values, 1);
     if (query->conn == NULL)
@@ -120,7 +120,7 @@ connect_to(struct feed_query *query, const struct feed_hosts_found *server)
 }
 
 static void
-on_hosts(void *ctx, const struct feed_hosts_found *found, const char *error)
+on_query_hosts(void *ctx, const struct feed_hosts_found *found, const char *error)
 {
     struct feed_query *query = ctx;
 
@@ -138,14 +138,14 @@ feed_query_send(struct feed_query *query)
     if (query->conn != NULL) {
         if (PQstatus(query->conn) == CONNECTION_OK &&
             PQtransactionStatus(query->conn) == PQTRANS_IDLE)
-            ask(query);
+            send_query(query);
     } else if (same_server_as != NULL) {
         connect_to(query,
                    &(struct feed_hosts_found){PQhost(same_server_as), PQhostaddr(same_server_as),
                                               PQport(same_server_as)});
     } else if (query->hosts.resolve == NULL) {
         query->hosts.loop = query->loop;
-        query->hosts.done = on_hosts;
+        query->hosts.done = on_query_hosts;
         query->hosts.ctx = query;
         feed_hosts_find(&query->hosts, query->conninfo, 0);
     }

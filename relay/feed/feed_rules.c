@@ -22,15 +22,15 @@ keep(struct feed *feed, char *text)
 }
 
 /* Limited to what the console can display: 200 rules, the first targets of long lists. */
-static const char QUERY[] = "SELECT coalesce(pg_catalog.json_agg(rule), '[]')"
-                            " FROM (SELECT relation::text AS relation, name, audience, "
-                            "pg_catalog.left(targets, 200) AS targets,"
-                            " operations, type, priority, pg_catalog.left(only_when, 500) AS "
-                            "only_when, ack_required, ttl::text AS ttl"
-                            " FROM clairon.rules ORDER BY 1, 2 LIMIT 200) AS rule";
+static const char RULES_QUERY[] = "SELECT coalesce(pg_catalog.json_agg(rule), '[]')"
+                                  " FROM (SELECT relation::text AS relation, name, audience, "
+                                  "pg_catalog.left(targets, 200) AS targets,"
+                                  " operations, type, priority, pg_catalog.left(only_when, 500) AS "
+                                  "only_when, ack_required, ttl::text AS ttl"
+                                  " FROM clairon.rules ORDER BY 1, 2 LIMIT 200) AS rule";
 
 static void
-on_rows(void *ctx, const PGresult *rows)
+on_rules(void *ctx, const PGresult *rows)
 {
     struct feed *feed = ctx;
 
@@ -40,7 +40,7 @@ on_rows(void *ctx, const PGresult *rows)
 }
 
 static void
-on_failure(void *ctx, const char *message)
+on_rules_failure(void *ctx, const char *message)
 {
     keep(ctx, NULL);
     log_warn("feed", "could not read the rules for the console", LOG_TEXT("error", message));
@@ -55,15 +55,15 @@ on_idle(struct ev_loop *loop, ev_timer *timer, int events)
 }
 
 static void
-ask(struct feed *feed)
+query_rules(struct feed *feed)
 {
     if (!ev_is_active(&feed->rules.idle)) {
         feed->rules.query = (struct feed_query){.loop = feed->loop,
                                                 .conninfo = feed->config->feed.conninfo,
                                                 .same_server_as = feed->link.conn,
-                                                .sql = QUERY,
-                                                .on_rows = on_rows,
-                                                .on_failure = on_failure,
+                                                .sql = RULES_QUERY,
+                                                .on_rows = on_rules,
+                                                .on_failure = on_rules_failure,
                                                 .ctx = feed};
         ev_timer_init(&feed->rules.idle, on_idle, IDLE_S, IDLE_S);
         feed->rules.idle.data = feed;
@@ -80,7 +80,7 @@ feed_rules(struct feed *feed, struct buffer *out)
     if (feed->state != FEED_STREAMING)
         return RC_AGAIN;
     if (!is_fresh)
-        ask(feed);
+        query_rules(feed);
     return buffer_addf(out, "{\"at\":%" PRId64 ",\"rules\":%s}", feed->rules.read_us / 1000,
                        feed->rules.text != NULL && is_fresh ? feed->rules.text : "null");
 }

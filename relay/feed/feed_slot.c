@@ -6,8 +6,6 @@
 #include "base/log.h"
 #include "feed/feed_parts.h"
 
-#define COMMAND_MAX 2048
-
 enum slot_column {
     SLOT_PLUGIN,
     SLOT_IS_HERE,
@@ -33,7 +31,7 @@ feed_lsn_read(const char *text)
 void
 feed_query_slot(struct feed *feed)
 {
-    char command[COMMAND_MAX];
+    char command[FEED_COMMAND_MAX];
 
     /*
      * Older servers lack some of these columns; to_jsonb() returns NULL for them. There is always
@@ -82,7 +80,7 @@ log_and_set_timeout(struct feed *feed)
 void
 feed_create_slot(struct feed *feed)
 {
-    char command[COMMAND_MAX];
+    char command[FEED_COMMAND_MAX];
 
     log_and_set_timeout(feed);
     snprintf(command, sizeof(command),
@@ -151,7 +149,7 @@ static void
 on_lost(struct feed *feed, const char *reason)
 {
     const char *slot = feed->config->feed.slot;
-    char command[COMMAND_MAX];
+    char command[FEED_COMMAND_MAX];
 
     log_loss(slot, reason);
     if (!feed->config->feed.create_slot) {
@@ -178,7 +176,7 @@ static void
 fail_without_slot(struct feed *feed, const char *reason, const char *drop)
 {
     const char *slot = feed->config->feed.slot;
-    char hint[COMMAND_MAX];
+    char hint[FEED_COMMAND_MAX];
 
     snprintf(hint, sizeof(hint),
              "run %s%s%sSELECT pg_create_logical_replication_slot('%s', 'clairon') in this "

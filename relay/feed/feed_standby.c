@@ -62,7 +62,7 @@ feed_primary_end(struct feed *feed)
  * A standby that receives no WAL looks like one with an idle primary: the stream is silent. So the
  * feed runs the checks of `clairon doctor` on the standby.
  */
-static const char QUERY[] =
+static const char STANDBY_QUERY[] =
     "SELECT detail, hint FROM clairon.doctor_standby()"
     " WHERE NOT ok AND check_name IN ('WAL receiver', 'replay') AND pg_catalog.pg_is_in_recovery()";
 
@@ -75,7 +75,7 @@ set_stalled(struct feed *feed, bool is_stalled)
 }
 
 static void
-on_rows(void *ctx, const PGresult *rows)
+on_standby_status(void *ctx, const PGresult *rows)
 {
     struct feed *feed = ctx;
 
@@ -100,7 +100,7 @@ on_rows(void *ctx, const PGresult *rows)
  * is down, the stream itself fails.
  */
 static void
-on_failure(void *ctx, const char *message)
+on_standby_failure(void *ctx, const char *message)
 {
     struct feed *feed = ctx;
     const char *hint = feed_error_hint(NULL, message);
@@ -127,9 +127,9 @@ feed_standby_start(struct feed *feed)
     feed->standby.query = (struct feed_query){.loop = feed->loop,
                                               .conninfo = feed->config->feed.conninfo,
                                               .same_server_as = feed->link.conn,
-                                              .sql = QUERY,
-                                              .on_rows = on_rows,
-                                              .on_failure = on_failure,
+                                              .sql = STANDBY_QUERY,
+                                              .on_rows = on_standby_status,
+                                              .on_failure = on_standby_failure,
                                               .ctx = feed};
     feed->standby.query_failed = false;
     ev_timer_init(&feed->standby.time, on_time, CHECK_EVERY_S, CHECK_EVERY_S);

@@ -24,7 +24,7 @@ struct client_message_form {
 };
 
 static enum rc PRINTF_LIKE(2, 3)
-    reject(char error[CLIENT_MESSAGE_ERROR_MAX], const char *format, ...)
+    reject_message(char error[CLIENT_MESSAGE_ERROR_MAX], const char *format, ...)
 {
     va_list args;
 
@@ -35,7 +35,7 @@ static enum rc PRINTF_LIKE(2, 3)
 }
 
 static char *
-json_text_copy(const json_t *value)
+field_copy(const json_t *value)
 {
     return memory_text(json_string_value(value), json_string_length(value));
 }
@@ -48,8 +48,8 @@ read_token(const json_t *root, struct client_message *message, char error[CLIENT
     if (token == NULL)
         return RC_OK;
     if (!json_is_string(token))
-        return reject(error, "\"token\" must be a string");
-    message->token = json_text_copy(token);
+        return reject_message(error, "\"token\" must be a string");
+    message->token = field_copy(token);
     message->token_len = json_string_length(token);
     return RC_OK;
 }
@@ -64,7 +64,7 @@ read_window(const json_t *root, struct client_message *message,
     if (window == NULL)
         return RC_OK;
     if (!json_is_integer(window) || value < 1)
-        return reject(error, "\"win\" must be an integer from 1 on");
+        return reject_message(error, "\"win\" must be an integer from 1 on");
     message->window = value < CLIENT_MESSAGE_WINDOW_MAX ? (int)value : CLIENT_MESSAGE_WINDOW_MAX;
     return RC_OK;
 }
@@ -92,23 +92,24 @@ read_topics(const json_t *root, struct client_message *message,
     size_t bytes = 0;
 
     if (!json_is_array(topics) || count == 0 || count > CLIENT_MESSAGE_TOPICS_MAX)
-        return reject(error, "\"topics\" must be an array of 1 to %d topics",
-                      CLIENT_MESSAGE_TOPICS_MAX);
+        return reject_message(error, "\"topics\" must be an array of 1 to %d topics",
+                              CLIENT_MESSAGE_TOPICS_MAX);
     message->topics = memory_new(count * sizeof(char *));
     for (size_t i = 0; i < count; i++) {
         const json_t *topic = json_array_get(topics, i);
 
         if (!is_topic(topic))
-            return reject(error,
-                          "\"topics\" must hold texts of 1 to %d bytes with a \"*\" at their end "
-                          "only; the one at index %zu is not",
-                          CLIENT_MESSAGE_TOPIC_MAX, i);
-        message->topics[message->topic_count++] = json_text_copy(topic);
+            return reject_message(
+                error,
+                "\"topics\" must hold texts of 1 to %d bytes with a \"*\" at their end "
+                "only; the one at index %zu is not",
+                CLIENT_MESSAGE_TOPIC_MAX, i);
+        message->topics[message->topic_count++] = field_copy(topic);
         bytes += json_string_length(topic);
     }
     if (bytes > CLIENT_MESSAGE_TOPICS_BYTES_MAX)
-        return reject(error, "\"topics\" must have at most %d bytes together",
-                      CLIENT_MESSAGE_TOPICS_BYTES_MAX);
+        return reject_message(error, "\"topics\" must have at most %d bytes together",
+                              CLIENT_MESSAGE_TOPICS_BYTES_MAX);
     return RC_OK;
 }
 
@@ -120,10 +121,10 @@ read_connect(const json_t *root, struct client_message *message,
 
     if (pos != NULL && !json_is_null(pos)) {
         if (!json_is_string(pos) || json_string_length(pos) > CLIENT_MESSAGE_POS_MAX)
-            return reject(error, "\"pos\" must be a string of at most %d bytes",
-                          CLIENT_MESSAGE_POS_MAX);
+            return reject_message(error, "\"pos\" must be a string of at most %d bytes",
+                                  CLIENT_MESSAGE_POS_MAX);
         if (json_string_length(pos) > 0)
-            message->pos = json_text_copy(pos);
+            message->pos = field_copy(pos);
     }
     if (json_object_get(root, "topics") != NULL && read_topics(root, message, error) != RC_OK)
         return RC_BAD;
@@ -137,7 +138,7 @@ read_refresh(const json_t *root, struct client_message *message,
              char error[CLIENT_MESSAGE_ERROR_MAX])
 {
     if (json_object_get(root, "token") == NULL)
-        return reject(error, "\"refresh\" needs a \"token\"");
+        return reject_message(error, "\"refresh\" needs a \"token\"");
     return read_token(root, message, error);
 }
 
@@ -150,7 +151,8 @@ read_ack(const json_t *root, struct client_message *message, char error[CLIENT_M
     char *texts;
 
     if (!json_is_array(ids) || count == 0 || count > CLIENT_MESSAGE_ACKS_MAX)
-        return reject(error, "\"ids\" must be an array of 1 to %d ids", CLIENT_MESSAGE_ACKS_MAX);
+        return reject_message(error, "\"ids\" must be an array of 1 to %d ids",
+                              CLIENT_MESSAGE_ACKS_MAX);
     message->ids = memory_new(count * (sizeof(char *) + FRAME_UUID_TEXT + 1));
     texts = (char *)(message->ids + count);
     for (size_t i = 0; i < count; i++) {
@@ -159,7 +161,7 @@ read_ack(const json_t *root, struct client_message *message, char error[CLIENT_M
         message->ids[i] = texts + i * (FRAME_UUID_TEXT + 1);
         if (!json_is_string(id) ||
             !frame_uuid_parse(json_string_value(id), json_string_length(id), message->ids[i]))
-            return reject(error, "\"ids\" must hold UUIDs; the one at index %zu is not", i);
+            return reject_message(error, "\"ids\" must hold UUIDs; the one at index %zu is not", i);
     }
     message->id_count = count;
     return RC_OK;
@@ -172,7 +174,7 @@ read_nack(const json_t *root, struct client_message *message, char error[CLIENT_
     json_int_t value = json_integer_value(delay);
 
     if (delay != NULL && (!json_is_integer(delay) || value < 0))
-        return reject(error, "\"delay\" must be an integer from 0 on (ms)");
+        return reject_message(error, "\"delay\" must be an integer from 0 on (ms)");
     message->delay_ms = value < CLIENT_MESSAGE_DELAY_MAX ? value : CLIENT_MESSAGE_DELAY_MAX;
     return read_ack(root, message, error);
 }
@@ -209,14 +211,14 @@ find_form(const json_t *root, const struct client_message_form **ret_form,
     const char *name = json_string_value(json_object_get(root, "t"));
 
     if (name == NULL)
-        return reject(error, "\"t\" must be a string: " KINDS);
+        return reject_message(error, "\"t\" must be a string: " KINDS);
     for (size_t i = 0; i < COUNT_OF(FORMS); i++) {
         if (strcmp(name, FORMS[i].name) == 0) {
             *ret_form = &FORMS[i];
             return RC_OK;
         }
     }
-    return reject(error, "unknown \"t\": it must be " KINDS);
+    return reject_message(error, "unknown \"t\": it must be " KINDS);
 }
 
 static bool
@@ -241,8 +243,8 @@ check_fields(const struct client_message_form *form, json_t *root,
         /* Limits how much of the client's text an error repeats. */
         if (!form_has_field(form, name))
             return strlen(name) <= 32
-                       ? reject(error, "unknown field \"%s\" in \"%s\"", name, form->name)
-                       : reject(error, "unknown field in \"%s\"", form->name);
+                       ? reject_message(error, "unknown field \"%s\" in \"%s\"", name, form->name)
+                       : reject_message(error, "unknown field in \"%s\"", form->name);
     }
     return RC_OK;
 }
@@ -257,7 +259,7 @@ read_request_id(const json_t *root, struct client_message *message,
         return RC_OK;
     if (!json_is_integer(id) || json_integer_value(id) > REQUEST_ID_MAX ||
         json_integer_value(id) < -REQUEST_ID_MAX)
-        return reject(error, "\"r\" must be an integer within 2^53");
+        return reject_message(error, "\"r\" must be an integer within 2^53");
     message->has_request_id = true;
     message->request_id = json_integer_value(id);
     return RC_OK;
@@ -269,28 +271,28 @@ judge_load_error(const json_error_t *load, char error[CLIENT_MESSAGE_ERROR_MAX])
 {
     switch (json_error_code(load)) {
     case json_error_duplicate_key:
-        return reject(error, "duplicate field in the message");
+        return reject_message(error, "duplicate field in the message");
     case json_error_numeric_overflow:
-        return reject(error, "a number in the message is out of range");
+        return reject_message(error, "a number in the message is out of range");
     case json_error_null_character:
     case json_error_null_byte_in_key:
-        return reject(error, "a text in the message holds a NUL character");
+        return reject_message(error, "a text in the message holds a NUL character");
     case json_error_stack_overflow:
-        return reject(error, "the message is nested too deep");
+        return reject_message(error, "the message is nested too deep");
     default:
-        reject(error, "the line is not JSON");
+        reject_message(error, "the line is not JSON");
         return RC_CLOSED;
     }
 }
 
 static enum rc
-read_root(json_t *root, struct client_message *message, char error[CLIENT_MESSAGE_ERROR_MAX])
+read_message(json_t *root, struct client_message *message, char error[CLIENT_MESSAGE_ERROR_MAX])
 {
     const struct client_message_form *form = NULL;
     enum rc rc;
 
     if (!json_is_object(root))
-        return reject(error, "a message must be a JSON object");
+        return reject_message(error, "a message must be a JSON object");
     rc = read_request_id(root, message, error);
     if (rc == RC_OK)
         rc = find_form(root, &form, error);
@@ -315,7 +317,7 @@ client_message_parse(const char *line, size_t len, struct client_message *ret_me
         *ret_message = message;
         return judge_load_error(&load, error);
     }
-    rc = read_root(root, &message, error);
+    rc = read_message(root, &message, error);
     json_decref(root);
     if (rc != RC_OK) {
         bool has_request_id = message.has_request_id;
@@ -365,7 +367,7 @@ client_message_parse_ack(const char *text, size_t len, struct client_message *re
     struct client_message message = {.kind = CLIENT_MESSAGE_ACK};
     json_t *root = load_body(text, len, "ids", NULL);
     enum rc rc = root != NULL ? read_ack(root, &message, error)
-                              : reject(error, "the body must be {\"ids\":[..]}");
+                              : reject_message(error, "the body must be {\"ids\":[..]}");
 
     return give(root, rc, &message, ret_message);
 }
@@ -376,8 +378,9 @@ client_message_parse_nack(const char *text, size_t len, struct client_message *r
 {
     struct client_message message = {.kind = CLIENT_MESSAGE_NACK};
     json_t *root = load_body(text, len, "ids", "delay");
-    enum rc rc = root != NULL ? read_nack(root, &message, error)
-                              : reject(error, "the body must be {\"ids\":[..],\"delay\":0}");
+    enum rc rc = root != NULL
+                     ? read_nack(root, &message, error)
+                     : reject_message(error, "the body must be {\"ids\":[..],\"delay\":0}");
 
     return give(root, rc, &message, ret_message);
 }
@@ -393,7 +396,8 @@ client_message_parse_switch(const char *text, size_t len, bool *ret_on,
     if (is_good)
         *ret_on = json_is_true(on);
     json_decref(root);
-    return is_good ? RC_OK : reject(error, "the body must be {\"on\":true} or {\"on\":false}");
+    return is_good ? RC_OK
+                   : reject_message(error, "the body must be {\"on\":true} or {\"on\":false}");
 }
 
 enum rc
@@ -407,7 +411,7 @@ client_message_parse_entry(const char *text, size_t len, char ret_entry[CLIENT_M
     if (is_good)
         snprintf(ret_entry, CLIENT_MESSAGE_ENTRY_MAX, "%s", json_string_value(entry));
     json_decref(root);
-    return is_good ? RC_OK : reject(error, "the body must be {\"entry\":\"..\"}");
+    return is_good ? RC_OK : reject_message(error, "the body must be {\"entry\":\"..\"}");
 }
 
 void

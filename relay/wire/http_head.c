@@ -22,7 +22,7 @@ struct head_scan {
 };
 
 static enum rc
-reject(struct head_scan *scan, const char *why)
+reject_head(struct head_scan *scan, const char *why)
 {
     scan->why = why;
     return RC_BAD;
@@ -68,16 +68,16 @@ check_target(struct head_scan *scan)
     int arguments = 0;
 
     if (*at != '/')
-        return reject(scan, "the target must be a path");
+        return reject_head(scan, "the target must be a path");
     if (has_control(at, scan->head.target_len))
-        return reject(scan, "the target holds a control character");
+        return reject_head(scan, "the target holds a control character");
     for (; at < end; at++) {
         if (*at == '%' && (end - at < 3 || !is_hex(at[1]) || !is_hex(at[2])))
-            return reject(scan, "the target holds a % without two hexadecimal digits");
+            return reject_head(scan, "the target holds a % without two hexadecimal digits");
         if (*at == '%' && at[1] == '0' && at[2] == '0')
-            return reject(scan, "the target holds %00");
+            return reject_head(scan, "the target holds %00");
         if (*at == '&' && ++arguments == HTTP_HEAD_ARGUMENTS_MAX)
-            return reject(scan, "the query has too many arguments");
+            return reject_head(scan, "the query has too many arguments");
     }
     return RC_OK;
 }
@@ -91,11 +91,11 @@ read_first_line(struct head_scan *scan, const char *line, size_t len)
     const char *end = line + len, *second;
 
     if (blank == NULL || !is_token(line, (size_t)(blank - line)))
-        return reject(scan, "the first line has no method");
+        return reject_head(scan, "the first line has no method");
     second = memchr(blank + 1, ' ', (size_t)(end - blank - 1));
     if (second == NULL || end - second != (ptrdiff_t)sizeof(VERSION) + 1 ||
         memcmp(second + 1, VERSION, sizeof(VERSION) - 1) != 0 || (end[-1] != '0' && end[-1] != '1'))
-        return reject(scan, "the first line does not end with HTTP/1.1");
+        return reject_head(scan, "the first line does not end with HTTP/1.1");
     scan->is_1_1 = end[-1] == '1';
     scan->head = (struct http_head){.method = line,
                                     .method_len = (size_t)(blank - line),
@@ -111,14 +111,14 @@ note_single(struct head_scan *scan, const char *name, size_t len)
         if (strlen(SINGLE[i]) != len || strncasecmp(SINGLE[i], name, len) != 0)
             continue;
         if ((scan->seen & 1u << i) != 0)
-            return reject(scan, "duplicate header that must be unique");
+            return reject_head(scan, "duplicate header that must be unique");
         scan->seen |= 1u << i;
     }
     return RC_OK;
 }
 
 static bool
-is_blank(char c)
+is_header_blank(char c)
 {
     return c == ' ' || c == '\t';
 }
@@ -126,9 +126,9 @@ is_blank(char c)
 static void
 trim(const char **at, const char **end)
 {
-    while (*at < *end && is_blank(**at))
+    while (*at < *end && is_header_blank(**at))
         (*at)++;
-    while (*end > *at && is_blank((*end)[-1]))
+    while (*end > *at && is_header_blank((*end)[-1]))
         (*end)--;
 }
 
@@ -161,7 +161,7 @@ holds_word(const char *at, const char *end, const char *word)
     while (at < end) {
         const char *begin = at;
 
-        while (at < end && !is_blank(*at) && *at != ',')
+        while (at < end && !is_header_blank(*at) && *at != ',')
             at++;
         if ((size_t)(at - begin) == len && strncasecmp(begin, word, len) == 0)
             return true;
@@ -191,24 +191,24 @@ read_field(struct head_scan *scan, const char *line, size_t len)
     unsigned before;
     enum rc rc;
 
-    if (is_blank(line[0]))
-        return reject(scan, "a header is continued on a second line");
+    if (is_header_blank(line[0]))
+        return reject_head(scan, "a header is continued on a second line");
     if (colon == NULL || !is_token(line, (size_t)(colon - line)))
-        return reject(scan, "a header has no name, or a blank before its colon");
+        return reject_head(scan, "a header has no name, or a blank before its colon");
     if (has_control(colon, len - (size_t)(colon - line)))
-        return reject(scan, "a header holds a control character");
+        return reject_head(scan, "a header holds a control character");
     before = scan->seen;
     rc = note_single(scan, line, (size_t)(colon - line));
     if (rc == RC_OK && (scan->seen & ~before) == 1u << SINGLE_LENGTH &&
         !is_number(colon + 1, line + len))
-        return reject(scan, "Content-Length is not a number");
+        return reject_head(scan, "Content-Length is not a number");
     /*
      * RFC 6454, 7.1: a page without an origin sends "null". An empty Origin would look like an
      * absent one.
      */
     if (rc == RC_OK && (scan->seen & ~before) == 1u << SINGLE_ORIGIN &&
         is_word(colon + 1, line + len, ""))
-        return reject(scan, "Origin is empty");
+        return reject_head(scan, "Origin is empty");
     note_upgrade(scan, line, (size_t)(colon - line), line + len);
     return rc;
 }
@@ -219,9 +219,9 @@ validate(struct head_scan *scan)
     const unsigned both = 1u << SINGLE_LENGTH | 1u << SINGLE_ENCODING;
 
     if ((scan->seen & both) == both)
-        return reject(scan, "a body has Content-Length or Transfer-Encoding, not both");
+        return reject_head(scan, "a body has Content-Length or Transfer-Encoding, not both");
     if (scan->is_1_1 && (scan->seen & 1u << SINGLE_HOST) == 0)
-        return reject(scan, "Host is missing");
+        return reject_head(scan, "Host is missing");
     scan->head.is_websocket = scan->is_websocket && scan->is_connection_upgrade;
     if (!scan->head.is_websocket)
         scan->head.idle_upgrade = scan->upgrade;
@@ -242,11 +242,11 @@ scan_lines(struct head_scan *scan, const char *bytes, size_t len)
         if (feed == NULL)
             return RC_AGAIN;
         if (feed == at || feed[-1] != '\r')
-            return reject(scan, "a line ends without a carriage return");
+            return reject_head(scan, "a line ends without a carriage return");
         line_len = (size_t)(feed - 1 - at);
         if (line_len == 0) {
             scan->head.len = (size_t)(feed + 1 - bytes);
-            return lines > 0 ? validate(scan) : reject(scan, "the first line is empty");
+            return lines > 0 ? validate(scan) : reject_head(scan, "the first line is empty");
         }
         rc = lines == 0 ? read_first_line(scan, at, line_len) : read_field(scan, at, line_len);
         if (rc != RC_OK)

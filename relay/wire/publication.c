@@ -312,7 +312,7 @@ refuse_field(struct publication_draft *draft, const char *field)
 }
 
 static enum rc
-read_root(struct publication_draft *draft, json_t *root)
+read_publication(struct publication_draft *draft, json_t *root)
 {
     static const char *const ROOT[] = {"metadata", "payload", "routing", NULL};
     static const char *const ROUTING[] = {"audience", "retry", NULL};
@@ -375,7 +375,7 @@ publication_parse(const char *text, size_t len, const struct publication_origin 
         .publication = &publication, .origin = origin, .error = error, .text = text, .len = len};
     json_error_t load;
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &load);
-    enum rc rc = root != NULL ? read_root(&draft, root) : refuse_json(&draft, &load);
+    enum rc rc = root != NULL ? read_publication(&draft, root) : refuse_json(&draft, &load);
 
     if (rc == RC_OK)
         rc = keep_asked(&draft, root);

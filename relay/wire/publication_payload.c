@@ -18,7 +18,7 @@ behind_text(const char *at, const char *end)
 }
 
 static bool
-is_blank(char byte)
+is_json_blank(char byte)
 {
     return byte == ' ' || byte == '\t' || byte == '\r' || byte == '\n';
 }
@@ -50,7 +50,7 @@ find_payload(const char *at, const char *end)
         if (depth != 1 || (size_t)(at - text) != strlen(NAME) ||
             memcmp(text, NAME, strlen(NAME)) != 0)
             continue;
-        while (at < end && (is_blank(*at) || *at == ':'))
+        while (at < end && (is_json_blank(*at) || *at == ':'))
             at++;
         if (at < end && *at == '{') /* the string value "payload" is not followed by a colon */
             return at;
@@ -72,7 +72,7 @@ add_object(const char *at, const char *end, struct buffer *out)
             at = behind_text(at, end);
         else
             depth += step_of(*at++);
-        if (!is_blank(*from))
+        if (!is_json_blank(*from))
             rc = buffer_add(out, from, (size_t)(at - from));
     } while (rc == RC_OK && depth > 0 && at < end);
     return rc;

@@ -195,7 +195,7 @@ token_check_origin(const struct token_rules *rules, const json_t *claims,
 }
 
 static char *
-json_text_copy(const json_t *value)
+claim_copy(const json_t *value)
 {
     return memory_text(json_string_value(value), json_string_length(value));
 }
@@ -275,7 +275,7 @@ token_copy_groups(json_t *groups, size_t count, struct token *token)
             struct token_group *group = &token->groups[token->group_count++];
 
             group->audience = memory_text(name, strlen(name));
-            group->target = json_text_copy(target);
+            group->target = claim_copy(target);
         }
     }
 }
@@ -305,7 +305,7 @@ token_read_claims(const struct token_rules *rules, const json_t *claims, int64_t
         snprintf(error, TOKEN_ERROR_MAX, "the token has expired");
         return RC_CLOSED;
     }
-    *ret_token = (struct token){.user = json_text_copy(user),
+    *ret_token = (struct token){.user = claim_copy(user),
                                 .expires_s = expires_s,
                                 .publish = json_is_true(json_object_get(claims, "publish")),
                                 .admin = json_is_true(json_object_get(claims, "admin"))};

@@ -19,7 +19,7 @@ static const unsigned char MAPPED[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xf
 
 /* IPv4 is mapped into IPv6: so both compare equal on dual-stack sockets too. */
 static bool
-read_address(const char *text, unsigned char address[16], bool *ret_is_ipv4)
+read_ip_address(const char *text, unsigned char address[16], bool *ret_is_ipv4)
 {
     memcpy(address, MAPPED, sizeof(MAPPED));
     *ret_is_ipv4 = inet_pton(AF_INET, text, address + sizeof(MAPPED)) == 1;
@@ -57,7 +57,7 @@ read_network(const char *at, size_t len, struct network *ret_network)
     if (slash != NULL)
         *slash++ = '\0';
     network.is_unix = strcmp(text, NETWORKS_UNIX) == 0 && slash == NULL;
-    if (!network.is_unix && !read_address(text, network.address, &is_ipv4))
+    if (!network.is_unix && !read_ip_address(text, network.address, &is_ipv4))
         return false;
     if (slash != NULL) {
         if (!read_bits(slash, is_ipv4 ? 32 : 128, &network.bits))
@@ -114,7 +114,7 @@ networks_contain(const char *list, const char *address)
     const char *item;
     size_t len;
 
-    if (list == NULL || (!is_unix && !read_address(address, bytes, &is_ipv4)))
+    if (list == NULL || (!is_unix && !read_ip_address(address, bytes, &is_ipv4)))
         return false;
     while ((item = next_item(&list, &len)) != NULL) {
         struct network network;
@@ -133,7 +133,7 @@ networks_is_address(const char *text)
     unsigned char bytes[16];
     bool is_ipv4;
 
-    return read_address(text, bytes, &is_ipv4);
+    return read_ip_address(text, bytes, &is_ipv4);
 }
 
 void
@@ -142,7 +142,7 @@ networks_aggregate(char address[NETWORKS_ADDRESS_MAX])
     unsigned char bytes[16];
     bool is_ipv4;
 
-    if (!read_address(address, bytes, &is_ipv4))
+    if (!read_ip_address(address, bytes, &is_ipv4))
         return;
     if (memcmp(bytes, MAPPED, sizeof(MAPPED)) == 0) {
         (void)inet_ntop(AF_INET, bytes + sizeof(MAPPED), address, NETWORKS_ADDRESS_MAX);

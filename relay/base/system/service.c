@@ -20,7 +20,7 @@
 
 /* A path, or @name for Linux' abstract namespace. Returns the address's length; 0: neither. */
 static socklen_t
-read_address(const char *name, struct sockaddr_un *address)
+read_notify_address(const char *name, struct sockaddr_un *address)
 {
     size_t len = strlen(name);
 
@@ -44,7 +44,7 @@ service_notify(const char *lines)
 
     if (name == NULL || name[0] == '\0')
         return;
-    len = read_address(name, &address);
+    len = read_notify_address(name, &address);
     if (len == 0) {
         log_warn("service", SOCKET_VARIABLE " is neither a path nor @name");
         return;

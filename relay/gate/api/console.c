@@ -20,7 +20,7 @@
 #include "wire/client_message.h"
 #include "wire/token.h"
 
-#define DETAIL_MAX 4096
+#define HEALTH_DETAIL_MAX 4096
 
 static struct store *
 store_of(const struct gate_request *request)
@@ -35,7 +35,7 @@ add_relay(struct gate *gate, struct buffer *out)
     bool is_ready;
     enum rc rc;
 
-    buffer_init(&detail, DETAIL_MAX);
+    buffer_init(&detail, HEALTH_DETAIL_MAX);
     is_ready = gate->health.ready(gate->health.ctx, &detail);
     rc = buffer_addf(out,
                      "{\"at\":%" PRId64 ",\"relay\":{\"name\":\"%s\",\"version\":\"" CLAIRON_VERSION

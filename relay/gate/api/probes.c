@@ -5,7 +5,7 @@
 #include "gate/http/response.h"
 #include "gate/net/gate_shared.h"
 
-#define DETAIL_MAX 4096
+#define READY_DETAIL_MAX 4096
 
 /* Writes {"status":"ok","feed":"streaming"}. Returns whether the process is ready. */
 static bool
@@ -15,7 +15,7 @@ add_health(struct gate *gate, struct buffer *body, const char *good, const char 
     bool ready;
     enum rc rc;
 
-    buffer_init(&detail, DETAIL_MAX);
+    buffer_init(&detail, READY_DETAIL_MAX);
     ready = gate->health.ready(gate->health.ctx, &detail) && !gate->draining;
     rc = buffer_addf(body, "{\"status\":\"%s\"%s%s%s}\n",
                      gate->draining ? "draining" : (ready ? good : bad), detail.len > 0 ? "," : "",

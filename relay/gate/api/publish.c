@@ -295,7 +295,7 @@ gate_publish(struct gate_request *request)
 }
 
 static void
-on_traced(void *ctx, enum rc rc, const struct trace *trace)
+on_trace_read(void *ctx, enum rc rc, const struct trace *trace)
 {
     struct gate_request *request = store_request_done(ctx);
     struct response response;
@@ -318,6 +318,7 @@ gate_publish_timeline(struct gate_request *request)
 {
     struct store_request *store_request = store_request_new(request);
 
-    if (store_trace(hub_store(request->gate->hub), request->id, on_traced, store_request) != RC_OK)
+    if (store_trace(hub_store(request->gate->hub), request->id, on_trace_read, store_request) !=
+        RC_OK)
         store_request_failed(store_request);
 }

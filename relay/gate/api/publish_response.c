@@ -78,7 +78,7 @@ respond(struct gate_request *request, bool is_repeated, const char *id, bool is_
 }
 
 static void
-on_traced(void *ctx, enum rc rc, const struct trace *trace)
+on_sync_traced(void *ctx, enum rc rc, const struct trace *trace)
 {
     struct gate_publish_sync *syncing = ctx;
     struct gate_request *request = store_request_done(syncing->store_request);
@@ -102,8 +102,8 @@ on_due(struct ev_loop *loop, struct ev_timer *timer, int events)
 
     (void)loop;
     (void)events;
-    if (store_trace(hub_store(syncing->gate->hub), syncing->id, on_traced, syncing) != RC_OK)
-        on_traced(syncing, RC_IO, NULL);
+    if (store_trace(hub_store(syncing->gate->hub), syncing->id, on_sync_traced, syncing) != RC_OK)
+        on_sync_traced(syncing, RC_IO, NULL);
 }
 
 static void

@@ -63,7 +63,7 @@ report(const struct gate_redeem *redeem, enum rc rc, struct bytes claims)
 }
 
 static void
-on_redeemed(void *ctx, enum rc rc, struct bytes claims)
+on_claims_read(void *ctx, enum rc rc, struct bytes claims)
 {
     struct gate_redeem *redeem = ctx;
 
@@ -79,7 +79,7 @@ gate_ticket_redeem(struct gate *gate, const char *ticket, gate_redeemed *done, v
 
     *redeem = (struct gate_redeem){done, owner};
     /* A malformed ticket is looked up under an impossible name: one code path for both. */
-    if (store_ticket_redeem(hub_store(gate->hub), is_ticket(ticket) ? ticket : "-", on_redeemed,
+    if (store_ticket_redeem(hub_store(gate->hub), is_ticket(ticket) ? ticket : "-", on_claims_read,
                             redeem) == RC_OK)
         return redeem;
     free(redeem);

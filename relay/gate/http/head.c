@@ -106,7 +106,7 @@ head_close(struct gate_head *head)
 
 /* Lingers after the response: a close with unread bytes would be a reset, which may destroy it. */
 static void
-respond(struct gate_head *head, struct response *response)
+head_respond(struct gate_head *head, struct response *response)
 {
     struct buffer out;
     ssize_t sent = -1;
@@ -265,7 +265,7 @@ check_tls(struct gate_head *head, size_t len)
 }
 
 static void
-check(struct gate_head *head, size_t len)
+head_validate(struct gate_head *head, size_t len)
 {
     struct response rejection;
     struct http_head parts;
@@ -279,13 +279,13 @@ check(struct gate_head *head, size_t len)
         wait_for_more(head, len);
         break;
     default:
-        respond(head, &rejection);
+        head_respond(head, &rejection);
         break;
     }
 }
 
 static void
-peek(struct gate_head *head)
+head_peek(struct gate_head *head)
 {
     struct gate *gate = head->gate;
     ssize_t got = recv(head->fd, gate->received, sizeof(gate->received), MSG_PEEK);
@@ -297,11 +297,11 @@ peek(struct gate_head *head)
     else if (server_tls(gate) != NULL)
         check_tls(head, (size_t)got);
     else
-        check(head, (size_t)got);
+        head_validate(head, (size_t)got);
 }
 
 static void
-discard(struct gate_head *head)
+head_discard(struct gate_head *head)
 {
     struct gate *gate = head->gate;
     ssize_t got = recv(head->fd, gate->received, sizeof(gate->received), 0);
@@ -315,16 +315,16 @@ discard(struct gate_head *head)
 }
 
 static void
-on_readable(struct ev_loop *loop, struct ev_io *io, int events)
+on_head_readable(struct ev_loop *loop, struct ev_io *io, int events)
 {
     struct gate_head *head = io->data;
 
     (void)loop;
     (void)events;
     if (head->is_lingering)
-        discard(head);
+        head_discard(head);
     else
-        peek(head);
+        head_peek(head);
 }
 
 static void
@@ -332,7 +332,7 @@ on_peek_retry(struct ev_loop *loop, struct ev_timer *timer, int events)
 {
     (void)loop;
     (void)events;
-    peek(timer->data);
+    head_peek(timer->data);
 }
 
 void
@@ -378,7 +378,7 @@ gate_head_begin(struct gate *gate, int fd)
     struct gate_head *head = head_new(gate);
 
     *head = (struct gate_head){.gate = gate, .fd = fd, .since_us = clock_monotonic_us()};
-    ev_io_init(&head->readable, on_readable, fd, EV_READ);
+    ev_io_init(&head->readable, on_head_readable, fd, EV_READ);
     ev_init(&head->again, on_peek_retry);
     head->again.repeat = PEEK_RETRY_S;
     head->readable.data = head->again.data = head;
@@ -401,7 +401,7 @@ gate_heads_sweep(struct gate *gate, int64_t now_us)
             head_close(head); /* no request: close without a response */
         else if (!head->is_lingering && now_us - head->since_us > timeout_us) {
             gate_head_timed_out(&timed_out);
-            respond(head, &timed_out);
+            head_respond(head, &timed_out);
         }
     }
     resume_waiting(gate);

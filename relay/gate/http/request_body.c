@@ -75,7 +75,7 @@ read_some(struct gate_request *request)
 
 /* One read per iteration, for fairness. TLS may buffer more than poll(2) reports. */
 static void
-on_readable(struct ev_loop *loop, struct ev_io *io, int events)
+on_body_readable(struct ev_loop *loop, struct ev_io *io, int events)
 {
     struct gate_request *request = io->data;
     ssize_t got;
@@ -109,7 +109,7 @@ gate_body_start(struct gate_request *request)
 {
     workaround_release_head(&request->io);
     workaround_read_past(&request->io);
-    ev_io_init(&request->readable, on_readable, request->io.fd, EV_READ);
+    ev_io_init(&request->readable, on_body_readable, request->io.fd, EV_READ);
     request->readable.data = request;
     ev_io_start(request->gate->loop, &request->readable);
     if (conn_io_has_buffered(&request->io))

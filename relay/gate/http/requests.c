@@ -26,7 +26,7 @@
 #define ENDING_RATE (32 * 1024)         /* .. plus this rate in bytes a second for a long one */
 
 static void
-refuse(struct gate_request *request, const struct gate_refusal *refusal)
+refuse_request(struct gate_request *request, const struct gate_refusal *refusal)
 {
     struct response response;
 
@@ -69,7 +69,7 @@ proceed(struct gate_request *request)
     const char *missing = missing_claim(request);
 
     if (route->is_stream && !gate_serves(gate, route->accepts_ticket, &refusal)) {
-        refuse(request, &refusal);
+        refuse_request(request, &refusal);
         return;
     }
     if (route->is_stream && !gate_admits_user(gate, request->token.user)) {
@@ -91,7 +91,7 @@ refuse_token(struct gate_request *request, enum rc rc, const char *error)
 }
 
 static void
-on_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
+on_token_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
 {
     struct gate_request *request = owner;
 
@@ -114,7 +114,7 @@ refuse_rate(struct gate_request *request)
 
     log_debug(request->log_context, "request rejected: gate.request_rate exceeded",
               LOG_TEXT("user", request->token.user));
-    refuse(request, &refusal);
+    refuse_request(request, &refusal);
 }
 
 static void
@@ -136,7 +136,7 @@ static void
 use_ticket(struct gate_request *request, const char *ticket)
 {
     gate_request_set_state(request, GATE_REQUEST_WAITING);
-    request->redeem = gate_ticket_redeem(request->gate, ticket, on_redeemed, request);
+    request->redeem = gate_ticket_redeem(request->gate, ticket, on_token_redeemed, request);
     if (request->redeem == NULL)
         gate_request_no_store(request);
 }
@@ -225,7 +225,7 @@ gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *
     if (is_admitted)
         authorise(request);
     else
-        refuse(request, &refusal);
+        refuse_request(request, &refusal);
     if (!route->is_stream && request->state != GATE_REQUEST_ENDING && gate_slot_take(request) &&
         request->state == GATE_REQUEST_READING)
         gate_body_check(request);

@@ -81,7 +81,7 @@ is_partial(const struct gate_tls_head *head)
 }
 
 static void
-head_free(struct gate_tls_head *head)
+tls_head_free(struct gate_tls_head *head)
 {
     struct gate *gate = head->gate;
 
@@ -106,7 +106,7 @@ gate_tls_head_read(struct lws *wsi)
     struct gate_tls_head *head = workaround_head_owner(wsi);
 
     if (head != NULL)
-        head_free(head);
+        tls_head_free(head);
 }
 
 static void
@@ -114,12 +114,12 @@ head_kill(struct gate_tls_head *head)
 {
     const struct conn_io io = head->io;
 
-    head_free(head);
+    tls_head_free(head);
     conn_io_close(&io);
 }
 
 static void
-respond(struct gate_tls_head *head, struct response *response)
+tls_head_respond(struct gate_tls_head *head, struct response *response)
 {
     struct buffer out;
     ssize_t sent = -1;
@@ -189,7 +189,7 @@ buffer_record(struct gate_tls_head *head, size_t len)
 }
 
 static void
-check(struct gate_tls_head *head, size_t len)
+tls_head_validate(struct gate_tls_head *head, size_t len)
 {
     char *bytes = (char *)head->gate->received;
     struct http_head parts;
@@ -213,25 +213,25 @@ check(struct gate_tls_head *head, size_t len)
         rc = RC_BAD;
     }
     if (rc == RC_BAD)
-        respond(head, &rejection);
+        tls_head_respond(head, &rejection);
     else if (rc == RC_OK || is_partial(head) || buffer_record(head, len))
         admit_record(head);
 }
 
 static void
-peek(struct gate_tls_head *head)
+tls_head_peek(struct gate_tls_head *head)
 {
     struct gate *gate = head->gate;
     ssize_t got = conn_io_peek(&head->io, gate->received, sizeof(gate->received));
 
     if (got > 0)
-        check(head, (size_t)got);
+        tls_head_validate(head, (size_t)got);
     else if (errno != EAGAIN)
         head_kill(head);
 }
 
 static void
-discard(struct gate_tls_head *head)
+tls_head_discard(struct gate_tls_head *head)
 {
     struct gate *gate = head->gate;
     ssize_t got = recv(head->io.fd, gate->received, sizeof(gate->received), 0);
@@ -245,21 +245,21 @@ discard(struct gate_tls_head *head)
 }
 
 static void
-on_readable(struct ev_loop *loop, struct ev_io *io, int events)
+on_tls_head_readable(struct ev_loop *loop, struct ev_io *io, int events)
 {
     struct gate_tls_head *head = io->data;
 
     (void)loop;
     (void)events;
     if (head->is_lingering) {
-        discard(head);
+        tls_head_discard(head);
         return;
     }
     /* lws does the handshake, and has to read bytes that were validated first. */
     if (!conn_io_is_handshaken(&head->io) || conn_io_has_buffered(&head->io))
         return;
     workaround_hold_head(&head->io);
-    peek(head);
+    tls_head_peek(head);
 }
 
 bool
@@ -287,7 +287,7 @@ gate_tls_head_begin(struct gate *gate, int fd)
     *head = (struct gate_tls_head){
         .gate = gate, .io = conn_io_of(wsi), .since_us = clock_monotonic_us()};
     buffer_init(&head->seen, SEEN_MAX);
-    ev_io_init(&head->readable, on_readable, fd, EV_READ);
+    ev_io_init(&head->readable, on_tls_head_readable, fd, EV_READ);
     ev_set_priority(&head->readable, BEFORE_LWS);
     ev_init(&head->nudge, on_nudge);
     head->nudge.repeat = NUDGE_S;
@@ -311,7 +311,7 @@ sweep(struct gate_tls_head *first, int64_t timeout_us, int64_t now_us)
             head_kill(head); /* no request: close without a response */
         } else {
             gate_head_timed_out(&timed_out);
-            respond(head, &timed_out);
+            tls_head_respond(head, &timed_out);
         }
     }
 }

@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 
-#define FIRST_ROOM 4
+#define INFLIGHT_FIRST_ROOM 4
 
 struct inflight_entry *
 inflight_find(const struct inflight *inflight, const unsigned char id[16])
@@ -19,9 +19,9 @@ inflight_find(const struct inflight *inflight, const unsigned char id[16])
 }
 
 static void
-make_room(struct inflight *inflight)
+inflight_grow(struct inflight *inflight)
 {
-    int room = inflight->room == 0 ? FIRST_ROOM : inflight->room * 2;
+    int room = inflight->room == 0 ? INFLIGHT_FIRST_ROOM : inflight->room * 2;
 
     if (inflight->count < inflight->room)
         return;
@@ -35,7 +35,7 @@ inflight_add(struct inflight *inflight, const struct notification *notification)
 {
     struct inflight_entry *entry;
 
-    make_room(inflight);
+    inflight_grow(inflight);
     entry = &inflight->entries[inflight->count++];
     *entry = (struct inflight_entry){
         .shard = notification->shard,

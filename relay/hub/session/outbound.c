@@ -6,7 +6,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
-#define FIRST_ROOM 8
+#define OUTBOUND_FIRST_ROOM 8
 
 _Static_assert(2 * (OUTBOUND_MAX + BATCH_COUNT_MAX) <= UINT16_MAX, "rooms fit their type");
 
@@ -45,9 +45,9 @@ outbound_position(const struct outbound *outbound, uint8_t priority)
 }
 
 static void
-make_room(struct outbound *outbound)
+outbound_grow(struct outbound *outbound)
 {
-    unsigned room = outbound->room == 0 ? FIRST_ROOM : outbound->room * 2u;
+    unsigned room = outbound->room == 0 ? OUTBOUND_FIRST_ROOM : outbound->room * 2u;
     struct notification **notifications;
 
     if (outbound->count < outbound->room)
@@ -90,7 +90,7 @@ void
 outbound_insert(struct outbound *outbound, unsigned nth, struct notification *notification,
                 size_t *queued_bytes)
 {
-    make_room(outbound);
+    outbound_grow(outbound);
     if (outbound->count == 0)
         outbound->since_us = clock_monotonic_us();
     for (unsigned i = outbound->count; i > nth; i--)

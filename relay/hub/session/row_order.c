@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "hub/session/hub_state.h"
 
-#define FIRST_ROOM 2
+#define ROW_ORDER_FIRST_ROOM 2
 #define ROOM_MAX 64 /* topics of a session; older ones are merged */
 
 /* By hash: topics with the same hash are merged, so that more is marked than necessary. */
@@ -35,9 +35,9 @@ hash_of(struct bytes topic)
 }
 
 static struct row_order *
-make_room(struct row_order *rows)
+row_order_grow(struct row_order *rows)
 {
-    unsigned room = rows == NULL ? FIRST_ROOM : rows->room * 2;
+    unsigned room = rows == NULL ? ROW_ORDER_FIRST_ROOM : rows->room * 2;
     bool is_new = rows == NULL;
 
     if (!is_new && (rows->count < rows->room || rows->room == ROOM_MAX))
@@ -74,7 +74,7 @@ find(struct session *session, struct bytes topic)
         if (rows->topics[i].topic == hash)
             return &rows->topics[i];
     }
-    session->order.rows = rows = make_room(rows);
+    session->order.rows = rows = row_order_grow(rows);
     found = rows->count < rows->room ? &rows->topics[rows->count++] : evict_oldest(rows);
     *found = (struct topic_newest){hash, rows->others};
     return found;

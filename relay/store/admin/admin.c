@@ -31,7 +31,7 @@ take_description(struct ask *ask, struct shard *shard, const struct redisReply *
 }
 
 static char *
-merge(const struct description *description)
+merge_replies(const struct description *description)
 {
     switch (description->script) {
     case STORE_SCRIPT_errors:
@@ -57,7 +57,7 @@ finish_description(struct ask *ask, enum rc rc)
     if (rc == RC_OK && description->count == 1) {
         json = description->parts[0];
     } else if (rc == RC_OK) {
-        text = merge(description);
+        text = merge_replies(description);
         if (text != NULL)
             json = (struct bytes){(const unsigned char *)text, strlen(text)};
     }

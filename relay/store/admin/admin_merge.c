@@ -166,7 +166,8 @@ merge_users(json_t *const *users, size_t count, size_t servers)
 typedef json_t *merge_parts(json_t *const *parts, size_t count, size_t servers);
 
 static char *
-merge(const struct bytes *texts, size_t count, size_t servers, json_type type, merge_parts *how)
+merge_texts(const struct bytes *texts, size_t count, size_t servers, json_type type,
+            merge_parts *how)
 {
     json_t **parts = memory_new((count + 1) * sizeof(*parts));
     json_t *merged = NULL;
@@ -186,23 +187,23 @@ merge(const struct bytes *texts, size_t count, size_t servers, json_type type, m
 char *
 admin_merge_overviews(const struct bytes *texts, size_t count, size_t servers)
 {
-    return merge(texts, count, servers, JSON_OBJECT, merge_overviews);
+    return merge_texts(texts, count, servers, JSON_OBJECT, merge_overviews);
 }
 
 char *
 admin_merge_errors(const struct bytes *texts, size_t count)
 {
-    return merge(texts, count, 0, JSON_ARRAY, merge_errors);
+    return merge_texts(texts, count, 0, JSON_ARRAY, merge_errors);
 }
 
 char *
 admin_merge_latest(const struct bytes *texts, size_t count)
 {
-    return merge(texts, count, 0, JSON_ARRAY, merge_latest);
+    return merge_texts(texts, count, 0, JSON_ARRAY, merge_latest);
 }
 
 char *
 admin_merge_users(const struct bytes *texts, size_t count)
 {
-    return merge(texts, count, 0, JSON_OBJECT, merge_users);
+    return merge_texts(texts, count, 0, JSON_OBJECT, merge_users);
 }

@@ -102,7 +102,7 @@ size_of(const struct redisReply *reply)
 }
 
 static void *
-take(char **at, size_t size)
+copy_alloc(char **at, size_t size)
 {
     void *taken = *at;
 
@@ -113,14 +113,14 @@ take(char **at, size_t size)
 static struct redisReply *
 copy(const struct redisReply *reply, char **at)
 {
-    struct redisReply *kept = take(at, sizeof(*kept));
+    struct redisReply *kept = copy_alloc(at, sizeof(*kept));
 
     *kept = *reply;
     if (reply->str != NULL) {
-        kept->str = take(at, (size_t)reply->len + 1);
+        kept->str = copy_alloc(at, (size_t)reply->len + 1);
         memcpy(kept->str, reply->str, (size_t)reply->len + 1);
     }
-    kept->element = take(at, reply->elements * sizeof(*reply->element));
+    kept->element = copy_alloc(at, reply->elements * sizeof(*reply->element));
     for (size_t i = 0; i < reply->elements; i++)
         kept->element[i] = copy(reply->element[i], at);
     return kept;

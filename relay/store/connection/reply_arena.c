@@ -53,7 +53,7 @@ make_block(size_t size, struct block *before)
 
 /* NULL: out of memory; hiredis then closes the connection. */
 static void *
-take(struct reply_arena *arena, size_t size)
+reply_arena_alloc(struct reply_arena *arena, size_t size)
 {
     struct block *block = arena->block;
     void *taken;
@@ -79,7 +79,7 @@ make_reply(const redisReadTask *task)
     /* hiredis 0.14 aborts on an unexpected reply, except on an error. */
     if (task->parent == NULL && *arena->expected == 0 && task->type != REDIS_REPLY_ERROR)
         return NULL;
-    item = take(arena, sizeof(*item));
+    item = reply_arena_alloc(arena, sizeof(*item));
     if (item == NULL)
         return NULL;
     *item = (struct item){.arena = arena, .reply.type = task->type};
@@ -103,7 +103,7 @@ static void *
 create_string(const redisReadTask *task, char *text, size_t len)
 {
     struct redisReply *reply = make_reply(task);
-    char *copy = reply != NULL ? take(task->privdata, len + 1) : NULL;
+    char *copy = reply != NULL ? reply_arena_alloc(task->privdata, len + 1) : NULL;
 
     if (copy == NULL)
         return NULL;
@@ -126,7 +126,7 @@ create_array(const redisReadTask *task, element_count count)
     if (reply == NULL)
         return NULL;
     if (count > 0) {
-        reply->element = take(task->privdata, size);
+        reply->element = reply_arena_alloc(task->privdata, size);
         if (reply->element == NULL)
             return NULL;
         memset(reply->element, 0, size);

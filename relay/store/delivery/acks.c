@@ -26,7 +26,7 @@ ack_new(struct store *store, const struct ask_kind *kind, store_acked *done, voi
 }
 
 static void
-finish(struct ask *ask, enum rc rc)
+finish_acks(struct ask *ask, enum rc rc)
 {
     const struct ack *ack = (struct ack *)ask;
 
@@ -47,7 +47,7 @@ take_acked(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 }
 
 static const struct ask_kind ack_kind = {
-    .what = "store acknowledgements", .take = take_acked, .finish = finish};
+    .what = "store acknowledgements", .take = take_acked, .finish = finish_acks};
 
 static bool
 may_be_of(const struct store *store, const struct store_ack *ack, unsigned shard)
@@ -139,7 +139,7 @@ take_nacked(struct ask *ask, struct shard *shard, const struct redisReply *reply
 }
 
 static const struct ask_kind nack_kind = {
-    .what = "store negative acknowledgements", .take = take_nacked, .finish = finish};
+    .what = "store negative acknowledgements", .take = take_nacked, .finish = finish_acks};
 
 enum rc
 store_nack(struct store *store, const char *user, const char *const *ids, size_t count,

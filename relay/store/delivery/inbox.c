@@ -148,7 +148,7 @@ take_part(struct inbox_part *part, const struct redisReply *reply)
 }
 
 static bool
-take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+take_inbox(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 {
     struct inbox *inbox = (struct inbox *)ask;
 
@@ -156,7 +156,7 @@ take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 }
 
 static void
-finish(struct ask *ask, enum rc rc)
+finish_inbox(struct ask *ask, enum rc rc)
 {
     struct inbox *inbox = (struct inbox *)ask;
 
@@ -166,7 +166,8 @@ finish(struct ask *ask, enum rc rc)
         inbox->done(inbox->ctx, RC_IO, NULL);
 }
 
-static const struct ask_kind inbox_kind = {.what = "read an inbox", .take = take, .finish = finish};
+static const struct ask_kind inbox_kind = {
+    .what = "read an inbox", .take = take_inbox, .finish = finish_inbox};
 
 static void
 ask_part(struct inbox *inbox, struct inbox_part *part, const char *user, const char *count,

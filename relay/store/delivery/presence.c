@@ -13,7 +13,7 @@ struct presence {
 };
 
 static bool
-take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+take_presence(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 {
     struct presence *presence = (struct presence *)ask;
 
@@ -25,7 +25,7 @@ take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 }
 
 static void
-finish(struct ask *ask, enum rc rc)
+finish_presence(struct ask *ask, enum rc rc)
 {
     const struct presence *presence = (struct presence *)ask;
 
@@ -33,7 +33,7 @@ finish(struct ask *ask, enum rc rc)
 }
 
 static const struct ask_kind presence_kind = {
-    .what = "store presence", .take = take, .finish = finish};
+    .what = "store presence", .take = take_presence, .finish = finish_presence};
 
 enum rc
 store_presence(struct store *store, enum store_presence_change what, const char *const *users,

@@ -18,7 +18,7 @@ struct publish {
 };
 
 static bool
-take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+take_published(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 {
     static const char *const WORDS[] = {"stored", "repeated", "different", "expired"};
     struct publish *publish = (struct publish *)ask;
@@ -38,7 +38,7 @@ take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 }
 
 static void
-finish(struct ask *ask, enum rc rc)
+finish_publish(struct ask *ask, enum rc rc)
 {
     const struct publish *publish = (struct publish *)ask;
 
@@ -46,7 +46,7 @@ finish(struct ask *ask, enum rc rc)
 }
 
 static const struct ask_kind publish_kind = {
-    .what = "store a notification", .take = take, .finish = finish};
+    .what = "store a notification", .take = take_published, .finish = finish_publish};
 
 /* Idempotency keys, and their notifications, are in shard 0. */
 static struct shard *

@@ -19,7 +19,7 @@ struct report {
 };
 
 static bool
-take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+take_reported(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 {
     struct report *report = (struct report *)ask;
     const size_t *indexes = report->indexes + report->first[shard->number];
@@ -37,7 +37,7 @@ take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 }
 
 static void
-finish(struct ask *ask, enum rc rc)
+finish_reports(struct ask *ask, enum rc rc)
 {
     const struct report *report = (struct report *)ask;
 
@@ -53,8 +53,10 @@ release(struct ask *ask)
     free(report->not_pending);
 }
 
-static const struct ask_kind report_kind = {
-    .what = "store delivery reports", .take = take, .finish = finish, .release = release};
+static const struct ask_kind report_kind = {.what = "store delivery reports",
+                                            .take = take_reported,
+                                            .finish = finish_reports,
+                                            .release = release};
 
 /* The arguments of report.lua. */
 struct texts {

@@ -14,7 +14,7 @@ struct groups {
 };
 
 static bool
-take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+take_groups(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 {
     (void)shard;
     ((struct groups *)ask)->reply = ask_keep(ask, reply);
@@ -22,7 +22,7 @@ take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 }
 
 static void
-finish(struct ask *ask, enum rc rc)
+finish_groups(struct ask *ask, enum rc rc)
 {
     const struct groups *groups = (struct groups *)ask;
     const size_t count = rc == RC_OK ? reply_count(groups->reply) : 0;
@@ -35,7 +35,7 @@ finish(struct ask *ask, enum rc rc)
 }
 
 static const struct ask_kind groups_kind = {
-    .what = "read a user's memberships", .take = take, .finish = finish};
+    .what = "read a user's memberships", .take = take_groups, .finish = finish_groups};
 
 enum rc
 store_groups(struct store *store, const char *user, store_grouped *done, void *ctx)

@@ -89,7 +89,7 @@ deliver_range(struct range *range)
 }
 
 static bool
-take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+take_range(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 {
     struct range *range = (struct range *)ask;
     struct part *part = &range->parts[shard == range->parts[0].shard ? 0 : 1];
@@ -104,7 +104,7 @@ take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 }
 
 static void
-finish(struct ask *ask, enum rc rc)
+finish_range(struct ask *ask, enum rc rc)
 {
     struct range *range = (struct range *)ask;
 
@@ -115,7 +115,7 @@ finish(struct ask *ask, enum rc rc)
 }
 
 static const struct ask_kind range_kind = {
-    .what = "read the stream", .take = take, .finish = finish};
+    .what = "read the stream", .take = take_range, .finish = finish_range};
 
 static void
 ask_part(struct range *range, struct shard *shard, struct entry_id after, size_t max)

@@ -55,7 +55,7 @@ store_min_replicas(const struct store *store)
 
 /* RC_OK once all servers have enough replicas; the first failure ends the wait. */
 static void
-finish(struct store *store, enum rc rc)
+finish_replicated(struct store *store, enum rc rc)
 {
     store_replicated *done = store->replicated;
 
@@ -76,7 +76,7 @@ finish_one(struct shard *shard)
         if (store->shards[k].replicas.is_waiting)
             return;
     }
-    finish(store, RC_OK);
+    finish_replicated(store, RC_OK);
 }
 
 static void
@@ -104,7 +104,7 @@ on_info(void *ctx, const struct redisReply *reply)
         return;
     if (reply == NULL || reply_text(reply) == NULL ||
         !ask_accepts(shard, reply, "query the replicas")) {
-        finish(shard->store, RC_IO);
+        finish_replicated(shard->store, RC_IO);
         return;
     }
     if (wait->offset == REPLICAS_OFFSET_NONE)
@@ -139,7 +139,7 @@ on_again(struct ev_loop *loop, ev_timer *timer, int events)
     (void)loop;
     (void)events;
     if (ask(shard) != RC_OK)
-        finish(shard->store, RC_IO);
+        finish_replicated(shard->store, RC_IO);
 }
 
 void
@@ -160,7 +160,7 @@ replicas_close(struct shard *shard)
 void
 replicas_down(struct store *store)
 {
-    finish(store, RC_IO);
+    finish_replicated(store, RC_IO);
 }
 
 /* One link per server is enough: its offset covers all of its shards. */
@@ -184,7 +184,7 @@ store_replicate(struct store *store, store_replicated *done, void *ctx)
         return RC_AGAIN;
     for (unsigned s = 0; s < store->topology.servers; s++) {
         if (!begin(&store->shards[topology_first_shard(&store->topology, s)])) {
-            finish(store, RC_IO); /* no callback is set yet */
+            finish_replicated(store, RC_IO); /* no callback is set yet */
             return RC_AGAIN;
         }
     }

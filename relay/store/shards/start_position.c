@@ -34,7 +34,7 @@ least_of(const struct store *store)
 
 /* After an error a shard keeps its position. If a connection is lost, the store goes up later. */
 static void
-finish(struct ask *ask, enum rc rc)
+finish_start_position(struct ask *ask, enum rc rc)
 {
     struct start_position *start = (struct start_position *)ask;
     struct store *store = ask->store;
@@ -51,7 +51,7 @@ finish(struct ask *ask, enum rc rc)
 }
 
 static bool
-take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+take_start_position(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 {
     const struct start_position *start = (struct start_position *)ask;
     const struct bytes found = reply_bytes(reply);
@@ -65,8 +65,9 @@ take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
     return true;
 }
 
-static const struct ask_kind start_kind = {
-    .what = "find the start position", .take = take, .finish = finish};
+static const struct ask_kind start_kind = {.what = "find the start position",
+                                           .take = take_start_position,
+                                           .finish = finish_start_position};
 
 static void
 ask_shard(struct start_position *start, struct shard *shard)
