@@ -135,35 +135,35 @@ targets_of_value(struct encoder *encoder, Datum value)
     return list;
 }
 
-struct read_args {
+struct targets_args {
     struct encoder *encoder;
     Datum value;
     struct target_list *list;
 };
 
 static void
-read_guarded(void *arg)
+read_targets_guarded(void *arg)
 {
-    struct read_args *read_args = arg;
+    struct targets_args *args = arg;
 
-    read_args->list = targets_of_value(read_args->encoder, read_args->value);
+    args->list = targets_of_value(args->encoder, args->value);
 }
 
 static struct target_list *
 targets_of_column(const struct bound_column *column, const struct image *image)
 {
-    struct read_args read_args = {column->encoder, image->values[column->index], NULL};
+    struct targets_args args = {column->encoder, image->values[column->index], NULL};
     char *fault;
 
     if (image->nulls[column->index])
         return list_new(0);
     if (column->encoder->risk == RISK_NONE)
-        return targets_of_value(read_args.encoder, read_args.value);
-    if (!encode_try(column->encoder, read_guarded, &read_args, &fault)) {
-        read_args.list = list_new(0);
-        read_args.list->fault = fault;
+        return targets_of_value(args.encoder, args.value);
+    if (!encode_try(column->encoder, read_targets_guarded, &args, &fault)) {
+        args.list = list_new(0);
+        args.list->fault = fault;
     }
-    return read_args.list;
+    return args.list;
 }
 
 static struct target_list *

@@ -61,8 +61,8 @@ send_notification(const struct row_change *change, const struct plan *plan,
 
 /* Returns false when the image lacks the target column: delivery is denied, not guessed. */
 static bool
-read_targets(const struct row_change *change, const struct plan *plan, const struct image *image,
-             struct target_list **ret_targets)
+read_row_targets(const struct row_change *change, const struct plan *plan,
+                 const struct image *image, struct target_list **ret_targets)
 {
     struct target_list *targets;
 
@@ -160,7 +160,7 @@ update_column_targets(const struct row_change *change, const struct plan *plan, 
     struct target_list *gained;
     struct target_list *lost;
 
-    if (!read_targets(change, plan, change->new, &gained))
+    if (!read_row_targets(change, plan, change->new, &gained))
         return;
     if (!old_has_target(change, plan)) {
         warn(change, plan,
@@ -175,7 +175,7 @@ update_column_targets(const struct row_change *change, const struct plan *plan, 
             send_notification(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, gained);
         return;
     }
-    if (!read_targets(change, plan, change->old, &lost))
+    if (!read_row_targets(change, plan, change->old, &lost))
         return;
     if (touched)
         send_notification(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN,
@@ -211,7 +211,7 @@ apply_to_image(const struct row_change *change, const struct plan *plan,
         send_notification(change, plan, operation, part, &plan->rule->literal);
     else if (leaves && !old_has_target(change, plan))
         warn(change, plan, "denied: the WAL does not contain the target column");
-    else if (read_targets(change, plan, leaves ? change->old : change->new, &targets))
+    else if (read_row_targets(change, plan, leaves ? change->old : change->new, &targets))
         send_notification(change, plan, operation, part, targets);
 }
 

@@ -35,7 +35,7 @@ member_write(LogicalDecodingContext *ctx, char change, char *const texts[MEMBER_
 
 /* Returns false when the value is too long: a value outside of its row always is. */
 static bool
-read_text(struct encoder *encoder, const struct image *image, int at, char **ret_text)
+read_member_text(struct encoder *encoder, const struct image *image, int at, char **ret_text)
 {
     char *text;
     int len;
@@ -68,7 +68,7 @@ put_member(LogicalDecodingContext *ctx, struct relation_entry *entry, TupleDesc 
         }
         if (image->nulls[at])
             return;
-        if (!read_text(entry->members[field].encoder, image, at, &texts[field])) {
+        if (!read_member_text(entry->members[field].encoder, image, at, &texts[field])) {
             warning_count(decoder, 0, "member", "ignored: a value longer than 255 bytes of UTF-8");
             return;
         }

@@ -226,8 +226,9 @@ notification_put_times(struct decoder *decoder, StringInfo out,
 
 /* Returns true when a value could not be output. */
 static bool
-put_line(struct decoder *decoder, StringInfo out, const struct notification *notification,
-         const struct notification_header *header)
+put_notification_line(struct decoder *decoder, StringInfo out,
+                      const struct notification *notification,
+                      const struct notification_header *header)
 {
     bool undecodable = notification->undecodable;
 
@@ -350,7 +351,7 @@ notification_write(LogicalDecodingContext *ctx, const struct notification *notif
     if (options->framed)
         frame = frames_put_header(decoder, out, &header);
     line = out->len;
-    undecodable = put_line(decoder, out, notification, &header);
+    undecodable = put_notification_line(decoder, out, notification, &header);
     /* The warning of a replayed notification is a separate record. */
     if (undecodable && notification->payload.bytes == NULL)
         warn_undecodable(decoder, notification->plan);

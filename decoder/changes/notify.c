@@ -30,8 +30,8 @@ topic_of(struct decoder *decoder, const struct message *message)
 }
 
 static void
-put_line(struct decoder *decoder, StringInfo out, const struct message *message,
-         const struct notification_header *header)
+put_message_line(struct decoder *decoder, StringInfo out, const struct message *message,
+                 const struct notification_header *header)
 {
     struct envelope envelope = {
         .priority = message->priority,
@@ -88,7 +88,7 @@ write_notification(LogicalDecodingContext *ctx, const struct message *message,
     if (decoder->options.framed)
         frame = frames_put_header(decoder, out, &header);
     line = out->len;
-    put_line(decoder, out, message, &header);
+    put_message_line(decoder, out, message, &header);
     if (decoder->options.framed)
         frames_finish(out, frame);
     else if (decoder->options.pretty)

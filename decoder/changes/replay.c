@@ -90,7 +90,7 @@ load_template(struct replay *replay, const struct spool_record *record, const ch
 }
 
 static const char *
-read_targets(struct target_list *list, int count, const char *at)
+read_spooled_targets(struct target_list *list, int count, const char *at)
 {
     list->count = count;
     target_list_reserve(list, count);
@@ -132,7 +132,7 @@ replay_notification(struct replay *replay, const struct spool_record *record, co
     if (record->flags & SPOOL_LITERAL)
         notification.targets = &plan->rule->literal;
     else
-        body = read_targets(&targets, record->target_count, body);
+        body = read_spooled_targets(&targets, record->target_count, body);
     notification.payload = (struct fragment){body, end - body};
     notification_write(replay->ctx, &notification);
 }

@@ -395,7 +395,7 @@ refill(struct sandbox *sandbox, struct account *account)
 
 /* Idle time is charged too, in proportion to the limit of real time. */
 static void
-charge(struct account *account, const struct run *run)
+charge_account(struct account *account, const struct run *run)
 {
     int64 real_us = GetCurrentTimestamp() - run->start;
 
@@ -430,7 +430,7 @@ sandbox_run(struct sandbox *sandbox, Oid user, void (*work)(void *arg), void *ar
     done = guard_run(run_limited, &run, ret_reason);
     if (!done && run.out_of_memory && has_grown(sandbox))
         done = guard_run(run_limited, &run, ret_reason);
-    charge(account, &run);
+    charge_account(account, &run);
     if (!done)
         (*ret_reason)[pg_mbcliplen(*ret_reason, strlen(*ret_reason), REASON_BYTES_MAX)] = '\0';
     return done;
