@@ -62,6 +62,25 @@ class ErrorLog(ConsoleCase):
         wait_for("all are gone", lambda: self.errors() == [])
         wait_for("the confirmation", lambda: "23 notifications redriven" in self.text("#errors-status"))
 
+    def test_figures_counted_before_a_redrive_do_not_hide_its_confirmation(self):
+        (notification,) = self.expire(1)
+        self.sign_in_and_wait()
+        # Holds the next figures back until after the redrive, and counts the ones after them.
+        self.browser.js(
+            "const ask = window.fetch; window.figures = 0; window.held = null;"
+            " window.fetch = async (url, options) => {"
+            "   const answer = await ask(url, options);"
+            "   if (!String(url).endsWith('/console')) return answer;"
+            "   if (window.held === null) await new Promise((go) => { window.held = go; });"
+            "   window.figures++; return answer; };"
+        )
+        wait_for("figures from before the redrive", lambda: self.browser.js("return window.held !== null"))
+        self.browser.find(f"#errors button[aria-label='Redrive {notification}']").click()
+        wait_for("the confirmation", lambda: "redriven to 2 users" in self.text("#errors-status"))
+        self.browser.js("window.held()")
+        wait_for("later figures", lambda: self.browser.js("return window.figures >= 3"))
+        self.assertIn("redriven to 2 users", self.text("#errors-status"))
+
     # ---- appearance
 
     def test_it_fits_phones_and_dark_mode(self):

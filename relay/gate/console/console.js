@@ -16,6 +16,7 @@ let timer = 0;
 let paused = false;
 let last = null; // the previous overview
 let heardAt = 0; // time of the last overview
+const ownChanges = { running: 0, ended: 0 }; // of the error log, made on this page
 let round = 0; // responses of an earlier sign-in are ignored
 
 // ---- helpers
@@ -291,6 +292,7 @@ function lists(overview) {
 
 async function refresh() {
   const mine = round;
+  const endedBefore = ownChanges.running > 0 ? -1 : ownChanges.ended;
   clearTimeout(timer);
   try {
     const overview = await ask('console');
@@ -300,6 +302,9 @@ async function refresh() {
     $('notice').hidden = true;
     figures(overview);
     lists(overview);
+    // It may have been counted before or after a change that this page made meanwhile: keep the expected count.
+    if (!first && last.store && overview.store && (ownChanges.running > 0 || ownChanges.ended !== endedBefore))
+      overview.store.errors = last.store.errors;
     const grown = !first && last.store && overview.store && last.store.errors !== overview.store.errors;
     last = overview;
     heardAt = Date.now();
@@ -408,6 +413,7 @@ async function changeError(entry, verb, describe) {
   const mine = round;
   if (isBusy(entry)) return false;
   busy(entry, true);
+  ownChanges.running++;
   try {
     const answer = await ask(`console/${verb}`, { entry: entry.entry });
     if (mine !== round) return false;
@@ -421,6 +427,9 @@ async function changeError(entry, verb, describe) {
     if (error.status === 404) forget(entry);
     failed(error, (why) => set($('errors-status'), `${entry.id}: ${why}.`));
     return error.status === 404;
+  } finally {
+    ownChanges.running--;
+    ownChanges.ended++;
   }
 }
 
