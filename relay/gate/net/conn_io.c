@@ -88,7 +88,7 @@ conn_io_is_handshaken(const struct conn_io *io)
 ssize_t
 conn_io_send_pieces(const struct conn_io *io, const struct iovec *pieces, int count, int file)
 {
-    struct msghdr message = {.msg_iov = (struct iovec *)pieces, .msg_iovlen = (size_t)count};
+    struct msghdr message;
     off_t at = 0;
 
     if (file >= 0) {
@@ -100,6 +100,7 @@ conn_io_send_pieces(const struct conn_io *io, const struct iovec *pieces, int co
     }
     if (count == 1)
         return send(io->fd, pieces[0].iov_base, pieces[0].iov_len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    message = (struct msghdr){.msg_iov = (struct iovec *)pieces, .msg_iovlen = (size_t)count};
     return sendmsg(io->fd, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 

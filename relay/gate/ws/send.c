@@ -96,10 +96,11 @@ send_plain(struct gate_conn *conn, const struct iovec *pieces, int count, int fi
         return wait_until_writable(conn);
     for (int i = 0; i < count; i++)
         len += pieces[i].iov_len;
-    rest_len = gate_send_rest(pieces, count, (size_t)sent, &rest);
-    *ret_taken = (size_t)sent + rest_len;
+    *ret_taken = (size_t)sent;
     if ((size_t)sent == len)
         return RC_OK;
+    rest_len = gate_send_rest(pieces, count, (size_t)sent, &rest);
+    *ret_taken += rest_len;
     if (rest_len > 0 && write_by_lws(conn, rest, rest_len) != RC_OK)
         return RC_CLOSED;
     return wait_until_writable(conn);

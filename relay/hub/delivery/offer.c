@@ -128,7 +128,7 @@ session_offer_batch(struct hub *hub, struct session *session, struct fanout_batc
 {
     const struct notification *first = batch->notifications[0];
 
-    if (session->state == SESSION_LIVE && is_new(session, first) && !fanout_batch_is_stale(batch)) {
+    if (session->state == SESSION_LIVE && is_new(session, first)) {
         if ((session->has_topics &&
              !topics_show(session->topics, first->frame.as.notification.topic)) ||
             session_queue_batch(hub, session, batch)) {

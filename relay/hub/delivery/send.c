@@ -188,7 +188,7 @@ session_send(struct hub *hub, struct session *session)
     if (session->is_blocked)
         return;
     if (session->outbound.batch != NULL &&
-        (session->has_control || fanout_batch_is_stale(session->outbound.batch)))
+        (session->has_control || fanout_batch_is_stale(session->outbound.batch, hub->sending_us)))
         session_split_batch(session, 0);
     if (session->outbound.batch != NULL)
         send_batch(hub, session);

@@ -14,7 +14,8 @@ static unsigned files; /* open files of all batches */
 static bool
 is_plain(const struct notification *notification)
 {
-    return !notification->needs_ack && !notification->is_retry;
+    return !notification->needs_ack && !notification->is_retry &&
+           !notification_is_expired(notification);
 }
 
 /* Audience, topic and targets are adjacent in a frame's header, after their lengths. */
@@ -75,18 +76,9 @@ fanout_batch_new(struct notification *const *notifications, unsigned count)
     return batch;
 }
 
-struct fanout_batch *
-fanout_batch_ref(struct fanout_batch *batch)
-{
-    batch->refs++;
-    return batch;
-}
-
 void
-fanout_batch_unref(struct fanout_batch *batch)
+fanout_batch_free(struct fanout_batch *batch)
 {
-    if (batch == NULL || --batch->refs > 0)
-        return;
     if (batch->file >= 0) {
         close(batch->file);
         files--;
@@ -148,7 +140,8 @@ merged_batch_of(struct merged_batch *merged, struct fanout_batch *waiting,
     if (waiting->refs < MERGED_BATCH_SHARES || merged->made == MERGED_BATCHES_MAX ||
         priority_of(waiting) != priority_of(next) ||
         waiting->count + next->count > BATCH_COUNT_MAX ||
-        waiting->len + next->len > BATCH_BYTES_MAX || fanout_batch_is_stale(waiting))
+        waiting->len + next->len > BATCH_BYTES_MAX ||
+        fanout_batch_is_stale(waiting, clock_wall_us()))
         return NULL;
     fanout_batch_unref(merged->waiting);
     fanout_batch_unref(merged->whole);
@@ -164,10 +157,4 @@ merged_batch_end(struct merged_batch *merged)
     fanout_batch_unref(merged->waiting);
     fanout_batch_unref(merged->whole);
     *merged = (struct merged_batch){0};
-}
-
-bool
-fanout_batch_is_stale(const struct fanout_batch *batch)
-{
-    return batch->expires_us != 0 && batch->expires_us <= clock_wall_us();
 }

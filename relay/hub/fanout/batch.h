@@ -39,8 +39,22 @@ unsigned fanout_batch_span(struct notification *const *notifications, unsigned c
 
 /* The caller owns one reference. `count` is at most the result of fanout_batch_span. */
 struct fanout_batch *fanout_batch_new(struct notification *const *notifications, unsigned count);
-struct fanout_batch *fanout_batch_ref(struct fanout_batch *batch);
-void fanout_batch_unref(struct fanout_batch *batch); /* accepts NULL */
+void fanout_batch_free(struct fanout_batch *batch); /* only for fanout_batch_unref */
+
+static inline struct fanout_batch *
+fanout_batch_ref(struct fanout_batch *batch)
+{
+    batch->refs++;
+    return batch;
+}
+
+/* Accepts NULL. */
+static inline void
+fanout_batch_unref(struct fanout_batch *batch)
+{
+    if (batch != NULL && --batch->refs == 0)
+        fanout_batch_free(batch);
+}
 
 /*
  * A batch merged with the one that a session still has queued. All sessions with that one share it,
@@ -64,7 +78,11 @@ void merged_batch_end(struct merged_batch *merged);
  */
 int fanout_batch_file(struct fanout_batch *batch);
 
-/* True if one of its notifications has expired. */
-bool fanout_batch_is_stale(const struct fanout_batch *batch);
+/* True if one of its notifications has expired. now_us: wall clock. */
+static inline bool
+fanout_batch_is_stale(const struct fanout_batch *batch, int64_t now_us)
+{
+    return batch->expires_us != 0 && batch->expires_us <= now_us;
+}
 
 #endif
