@@ -124,18 +124,12 @@ call_transport(struct session *session, const struct iovec *pieces, int count, i
 static size_t
 write_pieces(struct session *session, const struct iovec *pieces, int count, int file)
 {
+    bool was_blocked = session->is_blocked;
     size_t written = 0;
 
     session->is_blocked = call_transport(session, pieces, count, file, &written) != RC_OK;
-    if (!session->is_blocked && !session->is_timed)
-        return written;
-    session->is_timed = session->is_blocked;
-    if (written > 0 || !session->is_blocked) {
-        session->stall.skipped_bytes = 0;
-        session->stall.accepted_us = 0;
-    }
-    if (session->is_blocked && session->stall.accepted_us == 0)
-        session->stall.accepted_us = clock_monotonic_us();
+    if (session->is_blocked && (!was_blocked || written > 0))
+        session->stall = (struct session_stall){.accepted_us = clock_monotonic_us()};
     return written;
 }
 
@@ -167,8 +161,10 @@ send_queue(struct session *session)
     int count = gather_pieces(session, pieces, &control_len);
     size_t written;
 
-    if (count == 0)
+    if (count == 0) {
+        session->is_blocked = false;
         return;
+    }
     written = write_pieces(session, pieces, count, -1);
     if (control_len > 0 && written >= control_len) {
         written -= control_len;
@@ -182,11 +178,10 @@ send_queue(struct session *session)
     session_gap_of_backlog(session);
 }
 
-void
-session_send(struct hub *hub, struct session *session)
+/* Also while is_blocked: the socket may be writable again. */
+static void
+send_queued(struct hub *hub, struct session *session)
 {
-    if (session->is_blocked)
-        return;
     if (session->outbound.batch != NULL &&
         (session->has_control || fanout_batch_is_stale(session->outbound.batch, hub->sending_us)))
         session_split_batch(session, 0);
@@ -201,9 +196,15 @@ session_send(struct hub *hub, struct session *session)
 }
 
 void
+session_send(struct hub *hub, struct session *session)
+{
+    if (!session->is_blocked)
+        send_queued(hub, session);
+}
+
+void
 session_writable(struct session *session)
 {
-    session->is_blocked = false;
     session->hub->sending_us = clock_wall_us();
-    session_send(session->hub, session);
+    send_queued(session->hub, session);
 }

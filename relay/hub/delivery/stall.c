@@ -12,7 +12,6 @@ void
 session_count_skipped(struct session *session, size_t bytes)
 {
     session->stall.skipped_bytes += bytes;
-    session->is_timed = true;
 }
 
 const char *

@@ -95,7 +95,7 @@ struct session_socket {
     const struct session_transport *transport;
 };
 
-/* While the socket is full; both 0 unless session->is_timed. */
+/* Valid while the socket is full. */
 struct session_stall {
     size_t skipped_bytes; /* offered while the session was paused */
     int64_t accepted_us;  /* when it last accepted bytes; monotonic */
@@ -141,7 +141,6 @@ struct session { /* from a pool; aligned to a cache line */
     uint8_t ready;    /* enum ready_reason: the ready list refers to it */
     bool has_control; /* the control queue or a gap waits */
     bool has_topics;  /* see topics */
-    bool is_timed;    /* see stall */
     bool has_backlog; /* see order */
     bool is_poll;     /* it ends with one response */
     struct session *ready_next;
