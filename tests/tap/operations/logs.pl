@@ -36,9 +36,10 @@ for my $format (sort keys %fault_of)
     $relay->get("/v1/ws?ticket=x%0aforged", Authorization => "x\ty");
     $store->restart;
     wait_until('the store is back', sub { ($relay->get('/readyz'))[0] == 200 });
-    $pg->safe_psql('postgres', "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = 'of_$format'");
-    $relay->wait_for_log(qr/retry_s"?[=:]/);
-    wait_until('the feed is back', sub { ($relay->get('/readyz'))[0] == 200 });
+    my $mark = $relay->log_mark;
+    wait_until('the feed is terminated', sub { $pg->safe_psql('postgres',
+        "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = 'of_$format' AND active") });
+    $relay->wait_for_log(qr/streaming from slot/, from => $mark);
     kill HUP => $relay->{pid};
     $relay->wait_for_log(qr/auth key/);
     $relay->stop;

@@ -14,14 +14,18 @@ my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store, conf => {
     'gate.workers' => 2, 'gate.max_connections' => 100, 'delivery.ack_timeout' => '100ms', 'delivery.backoff_base' => '10ms' });
 
-sub notify { return $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$_[0]}', '{}', ack_required => true, retry_limit => 0)") }
+sub notify
+{
+    my ($user, @more) = @_;
+    return $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$user}', '{}', " . join(', ', 'ack_required => true', 'retry_limit => 0', @more) . ')');
+}
 sub value { return $relay->metric($_[0]) // 0 }
 sub has { my ($name, $count) = @_; return wait_until("$name is $count", sub { value($name) == $count }) }
 
 # One acknowledged, one exhausted, one pending.
 my $secret = 'somebody-secret';
 my ($one, $two) = map { $relay->client($_) } $secret, 'other';
-my $id = notify($secret);
+my $id = notify($secret, q{ack_timeout => '1 hour'});
 $one->run_until('the notification', sub { $one->notifications == 1 });
 $one->ack($id);
 notify('other');

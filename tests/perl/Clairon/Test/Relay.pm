@@ -93,7 +93,7 @@ sub url { return "http://127.0.0.1:$_[0]{port}" . ($_[1] // '') }
 sub get
 {
     my ($self, $path, %headers) = @_;
-    my $agent = $self->{agent} //= Mojo::UserAgent->new(connect_timeout => 5, request_timeout => 15);
+    my $agent = $self->{agent} //= Mojo::UserAgent->new(connect_timeout => 60, request_timeout => 60);
     my $result = eval { $agent->get($self->url($path) => \%headers)->result };
     return $result ? ($result->code, $result->body) : (0, $@);
 }
@@ -106,17 +106,20 @@ sub metric
     return $status == 200 && $body =~ /^\Q$name\E (\S+)$/m ? $1 : undef;
 }
 
-# A relay with the feed role only has no port; it logs when streaming starts.
+# A relay with the feed role only has no port; it logs when streaming starts. Any of several workers answers /readyz and
+# has the metrics of all, but only one has the feed: a row written before it has created the slot is never delivered.
 sub wait_ready
 {
     my ($self, $seconds) = @_;
-    if (($self->{settings}{'relay.roles'} // '') eq 'feed')
+    my ($roles, $workers) = map { $self->{settings}{$_} // '' } 'relay.roles', 'gate.workers';
+    if ($roles eq 'feed')
     {
         return $self->wait_for_log(qr/streaming from slot/, from => $self->{start_mark}, seconds => $seconds);
     }
+    my $is_shared = $roles ne 'gate' && $workers ne '' && $workers > 1;
     Clairon::Test::wait_until('the relay is ready', sub {
         $self->is_alive or die "the relay ended:\n" . $self->log_text . "\n";
-        return ($self->get('/readyz'))[0] == 200;
+        return ($self->get('/readyz'))[0] == 200 && (!$is_shared || ($self->metric('clairon_feed_connected') // 0) == 1);
     }, $seconds);
     return;
 }
