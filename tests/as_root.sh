@@ -19,12 +19,12 @@ asked=" $* "
 
 asks() { [[ $asked == *" $1 "* ]]; }
 
-# run LOG COMMAND..: limited to 90 minutes; measured if TIMES is set.
+# run LOG COMMAND..: limited to 70 minutes; measured if TIMES is set.
 run() {
     local log=$1 measured=()
     shift
     [ -z "${TIMES:-}" ] || measured=(python3 tests/measure.py "$log.times")
-    bounded 5400 "${measured[@]}" "$@" >"$log" 2>&1
+    bounded 4200 "${measured[@]}" "$@" >"$log" 2>&1
 }
 
 start() {

@@ -3,6 +3,9 @@
 
 # bounded SECONDS COMMAND..: runs COMMAND. At the limit it prints a failed test and stops COMMAND.
 #
+# The limit is for a command that hangs: many times the usual duration, because the machine may be busy, and below the
+# 90 minutes after which CI ends a job without any output.
+#
 # The command runs in a new session. Without a controlling terminal it cannot be stopped for reading
 # from it or writing to it, and it is one process group, which timeout(1) signals as a whole. Ctrl-C
 # reaches only the caller: it interrupts the command and then exits by the same signal, so that its

@@ -68,7 +68,7 @@ unit_program() {
         echo "not ok - $program was not built"
         return 1
     fi
-    CMOCKA_MESSAGE_OUTPUT=TAP bounded 120 "$program" "$@" >"$out" 2>&1 || status=$?
+    CMOCKA_MESSAGE_OUTPUT=TAP bounded 600 "$program" "$@" >"$out" 2>&1 || status=$?
     cat "$out"
     planned=$(sed -n 's/^1\.\.\([0-9]*\)$/+\1/p' "$out" | tr -d '\n')
     ended=$(grep -cE '^(not )?ok [0-9]' "$out")
@@ -96,7 +96,7 @@ layer_regress() {
         names=("${names[@]%.sql}")
     fi
     [ ${#names[@]} -gt 0 ] || return 1
-    bounded 600 "$PG_REGRESS" --bindir="$CLAIRON_ROOT/bin" --inputdir=tests/regress \
+    bounded 1800 "$PG_REGRESS" --bindir="$CLAIRON_ROOT/bin" --inputdir=tests/regress \
         --outputdir="$out" --temp-instance="$out/instance" --temp-config="$out/server.conf" \
         --encoding=UTF8 --no-locale --dbname=regression "${names[@]}" 2>&1
     local status=$?
@@ -109,7 +109,7 @@ layer_isolation() {
     local out=$CLAIRON_WORK/isolation
     rm -rf "$out" && mkdir -p "$out"
     server_settings "$CLAIRON_ROOT" >"$out/server.conf"
-    bounded 600 "$PG_ISOLATION" --bindir="$CLAIRON_ROOT/bin" --inputdir=tests/isolation \
+    bounded 1800 "$PG_ISOLATION" --bindir="$CLAIRON_ROOT/bin" --inputdir=tests/isolation \
         --outputdir="$out" --temp-instance="$out/instance" --temp-config="$out/server.conf" \
         --encoding=UTF8 --no-locale --dbname=isolation --schedule=tests/isolation/schedule 2>&1
     local status=$?
@@ -160,7 +160,7 @@ recorded() {
 # Runs TAP_JOBS files at a time (3 per core, because they mostly wait), the longest first. CLAIRON_LONG=1: their
 # long forms.
 tap_files() (
-    local out=$CLAIRON_WORK/tap data files seconds=${CLAIRON_FILE_SECONDS:-60} most=${CLAIRON_TEST_SECONDS:-1200}
+    local out=$CLAIRON_WORK/tap data files seconds=${CLAIRON_FILE_SECONDS:-15} most=${CLAIRON_TEST_SECONDS:-1200}
     [ -z "${CLAIRON_LONG:-}" ] || most=7200 seconds=600
     data=$(cluster_folder)
     rm -rf "$out" "$data" && mkdir -p "$out/log" "$data"
@@ -172,7 +172,7 @@ tap_files() (
     PG_TEST_PORT_DIR=${PG_TEST_PORT_DIR:-${TMPDIR:-/tmp}/clairon-ports-$(id -u)} \
         TESTDIR=$out TESTDATADIR=$out/tmp_check TESTLOGDIR=$out/log PERL5LIB=tests/perl:$PG_PERL \
         PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-180}" CLAIRON_TEST_SECONDS="$most" \
-        bounded $((600 + seconds * $#)) prove --jobs "${TAP_JOBS:-$((3 * $(nproc)))}" \
+        bounded $((1500 + seconds * $#)) prove --jobs "${TAP_JOBS:-$((3 * $(nproc)))}" \
         --formatter Clairon::Test::Output --merge --verbose "${files[@]}" 2>&1
 )
 
@@ -256,7 +256,7 @@ layer_client() (
     [ "${#files[@]}" -gt 0 ] || return 0 # without a name node runs all of them
     cd client || return
     # shellcheck disable=SC2016 # arguments of the inner bash
-    bounded 300 bash -c '
+    bounded 1800 bash -c '
         log=$1 status=0
         shift
         env --default-signal=INT node --test --test-reporter=tap "$@" >"$log.shipped" 2>&1 &
@@ -271,7 +271,7 @@ layer_client() (
 layer_e2e() {
     local files
     mapfile -t files < <(files_of 'tests/e2e/test_*.py')
-    bounded 1200 /usr/bin/python3 tests/e2e/parallel.py "${files[@]}" 2>&1
+    bounded 2700 /usr/bin/python3 tests/e2e/parallel.py "${files[@]}" 2>&1
 }
 
 # ---- counting

@@ -45,7 +45,7 @@ put_helpers() {
 # systemctl: starts, stops and signals the relay, like its unit.
 file=/run/relay.pid
 stop() {
-    local pid deadline=$((SECONDS + 60))
+    local pid deadline=$((SECONDS + 300))
     pid=$(cat $file)
     kill -s "$1" "$pid"
     while grep -qs '^State:.[^Z]' "/proc/$pid/status"; do

@@ -24,7 +24,7 @@ exec 9>>.demo/lock
 flock -n 9 || { echo "a demo is already running" >&2; exit 1; }
 pwd >.demo/directory
 echo started
-for ((i = 0; i < 1200; i++)); do [ ! -e .demo/stop ] || break; sleep 0.1; done
+for ((i = 0; i < 9000; i++)); do [ ! -e .demo/stop ] || break; sleep 0.1; done
 cat content
 END
     chmod 755 "$hidden/clairon/docker/demo.sh"
@@ -52,7 +52,7 @@ check_copies() {
     echo second >"$hidden/clairon/content"
     ok "a second demo fails with a message" second_demo_fails
     # shellcheck disable=SC2016
-    start tests bash -c 'echo begun; for ((i = 0; i < 1200; i++)); do [ ! -e stop ] || break; sleep 0.1; done; cat content'
+    start tests bash -c 'echo begun; for ((i = 0; i < 9000; i++)); do [ ! -e stop ] || break; sleep 0.1; done; cat content'
     ok "tests run at the same time as the demo" wait_for output_has tests '^begun$'
     echo third >"$hidden/clairon/content"
     start more bash -c 'cat content'

@@ -64,12 +64,12 @@ ok() {
     fi
 }
 
-# wait_for COMMAND..: waits up to a minute until it succeeds.
+# wait_for COMMAND..: waits up to five minutes until it succeeds.
 wait_for() {
-    local deadline=$((SECONDS + 60))
+    local deadline=$((SECONDS + 300))
     until "$@" >/dev/null 2>&1; do
         [ $SECONDS -lt $deadline ] || {
-            print_line "timeout of 60 s: $*"
+            print_line "timeout of 300 s: $*"
             "$@"
             return 1
         }

@@ -68,7 +68,7 @@ export function msg(pos, n) {
   return { t: 'msg', pos, n };
 }
 
-export async function within(what, promise, ms = 3000) {
+export async function within(what, promise, ms = 60_000) {
   let timer;
   const late = new Promise((_, reject) => {
     timer = setTimeout(() => reject(new assert.AssertionError({ message: `no ${what} in ${ms} ms` })), ms);
@@ -77,7 +77,7 @@ export async function within(what, promise, ms = 3000) {
 }
 
 /** Waits until `predicate()` is truthy and returns its value. */
-export async function until(what, predicate, ms = 3000) {
+export async function until(what, predicate, ms = 60_000) {
   const deadline = Date.now() + ms;
   for (;;) {
     const value = predicate();

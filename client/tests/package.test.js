@@ -23,7 +23,7 @@ const esbuild = await import('esbuild').catch(() => null); // needs `npm install
 const has = (tool) => spawnSync(tool, ['--version']).status === 0;
 
 function run(command, args, cwd = app) {
-  const { status, stdout, stderr } = spawnSync(command, args, { cwd, encoding: 'utf8', timeout: 60_000 });
+  const { status, stdout, stderr } = spawnSync(command, args, { cwd, encoding: 'utf8', timeout: 600_000 });
   assert.equal(status, 0, `${command} ${args.join(' ')}: ${stdout}${stderr}`);
   return stdout;
 }

@@ -9,7 +9,7 @@ from selenium.webdriver.chrome.options import Options
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
 
-from stack import StackCase, wait_for
+from stack import WAIT_SECONDS, StackCase, wait_for
 
 FLAGS = (
     "--headless=new",
@@ -39,7 +39,7 @@ class Browser:
             env.pop(name, None)
         driver = shutil.which("chromedriver") or "/usr/bin/chromedriver"
         self.driver = webdriver.Chrome(options=options, service=Service(driver, env=env))
-        self.driver.set_page_load_timeout(30)
+        self.driver.set_page_load_timeout(WAIT_SECONDS)
 
     def quit(self):
         self.driver.quit()

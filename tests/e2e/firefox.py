@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from stack import end, wait_for
+from stack import WAIT_SECONDS, end, wait_for
 
 NAMES = ("firefox-esr", "firefox")
 PREFERENCES = {
@@ -40,7 +40,7 @@ class Firefox:
         atexit.register(end, self.process)
         self.count = 0
         port = wait_for("Firefox's port", self._port, 60)
-        self.link = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self.link = socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS)
         self.stream = self.link.makefile("rb")
         self._read()  # the greeting
         self.ask("NewSession", capabilities={})

@@ -15,7 +15,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
-FILE_SECONDS = 600
+FILE_SECONDS = 1500
 # The longest tests start first.
 LONGEST = ("test_tabs.py", "test_console.py", "test_tour.py")
 LOGS = Path(os.environ["CLAIRON_WORK"]) / "log" / "e2e"

@@ -28,8 +28,8 @@ from pathlib import Path
 import psycopg2
 
 ROOT = Path(__file__).resolve().parents[2]
-START_SECONDS = 120
-WAIT_SECONDS = 20
+START_SECONDS = 300
+WAIT_SECONDS = 100  # longer only if it hangs; below Selenium's 120 s for a command
 _the_stack = None
 
 # On SIGTERM, stop the started processes as after Ctrl-C.

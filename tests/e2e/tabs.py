@@ -3,7 +3,7 @@
 import json
 
 from browser import Browser
-from stack import StackCase, wait_for
+from stack import WAIT_SECONDS, StackCase, wait_for
 
 # Opens the client in a page of the demo's origin that does not connect on its own.
 SCRIPT = """
@@ -46,7 +46,7 @@ class Tab:
         self.handle = self.driver.current_window_handle
         self.cdp("Page.setBypassCSP", enabled=True)  # a test may put a proxy in front of the relay
         self.driver.get(f"{page_url}/dist/")
-        self.driver.set_script_timeout(20)
+        self.driver.set_script_timeout(WAIT_SECONDS)
         trouble = self.driver.execute_async_script(SCRIPT, user, relay, options)
         assert trouble == "", trouble
 

@@ -5,7 +5,7 @@ import json
 import unittest
 import urllib.parse
 
-from stack import the_stack
+from stack import WAIT_SECONDS, the_stack
 
 
 class App(unittest.TestCase):
@@ -14,7 +14,7 @@ class App(unittest.TestCase):
         cls.address = urllib.parse.urlsplit(the_stack().url).netloc
 
     def ask(self, method, path, body=None, **headers):
-        connection = http.client.HTTPConnection(self.address, timeout=20)
+        connection = http.client.HTTPConnection(self.address, timeout=WAIT_SECONDS)
         self.addCleanup(connection.close)
         headers = {k.replace("_", "-"): v for k, v in headers.items()}
         connection.request(method, path, body, headers)

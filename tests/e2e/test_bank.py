@@ -7,7 +7,7 @@ import unittest
 import uuid
 
 import psycopg2
-from stack import ROOT, StackCase
+from stack import ROOT, WAIT_SECONDS, StackCase
 
 
 class Bank(StackCase):
@@ -64,7 +64,7 @@ class Bank(StackCase):
         for asker in askers:
             asker.start()
         for asker in askers:
-            asker.join(timeout=30)
+            asker.join(timeout=WAIT_SECONDS)
         self.assertEqual(sorted(answers), [False] * 7 + [True])
         self.assertEqual(before - self.balance("acc-3"), 2)
 
@@ -91,7 +91,7 @@ class Bank(StackCase):
             [sys.executable, traffic, "--dsn", self.stack.dsn, "--rate", "0", "--count", "60"],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=WAIT_SECONDS,
         )
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("60 changes written", done.stdout)

@@ -211,7 +211,7 @@ class ProcessKills(BankCase):
                     workers[victim].kill()
                     workers[victim].wait()
                     workers[victim] = self.worker()
-            wait_for("every order is closed", lambda: self.open_orders() == 0, seconds=60)
+            wait_for("every order is closed", lambda: self.open_orders() == 0)
             return kill
         finally:
             for worker in workers:
@@ -253,7 +253,7 @@ class ProcessKills(BankCase):
             lines = [dict(zip(fields[::2], fields[1::2]))["data"] for _, fields in entries]
             return [line for line in lines if f'"transfer":"{prefix}-' in line.replace(": ", ":")]
 
-        wait_for("every receipt is stored", lambda: len(receipts()) >= ORDERS, seconds=60)
+        wait_for("every receipt is stored", lambda: len(receipts()) >= ORDERS)
         first = [line for line in receipts() if '"attempts":0' in line]
         self.assertEqual(len(first), ORDERS)
 

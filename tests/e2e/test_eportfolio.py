@@ -6,7 +6,7 @@ import urllib.parse
 import urllib.request
 import uuid
 
-from stack import StackCase, wait_for
+from stack import WAIT_SECONDS, StackCase, wait_for
 
 
 class PollingUser:
@@ -24,7 +24,7 @@ class PollingUser:
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(f"{self.relay.url}{path}", data, headers)
-        return urllib.request.urlopen(request, timeout=20)
+        return urllib.request.urlopen(request, timeout=WAIT_SECONDS)
 
     def poll(self):
         position = f"&pos={urllib.parse.quote(self.cursor)}" if self.cursor else ""

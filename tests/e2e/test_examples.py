@@ -9,7 +9,7 @@ import unittest
 from pathlib import Path
 
 from browser import BrowserCase
-from stack import ROOT, end, wait_for
+from stack import ROOT, WAIT_SECONDS, end, wait_for
 
 REACT = Path("/usr/share/nodejs")
 
@@ -146,7 +146,7 @@ class Examples(BrowserCase):
             script = REACT / name / "umd" / f"{name}.development.js"
             self.driver.execute_script(script.read_text().replace("}(this,", "}(window,"))
         self.driver.execute_script(IMPORT_MAP)
-        self.driver.set_script_timeout(20)
+        self.driver.set_script_timeout(WAIT_SECONDS)
         self.assertEqual(self.driver.execute_async_script(REACT_PAGE), "")
         wait_for("it is open", lambda: self.driver.find_elements("css selector", "[data-state=open]"))
         title = self.retitle("u2")
@@ -175,7 +175,7 @@ class Examples(BrowserCase):
         consumer = self.start_consumer(file, log)
         wait_for("it has written all", lambda: set(titles) <= set(titles_in(file)))
         consumer.terminate()
-        self.assertEqual(consumer.wait(timeout=20), 0)
+        self.assertEqual(consumer.wait(timeout=WAIT_SECONDS), 0)
         written = [t for t in titles_in(file) if t in titles]
         self.assertEqual(sorted(written), sorted(titles))
 

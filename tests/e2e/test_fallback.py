@@ -5,7 +5,7 @@ import signal
 import unittest
 
 from browser import BrowserCase
-from stack import wait_for
+from stack import WAIT_SECONDS, wait_for
 
 # Behaves like a proxy that blocks WebSockets.
 NO_WEBSOCKET = """
@@ -73,7 +73,7 @@ class Fallback(BrowserCase):
 
     def test_eventsource_works_with_a_ticket(self):
         self.browser.driver.get(self.stack.url)
-        self.browser.driver.set_script_timeout(20)
+        self.browser.driver.set_script_timeout(WAIT_SECONDS)
         self.assertEqual(
             self.browser.driver.execute_async_script(EVENT_SOURCE, "u3"), "connected"
         )

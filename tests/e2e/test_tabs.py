@@ -148,7 +148,7 @@ def crash(tab):
         tab.driver.get("chrome://crash")
     except Exception:  # the type depends on the driver
         pass
-    tab.driver.set_page_load_timeout(30)
+    tab.driver.set_page_load_timeout(WAIT_SECONDS)
 
 
 if __name__ == "__main__":

@@ -29,7 +29,7 @@ sys.dont_write_bytecode = True
 from build import Stage, build, instructions, make_context  # noqa: E402
 from containers import Service  # noqa: E402
 
-DEADLINE = 60
+DEADLINE = 300
 ADDRESSES = {"primary": "127.0.11.1", "standby": "127.0.11.2", "store": "127.0.0.1", "relay": "127.0.0.1"}
 taken = 0
 

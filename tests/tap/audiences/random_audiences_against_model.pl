@@ -182,7 +182,7 @@ sub compare
     {
         my %wanted = map { $_ => 1 } @{ $session->{wanted} };
         # Notifications fetched from the store may follow the mark.
-        eval { $session->{client}->run_until('all expected', sub { my %has = map { $_ => 1 } received_in_round($session); !grep { !$has{$_} } keys %wanted }, 10) };
+        eval { $session->{client}->run_until('all expected', sub { my %has = map { $_ => 1 } received_in_round($session); !grep { !$has{$_} } keys %wanted }) };
     }
     mark();
     for my $session (@sessions)

@@ -156,7 +156,7 @@ for my $how (qw(pg_cancel_backend pg_terminate_backend))
         sub { sql(q{SELECT active_pid FROM pg_replication_slots WHERE slot_name = 'patient'}) });
     wait_until('it evaluates', sub { cpu($pid) > 30 });
     is(sql("SELECT $how($pid)"), 't', "$how during an evaluation");
-    my $ended = ok(eval { wait_until('its end', sub { !kill 0, $pid }, 30) }, "$how: the walsender ends");
+    my $ended = ok(eval { wait_until('its end', sub { !kill 0, $pid }) }, "$how: the walsender ends");
     kill 'KILL', $child unless $ended;
     close $out;
     # Then the change is confirmed and no evaluation is left.

@@ -31,7 +31,7 @@ sub start_reader
 sub wait_ended
 {
     my ($what, $pid) = @_;
-    wait_until("$what: the walsender ends", sub { !kill 0, $pid }, 30);
+    wait_until("$what: the walsender ends", sub { !kill 0, $pid });
     pass("$what: the walsender ends");
     return;
 }

@@ -199,7 +199,7 @@ is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 
 # Both signals in quick succession: off takes precedence and all workers agree. Some processes find both pending.
 sub pending { my ($pid) = @_; open my $file, '<', "/proc/$pid/status" or return 1; return hex((join('', <$file>) =~ /^ShdPnd:\s+(\w+)/m)[0]) }
-sub wait_all_return { my ($status) = @_; return wait_until("all return $status", sub { 12 == grep { status($relay) == $status } 1 .. 12 }, 10) }
+sub wait_all_return { my ($status) = @_; return wait_until("all return $status", sub { 12 == grep { status($relay) == $status } 1 .. 12 }) }
 
 sub while_stopped
 {

@@ -29,7 +29,7 @@ sub calls
 script('dpkg-query', 'exit 1');
 script('id', 'echo 1000');
 script('sudo', 'shift; exec "$@"');
-script('apt-get', qq{echo begun >>'$log'; for ((i = 0; i < 600; i++)); do [ ! -e '$log.release' ] || break; sleep 0.1; done; echo ended >>'$log'});
+script('apt-get', qq{echo begun >>'$log'; for ((i = 0; i < 6000; i++)); do [ ! -e '$log.release' ] || break; sleep 0.1; done; echo ended >>'$log'});
 
 my $pid = fork // die "fork: $!";
 if ($pid == 0)

@@ -35,7 +35,7 @@ $pg->safe_psql('postgres', q{
 my $store = Clairon::Test::store();
 my %conf  = (conf => { 'delivery.ack_timeout' => '700ms', 'delivery.backoff_base' => '50ms', 'delivery.backoff_cap' => '500ms' });
 my @relays = (Clairon::Test::relay($pg, $store, %conf), Clairon::Test::relay(undef, $store, roles => 'gate', %conf));
-my $agent  = Mojo::UserAgent->new(connect_timeout => 5, request_timeout => 15);
+my $agent  = Mojo::UserAgent->new(connect_timeout => 60, request_timeout => 60);
 my $stopped;    # a relay that receives everything late
 
 my ($commit, $row) = (0, 0);
@@ -316,7 +316,7 @@ sub end_worlds
         redrive_all();
         run_loops(0.05);
         return !$store->execute('XLEN', 'clairon:errors') && !grep { inbox_size($_) } @worlds;
-    }, 120);
+    });
     for my $world (@worlds)
     {
         $world->{last} = ++$row;
@@ -331,7 +331,7 @@ sub end_worlds
         }
         run_loops(0.05);
         return !grep { !$_->{seen}{"plain $_->{world}{last}.1"} } @devices;
-    }, 60);
+    });
     for my $device (@devices)
     {
         push @lost, map { "seed $device->{world}{seed}: $_->{name}" }

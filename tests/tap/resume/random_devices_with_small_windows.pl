@@ -25,7 +25,7 @@ $pg->safe_psql('postgres', q{
 my $store  = Clairon::Test::store();
 my %conf   = (conf => { 'delivery.ack_timeout' => rand() < 0.5 ? '1s' : '30s' });
 my @relays = (Clairon::Test::relay($pg, $store, %conf), map { Clairon::Test::relay(undef, $store, roles => 'gate', %conf) } 1, 2);
-my $agent  = Mojo::UserAgent->new(connect_timeout => 5, request_timeout => 15);
+my $agent  = Mojo::UserAgent->new(connect_timeout => 60, request_timeout => 60);
 
 my $newest = 0;
 my (%row_of, %owner); # by notification id; the owner of a row, if it is one user
@@ -179,7 +179,7 @@ wait_until('all acknowledged', sub {
         run_loops($device);
     }
     return $store->pending == 0;
-}, 120);
+});
 $pg->safe_psql('postgres', 'INSERT INTO plain VALUES (' . ++$newest . ')');
 wait_until('all received the last row', sub {
     for my $device (@devices)
@@ -189,7 +189,7 @@ wait_until('all received the last row', sub {
         process_new($device);
     }
     return !grep { !$_->{seen}{$newest} } @devices;
-}, 60);
+});
 for my $device (@devices)
 {
     is(join(' ', missing($device)), '', "a device of $device->{user} received everything except announced gaps");

@@ -22,7 +22,7 @@ $pg->safe_psql('postgres', q{
     INSERT INTO t SELECT generate_series(1, 1500);
     INSERT INTO plain SELECT generate_series(1, 1500);
     INSERT INTO t SELECT generate_series(1501, 3000)});
-wait_until('all are stored', sub { $store->pending == 3000 }, 60);
+wait_until('all are stored', sub { $store->pending == 3000 });
 
 sub rows { return map { $_->{payload}{after}{id} } grep { $_->{metadata}{source} eq 't' } $_[0]->notifications }
 
@@ -37,7 +37,7 @@ while ($acked < 3000)
 }
 is_deeply([ rows($client) ], [ 1 .. 3000 ], 'in commit order');
 my $back = $relay->client('u1', pos => $from);
-$back->run_until('all', sub { $back->notifications == 4500 }, 60);
+$back->run_until('all', sub { $back->notifications == 4500 });
 is_deeply([ rows($back) ], [ 1 .. 3000 ], 'also on resume');
 
 # Exhausted and trimmed at their first position: redriven ones come last.

@@ -17,7 +17,7 @@ sub new
     my ($class, $url, %headers) = @_;
     my $self  = bless { messages => [], seen => 0, agent => Mojo::UserAgent->new }, $class;
     my $agent = $self->{agent};
-    $agent->connect_timeout(5)->inactivity_timeout(0)->max_redirects(0);
+    $agent->connect_timeout($Clairon::Test::SECONDS)->inactivity_timeout(0)->max_redirects(0);
     my ($done, $rejected);
     $agent->websocket(
         $url => \%headers => ['clairon.v1.json'] => sub {
@@ -172,7 +172,7 @@ sub close
     my ($self) = @_;
     return if $self->{closed};
     $self->{tx}->finish(1000);
-    $self->wait_closed(10);
+    $self->wait_closed;
     return;
 }
 

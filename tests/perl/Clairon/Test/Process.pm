@@ -72,7 +72,7 @@ sub end
     return unless $self->{pid};
     die "$self->{name} ended early, status $self->{status}\n" unless $self->is_alive;
     kill CONT => $self->{pid};    # a process stopped by SIGSTOP must handle the signals
-    if (!eval { $self->stop(30); 1 })
+    if (!eval { $self->stop; 1 })
     {
         $self->kill9;
         die "$self->{name} did not end\n";

@@ -26,7 +26,7 @@ my $key  = 'dGhlIHNhbXBsZSBub25jZQ==';
 sub new
 {
     my ($class, $relay) = @_;
-    my $link = IO::Socket::IP->new(PeerHost => '127.0.0.1', PeerPort => $relay->{port}, Timeout => 5)
+    my $link = IO::Socket::IP->new(PeerHost => '127.0.0.1', PeerPort => $relay->{port}, Timeout => $Clairon::Test::SECONDS)
       or die "could not connect to port $relay->{port}: $@\n";
     $link->blocking(0);
     return bless { link => $link, bytes => '', messages => [], host => "127.0.0.1:$relay->{port}" }, $class;

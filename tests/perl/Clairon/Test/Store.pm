@@ -97,7 +97,7 @@ sub link
     # A forked child would share it, so each process has its own connection.
     if (!$self->{link} || $self->{link_pid} != $$)
     {
-        $self->{link} = IO::Socket::UNIX->new(Peer => $self->{socket}, Timeout => 5)
+        $self->{link} = IO::Socket::UNIX->new(Peer => $self->{socket}, Timeout => $Clairon::Test::SECONDS)
           or die "could not connect to $self->{socket}: $!\n";
         $self->{link_pid} = $$;
     }
