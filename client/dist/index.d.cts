@@ -26,10 +26,11 @@ export interface Notification<Row = Record<string, unknown>> {
     after?: Row | null;
     /** Columns with large unchanged values, which `after` omits. */
     unchanged?: string[];
+    /** Names of the changed columns, if the table has REPLICA IDENTITY FULL. */
     changed?: string[];
     /** Columns that are null here because their value is too large. */
     truncated?: string[];
-    /** Columns that are null here because the server could not print their value. */
+    /** Columns that are null here because PostgreSQL could not output their value. */
     undecodable?: string[];
     [key: string]: unknown;
   };
@@ -61,15 +62,15 @@ export interface Options {
   url?: string | URL;
   /** A JWT, or a function that returns a fresh one, called at each connect and before the last one expires. */
   token: string | (() => string | Promise<string>);
-  /** Cursor to resume from; overrides the one in `storage`. */
+  /** Cursor (how far a client has read) to resume from, for example a saved `client.pos`; overrides the one in `storage`. */
   pos?: string;
   /** Maximum unacknowledged notifications; the relay may grant less. */
   window?: number;
   /** Topics to receive (exact, or a prefix with `*` at its end). Default: all notifications of the user. */
   topics?: string | readonly string[];
-  /** 'auto' (default): ack when every handler resolved, nack when one failed. 'manual': call ack(). */
+  /** 'auto' (default): ack when every handler has resolved, nack when one failed. 'manual': your code calls ack(). */
   ack?: 'auto' | 'manual';
-  /** Key in sessionStorage for the cursor, which then survives reloads. Use one per user. */
+  /** Key in sessionStorage for the cursor, so that a reloaded page resumes. Use one key per user. */
   storage?: string;
   /** Number of ids remembered to drop duplicates, for notifications that need an ack and for the others. Default 4096. */
   dedupe?: number;
@@ -82,9 +83,11 @@ export interface Options {
    * user is the `sub` of the token. A notification is delivered to each tab and acknowledged once.
    */
   tabs?: boolean;
-  /** For Node before 22, for example the one of the package `ws`, and for tests. */
+  /** For Node before 22, for example the class of the package `ws`, and for tests. */
   WebSocket?: new (url: string, protocol: string) => SocketLike;
+  /** A replacement for the global `fetch`. */
   fetch?: typeof fetch;
+  /** A replacement for `Date.now`, for tests. */
   now?: () => number;
 }
 
@@ -105,14 +108,14 @@ export interface StateChange {
 }
 
 export interface Events {
-  /** Every notification once, before its handlers; does not affect acknowledgement. */
+  /** Every notification, before its handlers; again after a handler failed. A listener does not affect acknowledgement. */
   message: Notification;
-  /** A duplicate. Handlers do not receive it, unless there was none before. */
+  /** A duplicate. Handlers receive it only if the notification had no handler the first time. */
   repeat: Notification;
   /** Notifications were lost for this user: reload the displayed data. */
   gap: { from?: string; to?: string; why: 'trimmed' | 'expired' | 'epoch' | 'shed' };
   state: StateChange;
-  /** Another tab or session of this user acknowledged these. */
+  /** Another tab or device of this user acknowledged these notifications. */
   acked: { ids: string[] };
   /** Logged to the console if there is no listener. */
   error: {
@@ -142,20 +145,24 @@ export interface LiveRows<Row> {
   readonly error: Error | undefined;
   /** The listener is called immediately and after changes, at most once per tick. Returns a function that removes it. */
   subscribe(listener: (rows: Row[]) => void): () => void;
+  /** Calls `load` now. */
   reload(): Promise<void>;
+  /** Stops following the table. */
   close(): void;
 }
 
 export interface Client {
   readonly state: 'idle' | 'connecting' | 'open' | 'waiting' | 'closed';
+  /** Cursor up to which all notifications have been handled; null before the first connection. */
   readonly pos: string | null;
   /** Transport in use, or of the last attempt. */
   readonly transport: 'ws' | 'sse' | 'poll' | undefined;
   on<E extends keyof Events>(event: E, listener: (detail: Events[E]) => void): () => void;
   /**
-   * `name`: a topic, a source, a type, '*', or one of them with a trailing `*`. For a table with the
-   * name of an event use a prefix: `source:message`. If a handler throws or rejects, the notification
-   * is nacked; `error.retryAfter` is then the minimum delay in ms.
+   * `name`: a topic, a source (table), a type, '*', or one of them with a trailing `*`. A table with the
+   * name of an event needs a prefix: `source:message`. If a handler throws or rejects and the notification
+   * needs an ack, the client requests a retry (nack); `error.retryAfter` is its minimum delay in ms.
+   * Returns a function that removes the handler.
    */
   on<Row = Record<string, unknown>>(
     name: string,
@@ -163,6 +170,7 @@ export interface Client {
   ): () => void;
   /** The rows of `source`, kept current by its notifications. */
   live<Row = Record<string, unknown>>(source: string, options: LiveOptions<Row>): LiveRows<Row>;
+  /** Acknowledges notifications, by `metadata.id`. */
   ack(ids: string | readonly string[]): void;
   /** Requests a retry after at least `delay` ms. */
   nack(ids: string | readonly string[], options?: { delay?: number }): void;
@@ -170,6 +178,7 @@ export interface Client {
   subscribe(topics: string | readonly string[]): void;
   /** Removes topics, written as they were subscribed. Without any topic left, everything is delivered again. */
   unsubscribe(topics: string | readonly string[]): void;
+  /** Ends the connection. The client cannot be used again. */
   close(): void;
 }
 

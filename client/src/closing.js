@@ -8,16 +8,16 @@ export const OTHER_USER = 'other user';
 
 export const TOKEN_EXPIRED = 4100;
 
-/** Classes of codes: a retry cannot help; reconnect immediately. */
+/** Classes of close codes, see closeClass(): final; reconnect without delay. */
 export const STOP = 40;
 export const NOW = 42;
 
-/** All other classes back off, including standard codes (1006, 1001 ...). */
+/** 40 for 4001. Codes of all other classes back off, including standard ones (1006, 1001 ...). */
 export const closeClass = (code) => (code / 100) | 0;
 
 /**
- * The close code and reason for a rejected request. For a response that is not the relay's, for example
- * a proxy's, the code is the HTTP status, which backs off.
+ * The close code and reason for a rejected request. For the response of a proxy or another server the
+ * code is the HTTP status, so the client backs off.
  */
 export async function refusalOf(response) {
   const { code, detail } = await response.json().catch(() => ({}));

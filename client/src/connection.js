@@ -10,9 +10,10 @@ import { subjectOf } from './token.js';
 const SUBPROTOCOL = 'clairon.v1.json';
 
 const CONNECT_MS = 10_000; // from opening the socket to `connected`
-const PROBE_MS = 5_000; // from our ping to any frame
+const PROBE_MS = 5_000; // from our ping to the next frame, of any type
 const DEFAULT_PING_S = 25;
-// Shorter connections back off even if the relay asked to reconnect immediately: it may be in trouble.
+// After a shorter connection the client backs off, even if the close code allows an immediate reconnect:
+// otherwise a relay that closes each new connection would cause a reconnect loop.
 const STABLE_MS = 5_000;
 
 const ALL = ['*'];
@@ -38,8 +39,8 @@ export function createConnection(options, owner) {
   const timers = {};
   let state = 'idle';
   let socket;
-  let attempts = 0; // results of an earlier attempt are ignored
-  let bye;
+  let attempts = 0; // number of the current attempt: an asynchronous result of an earlier one is ignored
+  let bye; // the relay's announcement of its close
   let tokenError; // reason of the last failed token fetch
   let openedAt; // undefined until `connected`
   let lastFrameAt;
@@ -47,7 +48,7 @@ export function createConnection(options, owner) {
   let pingMs = DEFAULT_PING_S * 1000;
   let topics = ALL; // subscriptions of this connection
 
-  /** `token`: a fresh token of which the owner knows; without it the token function is called. */
+  /** `token`: a token that was just fetched; without it the token function is called. */
   async function open(token) {
     attempts += 1;
     const ours = attempts;
@@ -86,7 +87,7 @@ export function createConnection(options, owner) {
     };
     socket.onmessage = receive;
     socket.onclose = onLost;
-    // 'close' follows and has the details, but without a listener 'error' would end a program that uses `ws`.
+    // The 'close' event that follows has the details. The package `ws` throws an 'error' without a listener.
     socket.onerror = () => {};
   }
 
@@ -115,7 +116,7 @@ export function createConnection(options, owner) {
     if (changed.length) request({ t, topics: changed });
   }
 
-  /** The network or the user is back. `isChanged`: the network may be another one. */
+  /** The network (`isChanged`: it may be another one) or the user is available again. */
   function wake(isChanged) {
     if (state === 'waiting' || (isChanged && state === 'connecting')) {
       reconnect();
@@ -221,7 +222,7 @@ export function createConnection(options, owner) {
     failAfter(2 * pingMs, SILENT);
   }
 
-  /** Fails with `code` after `ms`, unless the timer of that name is cleared. */
+  /** Ends the connection with `code` after `ms`, unless a later call or clearTimeout(timers[code]) prevents it. */
   function failAfter(ms, code) {
     after(code, ms, () => onLost({ code }));
   }
@@ -234,7 +235,7 @@ export function createConnection(options, owner) {
   function onLost({ code, reason }) {
     const life = now() - openedAt; // NaN if it was never open
     drop(4102);
-    // Without a close handshake the code is 1006; use the one of the relay's `bye`.
+    // 1006 means that the close handshake is missing: use the code of the relay's `bye`.
     const why = bye && code === 1006 ? bye.code : code;
     const change = { code: why, reason: reason || `connection lost (${why})` };
     // A fixed token cannot be renewed.
@@ -254,7 +255,7 @@ export function createConnection(options, owner) {
     setState('waiting', { ...change, retryIn });
   }
 
-  /** Drops the socket without waiting: the closing handshake of a dead network takes minutes. */
+  /** Detaches the socket and does not wait for its close: on a dead network that takes minutes. */
   function drop(code = 1000) {
     Object.values(timers).forEach(clearTimeout);
     attempts += 1;

@@ -1,14 +1,17 @@
-// cursor.js: the cursor from which to resume, in memory and across page loads.
+// cursor.js: the cursor (how far this client has read) from which to resume, in memory and across page loads.
 
 /**
- * received() is the cursor for a reconnect of this page, whose handlers keep running. handled() is the
- * cursor to store: everything up to it has been handled. So a page that is reloaded while a handler
- * runs receives that notification again. `kept`: the stored text, see stored.js; optional.
+ * There are two cursors. received() is for a reconnect of this page: its handlers keep running, so
+ * nothing has to be sent again. handled() is stored for the next page: everything up to it has been
+ * handled, so a notification whose handler is interrupted by a reload is sent again. `kept`: the stored
+ * text, see stored.js; optional.
  */
 export function createCursor(pos, kept) {
   let received = pos ?? kept?.() ?? undefined;
   let handled = received;
-  const open = []; // in stream order: { pos }, the cursor up to which all is handled once this one is
+  // Notifications in handling, in stream order. `pos`: the cursor up to which everything is handled when
+  // this one and all before it are.
+  const open = [];
 
   /** A notification arrived. Call the returned function when its handlers are done. */
   function arrive(at) {

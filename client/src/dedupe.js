@@ -10,15 +10,15 @@ export function createDedupe(limit = 4096) {
   const acks = new Map(); // id -> the result of seen(), oldest first
   let kept;
 
-  /** An ack may be lost with its page. The next page reads the ids from `store` and acks again. */
+  /** An ack may be lost when its page closes. The next page reads the ids from `store` and acks duplicates again. */
   function keep(store) {
     kept = store;
     loaded().forEach((id) => put(id, true));
   }
 
   /**
-   * Returns the previous state: undefined (new), null (no handler), or whether it was acknowledged.
-   * A duplicate becomes the newest id, because it may be repeated again.
+   * Remembers the id and returns its previous state: undefined (new), null (had no handler), false (not
+   * acknowledged) or true. A duplicate becomes the newest id, because it may be repeated again.
    */
   function seen(id) {
     const before = acks.get(id);
@@ -33,10 +33,10 @@ export function createDedupe(limit = 4096) {
 
   const isAcked = (id) => acks.get(id);
 
-  /** It had no handler. */
+  /** The notification had no handler: deliver the retry. */
   const markUnhandled = (id) => acks.set(id, null);
 
-  /** A handler failed: deliver the retry. */
+  /** A handler failed: deliver the retry as a new notification. */
   const forget = (id) => acks.delete(id);
 
   function put(id, isDone) {

@@ -13,7 +13,10 @@ export function createFallback(transports) {
   let failures = 0;
   let retryMs = RETRY_BEST_MS;
 
-  /** Milliseconds until the next attempt with the best transport, doubled each time; 0: it is in use. */
+  /**
+   * A connection is open. Returns the milliseconds until the next attempt with the best transport, which
+   * double each time, or 0 if the best transport is in use.
+   */
   function opened() {
     failures = 0;
     const wait = at && retryMs;

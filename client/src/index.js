@@ -95,7 +95,7 @@ export function connect(options) {
   function onState(next) {
     change = next;
     if (change.state === 'open') {
-      failures = NaN; // never 3 again: address and origin are valid
+      failures = NaN; // address and origin are valid: never warn
       outbox.flush();
     }
     // Without a close code there was no token, which is reported as an error.
@@ -112,7 +112,7 @@ export function connect(options) {
 
   function onFrame({ t, ...frame }) {
     if (t === 'msg') onMessage(frame);
-    // A resumed connection continues from our own cursor; otherwise use the relay's.
+    // A resumed connection continues from this client's cursor; otherwise from the relay's.
     const start = t === 'gap' ? frame.to : t === 'connected' && !frame.resumed && frame.pos;
     if (start) cursor.restart(start);
     if (frame.now) ahead = frame.now - settings.now();
@@ -124,7 +124,7 @@ export function connect(options) {
     // An incomplete notification throws here, before any state changes.
     const { metadata: { id, topic }, routing: { retry: { ack_required: needsAck } } } = n;
     const done = cursor.arrive(pos);
-    // Other tabs may have subscribed to more topics.
+    // The connection is shared: another tab may have subscribed to this topic.
     if (topics && !topics.some((wanted) => matchesName(wanted, topic))) {
       done();
       return;
@@ -157,7 +157,7 @@ export function connect(options) {
     else if (handlers.length) ack(id);
     else { // the retry may find a handler
       dedupe.markUnhandled(id);
-      onError(new Error(`no handler for ${source}`), n);
+      onError(new Error(`no handler for ${source}, not acknowledged`), n);
     }
   }
 
@@ -177,7 +177,7 @@ export function connect(options) {
     unsubscribe,
     close,
   };
-  // The caller can register its handlers before the first event.
+  // Not before the caller has registered its handlers.
   queueMicrotask(() => {
     if (change.state === 'idle') link.open();
   });

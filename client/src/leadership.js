@@ -1,9 +1,9 @@
 // leadership.js: elects one tab as leader: the holder of a Web Lock.
 
 /**
- * The browser grants the lock to the next tab when its holder closes, crashes or leaves. Another tab can
- * steal the lock from a holder that does not respond. `elected()` and `deposed()` are called
- * each time this tab gets or loses the lock.
+ * The browser grants the lock to the next tab when its holder closes, crashes or calls leave(). Another
+ * tab can steal the lock from a holder that does not respond. `elected()` is called when this tab gets
+ * the lock, `deposed()` when another tab steals it.
  */
 export function createLeadership(name, elected, deposed) {
   let turn; // an AbortController: cancels the lock request, or releases the lock
@@ -24,7 +24,8 @@ export function createLeadership(name, elected, deposed) {
         }),
       );
     } catch {
-      // If locks do not work in this page, each tab has its own connection.
+      // Held: another tab stole the lock. Not held: locks fail in this page, so each tab leads, with its
+      // own connection.
       if (!signal.aborted) (isHeld ? deposed : elected)();
     }
   }

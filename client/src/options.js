@@ -48,7 +48,7 @@ function socketUrl(url = '/v1/ws') {
     resolved = new URL(url, globalThis.location);
     resolved.protocol = resolved.protocol.replace('http', 'ws');
   } catch {} // rejected below
-  demand(/^wss?:/.test(resolved?.protocol), `url: ws://, wss://, http:// or https:// before ${url}`);
+  demand(/^wss?:/.test(resolved?.protocol), `url: ${url} must start with ws://, wss://, http:// or https://`);
   if (resolved.pathname === '/') resolved.pathname = '/v1/ws';
   return resolved.href;
 }

@@ -5,8 +5,8 @@ const IDS_PER_FRAME = 500;
 
 /**
  * Sends one frame per tick. Without a connection the ids are queued. An ack that is lost with its
- * socket needs no handling here: the relay retries the notification, and the page recognises the
- * duplicate and acks again. `send(frame)` returns false if no connection is open.
+ * socket is not repeated here: the relay retries the notification, and the page drops the duplicate and
+ * acks again. `send(frame)` returns false if no connection is open.
  */
 export function createOutbox(send) {
   const delays = new Map(); // id -> delay of its nack, undefined for an ack; the last call wins

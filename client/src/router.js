@@ -23,7 +23,7 @@ export function createRouter() {
 
   /** Returns a function that removes the handler. */
   function on(name, handler) {
-    if (!name || typeof handler !== 'function') throw new TypeError('on(): a name and a function');
+    if (!name || typeof handler !== 'function') throw new TypeError('on(): needs a name and a function');
     const accepts = EVENTS.includes(name) ? (what) => what === name : matcher(name);
     const entry = { accepts, handler };
     entries.add(entry);

@@ -17,10 +17,10 @@ const hasValues = (row, image) => (row && image
 
 /**
  * The order of arrival is not the commit order. A notification that needs an ack may be late or
- * repeated, or a newer one may be missing because another session acknowledged it. So a change is
- * applied only if its commit is newer than everything that the rows may contain: the newest change of
- * that row, and every commit up to `floor`. In all other cases load() runs. Without load(), each column
- * keeps its newest value, and a deleted row stays deleted.
+ * repeated. A newer one never arrives if another session acknowledged it. So a change is applied only if
+ * its commit is newer than everything that the rows may contain: the newest change of that row, and
+ * every commit up to `floor`. In all other cases load() runs. Without load(), each column keeps its
+ * newest value, and a deleted row stays deleted.
  *
  * Changes that arrive during load() wait for its result: they may be newer.
  *
@@ -50,7 +50,7 @@ export function createRows({ client, columns, load, demand, clock, report, show 
   ];
   if (client.state === 'open') restart();
 
-  /** Earlier changes may be lost. Those that still arrive are older than the result of load(). */
+  /** Earlier changes may be lost, so load() runs. Its result is newer than every change up to now. */
   function restart() {
     observe(timeText(clock()));
     reload();
@@ -64,7 +64,7 @@ export function createRows({ client, columns, load, demand, clock, report, show 
   }
 
   async function loadAll() {
-    await clearTimeout(timer); // the await lets reload() set `loading`, also if load() throws immediately
+    await clearTimeout(timer); // the await makes reload() set `loading` first, also if load() throws at once
     try {
       let answer = [];
       while (mustLoad && load) {
@@ -96,8 +96,8 @@ export function createRows({ client, columns, load, demand, clock, report, show 
   }
 
   /**
-   * A notification may arrive before its commit is visible to others (long before, with synchronous
-   * replication), and load() may query a replica. If a recent change is missing in the result, load again.
+   * load() may return rows from before a recent change: with synchronous replication a commit becomes
+   * visible long after its notification, and load() may query a replica. Then load again.
    */
   function confirm() {
     const recent = timeText(clock() - RECENT_MS);
@@ -150,9 +150,9 @@ export function createRows({ client, columns, load, demand, clock, report, show 
   }
 
   /**
-   * Applies a change to one row. Without an `image` the row is deleted. Columns that the image omits keep
-   * their value: unchanged large values, and columns that only load() returns. `isLate`: this is the older
-   * one of two changes of a transaction.
+   * Applies a change to one row. Without an `image` (its columns and values) the row is deleted. Columns
+   * that the image omits keep their value: unchanged large values, and columns that only load() returns.
+   * `isLate`: among changes of the same time, this is the older one.
    */
   function put(id, base, at, isLate, image) {
     const known = changes.get(id) ?? { at: floor, times: {} };

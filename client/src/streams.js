@@ -43,7 +43,7 @@ export function openStream(transport, fetch, url) {
     let end = { code: 1006 }; // the caller uses the code of a preceding `bye`
     try {
       await (transport === 'sse' ? stream : poll)(ours.signal);
-    } catch (error) { // an Error: network failure, or missing browser feature
+    } catch (error) { // an Error (network failure, missing browser feature), or the code and reason of get()
       end = error.message ? { code: 1006, reason: error.message } : error;
     }
     if (attempt === ours) socket.onclose(end);

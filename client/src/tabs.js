@@ -5,7 +5,7 @@
 //   hello    to the leader: the same, and a request for the notifications since `pos` (undefined: new tab)
 //   open     to all: the sender is the leader now
 //   connected to one: the reply to hello
-//   frame    to all: a frame of the relay, and `pos`, the cursor before it; `from` ignores it
+//   frame    to all except `from`: a frame of the relay, and `pos`, the cursor before it
 //   state    to all: the state of the connection
 //   send     to the leader: send this ack or nack
 //   ping     to the leader: check that it responds   pong: the reply
@@ -36,7 +36,7 @@ export function createTabs(name, settings, owner) {
   });
   const leadership = createLeadership(name, startLeading, startFollowing);
   const life = new AbortController(); // has a `signal`, so it can be the options of a listener
-  let channel; // undefined: this tab is no candidate for the lead
+  let channel; // undefined: this tab has left, and cannot lead
   let leads = false;
   let firstToken; // fetched to learn the name; used for the first connect
   let change = { state: 'connecting' }; // last reported state
@@ -167,7 +167,7 @@ export function createTabs(name, settings, owner) {
     const missed = replay.since(pos);
     // From the cursor in its request, because frames received since then have moved it.
     const loss = pos ? { t: 'gap', from: pos, to: cursor, why: 'shed' } : { t: 'connected', pos: cursor };
-    // Pending frames are old; their cursor must not move that tab back.
+    // Pending frames are old: their cursors must not move that tab's cursor back.
     const frames = [...pending.values()].map((frame) => ({ ...frame, pos: pos ?? cursor }))
       .concat(missed ?? loss);
     post('connected', { to, frames, resumed: !!missed, change });
@@ -186,7 +186,7 @@ export function createTabs(name, settings, owner) {
     if (retryIn >= 0 && isVisible()) wakeTimer = setTimeout(wake, retryIn + WAKE_DELAY_MS);
   }
 
-  /** Accepts frames of a former leader too, because no other tab receives them. */
+  /** A former leader may have received frames that the new one has not: accept them too. */
   function onTabFrame({ frame, pos, from }) {
     if (from === id || (leads && frame.t !== 'msg')) return;
     const cursor = owner.cursor();
@@ -205,7 +205,7 @@ export function createTabs(name, settings, owner) {
     return subscribed;
   }
 
-  /** Forwards before it calls this tab's handlers, which may be slow. */
+  /** Forwards a frame to the other tabs before this tab's handlers, which may be slow, are called. */
   function publish(frame, length) {
     if (frame.t === 'msg') {
       if (frame.n.routing.retry.ack_required) addPending(frame);
@@ -244,7 +244,7 @@ export function createTabs(name, settings, owner) {
   }
 
   function changed(next) {
-    // This tab's token is not usable, but the one of another tab may be.
+    // Final for this tab: close(), or a rejected token. Another tab may have a valid token and lead.
     if (next.state === 'closed') {
       life.abort();
       leave();

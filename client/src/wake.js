@@ -1,4 +1,4 @@
-// wake.js: detects that the network or the user is back, or leaves.
+// wake.js: reports that the network or the page is available again, or that the user leaves.
 
 export const isVisible = () => !document.hidden;
 

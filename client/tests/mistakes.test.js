@@ -32,9 +32,9 @@ const REFUSED = [
   [{ url: ADDRESS, token: 'T', window: '8' }, /window: a positive integer/],
   [{ url: ADDRESS, token: 'T', dedupe: 0 }, /dedupe: a positive integer/],
   [{ url: ADDRESS, token: 'T', topics: [7] }, /topics: an array of strings/],
-  [{ url: 'localhost:8080', token: 'T' }, /url: ws:\/\/, wss:\/\/, http:\/\/ or https:\/\/ before localhost:8080/],
-  [{ url: 'relay.example.org', token: 'T' }, /url: .* before relay\.example\.org/],
-  [{ url: 'ftp://relay.test', token: 'T' }, /url: .* before ftp:\/\/relay\.test/],
+  [{ url: 'localhost:8080', token: 'T' }, /url: localhost:8080 must start with ws:\/\/, wss:\/\/, http:\/\/ or https:\/\//],
+  [{ url: 'relay.example.org', token: 'T' }, /url: relay\.example\.org must start with/],
+  [{ url: 'ftp://relay.test', token: 'T' }, /url: ftp:\/\/relay\.test must start with/],
 ];
 
 for (const [options, message] of REFUSED) {
