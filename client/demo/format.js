@@ -14,7 +14,7 @@ export function latencyOf(n) {
 }
 
 export function milliseconds(value) {
-  if (value < 0) return 'clock?';
+  if (value < 0) return 'clock skew'; // the clocks of browser and database differ
   if (value < 100) return `${value.toFixed(1)} ms`;
   if (value < 10_000) return `${Math.round(value)} ms`;
   return `${Math.round(value / 1000)} s`;

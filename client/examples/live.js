@@ -1,11 +1,11 @@
-// live.js: an HTML table that always equals the table in the database.
+// live.js: an HTML table that follows the user's rows in the database.
 
 import { connect } from '../dist/index.js';
 import { assignments, relay, token } from './login.js';
 
 const clairon = connect({ url: await relay(), token });
 
-// load() returns the rows, at the start and after a gap.
+// load() returns the rows as they are now; called at the start, and when notifications were lost.
 const list = clairon.live('assignments', { key: 'id', load: assignments });
 
 list.subscribe((rows) => {

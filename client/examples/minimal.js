@@ -3,7 +3,7 @@
 import { connect } from '../dist/index.js';
 import { relay, token } from './login.js';
 
-// By default a notification is acknowledged when its handler resolves. Here the user clicks a button.
+// By default the client acknowledges a notification when its handler resolves. Here the user clicks a button.
 const clairon = connect({ url: await relay(), token, ack: 'manual' });
 
 clairon.on('*', ({ metadata, payload, routing }) => {
