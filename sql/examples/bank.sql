@@ -22,8 +22,8 @@ CREATE TABLE IF NOT EXISTS transaction (
 
 CREATE INDEX IF NOT EXISTS transaction_key ON transaction (account_id, key);
 
--- Which operations each account has already seen. clairon.once(entity, key) is the ready-made
--- form of this table; here it is spelled out.
+-- The keys of the operations that were applied to each account. clairon.once(entity, key) does the same
+-- with a table of the extension; this example shows how it works.
 CREATE TABLE IF NOT EXISTS idempotency_key (
     account_id text NOT NULL REFERENCES account,
     key        text NOT NULL CHECK (key <> ''),
@@ -53,8 +53,8 @@ BEGIN
 END
 $$;
 
--- Moves money once for each key. Returns true when it moved, false when the key had been used for
--- this very transfer: then nothing changes. A key of another transfer is an error.
+-- Moves money once for each key. Returns true if it moved. Returns false, and changes nothing, if the
+-- same transfer was already applied with this key. A key of another transfer is an error.
 CREATE OR REPLACE FUNCTION transfer(key text, debtor text, creditor text, amount numeric)
 RETURNS boolean LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -65,8 +65,8 @@ DECLARE
 BEGIN
     PERFORM transfer_check($1, $2, $3, $4);
 
-    -- Both accounts are locked in the same order by everyone, so transfers cannot deadlock, and a
-    -- second call with the same key waits here until the first has committed or rolled back.
+    -- All transfers lock their accounts in the order of the ids, so they cannot deadlock. A second call
+    -- with the same key waits here until the first has committed or rolled back.
     SELECT count(*) INTO found_accounts
       FROM (SELECT FROM account WHERE id IN ($2, $3) ORDER BY id FOR UPDATE) AS locked;
     IF found_accounts < 2 THEN

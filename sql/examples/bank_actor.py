@@ -1,15 +1,15 @@
 #!/usr/bin/python3
-"""bank_actor.py: accounts as actors that any step may reach twice, and transfers that survive every crash.
+"""bank_actor.py: transfers in idempotent steps, so that a worker can crash anywhere and repeat its last step.
 
-A repeated operation meets two layers. The account's window holds the newest keys in memory and
-answers most repeats without a round trip. Behind it clairon.once() puts the key into the database
-in the transaction of its effect: the database still knows the keys that the window forgot.
+Two layers recognize a repeated operation. The account's window holds its newest keys in memory and
+recognizes most repeats without a query. Then clairon.once() stores the key in the transaction of the
+operation, so the database also recognizes keys that the window has dropped.
 
-Each account counts the repeats that each layer recognized, and the worker prints the sums at its
-end: many in the database mean that the window is too small for how late the repeats come. The relay
-counts those of the database, of all workers: clairon_idempotent_repeats_total{layer="database"}.
+Each account counts the repeats that each layer recognized, and the worker prints the sums when it
+exits. If the database recognizes many, the window is too small. The relay counts the repeats that the
+database recognized for all workers: clairon_idempotent_repeats_total{layer="database"}.
 
-    bank_actor.py DSN        carries out what transfer_order asks for, until nothing is left
+    bank_actor.py DSN        executes the open rows of transfer_order, then exits
 """
 
 import enum
@@ -36,7 +36,7 @@ class Window:
     def __init__(self, keys, size=WINDOW_SIZE):
         self.size = size
         self.keys = OrderedDict()
-        for key in keys:  # oldest first, so that the oldest goes first
+        for key in keys:  # oldest first, as keep() drops the oldest
             self.keep(key)
 
     def __contains__(self, key):
@@ -49,7 +49,7 @@ class Window:
 
 
 class Storage:
-    """Where accounts are kept; each write is one transaction: key, balance and movement."""
+    """Reads and writes accounts. Each write is one transaction: key, balance and movement."""
 
     def __init__(self, dsn):
         self.dsn = dsn
@@ -61,7 +61,7 @@ class Storage:
         return self.connection
 
     def read(self, account, size=WINDOW_SIZE):
-        """The balance, and the newest keys with the oldest of them first."""
+        """Returns the balance and the newest keys, oldest first."""
         with self.connect() as connection, connection.cursor() as cursor:
             cursor.execute("SELECT balance FROM account WHERE id = %s", (account,))
             found = cursor.fetchone()
@@ -75,7 +75,7 @@ class Storage:
             return found[0], [key for (key,) in cursor.fetchall()]
 
     def write(self, account, key, amount):
-        """The outcome of a transfer, and the balance after it if it was applied."""
+        """Applies an amount once. Returns the outcome, and the new balance if the amount was applied."""
         with self.connect() as connection, connection.cursor() as cursor:
             cursor.execute("SELECT clairon.once(%s, %s)", (f"account/{account}", key))
             if not cursor.fetchone()[0]:
@@ -97,9 +97,10 @@ class Storage:
 
 
 class Account:
-    """One account in memory. Its balance is as of its own last operation: have one actor an account.
+    """One account in memory. Its balance is that of its own last operation.
 
-    Money is right with several of them all the same, as the database decides.
+    Use one object for each account. Several are safe, because the database decides, but their balances
+    may be out of date.
     """
 
     def __init__(self, storage, account, window_size=WINDOW_SIZE):
@@ -123,7 +124,7 @@ class Account:
         if key in self.window:
             self.repeats["memory"] += 1
             return Outcome.REPEATED
-        # Nothing in memory moves before the database has it: a failed write leaves no trace here.
+        # Memory changes only after the database: a failed write changes nothing here.
         outcome, balance = self.storage.write(self.account, key, amount)
         if outcome is Outcome.APPLIED:
             self.balance = balance
@@ -135,7 +136,7 @@ class Account:
 
 
 class Bank:
-    """Carries out transfers: debit, credit, close. Each step may be repeated, so all of them are."""
+    """Executes transfers: debit, credit, close. Each step is idempotent, so an interrupted transfer is repeated as a whole."""
 
     def __init__(self, dsn):
         self.storage = Storage(dsn)
@@ -162,7 +163,7 @@ class Bank:
             cursor.execute("SELECT transfer_close(%s, %s)", (order, outcome))
 
     def claim(self, order):
-        """Lock the order; true if it is still open. The end of the connection releases it."""
+        """Locks the order. Returns whether it is still open. The lock ends with the connection."""
         with self.storage.connect() as connection, connection.cursor() as cursor:
             cursor.execute("SELECT pg_try_advisory_lock(hashtextextended(%s, 0))", (order,))
             if not cursor.fetchone()[0]:
@@ -189,7 +190,7 @@ class Bank:
         return True
 
     def run(self):
-        """Run until no order is open. Reconnects after a loss of the database."""
+        """Runs until no order is open. Reconnects when the database connection is lost."""
         while True:
             try:
                 orders = self.open_orders()
@@ -197,9 +198,9 @@ class Bank:
                     return
                 claimed = [self.carry_out(order) for order in orders]
                 if not any(claimed):
-                    time.sleep(RETRY_SECONDS)  # other workers hold them all
+                    time.sleep(RETRY_SECONDS)  # other workers have locked all of them
             except (psycopg2.OperationalError, psycopg2.InterfaceError) as error:
-                print(f"the database is away, trying again: {error}".strip(), file=sys.stderr)
+                print(f"database unavailable, retrying: {error}".strip(), file=sys.stderr)
                 time.sleep(RETRY_SECONDS)
 
 

@@ -1,4 +1,4 @@
--- bank_actor.sql: the tables of bank_actor.py: transfers as orders that workers execute in steps.
+-- bank_actor.sql: the table and the function of bank_actor.py: a transfer is an order that a worker executes in steps.
 -- Needs bank.sql. Repeatable: existing objects stay unchanged.
 
 SET client_min_messages = warning;
@@ -15,8 +15,8 @@ CREATE TABLE IF NOT EXISTS transfer_order (
 CREATE INDEX IF NOT EXISTS transfer_order_open ON transfer_order (created_at) WHERE state = 'requested';
 
 -- The last step of a transfer: its state and the debtor's receipt, in one transaction. A repeat
--- changes nothing and sends nothing. The receipt is not urgent: its owner has an hour to acknowledge
--- it before it is sent again, in place of the relay's delivery.ack_timeout.
+-- changes nothing and sends nothing. The receipt is not urgent: it is retried after an hour without
+-- an acknowledgement, instead of after the relay's delivery.ack_timeout.
 CREATE OR REPLACE FUNCTION transfer_close(order_id text, outcome text)
 RETURNS void LANGUAGE sql AS $$
     UPDATE transfer_order SET state = outcome WHERE id = order_id AND state = 'requested';

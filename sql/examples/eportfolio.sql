@@ -4,7 +4,7 @@
 SET client_min_messages = warning;
 BEGIN;
 
--- A person's role holds in each establishment to which that person belongs.
+-- A person has one role, the same in each establishment.
 CREATE TABLE IF NOT EXISTS person (
     id   text PRIMARY KEY,
     name text NOT NULL,
@@ -43,7 +43,7 @@ CREATE TABLE IF NOT EXISTS announcements (
     created_at       timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- FULL: pages can display the old values of a row, and the old targets are known.
+-- FULL: notifications contain the old values, and the user of a deleted or moved row is known.
 ALTER TABLE assignments REPLICA IDENTITY FULL;
 ALTER TABLE members REPLICA IDENTITY FULL;
 ALTER TABLE announcements REPLICA IDENTITY FULL;
@@ -60,9 +60,9 @@ $$;
 CREATE OR REPLACE TRIGGER assignment_touch BEFORE UPDATE ON assignments
     FOR EACH ROW EXECUTE FUNCTION assignment_touch();
 
--- Keeps the audience STRUCTURE equal to the table of members. BEFORE: new members receive the
--- notification about their membership, former members do not. SECURITY DEFINER: writers of the table
--- need no privileges on clairon.member.
+-- Keeps the groups of kind STRUCTURE equal to the table of members. A BEFORE trigger changes the group
+-- before the row, so a new member receives the notification about the membership and a former member
+-- does not. SECURITY DEFINER: writers of the table need no privileges on clairon.member.
 CREATE OR REPLACE FUNCTION member_to_audience() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -84,7 +84,7 @@ $$;
 CREATE OR REPLACE TRIGGER member_to_audience BEFORE INSERT OR UPDATE OR DELETE ON members
     FOR EACH ROW EXECUTE FUNCTION member_to_audience();
 
--- Keeps the audience ROLE equal to the table of persons, in the same way.
+-- Keeps the groups of kind ROLE equal to the table of persons, in the same way.
 CREATE OR REPLACE FUNCTION person_to_audience() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -128,14 +128,14 @@ SELECT student_id, title
 
 -- Rules are last, so that the initial rows send no notifications.
 
--- Real time: a student's own page follows each change of an assignment.
+-- Real time: a student's page receives each change of the student's assignments.
 SELECT clairon.watch('assignments', 'USER', 'student_id');
 
 -- System: a change of access control is sent to the whole establishment, before other notifications.
 SELECT clairon.watch('members', 'STRUCTURE', 'establishment_id',
                      type => 'SYSTEM', priority => 'HIGH');
 
--- Former members are no longer in that audience: a second rule notifies them.
+-- Former members are no longer in that group: a second rule notifies them by their user id.
 SELECT clairon.watch('members', 'USER', 'user_id', name => 'person',
                      type => 'SYSTEM', priority => 'HIGH', operations => '{delete}');
 
@@ -146,7 +146,7 @@ SELECT clairon.watch('announcements', 'STRUCTURE', 'establishment_id', only_when
                      ttl => '1 day', ack_required => true, ack_timeout => '1 minute');
 
 -- An announcement for a role, such as the administrators of an establishment, reaches the users who
--- have both the membership and the role: one of the two is not enough. Without a role it has no target.
+-- have both the membership and the role. If for_role is NULL, this rule has no target and sends nothing.
 SELECT clairon.watch('announcements', 'STRUCTURE+ROLE', 'establishment_id+for_role', name => 'role',
                      type => 'NOTIFICATION', operations => '{create}', emitter => ':author',
                      ttl => '1 day', ack_required => true, ack_timeout => '1 minute');
