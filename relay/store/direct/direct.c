@@ -207,10 +207,10 @@ direct_knows_shards(struct direct *direct)
 {
     char prefix[STORE_PREFIX_MAX], key[STORE_KEY_MAX];
     const char *argv[] = {"HGET", key, "shards"};
-    long made_with = 0;
+    long created_with = 0;
 
     direct->at = 0;
-    for (unsigned k = 0; k < STORE_SHARDS_MAX && made_with == 0; k++) {
+    for (unsigned k = 0; k < STORE_SHARDS_MAX && created_with == 0; k++) {
         const struct redisReply *reply;
 
         key_shard_prefix(prefix, direct->prefix, STORE_SHARDS_MAX, k);
@@ -218,12 +218,12 @@ direct_knows_shards(struct direct *direct)
         reply = direct_ask(direct, 3, argv);
         if (reply == NULL)
             return false;
-        made_with = reply_text(reply) != NULL ? strtol(reply_text(reply), NULL, 10) : 0;
+        created_with = reply_text(reply) != NULL ? strtol(reply_text(reply), NULL, 10) : 0;
     }
-    if (made_with == 0 || made_with == (long)direct->shard_count)
+    if (created_with == 0 || created_with == (long)direct->shard_count)
         return true;
     snprintf(direct->error, sizeof(direct->error),
-             "the store was made with [store] shards = %ld, not %u", made_with,
+             "the store was created with [store] shards = %ld, not %u", created_with,
              direct->shard_count);
     return false;
 }

@@ -21,9 +21,8 @@ local function refusal_by(key)
         difference = 'OTHERDATABASE ' .. key .. ' belongs to database ' .. there .. ' (oid ' .. kept[2] ..
             '), this is database ' .. here .. ' (oid ' .. ARGV[5] .. ') of the same PostgreSQL cluster'
     end
-    return redis.error_reply(difference .. ': choose another [store] prefix, or if this one has taken the ' ..
-        'place of that one (pg_upgrade, a restored dump), DEL that key (of several shards that of each): ' ..
-        'clients are told of a gap')
+    return redis.error_reply(difference .. ': set another [store] prefix; if this database replaces that one ' ..
+        '(pg_upgrade, a restored dump), DEL that key, in every shard; clients receive one gap')
 end
 local refused = refusal_by(progress) or refusal_by(redis.call('HGET', meta, 'progress') or progress)
 if refused then return refused end
@@ -32,18 +31,17 @@ if refused then return refused end
 local current = redis.call('HGET', meta, 'progress')
 if current and current ~= progress and redis.call('EXISTS', current) == 1 then
     return redis.error_reply('OTHERSLOT this store holds the progress of another slot of this database, ' .. current ..
-        ', not ' .. progress .. ': set [feed] slot to that one, or choose another [store] prefix; if its place is ' ..
-        'taken on purpose, stop its relay and DEL ' .. current .. ' (of several shards that of each): clients ' ..
-        'receive one gap')
+        ', not ' .. progress .. ': set [feed] slot to that slot, or set another [store] prefix; to replace the ' ..
+        'slot, stop its relay and DEL ' .. current .. ', in every shard; clients receive one gap')
 end
 
 -- A failover or a restore raises the timeline. A lower one means that a former primary is back, or that
 -- conninfo has a wrong host. It must neither rewind nor fence the feed of the current primary.
 local followed = redis.call('HGET', progress, 'timeline')
 if followed and tonumber(followed) > tonumber(ARGV[3]) then
-    return redis.error_reply('OLDTIMELINE this server is on timeline ' .. ARGV[3] .. ', but the store has followed a ' ..
-        'failover to timeline ' .. followed .. ': [feed] conninfo must lead to the server that took over; if this ' ..
-        'one is to stay, DEL ' .. progress .. ' (of several shards that of each): clients are told of a gap')
+    return redis.error_reply('OLDTIMELINE this server is on timeline ' .. ARGV[3] .. ', but the store has ' ..
+        'followed a failover to timeline ' .. followed .. ': set [feed] conninfo to the new primary; to keep ' ..
+        'this server, DEL ' .. progress .. ', in every shard; clients receive one gap')
 end
 local known = redis.call('HGET', progress, 'owner') or ''
 -- The store was fed before, but not from this slot. WAL in between is lost, and memberships may be of

@@ -10,15 +10,15 @@ local stream, prefix = KEYS[1], ARGV[1]
 local shards = ARGV[5]
 local whole = prefix_of_all(prefix)
 local function meta_of(shard) return whole .. KEY_SHARD_BEGIN .. shard .. KEY_SHARD_END .. KEY_META end
-local made_with
+local created_with
 for k = 0, STORE_SHARDS_MAX - 1 do -- those on this server
-    made_with = made_with or redis.call('HGET', meta_of(k), 'shards')
+    created_with = created_with or redis.call('HGET', meta_of(k), 'shards')
 end
-made_with = made_with or shards ~= '1' and redis.call('XLEN', whole .. KEY_STREAM) > 0 and '1' or shards
-if made_with ~= shards then
-    return redis.error_reply('SHARDS ' .. whole .. ' was made with [store] shards = ' .. made_with ..
-        ', not ' .. shards .. ': set it back; or once all is delivered and acknowledged, ' ..
-        'choose another [store] prefix, and drop the slot')
+created_with = created_with or shards ~= '1' and redis.call('XLEN', whole .. KEY_STREAM) > 0 and '1' or shards
+if created_with ~= shards then
+    return redis.error_reply('SHARDS ' .. whole .. ' was created with [store] shards = ' .. created_with ..
+        ', not ' .. shards .. ': set it back; or, after all notifications are acknowledged, ' ..
+        'set another [store] prefix and drop the slot')
 end
 
 -- The same for the number of servers: if other shards are here and this one is not, it was elsewhere.
@@ -26,8 +26,8 @@ local servers, number = tonumber(ARGV[6]), tonumber(shard_number(prefix) or '0')
 if servers > 1 and redis.call('EXISTS', prefix .. KEY_META) == 0 then
     for other = 0, tonumber(shards) - 1 do
         if other % servers ~= number % servers and redis.call('EXISTS', meta_of(other)) == 1 then
-            return redis.error_reply('SHARDS shard ' .. number .. ' of ' .. whole .. ' is not here, but shard ' ..
-                other .. ' is: name the servers in [store] url in the order of the beginning')
+            return redis.error_reply('SHARDS shard ' .. number .. ' of ' .. whole .. ' is not on this server, but ' ..
+                'shard ' .. other .. ' is: list the servers in [store] url in their original order')
         end
     end
 end

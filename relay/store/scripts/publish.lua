@@ -15,7 +15,7 @@ if call('HGET', prefix .. KEY_META, 'epoch') ~= ARGV[2] or not has_group() then
 end
 -- While memberships are being copied, an audience cannot be resolved.
 if ARGV[10] ~= 'USER' and ARGV[10] ~= 'ALL' and call('HEXISTS', prefix .. KEY_META, 'copying') == 1 then
-    return redis.error_reply('COPYING memberships are being copied: what is for a group has to wait')
+    return redis.error_reply('COPYING memberships are being copied: group audiences are not available yet')
 end
 local key, digest, id = ARGV[3], ARGV[4], ARGV[7]
 if key ~= '' then

@@ -142,9 +142,9 @@ pass('metrics count all shards');
 my $doctor = JSON::decode_json((clairon('doctor', '--json'))[1]);
 is_deeply([ map { "$_->{ok} $_->{detail}" } grep { $_->{check} eq 'store.shards' } @{ $doctor->{checks} } ], ['1 4'], 'the doctor confirms the number of shards');
 $doctor = JSON::decode_json((clairon('doctor', '--json', '--store.shards=2'))[1]);
-like((grep { $_->{check} eq 'store.shards' } @{ $doctor->{checks} })[0]{detail}, qr/made with \[store\] shards = 4, not 2/, 'and reports a wrong one');
+like((grep { $_->{check} eq 'store.shards' } @{ $doctor->{checks} })[0]{detail}, qr/created with \[store\] shards = 4, not 2/, 'and reports a wrong one');
 ($code, undef, my $err) = clairon('errors', 'list', '--store.shards=2');
 is($code, 1, 'commands reject it');
-like($err, qr/made with \[store\] shards = 4, not 2/, 'with the reason');
+like($err, qr/created with \[store\] shards = 4, not 2/, 'with the reason');
 
 done_testing();

@@ -158,7 +158,7 @@ for my $other (1, 3, 8)
     my $start = $relay->log_mark;
     my $sum   = stored();
     $relay->start;
-    $relay->wait_for_log(qr/SHARDS clairon was made with \[store\] shards = 4, not $other: set it back/, from => $start);
+    $relay->wait_for_log(qr/SHARDS clairon was created with \[store\] shards = 4, not $other: set it back/, from => $start);
     is(($relay->get('/readyz'))[0], 503, "shards = $other is rejected");
     $relay->stop;
     is(stored(), $sum, 'nothing is changed');
@@ -179,7 +179,7 @@ wait_until('it is stored', sub { $plain->execute('XLEN', 'clairon:stream') == 1 
 $first->stop;
 $first->configure(%conf);
 $first->start;
-$first->wait_for_log(qr/SHARDS clairon was made with \[store\] shards = 1, not 4/);
+$first->wait_for_log(qr/SHARDS clairon was created with \[store\] shards = 1, not 4/);
 is_deeply([ grep { /\{/ } @{ $plain->execute('KEYS', '*') } ], [], 'a store without shards is rejected and not changed');
 
 done_testing();

@@ -162,7 +162,7 @@ $_->stop for $first, $second;
 $first->configure('store.url' => join ',', map { $_->url } reverse @stores);
 my $mark = $first->log_mark;
 $first->start;
-$first->wait_for_log(qr/SHARDS shard \d of clairon is not here, but shard \d is: name the servers/, from => $mark);
+$first->wait_for_log(qr/SHARDS shard \d of clairon is not on this server, but shard \d is: list the servers/, from => $mark);
 is(($first->get('/readyz'))[0], 503, 'servers in another order are rejected');
 $first->stop;
 
@@ -174,7 +174,7 @@ for my $wrong ({ %conf, 'store.shards' => 8 }, { %conf, 'store.shards' => 1, 'st
     $first->configure(%$wrong);
     $mark = $first->log_mark;
     $first->start;
-    $first->wait_for_log(qr/SHARDS clairon was made with \[store\] shards = 4, not $number/, from => $mark);
+    $first->wait_for_log(qr/SHARDS clairon was created with \[store\] shards = 4, not $number/, from => $mark);
     $first->stop;
     is_deeply([ map { scalar @{ $_->execute('KEYS', '*') } } @stores ], \@before, "$number shards: rejected, and no key is left on either server");
     isnt((clairon('errors', 'list'))[0], 0, 'commands reject it too');
