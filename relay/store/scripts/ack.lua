@@ -15,16 +15,16 @@ local now_text = whole(now_ms())
 local event_head, id_len = 'acked ' .. now_text .. ' 0 - ', pack_text(('x'):rep(36)):sub(1, 2)
 local gone, acked = {}, 0
 -- Ack events are for other relays. A relay that is not registered reloads its state when it is back.
-local told = call('ZCARD', prefix .. KEY_RELAYS) ~= (call('ZSCORE', prefix .. KEY_RELAYS, name) and 1 or 0) and {}
+local ack_events = call('ZCARD', prefix .. KEY_RELAYS) ~= (call('ZSCORE', prefix .. KEY_RELAYS, name) and 1 or 0) and {}
 
 -- Of the current user.
 local user, event, packed
 
--- Acks not written yet, by message: its first user, and the other ones (mostly none).
+-- Acks not written yet, by notification: its first user, and the other ones (mostly none).
 local firsts, others = {}, {}
-local values, values_len = {}, 0 -- ids and values of messages that stay pending
+local values, values_len = {}, 0 -- ids and values of notifications that stay pending
 
--- The value of a message after its entry is the same for many messages: it is parsed once. tails[text][n]
+-- The value of a notification after its entry is the same for many notifications: it is parsed once. tails[text][n]
 -- is that text after n acknowledgements.
 local tails = {}
 local function read_tail(tail)
@@ -51,8 +51,8 @@ local function write_states(key, first, more)
 end
 
 -- The last acks are added to the kept state, or become events.
-local function end_message(id, first, more)
-    if message_of(id).acked and keep_acks(id) then
+local function complete_acked(id, first, more)
+    if notification_of(id).acked and keep_acks(id) then
         write_states(acked_key .. id, first, more)
     else
         add_event(id, event_head .. first)
@@ -62,44 +62,44 @@ local function end_message(id, first, more)
 end
 
 local NONE = {}
-local function settle(id)
-    local value, first, more = messages[id], firsts[id], others[id] or NONE
+local function apply_acks(id)
+    local value, first, more = notifications[id], firsts[id], others[id] or NONE
     local blank = find(value, ' ', 1, true) or #value
     local tail, count = sub(value, blank), #more + 1
     local state = tails[tail] or read_tail(tail)
     firsts[id] = false
     if more ~= NONE then others[id] = nil end
     if not state then return end
-    if state.left <= count and state.open == '-' then return end_message(id, first, more) end
+    if state.left <= count and state.open == '-' then return complete_acked(id, first, more) end
     write_states(state_key .. id, first, more)
     value = sub(value, 1, blank - 1) .. (state[count] or tail_after(state, count))
-    messages[id] = value
+    notifications[id] = value
     values[values_len + 1], values[values_len + 2] = id, value
     values_len = values_len + 2
 end
 
--- The usual message has one user, no expiration and one delivery. Its value holds all that complete()
+-- The usual notification has one user, no expiration and one delivery. Its value holds all that complete()
 -- and write_events() would look up.
 local LAST = ' 1 - 0'
 local ended, ended_entries, ended_keys, ended_count = {}, {}, {}, 0
-local function take_last(id, value)
+local function acknowledge_last(id, value)
     local key, entry = trail_key .. id, sub(value, 1, -7)
-    messages[id] = false
+    notifications[id] = false
     ended_count = ended_count + 1
     ended[ended_count], ended_entries[ended_count] = id, entry
     ended_keys[ended_count] = state_key .. id
     event = event or event_head .. user
     local len = call('RPUSH', key, event)
-    if len == 1 or len > TRAIL_MAX then tend_trail(key, len, 1, entry, trail_ms) end
+    if len == 1 or len > TRAIL_MAX then maintain_trail(key, len, 1, entry, trail_ms) end
 end
 
-local function take(id)
-    local value = messages[id]
+local function acknowledge(id)
+    local value = notifications[id]
     if not value then return end
     acked = acked + 1
     gone[acked] = id .. ':' .. user
-    if told then told[acked] = packed .. id end
-    if sub(value, -6) == LAST then return take_last(id, value) end
+    if ack_events then ack_events[acked] = packed .. id end
+    if sub(value, -6) == LAST then return acknowledge_last(id, value) end
     if not firsts[id] then
         firsts[id] = user
         return
@@ -111,30 +111,30 @@ end
 -- The id is not in the user's inbox. Either it was acknowledged before, maybe in this call; or it is
 -- complete; or the user is no recipient; or the audience is open-ended and another relay has not yet
 -- reported the delivery. In the last case the ack is kept until the report.
-local function take_unlisted(id)
-    if firsts[id] then settle(id) end
-    local value = messages[id]
+local function acknowledge_unlisted(id)
+    if firsts[id] then apply_acks(id) end
+    local value = notifications[id]
     if not value then return end
     local state = call('HGET', state_key .. id, user)
-    if state == '0' then return take(id) end
-    local message = not state and message_of(id)
-    if message and message.open and not is_given_up(id, user) then
+    if state == '0' then return acknowledge(id) end
+    local notification = not state and notification_of(id)
+    if notification and notification.open and not is_dead_lettered(id, user) then
         call('HSET', early_key(id), user, now_text)
         call('PEXPIRE', early_key(id), EARLY_MS)
     end
-    messages[id] = value -- back to the stored text
+    notifications[id] = value -- back to the stored text
 end
 
 -- Ids removed from the user's inbox were pending: one ZREM finds out for all of them.
-local function take_some(from, to)
+local function acknowledge_chunk(from, to)
     local removed
     if from == to then
         removed = call('ZREM', inbox .. user, args[from])
     else
         removed = call('ZREM', inbox .. user, unpack(args, from, to))
     end
-    local take_one = removed == to - from + 1 and take or take_unlisted
-    for i = from, to do take_one(args[i]) end
+    local acknowledge_one = removed == to - from + 1 and acknowledge or acknowledge_unlisted
+    for i = from, to do acknowledge_one(args[i]) end
 end
 
 -- Lua parses numbers slowly, and few counts occur.
@@ -148,26 +148,26 @@ end
 local ids, count = {}, 0
 for i = first_id, #args do
     local id = args[i]
-    if messages[id] == nil then
-        messages[id], count = false, count + 1
+    if notifications[id] == nil then
+        notifications[id], count = false, count + 1
         ids[count] = id
     end
 end
-load_messages(ids, 1)
+load_notifications(ids, 1)
 local at = first_id
 for i = 5, first_id - 1, 2 do
     user = args[i]
-    event, packed = nil, told and pack_text(user) .. id_len
+    event, packed = nil, ack_events and pack_text(user) .. id_len
     local stop = at + number_of(args[i + 1])
-    for from = at, stop - 1, CHUNK do take_some(from, math.min(from + CHUNK, stop) - 1) end
+    for from = at, stop - 1, CHUNK do acknowledge_chunk(from, math.min(from + CHUNK, stop) - 1) end
     at = stop
 end
 for i = 1, count do
-    if firsts[ids[i]] then settle(ids[i]) end
+    if firsts[ids[i]] then apply_acks(ids[i]) end
 end
-if told and acked > 0 then
-    call('XADD', prefix .. KEY_ACK_EVENTS, 'MAXLEN', '~', RECEIPTS_MAX, '*', 'by', name,
-        'acked', table.concat(told))
+if ack_events and acked > 0 then
+    call('XADD', prefix .. KEY_ACK_EVENTS, 'MAXLEN', '~', ACK_EVENTS_MAX, '*', 'by', name,
+        'acked', table.concat(ack_events))
 end
 call_chunked(gone, 'ZREM', prefix .. KEY_DUE)
 call_chunked(values, 'HMSET', prefix .. KEY_PENDING)
@@ -176,6 +176,6 @@ call_chunked(ended_entries, 'XACK', stream, 'clairon')
 for from = 1, ended_count, CHUNK do
     call('DEL', unpack(ended_keys, from, math.min(from + CHUNK - 1, ended_count)))
 end
-save_messages()
+save_notifications()
 write_events(trail_ms)
 return {acked, ended_count + #completed}

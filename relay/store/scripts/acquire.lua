@@ -73,5 +73,5 @@ if ARGV[4] == '' then return {position, timeline, read} end
 
 -- Readers wait for no notification that is older than these pages.
 -- include: scan_back.lua
-local _, newest_route = newest_note(prefix .. KEY_STREAM, '+', 32, function() return true end)
+local _, newest_route = newest_notification(prefix .. KEY_STREAM, '+', 32, function() return true end)
 return {position, timeline, read, newest_route or ''}

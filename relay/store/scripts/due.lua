@@ -8,12 +8,12 @@ local call = redis.call
 -- include: stream_entry.lua
 
 local PAIRS_MAX, BYTES_MAX = 1000, 4 * 1024 * 1024
--- Users of a message that are due within this time share a retry entry. The first user waits for the
+-- Users of a notification that are due within this time share a retry entry. The first user waits for the
 -- others: no user gets a retry before its due time.
 local timeout, base, cap = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local slack = math.min(500, timeout / 4)
 local now = now_ms()
-local retried, copies, exhausted, expired, more = 0, 0, 0, 0, 0
+local retried, retry_entries, exhausted, expired, more = 0, 0, 0, 0, 0
 local pairs_left, bytes_left, gone = PAIRS_MAX, BYTES_MAX, {}
 
 local function log_error(id, found, reason, attempts, users)
@@ -21,19 +21,19 @@ local function log_error(id, found, reason, attempts, users)
         found and found.route or '')
     for _, user in ipairs(users) do
         gone[#gone + 1] = pack_text(user) .. pack_text(id)
-        note_event(id, 'errored', whole(now), attempts, reason, user)
+        record_event(id, 'errored', whole(now), attempts, reason, user)
         call('ZREM', prefix .. KEY_INBOX .. user, id)
     end
 end
 
 -- A delivery report before the next call must not add these users again.
-local function mark_given_up(id, users)
-    local message, states = message_of(id), {}
-    if not message or not message.open then return end
-    for i, user in ipairs(users) do states[2 * i - 1], states[2 * i] = user, GIVEN_UP end
+local function mark_dead_lettered(id, users)
+    local notification, states = notification_of(id), {}
+    if not notification or not notification.open then return end
+    for i, user in ipairs(users) do states[2 * i - 1], states[2 * i] = user, DEAD_LETTERED end
     call_chunked(states, 'HMSET', prefix .. KEY_RETRIES .. id)
-    message.tried = true
-    message_changed(id)
+    notification.tried = true
+    mark_changed(id)
 end
 
 -- Handles PAIRS_MAX users at most; the next call continues with a large audience.
@@ -51,31 +51,31 @@ local function expire(id)
                 missing[#missing + 1] = user
                 due_gone[#due_gone + 1] = id .. ':' .. user
             else
-                note_event(id, 'acked', state, 0, '-', user)
+                record_event(id, 'acked', state, 0, '-', user)
             end
         end
     until cursor == '0' or #seen >= PAIRS_MAX
     if #missing > 0 then
         log_error(id, found, 'expired', found and attempts_of(found) or 0, missing)
-        if message_of(id) then
-            message_of(id).left = message_of(id).left - #missing
-            message_changed(id)
+        if notification_of(id) then
+            notification_of(id).left = notification_of(id).left - #missing
+            mark_changed(id)
         end
     end
     call_chunked(seen, 'HDEL', key)
     expired, pairs_left = expired + #missing, pairs_left - #seen
     if call('EXISTS', key) == 0 then return complete(id) end
     more = 1
-    mark_given_up(id, seen)
+    mark_dead_lettered(id, seen)
 end
 
 -- The users of an open-ended audience are known from delivery reports only. If its expiration is found
 -- late, the store or all relays were down: reports and acks may still arrive. So its expiration, and all
 -- due times, are deferred once. Half a millisecond in the score marks a deferred one.
 local LATE_MS, REPORTS_MS = 2000, 10000 -- relays reconnect within 5 s
-local function waits_for_reports(id, ends, users)
-    local message, was_deferred = message_of(id), ends % 1 == 0.5
-    if not message or not message.open then return false end
+local function defer_expiration(id, ends, users)
+    local notification, was_deferred = notification_of(id), ends % 1 == 0.5
+    if not notification or not notification.open then return false end
     if not was_deferred then
         if ends > now - LATE_MS then return false end
         ends = now + REPORTS_MS + 0.5
@@ -88,32 +88,32 @@ local function waits_for_reports(id, ends, users)
     return true
 end
 
-local function give_up(id, found, attempts, users)
+local function dead_letter(id, found, attempts, users)
     log_error(id, found, 'exhausted', attempts, users)
     call('HDEL', prefix .. KEY_ACK .. id, unpack(users))
     exhausted = exhausted + #users
-    local message = message_of(id)
-    message.left = message.left - #users
-    message_changed(id)
-    if message.open then
-        message.tried = true
-        for _, user in ipairs(users) do call('HSET', prefix .. KEY_RETRIES .. id, user, GIVEN_UP) end
-    elseif message.left <= 0 then
+    local notification = notification_of(id)
+    notification.left = notification.left - #users
+    mark_changed(id)
+    if notification.open then
+        notification.tried = true
+        for _, user in ipairs(users) do call('HSET', prefix .. KEY_RETRIES .. id, user, DEAD_LETTERED) end
+    elseif notification.left <= 0 then
         complete(id)
     end
 end
 
 local function retry_users(id, found, tries, users)
     replace_entry(found, tries + 1, users)
-    message_of(id).tried = true
+    notification_of(id).tried = true
     local counts = {}
     for _, user in ipairs(users) do
         counts[#counts + 1] = user
         counts[#counts + 1] = tries .. '+'
-        note_event(id, 'retried', whole(now), tries + 1, '-', user)
+        record_event(id, 'retried', whole(now), tries + 1, '-', user)
     end
     call('HMSET', prefix .. KEY_RETRIES .. id, unpack(counts))
-    retried, copies, bytes_left = retried + #users, copies + 1, bytes_left - #found.data
+    retried, retry_entries, bytes_left = retried + #users, retry_entries + 1, bytes_left - #found.data
 end
 
 -- An absent user must not use up an attempt: its retry is deferred.
@@ -140,7 +140,7 @@ local function retry(id, users)
     local tried = call('HMGET', prefix .. KEY_RETRIES .. id, unpack(users))
     local groups, order = {}, {}
     for i, user in ipairs(users) do
-        local tries = shown_tries(tried[i])
+        local tries = delivered_retries(tried[i])
         if states[i] == '0' and not is_present(user) then
             defer(id, found, tries, user)
         else
@@ -159,12 +159,12 @@ local function retry(id, users)
         if tries < limit_of(found) then retry_users(id, found, tries, groups[tries]) end
     end
     for _, tries in ipairs(order) do
-        if tries >= limit_of(found) then give_up(id, found, tries, groups[tries]) end
+        if tries >= limit_of(found) then dead_letter(id, found, tries, groups[tries]) end
     end
     pairs_left = pairs_left - #users
 end
 
--- The due pairs by message, oldest first.
+-- The due pairs by notification, oldest first.
 local rows = call('ZRANGEBYSCORE', prefix .. KEY_DUE, '-inf', whole(now), 'WITHSCORES',
     'LIMIT', 0, PAIRS_MAX)
 local order, users_of, due = {}, {}, {}
@@ -188,7 +188,7 @@ for _, id in ipairs(order) do
         break
     end
     local ends = tonumber(call('ZSCORE', prefix .. KEY_DUE, id .. ':') or nil)
-    if ends and (ends <= now or ends % 1 == 0.5) and waits_for_reports(id, ends, users_of[id]) then
+    if ends and (ends <= now or ends % 1 == 0.5) and defer_expiration(id, ends, users_of[id]) then
         pairs_left = pairs_left - #users_of[id]
     elseif ends and ends <= now then
         expire(id)
@@ -197,8 +197,8 @@ for _, id in ipairs(order) do
     end
 end
 if #gone > 0 then
-    call('XADD', prefix .. KEY_ACK_EVENTS, 'MAXLEN', '~', RECEIPTS_MAX, '*', 'gone', table.concat(gone))
+    call('XADD', prefix .. KEY_ACK_EVENTS, 'MAXLEN', '~', ACK_EVENTS_MAX, '*', 'gone', table.concat(gone))
 end
-save_messages()
+save_notifications()
 write_events(ARGV[3])
-return {retried, copies, exhausted, expired, more, call('XLEN', errors)}
+return {retried, retry_entries, exhausted, expired, more, call('XLEN', errors)}

@@ -3,7 +3,7 @@
 -- Returns a JSON array; a notification longer than DATA_MAX is null.
 -- include: keys.lua
 -- include: json.lua
-local errors, before = prefix_of_all(ARGV[1]) .. KEY_ERRORS, ARGV[2]
+local errors, before = base_prefix(ARGV[1]) .. KEY_ERRORS, ARGV[2]
 
 local DATA_MAX, USERS_MAX = 8192, 20
 
@@ -22,10 +22,10 @@ for i, entry in ipairs(page) do
     local fields = {data = '', users = '[]', id = '', reason = ''}
     for k = 1, #entry[2], 2 do fields[entry[2][k]] = entry[2][k + 1] end
     local count, users = users_of(fields.users)
-    local is_shown = fields.data ~= '' and #fields.data <= DATA_MAX
+    local is_included = fields.data ~= '' and #fields.data <= DATA_MAX
     rows[i] = table.concat({'{"entry":', text_of(entry[1]), ',"at":', entry[1]:match('^%d+'),
         ',"id":', text_of(fields.id), ',"reason":', text_of(fields.reason),
         ',"attempts":', number_of(fields.attempts), ',"user_count":', number_of(count),
-        ',"users":', array_of(users), ',"notification":', is_shown and fields.data or 'null', '}'})
+        ',"users":', array_of(users), ',"notification":', is_included and fields.data or 'null', '}'})
 end
 return array_of(rows)

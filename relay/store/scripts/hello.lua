@@ -8,15 +8,15 @@ local stream, prefix = KEYS[1], ARGV[1]
 
 -- A user's shard depends on the number of shards: with another number stored entries are not found.
 local shards = ARGV[5]
-local whole = prefix_of_all(prefix)
-local function meta_of(shard) return whole .. KEY_SHARD_BEGIN .. shard .. KEY_SHARD_END .. KEY_META end
+local base = base_prefix(prefix)
+local function meta_of(shard) return base .. KEY_SHARD_BEGIN .. shard .. KEY_SHARD_END .. KEY_META end
 local created_with
 for k = 0, STORE_SHARDS_MAX - 1 do -- those on this server
     created_with = created_with or redis.call('HGET', meta_of(k), 'shards')
 end
-created_with = created_with or shards ~= '1' and redis.call('XLEN', whole .. KEY_STREAM) > 0 and '1' or shards
+created_with = created_with or shards ~= '1' and redis.call('XLEN', base .. KEY_STREAM) > 0 and '1' or shards
 if created_with ~= shards then
-    return redis.error_reply('SHARDS ' .. whole .. ' was created with [store] shards = ' .. created_with ..
+    return redis.error_reply('SHARDS ' .. base .. ' was created with [store] shards = ' .. created_with ..
         ', not ' .. shards .. ': set it back; or, after all notifications are acknowledged, ' ..
         'set another [store] prefix and drop the slot')
 end
@@ -26,7 +26,7 @@ local servers, number = tonumber(ARGV[6]), tonumber(shard_number(prefix) or '0')
 if servers > 1 and redis.call('EXISTS', prefix .. KEY_META) == 0 then
     for other = 0, tonumber(shards) - 1 do
         if other % servers ~= number % servers and redis.call('EXISTS', meta_of(other)) == 1 then
-            return redis.error_reply('SHARDS shard ' .. number .. ' of ' .. whole .. ' is not on this server, but ' ..
+            return redis.error_reply('SHARDS shard ' .. number .. ' of ' .. base .. ' is not on this server, but ' ..
                 'shard ' .. other .. ' is: list the servers in [store] url in their original order')
         end
     end
@@ -63,7 +63,7 @@ local known = redis.call('HMGET', meta, 'epoch', 'run', 'gap_from', 'gap_to')
 local epoch, run = known[1], redis.call('INFO', 'server'):match('run_id:(%x+)')
 
 -- Raises the last id to `id`. False if the store rejects it.
-local function go_on_after(id)
+local function raise_last_id(id)
     local set = redis.pcall('XSETID', stream, id)
     if set.err then return false end
     last = id
@@ -72,7 +72,7 @@ end
 
 -- After a failover to an older replica, maybe with a slow clock, new ids must be above those already
 -- delivered: sessions read from their cursors on.
-if ARGV[3] == epoch and is_before(last, ARGV[4]) then go_on_after(ARGV[4]) end
+if ARGV[3] == epoch and is_before(last, ARGV[4]) then raise_last_id(ARGV[4]) end
 
 -- If the append-only file ends inside a transaction, the server cuts it after the last whole command, not
 -- before the transaction. The next load runs the rest, together with the first transaction written now.
@@ -90,14 +90,15 @@ if run and run ~= known[2] then
     end
     local from, now = last, redis.call('TIME')
     local to = math.max(ms_of(last) + 1, now[1] * 1000 + math.floor(now[2] / 1000) + 1)
-    if go_on_after(string.format('%.0f-0', to)) then
+    if raise_last_id(string.format('%.0f-0', to)) then
         redis.call('HMSET', meta, 'run', run, 'gap_from', from, 'gap_to', last)
     end
 end
 
-local function stored_to()
+local function stored_position()
     local progress = shards ~= '1' and redis.call('HGET', meta, 'progress')
     local owner = progress and redis.call('HGET', progress, 'owner')
     return owner and redis.call('HGET', progress, 'position:' .. owner) or ''
 end
-return {epoch, last, redis.call('HEXISTS', meta, 'first'), redis.call('HGET', meta, 'topic_prefix') or '', stored_to()}
+local has_first, topic_prefix = redis.call('HEXISTS', meta, 'first'), redis.call('HGET', meta, 'topic_prefix')
+return {epoch, last, has_first, topic_prefix or '', stored_position()}

@@ -53,12 +53,12 @@ while ARGV[at] do
     local kind, fresh = ARGV[at], ARGV[at + 1] > position
     if fresh then position = ARGV[at + 1] else skipped = skipped + 1 end
     if kind == 'N' then
-        if fresh then add_note(ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]) end
+        if fresh then add_notification(ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]) end
         at = at + 5
     elseif kind == 'A' then
         local count = tonumber(ARGV[at + 6])
         if fresh then
-            add_awaited(ARGV[at + 2], ARGV[at + 3], ARGV[at + 4],
+            add_ack_required(ARGV[at + 2], ARGV[at + 3], ARGV[at + 4],
                 users_of(ARGV[at + 5], targets_at(at + 7, count)))
         end
         at = at + 7 + count
@@ -79,7 +79,7 @@ while ARGV[at] do
         at = at + 5
     end
 end
-finish_awaited()
+write_pending()
 call('HSET', progress, 'position:' .. owner, position)
 if ARGV[5] > (state[3] or '') then call('HSET', progress, 'read:' .. owner, ARGV[5]) end
 return {position, added, skipped, last_entry}

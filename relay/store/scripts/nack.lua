@@ -1,6 +1,6 @@
 -- nack.lua: defers retries for a user, by the backoff at least.
 -- KEYS: stream. ARGV: prefix, backoff base, backoff cap, delay, retention of trails (all in ms), user,
--- message ids.
+-- notification ids.
 -- Returns how many of them are pending for this user and will be retried.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
@@ -8,24 +8,24 @@ local call = redis.call
 -- include: stream_entry.lua
 
 local base, cap, user = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[6]
-local delay, now, taken = math.min(tonumber(ARGV[4]), cap), now_ms(), 0
+local delay, now, deferred = math.min(tonumber(ARGV[4]), cap), now_ms(), 0
 
 for at = 7, #ARGV do
     local id = ARGV[at]
     -- Only a delivered notification has a retry scheduled.
-    local asked = call('HGET', prefix .. KEY_ACK .. id, user) == '0'
+    local due = call('HGET', prefix .. KEY_ACK .. id, user) == '0'
         and tonumber(call('ZSCORE', prefix .. KEY_DUE, id .. ':' .. user) or nil)
-    local found = asked and read_entry(id)
+    local found = due and read_entry(id)
     if found and route_flag(found.route, FRAME_RETRY_ENABLED) then
-        local tries = shown_tries(call('HGET', prefix .. KEY_RETRIES .. id, user))
+        local tries = delivered_retries(call('HGET', prefix .. KEY_RETRIES .. id, user))
         local wait = math.max(delay, backoff_ms(backoff_of(found), tries, id, base, cap))
         -- Half a millisecond marks the delay of a nack: a later, shorter one does not replace it.
-        if asked % 1 ~= 0.5 or asked < now + wait then
+        if due % 1 ~= 0.5 or due < now + wait then
             call('ZADD', prefix .. KEY_DUE, string.format('%.1f', now + wait + 0.5), id .. ':' .. user)
         end
-        note_event(id, 'nacked', whole(now), tries, whole(wait), user)
-        taken = taken + 1
+        record_event(id, 'nacked', whole(now), tries, whole(wait), user)
+        deferred = deferred + 1
     end
 end
 write_events(ARGV[5])
-return taken
+return deferred

@@ -36,12 +36,12 @@ local function oldest_pending()
     end
     table.sort(ids, function(a, b) return commits[a] < commits[b] end)
     for i = 1, math.min(#ids, STORE_OVERVIEW_ROWS) do
-        local id, message = ids[i], message_of(ids[i])
-        if message then
+        local id, notification = ids[i], notification_of(ids[i])
+        if notification then
             local ends = call('ZSCORE', prefix .. KEY_DUE, id .. ':')
             found[#found + 1] = string.format('{"id":%s,"since":%s,"topic":%s,"users":%s,"open":%s,"ends":%s}',
-                text_of(id), whole(commits[id]), topic_of(fields_at(message.entry).data), number_of(message.left),
-                message.open and 'true' or 'false', ends and number_of(ends) or 'null')
+                text_of(id), whole(commits[id]), topic_of(fields_at(notification.entry).data),
+                number_of(notification.left), notification.open and 'true' or 'false', ends and number_of(ends) or 'null')
         end
     end
     return array_of(found)

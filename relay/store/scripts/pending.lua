@@ -1,4 +1,4 @@
--- pending.lua: the number of pending messages, and the commit time of the oldest.
+-- pending.lua: the number of pending notifications, and the commit time of the oldest.
 -- KEYS: stream. ARGV: prefix.
 -- Returns {number, commit time in ms or 0}.
 local stream, prefix = KEYS[1], ARGV[1]

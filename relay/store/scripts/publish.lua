@@ -35,9 +35,9 @@ end
 if ARGV[6] == 'A' then
     local targets = {}
     for i = 11, #ARGV do targets[i - 10] = ARGV[i] end
-    add_awaited(id, ARGV[8], ARGV[9], users_of(ARGV[10], targets))
-    finish_awaited()
+    add_ack_required(id, ARGV[8], ARGV[9], users_of(ARGV[10], targets))
+    write_pending()
 else
-    add_note(id, ARGV[8], ARGV[9])
+    add_notification(id, ARGV[8], ARGV[9])
 end
 return {id, 'stored'}

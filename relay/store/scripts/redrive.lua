@@ -1,5 +1,5 @@
 -- redrive.lua: sends the notification of a dead letter to its users again, from attempt 0.
--- KEYS: stream. ARGV: prefix, entry of the error log, message id, route, data, expiration in ms or 0,
+-- KEYS: stream. ARGV: prefix, entry of the error log, notification id, route, data, expiration in ms or 0,
 -- retention of trails in ms, users (none: those of the entry).
 -- Returns the number of users with a pending acknowledgement; -1: the entry is gone; -2: it has no users.
 local stream, prefix = KEYS[1], ARGV[1]
@@ -19,10 +19,10 @@ local function users_of_entry()
 end
 
 -- Its score in inboxes: that of its first entry, if that is known.
-local function inbox_score(message)
+local function inbox_score(notification)
     local stored = call('LINDEX', prefix .. KEY_TRAIL .. id, 0)
     local entry = stored and stored:match('^stored %d+ 0 (%d+%-%d+) ')
-    return score_of(entry or first_entry(id, message))
+    return score_of(entry or first_entry(id, notification))
 end
 
 local named = #ARGV > 7 and {unpack(ARGV, 8)} or users_of_entry()
@@ -39,19 +39,19 @@ if #users > 0 then
     found.route, found.data = ARGV[4], ARGV[5]
     if found.open and ends > 0 then found.open = whole(ends) end
     replace_entry(found, 0, users)
-    local key, message = prefix .. KEY_ACK .. id, messages[id]
-    local score = inbox_score(message)
-    message.open, message.ends = message.open and tonumber(found.open), message.ends or ends > 0
+    local key, notification = prefix .. KEY_ACK .. id, notifications[id]
+    local score = inbox_score(notification)
+    notification.open, notification.ends = notification.open and tonumber(found.open), notification.ends or ends > 0
     for _, user in ipairs(users) do
-        if call('HSET', key, user, '0') == 1 then message.left = message.left + 1 end
+        if call('HSET', key, user, '0') == 1 then notification.left = notification.left + 1 end
         call('HDEL', prefix .. KEY_RETRIES .. id, user)
         call('ZREM', prefix .. KEY_DUE, id .. ':' .. user)
         call('ZADD', prefix .. KEY_INBOX .. user, 'NX', score, id)
-        note_event(id, 'redriven', whole(now), 0, '-', user)
+        record_event(id, 'redriven', whole(now), 0, '-', user)
     end
     if ends > 0 then call('ZADD', prefix .. KEY_DUE, whole(ends), id .. ':') end
 end
 call('XDEL', errors, ARGV[2])
-save_messages()
+save_notifications()
 write_events(ARGV[7])
 return #users

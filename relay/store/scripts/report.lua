@@ -12,35 +12,35 @@ local call = redis.call
 
 local FIRST = 6
 local timeout, base, cap = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local now, not_pending, ids, dues, told = now_ms(), {}, {}, {}, {}
+local now, not_pending, ids, dues, ack_events = now_ms(), {}, {}, {}, {}
 local now_text = whole(now)
 
 -- Adds a user of an open-ended audience to the pending users.
-local function enrol(id, user)
-    local message = message_of(id)
-    if not message or not message.open or is_given_up(id, user) then return nil end
+local function add_pending_user(id, user)
+    local notification = notification_of(id)
+    if not notification or not notification.open or is_dead_lettered(id, user) then return nil end
     local early = call('HGET', early_key(id), user)
     if early then
         call('HDEL', early_key(id), user)
         call('HSET', prefix .. KEY_ACK .. id, user, early)
-        note_event(id, 'sent', now_text, 0, '-', user)
-        message.acked = true
-        message_changed(id)
-        told[#told + 1] = pack_text(user) .. pack_text(id)
+        record_event(id, 'sent', now_text, 0, '-', user)
+        notification.acked = true
+        mark_changed(id)
+        ack_events[#ack_events + 1] = pack_text(user) .. pack_text(id)
         return early
     end
     call('HSET', prefix .. KEY_ACK .. id, user, '0')
-    call('ZADD', prefix .. KEY_INBOX .. user, score_of(first_entry(id, message)), id)
-    message.left = message.left + 1
-    message_changed(id)
+    call('ZADD', prefix .. KEY_INBOX .. user, score_of(first_entry(id, notification)), id)
+    notification.left = notification.left + 1
+    mark_changed(id)
     return '0'
 end
 
-local function take_delivered(kind, id, user, timeout)
-    local message, tries = message_of(id), 0
-    if message and message.tried then
+local function report_delivered(kind, id, user, timeout)
+    local notification, tries = notification_of(id), 0
+    if notification and notification.tried then
         local value = call('HGET', prefix .. KEY_RETRIES .. id, user) or '0'
-        tries = shown_tries(value)
+        tries = delivered_retries(value)
         if value:sub(-1) == '+' then
             tries = tries + 1
             call('HSET', prefix .. KEY_RETRIES .. id, user, tries)
@@ -50,36 +50,36 @@ local function take_delivered(kind, id, user, timeout)
         dues[#dues + 1] = whole(now + timeout + backoff_ms(kind, tries, id, base, cap))
         dues[#dues + 1] = id .. ':' .. user
     end
-    note_event(id, 'sent', now_text, tries, '-', user)
+    record_event(id, 'sent', now_text, tries, '-', user)
 end
 
 -- The due time may be lost: set it if there is none.
-local function take_kept(kind, id, user, timeout)
-    local tries = shown_tries(call('HGET', prefix .. KEY_RETRIES .. id, user))
+local function report_kept(kind, id, user, timeout)
+    local tries = delivered_retries(call('HGET', prefix .. KEY_RETRIES .. id, user))
     local due = now + timeout + backoff_ms(kind, tries, id, base, cap)
     call('ZADD', prefix .. KEY_DUE, 'NX', whole(due), id .. ':' .. user)
 end
 
 for at = FIRST, #ARGV, 3 do ids[#ids + 1] = ARGV[at + 2] end
-load_messages(ids, 1)
+load_notifications(ids, 1)
 for at = FIRST, #ARGV, 3 do
     local how, user, id = ARGV[at], ARGV[at + 1], ARGV[at + 2]
     local what, kind, own = how:sub(1, 1), how:sub(2, 2), #how > 3 and tonumber(how:sub(4)) or timeout
     local state = call('HGET', prefix .. KEY_ACK .. id, user)
-    if not state and how:sub(3, 3) == 'O' then state = enrol(id, user) end
+    if not state and how:sub(3, 3) == 'O' then state = add_pending_user(id, user) end
     if state == '0' and what == 'S' then
-        take_delivered(kind, id, user, own)
+        report_delivered(kind, id, user, own)
     elseif state == '0' and what == 'K' and kind ~= '-' then
-        take_kept(kind, id, user, own)
+        report_kept(kind, id, user, own)
     elseif state ~= '0' then
         not_pending[#not_pending + 1] = (at - FIRST) / 3
     end
 end
-if #told > 0 then
-    call('XADD', prefix .. KEY_ACK_EVENTS, 'MAXLEN', '~', RECEIPTS_MAX, '*', 'by', '-',
-        'acked', table.concat(told))
+if #ack_events > 0 then
+    call('XADD', prefix .. KEY_ACK_EVENTS, 'MAXLEN', '~', ACK_EVENTS_MAX, '*', 'by', '-',
+        'acked', table.concat(ack_events))
 end
 call_chunked(dues, 'ZADD', prefix .. KEY_DUE, 'GT') -- the latest delivery counts
-save_messages()
+save_notifications()
 write_events(ARGV[5])
 return not_pending

@@ -7,4 +7,4 @@ local function is_not_beyond(route)
     local position = route_bytes(route, FRAME_AT_COMMIT_LSN, FRAME_COMMON_SIZE)
     return position:gsub('.', function(byte) return string.format('%02x', byte:byte()) end) <= ARGV[1]
 end
-return newest_note(KEYS[1], ARGV[2], 64, is_not_beyond) or ''
+return newest_notification(KEYS[1], ARGV[2], 64, is_not_beyond) or ''

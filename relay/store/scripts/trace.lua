@@ -1,5 +1,5 @@
 -- trace.lua: the timeline of one notification.
--- KEYS: stream. ARGV: prefix, message id, its commit time in ms.
+-- KEYS: stream. ARGV: prefix, notification id, its commit time in ms.
 -- Returns {data or '', entry or '', trail, users with a pending acknowledgement}.
 local stream, prefix, id = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call

@@ -33,6 +33,6 @@ for i = 1, old do
         call('XACK', stream, 'clairon', entry) -- it is complete
     end
 end
-save_messages()
+save_notifications()
 if old == MOVES_MAX then return {trimmed, 1} end
 return {trimmed + call('XTRIM', stream, 'MINID', '~', whole(keep_ms) .. '-0'), 0}

@@ -21,11 +21,12 @@ end
 local function pending()
     local found = {}
     for _, id in ipairs(call('ZRANGEBYSCORE', inbox, '-inf', '+inf', 'LIMIT', 0, STORE_INBOX_ROWS)) do
-        local message = message_of(id)
-        if message then
+        local notification = notification_of(id)
+        if notification then
             local due = call('ZSCORE', prefix .. KEY_DUE, id .. ':' .. user)
+            local entry = notification.entry
             found[#found + 1] = string.format('{"id":%s,"since":%s,"topic":%s,"due":%s}', text_of(id),
-                message.entry:match('^%d+'), topic_of(fields_at(message.entry).data), due and number_of(due) or 'null')
+                entry:match('^%d+'), topic_of(fields_at(entry).data), due and number_of(due) or 'null')
         end
     end
     return array_of(found)

@@ -54,7 +54,7 @@ local function users_of(audience, targets)
     return users
 end
 
-local function add_note(id, route, data, ...)
+local function add_notification(id, route, data, ...)
     local entry
     if after then
         entry = add_entry('id', id, 'route', route, 'data', data, 'after', after, ...)
@@ -72,13 +72,13 @@ local function add_note(id, route, data, ...)
 end
 
 -- A notification with acks of these users. No users: an open-ended audience, until it expires.
-local function add_awaited(id, route, data, users)
+local function add_ack_required(id, route, data, users)
     local ends, entry = expires_ms(route)
     if #users == 0 then
         if ends == 0 then ends = now + STORE_OPEN_MS end
-        entry = add_note(id, route, data, 'open', whole(ends))
+        entry = add_notification(id, route, data, 'open', whole(ends))
     else
-        entry = add_note(id, route, data)
+        entry = add_notification(id, route, data)
     end
     claims[#claims + 1] = entry
     fresh[#fresh + 1] = id
@@ -103,7 +103,7 @@ local function add_awaited(id, route, data, users)
 end
 
 -- Commands shared by all of them.
-local function finish_awaited()
+local function write_pending()
     for from = 1, #claims, CHUNK do
         local words = {'XCLAIM', stream, 'clairon', 'relay', 0}
         for i = from, math.min(from + CHUNK - 1, #claims) do words[#words + 1] = claims[i] end

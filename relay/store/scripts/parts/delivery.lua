@@ -1,4 +1,4 @@
--- delivery.lua: state of pending messages, their trails and the error log. Needs `call`, `stream` and `prefix`.
+-- delivery.lua: state of pending notifications, their trails and the error log. Needs `call`, `stream` and `prefix`.
 -- include: keys.lua
 
 local function now_ms()
@@ -38,7 +38,7 @@ local function score_of(entry)
     return score_front .. string.format('%06d', rest)
 end
 
--- The backoff before retry `tries` + 1. The jitter is the same for all users of a message, so that they
+-- The backoff before retry `tries` + 1. The jitter is the same for all users of a notification, so that they
 -- share a retry entry.
 local function backoff_ms(kind, tries, id, base, cap)
     local wait = base
@@ -48,74 +48,74 @@ local function backoff_ms(kind, tries, id, base, cap)
     return math.floor(math.min(wait * (1 + jitter), cap))
 end
 
--- The messages that are waited for: {entry =, left = users, open = its end in ms or nil, ends =
+-- The notifications that are waited for: {entry =, left = users, open = its end in ms or nil, ends =
 -- whether it has one, tried = whether there was a retry, acked = whether its state holds acks}; false
 -- when nobody waits; as the store's text until one looks. Changes are written once, by
--- save_messages: of a call with many acks most commands are about the same few keys.
-local messages, changed, completed = {}, {}, {}
+-- save_notifications: of a call with many acks most commands are about the same few keys.
+local notifications, changed, completed = {}, {}, {}
 local due_gone, entries_gone, keys_gone, retried_gone = {}, {}, {}, {}
 
-local function read_message(value)
+local function read_notification(value)
     local entry, left, open, flags = value:match('^(%S+) (%-?%d+) (%S+) (%d)$')
     if not entry then return false end
-    local message = {entry = entry, left = tonumber(left)} -- most have no more: a small table
-    if open ~= '-' then message.open = tonumber(open) end
+    local notification = {entry = entry, left = tonumber(left)} -- most have no more: a small table
+    if open ~= '-' then notification.open = tonumber(open) end
     if flags ~= '0' then
         local bits = tonumber(flags)
-        message.tried, message.ends, message.acked = bits % 2 == 1, bits % 4 >= 2, bits >= 4
+        notification.tried, notification.ends, notification.acked = bits % 2 == 1, bits % 4 >= 2, bits >= 4
     end
-    return message
+    return notification
 end
 
-local function load_messages(ids, first)
+local function load_notifications(ids, first)
     for from = first, #ids, CHUNK do
         local last = math.min(from + CHUNK - 1, #ids)
         local values = call('HMGET', prefix .. KEY_PENDING, unpack(ids, from, last))
-        for i = from, last do messages[ids[i]] = values[i - from + 1] end
+        for i = from, last do notifications[ids[i]] = values[i - from + 1] end
     end
 end
 
-local function message_of(id)
-    local message = messages[id]
-    if message == nil then
-        load_messages({id}, 1)
-        message = messages[id]
+local function notification_of(id)
+    local notification = notifications[id]
+    if notification == nil then
+        load_notifications({id}, 1)
+        notification = notifications[id]
     end
-    if type(message) == 'string' then
-        message = read_message(message)
-        messages[id] = message
+    if type(notification) == 'string' then
+        notification = read_notification(notification)
+        notifications[id] = notification
     end
-    return message
+    return notification
 end
 
-local function message_changed(id) changed[id] = true end
+local function mark_changed(id) changed[id] = true end
 
 -- Retries delivered to a user. A trailing `+`: one more entry exists, and counts once it is delivered.
-local function shown_tries(value) return tonumber((value or ''):match('^%d+') or '0') end
+local function delivered_retries(value) return tonumber((value or ''):match('^%d+') or '0') end
 
 -- Marks a dead-lettered user of an open-ended audience: a resume or a late ack does not add the user again.
-local GIVEN_UP = 'given up'
-local function is_given_up(id, user)
-    return message_of(id).tried and call('HGET', prefix .. KEY_RETRIES .. id, user) == GIVEN_UP
+local DEAD_LETTERED = 'given up'
+local function is_dead_lettered(id, user)
+    return notification_of(id).tried and call('HGET', prefix .. KEY_RETRIES .. id, user) == DEAD_LETTERED
 end
 
 -- Acks by users of an open-ended audience before their delivery report: they count if it follows in time.
 local EARLY_MS = 60000
 local function early_key(id) return prefix .. KEY_EARLY_ACKS .. id end
 
--- The trail of a message: events of stage, ms, attempt, detail, user. It begins with `stored`, and expires
+-- The trail of a notification: events of stage, ms, attempt, detail, user. It begins with `stored`, and expires
 -- after `trail_ms`.
 local TRAIL_MAX = 512
 local trails, trail_ids, trail_entries = {}, {}, {}
-local kept = {} -- whether a message's acks are kept beside its trail
+local kept = {} -- whether a notification's acks are kept beside its trail
 
 local function add_event(id, event)
     local events = trails[id]
     if not events then
         trails[id] = event -- most have one event a call
         trail_ids[#trail_ids + 1] = id
-        local message = message_of(id)
-        trail_entries[id] = message and message.entry
+        local notification = notification_of(id)
+        trail_entries[id] = notification and notification.entry
     elseif type(events) == 'string' then
         trails[id] = {events, event}
     elseif #events < TRAIL_MAX then
@@ -132,12 +132,12 @@ local function add_earlier(id, events)
     trails[id] = events
 end
 
-local function note_event(id, stage, now_text, attempt, detail, user)
+local function record_event(id, stage, now_text, attempt, detail, user)
     add_event(id, stage .. ' ' .. now_text .. ' ' .. attempt .. ' ' .. detail .. ' ' .. user)
 end
 
 -- `len`: length of the trail after `count` events were added.
-local function tend_trail(key, len, count, entry, trail_ms)
+local function maintain_trail(key, len, count, entry, trail_ms)
     if len == count then
         if entry then
             call('LPUSH', key, 'stored ' .. entry:match('^%d+') .. ' 0 ' .. entry .. ' -')
@@ -154,9 +154,9 @@ local function write_events(trail_ms)
     for _, id in ipairs(trail_ids) do
         local key, events = prefix .. KEY_TRAIL .. id, trails[id]
         if type(events) == 'string' then
-            tend_trail(key, call('RPUSH', key, events), 1, trail_entries[id], trail_ms)
+            maintain_trail(key, call('RPUSH', key, events), 1, trail_entries[id], trail_ms)
         else
-            tend_trail(key, call('RPUSH', key, unpack(events)), #events, trail_entries[id], trail_ms)
+            maintain_trail(key, call('RPUSH', key, unpack(events)), #events, trail_entries[id], trail_ms)
         end
     end
     for id, is_kept in pairs(kept) do
@@ -164,7 +164,7 @@ local function write_events(trail_ms)
     end
 end
 
--- When a message is complete, its state is renamed and kept as long as the trail: cheaper than events.
+-- When a notification is complete, its state is renamed and kept as long as the trail: cheaper than events.
 -- Not for a large audience, and not twice.
 local function keep_acks(id)
     local key = prefix .. KEY_ACK .. id
@@ -186,7 +186,7 @@ local function acks_of(key)
 end
 
 -- Acks that are not kept become events.
-local function note_acks(id)
+local function record_acks(id)
     local states, events, count = acks_of(prefix .. KEY_ACK .. id), {}, 0
     for i = 2, #states, 2 do
         if states[i] ~= '0' and count < TRAIL_MAX then
@@ -197,16 +197,16 @@ local function note_acks(id)
     if count > 0 then add_earlier(id, events) end
 end
 
--- Completes a message: each of its users acknowledged it, expired or is dead-lettered.
+-- Completes a notification: each of its users acknowledged it, expired or is dead-lettered.
 local function complete(id)
-    local message = message_of(id)
-    if message then entries_gone[#entries_gone + 1] = message.entry end
-    if message and message.acked and not kept[id] and not keep_acks(id) then note_acks(id) end
-    messages[id] = false
+    local notification = notification_of(id)
+    if notification then entries_gone[#entries_gone + 1] = notification.entry end
+    if notification and notification.acked and not kept[id] and not keep_acks(id) then record_acks(id) end
+    notifications[id] = false
     completed[#completed + 1] = id
     if not kept[id] then keys_gone[#keys_gone + 1] = prefix .. KEY_ACK .. id end
-    if not message or message.ends then due_gone[#due_gone + 1] = id .. ':' end
-    if not message or message.tried then
+    if not notification or notification.ends then due_gone[#due_gone + 1] = id .. ':' end
+    if not notification or notification.tried then
         keys_gone[#keys_gone + 1] = prefix .. KEY_RETRIES .. id
         retried_gone[#retried_gone + 1] = id
     end
@@ -223,15 +223,16 @@ local function count_text(count)
     return text
 end
 
-local function save_messages()
+local function save_notifications()
     local values, len = {}, 0
     for id in pairs(changed) do
-        local message = messages[id]
-        if message then
-            local flags = (message.acked and 4 or 0) + (message.ends and 2 or 0) + (message.tried and 1 or 0)
+        local notification = notifications[id]
+        if notification then
+            local flags = (notification.acked and 4 or 0) + (notification.ends and 2 or 0) +
+                (notification.tried and 1 or 0)
             values[len + 1] = id
-            values[len + 2] = message.entry .. ' ' .. count_text(message.left) .. ' ' ..
-                (message.open and whole(message.open) or '-') .. ' ' .. count_text(flags)
+            values[len + 2] = notification.entry .. ' ' .. count_text(notification.left) .. ' ' ..
+                (notification.open and whole(notification.open) or '-') .. ' ' .. count_text(flags)
             len = len + 2
         end
     end
@@ -246,11 +247,11 @@ local function save_messages()
 end
 
 -- Length of the stream of ack events. Relays read it promptly.
-local RECEIPTS_MAX = 256
+local ACK_EVENTS_MAX = 256
 
 -- Adds to the error log; `users` is a JSON array.
 local ERRORS_MAX = 100000
-local errors = prefix_of_all(prefix) .. KEY_ERRORS -- one for all shards of a server
+local errors = base_prefix(prefix) .. KEY_ERRORS -- one for all shards of a server
 local shard = shard_number(prefix)
 
 -- The error logs of several servers are listed as one: the shard number in the id keeps ids unique.

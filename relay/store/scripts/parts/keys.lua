@@ -3,7 +3,7 @@
 local SHARD = KEY_SHARD_BEGIN .. '(%d+)' .. KEY_SHARD_END .. '$'
 
 -- The prefix of all shards.
-local function prefix_of_all(prefix) return (prefix:gsub(SHARD, '')) end
+local function base_prefix(prefix) return (prefix:gsub(SHARD, '')) end
 
 -- The number of the shard as text; nil where there is only one.
 local function shard_number(prefix) return prefix:match(SHARD) end

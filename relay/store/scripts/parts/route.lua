@@ -14,7 +14,7 @@ local function route_flag(route, flag) return math.floor(route:byte(FRAME_AT_COM
 local NO_TIME = string.rep('\0', FRAME_NOTIFICATION_AT_EXPIRES_US - FRAME_NOTIFICATION_AT_COMMIT_US)
 local NO_LSN = string.rep('\0', FRAME_AT_ORDINAL - FRAME_AT_COMMIT_LSN)
 
-local function comes_from_commit(route) return route_bytes(route, FRAME_AT_COMMIT_LSN, FRAME_AT_ORDINAL) ~= NO_LSN end
+local function is_from_commit(route) return route_bytes(route, FRAME_AT_COMMIT_LSN, FRAME_AT_ORDINAL) ~= NO_LSN end
 local function commit_ms(route)
     return math.floor(route_number(route, FRAME_NOTIFICATION_AT_COMMIT_US, FRAME_NOTIFICATION_AT_EXPIRES_US) / 1000)
 end

@@ -3,7 +3,7 @@
 
 -- The newest notification from a commit whose route satisfies `is_wanted`, within `pages` pages: its entry
 -- and its route, or nil. Retries and notifications published over HTTP are skipped.
-local function newest_note(stream, last, pages, is_wanted)
+local function newest_notification(stream, last, pages, is_wanted)
     local PAGE = 16
     for _ = 1, pages do
         local page = redis.call('XREVRANGE', stream, last, '-', 'COUNT', PAGE)
@@ -11,7 +11,7 @@ local function newest_note(stream, last, pages, is_wanted)
             local field = {}
             for i = 1, #entry[2], 2 do field[entry[2][i]] = entry[2][i + 1] end
             local route = not field.only and field.route or ''
-            if #route >= FRAME_COMMON_SIZE and comes_from_commit(route) and is_wanted(route) then
+            if #route >= FRAME_COMMON_SIZE and is_from_commit(route) and is_wanted(route) then
                 return entry[1], route
             end
         end

@@ -1,4 +1,4 @@
--- stream_entry.lua: stream entries of pending messages, and their retries. Needs delivery.lua.
+-- stream_entry.lua: stream entries of pending notifications, and their retries. Needs delivery.lua.
 -- include: route.lua
 
 -- Inbox scores distinguish 1024 entries of a millisecond. If the clock was set back, all entries get the
@@ -14,12 +14,12 @@ local function add_entry(...)
     return call('XADD', stream, '*', ...)
 end
 
--- The pending entry of a message as {entry, id =, data =, route =, open =}; nil when it is gone.
+-- The pending entry of a notification as {entry, id =, data =, route =, open =}; nil when it is gone.
 local function read_entry(id)
-    local message = message_of(id)
-    local row = message and call('XRANGE', stream, message.entry, message.entry)[1]
+    local notification = notification_of(id)
+    local row = notification and call('XRANGE', stream, notification.entry, notification.entry)[1]
     if not row then return nil end
-    local found = {entry = message.entry}
+    local found = {entry = notification.entry}
     for i = 1, #row[2], 2 do found[row[2][i]] = row[2][i + 1] end
     return found
 end
@@ -41,7 +41,9 @@ end
 local function attempts_of(found)
     return route_number(found.route, FRAME_NOTIFICATION_AT_ATTEMPTS, FRAME_NOTIFICATION_AT_AUDIENCE_LEN)
 end
-local function limit_of(found) return route_number(found.route, FRAME_NOTIFICATION_AT_RETRY_LIMIT, FRAME_NOTIFICATION_AT_ATTEMPTS) end
+local function limit_of(found)
+    return route_number(found.route, FRAME_NOTIFICATION_AT_RETRY_LIMIT, FRAME_NOTIFICATION_AT_ATTEMPTS)
+end
 
 -- The notification's own ack timeout, or the configured one.
 local function ack_timeout_of(found, set)
@@ -70,11 +72,11 @@ end
 -- the retries under the empty name, which no user has.
 local function keep_first(id, entry)
     call('HSETNX', prefix .. KEY_RETRIES .. id, '', entry)
-    messages[id].tried = true
+    notifications[id].tried = true
 end
 
-local function first_entry(id, message)
-    return message.tried and call('HGET', prefix .. KEY_RETRIES .. id, '') or message.entry
+local function first_entry(id, notification)
+    return notification.tried and call('HGET', prefix .. KEY_RETRIES .. id, '') or notification.entry
 end
 
 -- Replaces the pending entry by a retry entry at the stream's end, for these users only.
@@ -94,12 +96,12 @@ local function replace_entry(found, attempts, users)
     local entry = add_entry(unpack(fields))
     if found.entry then call('XACK', stream, 'clairon', found.entry) end
     call('XCLAIM', stream, 'clairon', 'relay', 0, entry, 'FORCE', 'JUSTID')
-    messages[id] = message_of(id) or {left = 0, ends = false, tried = false}
+    notifications[id] = notification_of(id) or {left = 0, ends = false, tried = false}
     if found.open then keep_first(id, found.entry) end
-    messages[id].tried = true
+    notifications[id].tried = true
     call('ZADD', prefix .. KEY_RETRIED, whole(commit_ms(route)), id)
-    messages[id].entry = entry
-    message_changed(id)
+    notifications[id].entry = entry
+    mark_changed(id)
     found.entry, found.route, found.data = entry, route, data
     return entry
 end
