@@ -17,15 +17,15 @@ local gone, acked = {}, 0
 -- Ack events are for other relays. A relay that is not registered reloads its state when it is back.
 local ack_events = call('ZCARD', prefix .. KEY_RELAYS) ~= (call('ZSCORE', prefix .. KEY_RELAYS, name) and 1 or 0) and {}
 
--- Of the current user.
+-- The current user, its trail event, and the start of its ack event.
 local user, event, packed
 
 -- Acks not written yet, by notification: its first user, and the other ones (mostly none).
 local firsts, others = {}, {}
 local values, values_len = {}, 0 -- ids and values of notifications that stay pending
 
--- The value of a notification after its entry is the same for many notifications: it is parsed once. tails[text][n]
--- is that text after n acknowledgements.
+-- Many notifications have the same value after their entry: each such text is parsed once. tails[text][n] is
+-- the text after n acknowledgements.
 local tails = {}
 local function read_tail(tail)
     local left, open, flags = tail:match('^ (%-?%d+) (%S+) (%d)$')

@@ -12,14 +12,14 @@ local function refusal_by(key)
     local kept = redis.call('HMGET', key, 'system', 'database', 'database_name')
     local is_other_system = kept[1] and kept[1] ~= ARGV[2]
     if not is_other_system and (not kept[2] or kept[2] == ARGV[5]) then return nil end
-    local there, here = cjson.encode(kept[3] or 'unknown'), cjson.encode(ARGV[6])
+    local stored_name, own_name = cjson.encode(kept[3] or 'unknown'), cjson.encode(ARGV[6])
     local difference
     if is_other_system then
         difference = 'OTHERSYSTEM ' .. key .. ' belongs to the PostgreSQL cluster ' .. kept[1] ..
-            ', this is cluster ' .. ARGV[2] .. ' (database ' .. there .. ' there, ' .. here .. ' here)'
+            ', this is cluster ' .. ARGV[2] .. ' (database ' .. stored_name .. ' in the store, ' .. own_name .. ' here)'
     else
-        difference = 'OTHERDATABASE ' .. key .. ' belongs to database ' .. there .. ' (oid ' .. kept[2] ..
-            '), this is database ' .. here .. ' (oid ' .. ARGV[5] .. ') of the same PostgreSQL cluster'
+        difference = 'OTHERDATABASE ' .. key .. ' belongs to database ' .. stored_name .. ' (oid ' .. kept[2] ..
+            '), this is database ' .. own_name .. ' (oid ' .. ARGV[5] .. ') of the same PostgreSQL cluster'
     end
     return redis.error_reply(difference .. ': set another [store] prefix; if this database replaces that one ' ..
         '(pg_upgrade, a restored dump), DEL that key, in every shard; clients receive one gap')
@@ -44,7 +44,7 @@ if followed and tonumber(followed) > tonumber(ARGV[3]) then
         'this server, DEL ' .. progress .. ', in every shard; clients receive one gap')
 end
 local known = redis.call('HGET', progress, 'owner') or ''
--- The store was fed before, but not from this slot. WAL in between is lost, and memberships may be of
+-- The store has data, but no progress of this slot. WAL in between is lost, and memberships may be those of
 -- another cluster: they are copied again. The new epoch announces the gap.
 if known == '' and redis.call('HEXISTS', meta, 'topic_prefix') == 1 then
     for _, kind in ipairs({KEY_MEMBERS, KEY_GROUPS}) do
@@ -66,12 +66,12 @@ redis.call('HSET', meta, 'progress', progress)
 redis.call('HSETNX', progress, 'timeline', ARGV[3])
 -- Remove the fields of earlier owners, also those that a fenced feed wrote late.
 for _, field in ipairs(redis.call('HKEYS', progress)) do
-    local whose = field:match('^position:(.*)$') or field:match('^read:(.*)$')
-    if whose and whose ~= owner then redis.call('HDEL', progress, field) end
+    local field_owner = field:match('^position:(.*)$') or field:match('^read:(.*)$')
+    if field_owner and field_owner ~= owner then redis.call('HDEL', progress, field) end
 end
 if ARGV[4] == '' then return {position, timeline, read} end
 
--- Readers wait for no notification that is older than these pages.
+-- Only the newest pages are searched: readers do not wait for an older notification.
 -- include: scan_back.lua
 local _, newest_route = newest_notification(prefix .. KEY_STREAM, '+', 32, function() return true end)
 return {position, timeline, read, newest_route or ''}

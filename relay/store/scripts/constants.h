@@ -1,6 +1,6 @@
 /*
- * constants.h: what the scripts share with C. Where a script names one of these macros, or one of
- * keys.h or frame.h, the build writes its value: a number or a text, no expression.
+ * constants.h: constants of the scripts and of C. In scripts the build replaces the names of these
+ * macros, and of those in keys.h and frame.h, by their values: numbers or texts, no expressions.
  */
 #ifndef CLAIRON_STORE_CONSTANTS_H
 #define CLAIRON_STORE_CONSTANTS_H
@@ -14,9 +14,9 @@
 /* A stream entry id as the score of a sorted set: the number of distinct ids per millisecond. */
 #define STORE_SCORES_OF_MS 1024
 
-#define STORE_OPEN_MS 86400000 /* how long an open audience without expiration is waited for */
+#define STORE_OPEN_MS 86400000 /* lifetime of an open-ended audience without expiration */
 
-/* Rows that a script of the console returns at most, and that are left when shards are merged. */
+/* Maximum rows in a reply of a console script, and after the shards' replies are merged. */
 #define STORE_OVERVIEW_ROWS 10
 #define STORE_ERRORS_ROWS 20
 #define STORE_LATEST_ROWS 50

@@ -1,4 +1,4 @@
--- due.lua: retries, gives up and expires pairs of notification and user that are due, in one step.
+-- due.lua: retries, dead-letters or expires due pairs of notification and user, in one step.
 -- KEYS: stream. ARGV: prefix, ack timeout, retention of trails, backoff base, backoff cap (all in ms).
 -- Returns {pairs to retry, retry entries added, pairs exhausted, pairs expired, 1: more pairs are due,
 -- entries in the error log}.

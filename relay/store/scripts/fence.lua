@@ -19,10 +19,11 @@ if is_stream then
         call('XDEL', stream, entry[1])
     end
 end
--- This transaction and later ones in flight still write the progress: they must not reach the slot's.
+-- The rest of this transaction, and transactions in flight, still write `position:<owner>`. With another
+-- owner nothing reads that field.
 if state[1] == owner then
     local kept = owner .. '-'
-    call('HDEL', progress, 'position:' .. kept) -- a full store rejects a script that begins with a write
+    call('HDEL', progress, 'position:' .. kept) -- out of memory, the first write must not allocate
     call('HMSET', progress, 'owner', kept, 'position:' .. kept, position, 'read:' .. kept, state[3] or '')
 end
 return redis.error_reply(refusal)

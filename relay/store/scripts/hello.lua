@@ -21,7 +21,7 @@ if created_with ~= shards then
         'set another [store] prefix and drop the slot')
 end
 
--- The same for the number of servers: if other shards are here and this one is not, it was elsewhere.
+-- The same for the list of servers: it has changed if this server has a shard of another server, but not this one.
 local servers, number = tonumber(ARGV[6]), tonumber(shard_number(prefix) or '0')
 if servers > 1 and redis.call('EXISTS', prefix .. KEY_META) == 0 then
     for other = 0, tonumber(shards) - 1 do
@@ -35,8 +35,8 @@ end
 if redis.call('EXISTS', stream) == 0 and redis.call('HDEL', prefix .. KEY_META, 'first') == 1 then
     redis.call('HSET', prefix .. KEY_META, 'epoch', ARGV[2])
 end
--- A store that is full, or cannot write to disk, can still be read: write nothing that is there. A
--- replica is rejected, though it can be read.
+-- A store that is full, or cannot write to disk, can still be read: the failed write matters only if there
+-- is no epoch yet. A replica is rejected, though it can be read.
 local made = redis.pcall('HSETNX', prefix .. KEY_META, 'epoch', ARGV[2])
 if type(made) == 'table' and made.err and
     (made.err:find('READONLY', 1, true) or not redis.call('HGET', prefix .. KEY_META, 'epoch')) then
@@ -71,13 +71,13 @@ local function raise_last_id(id)
 end
 
 -- After a failover to an older replica, maybe with a slow clock, new ids must be above those already
--- delivered: sessions read from their cursors on.
+-- delivered: sessions read only beyond their cursors.
 if ARGV[3] == epoch and is_before(last, ARGV[4]) then raise_last_id(ARGV[4]) end
 
 -- If the append-only file ends inside a transaction, the server cuts it after the last whole command, not
--- before the transaction. The next load runs the rest, together with the first transaction written now.
--- So ids leave a gap at each server start. Entries found in an earlier gap are removed: the feed has
--- stored them again.
+-- before the transaction. The next load runs these commands with the first transaction written after them.
+-- So each server start leaves a gap in the ids, which contains the ids of such entries. Entries found in an
+-- earlier gap are removed: the feed has stored them again.
 if run and run ~= known[2] then
     if known[3] then
         local found = redis.call('XRANGE', stream, known[3], known[4])

@@ -8,7 +8,7 @@ local call = redis.call
 local PAGE_BYTES = 256 * 1024 -- of a page
 
 -- A retry that due.lua deferred while the user was absent has no running ack timeout.
-local function has_time(id)
+local function has_running_timeout(id)
     local due = call('ZSCORE', prefix .. KEY_DUE, id .. ':' .. user)
     return due and tonumber(due) % 1 ~= 0.25
 end
@@ -18,7 +18,7 @@ local rows = call('ZRANGEBYSCORE', prefix .. KEY_INBOX .. user, '(' .. ARGV[3], 
 local entries, scores, last, bytes = {}, {}, '', 0
 for i = 1, #rows, 2 do
     last = rows[i + 1]
-    local is_left_out = ARGV[5] == 'undelivered' and has_time(rows[i])
+    local is_left_out = ARGV[5] == 'undelivered' and has_running_timeout(rows[i])
     local entry = not is_left_out and (call('HGET', prefix .. KEY_PENDING, rows[i]) or ''):match('^%S+')
     local found = entry and call('XRANGE', stream, entry, entry)[1]
     if found then

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdio.h>
 
-#define STORE_KEY_MAX 192 /* of keys without a name that a user chooses */
+#define STORE_KEY_MAX 192 /* of a key that contains no name chosen by a user */
 #define STORE_PREFIX_MAX (STORE_KEY_MAX / 2)
 
 /* With several shards, the shard's number in braces follows store.prefix. */
@@ -25,7 +25,7 @@
 #define KEY_GROUPS ":groups:"     /* set of a user: audiences and targets */
 
 #define KEY_PENDING ":pending"     /* hash: notifications that lack an acknowledgement */
-#define KEY_ACK ":ack:"            /* hash of a notification: users without an acknowledgement */
+#define KEY_ACK ":ack:"            /* hash of a notification: users, and 0 or the ack time */
 #define KEY_ACKED ":acked:"        /* hash of a complete notification: users and ack times */
 #define KEY_EARLY_ACKS ":early:"   /* hash of a notification: acknowledgements before the report */
 #define KEY_RETRIES ":tries:"      /* hash of a notification: the retries of each user */

@@ -1,7 +1,7 @@
 -- report.lua: delivery reports. The time for an acknowledgement starts now.
 -- KEYS: stream. ARGV: prefix, ack timeout, backoff base, backoff cap, retention of trails (all in ms),
 -- then for each report: how, user, id. `how` has three letters. First: S delivered, D deferred by a
--- full window, K delivered before and reported again, as a store that lost data may have forgotten it.
+-- full in-flight window, K delivered and reported before: a store that lost data may lack that report.
 -- Second: backoff E, L or F, or - without retries. Third: O open-ended audience, C closed. The
 -- notification's own ack timeout follows, if it has one.
 -- Returns the indexes, from 0, of reports without a pending acknowledgement.

@@ -12,8 +12,8 @@ local function field(entry, name)
     end
 end
 
-local function at(place)
-    local entry = call('XRANGE', stream, place, place)[1]
+local function entry_at(entry_id)
+    local entry = call('XRANGE', stream, entry_id, entry_id)[1]
     return entry and field(entry, 'id') == id and entry or nil
 end
 
@@ -33,7 +33,7 @@ end
 local trail = call('LRANGE', prefix .. KEY_TRAIL .. id, 0, -1)
 local stored = trail[1] and trail[1]:match('^stored %d+ 0 (%d+%-%d+) ')
 local pending = (call('HGET', prefix .. KEY_PENDING, id) or ''):match('^%S+')
-local entry = stored and at(stored) or pending and at(pending) or search()
+local entry = stored and entry_at(stored) or pending and entry_at(pending) or search()
 
 -- Acknowledgements of a pending notification are in its state; those of a complete one in `acked`.
 local waiting, acks = {}, {}

@@ -1,7 +1,8 @@
 -- trim.lua: trims entries that are older than the retention and need no more acknowledgements.
 -- KEYS: stream. ARGV: prefix, how long entries are kept in ms.
--- Older pending entries are moved to the stream's end, as retries for no user: else they would keep all
--- later entries. Returns {entries trimmed, 1: more entries have to be moved}.
+-- Older pending entries are moved to the stream's end, as retries for no user: XTRIM removes only the
+-- oldest entries, and a pending one would keep all that follow.
+-- Returns {entries trimmed, 1: more entries have to be moved}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua

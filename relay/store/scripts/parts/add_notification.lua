@@ -1,4 +1,5 @@
--- add_notification.lua: adds notifications, with those whose acks they wait for. Needs delivery.lua, stream_entry.lua.
+-- add_notification.lua: adds notifications, and the users who must acknowledge them. Needs delivery.lua and
+-- stream_entry.lua.
 -- A script that fails keeps its earlier writes: check everything before the first write.
 
 local added, now = 0, now_ms()
@@ -71,7 +72,7 @@ local function add_notification(id, route, data, ...)
     return entry
 end
 
--- A notification with acks of these users. No users: an open-ended audience, until it expires.
+-- Adds a notification that these users must acknowledge. No users: an open-ended audience.
 local function add_ack_required(id, route, data, users)
     local ends, entry = expires_ms(route)
     if #users == 0 then
@@ -102,7 +103,7 @@ local function add_ack_required(id, route, data, users)
     call_chunked(states, 'HMSET', key)
 end
 
--- Commands shared by all of them.
+-- Writes the pending state of all added notifications, with few commands.
 local function write_pending()
     for from = 1, #claims, CHUNK do
         local words = {'XCLAIM', stream, 'clairon', 'relay', 0}

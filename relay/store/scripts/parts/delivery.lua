@@ -48,17 +48,17 @@ local function backoff_ms(kind, tries, id, base, cap)
     return math.floor(math.min(wait * (1 + jitter), cap))
 end
 
--- The notifications that are waited for: {entry =, left = users, open = its end in ms or nil, ends =
--- whether it has one, tried = whether there was a retry, acked = whether its state holds acks}; false
--- when nobody waits; as the store's text until one looks. Changes are written once, by
--- save_notifications: of a call with many acks most commands are about the same few keys.
+-- Pending notifications by id: {entry =, left = users without an ack, open = expiration of an open-ended
+-- audience in ms or nil, ends = whether it expires, tried = whether it was retried, acked = whether its
+-- state holds acks}. false: not pending. A string: the stored text, which notification_of() parses on
+-- first use. save_notifications() writes the changes once, as many acks of a call change the same keys.
 local notifications, changed, completed = {}, {}, {}
 local due_gone, entries_gone, keys_gone, retried_gone = {}, {}, {}, {}
 
 local function read_notification(value)
     local entry, left, open, flags = value:match('^(%S+) (%-?%d+) (%S+) (%d)$')
     if not entry then return false end
-    local notification = {entry = entry, left = tonumber(left)} -- most have no more: a small table
+    local notification = {entry = entry, left = tonumber(left)} -- most need no other field
     if open ~= '-' then notification.open = tonumber(open) end
     if flags ~= '0' then
         local bits = tonumber(flags)
@@ -94,12 +94,13 @@ local function mark_changed(id) changed[id] = true end
 local function delivered_retries(value) return tonumber((value or ''):match('^%d+') or '0') end
 
 -- Marks a dead-lettered user of an open-ended audience: a resume or a late ack does not add the user again.
+-- The text is stored: other versions of the relay use it too.
 local DEAD_LETTERED = 'given up'
 local function is_dead_lettered(id, user)
     return notification_of(id).tried and call('HGET', prefix .. KEY_RETRIES .. id, user) == DEAD_LETTERED
 end
 
--- Acks by users of an open-ended audience before their delivery report: they count if it follows in time.
+-- Acks by users of an open-ended audience before their delivery report: applied if it follows in time.
 local EARLY_MS = 60000
 local function early_key(id) return prefix .. KEY_EARLY_ACKS .. id end
 
@@ -144,7 +145,7 @@ local function maintain_trail(key, len, count, entry, trail_ms)
         end
         call('PEXPIRE', key, trail_ms)
     elseif len > TRAIL_MAX then
-        local first = call('LINDEX', key, 0) -- that it was stored
+        local first = call('LINDEX', key, 0) -- the event `stored`
         call('LTRIM', key, 1 - TRAIL_MAX, -1)
         call('LPUSH', key, first)
     end
@@ -165,7 +166,7 @@ local function write_events(trail_ms)
 end
 
 -- When a notification is complete, its state is renamed and kept as long as the trail: cheaper than events.
--- Not for a large audience, and not twice.
+-- Not for a large audience, and only once: after a redrive the first state stays.
 local function keep_acks(id)
     local key = prefix .. KEY_ACK .. id
     local count = call('HLEN', key)
@@ -174,7 +175,7 @@ local function keep_acks(id)
     return kept[id]
 end
 
--- At most about as many as a trail holds.
+-- Pairs of user and state as a flat list. Stops at about TRAIL_MAX users.
 local function acks_of(key)
     local states, cursor = {}, '0'
     repeat

@@ -1,4 +1,4 @@
--- json.lua: JSON where cjson alone could not tell an empty array from an empty object.
+-- json.lua: JSON because cjson encodes an empty table as an object, never as an array.
 
 local text_of = cjson.encode -- of a string
 local function number_of(number) return string.format('%.0f', tonumber(number) or 0) end

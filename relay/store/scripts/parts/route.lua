@@ -1,6 +1,6 @@
--- route.lua: the fields of a notification's head as the decoder wrote it, which entries keep as their route.
+-- route.lua: reads a notification's frame header, which stream entries keep in the field `route`.
 
--- The bytes from an offset up to another one, and the number that they are.
+-- The bytes between two offsets, and the same as a big-endian number.
 local function route_bytes(route, from, to) return route:sub(from + 1, to) end
 local function route_number(route, from, to)
     local number = 0

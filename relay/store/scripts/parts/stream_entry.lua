@@ -6,7 +6,7 @@
 local MOST_OF_A_MS = 1000
 local function add_entry(...)
     local entry = call('XADD', stream, '*', ...)
-    if #entry <= 16 then return entry end -- one of the first hundred
+    if #entry <= 16 then return entry end -- 13 digits, a dash, at most 2 digits
     local ms, seq = entry:match('^(%d+)-(%d+)$')
     if tonumber(seq) < MOST_OF_A_MS then return entry end
     call('XDEL', stream, entry)
@@ -85,7 +85,7 @@ local function replace_entry(found, attempts, users)
     local route = route_bytes(found.route, 0, FRAME_NOTIFICATION_AT_ATTEMPTS) ..
         string.char(math.floor(attempts / 256), attempts % 256) ..
         route_bytes(found.route, FRAME_NOTIFICATION_AT_AUDIENCE_LEN, #found.route)
-    -- The decoder writes this at the end of the line: no payload can end like it.
+    -- The decoder writes this at the end of the line: no payload can end like that.
     local head, tail = found.data:match('^(.*"attempts":)%d+(,"limit":%d+,"backoff":"%u+"}}})$')
     local data = head and head .. attempts .. tail or found.data
     local fields = {'id', id, 'route', route, 'data', data, 'only', pack_users(users)}

@@ -7,8 +7,8 @@ local function topic_of(data)
     return (data or ''):sub(1, HEAD_MAX):match('^{"metadata":{.-"topic":("[^"\\]*")') or 'null'
 end
 
-local function fields_at(place)
-    local entry = call('XRANGE', stream, place, place)[1]
+local function fields_at(entry_id)
+    local entry = call('XRANGE', stream, entry_id, entry_id)[1]
     local fields = {}
     for i = 1, entry and #entry[2] or 0, 2 do fields[entry[2][i]] = entry[2][i + 1] end
     return fields
