@@ -101,8 +101,8 @@ connect_port(struct gate_probe *probe, const char *listen)
 static size_t
 exchange_plain(int fd, const char *request, char reply[REPLY_MAX])
 {
-    size_t len = 0, asked = strlen(request);
-    ssize_t got = send(fd, request, asked, MSG_NOSIGNAL);
+    size_t len = 0, request_len = strlen(request);
+    ssize_t got = send(fd, request, request_len, MSG_NOSIGNAL);
 
     while (got > 0 && len + 1 < REPLY_MAX) {
         got = recv(fd, reply + len, REPLY_MAX - 1 - len, 0);

@@ -95,8 +95,8 @@ feed_start_replication(struct feed *feed)
             snprintf(command + len, sizeof(command) - (size_t)len, ", topic_prefix '%s'", prefix);
     }
     snprintf(command + len, sizeof(command) - (size_t)len, ")");
-    store_note_topic_prefix(feed->store, feed->config->feed.topic_prefix != NULL
-                                             ? feed->config->feed.topic_prefix
-                                             : PQdb(feed->link.conn)); /* the plugin's default */
+    store_set_topic_prefix(feed->store, feed->config->feed.topic_prefix != NULL
+                                            ? feed->config->feed.topic_prefix
+                                            : PQdb(feed->link.conn)); /* the plugin's default */
     feed_send_command(feed, FEED_STARTING, command);
 }

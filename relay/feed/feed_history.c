@@ -59,7 +59,7 @@ feed_reset_if_slot_advanced(struct feed *feed)
                  "the slot was recreated or advanced, or the store restored from an old copy"));
     reset(feed, (struct store_rewind){.position = "",
                                       .read_lsn = feed->slot.lsn,
-                                      .knows_less_than = feed->slot.lsn,
+                                      .read_lsn_below = feed->slot.lsn,
                                       .is_gap = true});
     return true;
 }

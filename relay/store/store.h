@@ -38,7 +38,7 @@ bool store_is_serving(const struct store *store);
 void store_set_reader_follows(struct store *store, bool follows);
 
 /* The store replies, but rejects heartbeats (it is full): blocked readers receive nothing. */
-bool store_refuses_heartbeats(const struct store *store);
+bool store_rejects_heartbeats(const struct store *store);
 
 /* The random id of this process, constant while it runs. */
 const char *store_relay_id(const struct store *store);
@@ -112,9 +112,9 @@ struct store_rewind {
     uint64_t read_lsn;    /* 0: unchanged */
     uint32_t timeline;    /* the new one */
     uint32_t of_timeline; /* only shards on this timeline; 0: all */
-    uint64_t knows_less_than; /* only shards with a lower read_lsn; 0: all */
-    bool is_gap;              /* the epoch changes */
-    bool members_too;         /* shard 0, which has them, restarts in any case */
+    uint64_t read_lsn_below; /* only shards with a lower read_lsn; 0: all */
+    bool is_gap;             /* the epoch changes */
+    bool members_too;        /* shard 0, which has them, restarts in any case */
 };
 /* No callback: the store goes down and up again. */
 MUST_CHECK enum rc store_rewind(struct store *store, const char *slot,

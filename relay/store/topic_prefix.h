@@ -7,7 +7,7 @@
 #define STORE_TOPIC_PREFIX_MAX 256 /* with its zero */
 
 /* The feed's, for relays that have none; one that is too long is not kept. Without an answer. */
-void store_note_topic_prefix(struct store *store, const char *prefix);
+void store_set_topic_prefix(struct store *store, const char *prefix);
 
 /* "" if no feed has stored one. */
 const char *store_topic_prefix(const struct store *store);

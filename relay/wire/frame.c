@@ -27,7 +27,7 @@ targets_fit(struct bytes targets, uint32_t count)
 
 /* Reads the fixed-size fields that the flags announce. */
 static size_t
-note_fixed_size(uint16_t flags)
+notification_fixed_size(uint16_t flags)
 {
     return FRAME_NOTIFICATION_HEAD_SIZE +
            ((flags & FRAME_ACK_TIMED) != 0 ? FRAME_NOTIFICATION_ACK_TIMEOUT_SIZE : 0);
@@ -35,10 +35,10 @@ note_fixed_size(uint16_t flags)
 
 /* `whole` may be the header only: then data is empty. */
 static enum rc
-parse_note(struct bytes whole, uint16_t flags, struct frame_notification *note)
+parse_notification(struct bytes whole, uint16_t flags, struct frame_notification *notification)
 {
     const unsigned char *at = whole.at;
-    const size_t fixed = note_fixed_size(flags);
+    const size_t fixed = notification_fixed_size(flags);
     size_t audience_len, topic_len, targets_len, head_len;
 
     if (whole.len < fixed)
@@ -50,27 +50,29 @@ parse_note(struct bytes whole, uint16_t flags, struct frame_notification *note)
     if (audience_len == 0 || head_len > whole.len)
         return RC_BAD;
 
-    memcpy(note->id, at + FRAME_NOTIFICATION_AT_ID, sizeof(note->id));
-    note->commit_us = (int64_t)bytes_get_u64(at + FRAME_NOTIFICATION_AT_COMMIT_US);
-    note->expires_us = (int64_t)bytes_get_u64(at + FRAME_NOTIFICATION_AT_EXPIRES_US);
-    note->priority = at[FRAME_NOTIFICATION_AT_PRIORITY];
-    note->type = at[FRAME_NOTIFICATION_AT_TYPE];
-    note->operation = at[FRAME_NOTIFICATION_AT_OPERATION];
-    note->backoff = at[FRAME_NOTIFICATION_AT_BACKOFF];
-    note->retry_limit = bytes_get_u16(at + FRAME_NOTIFICATION_AT_RETRY_LIMIT);
-    note->attempts = bytes_get_u16(at + FRAME_NOTIFICATION_AT_ATTEMPTS);
-    note->ack_timeout_ms = fixed > FRAME_NOTIFICATION_HEAD_SIZE
-                               ? bytes_get_u32(at + FRAME_NOTIFICATION_AT_ACK_TIMEOUT)
-                               : 0;
-    note->target_count = bytes_get_u32(at + FRAME_NOTIFICATION_AT_TARGET_COUNT);
-    note->audience = bytes_slice(at + fixed, audience_len);
-    note->topic = bytes_slice(note->audience.at + audience_len, topic_len);
-    note->targets = bytes_slice(note->topic.at + topic_len, targets_len);
-    note->head = bytes_slice(at, head_len);
-    note->data = bytes_slice(at + head_len, whole.len - head_len);
-    if (note->priority > FRAME_PRIORITY_LOW || note->type > FRAME_TYPE_SYSTEM ||
-        note->operation > FRAME_OPERATION_NOTIFY || note->backoff > FRAME_BACKOFF_FIXED ||
-        note->target_count > FRAME_TARGETS_MAX || !targets_fit(note->targets, note->target_count))
+    memcpy(notification->id, at + FRAME_NOTIFICATION_AT_ID, sizeof(notification->id));
+    notification->commit_us = (int64_t)bytes_get_u64(at + FRAME_NOTIFICATION_AT_COMMIT_US);
+    notification->expires_us = (int64_t)bytes_get_u64(at + FRAME_NOTIFICATION_AT_EXPIRES_US);
+    notification->priority = at[FRAME_NOTIFICATION_AT_PRIORITY];
+    notification->type = at[FRAME_NOTIFICATION_AT_TYPE];
+    notification->operation = at[FRAME_NOTIFICATION_AT_OPERATION];
+    notification->backoff = at[FRAME_NOTIFICATION_AT_BACKOFF];
+    notification->retry_limit = bytes_get_u16(at + FRAME_NOTIFICATION_AT_RETRY_LIMIT);
+    notification->attempts = bytes_get_u16(at + FRAME_NOTIFICATION_AT_ATTEMPTS);
+    notification->ack_timeout_ms = fixed > FRAME_NOTIFICATION_HEAD_SIZE
+                                       ? bytes_get_u32(at + FRAME_NOTIFICATION_AT_ACK_TIMEOUT)
+                                       : 0;
+    notification->target_count = bytes_get_u32(at + FRAME_NOTIFICATION_AT_TARGET_COUNT);
+    notification->audience = bytes_slice(at + fixed, audience_len);
+    notification->topic = bytes_slice(notification->audience.at + audience_len, topic_len);
+    notification->targets = bytes_slice(notification->topic.at + topic_len, targets_len);
+    notification->head = bytes_slice(at, head_len);
+    notification->data = bytes_slice(at + head_len, whole.len - head_len);
+    if (notification->priority > FRAME_PRIORITY_LOW || notification->type > FRAME_TYPE_SYSTEM ||
+        notification->operation > FRAME_OPERATION_NOTIFY ||
+        notification->backoff > FRAME_BACKOFF_FIXED ||
+        notification->target_count > FRAME_TARGETS_MAX ||
+        !targets_fit(notification->targets, notification->target_count))
         return RC_BAD;
     return RC_OK;
 }
@@ -128,7 +130,7 @@ parse_common(struct bytes whole, struct frame *frame)
     frame->ordinal = bytes_get_u64(whole.at + FRAME_AT_ORDINAL);
     switch (frame->kind) {
     case FRAME_KIND_NOTIFICATION:
-        return parse_note(whole, frame->flags, &frame->as.notification);
+        return parse_notification(whole, frame->flags, &frame->as.notification);
     case FRAME_KIND_MEMBER:
         return parse_member(whole, &frame->as.member);
     case FRAME_KIND_COMMIT:

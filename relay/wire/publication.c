@@ -340,7 +340,7 @@ read_publication(struct publication_draft *draft, json_t *root)
 
 /* A repeated request has another span of the same trace. */
 static enum rc
-keep_asked(struct publication_draft *draft, const json_t *root)
+write_canonical(struct publication_draft *draft, const json_t *root)
 {
     enum rc rc = RC_BAD;
     char *text;
@@ -348,9 +348,9 @@ keep_asked(struct publication_draft *draft, const json_t *root)
     (void)json_object_del(json_object_get(root, "metadata"), "traceparent");
     text = json_dumps(root, JSON_COMPACT | JSON_SORT_KEYS);
 
-    buffer_init(&draft->publication->asked, PUBLICATION_LINE_MAX);
+    buffer_init(&draft->publication->canonical, PUBLICATION_LINE_MAX);
     if (text != NULL)
-        rc = buffer_add(&draft->publication->asked, text, strlen(text));
+        rc = buffer_add(&draft->publication->canonical, text, strlen(text));
     free(text);
     return rc;
 }
@@ -378,7 +378,7 @@ publication_parse(const char *text, size_t len, const struct publication_origin 
     enum rc rc = root != NULL ? read_publication(&draft, root) : refuse_json(&draft, &load);
 
     if (rc == RC_OK)
-        rc = keep_asked(&draft, root);
+        rc = write_canonical(&draft, root);
     if (rc == RC_OK)
         rc = publication_write(&draft);
     json_decref(root);
@@ -398,6 +398,6 @@ publication_free(struct publication *publication)
     free(publication->audience);
     buffer_free(&publication->head);
     buffer_free(&publication->data);
-    buffer_free(&publication->asked);
+    buffer_free(&publication->canonical);
     *publication = (struct publication){0};
 }

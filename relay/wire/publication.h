@@ -31,9 +31,9 @@ struct publication {
     char *audience;
     char **targets;
     size_t target_count;
-    struct buffer head;  /* flags of the frame, see decoder/protocol/frame.h */
-    struct buffer data;  /* the JSON document */
-    struct buffer asked; /* a canonical form of the body */
+    struct buffer head;      /* flags of the frame, see decoder/protocol/frame.h */
+    struct buffer data;      /* the JSON document */
+    struct buffer canonical; /* a canonical form of the body */
 };
 
 /*

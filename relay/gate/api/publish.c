@@ -223,7 +223,7 @@ publish(struct gate_request *request, const struct publication *publication)
         respond_expired(request);
         return;
     }
-    make_digest(&publication->asked, digest);
+    make_digest(&publication->canonical, digest);
     if (respond_from_cache(request, key, digest)) {
         free(key);
         return;

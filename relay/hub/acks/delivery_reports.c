@@ -95,8 +95,8 @@ apply_reply(struct hub *hub, const struct delivery_report *item)
 static void
 end_call(struct hub *hub, struct report_call *call)
 {
-    DL_DELETE(hub->reports.asked, call);
-    hub->reports.calls--;
+    DL_DELETE(hub->reports.calls, call);
+    hub->reports.call_count--;
     for (size_t i = 0; i < call->count && !hub->closing; i++)
         apply_reply(hub, &call->items[i]);
     for (size_t i = 0; i < call->count; i++)
@@ -109,7 +109,7 @@ apply_replies(struct hub *hub)
 {
     struct report_call *call;
 
-    while ((call = hub->reports.asked) != NULL && call->state != REPORT_SENT &&
+    while ((call = hub->reports.calls) != NULL && call->state != REPORT_SENT &&
            (call->state == REPORT_STORED || hub->closing))
         end_call(hub, call);
 }
@@ -168,7 +168,7 @@ send_failed_again(struct hub *hub)
 {
     struct report_call *call;
 
-    DL_FOREACH (hub->reports.asked, call) {
+    DL_FOREACH (hub->reports.calls, call) {
         if (call->state != REPORT_FAILED)
             continue;
         if (send_call(hub, call) != RC_OK)
@@ -192,8 +192,8 @@ send_some(struct hub *hub)
         free(call);
         return RC_AGAIN;
     }
-    DL_APPEND(hub->reports.asked, call);
-    hub->reports.calls++;
+    DL_APPEND(hub->reports.calls, call);
+    hub->reports.call_count++;
     hub->reports.count -= count;
     memmove(hub->reports.items, hub->reports.items + count,
             hub->reports.count * sizeof(*hub->reports.items));
@@ -212,7 +212,7 @@ delivery_reports_flush(struct hub *hub)
     if (!delivery_reports_wait(hub) || !store_is_up(hub->store) ||
         (hub->reports.failed > 0 && send_failed_again(hub) != RC_OK))
         return;
-    while (hub->reports.count > 0 && hub->reports.calls < CALLS_MAX) {
+    while (hub->reports.count > 0 && hub->reports.call_count < CALLS_MAX) {
         if (send_some(hub) != RC_OK)
             return;
     }

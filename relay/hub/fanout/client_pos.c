@@ -64,9 +64,9 @@ write_backlog(struct entry_id shared, const struct backlog *backlog, char *at)
     *at++ = MARK;
     if (backlog->is_lost)
         return at;
-    at = write_number(backlog->waits.count, at);
+    at = write_number(backlog->waiting.count, at);
     *at++ = '-';
-    at = write_number(backlog->waits.sum, at);
+    at = write_number(backlog->waiting.sum, at);
     *at++ = MARK;
     at = write_beside(shared, backlog->behind.shared, at);
     if (is_unknown(backlog->behind.own))
@@ -147,7 +147,7 @@ read_tally(const char *at, const char *end, struct backlog *backlog)
         return RC_BAD;
     if (at < end && (*at++ != '-' || read_number(&at, end, &sum) != RC_OK || sum > UINT32_MAX))
         return RC_BAD;
-    backlog->waits = (struct tally){(unsigned)count, (uint32_t)sum};
+    backlog->waiting = (struct tally){(unsigned)count, (uint32_t)sum};
     return at == end ? RC_OK : RC_BAD;
 }
 

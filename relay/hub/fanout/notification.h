@@ -53,11 +53,11 @@ tally_equal(struct tally a, struct tally b)
  */
 struct backlog {
     struct cursor behind; /* all of them are after it */
-    struct tally waits;
-    struct tally asked; /* of these, the store was asked whether the ack is pending */
-    struct tally found; /* after a resume, those read from the inbox so far */
-    bool is_checked;    /* .. and all of them are found */
-    bool is_lost;       /* some may be lost; not announced yet */
+    struct tally waiting;
+    struct tally queried; /* of these, the store was asked whether the ack is pending */
+    struct tally found;   /* after a resume, those read from the inbox so far */
+    bool is_checked;      /* .. and all of them are found */
+    bool is_lost;         /* some may be lost; not announced yet */
 };
 
 /*

@@ -184,7 +184,7 @@ on_backlog(void *ctx, enum rc rc, const struct store_page *page)
     for (size_t i = 0; i < page->count && !backlog->is_checked; i++) {
         if (is_still_pending(session, &page->entries[i]))
             tally_add(&backlog->found, page->entries[i].frame.as.notification.id);
-        backlog->is_checked = tally_equal(backlog->found, backlog->waits);
+        backlog->is_checked = tally_equal(backlog->found, backlog->waiting);
     }
     backlog->is_lost = !backlog->is_checked && page->next[0] == '\0';
     snprintf(session->inbox.at, sizeof(session->inbox.at), "%s", page->next);

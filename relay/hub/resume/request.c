@@ -30,8 +30,8 @@ session_answered(struct session *session, enum rc rc)
 }
 
 void
-session_await(struct session *session, enum rc asked)
+session_await(struct session *session, enum rc sent)
 {
-    session->requests.is_awaited = asked == RC_OK;
-    session->requests.count += asked == RC_OK;
+    session->requests.is_awaited = sent == RC_OK;
+    session->requests.count += sent == RC_OK;
 }

@@ -11,7 +11,7 @@
  * Counts a request. If it was sent, its reply marks the session to advance; otherwise the store's
  * return does.
  */
-void session_await(struct session *session, enum rc asked);
+void session_await(struct session *session, enum rc sent);
 
 /*
  * First call in every reply. False: the session is closed or being closed, or waits for the store's

@@ -26,7 +26,7 @@ backlog_end_if_empty(struct session *session)
 {
     const struct backlog *backlog = session->order.backlog;
 
-    if (backlog != NULL && backlog->waits.count == 0 && !backlog->is_lost &&
+    if (backlog != NULL && backlog->waiting.count == 0 && !backlog->is_lost &&
         outbound_is_empty(&session->outbound))
         backlog_free(session);
 }
@@ -35,7 +35,7 @@ void
 backlog_restore(struct session *session, const struct backlog *reported)
 {
     backlog_free(session);
-    if (reported->waits.count == 0 && !reported->is_lost)
+    if (reported->waiting.count == 0 && !reported->is_lost)
         return;
     set(session, memory_new(sizeof(*reported)));
     *session->order.backlog = *reported;
@@ -46,21 +46,21 @@ backlog_add(struct session *session, const struct notification *notification, st
 {
     if (session->order.backlog == NULL)
         set(session, memory_new(sizeof(*session->order.backlog)));
-    if (session->order.backlog->waits.count == 0)
+    if (session->order.backlog->waiting.count == 0)
         session->order.backlog->behind = behind;
-    tally_add(&session->order.backlog->waits, notification->frame.as.notification.id);
+    tally_add(&session->order.backlog->waiting, notification->frame.as.notification.id);
 }
 
 bool
 backlog_is_pending(const struct session *session)
 {
-    return session->order.backlog != NULL && session->order.backlog->waits.count > 0;
+    return session->order.backlog != NULL && session->order.backlog->waiting.count > 0;
 }
 
 void
 backlog_query(struct session *session, const struct notification *notification)
 {
-    tally_add(&session->order.backlog->asked, notification->frame.as.notification.id);
+    tally_add(&session->order.backlog->queried, notification->frame.as.notification.id);
 }
 
 /* True if the inbox holds, or held, older notifications not sent to this session. */
@@ -71,7 +71,7 @@ has_older(const struct session *session)
 
     if (session->inbox.has_unread)
         return true;
-    return backlog != NULL && !tally_equal(backlog->waits, backlog->asked);
+    return backlog != NULL && !tally_equal(backlog->waiting, backlog->queried);
 }
 
 bool
@@ -83,9 +83,9 @@ backlog_decide(struct session *session, const struct notification *notification,
     bool is_sent = is_not_pending && (is_hidden || !has_older(session));
 
     if (backlog != NULL && !notification->is_retry) {
-        tally_remove(&backlog->asked, notification->frame.as.notification.id);
+        tally_remove(&backlog->queried, notification->frame.as.notification.id);
         if (is_sent)
-            tally_remove(&backlog->waits, notification->frame.as.notification.id);
+            tally_remove(&backlog->waiting, notification->frame.as.notification.id);
     }
     return is_sent;
 }
@@ -108,11 +108,12 @@ backlog_remove(struct session *session, const struct notification *notification)
 
     if (!backlog_has(session, notification->shard, notification->score))
         return;
-    tally_remove(&backlog->waits, notification->frame.as.notification.id);
+    tally_remove(&backlog->waiting, notification->frame.as.notification.id);
     *cursor_in(&backlog->behind, notification->shard) = entry_id_of_score(notification->score);
-    if (backlog->waits.count > 0 || backlog->waits.sum == 0)
+    if (backlog->waiting.count > 0 || backlog->waiting.sum == 0)
         return;
-    backlog->waits.sum = 0; /* one of those removed was not counted: another one is still pending */
+    backlog->waiting.sum =
+        0; /* one of those removed was not counted: another one is still pending */
     backlog->is_lost = true;
 }
 
@@ -123,9 +124,9 @@ backlog_clear(struct session *session)
 
     if (backlog == NULL)
         return;
-    backlog->waits = backlog->asked;
+    backlog->waiting = backlog->queried;
     backlog->is_lost = false;
-    if (backlog->waits.count == 0)
+    if (backlog->waiting.count == 0)
         backlog_free(session);
 }
 
@@ -145,5 +146,6 @@ backlog_reported(const struct session *session, struct cursor cursor,
         return &unknown;
     if (reported == NULL || reported->is_lost)
         return reported;
-    return reported->waits.count > 0 && !cursor_reaches(reported->behind, cursor) ? reported : NULL;
+    return reported->waiting.count > 0 && !cursor_reaches(reported->behind, cursor) ? reported
+                                                                                    : NULL;
 }

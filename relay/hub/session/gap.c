@@ -103,7 +103,7 @@ session_lose_backlog(struct session *session)
 
     if (backlog == NULL)
         return;
-    backlog->is_lost = backlog->is_lost || !tally_equal(backlog->waits, backlog->asked);
-    backlog->waits = backlog->asked;
+    backlog->is_lost = backlog->is_lost || !tally_equal(backlog->waiting, backlog->queried);
+    backlog->waiting = backlog->queried;
     session_gap_of_backlog(session);
 }

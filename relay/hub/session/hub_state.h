@@ -34,8 +34,8 @@ struct delivery_reports {
     struct delivery_report *items; /* waiting for the store */
     size_t count;
     size_t room;
-    struct report_call *asked; /* utlist, in order: pending, or to be sent again */
-    unsigned calls;            /* their number */
+    struct report_call *calls; /* utlist, in order: pending, or to be sent again */
+    unsigned call_count;       /* their number */
     unsigned failed;           /* of these are to be sent again */
 };
 

@@ -14,8 +14,8 @@
  * Commands that wait until hiredis has sent its buffer. After a partial write hiredis moves the
  * rest, which is slow for a long buffer.
  */
-struct parcel {
-    struct parcel *next;
+struct pipeline {
+    struct pipeline *next;
     redisCallbackFn *answer;
     void *ctx;
     char *bytes;
@@ -37,20 +37,20 @@ struct send_queue {
     ev_prepare flush;  /* active while there are bytes that were not written yet */
     struct wire *wire; /* NULL: not in use */
     bool is_sending;   /* hiredis has unsent bytes */
-    struct parcel *first;
-    struct parcel **last; /* link to the next parcel */
+    struct pipeline *first;
+    struct pipeline **last; /* link to the next pipeline */
 };
 
 static void
 drop_first(struct send_queue *queue)
 {
-    struct parcel *parcel = queue->first;
+    struct pipeline *pipeline = queue->first;
 
-    queue->first = parcel->next;
+    queue->first = pipeline->next;
     if (queue->first == NULL)
         queue->last = &queue->first;
-    free(parcel->bytes);
-    free(parcel);
+    free(pipeline->bytes);
+    free(pipeline);
 }
 
 /* hiredis needs one call per command; the bytes can all be in the first one. */
@@ -58,12 +58,12 @@ static enum rc
 hand_over(struct send_queue *queue)
 {
     static const char no_bytes[] = "*1\r\n$4\r\nEXEC\r\n";
-    struct parcel *parcel = queue->first;
+    struct pipeline *pipeline = queue->first;
 
-    for (size_t i = 0; i < parcel->count; i++) {
-        if (redisAsyncFormattedCommand(queue->wire->redis, parcel->answer, parcel->ctx,
-                                       i == 0 ? parcel->bytes : no_bytes,
-                                       i == 0 ? parcel->len : 0) == REDIS_OK)
+    for (size_t i = 0; i < pipeline->count; i++) {
+        if (redisAsyncFormattedCommand(queue->wire->redis, pipeline->answer, pipeline->ctx,
+                                       i == 0 ? pipeline->bytes : no_bytes,
+                                       i == 0 ? pipeline->len : 0) == REDIS_OK)
             continue;
         if (i > 0)
             abort(); /* the first call succeeded, so this is out of memory */
@@ -247,11 +247,11 @@ void
 send_queue_send_ready(struct send_queue *queue, redisCallbackFn *answer, void *ctx, char *bytes,
                       size_t len, size_t count)
 {
-    struct parcel *parcel = memory_new(sizeof(*parcel));
+    struct pipeline *pipeline = memory_new(sizeof(*pipeline));
 
-    *parcel =
-        (struct parcel){.answer = answer, .ctx = ctx, .bytes = bytes, .len = len, .count = count};
-    *queue->last = parcel;
-    queue->last = &parcel->next;
+    *pipeline =
+        (struct pipeline){.answer = answer, .ctx = ctx, .bytes = bytes, .len = len, .count = count};
+    *queue->last = pipeline;
+    queue->last = &pipeline->next;
     ev_prepare_start(queue->loop, &queue->flush);
 }

@@ -17,11 +17,11 @@ visit_page(struct direct *direct, direct_visit *visit, void *ctx, struct entry_i
            size_t *ret_seen)
 {
     struct redisReply *page = direct->reply;
-    bool goes_on = true;
+    bool continues = true;
 
     direct->reply = NULL;
     *ret_seen = reply_count(page);
-    for (size_t i = 0; i < reply_count(page) && goes_on; i++) {
+    for (size_t i = 0; i < reply_count(page) && continues; i++) {
         struct error_entry entry;
 
         if (error_entry_read(reply_at(page, i), &entry) != RC_OK)
@@ -29,10 +29,10 @@ visit_page(struct direct *direct, direct_visit *visit, void *ctx, struct entry_i
         *last = entry.entry;
         if (topology_server_of(&direct->topology, entry.shard) != direct->at)
             continue; /* left behind when its shard moved to another server */
-        goes_on = visit(ctx, &entry);
+        continues = visit(ctx, &entry);
     }
     freeReplyObject(page);
-    return goes_on;
+    return continues;
 }
 
 long long
@@ -67,10 +67,10 @@ ask_newest_error(struct direct *direct, char ret_to[ENTRY_ID_TEXT_MAX])
     return RC_OK;
 }
 
-/* The log of server direct->at. *goes_on: false once a visit has returned false. */
+/* The log of server direct->at. *continues: false once a visit has returned false. */
 static enum rc
 walk_log(struct direct *direct, struct entry_id since, direct_visit *visit, void *ctx,
-         bool *goes_on)
+         bool *continues)
 {
     char from[ENTRY_ID_TEXT_MAX + 1], to[ENTRY_ID_TEXT_MAX];
     const char *argv[] = {"XRANGE", direct->errors_key, from, to, "COUNT", DIRECT_PAGE};
@@ -80,12 +80,12 @@ walk_log(struct direct *direct, struct entry_id since, direct_visit *visit, void
     if (ask_newest_error(direct, to) != RC_OK)
         return RC_IO;
     entry_id_text(since, from);
-    while (seen > 0 && *goes_on) {
+    while (seen > 0 && *continues) {
         const struct redisReply *reply = direct_ask(direct, 6, argv);
 
         if (!reply_is_array(reply, 0))
             return RC_IO;
-        *goes_on = visit_page(direct, visit, ctx, &last, &seen);
+        *continues = visit_page(direct, visit, ctx, &last, &seen);
         if (direct_read_changes(direct) != RC_OK)
             return RC_IO;
         from[0] = '('; /* exclusive: after the last entry */
@@ -97,11 +97,11 @@ walk_log(struct direct *direct, struct entry_id since, direct_visit *visit, void
 enum rc
 direct_errors(struct direct *direct, struct entry_id since, direct_visit *visit, void *ctx)
 {
-    bool goes_on = true;
+    bool continues = true;
 
-    for (unsigned i = 0; i < direct->server_count && goes_on; i++) {
+    for (unsigned i = 0; i < direct->server_count && continues; i++) {
         direct->at = i;
-        if (walk_log(direct, since, visit, ctx, &goes_on) != RC_OK)
+        if (walk_log(direct, since, visit, ctx, &continues) != RC_OK)
             return RC_IO;
     }
     return RC_OK;

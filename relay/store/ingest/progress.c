@@ -19,7 +19,7 @@ struct acquire {
     const char *slot; /* the caller's; outlives the store */
     struct origin origin;
     uint32_t our_timeline;
-    bool is_refused; /* the store belongs to another database or slot */
+    bool is_rejected; /* the store belongs to another database or slot */
     bool has_answer;
     char position[FRAME_POSITION_TEXT + 1];
     char furthest[FRAME_POSITION_TEXT + 1];
@@ -77,7 +77,7 @@ is_progress(const struct redisReply *reply)
 }
 
 static bool
-is_refusal(const struct redisReply *reply)
+is_rejection(const struct redisReply *reply)
 {
     return strncmp(reply_text(reply), "OTHERSYSTEM ", 12) == 0 ||
            strncmp(reply_text(reply), "OTHERDATABASE ", 14) == 0 ||
@@ -87,7 +87,7 @@ is_refusal(const struct redisReply *reply)
 static void
 on_acquire_error(struct ask *ask, const struct redisReply *reply)
 {
-    ((struct acquire *)ask)->is_refused |= is_refusal(reply);
+    ((struct acquire *)ask)->is_rejected |= is_rejection(reply);
 }
 
 static void
@@ -97,7 +97,7 @@ finish_acquire(struct ask *ask, enum rc rc)
     const struct store_progress progress = {acquire->position, acquire->furthest, acquire->read_lsn,
                                             acquire->timeline};
 
-    acquire->done(acquire->ctx, acquire->is_refused ? RC_BAD : rc, rc == RC_OK ? &progress : NULL);
+    acquire->done(acquire->ctx, acquire->is_rejected ? RC_BAD : rc, rc == RC_OK ? &progress : NULL);
 }
 
 static void
@@ -187,7 +187,7 @@ static bool
 affects(const struct store_rewind *request, const struct shard *shard)
 {
     return (request->of_timeline == 0 || shard->acquired_timeline == request->of_timeline) &&
-           (request->knows_less_than == 0 || shard->read_lsn < request->knows_less_than);
+           (request->read_lsn_below == 0 || shard->read_lsn < request->read_lsn_below);
 }
 
 /* The lower of the shard's position `own` and the new one. */

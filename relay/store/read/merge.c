@@ -70,13 +70,13 @@ look_ahead(struct shard_page *page)
 
     if (page->ahead >= page->next)
         return; /* the one found is still ahead, or there is none */
-    page->has_note = false;
+    page->has_position = false;
     for (page->ahead = page->next; page->ahead <= page->count; page->ahead++) {
         if (reply_entry(reply_at(page->entries, page->ahead - 1), &entry) != RC_OK ||
             entry.frame.commit_lsn == 0)
             continue;
-        page->has_note = true;
-        page->note = (struct position){entry.frame.commit_lsn, entry.frame.ordinal};
+        page->has_position = true;
+        page->position = (struct position){entry.frame.commit_lsn, entry.frame.ordinal};
         return;
     }
 }
@@ -85,14 +85,14 @@ look_ahead(struct shard_page *page)
 static bool
 leads(const struct shard_page *a, const struct shard_page *b)
 {
-    bool a_may = !a->has_note && a->is_cut, b_may = !b->has_note && b->is_cut;
+    bool a_may = !a->has_position && a->is_cut, b_may = !b->has_position && b->is_cut;
 
     if (a_may != b_may)
         return a_may;
-    if (!a_may && a->has_note != b->has_note)
-        return a->has_note;
-    if (a->has_note && b->has_note)
-        return position_less(a->note, b->note);
+    if (!a_may && a->has_position != b->has_position)
+        return a->has_position;
+    if (a->has_position && b->has_position)
+        return position_less(a->position, b->position);
     return entry_id_less(a->entry.id, b->entry.id);
 }
 

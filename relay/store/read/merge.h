@@ -25,8 +25,8 @@ struct shard_page {
     bool has_entry;
     struct entry entry; /* the next one */
     size_t ahead;       /* shard_pages_next: index of the search for a notification of a commit */
-    bool has_note;      /* the search found `note` */
-    struct position note;
+    bool has_position;  /* the search found `position` */
+    struct position position;
 };
 
 #define SHARD_PAGE_WHOLE ((struct entry_id){UINT64_MAX, UINT64_MAX}) /* no end */

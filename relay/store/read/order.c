@@ -30,7 +30,7 @@ struct queue {
 };
 
 struct order {
-    order_give *give;
+    order_deliver *deliver;
     void *ctx;
     size_t unordered;
     unsigned count;
@@ -38,11 +38,11 @@ struct order {
 };
 
 struct order *
-order_new(unsigned shards, order_give *give, void *ctx)
+order_new(unsigned shards, order_deliver *deliver, void *ctx)
 {
     struct order *order = memory_new(sizeof(*order) + shards * sizeof(*order->queues));
 
-    order->give = give;
+    order->deliver = deliver;
     order->ctx = ctx;
     order->count = shards;
     return order;
@@ -293,7 +293,7 @@ order_release(struct order *order, int64_t now_us)
 
         if (!is_free(&queue->head))
             count_unordered(order, queue);
-        order->give(order->ctx, &queue->head);
+        order->deliver(order->ctx, &queue->head);
         queue->has_head = false;
         load_head(order, (unsigned)next);
     }
@@ -303,7 +303,7 @@ order_release(struct order *order, int64_t now_us)
 }
 
 int
-order_give_up(struct order *order, int64_t before_us)
+order_waive(struct order *order, int64_t before_us)
 {
     for (unsigned k = 0; k < order->count; k++) {
         struct queue *queue = &order->queues[k];

@@ -14,9 +14,10 @@
  */
 struct order;
 
-typedef void order_give(void *ctx, const struct entry *entry); /* a view, valid during the call */
+typedef void order_deliver(void *ctx,
+                           const struct entry *entry); /* a view, valid during the call */
 
-struct order *order_new(unsigned shards, order_give *give, void *ctx);
+struct order *order_new(unsigned shards, order_deliver *deliver, void *ctx);
 void order_free(struct order *order); /* accepts NULL */
 
 /* Drops all entries. Notifications of shard k up to stored[k] were delivered before. */
@@ -33,7 +34,7 @@ void order_release(struct order *order, int64_t now_us);
  * until it adds a notification; the next order_release delivers them. Returns the shard, -1: none.
  * Call it until it returns -1.
  */
-int order_give_up(struct order *order, int64_t before_us);
+int order_waive(struct order *order, int64_t before_us);
 
 /* All notifications of the shard up to here were added or skipped after a timeout. */
 struct position order_seen(const struct order *order, unsigned shard);

@@ -99,7 +99,7 @@ add_streams(const struct server_reader *server, struct stream_list *list,
 
 /* A reply is held in memory as a whole, and a process that was paused has many entries to read. */
 static size_t
-entries_to_ask(const struct reader *reader)
+entries_to_request(const struct reader *reader)
 {
     size_t fit = READER_BYTES / reader->streams_max / (reader->entry_bytes + 1);
 
@@ -122,8 +122,8 @@ read_server(struct server_reader *server)
 
     if (server->reading || !reader->has_start || !server->is_positioned || is_held_back(server))
         return;
-    server->asked = entries_to_ask(reader);
-    snprintf(count, sizeof(count), "%zu", server->asked);
+    server->entries_requested = entries_to_request(reader);
+    snprintf(count, sizeof(count), "%zu", server->entries_requested);
     add_streams(server, &list, at);
     argv[argc++] = "STREAMS";
     memcpy(argv + argc, list.keys, list.count * sizeof(*argv));
@@ -271,7 +271,7 @@ is_excused(void *ctx)
 {
     const struct server_reader *server = ctx;
 
-    return link_is_up(server->link) && store_refuses_heartbeats(server->reader->store);
+    return link_is_up(server->link) && store_rejects_heartbeats(server->reader->store);
 }
 
 static bool

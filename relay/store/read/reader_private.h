@@ -35,10 +35,10 @@ struct server_reader {
     struct reader *reader;
     unsigned number; /* server 0 has the control stream too */
     struct link *link;
-    bool is_positioned; /* the newest control entry is known: XREAD misses none after it */
-    bool reading;       /* an XREAD is in flight */
-    bool is_stale;      /* its positions are from before the last reader_seek */
-    size_t asked;       /* COUNT of that XREAD */
+    bool is_positioned;       /* the newest control entry is known: XREAD misses none after it */
+    bool reading;             /* an XREAD is in flight */
+    bool is_stale;            /* its positions are from before the last reader_seek */
+    size_t entries_requested; /* COUNT of that XREAD */
     enum lag lag;
     char name[24]; /* in the log */
     char heartbeat_key[STORE_KEY_MAX];

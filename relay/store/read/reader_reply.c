@@ -85,7 +85,7 @@ reader_stop_waiting(struct reader *reader)
     int64_t before_us = clock_monotonic_us() - READER_ORDER_WAIT_S * INT64_C(1000000);
     int shard;
 
-    while ((shard = order_give_up(reader->order, before_us)) >= 0)
+    while ((shard = order_waive(reader->order, before_us)) >= 0)
         log_warn("store",
                  "shard is behind or lost data: delivering notifications of other shards unordered",
                  LOG_INT("shard", shard), LOG_INT("waited_s", READER_ORDER_WAIT_S));
@@ -125,7 +125,7 @@ sort_stream(struct server_reader *server, const struct redisReply *stream,
     const struct redisReply *entries = reply_at(stream, 1);
 
     if (is_key(key, reader->control.key)) {
-        if (tail_begin(&reader->control, server->link, entries, server->asked))
+        if (tail_begin(&reader->control, server->link, entries, server->entries_requested))
             parts->lag = LAG_MEMBERS;
         control_handle_members(&reader->events, entries, reader->control.at);
     }
@@ -145,7 +145,7 @@ handle_notifications(struct server_reader *server, struct reply_parts *parts)
     for (unsigned i = 0; i < reader->stream_count; i++) {
         if (parts->notifications[i] == NULL)
             continue;
-        if (reply_count(parts->notifications[i]) >= server->asked)
+        if (reply_count(parts->notifications[i]) >= server->entries_requested)
             parts->lag = LAG_NOTIFICATIONS;
         measure_entries(reader, parts->notifications[i]);
         handle_entries(reader, i, parts->notifications[i]);
@@ -165,7 +165,8 @@ handle_ack_events(struct server_reader *server, const struct reply_parts *parts)
 
         if (parts->ack_events[i] == NULL)
             continue;
-        has_more |= tail_begin(ack_events, server->link, parts->ack_events[i], server->asked);
+        has_more |=
+            tail_begin(ack_events, server->link, parts->ack_events[i], server->entries_requested);
         control_handle_ack_events(&reader->events, store_relay_id(reader->store),
                                   parts->ack_events[i], ack_events->at);
     }

@@ -99,8 +99,8 @@ on_info(void *ctx, const struct redisReply *reply)
     struct replicas_wait *wait = &shard->replicas;
     int count;
 
-    wait->asked--;
-    if (!wait->is_waiting || wait->asked > 0)
+    wait->replies_left--;
+    if (!wait->is_waiting || wait->replies_left > 0)
         return;
     if (reply == NULL || reply_text(reply) == NULL ||
         !ask_accepts(shard, reply, "query the replicas")) {
@@ -127,7 +127,7 @@ ask(struct shard *shard)
 
     enum rc rc = link_send(shard->link, on_info, shard, 2, argv, NULL);
 
-    shard->replicas.asked += rc == RC_OK;
+    shard->replicas.replies_left += rc == RC_OK;
     return rc;
 }
 

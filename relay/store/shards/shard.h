@@ -20,8 +20,8 @@ struct maintenance;
 /* A wait for the replicas of a shard's server. */
 struct replicas_wait {
     bool is_waiting;
-    unsigned asked;   /* replies expected; only the last one counts */
-    long long offset; /* of the replication stream that they have to reach */
+    unsigned replies_left; /* replies expected; only the last one counts */
+    long long offset;      /* of the replication stream that they have to reach */
     int64_t since_us;
     int64_t warned_us;
     ev_timer again;

@@ -219,7 +219,7 @@ store_set_reader_follows(struct store *store, bool follows)
 }
 
 bool
-store_refuses_heartbeats(const struct store *store)
+store_rejects_heartbeats(const struct store *store)
 {
     for (unsigned k = 0; store_is_up(store) && k < store->shard_count; k++) {
         if (maintenance_is_rejected(store->shards[k].maintenance))

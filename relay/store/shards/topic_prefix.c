@@ -28,7 +28,7 @@ on_stored(void *ctx, const struct redisReply *reply)
 }
 
 void
-store_note_topic_prefix(struct store *store, const char *prefix)
+store_set_topic_prefix(struct store *store, const char *prefix)
 {
     struct arguments arguments = {.argc = 0};
     char key[STORE_KEY_MAX];

@@ -70,11 +70,11 @@ check_text(const struct entry_id pos[4], const char *text)
     assert_string_equal(made, text);
     for (unsigned own = 1; own < 4; own++) {
         struct cursor cursor = at(77, 77);
-        struct backlog backlog = {.waits = {7, 7}, .is_lost = true};
+        struct backlog backlog = {.waiting = {7, 7}, .is_lost = true};
 
         assert_int_equal(client_pos_read(text, "00ff", 4, own, &cursor, &backlog), RC_OK);
         assert_true(cursor_equal(cursor, cursor_from_heads(pos, own)));
-        assert_int_equal(backlog.waits.count, 0);
+        assert_int_equal(backlog.waiting.count, 0);
         assert_false(backlog.is_lost);
     }
 }
@@ -129,7 +129,7 @@ check_backlog(struct entry_id own, const struct backlog *backlog, const char *te
     assert_int_equal(client_pos_read(text, "00ff", 2, 1, &cursor, &read), RC_OK);
     assert_true(cursor_equal(cursor, cursor_from_heads(pos, 1)));
     assert_true(cursor_equal(read.behind, backlog->behind));
-    assert_true(tally_equal(read.waits, backlog->waits));
+    assert_true(tally_equal(read.waiting, backlog->waiting));
     assert_int_equal(read.is_lost, backlog->is_lost);
 }
 
@@ -139,12 +139,13 @@ test_texts_with_a_backlog(void **state)
     (void)state;
     check_backlog(id(0, 0), &(struct backlog){.is_lost = true}, "00ff.100-7~");
     check_backlog(id(64, 0), &(struct backlog){.is_lost = true}, "00ff.100-7.-10~");
-    check_backlog(id(0, 0), &(struct backlog){.behind = {.shared = {99, 3}}, .waits = {38, 0}},
+    check_backlog(id(0, 0), &(struct backlog){.behind = {.shared = {99, 3}}, .waiting = {38, 0}},
                   "00ff.100-7~12-0~-1-3");
-    check_backlog(id(110, 0),
-                  &(struct backlog){.behind = {{64, 0}, {101, 0}}, .waits = {UINT_MAX, UINT32_MAX}},
-                  "00ff.100-7.a~1z141z3-1z141z3~-10~1");
-    check_backlog(id(110, 0), &(struct backlog){.behind = {{0, 0}, {0, 0}}, .waits = {1, 36}},
+    check_backlog(
+        id(110, 0),
+        &(struct backlog){.behind = {{64, 0}, {101, 0}}, .waiting = {UINT_MAX, UINT32_MAX}},
+        "00ff.100-7.a~1z141z3-1z141z3~-10~1");
+    check_backlog(id(110, 0), &(struct backlog){.behind = {{0, 0}, {0, 0}}, .waiting = {1, 36}},
                   "00ff.100-7.a~1-10~-2s");
 }
 

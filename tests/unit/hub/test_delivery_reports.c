@@ -213,13 +213,13 @@ test_acks_wait_for_reports(void **state)
     (void)state;
     ack_calls = 0;
     hub.stats = &stats;
-    hub.reports.calls += 1000;
+    hub.reports.call_count += 1000;
     delivery_report_add(&session, notification);
     acks_add(&hub, "u1", "00000000-0000-0000-0000-000000000003", 0);
     acks_flush(&hub);
     assert_int_equal(call_count, 2);
     assert_int_equal(ack_calls, 0);
-    hub.reports.calls -= 1000;
+    hub.reports.call_count -= 1000;
     acks_flush(&hub);
     assert_int_equal(call_count, 3);
     assert_int_equal(ack_calls, 1);

@@ -30,7 +30,7 @@ set_up(void **state)
     struct fixture *fixture = calloc(1, sizeof(*fixture));
 
     fixture->hub.loop = ev_default_loop(0);
-    fixture->hub.reports.calls = 1;
+    fixture->hub.reports.call_count = 1;
     fixture->session = (struct session){.state = SESSION_LIVE,
                                         .hub = &fixture->hub,
                                         .inflight = {.size = 2},
@@ -274,14 +274,14 @@ test_a_backlog_is_reported_until_it_is_sent(void **state)
     assert_null(backlog_reported(&f->session, cursor(0), NULL));
     reported = backlog_reported(&f->session, cursor(2), NULL);
     assert_non_null(reported);
-    assert_int_equal(reported->waits.count, 2);
+    assert_int_equal(reported->waiting.count, 2);
     assert_true(cursor_equal(reported->behind, cursor(0)));
     assert_false(reported->is_lost);
     session_inflight_remove(&f->session, f->notifications[0]->frame.as.notification.id);
     assert_true(take_from_inbox(f, 1));
     reported = backlog_reported(&f->session, cursor(2), NULL);
     assert_non_null(reported);
-    assert_int_equal(reported->waits.count, 1);
+    assert_int_equal(reported->waiting.count, 1);
     assert_true(cursor_equal(reported->behind, cursor(1)));
     session_inflight_remove(&f->session, f->notifications[1]->frame.as.notification.id);
     assert_true(take_from_inbox(f, 2));
@@ -307,7 +307,7 @@ test_an_overtaking_notification_reports_the_older_backlog(void **state)
     assert_null(backlog_reported(&f->session, cursor(3), NULL));
     reported = backlog_reported(&f->session, cursor(2), queued);
     assert_non_null(reported);
-    assert_int_equal(reported->waits.count, 1);
+    assert_int_equal(reported->waiting.count, 1);
     assert_false(reported->is_lost);
     reported =
         backlog_reported(&f->session, cursor(2), f->notifications[1]); /* part of the backlog */
@@ -327,10 +327,10 @@ test_older_inbox_entries_are_not_in_the_backlog(void **state)
     assert_false(session_inflight_add(&f->session, f->notifications[2]));
     session_inflight_remove(&f->session, f->notifications[3]->frame.as.notification.id);
     assert_true(take_from_inbox(f, 1));
-    assert_int_equal(f->session.order.backlog->waits.count, 1);
+    assert_int_equal(f->session.order.backlog->waiting.count, 1);
     f->notifications[3]->is_retry = true; /* sent before */
     assert_false(session_inflight_add(&f->session, f->notifications[3]));
-    assert_int_equal(f->session.order.backlog->waits.count, 1);
+    assert_int_equal(f->session.order.backlog->waiting.count, 1);
 }
 
 /* notifications[2] was skipped, as its user was not in the group, but is in the inbox. */
@@ -343,10 +343,10 @@ test_an_uncounted_notification_hides_no_loss(void **state)
     f->session.cursor = cursor(0);
     assert_true(session_inflight_add(&f->session, f->notifications[0]));
     assert_false(session_inflight_add(&f->session, f->notifications[3]));
-    assert_int_equal(f->session.order.backlog->waits.count, 1);
+    assert_int_equal(f->session.order.backlog->waiting.count, 1);
     session_inflight_remove(&f->session, f->notifications[0]->frame.as.notification.id);
     assert_true(take_from_inbox(f, 2));
-    assert_int_equal(f->session.order.backlog->waits.count, 0);
+    assert_int_equal(f->session.order.backlog->waiting.count, 0);
     assert_true(f->session.order.backlog->is_lost);
 }
 

@@ -14,15 +14,15 @@
 #include "tests/unit/heads.h"
 #include "tests/unit/store/replies.h"
 
-#define NOTES 400
+#define NOTIFICATIONS 400
 #define RUNS 300
 #define PATIENCE 1000
 #define BATCH 256
 
 /* A shard's stream, and the number of entries that were read. */
 struct stream {
-    redisReply *entries[2 * NOTES];
-    unsigned batch_of[2 * NOTES]; /* that added it */
+    redisReply *entries[2 * NOTIFICATIONS];
+    unsigned batch_of[2 * NOTIFICATIONS]; /* that added it */
     size_t count;
     size_t read;
 };
@@ -207,7 +207,7 @@ static void
 check_random_order(unsigned seed)
 {
     static const unsigned counts[] = {2, 3, 4, 7, 16};
-    uint64_t ends[NOTES];
+    uint64_t ends[NOTIFICATIONS];
     struct released released;
     struct order *order;
     unsigned batches = 0;
@@ -215,12 +215,12 @@ check_random_order(unsigned seed)
 
     srand(seed);
     reset(counts[seed % 5]);
-    for (unsigned notes = 0; notes < NOTES; batches++) {
+    for (unsigned notifications = 0; notifications < NOTIFICATIONS; batches++) {
         unsigned size = 1 + (unsigned)rand() % (rand() % 3 == 0 ? 1 : rand() % 8 == 0 ? BATCH : 16);
 
         write_batch(batches, size);
         ends[batches] = lsn;
-        notes += size;
+        notifications += size;
     }
     order = order_new(shards, release, &released);
     begin(order, &released, seed % 2 == 0 ? 0 : batches, ends);
@@ -306,9 +306,9 @@ test_wait_times_out(void **state)
 
     (void)state;
     assert_true(read_some(order, 1, 9));
-    assert_int_equal(order_give_up(order, 0), -1);
-    assert_int_equal(order_give_up(order, PATIENCE), 0);
-    assert_int_equal(order_give_up(order, PATIENCE), -1);
+    assert_int_equal(order_waive(order, 0), -1);
+    assert_int_equal(order_waive(order, PATIENCE), 0);
+    assert_int_equal(order_waive(order, PATIENCE), -1);
     order_release(order, 1);
     assert_string_equal(released.list, "1:1 ");
     assert_int_equal(order_unordered(order), 1);
@@ -332,7 +332,7 @@ test_lost_entry_is_awaited_once(void **state)
 
     (void)state;
     assert_true(read_some(order, 1, 9));
-    assert_int_equal(order_give_up(order, PATIENCE), 0);
+    assert_int_equal(order_waive(order, PATIENCE), 0);
     order_release(order, 1);
     add(1, 1, 13, "0:a.1", false);
     assert_true(read_some(order, 1, 9));
@@ -390,11 +390,11 @@ test_held_entries_are_limited(void **state)
     size_t reads = 0;
 
     (void)state;
-    for (unsigned i = 0; i < NOTES; i++)
+    for (unsigned i = 0; i < NOTIFICATIONS; i++)
         add(1, 1, 12 + i, "", false);
     while (!order_is_full(order, 1) && read_some(order, 1, 10))
         reads++;
-    assert_in_range(reads, 2, NOTES / 10 - 1);
+    assert_in_range(reads, 2, NOTIFICATIONS / 10 - 1);
     assert_int_equal(released.count, 0);
     assert_true(read_some(order, 0, 10));
     assert_false(order_is_full(order, 1));

@@ -20,7 +20,7 @@ text(const char *text)
 }
 
 static struct frame
-note(unsigned char id, uint16_t flags)
+make_notification(unsigned char id, uint16_t flags)
 {
     struct frame frame = {
         .kind = FRAME_KIND_NOTIFICATION, .flags = flags, .commit_lsn = 7, .ordinal = id};
@@ -39,7 +39,7 @@ test_notifications_without_acks_are_simple(void **state)
 {
     struct store_batch *batch = store_batch_new(&single);
     const uint16_t others[] = {FRAME_ACK_REQUIRED, FRAME_UNDECODABLE};
-    struct frame plain = note(1, FRAME_RETRY_ENABLED);
+    struct frame plain = make_notification(1, FRAME_RETRY_ENABLED);
     struct frame member = {.kind = FRAME_KIND_MEMBER};
 
     (void)state;
@@ -48,7 +48,7 @@ test_notifications_without_acks_are_simple(void **state)
     assert_true(batch->parts[0].is_simple);
     assert_int_equal(batch->parts[0].notifications, 1);
     for (size_t i = 0; i < 2; i++) {
-        struct frame other = note(2, others[i]);
+        struct frame other = make_notification(2, others[i]);
 
         store_batch_add(batch, &other);
         assert_false(batch->parts[0].is_simple);
@@ -72,7 +72,7 @@ test_iteration_is_in_order(void **state)
 
     (void)state;
     for (int i = 1; i <= 200; i++) {
-        struct frame frame = note((unsigned char)i, 0);
+        struct frame frame = make_notification((unsigned char)i, 0);
 
         if (i % 3 == 0)
             store_batch_add(batch, &commit);
@@ -81,7 +81,7 @@ test_iteration_is_in_order(void **state)
     store_batch_add(batch, &commit);
     for (int i = 1; i <= 200; i++) {
         char id[FRAME_UUID_TEXT + 1];
-        struct frame frame = note((unsigned char)i, 0);
+        struct frame frame = make_notification((unsigned char)i, 0);
 
         assert_int_equal(batch_next_notification(&batch->parts[0], &at, &found), RC_OK);
         frame_id_text(frame.as.notification.id, id);
@@ -111,7 +111,7 @@ count_until_full(const struct frame *first, const struct frame *next)
 static void
 test_batch_ends_where_the_method_changes(void **state)
 {
-    struct frame plain = note(1, 0), acked = note(2, FRAME_ACK_REQUIRED);
+    struct frame plain = make_notification(1, 0), acked = make_notification(2, FRAME_ACK_REQUIRED);
     struct frame member = {.kind = FRAME_KIND_MEMBER};
 
     (void)state;
@@ -129,7 +129,7 @@ test_batch_ends_where_the_method_changes(void **state)
 static struct frame
 note_for(const char *audience, struct bytes targets, uint32_t count, unsigned char id)
 {
-    struct frame frame = note(id, 0);
+    struct frame frame = make_notification(id, 0);
 
     frame.as.notification.audience = text(audience);
     frame.as.notification.targets = targets;

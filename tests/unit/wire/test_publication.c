@@ -111,7 +111,7 @@ equal_requests_have_the_same_canonical_text(void **state)
                            "{\"b\":[ 2 ],\"a\":1}}",
                            &two),
                      RC_OK);
-    assert_string_equal(one.asked.bytes, two.asked.bytes);
+    assert_string_equal(one.canonical.bytes, two.canonical.bytes);
     publication_free(&one);
     publication_free(&two);
 }
