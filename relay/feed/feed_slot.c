@@ -196,7 +196,7 @@ on_missing(struct feed *feed)
 {
     if (feed->config->feed.create_slot) {
         feed->slot.must_create = true;
-        /* first acquire: a store that rejects us must not leave a slot behind */
+        /* acquire first: if the store rejects this database, no slot is left behind */
         feed_acquire(feed, FEED_ACQUIRING);
         return;
     }

@@ -17,9 +17,9 @@ struct feed_slot {
     bool is_standby;  /* another relay reads it */
     struct origin origin;
     uint32_t timeline;
-    uint32_t stored_timeline;               /* of the store's progress */
-    uint64_t lsn;                           /* confirmed_flush_lsn, or where the new slot starts */
-    uint64_t read_lsn;                      /* the store knows all WAL before it; 0: unknown */
+    uint32_t stored_timeline; /* of the store's progress */
+    uint64_t lsn;             /* confirmed_flush_lsn, or where the new slot starts */
+    uint64_t read_lsn;        /* all WAL before it is stored or irrelevant; 0: unknown */
     char furthest[FRAME_POSITION_TEXT + 1]; /* position of the newest frame on that timeline */
     uint64_t acquired_lsn;                  /* the store has all frames up to this position */
     uint64_t acquired_ordinal;

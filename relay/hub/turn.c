@@ -29,7 +29,8 @@ look_ahead(const struct session *next)
 
 /*
  * The inbox does not reflect acks and reports that still wait here. A report to another shard may
- * be stored after the inbox was read: what it releases would then follow later notifications.
+ * be stored after the inbox was read: notifications that it releases would then follow later
+ * ones.
  */
 static bool
 refill(struct hub *hub, struct session *session, bool is_heartbeat)

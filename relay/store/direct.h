@@ -18,8 +18,8 @@ const char *direct_error(const struct direct *direct);
 
 /*
  * Visits the entries of the error log from `since`, oldest first, until a visit returns false;
- * several servers one after the other. An entry is valid during its visit; direct_redrive and
- * direct_drop are called there.
+ * the logs of several servers follow one another. An entry is valid during its visit; only
+ * a visit may call direct_redrive and direct_drop.
  */
 typedef bool direct_visit(void *ctx, const struct error_entry *entry);
 MUST_CHECK enum rc direct_errors(struct direct *direct, struct entry_id since, direct_visit *visit,
@@ -28,8 +28,9 @@ MUST_CHECK enum rc direct_errors(struct direct *direct, struct entry_id since, d
 long long direct_error_count(struct direct *direct);
 
 /*
- * direct_redrive and direct_drop do not wait for the reply. Replies are read and counted after each
- * page; direct_errors fails then if one was rejected. Entries removed meanwhile are not counted.
+ * direct_redrive and direct_drop queue a command and do not wait for its reply. direct_errors reads
+ * the replies after each page of the log, adds them to direct_changed, and fails if one is an
+ * error. Entries that are already gone are not counted.
  */
 
 /*

@@ -1,4 +1,4 @@
-/* entry.h: one entry of the stream, as the store keeps a notification. */
+/* entry.h: one stream entry: a notification, or a retry of it. */
 #ifndef CLAIRON_STORE_ENTRY_H
 #define CLAIRON_STORE_ENTRY_H
 
@@ -24,16 +24,16 @@ struct entry {
     struct frame frame;  /* from the field route: without data */
     struct bytes uuid;
     struct bytes data;
-    bool is_retry;            /* made to be shown again, to the users of `only` */
-    struct bytes retry_users; /* packed as targets: read with frame_next_target */
+    bool is_retry;            /* a retry, for `retry_users` only */
+    struct bytes retry_users; /* packed like targets: iterate with frame_next_target */
     bool is_open_ended;       /* any user it is delivered to has to acknowledge it */
     int64_t expires_us;       /* expiration; 0: none */
-    uint64_t score;           /* in an inbox: of the entry that it was first, by entry_id_score */
+    uint64_t score;           /* in an inbox: entry_id_score of the notification's first entry */
 };
 
-/* The id as one number, as in the scripts; a millisecond has 1024 of them. */
+/* The id as the score of a sorted set, as in the scripts: 1024 scores per millisecond. */
 uint64_t entry_id_score(struct entry_id id);
-struct entry_id entry_id_of_score(uint64_t score); /* the first of them */
+struct entry_id entry_id_of_score(uint64_t score); /* the lowest id with this score */
 MUST_CHECK enum rc entry_id_read(const char *text, size_t len, struct entry_id *ret_id);
 void entry_id_text(struct entry_id id, char ret_text[ENTRY_ID_TEXT_MAX]);
 

@@ -137,7 +137,8 @@ size_t store_batch_count(const struct store_batch *batch);
 /*
  * Whether the frame belongs to the next batch. The batch is full; or it is large enough, and the
  * frame needs the other way into the store (script or transaction); or the frame is a membership
- * and the batch has notifications: relays must read a membership before later notifications.
+ * and the batch has notifications: relays must read a membership before the notifications that
+ * follow it.
  */
 bool store_batch_is_full(const struct store_batch *batch, const struct frame *frame);
 

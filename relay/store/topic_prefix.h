@@ -1,4 +1,4 @@
-/* topic_prefix.h: what topics begin with, as the feed that writes to this store knows it. */
+/* topic_prefix.h: the prefix of all topics, which the feed stores for the other relays. */
 #ifndef CLAIRON_STORE_TOPIC_PREFIX_H
 #define CLAIRON_STORE_TOPIC_PREFIX_H
 
@@ -6,13 +6,13 @@
 
 #define STORE_TOPIC_PREFIX_MAX 256 /* with its zero */
 
-/* The feed's, for relays that have none; one that is too long is not kept. Without an answer. */
+/* Stores the feed's topic prefix for relays without a feed; ignores one that is too long. */
 void store_set_topic_prefix(struct store *store, const char *prefix);
 
 /* "" if no feed has stored one. */
 const char *store_topic_prefix(const struct store *store);
 
-/* Takes over what the store says. */
+/* Copies the prefix that the store has; keeps the old one if it has none. */
 void topic_prefix_set(char prefix[STORE_TOPIC_PREFIX_MAX], struct bytes text);
 
 #endif

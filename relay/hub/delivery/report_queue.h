@@ -30,7 +30,7 @@ void delivery_report_add(struct session *session, const struct notification *not
  */
 void delivery_report_hold(struct session *session, struct notification *notification);
 
-/* It was reported before, which the store may have lost. */
+/* Repeats a report, because the store may have lost it. */
 void delivery_report_renew(struct session *session, const struct inflight_entry *entry);
 
 #endif

@@ -45,7 +45,7 @@ drop_expired(struct session *session)
         session_gap(session, from, to, "expired");
 }
 
-/* Retries, and entries read after a resume, say nothing about our latency. */
+/* Retries and entries read after a resume do not count: they are older than our latency. */
 static void
 count_time(const struct session *session, const struct notification *notification)
 {

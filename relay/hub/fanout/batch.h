@@ -7,13 +7,13 @@
 #define BATCH_COUNT_MAX 64
 #define BATCH_BYTES_MAX (256u * 1024)
 
-/* A file pays off from this many bytes and sockets on; for so many batches at a time. */
+/* A batch gets a file (see fanout_batch_file) at this size and number of sockets. */
 #define BATCH_FILE_BYTES_MIN (8u * 1024)
 #define BATCH_FILE_SENDS 16
-#define BATCH_FILES_MAX 16
-/* Two batches are merged if this many sessions wait with the first; so often for one batch. */
+#define BATCH_FILES_MAX 16 /* open at a time */
+/* Two batches are merged if the first is queued for this many sessions .. */
 #define MERGED_BATCH_SHARES 16
-#define MERGED_BATCHES_MAX 4
+#define MERGED_BATCHES_MAX 4 /* .. at most this often for one batch */
 
 /*
  * Consecutive notifications for the same recipients, as one block of bytes. A session whose queue

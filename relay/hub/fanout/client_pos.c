@@ -1,4 +1,4 @@
-/* note_pos.c: a client's position as text; the picture of it is in notification.h. */
+/* client_pos.c: a client's position as text; notification.h describes the format. */
 #include <limits.h>
 #include <string.h>
 

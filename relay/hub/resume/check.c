@@ -191,7 +191,7 @@ on_backlog(void *ctx, enum rc rc, const struct store_page *page)
     session_mark(session, READY_ADVANCE);
 }
 
-/* False while the store is asked. */
+/* False while a request to the store is pending. */
 static bool
 has_checked_backlog(struct session *session, const struct backlog *reported)
 {

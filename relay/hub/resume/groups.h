@@ -13,7 +13,7 @@ void session_reload_groups(struct session *session);
 /* A request is under way that may have been answered before a change. */
 bool session_awaits_groups(const struct session *session);
 
-/* True while the memberships may be outdated: then nothing is decided by them. */
+/* True while the memberships may be outdated: then no notification is matched against them. */
 static inline bool
 session_groups_are_old(const struct session *session)
 {

@@ -5,12 +5,12 @@
 #include "hub/session/session_state.h"
 
 /*
- * Announces a gap. The client resumes from `to`, so `to` is moved before all that still waits for
- * the socket, and before what load shedding dropped and announces later.
+ * Announces a gap. The client resumes from `to`, so `to` is moved before the notifications that
+ * are still queued, and before those that load shedding dropped and has not announced yet.
  */
 void session_gap(struct session *session, struct cursor from, struct cursor to, const char *why);
 
-/* The same with `to` as it is. Without room in the control queue the gap is announced later. */
+/* The same with an unchanged `to`. Without room in the control queue the gap is announced later. */
 void session_send_gap(struct session *session, struct cursor from, struct cursor to,
                       const char *why);
 

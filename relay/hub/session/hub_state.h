@@ -40,9 +40,9 @@ struct delivery_reports {
 };
 
 /*
- * Load shedding: while this process is short of CPU or memory, some notifications are dropped. What
- * is sent meanwhile reports the position before that: a client that resumes from it receives what
- * was dropped, if load allows. At the end clients receive a gap.
+ * Load shedding: while this process is short of CPU or memory, some notifications are dropped. The
+ * others report the position before the first dropped one: a client that resumes from it receives
+ * the dropped ones, if load allows. At the end clients receive a gap.
  */
 struct shed {
     struct pressure pressure;

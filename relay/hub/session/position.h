@@ -11,7 +11,7 @@
  */
 struct cursor session_head(const struct session *session);
 
-/* All before it was sent to this session, or was not for it. */
+/* All notifications before it were sent to this session, or are not for its audiences. */
 struct cursor session_reached(const struct session *session);
 
 /* `to`, or where a client has to resume to receive all that is queued, if that is earlier. */

@@ -51,7 +51,7 @@ struct session *ready_list_take(struct hub *hub);
 /* The same for steps: one or two of READY_REFILL and READY_ADVANCE. */
 struct session *ready_list_take_step(struct hub *hub, unsigned *ret_reasons);
 
-/* Retries what failed, in a second. Further failures do not put it off. */
+/* Retries failed requests in a second. Further failures do not delay the retry. */
 void hub_retry(struct hub *hub);
 
 #endif

@@ -145,7 +145,7 @@ struct session { /* from a pool; aligned to a cache line */
     bool is_poll;     /* it ends with one response */
     struct session *ready_next;
     struct session_socket socket;
-    struct cursor cursor; /* all before it was queued, or was not for this session */
+    struct cursor cursor; /* all before it was queued, or is not for its audiences */
     /* Not read by a fan-out, from the second half of the cursor on. */
     struct session_groups groups;
     struct session_client client;

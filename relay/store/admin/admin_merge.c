@@ -95,9 +95,9 @@ merge_overviews(json_t *const *overviews, size_t count, size_t servers)
     return merged;
 }
 
-/* False: one of them is invalid. */
+/* Parses all texts. False: one is invalid. Sets each part, maybe to NULL; the caller frees them. */
 static bool
-read_all(const struct bytes *texts, size_t count, json_type type, json_t **ret_parts)
+parse_texts(const struct bytes *texts, size_t count, json_type type, json_t **ret_parts)
 {
     bool is_good = true;
 
@@ -162,9 +162,10 @@ merge_users(json_t *const *users, size_t count, size_t servers)
     return merged;
 }
 
-/* Parses the parts, merges them and frees them. */
+/* Merges the parsed replies; frees none of them. */
 typedef json_t *merge_parts(json_t *const *parts, size_t count, size_t servers);
 
+/* Parses the replies and returns the merged one as text; NULL: one is invalid. */
 static char *
 merge_texts(const struct bytes *texts, size_t count, size_t servers, json_type type,
             merge_parts *how)
@@ -173,7 +174,7 @@ merge_texts(const struct bytes *texts, size_t count, size_t servers, json_type t
     json_t *merged = NULL;
     char *text = NULL;
 
-    if (read_all(texts, count, type, parts))
+    if (parse_texts(texts, count, type, parts))
         merged = how(parts, count, servers);
     if (merged != NULL)
         text = json_dumps(merged, JSON_COMPACT | JSON_PRESERVE_ORDER);

@@ -115,7 +115,11 @@ read_stored(struct bytes entry, struct trace_event *event)
     return true;
 }
 
-/* If it was trimmed, its id has the commit time, unless the id was chosen otherwise. */
+/*
+ * For a notification that was trimmed from the stream. The id of a row's notification is a UUID of
+ * version 8, which begins with the commit time. Other ids have version 7: they begin with the time
+ * of the request.
+ */
 static bool
 read_commit_of_id(const char *id, struct trace_event *event)
 {

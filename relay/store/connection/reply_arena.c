@@ -28,8 +28,8 @@ struct block {
 struct reply_arena {
     struct block *block; /* the current one; the first is kept */
     const unsigned *expected;
-    bool is_held;   /* hiredis has a reply, or a part of one */
-    bool is_orphan; /* free the arena with that reply */
+    bool is_held;   /* hiredis owns a reply, complete or not, and will call free_object */
+    bool is_orphan; /* free_object of that reply frees the arena */
 };
 
 /* freeObject gets only the reply, so the arena is stored in front of it. */
@@ -86,9 +86,13 @@ make_reply(const redisReadTask *task)
     return &item->reply;
 }
 
-/* Links the reply into its array. Only after its memory is complete: hiredis frees only then. */
+/*
+ * Links the reply into its array. Call it only after all memory of the reply was allocated: if a
+ * create function fails, hiredis does not own its reply and never calls free_object for it. Then
+ * is_held must not be set, or reply_arena_free would wait for that call.
+ */
 static void *
-place(const redisReadTask *task, struct redisReply *reply)
+attach_reply(const redisReadTask *task, struct redisReply *reply)
 {
     const struct redisReply *parent = task->parent != NULL ? task->parent->obj : NULL;
     struct reply_arena *arena = task->privdata;
@@ -111,7 +115,7 @@ create_string(const redisReadTask *task, char *text, size_t len)
     copy[len] = '\0';
     reply->str = copy;
     reply->len = len;
-    return place(task, reply);
+    return attach_reply(task, reply);
 }
 
 static void *
@@ -132,7 +136,7 @@ create_array(const redisReadTask *task, element_count count)
         memset(reply->element, 0, size);
     }
     reply->elements = (size_t)count;
-    return place(task, reply);
+    return attach_reply(task, reply);
 }
 
 static void *
@@ -143,7 +147,7 @@ create_integer(const redisReadTask *task, long long value)
     if (reply == NULL)
         return NULL;
     reply->integer = value;
-    return place(task, reply);
+    return attach_reply(task, reply);
 }
 
 static void *
@@ -154,7 +158,7 @@ create_nil(const redisReadTask *task)
     if (reply == NULL)
         return NULL;
     reply->type = REDIS_REPLY_NIL; /* the task's type is that of the missing value */
-    return place(task, reply);
+    return attach_reply(task, reply);
 }
 
 #if HIREDIS_MAJOR >= 1

@@ -11,8 +11,9 @@
 #define UNIX_SEND_BYTES (1 << 20) /* the kernel may allow less */
 
 /*
- * Commands that wait until hiredis has sent its buffer. After a partial write hiredis moves the
- * rest, which is slow for a long buffer.
+ * Pipelined commands in the store's protocol, to be sent as one piece. They wait until the buffer
+ * of hiredis is empty: hiredis moves the unsent rest of its buffer after each partial write, so a
+ * long buffer would be moved many times.
  */
 struct pipeline {
     struct pipeline *next;
@@ -20,7 +21,7 @@ struct pipeline {
     void *ctx;
     char *bytes;
     size_t len;
-    size_t count;
+    size_t count; /* commands, and so replies */
 };
 
 /* The loop events of a connection. hiredis frees them, possibly after the queue's end. */
@@ -53,7 +54,10 @@ drop_first(struct send_queue *queue)
     free(pipeline);
 }
 
-/* hiredis needs one call per command; the bytes can all be in the first one. */
+/*
+ * Passes the first pipeline to hiredis, which needs one call per command to expect its reply. The
+ * first call has all bytes. The others have none, but hiredis parses the start of every command.
+ */
 static enum rc
 hand_over(struct send_queue *queue)
 {
@@ -74,7 +78,7 @@ hand_over(struct send_queue *queue)
     return RC_OK;
 }
 
-/* Writes at the end of the iteration: saves an iteration and two calls of epoll. */
+/* Writes before the loop blocks: waiting for EV_WRITE costs an iteration and two calls of epoll. */
 static void
 on_flush(struct ev_loop *loop, ev_prepare *prepare, int events)
 {

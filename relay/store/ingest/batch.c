@@ -193,8 +193,9 @@ store_batch_is_full(const struct store_batch *batch, const struct frame *frame)
     size_t most = STORE_BATCH_FRAMES_MAX;
 
     /*
-     * A blocked XREAD returns only the stream that was written first. With older notifications in
-     * the batch, that would be the stream of notifications: later ones depend on the membership.
+     * A blocked XREAD returns one stream: the one that the batch writes first. If that were the
+     * stream of notifications, a relay would read those after this membership, which depend on it,
+     * before the membership itself.
      */
     if (frame->kind == FRAME_KIND_MEMBER && part->notifications > 0)
         return true;

@@ -4,9 +4,9 @@
 
 #include <stddef.h>
 
-#define ARGUMENTS_FEW 12 /* take no memory of their own */
+#define ARGUMENTS_FEW 12 /* up to this many need no allocation */
 
-/* Begins as {.argc = 0}. All words are views that must outlive the command's sending. */
+/* Initialize with {.argc = 0}. Arguments are views, which must live until the command is sent. */
 struct arguments {
     const char **argv;
     size_t *lens;
@@ -16,8 +16,9 @@ struct arguments {
     size_t few_lens[ARGUMENTS_FEW];
 };
 
+/* Adds a zero-terminated text. */
 void argument(struct arguments *arguments, const char *text);
-/* What is no text: it may hold zeroes, and needs none at its end. */
+/* Adds bytes, which may contain zeroes. */
 void argument_bytes(struct arguments *arguments, const void *bytes, size_t len);
 void arguments_free(struct arguments *arguments); /* leaves them empty */
 

@@ -1,4 +1,4 @@
-/* replicas.h: waits until replicas have what the store acknowledged. */
+/* replicas.h: waits until enough replicas have all acknowledged writes. */
 #ifndef CLAIRON_STORE_REPLICAS_H
 #define CLAIRON_STORE_REPLICAS_H
 
@@ -13,10 +13,10 @@ void replicas_down(struct store *store);
 
 #define REPLICAS_OFFSET_NONE (-1)
 
-/* The end of the replication stream in the text of INFO replication, or REPLICAS_OFFSET_NONE. */
+/* The primary's replication offset in the text of INFO replication, or REPLICAS_OFFSET_NONE. */
 long long replicas_end(const char *info);
 
-/* How many replicas in that text have acknowledged the stream up to `offset`. */
+/* The number of online replicas in that text that have acknowledged `offset`. */
 int replicas_beyond(const char *info, long long offset);
 
 #endif

@@ -1,4 +1,4 @@
-/* store_private.h: the store as the files of this room see it. */
+/* store_private.h: struct store, shared by the files of store/. */
 #ifndef CLAIRON_STORE_PRIVATE_H
 #define CLAIRON_STORE_PRIVATE_H
 
@@ -27,22 +27,23 @@ struct store {
     struct ev_loop *loop;
     struct stats *stats;
     struct store_listener *listeners;
-    bool is_up;                            /* all shards are */
-    bool lacks_reader;                     /* that follows them for this process */
+    bool is_up;        /* all shards are up */
+    bool lacks_reader; /* this process has a reader, which does not follow all shards */
     char owner[STORE_TOKEN_TEXT + 1];      /* this process */
     char feed_token[STORE_TOKEN_TEXT + 1]; /* random; owner of the acquired progress */
     struct delivery delivery;
     struct fault_log faults;
     int min_replicas;
-    store_replicated *replicated; /* waits for replicas; NULL: nobody does */
+    store_replicated *replicated; /* callback of store_replicate; NULL: none pending */
     void *replicated_ctx;
     char epoch[STORE_EPOCH_TEXT + 1]; /* of all shards together */
     char errors_key[STORE_KEY_MAX];
     char topic_prefix[STORE_TOPIC_PREFIX_MAX];
     struct entry_id newest[STORE_SHARDS_MAX];
-    struct position newest_to[STORE_SHARDS_MAX]; /* of several: how far the notes there go */
-    struct start_position *start;                /* is looked for, see start_position.h */
-    bool has_begun;                              /* .. and was found */
+    /* With several shards: the WAL position that each shard has reached at `newest`. */
+    struct position newest_to[STORE_SHARDS_MAX];
+    struct start_position *start; /* search in progress, see start_position.h */
+    bool has_begun;               /* the start position was found */
     struct shard *shards;
     unsigned shard_count;
     struct topology topology;
