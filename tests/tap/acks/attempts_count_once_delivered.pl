@@ -9,7 +9,7 @@ use Test::More;
 
 my $pg    = Clairon::Test::postgresql('main');
 my $store = Clairon::Test::store();
-my $relay = Clairon::Test::relay($pg, $store, conf => { 'delivery.ack_timeout' => '300ms', 'delivery.backoff_base' => '50ms' });
+my $relay = Clairon::Test::relay($pg, $store, conf => { 'delivery.ack_timeout' => '1h', 'delivery.backoff_base' => '1h', 'delivery.backoff_cap' => '1h' });
 
 sub notify { my ($audience, $targets, $more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$targets}', '{}', ack_required => true, $more)") }
@@ -24,9 +24,9 @@ sub check_withheld
 {
     my ($client, $user, $id, $hide, $unhide) = @_;
     $client->run_until('the first delivery', sub { attempts($client, $id) eq '0' });
-    wait_until('the retry is due', sub { defined due($id, $user) });
     $hide->();
-    wait_until('the ack timeout is over', sub { retry_entries($id) == 1 });
+    $store->make_due($id, $user);
+    wait_until('the retry is created', sub { retry_entries($id) == 1 });
     my $other = notify('USER', $user, "retry_limit => 0, topic => 'shown'");
     $client->run_until('another notification', sub { attempts($client, $other) eq '0' });
     $client->ack($other);
@@ -35,7 +35,10 @@ sub check_withheld
     is(due($id, $user), undef, 'the withheld retry is not due again');
     is($store->execute('HGET', $store->of($id, "ack:$id"), $user), '0', 'the user is still pending');
     $unhide->();
+    $client->run_until('the withheld attempt', sub { attempts($client, $id) eq '0 1' });
+    $store->make_due($id, $user);
     $client->run_until('all attempts', sub { attempts($client, $id) eq '0 1 2' });
+    $store->make_due($id, $user);
     wait_until('the notification is in the error log', sub { error_of($id) });
     is(attempts($client, $id), '0 1 2', 'all attempts are delivered once the user may see it');
     is(error_of($id)->{reason} . ' ' . error_of($id)->{attempts}, 'exhausted 2', 'then it is exhausted');

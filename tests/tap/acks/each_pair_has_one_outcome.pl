@@ -178,11 +178,7 @@ sub in_transit
         grep { my $client = $_; $acked->{ $client->{user} } && ($store->execute('HGET', $store->of($id, "ack:$id"), $client->{user}) // '') eq '0' } @alive
     } keys %acked_by;
 }
-for (1 .. 100)    # a store with fsync on each write needs time
-{
-    settle(0.3);
-    last if !in_transit();
-}
+wait_until('the acks are stored', sub { settle(0.3); return !in_transit() });
 is_deeply([ map { $_->metric('clairon_store_errors_total') } @relays ], [ 0, 0 ], 'no store errors');
 $_->kill9 for @relays;    # freezes the state
 

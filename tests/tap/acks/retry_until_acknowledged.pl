@@ -12,8 +12,7 @@ $pg->safe_psql('postgres', q{
     INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u1'), ('TEAM', 't1', 'u2'), ('TEAM', 't1', 'away');
     SELECT clairon.watch('t', 'TEAM', 'team', ack_required => true, retry_limit => 3, backoff => 'FIXED')});
 my $store = Clairon::Test::store();
-my %quick = ('delivery.ack_timeout' => '300ms', 'delivery.backoff_base' => '100ms', 'delivery.backoff_cap' => '2s');
-my $relay = Clairon::Test::relay($pg, $store, conf => {%quick});
+my $relay = Clairon::Test::relay($pg, $store, conf => { 'delivery.ack_timeout' => '1h', 'delivery.backoff_base' => '1h', 'delivery.backoff_cap' => '1h' });
 
 sub of_row { my ($client, $id) = @_;
     return grep { ($_->{payload}{after}{id} // 0) == $id } $client->notifications }
@@ -30,7 +29,12 @@ $one->run_until('row 1', sub { of_row($one, 1) });
 my ($first) = of_row($one, 1);
 my $id = $first->{metadata}{id};
 $one->ack($id);
-$two->run_until('all retries', sub { of_row($two, 1) >= 4 });
+wait_until('the ack is stored', sub { ($store->execute('HGET', $store->of($id, "ack:$id"), 'u1') // 0) > 0 });
+for my $count (1 .. 4)
+{
+    $two->run_until('the next attempt', sub { of_row($two, 1) >= $count });
+    $store->make_due($id, 'u2');
+}
 is_deeply([ attempts(of_row($two, 1)) ], [ 0 .. 3 ], 'a user without an ack gets as many retries as the limit');
 is_deeply([ map { $_->{metadata}{id} } of_row($two, 1) ], [ ($id) x 4 ], 'under the same id');
 $_->run_until('the pair is exhausted', sub { errors() }) for $one, $two;
@@ -61,7 +65,7 @@ is(scalar(of_row($away, 1)), 1, 'delivered once, because it was acknowledged');
 is(scalar(errors()), 1, 'one error in total');
 
 # Limit 0: delivered once, then exhausted.
-notify('u1', 'zero', 'retry_limit => 0');
+$store->make_due(notify('u1', 'zero', 'retry_limit => 0'), 'u1');
 $one->run_until('the second error', sub { errors() == 2 });
 is(scalar(of_mark($one, 'zero')), 1, 'with limit 0 there is no retry');
 is((errors())[1]{reason}, 'exhausted', 'but an error');
@@ -69,8 +73,12 @@ is((errors())[1]{attempts}, 0, 'with no attempt');
 
 # Exhausted notifications free their slots in the window of a user who never acknowledges.
 my $narrow = $relay->client('n1', win => 1);
-notify('n1', "narrow $_", 'retry_limit => 0') for 1 .. 3;
-$narrow->run_until('all three', sub { 3 == grep { ($_->{payload}{mark} // '') =~ /narrow/ } $narrow->notifications });
+my @narrow = map { notify('n1', "narrow $_", 'retry_limit => 0') } 1 .. 3;
+for my $count (1 .. 3)
+{
+    $narrow->run_until('the next one', sub { $count == grep { ($_->{payload}{mark} // '') =~ /narrow/ } $narrow->notifications });
+    $store->make_due($narrow[ $count - 1 ], 'n1');
+}
 wait_until('all are exhausted', sub { errors() == 5 });
 pass('exhausted notifications free the window');
 

@@ -7,7 +7,8 @@ use Clairon::Test::RawSocket qw(CONTINUATION TEXT BINARY CLOSE PING PONG);
 use Test::More;
 
 my $store = Clairon::Test::store();
-my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.connect_timeout' => '300ms' });
+my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.connect_timeout' => '10m' });
+my $hasty = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.connect_timeout' => '300ms' });
 my $bystander = Clairon::Test::RawSocket->user($relay, 'bystander');
 my $id        = '0190f5c8-1111-7000-8000-000000000001';
 
@@ -40,7 +41,7 @@ for my $first ('{"t":"pong"}', '{"t":"ack","ids":["' . $id . '"]}', '{"t":"refre
     $raw->ends_with(4000, "first $first");
 }
 my $late = open_socket();
-my $silent = open_socket();
+my $silent = Clairon::Test::RawSocket->open($hasty);
 expect_err($late, '{"t":"hello","r":1}', 1, 'an unknown first message');
 expect_err($late, '{"t":"connect","r":2,"token":17}', 2, 'a connect with an invalid field');
 $late->send_json({ t => 'connect', r => 3, token => token(sub => 'u1') });
@@ -49,7 +50,7 @@ stays_open($late, 'a connection with an invalid start');
 expect_err($late, '{"t":"connect","r":4,"token":"x"}', 4, 'a second connect');
 stays_open($late, 'a second connect');
 $silent->ends_with(4002, 'no message within the timeout');
-my $dripping = open_socket();
+my $dripping = Clairon::Test::RawSocket->open($hasty);
 $dripping->frame(TEXT, '{"t":', final => 0);
 $dripping->ends_with(4002, 'an incomplete frame within the timeout');
 

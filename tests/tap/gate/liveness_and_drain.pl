@@ -11,7 +11,7 @@ use Time::HiRes qw(time);
 
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay(undef, $store, roles => 'gate',
-    conf => { 'gate.ping' => '300ms', 'gate.pong_timeout' => '1500ms', 'gate.drain' => '2s' });
+    conf => { 'gate.ping' => '300ms', 'gate.pong_timeout' => '5s', 'gate.drain' => '2s' });
 
 sub user { return Clairon::Test::RawSocket->user($relay, $_[0]) }
 

@@ -11,7 +11,7 @@ use Test::More;
 my $pg    = Clairon::Test::postgresql('main');
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store, conf => {
-    'delivery.ack_timeout' => '200ms', 'delivery.backoff_base' => '50ms', 'delivery.window' => 1000 });
+    'delivery.ack_timeout' => '1h', 'delivery.backoff_base' => '1h', 'delivery.backoff_cap' => '1h', 'delivery.window' => 1000 });
 $pg->safe_psql('postgres', q{
     CREATE TABLE letters (id int PRIMARY KEY, owners text[], text text);
     SELECT clairon.watch('letters', 'USER', 'owners', ack_required => true, retry_limit => 2, backoff => 'FIXED')});
@@ -36,6 +36,12 @@ letter(1, 'u1', '"u \"2\""', 'away');
 $_->run_until('the notification', sub { of_letter($_, 1) }) for $one, $two;
 my $id = (of_letter($one, 1))[0]{metadata}{id};
 $one->ack($id);
+wait_until('the ack is stored', sub { events($id, stage => 'acked') });
+for my $count (1 .. 3)
+{
+    $two->run_until('the next attempt', sub { of_letter($two, 1) >= $count });
+    $store->make_due($id, 'u "2"');
+}
 wait_until('the other is exhausted', sub { events($id, stage => 'errored') });
 my $told = life($id);
 is($told->{id}, $id, 'its id');

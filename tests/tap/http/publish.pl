@@ -63,7 +63,7 @@ isnt($whole->{metadata}{$_->[0]}, $_->[1], "$_->[0] cannot be set by the client"
 
 # Acks and retries.
 my $needs = to('USER', 'u1', 'u2', 'away');
-$needs->{routing}{retry} = { ack_required => JSON::true, limit => 3, backoff => 'FIXED' };
+$needs->{routing}{retry} = { ack_required => JSON::true, limit => 1000, backoff => 'FIXED' };
 $id = post($needs)->{json}{id};
 my $first = $u1->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id });
 is($first->{n}{routing}{retry}{enabled}, JSON::true, 'with ack_required retries are enabled');

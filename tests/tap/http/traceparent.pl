@@ -10,7 +10,7 @@ use Test::More;
 my $pg    = Clairon::Test::postgresql('main');
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store, conf => {
-    'delivery.ack_timeout' => '200ms', 'delivery.backoff_base' => '50ms', 'feed.topic_prefix' => 'app' });
+    'delivery.ack_timeout' => '1h', 'delivery.backoff_base' => '1h', 'delivery.backoff_cap' => '1h', 'feed.topic_prefix' => 'app' });
 my $trace = '4bf92f3577b34da6a3ce929d0e0e4736';
 my $given = "00-$trace-00f067aa0ba902b7-01";
 my $other = "00-$trace-00000000000000aa-00";
@@ -48,6 +48,7 @@ is(next_notification()->{metadata}{traceparent}, undef, 'and is omitted');
 # A retry has the same trace.
 my ($kept) = reverse notify("SET LOCAL clairon.traceparent = '$given'", ', ack_required => true, retry_limit => 100');
 next_notification();
+$store->make_due($kept, 'u1');
 $note = next_notification();
 is("$note->{metadata}{id} $note->{routing}{retry}{attempts}", "$kept 1", 'it is retried');
 is($note->{metadata}{traceparent}, $given, 'with its trace');

@@ -151,6 +151,16 @@ sub of
     return $entry ? $entry->{stream} =~ s/stream$/$name/r : $first;
 }
 
+# Makes the next retry of that pair due now, once its delivery has been reported. Tests use it instead of a short ack
+# timeout, which could expire before an ack on a busy machine.
+sub make_due
+{
+    my ($self, $id, $user) = @_;
+    Clairon::Test::wait_until('the delivery is reported', sub { defined $self->execute('ZSCORE', $self->of($id, 'due'), "$id:$user") });
+    $self->execute('ZADD', $self->of($id, 'due'), 1, "$id:$user");
+    return;
+}
+
 sub by_id
 {
     my ($one, $other) = map { [ split /-/, $_->{entry} ] } @_;
