@@ -16,7 +16,7 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('team', 'TEAM', 'team', ack_required => true)});
 my $store  = Clairon::Test::store();
 my @relays = map { Clairon::Test::relay($pg, $store, roles => $_, conf => { 'store.shards' => $SHARDS,
-    'delivery.ack_timeout' => '200ms', 'delivery.backoff_base' => '50ms', 'gate.console' => 'on' }) } 'feed,gate', 'gate';
+    'delivery.ack_timeout' => '1s', 'delivery.backoff_base' => '1s', 'gate.console' => 'on' }) } 'feed,gate', 'gate';
 
 sub sum { my ($question) = @_; my $sum = 0; $sum += $question->($_) for 0 .. $SHARDS - 1; return $sum }
 sub pending { return sum(sub { $store->pending("clairon:{$_[0]}:stream") }) }
