@@ -7,7 +7,7 @@
 #include "cli/options.h"
 #include "cli/terminal.h"
 #include "wire/frame.h"
-#include "wire/traceparent.h"
+#include "wire/notification_json.h"
 
 #define TRACE "trace"
 #define TIME_WIDEST "2026-11-22T14:03:50.178151Z"
@@ -75,7 +75,7 @@ print_table(const struct trace *trace)
     static const struct bytes pending = {(const unsigned char *)"pending", 7};
     char traceparent[TRACEPARENT_LEN + 1];
 
-    if (traceparent_of_notification(trace->data, traceparent))
+    if (notification_traceparent(trace->data, traceparent))
         printf("traceparent                  %s\n", traceparent);
     for (size_t i = 0; i < trace->event_count; i++)
         print_event(&trace->events[i]);

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "feed/feed_parts.h"
-#include "wire/traceparent.h"
+#include "wire/notification_json.h"
 
 #define LAG_QUIET_US 2000000 /* after this silence the lag counts as 0 */
 
@@ -116,7 +116,7 @@ log_trace(const struct frame *frame)
     char id[FRAME_UUID_TEXT + 1];
 
     if (frame->kind != FRAME_KIND_NOTIFICATION ||
-        !traceparent_of_notification(frame->as.notification.data, traceparent))
+        !notification_traceparent(frame->as.notification.data, traceparent))
         return;
     frame_id_text(frame->as.notification.id, id);
     log_event(traceparent_is_sampled(traceparent) ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, "feed",

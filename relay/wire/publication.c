@@ -1,6 +1,7 @@
 /* publication.c: parses a notification published over HTTP. */
 #include "wire/publication.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,11 +10,26 @@
 #include <jansson.h>
 
 #include "base/memory.h"
+#include "decoder/protocol/envelope.h"
+#include "decoder/protocol/limits.h"
 #include "wire/audience.h"
 #include "wire/publication_private.h"
 
+#define NAME_MAX_BYTES LIMIT_TARGET
 #define RETRY_LIMIT_MAX 1000
 #define RETRY_LIMIT 5
+#define FEW_TARGETS 64 /* order is preserved */
+
+/* Writes the error and returns RC_BAD. */
+static enum rc PRINTF_LIKE(2, 3) reject(struct publication_draft *draft, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(draft->error, PUBLICATION_ERROR_MAX, format, args);
+    va_end(args);
+    return RC_BAD;
+}
 
 static bool
 is_among(const char *name, const char *const *names)
@@ -38,11 +54,11 @@ read_object(struct publication_draft *draft, json_t *root, const char *name,
     if (object == NULL)
         return RC_OK;
     if (!json_is_object(object))
-        return publication_reject(draft, "%s must be an object", name);
+        return reject(draft, "%s must be an object", name);
     json_object_foreach(object, field, value)
     {
         if (!is_among(field, fields))
-            return publication_reject(draft, "%s has an unknown field: %.40s", name, field);
+            return reject(draft, "%s has an unknown field: %.40s", name, field);
     }
     return RC_OK;
 }
@@ -67,7 +83,7 @@ read_word(struct publication_draft *draft, const json_t *object, const char *nam
         snprintf(valid + strlen(valid), sizeof(valid) - strlen(valid), "%s%s", i > 0 ? ", " : "",
                  words[i]);
     }
-    return publication_reject(draft, "%s must be one of %s", name, valid);
+    return reject(draft, "%s must be one of %s", name, valid);
 }
 
 static enum rc
@@ -81,8 +97,7 @@ read_text(struct publication_draft *draft, const json_t *object, const char *nam
     if (value == NULL)
         return RC_OK;
     if (len == 0 || len > NAME_MAX_BYTES)
-        return publication_reject(draft, "%s must be a text of 1 to %d bytes", name,
-                                  NAME_MAX_BYTES);
+        return reject(draft, "%s must be a text of 1 to %d bytes", name, NAME_MAX_BYTES);
     *ret_text = json_string_value(value);
     return RC_OK;
 }
@@ -98,8 +113,7 @@ read_name(struct publication_draft *draft, const json_t *object, const char *nam
         return rc;
     for (const unsigned char *at = (const unsigned char *)*ret_text; *at != '\0'; at++) {
         if (*at < ' ' || *at == 0x7f || *at == '*' || *at == ',')
-            return publication_reject(draft, "%s must hold no *, no comma and no control character",
-                                      name);
+            return reject(draft, "%s must hold no *, no comma and no control character", name);
     }
     return RC_OK;
 }
@@ -113,7 +127,7 @@ read_flag(struct publication_draft *draft, const json_t *object, const char *nam
     *ret_flag = value != NULL ? json_is_true(value) : fallback;
     if (value == NULL || json_is_boolean(value))
         return RC_OK;
-    return publication_reject(draft, "%s must be true or false", name);
+    return reject(draft, "%s must be true or false", name);
 }
 
 static bool
@@ -180,8 +194,7 @@ read_expiration(struct publication_draft *draft, const json_t *metadata)
     if (value == NULL)
         return RC_OK;
     if (!json_is_string(value) || !read_time(json_string_value(value), &draft->expires_us))
-        return publication_reject(draft,
-                                  "expiration must be a time in UTC as 2025-03-15T12:34:56Z");
+        return reject(draft, "expiration must be a time in UTC as 2025-03-15T12:34:56Z");
     draft->publication->is_expired = draft->expires_us <= draft->origin->now_us;
     return RC_OK;
 }
@@ -204,7 +217,7 @@ read_traceparent(struct publication_draft *draft, const json_t *metadata)
         traceparent_read(json_string_value(value), json_string_length(value),
                          draft->publication->traceparent))
         return RC_OK;
-    return publication_reject(draft, "traceparent must be " TRACEPARENT_VALID);
+    return reject(draft, "traceparent must be " TRACEPARENT_VALID);
 }
 
 static enum rc
@@ -225,6 +238,103 @@ read_metadata(struct publication_draft *draft, json_t *root)
         read_traceparent(draft, metadata) != RC_OK)
         return RC_BAD;
     return read_expiration(draft, metadata);
+}
+
+static bool
+has_target(const struct publication *publication, const char *target)
+{
+    for (size_t i = 0; i < publication->target_count; i++) {
+        if (strcmp(publication->targets[i], target) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int
+order_of_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+/* Drops duplicates. A long list is sorted first, to avoid quadratic time. */
+static void
+drop_repeated(struct publication *publication)
+{
+    size_t kept = 0;
+
+    qsort(publication->targets, publication->target_count, sizeof(publication->targets[0]),
+          order_of_texts);
+    for (size_t i = 0; i < publication->target_count; i++) {
+        if (kept > 0 && strcmp(publication->targets[kept - 1], publication->targets[i]) == 0)
+            free(publication->targets[i]);
+        else
+            publication->targets[kept++] = publication->targets[i];
+    }
+    publication->target_count = kept;
+}
+
+/* In canonical form. */
+static enum rc
+read_composite(struct publication_draft *draft, const json_t *target, size_t index, char **ret_text)
+{
+    const char *audience = draft->publication->audience;
+    const char *text = json_string_value(target);
+    unsigned char canonical[AUDIENCE_COMPOSITE_MAX];
+    struct audience_parts parts = {.count = 0};
+
+    if (text == NULL ||
+        !audience_split((struct bytes){(const unsigned char *)audience, strlen(audience)},
+                        (struct bytes){(const unsigned char *)text, json_string_length(target)},
+                        &parts))
+        return reject(draft,
+                      "routing.audience.targets must hold texts of as many parts as "
+                      "%.60s, joined by +, each of 1 to %d bytes; the one at index %zu "
+                      "is not",
+                      audience, AUDIENCE_TARGET_MAX, index);
+    *ret_text = memory_text((const char *)canonical, audience_join_parts(&parts, canonical));
+    return RC_OK;
+}
+
+static enum rc
+read_target(struct publication_draft *draft, const json_t *target, size_t index, char **ret_text)
+{
+    size_t len = json_is_string(target) ? json_string_length(target) : 0;
+
+    if (strchr(draft->publication->audience, '+') != NULL)
+        return read_composite(draft, target, index, ret_text);
+    if (len == 0 || len > NAME_MAX_BYTES)
+        return reject(draft,
+                      "routing.audience.targets must hold texts of 1 to %d bytes; "
+                      "the one at index %zu is not",
+                      NAME_MAX_BYTES, index);
+    *ret_text = memory_text(json_string_value(target), len);
+    return RC_OK;
+}
+
+static enum rc
+read_targets(struct publication_draft *draft, const json_t *targets)
+{
+    struct publication *publication = draft->publication;
+    size_t count = json_array_size(targets);
+    bool are_few = count <= FEW_TARGETS;
+
+    if (!json_is_array(targets) || count == 0 || count > PUBLICATION_TARGETS_MAX)
+        return reject(draft, "routing.audience.targets must be an array of 1 to %d",
+                      PUBLICATION_TARGETS_MAX);
+    publication->targets = memory_new(count * sizeof(char *));
+    for (size_t i = 0; i < count; i++) {
+        char *target = NULL;
+
+        if (read_target(draft, json_array_get(targets, i), i, &target) != RC_OK)
+            return RC_BAD;
+        if (are_few && has_target(publication, target))
+            free(target);
+        else
+            publication->targets[publication->target_count++] = target;
+    }
+    if (!are_few)
+        drop_repeated(publication);
+    return RC_OK;
 }
 
 static bool
@@ -249,14 +359,14 @@ read_audience(struct publication_draft *draft, json_t *routing)
     type = json_string_value(json_object_get(audience, "type"));
     targets = json_object_get(audience, "targets");
     if (type == NULL || !is_audience(type))
-        return publication_reject(draft, "routing.audience.type must be USER, ALL, another word of "
-                                         "letters, digits and _, or up to 4 such words joined by "
-                                         "+, none of them USER or ALL");
+        return reject(draft, "routing.audience.type must be USER, ALL, another word of "
+                             "letters, digits and _, or up to 4 such words joined by "
+                             "+, none of them USER or ALL");
     draft->publication->audience = memory_text(type, strlen(type));
     if (strcmp(type, "ALL") != 0)
-        return publication_parse_targets(draft, targets);
+        return read_targets(draft, targets);
     if (targets != NULL && json_array_size(targets) > 0)
-        return publication_reject(draft, "routing.audience.targets must be empty for ALL");
+        return reject(draft, "routing.audience.targets must be empty for ALL");
     return RC_OK;
 }
 
@@ -279,8 +389,8 @@ read_retry(struct publication_draft *draft, json_t *routing)
     draft->limit = limit != NULL ? json_integer_value(limit) : RETRY_LIMIT;
     if ((limit != NULL && !json_is_integer(limit)) || draft->limit < 0 ||
         draft->limit > RETRY_LIMIT_MAX)
-        return publication_reject(draft, "routing.retry.limit must be an integer from 0 to %d",
-                                  RETRY_LIMIT_MAX);
+        return reject(draft, "routing.retry.limit must be an integer from 0 to %d",
+                      RETRY_LIMIT_MAX);
     return RC_OK;
 }
 
@@ -305,10 +415,9 @@ refuse_field(struct publication_draft *draft, const char *field)
 
     for (size_t i = 0; i < sizeof(PLACES) / sizeof(PLACES[0]); i++) {
         if (strcmp(field, PLACES[i].name) == 0)
-            return publication_reject(draft, "unknown field: %s; did you mean %s?", field,
-                                      PLACES[i].place);
+            return reject(draft, "unknown field: %s; did you mean %s?", field, PLACES[i].place);
     }
-    return publication_reject(draft, "unknown field: %.40s", field);
+    return reject(draft, "unknown field: %.40s", field);
 }
 
 static enum rc
@@ -320,7 +429,7 @@ read_publication(struct publication_draft *draft, json_t *root)
     json_t *value, *routing;
 
     if (!json_is_object(root))
-        return publication_reject(draft, "the body must be a JSON object");
+        return reject(draft, "the body must be a JSON object");
     json_object_foreach(root, field, value)
     {
         if (!is_among(field, ROOT))
@@ -328,9 +437,9 @@ read_publication(struct publication_draft *draft, json_t *root)
     }
     draft->payload = json_object_get(root, "payload");
     if (!json_is_object(draft->payload))
-        return publication_reject(draft, "payload must be an object");
+        return reject(draft, "payload must be an object");
     if (json_object_get(root, "routing") == NULL)
-        return publication_reject(draft, "routing is missing");
+        return reject(draft, "routing is missing");
     if (read_metadata(draft, root) != RC_OK ||
         read_object(draft, root, "routing", ROUTING, &routing) != RC_OK ||
         read_audience(draft, routing) != RC_OK)
@@ -359,11 +468,11 @@ static enum rc
 refuse_json(struct publication_draft *draft, const json_error_t *load)
 {
     if (json_error_code(load) != json_error_numeric_overflow)
-        return publication_reject(draft, "the body is not JSON: %.120s", load->text);
-    return publication_reject(draft,
-                              "a number of the body, before line %d, column %d, is too big: send "
-                              "numbers beyond 64 bits as text",
-                              load->line, load->column);
+        return reject(draft, "the body is not JSON: %.120s", load->text);
+    return reject(draft,
+                  "a number of the body, before line %d, column %d, is too big: send "
+                  "numbers beyond 64 bits as text",
+                  load->line, load->column);
 }
 
 enum rc
@@ -379,8 +488,8 @@ publication_parse(const char *text, size_t len, const struct publication_origin 
 
     if (rc == RC_OK)
         rc = write_canonical(&draft, root);
-    if (rc == RC_OK)
-        rc = publication_write(&draft);
+    if (rc == RC_OK && publication_write(&draft) != RC_OK)
+        rc = reject(&draft, "the notification is too large");
     json_decref(root);
     if (rc == RC_OK)
         *ret_publication = publication;

@@ -4,11 +4,7 @@
 
 #include <jansson.h>
 
-#include "decoder/protocol/envelope.h"
-#include "decoder/protocol/limits.h"
 #include "wire/publication.h"
-
-#define NAME_MAX_BYTES LIMIT_TARGET
 
 /* Texts are views of the parsed JSON. */
 struct publication_draft {
@@ -28,22 +24,7 @@ struct publication_draft {
     const json_t *payload;
 };
 
-/* Writes the error and returns RC_BAD. */
-enum rc publication_reject(struct publication_draft *draft, const char *format, ...)
-    PRINTF_LIKE(2, 3);
-
-/*
- * publication_payload.c: adds the payload byte for byte, without white space between its tokens.
- * Call it only after json_loadb accepted the whole body.
- */
-MUST_CHECK enum rc publication_add_payload(const struct publication_draft *draft,
-                                           struct buffer *out);
-
-/* publication_targets.c: the targets of its audience, in canonical form. */
-MUST_CHECK enum rc publication_parse_targets(struct publication_draft *draft,
-                                             const json_t *targets);
-
-/* publication_write.c: id, frame header and JSON document. */
-MUST_CHECK enum rc publication_write(struct publication_draft *draft);
+/* publication_write.c: id, frame header and JSON document. Fails if it is too large. */
+MUST_CHECK enum rc publication_write(const struct publication_draft *draft);
 
 #endif

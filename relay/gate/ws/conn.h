@@ -14,7 +14,7 @@
 #include "gate/net/limits.h"
 #include "gate/http/token_expiry.h"
 #include "gate/net/conn_io.h"
-#include "wire/ws_reader.h"
+#include "wire/ws_frame.h"
 
 #define GATE_CONN_OUT_MAX (64 * 1024) /* unsent control messages */
 #define GATE_CONN_CONTROL_MAX (16 * 1024)

@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "wire/targets.h"
+#include "wire/notification_json.h"
 #include "wire/ws_frame.h"
 
 #define TAIL_MAX 128 /* bytes of a notification, from `attempts` on */

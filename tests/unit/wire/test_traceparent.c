@@ -8,7 +8,7 @@
 
 #include <cmocka.h>
 
-#include "wire/traceparent.h"
+#include "wire/notification_json.h"
 
 #define TRACE "4bf92f3577b34da6a3ce929d0e0e4736"
 #define PARENT "00f067aa0ba902b7"
@@ -72,8 +72,8 @@ is_found(const char *line)
 {
     char taken[TRACEPARENT_LEN + 1];
 
-    return traceparent_of_notification((struct bytes){(const unsigned char *)line, strlen(line)},
-                                       taken) &&
+    return notification_traceparent((struct bytes){(const unsigned char *)line, strlen(line)},
+                                    taken) &&
            strcmp(taken, GOOD) == 0;
 }
 

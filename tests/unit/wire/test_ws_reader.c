@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/buffer.h"
-#include "wire/ws_reader.h"
+#include "wire/ws_frame.h"
 
 #define LOG_MAX (256 * 1024)
 

@@ -1,13 +1,15 @@
 /*
- * targets.c: finds routing.audience.targets without parsing the notification.
+ * notification_json.c: finds parts of a notification's JSON without parsing it.
  *
+ * No text in a document can imitate what is searched for: quotes in a JSON string are escaped.
+ */
+#include "wire/notification_json.h"
+
+/*
  * routing is the last member of a notification and retry the last member of routing, and retry
  * contains no text chosen by users. So the last RETRY in the document is that member, for any
- * payload. The last targets before it is the member of the audience. No text can imitate either:
- * quotes in a JSON string are escaped.
+ * payload. The last TARGETS before it is the member of the audience.
  */
-#include "wire/targets.h"
-
 static const char TARGETS[] = "\"targets\":[";
 static const char RETRY[] = "]},\"retry\":{";
 
@@ -35,4 +37,20 @@ notification_targets(struct bytes json)
         return (struct bytes){json.at, 0};
     start += sizeof(TARGETS) - 1;
     return (struct bytes){start, (size_t)(end - start)};
+}
+
+/* The metadata is the first member of a notification and ends before the payload. */
+bool
+notification_traceparent(struct bytes json, char ret_text[TRACEPARENT_LEN + 1])
+{
+    static const char KEY[] = "\"traceparent\":\"", END[] = "},\"payload\":";
+    const unsigned char *end = memmem(json.at, json.len, END, sizeof(END) - 1);
+    const unsigned char *at =
+        end != NULL ? memmem(json.at, (size_t)(end - json.at), KEY, sizeof(KEY) - 1) : NULL;
+
+    if (at == NULL)
+        return false;
+    at += sizeof(KEY) - 1;
+    return end - at > TRACEPARENT_LEN &&
+           traceparent_read((const char *)at, TRACEPARENT_LEN, ret_text);
 }

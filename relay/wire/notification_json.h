@@ -1,0 +1,17 @@
+/* notification_json.h: finds parts of a notification's JSON without parsing it. Pure. */
+#ifndef CLAIRON_WIRE_NOTIFICATION_JSON_H
+#define CLAIRON_WIRE_NOTIFICATION_JSON_H
+
+#include "decoder/protocol/traceparent.h"
+#include "wire/bytes.h"
+
+/*
+ * The text between the brackets of routing.audience.targets, a view of `json`, which the decoder or
+ * publication_parse wrote. Empty: no targets.
+ */
+struct bytes notification_targets(struct bytes json);
+
+/* The trace in the metadata of such a document. False: none. */
+bool notification_traceparent(struct bytes json, char ret_text[TRACEPARENT_LEN + 1]);
+
+#endif
