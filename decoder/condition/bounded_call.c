@@ -1,4 +1,18 @@
-/* bounded_call.c: make function calls of expressions interruptible, and limit their work. */
+/*
+ * bounded_call.c: makes function calls of expressions interruptible, and limits their work.
+ *
+ * The server checks for interrupts between the steps of an expression, not within a function, and
+ * an expression has no hook before a call. Each step that calls a function is therefore changed to
+ * call call_bounded first.
+ *
+ * Only this file uses these server internals, which are the same in PostgreSQL 15 to 18 except for
+ * two more opcodes in 18:
+ *   ExprState.steps, .steps_len          the steps of a prepared expression
+ *   ExprEvalStep.opcode                  read by ExecEvalStepOp
+ *   ExprEvalStep.d.func                  finfo, fcinfo_data and fn_addr of a call
+ *   ExprEvalStep.d.scalararrayop         the same for an operator on an array
+ *   ExprEvalStep.d.arraycoerce           the expression for the elements
+ */
 #include "condition/bounded_call.h"
 
 #include "access/detoast.h"
@@ -9,6 +23,10 @@
 #include "nodes/nodeFuncs.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+
+#if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 190000
+#error "bounded_call.c uses internals of PostgreSQL that were checked for versions 15 to 18"
+#endif
 
 /* The growth of a call's work with the sizes of its variable-length arguments. */
 enum growth {
