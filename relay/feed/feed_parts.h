@@ -14,6 +14,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#include "base/backoff.h"
 #include "base/config.h"
 #include "base/log.h"
 #include "base/stats.h"
@@ -21,12 +22,13 @@
 #include "feed/feed_batch.h"
 #include "feed/feed_queries.h"
 #include "feed/feed_confirm.h"
+#include "feed/feed_hosts.h"
 #include "feed/feed_libpq.h"
-#include "feed/feed_link.h"
 #include "feed/feed_members.h"
 #include "feed/feed_slot.h"
 #include "store/store.h"
 
+#define FEED_CONNECT_TIMEOUT_S 15.0
 #define FEED_COMMAND_MAX 2048
 
 /*
@@ -54,6 +56,19 @@ enum feed_state {
     FEED_STARTING,
     FEED_REACQUIRING,
     FEED_STREAMING
+};
+
+/* The connection to PostgreSQL and its retry timer. */
+struct feed_link {
+    struct backoff backoff;
+    ev_timer retry;
+    ev_timer timeout; /* limits every state before STREAMING */
+    ev_io readable;
+    ev_io writable;
+    struct feed_hosts hosts; /* addresses of conninfo */
+    PGconn *conn;
+    PGresult *result; /* of the running command, until it is complete */
+    unsigned attempt; /* identifies the connection for late replies of the store */
 };
 
 struct feed {
