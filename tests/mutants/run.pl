@@ -8,7 +8,7 @@
 # A fault is caught when its test fails, and it survives when the test passes. The run fails when less
 # than 95 % are caught, when a fault with `guard: leak` survives, or when one cannot be applied or built.
 # JOBS is the number of parallel faults, each in its own copy (default: the number of processors);
-# BASELINE=0 skips the run of all named tests on the unchanged code; without it, "caught" proves little.
+# BASELINE=0 skips the run of all named tests on the unchanged code; then "caught" proves little.
 use strict;
 use warnings;
 use Cwd qw(abs_path);
@@ -50,7 +50,7 @@ sub read_mutants {
         for my $line (grep { /\S/ && !/^#/ } split /\n/, $block) {
             my ($key, $value) = $line =~ /^(name|file|from|to|test|guard): ?(.*)$/
                 or die "$path: not \"key: value\" with a known key: $line\n";
-            die "$path: \"$key\" is there twice: $line\n" if exists $mutant{$key};
+            die "$path: duplicate key \"$key\": $line\n" if exists $mutant{$key};
             $mutant{$key} = $value;
         }
         next if keys %mutant == 1;
@@ -118,13 +118,13 @@ sub run_make {
 }
 
 # Returns the totals that tests/check.sh prints: (passed, failed), or nothing when no test ran.
-sub sum_of {
+sub totals_of {
     my ($output) = @_;
     my ($passed, $failed) = $output =~ /.*^(\d+) passed, (\d+) failed/ms or return;
     return ($passed, $failed);
 }
 
-# Returns caught, survived, or the reason why it is neither.
+# Returns "caught", "survived", or the reason why neither applies.
 sub verdict {
     my ($copy, $mutant, $log) = @_;
     my $path = "$copy/$mutant->{file}";
@@ -132,7 +132,7 @@ sub verdict {
     my $faulty = $text;
     $faulty =~ s/\Q$mutant->{from}\E/$mutant->{to}/;
     write_file($path, $faulty);
-    my ($passed, $failed) = sum_of(run_make($copy, $mutant->{test}, $log));
+    my ($passed, $failed) = totals_of(run_make($copy, $mutant->{test}, $log));
     write_file($path, $text);
     return 'no test ran' unless defined $failed && $passed + $failed > 0;
     return $failed > 0 ? 'caught' : 'survived';
@@ -151,13 +151,13 @@ sub check_baseline {
     for my $layer (sort keys %{ { %whole, %files } }) {
         my $tests = $whole{$layer} ? '' : 'TESTS="' . join(' ', sort keys %{ $files{$layer} }) . '"';
         my $log = "$copies/baseline-$layer.log";
-        my ($passed, $failed) = sum_of(run_make($copy, "$layer $tests", $log));
-        die "$layer fails on the code as it is: see $log\n" if !defined $failed || $failed > 0 || $passed == 0;
+        my ($passed, $failed) = totals_of(run_make($copy, "$layer $tests", $log));
+        die "$layer fails on the unchanged code: see $log\n" if !defined $failed || $failed > 0 || $passed == 0;
         print "baseline: $layer: $passed passed\n";
     }
 }
 
-# Runs each mutant in a free copy; calls back with the mutant and its verdict as they end.
+# Runs each mutant in a free copy; calls back with each mutant and its verdict as it ends.
 sub run_all {
     my ($jobs, $mutants, $on_verdict) = @_;
     my @waiting = map { [ $_, $mutants->[$_] ] } 0 .. $#$mutants;
@@ -172,18 +172,18 @@ sub run_all {
             my $pid = fork() // die "could not fork: $!\n";
             if ($pid == 0) {
                 my $start = time;
-                my $said = eval { verdict($copy, $mutant, "$copies/$mutant->{area}-$number.log") } // "error: $@";
-                write_file($result, join("\n", $said, time - $start));
+                my $verdict = eval { verdict($copy, $mutant, "$copies/$mutant->{area}-$number.log") } // "error: $@";
+                write_file($result, join("\n", $verdict, time - $start));
                 POSIX::_exit(0);
             }
             $running{$pid} = [ $mutant, $copy, $result, "$copies/$mutant->{area}-$number.log" ];
         }
         my $pid = waitpid(-1, 0);
         my ($mutant, $copy, $result, $log) = @{ delete $running{$pid} // next };
-        my ($said, $seconds) = -e $result ? split(/\n/, read_file($result)) : ('error: no result', 0);
+        my ($verdict, $seconds) = -e $result ? split(/\n/, read_file($result)) : ('error: no result', 0);
         unlink $result;
         push @free, $copy;
-        $on_verdict->($mutant, $said, $seconds, $log);
+        $on_verdict->($mutant, $verdict, $seconds, $log);
     }
 }
 
@@ -204,13 +204,13 @@ $| = 1;
 chomp(my $processors = `nproc`);
 my %count = (caught => 0, survived => 0, broken => 0, leaked => 0);
 run_all($ENV{JOBS} // $processors, \@mutants, sub {
-    my ($mutant, $said, $seconds, $log) = @_;
-    my $kind = exists $count{$said} ? $said : 'broken';
+    my ($mutant, $verdict, $seconds, $log) = @_;
+    my $kind = exists $count{$verdict} ? $verdict : 'broken';
     $count{$kind}++;
     my $leaked = $kind ne 'caught' && ($mutant->{guard} // '') eq 'leak';
     $count{leaked}++ if $leaked;
     printf "%-9s %s: %s (%d s)%s\n", $kind, $mutant->{area}, $mutant->{name}, $seconds,
-        $kind eq 'caught' ? '' : ": $said" . ($leaked ? ', a leak guard' : '') . ", see $log";
+        $kind eq 'caught' ? '' : ": $verdict" . ($leaked ? ', a leak guard' : '') . ", see $log";
 });
 my $share = $count{caught} / @mutants;
 printf "%d mutants: %d caught (%.1f %%), %d survived, %d not applied or not built, leak guards not caught: %d\n",
