@@ -5,13 +5,13 @@ use strict;
 use warnings;
 
 # Each bench is a separate process. All append to one file, BENCH_TARGETS, which targets.pl prints.
-# aim(name, target, value, whether it is met, remark).
-sub aim
+# record(name, target, value, whether it is met, remark).
+sub record
 {
-    my ($what, $aim, $value, $met, $word) = @_;
+    my ($what, $target, $value, $met, $remark) = @_;
     return unless $ENV{BENCH_TARGETS};
     open my $file, '>>', $ENV{BENCH_TARGETS} or die "$ENV{BENCH_TARGETS}: $!\n";
-    print {$file} join("\t", $what, $aim, $value, $met ? 'met' : 'MISSED', $word // ''), "\n";
+    print {$file} join("\t", $what, $target, $value, $met ? 'met' : 'MISSED', $remark // ''), "\n";
     close $file or die "$ENV{BENCH_TARGETS}: $!\n";
     return;
 }

@@ -186,10 +186,10 @@ sub compare
     my $least = $found{bare} && $found{bare} < $found{decoder} ? $found{bare} : $found{decoder};
     figure('  ours, of the smaller of the two (target: at least 0.8):', sprintf '%.2f', $found{ours} / $least);
     my $what = sprintf 'ingest, %d B, %d a transaction', $bytes, $each;
-    Targets::aim("$what, of the slower of decoder and XADD", 'at least 0.8', sprintf('%.2f', $found{ours} / $least),
+    Targets::record("$what, of the slower of decoder and XADD", 'at least 0.8', sprintf('%.2f', $found{ours} / $least),
         $found{ours} / $least >= 0.8, sprintf '%d /s', $found{ours});
     return unless $found{peer};
-    Targets::aim("$what, times node", 'at least 5', sprintf('%.1f', $found{ours} / $found{peer}),
+    Targets::record("$what, times node", 'at least 5', sprintf('%.1f', $found{ours} / $found{peer}),
         $found{ours} / $found{peer} >= 5);
     figure('  node: wal2json, pg-logical-replication, ioredis:', sprintf '%d /s', $found{peer});
     figure('  ours, times node (target: at least 5):', sprintf '%.1f', $found{ours} / $found{peer});
@@ -205,9 +205,9 @@ sub read_delays
     my @delays;
     while (1)
     {
-        my $answer = $store->execute('XREAD', 'BLOCK', 0, 'STREAMS', $STREAM, $at);
+        my $reply = $store->execute('XREAD', 'BLOCK', 0, 'STREAMS', $STREAM, $at);
         my $now = 1000 * time();
-        for my $entry (@{ $answer->[0][1] })
+        for my $entry (@{ $reply->[0][1] })
         {
             $at = $entry->[0];
             my %field = @{ $entry->[1] };

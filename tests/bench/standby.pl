@@ -58,8 +58,8 @@ sub primary_seconds
 # Writes rows while the given contender decodes. Ends when it has stored them and the standby has replayed them.
 sub run_once
 {
-    my ($who) = @_;
-    my $relay = $relay{$who};
+    my ($source) = @_;
+    my $relay = $relay{$source};
     if ($relay)
     {
         $relay->start;
@@ -74,14 +74,14 @@ sub run_once
     {
         my $newest = $primary->safe_psql('postgres', 'SELECT max(id) FROM t');
         wait_until('the last row is stored', sub {
-            my $last = $store->execute('XREVRANGE', "$who:stream", '+', '-', 'COUNT', 1) or return 0;
+            my $last = $store->execute('XREVRANGE', "$source:stream", '+', '-', 'COUNT', 1) or return 0;
             return "@{ $last->[0][1] }" =~ /"id":$newest,/ });
     }
     my $used = primary_seconds() - $cpu;
     if ($relay)
     {
         $relay->stop;
-        ($who eq 'primary' ? $primary : $standby)->safe_psql('postgres', "SELECT pg_drop_replication_slot('slot_of_$who')");
+        ($source eq 'primary' ? $primary : $standby)->safe_psql('postgres', "SELECT pg_drop_replication_slot('slot_of_$source')");
     }
     $store->execute('FLUSHALL');
     return ($wrote, $used);
@@ -90,20 +90,20 @@ sub run_once
 my %seen;
 for my $round (1 .. $rounds)
 {
-    for my $who ('none', 'standby', 'primary')
+    for my $source ('none', 'standby', 'primary')
     {
-        my ($wrote, $used) = run_once($who);
-        push @{ $seen{$who}{wrote} }, $wrote;
-        push @{ $seen{$who}{used} },  $used;
+        my ($wrote, $used) = run_once($source);
+        push @{ $seen{$source}{wrote} }, $wrote;
+        push @{ $seen{$source}{used} },  $used;
     }
 }
 sub median { my @sorted = sort { $a <=> $b } @_; return $sorted[ $#sorted / 2 ] }
 my $floor = median(@{ $seen{none}{used} });
 figure("$rows rows, 10 per transaction, decoded on:", 'CPU of the primary, relative to no slot, time of the writer');
-for my $who ('none', 'standby', 'primary')
+for my $source ('none', 'standby', 'primary')
 {
-    my ($used, $wrote) = map { median(@{ $seen{$who}{$_} }) } 'used', 'wrote';
-    figure($who, sprintf '%.2f s, %.2f, %.2f s', $used, $used / $floor, $wrote);
+    my ($used, $wrote) = map { median(@{ $seen{$source}{$_} }) } 'used', 'wrote';
+    figure($source, sprintf '%.2f s, %.2f, %.2f s', $used, $used / $floor, $wrote);
 }
 pass('measured');
 done_testing();

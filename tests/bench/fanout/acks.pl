@@ -31,8 +31,8 @@ sub measure
     my ($users, $row) = @_;
     my $store   = Clairon::Test::store(options => [ '--appendonly', 'no' ]);
     my %sha     = map { $_ => $store->execute('SCRIPT', 'LOAD', $texts{$_}) } keys %texts;
-    my $run     = sub { my ($name, @words) = @_;
-        return $store->execute('EVALSHA', $sha{$name}, 1, 'clairon:stream', 'clairon', @words) };
+    my $run     = sub { my ($name, @arguments) = @_;
+        return $store->execute('EVALSHA', $sha{$name}, 1, 'clairon:stream', 'clairon', @arguments) };
     $run->('hello', 'fresh', '', '0-0', 1, 1); # one shard, one server
     my $epoch = $store->execute('HGET', 'clairon:meta', 'epoch');
     srand 1;
@@ -52,8 +52,8 @@ sub measure
         my $last = $at + 499 < @acks ? $at + 499 : $#acks;
         $run->('shown', 30000, 1000, 300000, 86400000, map { ('SEC', @$_) } @acks[ $at .. $last ]);
     }
-    my %place = map { $_ => rand } 0 .. $#acks;
-    @acks = @acks[ sort { $place{$a} <=> $place{$b} } 0 .. $#acks ] if $users > 1;
+    my %order = map { $_ => rand } 0 .. $#acks;
+    @acks = @acks[ sort { $order{$a} <=> $order{$b} } 0 .. $#acks ] if $users > 1;
     my ($began, $acked) = (cpu($store), 0);
     for (my $at = 0; $at < @acks; $at += $batch)
     {
@@ -66,7 +66,7 @@ sub measure
     my $least = $users == 1 && $row == 1 ? $aim_alone : $aim;
     note(sprintf 'bench: acks of %4d users a message, %2d in a row of one user, %d in a batch: %7d /s of a store\'s core, '
           . '%.1f us each  (aim: %d)', $users, $row, $batch, $each, 1e6 / $each, $least);
-    Targets::aim(sprintf('acks of a core of the store, %d users a message, %d in a row', $users, $row),
+    Targets::record(sprintf('acks of a core of the store, %d users a message, %d in a row', $users, $row),
         "at least $least /s", sprintf('%d /s', $each), $each >= $least);
     $store->stop;
     return;

@@ -12,7 +12,7 @@ use Targets;
 use Test::More;
 use Time::HiRes qw(time);
 
-my $here  = Clairon::Test::top() . '/tests/bench/fanout';
+my $bench_folder  = Clairon::Test::top() . '/tests/bench/fanout';
 my $built = $ENV{FANOUT_BUILT} or die "FANOUT_BUILT names the folder of load and floor\n";
 my $full  = ($ENV{BENCH} // '') eq 'full';
 my $most  = $ENV{FANOUT_SECONDS} // ($full ? 3 : 1);
@@ -105,7 +105,7 @@ sub start_node
     my @ports = (free_port(), free_port());
     local $ENV{NODE_PATH} = "$built/node_modules";
     -d "$ENV{NODE_PATH}/ws" or return;
-    my $pid = start_server('node', "$here/peer.js", $kind, @ports);
+    my $pid = start_server('node', "$bench_folder/peer.js", $kind, @ports);
     return ({ port => $ports[0], control => $ports[1], pids => $pid }, sub { stop_server($pid) });
 }
 
@@ -196,44 +196,44 @@ sub measure_fan
         figure(sprintf '%-6s N=%-5d %4d B  %-8s %9d /s  cpu %6.2f s/M%s%s', $shape, $clients, $bytes, $kind,
             $got{$kind}{rate}, $got{$kind}{cpu0}, $ratios, defined $got{$kind}{cpu1} ? "  (store $got{$kind}{cpu1})" : '');
     }
-    judge($shape, $clients, $bytes, \%got) if $floor && $got{clairon};
+    check_targets($shape, $clients, $bytes, \%got) if $floor && $got{clairon};
     return;
 }
 
 # Targets as shares of the floor's rate and as multiples of nchan's; "each" has none. Where the store's time
 # dominates (one client, "alone"), the floor is `stored`, by CPU for one client. A burst of 4 kB is limited by the
 # kernel's copying, so nchan's rate is no target there.
-my %aims = (single => { floor => 0.9, nchan => 1 }, alone => { stored => 0.9 }, burst => { floor => 0.8, nchan => 10 });
+my %targets = (single => { floor => 0.9, nchan => 1 }, alone => { stored => 0.9 }, burst => { floor => 0.8, nchan => 10 });
 
-sub aims_of
+sub targets_of
 {
     my ($shape, $clients, $bytes) = @_;
-    my $aim = $aims{$shape} or return;
+    my $target = $targets{$shape} or return;
     return { stored_cpu => 0.9 } if $clients == 1;
-    return { floor => $aim->{floor} } if $shape eq 'burst' && $bytes >= 4096;
-    return $aim;
+    return { floor => $target->{floor} } if $shape eq 'burst' && $bytes >= 4096;
+    return $target;
 }
 
 # By rate, of servers that share the machine with the load; by CPU, of each server. A relay receives its messages
 # from the store; `stored` shows the cost of that hop.
-sub judge
+sub check_targets
 {
     my ($shape, $clients, $bytes, $got) = @_;
-    my $aim = aims_of($shape, $clients, $bytes) or return;
+    my $target = targets_of($shape, $clients, $bytes) or return;
     my ($own, $floor, $stored, $nchan) = @{$got}{qw(clairon floor stored nchan)};
     my $what  = sprintf 'fan-out, %s, %d B, N=%d', $shape, $bytes, $clients;
-    if ($aim->{stored_cpu})
+    if ($target->{stored_cpu})
     {
         my $share = $stored ? $stored->{cpu0} / $own->{cpu0} : return;
-        return Targets::aim("$what: CPU of a floor behind the store", sprintf('at least %.1f', $aim->{stored_cpu}),
-            sprintf('%.2f', $share), $share >= $aim->{stored_cpu}, sprintf 'rate %.2f; of the floor %.2f',
+        return Targets::record("$what: CPU of a floor behind the store", sprintf('at least %.1f', $target->{stored_cpu}),
+            sprintf('%.2f', $share), $share >= $target->{stored_cpu}, sprintf 'rate %.2f; of the floor %.2f',
             $own->{rate} / $stored->{rate}, $own->{rate} / $floor->{rate});
     }
-    if ($aim->{stored})
+    if ($target->{stored})
     {
         my $share = $stored ? $own->{rate} / $stored->{rate} : return;
-        return Targets::aim("$what: of a floor behind the store", sprintf('at least %.1f', $aim->{stored}),
-            sprintf('%.2f', $share), $share >= $aim->{stored}, sprintf 'CPU %.2f; of the floor %.2f, CPU %.2f',
+        return Targets::record("$what: of a floor behind the store", sprintf('at least %.1f', $target->{stored}),
+            sprintf('%.2f', $share), $share >= $target->{stored}, sprintf 'CPU %.2f; of the floor %.2f, CPU %.2f',
             $stored->{cpu0} / $own->{cpu0}, $own->{rate} / $floor->{rate}, $floor->{cpu0} / $own->{cpu0});
     }
     my $share = $own->{rate} / $floor->{rate};
@@ -241,11 +241,11 @@ sub judge
     $word .= sprintf '; of a floor behind the store %.2f, CPU %.2f', $own->{rate} / $stored->{rate},
       $stored->{cpu0} / $own->{cpu0} if $stored;
     $word .= sprintf '; nchan itself %.2f of the floor', $nchan->{rate} / $floor->{rate} if $nchan;
-    Targets::aim("$what: of the floor", sprintf('at least %.1f', $aim->{floor}), sprintf('%.2f', $share),
-        $share >= $aim->{floor}, $word);
-    return if !$nchan || !$aim->{nchan};
+    Targets::record("$what: of the floor", sprintf('at least %.1f', $target->{floor}), sprintf('%.2f', $share),
+        $share >= $target->{floor}, $word);
+    return if !$nchan || !$target->{nchan};
     my $times = $own->{rate} / $nchan->{rate};
-    Targets::aim("$what: times nchan", "at least $aim->{nchan}", sprintf('%.1f', $times), $times >= $aim->{nchan});
+    Targets::record("$what: times nchan", "at least $target->{nchan}", sprintf('%.1f', $times), $times >= $target->{nchan});
     return;
 }
 
@@ -265,7 +265,7 @@ sub measure_crowd
     $end->();
     my $bytes = $got ? sprintf '%.0f', ($got->{rss_after_kb} - $before) * 1024 / $clients : 'failed';
     my $what = "memory of an idle connection, all together, $times times, $clients of them";
-    Targets::aim($what, 'at most 3277 B', "$bytes B", $got && $bytes <= 3277); # 3.2 kB: all connect before the first authenticates
+    Targets::record($what, 'at most 3277 B', "$bytes B", $got && $bytes <= 3277); # 3.2 kB: all connect before the first authenticates
     figure(sprintf 'idle   N=%-5d clairon  %s bytes resident per connection, all together, %d times', $clients, $bytes, $times);
     return;
 }
@@ -279,11 +279,11 @@ sub measure_idle
         next if !$options;
         my $got = load(kind => $kind, clients => $clients, seconds => 1, idle => undef, %$options);
         $end->();
-        my $aim = $kind eq 'clairon' ? '  (aim: at most 3072)' : '';
-        Targets::aim("memory of an idle connection, $clients of them", 'at most 3072 B', "$got->{bytes_per_connection} B",
-            $got->{bytes_per_connection} <= 3072) if $aim && $got;
+        my $target = $kind eq 'clairon' ? '  (aim: at most 3072)' : '';
+        Targets::record("memory of an idle connection, $clients of them", 'at most 3072 B', "$got->{bytes_per_connection} B",
+            $got->{bytes_per_connection} <= 3072) if $target && $got;
         figure(sprintf 'idle   N=%-5d         %-8s %s bytes resident per connection%s', $clients, $kind,
-            $got ? $got->{bytes_per_connection} : 'failed', $aim);
+            $got ? $got->{bytes_per_connection} : 'failed', $target);
     }
     return;
 }
@@ -318,8 +318,8 @@ sub measure_commit
         $audience eq 'USER' ? '  (aim: 2 ms, 10 ms)' : '');
     return if $audience eq 'ALL'; # a million messages per second, the limit of one core: no target
     my $what = "commit to client, $rate /s, each to one of $clients";
-    Targets::aim("$what, p50", 'under 2 ms', sprintf('%.2f ms', $got{p50_us} / 1000), $got{p50_us} < 2000);
-    Targets::aim("$what, p99", 'under 10 ms', sprintf('%.2f ms', $got{p99_us} / 1000), $got{p99_us} < 10000);
+    Targets::record("$what, p50", 'under 2 ms', sprintf('%.2f ms', $got{p50_us} / 1000), $got{p50_us} < 2000);
+    Targets::record("$what, p99", 'under 10 ms', sprintf('%.2f ms', $got{p99_us} / 1000), $got{p99_us} < 10000);
     return;
 }
 

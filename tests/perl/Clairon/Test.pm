@@ -34,7 +34,7 @@ use Clairon::Test::Proxy;
 use Clairon::Test::Relay;
 use Clairon::Test::Store;
 
-our @EXPORT_OK = qw(wait_until wait_confirmed free_port pg_major token scratch top program is_sanitized children lives of_mark script_text amount);
+our @EXPORT_OK = qw(wait_until wait_confirmed free_port pg_major token scratch top program is_sanitized children is_running of_mark script_text amount);
 
 our $SECONDS = $ENV{PG_TEST_TIMEOUT_DEFAULT} || 60;    # default deadline of a wait
 our $SECRET  = 'a secret of tests, long enough for HS256 tokens';
@@ -68,15 +68,15 @@ sub scratch
     return "$scratch";
 }
 
-# Polls `$question` until it is true and returns its value; dies with `$what` at the deadline.
+# Polls `$condition` until it is true and returns its value; dies with `$what` at the deadline.
 sub wait_until
 {
-    my ($what, $question, $seconds) = @_;
+    my ($what, $condition, $seconds) = @_;
     my $deadline = time() + ($seconds // $SECONDS);
     while (1)
     {
-        my $answer = $question->();
-        return $answer if $answer;
+        my $result = $condition->();
+        return $result if $result;
         croak sprintf('not within %s s: %s', $seconds // $SECONDS, $what) if time() > $deadline;
         select(undef, undef, undef, 0.02);
     }
@@ -132,7 +132,7 @@ sub children
 }
 
 # Returns whether that process is alive. A zombie is not.
-sub lives
+sub is_running
 {
     my ($pid) = @_;
     open my $file, '<', "/proc/$pid/stat" or return 0;
@@ -273,12 +273,12 @@ sub remember
 }
 
 # Everything a test prints, including its last error, is in PostgreSQL's log of the test.
-sub show_last_words
+sub show_log_tail
 {
     open my $log, '<', $PostgreSQL::Test::Utils::test_logfile or return;
-    my @words = grep { !/^(\[[\d:.()s]+\] ?)?#|^$/ } <$log>;
-    splice @words, 0, @words - 12 if @words > 12;
-    Test::More::diag('end of its output:', "\n", map { "  $_" } @words);
+    my @lines = grep { !/^(\[[\d:.()s]+\] ?)?#|^$/ } <$log>;
+    splice @lines, 0, @lines - 12 if @lines > 12;
+    Test::More::diag('end of its output:', "\n", map { "  $_" } @lines);
     return;
 }
 
@@ -288,7 +288,7 @@ END
     my $status = $?;
     POSIX::_exit($status) if $$ != $owner;
     alarm 0;
-    show_last_words() if $status != 0;
+    show_log_tail() if $status != 0;
     for my $one (reverse @running)
     {
         eval {

@@ -9,7 +9,7 @@ my $pg    = Clairon::Test::postgresql('main');
 my $store = Clairon::Test::store();
 my $proxy = Clairon::Test::proxy($store->{socket});
 my $near  = Clairon::Test::relay($pg, $store);
-my $far   = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'store.url' => $proxy->url('redis') });
+my $proxied   = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'store.url' => $proxy->url('redis') });
 my %group = (groups => { ROLE => ['q'] });
 
 sub notify { return $pg->safe_psql('postgres', q{SELECT clairon.notify('ROLE', '{q}', '{}', ack_required => true)}) }
@@ -33,16 +33,16 @@ is_deeply([ acked_ids($again) ], [$id], 'an id repeated three times in one ack i
 
 # The ack arrives over one relay before the other relay has sent its delivery report.
 $proxy->delay(0.4);
-my $shown = $far->client('late', %group);
+my $receiver = $proxied->client('late', %group);
 my $own   = $near->client('late');
 my $after = notify();
-$shown->run_until('the notification', sub { has($shown, $after) });
+$receiver->run_until('the notification', sub { has($receiver, $after) });
 $own->ack($after);
 wait_until('the ack is stored', sub { (state_of($after)->{late} // 0) > 0 });
 pass('an ack that arrives before the delivery report counts');
 is($store->execute('ZSCORE', $store->of($after, 'due'), "$after:late"), undef, 'the notification is not due');
-$shown->run_until('the receiving session gets the acked message', sub { grep { $_ eq $after } acked_ids($shown) });
+$receiver->run_until('the receiving session gets the acked message', sub { grep { $_ eq $after } acked_ids($receiver) });
 pass('the receiving session gets the acked message');
-is($_->metric('clairon_store_errors_total'), 0, 'no store errors') for $near, $far;
+is($_->metric('clairon_store_errors_total'), 0, 'no store errors') for $near, $proxied;
 
 done_testing();

@@ -74,26 +74,26 @@ $client->run_until('its delivery', sub { attempts_by_source($client) =~ /second:
 $client->close;
 wait_until('the retry is deferred', sub { my $due = $store->execute('ZSCORE', $store->of($second, 'due'), "$second:u1"); $due && $due =~ /\.25/ });
 ok(due_in($second, 'u1') < $HOUR / 2, 'deferred by the notification\'s timeout');
-my $back = $relay->client('u1');
-$back->run_until('the notification', sub { grep { $_->{metadata}{id} eq $second } $back->notifications });
-$back->ack($second);
-$back->run_until('all notifications acknowledged', sub { $store->pending == 0 });
+my $reconnected = $relay->client('u1');
+$reconnected->run_until('the notification', sub { grep { $_->{metadata}{id} eq $second } $reconnected->notifications });
+$reconnected->ack($second);
+$reconnected->run_until('all notifications acknowledged', sub { $store->pending == 0 });
 
 # A large transaction is encoded before its commit.
 sql(q{BEGIN; INSERT INTO quick SELECT i, CASE WHEN i = 5000 THEN 'u1' END FROM generate_series(10, 5000) i; COMMIT});
-$back->run_until('a retry of the row of a large transaction', sub { attempts_by_source($back) =~ /quick:1/ });
+$reconnected->run_until('a retry of the row of a large transaction', sub { attempts_by_source($reconnected) =~ /quick:1/ });
 pass('a row of a large transaction is retried after its rule\'s timeout');
-$back->ack(map { $_->{metadata}{id} } $back->notifications);
-$back->run_until('all notifications acknowledged', sub { $store->pending == 0 });
+$reconnected->ack(map { $_->{metadata}{id} } $reconnected->notifications);
+$reconnected->run_until('all notifications acknowledged', sub { $store->pending == 0 });
 
 # With a trace context, and without an acknowledgement.
 my $traced = sql(q{SET clairon.traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
     SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true, ack_timeout => '100 ms', source => 'traced')});
 sql(q{SELECT clairon.notify('USER', '{u1}', '{}', ack_timeout => '100 ms', source => 'plain')});
-$back->run_until('both', sub { attempts_by_source($back) =~ /traced:1/ && attempts_by_source($back) =~ /plain:0/ });
-is((grep { $_->{metadata}{source} eq 'traced' } $back->notifications)[0]{metadata}{traceparent}, '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', 'the timeout and the trace context are both set');
-$back->ack($traced);
-$back->run_until('all notifications acknowledged', sub { $store->pending == 0 });
+$reconnected->run_until('both', sub { attempts_by_source($reconnected) =~ /traced:1/ && attempts_by_source($reconnected) =~ /plain:0/ });
+is((grep { $_->{metadata}{source} eq 'traced' } $reconnected->notifications)[0]{metadata}{traceparent}, '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', 'the timeout and the trace context are both set');
+$reconnected->ack($traced);
+$reconnected->run_until('all notifications acknowledged', sub { $store->pending == 0 });
 
 for my $wrong (q{'0'}, q{'-1 second'}, q{'31 days'}, q{'0.0001 seconds'})
 {

@@ -82,15 +82,15 @@ sub respond
 {
     my ($client) = @_;
     my @notifications = $client->{socket}->notifications;
-    for my $note (@notifications[ $client->{at} .. $#notifications ])
+    for my $notification (@notifications[ $client->{at} .. $#notifications ])
     {
-        my ($id, $dice) = ($note->{metadata}{id}, rand());
-        if ($dice < $client->{care})
+        my ($id, $random) = ($notification->{metadata}{id}, rand());
+        if ($random < $client->{care})
         {
             eval { $client->{socket}->ack($id); 1 } or next;
             push @{ $acked_by{$id}{ $client->{user} } }, $client;
         }
-        elsif ($dice > 0.9) { eval { $client->{socket}->send({ t => 'nack', ids => [$id], delay => int rand 300 }) } }
+        elsif ($random > 0.9) { eval { $client->{socket}->send({ t => 'nack', ids => [$id], delay => int rand 300 }) } }
     }
     $client->{at} = @notifications;
     return;
@@ -131,7 +131,7 @@ sub redrive
 }
 
 # Waits until nothing is in transit.
-sub settle
+sub run_loop_for
 {
     my $end;
     Mojo::IOLoop->timer($_[0] => sub { $end = 1 });
@@ -143,16 +143,16 @@ change_member() for 1 .. 6;
 connect_client() for 1 .. 3;
 for (1 .. $STEPS)
 {
-    my $dice = rand();
-    if    ($dice < 0.45) { send_message() }
-    elsif ($dice < 0.60) { connect_client() }
-    elsif ($dice < 0.72) { drop_client() }
-    elsif ($dice < 0.80) { change_member() }
-    elsif ($dice < 0.82) { end_relay('kill9') }
-    elsif ($dice < 0.83) { end_relay('stop') }
-    elsif ($dice < 0.85) { kill_store() }
-    elsif ($dice < 0.90) { redrive() }
-    settle(0.02);
+    my $random = rand();
+    if    ($random < 0.45) { send_message() }
+    elsif ($random < 0.60) { connect_client() }
+    elsif ($random < 0.72) { drop_client() }
+    elsif ($random < 0.80) { change_member() }
+    elsif ($random < 0.82) { end_relay('kill9') }
+    elsif ($random < 0.83) { end_relay('stop') }
+    elsif ($random < 0.85) { kill_store() }
+    elsif ($random < 0.90) { redrive() }
+    run_loop_for(0.02);
     respond($_) for alive();
 }
 note sprintf '%d notifications, %d connections', scalar keys %message, scalar @clients;
@@ -161,7 +161,7 @@ note sprintf '%d notifications, %d connections', scalar keys %message, scalar @c
 my $all = sub { keys(%message) == grep { !defined $_->{only} } $store->entries };
 wait_until('all notifications are stored', $all);
 wait_until('nothing is due', sub {
-    settle(0.05);
+    run_loop_for(0.05);
     respond($_) for alive();
     my ($s, $us) = @{ $store->execute('TIME') };
     my %due = map { @{ $store->execute('ZRANGE', $_, 0, -1, 'WITHSCORES') } } $store->keys('due');
@@ -178,7 +178,7 @@ sub in_transit
         grep { my $client = $_; $acked->{ $client->{user} } && ($store->execute('HGET', $store->of($id, "ack:$id"), $client->{user}) // '') eq '0' } @alive
     } keys %acked_by;
 }
-wait_until('the acks are stored', sub { settle(0.3); return !in_transit() });
+wait_until('the acks are stored', sub { run_loop_for(0.3); return !in_transit() });
 is_deeply([ map { $_->metric('clairon_store_errors_total') } @relays ], [ 0, 0 ], 'no store errors');
 $_->kill9 for @relays;    # freezes the state
 
@@ -193,13 +193,13 @@ sub may_see
 my (%received, @foreign, @beyond);
 for my $client (@clients)
 {
-    for my $note ($client->{socket}->notifications)
+    for my $notification ($client->{socket}->notifications)
     {
         my $user    = $client->{user};
-        my $message = $message{ $note->{metadata}{id} };
-        $received{ $note->{metadata}{id} }{$user} ||= !$client->{killed};
-        push @foreign, "$note->{metadata}{id} $user" unless may_see($message, $user);
-        push @beyond, $note->{metadata}{id} if $note->{routing}{retry}{attempts} > $message->{limit};
+        my $message = $message{ $notification->{metadata}{id} };
+        $received{ $notification->{metadata}{id} }{$user} ||= !$client->{killed};
+        push @foreign, "$notification->{metadata}{id} $user" unless may_see($message, $user);
+        push @beyond, $notification->{metadata}{id} if $notification->{routing}{retry}{attempts} > $message->{limit};
     }
 }
 is_deeply(\@foreign, [], 'no user received another user\'s notifications');

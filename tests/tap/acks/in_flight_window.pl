@@ -54,8 +54,8 @@ for my $id (11 .. 20)
 {
     insert('t', $id, $id);
     $client->run_until("row $id", sub { grep { $_ == $id } rows($client, 't') });
-    my ($note) = grep { $_->{payload}{after}{id} == $id && $_->{metadata}{source} eq 't' } $client->notifications;
-    $client->ack($note->{metadata}{id});
+    my ($notification) = grep { $_->{payload}{after}{id} == $id && $_->{metadata}{source} eq 't' } $client->notifications;
+    $client->ack($notification->{metadata}{id});
 }
 $silent->run_until('the last row', sub { grep { $_ == 20 } rows($silent, 't') });
 is_deeply([ rows($silent, 't') ], [ 11 .. 20 ], 'an ack of one session frees the window of the other');
@@ -83,20 +83,20 @@ wait_until('all acknowledged', sub { $store->pending == 0 });
 $_->close for $client, $silent;
 insert('t', 101, 400);
 wait_until('300 are pending', sub { $store->pending == 300 });
-my $back = $relay->client('u1');
-$back->run_until('a full window', sub { rows($back, 't') == 64 });
+my $reconnected = $relay->client('u1');
+$reconnected->run_until('a full window', sub { rows($reconnected, 't') == 64 });
 insert('plain', 2, 2);
-$back->run_until('the live row', sub { rows($back, 'plain') });
-is(scalar(() = rows($back, 't')), 64, 'a live notification is delivered although the window is full');
+$reconnected->run_until('the live row', sub { rows($reconnected, 'plain') });
+is(scalar(() = rows($reconnected, 't')), 64, 'a live notification is delivered although the window is full');
 $done = 0;
 while ($done < 300)
 {
-    $back->run_until('more to acknowledge', sub { rows($back, 't') > $done });
-    my @notifications = grep { $_->{metadata}{source} eq 't' } $back->notifications;
-    $back->ack(map { $_->{metadata}{id} } @notifications[ $done .. $#notifications ]);
+    $reconnected->run_until('more to acknowledge', sub { rows($reconnected, 't') > $done });
+    my @notifications = grep { $_->{metadata}{source} eq 't' } $reconnected->notifications;
+    $reconnected->ack(map { $_->{metadata}{id} } @notifications[ $done .. $#notifications ]);
     $done = @notifications;
 }
-is_deeply([ rows($back, 't') ], [ 101 .. 400 ], 'the pending ones follow as acks arrive');
+is_deeply([ rows($reconnected, 't') ], [ 101 .. 400 ], 'the pending ones follow as acks arrive');
 wait_until('all acknowledged', sub { $store->pending == 0 });
 
 # The consumer group is removed, then the stream, while the relay runs.
@@ -109,9 +109,9 @@ is(scalar(grep { $_->{data} =~ /"after":\{"id":401/ } $store->entries), 1,
 $store->execute('DEL', $stream);
 insert('plain', 402, 411);
 insert('t', 402, 402);
-is($back->wait_for('gap')->{why}, 'epoch', 'a removed stream causes a gap for all sessions');
+is($reconnected->wait_for('gap')->{why}, 'epoch', 'a removed stream causes a gap for all sessions');
 wait_until('later rows are stored', sub { (eval { scalar $store->entries } // 0) == 11 });
-$back->run_until('the new row', sub { grep { $_ == 402 } rows($back, 't') });
+$reconnected->run_until('the new row', sub { grep { $_ == 402 } rows($reconnected, 't') });
 pass('the relay continues');
 
 # A key of another type replaces the stream: nothing is stored and nothing is confirmed.
@@ -125,8 +125,8 @@ wait_until('all rows are stored once the key is removed', sub { (eval { scalar g
 pass('rows that could not be stored stay in the slot');
 
 # A cursor beyond the end of the stream.
-my ($epoch) = $back->wait_for('connected')->{pos} =~ /^(.*)\./;
-my $far = $relay->client('u1', pos => "$epoch.18446744073709551615-18446744073709551615");
-is($far->wait_for('gap')->{why}, 'epoch', 'an unknown cursor causes a gap');
+my ($epoch) = $reconnected->wait_for('connected')->{pos} =~ /^(.*)\./;
+my $unknown = $relay->client('u1', pos => "$epoch.18446744073709551615-18446744073709551615");
+is($unknown->wait_for('gap')->{why}, 'epoch', 'an unknown cursor causes a gap');
 
 done_testing();

@@ -18,10 +18,10 @@ my $pos   = '';
 # The ids returned by a poll with wait=0.
 sub poll
 {
-    my $answer = $agent->get($relay->url('/v1/poll?wait=0' . ($pos ? "&pos=$pos" : '')),
+    my $response = $agent->get($relay->url('/v1/poll?wait=0' . ($pos ? "&pos=$pos" : '')),
         { Authorization => 'Bearer ' . token(sub => 'u1') })->result;
-    $pos = $answer->headers->header('Clairon-Pos') // $pos;
-    return map { $_->{n}{metadata}{id} } grep { $_->{t} eq 'msg' } map { JSON::decode_json($_) } split /\n/, $answer->body;
+    $pos = $response->headers->header('Clairon-Pos') // $pos;
+    return map { $_->{n}{metadata}{id} } grep { $_->{t} eq 'msg' } map { JSON::decode_json($_) } split /\n/, $response->body;
 }
 
 sub due { my ($id) = @_; return $store->execute('ZSCORE', $store->of($id, 'due'), "$id:u1") }
@@ -36,8 +36,8 @@ is_deeply([ poll() ], [$id], 'a poll after the ack timeout returns it again');
 is_deeply([ poll() ], [], 'but only once');
 
 # After a nack with a delay the retry is not delivered earlier.
-my $answer = $agent->post($relay->url('/v1/nack'), { Authorization => 'Bearer ' . token(sub => 'u1') }, json => { ids => [$id], delay => 3_600_000 })->result;
-is($answer->code, 204, 'the nack is accepted');
+my $response = $agent->post($relay->url('/v1/nack'), { Authorization => 'Bearer ' . token(sub => 'u1') }, json => { ids => [$id], delay => 3_600_000 })->result;
+is($response->code, 204, 'the nack is accepted');
 wait_until('the retry is deferred', sub { due($id) > 1000 * time + 3_000_000 });
 is_deeply([ poll() ], [], 'a deferred retry is not returned early');
 $store->execute('ZADD', $store->of($id, 'due'), 1, "$id:u1");

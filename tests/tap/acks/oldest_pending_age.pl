@@ -36,16 +36,16 @@ $client->run_until('the age counts from the commit', sub { my $age = age(); $age
 pass('retries do not reset the age');
 $client->ack($first);
 $client->run_until('the first in the stream is acknowledged', sub { !$store->execute('HEXISTS', $store->of($first, 'pending'), $first) });
-my $young = notify('young');
+my $newer = notify('young');
 
 my ($status, $body) = $relay->get('/v1/console', Authorization => 'Bearer ' . token(sub => 'op', admin => JSON::true));
 is(JSON::decode_json($body)->{store}{oldest}[0]{id}, $id, 'the console lists the older one first');
 
 $client->ack($id);
 $client->run_until('the older one is acknowledged', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
-is($store->execute('ZSCORE', $store->of($young, 'retried'), $id), undef, 'its commit time is deleted');
+is($store->execute('ZSCORE', $store->of($newer, 'retried'), $id), undef, 'its commit time is deleted');
 $client->run_until('a retry of the other', sub { of_mark($client, 'young') > 2 });
-$client->ack($young);
+$client->ack($newer);
 $client->run_until('nothing is pending', sub { (age() // 1) == 0 });
 is_deeply([ grep { /:retried/ } @{ $store->execute('KEYS', '*') } ], [], 'no commit times are left');
 

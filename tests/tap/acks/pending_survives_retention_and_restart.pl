@@ -67,12 +67,12 @@ my $route = $entry->{route};
 substr($route, 7, 1) = chr(ord(substr $route, 7, 1) & ~2);
 utf8::upgrade($route);
 # A route is binary, so a script receives it in hex.
-my $place = $store->execute('EVAL', q{
+my $entry_id = $store->execute('EVAL', q{
     local route = ARGV[2]:gsub('..', function(hex) return string.char(tonumber(hex, 16)) end)
     return redis.call('XADD', KEYS[1], '*', 'id', ARGV[1], 'route', route, 'data', ARGV[3])},
     1, $STREAM, $once, unpack('H*', do { my $bytes = $route; utf8::downgrade($bytes); $bytes }), $entry->{data});
-$store->execute('HSET', $store->of($once, 'pending'), $once, "$place 1 - 2");
-$store->execute('XCLAIM', $STREAM, 'clairon', 'relay', 0, $place, 'FORCE', 'JUSTID');
+$store->execute('HSET', $store->of($once, 'pending'), $once, "$entry_id 1 - 2");
+$store->execute('XCLAIM', $STREAM, 'clairon', 'relay', 0, $entry_id, 'FORCE', 'JUSTID');
 $store->execute('XACK', $STREAM, 'clairon', $entry->{entry});
 $one = $relay->client('u1');
 $one->run_until('the notification', sub { of_mark($one, 'once') });
@@ -92,8 +92,8 @@ my @ids = map { notify('USER', 'u2', "n$_", 'ack_required => true, retry_limit =
 $narrow->run_until('a full window', sub { of_mark($narrow, 'n2') });
 wait_until('they are due', sub { 2 == grep { /u2$/ } map { @{ $store->execute('ZRANGE', $_, 0, -1) } } $store->keys('due') });
 $store->restart;
-my $had = of_mark($narrow, 'n1');
-$narrow->run_until('a retry after the restart', sub { of_mark($narrow, 'n1') > $had });
+my $before = of_mark($narrow, 'n1');
+$narrow->run_until('a retry after the restart', sub { of_mark($narrow, 'n1') > $before });
 pass('due retries survive a restart of the store');
 # The ack event for this relay is removed in the same transaction, so the relay does not see the acks.
 $STREAM = $store->of($ids[0], 'stream');

@@ -28,14 +28,14 @@ $_->run_until('the open-ended notification', sub { of_mark($one, 'open') && of_m
 wait_until('both are pending', sub { keys %{ state_of($id) } == 2 });
 is_deeply([ values %{ state_of($id) } ], [ 0, 0 ], 'each recipient is pending');
 $one->ack($id);
-my $two_had = of_mark($two, 'open');
-$two->run_until('a retry', sub { of_mark($two, 'open') > $two_had });
+my $two_before = of_mark($two, 'open');
+$two->run_until('a retry', sub { of_mark($two, 'open') > $two_before });
 cmp_ok(state_of($id)->{u1}, '>', 1, 'the ack of one user is kept');
 is($store->pending, 1, 'the notification stays pending for the other');
-my $one_had = of_mark($one, 'open');
-$two->run_until('another retry', sub { of_mark($two, 'open') > $two_had + 1 });
+my $one_before = of_mark($one, 'open');
+$two->run_until('another retry', sub { of_mark($two, 'open') > $two_before + 1 });
 $one->run_until('pending input', sub { 1 });
-is(scalar(of_mark($one, 'open')), $one_had, 'a user who acknowledged gets no retry');
+is(scalar(of_mark($one, 'open')), $one_before, 'a user who acknowledged gets no retry');
 my $late = $relays[0]->client('u3');
 notify('USER', 'u3', 'mark', '');
 $late->run_until('its own notification', sub { of_mark($late, 'mark') });
@@ -104,16 +104,16 @@ is_deeply([ map { $_->{routing}{retry}{attempts} } of_mark($absent, 'waits') ], 
 wait_until('exhausted', sub { errors($id) });
 
 # A user who received it and disconnected: no attempt is counted.
-my $leaver = $relays[0]->client('leaver');
+my $leaving = $relays[0]->client('leaver');
 $id = notify('USER', 'leaver', 'left', 'retry_limit => 0');
-$leaver->run_until('the notification', sub { of_mark($leaver, 'left') });
-$leaver->close;
+$leaving->run_until('the notification', sub { of_mark($leaving, 'left') });
+$leaving->close;
 $other = notify('USER', 'u2', 'beside again', 'retry_limit => 3');
 wait_until('the other one is exhausted', sub { errors($other) });
 is(scalar(entries_of($id)), 1, 'there is no retry for a disconnected user');
 is(scalar(errors($id)), 0, 'and no error');
-$leaver = $relays[1]->client('leaver');
-$leaver->run_until('a retry', sub { of_mark($leaver, 'left') });
+$leaving = $relays[1]->client('leaver');
+$leaving->run_until('a retry', sub { of_mark($leaving, 'left') });
 wait_until('it is exhausted', sub { errors($id) });
 is((errors($id))[0]{attempts}, 0, 'exhausted only after the ack timeout on a connection');
 

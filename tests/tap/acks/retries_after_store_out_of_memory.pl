@@ -15,19 +15,19 @@ sub notify { my ($user, $mark) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$user}', '{\"mark\": \"$mark\"}', ack_required => true, retry_limit => 1000)") }
 sub present_users { return sort map { @{ $store->execute('SMEMBERS', $_) } } grep { /:here:/ } @{ $store->execute('KEYS', $store->shared('here') . ':*') } }
 
-my ($stays, $goes) = map { $relay->client($_) } qw(stays goes);
+my ($staying, $leaving) = map { $relay->client($_) } qw(stays goes);
 wait_until('both users are present', sub { "@{[ present_users() ]}" eq 'goes stays' });
 my $mark = $relay->log_mark;
 $store->execute('CONFIG', 'SET', 'maxmemory', 1);
-my $comes = $relay->client('comes');
-$goes->close;
+my $joining = $relay->client('comes');
+$leaving->close;
 $relay->wait_for_log(qr/could not store presence" error=".*OOM/, from => $mark);
 $store->execute('CONFIG', 'SET', 'maxmemory', 0);
 wait_until('presence is announced again', sub { "@{[ present_users() ]}" eq 'comes stays' });
 pass('presence is announced again once the store accepts writes');
-for my $client ($stays, $comes)
+for my $client ($staying, $joining)
 {
-    my $id = notify($client == $stays ? 'stays' : 'comes', 'm');
+    my $id = notify($client == $staying ? 'stays' : 'comes', 'm');
     $client->run_until('a retry', sub { of_mark($client, 'm') > 1 });
     $client->ack($id);
 }

@@ -45,13 +45,13 @@ for my $shards (1, 4)
     $busy->ack(map { $id_of->($busy, $_) } $first, $others[0], $others[2]);
     $busy->run_until('a retry', sub { (grep { $_ == $others[1] } $rows->($busy)) > 1 });
     $away = $relay->client('u4', pos => $pos, win => 1);
-    my $shown = sub { my %had; return grep { !$had{$_}++ } $rows->($away) }; # unacknowledged rows are delivered again
+    my $received = sub { my %seen; return grep { !$seen{$_}++ } $rows->($away) }; # unacknowledged rows are delivered again
     for my $count (1 .. 4)
     {
-        $away->run_until('one more', sub { $shown->() == $count });
-        $away->ack($id_of->($away, ($shown->())[-1]));
+        $away->run_until('one more', sub { $received->() == $count });
+        $away->ack($id_of->($away, ($received->())[-1]));
     }
-    is_deeply([ $shown->() ], [ $first, @others ], 'a user who joins an open-ended audience receives it in order');
+    is_deeply([ $received->() ], [ $first, @others ], 'a user who joins an open-ended audience receives it in order');
 }
 
 done_testing();

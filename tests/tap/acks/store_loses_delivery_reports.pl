@@ -19,7 +19,7 @@ my $early = $relay->client('u3');
 my $pos   = $early->pos;
 $early->close;
 my $acked = notify('USER', 'u1', 'acked');
-my $owed  = notify('USER', 'u2', 'owed');
+my $pending  = notify('USER', 'u2', 'owed');
 my $open  = notify('ALL', '', 'open');
 wait_until('all are stored', sub { $store->entries == 3 });
 my $folder = $store->{folder};
@@ -36,7 +36,7 @@ wait_until('it is complete', sub { $store->pending == 2 });
 $two->run_until('the notification', sub { of_mark($two, 'owed') });
 $three->run_until('the notification for everyone', sub { of_mark($three, 'open') });
 wait_until('both are due', sub {
-    2 == map { my $id = $_; grep { defined } map { $store->execute('ZSCORE', $store->of($id, 'due'), "$id:$_") } qw(u2 u3) } $owed, $open });
+    2 == map { my $id = $_; grep { defined } map { $store->execute('ZSCORE', $store->of($id, 'due'), "$id:$_") } qw(u2 u3) } $pending, $open });
 
 $store->kill9;
 system("rm -rf $folder/* && cp -a $folder.old/. $folder/") == 0 or die 'could not restore the store';
@@ -48,7 +48,7 @@ pass('a lost ack is requested again');
 $one->ack($acked);
 $two->run_until('a retry', sub { of_mark($two, 'owed') > $had_two });
 pass('a retry is due after the delivery report was lost');
-$two->ack($owed);
+$two->ack($pending);
 $three->run_until('a retry', sub { of_mark($three, 'open') > $had_three });
 pass('also for an open-ended audience');
 $three->ack($open);

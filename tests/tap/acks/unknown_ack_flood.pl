@@ -14,9 +14,9 @@ my $relay = Clairon::Test::relay($pg, $store, conf => { 'store.url' => $proxy->u
 sub unknown_ids { my ($from) = @_; return [ map { sprintf '01900000-0000-7000-8000-%012x', $from + $_ } 1 .. 1024 ] }
 # Waits for a pong: the relay has then read all earlier messages.
 sub wait_pong { my ($client) = @_;
-    my $had = grep { $_->{t} eq 'pong' } @{ $client->{messages} };
+    my $before = grep { $_->{t} eq 'pong' } @{ $client->{messages} };
     $client->send({ t => 'ping' });
-    return $client->run_until('a pong', sub { $had < grep { $_->{t} eq 'pong' } @{ $client->{messages} } }) }
+    return $client->run_until('a pong', sub { $before < grep { $_->{t} eq 'pong' } @{ $client->{messages} } }) }
 
 my ($honest, $flood) = map { $relay->client($_) } qw(honest flood);
 my $id = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{honest}', '{}', ack_required => true)});

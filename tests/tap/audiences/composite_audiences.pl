@@ -28,9 +28,9 @@ sub publish
 {
     my ($audience, $targets, $mark, $status) = @_;
     my $body = { payload => { mark => $mark }, routing => { audience => { type => $audience, targets => $targets } } };
-    my $answer = $agent->post($relay->url('/v1/notifications'), { Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true) }, json => $body)->result;
-    is($answer->code, $status, "the API returns $status for $audience @$targets") if $status;
-    return $answer->json;
+    my $response = $agent->post($relay->url('/v1/notifications'), { Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true) }, json => $body)->result;
+    is($response->code, $status, "the API returns $status for $audience @$targets") if $status;
+    return $response->json;
 }
 my $marks = 0;
 sub all_read
@@ -42,7 +42,7 @@ sub all_read
     return;
 }
 sub has { my ($of, $mark) = @_; return scalar of_mark($of->{client}, $mark) }
-sub connects { my ($user, %options) = @_; return { user => $user, client => $relay->client($user, %options) } }
+sub connect_user { my ($user, %options) = @_; return { user => $user, client => $relay->client($user, %options) } }
 sub member { my ($audience, $target, @users) = @_;
     sql('INSERT INTO clairon.member VALUES ' . join ', ', map { "('$audience', E'$target', '$_')" } @users); return }
 sub leaves { my ($audience, $user) = @_; sql("DELETE FROM clairon.member WHERE audience = '$audience' AND user_id = '$user'"); return }
@@ -58,23 +58,23 @@ sub begin
     return;
 }
 
-sub one_part_is_not_enough
+sub check_one_part
 {
     sql('DELETE FROM clairon.member');
     member('STRUCTURE', 's1', qw(both half_s stays));
     member('ROLE', 'admin', qw(both half_r stays));
     member('STRUCTURE', 's2', 'half_r');
-    my ($both, $half_s, $half_r) = map { connects($_) } qw(both half_s half_r);
-    my $mixed = connects('half_s', groups => { ROLE => ['admin'] });
-    my $named = connects('named', groups => { 'STRUCTURE+ROLE' => ['s1+admin'], TEAM => ['x'] });
+    my ($both, $half_s, $half_r) = map { connect_user($_) } qw(both half_s half_r);
+    my $mixed = connect_user('half_s', groups => { ROLE => ['admin'] });
+    my $named = connect_user('named', groups => { 'STRUCTURE+ROLE' => ['s1+admin'], TEAM => ['x'] });
     my @all   = ($both, $half_s, $half_r, $mixed, $named);
     my $id    = notify('STRUCTURE+ROLE', 's1+admin', 'secret', 'ack_required => true');
     publish('STRUCTURE+ROLE', ['s1+admin'], 'from the API', 201);
     all_read(@all);
     is_deeply([ map { has($_, 'secret') ? 1 : 0 } @all ], [ 1, 0, 0, 1, 0 ], 'exactly the members of both parts, by rows and by token, receive it');
     is_deeply([ map { has($_, 'from the API') ? 1 : 0 } @all ], [ 1, 0, 0, 1, 0 ], 'also from the API');
-    my ($note) = of_mark($both->{client}, 'secret');
-    is_deeply($note->{routing}{audience}, { type => 'STRUCTURE+ROLE', targets => ['s1+admin'] }, 'the notification names the parts');
+    my ($notification) = of_mark($both->{client}, 'secret');
+    is_deeply($notification->{routing}{audience}, { type => 'STRUCTURE+ROLE', targets => ['s1+admin'] }, 'the notification names the parts');
     is(acks_of($id), 'both stays', 'the members of both parts by rows must acknowledge it');
     my $poll = ($relay->get('/v1/poll?wait=0', Authorization => 'Bearer ' . token(sub => 'half_r')))[1];
     unlike($poll, qr/secret/, 'a poll does not return it');
@@ -82,30 +82,30 @@ sub one_part_is_not_enough
     # Retries go to users who still belong to both parts.
     leaves('ROLE', 'both');
     wait_members('ROLE', 'admin', 'half_r stays');
-    my $shown = has($both, 'secret');
-    my $stays = connects('stays');
-    $stays->{client}->run_until('a retry', sub { has($stays, 'secret') > 1 });
-    all_read($both, $stays);
-    cmp_ok(has($both, 'secret'), '<=', $shown + 1, 'a user who left one part gets no retry');
+    my $deliveries = has($both, 'secret');
+    my $staying = connect_user('stays');
+    $staying->{client}->run_until('a retry', sub { has($staying, 'secret') > 1 });
+    all_read($both, $staying);
+    cmp_ok(has($both, 'secret'), '<=', $deliveries + 1, 'a user who left one part gets no retry');
     $both->{client}->close;
-    my $again = connects('both');
+    my $again = connect_user('both');
     all_read($again);
     is(has($again, 'secret'), 0, 'nor at the next connect');
-    $again = connects('both', pos => '');
+    $again = connect_user('both', pos => '');
     member('ROLE', 'admin', 'both');
     $again->{client}->run_until('the notification after rejoining', sub { has($again, 'secret') });
     pass('a user who rejoins receives it');
-    $_->{client}->ack($id) for $stays, $again;
+    $_->{client}->ack($id) for $staying, $again;
     wait_until('acknowledged', sub { $store->pending == 0 });
     return;
 }
 
-sub held_back
+sub check_deferred
 {
     sql(q{DELETE FROM clairon.member});
     member('STRUCTURE', 's1', 'waits');
     member('ROLE',      'admin', 'waits');
-    my $waits = connects('waits', win => 1);
+    my $waits = connect_user('waits', win => 1);
     my $first = notify('USER', 'waits', 'first', q{ack_required => true, ack_timeout => '1 hour'});
     $waits->{client}->run_until('the first', sub { has($waits, 'first') });
     my $held = notify('STRUCTURE+ROLE', 's1+admin', 'held', q{ack_required => true, ack_timeout => '1 hour'});
@@ -133,16 +133,16 @@ sub away
     sql(q{DELETE FROM clairon.member});
     member('STRUCTURE', 's1', 'goes');
     member('ROLE',      'admin', 'goes');
-    my $goes = connects('goes');
-    all_read($goes);
-    my $pos = $goes->{client}->pos;
-    $goes->{client}->close;
+    my $leaving = connect_user('goes');
+    all_read($leaving);
+    my $pos = $leaving->{client}->pos;
+    $leaving->{client}->close;
     notify('STRUCTURE+ROLE', 's1+admin', 'while away');
     leaves('ROLE', 'goes');
     wait_members('ROLE', 'admin', '');
-    my $back = connects('goes', pos => $pos);
-    all_read($back);
-    is(has($back, 'while away'), 0, 'a session resumes without notifications of an audience that the user left');
+    my $reconnected = connect_user('goes', pos => $pos);
+    all_read($reconnected);
+    is(has($reconnected, 'while away'), 0, 'a session resumes without notifications of an audience that the user left');
     return;
 }
 
@@ -151,7 +151,7 @@ sub without_rows
 {
     sql(q{DELETE FROM clairon.member});
     member('STRUCTURE', 's1', qw(open1 open2));
-    my ($one, $two) = (connects('open1', groups => { ROLE => ['guest'] }), connects('open2'));
+    my ($one, $two) = (connect_user('open1', groups => { ROLE => ['guest'] }), connect_user('open2'));
     my $id = notify('STRUCTURE+ROLE', 's1+guest', 'open', 'ack_required => true');
     $one->{client}->run_until('the notification', sub { has($one, 'open') });
     all_read($one, $two);
@@ -243,10 +243,10 @@ sub send_one
         my $list = join ', ', map { quoted(text_of($_)) } @targets;
         $id = sql("SELECT clairon.notify('$kind', ARRAY[$list], '{\"mark\": \"$mark\"}', ack_required => $needs, ack_timeout => '1 hour')");
     }
-    my $note = { mark => $mark, kind => $kind, targets => \@targets };
-    $note->{owe} = join ' ', grep { is_for($kind, \@targets, $_, {}) } @USERS if $needs eq 'true';
-    $note->{id} = $id;
-    push @sent, $note;
+    my $notification = { mark => $mark, kind => $kind, targets => \@targets };
+    $notification->{owe} = join ' ', grep { is_for($kind, \@targets, $_, {}) } @USERS if $needs eq 'true';
+    $notification->{id} = $id;
+    push @sent, $notification;
     $_->{wanted}{$mark} = 1 for grep { is_for($kind, \@targets, $_->{user}, $_->{groups}) } @live;
     # A pending notification is delivered once the user belongs to its audience again.
     return;
@@ -257,7 +257,7 @@ sub deliver_pending
     my $user = any_of(@USERS);
     my %groups = map { $_ => [ any_of(@{ $PARTS{$_} }) ] } grep { rand() < 0.3 } sort keys %PARTS;
     all_read(@live) if @live;
-    my $of = connects($user, groups => \%groups);
+    my $of = connect_user($user, groups => \%groups);
     $of->{groups} = \%groups;
     push @live, $of;
     return;
@@ -271,12 +271,12 @@ sub compare
     for my $of (@live)
     {
         my %got = map { ($_->{payload}{mark} // $_->{payload}{after}{mark}) => 1 } grep { ($_->{metadata}{operation} // '') ne 'delete' } $of->{client}->notifications;
-        for my $note (@sent)
+        for my $notification (@sent)
         {
-            push @lacks, "$of->{user} $note->{mark}" if $of->{wanted}{ $note->{mark} } && !$got{ $note->{mark} };
+            push @lacks, "$of->{user} $notification->{mark}" if $of->{wanted}{ $notification->{mark} } && !$got{ $notification->{mark} };
             # A notification with ack_required may be delivered later, to users who are then members.
-            push @beyond, "$of->{user} $note->{mark}"
-              if $got{ $note->{mark} } && !$of->{wanted}{ $note->{mark} } && !(defined $note->{owe} && $of->{ever}{ $note->{mark} });
+            push @beyond, "$of->{user} $notification->{mark}"
+              if $got{ $notification->{mark} } && !$of->{wanted}{ $notification->{mark} } && !(defined $notification->{owe} && $of->{ever}{ $notification->{mark} });
         }
     }
     is_deeply([ \@lacks, \@beyond ], [ [], [] ], "round $round: each session received exactly its notifications");
@@ -329,8 +329,8 @@ for my $shards (1, 4)
         SELECT clairon.watch('task', 'STRUCTURE+ROLE', 'structure+role', operations => '{create}')});
     begin();
     subtest "$shards shards" => sub {
-        one_part_is_not_enough();
-        held_back();
+        check_one_part();
+        check_deferred();
         away();
         without_rows();
         check_rejected();

@@ -85,9 +85,9 @@ sub begin
 {
     member('t3', 'u3', 1);
     my $phone = $prompt->client('u3');
-    my $desk  = $relay->client('u3', win => 1);
+    my $desktop  = $relay->client('u3', win => 1);
     my $first = notify('USER', 'u3', 'first', 'ack_required => true');
-    $desk->run_until('the first', sub { of_mark($desk, 'first') });
+    $desktop->run_until('the first', sub { of_mark($desktop, 'first') });
     $late->hold(reader => '^XREAD ');
     my $id = notify('TEAM', 't3', 'secret', 'ack_required => true');
     $late->wait_held('reader');
@@ -101,9 +101,9 @@ sub begin
     wait_read();
     $late->release('report');
     $relay->client('u3b')->close;    # a reply behind that one
-    ok(!(grep { $_ eq 'secret' } received_so_far($desk, 'u3')), 'a delayed notification is withheld from a user who left the group');
-    $desk->ack($first);
-    $_->close for $phone, $desk;
+    ok(!(grep { $_ eq 'secret' } received_so_far($desktop, 'u3')), 'a delayed notification is withheld from a user who left the group');
+    $desktop->ack($first);
+    $_->close for $phone, $desktop;
 }
 
 # The relay reads memberships again after its reader reconnected.

@@ -26,9 +26,9 @@ is_deeply([ sort @{ $store->execute('SMEMBERS', $store->shared('members:TEAM:b')
 sub change
 {
     my ($team, $user) = ((qw(a b))[ rand 2 ], $USERS[ rand @USERS ]);
-    my $dice = rand;
-    return "DELETE FROM clairon.member WHERE target = '$team' AND user_id = '$user';" if $dice < 0.45;
-    return "INSERT INTO clairon.member VALUES ('TEAM', '$team', '$user') ON CONFLICT DO NOTHING;" if $dice < 0.9;
+    my $random = rand;
+    return "DELETE FROM clairon.member WHERE target = '$team' AND user_id = '$user';" if $random < 0.45;
+    return "INSERT INTO clairon.member VALUES ('TEAM', '$team', '$user') ON CONFLICT DO NOTHING;" if $random < 0.9;
     return "UPDATE clairon.member SET target = CASE target WHEN 'a' THEN 'b' ELSE 'a' END WHERE user_id = '$user'"
       . ' AND (SELECT count(*) FROM clairon.member m WHERE m.user_id = member.user_id) = 1;';
 }

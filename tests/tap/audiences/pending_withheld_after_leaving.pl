@@ -35,10 +35,10 @@ is($store->execute('HGET', $store->of($secret, "ack:$secret"), 'm2'), '0', 'the 
 
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'm2')});
 wait_until('both are members again', sub { members() == 2 });
-my $back = $relay->client('m2');
-$back->run_until('the notification', sub { of_mark($back, 'secret') });
+my $reconnected = $relay->client('m2');
+$reconnected->run_until('the notification', sub { of_mark($reconnected, 'secret') });
 pass('a user who rejoins the audience receives it');
-$_->ack($secret) for $back, $stayed;
+$_->ack($secret) for $reconnected, $stayed;
 wait_until('both acknowledged', sub { !$store->execute('HEXISTS', $store->of($secret, 'pending'), $secret) });
 
 # Filtered by the connection's topics, so not delivered.

@@ -31,9 +31,9 @@ is(publish(USER => 'u1')->code, 201, 'one for a user is accepted');
 is(publish('ALL')->code, 201, 'one for ALL is accepted');
 $locker->query_safe('COMMIT');
 $locker->quit;
-my $answer;
-wait_until('it is accepted', sub { $answer = publish(TEAM => 't1'); $answer->code == 201 });
-my $id = $answer->json->{id};
+my $response;
+wait_until('it is accepted', sub { $response = publish(TEAM => 't1'); $response->code == 201 });
+my $id = $response->json->{id};
 is_deeply($store->execute('HGETALL', $store->of($id, "ack:$id")), [ 'u1', 0 ], 'after the copy it waits for the members');
 
 done_testing();

@@ -32,7 +32,7 @@ my @TARGETS = ('t1', 't2', 't1:x', 'u1', 'ALL');
 my @KINDS   = qw(TEAM CLUB);
 my @TOPICS  = qw(a.b a.c d);
 
-my (@messages, %member, @sessions, @places, %owed, %count);
+my (@messages, %member, @sessions, @starts, %ack_pending, %count);
 
 sub any_of { return $_[ rand @_ ] }
 sub some_of { my ($chance, @of) = @_; return grep { rand() < $chance } @of }
@@ -61,7 +61,7 @@ sub deliver
     my ($session, $message) = @_;
     push @{ $session->{wanted} }, $message->{id};
     $session->{had}{ $message->{id} } = 1;
-    $owed{ $session->{user} }{ $message->{id} } //= 1 if $message->{ack} && $message->{open};
+    $ack_pending{ $session->{user} }{ $message->{id} } //= 1 if $message->{ack} && $message->{open};
     return;
 }
 
@@ -71,7 +71,7 @@ sub deliver_pending
     my ($session, $up_to) = @_;
     for my $message (grep { $_->{nth} <= $up_to } @messages)
     {
-        deliver($session, $message) if $owed{ $session->{user} }{ $message->{id} } && !$session->{had}{ $message->{id} }
+        deliver($session, $message) if $ack_pending{ $session->{user} }{ $message->{id} } && !$session->{had}{ $message->{id} }
           && is_for($message, @$session{qw(user groups)}) && is_shown($session, $message);
     }
     return;
@@ -89,18 +89,18 @@ sub connect_session
     my $user   = any_of(@USERS);
     my $groups = groups_of_token();
     my $topics = rand() < 0.3 ? [ some_of(0.6, @TOPICS), 'mark' ] : undef;
-    my $place  = @places && rand() < 0.5 ? any_of(@places) : undef;
+    my $start  = @starts && rand() < 0.5 ? any_of(@starts) : undef;
     my $name   = Encode::decode('UTF-8', $user);
-    my $client = any_of(@relays)->client($name, groups => $groups, win => 10_000, topics => $topics, ($place ? (pos => $place->{pos}) : ()));
+    my $client = any_of(@relays)->client($name, groups => $groups, win => 10_000, topics => $topics, ($start ? (pos => $start->{pos}) : ()));
     my $session = { user => $user, groups => $groups, topics => $topics, client => $client, at => 0, wanted => [], had => {} };
     push @sessions, $session;
-    my $up_to = $place ? $place->{nth} : @messages;
+    my $up_to = $start ? $start->{nth} : @messages;
     deliver_pending($session, $up_to);
     for my $message (grep { $_->{nth} > $up_to } @messages)
     {
         deliver($session, $message) if is_for($message, $user, $groups) && is_shown($session, $message);
     }
-    $count{$place ? 'resumed' : 'connected'}++;
+    $count{$start ? 'resumed' : 'connected'}++;
     return;
 }
 
@@ -132,7 +132,7 @@ sub send_message
         $kind, quoted(@targets), $topic, $ack ? 'true' : 'false');
     my @named = $kind eq 'USER' ? @targets : map { keys %{ $member{"$kind:$_"} // {} } } @targets;
     push @messages, { id => $id, nth => @messages + 1, kind => $kind, targets => \@targets, ack => $ack, topic => $topic, open => !@named };
-    if ($ack) { $owed{$_}{$id} = 1 for @named }
+    if ($ack) { $ack_pending{$_}{$id} = 1 for @named }
     for my $session (@sessions)
     {
         deliver($session, $messages[-1]) if is_for($messages[-1], @$session{qw(user groups)}) && is_shown($session, $messages[-1]);
@@ -145,10 +145,10 @@ sub ack_some
 {
     for my $session (@sessions)
     {
-        my @ids = some_of(0.5, grep { ($owed{ $session->{user} }{$_} // 0) == 1 } keys %{ $session->{had} });
+        my @ids = some_of(0.5, grep { ($ack_pending{ $session->{user} }{$_} // 0) == 1 } keys %{ $session->{had} });
         next unless @ids;
         $session->{client}->ack(@ids);
-        $owed{ $session->{user} }{$_} = 0 for @ids;
+        $ack_pending{ $session->{user} }{$_} = 0 for @ids;
         Clairon::Test::wait_until('the acks are stored', sub {
             !grep { my $id = $_; grep { defined $store->execute('ZSCORE', $_, $id) } $store->keys("inbox:$session->{user}") } @ids });
         $count{acked} += @ids;
@@ -197,34 +197,34 @@ sub compare
         $session->{wanted} = [];
         $session->{at}     = () = $session->{client}->notifications;
     }
-    push @places, { pos => $sessions[0]{client}->pos, nth => scalar @messages } if @sessions;
+    push @starts, { pos => $sessions[0]{client}->pos, nth => scalar @messages } if @sessions;
     return;
 }
 
 # A poll from a cursor, for notifications without ack_required.
 sub poll
 {
-    my $place  = any_of(@places) // return;
+    my $start  = any_of(@starts) // return;
     my $user   = any_of(@USERS);
     my $groups = groups_of_token();
     my $token  = token(sub => Encode::decode('UTF-8', $user), groups => $groups);
-    my ($at, $body) = ($place->{pos}, '');
+    my ($at, $body) = ($start->{pos}, '');
     for my $turn (1 .. 100)    # until nothing is left
     {
         push @wrong, "polls of $user never end: $body" if $turn == 100;
         my $url    = any_of(@relays)->url("/v1/poll?wait=0&max=10000&pos=$at");
-        my $answer = $agent->get($url => { Authorization => "Bearer $token" })->result;
-        $body .= $answer->body;
-        $at = $answer->headers->header('Clairon-Pos');
-        last if $answer->code != 200;
+        my $response = $agent->get($url => { Authorization => "Bearer $token" })->result;
+        $body .= $response->body;
+        $at = $response->headers->header('Clairon-Pos');
+        last if $response->code != 200;
     }
     my %by_id  = map { $_->{id} => $_ } @messages;
-    my @wanted = map { $_->{id} } grep { $_->{nth} > $place->{nth} && !$_->{ack} && is_for($_, $user, $groups) } @messages;
-    my @shown  = grep { defined } map { $by_id{ $_->{n}{metadata}{id} } } grep { $_->{t} eq 'msg' } map { $json->decode($_) } split /\n/, $body;
-    my @got    = map { $_->{id} } grep { !$_->{ack} } @shown;
+    my @wanted = map { $_->{id} } grep { $_->{nth} > $start->{nth} && !$_->{ack} && is_for($_, $user, $groups) } @messages;
+    my @received  = grep { defined } map { $by_id{ $_->{n}{metadata}{id} } } grep { $_->{t} eq 'msg' } map { $json->decode($_) } split /\n/, $body;
+    my @got    = map { $_->{id} } grep { !$_->{ack} } @received;
     push @wrong, "a poll of $user has @got instead of @wanted" if "@got" ne "@wanted";
-    push @wrong, "a poll of $user returned another user's notification" if grep { !is_for($_, $user, $groups) } @shown;
-    $owed{$user}{ $_->{id} } //= 1 for grep { $_->{ack} && $_->{open} } @shown;
+    push @wrong, "a poll of $user returned another user's notification" if grep { !is_for($_, $user, $groups) } @received;
+    $ack_pending{$user}{ $_->{id} } //= 1 for grep { $_->{ack} && $_->{open} } @received;
     $count{polled} += @got;
     return;
 }
@@ -237,9 +237,9 @@ for (my $round = 1; $round <= $ROUNDS || missing() && $round <= 10 * $ROUNDS; $r
 {
     for (1 .. 8)
     {
-        my $dice = rand();
-        if    ($dice < 0.6) { send_message() }
-        elsif ($dice < 0.8) { change_member() }
+        my $random = rand();
+        if    ($random < 0.6) { send_message() }
+        elsif ($random < 0.8) { change_member() }
         else                { mark(); ack_some() if rand() < 0.5 }
     }
     compare();

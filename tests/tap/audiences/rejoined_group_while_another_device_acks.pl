@@ -16,22 +16,22 @@ sub notify { my ($audience, $target, @more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$target}', '{}'" . join('', map { ", $_" } @more) . ')') }
 sub has { my ($client, $id) = @_; return scalar grep { $_->{metadata}{id} eq $id } $client->notifications }
 sub is_member { return $store->execute('SISMEMBER', $store->shared('members:TEAM:t1'), 'u1') }
-my $SURE = 'ack_required => true';
+my $ACK_REQUIRED = 'ack_required => true';
 
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u1'), ('TEAM', 't1', 'u2')});
 wait_until('the user is a member', sub { is_member() });
 my ($narrow, $wide) = map { $gate->client('u1', win => $_) } 1, 10;
-my $first = notify(USER => 'u1', $SURE);
+my $first = notify(USER => 'u1', $ACK_REQUIRED);
 $_->run_until('the first', sub { has($narrow, $first) && has($wide, $first) }) for $narrow, $wide;
 
 # The relay reads it together with the end of the membership, so nobody receives it.
 kill STOP => $gate->pid;
 notify(USER => 'u2');
-my $passed = notify(TEAM => 't1', $SURE);
+my $passed = notify(TEAM => 't1', $ACK_REQUIRED);
 $pg->safe_psql('postgres', q{DELETE FROM clairon.member WHERE user_id = 'u1'});
 wait_until('the user has left', sub { !is_member() });
 kill CONT => $gate->pid;
-my $waits = notify(USER => 'u1', $SURE);
+my $waits = notify(USER => 'u1', $ACK_REQUIRED);
 my $plain = notify(USER => 'u1');
 $_->run_until('later notifications', sub { has($narrow, $plain) && has($wide, $waits) }) for $narrow, $wide;
 is(has($narrow, $waits) + has($narrow, $passed), 0, 'one is queued, the other was skipped');
@@ -44,8 +44,8 @@ wait_until('the other device has acknowledged it', sub { !$store->execute('HEXIS
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u1')});
 wait_until('the user is a member again', sub { is_member() });
 $wide->run_until('the group\'s notification', sub { has($wide, $passed) });
-my $back = $gate->client('u1', win => 1, pos => $pos);
-is($back->wait_for('connected')->{resumed}, JSON::false, 'the session has not resumed');
-is($back->wait_for('gap')->{why}, 'shed', 'and gets a gap');
+my $reconnected = $gate->client('u1', win => 1, pos => $pos);
+is($reconnected->wait_for('connected')->{resumed}, JSON::false, 'the session has not resumed');
+is($reconnected->wait_for('gap')->{why}, 'shed', 'and gets a gap');
 
 done_testing();

@@ -50,25 +50,25 @@ sub with_a_full_window
     $phone->run_until('the first', sub { rows($phone, 'own') });
     my $pos = $phone->pos;
     $phone->close;
-    my $desk = $relays[1]->client($user);
+    my $desktop = $relays[1]->client($user);
     sql($_) for @{ $commits->{sql} };
-    $desk->run_until('all', sub { rows($desk, 'own', 'team') == 1 + @{ $commits->{sql} } });
+    $desktop->run_until('all', sub { rows($desktop, 'own', 'team') == 1 + @{ $commits->{sql} } });
     leave($user);
     $phone = $relays[0]->client($user, win => 1, pos => $pos);
     overtake($phone);
     is_deeply([ rows($phone, 'own', 'team') ], [ $commits->{first} ], 'the window holds one');
-    return ($phone, $desk);
+    return ($phone, $desktop);
 }
 
 # The user rejoins while the phone is disconnected: the inbox has the same size as before, with other notifications.
 {
-    my ($phone, $desk) = with_a_full_window('u1', { first => 1, sql => [ q{INSERT INTO own VALUES (2, 'u1')}, q{INSERT INTO team VALUES (3, 't-u1')} ] });
+    my ($phone, $desktop) = with_a_full_window('u1', { first => 1, sql => [ q{INSERT INTO own VALUES (2, 'u1')}, q{INSERT INTO team VALUES (3, 't-u1')} ] });
     my $pos = $phone->pos;
     $phone->close;
-    ack($desk, 2);
+    ack($desktop, 2);
     wait_until('row 2 is acknowledged', sub { $store->pending == 2 });
     join_team('u1');
-    overtake($desk);
+    overtake($desktop);
     $phone = $relays[0]->client('u1', win => 1, pos => $pos);
     is($phone->wait_for('connected')->{resumed}, JSON::false, 'a client that missed a notification has not resumed');
     $phone->run_until('the gap', sub { $phone->gaps });
@@ -77,13 +77,13 @@ sub with_a_full_window
     $phone->run_until('the row of the team', sub { grep { $_ == 3 } rows($phone, 'team') });
     ack($phone, 3);
     wait_until('all acknowledged', sub { $store->pending == 0 });
-    $_->close for $phone, $desk;
+    $_->close for $phone, $desktop;
     sql('DELETE FROM clairon.member');
 }
 
 # The same while the phone is connected.
 {
-    my ($phone, $desk) = with_a_full_window('u2', { first => 11, sql => [ q{INSERT INTO own VALUES (12, 'u2')}, q{INSERT INTO team VALUES (13, 't-u2')}, q{INSERT INTO own VALUES (14, 'u2')} ] });
+    my ($phone, $desktop) = with_a_full_window('u2', { first => 11, sql => [ q{INSERT INTO own VALUES (12, 'u2')}, q{INSERT INTO team VALUES (13, 't-u2')}, q{INSERT INTO own VALUES (14, 'u2')} ] });
     join_team('u2');
     overtake($phone);
     ack($phone, 11);
@@ -92,7 +92,7 @@ sub with_a_full_window
     $phone->run_until('13', sub { grep { $_ == 13 } rows($phone, 'team') });
     overtake($phone);
     my $pos = $phone->pos;
-    ack($desk, 14);
+    ack($desktop, 14);
     wait_until('row 14 is acknowledged', sub { $store->pending == 1 });
     overtake($phone);
     if (!$phone->gaps)
@@ -103,7 +103,7 @@ sub with_a_full_window
         overtake($phone);
     }
     is($phone->gaps, 'shed', 'a loss while connected is announced');
-    $_->close for $phone, $desk;
+    $_->close for $phone, $desktop;
 }
 
 done_testing();

@@ -12,9 +12,9 @@ my $pg    = Clairon::Test::postgresql('main');
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'delivery.hide_targets' => 'on', 'delivery.ack_timeout' => '200ms', 'delivery.backoff_base' => '50ms' });
 my $json  = JSON->new->utf8->canonical;
-my $look  = '"targets":["fake"]},"retry":{"ack_required":true}}}';
+my $forged  = '"targets":["fake"]},"retry":{"ack_required":true}}}';
 # The text of the routing in strings, in keys, and as members of the payload.
-my $payload = { text => $look, $look => 1, routing => { audience => { type => 'X', targets => ['kept'] }, retry => { limit => 1 } }, targets => ['kept', $look] };
+my $payload = { text => $forged, $forged => 1, routing => { audience => { type => 'X', targets => ['kept'] }, retry => { limit => 1 } }, targets => ['kept', $forged] };
 my @targets = ('u1', 'secret1', "a\"]},\"retry\":{", '"targets":[');
 
 sub http
@@ -26,16 +26,16 @@ sub http
 sub publish
 {
     my (%retry) = @_;
-    my $answer = http(POST => '/v1/notifications', body => { payload => $payload,
+    my $response = http(POST => '/v1/notifications', body => { payload => $payload,
         routing => { audience => { type => 'USER', targets => \@targets }, retry => \%retry } });
-    is($answer->{status}, 201, 'a notification is stored');
-    return $answer->{json}{id};
+    is($response->{status}, 201, 'a notification is stored');
+    return $response->{json}{id};
 }
 sub check_hidden
 {
-    my ($name, $note) = @_;
-    is_deeply($note->{routing}{audience}, { type => 'USER', targets => [] }, "$name: no target is disclosed");
-    is_deeply($note->{payload}, $payload, "$name: the payload is unchanged");
+    my ($name, $notification) = @_;
+    is_deeply($notification->{routing}{audience}, { type => 'USER', targets => [] }, "$name: no target is disclosed");
+    is_deeply($notification->{payload}, $payload, "$name: the payload is unchanged");
     return;
 }
 
@@ -70,10 +70,10 @@ check_hidden('a redriven notification', $again->{n});
 # As the decoder writes them: for a row and for clairon.notify.
 $pg->safe_psql('postgres', 'CREATE TABLE t (id int PRIMARY KEY, v text, who text[])');
 $pg->safe_psql('postgres', q{SELECT clairon.watch('t', 'USER', 'who')});
-$pg->safe_psql('postgres', qq{INSERT INTO t VALUES (1, '$look', '{u1,secret1}')});
+$pg->safe_psql('postgres', qq{INSERT INTO t VALUES (1, '$forged', '{u1,secret1}')});
 my $row = $u1->wait_for(sub { ($_[0]{n}{metadata}{source} // '') eq 't' })->{n};
 is_deeply($row->{routing}{audience}, { type => 'USER', targets => [] }, 'a row discloses no target');
-is($row->{payload}{after}{v}, $look, 'its text is unchanged');
+is($row->{payload}{after}{v}, $forged, 'its text is unchanged');
 is_deeply($row->{payload}{after}{who}, [ 'u1', 'secret1' ], 'and its columns');
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1,secret1}', '} . $json->encode($payload) =~ s/'/''/gr . q{', source => 'n')});
 check_hidden('clairon.notify', $u1->wait_for(sub { ($_[0]{n}{metadata}{source} // '') eq 'n' })->{n});

@@ -30,16 +30,16 @@ for my $workers (1, 2)
     # Whether every worker accepts a token of that key.
     my $accepts = sub {
         my ($secret) = @_;
-        my %said;
+        my %outcomes;
         for (1 .. 8 * $workers)
         {
             my $raw = Clairon::Test::RawSocket->open($relay);
             $raw->send_json({ t => 'connect', token => token(sub => 'u1', secret => $secret) });
             my $line = $raw->next_message;
-            $said{ $line->{t} eq 'connected' ? 'yes' : 'no' }++;
+            $outcomes{ $line->{t} eq 'connected' ? 'yes' : 'no' }++;
             $raw->disconnect;
         }
-        return join ' and ', sort keys %said;
+        return join ' and ', sort keys %outcomes;
     };
     my $reload = sub {
         my ($words) = @_;

@@ -57,13 +57,13 @@ sub http
 sub publish
 {
     my ($target, $text, %retry) = @_;
-    my $answer = http(POST => '/v1/notifications', as => 'api', claims => { publish => JSON::true },
+    my $response = http(POST => '/v1/notifications', as => 'api', claims => { publish => JSON::true },
         body => JSON::encode_json({ payload => { text => $text }, metadata => { topic => "topic.$target" },
             routing => { audience => { type => 'USER', targets => [$target] }, retry => \%retry } }));
-    return JSON::decode_json($answer->{body})->{id};
+    return JSON::decode_json($response->{body})->{id};
 }
 
-sub shown { return map { $_->{payload}{text} } $_[0]->notifications }
+sub texts { return map { $_->{payload}{text} } $_[0]->notifications }
 
 # Tokens: of another issuer, for another relay, not yet or no longer valid, forged in the usual ways.
 my ($head, $claims, $signature) = split /\./, token(sub => 'u1', %good);
@@ -110,7 +110,7 @@ $mallory->send({ t => 'nack', ids => [$secret], delay => 86_400_000 });
 is(http(POST => '/v1/ack', as => 'mallory', body => { ids => [$secret] })->{status}, 204, 'an ack of another user\'s notification is accepted');
 publish('mallory', 'for mallory');
 $_->wait_notifications(1) for $mallory, $replay;
-is_deeply([ shown($_) ], ['for mallory'], 'each client receives only its user\'s notifications') for $mallory, $replay;
+is_deeply([ texts($_) ], ['for mallory'], 'each client receives only its user\'s notifications') for $mallory, $replay;
 is_deeply($store->execute('HGETALL', $store->of($secret, "ack:$secret")), [ 'alice', '0' ], 'the ack has no effect');
 is($store->pending, 1, 'the notification stays pending');
 is(http(GET => "/v1/notifications/$secret", as => 'mallory')->{status}, 403, 'the timeline is forbidden');

@@ -19,7 +19,7 @@ my $later_text = sprintf '%d', $later;    # JSON::XS quotes a number that was in
 my @seen;    # all tokens: none of them may be logged
 
 # A token of these parts, each a reference or JSON text; `$sign` returns the signature.
-sub made
+sub signed
 {
     my ($header, $claims, $sign) = @_;
     my $text = join '.', map { encode_base64url(ref $_ ? $json->encode($_) : $_) } $header, $claims;
@@ -61,17 +61,17 @@ check_token(token(%good, secret => 'another secret of at least 32 bytes'), 4001,
 my ($header, $claims, $signature) = split /\./, $good;
 my $other = encode_base64url($json->encode({ %good, sub => 'u2' }));
 check_token("$header.$other.$signature", 4001, 'other claims with the same signature');
-check_token(made({ alg => 'none' }, \%good, sub { '' }), 4001, 'alg none');
-check_token(made({ alg => 'none' }, \%good, \&hs256), 4001, 'alg none with a signature');
+check_token(signed({ alg => 'none' }, \%good, sub { '' }), 4001, 'alg none');
+check_token(signed({ alg => 'none' }, \%good, \&hs256), 4001, 'alg none with a signature');
 check_token("$header.$claims.", 4001, 'no signature');
 check_token("$header.$claims", 4001, 'no signature part');
-check_token(made({ alg => 'HS512' }, \%good, sub { hmac_sha512($_[0], $Clairon::Test::SECRET) }), 4001,
+check_token(signed({ alg => 'HS512' }, \%good, sub { hmac_sha512($_[0], $Clairon::Test::SECRET) }), 4001,
     'another algorithm with our secret');
-check_token(made({ alg => 'RS256' }, \%good, \&hs256), 4001, 'a wrong algorithm name');
-check_token(made({ typ => 'JWT' }, \%good, \&hs256), 4001, 'no algorithm');
-check_token(made('nonsense', \%good, \&hs256), 4001, 'a header that is not JSON');
-check_token(made({ alg => 'HS256' }, 'nonsense', \&hs256), 4001, 'claims that are not JSON');
-check_token(made({ alg => 'HS256' }, '[1]', \&hs256), 4001, 'claims that are an array');
+check_token(signed({ alg => 'RS256' }, \%good, \&hs256), 4001, 'a wrong algorithm name');
+check_token(signed({ typ => 'JWT' }, \%good, \&hs256), 4001, 'no algorithm');
+check_token(signed('nonsense', \%good, \&hs256), 4001, 'a header that is not JSON');
+check_token(signed({ alg => 'HS256' }, 'nonsense', \&hs256), 4001, 'claims that are not JSON');
+check_token(signed({ alg => 'HS256' }, '[1]', \&hs256), 4001, 'claims that are an array');
 check_token("$good.$signature", 4001, 'four parts');
 check_token("$good=", 4001, 'padding');
 check_token("$good ", 4001, 'a trailing blank');
@@ -87,9 +87,9 @@ check_token(token(%good, secret => 'x' x 32, exp => 1), 4001, 'an expired forged
 check_token(token(sub => 'u1', exp => undef), 4001, 'no exp');
 check_token(token(sub => 'u1', exp => $later_text), 4001, 'an exp that is a string');
 check_token(token(sub => 'u1', exp => -1), 4001, 'a negative exp');
-check_token(made({ alg => 'HS256' }, qq({"sub":"u1","exp":$_}), \&hs256), 4001, "exp $_")
+check_token(signed({ alg => 'HS256' }, qq({"sub":"u1","exp":$_}), \&hs256), 4001, "exp $_")
   for '1e300', 'null', 'true', '[4000000000]', '99999999999999999999';
-check_token(made({ alg => 'HS256' }, qq({"sub":"u1","exp":$later_text.5}), \&hs256), 'u1', 'a fractional exp is valid');
+check_token(signed({ alg => 'HS256' }, qq({"sub":"u1","exp":$later_text.5}), \&hs256), 'u1', 'a fractional exp is valid');
 check_token(token(%good, nbf => time() + 600), 4001, 'not valid yet');
 check_token(token(%good, nbf => time() - 600), 'u1', 'nbf in the past');
 
@@ -139,17 +139,17 @@ sub rs256
 }
 %good = (%good, iss => 'https://issuer.example', aud => [ 'other', 'clairon' ]);
 my %rs256 = (alg => 'RS256', typ => 'JWT');
-is(token_result($strict, made(\%rs256, \%good, \&rs256)), 'u1', 'a token signed with the private key');
-is(token_result($strict, made({ alg => 'HS256' }, \%good, sub { hmac_sha256($_[0], $public) })), 4001,
+is(token_result($strict, signed(\%rs256, \%good, \&rs256)), 'u1', 'a token signed with the private key');
+is(token_result($strict, signed({ alg => 'HS256' }, \%good, sub { hmac_sha256($_[0], $public) })), 4001,
     'the public key is not accepted as an HS256 secret');
-is(token_result($strict, made({ alg => 'none' }, \%good, sub { '' })), 4001, 'a missing signature is rejected');
-is(token_result($strict, made(\%rs256, \%good, sub { 'x' x 256 })), 4001, 'an invalid signature is rejected');
-is(token_result($strict, made(\%rs256, { %good, @$_ }, \&rs256)), 4001, "$_->[0] is rejected")
+is(token_result($strict, signed({ alg => 'none' }, \%good, sub { '' })), 4001, 'a missing signature is rejected');
+is(token_result($strict, signed(\%rs256, \%good, sub { 'x' x 256 })), 4001, 'an invalid signature is rejected');
+is(token_result($strict, signed(\%rs256, { %good, @$_ }, \&rs256)), 4001, "$_->[0] is rejected")
   for [ iss => 'https://else.example' ], [ iss => undef ], [ aud => 'other' ], [ aud => [] ];
 $relay->write_file("$folder/rsa.pub", "-----BEGIN PUBLIC KEY-----\nMCowBQ==\n-----END PUBLIC KEY-----\n");
 kill HUP => $strict->pid;
 $strict->wait_for_log(qr/auth key unchanged.*not the PEM of a public key/);
-is(token_result($strict, made(\%rs256, \%good, \&rs256)), 'u1', 'an invalid key file keeps the previous key');
+is(token_result($strict, signed(\%rs256, \%good, \&rs256)), 'u1', 'an invalid key file keeps the previous key');
 $strict->stop;
 
 # During a connection.
@@ -178,18 +178,18 @@ sub check_refresh_closes
 # in a loop.
 my ($minute, $stream) = (user('u1', exp => time() + 50), Clairon::Test::EventStream->open($relay, 'u7', ':claims' => { exp => time() + 50 }));
 $stream->wait_message('connected');
-my $soon  = time() + 8;
-my $short = user('u1', exp => $soon);
-my $kept  = user('u1', exp => $soon);
-my $told  = $short->wait_message('expiring');
-cmp_ok($told->{in}, '<=', 8, 'expiring has the remaining time');
+my $expires_s  = time() + 8;
+my $short = user('u1', exp => $expires_s);
+my $kept  = user('u1', exp => $expires_s);
+my $expiring  = $short->wait_message('expiring');
+cmp_ok($expiring->{in}, '<=', 8, 'expiring has the remaining time');
 $kept->wait_message('expiring');
 $minute->send_json({ t => 'ping' });
 is($minute->next_message->{t}, 'pong', 'no expiring message with four fifths of the lifetime left');
-my $note = '{"payload":{},"routing":{"audience":{"type":"USER","targets":["u7"]}}}';
+my $body = '{"payload":{},"routing":{"audience":{"type":"USER","targets":["u7"]}}}';
 my $post = Clairon::Test::RawSocket->new($relay);
 $post->write("POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'api', publish => JSON::true)
-      . "\r\nContent-Length: " . length($note) . "\r\n\r\n$note");
+      . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
 is($stream->event->{t}, 'msg', 'nor on a stream');
 $_->disconnect for $minute, $stream;
 is(refresh($kept, token(sub => 'u1', exp => 0 + $later))->{exp}, $later, 'a new token is accepted');
@@ -202,7 +202,7 @@ check_refresh_closes(token(sub => 'u1'), undef, 4201, 'a refresh to no groups', 
 my $grouped = user('u1', groups => { ROLE => ['admin'] });
 is(refresh($grouped, token(sub => 'u1', exp => 0 + $later, groups => { ROLE => ['admin'] }))->{exp}, $later,
     'a refresh to the same groups');
-my ($one, $other) = map { made({ alg => 'HS256' }, qq({"sub":"u1","exp":$later_text,"groups":$_}), \&hs256) } '{"ROLE":["a","b"],"TEAM":["c"]}', '{"TEAM":["c"],"ROLE":["b","a"]}';
+my ($one, $other) = map { signed({ alg => 'HS256' }, qq({"sub":"u1","exp":$later_text,"groups":$_}), \&hs256) } '{"ROLE":["a","b"],"TEAM":["c"]}', '{"TEAM":["c"],"ROLE":["b","a"]}';
 is(refresh(Clairon::Test::RawSocket->user($relay, 'u1', token => $one), $other)->{exp}, $later, 'also in another order');
 
 $grouped->disconnect;
@@ -210,7 +210,7 @@ $grouped->disconnect;
 my $end = $short->read_to_end;
 is($end->{code}, 4100, 'the connection ends when the token expires');
 is($end->{messages}[-1]{code}, 4100, 'after a bye');
-cmp_ok(time(), '>=', $soon, 'and not earlier');
+cmp_ok(time(), '>=', $expires_s, 'and not earlier');
 $kept->send_json({ t => 'ping' });
 is($kept->wait_message('pong')->{t}, 'pong', 'a refreshed connection stays open');
 refresh($kept, token(sub => 'u1', exp => time() + 5));

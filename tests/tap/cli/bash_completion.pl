@@ -10,10 +10,10 @@ my $program = Clairon::Test::program();
 # The completions offered after those words, the last of which is incomplete.
 sub completions
 {
-    my @words = ($program, @_);
+    my @arguments = ($program, @_);
     my $script = '. "$1/docker/clairon.completion.bash"; shift; COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)); _clairon'
       . '; printf "%s\n" "${COMPREPLY[@]}"';
-    open my $bash, '-|', 'bash', '-c', $script, 'bash', top(), @words or die "could not start bash: $!";
+    open my $bash, '-|', 'bash', '-c', $script, 'bash', top(), @arguments or die "could not start bash: $!";
     return grep { length } map { s/\n//r } <$bash>;
 }
 

@@ -50,16 +50,16 @@ like($out, qr/^\S+Z +$first +exhausted +1 +u\d, u\d$/m, 'also as a table');
 # Redrive: the users of the entry get it again.
 ($code, $out) = clairon('errors', 'redrive', '--id', $first);
 is($out, "redrove 1 entry for 2 users\n", 'redriven');
-my ($one_had, $two_had) = (2, 2);
+my ($one_before, $two_before) = (2, 2);
 $_->run_until('a retry', sub { of_mark($one, 'first') > 2 && of_mark($two, 'first') > 2 }) for $one, $two;
 is((of_mark($one, 'first'))[2]{routing}{retry}{attempts}, 0, 'from attempt 0');
 is((of_mark($one, 'first'))[2]{metadata}{id}, $first, 'under its id');
 $_->ack($first) for $one, $two;
 wait_until('both have acknowledged', sub { !$store->execute('HEXISTS', $store->of($first, 'pending'), $first) });
 is(scalar(listed()), 1, 'the entry is deleted');
-my $had = (of_mark($two, 'second'))[0]{metadata}{expiration};
+my $expiration = (of_mark($two, 'second'))[0]{metadata}{expiration};
 ($code, $out) = clairon('errors', 'redrive', '--all');
-$two->run_until('the second again', sub { (of_mark($two, 'second'))[-1]{metadata}{expiration} gt $had });
+$two->run_until('the second again', sub { (of_mark($two, 'second'))[-1]{metadata}{expiration} gt $expiration });
 pass('with a new expiration');
 $two->ack($second);
 wait_until('acknowledged', sub { !$store->execute('HEXISTS', $store->of($second, 'pending'), $second) });
@@ -111,14 +111,14 @@ like((clairon('errors', 'drop', 'x'))[2], qr/a UUID/, 'an invalid id too');
 # A store that fails during a reply is reported.
 my $path   = Clairon::Test::scratch() . '/fake';
 my $listen = IO::Socket::UNIX->new(Local => $path, Listen => 1) or die "could not listen: $!";
-my $faker  = fork // die "could not fork: $!";
-if ($faker == 0)
+my $fake_store  = fork // die "could not fork: $!";
+if ($fake_store == 0)
 {
     my $link = $listen->accept;
-    while (sysread $link, my $words, 4096)
+    while (sysread $link, my $request, 4096)
     {
-        $link->shutdown(0) if $words =~ /XREVRANGE/;    # the next request gets no reply
-        syswrite $link, $words =~ /SELECT/ ? "+OK\r\n" : $words =~ /XREVRANGE/ ? "*0\r\n" : "\$-1\r\n";
+        $link->shutdown(0) if $request =~ /XREVRANGE/;    # the next request gets no reply
+        syswrite $link, $request =~ /SELECT/ ? "+OK\r\n" : $request =~ /XREVRANGE/ ? "*0\r\n" : "\$-1\r\n";
     }
     POSIX::_exit(0);
 }
@@ -127,7 +127,7 @@ if ($faker == 0)
     clairon('errors', 'list', "--store.url=unix://$path") };
 is($code, 1, 'a store that fails during a reply');
 like($err, qr/^clairon errors: the store does not answer: /, 'is reported');
-waitpid $faker, 0;
+waitpid $fake_store, 0;
 
 # A value that its type cannot print: the notification is delivered, and the error log has an entry.
 $pg->safe_psql('postgres', q{
@@ -140,8 +140,8 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('strange', 'USER', 'owner');
     INSERT INTO strange VALUES (1, 'u1', '1')});
 $one->run_until('the undecodable row', sub { grep { $_->{metadata}{source} eq 'strange' } $one->notifications });
-my ($strange) = listed('--reason', 'undecodable');
-is_deeply([ $strange->{users}, $strange->{notification}{payload}{undecodable} ], [ [], ['o'] ],
+my ($undecodable) = listed('--reason', 'undecodable');
+is_deeply([ $undecodable->{users}, $undecodable->{notification}{payload}{undecodable} ], [ [], ['o'] ],
     'an undecodable value is logged, and the row is delivered');
 ($code, $out) = clairon('errors', 'redrive', '--all');
 like($out, qr/^skipped 1 entry/m, 'it cannot be redriven, as no user is pending');

@@ -18,8 +18,8 @@ sub entries { return $store->execute('XLEN', 'clairon:errors') }
 # The output at a terminal, which script(1) provides.
 sub at_terminal
 {
-    my ($variables, @words) = @_;
-    my $command = join ' ', map { "'$_'" } $relay->{program}, @words, '-c', $relay->{file};
+    my ($variables, @arguments) = @_;
+    my $command = join ' ', map { "'$_'" } $relay->{program}, @arguments, '-c', $relay->{file};
     local @ENV{ 'TERM', keys %$variables } = ('xterm', values %$variables);
     return scalar qx(script -qec "$command" /dev/null </dev/null);
 }

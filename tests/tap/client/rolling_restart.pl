@@ -51,7 +51,7 @@ for my $i (1 .. 3)
     my @own = grep { 1 + $_ % 3 == $i } 1 .. ROWS;
     wait_until("page $i has all rows", sub { $page->rows >= @own });
     is_deeply([ $page->rows ], \@own, "page $i received each row once, in order");
-    is(join(' ', $page->troubles), '', 'without a gap or an error');
+    is(join(' ', $page->problems), '', 'without a gap or an error');
 }
 wait_until('all acknowledged', sub { $store->pending == 0 });
 is(scalar $store->entries, ROWS, 'each row was stored once, without retries');

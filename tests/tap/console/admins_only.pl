@@ -36,14 +36,14 @@ is(http($_->[0], $_->[1], body => $_->[2], relay => $without)->{status}, 404, "$
 # The page has no data and loads nothing from other hosts.
 for (@page)
 {
-    my $answer = http(@$_, token => 0);
-    my $policy = $answer->{headers}{'content-security-policy'} // '';
-    is($answer->{status}, 200, "$_->[1] is public");
+    my $response = http(@$_, token => 0);
+    my $policy = $response->{headers}{'content-security-policy'} // '';
+    is($response->{status}, 200, "$_->[1] is public");
     like($policy, qr/default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'/, 'with a strict policy');
     like($policy, qr/form-action 'none'; frame-ancestors 'none'/, 'in no frame');
     unlike($policy, qr/unsafe/, 'without exceptions');
-    is($answer->{headers}{'x-content-type-options'}, 'nosniff', 'with nosniff');
-    unlike($answer->{body}, qr{(?:https?:)?//[a-z0-9.-]+\.[a-z]}i, 'and no other host') if $_->[1] !~ /js$/;
+    is($response->{headers}{'x-content-type-options'}, 'nosniff', 'with nosniff');
+    unlike($response->{body}, qr{(?:https?:)?//[a-z0-9.-]+\.[a-z]}i, 'and no other host') if $_->[1] !~ /js$/;
     is(length http(HEAD => $_->[1], token => 0)->{body}, 0, 'HEAD has no body');
 }
 my $html = http(GET => '/console', token => 0)->{body};
@@ -58,9 +58,9 @@ for (@data)
 {
     my ($method, $path, $body) = @$_;
     is(http($method, $path, body => $body, token => 0)->{status}, 401, "$path without a token");
-    my $answer = http($method, $path, body => $body, claims => { admin => JSON::false, publish => JSON::true });
-    is($answer->{status}, 403, "$path without the claim admin");
-    is($answer->{json}{code}, 103, 'with its code');
+    my $response = http($method, $path, body => $body, claims => { admin => JSON::false, publish => JSON::true });
+    is($response->{status}, 403, "$path without the claim admin");
+    is($response->{json}{code}, 103, 'with its code');
     is(http($method, $path, body => $body, claims => { admin => 1 })->{status}, 403, 'a claim that is not a boolean is rejected');
     is(http($method, $path, body => $body, claims => { exp => time() - 60 })->{status}, 401, 'an expired token is rejected');
     is(http($method, $path, body => $body, headers => { Origin => $_ })->{status}, 403, "pages of $_ are rejected")
@@ -108,9 +108,9 @@ is(http(GET => "/v1/console/errors?before=$_")->{status}, 400, "before=$_ is rej
 
 # Redrive: the users get it again.
 my $had = of_mark($one, 'no 24');
-my $answer = change_entry('redrive', $last->{entry});
-is($answer->{status}, 200, 'redriven');
-is($answer->{json}{users}, 2, 'for both');
+my $response = change_entry('redrive', $last->{entry});
+is($response->{status}, 200, 'redriven');
+is($response->{json}{users}, 2, 'for both');
 $_->run_until('a retry', sub { of_mark($_, 'no 24') > 1 }) for $one, $two;
 $_->ack($last->{id}) for $one, $two;
 wait_until('both have acknowledged', sub { !$store->execute('HEXISTS', $store->of($last->{id}, 'pending'), $last->{id}) });
@@ -143,11 +143,11 @@ is(change_entry('drop', (errors())[0]{entry})->{status}, 200, 'and can be droppe
 my $many = join ',', map { "m$_" } 1 .. 300;
 notify($many, 'many', "retry_limit => 1, ttl => '1 hour'");
 wait_until('it is stored', sub { overview()->{store}{pending} == 2 });
-my ($crowd) = grep { $_->{users} == 300 } @{ overview()->{store}{oldest} };
-ok($crowd, 'a large audience is a number');
-$store->execute('ZADD', $store->of($crowd->{id}, 'due'), 1, "$crowd->{id}:");
-wait_until('it has expired', sub { grep { $_->{id} eq $crowd->{id} } errors() });
-my ($expired) = grep { $_->{id} eq $crowd->{id} } errors();
+my ($large) = grep { $_->{users} == 300 } @{ overview()->{store}{oldest} };
+ok($large, 'a large audience is a number');
+$store->execute('ZADD', $store->of($large->{id}, 'due'), 1, "$large->{id}:");
+wait_until('it has expired', sub { grep { $_->{id} eq $large->{id} } errors() });
+my ($expired) = grep { $_->{id} eq $large->{id} } errors();
 is_deeply([ $expired->{reason}, $expired->{user_count}, scalar @{ $expired->{users} } ], [ 'expired', 300, 20 ], 'also in the error log');
 is(change_entry('redrive', $expired->{entry})->{json}{users}, 300, 'all of them get it again');
 

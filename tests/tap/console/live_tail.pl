@@ -32,8 +32,8 @@ for ([ GET => '/v1/console/latest' ], [ GET => '/v1/console/rules' ], [ GET => '
     my ($method, $path, $body) = @$_;
     is(http($method, $path, body => $body, relay => $without)->{status}, 404, "$path is not found unless gate.console is on");
     is(http($method, $path, body => $body, token => 0)->{status}, 401, 'rejected without a token');
-    my $answer = http($method, $path, body => $body, claims => { admin => JSON::false });
-    is_deeply([ $answer->{status}, $answer->{json}{code} ], [ 403, 103 ], 'rejected without the claim admin');
+    my $response = http($method, $path, body => $body, claims => { admin => JSON::false });
+    is_deeply([ $response->{status}, $response->{json}{code} ], [ 403, 103 ], 'rejected without the claim admin');
     is(http($method, $path, body => $body, headers => { Origin => $_ })->{status}, 403, "pages of $_ are rejected") for 'https://app.example', 'null';
 }
 is(http(POST => '/v1/console/latest', body => {})->{status}, 405, 'it is read-only');

@@ -143,8 +143,8 @@ sub cpu
 {
     my ($pid) = @_;
     open my $stat, '<', "/proc/$pid/stat" or return 0;
-    my @words = split ' ', (<$stat> =~ s/^.*\) //r);
-    return $words[11] + $words[12];
+    my @fields = split ' ', (<$stat> =~ s/^.*\) //r);
+    return $fields[11] + $fields[12];
 }
 
 for my $how (qw(pg_cancel_backend pg_terminate_backend))

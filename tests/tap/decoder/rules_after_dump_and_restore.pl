@@ -69,7 +69,7 @@ INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'u1');
 SELECT clairon.once('entity', 'key');
 SQL
 my $rules = q{SELECT relation, name, targets, columns, only_when FROM clairon.rules ORDER BY relation::text, 2};
-my $shown = sql('before', $rules);
+my $before = sql('before', $rules);
 my $dump  = "$folder/dump.sql";
 my $file  = "$folder/dump.custom";
 ok(run_log([ 'pg_dump', '-d', $pg->connstr('before'), '-f', $dump ]), 'the database is dumped');
@@ -93,7 +93,7 @@ for my $database (qw(by_psql by_restore by_another))
 {
     is_deeply(notifications_of($database), $expected, "$database: the same rules, the same notifications");
     my $now = sql($database, $rules);
-    is(join("\n", grep { !/^denied/ } split /\n/, $now), join("\n", grep { !/^denied/ } split /\n/, $shown),
+    is(join("\n", grep { !/^denied/ } split /\n/, $now), join("\n", grep { !/^denied/ } split /\n/, $before),
         "$database: rules are listed as before");
     is(sql($database, 'SELECT count(*) FROM clairon.member'), '1', "$database: members are restored");
     is(sql($database, "SELECT clairon.once('entity', 'key')"), 'f', "$database: idempotency keys are restored");

@@ -74,10 +74,10 @@ for my $i (0, 1)
 {
     is_deeply(JSON::decode_json($ascii[$i]), JSON::decode_json($utf8[$i]), 'both have the same content');
 }
-my $note = JSON::decode_json($utf8[0]);
-is_deeply($note->{payload}{after}, { id => 1, 'prix €' => 'dix €', j => { 'é' => 'è ç' } }, 'the row');
-is($note->{metadata}{topic}, 'latin.né', 'the topic');
-is_deeply($note->{routing}{audience}{targets}, ['zoé'], 'the targets');
+my $notification = JSON::decode_json($utf8[0]);
+is_deeply($notification->{payload}{after}, { id => 1, 'prix €' => 'dix €', j => { 'é' => 'è ç' } }, 'the row');
+is($notification->{metadata}{topic}, 'latin.né', 'the topic');
+is_deeply($notification->{routing}{audience}{targets}, ['zoé'], 'the targets');
 is_deeply(JSON::decode_json($utf8[1])->{payload}, { 'ça' => 'va €' }, 'the payload of notify');
 
 # SQL_ASCII accepts any byte: invalid UTF-8 becomes U+FFFD.

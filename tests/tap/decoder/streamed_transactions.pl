@@ -247,14 +247,14 @@ stop_reader($reader);
 my ($tmp) = grep { -d } $pg->data_dir . '/base/pgsql_tmp';
 my $confirmed = q{SELECT confirmed_flush_lsn FROM pg_replication_slots WHERE slot_name = 's'};
 execute_in($one, insert('late'));
-my $was = sql($confirmed);
+my $confirmed_before = sql($confirmed);
 my $mode = (stat $tmp)[2] & oct 7777;
 chmod 0500, $tmp or die "chmod: $!";
 ok(!run_log(
         ['pg_recvlogical', '-d', $connection, '--slot', 's', '--start', '--no-loop', '-f', $file]),
     'without space for its file the reading ends');
 chmod $mode, $tmp or die "chmod: $!";
-is(sql($confirmed), $was, 'the slot does not advance');
+is(sql($confirmed), $confirmed_before, 'the slot does not advance');
 $reader = start_reader();
 check_same('with space again', await_lines('with space again', 2000));
 

@@ -86,8 +86,8 @@ is($frames[0]{flags}, 3, 'and the flag ack_required');
 is_deeply($notifications[0]{payload}{after},
     { id => 1, who => 'u1', v => '2025-03-05T11:00:00Z', d => 'P1D' },
     'settings of database and role have no effect');
-my @places = map { $_->{place} } @frames;
-is_deeply(\@places, [ sort @places ], 'places increase');
+my @positions = map { $_->{place} } @frames;
+is_deeply(\@positions, [ sort @positions ], 'places increase');
 
 is_deeply([ frames(receive('framed', [ 'mode=framed', 'topic_prefix=srv' ])) ], \@frames,
     'another slot returns the same ids and places');

@@ -124,8 +124,8 @@ for my $name (sort keys %settings)
     wait_until("$name is in effect", sub { sql("SHOW $name") =~ /^(-1|0)$/ });
     my @case = ("$name = $settings{$name}", "postgresql: $name", qr/unlimited|off/, qr/ALTER SYSTEM SET $name = '\w+';/);
     my $row = $name eq 'max_slot_wal_keep_size' ? warns(@case) : finds(@case)->{"postgresql: $name"};
-    my ($mend) = $row->{hint} =~ /(ALTER SYSTEM SET [^;]+;)/;
-    sql($mend);
+    my ($fix) = $row->{hint} =~ /(ALTER SYSTEM SET [^;]+;)/;
+    sql($fix);
     $pg->reload;
     wait_until("$name is reset", sub { sql("SHOW $name") !~ /^(-1|0)$/ });
 }
@@ -150,8 +150,8 @@ SKIP: {
     wait_until('the list lacks the plugin', sub { sql('SHOW output_plugin_libraries') !~ /clairon/ });
     $found = finds('a plugin that is not on the list', 'postgresql: output_plugin_libraries', qr/pgoutput, test_decoding/,
         qr/ALTER SYSTEM SET output_plugin_libraries = pgoutput, test_decoding, clairon;/);
-    my ($mend) = $found->{'postgresql: output_plugin_libraries'}{hint} =~ /(ALTER SYSTEM SET [^;]+;)/;
-    sql($mend);
+    my ($fix) = $found->{'postgresql: output_plugin_libraries'}{hint} =~ /(ALTER SYSTEM SET [^;]+;)/;
+    sql($fix);
     $pg->reload;
     wait_until('the list is complete', sub { sql('SHOW output_plugin_libraries') =~ /clairon/ });
     repaired('the hint\'s command fixes it');

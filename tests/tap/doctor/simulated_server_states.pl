@@ -19,15 +19,15 @@ chmod 0600, $relay->{file};
 repaired('no problems');
 
 # Servers whose replies are changed by a proxy.
-sub store_that { return '--store.url=' . Clairon::Test::proxy($store->{socket}, edit => $_[0])->url('redis') }
-is_deeply(failed_checks(store_that(sub { })), {}, 'no problems through an unchanged proxy');
+sub edited_store { return '--store.url=' . Clairon::Test::proxy($store->{socket}, edit => $_[0])->url('redis') }
+is_deeply(failed_checks(edited_store(sub { })), {}, 'no problems through an unchanged proxy');
 for my $off (5, -5)
 {
-    my $late = store_that(sub { $_[0] =~ s/\A(\*2\r\n\$10\r\n)(\d{10})/$1 . ($2 + $off)/e });
+    my $late = edited_store(sub { $_[0] =~ s/\A(\*2\r\n\$10\r\n)(\d{10})/$1 . ($2 + $off)/e });
     finds("a store's clock, $off s off", 'store: clock', qr/^$off\.\d+ s off|^@{[$off > 0 ? 4 : -4]}\.\d+ s off/, qr/timedatectl set-ntp true/, $late);
 }
-finds('a cluster', 'store: cluster mode', qr/^on$/, qr/cluster-enabled no/, store_that(sub { $_[0] =~ s/cluster_enabled:0/cluster_enabled:1/ }));
-finds('a loading store', 'store: server', qr/loading$/, qr/wait/, store_that(sub { $_[0] =~ s/\nloading:0/\nloading:1/ }));
+finds('a cluster', 'store: cluster mode', qr/^on$/, qr/cluster-enabled no/, edited_store(sub { $_[0] =~ s/cluster_enabled:0/cluster_enabled:1/ }));
+finds('a loading store', 'store: server', qr/loading$/, qr/wait/, edited_store(sub { $_[0] =~ s/\nloading:0/\nloading:1/ }));
 for my $off (7, -7)
 {
     my $port = Clairon::Test::proxy($pg->host . '/.s.PGSQL.' . $pg->port, edit => sub { $_[0] =~ s/(1\d{9})(\.\d+)/$1 + $off . $2/e })->port;
@@ -48,12 +48,12 @@ repaired('it writes again');
 
 # A kernel with a short backlog, set by root of a separate network namespace.
 SKIP: {
-    my @there = ('unshare', '--user', '--map-root-user', '--net');
-    skip 'no network namespace can be created here', 3 if !run_log([ @there, 'true' ]);
+    my @in_namespace = ('unshare', '--user', '--map-root-user', '--net');
+    skip 'no network namespace can be created here', 3 if !run_log([ @in_namespace, 'true' ]);
     my $script = scratch() . '/doctor';
     $relay->write_file($script, "#!/bin/sh\necho 128 >/proc/sys/net/core/somaxconn && exec $relay->{program} \"\$@\"\n");
     my $inside = scratch() . '/inside';
-    $relay->write_file($inside, "#!/bin/sh\nexec @there sh $script \"\$@\"\n");
+    $relay->write_file($inside, "#!/bin/sh\nexec @in_namespace sh $script \"\$@\"\n");
     chmod 0755, $script, $inside;
     local $Clairon::Test::Doctor::relay = bless { %$relay, program => $inside }, ref $relay;
     finds('a short backlog', 'host: net.core.somaxconn', qr/^up to 128 connections /, qr/sysctl -w net\.core\.somaxconn=4096/);
@@ -84,8 +84,8 @@ for my $case ([ 'max_wal_senders', 'walsenders left', 1 ], [ 'max_replication_sl
     $pg->restart;
     $relay->wait_ready if $setting eq 'max_wal_senders';
     my $found = finds("no $check", "postgresql: $check", qr/^1 of 1 are used$/, qr/ALTER SYSTEM SET $setting = 11; then restart/);
-    my ($mend) = $found->{"postgresql: $check"}{hint} =~ /(ALTER SYSTEM SET [^;]+;)/;
-    sql($mend);
+    my ($fix) = $found->{"postgresql: $check"}{hint} =~ /(ALTER SYSTEM SET [^;]+;)/;
+    sql($fix);
     $pg->restart;
     $relay->wait_ready if $setting eq 'max_wal_senders';
     ok(!failed_checks()->{"postgresql: $check"}, "$check: the hint's command fixes it");

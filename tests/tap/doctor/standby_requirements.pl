@@ -16,7 +16,7 @@ my $standby = Clairon::Test::standby($primary);
 sub standby_sql { return $standby->safe_psql('postgres', $_[0]) }
 $primary->wait_for_catchup($standby);
 my $relay = $Clairon::Test::Doctor::relay = Clairon::Test::relay($standby, $store, start => 0, roles => 'feed');
-my $ask = '--primary=' . $primary->connstr('postgres');
+my $primary_option = '--primary=' . $primary->connstr('postgres');
 
 if ((my $major = pg_major()) < 16)
 {
@@ -59,7 +59,7 @@ $primary->wait_for_catchup($standby);
 finds('a problem that is fixed on the primary', 'postgresql: replica identity of public.t', qr/by key/, qr/^On the primary: ALTER TABLE public\.t REPLICA IDENTITY FULL/);
 sql('ALTER TABLE t REPLICA IDENTITY FULL');
 $primary->wait_for_catchup($standby);
-is_deeply(failed_checks($ask), {}, 'no problems again');
+is_deeply(failed_checks($primary_option), {}, 'no problems again');
 
 # The primary.
 my $other = Clairon::Test::postgresql('other');
@@ -71,7 +71,7 @@ $found = finds('no physical slot', 'postgresql: hot_standby_feedback', qr/primar
 wait_until('the slot is inactive', sub { sql(q{SELECT active FROM pg_replication_slots WHERE slot_name = 'standby'}) eq 'f' });
 reload('primary_slot_name', q{'gone'});
 $found = finds('a missing physical slot', 'primary: physical slot', qr/gone does not exist/,
-    qr/pg_create_physical_replication_slot\('gone', true\)/, $ask);
+    qr/pg_create_physical_replication_slot\('gone', true\)/, $primary_option);
 ok($found->{'postgresql: WAL receiver'}, 'no WAL is received');
 is($primary->safe_psql('postgres', q{SELECT ok FROM clairon.doctor() WHERE check_name = 'physical slot standby'}), 'f',
     'the primary reports an inactive slot');
@@ -92,6 +92,6 @@ like(standby_sql(q{SELECT lost_because FROM clairon.status}), qr/rows_removed|co
 # A primary with a lower wal_level: the standby's own wal_level does not show it.
 $primary->append_conf('postgresql.conf', 'wal_level = replica');
 $primary->restart;
-finds('a primary without wal_level', 'primary: wal_level', qr/replica/, qr/wal_level = 'logical'; then restart the primary/, $ask);
+finds('a primary without wal_level', 'primary: wal_level', qr/replica/, qr/wal_level = 'logical'; then restart the primary/, $primary_option);
 
 done_testing();

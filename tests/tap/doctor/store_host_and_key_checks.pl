@@ -26,8 +26,8 @@ sub check_setting
     my ($check) = map { "store: $_" } $name;
     execute('CONFIG', 'SET', $name, $broken);
     my $found = finds("$name $broken", $check, $detail, qr/CONFIG SET $name \w+/);
-    my ($mend) = $found->{$check}{hint} =~ /(CONFIG SET $name \w+)/;
-    execute(split / /, $mend);
+    my ($fix) = $found->{$check}{hint} =~ /(CONFIG SET $name \w+)/;
+    execute(split / /, $fix);
     return repaired("$name: the hint's command fixes it");
 }
 check_setting('maxmemory-policy', 'allkeys-lru', qr/allkeys-lru/);
@@ -64,11 +64,11 @@ SKIP: {
     my $active = Clairon::Test::store(options => [ '--active-replica', 'yes' ]);
     finds('active-replica', 'store: role', qr/active-replica/, qr/active-replica no/, '--store.url=' . $active->url);
 }
-my $deaf = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 5) or die;
+my $unresponsive = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 5) or die;
 finds('a store that does not respond', 'store: connection', qr/does not answer/, qr/./,
-    '--store.url=redis://127.0.0.1:' . $deaf->sockport);
+    '--store.url=redis://127.0.0.1:' . $unresponsive->sockport);
 finds('a PostgreSQL that does not respond', 'postgresql: connection', qr/no answer within 10 s/, qr//,
-    '--relay.roles=feed', '--feed.conninfo=host=127.0.0.1 dbname=x port=' . $deaf->sockport);
+    '--relay.roles=feed', '--feed.conninfo=host=127.0.0.1 dbname=x port=' . $unresponsive->sockport);
 
 # Limits of the host.
 finds('more clients than open files', 'host: open files', qr/max_connections = 1000000/, qr/LimitNOFILE=1000064/,
@@ -77,18 +77,18 @@ finds('more clients than open files', 'host: open files', qr/max_connections = 1
 
 # Keys.
 my $folder = $relay->{folder};
-sub openssl { my (@words) = @_; my ($out, $err) = ('', '');
-    run_log([ 'openssl', @words ], '>', \$out, '2>', \$err) or die "openssl @words: $err"; return }
+sub openssl { my (@arguments) = @_; my ($out, $err) = ('', '');
+    run_log([ 'openssl', @arguments ], '>', \$out, '2>', \$err) or die "openssl @arguments: $err"; return }
 # Like relay --check, the doctor warns of a secret that others can read, as a mounted one may have to be.
 sub check_exposed
 {
-    my ($what, $name, $file, @words) = @_;
-    my $answer = JSON::decode_json((doctor('--json', @words))[1]);
-    my ($row) = grep { $_->{check} eq "permissions of $name" } @{ $answer->{checks} };
+    my ($what, $name, $file, @arguments) = @_;
+    my $report = JSON::decode_json((doctor('--json', @arguments))[1]);
+    my ($row) = grep { $_->{check} eq "permissions of $name" } @{ $report->{checks} };
     is($row->{level}, 'warn', "$what: a warning");
     like($row->{detail}, qr/^\Q$file\E holds a secret and is accessible to all users$/, "$what: with its path");
     is($row->{hint}, "chmod o= '$file'", "$what: with the command that fixes it");
-    my (undef, undef, $err) = $relay->run('relay', '--check', @words);
+    my (undef, undef, $err) = $relay->run('relay', '--check', @arguments);
     like($err, qr/level=warn .*with a secret is accessible to all users: run chmod o=".*\Q$file\E/, "$what: relay --check warns too");
     return;
 }

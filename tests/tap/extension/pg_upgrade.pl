@@ -51,10 +51,10 @@ $new->safe_psql('postgres', q{INSERT INTO t VALUES (2, 'u1')});
 $store->execute('DEL', $store->keys('progress:clairon'));
 $relay->start;
 $relay->wait_ready;
-my $back = $relay->client('u1', pos => $client->pos);
-is($back->wait_for('gap')->{why}, 'epoch', 'clients get one gap');
+my $reconnected = $relay->client('u1', pos => $client->pos);
+is($reconnected->wait_for('gap')->{why}, 'epoch', 'clients get one gap');
 $new->safe_psql('postgres', q{INSERT INTO t VALUES (-1, 'u1'), (3, 'u1'); DELETE FROM t WHERE id = 3});
-$back->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{metadata}{operation} eq 'delete' });
+$reconnected->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{metadata}{operation} eq 'delete' });
 my @stored = map { $_->{data} =~ /"operation":"(\w+)".*"id":(-?\d+)/ ? "$1 $2" : 'none' } $store->entries;
 is_deeply(\@stored, [ 'create 1', ($keeps_slots ? 'create 2' : ()), 'create 3', 'delete 3' ],
     'rules work as before; a kept slot misses nothing');

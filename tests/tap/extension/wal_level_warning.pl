@@ -13,7 +13,7 @@ my $watch  = q{SELECT clairon.watch('t', 'ALL')};
 my $notify = q{SELECT clairon.notify('USER', '{u1}', '{}', idempotency_key => 'k')};
 
 # The output of a statement, and psql's messages.
-sub said
+sub warning_of
 {
     my ($sql) = @_;
     my ($code, $out, $err) = $pg->psql('postgres', $sql);
@@ -21,14 +21,14 @@ sub said
     return ($out, $err);
 }
 
-my ($out, $err) = said($watch);
+my ($out, $err) = warning_of($watch);
 like($err, qr/^psql:.*WARNING: +wal_level is insufficient for logical decoding\n.*DETAIL:  The rule is set/m, 'watch warns');
 like($err, $hint, 'with a hint');
 is($pg->safe_psql('postgres', 'SELECT count(*) FROM clairon.rules'), '1', 'the rule is created');
-(my $id, $err) = said($notify);
+(my $id, $err) = warning_of($notify);
 like($err, qr/^psql:.*WARNING: +wal_level is insufficient for logical decoding\n.*DETAIL:  The notification is lost/m, 'notify warns');
 like($err, $hint, 'with a hint');
-($out, $err) = said($notify);
+($out, $err) = warning_of($notify);
 is($out, $id, 'its key is kept');
 unlike($err, qr/WARNING/, 'a repeat, which is not sent anyway, causes no warning');
 
@@ -36,7 +36,7 @@ $pg->append_conf('postgresql.conf', 'wal_level = logical');
 $pg->restart;
 for my $sql ($watch, q{SELECT clairon.notify('USER', '{u1}', '{}')})
 {
-    ($out, $err) = said($sql);
+    ($out, $err) = warning_of($sql);
     unlike($err, qr/WARNING/, 'with wal_level = logical there is no warning');
 }
 

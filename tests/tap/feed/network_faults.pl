@@ -41,8 +41,8 @@ sub check_complete
     my @stored;
     for my $stream ($store->keys('stream'))
     {
-        my @here = map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 0 } $store->entries($stream);
-        push @stored, @here unless grep { $here[$_] < $here[ $_ - 1 ] } 1 .. $#here;
+        my @found = map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 0 } $store->entries($stream);
+        push @stored, @found unless grep { $found[$_] < $found[ $_ - 1 ] } 1 .. $#found;
     }
     is_deeply([ sort { $a <=> $b } @stored ], [ 1 .. $rows ], "$name: each row is stored once, in order");
     is_deeply([ map { $_->{payload}{after}{id} } $client->notifications ], \@mine,
@@ -74,9 +74,9 @@ $to_store->freeze;
 insert(4000, 'u2', 10_000);
 wait_until('PostgreSQL is slowed down', sub {
     sql('SELECT wait_event FROM pg_stat_activity JOIN pg_stat_replication USING (pid)') eq 'WalSenderWriteData' });
-my $heard = sql('SELECT clock_timestamp()');
+my $last_reply = sql('SELECT clock_timestamp()');
 wait_until('keepalives continue beyond wal_sender_timeout', sub {
-    sql("SELECT reply_time > '$heard'::timestamptz + interval '3 s' FROM pg_stat_replication") eq 't' });
+    sql("SELECT reply_time > '$last_reply'::timestamptz + interval '3 s' FROM pg_stat_replication") eq 't' });
 cmp_ok($relay->metric('clairon_feed_bytes_total') - $before, '<', 20_000_000, 'a slow store: 40 MB are not buffered');
 $to_store->thaw;
 $to_store->delay(0.1);

@@ -30,10 +30,10 @@ $relay->wait_for_log(qr/level=error .*OTHERSYSTEM \S+progress:clairon belongs to
 $store->execute('DEL', $store->keys('progress:clairon'));
 $relay->start;
 $relay->wait_ready;
-my $back = $relay->client('stays', pos => $client->pos);
-is($back->wait_for('gap')->{why}, 'epoch', 'accepted once the old progress is deleted: clients get a gap');
+my $reconnected = $relay->client('stays', pos => $client->pos);
+is($reconnected->wait_for('gap')->{why}, 'epoch', 'accepted once the old progress is deleted: clients get a gap');
 $new->safe_psql('postgres', 'INSERT INTO t VALUES (2)');
-$back->wait_row(2);
+$reconnected->wait_row(2);
 pass('its rows are delivered, at LSNs below the old ones');
 is_deeply($store->execute('SMEMBERS', $store->key('members:TEAM:t1')), ['stays'], 'members of the old one are removed');
 
@@ -56,7 +56,7 @@ like($row->{hint}, qr/Set \[feed\] slot.*DEL that key/, 'and both ways out');
 $relay->configure('feed.slot' => 'clairon');
 $relay->start;
 $relay->wait_ready;
-$client = $relay->client('later', pos => $back->pos);
+$client = $relay->client('later', pos => $reconnected->pos);
 ok($client->wait_for('connected')->{resumed}, 'with the former name clients resume');
 
 # A deliberate rename.
@@ -65,7 +65,7 @@ $store->execute('DEL', $store->keys('progress:clairon'));
 $relay->configure('feed.slot' => 'second');
 $relay->start;
 $relay->wait_ready;
-$client = $relay->client('later', pos => $back->pos);
+$client = $relay->client('later', pos => $reconnected->pos);
 is($client->wait_for('gap')->{why}, 'epoch', 'after the former progress is deleted clients get a gap');
 is_deeply($store->execute('SMEMBERS', $store->key('members:TEAM:t1')), ['later'], 'and memberships are current');
 $new->safe_psql('postgres', 'INSERT INTO t VALUES (4)');

@@ -21,7 +21,7 @@ $pg->safe_psql('other',    q{INSERT INTO clairon.member VALUES ('ROLE', 'admin',
 my $shards = $store->shards;
 sub meta { return $store->execute('HGET', $store->key('meta'), $_[0]) }
 sub progress { return $store->key("progress:$_[0]") }
-sub leads_to
+sub set_database
 {
     my ($relay, $database, $slot) = @_;
     $relay->configure('feed.conninfo' => $pg->connstr($database) . ' user=relay', 'feed.slot' => $slot);
@@ -50,7 +50,7 @@ my $before = () = $store->entries;
 my $second = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.max_connections' => 100 });
 $second->stop;
 $second->configure('relay.roles' => 'feed,gate');
-leads_to($second, 'other', 'other');
+set_database($second, 'other', 'other');
 check_rejected($second, 'another database of the cluster');
 is(scalar(() = $store->entries), $before, 'nothing is stored');
 is($store->execute('EXISTS', progress('other')), 0, 'and no progress');
@@ -76,13 +76,13 @@ $second->configure('gate.workers' => undef);
 # A renamed database is the same database.
 $relay->stop;
 $pg->safe_psql('other', 'ALTER DATABASE postgres RENAME TO renamed');
-leads_to($relay, 'renamed', 'clairon');
+set_database($relay, 'renamed', 'clairon');
 $relay->start;
 $relay->wait_ready;
 pass('a renamed database is accepted');
 $relay->stop;
 $pg->safe_psql('other', 'ALTER DATABASE renamed RENAME TO postgres');
-leads_to($relay, 'postgres', 'clairon');
+set_database($relay, 'postgres', 'clairon');
 $relay->restart;
 
 # A store without the database name adopts it.

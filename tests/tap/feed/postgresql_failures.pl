@@ -47,9 +47,9 @@ my $store = Clairon::Test::store();
 sub conninfo
 {
     my (%more) = @_;
-    my %words = (host => 'localhost', hostaddr => '127.0.0.1', port => $port, dbname => 'postgres',
+    my %options = (host => 'localhost', hostaddr => '127.0.0.1', port => $port, dbname => 'postgres',
         user => 'relay', password => "'the right one'", %more);
-    return join ' ', map { "$_=$words{$_}" } sort keys %words;
+    return join ' ', map { "$_=$options{$_}" } sort keys %options;
 }
 
 my $relay = Clairon::Test::relay($pg, $store, start => 0);
@@ -57,9 +57,9 @@ my $relay = Clairon::Test::relay($pg, $store, start => 0);
 # Starts the relay with such a connection and waits for the log message.
 sub expect_reason
 {
-    my ($name, $wanted, %words) = @_;
+    my ($name, $wanted, %options) = @_;
     my $mark = $relay->log_mark;
-    $relay->configure('feed.conninfo' => conninfo(%words));
+    $relay->configure('feed.conninfo' => conninfo(%options));
     $relay->start;
     my $log = $relay->wait_for_log($wanted, from => $mark);
     unlike($log, qr/right one|wrong one/, "$name: the log has the cause without a password");
@@ -81,14 +81,14 @@ expect_reason('another host name', qr/does not match host name.*must be a name/,
 expect_reason('a wrong password', qr/password authentication failed.*password of the relay's role/, sslmode => 'require',
     password => "'the wrong one'");
 expect_reason('no password', qr/no password supplied.*password of the relay's role/, sslmode => 'require', password => "''");
-sub doctor_says { return ($relay->run('doctor', '--quiet'))[1] }
+sub doctor_output { return ($relay->run('doctor', '--quiet'))[1] }
 sql('CREATE ROLE other LOGIN');
 expect_reason('no pg_hba entry', qr/no pg_hba\.conf entry.*SSL encryption.*hint="allow the relay's role to connect to this database/, sslmode => 'prefer', user => 'other');
 sql('ALTER ROLE relay NOLOGIN');
 expect_reason('a role without LOGIN', qr/not permitted to log in" hint="ALTER ROLE .* LOGIN/, sslmode => 'require');
-like(doctor_says(), qr/hint: ALTER ROLE .* LOGIN/, 'the doctor reports it too');
+like(doctor_output(), qr/hint: ALTER ROLE .* LOGIN/, 'the doctor reports it too');
 sql('ALTER ROLE relay LOGIN CONNECTION LIMIT 0');
-like(doctor_says(), qr/too many connections for role.*\n +hint: raise the CONNECTION LIMIT/, 'and the connection limit');
+like(doctor_output(), qr/too many connections for role.*\n +hint: raise the CONNECTION LIMIT/, 'and the connection limit');
 sql('ALTER ROLE relay CONNECTION LIMIT -1');
 
 # With a valid configuration it streams over TLS.
@@ -135,15 +135,15 @@ $second->wait_for_log(qr/standing by/);
 $client = $second->client('u1');
 for my $round (1 .. 3)
 {
-    my ($dies, $takes) = $round % 2 ? ($relay, $second) : ($second, $relay);
-    $mark = $takes->log_mark;
+    my ($killed, $successor) = $round % 2 ? ($relay, $second) : ($second, $relay);
+    $mark = $successor->log_mark;
     my $began = time;
-    $dies->kill9;
-    $takes->wait_for_log(qr/streaming from slot/, from => $mark);
+    $killed->kill9;
+    $successor->wait_for_log(qr/streaming from slot/, from => $mark);
     note sprintf 'taken over after %.2f s', time - $began;
     insert();
-    $dies->start;
-    $dies->wait_ready;
+    $killed->start;
+    $killed->wait_ready;
 }
 wait_until('all rows are stored', sub { $store->entries >= $rows });
 is(scalar $store->entries, $rows, 'the next relay stores each row once');
@@ -155,7 +155,7 @@ $mark = $relay->log_mark;
 $relay->start;
 $relay->wait_for_log(qr/ended the stream" .*the extension was dropped .*pg_drop_replication_slot/, from => $mark);
 pass('a dropped extension is logged with a hint');
-like(doctor_says(), qr/hint: run CREATE EXTENSION clairon/, 'the doctor names the first step');
+like(doctor_output(), qr/hint: run CREATE EXTENSION clairon/, 'the doctor names the first step');
 $pg->safe_psql('postgres', q{CREATE EXTENSION clairon; SELECT clairon.watch('t', 'USER', 'owner')});
 wait_until('the slot is dropped', sub {
     ($pg->psql('postgres', q{SELECT pg_drop_replication_slot('clairon')}))[0] == 0 });

@@ -25,10 +25,10 @@ $pos = $client->pos;
 sub process
 {
     my ($connection) = @_;
-    for my $note ($connection->notifications)
+    for my $notification ($connection->notifications)
     {
-        next if $known{ $note->{metadata}{id} }++;
-        $seen{ $note->{payload}{after}{id} }++;
+        next if $known{ $notification->{metadata}{id} }++;
+        $seen{ $notification->{payload}{after}{id} }++;
     }
     $pos = $connection->pos;
     return;

@@ -86,13 +86,13 @@ wait_until('that one is complete too', sub { $store->pending == 0 });
 # A token's groups apply as well; USER and ALL cannot be claimed.
 my $forger = $relay->client('u9', groups => { USER => ['u1'] });
 is($forger->wait_closed, 4001, 'a token cannot claim another user');
-my $guest = $relay->client('u9', groups => { STRUCTURE => ['s1'] });
+my $group_member = $relay->client('u9', groups => { STRUCTURE => ['s1'] });
 $pg->safe_psql('postgres', q{INSERT INTO notices VALUES (3, 's1', 'token group')});
-is($guest->wait_for('msg')->{n}{payload}{after}{id}, 3, 'a group of the token is an audience');
+is($group_member->wait_for('msg')->{n}{payload}{after}{id}, 3, 'a group of the token is an audience');
 $pg->safe_psql('postgres', q{INSERT INTO assignments VALUES (5, 'u1', 'private')});
 $pg->safe_psql('postgres', q{SELECT clairon.notify('ALL', '{}', '{"everyone": true}')});
-$guest->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{everyone} });
-is(scalar(grep { $_->{routing}{audience}{type} eq 'USER' } $guest->notifications), 0,
+$group_member->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{everyone} });
+is(scalar(grep { $_->{routing}{audience}{type} eq 'USER' } $group_member->notifications), 0,
     'notifications for one user reach no other');
 $one->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{everyone} });
 
@@ -109,9 +109,9 @@ my $pos = $one->pos;
 $one->close;
 $pg->safe_psql('postgres',
     q{INSERT INTO assignments SELECT i, 'u1', 'away ' || i FROM generate_series(100, 1099) i});
-my $back = $relay->client('u1', pos => $pos);
-ok($back->wait_for('connected')->{resumed}, 'a client with a cursor resumes');
-my @missed = $back->wait_notifications(1000);
+my $reconnected = $relay->client('u1', pos => $pos);
+ok($reconnected->wait_for('connected')->{resumed}, 'a client with a cursor resumes');
+my @missed = $reconnected->wait_notifications(1000);
 is_deeply([ map { $_->{payload}{after}{id} } @missed ], [ 100 .. 1099 ],
     'with missed notifications in order, without duplicates');
 my $lost = $relay->client('u1', pos => 'nonsense');

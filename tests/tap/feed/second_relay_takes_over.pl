@@ -47,8 +47,8 @@ wait_until('the first one streams again',
     sub { ($first->get('/readyz'))[1] =~ /"feed":"streaming"/ });
 pass('the first one takes over the slot again');
 is($client->wait_closed, 4201, 'a client of a draining relay gets a bye');
-my $back = $first->client('u1', pos => $client->pos);
-ok($back->wait_for('connected')->{resumed}, 'its cursor is valid on the other relay');
+my $reconnected = $first->client('u1', pos => $client->pos);
+ok($reconnected->wait_for('connected')->{resumed}, 'its cursor is valid on the other relay');
 
 $second->start;
 $second->wait_ready;

@@ -35,13 +35,13 @@ sub lose_slot
 sub check_gap
 {
     my ($client, $how) = @_;
-    my $back = $relay->client('u1', pos => $client->pos);
-    ok(!$back->wait_for('connected')->{resumed}, "$how: no session resumes");
-    is($back->wait_for('gap')->{why}, 'epoch', "$how: a gap is announced");
+    my $reconnected = $relay->client('u1', pos => $client->pos);
+    ok(!$reconnected->wait_for('connected')->{resumed}, "$how: no session resumes");
+    is($reconnected->wait_for('gap')->{why}, 'epoch', "$how: a gap is announced");
     my $id = insert();
-    $back->wait_row($id);
+    $reconnected->wait_row($id);
     is((stored())[-1], $id, "$how: the stream continues");
-    return $back;
+    return $reconnected;
 }
 
 my $client = $relay->client('u1');

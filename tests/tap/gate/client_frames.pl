@@ -50,9 +50,9 @@ stays_open($late, 'a connection with an invalid start');
 expect_err($late, '{"t":"connect","r":4,"token":"x"}', 4, 'a second connect');
 stays_open($late, 'a second connect');
 $silent->ends_with(4002, 'no message within the timeout');
-my $dripping = Clairon::Test::RawSocket->open($hasty);
-$dripping->frame(TEXT, '{"t":', final => 0);
-$dripping->ends_with(4002, 'an incomplete frame within the timeout');
+my $incomplete = Clairon::Test::RawSocket->open($hasty);
+$incomplete->frame(TEXT, '{"t":', final => 0);
+$incomplete->ends_with(4002, 'an incomplete frame within the timeout');
 
 # Frames that are not messages of the protocol.
 for my $case (
@@ -161,12 +161,12 @@ is($relay->metric('clairon_store_acks_total'), 0, 'nothing was acknowledged');
 is($store->execute('EXISTS', $store->keys("ack:$id")), 0, 'and no key was created');
 
 # Unread err messages are limited too.
-my $deaf = user();
+my $not_reading = user();
 for (1 .. 2000)
 {
-    last unless eval { $deaf->text(join "\n", ('{"t":"dance"}') x 2000) };
+    last unless eval { $not_reading->text(join "\n", ('{"t":"dance"}') x 2000) };
 }
-my $flood = eval { $deaf->read_to_end };
+my $flood = eval { $not_reading->read_to_end };
 ok(defined $flood, 'a client that sends invalid messages and never reads is closed');
 
 stays_open($bystander, 'another client');

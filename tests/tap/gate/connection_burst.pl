@@ -41,26 +41,26 @@ sub send_request { $_->syswrite( "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") for
 
 subtest 'without TLS' => sub {
     my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => {%PATIENT});
-    my @crowd = sockets($relay, MANY);
-    send_request(@crowd);
-    is_deeply(count_responses(@crowd), { 'HTTP/1.1 200' => MANY }, 'each request is answered');
+    my @sockets = sockets($relay, MANY);
+    send_request(@sockets);
+    is_deeply(count_responses(@sockets), { 'HTTP/1.1 200' => MANY }, 'each request is answered');
     $relay->stop;
 };
 
 # All handshakes complete before the first request.
 sub handshake_all_then_request
 {
-    my @crowd = @_;
+    my @sockets = @_;
     local $SIG{PIPE} = 'IGNORE';
     my $context = IO::Socket::SSL::SSL_Context->new(SSL_verify_mode => 0) or die "$IO::Socket::SSL::SSL_ERROR\n";
-    for my $socket (@crowd)
+    for my $socket (@sockets)
     {
         IO::Socket::SSL->start_SSL($socket, SSL_reuse_ctx => $context, SSL_startHandshake => 0)
           or die "start_SSL: $IO::Socket::SSL::SSL_ERROR\n";
         $socket->blocking(0);
     }
-    $_->connect_SSL for @crowd;
-    for my $socket (@crowd)
+    $_->connect_SSL for @sockets;
+    for my $socket (@sockets)
     {
         my $until = time + 60;
         while (!$socket->connect_SSL && $IO::Socket::SSL::SSL_ERROR == IO::Socket::SSL::SSL_WANT_READ() && time < $until)
@@ -79,9 +79,9 @@ subtest 'with TLS' => sub {
     my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0,
         conf => { %PATIENT, 'gate.tls_cert' => $cert, 'gate.tls_key' => $key });
     $relay->wait_for_log(qr/listening/);
-    my @crowd = sockets($relay, MANY_TLS);
-    handshake_all_then_request(@crowd);
-    my $responses = count_responses(@crowd);
+    my @sockets = sockets($relay, MANY_TLS);
+    handshake_all_then_request(@sockets);
+    my $responses = count_responses(@sockets);
     # The relay may close the oldest unfinished handshakes after three seconds, if others wait. No handshake that it
     # closed is older than the test's clock says, which starts before the first connection and ends with the responses.
     my $is_slow = time - $connected_at > 3;

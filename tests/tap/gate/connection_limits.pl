@@ -113,8 +113,8 @@ is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 $relay = relay_with('gate.message_rate' => 20);
 my $fast = Clairon::Test::RawSocket->user($relay, 'u1');
 $fast->text(join "\n", ('{"t":"ping","r":1}') x 60);
-my @said = map { $fast->next_message } 1 .. 60;
-my @over = grep { $_->{t} eq 'err' } @said;
+my @replies = map { $fast->next_message } 1 .. 60;
+my @over = grep { $_->{t} eq 'err' } @replies;
 cmp_ok(scalar(@over), '>=', 30, 'messages beyond the rate are rejected');
 is_deeply([ @{ $over[0] }{qw(code r retry)} ], [ 111, 1, JSON::true ], 'with err 111');
 cmp_ok($over[0]{after}, '>', 0, 'with a retry delay');
@@ -123,9 +123,9 @@ pass('the connection stays open');
 my $none = '00000000-0000-0000-0000-000000000000';
 $fast->send_json({ t => 'ack', ids => [$none] }) for 1 .. 3000;
 $fast->text(join "\n", (qq({"t":"ack","ids":["$none"],"r":2})) x 60); # some are accepted while the relay delays reading
-@said = $fast->wait_message('err');
-push @said, $fast->next_message until ($said[-1]{r} // 0) == 2;
-cmp_ok(scalar(@said), '<', 100, 'the relay reports thousands of excess acks only a few times');
+@replies = $fast->wait_message('err');
+push @replies, $fast->next_message until ($replies[-1]{r} // 0) == 2;
+cmp_ok(scalar(@replies), '<', 100, 'the relay reports thousands of excess acks only a few times');
 $fast->text(join "\n", ('{"t":"x"}') x 6000) for 1 .. 2;
 my $overload = $fast->read_to_end;
 is($overload->{code}, 4103, 'a client that does not read its replies is closed');
@@ -170,10 +170,10 @@ is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 # A client that waits for the store at that time.
 my $proxy = Clairon::Test::proxy($store->{socket});
 $relay = relay_with('store.url' => $proxy->url('redis'));
-my $asked = Clairon::Test::RawSocket->new($relay)->request(POST => '/v1/ticket', Authorization => 'Bearer ' . token(sub => 't1'), ':body' => '')->{json};
+my $ticket_response = Clairon::Test::RawSocket->new($relay)->request(POST => '/v1/ticket', Authorization => 'Bearer ' . token(sub => 't1'), ':body' => '')->{json};
 $proxy->freeze;
 my $late = Clairon::Test::RawSocket->new($relay);
-$late->write("GET /v1/sse?ticket=$asked->{ticket} HTTP/1.1\r\nHost: x\r\n\r\n");
+$late->write("GET /v1/sse?ticket=$ticket_response->{ticket} HTTP/1.1\r\nHost: x\r\n\r\n");
 wait_until('the relay has requested the ticket', sub { $relay->metric('clairon_gate_streams') == 1 });
 is(post($relay, '/v1/push', '{"on":false}', admin => JSON::true), 204, 'push is turned off');
 $proxy->thaw;
@@ -244,29 +244,29 @@ is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 $relay = relay_with('gate.connect_timeout' => '5m');
 my @open = glob '/proc/' . $relay->pid . '/fd/*';
 system('prlimit', '--pid', $relay->pid, '--nofile=' . (@open + 4) . ':') == 0 or die 'could not lower the limit';
-my @mute = map { Clairon::Test::RawSocket->new($relay) } 1 .. 12;
+my @idle = map { Clairon::Test::RawSocket->new($relay) } 1 .. 12;
 $relay->wait_for_log(qr/out of file descriptors.*LimitNOFILE/);
 is(status($relay), 101, 'a request is served although many connections are idle');
-my @stay = map { upgrade($relay) } 1 .. 4;
-push @mute, map { Clairon::Test::RawSocket->new($relay) } 1 .. 12;
+my @upgraded = map { upgrade($relay) } 1 .. 4;
+push @idle, map { Clairon::Test::RawSocket->new($relay) } 1 .. 12;
 sub loop_turns { open my $file, '<', '/proc/' . $relay->pid . '/status' or die "no relay: $!"; my ($n) = join('', <$file>) =~ /^voluntary_ctxt_switches:\s+(\d+)/m; return $n }
 my $turns = loop_turns();
 wait_until('more turns of the loop', sub { loop_turns() > $turns + 30 });
-$stay[0]->disconnect;
+$upgraded[0]->disconnect;
 is(status($relay), 101, 'new connections are served once a descriptor is free');
 is(() = $relay->log_text =~ /out of file descriptors/g, 1, 'the log has one message');
-$_->disconnect for @mute, @stay[ 1 .. 3 ];
+$_->disconnect for @idle, @upgraded[ 1 .. 3 ];
 is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 
 # Idle connections must not use the descriptors that the store needs.
-my ($hard) = qx{prlimit --nofile --output HARD --noheadings} =~ /(\d+)/;
+my ($hard_limit) = qx{prlimit --nofile --output HARD --noheadings} =~ /(\d+)/;
 $relay = relay_with('gate.connect_timeout' => '5m', 'gate.max_connections' => 100);
 my $wrapper = Clairon::Test::scratch() . '/few';
 $relay->write_file($wrapper, "#!/bin/sh\nexec prlimit --nofile=200:200 '$relay->{program}' \"\$@\"\n");
 chmod 0755, $wrapper;
 sub limit { open my $file, '<', '/proc/' . $relay->pid . '/limits' or die "no relay: $!"; return join('', <$file>) =~ /^Max open files\s+(\d+)/m ? $1 : 0 }
 SKIP: {
-    skip 'no more descriptors are allowed', 1 unless ($hard // 'unlimited') eq 'unlimited' || $hard > 10_000;
+    skip 'no more descriptors are allowed', 1 unless ($hard_limit // 'unlimited') eq 'unlimited' || $hard_limit > 10_000;
     cmp_ok(limit(), '<', 10_000, 'the relay limits its descriptors to what it needs');
 }
 $relay->stop;

@@ -35,7 +35,7 @@ sub flood
         $left = $bytes if !length $left;
         my $sent = syswrite $raw->{link}, $left;
         substr $left, 0, $sent, '' if $sent;
-        my $got = sysread $raw->{link}, my $said, 1 << 20;
+        my $got = sysread $raw->{link}, my $discarded, 1 << 20;
         last if defined $got && !$got;
         IO::Select->new($raw->{link})->can_write(1) if !$sent && !$got;
     }

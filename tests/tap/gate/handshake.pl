@@ -74,9 +74,9 @@ is(http(GET => '/%00')->{status}, 400, 'a NUL in a path is rejected');
 is(http(GET => '/healthz')->{status}, 200, 'the relay still runs');
 for my $method (qw(POST PUT DELETE OPTIONS))
 {
-    my $answer = http($method => '/healthz', 'Content-Length' => 0);
-    is($answer->{status}, 405, "$method is not allowed");
-    is($answer->{headers}{allow}, 'GET, HEAD', 'and Allow lists the allowed methods');
+    my $response = http($method => '/healthz', 'Content-Length' => 0);
+    is($response->{status}, 405, "$method is not allowed");
+    is($response->{headers}{allow}, 'GET, HEAD', 'and Allow lists the allowed methods');
 }
 my $required = http(GET => '/v1/ws');
 is($required->{status}, 426, 'the WebSocket path requires an upgrade');
@@ -85,10 +85,10 @@ is($required->{headers}{connection}, 'upgrade, close', 'and the Connection heade
 is(http(POST => '/v1/ws', 'Content-Length' => 0)->{status}, 405, 'other methods are rejected');
 for my $path ('/v1/ack', '/v1/poll', '/nope')
 {
-    my $answer = http(HEAD => $path);
-    is($answer->{status}, $path eq '/nope' ? 404 : 405, "HEAD of $path");
-    is($answer->{body}, '', 'has no body');
-    cmp_ok($answer->{headers}{'content-length'}, '>', 0, 'but a length');
+    my $response = http(HEAD => $path);
+    is($response->{status}, $path eq '/nope' ? 404 : 405, "HEAD of $path");
+    is($response->{body}, '', 'has no body');
+    cmp_ok($response->{headers}{'content-length'}, '>', 0, 'but a length');
 }
 
 # Required headers of an upgrade.

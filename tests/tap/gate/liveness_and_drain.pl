@@ -17,26 +17,26 @@ sub user { return Clairon::Test::RawSocket->user($relay, $_[0]) }
 
 # Pings.
 my $began = time();
-my ($answers, $talks, $pongs, $mute) = map { user($_) } qw(answers talks pongs mute);
-is($mute->next_message->{t}, 'ping', 'the relay sends a ping');
-my $asked = 0;
+my ($pong_frames, $sends, $pongs, $silent) = map { user($_) } qw(answers talks pongs mute);
+is($silent->next_message->{t}, 'ping', 'the relay sends a ping');
+my $pings = 0;
 my $dead;
 while (!$dead)
 {
     # Any frame proves liveness; a client without frames is closed.
-    $_->wait_message('ping') for $answers, $talks, $pongs;
-    $answers->send_json({ t => 'pong' });
-    $talks->send_json({ t => 'ack', ids => ['0190f5c8-1111-7000-8000-000000000001'] });
+    $_->wait_message('ping') for $pong_frames, $sends, $pongs;
+    $pong_frames->send_json({ t => 'pong' });
+    $sends->send_json({ t => 'ack', ids => ['0190f5c8-1111-7000-8000-000000000001'] });
     $pongs->frame(PONG, 'alive');
-    $asked++;
+    $pings++;
     $dead = $relay->log_text =~ /user=mute.*code=4102/;
     die "no client was closed\n" if time() - $began > $Clairon::Test::SECONDS;
 }
-cmp_ok($asked, '>=', 2, 'a client that answers with any frame is pinged again');
-$mute->ends_with(4102, 'no pong');
-$_->wait_message('ping') for $answers, $talks, $pongs;
+cmp_ok($pings, '>=', 2, 'a client that answers with any frame is pinged again');
+$silent->ends_with(4102, 'no pong');
+$_->wait_message('ping') for $pong_frames, $sends, $pongs;
 pass('the others stay connected');
-$_->disconnect for $answers, $talks, $pongs;
+$_->disconnect for $pong_frames, $sends, $pongs;
 $relay->configure('gate.ping' => undef);
 $relay->restart;
 
@@ -53,15 +53,15 @@ is(($relay->get('/readyz'))[0], 200, 'the first relay is not affected');
 
 # Workers of a killed relay may hold the address for a short time.
 my $folder = Clairon::Test::scratch();
-for my $place ('127.0.0.1:' . Clairon::Test::free_port(), "unix:$folder/s")
+for my $address ('127.0.0.1:' . Clairon::Test::free_port(), "unix:$folder/s")
 {
-    my ($path, $port) = $place =~ /^unix:(.*)|:(\d+)$/;
+    my ($path, $port) = $address =~ /^unix:(.*)|:(\d+)$/;
     my $held = defined $path ? IO::Socket::UNIX->new(Local => $path, Listen => 1) : IO::Socket::IP->new(LocalHost => '127.0.0.1', LocalPort => $port, ReuseAddr => 1, Listen => 1);
-    my $late = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0, conf => { 'gate.listen' => $place });
+    my $late = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0, conf => { 'gate.listen' => $address });
     $late->wait_for_log(qr/listen address in use: retrying/);
     $held->close;
     $late->wait_for_log(qr/msg="?listening"? listen=/);
-    pass("$place: a released address is used");
+    pass("$address: a released address is used");
     is($late->stop, 0, 'SIGTERM: the relay exits with status 0');
 }
 
@@ -108,7 +108,7 @@ is($relay->stop, 0, 'without connections the relay exits immediately');
 # A second signal ends the drain.
 $relay->start;
 $relay->wait_ready;
-my @stay = map { user("stay$_") } 1 .. 3;
+my @connections = map { user("stay$_") } 1 .. 3;
 my $mark = $relay->log_mark;
 kill $_ => $relay->pid for qw(STOP TERM INT CONT);
 is($relay->wait_end, 0, 'a second signal ends the relay');
@@ -125,9 +125,9 @@ is($left[0]->read_to_end->{code}, 1006, 'its connections break');
 $relay->start;
 $relay->wait_ready;
 is($relay->metric('clairon_gate_connections'), 0, 'it restarts on its port without connections');
-my $back = user('left1');
-$back->send_json({ t => 'ping' });
-is($back->wait_message('pong')->{t}, 'pong', 'and serves clients');
+my $reconnected = user('left1');
+$reconnected->send_json({ t => 'ping' });
+is($reconnected->wait_message('pong')->{t}, 'pong', 'and serves clients');
 
 # Without the store: alive, not ready; new clients are served once the store is back.
 $store->stop;

@@ -14,13 +14,13 @@ my $relay = Clairon::Test::relay($pg, $store,
     conf => { 'gate.ping' => '10m', 'delivery.shed_lag' => '100ms', 'delivery.shed_bytes' => 0 });
 
 # Limits the relay to a tenth of the CPU: a process stops it periodically until terminated.
-my $robber;
+my $cpu_hog;
 sub limit_cpu
 {
     my ($pid) = @_;
     my $parent = $$;
-    $robber = fork // die "could not fork: $!";
-    return if $robber;
+    $cpu_hog = fork // die "could not fork: $!";
+    return if $cpu_hog;
     my $over = 0;
     $SIG{TERM} = sub { $over = 1 };
     while (!$over && getppid() == $parent)
@@ -32,8 +32,8 @@ sub limit_cpu
     }
     POSIX::_exit(0);
 }
-sub restore_cpu { local $?; kill TERM => $robber; return waitpid $robber, 0 }
-END { restore_cpu() if $robber && kill 0 => $robber }
+sub restore_cpu { local $?; kill TERM => $cpu_hog; return waitpid $cpu_hog, 0 }
+END { restore_cpu() if $cpu_hog && kill 0 => $cpu_hog }
 
 my $live   = $relay->client('live');
 my $narrow = $relay->client('narrow', topics => ['postgres.noted']);
@@ -65,9 +65,9 @@ ok(has($live, "low $id") && has($live, "normal $id"), 'and all later rows');
 $narrow->run_until('a new row', sub { has($narrow, "noted $id") });
 is($narrow->gaps, '', 'a client without a loss gets no gap');
 is($live->gaps, 'shed', 'a client with a loss gets one gap');
-my $back = $relay->client('live', pos => $gap->{to});
-$back->run_until('later rows', sub { has($back, "noted $id") });
-ok(!has($back, "low $last"), 'the gap ends after the lost rows');
+my $reconnected = $relay->client('live', pos => $gap->{to});
+$reconnected->run_until('later rows', sub { has($reconnected, "noted $id") });
+ok(!has($reconnected, "low $last"), 'the gap ends after the lost rows');
 
 # Notifications with ack_required were delivered.
 $live->ack(map { $_->{metadata}{id} } grep { $_->{metadata}{source} eq 'needed' } $live->notifications);

@@ -78,10 +78,10 @@ is($live->gaps, 'shed', 'a client with a loss gets one gap');
 like($short->log_text, qr/gap announced" dropped=\d+ clients=2\b/, 'the log has the count');
 
 # The end of the gap is a valid cursor.
-my $back = $short->client('live', pos => $gap->{to});
-is($back->wait_for('connected')->{resumed}, JSON::true, 'the gap\'s cursor resumes');
-$back->run_until('later rows', sub { has($back, "noted $id") });
-ok(!has($back, "low $last"), 'after the lost rows');
+my $reconnected = $short->client('live', pos => $gap->{to});
+is($reconnected->wait_for('connected')->{resumed}, JSON::true, 'the gap\'s cursor resumes');
+$reconnected->run_until('later rows', sub { has($reconnected, "noted $id") });
+ok(!has($reconnected, "low $last"), 'after the lost rows');
 is($_->stop, 0, 'SIGTERM: a relay exits with status 0') for $short, $other;
 
 done_testing();

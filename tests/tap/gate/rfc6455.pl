@@ -328,11 +328,11 @@ isnt(upgrade('X-Large' => 'x' x 100_000)->{status}, 101, 'h.11 headers of 100 kB
 is(upgrade(map { ("X-Header-$_" => 'x' x 20) } 1 .. 100)->{status}, 101, 'h.12 a hundred headers');
 is(upgrade(Connection => 'keep-alive, Upgrade')->{status}, 101, 'h.13 the Connection header of Firefox');
 is(upgrade(Upgrade => 'WebSocket')->{status}, 101, 'h.14 Upgrade is case-insensitive');
-my $ancient = Clairon::Test::RawSocket->new($relay);
+my $http10 = Clairon::Test::RawSocket->new($relay);
 $cases++;
-$ancient->write("GET /v1/ws HTTP/1.0\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+$http10->write("GET /v1/ws HTTP/1.0\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
       . "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n");
-isnt($ancient->read_response->{status}, 101, 'h.15 HTTP/1.0 has no upgrade');
+isnt($http10->read_response->{status}, 101, 'h.15 HTTP/1.0 has no upgrade');
 
 cmp_ok($cases, '>=', 80, "$cases cases");
 $bystander->send_json({ t => 'ping' });

@@ -142,14 +142,14 @@ sub check_closed
     insert($user, 60);
     wait_until("$user is closed", sub { $relay->log_text =~ /user=$user.*closing connection" code=4101 reason=.*$why/ });
     my $end = $raw->read_to_end;
-    my @had = grep { $_->{t} eq 'msg' } @{ $end->{messages} };
+    my @received = grep { $_->{t} eq 'msg' } @{ $end->{messages} };
     like($end->{code}, qr/^(4101|1006)$/, "$why: a client that does not read is closed");
-    $pos = $had[-1]{pos} if @had;
-    my $missing = $rows - ($from - 1 + @had);
-    my $back = $relay->client($user, pos => $pos);
-    is($back->wait_for('connected')->{resumed}, JSON::true, 'it can resume');
-    $back->wait_notifications($missing);
-    is(join(' ', map { $_->{payload}{after}{id} } $back->notifications), join(' ', $from + @had .. $rows), 'from its cursor');
+    $pos = $received[-1]{pos} if @received;
+    my $missing = $rows - ($from - 1 + @received);
+    my $reconnected = $relay->client($user, pos => $pos);
+    is($reconnected->wait_for('connected')->{resumed}, JSON::true, 'it can resume');
+    $reconnected->wait_notifications($missing);
+    is(join(' ', map { $_->{payload}{after}{id} } $reconnected->notifications), join(' ', $from + @received .. $rows), 'from its cursor');
     return;
 }
 

@@ -11,9 +11,9 @@ my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.slow_bytes' => '200kB' });
 sub publish
 {
-    my $answer = Clairon::Test::RawSocket->new($relay)->request(POST => '/v1/notifications', Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true),
+    my $response = Clairon::Test::RawSocket->new($relay)->request(POST => '/v1/notifications', Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true),
         ':body' => { payload => { text => 'x' x 200_000 }, routing => { audience => { type => 'USER', targets => ['slow'] } } });
-    return $answer->{status} == 201;
+    return $response->{status} == 201;
 }
 my $slow = Clairon::Test::RawSocket->user($relay, 'slow');
 wait_until('the relay closes it', sub { publish() && $relay->log_text =~ /code=4101/ });
@@ -32,7 +32,7 @@ is($slow->ends_with(4101, 'a slow reader')->{code}, 4101, 'the slow client recei
 is($relay->metric('clairon_gate_connections'), 0, 'the connection is closed') if wait_until('the connection ends', sub { $relay->metric('clairon_gate_connections') == 0 });
 
 # A client that does not read is closed without waiting.
-my $mute = Clairon::Test::RawSocket->user($relay, 'slow');
+my $not_reading = Clairon::Test::RawSocket->user($relay, 'slow');
 my $closes = () = $relay->log_text =~ /code=4101/g;
 wait_until('the relay closes it', sub { publish() && (() = $relay->log_text =~ /code=4101/g) > $closes });
 wait_until('the relay closes the connection', sub { $relay->metric('clairon_gate_connections') == 0 });

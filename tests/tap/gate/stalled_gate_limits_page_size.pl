@@ -11,39 +11,39 @@ use constant { MANY => 60, LARGE => 900_000 };
 
 my $store  = Clairon::Test::store();
 my $writer = Clairon::Test::relay(undef, $store, roles => 'gate');
-my $reader = Clairon::Test::relay(undef, $store, roles => 'gate');
+my $gate = Clairon::Test::relay(undef, $store, roles => 'gate');
 my $api    = token(sub => 'api', publish => JSON::true);
 
 sub publish
 {
-    my $note = { payload => { text => 'x' x LARGE }, routing => { audience => { type => 'USER', targets => ['nobody'] } } };
-    my $answer = Clairon::Test::RawSocket->new($writer)->request(POST => '/v1/notifications', Authorization => "Bearer $api", ':body' => $note);
-    die "not accepted: $answer->{status}\n" if $answer->{status} != 201;
+    my $notification = { payload => { text => 'x' x LARGE }, routing => { audience => { type => 'USER', targets => ['nobody'] } } };
+    my $response = Clairon::Test::RawSocket->new($writer)->request(POST => '/v1/notifications', Authorization => "Bearer $api", ':body' => $notification);
+    die "not accepted: $response->{status}\n" if $response->{status} != 201;
     return;
 }
-sub wait_read { my ($count) = @_; wait_until("$count are read", sub { $reader->metric('clairon_hub_notifications_total') >= $count }); return }
+sub wait_read { my ($count) = @_; wait_until("$count are read", sub { $gate->metric('clairon_hub_notifications_total') >= $count }); return }
 
 # Peak resident memory in kB.
-sub most
+sub peak_kb
 {
-    open my $file, '<', '/proc/' . $reader->pid . '/status' or die "no status: $!\n";
+    open my $file, '<', '/proc/' . $gate->pid . '/status' or die "no status: $!\n";
     my ($most) = map { /^VmHWM:\s+(\d+)/ } <$file>;
     return $most;
 }
 
 publish();
 wait_read(1);
-my $before = most();
-kill STOP => $reader->pid;
+my $before = peak_kb();
+kill STOP => $gate->pid;
 publish() for 1 .. MANY;
-kill CONT => $reader->pid;
+kill CONT => $gate->pid;
 wait_read(1 + MANY);
-my $grown = most() - $before;
+my $grown = peak_kb() - $before;
 note("grown by $grown kB");
 SKIP: {
     skip 'a sanitizer allocates additional memory', 1 if Clairon::Test::is_sanitized();
     cmp_ok($grown, '<', MANY * LARGE / 1024, 'large notifications are not read all at once');
 }
-is($_->stop, 0, 'SIGTERM: the relay exits with status 0') for $writer, $reader;
+is($_->stop, 0, 'SIGTERM: the relay exits with status 0') for $writer, $gate;
 
 done_testing();

@@ -40,8 +40,8 @@ $large->disconnect;
 wait_until('the connection is closed', sub { $relay->metric('clairon_gate_connections') == 0 });
 
 # Idle connections of one address use all slots.
-my @mute = map { from($relay, '192.0.2.1') } 1 .. PLACES;
-is(scalar(grep { $_->{response}{status} == 101 } @mute), PLACES, 'idle connections use all slots');
+my @idle = map { from($relay, '192.0.2.1') } 1 .. PLACES;
+is(scalar(grep { $_->{response}{status} == 101 } @idle), PLACES, 'idle connections use all slots');
 my $early = from($relay, '203.0.113.1');
 is($early->{response}{status}, 101, 'another address is accepted');
 my @users;
@@ -51,7 +51,7 @@ for my $nth (1 .. PLACES - 2)
     is(connected($raw, "u$nth")->{user}, "u$nth", "user $nth connects");
     push @users, $raw;
 }
-is($mute[0]->read_to_end->{code}, 1006, 'the oldest idle connection was closed');
+is($idle[0]->read_to_end->{code}, 1006, 'the oldest idle connection was closed');
 is(connected($early, 'early')->{user}, 'early', 'the only connection of another address was not');
 push @users, $early;
 push @users, from($relay, '203.0.113.99');
@@ -77,13 +77,13 @@ is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 
 # The defaults.
 $relay = relay_with('gate.trusted_proxies' => '127.0.0.2', 'gate.connect_timeout' => '10m');
-@mute = map { Clairon::Test::RawSocket->open($relay) } 1 .. PER_ADDRESS + 1;
-is(scalar(grep { $_->{response}{status} == 101 } @mute), PER_ADDRESS + 1, 'loopback, which may be a proxy, has no address limit');
+@idle = map { Clairon::Test::RawSocket->open($relay) } 1 .. PER_ADDRESS + 1;
+is(scalar(grep { $_->{response}{status} == 101 } @idle), PER_ADDRESS + 1, 'loopback, which may be a proxy, has no address limit');
 is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
-@mute = ();
+@idle = ();
 $relay = relay_with('gate.trusted_proxies' => '127.0.0.0/8', 'gate.connect_timeout' => '10m', 'gate.connect_rate' => 0, 'gate.request_rate' => 0);
-@mute = map { from($relay, '192.0.2.1') } 1 .. PER_ADDRESS;
-is(scalar(grep { $_->{response}{status} == 101 } @mute), PER_ADDRESS, 'a client address may have 5000 connections');
+@idle = map { from($relay, '192.0.2.1') } 1 .. PER_ADDRESS;
+is(scalar(grep { $_->{response}{status} == 101 } @idle), PER_ADDRESS, 'a client address may have 5000 connections');
 is(status($relay, '192.0.2.1'), 429, 'but not more');
 like($relay->log_text, qr/gate\.max_per_address reached" address="?192\.0\.2\.1"? count=5000/, 'the log names the address');
 is(status($relay, '192.0.2.2'), 101, 'another address is accepted');

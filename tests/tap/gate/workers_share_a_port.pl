@@ -2,7 +2,7 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until children lives token);
+use Clairon::Test qw(wait_until children is_running token);
 use Clairon::Test::RawSocket;
 use Clairon::Test::SecureSocket;
 use POSIX ();
@@ -39,21 +39,21 @@ $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'x' FROM generate_series(51
 $late->wait_notifications(10);
 is(scalar $store->entries, 60, 'the new workers store and deliver');
 is($relay->metric('clairon_gate_connections'), 1, 'connections of ended workers are not counted');
-my $back = $relay->client('u1', pos => $clients[0]->pos);
-$back->wait_notifications(10);
+my $reconnected = $relay->client('u1', pos => $clients[0]->pos);
+$reconnected->wait_notifications(10);
 pass('a client that reconnects gets missed notifications');
 
 my @last = children($relay->pid);
 is($relay->stop, 0, 'SIGTERM ends all of them');
-is($back->wait_closed, 4201, 'their clients get a bye');
-is_deeply([ grep { lives($_) } @last ], [], 'no worker is left');
+is($reconnected->wait_closed, 4201, 'their clients get a bye');
+is_deeply([ grep { is_running($_) } @last ], [], 'no worker is left');
 
 $relay->start;
 wait_until('it starts again', sub { 3 == children($relay->pid) });
-my @orphans = children($relay->pid);
+my @workers = children($relay->pid);
 $relay->kill9;
 wait_until('workers exit when their supervisor is killed',
-    sub { !grep { lives($_) } @orphans });
+    sub { !grep { is_running($_) } @workers });
 pass('the port is free');
 
 # Unusual starts: by a parent that ignores SIGCHLD, with a log pipe without a reader, or with closed standard files.
@@ -91,7 +91,7 @@ rename $key, "$key.away" or die $!;
 my ($killed, @rest) = children($relay->pid);
 kill KILL => $killed;
 $relay->wait_for_log(qr/could not serve, starting another.*could not serve, starting another/s, from => $mark);
-is_deeply([ grep { lives($_) } @rest ], \@rest, 'the others serve, although no new worker can start');
+is_deeply([ grep { is_running($_) } @rest ], \@rest, 'the others serve, although no new worker can start');
 rename "$key.away", $key or die $!;
 $relay->wait_for_log(qr/(?:msg="started" pid=\d+.*){4}/s, from => $mark);
 pass('a worker starts once the certificate is valid');
@@ -121,7 +121,7 @@ for my $signal (qw(TERM INT))
 # A second signal ends the drain.
 $relay->start;
 $relay->wait_ready;
-my @stay = map { Clairon::Test::RawSocket->user($relay, "u$_") } 1 .. 6;
+my @connections = map { Clairon::Test::RawSocket->user($relay, "u$_") } 1 .. 6;
 $mark = $relay->log_mark;
 kill TERM => $relay->pid;
 $relay->wait_for_log(qr/(?:signal received, draining.*){3}/s, from => $mark);

@@ -36,10 +36,10 @@ sub compile
 # The exit code and the output of the lint in the tree, with this allow-list.
 sub lint
 {
-    my ($allowed, @words) = @_;
+    my ($allowed, @arguments) = @_;
     delete local $ENV{BUILD};
     write_text('tests/lint/graph.allow', $allowed);
-    IPC::Run::run([ "$tree/tests/lint/graph.py", @words ], \undef, \my $out, '2>&1');
+    IPC::Run::run([ "$tree/tests/lint/graph.py", @arguments ], \undef, \my $out, '2>&1');
     return ($? >> 8, $out);
 }
 

@@ -86,8 +86,8 @@ sub run_in_terminal
     return;
 }
 
-# An ended process has no words.
-sub words_of
+# Empty for a process that has ended.
+sub arguments_of
 {
     my ($path) = @_;
     open my $file, '<', $path or return '';
@@ -99,8 +99,8 @@ sub still_running
 {
     return grep {
         my ($process) = m{(\d+)$};
-        $process != $pid && (words_of("$_/cmdline") . words_of("$_/environ")) =~ /\Q$checkout\E/
-          && Clairon::Test::lives($process);
+        $process != $pid && (arguments_of("$_/cmdline") . arguments_of("$_/environ")) =~ /\Q$checkout\E/
+          && Clairon::Test::is_running($process);
     } glob '/proc/[0-9]*';
 }
 
@@ -113,8 +113,8 @@ sub interrupt
     return $status;
 }
 
-sub shown { my $text = slurp_file($screen); return $text =~ s/\r//gr }
-sub names_of { return map { words_of("$_/cmdline") } @_ }
+sub screen_text { my $text = slurp_file($screen); return $text =~ s/\r//gr }
+sub names_of { return map { arguments_of("$_/cmdline") } @_ }
 
 END { kill KILL => map { m{(\d+)$} } still_running() if $pid }
 
@@ -124,14 +124,14 @@ my @servers = grep { /postgres -D|valkey|redis|keydb|clairon relay/ } names_of(s
 is(scalar @servers, 3, 'a layer runs in a terminal, with three servers') or diag(@servers);
 isnt(interrupt(), 0, 'Ctrl-C fails the run');
 is_deeply([ names_of(still_running()) ], [], 'and ends every process of it');
-like(shown(), qr/---- interrupted by SIGINT in tap$/m, 'the output names the layer');
-unlike(shown(), qr/^---- client$/m, 'the next layer does not start');
+like(screen_text(), qr/---- interrupted by SIGINT in tap$/m, 'the output names the layer');
+unlike(screen_text(), qr/^---- client$/m, 'the next layer does not start');
 
 run_in_terminal('two_layers');
 wait_until('two layers run in parallel', sub { -e "$checkout/ready" && -e "$checkout/second_ready" });
 isnt(interrupt(), 0, 'Ctrl-C fails a run of two layers');
 is_deeply([ names_of(still_running()) ], [], 'and ends every process of both');
-like(shown(), qr/---- interrupted by SIGINT in tap e2e$/m, 'the output names both layers');
+like(screen_text(), qr/---- interrupted by SIGINT in tap e2e$/m, 'the output names both layers');
 
 run_in_terminal('as_root');
 wait_until('a script of root waits neither for the terminal nor for input', sub { -e "$checkout/ready" });

@@ -29,17 +29,17 @@ for my $sql (
     'BEGIN; DELETE FROM t; ROLLBACK; SELECT count(*) FROM t', 'INSERT INTO t VALUES (1)', 'SELECT current_user, current_database()',
     q{DO $$ BEGIN RAISE EXCEPTION 'wrong' USING DETAIL = 'a detail', HINT = 'a hint'; END $$}, ';;')
 {
-    my %answer;
+    my %result;
     for my $class (qw(Clairon::Test::Cluster PostgreSQL::Test::Cluster))
     {
         my $psql = $class->can('psql');
         # psql's messages have line numbers per statement, and a caret below the error.
-        $answer{$class} = [ map { s/^psql:<stdin>:\d+/psql:<stdin>/mgr =~ s/^LINE \d+:.*\n +\^\n?//mgr =~ s/\n\z//r } $psql->($pg, 'postgres', $sql) ];
+        $result{$class} = [ map { s/^psql:<stdin>:\d+/psql:<stdin>/mgr =~ s/^LINE \d+:.*\n +\^\n?//mgr =~ s/\n\z//r } $psql->($pg, 'postgres', $sql) ];
         $pg->safe_psql('postgres', 'DROP TABLE t') if $sql =~ /^CREATE TABLE/ && $class eq 'Clairon::Test::Cluster';
         $pg->safe_psql('postgres', 'DELETE FROM t WHERE id <> 1') if $sql =~ /^INSERT/ && $class eq 'Clairon::Test::Cluster' && $sql !~ /VALUES \(1\)/;
         $pg->safe_psql('postgres', 'DELETE FROM t') if $sql =~ /VALUES \(1\); / && $class eq 'Clairon::Test::Cluster';
     }
-    is_deeply($answer{'Clairon::Test::Cluster'}, $answer{'PostgreSQL::Test::Cluster'}, "as in psql: $sql");
+    is_deeply($result{'Clairon::Test::Cluster'}, $result{'PostgreSQL::Test::Cluster'}, "as in psql: $sql");
 }
 
 eval { $pg->safe_psql('postgres', 'SELECT no_such_column') };

@@ -19,10 +19,10 @@ my $secure  = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0, co
 $secure->wait_for_log(qr/store.*connected/);
 
 my $none = '00000000-0000-0000-0000-000000000000';
-my $note = '{"payload":{"n":1},"routing":{"audience":{"type":"USER","targets":["nobody"]}}}';
+my $notification = '{"payload":{"n":1},"routing":{"audience":{"type":"USER","targets":["nobody"]}}}';
 my $next = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
 my @all  = (
-    [ POST => '/v1/notifications', $note, 201 ], [ POST => '/v1/ack', "{\"ids\":[\"$none\"]}", 204 ],
+    [ POST => '/v1/notifications', $notification, 201 ], [ POST => '/v1/ack', "{\"ids\":[\"$none\"]}", 204 ],
     [ POST => '/v1/nack', "{\"ids\":[\"$none\"]}", 204 ], [ POST => '/v1/ticket', '', 200 ],
     [ GET => "/v1/notifications/$none", '', 404 ], [ GET => '/v1/poll?wait=0', '', 204 ], [ POST => '/v1/ack', '{', 400 ]);
 
@@ -44,9 +44,9 @@ sub half_close { my ($raw) = @_; ref($raw) =~ /Secure/ ? Net::SSLeay::shutdown($
 sub check_status
 {
     my ($raw, $status, $name) = @_;
-    my $answer = $raw->read_response;
-    is($answer->{status}, $status, $name);
-    unlike($answer->{body}, qr/HTTP\/1/, 'exactly once');
+    my $response = $raw->read_response;
+    is($response->{status}, $status, $name);
+    unlike($response->{body}, qr/HTTP\/1/, 'exactly once');
     return;
 }
 

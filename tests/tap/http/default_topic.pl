@@ -18,11 +18,11 @@ sub topic
     my $raw  = Clairon::Test::RawSocket->new($relay);
     $raw->write("POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'api', publish => JSON::true)
           . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
-    my $answer = $raw->read_response;
-    die "the notification was rejected: $answer->{status}\n" if $answer->{status} != 201;
-    my $id = JSON::decode_json($answer->{body})->{id};
-    my $told = Clairon::Test::RawSocket->new($relay)->request(GET => "/v1/notifications/$id", Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true));
-    return JSON::decode_json($told->{body})->{notification}{metadata}{topic};
+    my $response = $raw->read_response;
+    die "the notification was rejected: $response->{status}\n" if $response->{status} != 201;
+    my $id = JSON::decode_json($response->{body})->{id};
+    my $timeline = Clairon::Test::RawSocket->new($relay)->request(GET => "/v1/notifications/$id", Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true));
+    return JSON::decode_json($timeline->{body})->{notification}{metadata}{topic};
 }
 
 is(topic($early), 'notify', 'before any feed runs there is no prefix');

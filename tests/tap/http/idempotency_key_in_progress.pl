@@ -28,7 +28,7 @@ sub to { my ($text, %retry) = @_; return { payload => { text => $text }, routing
 sub with_key { my ($key, $text, %options) = @_; return send_request(POST => '/v1/notifications', body => to($text), headers => { 'Idempotency-Key' => $key }, %options) }
 
 # Two simultaneous requests: the response of the one that is answered first, and the other request.
-sub answered_first
+sub first_response
 {
     my (@raws) = @_;
     my ($ready) = IO::Select->new(map { $_->{link} } @raws)->can_read($Clairon::Test::SECONDS);
@@ -38,7 +38,7 @@ sub answered_first
 
 # 409 while the first request with this key waits for the store.
 $proxy->freeze;
-my ($busy, $first) = answered_first(with_key('one', 'x'), with_key('one', 'x'));
+my ($busy, $first) = first_response(with_key('one', 'x'), with_key('one', 'x'));
 my $other  = with_key('two', 'x');
 my $theirs = with_key('one', 'x', sub => 'another user');
 is($busy->{status}, 409, 'the same key while its first request is in progress');
@@ -69,7 +69,7 @@ wait_until('the store is back', sub { with_key('three', 'x')->read_response->{st
 is(with_key('three', 'x')->read_response->{status}, 200, 'it is stored once');
 
 # The key of a request that the store rejected is not kept.
-my $was = $store->stored;
+my $before = $store->stored;
 $store->execute('CONFIG', 'SET', 'maxmemory', 1);
 is(with_key('four', 'x')->read_response->{status}, 503, 'a full store rejects the request') for 1, 2;
 $store->execute('CONFIG', 'SET', 'maxmemory', 0);
@@ -77,14 +77,14 @@ $again = with_key('four', 'x')->read_response;
 is($again->{status}, 201, 'once the store has room it is a first request');
 is($again->{headers}{'idempotency-replayed'}, undef, 'and is not marked as a repeat');
 is(with_key('four', 'x', relay => $second)->read_response->{status}, 200, 'then it is a repeat');
-is($store->stored, $was + 1, 'stored once');
+is($store->stored, $before + 1, 'stored once');
 
 # A nack without a WebSocket.
 my $stream = Clairon::Test::EventStream->open($relay, 'u1');
 $stream->wait_message('connected');
 my $id = http(POST => '/v1/notifications', body => to('later', ack_required => JSON::true))->{json}{id};
-my $note = $stream->next_notification;
-$note = $stream->next_notification until $note->{metadata}{id} eq $id;
+my $notification = $stream->next_notification;
+$notification = $stream->next_notification until $notification->{metadata}{id} eq $id;
 sub wait_s { my ($s, $us) = @{ $store->execute('TIME') }; return (($store->execute('ZSCORE', $store->of($id, 'due'), "$id:u1") // 0) - $s * 1000 - $us / 1000) / 1000 }
 wait_until('the delivery is reported', sub { wait_s() > 0 });
 is(http(POST => '/v1/nack', sub => 'mallory', body => { ids => [$id], delay => 500_000 })->{status}, 204, 'a nack of another user\'s notification is accepted');
@@ -92,14 +92,14 @@ is(http(POST => '/v1/nack', sub => 'u1', body => { ids => [$id], delay => 300_00
 wait_until('the retry is deferred', sub { wait_s() > 290 });
 cmp_ok(wait_s(), '<=', 300.001, 'by the delay of its own user');
 is(http(POST => '/v1/nack', sub => 'u1', relay => $second, body => { ids => [ uc $id ] })->{status}, 204, 'on another relay, without a delay');
-my $life = http(GET => "/v1/notifications/$id")->{json};
-is_deeply($life->{waiting}, ['u1'], 'it is still pending');
+my $timeline = http(GET => "/v1/notifications/$id")->{json};
+is_deeply($timeline->{waiting}, ['u1'], 'it is still pending');
 my $soon = http(POST => '/v1/notifications', body => to('soon', ack_required => JSON::true))->{json}{id};
-$note = $stream->next_notification until $note->{metadata}{id} eq $soon;
+$notification = $stream->next_notification until $notification->{metadata}{id} eq $soon;
 wait_until('the delivery is reported', sub { $store->execute('ZSCORE', $store->of($soon, 'due'), "$soon:u1") });
 is(http(POST => '/v1/nack', sub => 'u1', body => { ids => [$soon], delay => 0 })->{status}, 204, 'a nack without delay');
-$note = $stream->next_notification;
-is_deeply([ $note->{metadata}{id}, $note->{routing}{retry}{attempts} ], [ $soon, 1 ], 'it is retried long before the ack timeout');
+$notification = $stream->next_notification;
+is_deeply([ $notification->{metadata}{id}, $notification->{routing}{retry}{attempts} ], [ $soon, 1 ], 'it is retried long before the ack timeout');
 is(http(POST => '/v1/ack', sub => 'u1', body => { ids => [ $id, $soon ] })->{status}, 204, 'acks of both');
 wait_until('nothing is pending', sub { $store->pending == 0 });
 
@@ -110,9 +110,9 @@ for (
     [ "{\"ids\":[\"$id\"],\"delay\":\"1\"}", qr/"delay"/ ], [ "{\"ids\":[\"$id\"],\"delay\":1.5}", qr/"delay"/ ],
     [ "{\"ids\":[\"$id\"],\"ids\":[\"$id\"]}", qr/body must be/ ])
 {
-    my $answer = http(POST => '/v1/nack', sub => 'u1', body => $_->[0]);
-    is($answer->{status}, 400, "$_->[0] is rejected");
-    like($answer->{json}{detail}, $_->[1], 'with the reason');
+    my $response = http(POST => '/v1/nack', sub => 'u1', body => $_->[0]);
+    is($response->{status}, 400, "$_->[0] is rejected");
+    like($response->{json}{detail}, $_->[1], 'with the reason');
 }
 is(http(POST => '/v1/nack', sub => 'u1', body => { ids => [$id], delay => 86400001 })->{status}, 204, 'a delay above the cap is accepted');
 is(http(GET => '/v1/nack', sub => 'u1')->{status}, 405, 'nack requires POST');
@@ -127,8 +127,8 @@ is(with_key('three', 'x')->read_response->{status}, 200, 'keys survive a store o
 $store->execute('FLUSHALL');
 wait_until('an emptied store knows no keys, and the relay neither', sub { with_key('three', 'x')->read_response->{status} == 201 });
 $proxy->freeze;
-my ($answer, $last) = answered_first(with_key('last', 'x'), with_key('last', 'x'));
-is($answer->{status}, 409, 'one is in progress');
+my ($response, $last) = first_response(with_key('last', 'x'), with_key('last', 'x'));
+is($response->{status}, 409, 'one is in progress');
 is($relay->stop, 0, 'SIGTERM: the relay exits with status 0 anyway');
 
 done_testing();

@@ -27,11 +27,11 @@ sub send_raw
 sub expect_rejected
 {
     my ($status, $bytes, $name, $detail) = @_;
-    my $answer = send_raw($bytes);
-    is($answer->{status}, $status, "$name: $status");
-    is($answer->{headers}{'content-type'}, 'application/problem+json', 'as problem details');
-    like($answer->{json}{detail}, $detail, 'with the reason');
-    return $answer;
+    my $response = send_raw($bytes);
+    is($response->{status}, $status, "$name: $status");
+    is($response->{headers}{'content-type'}, 'application/problem+json', 'as problem details');
+    like($response->{json}{detail}, $detail, 'with the reason');
+    return $response;
 }
 my $auth  = 'Authorization: Bearer ' . token(sub => 'u1') . "\r\n";
 my $host  = "Host: x\r\n";
@@ -47,13 +47,13 @@ is(send_raw("GET /healthz HTTP/1.1\r\n$host" . join('', map { "X-Header-$_: " . 
 is(send_raw("GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Authorization: Bearer " . token(sub => 'u1', x => 'y' x 5900) . "\r\n\r\n")->{status}, 204, 'a token may be long');
 
 # Expect: 100-continue.
-my $asking = Clairon::Test::RawSocket->new($relay);
-$asking->write("POST /v1/ack HTTP/1.1\r\n${host}${auth}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n");
-1 until $asking->{bytes} =~ /\r\n\r\n/ || !$asking->more;
-like($asking->{bytes}, qr/\AHTTP\/1\.1 100 /, 'the relay answers 100 Continue');
-$asking->{bytes} = '';
-$asking->write('{}');
-is($asking->read_response->{status}, 400, 'and responds after the body');
+my $expecting = Clairon::Test::RawSocket->new($relay);
+$expecting->write("POST /v1/ack HTTP/1.1\r\n${host}${auth}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n");
+1 until $expecting->{bytes} =~ /\r\n\r\n/ || !$expecting->more;
+like($expecting->{bytes}, qr/\AHTTP\/1\.1 100 /, 'the relay answers 100 Continue');
+$expecting->{bytes} = '';
+$expecting->write('{}');
+is($expecting->read_response->{status}, 400, 'and responds after the body');
 is(send_raw("POST /v1/ack HTTP/1.0\r\n${auth}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n{}")->{status}, 400, 'HTTP/1.0 ignores Expect');
 is(send_raw("POST /v1/ack HTTP/1.1\r\n${host}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")->{status}, 401, 'an unauthorized request is rejected immediately');
 
@@ -88,8 +88,8 @@ for my $name (qw(A X-Auth x-forwarded Sec P TE-))
 # Methods.
 for my $method (qw(PATCH TRACE CONNECT PROPFIND get FOO))
 {
-    my $answer = expect_rejected(405, "$method /v1/ack HTTP/1.1\r\n$host$auth\r\n", "$method of a POST path", qr/use POST/);
-    is($answer->{headers}{allow}, 'POST', 'with Allow');
+    my $response = expect_rejected(405, "$method /v1/ack HTTP/1.1\r\n$host$auth\r\n", "$method of a POST path", qr/use POST/);
+    is($response->{headers}{allow}, 'POST', 'with Allow');
 }
 is(send_raw("$_ /v1/poll?wait=0 HTTP/1.1\r\n$host\r\n")->{headers}{allow}, 'GET', "$_ of a GET path") for qw(PUT DELETE PATCH MKCOL);
 is(send_raw("FOO /nothing?x HTTP/1.1\r\n$host\r\n")->{status}, 404, 'an unknown method of an unknown path');
@@ -103,11 +103,11 @@ $raw->write("GET /v1/poll?wait=0 HTTP/1.1\r\n$host");
 is(send_raw($inner)->{status}, 200, 'another client is served in that time');
 $raw->write("$auth\r\n");
 is($raw->read_response->{status}, 204, 'the first is served when it continues');
-my @slow = map { my $drip = Clairon::Test::RawSocket->new($relay); $drip->write("GET /healthz HTTP/1.1\r\nX-$_: "); $drip } 1 .. 300;
-my $mute = Clairon::Test::RawSocket->new($relay);
+my @slow = map { my $socket = Clairon::Test::RawSocket->new($relay); $socket->write("GET /healthz HTTP/1.1\r\nX-$_: "); $socket } 1 .. 300;
+my $silent = Clairon::Test::RawSocket->new($relay);
 is(send_raw($inner)->{status}, 200, 'hundreds of incomplete heads block no other client');
 is_deeply([ grep { $_->read_response->{status} != 408 } @slow ], [], 'each gets 408 at its timeout');
-is_deeply([ @{ $mute->read_response }{qw(status)} ], [0], 'a client that sent nothing gets no response');
+is_deeply([ @{ $silent->read_response }{qw(status)} ], [0], 'a client that sent nothing gets no response');
 $raw = Clairon::Test::RawSocket->new($relay);
 $raw->write("GET /healthz HTTP/1.1\r\n");
 shutdown $raw->{link}, 1;

@@ -49,8 +49,8 @@ my $stream = Clairon::Test::EventStream->open($relay, 'u1');
 $stream->wait_message('connected');
 $stream->write("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
 my $api = token(sub => 'api', publish => JSON::true);
-my $note = '{"payload":{"n":1},"routing":{"audience":{"type":"USER","targets":["u1"]}}}';
-is(send_raw("POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer $api\r\nContent-Length: " . length($note) . "\r\n\r\n$note")->read_response->{status},
+my $body = '{"payload":{"n":1},"routing":{"audience":{"type":"USER","targets":["u1"]}}}';
+is(send_raw("POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer $api\r\nContent-Length: " . length($body) . "\r\n\r\n$body")->read_response->{status},
     201, 'a notification');
 is($stream->next_notification->{payload}{n}, 1, 'bytes after the request of a stream are ignored');
 $stream->disconnect;
@@ -85,11 +85,11 @@ $_->disconnect for @slow;
 sub descriptors { my @open = glob '/proc/' . $relay->pid . '/fd/*'; return scalar @open }
 wait_until('they are closed', sub { descriptors() < 100 });
 my $idle = descriptors();
-my @stay = map { send_raw("POST /v1/ack HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{") } 1 .. SLOW;
-1 until $stay[-1]{bytes} =~ /\r\n\r\n/ || !$stay[-1]->more;
-like($stay[-1]{bytes}, qr/^HTTP\/1\.1 401 /, 'a rejected client gets the response');
+my @slow_requests = map { send_raw("POST /v1/ack HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{") } 1 .. SLOW;
+1 until $slow_requests[-1]{bytes} =~ /\r\n\r\n/ || !$slow_requests[-1]->more;
+like($slow_requests[-1]{bytes}, qr/^HTTP\/1\.1 401 /, 'a rejected client gets the response');
 cmp_ok(descriptors(), '<=', $idle + 520, 'many of them are not waited for');
-$_->disconnect for @stay;
+$_->disconnect for @slow_requests;
 
 # Large bodies have a common limit.
 my @large = map { body('/v1/ack', 1_048_576, ' ' x 1_048_000) } 1 .. 80;
@@ -104,8 +104,8 @@ is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 my $proxy = Clairon::Test::proxy($store->{socket});
 $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { %conf, 'store.url' => $proxy->url('redis') });
 $proxy->freeze;
-my $asked = "POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer $api\r\nContent-Length: " . length($note) . "\r\n\r\n$note";
-my @waiting = map { send_raw($asked) } 1 .. SLOW;
+my $request = "POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer $api\r\nContent-Length: " . length($body) . "\r\n\r\n$body";
+my @waiting = map { send_raw($request) } 1 .. SLOW;
 is($waiting[-1]->read_response->{status}, 503, 'a request beyond the limit is rejected');
 is(send_raw("GET /v1/notifications/00000000-0000-0000-0000-000000000000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer $api\r\n\r\n")->read_response->{status}, 503, 'so is a timeline request');
 is(($relay->get('/healthz'))[0], 200, 'health requests are not affected');

@@ -21,20 +21,20 @@ sub http
     my ($path, %claims) = @_;
     return Clairon::Test::RawSocket->new($relay)->request(GET => $path, Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true, %claims));
 }
-sub life { my ($id) = @_; return http("/v1/notifications/$id")->{json} }
+sub timeline { my ($id) = @_; return http("/v1/notifications/$id")->{json} }
 sub events { my ($id, %wanted) = @_;
-    return grep { my $event = $_; !grep { ($event->{$_} // '') ne $wanted{$_} } keys %wanted } @{ life($id)->{events} } }
-sub letter { my ($id, @owners) = @_;
+    return grep { my $event = $_; !grep { ($event->{$_} // '') ne $wanted{$_} } keys %wanted } @{ timeline($id)->{events} } }
+sub insert_letter { my ($id, @owners) = @_;
     $pg->safe_psql('postgres', "INSERT INTO letters VALUES ($id, '{" . join(',', @owners) . "}', 'number $id')");
     return }
-sub of_letter { my ($client, $id) = @_; return grep { ($_->{payload}{after}{id} // '') eq $id } $client->notifications }
-sub words { my ($event) = @_; return join ' ', grep { defined } @$event{qw(stage user attempt reason)} }
+sub letters_of { my ($client, $id) = @_; return grep { ($_->{payload}{after}{id} // '') eq $id } $client->notifications }
+sub event_text { my ($event) = @_; return join ' ', grep { defined } @$event{qw(stage user attempt reason)} }
 
 # One user acknowledges, the other never does: each event is recorded with user and attempt.
 my ($one, $two) = map { $relay->client($_) } 'u1', 'u "2"';
-letter(1, 'u1', '"u \"2\""', 'away');
-$_->run_until('the notification', sub { of_letter($_, 1) }) for $one, $two;
-my $id = (of_letter($one, 1))[0]{metadata}{id};
+insert_letter(1, 'u1', '"u \"2\""', 'away');
+$_->run_until('the notification', sub { letters_of($_, 1) }) for $one, $two;
+my $id = (letters_of($one, 1))[0]{metadata}{id};
 $one->ack($id);
 wait_until('the ack is stored', sub { events($id, stage => 'acked') });
 for my $count (1 .. 3)
@@ -43,54 +43,54 @@ for my $count (1 .. 3)
     $store->make_due($id, 'u "2"');
 }
 wait_until('the other is exhausted', sub { events($id, stage => 'errored') });
-my $told = life($id);
-is($told->{id}, $id, 'its id');
-is_deeply($told->{notification}{payload}{after}{text}, 'number 1', 'the notification');
-my @told = @{ $told->{events} };
-is_deeply([ map { words($_) } @told[ 0, 1 ] ], [ 'committed', 'stored' ], 'committed, then stored');
-is($told[0]{at}, $told->{notification}{metadata}{timestamp}, 'committed at the time of its transaction');
-my @mine = map { words($_) } grep { ($_->{user} // '') eq 'u1' } @told;
-is_deeply(\@mine, [ 'sent u1 0', 'acked u1 0' ], 'the user who acknowledged: sent and acked');
-my @theirs = map { words($_) } grep { ($_->{user} // '') eq 'u "2"' } @told;
-is_deeply(\@theirs, [ map { "$_" } 'sent u "2" 0', 'retried u "2" 1', 'sent u "2" 1', 'retried u "2" 2', 'sent u "2" 2', 'errored u "2" 2 exhausted' ],
+my $timeline = timeline($id);
+is($timeline->{id}, $id, 'its id');
+is_deeply($timeline->{notification}{payload}{after}{text}, 'number 1', 'the notification');
+my @events = @{ $timeline->{events} };
+is_deeply([ map { event_text($_) } @events[ 0, 1 ] ], [ 'committed', 'stored' ], 'committed, then stored');
+is($events[0]{at}, $timeline->{notification}{metadata}{timestamp}, 'committed at the time of its transaction');
+my @first_events = map { event_text($_) } grep { ($_->{user} // '') eq 'u1' } @events;
+is_deeply(\@first_events, [ 'sent u1 0', 'acked u1 0' ], 'the user who acknowledged: sent and acked');
+my @second_events = map { event_text($_) } grep { ($_->{user} // '') eq 'u "2"' } @events;
+is_deeply(\@second_events, [ map { "$_" } 'sent u "2" 0', 'retried u "2" 1', 'sent u "2" 1', 'retried u "2" 2', 'sent u "2" 2', 'errored u "2" 2 exhausted' ],
     'the other: each delivery and retry with its attempt, and the end');
-is_deeply([ grep { ($_->{user} // '') eq 'away' } @told ], [], 'no events of the absent user');
-is_deeply($told->{waiting}, ['away'], 'but the user is pending');
-my @at = map { substr $_->{at}, 0, 23 } @told;
+is_deeply([ grep { ($_->{user} // '') eq 'away' } @events ], [], 'no events of the absent user');
+is_deeply($timeline->{waiting}, ['away'], 'but the user is pending');
+my @at = map { substr $_->{at}, 0, 23 } @events;
 is_deeply(\@at, [ sort @at ], 'in order of time');
-is(scalar(grep { !/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(\d{3})?Z$/ } map { $_->{at} } @told), 0, 'all in ISO 8601, UTC');
+is(scalar(grep { !/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(\d{3})?Z$/ } map { $_->{at} } @events), 0, 'all in ISO 8601, UTC');
 is(http("/v1/notifications/$id", publish => JSON::false)->{status}, 403, 'requires the publish claim');
 
 # The stream is trimmed: the events remain.
 my $away = $relay->client('away');
-$away->run_until('the notification', sub { of_letter($away, 1) });
+$away->run_until('the notification', sub { letters_of($away, 1) });
 $away->ack($id);
-wait_until('no user is pending', sub { !@{ life($id)->{waiting} } });
-my $before = life($id)->{events};
+wait_until('no user is pending', sub { !@{ timeline($id)->{waiting} } });
+my $before = timeline($id)->{events};
 $store->execute('XTRIM', $_, 'MAXLEN', 0) for $store->keys('stream');
-$told = life($id);
-is($told->{notification}, undef, 'the stream does not contain it');
-is(substr($told->{events}[0]{at}, 0, 23), substr($before->[0]{at}, 0, 23), 'its id has the commit time');
-is_deeply([ map { words($_) } @{ $told->{events} } ], [ map { words($_) } @$before ], 'the other events are unchanged');
+$timeline = timeline($id);
+is($timeline->{notification}, undef, 'the stream does not contain it');
+is(substr($timeline->{events}[0]{at}, 0, 23), substr($before->[0]{at}, 0, 23), 'its id has the commit time');
+is_deeply([ map { event_text($_) } @{ $timeline->{events} } ], [ map { event_text($_) } @$before ], 'the other events are unchanged');
 $store->execute('DEL', map { $store->keys("$_:$id") } qw(trail acked));
 is(http("/v1/notifications/$id")->{status}, 404, 'without its trail the notification is unknown');
 
 # A pending notification keeps its events after trimming.
-letter(2, 'later');
+insert_letter(2, 'later');
 wait_until('it is stored', sub { $store->pending == 1 });
 my ($later) = map { @{ $store->execute('HKEYS', $_) } } $store->keys('pending');
-is_deeply([ map { words($_) } @{ life($later)->{events} } ], [ 'committed', 'stored' ], 'before the delivery: committed and stored');
-is_deeply(life($later)->{waiting}, ['later'], 'and the pending user');
+is_deeply([ map { event_text($_) } @{ timeline($later)->{events} } ], [ 'committed', 'stored' ], 'before the delivery: committed and stored');
+is_deeply(timeline($later)->{waiting}, ['later'], 'and the pending user');
 
 # More events than the limit: the trail keeps its start and the newest ones.
-my @crowd = map { "c$_" } 1 .. 520;
-letter(3, @crowd);
+my @many_users = map { "c$_" } 1 .. 520;
+insert_letter(3, @many_users);
 wait_until('it is stored', sub { $store->pending == 2 });
 my ($large) = grep { $_ ne $later } map { @{ $store->execute('HKEYS', $_) } } $store->keys('pending');
-for my $user (@crowd)
+for my $user (@many_users)
 {
-    my $answer = Clairon::Test::RawSocket->new($relay)->request(GET => '/v1/poll?wait=0', Authorization => 'Bearer ' . token(sub => $user));
-    $answer->{status} == 200 or fail("$user polls"), last;
+    my $response = Clairon::Test::RawSocket->new($relay)->request(GET => '/v1/poll?wait=0', Authorization => 'Bearer ' . token(sub => $user));
+    $response->{status} == 200 or fail("$user polls"), last;
     my $ack = Clairon::Test::RawSocket->new($relay);
     my $body = JSON::encode_json({ ids => [$large] });
     $ack->write("POST /v1/ack HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => $user) . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
@@ -99,8 +99,8 @@ for my $user (@crowd)
 wait_until('all have acknowledged', sub { $store->pending == 1 });
 my @kept = events($large);
 is($store->execute('LLEN', $store->of($large, "trail:$large")), 512, 'the trail is limited');
-is_deeply([ map { words($_) } @kept[ 0, 1 ] ], [ 'committed', 'stored' ], 'it keeps its start');
-is(words($kept[-1]), 'acked c520 0', 'and its end');
+is_deeply([ map { event_text($_) } @kept[ 0, 1 ] ], [ 'committed', 'stored' ], 'it keeps its start');
+is(event_text($kept[-1]), 'acked c520 0', 'and its end');
 is($relay->metric('clairon_store_errors_total'), 0, 'no store errors');
 
 done_testing();

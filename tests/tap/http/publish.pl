@@ -38,12 +38,12 @@ my $id = $posted->{json}{id};
 like($id, qr/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/, 'its id is of version 7');
 is($posted->{headers}{location}, "/v1/notifications/$id", 'with its location');
 $_->wait_notifications(1) for $u1, $other;
-my ($note) = $u1->notifications;
-is($note->{metadata}{id}, $id, 'it is delivered');
-is_deeply([ $other->notifications ], [$note], 'to each connection of the user, also on other relays');
-my $at = delete $note->{metadata}{timestamp};
+my ($notification) = $u1->notifications;
+is($notification->{metadata}{id}, $id, 'it is delivered');
+is_deeply([ $other->notifications ], [$notification], 'to each connection of the user, also on other relays');
+my $at = delete $notification->{metadata}{timestamp};
 like($at, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/, 'its timestamp is the current time in microseconds');
-is_deeply($note, {
+is_deeply($notification, {
     metadata => { id => $id, priority => 'NORMAL', type => 'NOTIFICATION', emitter => 'api',
         source => 'notify', topic => 'notify', operation => 'notify' },
     payload => { text => 'hé', n => 1.5 },
@@ -79,14 +79,14 @@ my $away = $relay->client('away');
 $away->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id });
 $away->ack($id);
 wait_until('all have acknowledged', sub { $store->pending == 0 });
-my $life = timeline($id);
-is($life->{status}, 200, 'it has a timeline');
-is($life->{json}{id}, $id, 'by its id');
-is($life->{json}{notification}{payload}{text}, 'hé', 'with the notification');
+my $timeline = timeline($id);
+is($timeline->{status}, 200, 'it has a timeline');
+is($timeline->{json}{id}, $id, 'by its id');
+is($timeline->{json}{notification}{payload}{text}, 'hé', 'with the notification');
 my %stages;
-$stages{ $_->{stage} }++ for @{ $life->{json}{events} };
+$stages{ $_->{stage} }++ for @{ $timeline->{json}{events} };
 ok($stages{committed} && $stages{stored} && $stages{sent} >= 3 && $stages{acked} == 3 && $stages{retried}, 'committed, stored, sent, retried, acked')
-  or diag(explain($life->{json}));
+  or diag(explain($timeline->{json}));
 is(timeline(uc $id)->{status}, 200, 'the case of the id is ignored');
 
 # A group that is known only from tokens, and one with members.
@@ -171,10 +171,10 @@ for my $case (
     [ 'a repeated field', '{"payload":{},"payload":{},"routing":{"audience":{"type":"ALL"}}}', 'JSON' ])
 {
     my ($name, $what, $word) = @$case;
-    my $answer = post($what);
-    is($answer->{status}, 400, "$name: rejected");
-    is($answer->{headers}{'content-type'}, 'application/problem+json', "$name: as problem details");
-    like($answer->{json}{detail}, qr/\Q$word\E/, "$name: with the field");
+    my $response = post($what);
+    is($response->{status}, 400, "$name: rejected");
+    is($response->{headers}{'content-type'}, 'application/problem+json', "$name: as problem details");
+    like($response->{json}{detail}, qr/\Q$word\E/, "$name: with the field");
 }
 my $deep = post('{"payload":{"x":' . '[' x 3000 . ']' x 3000 . '},"routing":{"audience":{"type":"ALL"}}}');
 is($deep->{status}, 400, 'nesting too deep');

@@ -13,7 +13,7 @@ use constant { RATE => 2, MANY => 40 };
 my $store = Clairon::Test::store();
 sub with { return Clairon::Test::relay(undef, $store, roles => 'gate', conf => {@_}) }
 my $relay = with('gate.request_rate' => RATE, 'gate.trusted_proxies' => '127.0.0.1');
-my $told  = 0;
+my $rejected_count  = 0;
 
 sub send_raw
 {
@@ -29,22 +29,22 @@ sub of { my ($user, %claims) = @_; return (Authorization => 'Bearer ' . token(su
 # Simultaneous requests: how many of each status, and the last 429.
 sub many
 {
-    my @answers = map { $_->read_response } map { send_raw(@_) } 1 .. MANY;
+    my @responses = map { $_->read_response } map { send_raw(@_) } 1 .. MANY;
     my %count;
-    $count{ $_->{status} }++ for @answers;
-    my ($rejected) = grep { $_->{status} == 429 } @answers;
-    $told += $count{429} // 0;
+    $count{ $_->{status} }++ for @responses;
+    my ($rejected) = grep { $_->{status} == 429 } @responses;
+    $rejected_count += $count{429} // 0;
     return (\%count, $rejected);
 }
 
 my $none = '00000000-0000-0000-0000-000000000000';
-my $note = '{"payload":{},"routing":{"audience":{"type":"USER","targets":["nobody"]}}}';
+my $notification = '{"payload":{},"routing":{"audience":{"type":"USER","targets":["nobody"]}}}';
 my $n    = 0;
 for my $case (
     [ POST => '/v1/ack', "{\"ids\":[\"$none\"]}", 204 ],
     [ POST => '/v1/nack', "{\"ids\":[\"$none\"]}", 204 ],
     [ POST => '/v1/ticket', '', 200 ],
-    [ POST => '/v1/notifications', $note, 201 ],
+    [ POST => '/v1/notifications', $notification, 201 ],
     [ GET => "/v1/notifications/$none", '', 404 ],
     [ GET => '/v1/poll?wait=0', '', 204 ])
 {
@@ -56,7 +56,7 @@ for my $case (
     is_deeply([ @{ $rejected->{headers} }{qw(retry-after content-type)} ], [ 1, 'application/problem+json' ], 'with a delay, as problem details');
     is(JSON::decode_json($rejected->{body})->{code}, 111, 'with code 111');
     is(request($method, $path, $body, of("other$n", publish => JSON::true))->{status}, $good, 'another user of that address is accepted');
-    wait_until('the rate allows a request again', sub { my $status = request($method, $path, $body, @user)->{status}; $told += $status == 429; $status == $good });
+    wait_until('the rate allows a request again', sub { my $status = request($method, $path, $body, @user)->{status}; $rejected_count += $status == 429; $status == $good });
 }
 is($relay->metric('clairon_gate_streams'), 0, 'a rejected poll does not count as a stream');
 
@@ -74,9 +74,9 @@ for my $case ([ 'no token' => GET => '/v1/poll', '', 401 ], [ 'an invalid token'
 my @wrong = of('u1', secret => 'x' x 32);
 many(GET => '/v1/poll', '', @wrong, 'X-Forwarded-For' => '2001:db8:9::1');
 my $same = request(GET => '/v1/poll?wait=0', '', of('calm'), 'X-Forwarded-For' => '2001:db8:9::2');
-$told += $same->{status} == 429;
+$rejected_count += $same->{status} == 429;
 ok($same->{status} == 429 || $same->{status} == 204, 'an exhausted network is rejected before its token is checked');
-wait_until('the network is accepted again', sub { my $status = request(GET => '/v1/poll?wait=0', '', of('calm'), 'X-Forwarded-For' => '2001:db8:9::2')->{status}; $told += $status == 429; $status == 204 });
+wait_until('the network is accepted again', sub { my $status = request(GET => '/v1/poll?wait=0', '', of('calm'), 'X-Forwarded-For' => '2001:db8:9::2')->{status}; $rejected_count += $status == 429; $status == 204 });
 is(request(GET => '/v1/poll?wait=0', '', of("each$_"), 'X-Forwarded-For' => '203.0.113.7')->{status}, 204, 'requests with valid tokens do not count by address') for 1 .. 3 * RATE;
 
 # Health checks; WebSockets.
@@ -88,7 +88,7 @@ my $ws = Clairon::Test::RawSocket->user($relay, 'u1');
 many(POST => '/v1/ack', '{}', of('u1'));
 $ws->send_json(({ t => 'ping' }) x 20);
 is_deeply([ map { $ws->next_message->{t} } 1 .. 20 ], [ ('pong') x 20 ], 'a WebSocket has its own rate');
-is($relay->metric('clairon_gate_requests_refused_total'), $told, 'the metric counts rejected requests');
+is($relay->metric('clairon_gate_requests_refused_total'), $rejected_count, 'the metric counts rejected requests');
 is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
 
 $relay = with('gate.request_rate' => 0);

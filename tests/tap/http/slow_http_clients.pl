@@ -33,9 +33,9 @@ sub kilobytes
 }
 
 # Server-sent events to clients that do not read.
-my @deaf = map { Clairon::Test::EventStream->open($relay, "deaf$_") } 1 .. 10;
+my @stalled = map { Clairon::Test::EventStream->open($relay, "deaf$_") } 1 .. 10;
 my $good = Clairon::Test::EventStream->open($relay, 'good');
-$_->wait_message('connected') for @deaf, $good;
+$_->wait_message('connected') for @stalled, $good;
 my $before = kilobytes();
 my @seen;
 for my $n (1 .. 30)
@@ -52,26 +52,26 @@ SKIP: {
 }
 wait_until('they are closed', sub { $relay->metric('clairon_gate_streams') == 1 });
 pass('clients that do not read are closed');
-my $place = $deaf[0]{id};
-$_->disconnect for @deaf;
-my $back = Clairon::Test::EventStream->open($relay, 'deaf1', 'Last-Event-ID' => $place);
-is($back->wait_message('connected')->{resumed}, JSON::true, 'they can resume');
-is_deeply([ map { $back->next_notification->{payload}{n} } 1 .. 30 ], [ 1 .. 30 ], 'with all missed notifications');
-$_->disconnect for $back, $good;
+my $pos = $stalled[0]{id};
+$_->disconnect for @stalled;
+my $reconnected = Clairon::Test::EventStream->open($relay, 'deaf1', 'Last-Event-ID' => $pos);
+is($reconnected->wait_message('connected')->{resumed}, JSON::true, 'they can resume');
+is_deeply([ map { $reconnected->next_notification->{payload}{n} } 1 .. 30 ], [ 1 .. 30 ], 'with all missed notifications');
+$_->disconnect for $reconnected, $good;
 
 # A large response over a slow connection lasts longer than the five seconds of one without progress.
-my $dripped = Clairon::Test::RawSocket->new($relay);
-$dripped->{link} = IO::Socket::IP->new(PeerHost => '127.0.0.1', PeerPort => $relay->{port},
+my $slow_reader = Clairon::Test::RawSocket->new($relay);
+$slow_reader->{link} = IO::Socket::IP->new(PeerHost => '127.0.0.1', PeerPort => $relay->{port},
     Sockopts => [ [ SOL_SOCKET, SO_RCVBUF, 4096 ], [ IPPROTO_TCP, TCP_MAXSEG, 536 ] ]) or die "could not connect: $@\n";
-$dripped->{link}->blocking(0);
-$dripped->write("GET /v1/poll?pos=$place HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'deaf2') . "\r\n\r\n");
+$slow_reader->{link}->blocking(0);
+$slow_reader->write("GET /v1/poll?pos=$pos HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'deaf2') . "\r\n\r\n");
 my ($began, $bytes) = (time(), '');
 wait_until('time has passed', sub {
-    sysread $dripped->{link}, $bytes, 100, length $bytes;
+    sysread $slow_reader->{link}, $bytes, 100, length $bytes;
     return time() - $began > 7;
 });
-1 while $dripped->more;
-$bytes .= $dripped->{bytes};
+1 while $slow_reader->more;
+$bytes .= $slow_reader->{bytes};
 my ($len) = $bytes =~ /\r\nContent-Length: (\d+)\r\n/;
 cmp_ok($len, '>', 1_000_000, 'the response is large');
 is(length((split /\r\n\r\n/, $bytes, 2)[1]), $len, 'it is complete although its client is slow');

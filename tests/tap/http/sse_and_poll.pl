@@ -48,11 +48,11 @@ sub poll
     my ($user, %query) = @_;
     my %headers = map { $_ => delete $query{$_} } grep { /^[:A-Z]/ } keys %query;
     my $path = '/v1/poll' . (%query ? '?' . join '&', map { "$_=$query{$_}" } sort keys %query : '');
-    my $answer = http(GET => $path, bearer($user), %headers);
-    my @lines  = map { JSON::decode_json($_) } split /\n/, $answer->{body} // '';
+    my $response = http(GET => $path, bearer($user), %headers);
+    my @lines  = map { JSON::decode_json($_) } split /\n/, $response->{body} // '';
     return {
-        %$answer,
-        pos   => $answer->{headers}{'clairon-pos'},
+        %$response,
+        pos   => $response->{headers}{'clairon-pos'},
         messages => \@lines,
         rows  => join(' ', map { row($_->{n}) } grep { $_->{t} eq 'msg' } @lines),
         ids   => [ map { $_->{n}{metadata}{id} } grep { $_->{t} eq 'msg' } @lines ],
@@ -90,11 +90,11 @@ my $pos = $sse->{id};
 $_->disconnect for $sse, $member;
 wait_until('the relay has detected the end', sub { $relay->metric('clairon_gate_streams') == 0 });
 my @missed = insert(t => 'u1', 3);
-my $back = Clairon::Test::EventStream->open($second, 'u1', 'Last-Event-ID' => $pos);
-is($back->wait_message('connected')->{resumed}, JSON::true, 'Last-Event-ID resumes, also on another relay');
-is_deeply([ map { row($back->next_notification) } 1 .. 3 ], \@missed, 'with missed notifications');
+my $reconnected = Clairon::Test::EventStream->open($second, 'u1', 'Last-Event-ID' => $pos);
+is($reconnected->wait_message('connected')->{resumed}, JSON::true, 'Last-Event-ID resumes, also on another relay');
+is_deeply([ map { row($reconnected->next_notification) } 1 .. 3 ], \@missed, 'with missed notifications');
 ($id) = insert(t => 'u1');
-is(row($back->next_notification), $id, 'and continues live');
+is(row($reconnected->next_notification), $id, 'and continues live');
 my $from_sse = $relay->client('u1', pos => $pos);
 $from_sse->wait_notifications(4);
 is_deeply([ map { row($_) } $from_sse->notifications ], [ @missed, $id ], 'a WebSocket accepts that cursor too');
@@ -110,24 +110,24 @@ my $topical = Clairon::Test::EventStream->open($relay, 'u1', ':path' => '/v1/sse
 $topical->wait_message('connected');
 insert(t => 'u1');
 my ($due) = insert(due => 'u1');
-my $note = $topical->next_notification;
-is(row($note), $due, 'topics of the query filter');
+my $notification = $topical->next_notification;
+is(row($notification), $due, 'topics of the query filter');
 
 # Acks over HTTP.
-is(ack('u1', $note->{metadata}{id})->{status}, 204, 'an ack over HTTP is accepted');
+is(ack('u1', $notification->{metadata}{id})->{status}, 204, 'an ack over HTTP is accepted');
 wait_until('all acknowledged', sub { $store->pending == 0 });
-is_deeply($topical->wait_message('acked')->{ids}, [ $note->{metadata}{id} ], 'the user\'s connections get the ack');
-is(ack('u1', $note->{metadata}{id})->{status}, 204, 'an ack may be repeated');
-$_->disconnect for $topical, $back;
+is_deeply($topical->wait_message('acked')->{ids}, [ $notification->{metadata}{id} ], 'the user\'s connections get the ack');
+is(ack('u1', $notification->{metadata}{id})->{status}, 204, 'an ack may be repeated');
+$_->disconnect for $topical, $reconnected;
 $_->close for $ws, $from_sse;
 for my $case (
     [ 'no body', 400, '' ], [ 'not JSON', 400, 'ids' ], [ 'no ids', 400, '{}' ], [ 'an invalid id', 400, '{"ids":["x"]}' ],
-    [ 'another field', 400, "{\"ids\":[\"$note->{metadata}{id}\"],\"x\":1}" ], [ 'an array', 400, '[]' ])
+    [ 'another field', 400, "{\"ids\":[\"$notification->{metadata}{id}\"],\"x\":1}" ], [ 'an array', 400, '[]' ])
 {
     my ($name, $status, $body) = @$case;
-    my $answer = http(POST => '/v1/ack', bearer('u1'), ':body' => $body);
-    is($answer->{status}, $status, "$name: rejected");
-    is(JSON::decode_json($answer->{body})->{code}, 107, "$name: with code 107");
+    my $response = http(POST => '/v1/ack', bearer('u1'), ':body' => $body);
+    is($response->{status}, $status, "$name: rejected");
+    is(JSON::decode_json($response->{body})->{code}, 107, "$name: with code 107");
 }
 is(http(POST => '/v1/ack', bearer('u1'))->{status}, 411, 'an ack needs Content-Length');
 is(http(POST => '/v1/ticket', bearer('u1'))->{status}, 200, 'an empty POST needs no length, as curl -X POST sends none');
@@ -173,11 +173,11 @@ is(poll('p1', pos => '', wait => 0)->{status}, 204, 'an empty cursor counts as n
 my $is_prompt = 0;
 for (1 .. 20)
 {
-    my $ending = Clairon::Test::RawSocket->user($relay, 'ending', exp => int(time()) + 1);
+    my $expiring = Clairon::Test::RawSocket->user($relay, 'ending', exp => int(time()) + 1);
     poll('p8', wait => 0);
-    $ending->send_json({ t => 'ping' });
-    $is_prompt ||= $ending->next_message->{t} eq 'pong';
-    $ending->disconnect;
+    $expiring->send_json({ t => 'ping' });
+    $is_prompt ||= $expiring->next_message->{t} eq 'pong';
+    $expiring->disconnect;
     last if $is_prompt;
 }
 ok($is_prompt, 'a poll with wait=0 is answered immediately');
@@ -188,10 +188,10 @@ $waiting->write("GET /v1/poll?pos=$at&wait=30 HTTP/1.1\r\nHost: x\r\nAuthorizati
 wait_until('it is open', sub { $relay->metric('clairon_gate_streams') == 1 });
 insert(t => 'p2');
 ($id) = insert(t => 'p1');
-my $answer = $waiting->read_response;
-is($answer->{status}, 200, 'a waiting poll returns when a notification arrives');
-is(row(JSON::decode_json((split /\n/, $answer->{body})[0])->{n}), $id, 'with that notification');
-$at = $answer->{headers}{'clairon-pos'};
+my $response = $waiting->read_response;
+is($response->{status}, 200, 'a waiting poll returns when a notification arrives');
+is(row(JSON::decode_json((split /\n/, $response->{body})[0])->{n}), $id, 'with that notification');
+$at = $response->{headers}{'clairon-pos'};
 
 # With ack_required: delivered once per ack timeout, also with more than a page pending.
 my @due = insert(due => 'p1', 8);
@@ -213,13 +213,13 @@ wait_until('all acknowledged', sub { $store->pending == 0 });
 is(poll('p1', wait => 0)->{status}, 204, 'nothing is left');
 my @many = insert(due => 'p4', 150);
 wait_until('they are pending', sub { $store->pending == 150 });
-my ($seen, $place) = ({}, undef);
+my ($seen, $cursor) = ({}, undef);
 for (1 .. 10)
 {
-    my $part = poll('p4', wait => 1, defined $place ? (pos => $place) : ());
+    my $part = poll('p4', wait => 1, defined $cursor ? (pos => $cursor) : ());
     last if $part->{status} == 204;
     $seen->{$_}++ for split / /, $part->{rows};
-    $place = $part->{pos};
+    $cursor = $part->{pos};
 }
 is_deeply($seen, { map { $_ => 1 } @many }, 'more than a window is delivered poll by poll, without acks');
 
@@ -252,10 +252,10 @@ sub ticket
     my $made = http(POST => '/v1/ticket', bearer($user, %claims), 'Content-Length' => 0);
     return $made->{status} == 200 ? JSON::decode_json($made->{body}) : $made->{status};
 }
-my $asked  = int time();
+my $requested_s  = int time();
 my $ticket = ticket('t1', groups => { TEAM => ['green'] });
 like($ticket->{ticket}, qr/^[0-9a-f]{32}$/, 'a ticket');
-ok($ticket->{exp} >= $asked + 30 && $ticket->{exp} <= time() + 31, 'it is valid for half a minute');
+ok($ticket->{exp} >= $requested_s + 30 && $ticket->{exp} <= time() + 31, 'it is valid for half a minute');
 my $ttl = $store->execute('TTL', $store->key("ticket:$ticket->{ticket}"));
 ok($ttl > 0 && $ttl <= 30, 'also in the store');
 my $opened = Clairon::Test::EventStream->open($second, undef, ':path' => "/v1/sse?ticket=$ticket->{ticket}");
@@ -272,8 +272,8 @@ sub ws_with
     my ($code, %connect) = @_;
     my $raw = Clairon::Test::RawSocket->open($relay, ':path' => "/v1/ws?ticket=$code");
     $raw->send_json({ t => 'connect', r => 1, %connect });
-    my $said = $raw->next_message;
-    return $said->{t} eq 'connected' ? $said->{user} : $raw->read_to_end->{code};
+    my $message = $raw->next_message;
+    return $message->{t} eq 'connected' ? $message->{user} : $raw->read_to_end->{code};
 }
 is(ws_with($ticket->{ticket}), 't2', 'a ticket opens a WebSocket');
 is(ws_with($ticket->{ticket}), 4001, 'only once');

@@ -24,9 +24,9 @@ sub notify { my ($set, $more) = @_; return split /\n/, $pg->safe_psql('postgres'
 
 # From SQL.
 my ($id) = reverse notify("SET LOCAL clairon.traceparent = '$given'");
-my $note = next_notification();
-is($note->{metadata}{traceparent}, $given, 'the transaction\'s setting is in metadata');
-is($note->{payload}{traceparent}, 'mine', 'the payload is unchanged');
+my $notification = next_notification();
+is($notification->{metadata}{traceparent}, $given, 'the transaction\'s setting is in metadata');
+is($notification->{payload}{traceparent}, 'mine', 'the payload is unchanged');
 like($u1->{raw}[-1], qr/"operation":"notify","traceparent":"$given","timestamp":/, 'before the timestamp');
 $relay->wait_for_log(qr/who=feed level=info .*msg="decoded" id="$id" traceparent="$given"/);
 pass('a sampled trace is logged with the id');
@@ -49,9 +49,9 @@ is(next_notification()->{metadata}{traceparent}, undef, 'and is omitted');
 my ($kept) = reverse notify("SET LOCAL clairon.traceparent = '$given'", ', ack_required => true, retry_limit => 100');
 next_notification();
 $store->make_due($kept, 'u1');
-$note = next_notification();
-is("$note->{metadata}{id} $note->{routing}{retry}{attempts}", "$kept 1", 'it is retried');
-is($note->{metadata}{traceparent}, $given, 'with its trace');
+$notification = next_notification();
+is("$notification->{metadata}{id} $notification->{routing}{retry}{attempts}", "$kept 1", 'it is retried');
+is($notification->{metadata}{traceparent}, $given, 'with its trace');
 $u1->ack($kept);
 wait_until('acknowledged', sub { $store->pending == 0 });
 $seen = () = $u1->notifications;
@@ -74,9 +74,9 @@ sub post
     %headers = (Host => 'x', Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true),
         'Content-Length' => length $body, %headers);
     $raw->write("POST /v1/notifications HTTP/1.1\r\n" . join('', map { "$_: $headers{$_}\r\n" } sort keys %headers) . "\r\n$body");
-    my $answer = $raw->read_response;
-    $answer->{json} = JSON::decode_json($answer->{body});
-    return $answer;
+    my $response = $raw->read_response;
+    $response->{json} = JSON::decode_json($response->{body});
+    return $response;
 }
 my $posted = post({}, traceparent => $given);
 is($posted->{status}, 201, 'the header of a request');
@@ -98,10 +98,10 @@ post({}, traceparent => "cc-$trace-00f067aa0ba902b7-ff-what-comes");
 is(next_notification()->{metadata}{traceparent}, $given, 'of a later version, the known part is used');
 
 # CORS allows a page with tracing to send the headers.
-my $asked = Clairon::Test::RawSocket->new($relay)->request(OPTIONS => '/v1/sse', Origin => 'http://127.0.0.1:1',
+my $preflight = Clairon::Test::RawSocket->new($relay)->request(OPTIONS => '/v1/sse', Origin => 'http://127.0.0.1:1',
     'Access-Control-Request-Method' => 'GET', 'Access-Control-Request-Headers' => 'authorization,traceparent,tracestate');
-is($asked->{status}, 204, 'a preflight of a page with tracing');
-my %may = map { $_ => 1 } split /, /, $asked->{headers}{'access-control-allow-headers'};
+is($preflight->{status}, 204, 'a preflight of a page with tracing');
+my %may = map { $_ => 1 } split /, /, $preflight->{headers}{'access-control-allow-headers'};
 ok($may{$_}, "$_ is allowed") for qw(authorization traceparent tracestate);
 
 # A repeat in another span is still a repeat.

@@ -35,16 +35,16 @@ like($quiet->log_text, qr/token rejected" path="?\/v1\/ws"? error="the token's s
 # The body of an HTTP error has the reason, and pages of an allowed origin can read it.
 for my $path ('/v1/poll', '/v1/sse')
 {
-    my $answer = request($listed, GET => $path, Origin => 'https://app.example', Authorization => 'Bearer ' . token(sub => 'u1', exp => time() - 60));
-    is_deeply([ $answer->{status}, @{ $answer->{json} }{qw(status code detail)} ], [ 401, 401, 109, 'the token has expired' ], "$path: the body has the reason");
-    is($answer->{headers}{'access-control-allow-origin'}, 'https://app.example', "$path: and the page can read it");
+    my $response = request($listed, GET => $path, Origin => 'https://app.example', Authorization => 'Bearer ' . token(sub => 'u1', exp => time() - 60));
+    is_deeply([ $response->{status}, @{ $response->{json} }{qw(status code detail)} ], [ 401, 401, 109, 'the token has expired' ], "$path: the body has the reason");
+    is($response->{headers}{'access-control-allow-origin'}, 'https://app.example', "$path: and the page can read it");
 }
 
 # Misplaced fields, and paths.
 for my $case ([ audience => 'routing.audience' ], [ targets => 'routing.audience.targets' ], [ topic => 'metadata.topic' ], [ retry => 'routing.retry' ])
 {
-    my $answer = request($relay, POST => '/v1/notifications', Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true), ':body' => { $case->[0] => {}, payload => {} });
-    is($answer->{json}{detail}, "unknown field: $case->[0]; did you mean $case->[1]?", "$case->[0] misplaced: with a suggestion");
+    my $response = request($relay, POST => '/v1/notifications', Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true), ':body' => { $case->[0] => {}, payload => {} });
+    is($response->{json}{detail}, "unknown field: $case->[0]; did you mean $case->[1]?", "$case->[0] misplaced: with a suggestion");
 }
 is(request($relay, GET => '/console')->{json}{detail}, 'console disabled; enable it with gate.console = on', 'the console reports that it is off');
 like(request($relay, GET => '/')->{json}{detail}, qr/clairon relay; clients connect to \/v1\/ws/, '/ describes the server');

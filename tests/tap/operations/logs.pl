@@ -80,8 +80,8 @@ for my $workers (1, 2)
     pass("$workers workers: they serve while the log is not read, and count lost lines");
     empty();
     my $text = '';
-    my $told = qr/^who=log level=warn at=\S+ msg="log lines lost: .*" count=[1-9]\d*\n(?=who=)/m;
-    wait_until('the loss is logged', sub { kill HUP => $relay->pid; ($text .= empty()) =~ $told });
+    my $loss = qr/^who=log level=warn at=\S+ msg="log lines lost: .*" count=[1-9]\d*\n(?=who=)/m;
+    wait_until('the loss is logged', sub { kill HUP => $relay->pid; ($text .= empty()) =~ $loss });
     pass('the reader gets the number of lost lines');
     fill();
     is($relay->stop, 0, 'SIGTERM ends them while the log is not read');

@@ -97,12 +97,12 @@ cmp_ok(scalar(keys %kind), '>', 40, 'and there are metrics');
 # Dashboard and alerts.
 my $dashboard = JSON::decode_json(slurp_file("$top/docker/grafana-dashboard.json"));
 my $alerts    = slurp_file("$top/docker/alerts.yml");
-my @asked     = map { $_->{expr} } map { @{ $_->{targets} // [] } } @{ $dashboard->{panels} };
-cmp_ok(scalar(@asked), '>', 30, 'the dashboard has queries');
+my @queries     = map { $_->{expr} } map { @{ $_->{targets} // [] } } @{ $dashboard->{panels} };
+cmp_ok(scalar(@queries), '>', 30, 'the dashboard has queries');
 my @expressions = $alerts =~ /^ +expr: (.*)$/mg;
-my %missing = map { $_ => 1 } grep { !$kind{$_} && !$kind{s/_(bucket|sum|count)$//r} } map { /\b(clairon_[a-z_]+)/g } @asked, @expressions;
+my %missing = map { $_ => 1 } grep { !$kind{$_} && !$kind{s/_(bucket|sum|count)$//r} } map { /\b(clairon_[a-z_]+)/g } @queries, @expressions;
 is_deeply([ sort keys %missing ], [], 'all metrics of dashboard and alerts are exported');
-my %named = map { s/_(bucket|sum|count)$//r => 1 } map { /\b(clairon_[a-z_]+)/g } @asked;
+my %named = map { s/_(bucket|sum|count)$//r => 1 } map { /\b(clairon_[a-z_]+)/g } @queries;
 is_deeply([ grep { !$named{$_} } sort keys %kind ], [], 'the dashboard shows all exported metrics');
 my %ids;
 $ids{ $_->{id} }++ for @{ $dashboard->{panels} };

@@ -41,8 +41,8 @@ my @relays = map {
 my $port   = free_port();
 my $folder = scratch();
 my $conf   = slurp_file(top() . '/docker/nginx.conf');
-my %there  = (8080 => $port, 8081 => $relays[0]{port}, 8082 => $relays[1]{port});
-is($conf =~ s/127\.0\.0\.1:(808[012])/127.0.0.1:$there{$1}/g, 3, 'the configuration names two relays');
+my %ports  = (8080 => $port, 8081 => $relays[0]{port}, 8082 => $relays[1]{port});
+is($conf =~ s/127\.0\.0\.1:(808[012])/127.0.0.1:$ports{$1}/g, 3, 'the configuration names two relays');
 open my $file, '>', "$folder/nginx.conf" or die "could not write: $!";
 print {$file} "daemon off;\npid $folder/nginx.pid;\nevents { worker_connections 512; }\nhttp {\naccess_log off;\nadd_header Upstream \$upstream_addr always;\n",
   (map { "${_}_temp_path $folder/$_;\n" } qw(client_body proxy fastcgi uwsgi scgi)), $conf, "}\n";
@@ -59,24 +59,24 @@ wait_until('nginx serves', sub {
 # Plain HTTP.
 is($agent->get("$url/metrics")->result->code, 404, 'internal paths are not forwarded');
 my $pos    = $agent->get("$url/v1/poll?wait=0" => \%bearer)->result->headers->header('Clairon-Pos');
-my $answer = $agent->post("$url/v1/notifications" => { %bearer, 'Idempotency-Key' => 'k1' } => json =>
+my $response = $agent->post("$url/v1/notifications" => { %bearer, 'Idempotency-Key' => 'k1' } => json =>
       { payload => { said => 'hello' }, routing => { audience => { type => 'USER', targets => ['u0'] } } })->result;
-is($answer->code, 201, 'the API is reachable');
-my $shown = '';
+is($response->code, 201, 'the API is reachable');
+my $received = '';
 my $tx = $agent->build_tx(GET => "$url/v1/sse" => \%bearer);
-$tx->res->content->unsubscribe('read')->on(read => sub { $shown .= $_[1] });
+$tx->res->content->unsubscribe('read')->on(read => sub { $received .= $_[1] });
 my $agent2 = Mojo::UserAgent->new(inactivity_timeout => 0);
 $agent2->start($tx => sub { });
 my $late  = 0;
 my $timer = Mojo::IOLoop->timer($Clairon::Test::SECONDS => sub { $late = 1 });
 my $tick  = Mojo::IOLoop->recurring(0.02 => sub { });
-Mojo::IOLoop->one_tick until $shown =~ /"t":"connected"/ || $late;
-like($shown, qr/^data: .*"t":"connected"/m, 'SSE is not buffered');
+Mojo::IOLoop->one_tick until $received =~ /"t":"connected"/ || $late;
+like($received, qr/^data: .*"t":"connected"/m, 'SSE is not buffered');
 Mojo::IOLoop->remove($_) for $timer, $tick;
 undef $agent2;
 my $polled = $agent->get("$url/v1/poll?wait=20&pos=$pos" => \%bearer)->result;
 like($polled->body, qr/"said":"hello"/, 'polls work');
-is($agent->post("$url/v1/ack" => \%bearer => json => { ids => [ $answer->json->{id} ] })->result->code, 204,
+is($agent->post("$url/v1/ack" => \%bearer => json => { ids => [ $response->json->{id} ] })->result->code, 204,
     'acks too');
 
 # Our client, while the relays are restarted in turn.
@@ -109,7 +109,7 @@ for my $i (1 .. 3)
     my @own = grep { 1 + $_ % 3 == $i } 1 .. $rows;
     wait_until("page $i has all rows", sub { $page->rows >= @own });
     is_deeply([ $page->rows ], \@own, "page $i received each row once, in order");
-    is(join(' ', $page->troubles), '', 'without a gap or an error');
+    is(join(' ', $page->problems), '', 'without a gap or an error');
 }
 wait_until('all acknowledged', sub { $store->pending == 0 });
 my %stored = map { $_->{id} => 1 } $store->entries;

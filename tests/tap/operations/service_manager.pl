@@ -10,12 +10,12 @@ use Test::More;
 my $path    = scratch() . '/notify';
 my $manager = IO::Socket::UNIX->new(Type => SOCK_DGRAM, Local => $path) or die "no socket: $!";
 $manager->blocking(0);
-my @heard;
+my @datagrams;
 
 sub listen_to
 {
-    while (defined $manager->recv(my $datagram, 4096)) { push @heard, $datagram }
-    return @heard;
+    while (defined $manager->recv(my $datagram, 4096)) { push @datagrams, $datagram }
+    return @datagrams;
 }
 
 # The datagrams up to the matching one; later calls continue after it.
@@ -24,7 +24,7 @@ sub datagrams_until
     my ($pattern) = @_;
     wait_until("a datagram matches $pattern", sub { grep { /$pattern/ } listen_to() });
     my @before;
-    while (defined(my $one = shift @heard))
+    while (defined(my $one = shift @datagrams))
     {
         push @before, $one;
         last if $one =~ $pattern;
@@ -79,7 +79,7 @@ kill STOP => $relay->pid, @workers;
 my $until = time + 6;
 wait_until('some time has passed', sub { time > $until });
 listen_to();
-@heard = ();
+@datagrams = ();
 kill CONT => $relay->pid;
 datagrams_until(qr/^WATCHDOG=1$/);
 kill CONT => @workers;

@@ -18,7 +18,7 @@ my @relays = (Clairon::Test::relay($pg, $store), Clairon::Test::relay(undef, $st
 my $last   = 0;
 
 sub rows { my ($client) = @_; return grep { $_->{metadata}{source} eq 't' } $client->notifications }
-sub name_of { my ($note) = @_; my $row = $note->{payload}{after}; return "$row->{id}.$row->{version}" }
+sub name_of { my ($notification) = @_; my $row = $notification->{payload}{after}; return "$row->{id}.$row->{version}" }
 sub received { return join ' ', map { name_of($_) } rows($_[0]) }
 sub ack { my ($client, $name) = @_;
     $client->run_until("$name is delivered", sub { grep { name_of($_) eq $name } rows($client) });
@@ -38,10 +38,10 @@ sub faults
 {
     my ($client) = @_;
     my (%newest, @faults);
-    for my $note (rows($client))
+    for my $notification (rows($client))
     {
-        my $row = $note->{payload}{after};
-        push @faults, name_of($note) if $row->{version} < ($newest{ $row->{id} } // 0) && !$note->{routing}{retry}{attempts};
+        my $row = $notification->{payload}{after};
+        push @faults, name_of($notification) if $row->{version} < ($newest{ $row->{id} } // 0) && !$notification->{routing}{retry}{attempts};
         $newest{ $row->{id} } = $row->{version} if $row->{version} > ($newest{ $row->{id} } // 0);
     }
     return "@faults";
@@ -52,27 +52,27 @@ for my $relay (@relays)
 {
     my $user = "u$last";
     my $phone = $relays[0]->client($user);
-    my $desk  = $relays[0]->client($user, win => 1);
+    my $desktop  = $relays[0]->client($user, win => 1);
     my ($first, $other, $row) = insert($user, 3);
-    deliver_plain($desk);
-    my $pos = $desk->pos;
-    $desk->close;
+    deliver_plain($desktop);
+    my $pos = $desktop->pos;
+    $desktop->close;
     ack($phone, "$other.1");
     pending_is(2);
     $pg->safe_psql('postgres', "UPDATE t SET version = 2 WHERE id = $row");
     ack($phone, "$row.2");
     pending_is(2);
-    $desk = $relay->client($user, win => 1, pos => $pos);
-    is($desk->wait_for('connected')->{resumed}, JSON::false, 'not resumed, because some were acknowledged elsewhere');
-    deliver_plain($desk);
-    ack($desk, "$first.1");
-    ack($desk, "$row.1");
+    $desktop = $relay->client($user, win => 1, pos => $pos);
+    is($desktop->wait_for('connected')->{resumed}, JSON::false, 'not resumed, because some were acknowledged elsewhere');
+    deliver_plain($desktop);
+    ack($desktop, "$first.1");
+    ack($desktop, "$row.1");
     pending_is(0);
-    deliver_plain($desk);
-    is(faults($desk), '', 'no older version after a newer one as a first delivery');
-    is(received($desk), "$first.1 $row.1", 'rows acknowledged by another device do not overtake queued rows');
-    like($desk->gaps, qr/^shed( shed)*$/, 'gaps are announced');
-    $_->close for $phone, $desk;
+    deliver_plain($desktop);
+    is(faults($desktop), '', 'no older version after a newer one as a first delivery');
+    is(received($desktop), "$first.1 $row.1", 'rows acknowledged by another device do not overtake queued rows');
+    like($desktop->gaps, qr/^shed( shed)*$/, 'gaps are announced');
+    $_->close for $phone, $desktop;
 }
 
 # A new session has more rows in the inbox than its window holds.
@@ -80,22 +80,22 @@ for my $relay (@relays)
     my $phone = $relays[0]->client('new');
     my ($first, $row) = insert('new', 2);
     $phone->run_until('both', sub { rows($phone) == 2 });
-    my $desk = $relays[1]->client('new', win => 1);
-    $desk->run_until('the first', sub { rows($desk) == 1 });
+    my $desktop = $relays[1]->client('new', win => 1);
+    $desktop->run_until('the first', sub { rows($desktop) == 1 });
     kill STOP => $relays[1]{pid};
     $pg->safe_psql('postgres', "UPDATE t SET version = 2 WHERE id = $row");
     ack($phone, "$row.2");
     pending_is(2);
     kill CONT => $relays[1]{pid};
-    deliver_plain($desk);
-    ack($desk, "$first.1");
-    ack($desk, "$row.1");
+    deliver_plain($desktop);
+    ack($desktop, "$first.1");
+    ack($desktop, "$row.1");
     pending_is(0);
-    deliver_plain($desk);
-    is(faults($desk), '', 'nor in a session with an inbox larger than its window');
-    is(received($desk), "$first.1 $row.1", 'later rows do not overtake the inbox');
-    is($desk->gaps, 'shed', 'skipped rows are announced as a gap');
-    $_->close for $phone, $desk;
+    deliver_plain($desktop);
+    is(faults($desktop), '', 'nor in a session with an inbox larger than its window');
+    is(received($desktop), "$first.1 $row.1", 'later rows do not overtake the inbox');
+    is($desktop->gaps, 'shed', 'skipped rows are announced as a gap');
+    $_->close for $phone, $desktop;
 }
 
 # A user who rejoins a group receives its pending rows after a newer version that another group received.

@@ -25,10 +25,10 @@ sub process
 {
     my ($user, $client, $at) = @_;
     my @notifications = $client->notifications;
-    for my $note (@notifications[ $at .. $#notifications ])
+    for my $notification (@notifications[ $at .. $#notifications ])
     {
-        my $id = $note->{metadata}{id};
-        push @{ $first{$user}{order} }, $note unless $first{$user}{had}{$id}++;
+        my $id = $notification->{metadata}{id};
+        push @{ $first{$user}{order} }, $notification unless $first{$user}{had}{$id}++;
     }
     my @ids = map { $_->{metadata}{id} } grep { $_->{routing}{retry}{ack_required} && rand() < 0.5 } @notifications[ $at .. $#notifications ];
     $client->ack(@ids) if @ids;
@@ -71,9 +71,9 @@ $writer->finish;
 for my $user (sort keys %client)
 {
     my (%last, @wrong);
-    for my $note (grep { $_->{metadata}{operation} eq 'update' } @{ $first{$user}{order} })
+    for my $notification (grep { $_->{metadata}{operation} eq 'update' } @{ $first{$user}{order} })
     {
-        my ($row, $version) = ("$note->{metadata}{source} $note->{payload}{after}{id}", $note->{payload}{after}{version});
+        my ($row, $version) = ("$notification->{metadata}{source} $notification->{payload}{after}{id}", $notification->{payload}{after}{version});
         push @wrong, "$row: $version after $last{$row}" if ($last{$row} // 0) >= $version;
         $last{$row} = $version;
     }

@@ -93,17 +93,17 @@ sub change_member
 
 # Sessions.
 
-sub name_of { my ($note) = @_; my $is = $note->{payload}{after}; return "$note->{metadata}{source} $is->{id}.$is->{version}" }
+sub name_of { my ($notification) = @_; my $is = $notification->{payload}{after}; return "$notification->{metadata}{source} $is->{id}.$is->{version}" }
 
 # Checks the deliveries of one session against the commit order.
 sub check_order
 {
-    my ($device, $note) = @_;
-    my $is = $note->{payload}{after};
-    my $key = "$note->{metadata}{source} $is->{id}";
+    my ($device, $notification) = @_;
+    my $is = $notification->{payload}{after};
+    my $key = "$notification->{metadata}{source} $is->{id}";
     my $newest = $device->{newest}{$key} // 0;
-    my $attempts = $note->{routing}{retry}{attempts};
-    push @faults, "seed $device->{world}{seed}: " . name_of($note) . " behind version $newest" if $is->{version} < $newest && !$attempts;
+    my $attempts = $notification->{routing}{retry}{attempts};
+    push @faults, "seed $device->{world}{seed}: " . name_of($notification) . " behind version $newest" if $is->{version} < $newest && !$attempts;
     $repeats++ if $attempts;
     $device->{newest}{$key} = $is->{version} if $is->{version} > $newest;
     return;
@@ -141,7 +141,7 @@ sub process_new
     return;
 }
 
-sub is_there { my ($device) = @_; return $device->{client} && !$device->{client}{closed} }
+sub is_connected { my ($device) = @_; return $device->{client} && !$device->{client}{closed} }
 
 sub bearer { return { Authorization => 'Bearer ' . Clairon::Test::token(sub => $_[0]{world}{user}) } }
 
@@ -175,11 +175,11 @@ sub connect_device
     my ($device, $is_last) = @_;
     my $world = $device->{world};
     return poll($device) if $device->{is_poll};
-    return if is_there($device);
+    return if is_connected($device);
     my ($relay) = grep { !$stopped || $_ != $stopped } @relays[ map { ($_, 1 - $_) } random_below($world, 2) ];
-    my @places = @{ $device->{places} // [] };
-    my $from = @places ? $places[-1] : undef;
-    $from = any_of($world, @places) if @places && random_below($world, 6) == 0;
+    my @cursors = @{ $device->{places} // [] };
+    my $from = @cursors ? $cursors[-1] : undef;
+    $from = any_of($world, @cursors) if @cursors && random_below($world, 6) == 0;
     if (!$is_last && random_below($world, 12) == 0)
     {
         undef $from;
@@ -198,7 +198,7 @@ sub connect_device
 sub enlarge_window
 {
     my ($device) = @_;
-    return is_there($device) ? $device->{client}->send({ t => 'subscribe', r => 1, topics => ['*'] }) : undef;
+    return is_connected($device) ? $device->{client}->send({ t => 'subscribe', r => 1, topics => ['*'] }) : undef;
 }
 
 # The last messages of a closing connection were received too.
@@ -207,7 +207,7 @@ sub disconnect_device
     my ($device) = @_;
     my $client = $device->{client} or return;
     return if $stopped && $device->{relay} == $stopped;
-    $client->close if is_there($device);
+    $client->close if is_connected($device);
     process_new($device);
     delete $device->{client};
     return;
@@ -216,7 +216,7 @@ sub disconnect_device
 sub acknowledge
 {
     my ($device, $share) = @_;
-    return if !$device->{is_poll} && !is_there($device);
+    return if !$device->{is_poll} && !is_connected($device);
     my $world = $device->{world};
     process_new($device);
     my (@acks, @nacks, @later);

@@ -71,10 +71,10 @@ sub poll
     my ($device) = @_;
     my $max    = 1 + int rand 4;
     my $from   = defined $device->{pos} ? "&pos=$device->{pos}" : '';
-    my $answer = eval { $agent->get($relays[ rand @relays ]->url("/v1/poll?wait=0&max=$max$from"), bearer($device))->result };
-    return if !$answer || $answer->code !~ /^20/ || (defined $device->{pos} && rand() < 0.1);
-    process($device, JSON::decode_json($_)) for split /\n/, $answer->body;
-    $device->{pos} = $answer->headers->header('Clairon-Pos');
+    my $response = eval { $agent->get($relays[ rand @relays ]->url("/v1/poll?wait=0&max=$max$from"), bearer($device))->result };
+    return if !$response || $response->code !~ /^20/ || (defined $device->{pos} && rand() < 0.1);
+    process($device, JSON::decode_json($_)) for split /\n/, $response->body;
+    $device->{pos} = $response->headers->header('Clairon-Pos');
     $device->{begins} //= $newest;
     return;
 }
@@ -112,8 +112,8 @@ sub ack_some
     $device->{to_ack} = [ grep { !$now{$_} } @{ $device->{to_ack} } ];
     return if !@ids;
     return $device->{client}->ack(@ids) if !$device->{is_poll};
-    my $answer = eval { $agent->post($relays[ rand @relays ]->url('/v1/ack'), bearer($device), json => { ids => \@ids })->result };
-    push @{ $device->{to_ack} }, @ids if !$answer || $answer->code !~ /^20/;
+    my $response = eval { $agent->post($relays[ rand @relays ]->url('/v1/ack'), bearer($device), json => { ids => \@ids })->result };
+    push @{ $device->{to_ack} }, @ids if !$response || $response->code !~ /^20/;
     return;
 }
 
@@ -147,11 +147,11 @@ process_new($_) for @devices;
 for my $step (1 .. 400)
 {
     my $device = $devices[ rand @devices ];
-    my $what   = rand 100;
-    if    ($what < 35) { commit_some() }
-    elsif ($what < 60) { ack_some($device, 0.6) }
-    elsif ($what < 78) { disconnect_device($device) }
-    elsif ($what < 99) { connect_device($device) }
+    my $random   = rand 100;
+    if    ($random < 35) { commit_some() }
+    elsif ($random < 60) { ack_some($device, 0.6) }
+    elsif ($random < 78) { disconnect_device($device) }
+    elsif ($random < 99) { connect_device($device) }
     else               { kill_and_restart() }
 }
 

@@ -30,16 +30,16 @@ sub disconnect_with_full_window
     my ($user, %args) = @_;
     my $from = $last + 1;
     my $phone = $relays[0]->client($user);
-    my $desk = $relays[1]->client($user, win => 2, pos => $phone->pos, %args);
+    my $desktop = $relays[1]->client($user, win => 2, pos => $phone->pos, %args);
     $last += 6;
     $pg->safe_psql('postgres', qq{
         INSERT INTO t SELECT i, '$user' FROM generate_series($from, $last) i;
         INSERT INTO plain VALUES ($from)});
-    $desk->run_until('the row without ack_required', sub { rows($desk, 'plain') });
-    is_deeply([ rows($desk) ], [ $from, $from + 1 ], 'the window is full');
+    $desktop->run_until('the row without ack_required', sub { rows($desktop, 'plain') });
+    is_deeply([ rows($desktop) ], [ $from, $from + 1 ], 'the window is full');
     $phone->run_until('all rows', sub { rows($phone) == 6 });
-    my $pos = $desk->pos;
-    $desk->close;
+    my $pos = $desktop->pos;
+    $desktop->close;
     return ($phone, $pos, $from);
 }
 
@@ -50,36 +50,36 @@ sub all_acked { return wait_until('all acknowledged', sub { $store->pending == 0
 
 # Nothing is acknowledged during the absence.
 my ($phone, $pos, $from) = disconnect_with_full_window('u1');
-my $desk = $relays[0]->client('u1', win => 2, pos => $pos);
-is($desk->wait_for('connected')->{resumed}, JSON::true, 'a reconnecting device resumes');
+my $desktop = $relays[0]->client('u1', win => 2, pos => $pos);
+is($desktop->wait_for('connected')->{resumed}, JSON::true, 'a reconnecting device resumes');
 for my $i (0 .. 2)
 {
-    $desk->run_until('two more', sub { rows($desk) == 2 * $i + 2 });
-    ack($desk, rows($desk));
+    $desktop->run_until('two more', sub { rows($desktop) == 2 * $i + 2 });
+    ack($desktop, rows($desktop));
 }
 all_acked();
-is_deeply([ rows($desk) ], [ $from .. $from + 5 ], 'and receives the queued rows in order');
+is_deeply([ rows($desktop) ], [ $from .. $from + 5 ], 'and receives the queued rows in order');
 $pg->safe_psql('postgres', 'INSERT INTO plain VALUES (1000)');
-$desk->run_until('the row without ack_required', sub { rows($desk, 'plain') });
-is($desk->gaps, '', 'without a gap');
-unlike($desk->pos, qr/~/, 'the cursor then records no queued rows');
-$_->close for $desk, $phone;
+$desktop->run_until('the row without ack_required', sub { rows($desktop, 'plain') });
+is($desktop->gaps, '', 'without a gap');
+unlike($desktop->pos, qr/~/, 'the cursor then records no queued rows');
+$_->close for $desktop, $phone;
 
 # The phone acknowledges rows that the desk has received.
 ($phone, $pos, $from) = disconnect_with_full_window('u2');
 ack($phone, $from, $from + 1);
 wait_until('two acks', sub { $store->pending == 4 });
-$desk = $relays[0]->client('u2', win => 2, pos => $pos);
-is($desk->wait_for('connected')->{resumed}, JSON::true, 'delivered rows may be acknowledged by another device');
+$desktop = $relays[0]->client('u2', win => 2, pos => $pos);
+is($desktop->wait_for('connected')->{resumed}, JSON::true, 'delivered rows may be acknowledged by another device');
 for my $i (0, 1)
 {
-    $desk->run_until('two more', sub { rows($desk) == 2 * $i + 2 });
-    ack($desk, rows($desk));
+    $desktop->run_until('two more', sub { rows($desktop) == 2 * $i + 2 });
+    ack($desktop, rows($desktop));
 }
 all_acked();
-is_deeply([ rows($desk) ], [ $from + 2 .. $from + 5 ], 'the others follow');
-is($desk->gaps, '', 'without a gap');
-$_->close for $desk, $phone;
+is_deeply([ rows($desktop) ], [ $from + 2 .. $from + 5 ], 'the others follow');
+is($desktop->gaps, '', 'without a gap');
+$_->close for $desktop, $phone;
 
 # The phone acknowledges queued rows of the desk, which reconnects to either relay, also after its relay was killed.
 for my $i (0, 1, 2)
@@ -88,20 +88,20 @@ for my $i (0, 1, 2)
     ack($phone, $from + 3);
     wait_until('one ack', sub { $store->pending == 5 });
     if ($i == 2) { $relays[1]->kill9; $relays[1]->start; $relays[1]->wait_ready }
-    $desk = $relays[$i % 2]->client("u3$i", win => 2, pos => $pos);
-    is($desk->wait_for('connected')->{resumed}, JSON::false, 'a session with a loss is not resumed');
-    $desk->run_until('the gap', sub { $desk->gaps });
-    is($desk->gaps, 'shed', 'and gets a gap');
-    $desk->run_until('the unacknowledged rows', sub { rows($desk) == 2 });
-    ack($desk, rows($desk));
-    $desk->run_until('two more', sub { rows($desk) == 4 });
-    ack($desk, rows($desk));
-    $desk->run_until('the last', sub { rows($desk) == 5 });
-    ack($desk, rows($desk));
+    $desktop = $relays[$i % 2]->client("u3$i", win => 2, pos => $pos);
+    is($desktop->wait_for('connected')->{resumed}, JSON::false, 'a session with a loss is not resumed');
+    $desktop->run_until('the gap', sub { $desktop->gaps });
+    is($desktop->gaps, 'shed', 'and gets a gap');
+    $desktop->run_until('the unacknowledged rows', sub { rows($desktop) == 2 });
+    ack($desktop, rows($desktop));
+    $desktop->run_until('two more', sub { rows($desktop) == 4 });
+    ack($desktop, rows($desktop));
+    $desktop->run_until('the last', sub { rows($desktop) == 5 });
+    ack($desktop, rows($desktop));
     all_acked();
-    is_deeply([ rows($desk) ], [ map { $from + $_ } 0 .. 2, 4, 5 ], 'and receives the remaining rows');
-    is($desk->gaps, 'shed', 'one gap');
-    $_->close for $desk, $phone;
+    is_deeply([ rows($desktop) ], [ map { $from + $_ } 0 .. 2, 4, 5 ], 'and receives the remaining rows');
+    is($desktop->gaps, 'shed', 'one gap');
+    $_->close for $desktop, $phone;
 }
 
 # The same with polls: a poll continues after the gap and loses no row without ack_required.
@@ -109,13 +109,13 @@ for my $i (0, 1, 2)
 $pg->safe_psql('postgres', 'INSERT INTO plain VALUES (1001)');
 ack($phone, $from + 2);
 wait_until('one ack', sub { $store->pending == 5 });
-my $answer = poll($pos);
-like($answer->{body}, qr/"why":"shed"/, 'a poll returns the gap');
-my $body = $answer->{body};
+my $response = poll($pos);
+like($response->{body}, qr/"why":"shed"/, 'a poll returns the gap');
+my $body = $response->{body};
 for (1 .. 3)
 {
-    $answer = poll($answer->{headers}{'clairon-pos'});
-    $body .= $answer->{body} // '';
+    $response = poll($response->{headers}{'clairon-pos'});
+    $body .= $response->{body} // '';
 }
 like($body, qr/"id":1001\b/, 'and the following row');
 

@@ -12,7 +12,7 @@ my $pg    = Clairon::Test::postgresql('main');
 my $store = Clairon::Test::store();
 my $proxy = Clairon::Test::proxy($store->{socket});
 my $relay = Clairon::Test::relay($pg, $store);
-my $far   = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'store.url' => $proxy->url('redis') });
+my $proxied   = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'store.url' => $proxy->url('redis') });
 
 sub notify
 {
@@ -69,8 +69,8 @@ my $start = $relay->client('u4')->pos;
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', CASE i % 100 WHEN 0 THEN '{u4}' ELSE '{nobody,no one}' END::text[],
     jsonb_build_object('nth', i)) FROM generate_series(1, 22000) i});
 notify('u4');
-wait_until('the relays have read all', sub { 2 == grep { $_->metric('clairon_hub_notifications_total') >= 22_001 } $relay, $far });
-for my $at ($relay, $far)
+wait_until('the relays have read all', sub { 2 == grep { $_->metric('clairon_hub_notifications_total') >= 22_001 } $relay, $proxied });
+for my $at ($relay, $proxied)
 {
     my $late = $at->client('u4', pos => $start);
     is($late->wait_for('connected')->{resumed}, JSON::false, 'a session far behind is not marked as resumed');
@@ -83,16 +83,16 @@ for my $at ($relay, $far)
 
 # The store stops while a client connects: the client stays connected.
 $proxy->freeze;
-my $waiting = Clairon::Test::Client->new($far->url('/v1/ws'));
+my $waiting = Clairon::Test::Client->new($proxied->url('/v1/ws'));
 $waiting->send({ t => 'connect', r => 1, token => Clairon::Test::token(sub => 'u1'), pos => $behind });
 $waiting->send({ t => 'ping' });
 $waiting->wait_for('pong');
 $proxy->cut;
-$far->wait_for_log(qr/who=store(?:-\d)? level=warn/);
+$proxied->wait_for_log(qr/who=store(?:-\d)? level=warn/);
 $proxy->thaw;
 $waiting->run_until('the notification', sub { has($waiting, $last) || $waiting->{closed} });
 ok(!$waiting->{closed}, 'a client that connects during the failure is served after the restart');
 is_deeply([ grep { $_->{t} eq 'bye' } @{ $waiting->{messages} } ], [], 'without a bye');
-is($_->stop, 0, 'SIGTERM: a relay exits with status 0') for $relay, $far;
+is($_->stop, 0, 'SIGTERM: a relay exits with status 0') for $relay, $proxied;
 
 done_testing();

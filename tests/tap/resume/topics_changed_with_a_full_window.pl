@@ -26,17 +26,17 @@ sub ack { my ($client, $row) = @_;
 sub pending_is { my ($count) = @_; return wait_until("$count are pending", sub { $store->pending == $count }) }
 
 # Rows 1, 2 and 4 have a topic of the desk, row 3 has not; the window holds one. Row 5 has no ack_required.
-sub full
+sub clients_with_full_window
 {
     my ($user) = @_;
     my $phone = $relays[0]->client($user);
-    my $desk = $relays[1]->client($user, win => 1, pos => $phone->pos, topics => [ 'postgres.a', 'postgres.plain' ]);
+    my $desktop = $relays[1]->client($user, win => 1, pos => $phone->pos, topics => [ 'postgres.a', 'postgres.plain' ]);
     $pg->safe_psql('postgres', $_)
       for "INSERT INTO a VALUES (1, '$user'), (2, '$user')", "INSERT INTO b VALUES (3, '$user')",
       "INSERT INTO a VALUES (4, '$user')", 'INSERT INTO plain VALUES (5)';
-    wait_row($_, 5) for $phone, $desk;
-    is_deeply([ rows($desk) ], [ 1, 5 ], 'the window holds one');
-    return ($phone, $desk);
+    wait_row($_, 5) for $phone, $desktop;
+    is_deeply([ rows($desktop) ], [ 1, 5 ], 'the window holds one');
+    return ($phone, $desktop);
 }
 
 # Acknowledges and deletes all rows.
@@ -51,60 +51,60 @@ sub empty
 }
 
 # A notification that was filtered before is not mistaken for a queued one.
-my ($phone, $desk) = full('u1');
-$desk->send({ t => 'subscribe', r => 1, topics => ['postgres.b'] });
-$desk->wait_for('subscribed');
+my ($phone, $desktop) = clients_with_full_window('u1');
+$desktop->send({ t => 'subscribe', r => 1, topics => ['postgres.b'] });
+$desktop->wait_for('subscribed');
 for my $row (1 .. 3)
 {
-    wait_row($desk, $row);
+    wait_row($desktop, $row);
     if ($row == 3)
     {
         ack($phone, 4);
         pending_is(1);
     }
-    ack($desk, $row);
+    ack($desktop, $row);
 }
 pending_is(0);
-$desk->run_until('a gap', sub { gaps($desk) });
-is(gaps($desk), 'shed', 'after a subscribe, lost queued rows are announced');
-empty($phone, $desk);
+$desktop->run_until('a gap', sub { gaps($desktop) });
+is(gaps($desktop), 'shed', 'after a subscribe, lost queued rows are announced');
+empty($phone, $desktop);
 
-($phone, $desk) = full('u2');
-my $pos = $desk->pos;
-$desk->close;
+($phone, $desktop) = clients_with_full_window('u2');
+my $pos = $desktop->pos;
+$desktop->close;
 ack($phone, 2);
 pending_is(3);
-$desk = $relays[0]->client('u2', pos => $pos);
-is($desk->wait_for('connected')->{resumed}, JSON::false, 'a reconnect with more topics and a loss is not resumed');
-wait_row($desk, 4);
-is(gaps($desk), 'shed', 'and gets a gap');
-is_deeply([ rows($desk) ], [ 1, 3, 4 ], 'the remaining rows are delivered');
-empty($phone, $desk);
+$desktop = $relays[0]->client('u2', pos => $pos);
+is($desktop->wait_for('connected')->{resumed}, JSON::false, 'a reconnect with more topics and a loss is not resumed');
+wait_row($desktop, 4);
+is(gaps($desktop), 'shed', 'and gets a gap');
+is_deeply([ rows($desktop) ], [ 1, 3, 4 ], 'the remaining rows are delivered');
+empty($phone, $desktop);
 
 # Without acks of another device there is no gap, whatever is filtered.
-($phone, $desk) = full('u3');
-$desk->send({ t => 'unsubscribe', r => 1, topics => ['postgres.a'] });
-$desk->wait_for('subscribed');
-ack($desk, 1);
+($phone, $desktop) = clients_with_full_window('u3');
+$desktop->send({ t => 'unsubscribe', r => 1, topics => ['postgres.a'] });
+$desktop->wait_for('subscribed');
+ack($desktop, 1);
 pending_is(3);
 $pg->safe_psql('postgres', 'INSERT INTO plain VALUES (6)');
-wait_row($desk, 6);
-is(gaps($desk), '', 'an unsubscribe causes no gap');
-empty($phone, $desk);
+wait_row($desktop, 6);
+is(gaps($desktop), '', 'an unsubscribe causes no gap');
+empty($phone, $desktop);
 
 for my $topics ([], [ 'postgres.b', 'postgres.plain' ], [ 'postgres.a', 'postgres.plain' ])
 {
-    ($phone, $desk) = full('u4');
-    $pos = $desk->pos;
-    $desk->close;
-    $desk = $relays[0]->client('u4', pos => $pos, @$topics ? (topics => $topics) : ());
-    is($desk->wait_for('connected')->{resumed}, JSON::true, "a reconnect with [@$topics] resumes");
+    ($phone, $desktop) = clients_with_full_window('u4');
+    $pos = $desktop->pos;
+    $desktop->close;
+    $desktop = $relays[0]->client('u4', pos => $pos, @$topics ? (topics => $topics) : ());
+    is($desktop->wait_for('connected')->{resumed}, JSON::true, "a reconnect with [@$topics] resumes");
     $pg->safe_psql('postgres', 'INSERT INTO plain VALUES (6)');
-    wait_row($desk, 6);
+    wait_row($desktop, 6);
     my @own = grep { my $topic = $_ == 3 ? 'postgres.b' : 'postgres.a'; !@$topics || grep { $_ eq $topic } @$topics } 1 .. 4;
-    is_deeply([ rows($desk) ], [ @own, 6 ], 'and receives the queued rows');
-    is(gaps($desk), '', 'without a gap');
-    empty($phone, $desk);
+    is_deeply([ rows($desktop) ], [ @own, 6 ], 'and receives the queued rows');
+    is(gaps($desktop), '', 'without a gap');
+    empty($phone, $desktop);
 }
 
 done_testing();

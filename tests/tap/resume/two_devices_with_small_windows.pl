@@ -32,16 +32,16 @@ all_acked();
 for my $i (0, 1)
 {
     my $relay = $relays[$i];
-    my $desk = $relay->client('u1', win => 4, pos => $pos);
-    is($desk->wait_for('connected')->{resumed}, JSON::true, 'the session resumes');
-    $desk->run_until('missed rows', sub { rows($desk) >= 40 + $i || $desk->gaps });
-    is_deeply([ rows($desk) ], [ 1 .. 40, (50) x $i ], 'with all missed rows in order, acknowledged or not');
-    is($desk->gaps, '', 'and without a gap');
+    my $desktop = $relay->client('u1', win => 4, pos => $pos);
+    is($desktop->wait_for('connected')->{resumed}, JSON::true, 'the session resumes');
+    $desktop->run_until('missed rows', sub { rows($desktop) >= 40 + $i || $desktop->gaps });
+    is_deeply([ rows($desktop) ], [ 1 .. 40, (50) x $i ], 'with all missed rows in order, acknowledged or not');
+    is($desktop->gaps, '', 'and without a gap');
     insert(50 + $i, 50 + $i, 'u1');
-    $desk->run_until('the new row', sub { rows($desk) == 41 + $i });
+    $desktop->run_until('the new row', sub { rows($desktop) == 41 + $i });
     pass('acknowledged rows do not occupy the window');
-    ack_all($desk);
-    $desk->close;
+    ack_all($desktop);
+    $desktop->close;
 }
 all_acked();
 

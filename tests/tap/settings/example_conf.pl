@@ -43,8 +43,8 @@ $example =~ s{^hs256_secret_file = .*$}{hs256_secret_file = $folder/secret}m;
 open my $conf, '>', "$folder/relay.conf" or die $!;
 print {$conf} $example;
 close $conf;
-my $said;
-($status, $said) = relay('--check', '-c', "$folder/relay.conf");
-is($status, 0, 'it is valid') or diag($said);
+my $message;
+($status, $message) = relay('--check', '-c', "$folder/relay.conf");
+is($status, 0, 'it is valid') or diag($message);
 
 done_testing();

@@ -52,18 +52,18 @@ sub check_rejected
 }
 
 # A file with six valid lines; more of them follow.
-sub good
+sub valid_settings
 {
     return join "\n", '[feed]', 'conninfo = host=/nowhere dbname=x password=hunter2', '[store]',
       'url = redis://me:hunter2@127.0.0.1:1', '[auth]', "hs256_secret_file = $folder/secret", @_, '';
 }
 
 # Good settings.
-write_text($file, good());
+write_text($file, valid_settings());
 chmod 0600, $file or die "could not chmod: $!\n";
 is_deeply([ clairon([ 'relay', '-c', $file, '--check' ]) ], [ 0, "settings are valid\n", '' ],
     '--check accepts valid settings');
-write_text($file, "\xef\xbb\xbf# a comment\r\n; another\r\n\r\n" . good('[relay]', '  log_level=debug  ', '[gate]',
+write_text($file, "\xef\xbb\xbf# a comment\r\n; another\r\n\r\n" . valid_settings('[relay]', '  log_level=debug  ', '[gate]',
         'ping = 10 s', 'max_frame_bytes = 1MB', 'origins = https://a.example, https://b.example'));
 is((clairon([ 'relay', '--check', '--config', $file ]))[0], 0, 'in any valid layout');
 is((clairon([ 'relay', '--check', "--auth.hs256_secret=$secret", '--feed.conninfo=dbname=x' ]))[0], 0,
@@ -72,22 +72,22 @@ is((clairon([ 'relay', '--check' ], CLAIRON_AUTH_HS256_SECRET => $secret, CLAIRO
     'from the environment alone');
 
 # The file: lines.
-check_rejected('an unknown key', good('[gate]', 'listn = 1'),
+check_rejected('an unknown key', valid_settings('[gate]', 'listn = 1'),
     qr{^clairon relay: \Q$file\E:8: \[gate\] listn is not a setting; did you mean \[gate\] listen\?.*max_connections});
-check_rejected('a misplaced key', good('[gate]', 'roles = feed'), qr{:8: .*did you mean \[relay\] roles\?});
-check_rejected('an unknown section', good('[gates]'), qr{\Q$file\E:7: \[gates\] is not a section; did you mean \[gate\]\? sections are .*gate, relay, store});
-check_rejected('a key twice', good('[gate]', 'ping = 1s', 'ping = 2s'), qr{\Q$file\E:9: .*ping is already set in line 8});
-check_rejected('a key without its section', "ping = 1s\npong = 1s\n" . good(), qr{\Q$file\E:1: a setting must be below a \[section\]});
-check_rejected('a section in capitals', good('[Auth]', 'leeway = 1s'), qr{\Q$file\E:7: \[Auth\] is not a section; did you mean \[auth\]\?});
+check_rejected('a misplaced key', valid_settings('[gate]', 'roles = feed'), qr{:8: .*did you mean \[relay\] roles\?});
+check_rejected('an unknown section', valid_settings('[gates]'), qr{\Q$file\E:7: \[gates\] is not a section; did you mean \[gate\]\? sections are .*gate, relay, store});
+check_rejected('a key twice', valid_settings('[gate]', 'ping = 1s', 'ping = 2s'), qr{\Q$file\E:9: .*ping is already set in line 8});
+check_rejected('a key without its section', "ping = 1s\npong = 1s\n" . valid_settings(), qr{\Q$file\E:1: a setting must be below a \[section\]});
+check_rejected('a section in capitals', valid_settings('[Auth]', 'leeway = 1s'), qr{\Q$file\E:7: \[Auth\] is not a section; did you mean \[auth\]\?});
 check_rejected('an empty [auth]', "[feed]\nconninfo = dbname=x\n[auth]\n", qr{missing key \[auth\] hs256_secret_file .*head -c 32 /dev/urandom});
-check_rejected('no setting', good('[gate]', 'ping'), qr{\Q$file\E:8: a line must be \[section\], name = value, or a comment});
-check_rejected('a broken section', good('[gate'), qr{\Q$file\E:7: a section must be \[name\] alone});
-check_rejected('a zero byte', good("[gate]\0"), qr{\Q$file\E:7: a line must not hold a zero byte});
-check_rejected('a secret in a wrong place', good('[auth]', "SECRET+$secret=="), qr{\Q$file\E:8: a name must be made of letters});
+check_rejected('no setting', valid_settings('[gate]', 'ping'), qr{\Q$file\E:8: a line must be \[section\], name = value, or a comment});
+check_rejected('a broken section', valid_settings('[gate'), qr{\Q$file\E:7: a section must be \[name\] alone});
+check_rejected('a zero byte', valid_settings("[gate]\0"), qr{\Q$file\E:7: a line must not hold a zero byte});
+check_rejected('a secret in a wrong place', valid_settings('[auth]', "SECRET+$secret=="), qr{\Q$file\E:8: a name must be made of letters});
 
 # The file: values.
 my $at = "$file:8: [gate]";
-check_rejected("$_->[0]", good('[gate]', $_->[0]), "$at $_->[1]") for
+check_rejected("$_->[0]", valid_settings('[gate]', $_->[0]), "$at $_->[1]") for
   [ 'ping = soon',      'ping must be a duration from 100ms to 1h in ms, s, m, h or d, not "soon"' ],
   [ 'ping = 5',         'ping must be a duration' ],
   [ 'ping = -1s',       'ping must be a duration' ],
@@ -106,7 +106,7 @@ check_rejected("$_->[0]", good('[gate]', $_->[0]), "$at $_->[1]") for
   [ 'workers = 65',           'workers must be a number from 1 to 64, not "65"' ],
   [ 'origins = https://app.example/', 'origins must be scheme://host[:port] without a path, or *, comma-separated, not "https://app.example/"' ],
   [ 'console = maybe',        'console must be' ];
-check_rejected("$_->[0] $_->[1]", good("[$_->[0]]", $_->[1]), "$file:8: [$_->[0]] $_->[2]") for
+check_rejected("$_->[0] $_->[1]", valid_settings("[$_->[0]]", $_->[1]), "$file:8: [$_->[0]] $_->[2]") for
   [ 'relay', 'roles = reader',      'roles must be feed, gate or feed,gate, not "reader"' ],
   [ 'relay', 'log_level = loud',    'log_level must be error, warn, info or debug, not "loud"' ],
   [ 'relay', 'log_format = xml',    'log_format must be logfmt or json' ],
@@ -143,27 +143,27 @@ for my $case ([ 'garbage', 'MCowBQ==', 'not the PEM of a public key' ],
     write_text("$folder/public", "-----BEGIN PUBLIC KEY-----\n$case->[1]\n-----END PUBLIC KEY-----\n");
     check_rejected("a public key: $case->[0]", "$feed\[auth]\npublic_key_file = $folder/public\n", qr{:4: .*\Q$case->[2]\E.*RSA, or EC on P-256$});
 }
-check_rejected('a certificate without a key', good('[gate]', "tls_cert = $folder/secret"), qr{missing key \[gate\] tls_key: \Q$file\E:8});
+check_rejected('a certificate without a key', valid_settings('[gate]', "tls_cert = $folder/secret"), qr{missing key \[gate\] tls_key: \Q$file\E:8});
 
 my ($cert, $key) = Clairon::Test::SecureSocket::certificate();
 my $pem = 'tls_cert and tls_key must be a PEM certificate and its key: could not';
-write_text($file, good('[gate]', "tls_cert = $cert", "tls_key = $key"));
+write_text($file, valid_settings('[gate]', "tls_cert = $cert", "tls_key = $key"));
 is((clairon([ 'relay', '-c', $file, '--check' ]))[0], 0, 'a certificate and its key are valid');
-check_rejected('a folder for a certificate', good('[gate]', "tls_cert = $folder/folder", "tls_key = $key"), qr{\[gate\] $pem read \Q$folder\E/folder});
-check_rejected('an invalid certificate', good('[gate]', "tls_cert = $folder/secret", "tls_key = $key"), "$pem read $folder/secret");
-check_rejected('a folder for its key', good('[gate]', "tls_cert = $cert", "tls_key = $folder/folder"), "$pem read $folder/folder");
-check_rejected('an invalid key', good('[gate]', "tls_cert = $cert", "tls_key = $cert"), "$pem read $cert");
+check_rejected('a folder for a certificate', valid_settings('[gate]', "tls_cert = $folder/folder", "tls_key = $key"), qr{\[gate\] $pem read \Q$folder\E/folder});
+check_rejected('an invalid certificate', valid_settings('[gate]', "tls_cert = $folder/secret", "tls_key = $key"), "$pem read $folder/secret");
+check_rejected('a folder for its key', valid_settings('[gate]', "tls_cert = $cert", "tls_key = $folder/folder"), "$pem read $folder/folder");
+check_rejected('an invalid key', valid_settings('[gate]', "tls_cert = $cert", "tls_key = $cert"), "$pem read $cert");
 rename $key, "$key.other" or die "could not rename: $!\n";
 Clairon::Test::SecureSocket::certificate();
-check_rejected('a key of another certificate', good('[gate]', "tls_cert = $cert", "tls_key = $key.other"), "$pem read $key.other");
+check_rejected('a key of another certificate', valid_settings('[gate]', "tls_cert = $cert", "tls_key = $key.other"), "$pem read $key.other");
 
 # A user who runs commands on the store may not have access to the gate's files.
-write_text($file, good('[gate]', "tls_cert = $folder/none", "tls_key = $folder/none"));
+write_text($file, valid_settings('[gate]', "tls_cert = $folder/none", "tls_key = $folder/none"));
 is((clairon([ 'relay', '-c', $file, '--check' ]))[0], 2, 'a gate needs its certificate');
-for my $words ([ 'errors', 'list' ], [ 'trace', '01890a5d-ac96-774b-bcce-b302099a8057' ])
+for my $command ([ 'errors', 'list' ], [ 'trace', '01890a5d-ac96-774b-bcce-b302099a8057' ])
 {
-    my ($code, undef, $err) = clairon([ @$words, '-c', $file ]);
-    is($code, 1, "$words->[0] does not");
+    my ($code, undef, $err) = clairon([ @$command, '-c', $file ]);
+    is($code, 1, "$command->[0] does not");
     like($err, qr/could not connect/, 'and connects to the store');
 }
 
@@ -176,13 +176,13 @@ for my $case ([ "$folder/none.conf", 'No such file or directory' ], [ "$folder/f
 }
 
 # Arguments and variables: named in the message; the precedence of sources.
-check_rejected('a wrong argument', good(), 'argument --gate.ping must be a duration', ['--gate.ping=soon']);
-check_rejected('an unknown argument', good(), qr{argument --gate\.pong: \[gate\] pong is not a setting; }, ['--gate.pong=1s']);
-check_rejected('an argument without value', good(), 'argument --gate.ping needs its value', ['--gate.ping']);
-check_rejected('a wrong variable', good(), 'variable CLAIRON_GATE_PING must be a duration', [], CLAIRON_GATE_PING => 'soon');
-check_rejected('a wrong secret argument', good(), 'argument --auth.hs256_secret', ['--auth.hs256_secret=SECRET-too-short']);
-check_rejected('no such option', good(), 'unknown argument --fast', ['--fast']);
-check_rejected('no such operand', good(), 'unknown argument now', ['now']);
+check_rejected('a wrong argument', valid_settings(), 'argument --gate.ping must be a duration', ['--gate.ping=soon']);
+check_rejected('an unknown argument', valid_settings(), qr{argument --gate\.pong: \[gate\] pong is not a setting; }, ['--gate.pong=1s']);
+check_rejected('an argument without value', valid_settings(), 'argument --gate.ping needs its value', ['--gate.ping']);
+check_rejected('a wrong variable', valid_settings(), 'variable CLAIRON_GATE_PING must be a duration', [], CLAIRON_GATE_PING => 'soon');
+check_rejected('a wrong secret argument', valid_settings(), 'argument --auth.hs256_secret', ['--auth.hs256_secret=SECRET-too-short']);
+check_rejected('no such option', valid_settings(), 'unknown argument --fast', ['--fast']);
+check_rejected('no such operand', valid_settings(), 'unknown argument now', ['now']);
 my ($code, $out, $err) = clairon([ 'relay', '-c' ]);
 is($code, 2, '-c without a file: exit 2');
 like($err, qr/missing value after -c/, '-c without a file: message');
@@ -197,7 +197,7 @@ sub listens
     unlike($log, qr/SECRET|hunter2/, 'its log has no secret');
     return $log =~ /could not listen" listen="?unix:([^\s"]+)/ ? $1 : $log;
 }
-write_text($file, good('[gate]', "listen = unix:$folder/none/file"));
+write_text($file, valid_settings('[gate]', "listen = unix:$folder/none/file"));
 my @variable = (CLAIRON_GATE_LISTEN => "unix:$folder/none/variable");
 my @argument = ("--gate.listen=unix:$folder/none/argument");
 is(listens([]), "$folder/none/file", 'the file applies');
@@ -206,14 +206,14 @@ is(listens(\@argument, @variable), "$folder/none/argument", 'an argument overrid
 is(listens([ @argument, "--gate.listen=unix:$folder/none/last" ]), "$folder/none/last", 'the last of two arguments applies');
 
 # An unknown variable with our prefix may belong to another program: a warning, not an error.
-write_text($file, good());
+write_text($file, valid_settings());
 ($code, $out, $err) = clairon([ 'relay', '-c', $file, '--check' ], CLAIRON_GATE_PINGS => 'SECRET');
 is($code, 0, 'an unknown variable is no error');
 like($err, qr/variable is not a setting.*variable="CLAIRON_GATE_PINGS"/, 'but a warning');
 unlike($err, qr/SECRET/, 'without its value');
 
 # All errors at once.
-write_text($file, good('[gates]', 'ping = soon', '[gate]', 'ping = soon', 'listn = 1', '[delivery]', 'window = 0', '[auth]', 'hs256_secret = x'));
+write_text($file, valid_settings('[gates]', 'ping = soon', '[gate]', 'ping = soon', 'listn = 1', '[delivery]', 'window = 0', '[auth]', 'hs256_secret = x'));
 ($code, $out, $err) = clairon([ 'relay', '-c', $file, '--check', '--gate.workers=0' ], CLAIRON_GATE_DRAIN => 'x');
 is($code, 2, 'several mistakes: exit 2');
 my @wrong = split /\n/, $err;
@@ -247,15 +247,15 @@ for my $case ([ [ '--auth.hs256_secret_file=no-secret' ], 'no-secret' ], [ [ '--
     [ [ '--store.tls_ca=no-ca' ], 'no-ca' ], [ [ '--feed.conninfo=dbname=x passfile=no-pass' ], 'no-pass' ],
     [ [ '--feed.primary_conninfo=dbname=x passfile=no-file' ], 'no-file' ], [ [ '-c', 'no.conf' ], 'no.conf' ])
 {
-    my ($words, $path) = @$case;
-    write_text($file, good());
-    ($code, undef, $err) = clairon([ 'relay', '--check', (grep { $_ eq '-c' } @$words) ? () : ('-c', $file), @$words ]);
+    my ($command, $path) = @$case;
+    write_text($file, valid_settings());
+    ($code, undef, $err) = clairon([ 'relay', '--check', (grep { $_ eq '-c' } @$command) ? () : ('-c', $file), @$command ]);
     is($code, 2, "$path: exit 2");
     like($err, qr/could not read "\Q$path\E" in folder "\Q@{[ Cwd::getcwd() ]}\E": No such file or directory$/, "$path: with its folder");
 }
 
 # Secrets that others can read.
-write_text($file, good());
+write_text($file, valid_settings());
 chmod 0644, $file, "$folder/secret" or die "could not chmod: $!\n";
 ($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check', '--store.url=redis://me:hunter2@127.0.0.1:1' ]);
 is($code, 0, 'a secret that others can read is no error');
@@ -269,13 +269,13 @@ is((clairon([ 'relay', '-c', $file, '--check', '--store.url=redis://127.0.0.1:1'
 like((clairon([ 'relay', '-c', $file, '--check', "--auth.hs256_secret=$secret", '--auth.hs256_secret_file=' ]))[2], qr/argument with a secret.*setting="hs256_secret" variable="CLAIRON_AUTH_HS256_SECRET/,
     'a warning for the secret itself as an argument');
 check_rejected('a store without a port', "${start}url = redis://cache\n", 'the port is missing, as a rule :6379');
-check_rejected('an origin with a wildcard', good('[gate]', 'origins = https://*.example.org'), 'must list each origin: a * inside an origin is not supported');
+check_rejected('an origin with a wildcard', valid_settings('[gate]', 'origins = https://*.example.org'), 'must list each origin: a * inside an origin is not supported');
 
 # An output that cannot be written is an error.
-write_text($file, good());
-for my $words ([ 'relay', '-c', $file, '--check' ], ['--version'], ['--help'])
+write_text($file, valid_settings());
+for my $command ([ 'relay', '-c', $file, '--check' ], ['--version'], ['--help'])
 {
-    is(system('sh', '-c', 'exec "$@" >/dev/full', '-', Clairon::Test::program(), @$words) >> 8, 1, "@$words on a full disk fails");
+    is(system('sh', '-c', 'exec "$@" >/dev/full', '-', Clairon::Test::program(), @$command) >> 8, 1, "@$command on a full disk fails");
 }
 
 # Help.

@@ -18,7 +18,7 @@ my $store  = Clairon::Test::store();
 my @relays = map { Clairon::Test::relay($pg, $store, roles => $_, conf => { 'store.shards' => $SHARDS,
     'delivery.ack_timeout' => '1s', 'delivery.backoff_base' => '1s', 'gate.console' => 'on' }) } 'feed,gate', 'gate';
 
-sub sum { my ($question) = @_; my $sum = 0; $sum += $question->($_) for 0 .. $SHARDS - 1; return $sum }
+sub sum { my ($count_in) = @_; my $sum = 0; $sum += $count_in->($_) for 0 .. $SHARDS - 1; return $sum }
 sub pending { return sum(sub { $store->pending("clairon:{$_[0]}:stream") }) }
 sub shards_with { my ($key) = @_; return grep { $store->execute('EXISTS', "clairon:{$_}:$key") } 0 .. $SHARDS - 1 }
 sub notify { my ($audience, $targets, $mark, $more) = @_;
@@ -103,9 +103,9 @@ for my $id ($mine{u1}, $mine{u2}, $team)
 {
     ($code, $out) = clairon('trace', $id);
     like($out, qr/stored.*sent.*acked/s, 'a trace is found in any shard');
-    my $answer = http($relays[1], GET => "/v1/notifications/$id");
-    is($answer->{status}, 200, 'also over HTTP');
-    is((grep { $_->{stage} eq 'acked' } @{ $answer->{json}{events} }) > 0, 1, 'with its acks');
+    my $response = http($relays[1], GET => "/v1/notifications/$id");
+    is($response->{status}, 200, 'also over HTTP');
+    is((grep { $_->{stage} eq 'acked' } @{ $response->{json}{events} }) > 0, 1, 'with its acks');
 }
 ($code) = clairon('trace', '01234567-89ab-8def-8123-456789abcdef');
 is($code, 1, 'an unknown id has no trace');

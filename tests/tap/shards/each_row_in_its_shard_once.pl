@@ -60,9 +60,9 @@ sub check_complete
             $found{ key_of($entry) }++;
             my $owner = $entry->{data} =~ /"owner":"(\w+)"/ ? $1 : 'group';
             $shard_of{$owner}{$k} = 1;
-            my $place = substr $entry->{route}, 8, 16;
-            push @unordered, $entry->{entry} if $place le $before;
-            $before = $place;
+            my $position = substr $entry->{route}, 8, 16;
+            push @unordered, $entry->{entry} if $position le $before;
+            $before = $position;
         }
     }
     my %wanted = map { $_ => 1 } (map { "one $_" } 1 .. $last), (map { 'many ' . 20 * $_ } 1 .. $last / 20);

@@ -33,7 +33,7 @@ sub statements
 }
 sub insert { return $pg->safe_psql('postgres', statements(@_)) }
 sub rows { return $last + $last / 10 }
-sub execute { my ($shard, @words) = @_; return $stores[ $shard % 2 ]->execute(@words) }
+sub execute { my ($shard, @arguments) = @_; return $stores[ $shard % 2 ]->execute(@arguments) }
 sub stored { my $sum = 0; $sum += execute($_, 'XLEN', "clairon:{$_}:stream") for 0 .. $SHARDS - 1; return $sum }
 sub pending { my $sum = 0; $sum += $stores[ $_ % 2 ]->pending("clairon:{$_}:stream") for 0 .. $SHARDS - 1; return $sum }
 
@@ -50,9 +50,9 @@ sub check_complete
             my ($table) = $entry->{data} =~ /"source":"(\w+)"/;
             my ($id)    = $entry->{data} =~ /"after":\{"id":(\d+)/;
             $found{"$table $id"}++;
-            my $place = substr $entry->{route}, 8, 16;
-            push @unordered, $entry->{entry} if $place le $before;
-            $before = $place;
+            my $position = substr $entry->{route}, 8, 16;
+            push @unordered, $entry->{entry} if $position le $before;
+            $before = $position;
         }
     }
     my %wanted = map { $_ => 1 } (map { "one $_" } 1 .. $last), map { 'many ' . 10 * $_ } 1 .. $last / 10;
@@ -152,10 +152,10 @@ $_->wait_ready for $first, $second;
 wait_confirmed($pg);
 $stores[1]->execute('FLUSHALL');
 is($client{u3}->wait_for('gap')->{why}, 'epoch', 'an emptied server causes a gap for all');
-my $had = stored();
+my $stored_before = stored();
 insert(2);
-wait_until('later rows are stored', sub { stored() >= $had + 22 });
-is(stored(), $had + 22, 'each once');
+wait_until('later rows are stored', sub { stored() >= $stored_before + 22 });
+is(stored(), $stored_before + 22, 'each once');
 
 # The order of the servers determines the placement.
 $_->stop for $first, $second;
@@ -192,7 +192,7 @@ pass('with the original servers the relay continues');
 %lost = make_errors();
 wait_confirmed($pg);
 my $reader = $first->client('u1');
-my $place  = $reader->pos;
+my $position  = $reader->pos;
 $first->stop;
 insert(1);
 for my $store (@stores[ 0, 1 ])
@@ -203,16 +203,16 @@ for my $store (@stores[ 0, 1 ])
     Clairon::Test::remember($stores[-1]);
     $_->start for $store, $stores[-1];
 }
-$had = stored();
+$stored_before = stored();
 $first->configure('store.url' => join ',', map { $_->url } @stores);
 $first->start;
 $first->wait_ready;
-$reader = $first->client('u1', pos => $place);
+$reader = $first->client('u1', pos => $position);
 ok($reader->wait_for('connected')->{resumed}, 'on twice as many servers cursors are valid');
 insert(1);
 sub stored_on_four { my $sum = 0; $sum += $stores[$_]->execute('XLEN', "clairon:{$_}:stream") for 0 .. $SHARDS - 1; return $sum }
-wait_until('later rows are stored', sub { stored_on_four() >= $had + 22 });
-is(stored_on_four(), $had + 22, 'each once, on its new server');
+wait_until('later rows are stored', sub { stored_on_four() >= $stored_before + 22 });
+is(stored_on_four(), $stored_before + 22, 'each once, on its new server');
 sub new_rows { my %ids = map { $_ => 1 } grep { $_ > $last - 20 } map { $_->{payload}{after}{id} // 0 } $reader->notifications; return sort { $a <=> $b } keys %ids }
 my @wanted = sort { $a <=> $b } map { ($last - 20 + $_, $last - 10 + $_) } 1, 6, 10;
 $reader->run_until('all missed rows', sub { my @found = new_rows(); @found >= @wanted });

@@ -16,8 +16,8 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('many', 'TEAM', 'team', ack_required => true)});
 my $port    = Clairon::Test::free_port();
 my @stores  = (Clairon::Test::store(), Clairon::Test::store(fsync => 'always', options => [ '--port', $port, '--repl-diskless-sync-delay', 0 ]));
-my $wire    = Clairon::Test::proxy("127.0.0.1:$port");          # between the second one and its replica
-my $replica = Clairon::Test::store(fsync => 'always', options => [ '--replicaof', '127.0.0.1', $wire->port ]);
+my $replication    = Clairon::Test::proxy("127.0.0.1:$port");          # between the second one and its replica
+my $replica = Clairon::Test::store(fsync => 'always', options => [ '--replicaof', '127.0.0.1', $replication->port ]);
 my $address = Clairon::Test::proxy($stores[1]{socket});         # the second one's address in the relay's settings
 # The first one has no replica: nothing is confirmed, so a new feed reads everything again.
 my $relay   = Clairon::Test::relay($pg, undef, conf => { 'store.shards' => $SHARDS, 'store.min_replicas' => 1,
@@ -61,8 +61,8 @@ sub check_complete
     for my $k (0 .. $SHARDS - 1)
     {
         $found{$_}++ for entries($k);
-        my @places = map { substr $_->{route}, 8, 16 } $stores[ $k % 2 ]->entries("clairon:{$k}:stream");
-        push @unordered, grep { $places[$_] le $places[ $_ - 1 ] } 1 .. $#places;
+        my @positions = map { substr $_->{route}, 8, 16 } $stores[ $k % 2 ]->entries("clairon:{$k}:stream");
+        push @unordered, grep { $positions[$_] le $positions[ $_ - 1 ] } 1 .. $#positions;
     }
     my %wanted = map { $_ => 1 } (map { "one $_" } 1 .. $last), map { 'many ' . 10 * $_ } 1 .. $last / 10;
     delete @wanted{@lost};
@@ -109,7 +109,7 @@ $client->{messages} = [];
 my $from = $last;
 sub on_replica { return $replica->execute('XLEN', 'clairon:{1}:stream') + $replica->execute('XLEN', 'clairon:{3}:stream') }
 wait_until('the replica has caught up', sub { on_replica() == stored(1, 3) });
-$wire->freeze;
+$replication->freeze;
 insert(2);
 wait_stored();
 cmp_ok(on_replica(), '<', stored(1, 3), 'the replica lacks the last rows');
@@ -137,10 +137,10 @@ $relay->configure('store.min_replicas' => 0);
 $relay->restart;
 wait_confirmed($pg);
 my @kept = map { [ $_, $stores[1]->execute('DUMP', $_) ] } keys_of();
-my $had  = stored(3);
+my $stored_before  = stored(3);
 insert(2);
 wait_stored();
-my @lost = (entries(3))[ $had .. stored(3) - 1 ];
+my @lost = (entries(3))[ $stored_before .. stored(3) - 1 ];
 cmp_ok(scalar @lost, '>', 0, 'the shard has rows that it will lose');
 wait_confirmed($pg);
 $relay->configure('store.min_replicas' => 1);
@@ -156,8 +156,8 @@ $mark = $relay->log_mark;
 $relay->start;
 $relay->wait_for_log(qr/slot starts beyond the store's progress/, from => $mark);
 $relay->wait_ready;
-my $back = $relay->client('u1', pos => $client->pos);
-is($back->wait_for('gap')->{why}, 'epoch', 'an old copy of one shard: announced as a gap');
+my $reconnected = $relay->client('u1', pos => $client->pos);
+is($reconnected->wait_for('gap')->{why}, 'epoch', 'an old copy of one shard: announced as a gap');
 insert(1);
 wait_stored();
 check_complete('an old copy of one shard', @lost);

@@ -18,15 +18,15 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('task', 'USER', 'owners');
     SELECT clairon.watch('duty', 'USER', 'owners', ack_required => true)});
 
-sub row_version { my ($note) = @_; return @{ $note->{payload}{after} }{qw(id version)} }
+sub row_version { my ($notification) = @_; return @{ $notification->{payload}{after} }{qw(id version)} }
 
 # Rows whose versions went backwards in the order of delivery.
 sub backward_versions
 {
     my (%last, @wrong);
-    for my $note (grep { $_->{payload}{after} } @_)
+    for my $notification (grep { $_->{payload}{after} } @_)
     {
-        my ($row, $version) = row_version($note);
+        my ($row, $version) = row_version($notification);
         push @wrong, "$row: $version after $last{$row}" if ($last{$row} // -1) >= $version;
         $last{$row} = $version;
     }
@@ -61,11 +61,11 @@ sub poll
         Mojo::IOLoop->one_tick;
         my $raw = Clairon::Test::RawSocket->new($at);
         $raw->write("GET /v1/poll?wait=0&max=7&pos=$pos HTTP/1.1\r\nHost: $raw->{host}\r\nAuthorization: Bearer " . token(sub => $user) . "\r\n\r\n");
-        my $answer = $raw->read_response;
-        $pos = $answer->{headers}{'clairon-pos'} if $answer->{headers}{'clairon-pos'};
-        my @lines = map { JSON::decode_json($_) } split /\n/, $answer->{body} // '';
+        my $response = $raw->read_response;
+        $pos = $response->{headers}{'clairon-pos'} if $response->{headers}{'clairon-pos'};
+        my @lines = map { JSON::decode_json($_) } split /\n/, $response->{body} // '';
         push @notifications, map { $_->{n} } grep { $_->{t} eq 'msg' } @lines;
-        return (\@notifications, $pos) if $answer->{status} == 204 || !@lines;
+        return (\@notifications, $pos) if $response->{status} == 204 || !@lines;
     }
     return;
 }
@@ -79,7 +79,7 @@ sub try_changes
     my $second = Clairon::Test::relay(undef, undef, roles => 'gate', conf => {%conf});
     my $live   = $relay->client('u1');
     my $begin  = $live->pos;
-    my ($pos, $polled, @polled, @comes) = ($begin, $begin);
+    my ($pos, $polled, @polled, @resumed) = ($begin, $begin);
     my $file   = scratch() . "/changes$first.sql";
     my $text   = changes($first) . changes($first + ROUNDS, "BEGIN;\n", "COMMIT;\n") . changes($first + 2 * ROUNDS);
     PostgreSQL::Test::Utils::append_to_file($file, $text);
@@ -90,20 +90,20 @@ sub try_changes
         my ($some, $to) = poll('u1', $polled, $second);
         push @polled, @$some;
         $polled = $to;
-        my $back = $second->client('u1', pos => $pos);
-        $back->run_until('a few', sub { $back->notifications >= 40 || @comes + $back->notifications >= $wanted });
-        push @comes, $back->notifications;
-        $pos = $back->pos;
-        $back->close;
-        return @polled >= $wanted && @comes >= $wanted && $live->notifications >= $wanted;
+        my $reconnected = $second->client('u1', pos => $pos);
+        $reconnected->run_until('a few', sub { $reconnected->notifications >= 40 || @resumed + $reconnected->notifications >= $wanted });
+        push @resumed, $reconnected->notifications;
+        $pos = $reconnected->pos;
+        $reconnected->close;
+        return @polled >= $wanted && @resumed >= $wanted && $live->notifications >= $wanted;
     });
     $writer->finish;
     is(scalar($live->notifications), $wanted, "$what: all received live");
     is_deeply(backward_versions($live->notifications), [], 'in commit order');
     is(scalar(@polled), $wanted, 'by polls');
     is_deeply(backward_versions(@polled), [], 'in commit order');
-    is(scalar(@comes), $wanted, 'by reconnecting clients');
-    is_deeply(backward_versions(@comes), [], 'in commit order');
+    is(scalar(@resumed), $wanted, 'by reconnecting clients');
+    is_deeply(backward_versions(@resumed), [], 'in commit order');
     is($_->metric('clairon_store_unordered_total'), 0, 'no notification was out of order') for $relay, $second;
     $second->restart;
     is_deeply(backward_versions(@{ (poll('u1', $begin, $second))[0] }), [], 'in commit order from the beginning');
@@ -139,7 +139,7 @@ for my $user (map { "user$_" } 1 .. 99)
     shard_of($user) % 2 ? ($far //= $user) : ($near //= $user);
     last if $far && $near;
 }
-my ($reader, $other) = map { $relay->client($_) } $far, $near;
+my ($client, $other) = map { $relay->client($_) } $far, $near;
 my $version = 20 * ROUNDS;
 sub change
 {
@@ -148,26 +148,26 @@ sub change
     $pg->safe_psql('postgres', sprintf q{UPDATE task SET owners = '{%s}', version = %d WHERE id = 1}, join(',', @owners), $version);
     return $version;
 }
-sub versions { return [ map { (row_version($_))[1] } grep { $_->{metadata}{source} eq 'task' } $reader->notifications ] }
+sub versions { return [ map { (row_version($_))[1] } grep { $_->{metadata}{source} eq 'task' } $client->notifications ] }
 
 # A published notification does not wait for a commit: its delivery shows that the relay has read the running server.
 sub wait_read
 {
     my ($wanted) = @_;
     wait_until('it is stored', sub { grep { $_->{data} =~ /"version":$wanted\b/ } $stores[0]->entries('clairon:{0}:stream') });
-    my $had  = $other->notifications;
+    my $before_count = $other->notifications;
     my $raw  = Clairon::Test::RawSocket->new($relay);
     my $body = JSON::encode_json({ payload => {}, routing => { audience => { type => 'USER', targets => [$near] } } });
     $raw->write("POST /v1/notifications HTTP/1.1\r\nHost: $raw->{host}\r\nAuthorization: Bearer " . token(sub => 'app', publish => JSON::true)
           . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
     like($raw->read_response->{status}, qr/^20/, 'a notification is published');
-    $other->run_until('it is delivered', sub { $other->notifications > $had });
+    $other->run_until('it is delivered', sub { $other->notifications > $before_count });
     return;
 }
 
 # The relay waits for a stopped server for three seconds. A turn that lasted longer, on a slow machine, shows nothing and
 # is repeated: then the later version came first, and is counted.
-my @shown;
+my @expected;
 sub unordered { return $relay->metric('clairon_store_unordered_total') }
 sub turn
 {
@@ -177,12 +177,12 @@ sub turn
     wait_read($version);
     my $early = versions();
     kill CONT => $stores[1]->pid;
-    $reader->run_until('both', sub { @{ versions() } == @shown + 2 });
+    $client->run_until('both', sub { @{ versions() } == @expected + 2 });
     my $late = unordered() > $before;
-    push @shown, $late ? reverse @two : @two;
+    push @expected, $late ? reverse @two : @two;
     return if $late;
-    is_deeply($early, [ @shown[ 0 .. $#shown - 2 ] ], 'later versions wait for the stopped server');
-    is_deeply(versions(), \@shown, 'they follow in order');
+    is_deeply($early, [ @expected[ 0 .. $#expected - 2 ] ], 'later versions wait for the stopped server');
+    is_deeply(versions(), \@expected, 'they follow in order');
     return 1;
 }
 for (1 .. 3) { wait_until('a turn within the limit', \&turn) }
@@ -190,17 +190,17 @@ my $unordered = unordered();
 
 # Beyond the limit.
 kill STOP => $stores[1]->pid;
-push @shown, reverse change($far), change($far, $near);
-$reader->run_until('the later version', sub { @{ versions() } == @shown - 1 });
-is_deeply(versions(), [ @shown[ 0 .. $#shown - 1 ] ], 'a stopped server is not waited for beyond the limit');
+push @expected, reverse change($far), change($far, $near);
+$client->run_until('the later version', sub { @{ versions() } == @expected - 1 });
+is_deeply(versions(), [ @expected[ 0 .. $#expected - 1 ] ], 'a stopped server is not waited for beyond the limit');
 is(unordered(), $unordered + 1, 'this is counted');
 like($relay->log_text, qr/shard is behind or lost data.* shard=[13]/, 'and logged');
 kill CONT => $stores[1]->pid;
-$reader->run_until('the earlier version', sub { @{ versions() } == @shown });
-is_deeply(versions(), \@shown, 'the delayed version is delivered too');
-push @shown, change($far), change($far, $near), change($far);
-$reader->run_until('the rest', sub { @{ versions() } == @shown });
-is_deeply(versions(), \@shown, 'the order is restored');
+$client->run_until('the earlier version', sub { @{ versions() } == @expected });
+is_deeply(versions(), \@expected, 'the delayed version is delivered too');
+push @expected, change($far), change($far, $near), change($far);
+$client->run_until('the rest', sub { @{ versions() } == @expected });
+is_deeply(versions(), \@expected, 'the order is restored');
 is(unordered(), $unordered + 1, 'without waiting');
 
 # Pending notifications are delivered in order too, page by page, as the window allows.

@@ -41,12 +41,12 @@ sub poll
     {
         my $raw = Clairon::Test::RawSocket->new($at);
         $raw->write("GET /v1/poll?wait=0&max=7&pos=$pos HTTP/1.1\r\nHost: $raw->{host}\r\nAuthorization: Bearer " . token(sub => $user) . "\r\n\r\n");
-        my $answer = $raw->read_response;
-        %headers = %{ $answer->{headers} };
+        my $response = $raw->read_response;
+        %headers = %{ $response->{headers} };
         $pos     = $headers{'clairon-pos'};
-        my @lines = map { JSON::decode_json($_) } split /\n/, $answer->{body} // '';
+        my @lines = map { JSON::decode_json($_) } split /\n/, $response->{body} // '';
         push @notifications, map { $_->{n} } grep { $_->{t} eq 'msg' } @lines;
-        return (\@notifications, $pos) if $answer->{status} == 204 || !@lines;
+        return (\@notifications, $pos) if $response->{status} == 204 || !@lines;
     } while (1);
     return;
 }
@@ -77,11 +77,11 @@ for my $at (@seen)
 {
     my ($pos, $last) = @$at;
     my @rest = grep { $_ > $last && $_ != 6 } 1 .. 7;
-    my $back = $second->client('u1', pos => $pos);
-    ok($back->wait_for('connected')->{resumed}, "after $last: resumed");
-    $back->wait_notifications(scalar @rest);
-    is_deeply([ marks($back->notifications) ], \@rest, 'with exactly the missing notifications');
-    $back->close;
+    my $reconnected = $second->client('u1', pos => $pos);
+    ok($reconnected->wait_for('connected')->{resumed}, "after $last: resumed");
+    $reconnected->wait_notifications(scalar @rest);
+    is_deeply([ marks($reconnected->notifications) ], \@rest, 'with exactly the missing notifications');
+    $reconnected->close;
     my $stream = Clairon::Test::EventStream->open($second, 'u1', 'Last-Event-ID' => $pos);
     is_deeply([ marks(map { $stream->next_notification } @rest) ], \@rest, 'the same as events');
     $stream->disconnect;
@@ -107,12 +107,12 @@ $pg->safe_psql('postgres', qq{
 $mark += 1500;
 wait_until('all are stored', sub { $store->entries == 1507 });
 $second->restart;
-my $back = $second->client('u1', pos => $far);
-$back->wait_notifications(1500);
-is_deeply([ marks($back->notifications) ], [ $from .. $mark ], 'pages of two streams are merged in commit order');
-ok($back->wait_for('connected')->{resumed}, 'without a loss');
+my $reconnected = $second->client('u1', pos => $far);
+$reconnected->wait_notifications(1500);
+is_deeply([ marks($reconnected->notifications) ], [ $from .. $mark ], 'pages of two streams are merged in commit order');
+ok($reconnected->wait_for('connected')->{resumed}, 'without a loss');
 is_deeply([ marks(@{ (poll('u1', $far, $second))[0] }) ], [ $from .. $mark ], 'by polls too');
-$back->close;
+$reconnected->close;
 
 # A row whose audience changes from one user to two and back.
 my $row = $relay->client('u1');

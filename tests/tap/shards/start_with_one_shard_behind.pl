@@ -34,12 +34,12 @@ sub change
 sub versions { return [ map { $_->{payload}{after}{version} } $_[0]->notifications ] }
 
 change(2);
-my $reader = $gate->client('u1');
-my $pos    = $reader->pos;
+my $client = $gate->client('u1');
+my $pos    = $client->pos;
 change(2);
-$reader->wait_notifications(2);
-is_deeply(versions($reader), [ 3, 4 ], 'live versions are in order');
-$reader->close;
+$client->wait_notifications(2);
+is_deeply(versions($client), [ 3, 4 ], 'live versions are in order');
+$client->close;
 $gate->stop;
 
 # The feed stops after it stored its part in one shard only.
@@ -52,12 +52,12 @@ $store->execute('XDEL', 'clairon:{0}:stream', $last->{entry});
 
 $gate->start;
 $gate->wait_ready;
-my $back = $gate->client('u1', pos => $pos);
-$back->wait_notifications(2);
+my $reconnected = $gate->client('u1', pos => $pos);
+$reconnected->wait_notifications(2);
 my $fresh = $gate->client('u1');
 $feed->start;
-$back->run_until("all", sub { grep { $_ == $version } @{ versions($back) } });
-is_deeply(versions($back), [ 3 .. $version ], 'a resumed client receives the missing part in order');
+$reconnected->run_until("all", sub { grep { $_ == $version } @{ versions($reconnected) } });
+is_deeply(versions($reconnected), [ 3 .. $version ], 'a resumed client receives the missing part in order');
 $fresh->run_until('all', sub { @{ versions($fresh) } >= $version - 4 });
 is_deeply(versions($fresh), [ 5 .. $version ], 'and a new client too');
 is($gate->metric('clairon_store_unordered_total'), 0, 'no notification was out of order');

@@ -155,18 +155,18 @@ is($store->execute('HGET', $store->shared('progress:clairon'), 'timeline'), 2, '
 is_deeply([ read_text(standby_sql('SELECT pg_current_wal_flush_lsn()')) ], [ ($client->notifications)[7] ],
     'text mode returns it once');
 
-my $said = $relay->log_text($mark);
-like($said, qr/who=store level=info .*rewound the slot's progress, reconnecting/, 'the log explains the progress');
-unlike($said, qr/who=store level=(?:warn|error)/, 'without warnings about the store');
+my $log = $relay->log_text($mark);
+like($log, qr/who=store level=info .*rewound the slot's progress, reconnecting/, 'the log explains the progress');
+unlike($log, qr/who=store level=(?:warn|error)/, 'without warnings about the store');
 
 # The promotion undoes nothing: no replay, and no gap.
 $relay->restart;
 $relay->wait_for_log(qr/streaming from slot" .*timeline=2 /);
 $relay->wait_ready;
-my $back = $relay->client('u1', pos => $client->pos);
+my $reconnected = $relay->client('u1', pos => $client->pos);
 standby_sql(q{UPDATE t SET body = 'again' WHERE id = 10});
-$back->wait_for(sub { $_[0]{t} eq 'msg' && ($_[0]{n}{payload}{after}{body} // '') eq 'again' });
+$reconnected->wait_for(sub { $_[0]{t} eq 'msg' && ($_[0]{n}{payload}{after}{body} // '') eq 'again' });
 is(scalar $store->entries, 9, 'the new timeline is read without losses and duplicates');
-is($client->gaps . $back->gaps, '', 'without a gap');
+is($client->gaps . $reconnected->gaps, '', 'without a gap');
 
 done_testing();

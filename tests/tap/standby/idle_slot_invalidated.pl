@@ -23,7 +23,7 @@ for my $server ($primary, $standby)
         'feed.primary_conninfo' => $primary->connstr('postgres') . ' user=relay' });
     my $client = $relay->client('u1');
     $client->wait_row(insert());
-    my $place = $client->pos;
+    my $pos = $client->pos;
     $relay->stop;
 
     # Only a checkpoint invalidates idle slots.
@@ -51,7 +51,7 @@ for my $server ($primary, $standby)
     pass("$name: the relay logs it");
     $relay->wait_for_log(qr/lost slot dropped.*slot created/s, from => $mark);
     $relay->wait_ready;
-    $client = $relay->client('u1', pos => $place);
+    $client = $relay->client('u1', pos => $pos);
     is($client->wait_for('gap')->{why}, 'epoch', "$name: the slot is recreated, and clients get a gap");
     $client->wait_row(insert());
     ok(!grep({ $_->{payload}{after}{id} == $lost } $client->notifications), "$name: lost rows are not delivered, later ones are");

@@ -36,18 +36,18 @@ sub set_standby
 sub check_gap
 {
     my ($client, $how) = @_;
-    my $back = $relay->client('u1', pos => $client->pos);
-    is($back->wait_for('gap')->{why}, 'epoch', "$how: clients get a gap");
-    $back->wait_row(insert());
-    return $back;
+    my $reconnected = $relay->client('u1', pos => $client->pos);
+    is($reconnected->wait_for('gap')->{why}, 'epoch', "$how: clients get a gap");
+    $reconnected->wait_row(insert());
+    return $reconnected;
 }
 
 sql(q{CREATE TABLE t (id int PRIMARY KEY, owner text);
     SELECT clairon.watch('t', 'USER', 'owner')});
 
 # A transaction that does not end: no slot can be created, whatever is logged.
-my $endless = $primary->background_psql('postgres');
-$endless->query_safe('BEGIN; SELECT pg_current_xact_id()');
+my $open_transaction = $primary->background_psql('postgres');
+$open_transaction->query_safe('BEGIN; SELECT pg_current_xact_id()');
 my $store = Clairon::Test::store(fsync => 'always');
 $relay =
   Clairon::Test::relay($standby, $store, wait => 0, conf => { 'feed.create_timeout' => '1s' });
@@ -76,8 +76,8 @@ $relay->start;
 $relay->wait_for_log(qr/calling pg_log_standby_snapshot\(\) on its primary/, from => $mark);
 wait_primary_logs(qr/pg_log_standby_snapshot\(\).*pg_log_standby_snapshot\(\)/s, $from);
 pass('the relay asks the primary repeatedly');
-$endless->query_safe('ROLLBACK');
-$endless->quit;
+$open_transaction->query_safe('ROLLBACK');
+$open_transaction->quit;
 $relay->wait_ready;
 is(sql(q{SELECT count(*) FROM pg_stat_activity WHERE usename = 'relay'}), 0,
     'and no longer once the slot exists');

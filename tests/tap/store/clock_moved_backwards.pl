@@ -36,20 +36,20 @@ while ($acked < 3000)
     $acked = @ids;
 }
 is_deeply([ rows($client) ], [ 1 .. 3000 ], 'in commit order');
-my $back = $relay->client('u1', pos => $from);
-$back->run_until('all', sub { $back->notifications == 4500 });
-is_deeply([ rows($back) ], [ 1 .. 3000 ], 'also on resume');
+my $reconnected = $relay->client('u1', pos => $from);
+$reconnected->run_until('all', sub { $reconnected->notifications == 4500 });
+is_deeply([ rows($reconnected) ], [ 1 .. 3000 ], 'also on resume');
 
 # Exhausted and trimmed at their first position: redriven ones come last.
 $relay->configure('delivery.ack_timeout' => '1s', 'delivery.window' => 400);
 $relay->restart;
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u2}', '{}', ack_required => true, retry_limit => 0) FROM generate_series(1, 400)});
-my $careless = $relay->client('u2', win => 400);
-$careless->wait_notifications(400);
+my $not_acking = $relay->client('u2', win => 400);
+$not_acking->wait_notifications(400);
 wait_until('all are exhausted', sub { $store->execute('XLEN', 'clairon:errors') == 400 });
-$careless->close;
+$not_acking->close;
 $store->execute('DEL', $_) for map { @{ $store->execute('KEYS', "clairon*:$_:*") } } qw(trail tries);
-my ($code, $told, $error) = $relay->run('errors', 'redrive', '--all');
+my ($code, $out, $error) = $relay->run('errors', 'redrive', '--all');
 is($code, 0, "the exhausted ones are redriven: $error");
 my @scores;
 for my $inbox ($store->keys('inbox:u2'))

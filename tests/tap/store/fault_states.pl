@@ -33,12 +33,12 @@ sub confirmed_since
 # done.
 sub check_survives
 {
-    my ($name, $sentence, $break, $repair) = @_;
+    my ($name, $message, $break, $repair) = @_;
     my $mark = $relay->log_mark;
     $break->();
     insert() for 1 .. 3;
     my $written = sql('SELECT pg_current_wal_lsn()');
-    $relay->wait_for_log($sentence, from => $mark);
+    $relay->wait_for_log($message, from => $mark);
     is(($relay->get('/readyz'))[0], 503, "$name: not ready");
     ok(!confirmed_since($written), "$name: rows that are not stored are not confirmed");
     $repair->();

@@ -15,7 +15,7 @@ Mojo::UserAgent->new->post($relay->url('/v1/notifications'), { Authorization => 
 $client->wait_notifications(1);
 
 my ($stream) = $store->keys('stream');
-sub groups { my $answer = eval { $store->execute('XINFO', 'GROUPS', $stream) } // []; return scalar @$answer }
+sub groups { my $reply = eval { $store->execute('XINFO', 'GROUPS', $stream) } // []; return scalar @$reply }
 
 $store->execute('XGROUP', 'DESTROY', $stream, 'clairon');
 wait_until('the group exists again', sub { groups() == 1 });

@@ -9,7 +9,7 @@ use Test::More;
 my $ROWS   = 2000;            # of 800 bytes and more: several batches at once
 my $READ   = 16 * 1024;       # bytes that the store reads of each connection in turn
 my $ROUNDS = 20;              # reads during which it is full: about one batch
-my $TRIES  = 10;
+my $ATTEMPTS  = 10;
 
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{
@@ -55,7 +55,7 @@ sub reject_one_batch
 
 # The store's scheduling decides whether a complete batch arrives while it is full.
 my $sent = 0;
-for (1 .. $TRIES)
+for (1 .. $ATTEMPTS)
 {
     reject_one_batch($sent + 1, $sent + $ROWS);
     $sent += $ROWS;

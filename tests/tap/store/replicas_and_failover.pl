@@ -12,8 +12,8 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('t', 'USER', 'owner')});
 my $port    = Clairon::Test::free_port();
 my $primary = Clairon::Test::store(fsync => 'always', options => [ '--port', $port ]);
-my $wire    = Clairon::Test::proxy("127.0.0.1:$port");    # between primary and replica
-my $replica = Clairon::Test::store(options => [ '--replicaof', '127.0.0.1', $wire->port ]);
+my $replication    = Clairon::Test::proxy("127.0.0.1:$port");    # between primary and replica
+my $replica = Clairon::Test::store(options => [ '--replicaof', '127.0.0.1', $replication->port ]);
 my $address = Clairon::Test::proxy($primary->{socket});   # the primary's address in the relay's settings
 my $relay   = Clairon::Test::relay($pg, $primary,
     conf => { 'store.url' => $address->url('redis'), 'store.min_replicas' => 1, 'gate.ping' => '1h' });
@@ -28,19 +28,19 @@ wait_confirmed($pg);
 is($replica->stored, 10, 'confirmed rows are on the replica');
 
 # The replica lags.
-$wire->freeze;
+$replication->freeze;
 $client->wait_row(insert(10));
 my $behind = sql('SELECT pg_current_wal_lsn()');
 $relay->wait_for_log(qr/too few replicas in sync.* replicas=0 min_replicas=1/);
 is(sql("SELECT confirmed_flush_lsn < '$behind' FROM pg_replication_slots"), 't',
     'rows that the replica lacks are delivered, not confirmed, and reported');
-$wire->thaw;
+$replication->thaw;
 wait_confirmed($pg, $behind);
 pass('they are confirmed once the replica has them');
 
 # Failover to a replica that lacks the last rows and whose clock is an hour behind, as the ids of the primary's last
 # entries are set ahead.
-$wire->freeze;
+$replication->freeze;
 $primary->execute('XSETID', $_, (int(time * 1000) + 3_600_000) . '-0') for $primary->keys('stream');
 $client->wait_row(insert(10));
 $primary->kill9;

@@ -22,11 +22,11 @@ my %script = map { $_ => script_text($_) } qw(hello start_position acquire inges
 sub run_script
 {
     my ($name, $keys, @args) = @_;
-    my $answer = eval { $store->execute('EVAL', $script{$name}, scalar @$keys, @$keys, @args) };
-    return $answer // word_of($@);
+    my $reply = eval { $store->execute('EVAL', $script{$name}, scalar @$keys, @$keys, @args) };
+    return $reply // error_code($@);
 }
 
-sub word_of { my ($error) = @_; return $error =~ /\b(FENCED|BEHIND|EPOCH|OTHERSYSTEM|OTHERDATABASE|OLDTIMELINE)\b/ ? $1 : $error }
+sub error_code { my ($error) = @_; return $error =~ /\b(FENCED|BEHIND|EPOCH|OTHERSYSTEM|OTHERDATABASE|OLDTIMELINE)\b/ ? $1 : $error }
 
 my @USERS    = map { "u$_" } 1 .. 4;
 my @TARGETS  = qw(t1 t2);
@@ -67,9 +67,9 @@ sub arguments
     my @start = @$record{qw(kind at)};
     return @start if $record->{kind} eq 'C';
     return (@start, 'TEAM', @$record{qw(target user)}) if $record->{kind} =~ /[+-]/;
-    my @note = (@start, $record->{id}, "\0" x 64, "{\"id\":\"$record->{id}\"}");
-    return @note if $record->{kind} eq 'N';
-    return (@note, $record->{audience}, scalar @{ $record->{targets} }, @{ $record->{targets} });
+    my @frame = (@start, $record->{id}, "\0" x 64, "{\"id\":\"$record->{id}\"}");
+    return @frame if $record->{kind} eq 'N';
+    return (@frame, $record->{audience}, scalar @{ $record->{targets} }, @{ $record->{targets} });
 }
 
 # ---- the model
@@ -149,8 +149,8 @@ sub is_same
 
 sub hello
 {
-    my $answer = run_script('hello', [$STREAM], 'c', sprintf('%016x', rand 2**32), '', '0-0', 1, 1);
-    $model{epoch} = $answer->[0];
+    my $reply = run_script('hello', [$STREAM], 'c', sprintf('%016x', rand 2**32), '', '0-0', 1, 1);
+    $model{epoch} = $reply->[0];
     delete $model{gone};
     return;
 }
@@ -161,13 +161,13 @@ my %steps  = (
         my ($owner, $system) = (one_of(@owners), rand() < 0.1 ? 'other' : 'ours');
         my $database = rand() < 0.1 ? 17 : 16;
         my $timeline = rand() < 0.1 ? 0 : $model{timeline} // 1;
-        my $answer = run_script('acquire', [$PROGRESS], $owner, $system, $timeline, '', $database, "db $database");
+        my $reply = run_script('acquire', [$PROGRESS], $owner, $system, $timeline, '', $database, "db $database");
         my $wanted = exists $model{system} && $system ne $model{system} ? 'OTHERSYSTEM'
           : exists $model{system} && $database ne $model{database} ? 'OTHERDATABASE'
           : ($model{timeline} // 0) > $timeline ? 'OLDTIMELINE'
           : [ $model{position} // '', $model{timeline} // $timeline, $model{read} // '' ];
         @model{qw(owner system database timeline)} = ($owner, $system, $database, $model{timeline} // $timeline) if ref $wanted;
-        same('claim', $answer, $wanted);
+        same('claim', $reply, $wanted);
     },
     ingest => sub {
         write_wal(1 + int rand 20);
@@ -183,10 +183,10 @@ my %steps  = (
         my $epoch = rand() < 0.05 ? 'another' : $model{epoch};
         my $owner = rand() < 0.9 ? $model{owner} // 'one' : one_of(@owners);
         my $wanted = model_ingest($owner, $epoch, $after, $read, @records);
-        my $answer = run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, $owner, $after, $read, q{},
+        my $reply = run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, $owner, $after, $read, q{},
             map { arguments($_) } @records);
-        pop @$answer if ref $answer;    # the last entry's id is the store's choice
-        same('ingest', $answer, $wanted);
+        pop @$reply if ref $reply;    # the last entry's id is the store's choice
+        same('ingest', $reply, $wanted);
     },
     transaction => sub {
         write_wal(1 + int rand 20);
@@ -208,25 +208,25 @@ my %steps  = (
         }
         $store->execute('EVAL', $script{fence}, 2, $STREAM, $PROGRESS, 'c', $epoch, $owner, scalar @notifications, $after);
         $store->execute('HMSET', $PROGRESS, "position:$owner", $records[-1]{at}, $read eq '' ? () : ("read:$owner", $read));
-        my $answer = $store->execute('EXEC')->[-2];
-        $answer = word_of($$answer[0]) if ref $answer;
-        same('transaction', $answer, model_transaction($owner, $epoch, $after, $read, @records));
+        my $reply = $store->execute('EXEC')->[-2];
+        $reply = error_code($$reply[0]) if ref $reply;
+        same('transaction', $reply, model_transaction($owner, $epoch, $after, $read, @records));
     },
     reset => sub {
         my $owner = one_of(@owners);
-        my $back  = rand() < 0.3 ? '' : @wal ? one_of(@wal)->{at} : '';
-        my $read  = rand() < 0.5 ? substr($back, 0, 16) : '';
+        my $rewound_to  = rand() < 0.3 ? '' : @wal ? one_of(@wal)->{at} : '';
+        my $read  = rand() < 0.5 ? substr($rewound_to, 0, 16) : '';
         my $epoch = rand() < 0.5 ? sprintf('%016x', rand 2**32) : '';
-        my $answer = run_script('rewind', [$PROGRESS], 'c', $owner, 2, $back, $epoch, $read);
+        my $reply = run_script('rewind', [$PROGRESS], 'c', $owner, 2, $rewound_to, $epoch, $read);
         my $is_ours = ($model{owner} // '') eq $owner;
-        same('reset', $answer, $is_ours ? 1 : 'FENCED');
+        same('reset', $reply, $is_ours ? 1 : 'FENCED');
         return unless $is_ours;
-        @model{qw(position timeline)} = ($back, 2);
+        @model{qw(position timeline)} = ($rewound_to, 2);
         $model{read}    = $read  if $read ne '';
         $model{epoch}   = $epoch if $epoch ne '';
-        $model{members} = {}     if $back eq '';
+        $model{members} = {}     if $rewound_to eq '';
         # Later records belong to another WAL.
-        @wal = grep { $_->{at} le $back } @wal;
+        @wal = grep { $_->{at} le $rewound_to } @wal;
         $lsn = @wal ? hex substr $wal[-1]{at}, 0, 16 : 0;
     },
     ack => sub {
@@ -251,7 +251,7 @@ my %steps  = (
     },
     shown => sub {
         my (@reports, @not_pending);
-        for my $place (0 .. int rand 4)
+        for my $i (0 .. int rand 4)
         {
             my ($id, $user) = (one_of((map { $_->{id} // () } @wal), 'ffffffff-0000-8000-8000-000000000000'), one_of(@USERS));
             push @reports, 'SE' . ($model{open}{$id} ? 'O' : 'C'), $user, $id;
@@ -261,7 +261,7 @@ my %steps  = (
                 if (delete $model{early}{$id}{$user}) { $model{was}{$id}{$user} = 1 }
                 else                                  { $wait->{$user} = 1 }
             }
-            push @not_pending, $place unless $wait && $wait->{$user};
+            push @not_pending, $i unless $wait && $wait->{$user};
         }
         same('report', run_script('report', [$STREAM], 'c', 60000, 1000, 60000, 60000, @reports), \@not_pending);
     },

@@ -20,15 +20,15 @@ sub relay_to
         conf => { 'store.url' => "rediss://$host:$port", %conf });
 }
 
-my $trial = relay_to('localhost');
-my $said  = qx{$trial->{program} relay -c $trial->{file} --check 2>&1};
-if ($said =~ /TLS needs hiredis 1/)
+my $relay_check = relay_to('localhost');
+my $output  = qx{$relay_check->{program} relay -c $relay_check->{file} --check 2>&1};
+if ($output =~ /TLS needs hiredis 1/)
 {
     is($? >> 8, 2, 'a hiredis without TLS: rejected with the reason');
     done_testing();
     exit;
 }
-is($?, 0, 'rediss:// is a valid url') or diag $said;
+is($?, 0, 'rediss:// is a valid url') or diag $output;
 
 # The store requires client certificates too.
 my $store = Clairon::Test::store(options => [
@@ -51,16 +51,16 @@ for (
     is($store->execute('EXISTS', $store->keys('stream')), 0, '.. and nothing was stored');
 }
 
-my $broken = relay_to('localhost', %ours, 'store.tls_ca' => "$trial->{folder}/none");
-$said = qx{$broken->{program} relay -c $broken->{file} --check 2>&1};
-like($said, qr/tls_ca: could not read/, 'a missing file is named');
+my $broken = relay_to('localhost', %ours, 'store.tls_ca' => "$relay_check->{folder}/none");
+$output = qx{$broken->{program} relay -c $broken->{file} --check 2>&1};
+like($output, qr/tls_ca: could not read/, 'a missing file is named');
 
 my $relay = relay_to('localhost', %ours);
 $relay->start;
 $relay->wait_ready;
 my $client = $relay->client('u1');
 
-sub row_arrives
+sub check_row_arrives
 {
     my ($id) = @_;
     $pg->safe_psql('postgres', "INSERT INTO t VALUES ($id, 'u1')");
@@ -68,15 +68,15 @@ sub row_arrives
     return pass("row $id arrives over TLS");
 }
 
-row_arrives(1);
+check_row_arrives(1);
 # More than one TLS record.
 $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'u1' FROM generate_series(1001, 3000) i});
 $client->wait_row(3000);
 is($store->stored, 2001, 'each of many is stored once');
 $store->restart;
-row_arrives(2);
+check_row_arrives(2);
 
-$said = qx{$relay->{program} errors list -c $relay->{file} 2>&1};
-is($?, 0, 'the command line reads the store over TLS') or diag $said;
+$output = qx{$relay->{program} errors list -c $relay->{file} 2>&1};
+is($?, 0, 'the command line reads the store over TLS') or diag $output;
 
 done_testing();

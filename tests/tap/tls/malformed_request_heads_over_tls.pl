@@ -29,10 +29,10 @@ sub send_records
 sub check_rejected
 {
     my ($status, $pieces, $name, $detail) = @_;
-    my $answer = send_records(@$pieces);
-    is($answer->{status}, $status, "$name: $status");
-    is($answer->{headers}{connection}, 'close', 'and the end of the connection');
-    like($answer->{json}{detail}, $detail, 'with the reason');
+    my $response = send_records(@$pieces);
+    is($response->{status}, $status, "$name: $status");
+    is($response->{headers}{connection}, 'close', 'and the end of the connection');
+    like($response->{json}{detail}, $detail, 'with the reason');
     return;
 }
 
@@ -80,24 +80,24 @@ sub at_once
     $raw->write(Net::SSLeay::BIO_read($out, 100_000));
     1 while $raw->more;
     Net::SSLeay::BIO_write($in, $raw->{bytes});
-    my $answer = '';
-    while (length(my $piece = Net::SSLeay::read($ssl) // '')) { $answer .= $piece }
+    my $response = '';
+    while (length(my $piece = Net::SSLeay::read($ssl) // '')) { $response .= $piece }
     Net::SSLeay::free($ssl);
     Net::SSLeay::CTX_free($ctx);
-    return $answer =~ m{\AHTTP/1\.1 (\d+)} ? $1 : 0;
+    return $response =~ m{\AHTTP/1\.1 (\d+)} ? $1 : 0;
 }
 is(at_once($inner), 200, 'a head together with the end of the handshake is accepted');
 is(at_once("GET /healthz HTTP/1.1\n\n"), 400, 'or rejected');
 
 # Slow clients.
-my @slow = map { my $drip = Clairon::Test::SecureSocket->new($relay, $cert); $drip->write("GET /healthz HTTP/1.1\r\nX-$_: "); $drip } 1 .. 200;
-my $mute = Clairon::Test::SecureSocket->new($relay, $cert);
+my @slow = map { my $socket = Clairon::Test::SecureSocket->new($relay, $cert); $socket->write("GET /healthz HTTP/1.1\r\nX-$_: "); $socket } 1 .. 200;
+my $silent = Clairon::Test::SecureSocket->new($relay, $cert);
 is(send_records($inner)->{status}, 200, 'hundreds of incomplete heads block no other client');
 my %ends;
 $ends{ $_->read_response->{status} }++ for @slow;
 is_deeply([ grep { $_ != 408 && $_ != 0 } keys %ends ], [], 'none of them is served');
 cmp_ok($ends{408}, '>', 100, 'most get 408 at their timeout');
-is($mute->read_response->{status}, 0, 'a client that sent nothing gets no response');
+is($silent->read_response->{status}, 0, 'a client that sent nothing gets no response');
 for my $piece ('', "GET /healthz HTTP/1.1\r\nX", "GET /healthz HTTP/1.1\n")
 {
     my $raw = Clairon::Test::SecureSocket->new($relay, $cert);

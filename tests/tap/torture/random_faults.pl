@@ -116,8 +116,8 @@ sub pause
 # Repeats the command until the store accepts it.
 sub execute_until_accepted
 {
-    my ($store, @words) = @_;
-    wait_until("the store accepts @words", sub { eval { $store->execute(@words); 1 } });
+    my ($store, @arguments) = @_;
+    wait_until("the store accepts @arguments", sub { eval { $store->execute(@arguments); 1 } });
     return;
 }
 
@@ -199,17 +199,17 @@ is(scalar keys %ids, $rows, 'each with a distinct id');
 for my $one (@streams)
 {
     my ($store, $stream) = @$one;
-    my @places = map { substr $_->{route}, 8, 16 } $store->entries($stream);
-    is(scalar(grep { $places[$_] le $places[ $_ - 1 ] } 1 .. $#places), 0, "$stream: in commit order");
+    my @positions = map { substr $_->{route}, 8, 16 } $store->entries($stream);
+    is(scalar(grep { $positions[$_] le $positions[ $_ - 1 ] } 1 .. $#positions), 0, "$stream: in commit order");
 }
 
 # The pending users match the stored rows, and all can be acknowledged.
 my $acked = $pg->safe_psql('postgres', 'SELECT count(*) FROM acked');
 is(pending(), $acked, 'rows with ack_required are pending');
 wait_until('the relays are ready', sub { !grep { ($_->get('/readyz'))[0] != 200 } @relays });
-for my $place (0, 1)
+for my $i (0, 1)
 {
-    my $client = $relays[$place]->client('u' . ($place + 1));
+    my $client = $relays[$i]->client('u' . ($i + 1));
     # Recently stored rows of the other table may still be delivered to u1.
     my $notifications = sub { grep { $_->{metadata}{source} eq 'acked' } $client->notifications };
     my $done  = 0;
@@ -220,7 +220,7 @@ for my $place (0, 1)
         $client->ack(map { $_->{metadata}{id} } @notifications[ $done .. $#notifications ]);
         $done = @notifications;
     }
-    is($done, $acked, "member u" . ($place + 1) . ' receives each once');
+    is($done, $acked, "member u" . ($i + 1) . ' receives each once');
 }
 wait_until('all acks are stored', sub { pending() == 0 });
 is_deeply([ grep { /:(ack:|inbox|pending|left)/ } map { @{ $_->execute('KEYS', '*') } } @stores ], [],

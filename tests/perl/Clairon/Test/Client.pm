@@ -59,20 +59,20 @@ sub attach
     return;
 }
 
-# Runs the event loop until `$question` is true; dies with `$what` at the deadline.
+# Runs the event loop until `$condition` is true; dies with `$what` at the deadline.
 sub run_until
 {
-    my ($self, $what, $question, $seconds) = @_;
+    my ($self, $what, $condition, $seconds) = @_;
     $seconds //= $Clairon::Test::SECONDS;
     my $late  = 0;
     my $timer = Mojo::IOLoop->timer($seconds => sub { $late = 1 });
     # The timer ends a turn of the loop even without an event of the client.
     my $tick = Mojo::IOLoop->recurring(0.02 => sub { });
-    my $answer;
-    Mojo::IOLoop->one_tick until ($answer = $question->()) || $late;
+    my $result;
+    Mojo::IOLoop->one_tick until ($result = $condition->()) || $late;
     Mojo::IOLoop->remove($_) for $timer, $tick;
-    croak "not within $seconds s: $what; received: " . $self->transcript unless $answer;
-    return $answer;
+    croak "not within $seconds s: $what; received: " . $self->transcript unless $result;
+    return $result;
 }
 
 sub transcript
@@ -101,9 +101,9 @@ sub send
 sub send_text
 {
     my ($self, $bytes) = @_;
-    my $gone;
-    $self->{tx}->send([ 1, 0, 0, 0, 1, $bytes ], sub { $gone = 1 });
-    $self->run_until('the frame is sent', sub { $gone || $self->{closed} });
+    my $is_sent;
+    $self->{tx}->send([ 1, 0, 0, 0, 1, $bytes ], sub { $is_sent = 1 });
+    $self->run_until('the frame is sent', sub { $is_sent || $self->{closed} });
     return;
 }
 

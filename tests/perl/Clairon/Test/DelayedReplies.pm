@@ -51,10 +51,10 @@ sub wait_held
 
 sub done
 {
-    my ($self, @words) = @_;
-    $self->order(@words);
+    my ($self, @arguments) = @_;
+    $self->order(@arguments);
     my $count = ++$self->{orders};
-    $self->read_event("the proxy executes \"@words\"") until ($self->{done} // 0) >= $count;
+    $self->read_event("the proxy executes \"@arguments\"") until ($self->{done} // 0) >= $count;
     return;
 }
 
@@ -134,7 +134,7 @@ sub pass
         $link->{requests} .= $bytes;
         while (defined(my $end = value_end(\$link->{requests}, 0)))
         {
-            push @{ $link->{requested} }, words_of(substr $link->{requests}, 0, $end, '');
+            push @{ $link->{requested} }, arguments_of(substr $link->{requests}, 0, $end, '');
         }
         return $self->SUPER::pass($key, $bytes);
     }
@@ -189,18 +189,18 @@ sub value_end
     return $end;
 }
 
-sub words_of
+sub arguments_of
 {
     my ($request) = @_;
-    my ($at, @words) = (index($request, "\r\n") + 2);
+    my ($at, @arguments) = (index($request, "\r\n") + 2);
     while ($at < length $request)
     {
         my $line_end = index $request, "\r\n", $at;
         my $len = substr $request, $at + 1, $line_end - $at - 1;
-        push @words, substr $request, $line_end + 2, $len;
+        push @arguments, substr $request, $line_end + 2, $len;
         $at = $line_end + 2 + $len + 2;
     }
-    return join ' ', @words;
+    return join ' ', @arguments;
 }
 
 1;

@@ -1,7 +1,7 @@
 # Clairon::Test::Page: the JavaScript client in a node process that prints its events, one JSON object a line.
 #
 #   my $page = Clairon::Test::page(url => .., token => .., name => 'page', websocket => 0);
-#   $page->events;  $page->rows;  $page->state;  $page->troubles;
+#   $page->events;  $page->rows;  $page->state;  $page->problems;
 package Clairon::Test::Page;
 
 use strict;
@@ -52,6 +52,6 @@ sub command { return @{ $_[0]{command} } }
 sub events   { return map { eval { JSON::decode_json($_) } // () } split /\n/, $_[0]->log_text }
 sub rows     { return map { $_->{row} } grep { defined $_->{row} } $_[0]->events }
 sub state    { my ($last) = reverse grep { $_->{state} } $_[0]->events; return $last // {} }
-sub troubles { return map { JSON::encode_json($_) } grep { $_->{gap} || $_->{error} } $_[0]->events }
+sub problems { return map { JSON::encode_json($_) } grep { $_->{gap} || $_->{error} } $_[0]->events }
 
 1;

@@ -66,7 +66,7 @@ sub start
 
 sub loop_class { return 'Clairon::Test::Proxy::Loop' }
 
-sub order { my ($self, @words) = @_; print { $self->{order_pipe} } "@words\n" or die "the proxy has ended: $!"; return }
+sub order { my ($self, @arguments) = @_; print { $self->{order_pipe} } "@arguments\n" or die "the proxy has ended: $!"; return }
 
 sub freeze { return $_[0]->order('freeze') }
 sub thaw   { return $_[0]->order('thaw') }

@@ -1,7 +1,7 @@
 # Clairon::Test::RawSocket: a TCP connection to a relay that can send bytes that no regular client sends.
 #
 #   my $raw = Clairon::Test::RawSocket->new($relay);
-#   my $answer = $raw->request(GET => '/healthz');      # { status, headers, body, json: of a body that is }
+#   my $response = $raw->request(GET => '/healthz');      # { status, headers, body, json: of a body that is }
 #   my $raw = Clairon::Test::RawSocket->open($relay, Origin => 'http://evil.example');
 #   $raw->{response}{status}; $raw->frame(TEXT, '{"t":"pi', final => 0); $raw->next_message; $raw->read_to_end
 package Clairon::Test::RawSocket;
@@ -63,7 +63,7 @@ sub user
     return $self;
 }
 
-sub request { my ($self, @words) = @_; $self->begin(@words); return $self->read_response }
+sub request { my ($self, @arguments) = @_; $self->begin(@arguments); return $self->read_response }
 
 # Headers as for open(); ':body' is a text, or data to encode as JSON. The caller reads the response later.
 sub begin
@@ -85,20 +85,20 @@ sub read_response
     my ($head, $rest) = split /\r\n\r\n/, $self->{bytes}, 2;
     my ($first, @lines) = split /\r\n/, $head // '';
     my ($status) = ($first // '') =~ m{^HTTP/1\.1 (\d+)};
-    my %answer = (status => $status // 0, headers => { map { /^(.*?): *(.*)$/ ? (lc $1, $2) : () } @lines });
-    if ($answer{status} == 101)
+    my %response = (status => $status // 0, headers => { map { /^(.*?): *(.*)$/ ? (lc $1, $2) : () } @lines });
+    if ($response{status} == 101)
     {
         $self->{bytes} = $rest;
     }
     else
     {
         1 while $self->more;
-        $answer{body} = (split /\r\n\r\n/, $self->{bytes}, 2)[1] // '';
+        $response{body} = (split /\r\n\r\n/, $self->{bytes}, 2)[1] // '';
         $self->{bytes} = '';
-        $answer{json}  = $json->decode($answer{body})
-          if length $answer{body} && ($answer{headers}{'content-type'} // '') =~ m{^application/(problem\+)?json$};
+        $response{json}  = $json->decode($response{body})
+          if length $response{body} && ($response{headers}{'content-type'} // '') =~ m{^application/(problem\+)?json$};
     }
-    return $self->{response} = \%answer;
+    return $self->{response} = \%response;
 }
 
 # Writes the bytes unchanged; false once the relay has closed the connection.

@@ -70,9 +70,9 @@ sub configure
 # signal), stdout and stderr.
 sub run
 {
-    my ($self, @words) = @_;
+    my ($self, @arguments) = @_;
     my ($out, $err) = ('', '');
-    PostgreSQL::Test::Utils::run_log([ $self->{program}, @words, '-c', $self->{file} ], '>', \$out, '2>', \$err);
+    PostgreSQL::Test::Utils::run_log([ $self->{program}, @arguments, '-c', $self->{file} ], '>', \$out, '2>', \$err);
     return ($? & 127 ? -1 : $? >> 8, $out, $err);
 }
 

@@ -65,30 +65,30 @@ sub url { return "unix://$_[0]{socket}" }
 # of an error reply.
 sub execute
 {
-    my ($self, @words) = @_;
-    utf8::encode($_) for @words;
-    return $self->execute_bytes(@words);
+    my ($self, @arguments) = @_;
+    utf8::encode($_) for @arguments;
+    return $self->execute_bytes(@arguments);
 }
 
 # The same with arguments that are bytes, such as a reply of DUMP.
 sub execute_bytes
 {
-    my ($self, @words) = @_;
-    my $request = '*' . @words . "\r\n" . join '', map { '$' . length . "\r\n$_\r\n" } @words;
-    my $answer  = eval {
+    my ($self, @arguments) = @_;
+    my $request = '*' . @arguments . "\r\n" . join '', map { '$' . length . "\r\n$_\r\n" } @arguments;
+    my $reply  = eval {
         my $link = $self->link;
         print {$link} $request or die "could not write: $!\n";
         $link->flush;
         [ read_reply($link) ];
     };
-    if (!$answer)
+    if (!$reply)
     {
         my $error = $@;
         delete $self->{link};
         die $error;
     }
-    croak $answer->[0][0] if ref $answer->[0] eq 'Clairon::Test::Store::Error';
-    return $answer->[0];
+    croak $reply->[0][0] if ref $reply->[0] eq 'Clairon::Test::Store::Error';
+    return $reply->[0];
 }
 
 sub link

@@ -21,8 +21,8 @@ my $name = qr/(?:"(?:[^"]|"")++"|[^\s"\[\].,:]++)/;
 
 sub new
 {
-    my ($class, %given) = @_;
-    return bless { %given, tables => {}, waiting => [], last => {}, count => {} }, $class;
+    my ($class, %options) = @_;
+    return bless { %options, tables => {}, waiting => [], last => {}, count => {} }, $class;
 }
 
 # The name that a quoted identifier denotes.
@@ -66,9 +66,9 @@ sub read
 sub read_message
 {
     my ($self, $kind, $json) = @_;
-    my $told = JSON->new->decode($json);    # bytes in, bytes out
-    if ($kind eq 'table') { $self->{tables}{ $told->{table} } = $told }
-    elsif ($kind eq 'row') { $self->{values}->tell_record($told->{type}, $told->{attributes}) }
+    my $record = JSON->new->decode($json);    # bytes in, bytes out
+    if ($kind eq 'table') { $self->{tables}{ $record->{table} } = $record }
+    elsif ($kind eq 'row') { $self->{values}->add_record($record->{type}, $record->{attributes}) }
     return;
 }
 
@@ -80,10 +80,10 @@ sub tuple
     while ($text =~
         /\G ?($name)\[((?:[^\]]|\](?!:))+)\]:(?:'((?:[^']++|'')*+)'|B'([01]*)'|([^ ']+))/gcs)
     {
-        my ($column, $type, $string, $bits, $word) = ($1, $2, $3, $4, $5);
+        my ($column, $type, $string, $bits, $literal) = ($1, $2, $3, $4, $5);
         $string =~ s/''/'/g if defined $string;
         $values{$column} = [$type, $string // $bits
-                // ($word eq 'null' ? undef : $word eq 'unchanged-toast-datum' ? \1 : $word)];
+                // ($literal eq 'null' ? undef : $literal eq 'unchanged-toast-datum' ? \1 : $literal)];
     }
     die "cannot parse: " . substr($text, pos($text) // 0, 200)
         if (pos($text) // 0) < length $text;
@@ -249,7 +249,7 @@ sub emit
 }
 
 # Whether a visible column may have changed.
-sub touches
+sub is_affected_by
 {
     my ($rule, $change) = @_;
     return 1 unless $rule->{shown};
@@ -286,13 +286,13 @@ sub evaluate
 
     if (!$lost)
     {
-        $self->emit($rule, $change, 'update', $gained) if touches($rule, $change);
+        $self->emit($rule, $change, 'update', $gained) if is_affected_by($rule, $change);
         return;
     }
     my %in_lost = map { $_ => 1 } @$lost;
     my %in_gained = map { $_ => 1 } @$gained;
     $self->emit($rule, $change, 'update', [grep { $in_lost{$_} } @$gained])
-        if touches($rule, $change);
+        if is_affected_by($rule, $change);
     $self->emit($rule, $change, 'delete', [grep { !$in_gained{$_} } @$lost]);
     $self->emit($rule, $change, 'create', [grep { !$in_lost{$_} } @$gained]);
     return;

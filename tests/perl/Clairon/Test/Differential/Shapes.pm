@@ -28,7 +28,7 @@ sub random_type
     return pick($self->{values}->types);
 }
 
-sub tell_sql { my ($table) = @_; return "CALL work.tell(" . literal($table->{name}) . ')' }
+sub log_shape_sql { my ($table) = @_; return "CALL work.log_shape(" . literal($table->{name}) . ')' }
 
 sub new_column
 {
@@ -54,7 +54,7 @@ sub create
         { name => $self->fresh_name('g'), type => 'bigint', generated => 1 }
         if chance(0.2);
     unshift @{ $table->{columns} },
-        { name => $self->fresh_name('who'), type => pick('text', 'text[]'), role => 'who' },
+        { name => $self->fresh_name('who'), type => pick('text', 'text[]'), role => 'target' },
         { name => $self->fresh_name('n'), type => 'integer', role => 'n' }
         if chance(0.6);
     my $keyed = chance(0.75);
@@ -74,9 +74,9 @@ sub create
     push @sql, "ALTER TABLE $table->{name} REPLICA IDENTITY FULL"
         if chance(0.3) && !$table->{parts};
     push @sql, 'CALL work.watch(' . literal($table->{name}) . ')' if chance(0.7);
-    push @sql, watch_who($table, $table->{name}) if chance(0.8);
+    push @sql, watch_target_sql($table, $table->{name}) if chance(0.8);
     $session->{tables}{ $table->{name} } = $table;
-    return $self->run($session, @sql, tell_sql($table));
+    return $self->run($session, @sql, log_shape_sql($table));
 }
 
 sub partition
@@ -108,7 +108,7 @@ sub add_column
     push @{ $table->{columns} }, $column;
     return $self->run($session,
         "ALTER TABLE $table->{name} ADD COLUMN " . column_sql($column) . $default,
-        tell_sql($table));
+        log_shape_sql($table));
 }
 
 sub drop_column
@@ -119,7 +119,7 @@ sub drop_column
     my $column = splice @columns, rand @columns, 1;
     $table->{columns} = \@columns;
     return $self->run($session, "ALTER TABLE $table->{name} DROP COLUMN $column->{name}",
-        tell_sql($table));
+        log_shape_sql($table));
 }
 
 sub rename_column
@@ -130,7 +130,7 @@ sub rename_column
     my $old = $column->{name};
     $column->{name} = $self->fresh_name('c');
     return $self->run($session, "ALTER TABLE $table->{name} RENAME COLUMN $old TO $column->{name}",
-        tell_sql($table));
+        log_shape_sql($table));
 }
 
 my %wider = (
@@ -149,7 +149,7 @@ sub change_type
         "ALTER TABLE $table->{name} ALTER COLUMN $column->{name} DROP DEFAULT,"
             . " ALTER COLUMN $column->{name} TYPE $column->{type}"
             . " USING $column->{name}::$column->{type}",
-        tell_sql($table));
+        log_shape_sql($table));
 }
 
 sub identity
@@ -158,14 +158,14 @@ sub identity
     my $one = $table->{parts} ? pick(map { $_->{name} } @{ $table->{parts} }) : $table->{name};
     return $self->run($session,
         "ALTER TABLE $one REPLICA IDENTITY " . pick(qw(FULL FULL DEFAULT NOTHING)),
-        "CALL work.tell(" . literal($one) . ')')
+        "CALL work.log_shape(" . literal($one) . ')')
         if $table->{parts} || $table->{unique} || chance(0.7);
     my $index = $self->fresh_name('i');
     $table->{unique} = 1;
     return $self->run(
         $session, "ALTER TABLE $table->{name} ALTER COLUMN id SET NOT NULL",
         "CREATE UNIQUE INDEX $index ON $table->{name} (id)",
-        "ALTER TABLE $table->{name} REPLICA IDENTITY USING INDEX $index", tell_sql($table));
+        "ALTER TABLE $table->{name} REPLICA IDENTITY USING INDEX $index", log_shape_sql($table));
 }
 
 sub attach
@@ -178,8 +178,8 @@ sub attach
         ? "DETACH PARTITION $part->{name}"
         : "ATTACH PARTITION $part->{name} FOR VALUES $part->{bounds}";
     $part->{attached} = !$part->{attached};
-    return $self->run($session, "ALTER TABLE $table->{name} $sql", tell_sql($table),
-        'CALL work.tell(' . literal($part->{name}) . ')');
+    return $self->run($session, "ALTER TABLE $table->{name} $sql", log_shape_sql($table),
+        'CALL work.log_shape(' . literal($part->{name}) . ')');
 }
 
 sub detached
@@ -216,22 +216,22 @@ sub rename_table
     my $old = $table->{name};
     $table->{name} = ($table->{schema} || 'public.') . $new;
     $session->{tables}{ $table->{name} } = $table;
-    return $self->run($session, "ALTER TABLE $old RENAME TO $new", tell_sql($table));
+    return $self->run($session, "ALTER TABLE $old RENAME TO $new", log_shape_sql($table));
 }
 
 # A rule with targets, a condition and some of the columns; none if no column fits.
-sub watch_who
+sub watch_target_sql
 {
     my ($table, $name) = @_;
-    my ($who) = grep { ($_->{role} // '') eq 'who' } @{ $table->{columns} };
+    my ($target) = grep { ($_->{role} // '') eq 'target' } @{ $table->{columns} };
     my ($n) = grep { ($_->{role} // '') eq 'n' } @{ $table->{columns} };
-    return unless $who && $n;
+    return unless $target && $n;
     my @operations = grep { chance(0.8) } qw(create update delete);
     my @columns = grep { chance(0.6) } 'id', map { unquoted($_->{name}) } @{ $table->{columns} };
     my $list =
         @columns && chance(0.5) ? 'ARRAY[' . join(',', map { literal($_) } @columns) . ']' : 'NULL';
-    return sprintf "CALL work.watch_who(%s, %s, %s, '%s', '{%s}', %s)", literal($name),
-        literal(unquoted($who->{name})),
+    return sprintf "CALL work.watch_target(%s, %s, %s, '%s', '{%s}', %s)", literal($name),
+        literal(unquoted($target->{name})),
         literal(unquoted($n->{name})), pick(qw(always positive small)),
         join(',', @operations ? @operations : 'update'), $list;
 }
@@ -240,11 +240,11 @@ sub watch
 {
     my ($self, $session, $table) = @_;
     my @names = ($table->{name}, map { $_->{name} } @{ $table->{parts} // [] });
-    my ($who) = watch_who($table, pick(@names));
-    return $self->run($session, $who, tell_sql($table)) if $who && chance(0.5);
+    my ($sql) = watch_target_sql($table, pick(@names));
+    return $self->run($session, $sql, log_shape_sql($table)) if $sql && chance(0.5);
     return $self->run($session,
         'CALL work.' . pick(qw(watch watch unwatch)) . '(' . literal(pick(@names)) . ')',
-        tell_sql($table));
+        log_shape_sql($table));
 }
 
 sub alter_row_type
@@ -265,7 +265,7 @@ sub alter_row_type
         push @{ $session->{attributes} }, $new;
         $sql = "ADD ATTRIBUTE $new";
     }
-    return $self->run($session, "ALTER TYPE $name $sql", "CALL work.tell_row('$name')");
+    return $self->run($session, "ALTER TYPE $name $sql", "CALL work.log_row_type('$name')");
 }
 
 my @shapes = (

@@ -295,7 +295,7 @@ sub json
     return $write{ $form{$type} // 'string' }->($text);
 }
 
-sub tell_record
+sub add_record
 {
     my ($self, $type, $attributes) = @_;
     $self->{records}{$type} = $attributes;
@@ -322,12 +322,12 @@ sub record
     my ($self, $type, $text) = @_;
     my @values = ('');
     $text = substr $text, 1, -1;
-    my @given = (0);
+    my @has_value = (0);
     while ($text =~ /\G(?:(,)|"((?:[^"\\]|\\.|"")*+)"|([^,"]+))/gs)
     {
-        if (defined $1) { push @values, ''; push @given, 0; next }
+        if (defined $1) { push @values, ''; push @has_value, 0; next }
         $values[-1] .= defined $2 ? $2 =~ s/(["\\])\1/$1/gr : $3;
-        $given[-1] = 1;
+        $has_value[-1] = 1;
     }
     my @attributes = @{ $self->{records}{$type} };
     die "row of $type has " . @values . ' values' if @attributes && @values != @attributes;
@@ -335,7 +335,7 @@ sub record
         ',',
         map {
             json_string($attributes[$_][0]) . ':'
-                . $self->json($attributes[$_][1], $given[$_] ? $values[$_] : undef)
+                . $self->json($attributes[$_][1], $has_value[$_] ? $values[$_] : undef)
         } 0 .. $#attributes) . '}';
 }
 

@@ -6,7 +6,7 @@
 #   $work->write("$dir/w.sql");   # the transactions; dblink provides the sessions
 #
 # The seed determines the order of all statements. Each table belongs to one session, so no session waits for another.
-# After each change of a table's definition, rules or replica identity, work.tell writes the new ones to WAL as a
+# After each change of a table's definition, rules or replica identity, work.log_shape writes the new ones to WAL as a
 # message. A reader of the WAL therefore knows them at each position, also after rollbacks.
 package Clairon::Test::Differential::Workload;
 
@@ -26,8 +26,8 @@ my $TABLES = 5;    # approximate number of tables per session
 
 sub new
 {
-    my ($class, %given) = @_;
-    my $self = bless { %given, number => 0, begun => 0, files => 0 }, $class;
+    my ($class, %options) = @_;
+    my $self = bless { %options, number => 0, begun => 0, files => 0 }, $class;
     $self->{sessions} =
         [map { { name => "s$_", tables => {}, saved => [], attributes => ['a integer', 'b text'] } }
             1 .. $SESSIONS];
@@ -212,16 +212,16 @@ sub change
         : pick(@rows)->($self, $session, $table);
 }
 
-sub keep
+sub saved_state
 {
     my ($session) = @_;
     return dclone({ tables => $session->{tables}, attributes => $session->{attributes} });
 }
 
-sub back
+sub restore
 {
-    my ($session, $kept) = @_;
-    my $copy = dclone($kept);
+    my ($session, $saved) = @_;
+    my $copy = dclone($saved);
     $session->{$_} = $copy->{$_} for qw(tables attributes);
     return;
 }
@@ -229,16 +229,16 @@ sub back
 sub finish
 {
     my ($self, $session) = @_;
-    my $kept = $session->{saved}[0];
+    my $saved = $session->{saved}[0];
     $session->{saved} = [];
     if (chance(0.04))
     {
         my $gid = 'p' . ++$self->{number};
-        $session->{prepared} = { gid => $gid, kept => $kept };
+        $session->{prepared} = { gid => $gid, saved => $saved };
         return $self->run($session, "PREPARE TRANSACTION '$gid'");
     }
     return $self->run($session, 'COMMIT') if chance(0.9);
-    back($session, $kept);
+    restore($session, $saved);
     return $self->run($session, 'ROLLBACK');
 }
 
@@ -247,7 +247,7 @@ sub end_prepared
     my ($self, $session) = @_;
     my $prepared = delete $session->{prepared};
     my $commit = chance(0.7);
-    back($session, $prepared->{kept}) unless $commit;
+    restore($session, $prepared->{saved}) unless $commit;
     return $self->run($session, ($commit ? 'COMMIT' : 'ROLLBACK') . " PREPARED '$prepared->{gid}'");
 }
 
@@ -257,7 +257,7 @@ sub savepoint
     my $depth = @{ $session->{saved} };
     if ($depth < 2 || chance(0.4))
     {
-        push @{ $session->{saved} }, keep($session);
+        push @{ $session->{saved} }, saved_state($session);
         return $self->run($session, "SAVEPOINT v$depth");
     }
     my $to = whole(1, $depth - 1);
@@ -266,7 +266,7 @@ sub savepoint
         splice @{ $session->{saved} }, $to;
         return $self->run($session, "RELEASE v$to");
     }
-    back($session, $session->{saved}[$to]);
+    restore($session, $session->{saved}[$to]);
     splice @{ $session->{saved} }, $to + 1;
 
     # An error also ends a subtransaction.
@@ -284,7 +284,7 @@ sub step
     {
         $self->{begun}++;
         return $self->change($session) if chance(0.3);
-        push @{ $session->{saved} }, keep($session);
+        push @{ $session->{saved} }, saved_state($session);
         return $self->run($session, 'BEGIN');
     }
     return $self->finish($session) if chance(0.2);
@@ -301,7 +301,7 @@ sub write
     {
         $self->put("SELECT dblink_connect('$session->{name}', :'connection');");
         $self->run($session, "SET client_min_messages = error; SET lock_timeout = '10s'",
-            "CALL work.tell_row('row_$session->{name}')");
+            "CALL work.log_row_type('row_$session->{name}')");
     }
     # Replaces autovacuum at a fixed point, because either may wait for the other's session.
     my $swept = 0;

@@ -30,11 +30,11 @@ CREATE FUNCTION work.shape(r regclass) RETURNS jsonb LANGUAGE sql SET search_pat
                   WHERE w.relation = r OR w.relation IN (SELECT relid FROM pg_partition_ancestors(r))))
     FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = r
 $$;
-CREATE PROCEDURE work.tell(r regclass) LANGUAGE sql AS $$
+CREATE PROCEDURE work.log_shape(r regclass) LANGUAGE sql AS $$
     SELECT pg_logical_emit_message(true, 'table', work.shape(relid)::text)
     FROM (SELECT relid FROM pg_partition_tree(r) UNION SELECT r) AS tree
 $$;
-CREATE PROCEDURE work.tell_row(r regclass) LANGUAGE sql AS $$
+CREATE PROCEDURE work.log_row_type(r regclass) LANGUAGE sql AS $$
     SELECT pg_logical_emit_message(true, 'row', jsonb_build_object('type', 'public.' || relname,
         'attributes', (SELECT jsonb_agg(jsonb_build_array(attname, format_type(atttypid, NULL)) ORDER BY attnum)
                        FROM pg_attribute WHERE attrelid = r AND attnum > 0 AND NOT attisdropped))::text)
@@ -45,9 +45,9 @@ CREATE PROCEDURE work.watch(r regclass) LANGUAGE sql AS $$
 $$;
 CREATE PROCEDURE work.unwatch(r regclass) LANGUAGE sql AS $$ SELECT clairon.unwatch(r, 'all') $$;
 -- The emitter identifies the condition, so that a reader need not parse the expression.
-CREATE PROCEDURE work.watch_who(r regclass, who text, n text, kind text, operations text[], columns text[])
+CREATE PROCEDURE work.watch_target(r regclass, target text, n text, kind text, operations text[], columns text[])
     LANGUAGE sql AS $$
-    SELECT clairon.watch(r, 'USER', who, name => 'who', emitter => kind, operations => operations, columns => columns,
+    SELECT clairon.watch(r, 'USER', target, name => 'who', emitter => kind, operations => operations, columns => columns,
         only_when => CASE kind WHEN 'positive' THEN format('%I > 0', n)
                                WHEN 'small' THEN format('%I IS NOT NULL AND %1$I < 2', n) END)
 $$;
