@@ -143,9 +143,9 @@ sub measure_bare
     my ($rows) = @_;
     my ($entry) = @{ $store->execute('XREVRANGE', $STREAM, '+', '-', 'COUNT', 1) };
     my @fields = map { /^[\x21-\x7e]*$/ && length $_ < 20 ? $_ : 'x' x length $_ } @{ $entry->[1] };
-    my $told = qx{redis-benchmark -s $store->{socket} -P 128 -c 1 -n $rows -q XADD floor '*' @fields 2>/dev/null};
+    my $output = qx{redis-benchmark -s $store->{socket} -P 128 -c 1 -n $rows -q XADD floor '*' @fields 2>/dev/null};
     $store->execute('DEL', 'floor');
-    return $told =~ /([\d.]+) requests per second/ ? (bare => $1) : ();
+    return $output =~ /([\d.]+) requests per second/ ? (bare => $1) : ();
 }
 
 sub measure_peer

@@ -31,8 +31,8 @@ const done = arguments[0];
 (async () => {
   const { App } = await import('/examples/react.js');
   const { relay, token, assignments } = await import('/examples/login.js');
-  const place = document.body.appendChild(document.createElement('main'));
-  window.root = ReactDOM.createRoot(place);
+  const main = document.body.appendChild(document.createElement('main'));
+  window.root = ReactDOM.createRoot(main);
   root.render(React.createElement(React.StrictMode, null,
     React.createElement(App, { url: await relay(), token, load: assignments })));
   done('');

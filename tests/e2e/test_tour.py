@@ -158,10 +158,10 @@ class Tour(unittest.TestCase):
         self.assertNotIn("level=error", Path(log).read_text())
         self.assertEqual(os.stat(self.checkout / "relay.secret").st_mode & 0o077, 0)
         self.assertEqual(os.stat(self.checkout / "relay.conf").st_mode & 0o007, 0)
-        said = subprocess.run(
+        result = subprocess.run(
             ["bash", "-ec", self.here(doctor)], cwd=self.checkout, env=self.env, capture_output=True, text=True
         )
-        self.assertEqual(said.returncode, 0, said.stdout)
+        self.assertEqual(result.returncode, 0, result.stdout)
         self.say("the relay runs")
 
         self.start("bash", "-ec", self.here(page))

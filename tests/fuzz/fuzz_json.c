@@ -11,7 +11,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct text {
-    char *at; /* exactly as large as the writer may ask for: ASan reports one byte more */
+    char *at; /* exactly as large as the writer may request: ASan reports one byte more */
     size_t len;
 };
 

@@ -50,7 +50,7 @@ sub measure
     for (my $at = 0; $at < @acks; $at += 500)
     {
         my $last = $at + 499 < @acks ? $at + 499 : $#acks;
-        $run->('shown', 30000, 1000, 300000, 86400000, map { ('SEC', @$_) } @acks[ $at .. $last ]);
+        $run->('report', 30000, 1000, 300000, 86400000, map { ('SEC', @$_) } @acks[ $at .. $last ]);
     }
     my %order = map { $_ => rand } 0 .. $#acks;
     @acks = @acks[ sort { $order{$a} <=> $order{$b} } 0 .. $#acks ] if $users > 1;

@@ -77,7 +77,7 @@ wait_until('one ack', sub { state_of($id)->{u1} > 1 });
 $store->execute('ZADD', $store->of($id, 'due'), 1, "$id:");
 wait_until('it expires', sub { errors($id) });
 is_deeply([ map { [ $_->{reason}, [ sort @{ $_->{users} } ] ] } errors($id) ], [ [ 'expired', [ 'nobody', 'u2' ] ] ],
-    'at expiration the users without an ack are in the error log');
+    'at expiration a user who never connected is in the error log too');
 is($store->execute('EXISTS', map { $store->keys("inbox:$_") } qw(nobody u2)), 0, 'they are no longer pending');
 
 # Expired notifications are not delivered, but announced as a gap to their users.

@@ -40,7 +40,7 @@ sub overtake
 }
 
 # The phone's window of one is full. The rows of $commits are committed while it is disconnected. Then its user leaves
-# the team: the phone resumes and skips the team's rows. The desk, connected since before, receives all of them.
+# the team: the phone resumes and skips the team's rows. The desktop, connected since before, receives all of them.
 sub with_a_full_window
 {
     my ($user, $commits) = @_;

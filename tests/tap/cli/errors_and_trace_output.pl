@@ -45,7 +45,7 @@ is_deeply([ map { $_->{id} } listed('--id', $second) ], [$second], 'by id');
 is_deeply([ map { $_->{id} } listed('--limit=1') ], [$first], 'with a limit');
 is(scalar(listed('--since', $_)), 2, "of the last $_") for '1h', '99999999d';
 my ($code, $out) = clairon('errors', 'list');
-like($out, qr/^\S+Z +$first +exhausted +1 +u\d, u\d$/m, 'also as a table');
+like($out, qr/^\S+Z +$first +exhausted +1 +u\d, u\d$/m, 'errors list prints a table');
 
 # Redrive: the users of the entry get it again.
 ($code, $out) = clairon('errors', 'redrive', '--id', $first);
@@ -56,7 +56,7 @@ is((of_mark($one, 'first'))[2]{routing}{retry}{attempts}, 0, 'from attempt 0');
 is((of_mark($one, 'first'))[2]{metadata}{id}, $first, 'under its id');
 $_->ack($first) for $one, $two;
 wait_until('both have acknowledged', sub { !$store->execute('HEXISTS', $store->of($first, 'pending'), $first) });
-is(scalar(listed()), 1, 'the entry is deleted');
+is(scalar(listed()), 1, 'a redriven and acknowledged entry is deleted');
 my $expiration = (of_mark($two, 'second'))[0]{metadata}{expiration};
 ($code, $out) = clairon('errors', 'redrive', '--all');
 $two->run_until('the second again', sub { (of_mark($two, 'second'))[-1]{metadata}{expiration} gt $expiration });
@@ -101,7 +101,7 @@ is($code, 2, 'drop needs a filter');
 like($err, qr/--all/, 'with a hint');
 ($code, $out) = clairon('errors', 'drop', $fourth);
 is($out, "dropped 1 entry\n", 'dropped');
-is(scalar(listed()), 0, 'the entry is deleted');
+is(scalar(listed()), 0, 'the dropped entry is deleted');
 is((clairon('errors', 'dance'))[0], 2, 'an unknown subcommand is rejected');
 is((clairon('errors', 'list', '--limit', 'x'))[0], 2, 'an invalid limit too');
 like((clairon('errors', 'drop', '--reason', 'exausted'))[2], qr/exhausted, expired, rejected or undecodable/, 'an invalid reason too');
@@ -163,7 +163,7 @@ is(scalar(grep { ($_->{reason} // '') eq 'exhausted' } @{ $trace->{events} }), 2
 is(join(' ', map { $_->{at} } @{ $trace->{events} }),
     join(' ', sort map { $_->{at} } @{ $trace->{events} }), 'in order of time');
 ($code, $out) = clairon('trace', uc $first);
-like($out, qr/^\S+Z +acked +attempt 0  user u2$/m, 'also as a table');
+like($out, qr/^\S+Z +acked +attempt 0  user u2$/m, 'trace prints a table');
 my $plain = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{"mark": "plain"}')});
 $one->run_until('the notification', sub { of_mark($one, 'plain') });
 ($code, $out) = clairon('trace', '--json', $plain);

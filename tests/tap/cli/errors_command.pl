@@ -62,16 +62,16 @@ for my $verb ('redrive', 'drop')
     my $before = entries();
     ($code, $out, $err) = errors($verb, $unknown);
     is($code, 1, "$verb of an unknown id: exit code 1");
-    is($err, "clairon errors: no entry of the error log has id $unknown\n", 'with the reason');
-    is(entries(), $before, 'and nothing is changed');
+    is($err, "clairon errors: no entry of the error log has id $unknown\n", "$verb of an unknown id: with the reason");
+    is(entries(), $before, "$verb of an unknown id: no entry is changed");
     is((errors($verb, '--id', uc $unknown))[0], 1, 'as --id too');
     ($code, $out, $err) = errors($verb, $ids[0], '--user', 'nobody');
     is($code, 1, 'an entry that another filter excludes');
     like($err, qr/no matching entry of the error log has id \Q$ids[0]\E/, 'is reported as such');
     is((errors($verb, '123'))[0], 2, 'not a UUID: exit code 2');
-    like((errors($verb, '123'))[2], qr/not a notification id, which is a UUID: 123/, 'with the reason');
+    like((errors($verb, '123'))[2], qr/not a notification id, which is a UUID: 123/, "$verb of an invalid id: with the reason");
     is((errors($verb, '--id', $ids[0], '--id', $ids[1]))[0], 2, '--id given twice is rejected: the last would win');
-    is(entries(), $before, 'and nothing is changed');
+    is(entries(), $before, "$verb with two --id: no entry is changed");
 }
 is((errors('list', $unknown))[0], 0, 'an empty list is no error');
 
@@ -100,7 +100,7 @@ is(entries(), 0, 'the entry is deleted');
 $store->execute('XADD', 'clairon:errors', '*', id => $unknown, reason => 'undecodable', attempts => 0, users => '[]', data => '{}', route => '');
 ($code, $out) = errors('redrive', $unknown);
 is($code, 1, 'an id that cannot be redriven: exit code 1');
-like($out, qr/^skipped 1 entry: no pending user/m, 'with the reason');
+like($out, qr/^skipped 1 entry: no pending user/m, 'a skipped redrive has a reason');
 is((errors('redrive', '--all'))[0], 0, 'with --all it is skipped');
 is((errors('drop', $unknown))[1], "dropped 1 entry\n", 'it can be dropped');
 

@@ -82,7 +82,7 @@ cmp_ok($count->{large}, '<', 20, 'a table whose own conditions exceed the limit'
 cmp_ok($count->{large}, '>', 4, 'is delivered by those within the limit');
 like(new_log(), qr/rule "rule\d+" on "own\.large": denied[^\n]*\n[^\n]*conditions of the table's owner exceed 64 MB/,
     'the others are denied with a logged reason');
-cmp_ok(peak(), '<', 250_000, 'the peak of the walsender, in kB');
+cmp_ok(peak(), '<', 250_000, 'the peak of the walsender over the limit of kept memory, in kB');
 kill 'INT', $reader;
 close $out;
 done_testing();

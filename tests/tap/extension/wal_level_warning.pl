@@ -23,11 +23,11 @@ sub warning_of
 
 my ($out, $err) = warning_of($watch);
 like($err, qr/^psql:.*WARNING: +wal_level is insufficient for logical decoding\n.*DETAIL:  The rule is set/m, 'watch warns');
-like($err, $hint, 'with a hint');
+like($err, $hint, 'the warning of watch has a hint');
 is($pg->safe_psql('postgres', 'SELECT count(*) FROM clairon.rules'), '1', 'the rule is created');
 (my $id, $err) = warning_of($notify);
 like($err, qr/^psql:.*WARNING: +wal_level is insufficient for logical decoding\n.*DETAIL:  The notification is lost/m, 'notify warns');
-like($err, $hint, 'with a hint');
+like($err, $hint, 'the warning of notify has a hint');
 ($out, $err) = warning_of($notify);
 is($out, $id, 'its key is kept');
 unlike($err, qr/WARNING/, 'a repeat, which is not sent anyway, causes no warning');

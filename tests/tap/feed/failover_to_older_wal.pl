@@ -51,7 +51,7 @@ is($client->wait_for('gap')->{why}, 'epoch', 'but gets a gap');
 is_deeply($store->execute('SMEMBERS', $store->shared('members:TEAM:t1')), ['stays'],
     'former members are removed');
 $standby->safe_psql('postgres', q{INSERT INTO t VALUES (9005, 'u1')});
-is(($client->wait_notifications(1))[0]{payload}{after}{id}, 9005, 'later rows are delivered');
+is(($client->wait_notifications(1))[0]{payload}{after}{id}, 9005, 'rows written after the slot was created again are delivered');
 
 # The old primary runs again, and the relay is connected to it.
 $relay->stop;

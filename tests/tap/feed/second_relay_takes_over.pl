@@ -37,7 +37,7 @@ $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'u1' FROM generate_series(1
 $client->wait_notifications(110);
 $second->wait_for_log(qr/FENCED another feed owns this slot now/);
 is_deeply([ map { $_->{payload}{after}{id} } $client->notifications ], [ 1 .. 110 ], 'a feed that lost the progress acquires it again without a gap');
-is(scalar $store->entries, 110, 'without duplicates');
+is(scalar $store->entries, 110, 'a changed owner causes no duplicates');
 is($second->metric('clairon_store_errors_total'), 0, 'and without a store error');
 
 $first->start;

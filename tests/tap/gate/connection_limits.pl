@@ -52,7 +52,7 @@ is(($relay->get('/healthz'))[0], 200, 'health requests are not limited');
 $ws->disconnect;
 wait_until('a connection is free', sub { my $raw = sse($relay, 'u3'); $raw->disconnect; $raw->{status} == 200 });
 pass('a closed connection frees its slot');
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM: the relay with max_connections exits with status 0');
 
 # The rate of new connections.
 $relay = relay_with('gate.connect_rate' => 5);
@@ -65,7 +65,7 @@ is($rejected->{response}{headers}{'retry-after'}, 1, 'with a short Retry-After')
 is(poll($relay, 'u1')->{status}, 204, 'polls do not count');
 wait_until('the next second allows more', sub { status($relay) == 101 });
 pass('connections are accepted again');
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM: the relay with connect_rate exits with status 0');
 
 # Connections per address; X-Forwarded-For counts only from trusted proxies.
 $relay = relay_with('gate.max_per_address' => 2);
@@ -74,8 +74,8 @@ is(status($relay), 429, 'per-address limit reached');
 is(status($relay, 'X-Forwarded-For' => '192.0.2.1'), 429, 'X-Forwarded-For of an untrusted client is ignored');
 $mine[0]->disconnect;
 wait_until('a connection is free', sub { status($relay) == 101 });
-pass('a closed connection frees its slot');
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+pass('a closed connection frees the slot of its address');
+is($relay->stop, 0, 'SIGTERM: the relay with max_per_address exits with status 0');
 $relay = relay_with('gate.max_per_address' => 1, 'gate.trusted_proxies' => '127.0.0.0/8, 198.51.100.7');
 @mine = (upgrade($relay, 'X-Forwarded-For' => '192.0.2.1'));
 is(status($relay, 'X-Forwarded-For' => '192.0.2.1'), 429, 'behind a trusted proxy its clients are counted');
@@ -90,7 +90,7 @@ is(status($relay), 429, 'and reaches the limit');
 push @mine, upgrade($relay, 'X-Forwarded-For' => '2001:db8:1:2::1');
 is(status($relay, 'X-Forwarded-For' => '2001:db8:1:2:a:b:c:d'), 429, 'IPv6 addresses of one /64 network count as one');
 is(status($relay, 'X-Forwarded-For' => '2001:db8:1:3::1'), 101, 'another /64 network counts separately');
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM: the relay with trusted_proxies exits with status 0');
 
 # Connections per user.
 $relay = relay_with('gate.max_per_user' => 1);
@@ -106,8 +106,8 @@ is(poll($relay, 'u1')->{status}, 429, 'a poll: 429');
 is(poll($relay, 'u2')->{status}, 204, 'another user is accepted');
 $one->disconnect;
 wait_until('a connection is free', sub { poll($relay, 'u1')->{status} == 204 });
-pass('a closed connection frees its slot');
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+pass('a closed connection frees the slot of its user');
+is($relay->stop, 0, 'SIGTERM: the relay with max_per_user exits with status 0');
 
 # Messages per connection.
 $relay = relay_with('gate.message_rate' => 20);
@@ -117,7 +117,7 @@ my @replies = map { $fast->next_message } 1 .. 60;
 my @over = grep { $_->{t} eq 'err' } @replies;
 cmp_ok(scalar(@over), '>=', 30, 'messages beyond the rate are rejected');
 is_deeply([ @{ $over[0] }{qw(code r retry)} ], [ 111, 1, JSON::true ], 'with err 111');
-cmp_ok($over[0]{after}, '>', 0, 'with a retry delay');
+cmp_ok($over[0]{after}, '>', 0, 'excess frames too have a retry delay');
 wait_until('the rate allows messages again', sub { $fast->send_json({ t => 'ping' }); $fast->next_message->{t} eq 'pong' });
 pass('the connection stays open');
 my $none = '00000000-0000-0000-0000-000000000000';
@@ -130,7 +130,7 @@ $fast->text(join "\n", ('{"t":"x"}') x 6000) for 1 .. 2;
 my $overload = $fast->read_to_end;
 is($overload->{code}, 4103, 'a client that does not read its replies is closed');
 is($overload->{messages}[-1]{t}, 'bye', 'with a bye');
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM: the relay with message_rate exits with status 0');
 
 # The push switch.
 $relay = relay_with('gate.drain' => '400ms');
@@ -139,23 +139,23 @@ $sse = sse($relay, 'u1');
 $sse->wait_message('connected');
 is(post($relay, '/v1/push', '{"on":false}'), 403, 'a token without the claim cannot turn push off');
 is(post($relay, '/v1/push', '{"on":0}', admin => JSON::true), 400, 'an invalid body is rejected');
-is(status($relay), 101, 'push is on');
+is(status($relay), 101, 'push stays on');
 is(post($relay, '/v1/push', '{"on":false}', admin => JSON::true), 204, 'an admin turns push off');
 my $end = $ws->read_to_end;
 is($end->{code}, 4103, 'a WebSocket is closed');
 ok(defined $end->{messages}[-1]{in}, 'with a reconnect delay');
 my ($bye) = grep { $_->{t} eq 'bye' } $sse->wait_end;
-is($bye->{code}, 4103, 'SSE too');
+is($bye->{code}, 4103, 'SSE ends with the same code');
 my $off = upgrade($relay)->{response};
 is($off->{status}, 503, 'new connections are rejected');
 like($off->{body}, qr{/v1/poll}, 'with the alternative');
 ok($off->{headers}{'retry-after'}, 'and Retry-After');
-is(sse($relay, 'u1')->{status}, 503, 'SSE too');
+is(sse($relay, 'u1')->{status}, 503, 'new SSE streams are rejected');
 is(poll($relay, 'u1')->{status}, 204, 'polls continue');
 is($relay->metric('clairon_gate_push_off'), 1, 'the metric reports it');
 is(($relay->get('/readyz'))[0], 200, 'the relay stays ready');
 is(post($relay, '/v1/push', '{"on":true}', admin => JSON::true), 204, 'an admin turns push on');
-is(status($relay), 101, 'push is on');
+is(status($relay), 101, 'connections are accepted');
 $ws = Clairon::Test::RawSocket->user($relay, 'u1');
 kill USR1 => $relay->pid;
 is($ws->read_to_end->{code}, 4103, 'SIGUSR1 turns it off too');
@@ -165,7 +165,7 @@ is(status($relay), 503, 'a second SIGUSR1 has no effect');
 kill USR2 => $relay->pid;
 wait_until('push is on', sub { status($relay) == 101 });
 pass('SIGUSR2 turns it on');
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM: the relay with the push switch exits with status 0');
 
 # A client that waits for the store at that time.
 my $proxy = Clairon::Test::proxy($store->{socket});
@@ -179,7 +179,7 @@ is(post($relay, '/v1/push', '{"on":false}', admin => JSON::true), 204, 'push is 
 $proxy->thaw;
 1 until $late->{bytes} =~ /\r\n\r\n/ || !$late->more;
 like($late->{bytes}, qr{^HTTP/1\.1 503 }, 'a valid ticket gets no stream while push is off');
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM: the relay behind a proxy of the store exits with status 0');
 
 # Several workers: a request to one of them applies to all.
 $relay = relay_with('gate.workers' => 3, 'gate.drain' => '400ms');
@@ -195,7 +195,7 @@ is_deeply({ map { status($relay) => 1 } 1 .. 12 }, { 503 => 1 }, 'new workers re
 is(post($relay, '/v1/push', '{"on":true}', admin => JSON::true), 204, 'push is on again');
 wait_until('all workers accept', sub { 12 == grep { status($relay) == 101 } 1 .. 12 });
 pass('all workers accept');
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM: the relay with three workers exits with status 0');
 
 # Both signals in quick succession: off takes precedence and all workers agree. Some processes find both pending.
 sub pending { my ($pid) = @_; open my $file, '<', "/proc/$pid/status" or return 1; return hex((join('', <$file>) =~ /^ShdPnd:\s+(\w+)/m)[0]) }
@@ -227,7 +227,7 @@ for my $workers (1, 2)
         wait_all_return(101);
     }
     pass("$workers workers: simultaneous on and off turn push off");
-    is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+    is($relay->stop, 0, "SIGTERM: the relay with $workers workers exits with status 0");
 }
 
 # The HTTP response precedes the supervisor's notification: the last request decides.
@@ -238,7 +238,7 @@ for ([ 'true', 'false', 503 ], [ 'false', 'true', 101 ])
     while_stopped(sub { is(post($relay, '/v1/push', qq({"on":$_}), admin => JSON::true), 204, "requested $_") for $first, $last }, $relay->pid);
     wait_all_return($status);
 }
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM after concurrent requests: the relay exits with status 0');
 
 # Out of file descriptors: idle connections are closed for active ones, others wait. The log has it once.
 $relay = relay_with('gate.connect_timeout' => '5m');
@@ -256,7 +256,7 @@ $upgraded[0]->disconnect;
 is(status($relay), 101, 'new connections are served once a descriptor is free');
 is(() = $relay->log_text =~ /out of file descriptors/g, 1, 'the log has one message');
 $_->disconnect for @idle, @upgraded[ 1 .. 3 ];
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM after running out of descriptors: the relay exits with status 0');
 
 # Idle connections must not use the descriptors that the store needs.
 my ($hard_limit) = qx{prlimit --nofile --output HARD --noheadings} =~ /(\d+)/;
@@ -281,6 +281,6 @@ $store->start;
 $relay->wait_ready;
 pass('the store is reconnected while hundreds of connections are idle');
 $_->disconnect for @many;
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM: the relay with few descriptors exits with status 0');
 
 done_testing();

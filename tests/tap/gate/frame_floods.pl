@@ -90,7 +90,7 @@ SKIP:
     $raw->write(frame_bytes(PING, 'p') x 2500) for 1 .. 2;
     $raw->text('{"t":"ping"}');
     is($raw->next_message->{t}, 'pong', 'also over TLS');
-    is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+    is($relay->stop, 0, 'SIGTERM: the relay with TLS exits with status 0');
 }
 
 done_testing();

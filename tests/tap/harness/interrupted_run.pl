@@ -136,7 +136,7 @@ like(screen_text(), qr/---- interrupted by SIGINT in tap e2e$/m, 'the output nam
 run_in_terminal('as_root');
 wait_until('a script of root waits neither for the terminal nor for input', sub { -e "$checkout/ready" });
 isnt(interrupt(), 0, 'Ctrl-C fails a run with a script of root');
-is_deeply([ names_of(still_running()) ], [], 'and ends every process of it');
+is_deeply([ names_of(still_running()) ], [], 'and ends every process of the script of root');
 ok(!-e "$checkout/went_on", 'the script does not continue');
 
 done_testing();

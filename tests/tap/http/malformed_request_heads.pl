@@ -143,7 +143,7 @@ is(on_unix("GET /healthz HTTP/1.1\r\n", $host, "\r", "\n"), 200, 'in pieces too'
 is(on_unix("GET /healthz HTTP/1.1\r\n${host}X: " . 'x' x 20_000), 431, 'a head that is too long is rejected');
 is(on_unix("GET /healthz HTTP/1.1\n\n"), 400, 'an ambiguous one too');
 is(on_unix("GET /healthz HTTP/1.1\r\n$host"), 408, 'an incomplete one too');
-is(on_unix("GET /healthz HTTP/1.1\r\n$host\r\n", undef), 200, 'a half-closed request is answered');
+is(on_unix("GET /healthz HTTP/1.1\r\n$host\r\n", undef), 200, 'a half-closed request on a Unix socket is answered');
 is(on_unix("GET /healthz HTTP/1.1\r\n$host", undef), 0, 'a half-close within a head ends the connection');
 is($local->stop, 0, 'SIGTERM: that relay exits with status 0');
 

@@ -112,7 +112,7 @@ is(($relay->get('/healthz'))[0], 200, 'health requests are not affected');
 $proxy->thaw;
 is($waiting[0]->read_response->{status}, 201, 'waiting requests are completed');
 $_->disconnect for @waiting;
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM: the relay behind a proxy of the store exits with status 0');
 
 # Over TLS too.
 SKIP:
@@ -128,7 +128,7 @@ SKIP:
     $raw->{link}->close;
     $relay->wait_for_log(qr{user=u1.*request finished" path="?/v1/sse});
     pass('a stream over TLS ends when its client disconnects');
-    is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+    is($relay->stop, 0, 'SIGTERM: the relay with TLS exits with status 0');
 }
 
 done_testing();

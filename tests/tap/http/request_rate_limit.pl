@@ -52,7 +52,7 @@ for my $case (
     my @user = of('u' . ++$n, publish => JSON::true);
     my ($count, $rejected) = many($method, $path, $body, @user);
     cmp_ok($count->{$good}, '>=', RATE, "$path: requests within the rate are answered");
-    is($count->{$good} + ($count->{429} // 0), MANY, 'all others are rejected');
+    is($count->{$good} + ($count->{429} // 0), MANY, "$path: all others are rejected");
     is_deeply([ @{ $rejected->{headers} }{qw(retry-after content-type)} ], [ 1, 'application/problem+json' ], 'with a delay, as problem details');
     is(JSON::decode_json($rejected->{body})->{code}, 111, 'with code 111');
     is(request($method, $path, $body, of("other$n", publish => JSON::true))->{status}, $good, 'another user of that address is accepted');
@@ -67,7 +67,7 @@ for my $case ([ 'no token' => GET => '/v1/poll', '', 401 ], [ 'an invalid token'
     my ($name, $method, $path, $body, $status, @headers) = @$case;
     my ($count, $rejected) = many($method, $path, $body, @headers, 'X-Forwarded-For' => '2001:db8:1:' . ++$n . '::1');
     cmp_ok($count->{$status}, '>=', RATE, "$name: requests within the rate are answered");
-    is($count->{$status} + ($count->{429} // 0), MANY, 'all others are rejected');
+    is($count->{$status} + ($count->{429} // 0), MANY, "$name: all others are rejected");
     is($rejected->{headers}{'retry-after'}, 1, 'with a delay');
     is(request($method, $path, $body, @headers, 'X-Forwarded-For' => "2001:db8:2:${n}::1")->{status}, $status, 'another network is accepted');
 }
@@ -96,6 +96,6 @@ my ($all) = many(POST => '/v1/ack', "{\"ids\":[\"$none\"]}", of('u1'));
 is_deeply($all, { 204 => MANY }, 'a rate of 0 disables the limit');
 ($all) = many(GET => '/nothing', '');
 is_deeply($all, { 404 => MANY }, 'for all clients');
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM: the relay without a rate exits with status 0');
 
 done_testing();

@@ -263,7 +263,7 @@ is($opened->wait_message('connected')->{user}, 't1', 'it opens SSE on another re
 my ($green) = insert(grp => 'green');
 is(row($opened->next_notification), $green, 'with the token\'s groups');
 $opened->disconnect;
-is(Clairon::Test::EventStream->open($relay, undef, ':path' => "/v1/sse?ticket=$ticket->{ticket}")->{status}, 401, 'only once');
+is(Clairon::Test::EventStream->open($relay, undef, ':path' => "/v1/sse?ticket=$ticket->{ticket}")->{status}, 401, 'a ticket opens one SSE stream');
 is(Clairon::Test::EventStream->open($relay, undef, ':path' => "/v1/sse?ticket=$_")->{status}, 401, "not: $_")
   for 'f' x 32, 'x', '', '-', '../stream';
 $ticket = ticket('t2');
@@ -276,7 +276,7 @@ sub ws_with
     return $message->{t} eq 'connected' ? $message->{user} : $raw->read_to_end->{code};
 }
 is(ws_with($ticket->{ticket}), 't2', 'a ticket opens a WebSocket');
-is(ws_with($ticket->{ticket}), 4001, 'only once');
+is(ws_with($ticket->{ticket}), 4001, 'and only one');
 is(http(POST => '/v1/ticket', 'Content-Length' => 0)->{status}, 401, 'no ticket without a token');
 
 # A token that expired before the ticket was used.

@@ -24,7 +24,7 @@ sub ack { my ($client, @rows) = @_;
     my %is = map { $_ => 1 } @rows;
     return $client->ack(map { $_->{metadata}{id} } grep { $_->{metadata}{source} eq 't' && $is{ $_->{payload}{after}{id} } } $client->notifications) }
 
-# Six rows for a user whose desk has a window of two, and one row for all that bypasses them.
+# Six rows for a user whose desktop has a window of two, and one row for all that bypasses them.
 sub disconnect_with_full_window
 {
     my ($user, %args) = @_;
@@ -65,7 +65,7 @@ is($desktop->gaps, '', 'without a gap');
 unlike($desktop->pos, qr/~/, 'the cursor then records no queued rows');
 $_->close for $desktop, $phone;
 
-# The phone acknowledges rows that the desk has received.
+# The phone acknowledges rows that the desktop has received.
 ($phone, $pos, $from) = disconnect_with_full_window('u2');
 ack($phone, $from, $from + 1);
 wait_until('two acks', sub { $store->pending == 4 });
@@ -78,10 +78,10 @@ for my $i (0, 1)
 }
 all_acked();
 is_deeply([ rows($desktop) ], [ $from + 2 .. $from + 5 ], 'the others follow');
-is($desktop->gaps, '', 'without a gap');
+is($desktop->gaps, '', 'acknowledgements by another device cause no gap');
 $_->close for $desktop, $phone;
 
-# The phone acknowledges queued rows of the desk, which reconnects to either relay, also after its relay was killed.
+# The phone acknowledges queued rows of the desktop, which reconnects to either relay, also after its relay was killed.
 for my $i (0, 1, 2)
 {
     ($phone, $pos, $from) = disconnect_with_full_window("u3$i");

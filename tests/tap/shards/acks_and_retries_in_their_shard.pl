@@ -104,12 +104,12 @@ for my $id ($mine{u1}, $mine{u2}, $team)
     ($code, $out) = clairon('trace', $id);
     like($out, qr/stored.*sent.*acked/s, 'a trace is found in any shard');
     my $response = http($relays[1], GET => "/v1/notifications/$id");
-    is($response->{status}, 200, 'also over HTTP');
+    is($response->{status}, 200, 'the timeline is served over HTTP');
     is((grep { $_->{stage} eq 'acked' } @{ $response->{json}{events} }) > 0, 1, 'with its acks');
 }
 ($code) = clairon('trace', '01234567-89ab-8def-8123-456789abcdef');
 is($code, 1, 'an unknown id has no trace');
-is(http($relays[1], GET => '/v1/notifications/01234567-89ab-8def-8123-456789abcdef')->{status}, 404, 'also over HTTP');
+is(http($relays[1], GET => '/v1/notifications/01234567-89ab-8def-8123-456789abcdef')->{status}, 404, 'an unknown id is 404 over HTTP');
 
 # A notification published for one user is in the user's shard, one with a key in the first; each once.
 sub body { my ($user) = @_;

@@ -99,12 +99,12 @@ sub try_changes
     });
     $writer->finish;
     is(scalar($live->notifications), $wanted, "$what: all received live");
-    is_deeply(backward_versions($live->notifications), [], 'in commit order');
+    is_deeply(backward_versions($live->notifications), [], "$what: live in commit order");
     is(scalar(@polled), $wanted, 'by polls');
-    is_deeply(backward_versions(@polled), [], 'in commit order');
+    is_deeply(backward_versions(@polled), [], "$what: polled in commit order");
     is(scalar(@resumed), $wanted, 'by reconnecting clients');
-    is_deeply(backward_versions(@resumed), [], 'in commit order');
-    is($_->metric('clairon_store_unordered_total'), 0, 'no notification was out of order') for $relay, $second;
+    is_deeply(backward_versions(@resumed), [], "$what: resumed in commit order");
+    is($_->metric('clairon_store_unordered_total'), 0, "$what: no notification was out of order") for $relay, $second;
     $second->restart;
     is_deeply(backward_versions(@{ (poll('u1', $begin, $second))[0] }), [], 'in commit order from the beginning');
     $live->close;

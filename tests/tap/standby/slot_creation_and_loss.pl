@@ -109,7 +109,7 @@ $primary->append_conf('postgresql.conf', "wal_level = logical\n");
 $primary->restart;
 $relay->wait_for_log(qr/slot created/, from => $mark);
 $relay->wait_ready;
-$client = check_gap($client, 'wal_level, mended');
+$client = check_gap($client, 'wal_level, fixed');
 
 # The promoted standby is an ordinary primary: the old primary is not contacted.
 $primary->stop('immediate');

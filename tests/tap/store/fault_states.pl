@@ -63,7 +63,7 @@ check_survives('full', qr/OOM command not allowed.*raise maxmemory/,
         wait_until('the readers\' timeout is over', sub { time > $until });
         config('maxmemory', 0);
     });
-unlike($relay->log_text($mark), qr/reply timed out/, 'full: readers stay connected');
+unlike($relay->log_text($mark), qr/reply timed out/, 'full: clients stay connected');
 
 check_survives('cannot save', qr/MISCONF.*see the log of the store/,
     sub {

@@ -23,7 +23,7 @@ struct fixture {
     struct notification *notifications[4];
 };
 
-/* A call is pending for ever, so that no report is sent. */
+/* A call stays pending, so that no report is sent. */
 static int
 set_up(void **state)
 {
