@@ -30,9 +30,9 @@ class ConsoleCase(BrowserCase):
         for user in ("nobody-1", "nobody-2", "waits", "tested"):
             self.ack(user, self.notifications)
         for notification in self.notifications:
-            wait_for("no pending acks", lambda: not store.ask("EXISTS", f"{store.prefix}:ack:{notification}"))
-        for entry in store.ask("XRANGE", f"{store.prefix}:errors", "-", "+"):
-            store.ask("XDEL", f"{store.prefix}:errors", entry[0])
+            wait_for("no pending acks", lambda: not store.execute("EXISTS", f"{store.prefix}:ack:{notification}"))
+        for entry in store.execute("XRANGE", f"{store.prefix}:errors", "-", "+"):
+            store.execute("XDEL", f"{store.prefix}:errors", entry[0])
 
     def ack(self, user, ids):
         if ids:
@@ -100,19 +100,19 @@ class ConsoleCase(BrowserCase):
         """Creates notifications that expire unacknowledged; returns their ids."""
         ids = []
         for _ in range(count):
-            answer = self.sql(
+            rows = self.sql(
                 "SELECT clairon.notify('USER', string_to_array(%s, ','), '{\"text\": \"for whom\"}',"
                 " topic => 'demo.letters', ack_required => true, ttl => '1 day')",
                 users,
             )
-            ids.append(str(answer[0][0]))
+            ids.append(str(rows[0][0]))
         self.notifications += ids
         store = self.stack.store
         for notification in ids:
             key = f"{store.prefix}:due"
-            wait_for("it is stored", lambda: store.ask("ZSCORE", key, f"{notification}:"))
-            store.ask("ZADD", key, "1", f"{notification}:")
-        wait_for("all are in the error log", lambda: store.ask("XLEN", f"{store.prefix}:errors") == count)
+            wait_for("it is stored", lambda: store.execute("ZSCORE", key, f"{notification}:"))
+            store.execute("ZADD", key, "1", f"{notification}:")
+        wait_for("all are in the error log", lambda: store.execute("XLEN", f"{store.prefix}:errors") == count)
         return ids
 
     def errors(self):

@@ -43,8 +43,8 @@ class Firefox:
         self.link = socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS)
         self.stream = self.link.makefile("rb")
         self._read()  # the greeting
-        self.ask("NewSession", capabilities={})
-        self.start = self.ask("GetWindowHandle")["value"]
+        self.execute("NewSession", capabilities={})
+        self.start = self.execute("GetWindowHandle")["value"]
 
     def _port(self):
         assert self.process.poll() is None, "Firefox has ended"
@@ -58,33 +58,33 @@ class Firefox:
             digits += byte
         return json.loads(self.stream.read(int(digits)))
 
-    def ask(self, command, **arguments):
+    def execute(self, command, **arguments):
         self.count += 1
         data = json.dumps([0, self.count, f"WebDriver:{command}", arguments]).encode()
         self.link.sendall(b"%d:%s" % (len(data), data))
-        _, _, error, answer = self._read()
+        _, _, error, result = self._read()
         assert error is None, error
-        return answer
+        return result
 
     def open_tab(self, url):
-        handle = self.ask("NewWindow", type="tab", focus=True)["handle"]
-        self.ask("SwitchToWindow", handle=handle)
-        self.ask("Navigate", url=url)
+        handle = self.execute("NewWindow", type="tab", focus=True)["handle"]
+        self.execute("SwitchToWindow", handle=handle)
+        self.execute("Navigate", url=url)
         return handle
 
     def js(self, handle, script):
-        self.ask("SwitchToWindow", handle=handle)
-        return self.ask("ExecuteScript", script=script, args=[])["value"]
+        self.execute("SwitchToWindow", handle=handle)
+        return self.execute("ExecuteScript", script=script, args=[])["value"]
 
     def wait_js(self, handle, script, *arguments):
         """Like js(), for a script that passes its result to its last argument, a callback."""
-        self.ask("SwitchToWindow", handle=handle)
-        return self.ask("ExecuteAsyncScript", script=script, args=list(arguments), scriptTimeout=20_000)["value"]
+        self.execute("SwitchToWindow", handle=handle)
+        return self.execute("ExecuteAsyncScript", script=script, args=list(arguments), scriptTimeout=20_000)["value"]
 
     def close_tab(self, handle):
-        self.ask("SwitchToWindow", handle=handle)
-        self.ask("CloseWindow")
-        self.ask("SwitchToWindow", handle=self.start)
+        self.execute("SwitchToWindow", handle=handle)
+        self.execute("CloseWindow")
+        self.execute("SwitchToWindow", handle=self.start)
 
     def quit(self):
         self.stream.close()

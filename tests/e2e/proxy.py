@@ -53,13 +53,13 @@ class Proxy:
             with socket.create_connection(self.target) as relay:
                 self.open |= {client, relay}
                 relay.sendall(head)
-                back = threading.Thread(target=self._answer, args=(relay, client), daemon=True)
-                back.start()
+                thread = threading.Thread(target=self._copy_back, args=(relay, client), daemon=True)
+                thread.start()
                 _copy(client, relay)
-                back.join()
+                thread.join()
                 self.open -= {client, relay}
 
-    def _answer(self, relay, client):
+    def _copy_back(self, relay, client):
         self.broken += _copy(relay, client, self.limit())
 
 

@@ -62,17 +62,17 @@ class Store:
             self.socket = socket.create_connection((parts.hostname, parts.port or 6379), WAIT_SECONDS)
         self.stream = self.socket.makefile("rb")
         if parts.password:
-            self.ask("AUTH", *filter(None, (parts.username, parts.password)))
+            self.execute("AUTH", *filter(None, (parts.username, parts.password)))
 
-    def ask(self, *words):
-        data = b"*%d\r\n" % len(words)
-        for word in words:
-            raw = str(word).encode()
+    def execute(self, *arguments):
+        data = b"*%d\r\n" % len(arguments)
+        for argument in arguments:
+            raw = str(argument).encode()
             data += b"$%d\r\n%s\r\n" % (len(raw), raw)
         self.socket.sendall(data)
-        return self._answer()
+        return self._read_reply()
 
-    def _answer(self):
+    def _read_reply(self):
         line = self.stream.readline().rstrip(b"\r\n")
         kind, rest = line[:1], line[1:]
         if kind == b"-":
@@ -82,15 +82,15 @@ class Store:
         if kind == b"$":
             return None if rest == b"-1" else self.stream.read(int(rest) + 2)[:-2].decode(errors="replace")
         if kind == b"*":
-            return [self._answer() for _ in range(int(rest))]
+            return [self._read_reply() for _ in range(int(rest))]
         return rest.decode()
 
     def pending(self):
-        return self.ask("XPENDING", f"{self.prefix}:stream", self.prefix)[0]
+        return self.execute("XPENDING", f"{self.prefix}:stream", self.prefix)[0]
 
     def who_acked(self, notification_id):
         """Maps each user to whether the user has acked; empty when the notification is done."""
-        flat = self.ask("HGETALL", f"{self.prefix}:ack:{notification_id}")
+        flat = self.execute("HGETALL", f"{self.prefix}:ack:{notification_id}")
         return {user: value != "0" for user, value in zip(flat[::2], flat[1::2])}
 
     def close(self):
@@ -107,8 +107,8 @@ class Relay:
         self.is_supervised = is_supervised
 
     def metric(self, name):
-        with urllib.request.urlopen(f"{self.url}/metrics", timeout=WAIT_SECONDS) as answer:
-            lines = answer.read().decode().splitlines()
+        with urllib.request.urlopen(f"{self.url}/metrics", timeout=WAIT_SECONDS) as response:
+            lines = response.read().decode().splitlines()
         return next(int(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(f"{name} "))
 
     def connections(self):
@@ -131,30 +131,30 @@ class Relay:
             if not entry.name.isdigit():
                 continue
             try:
-                words = (entry / "cmdline").read_bytes().split(b"\0")
+                arguments = (entry / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if self.config.encode() in words and b"relay" in words:
+            if self.config.encode() in arguments and b"relay" in arguments:
                 return int(entry.name)
         return None
 
     def kill(self):
         """Kills the relay with SIGKILL; returns the command line and directory to restart it."""
         pid = wait_for("a relay process", self.pid)
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
-        again = ([w.decode() for w in words], os.readlink(f"/proc/{pid}/cwd"))
+        arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
+        again = ([w.decode() for w in arguments], os.readlink(f"/proc/{pid}/cwd"))
         os.kill(pid, signal.SIGKILL)
         wait_for("the relay's end", lambda: not alive(pid))
         return again
 
     def start(self, again):
         """Restarts the relay, unless the demo does so itself: two would compete for the port."""
-        words, folder = again
+        arguments, folder = again
         if self.is_supervised:
             wait_for("a relay process", self.pid)
         elif self.pid() is None:
             with open(os.devnull, "r+b") as null:
-                child = subprocess.Popen(words, cwd=folder, stdin=null, stdout=null, stderr=null)
+                child = subprocess.Popen(arguments, cwd=folder, stdin=null, stdout=null, stderr=null)
             atexit.register(end, child)
 
 

@@ -11,10 +11,10 @@ const [user, relay, options, done] = arguments;
 (async () => {
   const { connect } = await import('/dist/index.js');
   const token = async () => {
-    const answer = await fetch('/api/token', {
+    const response = await fetch('/api/token', {
       method: 'POST', headers: { 'Content-Type': 'application/json' }, body: JSON.stringify({ user }),
     });
-    return (await answer.json()).token;
+    return (await response.json()).token;
   };
   window.events = { delivered: [], repeat: [], gap: [], state: [], acked: [], error: [], sockets: 0 };
   const Native = window.WebSocket;

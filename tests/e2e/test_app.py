@@ -13,7 +13,7 @@ class App(unittest.TestCase):
     def setUpClass(cls):
         cls.address = urllib.parse.urlsplit(the_stack().url).netloc
 
-    def ask(self, method, path, body=None, **headers):
+    def request(self, method, path, body=None, **headers):
         connection = http.client.HTTPConnection(self.address, timeout=WAIT_SECONDS)
         self.addCleanup(connection.close)
         headers = {k.replace("_", "-"): v for k, v in headers.items()}
@@ -23,29 +23,29 @@ class App(unittest.TestCase):
 
     def post(self, path, value):
         body = json.dumps(value)
-        status, answer = self.ask("POST", path, body, Content_Type="application/json")
-        return status, json.loads(answer)
+        status, response = self.request("POST", path, body, Content_Type="application/json")
+        return status, json.loads(response)
 
     def test_a_token_is_issued_only_to_a_demo_user(self):
-        status, answer = self.post("/api/token", {"user": "u1"})
-        self.assertEqual((status, answer["token"].count(".")), (200, 2))
+        status, response = self.post("/api/token", {"user": "u1"})
+        self.assertEqual((status, response["token"].count(".")), (200, 2))
         self.assertEqual(self.post("/api/token", {"user": "root"})[0], 400)
 
     def test_a_foreign_page_cannot_write(self):
         body = json.dumps({"user": "u1"})
-        self.assertEqual(self.ask("POST", "/api/token", body, Content_Type="text/plain")[0], 415)
-        self.assertEqual(self.ask("GET", "/api/config", Host="evil.test")[0], 421)
+        self.assertEqual(self.request("POST", "/api/token", body, Content_Type="text/plain")[0], 415)
+        self.assertEqual(self.request("GET", "/api/config", Host="evil.test")[0], 421)
         foreign = {"Content_Type": "application/json", "Host": "evil.test"}
-        self.assertEqual(self.ask("POST", "/api/token", body, **foreign)[0], 421)
+        self.assertEqual(self.request("POST", "/api/token", body, **foreign)[0], 421)
 
     def test_only_the_files_of_the_page_are_served(self):
-        self.assertEqual(self.ask("GET", "/")[0], 200)
-        self.assertEqual(self.ask("GET", "/client/index.js")[0], 200)
+        self.assertEqual(self.request("GET", "/")[0], 200)
+        self.assertEqual(self.request("GET", "/client/index.js")[0], 200)
         for path in ("/app.py", "/../app.py", "/client/../demo/app.py", "/client/%2e%2e/package.json"):
-            self.assertEqual(self.ask("GET", path)[0], 404, path)
+            self.assertEqual(self.request("GET", path)[0], 404, path)
 
     def test_invalid_input_is_rejected_with_a_message(self):
-        for path, value, words in (
+        for path, value, error in (
             ("/api/assignment", {"id": 1, "status": "burnt"}, "status"),
             ("/api/assignment", {"id": "1", "status": "draft"}, '"id"'),
             ("/api/assignment", {"id": 1, "status": "graded", "grade": 21}, "grade must be 0 to 20"),
@@ -55,13 +55,13 @@ class App(unittest.TestCase):
             ("/api/transfer", {"key": "k", "from": "acc-1", "to": "none", "amount": 1}, "none"),
             ("/api/announcement", {"establishment": "s1", "title": "x" * 300}, '"title"'),
         ):
-            status, answer = self.post(path, value)
-            self.assertEqual(status, 400, (path, value, answer))
-            self.assertIn(words, answer["error"])
+            status, response = self.post(path, value)
+            self.assertEqual(status, 400, (path, value, response))
+            self.assertIn(error, response["error"])
         self.assertEqual(self.post("/api/nothing", {})[0], 404)
         headers = {"Content_Type": "application/json", "Content_Length": "99999999"}
-        self.assertEqual(self.ask("POST", "/api/token", "{}", **headers)[0], 413)
-        self.assertEqual(self.ask("POST", "/api/token", "[", Content_Type="application/json")[0], 400)
+        self.assertEqual(self.request("POST", "/api/token", "{}", **headers)[0], 413)
+        self.assertEqual(self.request("POST", "/api/token", "[", Content_Type="application/json")[0], 400)
 
 
 if __name__ == "__main__":

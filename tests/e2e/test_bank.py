@@ -51,21 +51,21 @@ class Bank(StackCase):
     def test_concurrent_calls_with_one_key_transfer_once(self):
         key = str(uuid.uuid4())
         before = self.balance("acc-3")
-        answers = []
+        results = []
 
-        def ask():
+        def transfer():
             connection = self.stack.connect()
             with connection.cursor() as cursor:
                 cursor.execute("SELECT transfer(%s, 'acc-3', 'acc-4', 2)", (key,))
-                answers.append(cursor.fetchone()[0])
+                results.append(cursor.fetchone()[0])
             connection.close()
 
-        askers = [threading.Thread(target=ask) for _ in range(8)]
-        for asker in askers:
-            asker.start()
-        for asker in askers:
-            asker.join(timeout=WAIT_SECONDS)
-        self.assertEqual(sorted(answers), [False] * 7 + [True])
+        threads = [threading.Thread(target=transfer) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(timeout=WAIT_SECONDS)
+        self.assertEqual(sorted(results), [False] * 7 + [True])
         self.assertEqual(before - self.balance("acc-3"), 2)
 
     def test_invalid_transfers_are_rejected(self):

@@ -47,10 +47,10 @@ class Counting(Storage):
         fails, self.fails = self.fails, None
         if fails == "before":
             raise psycopg2.OperationalError("the database went away")
-        answer = super().write(account, key, amount)
+        result = super().write(account, key, amount)
         if fails == "after":
-            raise psycopg2.OperationalError("the answer was lost")
-        return answer
+            raise psycopg2.OperationalError("the response was lost")
+        return result
 
 
 class IdempotencyCases(BankCase):
@@ -152,12 +152,12 @@ class ProcessKills(BankCase):
         )
 
     def open_orders(self):
-        return self.ask("SELECT count(*) FROM transfer_order WHERE state = 'requested'")[0][0]
+        return self.query("SELECT count(*) FROM transfer_order WHERE state = 'requested'")[0][0]
 
-    def ask(self, statement):
+    def query(self, statement):
         """A query that is repeated after a crash."""
 
-        def answer():
+        def result():
             try:
                 return self.sql(statement)
             except psycopg2.Error:
@@ -167,13 +167,13 @@ class ProcessKills(BankCase):
                     pass  # still in recovery
                 return None
 
-        return wait_for("the database answers", answer)
+        return wait_for("the database answers", result)
 
     def kill_a_backend(self):
         """Forces a crash recovery of PostgreSQL, which ends all connections."""
 
         def killed():
-            pids = self.ask(
+            pids = self.query(
                 "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
                 " AND backend_type = 'client backend'"
             )
@@ -249,7 +249,7 @@ class ProcessKills(BankCase):
             self.skipTest("needs the demo's folder")
 
         def receipts():
-            entries = self.stack.store.ask("XRANGE", f"{self.stack.store.prefix}:stream", "-", "+")
+            entries = self.stack.store.execute("XRANGE", f"{self.stack.store.prefix}:stream", "-", "+")
             lines = [dict(zip(fields[::2], fields[1::2]))["data"] for _, fields in entries]
             return [line for line in lines if f'"transfer":"{prefix}-' in line.replace(": ", ":")]
 

@@ -33,8 +33,8 @@ class Console(ConsoleCase):
             if token:
                 request.add_header("Authorization", f"Bearer {token}")
             try:
-                with urllib.request.urlopen(request, timeout=WAIT_SECONDS) as answer:
-                    return answer.status
+                with urllib.request.urlopen(request, timeout=WAIT_SECONDS) as response:
+                    return response.status
             except urllib.error.HTTPError as error:
                 with error:
                     return error.code
@@ -81,10 +81,10 @@ class Console(ConsoleCase):
         wait_for("this relay", lambda: "this one" in self.text("#relays"))
         self.browser.find("#pause").click()
         self.assertIn("paused", self.text("#state"))
-        self.stack.store.ask("HSETNX", f"{self.stack.store.prefix}:pending", "not-a-message", "x")
+        self.stack.store.execute("HSETNX", f"{self.stack.store.prefix}:pending", "not-a-message", "x")
         self.browser.find("#pause").click()
         wait_for("the figures are updated", lambda: int(self.figure("Pending")) == waiting + 2)
-        self.stack.store.ask("HDEL", f"{self.stack.store.prefix}:pending", "not-a-message")
+        self.stack.store.execute("HDEL", f"{self.stack.store.prefix}:pending", "not-a-message")
         self.assertEqual(self.browser.errors(), [])
 
     def test_names_are_escaped(self):

@@ -178,9 +178,9 @@ class DemoPage(BrowserCase):
             self.retitle("u1", title)
         u1.wait_words(titles[-1])
         self.settle(u1, u2)
-        shown = [m for m in u1.feed("assignments") if run in m["words"]]
-        self.assertEqual([m["words"][: len(titles[0])] for m in shown], titles)
-        self.assertEqual(len({m["id"] for m in shown}), len(titles))
+        received = [m for m in u1.feed("assignments") if run in m["words"]]
+        self.assertEqual([m["words"][: len(titles[0])] for m in received], titles)
+        self.assertEqual(len({m["id"] for m in received}), len(titles))
         connections = self.browser.js("return document.querySelector('.pane').dataset.connections")
         self.assertEqual(connections, "2")
 
@@ -229,7 +229,7 @@ class DemoPage(BrowserCase):
     def test_a_phone_shows_one_pane_without_horizontal_scrolling(self):
         self.browser.size(390, 844)
         u1, *_ = self.open("u1", "u2", "u3")
-        shown = "return [...document.querySelectorAll('.pane')].map(p => p.offsetParent !== null)"
+        visible = "return [...document.querySelectorAll('.pane')].map(p => p.offsetParent !== null)"
         title = "Internship" * 8
         self.retitle("u1", title)
         u1.wait_words(title)
@@ -237,9 +237,9 @@ class DemoPage(BrowserCase):
             self.browser.size(width, 844)
             self.assertEqual(self.browser.js("return document.documentElement.scrollWidth"), width)
             self.assertEqual(self.browser.js(CUT), [])
-        self.assertEqual(self.browser.js(shown), [True, False, False])
+        self.assertEqual(self.browser.js(visible), [True, False, False])
         self.browser.find(".switch button:nth-child(2)").click()
-        self.assertEqual(self.browser.js(shown), [False, True, False])
+        self.assertEqual(self.browser.js(visible), [False, True, False])
 
 
 if __name__ == "__main__":

@@ -28,9 +28,9 @@ class PollingUser:
 
     def poll(self):
         position = f"&pos={urllib.parse.quote(self.cursor)}" if self.cursor else ""
-        with self.request(f"/v1/poll?wait=0{position}") as answer:
-            lines = [json.loads(line) for line in answer.read().splitlines()]
-            self.cursor = answer.headers["Clairon-Pos"]
+        with self.request(f"/v1/poll?wait=0{position}") as response:
+            lines = [json.loads(line) for line in response.read().splitlines()]
+            self.cursor = response.headers["Clairon-Pos"]
         if self.notifications is not None:
             self.notifications += [line["n"] for line in lines if line["t"] == "msg"]
 

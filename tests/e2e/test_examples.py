@@ -96,7 +96,7 @@ class Examples(BrowserCase):
     def notification_of(self, title):
         """The id of the announcement with that title."""
         store = self.stack.store
-        for _, fields in store.ask("XREVRANGE", f"{store.prefix}:stream", "+", "-", "COUNT", "100"):
+        for _, fields in store.execute("XREVRANGE", f"{store.prefix}:stream", "+", "-", "COUNT", "100"):
             if f'"{title}"' in "".join(map(str, fields)):
                 return fields[fields.index("id") + 1]
         raise AssertionError(f"no stream entry of {title}")

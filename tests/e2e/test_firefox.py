@@ -65,12 +65,12 @@ class InFirefox(StackCase):
 
     def each_once(self, tab, titles):
         """Titles on the page, newest first."""
-        def shown():
+        def listed():
             found = [t for text in self.texts(tab, "#messages li") for t in titles if f'title":"{t}' in text]
             return list(reversed(found))
 
-        wait_for("the last message", lambda: titles[-1] in shown())
-        self.assertEqual(shown(), titles)
+        wait_for("the last message", lambda: titles[-1] in listed())
+        self.assertEqual(listed(), titles)
 
     def has_one_connection(self):
         return self.stack.relay.connections() == 1

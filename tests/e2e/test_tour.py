@@ -134,8 +134,8 @@ class Tour(unittest.TestCase):
             return ""
         git = ["git", "-C", self.checkout, "-c", "user.name=tour", "-c", "user.email=tour@example.org"]
         if not (self.checkout / ".git").exists():
-            for words in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "checkout"]):
-                subprocess.run([*git, *words], env=self.env, check=True)
+            for arguments in (["init", "-q"], ["add", "-A"], ["commit", "-qm", "checkout"]):
+                subprocess.run([*git, *arguments], env=self.env, check=True)
         return subprocess.run([*git, "status", "--porcelain"], env=self.env, check=True, capture_output=True, text=True).stdout
 
     def test_the_tour(self):

@@ -234,7 +234,7 @@ read_array(struct reader *reader)
 static bool
 check_key(struct reader *reader, const struct key *keys, int count)
 {
-    static const char *const note[] = {"metadata", "payload", "routing"};
+    static const char *const expected[] = {"metadata", "payload", "routing"};
     const struct key *last = &keys[count - 1];
 
     for (int i = 0; i < count - 1; i++)
@@ -242,8 +242,8 @@ check_key(struct reader *reader, const struct key *keys, int count)
             return fail(reader, "duplicate key");
     if (reader->depth != 1)
         return true;
-    if (count > 3 || strlen(note[count - 1]) != last->len ||
-        memcmp(note[count - 1], last->at, last->len) != 0)
+    if (count > 3 || strlen(expected[count - 1]) != last->len ||
+        memcmp(expected[count - 1], last->at, last->len) != 0)
         return fail(reader, "not the keys of a notification");
     return true;
 }

@@ -12,7 +12,7 @@ use Targets;
 use Test::More;
 use Time::HiRes qw(time);
 
-my $bench_folder  = Clairon::Test::top() . '/tests/bench/fanout';
+my $bench_folder = Clairon::Test::top() . '/tests/bench/fanout';
 my $built = $ENV{FANOUT_BUILT} or die "FANOUT_BUILT names the folder of load and floor\n";
 my $full  = ($ENV{BENCH} // '') eq 'full';
 my $most  = $ENV{FANOUT_SECONDS} // ($full ? 3 : 1);
@@ -221,7 +221,7 @@ sub check_targets
     my ($shape, $clients, $bytes, $got) = @_;
     my $target = targets_of($shape, $clients, $bytes) or return;
     my ($own, $floor, $stored, $nchan) = @{$got}{qw(clairon floor stored nchan)};
-    my $what  = sprintf 'fan-out, %s, %d B, N=%d', $shape, $bytes, $clients;
+    my $what = sprintf 'fan-out, %s, %d B, N=%d', $shape, $bytes, $clients;
     if ($target->{stored_cpu})
     {
         my $share = $stored ? $stored->{cpu0} / $own->{cpu0} : return;
@@ -250,17 +250,17 @@ sub check_targets
 }
 
 # Clients that connect, leave and connect again together must not cost more than single clients.
-sub measure_crowd
+sub measure_simultaneous
 {
     my ($clients, $times) = @_;
     my ($options, $end, $relay) = $servers{clairon}->();
-    my %load = (kind => 'clairon', clients => $clients, seconds => 1, idle => undef, crowd => undef, %$options);
+    my %load = (kind => 'clairon', clients => $clients, seconds => 1, idle => undef, simultaneous => undef, %$options);
     my ($before, $got);
     for (1 .. $times)
     {
         $got = load(%load) or last;
         $before //= $got->{rss_before_kb};
-        wait_until('all are gone', sub { ($relay->metric('clairon_gate_connections') // 1) == 0 });
+        wait_until('all are closed', sub { ($relay->metric('clairon_gate_connections') // 1) == 0 });
     }
     $end->();
     my $bytes = $got ? sprintf '%.0f', ($got->{rss_after_kb} - $before) * 1024 / $clients : 'failed';
@@ -340,7 +340,7 @@ measure_fans() if $parts =~ /fan/;
 if ($parts =~ /idle/) 
 {
     measure_idle($_) for 10000, 19000;
-    measure_crowd(19000, 3) if grep { $_ eq 'clairon' } @only;
+    measure_simultaneous(19000, 3) if grep { $_ eq 'clairon' } @only;
 }
 if ($parts =~ /commit/)
 {

@@ -212,12 +212,12 @@ measure(const struct options *options, int epoll)
 static void
 open_all(const struct options *options, struct client *clients, int epoll)
 {
-    if (options->crowd)
+    if (options->simultaneous)
         clients_open_at_once(clients, options);
     for (int i = 0; i < options->clients; i++) {
         struct epoll_event event = {.events = EPOLLIN, .data.ptr = &clients[i]};
 
-        if (!options->crowd)
+        if (!options->simultaneous)
             client_open(&clients[i], options, i);
         if (epoll_ctl(epoll, EPOLL_CTL_ADD, clients[i].fd, &event) != 0)
             fail("epoll_ctl");
@@ -283,7 +283,7 @@ take_option(struct options *options, int name)
         options->latency = true;
         break;
     case 'o':
-        options->crowd = true;
+        options->simultaneous = true;
         break;
     case 'g':
         options->patient = true;
@@ -302,7 +302,7 @@ read_options(int argc, char **argv)
         {"bytes", 1, NULL, 'b'},   {"burst", 1, NULL, 'u'},  {"window", 1, NULL, 'w'},
         {"seconds", 1, NULL, 't'}, {"pids", 1, NULL, 'i'},   {"each", 0, NULL, 'e'},
         {"listen", 0, NULL, 'l'},  {"idle", 0, NULL, 'd'},   {"latency", 0, NULL, 'a'},
-        {"patient", 0, NULL, 'g'}, {"crowd", 0, NULL, 'o'},  {NULL, 0, NULL, 0}};
+        {"patient", 0, NULL, 'g'}, {"simultaneous", 0, NULL, 'o'}, {NULL, 0, NULL, 0}};
     struct options options = {
         .kind = "floor", .clients = 1, .bytes = 1024, .burst = 1, .window = 1, .seconds = 2};
     int name;

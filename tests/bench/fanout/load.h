@@ -22,7 +22,7 @@ struct options {
     bool listen;  /* only count messages */
     bool latency; /* and measure their age */
     bool idle;    /* only connect, and stay for `seconds` */
-    bool crowd;   /* and all together; clairon only */
+    bool simultaneous; /* and connect together; clairon only */
     bool patient; /* nchan: wait for each reply before the next post */
     double seconds;
     int pids[4]; /* processes with measured CPU time, the server first */
@@ -32,7 +32,7 @@ struct options {
 /* One client. It counts messages by their frames' headers. */
 struct client {
     int fd;
-    bool asked;    /* in a crowd: its connect frame was sent */
+    bool sent_connect; /* of simultaneous clients */
     uint64_t skip; /* payload bytes still to come */
     bool skip_counts;
     unsigned char header[10];

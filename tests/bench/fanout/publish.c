@@ -160,16 +160,16 @@ append_burst(const struct options *options)
 static void
 publish_by_store(const struct options *options, int bursts)
 {
-    int unanswered = 0;
+    int pending = 0;
 
     for (int i = 0; i < bursts; i++)
-        unanswered += append_burst(options);
-    await_store(unanswered);
+        pending += append_burst(options);
+    await_store(pending);
     trim_store(bursts * options->burst * (options->each ? options->clients : 1));
 }
 
 static void
-read_answers(int count)
+read_responses(int count)
 {
     static char bytes[65536];
     int seen = 0;
@@ -179,7 +179,7 @@ read_answers(int count)
         ssize_t n = recv(control, bytes, sizeof(bytes), 0);
 
         if (n <= 0)
-            fail("no answer to a publication");
+            fail("no response to a publication");
         for (ssize_t i = 0; i < n; i++)
             seen += bytes[i] == '}';
     }
@@ -204,7 +204,7 @@ static void
 publish_nchan(const struct options *options, int count)
 {
     int ahead = options->patient ? 1 : 64;
-    int asked = 0;
+    int requested = 0;
 
     for (int i = 0; i < count; i++) {
         for (int number = 0; number < (options->each ? options->clients : 1); number++) {
@@ -212,11 +212,11 @@ publish_nchan(const struct options *options, int count)
 
             snprintf(channel, sizeof(channel), options->each ? "u%d" : "all0", number);
             post(channel, options->bytes);
-            if (++asked % ahead == 0)
-                read_answers(ahead);
+            if (++requested % ahead == 0)
+                read_responses(ahead);
         }
     }
-    read_answers(asked % ahead);
+    read_responses(requested % ahead);
 }
 
 void

@@ -87,7 +87,7 @@ await_upgrade(int fd)
 
     while (len < 4 || memcmp(text + len - 4, "\r\n\r\n", 4) != 0) {
         if (len + 1 == sizeof(text) || recv(fd, text + len, 1, 0) != 1)
-            fail("no answer to the upgrade");
+            fail("no response to the upgrade");
         len++;
     }
     text[len] = '\0';
@@ -172,7 +172,7 @@ client_open(struct client *client, const struct options *options, int number)
 
 /* The next step of each client with a reply. Returns the number of clients connected by it. */
 static int
-crowd_step(int epoll, struct client *clients, const struct options *options, int timeout_ms)
+connect_step(int epoll, struct client *clients, const struct options *options, int timeout_ms)
 {
     struct epoll_event events[64];
     int count = epoll_wait(epoll, events, 64, timeout_ms);
@@ -181,14 +181,14 @@ crowd_step(int epoll, struct client *clients, const struct options *options, int
     for (int i = 0; i < count; i++) {
         struct client *client = events[i].data.ptr;
 
-        if (client->asked) {
+        if (client->sent_connect) {
             await_clairon(client->fd);
             epoll_ctl(epoll, EPOLL_CTL_DEL, client->fd, NULL);
             connected++;
         } else {
             await_upgrade(client->fd);
             ask_clairon(client->fd, options, (int)(client - clients));
-            client->asked = true;
+            client->sent_connect = true;
         }
     }
     return connected;
@@ -208,10 +208,10 @@ clients_open_at_once(struct client *clients, const struct options *options)
         ask_upgrade(clients[i].fd, CLAIRON_PATH, CLAIRON_PROTOCOL);
         if (epoll_ctl(epoll, EPOLL_CTL_ADD, clients[i].fd, &event) != 0)
             fail("epoll_ctl");
-        connected += crowd_step(epoll, clients, options, 0);
+        connected += connect_step(epoll, clients, options, 0);
     }
     while (connected < options->clients)
-        connected += crowd_step(epoll, clients, options, 1000);
+        connected += connect_step(epoll, clients, options, 1000);
     close(epoll);
 }
 

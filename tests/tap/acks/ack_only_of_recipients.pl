@@ -9,7 +9,7 @@ my $pg    = Clairon::Test::postgresql('main');
 my $store = Clairon::Test::store();
 my $proxy = Clairon::Test::proxy($store->{socket});
 my $near  = Clairon::Test::relay($pg, $store);
-my $proxied   = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'store.url' => $proxy->url('redis') });
+my $proxied = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'store.url' => $proxy->url('redis') });
 my %group = (groups => { ROLE => ['q'] });
 
 sub notify { return $pg->safe_psql('postgres', q{SELECT clairon.notify('ROLE', '{q}', '{}', ack_required => true)}) }

@@ -67,8 +67,8 @@ sub begin
 # Acks in that time are announced after `connected`.
 {
     my ($one, $two) = map { $relay->client('u2') } 1, 2;
-    my $id = notify('USER', 'u2', 'owed', 'ack_required => true');
-    $_->run_until('the notification', sub { of_mark($_, 'owed') }) for $one, $two;
+    my $id = notify('USER', 'u2', 'pending', 'ack_required => true');
+    $_->run_until('the notification', sub { of_mark($_, 'pending') }) for $one, $two;
     $late->hold(groups => 'SMEMBERS clairon(:.0.)?:groups:u2$');
     my $client = begin('u2');
     $late->wait_held('groups');
@@ -85,7 +85,7 @@ sub begin
 {
     member('t3', 'u3', 1);
     my $phone = $prompt->client('u3');
-    my $desktop  = $relay->client('u3', win => 1);
+    my $desktop = $relay->client('u3', win => 1);
     my $first = notify('USER', 'u3', 'first', 'ack_required => true');
     $desktop->run_until('the first', sub { of_mark($desktop, 'first') });
     $late->hold(reader => '^XREAD ');

@@ -212,7 +212,7 @@ sub poll
     for my $turn (1 .. 100)    # until nothing is left
     {
         push @wrong, "polls of $user never end: $body" if $turn == 100;
-        my $url    = any_of(@relays)->url("/v1/poll?wait=0&max=10000&pos=$at");
+        my $url = any_of(@relays)->url("/v1/poll?wait=0&max=10000&pos=$at");
         my $response = $agent->get($url => { Authorization => "Bearer $token" })->result;
         $body .= $response->body;
         $at = $response->headers->header('Clairon-Pos');
@@ -220,8 +220,8 @@ sub poll
     }
     my %by_id  = map { $_->{id} => $_ } @messages;
     my @wanted = map { $_->{id} } grep { $_->{nth} > $start->{nth} && !$_->{ack} && is_for($_, $user, $groups) } @messages;
-    my @received  = grep { defined } map { $by_id{ $_->{n}{metadata}{id} } } grep { $_->{t} eq 'msg' } map { $json->decode($_) } split /\n/, $body;
-    my @got    = map { $_->{id} } grep { !$_->{ack} } @received;
+    my @received = grep { defined } map { $by_id{ $_->{n}{metadata}{id} } } grep { $_->{t} eq 'msg' } map { $json->decode($_) } split /\n/, $body;
+    my @got = map { $_->{id} } grep { !$_->{ack} } @received;
     push @wrong, "a poll of $user has @got instead of @wanted" if "@got" ne "@wanted";
     push @wrong, "a poll of $user returned another user's notification" if grep { !is_for($_, $user, $groups) } @received;
     $ack_pending{$user}{ $_->{id} } //= 1 for grep { $_->{ack} && $_->{open} } @received;

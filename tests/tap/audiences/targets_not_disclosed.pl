@@ -12,7 +12,7 @@ my $pg    = Clairon::Test::postgresql('main');
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'delivery.hide_targets' => 'on', 'delivery.ack_timeout' => '200ms', 'delivery.backoff_base' => '50ms' });
 my $json  = JSON->new->utf8->canonical;
-my $forged  = '"targets":["fake"]},"retry":{"ack_required":true}}}';
+my $forged = '"targets":["fake"]},"retry":{"ack_required":true}}}';
 # The text of the routing in strings, in keys, and as members of the payload.
 my $payload = { text => $forged, $forged => 1, routing => { audience => { type => 'X', targets => ['kept'] }, retry => { limit => 1 } }, targets => ['kept', $forged] };
 my @targets = ('u1', 'secret1', "a\"]},\"retry\":{", '"targets":[');

@@ -111,7 +111,7 @@ like((clairon('errors', 'drop', 'x'))[2], qr/a UUID/, 'an invalid id too');
 # A store that fails during a reply is reported.
 my $path   = Clairon::Test::scratch() . '/fake';
 my $listen = IO::Socket::UNIX->new(Local => $path, Listen => 1) or die "could not listen: $!";
-my $fake_store  = fork // die "could not fork: $!";
+my $fake_store = fork // die "could not fork: $!";
 if ($fake_store == 0)
 {
     my $link = $listen->accept;

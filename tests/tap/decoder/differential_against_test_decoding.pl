@@ -79,7 +79,7 @@ sub receive
     return slurp_file("$folder/$slot");
 }
 
-# [place, line] of each notification frame; pg_recvlogical adds a line feed after a packet.
+# [position, line] of each notification frame; pg_recvlogical adds a line feed after a packet.
 sub notifications_of_frames
 {
     my ($bytes) = @_;
@@ -172,7 +172,7 @@ is(Clairon::Test::strict_faults("$folder/text"), '', 'a strict reader accepts ev
 my $by_number = sub {''};
 my @framed = notifications_of_frames(receive('framed', 'mode=framed', 'topic_prefix=srv'));
 compare('framed', [map { $_->[1] } @framed], \@lines, $by_number);
-is(scalar(grep { $framed[$_ - 1][0] ge $framed[$_][0] } 1 .. $#framed), 0, 'places increase strictly');
+is(scalar(grep { $framed[$_ - 1][0] ge $framed[$_][0] } 1 .. $#framed), 0, 'positions increase strictly');
 my @again =
     map { notifications_of_frames($_->[0]) }
     rows_of_bytes(

@@ -155,7 +155,7 @@ SELECT clairon.watch('"t $word"', 'USER', 'a', emitter => '$word', only_when => 
 INSERT INTO "t $word" VALUES ('$word', '$word', '{"$word": "$word"}', '{$word}');
 SELECT clairon.notify('USER', '{$word}', '{"$word": ["$word"]}');
 SQL
-    my @text  = text_lines($database);
+    my @text = text_lines($database);
     my @notifications = map { JSON::decode_json($_) } framed_lines($database);
     unlike("@text", $encoding eq 'UTF8' ? qr/\\u/ : qr/[^\x20-\x7e]/, "$encoding: text mode");
     is_deeply([ map { JSON::decode_json($_) } @text ], \@notifications, "$encoding: both modes have the same content");

@@ -43,7 +43,7 @@ sub frames
         $bytes =~ s/^\n//, next if substr($bytes, 0, 1) eq "\n";
         my ($length, $kind, $version, $flags, $lsn, $ordinal) = unpack 'NaCnQ>Q>', $bytes;
         die 'broken frame' if $version != 1 || $length > length $bytes;
-        my %frame = (kind => $kind, flags => $flags, place => substr($bytes, 8, 16));
+        my %frame = (kind => $kind, flags => $flags, position => substr($bytes, 8, 16));
         if ($kind eq 'N')
         {
             my ($audience_len, $topic_len, $targets_len) = unpack '@64 n n N', $bytes;
@@ -86,11 +86,11 @@ is($frames[0]{flags}, 3, 'and the flag ack_required');
 is_deeply($notifications[0]{payload}{after},
     { id => 1, who => 'u1', v => '2025-03-05T11:00:00Z', d => 'P1D' },
     'settings of database and role have no effect');
-my @positions = map { $_->{place} } @frames;
-is_deeply(\@positions, [ sort @positions ], 'places increase');
+my @positions = map { $_->{position} } @frames;
+is_deeply(\@positions, [ sort @positions ], 'positions increase');
 
 is_deeply([ frames(receive('framed', [ 'mode=framed', 'topic_prefix=srv' ])) ], \@frames,
-    'another slot returns the same ids and places');
+    'another slot returns the same ids and positions');
 $pg->stop('immediate');
 $pg->start;
 is_deeply([ frames(receive('framed', [ 'mode=framed', 'topic_prefix=srv' ])) ], \@frames,

@@ -18,7 +18,7 @@ my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store, roles => 'feed',
     conf => { 'store.min_replicas' => 1, 'relay.log_level' => 'info' });
 $relay->wait_for_log(qr/streaming from slot/);
-my $rows  = 0;
+my $rows = 0;
 
 sub insert
 {

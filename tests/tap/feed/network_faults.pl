@@ -13,7 +13,7 @@ my $store    = Clairon::Test::store();
 my $to_store = Clairon::Test::proxy($store->{socket});
 my $to_pg    = Clairon::Test::proxy($pg->host . '/.s.PGSQL.' . $pg->port);
 # The client sends no pong while the test waits for other events.
-my $relay    = Clairon::Test::relay($pg, $store, conf => {
+my $relay = Clairon::Test::relay($pg, $store, conf => {
     'gate.ping'     => '1h',
     'store.url'     => 'redis://localhost:' . $to_store->port,    # the name is resolved for each connection
     'feed.conninfo' => 'host=localhost dbname=postgres user=relay port=' . $to_pg->port });

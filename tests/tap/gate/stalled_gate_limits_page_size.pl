@@ -12,7 +12,7 @@ use constant { MANY => 60, LARGE => 900_000 };
 my $store  = Clairon::Test::store();
 my $writer = Clairon::Test::relay(undef, $store, roles => 'gate');
 my $gate = Clairon::Test::relay(undef, $store, roles => 'gate');
-my $api    = token(sub => 'api', publish => JSON::true);
+my $api = token(sub => 'api', publish => JSON::true);
 
 sub publish
 {

@@ -7,7 +7,7 @@ use Clairon::Test::RawSocket;
 use JSON ();
 use Test::More;
 
-my $store  = Clairon::Test::store();
+my $store = Clairon::Test::store();
 my ($relay, $second) = map { Clairon::Test::relay(undef, $store, roles => 'gate',
     conf => { 'delivery.ack_timeout' => '300ms', 'delivery.backoff_base' => '100ms' }) } 1, 2;
 

@@ -13,7 +13,7 @@ use constant { RATE => 2, MANY => 40 };
 my $store = Clairon::Test::store();
 sub with { return Clairon::Test::relay(undef, $store, roles => 'gate', conf => {@_}) }
 my $relay = with('gate.request_rate' => RATE, 'gate.trusted_proxies' => '127.0.0.1');
-my $rejected_count  = 0;
+my $rejected_count = 0;
 
 sub send_raw
 {
@@ -39,7 +39,7 @@ sub many
 
 my $none = '00000000-0000-0000-0000-000000000000';
 my $notification = '{"payload":{},"routing":{"audience":{"type":"USER","targets":["nobody"]}}}';
-my $n    = 0;
+my $n = 0;
 for my $case (
     [ POST => '/v1/ack', "{\"ids\":[\"$none\"]}", 204 ],
     [ POST => '/v1/nack', "{\"ids\":[\"$none\"]}", 204 ],

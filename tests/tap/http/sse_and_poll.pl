@@ -49,7 +49,7 @@ sub poll
     my %headers = map { $_ => delete $query{$_} } grep { /^[:A-Z]/ } keys %query;
     my $path = '/v1/poll' . (%query ? '?' . join '&', map { "$_=$query{$_}" } sort keys %query : '');
     my $response = http(GET => $path, bearer($user), %headers);
-    my @lines  = map { JSON::decode_json($_) } split /\n/, $response->{body} // '';
+    my @lines = map { JSON::decode_json($_) } split /\n/, $response->{body} // '';
     return {
         %$response,
         pos   => $response->{headers}{'clairon-pos'},
@@ -252,7 +252,7 @@ sub ticket
     my $made = http(POST => '/v1/ticket', bearer($user, %claims), 'Content-Length' => 0);
     return $made->{status} == 200 ? JSON::decode_json($made->{body}) : $made->{status};
 }
-my $requested_s  = int time();
+my $requested_s = int time();
 my $ticket = ticket('t1', groups => { TEAM => ['green'] });
 like($ticket->{ticket}, qr/^[0-9a-f]{32}$/, 'a ticket');
 ok($ticket->{exp} >= $requested_s + 30 && $ticket->{exp} <= time() + 31, 'it is valid for half a minute');

@@ -97,7 +97,7 @@ cmp_ok(scalar(keys %kind), '>', 40, 'and there are metrics');
 # Dashboard and alerts.
 my $dashboard = JSON::decode_json(slurp_file("$top/docker/grafana-dashboard.json"));
 my $alerts    = slurp_file("$top/docker/alerts.yml");
-my @queries     = map { $_->{expr} } map { @{ $_->{targets} // [] } } @{ $dashboard->{panels} };
+my @queries = map { $_->{expr} } map { @{ $_->{targets} // [] } } @{ $dashboard->{panels} };
 cmp_ok(scalar(@queries), '>', 30, 'the dashboard has queries');
 my @expressions = $alerts =~ /^ +expr: (.*)$/mg;
 my %missing = map { $_ => 1 } grep { !$kind{$_} && !$kind{s/_(bucket|sum|count)$//r} } map { /\b(clairon_[a-z_]+)/g } @queries, @expressions;

@@ -58,7 +58,7 @@ wait_until('nginx serves', sub {
 
 # Plain HTTP.
 is($agent->get("$url/metrics")->result->code, 404, 'internal paths are not forwarded');
-my $pos    = $agent->get("$url/v1/poll?wait=0" => \%bearer)->result->headers->header('Clairon-Pos');
+my $pos = $agent->get("$url/v1/poll?wait=0" => \%bearer)->result->headers->header('Clairon-Pos');
 my $response = $agent->post("$url/v1/notifications" => { %bearer, 'Idempotency-Key' => 'k1' } => json =>
       { payload => { said => 'hello' }, routing => { audience => { type => 'USER', targets => ['u0'] } } })->result;
 is($response->code, 201, 'the API is reachable');

@@ -52,7 +52,7 @@ for my $relay (@relays)
 {
     my $user = "u$last";
     my $phone = $relays[0]->client($user);
-    my $desktop  = $relays[0]->client($user, win => 1);
+    my $desktop = $relays[0]->client($user, win => 1);
     my ($first, $other, $row) = insert($user, 3);
     deliver_plain($desktop);
     my $pos = $desktop->pos;

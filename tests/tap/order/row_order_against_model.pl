@@ -22,12 +22,12 @@ srand $SEED;
 
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{
-    CREATE TABLE owed (id int PRIMARY KEY, version int, targets text[]);
-    CREATE TABLE urgent (LIKE owed INCLUDING ALL);
-    CREATE TABLE brief (LIKE owed INCLUDING ALL);
-    CREATE TABLE team (LIKE owed INCLUDING ALL);
-    CREATE TABLE plain (LIKE owed INCLUDING ALL);
-    SELECT clairon.watch('owed', 'USER', 'targets', ack_required => true);
+    CREATE TABLE required (id int PRIMARY KEY, version int, targets text[]);
+    CREATE TABLE urgent (LIKE required INCLUDING ALL);
+    CREATE TABLE brief (LIKE required INCLUDING ALL);
+    CREATE TABLE team (LIKE required INCLUDING ALL);
+    CREATE TABLE plain (LIKE required INCLUDING ALL);
+    SELECT clairon.watch('required', 'USER', 'targets', ack_required => true);
     SELECT clairon.watch('urgent', 'USER', 'targets', ack_required => true, priority => 'HIGH');
     SELECT clairon.watch('brief', 'USER', 'targets', ack_required => true, retry_limit => 1);
     SELECT clairon.watch('team', 'TEAM', 'targets', ack_required => true);
@@ -60,7 +60,7 @@ sub new_world
     my $world = { seed => $seed, dice => $seed * 7919, user => "u$seed", is_member => 1 };
     random_below($world, 2) for 1 .. 5;
     $sql .= "INSERT INTO clairon.member VALUES ('TEAM', 't$seed', 'u$seed');";
-    for my $table (qw(owed owed urgent brief team plain))
+    for my $table (qw(required required urgent brief team plain))
     {
         push @{ $world->{rows} }, { table => $table, id => ++$row, version => 0 };
     }
@@ -149,9 +149,9 @@ sub bearer { return { Authorization => 'Bearer ' . Clairon::Test::token(sub => $
 sub poll
 {
     my ($device) = @_;
-    my $world  = $device->{world};
+    my $world = $device->{world};
     my ($relay) = grep { !$stopped || $_ != $stopped } @relays[ map { ($_, 1 - $_) } random_below($world, 2) ];
-    my $from   = defined $device->{pos} ? "&pos=$device->{pos}" : '';
+    my $from = defined $device->{pos} ? "&pos=$device->{pos}" : '';
     my $acknowledge = eval { $agent->get($relay->url('/v1/poll?wait=0&max=' . (1 + random_below($world, 6)) . $from), bearer($device))->result };
     return if !$acknowledge || $acknowledge->code !~ /^20/ || (defined $device->{pos} && random_below($world, 10) == 0);
     $device->{newest} = {};

@@ -14,11 +14,11 @@ note("seed $seed");
 
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{
-    CREATE TABLE owed (id int PRIMARY KEY, owner text);
+    CREATE TABLE required (id int PRIMARY KEY, owner text);
     CREATE TABLE urgent (id int PRIMARY KEY, owner text);
     CREATE TABLE plain (id int PRIMARY KEY);
     CREATE TABLE alarm (id int PRIMARY KEY);
-    SELECT clairon.watch('owed', 'USER', 'owner', ack_required => true);
+    SELECT clairon.watch('required', 'USER', 'owner', ack_required => true);
     SELECT clairon.watch('urgent', 'USER', 'owner', ack_required => true, priority => 'HIGH');
     SELECT clairon.watch('plain', 'ALL');
     SELECT clairon.watch('alarm', 'ALL', priority => 'HIGH')});
@@ -123,8 +123,8 @@ sub commit_some
     my $sql  = '';
     for (0 .. rand 4)
     {
-        my $table = (qw(owed owed owed urgent plain alarm))[ rand 6 ];
-        my $is_own = $table =~ /owed|urgent/;
+        my $table = (qw(required required required urgent plain alarm))[ rand 6 ];
+        my $is_own = $table =~ /required|urgent/;
         $newest++;
         $owner{$newest} = $user if $is_own;
         $sql .= "INSERT INTO $table VALUES ($newest" . ($is_own ? ", '$user'" : '') . ');';
@@ -147,7 +147,7 @@ process_new($_) for @devices;
 for my $step (1 .. 400)
 {
     my $device = $devices[ rand @devices ];
-    my $random   = rand 100;
+    my $random = rand 100;
     if    ($random < 35) { commit_some() }
     elsif ($random < 60) { ack_some($device, 0.6) }
     elsif ($random < 78) { disconnect_device($device) }

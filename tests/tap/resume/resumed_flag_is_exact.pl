@@ -12,7 +12,7 @@ my $pg    = Clairon::Test::postgresql('main');
 my $store = Clairon::Test::store();
 my $proxy = Clairon::Test::proxy($store->{socket});
 my $relay = Clairon::Test::relay($pg, $store);
-my $proxied   = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'store.url' => $proxy->url('redis') });
+my $proxied = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'store.url' => $proxy->url('redis') });
 
 sub notify
 {

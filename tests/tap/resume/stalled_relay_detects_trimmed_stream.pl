@@ -34,7 +34,7 @@ sub wait_noticed { my ($relay, $mark) = @_;
 # Acks: those of the same user's session on another relay free a window.
 my $first_session  = $first->client('u1');
 my $second_session = $second->client('u1', win => 2);
-my @ids   = map { notify('USER', 'u1', ', ack_required => true') } 1 .. 2;
+my @ids = map { notify('USER', 'u1', ', ack_required => true') } 1 .. 2;
 $_->run_until('both', sub { has($first_session, $ids[1]) && has($second_session, $ids[1]) }) for $first_session, $second_session;
 my $third = notify('USER', 'u1', ', ack_required => true');
 $first_session->run_until('a third', sub { has($first_session, $third) });

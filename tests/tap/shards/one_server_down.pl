@@ -192,7 +192,7 @@ pass('with the original servers the relay continues');
 %lost = make_errors();
 wait_confirmed($pg);
 my $reader = $first->client('u1');
-my $position  = $reader->pos;
+my $position = $reader->pos;
 $first->stop;
 insert(1);
 for my $store (@stores[ 0, 1 ])

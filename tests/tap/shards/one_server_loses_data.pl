@@ -16,11 +16,11 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('many', 'TEAM', 'team', ack_required => true)});
 my $port    = Clairon::Test::free_port();
 my @stores  = (Clairon::Test::store(), Clairon::Test::store(fsync => 'always', options => [ '--port', $port, '--repl-diskless-sync-delay', 0 ]));
-my $replication    = Clairon::Test::proxy("127.0.0.1:$port");          # between the second one and its replica
+my $replication = Clairon::Test::proxy("127.0.0.1:$port");          # between the second one and its replica
 my $replica = Clairon::Test::store(fsync => 'always', options => [ '--replicaof', '127.0.0.1', $replication->port ]);
 my $address = Clairon::Test::proxy($stores[1]{socket});         # the second one's address in the relay's settings
 # The first one has no replica: nothing is confirmed, so a new feed reads everything again.
-my $relay   = Clairon::Test::relay($pg, undef, conf => { 'store.shards' => $SHARDS, 'store.min_replicas' => 1,
+my $relay = Clairon::Test::relay($pg, undef, conf => { 'store.shards' => $SHARDS, 'store.min_replicas' => 1,
     'store.url' => join(',', $stores[0]->url, $address->url('redis')), 'gate.ping' => '1h', 'delivery.ack_timeout' => '1h' });
 
 # Transactions of ten rows for five users, and one for a group.
@@ -137,7 +137,7 @@ $relay->configure('store.min_replicas' => 0);
 $relay->restart;
 wait_confirmed($pg);
 my @kept = map { [ $_, $stores[1]->execute('DUMP', $_) ] } keys_of();
-my $stored_before  = stored(3);
+my $stored_before = stored(3);
 insert(2);
 wait_stored();
 my @lost = (entries(3))[ $stored_before .. stored(3) - 1 ];

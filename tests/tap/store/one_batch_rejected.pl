@@ -9,7 +9,7 @@ use Test::More;
 my $ROWS   = 2000;            # of 800 bytes and more: several batches at once
 my $READ   = 16 * 1024;       # bytes that the store reads of each connection in turn
 my $ROUNDS = 20;              # reads during which it is full: about one batch
-my $ATTEMPTS  = 10;
+my $ATTEMPTS = 10;
 
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{

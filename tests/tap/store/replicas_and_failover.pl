@@ -12,7 +12,7 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('t', 'USER', 'owner')});
 my $port    = Clairon::Test::free_port();
 my $primary = Clairon::Test::store(fsync => 'always', options => [ '--port', $port ]);
-my $replication    = Clairon::Test::proxy("127.0.0.1:$port");    # between primary and replica
+my $replication = Clairon::Test::proxy("127.0.0.1:$port");    # between primary and replica
 my $replica = Clairon::Test::store(options => [ '--replicaof', '127.0.0.1', $replication->port ]);
 my $address = Clairon::Test::proxy($primary->{socket});   # the primary's address in the relay's settings
 my $relay   = Clairon::Test::relay($pg, $primary,

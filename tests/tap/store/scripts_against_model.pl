@@ -157,7 +157,7 @@ sub hello
 
 my @owners = qw(one two);
 my %steps  = (
-    claim => sub {
+    acquire => sub {
         my ($owner, $system) = (one_of(@owners), rand() < 0.1 ? 'other' : 'ours');
         my $database = rand() < 0.1 ? 17 : 16;
         my $timeline = rand() < 0.1 ? 0 : $model{timeline} // 1;
@@ -167,7 +167,7 @@ my %steps  = (
           : ($model{timeline} // 0) > $timeline ? 'OLDTIMELINE'
           : [ $model{position} // '', $model{timeline} // $timeline, $model{read} // '' ];
         @model{qw(owner system database timeline)} = ($owner, $system, $database, $model{timeline} // $timeline) if ref $wanted;
-        same('claim', $reply, $wanted);
+        same('acquire', $reply, $wanted);
     },
     ingest => sub {
         write_wal(1 + int rand 20);
@@ -214,7 +214,7 @@ my %steps  = (
     },
     reset => sub {
         my $owner = one_of(@owners);
-        my $rewound_to  = rand() < 0.3 ? '' : @wal ? one_of(@wal)->{at} : '';
+        my $rewound_to = rand() < 0.3 ? '' : @wal ? one_of(@wal)->{at} : '';
         my $read  = rand() < 0.5 ? substr($rewound_to, 0, 16) : '';
         my $epoch = rand() < 0.5 ? sprintf('%016x', rand 2**32) : '';
         my $reply = run_script('rewind', [$PROGRESS], 'c', $owner, 2, $rewound_to, $epoch, $read);
@@ -249,7 +249,7 @@ my %steps  = (
         }
         same('ack', run_script('ack', [$STREAM], 'c', 'me', 60000, @users / 2, @users, @ids), [ $new, $done ]);
     },
-    shown => sub {
+    report => sub {
         my (@reports, @not_pending);
         for my $i (0 .. int rand 4)
         {
@@ -274,7 +274,7 @@ my %steps  = (
         $model{gone} = 1;
     },
 );
-my @names = (('ingest') x 16, ('transaction') x 12, ('ack') x 8, ('shown') x 4, ('claim') x 4, 'reset', 'hello');
+my @names = (('ingest') x 16, ('transaction') x 12, ('ack') x 8, ('report') x 4, ('acquire') x 4, 'reset', 'hello');
 
 sub compare_all
 {

@@ -212,7 +212,7 @@ for my $i (0, 1)
     my $client = $relays[$i]->client('u' . ($i + 1));
     # Recently stored rows of the other table may still be delivered to u1.
     my $notifications = sub { grep { $_->{metadata}{source} eq 'acked' } $client->notifications };
-    my $done  = 0;
+    my $done = 0;
     while ($done < $acked)
     {
         $client->run_until('more to acknowledge', sub { $notifications->() > $done });

@@ -23,7 +23,7 @@
 #define CALLS_MAX 8
 
 bool __wrap_store_is_up(const struct store *store);
-enum rc __wrap_store_report(struct store *store, const struct store_report *shown, size_t count,
+enum rc __wrap_store_report(struct store *store, const struct store_report *reports, size_t count,
                             store_reported *done, void *ctx);
 
 /* Shards reply in any order, which a real server does not do on request. */
@@ -58,11 +58,11 @@ __wrap_store_is_up(const struct store *store)
 }
 
 enum rc
-__wrap_store_report(struct store *store, const struct store_report *shown, size_t count,
+__wrap_store_report(struct store *store, const struct store_report *reports, size_t count,
                     store_reported *done, void *ctx)
 {
     (void)store;
-    (void)shown;
+    (void)reports;
     assert_int_equal(count, 1);
     assert_in_range(call_count, 0, CALLS_MAX - 1);
     calls[call_count].done = done;
@@ -71,7 +71,7 @@ __wrap_store_report(struct store *store, const struct store_report *shown, size_
 }
 
 static void
-answer(unsigned nth, enum rc rc, bool is_not_pending)
+reply_to(unsigned nth, enum rc rc, bool is_not_pending)
 {
     calls[nth].done(calls[nth].ctx, rc, (const size_t[]){0}, is_not_pending ? 1 : 0);
 }
@@ -124,7 +124,7 @@ tear_down(void **state)
     hub.closing = true;
     for (unsigned i = 0; i < call_count; i++)
         if (calls[i].done != NULL)
-            answer(i, RC_IO, false);
+            reply_to(i, RC_IO, false);
     delivery_reports_free(&hub);
     audience_leave_all(&hub.audiences, &session.groups.memberships, false);
     session_clear_queue(&session);
@@ -137,7 +137,7 @@ tear_down(void **state)
 static void
 take(unsigned nth, enum rc rc, bool is_not_pending)
 {
-    answer(nth, rc, is_not_pending);
+    reply_to(nth, rc, is_not_pending);
     calls[nth].done = NULL;
 }
 

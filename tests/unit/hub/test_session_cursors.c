@@ -198,7 +198,7 @@ test_a_gap_passes_no_queued_notification(void **state)
 static void
 test_a_gap_ends_at_the_last_entry_of_other_users(void **state)
 {
-    const struct backlog gone = {.is_lost = true};
+    const struct backlog lost = {.is_lost = true};
     struct notification *notification;
 
     (void)state;
@@ -207,7 +207,7 @@ test_a_gap_ends_at_the_last_entry_of_other_users(void **state)
     notification = read_notification(OWN, 95, FRAME_PRIORITY_NORMAL);
     replay_buffer_add(&hub.replay_buffer, notification);
     notification_unref(notification);
-    backlog_restore(&session, &gone);
+    backlog_restore(&session, &lost);
     session_gap_of_backlog(&session);
     assert_string_equal(sent(), "100-0.-2r.-2r 100-0..-5..100-0..-5 ");
 }

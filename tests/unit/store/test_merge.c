@@ -17,7 +17,7 @@
 #define STREAMS 3
 
 /* The pages of three streams. */
-static redisReply *answers[STREAMS];
+static redisReply *replies[STREAMS];
 static struct shard_page pages[STREAMS];
 
 /* An entry of the commit at `lsn`; 0: without a commit. */
@@ -59,22 +59,22 @@ make_foreign(unsigned ms)
  * requested.
  */
 static void
-answer_until(unsigned end, unsigned stream, bool is_cut, size_t count,
+add_reply_until(unsigned end, unsigned stream, bool is_cut, size_t count,
              const unsigned char (*entries)[2])
 {
-    answers[stream] = array(count);
+    replies[stream] = array(count);
     for (size_t i = 0; i < count; i++)
-        answers[stream]->element[i] = entries[i][1] == 255
+        replies[stream]->element[i] = entries[i][1] == 255
                                           ? make_foreign(entries[i][0])
                                           : make_entry(entries[i][0], entries[i][1]);
     shard_page_begin(&pages[stream], stream, (struct entry_id){1, 0}, (struct entry_id){end, 0},
-                     answers[stream], is_cut);
+                     replies[stream], is_cut);
 }
 
 static void
-answer(unsigned stream, bool is_cut, size_t count, const unsigned char (*entries)[2])
+add_reply(unsigned stream, bool is_cut, size_t count, const unsigned char (*entries)[2])
 {
-    answer_until(255, stream, is_cut, count, entries);
+    add_reply_until(255, stream, is_cut, count, entries);
 }
 
 static int
@@ -82,9 +82,9 @@ tear_down(void **state)
 {
     (void)state;
     for (unsigned i = 0; i < STREAMS; i++) {
-        if (answers[i] != NULL)
-            drop(answers[i]);
-        answers[i] = NULL;
+        if (replies[i] != NULL)
+            drop(replies[i]);
+        replies[i] = NULL;
     }
     return 0;
 }
@@ -109,7 +109,7 @@ static void
 test_one_stream_keeps_its_order(void **state)
 {
     (void)state;
-    answer(0, true, 3, (const unsigned char[][2]){{10, 9}, {11, 3}, {12, 0}});
+    add_reply(0, true, 3, (const unsigned char[][2]){{10, 9}, {11, 3}, {12, 0}});
     assert_string_equal(merged(1), "0:10 0:11 0:12 ");
     assert_int_equal(pages[0].reached.ms, 12);
     assert_int_equal(shard_page_seen(&pages[0]), 3);
@@ -119,9 +119,9 @@ static void
 test_older_commit_is_first(void **state)
 {
     (void)state;
-    answer(0, false, 2, (const unsigned char[][2]){{20, 2}, {21, 5}});
-    answer(1, false, 3, (const unsigned char[][2]){{10, 1}, {11, 3}, {12, 4}});
-    answer(2, false, 0, NULL);
+    add_reply(0, false, 2, (const unsigned char[][2]){{20, 2}, {21, 5}});
+    add_reply(1, false, 3, (const unsigned char[][2]){{10, 1}, {11, 3}, {12, 4}});
+    add_reply(2, false, 0, NULL);
     assert_string_equal(merged(3), "1:10 0:20 1:11 1:12 0:21 ");
 }
 
@@ -129,8 +129,8 @@ static void
 test_without_commits_older_id_is_first(void **state)
 {
     (void)state;
-    answer(0, false, 2, (const unsigned char[][2]){{10, 0}, {30, 1}});
-    answer(1, false, 2, (const unsigned char[][2]){{20, 7}, {21, 0}});
+    add_reply(0, false, 2, (const unsigned char[][2]){{10, 0}, {30, 1}});
+    add_reply(1, false, 2, (const unsigned char[][2]){{20, 7}, {21, 0}});
     assert_string_equal(merged(2), "0:10 0:30 1:20 1:21 ");
 }
 
@@ -138,21 +138,21 @@ static void
 test_commits_are_ordered_across_other_entries(void **state)
 {
     (void)state;
-    answer(0, false, 2, (const unsigned char[][2]){{10, 0}, {11, 5}});
-    answer(1, false, 1, (const unsigned char[][2]){{9, 6}});
+    add_reply(0, false, 2, (const unsigned char[][2]){{10, 0}, {11, 5}});
+    add_reply(1, false, 1, (const unsigned char[][2]){{9, 6}});
     assert_string_equal(merged(2), "0:10 0:11 1:9 ");
     tear_down(NULL);
-    answer(0, false, 3, (const unsigned char[][2]){{10, 0}, {12, 255}, {30, 9}});
-    answer(1, false, 3, (const unsigned char[][2]){{5, 1}, {20, 2}, {40, 0}});
+    add_reply(0, false, 3, (const unsigned char[][2]){{10, 0}, {12, 255}, {30, 9}});
+    add_reply(1, false, 3, (const unsigned char[][2]){{5, 1}, {20, 2}, {40, 0}});
     assert_string_equal(merged(2), "1:5 0:10 1:20 0:30 1:40 ");
 }
 
 static void
-test_entry_without_commit_keeps_its_place(void **state)
+test_entry_without_commit_keeps_its_order(void **state)
 {
     (void)state;
-    answer(0, true, 2, (const unsigned char[][2]){{10, 0}, {30, 0}});
-    answer(1, false, 2, (const unsigned char[][2]){{5, 3}, {6, 0}});
+    add_reply(0, true, 2, (const unsigned char[][2]){{10, 0}, {30, 0}});
+    add_reply(1, false, 2, (const unsigned char[][2]){{5, 3}, {6, 0}});
     assert_string_equal(merged(2), "0:10 0:30 ");
 }
 
@@ -160,8 +160,8 @@ static void
 test_entries_after_the_end_are_left_out(void **state)
 {
     (void)state;
-    answer_until(11, 0, true, 4, (const unsigned char[][2]){{10, 1}, {11, 4}, {12, 2}, {13, 255}});
-    answer_until(9, 1, true, 1, (const unsigned char[][2]){{20, 2}});
+    add_reply_until(11, 0, true, 4, (const unsigned char[][2]){{10, 1}, {11, 4}, {12, 2}, {13, 255}});
+    add_reply_until(9, 1, true, 1, (const unsigned char[][2]){{20, 2}});
     assert_string_equal(merged(2), "0:10 0:11 ");
     assert_int_equal(shard_page_seen(&pages[0]), 2);
     assert_int_equal(pages[0].foreign_entries, 0);
@@ -174,8 +174,8 @@ static void
 test_merge_stops_at_an_unread_stream(void **state)
 {
     (void)state;
-    answer(0, false, 3, (const unsigned char[][2]){{10, 1}, {11, 4}, {12, 5}});
-    answer(1, true, 2, (const unsigned char[][2]){{20, 2}, {21, 3}});
+    add_reply(0, false, 3, (const unsigned char[][2]){{10, 1}, {11, 4}, {12, 5}});
+    add_reply(1, true, 2, (const unsigned char[][2]){{20, 2}, {21, 3}});
     assert_string_equal(merged(2), "0:10 1:20 1:21 ");
     assert_int_equal(pages[0].reached.ms, 10);
     assert_int_equal(shard_page_seen(&pages[0]), 1);
@@ -186,9 +186,9 @@ static void
 test_foreign_entries_are_skipped(void **state)
 {
     (void)state;
-    answer(0, true, 4, (const unsigned char[][2]){{10, 255}, {11, 1}, {12, 255}, {13, 255}});
+    add_reply(0, true, 4, (const unsigned char[][2]){{10, 255}, {11, 1}, {12, 255}, {13, 255}});
     assert_int_equal(pages[0].reached.ms, 10);
-    answer(1, false, 1, (const unsigned char[][2]){{14, 255}});
+    add_reply(1, false, 1, (const unsigned char[][2]){{14, 255}});
     assert_string_equal(merged(2), "0:11 ");
     assert_int_equal(pages[0].foreign_entries, 3);
     assert_int_equal(pages[0].reached.ms, 13);
@@ -200,7 +200,7 @@ static void
 test_empty_stream_has_no_entries(void **state)
 {
     (void)state;
-    answer(0, false, 0, NULL);
+    add_reply(0, false, 0, NULL);
     assert_string_equal(merged(1), "");
     assert_int_equal(pages[0].reached.ms, 1);
     assert_int_equal(shard_page_seen(&pages[0]), 0);
@@ -212,8 +212,8 @@ test_copied_reply_is_equal(void **state)
     redisReply *kept;
 
     (void)state;
-    answer(0, false, 2, (const unsigned char[][2]){{10, 1}, {11, 255}});
-    kept = reply_keep(answers[0]);
+    add_reply(0, false, 2, (const unsigned char[][2]){{10, 1}, {11, 255}});
+    kept = reply_keep(replies[0]);
     tear_down(NULL);
     shard_page_begin(&pages[0], 0, (struct entry_id){1, 0}, SHARD_PAGE_WHOLE, kept, false);
     assert_string_equal(merged(1), "0:10 ");
@@ -231,7 +231,7 @@ main(void)
         TEST(test_older_commit_is_first),
         TEST(test_without_commits_older_id_is_first),
         TEST(test_commits_are_ordered_across_other_entries),
-        TEST(test_entry_without_commit_keeps_its_place),
+        TEST(test_entry_without_commit_keeps_its_order),
         TEST(test_entries_after_the_end_are_left_out),
         TEST(test_merge_stops_at_an_unread_stream),
         TEST(test_foreign_entries_are_skipped),

@@ -114,7 +114,7 @@ sub wait_for
 {
     my ($self, $wanted, $seconds) = @_;
     my $matches = ref $wanted ? $wanted : sub { $_[0]{t} eq $wanted };
-    my $at   = 0;
+    my $at = 0;
     my $found;
     $self->run_until(
         ref $wanted ? 'a matching message' : "a message \"$wanted\"",

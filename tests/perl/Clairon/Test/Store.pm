@@ -75,7 +75,7 @@ sub execute_bytes
 {
     my ($self, @arguments) = @_;
     my $request = '*' . @arguments . "\r\n" . join '', map { '$' . length . "\r\n$_\r\n" } @arguments;
-    my $reply  = eval {
+    my $reply = eval {
         my $link = $self->link;
         print {$link} $request or die "could not write: $!\n";
         $link->flush;

@@ -3,7 +3,7 @@
 #   my $oracle = Clairon::Test::Differential::Oracle->new(values => $types, prefix => 'srv');
 #   for my $expected ($oracle->read($text)) { .. }     # one message of test_decoding, in order
 #
-# Each is a complete line of the plugin's output without the id: { line, xid, place }; `line` starts after the id.
+# Each is a complete line of the plugin's output without the id: { line, xid, position }; `line` starts after the id.
 # test_decoding needs include-timestamp and a session with the test's settings.
 package Clairon::Test::Differential::Oracle;
 
@@ -252,7 +252,7 @@ sub emit
 sub is_affected_by
 {
     my ($rule, $change) = @_;
-    return 1 unless $rule->{shown};
+    return 1 unless $rule->{has_columns};
     my ($old, $new) = @$change{qw(old new)};
     for my $column (@{ $rule->{columns} })
     {

@@ -18,7 +18,7 @@ CREATE FUNCTION work.shape(r regclass) RETURNS jsonb LANGUAGE sql SET search_pat
         'rules', (SELECT coalesce(jsonb_agg(jsonb_build_object(
                       'name', w.name, 'source', CASE WHEN wn.nspname = 'public' THEN '' ELSE wn.nspname || '.' END || wc.relname,
                       'table', format('%I.%I', wn.nspname, wc.relname),
-                      'emitter', w.emitter, 'audience', w.audience, 'operations', w.operations, 'shown', w.columns IS NOT NULL,
+                      'emitter', w.emitter, 'audience', w.audience, 'operations', w.operations, 'has_columns', w.columns IS NOT NULL,
                       'target', (SELECT quote_ident(attname) FROM pg_attribute WHERE attrelid = wc.oid AND attnum = w.target_column AND NOT attisdropped),
                       'condition', (SELECT quote_ident(attname) FROM pg_attribute WHERE attrelid = wc.oid AND NOT attisdropped
                                       AND attnum = substring(w.only_when from '\$(\d+)')::int),
