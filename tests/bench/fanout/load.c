@@ -297,11 +297,11 @@ static struct options
 read_options(int argc, char **argv)
 {
     static const struct option names[] = {
-        {"kind", 1, NULL, 'k'},    {"port", 1, NULL, 'p'},   {"control", 1, NULL, 'c'},
-        {"store", 1, NULL, 's'},   {"secret", 1, NULL, 'x'}, {"clients", 1, NULL, 'n'},
-        {"bytes", 1, NULL, 'b'},   {"burst", 1, NULL, 'u'},  {"window", 1, NULL, 'w'},
-        {"seconds", 1, NULL, 't'}, {"pids", 1, NULL, 'i'},   {"each", 0, NULL, 'e'},
-        {"listen", 0, NULL, 'l'},  {"idle", 0, NULL, 'd'},   {"latency", 0, NULL, 'a'},
+        {"kind", 1, NULL, 'k'},    {"port", 1, NULL, 'p'},         {"control", 1, NULL, 'c'},
+        {"store", 1, NULL, 's'},   {"secret", 1, NULL, 'x'},       {"clients", 1, NULL, 'n'},
+        {"bytes", 1, NULL, 'b'},   {"burst", 1, NULL, 'u'},        {"window", 1, NULL, 'w'},
+        {"seconds", 1, NULL, 't'}, {"pids", 1, NULL, 'i'},         {"each", 0, NULL, 'e'},
+        {"listen", 0, NULL, 'l'},  {"idle", 0, NULL, 'd'},         {"latency", 0, NULL, 'a'},
         {"patient", 0, NULL, 'g'}, {"simultaneous", 0, NULL, 'o'}, {NULL, 0, NULL, 0}};
     struct options options = {
         .kind = "floor", .clients = 1, .bytes = 1024, .burst = 1, .window = 1, .seconds = 2};

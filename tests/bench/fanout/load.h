@@ -15,15 +15,15 @@ struct options {
     const char *store; /* clairon, stored: the store's unix socket */
     const char *secret;
     int clients;
-    size_t bytes; /* of one message */
-    int burst;    /* messages published together */
-    int window;   /* bursts in flight */
-    bool each;    /* a message for each client, not one for all */
-    bool listen;  /* only count messages */
-    bool latency; /* and measure their age */
-    bool idle;    /* only connect, and stay for `seconds` */
+    size_t bytes;      /* of one message */
+    int burst;         /* messages published together */
+    int window;        /* bursts in flight */
+    bool each;         /* a message for each client, not one for all */
+    bool listen;       /* only count messages */
+    bool latency;      /* and measure their age */
+    bool idle;         /* only connect, and stay for `seconds` */
     bool simultaneous; /* and connect together; clairon only */
-    bool patient; /* nchan: wait for each reply before the next post */
+    bool patient;      /* nchan: wait for each reply before the next post */
     double seconds;
     int pids[4]; /* processes with measured CPU time, the server first */
     int pid_count;
@@ -33,7 +33,7 @@ struct options {
 struct client {
     int fd;
     bool sent_connect; /* of simultaneous clients */
-    uint64_t skip; /* payload bytes still to come */
+    uint64_t skip;     /* payload bytes still to come */
     bool skip_counts;
     unsigned char header[10];
     unsigned header_len;

@@ -27,7 +27,7 @@ sub check_withheld
     $hide->();
     $store->make_due($id, $user);
     wait_until('the retry is created', sub { retry_entries($id) == 1 });
-    my $other = notify('USER', $user, "retry_limit => 0, topic => 'shown'");
+    my $other = notify('USER', $user, "retry_limit => 0, topic => 'visible'");
     $client->run_until('another notification', sub { attempts($client, $other) eq '0' });
     $client->ack($other);
     is(attempts($client, $id), '0', 'a retry is withheld while the user may not see it');
@@ -58,7 +58,7 @@ my $id   = notify('TEAM', 't1', 'retry_limit => 2');
 check_withheld($left, 'k1', $id, sub { member(0) }, sub { member(1) });
 
 # The topic is unsubscribed and subscribed again.
-my $narrow = $relay->client('k2', topics => [ 'a', 'shown' ]);
+my $narrow = $relay->client('k2', topics => [ 'a', 'visible' ]);
 $id = notify('USER', 'k2', "retry_limit => 2, topic => 'a'");
 check_withheld($narrow, 'k2', $id, sub { $narrow->send({ t => 'unsubscribe', r => 1, topics => ['a'] }); $narrow->wait_for('subscribed') },
     sub { $narrow->send({ t => 'subscribe', r => 2, topics => ['a'] }) });

@@ -60,7 +60,7 @@ make_foreign(unsigned ms)
  */
 static void
 add_reply_until(unsigned end, unsigned stream, bool is_cut, size_t count,
-             const unsigned char (*entries)[2])
+                const unsigned char (*entries)[2])
 {
     replies[stream] = array(count);
     for (size_t i = 0; i < count; i++)
@@ -160,7 +160,8 @@ static void
 test_entries_after_the_end_are_left_out(void **state)
 {
     (void)state;
-    add_reply_until(11, 0, true, 4, (const unsigned char[][2]){{10, 1}, {11, 4}, {12, 2}, {13, 255}});
+    add_reply_until(11, 0, true, 4,
+                    (const unsigned char[][2]){{10, 1}, {11, 4}, {12, 2}, {13, 255}});
     add_reply_until(9, 1, true, 1, (const unsigned char[][2]){{20, 2}});
     assert_string_equal(merged(2), "0:10 0:11 ");
     assert_int_equal(shard_page_seen(&pages[0]), 2);

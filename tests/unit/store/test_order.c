@@ -157,19 +157,19 @@ static bool
 read_some(struct order *order, unsigned k, size_t most)
 {
     struct stream *stream = &streams[k];
-    redisReply *answer;
+    redisReply *reply;
 
     if (most > stream->count - stream->read)
         most = stream->count - stream->read;
     if (most == 0)
         return false;
-    answer = array(most);
-    memcpy(answer->element, stream->entries + stream->read, most * sizeof(*answer->element));
+    reply = array(most);
+    memcpy(reply->element, stream->entries + stream->read, most * sizeof(*reply->element));
     stream->read += most;
-    order_add(order, k, answer);
+    order_add(order, k, reply);
     order_release(order, 1);
-    free(answer->element); /* views end */
-    free(answer);
+    free(reply->element); /* views end */
+    free(reply);
     return true;
 }
 
