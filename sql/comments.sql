@@ -9,6 +9,8 @@ COMMENT ON FUNCTION clairon.notify IS
 COMMENT ON FUNCTION clairon.once IS
     'inserts a key in the transaction; returns false when the key was used before';
 COMMENT ON FUNCTION clairon.prune IS 'deletes keys of once and notify above this age; returns their number';
+COMMENT ON FUNCTION clairon.snapshot IS
+    'snapshot of the calling statement as xmin:xmax:xip,.., with 64-bit transaction ids; also on a standby';
 COMMENT ON FUNCTION clairon.doctor IS
     'checks the requirements of notifications; ok is false for an error, true with a hint for a warning';
 COMMENT ON FUNCTION clairon.version IS 'version of the library that this server loads';

@@ -25,6 +25,8 @@ GRANT USAGE ON SCHEMA clairon TO PUBLIC;
 GRANT EXECUTE ON FUNCTION clairon.watch, clairon.unwatch, clairon.show_condition TO PUBLIC;
 -- The view clairon.rules calls these as the current user.
 GRANT EXECUTE ON FUNCTION clairon.show_columns, clairon.join_parts TO PUBLIC;
+-- It returns no more than pg_current_snapshot().
+GRANT EXECUTE ON FUNCTION clairon.snapshot TO PUBLIC;
 -- The view lists the rules on the current user's tables.
 GRANT SELECT ON clairon.rules TO PUBLIC;
 GRANT EXECUTE ON FUNCTION clairon.notify, clairon.once TO clairon_app;

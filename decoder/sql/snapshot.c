@@ -1,0 +1,89 @@
+/*
+ * snapshot.c: clairon.snapshot(), the calling statement's snapshot as text.
+ *
+ * A client compares the text with the id of a notification's top-level transaction. The change is
+ * contained in the snapshot if the id is below xmin, or below xmax and not in the list. The list is
+ * exact for top-level ids, since PostgreSQL decides visibility by the same lists
+ * (XidInMVCCSnapshot). On a primary, `xip` has the running top-level transactions. On a standby,
+ * `subxip` has all running ids, and `xip` is empty: pg_current_snapshot() prints them as finished.
+ * An overflow never removes a top-level id: KnownAssignedXids drops only subtransactions, whose
+ * parents are then found in pg_subtrans. The ids of subtransactions in `subxip` do no harm.
+ */
+#include "sql/snapshot.h"
+
+#include "access/transam.h"
+#include "access/xact.h"
+#include "fmgr.h"
+#include "lib/stringinfo.h"
+#include "utils/builtins.h"
+#include "utils/snapmgr.h"
+
+PG_FUNCTION_INFO_V1(clairon_snapshot);
+
+/* A snapshot's ids are less than 2^31 away from the next id. */
+static uint64
+widen(TransactionId xid, FullTransactionId next)
+{
+    uint64 epoch = EpochFromFullTransactionId(next);
+
+    if (TransactionIdIsNormal(xid) && xid > XidFromFullTransactionId(next))
+        epoch--;
+    return epoch << 32 | xid;
+}
+
+static int
+compare_ids(const void *a, const void *b)
+{
+    const uint64 left = *(const uint64 *)a;
+    const uint64 right = *(const uint64 *)b;
+
+    return left < right ? -1 : left > right;
+}
+
+/*
+ * The caller's own transaction, if it has an id, counts as not contained: the snapshot sees only
+ * its earlier changes. A client that applies them again gets the same rows, while a skipped later
+ * change would be lost.
+ */
+static int
+list_running(Snapshot snapshot, FullTransactionId next, uint64 *ids)
+{
+    const TransactionId *running = snapshot->takenDuringRecovery ? snapshot->subxip : snapshot->xip;
+    int count = snapshot->takenDuringRecovery ? snapshot->subxcnt : (int)snapshot->xcnt;
+    TransactionId own = GetTopTransactionIdIfAny();
+
+    for (int i = 0; i < count; i++)
+        ids[i] = widen(running[i], next);
+    if (TransactionIdIsValid(own) && TransactionIdPrecedes(own, snapshot->xmax))
+        ids[count++] = widen(own, next);
+    qsort(ids, count, sizeof(*ids), compare_ids);
+    return count;
+}
+
+char *
+snapshot_text(Snapshot snapshot)
+{
+    FullTransactionId next = ReadNextFullTransactionId();
+    StringInfoData text;
+    uint64 *ids;
+    int count;
+
+    if (snapshot->snapshot_type != SNAPSHOT_MVCC)
+        elog(ERROR, "unexpected snapshot type %d", (int)snapshot->snapshot_type);
+    ids = palloc(sizeof(*ids) * (snapshot->xcnt + Max(snapshot->subxcnt, 0) + 1));
+    count = list_running(snapshot, next, ids);
+    initStringInfo(&text);
+    appendStringInfo(&text, UINT64_FORMAT ":" UINT64_FORMAT ":", widen(snapshot->xmin, next),
+                     widen(snapshot->xmax, next));
+    for (int i = 0; i < count; i++)
+        appendStringInfo(&text, i > 0 ? "," UINT64_FORMAT : UINT64_FORMAT, ids[i]);
+    pfree(ids);
+    return text.data;
+}
+
+/* snapshot() -> text */
+Datum
+clairon_snapshot(PG_FUNCTION_ARGS)
+{
+    PG_RETURN_TEXT_P(cstring_to_text(snapshot_text(GetActiveSnapshot())));
+}
