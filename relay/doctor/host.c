@@ -90,7 +90,7 @@ check_key(const struct config *config, struct findings *findings)
         return;
     }
     findings_add(findings, SETTINGS, "strength of the secret", distinct >= DISTINCT_MIN,
-                 "Use a random secret, as a guessed one can sign any token: head -c 32 "
+                 "Use a random secret: a guessed one can sign any token: head -c 32 "
                  "/dev/urandom | base64 >clairon.secret",
                  "%zu bytes, %d of them distinct", config->auth.key_len, distinct);
 }
@@ -156,7 +156,7 @@ check_tls(const struct config *config, struct findings *findings)
             "then the chain",
             "%s holds no certificate", config->gate.tls_cert);
     findings_add(findings, SETTINGS, "gate.tls_key", fits,
-                 "Name the PEM file of the key that the certificate was made for, without a "
+                 "Name the PEM file of the certificate's private key, without a "
                  "passphrase",
                  "%s",
                  key == NULL ? "could not read a private key"
@@ -211,11 +211,11 @@ doctor_check_limits(const struct config *config, struct findings *findings)
              (unsigned long long)wanted, (unsigned long long)wanted);
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
         findings_add(findings, HOST, "open files", limit.rlim_max >= wanted, hint,
-                     "%llu may be open, gate.max_connections = %d",
-                     (unsigned long long)limit.rlim_max, config->gate.max_connections);
+                     "limit %llu, gate.max_connections = %d", (unsigned long long)limit.rlim_max,
+                     config->gate.max_connections);
     if (backlog >= 0)
         findings_add(findings, HOST, "net.core.somaxconn", backlog >= BACKLOG_MIN,
                      "Connections are dropped when many clients reconnect together: sysctl -w "
                      "net.core.somaxconn=4096",
-                     "up to %ld connections wait for accept", backlog);
+                     "net.core.somaxconn is %ld", backlog);
 }

@@ -111,7 +111,7 @@ check_server(struct store_probe *probe)
                 strcmp(role, "active-replica") == 0;
     findings_add(findings, STORE, "role", strcmp(role, "master") == 0 && !is_active,
                  is_active
-                     ? "Two writers lose each other's entries: use one primary and plain "
+                     ? "Two writable primaries lose entries: use one primary with "
                        "replicas; set active-replica no in keydb.conf, then restart"
                      : "Set [store] url to the primary; to promote this server: REPLICAOF NO ONE",
                  "%s%s", role, is_active ? ", active-replica" : "");
@@ -122,7 +122,7 @@ check_server(struct store_probe *probe)
         "%s", info_is(probe, "cluster_enabled", "1") ? "on" : "off");
     findings_add(findings, STORE, "store.min_replicas",
                  info_number(probe, "connected_slaves") >= probe->config->store.min_replicas,
-                 "PostgreSQL keeps its WAL until enough replicas are connected: start them, or "
+                 "PostgreSQL retains WAL until enough replicas are connected: start them, or "
                  "lower [store] min_replicas",
                  "%lld replica%s, %d required", info_number(probe, "connected_slaves"),
                  info_number(probe, "connected_slaves") == 1 ? "" : "s",

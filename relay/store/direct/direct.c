@@ -37,10 +37,10 @@ static const struct redisReply *
 check_reply(struct direct *direct)
 {
     if (direct->reply == NULL)
-        snprintf(direct->error, sizeof(direct->error), "the store does not answer: %s",
+        snprintf(direct->error, sizeof(direct->error), "the store does not reply: %s",
                  direct->servers[direct->at]->errstr);
     else if (reply_is_error(direct->reply))
-        snprintf(direct->error, sizeof(direct->error), "the store refused: %s",
+        snprintf(direct->error, sizeof(direct->error), "the store rejected the command: %s",
                  reply_text(direct->reply));
     else
         return direct->reply;
@@ -166,7 +166,7 @@ open_server(struct direct *direct, const struct config *config, unsigned server)
     if (is_good)
         is_good = connect_server(direct, config, &address);
     else
-        snprintf(direct->error, sizeof(direct->error), "store.url cannot be read");
+        snprintf(direct->error, sizeof(direct->error), "invalid store.url");
     explicit_bzero(&address, sizeof(address));
     topology_free_url(url);
     return is_good;

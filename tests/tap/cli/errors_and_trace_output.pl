@@ -126,7 +126,7 @@ if ($fake_store == 0)
     local $SIG{PIPE} = 'DEFAULT';    # as in a shell; Mojolicious ignores it
     clairon('errors', 'list', "--store.url=unix://$path") };
 is($code, 1, 'a store that fails during a reply');
-like($err, qr/^clairon errors: the store does not answer: /, 'is reported');
+like($err, qr/^clairon errors: the store does not reply: /, 'is reported');
 waitpid $fake_store, 0;
 
 # A value that its type cannot print: the notification is delivered, and the error log has an entry.

@@ -123,7 +123,7 @@ for my $verb ('redrive', 'drop')
 {
     ($code, $out, $err) = errors($verb, '--all', "--store.url=$url");
     is($code, 1, "a $verb that the store rejects: exit code 1");
-    like($err, qr/^clairon errors: the store refused: .*(?:xdel|evalsha|permission)/im, 'with its error');
+    like($err, qr/^clairon errors: the store rejected the command: .*(?:xdel|evalsha|permission)/im, 'with its error');
     like($out, qr/^(?:redrove|dropped) 0 entries/, 'and it is not counted');
 }
 

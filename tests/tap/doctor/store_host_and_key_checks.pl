@@ -65,7 +65,7 @@ SKIP: {
     finds('active-replica', 'store: role', qr/active-replica/, qr/active-replica no/, '--store.url=' . $active->url);
 }
 my $unresponsive = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 5) or die;
-finds('a store that does not respond', 'store: connection', qr/does not answer/, qr/./,
+finds('a store that does not respond', 'store: connection', qr/does not reply/, qr/./,
     '--store.url=redis://127.0.0.1:' . $unresponsive->sockport);
 finds('a PostgreSQL that does not respond', 'postgresql: connection', qr/no answer within 10 s/, qr//,
     '--relay.roles=feed', '--feed.conninfo=host=127.0.0.1 dbname=x port=' . $unresponsive->sockport);
@@ -124,7 +124,7 @@ certificate('good', 400);
 certificate('short', 3);
 is_deeply(failed_checks(tls('good', 'good')), {}, 'a valid certificate');
 finds('a certificate that expires soon', 'settings: gate.tls_cert', qr/expires in [23] days/, qr/systemctl reload clairon-relay/, tls('short', 'short'));
-finds('a key of another certificate', 'settings: gate.tls_key', qr/not the certificate's/, qr/the key that the certificate was made for/, tls('good', 'short'));
+finds('a key of another certificate', 'settings: gate.tls_key', qr/not the certificate's/, qr/the certificate's private key/, tls('good', 'short'));
 finds('a file without a certificate', 'settings: gate.tls_cert', qr/holds no certificate/, qr/BEGIN CERTIFICATE/,
     "--gate.tls_cert=$folder/secret", "--gate.tls_key=$folder/good.key");
 
