@@ -125,19 +125,21 @@ reload_auth_key(struct relay *relay)
         log_warn("relay", "auth key is not in a file: restart to change it");
         break;
     case CONFIG_KEY_BAD:
-        log_error("relay", "auth key unchanged", LOG_TEXT("error", error));
+        log_error("relay", "could not reload the auth key: previous one still in use",
+                  LOG_TEXT("error", error));
         break;
     case CONFIG_KEY_UNCHANGED:
         log_info("relay", "auth key file unchanged",
                  LOG_TEXT("hint", relay->config->auth.previous != NULL
-                                      ? "the previous key is accepted until touch and SIGHUP"
+                                      ? "to revoke the previous key, touch the file and send SIGHUP"
                                       : NULL));
         break;
     case CONFIG_KEY_CHANGED:
-        log_info("relay", "auth key changed: the previous key is accepted until touch and SIGHUP");
+        log_info("relay", "auth key changed: previous key still accepted",
+                 LOG_TEXT("hint", "to revoke the previous key, touch the file and send SIGHUP"));
         break;
     case CONFIG_KEY_PREVIOUS_REVOKED:
-        log_info("relay", "auth key file written again with the same key: previous key revoked");
+        log_info("relay", "auth key file touched: previous key revoked");
         break;
     }
     gate_reload_keys(relay->gate);

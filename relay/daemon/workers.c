@@ -124,10 +124,10 @@ on_ended(struct workers *workers, struct worker *worker, int status)
     if (is_rejected) {
         stop(workers, RELAY_EXIT_REJECTED);
     } else if (has_failed && !was_restart) {
-        log_error("workers", "worker could not serve, stopping all", LOG_INT("pid", pid));
+        log_error("workers", "worker failed to start, stopping all", LOG_INT("pid", pid));
         stop(workers, RELAY_EXIT_FAILED);
     } else if (has_failed) { /* such as while a certificate is replaced: other workers serve */
-        log_error("workers", "worker could not serve, starting another", LOG_INT("pid", pid));
+        log_error("workers", "worker failed to start, starting another", LOG_INT("pid", pid));
     } else if (WIFSIGNALED(status)) {
         log_error("workers", "worker was killed, starting another", LOG_INT("pid", pid),
                   LOG_INT("signal", WTERMSIG(status)));
@@ -219,7 +219,7 @@ feed_watchdog(struct workers *workers)
             worker->stats->heartbeat_us = now_us;
         if (worker->pid == 0 || now_us - worker->stats->heartbeat_us <= 2 * workers->watchdog_us)
             continue;
-        log_error("workers", "worker is stuck", LOG_INT("pid", worker->pid));
+        log_error("workers", "worker does not respond, killing it", LOG_INT("pid", worker->pid));
         kill(worker->pid, SIGKILL);
     }
     service_notify("WATCHDOG=1");

@@ -66,12 +66,11 @@ on_timeout(struct ev_loop *loop, ev_timer *timer, int events)
     (void)loop;
     (void)events;
     if (feed->state == FEED_CREATING)
-        feed_restart(
-            feed, "slot not created within [feed] create_timeout",
-            LOG_TEXT("slot", feed->config->feed.slot), LOG_SECONDS("timeout_s", timer->repeat),
-            LOG_TEXT(
-                "hint",
-                "the primary has not logged its running transactions, or some of them do not end"));
+        feed_restart(feed, "slot not created within [feed] create_timeout",
+                     LOG_TEXT("slot", feed->config->feed.slot),
+                     LOG_SECONDS("timeout_s", timer->repeat),
+                     LOG_TEXT("hint", "run SELECT pg_log_standby_snapshot() on the primary, and "
+                                      "end its long-running transactions"));
     else if (feed->link.hosts.resolve != NULL)
         feed_restart(feed, "hosts of [feed] conninfo not resolved in time",
                      LOG_SECONDS("timeout_s", timer->repeat));

@@ -72,7 +72,7 @@ hub_attach(struct hub *hub, const struct session_request *request,
     session->client.name = make_name(session);
     if (request->topics.count > 0 &&
         topics_add(&session->topics, request->topics.names, request->topics.count) != RC_OK)
-        log_error(session->client.name, "topics exceed the limit: sending all");
+        log_error(session->client.name, "topics exceed the limit: sending all topics");
     session->has_topics = session->topics != NULL;
     DL_APPEND(hub->sessions, session);
     audience_join(&hub->audiences, &session->groups.memberships, session, AUDIENCE_ALL,

@@ -64,7 +64,7 @@ read_window(const json_t *root, struct client_message *message,
     if (window == NULL)
         return RC_OK;
     if (!json_is_integer(window) || value < 1)
-        return reject_message(error, "\"win\" must be an integer from 1 on");
+        return reject_message(error, "\"win\" must be an integer of 1 or more");
     message->window = value < CLIENT_MESSAGE_WINDOW_MAX ? (int)value : CLIENT_MESSAGE_WINDOW_MAX;
     return RC_OK;
 }
@@ -101,8 +101,8 @@ read_topics(const json_t *root, struct client_message *message,
         if (!is_topic(topic))
             return reject_message(
                 error,
-                "\"topics\" must hold texts of 1 to %d bytes with a \"*\" at their end "
-                "only; the one at index %zu is not",
+                "\"topics\" must contain strings of 1 to %d bytes, with \"*\" only at the "
+                "end; the one at index %zu is invalid",
                 CLIENT_MESSAGE_TOPIC_MAX, i);
         message->topics[message->topic_count++] = field_copy(topic);
         bytes += json_string_length(topic);
@@ -161,7 +161,7 @@ read_ack(const json_t *root, struct client_message *message, char error[CLIENT_M
         message->ids[i] = texts + i * (FRAME_UUID_TEXT + 1);
         if (!json_is_string(id) ||
             !frame_uuid_parse(json_string_value(id), json_string_length(id), message->ids[i]))
-            return reject_message(error, "\"ids\" must hold UUIDs; the one at index %zu is not", i);
+            return reject_message(error, "\"ids\" must contain UUIDs; the one at index %zu is invalid", i);
     }
     message->id_count = count;
     return RC_OK;
@@ -174,7 +174,7 @@ read_nack(const json_t *root, struct client_message *message, char error[CLIENT_
     json_int_t value = json_integer_value(delay);
 
     if (delay != NULL && (!json_is_integer(delay) || value < 0))
-        return reject_message(error, "\"delay\" must be an integer from 0 on (ms)");
+        return reject_message(error, "\"delay\" must be an integer of 0 or more (ms)");
     message->delay_ms = value < CLIENT_MESSAGE_DELAY_MAX ? value : CLIENT_MESSAGE_DELAY_MAX;
     return read_ack(root, message, error);
 }
@@ -259,7 +259,7 @@ read_request_id(const json_t *root, struct client_message *message,
         return RC_OK;
     if (!json_is_integer(id) || json_integer_value(id) > REQUEST_ID_MAX ||
         json_integer_value(id) < -REQUEST_ID_MAX)
-        return reject_message(error, "\"r\" must be an integer within 2^53");
+        return reject_message(error, "\"r\" must be an integer from -2^53 to 2^53");
     message->has_request_id = true;
     message->request_id = json_integer_value(id);
     return RC_OK;
@@ -276,11 +276,11 @@ judge_load_error(const json_error_t *load, char error[CLIENT_MESSAGE_ERROR_MAX])
         return reject_message(error, "a number in the message is out of range");
     case json_error_null_character:
     case json_error_null_byte_in_key:
-        return reject_message(error, "a text in the message holds a NUL character");
+        return reject_message(error, "a string in the message contains a NUL character");
     case json_error_stack_overflow:
         return reject_message(error, "the message is nested too deep");
     default:
-        reject_message(error, "the line is not JSON");
+        reject_message(error, "the message is not JSON");
         return RC_CLOSED;
     }
 }

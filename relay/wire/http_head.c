@@ -68,14 +68,14 @@ check_target(struct head_scan *scan)
     int arguments = 0;
 
     if (*at != '/')
-        return reject_head(scan, "the target must be a path");
+        return reject_head(scan, "the request target must be a path");
     if (has_control(at, scan->head.target_len))
-        return reject_head(scan, "the target holds a control character");
+        return reject_head(scan, "the request target contains a control character");
     for (; at < end; at++) {
         if (*at == '%' && (end - at < 3 || !is_hex(at[1]) || !is_hex(at[2])))
-            return reject_head(scan, "the target holds a % without two hexadecimal digits");
+            return reject_head(scan, "the request target contains a % without two hexadecimal digits");
         if (*at == '%' && at[1] == '0' && at[2] == '0')
-            return reject_head(scan, "the target holds %00");
+            return reject_head(scan, "the request target contains %00");
         if (*at == '&' && ++arguments == HTTP_HEAD_ARGUMENTS_MAX)
             return reject_head(scan, "the query has too many arguments");
     }
@@ -91,11 +91,11 @@ read_first_line(struct head_scan *scan, const char *line, size_t len)
     const char *end = line + len, *second;
 
     if (blank == NULL || !is_token(line, (size_t)(blank - line)))
-        return reject_head(scan, "the first line has no method");
+        return reject_head(scan, "the request line has no method");
     second = memchr(blank + 1, ' ', (size_t)(end - blank - 1));
     if (second == NULL || end - second != (ptrdiff_t)sizeof(VERSION) + 1 ||
         memcmp(second + 1, VERSION, sizeof(VERSION) - 1) != 0 || (end[-1] != '0' && end[-1] != '1'))
-        return reject_head(scan, "the first line does not end with HTTP/1.1");
+        return reject_head(scan, "the request line does not end with HTTP/1.1");
     scan->is_1_1 = end[-1] == '1';
     scan->head = (struct http_head){.method = line,
                                     .method_len = (size_t)(blank - line),
@@ -192,11 +192,11 @@ read_field(struct head_scan *scan, const char *line, size_t len)
     enum rc rc;
 
     if (is_header_blank(line[0]))
-        return reject_head(scan, "a header is continued on a second line");
+        return reject_head(scan, "obsolete line folding in a header");
     if (colon == NULL || !is_token(line, (size_t)(colon - line)))
-        return reject_head(scan, "a header has no name, or a blank before its colon");
+        return reject_head(scan, "a header has no name, or whitespace before its colon");
     if (has_control(colon, len - (size_t)(colon - line)))
-        return reject_head(scan, "a header holds a control character");
+        return reject_head(scan, "a header contains a control character");
     before = scan->seen;
     rc = note_single(scan, line, (size_t)(colon - line));
     if (rc == RC_OK && (scan->seen & ~before) == 1u << SINGLE_LENGTH &&
@@ -219,7 +219,7 @@ validate(struct head_scan *scan)
     const unsigned both = 1u << SINGLE_LENGTH | 1u << SINGLE_ENCODING;
 
     if ((scan->seen & both) == both)
-        return reject_head(scan, "a body has Content-Length or Transfer-Encoding, not both");
+        return reject_head(scan, "both Content-Length and Transfer-Encoding");
     if (scan->is_1_1 && (scan->seen & 1u << SINGLE_HOST) == 0)
         return reject_head(scan, "Host is missing");
     scan->head.is_websocket = scan->is_websocket && scan->is_connection_upgrade;
@@ -246,7 +246,7 @@ scan_lines(struct head_scan *scan, const char *bytes, size_t len)
         line_len = (size_t)(feed - 1 - at);
         if (line_len == 0) {
             scan->head.len = (size_t)(feed + 1 - bytes);
-            return lines > 0 ? validate(scan) : reject_head(scan, "the first line is empty");
+            return lines > 0 ? validate(scan) : reject_head(scan, "the request line is empty");
         }
         rc = lines == 0 ? read_first_line(scan, at, line_len) : read_field(scan, at, line_len);
         if (rc != RC_OK)

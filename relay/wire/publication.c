@@ -97,7 +97,7 @@ read_text(struct publication_draft *draft, const json_t *object, const char *nam
     if (value == NULL)
         return RC_OK;
     if (len == 0 || len > NAME_MAX_BYTES)
-        return reject(draft, "%s must be a text of 1 to %d bytes", name, NAME_MAX_BYTES);
+        return reject(draft, "%s must be a string of 1 to %d bytes", name, NAME_MAX_BYTES);
     *ret_text = json_string_value(value);
     return RC_OK;
 }
@@ -113,7 +113,7 @@ read_name(struct publication_draft *draft, const json_t *object, const char *nam
         return rc;
     for (const unsigned char *at = (const unsigned char *)*ret_text; *at != '\0'; at++) {
         if (*at < ' ' || *at == 0x7f || *at == '*' || *at == ',')
-            return reject(draft, "%s must hold no *, no comma and no control character", name);
+            return reject(draft, "%s must not contain *, a comma or a control character", name);
     }
     return RC_OK;
 }
@@ -287,9 +287,9 @@ read_composite(struct publication_draft *draft, const json_t *target, size_t ind
                         (struct bytes){(const unsigned char *)text, json_string_length(target)},
                         &parts))
         return reject(draft,
-                      "routing.audience.targets must hold texts of as many parts as "
-                      "%.60s, joined by +, each of 1 to %d bytes; the one at index %zu "
-                      "is not",
+                      "routing.audience.targets must contain strings with as many parts "
+                      "as %.60s, joined by +, each of 1 to %d bytes; the one at index "
+                      "%zu is invalid",
                       audience, AUDIENCE_TARGET_MAX, index);
     *ret_text = memory_text((const char *)canonical, audience_join_parts(&parts, canonical));
     return RC_OK;
@@ -304,8 +304,8 @@ read_target(struct publication_draft *draft, const json_t *target, size_t index,
         return read_composite(draft, target, index, ret_text);
     if (len == 0 || len > NAME_MAX_BYTES)
         return reject(draft,
-                      "routing.audience.targets must hold texts of 1 to %d bytes; "
-                      "the one at index %zu is not",
+                      "routing.audience.targets must contain strings of 1 to %d bytes; "
+                      "the one at index %zu is invalid",
                       NAME_MAX_BYTES, index);
     *ret_text = memory_text(json_string_value(target), len);
     return RC_OK;
@@ -319,7 +319,7 @@ read_targets(struct publication_draft *draft, const json_t *targets)
     bool are_few = count <= FEW_TARGETS;
 
     if (!json_is_array(targets) || count == 0 || count > PUBLICATION_TARGETS_MAX)
-        return reject(draft, "routing.audience.targets must be an array of 1 to %d",
+        return reject(draft, "routing.audience.targets must be an array of 1 to %d targets",
                       PUBLICATION_TARGETS_MAX);
     publication->targets = memory_new(count * sizeof(char *));
     for (size_t i = 0; i < count; i++) {
@@ -470,8 +470,8 @@ refuse_json(struct publication_draft *draft, const json_error_t *load)
     if (json_error_code(load) != json_error_numeric_overflow)
         return reject(draft, "the body is not JSON: %.120s", load->text);
     return reject(draft,
-                  "a number of the body, before line %d, column %d, is too big: send "
-                  "numbers beyond 64 bits as text",
+                  "a number before line %d, column %d of the body is out of range: "
+                  "send numbers beyond 64 bits as strings",
                   load->line, load->column);
 }
 

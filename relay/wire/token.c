@@ -245,7 +245,7 @@ token_count_groups(json_t *groups, size_t *ret_count, char error[TOKEN_ERROR_MAX
         json_array_foreach(targets, i, target)
         {
             if (!json_is_text(target, TOKEN_TARGET_MAX))
-                return token_reject(error, "a target of the token's groups is not a text of 1 to "
+                return token_reject(error, "a target of the token's groups is not a string of 1 to "
                                            "255 bytes");
         }
         count += json_array_size(targets);
@@ -297,8 +297,8 @@ token_read_claims(const struct token_rules *rules, const json_t *claims, int64_t
         token_check_origin(rules, claims, error) != RC_OK)
         return RC_BAD;
     if (!json_is_text(user, TOKEN_USER_MAX))
-        return token_reject(error,
-                            "the token's sub must be a text of 1 to 255 bytes, as \"42\", not 42");
+        return token_reject(
+            error, "the token's sub must be a string of 1 to 255 bytes, such as \"42\", not 42");
     if (groups != NULL && token_count_groups(groups, &group_count, error) != RC_OK)
         return RC_BAD;
     if (now_s - rules->leeway_s >= expires_s) {

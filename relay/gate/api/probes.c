@@ -49,5 +49,5 @@ gate_probe_metrics(struct gate *gate, struct response *ret_response)
         return;
     buffer_free(&ret_response->body);
     buffer_free(&ret_response->headers);
-    response_problem(ret_response, 500, 0, "metrics over the buffer limit");
+    response_problem(ret_response, 500, 0, "metrics exceed the buffer limit");
 }

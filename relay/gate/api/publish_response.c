@@ -90,7 +90,7 @@ on_sync_traced(void *ctx, enum rc rc, const struct trace *trace)
         respond(request, syncing->is_repeated, syncing->id, true);
     else if (request != NULL)
         gate_request_problem(request, 503, 0,
-                             is_lost ? "notification lost by the store before the sync"
+                             is_lost ? "store lost the notification before it was synced to disk"
                                      : "notification not confirmed by the store");
     syncing_free(syncing);
 }

@@ -28,7 +28,7 @@ gate_head_check(const struct gate *gate, int fd, const char *bytes, size_t len,
         *ret_head = parts;
     /* RFC 6455, 4.1: a client must wait for the response. lws would keep these bytes. */
     if (rc == RC_OK && parts.is_websocket && len > parts.len)
-        return refuse_head(ret_response, 400, "data after the upgrade request before its response");
+        return refuse_head(ret_response, 400, "data sent before the upgrade response");
     if (rc == RC_AGAIN || (rc == RC_OK && !workaround_is_unknown_method(&parts)))
         return rc;
     if (rc == RC_LIMIT)

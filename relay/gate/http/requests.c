@@ -197,7 +197,7 @@ admits(struct gate *gate, struct lws *wsi, const struct gate_route *route, bool 
     }
     if (route->body_max == 0 && gate_body_len(wsi) > GATE_LINGER_BYTES &&
         gate_body_len(wsi) != GATE_BODY_LEN_UNKNOWN) {
-        *ret_refusal = (struct gate_refusal){413, 0, NULL, "body of a GET over 64 kB"};
+        *ret_refusal = (struct gate_refusal){413, 0, NULL, "GET body exceeds 64 kB"};
         return false;
     }
     if (!route->is_stream || gate_admits(gate, wsi, route->accepts_ticket, ret_refusal))

@@ -113,7 +113,7 @@ gate_request_respond(struct gate_request *request, struct response *response)
     response_allow_origin(response, request->origin);
     buffer_free(&request->out);
     if (response_build(response, &request->out) != RC_OK) {
-        log_error(request->log_context, "response over its buffer limit");
+        log_error(request->log_context, "response exceeds its buffer limit");
         gate_request_kill(request);
     }
     gate_request_set_state(request, GATE_REQUEST_ENDING);
@@ -150,7 +150,7 @@ gate_request_body_too_large(struct gate_request *request)
 {
     char detail[64];
 
-    snprintf(detail, sizeof(detail), "request body over %zu bytes", request->route->body_max);
+    snprintf(detail, sizeof(detail), "request body exceeds %zu bytes", request->route->body_max);
     gate_request_problem(request, 413, 0, detail);
 }
 

@@ -183,7 +183,7 @@ address_is_full(struct gate *gate, const struct gate_source *source)
         log_warn("gate", "connection rejected: gate.max_per_address reached",
                  LOG_TEXT("address", peer->address), LOG_INT("count", peer->count),
                  LOG_UINT("suppressed", skipped),
-                 LOG_TEXT("hint", "add a proxy to gate.trusted_proxies"));
+                 LOG_TEXT("hint", "if it is a proxy, add it to gate.trusted_proxies"));
     return true;
 }
 

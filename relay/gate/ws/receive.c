@@ -97,8 +97,8 @@ check_piece(const struct gate_conn *conn, const struct ws_event *event, const ch
     /* rejects an announced length without reading the frame */
     if (event->len > room || event->left > room - event->len) {
         *ret_why = conn->state == GATE_CONN_WAITING
-                       ? "frame before \"connect\" over 20 kB or max_frame_bytes"
-                       : "frame over max_frame_bytes";
+                       ? "frame before \"connect\" exceeds 20 kB or max_frame_bytes"
+                       : "frame exceeds max_frame_bytes";
         return GATE_CLOSE_TOO_LONG;
     }
     return 0;

@@ -24,7 +24,7 @@ on_nacked(void *ctx, enum rc rc)
 
     hub->nack_count -= nack->count;
     if (rc != RC_OK && !hub->closing)
-        log_info("hub", "could not store nacks: retried after the ack timeout",
+        log_info("hub", "could not store nacks: notifications are retried after the ack timeout",
                  LOG_UINT("count", nack->count));
     free(nack);
 }

@@ -25,7 +25,7 @@ session_slow(const struct session *session, int64_t now_us)
         return NULL;
     if (session->outbound.bytes + session->stall.skipped_bytes >= (size_t)config->gate.slow_bytes &&
         now_us - session->stall.accepted_us >= SLOW_GRACE_US)
-        return "more than slow_bytes are unsent";
+        return "unsent bytes exceed slow_bytes";
     if (first != NULL) {
         since_us = first->made_us;
         if (since_us < session->outbound.since_us)

@@ -21,16 +21,17 @@
 
 static const struct fault faults[] = {
     {"OOM command not allowed",
-     "the store is full: raise maxmemory, or shorten [store] retention; PostgreSQL keeps its WAL "
-     "until then",
+     "the store is full: raise maxmemory, or shorten [store] retention; PostgreSQL retains WAL "
+     "meanwhile",
      false},
     {"MISCONF",
-     "the store cannot write to its disk: see the log of the store; PostgreSQL keeps its WAL until "
-     "then",
+     "the store cannot write to its disk: see the log of the store; PostgreSQL retains WAL "
+     "meanwhile",
      false},
     {"NOREPLICAS",
-     "the store has fewer replicas than its min-replicas-to-write; PostgreSQL keeps its WAL until "
-     "then",
+     "the store has fewer replicas than its min-replicas-to-write: start them; PostgreSQL retains "
+     "WAL "
+     "meanwhile",
      false},
     {"READONLY", REPLICA_HINT, true},
     {"MASTERDOWN", REPLICA_HINT, true},

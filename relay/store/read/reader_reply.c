@@ -16,7 +16,7 @@ report_foreign_entries(struct reader *reader, const struct shard_stream *stream,
     if (count == 0)
         return;
     stats_add(reader->stats, STAT_STORE_ERRORS, count);
-    log_warn("store", "skipped foreign entries", LOG_TEXT("key", stream->stream_key),
+    log_warn("store", "skipped foreign stream entries", LOG_TEXT("key", stream->stream_key),
              LOG_UINT("count", count));
 }
 

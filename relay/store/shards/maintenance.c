@@ -252,7 +252,7 @@ on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
         (send(maintenance, on_epoch, ask, 4) != RC_OK ||
          call_script(maintenance, STORE_SCRIPT_pending, on_pending, pending, 2) != RC_OK ||
          send(maintenance, on_stream_length, length, 2) != RC_OK))
-        log_debug("store", "connection broke during the heartbeat");
+        log_debug("store", "connection lost during the heartbeat");
 }
 
 struct maintenance *

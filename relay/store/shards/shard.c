@@ -62,7 +62,7 @@ static const struct {
      "CONFIG SET appendonly yes"},
     {"maxmemory-policy", "noeviction", "eviction enabled: a full store deletes notifications",
      "CONFIG SET maxmemory-policy noeviction"},
-    {"active-replica", "no", "active-replica enabled: two writers lose each other's notifications",
+    {"active-replica", "no", "active-replica enabled: two writable primaries lose notifications",
      "set active-replica no in keydb.conf, then restart"},
 };
 

@@ -85,8 +85,8 @@ sub doctor_output { return ($relay->run('doctor', '--quiet'))[1] }
 sql('CREATE ROLE other LOGIN');
 expect_reason('no pg_hba entry', qr/no pg_hba\.conf entry.*SSL encryption.*hint="allow the relay's role to connect to this database/, sslmode => 'prefer', user => 'other');
 sql('ALTER ROLE relay NOLOGIN');
-expect_reason('a role without LOGIN', qr/not permitted to log in" hint="ALTER ROLE .* LOGIN/, sslmode => 'require');
-like(doctor_output(), qr/hint: ALTER ROLE .* LOGIN/, 'the doctor reports it too');
+expect_reason('a role without LOGIN', qr/not permitted to log in" hint="run ALTER ROLE .* LOGIN/, sslmode => 'require');
+like(doctor_output(), qr/hint: run ALTER ROLE .* LOGIN/, 'the doctor reports it too');
 sql('ALTER ROLE relay LOGIN CONNECTION LIMIT 0');
 like(doctor_output(), qr/too many connections for role.*\n +hint: raise the CONNECTION LIMIT/, 'and the connection limit');
 sql('ALTER ROLE relay CONNECTION LIMIT -1');

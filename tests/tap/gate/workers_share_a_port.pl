@@ -90,7 +90,7 @@ $relay->wait_for_log(qr/(?:msg="started" pid=\d+.*){3}/s, from => $mark);
 rename $key, "$key.away" or die $!;
 my ($killed, @rest) = children($relay->pid);
 kill KILL => $killed;
-$relay->wait_for_log(qr/could not serve, starting another.*could not serve, starting another/s, from => $mark);
+$relay->wait_for_log(qr/failed to start, starting another.*failed to start, starting another/s, from => $mark);
 is_deeply([ grep { is_running($_) } @rest ], \@rest, 'the others serve, although no new worker can start');
 rename "$key.away", $key or die $!;
 $relay->wait_for_log(qr/(?:msg="started" pid=\d+.*){4}/s, from => $mark);
@@ -101,7 +101,7 @@ $relay->configure('gate.tls_key' => "$key.other");
 $mark = $relay->log_mark;
 $relay->start;
 is($relay->wait_end >> 8, 1, 'a worker that cannot serve ends the start');
-like($relay->log_text($mark), qr/worker could not serve, stopping all/, 'with a log message');
+like($relay->log_text($mark), qr/worker failed to start, stopping all/, 'with a log message');
 
 # A terminal, or a simple service manager, signals the whole group: workers get the signal twice, also from their
 # supervisor, and still drain.
@@ -147,7 +147,7 @@ SKIP: {
     $relay->kill9;
     $relay->wait_for_log(qr/(?:signal received, draining" signal=15.*){3}/s, from => $mark);
     $push->write('false}');
-    $relay->wait_for_log(qr/push switched by an admin.*push=false/, from => $mark);
+    $relay->wait_for_log(qr{push switched by POST /v1/push.*push=false}, from => $mark);
     waitpid $_, 0 for @adopted;
     is($signals, 0, 'the adopting process gets no signal');
 }

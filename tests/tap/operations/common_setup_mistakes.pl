@@ -30,7 +30,7 @@ unlike(request($relay, GET => '/v1/poll', Authorization => "Bearer $wrong")->{bo
 my $raw = Clairon::Test::RawSocket->open($quiet);
 $raw->send_json({ t => 'connect', token => token(sub => 42) });
 is($raw->read_to_end->{code}, 4001, 'a numeric sub is rejected');
-like($quiet->log_text, qr/token rejected" path="?\/v1\/ws"? error="the token's sub must be a text of 1 to 255 bytes, as \\?"42\\?", not 42/, 'the log has the valid form');
+like($quiet->log_text, qr/token rejected" path="?\/v1\/ws"? error="the token's sub must be a string of 1 to 255 bytes, such as \\?"42\\?", not 42/, 'the log has the valid form');
 
 # The body of an HTTP error has the reason, and pages of an allowed origin can read it.
 for my $path ('/v1/poll', '/v1/sse')

@@ -70,7 +70,7 @@ $relay->wait_ready;
 datagrams_until(qr/^WATCHDOG=1$/);
 my @workers = wait_until('both run', sub { my @all = children($relay->pid); @all == 2 ? \@all : undef })->@*;
 kill STOP => $workers[1];
-$relay->wait_for_log(qr/worker is stuck" pid=$workers[1].*worker was killed, starting another" pid=$workers[1] signal=9/s);
+$relay->wait_for_log(qr/worker does not respond, killing it" pid=$workers[1].*worker was killed, starting another" pid=$workers[1] signal=9/s);
 wait_until('a new worker runs', sub { 2 == grep { $_ != $workers[1] } children($relay->pid) });
 ok(scalar(grep { $_ == $workers[0] } children($relay->pid)), 'only the stuck worker is replaced');
 # All of them are paused, as with a suspended machine, for longer than the watchdog of a worker.
