@@ -39,8 +39,8 @@ static const char relay_usage[] =
     "  --check         check the settings, list all errors and exit: 0 valid, 2 invalid\n"
     "  --help SECTION  only the settings of feed, store, auth, gate, delivery or relay\n"
     "\n"
-    "The first of these that sets a key wins: the argument --section.key=value, the environment\n"
-    "variable CLAIRON_SECTION_KEY, the file, the default:\n"
+    "A setting comes from the first of these that has it: the argument --section.key=value, the\n"
+    "environment variable CLAIRON_SECTION_KEY, the file, the default.\n"
     "\n";
 
 struct relay_options {
@@ -85,7 +85,7 @@ relay_help(const char *section)
     if (!config_help(stdout, section))
         return cli_usage_error(
             RELAY,
-            "no such section, valid are feed, store, auth, gate, delivery and relay: ", section);
+            "unknown section, valid are feed, store, auth, gate, delivery and relay: ", section);
     return fflush(stdout) == 0 ? code : 1;
 }
 

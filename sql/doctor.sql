@@ -154,9 +154,9 @@ CREATE FUNCTION clairon.doctor_slots()
                AND (active OR synced),
            CASE WHEN lost_because IS NOT NULL THEN format('lost: %s', lost_because)
                 ELSE format('%s, %s of WAL retained%s%s',
-                            CASE WHEN active THEN 'active' WHEN synced THEN 'kept in step for a failover'
+                            CASE WHEN active THEN 'active' WHEN synced THEN 'synchronized for a failover'
                                  WHEN failover AND pg_is_in_recovery()
-                                 THEN 'not yet kept in step: a failover would lose it'
+                                 THEN 'not yet synchronized: a failover would lose it'
                                  ELSE 'inactive' END,
                             pg_size_pretty(retained_wal_bytes),
                             ' of ' || pg_size_pretty(kept.bytes) || ' allowed',
@@ -178,7 +178,7 @@ CREATE FUNCTION clairon.doctor_slots()
                 THEN format('Start the relay (systemctl start clairon-relay), or read the log of a '
                             'running relay. If the slot is no longer used: '
                             'SELECT pg_drop_replication_slot(%L);', slot_name)
-                ELSE 'The reader is behind. Read the relay''s log and metrics, or raise the limit: '
+                ELSE 'The relay is behind. Read its log and metrics, or raise the limit: '
                      'ALTER SYSTEM SET max_slot_wal_keep_size = ''..''; SELECT pg_reload_conf();' END
     FROM clairon.status
     CROSS JOIN (SELECT nullif(setting::bigint, -1) * 1024 * 1024 AS bytes
@@ -187,8 +187,8 @@ CREATE FUNCTION clairon.doctor_slots()
     SELECT 'synchronous_standby_names', false,
            format('commits wait for slot %s, which counts as a standby: synchronous_standby_names is %s', slot,
                   current_setting('synchronous_standby_names')),
-           'A slot confirms one or two seconds late, and never without a reader. Name the standbys instead '
-           'of ''*'': ALTER SYSTEM SET synchronous_standby_names = ''..''; '
+           'The relay confirms WAL up to two seconds late, and never while it is stopped. Name the standbys '
+           'instead of ''*'': ALTER SYSTEM SET synchronous_standby_names = ''..''; '
            'SELECT pg_reload_conf();'
     FROM clairon.doctor_awaited() AS t (slot)
     UNION ALL
@@ -243,8 +243,8 @@ CREATE FUNCTION clairon.doctor_extension()
            CASE WHEN relpersistence <> 'p' THEN 'it is unlogged: memberships are not in the WAL'
                 WHEN NOT has_identity THEN 'removed members are not in the WAL and still receive notifications'
                 ELSE 'its changes are in the WAL' END,
-           'ALTER TABLE clairon.member SET LOGGED, REPLICA IDENTITY FULL; then restart the relay on a '
-           'new slot: SELECT pg_drop_replication_slot(..) while it is stopped.'
+           'ALTER TABLE clairon.member SET LOGGED, REPLICA IDENTITY FULL; then stop the relay, '
+           'SELECT pg_drop_replication_slot(..), and start the relay, which creates a new slot.'
     FROM pg_class
     CROSS JOIN LATERAL (SELECT relreplident = 'f' OR EXISTS (
         SELECT FROM pg_index WHERE indrelid = pg_class.oid
@@ -275,7 +275,7 @@ CREATE FUNCTION clairon.doctor_roles()
     UNION ALL
     SELECT 'grant on ' || wanted, reader.oid IS NULL
                OR has_table_privilege(reader.oid, wanted, 'SELECT'),
-           'clairon_relay may not read it', format('GRANT SELECT ON %s TO clairon_relay;', wanted)
+           'clairon_relay lacks SELECT', format('GRANT SELECT ON %s TO clairon_relay;', wanted)
     FROM unnest('{clairon.rule,clairon.rules,clairon.status,clairon.member}'::text[]) AS wanted
     LEFT JOIN pg_roles AS reader ON reader.rolname = 'clairon_relay'
     WHERE reader.oid IS NOT NULL AND NOT has_table_privilege(reader.oid, wanted, 'SELECT')

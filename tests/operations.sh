@@ -116,7 +116,7 @@ start_store() {
 # The names of the failed checks, in one line.
 failed_checks() { sql 5433 "SELECT string_agg(check_name, ', ' ORDER BY check_name) FROM clairon.doctor() WHERE NOT ok"; }
 
-has_no_findings() { in_target clairon doctor -c /etc/clairon/relay.conf --quiet | grep -x 'all is well'; }
+has_no_findings() { in_target clairon doctor -c /etc/clairon/relay.conf --quiet | grep -x 'all checks passed'; }
 streams() { tail -n "+$1" "$target/var/log/clairon" | grep -q 'streaming from slot'; }
 lines() { wc -l <"$target/var/log/clairon"; }
 

@@ -262,8 +262,9 @@ find_table(const char *name, Oid schema)
     table_close(classes, AccessShareLock);
     if (is_committed)
         return table;
-    ereport(LOG, (errmsg("table clairon.%s was dropped after the decoded changes", name),
-                  errdetail("The changes are not sent.")));
+    ereport(LOG,
+            (errmsg("table clairon.%s was dropped, but rules of earlier changes are in it", name),
+             errdetail("The changes are not sent.")));
     return InvalidOid;
 }
 
@@ -316,7 +317,7 @@ open_table(Oid table, const Oid *types, int count, int *ret_columns)
     if (RelationIsUsedAsCatalogTable(relation) &&
         (*ret_columns == count || (types == rule_types && is_older(relation, *ret_columns))))
         return relation;
-    ereport(LOG, (errmsg("table clairon.%s does not have the definition of the extension",
+    ereport(LOG, (errmsg("table clairon.%s was altered and cannot be read",
                          RelationGetRelationName(relation)),
                   errdetail("Changes are not sent."),
                   errhint("Restore its columns and user_catalog_table = true.")));

@@ -146,7 +146,8 @@ check_privileged(FunctionCallInfo fcinfo)
         ERROR,
         (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
          errmsg("must be a member of clairon_app to set %s", parameter),
-         errdetail("Other table owners can set rules with targets from a column, the default "
+         errdetail("Table owners without this membership can set rules with targets from a column, "
+                   "the default "
                    "emitter and topic, type REALTIME or NOTIFICATION, and priority NORMAL or LOW."),
          errhint("GRANT clairon_app TO %s;",
                  quote_identifier(GetUserNameFromId(GetUserId(), false)))));

@@ -21,7 +21,7 @@ enum stats_kind {
  * X(name in enum, Prometheus name, kind, help); metrics that differ only in labels are neighbours.
  */
 #define STATS_REPEATS "Duplicate idempotency keys, by the layer that detected them"
-#define STATS_ERRORS "Dead letters, and notifications with an error listed in the error log"
+#define STATS_ERRORS "Entries added to the error log"
 #define STATS_GAPS "Gaps announced to clients"
 #define STATS_LIST(X)                                                                              \
     X(FEED_CONNECTED, "clairon_feed_connected", GAUGE,                                             \
@@ -31,12 +31,12 @@ enum stats_kind {
     X(FEED_FRAMES, "clairon_feed_frames_total", COUNTER, "Frames received from the slot")          \
     X(FEED_BYTES, "clairon_feed_bytes_total", COUNTER, "Bytes received from the slot")             \
     X(FEED_RECONNECTS, "clairon_feed_reconnects_total", COUNTER, "Reconnects of the feed")         \
-    X(FEED_RECEIVED_LSN, "clairon_feed_received_lsn_bytes", GAUGE, "Newest WAL position seen")     \
+    X(FEED_RECEIVED_LSN, "clairon_feed_received_lsn_bytes", GAUGE, "WAL position received")        \
     X(FEED_CONFIRMED_LSN, "clairon_feed_confirmed_lsn_bytes", GAUGE, "WAL position confirmed")     \
     X(FEED_UNCONFIRMED, "clairon_feed_unconfirmed_bytes", GAUGE,                                   \
-      "WAL received that PostgreSQL must still retain")                                            \
+      "Bytes of WAL received and not yet confirmed to PostgreSQL")                                 \
     X(FEED_LAG, "clairon_feed_lag_seconds", GAUGE,                                                 \
-      "Age of the newest change received or waiting for the store; 0 when idle")                   \
+      "Age of the oldest change waiting for the store, else of the newest one; 0 when idle")       \
     X(STORE_CONNECTED, "clairon_store_connected", GAUGE_LEAST,                                     \
       "1 while the store is available and a gate can read it")                                     \
     X(STORE_NOTES, "clairon_store_notifications_total", COUNTER, "Notifications stored")           \
@@ -56,7 +56,7 @@ enum stats_kind {
     X(STORE_ERROR_LOG, "clairon_errors_entries", GAUGE, "Entries in the error log")                \
     X(STORE_STREAM, "clairon_store_stream_entries", GAUGE, "Entries in the stream")                \
     X(STORE_PENDING, "clairon_pending_messages", GAUGE,                                            \
-      "Notifications with missing acknowledgements")                                               \
+      "Notifications that lack an acknowledgement")                                                \
     X(STORE_OLDEST, "clairon_pending_oldest_seconds", GAUGE,                                       \
       "Time since the commit of the oldest unacknowledged notification; 0: none")                  \
     X(REPEATS_MEMORY, "clairon_idempotent_repeats_total{layer=\"memory\"}", COUNTER,               \
@@ -65,7 +65,7 @@ enum stats_kind {
     X(REPEATS_DATABASE, "clairon_idempotent_repeats_total{layer=\"database\"}", COUNTER,           \
       STATS_REPEATS)                                                                               \
     X(STORE_TRIMMED, "clairon_store_trimmed_total", COUNTER,                                       \
-      "Stream entries older than the retention time")                                              \
+      "Stream entries removed after the retention time")                                           \
     X(STORE_ERRORS, "clairon_store_errors_total", COUNTER, "Error replies of the store")           \
     X(STORE_UNORDERED, "clairon_store_unordered_total", COUNTER,                                   \
       "Notifications delivered without waiting for earlier ones of another shard")                 \
@@ -87,7 +87,8 @@ enum stats_kind {
     X(HUB_LAG, "clairon_hub_lag_seconds", GAUGE, "Queueing delay of notifications")                \
     X(HUB_QUEUED, "clairon_hub_queued_bytes", GAUGE_SUM, "Bytes in send queues")                   \
     X(GATE_CONNECTIONS, "clairon_gate_connections", GAUGE_SUM, "Open client connections")          \
-    X(GATE_CONNECTIONS_MAX, "clairon_gate_connections_max", GAUGE_SUM, "gate.max_connections")     \
+    X(GATE_CONNECTIONS_MAX, "clairon_gate_connections_max", GAUGE_SUM,                             \
+      "Limit of client connections")                                                               \
     X(GATE_STREAMS, "clairon_gate_streams", GAUGE_SUM, "Open SSE connections and polls")           \
     X(GATE_CERTIFICATE, "clairon_gate_certificate_expiry_timestamp_seconds", GAUGE_NEAREST,        \
       "Expiry of gate.tls_cert as a Unix time; 0: none")                                           \
@@ -113,7 +114,8 @@ enum metric {
 #define TIMES_LIST(X)                                                                              \
     X(DECODED, "clairon_decoded_seconds",                                                          \
       "Time from commit until the feed has received the transaction")                              \
-    X(STORED, "clairon_stored_seconds", "Time from a batch's first commit until the store has it") \
+    X(STORED, "clairon_stored_seconds",                                                            \
+      "Time from a batch's first commit until the store has replied")                              \
     X(SENT, "clairon_sent_seconds",                                                                \
       "Time from commit until the notification was written to a client's socket")                  \
     X(ACKED, "clairon_acked_seconds", "Time from commit until a client's acknowledgement")         \

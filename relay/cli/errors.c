@@ -20,7 +20,8 @@
 
 static const char errors_usage[] =
     "Usage: clairon errors list|redrive|drop [ID ...] [options]\n"
-    "The error log: notifications that were never acknowledged or could not be decoded.\n"
+    "The error log: notifications that were not acknowledged, could not be decoded or were too\n"
+    "large for the store.\n"
     "\n"
     "  list            print its entries, oldest first\n"
     "  redrive         send the notification to its users again, from attempt 0, and remove\n"
@@ -28,7 +29,7 @@ static const char errors_usage[] =
     "  drop            remove the entry\n"
     "\n"
     "  ID, --id ID     only these notifications\n"
-    "  --user USER     only entries that name this user\n"
+    "  --user USER     only entries of this user\n"
     "  --reason WORD   exhausted, expired, rejected or undecodable\n"
     "  --since TIME    only entries younger than TIME, such as 90m, 24h or 7d\n"
     "  --limit N       at most N entries\n"
@@ -347,7 +348,7 @@ read_verb(const char *word)
         if (strcmp(word, verbs[verb]) == 0)
             return verb;
     nearest = word != NULL ? suggest_word(word, verbs, VERB_COUNT) : NULL;
-    fprintf(stderr, "clairon " ERRORS ": list, redrive or drop must follow%s%s%s%s%s\n",
+    fprintf(stderr, "clairon " ERRORS ": expected list, redrive or drop%s%s%s%s%s\n",
             word != NULL ? ", not " : "", word != NULL ? word : "",
             nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
             nearest != NULL ? "?" : "");

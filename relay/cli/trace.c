@@ -136,7 +136,7 @@ cli_trace(int argc, char **argv)
     if (help)
         return cli_print(trace_usage);
     if (operands[0] == NULL)
-        return cli_usage_error(TRACE, "the id of a notification, a UUID, must follow", "");
+        return cli_usage_error(TRACE, "expected the id of a notification, a UUID", "");
     if (!frame_uuid_parse(operands[0], strlen(operands[0]), id))
         return cli_usage_error(TRACE, "not a notification id, which is a UUID: ", operands[0]);
     direct = cli_store_open(TRACE, path, argc, argv, &code);

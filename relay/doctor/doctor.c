@@ -29,7 +29,7 @@ static const char doctor_usage[] =
     "  --quiet               only failures and warnings\n"
     "  --json                one object: {\"ok\":..,\"wrong\":N,\"warnings\":N,\"checks\":[..]}\n"
     "\n"
-    "WARN: it will fail later, or it may be intended.\n"
+    "WARN: a risk, or a setting that may be intended. OK and WARN do not change the exit code.\n"
     "Exit code: 0 all checks passed (also with warnings), 1 a check failed, 2 the settings or the\n"
     "command are wrong. Run it as the user and on the machine of the relay. Within the database,\n"
     "SELECT * FROM clairon.doctor() runs the checks of PostgreSQL.\n";
@@ -132,7 +132,7 @@ static void
 print_sum(const struct findings *findings)
 {
     if (findings->wrong == 0)
-        printf("all is well");
+        printf("all checks passed");
     else
         printf("%zu of %zu checks failed", findings->wrong, findings->count);
     if (findings->warnings > 0)

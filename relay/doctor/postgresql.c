@@ -130,7 +130,7 @@ check_postgresql_clock(struct postgresql_probe *probe)
         return;
     skew_s = strtod(PQgetvalue(result, 0, 0), NULL) - (double)(before_us + after_us) / 2e6;
     findings_add(probe->findings, POSTGRESQL, "clock", skew_s < SKEW_MAX_S && skew_s > -SKEW_MAX_S,
-                 "Times of commits and expirations are PostgreSQL's: run chrony or timesyncd on "
+                 "Commit times and expirations use PostgreSQL's clock: run chrony or timesyncd on "
                  "both machines: timedatectl set-ntp true",
                  "%.3f s off this machine's, reply in %.1f ms", skew_s,
                  (double)(after_us - before_us) / 1000.0);
@@ -150,7 +150,7 @@ check_role(struct postgresql_probe *probe)
         probe, "role",
         "SELECT rolname, rolreplication AND NOT rolsuper AND"
         " pg_catalog.pg_has_role(oid, pg_catalog.to_regrole('clairon_relay'), 'USAGE'),"
-        " pg_catalog.concat_ws(', ', CASE WHEN rolsuper THEN 'a superuser, which it need not be'"
+        " pg_catalog.concat_ws(', ', CASE WHEN rolsuper THEN 'a superuser, which is not required'"
         " END, CASE WHEN NOT rolreplication THEN 'no REPLICATION' END,"
         " CASE WHEN pg_catalog.to_regrole('clairon_relay') IS NULL THEN 'no role"
         " clairon_relay' WHEN NOT pg_catalog.pg_has_role(oid, "
@@ -243,7 +243,7 @@ check_schema(struct postgresql_probe *probe)
         findings_warn(probe->findings, POSTGRESQL, "extension's SQL",
                       "See Upgrade in docker/OPERATIONS.md: pg_dump the extension's tables, "
                       "DROP EXTENSION clairon, CREATE EXTENSION clairon, restore the dump.",
-                      "it is older than its library: clairon.rule lacks %s",
+                      "installed SQL is older than the library: clairon.rule lacks %s",
                       PQgetvalue(result, 0, 0));
     PQclear(result);
 }

@@ -161,7 +161,8 @@ read_ack(const json_t *root, struct client_message *message, char error[CLIENT_M
         message->ids[i] = texts + i * (FRAME_UUID_TEXT + 1);
         if (!json_is_string(id) ||
             !frame_uuid_parse(json_string_value(id), json_string_length(id), message->ids[i]))
-            return reject_message(error, "\"ids\" must contain UUIDs; the one at index %zu is invalid", i);
+            return reject_message(error,
+                                  "\"ids\" must contain UUIDs; the one at index %zu is invalid", i);
     }
     message->id_count = count;
     return RC_OK;
@@ -259,7 +260,7 @@ read_request_id(const json_t *root, struct client_message *message,
         return RC_OK;
     if (!json_is_integer(id) || json_integer_value(id) > REQUEST_ID_MAX ||
         json_integer_value(id) < -REQUEST_ID_MAX)
-        return reject_message(error, "\"r\" must be an integer from -2^53 to 2^53");
+        return reject_message(error, "\"r\" must be an integer from -(2^53-1) to 2^53-1");
     message->has_request_id = true;
     message->request_id = json_integer_value(id);
     return RC_OK;

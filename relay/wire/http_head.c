@@ -73,7 +73,8 @@ check_target(struct head_scan *scan)
         return reject_head(scan, "the request target contains a control character");
     for (; at < end; at++) {
         if (*at == '%' && (end - at < 3 || !is_hex(at[1]) || !is_hex(at[2])))
-            return reject_head(scan, "the request target contains a % without two hexadecimal digits");
+            return reject_head(scan,
+                               "the request target contains a % without two hexadecimal digits");
         if (*at == '%' && at[1] == '0' && at[2] == '0')
             return reject_head(scan, "the request target contains %00");
         if (*at == '&' && ++arguments == HTTP_HEAD_ARGUMENTS_MAX)

@@ -57,7 +57,7 @@ fail_unknown(struct config_load *load, const char *where, const char *section, c
     char suggestion[512];
 
     if (!is_name(section) || !is_name(name))
-        return config_fail(load, "%s: a name must be made of letters, digits and _", where);
+        return config_fail(load, "%s: a name may contain only letters, digits and _", where);
     config_key_suggest(section, name, suggestion, sizeof suggestion);
     return config_fail(load, "%s: [%s] %s is not a setting; %s", where, section, name, suggestion);
 }
@@ -71,7 +71,7 @@ load_section(struct config_load *load, const char *where, const char *section)
         if (strcmp(config_keys[i].section, section) == 0)
             return RC_OK;
     if (!is_name(section))
-        return config_fail(load, "%s: a name must be made of letters, digits and _", where);
+        return config_fail(load, "%s: a name may contain only letters, digits and _", where);
     config_key_suggest(section, "", suggestion, sizeof suggestion);
     return config_fail(load, "%s: [%s] is not a section; %s", where, section, suggestion);
 }
@@ -201,7 +201,7 @@ load_argument(struct config_load *load, const char *argument)
     if (key == NULL)
         return fail_unknown(load, where, section, name);
     if (equals == NULL)
-        return config_fail(load, "argument --%s.%s needs its value: --%s.%s=..", section, name,
+        return config_fail(load, "argument --%s.%s requires a value: --%s.%s=..", section, name,
                            section, name);
     return load_value(load, key, origin, equals + 1);
 }

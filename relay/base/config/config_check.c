@@ -29,7 +29,7 @@ config_check_slot(const char *value)
 {
     return is_made_of(value, strlen(value), LOWER DIGITS "_")
                ? NULL
-               : "must be made of a-z, 0-9 and _, up to 63 of them";
+               : "must have 1 to 63 of the characters a-z, 0-9 and _";
 }
 
 const char *
@@ -38,7 +38,7 @@ config_check_prefix(const char *value)
     /* Braces would change the hash slot of the keys in a cluster. */
     return is_made_of(value, strlen(value), LOWER UPPER DIGITS "_.:-")
                ? NULL
-               : "must be made of letters, digits, _ . : and -, up to 64 of them";
+               : "must have 1 to 64 letters, digits or characters of _ . : -";
 }
 
 static bool
@@ -109,7 +109,7 @@ check_one_url(const char *value)
     if (slash != NULL && !is_number(slash + 1, strlen(slash + 1), 0, 65535))
         return form;
     if (memchr(value, ':', len) == NULL && is_host(value, len, HOST_LETTERS))
-        return "must be " CONFIG_URL_FORM "; the port is missing, as a rule :6379";
+        return "must be " CONFIG_URL_FORM "; the port is missing, usually :6379";
     return is_address(value, len, HOST_LETTERS "*") ? NULL : form;
 }
 

@@ -80,7 +80,7 @@ read_section(struct file_reading *reading, unsigned number, char *line)
 
     reading->is_skipping = name == NULL;
     if (name == NULL) {
-        reading->on_fault(reading->user, number, "a section must be [name] alone on its line");
+        reading->on_fault(reading->user, number, "a section must be [name] on a line of its own");
         return;
     }
     reading->section = name;
@@ -105,11 +105,11 @@ read_line(struct file_reading *reading, unsigned number, char *line)
     equals = strchr(line, '=');
     if (equals == NULL) {
         reading->on_fault(reading->user, number,
-                          "a line must be [section], name = value, or a comment behind # or ;");
+                          "a line must be [section], name = value, or a comment after # or ;");
         return;
     }
     if (reading->section == NULL) {
-        reading->on_fault(reading->user, number, "a setting must be below a [section]");
+        reading->on_fault(reading->user, number, "a setting must follow a [section]");
         reading->is_skipping = true;
         return;
     }
@@ -133,7 +133,7 @@ read_text(struct file_reading *reading, char *text, size_t len)
         *stop = '\0';
         next = stop + 1;
         if (strlen(text) != (size_t)(stop - text))
-            reading->on_fault(reading->user, number, "a line must not hold a zero byte");
+            reading->on_fault(reading->user, number, "a line must not contain a NUL byte");
         else
             read_line(reading, number, text);
     }

@@ -69,7 +69,7 @@ check_secret(struct config_load *load, const char *name, size_t len)
     if (len >= HS256_KEY_MIN)
         return RC_OK;
     config_where(load->config, "auth", name, where);
-    return config_fail(load, "%s holds %zu bytes: an HS256 secret needs at least %d", where, len,
+    return config_fail(load, "%s has %zu bytes: an HS256 secret needs at least %d", where, len,
                        HS256_KEY_MIN);
 }
 
@@ -144,7 +144,7 @@ check_auth(struct config_load *load)
         if (found >= 0) {
             config_where(load->config, "auth", names[found], first);
             config_where(load->config, "auth", names[i], second);
-            return config_fail(load, "%.400s and %.400s exclude each other: keep one", second,
+            return config_fail(load, "%.400s and %.400s cannot be combined: keep one", second,
                                first);
         }
         found = i;
@@ -333,7 +333,7 @@ check_admin_listen(struct config_load *load)
         strcmp(config->gate.admin_listen, config->gate.listen) != 0)
         return RC_OK;
     config_where(load->config, "gate", "admin_listen", where);
-    return config_fail(load, "%s must be another address than [gate] listen", where);
+    return config_fail(load, "%s must differ from [gate] listen", where);
 }
 
 /* libpq reports only a missing password. */
@@ -370,7 +370,7 @@ check_feed(struct config_load *load)
         return RC_OK;
     if (is_invalid(load, "feed", "conninfo"))
         return RC_OK; /* reported already */
-    return fail_missing(load, "[feed] conninfo: the feed needs to reach PostgreSQL, such as "
+    return fail_missing(load, "[feed] conninfo: required to connect to PostgreSQL, such as "
                               "host=/run/postgresql dbname=app user=clairon");
 }
 

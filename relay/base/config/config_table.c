@@ -33,18 +33,20 @@ const struct config_key config_keys[] = {
 
     { "delivery", "ack_timeout", CONFIG_DURATION, false, "30s", 100, DAY, NULL,
       FIELD(delivery.ack_timeout_ms),
-      "time to wait for an acknowledgement before the first retry is scheduled" },
+      "time to wait for an acknowledgement before a retry is scheduled" },
     { "delivery", "backoff_base", CONFIG_DURATION, false, "1s", 10, DAY, NULL,
       FIELD(delivery.backoff_base_ms),
-      "delay before the first retry; backoff of the notification sets its growth" },
+      "base delay before a retry, added to ack_timeout; grows with the backoff of the "
+      "notification" },
     { "delivery", "backoff_cap", CONFIG_DURATION, false, "5m", 10, DAY, NULL,
       FIELD(delivery.backoff_cap_ms), "maximum delay before a retry, also after a nack" },
     { "delivery", "expiring", CONFIG_DURATION, false, "60s", 0, HOUR, NULL,
       FIELD(delivery.expiring_ms),
-      "warning time before a token expires; at most a fifth of its lifetime" },
+      "time between the message expiring and the expiration of a token; at most a fifth of its "
+      "lifetime" },
     { "delivery", "hide_targets", CONFIG_BOOL, false, "off", 0, 0, NULL,
       FIELD(delivery.hide_targets),
-      "empty routing.audience.targets for receivers, instead of the complete list" },
+      "send routing.audience.targets as an empty list" },
     { "delivery", "resume_pages", CONFIG_INT, false, "100", 0, 100000, NULL,
       FIELD(delivery.resume_pages),
       "maximum pages (256 kB) read from the store per second by one user's resuming sessions; "
@@ -61,15 +63,16 @@ const struct config_key config_keys[] = {
       "maximum unacknowledged notifications per connection" },
 
     { "feed", "conninfo", CONFIG_TEXT, true, NULL, 0, TEXT_MAX, config_check_conninfo,
-      FIELD(feed.conninfo), "libpq connection string of the replica" },
+      FIELD(feed.conninfo), "libpq connection string of the server to decode on, a standby or a "
+      "primary" },
     { "feed", "create_slot", CONFIG_BOOL, false, "true", 0, 0, NULL, FIELD(feed.create_slot),
       "create the replication slot if it does not exist" },
     { "feed", "create_timeout", CONFIG_DURATION, false, "5m", SECOND, DAY, NULL,
       FIELD(feed.create_timeout_ms),
-      "maximum time to create the slot on a standby, before a new attempt" },
+      "time limit for creating the slot on a standby, before a retry" },
     { "feed", "primary_conninfo", CONFIG_TEXT, true, NULL, 0, TEXT_MAX, config_check_conninfo,
       FIELD(feed.primary_conninfo),
-      "libpq connection string of the standby's primary, which must log a snapshot for a new "
+      "libpq connection string of the standby's primary, to request the snapshot for a new "
       "slot; unset: the primary is not contacted" },
     { "feed", "slot", CONFIG_TEXT, false, "clairon", 1, 63, config_check_slot, FIELD(feed.slot),
       "name of the replication slot" },
@@ -78,8 +81,8 @@ const struct config_key config_keys[] = {
 
     { "gate", "admin_listen", CONFIG_TEXT, false, NULL, 0, 255, config_check_listen,
       FIELD(gate.admin_listen),
-      "separate address for /metrics, /console and /v1/push, which listen then does not serve; "
-      "also without the role gate; host:port, [v6]:port or unix:/path" },
+      "separate listen address for /metrics, /console and /v1/push, which gate.listen then "
+      "answers with 404; also without the role gate; host:port, [v6]:port or unix:/path" },
     { "gate", "connect_rate", CONFIG_INT, false, "2000", 0, 1000000, NULL, FIELD(gate.connect_rate),
       "maximum new WebSocket and SSE connections per second of this process; the default "
       "exempts proxies; 0: no limit" },
@@ -95,7 +98,8 @@ const struct config_key config_keys[] = {
     { "gate", "max_connections", CONFIG_INT, false, "19000", 1, 1000000, NULL,
       FIELD(gate.max_connections), "maximum client connections of this process" },
     { "gate", "max_frame_bytes", CONFIG_SIZE, false, "64kB", 256, MB, NULL,
-      FIELD(gate.max_frame_bytes), "maximum frame of a client; before connect at most 20 kB" },
+      FIELD(gate.max_frame_bytes), "maximum size of a client's WebSocket frame; at most 20 kB "
+      "before connect" },
     { "gate", "max_per_address", CONFIG_INT, false, "5000", 0, 1000000, NULL,
       FIELD(gate.max_per_address),
       "maximum client connections of this process per address, or per /64 of IPv6; the default "
@@ -125,7 +129,8 @@ const struct config_key config_keys[] = {
     { "gate", "tls_key", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL, FIELD(gate.tls_key),
       "PEM file with the certificate's private key" },
     { "gate", "trusted_proxies", CONFIG_TEXT, false, NULL, 0, TEXT_MAX, config_check_networks,
-      FIELD(gate.trusted_proxies), "proxies whose X-Forwarded-For is trusted: networks, or unix" },
+      FIELD(gate.trusted_proxies), "proxies whose X-Forwarded-For is trusted: addresses, "
+      "networks, or unix" },
     { "gate", "workers", CONFIG_INT, false, "1", 1, CONFIG_WORKERS_MAX, NULL, FIELD(gate.workers),
       "processes that share the listening socket; the first runs the feed" },
 
@@ -137,7 +142,7 @@ const struct config_key config_keys[] = {
       "parts that this process runs" },
 
     { "store", "min_replicas", CONFIG_INT, false, "0", 0, 16, NULL, FIELD(store.min_replicas),
-      "replicas that must have a notification before it is confirmed to PostgreSQL" },
+      "replicas that must have stored a change before its WAL is confirmed to PostgreSQL" },
     { "store", "prefix", CONFIG_TEXT, false, "clairon", 1, 64, config_check_prefix,
       FIELD(store.prefix), "prefix of the store's keys" },
     { "store", "publish_sync", CONFIG_BOOL, false, "off", 0, 0, NULL, FIELD(store.publish_sync),
@@ -146,7 +151,8 @@ const struct config_key config_keys[] = {
     { "store", "retention", CONFIG_DURATION, false, "7d", SECOND, 3650 * DAY, NULL,
       FIELD(store.retention_ms), "retention time of the stream" },
     { "store", "shards", CONFIG_INT, false, "1", 1, 16, NULL, FIELD(store.shards),
-      "shards of the stream; store.url may name as many servers, comma-separated" },
+      "number of shards of the stream, and maximum number of servers in store.url; fixed while "
+      "the store has data" },
     { "store", "tls_ca", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL, FIELD(store.tls_ca),
       "CA certificates (PEM) to verify the store; unset: the system's" },
     { "store", "tls_cert", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL, FIELD(store.tls_cert),

@@ -120,7 +120,7 @@ enum rc
 stats_write(const struct stats *stats, struct buffer *out)
 {
     enum rc rc = buffer_addf(out,
-                             "# HELP clairon_build_info What runs; always 1\n"
+                             "# HELP clairon_build_info Version of the relay; always 1\n"
                              "# TYPE clairon_build_info gauge\n"
                              "clairon_build_info{version=\"%s\"} 1\n",
                              CLAIRON_VERSION);

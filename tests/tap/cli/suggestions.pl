@@ -17,13 +17,13 @@ sub clairon
 
 for my $case ([ [ 'eror', 'list' ], qr/unknown command "eror", valid are relay, .*; did you mean errors\?$/ ],
     [ ['docter'], qr/did you mean doctor\?$/ ],
-    [ [ 'errors', 'lst' ], qr/list, redrive or drop must follow, not lst; did you mean list\?$/ ],
+    [ [ 'errors', 'lst' ], qr/expected list, redrive or drop, not lst; did you mean list\?$/ ],
     [ [ 'errors', 'list', '--jsn' ], qr/unknown argument --jsn; did you mean --json\?/ ],
     [ [ 'trace', '--jsno', 'x' ], qr/unknown argument --jsno; did you mean --json\?/ ],
     [ [ 'token', '--subs=u1' ], qr/unknown argument --subs=u1; did you mean --sub\?/ ],
     [ [ 'trace', '123' ], qr/^clairon trace: not a notification id, which is a UUID: 123$/ ],
-    [ ['trace'], qr/the id of a notification, a UUID, must follow$/ ],
-    [ [ 'errors' ], qr/list, redrive or drop must follow$/ ])
+    [ ['trace'], qr/expected the id of a notification, a UUID$/ ],
+    [ [ 'errors' ], qr/expected list, redrive or drop$/ ])
 {
     my ($code, undef, $err) = clairon(@{ $case->[0] });
     is($code, 2, "@{ $case->[0] }: exit code 2");

@@ -17,12 +17,12 @@ my $relay = $Clairon::Test::Doctor::relay = Clairon::Test::relay($pg, $store, co
 # A healthy configuration.
 my ($code, $out, $err) = doctor();
 is($code, 0, 'a healthy configuration: exit code 0') or diag $out, $err;
-like($out, qr/^all is well$/m, 'with a summary');
+like($out, qr/^all checks passed$/m, 'with a summary');
 like($out, qr/^ok +postgresql  wal_level: wal_level is logical$/m, 'each check has a line');
 like($out, qr/^ok +postgresql  replica identity of public\.t: full$/m, 'a complete rule names no column');
 unlike($out, qr/WRONG|WARN|hint:/, 'nothing to fix');
 repaired('as JSON too');
-is((doctor('--quiet'))[1], "all is well\n", '--quiet prints only problems');
+is((doctor('--quiet'))[1], "all checks passed\n", '--quiet prints only problems');
 
 # Usage and settings.
 for my $case ([ ['--nonsense'], qr/unknown argument --nonsense/ ], [ ['--feed.slot=A-B'], qr/slot/ ],
@@ -62,7 +62,7 @@ sql($command);
 repaired('the hint\'s command fixes it');
 sql('ALTER TABLE clairon.rule RENAME target_columns TO of_no_release');
 my ($older) = grep { $_->{check} eq "extension's SQL" } @{ JSON::decode_json((doctor('--json'))[1])->{checks} };
-is_deeply([ @{ $older || {} }{qw(level detail)} ], [ 'warn', 'it is older than its library: clairon.rule lacks target_columns' ],
+is_deeply([ @{ $older || {} }{qw(level detail)} ], [ 'warn', 'installed SQL is older than the library: clairon.rule lacks target_columns' ],
     'SQL of an older release with this library: a warning');
 sql('ALTER TABLE clairon.rule RENAME of_no_release TO target_columns');
 sql('CREATE TEMP TABLE kept AS TABLE clairon.rule; DELETE FROM clairon.rule');
@@ -79,7 +79,7 @@ finds('a superuser', 'postgresql: role', qr/superuser/, qr/NOSUPERUSER/);
 sql('ALTER ROLE relay NOSUPERUSER; REVOKE clairon_relay FROM relay');
 finds('a role without grants', 'postgresql: role', qr/not a member of clairon_relay/, qr/GRANT clairon_relay TO relay/);
 sql('GRANT clairon_relay TO relay; REVOKE SELECT ON clairon.member FROM clairon_relay');
-finds('a revoked grant', 'postgresql: grant on clairon.member', qr/may not read/, qr/GRANT SELECT ON clairon\.member/);
+finds('a revoked grant', 'postgresql: grant on clairon.member', qr/lacks SELECT/, qr/GRANT SELECT ON clairon\.member/);
 sql('GRANT SELECT ON clairon.member TO clairon_relay');
 repaired('roles are correct again');
 

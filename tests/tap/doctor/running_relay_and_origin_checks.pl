@@ -22,7 +22,7 @@ my ($code, $out) = doctor();
 is($code, 0, 'a healthy configuration');
 like($out, qr/^ok +gate +relay: ready on 127\.0\.0\.1:\d+, feed streaming, store up$/m, 'the running relay is checked');
 like($out, qr{^ok +gate +gate\.origins: https://app\.example$}m, 'its origins too');
-like($out, qr/^all is well\n\z/m, 'no problems');
+like($out, qr/^all checks passed\n\z/m, 'no problems');
 my %times;
 $times{$_}++ for split /\n/, $out;
 is_deeply([ grep { $times{$_} > 1 } keys %times ], [], 'no repeated line, also with two rules on a table');
@@ -38,7 +38,7 @@ warns('WAL without a limit', 'postgresql: max_slot_wal_keep_size', qr/unlimited/
 slot_limit('1GB');
 ($code, $out) = doctor('--quiet', '--gate.origins=*');
 is($code, 0, 'only a warning: exit code 0');
-like($out, qr{\AWARN +gate +gate\.origins: \*: .*\n +hint: Name the origins.*\nall is well, 1 warning\n\z}, '--quiet prints it with the summary');
+like($out, qr{\AWARN +gate +gate\.origins: \*: .*\n +hint: Name the origins.*\nall checks passed, 1 warning\n\z}, '--quiet prints it with the summary');
 warns('origins of all sites', 'gate: gate.origins', qr/^\*: /, qr/Name the origins/, '--gate.origins=*');
 
 # The running relay has other origins than the settings.

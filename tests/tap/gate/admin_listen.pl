@@ -80,5 +80,5 @@ is($feed->stop, 0, 'SIGTERM: it exits with status 0');
 $store->start;
 my ($code, undef, $error) = Clairon::Test::relay(undef, $store, start => 0, roles => 'gate', conf => { 'gate.listen' => '127.0.0.1:1', 'gate.admin_listen' => '127.0.0.1:1' })->run('relay', '--check');
 is($code, 2, 'two equal addresses are rejected');
-like($error, qr/admin_listen must be another address than \[gate\] listen/, 'with the reason');
+like($error, qr/admin_listen must differ from \[gate\] listen/, 'with the reason');
 done_testing();

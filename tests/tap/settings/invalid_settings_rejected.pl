@@ -77,13 +77,13 @@ check_rejected('an unknown key', valid_settings('[gate]', 'listn = 1'),
 check_rejected('a misplaced key', valid_settings('[gate]', 'roles = feed'), qr{:8: .*did you mean \[relay\] roles\?});
 check_rejected('an unknown section', valid_settings('[gates]'), qr{\Q$file\E:7: \[gates\] is not a section; did you mean \[gate\]\? sections are .*gate, relay, store});
 check_rejected('a key twice', valid_settings('[gate]', 'ping = 1s', 'ping = 2s'), qr{\Q$file\E:9: .*ping is already set in line 8});
-check_rejected('a key without its section', "ping = 1s\npong = 1s\n" . valid_settings(), qr{\Q$file\E:1: a setting must be below a \[section\]});
+check_rejected('a key without its section', "ping = 1s\npong = 1s\n" . valid_settings(), qr{\Q$file\E:1: a setting must follow a \[section\]});
 check_rejected('a section in capitals', valid_settings('[Auth]', 'leeway = 1s'), qr{\Q$file\E:7: \[Auth\] is not a section; did you mean \[auth\]\?});
 check_rejected('an empty [auth]', "[feed]\nconninfo = dbname=x\n[auth]\n", qr{missing key \[auth\] hs256_secret_file .*head -c 32 /dev/urandom});
 check_rejected('no setting', valid_settings('[gate]', 'ping'), qr{\Q$file\E:8: a line must be \[section\], name = value, or a comment});
-check_rejected('a broken section', valid_settings('[gate'), qr{\Q$file\E:7: a section must be \[name\] alone});
-check_rejected('a zero byte', valid_settings("[gate]\0"), qr{\Q$file\E:7: a line must not hold a zero byte});
-check_rejected('a secret in a wrong place', valid_settings('[auth]', "SECRET+$secret=="), qr{\Q$file\E:8: a name must be made of letters});
+check_rejected('a broken section', valid_settings('[gate'), qr{\Q$file\E:7: a section must be \[name\] on a line of its own});
+check_rejected('a zero byte', valid_settings("[gate]\0"), qr{\Q$file\E:7: a line must not contain a NUL byte});
+check_rejected('a secret in a wrong place', valid_settings('[auth]', "SECRET+$secret=="), qr{\Q$file\E:8: a name may contain only letters});
 
 # The file: values.
 my $at = "$file:8: [gate]";
@@ -111,8 +111,8 @@ check_rejected("$_->[0] $_->[1]", valid_settings("[$_->[0]]", $_->[1]), "$file:8
   [ 'relay', 'log_level = loud',    'log_level must be error, warn, info or debug, not "loud"' ],
   [ 'relay', 'log_format = xml',    'log_format must be logfmt or json' ],
   [ 'feed',  'create_slot = maybe', 'create_slot must be true, false, on, off, yes, no, 1 or 0' ],
-  [ 'feed',  'slot = Big-Slot',     'slot must be made of a-z, 0-9 and _' ],
-  [ 'store', 'prefix = a{b}',       'prefix must be made of letters' ],
+  [ 'feed',  'slot = Big-Slot',     'slot must have 1 to 63 of the characters a-z, 0-9 and _' ],
+  [ 'store', 'prefix = a{b}',       'prefix must have 1 to 64 letters' ],
   [ 'store', 'shards = 17',         'shards must be' ];
 my $start = "[auth]\nhs256_secret_file = $folder/secret\n[feed]\nconninfo = dbname=x\n[store]\n";
 check_rejected('a wrong url', "${start}url = http://me:hunter2\@host:1\n", "$file:6: [store] url must be redis://");
@@ -131,10 +131,10 @@ check_rejected('a secret that is not there', "$feed\[auth]\nhs256_secret_file = 
     qr{\Q$file\E:4: \[auth\] hs256_secret_file: could not read "\Q$folder\E/none": No such file or directory});
 check_rejected('a folder for a secret', "$feed\[auth]\nhs256_secret_file = $folder/folder\n", qr{:4: .*not a regular file});
 check_rejected('a short secret', "$feed\[auth]\nhs256_secret_file = $folder/short\n",
-    qr{:4: .*holds 5 bytes: an HS256 secret needs at least 32});
-check_rejected('a short secret in the file', "$feed\[auth]\nhs256_secret = SECRET\n", qr{:4: .*holds 6 bytes});
+    qr{:4: .*has 5 bytes: an HS256 secret needs at least 32});
+check_rejected('a short secret in the file', "$feed\[auth]\nhs256_secret = SECRET\n", qr{:4: .*has 6 bytes});
 check_rejected('two secrets', "$feed\[auth]\nhs256_secret = $secret\nhs256_secret_file = $folder/secret\n",
-    qr{:4: .*exclude each other: keep one});
+    qr{:4: .*cannot be combined: keep one});
 check_rejected('an invalid public key', "$feed\[auth]\npublic_key_file = $folder/secret\n",
     qr{:4: .*must name a PEM file with -----BEGIN PUBLIC KEY-----});
 for my $case ([ 'garbage', 'MCowBQ==', 'not the PEM of a public key' ],
@@ -178,7 +178,7 @@ for my $case ([ "$folder/none.conf", 'No such file or directory' ], [ "$folder/f
 # Arguments and variables: named in the message; the precedence of sources.
 check_rejected('a wrong argument', valid_settings(), 'argument --gate.ping must be a duration', ['--gate.ping=soon']);
 check_rejected('an unknown argument', valid_settings(), qr{argument --gate\.pong: \[gate\] pong is not a setting; }, ['--gate.pong=1s']);
-check_rejected('an argument without value', valid_settings(), 'argument --gate.ping needs its value', ['--gate.ping']);
+check_rejected('an argument without value', valid_settings(), 'argument --gate.ping requires a value', ['--gate.ping']);
 check_rejected('a wrong variable', valid_settings(), 'variable CLAIRON_GATE_PING must be a duration', [], CLAIRON_GATE_PING => 'soon');
 check_rejected('a wrong secret argument', valid_settings(), 'argument --auth.hs256_secret', ['--auth.hs256_secret=SECRET-too-short']);
 check_rejected('no such option', valid_settings(), 'unknown argument --fast', ['--fast']);

@@ -117,7 +117,7 @@ secret_files_are_read(void **state)
     assert_int_equal(load_key("hs256_secret_file"), RC_OK);
     assert_int_equal(config.auth.key_len, 33);
     expect_key_rejected("hs256_secret_file", "0123456789abcdef0123456789abcde",
-                        "holds 31 bytes: an HS256 secret needs at least 32");
+                        "has 31 bytes: an HS256 secret needs at least 32");
     assert_int_equal(load("--relay.roles=gate", "--auth.hs256_secret_file=/dev/zero", NULL),
                      RC_BAD);
     expect_error("not a regular file");
