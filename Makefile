@@ -38,7 +38,8 @@ endif
 # ---- sources
 # A room of relay/ may have one level of folders; the include lint checks their order.
 # decoder/protocol/ is shared: compiled into plugin and relay.
-relay_sources := $(wildcard relay/*.c relay/*/*.c relay/*/*/*.c decoder/protocol/*.c)
+folder_sources := $(wildcard relay/*/*.c relay/*/*/*.c decoder/protocol/*.c)
+units := $(patsubst %/,$(BUILD)/gen/units/%.c,$(sort $(dir $(folder_sources))))
 scripts := $(sort $(wildcard relay/store/scripts/*.lua))
 script_parts := $(wildcard relay/store/scripts/parts/*.lua)
 script_constants := $(BUILD)/gen/script_constants
@@ -46,17 +47,17 @@ expanded_scripts := $(scripts:relay/store/scripts/%=$(BUILD)/gen/scripts/%)
 script_source := $(BUILD)/gen/store_scripts.c
 page_parts := $(sort $(wildcard relay/gate/console/*))
 page_source := $(BUILD)/gen/gate_console_page_parts.c
-generated := gen/store_scripts.o gen/gate_console_page_parts.o
+generated := $(units) $(script_source) $(page_source)
 unit_sources := $(wildcard tests/unit/*/test_*.c)
 # The part of the decoder that needs no server, linked into unit tests.
 pure_sources := decoder/encode/json.c
 c_files := $(wildcard relay/*.[ch] relay/*/*.[ch] relay/*/*/*.[ch] decoder/*.[ch] decoder/*/*.[ch] tests/unit/*.[ch] tests/unit/*/*.[ch] tests/fuzz/*.[ch] \
     tests/bench/*/*.c)
 
-relay_objects := $(relay_sources:%.c=$(BUILD)/obj/%.o) $(generated:%=$(BUILD)/obj/%)
+relay_objects := $(BUILD)/obj/relay/main.o $(generated:$(BUILD)/%.c=$(BUILD)/obj/%.o)
 asan_main := $(BUILD)/asan/relay/main.o
-asan_objects := $(filter-out $(asan_main),$(relay_sources:%.c=$(BUILD)/asan/%.o)) \
-    $(generated:%=$(BUILD)/asan/%) $(pure_sources:%.c=$(BUILD)/asan/%.o)
+asan_objects := $(generated:$(BUILD)/%.c=$(BUILD)/asan/%.o) $(pure_sources:%.c=$(BUILD)/asan/%.o)
+lint_objects := $(patsubst %.c,$(BUILD)/lint/%.o,$(wildcard relay/*.c decoder/*.c decoder/*/*.c) $(filter relay/%,$(folder_sources)))
 unit_programs := $(unit_sources:%.c=$(BUILD)/asan/%)
 # TESTS selects some of them.
 unit_wanted = $(if $(TESTS),$(filter $(TESTS:%.c=$(BUILD)/asan/%),$(unit_programs) $(replay_programs)),$(unit_programs) $(replay_programs))
@@ -97,6 +98,8 @@ asan_flags := -O1 -g $(sanitizers) $(common_flags)
 # PGXS uses the compiler that built PostgreSQL.
 plugin_arguments = --no-print-directory -C decoder PG_CONFIG='$(PG_CONFIG)' \
     $(if $(CCACHE),CC='$(CCACHE) $(shell $(PG_CONFIG) --cc)')
+# What `make lint` compiles each file of the plugin with.
+plugin_lint_flags = -std=gnu11 -MMD -MP -I. -Idecoder -isystem $(shell $(PG_CONFIG) --includedir-server)
 
 # Prints one short line per step; V=1 prints the commands.
 ifeq ($(V),1)
@@ -108,7 +111,7 @@ endif
 # ---- targets
 .PHONY: all help deps plugin check check-build check-parts check-unit check-regress check-isolation check-tap \
     check-client check-e2e check-root check-replica check-packages check-operations check-images check-sanitized check-asan check-long check-long-build soak \
-    asan demo demo-traffic bench bench-tools install uninstall deb clean fmt lint mutants private-root sanitized-root
+    asan demo demo-traffic bench bench-tools install uninstall deb clean fmt lint lint-objects mutants private-root sanitized-root
 
 all: plugin $(BUILD)/clairon
 
@@ -131,9 +134,15 @@ $(BUILD)/obj/%.o: %.c | check-libraries
 	@mkdir -p $(@D)
 	$(call step,CC   $<,$(CCACHE) $(CC) $(release_flags) -c -o $@ $<)
 
-$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c
+# A folder is compiled as one unit: that halves the compile time, as the compiler starts once and reads each header
+# once, and it inlines across files. The time of a directory changes with a new or removed file.
+$(units): $(BUILD)/gen/units/%.c: %
 	@mkdir -p $(@D)
-	$(call step,CC   $<,$(CCACHE) $(CC) $(release_flags) -c -o $@ $<)
+	@printf '#include "%s"\n' $(sort $(wildcard $</*.c)) >$@
+
+$(BUILD)/obj/gen/%.o: $(BUILD)/gen/%.c | check-libraries
+	@mkdir -p $(@D)
+	$(call step,CC   $(*:units/%=%),$(CCACHE) $(CC) $(release_flags) -c -o $@ $<)
 
 # Constants shared by C and the scripts: see relay/store/scripts/constants.h.
 $(script_constants): relay/store/scripts/constants.h
@@ -168,9 +177,9 @@ own_sanitizers = $(shell $(CC) -static-libasan -static-libubsan -E -x c /dev/nul
 $(BUILD)/asan/clairon: $(asan_main) $(asan_objects)
 	$(call step,LD   $@,$(CC) $(asan_flags) $(own_sanitizers) -o $@ $^ $(pkg_libs))
 
-$(BUILD)/asan/gen/%.o: $(BUILD)/gen/%.c
+$(BUILD)/asan/gen/%.o: $(BUILD)/gen/%.c | check-libraries
 	@mkdir -p $(@D)
-	$(call step,ASAN $<,$(CCACHE) $(CC) $(asan_flags) -c -o $@ $<)
+	$(call step,ASAN $(*:units/%=%),$(CCACHE) $(CC) $(asan_flags) -c -o $@ $<)
 
 $(BUILD)/asan/%.o: %.c | check-libraries
 	@mkdir -p $(@D)
@@ -247,8 +256,14 @@ check-isolation: private-root
 soak: $(BUILD)/clairon private-root
 	@tests/tools/unprivileged.sh tests/soak/run.sh $(or $(SECONDS),600)
 
-# Needs the objects: graph.py reads the calls between files from them.
-lint: $(relay_objects) plugin
+# Each file by itself: it must include what it needs, and graph.py reads the calls between files from the objects.
+$(BUILD)/lint/%.o: %.c | check-libraries
+	@mkdir -p $(@D)
+	@$(CCACHE) $(CC) $(if $(filter decoder/protocol/% relay/%,$<),$(common_flags),$(plugin_lint_flags)) -Werror -c -o $@ $<
+
+lint-objects: $(lint_objects)
+
+lint:
 	@BUILD='$(BUILD)' CLANG_FLAGS='$(filter-out -MMD -MP,$(common_flags))' PG_CONFIG='$(PG_CONFIG)' tests/lint/lint.sh
 
 # Applies each one-line fault to a copy of the checkout and expects a failing test. MUTANTS selects some.
@@ -319,4 +334,4 @@ clean:
 	@! command -v '$(PG_CONFIG)' >/dev/null || for each in decoder tests/bench/decoder; do \
 	    $(MAKE) --no-print-directory -C $$each PG_CONFIG='$(PG_CONFIG)' clean || exit; done
 
--include $(script_constants).d $(relay_objects:.o=.d) $(asan_objects:.o=.d) $(asan_main:.o=.d) $(unit_programs:%=%.d)
+-include $(script_constants).d $(relay_objects:.o=.d) $(lint_objects:.o=.d) $(asan_objects:.o=.d) $(asan_main:.o=.d) $(unit_programs:%=%.d)

@@ -91,7 +91,7 @@ def seers(ours, libraries, pattern):
 # ---- calls
 
 def object_of(path):
-    return re.sub(r'\.c$', '.o', path if path.startswith('decoder/') else f'{BUILD}/obj/{path}')
+    return re.sub(r'\.c$', '.o', f'{BUILD}/lint/{path}')
 
 
 def symbols_of(objects):
@@ -110,7 +110,7 @@ def read_calls(files):
     paths = [path for path in files if path.endswith('.c')]
     missing = [path for path in paths if not os.path.exists(object_of(path))]
     if missing:
-        sys.exit(f'{missing[0]} is not compiled: run make first')
+        sys.exit(f'{missing[0]} is not compiled: run make lint')
     defined, needed = symbols_of([object_of(path) for path in paths])
     owner = {}
     for path in paths:

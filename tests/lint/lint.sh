@@ -36,6 +36,11 @@ rule_format() {
                   exit bad }'
 }
 
+# The build compiles a folder as one unit.
+rule_compile() {
+    env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make -s -k lint-objects
+}
+
 rule_cppcheck() {
     local files
     mapfile -t files < <(find relay decoder -name '*.c' | sort)
@@ -82,6 +87,7 @@ rule_tap_files() {
 }
 
 rule "include arrows" tests/lint/include_arrows.sh
+rule "each file by itself" rule_compile
 rule "call and include graph" with_tool python3 tests/lint/graph.py
 rule "banned functions" tests/lint/banned.sh
 rule "one version" tests/lint/one_version.sh

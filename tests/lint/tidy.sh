@@ -11,14 +11,6 @@ pg_flags="-Idecoder -isystem $(${PG_CONFIG:-pg_config} --includedir-server)"
 depth=(-Xclang -analyzer-config -Xclang 'ipa=none,max-nodes=20000')
 [ "${ANALYZE:-}" != all ] || depth=()
 
-object_of() {
-    case $1 in
-        decoder/protocol/*) echo "$build/obj/${1%.c}.o" ;;
-        decoder/*) echo "${1%.c}.o" ;;
-        *) echo "$build/obj/${1%.c}.o" ;;
-    esac
-}
-
 check_file() {
     local file=$1 stamp=$build/tidy/$1.ok flags=()
     read -ra flags <<<"${CLANG_FLAGS:-}"
@@ -40,5 +32,5 @@ fi
 
 find relay decoder -name '*.c' | sort | while read -r file; do
     stamp=$build/tidy/$file.ok
-    [ "$stamp" -nt "$(object_of "$file")" ] && [ "$stamp" -nt .clang-tidy ] || echo "$file"
+    [ "$stamp" -nt "$build/lint/${file%.c}.o" ] && [ "$stamp" -nt .clang-tidy ] || echo "$file"
 done | xargs -r -n 4 -P "$(nproc)" "$0"

@@ -16,7 +16,7 @@ flags='-fsanitize=undefined,bounds-strict,float-cast-overflow -fno-sanitize-reco
 remove_former_sources() {
     local file
     while read -r file; do
-        [ -e "$(top_dir)/$file" ] || rm -f "$1/$file" "$1/${file%.c}.o"
+        [ -e "$(top_dir)/$file" ] || rm -f "$1/$file"
     done < <(cd "$1" && find decoder -name '*.[ch]' 2>/dev/null)
 }
 

@@ -27,7 +27,7 @@ sub compile
 {
     my ($path, $text) = @_;
     write_text($path, $text);
-    (my $object = "build/obj/$path") =~ s/c$/o/;
+    (my $object = "build/lint/$path") =~ s/c$/o/;
     make_path(dirname("$tree/$object"));
     system('cc', "-I$tree/relay", '-c', '-o', "$tree/$object", "$tree/$path") == 0 or die "could not compile $path\n";
     return;
@@ -104,8 +104,8 @@ like($out, qr/^fields of a struct: 4 .*gate 4\/1 bool/m, 'fields are counted, in
 like($out, qr/^files in circles: 0 \(aim: 6\)/m, 'with the aim');
 
 # A missing object is not taken for a file without calls.
-unlink "$tree/build/obj/relay/base/low.o";
+unlink "$tree/build/lint/relay/base/low.o";
 ($code, $out) = lint('');
-is_deeply([ $code, $out ], [ 1, "relay/base/low.c is not compiled: run make first\n" ], 'a file that is not compiled fails');
+is_deeply([ $code, $out ], [ 1, "relay/base/low.c is not compiled: run make lint\n" ], 'a file that is not compiled fails');
 
 done_testing();
