@@ -268,7 +268,7 @@ is((clairon([ 'relay', '-c', $file, '--check', '--store.url=redis://127.0.0.1:1'
     'no warning for a variable, a private file, and an argument without a secret');
 like((clairon([ 'relay', '-c', $file, '--check', "--auth.hs256_secret=$secret", '--auth.hs256_secret_file=' ]))[2], qr/argument with a secret.*setting="hs256_secret" variable="CLAIRON_AUTH_HS256_SECRET/,
     'a warning for the secret itself as an argument');
-check_rejected('a store without a port', "${start}url = redis://cache\n", 'the port is missing, as a rule :6379');
+check_rejected('a store without a port', "${start}url = redis://cache\n", 'the port is missing, usually :6379');
 check_rejected('an origin with a wildcard', valid_settings('[gate]', 'origins = https://*.example.org'), 'must list each origin: a * inside an origin is not supported');
 
 # An output that cannot be written is an error.
