@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "doctor/postgresql_query.h"
-#include "feed/feed_libpq.h"
+#include "postgres/libpq.h"
 
 #define POSTGRESQL "postgresql"
 #define PRIMARY "primary"
@@ -72,7 +72,7 @@ static void
 report_rejection(const struct postgresql_probe *probe, const char *check, const char *sqlstate,
                  const char *error)
 {
-    const char *hint = feed_error_hint(sqlstate, error);
+    const char *hint = postgres_error_hint(sqlstate, error);
 
     if (hint[0] == '\0' && strcmp(check, "connection") == 0)
         hint = "Start PostgreSQL (pg_lsclusters, pg_ctlcluster), or name its server in [feed] "
@@ -318,7 +318,7 @@ check_primary(struct postgresql_probe *probe, const char *primary)
         check_primary_answer(probe, result);
     else
         findings_add(probe->findings, PRIMARY, "connection", false,
-                     feed_error_hint(sqlstate, error), "%s", error);
+                     postgres_error_hint(sqlstate, error), "%s", error);
     PQclear(result);
     PQfinish(conn);
 }

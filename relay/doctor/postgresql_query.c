@@ -8,8 +8,7 @@
 #include "base/clock.h"
 #include "base/conninfo.h"
 #include "doctor/postgresql_query.h"
-#include "feed/feed_libpq.h"
-#include "feed/feed_libpq.h"
+#include "postgres/libpq.h"
 
 #define PATIENCE_US 10000000
 
@@ -29,7 +28,7 @@ wait_for(PGconn *conn, short events, int64_t deadline_us)
 static void
 keep_error(char error[POSTGRESQL_ERROR_MAX], const char *message)
 {
-    snprintf(error, POSTGRESQL_ERROR_MAX, "%s", feed_error_line(message));
+    snprintf(error, POSTGRESQL_ERROR_MAX, "%s", postgres_error_line(message));
 }
 
 PGconn *
@@ -62,7 +61,7 @@ postgresql_connect(const char *conninfo, bool replicates, char error[POSTGRESQL_
     }
     if (status == PGRES_POLLING_OK) {
         /* Connects as the feed does, so that both fail for the same reasons. */
-        PQclear(postgresql_query(conn, feed_session_command(conn), NULL, error, sqlstate));
+        PQclear(postgresql_query(conn, postgres_session_command(conn), NULL, error, sqlstate));
         return conn;
     }
     keep_error(error, conn != NULL ? PQerrorMessage(conn) : "out of memory");

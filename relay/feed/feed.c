@@ -41,7 +41,7 @@ on_link_socket(struct ev_loop *loop, ev_io *watcher, int events)
         feed_on_result(feed);
     } else if (PQconsumeInput(feed->link.conn) == 0) {
         feed_restart(feed, "PostgreSQL connection lost",
-                     LOG_TEXT("error", feed_error_line(PQerrorMessage(feed->link.conn))));
+                     LOG_TEXT("error", postgres_error_line(PQerrorMessage(feed->link.conn))));
     } else {
         feed_stream_pump(feed);
     }
@@ -202,7 +202,7 @@ feed_free(struct feed *feed)
     if (feed == NULL)
         return;
     feed_batch_free(&feed->batch);
-    feed_hosts_free(&feed->link.hosts);
+    postgres_hosts_free(&feed->link.hosts);
     free(feed->rules.text);
     free(feed);
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "feed/feed_libpq.h"
+#include "postgres/libpq.h"
 #include "feed/feed_parts.h"
 #include "store/topic_prefix.h"
 
@@ -13,7 +13,7 @@ feed_send_command(struct feed *feed, enum feed_state state, const char *command)
 {
     if (PQsendQuery(feed->link.conn, command) != 1) {
         feed_restart(feed, "could not send command to PostgreSQL",
-                     LOG_TEXT("error", feed_error_line(PQerrorMessage(feed->link.conn))));
+                     LOG_TEXT("error", postgres_error_line(PQerrorMessage(feed->link.conn))));
         return;
     }
     feed_set_state(feed, state);

@@ -18,7 +18,7 @@ connection_failed(struct feed *feed)
     const char *message =
         feed->link.conn != NULL ? PQerrorMessage(feed->link.conn) : "out of memory";
 
-    feed_fail(feed, "could not connect to PostgreSQL", message, feed_error_hint(NULL, message));
+    feed_fail(feed, "could not connect to PostgreSQL", message, postgres_error_hint(NULL, message));
 }
 
 /* NOTICE and WARNING messages, such as a missing synchronized standby. */
@@ -26,11 +26,11 @@ static void
 on_notice(void *ctx, const char *message)
 {
     (void)ctx;
-    log_warn("feed", "server notice", LOG_TEXT("notice", feed_error_line(message)));
+    log_warn("feed", "server notice", LOG_TEXT("notice", postgres_error_line(message)));
 }
 
 static void
-on_link_hosts(void *ctx, const struct feed_hosts_found *found, const char *error)
+on_link_hosts(void *ctx, const struct postgres_hosts_found *found, const char *error)
 {
     struct feed *feed = ctx;
     const char *conninfo = feed->config->feed.conninfo;
@@ -79,8 +79,8 @@ feed_connect(struct feed *feed)
     feed->link.hosts.done = on_link_hosts;
     feed->link.hosts.ctx = feed;
     /* A standby relay connects twice a second, so it reuses the addresses. */
-    feed_hosts_find(&feed->link.hosts, feed->config->feed.conninfo,
-                    feed->slot.is_standby ? KNOWN_US : 0);
+    postgres_hosts_find(&feed->link.hosts, feed->config->feed.conninfo,
+                        feed->slot.is_standby ? KNOWN_US : 0);
 }
 
 void
@@ -107,7 +107,7 @@ feed_on_connecting(struct feed *feed)
         feed_restart(feed, "could not set the connection to non-blocking");
         return;
     }
-    feed_send_command(feed, FEED_SETTING, feed_session_command(feed->link.conn));
+    feed_send_command(feed, FEED_SETTING, postgres_session_command(feed->link.conn));
 }
 
 static void
@@ -164,7 +164,8 @@ on_error_result(struct feed *feed, const PGresult *result)
         feed_stand_by(feed);
         return;
     }
-    feed_fail(feed, "PostgreSQL rejected the command", message, feed_error_hint(sqlstate, message));
+    feed_fail(feed, "PostgreSQL rejected the command", message,
+              postgres_error_hint(sqlstate, message));
 }
 
 static void
@@ -217,7 +218,7 @@ feed_on_result(struct feed *feed)
 
     if (PQconsumeInput(feed->link.conn) == 0) {
         feed_restart(feed, "PostgreSQL connection lost",
-                     LOG_TEXT("error", feed_error_line(PQerrorMessage(feed->link.conn))));
+                     LOG_TEXT("error", postgres_error_line(PQerrorMessage(feed->link.conn))));
         return;
     }
     if (feed->state == FEED_COPYING) {

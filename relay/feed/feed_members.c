@@ -55,7 +55,7 @@ feed_copy_members(struct feed *feed)
     if (PQsendQuery(feed->link.conn, query(feed)) != 1 ||
         PQsetSingleRowMode(feed->link.conn) != 1) {
         feed_restart(feed, "could not query clairon.member",
-                     LOG_TEXT("error", feed_error_line(PQerrorMessage(feed->link.conn))));
+                     LOG_TEXT("error", postgres_error_line(PQerrorMessage(feed->link.conn))));
         return;
     }
     feed_set_state(feed, FEED_COPYING);
@@ -159,7 +159,8 @@ copy_failed(struct feed *feed, const PGresult *result)
     const char *message = PQresultErrorMessage(result);
     const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
 
-    feed_fail(feed, "could not read clairon.member", message, feed_error_hint(sqlstate, message));
+    feed_fail(feed, "could not read clairon.member", message,
+              postgres_error_hint(sqlstate, message));
 }
 
 void

@@ -22,8 +22,8 @@
 #include "feed/feed_batch.h"
 #include "feed/feed_queries.h"
 #include "feed/feed_confirm.h"
-#include "feed/feed_hosts.h"
-#include "feed/feed_libpq.h"
+#include "postgres/hosts.h"
+#include "postgres/libpq.h"
 #include "feed/feed_members.h"
 #include "feed/feed_slot.h"
 #include "store/store.h"
@@ -65,7 +65,7 @@ struct feed_link {
     ev_timer timeout; /* limits every state before STREAMING */
     ev_io readable;
     ev_io writable;
-    struct feed_hosts hosts; /* addresses of conninfo */
+    struct postgres_hosts hosts; /* addresses of conninfo */
     PGconn *conn;
     PGresult *result; /* of the running command, until it is complete */
     unsigned attempt; /* identifies the connection for late replies of the store */

@@ -7,7 +7,7 @@
 
 #include <stdint.h>
 
-#include "feed/feed_query.h"
+#include "postgres/query.h"
 
 struct feed;
 
@@ -16,7 +16,7 @@ struct feed;
  * _end accepts one that was not started, here and below.
  */
 struct feed_primary {
-    struct feed_query query;
+    struct postgres_query query;
     ev_timer time;
     bool failure_logged;
 };
@@ -26,7 +26,7 @@ void feed_primary_end(struct feed *feed);
 
 /* While STREAMING from a standby: checks that new WAL arrives. */
 struct feed_standby {
-    struct feed_query query;
+    struct postgres_query query;
     ev_timer time;
     bool query_failed; /* the last status query failed, and that is logged */
     unsigned failures; /* consecutive bad answers, up to the threshold */
@@ -37,7 +37,7 @@ void feed_standby_end(struct feed *feed);
 
 /* The rules for the console. */
 struct feed_rules {
-    struct feed_query query;
+    struct postgres_query query;
     ev_timer idle;   /* active: the connection is open */
     char *text;      /* JSON; NULL: never read */
     int64_t read_us; /* wall clock */

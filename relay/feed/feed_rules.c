@@ -58,18 +58,18 @@ static void
 query_rules(struct feed *feed)
 {
     if (!ev_is_active(&feed->rules.idle)) {
-        feed->rules.query = (struct feed_query){.loop = feed->loop,
-                                                .conninfo = feed->config->feed.conninfo,
-                                                .same_server_as = feed->link.conn,
-                                                .sql = RULES_QUERY,
-                                                .on_rows = on_rules,
-                                                .on_failure = on_rules_failure,
-                                                .ctx = feed};
+        feed->rules.query = (struct postgres_query){.loop = feed->loop,
+                                                    .conninfo = feed->config->feed.conninfo,
+                                                    .same_server_as = feed->link.conn,
+                                                    .sql = RULES_QUERY,
+                                                    .on_rows = on_rules,
+                                                    .on_failure = on_rules_failure,
+                                                    .ctx = feed};
         ev_timer_init(&feed->rules.idle, on_idle, IDLE_S, IDLE_S);
         feed->rules.idle.data = feed;
     }
     ev_timer_again(feed->loop, &feed->rules.idle);
-    feed_query_send(&feed->rules.query);
+    postgres_query_send(&feed->rules.query);
 }
 
 enum rc
@@ -91,5 +91,5 @@ feed_rules_end(struct feed *feed)
     if (!ev_is_active(&feed->rules.idle))
         return;
     ev_timer_stop(feed->loop, &feed->rules.idle);
-    feed_query_end(&feed->rules.query);
+    postgres_query_end(&feed->rules.query);
 }

@@ -32,18 +32,19 @@ on_snapshot_time(struct ev_loop *loop, ev_timer *timer, int events)
 
     (void)loop;
     (void)events;
-    feed_query_send(&feed->primary.query);
+    postgres_query_send(&feed->primary.query);
 }
 
 void
 feed_primary_start(struct feed *feed)
 {
     feed->primary.failure_logged = false;
-    feed->primary.query = (struct feed_query){.loop = feed->loop,
-                                              .conninfo = feed->config->feed.primary_conninfo,
-                                              .sql = "SELECT pg_catalog.pg_log_standby_snapshot()",
-                                              .on_failure = on_snapshot_failure,
-                                              .ctx = feed};
+    feed->primary.query =
+        (struct postgres_query){.loop = feed->loop,
+                                .conninfo = feed->config->feed.primary_conninfo,
+                                .sql = "SELECT pg_catalog.pg_log_standby_snapshot()",
+                                .on_failure = on_snapshot_failure,
+                                .ctx = feed};
     ev_timer_init(&feed->primary.time, on_snapshot_time, 0.0, SNAPSHOT_EVERY_S);
     feed->primary.time.data = feed;
     ev_timer_start(feed->loop, &feed->primary.time);
@@ -55,7 +56,7 @@ feed_primary_end(struct feed *feed)
     if (!ev_is_active(&feed->primary.time))
         return;
     ev_timer_stop(feed->loop, &feed->primary.time);
-    feed_query_end(&feed->primary.query);
+    postgres_query_end(&feed->primary.query);
 }
 
 /*
@@ -103,7 +104,7 @@ static void
 on_standby_failure(void *ctx, const char *message)
 {
     struct feed *feed = ctx;
-    const char *hint = feed_error_hint(NULL, message);
+    const char *hint = postgres_error_hint(NULL, message);
 
     if (!feed->standby.query_failed)
         log_warn("feed", "could not query standby status", LOG_TEXT("error", message),
@@ -118,19 +119,19 @@ on_time(struct ev_loop *loop, ev_timer *timer, int events)
 
     (void)loop;
     (void)events;
-    feed_query_send(&feed->standby.query);
+    postgres_query_send(&feed->standby.query);
 }
 
 void
 feed_standby_start(struct feed *feed)
 {
-    feed->standby.query = (struct feed_query){.loop = feed->loop,
-                                              .conninfo = feed->config->feed.conninfo,
-                                              .same_server_as = feed->link.conn,
-                                              .sql = STANDBY_QUERY,
-                                              .on_rows = on_standby_status,
-                                              .on_failure = on_standby_failure,
-                                              .ctx = feed};
+    feed->standby.query = (struct postgres_query){.loop = feed->loop,
+                                                  .conninfo = feed->config->feed.conninfo,
+                                                  .same_server_as = feed->link.conn,
+                                                  .sql = STANDBY_QUERY,
+                                                  .on_rows = on_standby_status,
+                                                  .on_failure = on_standby_failure,
+                                                  .ctx = feed};
     feed->standby.query_failed = false;
     ev_timer_init(&feed->standby.time, on_time, CHECK_EVERY_S, CHECK_EVERY_S);
     feed->standby.time.data = feed;
@@ -143,6 +144,6 @@ feed_standby_end(struct feed *feed)
     if (!ev_is_active(&feed->standby.time))
         return;
     ev_timer_stop(feed->loop, &feed->standby.time);
-    feed_query_end(&feed->standby.query);
+    postgres_query_end(&feed->standby.query);
     set_stalled(feed, false);
 }

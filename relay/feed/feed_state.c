@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/log.h"
-#include "feed/feed_libpq.h"
+#include "postgres/libpq.h"
 #include "feed/feed_parts.h"
 
 #define FEED_STANDBY_RETRY_S 0.5
@@ -25,7 +25,7 @@ feed_drop_connection(struct feed *feed)
     feed_primary_end(feed);
     feed_standby_end(feed);
     feed_rules_end(feed);
-    feed_hosts_end(&feed->link.hosts);
+    postgres_hosts_end(&feed->link.hosts);
     PQclear(feed->link.result);
     feed->link.result = NULL;
     PQfinish(feed->link.conn);
@@ -76,7 +76,7 @@ feed_restart_with(struct feed *feed, const char *reason, const struct log_field 
 void
 feed_fail(struct feed *feed, const char *what, const char *message, const char *hint)
 {
-    feed_restart(feed, what, LOG_TEXT("error", feed_error_line(message)),
+    feed_restart(feed, what, LOG_TEXT("error", postgres_error_line(message)),
                  LOG_TEXT("hint", hint[0] != '\0' ? hint : NULL));
 }
 
@@ -87,7 +87,7 @@ feed_flush_socket(struct feed *feed)
 
     if (left < 0) {
         feed_restart(feed, "PostgreSQL connection lost",
-                     LOG_TEXT("error", feed_error_line(PQerrorMessage(feed->link.conn))));
+                     LOG_TEXT("error", postgres_error_line(PQerrorMessage(feed->link.conn))));
         return;
     }
     if (left > 0)

@@ -241,7 +241,7 @@ stream_ended(struct feed *feed)
     const char *hint = "";
 
     if (primary != NULL)
-        hint = feed_error_hint(PQresultErrorField(result, PG_DIAG_SQLSTATE), primary);
+        hint = postgres_error_hint(PQresultErrorField(result, PG_DIAG_SQLSTATE), primary);
     if (message[0] == '\0')
         message = PQerrorMessage(feed->link.conn);
     feed_fail(feed, "PostgreSQL ended the stream",
@@ -320,7 +320,7 @@ feed_send_feedback(struct feed *feed)
     walmsg_status(status, received, feed->confirm.confirmed_lsn, clock_wall_us());
     if (PQputCopyData(feed->link.conn, (const char *)status, sizeof(status)) < 0) {
         feed_restart(feed, "could not send status message to PostgreSQL",
-                     LOG_TEXT("error", feed_error_line(PQerrorMessage(feed->link.conn))));
+                     LOG_TEXT("error", postgres_error_line(PQerrorMessage(feed->link.conn))));
         return;
     }
     feed->feedback.sent_us = clock_monotonic_us();

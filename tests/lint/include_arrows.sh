@@ -11,12 +11,13 @@ declare -A below=(
     [base]="protocol"
     [wire]="protocol base"
     [store]="protocol base wire"
-    [feed]="protocol base wire store"
+    [postgres]="protocol base"
+    [feed]="protocol base wire store postgres"
     [hub]="protocol base wire store"
     [gate]="protocol base wire store hub"
-    [daemon]="protocol base wire store feed hub gate"
+    [daemon]="protocol base wire store postgres feed hub gate"
     [cli]="protocol base wire store"
-    [doctor]="protocol base wire store feed gate cli"
+    [doctor]="protocol base wire store postgres feed gate cli"
 )
 
 # The folders of a room that has some, lowest first: each may include itself and those before it. "." stands for the
@@ -31,11 +32,11 @@ declare -A folders=(
 
 # The only files that may include a library: header pattern, then path pattern.
 libraries='libwebsockets\.h  relay/gate/net/(conn_io|lws_workarounds|request_field|server)\.c
-libpq-fe\.h                  relay/feed/feed_(link|query|libpq)\.h|relay/base/config/conninfo\.c|relay/doctor/postgresql_query\.h
+libpq-fe\.h                  relay/postgres/(hosts\.c|(libpq|query)\.h)|relay/feed/feed_link\.h|relay/base/config/conninfo\.c|relay/doctor/postgresql_query\.h
 hiredis/.*\.h                relay/store/connection/(link\.c|connect\.c|send_queue\.h|tls\.[ch]|reply_arena\.h|reply\.c)|relay/store/direct/direct(_errors)?\.c
 jwt\.h                       relay/wire/token\.c|relay/cli/token\.c
 jansson\.h                   relay/wire/(token|client_message|publication[a-z_]*)\.[ch]|relay/store/admin/admin_merge\.c|relay/cli/(token|errors|errors_print)\.[ch]|relay/doctor/gate\.c
-ev\.h                        relay/(base|store|feed|hub|gate|daemon)/
+ev\.h                        relay/(base|store|postgres|feed|hub|gate|daemon)/
 postgres\.h                  decoder/'
 
 bad=0

@@ -1,9 +1,9 @@
-/* feed_libpq.c: session settings, and errors as one line with a hint. */
+/* libpq.c: session settings, and errors as one line with a hint. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "feed/feed_libpq.h"
+#include "postgres/libpq.h"
 
 #define LINE_MAX_LEN 1024
 
@@ -17,7 +17,7 @@
     " SET default_transaction_isolation = 'read committed'"
 
 const char *
-feed_session_command(const PGconn *conn)
+postgres_session_command(const PGconn *conn)
 {
     return PQserverVersion(conn) >= 170000 ? SETTINGS "; SET transaction_timeout = 0" : SETTINGS;
 }
@@ -84,7 +84,7 @@ static const struct hint hints[] = {
 };
 
 const char *
-feed_error_hint(const char *sqlstate, const char *message)
+postgres_error_hint(const char *sqlstate, const char *message)
 {
     for (size_t i = 0; i < sizeof(hints) / sizeof(hints[0]); i++) {
         if (hints[i].sqlstate != NULL &&
@@ -112,7 +112,7 @@ is_repeated(const char *message, const char *at, size_t len)
 
 /* libpq tries a host with and without TLS and reports both attempts, often in the same words. */
 const char *
-feed_error_line(const char *message)
+postgres_error_line(const char *message)
 {
     static char line[LINE_MAX_LEN];
     size_t len = 0;

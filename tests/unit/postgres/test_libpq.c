@@ -1,4 +1,4 @@
-/* test_feed_libpq.c: libpq errors become one line without repetitions. */
+/* test_libpq.c: libpq errors become one line without repetitions. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,7 +7,7 @@
 
 #include <cmocka.h>
 
-#include "feed/feed_parts.h"
+#include "postgres/libpq.h"
 
 #define LOGIN_FAILED                                                                               \
     "connection to server at \"h\", port 5432 failed: FATAL:  password authentication failed"
@@ -16,21 +16,21 @@ static void
 lines_are_joined(void **state)
 {
     (void)state;
-    assert_string_equal(feed_error_line("one\ntwo\n"), "one two");
-    assert_string_equal(feed_error_line("one"), "one");
-    assert_string_equal(feed_error_line(""), "");
-    assert_string_equal(feed_error_line("\n\n"), "");
+    assert_string_equal(postgres_error_line("one\ntwo\n"), "one two");
+    assert_string_equal(postgres_error_line("one"), "one");
+    assert_string_equal(postgres_error_line(""), "");
+    assert_string_equal(postgres_error_line("\n\n"), "");
 }
 
 static void
 repeated_lines_are_dropped(void **state)
 {
     (void)state;
-    assert_string_equal(feed_error_line(LOGIN_FAILED "\n" LOGIN_FAILED "\n"), LOGIN_FAILED);
-    assert_string_equal(feed_error_line("a\nb\na\n"), "a b");
-    assert_string_equal(feed_error_line("a, SSL encryption\na, no encryption\n"),
+    assert_string_equal(postgres_error_line(LOGIN_FAILED "\n" LOGIN_FAILED "\n"), LOGIN_FAILED);
+    assert_string_equal(postgres_error_line("a\nb\na\n"), "a b");
+    assert_string_equal(postgres_error_line("a, SSL encryption\na, no encryption\n"),
                         "a, SSL encryption a, no encryption");
-    assert_string_equal(feed_error_line("ab\na\n"), "ab a");
+    assert_string_equal(postgres_error_line("ab\na\n"), "ab a");
 }
 
 static void
@@ -41,7 +41,7 @@ long_messages_are_truncated(void **state)
     (void)state;
     memset(text, 'x', sizeof(text) - 1);
     text[sizeof(text) - 1] = '\0';
-    assert_int_equal(strlen(feed_error_line(text)), 1023);
+    assert_int_equal(strlen(postgres_error_line(text)), 1023);
 }
 
 int

@@ -1,4 +1,4 @@
-/* test_feed_hosts.c: hosts are resolved to the addresses and ports that libpq receives. */
+/* test_hosts.c: hosts are resolved to the addresses and ports that libpq receives. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "feed/feed_hosts.h"
+#include "postgres/hosts.h"
 #include "tests/unit/name_server.h"
 
 /* Overrides the C library's getaddrinfo. */
@@ -42,7 +42,7 @@ or_dash(const char *text)
 }
 
 static void
-on_hosts(void *ctx, const struct feed_hosts_found *found, const char *error)
+on_hosts(void *ctx, const struct postgres_hosts_found *found, const char *error)
 {
     struct lookup *lookup = ctx;
 
@@ -58,14 +58,15 @@ static struct lookup
 find(const char *conninfo)
 {
     struct lookup lookup = {.calls = 0};
-    struct feed_hosts hosts = {.loop = ev_loop_new(EVFLAG_AUTO), .done = on_hosts, .ctx = &lookup};
+    struct postgres_hosts hosts = {
+        .loop = ev_loop_new(EVFLAG_AUTO), .done = on_hosts, .ctx = &lookup};
 
-    feed_hosts_find(&hosts, conninfo, 0);
+    postgres_hosts_find(&hosts, conninfo, 0);
     ev_run(hosts.loop, 0);
     assert_int_equal(lookup.calls, 1);
     ev_loop_destroy(hosts.loop);
-    feed_hosts_end(&hosts);
-    feed_hosts_free(&hosts);
+    postgres_hosts_end(&hosts);
+    postgres_hosts_free(&hosts);
     return lookup;
 }
 
@@ -112,24 +113,25 @@ static void
 test_recent_result_is_cached(void **state)
 {
     struct lookup lookup = {.calls = 0};
-    struct feed_hosts hosts = {.loop = ev_loop_new(EVFLAG_AUTO), .done = on_hosts, .ctx = &lookup};
+    struct postgres_hosts hosts = {
+        .loop = ev_loop_new(EVFLAG_AUTO), .done = on_hosts, .ctx = &lookup};
 
     (void)state;
-    feed_hosts_find(&hosts, "host=one port=7", 60000000);
+    postgres_hosts_find(&hosts, "host=one port=7", 60000000);
     assert_int_equal(lookup.calls, 0); /* not cached yet */
     ev_run(hosts.loop, 0);
-    feed_hosts_find(&hosts, "host=one port=7", 60000000);
+    postgres_hosts_find(&hosts, "host=one port=7", 60000000);
     assert_int_equal(lookup.calls, 2);
     assert_string_equal(lookup.text, "one|10.0.1.1|7");
     hosts.found_us -= 61000000;
-    feed_hosts_find(&hosts, "host=unknown", 60000000);
+    postgres_hosts_find(&hosts, "host=unknown", 60000000);
     assert_int_equal(lookup.calls, 2);
     ev_run(hosts.loop, 0);
     assert_false(lookup.is_found);
-    feed_hosts_find(&hosts, "host=one", 60000000); /* failures are not cached */
+    postgres_hosts_find(&hosts, "host=one", 60000000); /* failures are not cached */
     assert_int_equal(lookup.calls, 3);
-    feed_hosts_end(&hosts);
-    feed_hosts_free(&hosts);
+    postgres_hosts_end(&hosts);
+    postgres_hosts_free(&hosts);
     ev_loop_destroy(hosts.loop);
 }
 

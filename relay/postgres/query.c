@@ -1,11 +1,10 @@
-/* feed_query.c: repeats one query on its own connection. */
-#include "feed/feed_query.h"
+/* query.c: repeats one query on its own connection. */
+#include "postgres/query.h"
 
-#include "feed/feed_libpq.h"
-#include "feed/feed_libpq.h"
+#include "postgres/libpq.h"
 
 static void
-disconnect(struct feed_query *query)
+disconnect(struct postgres_query *query)
 {
     ev_io_stop(query->loop, &query->socket);
     PQfinish(query->conn);
@@ -13,14 +12,14 @@ disconnect(struct feed_query *query)
 }
 
 static void
-fail(struct feed_query *query)
+fail(struct postgres_query *query)
 {
-    query->on_failure(query->ctx, feed_error_line(PQerrorMessage(query->conn)));
+    query->on_failure(query->ctx, postgres_error_line(PQerrorMessage(query->conn)));
     disconnect(query);
 }
 
 static void
-wait_for(struct feed_query *query, int events)
+wait_for(struct postgres_query *query, int events)
 {
     ev_io_stop(query->loop, &query->socket);
     ev_io_set(&query->socket, PQsocket(query->conn), events);
@@ -28,9 +27,9 @@ wait_for(struct feed_query *query, int events)
 }
 
 static void
-send_query(struct feed_query *query)
+send_query(struct postgres_query *query)
 {
-    const char *command = query->session_set ? query->sql : feed_session_command(query->conn);
+    const char *command = query->session_set ? query->sql : postgres_session_command(query->conn);
 
     if (PQsendQuery(query->conn, command) != 1)
         fail(query);
@@ -39,7 +38,7 @@ send_query(struct feed_query *query)
 }
 
 static void
-on_answered(struct feed_query *query)
+on_answered(struct postgres_query *query)
 {
     if (query->session_set)
         return;
@@ -48,7 +47,7 @@ on_answered(struct feed_query *query)
 }
 
 static void
-on_answer(struct feed_query *query)
+on_answer(struct postgres_query *query)
 {
     if (PQconsumeInput(query->conn) == 0) {
         fail(query);
@@ -76,7 +75,7 @@ on_answer(struct feed_query *query)
 static void
 on_query_socket(struct ev_loop *loop, ev_io *watcher, int events)
 {
-    struct feed_query *query = watcher->data;
+    struct postgres_query *query = watcher->data;
 
     (void)loop;
     (void)events;
@@ -100,7 +99,7 @@ on_query_socket(struct ev_loop *loop, ev_io *watcher, int events)
 }
 
 static void
-connect_to(struct feed_query *query, const struct feed_hosts_found *server)
+connect_to(struct postgres_query *query, const struct postgres_hosts_found *server)
 {
     /* Keywords after dbname override conninfo; an empty value does not. */
     const char *keys[] = {"dbname", "fallback_application_name", "host", "hostaddr", "port", NULL};
@@ -112,7 +111,7 @@ connect_to(struct feed_query *query, const struct feed_hosts_found *server)
     query->socket.data = query;
     query->conn = PQconnectStartParams(keys, values, 1);
     if (query->conn == NULL)
-        return; /* out of memory: retried by the next feed_query_send */
+        return; /* out of memory: retried by the next postgres_query_send */
     if (PQstatus(query->conn) == CONNECTION_BAD)
         fail(query);
     else
@@ -120,9 +119,9 @@ connect_to(struct feed_query *query, const struct feed_hosts_found *server)
 }
 
 static void
-on_query_hosts(void *ctx, const struct feed_hosts_found *found, const char *error)
+on_query_hosts(void *ctx, const struct postgres_hosts_found *found, const char *error)
 {
-    struct feed_query *query = ctx;
+    struct postgres_query *query = ctx;
 
     if (found != NULL)
         connect_to(query, found);
@@ -131,7 +130,7 @@ on_query_hosts(void *ctx, const struct feed_hosts_found *found, const char *erro
 }
 
 void
-feed_query_send(struct feed_query *query)
+postgres_query_send(struct postgres_query *query)
 {
     const PGconn *same_server_as = query->same_server_as;
 
@@ -140,22 +139,22 @@ feed_query_send(struct feed_query *query)
             PQtransactionStatus(query->conn) == PQTRANS_IDLE)
             send_query(query);
     } else if (same_server_as != NULL) {
-        connect_to(query,
-                   &(struct feed_hosts_found){PQhost(same_server_as), PQhostaddr(same_server_as),
-                                              PQport(same_server_as)});
+        connect_to(query, &(struct postgres_hosts_found){PQhost(same_server_as),
+                                                         PQhostaddr(same_server_as),
+                                                         PQport(same_server_as)});
     } else if (query->hosts.resolve == NULL) {
         query->hosts.loop = query->loop;
         query->hosts.done = on_query_hosts;
         query->hosts.ctx = query;
-        feed_hosts_find(&query->hosts, query->conninfo, 0);
+        postgres_hosts_find(&query->hosts, query->conninfo, 0);
     }
 }
 
 void
-feed_query_end(struct feed_query *query)
+postgres_query_end(struct postgres_query *query)
 {
-    feed_hosts_end(&query->hosts);
-    feed_hosts_free(&query->hosts);
+    postgres_hosts_end(&query->hosts);
+    postgres_hosts_free(&query->hosts);
     if (query->conn != NULL)
         disconnect(query);
 }

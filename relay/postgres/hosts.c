@@ -1,17 +1,17 @@
 /*
- * feed_hosts.c: resolves the hosts in a connection string without blocking.
+ * hosts.c: resolves the hosts in a connection string without blocking.
  *
  * libpq would resolve them in PQconnectStart and block the loop until the name server answers or
  * times out. Hosts from a service file or the environment are left to libpq.
  */
-#include "feed/feed_hosts.h"
+#include "postgres/hosts.h"
 
+#include <libpq-fe.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "feed/feed_parts.h"
 
 #define LIST_MAX 16384
 
@@ -41,7 +41,7 @@ split_list(char *text, const char **ret_parts, size_t *ret_count)
 
 /* False: nothing to resolve, or libpq has to do it. */
 static bool
-parse_conninfo(struct feed_hosts *hosts, const char *conninfo)
+parse_conninfo(struct postgres_hosts *hosts, const char *conninfo)
 {
     PQconninfoOption *options = PQconninfoParse(conninfo, NULL);
     bool resolves = getenv("PGHOSTADDR") == NULL && getenv("PGSERVICE") == NULL;
@@ -64,7 +64,7 @@ parse_conninfo(struct feed_hosts *hosts, const char *conninfo)
 }
 
 static void
-add(struct feed_hosts *hosts, size_t i, const char *address)
+add(struct postgres_hosts *hosts, size_t i, const char *address)
 {
     const char *comma = hosts->found_count > 0 ? "," : "";
     const char *port = hosts->port_count == 0   ? ""
@@ -79,9 +79,9 @@ add(struct feed_hosts *hosts, size_t i, const char *address)
 
 /* In the order of the settings, without unresolved hosts. */
 static void
-make_lists(struct feed_hosts *hosts, const struct resolved *found, size_t count)
+make_lists(struct postgres_hosts *hosts, const struct resolved *found, size_t count)
 {
-    feed_hosts_free(hosts);
+    postgres_hosts_free(hosts);
     hosts->host.limit = hosts->hostaddr.limit = hosts->port.limit = LIST_MAX;
     for (size_t i = 0; i < hosts->count; i++) {
         if (!resolve_is_needed(hosts->hosts[i]))
@@ -90,27 +90,27 @@ make_lists(struct feed_hosts *hosts, const struct resolved *found, size_t count)
             if (hosts->looked_up[found[k].host % RESOLVE_HOSTS_MAX] == i)
                 add(hosts, i, found[k].address);
     }
-    hosts->found = (struct feed_hosts_found){hosts->host.bytes, hosts->hostaddr.bytes,
-                                             hosts->port_count > 0 ? hosts->port.bytes : NULL};
+    hosts->found = (struct postgres_hosts_found){hosts->host.bytes, hosts->hostaddr.bytes,
+                                                 hosts->port_count > 0 ? hosts->port.bytes : NULL};
 }
 
 static void
 on_resolved(void *ctx, const struct resolved *found, size_t count, const char *error)
 {
-    struct feed_hosts *hosts = ctx;
+    struct postgres_hosts *hosts = ctx;
 
     hosts->resolve = NULL;
     make_lists(hosts, found, count);
-    feed_hosts_end(hosts);
+    postgres_hosts_end(hosts);
     if (hosts->found_count > 0)
         hosts->found_us = clock_monotonic_us();
     hosts->done(hosts->ctx, hosts->found_count > 0 ? &hosts->found : NULL, error);
 }
 
 void
-feed_hosts_find(struct feed_hosts *hosts, const char *conninfo, int64_t known_us)
+postgres_hosts_find(struct postgres_hosts *hosts, const char *conninfo, int64_t known_us)
 {
-    const struct feed_hosts_found as_is = {NULL, NULL, NULL};
+    const struct postgres_hosts_found as_is = {NULL, NULL, NULL};
     const char *names[RESOLVE_HOSTS_MAX];
     size_t count = 0;
 
@@ -130,12 +130,12 @@ feed_hosts_find(struct feed_hosts *hosts, const char *conninfo, int64_t known_us
         hosts->resolve = resolve_start(hosts->loop, names, count, on_resolved, hosts);
     if (hosts->resolve != NULL)
         return;
-    feed_hosts_end(hosts);
+    postgres_hosts_end(hosts);
     hosts->done(hosts->ctx, &as_is, "");
 }
 
 void
-feed_hosts_end(struct feed_hosts *hosts)
+postgres_hosts_end(struct postgres_hosts *hosts)
 {
     resolve_stop(hosts->resolve);
     hosts->resolve = NULL;
@@ -146,7 +146,7 @@ feed_hosts_end(struct feed_hosts *hosts)
 }
 
 void
-feed_hosts_free(struct feed_hosts *hosts)
+postgres_hosts_free(struct postgres_hosts *hosts)
 {
     buffer_free(&hosts->host);
     buffer_free(&hosts->hostaddr);

@@ -1,6 +1,6 @@
-/* feed_hosts.h: resolves the hosts in a connection string without blocking. */
-#ifndef CLAIRON_FEED_FEED_HOSTS_H
-#define CLAIRON_FEED_FEED_HOSTS_H
+/* hosts.h: resolves the hosts in a connection string without blocking. */
+#ifndef CLAIRON_POSTGRES_HOSTS_H
+#define CLAIRON_POSTGRES_HOSTS_H
 
 #include <stdint.h>
 
@@ -9,20 +9,21 @@
 
 /*
  * In libpq's form: comma-separated lists of equal length. NULL: use what conninfo has. Valid until
- * the next feed_hosts_find.
+ * the next postgres_hosts_find.
  */
-struct feed_hosts_found {
+struct postgres_hosts_found {
     const char *host;
     const char *hostaddr;
     const char *port;
 };
 
 /* `found` is NULL if no host was resolved; `error` is the reason. */
-typedef void feed_hosts_done(void *ctx, const struct feed_hosts_found *found, const char *error);
+typedef void postgres_hosts_done(void *ctx, const struct postgres_hosts_found *found,
+                                 const char *error);
 
-struct feed_hosts {
+struct postgres_hosts {
     struct ev_loop *loop;
-    feed_hosts_done *done;
+    postgres_hosts_done *done;
     void *ctx;
     struct resolve *resolve; /* NULL: no lookup in progress */
     char *host_text;         /* the lists of conninfo, split in place */
@@ -32,7 +33,7 @@ struct feed_hosts {
     size_t count;
     size_t port_count;                     /* 0: default port; 1: one port for all hosts */
     unsigned looked_up[RESOLVE_HOSTS_MAX]; /* index into hosts[] for each name looked up */
-    struct feed_hosts_found found;         /* the last result */
+    struct postgres_hosts_found found;     /* the last result */
     struct buffer host;                    /* text of `found` */
     struct buffer hostaddr;
     struct buffer port;
@@ -41,11 +42,11 @@ struct feed_hosts {
 };
 
 /*
- * Calls back once, from this call or from the loop, unless feed_hosts_end is called first. A
+ * Calls back once, from this call or from the loop, unless postgres_hosts_end is called first. A
  * result younger than `known_us` is reused.
  */
-void feed_hosts_find(struct feed_hosts *hosts, const char *conninfo, int64_t known_us);
-void feed_hosts_end(struct feed_hosts *hosts);  /* a no-op if nothing was started */
-void feed_hosts_free(struct feed_hosts *hosts); /* call feed_hosts_end first */
+void postgres_hosts_find(struct postgres_hosts *hosts, const char *conninfo, int64_t known_us);
+void postgres_hosts_end(struct postgres_hosts *hosts);  /* a no-op if nothing was started */
+void postgres_hosts_free(struct postgres_hosts *hosts); /* call postgres_hosts_end first */
 
 #endif
