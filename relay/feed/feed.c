@@ -29,10 +29,6 @@ on_link_socket(struct ev_loop *loop, ev_io *watcher, int events)
     struct feed *feed = watcher->data;
 
     (void)loop;
-    if (feed->state == FEED_CONNECTING) {
-        feed_on_connecting(feed);
-        return;
-    }
     if ((events & EV_WRITE) != 0)
         feed_flush_socket(feed);
     if ((events & EV_READ) == 0 || feed->state == FEED_WAITING)
@@ -71,7 +67,7 @@ on_timeout(struct ev_loop *loop, ev_timer *timer, int events)
                      LOG_SECONDS("timeout_s", timer->repeat),
                      LOG_TEXT("hint", "run SELECT pg_log_standby_snapshot() on the primary, and "
                                       "end its long-running transactions"));
-    else if (feed->link.hosts.resolve != NULL)
+    else if (postgres_connect_is_resolving(&feed->link.connect))
         feed_restart(feed, "hosts of [feed] conninfo not resolved in time",
                      LOG_SECONDS("timeout_s", timer->repeat));
     else
@@ -202,7 +198,7 @@ feed_free(struct feed *feed)
     if (feed == NULL)
         return;
     feed_batch_free(&feed->batch);
-    postgres_hosts_free(&feed->link.hosts);
+    postgres_connect_free(&feed->link.connect);
     free(feed->rules.text);
     free(feed);
 }

@@ -12,15 +12,6 @@
 
 static void on_progress(struct feed *feed);
 
-static void
-connection_failed(struct feed *feed)
-{
-    const char *message =
-        feed->link.conn != NULL ? PQerrorMessage(feed->link.conn) : "out of memory";
-
-    feed_fail(feed, "could not connect to PostgreSQL", message, postgres_error_hint(NULL, message));
-}
-
 /* NOTICE and WARNING messages, such as a missing synchronized standby. */
 static void
 on_notice(void *ctx, const char *message)
@@ -30,84 +21,44 @@ on_notice(void *ctx, const char *message)
 }
 
 static void
-on_link_hosts(void *ctx, const struct postgres_hosts_found *found, const char *error)
+on_link_connected(void *ctx, enum rc rc, PGconn *conn, const char *error)
 {
     struct feed *feed = ctx;
-    const char *conninfo = feed->config->feed.conninfo;
 
-    if (found == NULL) {
+    if (rc == RC_BAD) {
         feed_fail(feed, "could not resolve a host of [feed] conninfo", error, "");
         return;
     }
-    /* Keywords before dbname are defaults; conninfo, which expands in its place, overrides them. */
-    const char *keys[] = {"tcp_user_timeout",
-                          "keepalives_idle",
-                          "keepalives_interval",
-                          "keepalives_count",
-                          "dbname",
-                          "replication",
-                          "fallback_application_name",
-                          "client_encoding",
-                          "host",
-                          "hostaddr",
-                          "port",
-                          NULL};
-    const char *values[] = {"20000",     "10",      "5",    "3",         conninfo,
-                            "database",  "clairon", "UTF8", found->host, found->hostaddr,
-                            found->port, NULL};
-
-    feed->link.conn = PQconnectStartParams(keys, values, 1);
-    if (feed->link.conn == NULL || PQstatus(feed->link.conn) == CONNECTION_BAD) {
-        connection_failed(feed);
+    if (rc != RC_OK) {
+        feed_fail(feed, "could not connect to PostgreSQL", error, postgres_error_hint(NULL, error));
         return;
     }
-    PQsetNoticeProcessor(feed->link.conn, on_notice, NULL);
-    ev_timer_again(feed->loop, &feed->link.timeout);
-    ev_io_set(&feed->link.writable, PQsocket(feed->link.conn), EV_WRITE);
-    /* libpq: start as if PQconnectPoll had returned WRITING */
-    ev_io_start(feed->loop, &feed->link.writable);
+    feed->link.conn = conn;
+    ev_io_set(&feed->link.readable, PQsocket(conn), EV_READ);
+    ev_io_set(&feed->link.writable, PQsocket(conn), EV_WRITE);
+    if (PQsetnonblocking(conn, 1) != 0)
+        feed_restart(feed, "could not set the connection to non-blocking");
+    else
+        feed_send_command(feed, FEED_SETTING, postgres_session_command(conn));
 }
 
 void
 feed_connect(struct feed *feed)
 {
+    struct postgres_connect *connect = &feed->link.connect;
+
     feed->link.attempt++;
     feed->slot.on_acquired = on_progress;
     feed_set_state(feed, FEED_CONNECTING);
     ev_timer_again(feed->loop, &feed->link.timeout);
-    feed->link.hosts.loop = feed->loop;
-    feed->link.hosts.done = on_link_hosts;
-    feed->link.hosts.ctx = feed;
+    connect->loop = feed->loop;
+    connect->conninfo = feed->config->feed.conninfo;
+    connect->replication = "database";
+    connect->on_notice = on_notice;
+    connect->done = on_link_connected;
+    connect->ctx = feed;
     /* A standby relay connects twice a second, so it reuses the addresses. */
-    postgres_hosts_find(&feed->link.hosts, feed->config->feed.conninfo,
-                        feed->slot.is_standby ? KNOWN_US : 0);
-}
-
-void
-feed_on_connecting(struct feed *feed)
-{
-    PostgresPollingStatusType status = PQconnectPoll(feed->link.conn);
-
-    ev_io_stop(feed->loop, &feed->link.readable);
-    ev_io_stop(feed->loop, &feed->link.writable);
-    if (status == PGRES_POLLING_FAILED) {
-        connection_failed(feed);
-        return;
-    }
-    /* PQconnectPoll may have opened another socket, for the next address or without TLS. */
-    ev_io_set(&feed->link.readable, PQsocket(feed->link.conn), EV_READ);
-    ev_io_set(&feed->link.writable, PQsocket(feed->link.conn), EV_WRITE);
-    if (status == PGRES_POLLING_WRITING)
-        ev_io_start(feed->loop, &feed->link.writable);
-    else
-        ev_io_start(feed->loop, &feed->link.readable);
-    if (status != PGRES_POLLING_OK)
-        return;
-    if (PQsetnonblocking(feed->link.conn, 1) != 0) {
-        feed_restart(feed, "could not set the connection to non-blocking");
-        return;
-    }
-    feed_send_command(feed, FEED_SETTING, postgres_session_command(feed->link.conn));
+    postgres_connect_start(connect, feed->slot.is_standby ? KNOWN_US : 0);
 }
 
 static void

@@ -22,10 +22,10 @@
 #include "feed/feed_batch.h"
 #include "feed/feed_queries.h"
 #include "feed/feed_confirm.h"
-#include "postgres/hosts.h"
-#include "postgres/libpq.h"
 #include "feed/feed_members.h"
 #include "feed/feed_slot.h"
+#include "postgres/connect.h"
+#include "postgres/libpq.h"
 #include "store/store.h"
 
 #define FEED_CONNECT_TIMEOUT_S 15.0
@@ -65,8 +65,8 @@ struct feed_link {
     ev_timer timeout; /* limits every state before STREAMING */
     ev_io readable;
     ev_io writable;
-    struct postgres_hosts hosts; /* addresses of conninfo */
-    PGconn *conn;
+    struct postgres_connect connect;
+    PGconn *conn;     /* NULL: not connected */
     PGresult *result; /* of the running command, until it is complete */
     unsigned attempt; /* identifies the connection for late replies of the store */
 };
@@ -134,7 +134,6 @@ void feed_start_replication(struct feed *feed);
 
 /* feed_connect.c */
 void feed_connect(struct feed *feed);
-void feed_on_connecting(struct feed *feed);
 void feed_on_result(struct feed *feed);
 
 /* feed_slot.c */

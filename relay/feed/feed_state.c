@@ -25,7 +25,7 @@ feed_drop_connection(struct feed *feed)
     feed_primary_end(feed);
     feed_standby_end(feed);
     feed_rules_end(feed);
-    postgres_hosts_end(&feed->link.hosts);
+    postgres_connect_end(&feed->link.connect);
     PQclear(feed->link.result);
     feed->link.result = NULL;
     PQfinish(feed->link.conn);

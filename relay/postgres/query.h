@@ -2,11 +2,9 @@
 #ifndef CLAIRON_POSTGRES_QUERY_H
 #define CLAIRON_POSTGRES_QUERY_H
 
-#include <ev.h>
 #include <libpq-fe.h>
-#include <stdbool.h>
 
-#include "postgres/hosts.h"
+#include "postgres/session.h"
 
 /* No callback may call postgres_query_end. */
 struct postgres_query {
@@ -18,10 +16,7 @@ struct postgres_query {
     void (*on_rows)(void *ctx, const PGresult *rows); /* NULL: ignore the rows */
     void (*on_failure)(void *ctx, const char *message);
     void *ctx;
-    struct postgres_hosts hosts; /* addresses of conninfo */
-    PGconn *conn;                /* NULL: not connected */
-    bool session_set;            /* session settings are applied */
-    ev_io socket;
+    struct postgres_session session;
 };
 
 /* Sends the query, connecting first if needed. A no-op while the last one is still running. */

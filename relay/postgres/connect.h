@@ -1,0 +1,43 @@
+/* connect.h: opens a connection to PostgreSQL without blocking the loop. */
+#ifndef CLAIRON_POSTGRES_CONNECT_H
+#define CLAIRON_POSTGRES_CONNECT_H
+
+#include <ev.h>
+#include <libpq-fe.h>
+#include <stdbool.h>
+
+#include "base/rc.h"
+#include "postgres/hosts.h"
+
+/*
+ * RC_OK: the callback owns `conn`. RC_BAD: a host of conninfo was not resolved. RC_IO: could not
+ * connect. `error` is the reason, valid during the call.
+ */
+typedef void postgres_connected(void *ctx, enum rc rc, PGconn *conn, const char *error);
+
+struct postgres_connect {
+    struct ev_loop *loop;
+    const char *conninfo;
+    const char *replication;     /* value of that parameter; NULL: none */
+    PQnoticeProcessor on_notice; /* with ctx; NULL: as libpq does, on stderr */
+    postgres_connected *done;
+    void *ctx;
+    struct postgres_hosts hosts; /* addresses of conninfo */
+    PGconn *conn;                /* while it connects */
+    ev_io socket;
+};
+
+/*
+ * Calls back once, unless postgres_connect_end is called first. A host lookup younger than
+ * `known_us` is reused.
+ */
+void postgres_connect_start(struct postgres_connect *connect, int64_t known_us);
+/* The same, to the server of another connection. */
+void postgres_connect_like(struct postgres_connect *connect, const PGconn *other);
+bool postgres_connect_is_resolving(const struct postgres_connect *connect);
+bool postgres_connect_is_active(const struct postgres_connect *connect);
+void postgres_connect_end(struct postgres_connect *connect); /* a no-op if nothing was started */
+void
+postgres_connect_free(struct postgres_connect *connect); /* ends it, and forgets the addresses */
+
+#endif
