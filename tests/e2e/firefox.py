@@ -39,7 +39,7 @@ class Firefox:
         )
         atexit.register(end, self.process)
         self.count = 0
-        port = wait_for("Firefox's port", self._port, 60)
+        port = wait_for("Firefox's port", self._port)
         self.link = socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS)
         self.stream = self.link.makefile("rb")
         self._read()  # the greeting

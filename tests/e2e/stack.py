@@ -213,7 +213,8 @@ class Stack:
             start_new_session=True,  # Ctrl-C reaches it once, through stop()
         )
         atexit.register(self.stop)
-        threading.Thread(target=self._read, daemon=True).start()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
         self.url = wait_for("the demo's address", self._address, START_SECONDS)
 
     def _read(self):
@@ -249,6 +250,7 @@ class Stack:
             if self.demo.poll() is not None:
                 print("docker/demo.sh exited:\n" + "".join(self.output[-40:]), file=sys.stderr)
             end(self.demo)
+            self.reader.join(WAIT_SECONDS)  # to the end of the output
             self.demo.stdout.close()
             self.demo = None
             shutil.rmtree(self.folder, ignore_errors=True)

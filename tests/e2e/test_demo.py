@@ -103,7 +103,7 @@ class DemoPage(BrowserCase):
                     pane.click(".inbox button")
             return self.stack.store.pending() == 0
 
-        wait_for("nothing pending at first", nothing_left, 60)
+        wait_for("nothing pending at first", nothing_left)
 
     def test_a_notification_is_pending_until_each_member_has_acknowledged_it(self):
         if not self.stack.store:

@@ -72,7 +72,7 @@ class Storm(StackCase):
         self.proxy.cut()
         self.proxy.restore()
         titles = wanted[True] + wanted[False]
-        wait_for("each message", lambda: set(titles) <= set(lines()), 60)
+        wait_for("each message", lambda: set(titles) <= set(lines()))
         self.assertEqual([line for line in lines() if line in wanted[False]], wanted[False])
         self.assertEqual(sorted(line for line in lines() if line in wanted[True]), sorted(wanted[True]))
         self.assertNotIn("gap", lines())

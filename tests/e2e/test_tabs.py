@@ -6,32 +6,37 @@ import unittest
 from stack import WAIT_SECONDS, wait_for
 from tabs import Tab, TabsCase
 
-# Blocks the page in a synchronous request; a busy loop would use a core that other tests need.
+# When the server responds, blocks the page in a synchronous request: a busy loop would use a core that other
+# tests need.
 HANG = """
 const [url] = arguments;
-setTimeout(() => {
+fetch(url).then(() => {
   const request = new XMLHttpRequest();
   request.open('GET', url, false);
   request.send();
-}, 50);
+});
 """
 
 
 class HangingServer:
-    """A server that responds only at the end of its `with` block."""
+    """Blocks a page that runs HANG, from respond() to the end of the `with` block."""
 
     def __enter__(self):
         self.listener = socket.create_server(("127.0.0.1", 0))
+        self.listener.settimeout(WAIT_SECONDS)
         self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
         return self
 
-    def __exit__(self, *_):
-        self.listener.settimeout(WAIT_SECONDS)
-        with self.listener, self.listener.accept()[0] as page:
+    def respond(self):
+        with self.listener.accept()[0] as page:
             page.recv(65536)
             page.sendall(
                 b"HTTP/1.1 200 OK\r\nAccess-Control-Allow-Origin: *\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
             )
+
+    def __exit__(self, *_):
+        with self.listener:
+            self.respond()
 
 
 class Tabs(TabsCase):
@@ -93,12 +98,14 @@ class Tabs(TabsCase):
         self.each_once(leader, [title])
         with HangingServer() as server:
             leader.js(HANG, server.url)
+            other.turn()  # the driver waits for the current page
+            server.respond()
             titles = [title, self.retitle()]
-            wait_for("a new leader", lambda: other.events("sockets") == 1, 35)
+            wait_for("a new leader", lambda: other.events("sockets") == 1)
             titles.append(self.retitle())
             self.each_once(other, titles)
             self.assertEqual(other.events("gap"), [])
-        wait_for("the old leader releases its connection", lambda: self.connections() == 1, 60)
+        wait_for("the old leader releases its connection", lambda: self.connections() == 1)
         self.each_once(leader, titles)
 
     def test_a_killed_relay_causes_no_duplicates(self):
