@@ -56,7 +56,7 @@ SKIP: {
     $relay->write_file($inside, "#!/bin/sh\nexec @in_namespace sh $script \"\$@\"\n");
     chmod 0755, $script, $inside;
     local $Clairon::Test::Doctor::relay = bless { %$relay, program => $inside }, ref $relay;
-    finds('a short backlog', 'host: net.core.somaxconn', qr/^up to 128 connections /, qr/sysctl -w net\.core\.somaxconn=4096/);
+    finds('a short backlog', 'host: net.core.somaxconn', qr/^net\.core\.somaxconn is 128$/, qr/sysctl -w net\.core\.somaxconn=4096/);
 }
 
 # A certificate that is expired or not yet valid.

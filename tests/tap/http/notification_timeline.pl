@@ -39,7 +39,7 @@ $one->ack($id);
 wait_until('the ack is stored', sub { events($id, stage => 'acked') });
 for my $count (1 .. 3)
 {
-    $two->run_until('the next attempt', sub { of_letter($two, 1) >= $count });
+    $two->run_until('the next attempt', sub { letters_of($two, 1) >= $count });
     $store->make_due($id, 'u "2"');
 }
 wait_until('the other is exhausted', sub { events($id, stage => 'errored') });

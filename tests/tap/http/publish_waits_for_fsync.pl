@@ -49,7 +49,7 @@ $store->execute('XDEL', $entry->{stream}, $entry->{entry});
 $store->execute('DEL', $_) for grep { /\Q$entry->{id}\E|asked:/ } @{ $store->execute('KEYS', '*') };
 my $lost = $held->read_response;
 is($lost->{status}, 503, 'a lost notification gets no 201');
-like($lost->{json}{detail}, qr/notification lost/, 'the problem names the loss');
+like($lost->{json}{detail}, qr/lost the notification/, 'the problem names the loss');
 my $second = post('c');
 is($second->{status}, 201, 'the same key stores it again') or diag(explain($second));
 isnt($second->{json}{id}, $entry->{id}, 'with a new id');
