@@ -87,7 +87,7 @@ subtest 'with TLS' => sub {
     my $is_slow = time - $connected_at > 3;
     my $closed  = $is_slow ? delete $responses->{closed} // 0 : 0;
     note "slow machine: $closed handshakes were closed" if $closed;
-    is_deeply($responses, { 'HTTP/1.1 200' => MANY_TLS - $closed }, 'each request over TLS is answered');
+    is_deeply($responses, { $closed < MANY_TLS ? ('HTTP/1.1 200' => MANY_TLS - $closed) : () }, 'each request over TLS is answered');
     $relay->stop;
 };
 
