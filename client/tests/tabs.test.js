@@ -232,7 +232,7 @@ test('another tab takes the lead from a leader that does not answer', async (t) 
   assert.equal(next.closedWith, undefined);
   next.accept({ resumed: true });
   assert.equal(next.sent[0].pos, '1');
-  await until('the old one let go', () => socket.closedWith === 1000);
+  await until('the old leader closed its connection', () => socket.closedWith === 1000);
   next.sends(msg('2', notification('b')));
   await until('the old leader follows', () => first.seen.length === 2);
   assert.deepEqual(second.seen, ['a', 'b']);

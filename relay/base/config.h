@@ -79,7 +79,7 @@ struct config {
         int64_t expiring_ms;
         int64_t shed_lag_ms; /* queueing delay at which load shedding begins; 0: never */
         int64_t shed_bytes;  /* bytes in send queues at which it begins; 0: never */
-        bool hide_targets;   /* receivers do not see an audience's targets */
+        bool hide_targets;   /* recipients do not see an audience's targets */
         int resume_pages;    /* pages from the store a second per user; 0: no limit */
     } delivery;
     struct {

@@ -4,7 +4,7 @@
 
 struct hub;
 
-/* Offers what was read in this turn, in order. Only hub_publish calls it. */
+/* Offers the notifications read in this iteration, in order. Only hub_publish calls it. */
 void publish_unpublished(struct hub *hub);
 
 #endif

@@ -1,4 +1,4 @@
-/* turn.c: works off the ready list at the end of each turn of the loop. */
+/* turn.c: processes the ready list at the end of each loop iteration. */
 #include "hub/turn.h"
 
 #include <utlist.h>
@@ -28,9 +28,9 @@ look_ahead(const struct session *next)
 }
 
 /*
- * The inbox does not reflect acks and reports that still wait here. A report to another shard may
- * be stored after the inbox was read: notifications that it releases would then follow later
- * ones.
+ * The inbox does not reflect acks and delivery reports still queued in this relay. A report to
+ * another shard may be stored after the inbox was read: notifications that it releases would then
+ * follow later ones.
  */
 static bool
 refill(struct hub *hub, struct session *session, bool is_heartbeat)

@@ -1,4 +1,4 @@
-/* turn.h: works off the ready list at the end of each turn of the loop. */
+/* turn.h: processes the ready list at the end of each loop iteration. */
 #ifndef CLAIRON_HUB_TURN_H
 #define CLAIRON_HUB_TURN_H
 
@@ -9,11 +9,14 @@ struct hub;
 void turn_start(struct hub *hub);
 void turn_stop(struct hub *hub);
 
-/* Offers what was read in this turn, in order. Call it before a change of memberships or acks. */
+/*
+ * Offers the notifications read in this iteration, in order. Call it before a change of memberships
+ * or acks.
+ */
 void hub_publish(struct hub *hub);
 
 /*
- * Works off the ready list; of the sessions that have something to send, the first `most`. Frees
+ * Processes the ready list; of the sessions that have something to send, the first `most`. Frees
  * closed sessions. True: others are left.
  */
 bool hub_send_some(struct hub *hub, unsigned most);

@@ -24,9 +24,9 @@ struct entry {
     struct frame frame;  /* from the field route: without data */
     struct bytes uuid;
     struct bytes data;
-    bool is_retry;            /* a retry, for `retry_users` only */
+    bool is_retry;            /* delivered to `retry_users` only */
     struct bytes retry_users; /* packed like targets: iterate with frame_next_target */
-    bool is_open_ended;       /* any user it is delivered to has to acknowledge it */
+    bool is_open_ended;       /* every user who receives it must acknowledge it */
     int64_t expires_us;       /* expiration; 0: none */
     uint64_t score;           /* in an inbox: entry_id_score of the notification's first entry */
 };

@@ -135,10 +135,10 @@ size_t store_batch_count(const struct store_batch *batch);
 #define STORE_BATCH_FRAMES_MAX 256 /* of a batch */
 
 /*
- * Whether the frame belongs to the next batch. The batch is full; or it is large enough, and the
- * frame needs the other way into the store (script or transaction); or the frame is a membership
- * and the batch has notifications: relays must read a membership before the notifications that
- * follow it.
+ * True: the frame must start the next batch. Either the batch is full; or it is large enough, and
+ * the frame is stored by the other method (script or transaction); or the frame is a membership and
+ * the batch has notifications: relays must read a membership before the notifications that follow
+ * it.
  */
 bool store_batch_is_full(const struct store_batch *batch, const struct frame *frame);
 

@@ -1,7 +1,7 @@
 /*
  * notification_json.c: finds parts of a notification's JSON without parsing it.
  *
- * No text in a document can imitate what is searched for: quotes in a JSON string are escaped.
+ * User text cannot match the search strings: quotes inside JSON strings are escaped.
  */
 #include "wire/notification_json.h"
 

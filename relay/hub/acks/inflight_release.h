@@ -8,8 +8,8 @@
 int members_remove_inflight(struct membership *members, const char *id);
 
 /*
- * Retries of it ended. What is still queued is sent all the same, because it may have been redriven
- * since; its delivery report decides.
+ * Retries of it ended. Queued retries are still sent, because it may have been redriven since; its
+ * delivery report decides.
  */
 void members_end_retries(struct membership *members, const char *id);
 

@@ -20,12 +20,12 @@ struct notification {
     struct bytes retry_users; /* a view too; iterate with frame_next_target */
     int64_t made_us;          /* monotonic */
     size_t text_len;
-    unsigned char *text; /* {"t":"msg",..} */
+    unsigned char *text; /* the serialized notification: {"t":"msg",..} */
     size_t ws_len;
-    unsigned char *ws;             /* the line as a whole WebSocket frame */
-    struct bytes data;             /* the JSON document in the line */
-    const struct backlog *backlog; /* that its position reports; NULL: none */
-    struct entry_id pos[];         /* the position in the line */
+    unsigned char *ws;             /* the same as a whole WebSocket frame */
+    struct bytes data;             /* the JSON document in `text` */
+    const struct backlog *backlog; /* that its `pos` reports; NULL: none */
+    struct entry_id pos[];         /* `pos` in `text`, by shard */
 };
 
 /*
@@ -54,15 +54,15 @@ tally_equal(struct tally a, struct tally b)
 struct backlog {
     struct cursor behind; /* all of them are after it */
     struct tally waiting;
-    struct tally queried; /* of these, the store was asked whether the ack is pending */
+    struct tally queried; /* of these, those whose ack state the store was queried for */
     struct tally found;   /* after a resume, those read from the inbox so far */
     bool is_checked;      /* .. and all of them are found */
     bool is_lost;         /* some may be lost; not announced yet */
 };
 
 /*
- * `pos` is the position in the line, by shard (0-0 for a shard that no recipient reads). The caller
- * owns one reference.
+ * `pos` is written into the serialized notification, by shard (0-0 for a shard that no recipient
+ * reads). The caller owns one reference.
  */
 struct notification *notification_new(const struct entry *entry, const char *epoch,
                                       const struct entry_id *pos, unsigned shards);
@@ -84,7 +84,7 @@ void notification_unref(struct notification *notification); /* accepts NULL */
 /* By the wall clock. */
 bool notification_is_expired(const struct notification *notification);
 
-/* The position in the line, for a user whose shard is `own`. */
+/* `pos` in the serialized notification, for a user whose shard is `own`. */
 static inline struct cursor
 notification_cursor(const struct notification *notification, unsigned own)
 {

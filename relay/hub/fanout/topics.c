@@ -1,4 +1,4 @@
-/* topics.c: which topics a connection wants to see. */
+/* topics.c: topic subscriptions of a connection. */
 #include "hub/fanout/topics.h"
 
 #include <stdlib.h>

@@ -82,7 +82,7 @@ struct hub {
     char epoch[CLIENT_POS_EPOCH_MAX + 1];
     struct replay_buffer replay_buffer;
     struct notification
-        *unpublished[HUB_UNPUBLISHED_MAX]; /* read in this turn of the loop, not yet offered */
+        *unpublished[HUB_UNPUBLISHED_MAX]; /* read in this iteration, not yet offered */
     unsigned unpublished_count;
     struct merged_batch merged;               /* for the batch that is being offered */
     struct entry_id newest[STORE_SHARDS_MAX]; /* the last entry read, by shard */

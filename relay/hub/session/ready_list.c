@@ -1,4 +1,4 @@
-/* ready_list.c: what is left to do in this turn of the loop. */
+/* ready_list.c: pending work of the current loop iteration. */
 #include "hub/session/ready_list.h"
 
 #include "base/clock.h"

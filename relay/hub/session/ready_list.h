@@ -1,4 +1,4 @@
-/* ready_list.h: what is left to do in this turn of the loop. */
+/* ready_list.h: pending work of the current loop iteration. */
 #ifndef CLAIRON_HUB_SESSION_READY_LIST_H
 #define CLAIRON_HUB_SESSION_READY_LIST_H
 
@@ -9,7 +9,7 @@ struct hub;
 struct session;
 
 /*
- * Code below the turn never calls upwards. It marks a session, or the hub, with what is left to do;
+ * Code below the turn never calls upwards. It marks a session, or the hub, with its pending work;
  * hub/turn.c does it before the loop sleeps. A session with a mark is not freed.
  */
 enum ready_reason {
