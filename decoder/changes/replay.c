@@ -32,9 +32,13 @@ compare_xids(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
+#if PG_VERSION_NUM < 150000 || PG_VERSION_NUM >= 190000
+#error "replay.c uses ReorderBufferTXN.subtxns, which was checked for PostgreSQL 15 to 18"
+#endif
+
 /*
- * The server removes a subtransaction when it decodes its rollback: the remaining ones are
- * committed.
+ * The server removes a subtransaction from the list when it decodes its rollback
+ * (ReorderBufferAbort): the remaining ones are committed.
  */
 static void
 list_committed(struct replay *replay, ReorderBufferTXN *txn)

@@ -12,7 +12,7 @@ local name, trail_ms, first_id = args[2], args[3], 5 + 2 * tonumber(args[4])
 local inbox, state_key, trail_key = prefix .. KEY_INBOX, prefix .. KEY_ACK, prefix .. KEY_TRAIL
 local acked_key = prefix .. KEY_ACKED
 local now_text = whole(now_ms())
-local event_head, id_len = 'acked ' .. now_text .. ' 0 - ', pack_text(('x'):rep(36)):sub(1, 2)
+local event_head, id_len = 'acked ' .. now_text .. ' 0 - ', pack_text(('x'):rep(FRAME_UUID_TEXT)):sub(1, 2)
 local gone, acked = {}, 0
 -- Ack events are for other relays. A relay that is not registered reloads its state when it is back.
 local ack_events = call('ZCARD', prefix .. KEY_RELAYS) ~= (call('ZSCORE', prefix .. KEY_RELAYS, name) and 1 or 0) and {}

@@ -169,7 +169,7 @@ local rows = call('ZRANGEBYSCORE', prefix .. KEY_DUE, '-inf', whole(now), 'WITHS
     'LIMIT', 0, PAIRS_MAX)
 local order, users_of, due = {}, {}, {}
 for i = 1, #rows, 2 do
-    local id, user, at = rows[i]:sub(1, 36), rows[i]:sub(38), tonumber(rows[i + 1])
+    local id, user, at = rows[i]:sub(1, FRAME_UUID_TEXT), rows[i]:sub(FRAME_UUID_TEXT + 2), tonumber(rows[i + 1])
     if not due[id] and (user == '' or at <= now - slack) then
         due[id] = true
         users_of[id] = users_of[id] or {}
