@@ -37,8 +37,8 @@ run_and_check() {
     local output
     output=$(in_target timeout --foreground 120 bash -c "$(block "$1" "$2")" 2>&1 </dev/null) || true
     print_line "$output"
-    ! grep -v 'LOG:  invalid record length' <<<"$output" |
-        grep -qiE '(^|\()(error|err |noperm|wrongtype|fatal)|command not found|no such|unknown|\binvalid\b|usage:'
+    output=$(grep -v 'LOG:  invalid record length' <<<"$output") || true
+    ! grep -qiE '(^|\()(error|err |noperm|wrongtype|fatal)|command not found|no such|unknown|\binvalid\b|usage:' <<<"$output"
 }
 
 put_helpers() {
