@@ -10,7 +10,7 @@ CREATE FUNCTION clairon.missing_in_old_row(relation regclass, columns int2[], le
     WHERE class.oid = leaf AND class.relreplident <> 'f'
       AND NOT EXISTS (
           SELECT FROM pg_index JOIN pg_attribute AS part
-              ON part.attrelid = leaf AND part.attnum = ANY (indkey::int2[])
+              ON part.attrelid = leaf AND part.attnum = ANY ((indkey::int2[])[0:indnkeyatts - 1])
           WHERE indrelid = leaf AND part.attname = wanted.attname
             AND CASE class.relreplident WHEN 'd' THEN indisprimary AND indimmediate
                     WHEN 'i' THEN indisreplident ELSE false END)
