@@ -33,6 +33,7 @@ COMMENT ON COLUMN clairon.rules.ack_required IS 'whether each receiver must ackn
 COMMENT ON COLUMN clairon.rules.retry_limit IS 'maximum number of retries without an acknowledgement; 0 for none';
 COMMENT ON COLUMN clairon.rules.backoff IS 'growth of the time between retries: EXPONENTIAL, LINEAR or FIXED';
 COMMENT ON COLUMN clairon.rules.ack_timeout IS 'timeout for an acknowledgement; null for the setting of the relay';
+COMMENT ON COLUMN clairon.rules.live IS 'whether the users that the rule addresses may read its rows';
 
 COMMENT ON VIEW clairon.status IS 'replication slots with the plugin clairon';
 COMMENT ON COLUMN clairon.status.slot_name IS 'name of the slot';

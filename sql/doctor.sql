@@ -377,6 +377,14 @@ CREATE FUNCTION clairon.doctor_rules()
     CROSS JOIN LATERAL clairon.missing_in_old_row(rule.relation, ARRAY[attnum], leaf.oid)
         AS key (missing)
     UNION ALL
+    -- The key, the replica identity or the child tables have changed since.
+    SELECT format('live rule %s on %s', rule.name, rule.relation), false,
+           'lists of its rows may become stale: ' || faults.fault, faults.hint
+    FROM clairon.rule
+    JOIN pg_class AS class ON class.oid = rule.relation
+    CROSS JOIN LATERAL clairon.live_faults(rule.relation, rule.name) AS faults
+    WHERE part = 0 AND rule.live
+    UNION ALL
     -- The owner lost membership since, or the table has another owner now.
     SELECT format('rights of rule %s on %s', rule.name, rule.relation), false,
            format('it needs clairon_app, and %s is not a member', owner.rolname),
@@ -403,6 +411,7 @@ $$;
 CREATE FUNCTION clairon.is_warning(check_name text) RETURNS boolean
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT check_name = 'max_slot_wal_keep_size' OR check_name LIKE 'rights of rule %'
+        OR check_name LIKE 'live rule %'
 $$;
 
 -- Without statistics the planner overestimates rows, and JIT compilation would need seconds.

@@ -37,4 +37,5 @@ GRANT EXECUTE ON FUNCTION
     clairon.doctor_physical_slots, clairon.doctor_extension, clairon.doctor_roles,
     clairon.allowed_plugins, clairon.doctor_awaited, clairon.doctor_slots,
     clairon.doctor_leaves, clairon.json_within, clairon.missing_in_old_row, clairon.doctor_rules,
+    clairon.live_key, clairon.deciding_columns, clairon.live_faults,
     clairon.where_written, clairon.is_warning, clairon.version TO clairon_relay;

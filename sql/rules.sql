@@ -330,7 +330,7 @@ $$;
 CREATE FUNCTION clairon.set_rule(path text, relation regclass, audience text, targets text,
     name text, type text, priority text, operations text[], columns text[], only_when text,
     emitter text, topic text, ttl interval, ack_required boolean, retry_limit int, backoff text,
-    ack_timeout interval)
+    ack_timeout interval, live boolean)
     RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     rule clairon.rule;
@@ -350,6 +350,10 @@ BEGIN
                 CASE WHEN targets IS NULL THEN 'not be null' ELSE 'be null' END, audience
             USING ERRCODE = 'invalid_parameter_value',
                   HINT = 'Use NULL for ALL, else a column or a literal such as ''=id1,id2''.';
+    END IF;
+    IF live IS NULL THEN
+        RAISE EXCEPTION 'parameter "live" must not be null'
+            USING ERRCODE = 'null_value_not_allowed', HINT = 'Valid values are true and false.';
     END IF;
     rule.relation := relation;
     rule.name := name;
@@ -391,6 +395,7 @@ BEGIN
     rule.retry_limit := retry_limit;
     rule.backoff := clairon.choice('backoff', backoff, '{EXPONENTIAL,LINEAR,FIXED}');
     rule.ack_timeout := clairon.ack_timeout_ms(ack_timeout);
+    rule.live := live;
     rule.only_when := clairon.check_condition(relation, only_when, path);
     rule.column_origins := clairon.used_columns(relation, clairon.bound_columns(rule),
                                                 rule.columns, rule.only_when);
@@ -405,6 +410,9 @@ BEGIN
     END IF;
     PERFORM clairon.insert_rule(rule);
     PERFORM clairon.limit_conditions(relation);
+    IF live THEN
+        PERFORM clairon.check_live(relation, name);
+    END IF;
     after := clairon.rule_rows(relation, name);
     IF before IS NOT NULL AND before IS DISTINCT FROM after THEN
         RAISE NOTICE 'rule "%" on % replaced', name, relation;
@@ -418,7 +426,8 @@ CREATE FUNCTION clairon.watch(relation regclass, audience text, targets text DEF
     operations text[] DEFAULT '{create,update,delete}', columns text[] DEFAULT NULL,
     only_when text DEFAULT NULL, emitter text DEFAULT NULL, topic text DEFAULT NULL,
     ttl interval DEFAULT NULL, ack_required boolean DEFAULT false, retry_limit int DEFAULT 5,
-    backoff text DEFAULT 'EXPONENTIAL', ack_timeout interval DEFAULT NULL)
+    backoff text DEFAULT 'EXPONENTIAL', ack_timeout interval DEFAULT NULL,
+    live boolean DEFAULT false)
     RETURNS void LANGUAGE c AS 'MODULE_PATHNAME', 'clairon_watch';
 CREATE FUNCTION clairon.unwatch(relation regclass, name text DEFAULT NULL) RETURNS integer
     LANGUAGE c AS 'MODULE_PATHNAME', 'clairon_unwatch';
@@ -467,7 +476,7 @@ CREATE VIEW clairon.rules WITH (security_barrier) AS
                 WHEN rule.emitter LIKE ':%' THEN ':' || rule.emitter
                 ELSE rule.emitter END AS emitter, rule.topic, rule.ttl, rule.ack_required, rule.retry_limit,
            ('{EXPONENTIAL,LINEAR,FIXED}'::text[])[rule.backoff + 1] AS backoff,
-           rule.ack_timeout * interval '1 millisecond' AS ack_timeout
+           rule.ack_timeout * interval '1 millisecond' AS ack_timeout, rule.live
     FROM clairon.rule
     LEFT JOIN pg_catalog.pg_attribute AS attribute
         ON attribute.attrelid = rule.relation AND attribute.attnum = rule.target_column

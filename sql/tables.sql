@@ -50,6 +50,7 @@ CREATE TABLE clairon.rule (
     ack_timeout   int8 CHECK (ack_timeout BETWEEN 1 AND 2592000000), -- in ms
     emitter_column int2 CHECK (emitter_column > 0),
     target_columns int2[], -- of a composite audience; 0 is the next of target_list
+    live          boolean NOT NULL DEFAULT false, -- users may read its rows
     column_names  text[],
     PRIMARY KEY (relation, name, part),
     CHECK ((audience = 'ALL') = (target_column IS NULL AND target_list IS NULL

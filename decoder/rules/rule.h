@@ -34,6 +34,7 @@ struct rule {
     uint16 retry_limit;
     enum frame_backoff backoff;
     uint32 ack_timeout; /* in ms; 0: the relay's setting */
+    bool live;          /* its rows may be read: frames have its name */
     char *only_when;    /* the stored form of condition.h; NULL: always */
     int16 part;         /* only while rules are read; then 0 */
     /* $n in only_when is column numbers[i] where origins[i] is n */

@@ -153,6 +153,7 @@ read_rule(const Datum *values, const bool *nulls)
         rule->only_when = TextDatumGetCString(VALUE(RULE_ONLY_WHEN));
     if (!IS_NULL(RULE_ACK_TIMEOUT))
         rule->ack_timeout = (uint32)DatumGetInt64(VALUE(RULE_ACK_TIMEOUT));
+    rule->live = !IS_NULL(RULE_LIVE) && DatumGetBool(VALUE(RULE_LIVE));
     rule->part = DatumGetInt16(VALUE(RULE_PART));
     if (!IS_NULL(RULE_COLUMN_ORIGINS) && !IS_NULL(RULE_COLUMN_NUMBERS)) {
         int count;
@@ -272,7 +273,7 @@ static const Oid rule_types[RULE_ATTRIBUTE_COUNT] = {
     REGCLASSOID,  TEXTOID, TEXTOID,      INT2OID,      TEXTARRAYOID, INT2OID,
     INT2OID,      INT2OID, INT2ARRAYOID, TEXTOID,      TEXTOID,      INTERVALOID,
     BOOLOID,      INT2OID, INT2OID,      TEXTOID,      INT2OID,      INT2ARRAYOID,
-    INT2ARRAYOID, INT8OID, INT2OID,      INT2ARRAYOID,
+    INT2ARRAYOID, INT8OID, INT2OID,      INT2ARRAYOID, BOOLOID,
 };
 static const Oid secret_types[] = {BYTEAOID};
 

@@ -228,14 +228,15 @@ check_extension(struct postgresql_probe *probe)
 static void
 check_schema(struct postgresql_probe *probe)
 {
-    PGresult *result = query(
-        probe, "extension's SQL",
-        "SELECT pg_catalog.string_agg(name, ', ')"
-        " FROM pg_catalog.unnest('{ack_timeout,emitter_column,target_columns}'::text[]) AS name"
-        " WHERE pg_catalog.to_regclass('clairon.rule') IS NOT NULL AND NOT EXISTS"
-        " (SELECT FROM pg_catalog.pg_attribute WHERE attname = name"
-        " AND attrelid = pg_catalog.to_regclass('clairon.rule'))",
-        NULL);
+    PGresult *result =
+        query(probe, "extension's SQL",
+              "SELECT pg_catalog.string_agg(name, ', ')"
+              " FROM pg_catalog.unnest('{ack_timeout,emitter_column,target_columns,live}'::text[])"
+              " AS name"
+              " WHERE pg_catalog.to_regclass('clairon.rule') IS NOT NULL AND NOT EXISTS"
+              " (SELECT FROM pg_catalog.pg_attribute WHERE attname = name"
+              " AND attrelid = pg_catalog.to_regclass('clairon.rule'))",
+              NULL);
 
     if (result == NULL)
         return;

@@ -6,7 +6,7 @@ SELECT clairon.watch('t', 'USER', 'owner', operations => '{create}', only_when =
 ALTER EVENT TRIGGER clairon_update_renamed DISABLE;
 ALTER EVENT TRIGGER clairon_delete_dropped DISABLE;
 
--- without the newest three columns of clairon.rule, and without two of them
+-- without the newest four columns of clairon.rule, without three, and without one of them
 CREATE FUNCTION without(VARIADIC columns text[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     EXECUTE (SELECT format('CREATE TABLE clairon.older WITH (user_catalog_table = true) AS SELECT %s FROM clairon.rule',
@@ -21,23 +21,27 @@ BEGIN
     DROP TABLE clairon.rule;
     ALTER TABLE clairon.newer RENAME TO rule;
 END $$;
-SELECT without('ack_timeout', 'emitter_column', 'target_columns');
+SELECT without('ack_timeout', 'emitter_column', 'target_columns', 'live');
 INSERT INTO t VALUES (1, 'u1', 'of 19'), (11, 'u1', 'not sent');
 UPDATE clairon.rule SET topic = 'changed';
 INSERT INTO t VALUES (2, 'u2', 'by the changed rule');
 SELECT * FROM lines();
 SELECT restored();
-SELECT without('emitter_column', 'target_columns');
+SELECT without('emitter_column', 'target_columns', 'live');
 INSERT INTO t VALUES (3, 'u3', 'of 20');
+SELECT * FROM lines();
+SELECT restored();
+SELECT without('live');
+INSERT INTO t VALUES (7, 'u3', 'of 22');
 SELECT * FROM lines();
 SELECT restored();
 
 -- a table of no release
-SELECT without('ack_timeout', 'emitter_column', 'target_columns', 'column_names');
+SELECT without('ack_timeout', 'emitter_column', 'target_columns', 'live', 'column_names');
 INSERT INTO t VALUES (4, 'u4', 'not read');
 SELECT * FROM lines();
 SELECT restored();
-SELECT without('ack_timeout', 'emitter_column', 'target_columns', 'column_numbers');
+SELECT without('ack_timeout', 'emitter_column', 'target_columns', 'live', 'column_numbers');
 INSERT INTO t VALUES (5, 'u5', 'not read');
 SELECT * FROM lines();
 SELECT restored();

@@ -15,7 +15,7 @@ SELECT clairon.watch('owned', 'ALL', name => 'mine');
 SELECT clairon.unwatch('owned');
 SELECT clairon.once('a', 'b');
 SELECT clairon.set_rule('public', 'owned', 'ALL', NULL, 'mine', 'REALTIME', 'NORMAL', '{create}', NULL, NULL,
-                        NULL, NULL, NULL, false, 0, 'FIXED', NULL);
+                        NULL, NULL, NULL, false, 0, 'FIXED', NULL, false);
 SELECT clairon.remove_rules('owned', NULL);
 SELECT clairon.show_condition('owned', 'default');
 INSERT INTO clairon.rule SELECT * FROM clairon.rule;

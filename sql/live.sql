@@ -1,0 +1,109 @@
+/* live: whether clients can keep the rows of a rule current by its notifications. */
+
+-- The columns that identify a row: of the replica identity index, else of the primary key. NULL
+-- without such an index. A deferrable one does not count: within a transaction it may have
+-- duplicates.
+CREATE FUNCTION clairon.live_key(relation regclass) RETURNS text[]
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT array_agg(attname::text ORDER BY place)
+    FROM pg_class AS class
+    JOIN pg_index ON indrelid = class.oid AND indisvalid AND indimmediate
+        AND CASE relreplident WHEN 'i' THEN indisreplident ELSE indisprimary END
+    CROSS JOIN LATERAL unnest(indkey::int2[]) WITH ORDINALITY AS part (number, place)
+    JOIN pg_attribute ON attrelid = class.oid AND attnum = number
+    WHERE class.oid = relation AND place <= indnkeyatts
+$$;
+
+-- The columns that determine who receives a row: those of the targets and of only_when.
+CREATE FUNCTION clairon.deciding_columns(relation regclass, name text) RETURNS int2[]
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT array_agg(number) FILTER (WHERE number > 0)
+    FROM (SELECT unnest(target_column || target_columns)
+          FROM clairon.rule AS first
+          WHERE first.relation = deciding_columns.relation
+            AND first.name = deciding_columns.name AND part = 0
+          UNION
+          SELECT used.number
+          FROM clairon.rule AS first
+          CROSS JOIN LATERAL unnest(column_origins, column_numbers) AS used (origin, number)
+          CROSS JOIN LATERAL (
+              SELECT string_agg(piece.only_when, '' ORDER BY piece.part) AS stored
+              FROM clairon.rule AS piece
+              WHERE piece.relation = first.relation AND piece.name = first.name) AS condition
+          WHERE first.relation = deciding_columns.relation
+            AND first.name = deciding_columns.name AND part = 0
+            AND '$' || origin IN (SELECT match[1] FROM regexp_matches(stored, '[$][0-9]+', 'g')
+                                  AS found (match))) AS deciding (number)
+$$;
+
+-- Why a rule cannot be live, with the SQLSTATE for clairon.watch; no rows when it can be. An
+-- unsuitable old row would leave a row at a user who has lost it.
+CREATE FUNCTION clairon.live_faults(relation regclass, name text)
+    RETURNS TABLE (state text, fault text, hint text)
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT 'object_not_in_prerequisite_state',
+           CASE WHEN is_deferrable THEN 'its primary key is deferrable'
+                ELSE 'the table has neither a primary key nor a replica identity index' END,
+           CASE WHEN is_deferrable THEN 'Use a key that is not deferrable.'
+                ELSE format('ALTER TABLE %s ADD PRIMARY KEY (..);', relation) END
+    FROM (SELECT EXISTS (SELECT FROM pg_index WHERE indrelid = relation AND indisprimary
+                         AND NOT indimmediate)) AS key (is_deferrable)
+    WHERE clairon.live_key(relation) IS NULL
+    UNION ALL
+    SELECT 'invalid_parameter_value', 'parameter "operations" does not include ' ||
+           (SELECT string_agg(operation, ', ' ORDER BY bit)
+            FROM (VALUES ('create', 1), ('update', 2), ('delete', 4)) AS t (operation, bit)
+            WHERE rule.operations & bit = 0),
+           'A live rule must include create, update and delete.'
+    FROM clairon.rule
+    WHERE rule.relation = live_faults.relation AND rule.name = live_faults.name AND part = 0
+      AND rule.operations & 7 <> 7
+    UNION ALL
+    SELECT 'invalid_parameter_value',
+           format('parameter "columns" does not include "%s" of the key',
+                  string_agg(attname, '", "' ORDER BY attnum)),
+           'Add the columns of the key, or use NULL for all columns.'
+    FROM clairon.rule
+    JOIN pg_attribute ON attrelid = rule.relation AND attnum > 0
+        AND attname = ANY (clairon.live_key(rule.relation)) AND attnum <> ALL (rule.columns)
+    WHERE rule.relation = live_faults.relation AND rule.name = live_faults.name AND part = 0
+    HAVING count(*) > 0
+    UNION ALL
+    SELECT 'object_not_in_prerequisite_state',
+           format('child table %s has no unique index on "%s"', leaf,
+                  array_to_string(clairon.live_key(relation), '", "')),
+           format('ALTER TABLE %s ADD PRIMARY KEY (..);', leaf)
+    FROM clairon.doctor_leaves(relation) AS leaf
+    WHERE clairon.live_key(relation) IS NOT NULL AND NOT EXISTS (
+        SELECT FROM pg_index
+        WHERE indrelid = leaf AND indisunique AND indimmediate AND indisvalid
+          AND indpred IS NULL AND indexprs IS NULL
+          AND ARRAY(SELECT attname::text FROM pg_attribute WHERE attrelid = leaf
+                    AND attnum = ANY ((indkey::int2[])[0:indnkeyatts - 1]))
+              <@ clairon.live_key(relation))
+    UNION ALL
+    SELECT 'object_not_in_prerequisite_state',
+           format('the WAL does not contain "%s" of the old rows of %s',
+                  array_to_string(missing, '", "'), leaf),
+           format('ALTER TABLE %s REPLICA IDENTITY FULL;', leaf)
+    FROM clairon.doctor_leaves(relation) AS leaf
+    CROSS JOIN LATERAL clairon.missing_in_old_row(
+        relation,
+        clairon.deciding_columns(relation, name) || ARRAY(
+            SELECT attnum FROM pg_attribute
+            WHERE attrelid = relation AND attname = ANY (clairon.live_key(relation))),
+        leaf) AS old (missing)
+    WHERE missing IS NOT NULL
+$$;
+
+CREATE FUNCTION clairon.check_live(relation regclass, name text) RETURNS void
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    first record;
+BEGIN
+    SELECT * INTO first FROM clairon.live_faults(relation, name) LIMIT 1;
+    IF FOUND THEN
+        RAISE EXCEPTION 'rule "%" on % cannot be live: %', name, relation, first.fault
+            USING ERRCODE = first.state, HINT = first.hint;
+    END IF;
+END $$;

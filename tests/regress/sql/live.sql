@@ -1,0 +1,86 @@
+-- Live rules: which of them watch accepts, and what doctor reports about them later.
+CREATE TABLE l (id int PRIMARY KEY, owner text, state text, body text);
+-- the old row must name the targets and decide the condition
+SELECT clairon.watch('l', 'USER', 'owner', live => true);
+SELECT clairon.watch('l', 'USER', '=u1', only_when => $$state = 'open'$$, live => true);
+SELECT clairon.watch('l', 'STRUCTURE+ROLE', 'owner+=admin', live => true);
+SELECT clairon.watch('l', 'USER', 'id', name => 'by key', live => true);
+SELECT clairon.watch('l', 'USER', '=u1', name => 'literal', only_when => 'id > 0', live => true);
+SELECT clairon.watch('l', 'ALL', name => 'all', live => true);
+ALTER TABLE l REPLICA IDENTITY FULL;
+SELECT clairon.watch('l', 'USER', 'owner', only_when => $$state = 'open'$$, live => true);
+SELECT clairon.watch('l', 'STRUCTURE+ROLE', 'owner+=admin', name => 'composite', live => true);
+SELECT clairon.watch('l', 'USER', 'owner', name => 'not live');
+-- a list needs every change and its key
+SELECT clairon.watch('l', 'ALL', operations => '{create,truncate}', live => true);
+SELECT clairon.watch('l', 'ALL', columns => '{owner}', live => true);
+SELECT clairon.watch('l', 'ALL', columns => '{id,owner}', name => 'columns', live => true);
+SELECT clairon.watch('l', 'ALL', live => NULL);
+SELECT name, live FROM clairon.rules ORDER BY name COLLATE "C";
+SELECT clairon.watch('l', 'ALL', name => 'all', live => false);
+SELECT live FROM clairon.rules WHERE name = 'all';
+
+-- keys
+CREATE TABLE k (id int NOT NULL, v text);
+SELECT clairon.watch('k', 'ALL', live => true);
+ALTER TABLE k REPLICA IDENTITY FULL;
+SELECT clairon.watch('k', 'ALL', live => true);
+ALTER TABLE k ADD PRIMARY KEY (id) DEFERRABLE;
+SELECT clairon.watch('k', 'ALL', live => true);
+ALTER TABLE k DROP CONSTRAINT k_pkey;
+CREATE UNIQUE INDEX k_id ON k (id) INCLUDE (v);
+ALTER TABLE k REPLICA IDENTITY USING INDEX k_id;
+SELECT clairon.watch('k', 'USER', 'id', live => true);
+-- a column that the index only includes is not in the old row
+SELECT clairon.watch('k', 'USER', 'v', live => true);
+ALTER TABLE k REPLICA IDENTITY NOTHING;
+SELECT clairon.watch('k', 'ALL', live => true);
+ALTER TABLE k ADD PRIMARY KEY (id);
+SELECT clairon.watch('k', 'ALL', live => true);
+SELECT clairon.live_key('l'), clairon.live_key('k');
+
+-- each partition and child table
+CREATE TABLE p (region text, id int, owner text, PRIMARY KEY (region, id)) PARTITION BY LIST (region);
+CREATE TABLE p_a PARTITION OF p FOR VALUES IN ('a');
+SELECT clairon.watch('p', 'USER', 'owner', live => true);
+ALTER TABLE p_a REPLICA IDENTITY FULL;
+SELECT clairon.watch('p', 'USER', 'owner', live => true);
+CREATE TABLE p_b PARTITION OF p FOR VALUES IN ('b');
+CREATE TABLE parent (id int PRIMARY KEY, owner text);
+CREATE TABLE child () INHERITS (parent);
+ALTER TABLE parent REPLICA IDENTITY FULL;
+ALTER TABLE child REPLICA IDENTITY FULL;
+SELECT clairon.watch('parent', 'USER', 'owner', live => true);
+ALTER TABLE child ADD PRIMARY KEY (id);
+SELECT clairon.watch('parent', 'USER', 'owner', live => true);
+
+-- later changes of the tables are warnings
+ALTER TABLE l REPLICA IDENTITY DEFAULT;
+ALTER TABLE child DROP CONSTRAINT child_pkey;
+SELECT check_name, ok, detail, hint FROM clairon.doctor() WHERE check_name LIKE 'live rule %' ORDER BY check_name, detail;
+SET ROLE clairon_relay;
+SELECT count(*) FROM clairon.doctor() WHERE check_name LIKE 'live rule %';
+RESET ROLE;
+ALTER TABLE l DROP CONSTRAINT l_pkey;
+SELECT check_name, detail FROM clairon.doctor() WHERE check_name LIKE 'live rule % on public.l' ORDER BY check_name, detail;
+ALTER TABLE l ADD PRIMARY KEY (id), REPLICA IDENTITY FULL;
+DROP TABLE p_b, parent, child;
+SELECT count(*) FROM clairon.doctor() WHERE check_name LIKE 'live rule %';
+
+-- a restored rule has other column numbers
+CREATE TABLE moved (gone int, id int PRIMARY KEY, owner text, state text);
+ALTER TABLE moved DROP gone, REPLICA IDENTITY FULL;
+SELECT clairon.watch('moved', 'USER', 'owner', columns => '{id,owner}', only_when => $$state = 'open'$$, live => true);
+SELECT ARRAY(SELECT attname FROM pg_attribute WHERE attrelid = 'moved'::regclass
+             AND attnum = ANY (clairon.deciding_columns('moved', 'default')) ORDER BY attnum);
+CREATE TABLE dumped AS SELECT * FROM clairon.rule WHERE relation = 'moved'::regclass;
+DROP TABLE moved;
+CREATE TABLE moved (id int PRIMARY KEY, owner text, state text);
+UPDATE dumped SET relation = 'moved'::regclass;
+INSERT INTO clairon.rule SELECT * FROM dumped;
+SELECT ARRAY(SELECT attname FROM pg_attribute WHERE attrelid = 'moved'::regclass
+             AND attnum = ANY (clairon.deciding_columns('moved', 'default')) ORDER BY attnum);
+SELECT detail FROM clairon.doctor() WHERE check_name = 'live rule default on moved';
+DROP TABLE moved, dumped, p, k, l;
+DELETE FROM clairon.rule;
+SELECT count(*) FROM notes();
