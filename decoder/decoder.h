@@ -42,6 +42,7 @@ struct decoder {
     uint64 change_number; /* with a spool: since its last record */
     uint64 skipped;       /* changes since the last write or progress message */
     uint64 seeds[2];
+    uint64 xid; /* 64-bit id of the top-level transaction */
     uint64 commit_lsn;
     uint64 commit_us;
     TimestampTz commit_time;

@@ -127,7 +127,7 @@ layer_tap() {
 layer_replica() {
     if [ "$(pg_major)" -ge 16 ]; then
         tap_files tests/tap/standby/*.pl tests/tap/extension/*.pl \
-            tests/tap/decoder/{walsender_of_a_relay_role,server_encodings,rules_after_dump_and_restore,rules_in_a_walsender}.pl
+            tests/tap/decoder/{transaction_ids,walsender_of_a_relay_role,server_encodings,rules_after_dump_and_restore,rules_in_a_walsender}.pl
     else
         recorded replica
     fi
@@ -228,7 +228,7 @@ layer_asan() {
 
 # The decoder's tests with a plugin under UBSan. CLAIRON_SANITIZED=all: all of them.
 layer_sanitized() (
-    local status=0 names=(tests/tap/decoder/{walsender_of_a_relay_role,server_encodings,differential_against_test_decoding}.pl)
+    local status=0 names=(tests/tap/decoder/{transaction_ids,walsender_of_a_relay_role,server_encodings,differential_against_test_decoding}.pl)
     CLAIRON_ROOT=$CLAIRON_TOP/build/sanitized/root
     CLAIRON_WORK=$CLAIRON_WORK/sanitized
     if [ ! -e "$CLAIRON_ROOT/bin/postgres" ]; then

@@ -352,6 +352,18 @@ test('an incomplete notification is reported, and later ones are delivered', asy
   assert.deepEqual(events('error').map(({ error }) => error.name), ['TypeError', 'TypeError', 'TypeError']);
 });
 
+test('a handler gets the notification of a line with a transaction and a rule', async (t) => {
+  const { relay, client, events } = start(t);
+  const handled = [];
+  client.on('*', (n) => { handled.push(n); });
+  const socket = await relay.socket();
+  socket.accept();
+  socket.sends({ ...msg('1', notification('a')), x: '12884901895', rule: 'default' }, msg('2', notification('b')));
+  await until('both', () => handled.length === 2);
+  assert.deepEqual(handled, [notification('a'), notification('b')]);
+  assert.equal(events('error').length, 0);
+});
+
 test('a binary frame is reported, and the connection stays', async (t) => {
   const { relay, events } = start(t);
   const socket = await relay.socket();

@@ -268,6 +268,7 @@ fill_header(struct decoder *decoder, const struct notification *notification,
     header->backoff = rule->backoff;
     header->audience = (struct fragment){rule->audience, strlen(rule->audience)};
     header->topic = plan->topic;
+    header->rule = plan->live_rule;
     header->targets = notification->targets;
     notification_set_expiration(decoder, header, rule->ttl);
 }

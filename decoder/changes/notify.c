@@ -80,6 +80,7 @@ write_notification(LogicalDecodingContext *ctx, const struct message *message,
                                          .backoff = message->backoff,
                                          .audience = {message->audience, message->audience_len},
                                          .topic = topic,
+                                         .rule = {"", 0},
                                          .targets = &message->targets};
     int frame = 0;
     int line;

@@ -12,6 +12,7 @@
 #include "common/hashfn.h"
 #include "port/pg_bswap.h"
 
+#include "base/compat.h"
 #include "decoder.h"
 #include "encode/encode.h"
 
@@ -70,6 +71,7 @@ frames_begin_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     decoder->change_number = 0;
     decoder->repeats = 0;
     decoder->wrote = false;
+    decoder->xid = compat_full_xid(txn->xid);
     decoder->commit_lsn = txn->final_lsn;
     decoder->commit_time = encode_clamp_time(txn->xact_time.commit_time);
     decoder->commit_us = (uint64)(decoder->commit_time + POSTGRES_EPOCH_US);
@@ -142,14 +144,6 @@ put_target_texts(StringInfo out, const struct target_list *targets)
     return out->len - start;
 }
 
-static void
-put_ack_timeout(StringInfo out, int start, uint32 ack_timeout)
-{
-    put32(encode_reserve(out, FRAME_NOTIFICATION_ACK_TIMEOUT_SIZE), ack_timeout);
-    out->len += FRAME_NOTIFICATION_ACK_TIMEOUT_SIZE;
-    out->data[start + FRAME_AT_VERSION] = FRAME_VERSION_TIMED;
-}
-
 int
 frames_put_header(struct decoder *decoder, StringInfo out, const struct notification_header *header)
 {
@@ -170,9 +164,12 @@ frames_put_header(struct decoder *decoder, StringInfo out, const struct notifica
     put16(at + FRAME_NOTIFICATION_AT_TOPIC_LEN, header->topic.len);
     put32(at + FRAME_NOTIFICATION_AT_TARGET_COUNT, header->targets->count);
     if ((header->flags & FRAME_ACK_TIMED) != 0)
-        put_ack_timeout(out, start, header->ack_timeout);
+        put32(at + FRAME_NOTIFICATION_AT_ACK_TIMEOUT, header->ack_timeout);
+    put64(at + FRAME_NOTIFICATION_AT_XID, decoder->xid);
+    put16(at + FRAME_NOTIFICATION_AT_RULE_LEN, header->rule.len);
     encode_raw(out, header->audience.bytes, header->audience.len);
     encode_raw(out, header->topic.bytes, header->topic.len);
+    encode_raw(out, header->rule.bytes, header->rule.len);
     targets_len = put_target_texts(out, header->targets);
     put32(out->data + start + FRAME_NOTIFICATION_AT_TARGETS_LEN, targets_len);
     return start;
@@ -190,6 +187,7 @@ frames_put_member(struct decoder *decoder, StringInfo out, char change, uint32 s
     put16(at + FRAME_MEMBER_AT_AUDIENCE_LEN, strlen(texts[0]));
     put16(at + FRAME_MEMBER_AT_TARGET_LEN, strlen(texts[1]));
     put16(at + FRAME_MEMBER_AT_USER_LEN, strlen(texts[2]));
+    put64(at + FRAME_MEMBER_AT_XID, decoder->xid);
     for (int i = 0; i < MEMBER_FIELDS; i++)
         encode_raw(out, texts[i], strlen(texts[i]));
     frames_finish(out, start);

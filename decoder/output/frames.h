@@ -35,6 +35,7 @@ struct notification_header {
     enum frame_backoff backoff;
     struct fragment audience;
     struct fragment topic;
+    struct fragment rule; /* its name; empty unless it is live */
     const struct target_list *targets;
 };
 

@@ -223,6 +223,16 @@ plan_topic(struct decoder *decoder, struct plan *plan, const char *source)
     plan->topic.len = len;
 }
 
+/* clairon.watch rejects a longer name, but a superuser may insert one. */
+static void
+plan_live_rule(struct plan *plan)
+{
+    const char *name = plan->rule->live ? utf8_name(plan->rule->name) : "";
+    size_t len = strlen(name);
+
+    plan->live_rule = (struct fragment){name, len > LIMIT_RULE ? 0 : len};
+}
+
 /* The envelope fields that all rows of the plan share. */
 static struct envelope
 plan_envelope(const struct plan *plan, const char *source, enum frame_operation operation)
@@ -361,6 +371,7 @@ plan_rule(struct decoder *decoder, struct relation_entry *entry, const struct ru
         plan->condition =
             plan_condition(decoder, entry, rule, source->relation, source->map, decoded);
     plan_topic(decoder, plan, name);
+    plan_live_rule(plan);
     source_name = utf8_name(name);
     plan_metadata_start(decoder, plan, source_name);
     plan_metadata(decoder, plan, source_name);

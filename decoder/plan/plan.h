@@ -73,6 +73,7 @@ struct plan {
     struct fragment routing;              /* from the payload's end to the targets */
     struct fragment retry;                /* from the targets' end to the line's */
     struct fragment topic;                /* UTF-8 */
+    struct fragment live_rule;            /* its name, UTF-8; empty unless it is live */
     struct template_mark *mark;
 };
 

@@ -8,6 +8,7 @@ enum piece {
     PIECE_FRONT,
     PIECE_ROUTING,
     PIECE_RETRY,
+    PIECE_LIVE_RULE,
     PIECE_COUNT
 };
 
@@ -46,7 +47,8 @@ put_template(StringInfo out, const struct plan *plan)
         [PIECE_TOPIC] = plan->topic,
         [PIECE_FRONT] = plan->metadata_start,
         [PIECE_ROUTING] = plan->routing,
-        [PIECE_RETRY] = plan->retry};
+        [PIECE_RETRY] = plan->retry,
+        [PIECE_LIVE_RULE] = plan->live_rule};
 
     if (rule->ttl != NULL)
         stored.ttl = *rule->ttl;
@@ -131,5 +133,6 @@ spool_get_template(const char *body)
     plan->metadata_start = pieces[PIECE_FRONT];
     plan->routing = pieces[PIECE_ROUTING];
     plan->retry = pieces[PIECE_RETRY];
+    plan->live_rule = pieces[PIECE_LIVE_RULE];
     return plan;
 }

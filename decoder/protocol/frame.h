@@ -6,7 +6,7 @@
  *
  *  every frame     0  4  length       bytes of the whole frame, these 4 included
  *                  4  1  kind         'N' notification, 'M' member, 'C' commit
- *                  5  1  version      FRAME_VERSION, or FRAME_VERSION_TIMED with FRAME_ACK_TIMED
+ *                  5  1  version      FRAME_VERSION
  *                  6  2  flags        FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED | ..
  *                  8  8  commit_lsn   where the commit record starts (0: not from WAL)
  *                 16  8  ordinal      within the transaction, see FRAME_ORDINAL
@@ -24,8 +24,12 @@
  *                 66  2  topic_len
  *                 68  4  targets_len  bytes of all targets with their lengths
  *                 72  4  target_count
- *                 76  4  ack_timeout  in ms; only with FRAME_ACK_TIMED
- *                 76/80  audience, topic, then each target as length (2) + bytes
+ *                 76  4  ack_timeout  in ms, with FRAME_ACK_TIMED; else 0
+ *                 80  8  xid          of the top-level transaction, 64 bits; 0: not from WAL
+ *                 88  2  rule_len     0 unless the rule is live
+ *                 90  2  zero
+ *                 92     audience, topic, rule (at most LIMIT_RULE bytes), then each target
+ *                        as length (2) + bytes
  *                        data: the JSON line, to the frame's end
  *
  *  member         24  1  change       '+' or '-'
@@ -33,7 +37,8 @@
  *                 26  2  audience_len
  *                 28  2  target_len
  *                 30  2  user_len
- *                 32     audience, target, user
+ *                 32  8  xid          as in a notification
+ *                 40     audience, target, user
  *
  *  commit         24  8  end_lsn      may be confirmed when all frames before are stored
  *                 32  8  commit_us
@@ -47,12 +52,17 @@
  *
  * The bytes of a notification from 0 up to its data are its header. The store keeps them next to
  * the JSON, as the route of the stream entry, so that the relay routes without parsing JSON.
+ *
+ * Stores have entries of older versions, so the relay reads those too. FRAME_VERSION_PLAIN has none
+ * of the fields from 76 on, FRAME_VERSION_TIMED has the ack_timeout only. A member frame of version
+ * FRAME_VERSION_PLAIN ends its head before the xid.
  */
 #ifndef CLAIRON_FRAME_H
 #define CLAIRON_FRAME_H
 
-#define FRAME_VERSION 1
-#define FRAME_VERSION_TIMED 2 /* an older relay must reject it */
+#define FRAME_VERSION 3
+#define FRAME_VERSION_PLAIN 1
+#define FRAME_VERSION_TIMED 2 /* a notification with FRAME_ACK_TIMED */
 
 #define FRAME_KIND_NOTIFICATION 'N'
 #define FRAME_KIND_MEMBER 'M'
@@ -89,15 +99,20 @@
 #define FRAME_NOTIFICATION_AT_TOPIC_LEN 66
 #define FRAME_NOTIFICATION_AT_TARGETS_LEN 68
 #define FRAME_NOTIFICATION_AT_TARGET_COUNT 72
-#define FRAME_NOTIFICATION_HEAD_SIZE 76
 #define FRAME_NOTIFICATION_AT_ACK_TIMEOUT 76
-#define FRAME_NOTIFICATION_ACK_TIMEOUT_SIZE 4
+#define FRAME_NOTIFICATION_AT_XID 80
+#define FRAME_NOTIFICATION_AT_RULE_LEN 88
+#define FRAME_NOTIFICATION_HEAD_SIZE 92
+#define FRAME_NOTIFICATION_HEAD_SIZE_PLAIN 76
+#define FRAME_NOTIFICATION_HEAD_SIZE_TIMED 80
 
 #define FRAME_MEMBER_AT_CHANGE 24
 #define FRAME_MEMBER_AT_AUDIENCE_LEN 26
 #define FRAME_MEMBER_AT_TARGET_LEN 28
 #define FRAME_MEMBER_AT_USER_LEN 30
-#define FRAME_MEMBER_HEAD_SIZE 32
+#define FRAME_MEMBER_AT_XID 32
+#define FRAME_MEMBER_HEAD_SIZE 40
+#define FRAME_MEMBER_HEAD_SIZE_PLAIN 32
 
 #define FRAME_COMMIT_AT_END_LSN 24
 #define FRAME_COMMIT_AT_COMMIT_US 32

@@ -8,6 +8,9 @@
 /* A user, a group, or one part of a target, in bytes of UTF-8. */
 #define LIMIT_TARGET 255
 
+/* The name of a rule, in bytes of UTF-8. */
+#define LIMIT_RULE 255
+
 /* Parts of a composite audience, and of its targets. */
 #define LIMIT_PARTS 4
 

@@ -51,27 +51,11 @@ entry_id_read(const char *text, size_t len, struct entry_id *ret_id)
     return RC_OK;
 }
 
-/* Called for each notification and reader of the stream; printf is ten times slower. */
-static char *
-write_number(uint64_t number, char *at)
-{
-    char digits[20];
-    size_t len = 0;
-
-    do {
-        digits[len++] = (char)('0' + number % 10);
-        number /= 10;
-    } while (number > 0);
-    while (len > 0)
-        *at++ = digits[--len];
-    return at;
-}
-
 void
 entry_id_text(struct entry_id id, char ret_text[ENTRY_ID_TEXT_MAX])
 {
-    char *at = write_number(id.ms, ret_text);
+    char *at = bytes_decimal(id.ms, ret_text);
 
     *at++ = '-';
-    *write_number(id.seq, at) = '\0';
+    *bytes_decimal(id.seq, at) = '\0';
 }

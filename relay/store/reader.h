@@ -12,6 +12,7 @@ struct store;
 
 struct reader_member {
     bool added;
+    uint64_t xid; /* of the transaction that changed it; 0: unknown */
     struct bytes audience;
     struct bytes target;
     struct bytes user;

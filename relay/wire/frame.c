@@ -25,31 +25,59 @@ targets_fit(struct bytes targets, uint32_t count)
     return seen == count;
 }
 
-/* Reads the fixed-size fields that the flags announce. */
 static size_t
-notification_fixed_size(uint16_t flags)
+head_size_of(const struct frame *frame)
 {
-    return FRAME_NOTIFICATION_HEAD_SIZE +
-           ((flags & FRAME_ACK_TIMED) != 0 ? FRAME_NOTIFICATION_ACK_TIMEOUT_SIZE : 0);
+    if (frame->version == FRAME_VERSION)
+        return FRAME_NOTIFICATION_HEAD_SIZE;
+    return frame->version == FRAME_VERSION_TIMED ? FRAME_NOTIFICATION_HEAD_SIZE_TIMED
+                                                 : FRAME_NOTIFICATION_HEAD_SIZE_PLAIN;
+}
+
+/* Before FRAME_VERSION only frames with an ack_timeout have a version of their own. */
+static bool
+flags_fit_version(const struct frame *frame)
+{
+    const bool is_timed = (frame->flags & FRAME_ACK_TIMED) != 0;
+
+    return frame->version == FRAME_VERSION || is_timed == (frame->version == FRAME_VERSION_TIMED);
+}
+
+/* The names and targets behind the head. */
+static enum rc
+parse_texts(struct bytes whole, size_t head_size, struct frame_notification *notification)
+{
+    const unsigned char *at = whole.at;
+    size_t audience_len = bytes_get_u16(at + FRAME_NOTIFICATION_AT_AUDIENCE_LEN);
+    size_t topic_len = bytes_get_u16(at + FRAME_NOTIFICATION_AT_TOPIC_LEN);
+    size_t targets_len = bytes_get_u32(at + FRAME_NOTIFICATION_AT_TARGETS_LEN);
+    size_t rule_len = head_size > FRAME_NOTIFICATION_AT_RULE_LEN
+                          ? bytes_get_u16(at + FRAME_NOTIFICATION_AT_RULE_LEN)
+                          : 0;
+    size_t len = head_size + audience_len + topic_len + rule_len + targets_len;
+
+    if (audience_len == 0 || rule_len > LIMIT_RULE || len > whole.len)
+        return RC_BAD;
+    notification->audience = bytes_slice(at + head_size, audience_len);
+    notification->topic = bytes_slice(notification->audience.at + audience_len, topic_len);
+    notification->rule = bytes_slice(notification->topic.at + topic_len, rule_len);
+    notification->targets = bytes_slice(notification->rule.at + rule_len, targets_len);
+    notification->head = bytes_slice(at, len);
+    notification->data = bytes_slice(at + len, whole.len - len);
+    return RC_OK;
 }
 
 /* `whole` may be the header only: then data is empty. */
 static enum rc
-parse_notification(struct bytes whole, uint16_t flags, struct frame_notification *notification)
+parse_notification(struct bytes whole, const struct frame *frame,
+                   struct frame_notification *notification)
 {
     const unsigned char *at = whole.at;
-    const size_t fixed = notification_fixed_size(flags);
-    size_t audience_len, topic_len, targets_len, head_len;
+    const size_t head_size = head_size_of(frame);
 
-    if (whole.len < fixed)
+    if (!flags_fit_version(frame) || whole.len < head_size ||
+        parse_texts(whole, head_size, notification) != RC_OK)
         return RC_BAD;
-    audience_len = bytes_get_u16(at + FRAME_NOTIFICATION_AT_AUDIENCE_LEN);
-    topic_len = bytes_get_u16(at + FRAME_NOTIFICATION_AT_TOPIC_LEN);
-    targets_len = bytes_get_u32(at + FRAME_NOTIFICATION_AT_TARGETS_LEN);
-    head_len = fixed + audience_len + topic_len + targets_len;
-    if (audience_len == 0 || head_len > whole.len)
-        return RC_BAD;
-
     memcpy(notification->id, at + FRAME_NOTIFICATION_AT_ID, sizeof(notification->id));
     notification->commit_us = (int64_t)bytes_get_u64(at + FRAME_NOTIFICATION_AT_COMMIT_US);
     notification->expires_us = (int64_t)bytes_get_u64(at + FRAME_NOTIFICATION_AT_EXPIRES_US);
@@ -59,15 +87,12 @@ parse_notification(struct bytes whole, uint16_t flags, struct frame_notification
     notification->backoff = at[FRAME_NOTIFICATION_AT_BACKOFF];
     notification->retry_limit = bytes_get_u16(at + FRAME_NOTIFICATION_AT_RETRY_LIMIT);
     notification->attempts = bytes_get_u16(at + FRAME_NOTIFICATION_AT_ATTEMPTS);
-    notification->ack_timeout_ms = fixed > FRAME_NOTIFICATION_HEAD_SIZE
+    notification->ack_timeout_ms = (frame->flags & FRAME_ACK_TIMED) != 0
                                        ? bytes_get_u32(at + FRAME_NOTIFICATION_AT_ACK_TIMEOUT)
                                        : 0;
+    notification->xid =
+        head_size > FRAME_NOTIFICATION_AT_XID ? bytes_get_u64(at + FRAME_NOTIFICATION_AT_XID) : 0;
     notification->target_count = bytes_get_u32(at + FRAME_NOTIFICATION_AT_TARGET_COUNT);
-    notification->audience = bytes_slice(at + fixed, audience_len);
-    notification->topic = bytes_slice(notification->audience.at + audience_len, topic_len);
-    notification->targets = bytes_slice(notification->topic.at + topic_len, targets_len);
-    notification->head = bytes_slice(at, head_len);
-    notification->data = bytes_slice(at + head_len, whole.len - head_len);
     if (notification->priority > FRAME_PRIORITY_LOW || notification->type > FRAME_TYPE_SYSTEM ||
         notification->operation > FRAME_OPERATION_NOTIFY ||
         notification->backoff > FRAME_BACKOFF_FIXED ||
@@ -78,22 +103,25 @@ parse_notification(struct bytes whole, uint16_t flags, struct frame_notification
 }
 
 static enum rc
-parse_member(struct bytes whole, struct frame_member *member)
+parse_member(struct bytes whole, const struct frame *frame, struct frame_member *member)
 {
     const unsigned char *at = whole.at;
+    const size_t head_size = frame->version == FRAME_VERSION_PLAIN ? FRAME_MEMBER_HEAD_SIZE_PLAIN
+                                                                   : FRAME_MEMBER_HEAD_SIZE;
     size_t audience_len, target_len, user_len;
 
-    if (whole.len < FRAME_MEMBER_HEAD_SIZE)
+    if (whole.len < head_size)
         return RC_BAD;
     audience_len = bytes_get_u16(at + FRAME_MEMBER_AT_AUDIENCE_LEN);
     target_len = bytes_get_u16(at + FRAME_MEMBER_AT_TARGET_LEN);
     user_len = bytes_get_u16(at + FRAME_MEMBER_AT_USER_LEN);
-    if (FRAME_MEMBER_HEAD_SIZE + audience_len + target_len + user_len != whole.len)
+    if (head_size + audience_len + target_len + user_len != whole.len)
         return RC_BAD;
     if (at[FRAME_MEMBER_AT_CHANGE] != '+' && at[FRAME_MEMBER_AT_CHANGE] != '-')
         return RC_BAD;
     member->added = at[FRAME_MEMBER_AT_CHANGE] == '+';
-    member->audience = bytes_slice(at + FRAME_MEMBER_HEAD_SIZE, audience_len);
+    member->xid = head_size > FRAME_MEMBER_AT_XID ? bytes_get_u64(at + FRAME_MEMBER_AT_XID) : 0;
+    member->audience = bytes_slice(at + head_size, audience_len);
     member->target = bytes_slice(member->audience.at + audience_len, target_len);
     member->user = bytes_slice(member->target.at + target_len, user_len);
     return RC_OK;
@@ -109,12 +137,11 @@ parse_commit(struct bytes whole, struct frame_commit *commit)
     return RC_OK;
 }
 
-static unsigned char
-version_of(const struct frame *frame)
+static bool
+is_known_version(const struct frame *frame)
 {
-    return frame->kind == FRAME_KIND_NOTIFICATION && (frame->flags & FRAME_ACK_TIMED) != 0
-               ? FRAME_VERSION_TIMED
-               : FRAME_VERSION;
+    return frame->version == FRAME_VERSION || frame->version == FRAME_VERSION_PLAIN ||
+           (frame->version == FRAME_VERSION_TIMED && frame->kind == FRAME_KIND_NOTIFICATION);
 }
 
 static enum rc
@@ -123,16 +150,17 @@ parse_common(struct bytes whole, struct frame *frame)
     if (whole.len < FRAME_COMMON_SIZE)
         return RC_BAD;
     frame->kind = (char)whole.at[FRAME_AT_KIND];
+    frame->version = whole.at[FRAME_AT_VERSION];
     frame->flags = bytes_get_u16(whole.at + FRAME_AT_FLAGS);
-    if (whole.at[FRAME_AT_VERSION] != version_of(frame))
+    if (!is_known_version(frame))
         return RC_BAD;
     frame->commit_lsn = bytes_get_u64(whole.at + FRAME_AT_COMMIT_LSN);
     frame->ordinal = bytes_get_u64(whole.at + FRAME_AT_ORDINAL);
     switch (frame->kind) {
     case FRAME_KIND_NOTIFICATION:
-        return parse_notification(whole, frame->flags, &frame->as.notification);
+        return parse_notification(whole, frame, &frame->as.notification);
     case FRAME_KIND_MEMBER:
-        return parse_member(whole, &frame->as.member);
+        return parse_member(whole, frame, &frame->as.member);
     case FRAME_KIND_COMMIT:
         return parse_commit(whole, &frame->as.commit);
     default:

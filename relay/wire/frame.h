@@ -8,6 +8,7 @@
 
 #include "base/rc.h"
 #include "decoder/protocol/frame.h"
+#include "decoder/protocol/limits.h"
 #include "wire/bytes.h"
 
 #define FRAME_UUID_TEXT 36 /* without the terminating zero */
@@ -27,8 +28,10 @@ struct frame_notification {
     uint16_t retry_limit;
     uint16_t attempts;
     uint32_t ack_timeout_ms; /* 0: use the relay's setting */
+    uint64_t xid;            /* of the top-level transaction; 0: unknown */
     struct bytes audience;
     struct bytes topic;
+    struct bytes rule;    /* its name, if it is live; else empty */
     struct bytes targets; /* iterate with frame_next_target */
     uint32_t target_count;
     struct bytes head; /* the frame up to data */
@@ -37,6 +40,7 @@ struct frame_notification {
 
 struct frame_member {
     bool added;
+    uint64_t xid; /* as in a notification */
     struct bytes audience;
     struct bytes target;
     struct bytes user;
@@ -50,6 +54,7 @@ struct frame_commit {
 /* A view of the bytes it was parsed from. */
 struct frame {
     char kind;
+    unsigned char version;
     uint16_t flags;
     uint64_t commit_lsn;
     uint64_t ordinal;
@@ -61,8 +66,8 @@ struct frame {
 };
 
 /*
- * Parses the frame at the start of `packet`; *ret_len is its length. RC_BAD: not a frame of this
- * version. Safe for any bytes.
+ * Parses the frame at the start of `packet`; *ret_len is its length. RC_BAD: not a frame of a
+ * known version. Safe for any bytes.
  */
 MUST_CHECK enum rc frame_parse(struct bytes packet, struct frame *ret_frame, size_t *ret_len);
 

@@ -18,16 +18,20 @@ is_plain(const struct notification *notification)
            !notification_is_expired(notification);
 }
 
-/* Audience, topic and targets are adjacent in a frame's header, after their lengths. */
+static bool
+bytes_equal(struct bytes a, struct bytes b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
+}
+
 static bool
 have_same_recipients(const struct notification *a, const struct notification *b)
 {
     const struct frame_notification *x = &a->frame.as.notification, *y = &b->frame.as.notification;
 
-    return a->shard == b->shard && x->priority == y->priority && x->head.len == y->head.len &&
-           memcmp(x->head.at + FRAME_NOTIFICATION_AT_AUDIENCE_LEN,
-                  y->head.at + FRAME_NOTIFICATION_AT_AUDIENCE_LEN,
-                  x->head.len - FRAME_NOTIFICATION_AT_AUDIENCE_LEN) == 0;
+    return a->shard == b->shard && x->priority == y->priority &&
+           bytes_equal(x->audience, y->audience) && bytes_equal(x->topic, y->topic) &&
+           bytes_equal(x->targets, y->targets);
 }
 
 unsigned

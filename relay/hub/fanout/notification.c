@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buffer.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "wire/notification_json.h"
@@ -12,34 +13,74 @@
 #define TAIL_MAX 128 /* bytes of a notification, from `attempts` on */
 
 static const char START[] = "{\"t\":\"msg\",\"pos\":\"";
-static const struct bytes NOTHING = {NULL, 0};
+static const char BEFORE_XID[] = "\",\"x\":\"";
+static const char BEFORE_RULE[] = "\",\"rule\":\"";
 static const char MIDDLE[] = "\",\"n\":";
+static const struct bytes NOTHING = {NULL, 0};
 
-/* The part of the line before the JSON document. */
-static size_t
-write_start(const char *epoch, const struct entry_id *pos, unsigned shards,
-            const struct backlog *backlog, char *at)
+#define RULE_JSON_MAX (6 * LIMIT_RULE + 2) /* each byte as \\u00xx, and the quotes */
+#define START_MAX                                                                                  \
+    (sizeof(START) + CLIENT_POS_MAX + sizeof(BEFORE_XID) + BYTES_DECIMAL_MAX +                     \
+     sizeof(BEFORE_RULE) + RULE_JSON_MAX + sizeof(MIDDLE))
+
+/* Without the terminating zero. Returns the end. */
+static char *
+write_literal(char *at, const char *text)
 {
-    size_t len = sizeof(START) - 1;
+    size_t len = strlen(text);
 
-    memcpy(at, START, len);
-    client_pos_text(epoch, pos, shards, backlog, at + len);
-    len += strlen(at + len);
-    memcpy(at + len, MIDDLE, sizeof(MIDDLE) - 1);
-    return len + sizeof(MIDDLE) - 1;
+    memcpy(at, text, len);
+    return at + len;
+}
+
+/* As JSON, without the closing quote. */
+static char *
+write_rule(struct bytes rule, char *at)
+{
+    struct buffer json;
+
+    buffer_init(&json, RULE_JSON_MAX);
+    if (buffer_add_json(&json, (const char *)rule.at, rule.len) != RC_OK)
+        abort(); /* the limit is the longest possible text */
+    memcpy(at, json.bytes + 1, json.len - 2);
+    at += json.len - 2;
+    buffer_free(&json);
+    return at;
+}
+
+/*
+ * The part of the line before the JSON document: the position, the transaction that a client
+ * compares with its snapshot, and the rule whose rows the client may hold.
+ */
+static size_t
+write_start(const struct frame_notification *frame, const char *epoch, const struct entry_id *pos,
+            unsigned shards, const struct backlog *backlog, char start[START_MAX])
+{
+    char *at = write_literal(start, START);
+
+    client_pos_text(epoch, pos, shards, backlog, at);
+    at += strlen(at);
+    if (frame->xid != 0)
+        at = bytes_decimal(frame->xid, write_literal(at, BEFORE_XID));
+    if (frame->rule.len > 0)
+        at = write_rule(frame->rule, write_literal(at, BEFORE_RULE));
+    at = write_literal(at, MIDDLE);
+    return (size_t)(at - start);
 }
 
 /*
  * One allocation for all; the caller sets the other fields. Omits `hidden`, a view of `data`.
  */
 static struct notification *
-make(struct bytes route, struct bytes retry_users, struct bytes data, struct bytes hidden,
-     const char *epoch, const struct entry_id *pos, unsigned shards, const struct backlog *backlog)
+make(const struct frame_notification *frame, struct bytes retry_users, struct bytes data,
+     struct bytes hidden, const char *epoch, const struct entry_id *pos, unsigned shards,
+     const struct backlog *backlog)
 {
+    const struct bytes route = frame->head;
     size_t before = hidden.len > 0 ? (size_t)(hidden.at - data.at) : data.len;
     size_t behind = data.len - before - hidden.len;
-    char start[CLIENT_POS_MAX + sizeof(START) + sizeof(MIDDLE)];
-    size_t start_len = write_start(epoch, pos, shards, backlog, start);
+    char start[START_MAX];
+    size_t start_len = write_start(frame, epoch, pos, shards, backlog, start);
     struct notification *notification;
     struct backlog *reported;
     unsigned char *at;
@@ -81,7 +122,7 @@ static struct notification *
 note_of_entry(const struct entry *entry, struct bytes hidden, const char *epoch,
               const struct entry_id *pos, unsigned shards)
 {
-    struct notification *notification = make(entry->frame.as.notification.head, entry->retry_users,
+    struct notification *notification = make(&entry->frame.as.notification, entry->retry_users,
                                              entry->data, hidden, epoch, pos, shards, NULL);
 
     notification->is_retry = entry->is_retry;
@@ -113,8 +154,8 @@ notification_new_at(const struct notification *notification, const char *epoch,
                     const struct entry_id *pos, const struct backlog *backlog)
 {
     struct notification *moved =
-        make(notification->frame.as.notification.head, notification->retry_users,
-             notification->data, NOTHING, epoch, pos, notification->shards, backlog);
+        make(&notification->frame.as.notification, notification->retry_users, notification->data,
+             NOTHING, epoch, pos, notification->shards, backlog);
 
     moved->is_retry = notification->is_retry;
     moved->is_open_ended = notification->is_open_ended;

@@ -20,7 +20,7 @@ struct notification {
     struct bytes retry_users; /* a view too; iterate with frame_next_target */
     int64_t made_us;          /* monotonic */
     size_t text_len;
-    unsigned char *text; /* the serialized notification: {"t":"msg",..} */
+    unsigned char *text; /* {"t":"msg",..}, as client/PROTOCOL.md describes it */
     size_t ws_len;
     unsigned char *ws;             /* the same as a whole WebSocket frame */
     struct bytes data;             /* the JSON document in `text` */

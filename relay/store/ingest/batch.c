@@ -205,10 +205,22 @@ store_batch_is_full(const struct store_batch *batch, const struct frame *frame)
 }
 
 static void
-add_frame(struct batch *batch, const struct frame *frame, bool is_rejected)
+add_member(struct batch *batch, const struct frame *frame)
 {
     const struct frame_member *member = &frame->as.member;
+    char *xid = new_text(batch);
 
+    *bytes_decimal(member->xid, xid) = '\0';
+    add_start(batch, member->added ? "+" : "-", frame);
+    add_bytes(batch, member->audience);
+    add_bytes(batch, member->target);
+    add_bytes(batch, member->user);
+    add_text(batch, xid);
+}
+
+static void
+add_frame(struct batch *batch, const struct frame *frame, bool is_rejected)
+{
     batch->count++;
     if (is_rejected || !is_simple(frame))
         batch->is_simple = false;
@@ -220,10 +232,7 @@ add_frame(struct batch *batch, const struct frame *frame, bool is_rejected)
                                                                     : "N");
         return;
     case FRAME_KIND_MEMBER:
-        add_start(batch, member->added ? "+" : "-", frame);
-        add_bytes(batch, member->audience);
-        add_bytes(batch, member->target);
-        add_bytes(batch, member->user);
+        add_member(batch, frame);
         return;
     default:
         add_start(batch, "C", frame);

@@ -2,6 +2,7 @@
 #include "store/read/control.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 void
@@ -35,6 +36,13 @@ control_handle_ack_events(const struct reader_events *events, const char *own_na
     }
 }
 
+/* Entries of older relays have none. A reply's texts end with a zero. */
+static uint64_t
+read_xid(struct bytes text)
+{
+    return text.at != NULL ? strtoull((const char *)text.at, NULL, 10) : 0;
+}
+
 void
 control_handle_members(const struct reader_events *events, const struct redisReply *entries,
                        char at[ENTRY_ID_TEXT_MAX])
@@ -55,6 +63,7 @@ control_handle_members(const struct reader_events *events, const struct redisRep
         member.audience = reply_field(reply_at(entry, 1), "audience");
         member.target = reply_field(reply_at(entry, 1), "target");
         member.user = reply_field(reply_at(entry, 1), "user");
+        member.xid = read_xid(reply_field(reply_at(entry, 1), "xid"));
         if (member.user.at != NULL && member.target.at != NULL)
             events->on_member(events->ctx, &member);
     }

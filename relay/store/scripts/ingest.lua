@@ -6,7 +6,7 @@
 --   N: id, route, data                                     a notification without acks
 --   A: id, route, data, audience, target count, targets    a notification with acks
 --   R: id, route, audience, target count, targets          a notification too large for the store
---   + or -: audience, target, user                         a membership is added or removed
+--   + or -: audience, target, user, transaction id or 0    a membership is added or removed
 --   C: nothing                                             the end of a transaction
 -- Records at or below the progress are stored already: they are skipped.
 -- Returns {position, notifications added, records skipped, last entry added or ''}.
@@ -35,12 +35,12 @@ end
 local at, skipped = 7, 0
 if ARGV[6] ~= '' then after = ARGV[6] end
 
-local function change_member(kind, audience, target, user)
+local function change_member(kind, audience, target, user, xid)
     local verb = kind == '+' and 'SADD' or 'SREM'
     call(verb, prefix .. KEY_MEMBERS .. audience .. ':' .. target, user)
     call(verb, prefix .. KEY_GROUPS .. user, audience .. ':' .. target)
     call('XADD', prefix .. KEY_CONTROL, 'MAXLEN', '~', 10000, '*',
-        'change', kind, 'audience', audience, 'target', target, 'user', user)
+        'change', kind, 'audience', audience, 'target', target, 'user', user, 'xid', xid)
 end
 
 local function targets_at(from, count)
@@ -75,8 +75,8 @@ while ARGV[at] do
         if fresh and meta[2] then call('HDEL', prefix .. KEY_META, 'copying') end
         at = at + 2
     else
-        if fresh then change_member(kind, ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]) end
-        at = at + 5
+        if fresh then change_member(kind, ARGV[at + 2], ARGV[at + 3], ARGV[at + 4], ARGV[at + 5]) end
+        at = at + 6
     end
 end
 write_pending()

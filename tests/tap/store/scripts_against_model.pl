@@ -66,7 +66,7 @@ sub arguments
     my ($record) = @_;
     my @start = @$record{qw(kind at)};
     return @start if $record->{kind} eq 'C';
-    return (@start, 'TEAM', @$record{qw(target user)}) if $record->{kind} =~ /[+-]/;
+    return (@start, 'TEAM', @$record{qw(target user)}, 7421) if $record->{kind} =~ /[+-]/;
     my @frame = (@start, $record->{id}, "\0" x 64, "{\"id\":\"$record->{id}\"}");
     return @frame if $record->{kind} eq 'N';
     return (@frame, $record->{audience}, scalar @{ $record->{targets} }, @{ $record->{targets} });

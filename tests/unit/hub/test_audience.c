@@ -40,6 +40,51 @@ test_the_line_of_a_notification(void **state)
     notification_unref(notification);
 }
 
+/* The line for ALL of a transaction and a live rule, without its data. */
+static void
+assert_line(uint64_t xid, const char *rule, const char *expected)
+{
+    unsigned char head[HEAD_FOR_ALL + LIMIT_RULE];
+    const size_t len = strlen(rule);
+    struct entry entry = {.id = {7, 0}, .data = {(const unsigned char *)"1", 1}};
+    struct notification *notification, *moved;
+
+    head_for_all(head);
+    bytes_put_u64(head + FRAME_NOTIFICATION_AT_XID, xid);
+    bytes_put_u16(head + FRAME_NOTIFICATION_AT_RULE_LEN, (uint16_t)len);
+    memcpy(head + HEAD_FOR_ALL, rule, len);
+    assert_int_equal(frame_parse_header((struct bytes){head, HEAD_FOR_ALL + len}, &entry.frame),
+                     RC_OK);
+    notification = notification_new(&entry, "e", &entry.id, 1);
+    assert_int_equal(notification->text_len, strlen(expected));
+    assert_memory_equal(notification->text, expected, notification->text_len);
+    moved = notification_new_at(notification, "e", &entry.id, NULL);
+    assert_int_equal(moved->text_len, notification->text_len);
+    assert_memory_equal(moved->text, expected, notification->text_len);
+    assert_memory_equal(moved->data.at, "1", 1);
+    notification_unref(moved);
+    notification_unref(notification);
+}
+
+static void
+test_the_line_names_transaction_and_live_rule(void **state)
+{
+    char longest[LIMIT_RULE + 1];
+    char expected[64 + 6 * LIMIT_RULE] = "{\"t\":\"msg\",\"pos\":\"e.7-0\",\"rule\":\"";
+
+    (void)state;
+    assert_line(7421, "", "{\"t\":\"msg\",\"pos\":\"e.7-0\",\"x\":\"7421\",\"n\":1}");
+    assert_line(UINT64_MAX, "é \"\\",
+                "{\"t\":\"msg\",\"pos\":\"e.7-0\",\"x\":\"18446744073709551615\","
+                "\"rule\":\"é \\\"\\\\\",\"n\":1}");
+    memset(longest, 1, LIMIT_RULE);
+    longest[LIMIT_RULE] = '\0';
+    for (int i = 0; i < LIMIT_RULE; i++)
+        memcpy(expected + strlen(expected), "\\u0001", 6);
+    memcpy(expected + strlen(expected), "\",\"n\":1}", 8);
+    assert_line(0, longest, expected);
+}
+
 static void
 test_audience_joins_and_leaves(void **state)
 {
@@ -88,6 +133,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_line_of_a_notification),
+        cmocka_unit_test(test_the_line_names_transaction_and_live_rule),
         cmocka_unit_test(test_audience_joins_and_leaves),
         cmocka_unit_test(test_a_session_receives_its_audiences_only),
     };

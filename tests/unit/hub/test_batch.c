@@ -122,6 +122,33 @@ test_a_batch_works_without_a_descriptor(void **state)
     fanout_batch_unref(batch);
 }
 
+/* A notification for ALL. */
+static struct notification *
+make_notification(uint64_t xid, const char *topic)
+{
+    unsigned char head[HEAD_FOR_ALL + 1];
+    struct entry entry = {.id = {1, 0}, .data = {(const unsigned char *)"1", 1}};
+
+    head_for_all(head);
+    bytes_put_u64(head + FRAME_NOTIFICATION_AT_XID, xid);
+    bytes_put_u16(head + FRAME_NOTIFICATION_AT_TOPIC_LEN, 1);
+    head[HEAD_FOR_ALL] = (unsigned char)topic[0];
+    assert_int_equal(frame_parse_header((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
+    return notification_new(&entry, "e", &entry.id, 1);
+}
+
+static void
+test_a_batch_spans_transactions_but_not_topics(void **state)
+{
+    struct notification *notifications[] = {make_notification(1, "t"), make_notification(2, "t"),
+                                            make_notification(2, "u")};
+
+    (void)state;
+    assert_int_equal(fanout_batch_span(notifications, 3), 2);
+    for (size_t i = 0; i < 3; i++)
+        notification_unref(notifications[i]);
+}
+
 int
 main(void)
 {
@@ -130,6 +157,7 @@ main(void)
         cmocka_unit_test(test_short_batches_have_no_file),
         cmocka_unit_test(test_the_number_of_files_is_limited),
         cmocka_unit_test(test_a_batch_works_without_a_descriptor),
+        cmocka_unit_test(test_a_batch_spans_transactions_but_not_topics),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -64,6 +64,28 @@ test_notifications_without_acks_are_simple(void **state)
 }
 
 static void
+test_a_member_has_its_transaction(void **state)
+{
+    static const char *const expected[] = {"+", NULL, "ROLE", "admin", "u1", "12884901895"};
+    struct store_batch *batch = store_batch_new(&single);
+    struct frame member = {.kind = FRAME_KIND_MEMBER,
+                           .as.member = {.added = true, .xid = UINT64_C(0x300000007)}};
+
+    (void)state;
+    member.as.member.audience = text("ROLE");
+    member.as.member.target = text("admin");
+    member.as.member.user = text("u1");
+    store_batch_add(batch, &member);
+    assert_int_equal(batch->parts[0].argc, BATCH_RESERVED + 6);
+    for (size_t i = 0; i < 6; i++)
+        if (expected[i] != NULL)
+            assert_memory_equal(batch->parts[0].argv[BATCH_RESERVED + i], expected[i],
+                                batch->parts[0].lens[BATCH_RESERVED + i]);
+    assert_int_equal(batch->parts[0].lens[BATCH_RESERVED + 5], strlen(expected[5]));
+    store_batch_free(batch);
+}
+
+static void
 test_iteration_is_in_order(void **state)
 {
     struct store_batch *batch = store_batch_new(&single);
@@ -236,6 +258,7 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_notifications_without_acks_are_simple),
+        cmocka_unit_test(test_a_member_has_its_transaction),
         cmocka_unit_test(test_iteration_is_in_order),
         cmocka_unit_test(test_batch_ends_where_the_method_changes),
         cmocka_unit_test(test_notification_for_one_user_is_in_the_users_shard),

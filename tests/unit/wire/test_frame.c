@@ -11,6 +11,8 @@
 #include "wire/walmsg.h"
 
 #define PACKET_ROOM 512
+#define XID UINT64_C(0x300000007)
+#define RULE_LEN 7
 
 struct packet {
     unsigned char bytes[PACKET_ROOM];
@@ -48,6 +50,7 @@ notification_packet(void)
 {
     static const char tail[] = "USER"
                                "app.t"
+                               "default"
                                "\0\2u1"
                                "\0\0"
                                "{\"a\":1}";
@@ -64,6 +67,9 @@ notification_packet(void)
     put_u16(packet.bytes + FRAME_NOTIFICATION_AT_TOPIC_LEN, 5);
     put_u32(packet.bytes + FRAME_NOTIFICATION_AT_TARGETS_LEN, 6);
     put_u32(packet.bytes + FRAME_NOTIFICATION_AT_TARGET_COUNT, 2);
+    put_u32(packet.bytes + FRAME_NOTIFICATION_AT_ACK_TIMEOUT, 2592000000u);
+    bytes_put_u64(packet.bytes + FRAME_NOTIFICATION_AT_XID, XID);
+    put_u16(packet.bytes + FRAME_NOTIFICATION_AT_RULE_LEN, RULE_LEN);
     return packet;
 }
 
@@ -96,6 +102,9 @@ test_notification_is_parsed(void **state)
     assert_int_equal(frame.commit_lsn, 0x16B3748);
     assert_int_equal(frame.as.notification.retry_limit, 5);
     assert_memory_equal(frame.as.notification.topic.at, "app.t", 5);
+    assert_int_equal(frame.as.notification.xid, XID);
+    assert_int_equal(frame.as.notification.rule.len, RULE_LEN);
+    assert_memory_equal(frame.as.notification.rule.at, "default", RULE_LEN);
     assert_int_equal(frame.as.notification.data.len, 7);
     frame_id_text(frame.as.notification.id, id);
     assert_string_equal(id, "00112233-4455-6677-8899-aabbccddeeff");
@@ -107,61 +116,108 @@ test_notification_is_parsed(void **state)
     assert_int_equal(frame_next_target(&targets, &target), RC_CLOSED);
 }
 
-/* A notification from a rule with ack_timeout. */
+/* A notification of FRAME_VERSION_PLAIN or _TIMED, as stores of older releases have them. */
 static struct packet
-notification_packet_with_ack_timeout(void)
+older_notification_packet(unsigned char version)
 {
     struct packet packet = notification_packet();
-    const size_t rest = packet.len - FRAME_NOTIFICATION_HEAD_SIZE;
+    const size_t head = version == FRAME_VERSION_TIMED ? FRAME_NOTIFICATION_HEAD_SIZE_TIMED
+                                                       : FRAME_NOTIFICATION_HEAD_SIZE_PLAIN;
+    const size_t rest = packet.len - FRAME_NOTIFICATION_HEAD_SIZE - RULE_LEN;
 
-    memmove(packet.bytes + FRAME_NOTIFICATION_HEAD_SIZE + FRAME_NOTIFICATION_ACK_TIMEOUT_SIZE,
-            packet.bytes + FRAME_NOTIFICATION_HEAD_SIZE, rest);
-    packet.len += FRAME_NOTIFICATION_ACK_TIMEOUT_SIZE;
+    memmove(packet.bytes + head, packet.bytes + FRAME_NOTIFICATION_HEAD_SIZE, 9);
+    memmove(packet.bytes + head + 9, packet.bytes + FRAME_NOTIFICATION_HEAD_SIZE + 9 + RULE_LEN,
+            rest - 9);
+    packet.len = head + rest;
     put_u32(packet.bytes + FRAME_AT_LENGTH, packet.len);
-    put_u32(packet.bytes + FRAME_NOTIFICATION_AT_ACK_TIMEOUT, 2592000000u);
-    put_u16(packet.bytes + FRAME_AT_FLAGS, FRAME_ACK_REQUIRED | FRAME_ACK_TIMED);
-    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION_TIMED;
+    packet.bytes[FRAME_AT_VERSION] = version;
+    if (version == FRAME_VERSION_TIMED)
+        put_u16(packet.bytes + FRAME_AT_FLAGS, FRAME_ACK_REQUIRED | FRAME_ACK_TIMED);
     return packet;
 }
 
 static void
-test_notification_with_ack_timeout_is_parsed(void **state)
+test_older_notifications_are_parsed(void **state)
 {
-    struct packet packet = notification_packet_with_ack_timeout();
-    struct bytes view = {packet.bytes, packet.len};
-    struct frame frame, head;
+    static const struct {
+        unsigned char version;
+        uint32_t ack_timeout_ms;
+    } versions[] = {{FRAME_VERSION_PLAIN, 0}, {FRAME_VERSION_TIMED, 2592000000u}};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct packet packet = older_notification_packet(versions[i].version);
+        struct frame frame, head;
+        size_t len;
+
+        assert_int_equal(frame_parse((struct bytes){packet.bytes, packet.len}, &frame, &len),
+                         RC_OK);
+        assert_int_equal(frame.as.notification.ack_timeout_ms, versions[i].ack_timeout_ms);
+        assert_int_equal(frame.as.notification.xid, 0);
+        assert_int_equal(frame.as.notification.rule.len, 0);
+        assert_memory_equal(frame.as.notification.audience.at, "USER", 4);
+        assert_memory_equal(frame.as.notification.topic.at, "app.t", 5);
+        assert_int_equal(frame.as.notification.target_count, 2);
+        assert_int_equal(frame.as.notification.data.len, 7);
+        assert_int_equal(frame_parse_header(frame.as.notification.head, &head), RC_OK);
+        assert_int_equal(head.as.notification.ack_timeout_ms, versions[i].ack_timeout_ms);
+    }
+}
+
+static void
+test_ack_timeout_needs_its_flag(void **state)
+{
+    struct packet packet = notification_packet();
+    struct frame frame;
     size_t len;
 
     (void)state;
-    assert_int_equal(frame_parse(view, &frame, &len), RC_OK);
-    assert_int_equal(frame.as.notification.ack_timeout_ms, 2592000000u);
-    assert_memory_equal(frame.as.notification.audience.at, "USER", 4);
-    assert_memory_equal(frame.as.notification.topic.at, "app.t", 5);
-    assert_int_equal(frame.as.notification.target_count, 2);
-    assert_int_equal(frame.as.notification.data.len, 7);
-    assert_int_equal(frame_parse_header(frame.as.notification.head, &head), RC_OK);
-    assert_int_equal(head.as.notification.ack_timeout_ms, 2592000000u);
-    packet = notification_packet();
-    assert_int_equal(frame_parse((struct bytes){packet.bytes, packet.len}, &frame, &len), RC_OK);
+    assert_int_equal(parse(&packet, &frame, &len), RC_OK);
     assert_int_equal(frame.as.notification.ack_timeout_ms, 0);
+    put_u16(packet.bytes + FRAME_AT_FLAGS, FRAME_ACK_REQUIRED | FRAME_ACK_TIMED);
+    assert_int_equal(parse(&packet, &frame, &len), RC_OK);
+    assert_int_equal(frame.as.notification.ack_timeout_ms, 2592000000u);
 }
 
 static void
 test_version_and_flag_must_agree(void **state)
 {
-    struct packet packet = notification_packet_with_ack_timeout();
+    struct packet packet = older_notification_packet(FRAME_VERSION_TIMED);
     struct frame frame;
     size_t len;
 
     (void)state;
-    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION;
+    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION_PLAIN;
     assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
-    packet = notification_packet();
+    packet = older_notification_packet(FRAME_VERSION_PLAIN);
     packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION_TIMED;
     assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
-    packet = notification_packet_with_ack_timeout();
-    packet.len = FRAME_NOTIFICATION_HEAD_SIZE + 3;
+    packet = older_notification_packet(FRAME_VERSION_TIMED);
+    packet.len = FRAME_NOTIFICATION_HEAD_SIZE_TIMED - 1;
     put_u32(packet.bytes + FRAME_AT_LENGTH, packet.len);
+    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
+    packet = notification_packet();
+    packet.len = FRAME_NOTIFICATION_HEAD_SIZE - 1;
+    put_u32(packet.bytes + FRAME_AT_LENGTH, packet.len);
+    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
+}
+
+static void
+test_rule_names_have_a_limit(void **state)
+{
+    struct packet packet = notification_packet();
+    struct frame frame;
+    size_t len;
+
+    (void)state;
+    packet.len = PACKET_ROOM;
+    put_u32(packet.bytes + FRAME_AT_LENGTH, packet.len);
+    put_u32(packet.bytes + FRAME_NOTIFICATION_AT_TARGETS_LEN, 0);
+    put_u32(packet.bytes + FRAME_NOTIFICATION_AT_TARGET_COUNT, 0);
+    put_u16(packet.bytes + FRAME_NOTIFICATION_AT_RULE_LEN, LIMIT_RULE);
+    assert_int_equal(parse(&packet, &frame, &len), RC_OK);
+    assert_int_equal(frame.as.notification.rule.len, LIMIT_RULE);
+    put_u16(packet.bytes + FRAME_NOTIFICATION_AT_RULE_LEN, LIMIT_RULE + 1);
     assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
 }
 
@@ -201,11 +257,14 @@ test_invalid_header_bytes_are_rejected(void **state)
     } invalid[] = {
         {FRAME_AT_LENGTH + 3, 3},
         {FRAME_AT_LENGTH, 0xff},
-        {FRAME_AT_VERSION, 9},
+        {FRAME_AT_VERSION, 0},
+        {FRAME_AT_VERSION, FRAME_VERSION + 1},
         {FRAME_AT_KIND, 'X'},
         {FRAME_NOTIFICATION_AT_AUDIENCE_LEN, 0xff},
         {FRAME_NOTIFICATION_AT_AUDIENCE_LEN + 1, 0},
         {FRAME_NOTIFICATION_AT_TOPIC_LEN, 0xff},
+        {FRAME_NOTIFICATION_AT_RULE_LEN, 1},
+        {FRAME_NOTIFICATION_AT_RULE_LEN + 1, 0xff},
         {FRAME_NOTIFICATION_AT_TARGETS_LEN, 0xff},
         {FRAME_NOTIFICATION_AT_TARGETS_LEN + 3, 5},
         {FRAME_NOTIFICATION_AT_TARGET_COUNT + 3, 1},
@@ -241,8 +300,10 @@ test_member_and_commit_are_parsed(void **state)
     put_u16(packet.bytes + FRAME_MEMBER_AT_AUDIENCE_LEN, 4);
     put_u16(packet.bytes + FRAME_MEMBER_AT_TARGET_LEN, 5);
     put_u16(packet.bytes + FRAME_MEMBER_AT_USER_LEN, 2);
+    bytes_put_u64(packet.bytes + FRAME_MEMBER_AT_XID, XID);
     assert_int_equal(frame_parse((struct bytes){packet.bytes, packet.len}, &frame, &len), RC_OK);
     assert_false(frame.as.member.added);
+    assert_int_equal(frame.as.member.xid, XID);
     assert_memory_equal(frame.as.member.user.at, "u1", 2);
     packet.bytes[FRAME_MEMBER_AT_CHANGE] = '?';
     assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
@@ -255,6 +316,36 @@ test_member_and_commit_are_parsed(void **state)
     assert_int_equal(parse(&packet, &frame, &len), RC_OK);
     assert_int_equal(frame.as.commit.end_lsn, 77);
     put_common_header(&packet, FRAME_KIND_COMMIT, FRAME_COMMIT_SIZE + 1);
+    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
+}
+
+static void
+test_older_members_and_commits_are_parsed(void **state)
+{
+    struct packet packet = {.len = 0};
+    struct frame frame;
+    size_t len;
+
+    (void)state;
+    memcpy(packet.bytes + FRAME_MEMBER_HEAD_SIZE_PLAIN, "ROLEadminu1", 11);
+    put_common_header(&packet, FRAME_KIND_MEMBER, FRAME_MEMBER_HEAD_SIZE_PLAIN + 11);
+    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION_PLAIN;
+    packet.bytes[FRAME_MEMBER_AT_CHANGE] = '+';
+    put_u16(packet.bytes + FRAME_MEMBER_AT_AUDIENCE_LEN, 4);
+    put_u16(packet.bytes + FRAME_MEMBER_AT_TARGET_LEN, 5);
+    put_u16(packet.bytes + FRAME_MEMBER_AT_USER_LEN, 2);
+    assert_int_equal(frame_parse((struct bytes){packet.bytes, packet.len}, &frame, &len), RC_OK);
+    assert_memory_equal(frame.as.member.user.at, "u1", 2);
+    assert_int_equal(frame.as.member.xid, 0);
+    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION_TIMED;
+    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
+    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION;
+    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
+
+    put_common_header(&packet, FRAME_KIND_COMMIT, FRAME_COMMIT_SIZE);
+    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION_PLAIN;
+    assert_int_equal(parse(&packet, &frame, &len), RC_OK);
+    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION_TIMED;
     assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
 }
 
@@ -355,12 +446,15 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_notification_is_parsed),
-        cmocka_unit_test(test_notification_with_ack_timeout_is_parsed),
+        cmocka_unit_test(test_older_notifications_are_parsed),
+        cmocka_unit_test(test_ack_timeout_needs_its_flag),
         cmocka_unit_test(test_version_and_flag_must_agree),
+        cmocka_unit_test(test_rule_names_have_a_limit),
         cmocka_unit_test(test_header_without_data_is_parsed),
         cmocka_unit_test(test_truncated_frames_are_rejected),
         cmocka_unit_test(test_invalid_header_bytes_are_rejected),
         cmocka_unit_test(test_member_and_commit_are_parsed),
+        cmocka_unit_test(test_older_members_and_commits_are_parsed),
         cmocka_unit_test(test_random_bytes_are_safe),
         cmocka_unit_test(test_position_text_sorts_by_lsn),
         cmocka_unit_test(test_uuid_is_validated_and_lower_cased),

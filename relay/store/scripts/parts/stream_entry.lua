@@ -48,8 +48,7 @@ end
 -- The notification's own ack timeout, or the configured one.
 local function ack_timeout_of(found, set)
     if not route_flag(found.route, FRAME_ACK_TIMED) then return set end
-    return route_number(found.route, FRAME_NOTIFICATION_AT_ACK_TIMEOUT,
-        FRAME_NOTIFICATION_AT_ACK_TIMEOUT + FRAME_NOTIFICATION_ACK_TIMEOUT_SIZE)
+    return route_number(found.route, FRAME_NOTIFICATION_AT_ACK_TIMEOUT, FRAME_NOTIFICATION_AT_XID)
 end
 local LETTERS = STORE_BACKOFF_LETTERS
 local function backoff_of(found)
