@@ -12,7 +12,7 @@
 #include "common/hashfn.h"
 #include "port/pg_bswap.h"
 
-#include "base/compat.h"
+#include "base/full_xid.h"
 #include "decoder.h"
 #include "encode/encode.h"
 
@@ -60,6 +60,11 @@ seed_transaction(struct decoder *decoder, ReorderBufferTXN *txn)
             hash_bytes_extended((const unsigned char *)&origin, sizeof(origin), i + 1);
 }
 
+/*
+ * The next id is less than 2^31 ahead of the decoded one: the slot's catalog_xmin, or the
+ * transaction itself while it is prepared, holds back the freezing of older rows. During recovery
+ * the next id follows the replayed WAL, which contains the transaction.
+ */
 void
 frames_begin_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
 {
@@ -71,7 +76,7 @@ frames_begin_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     decoder->change_number = 0;
     decoder->repeats = 0;
     decoder->wrote = false;
-    decoder->xid = compat_full_xid(txn->xid);
+    decoder->xid = full_xid(txn->xid, ReadNextFullTransactionId());
     decoder->commit_lsn = txn->final_lsn;
     decoder->commit_time = encode_clamp_time(txn->xact_time.commit_time);
     decoder->commit_us = (uint64)(decoder->commit_time + POSTGRES_EPOCH_US);

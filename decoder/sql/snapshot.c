@@ -11,25 +11,15 @@
  */
 #include "sql/snapshot.h"
 
-#include "access/transam.h"
 #include "access/xact.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "utils/builtins.h"
 #include "utils/snapmgr.h"
 
+#include "base/full_xid.h"
+
 PG_FUNCTION_INFO_V1(clairon_snapshot);
-
-/* A snapshot's ids are less than 2^31 away from the next id. */
-static uint64
-widen(TransactionId xid, FullTransactionId next)
-{
-    uint64 epoch = EpochFromFullTransactionId(next);
-
-    if (TransactionIdIsNormal(xid) && xid > XidFromFullTransactionId(next))
-        epoch--;
-    return epoch << 32 | xid;
-}
 
 static int
 compare_ids(const void *a, const void *b)
@@ -53,9 +43,9 @@ list_running(Snapshot snapshot, FullTransactionId next, uint64 *ids)
     TransactionId own = GetTopTransactionIdIfAny();
 
     for (int i = 0; i < count; i++)
-        ids[i] = widen(running[i], next);
+        ids[i] = full_xid(running[i], next);
     if (TransactionIdIsValid(own) && TransactionIdPrecedes(own, snapshot->xmax))
-        ids[count++] = widen(own, next);
+        ids[count++] = full_xid(own, next);
     qsort(ids, count, sizeof(*ids), compare_ids);
     return count;
 }
@@ -73,8 +63,8 @@ snapshot_text(Snapshot snapshot)
     ids = palloc(sizeof(*ids) * (snapshot->xcnt + Max(snapshot->subxcnt, 0) + 1));
     count = list_running(snapshot, next, ids);
     initStringInfo(&text);
-    appendStringInfo(&text, UINT64_FORMAT ":" UINT64_FORMAT ":", widen(snapshot->xmin, next),
-                     widen(snapshot->xmax, next));
+    appendStringInfo(&text, UINT64_FORMAT ":" UINT64_FORMAT ":", full_xid(snapshot->xmin, next),
+                     full_xid(snapshot->xmax, next));
     for (int i = 0; i < count; i++)
         appendStringInfo(&text, i > 0 ? "," UINT64_FORMAT : UINT64_FORMAT, ids[i]);
     pfree(ids);
