@@ -1,8 +1,8 @@
 /*
  * log.h: writes one event as one line on standard error, as logfmt or JSON.
  *
- * logfmt: who=store level=warn at=<time> msg="store connection failed" error=".." retry_ms=500
- * JSON:   {"who":"store","level":"warn","at":"<time>","msg":"..","error":"..","retry_ms":500}
+ * logfmt: component=store level=warn time=<time> msg="store connection failed" error=".."
+ * JSON:   {"component":"store","level":"warn","time":"<time>","msg":"..","error":".."}
  *
  * How to word a message (PostgreSQL's style guide): lower case start, no full stop, one fact.
  * The message is constant, so that an operator can grep for it; values go into fields:
@@ -75,23 +75,23 @@ void log_setup(enum log_level level, enum log_format format);
 void log_count_lost(uint64_t *total);
 
 /*
- * Writes one line of at most 4 kB. `who` is the source: "feed", "store", "conn=<id> user=<u>".
+ * Writes one line of at most 4 kB. `component` is the part of the relay: "feed", "store-reader".
  * `fields` ends with LOG_END. Control bytes, quotes and invalid UTF-8 are escaped. A long text is
  * cut and ends in ".."; the message comes first, so no field can push it out. A field that does
  * not fit is left out. Never blocks: a line that cannot be written is dropped, and the
  * next written line is preceded by the number of dropped ones. Keeps errno.
  */
-void log_write(enum log_level level, const char *who, const char *message,
+void log_write(enum log_level level, const char *component, const char *message,
                const struct log_field *fields);
 
-/* log_event(level, who, "message", LOG_TEXT(..), ..): the fields are optional. */
-#define log_event(level, who, ...)                                                                 \
-    log_write((level), (who), LOG_FIRST(__VA_ARGS__, LOG_END),                                     \
+/* log_event(level, component, "message", LOG_TEXT(..), ..): the fields are optional. */
+#define log_event(level, component, ...)                                                           \
+    log_write((level), (component), LOG_FIRST(__VA_ARGS__, LOG_END),                               \
               (const struct log_field[]){LOG_REST(__VA_ARGS__, LOG_END)})
-#define log_error(who, ...) log_event(LOG_LEVEL_ERROR, who, __VA_ARGS__)
-#define log_warn(who, ...) log_event(LOG_LEVEL_WARN, who, __VA_ARGS__)
-#define log_info(who, ...) log_event(LOG_LEVEL_INFO, who, __VA_ARGS__)
-#define log_debug(who, ...) log_event(LOG_LEVEL_DEBUG, who, __VA_ARGS__)
+#define log_error(component, ...) log_event(LOG_LEVEL_ERROR, component, __VA_ARGS__)
+#define log_warn(component, ...) log_event(LOG_LEVEL_WARN, component, __VA_ARGS__)
+#define log_info(component, ...) log_event(LOG_LEVEL_INFO, component, __VA_ARGS__)
+#define log_debug(component, ...) log_event(LOG_LEVEL_DEBUG, component, __VA_ARGS__)
 
 #define LOG_FIRST(first, ...) first
 #define LOG_REST(first, ...) __VA_ARGS__

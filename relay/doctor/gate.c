@@ -178,10 +178,10 @@ unready_hint(const char *feed, const char *store)
         return "The relay is shutting down: systemctl status clairon-relay";
     if (strcmp(store, "up") != 0)
         return "The relay has no store connection: see the store checks here, and its log: "
-               "journalctl -u clairon-relay -o cat | grep who=store";
+               "journalctl -u clairon-relay -o cat | grep component=store";
     return "The relay does not stream from PostgreSQL: see the postgresql checks here, and its "
            "log: "
-           "journalctl -u clairon-relay -o cat | grep who=feed";
+           "journalctl -u clairon-relay -o cat | grep component=feed";
 }
 
 /* False: no relay answers, so the other checks are skipped. */

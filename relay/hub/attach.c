@@ -18,24 +18,6 @@
 #include "hub/session/session.h"
 #include "hub/session/state.h"
 
-#define NAME_SIZE 320
-
-/* A user's name may hold any character; `who` of a log line may not. */
-static char *
-make_name(struct session *session)
-{
-    char name[NAME_SIZE];
-    int len =
-        snprintf(name, sizeof(name), "conn=%x-%llx user=%s", (unsigned)getpid(),
-                 (unsigned long long)++session->hub->session_count_ever, session->client.user);
-
-    for (char *at = strstr(name, " user=") + 6; at < name + len && *at; at++) {
-        if (*at <= ' ' || *at == '"' || *at == '\\' || *at == 0x7f)
-            *at = '_';
-    }
-    return memory_text(name, strlen(name));
-}
-
 static void
 join(struct session *session, const char *kind, const char *target)
 {
@@ -69,10 +51,11 @@ hub_attach(struct hub *hub, const struct session_request *request,
     session->is_poll = request->is_poll;
     session->inflight.size = request->window > 0 && request->window < most ? request->window : most;
     buffer_init(&session->control.frames, SESSION_CONTROL_MAX);
-    session->client.name = make_name(session);
+    snprintf(session->client.conn, sizeof(session->client.conn), "%x-%llx", (unsigned)getpid(),
+             (unsigned long long)++hub->session_count_ever);
     if (request->topics.count > 0 &&
         topics_add(&session->topics, request->topics.names, request->topics.count) != RC_OK)
-        log_error(session->client.name, "topics exceed the limit: sending all topics");
+        log_error("hub", "topics exceed the limit: sending all topics", LOG_SESSION(session));
     session->has_topics = session->topics != NULL;
     DL_APPEND(hub->sessions, session);
     audience_join(&hub->audiences, &session->groups.memberships, session, AUDIENCE_ALL,

@@ -20,7 +20,7 @@
 /* At most PIPE_BUF, so that lines of several processes never mix in a pipe. */
 #define LOG_LINE_MAX 4096
 #define LOG_TAIL_MAX 8 /* reserved for the end of a cut line: ..", } and the newline */
-#define LOG_WHO_MAX 512
+#define LOG_COMPONENT_MAX 512
 #define LOG_FIELD_MAX 2048 /* escaped bytes, so that one long text leaves room for the others */
 
 struct log_line {
@@ -135,12 +135,13 @@ is_bare(const char *text)
 }
 
 static void
-line_add_who(struct log_line *line, const char *who)
+line_add_component(struct log_line *line, const char *component)
 {
-    if (log_style == LOG_FORMAT_LOGFMT && is_bare(who) && strlen(who) < LOG_WHO_MAX)
-        (void)line_add(line, who, strlen(who), LOG_LINE_MAX);
+    if (log_style == LOG_FORMAT_LOGFMT && is_bare(component) &&
+        strlen(component) < LOG_COMPONENT_MAX)
+        (void)line_add(line, component, strlen(component), LOG_LINE_MAX);
     else
-        line_add_quoted(line, who, strlen(who), line->len + LOG_WHO_MAX);
+        line_add_quoted(line, component, strlen(component), line->len + LOG_COMPONENT_MAX);
 }
 
 static void
@@ -155,11 +156,12 @@ line_add_head(struct log_line *line, enum log_level level)
     if (gmtime_r(&seconds, &utc) != NULL)
         (void)strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &utc);
     if (log_style == LOG_FORMAT_JSON)
-        len = snprintf(head, sizeof head, ",\"level\":\"%s\",\"at\":\"%s.%06" PRId64 "Z\",\"msg\":",
-                       log_level_names[level], day, now % 1000000);
+        len =
+            snprintf(head, sizeof head, ",\"level\":\"%s\",\"time\":\"%s.%06" PRId64 "Z\",\"msg\":",
+                     log_level_names[level], day, now % 1000000);
     else
         len = snprintf(head, sizeof head,
-                       " level=%s at=%s.%06" PRId64 "Z msg=", log_level_names[level], day,
+                       " level=%s time=%s.%06" PRId64 "Z msg=", log_level_names[level], day,
                        now % 1000000);
     (void)line_add(line, head, (size_t)len, LOG_LINE_MAX);
 }
@@ -219,16 +221,16 @@ line_write(const struct log_line *line)
 }
 
 static bool
-event_write(enum log_level level, const char *who, const char *message,
+event_write(enum log_level level, const char *component, const char *message,
             const struct log_field *fields)
 {
     bool is_json = log_style == LOG_FORMAT_JSON;
-    const char *head = is_json ? "{\"who\":" : "who=";
+    const char *head = is_json ? "{\"component\":" : "component=";
     const char *tail = is_json ? "}\n" : "\n";
     struct log_line line = {.len = 0};
 
     (void)line_add(&line, head, strlen(head), LOG_LINE_MAX);
-    line_add_who(&line, who);
+    line_add_component(&line, component);
     line_add_head(&line, level);
     line_add_quoted(&line, message, strlen(message), LOG_LINE_MAX - LOG_TAIL_MAX);
     for (; fields->type != LOG_FIELD_END; fields++)
@@ -267,14 +269,14 @@ log_field_text(const char *key, const char *text)
 }
 
 void
-log_write(enum log_level level, const char *who, const char *message,
+log_write(enum log_level level, const char *component, const char *message,
           const struct log_field *fields)
 {
     int saved_errno = errno;
 
     if (level > log_level_max)
         return;
-    if ((log_lost > 0 && !report_lost()) || !event_write(level, who, message, fields)) {
+    if ((log_lost > 0 && !report_lost()) || !event_write(level, component, message, fields)) {
         log_lost++;
         (*log_lost_total)++;
     }

@@ -295,8 +295,8 @@ update_error(struct gate_request *request, const char *verb,
     if (!read_entry(request, &entry))
         return;
     snprintf(text, sizeof(text), "%" PRIu64 "-%" PRIu64, entry.ms, entry.seq);
-    log_info(request->log_context, "error log entry changed", LOG_TEXT("action", verb),
-             LOG_TEXT("entry", text), LOG_TEXT("user", request->token.user));
+    log_info("gate", "error log change requested", LOG_REQUEST(request), LOG_TEXT("action", verb),
+             LOG_TEXT("entry", text));
     store_request = store_request_new(request);
     if (ask(store_of(request), entry, on_updated, store_request) != RC_OK)
         store_request_failed(store_request);

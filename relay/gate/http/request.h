@@ -11,6 +11,7 @@
 
 #include "base/buffer.h"
 #include "gate/net/conn_io.h"
+#include "hub/session/session.h"
 #include "wire/frame.h"
 #include "wire/token.h"
 
@@ -20,7 +21,6 @@ struct store_request;
 struct gate_peer;
 struct gate_redeem;
 struct gate_request;
-struct session;
 
 /*
  * The listener that serves a route if gate.admin_listen is set; otherwise gate.listen serves all.
@@ -121,8 +121,8 @@ struct gate_request {
     enum gate_request_state state;
     int64_t since_us; /* start of the state */
     int64_t unwritable_us;
-    char *origin; /* allowed Origin, for CORS headers; NULL: no Origin header */
-    char *log_context;
+    char *origin;                    /* allowed Origin, for CORS headers; NULL: no Origin header */
+    char conn_id[SESSION_CONN_SIZE]; /* of its session, also when it was detached */
     struct token token;
     struct gate_redeem *redeem; /* while WAITING for a ticket */
     struct store_request *store_request;
@@ -134,6 +134,11 @@ struct gate_request {
     size_t out_sent;
     alignas(max_align_t) unsigned char route_state[]; /* state of the route */
 };
+
+/* The fields of a log line about a request; NULL ones are left out. */
+#define LOG_REQUEST(request)                                                                       \
+    LOG_TEXT("conn", (request)->conn_id[0] != '\0' ? (request)->conn_id : NULL),                   \
+        LOG_TEXT("user", (request)->token.user), LOG_TEXT("path", (request)->route->path)
 
 void gate_request_set_state(struct gate_request *request, enum gate_request_state state);
 /*

@@ -136,7 +136,7 @@ send_continue(const struct gate_request *request)
         return;
     if (conn_io_write_raw(&request->io, (const unsigned char *)CONTINUE, sizeof(CONTINUE) - 1) !=
         RC_OK)
-        log_debug(request->log_context, "could not write 100 Continue");
+        log_debug("gate", "could not write 100 Continue", LOG_REQUEST(request));
 }
 
 /* RFC 9112, 6.3: no body without one of the two headers. */

@@ -1,6 +1,7 @@
 /* request_session.c: connects a session to a poll or SSE stream. */
 #include "gate/http/request_session.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,7 +67,6 @@ gate_request_attach(struct gate_request *request, struct session_request *wanted
 {
     const struct token *token = &request->token;
     struct session_group *groups = gate_groups_of(token);
-    const char *name;
 
     wanted->user = token->user;
     wanted->groups = groups;
@@ -75,8 +75,6 @@ gate_request_attach(struct gate_request *request, struct session_request *wanted
     gate_request_set_state(request, GATE_REQUEST_OPEN);
     request->session = hub_attach(request->gate->hub, wanted, &TRANSPORT, request);
     free(groups);
-    name = session_name(request->session);
-    free(request->log_context);
-    request->log_context = memory_text(name, strlen(name));
-    log_debug(request->log_context, "stream opened", LOG_TEXT("path", request->route->path));
+    snprintf(request->conn_id, sizeof(request->conn_id), "%s", session_conn(request->session));
+    log_debug("gate", "stream opened", LOG_REQUEST(request));
 }

@@ -112,8 +112,7 @@ refuse_rate(struct gate_request *request)
 {
     const struct gate_refusal refusal = {429, GATE_ERR_RATE, GATE_RETRY_SOON, GATE_RATE_EXCEEDED};
 
-    log_debug(request->log_context, "request rejected: gate.request_rate exceeded",
-              LOG_TEXT("user", request->token.user));
+    log_debug("gate", "request rejected: gate.request_rate exceeded", LOG_REQUEST(request));
     refuse_request(request, &refusal);
 }
 
@@ -170,7 +169,6 @@ request_new(struct gate *gate, struct lws *wsi, const struct gate_route *route, 
     request->route = route;
     request->origin = origin;
     request->body_left = gate_body_len(wsi);
-    request->log_context = memory_text("gate", strlen("gate"));
     buffer_init(&request->body, route->body_max);
     gate_request_set_state(request, GATE_REQUEST_READING);
     DL_APPEND(gate->requests->first, request);
@@ -307,12 +305,11 @@ gate_request_closed(void *owner)
     gate_slot_release(request);
     if (request->is_counted)
         gate_limits_remove_stream(gate, request->peer);
-    log_debug(request->log_context, "request finished", LOG_TEXT("path", request->route->path));
+    log_debug("gate", "request finished", LOG_REQUEST(request));
     token_free(&request->token);
     buffer_free(&request->body);
     buffer_free(&request->out);
     free(request->origin);
-    free(request->log_context);
     free(request);
 }
 

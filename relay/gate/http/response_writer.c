@@ -113,7 +113,7 @@ gate_request_respond(struct gate_request *request, struct response *response)
     response_allow_origin(response, request->origin);
     buffer_free(&request->out);
     if (response_build(response, &request->out) != RC_OK) {
-        log_error(request->log_context, "response exceeds its buffer limit");
+        log_error("gate", "response exceeds its buffer limit", LOG_REQUEST(request));
         gate_request_kill(request);
     }
     gate_request_set_state(request, GATE_REQUEST_ENDING);
@@ -128,8 +128,8 @@ gate_request_problem(struct gate_request *request, int status, int code, const c
     response_problem(&response, status, code, detail);
     if (status == 503 || status == 429 || status == 409)
         response_header(&response, "Retry-After: %d", GATE_RETRY_AFTER_S);
-    log_debug(request->log_context, "request failed", LOG_TEXT("path", request->route->path),
-              LOG_INT("status", status), LOG_TEXT("detail", detail));
+    log_debug("gate", "request failed", LOG_REQUEST(request), LOG_INT("status", status),
+              LOG_TEXT("detail", detail));
     gate_request_respond(request, &response);
 }
 

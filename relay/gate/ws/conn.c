@@ -88,10 +88,10 @@ gate_conn_close_retry(struct gate_conn *conn, int code, const char *reason, int6
     conn->close_code = code;
     conn->close_reason = memory_text(reason, strnlen(reason, GATE_CLOSE_REASON_MAX));
     if (conn->state == GATE_CONN_WAITING || code == GATE_CLOSE_PROTOCOL)
-        log_info(conn->log_context, "closing connection", LOG_INT("code", code),
+        log_info("gate", "closing connection", LOG_CONN(conn), LOG_INT("code", code),
                  LOG_TEXT("reason", reason));
     else
-        log_debug(conn->log_context, "closing connection", LOG_INT("code", code),
+        log_debug("gate", "closing connection", LOG_CONN(conn), LOG_INT("code", code),
                   LOG_TEXT("reason", reason));
     if (conn->state == GATE_CONN_WAITING && code != GATE_CLOSE_RESTART)
         stats_add(conn->gate->stats, STAT_GATE_REFUSED, 1);
@@ -112,7 +112,7 @@ gate_conn_reply_close(struct gate_conn *conn, int code)
     if (conn->state >= GATE_CONN_CLOSING)
         return;
     conn->close_code = code;
-    log_debug(conn->log_context, "client closes", LOG_INT("code", code));
+    log_debug("gate", "client closes the connection", LOG_CONN(conn), LOG_INT("code", code));
     gate_conn_set_state(conn, GATE_CONN_CLOSING);
     buffer_free(&conn->in);
     conn_want_write(conn);

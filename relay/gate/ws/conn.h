@@ -14,6 +14,7 @@
 #include "gate/net/limits.h"
 #include "gate/http/token_expiry.h"
 #include "gate/net/conn_io.h"
+#include "hub/session/session.h"
 #include "wire/ws_frame.h"
 
 #define GATE_CONN_OUT_MAX (64 * 1024) /* unsent control messages */
@@ -22,7 +23,6 @@
 struct client_message;
 struct gate;
 struct gate_redeem;
-struct session;
 
 /*
  * WAITING for "connect" -> OPEN, with a session -> CLOSING, bye and close frame are queued ->
@@ -61,9 +61,9 @@ struct gate_conn {
     struct conn_io io;
     struct gate_conn *prev; /* in conns->first */
     struct gate_conn *next;
-    struct session *session; /* while OPEN, and CLOSING until the bye is written */
-    char *log_context;       /* "gate", later "conn=.. user=.." */
-    char *user;              /* NULL until the token was verified */
+    struct session *session;         /* while OPEN, and CLOSING until the bye is written */
+    char conn_id[SESSION_CONN_SIZE]; /* set with `user` */
+    char *user;                      /* NULL until the token was verified */
     struct gate_auth auth;
     struct waiting_client waiting; /* waiting for "connect" */
     struct gate_inbound inbound;
@@ -84,6 +84,10 @@ struct gate_conn {
     struct buffer out;     /* control messages, after CONN_IO_HEADROOM bytes */
     struct buffer control; /* control frames with their headers */
 };
+
+/* The fields of a log line about a connection; none until its token was verified. */
+#define LOG_CONN(conn)                                                                             \
+    LOG_TEXT("conn", (conn)->user != NULL ? (conn)->conn_id : NULL), LOG_TEXT("user", (conn)->user)
 
 /* All WebSockets of the gate. */
 struct gate_conns {

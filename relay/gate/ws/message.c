@@ -119,15 +119,6 @@ hash_groups(const struct token *token)
     return sum;
 }
 
-static void
-conn_name(struct gate_conn *conn)
-{
-    const char *name = session_name(conn->session);
-
-    free(conn->log_context);
-    conn->log_context = memory_text(name, strlen(name));
-}
-
 static struct session_topics
 topics_of(const struct client_message *message)
 {
@@ -153,12 +144,13 @@ conn_attach(struct gate_conn *conn, const struct client_message *message, const 
     conn->session = hub_attach(conn->gate->hub, &request, gate_transport(conn), conn);
     free(groups);
     conn->user = memory_text(token->user, strlen(token->user));
+    snprintf(conn->conn_id, sizeof(conn->conn_id), "%s", session_conn(conn->session));
     gate_expiry_begin(&conn->expiry, conn->gate->config, token->expires_s);
     conn->groups_hash = hash_groups(token);
     conn->ping_due_us = clock_monotonic_us() + conn->gate->config->gate.ping_ms * 1000;
     gate_conn_set_state(conn, GATE_CONN_OPEN);
-    conn_name(conn);
-    log_debug(conn->log_context, "session connected", LOG_INT("token_expires_s", token->expires_s));
+    log_debug("gate", "session connected", LOG_CONN(conn),
+              LOG_INT("token_expires_s", token->expires_s));
 }
 
 /* The token is valid: attaches a session unless the user has too many. */

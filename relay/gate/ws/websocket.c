@@ -39,7 +39,7 @@ gate_ws_evict(void *owner)
 {
     struct gate_conn *conn = owner;
 
-    log_debug(conn->log_context, "connection evicted before \"connect\": max_connections reached");
+    log_debug("gate", "connection evicted before \"connect\": max_connections reached");
     gate_conn_kill(conn);
 }
 
@@ -51,7 +51,6 @@ gate_ws_connected(struct gate *gate, struct lws *wsi, void **ret_owner)
 
     conn->gate = gate;
     conn->io = conn_io_of(wsi);
-    conn->log_context = memory_text("gate", strlen("gate"));
     conn->auth.bearer = gate_request_bearer(wsi);
     conn->auth.ticket = gate_request_ticket(wsi);
     conn->waiting.owner = conn;
@@ -63,7 +62,7 @@ gate_ws_connected(struct gate *gate, struct lws *wsi, void **ret_owner)
     gate_limits_add_conn(gate, &conn->waiting, wsi);
     stats_add(gate->stats, STAT_GATE_ACCEPTED, 1);
     (void)conn_io_address(&conn->io, peer, sizeof(peer));
-    log_debug(conn->log_context, "connection opened", LOG_TEXT("peer", peer));
+    log_debug("gate", "connection opened", LOG_TEXT("peer", peer));
     *ret_owner = conn;
     gate_receive_start(conn);
     return 0;
@@ -81,7 +80,7 @@ gate_ws_closed(void *owner)
     DL_DELETE(gate->conns->first, conn);
     gate_limits_remove_conn(gate, &conn->waiting);
     gate_message_cancel(conn);
-    log_debug(conn->log_context, "connection closed", LOG_INT("code", conn->close_code));
+    log_debug("gate", "connection closed", LOG_CONN(conn), LOG_INT("code", conn->close_code));
     buffer_free(&conn->in);
     buffer_free(&conn->out);
     buffer_free(&conn->control);
@@ -89,6 +88,5 @@ gate_ws_closed(void *owner)
     free(conn->auth.bearer);
     free(conn->auth.ticket);
     free(conn->user);
-    free(conn->log_context);
     pool_release(&conns, conn);
 }

@@ -29,7 +29,7 @@ has_room(const struct session *session)
     if (session->hub->reports.count < REPORTS_MAX)
         return true;
     /* The notification stays pending, and is sent when the user connects again. */
-    log_warn(session->client.name, "delivery report queue is full: report dropped",
+    log_warn("hub", "delivery report queue is full: report dropped", LOG_SESSION(session),
              LOG_INT("limit", REPORTS_MAX));
     return false;
 }

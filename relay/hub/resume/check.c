@@ -27,7 +27,6 @@ send_connected(struct session *session, bool resumed)
 {
     struct hub *hub = session->hub;
     struct buffer frame;
-    struct bytes conn = session_conn(session);
     char pos[CLIENT_POS_MAX];
     bool is_whole;
 
@@ -40,9 +39,9 @@ send_connected(struct session *session, bool resumed)
         buffer_addf(&frame, "\"user\":") == RC_OK &&
         buffer_add_json(&frame, session->client.user, strlen(session->client.user)) == RC_OK;
     is_whole &= buffer_addf(&frame,
-                            ",\"conn\":\"%.*s\",\"pos\":\"%s\",\"resumed\":%s,\"ping\":%" PRId64
+                            ",\"conn\":\"%s\",\"pos\":\"%s\",\"resumed\":%s,\"ping\":%" PRId64
                             ",\"win\":%d,\"exp\":%" PRId64 ",\"now\":%" PRId64 "}",
-                            (int)conn.len, (const char *)conn.at, pos, resumed ? "true" : "false",
+                            session->client.conn, pos, resumed ? "true" : "false",
                             hub->config->gate.ping_ms / 1000, session->inflight.size,
                             session->client.expires_s, clock_wall_us() / 1000) == RC_OK;
     if (is_whole)
@@ -62,7 +61,7 @@ begin_delivery(struct session *session, bool resumed)
     session_set_state(session, SESSION_INBOX);
     session_mark(session, READY_ADVANCE);
     if (!send_connected(session, resumed))
-        log_error(session->client.name, "could not send connected");
+        log_error("hub", "could not send connected", LOG_SESSION(session));
 }
 
 /* The entries after the client's position are unknown. */

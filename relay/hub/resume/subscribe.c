@@ -32,7 +32,7 @@ send_subscribed(struct session *session, bool has_request_id, int64_t request_id
     if (rc == RC_OK)
         session_send_control(session, frame.bytes, frame.len);
     else
-        log_error(session->client.name, "topics do not fit a control frame");
+        log_error("hub", "topics do not fit a control frame", LOG_SESSION(session));
     buffer_free(&frame);
 }
 

@@ -19,7 +19,7 @@ session_send_control(struct session *session, const char *line, size_t len)
         buffer_add(&session->control.frames, line, len) != RC_OK ||
         buffer_add(&session->control.frames, "\n", 1) != RC_OK) {
         /* Only a client that sends requests and never reads; ping timeouts close it. */
-        log_debug(session->client.name, "control queue is full: frame dropped");
+        log_debug("hub", "control queue is full: frame dropped", LOG_SESSION(session));
         return;
     }
     session->has_control = true;

@@ -98,8 +98,8 @@ row_order_pass(struct session *session, struct notification *notification)
     late = notification_new_late(notification, session->hub->epoch);
     if (late != NULL)
         return late;
-    log_error(session->client.name,
-              "could not mark a late notification as a retry: unknown format");
+    log_error("hub", "could not mark a late notification as a retry: unknown format",
+              LOG_SESSION(session));
     return notification_ref(notification);
 }
 

@@ -71,8 +71,9 @@ struct session *hub_attach(struct hub *hub, const struct session_request *reques
 /* The socket is closed. Frees the session, now or when the last pending reply arrives. */
 void session_detach(struct session *session);
 
-/* The name of this connection in logs. Zero-terminated; lives as long as the session. */
-const char *session_name(const struct session *session);
+/* The id of this connection, as in logs and in `connected`. Lives as long as the session. */
+#define SESSION_CONN_SIZE 32
+const char *session_conn(const struct session *session);
 
 /* The socket is writable again: writes what is queued. */
 void session_writable(struct session *session);

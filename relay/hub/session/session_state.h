@@ -10,6 +10,7 @@
 #include "hub/session/inbox.h"
 #include "hub/session/inflight.h"
 #include "hub/session/outbound.h"
+#include "hub/session/session.h"
 
 struct hub;
 struct session_transport;
@@ -74,12 +75,16 @@ enum page_turn { PAGE_TURN_NONE, PAGE_TURN_WAITING, PAGE_TURN_GRANTED };
 /* The client, as `connected` reports it. */
 struct session_client {
     char *user;
-    char *name; /* in logs */
+    char conn[SESSION_CONN_SIZE]; /* the id of the connection */
     int64_t expires_s;
     int64_t request_id;
     bool has_request_id;
     unsigned char own_shard; /* its user's shard */
 };
+
+/* The fields of a log line about a session. */
+#define LOG_SESSION(session)                                                                       \
+    LOG_TEXT("conn", (session)->client.conn), LOG_TEXT("user", (session)->client.user)
 
 /* The control queue, which is sent before notifications, and gaps to be announced in it. */
 struct session_control {

@@ -2,7 +2,6 @@
 #include "hub/session/state.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/pool.h"
 #include "hub/session/backlog.h"
@@ -36,17 +35,9 @@ session_new(void)
 }
 
 const char *
-session_name(const struct session *session)
-{
-    return session->client.name;
-}
-
-struct bytes
 session_conn(const struct session *session)
 {
-    const char *conn = session->client.name + strlen("conn=");
-
-    return (struct bytes){(const unsigned char *)conn, strcspn(conn, " ")};
+    return session->client.conn;
 }
 
 void
@@ -55,7 +46,6 @@ session_free_if_done(struct session *session)
     if (session->state != SESSION_CLOSED || session->requests.count > 0 || session->ready != 0)
         return;
     free(session->client.user);
-    free(session->client.name);
     free(session->resume.pos);
     topics_free(session->topics);
     inflight_free(&session->inflight);

@@ -3,7 +3,6 @@
 #define CLAIRON_HUB_SESSION_STATE_H
 
 #include "hub/session/session_state.h"
-#include "wire/bytes.h"
 
 /* Zeroed, from a pool; session_free_if_done returns it. */
 struct session *session_new(void);
@@ -13,8 +12,5 @@ void session_set_state(struct session *session, enum session_state state);
 
 /* Frees a CLOSED session, unless a reply of the store or the ready list still refers to it. */
 void session_free_if_done(struct session *session);
-
-/* The `conn` of its name, as in logs and in `connected`; lives as long as the session. */
-struct bytes session_conn(const struct session *session);
 
 #endif

@@ -98,9 +98,9 @@ check_token(token(%good, sub => $_->[0]), $_->[1], "sub $_->[2]") for
   [ undef, 4001, 'missing' ], [ '', 4001, 'empty' ], [ 17, 4001, 'a number' ], [ ['u1'], 4001, 'a list' ],
   [ 'x' x 256, 4001, 'of 256 bytes' ], [ 'x' x 255, 'x' x 255, 'of 255 bytes' ],
   [ "u\x{e9}\x{20ac} \"1\\", "u\x{e9}\x{20ac} \"1\\", 'of any letters' ], [ "u1\0u2", 4001, 'with a NUL' ];
-my $forger = "u1\nwho=relay level=error msg=\"forged\"\r\n";
+my $forger = "u1\ncomponent=relay level=error msg=\"forged\"\r\n";
 check_token(token(%good, sub => $forger), $forger, 'sub with several lines');
-unlike($relay->log_text, qr/^who=relay level=error/m, 'it creates no log line');
+unlike($relay->log_text, qr/^component=relay level=error/m, 'it creates no log line');
 
 # Groups.
 check_token(token(%good, groups => $_->[0]), $_->[1], "groups: $_->[2]") for

@@ -97,7 +97,7 @@ my $mark = $relay->log_mark;
 $to_store->freeze;
 insert(500);
 my $end = sql('SELECT pg_current_wal_lsn()');
-$relay->wait_for_log(qr/who=store(?:-\d)? level.*reply timed out/, from => $mark);
+$relay->wait_for_log(qr/component=store(?:-\d)? level.*reply timed out/, from => $mark);
 is(walsenders(), 0, 'no store: the slot is released');
 is(sql("SELECT confirmed_flush_lsn < '$end' FROM pg_replication_slots"), 't', 'no store: nothing is confirmed');
 is(timeouts(), 0, 'no store: no wal_sender_timeout');

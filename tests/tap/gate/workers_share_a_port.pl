@@ -147,7 +147,7 @@ SKIP: {
     $relay->kill9;
     $relay->wait_for_log(qr/(?:signal received, draining" signal=15.*){3}/s, from => $mark);
     $push->write('false}');
-    $relay->wait_for_log(qr{push switched by POST /v1/push.*push=false}, from => $mark);
+    $relay->wait_for_log(qr{push switch requested.*push=false}, from => $mark);
     waitpid $_, 0 for @adopted;
     is($signals, 0, 'the adopting process gets no signal');
 }

@@ -28,7 +28,7 @@ my $notification = next_notification();
 is($notification->{metadata}{traceparent}, $given, 'the transaction\'s setting is in metadata');
 is($notification->{payload}{traceparent}, 'mine', 'the payload is unchanged');
 like($u1->{raw}[-1], qr/"operation":"notify","traceparent":"$given","timestamp":/, 'before the timestamp');
-$relay->wait_for_log(qr/who=feed level=info .*msg="decoded" id="$id" traceparent="$given"/);
+$relay->wait_for_log(qr/component=feed level=info .*msg="decoded" id="$id" traceparent="$given"/);
 pass('a sampled trace is logged with the id');
 like(($relay->run('trace', $id))[1], qr/^traceparent +$given$/m, 'clairon trace prints it');
 notify('SELECT 1');
@@ -81,7 +81,7 @@ sub post
 my $posted = post({}, traceparent => $given);
 is($posted->{status}, 201, 'the header of a request');
 is(next_notification()->{metadata}{traceparent}, $given, 'is in metadata');
-$relay->wait_for_log(qr/who=gate level=info .*msg="notification published" id="?$posted->{json}{id}"? traceparent="?$given/);
+$relay->wait_for_log(qr/component=gate level=info .*msg="notification published" id="?$posted->{json}{id}"? traceparent="?$given/);
 pass('and in the log');
 my $raw = Clairon::Test::RawSocket->new($relay);
 $raw->write("GET /v1/notifications/$posted->{json}{id} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "

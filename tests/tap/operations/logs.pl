@@ -15,12 +15,12 @@ my $pg = Clairon::Test::postgresql('main');
 # The error of a line; undef if it is valid.
 my %fault_of = (
     logfmt => sub {
-        $_[0] =~ /^who=(?:[\w.:\/-]+|"(?:[^"\\]|\\.)+") level=(?:error|warn|info|debug) at=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z msg="(?:[^"\\]|\\.)+"(?: [a-z_]+=(?:"(?:[^"\\]|\\.)*"|[\w.-]+))*$/a
+        $_[0] =~ /^component=(?:[\w.:\/-]+|"(?:[^"\\]|\\.)+") level=(?:error|warn|info|debug) time=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z msg="(?:[^"\\]|\\.)+"(?: [a-z_]+=(?:"(?:[^"\\]|\\.)*"|[\w.-]+))*$/a
           ? undef : 'form' },
     json => sub {
         my $event = eval { JSON->new->utf8->decode($_[0]) } or return 'no JSON';
-        return 'keys' if grep { !defined $event->{$_} } qw(who level at msg) or grep { ref && !JSON::is_bool($_) } values %$event;
-        return $_[0] =~ /^\{"who":"/ ? undef : 'who is not first' });
+        return 'keys' if grep { !defined $event->{$_} } qw(component level time msg) or grep { ref && !JSON::is_bool($_) } values %$event;
+        return $_[0] =~ /^\{"component":"/ ? undef : 'component is not first' });
 
 for my $format (sort keys %fault_of)
 {
@@ -80,7 +80,7 @@ for my $workers (1, 2)
     pass("$workers workers: they serve while the log is not read, and count lost lines");
     empty();
     my $text = '';
-    my $loss = qr/^who=log level=warn at=\S+ msg="log lines lost: .*" count=[1-9]\d*\n(?=who=)/m;
+    my $loss = qr/^component=log level=warn time=\S+ msg="log lines lost: .*" count=[1-9]\d*\n(?=component=)/m;
     wait_until('the loss is logged', sub { kill HUP => $relay->pid; ($text .= empty()) =~ $loss });
     pass('the reader gets the number of lost lines');
     fill();

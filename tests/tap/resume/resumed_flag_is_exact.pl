@@ -88,7 +88,7 @@ $waiting->send({ t => 'connect', r => 1, token => Clairon::Test::token(sub => 'u
 $waiting->send({ t => 'ping' });
 $waiting->wait_for('pong');
 $proxy->cut;
-$proxied->wait_for_log(qr/who=store(?:-\d)? level=warn/);
+$proxied->wait_for_log(qr/component=store(?:-\d)? level=warn/);
 $proxy->thaw;
 $waiting->run_until('the notification', sub { has($waiting, $last) || $waiting->{closed} });
 ok(!$waiting->{closed}, 'a client that connects during the failure is served after the restart');

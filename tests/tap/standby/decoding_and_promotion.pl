@@ -156,8 +156,8 @@ is_deeply([ read_text(standby_sql('SELECT pg_current_wal_flush_lsn()')) ], [ ($c
     'text mode returns it once');
 
 my $log = $relay->log_text($mark);
-like($log, qr/who=store level=info .*rewound the slot's progress, reconnecting/, 'the log explains the progress');
-unlike($log, qr/who=store level=(?:warn|error)/, 'without warnings about the store');
+like($log, qr/component=store level=info .*rewound the slot's progress, reconnecting/, 'the log explains the progress');
+unlike($log, qr/component=store level=(?:warn|error)/, 'without warnings about the store');
 
 # The promotion undoes nothing: no replay, and no gap.
 $relay->restart;

@@ -47,7 +47,7 @@ for my $server ($primary, $standby)
     $server->reload;
     my $mark = $relay->log_mark;
     $relay->start;
-    $relay->wait_for_log(qr/who=feed level=error .*slot is lost.*idle for longer than idle_replication_slot_timeout/, from => $mark);
+    $relay->wait_for_log(qr/component=feed level=error .*slot is lost.*idle for longer than idle_replication_slot_timeout/, from => $mark);
     pass("$name: the relay logs it");
     $relay->wait_for_log(qr/lost slot dropped.*slot created/s, from => $mark);
     $relay->wait_ready;

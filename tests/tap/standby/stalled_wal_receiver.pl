@@ -40,7 +40,7 @@ $relay->wait_for_log($again, from => $mark);
 
 $mark = $relay->log_mark;
 $primary->stop('immediate');
-$relay->wait_for_log(qr/who=feed level=warn .*no new WAL reaches this standby" detail="the WAL receiver is not running/, from => $mark);
+$relay->wait_for_log(qr/component=feed level=warn .*no new WAL reaches this standby" detail="the WAL receiver is not running/, from => $mark);
 is(is_stalled(), 1, 'a lost primary is detected');
 $mark = $relay->log_mark;
 $primary->start;

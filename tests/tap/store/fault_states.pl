@@ -89,7 +89,7 @@ check_survives('a new password', qr/NOAUTH.*add user and password/,
     sub { config('requirepass', 'secret'); $proxy->cut },
     sub { config('requirepass', '') });
 
-check_survives('still', qr/who=store(?:-\d)? level.*reply timed out/,
+check_survives('still', qr/component=store(?:-\d)? level.*reply timed out/,
     sub { kill STOP => $store->pid },
     sub { kill CONT => $store->pid });
 

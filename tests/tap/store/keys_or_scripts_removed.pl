@@ -39,7 +39,7 @@ $relay->stop;
 $relay->configure('store.url' => 'redis://blind:right@127.0.0.1:' . $proxy->port);
 $mark = $relay->log_mark;
 $relay->start;
-$relay->wait_for_log(qr/who=store-reader level=warn .*NOPERM.*hint="the relay's ACL user needs .*retry_ms=[1-9]\d{3}\b/, from => $mark);
+$relay->wait_for_log(qr/component=store-reader level=warn .*NOPERM.*hint="the relay's ACL user needs .*retry_ms=[1-9]\d{3}\b/, from => $mark);
 pass('the relay retries with backoff');
 
 done_testing();

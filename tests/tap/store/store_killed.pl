@@ -24,7 +24,7 @@ insert(1, 10);
 $client->wait_notifications(10);
 
 $store->kill9;
-$relay->wait_for_log(qr/who=store(?:-\d)? .*store connection failed" error=.* server=\S+ retry_ms=\d/);
+$relay->wait_for_log(qr/component=store(?:-\d)? .*store connection failed" error=.* server=\S+ retry_ms=\d/);
 insert(11, 500);
 my @ids = map { $_->{metadata}{id} } $client->notifications;
 $client->ack(@ids);

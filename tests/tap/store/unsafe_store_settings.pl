@@ -13,7 +13,7 @@ sub warned
     my $log   = $relay->log_text;
     $relay->stop;
     $store->stop;
-    return [ $log =~ /who=store level=warn .*?msg=(.*)/g ];
+    return [ $log =~ /component=store level=warn .*?msg=(.*)/g ];
 }
 
 is_deeply(warned(), [], 'safe settings cause no warning');

@@ -15,7 +15,7 @@ my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0,
     conf => { 'gate.tls_cert' => $cert, 'gate.tls_key' => $key });
 $relay->wait_for_log(qr/listening/);
 # The certificate is valid for two days.
-$relay->wait_for_log(qr/who=gate level=warn .*certificate expires soon.*cert\.pem.*days_left=[12]/);
+$relay->wait_for_log(qr/component=gate level=warn .*certificate expires soon.*cert\.pem.*days_left=[12]/);
 
 sub user
 {
@@ -78,7 +78,7 @@ my $left = expiration_metric() - time;
 ok($left > 86_400 && $left <= 2 * 86_400, 'the metric has the expiration');
 Clairon::Test::SecureSocket::certificate('20200101000000Z', '20210101000000Z');
 kill HUP => $relay->pid;
-$relay->wait_for_log(qr/who=gate level=error .*certificate expired: .*replace the file and reload.*cert\.pem/);
+$relay->wait_for_log(qr/component=gate level=error .*certificate expired: .*replace the file and reload.*cert\.pem/);
 cmp_ok(expiration_metric(), '<', time, 'also of an expired certificate');
 
 is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');

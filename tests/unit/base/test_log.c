@@ -39,11 +39,12 @@ logfmt_starts_with_component_level_and_time(void **state)
     (void)state;
     log_setup(LOG_LEVEL_INFO, LOG_FORMAT_LOGFMT);
     CAPTURE(log_info("feed", "connection failed", LOG_TEXT("error", "refused")));
-    assert_memory_equal(captured, "who=feed level=info at=20", 25);
+    assert_memory_equal(captured, "component=feed level=info time=20", 33);
     assert_non_null(strstr(captured, "Z msg=\"connection failed\" error=\"refused\"\n"));
-    assert_int_equal(strlen(strstr(captured, "at=")), strlen("at=2026-11-21T04:00:00.000000Z msg="
-                                                             "\"connection failed\" "
-                                                             "error=\"refused\"\n"));
+    assert_int_equal(strlen(strstr(captured, "time=")),
+                     strlen("time=2026-11-21T04:00:00.000000Z msg="
+                            "\"connection failed\" "
+                            "error=\"refused\"\n"));
 }
 
 static void
@@ -91,15 +92,16 @@ lines_below_the_level_are_not_written(void **state)
 static void
 field_values_cannot_forge_a_second_line(void **state)
 {
-    const char *text = "a\nwho=feed \"b\" \\ \x1b[2J \xc2\x9b \xff \x7f";
+    const char *text = "a\ncomponent=feed \"b\" \\ \x1b[2J \xc2\x9b \xff \x7f";
 
     (void)state;
     log_setup(LOG_LEVEL_DEBUG, LOG_FORMAT_LOGFMT);
     CAPTURE(log_debug("conn=7 user=\n\"x", text, LOG_TEXT("error", text)));
-    assert_memory_equal(captured, "who=\"conn=7 user=\\n\\\"x\" level=debug", 35);
-    assert_non_null(strstr(captured, "msg=\"a\\nwho=feed \\\"b\\\" \\\\ \\u001b[2J \\u009b "
-                                     "\xef\xbf\xbd \\u007f\" error=\"a\\nwho=feed \\\"b\\\" \\\\ "
-                                     "\\u001b[2J \\u009b \xef\xbf\xbd \\u007f\"\n"));
+    assert_memory_equal(captured, "component=\"conn=7 user=\\n\\\"x\" level=debug", 41);
+    assert_non_null(strstr(captured,
+                           "msg=\"a\\ncomponent=feed \\\"b\\\" \\\\ \\u001b[2J \\u009b "
+                           "\xef\xbf\xbd \\u007f\" error=\"a\\ncomponent=feed \\\"b\\\" \\\\ "
+                           "\\u001b[2J \\u009b \xef\xbf\xbd \\u007f\"\n"));
     assert_ptr_equal(strchr(captured, '\n'), captured + strlen(captured) - 1);
 }
 
@@ -177,11 +179,11 @@ json_lines_parse(void **state)
     CAPTURE(log_info("gate", "a\n\"b\" \x01 \xff \xc3\xa9"));
     line = json_loads(captured, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(line);
-    assert_memory_equal(captured, "{\"who\":\"gate\"", 13);
+    assert_memory_equal(captured, "{\"component\":\"gate\"", 19);
     assert_string_equal(json_string_value(json_object_get(line, "level")), "info");
     assert_string_equal(json_string_value(json_object_get(line, "msg")),
                         "a\n\"b\" \x01 \xef\xbf\xbd \xc3\xa9");
-    assert_int_equal(strlen(json_string_value(json_object_get(line, "at"))), 27);
+    assert_int_equal(strlen(json_string_value(json_object_get(line, "time"))), 27);
     json_decref(line);
 }
 
@@ -242,7 +244,7 @@ a_blocked_log_drops_and_counts_lines(void **state)
     });
     alarm(0);
     assert_int_equal(lost, 3);
-    assert_memory_equal(captured, "who=log level=warn at=", 22);
+    assert_memory_equal(captured, "component=log level=warn time=", 30);
     assert_non_null(
         strstr(captured, "msg=\"log lines lost: standard error blocked or disk full\" count=3\n"));
     assert_null(strstr(captured, "dropped"));

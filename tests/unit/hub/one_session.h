@@ -28,7 +28,6 @@ open_session(const struct session_transport *transport, void *socket, unsigned s
     hub.scratch = calloc(1, WS_TEXT_HEAD_MAX + SESSION_CONTROL_MAX);
     replay_buffer_open(&hub.replay_buffer, shards);
     session = (struct session){.state = SESSION_LIVE, .hub = &hub, .socket = {socket, transport}};
-    session.client.name = strdup("u");
     buffer_init(&session.control.frames, SESSION_CONTROL_MAX);
 }
 
@@ -39,7 +38,6 @@ close_session(void)
     session_clear_queue(&session);
     replay_buffer_close(&hub.replay_buffer);
     buffer_free(&session.control.frames);
-    free(session.client.name);
     free(hub.scratch);
 }
 

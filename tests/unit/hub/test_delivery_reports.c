@@ -104,7 +104,7 @@ set_up(void **state)
                                .hub = &hub,
                                .is_blocked = true,
                                .inflight = {.size = 0},
-                               .client = {.user = "u1", .name = "test"}};
+                               .client = {.user = "u1", .conn = "test"}};
     join_user();
     for (unsigned char i = 1; i <= 2; i++) {
         struct notification *notification = ack_pending_notification(i);

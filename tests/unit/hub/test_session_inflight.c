@@ -34,7 +34,7 @@ set_up(void **state)
     fixture->session = (struct session){.state = SESSION_LIVE,
                                         .hub = &fixture->hub,
                                         .inflight = {.size = 2},
-                                        .client = {.user = "u1", .name = "test"}};
+                                        .client = {.user = "u1", .conn = "test"}};
     for (unsigned char i = 0; i < 4; i++)
         fixture->notifications[i] = ack_pending_notification(i);
     *state = fixture;
