@@ -75,7 +75,7 @@ missing_of() {
 }
 
 # Prints the command for a user without root access.
-ask_for_root() {
+print_install_command() {
     local sudo="" who=" as root"
     if command -v sudo >/dev/null; then
         sudo="sudo " who=""
@@ -88,7 +88,7 @@ install_now() {
     local as=()
     if [ "$(id -u)" != 0 ]; then
         if ! command -v sudo >/dev/null || ! sudo -n true 2>/dev/null; then
-            ask_for_root "$@" >&2
+            print_install_command "$@" >&2
             exit 1
         fi
         as=(sudo -n)

@@ -108,7 +108,7 @@ async function createPage(t, chances, { hasLoad, skew, knowsNow }) {
   });
   t.after(() => client.close());
   const load = () => new Promise((resolve, reject) => {
-    page.loads.push({ resolve, reject, askedAt: page.now });
+    page.loads.push({ resolve, reject, requestedAt: page.now });
   });
   page.errors = [];
   client.on('error', ({ error }) => page.errors.push(error.message));
@@ -133,12 +133,12 @@ async function createPage(t, chances, { hasLoad, skew, knowsNow }) {
 }
 
 function answer(page, table, { below, pick, chance }) {
-  const { resolve, reject, askedAt } = pick(page.loads);
+  const { resolve, reject, requestedAt } = pick(page.loads);
   if (chance(0.1)) {
     reject(new Error('the server is unavailable'));
     return;
   }
-  const seenAt = Math.max(page.startedAt, askedAt - below(LAG_MS) + below(page.now - askedAt + LAG_MS));
+  const seenAt = Math.max(page.startedAt, requestedAt - below(LAG_MS) + below(page.now - requestedAt + LAG_MS));
   resolve(structuredClone(table.asOf(Math.min(page.now, seenAt))));
 }
 

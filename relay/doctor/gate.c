@@ -133,7 +133,7 @@ exchange_tls(int fd, const char *request, char reply[REPLY_MAX])
 
 /* False: no reply; probe->reason is the reason. */
 static bool
-ask(struct gate_probe *probe, const char *request)
+exchange(struct gate_probe *probe, const char *request)
 {
     const char *listen = probe->config->gate.listen;
     size_t prefix_len = strlen(UNIX_PREFIX), len;
@@ -192,7 +192,7 @@ check_ready(struct gate_probe *probe, struct findings *findings)
     char feed[32], store[32];
     int status;
 
-    if (!ask(probe, "GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")) {
+    if (!exchange(probe, "GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")) {
         findings_warn(findings, GATE, "relay",
                       "Start it: systemctl start clairon-relay; if it runs with another settings "
                       "file, pass that file with -c",
@@ -222,7 +222,7 @@ is_admitted(struct gate_probe *probe, const char *origin)
              "OPTIONS /v1/poll HTTP/1.1\r\nHost: localhost\r\nOrigin: %s\r\n"
              "Access-Control-Request-Method: GET\r\nConnection: close\r\n\r\n",
              origin);
-    return !ask(probe, request) || strncmp(probe->reply + 9, "403", 3) != 0;
+    return !exchange(probe, request) || strncmp(probe->reply + 9, "403", 3) != 0;
 }
 
 static void

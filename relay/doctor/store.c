@@ -11,7 +11,7 @@
 #include "store/connection/reply.h"
 #include "store/connection/topology.h"
 #include "store/connection/url.h"
-#include "store/direct/direct_ask.h"
+#include "store/direct/direct_request.h"
 #include "store/scripts/keys.h"
 
 #define COMMAND_WORDS_MAX 16
@@ -82,7 +82,7 @@ static bool
 read_setting(struct store_probe *probe, const char *name, char ret_value[VALUE_MAX])
 {
     const char *argv[] = {"CONFIG", "GET", name};
-    const struct redisReply *reply = direct_ask(probe->direct, 3, argv);
+    const struct redisReply *reply = direct_request(probe->direct, 3, argv);
     struct bytes value = {NULL, 0};
 
     if (reply_is_array(reply, 2))
@@ -179,10 +179,10 @@ check_disk(struct store_probe *probe)
 
 /* False if the store did not reply. */
 static bool
-ask_time(struct direct *direct, int64_t *ret_us)
+read_time(struct direct *direct, int64_t *ret_us)
 {
     const char *argv[] = {"TIME"};
-    const struct redisReply *reply = direct_ask(direct, 1, argv);
+    const struct redisReply *reply = direct_request(direct, 1, argv);
     struct bytes seconds, micros;
 
     if (reply == NULL || !reply_is_array(reply, 2))
@@ -202,7 +202,7 @@ check_store_clock(struct store_probe *probe)
 {
     int64_t before_us = clock_wall_us(), store_us, after_us, skew_us;
 
-    if (!ask_time(probe->direct, &store_us)) {
+    if (!read_time(probe->direct, &store_us)) {
         findings_add(probe->findings, STORE, "clock", false, hint_of(direct_error(probe->direct)),
                      "TIME failed: %s", direct_error(probe->direct));
         return;
@@ -291,7 +291,7 @@ try_command(struct store_probe *probe, const char *command)
     for (char *word = strtok_r(text, " ", &rest); word != NULL && argc < COMMAND_WORDS_MAX;
          word = strtok_r(NULL, " ", &rest))
         argv[argc++] = strcmp(word, "%") == 0 ? probe->key : word;
-    return direct_ask(probe->direct, argc, argv);
+    return direct_request(probe->direct, argc, argv);
 }
 
 static void
@@ -343,7 +343,7 @@ static bool
 keep_info(struct store_probe *probe)
 {
     const char *argv[] = {"INFO", "all"};
-    const struct redisReply *reply = direct_ask(probe->direct, 2, argv);
+    const struct redisReply *reply = direct_request(probe->direct, 2, argv);
 
     if (reply == NULL || reply_text(reply) == NULL) {
         findings_add(probe->findings, STORE, "server", false, hint_of(direct_error(probe->direct)),
@@ -388,7 +388,7 @@ read_progress_key(struct store_probe *probe, char ret_key[VALUE_MAX])
 
     key_shard_prefix(prefix, config->store.prefix, (unsigned)config->store.shards, 0);
     key_write(meta, prefix, KEY_META);
-    read_text(direct_ask(probe->direct, 3, argv), 0, ret_key);
+    read_text(direct_request(probe->direct, 3, argv), 0, ret_key);
     return ret_key[0] != '\0';
 }
 
@@ -403,7 +403,7 @@ check_stored_slot(struct store_probe *probe, const char *key)
 
     key_shard_prefix(prefix, config->store.prefix, (unsigned)config->store.shards, 0);
     key_write_of(own, sizeof(own), prefix, KEY_PROGRESS, config->feed.slot);
-    reply = direct_ask(probe->direct, 2, argv);
+    reply = direct_request(probe->direct, 2, argv);
     if (strcmp(key, own) != 0 && reply != NULL && reply_integer(reply) == 1)
         findings_add(probe->findings, STORE, "slot", false, SLOT_HINT,
                      "store belongs to another slot: %s, not %s", key, own);
@@ -422,7 +422,7 @@ check_database(struct store_probe *probe, const struct origin *origin)
 
     if (origin->system[0] == '\0' || !read_progress_key(probe, key))
         return;
-    reply = direct_ask(probe->direct, 5, argv);
+    reply = direct_request(probe->direct, 5, argv);
     read_text(reply, 0, system);
     read_text(reply, 1, database);
     read_text(reply, 2, name);

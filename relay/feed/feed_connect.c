@@ -62,7 +62,7 @@ feed_connect(struct feed *feed)
 }
 
 static void
-ask_history(struct feed *feed)
+request_history(struct feed *feed)
 {
     char command[FEED_COMMAND_MAX];
 
@@ -81,7 +81,7 @@ on_progress(struct feed *feed)
     else if (feed->slot.is_lost)
         feed_fail_lost_slot(feed);
     else if (feed->slot.stored_timeline != feed->slot.timeline)
-        ask_history(feed);
+        request_history(feed);
     else if (feed->slot.must_create)
         feed_create_slot(feed);
     else if (feed_reset_if_slot_advanced(feed))

@@ -70,13 +70,13 @@ token_opens(const char *text, const char *key, size_t key_len, jwt_t **ret_jwt)
  * RFC 7515, section 4.1.11: an unknown critical extension must be rejected. The relay knows none.
  */
 static bool
-token_asks_for_extensions(jwt_t *jwt)
+token_has_critical_extensions(jwt_t *jwt)
 {
     char *critical = jwt_get_headers_json(jwt, "crit");
-    bool asks = critical != NULL;
+    bool has_critical = critical != NULL;
 
     free(critical);
-    return asks;
+    return has_critical;
 }
 
 /*
@@ -99,7 +99,7 @@ token_decode(const struct token_rules *rules, const char *text, json_t **ret_cla
         return token_reject(error, TOKEN_BAD_SIGNATURE);
     /* jwt_decode trusts the header's algorithm. This rejects a PEM used as an HMAC secret. */
     allowed = token_alg_allowed(rules, jwt);
-    is_plain = !token_asks_for_extensions(jwt);
+    is_plain = !token_has_critical_extensions(jwt);
     if (allowed && is_plain)
         dump = jwt_get_grants_json(jwt, NULL);
     jwt_free(jwt);

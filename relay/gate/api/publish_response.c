@@ -213,9 +213,9 @@ gate_publish_respond_stop(struct gate *gate)
     struct gate_publish_sync *syncing, *next;
 
     DL_FOREACH_SAFE (gate->publisher->syncing, syncing, next) {
-        bool is_asked = !ev_is_active(&syncing->due);
+        bool is_requested = !ev_is_active(&syncing->due);
 
-        if (is_asked) { /* the store replies later */
+        if (is_requested) { /* the store replies later */
             DL_DELETE(gate->publisher->syncing, syncing);
             syncing->gate = NULL;
             continue;

@@ -85,7 +85,7 @@ on_groups_reloaded(void *ctx, enum rc rc, const struct bytes *groups, size_t cou
 bool
 session_awaits_groups(const struct session *session)
 {
-    return session->state == SESSION_GROUPING || session->groups.state == GROUPS_ASKED ||
+    return session->state == SESSION_GROUPING || session->groups.state == GROUPS_REQUESTED ||
            session->groups.state == GROUPS_STALE;
 }
 
@@ -100,7 +100,7 @@ session_reload_groups(struct session *session)
     if (store_groups(session->hub->store, session->client.user, on_groups_reloaded, session) !=
         RC_OK)
         return; /* session_advance tries again when the store is back */
-    session->groups.state = GROUPS_ASKED;
+    session->groups.state = GROUPS_REQUESTED;
     session->requests.count++;
 }
 

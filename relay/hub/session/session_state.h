@@ -54,10 +54,10 @@ enum __attribute__((packed)) session_state {
  *
  * CURRENT: changes are applied one by one.
  * WANTED: requested when the store is back.
- * ASKED: the request is pending.
+ * REQUESTED: the request is pending.
  * STALE: the same, but the reply may predate a change: they are requested again.
  */
-enum groups_state { GROUPS_CURRENT, GROUPS_WANTED, GROUPS_ASKED, GROUPS_STALE };
+enum groups_state { GROUPS_CURRENT, GROUPS_WANTED, GROUPS_REQUESTED, GROUPS_STALE };
 
 struct session_groups {
     struct membership *memberships;

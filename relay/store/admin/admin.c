@@ -8,12 +8,12 @@
 #include "store/admin/admin_merge.h"
 #include "store/admin/redrive.h"
 #include "store/connection/reply.h"
-#include "store/shards/ask.h"
+#include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
 
 /* A query to all shards, or to the first shard of each server. */
 struct description {
-    struct ask ask;
+    struct shard_request request;
     store_described *done;
     void *ctx;
     enum store_script script;
@@ -22,11 +22,11 @@ struct description {
 };
 
 static bool
-take_description(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+take_description(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
-    struct bytes *part = &((struct description *)ask)->parts[shard->number];
+    struct bytes *part = &((struct description *)request)->parts[shard->number];
 
-    *part = reply_bytes(ask_keep(ask, reply));
+    *part = reply_bytes(shard_request_keep_reply(request, reply));
     return part->at != NULL;
 }
 
@@ -42,15 +42,15 @@ merge_replies(const struct description *description)
         return admin_merge_users(description->parts, description->count);
     default:
         return admin_merge_overviews(description->parts, description->count,
-                                     description->ask.store->topology.servers);
+                                     description->request.store->topology.servers);
     }
 }
 
 /* A single reply is passed on unchanged. */
 static void
-finish_description(struct ask *ask, enum rc rc)
+finish_description(struct shard_request *request, enum rc rc)
 {
-    const struct description *description = (struct description *)ask;
+    const struct description *description = (struct description *)request;
     struct bytes json = {NULL, 0};
     char *text = NULL;
 
@@ -65,7 +65,7 @@ finish_description(struct ask *ask, enum rc rc)
     free(text);
 }
 
-static const struct ask_kind description_kind = {
+static const struct shard_request_kind description_kind = {
     .what = "read the store overview", .take = take_description, .finish = finish_description};
 
 /* Queries the first `count` shards. */
@@ -77,7 +77,7 @@ describe(struct store *store, enum store_script script, const char *argument_tex
 
     if (!store->is_up)
         return RC_AGAIN;
-    description = ask_new(sizeof(*description), store, &description_kind);
+    description = shard_request_new(sizeof(*description), store, &description_kind);
     description->done = done;
     description->ctx = ctx;
     description->script = script;
@@ -88,9 +88,9 @@ describe(struct store *store, enum store_script script, const char *argument_tex
         shard_arguments(&store->shards[k], &arguments);
         if (argument_text != NULL)
             argument(&arguments, argument_text);
-        ask_script(&description->ask, &store->shards[k], script, 1, &arguments);
+        shard_request_send_script(&description->request, &store->shards[k], script, 1, &arguments);
     }
-    return ask_sent(&description->ask);
+    return shard_request_await(&description->request);
 }
 
 enum rc
@@ -130,7 +130,7 @@ store_user(struct store *store, const char *user, store_described *done, void *c
 
 /* Redrives or drops a dead letter, on the server of its shard. */
 struct change {
-    struct ask ask;
+    struct shard_request request;
     store_error_changed *done;
     void *ctx;
     bool is_drop;
@@ -140,14 +140,14 @@ struct change {
 };
 
 static void
-ask_redrive(struct change *change, struct shard *shard, const struct error_entry *entry,
-            const struct redrive *redrive)
+send_redrive(struct change *change, struct shard *shard, const struct error_entry *entry,
+             const struct redrive *redrive)
 {
     struct arguments arguments = {.argc = 0};
 
     redrive_arguments(&arguments, shard->stream_key, shard->prefix,
                       shard->store->delivery.retention, entry, redrive);
-    ask_script(&change->ask, shard, STORE_SCRIPT_redrive, 1, &arguments);
+    shard_request_send_script(&change->request, shard, STORE_SCRIPT_redrive, 1, &arguments);
     change->is_sent = true;
 }
 
@@ -155,7 +155,7 @@ ask_redrive(struct change *change, struct shard *shard, const struct error_entry
 static void
 take_entry(struct change *change, const struct redisReply *reply)
 {
-    struct store *store = change->ask.store;
+    struct store *store = change->request.store;
     struct error_entry entry;
     struct redrive redrive;
 
@@ -166,15 +166,15 @@ take_entry(struct change *change, const struct redisReply *reply)
                redrive_prepare(&entry, clock_wall_us(), &redrive) != RC_OK) {
         change->how = STORE_ERROR_NO_USERS;
     } else {
-        ask_redrive(change, &store->shards[entry.shard], &entry, &redrive);
+        send_redrive(change, &store->shards[entry.shard], &entry, &redrive);
         redrive_free(&redrive);
     }
 }
 
 static bool
-take_change(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+take_change(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
-    struct change *change = (struct change *)ask;
+    struct change *change = (struct change *)request;
 
     (void)shard;
     if (!change->is_drop && !change->is_sent) {
@@ -193,9 +193,9 @@ take_change(struct ask *ask, struct shard *shard, const struct redisReply *reply
 }
 
 static void
-finish_change(struct ask *ask, enum rc rc)
+finish_change(struct shard_request *request, enum rc rc)
 {
-    const struct change *change = (struct change *)ask;
+    const struct change *change = (struct change *)request;
 
     if (rc == RC_OK)
         change->done(change->ctx, RC_OK, change->how, change->users);
@@ -203,9 +203,9 @@ finish_change(struct ask *ask, enum rc rc)
         change->done(change->ctx, RC_IO, STORE_ERROR_CHANGED, 0);
 }
 
-static const struct ask_kind redrive_kind = {
+static const struct shard_request_kind redrive_kind = {
     .what = "redrive a dead letter", .take = take_change, .finish = finish_change};
-static const struct ask_kind drop_kind = {
+static const struct shard_request_kind drop_kind = {
     .what = "drop a dead letter", .take = take_change, .finish = finish_change};
 
 /* Each server has one error log, queried over the connection of its first shard. */
@@ -229,7 +229,7 @@ change_entry(struct store *store, struct entry_id entry, bool is_drop, store_err
     if (!store->is_up)
         return RC_AGAIN;
     shard = &store->shards[shard_of_log(store, entry)];
-    change = ask_new(sizeof(*change), store, is_drop ? &drop_kind : &redrive_kind);
+    change = shard_request_new(sizeof(*change), store, is_drop ? &drop_kind : &redrive_kind);
     change->done = done;
     change->ctx = ctx;
     change->is_drop = is_drop;
@@ -239,8 +239,8 @@ change_entry(struct store *store, struct entry_id entry, bool is_drop, store_err
     argument(&arguments, id);
     if (!is_drop)
         argument(&arguments, id);
-    ask_command(&change->ask, shard, &arguments);
-    return ask_sent(&change->ask);
+    shard_request_send_command(&change->request, shard, &arguments);
+    return shard_request_await(&change->request);
 }
 
 enum rc

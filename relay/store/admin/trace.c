@@ -9,7 +9,7 @@
 
 #include "base/memory.h"
 #include "store/connection/reply.h"
-#include "store/shards/ask.h"
+#include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
 
 int64_t
@@ -229,8 +229,8 @@ trace_write_json(const struct trace *trace, const char *id, struct buffer *out)
 }
 
 /* Only one shard has the notification: they are queried in turn. */
-struct trace_ask {
-    struct ask ask;
+struct trace_request {
+    struct shard_request request;
     store_traced *done;
     void *ctx;
     char id[FRAME_UUID_TEXT + 1];
@@ -238,7 +238,7 @@ struct trace_ask {
 };
 
 static void
-ask_shard(struct trace_ask *trace, struct shard *shard)
+send_trace(struct trace_request *trace, struct shard *shard)
 {
     struct arguments arguments = {.argc = 0};
     char from[24];
@@ -247,50 +247,50 @@ ask_shard(struct trace_ask *trace, struct shard *shard)
     shard_arguments(shard, &arguments);
     argument(&arguments, trace->id);
     argument(&arguments, from);
-    ask_script(&trace->ask, shard, STORE_SCRIPT_trace, 1, &arguments);
+    shard_request_send_script(&trace->request, shard, STORE_SCRIPT_trace, 1, &arguments);
 }
 
 static bool
-take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+take(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
-    struct trace_ask *trace = (struct trace_ask *)ask;
+    struct trace_request *trace = (struct trace_request *)request;
 
     trace_free(&trace->trace);
     if (trace_read(reply, trace->id, &trace->trace) != RC_OK)
         return false;
-    if (trace_is_empty(&trace->trace) && shard->number + 1 < ask->store->shard_count)
-        ask_shard(trace, shard + 1);
+    if (trace_is_empty(&trace->trace) && shard->number + 1 < request->store->shard_count)
+        send_trace(trace, shard + 1);
     return true;
 }
 
 static void
-finish(struct ask *ask, enum rc rc)
+finish(struct shard_request *request, enum rc rc)
 {
-    const struct trace_ask *trace = (struct trace_ask *)ask;
+    const struct trace_request *trace = (struct trace_request *)request;
 
     trace->done(trace->ctx, rc, &trace->trace);
 }
 
 static void
-release(struct ask *ask)
+release(struct shard_request *request)
 {
-    trace_free(&((struct trace_ask *)ask)->trace);
+    trace_free(&((struct trace_request *)request)->trace);
 }
 
-static const struct ask_kind trace_kind = {
+static const struct shard_request_kind trace_kind = {
     .what = "trace a notification", .take = take, .finish = finish, .release = release};
 
 enum rc
 store_trace(struct store *store, const char *id, store_traced *done, void *ctx)
 {
-    struct trace_ask *trace;
+    struct trace_request *trace;
 
     if (!store->is_up)
         return RC_AGAIN;
-    trace = ask_new(sizeof(*trace), store, &trace_kind);
+    trace = shard_request_new(sizeof(*trace), store, &trace_kind);
     trace->done = done;
     trace->ctx = ctx;
     snprintf(trace->id, sizeof(trace->id), "%s", id);
-    ask_shard(trace, &store->shards[0]);
-    return ask_sent(&trace->ask);
+    send_trace(trace, &store->shards[0]);
+    return shard_request_await(&trace->request);
 }

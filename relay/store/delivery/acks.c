@@ -6,19 +6,19 @@
 
 #include "base/memory.h"
 #include "store/connection/reply.h"
-#include "store/shards/ask.h"
+#include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
 
 struct ack {
-    struct ask ask;
+    struct shard_request request;
     store_acked *done;
     void *ctx;
 };
 
 static struct ack *
-ack_new(struct store *store, const struct ask_kind *kind, store_acked *done, void *ctx)
+ack_new(struct store *store, const struct shard_request_kind *kind, store_acked *done, void *ctx)
 {
-    struct ack *ack = ask_new(sizeof(*ack), store, kind);
+    struct ack *ack = shard_request_new(sizeof(*ack), store, kind);
 
     ack->done = done;
     ack->ctx = ctx;
@@ -26,17 +26,17 @@ ack_new(struct store *store, const struct ask_kind *kind, store_acked *done, voi
 }
 
 static void
-finish_acks(struct ask *ask, enum rc rc)
+finish_acks(struct shard_request *request, enum rc rc)
 {
-    const struct ack *ack = (struct ack *)ask;
+    const struct ack *ack = (struct ack *)request;
 
     ack->done(ack->ctx, rc);
 }
 
 static bool
-take_acked(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+take_acked(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
-    struct stats *stats = ask->store->stats;
+    struct stats *stats = request->store->stats;
 
     (void)shard;
     if (!reply_is_array(reply, 2))
@@ -46,7 +46,7 @@ take_acked(struct ask *ask, struct shard *shard, const struct redisReply *reply)
     return true;
 }
 
-static const struct ask_kind ack_kind = {
+static const struct shard_request_kind ack_kind = {
     .what = "store acknowledgements", .take = take_acked, .finish = finish_acks};
 
 static bool
@@ -76,7 +76,7 @@ compare_users(const void *a, const void *b)
 
 /* ack.lua reads each user once, then all ids. Sorting here saves time in the store. */
 static void
-ask_acks(struct ack *ack, struct shard *shard, struct store_ack *acks, size_t count)
+send_acks(struct ack *ack, struct shard *shard, struct store_ack *acks, size_t count)
 {
     const struct store *store = shard->store;
     struct arguments arguments = {.argc = 0};
@@ -99,7 +99,7 @@ ask_acks(struct ack *ack, struct shard *shard, struct store_ack *acks, size_t co
     }
     for (size_t i = 0; i < count; i++)
         argument(&arguments, acks[i].id);
-    ask_script(&ack->ask, shard, STORE_SCRIPT_ack, 1, &arguments);
+    shard_request_send_script(&ack->request, shard, STORE_SCRIPT_ack, 1, &arguments);
     free(rows);
 }
 
@@ -122,23 +122,23 @@ store_ack(struct store *store, const struct store_ack *acks, size_t count, store
                 mine[mine_count++] = acks[i];
         }
         if (mine_count > 0)
-            ask_acks(ack, &store->shards[k], mine, mine_count);
+            send_acks(ack, &store->shards[k], mine, mine_count);
     }
     free(mine);
-    return ask_sent(&ack->ask);
+    return shard_request_await(&ack->request);
 }
 
 static bool
-take_nacked(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+take_nacked(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
     (void)shard;
     if (!reply_is_integer(reply))
         return false;
-    stats_add(ask->store->stats, STAT_STORE_NACKS, (uint64_t)reply_integer(reply));
+    stats_add(request->store->stats, STAT_STORE_NACKS, (uint64_t)reply_integer(reply));
     return true;
 }
 
-static const struct ask_kind nack_kind = {
+static const struct shard_request_kind nack_kind = {
     .what = "store negative acknowledgements", .take = take_nacked, .finish = finish_acks};
 
 enum rc
@@ -165,7 +165,8 @@ store_nack(struct store *store, const char *user, const char *const *ids, size_t
         argument(&arguments, user);
         for (size_t i = 0; i < count; i++)
             argument(&arguments, ids[i]);
-        ask_script(&ack->ask, &store->shards[k], STORE_SCRIPT_nack, 1, &arguments);
+        shard_request_send_script(&ack->request, &store->shards[k], STORE_SCRIPT_nack, 1,
+                                  &arguments);
     }
-    return ask_sent(&ack->ask);
+    return shard_request_await(&ack->request);
 }

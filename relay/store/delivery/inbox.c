@@ -7,7 +7,7 @@
 #include "base/memory.h"
 #include "store/connection/reply.h"
 #include "store/read/merge.h"
-#include "store/shards/ask.h"
+#include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
 
 #define PAGE_MAX 1024
@@ -23,13 +23,13 @@ struct inbox_part {
     const char *last;
     const struct redisReply *entries;
     const struct redisReply *scores; /* of the entries */
-    bool is_asked;
+    bool is_requested;
     struct shard_page page;
 };
 
 /* A page in flight. */
 struct inbox {
-    struct ask ask;
+    struct shard_request request;
     store_paged *done;
     void *ctx;
     struct inbox_part parts[PARTS_MAX];
@@ -40,9 +40,9 @@ struct inbox {
 static const char *
 cursor_behind(const struct inbox_part *part)
 {
-    const size_t seen = part->is_asked ? shard_page_seen(&part->page) : 0;
+    const size_t seen = part->is_requested ? shard_page_seen(&part->page) : 0;
 
-    if (part->is_asked && !part->page.has_entry)
+    if (part->is_requested && !part->page.has_entry)
         return part->last[0] != '\0' ? part->last : INBOX_ENDED;
     return seen > 0 ? reply_text(reply_at(part->scores, seen - 1)) : part->after;
 }
@@ -83,7 +83,7 @@ take_all(struct inbox *inbox, struct entry *ret_entries)
     for (unsigned i = 0; i < inbox->count; i++) {
         struct inbox_part *part = &inbox->parts[i];
 
-        if (!part->is_asked)
+        if (!part->is_requested)
             continue;
         shard_page_begin(&pages[count], part->shard->number, (struct entry_id){0, 0},
                          SHARD_PAGE_WHOLE, part->entries, part->last[0] != '\0');
@@ -96,7 +96,7 @@ take_all(struct inbox *inbox, struct entry *ret_entries)
     }
     for (unsigned i = 0; i < count; i++) {
         of[i]->page = pages[i];
-        stats_add(inbox->ask.store->stats, STAT_STORE_ERRORS, pages[i].foreign_entries);
+        stats_add(inbox->request.store->stats, STAT_STORE_ERRORS, pages[i].foreign_entries);
     }
     return taken;
 }
@@ -110,7 +110,7 @@ deliver_inbox(struct inbox *inbox)
     size_t room = 1;
 
     for (unsigned i = 0; i < inbox->count; i++)
-        room += inbox->parts[i].is_asked ? reply_count(inbox->parts[i].entries) : 0;
+        room += inbox->parts[i].is_requested ? reply_count(inbox->parts[i].entries) : 0;
     entries = memory_new(room * sizeof(*entries));
     page.entries = entries;
     page.count = take_all(inbox, entries);
@@ -148,17 +148,18 @@ take_part(struct inbox_part *part, const struct redisReply *reply)
 }
 
 static bool
-take_inbox(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+take_inbox(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
-    struct inbox *inbox = (struct inbox *)ask;
+    struct inbox *inbox = (struct inbox *)request;
 
-    return take_part(&inbox->parts[shard == inbox->parts[0].shard ? 0 : 1], ask_keep(ask, reply));
+    return take_part(&inbox->parts[shard == inbox->parts[0].shard ? 0 : 1],
+                     shard_request_keep_reply(request, reply));
 }
 
 static void
-finish_inbox(struct ask *ask, enum rc rc)
+finish_inbox(struct shard_request *request, enum rc rc)
 {
-    struct inbox *inbox = (struct inbox *)ask;
+    struct inbox *inbox = (struct inbox *)request;
 
     if (rc == RC_OK)
         deliver_inbox(inbox);
@@ -166,12 +167,12 @@ finish_inbox(struct ask *ask, enum rc rc)
         inbox->done(inbox->ctx, RC_IO, NULL);
 }
 
-static const struct ask_kind inbox_kind = {
+static const struct shard_request_kind inbox_kind = {
     .what = "read an inbox", .take = take_inbox, .finish = finish_inbox};
 
 static void
-ask_part(struct inbox *inbox, struct inbox_part *part, const char *user, const char *count,
-         bool undelivered_only)
+request_part(struct inbox *inbox, struct inbox_part *part, const char *user, const char *count,
+             bool undelivered_only)
 {
     struct arguments arguments = {.argc = 0};
 
@@ -180,8 +181,8 @@ ask_part(struct inbox *inbox, struct inbox_part *part, const char *user, const c
     argument(&arguments, part->after);
     argument(&arguments, count);
     argument(&arguments, undelivered_only ? "undelivered" : "all");
-    part->is_asked = true;
-    ask_script(&inbox->ask, part->shard, STORE_SCRIPT_inbox, 1, &arguments);
+    part->is_requested = true;
+    shard_request_send_script(&inbox->request, part->shard, STORE_SCRIPT_inbox, 1, &arguments);
 }
 
 /* A single score counts for both parts. */
@@ -212,7 +213,7 @@ store_inbox(struct store *store, const char *user, const char *after, size_t max
 
     if (!store->is_up)
         return RC_AGAIN;
-    inbox = ask_new(sizeof(*inbox), store, &inbox_kind);
+    inbox = shard_request_new(sizeof(*inbox), store, &inbox_kind);
     inbox->done = done;
     inbox->ctx = ctx;
     inbox->parts[inbox->count++].shard = &store->shards[0];
@@ -224,7 +225,7 @@ store_inbox(struct store *store, const char *user, const char *after, size_t max
         struct inbox_part *part = &inbox->parts[i];
 
         if (strcmp(part->after, INBOX_ENDED) != 0)
-            ask_part(inbox, part, user, count, undelivered_only);
+            request_part(inbox, part, user, count, undelivered_only);
     }
-    return ask_sent(&inbox->ask);
+    return shard_request_await(&inbox->request);
 }

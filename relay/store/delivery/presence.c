@@ -2,20 +2,20 @@
 #include <stdlib.h>
 
 #include "store/connection/reply.h"
-#include "store/shards/ask.h"
+#include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
 
 struct presence {
-    struct ask ask;
+    struct shard_request request;
     store_presence_stored *done;
     void *ctx;
     bool is_unknown; /* some shard lacks this relay's presence */
 };
 
 static bool
-take_presence(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+take_presence(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
-    struct presence *presence = (struct presence *)ask;
+    struct presence *presence = (struct presence *)request;
 
     (void)shard;
     if (!reply_is_integer(reply))
@@ -25,14 +25,14 @@ take_presence(struct ask *ask, struct shard *shard, const struct redisReply *rep
 }
 
 static void
-finish_presence(struct ask *ask, enum rc rc)
+finish_presence(struct shard_request *request, enum rc rc)
 {
-    const struct presence *presence = (struct presence *)ask;
+    const struct presence *presence = (struct presence *)request;
 
     presence->done(presence->ctx, rc, rc == RC_OK && !presence->is_unknown);
 }
 
-static const struct ask_kind presence_kind = {
+static const struct shard_request_kind presence_kind = {
     .what = "store presence", .take = take_presence, .finish = finish_presence};
 
 enum rc
@@ -44,7 +44,7 @@ store_presence(struct store *store, enum store_presence_change what, const char 
 
     if (!store->is_up)
         return RC_AGAIN;
-    presence = ask_new(sizeof(*presence), store, &presence_kind);
+    presence = shard_request_new(sizeof(*presence), store, &presence_kind);
     presence->done = done;
     presence->ctx = ctx;
     for (unsigned k = 0; k < store->shard_count; k++) {
@@ -61,9 +61,10 @@ store_presence(struct store *store, enum store_presence_change what, const char 
         }
         if (arguments.argc > fixed || what == STORE_PRESENCE_ALL ||
             what == STORE_PRESENCE_HEARTBEAT)
-            ask_script(&presence->ask, &store->shards[k], STORE_SCRIPT_presence, 1, &arguments);
+            shard_request_send_script(&presence->request, &store->shards[k], STORE_SCRIPT_presence,
+                                      1, &arguments);
         else
             arguments_free(&arguments);
     }
-    return ask_sent(&presence->ask);
+    return shard_request_await(&presence->request);
 }

@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "store/connection/reply.h"
-#include "store/shards/ask.h"
+#include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
 #include "wire/publication.h"
 
 struct publish {
-    struct ask ask;
+    struct shard_request request;
     store_published *done;
     void *ctx;
     enum store_publish how;
@@ -18,10 +18,10 @@ struct publish {
 };
 
 static bool
-take_published(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+take_published(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
     static const char *const WORDS[] = {"stored", "repeated", "different", "expired"};
-    struct publish *publish = (struct publish *)ask;
+    struct publish *publish = (struct publish *)request;
     const char *word = reply_text(reply_at(reply, 1));
 
     (void)shard;
@@ -38,14 +38,14 @@ take_published(struct ask *ask, struct shard *shard, const struct redisReply *re
 }
 
 static void
-finish_publish(struct ask *ask, enum rc rc)
+finish_publish(struct shard_request *request, enum rc rc)
 {
-    const struct publish *publish = (struct publish *)ask;
+    const struct publish *publish = (struct publish *)request;
 
     publish->done(publish->ctx, rc, publish->how, rc == RC_OK ? publish->id : "");
 }
 
-static const struct ask_kind publish_kind = {
+static const struct shard_request_kind publish_kind = {
     .what = "store a notification", .take = take_published, .finish = finish_publish};
 
 /* Idempotency keys, and their notifications, are in shard 0. */
@@ -78,7 +78,7 @@ store_publish(struct store *store, const struct publication *publication, const 
     if (!store->is_up)
         return RC_AGAIN;
     snprintf(kept_ms, sizeof(kept_ms), "%d", STORE_KEY_KEPT_MS);
-    publish = ask_new(sizeof(*publish), store, &publish_kind);
+    publish = shard_request_new(sizeof(*publish), store, &publish_kind);
     publish->done = done;
     publish->ctx = ctx;
     shard_arguments(shard, &arguments);
@@ -93,6 +93,6 @@ store_publish(struct store *store, const struct publication *publication, const 
     argument(&arguments, publication->audience);
     for (size_t i = 0; i < publication->target_count; i++)
         argument(&arguments, publication->targets[i]);
-    ask_script(&publish->ask, shard, STORE_SCRIPT_publish, 1, &arguments);
-    return ask_sent(&publish->ask);
+    shard_request_send_script(&publish->request, shard, STORE_SCRIPT_publish, 1, &arguments);
+    return shard_request_await(&publish->request);
 }

@@ -5,11 +5,11 @@
 
 #include "base/memory.h"
 #include "store/connection/reply.h"
-#include "store/shards/ask.h"
+#include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
 
 struct report {
-    struct ask ask;
+    struct shard_request request;
     store_reported *done;
     void *ctx;
     size_t *indexes;                    /* of the reports, sorted by shard */
@@ -19,9 +19,9 @@ struct report {
 };
 
 static bool
-take_reported(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+take_reported(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
-    struct report *report = (struct report *)ask;
+    struct report *report = (struct report *)request;
     const size_t *indexes = report->indexes + report->first[shard->number];
     const size_t count = report->first[shard->number + 1] - report->first[shard->number];
 
@@ -37,26 +37,26 @@ take_reported(struct ask *ask, struct shard *shard, const struct redisReply *rep
 }
 
 static void
-finish_reports(struct ask *ask, enum rc rc)
+finish_reports(struct shard_request *request, enum rc rc)
 {
-    const struct report *report = (struct report *)ask;
+    const struct report *report = (struct report *)request;
 
     report->done(report->ctx, rc, report->not_pending, rc == RC_OK ? report->not_pending_count : 0);
 }
 
 static void
-release(struct ask *ask)
+release(struct shard_request *request)
 {
-    struct report *report = (struct report *)ask;
+    struct report *report = (struct report *)request;
 
     free(report->indexes);
     free(report->not_pending);
 }
 
-static const struct ask_kind report_kind = {.what = "store delivery reports",
-                                            .take = take_reported,
-                                            .finish = finish_reports,
-                                            .release = release};
+static const struct shard_request_kind report_kind = {.what = "store delivery reports",
+                                                      .take = take_reported,
+                                                      .finish = finish_reports,
+                                                      .release = release};
 
 /* The arguments of report.lua. */
 struct texts {
@@ -104,7 +104,7 @@ report_to(struct report *report, struct shard *shard, const struct store_report 
     }
     report->first[shard->number + 1] = end;
     if (end > report->first[shard->number])
-        ask_script(&report->ask, shard, STORE_SCRIPT_report, 1, &arguments);
+        shard_request_send_script(&report->request, shard, STORE_SCRIPT_report, 1, &arguments);
     else
         arguments_free(&arguments);
 }
@@ -118,7 +118,7 @@ store_report(struct store *store, const struct store_report *reports, size_t cou
 
     if (!store->is_up)
         return RC_AGAIN;
-    report = ask_new(sizeof(*report), store, &report_kind);
+    report = shard_request_new(sizeof(*report), store, &report_kind);
     report->done = done;
     report->ctx = ctx;
     report->indexes = memory_new((count + 1) * sizeof(*report->indexes));
@@ -129,5 +129,5 @@ store_report(struct store *store, const struct store_report *reports, size_t cou
     for (unsigned k = 0; k < store->shard_count; k++)
         report_to(report, &store->shards[k], reports, count, texts);
     free(texts);
-    return ask_sent(&report->ask);
+    return shard_request_await(&report->request);
 }

@@ -4,11 +4,11 @@
 #include <stdio.h>
 
 #include "store/connection/reply.h"
-#include "store/shards/ask.h"
+#include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
 
 struct ticket {
-    struct ask ask;
+    struct shard_request request;
     store_kept *kept;
     store_redeemed *redeemed;
     void *ctx;
@@ -16,23 +16,23 @@ struct ticket {
 };
 
 static bool
-take_kept(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+take_kept(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
-    (void)ask;
+    (void)request;
     (void)shard;
     (void)reply;
     return true;
 }
 
 static void
-finish_kept(struct ask *ask, enum rc rc)
+finish_kept(struct shard_request *request, enum rc rc)
 {
-    const struct ticket *ticket = (struct ticket *)ask;
+    const struct ticket *ticket = (struct ticket *)request;
 
     ticket->kept(ticket->ctx, rc);
 }
 
-static const struct ask_kind keep_kind = {
+static const struct shard_request_kind keep_kind = {
     .what = "store a ticket", .take = take_kept, .finish = finish_kept};
 
 enum rc
@@ -45,7 +45,7 @@ store_ticket_keep(struct store *store, const char *text, const char *claims, sto
 
     if (!store->is_up)
         return RC_AGAIN;
-    ticket = ask_new(sizeof(*ticket), store, &keep_kind);
+    ticket = shard_request_new(sizeof(*ticket), store, &keep_kind);
     ticket->kept = done;
     ticket->ctx = ctx;
     key_write_of(key, sizeof(key), store->shards[0].prefix, KEY_TICKET, text);
@@ -55,27 +55,27 @@ store_ticket_keep(struct store *store, const char *text, const char *claims, sto
     argument(&arguments, claims);
     argument(&arguments, "EX");
     argument(&arguments, seconds);
-    ask_command(&ticket->ask, &store->shards[0], &arguments);
-    return ask_sent(&ticket->ask);
+    shard_request_send_command(&ticket->request, &store->shards[0], &arguments);
+    return shard_request_await(&ticket->request);
 }
 
 static bool
-take_redeemed(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+take_redeemed(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
     (void)shard;
-    ((struct ticket *)ask)->claims = reply_bytes(ask_keep(ask, reply));
+    ((struct ticket *)request)->claims = reply_bytes(shard_request_keep_reply(request, reply));
     return true;
 }
 
 static void
-finish_redeemed(struct ask *ask, enum rc rc)
+finish_redeemed(struct shard_request *request, enum rc rc)
 {
-    const struct ticket *ticket = (struct ticket *)ask;
+    const struct ticket *ticket = (struct ticket *)request;
 
     ticket->redeemed(ticket->ctx, rc, ticket->claims);
 }
 
-static const struct ask_kind redeem_kind = {
+static const struct shard_request_kind redeem_kind = {
     .what = "redeem a ticket", .take = take_redeemed, .finish = finish_redeemed};
 
 enum rc
@@ -86,11 +86,12 @@ store_ticket_redeem(struct store *store, const char *text, store_redeemed *done,
 
     if (!store->is_up)
         return RC_AGAIN;
-    ticket = ask_new(sizeof(*ticket), store, &redeem_kind);
+    ticket = shard_request_new(sizeof(*ticket), store, &redeem_kind);
     ticket->redeemed = done;
     ticket->ctx = ctx;
     shard_arguments(&store->shards[0], &arguments);
     argument(&arguments, text);
-    ask_script(&ticket->ask, &store->shards[0], STORE_SCRIPT_ticket, 1, &arguments);
-    return ask_sent(&ticket->ask);
+    shard_request_send_script(&ticket->request, &store->shards[0], STORE_SCRIPT_ticket, 1,
+                              &arguments);
+    return shard_request_await(&ticket->request);
 }

@@ -90,7 +90,7 @@ direct_queue_change(struct direct *direct, bool is_redrive, int argc, const char
 
 /* NULL: see direct->error. The reply is valid until the next request. */
 const struct redisReply *
-direct_ask(struct direct *direct, int argc, const char **argv)
+direct_request(struct direct *direct, int argc, const char **argv)
 {
     if (direct_read_changes(direct) != RC_OK)
         return NULL;
@@ -110,9 +110,9 @@ greet(struct direct *direct, const struct url *address)
     if (address->password[0] != '\0' && address->user[0] == '\0')
         auth[1] = address->password;
     if (address->password[0] != '\0' &&
-        direct_ask(direct, address->user[0] != '\0' ? 3 : 2, auth) == NULL)
+        direct_request(direct, address->user[0] != '\0' ? 3 : 2, auth) == NULL)
         return false;
-    return direct_ask(direct, 2, select) != NULL;
+    return direct_request(direct, 2, select) != NULL;
 }
 
 static void
@@ -215,7 +215,7 @@ direct_knows_shards(struct direct *direct)
 
         key_shard_prefix(prefix, direct->prefix, STORE_SHARDS_MAX, k);
         key_write(key, prefix, KEY_META);
-        reply = direct_ask(direct, 3, argv);
+        reply = direct_request(direct, 3, argv);
         if (reply == NULL)
             return false;
         created_with = reply_text(reply) != NULL ? strtol(reply_text(reply), NULL, 10) : 0;
@@ -274,7 +274,7 @@ trace_in(struct direct *direct, unsigned shard, const char *id)
 
     direct_turn_to_shard(direct, shard, prefix, stream);
     snprintf(from, sizeof(from), "%" PRId64, trace_commit_ms(id));
-    reply = direct_ask(direct, 7, argv);
+    reply = direct_request(direct, 7, argv);
     if (reply == NULL)
         return RC_IO;
     if (trace_read(reply, id, &direct->trace) == RC_OK)

@@ -42,7 +42,7 @@ direct_error_count(struct direct *direct)
     long long count = 0;
 
     for (direct->at = 0; direct->at < direct->server_count; direct->at++) {
-        const struct redisReply *reply = direct_ask(direct, 2, argv);
+        const struct redisReply *reply = direct_request(direct, 2, argv);
 
         if (!reply_is_integer(reply))
             return -1;
@@ -53,10 +53,10 @@ direct_error_count(struct direct *direct)
 
 /* A redriven notification may return to the log: stop at the entry that is newest now. */
 static enum rc
-ask_newest_error(struct direct *direct, char ret_to[ENTRY_ID_TEXT_MAX])
+find_newest_error(struct direct *direct, char ret_to[ENTRY_ID_TEXT_MAX])
 {
     const char *argv[] = {"XREVRANGE", direct->errors_key, "+", "-", "COUNT", "1"};
-    const struct redisReply *reply = direct_ask(direct, 6, argv);
+    const struct redisReply *reply = direct_request(direct, 6, argv);
     struct error_entry newest = {.entry = {0, 0}};
 
     if (!reply_is_array(reply, 0))
@@ -77,11 +77,11 @@ walk_log(struct direct *direct, struct entry_id since, direct_visit *visit, void
     struct entry_id last = since;
     size_t seen = 1;
 
-    if (ask_newest_error(direct, to) != RC_OK)
+    if (find_newest_error(direct, to) != RC_OK)
         return RC_IO;
     entry_id_text(since, from);
     while (seen > 0 && *continues) {
-        const struct redisReply *reply = direct_ask(direct, 6, argv);
+        const struct redisReply *reply = direct_request(direct, 6, argv);
 
         if (!reply_is_array(reply, 0))
             return RC_IO;
@@ -129,7 +129,7 @@ load_redrive(struct direct *direct)
 
     if (hash[0] != '\0')
         return hash;
-    reply = direct_ask(direct, 3, argv);
+    reply = direct_request(direct, 3, argv);
     if (reply == NULL)
         return NULL;
     if (reply_text(reply) == NULL || reply->len != SCRIPT_HASH_TEXT) {

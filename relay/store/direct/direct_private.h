@@ -3,7 +3,7 @@
 #define CLAIRON_STORE_DIRECT_PRIVATE_H
 
 #include "store/connection/topology.h"
-#include "store/direct/direct_ask.h"
+#include "store/direct/direct_request.h"
 #include "store/shards/store_private.h"
 
 #define SCRIPT_HASH_TEXT 40
@@ -35,7 +35,7 @@ MUST_CHECK enum rc direct_queue_change(struct direct *direct, bool is_redrive, i
                                        const char **argv, const size_t *lens);
 /*
  * Reads the replies of all queued changes, even after an error reply, so that replies stay in step
- * with commands. direct_ask does so first. RC_IO: direct->error has the first error.
+ * with commands. direct_request does so first. RC_IO: direct->error has the first error.
  */
 MUST_CHECK enum rc direct_read_changes(struct direct *direct);
 

@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "store/connection/reply.h"
 #include "store/ingest/batch.h"
-#include "store/shards/ask.h"
+#include "store/shards/shard_request.h"
 #include "store/shards/shard_dependency.h"
 
 #define REPLIES_MORE 2 /* in EXEC's reply, after those of XADD: EVAL, HMSET */
@@ -52,7 +52,7 @@ struct ingest_part {
 };
 
 struct ingest {
-    struct ask ask;
+    struct shard_request request;
     store_ingested *done;
     void *ctx;
     struct ingest_part parts[]; /* by shard */
@@ -118,8 +118,8 @@ ingest_by_script(struct ingest *ingest, struct shard *shard, const struct ingest
         batch->argv[i] = fixed[i];
         batch->lens[i] = strlen(fixed[i]);
     }
-    ask_script_words(&ingest->ask, shard, STORE_SCRIPT_ingest, 2, batch->argc, batch->argv,
-                     batch->lens);
+    shard_request_send_script_argv(&ingest->request, shard, STORE_SCRIPT_ingest, 2, batch->argc,
+                                   batch->argv, batch->lens);
 }
 
 /*
@@ -238,7 +238,7 @@ take_transaction(const struct ingest *ingest, struct shard *shard, const struct 
     if (!reply_is_array(reply, notifications + REPLIES_MORE))
         return false;
     for (size_t i = 0; i < notifications + REPLIES_MORE; i++)
-        if (!ask_accepts(shard, reply_at(reply, i), ingest->ask.kind->what))
+        if (!shard_check_reply(shard, reply_at(reply, i), ingest->request.kind->what))
             return false;
     record_entry(part, shard, reply_at(reply, notifications - 1));
     stats_add(shard->store->stats, STAT_STORE_NOTES, notifications);
@@ -246,9 +246,9 @@ take_transaction(const struct ingest *ingest, struct shard *shard, const struct 
 }
 
 static bool
-take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+take(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
-    const struct ingest *ingest = (struct ingest *)ask;
+    const struct ingest *ingest = (struct ingest *)request;
     const struct ingest_part *part = &ingest->parts[shard->number];
 
     return part->is_transaction ? take_transaction(ingest, shard, reply)
@@ -256,14 +256,14 @@ take(struct ask *ask, struct shard *shard, const struct redisReply *reply)
 }
 
 static void
-finish(struct ask *ask, enum rc rc)
+finish(struct shard_request *request, enum rc rc)
 {
-    const struct ingest *ingest = (struct ingest *)ask;
+    const struct ingest *ingest = (struct ingest *)request;
 
     ingest->done(ingest->ctx, rc);
 }
 
-static const struct ask_kind ingest_kind = {
+static const struct shard_request_kind ingest_kind = {
     .what = "store a batch", .take = take, .finish = finish};
 
 static void
@@ -284,8 +284,8 @@ ingest_at_once(struct ingest *ingest, struct shard *shard, const struct ingest_o
         after = "";
     }
     put_end(&commands, shard, order, fields, batch->notifications);
-    ask_commands(&ingest->ask, shard, TIME_SCRIPT_INGEST, commands.bytes, commands.len,
-                 commands.count);
+    shard_request_send_commands(&ingest->request, shard, TIME_SCRIPT_INGEST, commands.bytes,
+                                commands.len, commands.count);
 }
 
 /* The batch is complete at this point, so the text covers its entries in other shards too. */
@@ -301,11 +301,11 @@ write_dependency(const struct shard *shard, char ret_text[SHARD_DEPENDENCY_MAX])
 }
 
 static void
-ask_part(struct ingest *ingest, struct shard *shard, const struct ingest_order *order,
-         struct batch *batch)
+send_part(struct ingest *ingest, struct shard *shard, const struct ingest_order *order,
+          struct batch *batch)
 {
     struct ingest_part *part = &ingest->parts[shard->number];
-    const unsigned before = ingest->ask.left;
+    const unsigned before = ingest->request.left;
     bool is_news = order->read_lsn > shard->read_lsn;
     char key[STORE_KEY_MAX], read[INGEST_LSN_TEXT + 1], after[SHARD_DEPENDENCY_MAX] = "";
     const struct ingest_fields fields = {key, read, after};
@@ -324,7 +324,7 @@ ask_part(struct ingest *ingest, struct shard *shard, const struct ingest_order *
         ingest_at_once(ingest, shard, order, &fields, batch);
     else
         ingest_by_script(ingest, shard, order, &fields, batch);
-    if (ingest->ask.left > before && is_news)
+    if (ingest->request.left > before && is_news)
         shard->read_lsn = order->read_lsn;
 }
 
@@ -337,12 +337,12 @@ store_ingest(struct store *store, const char *slot, const char *after, const cha
 
     if (!store->is_up)
         return RC_AGAIN;
-    ingest =
-        ask_new(sizeof(*ingest) + store->shard_count * sizeof(*ingest->parts), store, &ingest_kind);
+    ingest = shard_request_new(sizeof(*ingest) + store->shard_count * sizeof(*ingest->parts), store,
+                               &ingest_kind);
     ingest->done = done;
     ingest->ctx = ctx;
     for (unsigned k = 0; k < store->shard_count; k++)
-        ask_part(ingest, &store->shards[k], &order, &batch->parts[k]);
+        send_part(ingest, &store->shards[k], &order, &batch->parts[k]);
     batch_clear(batch);
-    return ask_sent(&ingest->ask);
+    return shard_request_await(&ingest->request);
 }

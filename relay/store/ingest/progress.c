@@ -8,12 +8,12 @@
 #include "base/memory.h"
 #include "store/connection/reply.h"
 #include "store/ingest/ingest.h"
-#include "store/shards/ask.h"
+#include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
 
 /* A crash may leave one shard ahead of another. The feed sends the frames in between again. */
 struct acquire {
-    struct ask ask;
+    struct shard_request request;
     store_acquired *done;
     void *ctx;
     const char *slot; /* the caller's; outlives the store */
@@ -85,15 +85,15 @@ is_rejection(const struct redisReply *reply)
 }
 
 static void
-on_acquire_error(struct ask *ask, const struct redisReply *reply)
+on_acquire_error(struct shard_request *request, const struct redisReply *reply)
 {
-    ((struct acquire *)ask)->is_rejected |= is_rejection(reply);
+    ((struct acquire *)request)->is_rejected |= is_rejection(reply);
 }
 
 static void
-finish_acquire(struct ask *ask, enum rc rc)
+finish_acquire(struct shard_request *request, enum rc rc)
 {
-    const struct acquire *acquire = (struct acquire *)ask;
+    const struct acquire *acquire = (struct acquire *)request;
     const struct store_progress progress = {acquire->position, acquire->furthest, acquire->read_lsn,
                                             acquire->timeline};
 
@@ -115,7 +115,7 @@ send_acquire(struct acquire *acquire, struct shard *shard)
     argument(&arguments, shard->store->shard_count > 1 ? "1" : "");
     argument(&arguments, acquire->origin.database);
     argument(&arguments, acquire->origin.name);
-    ask_script(&acquire->ask, shard, STORE_SCRIPT_acquire, 1, &arguments);
+    shard_request_send_script(&acquire->request, shard, STORE_SCRIPT_acquire, 1, &arguments);
 }
 
 /*
@@ -123,22 +123,22 @@ send_acquire(struct acquire *acquire, struct shard *shard)
  * all shards.
  */
 static bool
-take_acquired(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+take_acquired(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
-    struct acquire *acquire = (struct acquire *)ask;
+    struct acquire *acquire = (struct acquire *)request;
 
     if (!is_progress(reply))
         return false;
     merge_progress(acquire, shard, reply);
-    for (unsigned k = 1; shard->number == 0 && k < ask->store->shard_count; k++)
-        send_acquire(acquire, &ask->store->shards[k]);
+    for (unsigned k = 1; shard->number == 0 && k < request->store->shard_count; k++)
+        send_acquire(acquire, &request->store->shards[k]);
     return true;
 }
 
-static const struct ask_kind acquire_kind = {.what = "acquire the slot's progress",
-                                             .take = take_acquired,
-                                             .on_error = on_acquire_error,
-                                             .finish = finish_acquire};
+static const struct shard_request_kind acquire_kind = {.what = "acquire the slot's progress",
+                                                       .take = take_acquired,
+                                                       .on_error = on_acquire_error,
+                                                       .finish = finish_acquire};
 
 enum rc
 store_acquire(struct store *store, const char *slot, const struct origin *origin, uint32_t timeline,
@@ -148,7 +148,7 @@ store_acquire(struct store *store, const char *slot, const struct origin *origin
 
     if (!store->is_up)
         return RC_AGAIN;
-    acquire = ask_new(sizeof(*acquire), store, &acquire_kind);
+    acquire = shard_request_new(sizeof(*acquire), store, &acquire_kind);
     acquire->done = done;
     acquire->ctx = ctx;
     acquire->slot = slot;
@@ -157,82 +157,82 @@ store_acquire(struct store *store, const char *slot, const struct origin *origin
     /* A new token each time fences batches of an earlier acquisition that are in flight. */
     shard_random_hex(store->feed_token, STORE_TOKEN_TEXT);
     send_acquire(acquire, &store->shards[0]);
-    return ask_sent(&acquire->ask);
+    return shard_request_await(&acquire->request);
 }
 
 /* Reconnects all shards after their replies, because the epoch of some may have changed. */
 static void
-finish_rewind(struct ask *ask, enum rc rc)
+finish_rewind(struct shard_request *request, enum rc rc)
 {
     if (rc == RC_OK)
         log_info("store", "rewound the slot's progress, reconnecting");
-    for (unsigned k = 0; k < ask->store->shard_count; k++)
-        link_restart(ask->store->shards[k].link,
+    for (unsigned k = 0; k < request->store->shard_count; k++)
+        link_restart(request->store->shards[k].link,
                      rc == RC_OK ? NULL : "could not rewind the slot's progress");
 }
 
 static bool
-take_rewound(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+take_rewound(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
-    (void)ask;
+    (void)request;
     (void)shard;
     (void)reply;
     return true;
 }
 
-static const struct ask_kind rewind_kind = {
+static const struct shard_request_kind rewind_kind = {
     .what = "rewind the slot's progress", .take = take_rewound, .finish = finish_rewind};
 
 static bool
-affects(const struct store_rewind *request, const struct shard *shard)
+affects(const struct store_rewind *rewind, const struct shard *shard)
 {
-    return (request->of_timeline == 0 || shard->acquired_timeline == request->of_timeline) &&
-           (request->read_lsn_below == 0 || shard->read_lsn < request->read_lsn_below);
+    return (rewind->of_timeline == 0 || shard->acquired_timeline == rewind->of_timeline) &&
+           (rewind->read_lsn_below == 0 || shard->read_lsn < rewind->read_lsn_below);
 }
 
 /* The lower of the shard's position `own` and the new one. */
 static const char *
-position_after(const struct store_rewind *request, const struct shard *shard, const char *own)
+position_after(const struct store_rewind *rewind, const struct shard *shard, const char *own)
 {
-    if (request->members_too && shard->number == 0)
+    if (rewind->members_too && shard->number == 0)
         return "";
-    return strcmp(own, request->position) < 0 ? own : request->position;
+    return strcmp(own, rewind->position) < 0 ? own : rewind->position;
 }
 
 static void
-send_rewind(struct ask *ask, struct shard *shard, const char *slot,
-            const struct store_rewind *request, const char *fresh_epoch)
+send_rewind(struct shard_request *request, struct shard *shard, const char *slot,
+            const struct store_rewind *rewind, const char *fresh_epoch)
 {
     struct arguments arguments = {.argc = 0};
     char key[STORE_KEY_MAX], timeline_text[16];
     char read[INGEST_LSN_TEXT + 1], own[FRAME_POSITION_TEXT + 1] = "";
 
     ingest_progress_key(shard, slot, key);
-    ingest_lsn_text(request->read_lsn, read);
-    snprintf(timeline_text, sizeof(timeline_text), "%" PRIu32, request->timeline);
+    ingest_lsn_text(rewind->read_lsn, read);
+    snprintf(timeline_text, sizeof(timeline_text), "%" PRIu32, rewind->timeline);
     if (shard->acquired_lsn != 0 || shard->acquired_ordinal != 0)
         frame_position_text(shard->acquired_lsn, shard->acquired_ordinal, own);
     argument(&arguments, key);
     argument(&arguments, shard->prefix);
-    argument(&arguments, ask->store->feed_token);
+    argument(&arguments, request->store->feed_token);
     argument(&arguments, timeline_text);
-    argument(&arguments, position_after(request, shard, own));
+    argument(&arguments, position_after(rewind, shard, own));
     argument(&arguments, fresh_epoch);
     argument(&arguments, read);
-    ask_script(ask, shard, STORE_SCRIPT_rewind, 1, &arguments);
+    shard_request_send_script(request, shard, STORE_SCRIPT_rewind, 1, &arguments);
 }
 
 enum rc
-store_rewind(struct store *store, const char *slot, const struct store_rewind *request)
+store_rewind(struct store *store, const char *slot, const struct store_rewind *rewind)
 {
-    struct ask *ask = ask_new(sizeof(*ask), store, &rewind_kind);
+    struct shard_request *request = shard_request_new(sizeof(*request), store, &rewind_kind);
     char fresh_epoch[STORE_EPOCH_TEXT + 1] = "";
 
-    if (request->is_gap)
+    if (rewind->is_gap)
         shard_random_hex(fresh_epoch, STORE_EPOCH_TEXT);
     for (unsigned k = 0; k < store->shard_count; k++) {
-        if (affects(request, &store->shards[k]))
-            send_rewind(ask, &store->shards[k], slot, request, fresh_epoch);
+        if (affects(rewind, &store->shards[k]))
+            send_rewind(request, &store->shards[k], slot, rewind, fresh_epoch);
     }
-    return ask_sent(ask);
+    return shard_request_await(request);
 }

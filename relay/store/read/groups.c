@@ -3,28 +3,28 @@
 
 #include "base/memory.h"
 #include "store/connection/reply.h"
-#include "store/shards/ask.h"
+#include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
 
 struct groups {
-    struct ask ask;
+    struct shard_request request;
     store_grouped *done;
     void *ctx;
     const struct redisReply *reply;
 };
 
 static bool
-take_groups(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+take_groups(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
     (void)shard;
-    ((struct groups *)ask)->reply = ask_keep(ask, reply);
+    ((struct groups *)request)->reply = shard_request_keep_reply(request, reply);
     return reply_is_array(reply, 0);
 }
 
 static void
-finish_groups(struct ask *ask, enum rc rc)
+finish_groups(struct shard_request *request, enum rc rc)
 {
-    const struct groups *groups = (struct groups *)ask;
+    const struct groups *groups = (struct groups *)request;
     const size_t count = rc == RC_OK ? reply_count(groups->reply) : 0;
     struct bytes *texts = memory_new((count + 1) * sizeof(*texts));
 
@@ -34,7 +34,7 @@ finish_groups(struct ask *ask, enum rc rc)
     free(texts);
 }
 
-static const struct ask_kind groups_kind = {
+static const struct shard_request_kind groups_kind = {
     .what = "read a user's memberships", .take = take_groups, .finish = finish_groups};
 
 enum rc
@@ -47,12 +47,12 @@ store_groups(struct store *store, const char *user, store_grouped *done, void *c
 
     if (!store->is_up)
         return RC_AGAIN;
-    groups = ask_new(sizeof(*groups), store, &groups_kind);
+    groups = shard_request_new(sizeof(*groups), store, &groups_kind);
     groups->done = done;
     groups->ctx = ctx;
     key_write_of(key, sizeof(key), shard->prefix, KEY_GROUPS, user);
     argument(&arguments, "SMEMBERS");
     argument(&arguments, key);
-    ask_command(&groups->ask, shard, &arguments);
-    return ask_sent(&groups->ask);
+    shard_request_send_command(&groups->request, shard, &arguments);
+    return shard_request_await(&groups->request);
 }

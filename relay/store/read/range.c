@@ -4,7 +4,7 @@
 
 #include "base/memory.h"
 #include "store/read/merge.h"
-#include "store/shards/ask.h"
+#include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
 
 #define PARTS_MAX 2
@@ -20,7 +20,7 @@ struct part {
 
 /* A range query in flight. */
 struct range {
-    struct ask ask;
+    struct shard_request request;
     store_paged *done;
     void *ctx;
     struct cursor after;
@@ -82,16 +82,16 @@ deliver_range(struct range *range)
     for (unsigned i = 0; i < range->part_count; i++) {
         *cursor_in(&page.last, i) = pages[i].reached;
         page.seen += shard_page_seen(&pages[i]);
-        stats_add(range->ask.store->stats, STAT_STORE_ERRORS, pages[i].foreign_entries);
+        stats_add(range->request.store->stats, STAT_STORE_ERRORS, pages[i].foreign_entries);
     }
     range->done(range->ctx, RC_OK, &page);
     free(entries);
 }
 
 static bool
-take_range(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+take_range(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
-    struct range *range = (struct range *)ask;
+    struct range *range = (struct range *)request;
     struct part *part = &range->parts[shard == range->parts[0].shard ? 0 : 1];
 
     if (!reply_is_array(reply, 4) || !reply_is_array(reply_at(reply, 1), 0) ||
@@ -99,14 +99,14 @@ take_range(struct ask *ask, struct shard *shard, const struct redisReply *reply)
         return false;
     part->state = (enum store_range_state)reply_integer(reply_at(reply, 0));
     part->is_cut = reply_integer(reply_at(reply, 3)) != 0;
-    part->entries = ask_keep(ask, reply_at(reply, 1));
+    part->entries = shard_request_keep_reply(request, reply_at(reply, 1));
     return true;
 }
 
 static void
-finish_range(struct ask *ask, enum rc rc)
+finish_range(struct shard_request *request, enum rc rc)
 {
-    struct range *range = (struct range *)ask;
+    struct range *range = (struct range *)request;
 
     if (rc == RC_OK)
         deliver_range(range);
@@ -114,11 +114,11 @@ finish_range(struct ask *ask, enum rc rc)
         range->done(range->ctx, RC_IO, NULL);
 }
 
-static const struct ask_kind range_kind = {
+static const struct shard_request_kind range_kind = {
     .what = "read the stream", .take = take_range, .finish = finish_range};
 
 static void
-ask_part(struct range *range, struct shard *shard, struct entry_id after, size_t max)
+request_part(struct range *range, struct shard *shard, struct entry_id after, size_t max)
 {
     struct arguments arguments = {.argc = 0};
     char after_text[ENTRY_ID_TEXT_MAX], count[24];
@@ -129,7 +129,7 @@ ask_part(struct range *range, struct shard *shard, struct entry_id after, size_t
     argument(&arguments, after_text);
     argument(&arguments, count);
     range->parts[range->part_count++].shard = shard;
-    ask_script(&range->ask, shard, STORE_SCRIPT_range, 1, &arguments);
+    shard_request_send_script(&range->request, shard, STORE_SCRIPT_range, 1, &arguments);
 }
 
 enum rc
@@ -140,13 +140,13 @@ store_range(struct store *store, unsigned own_shard, struct cursor after, struct
 
     if (!store->is_up)
         return RC_AGAIN;
-    range = ask_new(sizeof(*range), store, &range_kind);
+    range = shard_request_new(sizeof(*range), store, &range_kind);
     range->done = done;
     range->ctx = ctx;
     range->after = after;
     range->end = end;
-    ask_part(range, &store->shards[0], after.shared, max);
+    request_part(range, &store->shards[0], after.shared, max);
     if (own_shard > 0)
-        ask_part(range, &store->shards[own_shard], after.own, max);
-    return ask_sent(&range->ask);
+        request_part(range, &store->shards[own_shard], after.own, max);
+    return shard_request_await(&range->request);
 }

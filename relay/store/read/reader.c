@@ -229,7 +229,7 @@ on_ack_events_newest(void *ctx, const struct redisReply *reply)
 }
 
 static void
-ask_newest(struct server_reader *server, const char *key, link_reply *reply, void *ctx)
+send_newest(struct server_reader *server, const char *key, link_reply *reply, void *ctx)
 {
     const char *argv[] = {"XREVRANGE", key, "+", "-", "COUNT", "1"};
 
@@ -249,10 +249,10 @@ on_up(void *ctx)
     server->lag = LAG_NONE;
     for (unsigned i = topology_first_shard(topology, server->number); i < topology->shards;
          i = topology_next_shard(topology, i))
-        ask_newest(server, reader->streams[i].ack_events.key, on_ack_events_newest,
-                   &reader->streams[i].ack_events);
-    ask_newest(server, server->number == 0 ? reader->control.key : server->heartbeat_key,
-               on_positioned, server);
+        send_newest(server, reader->streams[i].ack_events.key, on_ack_events_newest,
+                    &reader->streams[i].ack_events);
+    send_newest(server, server->number == 0 ? reader->control.key : server->heartbeat_key,
+                on_positioned, server);
 }
 
 static void

@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "store/connection/reply.h"
-#include "store/shards/ask.h"
+#include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
 
 #define MAINTENANCE_TRIM_S 60.0
@@ -23,7 +23,7 @@ struct maintenance {
     struct shard *shard;
     struct stats *stats;
     const struct delivery *delivery;
-    bool due_asked;
+    bool is_due_pending;
     bool is_rejected; /* the last heartbeat was */
     unsigned jitter;
     long long exhausted, expired; /* dead letters not logged yet */
@@ -36,13 +36,13 @@ struct maintenance {
 };
 
 static void trim(struct maintenance *maintenance);
-static void ask_due(struct maintenance *maintenance);
+static void send_due(struct maintenance *maintenance);
 
 /* Reconnects if the store was emptied, also on relays without a feed. */
 static bool
 succeeded(const struct maintenance *maintenance, const struct redisReply *reply, const char *what)
 {
-    return ask_accepts(maintenance->shard, reply, what);
+    return shard_check_reply(maintenance->shard, reply, what);
 }
 
 static enum rc
@@ -108,7 +108,7 @@ on_due_done(void *ctx, const struct redisReply *reply)
     struct maintenance *maintenance = ctx;
     long long counts[6];
 
-    maintenance->due_asked = false;
+    maintenance->is_due_pending = false;
     if (!succeeded(maintenance, reply, "process due retries") || !reply_is_array(reply, 6))
         return;
     for (size_t i = 0; i < 6; i++)
@@ -122,18 +122,18 @@ on_due_done(void *ctx, const struct redisReply *reply)
     maintenance->expired += counts[3];
     log_dead_letters(maintenance, false);
     if (counts[4] != 0)
-        ask_due(maintenance);
+        send_due(maintenance);
 }
 
 static void
-ask_due(struct maintenance *maintenance)
+send_due(struct maintenance *maintenance)
 {
     const char *argv[] = {maintenance->shard->stream_key,      maintenance->shard->prefix,
                           maintenance->delivery->ack_timeout,  maintenance->delivery->retention,
                           maintenance->delivery->backoff_base, maintenance->delivery->backoff_cap};
 
-    if (!maintenance->due_asked)
-        maintenance->due_asked =
+    if (!maintenance->is_due_pending)
+        maintenance->is_due_pending =
             call_script(maintenance, STORE_SCRIPT_due, on_due_done, argv, 6) == RC_OK;
 }
 
@@ -148,7 +148,7 @@ on_due(struct ev_loop *loop, ev_timer *timer, int events)
     timer->repeat = MAINTENANCE_DUE_S * (0.8 + 0.4 * (double)(maintenance->jitter >> 16) / 65536.0);
     ev_timer_again(loop, timer);
     log_dead_letters(maintenance, false);
-    ask_due(maintenance);
+    send_due(maintenance);
 }
 
 static void
@@ -241,7 +241,7 @@ on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct maintenance *maintenance = timer->data;
     const char *add[] = {"XADD", maintenance->heartbeat_key, "MAXLEN", "1", "*", "beat", "1"};
-    const char *ask[] = {"HMGET", maintenance->meta_key, "epoch", "topic_prefix"};
+    const char *read_epoch[] = {"HMGET", maintenance->meta_key, "epoch", "topic_prefix"};
     const char *pending[] = {maintenance->shard->stream_key, maintenance->shard->prefix};
     const char *length[] = {"XLEN", maintenance->shard->stream_key};
 
@@ -249,7 +249,7 @@ on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
     (void)events;
     /* The link logs that the store is down. */
     if (send(maintenance, on_heartbeat_written, add, 7) == RC_OK &&
-        (send(maintenance, on_epoch, ask, 4) != RC_OK ||
+        (send(maintenance, on_epoch, read_epoch, 4) != RC_OK ||
          call_script(maintenance, STORE_SCRIPT_pending, on_pending, pending, 2) != RC_OK ||
          send(maintenance, on_stream_length, length, 2) != RC_OK))
         log_debug("store", "connection lost during the heartbeat");

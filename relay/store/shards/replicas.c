@@ -8,10 +8,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "store/connection/reply.h"
-#include "store/shards/ask.h"
+#include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
 
-#define ASK_AGAIN_S 0.1
+#define POLL_INTERVAL_S 0.1
 #define WARN_AFTER_US 5000000
 #define WARN_EVERY_US 60000000
 
@@ -103,7 +103,7 @@ on_info(void *ctx, const struct redisReply *reply)
     if (!wait->is_waiting || wait->replies_left > 0)
         return;
     if (reply == NULL || reply_text(reply) == NULL ||
-        !ask_accepts(shard, reply, "query the replicas")) {
+        !shard_check_reply(shard, reply, "query the replicas")) {
         finish_replicated(shard->store, RC_IO);
         return;
     }
@@ -116,12 +116,12 @@ on_info(void *ctx, const struct redisReply *reply)
         return;
     }
     warn(shard, count);
-    ev_timer_set(&wait->again, ASK_AGAIN_S, 0.0);
+    ev_timer_set(&wait->again, POLL_INTERVAL_S, 0.0);
     ev_timer_start(shard->store->loop, &wait->again);
 }
 
 static enum rc
-ask(struct shard *shard)
+send_info(struct shard *shard)
 {
     const char *argv[] = {"INFO", "replication"};
 
@@ -138,7 +138,7 @@ on_again(struct ev_loop *loop, ev_timer *timer, int events)
 
     (void)loop;
     (void)events;
-    if (ask(shard) != RC_OK)
+    if (send_info(shard) != RC_OK)
         finish_replicated(shard->store, RC_IO);
 }
 
@@ -169,7 +169,7 @@ begin(struct shard *shard)
 {
     struct replicas_wait *wait = &shard->replicas;
 
-    if (ask(shard) != RC_OK)
+    if (send_info(shard) != RC_OK)
         return false;
     wait->is_waiting = true;
     wait->offset = REPLICAS_OFFSET_NONE;

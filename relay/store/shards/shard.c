@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "store/connection/reply.h"
-#include "store/shards/ask.h"
+#include "store/shards/shard_request.h"
 #include "store/shards/maintenance.h"
 #include "store/shards/replicas.h"
 #include "store/shards/store_private.h"
@@ -94,7 +94,7 @@ on_notification_max(void *ctx, const struct redisReply *reply)
 }
 
 static bool
-ask_setting(struct shard *shard, const char *name, link_reply *reply)
+send_config_get(struct shard *shard, const char *name, link_reply *reply)
 {
     struct arguments arguments = {.argc = 0};
 
@@ -107,14 +107,14 @@ ask_setting(struct shard *shard, const char *name, link_reply *reply)
 
 /* Shards of one server share its settings. */
 static bool
-ask_hazards(struct shard *shard)
+send_hazard_checks(struct shard *shard)
 {
     bool is_sent = true;
 
     if (!topology_is_first_shard(&shard->store->topology, shard->number))
         return true;
     for (size_t i = 0; i < sizeof(hazards) / sizeof(hazards[0]); i++)
-        is_sent = is_sent && ask_setting(shard, hazards[i].setting, on_hazard);
+        is_sent = is_sent && send_config_get(shard, hazards[i].setting, on_hazard);
     return is_sent;
 }
 
@@ -140,7 +140,7 @@ on_hello(void *ctx, const struct redisReply *reply)
     struct bytes epoch = {NULL, 0}, newest = {NULL, 0};
     struct entry_id at;
 
-    if (!ask_accepts(shard, reply, "prepare the stream")) {
+    if (!shard_check_reply(shard, reply, "prepare the stream")) {
         if (reply != NULL)
             link_restart(shard->link, "could not prepare the stream");
         return;
@@ -174,8 +174,9 @@ on_link_up(void *ctx)
 
     shard->syncs_always = false;
     shard->notification_max = STORE_NOTIFICATION_MAX;
-    if (!ask_setting(shard, "appendfsync", on_fsync_mode) ||
-        !ask_setting(shard, "proto-max-bulk-len", on_notification_max) || !ask_hazards(shard)) {
+    if (!send_config_get(shard, "appendfsync", on_fsync_mode) ||
+        !send_config_get(shard, "proto-max-bulk-len", on_notification_max) ||
+        !send_hazard_checks(shard)) {
         link_restart(shard->link, "could not send");
         return;
     }

@@ -6,12 +6,12 @@
 
 #include "base/memory.h"
 #include "store/connection/reply.h"
-#include "store/shards/ask.h"
+#include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
 
 /* A search in flight. */
 struct start_position {
-    struct ask ask;
+    struct shard_request request;
     start_position_found *found;
     struct position least;
     bool is_void; /* replaced by a later search */
@@ -34,43 +34,44 @@ least_of(const struct store *store)
 
 /* After an error a shard keeps its position. If a connection is lost, the store goes up later. */
 static void
-finish_start_position(struct ask *ask, enum rc rc)
+finish_start_position(struct shard_request *request, enum rc rc)
 {
-    struct start_position *start = (struct start_position *)ask;
-    struct store *store = ask->store;
+    struct start_position *start = (struct start_position *)request;
+    struct store *store = request->store;
 
     (void)rc;
     if (start->is_void)
         return;
     store->start = NULL;
     for (unsigned k = 0; k < store->shard_count; k++) {
-        if (ask->is_cut_off || !store->shards[k].is_up)
+        if (request->is_cut_off || !store->shards[k].is_up)
             return;
     }
     start->found(store);
 }
 
 static bool
-take_start_position(struct ask *ask, struct shard *shard, const struct redisReply *reply)
+take_start_position(struct shard_request *request, struct shard *shard,
+                    const struct redisReply *reply)
 {
-    const struct start_position *start = (struct start_position *)ask;
+    const struct start_position *start = (struct start_position *)request;
     const struct bytes found = reply_bytes(reply);
     struct entry_id id;
 
     if (start->is_void || found.at == NULL ||
         entry_id_read((const char *)found.at, found.len, &id) != RC_OK)
         return true;
-    ask->store->newest[shard->number] = id;
-    ask->store->newest_to[shard->number] = start->least;
+    request->store->newest[shard->number] = id;
+    request->store->newest_to[shard->number] = start->least;
     return true;
 }
 
-static const struct ask_kind start_kind = {.what = "find the start position",
-                                           .take = take_start_position,
-                                           .finish = finish_start_position};
+static const struct shard_request_kind start_kind = {.what = "find the start position",
+                                                     .take = take_start_position,
+                                                     .finish = finish_start_position};
 
 static void
-ask_shard(struct start_position *start, struct shard *shard)
+send_start_position(struct start_position *start, struct shard *shard)
 {
     struct arguments arguments = {.argc = 0};
     char position[FRAME_POSITION_TEXT + 1], newest[ENTRY_ID_TEXT_MAX];
@@ -80,13 +81,13 @@ ask_shard(struct start_position *start, struct shard *shard)
     argument(&arguments, shard->stream_key);
     argument(&arguments, position);
     argument(&arguments, newest);
-    ask_script(&start->ask, shard, STORE_SCRIPT_start_position, 1, &arguments);
+    shard_request_send_script(&start->request, shard, STORE_SCRIPT_start_position, 1, &arguments);
 }
 
 void
 start_position_find(struct store *store, start_position_found *found)
 {
-    struct start_position *start = ask_new(sizeof(*start), store, &start_kind);
+    struct start_position *start = shard_request_new(sizeof(*start), store, &start_kind);
     bool has_failed;
 
     if (store->start != NULL)
@@ -96,11 +97,11 @@ start_position_find(struct store *store, start_position_found *found)
     start->least = least_of(store);
     for (unsigned k = 0; k < store->shard_count; k++) {
         if (position_less(start->least, store->newest_to[k]))
-            ask_shard(start, &store->shards[k]);
+            send_start_position(start, &store->shards[k]);
     }
-    has_failed = start->ask.has_failed; /* a shard went down */
+    has_failed = start->request.has_failed; /* a shard went down */
     start->is_void = has_failed;
-    if (ask_sent(&start->ask) == RC_OK && !has_failed)
+    if (shard_request_await(&start->request) == RC_OK && !has_failed)
         return;
     store->start = NULL;
     if (!has_failed)

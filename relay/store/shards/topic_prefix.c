@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/log.h"
-#include "store/shards/ask.h"
+#include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
 
 void
@@ -24,7 +24,7 @@ store_topic_prefix(const struct store *store)
 static void
 on_stored(void *ctx, const struct redisReply *reply)
 {
-    (void)ask_accepts(ctx, reply, "store the topic prefix");
+    (void)shard_check_reply(ctx, reply, "store the topic prefix");
 }
 
 void

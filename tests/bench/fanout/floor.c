@@ -172,7 +172,7 @@ put_entry(char *to, const redisReply *entry, const redisReply *data)
 }
 
 static void
-ask_store(const char *after)
+request_page(const char *after)
 {
     int done = 0;
 
@@ -217,7 +217,7 @@ read_store(void)
     if (reply->type == REDIS_REPLY_ARRAY) {
         const redisReply *entries = reply->element[0]->element[1];
 
-        ask_store(entries->element[entries->elements - 1]->element[0]->str);
+        request_page(entries->element[entries->elements - 1]->element[0]->str);
         send_entries(entries);
     }
     freeReplyObject(reply);
@@ -257,7 +257,7 @@ open_control(const char *where)
     newest = store != NULL ? redisCommand(store, "XREVRANGE clairon:stream + - COUNT 1") : NULL;
     if (newest == NULL)
         fail("store");
-    ask_store(newest->elements > 0 ? newest->element[0]->element[0]->str : "0-0");
+    request_page(newest->elements > 0 ? newest->element[0]->element[0]->str : "0-0");
     freeReplyObject(newest);
     return store->fd;
 }

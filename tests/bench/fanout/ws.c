@@ -66,7 +66,7 @@ write_frame(int fd, const char *text)
 }
 
 static void
-ask_upgrade(int fd, const char *path, const char *protocol)
+send_upgrade(int fd, const char *path, const char *protocol)
 {
     char text[1024];
 
@@ -101,13 +101,13 @@ await_upgrade(int fd)
 static void
 upgrade(int fd, const char *path, const char *protocol)
 {
-    ask_upgrade(fd, path, protocol);
+    send_upgrade(fd, path, protocol);
     await_upgrade(fd);
 }
 
 /* The relay's own first frame: connect with a token. */
 static void
-ask_clairon(int fd, const struct options *options, int number)
+send_connect(int fd, const struct options *options, int number)
 {
     char user[USER_TEXT_MAX], line[2048];
     jwt_t *jwt = NULL;
@@ -163,7 +163,7 @@ client_open(struct client *client, const struct options *options, int number)
         connect_socketio(client->fd);
     } else if (strcmp(options->kind, "clairon") == 0) {
         upgrade(client->fd, CLAIRON_PATH, CLAIRON_PROTOCOL);
-        ask_clairon(client->fd, options, number);
+        send_connect(client->fd, options, number);
         await_clairon(client->fd);
     } else {
         upgrade(client->fd, "/", NULL);
@@ -187,7 +187,7 @@ connect_step(int epoll, struct client *clients, const struct options *options, i
             connected++;
         } else {
             await_upgrade(client->fd);
-            ask_clairon(client->fd, options, (int)(client - clients));
+            send_connect(client->fd, options, (int)(client - clients));
             client->sent_connect = true;
         }
     }
@@ -205,7 +205,7 @@ clients_open_at_once(struct client *clients, const struct options *options)
     for (int i = 0; i < options->clients; i++) {
         struct epoll_event event = {.events = EPOLLIN, .data.ptr = &clients[i]};
 
-        ask_upgrade(clients[i].fd, CLAIRON_PATH, CLAIRON_PROTOCOL);
+        send_upgrade(clients[i].fd, CLAIRON_PATH, CLAIRON_PROTOCOL);
         if (epoll_ctl(epoll, EPOLL_CTL_ADD, clients[i].fd, &event) != 0)
             fail("epoll_ctl");
         connected += connect_step(epoll, clients, options, 0);

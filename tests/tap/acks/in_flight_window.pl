@@ -27,10 +27,10 @@ sub rows { my ($client, $table) = @_;
     return map { $_->{payload}{after}{id} } grep { $_->{metadata}{source} eq $table } $client->notifications }
 
 my $client = $relay->client('u1', win => 3);
-my $asked_ms = time() * 1000;
+my $connect_ms = time() * 1000;
 my $connected = $client->wait_for('connected');
 is($connected->{win}, 3, 'the relay grants the requested window');
-ok($connected->{now} >= $asked_ms - 60_000 && $connected->{now} <= time() * 1000 + 1000, 'and reports its clock in milliseconds');
+ok($connected->{now} >= $connect_ms - 60_000 && $connected->{now} <= time() * 1000 + 1000, 'and reports its clock in milliseconds');
 insert('t', 1, 10);
 insert('plain', 1, 1);
 $client->wait_notifications(4);

@@ -198,7 +198,7 @@ test_stale_memberships_are_requested_again(void **state)
     session_reload_groups(&f->session);
     assert_int_equal(f->session.groups.state, GROUPS_STALE);
     f->session.state = SESSION_LIVE;
-    f->session.groups.state = GROUPS_ASKED;
+    f->session.groups.state = GROUPS_REQUESTED;
     session_reload_groups(&f->session);
     assert_int_equal(f->session.groups.state, GROUPS_STALE);
 }

@@ -1,6 +1,6 @@
-/* direct_ask.h: any blocking request to the store. */
-#ifndef CLAIRON_STORE_DIRECT_ASK_H
-#define CLAIRON_STORE_DIRECT_ASK_H
+/* direct_request.h: any blocking request to the store. */
+#ifndef CLAIRON_STORE_DIRECT_REQUEST_H
+#define CLAIRON_STORE_DIRECT_REQUEST_H
 
 #include "store/connection/link.h"
 #include "store/direct.h"
@@ -13,6 +13,6 @@ struct direct *direct_open_server(const struct config *config, unsigned server,
 bool direct_knows_shards(struct direct *direct);
 
 /* The reply is valid until the next request. NULL: see direct_error. */
-const struct redisReply *direct_ask(struct direct *direct, int argc, const char **argv);
+const struct redisReply *direct_request(struct direct *direct, int argc, const char **argv);
 
 #endif

@@ -1,0 +1,200 @@
+/* shard_request.c: sends a request to one or more shards, and finishes when all have replied. */
+#include "store/shards/shard_request.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "store/connection/reply.h"
+#include "store/shards/store_private.h"
+
+/* One shard's part of the request. */
+struct shard_request_part {
+    struct shard_request *request;
+    struct shard *shard;
+    size_t left; /* replies expected */
+    bool has_failed;
+};
+
+struct shard_request_copy {
+    struct shard_request_copy *next;
+    struct redisReply *reply;
+};
+
+void *
+shard_request_new(size_t size, struct store *store, const struct shard_request_kind *kind)
+{
+    struct shard_request *request = memory_new(size);
+
+    request->kind = kind;
+    request->store = store;
+    return request;
+}
+
+static void
+shard_request_free(struct shard_request *request)
+{
+    while (request->copies != NULL) {
+        struct shard_request_copy *copy = request->copies;
+
+        request->copies = copy->next;
+        free(copy->reply);
+        free(copy);
+    }
+    if (request->kind->release != NULL)
+        request->kind->release(request);
+    free(request);
+}
+
+static struct shard_request_part *
+part_new(struct shard_request *request, struct shard *shard, size_t commands)
+{
+    struct shard_request_part *part = memory_new(sizeof(*part));
+
+    *part = (struct shard_request_part){.request = request, .shard = shard, .left = commands};
+    return part;
+}
+
+static void
+part_sent(struct shard_request_part *part, enum rc rc)
+{
+    if (rc == RC_OK) {
+        part->request->left++;
+        return;
+    }
+    part->request->has_failed = true;
+    free(part);
+}
+
+static bool
+takes(const struct shard_request_part *part, const struct redisReply *reply)
+{
+    struct shard_request *request = part->request;
+
+    if (part->has_failed)
+        return false;
+    if (shard_check_reply(part->shard, reply, request->kind->what))
+        return request->kind->take(request, part->shard, reply);
+    if (reply == NULL)
+        request->is_cut_off = true;
+    else if (request->kind->on_error != NULL)
+        request->kind->on_error(request, reply);
+    return false;
+}
+
+static void
+on_reply(void *ctx, const struct redisReply *reply)
+{
+    struct shard_request_part *part = ctx;
+    struct shard_request *request = part->request;
+
+    if (!takes(part, reply))
+        request->has_failed = true;
+    free(part);
+    if (--request->left > 0)
+        return;
+    request->kind->finish(request, request->has_failed ? RC_IO : RC_OK);
+    shard_request_free(request);
+}
+
+/* Only the first error is logged: later replies fail because of it. */
+static void
+on_one_of_several(void *ctx, const struct redisReply *reply)
+{
+    struct shard_request_part *part = ctx;
+
+    if (--part->left == 0) {
+        on_reply(part, reply);
+    } else if (!part->has_failed && (reply == NULL || reply_is_error(reply))) {
+        part->has_failed = true;
+        (void)shard_check_reply(part->shard, reply, part->request->kind->what);
+    }
+}
+
+void
+shard_request_send_script_argv(struct shard_request *request, struct shard *shard,
+                               enum store_script script, int keys, size_t argc, const char **argv,
+                               const size_t *lens)
+{
+    struct shard_request_part *part = part_new(request, shard, 1);
+
+    part_sent(part, link_call(shard->link, script, keys, on_reply, part, (int)argc, argv, lens));
+}
+
+void
+shard_request_send_script(struct shard_request *request, struct shard *shard,
+                          enum store_script script, int keys, struct arguments *arguments)
+{
+    shard_request_send_script_argv(request, shard, script, keys, arguments->argc, arguments->argv,
+                                   arguments->lens);
+    arguments_free(arguments);
+}
+
+void
+shard_request_send_command(struct shard_request *request, struct shard *shard,
+                           struct arguments *arguments)
+{
+    struct shard_request_part *part = part_new(request, shard, 1);
+
+    part_sent(part, link_send(shard->link, on_reply, part, (int)arguments->argc, arguments->argv,
+                              arguments->lens));
+    arguments_free(arguments);
+}
+
+void
+shard_request_send_commands(struct shard_request *request, struct shard *shard, enum time_of time,
+                            char *bytes, size_t len, size_t count)
+{
+    struct shard_request_part *part = part_new(request, shard, count);
+
+    part_sent(part, link_send_ready(shard->link, time, on_one_of_several, part, bytes, len, count));
+}
+
+enum rc
+shard_request_await(struct shard_request *request)
+{
+    if (request->left > 0)
+        return RC_OK;
+    shard_request_free(request);
+    return RC_AGAIN;
+}
+
+const struct redisReply *
+shard_request_keep_reply(struct shard_request *request, const struct redisReply *reply)
+{
+    struct shard_request_copy *copy;
+
+    if (request->left == 1)
+        return reply;
+    copy = memory_new(sizeof(*copy));
+    *copy = (struct shard_request_copy){request->copies, reply_keep(reply)};
+    request->copies = copy;
+    return copy->reply;
+}
+
+bool
+shard_check_reply(struct shard *shard, const struct redisReply *reply, const char *what)
+{
+    struct store *store = shard->store;
+    const struct fault *fault;
+
+    if (!reply_is_error(reply))
+        return reply != NULL;
+    if (strncmp(reply_text(reply), "FENCED", 6) == 0) {
+        log_warn(shard->name, "request rejected: another feed owns the slot", /* expected */
+                 LOG_TEXT("request", what), LOG_TEXT("error", reply_text(reply)));
+        return false;
+    }
+    stats_add(store->stats, STAT_STORE_ERRORS, 1);
+    fault = fault_report(&store->faults, what, reply_text(reply));
+    if (fault != NULL && fault->is_of_server)
+        link_restart(shard->link, reply_text(reply));
+    else if (strncmp(reply_text(reply), "NOSCRIPT", 8) == 0)
+        link_restart(shard->link, "scripts were flushed");
+    else if (strncmp(reply_text(reply), "EPOCH", 5) == 0 ||
+             strncmp(reply_text(reply), "NOGROUP", 7) == 0)
+        link_restart(shard->link,
+                     "store epoch changed"); /* hello.lua repairs it, or reports why not */
+    return false;
+}

@@ -1,0 +1,77 @@
+/* shard_request.h: sends a request to one or more shards, and finishes when all have replied. */
+#ifndef CLAIRON_STORE_SHARD_REQUEST_H
+#define CLAIRON_STORE_SHARD_REQUEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "base/rc.h"
+#include "base/stats.h"
+#include "store/scripts/scripts.h"
+#include "store/shards/arguments.h"
+
+struct shard_request;
+struct redisReply;
+struct shard;
+struct store;
+
+/* How the replies to one kind of request are handled. */
+struct shard_request_kind {
+    const char *what; /* in the log: "could not <what>" */
+    /* Handles a reply that is no error. False: invalid reply. It may send to more shards. */
+    bool (*take)(struct shard_request *request, struct shard *shard,
+                 const struct redisReply *reply);
+    /* Handles an error reply, already logged. Optional. */
+    void (*on_error)(struct shard_request *request, const struct redisReply *reply);
+    /* All shards have replied: RC_OK, or RC_IO if one failed. The request is freed afterwards. */
+    void (*finish)(struct shard_request *request, enum rc rc);
+    /* Frees the members of the caller's struct. Optional. */
+    void (*release)(struct shard_request *request);
+};
+
+/* The first member of the caller's struct. */
+struct shard_request {
+    const struct shard_request_kind *kind;
+    struct store *store;
+    unsigned left; /* replies to come */
+    bool has_failed;
+    bool is_cut_off; /* a connection was lost before the reply */
+    struct shard_request_copy *copies;
+};
+
+/* Allocates `size` zeroed bytes; the request is the first member. */
+void *shard_request_new(size_t size, struct store *store, const struct shard_request_kind *kind);
+
+/*
+ * Send to one more shard: a script, whose first `keys` arguments are keys, or a command. They free
+ * the arguments. A shard whose connection is down counts as failed.
+ */
+void shard_request_send_script(struct shard_request *request, struct shard *shard,
+                               enum store_script script, int keys, struct arguments *arguments);
+void shard_request_send_script_argv(struct shard_request *request, struct shard *shard,
+                                    enum store_script script, int keys, size_t argc,
+                                    const char **argv,
+                                    const size_t *lens); /* arguments stay with the caller */
+void shard_request_send_command(struct shard_request *request, struct shard *shard,
+                                struct arguments *arguments);
+/*
+ * Sends `count` commands in the store's protocol. The last reply is handled, unless an earlier
+ * one is an error. Frees the bytes (malloc).
+ */
+void shard_request_send_commands(struct shard_request *request, struct shard *shard,
+                                 enum time_of time, char *bytes, size_t len, size_t count);
+
+/*
+ * Call it after the last part. RC_OK: `finish` will be called. RC_AGAIN: nothing could be sent, and
+ * the request is freed.
+ */
+MUST_CHECK enum rc shard_request_await(struct shard_request *request);
+
+/* For `take`: the reply, or a copy if more replies are expected. Valid until `finish` returns. */
+const struct redisReply *shard_request_keep_reply(struct shard_request *request,
+                                                  const struct redisReply *reply);
+
+/* Whether the reply is no error. Logs an error, and reconnects if that may cure it. */
+bool shard_check_reply(struct shard *shard, const struct redisReply *reply, const char *what);
+
+#endif
