@@ -25,7 +25,7 @@ declare -A below=(
 declare -A folders=(
     [base]=". core system metrics config"
     [store]="scripts . connection shards ingest read delivery admin direct"
-    [hub]="fanout session delivery resume acks ."
+    [hub]="fanout parts session delivery resume acks ."
     [gate]="net http ws api ."
     [decoder]="protocol base encode rules condition . output plan changes plugin sql"
 )

@@ -7,9 +7,9 @@
 #include "base/buffer.h"
 #include "hub/fanout/audience.h"
 #include "hub/fanout/topics.h"
-#include "hub/session/inbox.h"
-#include "hub/session/inflight.h"
-#include "hub/session/outbound.h"
+#include "hub/parts/inbox.h"
+#include "hub/parts/inflight.h"
+#include "hub/parts/outbound.h"
 #include "hub/session/session.h"
 
 struct hub;

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "hub/session/inbox.h"
+#include "hub/parts/inbox.h"
 
 static void
 test_it_is_deferred_once(void **state)

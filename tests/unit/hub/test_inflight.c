@@ -6,7 +6,7 @@
 #include <cmocka.h>
 
 #include "tests/unit/heads.h"
-#include "hub/session/inflight.h"
+#include "hub/parts/inflight.h"
 
 /* Its id ends with `number`. */
 static struct notification *

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "tests/unit/heads.h"
-#include "hub/session/outbound.h"
+#include "hub/parts/outbound.h"
 
 static size_t queued_bytes;
 

@@ -1,6 +1,6 @@
 /* outbound.h: the outbound queue: notifications that wait for a session's socket. */
-#ifndef CLAIRON_HUB_SESSION_OUTBOUND_H
-#define CLAIRON_HUB_SESSION_OUTBOUND_H
+#ifndef CLAIRON_HUB_PARTS_OUTBOUND_H
+#define CLAIRON_HUB_PARTS_OUTBOUND_H
 
 #include "hub/fanout/batch.h"
 

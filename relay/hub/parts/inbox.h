@@ -1,6 +1,6 @@
 /* inbox.h: how far a session has read its user's inbox, and why it reads it again. */
-#ifndef CLAIRON_HUB_SESSION_INBOX_H
-#define CLAIRON_HUB_SESSION_INBOX_H
+#ifndef CLAIRON_HUB_PARTS_INBOX_H
+#define CLAIRON_HUB_PARTS_INBOX_H
 
 #include <stdbool.h>
 #include <stddef.h>

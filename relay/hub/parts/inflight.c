@@ -1,5 +1,5 @@
 /* inflight.c: the notifications that one session was sent and that are not acknowledged yet. */
-#include "hub/session/inflight.h"
+#include "hub/parts/inflight.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* outbound.c: the notifications that wait for one session's socket. */
-#include "hub/session/outbound.h"
+#include "hub/parts/outbound.h"
 
 #include <stdlib.h>
 

@@ -1,6 +1,6 @@
 /* inflight.h: the in-flight window: notifications sent to a session and not acknowledged yet. */
-#ifndef CLAIRON_HUB_SESSION_INFLIGHT_H
-#define CLAIRON_HUB_SESSION_INFLIGHT_H
+#ifndef CLAIRON_HUB_PARTS_INFLIGHT_H
+#define CLAIRON_HUB_PARTS_INFLIGHT_H
 
 #include "hub/fanout/notification.h"
 

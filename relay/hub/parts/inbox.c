@@ -1,5 +1,5 @@
 /* inbox.c: how far one session has read its user's inbox, and why it reads it again. */
-#include "hub/session/inbox.h"
+#include "hub/parts/inbox.h"
 
 #include <stdio.h>
 #include <stdlib.h>
