@@ -27,8 +27,7 @@ join(struct session *session, const char *kind, const char *target)
     struct bytes target_bytes = {(const unsigned char *)target, strlen(target)};
 
     if (audience_key(kind_bytes, target_bytes, key, &len))
-        audience_join(&session->hub->audiences, &session->groups.memberships, session, key, len,
-                      false);
+        groups_join(&session->groups, &session->hub->audiences, session, key, len, false);
 }
 
 struct session *
@@ -58,8 +57,9 @@ hub_attach(struct hub *hub, const struct session_request *request,
         log_error("hub", "topics exceed the limit: sending all topics", LOG_SESSION(session));
     session->has_topics = session->topics != NULL;
     DL_APPEND(hub->sessions, session);
-    audience_join(&hub->audiences, &session->groups.memberships, session, AUDIENCE_ALL,
-                  sizeof(AUDIENCE_ALL) - 1, false);
+    groups_want(&session->groups);
+    groups_join(&session->groups, &hub->audiences, session, AUDIENCE_ALL, sizeof(AUDIENCE_ALL) - 1,
+                false);
     if (hub_user_sessions(hub, session->client.user) == 0)
         presence_arrived(hub, session->client.user);
     join(session, "USER", request->user);
@@ -80,7 +80,7 @@ session_detach(struct session *session)
     session_set_state(session, SESSION_CLOSED);
     resume_leave(session);
     hub->deferred_count -= inbox_is_deferred(&session->inbox) ? 1 : 0;
-    audience_leave_all(&hub->audiences, &session->groups.memberships, false);
+    groups_clear(&session->groups, &hub->audiences);
     if (hub_user_sessions(hub, session->client.user) == 0)
         presence_left(hub, session->client.user);
     DL_DELETE(hub->sessions, session);

@@ -16,7 +16,7 @@
 #include "hub/load_shedding.h"
 #include "hub/presence.h"
 #include "hub/resume/advance.h"
-#include "hub/resume/groups.h"
+#include "hub/resume/memberships.h"
 #include "hub/resume/page_turn.h"
 #include "hub/resume/refill.h"
 #include "hub/session/control.h"
@@ -72,15 +72,8 @@ on_member(void *ctx, const struct reader_member *member)
     user = hub_find_user(hub, member->user);
     if (user == NULL || !audience_key(member->audience, member->target, group_key, &group_len))
         return;
-    DL_FOREACH_SAFE (user->members, of_user, next) {
-        struct session *session = of_user->session;
-        if (session_awaits_groups(session))
-            session->groups.state = GROUPS_STALE;
-        else if (member->added)
-            session_join(session, group_key, group_len);
-        else
-            audience_leave(&hub->audiences, &session->groups.memberships, group_key, group_len);
-    }
+    DL_FOREACH_SAFE (user->members, of_user, next)
+        session_change_group(of_user->session, group_key, group_len, member->added);
 }
 
 /* Removes the first user's pairs from *pairs, as many as fit. Returns their number. */

@@ -75,7 +75,7 @@ offer_to_parts(struct hub *hub, struct bytes target, struct notification *notifi
     if (smallest == NULL)
         return;
     DL_FOREACH (smallest->members, member) {
-        if (audience_has_all(member->session->groups.memberships, &parts))
+        if (groups_have_parts(&member->session->groups, &parts))
             offer_one(hub, member->session, notification, batch);
     }
 }

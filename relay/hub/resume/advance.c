@@ -3,7 +3,7 @@
 
 #include "hub/resume/catch_up.h"
 #include "hub/resume/check.h"
-#include "hub/resume/groups.h"
+#include "hub/resume/memberships.h"
 #include "hub/resume/page_turn.h"
 #include "hub/resume/read_inbox.h"
 #include "hub/session/hub_state.h"
@@ -35,7 +35,8 @@ session_advance(struct session *session)
 {
     struct hub *hub = session->hub;
 
-    if (session->groups.state == GROUPS_WANTED && store_is_up(hub->store))
+    if (session->state != SESSION_GROUPING && groups_are_wanted(&session->groups) &&
+        store_is_up(hub->store))
         session_reload_groups(session);
     if (!session->requests.is_awaited && hub->has_position)
         take_step(session);

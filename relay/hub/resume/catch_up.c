@@ -3,7 +3,6 @@
 
 #include "hub/delivery/offer.h"
 #include "hub/delivery/session_inflight.h"
-#include "hub/resume/groups.h"
 #include "hub/resume/page_turn.h"
 #include "hub/resume/request.h"
 #include "hub/session/gap.h"
@@ -43,7 +42,7 @@ on_caught_up(void *ctx, enum rc rc, const struct store_page *page)
 
     resume_answered(session);
     session->requests.is_awaited = false;
-    if (!session_answered(session, rc) || session_groups_are_old(session))
+    if (!session_answered(session, rc) || !groups_are_current(&session->groups))
         return;
     if (page->seen > 0)
         session->cursor = cursor_max(from, page->first);
@@ -83,7 +82,7 @@ session_catch_up(struct session *session)
 {
     struct hub *hub = session->hub;
 
-    if (session_is_full(session) || session_groups_are_old(session))
+    if (session_is_full(session) || !groups_are_current(&session->groups))
         return; /* session_send or on_groups_reloaded marks it again */
     if (replay_buffer_follows(&hub->replay_buffer, session->client.own_shard, session->cursor))
         catch_up_from_replay_buffer(session);

@@ -5,7 +5,6 @@
 
 #include "hub/delivery/offer.h"
 #include "hub/delivery/session_inflight.h"
-#include "hub/resume/groups.h"
 #include "hub/resume/request.h"
 #include "hub/session/backlog.h"
 #include "hub/session/gap.h"
@@ -43,7 +42,7 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
     struct session *session = ctx;
 
     session->requests.is_awaited = false;
-    if (!session_answered(session, rc) || session_groups_are_old(session))
+    if (!session_answered(session, rc) || !groups_are_current(&session->groups))
         return;
     for (size_t i = 0; i < page->count; i++) {
         const struct entry *entry = &page->entries[i];
@@ -84,7 +83,7 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
 void
 session_read_inbox(struct session *session)
 {
-    if (!session_groups_are_old(session) &&
+    if (groups_are_current(&session->groups) &&
         session->outbound.count + session->inbox.held_count + SESSION_PAGE <= OUTBOUND_MAX &&
         !session_is_full(session))
         session_await(session,

@@ -35,35 +35,17 @@ hub_user_sessions(struct hub *hub, const char *user)
     return count;
 }
 
-static bool
-is_recipient_of_parts(const struct session *session, const struct frame_notification *fields)
-{
-    struct bytes targets = fields->targets;
-    struct bytes target;
-
-    while (frame_next_target(&targets, &target) == RC_OK) {
-        if (audience_has_parts(session->groups.memberships, fields->audience, target))
-            return true;
-    }
-    return false;
-}
-
 bool
 session_is_recipient(const struct session *session, const struct frame *frame)
 {
     const struct frame_notification *fields = &frame->as.notification;
     struct bytes targets = fields->targets;
     struct bytes target;
-    char key[AUDIENCE_KEY_MAX];
-    size_t len;
 
     if (audience_is_all(fields->audience))
         return true;
-    if (audience_is_composite(fields->audience))
-        return is_recipient_of_parts(session, fields);
     while (frame_next_target(&targets, &target) == RC_OK) {
-        if (audience_key(fields->audience, target, key, &len) &&
-            audience_has(session->groups.memberships, key, len))
+        if (groups_have(&session->groups, fields->audience, target))
             return true;
     }
     return false;

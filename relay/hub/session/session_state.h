@@ -5,8 +5,8 @@
 #include <stddef.h>
 
 #include "base/buffer.h"
-#include "hub/fanout/audience.h"
 #include "hub/fanout/topics.h"
+#include "hub/parts/groups.h"
 #include "hub/parts/inbox.h"
 #include "hub/parts/inflight.h"
 #include "hub/parts/outbound.h"
@@ -46,22 +46,6 @@ enum __attribute__((packed)) session_state {
     SESSION_CATCHING_UP,
     SESSION_LIVE,
     SESSION_CLOSED
-};
-
-/*
- * The memberships of clairon.member, as of the store's last reply. No notification is matched
- * against them unless they are CURRENT.
- *
- * CURRENT: changes are applied one by one.
- * WANTED: requested when the store is back.
- * REQUESTED: the request is pending.
- * STALE: the same, but the reply may predate a change: they are requested again.
- */
-enum groups_state { GROUPS_CURRENT, GROUPS_WANTED, GROUPS_REQUESTED, GROUPS_STALE };
-
-struct session_groups {
-    struct membership *memberships;
-    enum groups_state state;
 };
 
 /*

@@ -120,11 +120,11 @@ test_a_session_receives_its_audiences_only(void **state)
 
     (void)state;
     assert_false(session_is_recipient(&session, &notification->frame));
-    audience_join(&hub.audiences, &session.groups.memberships, &session, "USER:u11", 8, false);
+    groups_join(&session.groups, &hub.audiences, &session, "USER:u11", 8, false);
     assert_false(session_is_recipient(&session, &notification->frame));
-    audience_join(&hub.audiences, &session.groups.memberships, &session, "USER:u1", 7, false);
+    groups_join(&session.groups, &hub.audiences, &session, "USER:u1", 7, false);
     assert_true(session_is_recipient(&session, &notification->frame));
-    audience_leave_all(&hub.audiences, &session.groups.memberships, false);
+    groups_clear(&session.groups, &hub.audiences);
     notification_unref(notification);
 }
 

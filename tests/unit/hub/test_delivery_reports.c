@@ -89,7 +89,7 @@ join_user(void)
 
     assert_true(audience_key((struct bytes){(const unsigned char *)"USER", 4},
                              (struct bytes){(const unsigned char *)"u1", 2}, key, &len));
-    audience_join(&hub.audiences, &session.groups.memberships, &session, key, len, false);
+    groups_join(&session.groups, &hub.audiences, &session, key, len, false);
 }
 
 /* A session with a full in-flight window, and two held notifications. */
@@ -126,7 +126,7 @@ tear_down(void **state)
         if (calls[i].done != NULL)
             reply_to(i, RC_IO, false);
     delivery_reports_free(&hub);
-    audience_leave_all(&hub.audiences, &session.groups.memberships, false);
+    groups_clear(&session.groups, &hub.audiences);
     session_clear_queue(&session);
     backlog_free(&session);
     row_order_free(&session);

@@ -10,7 +10,7 @@
 
 #include "hub/acks/delivery_reports.h"
 #include "hub/delivery/session_inflight.h"
-#include "hub/resume/groups.h"
+#include "hub/resume/memberships.h"
 #include "hub/resume/refill.h"
 #include "hub/session/backlog.h"
 #include "hub/session/position.h"
@@ -194,13 +194,41 @@ test_stale_memberships_are_requested_again(void **state)
 {
     struct fixture *f = *state;
 
+    groups_want(&f->session.groups);
     f->session.state = SESSION_GROUPING;
-    session_reload_groups(&f->session);
-    assert_int_equal(f->session.groups.state, GROUPS_STALE);
-    f->session.state = SESSION_LIVE;
-    f->session.groups.state = GROUPS_REQUESTED;
-    session_reload_groups(&f->session);
-    assert_int_equal(f->session.groups.state, GROUPS_STALE);
+    session_reload_groups(&f->session); /* GROUPING requests them */
+    assert_true(groups_are_wanted(&f->session.groups));
+    for (int i = 0; i < 2; i++) {
+        groups_begin_request(&f->session.groups);
+        session_reload_groups(&f->session);
+        groups_end_request(&f->session.groups, true);
+        assert_true(groups_are_wanted(&f->session.groups));
+        f->session.state = SESSION_CATCHING_UP;
+    }
+}
+
+/* The request that is pending, or comes, returns the change too. */
+static void
+test_a_change_before_the_reply_is_requested_again(void **state)
+{
+    struct fixture *f = *state;
+    const struct bytes kind = {(const unsigned char *)"ROLE", 4};
+    const struct bytes target = {(const unsigned char *)"admin", 5};
+
+    groups_want(&f->session.groups);
+    groups_begin_request(&f->session.groups);
+    session_change_group(&f->session, "ROLE:admin", 10, true);
+    assert_false(groups_have(&f->session.groups, kind, target));
+    assert_false(inbox_is_deferred(&f->session.inbox));
+    groups_end_request(&f->session.groups, true);
+    assert_true(groups_are_wanted(&f->session.groups));
+    groups_begin_request(&f->session.groups);
+    groups_end_request(&f->session.groups, true);
+    session_change_group(&f->session, "ROLE:admin", 10, true);
+    assert_true(groups_have(&f->session.groups, kind, target));
+    assert_true(inbox_is_deferred(&f->session.inbox));
+    session_change_group(&f->session, "ROLE:admin", 10, false);
+    assert_false(groups_have(&f->session.groups, kind, target));
 }
 
 static void
@@ -396,6 +424,8 @@ main(void)
         cmocka_unit_test_setup_teardown(test_inbox_order_is_kept_when_the_window_is_full, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_stale_memberships_are_requested_again, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(test_a_change_before_the_reply_is_requested_again, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(test_the_inbox_is_read_after_pending_reports, set_up,
                                         tear_down),

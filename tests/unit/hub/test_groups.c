@@ -1,0 +1,159 @@
+/* test_groups.c: to which audiences does a session belong, and are they current? */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "hub/parts/groups.h"
+
+#define TEXT(text) ((struct bytes){(const unsigned char *)(text), sizeof(text) - 1})
+#define KEY(text) (text), sizeof(text) - 1
+
+/* Only its address is used. */
+static struct session *const SESSION = (struct session *)&SESSION;
+
+static void
+test_a_reply_makes_them_current(void **state)
+{
+    struct session_groups groups = {.memberships = NULL};
+
+    (void)state;
+    assert_true(groups_are_current(&groups));
+    groups_want(&groups);
+    groups_want(&groups);
+    assert_true(groups_are_wanted(&groups));
+    groups_begin_request(&groups);
+    assert_false(groups_are_wanted(&groups));
+    assert_false(groups_are_current(&groups));
+    groups_end_request(&groups, true);
+    assert_true(groups_are_current(&groups));
+}
+
+static void
+test_a_failed_request_is_repeated(void **state)
+{
+    struct session_groups groups = {.memberships = NULL};
+
+    (void)state;
+    groups_want(&groups);
+    groups_begin_request(&groups);
+    groups_end_request(&groups, false);
+    assert_true(groups_are_wanted(&groups));
+    groups_begin_request(&groups);
+    assert_true(groups_outdate(&groups));
+    groups_end_request(&groups, false);
+    assert_true(groups_are_wanted(&groups));
+}
+
+static void
+test_a_reply_that_may_predate_a_change_is_repeated(void **state)
+{
+    struct session_groups groups = {.memberships = NULL};
+
+    (void)state;
+    groups_want(&groups);
+    groups_begin_request(&groups);
+    assert_true(groups_outdate(&groups));
+    assert_true(groups_outdate(&groups));
+    assert_false(groups_are_current(&groups));
+    groups_end_request(&groups, true);
+    assert_true(groups_are_wanted(&groups));
+    groups_begin_request(&groups);
+    groups_end_request(&groups, true);
+    assert_true(groups_are_current(&groups));
+}
+
+static void
+test_only_a_pending_request_is_outdated(void **state)
+{
+    struct session_groups groups = {.memberships = NULL};
+
+    (void)state;
+    assert_false(groups_outdate(&groups));
+    assert_true(groups_are_current(&groups));
+    groups_want(&groups);
+    assert_false(groups_outdate(&groups));
+    assert_true(groups_are_wanted(&groups));
+}
+
+static void
+test_granted_memberships_are_replaced(void **state)
+{
+    struct session_groups groups = {.memberships = NULL};
+    struct audience *all = NULL;
+    static char too_long[AUDIENCE_KEY_MAX];
+    const struct bytes reply[] = {TEXT("STRUCTURE:s2"),
+                                  TEXT("ROLE:admin"),
+                                  {(const unsigned char *)too_long, sizeof(too_long)},
+                                  TEXT("")};
+
+    (void)state;
+    groups_join(&groups, &all, SESSION, KEY("ROLE:admin"), false); /* by token */
+    groups_join(&groups, &all, SESSION, KEY("STRUCTURE:s1"), true);
+    groups_replace(&groups, &all, SESSION, reply, 4);
+    assert_false(groups_have(&groups, TEXT("STRUCTURE"), TEXT("s1")));
+    assert_true(groups_have(&groups, TEXT("STRUCTURE"), TEXT("s2")));
+    groups_replace(&groups, &all, SESSION, NULL, 0);
+    assert_false(groups_have(&groups, TEXT("STRUCTURE"), TEXT("s2")));
+    assert_true(groups_have(&groups, TEXT("ROLE"), TEXT("admin")));
+    groups_leave(&groups, &all, KEY("ROLE:admin"));
+    assert_true(groups_have(&groups, TEXT("ROLE"), TEXT("admin")));
+    groups_clear(&groups, &all);
+    assert_false(groups_have(&groups, TEXT("ROLE"), TEXT("admin")));
+    assert_null(all);
+}
+
+static void
+test_a_gained_membership_is_noticed(void **state)
+{
+    struct session_groups groups = {.memberships = NULL};
+    struct audience *all = NULL;
+    const struct bytes reply[] = {TEXT("ROLE:admin"), TEXT("STRUCTURE:s1")};
+
+    (void)state;
+    assert_false(groups_lack(&groups, reply, 0));
+    groups_join(&groups, &all, SESSION, KEY("ROLE:admin"), true);
+    assert_false(groups_lack(&groups, reply, 1));
+    assert_true(groups_lack(&groups, reply, 2));
+    groups_join(&groups, &all, SESSION, KEY("STRUCTURE:s1"), false);
+    assert_true(groups_lack(&groups, reply, 2)); /* by token only */
+    groups_leave(&groups, &all, KEY("ROLE:admin"));
+    assert_true(groups_lack(&groups, reply, 1));
+    groups_clear(&groups, &all);
+}
+
+static void
+test_a_composite_audience_requires_every_part(void **state)
+{
+    struct session_groups groups = {.memberships = NULL};
+    struct audience *all = NULL;
+    struct audience_parts parts;
+
+    (void)state;
+    assert_true(audience_split(TEXT("STRUCTURE+ROLE"), TEXT("s1+admin"), &parts));
+    groups_join(&groups, &all, SESSION, KEY("STRUCTURE:s1"), true);
+    assert_false(groups_have(&groups, TEXT("STRUCTURE+ROLE"), TEXT("s1+admin")));
+    assert_false(groups_have_parts(&groups, &parts));
+    groups_join(&groups, &all, SESSION, KEY("ROLE:admin"), true);
+    assert_true(groups_have(&groups, TEXT("STRUCTURE+ROLE"), TEXT("s1+admin")));
+    assert_true(groups_have_parts(&groups, &parts));
+    assert_false(groups_have(&groups, TEXT("STRUCTURE+ROLE"), TEXT("s2+admin")));
+    groups_clear(&groups, &all);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_reply_makes_them_current),
+        cmocka_unit_test(test_a_failed_request_is_repeated),
+        cmocka_unit_test(test_a_reply_that_may_predate_a_change_is_repeated),
+        cmocka_unit_test(test_only_a_pending_request_is_outdated),
+        cmocka_unit_test(test_granted_memberships_are_replaced),
+        cmocka_unit_test(test_a_gained_membership_is_noticed),
+        cmocka_unit_test(test_a_composite_audience_requires_every_part),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
