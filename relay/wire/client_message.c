@@ -268,7 +268,7 @@ read_request_id(const json_t *root, struct client_message *message,
 
 /* Valid JSON that jansson rejects keeps the connection open; anything else closes it. */
 static enum rc
-judge_load_error(const json_error_t *load, char error[CLIENT_MESSAGE_ERROR_MAX])
+report_load_error(const json_error_t *load, char error[CLIENT_MESSAGE_ERROR_MAX])
 {
     switch (json_error_code(load)) {
     case json_error_duplicate_key:
@@ -316,7 +316,7 @@ client_message_parse(const char *line, size_t len, struct client_message *ret_me
 
     if (root == NULL) {
         *ret_message = message;
-        return judge_load_error(&load, error);
+        return report_load_error(&load, error);
     }
     rc = read_message(root, &message, error);
     json_decref(root);

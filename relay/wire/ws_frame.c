@@ -72,7 +72,7 @@ is_final(const struct ws_reader *reader)
 
 /* The error in a frame's first byte, or NULL. */
 static const char *
-judge_first(const struct ws_reader *reader)
+validate_first_byte(const struct ws_reader *reader)
 {
     unsigned opcode = opcode_of(reader);
 
@@ -90,7 +90,7 @@ judge_first(const struct ws_reader *reader)
 }
 
 static const char *
-judge_second(const struct ws_reader *reader)
+validate_second_byte(const struct ws_reader *reader)
 {
     if ((reader->head[1] & BIT_MASKED) == 0)
         return "a client's frame is not masked";
@@ -150,9 +150,9 @@ read_head(struct ws_reader *reader, const unsigned char *bytes, size_t len, size
     while (why == NULL && *used < len && reader->head_len < head_size(reader)) {
         reader->head[reader->head_len++] = bytes[(*used)++];
         if (reader->head_len == 1)
-            why = judge_first(reader);
+            why = validate_first_byte(reader);
         else if (reader->head_len == 2)
-            why = judge_second(reader);
+            why = validate_second_byte(reader);
     }
     if (why == NULL && reader->head_len >= 2 && reader->head_len == head_size(reader)) {
         why = take_length(reader);

@@ -272,7 +272,7 @@ def found_by_room(circles, arrows_of_calls, arrows_of_includes, calls):
     return found
 
 
-def judge(found, allowed):
+def report_findings(found, allowed):
     is_bad = False
     for key in sorted(set(found) | set(allowed)):
         (number, texts), most = found.get(key, (0, [])), allowed.get(key, 0)
@@ -330,7 +330,7 @@ def main():
     if '--circles' in sys.argv[1:]:
         print(*(circle_text(circle, calls) for circle in circles), sep='\n')
         return 0
-    is_bad = judge(found_by_room(circles, *arrows, calls), read_allowed())
+    is_bad = report_findings(found_by_room(circles, *arrows, calls), read_allowed())
     for circle in components(ours):
         print('circle of includes:', ' '.join(circle))
         is_bad = True

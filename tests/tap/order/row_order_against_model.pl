@@ -64,7 +64,7 @@ sub new_world
     {
         push @{ $world->{rows} }, { table => $table, id => ++$row, version => 0 };
     }
-    $world->{devices} = [ map { { world => $world, seen => {}, excused => 0, is_judged => 1, is_poll => $_ == 4 } } 1 .. 4 ];
+    $world->{devices} = [ map { { world => $world, seen => {}, excused => 0, is_checked => 1, is_poll => $_ == 4 } } 1 .. 4 ];
     return $world;
 }
 
@@ -78,7 +78,7 @@ sub change_row
     $is->{version}++;
     $sql .= "INSERT INTO $is->{table} VALUES ($is->{id}, $is->{version}, '{$target$others}')"
       . " ON CONFLICT (id) DO UPDATE SET version = excluded.version, targets = excluded.targets;";
-    push @{ $world->{commits} }, { name => "$is->{table} $is->{id}.$is->{version}", is_judged => $is->{table} ne 'team', at => ++$commit };
+    push @{ $world->{commits} }, { name => "$is->{table} $is->{id}.$is->{version}", is_checked => $is->{table} ne 'team', at => ++$commit };
     return;
 }
 
@@ -189,7 +189,7 @@ sub connect_device
     my $client = eval { $relay->client($world->{user}, win => $is_last ? 16 : 1 + random_below($world, 4), (defined $from ? (pos => $from) : ()),
         ($is_narrow ? (topics => ['postgres.urgent']) : ())) };
     return if !$client;
-    $device->{is_judged} = 0 if $is_narrow;    # filtered by its topics
+    $device->{is_checked} = 0 if $is_narrow;    # filtered by its topics
     $sessions++;
     @{$device}{qw(client at newest to_ack relay)} = ($client, 0, {}, [], $relay);
     return process_new($device);
@@ -335,7 +335,7 @@ sub end_worlds
     for my $device (@devices)
     {
         push @lost, map { "seed $device->{world}{seed}: $_->{name}" }
-          grep { $device->{is_judged} && $_->{is_judged} && $_->{at} > $device->{excused} && $_->{at} > $device->{begins} && !$device->{seen}{ $_->{name} } } @{ $device->{world}{commits} };
+          grep { $device->{is_checked} && $_->{is_checked} && $_->{at} > $device->{excused} && $_->{at} > $device->{begins} && !$device->{seen}{ $_->{name} } } @{ $device->{world}{commits} };
         disconnect_device($device);
     }
     return;
