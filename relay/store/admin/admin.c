@@ -22,7 +22,8 @@ struct description {
 };
 
 static bool
-take_description(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+on_description_reply(struct shard_request *request, struct shard *shard,
+                     const struct redisReply *reply)
 {
     struct bytes *part = &((struct description *)request)->parts[shard->number];
 
@@ -65,8 +66,9 @@ finish_description(struct shard_request *request, enum rc rc)
     free(text);
 }
 
-static const struct shard_request_kind description_kind = {
-    .what = "read the store overview", .take = take_description, .finish = finish_description};
+static const struct shard_request_kind description_kind = {.what = "read the store overview",
+                                                           .on_reply = on_description_reply,
+                                                           .finish = finish_description};
 
 /* Queries the first `count` shards. */
 static enum rc
@@ -153,7 +155,7 @@ send_redrive(struct change *change, struct shard *shard, const struct error_entr
 
 /* Sends the redrive of the entry that was read. */
 static void
-take_entry(struct change *change, const struct redisReply *reply)
+send_entry_redrive(struct change *change, const struct redisReply *reply)
 {
     struct store *store = change->request.store;
     struct error_entry entry;
@@ -172,13 +174,13 @@ take_entry(struct change *change, const struct redisReply *reply)
 }
 
 static bool
-take_change(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+on_change_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
     struct change *change = (struct change *)request;
 
     (void)shard;
     if (!change->is_drop && !change->is_sent) {
-        take_entry(change, reply);
+        send_entry_redrive(change, reply);
         return true;
     }
     if (!reply_is_integer(reply))
@@ -204,9 +206,9 @@ finish_change(struct shard_request *request, enum rc rc)
 }
 
 static const struct shard_request_kind redrive_kind = {
-    .what = "redrive a dead letter", .take = take_change, .finish = finish_change};
+    .what = "redrive a dead letter", .on_reply = on_change_reply, .finish = finish_change};
 static const struct shard_request_kind drop_kind = {
-    .what = "drop a dead letter", .take = take_change, .finish = finish_change};
+    .what = "drop a dead letter", .on_reply = on_change_reply, .finish = finish_change};
 
 /* Each server has one error log, queried over the connection of its first shard. */
 static unsigned

@@ -251,7 +251,7 @@ send_trace(struct trace_request *trace, struct shard *shard)
 }
 
 static bool
-take(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+on_trace_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
     struct trace_request *trace = (struct trace_request *)request;
 
@@ -277,8 +277,10 @@ release(struct shard_request *request)
     trace_free(&((struct trace_request *)request)->trace);
 }
 
-static const struct shard_request_kind trace_kind = {
-    .what = "trace a notification", .take = take, .finish = finish, .release = release};
+static const struct shard_request_kind trace_kind = {.what = "trace a notification",
+                                                     .on_reply = on_trace_reply,
+                                                     .finish = finish,
+                                                     .release = release};
 
 enum rc
 store_trace(struct store *store, const char *id, store_traced *done, void *ctx)

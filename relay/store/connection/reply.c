@@ -104,10 +104,10 @@ size_of(const struct redisReply *reply)
 static void *
 copy_alloc(char **at, size_t size)
 {
-    void *taken = *at;
+    void *allocated = *at;
 
     *at += aligned(size);
-    return taken;
+    return allocated;
 }
 
 static struct redisReply *

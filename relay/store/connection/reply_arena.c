@@ -56,7 +56,7 @@ static void *
 reply_arena_alloc(struct reply_arena *arena, size_t size)
 {
     struct block *block = arena->block;
-    void *taken;
+    void *allocated;
 
     size = (size + ALIGN - 1) & ~(size_t)(ALIGN - 1);
     if (size > block->size - block->used) {
@@ -65,9 +65,9 @@ reply_arena_alloc(struct reply_arena *arena, size_t size)
             return NULL;
         arena->block = block;
     }
-    taken = block->bytes + block->used;
+    allocated = block->bytes + block->used;
     block->used += size;
-    return taken;
+    return allocated;
 }
 
 static struct redisReply *

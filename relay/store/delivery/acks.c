@@ -34,7 +34,7 @@ finish_acks(struct shard_request *request, enum rc rc)
 }
 
 static bool
-take_acked(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+on_ack_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
     struct stats *stats = request->store->stats;
 
@@ -47,7 +47,7 @@ take_acked(struct shard_request *request, struct shard *shard, const struct redi
 }
 
 static const struct shard_request_kind ack_kind = {
-    .what = "store acknowledgements", .take = take_acked, .finish = finish_acks};
+    .what = "store acknowledgements", .on_reply = on_ack_reply, .finish = finish_acks};
 
 static bool
 may_be_of(const struct store *store, const struct store_ack *ack, unsigned shard)
@@ -129,7 +129,7 @@ store_ack(struct store *store, const struct store_ack *acks, size_t count, store
 }
 
 static bool
-take_nacked(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+on_nack_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
     (void)shard;
     if (!reply_is_integer(reply))
@@ -139,7 +139,7 @@ take_nacked(struct shard_request *request, struct shard *shard, const struct red
 }
 
 static const struct shard_request_kind nack_kind = {
-    .what = "store negative acknowledgements", .take = take_nacked, .finish = finish_acks};
+    .what = "store negative acknowledgements", .on_reply = on_nack_reply, .finish = finish_acks};
 
 enum rc
 store_nack(struct store *store, const char *user, const char *const *ids, size_t count,

@@ -73,12 +73,12 @@ score_of(const struct inbox_part *part, const struct shard_page *page)
 
 /* Merges the parts. Returns the number of merged entries. */
 static size_t
-take_all(struct inbox *inbox, struct entry *ret_entries)
+merge_parts(struct inbox *inbox, struct entry *ret_entries)
 {
     struct shard_page pages[PARTS_MAX], *next;
     struct inbox_part *of[PARTS_MAX];
     unsigned count = 0;
-    size_t taken = 0;
+    size_t merged = 0;
 
     for (unsigned i = 0; i < inbox->count; i++) {
         struct inbox_part *part = &inbox->parts[i];
@@ -90,15 +90,15 @@ take_all(struct inbox *inbox, struct entry *ret_entries)
         of[count++] = part;
     }
     while ((next = shard_pages_next(pages, count)) != NULL) {
-        ret_entries[taken] = next->entry;
-        ret_entries[taken++].score = score_of(of[next - pages], next);
-        shard_page_take(next);
+        ret_entries[merged] = next->entry;
+        ret_entries[merged++].score = score_of(of[next - pages], next);
+        shard_page_advance(next);
     }
     for (unsigned i = 0; i < count; i++) {
         of[i]->page = pages[i];
         stats_add(inbox->request.store->stats, STAT_STORE_ERRORS, pages[i].foreign_entries);
     }
-    return taken;
+    return merged;
 }
 
 static void
@@ -113,7 +113,7 @@ deliver_inbox(struct inbox *inbox)
         room += inbox->parts[i].is_requested ? reply_count(inbox->parts[i].entries) : 0;
     entries = memory_new(room * sizeof(*entries));
     page.entries = entries;
-    page.count = take_all(inbox, entries);
+    page.count = merge_parts(inbox, entries);
     page.seen = page.count;
     next_page(inbox, next);
     inbox->done(inbox->ctx, RC_OK, &page);
@@ -130,7 +130,7 @@ is_score(const struct redisReply *reply)
 
 /* The reply has the score of each entry. */
 static bool
-take_part(struct inbox_part *part, const struct redisReply *reply)
+read_part(struct inbox_part *part, const struct redisReply *reply)
 {
     if (!reply_is_array(reply, 3) || reply_text(reply_at(reply, 0)) == NULL ||
         strlen(reply_text(reply_at(reply, 0))) >= PART_CURSOR_MAX ||
@@ -148,11 +148,11 @@ take_part(struct inbox_part *part, const struct redisReply *reply)
 }
 
 static bool
-take_inbox(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+on_inbox_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
     struct inbox *inbox = (struct inbox *)request;
 
-    return take_part(&inbox->parts[shard == inbox->parts[0].shard ? 0 : 1],
+    return read_part(&inbox->parts[shard == inbox->parts[0].shard ? 0 : 1],
                      shard_request_keep_reply(request, reply));
 }
 
@@ -168,7 +168,7 @@ finish_inbox(struct shard_request *request, enum rc rc)
 }
 
 static const struct shard_request_kind inbox_kind = {
-    .what = "read an inbox", .take = take_inbox, .finish = finish_inbox};
+    .what = "read an inbox", .on_reply = on_inbox_reply, .finish = finish_inbox};
 
 static void
 request_part(struct inbox *inbox, struct inbox_part *part, const char *user, const char *count,

@@ -13,7 +13,8 @@ struct presence {
 };
 
 static bool
-take_presence(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+on_presence_reply(struct shard_request *request, struct shard *shard,
+                  const struct redisReply *reply)
 {
     struct presence *presence = (struct presence *)request;
 
@@ -33,7 +34,7 @@ finish_presence(struct shard_request *request, enum rc rc)
 }
 
 static const struct shard_request_kind presence_kind = {
-    .what = "store presence", .take = take_presence, .finish = finish_presence};
+    .what = "store presence", .on_reply = on_presence_reply, .finish = finish_presence};
 
 enum rc
 store_presence(struct store *store, enum store_presence_change what, const char *const *users,

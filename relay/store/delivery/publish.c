@@ -18,7 +18,7 @@ struct publish {
 };
 
 static bool
-take_published(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+on_publish_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
     static const char *const WORDS[] = {"stored", "repeated", "different", "expired"};
     struct publish *publish = (struct publish *)request;
@@ -46,7 +46,7 @@ finish_publish(struct shard_request *request, enum rc rc)
 }
 
 static const struct shard_request_kind publish_kind = {
-    .what = "store a notification", .take = take_published, .finish = finish_publish};
+    .what = "store a notification", .on_reply = on_publish_reply, .finish = finish_publish};
 
 /* Idempotency keys, and their notifications, are in shard 0. */
 static struct shard *

@@ -19,7 +19,7 @@ struct report {
 };
 
 static bool
-take_reported(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+on_report_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
     struct report *report = (struct report *)request;
     const size_t *indexes = report->indexes + report->first[shard->number];
@@ -54,7 +54,7 @@ release(struct shard_request *request)
 }
 
 static const struct shard_request_kind report_kind = {.what = "store delivery reports",
-                                                      .take = take_reported,
+                                                      .on_reply = on_report_reply,
                                                       .finish = finish_reports,
                                                       .release = release};
 

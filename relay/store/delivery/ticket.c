@@ -16,7 +16,7 @@ struct ticket {
 };
 
 static bool
-take_kept(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+on_ticket_stored(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
     (void)request;
     (void)shard;
@@ -33,7 +33,7 @@ finish_kept(struct shard_request *request, enum rc rc)
 }
 
 static const struct shard_request_kind keep_kind = {
-    .what = "store a ticket", .take = take_kept, .finish = finish_kept};
+    .what = "store a ticket", .on_reply = on_ticket_stored, .finish = finish_kept};
 
 enum rc
 store_ticket_keep(struct store *store, const char *text, const char *claims, store_kept *done,
@@ -60,7 +60,8 @@ store_ticket_keep(struct store *store, const char *text, const char *claims, sto
 }
 
 static bool
-take_redeemed(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+on_ticket_redeemed(struct shard_request *request, struct shard *shard,
+                   const struct redisReply *reply)
 {
     (void)shard;
     ((struct ticket *)request)->claims = reply_bytes(shard_request_keep_reply(request, reply));
@@ -76,7 +77,7 @@ finish_redeemed(struct shard_request *request, enum rc rc)
 }
 
 static const struct shard_request_kind redeem_kind = {
-    .what = "redeem a ticket", .take = take_redeemed, .finish = finish_redeemed};
+    .what = "redeem a ticket", .on_reply = on_ticket_redeemed, .finish = finish_redeemed};
 
 enum rc
 store_ticket_redeem(struct store *store, const char *text, store_redeemed *done, void *ctx)

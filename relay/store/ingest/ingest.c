@@ -86,7 +86,8 @@ record_entry(const struct ingest_part *part, struct shard *shard, const struct r
 
 /* The script: for batches that change more than the stream and the progress. */
 static bool
-take_ingested(const struct ingest_part *part, struct shard *shard, const struct redisReply *reply)
+read_script_reply(const struct ingest_part *part, struct shard *shard,
+                  const struct redisReply *reply)
 {
     struct stats *stats = shard->store->stats;
     long long added = reply_integer(reply_at(reply, 1));
@@ -230,7 +231,8 @@ put_end(struct commands *commands, const struct shard *shard, const struct inges
 
 /* Reads EXEC's reply. */
 static bool
-take_transaction(const struct ingest *ingest, struct shard *shard, const struct redisReply *reply)
+read_transaction_reply(const struct ingest *ingest, struct shard *shard,
+                       const struct redisReply *reply)
 {
     const struct ingest_part *part = &ingest->parts[shard->number];
     const size_t notifications = part->notifications;
@@ -246,13 +248,13 @@ take_transaction(const struct ingest *ingest, struct shard *shard, const struct 
 }
 
 static bool
-take(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+on_ingest_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
     const struct ingest *ingest = (struct ingest *)request;
     const struct ingest_part *part = &ingest->parts[shard->number];
 
-    return part->is_transaction ? take_transaction(ingest, shard, reply)
-                                : take_ingested(part, shard, reply);
+    return part->is_transaction ? read_transaction_reply(ingest, shard, reply)
+                                : read_script_reply(part, shard, reply);
 }
 
 static void
@@ -264,7 +266,7 @@ finish(struct shard_request *request, enum rc rc)
 }
 
 static const struct shard_request_kind ingest_kind = {
-    .what = "store a batch", .take = take, .finish = finish};
+    .what = "store a batch", .on_reply = on_ingest_reply, .finish = finish};
 
 static void
 ingest_at_once(struct ingest *ingest, struct shard *shard, const struct ingest_order *order,

@@ -123,7 +123,7 @@ send_acquire(struct acquire *acquire, struct shard *shard)
  * all shards.
  */
 static bool
-take_acquired(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+on_acquire_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
     struct acquire *acquire = (struct acquire *)request;
 
@@ -136,7 +136,7 @@ take_acquired(struct shard_request *request, struct shard *shard, const struct r
 }
 
 static const struct shard_request_kind acquire_kind = {.what = "acquire the slot's progress",
-                                                       .take = take_acquired,
+                                                       .on_reply = on_acquire_reply,
                                                        .on_error = on_acquire_error,
                                                        .finish = finish_acquire};
 
@@ -172,7 +172,7 @@ finish_rewind(struct shard_request *request, enum rc rc)
 }
 
 static bool
-take_rewound(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+on_rewind_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
     (void)request;
     (void)shard;
@@ -181,7 +181,7 @@ take_rewound(struct shard_request *request, struct shard *shard, const struct re
 }
 
 static const struct shard_request_kind rewind_kind = {
-    .what = "rewind the slot's progress", .take = take_rewound, .finish = finish_rewind};
+    .what = "rewind the slot's progress", .on_reply = on_rewind_reply, .finish = finish_rewind};
 
 static bool
 affects(const struct store_rewind *rewind, const struct shard *shard)

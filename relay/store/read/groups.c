@@ -14,7 +14,7 @@ struct groups {
 };
 
 static bool
-take_groups(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+on_groups_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
     (void)shard;
     ((struct groups *)request)->reply = shard_request_keep_reply(request, reply);
@@ -35,7 +35,7 @@ finish_groups(struct shard_request *request, enum rc rc)
 }
 
 static const struct shard_request_kind groups_kind = {
-    .what = "read a user's memberships", .take = take_groups, .finish = finish_groups};
+    .what = "read a user's memberships", .on_reply = on_groups_reply, .finish = finish_groups};
 
 enum rc
 store_groups(struct store *store, const char *user, store_grouped *done, void *ctx)

@@ -56,7 +56,7 @@ shard_page_begin(struct shard_page *page, unsigned shard, struct entry_id after,
 }
 
 void
-shard_page_take(struct shard_page *page)
+shard_page_advance(struct shard_page *page)
 {
     page->reached = page->entry.id;
     next_entry(page);

@@ -41,7 +41,7 @@ void shard_page_begin(struct shard_page *page, unsigned shard, struct entry_id a
  * rest of its stream may hold the next entry.
  */
 struct shard_page *shard_pages_next(struct shard_page *pages, unsigned count);
-void shard_page_take(struct shard_page *page);
+void shard_page_advance(struct shard_page *page);
 
 /* The number of entries that were merged or skipped. */
 size_t shard_page_seen(const struct shard_page *page);

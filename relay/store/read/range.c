@@ -46,16 +46,16 @@ begin_of(const struct part *part, struct entry_id after)
 
 /* Merges the pages. Returns the number of merged entries. */
 static size_t
-take_all(struct shard_page *pages, unsigned count, struct entry *ret_entries)
+merge_pages(struct shard_page *pages, unsigned count, struct entry *ret_entries)
 {
     struct shard_page *next;
-    size_t taken = 0;
+    size_t merged = 0;
 
     while ((next = shard_pages_next(pages, count)) != NULL) {
-        ret_entries[taken++] = next->entry;
-        shard_page_take(next);
+        ret_entries[merged++] = next->entry;
+        shard_page_advance(next);
     }
-    return taken;
+    return merged;
 }
 
 static void
@@ -78,7 +78,7 @@ deliver_range(struct range *range)
     }
     entries = memory_new(room * sizeof(*entries));
     page.entries = entries;
-    page.count = take_all(pages, range->part_count, entries);
+    page.count = merge_pages(pages, range->part_count, entries);
     for (unsigned i = 0; i < range->part_count; i++) {
         *cursor_in(&page.last, i) = pages[i].reached;
         page.seen += shard_page_seen(&pages[i]);
@@ -89,7 +89,7 @@ deliver_range(struct range *range)
 }
 
 static bool
-take_range(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
+on_range_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
 {
     struct range *range = (struct range *)request;
     struct part *part = &range->parts[shard == range->parts[0].shard ? 0 : 1];
@@ -115,7 +115,7 @@ finish_range(struct shard_request *request, enum rc rc)
 }
 
 static const struct shard_request_kind range_kind = {
-    .what = "read the stream", .take = take_range, .finish = finish_range};
+    .what = "read the stream", .on_reply = on_range_reply, .finish = finish_range};
 
 static void
 request_part(struct range *range, struct shard *shard, struct entry_id after, size_t max)

@@ -120,7 +120,7 @@ send_hazard_checks(struct shard *shard)
 
 /* In another epoch WAL may have gone back: earlier positions do not count. */
 static void
-take_seen_to(struct shard *shard, struct bytes epoch, struct bytes position)
+update_seen_to(struct shard *shard, struct bytes epoch, struct bytes position)
 {
     struct position to = {0, 0};
 
@@ -154,7 +154,7 @@ on_hello(void *ctx, const struct redisReply *reply)
         link_restart(shard->link, "invalid reply to hello.lua");
         return;
     }
-    take_seen_to(shard, epoch, reply_bytes(reply_at(reply, 4)));
+    update_seen_to(shard, epoch, reply_bytes(reply_at(reply, 4)));
     snprintf(shard->epoch, sizeof(shard->epoch), "%.*s", (int)epoch.len, (const char *)epoch.at);
     shard->seen = at;
     shard->knows_first = reply_integer(reply_at(reply, 2)) == 1;

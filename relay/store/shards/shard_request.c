@@ -68,14 +68,14 @@ part_sent(struct shard_request_part *part, enum rc rc)
 }
 
 static bool
-takes(const struct shard_request_part *part, const struct redisReply *reply)
+handle_reply(const struct shard_request_part *part, const struct redisReply *reply)
 {
     struct shard_request *request = part->request;
 
     if (part->has_failed)
         return false;
     if (shard_check_reply(part->shard, reply, request->kind->what))
-        return request->kind->take(request, part->shard, reply);
+        return request->kind->on_reply(request, part->shard, reply);
     if (reply == NULL)
         request->is_cut_off = true;
     else if (request->kind->on_error != NULL)
@@ -89,7 +89,7 @@ on_reply(void *ctx, const struct redisReply *reply)
     struct shard_request_part *part = ctx;
     struct shard_request *request = part->request;
 
-    if (!takes(part, reply))
+    if (!handle_reply(part, reply))
         request->has_failed = true;
     free(part);
     if (--request->left > 0)

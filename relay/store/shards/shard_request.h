@@ -19,8 +19,8 @@ struct store;
 struct shard_request_kind {
     const char *what; /* in the log: "could not <what>" */
     /* Handles a reply that is no error. False: invalid reply. It may send to more shards. */
-    bool (*take)(struct shard_request *request, struct shard *shard,
-                 const struct redisReply *reply);
+    bool (*on_reply)(struct shard_request *request, struct shard *shard,
+                     const struct redisReply *reply);
     /* Handles an error reply, already logged. Optional. */
     void (*on_error)(struct shard_request *request, const struct redisReply *reply);
     /* All shards have replied: RC_OK, or RC_IO if one failed. The request is freed afterwards. */
@@ -67,7 +67,7 @@ void shard_request_send_commands(struct shard_request *request, struct shard *sh
  */
 MUST_CHECK enum rc shard_request_await(struct shard_request *request);
 
-/* For `take`: the reply, or a copy if more replies are expected. Valid until `finish` returns. */
+/* In on_reply: the reply, or a copy if more replies are expected. Valid until `finish` returns. */
 const struct redisReply *shard_request_keep_reply(struct shard_request *request,
                                                   const struct redisReply *reply);
 

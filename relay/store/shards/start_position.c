@@ -51,8 +51,8 @@ finish_start_position(struct shard_request *request, enum rc rc)
 }
 
 static bool
-take_start_position(struct shard_request *request, struct shard *shard,
-                    const struct redisReply *reply)
+on_start_position_reply(struct shard_request *request, struct shard *shard,
+                        const struct redisReply *reply)
 {
     const struct start_position *start = (struct start_position *)request;
     const struct bytes found = reply_bytes(reply);
@@ -67,7 +67,7 @@ take_start_position(struct shard_request *request, struct shard *shard,
 }
 
 static const struct shard_request_kind start_kind = {.what = "find the start position",
-                                                     .take = take_start_position,
+                                                     .on_reply = on_start_position_reply,
                                                      .finish = finish_start_position};
 
 static void

@@ -100,7 +100,7 @@ merged(unsigned count)
     while ((next = shard_pages_next(pages, count)) != NULL) {
         snprintf(list + strlen(list), sizeof(list) - strlen(list), "%u:%u ",
                  (unsigned)next->entry.shard, (unsigned)next->entry.id.ms);
-        shard_page_take(next);
+        shard_page_advance(next);
     }
     return list;
 }
