@@ -135,7 +135,7 @@ owner_is_trusted(void)
 
 /* A polymorphic function can create a value of a domain: hstore's `#=` reads one from text. */
 static bool
-takes_any_type(Form_pg_proc function)
+may_return_domain(Form_pg_proc function)
 {
     if (function->prorettype != CSTRINGOID && may_contain_domain(function->prorettype))
         return true;
@@ -153,13 +153,13 @@ static void
 check_extension_function(Oid function)
 {
     HeapTuple tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-    bool any_type;
+    bool returns_domain;
 
     if (!HeapTupleIsValid(tuple))
         elog(ERROR, "cache lookup failed for function %u", function);
-    any_type = takes_any_type((Form_pg_proc)GETSTRUCT(tuple));
+    returns_domain = may_return_domain((Form_pg_proc)GETSTRUCT(tuple));
     ReleaseSysCache(tuple);
-    if (any_type)
+    if (returns_domain)
         ereport(ERROR,
                 (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                  errmsg("function %s is not allowed: its result may contain a value of a domain",

@@ -237,11 +237,11 @@ static void
 read_traceparent(struct message *message)
 {
     const char *given = GetConfigOption("clairon.traceparent", true, false);
-    char *taken = palloc(TRACEPARENT_LEN + 1);
+    char *parsed = palloc(TRACEPARENT_LEN + 1);
 
     if (given == NULL || given[0] == '\0')
         return;
-    if (!traceparent_read(given, strlen(given), taken)) {
+    if (!traceparent_read(given, strlen(given), parsed)) {
         ereport(WARNING,
                 (errcode(ERRCODE_INVALID_PARAMETER_VALUE),
                  errmsg("invalid value for parameter \"clairon.traceparent\": \"%s\"", given),
@@ -249,7 +249,7 @@ read_traceparent(struct message *message)
                  errhint("The format is " TRACEPARENT_VALID ".")));
         return;
     }
-    message->traceparent = taken;
+    message->traceparent = parsed;
     message->flags |= FRAME_TRACED;
 }
 

@@ -14,9 +14,9 @@ struct arena {
     size_t item_bytes; /* at least the size of a pointer */
     size_t most;       /* items */
     char *first;       /* NULL: nothing allocated yet */
-    size_t taken;
+    size_t in_use;
     size_t used; /* allocated since the arena was last empty */
-    struct arena_item *given_back;
+    struct arena_item *free_list;
 };
 
 /* Not initialized, aligned to item_bytes. NULL: all items are in use. */

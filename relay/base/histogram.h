@@ -35,7 +35,7 @@ struct histogram {
 };
 
 /* One comparison per bucket and two additions: cheap enough for hot paths. Negative counts as 0. */
-void histogram_add(struct histogram *histogram, int64_t took_us);
+void histogram_add(struct histogram *histogram, int64_t elapsed_us);
 
 /* Adds the counts of `other`. */
 void histogram_sum(struct histogram *histogram, const struct histogram *other);

@@ -7,7 +7,7 @@
 /* Items of one size; {.size = sizeof(struct x)} is an empty pool. Not thread-safe. */
 struct pool {
     size_t size;
-    struct pool_item *given_back;
+    struct pool_item *free_list;
 };
 
 /* Never NULL. The item is zeroed and aligned to a cache line. */

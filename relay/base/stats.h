@@ -156,9 +156,9 @@ stats_set(struct stats *stats, enum metric stat, uint64_t value)
 
 /* Adds a duration in microseconds. Clocks may differ, so a negative one counts as 0. */
 static inline void
-stats_time(struct stats *stats, enum time_of what, int64_t took_us)
+stats_time(struct stats *stats, enum time_of what, int64_t elapsed_us)
 {
-    histogram_add(&stats->times[what], took_us);
+    histogram_add(&stats->times[what], elapsed_us);
 }
 
 /* Resets the gauges of a dead worker. Counters stay. */

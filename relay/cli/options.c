@@ -83,7 +83,7 @@ find_option(const char *argument, const struct cli_option *options, size_t count
 
 /* False if the value is missing. */
 static bool
-take_value(int argc, char **argv, int *at, const struct cli_option *option)
+read_value(int argc, char **argv, int *at, const struct cli_option *option)
 {
     const char *argument = argv[*at];
     size_t len = strlen(option->name);
@@ -137,7 +137,7 @@ cli_options_parse(const char *command, int argc, char **argv, const struct cli_o
         if (option != NULL && option->value != NULL && *option->value != NULL) {
             return cli_usage_error(command, "duplicate option ", option->name);
         } else if (option != NULL) {
-            if (!take_value(argc, argv, &at, option))
+            if (!read_value(argc, argv, &at, option))
                 return cli_usage_error(command, "missing value after ", option->name);
         } else if (argument[0] != '-' && operand_count < operand_max) {
             operands[operand_count++] = argument;

@@ -78,8 +78,8 @@ on_member(void *ctx, const struct reader_member *member)
 
 /* Removes the first user's pairs from *pairs, as many as fit. Returns their number. */
 static size_t
-take_ack_events(struct bytes *pairs, struct bytes *ret_user,
-                char ids[ACK_EVENTS_MAX][FRAME_UUID_TEXT + 1])
+pop_ack_events(struct bytes *pairs, struct bytes *ret_user,
+               char ids[ACK_EVENTS_MAX][FRAME_UUID_TEXT + 1])
 {
     struct bytes rest = *pairs, user, id;
     size_t count = 0;
@@ -107,7 +107,7 @@ on_ack_events(void *ctx, struct bytes pairs, bool was_acked)
     hub_publish(ctx);
     for (size_t i = 0; i < ACK_EVENTS_MAX; i++)
         ids[i] = texts[i];
-    while ((count = take_ack_events(&pairs, &user, texts)) > 0) {
+    while ((count = pop_ack_events(&pairs, &user, texts)) > 0) {
         if (user.len >= sizeof(name))
             continue;
         snprintf(name, sizeof(name), "%.*s", (int)user.len, (const char *)user.at);

@@ -18,7 +18,7 @@
 
 /* Prefetches the next two sessions while one sends: they are many, and far apart in memory. */
 static void
-look_ahead(const struct session *next)
+prefetch_sessions(const struct session *next)
 {
     if (next == NULL)
         return;
@@ -61,7 +61,7 @@ hub_refill(struct hub *hub, bool is_heartbeat)
 }
 
 static void
-work_for_hub(struct hub *hub)
+run_hub_work(struct hub *hub)
 {
     unsigned work = hub->ready.work;
 
@@ -76,12 +76,12 @@ work_for_hub(struct hub *hub)
 }
 
 static void
-take_steps(struct hub *hub)
+run_steps(struct hub *hub)
 {
     struct session *session;
     unsigned reasons;
 
-    while ((session = ready_list_take_step(hub, &reasons)) != NULL) {
+    while ((session = ready_list_pop_step(hub, &reasons)) != NULL) {
         if (session->state == SESSION_CLOSED) {
             session_free_if_done(session);
             continue;
@@ -95,11 +95,11 @@ take_steps(struct hub *hub)
 
 /* Ends, because replies to these requests arrive in later turns. */
 static void
-work_off(struct hub *hub)
+run_pending_work(struct hub *hub)
 {
     do {
-        work_for_hub(hub);
-        take_steps(hub);
+        run_hub_work(hub);
+        run_steps(hub);
     } while (hub->ready.work != 0);
 }
 
@@ -108,7 +108,7 @@ hub_publish(struct hub *hub)
 {
     if (hub->unpublished_count == 0)
         return;
-    work_off(hub);
+    run_pending_work(hub);
     publish_unpublished(hub);
 }
 
@@ -117,18 +117,18 @@ hub_send_some(struct hub *hub, unsigned most)
 {
     struct session *session;
 
-    work_off(hub);
+    run_pending_work(hub);
     hub->sending_us = clock_wall_us();
     do {
-        while (most > 0 && (session = ready_list_take(hub)) != NULL) {
+        while (most > 0 && (session = ready_list_pop(hub)) != NULL) {
             most--;
-            look_ahead(hub->ready.first);
+            prefetch_sessions(hub->ready.first);
             if (session->state == SESSION_CLOSED)
                 session_free_if_done(session);
             else
                 session_send(hub, session);
         }
-        work_off(hub);
+        run_pending_work(hub);
     } while (most > 0 && hub->ready.first != NULL);
     return hub->ready.first != NULL;
 }

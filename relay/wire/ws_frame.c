@@ -112,7 +112,7 @@ head_size(const struct ws_reader *reader)
 
 /* The error, or NULL: a length must use its shortest form. */
 static const char *
-take_length(struct ws_reader *reader)
+read_length(struct ws_reader *reader)
 {
     unsigned len = reader->head[1] & 0x7fu;
     uint64_t least = len == LENGTH_64 ? LENGTH_16_MAX + 1 : len == LENGTH_16 ? LENGTH_7_MAX + 1 : 0;
@@ -155,7 +155,7 @@ read_head(struct ws_reader *reader, const unsigned char *bytes, size_t len, size
             why = validate_second_byte(reader);
     }
     if (why == NULL && reader->head_len >= 2 && reader->head_len == head_size(reader)) {
-        why = take_length(reader);
+        why = read_length(reader);
         if (why == NULL)
             begin_payload(reader);
     }
@@ -180,7 +180,7 @@ end_frame(struct ws_reader *reader)
 }
 
 static struct ws_event
-take_data(struct ws_reader *reader, unsigned char *bytes, size_t len)
+read_data(struct ws_reader *reader, unsigned char *bytes, size_t len)
 {
     struct ws_event event = {
         .kind = WS_DATA,
@@ -198,7 +198,7 @@ take_data(struct ws_reader *reader, unsigned char *bytes, size_t len)
 }
 
 static struct ws_event
-take_control(struct ws_reader *reader, const unsigned char *bytes, size_t len)
+read_control(struct ws_reader *reader, const unsigned char *bytes, size_t len)
 {
     struct ws_event event = {.kind = WS_NOTHING};
 
@@ -221,7 +221,7 @@ ws_reader_next(struct ws_reader *reader, unsigned char *bytes, size_t len, size_
 {
     struct ws_event event = {.kind = WS_NOTHING};
     size_t used = 0;
-    size_t here;
+    size_t chunk_len;
 
     if (!reader->has_head) {
         event.why = read_head(reader, bytes, len, &used);
@@ -234,11 +234,11 @@ ws_reader_next(struct ws_reader *reader, unsigned char *bytes, size_t len, size_
         *ret_used = 0;
         return event;
     }
-    here = reader->left < len - used ? (size_t)reader->left : len - used;
-    unmask(reader, bytes + used, here);
-    *ret_used = used + here;
-    return is_control(reader) ? take_control(reader, bytes + used, here)
-                              : take_data(reader, bytes + used, here);
+    chunk_len = reader->left < len - used ? (size_t)reader->left : len - used;
+    unmask(reader, bytes + used, chunk_len);
+    *ret_used = used + chunk_len;
+    return is_control(reader) ? read_control(reader, bytes + used, chunk_len)
+                              : read_data(reader, bytes + used, chunk_len);
 }
 
 /* RFC 6455, section 7.4, and later IANA registrations. */

@@ -85,7 +85,7 @@ check_public_key(struct config_load *load, const char *pem, size_t len)
 
 /* Moves the file's bytes to config.auth.key if they are a valid key. */
 static enum rc
-key_take(struct config_load *load, const char *name, char *bytes, size_t len)
+set_key(struct config_load *load, const char *name, char *bytes, size_t len)
 {
     struct config *config = load->config;
     enum rc rc;
@@ -119,7 +119,7 @@ key_load_file(struct config_load *load, const char *name, const char *path)
         rc = config_fail(load, "%s: could not read \"%.256s\"%s: %s", where, path,
                          config_folder(path, folder), reason);
     else
-        rc = key_take(load, name, bytes, len);
+        rc = set_key(load, name, bytes, len);
     if (rc == RC_OK)
         load->config->auth.key_written = written;
     explicit_bzero(bytes, KEY_FILE_MAX + 1);

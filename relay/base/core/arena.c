@@ -43,7 +43,7 @@ reserve(struct arena *arena)
 void *
 arena_alloc(struct arena *arena)
 {
-    struct arena_item *item = arena->given_back;
+    struct arena_item *item = arena->free_list;
 
     if (arena->first == NULL)
         reserve(arena);
@@ -51,12 +51,12 @@ arena_alloc(struct arena *arena)
         return NULL;
     if (item != NULL) {
         ASAN_UNPOISON_MEMORY_REGION(item, arena->item_bytes);
-        arena->given_back = item->next;
+        arena->free_list = item->next;
     } else {
         item = (void *)(arena->first + arena->used++ * arena->item_bytes);
         ASAN_UNPOISON_MEMORY_REGION(item, arena->item_bytes);
     }
-    arena->taken++;
+    arena->in_use++;
     return item;
 }
 
@@ -67,19 +67,19 @@ give_to_system(struct arena *arena)
 
     if (bytes > KEPT_BYTES)
         (void)madvise(arena->first + KEPT_BYTES, bytes - KEPT_BYTES, MADV_DONTNEED);
-    arena->given_back = NULL;
+    arena->free_list = NULL;
     arena->used = 0;
 }
 
 void
 arena_release(struct arena *arena, void *item)
 {
-    struct arena_item *given = item;
+    struct arena_item *freed = item;
 
-    given->next = arena->given_back;
-    arena->given_back = given;
+    freed->next = arena->free_list;
+    arena->free_list = freed;
     ASAN_POISON_MEMORY_REGION(item, arena->item_bytes);
-    if (--arena->taken == 0)
+    if (--arena->in_use == 0)
         give_to_system(arena);
 }
 

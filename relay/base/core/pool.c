@@ -44,21 +44,21 @@ pool_alloc(struct pool *pool)
     size_t size = (pool->size + MEMORY_CACHE_LINE - 1) & ~(size_t)(MEMORY_CACHE_LINE - 1);
     struct pool_item *item;
 
-    if (pool->given_back == NULL)
+    if (pool->free_list == NULL)
         grow(pool, size);
-    item = pool->given_back;
-    pool->given_back = item->next;
+    item = pool->free_list;
+    pool->free_list = item->next;
     return memset(item, 0, pool->size);
 }
 
 void
 pool_release(struct pool *pool, void *item)
 {
-    struct pool_item *given = item;
+    struct pool_item *freed = item;
 
-    if (given == NULL)
+    if (freed == NULL)
         return;
-    given->next = pool->given_back;
-    pool->given_back = given;
+    freed->next = pool->free_list;
+    pool->free_list = freed;
 }
 #endif

@@ -18,16 +18,16 @@ static const char *const step_texts[] = {
 };
 
 void
-histogram_add(struct histogram *histogram, int64_t took_us)
+histogram_add(struct histogram *histogram, int64_t elapsed_us)
 {
     size_t step = 0;
 
-    if (took_us < 0)
-        took_us = 0;
-    while (step < HISTOGRAM_STEP_COUNT && took_us > step_ends_us[step])
+    if (elapsed_us < 0)
+        elapsed_us = 0;
+    while (step < HISTOGRAM_STEP_COUNT && elapsed_us > step_ends_us[step])
         step++;
     histogram->counts[step]++;
-    histogram->sum_us += (uint64_t)took_us;
+    histogram->sum_us += (uint64_t)elapsed_us;
 }
 
 void

@@ -365,7 +365,7 @@ head_new(struct gate *gate)
 
     if (head == NULL) {
         log_debug("gate", "closing the oldest connection without a request",
-                  LOG_UINT("count", gate->heads->arena.taken));
+                  LOG_UINT("count", gate->heads->arena.in_use));
         head_close(oldest_head(gate));
         head = arena_alloc(&gate->heads->arena);
     }

@@ -15,37 +15,38 @@
 
 /* Passes the lines of whole frames to the route. Returns the bytes of the accepted frames. */
 static size_t
-pass_frames(struct gate_request *request, const unsigned char *at, size_t len, bool *ret_takes_more)
+pass_frames(struct gate_request *request, const unsigned char *at, size_t len,
+            bool *ret_accepts_more)
 {
     const unsigned char *end = at + len;
-    size_t taken = 0;
+    size_t written = 0;
 
-    while (at < end && *ret_takes_more) {
+    while (at < end && *ret_accepts_more) {
         size_t frame_len = ws_frame_len(at);
         size_t head_len = ws_frame_header_len(at);
 
-        *ret_takes_more =
+        *ret_accepts_more =
             request->route->on_lines(request, (const char *)at + head_len, frame_len - head_len);
-        if (*ret_takes_more)
-            taken += frame_len;
+        if (*ret_accepts_more)
+            written += frame_len;
         at += frame_len;
     }
-    return taken;
+    return written;
 }
 
 static enum rc
-on_session_send(void *socket, const struct iovec *pieces, int count, size_t *ret_taken)
+on_session_send(void *socket, const struct iovec *pieces, int count, size_t *ret_written)
 {
     struct gate_request *request = socket;
-    bool takes_more = request->state == GATE_REQUEST_OPEN;
-    size_t taken = 0;
+    bool accepts_more = request->state == GATE_REQUEST_OPEN;
+    size_t written = 0;
 
-    for (int i = 0; i < count && takes_more; i++)
-        taken += pass_frames(request, pieces[i].iov_base, pieces[i].iov_len, &takes_more);
-    *ret_taken = taken;
+    for (int i = 0; i < count && accepts_more; i++)
+        written += pass_frames(request, pieces[i].iov_base, pieces[i].iov_len, &accepts_more);
+    *ret_written = written;
     if (request->state == GATE_REQUEST_OPEN)
         gate_request_want_write(request);
-    return takes_more ? RC_OK : RC_AGAIN;
+    return accepts_more ? RC_OK : RC_AGAIN;
 }
 
 static void

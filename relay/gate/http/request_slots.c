@@ -71,7 +71,7 @@ make_room(struct gate *gate)
 }
 
 bool
-gate_slot_take(struct gate_request *request)
+gate_slot_acquire(struct gate_request *request)
 {
     struct gate *gate = request->gate;
 

@@ -8,7 +8,7 @@
  * Adds a request. A full list evicts the oldest one with an incomplete body. False: rejected, and
  * the response is queued.
  */
-bool gate_slot_take(struct gate_request *request);
+bool gate_slot_acquire(struct gate_request *request);
 /* Adds bytes to the body. May reject the request. */
 void gate_slot_add_body(struct gate_request *request, const char *bytes, size_t len);
 void gate_slot_release(struct gate_request *request); /* accepts a request without a slot */

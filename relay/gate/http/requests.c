@@ -224,7 +224,7 @@ gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *
         authorise(request);
     else
         refuse_request(request, &refusal);
-    if (!route->is_stream && request->state != GATE_REQUEST_ENDING && gate_slot_take(request) &&
+    if (!route->is_stream && request->state != GATE_REQUEST_ENDING && gate_slot_acquire(request) &&
         request->state == GATE_REQUEST_READING)
         gate_body_check(request);
     gate_body_start(request);

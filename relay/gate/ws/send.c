@@ -64,23 +64,24 @@ write_by_lws(struct gate_conn *conn, const unsigned char *bytes, size_t len)
  * nothing.
  */
 static enum rc
-send_tls(struct gate_conn *conn, const struct iovec *pieces, int count, size_t *ret_taken)
+send_tls(struct gate_conn *conn, const struct iovec *pieces, int count, size_t *ret_written)
 {
-    size_t taken = 0;
+    size_t written = 0;
 
     for (int i = 0; i < count && conn->in_turn && !conn_io_is_backlogged(&conn->io); i++) {
         if (write_by_lws(conn, pieces[i].iov_base, pieces[i].iov_len) != RC_OK)
             return RC_CLOSED;
-        taken += pieces[i].iov_len;
-        *ret_taken = taken;
+        written += pieces[i].iov_len;
+        *ret_written = written;
     }
-    return count > 0 && taken > 0 && !conn_io_is_backlogged(&conn->io) ? RC_OK
-                                                                       : wait_until_writable(conn);
+    return count > 0 && written > 0 && !conn_io_is_backlogged(&conn->io)
+               ? RC_OK
+               : wait_until_writable(conn);
 }
 
 static enum rc
 send_plain(struct gate_conn *conn, const struct iovec *pieces, int count, int file,
-           size_t *ret_taken)
+           size_t *ret_written)
 {
     const unsigned char *rest = NULL;
     size_t len = 0;
@@ -97,38 +98,39 @@ send_plain(struct gate_conn *conn, const struct iovec *pieces, int count, int fi
         return wait_until_writable(conn);
     for (int i = 0; i < count; i++)
         len += pieces[i].iov_len;
-    *ret_taken = (size_t)sent;
+    *ret_written = (size_t)sent;
     if ((size_t)sent == len)
         return RC_OK;
     rest_len = gate_send_rest(pieces, count, (size_t)sent, &rest);
-    *ret_taken += rest_len;
+    *ret_written += rest_len;
     if (rest_len > 0 && write_by_lws(conn, rest, rest_len) != RC_OK)
         return RC_CLOSED;
     return wait_until_writable(conn);
 }
 
 static enum rc
-send_by(struct gate_conn *conn, const struct iovec *pieces, int count, int file, size_t *ret_taken)
+send_by(struct gate_conn *conn, const struct iovec *pieces, int count, int file,
+        size_t *ret_written)
 {
     if (conn->state != GATE_CONN_OPEN)
         return RC_CLOSED;
     if (conn->lws_first)
         return wait_until_writable(conn);
     if (conn->io.ssl != NULL)
-        return send_tls(conn, pieces, count, ret_taken);
-    return send_plain(conn, pieces, count, file, ret_taken);
+        return send_tls(conn, pieces, count, ret_written);
+    return send_plain(conn, pieces, count, file, ret_written);
 }
 
 static enum rc
-on_send(void *socket, const struct iovec *pieces, int count, size_t *ret_taken)
+on_send(void *socket, const struct iovec *pieces, int count, size_t *ret_written)
 {
-    return send_by(socket, pieces, count, -1, ret_taken);
+    return send_by(socket, pieces, count, -1, ret_written);
 }
 
 static enum rc
-on_send_file(void *socket, const struct iovec *piece, int file, size_t *ret_taken)
+on_send_file(void *socket, const struct iovec *piece, int file, size_t *ret_written)
 {
-    return send_by(socket, piece, 1, file, ret_taken);
+    return send_by(socket, piece, 1, file, ret_written);
 }
 
 static void

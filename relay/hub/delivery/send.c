@@ -30,7 +30,7 @@ drop_expired(struct session *session)
     while (session->outbound.count > 0 &&
            notification_is_expired(outbound_nth(&session->outbound, 0))) {
         struct notification *notification =
-            outbound_take(&session->outbound, &session->hub->queued_bytes);
+            outbound_dequeue(&session->outbound, &session->hub->queued_bytes);
         struct cursor cursor = session_cursor_behind(session, notification);
 
         session_inflight_drop(session, notification);
@@ -56,10 +56,10 @@ count_time(const struct session *session, const struct notification *notificatio
 
 /* Removes the first notification from the queue: it was written. */
 static struct notification *
-take_written(struct session *session)
+dequeue_written(struct session *session)
 {
     struct notification *notification =
-        outbound_take(&session->outbound, &session->hub->queued_bytes);
+        outbound_dequeue(&session->outbound, &session->hub->queued_bytes);
 
     stats_add(session->hub->stats, STAT_HUB_DELIVERED, 1);
     count_time(session, notification);
@@ -173,7 +173,7 @@ send_queue(struct session *session)
     }
     while (written > 0) {
         written -= outbound_nth(&session->outbound, 0)->ws_len;
-        notification_unref(take_written(session));
+        notification_unref(dequeue_written(session));
     }
     session_gap_of_backlog(session);
 }

@@ -172,7 +172,7 @@ topics_add(struct topics **topics, const char *const *names, size_t count)
 }
 
 static void
-take_out(struct topics *topics, const char *name)
+remove_topic(struct topics *topics, const char *name)
 {
     size_t index = index_of(topics, bytes_of(name));
 
@@ -193,7 +193,7 @@ topics_remove(struct topics **topics, const char *const *names, size_t count)
     if (*topics == NULL && topics_add(topics, EVERYTHING, 1) != RC_OK)
         return;
     for (size_t i = 0; i < count; i++)
-        take_out(*topics, names[i]);
+        remove_topic(*topics, names[i]);
     index_prefixes(*topics);
 }
 

@@ -102,7 +102,7 @@ outbound_insert(struct outbound *outbound, unsigned nth, struct notification *no
 }
 
 struct notification *
-outbound_take(struct outbound *outbound, size_t *queued_bytes)
+outbound_dequeue(struct outbound *outbound, size_t *queued_bytes)
 {
     struct notification *notification = *slot_of(outbound, 0);
 
@@ -116,7 +116,7 @@ outbound_take(struct outbound *outbound, size_t *queued_bytes)
 }
 
 struct fanout_batch *
-outbound_take_batch(struct outbound *outbound)
+outbound_dequeue_batch(struct outbound *outbound)
 {
     struct fanout_batch *batch = outbound->batch;
 
@@ -127,9 +127,9 @@ outbound_take_batch(struct outbound *outbound)
 void
 outbound_clear(struct outbound *outbound, size_t *queued_bytes)
 {
-    fanout_batch_unref(outbound_take_batch(outbound));
+    fanout_batch_unref(outbound_dequeue_batch(outbound));
     while (outbound->count > 0)
-        notification_unref(outbound_take(outbound, queued_bytes));
+        notification_unref(outbound_dequeue(outbound, queued_bytes));
 }
 
 /* The cursor from which this notification and all later ones are sent again. */

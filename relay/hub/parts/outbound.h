@@ -45,10 +45,10 @@ void outbound_insert(struct outbound *outbound, unsigned nth, struct notificatio
                      size_t *queued_bytes);
 
 /* Removes the first; the caller owns the reference. */
-struct notification *outbound_take(struct outbound *outbound, size_t *queued_bytes);
+struct notification *outbound_dequeue(struct outbound *outbound, size_t *queued_bytes);
 
 /* Removes the batch; the caller owns the reference. NULL: there is none. */
-struct fanout_batch *outbound_take_batch(struct outbound *outbound);
+struct fanout_batch *outbound_dequeue_batch(struct outbound *outbound);
 
 void outbound_clear(struct outbound *outbound, size_t *queued_bytes);
 

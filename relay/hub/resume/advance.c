@@ -9,7 +9,7 @@
 #include "hub/session/hub_state.h"
 
 static void
-take_step(struct session *session)
+run_state(struct session *session)
 {
     switch (session->state) {
     case SESSION_GROUPING:
@@ -39,6 +39,6 @@ session_advance(struct session *session)
         store_is_up(hub->store))
         session_reload_groups(session);
     if (!session->requests.is_awaited && hub->has_position)
-        take_step(session);
+        run_state(session);
     resume_pass_on(session);
 }

@@ -65,7 +65,7 @@ insert(struct session *session, struct notification *notification)
 void
 session_split_batch(struct session *session, size_t sent)
 {
-    struct fanout_batch *batch = outbound_take_batch(&session->outbound);
+    struct fanout_batch *batch = outbound_dequeue_batch(&session->outbound);
 
     for (unsigned i = 0; batch != NULL && i < batch->count; i++) {
         if (sent >= batch->notifications[i]->ws_len) {

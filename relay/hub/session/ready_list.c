@@ -70,7 +70,7 @@ measure_delay(struct ready_list *ready)
 }
 
 struct session *
-ready_list_take(struct hub *hub)
+ready_list_pop(struct hub *hub)
 {
     struct session *session = hub->ready.first;
 
@@ -84,7 +84,7 @@ ready_list_take(struct hub *hub)
 }
 
 struct session *
-ready_list_take_step(struct hub *hub, unsigned *ret_reasons)
+ready_list_pop_step(struct hub *hub, unsigned *ret_reasons)
 {
     struct session *session = hub->ready.first_step;
 

@@ -15,7 +15,7 @@ struct session;
 enum ready_reason {
     READY_SEND = 1,   /* write its queues to the socket */
     READY_REFILL = 2, /* read the inbox again, if there is room */
-    READY_ADVANCE = 4 /* take the next step of its state */
+    READY_ADVANCE = 4 /* do the next step of its state */
 };
 
 /* For the hub itself. */
@@ -46,10 +46,10 @@ void ready_list_send(struct hub *hub, struct session *session);
 void session_mark(struct session *session, unsigned reason);
 void hub_mark(struct hub *hub, unsigned work);
 
-/* Takes the first session out of the list and removes its mark; NULL: the list is empty. */
-struct session *ready_list_take(struct hub *hub);
+/* Removes the first session and its mark; NULL: the list is empty. */
+struct session *ready_list_pop(struct hub *hub);
 /* The same for steps: one or two of READY_REFILL and READY_ADVANCE. */
-struct session *ready_list_take_step(struct hub *hub, unsigned *ret_reasons);
+struct session *ready_list_pop_step(struct hub *hub, unsigned *ret_reasons);
 
 /* Retries failed requests in a second. Further failures do not delay the retry. */
 void hub_retry(struct hub *hub);

@@ -113,7 +113,7 @@ send_feedback(struct receiver *receiver)
 
 /* The server has decoded and sent everything up to a keepalive's position. */
 static void
-take_message(struct receiver *receiver, const char *message, size_t len)
+handle_message(struct receiver *receiver, const char *message, size_t len)
 {
     if (len >= HEADER_LEN && message[0] == 'w') {
         receiver->messages++;
@@ -149,7 +149,7 @@ receive_all(struct receiver *receiver)
         int len = PQgetCopyData(receiver->connection, &message, 1);
 
         if (len > 0)
-            take_message(receiver, message, (size_t)len);
+            handle_message(receiver, message, (size_t)len);
         else if (len == 0)
             wait_for_bytes(receiver);
         else

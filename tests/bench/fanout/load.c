@@ -234,7 +234,7 @@ add_pids(struct options *options, const char *text)
 }
 
 static void
-take_option(struct options *options, int name)
+parse_option(struct options *options, int name)
 {
     switch (name) {
     case 'k':
@@ -308,7 +308,7 @@ read_options(int argc, char **argv)
     int name;
 
     while ((name = getopt_long(argc, argv, "", names, NULL)) != -1)
-        take_option(&options, name);
+        parse_option(&options, name);
     return options;
 }
 

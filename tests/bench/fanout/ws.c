@@ -245,7 +245,7 @@ sample_age(const unsigned char *payload, size_t len)
 
 /* True once the header is whole; then skip is the payload's length. */
 static bool
-take_header_byte(struct client *client, unsigned char byte)
+parse_header_byte(struct client *client, unsigned char byte)
 {
     unsigned need = 2;
     uint64_t len;
@@ -273,7 +273,7 @@ count_frames(struct client *client, const unsigned char *at, const unsigned char
 {
     while (at < end) {
         if (client->skip == 0) {
-            if (take_header_byte(client, *at++) && ages != NULL && client->skip_counts)
+            if (parse_header_byte(client, *at++) && ages != NULL && client->skip_counts)
                 sample_age(at,
                            (size_t)(end - at) < SAMPLE_BYTES ? (size_t)(end - at) : SAMPLE_BYTES);
         } else {

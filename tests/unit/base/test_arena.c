@@ -51,7 +51,7 @@ pages_return_to_the_system_after_release(void **state)
         alloc_all(&arena, items);
         for (int i = 0; i < ITEMS; i++)
             arena_release(&arena, items[i]);
-        assert_int_equal(arena.taken, 0);
+        assert_int_equal(arena.in_use, 0);
         assert_true(resident_pages(&arena) <= ITEMS / 2);
     }
     assert_false(arena_contains(&arena, &arena));

@@ -135,7 +135,7 @@ tear_down(void **state)
 }
 
 static void
-take(unsigned nth, enum rc rc, bool is_not_pending)
+complete_report(unsigned nth, enum rc rc, bool is_not_pending)
 {
     reply_to(nth, rc, is_not_pending);
     calls[nth].done = NULL;
@@ -145,9 +145,9 @@ static void
 test_notifications_without_a_pending_ack_are_sent_in_order(void **state)
 {
     (void)state;
-    take(1, RC_OK, true);
+    complete_report(1, RC_OK, true);
     assert_int_equal(session.outbound.count, 0);
-    take(0, RC_OK, true);
+    complete_report(0, RC_OK, true);
     assert_int_equal(session.outbound.count, 2);
     assert_int_equal(session.outbound.notifications[0]->id.ms, 1);
     assert_int_equal(session.outbound.notifications[1]->id.ms, 2);
@@ -157,8 +157,8 @@ static void
 test_a_held_notification_does_not_overtake_older_ones(void **state)
 {
     (void)state;
-    take(1, RC_OK, true);
-    take(0, RC_OK, false);
+    complete_report(1, RC_OK, true);
+    complete_report(0, RC_OK, false);
     assert_int_equal(session.outbound.count, 0);
     assert_int_equal(session.requests.count, 0);
 }
@@ -193,13 +193,13 @@ static void
 test_a_failed_report_is_sent_again_in_order(void **state)
 {
     (void)state;
-    take(0, RC_IO, false);
+    complete_report(0, RC_IO, false);
     assert_true(delivery_reports_wait(&hub)); /* acks wait for it */
-    take(1, RC_OK, true);
+    complete_report(1, RC_OK, true);
     assert_int_equal(session.outbound.count, 0);
     (void)hub_send_some(&hub, 0);
     assert_int_equal(call_count, 3);
-    take(2, RC_OK, true);
+    complete_report(2, RC_OK, true);
     assert_int_equal(session.outbound.count, 2);
     assert_int_equal(session.outbound.notifications[0]->id.ms, 1);
 }

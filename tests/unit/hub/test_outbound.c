@@ -34,9 +34,9 @@ insert(struct outbound *outbound, uint64_t ms, uint8_t priority)
 }
 
 static uint64_t
-take(struct outbound *outbound)
+dequeue(struct outbound *outbound)
 {
-    struct notification *notification = outbound_take(outbound, &queued_bytes);
+    struct notification *notification = outbound_dequeue(outbound, &queued_bytes);
     uint64_t ms = notification->id.ms;
 
     notification_unref(notification);
@@ -58,7 +58,7 @@ test_priorities_overtake_in_stable_order(void **state)
     insert(&outbound, 6, FRAME_PRIORITY_LOW);
     assert_int_equal(outbound_count(&outbound), 6);
     for (size_t i = 0; i < sizeof(order) / sizeof(order[0]); i++)
-        assert_int_equal(take(&outbound), order[i]);
+        assert_int_equal(dequeue(&outbound), order[i]);
     assert_true(outbound_is_empty(&outbound));
 }
 
@@ -71,7 +71,7 @@ test_an_empty_queue_has_no_memory(void **state)
     for (int round = 0; round < 3; round++) {
         insert(&outbound, 1, FRAME_PRIORITY_NORMAL);
         assert_non_null(outbound.notifications);
-        assert_int_equal(take(&outbound), 1);
+        assert_int_equal(dequeue(&outbound), 1);
         assert_null(outbound.notifications);
     }
     assert_int_equal(outbound_bytes(&outbound), 0);
@@ -90,10 +90,10 @@ test_it_grows_to_its_limit_in_order(void **state)
     while (outbound.count < OUTBOUND_MAX) {
         insert(&outbound, ++in, FRAME_PRIORITY_NORMAL);
         insert(&outbound, ++in, FRAME_PRIORITY_NORMAL);
-        assert_int_equal(take(&outbound), ++out);
+        assert_int_equal(dequeue(&outbound), ++out);
     }
     while (!outbound_is_empty(&outbound))
-        assert_int_equal(take(&outbound), ++out);
+        assert_int_equal(dequeue(&outbound), ++out);
     assert_int_equal(in, out);
 }
 
@@ -134,8 +134,8 @@ test_a_batch_is_counted_and_removed_as_a_whole(void **state)
     assert_int_equal(outbound_bytes(&outbound), batch->len);
     before = outbound_before(&outbound, 0, 0, (struct cursor){.shared = {9, 0}});
     assert_true(entry_id_less(before.shared, (struct entry_id){5, 0}));
-    assert_ptr_equal(outbound_take_batch(&outbound), batch);
-    assert_null(outbound_take_batch(&outbound));
+    assert_ptr_equal(outbound_dequeue_batch(&outbound), batch);
+    assert_null(outbound_dequeue_batch(&outbound));
     fanout_batch_unref(batch);
     notification_unref(notifications[0]);
     notification_unref(notifications[1]);

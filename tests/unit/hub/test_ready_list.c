@@ -37,14 +37,14 @@ test_sessions_leave_in_the_order_of_their_first_mark(void **state)
     session_mark(&sessions[1], READY_ADVANCE);
     session_mark(&sessions[0], READY_REFILL);
     session_mark(&sessions[1], READY_REFILL);
-    assert_ptr_equal(ready_list_take_step(&hub, &reasons), &sessions[1]);
+    assert_ptr_equal(ready_list_pop_step(&hub, &reasons), &sessions[1]);
     assert_int_equal(reasons, READY_REFILL | READY_ADVANCE);
     session_mark(&sessions[1], READY_ADVANCE); /* again: behind the others */
-    assert_ptr_equal(ready_list_take_step(&hub, &reasons), &sessions[0]);
+    assert_ptr_equal(ready_list_pop_step(&hub, &reasons), &sessions[0]);
     assert_int_equal(reasons, READY_REFILL);
-    assert_ptr_equal(ready_list_take_step(&hub, &reasons), &sessions[1]);
+    assert_ptr_equal(ready_list_pop_step(&hub, &reasons), &sessions[1]);
     assert_int_equal(reasons, READY_ADVANCE);
-    assert_null(ready_list_take_step(&hub, &reasons));
+    assert_null(ready_list_pop_step(&hub, &reasons));
 }
 
 static void
@@ -57,12 +57,12 @@ test_marks_to_send_are_kept_apart_from_steps(void **state)
     session_mark(&sessions[0], READY_ADVANCE);
     session_mark(&sessions[1], READY_SEND);
     session_mark(&sessions[0], READY_SEND);
-    assert_ptr_equal(ready_list_take(&hub), &sessions[0]);
+    assert_ptr_equal(ready_list_pop(&hub), &sessions[0]);
     assert_int_equal(sessions[0].ready, READY_ADVANCE); /* it is not freed yet */
-    assert_ptr_equal(ready_list_take_step(&hub, &reasons), &sessions[0]);
+    assert_ptr_equal(ready_list_pop_step(&hub, &reasons), &sessions[0]);
     assert_int_equal(sessions[0].ready, 0);
-    assert_ptr_equal(ready_list_take(&hub), &sessions[1]);
-    assert_null(ready_list_take(&hub));
+    assert_ptr_equal(ready_list_pop(&hub), &sessions[1]);
+    assert_null(ready_list_pop(&hub));
 }
 
 static void
@@ -87,9 +87,9 @@ test_a_full_socket_is_not_written_to(void **state)
     (void)state;
     sessions[0].is_blocked = true;
     session_mark(&sessions[0], READY_SEND);
-    assert_null(ready_list_take(&hub));
+    assert_null(ready_list_pop(&hub));
     session_mark(&sessions[0], READY_ADVANCE);
-    assert_ptr_equal(ready_list_take_step(&hub, &reasons), &sessions[0]);
+    assert_ptr_equal(ready_list_pop_step(&hub, &reasons), &sessions[0]);
 }
 
 static void
@@ -102,7 +102,7 @@ test_the_delay_is_that_of_a_session_that_sends(void **state)
     hub.ready.probe_us -= 5000;
     session_mark(&sessions[2], READY_SEND);
     assert_ptr_equal(hub.ready.probe, &sessions[1]);
-    (void)ready_list_take(&hub);
+    (void)ready_list_pop(&hub);
     assert_true(hub.ready.delay_us >= 5000);
     assert_null(hub.ready.probe);
 }

@@ -274,7 +274,7 @@ test_a_poll_does_not_overtake_unread_notifications(void **state)
 
 /* A notification as read from the inbox. */
 static bool
-take_from_inbox(struct fixture *f, int nth)
+add_from_inbox(struct fixture *f, int nth)
 {
     f->notifications[nth]->score = entry_id_score(f->notifications[nth]->id);
     return session_inflight_add_from_inbox(&f->session, f->notifications[nth]);
@@ -306,13 +306,13 @@ test_a_backlog_is_reported_until_it_is_sent(void **state)
     assert_true(cursor_equal(reported->behind, cursor(0)));
     assert_false(reported->is_lost);
     session_inflight_remove(&f->session, f->notifications[0]->frame.as.notification.id);
-    assert_true(take_from_inbox(f, 1));
+    assert_true(add_from_inbox(f, 1));
     reported = backlog_reported(&f->session, cursor(2), NULL);
     assert_non_null(reported);
     assert_int_equal(reported->waiting.count, 1);
     assert_true(cursor_equal(reported->behind, cursor(1)));
     session_inflight_remove(&f->session, f->notifications[1]->frame.as.notification.id);
-    assert_true(take_from_inbox(f, 2));
+    assert_true(add_from_inbox(f, 2));
     assert_null(backlog_reported(&f->session, cursor(2), NULL));
 }
 
@@ -331,7 +331,7 @@ test_an_overtaking_notification_reports_the_older_backlog(void **state)
     assert_null(backlog_reported(&f->session, cursor(2), f->notifications[3])); /* queued earlier */
     queued = session_notification_at(&f->session, f->notifications[3], cursor(3), NULL);
     session_inflight_remove(&f->session, f->notifications[0]->frame.as.notification.id);
-    assert_true(take_from_inbox(f, 1));
+    assert_true(add_from_inbox(f, 1));
     assert_null(backlog_reported(&f->session, cursor(3), NULL));
     reported = backlog_reported(&f->session, cursor(2), queued);
     assert_non_null(reported);
@@ -354,7 +354,7 @@ test_older_inbox_entries_are_not_in_the_backlog(void **state)
     assert_true(session_inflight_add(&f->session, f->notifications[3]));
     assert_false(session_inflight_add(&f->session, f->notifications[2]));
     session_inflight_remove(&f->session, f->notifications[3]->frame.as.notification.id);
-    assert_true(take_from_inbox(f, 1));
+    assert_true(add_from_inbox(f, 1));
     assert_int_equal(f->session.order.backlog->waiting.count, 1);
     f->notifications[3]->is_retry = true; /* sent before */
     assert_false(session_inflight_add(&f->session, f->notifications[3]));
@@ -373,7 +373,7 @@ test_an_uncounted_notification_hides_no_loss(void **state)
     assert_false(session_inflight_add(&f->session, f->notifications[3]));
     assert_int_equal(f->session.order.backlog->waiting.count, 1);
     session_inflight_remove(&f->session, f->notifications[0]->frame.as.notification.id);
-    assert_true(take_from_inbox(f, 2));
+    assert_true(add_from_inbox(f, 2));
     assert_int_equal(f->session.order.backlog->waiting.count, 0);
     assert_true(f->session.order.backlog->is_lost);
 }
@@ -385,12 +385,12 @@ test_inbox_order_is_kept_when_the_window_is_full(void **state)
 
     f->session.inflight.size = 1;
     f->session.state = SESSION_INBOX;
-    assert_true(take_from_inbox(f, 0));
-    assert_false(take_from_inbox(f, 1));
+    assert_true(add_from_inbox(f, 0));
+    assert_false(add_from_inbox(f, 1));
     session_inflight_remove(&f->session, f->notifications[0]->frame.as.notification.id);
-    assert_false(take_from_inbox(f, 2));
+    assert_false(add_from_inbox(f, 2));
     inbox_end(&f->session.inbox);
-    assert_true(take_from_inbox(f, 1));
+    assert_true(add_from_inbox(f, 1));
 }
 
 int

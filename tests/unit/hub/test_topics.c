@@ -69,7 +69,7 @@ narrows_to_names_and_prefixes(void **state)
 }
 
 static void
-takes_out_what_was_added(void **state)
+removes_what_was_added(void **state)
 {
     static const char *const WIDE[] = {"a.*"};
     static const char *const REST[] = {"a.b.*", "x", "never added"};
@@ -192,7 +192,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shows_everything_by_default),
         cmocka_unit_test(narrows_to_names_and_prefixes),
-        cmocka_unit_test(takes_out_what_was_added),
+        cmocka_unit_test(removes_what_was_added),
         cmocka_unit_test(leaves_everything_only_by_its_name),
         cmocka_unit_test(has_an_end),
         cmocka_unit_test(agrees_with_a_plain_search),

@@ -17,9 +17,9 @@
 static const char *
 read_as(const char *text)
 {
-    static char taken[TRACEPARENT_LEN + 1];
+    static char parsed[TRACEPARENT_LEN + 1];
 
-    return traceparent_read(text, strlen(text), taken) ? taken : NULL;
+    return traceparent_read(text, strlen(text), parsed) ? parsed : NULL;
 }
 
 static void
@@ -70,11 +70,11 @@ invalid_traceparent_is_rejected(void **state)
 static bool
 is_found(const char *line)
 {
-    char taken[TRACEPARENT_LEN + 1];
+    char parsed[TRACEPARENT_LEN + 1];
 
     return notification_traceparent((struct bytes){(const unsigned char *)line, strlen(line)},
-                                    taken) &&
-           strcmp(taken, GOOD) == 0;
+                                    parsed) &&
+           strcmp(parsed, GOOD) == 0;
 }
 
 static void
