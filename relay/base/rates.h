@@ -3,7 +3,6 @@
 #define CLAIRON_BASE_RATES_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 /* A token bucket of one second. Zeroed: full. Times are monotonic, in us. */
@@ -30,7 +29,5 @@ bool rates_consume(struct rates *rates, const char *name, int64_t rate, int64_t 
 
 /* Returns a token that was charged to the wrong name. */
 void rates_refund(struct rates *rates, const char *name);
-
-size_t rates_count(const struct rates *rates);
 
 #endif

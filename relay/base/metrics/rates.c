@@ -64,12 +64,6 @@ rates_free(struct rates *rates)
     free(rates);
 }
 
-size_t
-rates_count(const struct rates *rates)
-{
-    return HASH_COUNT(rates->buckets);
-}
-
 static struct named_bucket *
 find(const struct rates *rates, const char *name)
 {
