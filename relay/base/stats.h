@@ -120,7 +120,7 @@ enum metric {
       "Time from commit until the notification was written to a client's socket")                  \
     X(ACKED, "clairon_acked_seconds", "Time from commit until a client's acknowledgement")         \
     X(SCRIPT_INGEST, "clairon_store_script_seconds{script=\"ingest\"}", STATS_SCRIPTS)             \
-    X(SCRIPT_SHOWN, "clairon_store_script_seconds{script=\"shown\"}", STATS_SCRIPTS)               \
+    X(SCRIPT_REPORT, "clairon_store_script_seconds{script=\"report\"}", STATS_SCRIPTS)             \
     X(SCRIPT_ACK, "clairon_store_script_seconds{script=\"ack\"}", STATS_SCRIPTS)                   \
     X(SCRIPT_DUE, "clairon_store_script_seconds{script=\"due\"}", STATS_SCRIPTS)                   \
     X(SCRIPT_OTHER, "clairon_store_script_seconds{script=\"other\"}", STATS_SCRIPTS)

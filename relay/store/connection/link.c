@@ -189,7 +189,7 @@ static enum time_of
 time_of_script(enum store_script script)
 {
     return script == STORE_SCRIPT_ingest   ? TIME_SCRIPT_INGEST
-           : script == STORE_SCRIPT_report ? TIME_SCRIPT_SHOWN
+           : script == STORE_SCRIPT_report ? TIME_SCRIPT_REPORT
            : script == STORE_SCRIPT_ack    ? TIME_SCRIPT_ACK
            : script == STORE_SCRIPT_due    ? TIME_SCRIPT_DUE
                                            : TIME_SCRIPT_OTHER;

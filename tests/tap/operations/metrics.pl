@@ -40,7 +40,7 @@ has('clairon_acked_seconds_count', 1);
 is(value('clairon_decoded_seconds_count'), 3, 'three transactions were decoded');
 is(value('clairon_gate_accepted_total'), 2, 'counters of both workers are added');
 is(value('clairon_gate_connections_max'), 200, 'and their limits');
-for my $script (qw(ingest shown ack due other))
+for my $script (qw(ingest report ack due other))
 {
     cmp_ok(value(qq{clairon_store_script_seconds_count{script="$script"}}), '>', 0, "times of script $script");
 }
