@@ -14,6 +14,7 @@
 #include "base/memory.h"
 #include "store/connection/connect.h"
 #include "store/connection/fault.h"
+#include "store/connection/reply.h"
 #include "store/connection/reply_arena.h"
 #include "store/connection/send_queue.h"
 #include "store/connection/url.h"
@@ -251,9 +252,9 @@ greeting_accepted(struct link *link, const struct redisReply *reply)
 {
     if (link->state != LINK_GREETING || reply == NULL)
         return false; /* the disconnect callback logs why */
-    if (reply->type != REDIS_REPLY_ERROR)
+    if (!reply_is_error(reply))
         return true;
-    link_fall(link, reply->str);
+    link_fall(link, reply_text(reply));
     return false;
 }
 
@@ -261,14 +262,15 @@ static void
 on_script(void *ctx, const struct redisReply *reply)
 {
     struct link *link = ctx;
+    const struct bytes sha = reply_bytes(reply);
 
     if (!greeting_accepted(link, reply))
         return;
-    if (reply->type != REDIS_REPLY_STRING || reply->len != SHA_TEXT) {
+    if (sha.len != SHA_TEXT) {
         link_fall(link, "invalid reply to SCRIPT LOAD");
         return;
     }
-    memcpy(link->shas[link->scripts_loaded++], reply->str, SHA_TEXT);
+    memcpy(link->shas[link->scripts_loaded++], sha.at, SHA_TEXT);
     if (link->scripts_loaded < STORE_SCRIPT_COUNT)
         return;
     link->state = LINK_UP;
@@ -279,10 +281,11 @@ static void
 on_info(void *ctx, const struct redisReply *reply)
 {
     struct link *link = ctx;
+    const char *info = reply_text(reply);
 
     if (!greeting_accepted(link, reply))
         return;
-    if (reply->str != NULL && strstr(reply->str, "\nloading:1") != NULL) {
+    if (info != NULL && strstr(info, "\nloading:1") != NULL) {
         if (!link->is_loading)
             log_warn(link->name, "store is loading its dataset");
         link->is_loading = true;

@@ -126,17 +126,19 @@ load_redrive(struct direct *direct)
     const char *argv[] = {"SCRIPT", "LOAD", store_script_redrive};
     char *hash = direct->redrive_hash[direct->at];
     const struct redisReply *reply;
+    struct bytes sha;
 
     if (hash[0] != '\0')
         return hash;
     reply = direct_request(direct, 3, argv);
     if (reply == NULL)
         return NULL;
-    if (reply_text(reply) == NULL || reply->len != SCRIPT_HASH_TEXT) {
+    sha = reply_bytes(reply);
+    if (sha.len != SCRIPT_HASH_TEXT) {
         snprintf(direct->error, sizeof(direct->error), "invalid reply to SCRIPT LOAD");
         return NULL;
     }
-    memcpy(hash, reply_text(reply), SCRIPT_HASH_TEXT);
+    memcpy(hash, sha.at, SCRIPT_HASH_TEXT);
     return hash;
 }
 
