@@ -4,24 +4,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli/options.h"
 #include "cli/terminal.h"
 
 #define USERS_SHOWN 3
-
-static void
-write_time(struct entry_id entry, char ret_text[CLI_TIME_MAX])
-{
-    time_t seconds = (time_t)(entry.ms / 1000);
-    size_t len = 0;
-    struct tm utc;
-
-    if (gmtime_r(&seconds, &utc) != NULL)
-        len = strftime(ret_text, CLI_TIME_MAX, "%FT%T", &utc);
-    snprintf(ret_text + len, CLI_TIME_MAX - len, ".%03dZ", (int)(entry.ms % 1000));
-}
 
 json_t *
 cli_errors_users(const struct error_entry *entry)
@@ -39,11 +26,9 @@ cli_errors_users(const struct error_entry *entry)
 void
 cli_errors_print_header(void)
 {
-    char now[CLI_TIME_MAX];
-    struct entry_id any = {0, 0};
-    char text[CLI_TIME_MAX];
+    char now[CLOCK_TEXT_MAX], text[CLOCK_TEXT_MAX];
 
-    write_time(any, text);
+    clock_text_ms(0, text);
     printf("%s%-*s  %-36s  %-11s  %8s  %s%s\n", cli_colour(CLI_COLOUR_FAINT),
            (int)strlen(cli_time(text, now)), "TIME", "ID", "REASON", "ATTEMPTS", "USERS",
            cli_colour(CLI_COLOUR_NONE));
@@ -72,9 +57,9 @@ print_users(const json_t *users)
 void
 cli_errors_print_row(const struct error_entry *entry, const json_t *users)
 {
-    char full[CLI_TIME_MAX], text[CLI_TIME_MAX];
+    char full[CLOCK_TEXT_MAX], text[CLOCK_TEXT_MAX];
 
-    write_time(entry->entry, full);
+    clock_text_ms((int64_t)entry->entry.ms, full);
     printf("%s  %-36.*s  %s%-11.*s%s  %8.*s  ", cli_time(full, text), (int)entry->id.len,
            (const char *)entry->id.at, cli_colour(CLI_COLOUR_BAD), (int)entry->reason.len,
            (const char *)entry->reason.at, cli_colour(CLI_COLOUR_NONE), (int)entry->attempts.len,
@@ -87,9 +72,9 @@ void
 cli_errors_print_json(const struct error_entry *entry)
 {
     bool has_data = entry->data.len > 0;
-    char at[CLI_TIME_MAX];
+    char at[CLOCK_TEXT_MAX];
 
-    write_time(entry->entry, at);
+    clock_text_ms((int64_t)entry->entry.ms, at);
     printf("{\"entry\":\"%" PRIu64 "-%" PRIu64
            "\",\"at\":\"%s\",\"id\":\"%.*s\",\"reason\":\"%.*s\","
            "\"attempts\":%.*s,\"users\":%.*s,\"notification\":%.*s}\n",

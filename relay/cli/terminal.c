@@ -7,10 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-#include "base/clock.h"
 
 #define DATE_LEN 10 /* 2026-11-22 */
 #define PROGRESS_US 200000
@@ -40,17 +37,14 @@ cli_colour(enum cli_colour colour)
 }
 
 const char *
-cli_time(const char *iso, char ret_text[CLI_TIME_MAX])
+cli_time(const char *iso, char ret_text[CLOCK_TEXT_MAX])
 {
-    time_t now = (time_t)(clock_wall_us() / 1000000);
-    char today[DATE_LEN + 1] = "";
     size_t len = strlen(iso);
-    struct tm utc;
+    char today[CLOCK_TEXT_MAX];
 
-    if (isatty(STDOUT_FILENO) != 1 || len <= DATE_LEN + 1 || len >= CLI_TIME_MAX)
+    if (isatty(STDOUT_FILENO) != 1 || len <= DATE_LEN + 1 || len >= CLOCK_TEXT_MAX)
         return iso;
-    if (gmtime_r(&now, &utc) != NULL)
-        (void)strftime(today, sizeof(today), "%F", &utc);
+    clock_text_us(clock_wall_us(), today);
     memcpy(ret_text, iso, len + 1);
     if (ret_text[len - 1] == 'Z')
         ret_text[len - 1] = '\0';

@@ -2,9 +2,8 @@
 #ifndef CLAIRON_CLI_TERMINAL_H
 #define CLAIRON_CLI_TERMINAL_H
 
+#include "base/clock.h"
 #include "base/rc.h"
-
-#define CLI_TIME_MAX 48
 
 enum cli_colour {
     CLI_COLOUR_NONE,
@@ -24,7 +23,7 @@ const char *cli_colour(enum cli_colour colour);
  * The time `iso` (2026-11-22T14:03:50.237Z). On a terminal it is shortened to the time of day if
  * it is today. Always UTC.
  */
-const char *cli_time(const char *iso, char ret_text[CLI_TIME_MAX]);
+const char *cli_time(const char *iso, char ret_text[CLOCK_TEXT_MAX]);
 
 /*
  * Rewrites one line of standard error, at most a few times per second. A no-op without a terminal.

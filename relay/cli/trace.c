@@ -48,7 +48,7 @@ colour_of(struct bytes stage)
 static void
 print_stage(const char *at, struct bytes stage)
 {
-    char text[CLI_TIME_MAX], widest[CLI_TIME_MAX];
+    char text[CLOCK_TEXT_MAX], widest[CLOCK_TEXT_MAX];
     const char *example = cli_time(TIME_WIDEST, widest);
 
     printf("%-*s  %s%-9.*s%s", (int)strlen(example), cli_time(at, text),

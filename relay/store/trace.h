@@ -3,13 +3,13 @@
 #define CLAIRON_STORE_TRACE_H
 
 #include "base/buffer.h"
+#include "base/clock.h"
 #include "store/store.h"
 
-#define TRACE_TIME_MAX 40
 #define TRACE_JSON_MAX (4 * 1024 * 1024)
 
 struct trace_event {
-    char at[TRACE_TIME_MAX]; /* ISO 8601, UTC */
+    char at[CLOCK_TEXT_MAX]; /* ISO 8601, UTC */
     struct bytes stage;  /* committed, stored, sent, acked, nacked, retried, errored, redriven */
     struct bytes detail; /* an entry, a reason or a delay; "-": none */
     struct bytes user;   /* empty: no user */

@@ -2,16 +2,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <jansson.h>
 
+#include "base/clock.h"
 #include "decoder/protocol/envelope.h"
 #include "wire/bytes.h"
 #include "wire/frame.h"
 #include "wire/publication_private.h"
-
-#define TIME_MAX 40
 
 /* RFC 9562, version 7. */
 static void
@@ -24,18 +22,6 @@ make_id(const struct publication_origin *origin, unsigned char id[16])
     memcpy(id + 6, origin->random, 10);
     id[6] = (unsigned char)(0x70u | (id[6] & 0x0fu));
     id[8] = (unsigned char)(0x80u | (id[8] & 0x3fu));
-}
-
-static void
-time_text(int64_t us, char text[TIME_MAX])
-{
-    time_t seconds = (time_t)(us / 1000000);
-    struct tm tm;
-    char date[24];
-
-    gmtime_r(&seconds, &tm);
-    strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &tm);
-    snprintf(text, TIME_MAX, "%s.%06dZ", date, (int)(us % 1000000));
 }
 
 /* Adds the JSON document. False: out of room. */
@@ -178,8 +164,8 @@ static enum rc
 write_line(const struct publication_draft *draft, const char *topic)
 {
     const struct publication *publication = draft->publication;
-    char now[TIME_MAX];
-    char expires[TIME_MAX];
+    char now[CLOCK_TEXT_MAX];
+    char expires[CLOCK_TEXT_MAX];
     struct envelope envelope = {.id = publication->id,
                                 .priority = (enum frame_priority)draft->priority,
                                 .type = (enum frame_type)draft->type,
@@ -199,8 +185,8 @@ write_line(const struct publication_draft *draft, const char *topic)
 
     if (publication->traceparent[0] != '\0')
         envelope.traceparent = text_of(publication->traceparent);
-    time_text(draft->origin->now_us, now);
-    time_text(draft->expires_us, expires);
+    clock_text_us(draft->origin->now_us, now);
+    clock_text_us(draft->expires_us, expires);
     envelope_write(&writer, &envelope, ENVELOPE_ID, ENVELOPE_PAYLOAD);
     if (line.rc == RC_OK)
         line.rc = add_payload(draft, line.out);

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -147,22 +146,15 @@ line_add_component(struct log_line *line, const char *component)
 static void
 line_add_head(struct log_line *line, enum log_level level)
 {
-    int64_t now = clock_wall_us();
-    time_t seconds = (time_t)(now / 1000000);
-    struct tm utc;
-    char day[32] = "", head[128];
+    char now[CLOCK_TEXT_MAX], head[128];
     int len;
 
-    if (gmtime_r(&seconds, &utc) != NULL)
-        (void)strftime(day, sizeof day, "%Y-%m-%dT%H:%M:%S", &utc);
+    clock_text_us(clock_wall_us(), now);
     if (log_style == LOG_FORMAT_JSON)
-        len =
-            snprintf(head, sizeof head, ",\"level\":\"%s\",\"time\":\"%s.%06" PRId64 "Z\",\"msg\":",
-                     log_level_names[level], day, now % 1000000);
-    else
         len = snprintf(head, sizeof head,
-                       " level=%s time=%s.%06" PRId64 "Z msg=", log_level_names[level], day,
-                       now % 1000000);
+                       ",\"level\":\"%s\",\"time\":\"%s\",\"msg\":", log_level_names[level], now);
+    else
+        len = snprintf(head, sizeof head, " level=%s time=%s msg=", log_level_names[level], now);
     (void)line_add(line, head, (size_t)len, LOG_LINE_MAX);
 }
 

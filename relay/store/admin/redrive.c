@@ -5,13 +5,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/memory.h"
 #include "store/shards/arguments.h"
 #include "wire/frame.h"
-
-#define TIME_TEXT 27 /* 2025-03-15T12:34:56.123456Z */
 
 /* Overwrites the expiration in the metadata. The decoder wrote it, so its length is fixed. */
 static void
@@ -21,18 +19,13 @@ patch_expiration(unsigned char *data, size_t len, int64_t expires_us)
     unsigned char *end = memmem(data, len, END, sizeof(END) - 1);
     unsigned char *at =
         end != NULL ? memmem(data, (size_t)(end - data), KEY, sizeof(KEY) - 1) : NULL;
-    time_t seconds = (time_t)(expires_us / 1000000);
-    char text[TIME_TEXT + 16];
-    struct tm utc;
-    size_t written;
+    char text[CLOCK_TEXT_MAX];
 
-    if (at == NULL || end - at < (ptrdiff_t)(sizeof(KEY) - 1 + TIME_TEXT) ||
-        gmtime_r(&seconds, &utc) == NULL)
+    if (at == NULL || end - at < (ptrdiff_t)(sizeof(KEY) - 1 + CLOCK_TEXT_LEN))
         return;
-    written = strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &utc);
-    snprintf(text + written, sizeof(text) - written, ".%06dZ", (int)(expires_us % 1000000));
-    if (strlen(text) == TIME_TEXT)
-        memcpy(at + sizeof(KEY) - 1, text, TIME_TEXT);
+    clock_text_us(expires_us, text);
+    if (strlen(text) == CLOCK_TEXT_LEN)
+        memcpy(at + sizeof(KEY) - 1, text, CLOCK_TEXT_LEN);
 }
 
 /* The commit time changes too, so that another redrive computes the same lifetime. */

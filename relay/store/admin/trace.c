@@ -5,7 +5,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/memory.h"
 #include "store/connection/reply.h"
@@ -21,18 +20,6 @@ trace_commit_ms(const char *id)
     memcpy(hex + 8, id + 9, 4);
     hex[12] = '\0';
     return (int64_t)strtoll(hex, NULL, 16);
-}
-
-static void
-write_time(int64_t ms, char ret_text[TRACE_TIME_MAX])
-{
-    time_t seconds = (time_t)(ms / 1000);
-    struct tm utc;
-    size_t len = 0;
-
-    if (gmtime_r(&seconds, &utc) != NULL)
-        len = strftime(ret_text, TRACE_TIME_MAX, "%Y-%m-%dT%H:%M:%S", &utc);
-    snprintf(ret_text + len, TRACE_TIME_MAX - len, ".%03dZ", (int)(ms % 1000));
 }
 
 /* Removes the text up to the next blank from *line. */
@@ -71,7 +58,7 @@ read_event(struct bytes line)
     struct trace_event event = {.attempt = 0};
 
     event.stage = next_word(&line);
-    write_time(to_number(next_word(&line)), event.at);
+    clock_text_ms(to_number(next_word(&line)), event.at);
     event.attempt = (int)to_number(next_word(&line));
     event.detail = next_word(&line);
     event.user = is_stage(&event, "stored") ? (struct bytes){NULL, 0} : line;
@@ -96,7 +83,7 @@ read_commit(struct bytes data, struct trace_event *event)
         return false;
     at += sizeof(KEY) - 1;
     end = memchr(at, '"', data.len - (size_t)(at - data.at));
-    if (end == NULL || end - at >= TRACE_TIME_MAX)
+    if (end == NULL || end - at >= CLOCK_TEXT_MAX)
         return false;
     *event = (struct trace_event){.stage = bytes_of("committed"), .detail = bytes_of("-")};
     snprintf(event->at, sizeof(event->at), "%.*s", (int)(end - at), (const char *)at);
@@ -111,7 +98,7 @@ read_stored(struct bytes entry, struct trace_event *event)
     if (entry.len == 0 || entry_id_read((const char *)entry.at, entry.len, &id) != RC_OK)
         return false;
     *event = (struct trace_event){.stage = bytes_of("stored"), .detail = entry};
-    write_time((int64_t)id.ms, event->at);
+    clock_text_ms((int64_t)id.ms, event->at);
     return true;
 }
 
@@ -126,7 +113,7 @@ read_commit_of_id(const char *id, struct trace_event *event)
     if (id[14] != '8')
         return false;
     *event = (struct trace_event){.stage = bytes_of("committed"), .detail = bytes_of("-")};
-    write_time(trace_commit_ms(id), event->at);
+    clock_text_ms(trace_commit_ms(id), event->at);
     return true;
 }
 
