@@ -4,10 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 
 #include "base/clock.h"
 #include "gate/api/stream_lines.h"
@@ -94,16 +90,6 @@ send_head(struct gate_request *request)
         gate_request_kill(request);
 }
 
-/* Limits TCP retransmission: the default would keep a dead client for 15 minutes. */
-static void
-limit_silence(struct gate_request *request)
-{
-    const struct config *config = request->gate->config;
-    unsigned ms = (unsigned)(config->gate.ping_ms + config->gate.pong_timeout_ms);
-
-    (void)setsockopt(request->io.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
-}
-
 void
 gate_sse_headers(struct gate_request *request)
 {
@@ -121,14 +107,16 @@ gate_sse_begin(struct gate_request *request)
     struct gate_sse *sse = sse_of(request);
     const char *names[SESSION_TOPICS_MAX];
     struct session_request wanted = {.pos = sse->pos, .topics = {names, 0}};
+    const struct config *config = request->gate->config;
 
     if (!stream_split_topics(sse->topics, names, &wanted.topics.count)) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_BAD_TOPICS);
         return;
     }
-    sse->ping_due_us = clock_monotonic_us() + request->gate->config->gate.ping_ms * 1000;
-    gate_expiry_begin(&sse->expiry, request->gate->config, request->token.expires_s);
-    limit_silence(request);
+    sse->ping_due_us = clock_monotonic_us() + config->gate.ping_ms * 1000;
+    gate_expiry_begin(&sse->expiry, config, request->token.expires_s);
+    /* SSE has no pong: only TCP can detect a dead client. */
+    conn_io_set_ack_timeout(&request->io, config->gate.ping_ms + config->gate.pong_timeout_ms);
     gate_request_attach(request, &wanted);
     send_head(request);
 }

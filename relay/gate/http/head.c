@@ -9,11 +9,7 @@
 #include "gate/http/head.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <poll.h>
 #include <stdlib.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <utlist.h>
 
@@ -24,6 +20,7 @@
 #include "gate/http/response.h"
 #include "gate/http/tls_head.h"
 #include "gate/net/accept.h"
+#include "gate/net/conn_io.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/lws_workarounds.h"
 #include "gate/net/server.h"
@@ -45,7 +42,7 @@ struct gate_head {
     struct gate_head *next;
     struct ev_io readable;
     struct ev_timer again; /* retries a peek when poll(2) cannot report new bytes */
-    int fd;
+    struct conn_io io;
     bool is_waiting;
     bool is_lingering;
     size_t len; /* bytes peeked or discarded */
@@ -100,7 +97,7 @@ head_free(struct gate_head *head)
 static void
 head_close(struct gate_head *head)
 {
-    close(head->fd);
+    conn_io_close(&head->io);
     head_free(head);
 }
 
@@ -113,9 +110,9 @@ head_respond(struct gate_head *head, struct response *response)
 
     stats_add(head->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
     if (response_build(response, &out) == RC_OK)
-        sent = send(head->fd, out.bytes, out.len, MSG_NOSIGNAL);
+        sent = conn_io_write(&head->io, out.bytes, out.len);
     buffer_free(&out);
-    if (sent < 0 || shutdown(head->fd, SHUT_WR) != 0) {
+    if (sent < 0 || !conn_io_half_close(&head->io)) {
         head_close(head);
         return;
     }
@@ -126,15 +123,6 @@ head_respond(struct gate_head *head, struct response *response)
     ev_io_start(head->gate->loop, &head->readable);
 }
 
-/* poll(2) reports the socket when it has `len` bytes; the system's default is one. */
-static bool
-set_low_water(int fd, size_t len)
-{
-    int mark = (int)len;
-
-    return setsockopt(fd, SOL_SOCKET, SO_RCVLOWAT, &mark, sizeof(mark)) == 0;
-}
-
 /*
  * Passes the edited head to lws, except for the last byte, which lws reads from the socket.
  * Otherwise it would parse the same bytes again as a body.
@@ -143,40 +131,32 @@ static void
 hand_over_edited(struct gate_head *head, const struct http_head *parts)
 {
     struct gate *gate = head->gate;
+    const struct conn_io io = head->io;
     ssize_t len = (ssize_t)parts->len - 1;
-    int fd = head->fd;
 
-    (void)set_low_water(fd, 1);
+    (void)conn_io_set_low_water(&io, 1);
     head_free(head);
-    if (recv(fd, gate->received, (size_t)len, 0) != len) {
-        close(fd);
+    if (conn_io_read(&io, gate->received, (size_t)len) != len) {
+        conn_io_close(&io);
         return;
     }
     workaround_edit_head((char *)gate->received, parts);
-    server_adopt_with(gate, fd, (const char *)gate->received, (size_t)len);
+    server_adopt_with(gate, io.fd, (const char *)gate->received, (size_t)len);
 }
 
 static void
 hand_over(struct gate_head *head, const struct http_head *parts)
 {
     struct gate *gate = head->gate;
-    int fd = head->fd;
+    const struct conn_io io = head->io;
 
     if (workaround_needs_edit((char *)gate->received, parts)) {
         hand_over_edited(head, parts);
         return;
     }
-    (void)set_low_water(fd, 1);
+    (void)conn_io_set_low_water(&io, 1);
     head_free(head);
-    (void)server_adopt(gate, fd);
-}
-
-static bool
-has_half_closed(int fd)
-{
-    struct pollfd one = {.fd = fd, .events = POLLRDHUP};
-
-    return poll(&one, 1, 0) > 0;
+    (void)server_adopt(gate, io.fd);
 }
 
 static void
@@ -184,7 +164,7 @@ enqueue_hello(struct gate_head *head)
 {
     struct gate *gate = head->gate;
 
-    (void)set_low_water(head->fd, 1);
+    (void)conn_io_set_low_water(&head->io, 1);
     ev_io_stop(gate->loop, &head->readable);
     ev_timer_stop(gate->loop, &head->again);
     DL_DELETE(gate->heads->first, head);
@@ -197,11 +177,11 @@ static void
 hand_over_hello(struct gate_head *head)
 {
     struct gate *gate = head->gate;
-    int fd = head->fd;
+    const int fd = head->io.fd;
 
     if (!head->is_waiting) {
         enqueue_hello(head);
-    } else if (has_half_closed(fd)) {
+    } else if (conn_io_is_half_closed(&head->io)) {
         head_close(head); /* the client is gone: no signature */
     } else if (gate_tls_head_has_room(gate)) {
         head_free(head);
@@ -219,14 +199,15 @@ wait_for_more(struct gate_head *head, size_t len)
 
     head->len = len;
     /* After a half-close, all bytes are in the socket. */
-    if (has_half_closed(head->fd)) {
+    if (conn_io_is_half_closed(&head->io)) {
         if (is_longer)
             ev_feed_event(head->gate->loop, &head->readable, EV_READ);
         else
             head_close(head);
         return;
     }
-    if (is_longer && !gate_fd_is_unix(head->gate, head->fd) && set_low_water(head->fd, len + 1))
+    if (is_longer && !gate_fd_is_unix(head->gate, head->io.fd) &&
+        conn_io_set_low_water(&head->io, len + 1))
         return;
     ev_io_stop(head->gate->loop, &head->readable);
     ev_timer_again(head->gate->loop, &head->again);
@@ -270,7 +251,7 @@ head_validate(struct gate_head *head, size_t len)
     struct response rejection;
     struct http_head parts;
 
-    switch (gate_head_check(head->gate, head->fd, (const char *)head->gate->received, len,
+    switch (gate_head_check(head->gate, head->io.fd, (const char *)head->gate->received, len,
                             head->gate->heads->on_unknown_method, &parts, &rejection)) {
     case RC_OK:
         hand_over(head, &parts);
@@ -288,7 +269,7 @@ static void
 head_peek(struct gate_head *head)
 {
     struct gate *gate = head->gate;
-    ssize_t got = recv(head->fd, gate->received, sizeof(gate->received), MSG_PEEK);
+    ssize_t got = conn_io_peek(&head->io, gate->received, sizeof(gate->received));
 
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
@@ -304,7 +285,7 @@ static void
 head_discard(struct gate_head *head)
 {
     struct gate *gate = head->gate;
-    ssize_t got = recv(head->fd, gate->received, sizeof(gate->received), 0);
+    ssize_t got = conn_io_discard(&head->io, gate->received, sizeof(gate->received));
 
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
@@ -377,7 +358,8 @@ gate_head_begin(struct gate *gate, int fd)
 {
     struct gate_head *head = head_new(gate);
 
-    *head = (struct gate_head){.gate = gate, .fd = fd, .since_us = clock_monotonic_us()};
+    *head =
+        (struct gate_head){.gate = gate, .io = conn_io_of_fd(fd), .since_us = clock_monotonic_us()};
     ev_io_init(&head->readable, on_head_readable, fd, EV_READ);
     ev_init(&head->again, on_peek_retry);
     head->again.repeat = PEEK_RETRY_S;

@@ -7,7 +7,6 @@
 #include "gate/http/request_body.h"
 
 #include <errno.h>
-#include <sys/socket.h>
 
 #include "base/log.h"
 #include "gate/http/head_check.h"
@@ -62,14 +61,13 @@ handle_half_close(struct gate_request *request)
         request->route->on_half_closed(request);
 }
 
-/* After our half-close the TLS session is closed, so the rest is read from the socket. */
 static ssize_t
 read_some(struct gate_request *request)
 {
     struct gate *gate = request->gate;
 
     if (request->state == GATE_REQUEST_LINGERING)
-        return recv(request->io.fd, gate->received, sizeof(gate->received), 0);
+        return conn_io_discard(&request->io, gate->received, sizeof(gate->received));
     return conn_io_read(&request->io, gate->received, sizeof(gate->received));
 }
 

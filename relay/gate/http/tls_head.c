@@ -9,7 +9,6 @@
 
 #include <errno.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 
 #include <utlist.h>
 
@@ -234,7 +233,7 @@ static void
 tls_head_discard(struct gate_tls_head *head)
 {
     struct gate *gate = head->gate;
-    ssize_t got = recv(head->io.fd, gate->received, sizeof(gate->received), 0);
+    ssize_t got = conn_io_discard(&head->io, gate->received, sizeof(gate->received));
 
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;

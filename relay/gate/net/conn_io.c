@@ -1,12 +1,18 @@
-/* conn_io.c: reads and writes a client's socket. */
+/* conn_io.c: reads, writes and closes a client's socket. */
 #include "gate/net/conn_io.h"
 
 #include <errno.h>
 #include <libwebsockets.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
+#include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #define RECORD_BYTES (16 * 1024) /* maximum TLS record */
 
@@ -16,6 +22,18 @@ struct conn_io
 conn_io_of(struct lws *wsi)
 {
     return (struct conn_io){.wsi = wsi, .ssl = lws_get_ssl(wsi), .fd = lws_get_socket_fd(wsi)};
+}
+
+struct conn_io
+conn_io_of_fd(int fd)
+{
+    return (struct conn_io){.fd = fd};
+}
+
+bool
+conn_io_is_tls(const struct conn_io *io)
+{
+    return io->ssl != NULL;
 }
 
 bool
@@ -58,6 +76,12 @@ conn_io_peek(const struct conn_io *io, void *bytes, size_t len)
     ERR_clear_error();
     got = SSL_peek(io->ssl, bytes, (int)len);
     return got > 0 ? got : tls_failed(io, got);
+}
+
+ssize_t
+conn_io_discard(const struct conn_io *io, void *bytes, size_t len)
+{
+    return recv(io->fd, bytes, len, 0);
 }
 
 ssize_t
@@ -114,10 +138,48 @@ conn_io_half_close(const struct conn_io *io)
     return shutdown(io->fd, SHUT_WR) == 0;
 }
 
+bool
+conn_io_is_half_closed(const struct conn_io *io)
+{
+    struct pollfd one = {.fd = io->fd, .events = POLLRDHUP};
+
+    return poll(&one, 1, 0) > 0;
+}
+
 void
 conn_io_close(const struct conn_io *io)
 {
-    lws_set_timeout(io->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_SYNC);
+    if (io->wsi == NULL)
+        close(io->fd);
+    else
+        lws_set_timeout(io->wsi, PENDING_TIMEOUT_USER_REASON_BASE, LWS_TO_KILL_SYNC);
+}
+
+bool
+conn_io_set_low_water(const struct conn_io *io, size_t len)
+{
+    int mark = (int)len;
+
+    return setsockopt(io->fd, SOL_SOCKET, SO_RCVLOWAT, &mark, sizeof(mark)) == 0;
+}
+
+void
+conn_io_set_ack_timeout(const struct conn_io *io, int64_t timeout_ms)
+{
+    unsigned ms = (unsigned)timeout_ms;
+
+    (void)setsockopt(io->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms));
+}
+
+bool
+conn_io_unacked_bytes(const struct conn_io *io, int *ret_bytes)
+{
+    int bytes = 0;
+
+    if (ioctl(io->fd, SIOCOUTQ, &bytes) != 0)
+        return false;
+    *ret_bytes = bytes;
+    return true;
 }
 
 enum rc

@@ -1,12 +1,14 @@
 /*
- * conn_io.h: reads, writes and half-closes a client's socket, plain or TLS. It bypasses
- * libwebsockets, which only owns the socket.
+ * conn_io.h: reads, writes and closes a client's socket, plain or TLS. It bypasses libwebsockets,
+ * which only owns the socket. No file outside relay/gate/net calls the socket itself;
+ * tests/lint/banned.sh checks that.
  */
 #ifndef CLAIRON_GATE_NET_CONN_IO_H
 #define CLAIRON_GATE_NET_CONN_IO_H
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 #include <sys/uio.h>
 
@@ -19,12 +21,15 @@ struct ssl_st;
 #define CONN_IO_HEADROOM 16
 
 struct conn_io {
-    struct lws *wsi;
+    struct lws *wsi;    /* NULL: libwebsockets does not own the socket yet */
     struct ssl_st *ssl; /* NULL: plain */
-    int fd;
+    int fd;             /* non-blocking */
 };
 
 struct conn_io conn_io_of(struct lws *wsi);
+/* An accepted socket before server_adopt: no TLS yet, and conn_io_close is close(2). */
+struct conn_io conn_io_of_fd(int fd);
+bool conn_io_is_tls(const struct conn_io *io);
 /* The peer's address. False: unknown. */
 bool conn_io_address(const struct conn_io *io, char *address, size_t size);
 
@@ -33,6 +38,11 @@ ssize_t conn_io_read(const struct conn_io *io, void *bytes, size_t len);
 ssize_t conn_io_write(const struct conn_io *io, const void *bytes, size_t len);
 /* Like recv with MSG_PEEK; over TLS at most one record. */
 ssize_t conn_io_peek(const struct conn_io *io, void *bytes, size_t len);
+/*
+ * Reads input that nobody needs after conn_io_half_close. Like recv(2), below TLS: its session is
+ * closed.
+ */
+ssize_t conn_io_discard(const struct conn_io *io, void *bytes, size_t len);
 /* Does OpenSSL buffer bytes that poll(2) cannot see? */
 bool conn_io_has_buffered(const struct conn_io *io);
 bool conn_io_is_handshaken(const struct conn_io *io); /* TLS only */
@@ -49,8 +59,23 @@ ssize_t conn_io_send_pieces(const struct conn_io *io, const struct iovec *pieces
  * destroy the last bytes sent. False: the socket failed.
  */
 MUST_CHECK bool conn_io_half_close(const struct conn_io *io);
+/* Did the client half-close or reset the connection? Never blocks. */
+bool conn_io_is_half_closed(const struct conn_io *io);
 /* Closes the socket and frees its owner immediately. Never call it from an lws callback. */
 void conn_io_close(const struct conn_io *io);
+
+/*
+ * poll(2) reports the socket as readable when it has `len` bytes; the system's default is one. A
+ * unix socket ignores it. False: not set.
+ */
+bool conn_io_set_low_water(const struct conn_io *io, size_t len);
+/*
+ * Limits the time that TCP waits for the client to acknowledge bytes; the system's default is about
+ * 15 minutes. No effect on a unix socket.
+ */
+void conn_io_set_ack_timeout(const struct conn_io *io, int64_t timeout_ms);
+/* Reads the number of bytes written that the client's host has not acknowledged. False: unknown. */
+bool conn_io_unacked_bytes(const struct conn_io *io, int *ret_bytes);
 
 /*
  * Writes through libwebsockets, which buffers the unsent rest and sends it first. The text is one

@@ -48,7 +48,7 @@ on_resume_timer(struct ev_loop *loop, struct ev_timer *timer, int events)
             continue;
         paused_remove(conn);
         ev_io_start(loop, &conn->readable);
-        if (conn->io.ssl != NULL) /* poll(2) does not report bytes in OpenSSL's buffer */
+        if (conn_io_is_tls(&conn->io)) /* poll(2) does not report bytes in OpenSSL's buffer */
             ev_feed_event(loop, &conn->readable, EV_READ);
     }
     if (gate->conns->paused == NULL)

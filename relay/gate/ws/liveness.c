@@ -1,9 +1,6 @@
 /* liveness.c: closes WebSockets that timed out: no "connect", no pong, slow, or token expired. */
 #include "gate/ws/liveness.h"
 
-#include <linux/sockios.h>
-#include <sys/ioctl.h>
-
 #include <utlist.h>
 
 #include "gate/net/gate_shared.h"
@@ -69,7 +66,7 @@ is_client_reading(struct gate_conn *conn, int64_t now_us, int64_t age_us)
     int left = 0;
 
     if (gate->draining || age_us > gate->config->gate.slow_age_ms * 1000 ||
-        ioctl(conn->io.fd, SIOCOUTQ, &left) != 0)
+        !conn_io_unacked_bytes(&conn->io, &left))
         return false;
     if (conn->state == GATE_CONN_CLOSED && left == 0)
         return false; /* everything is delivered */

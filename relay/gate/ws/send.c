@@ -116,7 +116,7 @@ send_by(struct gate_conn *conn, const struct iovec *pieces, int count, int file,
         return RC_CLOSED;
     if (conn->lws_first)
         return wait_until_writable(conn);
-    if (conn->io.ssl != NULL)
+    if (conn_io_is_tls(&conn->io))
         return send_tls(conn, pieces, count, ret_written);
     return send_plain(conn, pieces, count, file, ret_written);
 }
@@ -153,5 +153,5 @@ static const struct session_transport TLS = {
 const struct session_transport *
 gate_transport(const struct gate_conn *conn)
 {
-    return conn->io.ssl != NULL ? &TLS : &PLAIN;
+    return conn_io_is_tls(&conn->io) ? &TLS : &PLAIN;
 }
