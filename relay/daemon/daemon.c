@@ -257,7 +257,7 @@ start_heartbeat(struct relay *relay)
 
 /*
  * Each client uses a descriptor, so the limit is raised to the number needed, if the system allows
- * it. Not further: libwebsockets allocates tables for the limit, and a container may allow 10^9.
+ * it. Not further: a container may allow 10^9 (gate/net/lws_workarounds.h).
  */
 static void
 set_descriptor_limit(const struct config *config)

@@ -60,7 +60,10 @@ is_hex(char c)
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F') || (c >= 'a' && c <= 'f');
 }
 
-/* Rejects requests that libwebsockets would answer itself or close. */
+/*
+ * RFC 3986, 2.1. Decoded arguments are C strings, which %00 would end. See also
+ * gate/net/lws_workarounds.h.
+ */
 static enum rc
 check_target(struct head_scan *scan)
 {

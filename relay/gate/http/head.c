@@ -1,6 +1,5 @@
 /*
- * head.c: validates each request head before libwebsockets reads it. The library would close
- * without a response on a head that is too long, and accept an ambiguous one.
+ * head.c: validates each request head before libwebsockets reads it: see lws_workarounds.h.
  *
  * The head is only peeked at: it needs no memory here, and libwebsockets reads it from the socket
  * as usual. tls_head.c handles TLS, after the ClientHello is complete and a slot is free. A client
@@ -22,7 +21,6 @@
 #include "gate/net/accept.h"
 #include "gate/net/conn_io.h"
 #include "gate/net/gate_shared.h"
-#include "gate/net/lws_workarounds.h"
 #include "gate/net/server.h"
 #include "wire/http_head.h"
 
@@ -123,40 +121,15 @@ head_respond(struct gate_head *head, struct response *response)
     ev_io_start(head->gate->loop, &head->readable);
 }
 
-/*
- * Passes the edited head to lws, except for the last byte, which lws reads from the socket.
- * Otherwise it would parse the same bytes again as a body.
- */
-static void
-hand_over_edited(struct gate_head *head, const struct http_head *parts)
-{
-    struct gate *gate = head->gate;
-    const struct conn_io io = head->io;
-    ssize_t len = (ssize_t)parts->len - 1;
-
-    (void)conn_io_set_low_water(&io, 1);
-    head_free(head);
-    if (conn_io_read(&io, gate->received, (size_t)len) != len) {
-        conn_io_close(&io);
-        return;
-    }
-    workaround_edit_head((char *)gate->received, parts);
-    server_adopt_with(gate, io.fd, (const char *)gate->received, (size_t)len);
-}
-
 static void
 hand_over(struct gate_head *head, const struct http_head *parts)
 {
     struct gate *gate = head->gate;
     const struct conn_io io = head->io;
 
-    if (workaround_needs_edit((char *)gate->received, parts)) {
-        hand_over_edited(head, parts);
-        return;
-    }
     (void)conn_io_set_low_water(&io, 1);
     head_free(head);
-    (void)server_adopt(gate, io.fd);
+    server_adopt_head(gate, &io, (char *)gate->received, parts);
 }
 
 static void

@@ -26,7 +26,7 @@ gate_head_check(const struct gate *gate, int fd, const char *bytes, size_t len,
 
     if (rc == RC_OK)
         *ret_head = parts;
-    /* RFC 6455, 4.1: a client must wait for the response. lws would keep these bytes. */
+    /* RFC 6455, 4.1: a client must wait for the response. See also lws_workarounds.h. */
     if (rc == RC_OK && parts.is_websocket && len > parts.len)
         return refuse_head(ret_response, 400, "data sent before the upgrade response");
     if (rc == RC_AGAIN || (rc == RC_OK && !workaround_is_unknown_method(&parts)))

@@ -1,7 +1,7 @@
 /*
  * request_body.c: reads the body of a request, and detects a half-close or excess bytes.
  *
- * lws reads none of it: see workaround_read_past. A client that half-closes (shutdown(2)) may still
+ * lws reads none of it: see lws_workarounds.h. A client that half-closes (shutdown(2)) may still
  * wait for its response.
  */
 #include "gate/http/request_body.h"
@@ -40,7 +40,7 @@ handle_bytes(struct gate_request *request, const char *bytes, size_t len)
         request->gate->requests->handler->on_body(request);
 }
 
-/* lws starts a timer for the rest, which on_readable clears. */
+/* on_body_readable clears the timer that lws starts for the rest: see workaround_clear_timer. */
 void
 gate_body_received(struct gate_request *request, const char *bytes, size_t len)
 {

@@ -1,9 +1,4 @@
-/*
- * response_writer.c: writes to the client of an HTTP request.
- *
- * It bypasses lws, which would close the connection of a client that half-closed. lws also closes
- * without reading the input, so a reset may destroy the response.
- */
+/* response_writer.c: writes to the client of an HTTP request, past lws: lws_workarounds.h. */
 #include "gate/http/response_writer.h"
 
 #include <errno.h>

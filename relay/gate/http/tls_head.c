@@ -1,9 +1,6 @@
 /*
- * tls_head.c: validates each request head over TLS before libwebsockets reads it.
- *
- * Decrypted bytes can be peeked at, but only those of one record. So lws is kept from reading, and
- * reads each record after it was validated together with those before it. Our watcher has the
- * higher priority: it sees an event first, and lws only if our watcher did not stop it.
+ * tls_head.c: validates each request head over TLS before libwebsockets reads it, record by record:
+ * see struct tls_records.
  */
 #include "gate/http/tls_head.h"
 
@@ -23,12 +20,10 @@
 #include "gate/net/server.h"
 #include "wire/http_head.h"
 
-#define BEFORE_LWS 1   /* lws watchers have priority 0 */
-#define NUDGE_S 0.01   /* poll(2) does not report bytes in OpenSSL's buffer */
 #define HEADS_MAX 1024 /* connections without a request, 50 kB each */
 /* Minimum age for eviction: a connection of a burst does not evict one of the same burst. */
 #define PATIENCE_US (3 * INT64_C(1000000))
-#define PARTIAL_MAX 128 /* lws holds part of their head, in one of its few header tables */
+#define PARTIAL_MAX 128 /* each occupies one of LWS_HEADER_TABLES */
 #define SEEN_MAX (GATE_HEAD_BYTES_MAX + GATE_RECEIVED_MAX)
 
 /*
@@ -39,9 +34,7 @@ struct gate_tls_head {
     struct gate *gate;
     struct gate_tls_head *prev; /* in `first` or `partial`, oldest first */
     struct gate_tls_head *next;
-    struct ev_io readable;
-    struct ev_timer nudge; /* while lws reads a record */
-    struct conn_io io;
+    struct tls_records records;
     struct buffer seen; /* a head in more than one record */
     bool is_lingering;
     size_t discarded; /* bytes, while LINGERING */
@@ -84,9 +77,7 @@ tls_head_free(struct gate_tls_head *head)
 {
     struct gate *gate = head->gate;
 
-    workaround_set_head_owner(head->io.wsi, NULL);
-    ev_io_stop(gate->loop, &head->readable);
-    ev_timer_stop(gate->loop, &head->nudge);
+    tls_records_stop(&head->records);
     if (is_partial(head)) {
         DL_DELETE(gate->tls_heads->partial, head);
         gate->tls_heads->partial_count--;
@@ -102,7 +93,7 @@ tls_head_free(struct gate_tls_head *head)
 void
 gate_tls_head_read(struct lws *wsi)
 {
-    struct gate_tls_head *head = workaround_head_owner(wsi);
+    struct gate_tls_head *head = tls_records_owner(wsi);
 
     if (head != NULL)
         tls_head_free(head);
@@ -111,7 +102,7 @@ gate_tls_head_read(struct lws *wsi)
 static void
 head_kill(struct gate_tls_head *head)
 {
-    const struct conn_io io = head->io;
+    const struct conn_io io = head->records.io;
 
     tls_head_free(head);
     conn_io_close(&io);
@@ -124,11 +115,11 @@ tls_head_respond(struct gate_tls_head *head, struct response *response)
     ssize_t sent = -1;
 
     stats_add(head->gate->stats, STAT_GATE_PROTOCOL_ERRORS, 1);
-    workaround_hold_head(&head->io);
+    tls_records_end(&head->records);
     if (response_build(response, &out) == RC_OK)
-        sent = conn_io_write(&head->io, out.bytes, out.len);
+        sent = conn_io_write(&head->records.io, out.bytes, out.len);
     buffer_free(&out);
-    if (sent <= 0 || !conn_io_half_close(&head->io)) {
+    if (sent <= 0 || !conn_io_half_close(&head->records.io)) {
         head_kill(head);
         return;
     }
@@ -138,28 +129,6 @@ tls_head_respond(struct gate_tls_head *head, struct response *response)
         DL_DELETE(head->gate->tls_heads->first, head);
         DL_APPEND(head->gate->tls_heads->first, head);
     }
-    ev_timer_stop(head->gate->loop, &head->nudge);
-}
-
-static void
-admit_record(struct gate_tls_head *head)
-{
-    workaround_admit_head(&head->io);
-    ev_feed_fd_event(head->gate->loop, head->io.fd, EV_READ);
-    ev_timer_again(head->gate->loop, &head->nudge);
-}
-
-/* lws may have had no free header table. */
-static void
-on_nudge(struct ev_loop *loop, struct ev_timer *timer, int events)
-{
-    struct gate_tls_head *head = timer->data;
-
-    (void)events;
-    if (conn_io_has_buffered(&head->io))
-        ev_feed_fd_event(loop, head->io.fd, EV_READ);
-    else
-        ev_timer_stop(loop, timer);
 }
 
 /* Keeps bytes for the validation of the next record. False: the connection was closed. */
@@ -193,6 +162,7 @@ tls_head_validate(struct gate_tls_head *head, size_t len)
     char *bytes = (char *)head->gate->received;
     struct http_head parts;
     struct response rejection;
+    const char *problem;
     enum rc rc;
 
     if (is_partial(head)) {
@@ -201,27 +171,24 @@ tls_head_validate(struct gate_tls_head *head, size_t len)
         bytes = head->seen.bytes;
         len = head->seen.len;
     }
-    rc = gate_head_check(head->gate, head->io.fd, bytes, len,
+    rc = gate_head_check(head->gate, head->records.io.fd, bytes, len,
                          head->gate->tls_heads->on_unknown_method, &parts, &rejection);
-    /* head.c renames such headers for lws, which is not possible over TLS. */
-    if (rc == RC_OK && parts.idle_upgrade != NULL) {
-        response_problem(&rejection, 400, 0, "unsupported Upgrade or missing Connection: upgrade");
-        rc = RC_BAD;
-    } else if (rc == RC_OK && workaround_has_header_prefix(bytes, parts.len, false)) {
-        response_problem(&rejection, 400, 0, "ambiguous header name: prefix of a known header");
+    problem = rc == RC_OK ? workaround_unedited_problem(bytes, &parts) : NULL;
+    if (problem != NULL) {
+        response_problem(&rejection, 400, 0, problem);
         rc = RC_BAD;
     }
     if (rc == RC_BAD)
         tls_head_respond(head, &rejection);
     else if (rc == RC_OK || is_partial(head) || buffer_record(head, len))
-        admit_record(head);
+        tls_records_admit(&head->records);
 }
 
 static void
 tls_head_peek(struct gate_tls_head *head)
 {
     struct gate *gate = head->gate;
-    ssize_t got = conn_io_peek(&head->io, gate->received, sizeof(gate->received));
+    ssize_t got = conn_io_peek(&head->records.io, gate->received, sizeof(gate->received));
 
     if (got > 0)
         tls_head_validate(head, (size_t)got);
@@ -233,7 +200,7 @@ static void
 tls_head_discard(struct gate_tls_head *head)
 {
     struct gate *gate = head->gate;
-    ssize_t got = conn_io_discard(&head->io, gate->received, sizeof(gate->received));
+    ssize_t got = conn_io_discard(&head->records.io, gate->received, sizeof(gate->received));
 
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return;
@@ -244,21 +211,14 @@ tls_head_discard(struct gate_tls_head *head)
 }
 
 static void
-on_tls_head_readable(struct ev_loop *loop, struct ev_io *io, int events)
+on_tls_head_readable(void *owner)
 {
-    struct gate_tls_head *head = io->data;
+    struct gate_tls_head *head = owner;
 
-    (void)loop;
-    (void)events;
-    if (head->is_lingering) {
+    if (head->is_lingering)
         tls_head_discard(head);
-        return;
-    }
-    /* lws does the handshake, and has to read bytes that were validated first. */
-    if (!conn_io_is_handshaken(&head->io) || conn_io_has_buffered(&head->io))
-        return;
-    workaround_hold_head(&head->io);
-    tls_head_peek(head);
+    else
+        tls_head_peek(head);
 }
 
 bool
@@ -283,18 +243,16 @@ gate_tls_head_begin(struct gate *gate, int fd)
     if (wsi == NULL)
         return;
     head = memory_new(sizeof(*head));
-    *head = (struct gate_tls_head){
-        .gate = gate, .io = conn_io_of(wsi), .since_us = clock_monotonic_us()};
+    *head = (struct gate_tls_head){.gate = gate,
+                                   .records = {.io = conn_io_of(wsi),
+                                               .loop = gate->loop,
+                                               .on_readable = on_tls_head_readable,
+                                               .owner = head},
+                                   .since_us = clock_monotonic_us()};
     buffer_init(&head->seen, SEEN_MAX);
-    ev_io_init(&head->readable, on_tls_head_readable, fd, EV_READ);
-    ev_set_priority(&head->readable, BEFORE_LWS);
-    ev_init(&head->nudge, on_nudge);
-    head->nudge.repeat = NUDGE_S;
-    head->readable.data = head->nudge.data = head;
-    workaround_set_head_owner(wsi, head);
     DL_APPEND(gate->tls_heads->first, head);
     gate->tls_heads->count++;
-    ev_io_start(gate->loop, &head->readable);
+    tls_records_start(&head->records);
 }
 
 static void

@@ -7,16 +7,35 @@
 #include <strings.h>
 #include <sys/socket.h>
 
-#include "base/memory.h"
 #include "base/arena.h"
-#include "gate/net/conn_io.h"
+#include "base/log.h"
+#include "base/memory.h"
 #include "wire/http_head.h"
 
 #define BLOCK_BYTES (16 * 1024)
 #define BLOCK_BYTES_MIN (8 * 1024) /* smaller blocks do not fragment the heap */
 
+#define BEFORE_LWS 1 /* priority; the library's watchers have 0 */
+#define NUDGE_S 0.01 /* poll(2) does not report bytes in OpenSSL's buffer */
+
 /* The library has one allocator per process. */
 static struct arena blocks = {.item_bytes = BLOCK_BYTES, .most = LWS_HEADER_TABLES + 8};
+
+static void
+on_log(int level, const char *line)
+{
+    size_t len = strlen(line);
+
+    while (len > 0 && (line[len - 1] == '\n' || line[len - 1] == ' '))
+        len--;
+    log_debug("gate", "libwebsockets", LOG_INT("lws_level", level), LOG_BYTES("text", line, len));
+}
+
+void
+workaround_log_as_debug(void)
+{
+    lws_set_log_level(LLL_ERR | LLL_WARN, on_log);
+}
 
 const struct lws_retry_bo *
 workaround_no_pings(void)
@@ -82,28 +101,78 @@ workaround_clear_timer(const struct conn_io *io)
     lws_set_timeout(io->wsi, NO_PENDING_TIMEOUT, 0);
 }
 
-void
-workaround_hold_head(const struct conn_io *io)
+/* The higher priority lets this watcher see an event first; the library sees it unless stopped. */
+static void
+on_records_readable(struct ev_loop *loop, struct ev_io *io, int events)
 {
-    lws_rx_flow_control(io->wsi, 0);
+    struct tls_records *records = io->data;
+
+    (void)loop;
+    (void)events;
+    if (!records->has_ended) {
+        /* the library does the handshake, and reads bytes that were validated */
+        if (!conn_io_is_handshaken(&records->io) || conn_io_has_buffered(&records->io))
+            return;
+        lws_rx_flow_control(records->io.wsi, 0);
+    }
+    records->on_readable(records->owner);
+}
+
+/* The library may have had no free header table. */
+static void
+on_nudge(struct ev_loop *loop, struct ev_timer *timer, int events)
+{
+    struct tls_records *records = timer->data;
+
+    (void)events;
+    if (conn_io_has_buffered(&records->io))
+        ev_feed_fd_event(loop, records->io.fd, EV_READ);
+    else
+        ev_timer_stop(loop, timer);
 }
 
 void
-workaround_admit_head(const struct conn_io *io)
+tls_records_start(struct tls_records *records)
 {
-    lws_rx_flow_control(io->wsi, 1);
+    ev_io_init(&records->readable, on_records_readable, records->io.fd, EV_READ);
+    ev_set_priority(&records->readable, BEFORE_LWS);
+    ev_init(&records->nudge, on_nudge);
+    records->nudge.repeat = NUDGE_S;
+    records->readable.data = records->nudge.data = records;
+    lws_set_opaque_user_data(records->io.wsi, records);
+    ev_io_start(records->loop, &records->readable);
 }
 
 void
-workaround_set_head_owner(struct lws *wsi, void *owner)
+tls_records_stop(struct tls_records *records)
 {
-    lws_set_opaque_user_data(wsi, owner);
+    lws_set_opaque_user_data(records->io.wsi, NULL);
+    ev_io_stop(records->loop, &records->readable);
+    ev_timer_stop(records->loop, &records->nudge);
+}
+
+void
+tls_records_admit(struct tls_records *records)
+{
+    lws_rx_flow_control(records->io.wsi, 1);
+    ev_feed_fd_event(records->loop, records->io.fd, EV_READ);
+    ev_timer_again(records->loop, &records->nudge);
+}
+
+void
+tls_records_end(struct tls_records *records)
+{
+    records->has_ended = true;
+    lws_rx_flow_control(records->io.wsi, 0);
+    ev_timer_stop(records->loop, &records->nudge);
 }
 
 void *
-workaround_head_owner(struct lws *wsi)
+tls_records_owner(struct lws *wsi)
 {
-    return lws_get_opaque_user_data(wsi);
+    const struct tls_records *records = lws_get_opaque_user_data(wsi);
+
+    return records != NULL ? records->owner : NULL;
 }
 
 void
@@ -210,6 +279,30 @@ workaround_edit_head(char *bytes, const struct http_head *head)
     if (head->idle_upgrade != NULL)
         bytes[head->idle_upgrade - bytes] = 'X';
     (void)workaround_has_header_prefix(bytes, head->len, true);
+}
+
+enum rc
+workaround_adopt_edited(struct lws_vhost *vhost, const struct conn_io *io, char *bytes,
+                        const struct http_head *head)
+{
+    const size_t len = head->len - 1;
+
+    if (conn_io_read(io, bytes, len) != (ssize_t)len) {
+        conn_io_close(io);
+        return RC_IO;
+    }
+    workaround_edit_head(bytes, head);
+    return lws_adopt_socket_vhost_readbuf(vhost, io->fd, bytes, len) != NULL ? RC_OK : RC_BAD;
+}
+
+const char *
+workaround_unedited_problem(char *bytes, const struct http_head *head)
+{
+    if (head->idle_upgrade != NULL)
+        return "unsupported Upgrade or missing Connection: upgrade";
+    if (workaround_has_header_prefix(bytes, head->len, false))
+        return "ambiguous header name: prefix of a known header";
+    return NULL;
 }
 
 bool

@@ -31,17 +31,6 @@ struct slot {
     void *conn;
 };
 
-/* The library logs client errors as errors; for the relay they are debug events. */
-static void
-on_log(int level, const char *line)
-{
-    size_t len = strlen(line);
-
-    while (len > 0 && (line[len - 1] == '\n' || line[len - 1] == ' '))
-        len--;
-    log_debug("gate", "libwebsockets", LOG_INT("lws_level", level), LOG_BYTES("text", line, len));
-}
-
 static void
 on_request_closed(const struct server_handler *handler, struct slot *slot)
 {
@@ -63,7 +52,7 @@ on_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in
         return 0;
     handler = gate->server->handler;
     switch (reason) {
-    case LWS_CALLBACK_OPENSSL_LOAD_EXTRA_SERVER_VERIFY_CERTS:
+    case LWS_CALLBACK_OPENSSL_LOAD_EXTRA_SERVER_VERIFY_CERTS: /* lws_workarounds.h */
         gate->server->tls = user;
         return 0;
     case LWS_CALLBACK_WSI_DESTROY:
@@ -84,7 +73,7 @@ on_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in
         return handler->on_upgrade(gate, wsi);
     case LWS_CALLBACK_ESTABLISHED:
         return handler->on_connected(gate, wsi, &slot->conn);
-    case LWS_CALLBACK_RECEIVE: /* bytes before the response to the upgrade */
+    case LWS_CALLBACK_RECEIVE: /* data that http/head_check.c rejects */
         return -1;
     case LWS_CALLBACK_SERVER_WRITEABLE:
         return handler->on_writable(slot->conn);
@@ -123,7 +112,7 @@ open_context(struct gate *gate, char *reason, size_t size)
 
     if (gate->config->gate.tls_cert != NULL)
         info.options |= LWS_SERVER_OPTION_DO_SSL_GLOBAL_INIT;
-    lws_set_log_level(LLL_ERR | LLL_WARN, on_log);
+    workaround_log_as_debug();
     gate->server->context = lws_create_context(&info);
     workaround_set_allocator();
     if (gate->server->context != NULL)
@@ -132,6 +121,7 @@ open_context(struct gate *gate, char *reason, size_t size)
     return RC_IO;
 }
 
+/* lws_create_vhost returns no reason: see lws_workarounds.h. */
 static enum rc
 check_readable(const char *path, char *reason, size_t size)
 {
@@ -215,8 +205,11 @@ server_adopt(struct gate *gate, int fd)
 }
 
 void
-server_adopt_with(struct gate *gate, int fd, const char *bytes, size_t len)
+server_adopt_head(struct gate *gate, const struct conn_io *io, char *bytes,
+                  const struct http_head *head)
 {
-    if (lws_adopt_socket_vhost_readbuf(gate->server->vhost, fd, bytes, len) == NULL)
+    if (!workaround_needs_edit(bytes, head))
+        (void)server_adopt(gate, io->fd);
+    else if (workaround_adopt_edited(gate->server->vhost, io, bytes, head) == RC_BAD)
         report_refused(gate);
 }

@@ -7,7 +7,9 @@
 
 #include "base/rc.h"
 
+struct conn_io;
 struct gate;
+struct http_head;
 struct lws;
 struct ssl_ctx_st;
 
@@ -38,7 +40,11 @@ struct ssl_ctx_st *server_tls(const struct gate *gate);
 
 /* Passes ownership of a connection to the library. NULL: the library rejected and closed it. */
 struct lws *server_adopt(struct gate *gate, int fd);
-/* The same with bytes that were read already; they must not complete a request head. */
-void server_adopt_with(struct gate *gate, int fd, const char *bytes, size_t len);
+/*
+ * The same for a plain socket with a whole valid head, which `bytes` holds and the socket still
+ * has. Overwrites `bytes`.
+ */
+void server_adopt_head(struct gate *gate, const struct conn_io *io, char *bytes,
+                       const struct http_head *head);
 
 #endif

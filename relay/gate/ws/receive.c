@@ -1,6 +1,6 @@
 /*
- * receive.c: reads a WebSocket's frames and reassembles its messages. libwebsockets would accept
- * frames that RFC 6455 forbids.
+ * receive.c: reads a WebSocket's frames and reassembles its messages. It bypasses lws:
+ * lws_workarounds.h.
  */
 #include "gate/ws/receive.h"
 
@@ -60,7 +60,6 @@ handle_text(struct gate_conn *conn, const char *text, size_t len)
     const char *end = text + len;
     size_t valid_len = 0;
 
-    /* Checked here because lws closes without a bye. */
     if (!utf8_is_prefix(text, len, &valid_len) || valid_len < len) {
         reject_text(conn);
         return;

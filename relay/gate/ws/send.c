@@ -1,9 +1,8 @@
 /*
  * send.c: sends a session's frames, directly on the socket if possible.
  *
- * An lws callback for each frame would double the cost of a send. So frames are sent on the
- * descriptor while lws has no pending write. lws gets the rest of a half-sent frame and sends it
- * first, so that no pong can split it.
+ * Frames bypass lws (lws_workarounds.h) while it has no pending write. It gets the rest of a
+ * half-sent frame and sends it first, so that no pong can split it.
  */
 #include "gate/ws/send.h"
 

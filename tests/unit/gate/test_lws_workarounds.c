@@ -77,6 +77,30 @@ edited_head_hides_no_header(void **state)
     assert_non_null(strstr(text, "\r\nAuthorization: Bearer z\r\n"));
 }
 
+static const char *
+problem_over_tls(const char *fields)
+{
+    char text[512];
+    int len = snprintf(text, sizeof(text), "GET / HTTP/1.1\r\nHost: x\r\n%s\r\n", fields);
+    struct http_head head;
+    const char *why = NULL;
+
+    assert_int_equal(http_head_check(text, (size_t)len, HEAD_MAX, &head, &why), RC_OK);
+    return workaround_unedited_problem(text, &head);
+}
+
+static void
+head_that_needs_an_edit_is_rejected_over_tls(void **state)
+{
+    (void)state;
+    assert_null(problem_over_tls("Accept: y\r\n"));
+    assert_null(problem_over_tls("Connection: Upgrade\r\nUpgrade: websocket\r\n"));
+    assert_string_equal(problem_over_tls("Upgrade: h2c\r\n"),
+                        "unsupported Upgrade or missing Connection: upgrade");
+    assert_string_equal(problem_over_tls("A: y\r\nAuthorization: Bearer z\r\n"),
+                        "ambiguous header name: prefix of a known header");
+}
+
 int
 main(void)
 {
@@ -87,6 +111,7 @@ main(void)
         cmocka_unit_test(prefix_in_the_last_header_hides_the_end),
         cmocka_unit_test(colon_in_the_value_ends_the_match),
         cmocka_unit_test(edited_head_hides_no_header),
+        cmocka_unit_test(head_that_needs_an_edit_is_rejected_over_tls),
     };
 
     return cmocka_run_group_tests_name("lws_workarounds", tests, NULL, NULL);
