@@ -119,8 +119,8 @@ local function acknowledge_unlisted(id)
     if state == '0' then return acknowledge(id) end
     local notification = not state and notification_of(id)
     if notification and notification.open and not is_dead_lettered(id, user) then
-        call('HSET', early_key(id), user, now_text)
-        call('PEXPIRE', early_key(id), EARLY_MS)
+        call('HSET', unreported_ack_key(id), user, now_text)
+        call('PEXPIRE', unreported_ack_key(id), UNREPORTED_ACK_MS)
     end
     notifications[id] = value -- back to the stored text
 end

@@ -72,6 +72,6 @@ end
 if ARGV[4] == '' then return {position, timeline, read} end
 
 -- Only the newest pages are searched: readers do not wait for an older notification.
--- include: scan_back.lua
+-- include: reverse_scan.lua
 local _, newest_route = newest_notification(prefix .. KEY_STREAM, '+', 32, function() return true end)
 return {position, timeline, read, newest_route or ''}

@@ -24,17 +24,17 @@
 #define KEY_MEMBERS ":members:"   /* set of an audience and target: its users */
 #define KEY_GROUPS ":groups:"     /* set of a user: audiences and targets */
 
-#define KEY_PENDING ":pending"     /* hash: notifications that lack an acknowledgement */
-#define KEY_ACK ":ack:"            /* hash of a notification: users, and 0 or the ack time */
-#define KEY_ACKED ":acked:"        /* hash of a complete notification: users and ack times */
-#define KEY_EARLY_ACKS ":early:"   /* hash of a notification: acknowledgements before the report */
-#define KEY_RETRIES ":tries:"      /* hash of a notification: the retries of each user */
-#define KEY_RETRIED ":retried"     /* sorted set: notifications with a retry, by commit time */
-#define KEY_DUE ":due"             /* sorted set: pairs of notification and user, by time */
-#define KEY_INBOX ":inbox:"        /* sorted set of a user: notifications, by entry */
-#define KEY_ACK_EVENTS ":receipts" /* stream: acknowledgements, for other relays */
-#define KEY_TRAIL ":trail:"        /* list of a notification: its history */
-#define KEY_ERRORS ":errors"       /* stream: the error log; its key has no shard number */
+#define KEY_PENDING ":pending"        /* hash: notifications that lack an acknowledgement */
+#define KEY_ACK ":ack:"               /* hash of a notification: users, and 0 or the ack time */
+#define KEY_ACKED ":acked:"           /* hash of a complete notification: users and ack times */
+#define KEY_UNREPORTED_ACKS ":early:" /* hash of a notification: acks before the report */
+#define KEY_RETRIES ":tries:"         /* hash of a notification: the retries of each user */
+#define KEY_RETRIED ":retried"        /* sorted set: notifications with a retry, by commit time */
+#define KEY_DUE ":due"                /* sorted set: pairs of notification and user, by time */
+#define KEY_INBOX ":inbox:"           /* sorted set of a user: notifications, by entry */
+#define KEY_ACK_EVENTS ":receipts"    /* stream: acknowledgements, for other relays */
+#define KEY_TRAIL ":trail:"           /* list of a notification: its history */
+#define KEY_ERRORS ":errors"          /* stream: the error log; its key has no shard number */
 
 #define KEY_RELAYS ":relays"      /* sorted set: relays, by the time of the last heartbeat */
 #define KEY_PRESENCE ":here:"     /* set of a relay: the users connected to it */

@@ -19,15 +19,15 @@ local now_text = whole(now)
 local function add_pending_user(id, user)
     local notification = notification_of(id)
     if not notification or not notification.open or is_dead_lettered(id, user) then return nil end
-    local early = call('HGET', early_key(id), user)
-    if early then
-        call('HDEL', early_key(id), user)
-        call('HSET', prefix .. KEY_ACK .. id, user, early)
+    local acked_ms = call('HGET', unreported_ack_key(id), user)
+    if acked_ms then
+        call('HDEL', unreported_ack_key(id), user)
+        call('HSET', prefix .. KEY_ACK .. id, user, acked_ms)
         record_event(id, 'sent', now_text, 0, '-', user)
         notification.acked = true
         mark_changed(id)
         ack_events[#ack_events + 1] = pack_text(user) .. pack_text(id)
-        return early
+        return acked_ms
     end
     call('HSET', prefix .. KEY_ACK .. id, user, '0')
     call('ZADD', prefix .. KEY_INBOX .. user, score_of(first_entry(id, notification)), id)

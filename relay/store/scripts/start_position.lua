@@ -1,7 +1,7 @@
 -- start_position.lua: finds the stream entry after which all notifications beyond a position follow.
 -- KEYS: stream. ARGV: position, the entry at which to start searching backwards.
 -- Returns the newest notification's entry that is not beyond the position, '' if none is near.
--- include: scan_back.lua
+-- include: reverse_scan.lua
 
 local function is_not_beyond(route)
     local position = route_bytes(route, FRAME_AT_COMMIT_LSN, FRAME_COMMON_SIZE)

@@ -4,7 +4,7 @@
 local stream, prefix, id = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
 
-local SCAN_MAX, STEP, EARLY_MS, WAITING_MAX = 5000, 100, 5000, 1000
+local SCAN_MAX, STEP, CLOCK_SKEW_MS, WAITING_MAX = 5000, 100, 5000, 1000
 
 local function field(entry, name)
     for i = 1, #entry[2], 2 do
@@ -19,7 +19,7 @@ end
 
 -- There is no index by id. Entries are stored soon after their commit: search from there.
 local function search()
-    local from = string.format('%.0f', math.max(tonumber(ARGV[3]) - EARLY_MS, 0)) .. '-0'
+    local from = string.format('%.0f', math.max(tonumber(ARGV[3]) - CLOCK_SKEW_MS, 0)) .. '-0'
     for _ = 1, SCAN_MAX / STEP do
         local page = call('XRANGE', stream, from, '+', 'COUNT', STEP)
         for _, entry in ipairs(page) do

@@ -101,8 +101,8 @@ local function is_dead_lettered(id, user)
 end
 
 -- Acks by users of an open-ended audience before their delivery report: applied if it follows in time.
-local EARLY_MS = 60000
-local function early_key(id) return prefix .. KEY_EARLY_ACKS .. id end
+local UNREPORTED_ACK_MS = 60000
+local function unreported_ack_key(id) return prefix .. KEY_UNREPORTED_ACKS .. id end
 
 -- The trail of a notification: events of stage, ms, attempt, detail, user. It begins with `stored`, and expires
 -- after `trail_ms`.

@@ -1,4 +1,4 @@
--- scan_back.lua: searches a stream backwards for a notification from a commit.
+-- reverse_scan.lua: searches a stream backwards for a notification from a commit.
 -- include: route.lua
 
 -- The newest notification from a commit whose route satisfies `is_wanted`, within `pages` pages: its entry
