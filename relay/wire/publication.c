@@ -400,8 +400,8 @@ refuse_field(struct publication_draft *draft, const char *field)
 {
     static const struct {
         const char *name;
-        const char *place;
-    } PLACES[] = {
+        const char *path;
+    } KNOWN_FIELDS[] = {
         {"audience", "routing.audience"},
         {"retry", "routing.retry"},
         {"targets", "routing.audience.targets"},
@@ -413,9 +413,10 @@ refuse_field(struct publication_draft *draft, const char *field)
         {"ack_required", "routing.retry.ack_required"},
     };
 
-    for (size_t i = 0; i < sizeof(PLACES) / sizeof(PLACES[0]); i++) {
-        if (strcmp(field, PLACES[i].name) == 0)
-            return reject(draft, "unknown field: %s; did you mean %s?", field, PLACES[i].place);
+    for (size_t i = 0; i < sizeof(KNOWN_FIELDS) / sizeof(KNOWN_FIELDS[0]); i++) {
+        if (strcmp(field, KNOWN_FIELDS[i].name) == 0)
+            return reject(draft, "unknown field: %s; did you mean %s?", field,
+                          KNOWN_FIELDS[i].path);
     }
     return reject(draft, "unknown field: %.40s", field);
 }

@@ -164,14 +164,14 @@ on_user(void *ctx, enum rc rc, struct bytes json)
  * Reads a stream entry id from a query argument such as "before=". False: the response is queued.
  */
 static bool
-read_entry_argument(struct gate_request *request, const char *name, bool *ret_is_given,
+read_entry_argument(struct gate_request *request, const char *name, bool *ret_has_bound,
                     struct entry_id *ret_entry)
 {
     char detail[64];
     char *text = request_argument(request->io.wsi, name, ENTRY_ID_TEXT_MAX);
     bool is_good = text == NULL || entry_id_read(text, strlen(text), ret_entry) == RC_OK;
 
-    *ret_is_given = text != NULL;
+    *ret_has_bound = text != NULL;
     free(text);
     if (is_good)
         return true;
@@ -181,7 +181,7 @@ read_entry_argument(struct gate_request *request, const char *name, bool *ret_is
     return false;
 }
 
-typedef enum rc entries_query(struct store *store, const struct entry_id *place,
+typedef enum rc entries_query(struct store *store, const struct entry_id *bound,
                               store_described *done, void *ctx);
 
 /* Queries the store for the stream entries before or after the one in the query, if any. */
@@ -190,13 +190,13 @@ query_entries(struct gate_request *request, const char *name, entries_query *que
               store_described *done)
 {
     struct store_request *store_request;
-    struct entry_id place;
-    bool is_given;
+    struct entry_id bound;
+    bool has_bound;
 
-    if (!read_entry_argument(request, name, &is_given, &place))
+    if (!read_entry_argument(request, name, &has_bound, &bound))
         return;
     store_request = store_request_new(request);
-    if (query(store_of(request), is_given ? &place : NULL, done, store_request) != RC_OK)
+    if (query(store_of(request), has_bound ? &bound : NULL, done, store_request) != RC_OK)
         store_request_failed(store_request);
 }
 

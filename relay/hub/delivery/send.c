@@ -86,7 +86,7 @@ frame_control(struct session *session, unsigned char **ret_frame)
 }
 
 static int
-gather_pieces(struct session *session, struct iovec pieces[PIECES_MAX], size_t *ret_said_len)
+gather_pieces(struct session *session, struct iovec pieces[PIECES_MAX], size_t *ret_control_len)
 {
     unsigned char *control = NULL;
     size_t bytes = 0;
@@ -94,9 +94,9 @@ gather_pieces(struct session *session, struct iovec pieces[PIECES_MAX], size_t *
 
     session_send_late_gap(session);
     drop_expired(session);
-    *ret_said_len = frame_control(session, &control);
-    if (*ret_said_len > 0)
-        pieces[count++] = (struct iovec){control, *ret_said_len};
+    *ret_control_len = frame_control(session, &control);
+    if (*ret_control_len > 0)
+        pieces[count++] = (struct iovec){control, *ret_control_len};
     for (unsigned i = 0; i < session->outbound.count && count < PIECES_MAX; i++) {
         const struct notification *notification = outbound_nth(&session->outbound, i);
 

@@ -105,22 +105,22 @@ store_overview(struct store *store, store_described *done, void *ctx)
 enum rc
 store_errors(struct store *store, const struct entry_id *before, store_described *done, void *ctx)
 {
-    char place[ENTRY_ID_TEXT_MAX + 1] = "(";
+    char start[ENTRY_ID_TEXT_MAX + 1] = "(";
 
     if (before != NULL)
-        entry_id_text(*before, place + 1);
-    return describe(store, STORE_SCRIPT_errors, before != NULL ? place : "+",
+        entry_id_text(*before, start + 1);
+    return describe(store, STORE_SCRIPT_errors, before != NULL ? start : "+",
                     store->topology.servers, done, ctx);
 }
 
 enum rc
 store_latest(struct store *store, const struct entry_id *after, store_described *done, void *ctx)
 {
-    char place[ENTRY_ID_TEXT_MAX + 1] = "(";
+    char start[ENTRY_ID_TEXT_MAX + 1] = "(";
 
     if (after != NULL)
-        entry_id_text(*after, place + 1);
-    return describe(store, STORE_SCRIPT_latest, after != NULL ? place : "-", store->shard_count,
+        entry_id_text(*after, start + 1);
+    return describe(store, STORE_SCRIPT_latest, after != NULL ? start : "-", store->shard_count,
                     done, ctx);
 }
 

@@ -18,12 +18,13 @@ enum rc
 error_entry_read(const struct redisReply *row, struct error_entry *ret_entry)
 {
     struct error_entry entry;
-    struct bytes place;
+    struct bytes entry_id;
 
     if (!reply_is_array(row, 2))
         return RC_BAD;
-    place = reply_bytes(reply_at(row, 0));
-    if (place.at == NULL || entry_id_read((const char *)place.at, place.len, &entry.entry) != RC_OK)
+    entry_id = reply_bytes(reply_at(row, 0));
+    if (entry_id.at == NULL ||
+        entry_id_read((const char *)entry_id.at, entry_id.len, &entry.entry) != RC_OK)
         return RC_BAD;
     entry.id = reply_field(reply_at(row, 1), "id");
     entry.reason = reply_field(reply_at(row, 1), "reason");

@@ -47,7 +47,7 @@ struct link {
     int64_t heard_us; /* time of the last reply, or when waiting began */
     int scripts_loaded;
     bool is_loading;
-    bool is_settled; /* the connection works: the backoff restarts */
+    bool is_usable; /* the connection works: the backoff restarts */
     bool closing;
     char shas[STORE_SCRIPT_COUNT][SHA_TEXT + 1];
 };
@@ -85,7 +85,7 @@ link_fall(struct link *link, const char *reason)
     url_format(&link->address, where);
     snprintf(kept, sizeof(kept), "%s",
              reason != NULL ? reason : ""); /* `reason` may point into the context */
-    if (!link->is_settled)
+    if (!link->is_usable)
         link->connect.failures++; /* also for a replica, which rejects writes */
     link->state = LINK_DOWN;
     link->redis = NULL;
@@ -116,10 +116,10 @@ link_is_up(const struct link *link)
 }
 
 void
-link_settle(struct link *link)
+link_set_usable(struct link *link)
 {
     backoff_reset(&link->backoff);
-    link->is_settled = true;
+    link->is_usable = true;
 }
 
 void
@@ -386,7 +386,7 @@ static void
 link_connect(struct link *link)
 {
     link->state = LINK_CONNECTING;
-    link->is_settled = false;
+    link->is_usable = false;
     link->heard_us = clock_monotonic_us();
     connect_start(&link->connect);
 }

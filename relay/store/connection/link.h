@@ -42,7 +42,7 @@ bool link_is_up(const struct link *link);
 void link_measure(struct link *link, struct stats *stats);
 
 /* The connection works: resets the backoff. */
-void link_settle(struct link *link);
+void link_set_usable(struct link *link);
 
 /*
  * Reconnects, for example after an invalid reply. `reason` NULL: nothing failed, nothing is logged.

@@ -175,10 +175,10 @@ direct_redrive(struct direct *direct, const struct error_entry *entry, const cha
 enum rc
 direct_drop(struct direct *direct, struct entry_id entry)
 {
-    char place[ENTRY_ID_TEXT_MAX];
-    const char *argv[] = {"XDEL", direct->errors_key, place};
+    char entry_text[ENTRY_ID_TEXT_MAX];
+    const char *argv[] = {"XDEL", direct->errors_key, entry_text};
 
-    entry_id_text(entry, place);
+    entry_id_text(entry, entry_text);
     return direct_queue_change(direct, false, 3, argv, NULL);
 }
 

@@ -307,15 +307,15 @@ enum rc
 batch_next_notification(const struct batch *batch, size_t *at,
                         struct batch_notification *ret_notification)
 {
-    size_t place = *at != 0 ? *at : BATCH_RESERVED;
+    size_t index = *at != 0 ? *at : BATCH_RESERVED;
 
-    while (place < batch->argc && batch->argv[place][0] != 'N')
-        place += COMMIT_ARGUMENTS;
-    if (place >= batch->argc)
+    while (index < batch->argc && batch->argv[index][0] != 'N')
+        index += COMMIT_ARGUMENTS;
+    if (index >= batch->argc)
         return RC_CLOSED;
     *ret_notification =
-        (struct batch_notification){argument_at(batch, place + 2), argument_at(batch, place + 3),
-                                    argument_at(batch, place + 4)};
-    *at = place + NOTIFICATION_ARGUMENTS;
+        (struct batch_notification){argument_at(batch, index + 2), argument_at(batch, index + 3),
+                                    argument_at(batch, index + 4)};
+    *at = index + NOTIFICATION_ARGUMENTS;
     return RC_OK;
 }

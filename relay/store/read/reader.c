@@ -155,7 +155,7 @@ on_read(void *ctx, const struct redisReply *reply)
         return;
     }
     /* A server that accepts hello but rejects XREAD must not reset the backoff. */
-    link_settle(server->link);
+    link_set_usable(server->link);
     server->reading = true; /* a callback may call reader_seek: no second XREAD */
     reader_handle_reply(server, reply, is_stale);
     server->reading = false;

@@ -160,7 +160,7 @@ on_hello(void *ctx, const struct redisReply *reply)
     shard->knows_first = reply_integer(reply_at(reply, 2)) == 1;
     if (shard->number == 0)
         topic_prefix_set(shard->store->topic_prefix, reply_bytes(reply_at(reply, 3)));
-    link_settle(shard->link);
+    link_set_usable(shard->link);
     shard->is_up = true;
     shard->events->on_up(shard->store);
 }
