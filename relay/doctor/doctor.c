@@ -27,11 +27,11 @@ static const char doctor_usage[] =
     "  --primary=CONNINFO    the primary that the standby of [feed] conninfo follows,\n"
     "                        else feed.primary_conninfo\n"
     "  --quiet               only failures and warnings\n"
-    "  --json                one object: {\"ok\":..,\"wrong\":N,\"warnings\":N,\"checks\":[..]}\n"
+    "  --json                one object: {\"ok\":..,\"errors\":N,\"warnings\":N,\"checks\":[..]}\n"
     "\n"
-    "WARN: a risk, or a setting that may be intended. OK and WARN do not change the exit code.\n"
-    "Exit code: 0 all checks passed (also with warnings), 1 a check failed, 2 the settings or the\n"
-    "command are wrong. Run it as the user and on the machine of the relay. Within the database,\n"
+    "ERROR: a failed check. WARN: a risk, or a setting that may be intended.\n"
+    "Exit code: 0 no check failed, 1 a check failed, 2 the settings or the arguments are invalid.\n"
+    "Run it on the machine of the relay, as its user. In the database,\n"
     "SELECT * FROM clairon.doctor() runs the checks of PostgreSQL.\n";
 
 struct doctor {
@@ -68,7 +68,7 @@ add_finding(struct buffer *out, const struct finding *row, bool is_first)
     if (rc == RC_OK)
         rc = add_text(out, "detail", row->detail);
     if (rc == RC_OK)
-        rc = add_text(out, "level", row->is_warning ? "warn" : row->ok ? "ok" : "wrong");
+        rc = add_text(out, "level", row->is_warning ? "warn" : row->ok ? "ok" : "error");
     if (rc == RC_OK && needs_attention(row))
         rc = add_text(out, "hint", row->hint);
     return rc == RC_OK ? buffer_add(out, "}", 1) : rc;
@@ -82,8 +82,9 @@ print_json(const struct findings *findings, bool quiet)
     enum rc rc;
 
     buffer_init(&out, JSON_MAX);
-    rc = buffer_addf(&out, "{\"ok\":%s,\"wrong\":%zu,\"warnings\":%zu,\"checks\":[",
-                     findings->wrong == 0 ? "true" : "false", findings->wrong, findings->warnings);
+    rc =
+        buffer_addf(&out, "{\"ok\":%s,\"errors\":%zu,\"warnings\":%zu,\"checks\":[",
+                    findings->errors == 0 ? "true" : "false", findings->errors, findings->warnings);
     for (size_t i = 0; i < findings->count && rc == RC_OK; i++) {
         if (quiet && !needs_attention(&findings->rows[i]))
             continue;
@@ -115,7 +116,7 @@ print_row(const struct finding *row)
                                       : CLI_COLOUR_BAD),
            row->is_warning ? "WARN"
            : row->ok       ? "ok"
-                           : "WRONG",
+                           : "ERROR",
            cli_colour(CLI_COLOUR_NONE), row->area);
     print_text(row->check);
     printf(": ");
@@ -131,10 +132,10 @@ print_row(const struct finding *row)
 static void
 print_sum(const struct findings *findings)
 {
-    if (findings->wrong == 0)
-        printf("all checks passed");
+    if (findings->errors == 0)
+        fputs(findings->warnings == 0 ? "all checks passed" : "no check failed", stdout);
     else
-        printf("%zu of %zu checks failed", findings->wrong, findings->count);
+        printf("%zu of %zu checks failed", findings->errors, findings->count);
     if (findings->warnings > 0)
         printf(", %zu warning%s", findings->warnings, cli_plural((long long)findings->warnings));
     putchar('\n');
@@ -175,7 +176,7 @@ run(const struct doctor *doctor, const struct config *config)
     run_checks(doctor, config, &findings);
     is_printed =
         doctor->json ? print_json(&findings, doctor->quiet) : print_table(&findings, doctor->quiet);
-    code = is_printed && fflush(stdout) == 0 && findings.wrong == 0 ? 0 : 1;
+    code = is_printed && fflush(stdout) == 0 && findings.errors == 0 ? 0 : 1;
     findings_free(&findings);
     return code;
 }

@@ -4,8 +4,8 @@
 
 /*
  * Runs the checks of the settings, this machine, the gate, PostgreSQL and the store, and prints the
- * findings. Returns the exit code: 0 when all checks passed, 1 when one failed, 2 for wrong use or
- * wrong settings.
+ * findings. Returns the exit code: 0 when no check failed, 1 when one failed, 2 for wrong usage or
+ * invalid settings.
  */
 int doctor_command(int argc, char **argv);
 

@@ -34,7 +34,7 @@ add(struct findings *findings, struct finding row)
 {
     if (is_known(findings, &row))
         return;
-    findings->wrong += !row.ok;
+    findings->errors += !row.ok;
     findings->warnings += row.is_warning;
     if (findings->count == FINDINGS_MAX)
         return;

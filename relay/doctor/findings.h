@@ -23,7 +23,7 @@ struct finding {
 struct findings {
     struct finding *rows;
     size_t count;
-    size_t wrong; /* findings that are not ok, including those beyond FINDINGS_MAX */
+    size_t errors; /* findings that are not ok, including those beyond FINDINGS_MAX */
     size_t warnings;
 };
 

@@ -41,7 +41,7 @@ connect_with_patience(struct gate_probe *probe, int family, const struct sockadd
         connect(fd, address, len) == 0)
         return fd;
     snprintf(probe->reason, sizeof(probe->reason), "%s",
-             errno == EINPROGRESS ? "no answer" : strerror(errno));
+             errno == EINPROGRESS ? "timed out after 5 s" : strerror(errno));
     if (fd >= 0)
         (void)close(fd);
     return -1;
@@ -53,7 +53,7 @@ connect_unix(struct gate_probe *probe, const char *path)
     struct sockaddr_un address = {.sun_family = AF_UNIX};
 
     if (strlen(path) >= sizeof(address.sun_path)) {
-        snprintf(probe->reason, sizeof(probe->reason), "the path is too long");
+        snprintf(probe->reason, sizeof(probe->reason), "path too long");
         return -1;
     }
     memcpy(address.sun_path, path, strlen(path) + 1);
@@ -150,7 +150,7 @@ exchange(struct gate_probe *probe, const char *request)
     if (strncmp(probe->reply, "HTTP/1.", 7) == 0)
         return true;
     snprintf(probe->reason, sizeof(probe->reason), "%s",
-             len == 0 ? "connected, but no reply within 5 s" : "the reply is not HTTP");
+             len == 0 ? "connected, but no reply within 5 s" : "reply is not HTTP");
     return false;
 }
 
@@ -184,7 +184,7 @@ unready_hint(const char *feed, const char *store)
            "journalctl -u clairon-relay -o cat | grep component=feed";
 }
 
-/* False: no relay answers, so the other checks are skipped. */
+/* False: no relay was found, so the other checks are skipped. */
 static bool
 check_ready(struct gate_probe *probe, struct findings *findings)
 {
@@ -196,7 +196,7 @@ check_ready(struct gate_probe *probe, struct findings *findings)
         findings_warn(findings, GATE, "relay",
                       "Start it: systemctl start clairon-relay; if it runs with another settings "
                       "file, pass that file with -c",
-                      "no relay answers on %s: %s", listen, probe->reason);
+                      "no relay found at %s: %s", listen, probe->reason);
         return false;
     }
     status = read_ready(probe, feed, store);

@@ -53,7 +53,7 @@ postgresql_connect(const char *conninfo, bool replicates, char error[POSTGRESQL_
         status = PGRES_POLLING_FAILED;
     while (status == PGRES_POLLING_READING || status == PGRES_POLLING_WRITING) {
         if (!wait_for(conn, status == PGRES_POLLING_READING ? POLLIN : POLLOUT, deadline_us)) {
-            keep_error(error, "no answer within 10 s");
+            keep_error(error, "connection timed out after 10 s");
             PQfinish(conn);
             return NULL;
         }
@@ -80,7 +80,7 @@ collect(PGconn *conn, int64_t deadline_us, char error[POSTGRESQL_ERROR_MAX])
 
         while (PQisBusy(conn) != 0) {
             if (!wait_for(conn, POLLIN, deadline_us)) {
-                keep_error(error, "no answer within 10 s");
+                keep_error(error, "query timed out after 10 s");
                 PQclear(last);
                 return NULL;
             }

@@ -20,7 +20,7 @@ is($code, 0, 'a healthy configuration: exit code 0') or diag $out, $err;
 like($out, qr/^all checks passed$/m, 'with a summary');
 like($out, qr/^ok +postgresql  wal_level: wal_level is logical$/m, 'each check has a line');
 like($out, qr/^ok +postgresql  replica identity of public\.t: full$/m, 'a complete rule names no column');
-unlike($out, qr/WRONG|WARN|hint:/, 'nothing to fix');
+unlike($out, qr/ERROR|WARN|hint:/, 'nothing to fix');
 repaired('as JSON too');
 is((doctor('--quiet'))[1], "all checks passed\n", '--quiet prints only problems');
 

@@ -38,7 +38,7 @@ warns('WAL without a limit', 'postgresql: max_slot_wal_keep_size', qr/unlimited/
 slot_limit('1GB');
 ($code, $out) = doctor('--quiet', '--gate.origins=*');
 is($code, 0, 'only a warning: exit code 0');
-like($out, qr{\AWARN +gate +gate\.origins: \*: .*\n +hint: Name the origins.*\nall checks passed, 1 warning\n\z}, '--quiet prints it with the summary');
+like($out, qr{\AWARN +gate +gate\.origins: \*: .*\n +hint: Name the origins.*\nno check failed, 1 warning\n\z}, '--quiet prints it with the summary');
 warns('origins of all sites', 'gate: gate.origins', qr/^\*: /, qr/Name the origins/, '--gate.origins=*');
 
 # The running relay has other origins than the settings.
@@ -47,8 +47,8 @@ finds('an origin added after its start', 'gate: gate.origins', qr{rejects origin
 
 # No listener, another program, a socket without a response.
 my $port = free_port();
-warns('no relay', 'gate: relay', qr/^no relay answers on 127\.0\.0\.1:$port: Connection refused$/, qr/systemctl start/, "--gate.listen=127.0.0.1:$port");
-warns('no unix socket', 'gate: relay', qr/^no relay answers on unix:.*No such file/, qr/systemctl start/, '--gate.listen=unix:' . scratch() . '/none');
+warns('no relay', 'gate: relay', qr/^no relay found at 127\.0\.0\.1:$port: Connection refused$/, qr/systemctl start/, "--gate.listen=127.0.0.1:$port");
+warns('no unix socket', 'gate: relay', qr/^no relay found at unix:.*No such file/, qr/systemctl start/, '--gate.listen=unix:' . scratch() . '/none');
 my $other = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1') or die "could not listen: $!";
 for my $case ([ "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", 0 ], [ "HTTP/1.1 200 OK\r\n\r\n[]", 0 ], [ "SSH-2.0-x\r\n", 1 ])
 {
@@ -59,7 +59,7 @@ for my $case ([ "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", 0 ], [ "HTTP/1
         for (1 .. 2) { my $link = $other->accept or last; sysread $link, my $request, 4096; syswrite $link, $reply; close $link }
         POSIX::_exit(0);
     }
-    my @expected = ('gate: relay', ($is_warning ? qr/the reply is not HTTP/ : qr/is not that of a relay/), ($is_warning ? qr/./ : qr/Another program/),
+    my @expected = ('gate: relay', ($is_warning ? qr/reply is not HTTP/ : qr/is not that of a relay/), ($is_warning ? qr/./ : qr/Another program/),
         '--gate.listen=127.0.0.1:' . $other->sockport);
     $is_warning ? warns('another program', @expected) : finds('another program', @expected);
     kill KILL => $pid;

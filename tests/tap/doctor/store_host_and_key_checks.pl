@@ -67,7 +67,7 @@ SKIP: {
 my $unresponsive = IO::Socket::INET->new(LocalAddr => '127.0.0.1', Listen => 5) or die;
 finds('a store that does not respond', 'store: connection', qr/does not reply/, qr/./,
     '--store.url=redis://127.0.0.1:' . $unresponsive->sockport);
-finds('a PostgreSQL that does not respond', 'postgresql: connection', qr/no answer within 10 s/, qr//,
+finds('a PostgreSQL that does not respond', 'postgresql: connection', qr/connection timed out after 10 s/, qr//,
     '--relay.roles=feed', '--feed.conninfo=host=127.0.0.1 dbname=x port=' . $unresponsive->sockport);
 
 # Limits of the host.

@@ -23,7 +23,7 @@ sub failed_checks
     my $report = eval { JSON::decode_json($out) } or die "no JSON: $out$err";
     my %wrong = map { ("$_->{area}: $_->{check}" => $_) } grep { !$_->{ok} } @{ $report->{checks} };
     my $count = grep { !$_->{ok} } @{ $report->{checks} };
-    is_deeply([ $code, $report->{wrong}, $report->{ok} ? 1 : 0 ], [ $count ? 1 : 0, $count, $count ? 0 : 1 ],
+    is_deeply([ $code, $report->{errors}, $report->{ok} ? 1 : 0 ], [ $count ? 1 : 0, $count, $count ? 0 : 1 ],
         'exit code and count agree with the checks');
     return \%wrong;
 }
@@ -47,7 +47,7 @@ sub warns
     my $report = eval { JSON::decode_json($out) } or die "no JSON: $out$err";
     my @warnings = grep { $_->{level} eq 'warn' } @{ $report->{checks} };
     my ($found) = grep { "$_->{area}: $_->{check}" eq $check } @warnings;
-    is_deeply([ $code, $report->{wrong}, $report->{warnings} ], [ 0, 0, scalar @warnings ], "$what: exit code 0, no failed check")
+    is_deeply([ $code, $report->{errors}, $report->{warnings} ], [ 0, 0, scalar @warnings ], "$what: exit code 0, no failed check")
       or diag $out;
     like($found ? $found->{detail} : 'not found, but ' . join(', ', map { $_->{check} } @warnings), $detail, "$what: reported as a warning");
     like($found ? $found->{hint} : '', $hint, "$what: with a hint");
