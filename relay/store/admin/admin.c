@@ -66,7 +66,8 @@ finish_description(struct shard_request *request, enum rc rc)
     free(text);
 }
 
-static const struct shard_request_kind description_kind = {.what = "read the store overview",
+static const struct shard_request_kind description_kind = {.failure =
+                                                               "could not read the store overview",
                                                            .on_reply = on_description_reply,
                                                            .finish = finish_description};
 
@@ -205,10 +206,12 @@ finish_change(struct shard_request *request, enum rc rc)
         change->done(change->ctx, RC_IO, STORE_ERROR_CHANGED, 0);
 }
 
-static const struct shard_request_kind redrive_kind = {
-    .what = "redrive a dead letter", .on_reply = on_change_reply, .finish = finish_change};
-static const struct shard_request_kind drop_kind = {
-    .what = "drop a dead letter", .on_reply = on_change_reply, .finish = finish_change};
+static const struct shard_request_kind redrive_kind = {.failure = "could not redrive a dead letter",
+                                                       .on_reply = on_change_reply,
+                                                       .finish = finish_change};
+static const struct shard_request_kind drop_kind = {.failure = "could not drop a dead letter",
+                                                    .on_reply = on_change_reply,
+                                                    .finish = finish_change};
 
 /* Each server has one error log, queried over the connection of its first shard. */
 static unsigned

@@ -264,7 +264,7 @@ release(struct shard_request *request)
     trace_free(&((struct trace_request *)request)->trace);
 }
 
-static const struct shard_request_kind trace_kind = {.what = "trace a notification",
+static const struct shard_request_kind trace_kind = {.failure = "could not trace a notification",
                                                      .on_reply = on_trace_reply,
                                                      .finish = finish,
                                                      .release = release};

@@ -2,20 +2,18 @@
 #include "store/connection/fault.h"
 
 #include <stddef.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/log.h"
 
 #define LOG_EVERY_US 10000000
-#define MESSAGE_MAX 64
 
 #define CLUSTER_HINT                                                                               \
     "cluster mode is not supported: use servers with cluster-enabled no; for more than one "       \
     "server, set [store] shards"
 
-#define REPLICA_HINT "this server is a replica: [store] url must lead to the primary"
+#define REPLICA_HINT "this server is a replica: [store] url must name the primary"
 #define WRONG_PASSWORD_HINT "wrong user or password in [store] url"
 #define NO_PASSWORD_HINT "the store has no password: remove it from [store] url"
 
@@ -71,35 +69,33 @@ fault_hint(const char *error)
 }
 
 static struct fault_seen *
-find_or_replace(struct fault_log *log, const char *what, const struct fault *fault)
+find_or_replace(struct fault_log *log, const char *failure, const struct fault *fault)
 {
     struct fault_seen *seen;
 
     for (size_t i = 0; i < FAULT_KINDS; i++) {
         seen = &log->seen[i];
-        if (seen->what != NULL && strcmp(seen->what, what) == 0 && seen->fault == fault)
+        if (seen->failure != NULL && strcmp(seen->failure, failure) == 0 && seen->fault == fault)
             return seen;
     }
     seen = &log->seen[log->next];
     log->next = (log->next + 1) % FAULT_KINDS;
-    *seen = (struct fault_seen){what, fault, 0, 0};
+    *seen = (struct fault_seen){failure, fault, 0, 0};
     return seen;
 }
 
 const struct fault *
-fault_report(struct fault_log *log, const char *what, const char *error)
+fault_report(struct fault_log *log, const char *failure, const char *error)
 {
     const struct fault *fault = fault_find(error);
-    struct fault_seen *seen = find_or_replace(log, what, fault);
+    struct fault_seen *seen = find_or_replace(log, failure, fault);
     int64_t now_us = clock_monotonic_us();
-    char message[MESSAGE_MAX];
 
     if (seen->at_us != 0 && now_us - seen->at_us < LOG_EVERY_US) {
         seen->suppressed++;
         return fault;
     }
-    snprintf(message, sizeof(message), "could not %s", what);
-    log_error("store", message, LOG_TEXT("error", error), LOG_TEXT("hint", fault_hint(error)),
+    log_error("store", failure, LOG_TEXT("error", error), LOG_TEXT("hint", fault_hint(error)),
               LOG_UINT("suppressed", seen->suppressed));
     seen->at_us = now_us;
     seen->suppressed = 0;

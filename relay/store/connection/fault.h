@@ -22,7 +22,7 @@ const char *fault_hint(const char *error);
 /* Rate limit: one line per request, fault and 10 s. Starts zeroed. */
 struct fault_log {
     struct fault_seen {
-        const char *what;
+        const char *failure;
         const struct fault *fault;
         int64_t at_us;
         unsigned suppressed;
@@ -31,9 +31,9 @@ struct fault_log {
 };
 
 /*
- * Logs "could not <what>" with the error and its hint. `what` is a string constant: its pointer is
- * kept. Returns fault_find(error).
+ * Logs `failure` ("could not store a batch") with the error and its hint. `failure` is a string
+ * constant: its pointer is kept. Returns fault_find(error).
  */
-const struct fault *fault_report(struct fault_log *log, const char *what, const char *error);
+const struct fault *fault_report(struct fault_log *log, const char *failure, const char *error);
 
 #endif

@@ -243,7 +243,7 @@ greet(struct link *link, link_reply *reply, int argc, const char *a, const char 
     const char *argv[] = {a, b, c};
 
     if (send_now(link, TIME_COUNT, reply, link, argc, argv, NULL) != RC_OK)
-        link_fall(link, "could not send");
+        link_fall(link, "could not send a command");
 }
 
 /* False: the link is down now. */

@@ -47,7 +47,7 @@ on_ack_reply(struct shard_request *request, struct shard *shard, const struct re
 }
 
 static const struct shard_request_kind ack_kind = {
-    .what = "store acknowledgements", .on_reply = on_ack_reply, .finish = finish_acks};
+    .failure = "could not store acknowledgements", .on_reply = on_ack_reply, .finish = finish_acks};
 
 static bool
 may_be_of(const struct store *store, const struct store_ack *ack, unsigned shard)
@@ -138,8 +138,10 @@ on_nack_reply(struct shard_request *request, struct shard *shard, const struct r
     return true;
 }
 
-static const struct shard_request_kind nack_kind = {
-    .what = "store negative acknowledgements", .on_reply = on_nack_reply, .finish = finish_acks};
+static const struct shard_request_kind nack_kind = {.failure =
+                                                        "could not store negative acknowledgements",
+                                                    .on_reply = on_nack_reply,
+                                                    .finish = finish_acks};
 
 enum rc
 store_nack(struct store *store, const char *user, const char *const *ids, size_t count,

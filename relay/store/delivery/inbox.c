@@ -168,7 +168,7 @@ finish_inbox(struct shard_request *request, enum rc rc)
 }
 
 static const struct shard_request_kind inbox_kind = {
-    .what = "read an inbox", .on_reply = on_inbox_reply, .finish = finish_inbox};
+    .failure = "could not read an inbox", .on_reply = on_inbox_reply, .finish = finish_inbox};
 
 static void
 request_part(struct inbox *inbox, struct inbox_part *part, const char *user, const char *count,

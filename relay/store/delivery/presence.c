@@ -33,8 +33,9 @@ finish_presence(struct shard_request *request, enum rc rc)
     presence->done(presence->ctx, rc, rc == RC_OK && !presence->is_unknown);
 }
 
-static const struct shard_request_kind presence_kind = {
-    .what = "store presence", .on_reply = on_presence_reply, .finish = finish_presence};
+static const struct shard_request_kind presence_kind = {.failure = "could not store presence",
+                                                        .on_reply = on_presence_reply,
+                                                        .finish = finish_presence};
 
 enum rc
 store_presence(struct store *store, enum store_presence_change what, const char *const *users,

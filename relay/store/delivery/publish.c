@@ -45,8 +45,9 @@ finish_publish(struct shard_request *request, enum rc rc)
     publish->done(publish->ctx, rc, publish->how, rc == RC_OK ? publish->id : "");
 }
 
-static const struct shard_request_kind publish_kind = {
-    .what = "store a notification", .on_reply = on_publish_reply, .finish = finish_publish};
+static const struct shard_request_kind publish_kind = {.failure = "could not store a notification",
+                                                       .on_reply = on_publish_reply,
+                                                       .finish = finish_publish};
 
 /* Idempotency keys, and their notifications, are in shard 0. */
 static struct shard *

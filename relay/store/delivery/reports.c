@@ -53,7 +53,7 @@ release(struct shard_request *request)
     free(report->not_pending);
 }
 
-static const struct shard_request_kind report_kind = {.what = "store delivery reports",
+static const struct shard_request_kind report_kind = {.failure = "could not store delivery reports",
                                                       .on_reply = on_report_reply,
                                                       .finish = finish_reports,
                                                       .release = release};

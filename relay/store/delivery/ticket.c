@@ -33,7 +33,7 @@ finish_kept(struct shard_request *request, enum rc rc)
 }
 
 static const struct shard_request_kind keep_kind = {
-    .what = "store a ticket", .on_reply = on_ticket_stored, .finish = finish_kept};
+    .failure = "could not store a ticket", .on_reply = on_ticket_stored, .finish = finish_kept};
 
 enum rc
 store_ticket_keep(struct store *store, const char *text, const char *claims, store_kept *done,
@@ -76,8 +76,9 @@ finish_redeemed(struct shard_request *request, enum rc rc)
     ticket->redeemed(ticket->ctx, rc, ticket->claims);
 }
 
-static const struct shard_request_kind redeem_kind = {
-    .what = "redeem a ticket", .on_reply = on_ticket_redeemed, .finish = finish_redeemed};
+static const struct shard_request_kind redeem_kind = {.failure = "could not redeem a ticket",
+                                                      .on_reply = on_ticket_redeemed,
+                                                      .finish = finish_redeemed};
 
 enum rc
 store_ticket_redeem(struct store *store, const char *text, store_redeemed *done, void *ctx)

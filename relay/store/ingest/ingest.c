@@ -240,7 +240,7 @@ read_transaction_reply(const struct ingest *ingest, struct shard *shard,
     if (!reply_is_array(reply, notifications + REPLIES_MORE))
         return false;
     for (size_t i = 0; i < notifications + REPLIES_MORE; i++)
-        if (!shard_check_reply(shard, reply_at(reply, i), ingest->request.kind->what))
+        if (!shard_check_reply(shard, reply_at(reply, i), ingest->request.kind->failure))
             return false;
     record_entry(part, shard, reply_at(reply, notifications - 1));
     stats_add(shard->store->stats, STAT_STORE_NOTES, notifications);
@@ -266,7 +266,7 @@ finish(struct shard_request *request, enum rc rc)
 }
 
 static const struct shard_request_kind ingest_kind = {
-    .what = "store a batch", .on_reply = on_ingest_reply, .finish = finish};
+    .failure = "could not store a batch", .on_reply = on_ingest_reply, .finish = finish};
 
 static void
 ingest_at_once(struct ingest *ingest, struct shard *shard, const struct ingest_order *order,

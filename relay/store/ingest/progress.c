@@ -135,7 +135,8 @@ on_acquire_reply(struct shard_request *request, struct shard *shard, const struc
     return true;
 }
 
-static const struct shard_request_kind acquire_kind = {.what = "acquire the slot's progress",
+static const struct shard_request_kind acquire_kind = {.failure =
+                                                           "could not acquire the slot's progress",
                                                        .on_reply = on_acquire_reply,
                                                        .on_error = on_acquire_error,
                                                        .finish = finish_acquire};
@@ -180,8 +181,10 @@ on_rewind_reply(struct shard_request *request, struct shard *shard, const struct
     return true;
 }
 
-static const struct shard_request_kind rewind_kind = {
-    .what = "rewind the slot's progress", .on_reply = on_rewind_reply, .finish = finish_rewind};
+static const struct shard_request_kind rewind_kind = {.failure =
+                                                          "could not rewind the slot's progress",
+                                                      .on_reply = on_rewind_reply,
+                                                      .finish = finish_rewind};
 
 static bool
 affects(const struct store_rewind *rewind, const struct shard *shard)

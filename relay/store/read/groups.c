@@ -34,8 +34,10 @@ finish_groups(struct shard_request *request, enum rc rc)
     free(texts);
 }
 
-static const struct shard_request_kind groups_kind = {
-    .what = "read a user's memberships", .on_reply = on_groups_reply, .finish = finish_groups};
+static const struct shard_request_kind groups_kind = {.failure =
+                                                          "could not read a user's memberships",
+                                                      .on_reply = on_groups_reply,
+                                                      .finish = finish_groups};
 
 enum rc
 store_groups(struct store *store, const char *user, store_grouped *done, void *ctx)

@@ -115,7 +115,7 @@ finish_range(struct shard_request *request, enum rc rc)
 }
 
 static const struct shard_request_kind range_kind = {
-    .what = "read the stream", .on_reply = on_range_reply, .finish = finish_range};
+    .failure = "could not read the stream", .on_reply = on_range_reply, .finish = finish_range};
 
 static void
 request_part(struct range *range, struct shard *shard, struct entry_id after, size_t max)

@@ -234,7 +234,7 @@ send_newest(struct server_reader *server, const char *key, link_reply *reply, vo
     const char *argv[] = {"XREVRANGE", key, "+", "-", "COUNT", "1"};
 
     if (link_send(server->link, reply, ctx, 6, argv, NULL) != RC_OK)
-        link_restart(server->link, "could not send");
+        link_restart(server->link, "could not send a command");
 }
 
 /* Replies come in order: with the last one all positions are known. */

@@ -40,9 +40,10 @@ static void send_due(struct maintenance *maintenance);
 
 /* Reconnects if the store was emptied, also on relays without a feed. */
 static bool
-succeeded(const struct maintenance *maintenance, const struct redisReply *reply, const char *what)
+succeeded(const struct maintenance *maintenance, const struct redisReply *reply,
+          const char *failure)
 {
-    return shard_check_reply(maintenance->shard, reply, what);
+    return shard_check_reply(maintenance->shard, reply, failure);
 }
 
 static enum rc
@@ -57,7 +58,7 @@ on_trimmed(void *ctx, const struct redisReply *reply)
 {
     struct maintenance *maintenance = ctx;
 
-    if (!succeeded(maintenance, reply, "trim the stream") || !reply_is_array(reply, 2))
+    if (!succeeded(maintenance, reply, "could not trim the stream") || !reply_is_array(reply, 2))
         return;
     stats_add(maintenance->stats, STAT_STORE_TRIMMED, (uint64_t)reply_integer(reply_at(reply, 0)));
     if (reply_integer(reply_at(reply, 0)) > 0)
@@ -109,7 +110,8 @@ on_due_done(void *ctx, const struct redisReply *reply)
     long long counts[6];
 
     maintenance->is_due_pending = false;
-    if (!succeeded(maintenance, reply, "process due retries") || !reply_is_array(reply, 6))
+    if (!succeeded(maintenance, reply, "could not process due retries") ||
+        !reply_is_array(reply, 6))
         return;
     for (size_t i = 0; i < 6; i++)
         counts[i] = reply_integer(reply_at(reply, i));
@@ -157,7 +159,7 @@ on_heartbeat_written(void *ctx, const struct redisReply *reply)
     struct maintenance *maintenance = ctx;
 
     maintenance->is_rejected =
-        !succeeded(maintenance, reply, "write the heartbeat") && reply != NULL;
+        !succeeded(maintenance, reply, "could not write the heartbeat") && reply != NULL;
 }
 
 /* Without a feed nothing else detects that the store was emptied. */
@@ -168,7 +170,8 @@ on_epoch(void *ctx, const struct redisReply *reply)
     struct shard *shard = maintenance->shard;
     struct bytes epoch;
 
-    if (!succeeded(maintenance, reply, "read the store epoch") || !reply_is_array(reply, 2))
+    if (!succeeded(maintenance, reply, "could not read the store epoch") ||
+        !reply_is_array(reply, 2))
         return;
     epoch = reply_bytes(reply_at(reply, 0));
     if (shard->number == 0)
@@ -215,7 +218,8 @@ on_pending(void *ctx, const struct redisReply *reply)
     struct bytes text;
     int64_t oldest_ms, age_us;
 
-    if (!succeeded(maintenance, reply, "count pending notifications") || !reply_is_array(reply, 2))
+    if (!succeeded(maintenance, reply, "could not count pending notifications") ||
+        !reply_is_array(reply, 2))
         return;
     text = reply_bytes(reply_at(reply, 1));
     oldest_ms = text.at != NULL ? strtoll((const char *)text.at, NULL, 10) : 0;
@@ -230,7 +234,7 @@ on_stream_length(void *ctx, const struct redisReply *reply)
 {
     struct maintenance *maintenance = ctx;
 
-    if (!succeeded(maintenance, reply, "read the stream's length"))
+    if (!succeeded(maintenance, reply, "could not read the stream's length"))
         return;
     maintenance->shard->holdings.entries = (uint64_t)reply_integer(reply);
     publish_holdings(maintenance);

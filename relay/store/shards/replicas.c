@@ -103,7 +103,7 @@ on_info(void *ctx, const struct redisReply *reply)
     if (!wait->is_waiting || wait->replies_left > 0)
         return;
     if (reply == NULL || reply_text(reply) == NULL ||
-        !shard_check_reply(shard, reply, "query the replicas")) {
+        !shard_check_reply(shard, reply, "could not query the replicas")) {
         finish_replicated(shard->store, RC_IO);
         return;
     }

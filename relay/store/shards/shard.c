@@ -140,7 +140,7 @@ on_hello(void *ctx, const struct redisReply *reply)
     struct bytes epoch = {NULL, 0}, newest = {NULL, 0};
     struct entry_id at;
 
-    if (!shard_check_reply(shard, reply, "prepare the stream")) {
+    if (!shard_check_reply(shard, reply, "could not prepare the stream")) {
         if (reply != NULL)
             link_restart(shard->link, "could not prepare the stream");
         return;
@@ -177,7 +177,7 @@ on_link_up(void *ctx)
     if (!send_config_get(shard, "appendfsync", on_fsync_mode) ||
         !send_config_get(shard, "proto-max-bulk-len", on_notification_max) ||
         !send_hazard_checks(shard)) {
-        link_restart(shard->link, "could not send");
+        link_restart(shard->link, "could not send a command");
         return;
     }
     shard_random_hex(fresh_epoch, STORE_EPOCH_TEXT);
@@ -193,7 +193,7 @@ on_link_up(void *ctx)
     argument(&arguments, servers);
     if (link_call(shard->link, STORE_SCRIPT_hello, 1, on_hello, shard, (int)arguments.argc,
                   arguments.argv, arguments.lens) != RC_OK)
-        link_restart(shard->link, "could not send");
+        link_restart(shard->link, "could not send a command");
 }
 
 static void

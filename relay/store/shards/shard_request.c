@@ -74,7 +74,7 @@ handle_reply(const struct shard_request_part *part, const struct redisReply *rep
 
     if (part->has_failed)
         return false;
-    if (shard_check_reply(part->shard, reply, request->kind->what))
+    if (shard_check_reply(part->shard, reply, request->kind->failure))
         return request->kind->on_reply(request, part->shard, reply);
     if (reply == NULL)
         request->is_cut_off = true;
@@ -108,7 +108,7 @@ on_one_of_several(void *ctx, const struct redisReply *reply)
         on_reply(part, reply);
     } else if (!part->has_failed && (reply == NULL || reply_is_error(reply))) {
         part->has_failed = true;
-        (void)shard_check_reply(part->shard, reply, part->request->kind->what);
+        (void)shard_check_reply(part->shard, reply, part->request->kind->failure);
     }
 }
 
@@ -174,7 +174,7 @@ shard_request_keep_reply(struct shard_request *request, const struct redisReply 
 }
 
 bool
-shard_check_reply(struct shard *shard, const struct redisReply *reply, const char *what)
+shard_check_reply(struct shard *shard, const struct redisReply *reply, const char *failure)
 {
     struct store *store = shard->store;
     const struct fault *fault;
@@ -182,12 +182,12 @@ shard_check_reply(struct shard *shard, const struct redisReply *reply, const cha
     if (!reply_is_error(reply))
         return reply != NULL;
     if (strncmp(reply_text(reply), "FENCED", 6) == 0) {
-        log_warn(shard->name, "request rejected: another feed owns the slot", /* expected */
-                 LOG_TEXT("request", what), LOG_TEXT("error", reply_text(reply)));
+        /* Expected after another relay took over. */
+        log_warn(shard->name, failure, LOG_TEXT("error", reply_text(reply)));
         return false;
     }
     stats_add(store->stats, STAT_STORE_ERRORS, 1);
-    fault = fault_report(&store->faults, what, reply_text(reply));
+    fault = fault_report(&store->faults, failure, reply_text(reply));
     if (fault != NULL && fault->is_of_server)
         link_restart(shard->link, reply_text(reply));
     else if (strncmp(reply_text(reply), "NOSCRIPT", 8) == 0)

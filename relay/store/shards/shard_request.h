@@ -17,7 +17,7 @@ struct store;
 
 /* How the replies to one kind of request are handled. */
 struct shard_request_kind {
-    const char *what; /* in the log: "could not <what>" */
+    const char *failure; /* the log message of a rejected request: "could not .." */
     /* Handles a reply that is no error. False: invalid reply. It may send to more shards. */
     bool (*on_reply)(struct shard_request *request, struct shard *shard,
                      const struct redisReply *reply);
@@ -72,6 +72,6 @@ const struct redisReply *shard_request_keep_reply(struct shard_request *request,
                                                   const struct redisReply *reply);
 
 /* Whether the reply is no error. Logs an error, and reconnects if that may cure it. */
-bool shard_check_reply(struct shard *shard, const struct redisReply *reply, const char *what);
+bool shard_check_reply(struct shard *shard, const struct redisReply *reply, const char *failure);
 
 #endif

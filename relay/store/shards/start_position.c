@@ -66,7 +66,7 @@ on_start_position_reply(struct shard_request *request, struct shard *shard,
     return true;
 }
 
-static const struct shard_request_kind start_kind = {.what = "find the start position",
+static const struct shard_request_kind start_kind = {.failure = "could not find the start position",
                                                      .on_reply = on_start_position_reply,
                                                      .finish = finish_start_position};
 

@@ -99,7 +99,7 @@ static void
 come_up(struct store *store)
 {
     store->has_begun = true;
-    log_info("store", "connected", LOG_TEXT("epoch", store->epoch));
+    log_info("store", "store connected", LOG_TEXT("epoch", store->epoch));
     store->is_up = true;
     update_connected(store);
     notify_listeners(store);

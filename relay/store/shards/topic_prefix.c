@@ -24,7 +24,7 @@ store_topic_prefix(const struct store *store)
 static void
 on_stored(void *ctx, const struct redisReply *reply)
 {
-    (void)shard_check_reply(ctx, reply, "store the topic prefix");
+    (void)shard_check_reply(ctx, reply, "could not store the topic prefix");
 }
 
 void

@@ -81,7 +81,7 @@ check_survives('cannot save', qr/MISCONF.*see the log of the store/,
         config('save', '');
     });
 
-check_survives('a replica', qr/READONLY.*must lead to the primary/,
+check_survives('a replica', qr/READONLY.*must name the primary/,
     sub { $store->execute('REPLICAOF', '127.0.0.1', Clairon::Test::free_port()) },
     sub { $store->execute('REPLICAOF', 'NO', 'ONE') });
 

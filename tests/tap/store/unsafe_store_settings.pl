@@ -17,8 +17,8 @@ sub warned
 }
 
 is_deeply(warned(), [], 'safe settings cause no warning');
-like("@{ warned('--appendonly', 'no') }", qr/^"append-only file disabled: .*" hint="CONFIG SET appendonly yes"$/, 'no append-only file');
-like("@{ warned('--maxmemory-policy', 'allkeys-lru') }", qr/^"eviction enabled: .*" hint="CONFIG SET maxmemory-policy noeviction"$/,
+like("@{ warned('--appendonly', 'no') }", qr/^"append-only file disabled: .*" hint="run CONFIG SET appendonly yes"$/, 'no append-only file');
+like("@{ warned('--maxmemory-policy', 'allkeys-lru') }", qr/^"eviction enabled: .*" hint="run CONFIG SET maxmemory-policy noeviction"$/,
     'an eviction policy');
 SKIP: {
     skip 'only KeyDB has active-replica', 1 unless $ENV{STORE_SERVER} =~ /keydb/;

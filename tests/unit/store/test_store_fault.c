@@ -33,16 +33,16 @@ test_one_line_per_kind_and_interval(void **state)
     struct fault_log log = {0};
 
     (void)state;
-    (void)fault_report(&log, "store a batch", "OOM command not allowed");
-    (void)fault_report(&log, "store a batch", "OOM command not allowed");
-    (void)fault_report(&log, "store acknowledgements", "OOM command not allowed");
-    (void)fault_report(&log, "store a batch", "READONLY");
+    (void)fault_report(&log, "could not store a batch", "OOM command not allowed");
+    (void)fault_report(&log, "could not store a batch", "OOM command not allowed");
+    (void)fault_report(&log, "could not store acknowledgements", "OOM command not allowed");
+    (void)fault_report(&log, "could not store a batch", "READONLY");
     assert_int_equal(log.seen[0].suppressed, 1);
     assert_int_equal(log.seen[1].suppressed, 0);
     assert_int_equal(log.next, 3);
 
     log.seen[0].at_us -= 11000000; /* more than 10 s ago */
-    (void)fault_report(&log, "store a batch", "OOM command not allowed");
+    (void)fault_report(&log, "could not store a batch", "OOM command not allowed");
     assert_int_equal(log.seen[0].suppressed, 0);
 }
 
@@ -59,7 +59,7 @@ test_newest_kinds_replace_the_oldest(void **state)
         (void)fault_report(&log, names[i], "ERR");
     }
     assert_int_equal(log.next, 0);
-    assert_string_equal(log.seen[0].what, names[2 * FAULT_KINDS]);
+    assert_string_equal(log.seen[0].failure, names[2 * FAULT_KINDS]);
 }
 
 int
