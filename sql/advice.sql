@@ -43,7 +43,7 @@ BEGIN
         RAISE NOTICE 'the WAL does not contain % of the old rows of %',
                      '"' || array_to_string(missing, '", "') || '"', leaf
             USING DETAIL = 'Deletes are denied, and only the new row of an update is evaluated.',
-                  HINT = format('ALTER TABLE %s REPLICA IDENTITY FULL;', leaf);
+                  HINT = format('To add them, run ALTER TABLE %s REPLICA IDENTITY FULL.', leaf);
     END IF;
     IF (SELECT relrowsecurity FROM pg_class WHERE oid = rule.relation) THEN
         RAISE NOTICE 'row-level security of % does not apply to notifications', rule.relation

@@ -118,8 +118,8 @@ BEGIN
                    WHERE classid = 'pg_class'::regclass AND clairon.changes_owner(command)
                      AND EXISTS (SELECT FROM clairon.rule WHERE relation = objid) LOOP
         RAISE NOTICE 'clairon rules on % remain in effect', changed
-            USING HINT = format('SELECT * FROM clairon.rules WHERE relation = %L::regclass; lists '
-                                'them, clairon.unwatch() removes them.', changed);
+            USING HINT = format('The view clairon.rules lists them. To remove them, run SELECT '
+                                'clairon.unwatch(%L).', changed);
     END LOOP;
 END $$;
 -- ALTER VIEW and similar commands can rename columns of tables, too.

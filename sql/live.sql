@@ -45,7 +45,7 @@ CREATE FUNCTION clairon.live_faults(relation regclass, name text)
            CASE WHEN is_deferrable THEN 'its primary key is deferrable'
                 ELSE 'the table has neither a primary key nor a replica identity index' END,
            CASE WHEN is_deferrable THEN 'Use a key that is not deferrable.'
-                ELSE format('ALTER TABLE %s ADD PRIMARY KEY (..);', relation) END
+                ELSE format('Run ALTER TABLE %s ADD PRIMARY KEY (..).', relation) END
     FROM (SELECT EXISTS (SELECT FROM pg_index WHERE indrelid = relation AND indisprimary
                          AND NOT indimmediate)) AS key (is_deferrable)
     WHERE clairon.live_key(relation) IS NULL
@@ -72,7 +72,7 @@ CREATE FUNCTION clairon.live_faults(relation regclass, name text)
     SELECT 'object_not_in_prerequisite_state',
            format('child table %s has no unique index on "%s"', leaf,
                   array_to_string(clairon.live_key(relation), '", "')),
-           format('ALTER TABLE %s ADD PRIMARY KEY (..);', leaf)
+           format('Run ALTER TABLE %s ADD PRIMARY KEY (..).', leaf)
     FROM clairon.doctor_leaves(relation) AS leaf
     WHERE clairon.live_key(relation) IS NOT NULL AND NOT EXISTS (
         SELECT FROM pg_index
@@ -85,7 +85,7 @@ CREATE FUNCTION clairon.live_faults(relation regclass, name text)
     SELECT 'object_not_in_prerequisite_state',
            format('the WAL does not contain "%s" of the old rows of %s',
                   array_to_string(missing, '", "'), leaf),
-           format('ALTER TABLE %s REPLICA IDENTITY FULL;', leaf)
+           format('Run ALTER TABLE %s REPLICA IDENTITY FULL.', leaf)
     FROM clairon.doctor_leaves(relation) AS leaf
     CROSS JOIN LATERAL clairon.missing_in_old_row(
         relation,

@@ -23,9 +23,11 @@ BEGIN
     PERFORM clairon.check_text('topic', topic, 1024);
     PERFORM clairon.check_text('emitter', emitter, 255);
     PERFORM clairon.check_text('idempotency_key', idempotency_key, 1024);
-    IF payload IS NULL OR jsonb_typeof(payload) <> 'object' THEN
-        RAISE EXCEPTION 'invalid value for parameter "payload": %',
-                coalesce('a JSON ' || jsonb_typeof(payload), 'NULL')
+    IF payload IS NULL THEN
+        PERFORM clairon.reject_null('payload', 'The value must be a JSON object.');
+    END IF;
+    IF jsonb_typeof(payload) <> 'object' THEN
+        RAISE EXCEPTION 'invalid value for parameter "payload": %', 'a JSON ' || jsonb_typeof(payload)
             USING ERRCODE = 'invalid_parameter_value', HINT = 'The value must be a JSON object.';
     END IF;
     IF audience <> 'ALL' AND targets IS NULL THEN
@@ -79,7 +81,8 @@ BEGIN
         -- Not found: pruned since the INSERT, so try again.
         IF FOUND THEN
             PERFORM clairon.count_repeat();
-            RAISE NOTICE 'idempotency_key "%" was used before, no notification is sent', idempotency_key;
+            RAISE NOTICE 'idempotency key "%" already exists', idempotency_key
+                USING DETAIL = 'No notification is sent. The result is the id of the first one.';
             RETURN first_id;
         END IF;
     END LOOP;
@@ -103,8 +106,12 @@ CREATE FUNCTION clairon.insert_key(entity text, key text) RETURNS boolean
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_variable
 BEGIN
-    PERFORM clairon.check_text('entity', coalesce(entity, ''), 1024);
-    PERFORM clairon.check_text('key', coalesce(key, ''), 1024);
+    IF entity IS NULL OR key IS NULL THEN
+        PERFORM clairon.reject_null(CASE WHEN entity IS NULL THEN 'entity' ELSE 'key' END,
+                                    'The value must have 1 to 1024 bytes in UTF-8.');
+    END IF;
+    PERFORM clairon.check_text('entity', entity, 1024);
+    PERFORM clairon.check_text('key', key, 1024);
     INSERT INTO clairon.once_key (entity, key) VALUES (entity, key) ON CONFLICT DO NOTHING;
     IF FOUND THEN
         RETURN true;
@@ -122,8 +129,11 @@ DECLARE
     removed bigint;
     more bigint;
 BEGIN
-    IF older_than IS NULL OR older_than NOT BETWEEN interval '0' AND interval '1000 years' THEN
-        RAISE EXCEPTION 'invalid value for parameter "older_than": %', coalesce(older_than::text, 'NULL')
+    IF older_than IS NULL THEN
+        PERFORM clairon.reject_null('older_than', 'The value must be an age, such as ''30 days''.');
+    END IF;
+    IF older_than NOT BETWEEN interval '0' AND interval '1000 years' THEN
+        RAISE EXCEPTION 'invalid value for parameter "older_than": %', older_than
             USING ERRCODE = 'invalid_parameter_value', HINT = 'The value must be an age, such as ''30 days''.';
     END IF;
     DELETE FROM clairon.once_key WHERE created_at < now() - older_than;

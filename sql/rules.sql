@@ -1,11 +1,22 @@
 /* watch and unwatch: which changes become notifications. */
 
+CREATE FUNCTION clairon.reject_null(parameter text, hint text) RETURNS void
+    LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    RAISE EXCEPTION 'parameter "%" must not be null', parameter
+        USING ERRCODE = 'null_value_not_allowed', HINT = hint;
+END $$;
+
 -- The index of a word in a list, from 0, or an error that names the parameter and the list.
 CREATE FUNCTION clairon.choice(parameter text, given text, valid text[]) RETURNS int2
     LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF given IS NULL OR array_position(valid, given) IS NULL THEN
-        RAISE EXCEPTION 'invalid value for parameter "%": "%"', parameter, coalesce(given, 'NULL')
+    IF given IS NULL THEN
+        PERFORM clairon.reject_null(
+            parameter, format('Valid values are %s.', array_to_string(valid, ', ')));
+    END IF;
+    IF array_position(valid, given) IS NULL THEN
+        RAISE EXCEPTION 'invalid value for parameter "%": "%"', parameter, given
             USING ERRCODE = 'invalid_parameter_value',
                   HINT = format('Valid values are %s.', array_to_string(valid, ', '));
     END IF;
@@ -34,11 +45,13 @@ CREATE FUNCTION clairon.check_delivery(audience text, ttl interval, ack_required
                                        retry_limit int) RETURNS void
     LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
-    IF audience IS NULL
-       OR audience !~ '^[A-Za-z_][A-Za-z0-9_]{0,62}([+][A-Za-z_][A-Za-z0-9_]{0,62}){0,3}$'
+    IF audience IS NULL THEN
+        PERFORM clairon.reject_null('audience', 'Valid values are USER, ALL or the name of a group.');
+    END IF;
+    IF audience !~ '^[A-Za-z_][A-Za-z0-9_]{0,62}([+][A-Za-z_][A-Za-z0-9_]{0,62}){0,3}$'
        OR (upper(audience) IN ('USER', 'ALL') AND audience <> upper(audience))
        OR (audience LIKE '%+%' AND string_to_array(upper(audience), '+') && '{USER,ALL}') THEN
-        RAISE EXCEPTION 'invalid value for parameter "audience": "%"', coalesce(audience, 'NULL')
+        RAISE EXCEPTION 'invalid value for parameter "audience": "%"', audience
             USING ERRCODE = 'invalid_parameter_value',
                   HINT = CASE
                       WHEN upper(audience) IN ('USER', 'ALL') THEN format('Use %s.', upper(audience))
@@ -57,11 +70,13 @@ BEGIN
                   HINT = 'The value must be NULL, or above 0 and at most 100 years.';
     END IF;
     IF ack_required IS NULL THEN
-        RAISE EXCEPTION 'parameter "ack_required" must not be null'
-            USING ERRCODE = 'null_value_not_allowed', HINT = 'Valid values are true and false.';
+        PERFORM clairon.reject_null('ack_required', 'Valid values are true and false.');
     END IF;
-    IF retry_limit IS NULL OR retry_limit NOT BETWEEN 0 AND 32767 THEN
-        RAISE EXCEPTION 'invalid value for parameter "retry_limit": %', coalesce(retry_limit::text, 'NULL')
+    IF retry_limit IS NULL THEN
+        PERFORM clairon.reject_null('retry_limit', 'Valid values are 0 to 32767.');
+    END IF;
+    IF retry_limit NOT BETWEEN 0 AND 32767 THEN
+        RAISE EXCEPTION 'invalid value for parameter "retry_limit": %', retry_limit
             USING ERRCODE = 'invalid_parameter_value', HINT = 'Valid values are 0 to 32767.';
     END IF;
 END $$;
@@ -101,9 +116,12 @@ DECLARE
     class pg_class;
     fault text;
 BEGIN
+    IF relation IS NULL THEN
+        PERFORM clairon.reject_null('relation', 'The relation must be a table.');
+    END IF;
     SELECT * INTO class FROM pg_class WHERE oid = relation;
     IF NOT FOUND THEN
-        RAISE EXCEPTION 'relation % does not exist', coalesce(relation::text, 'NULL')
+        RAISE EXCEPTION 'relation % does not exist', relation
             USING ERRCODE = 'undefined_table',
                   HINT = 'The relation must be an ordinary or partitioned table.';
     END IF;
@@ -130,12 +148,16 @@ CREATE FUNCTION clairon.column_number(parameter text, relation regclass, wanted 
 DECLARE
     number int2;
 BEGIN
+    IF wanted IS NULL THEN
+        RAISE EXCEPTION 'parameter "%" must not contain nulls', parameter
+            USING ERRCODE = 'null_value_not_allowed';
+    END IF;
     SELECT attnum INTO number FROM pg_attribute
     WHERE attrelid = relation AND attname = wanted AND attnum > 0 AND NOT attisdropped
       AND attgenerated <> 'v';
     IF NOT FOUND THEN
         RAISE EXCEPTION 'invalid value for parameter "%": column "%" of % does not exist',
-                parameter, coalesce(wanted, 'NULL'), relation
+                parameter, wanted, relation
             USING ERRCODE = 'undefined_column',
                   HINT = format('Valid values are %s%s.',
                                 (SELECT string_agg(attname, ', ' ORDER BY attnum)
@@ -189,7 +211,15 @@ DECLARE
     operation text;
     bits int := 0;
 BEGIN
-    FOREACH operation IN ARRAY coalesce(operations, '{}') LOOP
+    IF operations IS NULL THEN
+        PERFORM clairon.reject_null(
+            'operations', format('Valid values are %s.', array_to_string(valid, ', ')));
+    END IF;
+    FOREACH operation IN ARRAY operations LOOP
+        IF operation IS NULL THEN
+            RAISE EXCEPTION 'parameter "operations" must not contain nulls'
+                USING ERRCODE = 'null_value_not_allowed';
+        END IF;
         bits := bits | (1 << clairon.choice('operations', operation, valid));
     END LOOP;
     IF bits = 0 THEN
@@ -218,13 +248,21 @@ CREATE FUNCTION clairon.check_condition(relation regclass, expression text, path
     SET intervalstyle = 'iso_8601' SET lc_monetary = 'C' SET extra_float_digits = 1
     SET standard_conforming_strings = on SET transform_null_equals = off
     SET quote_all_identifiers = off SET xmloption = content SET bytea_output = 'hex' AS $$
+DECLARE
+    valid constant text :=
+        'The value must be a boolean expression on the columns of the table. Its functions '
+        'must be immutable, and written in C or in SQL that can be inlined.';
+    detail text;
 BEGIN
     RETURN clairon.condition_store(relation, expression, path);
 EXCEPTION WHEN OTHERS THEN
+    GET STACKED DIAGNOSTICS detail = PG_EXCEPTION_DETAIL;
+    IF detail = '' THEN
+        RAISE EXCEPTION 'invalid value for parameter "only_when": %', SQLERRM
+            USING ERRCODE = SQLSTATE, HINT = valid;
+    END IF;
     RAISE EXCEPTION 'invalid value for parameter "only_when": %', SQLERRM
-        USING ERRCODE = SQLSTATE,
-              HINT = 'The value must be a boolean expression on the columns of the table. Its functions '
-                     'must be immutable, and written in C or in SQL that can be inlined.';
+        USING ERRCODE = SQLSTATE, DETAIL = detail, HINT = valid;
 END $$;
 
 -- A rule's only_when with the current column names, or its stored form with the error message.
@@ -342,18 +380,21 @@ BEGIN
     PERFORM clairon.lock_rules(relation);
     PERFORM clairon.check_relation(relation);
     PERFORM clairon.check_delivery(audience, ttl, ack_required, retry_limit);
-    PERFORM clairon.check_text('name', coalesce(name, ''), 255);
+    IF name IS NULL THEN
+        PERFORM clairon.reject_null('name', 'Leave it out for the name ''default''.');
+    END IF;
+    PERFORM clairon.check_text('name', name, 255);
     PERFORM clairon.check_text('emitter', emitter, 255);
     PERFORM clairon.check_text('topic', topic, 1024);
     IF (audience = 'ALL') <> (targets IS NULL) THEN
         RAISE EXCEPTION 'parameter "targets" must % for audience %',
                 CASE WHEN targets IS NULL THEN 'not be null' ELSE 'be null' END, audience
-            USING ERRCODE = 'invalid_parameter_value',
+            USING ERRCODE = CASE WHEN targets IS NULL THEN 'null_value_not_allowed'
+                                 ELSE 'invalid_parameter_value' END,
                   HINT = 'Use NULL for ALL, else a column or a literal such as ''=id1,id2''.';
     END IF;
     IF live IS NULL THEN
-        RAISE EXCEPTION 'parameter "live" must not be null'
-            USING ERRCODE = 'null_value_not_allowed', HINT = 'Valid values are true and false.';
+        PERFORM clairon.reject_null('live', 'Valid values are true and false.');
     END IF;
     rule.relation := relation;
     rule.name := name;
@@ -438,8 +479,7 @@ DECLARE
     removed integer;
 BEGIN
     IF relation IS NULL THEN
-        RAISE EXCEPTION 'parameter "relation" must not be null'
-            USING ERRCODE = 'null_value_not_allowed', HINT = 'The relation must be a table.';
+        PERFORM clairon.reject_null('relation', 'The relation must be a table.');
     END IF;
     -- Serializes with concurrent calls of watch.
     PERFORM clairon.lock_rules(relation);

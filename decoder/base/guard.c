@@ -48,7 +48,8 @@ guard_run(void (*work)(void *arg), void *arg, char **ret_reason)
         CheckXidAlive = watched;
         if (!is_recoverable(error))
             ReThrowError(error);
-        *ret_reason = pstrdup(error->message);
+        *ret_reason = error->detail == NULL ? pstrdup(error->message)
+                                            : psprintf("%s. %s", error->message, error->detail);
         FreeErrorData(error);
     }
     PG_END_TRY();

@@ -11,9 +11,9 @@
 
 /*
  * Runs work(arg) in a subtransaction, within a transaction. Returns false when it raised an error;
- * *ret_reason is then the message, in the current memory context. Errors that report a shutdown or
- * a lack of resources are raised again: a later attempt may succeed. Restores memory context and
- * resource owner in both cases.
+ * *ret_reason is then its message and detail, in the current memory context. Errors that report a
+ * shutdown or a lack of resources are raised again: a later attempt may succeed. Restores memory
+ * context and resource owner in both cases.
  */
 extern bool guard_run(void (*work)(void *arg), void *arg, char **ret_reason);
 

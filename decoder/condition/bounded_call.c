@@ -98,9 +98,10 @@ growth_of(const FmgrInfo *info)
 static void
 raise_too_large(const struct bounded_call *call, int64 most)
 {
-    ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                    errmsg("arguments of function %s are too large: up to %lld bytes",
-                           get_func_name(call->info.fn_oid), (long long)most)));
+    ereport(ERROR,
+            (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+             errmsg("arguments of function %s are too large", get_func_name(call->info.fn_oid)),
+             errdetail("The largest one has %lld bytes.", (long long)most)));
 }
 
 static void

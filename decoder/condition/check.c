@@ -77,8 +77,8 @@ parses_xml(Oid function)
 static _Noreturn void
 reject_xml(void)
 {
-    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                    errmsg("parsing XML is not allowed: its time and memory cannot be limited")));
+    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("parsing XML is not allowed"),
+                    errdetail("Its time and memory cannot be limited.")));
 }
 
 /*
@@ -160,15 +160,16 @@ check_extension_function(Oid function)
     returns_domain = may_return_domain((Form_pg_proc)GETSTRUCT(tuple));
     ReleaseSysCache(tuple);
     if (returns_domain)
-        ereport(ERROR,
-                (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                 errmsg("function %s is not allowed: its result may contain a value of a domain",
-                        get_func_name(function))));
+        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                        errmsg("function %s is not allowed", get_func_name(function)),
+                        errdetail("Its result may contain a value of a domain.")));
     if (!owner_is_trusted())
-        ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                        errmsg("function %s is not allowed: functions of extensions require a "
-                               "table owner who is a member of clairon_app",
-                               get_func_name(function))));
+        ereport(
+            ERROR,
+            (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+             errmsg("function %s is not allowed", get_func_name(function)),
+             errdetail(
+                 "Functions of extensions require a table owner with membership in clairon_app.")));
 }
 
 static bool
@@ -178,13 +179,12 @@ reject_function(Oid function, void *context)
         reject_xml();
     if (is_foreign_language(function, context))
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("function %s is not allowed: it is written neither in C nor in SQL "
-                               "that can be inlined",
-                               get_func_name(function))));
+                        errmsg("function %s is not allowed", get_func_name(function)),
+                        errdetail("It is written neither in C nor in SQL that can be inlined.")));
     if (ranks_text(function))
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("function %s is not allowed: its time cannot be limited",
-                               get_func_name(function))));
+                        errmsg("function %s is not allowed", get_func_name(function)),
+                        errdetail("Its time cannot be limited.")));
     if (function >= FirstNormalObjectId)
         check_extension_function(function);
     return false;
@@ -196,10 +196,9 @@ reject_constant_of(Oid type)
     if (getBaseType(type) == XMLOID)
         reject_xml();
     if (may_contain_domain(getBaseType(type)))
-        ereport(ERROR,
-                (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                 errmsg("a value of type %s is not allowed: it may contain a value of a domain",
-                        format_type_be(type))));
+        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                        errmsg("value of type %s is not allowed", format_type_be(type)),
+                        errdetail("It may contain a value of a domain.")));
 }
 
 /* True for a node that reads a value from text when it is evaluated or parsed. */
@@ -246,14 +245,15 @@ check_node(Node *node, void *context)
         reject_xml();
     if (IsA(node, CoerceToDomain) && DomainHasConstraints(((CoerceToDomain *)node)->resulttype))
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("a cast to domain %s is not allowed: it has constraints",
-                               format_type_be(((CoerceToDomain *)node)->resulttype))));
+                        errmsg("cast to domain %s is not allowed",
+                               format_type_be(((CoerceToDomain *)node)->resulttype)),
+                        errdetail("The domain has constraints.")));
     if (reads_text(node) && may_contain_domain(exprType(node)))
         reject_constant_of(exprType(node));
     if (is_text_search(node))
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("text search configurations and dictionaries must be in pg_catalog: "
-                               "others stay in memory")));
+                        errmsg("text search configurations and dictionaries must be in pg_catalog"),
+                        errdetail("Others stay in memory until the session ends.")));
     (void)check_functions_in_node(node, reject_function, context);
     return expression_tree_walker(node, check_node, context);
 }

@@ -152,10 +152,9 @@ number_columns(Node *node, void *context)
 #ifdef ATTRIBUTE_GENERATED_VIRTUAL
     if (TupleDescAttr((TupleDesc)context, var->varattno - 1)->attgenerated ==
         ATTRIBUTE_GENERATED_VIRTUAL)
-        ereport(
-            ERROR,
-            (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-             errmsg("virtual generated columns are not allowed: the WAL does not contain them")));
+        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                        errmsg("virtual generated columns are not allowed"),
+                        errdetail("The WAL does not contain them.")));
 #endif
     param = makeNode(Param);
     param->paramkind = PARAM_EXTERN;

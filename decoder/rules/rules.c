@@ -263,9 +263,8 @@ find_table(const char *name, Oid schema)
     table_close(classes, AccessShareLock);
     if (is_committed)
         return table;
-    ereport(LOG,
-            (errmsg("table clairon.%s was dropped, but rules of earlier changes are in it", name),
-             errdetail("The changes are not sent.")));
+    ereport(LOG, (errmsg("cannot read table clairon.%s", name),
+                  errdetail("The table was dropped. Earlier changes are not sent.")));
     return InvalidOid;
 }
 
@@ -318,9 +317,8 @@ open_table(Oid table, const Oid *types, int count, int *ret_columns)
     if (RelationIsUsedAsCatalogTable(relation) &&
         (*ret_columns == count || (types == rule_types && is_older(relation, *ret_columns))))
         return relation;
-    ereport(LOG, (errmsg("table clairon.%s was altered and cannot be read",
-                         RelationGetRelationName(relation)),
-                  errdetail("Changes are not sent."),
+    ereport(LOG, (errmsg("cannot read table clairon.%s", RelationGetRelationName(relation)),
+                  errdetail("The table was altered. Changes are not sent."),
                   errhint("Restore its columns and user_catalog_table = true.")));
     table_close(relation, AccessShareLock);
     return NULL;

@@ -147,9 +147,9 @@ check_privileged(FunctionCallInfo fcinfo)
         (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
          errmsg("must be a member of clairon_app to set %s", parameter),
          errdetail("Table owners without this membership can set rules with targets from a column, "
-                   "the default "
-                   "emitter and topic, type REALTIME or NOTIFICATION, and priority NORMAL or LOW."),
-         errhint("GRANT clairon_app TO %s;",
+                   "the default emitter and topic, type REALTIME or NOTIFICATION, and priority "
+                   "NORMAL or LOW."),
+         errhint("To allow it, run GRANT clairon_app TO %s.",
                  quote_identifier(GetUserNameFromId(GetUserId(), false)))));
 }
 
@@ -247,8 +247,7 @@ clairon_watch(PG_FUNCTION_ARGS)
                  errmsg("wal_level is insufficient for logical decoding"),
                  errdetail(
                      "The rule is set, but changes made before wal_level is logical are not sent."),
-                 errhint("Set wal_level = logical in postgresql.conf and restart the "
-                         "server.")));
+                 errhint("Set wal_level = logical in postgresql.conf and restart the server.")));
     PG_RETURN_VOID();
 }
 

@@ -48,6 +48,37 @@ SELECT clairon.watch('task', 'USER', '=' || (SELECT string_agg(i::text, ',')
                                              FROM generate_series(1, 100001) AS i));
 SELECT clairon.watch('task', 'USER', '=a,' || repeat('x', 256));
 SELECT clairon.unwatch(NULL);
+-- a null for a required value is SQLSTATE 22004
+SELECT clairon.watch('task', 'USER', 'owner', operations => '{create,NULL}');
+SELECT clairon.watch('task', 'USER', 'owner', columns => '{id,NULL}');
+SELECT clairon.watch('task', 'USER', 'owner', name => NULL);
+\set VERBOSITY sqlstate
+SELECT clairon.watch(NULL, 'ALL');
+SELECT clairon.watch('task', NULL, 'owner');
+SELECT clairon.watch('task', 'USER', NULL);
+SELECT clairon.watch('task', 'USER', 'owner', name => NULL);
+SELECT clairon.watch('task', 'USER', 'owner', type => NULL);
+SELECT clairon.watch('task', 'USER', 'owner', priority => NULL);
+SELECT clairon.watch('task', 'USER', 'owner', operations => NULL);
+SELECT clairon.watch('task', 'USER', 'owner', operations => '{create,NULL}');
+SELECT clairon.watch('task', 'USER', 'owner', columns => '{id,NULL}');
+SELECT clairon.watch('task', 'USER', 'owner', ack_required => NULL);
+SELECT clairon.watch('task', 'USER', 'owner', retry_limit => NULL);
+SELECT clairon.watch('task', 'USER', 'owner', backoff => NULL);
+SELECT clairon.watch('task', 'USER', 'owner', live => NULL);
+SELECT clairon.unwatch(NULL);
+SELECT clairon.notify(NULL, '{u1}', '{}');
+SELECT clairon.notify('USER', NULL, '{}');
+SELECT clairon.notify('USER', '{u1}', NULL);
+SELECT clairon.notify('USER', '{u1}', '{}', type => NULL);
+SELECT clairon.notify('USER', '{u1}', '{}', priority => NULL);
+SELECT clairon.notify('USER', '{u1}', '{}', ack_required => NULL);
+SELECT clairon.notify('USER', '{u1}', '{}', retry_limit => NULL);
+SELECT clairon.notify('USER', '{u1}', '{}', backoff => NULL);
+SELECT clairon.once(NULL, '1');
+SELECT clairon.once('e', NULL);
+SELECT clairon.prune(NULL);
+\set VERBOSITY default
 CREATE DOMAIN ids AS jsonb;
 CREATE TABLE json_targets (id int, plain json, one ids, many ids[], fine text[],
                            made text[] GENERATED ALWAYS AS (string_to_array(one ->> 'ids', ' ')) STORED);
