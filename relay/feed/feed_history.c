@@ -55,8 +55,8 @@ feed_reset_if_slot_advanced(struct feed *feed)
         "again",
         LOG_TEXT("slot", feed->config->feed.slot), LOG_TEXT("slot_lsn", slot_lsn),
         LOG_TEXT("store_lsn", store_lsn),
-        LOG_TEXT("hint",
-                 "the slot was recreated or advanced, or the store restored from an old copy"));
+        LOG_TEXT("detail",
+                 "the slot was recreated or advanced, or the store was restored from an old copy"));
     reset(feed, (struct store_rewind){.position = "",
                                       .read_lsn = feed->slot.lsn,
                                       .read_lsn_below = feed->slot.lsn,
@@ -96,8 +96,7 @@ feed_on_history(struct feed *feed, const char *history)
     rewind.is_gap = fork == 0 || strcmp(feed->slot.furthest, position) > 0;
     if (fork == 0) {
         log_error("feed",
-                  "timeline of the store's progress is not an ancestor: starting over, clients "
-                  "receive a gap",
+                  "timeline of the store's progress is not an ancestor: clients receive a gap",
                   LOG_UINT("timeline", feed->slot.timeline),
                   LOG_UINT("stored_timeline", feed->slot.stored_timeline));
         rewind.position = "";

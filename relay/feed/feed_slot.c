@@ -106,10 +106,11 @@ void
 feed_stand_by(struct feed *feed)
 {
     if (!feed->slot.is_standby)
-        log_info("feed", "slot is read by another relay, standing by",
+        log_info("feed", "slot is in use by another relay, waiting as standby",
                  LOG_TEXT("slot", feed->config->feed.slot));
     feed->slot.is_standby = true;
-    feed_restart(feed, "standby");
+    feed_restart(feed, "slot is in use by another relay",
+                 LOG_TEXT("slot", feed->config->feed.slot));
 }
 
 struct loss {

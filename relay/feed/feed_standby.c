@@ -85,14 +85,14 @@ on_standby_status(void *ctx, const PGresult *rows)
     feed->standby.query_failed = false;
     if (PQntuples(rows) == 0) {
         if (feed->standby.failures >= STALLED_AFTER)
-            log_info("feed", "WAL is replayed on this standby again");
+            log_info("feed", "WAL replay resumed on this standby");
         set_stalled(feed, false);
         return;
     }
     if (feed->standby.failures >= STALLED_AFTER || ++feed->standby.failures < STALLED_AFTER)
         return;
-    log_warn("feed", "no new WAL reaches this standby", LOG_TEXT("detail", PQgetvalue(rows, 0, 0)),
-             LOG_TEXT("hint", PQgetvalue(rows, 0, 1)));
+    log_warn("feed", "WAL replay stalled on this standby",
+             LOG_TEXT("detail", PQgetvalue(rows, 0, 0)), LOG_TEXT("hint", PQgetvalue(rows, 0, 1)));
     set_stalled(feed, true);
 }
 

@@ -120,7 +120,7 @@ log_trace(const struct frame *frame)
         return;
     frame_id_text(frame->as.notification.id, id);
     log_event(traceparent_is_sampled(traceparent) ? LOG_LEVEL_INFO : LOG_LEVEL_DEBUG, "feed",
-              "decoded", LOG_TEXT("id", id), LOG_TEXT("traceparent", traceparent));
+              "notification decoded", LOG_TEXT("id", id), LOG_TEXT("traceparent", traceparent));
 }
 
 /* May restart the feed and drop the frame. */

@@ -81,8 +81,8 @@ const struct config_key config_keys[] = {
 
     { "gate", "admin_listen", CONFIG_TEXT, false, NULL, 0, 255, config_check_listen,
       FIELD(gate.admin_listen),
-      "separate listen address for /metrics, /console and /v1/push, which gate.listen then "
-      "answers with 404; also without the role gate; host:port, [v6]:port or unix:/path" },
+      "separate listen address for /metrics, /console and /v1/push, which are then not served on "
+      "gate.listen; also without the role gate; host:port, [v6]:port or unix:/path" },
     { "gate", "connect_rate", CONFIG_INT, false, "2000", 0, 1000000, NULL, FIELD(gate.connect_rate),
       "maximum new WebSocket and SSE connections per second of this process; the default "
       "exempts proxies; 0: no limit" },

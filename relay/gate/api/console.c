@@ -276,7 +276,7 @@ on_updated(void *ctx, enum rc rc, enum store_error_change how, long long users)
         gate_request_problem(request, 404, 0, "no such entry in the error log");
     } else if (how == STORE_ERROR_NO_USERS) {
         gate_request_problem(request, 422, GATE_ERR_BAD_REQUEST,
-                             "no user has still to acknowledge: drop the entry");
+                             "entry has no pending user: drop it");
     } else {
         response_init(&response, 200, GATE_JSON);
         rc = buffer_addf(&response.body, "{\"users\":%lld}\n", users);

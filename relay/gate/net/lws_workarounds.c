@@ -28,7 +28,8 @@ on_log(int level, const char *line)
 
     while (len > 0 && (line[len - 1] == '\n' || line[len - 1] == ' '))
         len--;
-    log_debug("gate", "libwebsockets", LOG_INT("lws_level", level), LOG_BYTES("text", line, len));
+    log_debug("gate", "libwebsockets notice", LOG_INT("lws_level", level),
+              LOG_BYTES("notice", line, len));
 }
 
 void

@@ -131,7 +131,7 @@ check_recovered('a crash');
 
 # A killed relay releases the slot to the next.
 my $second = Clairon::Test::relay($pg, $store);
-$second->wait_for_log(qr/standing by/);
+$second->wait_for_log(qr/waiting as standby/);
 $client = $second->client('u1');
 for my $round (1 .. 3)
 {

@@ -13,7 +13,7 @@ $pg->safe_psql('postgres', q{
 my $store  = Clairon::Test::store();
 my $first  = Clairon::Test::relay($pg, $store);
 my $second = Clairon::Test::relay($pg, $store);
-$second->wait_for_log(qr/standing by/);
+$second->wait_for_log(qr/waiting as standby/);
 like(($second->get('/readyz'))[1], qr/"feed":"standby"/, 'a relay in standby is ready and reports it');
 
 my $client = $second->client('u1');
@@ -41,7 +41,7 @@ is(scalar $store->entries, 110, 'a changed owner causes no duplicates');
 is($second->metric('clairon_store_errors_total'), 0, 'and without a store error');
 
 $first->start;
-$first->wait_for_log(qr/standing by/);
+$first->wait_for_log(qr/waiting as standby/);
 is($second->stop, 0, 'the second relay stops');
 wait_until('the first one streams again',
     sub { ($first->get('/readyz'))[1] =~ /"feed":"streaming"/ });
@@ -65,7 +65,7 @@ $second->stop;
 $first->restart;
 my $mark = $second->log_mark;
 $second->start;
-$second->wait_for_log(qr/standing by/, from => $mark);
+$second->wait_for_log(qr/waiting as standby/, from => $mark);
 my @clients = map { Clairon::Test::RawSocket->user($first, "c$_") } 1 .. 3;
 my $began = $first->log_mark;
 kill TERM => $first->pid;

@@ -62,7 +62,7 @@ for my $round (1 .. $ROUNDS)
 
     # Its buffered rows arrive while the other one writes.
     kill CONT => $reads->pid;
-    $reads->wait_for_log(qr/standing by/, from => $began);
+    $reads->wait_for_log(qr/waiting as standby/, from => $began);
     wait_until('all rows are stored', sub { stored() >= 1.01 * $rows });
     wait_until('one streams, the other is in standby', sub {
         feed($waits) eq 'streaming' && feed($reads) eq 'standby' });

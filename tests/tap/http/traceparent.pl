@@ -28,7 +28,7 @@ my $notification = next_notification();
 is($notification->{metadata}{traceparent}, $given, 'the transaction\'s setting is in metadata');
 is($notification->{payload}{traceparent}, 'mine', 'the payload is unchanged');
 like($u1->{raw}[-1], qr/"operation":"notify","traceparent":"$given","timestamp":/, 'before the timestamp');
-$relay->wait_for_log(qr/component=feed level=info .*msg="decoded" id="$id" traceparent="$given"/);
+$relay->wait_for_log(qr/component=feed level=info .*msg="notification decoded" id="$id" traceparent="$given"/);
 pass('a sampled trace is logged with the id');
 like(($relay->run('trace', $id))[1], qr/^traceparent +$given$/m, 'clairon trace prints it');
 notify('SELECT 1');
@@ -37,7 +37,7 @@ notify("SET LOCAL clairon.traceparent = ''");
 is(next_notification()->{metadata}{traceparent}, undef, 'an empty setting means none');
 ($id) = reverse notify("SET LOCAL clairon.traceparent = '$other'");
 is(next_notification()->{metadata}{traceparent}, $other, 'an unsampled trace is carried too');
-$relay->wait_for_log(qr/level=debug .*msg="decoded" id="$id" traceparent="$other"/);
+$relay->wait_for_log(qr/level=debug .*msg="notification decoded" id="$id" traceparent="$other"/);
 pass('and is logged at debug only');
 my ($code, $out, $err) = $pg->psql('postgres',
     q{SET clairon.traceparent = 'nonsense'; SELECT clairon.notify('USER', '{u1}', '{}')});

@@ -16,7 +16,7 @@ my $standby = Clairon::Test::standby($primary, conf => "wal_retrieve_retry_inter
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($standby, $store, conf => {
     'feed.primary_conninfo' => $primary->connstr('postgres') . ' user=relay' });
-my $again = qr/level=info .*WAL is replayed on this standby again/;
+my $again = qr/level=info .*WAL replay resumed on this standby/;
 
 # With several hosts, the state of the connected one counts.
 $relay->stop;
@@ -40,7 +40,7 @@ $relay->wait_for_log($again, from => $mark);
 
 $mark = $relay->log_mark;
 $primary->stop('immediate');
-$relay->wait_for_log(qr/component=feed level=warn .*no new WAL reaches this standby" detail="the WAL receiver is not running/, from => $mark);
+$relay->wait_for_log(qr/component=feed level=warn .*WAL replay stalled on this standby" detail="the WAL receiver is not running/, from => $mark);
 is(is_stalled(), 1, 'a lost primary is detected');
 $mark = $relay->log_mark;
 $primary->start;
