@@ -1,0 +1,112 @@
+/* snapshot.c: parses a snapshot, and decides which transactions it contains. */
+#include "wire/snapshot.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+/* Digits without a leading zero, above 0 and below 2^64. Advances *at. */
+static bool
+read_xid(const char **at, const char *end, uint64_t *ret_xid)
+{
+    uint64_t xid = 0;
+    const char *digit = *at;
+
+    if (digit == end || *digit < '1' || *digit > '9')
+        return false;
+    for (; digit < end && *digit >= '0' && *digit <= '9'; digit++) {
+        if (__builtin_mul_overflow(xid, (uint64_t)10, &xid) ||
+            __builtin_add_overflow(xid, (uint64_t)(*digit - '0'), &xid))
+            return false;
+    }
+    *at = digit;
+    *ret_xid = xid;
+    return true;
+}
+
+static bool
+skip(const char **at, const char *end, char wanted)
+{
+    if (*at == end || **at != wanted)
+        return false;
+    (*at)++;
+    return true;
+}
+
+static size_t
+count_items(const char *at, const char *end)
+{
+    size_t count = at < end ? 1 : 0;
+
+    for (; at < end; at++)
+        count += *at == ',';
+    return count;
+}
+
+/* True if the rest of the text is the list, in the order of the ids. */
+static bool
+read_running(const char *at, const char *end, struct snapshot *snapshot)
+{
+    size_t count = count_items(at, end);
+
+    if (count == 0)
+        return true;
+    snapshot->running = memory_new(count * sizeof(*snapshot->running));
+    for (size_t i = 0; i < count; i++) {
+        uint64_t least = i > 0 ? snapshot->running[i - 1] : snapshot->xmin;
+
+        if ((i > 0 && !skip(&at, end, ',')) || !read_xid(&at, end, &snapshot->running[i]) ||
+            snapshot->running[i] < least || snapshot->running[i] >= snapshot->xmax)
+            return false;
+    }
+    snapshot->running_count = count;
+    return at == end;
+}
+
+enum rc
+snapshot_parse(const char *text, size_t len, struct snapshot *ret_snapshot)
+{
+    struct snapshot snapshot = {0};
+    const char *at = text;
+    const char *end = text + len;
+
+    if (len > SNAPSHOT_TEXT_MAX)
+        return RC_LIMIT;
+    if (!read_xid(&at, end, &snapshot.xmin) || !skip(&at, end, ':') ||
+        !read_xid(&at, end, &snapshot.xmax) || !skip(&at, end, ':') ||
+        snapshot.xmin > snapshot.xmax || !read_running(at, end, &snapshot)) {
+        snapshot_free(&snapshot);
+        return RC_BAD;
+    }
+    *ret_snapshot = snapshot;
+    return RC_OK;
+}
+
+bool
+snapshot_contains(const struct snapshot *snapshot, uint64_t xid)
+{
+    size_t low = 0;
+    size_t high = snapshot->running_count;
+
+    if (xid < snapshot->xmin || xid >= snapshot->xmax)
+        return xid < snapshot->xmin;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+
+        if (snapshot->running[middle] == xid)
+            return false;
+        if (snapshot->running[middle] < xid)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return true;
+}
+
+void
+snapshot_free(struct snapshot *snapshot)
+{
+    free(snapshot->running);
+    *snapshot = (struct snapshot){0};
+}

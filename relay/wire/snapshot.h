@@ -1,0 +1,33 @@
+/* snapshot.h: parses a snapshot as clairon.snapshot() returns it. Pure: no clock, no log. */
+#ifndef CLAIRON_WIRE_SNAPSHOT_H
+#define CLAIRON_WIRE_SNAPSHOT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/rc.h"
+
+#define SNAPSHOT_TEXT_MAX (128 * 1024) /* bytes */
+
+/* The text "xmin:xmax:xip,xip..", with 64-bit transaction ids. */
+struct snapshot {
+    uint64_t xmin;
+    uint64_t xmax;
+    uint64_t *running; /* xip: from xmin to below xmax, in ascending order; NULL: none */
+    size_t running_count;
+};
+
+/*
+ * RC_OK: the caller frees *ret_snapshot with snapshot_free. RC_LIMIT: longer than
+ * SNAPSHOT_TEXT_MAX. RC_BAD: any other text.
+ */
+MUST_CHECK enum rc snapshot_parse(const char *text, size_t len, struct snapshot *ret_snapshot);
+
+/* True if a statement with this snapshot sees the changes of the transaction. */
+bool snapshot_contains(const struct snapshot *snapshot, uint64_t xid);
+
+/* Frees and resets. Accepts a zeroed snapshot. */
+void snapshot_free(struct snapshot *snapshot);
+
+#endif
