@@ -37,7 +37,7 @@ static const char relay_usage[] =
     "\n"
     "  -c FILE         settings file (INI); without it, only arguments and environment\n"
     "  --check         check the settings, list all errors and exit: 0 valid, 2 invalid\n"
-    "  --help SECTION  only the settings of feed, store, auth, gate, delivery or relay\n"
+    "  --help SECTION  only the settings of feed, store, auth, gate, delivery, rows or relay\n"
     "\n"
     "A setting comes from the first of these that has it: the argument --section.key=value, the\n"
     "environment variable CLAIRON_SECTION_KEY, the file, the default.\n"
@@ -84,8 +84,8 @@ relay_help(const char *section)
 
     if (!config_help(stdout, section))
         return cli_usage_error(
-            RELAY,
-            "unknown section, valid are feed, store, auth, gate, delivery and relay: ", section);
+            RELAY, "unknown section, valid are feed, store, auth, gate, delivery, rows and relay: ",
+            section);
     return fflush(stdout) == 0 ? code : 1;
 }
 

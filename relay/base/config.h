@@ -100,6 +100,14 @@ struct config {
         enum log_level log_level;
         enum log_format log_format;
     } relay;
+    struct {
+        char *conninfo; /* NULL: feed.conninfo */
+        int connections;
+        int64_t timeout_ms;
+        int max_rows;
+        int64_t max_bytes;
+        int queue; /* requests */
+    } rows;
     /* indexed by key: a secret passed as an argument */
     bool secret_arguments[CONFIG_KEYS_MAX];
     bool file_is_secret; /* the settings file itself holds a secret */

@@ -23,6 +23,7 @@ enum stats_kind {
 #define STATS_REPEATS "Duplicate idempotency keys, by the layer that detected them"
 #define STATS_ERRORS "Entries added to the error log"
 #define STATS_GAPS "Gaps announced to clients"
+#define STATS_ROWS_ERRORS "Requests for the rows of live rules that ended with an error"
 #define STATS_LIST(X)                                                                              \
     X(FEED_CONNECTED, "clairon_feed_connected", GAUGE,                                             \
       "1 while the replication stream is connected")                                               \
@@ -86,6 +87,21 @@ enum stats_kind {
       "Stream page reads delayed by delivery.resume_pages")                                        \
     X(HUB_LAG, "clairon_hub_lag_seconds", GAUGE, "Queueing delay of notifications")                \
     X(HUB_QUEUED, "clairon_hub_queued_bytes", GAUGE_SUM, "Bytes in send queues")                   \
+    X(ROWS_WAITING, "clairon_rows_waiting_requests", GAUGE_SUM,                                    \
+      "Requests for the rows of live rules that wait for a query")                                 \
+    X(ROWS_HELD, "clairon_rows_held_bytes", GAUGE_SUM,                                             \
+      "Bytes of rows in memory that clients have not read yet")                                    \
+    X(ROWS_SHARED, "clairon_rows_shared_total", COUNTER,                                           \
+      "Requests for rows that shared the query of another one")                                    \
+    X(ROWS_REPEATED, "clairon_rows_repeated_total", COUNTER,                                       \
+      "Requests for rows queried again, because a delivered change was not visible yet")           \
+    X(ROWS_DENIED, "clairon_rows_errors_total{kind=\"denied\"}", COUNTER, STATS_ROWS_ERRORS)       \
+    X(ROWS_TOO_MANY, "clairon_rows_errors_total{kind=\"too_many\"}", COUNTER, STATS_ROWS_ERRORS)   \
+    X(ROWS_BUSY, "clairon_rows_errors_total{kind=\"busy\"}", COUNTER, STATS_ROWS_ERRORS)           \
+    X(ROWS_TIMED_OUT, "clairon_rows_errors_total{kind=\"timeout\"}", COUNTER, STATS_ROWS_ERRORS)   \
+    X(ROWS_LOST, "clairon_rows_errors_total{kind=\"lost\"}", COUNTER, STATS_ROWS_ERRORS)           \
+    X(ROWS_STALE, "clairon_rows_errors_total{kind=\"stale\"}", COUNTER, STATS_ROWS_ERRORS)         \
+    X(ROWS_FAILED, "clairon_rows_errors_total{kind=\"failed\"}", COUNTER, STATS_ROWS_ERRORS)       \
     X(GATE_CONNECTIONS, "clairon_gate_connections", GAUGE_SUM, "Open client connections")          \
     X(GATE_CONNECTIONS_MAX, "clairon_gate_connections_max", GAUGE_SUM,                             \
       "Limit of client connections")                                                               \
@@ -119,6 +135,7 @@ enum metric {
     X(SENT, "clairon_sent_seconds",                                                                \
       "Time from commit until the notification was written to a client's socket")                  \
     X(ACKED, "clairon_acked_seconds", "Time from commit until a client's acknowledgement")         \
+    X(ROWS, "clairon_rows_query_seconds", "Duration of a query for the rows of a live rule")       \
     X(SCRIPT_INGEST, "clairon_store_script_seconds{script=\"ingest\"}", STATS_SCRIPTS)             \
     X(SCRIPT_REPORT, "clairon_store_script_seconds{script=\"report\"}", STATS_SCRIPTS)             \
     X(SCRIPT_ACK, "clairon_store_script_seconds{script=\"ack\"}", STATS_SCRIPTS)                   \

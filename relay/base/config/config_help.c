@@ -7,7 +7,8 @@
 #include "base/config/config_value.h"
 
 /* tests/tap/settings/invalid_settings_rejected.pl checks that every key is listed once. */
-static const char *const SECTIONS[] = {"feed", "store", "auth", "gate", "delivery", "relay"};
+static const char *const SECTIONS[] = {"feed",     "store", "auth", "gate",
+                                       "delivery", "rows",  "relay"};
 static const char *const NEEDED[] = {"conninfo",        "url",    "hs256_secret_file",
                                      "public_key_file", "listen", "origins"};
 

@@ -338,10 +338,11 @@ check_admin_listen(struct config_load *load)
 
 /* libpq reports only a missing password. */
 static enum rc
-check_passfile(struct config_load *load, const char *name, const char *conninfo)
+check_passfile(struct config_load *load, const char *section, const char *name,
+               const char *conninfo)
 {
     char *path = conninfo != NULL ? conninfo_passfile(conninfo) : NULL;
-    enum rc rc = check_readable(load, "feed", name, path);
+    enum rc rc = check_readable(load, section, name, path);
 
     free(path);
     return rc;
@@ -351,12 +352,15 @@ static enum rc
 check_passfiles(struct config_load *load)
 {
     const struct config *config = load->config;
-    enum rc rc;
+    enum rc rc = RC_OK;
 
+    if ((config->relay.roles & CONFIG_ROLE_GATE) != 0)
+        rc = check_passfile(load, "rows", "conninfo", config->rows.conninfo);
     if ((config->relay.roles & CONFIG_ROLE_FEED) == 0)
-        return RC_OK;
-    rc = check_passfile(load, "conninfo", config->feed.conninfo);
-    if (check_passfile(load, "primary_conninfo", config->feed.primary_conninfo) != RC_OK)
+        return rc;
+    if (check_passfile(load, "feed", "conninfo", config->feed.conninfo) != RC_OK)
+        rc = RC_BAD;
+    if (check_passfile(load, "feed", "primary_conninfo", config->feed.primary_conninfo) != RC_OK)
         rc = RC_BAD;
     return rc;
 }

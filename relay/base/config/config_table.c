@@ -141,6 +141,21 @@ const struct config_key config_keys[] = {
     { "relay", "roles", CONFIG_ROLES, false, "feed,gate", 0, 0, NULL, FIELD(relay.roles),
       "parts that this process runs" },
 
+    { "rows", "connections", CONFIG_INT, false, "4", 1, 100, NULL, FIELD(rows.connections),
+      "maximum connections of this process for reading rows" },
+    { "rows", "conninfo", CONFIG_TEXT, true, NULL, 0, TEXT_MAX, config_check_conninfo,
+      FIELD(rows.conninfo),
+      "libpq connection string of the server to read rows of live rules from; unset: that of the "
+      "feed" },
+    { "rows", "max_bytes", CONFIG_SIZE, false, "8MB", KB, 32 * MB, NULL, FIELD(rows.max_bytes),
+      "maximum size of one list of rows" },
+    { "rows", "max_rows", CONFIG_INT, false, "10000", 1, 1000000, NULL, FIELD(rows.max_rows),
+      "maximum rows of one list" },
+    { "rows", "queue", CONFIG_INT, false, "1000", 1, 100000, NULL, FIELD(rows.queue),
+      "maximum requests of this process that wait for a query" },
+    { "rows", "timeout", CONFIG_DURATION, false, "5s", 100, HOUR, NULL, FIELD(rows.timeout_ms),
+      "time limit for a query, and for waiting for one" },
+
     { "store", "min_replicas", CONFIG_INT, false, "0", 0, 16, NULL, FIELD(store.min_replicas),
       "replicas that must have stored a change before its WAL is confirmed to PostgreSQL" },
     { "store", "prefix", CONFIG_TEXT, false, "clairon", 1, 64, config_check_prefix,
