@@ -20,11 +20,13 @@ enum gate_code { /* in `bye` and the WebSocket close frame */
 };
 
 enum gate_err { /* `code` of a problem and of an `err` frame */
+                GATE_ERR_INTERNAL = 100,
                 GATE_ERR_UNAUTHORISED = 101,
                 GATE_ERR_PERMISSION = 103,
                 GATE_ERR_BAD_REQUEST = 107,
                 GATE_ERR_EXPIRED = 109,
                 GATE_ERR_RATE = 111,
+                GATE_ERR_TOO_MANY_ROWS = 113,
 };
 
 #endif

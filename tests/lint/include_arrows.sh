@@ -13,9 +13,10 @@ declare -A below=(
     [store]="protocol base wire"
     [postgres]="protocol base"
     [feed]="protocol base wire store postgres"
-    [hub]="protocol base wire store"
-    [gate]="protocol base wire store hub"
-    [daemon]="protocol base wire store postgres feed hub gate"
+    [rows]="protocol base wire postgres"
+    [hub]="protocol base wire store rows"
+    [gate]="protocol base wire store rows hub"
+    [daemon]="protocol base wire store postgres feed rows hub gate"
     [cli]="protocol base wire store"
     [doctor]="protocol base wire store postgres feed gate cli"
 )
@@ -36,7 +37,7 @@ libpq-fe\.h                  relay/postgres/(hosts\.c|(libpq|connect|session|que
 hiredis/.*\.h                relay/store/connection/(link\.c|connect\.c|send_queue\.h|tls\.[ch]|reply_arena\.h|reply\.c)|relay/store/direct/direct(_errors)?\.c
 jwt\.h                       relay/wire/token\.c|relay/cli/token\.c
 jansson\.h                   relay/wire/(token|client_message|rows_header|publication[a-z_]*)\.[ch]|relay/store/admin/admin_merge\.c|relay/cli/(token|errors|errors_print)\.[ch]|relay/doctor/gate\.c
-ev\.h                        relay/(base|store|postgres|feed|hub|gate|daemon)/
+ev\.h                        relay/(base|store|postgres|feed|rows|hub|gate|daemon)/
 postgres\.h                  decoder/'
 
 bad=0

@@ -1,0 +1,407 @@
+/* pool.c: runs queries for rows on a few connections, without blocking the loop. */
+#include "rows/pool.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/memory.h"
+#include "postgres/libpq.h"
+
+#define SECOND_US INT64_C(1000000)
+#define RETRY_BASE_MS 250
+#define RETRY_CAP_MS 10000
+#define IDLE_US (60 * SECOND_US)
+#define OPENING_US (10 * SECOND_US)
+#define TIMEOUT_GRACE_US (1 * SECOND_US) /* for the server to end a query by itself */
+#define HELD_ANSWERS_MAX 32              /* of rows.max_bytes each */
+#define SETUP_MAX 512
+
+static const char QUERY[] =
+    "SELECT clairon.live_rows($1, $2, $3, $4::jsonb, $5::integer, $6::bigint)";
+
+static void
+set_state(struct rows_connection *connection, enum rows_connection_state state)
+{
+    connection->state = state;
+    connection->since_us = clock_monotonic_us();
+}
+
+void
+rows_pool_run_soon(struct rows_pool *pool)
+{
+    if (ev_is_active(&pool->soon))
+        return;
+    ev_timer_set(&pool->soon, 0, 0);
+    ev_timer_start(pool->loop, &pool->soon);
+}
+
+/* ---- queries */
+
+/* Parts the connection from its query, which is then answered, failed or repeated. */
+static struct rows_query *
+take_query(struct rows_connection *connection, enum rows_connection_state next,
+           struct rows_answer **ret_answer)
+{
+    struct rows_query *query = connection->query;
+
+    *ret_answer = connection->answer;
+    connection->query = NULL;
+    connection->answer = NULL;
+    set_state(connection, next);
+    rows_pool_run_soon(connection->pool);
+    return query;
+}
+
+/* The query ended with connection->status. */
+static void
+end_query_as(struct rows_connection *connection, enum rows_connection_state next)
+{
+    struct rows_pool *pool = connection->pool;
+    enum rows_status status = connection->status;
+    int64_t took_us = clock_monotonic_us() - connection->since_us;
+    struct rows_answer *answer;
+    struct rows_query *query = take_query(connection, next, &answer);
+
+    stats_time(pool->stats, TIME_ROWS, took_us);
+    rows_queue_measure(pool->queue, took_us);
+    if (status == ROWS_OK && answer->has_header)
+        rows_queue_answer(pool->queue, query, answer, clock_monotonic_us());
+    else
+        rows_queue_fail(pool->queue, query, status == ROWS_OK ? ROWS_FAILED : status,
+                        clock_monotonic_us());
+    rows_answer_unref(answer);
+}
+
+/*
+ * Closing the socket cancels the query: the server checks the connection every second while it runs
+ * (client_connection_check_interval).
+ */
+static void
+abandon_query(struct rows_connection *connection, enum rows_status status)
+{
+    connection->status = status;
+    postgres_session_close(&connection->session);
+    end_query_as(connection, ROWS_CONNECTION_CLOSED);
+}
+
+static void
+warn(struct rows_connection *connection, const char *what, const char *sqlstate, const char *error)
+{
+    unsigned skipped = 0;
+
+    if (!throttle_allows(&connection->pool->warnings, clock_monotonic_us(), &skipped))
+        return;
+    log_warn("rows", what, LOG_TEXT("sqlstate", sqlstate), LOG_TEXT("error", error),
+             LOG_TEXT("hint", error != NULL && postgres_error_hint(sqlstate, error)[0] != '\0'
+                                  ? postgres_error_hint(sqlstate, error)
+                                  : NULL),
+             LOG_UINT("suppressed", skipped));
+}
+
+static void
+on_row(struct rows_connection *connection, const PGresult *row)
+{
+    enum rc rc = RC_BAD;
+
+    if (PQnfields(row) == 1 && PQgetisnull(row, 0, 0) == 0)
+        rc = rows_answer_add(connection->answer, PQgetvalue(row, 0, 0),
+                             (size_t)PQgetlength(row, 0, 0));
+    if (rc == RC_LIMIT) {
+        abandon_query(connection, ROWS_TOO_MANY);
+    } else if (rc != RC_OK) {
+        warn(connection, "invalid row of clairon.live_rows()", NULL, NULL);
+        abandon_query(connection, ROWS_FAILED);
+    }
+}
+
+static void
+on_query_error(struct rows_connection *connection, const PGresult *result)
+{
+    const char *sqlstate = PQresultErrorField(result, PG_DIAG_SQLSTATE);
+    const char *error = postgres_error_line(PQresultErrorMessage(result));
+
+    connection->status = rows_status_of(sqlstate);
+    if (connection->status == ROWS_DENIED && strstr(error, "permission denied for ") != NULL)
+        connection->status = ROWS_FAILED; /* of the relay's role, not of the user */
+    if (connection->status == ROWS_DENIED)
+        log_debug("rows", "request rejected", LOG_TEXT("error", error));
+    else if (connection->status != ROWS_LOST) /* that is reported with the connection */
+        warn(connection, "could not read rows", sqlstate, error);
+}
+
+static void
+on_session_result(void *ctx, const PGresult *result)
+{
+    struct rows_connection *connection = ctx;
+
+    switch (PQresultStatus(result)) {
+    case PGRES_SINGLE_TUPLE:
+        on_row(connection, result);
+        return;
+    case PGRES_TUPLES_OK: /* after the last row */
+        return;
+    default:
+        on_query_error(connection, result);
+    }
+}
+
+static void
+on_session_done(void *ctx)
+{
+    struct rows_connection *connection = ctx;
+    struct rows_answer *answer;
+    struct rows_query *query;
+
+    if (connection->status != ROWS_LOST) {
+        end_query_as(connection, ROWS_CONNECTION_IDLE);
+        return;
+    }
+    query = take_query(connection, ROWS_CONNECTION_IDLE, &answer);
+    rows_answer_unref(answer);
+    rows_queue_repeat(connection->pool->queue, query, clock_monotonic_us());
+}
+
+static void
+run_query(struct rows_connection *connection, struct rows_query *query)
+{
+    const struct config *config = connection->pool->config;
+    const struct rows_wanted *wanted = rows_query_wanted(query);
+    char most_rows[24], most_bytes[24];
+    const char *parameters[] = {wanted->source, wanted->rule, wanted->user,
+                                wanted->groups, most_rows,    most_bytes};
+
+    snprintf(most_rows, sizeof(most_rows), "%d", config->rows.max_rows);
+    snprintf(most_bytes, sizeof(most_bytes), "%" PRId64, config->rows.max_bytes);
+    connection->query = query;
+    connection->answer =
+        rows_answer_new((size_t)config->rows.max_rows, (size_t)config->rows.max_bytes,
+                        &connection->pool->held_bytes);
+    connection->status = ROWS_OK;
+    set_state(connection, ROWS_CONNECTION_RUNNING);
+    postgres_session_send_rows(&connection->session, QUERY, parameters,
+                               sizeof(parameters) / sizeof(parameters[0]));
+}
+
+/* ---- connections */
+
+/* A query that a client gave up must not run on: see abandon_query. It never writes. */
+static const char *
+session_setup(void *ctx, const PGconn *conn)
+{
+    static char setup[SETUP_MAX];
+    const struct rows_connection *connection = ctx;
+
+    snprintf(setup, sizeof(setup),
+             "%s; SET statement_timeout = %" PRId64 "; SET client_connection_check_interval = 1000;"
+             " SET default_transaction_read_only = on",
+             postgres_session_command(conn), connection->pool->config->rows.timeout_ms);
+    return setup;
+}
+
+static void
+on_session_ready(void *ctx)
+{
+    struct rows_connection *connection = ctx;
+
+    backoff_reset(&connection->pool->backoff);
+    set_state(connection, ROWS_CONNECTION_IDLE);
+    rows_pool_run_soon(connection->pool);
+}
+
+/* The connections of a server that restarts are lost at the same time: one delay for all. */
+static void
+delay_retry(struct rows_pool *pool, const char *what, const char *error)
+{
+    int64_t now_us = clock_monotonic_us();
+    int64_t delay_ms;
+
+    if (pool->retry_us > now_us)
+        return;
+    delay_ms = backoff_next_ms(&pool->backoff);
+    pool->retry_us = now_us + delay_ms * 1000;
+    log_warn("rows", what, LOG_TEXT("error", error), LOG_INT("retry_ms", delay_ms),
+             LOG_TEXT("hint", postgres_error_hint(NULL, error)[0] != '\0'
+                                  ? postgres_error_hint(NULL, error)
+                                  : NULL));
+}
+
+/* Also called within run_query and open_connection. */
+static void
+on_session_lost(void *ctx, const char *message)
+{
+    struct rows_connection *connection = ctx;
+    enum rows_connection_state was = connection->state;
+    struct rows_answer *answer;
+    struct rows_query *query;
+
+    if (was == ROWS_CONNECTION_IDLE) { /* a restarted server, or idle_session_timeout of a proxy */
+        set_state(connection, ROWS_CONNECTION_CLOSED);
+        log_debug("rows", "idle connection ended", LOG_TEXT("error", message));
+        return;
+    }
+    delay_retry(connection->pool,
+                was == ROWS_CONNECTION_OPENING ? "could not connect to PostgreSQL"
+                                               : "PostgreSQL connection lost",
+                message);
+    if (was == ROWS_CONNECTION_OPENING) {
+        set_state(connection, ROWS_CONNECTION_CLOSED);
+        return;
+    }
+    query = take_query(connection, ROWS_CONNECTION_CLOSED, &answer);
+    rows_answer_unref(answer);
+    rows_queue_repeat(connection->pool->queue, query, clock_monotonic_us());
+}
+
+static const struct postgres_session_events SESSION_EVENTS = {
+    .setup = session_setup,
+    .on_ready = on_session_ready,
+    .on_result = on_session_result,
+    .on_done = on_session_done,
+    .on_lost = on_session_lost,
+};
+
+static void
+on_session_notice(void *ctx, const char *message)
+{
+    (void)ctx;
+    log_debug("rows", "server notice", LOG_TEXT("notice", postgres_error_line(message)));
+}
+
+void
+rows_pool_open(struct rows_pool *pool, struct ev_loop *loop, const struct config *config,
+               const char *conninfo)
+{
+    pool->loop = loop;
+    pool->config = config;
+    pool->count = config->rows.connections;
+    pool->connections = memory_new((size_t)pool->count * sizeof(*pool->connections));
+    pool->backoff = (struct backoff){.base_ms = RETRY_BASE_MS, .cap_ms = RETRY_CAP_MS};
+    for (int i = 0; i < pool->count; i++) {
+        struct rows_connection *connection = &pool->connections[i];
+
+        connection->pool = pool;
+        connection->session.connect.loop = loop;
+        connection->session.connect.conninfo = conninfo;
+        connection->session.connect.on_notice = on_session_notice;
+        connection->session.events = &SESSION_EVENTS;
+        connection->session.ctx = connection;
+    }
+}
+
+static struct rows_connection *
+find_in_state(const struct rows_pool *pool, enum rows_connection_state state)
+{
+    for (int i = 0; i < pool->count; i++) {
+        if (pool->connections[i].state == state)
+            return &pool->connections[i];
+    }
+    return NULL;
+}
+
+static void
+open_connection(struct rows_pool *pool, int64_t now_us)
+{
+    struct rows_connection *closed = find_in_state(pool, ROWS_CONNECTION_CLOSED);
+
+    if (closed == NULL || now_us < pool->retry_us ||
+        find_in_state(pool, ROWS_CONNECTION_OPENING) != NULL)
+        return;
+    set_state(closed, ROWS_CONNECTION_OPENING);
+    postgres_session_open(&closed->session, NULL);
+}
+
+void
+rows_pool_run(struct rows_pool *pool, int64_t now_us)
+{
+    size_t most_held = HELD_ANSWERS_MAX * (size_t)pool->config->rows.max_bytes;
+    struct rows_connection *idle;
+    struct rows_query *query;
+
+    while (pool->held_bytes < most_held) {
+        idle = find_in_state(pool, ROWS_CONNECTION_IDLE);
+        if (idle == NULL) {
+            if (rows_queue_has_next(pool->queue, now_us))
+                open_connection(pool, now_us);
+            return;
+        }
+        query = rows_queue_next(pool->queue, now_us);
+        if (query == NULL)
+            return;
+        run_query(idle, query);
+    }
+}
+
+static void
+sweep_connection(struct rows_connection *connection, int64_t now_us)
+{
+    int64_t age_us = now_us - connection->since_us;
+    int64_t most_us = connection->pool->config->rows.timeout_ms * 1000 + TIMEOUT_GRACE_US;
+
+    switch (connection->state) {
+    case ROWS_CONNECTION_CLOSED:
+        return;
+    case ROWS_CONNECTION_OPENING:
+        if (age_us <= OPENING_US)
+            return;
+        postgres_session_close(&connection->session);
+        on_session_lost(connection, "timeout expired");
+        return;
+    case ROWS_CONNECTION_IDLE:
+        if (age_us <= IDLE_US)
+            return;
+        postgres_session_close(&connection->session);
+        set_state(connection, ROWS_CONNECTION_CLOSED);
+        return;
+    case ROWS_CONNECTION_RUNNING:
+        if (age_us <= most_us)
+            return;
+        warn(connection, "PostgreSQL does not end a query", NULL, NULL);
+        abandon_query(connection, ROWS_TIMED_OUT);
+    }
+}
+
+void
+rows_pool_sweep(struct rows_pool *pool, int64_t now_us)
+{
+    for (int i = 0; i < pool->count; i++)
+        sweep_connection(&pool->connections[i], now_us);
+}
+
+bool
+rows_pool_is_connected(const struct rows_pool *pool)
+{
+    return find_in_state(pool, ROWS_CONNECTION_IDLE) != NULL ||
+           find_in_state(pool, ROWS_CONNECTION_RUNNING) != NULL;
+}
+
+bool
+rows_pool_is_running(const struct rows_pool *pool)
+{
+    return find_in_state(pool, ROWS_CONNECTION_OPENING) != NULL ||
+           find_in_state(pool, ROWS_CONNECTION_RUNNING) != NULL;
+}
+
+bool
+rows_pool_is_open(const struct rows_pool *pool)
+{
+    return find_in_state(pool, ROWS_CONNECTION_IDLE) != NULL || rows_pool_is_running(pool);
+}
+
+void
+rows_pool_close(struct rows_pool *pool)
+{
+    ev_timer_stop(pool->loop, &pool->soon);
+    for (int i = 0; i < pool->count; i++) {
+        struct rows_connection *connection = &pool->connections[i];
+
+        postgres_session_free(&connection->session);
+        if (connection->query != NULL)
+            rows_queue_fail(pool->queue, connection->query, ROWS_LOST, 0); /* it has no requests */
+        rows_answer_unref(connection->answer);
+    }
+    free(pool->connections);
+}

@@ -1,0 +1,615 @@
+/* queue.c: shares queries between requests, and gives each user a turn. */
+#include "rows/queue.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/backoff.h"
+#include "base/memory.h"
+#include "base/stats.h"
+#include "wire/audience.h"
+
+#define KEY_MAX 65536
+#define GROUPS_MAX 32768 /* a client with longer groups shares no answers */
+#define REPEAT_FIRST_US 50000
+#define REPEAT_MAX_US 800000
+#define MEAN_WEIGHT 8 /* a query moves the mean by an eighth */
+#define AFTER_MIN_MS 1000
+#define AFTER_MAX_MS 30000
+
+struct rows_request {
+    struct rows_queue *queue;
+    struct rows_user *user;
+    struct rows_query *query; /* NULL once it is done */
+    struct rows_request *prev;
+    struct rows_request *next;
+    struct rows_wanted wanted; /* owns source, rule and groups; the user's name is that of `user` */
+    const struct rows_events *events;
+    void *ctx;
+    struct rows_answer *answer; /* a reference, once it is done */
+    int64_t deadline_us;        /* for the start of its query */
+    int64_t not_before_us;
+    int64_t delay_us; /* before the next query, if a snapshot was too old */
+    bool was_lost;
+};
+
+/* ---- audiences of rules */
+
+static void
+forget_rule(struct rows_queue *queue, struct rows_rule *rule)
+{
+    HASH_DEL(queue->rules, rule);
+    free(rule->audience);
+    free(rule);
+}
+
+static struct rows_rule *
+find_rule(const struct rows_queue *queue, const char *key, size_t len)
+{
+    struct rows_rule *rule;
+
+    HASH_FIND(hh, queue->rules, key, len, rule);
+    return rule;
+}
+
+static void
+forget_all_rules(struct rows_queue *queue)
+{
+    while (queue->rules != NULL)
+        forget_rule(queue, queue->rules);
+}
+
+/* The source and the name of a rule at the start of a query's key. */
+static size_t
+rule_len(const char *key)
+{
+    size_t source_len = strlen(key) + 1;
+
+    return source_len + strlen(key + source_len) + 1;
+}
+
+/* True if it was not known. */
+static bool
+learn_rule(struct rows_queue *queue, const struct rows_query *query, const char *audience)
+{
+    size_t len = rule_len(query->key);
+    struct rows_rule *rule = find_rule(queue, query->key, len);
+
+    if (rule != NULL && strcmp(rule->audience, audience) == 0)
+        return false;
+    if (rule != NULL)
+        forget_rule(queue, rule);
+    if (HASH_COUNT(queue->rules) >= ROWS_RULES_MAX)
+        forget_all_rules(queue);
+    rule = memory_new(sizeof(*rule) + len);
+    rule->audience = memory_text(audience, strlen(audience));
+    rule->key_len = len;
+    memcpy(rule->key, query->key, len);
+    HASH_ADD(hh, queue->rules, key, len, rule);
+    return true;
+}
+
+/* ---- keys */
+
+static enum rc
+add_text(struct buffer *out, const char *text)
+{
+    return buffer_add(out, text, strlen(text) + 1);
+}
+
+/* The groups that select the rows. RC_AGAIN, RC_LIMIT: the key has to name the user. */
+static enum rc
+add_groups(const struct rows_request *request, const char *audience, struct buffer *out)
+{
+    struct buffer groups;
+    enum rc rc;
+
+    buffer_init(&groups, GROUPS_MAX);
+    rc = request->events->add_groups(request->ctx, audience, &groups);
+    if (rc == RC_OK)
+        rc = add_text(out, "groups");
+    if (rc == RC_OK)
+        rc = add_text(out, audience);
+    if (rc == RC_OK)
+        rc = buffer_add(out, groups.bytes, groups.len);
+    buffer_free(&groups);
+    return rc;
+}
+
+static enum rc
+add_user(const struct rows_request *request, struct buffer *out)
+{
+    enum rc rc = add_text(out, "user");
+
+    if (rc == RC_OK)
+        rc = add_text(out, request->user->name);
+    return rc == RC_OK ? add_text(out, request->wanted.groups) : rc;
+}
+
+struct query_key {
+    struct buffer text; /* the source, the rule, and all that selects the rows */
+    bool is_known;      /* so is the audience */
+    bool is_of_user;
+};
+
+static enum rc
+make_key(const struct rows_request *request, struct query_key *key)
+{
+    const struct rows_rule *rule;
+    enum rc rc = add_text(&key->text, request->wanted.source);
+
+    if (rc == RC_OK)
+        rc = add_text(&key->text, request->wanted.rule);
+    if (rc != RC_OK)
+        return rc;
+    rule = find_rule(request->queue, key->text.bytes, key->text.len);
+    key->is_known = rule != NULL;
+    if (rule != NULL && strcmp(rule->audience, "ALL") == 0)
+        return add_text(&key->text, "all");
+    if (rule != NULL && !audience_is_reserved(rule->audience) &&
+        add_groups(request, rule->audience, &key->text) == RC_OK)
+        return RC_OK;
+    key->is_of_user = true;
+    return add_user(request, &key->text);
+}
+
+/* The caller frees its text. */
+static struct query_key
+key_of(const struct rows_request *request)
+{
+    struct query_key key = {.is_known = false};
+
+    buffer_init(&key.text, KEY_MAX);
+    if (make_key(request, &key) != RC_OK)
+        abort(); /* the texts of a token are far shorter */
+    return key;
+}
+
+/* ---- waiting */
+
+static void
+free_user_if_unused(struct rows_queue *queue, struct rows_user *user)
+{
+    if (user->request_count > 0 || user->waiting != NULL)
+        return;
+    HASH_DEL(queue->users, user);
+    free(user);
+}
+
+static struct rows_user *
+user_of(struct rows_queue *queue, const char *name)
+{
+    size_t len = strlen(name);
+    struct rows_user *user;
+
+    HASH_FIND(hh, queue->users, name, len, user);
+    if (user != NULL)
+        return user;
+    user = memory_new(sizeof(*user) + len + 1);
+    memcpy(user->name, name, len + 1);
+    HASH_ADD(hh, queue->users, name, len, user);
+    return user;
+}
+
+static struct rows_query *
+new_query(struct rows_request *request, const struct query_key *key)
+{
+    struct rows_queue *queue = request->queue;
+    struct rows_query *query = memory_new(sizeof(*query) + key->text.len);
+
+    query->owner = request->user;
+    query->not_before_us = INT64_MAX;
+    query->is_known = key->is_known;
+    query->is_of_user = key->is_of_user;
+    query->key_len = key->text.len;
+    memcpy(query->key, key->text.bytes, key->text.len);
+    HASH_ADD(hh, queue->waiting, key, query->key_len, query);
+    if (query->owner->waiting == NULL)
+        DL_APPEND(queue->turns, query->owner);
+    DL_APPEND(query->owner->waiting, query);
+    return query;
+}
+
+/* It leaves its user's list; the caller gives it a new state. */
+static void
+remove_waiting(struct rows_queue *queue, struct rows_query *query)
+{
+    struct rows_user *owner = query->owner;
+
+    HASH_DEL(queue->waiting, query);
+    DL_DELETE(owner->waiting, query);
+    if (owner->waiting == NULL)
+        DL_DELETE(queue->turns, owner);
+    query->owner = NULL;
+    free_user_if_unused(queue, owner);
+}
+
+static void
+count_waiting(struct rows_queue *queue, size_t count)
+{
+    queue->waiting_count = count;
+    stats_set(queue->stats, STAT_ROWS_WAITING, count);
+}
+
+static void
+wait_for_query(struct rows_request *request, int64_t not_before_us)
+{
+    struct rows_queue *queue = request->queue;
+    struct query_key key = key_of(request);
+    struct rows_query *query;
+
+    HASH_FIND(hh, queue->waiting, key.text.bytes, key.text.len, query);
+    if (query == NULL)
+        query = new_query(request, &key);
+    if (query->not_before_us > not_before_us)
+        query->not_before_us = not_before_us;
+    request->not_before_us = not_before_us;
+    request->query = query;
+    DL_APPEND(query->requests, request);
+    count_waiting(queue, queue->waiting_count + 1);
+    buffer_free(&key.text);
+}
+
+enum rows_status
+rows_queue_add(struct rows_queue *queue, const struct rows_wanted *wanted,
+               const struct rows_events *events, void *ctx, int64_t now_us,
+               struct rows_request **ret_request)
+{
+    struct rows_user *user = user_of(queue, wanted->user);
+    struct rows_request *request;
+
+    if (queue->waiting_count >= queue->limits.waiting || user->request_count >= ROWS_PER_USER_MAX) {
+        bool is_full = user->request_count < ROWS_PER_USER_MAX;
+
+        free_user_if_unused(queue, user);
+        stats_add(queue->stats, STAT_ROWS_BUSY, 1);
+        return is_full ? ROWS_BUSY : ROWS_USER_LIMIT;
+    }
+    request = memory_new(sizeof(*request));
+    *request = (struct rows_request){.queue = queue,
+                                     .user = user,
+                                     .events = events,
+                                     .ctx = ctx,
+                                     .deadline_us = now_us + queue->limits.wait_us,
+                                     .delay_us = REPEAT_FIRST_US};
+    request->wanted.source = memory_text(wanted->source, strlen(wanted->source));
+    request->wanted.rule = memory_text(wanted->rule, strlen(wanted->rule));
+    request->wanted.groups = memory_text(wanted->groups, strlen(wanted->groups));
+    request->wanted.user = user->name;
+    user->request_count++;
+    wait_for_query(request, now_us);
+    *ret_request = request;
+    return ROWS_OK;
+}
+
+/* ---- running */
+
+static bool
+has_same_key(const struct rows_query *a, const struct rows_query *b)
+{
+    return a->key_len == b->key_len && memcmp(a->key, b->key, a->key_len) == 0;
+}
+
+/* The first query for a rule may show that all others can share one. */
+static bool
+waits_for(const struct rows_query *query, const struct rows_query *running)
+{
+    size_t len = rule_len(query->key);
+
+    if (query->is_known || running->is_known)
+        return has_same_key(query, running);
+    return running->key_len >= len && memcmp(query->key, running->key, len) == 0;
+}
+
+static bool
+may_run(const struct rows_queue *queue, const struct rows_query *query, int64_t now_us)
+{
+    const struct rows_query *running;
+
+    DL_FOREACH (queue->running, running) {
+        if (waits_for(query, running))
+            return false;
+    }
+    return query->not_before_us <= now_us;
+}
+
+static struct rows_query *
+first_of_user(const struct rows_queue *queue, const struct rows_user *user, int64_t now_us)
+{
+    struct rows_query *query;
+
+    DL_FOREACH (user->waiting, query) {
+        if (may_run(queue, query, now_us))
+            return query;
+    }
+    return NULL;
+}
+
+static void
+start(struct rows_queue *queue, struct rows_query *query)
+{
+    const struct rows_request *request;
+    size_t count = 0;
+
+    DL_FOREACH (query->requests, request)
+        count++;
+    count_waiting(queue, queue->waiting_count - count);
+    stats_add(queue->stats, STAT_ROWS_SHARED, count - 1);
+    remove_waiting(queue, query);
+    query->state = ROWS_QUERY_RUNNING;
+    query->asker = query->requests;
+    DL_APPEND(queue->running, query);
+}
+
+static struct rows_query *
+find_next(const struct rows_queue *queue, int64_t now_us)
+{
+    struct rows_query *query = NULL;
+    const struct rows_user *user;
+
+    DL_FOREACH (queue->turns, user) {
+        query = first_of_user(queue, user, now_us);
+        if (query != NULL)
+            break;
+    }
+    return query;
+}
+
+bool
+rows_queue_has_next(const struct rows_queue *queue, int64_t now_us)
+{
+    return find_next(queue, now_us) != NULL;
+}
+
+struct rows_query *
+rows_queue_next(struct rows_queue *queue, int64_t now_us)
+{
+    struct rows_query *query = find_next(queue, now_us);
+
+    if (query == NULL)
+        return NULL;
+    DL_DELETE(queue->turns, query->owner);
+    DL_APPEND(queue->turns, query->owner);
+    start(queue, query);
+    return query;
+}
+
+const struct rows_wanted *
+rows_query_wanted(const struct rows_query *query)
+{
+    return &query->requests->wanted;
+}
+
+/* ---- the end of requests and queries */
+
+static void
+leave_query(struct rows_request *request)
+{
+    struct rows_query *query = request->query;
+
+    DL_DELETE(query->requests, request);
+    if (query->asker == request)
+        query->asker = NULL;
+    request->query = NULL;
+    if (query->state != ROWS_QUERY_WAITING)
+        return;
+    count_waiting(request->queue, request->queue->waiting_count - 1);
+    if (query->requests != NULL)
+        return;
+    remove_waiting(request->queue, query);
+    free(query);
+}
+
+/* Moves a request out of the waiting queries, to a list of its own. */
+static void
+set_aside(struct rows_request *request, struct rows_query *aside)
+{
+    leave_query(request); /* the last one frees its query */
+    request->query = aside;
+    DL_APPEND(aside->requests, request);
+}
+
+/* The waiting requests for this rule can share other queries now. */
+static void
+renew_keys(struct rows_queue *queue, const struct rows_query *of_rule)
+{
+    struct rows_query aside = {.state = ROWS_QUERY_ENDED};
+    struct rows_query *query, *next_query;
+    struct rows_request *request, *next;
+    size_t len = rule_len(of_rule->key);
+
+    HASH_ITER (hh, queue->waiting, query, next_query) {
+        if (query->key_len < len || memcmp(query->key, of_rule->key, len) != 0)
+            continue;
+        DL_FOREACH_SAFE (query->requests, request, next)
+            set_aside(request, &aside);
+    }
+    while ((request = aside.requests) != NULL) {
+        leave_query(request);
+        wait_for_query(request, request->not_before_us);
+    }
+}
+
+/* The callback may end this request, and any other one. */
+static void
+finish(struct rows_request *request, enum rows_status status, struct rows_answer *answer)
+{
+    struct rows_queue *queue = request->queue;
+    int64_t after_ms = 0;
+
+    if (status == ROWS_OK) {
+        request->answer = rows_answer_ref(answer);
+    } else {
+        stats_add(queue->stats, rows_error_of(status)->stat, 1);
+        after_ms = rows_queue_after_ms(queue, status);
+    }
+    request->events->done(request->ctx, status, request->answer, after_ms);
+}
+
+static void
+end_query(struct rows_queue *queue, struct rows_query *query)
+{
+    DL_DELETE(queue->running, query);
+    query->state = ROWS_QUERY_ENDED;
+}
+
+/* True if the request may have this answer, although another one asked. */
+static bool
+shares(const struct rows_request *request, const struct rows_query *query)
+{
+    struct query_key key = key_of(request);
+    bool is_same =
+        key.text.len == query->key_len && memcmp(key.text.bytes, query->key, query->key_len) == 0;
+
+    buffer_free(&key.text);
+    return is_same;
+}
+
+static void
+wait_again(struct rows_request *request, int64_t now_us)
+{
+    stats_add(request->queue->stats, STAT_ROWS_REPEATED, 1);
+    wait_for_query(request, now_us + request->delay_us);
+    if (request->delay_us < REPEAT_MAX_US)
+        request->delay_us *= 2;
+}
+
+void
+rows_queue_answer(struct rows_queue *queue, struct rows_query *query, struct rows_answer *answer,
+                  int64_t now_us)
+{
+    const struct rows_request *asker = query->asker;
+    struct rows_request *request;
+
+    end_query(queue, query);
+    if (learn_rule(queue, query, answer->header.audience))
+        renew_keys(queue, query);
+    while ((request = query->requests) != NULL) {
+        bool may_have = query->is_of_user || request == asker || shares(request, query);
+
+        leave_query(request);
+        if (!may_have)
+            wait_for_query(request, now_us);
+        else if (request->events->accepts(request->ctx, &answer->header.snapshot))
+            finish(request, ROWS_OK, answer);
+        else if (now_us >= request->deadline_us)
+            finish(request, ROWS_STALE, NULL);
+        else
+            wait_again(request, now_us);
+    }
+    free(query);
+}
+
+void
+rows_queue_fail(struct rows_queue *queue, struct rows_query *query, enum rows_status status,
+                int64_t now_us)
+{
+    const struct rows_request *asker = query->asker;
+    struct rows_rule *rule = find_rule(queue, query->key, rule_len(query->key));
+    struct rows_request *request;
+
+    if (status == ROWS_DENIED && rule != NULL)
+        forget_rule(queue, rule); /* it may have another audience now, or be gone */
+    end_query(queue, query);
+    while ((request = query->requests) != NULL) {
+        bool has_same_error = status != ROWS_DENIED || query->is_of_user || request == asker;
+
+        leave_query(request);
+        if (has_same_error)
+            finish(request, status, NULL);
+        else
+            wait_for_query(request, now_us);
+    }
+    free(query);
+}
+
+void
+rows_queue_repeat(struct rows_queue *queue, struct rows_query *query, int64_t now_us)
+{
+    struct rows_request *request, *next;
+
+    end_query(queue, query);
+    DL_FOREACH_SAFE (query->requests, request, next) {
+        leave_query(request);
+        if (request->was_lost)
+            request->deadline_us = now_us; /* rows_queue_expire ends it */
+        request->was_lost = true;
+        wait_for_query(request, now_us);
+    }
+    free(query);
+}
+
+/* Moves requests from the waiting queries to `ended`, because callbacks may change all lists. */
+static void
+collect_expired(struct rows_queue *queue, struct rows_query *ended, int64_t now_us)
+{
+    struct rows_query *query, *next_query;
+    struct rows_request *request, *next;
+
+    HASH_ITER (hh, queue->waiting, query, next_query) {
+        DL_FOREACH_SAFE (query->requests, request, next) {
+            if (request->deadline_us <= now_us)
+                set_aside(request, ended);
+        }
+    }
+}
+
+void
+rows_queue_expire(struct rows_queue *queue, enum rows_status status, int64_t now_us)
+{
+    struct rows_query ended = {.state = ROWS_QUERY_ENDED};
+    struct rows_request *request;
+
+    collect_expired(queue, &ended, now_us);
+    while ((request = ended.requests) != NULL) {
+        leave_query(request);
+        finish(request, request->delay_us > REPEAT_FIRST_US ? ROWS_STALE : status, NULL);
+    }
+}
+
+void
+rows_request_end(struct rows_request *request)
+{
+    struct rows_user *user = request->user;
+
+    if (request->query != NULL)
+        leave_query(request);
+    rows_answer_unref(request->answer);
+    user->request_count--;
+    free_user_if_unused(request->queue, user);
+    free((char *)request->wanted.source);
+    free((char *)request->wanted.rule);
+    free((char *)request->wanted.groups);
+    free(request);
+}
+
+/* ---- delays */
+
+void
+rows_queue_measure(struct rows_queue *queue, int64_t took_us)
+{
+    queue->mean_us += (took_us - queue->mean_us) / MEAN_WEIGHT;
+}
+
+/* Spread, so that clients do not ask again at the same time. */
+int64_t
+rows_queue_after_ms(const struct rows_queue *queue, enum rows_status status)
+{
+    int64_t waiting = (int64_t)(HASH_COUNT(queue->waiting) + 1);
+    int64_t full_ms = waiting * queue->mean_us / (int64_t)queue->limits.connections / 1000;
+    struct backoff spread = {.cap_ms = AFTER_MAX_MS};
+
+    if (!rows_error_of(status)->is_retryable)
+        return 0;
+    if (status == ROWS_TIMED_OUT)
+        full_ms = 2 * queue->limits.wait_us / 1000;
+    spread.base_ms = 2 * (full_ms < AFTER_MIN_MS ? AFTER_MIN_MS : full_ms);
+    return backoff_next_ms(&spread);
+}
+
+void
+rows_queue_close(struct rows_queue *queue)
+{
+    forget_all_rules(queue);
+}

@@ -1,0 +1,124 @@
+/* queue.h: requests that wait for a query, and the order of the queries. Pure: no clock, no I/O. */
+#ifndef CLAIRON_ROWS_QUEUE_H
+#define CLAIRON_ROWS_QUEUE_H
+
+#include <uthash.h>
+
+#include "rows/request.h"
+
+#define ROWS_PER_USER_MAX 16 /* requests of one user that have not ended */
+#define ROWS_RULES_MAX 1024  /* rules with a known audience */
+
+/*
+ * A query answers all requests with its key, which names the rule and all that selects its rows:
+ * the user and the groups of its token; for a rule whose audience is a group only the user's groups
+ * of that kind; for ALL nothing. The audience of a rule is known from its last answer. An answer
+ * for another audience than the key was made for is sent to the asker only.
+ *
+ * WAITING: a new request with the same key joins it. It waits for a connection, while another query
+ * with its key runs, while the first query for a rule of unknown audience runs, or until
+ * not_before_us. Next: RUNNING; ENDED, when its last request has ended.
+ *
+ * RUNNING: a connection has it. Its snapshot may be older than a new request, so none joins it.
+ * Next: ENDED; WAITING, if the connection was lost or the snapshot was too old.
+ *
+ * ENDED: its requests are being answered.
+ */
+enum rows_query_state { ROWS_QUERY_WAITING, ROWS_QUERY_RUNNING, ROWS_QUERY_ENDED };
+
+struct rows_query {
+    UT_hash_handle hh; /* WAITING: by key */
+    enum rows_query_state state;
+    struct rows_query *prev; /* WAITING: of its owner; RUNNING: of the queue */
+    struct rows_query *next;
+    struct rows_user *owner;          /* WAITING: whose turn it takes */
+    struct rows_request *requests;    /* utlist, the first one asks */
+    const struct rows_request *asker; /* RUNNING: NULL if it has ended */
+    int64_t not_before_us;
+    bool is_known;   /* the audience, when the key was made */
+    bool is_of_user; /* the key names a user and the groups of its token */
+    size_t key_len;
+    char key[];
+};
+
+/* A user with requests, or with a query that others joined. */
+struct rows_user {
+    UT_hash_handle hh;
+    struct rows_user *prev; /* in the order of turns, while it has waiting queries */
+    struct rows_user *next;
+    struct rows_query *waiting; /* utlist, oldest first */
+    size_t request_count;
+    char name[];
+};
+
+/* The audience of a rule, as its last answer named it. */
+struct rows_rule {
+    UT_hash_handle hh;
+    char *audience;
+    size_t key_len;
+    char key[]; /* source, zero, name, zero */
+};
+
+struct rows_limits {
+    size_t waiting;     /* requests */
+    int64_t wait_us;    /* for a connection */
+    size_t connections; /* queries that run at a time */
+};
+
+/* {.limits = .., .stats = ..} is an empty queue. */
+struct rows_queue {
+    struct rows_limits limits;
+    struct stats *stats;
+    struct rows_user *users;    /* uthash */
+    struct rows_user *turns;    /* utlist, next first */
+    struct rows_query *waiting; /* uthash */
+    struct rows_query *running; /* utlist */
+    struct rows_rule *rules;    /* uthash */
+    size_t waiting_count;       /* requests */
+    int64_t mean_us;            /* of recent queries */
+};
+
+/*
+ * Adds a request; all texts are copied. ROWS_OK: the caller owns *ret_request. ROWS_BUSY,
+ * ROWS_USER_LIMIT: nothing was added.
+ */
+enum rows_status rows_queue_add(struct rows_queue *queue, const struct rows_wanted *wanted,
+                                const struct rows_events *events, void *ctx, int64_t now_us,
+                                struct rows_request **ret_request);
+
+bool rows_queue_has_next(const struct rows_queue *queue, int64_t now_us);
+
+/*
+ * The next query to run, one per user in turn. NULL: none may run now. It belongs to the caller
+ * until one of the next three functions; its asker is its first request.
+ */
+struct rows_query *rows_queue_next(struct rows_queue *queue, int64_t now_us);
+
+/* Whose rows the query reads: those of its asker, until that ends. */
+const struct rows_wanted *rows_query_wanted(const struct rows_query *query);
+
+/*
+ * Ends the query with rows. Requests that do not accept the snapshot, or may not share the answer,
+ * wait again.
+ */
+void rows_queue_answer(struct rows_queue *queue, struct rows_query *query,
+                       struct rows_answer *answer, int64_t now_us);
+/* Ends it with an error. The asker alone receives DENIED; the others wait again. */
+void rows_queue_fail(struct rows_queue *queue, struct rows_query *query, enum rows_status status,
+                     int64_t now_us);
+/* Its connection was lost: it waits again, but fails at the second time. */
+void rows_queue_repeat(struct rows_queue *queue, struct rows_query *query, int64_t now_us);
+
+/* Ends requests that have waited too long, with this status. */
+void rows_queue_expire(struct rows_queue *queue, enum rows_status status, int64_t now_us);
+
+/* The duration of a query, for rows_queue_after_ms. */
+void rows_queue_measure(struct rows_queue *queue, int64_t took_us);
+
+/* The delay after which a client may ask again, in ms. */
+int64_t rows_queue_after_ms(const struct rows_queue *queue, enum rows_status status);
+
+/* Frees what is known of rules. All requests must have ended, and no query may run. */
+void rows_queue_close(struct rows_queue *queue);
+
+#endif

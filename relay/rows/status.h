@@ -1,0 +1,37 @@
+/* status.h: the results of a request for rows, and the errors that clients receive. */
+#ifndef CLAIRON_ROWS_STATUS_H
+#define CLAIRON_ROWS_STATUS_H
+
+#include <stdbool.h>
+
+#include "base/stats.h"
+#include "wire/codes.h"
+
+enum rows_status {
+    ROWS_OK,
+    ROWS_DENIED,     /* no such live rule, or it does not address the user */
+    ROWS_TOO_MANY,   /* rows.max_rows or rows.max_bytes exceeded */
+    ROWS_BUSY,       /* the queue is full, or the request waited too long */
+    ROWS_USER_LIMIT, /* too many requests of this user */
+    ROWS_TIMED_OUT,  /* the query took longer than rows.timeout */
+    ROWS_LOST,       /* no connection to the database */
+    ROWS_STALE,      /* no snapshot was new enough in time */
+    ROWS_FAILED,     /* another error of the server; it is logged */
+    ROWS_OFF         /* no connection string is set */
+};
+
+/* How a client receives a status other than ROWS_OK. */
+struct rows_error {
+    enum gate_err code;
+    int http_status;
+    const char *text;
+    bool is_retryable; /* with a delay */
+    enum metric stat;
+};
+
+const struct rows_error *rows_error_of(enum rows_status status);
+
+/* The status for an error of the server; NULL: it sent no SQLSTATE. */
+enum rows_status rows_status_of(const char *sqlstate);
+
+#endif

@@ -1,0 +1,202 @@
+/* test_rows_answer.c: rows are limited, and written as pages without changes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "rows/answer.h"
+
+#define HEADER "{\"key\":[\"id\"],\"snapshot\":\"5:9:7\",\"audience\":\"ALL\"}"
+#define PAGE(rows, more)                                                                           \
+    "{\"t\":\"rows\",\"r\":3,\"key\":[\"id\"],\"snapshot\":\"5:9:7\",\"rows\":[" rows              \
+    "],\"more\":" more "}"
+
+static size_t held;
+
+static enum rc
+add(struct rows_answer *answer, const char *text)
+{
+    return rows_answer_add(answer, text, strlen(text));
+}
+
+static struct rows_answer *
+begin(size_t most_rows, size_t most_bytes)
+{
+    struct rows_answer *answer = rows_answer_new(most_rows, most_bytes, &held);
+
+    assert_int_equal(add(answer, HEADER), RC_OK);
+    return answer;
+}
+
+static size_t
+page(const struct rows_answer *answer, size_t first, struct buffer *out)
+{
+    size_t next = 0;
+
+    buffer_init(out, 2 * ROWS_PAGE_MAX);
+    assert_int_equal(rows_answer_write_page(answer, first, 3, out, &next), RC_OK);
+    return next;
+}
+
+static void
+small_list_is_one_page(void **state)
+{
+    struct rows_answer *answer = begin(10, 1000);
+    struct buffer out;
+
+    (void)state;
+    assert_int_equal(add(answer, "{\"id\":1}"), RC_OK);
+    assert_int_equal(add(answer, "{\"id\":2}"), RC_OK);
+    assert_int_equal(page(answer, 0, &out), 2);
+    assert_string_equal(out.bytes, PAGE("{\"id\":1},{\"id\":2}", "false"));
+    buffer_free(&out);
+    buffer_init(&out, 1000);
+    assert_int_equal(rows_answer_write(answer, &out), RC_OK);
+    assert_string_equal(out.bytes, "{\"key\":[\"id\"],\"snapshot\":\"5:9:7\",\"rows\":["
+                                   "{\"id\":1},{\"id\":2}]}\n");
+    buffer_free(&out);
+    rows_answer_unref(answer);
+}
+
+static void
+empty_list_is_one_page(void **state)
+{
+    struct rows_answer *answer = begin(10, 1000);
+    struct buffer out;
+
+    (void)state;
+    assert_int_equal(page(answer, 0, &out), 0);
+    assert_string_equal(out.bytes, PAGE("", "false"));
+    buffer_free(&out);
+    rows_answer_unref(answer);
+}
+
+static char *
+row_of(size_t len, char letter)
+{
+    char *row = malloc(len + 1);
+
+    memset(row, letter, len);
+    row[len] = '\0';
+    return row;
+}
+
+static void
+pages_hold_as_many_rows_as_fit(void **state)
+{
+    struct rows_answer *answer = begin(1000, 4 << 20);
+    size_t first = 0, pages = 0;
+
+    (void)state;
+    for (int i = 0; i < 26; i++) {
+        char *row = row_of(30000, (char)('a' + i));
+
+        assert_int_equal(add(answer, row), RC_OK);
+        free(row);
+    }
+    do {
+        struct buffer out;
+        size_t next = page(answer, first, &out);
+
+        assert_int_equal(next - first, next < 26 ? 8 : 26 % 8);
+        assert_true(out.len <= ROWS_PAGE_MAX);
+        assert_int_equal(strstr(out.bytes, "\"more\":true") != NULL, next < 26);
+        buffer_free(&out);
+        first = next;
+        pages++;
+    } while (first < 26);
+    assert_int_equal(pages, 4);
+    rows_answer_unref(answer);
+}
+
+static void
+row_larger_than_a_page_is_alone(void **state)
+{
+    struct rows_answer *answer = begin(10, 4 << 20);
+    char *large = row_of(ROWS_PAGE_MAX + 10, 'x');
+    struct buffer out;
+
+    (void)state;
+    assert_int_equal(add(answer, "1"), RC_OK);
+    assert_int_equal(add(answer, large), RC_OK);
+    assert_int_equal(add(answer, "3"), RC_OK);
+    assert_int_equal(page(answer, 0, &out), 1);
+    assert_string_equal(out.bytes, PAGE("1", "true"));
+    buffer_free(&out);
+    assert_int_equal(page(answer, 1, &out), 2);
+    assert_true(out.len > ROWS_PAGE_MAX);
+    buffer_free(&out);
+    assert_int_equal(page(answer, 2, &out), 3);
+    assert_string_equal(out.bytes, PAGE("3", "false"));
+    buffer_free(&out);
+    free(large);
+    rows_answer_unref(answer);
+}
+
+static void
+rows_and_bytes_are_limited(void **state)
+{
+    struct rows_answer *answer = begin(2, 1000);
+
+    (void)state;
+    assert_int_equal(add(answer, "1"), RC_OK);
+    assert_int_equal(add(answer, "2"), RC_OK);
+    assert_int_equal(add(answer, "3"), RC_LIMIT);
+    rows_answer_unref(answer);
+    answer = begin(10, 6);
+    assert_int_equal(add(answer, "12"), RC_OK);
+    assert_int_equal(add(answer, "123"), RC_LIMIT);
+    assert_int_equal(add(answer, "34"), RC_OK);
+    assert_int_equal(answer->count, 2);
+    rows_answer_unref(answer);
+}
+
+static void
+invalid_texts_are_rejected(void **state)
+{
+    struct rows_answer *answer = rows_answer_new(10, 1000, &held);
+
+    (void)state;
+    assert_int_equal(add(answer, "{\"id\":1}"), RC_BAD);
+    assert_int_equal(add(answer, HEADER), RC_OK);
+    assert_int_equal(add(answer, "{\"id\":\n1}"), RC_BAD);
+    assert_int_equal(add(answer, ""), RC_BAD);
+    rows_answer_unref(answer);
+}
+
+static void
+memory_is_counted_until_the_last_reference_ends(void **state)
+{
+    struct rows_answer *answer = begin(10, 1000);
+
+    (void)state;
+    held = 0;
+    assert_int_equal(add(answer, "12345"), RC_OK);
+    assert_int_equal(held, 6);
+    rows_answer_unref(rows_answer_ref(answer));
+    assert_int_equal(held, 6);
+    rows_answer_unref(answer);
+    assert_int_equal(held, 0);
+    rows_answer_unref(NULL);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(small_list_is_one_page),
+        cmocka_unit_test(empty_list_is_one_page),
+        cmocka_unit_test(pages_hold_as_many_rows_as_fit),
+        cmocka_unit_test(row_larger_than_a_page_is_alone),
+        cmocka_unit_test(rows_and_bytes_are_limited),
+        cmocka_unit_test(invalid_texts_are_rejected),
+        cmocka_unit_test(memory_is_counted_until_the_last_reference_ends),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
