@@ -2,7 +2,7 @@
 
 /** Local codes, never sent: this client closed the connection. */
 export const SILENT = 'silent';
-export const NO_ANSWER = 'no answer';
+export const NO_REPLY = 'no answer';
 export const UNREACHABLE = 'unreachable';
 export const OTHER_USER = 'other user';
 

@@ -1,7 +1,7 @@
 // connection.js: keeps one connection to a relay open and passes on its frames.
 
 import {
-  NO_ANSWER, NOW, OTHER_USER, SILENT, STOP, TOKEN_EXPIRED, UNREACHABLE, closeClass,
+  NO_REPLY, NOW, OTHER_USER, SILENT, STOP, TOKEN_EXPIRED, UNREACHABLE, closeClass,
 } from './closing.js';
 import { createFallback } from './fallback.js';
 import { refreshDelay } from './refresher.js';
@@ -62,7 +62,7 @@ export function createConnection(options, owner) {
       return;
     }
     const transport = fallback.chosen();
-    failAfter(CONNECT_MS, NO_ANSWER);
+    failAfter(CONNECT_MS, NO_REPLY);
     try {
       const opened = transport === 'ws'
         ? new options.WebSocket(url, SUBPROTOCOL)
@@ -193,7 +193,7 @@ export function createConnection(options, owner) {
   function connected(frame) {
     const { user, conn, resumed, ping } = frame;
     if (!admits(user)) return;
-    clearTimeout(timers[NO_ANSWER]);
+    clearTimeout(timers[NO_REPLY]);
     pingMs = ping * 1000 || pingMs;
     openedAt = now();
     const retryIn = fallback.opened();

@@ -5,7 +5,7 @@ import { createDedupe } from './dedupe.js';
 import { createStored } from './stored.js';
 import { createLiveRows } from './live.js';
 import { settingsOf } from './options.js';
-import { createOutbox } from './outbox.js';
+import { createSendQueue } from './send_queue.js';
 import { createCursor } from './cursor.js';
 import { createRouter, matchesName } from './router.js';
 import { createTabs } from './tabs.js';
@@ -42,8 +42,8 @@ export function connect(options) {
   };
   const own = createConnection(settings, owner);
   let link = own; // or tabs, with the same interface
-  const outbox = createOutbox((frame) => link.transmit(frame));
-  onWake(life, (isChanged) => link.wake(isChanged), outbox.flush);
+  const sendQueue = createSendQueue((frame) => link.transmit(frame));
+  onWake(life, (isChanged) => link.wake(isChanged), sendQueue.flush);
 
   /** In a browser, tabs of the token's subject share a connection. Elsewhere nothing is shared or stored. */
   function onToken(token) {
@@ -62,20 +62,20 @@ export function connect(options) {
 
   function close() {
     life.abort();
-    outbox.flush();
+    sendQueue.flush();
     link.close();
   }
 
   function ack(ids) {
     const all = [ids].flat();
     dedupe.markAcked(all);
-    all.forEach(outbox.sendAck);
+    all.forEach(sendQueue.sendAck);
   }
 
   function nack(ids, { delay } = {}) {
     [ids].flat().forEach((id) => {
       dedupe.forget(id);
-      outbox.sendNack(id, delay);
+      sendQueue.sendNack(id, delay);
     });
   }
 
@@ -96,7 +96,7 @@ export function connect(options) {
     change = next;
     if (change.state === 'open') {
       failures = NaN; // address and origin are valid: never warn
-      outbox.flush();
+      sendQueue.flush();
     }
     // Without a close code there was no token, which is reported as an error.
     if (change.state === 'waiting' && change.code && (failures += 1) === 3) warn();
@@ -134,7 +134,7 @@ export function connect(options) {
     if (before == null) {
       handle(n, needsAck).finally(done);
     } else {
-      if (before) outbox.sendAck(id); // our ack was lost
+      if (before) sendQueue.sendAck(id); // our ack was lost
       done();
     }
   }

@@ -7,7 +7,7 @@ import { NOW, STOP, closeClass } from '../src/closing.js';
 import { createDedupe } from '../src/dedupe.js';
 import { createStored } from '../src/stored.js';
 import { createFallback } from '../src/fallback.js';
-import { createOutbox } from '../src/outbox.js';
+import { createSendQueue } from '../src/send_queue.js';
 import { createCursor } from '../src/cursor.js';
 import { createReplayBuffer } from '../src/replay.js';
 import { refreshDelay } from '../src/refresher.js';
@@ -64,14 +64,14 @@ const onTheWire = (frame) => JSON.parse(JSON.stringify(frame));
 
 test('the acks of one tick are one frame, and nacks one per delay', async () => {
   const sent = [];
-  const outbox = createOutbox((f) => sent.push(onTheWire(f)) > 0);
-  outbox.sendAck('a');
-  outbox.sendAck('b');
-  outbox.sendAck('a');
-  outbox.sendNack('c', 500);
-  outbox.sendNack('d');
-  outbox.sendNack('e', -1); // negative: the relay accepts integers from 0
-  outbox.sendNack('f', 499.6);
+  const sendQueue = createSendQueue((f) => sent.push(onTheWire(f)) > 0);
+  sendQueue.sendAck('a');
+  sendQueue.sendAck('b');
+  sendQueue.sendAck('a');
+  sendQueue.sendNack('c', 500);
+  sendQueue.sendNack('d');
+  sendQueue.sendNack('e', -1); // negative: the relay accepts integers from 0
+  sendQueue.sendNack('f', 499.6);
   assert.deepEqual(sent, []);
   await until('the frames', () => sent.length >= 3);
   assert.deepEqual(sent, [
@@ -84,22 +84,22 @@ test('the acks of one tick are one frame, and nacks one per delay', async () => 
 test('acks are queued while disconnected and sent once', () => {
   const sent = [];
   let open = false;
-  const outbox = createOutbox((f) => open && sent.push(onTheWire(f)) > 0);
-  outbox.sendAck('a');
-  outbox.sendAck('b');
-  outbox.flush();
+  const sendQueue = createSendQueue((f) => open && sent.push(onTheWire(f)) > 0);
+  sendQueue.sendAck('a');
+  sendQueue.sendAck('b');
+  sendQueue.flush();
   assert.deepEqual(sent, []);
   open = true;
-  outbox.flush();
-  outbox.flush();
+  sendQueue.flush();
+  sendQueue.flush();
   assert.deepEqual(sent, [{ t: 'ack', ids: ['a', 'b'] }]);
 });
 
 test('many acks are split into frames below the size limit', () => {
   const sent = [];
-  const outbox = createOutbox((f) => sent.push(f) > 0);
-  for (let i = 0; i < 1201; i += 1) outbox.sendAck(`00000000-0000-0000-0000-${String(i).padStart(12, '0')}`);
-  outbox.flush();
+  const sendQueue = createSendQueue((f) => sent.push(f) > 0);
+  for (let i = 0; i < 1201; i += 1) sendQueue.sendAck(`00000000-0000-0000-0000-${String(i).padStart(12, '0')}`);
+  sendQueue.flush();
   assert.deepEqual(sent.map((f) => f.ids.length), [500, 500, 201]);
   assert.ok(JSON.stringify(sent[0]).length < 64_000);
 });

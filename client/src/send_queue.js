@@ -1,4 +1,4 @@
-// outbox.js: batches acks and nacks.
+// send_queue.js: batches acks and nacks.
 
 // 500 UUIDs are 20 kB, less than any sensible max_frame_bytes of a relay.
 const IDS_PER_FRAME = 500;
@@ -8,7 +8,7 @@ const IDS_PER_FRAME = 500;
  * socket is not repeated here: the relay retries the notification, and the page drops the duplicate and
  * acks again. `send(frame)` returns false if no connection is open.
  */
-export function createOutbox(send) {
+export function createSendQueue(send) {
   const delays = new Map(); // id -> delay of its nack, undefined for an ack; the last call wins
   let planned;
 
