@@ -3,8 +3,8 @@
  *
  * Rows, clairon.notify and the publish API use this description of the fields, their order and the
  * text before each. The decoder renders the constant fields of a rule once, by envelope_write. It
- * writes the others itself, after the ENVELOPE_.._TEXT of the field. Pure C, without PostgreSQL's
- * headers.
+ * writes the others itself, after the ENVELOPE_.._TEXT of the field. The relay and the scripts of
+ * the store find fields by these texts. Pure C, without PostgreSQL's headers.
  */
 #ifndef CLAIRON_ENVELOPE_H
 #define CLAIRON_ENVELOPE_H
@@ -37,12 +37,29 @@ enum envelope_field {
     ENVELOPE_END
 };
 
-/* The text before the value of a field, for callers that write the field themselves. */
+/*
+ * The text before the value of a field; ENVELOPE_END_TEXT is the text after the last value. Each is
+ * one literal: the build inserts it into the scripts of the store.
+ */
 #define ENVELOPE_ID_TEXT "{\"metadata\":{\"id\":"
+#define ENVELOPE_PRIORITY_TEXT ",\"priority\":"
+#define ENVELOPE_TYPE_TEXT ",\"type\":"
 #define ENVELOPE_EMITTER_TEXT ",\"emitter\":"
+#define ENVELOPE_SOURCE_TEXT ",\"source\":"
+#define ENVELOPE_TOPIC_TEXT ",\"topic\":"
+#define ENVELOPE_OPERATION_TEXT ",\"operation\":"
+#define ENVELOPE_TRACEPARENT_TEXT ",\"traceparent\":"
 #define ENVELOPE_TIMESTAMP_TEXT ",\"timestamp\":"
 #define ENVELOPE_EXPIRATION_TEXT ",\"expiration\":"
 #define ENVELOPE_PAYLOAD_TEXT "},\"payload\":"
+#define ENVELOPE_AUDIENCE_TEXT ",\"routing\":{\"audience\":{\"type\":"
+#define ENVELOPE_TARGETS_TEXT ",\"targets\":"
+#define ENVELOPE_ACK_REQUIRED_TEXT "},\"retry\":{\"ack_required\":"
+#define ENVELOPE_RETRY_ENABLED_TEXT ",\"enabled\":"
+#define ENVELOPE_ATTEMPTS_TEXT ",\"attempts\":"
+#define ENVELOPE_RETRY_LIMIT_TEXT ",\"limit\":"
+#define ENVELOPE_BACKOFF_TEXT ",\"backoff\":"
+#define ENVELOPE_END_TEXT "}}}"
 
 struct envelope_text {
     const char *bytes; /* UTF-8; NULL: there is none */

@@ -7,10 +7,12 @@
 int64_t clock_monotonic_us(void);
 int64_t clock_wall_us(void); /* since 1970-01-01 UTC */
 
-#define CLOCK_TEXT_LEN 27 /* of 2025-03-15T12:34:56.123456Z: up to the year 9999 */
 #define CLOCK_TEXT_MAX 40
 
-/* A wall time as ISO 8601 in UTC, with six or three digits after the point. */
+/*
+ * A wall time as ISO 8601 in UTC, with six or three digits after the point:
+ * 2025-03-15T12:34:56.123456Z.
+ */
 void clock_text_us(int64_t us, char ret_text[CLOCK_TEXT_MAX]);
 void clock_text_ms(int64_t ms, char ret_text[CLOCK_TEXT_MAX]);
 

@@ -6,11 +6,13 @@
 set -euo pipefail
 
 awk -v parts="$(dirname "$2")/parts/" -v script="$2" '
-    # Only literals: Lua cannot evaluate C expressions.
-    /^#define (KEY|FRAME|STORE)_[A-Z0-9_]+ ("[^"\\]*"|[0-9]+|0x[0-9A-Fa-f]+)$/ {
+    # Only literals: Lua cannot evaluate C expressions. A text may contain escaped double quotes, but no single ones.
+    /^#define (KEY|FRAME|STORE|ENVELOPE)_[A-Z0-9_]+ ("([^"\\\047]|\\")*"|[0-9]+|0x[0-9A-Fa-f]+)$/ {
         name = $2
         sub(/^#define [A-Z0-9_]+ /, "")
-        gsub(/"/, "\047")
+        sub(/^"/, "\047")
+        sub(/"$/, "\047")
+        gsub(/\\"/, "\"")
         value[name] = $0
     }
     function expanded(line,    before, name, done) {
@@ -18,7 +20,7 @@ awk -v parts="$(dirname "$2")/parts/" -v script="$2" '
             name = substr(line, RSTART, RLENGTH)
             before = substr(line, 1, RSTART - 1)
             line = substr(line, RSTART + RLENGTH)
-            if (name ~ /^(KEY|FRAME|STORE)_[A-Z]/) {
+            if (name ~ /^(KEY|FRAME|STORE|ENVELOPE)_[A-Z]/) {
                 if (!(name in value)) {
                     print script ": " name " is not a constant of relay/store/scripts/constants.h" >"/dev/stderr"
                     exit_status = 1

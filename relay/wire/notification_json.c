@@ -5,13 +5,15 @@
  */
 #include "wire/notification_json.h"
 
+#include "decoder/protocol/envelope.h"
+
 /*
  * routing is the last member of a notification and retry the last member of routing, and retry
  * contains no text chosen by users. So the last RETRY in the document is that member, for any
  * payload. The last TARGETS before it is the member of the audience.
  */
-static const char TARGETS[] = "\"targets\":[";
-static const char RETRY[] = "]},\"retry\":{";
+static const char TARGETS[] = ENVELOPE_TARGETS_TEXT "[";
+static const char RETRY[] = "]" ENVELOPE_ACK_REQUIRED_TEXT;
 
 /* Last occurrence of `text` in the first `len` bytes; NULL: none. */
 static const unsigned char *
@@ -40,17 +42,30 @@ notification_targets(struct bytes json)
 }
 
 /* The metadata is the first member of a notification and ends before the payload. */
+struct bytes
+notification_metadata(struct bytes json, const char *before)
+{
+    static const char END[] = ENVELOPE_PAYLOAD_TEXT;
+    const struct bytes none = {json.at, 0};
+    const unsigned char *end = memmem(json.at, json.len, END, sizeof(END) - 1);
+    const unsigned char *at =
+        end != NULL ? memmem(json.at, (size_t)(end - json.at), before, strlen(before)) : NULL;
+    const unsigned char *last;
+
+    if (at == NULL)
+        return none;
+    at += strlen(before);
+    if (at == end || *at++ != '"')
+        return none;
+    last = memchr(at, '"', (size_t)(end - at));
+    return last != NULL ? (struct bytes){at, (size_t)(last - at)} : none;
+}
+
 bool
 notification_traceparent(struct bytes json, char ret_text[TRACEPARENT_LEN + 1])
 {
-    static const char KEY[] = "\"traceparent\":\"", END[] = "},\"payload\":";
-    const unsigned char *end = memmem(json.at, json.len, END, sizeof(END) - 1);
-    const unsigned char *at =
-        end != NULL ? memmem(json.at, (size_t)(end - json.at), KEY, sizeof(KEY) - 1) : NULL;
+    struct bytes found = notification_metadata(json, ENVELOPE_TRACEPARENT_TEXT);
 
-    if (at == NULL)
-        return false;
-    at += sizeof(KEY) - 1;
-    return end - at > TRACEPARENT_LEN &&
-           traceparent_read((const char *)at, TRACEPARENT_LEN, ret_text);
+    return found.len == TRACEPARENT_LEN &&
+           traceparent_read((const char *)found.at, found.len, ret_text);
 }

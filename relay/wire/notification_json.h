@@ -11,6 +11,12 @@
  */
 struct bytes notification_targets(struct bytes json);
 
+/*
+ * The value of a text in the metadata of such a document, a view of `json` without the quotes. The
+ * text has no escapes. `before` is its ENVELOPE_.._TEXT. Empty: there is none.
+ */
+struct bytes notification_metadata(struct bytes json, const char *before);
+
 /* The trace in the metadata of such a document. False: none. */
 bool notification_traceparent(struct bytes json, char ret_text[TRACEPARENT_LEN + 1]);
 

@@ -7,6 +7,7 @@
 #include "base/buffer.h"
 #include "base/clock.h"
 #include "base/memory.h"
+#include "decoder/protocol/envelope.h"
 #include "wire/notification_json.h"
 #include "wire/ws_frame.h"
 
@@ -172,14 +173,14 @@ notification_new_at(const struct notification *notification, const char *epoch,
 static unsigned char *
 find_attempts(const struct notification *notification)
 {
-    static const char tail[] = "\"attempts\":0,\"limit\":";
+    static const char tail[] = ENVELOPE_ATTEMPTS_TEXT "0" ENVELOPE_RETRY_LIMIT_TEXT;
     const size_t len = sizeof(tail) - 1;
     size_t least = notification->data.len > TAIL_MAX ? notification->data.len - TAIL_MAX : 0;
     unsigned char *data = notification->text + (notification->data.at - notification->text);
 
     for (size_t at = notification->data.len; at >= least + len; at--) {
         if (memcmp(data + at - len, tail, len) == 0)
-            return data + at - len + strlen("\"attempts\":");
+            return data + at - len + strlen(ENVELOPE_ATTEMPTS_TEXT);
     }
     return NULL;
 }

@@ -8,24 +8,21 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "decoder/protocol/envelope.h"
 #include "store/shards/arguments.h"
 #include "wire/frame.h"
+#include "wire/notification_json.h"
 
-/* Overwrites the expiration in the metadata. The decoder wrote it, so its length is fixed. */
+/* Overwrites the expiration in the metadata, whose length is fixed up to the year 9999. */
 static void
 patch_expiration(unsigned char *data, size_t len, int64_t expires_us)
 {
-    static const char KEY[] = "\"expiration\":\"", END[] = "},\"payload\":";
-    unsigned char *end = memmem(data, len, END, sizeof(END) - 1);
-    unsigned char *at =
-        end != NULL ? memmem(data, (size_t)(end - data), KEY, sizeof(KEY) - 1) : NULL;
+    struct bytes found = notification_metadata((struct bytes){data, len}, ENVELOPE_EXPIRATION_TEXT);
     char text[CLOCK_TEXT_MAX];
 
-    if (at == NULL || end - at < (ptrdiff_t)(sizeof(KEY) - 1 + CLOCK_TEXT_LEN))
-        return;
     clock_text_us(expires_us, text);
-    if (strlen(text) == CLOCK_TEXT_LEN)
-        memcpy(at + sizeof(KEY) - 1, text, CLOCK_TEXT_LEN);
+    if (found.len == strlen(text))
+        memcpy(data + (found.at - data), text, found.len);
 }
 
 /* The commit time changes too, so that another redrive computes the same lifetime. */

@@ -7,9 +7,11 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "decoder/protocol/envelope.h"
 #include "store/connection/reply.h"
 #include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
+#include "wire/notification_json.h"
 
 int64_t
 trace_commit_ms(const char *id)
@@ -75,18 +77,12 @@ bytes_of(const char *text)
 static bool
 read_commit(struct bytes data, struct trace_event *event)
 {
-    static const char KEY[] = "\"timestamp\":\"";
-    const unsigned char *at = memmem(data.at, data.len, KEY, sizeof(KEY) - 1);
-    const unsigned char *end;
+    struct bytes at = notification_metadata(data, ENVELOPE_TIMESTAMP_TEXT);
 
-    if (at == NULL)
-        return false;
-    at += sizeof(KEY) - 1;
-    end = memchr(at, '"', data.len - (size_t)(at - data.at));
-    if (end == NULL || end - at >= CLOCK_TEXT_MAX)
+    if (at.len == 0 || at.len >= CLOCK_TEXT_MAX)
         return false;
     *event = (struct trace_event){.stage = bytes_of("committed"), .detail = bytes_of("-")};
-    snprintf(event->at, sizeof(event->at), "%.*s", (int)(end - at), (const char *)at);
+    snprintf(event->at, sizeof(event->at), "%.*s", (int)at.len, (const char *)at.at);
     return true;
 }
 

@@ -1,10 +1,12 @@
 /*
  * constants.h: constants of the scripts and of C. In scripts the build replaces the names of these
- * macros, and of those in keys.h and frame.h, by their values: numbers or texts, no expressions.
+ * macros, and of those in keys.h, frame.h and envelope.h, by their values: numbers or texts, no
+ * expressions.
  */
 #ifndef CLAIRON_STORE_CONSTANTS_H
 #define CLAIRON_STORE_CONSTANTS_H
 
+#include "decoder/protocol/envelope.h"
 #include "store/scripts/keys.h"
 #include "wire/frame.h"
 

@@ -5,8 +5,6 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <string.h>
-
 #include "base/clock.h"
 
 static void
@@ -17,7 +15,6 @@ text_has_six_or_three_digits_after_the_point(void **state)
     (void)state;
     clock_text_us(INT64_C(1742042096123456), text);
     assert_string_equal(text, "2025-03-15T12:34:56.123456Z");
-    assert_int_equal(strlen(text), CLOCK_TEXT_LEN);
     clock_text_us(7, text);
     assert_string_equal(text, "1970-01-01T00:00:00.000007Z");
     clock_text_ms(INT64_C(1742042096012), text);

@@ -119,8 +119,10 @@ test_invalid_route_is_rejected(void **state)
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
         assert_int_equal(redrive_prepare(&bad[i], 1, &redrive), RC_BAD);
     /* An expiration of another length is left unchanged. */
-    odd = entry_of(make_route(route, 5, 9), text("{\"expiration\":\"\"},\"payload\":"), "");
+    odd = entry_of(make_route(route, 5, 9),
+                   text("{\"metadata\":{\"id\":\"x\",\"expiration\":\"\"},\"payload\":"), "");
     assert_int_equal(redrive_prepare(&odd, 1, &redrive), RC_OK);
+    assert_memory_equal(redrive.data, odd.data.at, odd.data.len);
     redrive_free(&redrive);
 }
 
@@ -135,7 +137,8 @@ static void
 test_trace_is_read(void **state)
 {
     static const char ID[] = "01890a5d-ac96-8d4b-bcce-b302099a8057";
-    redisReply data = reply_text("{\"metadata\":{\"timestamp\":\"2025-03-05T12:34:56.123456Z\"}}");
+    redisReply data = reply_text("{\"metadata\":{\"id\":\"x\",\"timestamp\":\"2025-03-05T12:34:56."
+                                 "123456Z\"},\"payload\":null}");
     redisReply entry = reply_text("1741178096200-3");
     redisReply events[] = {reply_text("stored 1741178096200 0 1741178096200-3 -"),
                            reply_text("sent 1741178096201 0 - a user"),
@@ -156,8 +159,8 @@ test_trace_is_read(void **state)
     buffer_init(&out, 4096);
     assert_int_equal(trace_write_json(&trace, "i", &out), RC_OK);
     assert_string_equal(
-        out.bytes, "{\"id\":\"i\",\"notification\":{\"metadata\":{\"timestamp\":\"2025-03-05T12:34:"
-                   "56.123456Z\"}},"
+        out.bytes, "{\"id\":\"i\",\"notification\":{\"metadata\":{\"id\":\"x\",\"timestamp\":"
+                   "\"2025-03-05T12:34:56.123456Z\"},\"payload\":null},"
                    "\"events\":[{\"at\":\"2025-03-05T12:34:56.123456Z\",\"stage\":\"committed\"},"
                    "{\"at\":\"2025-03-05T12:34:56.200Z\",\"stage\":\"stored\"},"
                    "{\"at\":\"2025-03-05T12:34:56.201Z\",\"stage\":\"sent\",\"attempt\":0,\"user\":"

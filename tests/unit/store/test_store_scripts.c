@@ -1,4 +1,4 @@
-/* test_store_scripts.c: scripts use the key names and frame offsets of the C headers. */
+/* test_store_scripts.c: scripts use the key names, frame layout and envelope of the C headers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,6 +16,18 @@
 
 #define SOURCES "relay/store/scripts/{*,parts/*}.lua"
 #define LINE_MAX_LEN 512
+#define NAME_MAX_LEN 32
+#define INCLUDE_JSON "-- include: json.lua"
+
+static const char *const envelope[] = {
+    ENVELOPE_ID_TEXT,         ENVELOPE_PRIORITY_TEXT,     ENVELOPE_TYPE_TEXT,
+    ENVELOPE_EMITTER_TEXT,    ENVELOPE_SOURCE_TEXT,       ENVELOPE_TOPIC_TEXT,
+    ENVELOPE_OPERATION_TEXT,  ENVELOPE_TRACEPARENT_TEXT,  ENVELOPE_TIMESTAMP_TEXT,
+    ENVELOPE_EXPIRATION_TEXT, ENVELOPE_PAYLOAD_TEXT,      ENVELOPE_AUDIENCE_TEXT,
+    ENVELOPE_TARGETS_TEXT,    ENVELOPE_ACK_REQUIRED_TEXT, ENVELOPE_RETRY_ENABLED_TEXT,
+    ENVELOPE_ATTEMPTS_TEXT,   ENVELOPE_RETRY_LIMIT_TEXT,  ENVELOPE_BACKOFF_TEXT,
+    ENVELOPE_END_TEXT,
+};
 
 /* Removes the comment of a line. */
 static void
@@ -71,6 +83,68 @@ has_number(const char *arguments)
     return false;
 }
 
+/* The width of an id or of a position, as in id:sub(1, 36), or one of the two bytes behind it. */
+static bool
+names_width(const char *code)
+{
+    for (const char *at = code; *at != '\0'; at++) {
+        char *end = (char *)(uintptr_t)at + 1;
+        long number;
+
+        if (!isdigit((unsigned char)*at) ||
+            (at > code && (isalnum((unsigned char)at[-1]) || strchr("_.'\"%", at[-1]) != NULL)))
+            continue;
+        number = strtol(at, &end, 10);
+        if (number >= FRAME_UUID_TEXT && number <= FRAME_UUID_TEXT + 2)
+            return true;
+        if (strstr(code, "sub(") != NULL && number >= FRAME_POSITION_TEXT &&
+            number <= FRAME_POSITION_TEXT + 2)
+            return true;
+        at = end - 1;
+    }
+    return false;
+}
+
+/* A member of the notification, like "attempts": with its quotes, or the end of the document. */
+static bool
+names_member(const char *code)
+{
+    for (size_t i = 0; i < sizeof(envelope) / sizeof(envelope[0]); i++) {
+        const char *at = envelope[i], *end;
+        char name[NAME_MAX_LEN];
+
+        if (strchr(at, '"') == NULL && strstr(code, at) != NULL)
+            return true;
+        while ((at = strchr(at, '"')) != NULL && (end = strchr(at + 1, '"')) != NULL) {
+            snprintf(name, sizeof(name), "%.*s:", (int)(end + 1 - at), at);
+            if (strstr(code, name) != NULL)
+                return true;
+            at = end + 1;
+        }
+    }
+    return false;
+}
+
+/*
+ * The document is searched only for texts of envelope.h. Scripts that include json.lua also write
+ * JSON of their own, whose members may have the same names.
+ */
+static bool
+names_envelope(const char *code, bool is_json_writer)
+{
+    static const char *const searches[] = {"match(", "find(", "gsub(", "gmatch("};
+
+    if (!is_json_writer)
+        return names_member(code);
+    for (size_t i = 0; i < sizeof(searches) / sizeof(searches[0]); i++) {
+        const char *at = strstr(code, searches[i]);
+
+        if (at != NULL && names_member(at))
+            return true;
+    }
+    return false;
+}
+
 /* Only route.lua reads bytes of a route, and offsets have names, except 0. */
 static bool
 names_offset(const char *code, bool is_route_lua)
@@ -115,19 +189,49 @@ test_rules_find_violations(void **state)
     assert_string_equal(line, "local x = '--:due' ");
 }
 
+static void
+test_rules_find_widths(void **state)
+{
+    (void)state;
+    assert_true(names_width("rows[i]:sub(1, 36)"));
+    assert_true(names_width("rows[i]:sub(38)"));
+    assert_true(names_width("#id == 36"));
+    assert_true(names_width("('x'):rep(36)"));
+    assert_true(names_width("position:sub(1, 32)"));
+    assert_false(names_width("rows[i]:sub(1, FRAME_UUID_TEXT)"));
+    assert_false(names_width("newest_notification(key, '+', 32, is_wanted)"));
+    assert_false(names_width("string.format('%36s', x36, 0.36, 3600)"));
+}
+
+static void
+test_rules_find_envelope_text(void **state)
+{
+    (void)state;
+    assert_true(names_envelope("data:match('^(.*\"attempts\":)%d+(,\"limit\":')", false));
+    assert_true(names_envelope("local head = '\"attempts\":'", false));
+    assert_true(names_envelope("data:match('^{\"metadata\":{.-\"topic\":')", true));
+    assert_true(names_envelope("data .. '}}}'", false));
+    assert_false(names_envelope("',\"attempts\":', number_of(fields.attempts)", true));
+    assert_false(names_envelope("entry[1]:match('^%d+')", true));
+    assert_false(names_envelope("data:match('^(.*' .. ENVELOPE_ATTEMPTS_TEXT .. ')%d+')", false));
+}
+
 static unsigned
 violations_in(const char *path)
 {
     char line[LINE_MAX_LEN];
     const char *name = strrchr(path, '/') + 1;
+    bool is_route_lua = strcmp(name, "route.lua") == 0, is_json_writer = false;
     FILE *file = fopen(path, "r");
     unsigned faults = 0, number = 0;
 
     assert_non_null(file);
     while (fgets(line, sizeof(line), file) != NULL) {
         number++;
+        is_json_writer = is_json_writer || strncmp(line, INCLUDE_JSON, strlen(INCLUDE_JSON)) == 0;
         cut_comment(line);
-        if (!names_key(line) && !names_offset(line, strcmp(name, "route.lua") == 0))
+        if (!names_key(line) && !names_offset(line, is_route_lua) && !names_width(line) &&
+            !names_envelope(line, is_json_writer))
             continue;
         print_error("%s:%u: %s\n", path, number, line);
         faults++;
@@ -137,7 +241,7 @@ violations_in(const char *path)
 }
 
 static void
-test_scripts_have_no_literal_key_or_offset(void **state)
+test_scripts_use_the_names_of_the_headers(void **state)
 {
     glob_t found;
     unsigned faults = 0;
@@ -164,7 +268,10 @@ test_values_are_those_of_the_headers(void **state)
     assert_non_null(strstr(store_script_due, text));
     snprintf(text, sizeof(text), "'COUNT', %d)", STORE_ERRORS_ROWS);
     assert_non_null(strstr(store_script_errors, text));
+    assert_non_null(strstr(store_script_due, "'" ENVELOPE_ATTEMPTS_TEXT "'"));
+    assert_non_null(strstr(store_script_overview, "'" ENVELOPE_ID_TEXT "'"));
     assert_null(strstr(store_script_due, "KEY_"));
+    assert_null(strstr(store_script_due, "ENVELOPE_"));
 }
 
 int
@@ -172,7 +279,9 @@ main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rules_find_violations),
-        cmocka_unit_test(test_scripts_have_no_literal_key_or_offset),
+        cmocka_unit_test(test_rules_find_widths),
+        cmocka_unit_test(test_rules_find_envelope_text),
+        cmocka_unit_test(test_scripts_use_the_names_of_the_headers),
         cmocka_unit_test(test_values_are_those_of_the_headers),
     };
 

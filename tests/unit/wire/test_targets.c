@@ -57,7 +57,11 @@ static void
 other_text_has_no_targets(void **state)
 {
     static const char *const others[] = {
-        "", "{}", "{\"targets\":[\"a\"]}", "]},\"retry\":{", "\"targets\":[\"a\"]}",
+        "",
+        "{}",
+        "{\"targets\":[\"a\"]}",
+        "]},\"retry\":{\"ack_required\":",
+        ",\"targets\":[\"a\"]}",
     };
 
     (void)state;

@@ -84,10 +84,10 @@ only_metadata_is_searched(void **state)
     assert_true(is_found("{\"metadata\":{\"id\":1,\"traceparent\":\"" GOOD
                          "\",\"timestamp\":\"\"},\"payload\":{}"));
     assert_false(is_found("{\"metadata\":{\"id\":1},\"payload\":{\"traceparent\":\"" GOOD "\"}}"));
-    assert_false(is_found("{\"metadata\":{\"topic\":\"\\\"traceparent\\\":\\\"" GOOD
+    assert_false(is_found("{\"metadata\":{\"id\":1,\"topic\":\",\\\"traceparent\\\":\\\"" GOOD
                           "\\\"\"},\"payload\":{}}"));
-    assert_false(is_found("{\"metadata\":{\"traceparent\":\"00-1\"},\"payload\":{}}"));
-    assert_false(is_found("\"traceparent\":\"" GOOD "\""));
+    assert_false(is_found("{\"metadata\":{\"id\":1,\"traceparent\":\"00-1\"},\"payload\":{}}"));
+    assert_false(is_found(",\"traceparent\":\"" GOOD "\""));
     assert_false(is_found(""));
 }
 

@@ -78,15 +78,21 @@ local function first_entry(id, notification)
     return notification.tried and call('HGET', prefix .. KEY_RETRIES .. id, '') or notification.entry
 end
 
+-- The decoder writes this at the end of the line: no payload can end like that.
+local ATTEMPTS = '^(.*' .. ENVELOPE_ATTEMPTS_TEXT .. ')%d+(' .. ENVELOPE_RETRY_LIMIT_TEXT .. '%d+' ..
+    ENVELOPE_BACKOFF_TEXT .. '"%u+"' .. ENVELOPE_END_TEXT .. ')$'
+local function with_attempts(data, attempts)
+    local head, tail = data:match(ATTEMPTS)
+    return head and head .. attempts .. tail or data
+end
+
 -- Replaces the pending entry by a retry entry at the stream's end, for these users only.
 local function replace_entry(found, attempts, users)
     local id = found.id
     local route = route_bytes(found.route, 0, FRAME_NOTIFICATION_AT_ATTEMPTS) ..
         string.char(math.floor(attempts / 256), attempts % 256) ..
         route_bytes(found.route, FRAME_NOTIFICATION_AT_AUDIENCE_LEN, #found.route)
-    -- The decoder writes this at the end of the line: no payload can end like that.
-    local head, tail = found.data:match('^(.*"attempts":)%d+(,"limit":%d+,"backoff":"%u+"}}})$')
-    local data = head and head .. attempts .. tail or found.data
+    local data = with_attempts(found.data, attempts)
     local fields = {'id', id, 'route', route, 'data', data, 'only', pack_users(users)}
     if found.open then
         fields[#fields + 1] = 'open'

@@ -3,9 +3,8 @@
 local HEAD_MAX = 4096
 
 -- A JSON string or null. The metadata come first and have a single key of that name.
-local function topic_of(data)
-    return (data or ''):sub(1, HEAD_MAX):match('^{"metadata":{.-"topic":("[^"\\]*")') or 'null'
-end
+local TOPIC = '^' .. ENVELOPE_ID_TEXT .. '.-' .. ENVELOPE_TOPIC_TEXT .. '("[^"\\]*")'
+local function topic_of(data) return (data or ''):sub(1, HEAD_MAX):match(TOPIC) or 'null' end
 
 local function fields_at(entry_id)
     local entry = call('XRANGE', stream, entry_id, entry_id)[1]
