@@ -232,17 +232,17 @@ class Handler(BaseHTTPRequestHandler):
                 decimal_field(body, "amount"),
             ),
         }
-        self.answer(routes.get(urlsplit(self.path).path))
+        self.respond(routes.get(urlsplit(self.path).path))
 
     def do_GET(self):
         if not self.host_is_ours():
             return
         path = urlsplit(self.path)
         if path.path == "/api/config":
-            self.answer(self.config)
+            self.respond(self.config)
         elif path.path == "/api/state":
             user = parse_qs(path.query).get("user", [""])[0]
-            self.answer(lambda: self.server.tables.state(user))
+            self.respond(lambda: self.server.tables.state(user))
         else:
             self.file(path.path)
 
@@ -290,7 +290,7 @@ class Handler(BaseHTTPRequestHandler):
             return None
         return body
 
-    def answer(self, action):
+    def respond(self, action):
         if action is None:
             self.reply(404, {"error": "not found"})
             return

@@ -80,9 +80,9 @@ function valuesOf(form) {
 async function submit(form, values) {
   const output = form.querySelector('output');
   try {
-    const answer = await post(form.dataset.post, values);
-    output.className = answer.moved === false ? 'same' : 'good';
-    output.textContent = answer.done;
+    const reply = await post(form.dataset.post, values);
+    output.className = reply.moved === false ? 'same' : 'good';
+    output.textContent = reply.done;
   } catch (error) {
     output.className = 'bad';
     output.textContent = error.message;

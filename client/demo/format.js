@@ -56,10 +56,10 @@ const IN_WORDS = {
   },
   members(row, before, operation) {
     const who = nameOf(row.user_id);
-    const place = nameOf(row.establishment_id);
-    if (operation === 'delete') return `${who} left ${place}`;
+    const establishment = nameOf(row.establishment_id);
+    if (operation === 'delete') return `${who} left ${establishment}`;
     const was = before?.role && before.role !== row.role ? `${before.role} → ` : '';
-    return `${who} in ${place}: ${was}${row.role}`;
+    return `${who} in ${establishment}: ${was}${row.role}`;
   },
   announcements: (row) => row.title,
   account(row, before) {

@@ -2,28 +2,28 @@
 
 const user = new URLSearchParams(location.search).get('user') ?? 'u1';
 
-async function ask(path, options) {
-  const answer = await fetch(path, options);
-  if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
-  return answer.json();
+async function request(path, options) {
+  const response = await fetch(path, options);
+  if (!response.ok) throw new Error(`${path}: ${response.status}`);
+  return response.json();
 }
 
 /** The address of the relay; `?relay=` overrides it. */
 export async function relay() {
-  return new URLSearchParams(location.search).get('relay') ?? (await ask('/api/config')).relay;
+  return new URLSearchParams(location.search).get('relay') ?? (await request('/api/config')).relay;
 }
 
 /** A fresh token of the signed-in user. */
 export async function token() {
-  const answer = await ask('/api/token', {
+  const response = await request('/api/token', {
     method: 'POST',
     headers: { 'Content-Type': 'application/json' },
     body: JSON.stringify({ user }),
   });
-  return answer.token;
+  return response.token;
 }
 
 /** The user's current assignments. */
 export async function assignments() {
-  return (await ask(`/api/state?user=${encodeURIComponent(user)}`)).assignments;
+  return (await request(`/api/state?user=${encodeURIComponent(user)}`)).assignments;
 }

@@ -48,7 +48,7 @@ function fakeStorage() {
   };
 }
 
-/** Installs a new fake browser in this process; `browser.tell(event)` dispatches an event to its pages. */
+/** Installs a new fake browser in this process; `browser.dispatch(event)` dispatches an event to its pages. */
 export function fakeBrowser() {
   const page = new EventTarget();
   const document = Object.assign(new EventTarget(), { hidden: false });
@@ -64,7 +64,7 @@ export function fakeBrowser() {
   }
   return {
     document,
-    tell: (name) => {
+    dispatch: (name) => {
       page.dispatchEvent(new Event(name));
       document.dispatchEvent(new Event(name));
     },

@@ -72,7 +72,7 @@ test('when the network is back, several tabs make one attempt', async (t) => {
   const channel = new BroadcastChannel(`clairon ws://relay.test/v1/ws user ${users}`);
   t.after(() => channel.close());
   channel.onmessage = ({ data }) => messages.push(data.t);
-  browser.tell('online');
+  browser.dispatch('online');
   const next = await relay.socket();
   await until('the other tab has sent wake too', () => messages.includes('wake'));
   channel.postMessage({ t: 'ping' });
@@ -163,9 +163,9 @@ for (const [leaving, coming] of [['freeze', 'resume'], ['pagehide', 'pageshow']]
     const { browser, relay, first, second, socket } = await twoTabs(t);
     socket.sends(msg('1', notification('a')));
     await until('the message', () => second.seen.length === 1);
-    browser.tell(leaving); // both pages, because they share the fake document
+    browser.dispatch(leaving); // both pages, because they share the fake document
     assert.equal(socket.closedWith, 1000);
-    browser.tell(coming);
+    browser.dispatch(coming);
     const next = await relay.socket();
     next.accept({ resumed: true });
     next.sends(msg('2', notification('b')));
@@ -178,10 +178,10 @@ test('an ack made while the page is suspended is sent when it resumes', async (t
   const { browser, relay, open } = start(t);
   const { client } = open({ ack: 'manual' });
   (await relay.socket()).accept();
-  browser.tell('freeze');
+  browser.dispatch('freeze');
   client.ack('a');
   await new Promise((resolve) => { setTimeout(resolve); }); // acks are sent in a later tick
-  browser.tell('resume');
+  browser.dispatch('resume');
   const next = await relay.socket();
   next.accept({ resumed: true });
   await until('the ack', () => next.frames('ack').length === 1);
@@ -193,7 +193,7 @@ test('acks are sent before the user leaves the page of the leader', async (t) =>
   const socket = await relay.socket();
   socket.accept();
   client.ack('a');
-  browser.tell('pagehide');
+  browser.dispatch('pagehide');
   assert.deepEqual(socket.frames('ack'), [{ t: 'ack', ids: ['a'] }]);
 });
 
@@ -207,7 +207,7 @@ for (const end of ['close()', 'a token that is no good']) {
     else socket.closes(4001);
     assert.equal(tab.client.state, 'closed');
     const events = tab.states.length;
-    for (const event of ['pagehide', 'pageshow', 'freeze', 'resume']) browser.tell(event);
+    for (const event of ['pagehide', 'pageshow', 'freeze', 'resume']) browser.dispatch(event);
     await new Promise(setImmediate);
     assert.equal(relay.pendingSockets, 0);
     assert.equal(tab.states.length, events);
@@ -450,7 +450,7 @@ test('without channels each tab has its own connection', async (t) => {
   t.mock.method(globalThis, 'BroadcastChannel', function forbidden() { throw new DOMException('no', 'SecurityError'); });
   const tab = open();
   const socket = await relay.socket();
-  browser.tell('pageshow');
+  browser.dispatch('pageshow');
   socket.accept();
   await isOpen(tab);
   assert.equal(relay.pendingSockets, 0);

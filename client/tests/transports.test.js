@@ -8,7 +8,7 @@ import { fakeRelay, msg, notification, until, within } from './fake-relay.js';
 
 const POS = 'Clairon-Pos';
 
-/** A fake fetch(): `await next()` is the next request, with answer(). */
+/** A fake fetch(): `await next()` is the next request, with respond(). */
 function fakeFetch() {
   const requests = [];
   const waiting = [];
@@ -18,12 +18,12 @@ function fakeFetch() {
       path: pathname,
       query: Object.fromEntries(searchParams),
       ...options,
-      answer: (status, body, headers) => resolve(new Response(body, { status, headers })),
+      respond: (status, body, headers) => resolve(new Response(body, { status, headers })),
       fail: () => reject(new TypeError('fetch failed')),
       stream() {
         let controller;
         const body = new ReadableStream({ start: (c) => { controller = c; } });
-        this.answer(200, body);
+        this.respond(200, body);
         return {
           sends: (line, id) => controller.enqueue(new TextEncoder().encode(
             `data: ${JSON.stringify(line)}\n${id ? `id: ${id}\n` : ''}\n`)),
@@ -108,7 +108,7 @@ test('after two failed WebSockets the client uses SSE, with the same notificatio
   assert.equal(ack.method, 'POST');
   assert.equal(ack.keepalive, true); // it is sent even if the user leaves the page
   assert.deepEqual(JSON.parse(ack.body), { ids: ['a'] });
-  ack.answer(204);
+  ack.respond(204);
   assert.deepEqual(seen, ['a']);
   assert.equal(client.transport, 'sse');
   assert.equal(client.state, 'open');
@@ -154,7 +154,7 @@ test('a nack is sent over HTTP; a 4xx response has no effect', async (t) => {
   const nack = await http.next();
   assert.equal(nack.path, '/v1/nack');
   assert.deepEqual(JSON.parse(nack.body), { ids: ['a'], delay: 500 });
-  nack.answer(404, '{}');
+  nack.respond(404, '{}');
   client.ack('b');
   (await http.next()).fail();
   stream.sends(msg('2', notification('c')), '2');
@@ -172,12 +172,12 @@ test('a failed ack is repeated while the connection is open', async (t) => {
   (await http.next()).fail();
   await new Promise(setImmediate);
   tick(5000);
-  (await http.next()).answer(503, '{}');
+  (await http.next()).respond(503, '{}');
   await new Promise(setImmediate);
   tick(5000);
   const third = await http.next();
   assert.deepEqual(JSON.parse(third.body), { ids: ['a'] });
-  third.answer(204);
+  third.respond(204);
   await new Promise(setImmediate);
   tick(60_000);
   assert.deepEqual(http.requests.filter(({ method }) => method === 'POST'), []);
@@ -185,7 +185,7 @@ test('a failed ack is repeated while the connection is open', async (t) => {
 
 test('a captive portal that answers each request is not treated as a relay', async (t) => {
   const { http, events } = start(t, { transports: ['poll'], backoff: { base: 1e6, cap: 1e6, random: () => 1 } });
-  (await http.next()).answer(200, '<!doctype html>\n<title>log in</title>\n');
+  (await http.next()).respond(200, '<!doctype html>\n<title>log in</title>\n');
   await until('it waits', () => events.state.some(({ state }) => state === 'waiting'));
   assert.equal(events.state.some(({ state }) => state === 'open'), false);
   assert.deepEqual(events.error, []);
@@ -194,8 +194,8 @@ test('a captive portal that answers each request is not treated as a relay', asy
 for (const status of [401, 403]) {
   test(`a ${status} from a proxy is retried`, async (t) => {
     const { http, client } = start(t, { transports: ['sse'] });
-    (await http.next()).answer(status, '<h1>no</h1>');
-    (await http.next()).answer(status, '{"title":"no"}');
+    (await http.next()).respond(status, '<h1>no</h1>');
+    (await http.next()).respond(status, '{"title":"no"}');
     (await http.next()).stream().sends(connected({ pos: '1' }), '1');
     await until('it is open', () => client.state === 'open');
   });
@@ -205,7 +205,7 @@ test('a permanent error of the relay closes the client, with its reason', async 
   for (const [status, code, events] of [[401, 101, 4001], [403, 103, 4003]]) {
     for (const transport of ['sse', 'poll']) {
       const world = start(t, { transports: [transport] });
-      (await world.http.next()).answer(status, JSON.stringify({ code, detail: 'token: no "sub"' }));
+      (await world.http.next()).respond(status, JSON.stringify({ code, detail: 'token: no "sub"' }));
       await until('closed', () => world.client.state === 'closed');
       assert.equal(world.events.state.at(-1).code, events);
       assert.equal(world.events.state.at(-1).reason, 'token: no "sub"');
@@ -221,7 +221,7 @@ test('a ping over HTTP restarts the connection at the same cursor', async (t) =>
   globalThis.removeEventListener = page.removeEventListener.bind(page);
   t.after(() => delete globalThis.document);
   const { http, client } = start(t, { transports: ['poll'] });
-  (await http.next()).answer(204, null, { [POS]: '3' });
+  (await http.next()).respond(204, null, { [POS]: '3' });
   await http.next();
   page.dispatchEvent(new Event('online'));
   const probe = await http.next();
@@ -240,7 +240,7 @@ test('a bye on SSE is respected, and the stream resumes', async (t) => {
   const second = await http.next();
   assert.equal(events.state.find((s) => s.state === 'waiting').retryIn, 3);
   assert.equal(second.query.pos, '2');
-  second.answer(401, '{"code":101}');
+  second.respond(401, '{"code":101}');
   await until('closed', () => client.state === 'closed');
   assert.equal(events.state.at(-1).code, 4001);
 });
@@ -260,22 +260,22 @@ test('if SSE is rejected too, polls follow one another', async (t) => {
   const { relay, http, client, seen } = start(t);
   (await relay.socket()).closes();
   (await relay.socket()).closes();
-  (await http.next()).answer(503, '{}');
-  (await http.next()).answer(503, '{}');
+  (await http.next()).respond(503, '{}');
+  (await http.next()).respond(503, '{}');
   const first = await http.next();
   assert.equal(first.path, '/v1/poll');
   assert.deepEqual(first.query, { wait: '0' });
-  first.answer(204, null, { [POS]: '3' });
+  first.respond(204, null, { [POS]: '3' });
   const second = await http.next();
   assert.deepEqual(second.query, { wait: '25', pos: '3' });
   assert.equal(client.state, 'open');
   assert.equal(client.transport, 'poll');
   assert.equal(client.pos, '3');
-  second.answer(200, `${JSON.stringify(msg('4', notification('a')))}\n${JSON.stringify(msg('5', notification('b')))}\n`, { [POS]: '9' });
+  second.respond(200, `${JSON.stringify(msg('4', notification('a')))}\n${JSON.stringify(msg('5', notification('b')))}\n`, { [POS]: '9' });
   const third = await http.next();
   assert.deepEqual(third.query, { wait: '25', pos: '9' });
   assert.deepEqual(seen, ['a', 'b']);
-  third.answer(401, '{"code":109}');
+  third.respond(401, '{"code":109}');
   await until('closed', () => client.state === 'closed'); // a fixed token cannot be renewed
 });
 
@@ -283,7 +283,7 @@ test('a poll with a gap has not resumed', async (t) => {
   const { http, events } = start(t, { transports: ['poll'], pos: 'old' });
   const first = await http.next();
   assert.equal(first.query.pos, 'old');
-  first.answer(200, '{"t":"gap","from":"1","to":"2","why":"epoch"}\n', { [POS]: '2' });
+  first.respond(200, '{"t":"gap","from":"1","to":"2","why":"epoch"}\n', { [POS]: '2' });
   await until('the gap', () => events.gap.length > 0);
   assert.equal(events.state.find((s) => s.state === 'open').resumed, false);
 });

@@ -57,7 +57,7 @@ const place: string | null = client.pos;
 
 const list: LiveRows<Assignment> = client.live<Assignment>('assignments', {
   key: 'id',
-  load: () => fetch('/assignments').then((answer) => answer.json()),
+  load: () => fetch('/assignments').then((response) => response.json()),
 });
 list.subscribe((rows) => rows.map((row) => row.title.trim()));
 const failure: string | undefined = list.error?.message;

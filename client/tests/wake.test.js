@@ -26,7 +26,7 @@ for (const event of ['online', 'visibilitychange']) {
     const { browser, relay, client } = start(t);
     (await relay.socket()).closes();
     assert.equal(client.state, 'waiting');
-    browser.tell(event);
+    browser.dispatch(event);
     (await relay.socket()).accept();
     assert.equal(client.state, 'open');
   });
@@ -38,10 +38,10 @@ test('online restarts an attempt that hangs on a lost network', async (t) => {
     token: () => { calls += 1; return calls === 1 ? new Promise(() => {}) : tokenOf('u'); },
   });
   await until('the first token', () => calls === 1);
-  browser.tell('visibilitychange');
-  browser.tell('online');
+  browser.dispatch('visibilitychange');
+  browser.dispatch('online');
   await relay.socket(); // hangs too
-  browser.tell('online');
+  browser.dispatch('online');
   (await relay.socket()).accept();
   assert.equal(client.state, 'open');
   assert.equal(calls, 3);
@@ -51,7 +51,7 @@ test('a hidden page does not reconnect early', async (t) => {
   const { browser, relay, client } = start(t);
   (await relay.socket()).closes();
   browser.document.hidden = true;
-  browser.tell('visibilitychange');
+  browser.dispatch('visibilitychange');
   assert.equal(client.state, 'waiting');
 });
 
@@ -60,12 +60,12 @@ test('online pings an open connection; without a reply it is lost', async (t) =>
   const { browser, relay, client } = start(t);
   const socket = await relay.socket();
   socket.accept();
-  browser.tell('online');
+  browser.dispatch('online');
   assert.equal(socket.frames('ping').length, 1);
   socket.sends({ t: 'pong' });
   tick(6000);
   assert.equal(client.state, 'open');
-  browser.tell('online');
+  browser.dispatch('online');
   tick(6000);
   assert.equal(client.state, 'waiting');
 });
@@ -75,10 +75,10 @@ test('a visible page pings only after silence', async (t) => {
   const { browser, relay } = start(t, { now: () => clock });
   const socket = await relay.socket();
   socket.accept({ ping: 25 });
-  browser.tell('visibilitychange');
+  browser.dispatch('visibilitychange');
   assert.equal(socket.frames('ping').length, 0);
   clock = 26_000;
-  browser.tell('visibilitychange');
+  browser.dispatch('visibilitychange');
   await until('a ping', () => socket.frames('ping').length === 1);
 });
 
@@ -87,7 +87,7 @@ test('acks are sent before the user leaves the page', async (t) => {
   const socket = await relay.socket();
   socket.accept();
   client.ack('a');
-  browser.tell('pagehide');
+  browser.dispatch('pagehide');
   assert.deepEqual(socket.frames('ack'), [{ t: 'ack', ids: ['a'] }]);
 });
 
@@ -95,7 +95,7 @@ test('after close() nothing reconnects', async (t) => {
   const { browser, relay, client } = start(t);
   (await relay.socket()).closes();
   client.close();
-  browser.tell('online');
+  browser.dispatch('online');
   assert.equal(client.state, 'closed');
   assert.equal(relay.pendingSockets, 0);
 });

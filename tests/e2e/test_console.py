@@ -113,7 +113,7 @@ class Console(ConsoleCase):
         try:
             wait_for("stale figures are marked", lambda: "stale" in self.text("#state"))
             self.assertNotIn("ready", self.text("#state"))
-            self.assertRegex(self.text("#about"), r"last answer \d+ s ago")
+            self.assertRegex(self.text("#about"), r"last response \d+ s ago")
             self.assertTrue(self.browser.js("return document.body.classList.contains('stale')"))
             self.assertIn("(stale)", self.browser.js("return document.title"))
             self.shoot("stale")

@@ -67,12 +67,12 @@ class ErrorLog(ConsoleCase):
         self.sign_in_and_wait()
         # Holds the next figures back until after the redrive, and counts the ones after them.
         self.browser.js(
-            "const ask = window.fetch; window.figures = 0; window.held = null;"
+            "const fetched = window.fetch; window.figures = 0; window.held = null;"
             " window.fetch = async (url, options) => {"
-            "   const answer = await ask(url, options);"
-            "   if (!String(url).endsWith('/console')) return answer;"
+            "   const response = await fetched(url, options);"
+            "   if (!String(url).endsWith('/console')) return response;"
             "   if (window.held === null) await new Promise((go) => { window.held = go; });"
-            "   window.figures++; return answer; };"
+            "   window.figures++; return response; };"
         )
         wait_for("figures from before the redrive", lambda: self.browser.js("return window.held !== null"))
         self.browser.find(f"#errors button[aria-label='Redrive {notification}']").click()

@@ -2,7 +2,7 @@
 //
 // One file on purpose: the page has one script, and its sections share the sign-in state below.
 const EVERY_MS = 2000;
-const ANSWER_MS = 5000; // request timeout
+const REQUEST_TIMEOUT_MS = 5000;
 const STALE_MS = 6000; // older figures are marked as stale
 const TAIL_MS = 1000;
 const TAIL_ROWS = 200;
@@ -15,7 +15,7 @@ let token = sessionStorage.getItem(TOKEN) ?? '';
 let timer = 0;
 let paused = false;
 let last = null; // the previous overview
-let heardAt = 0; // time of the last overview
+let updatedAt = 0; // time of the last overview
 const ownChanges = { running: 0, ended: 0 }; // of the error log, made on this page
 let round = 0; // responses of an earlier sign-in are ignored
 
@@ -76,25 +76,25 @@ const clock = (ms) => new Date(ms).toISOString().replace('T', ' ').replace('Z', 
 
 // ---- the relay
 
-class Refused extends Error {
+class RequestError extends Error {
   constructor(status, detail) {
     super(detail);
     this.status = status;
   }
 }
 
-async function ask(path, body) {
+async function request(path, body) {
   const control = new AbortController();
-  const patience = setTimeout(() => control.abort(), ANSWER_MS);
+  const timeout = setTimeout(() => control.abort(), REQUEST_TIMEOUT_MS);
   try {
     return await exchange(path, body, control.signal);
   } finally {
-    clearTimeout(patience);
+    clearTimeout(timeout);
   }
 }
 
 async function exchange(path, body, signal) {
-  const answer = await fetch(`v1/${path}`, {
+  const response = await fetch(`v1/${path}`, {
     signal,
     method: body ? 'POST' : 'GET',
     body: body && JSON.stringify(body),
@@ -103,11 +103,11 @@ async function exchange(path, body, signal) {
     credentials: 'omit',
     redirect: 'error',
   });
-  const content = await answer.json().catch((error) => {
+  const content = await response.json().catch((error) => {
     if (error.name === 'AbortError') throw error;
     return {};
   });
-  if (!answer.ok) throw new Refused(answer.status, content.detail ?? `the relay responded with ${answer.status}`);
+  if (!response.ok) throw new RequestError(response.status, content.detail ?? `the relay responded with ${response.status}`);
   return content;
 }
 
@@ -231,16 +231,16 @@ function figures(overview) {
   FIGURES.forEach((spec, i) => figure(list.children[i], overview, spec));
 }
 
-const isStale = () => !paused && heardAt > 0 && Date.now() - heardAt > STALE_MS;
+const isStale = () => !paused && updatedAt > 0 && Date.now() - updatedAt > STALE_MS;
 
 // A relay that hangs fails no request: only the age of the last response shows it.
 function age() {
   if (!token || last === null) return;
   const { version, uptime } = last.relay;
-  const ms = Date.now() - heardAt;
+  const ms = Date.now() - updatedAt;
   document.body.classList.toggle('stale', isStale());
   document.title = isStale() ? '(stale) clairon console' : 'clairon console';
-  set($('about'), `${version} · up ${span((uptime ?? 0) * 1000)} · ${ms < STALE_MS ? 'live' : `last answer ${span(ms)} ago`}`);
+  set($('about'), `${version} · up ${span((uptime ?? 0) * 1000)} · ${ms < STALE_MS ? 'live' : `last response ${span(ms)} ago`}`);
   badges(last);
 }
 setInterval(age, 1000);
@@ -295,7 +295,7 @@ async function refresh() {
   const endedBefore = ownChanges.running > 0 ? -1 : ownChanges.ended;
   clearTimeout(timer);
   try {
-    const overview = await ask('console');
+    const overview = await request('console');
     if (mine !== round) return;
     const first = last === null;
     $('main').hidden = $('tools').hidden = false;
@@ -307,7 +307,7 @@ async function refresh() {
       overview.store.errors = last.store.errors;
     const grown = !first && last.store && overview.store && last.store.errors !== overview.store.errors;
     last = overview;
-    heardAt = Date.now();
+    updatedAt = Date.now();
     age();
     if (first) {
       $('main').focus();
@@ -367,18 +367,18 @@ function errorRow(entry) {
   return item;
 }
 
-const shownErrors = () => [...$('errors').children].map((e) => e.entry).filter(Boolean);
+const listedErrors = () => [...$('errors').children].map((e) => e.entry).filter(Boolean);
 
 function updateErrors() {
-  if (shownErrors().length === 0 && $('errors-older').hidden)
+  if (listedErrors().length === 0 && $('errors-older').hidden)
     $('errors').replaceChildren(make('li', { class: 'empty', 'data-key': 'none', text: 'The error log is empty.' }));
-  $('errors-redrive').hidden = shownErrors().filter((e) => e.user_count > 0).length < 2;
+  $('errors-redrive').hidden = listedErrors().filter((e) => e.user_count > 0).length < 2;
 }
 
 async function errors(before) {
   const mine = round;
   try {
-    const page = (await ask(`console/errors${before ? `?before=${before}` : ''}`)).errors;
+    const page = (await request(`console/errors${before ? `?before=${before}` : ''}`)).errors;
     if (mine !== round) return;
     if (!before) $('errors').replaceChildren();
     $('errors').append(...page.map(errorRow));
@@ -415,11 +415,11 @@ async function changeError(entry, verb, describe) {
   busy(entry, true);
   ownChanges.running++;
   try {
-    const answer = await ask(`console/${verb}`, { entry: entry.entry });
+    const response = await request(`console/${verb}`, { entry: entry.entry });
     if (mine !== round) return false;
     forget(entry);
     if (last?.store) last.store.errors--;
-    set($('errors-status'), describe(answer));
+    set($('errors-status'), describe(response));
     return true;
   } catch (error) {
     if (mine !== round) return false;
@@ -433,8 +433,8 @@ async function changeError(entry, verb, describe) {
   }
 }
 
-const redrive = (entry) => changeError(entry, 'redrive', (answer) =>
-  answer.users > 0 ? `${entry.id} redriven to ${plural(answer.users, 'user')}.` : `${entry.id}: already acknowledged by all users.`);
+const redrive = (entry) => changeError(entry, 'redrive', (response) =>
+  response.users > 0 ? `${entry.id} redriven to ${plural(response.users, 'user')}.` : `${entry.id}: already acknowledged by all users.`);
 
 function askDrop(entry) {
   set($('sure-text'), `${entry.id}, ${names(entry)}: this notification will not be delivered.`);
@@ -446,9 +446,9 @@ function askDrop(entry) {
 }
 
 $('errors-refresh').addEventListener('click', () => errors());
-$('errors-older').addEventListener('click', () => errors(shownErrors().at(-1)?.entry));
+$('errors-older').addEventListener('click', () => errors(listedErrors().at(-1)?.entry));
 $('errors-redrive').addEventListener('click', async () => {
-  const entries = shownErrors().filter((e) => e.user_count > 0);
+  const entries = listedErrors().filter((e) => e.user_count > 0);
   let done = 0;
   $('errors-redrive').disabled = true;
   for (const entry of entries) {
@@ -496,7 +496,7 @@ async function life(id, jump) {
   const mine = round;
   $('find-id').value = id;
   try {
-    const timeline = await ask(`notifications/${encodeURIComponent(id)}`);
+    const timeline = await request(`notifications/${encodeURIComponent(id)}`);
     if (mine !== round) return;
     const waiting = timeline.waiting ?? [];
     const start = timeline.events.length ? msOf(timeline.events[0].at) : 0;
@@ -564,7 +564,7 @@ async function followTail() {
   const mine = round;
   clearTimeout(tail.timer);
   try {
-    const { latest } = await ask(`console/latest${tailStart()}`);
+    const { latest } = await request(`console/latest${tailStart()}`);
     if (mine !== round || !tail.on || tail.paused) return;
     const known = new Set(tail.rows.map((row) => row.entry + row.id));
     const fresh = latest.filter((row) => !known.has(row.entry + row.id));
@@ -615,11 +615,11 @@ const pause = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
 // The first request makes the relay read the rules; a later one returns them.
 async function readRules() {
   for (let i = 0; i < RULES_ATTEMPTS; i++) {
-    const reply = await ask('console/rules');
+    const reply = await request('console/rules');
     if (reply.rules || reply.elsewhere) return reply;
     await pause(250);
   }
-  throw new Refused(504, 'PostgreSQL does not reply');
+  throw new RequestError(504, 'PostgreSQL does not reply');
 }
 
 function ruleItem(rule) {
@@ -656,7 +656,7 @@ $('user').addEventListener('submit', async (event) => {
   const mine = round;
   const id = $('user-id').value;
   try {
-    const { connections, user } = await ask(`console/user?id=${encodeURIComponent(id)}`);
+    const { connections, user } = await request(`console/user?id=${encodeURIComponent(id)}`);
     if (mine !== round) return;
     const where = user.relays.length ? `connected on ${plural(user.relays.length, 'relay')} (${user.relays.join(', ')})` : 'not connected';
     set($('user-status'), `${id}: ${where} · ${plural(connections, 'connection')} on this process · ${number.format(user.pending)} pending`);
@@ -682,7 +682,7 @@ $('test').addEventListener('submit', async (event) => {
     routing: { audience: { type: 'USER', targets: [$('test-user').value] }, retry: { ack_required: $('test-ack').checked } },
   };
   try {
-    const { id } = await ask('console/notifications', note);
+    const { id } = await request('console/notifications', note);
     if (mine !== round) return;
     $('test-status').replaceChildren('Sent: ', idButton(id));
   } catch (error) {
