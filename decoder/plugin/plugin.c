@@ -9,6 +9,7 @@
 #include "utils/guc.h"
 #include "utils/memutils.h"
 
+#include "base/output_settings.h"
 #include "condition/sandbox.h"
 #include "decoder.h"
 #include "output/spool.h"
@@ -22,27 +23,6 @@ PG_MODULE_MAGIC;
 
 extern PGDLLEXPORT void _PG_output_plugin_init(OutputPluginCallbacks *callbacks);
 
-/* Output functions depend on these settings; the output must not depend on the database. */
-static const struct {
-    const char *name;
-    const char *value;
-} settings[] = {
-    {"TimeZone", "UTC"},
-    {"DateStyle", "ISO, MDY"},
-    {"IntervalStyle", "iso_8601"},
-    {"extra_float_digits", "1"},
-    {"lc_monetary", "C"},
-    {"search_path", "pg_catalog"},
-    {"bytea_output", "hex"},
-    {"xmlbinary", "base64"},
-    {"quote_all_identifiers", "off"},
-    {"standard_conforming_strings", "on"},
-    {"transform_null_equals", "off"},
-    {"xmloption", "content"},
-    /* Spool files replace files of the server that have no limit. */
-    {"temp_file_limit", "-1"},
-};
-
 /*
  * A walsender keeps the settings for the session. SQL functions restore them at the end of the
  * call.
@@ -51,11 +31,13 @@ static void
 fix_settings(struct decoder *decoder)
 {
     bool local = IsTransactionState();
+    GucAction action = local ? GUC_ACTION_SAVE : GUC_ACTION_SET;
 
     decoder->guc_level = local ? NewGUCNestLevel() : 0;
-    for (size_t i = 0; i < lengthof(settings); i++)
-        (void)set_config_option(settings[i].name, settings[i].value, PGC_SUSET, PGC_S_SESSION,
-                                local ? GUC_ACTION_SAVE : GUC_ACTION_SET, true, 0, false);
+    output_settings_fix(action);
+    /* Spool files replace files of the server that have no limit. */
+    (void)set_config_option("temp_file_limit", "-1", PGC_SUSET, PGC_S_SESSION, action, true, 0,
+                            false);
 #if PG_VERSION_NUM >= 170000
     /* Decoding runs in a transaction: one that exceeds the timeout would fail at each attempt. */
     if (!local)
