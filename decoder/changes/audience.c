@@ -1,10 +1,13 @@
-/* audience.c: the targets of a row, and the difference between two rows. */
+/* audience.c: whom a rule addresses by a row, and the difference between two rows. */
 #include "changes/audience.h"
 
 #include "access/detoast.h"
 #include "common/hashfn.h"
 #include "miscadmin.h"
 #include "utils/array.h"
+
+#include "condition/condition.h"
+#include "output/warning_throttle.h"
 
 /* A set of a list's texts, with open addressing. Slots contain index + 1. */
 struct text_set {
@@ -235,8 +238,8 @@ combine(struct target_list *const *parts, int count)
     return list;
 }
 
-bool
-audience_lacks_column(const struct plan *plan, const struct image *image)
+static bool
+lacks_column(const struct plan *plan, const struct image *image)
 {
     for (int i = 0; i < plan->part_count; i++) {
         const struct bound_column *column = &plan->parts[i].column;
@@ -247,9 +250,9 @@ audience_lacks_column(const struct plan *plan, const struct image *image)
     return false;
 }
 
-/* The targets that the image's columns name; the caller knows that the image holds them. */
-struct target_list *
-audience_targets(const struct plan *plan, const struct image *image)
+/* The targets in the image's columns. The image contains them. */
+static struct target_list *
+targets_of_image(const struct plan *plan, const struct image *image)
 {
     struct target_list *parts[LIMIT_PARTS];
 
@@ -259,6 +262,68 @@ audience_targets(const struct plan *plan, const struct image *image)
             return parts[i];
     }
     return combine(parts, plan->part_count);
+}
+
+bool
+audience_is_denied(struct decoder *decoder, const struct plan *plan)
+{
+    const char *reason = NULL;
+
+    if (plan->target_state == TARGET_DROPPED)
+        reason = "denied: the target column was dropped";
+    else if (plan->target_state == TARGET_JSON)
+        reason = "denied: the type of the target column is now json or jsonb";
+    else if (plan->emitter_state == TARGET_DROPPED)
+        reason = "denied: the emitter column was dropped";
+    if (reason != NULL)
+        warning_count(decoder, plan->seed, plan->label, reason);
+    return reason != NULL;
+}
+
+bool
+audience_read_targets(struct decoder *decoder, const struct plan *plan, const struct image *image,
+                      struct target_list **ret_targets)
+{
+    struct target_list *targets;
+
+    if (lacks_column(plan, image)) {
+        warning_count(decoder, plan->seed, plan->label,
+                      "denied: the WAL does not contain the target column");
+        return false;
+    }
+    targets = targets_of_image(plan, image);
+    if (targets->fault != NULL) {
+        warning_count_reason(decoder, plan->seed, plan->label,
+                             "denied: could not output the value of the target column",
+                             targets->fault);
+        return false;
+    }
+    if (targets->too_many) {
+        warning_count(decoder, plan->seed, plan->label,
+                      "denied: more than 100000 targets (10000 for a composite audience), or a "
+                      "target longer than 255 bytes");
+        return false;
+    }
+    *ret_targets = targets;
+    return true;
+}
+
+bool
+audience_meets_condition(struct decoder *decoder, const struct plan *plan,
+                         const struct image *image, bool *ret_met)
+{
+    enum condition_result answer = condition_evaluate(plan->condition, image);
+
+    if (answer == CONDITION_FAILED)
+        warning_count_reason(decoder, plan->seed, plan->label,
+                             "denied: could not evaluate only_when",
+                             condition_error(plan->condition));
+    else if (answer == CONDITION_UNKNOWN)
+        warning_count(decoder, plan->seed, plan->label,
+                      "denied: the WAL does not contain a column of only_when");
+    else
+        *ret_met = answer == CONDITION_TRUE;
+    return answer == CONDITION_TRUE || answer == CONDITION_FALSE;
 }
 
 /* Those of `a` that are (or are not) in `b`, in the order of `a`. */

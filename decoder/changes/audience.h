@@ -1,14 +1,24 @@
-/* audience.h: the targets of a row. All lists are in the current memory context. */
+/* audience.h: whom a rule addresses by a row. All lists are in the current memory context. */
 #ifndef CLAIRON_AUDIENCE_H
 #define CLAIRON_AUDIENCE_H
 
 #include "plan/plan.h"
 
-/* True when the WAL does not contain a target column. */
-extern bool audience_lacks_column(const struct plan *plan, const struct image *image);
+/*
+ * The next three deny a row that cannot be judged: it is never guessed. A denial is counted, with a
+ * warning.
+ */
 
-/* The targets in the image's columns. The image contains them: see audience_lacks_column. */
-extern struct target_list *audience_targets(const struct plan *plan, const struct image *image);
+/* True when the rule denies all rows: a column of it was dropped. */
+extern bool audience_is_denied(struct decoder *decoder, const struct plan *plan);
+
+/* Reads the targets in the image's columns. Returns false when the row is denied. */
+extern bool audience_read_targets(struct decoder *decoder, const struct plan *plan,
+                                  const struct image *image, struct target_list **ret_targets);
+
+/* Evaluates only_when, which the rule has. Returns false when the row is denied. */
+extern bool audience_meets_condition(struct decoder *decoder, const struct plan *plan,
+                                     const struct image *image, bool *ret_met);
 
 /* The targets of `a` that are, or are not, in `b`; in the order of `a`. */
 extern struct target_list *audience_intersection(const struct target_list *a,

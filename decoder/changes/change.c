@@ -59,34 +59,6 @@ send_notification(const struct row_change *change, const struct plan *plan,
     notification_write(change->ctx, &notification);
 }
 
-/* Returns false when the image lacks the target column: delivery is denied, not guessed. */
-static bool
-read_row_targets(const struct row_change *change, const struct plan *plan,
-                 const struct image *image, struct target_list **ret_targets)
-{
-    struct target_list *targets;
-
-    if (audience_lacks_column(plan, image)) {
-        warn(change, plan, "denied: the WAL does not contain the target column");
-        return false;
-    }
-    targets = audience_targets(plan, image);
-    if (targets->fault != NULL) {
-        warning_count_reason(change->decoder, plan->seed, plan->label,
-                             "denied: could not output the value of the target column",
-                             targets->fault);
-        return false;
-    }
-    if (targets->too_many) {
-        warn(change, plan,
-             "denied: more than 100000 targets (10000 for a composite audience), or a target "
-             "longer than 255 bytes");
-        return false;
-    }
-    *ret_targets = targets;
-    return true;
-}
-
 static bool
 old_has_target(const struct row_change *change, const struct plan *plan)
 {
@@ -160,7 +132,7 @@ update_column_targets(const struct row_change *change, const struct plan *plan, 
     struct target_list *gained;
     struct target_list *lost;
 
-    if (!read_row_targets(change, plan, change->new, &gained))
+    if (!audience_read_targets(change->decoder, plan, change->new, &gained))
         return;
     if (!old_has_target(change, plan)) {
         warn(change, plan,
@@ -175,7 +147,7 @@ update_column_targets(const struct row_change *change, const struct plan *plan, 
             send_notification(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, gained);
         return;
     }
-    if (!read_row_targets(change, plan, change->old, &lost))
+    if (!audience_read_targets(change->decoder, plan, change->old, &lost))
         return;
     if (touched)
         send_notification(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN,
@@ -211,26 +183,9 @@ apply_to_image(const struct row_change *change, const struct plan *plan,
         send_notification(change, plan, operation, part, &plan->rule->literal);
     else if (leaves && !old_has_target(change, plan))
         warn(change, plan, "denied: the WAL does not contain the target column");
-    else if (read_row_targets(change, plan, leaves ? change->old : change->new, &targets))
+    else if (audience_read_targets(change->decoder, plan, leaves ? change->old : change->new,
+                                   &targets))
         send_notification(change, plan, operation, part, targets);
-}
-
-/* Returns false, with a warning, when the condition has no result for the image. */
-static bool
-is_met(const struct row_change *change, const struct plan *plan, const struct image *image,
-       bool *ret_met)
-{
-    enum condition_result answer = condition_evaluate(plan->condition, image);
-
-    if (answer == CONDITION_FAILED)
-        warning_count_reason(change->decoder, plan->seed, plan->label,
-                             "denied: could not evaluate only_when",
-                             condition_error(plan->condition));
-    else if (answer == CONDITION_UNKNOWN)
-        warn(change, plan, "denied: the WAL does not contain a column of only_when");
-    else
-        *ret_met = answer == CONDITION_TRUE;
-    return answer == CONDITION_TRUE || answer == CONDITION_FALSE;
 }
 
 static void
@@ -239,14 +194,14 @@ apply_to_conditional_update(const struct row_change *change, const struct plan *
     bool before;
     bool after;
 
-    if (!is_met(change, plan, change->new, &after))
+    if (!audience_meets_condition(change->decoder, plan, change->new, &after))
         return;
     if (condition_evaluate(plan->condition, change->old) == CONDITION_UNKNOWN) {
         warn(change, plan,
              "old row unknown: only_when is evaluated for the new row only (REPLICA IDENTITY FULL "
              "logs both)");
         before = after;
-    } else if (!is_met(change, plan, change->old, &before)) {
+    } else if (!audience_meets_condition(change->decoder, plan, change->old, &before)) {
         return;
     }
     if (before && after)
@@ -263,13 +218,9 @@ apply_rule(const struct row_change *change, const struct plan *plan)
     bool conditional = plan->rule->only_when != NULL;
     bool met = true;
 
-    if (plan->target_state == TARGET_DROPPED) {
-        warn(change, plan, "denied: the target column was dropped");
-    } else if (plan->target_state == TARGET_JSON) {
-        warn(change, plan, "denied: the type of the target column is now json or jsonb");
-    } else if (plan->emitter_state == TARGET_DROPPED) {
-        warn(change, plan, "denied: the emitter column was dropped");
-    } else if (change->operation == FRAME_OPERATION_UPDATE) {
+    if (audience_is_denied(change->decoder, plan))
+        return;
+    if (change->operation == FRAME_OPERATION_UPDATE) {
         if (conditional)
             apply_to_conditional_update(change, plan);
         else
@@ -278,7 +229,7 @@ apply_rule(const struct row_change *change, const struct plan *plan)
         const struct image *image =
             change->operation == FRAME_OPERATION_DELETE ? change->old : change->new;
 
-        if (!conditional || (is_met(change, plan, image, &met) && met))
+        if (!conditional || (audience_meets_condition(change->decoder, plan, image, &met) && met))
             apply_to_image(change, plan, change->operation, PART_MAIN);
     }
 }
