@@ -164,52 +164,67 @@ put_names(StringInfo out, const struct plan *plan, const char *key, uint8 state)
     encode_literal(out, "]");
 }
 
-/* Returns the union of the column states. */
-static uint8
+/* The rendered images. */
+struct rendering {
+    uint8 states; /* the union of the column states */
+    int after;    /* offsets of `after` and of its end in the buffer */
+    int after_end;
+};
+
+static struct rendering
 put_images(StringInfo out, const struct notification *notification, Size value_limit)
 {
     const struct plan *plan = notification->plan;
     bool compared = notification->operation == FRAME_OPERATION_UPDATE &&
                     notification->before != NULL && notification->before->whole;
-    uint8 states = 0;
+    struct rendering rendering = {0};
 
     for (int i = 0; i < plan->column_count; i++)
         plan->columns[i].state &= COLUMN_CHANGED;
     encode_literal(out, "{\"before\":");
     put_image(out, plan, notification->before, value_limit, false);
     encode_literal(out, ",\"after\":");
+    rendering.after = out->len;
     put_image(out, plan, notification->after, value_limit, compared);
+    rendering.after_end = out->len;
     for (int i = 0; i < plan->column_count; i++)
-        states |= plan->columns[i].state;
-    if (states & COLUMN_UNCHANGED)
+        rendering.states |= plan->columns[i].state;
+    if (rendering.states & COLUMN_UNCHANGED)
         put_names(out, plan, ",\"unchanged\":[", COLUMN_UNCHANGED);
     if (compared)
         put_names(out, plan, ",\"changed\":[", COLUMN_CHANGED);
-    if (states & COLUMN_TRUNCATED)
+    if (rendering.states & COLUMN_TRUNCATED)
         put_names(out, plan, ",\"truncated\":[", COLUMN_TRUNCATED);
-    if (states & COLUMN_UNDECODABLE)
+    if (rendering.states & COLUMN_UNDECODABLE)
         put_names(out, plan, ",\"undecodable\":[", COLUMN_UNDECODABLE);
-    return states;
+    return rendering;
 }
 
-/* Renders the payload, except its closing brace. Returns true when a value could not be output. */
-static bool
-put_payload(struct decoder *decoder, StringInfo out, const struct notification *notification)
+/* Renders the payload, except its closing brace. */
+static struct rendering
+render_payload(struct decoder *decoder, StringInfo out, const struct notification *notification)
 {
     const Size limits[] = {decoder->options.max_value_bytes,
                            Min(STUB_VALUE_BYTES, decoder->options.max_value_bytes), 0};
     int start = out->len;
-    uint8 states = 0;
+    struct rendering rendering = {0};
 
     decoder->settings.limit = start + LINE_BYTES_MAX;
     for (size_t i = 0; i < lengthof(limits); i++) {
         out->len = start;
-        states = put_images(out, notification, limits[i]);
+        rendering = put_images(out, notification, limits[i]);
         if (out->len <= decoder->settings.limit)
             break;
     }
     decoder->settings.limit = PG_INT32_MAX;
-    return (states & COLUMN_UNDECODABLE) != 0;
+    return rendering;
+}
+
+/* The same. Returns true when a value could not be output. */
+static bool
+put_payload(struct decoder *decoder, StringInfo out, const struct notification *notification)
+{
+    return (render_payload(decoder, out, notification).states & COLUMN_UNDECODABLE) != 0;
 }
 
 void
@@ -285,6 +300,21 @@ warn_undecodable(struct decoder *decoder, const struct plan *plan)
                 "sent as null, listed in payload.undecodable: could not output a value",
                 column->encoder->fault);
     }
+}
+
+struct fragment
+notification_render_row(struct decoder *decoder, StringInfo out, const struct plan *plan,
+                        const struct image *row)
+{
+    const struct notification create = {
+        .plan = plan, .operation = FRAME_OPERATION_CREATE, .after = row};
+    struct rendering rendering;
+
+    resetStringInfo(out);
+    rendering = render_payload(decoder, out, &create);
+    if (rendering.states & COLUMN_UNDECODABLE)
+        warn_undecodable(decoder, plan);
+    return (struct fragment){out->data + rendering.after, rendering.after_end - rendering.after};
 }
 
 static void

@@ -25,6 +25,13 @@ struct notification {
 extern void notification_write(LogicalDecodingContext *ctx,
                                const struct notification *notification);
 
+/*
+ * Renders a row as payload.after of its creation. Returns the JSON, which is in `out` until its
+ * next use.
+ */
+extern struct fragment notification_render_row(struct decoder *decoder, StringInfo out,
+                                               const struct plan *plan, const struct image *row);
+
 /* Fills in the expiration: commit time plus ttl. NULL: never. */
 extern void notification_set_expiration(struct decoder *decoder, struct notification_header *header,
                                         const Interval *ttl);

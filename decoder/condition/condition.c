@@ -7,6 +7,7 @@
 #include "executor/tuptable.h"
 #include "optimizer/optimizer.h"
 #include "utils/memutils.h"
+#include "utils/snapmgr.h"
 
 #include "base/guard.h"
 #include "base/image.h"
@@ -37,6 +38,13 @@ struct condition {
 
 /* A plain condition with less work than this, in bytes, runs without limits. */
 #define UNLIMITED_WORK (64 * 1024)
+
+/* Outside of decoding all images are whole: the key does not matter. */
+static const Bitmapset *
+identity_key(Relation decoded)
+{
+    return HistoricSnapshotActive() ? RelationGetIdentityKeyBitmap(decoded) : NULL;
+}
 
 static void
 list_columns(struct condition *condition, Node *expression, Relation decoded, const Bitmapset *key)
@@ -98,7 +106,7 @@ build_condition(void *arg)
     MemoryContextReset(build->scratch);
     MemoryContextReset(condition->memory);
     expression = read_expression(build);
-    list_columns(condition, expression, decoded, RelationGetIdentityKeyBitmap(decoded));
+    list_columns(condition, expression, decoded, identity_key(decoded));
     condition->plain = condition_is_plain(expression, &condition->weight);
     condition->slot =
         MakeTupleTableSlot(CreateTupleDescCopy(RelationGetDescr(decoded)), &TTSOpsVirtual);

@@ -348,25 +348,41 @@ plan_condition(struct decoder *decoder, const struct relation_entry *entry, cons
     return condition;
 }
 
+/* As clients know it, in the server's encoding. */
+static const char *
+name_of_source(const struct source *source)
+{
+    const char *table = RelationGetRelationName(source->relation);
+
+    if (strcmp(source->schema, "public") == 0)
+        return table;
+    return psprintf("%s.%s", source->schema, table);
+}
+
+/* Prepares the members that do not depend on the options of a slot, except the condition. */
+static void
+plan_row(struct decoder *decoder, struct plan *plan, const struct rule *rule,
+         const struct source *source, TupleDesc decoded, const Bitmapset *key)
+{
+    plan->rule = rule;
+    plan->label = psprintf("rule \"%s\" on \"%s\"", rule->name, name_of_source(source));
+    plan->seed = hash_bytes_extended((const unsigned char *)rule->name, strlen(rule->name),
+                                     (uint64)rule->relid);
+    plan_columns(decoder, plan, source, decoded, key);
+    plan_targets(decoder, plan, source, decoded, key);
+    plan_emitter(decoder, plan, source, decoded, key);
+}
+
 static void
 plan_rule(struct decoder *decoder, struct relation_entry *entry, const struct rule *rule,
           const struct source *source, Relation decoded, const Bitmapset *key)
 {
     struct plan *plan = &entry->plans[entry->plan_count];
-    const char *table = RelationGetRelationName(source->relation);
-    const char *name = table;
+    const char *name = name_of_source(source);
     const char *source_name;
 
-    if (strcmp(source->schema, "public") != 0)
-        name = psprintf("%s.%s", source->schema, table);
-    plan->rule = rule;
     plan->mark = palloc0(sizeof(*plan->mark));
-    plan->label = psprintf("rule \"%s\" on \"%s\"", rule->name, name);
-    plan->seed = hash_bytes_extended((const unsigned char *)rule->name, strlen(rule->name),
-                                     (uint64)rule->relid);
-    plan_columns(decoder, plan, source, RelationGetDescr(decoded), key);
-    plan_targets(decoder, plan, source, RelationGetDescr(decoded), key);
-    plan_emitter(decoder, plan, source, RelationGetDescr(decoded), key);
+    plan_row(decoder, plan, rule, source, RelationGetDescr(decoded), key);
     if (rule->only_when != NULL)
         plan->condition =
             plan_condition(decoder, entry, rule, source->relation, source->map, decoded);
@@ -377,6 +393,20 @@ plan_rule(struct decoder *decoder, struct relation_entry *entry, const struct ru
     plan_metadata(decoder, plan, source_name);
     plan_routing(decoder, plan);
     entry->plan_count++;
+}
+
+void
+plan_live(struct decoder *decoder, struct plan *plan, const struct rule *rule, Relation relation)
+{
+    struct source source;
+
+    source_open(&source, RelationGetRelid(relation), relation);
+    plan_row(decoder, plan, rule, &source, RelationGetDescr(relation), NULL);
+    if (rule->only_when != NULL)
+        plan->condition =
+            condition_new(decoder->sandbox, rule, source.map, RelationGetDescr(relation)->natts,
+                          relation, relation->rd_rel->relowner);
+    RelationClose(source.relation);
 }
 
 /* Patterns match a partition by its own name or an ancestor's, a child table by its own. */

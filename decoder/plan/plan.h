@@ -107,6 +107,13 @@ struct relation_entry {
 extern void plan_relation(struct decoder *decoder, struct relation_entry *entry, Relation relation);
 
 /*
+ * Prepares a live rule for reading rows of its relation, outside of decoding: columns, targets and
+ * condition. Rows of partitions and child tables are in the form of the relation. `plan` is zeroed.
+ */
+extern void plan_live(struct decoder *decoder, struct plan *plan, const struct rule *rule,
+                      Relation relation);
+
+/*
  * Drops the plans of relations that have conditions of this owner, except those of `except` (NULL:
  * none). They are prepared again at their next change. Returns false when there are none.
  */
