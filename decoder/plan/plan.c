@@ -38,8 +38,8 @@ find_attribute(TupleDesc desc, const char *name)
     return -1;
 }
 
-static bool
-is_readable(Form_pg_attribute attribute)
+bool
+plan_can_read(Form_pg_attribute attribute)
 {
 #ifdef ATTRIBUTE_GENERATED_VIRTUAL
     if (attribute->attgenerated == ATTRIBUTE_GENERATED_VIRTUAL)
@@ -63,7 +63,7 @@ source_open(struct source *source, Oid relid, Relation decoded)
     for (int i = 0; i < desc->natts; i++) {
         Form_pg_attribute attribute = TupleDescAttr(desc, i);
 
-        if (!is_readable(attribute))
+        if (!plan_can_read(attribute))
             source->map[i] = -1;
         else if (relid == RelationGetRelid(decoded))
             source->map[i] = i;

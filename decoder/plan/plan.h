@@ -106,6 +106,9 @@ struct relation_entry {
 /* Fills the entry with plans for all rules of the relation and its ancestors. */
 extern void plan_relation(struct decoder *decoder, struct relation_entry *entry, Relation relation);
 
+/* False for a column that is dropped, or not in the WAL. */
+extern bool plan_can_read(Form_pg_attribute attribute);
+
 /*
  * Prepares a live rule for reading rows of its relation, outside of decoding: columns, targets and
  * condition. Rows of partitions and child tables are in the form of the relation. `plan` is zeroed.

@@ -363,20 +363,32 @@ rows_equal(Relation relation, const List *known, int columns)
     return same && count == list_length(known);
 }
 
+static bool
+has_name(HeapTuple row, TupleDesc desc, const char *name)
+{
+    bool is_null;
+    Datum value = heap_getattr(row, RULE_NAME, desc, &is_null);
+
+    return !is_null && strcmp(TextDatumGetCString(value), name) == 0;
+}
+
+/* Reads the rows, only those with this name unless it is NULL, and ends the scan. */
 static void
-read_rows(struct rule_set *set, Relation relation, int columns)
+read_rows(struct rule_set *set, Relation relation, SysScanDesc scan, int columns, const char *name)
 {
     TupleDesc desc = RelationGetDescr(relation);
     int columns_max = Max(desc->natts, RULE_ATTRIBUTE_COUNT);
     Datum *values = palloc(sizeof(Datum) * columns_max);
     bool *nulls = palloc(sizeof(bool) * columns_max);
-    SysScanDesc scan = scan_rows(relation);
     List *rules = NIL;
     HeapTuple tuple;
 
     while ((tuple = systable_getnext(scan)) != NULL) {
-        HeapTuple row = heap_copytuple(tuple);
+        HeapTuple row;
 
+        if (name != NULL && !has_name(tuple, desc, name))
+            continue;
+        row = heap_copytuple(tuple);
         heap_deform_tuple(row, desc, values, nulls);
         for (int i = columns; i < RULE_ATTRIBUTE_COUNT; i++)
             nulls[i] = true;
@@ -452,9 +464,31 @@ rules_read(struct rule_set *known)
     if (known != NULL && set_header_equal(known, set) && rows_equal(relation, known->rows, columns))
         set = known;
     else
-        read_rows(set, relation, columns);
+        read_rows(set, relation, scan_rows(relation), columns, NULL);
     table_close(relation, AccessShareLock);
     return set;
+}
+
+List *
+rules_find(Oid relid, const char *name, Snapshot snapshot)
+{
+    struct rule_set set = {.schema = get_namespace_oid("clairon", false)};
+    Oid index = OidIsValid(relid) ? get_relname_relid("rule_pkey", set.schema) : InvalidOid;
+    Oid table = find_table("rule", set.schema);
+    Relation relation;
+    SysScanDesc scan;
+    ScanKeyData key;
+    int columns;
+
+    if (!OidIsValid(table) ||
+        (relation = open_table(table, rule_types, lengthof(rule_types), &columns)) == NULL)
+        return NIL;
+    ScanKeyInit(&key, RULE_RELATION, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(relid));
+    scan =
+        systable_beginscan(relation, index, OidIsValid(index), snapshot, OidIsValid(relid), &key);
+    read_rows(&set, relation, scan, columns, name);
+    table_close(relation, AccessShareLock);
+    return set.rules;
 }
 
 struct rule *

@@ -5,6 +5,7 @@
 #include "postgres.h"
 
 #include "nodes/pg_list.h"
+#include "utils/snapshot.h"
 #include "utils/timestamp.h"
 
 #include "base/notify_message.h"
@@ -66,6 +67,12 @@ extern bool rules_stamp_equal(const struct snapshot_stamp *a, const struct snaps
  * when that has the same contents.
  */
 extern struct rule_set *rules_read(struct rule_set *known);
+
+/*
+ * Reads the rules with this name, in the server's encoding, outside of decoding: those of one
+ * relation, or of all with InvalidOid. They are as of the snapshot, in the current memory context.
+ */
+extern List *rules_find(Oid relid, const char *name, Snapshot snapshot);
 
 /* The rule of the option include_tables. */
 extern struct rule *rules_ad_hoc(void);
