@@ -385,6 +385,19 @@ CREATE FUNCTION clairon.doctor_rules()
     CROSS JOIN LATERAL clairon.live_faults(rule.relation, rule.name) AS faults
     WHERE part = 0 AND rule.live
     UNION ALL
+    -- An index on a partitioned table is on all of its partitions.
+    SELECT DISTINCT format('index of live rule %s on %s', rule.name, rule.relation), false,
+           format('%s has no index on the target column "%s": each read of the rows scans the table',
+                  indexed, target),
+           format('CREATE INDEX ON %s%s (%I);', indexed,
+                  CASE WHEN is_array THEN ' USING gin' ELSE '' END, target)
+    FROM clairon.rule
+    JOIN pg_class AS class ON class.oid = rule.relation
+    CROSS JOIN LATERAL clairon.live_unindexed(rule.relation, rule.name)
+    CROSS JOIN LATERAL (SELECT CASE relkind WHEN 'p' THEN rule.relation ELSE leaf END)
+        AS created (indexed)
+    WHERE part = 0 AND rule.live
+    UNION ALL
     -- The owner lost membership since, or the table has another owner now.
     SELECT format('rights of rule %s on %s', rule.name, rule.relation), false,
            format('it needs clairon_app, and %s is not a member', owner.rolname),
@@ -411,7 +424,7 @@ $$;
 CREATE FUNCTION clairon.is_warning(check_name text) RETURNS boolean
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT check_name = 'max_slot_wal_keep_size' OR check_name LIKE 'rights of rule %'
-        OR check_name LIKE 'live rule %'
+        OR check_name LIKE 'live rule %' OR check_name LIKE 'index of live rule %'
 $$;
 
 -- Without statistics the planner overestimates rows, and JIT compilation would need seconds.

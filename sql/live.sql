@@ -96,6 +96,33 @@ CREATE FUNCTION clairon.live_faults(relation regclass, name text)
     WHERE missing IS NOT NULL
 $$;
 
+-- The tables with rows of a live rule that have no index on its target column, on one of them for a
+-- composite audience. Each clairon.live_rows then reads the whole table.
+CREATE FUNCTION clairon.live_unindexed(relation regclass, name text)
+    RETURNS TABLE (leaf regclass, target text, is_array boolean)
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT leaf, (array_agg(wanted.attname::text ORDER BY place))[1],
+           (array_agg(typcategory = 'A' ORDER BY place))[1]
+    FROM clairon.rule
+    CROSS JOIN LATERAL clairon.doctor_leaves(rule.relation) AS tree (leaf)
+    CROSS JOIN LATERAL unnest(target_column || target_columns) WITH ORDINALITY AS t (number, place)
+    JOIN pg_attribute AS wanted
+        ON wanted.attrelid = rule.relation AND wanted.attnum = number AND NOT wanted.attisdropped
+    JOIN pg_type ON pg_type.oid = wanted.atttypid
+    JOIN pg_attribute AS held ON held.attrelid = leaf AND held.attname = wanted.attname
+    WHERE rule.relation = live_unindexed.relation AND rule.name = live_unindexed.name AND part = 0
+      AND number > 0
+    GROUP BY leaf
+    HAVING NOT bool_or(EXISTS (
+        SELECT FROM pg_index
+        JOIN pg_class AS index ON index.oid = indexrelid
+        JOIN pg_am ON pg_am.oid = relam
+        WHERE indrelid = leaf AND indkey[0] = held.attnum AND indcollation[0] = held.attcollation
+          AND indisvalid AND indpred IS NULL
+          AND amname = ANY (CASE typcategory WHEN 'A' THEN '{gin}'::name[]
+                                 ELSE '{btree,hash}' END)))
+$$;
+
 CREATE FUNCTION clairon.check_live(relation regclass, name text) RETURNS void
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
