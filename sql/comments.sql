@@ -11,6 +11,10 @@ COMMENT ON FUNCTION clairon.once IS
 COMMENT ON FUNCTION clairon.prune IS 'deletes keys of once and notify above this age; returns their number';
 COMMENT ON FUNCTION clairon.snapshot IS
     'snapshot of the calling statement as xmin:xmax:xip,.., with 64-bit transaction ids; also on a standby';
+COMMENT ON FUNCTION clairon.rows IS
+    'rows that a live rule addresses to a user, each as its notification would have it in payload.after';
+COMMENT ON FUNCTION clairon.live_rows IS
+    'rows of clairon.rows for the relay, after a header with key, snapshot and audience';
 COMMENT ON FUNCTION clairon.doctor IS
     'checks the requirements of notifications; ok is false for an error, true with a hint for a warning';
 COMMENT ON FUNCTION clairon.version IS 'version of the library that this server loads';

@@ -30,12 +30,12 @@ GRANT EXECUTE ON FUNCTION clairon.snapshot TO PUBLIC;
 -- The view lists the rules on the current user's tables.
 GRANT SELECT ON clairon.rules TO PUBLIC;
 GRANT EXECUTE ON FUNCTION clairon.notify, clairon.once TO clairon_app;
-GRANT EXECUTE ON FUNCTION clairon.utf8 TO clairon_relay;
+GRANT EXECUTE ON FUNCTION clairon.utf8, clairon.rows, clairon.live_rows TO clairon_relay;
 GRANT SELECT ON clairon.rule, clairon.rules, clairon.status, clairon.member TO clairon_relay;
 GRANT EXECUTE ON FUNCTION
     clairon.doctor, clairon.doctor_settings, clairon.doctor_standby, clairon.doctor_replay,
     clairon.doctor_physical_slots, clairon.doctor_extension, clairon.doctor_roles,
     clairon.allowed_plugins, clairon.doctor_awaited, clairon.doctor_slots,
     clairon.doctor_leaves, clairon.json_within, clairon.missing_in_old_row, clairon.doctor_rules,
-    clairon.live_key, clairon.deciding_columns, clairon.live_faults,
+    clairon.live_key, clairon.deciding_columns, clairon.live_faults, clairon.live_unindexed,
     clairon.where_written, clairon.is_warning, clairon.version TO clairon_relay;

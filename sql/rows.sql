@@ -4,3 +4,16 @@
 -- decoder/sql/snapshot.c.
 CREATE FUNCTION clairon.snapshot() RETURNS text
     LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'clairon_snapshot';
+
+-- The rows that a live rule addresses to a user at the statement's snapshot, each as payload.after
+-- of its creation has it. They are read with the rights of the table's owner: see
+-- decoder/rows/scan.h.
+CREATE FUNCTION clairon.rows(relation regclass, user_id text, name text DEFAULT 'default',
+    groups jsonb DEFAULT '{}', max_rows int DEFAULT 10000)
+    RETURNS SETOF json LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'clairon_rows';
+
+-- The same for the relay. The source is that of the rule's notifications. The first row is a header:
+-- the columns of the key, the snapshot, the audience.
+CREATE FUNCTION clairon.live_rows(source text, name text, user_id text, groups jsonb, max_rows int,
+    max_bytes bigint)
+    RETURNS SETOF text LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'clairon_live_rows';

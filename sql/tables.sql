@@ -115,6 +115,8 @@ CREATE TABLE clairon.member (
     user_id  text NOT NULL CHECK (octet_length(user_id) BETWEEN 1 AND 255),
     PRIMARY KEY (audience, target, user_id)
 );
+-- For clairon.rows: the groups of a user.
+CREATE INDEX member_user ON clairon.member (user_id, audience);
 CREATE TRIGGER reject_truncate BEFORE TRUNCATE ON clairon.member
     FOR EACH STATEMENT EXECUTE FUNCTION clairon.reject_truncate();
 ALTER TABLE clairon.member ENABLE ALWAYS TRIGGER reject_truncate;

@@ -28,7 +28,7 @@ declare -A folders=(
     [store]="scripts . connection shards ingest read delivery admin direct"
     [hub]="fanout parts session delivery resume acks ."
     [gate]="net http ws api ."
-    [decoder]="protocol base encode rules condition . output plan changes plugin sql"
+    [decoder]="protocol base encode rules condition . output plan changes plugin sql rows"
 )
 
 # The only files that may include a library: header pattern, then path pattern.

@@ -1,0 +1,39 @@
+/* recipient.h: the user who reads the rows of a live rule, and the targets that address this user. */
+#ifndef CLAIRON_RECIPIENT_H
+#define CLAIRON_RECIPIENT_H
+
+#include "postgres.h"
+
+#include "utils/jsonb.h"
+
+#include "base/fragment.h"
+#include "base/target_list.h"
+#include "protocol/limits.h"
+#include "rules/rule.h"
+
+/* The targets of one part of an audience that address the user. */
+struct recipient_part {
+    int count;
+    char **plain;           /* in the server's encoding */
+    struct fragment *texts; /* UTF-8, sorted */
+};
+
+struct recipient {
+    int part_count; /* of the audience; 0 for ALL */
+    struct recipient_part parts[LIMIT_PARTS];
+};
+
+/*
+ * Finds the targets of the rule's audience that address the user: the user's id, or the user's
+ * groups in clairon.member and in `groups`, {"STRUCTURE":["s1"]}. Memberships are those of the
+ * active snapshot, and are read with the rights of the current user. Requires a connection to SPI.
+ * All memory is in the current memory context.
+ */
+extern void recipient_load(struct recipient *recipient, const struct rule *rule,
+                           const char *user_id, Jsonb *groups);
+
+/* True when one of the targets, in the form of a notification, addresses the user. */
+extern bool recipient_is_addressed(const struct recipient *recipient,
+                                   const struct target_list *targets);
+
+#endif

@@ -1,0 +1,36 @@
+/* scan.h: reads the rows that a live rule addresses to a user. */
+#ifndef CLAIRON_ROW_SCAN_H
+#define CLAIRON_ROW_SCAN_H
+
+#include "postgres.h"
+
+#include "utils/rel.h"
+
+#include "base/fragment.h"
+#include "rows/key.h"
+#include "rows/recipient.h"
+
+struct row_scan {
+    const struct rule *rule;
+    Relation relation; /* of the rule, locked */
+    const struct row_key *key;
+    const struct recipient *recipient;
+    int max_rows;
+    int64 max_bytes; /* of JSON */
+    void (*put)(void *arg, struct fragment row);
+    void *arg;
+};
+
+/*
+ * Calls put(arg, row) for each row in the order of the key, with the JSON that payload.after would
+ * contain. Rows are those of the active snapshot. Raises an error, before the first row, when there
+ * are more rows or bytes than allowed.
+ *
+ * The owner of the table may run code here: in expressions of indexes and constraints, which the
+ * planner evaluates, and in only_when. Everything therefore runs as the owner, read-only and
+ * security-restricted. Settings that such code changes are reverted. The settings of the decoder
+ * must be in effect. Requires a connection to SPI.
+ */
+extern void row_scan_run(const struct row_scan *scan);
+
+#endif

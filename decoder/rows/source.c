@@ -1,0 +1,42 @@
+/* source.c: find a live rule by the source in its notifications. */
+#include "rows/source.h"
+
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+
+#include "rules/rules.h"
+
+static bool
+has_source(Oid relid, const char *source)
+{
+    char *table = get_rel_name(relid);
+    char *schema = table == NULL ? NULL : get_namespace_name(get_rel_namespace(relid));
+
+    if (schema == NULL)
+        return false;
+    if (strcmp(schema, "public") != 0)
+        table = psprintf("%s.%s", schema, table);
+    return strcmp(table, source) == 0;
+}
+
+/*
+ * Looks at the rules, not up the names in the source: clients choose them, and the server would
+ * cache each unknown one.
+ */
+struct rule *
+source_find_rule(const char *source, const char *name)
+{
+    struct rule *found = NULL;
+    ListCell *cell;
+
+    foreach (cell, rules_find(InvalidOid, name, GetActiveSnapshot())) {
+        struct rule *rule = lfirst(cell);
+
+        if (!rule->live || !has_source(rule->relid, source))
+            continue;
+        if (found != NULL)
+            return NULL;
+        found = rule;
+    }
+    return found;
+}

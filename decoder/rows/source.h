@@ -1,0 +1,16 @@
+/* source.h: finds a live rule by the source in its notifications. */
+#ifndef CLAIRON_ROW_SOURCE_H
+#define CLAIRON_ROW_SOURCE_H
+
+#include "postgres.h"
+
+#include "rules/rule.h"
+
+/*
+ * The live rule with this name, as of the active snapshot, whose notifications have this source:
+ * the table, or schema.table outside of the schema public. NULL: there is none, or several tables
+ * with such rules have the same source.
+ */
+extern struct rule *source_find_rule(const char *source, const char *name);
+
+#endif
