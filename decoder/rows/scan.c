@@ -212,7 +212,7 @@ read_row(struct reading *reading, HeapTuple tuple, TupleDesc desc)
     sort_row(reading, row);
 }
 
-/* The schema may have been renamed, and its name given to another one, since the table was locked. */
+/* The schema may have been renamed since the table was locked, and its name given to another. */
 static void
 check_relation(SPIPlanPtr statement, Relation relation)
 {
