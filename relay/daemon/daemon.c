@@ -29,6 +29,7 @@ struct relay {
     struct feed *feed; /* NULL without the role */
     struct hub *hub;   /* NULL without the role */
     struct gate *gate;
+    struct gate_process process;
     ev_signal terminate;
     ev_signal interrupt;
     ev_signal hangup;
@@ -289,8 +290,8 @@ static bool
 open_modules(struct relay *relay)
 {
     const struct config *config = relay->config;
-    const struct gate_health health = {is_ready, request_push_switch, rules, relay};
 
+    relay->process = (struct gate_process){is_ready, request_push_switch, rules, relay};
     relay->store = store_open(relay->loop, config, relay->stats);
     if (relay->store == NULL)
         return false;
@@ -300,8 +301,8 @@ open_modules(struct relay *relay)
             return false;
     }
     if (gate_has_socket(config)) {
-        relay->gate =
-            gate_open(relay->loop, config, relay->hub, relay->stats, &health, relay->sockets);
+        relay->gate = gate_open(relay->loop, config, relay->hub, relay->stats, &relay->process,
+                                relay->sockets);
         if (relay->gate == NULL)
             return false;
     }

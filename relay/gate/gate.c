@@ -63,7 +63,7 @@ rules_of(const struct config *config)
 
 struct gate *
 gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, struct stats *stats,
-          const struct gate_health *health, struct gate_sockets sockets)
+          const struct gate_process *process, struct gate_sockets sockets)
 {
     struct gate *gate = memory_new(sizeof(*gate));
     char reason[REASON_MAX];
@@ -73,7 +73,7 @@ gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub, st
                           .hub = hub,
                           .stats = stats,
                           .opened_us = clock_monotonic_us(),
-                          .health = *health,
+                          .process = process,
                           .rules = rules_of(config)};
     if (hub != NULL)
         stats_set(stats, STAT_GATE_CONNECTIONS_MAX, (uint64_t)config->gate.max_connections);

@@ -6,7 +6,7 @@
 
 #include "base/config.h"
 #include "base/stats.h"
-#include "gate/net/health.h"
+#include "gate/api/process.h"
 #include "gate/net/listen.h"
 #include "gate/net/tls.h"
 
@@ -16,12 +16,12 @@ struct hub;
 
 /*
  * Accepts connections from the sockets and serves them on the loop. Returns NULL after logging the
- * reason. config, hub and stats must outlive the gate. health is copied. The caller keeps ownership
- * of the descriptors. hub is NULL in a process without the role gate, which serves health and
+ * reason. config, hub, stats and process must outlive the gate. The caller keeps ownership of the
+ * descriptors. hub is NULL in a process without the role gate, which serves health and
  * metrics only.
  */
 struct gate *gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub,
-                       struct stats *stats, const struct gate_health *health,
+                       struct stats *stats, const struct gate_process *process,
                        struct gate_sockets sockets);
 
 /*

@@ -2,6 +2,7 @@
 #include "gate/api/admin.h"
 
 #include "base/log.h"
+#include "gate/api/process.h"
 #include "gate/http/response.h"
 #include "gate/http/response_writer.h"
 #include "gate/net/gate_shared.h"
@@ -17,7 +18,7 @@ gate_api_push(struct gate_request *request)
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
     } else {
         log_warn("gate", "push switch requested", LOG_REQUEST(request), LOG_BOOL("push", on));
-        request->gate->health.switch_push(request->gate->health.ctx, on);
+        request->gate->process->switch_push(request->gate->process->ctx, on);
         gate_request_respond_empty(request);
     }
 }

@@ -9,6 +9,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "decoder/protocol/version.h"
+#include "gate/api/process.h"
 #include "gate/api/publish.h"
 #include "gate/http/response.h"
 #include "gate/http/response_writer.h"
@@ -36,7 +37,7 @@ add_relay(struct gate *gate, struct buffer *out)
     enum rc rc;
 
     buffer_init(&detail, HEALTH_DETAIL_MAX);
-    is_ready = gate->health.ready(gate->health.ctx, &detail);
+    is_ready = gate->process->ready(gate->process->ctx, &detail);
     rc = buffer_addf(out,
                      "{\"at\":%" PRId64 ",\"relay\":{\"name\":\"%s\",\"version\":\"" CLAIRON_VERSION
                      "\",\"uptime\":%" PRId64 ",\"ready\":%s,\"push\":%s%s%s}",
@@ -239,7 +240,7 @@ gate_console_rules(struct gate_request *request)
     enum rc rc;
 
     response_init(&response, 200, GATE_JSON);
-    rc = gate->health.rules(gate->health.ctx, &response.body);
+    rc = gate->process->rules(gate->process->ctx, &response.body);
     if (rc == RC_AGAIN)
         rc = buffer_addf(&response.body, "{\"at\":0,\"rules\":null,\"elsewhere\":true}");
     gate_request_respond_whole(request, &response, rc);

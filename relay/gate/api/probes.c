@@ -2,6 +2,7 @@
 #include "gate/api/probes.h"
 
 #include "base/buffer.h"
+#include "gate/api/process.h"
 #include "gate/http/response.h"
 #include "gate/net/gate_shared.h"
 
@@ -16,7 +17,7 @@ add_health(struct gate *gate, struct buffer *body, const char *good, const char 
     enum rc rc;
 
     buffer_init(&detail, READY_DETAIL_MAX);
-    ready = gate->health.ready(gate->health.ctx, &detail) && !gate->draining;
+    ready = gate->process->ready(gate->process->ctx, &detail) && !gate->draining;
     rc = buffer_addf(body, "{\"status\":\"%s\"%s%s%s}\n",
                      gate->draining ? "draining" : (ready ? good : bad), detail.len > 0 ? "," : "",
                      detail.len > 0 ? detail.bytes : "", "");

@@ -13,7 +13,6 @@
 #include "base/config.h"
 #include "base/stats.h"
 #include "base/throttle.h"
-#include "gate/net/health.h"
 #include "wire/token.h"
 
 #define GATE_PROTOCOL "clairon.v1.json"
@@ -23,6 +22,7 @@
 
 struct acceptor;
 struct gate_conns;
+struct gate_process;
 struct heads;
 struct hub;
 struct limits;
@@ -37,7 +37,7 @@ struct gate {
     const struct config *config;
     struct hub *hub; /* NULL: a process without the role gate */
     struct stats *stats;
-    struct gate_health health;
+    const struct gate_process *process; /* api/process.h */
     struct token_rules rules;
     struct server *server;       /* net/server.c */
     struct acceptor *acceptor;   /* net/accept.c */

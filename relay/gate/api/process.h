@@ -1,6 +1,6 @@
-/* health.h: callbacks into the process: readiness, push switch, rules. */
-#ifndef CLAIRON_GATE_NET_HEALTH_H
-#define CLAIRON_GATE_NET_HEALTH_H
+/* process.h: callbacks of the routes into the process: readiness, push switch, rules. */
+#ifndef CLAIRON_GATE_API_PROCESS_H
+#define CLAIRON_GATE_API_PROCESS_H
 
 #include <stdbool.h>
 
@@ -8,7 +8,7 @@
 
 struct buffer;
 
-struct gate_health {
+struct gate_process {
     /* Appends the members of a JSON object, such as "feed":"streaming","store":"up". */
     bool (*ready)(void *ctx, struct buffer *detail);
     /* Switches push in all processes that serve this port. */
