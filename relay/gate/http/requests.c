@@ -1,4 +1,4 @@
-/* requests.c: authenticates, limits and dispatches HTTP requests, and enforces their timeouts. */
+/* requests.c: the lifecycle of pending HTTP requests: begin, body, response, timeouts, end. */
 #include "gate/http/requests.h"
 
 #include <stdio.h>
@@ -10,10 +10,10 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "gate/http/credentials.h"
 #include "gate/http/head_check.h"
 #include "gate/net/limits.h"
 #include "gate/http/origin.h"
+#include "gate/http/request_auth.h"
 #include "gate/http/request_body.h"
 #include "gate/http/request_slots.h"
 #include "gate/http/response.h"
@@ -24,139 +24,6 @@
 #define STORE_TIMEOUT_US (10 * 1000000) /* waiting for the store */
 #define ENDING_TIMEOUT_US (5 * 1000000) /* writing the response .. */
 #define ENDING_RATE (32 * 1024)         /* .. plus this rate in bytes a second for a long one */
-
-static void
-refuse_request(struct gate_request *request, const struct gate_refusal *refusal)
-{
-    struct response response;
-
-    response_problem_with(&response, refusal->status, refusal->code, refusal->header,
-                          refusal->detail);
-    gate_request_respond(request, &response);
-}
-
-static const char NO_PUBLISH[] = "token lacks the claim \"publish\": true";
-static const char NO_ADMIN[] = "token lacks the claim \"admin\": true";
-
-/* The missing claim; NULL: none. */
-static const char *
-missing_claim(const struct gate_request *request)
-{
-    const struct token *token = &request->token;
-
-    switch (request->route->claim) {
-    case GATE_CLAIM_NONE:
-        return NULL;
-    case GATE_CLAIM_PUBLISH:
-        return token->publish ? NULL : NO_PUBLISH;
-    case GATE_CLAIM_ADMIN:
-        return token->admin ? NULL : NO_ADMIN;
-    case GATE_CLAIM_ADMIN_AND_PUBLISH:
-        return !token->admin ? NO_ADMIN : (!token->publish ? NO_PUBLISH : NULL);
-    case GATE_CLAIM_PUBLISH_OR_ADMIN:
-        break;
-    }
-    return token->publish || token->admin ? NULL : NO_PUBLISH;
-}
-
-/* Checks the limits again: they may have changed while a ticket was redeemed. */
-static void
-proceed(struct gate_request *request)
-{
-    struct gate *gate = request->gate;
-    const struct gate_route *route = request->route;
-    struct gate_refusal refusal;
-    const char *missing = missing_claim(request);
-
-    if (route->is_stream && !gate_serves(gate, route->accepts_ticket, &refusal)) {
-        refuse_request(request, &refusal);
-        return;
-    }
-    if (route->is_stream && !gate_admits_user(gate, request->token.user)) {
-        gate_request_problem(request, 429, GATE_ERR_RATE, "per-user connection limit reached");
-        return;
-    }
-    if (missing != NULL)
-        gate_request_problem(request, 403, GATE_ERR_PERMISSION, missing);
-    else
-        route->handle(request);
-}
-
-static void
-refuse_token(struct gate_request *request, enum rc rc, const char *error)
-{
-    gate_log_refused_token(request->gate, request->route->path, error);
-    gate_request_problem(request, 401, rc == RC_CLOSED ? GATE_ERR_EXPIRED : GATE_ERR_UNAUTHORISED,
-                         error);
-}
-
-static void
-on_token_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
-{
-    struct gate_request *request = owner;
-
-    request->redeem = NULL;
-    if (rc == RC_OK) {
-        request->token = *token;
-        *token = (struct token){0};
-        proceed(request);
-    } else if (rc == RC_IO) {
-        gate_request_problem(request, 503, 0, error);
-    } else {
-        refuse_token(request, rc, error);
-    }
-}
-
-static void
-refuse_rate(struct gate_request *request)
-{
-    const struct gate_refusal refusal = {429, GATE_ERR_RATE, GATE_RETRY_SOON, GATE_RATE_EXCEEDED};
-
-    log_debug("gate", "request rejected: gate.request_rate exceeded", LOG_REQUEST(request));
-    refuse_request(request, &refusal);
-}
-
-static void
-use_bearer(struct gate_request *request, const char *bearer)
-{
-    char error[TOKEN_ERROR_MAX];
-    enum rc rc = gate_token_verify(request->gate, bearer, strlen(bearer), &request->token, error);
-
-    if (rc != RC_OK)
-        refuse_token(request, rc, error);
-    else if (!gate_admits_user_request(request->gate, request->io.wsi, request->token.user))
-        refuse_rate(request);
-    else if (request->route->body_max == 0)
-        proceed(request);
-}
-
-/* Not rate-limited again: the request for the ticket was. */
-static void
-use_ticket(struct gate_request *request, const char *ticket)
-{
-    gate_request_set_state(request, GATE_REQUEST_WAITING);
-    request->redeem = gate_ticket_redeem(request->gate, ticket, on_token_redeemed, request);
-    if (request->redeem == NULL)
-        gate_request_no_store(request);
-}
-
-static void
-authorise(struct gate_request *request)
-{
-    char *bearer = gate_request_bearer(request->io.wsi);
-    char *ticket = request->route->accepts_ticket ? gate_request_ticket(request->io.wsi) : NULL;
-
-    if (bearer != NULL && ticket != NULL)
-        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_TWO_CREDENTIALS);
-    else if (bearer != NULL)
-        use_bearer(request, bearer);
-    else if (ticket != NULL)
-        use_ticket(request, ticket);
-    else
-        gate_request_problem(request, 401, 0, "missing Authorization: Bearer");
-    free(bearer);
-    free(ticket);
-}
 
 static struct gate_request *
 request_new(struct gate *gate, struct lws *wsi, const struct gate_route *route, char *origin,
@@ -221,9 +88,9 @@ gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *
     if (is_admitted && route->read_headers != NULL)
         route->read_headers(request);
     if (is_admitted)
-        authorise(request);
+        gate_request_authenticate(request);
     else
-        refuse_request(request, &refusal);
+        gate_request_refuse(request, &refusal);
     if (!route->is_stream && request->state != GATE_REQUEST_ENDING && gate_slot_acquire(request) &&
         request->state == GATE_REQUEST_READING)
         gate_body_check(request);
@@ -249,7 +116,7 @@ static void
 on_body(struct gate_request *request)
 {
     gate_request_set_state(request, GATE_REQUEST_WAITING);
-    proceed(request);
+    gate_request_handle(request);
 }
 
 /* Lingers if the client may still be sending, so that it can read the response. */
@@ -293,8 +160,7 @@ gate_request_closed(void *owner)
 
     request->has_ended = true;
     gate_request_detach(request);
-    if (request->redeem != NULL)
-        gate_ticket_cancel(request->redeem);
+    gate_request_auth_cancel(request);
     if (request->store_request != NULL)
         store_request_cancel(request->store_request);
     DL_DELETE(gate->requests->first, request);

@@ -129,6 +129,16 @@ gate_request_problem(struct gate_request *request, int status, int code, const c
 }
 
 void
+gate_request_refuse(struct gate_request *request, const struct gate_refusal *refusal)
+{
+    struct response response;
+
+    response_problem_with(&response, refusal->status, refusal->code, refusal->header,
+                          refusal->detail);
+    gate_request_respond(request, &response);
+}
+
+void
 gate_request_respond_whole(struct gate_request *request, struct response *response, enum rc written)
 {
     if (written == RC_OK) {
