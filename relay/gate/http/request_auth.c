@@ -72,6 +72,8 @@ on_token_redeemed(void *owner, enum rc rc, struct token *token, const char *erro
     struct gate_request *request = owner;
 
     request->redeem = NULL;
+    if (request->state != GATE_REQUEST_WAITING)
+        return; /* it timed out and has its response */
     if (rc == RC_OK) {
         request->token = *token;
         *token = (struct token){0};

@@ -1,4 +1,4 @@
-/* request_auth.h: authenticates a request by its token or ticket, then calls its route's handler. */
+/* request_auth.h: authenticates a request by token or ticket, then calls its route's handler. */
 #ifndef CLAIRON_GATE_HTTP_REQUEST_AUTH_H
 #define CLAIRON_GATE_HTTP_REQUEST_AUTH_H
 
