@@ -17,7 +17,7 @@ gate_api_push(struct gate_request *request)
     if (client_message_parse_switch(request->body.bytes, request->body.len, &on, error) != RC_OK) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
     } else {
-        log_warn("gate", "push switch requested", LOG_REQUEST(request), LOG_BOOL("push", on));
+        log_warn("gate", "push switch requested", LOG_BOOL("push", on), LOG_REQUEST(request));
         request->gate->process->switch_push(request->gate->process->ctx, on);
         gate_request_respond_empty(request);
     }

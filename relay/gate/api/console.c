@@ -296,8 +296,8 @@ update_error(struct gate_request *request, const char *verb,
     if (!read_entry(request, &entry))
         return;
     snprintf(text, sizeof(text), "%" PRIu64 "-%" PRIu64, entry.ms, entry.seq);
-    log_info("gate", "error log change requested", LOG_REQUEST(request), LOG_TEXT("action", verb),
-             LOG_TEXT("entry", text));
+    log_info("gate", "error log change requested", LOG_TEXT("action", verb),
+             LOG_TEXT("entry", text), LOG_REQUEST(request));
     store_request = store_request_new(request);
     if (ask(store_of(request), entry, on_updated, store_request) != RC_OK)
         store_request_failed(store_request);

@@ -137,8 +137,9 @@ struct gate_request {
 
 /* The fields of a log line about a request; NULL ones are left out. */
 #define LOG_REQUEST(request)                                                                       \
-    LOG_TEXT("conn", (request)->conn_id[0] != '\0' ? (request)->conn_id : NULL),                   \
-        LOG_TEXT("user", (request)->token.user), LOG_TEXT("path", (request)->route->path)
+    LOG_TEXT("path", (request)->route->path),                                                      \
+        LOG_TEXT("conn", (request)->conn_id[0] != '\0' ? (request)->conn_id : NULL),               \
+        LOG_TEXT("user", (request)->token.user)
 
 void gate_request_set_state(struct gate_request *request, enum gate_request_state state);
 /*

@@ -123,8 +123,8 @@ gate_request_problem(struct gate_request *request, int status, int code, const c
     response_problem(&response, status, code, detail);
     if (status == 503 || status == 429 || status == 409)
         response_header(&response, "Retry-After: %d", GATE_RETRY_AFTER_S);
-    log_debug("gate", "request failed", LOG_REQUEST(request), LOG_INT("status", status),
-              LOG_TEXT("detail", detail));
+    log_debug("gate", "request failed", LOG_INT("status", status), LOG_TEXT("detail", detail),
+              LOG_REQUEST(request));
     gate_request_respond(request, &response);
 }
 

@@ -88,11 +88,11 @@ gate_conn_close_retry(struct gate_conn *conn, int code, const char *reason, int6
     conn->close_code = code;
     conn->close_reason = memory_text(reason, strnlen(reason, GATE_CLOSE_REASON_MAX));
     if (conn->state == GATE_CONN_WAITING || code == GATE_CLOSE_PROTOCOL)
-        log_info("gate", "closing connection", LOG_CONN(conn), LOG_INT("code", code),
-                 LOG_TEXT("reason", reason));
+        log_info("gate", "closing connection", LOG_INT("code", code), LOG_TEXT("reason", reason),
+                 LOG_CONN(conn));
     else
-        log_debug("gate", "closing connection", LOG_CONN(conn), LOG_INT("code", code),
-                  LOG_TEXT("reason", reason));
+        log_debug("gate", "closing connection", LOG_INT("code", code), LOG_TEXT("reason", reason),
+                  LOG_CONN(conn));
     if (conn->state == GATE_CONN_WAITING && code != GATE_CLOSE_RESTART)
         stats_add(conn->gate->stats, STAT_GATE_REFUSED, 1);
     gate_conn_set_state(conn, GATE_CONN_CLOSING);
@@ -112,7 +112,7 @@ gate_conn_reply_close(struct gate_conn *conn, int code)
     if (conn->state >= GATE_CONN_CLOSING)
         return;
     conn->close_code = code;
-    log_debug("gate", "client closes the connection", LOG_CONN(conn), LOG_INT("code", code));
+    log_debug("gate", "client closes the connection", LOG_INT("code", code), LOG_CONN(conn));
     gate_conn_set_state(conn, GATE_CONN_CLOSING);
     buffer_free(&conn->in);
     conn_want_write(conn);

@@ -149,8 +149,8 @@ conn_attach(struct gate_conn *conn, const struct client_message *message, const 
     conn->groups_hash = hash_groups(token);
     conn->ping_due_us = clock_monotonic_us() + conn->gate->config->gate.ping_ms * 1000;
     gate_conn_set_state(conn, GATE_CONN_OPEN);
-    log_debug("gate", "session connected", LOG_CONN(conn),
-              LOG_INT("token_expires_s", token->expires_s));
+    log_debug("gate", "session connected", LOG_INT("token_expires_s", token->expires_s),
+              LOG_CONN(conn));
 }
 
 /* The token is valid: attaches a session unless the user has too many. */

@@ -88,8 +88,8 @@ send_plain(struct gate_conn *conn, const struct iovec *pieces, int count, int fi
     ssize_t sent = conn_io_send_pieces(&conn->io, pieces, count, file);
 
     if (sent < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR && errno != ENOBUFS) {
-        log_debug("gate", "could not send to the client", LOG_CONN(conn),
-                  LOG_TEXT("error", strerror(errno)));
+        log_debug("gate", "could not send to the client", LOG_TEXT("error", strerror(errno)),
+                  LOG_CONN(conn));
         gate_conn_kill(conn);
         return RC_CLOSED;
     }

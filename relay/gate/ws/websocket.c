@@ -80,7 +80,7 @@ gate_ws_closed(void *owner)
     DL_DELETE(gate->conns->first, conn);
     gate_limits_remove_conn(gate, &conn->waiting);
     gate_message_cancel(conn);
-    log_debug("gate", "connection closed", LOG_CONN(conn), LOG_INT("code", conn->close_code));
+    log_debug("gate", "connection closed", LOG_INT("code", conn->close_code), LOG_CONN(conn));
     buffer_free(&conn->in);
     buffer_free(&conn->out);
     buffer_free(&conn->control);

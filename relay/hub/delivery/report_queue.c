@@ -29,8 +29,8 @@ has_room(const struct session *session)
     if (session->hub->reports.count < REPORTS_MAX)
         return true;
     /* The notification stays pending, and is sent when the user connects again. */
-    log_warn("hub", "delivery report queue is full: report dropped", LOG_SESSION(session),
-             LOG_INT("limit", REPORTS_MAX));
+    log_warn("hub", "delivery report queue is full: report dropped", LOG_INT("limit", REPORTS_MAX),
+             LOG_SESSION(session));
     return false;
 }
 

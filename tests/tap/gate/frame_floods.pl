@@ -53,9 +53,9 @@ for my $case (
     my ($name, $first, $bytes) = @$case;
     my $user = 'flood' . ++$n;
     my $child = flood($user, $first, $bytes);
-    $relay->wait_for_log(qr/user=$user.*connected/);
+    $relay->wait_for_log(qr/session connected".* user="$user"/);
     is(poll(1), 204, "a flood of $name: another client is served");
-    $relay->wait_for_log(qr/user=$user.*closing connection" code=4103 reason="inbound rate exceeded"/);
+    $relay->wait_for_log(qr/closing connection" code=4103 reason="inbound rate exceeded" conn=\S+ user="$user"/);
     pass('the flood is limited and ended');
     kill KILL => $child;
     waitpid $child, 0;

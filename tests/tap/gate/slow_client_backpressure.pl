@@ -140,7 +140,7 @@ sub check_closed
     my $pos = $raw->{messages}[-1]{pos};
     my $from = block($user);
     insert($user, 60);
-    wait_until("$user is closed", sub { $relay->log_text =~ /user=$user.*closing connection" code=4101 reason=.*$why/ });
+    wait_until("$user is closed", sub { $relay->log_text =~ /closing connection" code=4101 reason=.*$why.* user="$user"/ });
     my $end = $raw->read_to_end;
     my @received = grep { $_->{t} eq 'msg' } @{ $end->{messages} };
     like($end->{code}, qr/^(4101|1006)$/, "$why: a client that does not read is closed");
