@@ -3,6 +3,6 @@
 set -euo pipefail
 exec 3<>"/dev/tcp/$1/$2"
 printf 'GET %s HTTP/1.0\r\nHost: %s\r\n\r\n' "$3" "$1:$2" >&3
-read -r -t 5 answer <&3
+read -r -t 5 status_line <&3
 timeout 5 cat <&3 >/dev/null
-[[ $answer == HTTP/1.?" 200"* ]]
+[[ $status_line == HTTP/1.?" 200"* ]]

@@ -270,7 +270,7 @@ check_replication(struct postgresql_probe *probe)
 
 /* Only the primary has this information. */
 static void
-check_primary_answer(const struct postgresql_probe *probe, const PGresult *result)
+check_primary_settings(const struct postgresql_probe *probe, const PGresult *result)
 {
     struct findings *findings = probe->findings;
     const char *slot = probe->primary_slot;
@@ -316,7 +316,7 @@ check_primary(struct postgresql_probe *probe, const char *primary)
                              " pg_catalog.pg_replication_slots ON slot_name = $1",
                              probe->primary_slot, error, sqlstate);
     if (result != NULL)
-        check_primary_answer(probe, result);
+        check_primary_settings(probe, result);
     else
         findings_add(probe->findings, PRIMARY, "connection", false,
                      postgres_error_hint(sqlstate, error), "%s", error);

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """check.py: do the images build, and do the compose file's services together bring a row to a browser?
 
-    check.py build SCRATCH BASE STAND_IN STORE   carries out the Dockerfiles in roots below SCRATCH
+    check.py build SCRATCH BASE POSTGRES STORE   carries out the Dockerfiles in roots below SCRATCH
     check.py run SCRATCH COMPOSE.json            starts what they hold, in a network of its own
     check.py context SCRATCH                     looks whether the Dockerfile copies all that its build installs
 
-BASE stands for debian:13, STAND_IN for the official postgres image, STORE for the store's.
+BASE stands for debian:13, POSTGRES for the official postgres image, STORE for the store's.
 """
 
 import base64
@@ -31,26 +31,26 @@ from containers import Service  # noqa: E402
 
 DEADLINE = 300
 ADDRESSES = {"primary": "127.0.11.1", "standby": "127.0.11.2", "store": "127.0.0.1", "relay": "127.0.0.1"}
-taken = 0
+number = 0
 
 
 def ok(passed, what, detail=""):
     """One line of TAP."""
-    global taken
-    taken += 1
-    print(f"{'ok' if passed else 'not ok'} {taken} - {what}", flush=True)
+    global number
+    number += 1
+    print(f"{'ok' if passed else 'not ok'} {number} - {what}", flush=True)
     if not passed and detail:
         print("".join(f"#   {line}\n" for line in str(detail).splitlines()), end="", flush=True)
     return passed
 
 
-def wait_until(what, question):
+def wait_until(what, condition):
     """Polls until the result is true and returns it."""
     end = time.monotonic() + DEADLINE
     while True:
-        answer = question()
-        if answer:
-            return answer
+        result = condition()
+        if result:
+            return result
         if time.monotonic() > end:
             raise RuntimeError(f"not within {DEADLINE} s: {what}")
         time.sleep(0.1)
@@ -66,14 +66,14 @@ def bare(folder, env=None):
     return stage
 
 
-def build_all(scratch, base, stand_in, store):
+def build_all(scratch, base, postgres, store):
     """Builds both Dockerfiles and saves the settings of each stage for run."""
     scratch.mkdir(parents=True, exist_ok=True)
     context = make_context(scratch / "context")
     stages = build("docker/images/Dockerfile", context, {"debian:13": bare(base)}, scratch)
     ok(True, "the Dockerfile's images are built")
     plugin = build("docker/images/Dockerfile.plugin", context,
-                   {"postgres:17": bare(stand_in, {"PG_MAJOR": "17", "PATH": "/usr/lib/postgresql/17/bin:/usr/bin:/bin"})},
+                   {"postgres:17": bare(postgres, {"PG_MAJOR": "17", "PATH": "/usr/lib/postgresql/17/bin:/usr/bin:/bin"})},
                    scratch / "plugin-")["plugin"]
     plugin.run("set -e; D=$(mktemp -d); chown postgres $D; cat >/tmp/try <<'E'\n"
                "initdb -D $1 >/dev/null && printf \"wal_level = logical\\noutput_plugin_libraries = 'clairon'\\n\""
@@ -154,7 +154,7 @@ def deliver_notification(all_of_it, compose):
     key = Path(compose["secrets"]["token_key"]["file"]).read_bytes()
     stream = get(8080, "/v1/sse", Authorization="Bearer " + token(key, "u1"))
     ok(stream.status == 200, "a client is connected", stream.status)
-    status, output = all_of_it["primary"].answer(
+    status, output = all_of_it["primary"].run(
         ["psql", "-qXAt", "-h", "/run/postgresql", "-U", "postgres", "app", "-c",
          "UPDATE assignments SET status = 'graded', grade = 17 WHERE student_id = 'u1'"])
     ok(status == 0, "a row is changed on the primary", output)
@@ -170,7 +170,7 @@ def deliver_notification(all_of_it, compose):
 def check_services(all_of_it):
     """Tests the relations between the services."""
     def ask(name, text):
-        return all_of_it[name].answer(["psql", "-qXAt", "-h", "/run/postgresql", "-U", "postgres", "app", "-c", text])[1]
+        return all_of_it[name].run(["psql", "-qXAt", "-h", "/run/postgresql", "-U", "postgres", "app", "-c", text])[1]
 
     logical = "SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'logical'"
     ok(ask("standby", logical + " AND active") == "1", "the standby's slot is active", ask("standby", logical))
@@ -180,7 +180,7 @@ def check_services(all_of_it):
         status = Path(f"/proc/{one.process.pid}/status").read_text()
         fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
         ok(not fields["Uid"].startswith("0\t") and int(fields["CapBnd"], 16) == 0, f"{name} does not run as root and has no capabilities", status)
-        written = one.answer(["sh", "-c", "echo x >/etc/x"])
+        written = one.run(["sh", "-c", "echo x >/etc/x"])
         ok(written[0] != 0, f"{name} cannot write to its image", written)
 
 

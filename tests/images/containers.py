@@ -93,9 +93,9 @@ class Service:
             raise RuntimeError(f"{self.name} ended: {self.tail()}")
         test = self.settings["healthcheck"]["test"]
         assert test[0] == "CMD", test
-        return self.answer(test[1:])[0] == 0
+        return self.run(test[1:])[0] == 0
 
-    def answer(self, command):
+    def run(self, command):
         """Status and output of an additional command, as with `docker exec`."""
         done = subprocess.run(
             ["nsenter", "--target", str(self.process.pid), "--mount", "--root", "--wd", *self.as_user(), *command],

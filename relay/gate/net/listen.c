@@ -98,11 +98,12 @@ static bool
 is_socket_in_use(const struct sockaddr_un *address)
 {
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool answers = fd >= 0 && connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0;
+    bool is_listening =
+        fd >= 0 && connect(fd, (const struct sockaddr *)address, sizeof(*address)) == 0;
 
     if (fd >= 0)
         close(fd);
-    return answers;
+    return is_listening;
 }
 
 /* RC_AGAIN: the socket is in use. Removes a stale socket, but no other file. */

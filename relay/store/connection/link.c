@@ -43,8 +43,8 @@ struct link {
     ev_timer retry; /* down: until the next attempt; greeting: until INFO is asked again */
     ev_timer watchdog;
     double patience_s;
-    unsigned pending; /* commands in flight */
-    int64_t heard_us; /* time of the last reply, or when waiting began */
+    unsigned pending;    /* commands in flight */
+    int64_t received_us; /* time of the last reply, or when waiting began */
     int scripts_loaded;
     bool is_loading;
     bool is_usable; /* the connection works: the backoff restarts */
@@ -130,17 +130,17 @@ link_restart(struct link *link, const char *reason)
 }
 
 static void
-on_answer(redisAsyncContext *redis, void *answer, void *ctx)
+on_redis_reply(redisAsyncContext *redis, void *reply, void *ctx)
 {
     struct request *request = ctx;
     struct link *link = request->link;
 
     (void)redis;
     link->pending--;
-    link->heard_us = clock_monotonic_us();
-    if (link->stats != NULL && request->what != TIME_COUNT && answer != NULL && request->left == 1)
-        stats_time(link->stats, request->what, link->heard_us - request->sent_us);
-    request->reply(request->ctx, answer);
+    link->received_us = clock_monotonic_us();
+    if (link->stats != NULL && request->what != TIME_COUNT && reply != NULL && request->left == 1)
+        stats_time(link->stats, request->what, link->received_us - request->sent_us);
+    request->reply(request->ctx, reply);
     if (--request->left == 0)
         free(request);
 }
@@ -153,7 +153,7 @@ new_request(struct link *link, link_reply *reply, void *ctx, size_t count, enum 
 
     *request = (struct request){link, reply, ctx, count, what, now_us};
     if (link->pending == 0)
-        link->heard_us = now_us;
+        link->received_us = now_us;
     return request;
 }
 
@@ -163,7 +163,7 @@ send_now(struct link *link, enum time_of what, link_reply *reply, void *ctx, int
 {
     struct request *request = new_request(link, reply, ctx, 1, what);
 
-    if (send_queue_send(link->queue, on_answer, request, argc, argv, lens) != RC_OK) {
+    if (send_queue_send(link->queue, on_redis_reply, request, argc, argv, lens) != RC_OK) {
         free(request);
         return RC_AGAIN;
     }
@@ -204,8 +204,8 @@ link_send_ready(struct link *link, enum time_of what, link_reply *reply, void *c
         free(bytes);
         return RC_AGAIN;
     }
-    send_queue_send_ready(link->queue, on_answer, new_request(link, reply, ctx, count, what), bytes,
-                          len, count);
+    send_queue_send_ready(link->queue, on_redis_reply, new_request(link, reply, ctx, count, what),
+                          bytes, len, count);
     link->pending += (unsigned)count;
     return RC_OK;
 }
@@ -387,7 +387,7 @@ link_connect(struct link *link)
 {
     link->state = LINK_CONNECTING;
     link->is_usable = false;
-    link->heard_us = clock_monotonic_us();
+    link->received_us = clock_monotonic_us();
     connect_start(&link->connect);
 }
 
@@ -408,7 +408,7 @@ static void
 on_ping(void *ctx, const struct redisReply *reply)
 {
     (void)ctx;
-    (void)reply; /* on_answer has updated heard_us */
+    (void)reply; /* on_redis_reply has updated received_us */
 }
 
 /* Detects a peer that vanished: a reply is overdue. */
@@ -416,7 +416,7 @@ static void
 on_watchdog(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct link *link = timer->data;
-    double silent_s = (double)(clock_monotonic_us() - link->heard_us) / 1e6;
+    double silent_s = (double)(clock_monotonic_us() - link->received_us) / 1e6;
     const struct link_events *events_of = &link->events;
 
     (void)loop;

@@ -17,7 +17,7 @@
  */
 struct pipeline {
     struct pipeline *next;
-    redisCallbackFn *answer;
+    redisCallbackFn *on_reply;
     void *ctx;
     char *bytes;
     size_t len;
@@ -65,7 +65,7 @@ hand_over(struct send_queue *queue)
     struct pipeline *pipeline = queue->first;
 
     for (size_t i = 0; i < pipeline->count; i++) {
-        if (redisAsyncFormattedCommand(queue->wire->redis, pipeline->answer, pipeline->ctx,
+        if (redisAsyncFormattedCommand(queue->wire->redis, pipeline->on_reply, pipeline->ctx,
                                        i == 0 ? pipeline->bytes : no_bytes,
                                        i == 0 ? pipeline->len : 0) == REDIS_OK)
             continue;
@@ -226,13 +226,13 @@ send_queue_end(struct send_queue *queue)
     queue->wire = NULL;
     while (queue->first != NULL) {
         for (size_t i = 0; i < queue->first->count; i++)
-            queue->first->answer(NULL, NULL, queue->first->ctx);
+            queue->first->on_reply(NULL, NULL, queue->first->ctx);
         drop_first(queue);
     }
 }
 
 enum rc
-send_queue_send(struct send_queue *queue, redisCallbackFn *answer, void *ctx, int argc,
+send_queue_send(struct send_queue *queue, redisCallbackFn *on_reply, void *ctx, int argc,
                 const char **argv, const size_t *lens)
 {
     if (queue->wire == NULL)
@@ -240,7 +240,7 @@ send_queue_send(struct send_queue *queue, redisCallbackFn *answer, void *ctx, in
     while (queue->first != NULL)
         if (hand_over(queue) != RC_OK)
             return RC_AGAIN;
-    if (redisAsyncCommandArgv(queue->wire->redis, answer, ctx, argc, argv, lens) != REDIS_OK)
+    if (redisAsyncCommandArgv(queue->wire->redis, on_reply, ctx, argc, argv, lens) != REDIS_OK)
         return RC_AGAIN;
     queue->is_sending = true;
     ev_prepare_start(queue->loop, &queue->flush);
@@ -248,13 +248,13 @@ send_queue_send(struct send_queue *queue, redisCallbackFn *answer, void *ctx, in
 }
 
 void
-send_queue_send_ready(struct send_queue *queue, redisCallbackFn *answer, void *ctx, char *bytes,
+send_queue_send_ready(struct send_queue *queue, redisCallbackFn *on_reply, void *ctx, char *bytes,
                       size_t len, size_t count)
 {
     struct pipeline *pipeline = memory_new(sizeof(*pipeline));
 
-    *pipeline =
-        (struct pipeline){.answer = answer, .ctx = ctx, .bytes = bytes, .len = len, .count = count};
+    *pipeline = (struct pipeline){
+        .on_reply = on_reply, .ctx = ctx, .bytes = bytes, .len = len, .count = count};
     *queue->last = pipeline;
     queue->last = &pipeline->next;
     ev_prepare_start(queue->loop, &queue->flush);

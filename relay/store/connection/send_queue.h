@@ -19,14 +19,14 @@ void send_queue_use(struct send_queue *queue, redisAsyncContext *redis);
 void send_queue_end(struct send_queue *queue);
 
 /* Sends one command. RC_AGAIN: not sent. */
-MUST_CHECK enum rc send_queue_send(struct send_queue *queue, redisCallbackFn *answer, void *ctx,
+MUST_CHECK enum rc send_queue_send(struct send_queue *queue, redisCallbackFn *on_reply, void *ctx,
                                    int argc, const char **argv, const size_t *lens);
 
 /*
  * Sends `count` commands that are already in the store's protocol. Takes ownership of `bytes`
- * (malloc). `answer` is called for each command.
+ * (malloc). `on_reply` is called for each command.
  */
-void send_queue_send_ready(struct send_queue *queue, redisCallbackFn *answer, void *ctx,
+void send_queue_send_ready(struct send_queue *queue, redisCallbackFn *on_reply, void *ctx,
                            char *bytes, size_t len, size_t count);
 
 #endif

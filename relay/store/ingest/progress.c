@@ -20,7 +20,7 @@ struct acquire {
     struct origin origin;
     uint32_t our_timeline;
     bool is_rejected; /* the store belongs to another database or slot */
-    bool has_answer;
+    bool has_reply;
     char position[FRAME_POSITION_TEXT + 1];
     char furthest[FRAME_POSITION_TEXT + 1];
     uint64_t read_lsn;
@@ -56,16 +56,16 @@ merge_progress(struct acquire *acquire, struct shard *shard, const struct redisR
                              &shard->acquired_ordinal) != RC_OK)
         shard->acquired_lsn = shard->acquired_ordinal = 0;
     shard->newest_sent = newest_of_reply(shard, reply);
-    if (!acquire->has_answer || strcmp(position, acquire->position) < 0)
+    if (!acquire->has_reply || strcmp(position, acquire->position) < 0)
         snprintf(acquire->position, sizeof(acquire->position), "%s", position);
-    if (!acquire->has_answer || timeline < acquire->timeline ||
+    if (!acquire->has_reply || timeline < acquire->timeline ||
         (timeline == acquire->timeline && strcmp(position, acquire->furthest) > 0))
         snprintf(acquire->furthest, sizeof(acquire->furthest), "%s", position);
     if (shard->read_lsn != 0 && (acquire->read_lsn == 0 || shard->read_lsn < acquire->read_lsn))
         acquire->read_lsn = shard->read_lsn;
-    if (!acquire->has_answer || timeline < acquire->timeline)
+    if (!acquire->has_reply || timeline < acquire->timeline)
         acquire->timeline = timeline;
-    acquire->has_answer = true;
+    acquire->has_reply = true;
 }
 
 static bool

@@ -229,7 +229,7 @@ read_store(void)
 static void
 accept_client(int listener)
 {
-    static const char ANSWER[] =
+    static const char RESPONSE[] =
         "HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         "Sec-WebSocket-Accept: s3pPLMBiTxaQ9kYGzzhZRbK+xOo=\r\n\r\n";
     int fd = accept(listener, NULL, NULL);
@@ -240,7 +240,7 @@ accept_client(int listener)
         return;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
     if (recv(fd, request, sizeof(request), 0) > 0) {
-        send_whole(fd, ANSWER, sizeof(ANSWER) - 1);
+        send_whole(fd, RESPONSE, sizeof(RESPONSE) - 1);
         clients[client_count++] = fd;
     }
 }
