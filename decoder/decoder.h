@@ -51,7 +51,7 @@ struct decoder {
     bool wrote;
     bool write_open;
     XLogPageReadCB read_page; /* the server's page reader */
-    bool holds_frames;        /* frames are held past the ends of transactions */
+    bool buffers_frames;      /* frames are held past the ends of transactions */
     TimeLineID timeline;      /* of the server, at the start of the stream */
 };
 

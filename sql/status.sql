@@ -10,16 +10,16 @@ CREATE VIEW clairon.status AS
            safe_wal_size,
            sender.state AS sender_state,
            sender.reply_time AS last_reply_at,
-           coalesce(shown.slot ->> 'invalidation_reason',
-                    CASE WHEN shown.slot ->> 'conflicting' = 'true' THEN 'conflict'
+           coalesce(details.slot ->> 'invalidation_reason',
+                    CASE WHEN details.slot ->> 'conflicting' = 'true' THEN 'conflict'
                          WHEN wal_status = 'lost' THEN 'wal_removed' END) AS lost_because,
-           (shown.slot ->> 'inactive_since')::pg_catalog.timestamptz AS inactive_since,
-           coalesce((shown.slot ->> 'failover')::boolean, false) AS failover,
+           (details.slot ->> 'inactive_since')::pg_catalog.timestamptz AS inactive_since,
+           coalesce((details.slot ->> 'failover')::boolean, false) AS failover,
            -- A copy that is still temporary is dropped at a promotion.
-           coalesce((shown.slot ->> 'synced')::boolean, false) AND NOT temporary AS synced
+           coalesce((details.slot ->> 'synced')::boolean, false) AND NOT temporary AS synced
     FROM pg_catalog.pg_replication_slots AS slot
     LEFT JOIN pg_catalog.pg_stat_replication AS sender ON sender.pid = slot.active_pid
-    CROSS JOIN LATERAL (SELECT pg_catalog.to_jsonb(slot) AS slot) AS shown
+    CROSS JOIN LATERAL (SELECT pg_catalog.to_jsonb(slot) AS slot) AS details
     CROSS JOIN (SELECT CASE WHEN pg_catalog.pg_is_in_recovery()
                             THEN pg_catalog.pg_last_wal_replay_lsn()
                             ELSE pg_catalog.pg_current_wal_lsn() END AS lsn) AS here

@@ -15,9 +15,9 @@ cd "$(dirname "$0")/.."
 
 folder=$1
 shift
-asked=" $* "
+requested=" $* "
 
-asks() { [[ $asked == *" $1 "* ]]; }
+is_requested() { [[ $requested == *" $1 "* ]]; }
 
 # run LOG COMMAND..: limited to 70 minutes; measured if TIMES is set.
 run() {
@@ -28,7 +28,7 @@ run() {
 }
 
 start() {
-    asks "$1" || return 0
+    is_requested "$1" || return 0
     {
         run "$folder/$1.log" "tests/$1.sh" || print_line "not ok - tests/$1.sh ended with status $?" >>"$folder/$1.log"
         touch "$folder/$1.ended"
@@ -52,7 +52,7 @@ prepare() {
 # Builds shared roots once; other tests run at the same time.
 run_all() {
     start root
-    if asks replica || asks packages || asks operations || asks images; then
+    if is_requested replica || is_requested packages || is_requested operations || is_requested images; then
         mkdir -p "$roots"
         exec 9>"$roots/lock"
         flock -n 9 || { print_line "another run uses $roots, waiting"; flock 9; }
@@ -62,12 +62,12 @@ run_all() {
 }
 
 run_in_roots() {
-    if asks replica || asks packages || asks operations; then
+    if is_requested replica || is_requested packages || is_requested operations; then
         prepare build_root replica packages operations || return 0
     fi
     start images
     start replica
-    if asks packages || asks operations; then
+    if is_requested packages || is_requested operations; then
         prepare build_packages packages operations || return 0
     fi
     start packages

@@ -15,7 +15,7 @@ in_target() { tests/tools/debian-root.sh run "$target" "$@"; }
 as_postgres() { in_target setpriv --reuid=postgres --regid=postgres --init-groups "$@"; }
 sql() { as_postgres psql -qXAt -h /tmp -p 5999 -v ON_ERROR_STOP=1 -c "$1" app; }
 apt_install() { in_target env DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends "$@"; }
-unit_says() { sed -n "s/^$1=//p" "$target$unit"; }
+unit_setting() { sed -n "s/^$1=//p" "$target$unit"; }
 script_of() { echo "$target/var/lib/dpkg/info/clairon-relay.$1"; }
 mode_of() { in_target stat -c '%a %U %G' "$1"; }
 is() { [ "$1" = "$2" ] || { print_line "got: $1, expected: $2"; false; }; }
@@ -53,11 +53,11 @@ set_up() {
 # With the unit's user, runtime directory and command.
 start_relay() {
     local user
-    user=$(unit_says User)
-    in_target install -d -o "$user" -g "$user" "/run/$(unit_says RuntimeDirectory)"
+    user=$(unit_setting User)
+    in_target install -d -o "$user" -g "$user" "/run/$(unit_setting RuntimeDirectory)"
     # shellcheck disable=SC2046
-    tests/tools/debian-root.sh run "$target" setpriv --reuid="$user" --regid="$(unit_says Group)" --clear-groups --no-new-privs \
-        --bounding-set=-all --inh-caps=-all $(unit_says ExecStart) >"$target/tmp/relay.log" 2>&1 &
+    tests/tools/debian-root.sh run "$target" setpriv --reuid="$user" --regid="$(unit_setting Group)" --clear-groups --no-new-privs \
+        --bounding-set=-all --inh-caps=-all $(unit_setting ExecStart) >"$target/tmp/relay.log" 2>&1 &
     echo $! >"$target/tmp/relay.pid"
     wait_for in_store "$1" || { cat "$target/tmp/relay.log"; return 1; }
 }
@@ -81,7 +81,7 @@ stop_all() {
         as_postgres /usr/lib/postgresql/17/bin/pg_ctl -D /tmp/data -m immediate stop >/dev/null
 }
 
-says_nothing() {
+prints_nothing() {
     local output
     output=$("$@" 2>&1) || { print_line "$output"; return 1; }
     [ -z "$output" ] || { print_line "$output"; return 1; }
@@ -99,7 +99,7 @@ broken_links() {
 }
 
 check_documents() {
-    ok "every link of the pages works" says_nothing broken_links
+    ok "every link of the pages works" prints_nothing broken_links
     ok "bash completes the commands" in_target bash -c '. /usr/share/bash-completion/completions/clairon && complete -p clairon'
     ok "the man page has every setting" is \
         "$(in_target zcat /usr/share/man/man1/clairon.1.gz | sed -n 's/\\//g; /^.SH RELAY/,/^.SH SIGNALS/p' | grep -oE -- '--[a-z]+\.[a-z_0-9]+=[A-Z]+')" \
@@ -119,7 +119,7 @@ check_by_hand() {
 }
 
 check_unit() {
-    ok "systemd-analyze verify accepts the unit" says_nothing in_target systemd-analyze verify --man=no "$unit"
+    ok "systemd-analyze verify accepts the unit" prints_nothing in_target systemd-analyze verify --man=no "$unit"
     ok "the unit's exposure is at most 1.5 of 10" in_target systemd-analyze security --offline=yes --no-pager --threshold=15 "$unit"
     print_line "# $(in_target systemd-analyze security --offline=yes --no-pager "$unit" | tail -1)"
     ok "an upgrade restarts the unit with deb-systemd-invoke" grep -q "deb-systemd-invoke.*clairon-relay.service" "$(script_of postinst)"

@@ -312,18 +312,18 @@ bool
 audience_meets_condition(struct decoder *decoder, const struct plan *plan,
                          const struct image *image, bool *ret_met)
 {
-    enum condition_result answer = condition_evaluate(plan->condition, image);
+    enum condition_result result = condition_evaluate(plan->condition, image);
 
-    if (answer == CONDITION_FAILED)
+    if (result == CONDITION_FAILED)
         warning_count_reason(decoder, plan->seed, plan->label,
                              "denied: could not evaluate only_when",
                              condition_error(plan->condition));
-    else if (answer == CONDITION_UNKNOWN)
+    else if (result == CONDITION_UNKNOWN)
         warning_count(decoder, plan->seed, plan->label,
                       "denied: the WAL does not contain a column of only_when");
     else
-        *ret_met = answer == CONDITION_TRUE;
-    return answer == CONDITION_TRUE || answer == CONDITION_FALSE;
+        *ret_met = result == CONDITION_TRUE;
+    return result == CONDITION_TRUE || result == CONDITION_FALSE;
 }
 
 /* Those of `a` that are (or are not) in `b`, in the order of `a`. */

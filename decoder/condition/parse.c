@@ -268,7 +268,7 @@ clairon_condition_show(PG_FUNCTION_ARGS)
     const int16 *origins = numbers_argument(PG_GETARG_ARRAYTYPE_P(2), &count);
     const int16 *numbers = numbers_argument(PG_GETARG_ARRAYTYPE_P(3), &number_count);
     Node *expression;
-    char *shown;
+    char *deparsed;
     int *map;
 
     for (int i = 0; i < desc->natts; i++)
@@ -276,9 +276,9 @@ clairon_condition_show(PG_FUNCTION_ARGS)
     map = condition_map(origins, numbers, Min(count, number_count), columns, desc->natts, &count);
     expression =
         condition_parse_stored(text_to_cstring(PG_GETARG_TEXT_PP(1)), map, count, relation);
-    shown = deparse_expression(
+    deparsed = deparse_expression(
         expression, deparse_context_for(RelationGetRelationName(relation), relid), false, false);
     SetUserIdAndSecContext(caller.user, caller.context);
     table_close(relation, AccessShareLock);
-    PG_RETURN_TEXT_P(cstring_to_text(shown));
+    PG_RETURN_TEXT_P(cstring_to_text(deparsed));
 }

@@ -30,13 +30,13 @@ put_two(char *dst, int number)
 static char *
 put_date(char *dst, int year, int month, int day)
 {
-    int shown = year > 0 ? year : 1 - year;
+    int printed = year > 0 ? year : 1 - year;
 
-    if (shown > 9999) {
-        dst += pg_ltoa(shown, dst);
+    if (printed > 9999) {
+        dst += pg_ltoa(printed, dst);
     } else {
-        dst = put_two(dst, shown / 100);
-        dst = put_two(dst, shown % 100);
+        dst = put_two(dst, printed / 100);
+        dst = put_two(dst, printed % 100);
     }
     *dst++ = '-';
     dst = put_two(dst, month);

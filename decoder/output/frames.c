@@ -20,7 +20,7 @@
 #define WRITE_BYTES (64 * 1024)
 
 /* Frames are not held before a transaction with more changes. */
-#define HOLD_CHANGES 64
+#define BUFFERED_CHANGES_MAX 64
 
 static void
 put16(char *at, uint16 value)
@@ -71,7 +71,7 @@ frames_begin_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     struct decoder *decoder = ctx->output_plugin_private;
     char *end;
 
-    if (txn->nentries > HOLD_CHANGES || txn->nsubtxns > 0)
+    if (txn->nentries > BUFFERED_CHANGES_MAX || txn->nsubtxns > 0)
         frames_flush(ctx);
     decoder->change_number = 0;
     decoder->repeats = 0;
@@ -237,6 +237,6 @@ frames_end_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     put64(at + FRAME_COMMIT_AT_END_LSN, txn->end_lsn);
     put64(at + FRAME_COMMIT_AT_COMMIT_US, decoder->commit_us);
     frames_finish(out, start);
-    if (!decoder->holds_frames || out->len >= WRITE_BYTES)
+    if (!decoder->buffers_frames || out->len >= WRITE_BYTES)
         frames_flush(ctx);
 }

@@ -122,7 +122,7 @@ read_page(XLogReaderState *reader, XLogRecPtr page, int bytes, XLogRecPtr target
     frames_flush(ctx);
     decide_streaming(ctx);
     bytes = decoder->read_page(reader, page, bytes, target, buffer);
-    if (decoder->holds_frames)
+    if (decoder->buffers_frames)
         check_timeline(ctx);
     return bytes;
 }
@@ -133,8 +133,8 @@ page_hook_setup(LogicalDecodingContext *ctx)
     struct decoder *decoder = ctx->output_plugin_private;
 
     /* SQL functions stop at an LSN and do not wait for more WAL. */
-    decoder->holds_frames = decoder->options.framed && !IsTransactionState();
-    if (decoder->holds_frames)
+    decoder->buffers_frames = decoder->options.framed && !IsTransactionState();
+    if (decoder->buffers_frames)
         decoder->timeline = server_timeline();
     decoder->read_page = ctx->reader->routine.page_read;
     ctx->reader->routine.page_read = read_page;

@@ -8,7 +8,7 @@
 #include "cli/options.h"
 #include "cli/terminal.h"
 
-#define USERS_SHOWN 3
+#define USERS_PRINTED_MAX 3
 
 json_t *
 cli_errors_users(const struct error_entry *entry)
@@ -40,7 +40,7 @@ print_users(const json_t *users)
 {
     size_t count = json_array_size(users);
 
-    for (size_t i = 0; i < count && i < USERS_SHOWN; i++) {
+    for (size_t i = 0; i < count && i < USERS_PRINTED_MAX; i++) {
         const json_t *user = json_array_get(users, i);
 
         if (i > 0)
@@ -48,8 +48,8 @@ print_users(const json_t *users)
         if (json_is_string(user))
             cli_print_plain(json_string_value(user), json_string_length(user));
     }
-    if (count > USERS_SHOWN)
-        printf(" and %zu more", count - USERS_SHOWN);
+    if (count > USERS_PRINTED_MAX)
+        printf(" and %zu more", count - USERS_PRINTED_MAX);
     if (count == 0)
         putchar('-');
 }

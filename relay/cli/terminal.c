@@ -13,7 +13,7 @@
 #define PROGRESS_US 200000
 #define ERASE_LINE "\r\033[K"
 
-static bool is_progress_shown;
+static bool is_progress_printed;
 
 static bool
 is_coloured(void)
@@ -55,14 +55,14 @@ cli_time(const char *iso, char ret_text[CLOCK_TEXT_MAX])
 void
 cli_progress(const char *format, ...)
 {
-    static int64_t shown_us;
+    static int64_t printed_us;
     int64_t now_us = clock_monotonic_us();
     va_list args;
 
-    if (isatty(STDERR_FILENO) != 1 || now_us - shown_us < PROGRESS_US)
+    if (isatty(STDERR_FILENO) != 1 || now_us - printed_us < PROGRESS_US)
         return;
-    shown_us = now_us;
-    is_progress_shown = true;
+    printed_us = now_us;
+    is_progress_printed = true;
     fputs(ERASE_LINE, stderr);
     va_start(args, format);
     (void)vfprintf(stderr, format, args);
@@ -73,9 +73,9 @@ cli_progress(const char *format, ...)
 void
 cli_progress_end(void)
 {
-    if (is_progress_shown)
+    if (is_progress_printed)
         fputs(ERASE_LINE, stderr);
-    is_progress_shown = false;
+    is_progress_printed = false;
 }
 
 const char *

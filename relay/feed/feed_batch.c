@@ -17,7 +17,7 @@ feed_batch_reset(struct feed_batch *batch, struct store *store)
 }
 
 void
-feed_batch_hold(struct feed_batch *batch, char *owned, size_t bytes)
+feed_batch_own(struct feed_batch *batch, char *owned, size_t bytes)
 {
     if (batch->held_count == batch->held_room) {
         batch->held_room = batch->held_room == 0 ? 64 : batch->held_room * 2;

@@ -50,7 +50,7 @@ struct feed_flights {
 void feed_batch_reset(struct feed_batch *batch, struct store *store);
 
 /* Owns the message's bytes (malloc) until the batch that points into them is sent. */
-void feed_batch_hold(struct feed_batch *batch, char *owned, size_t bytes);
+void feed_batch_own(struct feed_batch *batch, char *owned, size_t bytes);
 void feed_batch_release(struct feed_batch *batch);
 void feed_batch_free(struct feed_batch *batch);
 

@@ -112,7 +112,7 @@ on_error_result(struct feed *feed, const PGresult *result)
 
     if (feed->state == FEED_STARTING && sqlstate != NULL &&
         strcmp(sqlstate, SQLSTATE_IN_USE) == 0) {
-        feed_stand_by(feed);
+        feed_enter_standby(feed);
         return;
     }
     feed_fail(feed, "PostgreSQL rejected the command", message,

@@ -142,7 +142,7 @@ void feed_on_slot(struct feed *feed, const PGresult *result);
 void feed_create_slot(struct feed *feed);
 void feed_on_slot_created(struct feed *feed, const PGresult *result);
 void feed_on_slot_dropped(struct feed *feed);
-void feed_stand_by(struct feed *feed);
+void feed_enter_standby(struct feed *feed);
 void feed_fail_lost_slot(struct feed *feed); /* it is lost, and create_slot is off */
 uint64_t feed_lsn_read(const char *text);    /* PostgreSQL's text form; 0: invalid */
 

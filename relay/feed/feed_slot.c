@@ -8,7 +8,7 @@
 
 enum slot_column {
     SLOT_PLUGIN,
-    SLOT_IS_HERE,
+    SLOT_IS_OF_DATABASE,
     SLOT_IS_ACTIVE,
     SLOT_IS_LOST,
     SLOT_REASON,
@@ -103,7 +103,7 @@ feed_on_slot_created(struct feed *feed, const PGresult *result)
 
 /* Not an error: retried until the other relay stops. */
 void
-feed_stand_by(struct feed *feed)
+feed_enter_standby(struct feed *feed)
 {
     if (!feed->slot.is_standby)
         log_info("feed", "slot is in use by another relay, waiting as standby",
@@ -230,11 +230,11 @@ feed_on_slot(struct feed *feed, const PGresult *result)
         feed_restart(feed, "slot belongs to another plugin: choose another [feed] slot",
                      LOG_TEXT("slot", slot),
                      LOG_TEXT("plugin", PQgetvalue(result, 0, SLOT_PLUGIN)));
-    else if (!is_true(result, SLOT_IS_HERE))
+    else if (!is_true(result, SLOT_IS_OF_DATABASE))
         feed_restart(feed, "slot belongs to another database than [feed] conninfo",
                      LOG_TEXT("slot", slot));
     else if (is_true(result, SLOT_IS_ACTIVE))
-        feed_stand_by(feed);
+        feed_enter_standby(feed);
     else if (is_true(result, SLOT_IS_LOST))
         on_lost(feed, PQgetvalue(result, 0, SLOT_REASON));
     else

@@ -187,7 +187,7 @@ feed_stream_receive(struct feed *feed, char *owned, struct bytes packet)
         return true;
     }
     /* Only now: sending a batch releases the messages it held. */
-    feed_batch_hold(&feed->batch, owned, bytes);
+    feed_batch_own(&feed->batch, owned, bytes);
     if (store_batch_bytes(feed->batch.frames) >= FEED_BATCH_BYTES ||
         feed->batch.held_bytes >= FEED_HELD_BYTES)
         feed_stream_flush(feed);

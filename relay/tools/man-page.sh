@@ -19,9 +19,9 @@ help_of() {
     "${@:2}" --help | verbatim
 }
 
-said=$("$1" --version)
+version=$("$1" --version)
 cat <<END
-.TH CLAIRON 1 "" "$said" "User commands"
+.TH CLAIRON 1 "" "$version" "User commands"
 .SH NAME
 clairon \- deliver committed PostgreSQL changes to browsers, with acknowledgements
 .SH SYNOPSIS

@@ -351,7 +351,8 @@ load_body(const char *text, size_t len, const char *field, const char *other)
 
 /* Ends the parsing of a body: frees `root` (may be NULL), and the message after an error. */
 static enum rc
-give(json_t *root, enum rc rc, struct client_message *message, struct client_message *ret_message)
+finish_body(json_t *root, enum rc rc, struct client_message *message,
+            struct client_message *ret_message)
 {
     json_decref(root);
     if (rc == RC_OK)
@@ -370,7 +371,7 @@ client_message_parse_ack(const char *text, size_t len, struct client_message *re
     enum rc rc = root != NULL ? read_ack(root, &message, error)
                               : reject_message(error, "the body must be {\"ids\":[..]}");
 
-    return give(root, rc, &message, ret_message);
+    return finish_body(root, rc, &message, ret_message);
 }
 
 enum rc
@@ -383,7 +384,7 @@ client_message_parse_nack(const char *text, size_t len, struct client_message *r
                      ? read_nack(root, &message, error)
                      : reject_message(error, "the body must be {\"ids\":[..],\"delay\":0}");
 
-    return give(root, rc, &message, ret_message);
+    return finish_body(root, rc, &message, ret_message);
 }
 
 enum rc

@@ -158,7 +158,7 @@ is_word(const char *at, const char *end, const char *word)
 
 /* Whether the comma-separated value contains `word`, case-insensitively. */
 static bool
-holds_word(const char *at, const char *end, const char *word)
+contains_token(const char *at, const char *end, const char *word)
 {
     size_t len = strlen(word);
 
@@ -181,7 +181,7 @@ note_upgrade(struct head_scan *scan, const char *line, size_t name_len, const ch
     const char *value = line + name_len + 1;
 
     if (name_len == strlen(CONNECTION) && strncasecmp(line, CONNECTION, name_len) == 0)
-        scan->is_connection_upgrade |= holds_word(value, end, UPGRADE);
+        scan->is_connection_upgrade |= contains_token(value, end, UPGRADE);
     if (name_len != strlen(UPGRADE) || strncasecmp(line, UPGRADE, name_len) != 0)
         return;
     scan->upgrade = line;

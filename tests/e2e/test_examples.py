@@ -57,7 +57,7 @@ class Examples(BrowserCase):
             )
         )
 
-    def rows_shown(self):
+    def listed_rows(self):
         script = (
             "return [...document.querySelectorAll('#rows tr')]"
             ".map((tr) => [...tr.cells].map((c) => c.textContent).join(' '))"
@@ -65,7 +65,7 @@ class Examples(BrowserCase):
         return sorted(self.driver.execute_script(script))
 
     def wait_rows(self, user):
-        wait_for("the rows are the table's", lambda: self.rows_shown() == self.rows_of(user), 40)
+        wait_for("the rows are the table's", lambda: self.listed_rows() == self.rows_of(user), 40)
 
     def test_the_minimal_page_lists_notifications(self):
         self.driver.get("about:blank")

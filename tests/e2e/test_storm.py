@@ -57,15 +57,15 @@ class Storm(StackCase):
         for number in itertools.count():
             if number >= ROUNDS and self.proxy.broken >= BROKEN:
                 break
-            is_owed = number % 4 == 0
+            needs_ack = number % 4 == 0
             title = f"storm {uuid.uuid4().hex[:8]}"
             self.sql(
                 "SELECT clairon.notify('USER', '{u2}', jsonb_build_object('title', %s::text, 'pad', repeat('x', 400)),"
                 " ack_required => %s)",
                 title,
-                is_owed,
+                needs_ack,
             )
-            wanted[is_owed].append(title)
+            wanted[needs_ack].append(title)
             if number % 8 == 7:
                 wait_for("the notification arrives", lambda last=title: last in lines())
         self.proxy.limit = lambda: None

@@ -71,16 +71,16 @@ class Tour(unittest.TestCase):
             elif source.exists():
                 shutil.copy2(source, target)
 
-    def here(self, text):
+    def with_test_ports(self, text):
         """Returns the block with the test's ports."""
         text = re.sub(r"\b(6379|8080|3000)\b", lambda found: str(self.ports[found[1]]), text)
         return text.replace("host=127.0.0.1", f"host=127.0.0.1 port={self.ports['postgresql']}")
 
-    def say(self, what):
+    def log(self, what):
         print(f"tour, {time.monotonic() - self.began:5.1f} s: {what}", file=sys.stderr)
 
     def run_block(self, text):
-        subprocess.run(["bash", "-ec", self.here(text)], cwd=self.checkout, env=self.env, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(["bash", "-ec", self.with_test_ports(text)], cwd=self.checkout, env=self.env, check=True, stdout=subprocess.DEVNULL)
 
     def start(self, *command):
         """Starts a process that runs until the end of the test, with its output in a file."""
@@ -143,31 +143,31 @@ class Tour(unittest.TestCase):
         self.untracked()
 
         self.run_block(build)
-        self.say("built and installed")
+        self.log("built and installed")
         self.start_postgresql(settings)
         self.psql("CREATE DATABASE app", "postgres")
         self.psql(rules)
         self.start(os.environ["STORE_SERVER"], "--port", str(self.ports["6379"]), "--dir", str(self.folder))
         wait_for("the store", lambda: not is_free(self.ports["6379"]))
         self.run_block(store)
-        self.say("PostgreSQL knows the rules")
+        self.log("PostgreSQL knows the rules")
 
-        (self.checkout / "relay.conf").write_text(self.here(conf))
-        log = self.start("bash", "-ec", self.here(relay))
+        (self.checkout / "relay.conf").write_text(self.with_test_ports(conf))
+        log = self.start("bash", "-ec", self.with_test_ports(relay))
         wait_for("the relay streams", lambda: "streaming" in Path(log).read_text(), 30)
         self.assertNotIn("level=error", Path(log).read_text())
         self.assertEqual(os.stat(self.checkout / "relay.secret").st_mode & 0o077, 0)
         self.assertEqual(os.stat(self.checkout / "relay.conf").st_mode & 0o007, 0)
         result = subprocess.run(
-            ["bash", "-ec", self.here(doctor)], cwd=self.checkout, env=self.env, capture_output=True, text=True
+            ["bash", "-ec", self.with_test_ports(doctor)], cwd=self.checkout, env=self.env, capture_output=True, text=True
         )
         self.assertEqual(result.returncode, 0, result.stdout)
-        self.say("the relay runs")
+        self.log("the relay runs")
 
-        self.start("bash", "-ec", self.here(page))
+        self.start("bash", "-ec", self.with_test_ports(page))
         browser = Browser()
         self.addCleanup(browser.quit)
-        url = self.here("http://localhost:3000/tour.html")
+        url = self.with_test_ports("http://localhost:3000/tour.html")
 
         def opened():
             try:
@@ -178,13 +178,13 @@ class Tour(unittest.TestCase):
 
         wait_for("the page", opened)
         wait_for("the page is connected", lambda: browser.driver.title == "open")
-        self.say("the page listens")
+        self.log("the page listens")
 
         self.psql(rows)
         shown = re.search(r'The page shows `(.*?)`', (ROOT / "README.md").read_text())[1]
         wait_for("the rows on the page", lambda: browser.texts("#list") == [shown])
         self.assertEqual([e for e in browser.errors() if "favicon" not in e], [])
-        self.say("the rows arrived")
+        self.log("the rows arrived")
         self.assertEqual(self.untracked(), "")
 
 

@@ -19,11 +19,11 @@ read_in_steps(const uint8_t *data, size_t size, size_t step)
 
     memcpy(copy, data, size);
     while (at < size) {
-        size_t here = size - at < step ? size - at : step;
+        size_t chunk_len = size - at < step ? size - at : step;
         size_t used = 0;
-        struct ws_event event = ws_reader_next(&reader, copy + at, here, &used);
+        struct ws_event event = ws_reader_next(&reader, copy + at, chunk_len, &used);
 
-        if (used > here || used == 0 || (event.len > 0 && event.at == NULL) ||
+        if (used > chunk_len || used == 0 || (event.len > 0 && event.at == NULL) ||
             (event.kind > WS_DATA && event.kind < WS_BROKEN && event.len > WS_CONTROL_MAX))
             __builtin_trap();
         for (size_t i = 0; i < event.len; i++)

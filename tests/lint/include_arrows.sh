@@ -41,7 +41,7 @@ ev\.h                        relay/(base|store|postgres|feed|rows|hub|gate|daemo
 postgres\.h                  decoder/'
 
 bad=0
-complain() {
+report() {
     echo "$*"
     bad=1
 }
@@ -52,15 +52,15 @@ check_rooms() {
     while IFS=: read -r file line target; do
         room=${file#relay/}
         [ "$room" != main.c ] || continue # it knows all
-        [[ $room == */* ]] || { complain "$file: main.c alone is beside the rooms"; continue; }
+        [[ $room == */* ]] || { report "$file: main.c alone is beside the rooms"; continue; }
         room=${room%%/*}
-        [[ -v below[$room] ]] || complain "$file: no room is called \"$room\""
+        [[ -v below[$room] ]] || report "$file: no room is called \"$room\""
         [ "$target" = "$room" ] || [[ " ${below[$room]-} " == *" $target "* ]] ||
-            complain "$file:$line: $room must not include $target"
+            report "$file:$line: $room must not include $target"
     done < <(grep -rnE '^#include "[a-z_]+/' relay --include='*.[ch]' |
         sed -E 's/#include "(decoder\/)?([a-z_]+)[\/.].*/\2/')
     # Pure C: the relay, unit tests and the plugin all compile it.
-    ! grep -rnE '^#include "([^"]*/|postgres)' decoder/protocol || complain "decoder/protocol includes only itself"
+    ! grep -rnE '^#include "([^"]*/|postgres)' decoder/protocol || report "decoder/protocol includes only itself"
 }
 
 # folder_of PATH-BELOW-relay/: the folder within the room, "." for none.
@@ -77,7 +77,7 @@ check_folders() {
         from=$(folder_of "$room") to=$(folder_of "$target") room=${room%%/*}
         [ "$from" != "$to" ] || continue
         [[ " ${folders[$room]-} " =~ " $to "(.*" ")?"$from " ]] ||
-            complain "$file:$line: $room/$from must not include $target"
+            report "$file:$line: $room/$from must not include $target"
     done < <(grep -rnoE '^#include "[a-z0-9_]+/[a-z0-9_/]+' relay --include='*.[ch]' | sed -E 's/#include "//')
 }
 
@@ -88,7 +88,7 @@ check_decoder() {
         from=$(folder_of "$file") to=$(folder_of "decoder/$target")
         if [ ! -e "decoder/$target" ] || [ "$from" = "$to" ]; then continue; fi
         [[ " ${folders[decoder]} " =~ " $to "(.*" ")?"$from " ]] ||
-            complain "$file:$line: decoder/$from must not include $target"
+            report "$file:$line: decoder/$from must not include $target"
     done < <(grep -rnoE '^#include "[a-z0-9_/]+\.h' decoder --include='*.[ch]' | sed -E 's/#include "//')
 }
 
@@ -96,7 +96,7 @@ check_libraries() {
     local header paths file
     while read -r header paths; do
         while read -r file; do
-            [[ $file =~ ^($paths) ]] || complain "$file: <${header//\\/}> belongs to ${paths//\\/}"
+            [[ $file =~ ^($paths) ]] || report "$file: <${header//\\/}> belongs to ${paths//\\/}"
         done < <(grep -rlE "^#include [<\"]${header}[>\"]" relay decoder --include='*.[ch]' || true)
     done <<<"$libraries"
 }

@@ -6,11 +6,11 @@ cd "$(dirname "$0")/../.."
 version=$(sed -n 's/^#define CLAIRON_VERSION "\(.*\)"$/\1/p' decoder/protocol/version.h)
 bad=0
 
-must_say() { # FILE TEXT
+must_contain() { # FILE TEXT
     grep -qF -- "$2" "$1" || { echo "$1: no $2, which decoder/protocol/version.h has"; bad=1; }
 }
 
-must_say sql/clairon.control "default_version = '$version'"
-must_say decoder/Makefile "clairon--$version.sql"
-must_say client/package.json "\"version\": \"$version\""
+must_contain sql/clairon.control "default_version = '$version'"
+must_contain decoder/Makefile "clairon--$version.sql"
+must_contain client/package.json "\"version\": \"$version\""
 exit "$bad"

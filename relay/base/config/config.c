@@ -10,7 +10,7 @@
 #include "base/config/config_load.h"
 #include "base/config/config_value.h"
 
-#define NAME_MAX_SHOWN 60
+#define NAME_PRINTED_MAX 60
 
 /* Sets the key from `origin`. An error shows `text` only if the key is not secret. */
 static enum rc
@@ -27,7 +27,7 @@ load_value(struct config_load *load, const struct config_key *key, struct config
     config_where(load->config, key->section, key->name, where);
     if (key->secret)
         return config_fail(load, "%s %s", where, reason);
-    return config_fail(load, "%s %s, not \"%.*s\"", where, reason, NAME_MAX_SHOWN, text);
+    return config_fail(load, "%s %s, not \"%.*s\"", where, reason, NAME_PRINTED_MAX, text);
 }
 
 static enum rc
@@ -48,7 +48,7 @@ is_name(const char *text)
 {
     size_t len = strspn(text, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-");
 
-    return len > 0 && len <= NAME_MAX_SHOWN && text[len] == '\0';
+    return len > 0 && len <= NAME_PRINTED_MAX && text[len] == '\0';
 }
 
 static enum rc
@@ -224,7 +224,7 @@ load_arguments(struct config_load *load, int argc, char **argv)
 
 /* scheme://user:password@host or scheme://host?password=.., or password=.. */
 static bool
-holds_password(const char *value)
+contains_password(const char *value)
 {
     const char *scheme = strstr(value, "://");
     const char *at = scheme != NULL ? strrchr(scheme, '@') : NULL;
@@ -235,10 +235,10 @@ holds_password(const char *value)
 
 /* A URL or connection string without a password is no secret. */
 static bool
-holds_secret(const struct config_key *key, const char *value)
+contains_secret(const struct config_key *key, const char *value)
 {
     return key->secret && value != NULL &&
-           (strcmp(key->section, "auth") == 0 || holds_password(value));
+           (strcmp(key->section, "auth") == 0 || contains_password(value));
 }
 
 /* For config_warn_exposed, which has no access to the origins. */
@@ -252,7 +252,7 @@ mark_secrets(const struct config_load *load)
         if (key->type != CONFIG_TEXT)
             continue;
         value = *(char **)((char *)load->config + key->offset);
-        if (!holds_secret(key, value))
+        if (!contains_secret(key, value))
             continue;
         if (load->config->origins[i].from == ORIGIN_ARGUMENT)
             load->config->secret_arguments[i] = true;

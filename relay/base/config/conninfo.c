@@ -9,7 +9,7 @@
 #include "base/suggest.h"
 
 #define FAULT_MAX 480
-#define SHOWN_MAX 200
+#define REDACTED_MAX 200
 #define KEYWORDS_MAX 128
 
 #define FORM                                                                                       \
@@ -55,7 +55,7 @@ suggestion(const char *message, const char *quoted, size_t len)
 
 /* libpq quotes part of the text, which may itself contain quotes. */
 static void
-hide_quoted(const char *message, char shown[SHOWN_MAX])
+redact_quoted(const char *message, char redacted[REDACTED_MAX])
 {
     size_t start = strncmp(message, MISSING, strlen(MISSING)) == 0 ? strlen(MISSING) : 0;
     size_t len = strcspn(message, "\n");
@@ -63,11 +63,11 @@ hide_quoted(const char *message, char shown[SHOWN_MAX])
     const char *keyword;
 
     if (first == NULL || last == first) {
-        (void)snprintf(shown, SHOWN_MAX, "%.*s", (int)len, message);
+        (void)snprintf(redacted, REDACTED_MAX, "%.*s", (int)len, message);
         return;
     }
     keyword = suggestion(message, first + 1, (size_t)(last - first - 1));
-    (void)snprintf(shown, SHOWN_MAX, "%.*s\"..\"%.*s%s%s%s", (int)(first - message), message,
+    (void)snprintf(redacted, REDACTED_MAX, "%.*s\"..\"%.*s%s%s%s", (int)(first - message), message,
                    (int)strcspn(last + 1, "\n"), last + 1, keyword != NULL ? "; did you mean " : "",
                    keyword != NULL ? keyword : "", keyword != NULL ? "?" : "");
 }
@@ -76,18 +76,18 @@ const char *
 conninfo_error(const char *text)
 {
     static char fault[FAULT_MAX];
-    char *message = NULL, shown[SHOWN_MAX];
+    char *message = NULL, redacted[REDACTED_MAX];
     PQconninfoOption *options = PQconninfoParse(text, &message);
 
     if (options != NULL) {
         PQconninfoFree(options);
         return NULL;
     }
-    hide_quoted(message != NULL ? message : "out of memory", shown);
+    redact_quoted(message != NULL ? message : "out of memory", redacted);
     if (message != NULL)
         explicit_bzero(message, strlen(message));
     PQfreemem(message);
-    (void)snprintf(fault, sizeof fault, "%s (libpq: %s)", FORM, shown);
+    (void)snprintf(fault, sizeof fault, "%s (libpq: %s)", FORM, redacted);
     return fault;
 }
 

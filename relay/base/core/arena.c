@@ -61,7 +61,7 @@ arena_alloc(struct arena *arena)
 }
 
 static void
-give_to_system(struct arena *arena)
+trim(struct arena *arena)
 {
     size_t bytes = arena->used * arena->item_bytes;
 
@@ -80,7 +80,7 @@ arena_release(struct arena *arena, void *item)
     arena->free_list = freed;
     ASAN_POISON_MEMORY_REGION(item, arena->item_bytes);
     if (--arena->in_use == 0)
-        give_to_system(arena);
+        trim(arena);
 }
 
 bool

@@ -69,7 +69,7 @@ read_network(const char *at, size_t len, struct network *ret_network)
 }
 
 static bool
-network_holds(const struct network *network, const unsigned char address[16])
+network_contains(const struct network *network, const unsigned char address[16])
 {
     unsigned bytes = network->bits / 8;
     unsigned rest = network->bits % 8;
@@ -121,7 +121,7 @@ networks_contain(const char *list, const char *address)
 
         if (!read_network(item, len, &network))
             continue;
-        if (is_unix ? network.is_unix : !network.is_unix && network_holds(&network, bytes))
+        if (is_unix ? network.is_unix : !network.is_unix && network_contains(&network, bytes))
             return true;
     }
     return false;

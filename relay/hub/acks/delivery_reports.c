@@ -32,7 +32,7 @@ struct report_call {
 };
 
 static void
-end_hold(const struct delivery_report *item)
+end_deferral(const struct delivery_report *item)
 {
     struct session *session = item->deferred;
 
@@ -85,7 +85,7 @@ release_held(struct hub *hub, const struct delivery_report *item)
 static void
 apply_reply(struct hub *hub, const struct delivery_report *item)
 {
-    end_hold(item);
+    end_deferral(item);
     if (item->deferred != NULL
             ? backlog_decide(item->deferred, item->notification, item->is_not_pending)
             : item->is_not_pending)

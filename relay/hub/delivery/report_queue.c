@@ -85,7 +85,7 @@ delivery_report_renew(struct session *session, const struct inflight_entry *entr
 }
 
 void
-delivery_report_hold(struct session *session, struct notification *notification)
+delivery_report_defer(struct session *session, struct notification *notification)
 {
     struct delivery_report item = item_of(notification);
 

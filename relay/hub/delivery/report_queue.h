@@ -28,7 +28,7 @@ void delivery_report_add(struct session *session, const struct notification *not
  * The in-flight window is full. The store keeps the notification in the user's inbox; if no ack is
  * pending, it is sent at once.
  */
-void delivery_report_hold(struct session *session, struct notification *notification);
+void delivery_report_defer(struct session *session, struct notification *notification);
 
 /* Repeats a report, because the store may have lost it. */
 void delivery_report_renew(struct session *session, const struct inflight_entry *entry);

@@ -40,7 +40,7 @@ session_inflight_add(struct session *session, struct notification *notification)
     session_defer_inbox(session);
     if (!notification->is_retry)
         backlog_add(session, notification, session_reached(session));
-    delivery_report_hold(session, notification);
+    delivery_report_defer(session, notification);
     return false;
 }
 
@@ -72,7 +72,7 @@ session_inflight_hide(struct session *session, struct notification *notification
         !backlog_is_pending(session))
         return;
     backlog_add(session, notification, session_reached(session));
-    delivery_report_hold(session, notification);
+    delivery_report_defer(session, notification);
 }
 
 void

@@ -57,7 +57,7 @@ static const struct {
     const char *safe;
     const char *message;
     const char *hint;
-} hazards[] = {
+} unsafe_settings[] = {
     {"appendonly", "yes", "append-only file disabled: notifications are lost when the store stops",
      "CONFIG SET appendonly yes"},
     {"maxmemory-policy", "noeviction", "eviction enabled: a full store deletes notifications",
@@ -68,16 +68,17 @@ static const struct {
 
 /* A server without this setting returns an empty array. */
 static void
-on_hazard(void *ctx, const struct redisReply *reply)
+on_setting(void *ctx, const struct redisReply *reply)
 {
     const struct shard *shard = ctx;
 
     if (!reply_is_array(reply, 2))
         return;
-    for (size_t i = 0; i < sizeof(hazards) / sizeof(hazards[0]); i++)
-        if (is_text(reply_bytes(reply_at(reply, 0)), hazards[i].setting) &&
-            !is_text(reply_bytes(reply_at(reply, 1)), hazards[i].safe))
-            log_warn(shard->name, hazards[i].message, LOG_TEXT("hint", hazards[i].hint));
+    for (size_t i = 0; i < sizeof(unsafe_settings) / sizeof(unsafe_settings[0]); i++)
+        if (is_text(reply_bytes(reply_at(reply, 0)), unsafe_settings[i].setting) &&
+            !is_text(reply_bytes(reply_at(reply, 1)), unsafe_settings[i].safe))
+            log_warn(shard->name, unsafe_settings[i].message,
+                     LOG_TEXT("hint", unsafe_settings[i].hint));
 }
 
 /* A longer argument would make the server close the connection. */
@@ -107,14 +108,14 @@ send_config_get(struct shard *shard, const char *name, link_reply *reply)
 
 /* Shards of one server share its settings. */
 static bool
-send_hazard_checks(struct shard *shard)
+send_setting_checks(struct shard *shard)
 {
     bool is_sent = true;
 
     if (!topology_is_first_shard(&shard->store->topology, shard->number))
         return true;
-    for (size_t i = 0; i < sizeof(hazards) / sizeof(hazards[0]); i++)
-        is_sent = is_sent && send_config_get(shard, hazards[i].setting, on_hazard);
+    for (size_t i = 0; i < sizeof(unsafe_settings) / sizeof(unsafe_settings[0]); i++)
+        is_sent = is_sent && send_config_get(shard, unsafe_settings[i].setting, on_setting);
     return is_sent;
 }
 
@@ -176,7 +177,7 @@ on_link_up(void *ctx)
     shard->notification_max = STORE_NOTIFICATION_MAX;
     if (!send_config_get(shard, "appendfsync", on_fsync_mode) ||
         !send_config_get(shard, "proto-max-bulk-len", on_notification_max) ||
-        !send_hazard_checks(shard)) {
+        !send_setting_checks(shard)) {
         link_restart(shard->link, "could not send a command");
         return;
     }

@@ -40,7 +40,7 @@ while [ $# -gt 0 ]; do
     shift
 done
 
-here=tests/bench/decoder
+folder=tests/bench/decoder
 root=$CLAIRON_TOP/build/bench/root
 library=$root$("$(pg_config_path)" --pkglibdir)
 receive=$CLAIRON_TOP/build/bench/receive
@@ -114,7 +114,7 @@ EOF
 load() {
     local workload=$1 kind=$2 want found columns=off
     want=$({ scale_of "$workload" && postgres --version && settings &&
-        cat "$here/workloads/$workload.sql" "$here/workloads/begin.sql" sql/tables.sql sql/rules.sql; } | cksum)
+        cat "$folder/workloads/$workload.sql" "$folder/workloads/begin.sql" sql/tables.sql sql/rules.sql; } | cksum)
     found=$(cat "$cluster/loaded" 2>/dev/null || true)
     if [ "$want" != "$found" ]; then
         echo "loading $workload ($kind)" >&2
@@ -128,7 +128,7 @@ load() {
         psql -X -q -c 'CREATE EXTENSION clairon'
         [ "$kind" = plain ] || columns=on
         psql -X -q -v ON_ERROR_STOP=1 -v scale="$(scale_of "$workload")" -v columns="$columns" \
-            -v directory="$cluster" -f "$here/workloads/$workload.sql" >/dev/null
+            -v directory="$cluster" -f "$folder/workloads/$workload.sql" >/dev/null
         psql -X -At -c 'SELECT pg_current_wal_insert_lsn()' >"$cluster/end"
         psql -X -q -c 'CHECKPOINT'
         echo "$want" >"$cluster/loaded"
@@ -168,16 +168,16 @@ declare -A failed
 measure() {
     local workload=$1 round=$2 name=$3 line status=0
     [ -z "${failed[$workload/$name]:-}" ] || return 0
-    line=$(read_wal 2>"$home/complaint") || status=$?
+    line=$(read_wal 2>"$home/errors") || status=$?
     if [ "$status" = 0 ]; then
         [ "$round" = 0 ] || echo "run $workload $name $line" >>"$results"
         awk -v what="$workload, round $round, $name" \
             '{ printf "%s: %.2f s CPU, %.2f s\n", what, $1 / 1e9, $2 / 1e9 }' <<<"$line" >&2
     else
         failed[$workload/$name]=1
-        [ "$status" != 124 ] || echo "not done within $most_seconds s" >>"$home/complaint"
-        echo "failed $workload $name $(head -1 "$home/complaint")" >>"$results"
-        echo "$workload, round $round, $name: $(head -1 "$home/complaint")" >&2
+        [ "$status" != 124 ] || echo "not done within $most_seconds s" >>"$home/errors"
+        echo "failed $workload $name $(head -1 "$home/errors")" >>"$results"
+        echo "$workload, round $round, $name: $(head -1 "$home/errors")" >&2
         await_server
     fi
 }
@@ -212,7 +212,7 @@ available() {
 bench() {
     local workload=$1 round name
     local title part=''
-    title=$(sed -n '1s/^-- //p' "$here/workloads/$workload.sql")
+    title=$(sed -n '1s/^-- //p' "$folder/workloads/$workload.sql")
     [ "$(scale_of "$workload")" = "$scale" ] || part=", scaled by $spill_scale"
     echo "workload $workload $title$part" >>"$results"
     for name in "${names[@]}"; do
@@ -240,7 +240,7 @@ bench() {
 [[ "$scale $spill_scale" =~ ^[0-9]*\.?[0-9]+\ [0-9]*\.?[0-9]+$ && $rounds =~ ^[1-9][0-9]*$ ]] || die "-s wants a number, -r a count"
 for name in $contenders; do describe "$name"; done
 for name in $workloads; do
-    [ -e "$here/workloads/$name.sql" ] || die "unknown workload \"$name\"; valid are $all_workloads"
+    [ -e "$folder/workloads/$name.sql" ] || die "unknown workload \"$name\"; valid are $all_workloads"
 done
 ! $perf || command -v perf >/dev/null || die "perf is not there; Debian's package is linux-perf"
 mkdir -p "$home"
@@ -254,4 +254,4 @@ mapfile -t names < <(available)
 [ ${#names[@]} -gt 0 ] || die "no contender is left"
 echo "scale $scale" >"$results"
 for name in $workloads; do bench "$name"; done
-$perf || perl "$here/report.pl" "$results"
+$perf || perl "$folder/report.pl" "$results"

@@ -175,7 +175,7 @@ by_age(const void *a, const void *b)
 }
 
 static void
-tell_ages(void)
+print_ages(void)
 {
     if (age_count == 0) {
         printf(" p50_us=0 p99_us=0");
@@ -190,7 +190,7 @@ static void
 measure(const struct options *options, int epoll)
 {
     double cpu[4];
-    double began, took;
+    double began, elapsed;
     uint64_t count;
 
     if (!options->listen)
@@ -200,12 +200,12 @@ measure(const struct options *options, int epoll)
         cpu[i] = cpu_seconds(options->pids[i]);
     began = now_s();
     count = run(options, epoll, options->seconds);
-    took = now_s() - began;
-    printf("deliveries=%llu rate=%.0f", (unsigned long long)count, (double)count / took);
+    elapsed = now_s() - began;
+    printf("deliveries=%llu rate=%.0f", (unsigned long long)count, (double)count / elapsed);
     for (int i = 0; i < options->pid_count; i++)
         printf(" cpu%d=%.3f", i, (cpu_seconds(options->pids[i]) - cpu[i]) / (double)count * 1e6);
     if (options->latency)
-        tell_ages();
+        print_ages();
     printf("\n");
 }
 

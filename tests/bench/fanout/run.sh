@@ -7,12 +7,12 @@ set -euo pipefail
 
 out=$CLAIRON_WORK/bench
 built=$CLAIRON_WORK/fanout
-here=tests/bench/fanout
+folder=tests/bench/fanout
 mkdir -p "$out" "$built"
 flags=(-std=gnu11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -I.)
 mapfile -t libraries < <(pkg-config --cflags --libs hiredis libjwt | tr ' ' '\n' | grep .)
-${CC:-cc} "${flags[@]}" -o "$built/load" "$here"/{load,ws,publish}.c "${libraries[@]}"
-${CC:-cc} "${flags[@]}" -o "$built/floor" "$here/floor.c" "${libraries[@]}"
+${CC:-cc} "${flags[@]}" -o "$built/load" "$folder"/{load,ws,publish}.c "${libraries[@]}"
+${CC:-cc} "${flags[@]}" -o "$built/floor" "$folder/floor.c" "${libraries[@]}"
 [ ! -d build/peers/node_modules ] || ln -sfn "$PWD/build/peers/node_modules" "$built/node_modules"
 
 export FANOUT_BUILT=$built TESTDIR=$out TESTDATADIR=$out/fanout TESTLOGDIR=$out/fanout-log
@@ -21,7 +21,7 @@ export PG_TEST_TIMEOUT_DEFAULT=300
 # Runs one Perl file and prints its figures.
 measure() {
     local log=$out/$1.log status=0
-    perl -I tests/perl -I tests/bench -I "$PG_PERL" "$here/$1.pl" 2>&1 | tee "$log" | sed -un 's/^# bench: //p' || status=$?
+    perl -I tests/perl -I tests/bench -I "$PG_PERL" "$folder/$1.pl" 2>&1 | tee "$log" | sed -un 's/^# bench: //p' || status=$?
     if [ "$status" != 0 ] || ! grep -q '^1\.\.' "$log" || grep -q '^not ok' "$log"; then
         tail -n 30 "$log" >&2
         die "the benchmark failed; its log is $log"

@@ -244,7 +244,7 @@ sub send_one
         $id = sql("SELECT clairon.notify('$kind', ARRAY[$list], '{\"mark\": \"$mark\"}', ack_required => $needs, ack_timeout => '1 hour')");
     }
     my $notification = { mark => $mark, kind => $kind, targets => \@targets };
-    $notification->{owe} = join ' ', grep { is_for($kind, \@targets, $_, {}) } @USERS if $needs eq 'true';
+    $notification->{ack_pending} = join ' ', grep { is_for($kind, \@targets, $_, {}) } @USERS if $needs eq 'true';
     $notification->{id} = $id;
     push @sent, $notification;
     $_->{wanted}{$mark} = 1 for grep { is_for($kind, \@targets, $_->{user}, $_->{groups}) } @live;
@@ -276,12 +276,12 @@ sub compare
             push @lacks, "$of->{user} $notification->{mark}" if $of->{wanted}{ $notification->{mark} } && !$got{ $notification->{mark} };
             # A notification with ack_required may be delivered later, to users who are then members.
             push @beyond, "$of->{user} $notification->{mark}"
-              if $got{ $notification->{mark} } && !$of->{wanted}{ $notification->{mark} } && !(defined $notification->{owe} && $of->{ever}{ $notification->{mark} });
+              if $got{ $notification->{mark} } && !$of->{wanted}{ $notification->{mark} } && !(defined $notification->{ack_pending} && $of->{ever}{ $notification->{mark} });
         }
     }
     is_deeply([ \@lacks, \@beyond ], [ [], [] ], "round $round: each session received exactly its notifications");
-    my @wrong = grep { defined $_->{owe} && $_->{owe} ne '' && acks_of($_->{id}) ne $_->{owe} } @sent;
-    is_deeply([ map { "$_->{mark}: " . acks_of($_->{id}) . " not $_->{owe}" } @wrong ], [], "round $round: the members at commit must acknowledge");
+    my @wrong = grep { defined $_->{ack_pending} && $_->{ack_pending} ne '' && acks_of($_->{id}) ne $_->{ack_pending} } @sent;
+    is_deeply([ map { "$_->{mark}: " . acks_of($_->{id}) . " not $_->{ack_pending}" } @wrong ], [], "round $round: the members at commit must acknowledge");
     return;
 }
 
@@ -290,7 +290,7 @@ sub record_members
 {
     for my $of (@live)
     {
-        $of->{ever}{ $_->{mark} } = 1 for grep { defined $_->{owe} && is_for($_->{kind}, $_->{targets}, $of->{user}, $of->{groups}) } @sent;
+        $of->{ever}{ $_->{mark} } = 1 for grep { defined $_->{ack_pending} && is_for($_->{kind}, $_->{targets}, $of->{user}, $of->{groups}) } @sent;
     }
     return;
 }

@@ -52,7 +52,7 @@ sub is_for
     return scalar grep { $by_token{$_} || row_has($kind, $_, $user) } @targets;
 }
 
-sub is_shown { my ($session, $message) = @_;
+sub is_subscribed { my ($session, $message) = @_;
     return !$session->{topics} || grep { $_ eq $message->{topic} } @{ $session->{topics} } }
 
 # Delivers to the session. Each recipient of an open-ended audience must acknowledge.
@@ -72,7 +72,7 @@ sub deliver_pending
     for my $message (grep { $_->{nth} <= $up_to } @messages)
     {
         deliver($session, $message) if $ack_pending{ $session->{user} }{ $message->{id} } && !$session->{had}{ $message->{id} }
-          && is_for($message, @$session{qw(user groups)}) && is_shown($session, $message);
+          && is_for($message, @$session{qw(user groups)}) && is_subscribed($session, $message);
     }
     return;
 }
@@ -98,7 +98,7 @@ sub connect_session
     deliver_pending($session, $up_to);
     for my $message (grep { $_->{nth} > $up_to } @messages)
     {
-        deliver($session, $message) if is_for($message, $user, $groups) && is_shown($session, $message);
+        deliver($session, $message) if is_for($message, $user, $groups) && is_subscribed($session, $message);
     }
     $count{$start ? 'resumed' : 'connected'}++;
     return;
@@ -135,7 +135,7 @@ sub send_message
     if ($ack) { $ack_pending{$_}{$id} = 1 for @named }
     for my $session (@sessions)
     {
-        deliver($session, $messages[-1]) if is_for($messages[-1], @$session{qw(user groups)}) && is_shown($session, $messages[-1]);
+        deliver($session, $messages[-1]) if is_for($messages[-1], @$session{qw(user groups)}) && is_subscribed($session, $messages[-1]);
     }
     $count{$kind}++;
     return;

@@ -1,6 +1,6 @@
 /* ack_pending_notification.h: a notification that needs an ack. */
-#ifndef CLAIRON_TESTS_UNIT_OWED_NOTE_H
-#define CLAIRON_TESTS_UNIT_OWED_NOTE_H
+#ifndef CLAIRON_TESTS_UNIT_ACK_PENDING_NOTIFICATION_H
+#define CLAIRON_TESTS_UNIT_ACK_PENDING_NOTIFICATION_H
 
 #include "tests/unit/heads.h"
 #include "hub/session/hub_state.h"

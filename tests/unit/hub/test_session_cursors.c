@@ -23,7 +23,7 @@
 static char reported[4096];
 
 static void
-tell(const char *line, size_t len)
+on_line(const char *line, size_t len)
 {
     char text[1024], pos[CLIENT_POS_MAX], to[CLIENT_POS_MAX] = "";
     const char *start, *end;
@@ -49,8 +49,8 @@ fake_send(void *socket, const struct iovec *pieces, int count, size_t *ret_writt
         const unsigned char *at = pieces[i].iov_base, *end = at + pieces[i].iov_len;
 
         for (; at < end; at += ws_frame_len(at))
-            tell((const char *)at + (at[1] < 126 ? 2 : 4),
-                 ws_frame_len(at) - (at[1] < 126 ? 2 : 4));
+            on_line((const char *)at + (at[1] < 126 ? 2 : 4),
+                    ws_frame_len(at) - (at[1] < 126 ? 2 : 4));
         *ret_written += pieces[i].iov_len;
     }
     return RC_OK;

@@ -118,7 +118,7 @@ test_a_batch_can_be_cut_anywhere(void **state)
 
 /* As if many sessions had it queued, and released it. */
 static void
-hold_queued(struct fanout_batch *batch)
+share_queued(struct fanout_batch *batch)
 {
     batch->refs += MERGED_BATCH_SHARES;
 }
@@ -137,7 +137,7 @@ offer_batch(struct fanout_batch *batch)
     struct fanout_batch *waiting = session.outbound.batch;
 
     if (waiting != NULL)
-        hold_queued(waiting);
+        share_queued(waiting);
     session_offer_batch(&hub, &session, batch);
     merged_batch_end(&hub.merged);
     fanout_batch_unref(batch);
@@ -217,7 +217,7 @@ test_a_merged_batch_is_shared(void **state)
     (void)state;
     assert_null(merged_batch_of(&hub.merged, waiting[0], next)); /* too few sessions */
     for (size_t i = 0; i < 3; i++)
-        hold_queued(waiting[i]);
+        share_queued(waiting[i]);
     whole = merged_batch_of(&hub.merged, waiting[0], next);
     assert_int_equal(whole->count, 3);
     assert_ptr_equal(merged_batch_of(&hub.merged, waiting[0], next), whole);

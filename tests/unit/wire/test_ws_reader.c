@@ -65,18 +65,18 @@ read_in_steps(const struct buffer *bytes, size_t step, struct buffer *ret_log)
     buffer_init(ret_log, LOG_MAX);
     assert_int_equal(buffer_add(ret_log, "", 0), RC_OK);
     for (size_t at = 0; at < bytes->len && !broken;) {
-        size_t here = bytes->len - at < step ? bytes->len - at : step;
+        size_t chunk_len = bytes->len - at < step ? bytes->len - at : step;
 
-        while (here > 0 && !broken) {
+        while (chunk_len > 0 && !broken) {
             size_t used = 0;
-            struct ws_event event = ws_reader_next(&reader, copy + at, here, &used);
+            struct ws_event event = ws_reader_next(&reader, copy + at, chunk_len, &used);
 
-            assert_true(used <= here);
+            assert_true(used <= chunk_len);
             assert_true(used > 0);
             add_event(ret_log, &event);
             broken = event.kind == WS_BROKEN;
             at += used;
-            here -= used;
+            chunk_len -= used;
         }
     }
     free(copy);
