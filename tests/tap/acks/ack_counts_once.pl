@@ -71,13 +71,13 @@ sub exhaust { my ($user) = @_;
     return }
 exhaust($_) for qw(u3 u4);
 wait_until('the notification is complete', sub { pending_count($twice) eq 'done' });
-is(acked_by($twice), 'u1 u2', 'the acks before the end');
+is(acked_by($twice), 'u1 u2', 'a trace lists the acks before the end');
 my ($code, $out, $err) = $relay->run('errors', 'redrive', '--id', $twice);
-like($out, qr/^redrove [12] entr(?:y|ies) for 2 users$/, 'redriven to the users who did not acknowledge') or diag($err);
+like($out, qr/^redrove [12] entr(?:y|ies) for 2 users$/, 'only users who did not acknowledge receive the redriven notification') or diag($err);
 $three->ack($twice);
 wait_until('one more ack is stored', sub { pending_count($twice) eq '1' });
 $four->ack($twice);
 wait_until('the notification is complete again', sub { pending_count($twice) eq 'done' });
-is(acked_by($twice), 'u1 u2 u3 u4', 'the acks of both rounds');
+is(acked_by($twice), 'u1 u2 u3 u4', 'a trace lists the acks of both rounds');
 is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [], 'no state of the notification is left');
 done_testing();

@@ -47,12 +47,12 @@ is(scalar(() = attempts_by_source($client) =~ /quick:2/g), 1, 'retries use the s
 wait_until('the deliveries of the others are reported', sub { due_in($slow, 'u1') && due_in($usual, 'u1') });
 ok(due_in($slow, 'u1') <= $HOUR, 'a rule with a longer timeout uses it');
 ok(due_in($usual, 'u1') > 12 * $HOUR, 'a rule without a timeout uses delivery.ack_timeout');
-unlike(attempts_by_source($client), qr/usual:1/, 'and is not retried earlier');
+unlike(attempts_by_source($client), qr/usual:1/, 'a rule without a timeout is not retried before delivery.ack_timeout');
 $client->ack($slow, $usual);
 
 # A redriven notification keeps the timeout of its rule.
 my ($entry) = errors($quick);
-is(($relay->run('errors', 'redrive', $quick))[0], 0, 'redrive of the exhausted notification');
+is(($relay->run('errors', 'redrive', $quick))[0], 0, 'an exhausted notification can be redriven');
 my $before = scalar(() = attempts_by_source($client) =~ /quick:1/g);
 $client->run_until('it is retried again', sub { scalar(() = attempts_by_source($client) =~ /quick:1/g) > $before });
 pass('a redriven notification is retried after its rule\'s timeout');
@@ -73,7 +73,7 @@ my $second = sql(q{SELECT clairon.notify('USER', '{u1}', '{}', ack_required => t
 $client->run_until('its delivery', sub { attempts_by_source($client) =~ /second:0/ });
 $client->close;
 wait_until('the retry is deferred', sub { my $due = $store->execute('ZSCORE', $store->of($second, 'due'), "$second:u1"); $due && $due =~ /\.25/ });
-ok(due_in($second, 'u1') < $HOUR / 2, 'deferred by the notification\'s timeout');
+ok(due_in($second, 'u1') < $HOUR / 2, 'a nack defers the retry by the timeout of its notification');
 my $reconnected = $relay->client('u1');
 $reconnected->run_until('the notification', sub { grep { $_->{metadata}{id} eq $second } $reconnected->notifications });
 $reconnected->ack($second);

@@ -41,7 +41,7 @@ sub check_withheld
     $store->make_due($id, $user);
     wait_until('the notification is in the error log', sub { error_of($id) });
     is(attempts($client, $id), '0 1 2', 'all attempts are delivered once the user may see it');
-    is(error_of($id)->{reason} . ' ' . error_of($id)->{attempts}, 'exhausted 2', 'then it is exhausted');
+    is(error_of($id)->{reason} . ' ' . error_of($id)->{attempts}, 'exhausted 2', 'the notification is exhausted after the last attempt');
     return;
 }
 
@@ -62,6 +62,6 @@ my $narrow = $relay->client('k2', topics => [ 'a', 'visible' ]);
 $id = notify('USER', 'k2', "retry_limit => 2, topic => 'a'");
 check_withheld($narrow, 'k2', $id, sub { $narrow->send({ t => 'unsubscribe', r => 1, topics => ['a'] }); $narrow->wait_for('subscribed') },
     sub { $narrow->send({ t => 'subscribe', r => 2, topics => ['a'] }) });
-is($relay->metric('clairon_store_errors_total'), 0, 'no store errors');
+is($relay->metric('clairon_store_errors_total'), 0, 'the store returns no errors');
 
 done_testing();

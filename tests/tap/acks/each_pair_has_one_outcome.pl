@@ -179,7 +179,7 @@ sub in_transit
     } keys %acked_by;
 }
 wait_until('the acks are stored', sub { run_loop_for(0.3); return !in_transit() });
-is_deeply([ map { $_->metric('clairon_store_errors_total') } @relays ], [ 0, 0 ], 'no store errors');
+is_deeply([ map { $_->metric('clairon_store_errors_total') } @relays ], [ 0, 0 ], 'the store returns no errors');
 $_->kill9 for @relays;    # freezes the state
 
 sub may_see
@@ -202,7 +202,7 @@ for my $client (@clients)
         push @beyond, $notification->{metadata}{id} if $notification->{routing}{retry}{attempts} > $message->{limit};
     }
 }
-is_deeply(\@foreign, [], 'no user received another user\'s notifications');
+is_deeply(\@foreign, [], 'no user receives another user\'s notifications');
 is_deeply(\@beyond, [], 'no notification was delivered more often than its limit');
 
 # The state of each pair in the store.

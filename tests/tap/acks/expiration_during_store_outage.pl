@@ -54,7 +54,7 @@ is($store->execute('EXISTS', "$prefix:ack:$id", "$prefix:tries:$id"), 0, 'no oth
 is($store->execute('ZSCORE', $due, "$id:$_"), undef, "nothing is due for \"$_\"") for '', 'forgets';
 
 # A delivery report in time causes no wait.
-is_deeply(report('SEO', 'slow', $prompt), [], 'a delivery report in time');
+is_deeply(report('SEO', 'slow', $prompt), [], 'a delivery report before the expiration is accepted');
 $store->execute('ZADD', $due, int(now_ms()), "$prompt:");
 end();
 is_deeply([errors()], [ 'forgets', 'slow' ], 'an expiration found in time takes effect immediately');

@@ -30,7 +30,7 @@ my $client = $relay->client('u1', win => 3);
 my $connect_ms = time() * 1000;
 my $connected = $client->wait_for('connected');
 is($connected->{win}, 3, 'the relay grants the requested window');
-ok($connected->{now} >= $connect_ms - 60_000 && $connected->{now} <= time() * 1000 + 1000, 'and reports its clock in milliseconds');
+ok($connected->{now} >= $connect_ms - 60_000 && $connected->{now} <= time() * 1000 + 1000, 'the relay reports its clock in milliseconds');
 insert('t', 1, 10);
 insert('plain', 1, 1);
 $client->wait_notifications(4);
@@ -74,7 +74,7 @@ $tight->run_until('a queued row', sub { rows($tight, 't') == 5 });
 is_deeply([ rows($tight, 't') ], [ 21 .. 25 ], 'queued notifications are delivered before new ones');
 ack_row(22);
 $tight->run_until('the new row', sub { rows($tight, 't') == 6 });
-is_deeply([ rows($tight, 't') ], [ 21 .. 26 ], 'the new one follows');
+is_deeply([ rows($tight, 't') ], [ 21 .. 26 ], 'the new notification follows the queued ones');
 ack_row($_) for 23 .. 26;
 $tight->close;
 
@@ -112,7 +112,7 @@ insert('t', 402, 402);
 is($reconnected->wait_for('gap')->{why}, 'epoch', 'a removed stream causes a gap for all sessions');
 wait_until('later rows are stored', sub { (eval { scalar $store->entries } // 0) == 11 });
 $reconnected->run_until('the new row', sub { grep { $_ == 402 } rows($reconnected, 't') });
-pass('the relay continues');
+pass('the relay continues after the stream is created again');
 
 # A key of another type replaces the stream: nothing is stored and nothing is confirmed.
 my $mark = $relay->log_mark;

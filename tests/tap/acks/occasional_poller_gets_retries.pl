@@ -33,7 +33,7 @@ my $first = wait_until('its ack timeout runs', sub { due($id) });
 is_deeply([ poll() ], [], 'the next poll does not repeat it within the ack timeout');
 wait_until('the ack timeout is over between two polls', sub { due($id) != $first });
 is_deeply([ poll() ], [$id], 'a poll after the ack timeout returns it again');
-is_deeply([ poll() ], [], 'but only once');
+is_deeply([ poll() ], [], 'a retry is returned only once');
 
 # After a nack with a delay the retry is not delivered earlier.
 my $response = $agent->post($relay->url('/v1/nack'), { Authorization => 'Bearer ' . token(sub => 'u1') }, json => { ids => [$id], delay => 3_600_000 })->result;

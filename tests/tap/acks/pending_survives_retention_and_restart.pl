@@ -39,7 +39,7 @@ cmp_ok(scalar(@left), '<', 150, 'older entries are trimmed');
 my ($kept) = reverse grep { $_->{id} eq $waiting } @left;
 ok($kept && $kept->{entry} ne $first, 'a pending notification moves to the end of the stream');
 is($store->execute('XPENDING', $STREAM, 'clairon', '-', '+', 10)->[0][0], $kept->{entry}, 'its new entry is pending');
-is(JSON::decode_json($kept->{data})->{routing}{retry}{attempts}, 0, 'without a counted attempt');
+is(JSON::decode_json($kept->{data})->{routing}{retry}{attempts}, 0, 'a moved entry keeps its number of attempts');
 my $one = $relay->client('u1');
 $one->run_until('the pending notification', sub { of_mark($one, 'waits') });
 is(scalar(of_mark($one, 'plain')), 0, 'a new connection receives only the pending notification');

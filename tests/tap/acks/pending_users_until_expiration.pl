@@ -90,7 +90,7 @@ $one = $relays[0]->client('u1', pos => $pos);
 $one->run_until('the other notification', sub { of_mark($one, 'in time') });
 $one->ack($kept);
 is(scalar(of_mark($one, 'too late')), 0, 'a notification that expired during the absence is not delivered');
-is($one->wait_for('gap')->{why}, 'expired', 'but announced as a gap');
+is($one->wait_for('gap')->{why}, 'expired', 'a missed notification that expired is announced as a gap');
 
 # Absent users: no attempt is counted.
 $id = notify('USER', 'absent', 'waits', 'retry_limit => 1');
@@ -111,11 +111,11 @@ $leaving->close;
 $other = notify('USER', 'u2', 'beside again', 'retry_limit => 3');
 wait_until('the other one is exhausted', sub { errors($other) });
 is(scalar(entries_of($id)), 1, 'there is no retry for a disconnected user');
-is(scalar(errors($id)), 0, 'and no error');
+is(scalar(errors($id)), 0, 'a disconnected user causes no entry in the error log');
 $leaving = $relays[1]->client('leaver');
 $leaving->run_until('a retry', sub { of_mark($leaving, 'left') });
 wait_until('it is exhausted', sub { errors($id) });
-is((errors($id))[0]{attempts}, 0, 'exhausted only after the ack timeout on a connection');
+is((errors($id))[0]{attempts}, 0, 'a notification is exhausted only after the ack timeout on a connection');
 
 # Two connections of one user on two relays: each pair is retried once, by one relay.
 my ($first, $second) = map { $_->client('both') } @relays;
@@ -124,7 +124,7 @@ $_->run_until('all attempts', sub { of_mark($first, 'twice') == 5 && of_mark($se
 wait_until('exhausted', sub { errors($id) });
 is_deeply([ map { JSON::decode_json($_->{data})->{routing}{retry}{attempts} } entries_of($id) ], [ 0 .. 4 ],
     'two relays create each retry once');
-is_deeply([ map { [ @$_{qw(reason attempts)} ] } errors($id) ], [ [ 'exhausted', 4 ] ], 'and one error');
+is_deeply([ map { [ @$_{qw(reason attempts)} ] } errors($id) ], [ [ 'exhausted', 4 ] ], 'two relays create one entry in the error log');
 
 # Acks across relays.
 $id = notify('USER', 'both', 'acked over second', '');
@@ -146,6 +146,6 @@ $again->run_until('the notification', sub { of_mark($again, 'orphan') });
 is((of_mark($again, 'orphan'))[0]{routing}{retry}{attempts}, 1, 'a returning user receives the retry');
 $again->ack($id);
 wait_until('acknowledged', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
-is($relays[1]->metric('clairon_store_errors_total'), 0, 'no store errors');
+is($relays[1]->metric('clairon_store_errors_total'), 0, 'the store returns no errors');
 
 done_testing();

@@ -27,7 +27,7 @@ for my $shards (1, 4)
     $busy->run_until('a retry', sub { (grep { $_ == 10 * $shards + 2 } $rows->($busy)) > 1 });
     $away = $relay->client('u2', pos => $pos);
     $away->run_until('both rows', sub { $rows->($away) >= 2 });
-    is_deeply([ ($rows->($away))[0, 1] ], [ 10 * $shards + 1, 10 * $shards + 2 ], "commit order, with $shards shards");
+    is_deeply([ ($rows->($away))[0, 1] ], [ 10 * $shards + 1, 10 * $shards + 2 ], "an absent user receives pending notifications in commit order, with $shards shards");
     $_->ack(map { $_->{metadata}{id} } $_->notifications) for $busy, $away;
     my @streams = $shards == 1 ? 'clairon:stream' : map { "clairon:{$_}:stream" } 0 .. $shards - 1;
     wait_until('all acknowledged', sub { !grep { $store->pending($_) } @streams });

@@ -36,14 +36,14 @@ for my $count (1 .. 4)
     $store->make_due($id, 'u2');
 }
 is_deeply([ attempts(of_row($two, 1)) ], [ 0 .. 3 ], 'a user without an ack gets as many retries as the limit');
-is_deeply([ map { $_->{metadata}{id} } of_row($two, 1) ], [ ($id) x 4 ], 'under the same id');
+is_deeply([ map { $_->{metadata}{id} } of_row($two, 1) ], [ ($id) x 4 ], 'each retry has the id of the notification');
 $_->run_until('the pair is exhausted', sub { errors() }) for $one, $two;
 my ($error) = errors();
 is_deeply([ @$error{qw(id reason attempts)}, $error->{users} ], [ $id, 'exhausted', 3, ['u2'] ],
-    'then the error log has it with the missing user');
-is(JSON::decode_json($error->{data})->{payload}{after}{id}, 1, 'and with the notification');
-is(scalar(of_row($one, 1)), 1, 'the user who acknowledged received it once');
-is(scalar(of_row($two, 1)), 4, 'no delivery follows the end');
+    'the error log has the exhausted notification with the missing user');
+is(JSON::decode_json($error->{data})->{payload}{after}{id}, 1, 'the error log contains the notification itself');
+is(scalar(of_row($one, 1)), 1, 'the user who acknowledged receives it once');
+is(scalar(of_row($two, 1)), 4, 'no delivery follows the last retry');
 my $state = { @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) } };
 is($state->{away}, 0, 'the absent user is still pending');
 ok(!exists $state->{u2}, 'the exhausted user is not');
@@ -61,15 +61,15 @@ $away->ack($id);
 wait_until('the notification is complete', sub { $store->pending == 0 });
 is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [],
     'no state is left');
-is(scalar(of_row($away, 1)), 1, 'delivered once, because it was acknowledged');
-is(scalar(errors()), 1, 'one error in total');
+is(scalar(of_row($away, 1)), 1, 'an acknowledged notification is delivered once');
+is(scalar(errors()), 1, 'the error log has one entry');
 
 # Limit 0: delivered once, then exhausted.
 $store->make_due(notify('u1', 'zero', 'retry_limit => 0'), 'u1');
 $one->run_until('the second error', sub { errors() == 2 });
 is(scalar(of_mark($one, 'zero')), 1, 'with limit 0 there is no retry');
-is((errors())[1]{reason}, 'exhausted', 'but an error');
-is((errors())[1]{attempts}, 0, 'with no attempt');
+is((errors())[1]{reason}, 'exhausted', 'with limit 0 the notification is exhausted after the first delivery');
+is((errors())[1]{attempts}, 0, 'with limit 0 the error log entry has no attempts');
 
 # Exhausted notifications free their slots in the window of a user who never acknowledges.
 my $narrow = $relay->client('n1', win => 1);
@@ -107,6 +107,6 @@ for my $kind (qw(EXPONENTIAL LINEAR FIXED))
     $one->ack($id);
 }
 wait_until('all acknowledged', sub { $store->pending == 0 });
-is($relay->metric('clairon_store_errors_total'), 0, 'no store errors');
+is($relay->metric('clairon_store_errors_total'), 0, 'the store returns no errors');
 
 done_testing();

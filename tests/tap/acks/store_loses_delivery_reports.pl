@@ -50,7 +50,7 @@ $two->run_until('a retry', sub { of_mark($two, 'pending') > $two_before });
 pass('a retry is due after the delivery report was lost');
 $two->ack($pending);
 $three->run_until('a retry', sub { of_mark($three, 'open') > $three_before });
-pass('also for an open-ended audience');
+pass('a retry for an open-ended audience is due after the delivery report was lost');
 $three->ack($open);
 wait_until('all acknowledged', sub { $store->pending == 1 && $store->execute('HLEN', $store->of($open, "ack:$open")) == 1 });
 $_->close for $one, $two, $three;

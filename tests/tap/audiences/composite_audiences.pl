@@ -72,7 +72,7 @@ sub check_one_part
     publish('STRUCTURE+ROLE', ['s1+admin'], 'from the API', 201);
     all_read(@all);
     is_deeply([ map { has($_, 'secret') ? 1 : 0 } @all ], [ 1, 0, 0, 1, 0 ], 'exactly the members of both parts, by rows and by token, receive it');
-    is_deeply([ map { has($_, 'from the API') ? 1 : 0 } @all ], [ 1, 0, 0, 1, 0 ], 'also from the API');
+    is_deeply([ map { has($_, 'from the API') ? 1 : 0 } @all ], [ 1, 0, 0, 1, 0 ], 'exactly these members receive it from the API');
     my ($notification) = of_mark($both->{client}, 'secret');
     is_deeply($notification->{routing}{audience}, { type => 'STRUCTURE+ROLE', targets => ['s1+admin'] }, 'the notification names the parts');
     is(acks_of($id), 'both stays', 'the members of both parts by rows must acknowledge it');
@@ -90,7 +90,7 @@ sub check_one_part
     $both->{client}->close;
     my $again = connect_user('both');
     all_read($again);
-    is(has($again, 'secret'), 0, 'nor at the next connect');
+    is(has($again, 'secret'), 0, 'a user who left one part does not receive it at the next connect');
     $again = connect_user('both', pos => '');
     member('ROLE', 'admin', 'both');
     $again->{client}->run_until('the notification after rejoining', sub { has($again, 'secret') });
@@ -120,7 +120,7 @@ sub check_deferred
     $waits->{client}->ack($own);
     wait_until('acknowledged', sub { $store->pending == 1 });
     all_read($waits);
-    is(has($waits, 'held'), 0, 'also when the window has room');
+    is(has($waits, 'held'), 0, 'it is withheld even when the window has room');
     member('STRUCTURE', 's1', 'waits');
     $waits->{client}->run_until('the notification after rejoining', sub { has($waits, 'held') });
     $waits->{client}->ack($held);
@@ -157,7 +157,7 @@ sub without_rows
     all_read($one, $two);
     wait_until('the delivery is reported', sub { acks_of($id) eq 'open1' });
     is(has($two, 'open'), 0, 'with one part known from tokens alone, only members of both parts receive it');
-    is(acks_of($id), 'open1', 'and must acknowledge it');
+    is(acks_of($id), 'open1', 'members of both parts must acknowledge it');
     $one->{client}->ack($id);
     wait_until('acknowledged', sub { ($store->execute('HGET', $store->of($id, "ack:$id"), 'open1') // 0) > 0 });
     return;
@@ -279,7 +279,7 @@ sub compare
               if $got{ $notification->{mark} } && !$of->{wanted}{ $notification->{mark} } && !(defined $notification->{ack_pending} && $of->{ever}{ $notification->{mark} });
         }
     }
-    is_deeply([ \@lacks, \@beyond ], [ [], [] ], "round $round: each session received exactly its notifications");
+    is_deeply([ \@lacks, \@beyond ], [ [], [] ], "round $round: each session receives exactly its notifications");
     my @wrong = grep { defined $_->{ack_pending} && $_->{ack_pending} ne '' && acks_of($_->{id}) ne $_->{ack_pending} } @sent;
     is_deeply([ map { "$_->{mark}: " . acks_of($_->{id}) . " not $_->{ack_pending}" } @wrong ], [], "round $round: the members at commit must acknowledge");
     return;

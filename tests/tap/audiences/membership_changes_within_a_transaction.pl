@@ -29,7 +29,7 @@ for my $ack (0, 1)
         leaves("leaves$ack"), sends('TEAM', 't1', q{'left'}, $ack), sends('USER', "leaves$ack,joins$ack", q{'end'}));
     wait_for_mark($_, 'end') for $joins, $leaves;
     is(marks($joins), 'ready joined left end', 'a new member receives later notifications' . ($ack ? ', also with ack_required' : ''));
-    unlike(marks($leaves), qr/left/, 'a former member does not');
+    unlike(marks($leaves), qr/left/, 'a former member does not receive later notifications');
 }
 
 my $many = $relay->client('many');

@@ -39,8 +39,8 @@ $store->execute('CONFIG', 'SET', 'maxclients', 1);
 $store->execute('CLIENT', 'KILL', 'ID', $reader);
 $gate->wait_for_log(qr/store connection failed/, from => $mark);
 is(($gate->get('/readyz'))[0], 503, 'a relay that cannot read the store is not ready');
-like(($gate->get('/readyz'))[1], qr/"store":"down"/, 'with the reason');
-is($gate->metric('clairon_store_connected'), 0, 'and not connected');
+like(($gate->get('/readyz'))[1], qr/"store":"down"/, '/readyz returns the reason');
+is($gate->metric('clairon_store_connected'), 0, 'the metric clairon_store_connected is 0');
 
 $pg->safe_psql('postgres', q{
     DELETE FROM clairon.member WHERE user_id = 'leaves';
@@ -52,9 +52,9 @@ $store->execute('CONFIG', 'SET', 'maxclients', $most);
 notify(USER => 'leaves,joins', 'last');
 $_->run_until('the last notification', sub { has('last', $client{leaves}) && has('last', $client{joins}) }) for values %client;
 is(has('secret', $client{joins}), 1, 'a user who joined before the notification receives it');
-is(has('secret', $client{leaves}), 0, 'a user who left before does not');
-is($_->gaps, '', 'no gap') for values %client;
+is(has('secret', $client{leaves}), 0, 'a user who left before the notification does not receive it');
+is($_->gaps, '', 'no client gets a gap') for values %client;
 is(($gate->get('/readyz'))[0], 200, 'the relay is ready again');
-is($gate->metric('clairon_store_connected'), 1, 'and connected');
+is($gate->metric('clairon_store_connected'), 1, 'the metric clairon_store_connected is 1 again');
 
 done_testing();

@@ -36,6 +36,6 @@ $stays->wait_row($theirs);
 $leaves->wait_row($own);
 is_deeply(rows($leaves), [ $both, $own ], 'a former member receives only notifications of the remaining memberships');
 is_deeply(rows($stays), [ $both, $theirs ], 'a remaining member receives it');
-is($_->wait_for('gap')->{why}, 'epoch', 'both get a gap') for $leaves, $stays;
+is($_->wait_for('gap')->{why}, 'epoch', 'both users get a gap') for $leaves, $stays;
 
 done_testing();

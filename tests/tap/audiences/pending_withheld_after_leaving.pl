@@ -27,7 +27,7 @@ notify('USER', 'm2', 'own', 'ack_required => true');
 $left->run_until('the user\'s own notification', sub { of_mark($left, 'own') });
 is(scalar(of_mark($left, 'secret')), 0, 'a former member does not receive it at connect');
 my ($status, $body) = $relay->get('/v1/poll?wait=0', Authorization => 'Bearer ' . token(sub => 'm2'));
-unlike($body, qr/secret/, 'nor by a poll');
+unlike($body, qr/secret/, 'a poll of the former member does not return it');
 my $stayed = $relay->client('m1');
 $stayed->run_until('the notification', sub { of_mark($stayed, 'secret') });
 pass('a remaining member receives it');

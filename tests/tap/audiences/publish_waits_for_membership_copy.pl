@@ -27,13 +27,13 @@ sub publish
 }
 
 is(publish(TEAM => 't1')->code, 503, 'a notification for a group must be retried');
-is(publish(USER => 'u1')->code, 201, 'one for a user is accepted');
-is(publish('ALL')->code, 201, 'one for ALL is accepted');
+is(publish(USER => 'u1')->code, 201, 'a notification for a user is accepted');
+is(publish('ALL')->code, 201, 'a notification for ALL is accepted');
 $locker->query_safe('COMMIT');
 $locker->quit;
 my $response;
 wait_until('it is accepted', sub { $response = publish(TEAM => 't1'); $response->code == 201 });
 my $id = $response->json->{id};
-is_deeply($store->execute('HGETALL', $store->of($id, "ack:$id")), [ 'u1', 0 ], 'after the copy it waits for the members');
+is_deeply($store->execute('HGETALL', $store->of($id, "ack:$id")), [ 'u1', 0 ], 'after the copy a notification for a group waits for the members');
 
 done_testing();

@@ -251,9 +251,9 @@ for (my $round = 1; $round <= $ROUNDS || missing() && $round <= 10 * $ROUNDS; $r
     poll();
     last if @wrong;
 }
-is_deeply(\@wrong, [], 'all sessions received exactly their notifications, once');
+is_deeply(\@wrong, [], 'all sessions receive exactly their notifications, once');
 note join ', ', map { "$_ $count{$_}" } sort keys %count;
-is_deeply([ missing() ], [], 'all cases occurred');
-is($_->metric('clairon_store_errors_total'), 0, 'no store errors') for @relays;
+is_deeply([ missing() ], [], 'each case of the model occurs');
+is($_->metric('clairon_store_errors_total'), 0, 'the store returns no errors') for @relays;
 
 done_testing();

@@ -34,9 +34,9 @@ kill CONT => $gate->pid;
 my $waits = notify(USER => 'u1', $ACK_REQUIRED);
 my $plain = notify(USER => 'u1');
 $_->run_until('later notifications', sub { has($narrow, $plain) && has($wide, $waits) }) for $narrow, $wide;
-is(has($narrow, $waits) + has($narrow, $passed), 0, 'one is queued, the other was skipped');
+is(has($narrow, $waits) + has($narrow, $passed), 0, 'one notification is queued, the other was skipped');
 my $pos = $narrow->pos;
-like($pos, qr/~1-[0-9a-z]+~/, 'the cursor records the queued one');
+like($pos, qr/~1-[0-9a-z]+~/, 'the cursor records the queued notification');
 $narrow->close;
 
 $wide->ack($waits);
@@ -46,6 +46,6 @@ wait_until('the user is a member again', sub { is_member() });
 $wide->run_until('the group\'s notification', sub { has($wide, $passed) });
 my $reconnected = $gate->client('u1', win => 1, pos => $pos);
 is($reconnected->wait_for('connected')->{resumed}, JSON::false, 'the session has not resumed');
-is($reconnected->wait_for('gap')->{why}, 'shed', 'and gets a gap');
+is($reconnected->wait_for('gap')->{why}, 'shed', 'the session gets a gap');
 
 done_testing();

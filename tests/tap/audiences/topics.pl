@@ -56,7 +56,7 @@ is(received($all), 'b1 a1', 'a client without a subscription receives all topics
 is(ask($some, subscribe => 4, 'p.b*', 'p.a'), 'p.a p.b*', 'a second subscribe adds topics; known ones are not repeated');
 insert('b', 'a');
 $some->run_until('both rows', sub { received($some) =~ /a2/ });
-is(received($some), 'a1 b2 a2', 'both are delivered in order');
+is(received($some), 'a1 b2 a2', 'the topics of both subscribes are delivered in order');
 is(ask($some, unsubscribe => 5, 'p.a', 'p.never'), 'p.b*', 'unsubscribe returns the remaining topics');
 insert('a', 'b');
 $some->run_until('the row', sub { received($some) =~ /b3/ });
@@ -64,7 +64,7 @@ is(received($some), 'a1 b2 a2 b3', 'unsubscribed topics are not delivered');
 is(ask($some, unsubscribe => 6, 'p.b*'), '', 'the list may become empty');
 insert('a', 'b');
 wait_all_received(4, 'b');
-is(ask($some, subscribe => 7, '*'), '*', 'and include all topics again');
+is(ask($some, subscribe => 7, '*'), '*', 'a subscription to * includes all topics again');
 insert('a');
 $some->run_until('the row', sub { received($some) =~ /a5/ });
 is(received($some), 'a1 b2 a2 b3 a5', 'filtered notifications without ack_required are not delivered later');
@@ -84,12 +84,12 @@ insert('due') for 1 .. 5;
 $id = insert('a');
 $narrow->run_until('the row', sub { received($narrow) =~ /a$id/ });
 is(received($narrow), "a$id", 'filtered notifications with ack_required do not block others');
-is($store->pending, 5, 'they are pending');
+is($store->pending, 5, 'filtered notifications with ack_required are pending');
 my $again = $relay->client('u1', win => 2, topics => ['p.a']);
 $id = insert('a');
 $again->run_until('the row', sub { received($again) =~ /a$id/ });
 is(received($again), "a$id", 'a new connection with the same filter does not receive them');
-is(ask($again, subscribe => 8, 'p.due'), 'p.a p.due', 'once subscribed');
+is(ask($again, subscribe => 8, 'p.due'), 'p.a p.due', 'a later subscribe returns both topics');
 my $done = 0;
 while ($done < 5)
 {
@@ -100,18 +100,18 @@ while ($done < 5)
     $done = @due;
 }
 is(join(' ', grep { /due/ } split / /, received($again)), 'due10 due11 due12 due13 due14',
-    'they are delivered in order, without duplicates');
+    'pending notifications of the new topic are delivered in order, without duplicates');
 wait_until('all acknowledged', sub { $store->pending == 0 });
 
 # Invalid requests.
-is(ask($again, subscribe => 20, @$_), 107, 'rejected: ' . substr join(' ', @$_), 0, 30)
+is(ask($again, subscribe => 20, @$_), 107, 'a subscription is rejected: ' . substr join(' ', @$_), 0, 30)
   for [''], ['a*b'], ['*.a'], [ 'x' x 256 ], [], [ map { "t$_" } 1 .. 257 ], [ map { $_ . 'x' x 250 } 1 .. 60 ];
 is(ask($again, subscribe => 21, map { "t$_" } 1 .. 250), join(' ', sort 'p.a', 'p.due', map { "t$_" } 1 .. 250),
     'many topics are allowed');
-is(ask($again, subscribe => 22, map { "u$_" } 1 .. 10), 107, 'but at most 256');
+is(ask($again, subscribe => 22, map { "u$_" } 1 .. 10), 107, 'more than 256 topics are rejected');
 $id = insert('a');
 $again->run_until('the row', sub { received($again) =~ /a$id/ });
 pass('rejected requests change nothing');
 
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 done_testing();

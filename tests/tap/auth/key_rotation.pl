@@ -55,24 +55,24 @@ for my $workers (1, 2)
     is($accepts->($second), 'no', "$workers: a changed file has no effect yet");
     $reload->('auth key changed');
     is($accepts->($second), 'yes', "$workers: after SIGHUP the new key is accepted");
-    is($accepts->($first),  'yes', "$workers: and the previous one too");
+    is($accepts->($first),  'yes', "$workers: the previous key is still accepted");
     write_key('too short');
     $reload->('could not reload the auth key');
     is($accepts->($second), 'yes', "$workers: a file without a valid key has no effect");
     unlink $file;
     $reload->('could not reload the auth key');
-    is($accepts->($first), 'yes', "$workers: a missing file neither");
+    is($accepts->($first), 'yes', "$workers: a missing file has no effect");
     write_key($third);
     $reload->('auth key changed');
     is($accepts->($third),  'yes', "$workers: the third key is accepted");
-    is($accepts->($second), 'yes', "$workers: and the second");
-    is($accepts->($first),  'no',  "$workers: but not the first");
+    is($accepts->($second), 'yes', "$workers: the second key is still accepted");
+    is($accepts->($first),  'no',  "$workers: the first key is rejected");
     $reload->('auth key file unchanged" hint="to revoke the previous key');
     is($accepts->($second), 'yes', "$workers: SIGHUP with an unchanged file keeps the previous key");
     utime time() + 5, time() + 5, $file;
     $reload->('previous key revoked');
     is($accepts->($third),  'yes', "$workers: after SIGHUP with a touched file the third key is accepted");
-    is($accepts->($second), 'no',  "$workers: and only this one");
+    is($accepts->($second), 'no',  "$workers: the second key is rejected");
     $stays->send_json({ t => 'ping' });
     is($stays->wait_message('pong')->{t}, 'pong', "$workers: open connections stay open");
     if ($workers > 1)
@@ -82,11 +82,11 @@ for my $workers (1, 2)
         kill KILL => (Clairon::Test::children($relay->pid))[0];
         wait_until('a new worker runs', sub { $workers < (() = $relay->log_text =~ /msg="started" pid=/g) });
         is($accepts->($second), 'yes', "$workers: a new worker accepts the new key");
-        is($accepts->($third),  'yes', "$workers: and the previous one");
-        is($accepts->($first),  'no',  "$workers: but no older ones");
+        is($accepts->($third),  'yes', "$workers: a new worker accepts the previous key");
+        is($accepts->($first),  'no',  "$workers: a new worker rejects older keys");
     }
     unlike($relay->log_text, qr/a{20}|b{20}|c{20}/, "$workers: no key is in the log");
-    is($relay->stop, 0, "$workers: SIGTERM: the relay exits with status 0");
+    is($relay->stop, 0, "$workers: SIGTERM ends the relay with status 0");
 }
 
 done_testing();

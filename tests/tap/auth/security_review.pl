@@ -92,7 +92,7 @@ for my $name (sort keys %bad)
     my $raw = Clairon::Test::RawSocket->open($relay);
     $raw->send_json({ t => 'connect', token => $bad{$name} });
     is($raw->read_to_end->{code}, $name eq 'expired' ? 4100 : 4001, "a token $name opens no WebSocket");
-    is(http($_->[0], $_->[1], headers => { Authorization => "Bearer $bad{$name}" }, body => $_->[2])->{status}, 401, "nor $_->[1]")
+    is(http($_->[0], $_->[1], headers => { Authorization => "Bearer $bad{$name}" }, body => $_->[2])->{status}, 401, "a token $name is rejected by $_->[1]")
       for [ GET => '/v1/sse' ], [ GET => '/v1/poll?wait=0' ], [ POST => '/v1/ack', '{}' ], [ POST => '/v1/ticket', '' ],
       [ POST => '/v1/notifications', '{}' ], [ POST => '/v1/push', '{}' ];
 }
@@ -129,12 +129,12 @@ my $auth  = 'Authorization: ' . bearer('u1') . "\r\n";
 my $inner = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
 is(scalar(@{ statuses("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n$inner") }), 1, 'a second request on the connection is not answered');
 is_deeply(statuses("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n$inner"),
-    [400], 'a length and chunks: rejected, and the rest is not read');
+    [400], 'a request with a length and chunks is rejected, and the rest is not read');
 unlike(raw("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: 0\r\nContent-Length: " . length($inner) . "\r\n\r\n$inner"), qr/"status":"ok"/,
-    'two lengths smuggle nothing');
-unlike(raw("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: $_\r\n\r\n$inner"), qr/^HTTP\S+ 20|"status":"ok"/m, "a length of $_")
+    'a request with two lengths smuggles no second one');
+unlike(raw("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: $_\r\n\r\n$inner"), qr/^HTTP\S+ 20|"status":"ok"/m, "a length of $_ smuggles no request")
   for '+0', '-1', '0x10', '99999999999999999999', '1 1', '';
-unlike(raw("GET /healthz HTTP/1.1\r\nHost: x\r\nX : y\r\n\r\n"), qr/^HTTP\S+ 5/m, 'a blank before a colon');
+unlike(raw("GET /healthz HTTP/1.1\r\nHost: x\r\nX : y\r\n\r\n"), qr/^HTTP\S+ 5/m, 'a blank before a colon causes no server error');
 
 # Paths.
 is(http(GET => $_, as => 'u1')->{status}, 404, "$_ is not found")
@@ -147,17 +147,17 @@ is(http(GET => '/healthz')->{status}, 200, 'the relay continues');
 # Pages of other origins.
 for my $origin ('http://evil.example', 'null', 'http://x.evil.example', 'https://evilx')
 {
-    is(http(GET => '/v1/poll?wait=0', as => 'u1', headers => { Origin => $origin })->{status}, 403, "$origin: no poll");
-    is(http(POST => '/v1/ack', as => 'u1', headers => { Origin => $origin }, body => '{}')->{status}, 403, "$origin: no ack");
-    is(http(POST => '/v1/ticket', as => 'u1', headers => { Origin => $origin }, body => '')->{status}, 403, "$origin: no ticket");
-    is(http(OPTIONS => '/v1/notifications', headers => { Origin => $origin })->{status}, 403, "$origin: no preflight");
+    is(http(GET => '/v1/poll?wait=0', as => 'u1', headers => { Origin => $origin })->{status}, 403, "$origin may not poll");
+    is(http(POST => '/v1/ack', as => 'u1', headers => { Origin => $origin }, body => '{}')->{status}, 403, "$origin may not acknowledge");
+    is(http(POST => '/v1/ticket', as => 'u1', headers => { Origin => $origin }, body => '')->{status}, 403, "$origin may not request a ticket");
+    is(http(OPTIONS => '/v1/notifications', headers => { Origin => $origin })->{status}, 403, "$origin gets no preflight response");
 }
 
 # The log contains no secrets.
 my $log = $relay->log_text;
 unlike($log, qr/eyJ/, 'the log has no token');
-unlike($log, qr/for alice/, 'no payload');
-unlike($log, qr/\Q$Clairon::Test::SECRET\E/, 'and no secret');
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+unlike($log, qr/for alice/, 'the log has no payload');
+unlike($log, qr/\Q$Clairon::Test::SECRET\E/, 'the log has no secret');
+is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 done_testing();

@@ -49,74 +49,81 @@ sub token_result
     return $end->{code};
 }
 
-sub check_token { my ($token, $wanted, $name) = @_; is(token_result($relay, $token), $wanted, $name); return }
+# $wanted: the token's user, or the close code.
+sub check_token
+{
+    my ($token, $wanted, $name) = @_;
+    my $result = $wanted =~ /^4\d\d\d$/ ? "is rejected with $wanted" : 'is accepted';
+    is(token_result($relay, $token), $wanted, "$name $result");
+    return;
+}
 
 # Signatures.
 my %good = (sub => 'u1', exp => $later);
 my $good = token(%good);
 check_token($good, 'u1', 'a valid token');
-check_token(undef, 4001, 'no token');
-check_token('', 4001, 'an empty one');
-check_token(token(%good, secret => 'another secret of at least 32 bytes'), 4001, 'another secret');
+check_token(undef, 4001, 'a connect without a token');
+check_token('', 4001, 'an empty token');
+check_token(token(%good, secret => 'another secret of at least 32 bytes'), 4001, 'a token signed with another secret');
 my ($header, $claims, $signature) = split /\./, $good;
 my $other = encode_base64url($json->encode({ %good, sub => 'u2' }));
-check_token("$header.$other.$signature", 4001, 'other claims with the same signature');
-check_token(signed({ alg => 'none' }, \%good, sub { '' }), 4001, 'alg none');
-check_token(signed({ alg => 'none' }, \%good, \&hs256), 4001, 'alg none with a signature');
-check_token("$header.$claims.", 4001, 'no signature');
-check_token("$header.$claims", 4001, 'no signature part');
+check_token("$header.$other.$signature", 4001, 'a token with changed claims');
+check_token(signed({ alg => 'none' }, \%good, sub { '' }), 4001, 'a token with alg none');
+check_token(signed({ alg => 'none' }, \%good, \&hs256), 4001, 'a token with alg none and a signature');
+check_token("$header.$claims.", 4001, 'a token with an empty signature');
+check_token("$header.$claims", 4001, 'a token without a signature part');
 check_token(signed({ alg => 'HS512' }, \%good, sub { hmac_sha512($_[0], $Clairon::Test::SECRET) }), 4001,
-    'another algorithm with our secret');
-check_token(signed({ alg => 'RS256' }, \%good, \&hs256), 4001, 'a wrong algorithm name');
-check_token(signed({ typ => 'JWT' }, \%good, \&hs256), 4001, 'no algorithm');
-check_token(signed('nonsense', \%good, \&hs256), 4001, 'a header that is not JSON');
-check_token(signed({ alg => 'HS256' }, 'nonsense', \&hs256), 4001, 'claims that are not JSON');
-check_token(signed({ alg => 'HS256' }, '[1]', \&hs256), 4001, 'claims that are an array');
-check_token("$good.$signature", 4001, 'four parts');
-check_token("$good=", 4001, 'padding');
-check_token("$good ", 4001, 'a trailing blank');
-check_token(substr($good, 0, -1), 4001, 'a truncated signature');
-check_token(token(%good, more => 'x' x 9000), 4001, 'longer than the limit');
-check_token("..", 4001, 'dots');
-check_token("\x{e9}.\x{e9}.\x{e9}", 4001, 'invalid base64');
+    'a token signed by another algorithm with our secret');
+check_token(signed({ alg => 'RS256' }, \%good, \&hs256), 4001, 'a token with a wrong algorithm name');
+check_token(signed({ typ => 'JWT' }, \%good, \&hs256), 4001, 'a token without an algorithm');
+check_token(signed('nonsense', \%good, \&hs256), 4001, 'a token with a header that is not JSON');
+check_token(signed({ alg => 'HS256' }, 'nonsense', \&hs256), 4001, 'a token with claims that are not JSON');
+check_token(signed({ alg => 'HS256' }, '[1]', \&hs256), 4001, 'a token with an array of claims');
+check_token("$good.$signature", 4001, 'a token of four parts');
+check_token("$good=", 4001, 'a token with padding');
+check_token("$good ", 4001, 'a token with a trailing blank');
+check_token(substr($good, 0, -1), 4001, 'a token with a truncated signature');
+check_token(token(%good, more => 'x' x 9000), 4001, 'a token longer than the limit');
+check_token("..", 4001, 'a token of empty parts');
+check_token("\x{e9}.\x{e9}.\x{e9}", 4001, 'a token with invalid base64');
 
 # Expiration.
-check_token(token(sub => 'u1', exp => time() - 1), 4100, 'expired');
-check_token(token(sub => 'u1', exp => 0), 4100, 'expired long ago');
-check_token(token(%good, secret => 'x' x 32, exp => 1), 4001, 'an expired forged token counts as forged');
-check_token(token(sub => 'u1', exp => undef), 4001, 'no exp');
-check_token(token(sub => 'u1', exp => $later_text), 4001, 'an exp that is a string');
-check_token(token(sub => 'u1', exp => -1), 4001, 'a negative exp');
-check_token(signed({ alg => 'HS256' }, qq({"sub":"u1","exp":$_}), \&hs256), 4001, "exp $_")
+check_token(token(sub => 'u1', exp => time() - 1), 4100, 'an expired token');
+check_token(token(sub => 'u1', exp => 0), 4100, 'a token that expired long ago');
+check_token(token(%good, secret => 'x' x 32, exp => 1), 4001, 'an expired token with a forged signature');
+check_token(token(sub => 'u1', exp => undef), 4001, 'a token without exp');
+check_token(token(sub => 'u1', exp => $later_text), 4001, 'a token with a string as exp');
+check_token(token(sub => 'u1', exp => -1), 4001, 'a token with a negative exp');
+check_token(signed({ alg => 'HS256' }, qq({"sub":"u1","exp":$_}), \&hs256), 4001, "a token with exp $_")
   for '1e300', 'null', 'true', '[4000000000]', '99999999999999999999';
-check_token(signed({ alg => 'HS256' }, qq({"sub":"u1","exp":$later_text.5}), \&hs256), 'u1', 'a fractional exp is valid');
-check_token(token(%good, nbf => time() + 600), 4001, 'not valid yet');
-check_token(token(%good, nbf => time() - 600), 'u1', 'nbf in the past');
+check_token(signed({ alg => 'HS256' }, qq({"sub":"u1","exp":$later_text.5}), \&hs256), 'u1', 'a token with a fractional exp');
+check_token(token(%good, nbf => time() + 600), 4001, 'a token that is not valid yet');
+check_token(token(%good, nbf => time() - 600), 'u1', 'a token with nbf in the past');
 
 # Users.
-check_token(token(%good, sub => $_->[0]), $_->[1], "sub $_->[2]") for
-  [ undef, 4001, 'missing' ], [ '', 4001, 'empty' ], [ 17, 4001, 'a number' ], [ ['u1'], 4001, 'a list' ],
-  [ 'x' x 256, 4001, 'of 256 bytes' ], [ 'x' x 255, 'x' x 255, 'of 255 bytes' ],
-  [ "u\x{e9}\x{20ac} \"1\\", "u\x{e9}\x{20ac} \"1\\", 'of any letters' ], [ "u1\0u2", 4001, 'with a NUL' ];
+check_token(token(%good, sub => $_->[0]), $_->[1], "a token with $_->[2] as sub") for
+  [ undef, 4001, 'nothing' ], [ '', 4001, 'an empty text' ], [ 17, 4001, 'a number' ], [ ['u1'], 4001, 'a list' ],
+  [ 'x' x 256, 4001, '256 bytes' ], [ 'x' x 255, 'x' x 255, '255 bytes' ],
+  [ "u\x{e9}\x{20ac} \"1\\", "u\x{e9}\x{20ac} \"1\\", 'any letters' ], [ "u1\0u2", 4001, 'a text with a NUL' ];
 my $forger = "u1\ncomponent=relay level=error msg=\"forged\"\r\n";
-check_token(token(%good, sub => $forger), $forger, 'sub with several lines');
-unlike($relay->log_text, qr/^component=relay level=error/m, 'it creates no log line');
+check_token(token(%good, sub => $forger), $forger, 'a token with several lines as sub');
+unlike($relay->log_text, qr/^component=relay level=error/m, 'a user name with several lines creates no log line');
 
 # Groups.
-check_token(token(%good, groups => $_->[0]), $_->[1], "groups: $_->[2]") for
-  [ {}, 'u1', 'none' ], [ { STRUCTURE => ['s1'], ROLE => [ 'admin', 'teacher' ] }, 'u1', 'some' ],
-  [ { STRUCTURE => [] }, 'u1', 'an empty list' ],
+check_token(token(%good, groups => $_->[0]), $_->[1], "a token with $_->[2] as groups") for
+  [ {}, 'u1', 'an empty object' ], [ { STRUCTURE => ['s1'], ROLE => [ 'admin', 'teacher' ] }, 'u1', 'two audiences' ],
+  [ { STRUCTURE => [] }, 'u1', 'an audience without targets' ],
   [ { USER => ['u2'] }, 4001, 'another user' ], [ { user => ['u2'] }, 4001, 'another user in small letters' ],
-  [ { ALL => ['x'] }, 4001, 'all users' ], [ { '' => ['x'] }, 4001, 'no name' ],
+  [ { ALL => ['x'] }, 4001, 'the audience ALL' ], [ { '' => ['x'] }, 4001, 'an audience without a name' ],
   [ { STRUCTURE => 's1' }, 4001, 'a string instead of a list' ], [ ['s1'], 4001, 'a list instead of an object' ],
-  [ 'STRUCTURE', 4001, 'a text' ], [ { STRUCTURE => [17] }, 4001, 'a number in it' ],
-  [ { STRUCTURE => [''] }, 4001, 'an empty target' ], [ { STRUCTURE => [ ['s1'] ] }, 4001, 'a list in it' ],
+  [ 'STRUCTURE', 4001, 'a text' ], [ { STRUCTURE => [17] }, 4001, 'a number as a target' ],
+  [ { STRUCTURE => [''] }, 4001, 'an empty target' ], [ { STRUCTURE => [ ['s1'] ] }, 4001, 'a list as a target' ],
   [ { STRUCTURE => [ 'x' x 256 ] }, 4001, 'a target of 256 bytes' ],
   [ { 'S' x 64 => ['s1'] }, 4001, 'an audience of 64 bytes' ],
   [ { STRUCTURE => [ 1 .. 256 ] }, 4001, '256 numbers' ],
   [ { STRUCTURE => [ map { "s$_" } 1 .. 256 ] }, 'u1', '256 targets' ],
   [ { STRUCTURE => [ map { "s$_" } 1 .. 129 ], ROLE => [ map { "r$_" } 1 .. 128 ] }, 4001, '257 targets' ];
-check_token(token(%good, publish => 'yes'), 'u1', 'a publish claim that is not true grants nothing and does not reject the token');
+check_token(token(%good, publish => 'yes'), 'u1', 'a token with a publish claim that is not true');
 
 # With a public key: the header's algorithm is not trusted.
 my $folder = scratch();
@@ -139,7 +146,7 @@ sub rs256
 }
 %good = (%good, iss => 'https://issuer.example', aud => [ 'other', 'clairon' ]);
 my %rs256 = (alg => 'RS256', typ => 'JWT');
-is(token_result($strict, signed(\%rs256, \%good, \&rs256)), 'u1', 'a token signed with the private key');
+is(token_result($strict, signed(\%rs256, \%good, \&rs256)), 'u1', 'a token signed with the private key is accepted');
 is(token_result($strict, signed({ alg => 'HS256' }, \%good, sub { hmac_sha256($_[0], $public) })), 4001,
     'the public key is not accepted as an HS256 secret');
 is(token_result($strict, signed({ alg => 'none' }, \%good, sub { '' })), 4001, 'a missing signature is rejected');
@@ -169,8 +176,8 @@ sub check_refresh_closes
     my $raw = user('u1', %claims);
     $raw->send_json({ t => 'refresh', r => 2, token => $token });
     my $end = $raw->read_to_end;
-    is_deeply([ map { $_->{code} } @{ $end->{messages} } ], [ $err // (), $code ], "$name: messages before the close");
-    is($end->{code}, $code, "$name: closed with $code");
+    is_deeply([ map { $_->{code} } @{ $end->{messages} } ], [ $err // (), $code ], "$name causes the right messages before the close");
+    is($end->{code}, $code, "$name closes the connection with $code");
     return;
 }
 
@@ -185,12 +192,12 @@ my $expiring  = $short->wait_message('expiring');
 cmp_ok($expiring->{in}, '<=', 8, 'expiring has the remaining time');
 $kept->wait_message('expiring');
 $minute->send_json({ t => 'ping' });
-is($minute->next_message->{t}, 'pong', 'no expiring message with four fifths of the lifetime left');
+is($minute->next_message->{t}, 'pong', 'a token with four fifths of its lifetime left is not announced as expiring');
 my $body = '{"payload":{},"routing":{"audience":{"type":"USER","targets":["u7"]}}}';
 my $post = Clairon::Test::RawSocket->new($relay);
 $post->write("POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'api', publish => JSON::true)
       . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
-is($stream->event->{t}, 'msg', 'nor on a stream');
+is($stream->event->{t}, 'msg', 'a stream with such a token gets no expiring message');
 $_->disconnect for $minute, $stream;
 is(refresh($kept, token(sub => 'u1', exp => 0 + $later))->{exp}, $later, 'a new token is accepted');
 
@@ -201,28 +208,28 @@ check_refresh_closes(token(sub => 'u1', groups => { ROLE => ['admin'] }), undef,
 check_refresh_closes(token(sub => 'u1'), undef, 4201, 'a refresh to no groups', groups => { ROLE => ['admin'] });
 my $grouped = user('u1', groups => { ROLE => ['admin'] });
 is(refresh($grouped, token(sub => 'u1', exp => 0 + $later, groups => { ROLE => ['admin'] }))->{exp}, $later,
-    'a refresh to the same groups');
+    'a refresh to the same groups is accepted');
 my ($one, $reordered) = map { signed({ alg => 'HS256' }, qq({"sub":"u1","exp":$later_text,"groups":$_}), \&hs256) } '{"ROLE":["a","b"],"TEAM":["c"]}', '{"TEAM":["c"],"ROLE":["b","a"]}';
-is(refresh(Clairon::Test::RawSocket->user($relay, 'u1', token => $one), $reordered)->{exp}, $later, 'also in another order');
+is(refresh(Clairon::Test::RawSocket->user($relay, 'u1', token => $one), $reordered)->{exp}, $later, 'a refresh to the same groups in another order is accepted');
 
 $grouped->disconnect;
 
 my $end = $short->read_to_end;
 is($end->{code}, 4100, 'the connection ends when the token expires');
-is($end->{messages}[-1]{code}, 4100, 'after a bye');
-cmp_ok(time(), '>=', $expires_s, 'and not earlier');
+is($end->{messages}[-1]{code}, 4100, 'an expired token causes a bye with 4100');
+cmp_ok(time(), '>=', $expires_s, 'the connection does not end before the token expires');
 $kept->send_json({ t => 'ping' });
 is($kept->wait_message('pong')->{t}, 'pong', 'a refreshed connection stays open');
 refresh($kept, token(sub => 'u1', exp => time() + 5));
 cmp_ok($kept->wait_message('expiring')->{in}, '<=', 5, 'a new token may expire earlier than the previous one');
-is($kept->read_to_end->{code}, 4100, 'and ends the connection then');
+is($kept->read_to_end->{code}, 4100, 'the connection ends when the new token expires');
 
 # The log contains no secrets, even at debug level.
 my $log = $relay->log_text . $strict->log_text;
-like($log, qr/level=debug/, 'the log level is debug');
+like($log, qr/level=debug/, 'the relay logs at level debug');
 is(scalar(grep { index($log, $_) >= 0 } @seen, map { (split /\./)[2] || $_ } @seen), 0,
-    'it has no token and no signature');
-is(index($log, $Clairon::Test::SECRET), -1, 'and no secret');
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+    'the log has no token and no signature');
+is(index($log, $Clairon::Test::SECRET), -1, 'the log has no secret');
+is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 done_testing();

@@ -20,7 +20,7 @@ sub notify { my ($audience, $targets, $mark, $more) = @_;
 
 sub clairon { return $relay->run(@_) }
 sub listed { my ($code, $out, $err) = clairon('errors', 'list', '--json', @_);
-    is($code, 0, "errors list @_") or diag $err;
+    is($code, 0, "errors list @_ exits with 0") or diag $err;
     return map { JSON::decode_json($_) } split /\n/, $out }
 
 my ($one, $two) = map { $relay->client($_) } qw(u1 u2);
@@ -34,33 +34,33 @@ wait_until('the second has expired', sub { $store->execute('XLEN', 'clairon:erro
 # List and its filters.
 my @all = listed();
 is_deeply([ map { [ @$_{qw(id reason)} ] } @all ], [ [ $first, 'exhausted' ], [ $second, 'expired' ] ],
-    'all entries, oldest first');
-is_deeply([ sort @{ $all[0]{users} } ], [ 'u1', 'u2' ], 'with the missing users');
-is($all[0]{attempts}, 1, 'with the attempts');
-is($all[0]{notification}{payload}{mark}, 'first', 'and the notification');
-like($all[0]{at}, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/, 'and the time');
-is_deeply([ map { $_->{id} } listed('--reason', 'expired') ], [$second], 'by reason');
-is_deeply([ map { $_->{id} } listed('--user', 'u1') ], [$first], 'by user');
-is_deeply([ map { $_->{id} } listed('--id', $second) ], [$second], 'by id');
-is_deeply([ map { $_->{id} } listed('--limit=1') ], [$first], 'with a limit');
-is(scalar(listed('--since', $_)), 2, "of the last $_") for '1h', '99999999d';
+    'the list has all entries, oldest first');
+is_deeply([ sort @{ $all[0]{users} } ], [ 'u1', 'u2' ], 'an entry lists the missing users');
+is($all[0]{attempts}, 1, 'an entry has the number of attempts');
+is($all[0]{notification}{payload}{mark}, 'first', 'an entry contains the notification');
+like($all[0]{at}, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/, 'an entry has its time');
+is_deeply([ map { $_->{id} } listed('--reason', 'expired') ], [$second], '--reason selects entries by reason');
+is_deeply([ map { $_->{id} } listed('--user', 'u1') ], [$first], '--user selects entries by user');
+is_deeply([ map { $_->{id} } listed('--id', $second) ], [$second], '--id selects an entry by id');
+is_deeply([ map { $_->{id} } listed('--limit=1') ], [$first], '--limit limits the number of entries');
+is(scalar(listed('--since', $_)), 2, "--since $_ selects recent entries") for '1h', '99999999d';
 my ($code, $out) = clairon('errors', 'list');
 like($out, qr/^\S+Z +$first +exhausted +1 +u\d, u\d$/m, 'errors list prints a table');
 
 # Redrive: the users of the entry get it again.
 ($code, $out) = clairon('errors', 'redrive', '--id', $first);
-is($out, "redrove 1 entry for 2 users\n", 'redriven');
+is($out, "redrove 1 entry for 2 users\n", 'redrive reports the number of entries and users');
 my ($one_before, $two_before) = (2, 2);
 $_->run_until('a retry', sub { of_mark($one, 'first') > 2 && of_mark($two, 'first') > 2 }) for $one, $two;
-is((of_mark($one, 'first'))[2]{routing}{retry}{attempts}, 0, 'from attempt 0');
-is((of_mark($one, 'first'))[2]{metadata}{id}, $first, 'under its id');
+is((of_mark($one, 'first'))[2]{routing}{retry}{attempts}, 0, 'a redriven notification starts at attempt 0');
+is((of_mark($one, 'first'))[2]{metadata}{id}, $first, 'a redriven notification keeps its id');
 $_->ack($first) for $one, $two;
 wait_until('both have acknowledged', sub { !$store->execute('HEXISTS', $store->of($first, 'pending'), $first) });
 is(scalar(listed()), 1, 'a redriven and acknowledged entry is deleted');
 my $expiration = (of_mark($two, 'second'))[0]{metadata}{expiration};
 ($code, $out) = clairon('errors', 'redrive', '--all');
 $two->run_until('the second again', sub { (of_mark($two, 'second'))[-1]{metadata}{expiration} gt $expiration });
-pass('with a new expiration');
+pass('a redriven notification gets a new expiration');
 $two->ack($second);
 wait_until('acknowledged', sub { !$store->execute('HEXISTS', $store->of($second, 'pending'), $second) });
 
@@ -68,14 +68,14 @@ wait_until('acknowledged', sub { !$store->execute('HEXISTS', $store->of($second,
 my $third = notify('USER', 'u1,away', 'third', 'retry_limit => 0');
 wait_until('one is exhausted', sub { $store->execute('XLEN', 'clairon:errors') == 1 });
 clairon('errors', 'redrive', '--user', 'u1');
-is_deeply({ @{ $store->execute('HGETALL', $store->of($third, "ack:$third")) } }, { u1 => 0, away => 0 }, 'both are pending');
+is_deeply({ @{ $store->execute('HGETALL', $store->of($third, "ack:$third")) } }, { u1 => 0, away => 0 }, 'both users are pending again');
 $one->run_until('the third again', sub { of_mark($one, 'third') == 2 });
 $one->ack($third);
 my $away = $relay->client('away');
 $away->run_until('the third', sub { of_mark($away, 'third') });
 $away->ack($third);
 wait_until('complete', sub { !$store->execute('HEXISTS', $store->of($third, 'pending'), $third) });
-is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [], 'no state is left');
+is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [], 'no state of the notification is left');
 
 # For an absent user: in its place among the pending ones.
 my $late = $relay->client('late');
@@ -98,15 +98,15 @@ my $fourth = notify('USER', 'u1', 'fourth', 'retry_limit => 0');
 wait_until('it is exhausted', sub { $store->execute('XLEN', 'clairon:errors') == 1 });
 ($code, $out, my $err) = clairon('errors', 'drop');
 is($code, 2, 'drop needs a filter');
-like($err, qr/--all/, 'with a hint');
+like($err, qr/--all/, 'the error names --all');
 ($code, $out) = clairon('errors', 'drop', $fourth);
-is($out, "dropped 1 entry\n", 'dropped');
+is($out, "dropped 1 entry\n", 'drop reports the number of entries');
 is(scalar(listed()), 0, 'the dropped entry is deleted');
 is((clairon('errors', 'dance'))[0], 2, 'an unknown subcommand is rejected');
-is((clairon('errors', 'list', '--limit', 'x'))[0], 2, 'an invalid limit too');
-like((clairon('errors', 'drop', '--reason', 'exausted'))[2], qr/exhausted, expired, rejected or undecodable/, 'an invalid reason too');
-like((clairon('errors', 'drop', '--since', '-1h'))[2], qr/--since must be/, 'a time in the future too');
-like((clairon('errors', 'drop', 'x'))[2], qr/a UUID/, 'an invalid id too');
+is((clairon('errors', 'list', '--limit', 'x'))[0], 2, 'an invalid limit is rejected');
+like((clairon('errors', 'drop', '--reason', 'exausted'))[2], qr/exhausted, expired, rejected or undecodable/, 'an invalid reason is rejected');
+like((clairon('errors', 'drop', '--since', '-1h'))[2], qr/--since must be/, 'a time in the future is rejected');
+like((clairon('errors', 'drop', 'x'))[2], qr/a UUID/, 'an invalid id is rejected');
 
 # A store that fails during a reply is reported.
 my $path   = Clairon::Test::scratch() . '/fake';
@@ -125,8 +125,8 @@ if ($fake_store == 0)
 ($code, undef, $err) = do {
     local $SIG{PIPE} = 'DEFAULT';    # as in a shell; Mojolicious ignores it
     clairon('errors', 'list', "--store.url=unix://$path") };
-is($code, 1, 'a store that fails during a reply');
-like($err, qr/^clairon errors: the store does not reply: /, 'is reported');
+is($code, 1, 'a store that fails during a reply causes an error');
+like($err, qr/^clairon errors: the store does not reply: /, 'the lost connection is reported');
 waitpid $fake_store, 0;
 
 # A value that its type cannot print: the notification is delivered, and the error log has an entry.
@@ -144,7 +144,7 @@ my ($undecodable) = listed('--reason', 'undecodable');
 is_deeply([ $undecodable->{users}, $undecodable->{notification}{payload}{undecodable} ], [ [], ['o'] ],
     'an undecodable value is logged, and the row is delivered');
 ($code, $out) = clairon('errors', 'redrive', '--all');
-like($out, qr/^skipped 1 entry/m, 'it cannot be redriven, as no user is pending');
+like($out, qr/^skipped 1 entry/m, 'an undecodable value cannot be redriven, as no user is pending');
 clairon('errors', 'drop', '--reason', 'undecodable');
 
 # Trace.
@@ -152,25 +152,25 @@ clairon('errors', 'drop', '--reason', 'undecodable');
 my $trace = JSON::decode_json($out);
 is($trace->{notification}{payload}{mark}, 'first', 'a trace has the notification');
 my @events = map { join ' ', $_->{stage}, $_->{user} // (), $_->{attempt} // () } @{ $trace->{events} };
-is_deeply([ @events[ 0, 1 ] ], [ 'committed', 'stored' ], 'from its commit on');
+is_deeply([ @events[ 0, 1 ] ], [ 'committed', 'stored' ], 'the first events are commit and storage');
 my %count;
 $count{$_}++ for map { s/ .*//r } @events;
 # A slow machine may retry before the ack: one attempt more for each.
 my $more = $count{retried} - 4;
 is_deeply(\%count, { committed => 1, stored => 1, sent => 6 + $more, retried => 4 + $more, errored => 2, acked => 2 },
-    'with all events per user') or diag join ', ', @events;
-is(scalar(grep { ($_->{reason} // '') eq 'exhausted' } @{ $trace->{events} }), 2, 'with the reason of its end');
+    'a trace has all events of each user') or diag join ', ', @events;
+is(scalar(grep { ($_->{reason} // '') eq 'exhausted' } @{ $trace->{events} }), 2, 'the last event has its reason');
 is(join(' ', map { $_->{at} } @{ $trace->{events} }),
-    join(' ', sort map { $_->{at} } @{ $trace->{events} }), 'in order of time');
+    join(' ', sort map { $_->{at} } @{ $trace->{events} }), 'the events are in order of time');
 ($code, $out) = clairon('trace', uc $first);
 like($out, qr/^\S+Z +acked +attempt 0  user u2$/m, 'trace prints a table');
 my $plain = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{"mark": "plain"}')});
 $one->run_until('the notification', sub { of_mark($one, 'plain') });
 ($code, $out) = clairon('trace', '--json', $plain);
 is_deeply([ map { $_->{stage} } @{ JSON::decode_json($out)->{events} } ], [ 'committed', 'stored' ],
-    'also without ack_required');
-is((clairon('trace', '01890000-0000-7000-8000-000000000000'))[0], 1, 'an unknown id');
-is((clairon('trace', 'x'))[0], 2, 'an invalid id');
+    'a notification without ack_required has a trace');
+is((clairon('trace', '01890000-0000-7000-8000-000000000000'))[0], 1, 'an unknown id exits with 1');
+is((clairon('trace', 'x'))[0], 2, 'an invalid id exits with 2');
 
 # Nack: a delay, and not before the backoff.
 my $nacked = notify('USER', 'u1', 'nacked', '');
@@ -182,16 +182,16 @@ wait_until('the retry is deferred', sub { wait_s() > 290 });
 cmp_ok(wait_s(), '<=', 300.001, 'a nack defers the retry');
 $one->send({ t => 'nack', ids => [$nacked], delay => 3_600_000 });
 wait_until('the retry is deferred further', sub { wait_s() > 590 });
-cmp_ok(wait_s(), '<=', 600.001, 'up to the cap');
+cmp_ok(wait_s(), '<=', 600.001, 'a nack defers the retry by at most the cap');
 $one->send({ t => 'nack', ids => [$nacked], delay => 10 });
 wait_until('it is processed', sub { $relay->metric('clairon_nacks_total') >= 3 });
-cmp_ok(wait_s(), '>', 250, 'a later shorter delay does not shorten it');
+cmp_ok(wait_s(), '>', 250, 'a later nack with a shorter delay does not shorten the wait');
 my $soon = notify('USER', 'u1', 'soon', '');
 $one->run_until('another', sub { of_mark($one, 'soon') });
 my $showings = of_mark($one, 'soon');
 $one->send({ t => 'nack', ids => [$soon], delay => 0 });
 $one->run_until('a retry', sub { of_mark($one, 'soon') > $showings });
-pass('without a delay it is retried after the backoff');
+pass('a nack without a delay waits for the backoff');
 $one->ack($nacked);
 wait_until('acknowledged', sub { !$store->execute('HEXISTS', $store->of($nacked, 'pending'), $nacked) });
 $one->send({ t => 'nack', ids => [$nacked], delay => 0 });
@@ -199,6 +199,6 @@ notify('USER', 'u1', 'last', '');
 $one->run_until('the last', sub { of_mark($one, 'last') });
 is($store->execute('ZSCORE', $store->of($nacked, 'due'), "$nacked:u1"), undef, 'a nack after the ack has no effect');
 cmp_ok($relay->metric('clairon_nacks_total'), '>=', 4, 'nacks are counted');
-is($relay->metric('clairon_store_errors_total'), 0, 'no store errors');
+is($relay->metric('clairon_store_errors_total'), 0, 'the store returns no errors');
 
 done_testing();

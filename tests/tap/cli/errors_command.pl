@@ -40,19 +40,19 @@ sub expired
 # An empty log.
 my ($code, $out, $err) = errors('list');
 is_deeply([ $code, $out, $err ], [ 0, '', "the error log is empty\n" ], 'an empty log is reported, on standard error');
-is_deeply([ errors('list', '--json') ], [ 0, '', "the error log is empty\n" ], 'with --json too');
+is_deeply([ errors('list', '--json') ], [ 0, '', "the error log is empty\n" ], '--json reports an empty log the same way');
 is((errors('list', '--feed.primary_conninfo=passfile=/nonexistent'))[0], 0, "the relay's secrets are not needed");
-is((errors('redrive', '--all'))[1], "redrove 0 entries for 0 users\n", 'a redrive of nothing');
+is((errors('redrive', '--all'))[1], "redrove 0 entries for 0 users\n", 'a redrive of an empty log redrives nothing');
 
 # A table with a header.
 my @ids = expired(3, 'u1,u2');
 ($code, $out) = errors('list');
 my ($header, @rows) = split /\n/, $out;
-like($header, qr/^TIME +ID +REASON +ATTEMPTS +USERS$/, 'a header');
-is(scalar @rows, 3, 'and a row for each entry');
-is(index($header, 'REASON'), index($rows[0], 'expired'), 'each column below its name');
-is(index($header, 'USERS'), index($rows[0], 'u1, u2'), 'the last too');
-unlike($out, qr/\e/, 'no colour in a pipe');
+like($header, qr/^TIME +ID +REASON +ATTEMPTS +USERS$/, 'a list starts with a header');
+is(scalar @rows, 3, 'a list has a row for each entry');
+is(index($header, 'REASON'), index($rows[0], 'expired'), 'a column starts below its name');
+is(index($header, 'USERS'), index($rows[0], 'u1, u2'), 'the last column starts below its name');
+unlike($out, qr/\e/, 'a pipe gets no colour');
 ($code, $out, $err) = errors('list', '--user', 'nobody');
 is_deeply([ $code, $out, $err ], [ 0, '', "no entry of the error log matches\n" ], 'filters that match nothing are reported');
 
@@ -61,58 +61,58 @@ for my $verb ('redrive', 'drop')
 {
     my $before = entries();
     ($code, $out, $err) = errors($verb, $unknown);
-    is($code, 1, "$verb of an unknown id: exit code 1");
-    is($err, "clairon errors: no entry of the error log has id $unknown\n", "$verb of an unknown id: with the reason");
-    is(entries(), $before, "$verb of an unknown id: no entry is changed");
-    is((errors($verb, '--id', uc $unknown))[0], 1, 'as --id too');
+    is($code, 1, "$verb of an unknown id exits with 1");
+    is($err, "clairon errors: no entry of the error log has id $unknown\n", "$verb of an unknown id prints the reason");
+    is(entries(), $before, "$verb of an unknown id changes no entry");
+    is((errors($verb, '--id', uc $unknown))[0], 1, "$verb --id of an unknown id exits with 1");
     ($code, $out, $err) = errors($verb, $ids[0], '--user', 'nobody');
-    is($code, 1, 'an entry that another filter excludes');
-    like($err, qr/no matching entry of the error log has id \Q$ids[0]\E/, 'is reported as such');
-    is((errors($verb, '123'))[0], 2, 'not a UUID: exit code 2');
-    like((errors($verb, '123'))[2], qr/not a notification id, which is a UUID: 123/, "$verb of an invalid id: with the reason");
+    is($code, 1, "$verb of an entry that another filter excludes exits with 1");
+    like($err, qr/no matching entry of the error log has id \Q$ids[0]\E/, "$verb reports that the entry does not match the filter");
+    is((errors($verb, '123'))[0], 2, "$verb of an id that is no UUID exits with 2");
+    like((errors($verb, '123'))[2], qr/not a notification id, which is a UUID: 123/, "$verb of an invalid id prints the reason");
     is((errors($verb, '--id', $ids[0], '--id', $ids[1]))[0], 2, '--id given twice is rejected: the last would win');
-    is(entries(), $before, "$verb with two --id: no entry is changed");
+    is(entries(), $before, "$verb with two --id changes no entry");
 }
-is((errors('list', $unknown))[0], 0, 'an empty list is no error');
+is((errors('list', $unknown))[0], 0, 'an empty list with a filter exits with 0');
 
 # A dry run.
 for my $verb ('redrive', 'drop')
 {
     ($code, $out) = errors($verb, '--all', '--dry-run');
-    is($code, 0, "$verb --dry-run");
-    like($out, qr/^TIME.*(?:\n\S.*u1, u2){3}\nwould $verb 3 entries(?: for 6 users)?; nothing was changed\n$/, 'lists the entries and their count');
-    is(entries(), 3, 'and changes nothing');
+    is($code, 0, "$verb --dry-run exits with 0");
+    like($out, qr/^TIME.*(?:\n\S.*u1, u2){3}\nwould $verb 3 entries(?: for 6 users)?; nothing was changed\n$/, "$verb --dry-run lists the entries and their count");
+    is(entries(), 3, "$verb --dry-run changes nothing");
 }
-is($store->execute('HLEN', 'clairon:pending'), 0, 'no user is pending');
+is($store->execute('HLEN', 'clairon:pending'), 0, 'a dry run makes no user pending');
 is((errors('list', '--dry-run'))[0], 2, 'a list has no dry run');
 
 # Several ids, one of them unknown.
 ($code, $out, $err) = errors('drop', $ids[0], $unknown, $ids[1]);
-is($code, 1, 'one of three ids is unknown: exit code 1');
-is($out, "dropped 2 entries\n", 'the others are dropped');
-is($err, "clairon errors: no entry of the error log has id $unknown\n", 'and the unknown one is named');
+is($code, 1, 'one unknown id of three exits with 1');
+is($out, "dropped 2 entries\n", 'the known ids are dropped');
+is($err, "clairon errors: no entry of the error log has id $unknown\n", 'the unknown id is named');
 ($code, $out, $err) = errors('redrive', $ids[2], uc $ids[2]);
 is_deeply([ $code, $out, $err ], [ 0, "redrove 1 entry for 2 users\n", '' ], 'a repeated id counts once');
-is($store->execute('HLEN', 'clairon:pending'), 1, 'its users are pending again');
-is(entries(), 0, 'the entry is deleted');
+is($store->execute('HLEN', 'clairon:pending'), 1, 'the users of a redriven entry are pending again');
+is(entries(), 0, 'the redriven entry is deleted');
 
 # Entries that cannot be redriven.
 $store->execute('XADD', 'clairon:errors', '*', id => $unknown, reason => 'undecodable', attempts => 0, users => '[]', data => '{}', route => '');
 ($code, $out) = errors('redrive', $unknown);
-is($code, 1, 'an id that cannot be redriven: exit code 1');
-like($out, qr/^skipped 1 entry: no pending user/m, 'a skipped redrive has a reason');
-is((errors('redrive', '--all'))[0], 0, 'with --all it is skipped');
-is((errors('drop', $unknown))[1], "dropped 1 entry\n", 'it can be dropped');
+is($code, 1, 'an id that cannot be redriven exits with 1');
+like($out, qr/^skipped 1 entry: no pending user/m, 'a skipped redrive prints the reason');
+is((errors('redrive', '--all'))[0], 0, '--all skips an entry that cannot be redriven');
+is((errors('drop', $unknown))[1], "dropped 1 entry\n", 'an entry that cannot be redriven can be dropped');
 
 # More than one page, in one run.
 expired(130, 'u3');
 my @many = map { JSON::decode_json($_)->{id} } split /\n/, (errors('list', '--json'))[1];
 ($code, $out) = errors('redrive', '--limit', 120);
-is($out, "redrove 120 entries for 120 users\n", 'more than a page');
-is(entries(), 10, 'up to the limit');
+is($out, "redrove 120 entries for 120 users\n", '--all redrives more than one page');
+is(entries(), 10, '--limit limits the number of dropped entries');
 ($code, $out) = errors('drop', @many[ 119, 120 .. 129 ]);
-is_deeply([ $code, $out ], [ 1, "dropped 10 entries\n" ], 'the rest by id; redriven ones have no entry');
-is(entries(), 0, 'none is left');
+is_deeply([ $code, $out ], [ 1, "dropped 10 entries\n" ], 'redriven ids have no entry, the others are dropped');
+is(entries(), 0, 'no entry is left');
 
 # A change that the store rejects.
 expired(1, 'u4');
@@ -122,17 +122,17 @@ my $url = 'redis://reader:reader-secret@127.0.0.1:' . $proxy->port;
 for my $verb ('redrive', 'drop')
 {
     ($code, $out, $err) = errors($verb, '--all', "--store.url=$url");
-    is($code, 1, "a $verb that the store rejects: exit code 1");
-    like($err, qr/^clairon errors: the store rejected the command: .*(?:xdel|evalsha|permission)/im, 'with its error');
-    like($out, qr/^(?:redrove|dropped) 0 entries/, 'and it is not counted');
+    is($code, 1, "a $verb that the store rejects exits with 1");
+    like($err, qr/^clairon errors: the store rejected the command: .*(?:xdel|evalsha|permission)/im, 'the error of the store is printed');
+    like($out, qr/^(?:redrove|dropped) 0 entries/, "a rejected $verb is not counted");
 }
 
 # At a terminal.
 my $seen = at_terminal({}, 'errors', 'list');
-like($seen, qr/\e\[31mexpired/, 'colour at a terminal');
-like($seen, qr/^(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d\.\d{3}  [0-9a-f]{8}-/m, 'and short times');
-unlike(at_terminal({ NO_COLOR => 1 }, 'errors', 'list'), qr/\e/, 'no colour with NO_COLOR');
-unlike(at_terminal({ TERM => 'dumb' }, 'errors', 'list'), qr/\e/, 'not at a dumb terminal');
-like(at_terminal({}, 'errors', 'drop', '--all'), qr/drop: \d+ of 1 entries of the error log scanned/, 'progress at a terminal');
+like($seen, qr/\e\[31mexpired/, 'a terminal gets colours');
+like($seen, qr/^(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d\.\d{3}  [0-9a-f]{8}-/m, 'a terminal gets short times');
+unlike(at_terminal({ NO_COLOR => 1 }, 'errors', 'list'), qr/\e/, 'NO_COLOR disables colours');
+unlike(at_terminal({ TERM => 'dumb' }, 'errors', 'list'), qr/\e/, 'a dumb terminal gets no colours');
+like(at_terminal({}, 'errors', 'drop', '--all'), qr/drop: \d+ of 1 entries of the error log scanned/, 'a terminal shows the progress');
 
 done_testing();

@@ -26,26 +26,26 @@ for my $case ([ [ 'eror', 'list' ], qr/unknown command "eror", valid are relay, 
     [ [ 'errors' ], qr/expected list, redrive or drop$/ ])
 {
     my ($code, undef, $err) = clairon(@{ $case->[0] });
-    is($code, 2, "@{ $case->[0] }: exit code 2");
-    like($err, $case->[1], 'with a hint');
+    is($code, 2, "@{ $case->[0] } exits with 2");
+    like($err, $case->[1], "@{ $case->[0] } gets a hint");
 }
 my (undef, undef, $err) = clairon('dance');
 unlike($err, qr/did you mean/, 'a word without a near match has no suggestion');
-unlike((clairon('errors', 'list', '-x'))[2], qr/did you mean/, 'a letter neither');
+unlike((clairon('errors', 'list', '-x'))[2], qr/did you mean/, 'an option of one letter has no suggestion');
 
 # Without -c.
 for my $command ('relay', 'doctor')
 {
     (undef, undef, $err) = clairon($command);
     like($err, qr/^clairon $command: missing key \[feed\] conninfo.*; no -c FILE: settings come from arguments, CLAIRON_\* variables and defaults$/s,
-        "$command without -c: no file was read");
+        "$command without -c reports that no file was read");
 }
-like((clairon('token', '--sub', 'u1'))[2], qr/missing key \[auth\].*; no -c FILE/s, 'token too');
+like((clairon('token', '--sub', 'u1'))[2], qr/missing key \[auth\].*; no -c FILE/s, 'token without -c reports that no file was read');
 (undef, undef, $err) = clairon('errors', 'list');
 like($err, qr{^clairon errors: no -c FILE: reading the default store, redis://127\.0\.0\.1:6379$}m, 'the default store is named');
-unlike((clairon('errors', 'list', '--store.url=unix:///nonexistent'))[2], qr/default/, 'unless it is set');
+unlike((clairon('errors', 'list', '--store.url=unix:///nonexistent'))[2], qr/default/, 'a store given as an argument is not reported as the default');
 my $file = Clairon::Test::scratch() . '/relay.conf';
 PostgreSQL::Test::Utils::append_to_file($file, "[feed]\nslot = clairon\n");
-unlike((clairon('relay', '-c', $file))[2], qr/no -c/, 'with -c there is no remark');
+unlike((clairon('relay', '-c', $file))[2], qr/no -c/, 'a command with -c prints no remark about the store');
 
 done_testing();

@@ -57,9 +57,9 @@ $relay->wait_ready;
 all_seen();
 wait_until('all acknowledged', sub { $store->pending == 0 });
 is_deeply([ $page->rows ], [ 1 .. $next ], 'every row was delivered, once and in order');
-is(join(' ', $page->problems), '', 'without a gap or an error');
+is(join(' ', $page->problems), '', 'the client reports no gap and no error');
 kill TERM => $page->pid;
 $page->wait_end;
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 done_testing();

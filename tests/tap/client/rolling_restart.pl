@@ -44,14 +44,14 @@ for my $turn (1 .. TURNS)
     }
 }
 $writer->finish;
-cmp_ok($restarts, '>=', 2, "$restarts restarts while rows were written");
+cmp_ok($restarts, '>=', 2, "the relays restart $restarts times while rows are written");
 for my $i (1 .. 3)
 {
     my $page = $pages[ $i - 1 ];
     my @own = grep { 1 + $_ % 3 == $i } 1 .. ROWS;
     wait_until("page $i has all rows", sub { $page->rows >= @own });
-    is_deeply([ $page->rows ], \@own, "page $i received each row once, in order");
-    is(join(' ', $page->problems), '', 'without a gap or an error');
+    is_deeply([ $page->rows ], \@own, "page $i receives each row once, in order");
+    is(join(' ', $page->problems), '', "page $i reports no gap and no error");
 }
 wait_until('all acknowledged', sub { $store->pending == 0 });
 is(scalar $store->entries, ROWS, 'each row was stored once, without retries');

@@ -39,33 +39,33 @@ for (@page)
     my $response = http(@$_, token => 0);
     my $policy = $response->{headers}{'content-security-policy'} // '';
     is($response->{status}, 200, "$_->[1] is public");
-    like($policy, qr/default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'/, 'with a strict policy');
-    like($policy, qr/form-action 'none'; frame-ancestors 'none'/, 'in no frame');
-    unlike($policy, qr/unsafe/, 'without exceptions');
-    is($response->{headers}{'x-content-type-options'}, 'nosniff', 'with nosniff');
-    unlike($response->{body}, qr{(?:https?:)?//[a-z0-9.-]+\.[a-z]}i, 'and no other host') if $_->[1] !~ /js$/;
-    is(length http(HEAD => $_->[1], token => 0)->{body}, 0, 'HEAD has no body');
+    like($policy, qr/default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'/, "$_->[1] has a strict policy");
+    like($policy, qr/form-action 'none'; frame-ancestors 'none'/, "$_->[1] may not be framed");
+    unlike($policy, qr/unsafe/, "$_->[1] allows no unsafe content");
+    is($response->{headers}{'x-content-type-options'}, 'nosniff', "$_->[1] has nosniff");
+    unlike($response->{body}, qr{(?:https?:)?//[a-z0-9.-]+\.[a-z]}i, "$_->[1] refers to no other host") if $_->[1] !~ /js$/;
+    is(length http(HEAD => $_->[1], token => 0)->{body}, 0, 'HEAD returns no body');
 }
 my $html = http(GET => '/console', token => 0)->{body};
-unlike($html, qr/<script>|<script[^>]*>[^<]|\son[a-z]+=|<style|\sstyle=/i, 'no script or style inside the page');
-is(http(POST => '/console', body => '')->{status}, 405, 'it is read-only');
+unlike($html, qr/<script>|<script[^>]*>[^<]|\son[a-z]+=|<style|\sstyle=/i, 'the page contains no inline script or style');
+is(http(POST => '/console', body => '')->{status}, 405, 'the page accepts only GET and HEAD');
 my $folder = http(GET => '/console/', token => 0);
 is_deeply([ $folder->{status}, $folder->{headers}{location} ], [ 308, '../console' ], 'a trailing slash redirects, also behind a proxy');
-is(http(GET => '/console/', relay => $without)->{status}, 404, 'only with the console enabled');
+is(http(GET => '/console/', relay => $without)->{status}, 404, 'a trailing slash is not found without the console');
 
 # The data is for admins, and for pages of this host.
 for (@data)
 {
     my ($method, $path, $body) = @$_;
-    is(http($method, $path, body => $body, token => 0)->{status}, 401, "$path without a token");
+    is(http($method, $path, body => $body, token => 0)->{status}, 401, "$path without a token is rejected");
     my $response = http($method, $path, body => $body, claims => { admin => JSON::false, publish => JSON::true });
-    is($response->{status}, 403, "$path without the claim admin");
-    is($response->{json}{code}, 103, 'with its code');
+    is($response->{status}, 403, "$path without the claim admin is rejected");
+    is($response->{json}{code}, 103, "$path without the claim admin returns code 103");
     is(http($method, $path, body => $body, claims => { admin => 1 })->{status}, 403, 'a claim that is not a boolean is rejected');
     is(http($method, $path, body => $body, claims => { exp => time() - 60 })->{status}, 401, 'an expired token is rejected');
     is(http($method, $path, body => $body, headers => { Origin => $_ })->{status}, 403, "pages of $_ are rejected")
       for 'https://app.example', 'http://evil.example', 'null';
-    isnt(http($method, $path, body => $body, headers => { Origin => 'http://x:1' })->{status}, 403, 'its own page is accepted');
+    isnt(http($method, $path, body => $body, headers => { Origin => 'http://x:1' })->{status}, 403, 'a page of the same host is accepted');
 }
 
 # The overview.
@@ -74,22 +74,22 @@ my $waits = notify('away,u1', 'waits', 'retry_limit => 100');
 $one->run_until('the notification', sub { of_mark($one, 'waits') });
 wait_until('the relay reports its users', sub { ((overview()->{store}{relays} // [])->[0]{users} // 0) == 2 });
 my $now = overview();
-is($now->{relay}{ready}, JSON::true, 'it is ready');
-is($now->{relay}{feed}, 'streaming', 'and its feed streams');
-is($now->{relay}{store}, 'up', 'and its store is up');
-is($now->{stats}{clairon_gate_connections}, 2, 'two connections');
-is($now->{stats}{clairon_gate_connections}, $relay->metric('clairon_gate_connections'), 'as in the metrics');
-is($now->{slot}{name}, 'clairon', 'its slot');
-cmp_ok($now->{slot}{lag}, '>=', 0, 'and the lag');
-is($now->{store}{pending}, 1, 'one notification is pending');
-is($now->{store}{errors}, 0, 'no errors');
-cmp_ok($now->{store}{entries}, '>=', 1, 'entries');
-cmp_ok($now->{store}{memory}, '>', 100_000, 'memory');
+is($now->{relay}{ready}, JSON::true, 'the overview reports the relay as ready');
+is($now->{relay}{feed}, 'streaming', 'the overview reports the feed as streaming');
+is($now->{relay}{store}, 'up', 'the overview reports the store as up');
+is($now->{stats}{clairon_gate_connections}, 2, 'the overview counts two connections');
+is($now->{stats}{clairon_gate_connections}, $relay->metric('clairon_gate_connections'), 'the overview agrees with the metrics');
+is($now->{slot}{name}, 'clairon', 'the overview names the slot');
+cmp_ok($now->{slot}{lag}, '>=', 0, 'the overview has the lag of the slot');
+is($now->{store}{pending}, 1, 'the overview counts one pending notification');
+is($now->{store}{errors}, 0, 'the overview counts no errors');
+cmp_ok($now->{store}{entries}, '>=', 1, 'the overview counts the stream entries');
+cmp_ok($now->{store}{memory}, '>', 100_000, 'the overview has the memory of the store');
 my ($pending) = @{ $now->{store}{oldest} };
-is_deeply([ @$pending{qw(id users open ends)} ], [ $waits, 2, JSON::false, undef ], 'the oldest pending one, with its number of users');
-cmp_ok(abs($now->{store}{at} - $pending->{since}), '<', 600_000, 'and its time');
-is(scalar(grep { $_->{name} eq $now->{relay}{name} } @{ $now->{store}{relays} }), 1, 'the relays, with this one');
-is_deeply([ sort @{ http(GET => "/v1/notifications/$waits")->{json}{waiting} } ], [ 'away', 'u1' ], 'a timeline is available for admins, with the pending users');
+is_deeply([ @$pending{qw(id users open ends)} ], [ $waits, 2, JSON::false, undef ], 'the oldest pending notification has its number of users');
+cmp_ok(abs($now->{store}{at} - $pending->{since}), '<', 600_000, 'the oldest pending notification has its time');
+is(scalar(grep { $_->{name} eq $now->{relay}{name} } @{ $now->{store}{relays} }), 1, 'the list of relays contains this one');
+is_deeply([ sort @{ http(GET => "/v1/notifications/$waits")->{json}{waiting} } ], [ 'away', 'u1' ], 'an admin may read a timeline with the pending users');
 $one->ack($waits);
 wait_until('one user is pending', sub { overview()->{store}{oldest}[0]{users} == 1 });
 
@@ -97,68 +97,68 @@ wait_until('one user is pending', sub { overview()->{store}{oldest}[0]{users} ==
 my @ids = map { notify($_ % 2 ? 'u1' : 'u1,u2', "no $_", 'retry_limit => 0') } 1 .. 25;
 wait_until('all are exhausted', sub { overview()->{store}{errors} == 25 });
 my @first = errors();
-is(scalar @first, 20, 'a page of the error log');
+is(scalar @first, 20, 'the first page of the error log has 20 entries');
 my @second = errors("?before=$first[-1]{entry}");
-is(scalar @second, 5, 'and the next one');
-is_deeply([ sort map { $_->{id} } @first, @second ], [ sort @ids ], 'each once');
-is_deeply([ map { $_->{at} } @first, @second ], [ sort { $b <=> $a } map { $_->{at} } @first, @second ], 'newest first');
+is(scalar @second, 5, 'the second page has the rest');
+is_deeply([ sort map { $_->{id} } @first, @second ], [ sort @ids ], 'the pages have each entry once');
+is_deeply([ map { $_->{at} } @first, @second ], [ sort { $b <=> $a } map { $_->{at} } @first, @second ], 'the entries are listed newest first');
 my ($last) = grep { $_->{notification}{payload}{mark} eq 'no 24' } @first;
-is_deeply([ @$last{qw(reason attempts user_count)}, sort @{ $last->{users} } ], [ 'exhausted', 0, 2, 'u1', 'u2' ], 'reason and users');
+is_deeply([ @$last{qw(reason attempts user_count)}, sort @{ $last->{users} } ], [ 'exhausted', 0, 2, 'u1', 'u2' ], 'an entry has its reason and users');
 is(http(GET => "/v1/console/errors?before=$_")->{status}, 400, "before=$_ is rejected") for 'x', '1-', '9' x 50, '(1-1';
 
 # Redrive: the users get it again.
 my $had = of_mark($one, 'no 24');
 my $response = change_entry('redrive', $last->{entry});
-is($response->{status}, 200, 'redriven');
-is($response->{json}{users}, 2, 'for both');
+is($response->{status}, 200, 'a redrive is accepted');
+is($response->{json}{users}, 2, 'a redrive returns the number of its users');
 $_->run_until('a retry', sub { of_mark($_, 'no 24') > 1 }) for $one, $two;
 $_->ack($last->{id}) for $one, $two;
 wait_until('both have acknowledged', sub { !$store->execute('HEXISTS', $store->of($last->{id}, 'pending'), $last->{id}) });
-is(change_entry('redrive', $last->{entry})->{status}, 404, 'the entry is deleted');
-is((grep { $_->{stage} eq 'acked' } @{ http(GET => "/v1/notifications/$last->{id}")->{json}{events} }), 2, 'its timeline has both acks');
+is(change_entry('redrive', $last->{entry})->{status}, 404, 'the redriven entry is deleted');
+is((grep { $_->{stage} eq 'acked' } @{ http(GET => "/v1/notifications/$last->{id}")->{json}{events} }), 2, 'the timeline has both acks');
 my @stages = map { $_->{stage} } @{ http(GET => "/v1/notifications/$last->{id}")->{json}{events} };
-is((grep { $_ eq 'errored' } @stages), 2, 'and the earlier errors');
+is((grep { $_ eq 'errored' } @stages), 2, 'the timeline keeps the earlier errors');
 
 # Drop: the entry is deleted.
 my ($drop) = grep { $_->{id} ne $last->{id} } @first;
-is(change_entry('drop', $drop->{entry})->{status}, 200, 'dropped');
-is(change_entry('drop', $drop->{entry})->{status}, 404, 'only once');
-is(overview()->{store}{errors}, 23, 'two are deleted');
+is(change_entry('drop', $drop->{entry})->{status}, 200, 'a drop is accepted');
+is(change_entry('drop', $drop->{entry})->{status}, 404, 'a second drop of the same entry is not found');
+is(overview()->{store}{errors}, 23, 'two entries are deleted');
 unlike($relay->log_text, qr/"no 24"/, 'the log has no payload');
-like($relay->log_text, qr/action="drop" entry="\Q$drop->{entry}\E" .*user=.*root/, 'but the user and the dropped entry');
+like($relay->log_text, qr/action="drop" entry="\Q$drop->{entry}\E" .*user=.*root/, 'the log has the user and the dropped entry');
 
 # Invalid bodies and malformed entries.
-is(http(POST => "/v1/console/$_->[0]", body => $_->[1])->{status}, 400, "$_->[0] $_->[1]")
+is(http(POST => "/v1/console/$_->[0]", body => $_->[1])->{status}, 400, "$_->[0] with the body $_->[1] is rejected")
   for map { my $verb = $_; map { [ $verb, $_ ] } '', '{}', '[]', '{"entry":1}', '{"entry":"x"}', '{"entry":"1-1","more":1}', '{"entry":"' . '1' x 60 . '"}' } 'redrive', 'drop';
 $store->execute('XADD', 'clairon:errors', '*', id => 'x', reason => 'undecodable', attempts => 0, users => '[]', data => '{"a":"' . 'b' x 9000 . '"}', route => 'bad');
 my ($odd) = errors();
 is_deeply([ @$odd{qw(notification user_count)} ], [ undef, 0 ], 'a long notification is omitted');
 is(change_entry('redrive', $odd->{entry})->{status}, 422, 'an entry without a notification cannot be redriven');
-is(change_entry('drop', $odd->{entry})->{status}, 200, 'but dropped');
+is(change_entry('drop', $odd->{entry})->{status}, 200, 'an entry without a notification can be dropped');
 $store->execute('XADD', 'clairon:errors', '*', id => 'y');
 is((errors())[0]{id}, 'y', 'an entry without fields does not hide the others');
-is(change_entry('drop', (errors())[0]{entry})->{status}, 200, 'and can be dropped');
+is(change_entry('drop', (errors())[0]{entry})->{status}, 200, 'an entry without fields can be dropped');
 
 # Many users: the first of them, and their number.
 my $many = join ',', map { "m$_" } 1 .. 300;
 notify($many, 'many', "retry_limit => 1, ttl => '1 hour'");
 wait_until('it is stored', sub { overview()->{store}{pending} == 2 });
 my ($large) = grep { $_->{users} == 300 } @{ overview()->{store}{oldest} };
-ok($large, 'a large audience is a number');
+ok($large, 'the users of a large audience are returned as a number');
 $store->execute('ZADD', $store->of($large->{id}, 'due'), 1, "$large->{id}:");
 wait_until('it has expired', sub { grep { $_->{id} eq $large->{id} } errors() });
 my ($expired) = grep { $_->{id} eq $large->{id} } errors();
-is_deeply([ $expired->{reason}, $expired->{user_count}, scalar @{ $expired->{users} } ], [ 'expired', 300, 20 ], 'also in the error log');
-is(change_entry('redrive', $expired->{entry})->{json}{users}, 300, 'all of them get it again');
+is_deeply([ $expired->{reason}, $expired->{user_count}, scalar @{ $expired->{users} } ], [ 'expired', 300, 20 ], 'the error log truncates a long list of users');
+is(change_entry('redrive', $expired->{entry})->{json}{users}, 300, 'a redrive reaches all users of a long list');
 
 # Without the store.
 $store->stop;
 wait_until('the relay has lost the store', sub { my $seen = overview(); $seen && !defined $seen->{store} && $seen->{relay}{store} eq 'down' });
-is(http(GET => '/v1/console/errors')->{status}, 503, 'no error log without the store');
-is(change_entry('drop', '1-1')->{status}, 503, 'and no changes');
+is(http(GET => '/v1/console/errors')->{status}, 503, 'the error log is unavailable without the store');
+is(change_entry('drop', '1-1')->{status}, 503, 'a change is rejected without the store');
 $store->start;
 wait_until('it is back', sub { defined overview()->{store} });
-is($relay->metric('clairon_store_errors_total'), 0, 'no store errors');
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->metric('clairon_store_errors_total'), 0, 'the store returns no errors');
+is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 done_testing();

@@ -122,6 +122,6 @@ is($lost->wait_for('gap')->{why}, 'epoch', 'and the gap is announced');
 wait_confirmed($pg);
 pass('the slot advances');
 is($relay->metric('clairon_store_errors_total'), 0, 'no store errors');
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 done_testing();

@@ -42,7 +42,7 @@ for my $at ($relay->{port}, $port)
     is(status_of($at, GET => $_), 200, "$_ is at both") for '/healthz', '/readyz';
     is(status_of($at, GET => "/v1/notifications/$none"), 404, 'the timeline is at both');
 }
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 # Several workers and a unix socket.
 my $path = scratch() . '/admin';
@@ -57,7 +57,7 @@ sub metrics
 my @users = map { $relay->client("u$_") } 1 .. 4;
 like(metrics(), qr/^clairon_gate_connections 4$/m, 'the unix socket has the metrics of all workers');
 is(status_of($relay->{port}, GET => '/metrics'), 404, 'gate.listen does not serve metrics');
-is($relay->stop, 0, 'SIGTERM: the relay with two workers exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay with two workers with status 0');
 ok(!-e $path, 'the socket file is removed');
 
 # The feed role alone.
@@ -74,7 +74,7 @@ is(upgrade($port), 404, 'WebSockets neither');
 ok(!eval { Clairon::Test::RawSocket->new($feed) }, 'gate.listen is not open');
 $store->stop;
 wait_until('not ready without the store', sub { status_of($port, GET => '/readyz') == 503 });
-is($feed->stop, 0, 'SIGTERM: it exits with status 0');
+is($feed->stop, 0, 'SIGTERM ends the relay with status 0');
 
 # Invalid settings.
 $store->start;

@@ -170,6 +170,6 @@ my $flood = eval { $not_reading->read_to_end };
 ok(defined $flood, 'a client that sends invalid messages and never reads is closed');
 
 stays_open($bystander, 'another client');
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 done_testing();

@@ -79,7 +79,7 @@ $ends->write(frame_bytes(PING, '') x 9000);
 $ends->disconnect;
 wait_until('the connection is closed', sub { $relay->metric('clairon_gate_connections') == 0 });
 pass('a client that disconnects during a flood is removed');
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 SKIP:
 {
@@ -90,7 +90,7 @@ SKIP:
     $raw->write(frame_bytes(PING, 'p') x 2500) for 1 .. 2;
     $raw->text('{"t":"ping"}');
     is($raw->next_message->{t}, 'pong', 'also over TLS');
-    is($relay->stop, 0, 'SIGTERM: the relay with TLS exits with status 0');
+    is($relay->stop, 0, 'SIGTERM ends the relay with TLS with status 0');
 }
 
 done_testing();

@@ -177,6 +177,6 @@ pass('a closed connection frees its slot');
 $users[1]->send_json({ t => 'ping' });
 is($users[1]->wait_message('pong')->{t}, 'pong', 'other connections are not affected');
 
-is($_->stop, 0, 'SIGTERM: the relay exits with status 0') for $relay, $small;
+is($_->stop, 0, 'SIGTERM ends the relay with status 0') for $relay, $small;
 
 done_testing();

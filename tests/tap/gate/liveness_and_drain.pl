@@ -62,7 +62,7 @@ for my $address ('127.0.0.1:' . Clairon::Test::free_port(), "unix:$folder/s")
     $held->close;
     $late->wait_for_log(qr/msg="?listening"? listen=/);
     pass("$address: a released address is used");
-    is($late->stop, 0, "SIGTERM: the relay at $address exits with status 0");
+    is($late->stop, 0, "SIGTERM ends the relay at $address with status 0");
 }
 
 # A unix socket path is free for the next relay once the old one drains, and the old one does not remove it at its
@@ -81,7 +81,7 @@ ok($first->is_alive, 'the first relay drains');
 $reads->close;
 is($first->wait_end, 0, 'and exits with status 0');
 ok(IO::Socket::UNIX->new(Peer => "$folder/next"), 'the next relay listens at the same path');
-is($next->stop, 0, 'SIGTERM: the next relay exits with status 0');
+is($next->stop, 0, 'SIGTERM ends the next relay with status 0');
 ok(!-e "$folder/next", 'the last relay removes the socket');
 
 # SIGTERM: clients get a reconnect delay, new connections are rejected.
@@ -138,6 +138,6 @@ $early->send_json({ t => 'connect', r => 1, token => token(sub => 'early') });
 $store->start;
 is($early->wait_message('connected')->{user}, 'early', 'a client that connected in that time is served once the store is back');
 $relay->wait_ready;
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 done_testing();

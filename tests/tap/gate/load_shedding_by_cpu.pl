@@ -72,6 +72,6 @@ ok(!has($reconnected, "low $last"), 'the gap ends after the lost rows');
 # Notifications with ack_required were delivered.
 $live->ack(map { $_->{metadata}{id} } grep { $_->{metadata}{source} eq 'needed' } $live->notifications);
 wait_until('the acks are stored', sub { ($relay->metric('clairon_store_acks_total') // 0) >= 3 });
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 done_testing();

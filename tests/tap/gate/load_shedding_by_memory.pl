@@ -82,6 +82,6 @@ my $reconnected = $short->client('live', pos => $gap->{to});
 is($reconnected->wait_for('connected')->{resumed}, JSON::true, 'the gap\'s cursor resumes');
 $reconnected->run_until('later rows', sub { has($reconnected, "noted $id") });
 ok(!has($reconnected, "low $last"), 'after the lost rows');
-is($_->stop, 0, 'SIGTERM: a relay exits with status 0') for $short, $other;
+is($_->stop, 0, 'SIGTERM ends a relay with status 0') for $short, $other;
 
 done_testing();

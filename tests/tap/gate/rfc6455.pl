@@ -337,6 +337,6 @@ isnt($http10->read_response->{status}, 101, 'h.15 HTTP/1.0 has no upgrade');
 cmp_ok($cases, '>=', 80, "$cases cases");
 $bystander->send_json({ t => 'ping' });
 is($bystander->wait_message('pong')->{t}, 'pong', 'another client is not affected');
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 done_testing();

@@ -37,5 +37,5 @@ my $closes = () = $relay->log_text =~ /code=4101/g;
 wait_until('the relay closes it', sub { publish() && (() = $relay->log_text =~ /code=4101/g) > $closes });
 wait_until('the relay closes the connection', sub { $relay->metric('clairon_gate_connections') == 0 });
 pass('a client that does not read is disconnected');
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 done_testing();

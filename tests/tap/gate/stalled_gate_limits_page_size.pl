@@ -44,6 +44,6 @@ SKIP: {
     skip 'a sanitizer allocates additional memory', 1 if Clairon::Test::is_sanitized();
     cmp_ok($grown, '<', MANY * LARGE / 1024, 'large notifications are not read all at once');
 }
-is($_->stop, 0, 'SIGTERM: the relay exits with status 0') for $writer, $gate;
+is($_->stop, 0, 'SIGTERM ends the relay with status 0') for $writer, $gate;
 
 done_testing();

@@ -60,7 +60,7 @@ is(status($relay, '203.0.113.100'), 503, 'authenticated connections are not evic
 is($relay->metric('clairon_gate_connections'), PLACES, 'evicted connections are not counted');
 $_->send_json({ t => 'ping', r => 1 }) for @users;
 is($_->wait_message('pong')->{t}, 'pong', 'an authenticated connection continues') for @users;
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 # Upgrades count against request_rate until their token is verified.
 $relay = relay_with('gate.trusted_proxies' => '127.0.0.0/8', 'gate.request_rate' => 2);
@@ -73,13 +73,13 @@ for my $nth (1 .. 12)
     my $raw = from($relay, '192.0.2.2');
     is(connected($raw, "u$nth")->{user}, "u$nth", 'upgrades with valid tokens are not limited by address');
 }
-is($relay->stop, 0, 'SIGTERM: the relay with request_rate exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay with request_rate with status 0');
 
 # The defaults.
 $relay = relay_with('gate.trusted_proxies' => '127.0.0.2', 'gate.connect_timeout' => '10m');
 @idle = map { Clairon::Test::RawSocket->open($relay) } 1 .. PER_ADDRESS + 1;
 is(scalar(grep { $_->{response}{status} == 101 } @idle), PER_ADDRESS + 1, 'loopback, which may be a proxy, has no address limit');
-is($relay->stop, 0, 'SIGTERM: the relay with the default limits exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay with the default limits with status 0');
 @idle = ();
 $relay = relay_with('gate.trusted_proxies' => '127.0.0.0/8', 'gate.connect_timeout' => '10m', 'gate.connect_rate' => 0, 'gate.request_rate' => 0);
 @idle = map { from($relay, '192.0.2.1') } 1 .. PER_ADDRESS;
@@ -87,5 +87,5 @@ is(scalar(grep { $_->{response}{status} == 101 } @idle), PER_ADDRESS, 'a client 
 is(status($relay, '192.0.2.1'), 429, 'but not more');
 like($relay->log_text, qr/gate\.max_per_address reached" address="?192\.0\.2\.1"? count=5000/, 'the log names the address');
 is(status($relay, '192.0.2.2'), 101, 'the limit counts each address separately');
-is($relay->stop, 0, 'SIGTERM: the relay behind a trusted proxy exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay behind a trusted proxy with status 0');
 done_testing();

@@ -118,6 +118,6 @@ push @waiting, map { half_close(send_pieces(0, request(@{ $all[0] }))) } 1 .. 3;
 check_idle('requests wait for the store', sub { is(send_pieces(0, head(POST => '/v1/ack', 'Content-Length' => 9))->read_response->{status}, 408, 'a missing body times out') });
 $proxy->thaw;
 is_deeply([ map { $_->read_response->{status} } @waiting ], [ (201) x 6 ], 'they are answered once the store is back');
-is($_->stop, 0, 'SIGTERM: the relay exits with status 0') for $relay, $secure;
+is($_->stop, 0, 'SIGTERM ends the relay with status 0') for $relay, $secure;
 
 done_testing();

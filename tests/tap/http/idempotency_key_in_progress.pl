@@ -129,6 +129,6 @@ wait_until('an emptied store knows no keys, and the relay neither', sub { with_k
 $proxy->freeze;
 my ($response, $last) = first_response(with_key('last', 'x'), with_key('last', 'x'));
 is($response->{status}, 409, 'one is in progress');
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0 anyway');
+is($relay->stop, 0, 'SIGTERM ends the relay with status 0 anyway');
 
 done_testing();

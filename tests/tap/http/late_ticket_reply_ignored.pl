@@ -29,6 +29,6 @@ unlike($raw->{bytes}, qr/event-stream/, 'the late reply opens no stream');
 unlike($relay->log_text, qr/stream opened/, 'nor a session');
 $raw->disconnect;
 wait_until('no stream is left', sub { $relay->metric('clairon_gate_streams') == 0 });
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 done_testing();

@@ -145,7 +145,7 @@ is(on_unix("GET /healthz HTTP/1.1\n\n"), 400, 'an ambiguous one too');
 is(on_unix("GET /healthz HTTP/1.1\r\n$host"), 408, 'an incomplete one too');
 is(on_unix("GET /healthz HTTP/1.1\r\n$host\r\n", undef), 200, 'a half-closed request on a Unix socket is answered');
 is(on_unix("GET /healthz HTTP/1.1\r\n$host", undef), 0, 'a half-close within a head ends the connection');
-is($local->stop, 0, 'SIGTERM: that relay exits with status 0');
+is($local->stop, 0, 'SIGTERM ends that relay with status 0');
 
 # X-Forwarded-For of an untrusted client, and repeated.
 my @mine = map { Clairon::Test::RawSocket->open($relay) } 1 .. 2;
@@ -181,6 +181,6 @@ my $good = made({ alg => 'HS256' }, $Clairon::Test::SECRET);
 is(token_status($_->[1]), 401, "$_->[0] is rejected") for [ 'a part more' => "$good.x" ], [ 'a part less' => $good =~ s/\.[^.]*\z//r ], [ 'padding' => "$good=" ], [ 'a byte before' => ".$good" ], [ 'no signature' => $good =~ s/[^.]*\z//r ];
 
 unlike($relay->log_text, qr/eyJ/, 'the log has no token');
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 done_testing();

@@ -98,7 +98,7 @@ $large[-1]->write(' ' x 576);
 is($large[-1]->read_response->{status}, 400, 'the newest is read completely');
 $_->disconnect for @large;
 is(($relay->get('/healthz'))[0], 200, 'the relay continues');
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 # Complete bodies wait for a store that does not reply: they are not rejected for new ones.
 my $proxy = Clairon::Test::proxy($store->{socket});
@@ -112,7 +112,7 @@ is(($relay->get('/healthz'))[0], 200, 'health requests are not affected');
 $proxy->thaw;
 is($waiting[0]->read_response->{status}, 201, 'waiting requests are completed');
 $_->disconnect for @waiting;
-is($relay->stop, 0, 'SIGTERM: the relay behind a proxy of the store exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay behind a proxy of the store with status 0');
 
 # Over TLS too.
 SKIP:
@@ -128,7 +128,7 @@ SKIP:
     $raw->{link}->close;
     $relay->wait_for_log(qr{request finished" path="/v1/sse" conn=\S+ user="u1"});
     pass('a stream over TLS ends when its client disconnects');
-    is($relay->stop, 0, 'SIGTERM: the relay with TLS exits with status 0');
+    is($relay->stop, 0, 'SIGTERM ends the relay with TLS with status 0');
 }
 
 done_testing();

@@ -27,5 +27,5 @@ my $response = $ends->read_response;
 is($response->{status}, 204, 'without notifications');
 ok(length $response->{headers}{'clairon-pos'}, 'with the cursor to resume from');
 is($relay->metric('clairon_gate_streams'), 0, 'no stream is left');
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 done_testing();

@@ -193,6 +193,6 @@ my $lost = post(to('ALL'));
 is($lost->{status}, 503, 'without the store the request is rejected');
 ok($lost->{headers}{'retry-after'}, 'with Retry-After');
 is(timeline($id)->{status}, 503, 'the timeline too');
-is($_->stop, 0, 'SIGTERM: the relay exits with status 0') for $relay, $second;
+is($_->stop, 0, 'SIGTERM ends the relay with status 0') for $relay, $second;
 
 done_testing();

@@ -89,13 +89,13 @@ many(POST => '/v1/ack', '{}', of('u1'));
 $ws->send_json(({ t => 'ping' }) x 20);
 is_deeply([ map { $ws->next_message->{t} } 1 .. 20 ], [ ('pong') x 20 ], 'a WebSocket has its own rate');
 is($relay->metric('clairon_gate_requests_refused_total'), $rejected_count, 'the metric counts rejected requests');
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 $relay = with('gate.request_rate' => 0);
 my ($all) = many(POST => '/v1/ack', "{\"ids\":[\"$none\"]}", of('u1'));
 is_deeply($all, { 204 => MANY }, 'a rate of 0 disables the limit');
 ($all) = many(GET => '/nothing', '');
 is_deeply($all, { 404 => MANY }, 'for all clients');
-is($relay->stop, 0, 'SIGTERM: the relay without a rate exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay without a rate with status 0');
 
 done_testing();

@@ -86,6 +86,6 @@ is(($relay->get('/healthz'))[0], 200, 'others are served in that time');
 is($half->read_response->{status}, 408, 'an incomplete body times out');
 $_->disconnect for @many, $slow;
 is(($relay->get('/healthz'))[0], 200, 'the relay continues');
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 done_testing();

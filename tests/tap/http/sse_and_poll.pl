@@ -335,6 +335,6 @@ wait_until('the relay has lost the store', sub { ($second->get('/readyz'))[0] ==
 is(http(GET => '/v1/poll?wait=0', bearer('u1'), ':relay' => $second)->{status}, 503, 'a poll without the store is rejected');
 is(http(POST => '/v1/ack', bearer('u1'), ':relay' => $second, ':body' => "{\"ids\":[\"$ids[0]\"]}")->{status}, 503, 'an ack too');
 is(http(POST => '/v1/ticket', bearer('u1'), ':relay' => $second, 'Content-Length' => 0)->{status}, 503, 'a ticket too');
-is($second->stop, 0, 'SIGTERM: the other relay exits with status 0');
+is($second->stop, 0, 'SIGTERM ends the other relay with status 0');
 
 done_testing();

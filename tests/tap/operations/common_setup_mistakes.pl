@@ -48,5 +48,5 @@ for my $case ([ audience => 'routing.audience' ], [ targets => 'routing.audience
 }
 is(request($relay, GET => '/console')->{json}{detail}, 'console disabled; enable it with gate.console = on', 'the console reports that it is off');
 like(request($relay, GET => '/')->{json}{detail}, qr/clairon relay; clients connect to \/v1\/ws/, '/ describes the server');
-is($_->stop, 0, 'SIGTERM: the relay exits with status 0') for $relay, $listed, $quiet;
+is($_->stop, 0, 'SIGTERM ends the relay with status 0') for $relay, $listed, $quiet;
 done_testing();

@@ -93,6 +93,6 @@ $proxy->thaw;
 $waiting->run_until('the notification', sub { has($waiting, $last) || $waiting->{closed} });
 ok(!$waiting->{closed}, 'a client that connects during the failure is served after the restart');
 is_deeply([ grep { $_->{t} eq 'bye' } @{ $waiting->{messages} } ], [], 'without a bye');
-is($_->stop, 0, 'SIGTERM: a relay exits with status 0') for $relay, $proxied;
+is($_->stop, 0, 'SIGTERM ends a relay with status 0') for $relay, $proxied;
 
 done_testing();

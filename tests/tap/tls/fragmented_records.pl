@@ -81,6 +81,6 @@ kill HUP => $relay->pid;
 $relay->wait_for_log(qr/component=gate level=error .*certificate expired: .*replace the file and reload.*cert\.pem/);
 cmp_ok(expiration_metric(), '<', time, 'also of an expired certificate');
 
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 done_testing();

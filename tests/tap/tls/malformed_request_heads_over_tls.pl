@@ -108,6 +108,6 @@ my $user = Clairon::Test::SecureSocket->user($relay, 'u1', $cert);
 $user->send_json({ t => 'ping' });
 is($user->next_message->{t}, 'pong', 'WebSockets still open');
 
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 done_testing();

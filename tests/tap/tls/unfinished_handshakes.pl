@@ -68,6 +68,6 @@ $_->disconnect for @many;
 wait_until('they are closed', sub { descriptors() <= $idle });
 is(send_raw("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")->read_response->{status}, 0, 'a client without TLS is disconnected');
 is(https_status(), 200, 'the relay continues');
-is($relay->stop, 0, 'SIGTERM: the relay exits with status 0');
+is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 done_testing();

@@ -34,8 +34,8 @@ sub finds
 {
     my ($what, $check, $detail, $hint, @arguments) = @_;
     my $wrong = failed_checks(@arguments);
-    like($wrong->{$check} ? $wrong->{$check}{detail} : "not found, but @{[ sort keys %$wrong ]}", $detail, "$what: reported");
-    like($wrong->{$check} ? $wrong->{$check}{hint} : '', $hint, "$what: with a hint that fixes it");
+    like($wrong->{$check} ? $wrong->{$check}{detail} : "not found, but @{[ sort keys %$wrong ]}", $detail, "$what is reported");
+    like($wrong->{$check} ? $wrong->{$check}{hint} : '', $hint, "$what has a hint that fixes it");
     return $wrong;
 }
 
@@ -47,10 +47,10 @@ sub warns
     my $report = eval { JSON::decode_json($out) } or die "no JSON: $out$err";
     my @warnings = grep { $_->{level} eq 'warn' } @{ $report->{checks} };
     my ($found) = grep { "$_->{area}: $_->{check}" eq $check } @warnings;
-    is_deeply([ $code, $report->{errors}, $report->{warnings} ], [ 0, 0, scalar @warnings ], "$what: exit code 0, no failed check")
+    is_deeply([ $code, $report->{errors}, $report->{warnings} ], [ 0, 0, scalar @warnings ], "$what fails no check and exits with 0")
       or diag $out;
-    like($found ? $found->{detail} : 'not found, but ' . join(', ', map { $_->{check} } @warnings), $detail, "$what: reported as a warning");
-    like($found ? $found->{hint} : '', $hint, "$what: with a hint");
+    like($found ? $found->{detail} : 'not found, but ' . join(', ', map { $_->{check} } @warnings), $detail, "$what is reported as a warning");
+    like($found ? $found->{hint} : '', $hint, "$what has a hint");
     return $found;
 }
 

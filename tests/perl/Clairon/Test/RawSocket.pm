@@ -234,10 +234,10 @@ sub ends_with
 {
     my ($self, $code, $name) = @_;
     my $end = $self->read_to_end;
-    is($end->{code}, $code, "$name: closed with $code");
+    is($end->{code}, $code, "$name closes the connection with $code");
     my $bye = $end->{messages}[-1] // {};
-    is_deeply([ @{$bye}{ 't', 'code' } ], [ 'bye', $code ], "$name: after a bye with the same code");
-    ok(length $end->{reason} && length $bye->{msg}, "$name: and a reason");
+    is_deeply([ @{$bye}{ 't', 'code' } ], [ 'bye', $code ], "$name causes a bye with the same code");
+    ok(length $end->{reason} && length $bye->{msg}, "$name causes a close and a bye with a reason");
     return $bye;
 }
 
