@@ -34,12 +34,13 @@
 /*
  * The time account of an owner. Some calls cannot be interrupted, and each row may take slightly
  * less than the timeout. Therefore the time of a run above FREE_US is charged to the owner. The
- * account starts with SAVED_TIMEOUTS timeouts and refills at one REFILL_SHARE of real time.
- * Decoding advances for the other owners, whatever this one writes. A new connection starts with
- * full accounts. An owner cannot force a reconnect, since no error of an expression ends the
- * session. A row that the reader has confirmed is not evaluated again, so even short connections
- * advance. Empty accounts would be worse: a condition that cannot be prepared for lack of time
- * denies until the relation changes.
+ * account starts with SAVED_TIMEOUTS timeouts and refills at one REFILL_SHARE of the real time
+ * between runs. Time within runs does not refill it: on a busy machine, runs may take so long that
+ * they would pay for themselves, and the account would never be empty. Decoding advances for the
+ * other owners, whatever this one writes. A new connection starts with full accounts. An owner
+ * cannot force a reconnect, since no error of an expression ends the session. A row that the reader
+ * has confirmed is not evaluated again, so even short connections advance. Empty accounts would be
+ * worse: a condition that cannot be prepared for lack of time denies until the relation changes.
  */
 #define FREE_US 1000
 #define REFILL_SHARE 10
@@ -397,9 +398,11 @@ refill(struct sandbox *sandbox, struct account *account)
 static void
 charge_account(struct account *account, const struct run *run)
 {
-    int64 real_us = GetCurrentTimestamp() - run->start;
+    TimestampTz now = GetCurrentTimestamp();
+    int64 real_us = now - run->start;
 
     account->left_us -= Max(Max(used_us(run), real_us / REAL_TIMEOUTS) - FREE_US, 0);
+    account->refilled = now;
 }
 
 /* True when the process grew since its size was read: the run had less memory than its limit. */
