@@ -42,8 +42,7 @@ hub_attach(struct hub *hub, const struct session_request *request,
     session->socket.handle = socket;
     session->client.user = memory_text(request->user, strlen(request->user));
     session->client.own_shard = (unsigned char)store_shard_of(hub->store, request->user);
-    if (request->pos != NULL && request->pos[0] != '\0') /* empty means none */
-        session->resume.pos = memory_text(request->pos, strlen(request->pos));
+    resume_set_pos(&session->resume, request->pos);
     session->client.expires_s = request->expires_s;
     session->client.request_id = request->request_id;
     session->client.has_request_id = request->has_request_id;

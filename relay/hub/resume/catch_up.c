@@ -71,7 +71,7 @@ catch_up_from_replay_buffer(struct session *session)
         cursor_advance(&session->cursor, notification->shard, notification->id);
     }
     session_set_state(session, SESSION_LIVE);
-    session->resume.is_caught_up = true;
+    resume_catch_up(&session->resume);
     if (inbox_has_missed(&session->inbox))
         session_defer_inbox(session);
     session_mark(session, READY_REFILL); /* acks and retries arrived meanwhile */

@@ -20,8 +20,6 @@
 #include "hub/session/session.h"
 #include "hub/session/state.h"
 
-#define CHECKED_PAGES_MAX 64
-
 static bool
 send_connected(struct session *session, bool resumed)
 {
@@ -53,10 +51,7 @@ send_connected(struct session *session, bool resumed)
 static void
 begin_delivery(struct session *session, bool resumed)
 {
-    free(session->resume.pos);
-    session->resume.pos = NULL;
-    session->resume.is_continued = session->is_poll && resumed;
-    session->resume.began_at = session->cursor;
+    resume_start(&session->resume, session->cursor, session->is_poll && resumed);
     inbox_rewind(&session->inbox);
     session_set_state(session, SESSION_INBOX);
     session_mark(session, READY_ADVANCE);
@@ -116,8 +111,8 @@ check_replay_buffer(struct session *session)
     const struct cursor base =
         replay_buffer_base(&session->hub->replay_buffer, session->client.own_shard);
 
-    begin_delivery(session,
-                   !replay_buffer_has_loss(session, cursor_max(session->resume.checked, base)));
+    begin_delivery(session, !replay_buffer_has_loss(
+                                session, cursor_max(resume_checked(&session->resume), base)));
 }
 
 static void
@@ -129,13 +124,13 @@ on_checked(void *ctx, enum rc rc, const struct store_page *page)
     session->requests.is_awaited = false;
     if (!session_answered(session, rc))
         return;
-    session->resume.checked_pages++;
+    resume_count_page(&session->resume);
     if (page->state == STORE_RANGE_UNKNOWN)
         begin_after_gap(session, "epoch");
     else if (session->is_poll || page->state != STORE_RANGE_WHOLE || page_has_loss(session, page))
         begin_delivery(session, session->is_poll && page->state == STORE_RANGE_WHOLE);
     else if (page->seen > 0)
-        session->resume.checked = page->last;
+        resume_check_to(&session->resume, page->last);
     else /* the store has no more entries */
         check_replay_buffer(session);
     /* Trimmed entries are announced when the session catches up. */
@@ -149,14 +144,13 @@ check_losses(struct session *session)
     struct hub *hub = session->hub;
 
     if (replay_buffer_covers(&hub->replay_buffer, session->client.own_shard,
-                             session->resume.checked))
-        begin_delivery(session, session->is_poll ||
-                                    !replay_buffer_has_loss(session, session->resume.checked));
-    else if (session->resume.checked_pages == CHECKED_PAGES_MAX ||
-             (session->resume.checked_pages > 0 && resume_budget_is_spent(session)))
+                             resume_checked(&session->resume)))
+        begin_delivery(session, session->is_poll || !replay_buffer_has_loss(
+                                                        session, resume_checked(&session->resume)));
+    else if (resume_is_too_far_behind(&session->resume, resume_budget_is_spent(session)))
         begin_delivery(session, false); /* too far behind to check */
     else
-        resume_range(session, session->resume.checked, session->is_poll ? 1 : SESSION_PAGE,
+        resume_range(session, resume_checked(&session->resume), session->is_poll ? 1 : SESSION_PAGE,
                      on_checked);
 }
 
@@ -221,14 +215,14 @@ session_check(struct session *session)
     const struct hub *hub = session->hub;
     struct backlog reported;
 
-    if (session->resume.pos == NULL) {
+    if (resume_pos(&session->resume) == NULL) {
         session->cursor = session_head(session);
         begin_delivery(session, false);
-    } else if (client_pos_read(session->resume.pos, hub->epoch, hub->shards,
+    } else if (client_pos_read(resume_pos(&session->resume), hub->epoch, hub->shards,
                                session->client.own_shard, &session->cursor, &reported) != RC_OK) {
         begin_after_gap(session, "epoch");
     } else if (has_checked_backlog(session, &reported)) {
-        session->resume.checked = cursor_max(session->resume.checked, session->cursor);
+        resume_check_to(&session->resume, session->cursor);
         if (session->order.backlog != NULL && session->order.backlog->is_lost)
             begin_with_loss(session);
         else

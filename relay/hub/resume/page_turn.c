@@ -23,7 +23,7 @@ struct resume_user {
     int64_t at_us;
     bool is_busy;            /* a page is pending */
     bool is_granted;         /* a session has PAGE_TURN_GRANTED */
-    struct session *waiting; /* utlist by resume.prev and resume.next, in order */
+    struct session *waiting; /* utlist by requests.turn, in order */
     UT_hash_handle hh;
     char name[];
 };
@@ -130,8 +130,8 @@ static void
 wait_for_turn(struct hub *hub, struct resume_user *user, struct session *session)
 {
     session->requests.is_awaited = true; /* it sends no other request meanwhile */
-    session->resume.turn = PAGE_TURN_WAITING;
-    DL_APPEND2(user->waiting, session, resume.prev, resume.next);
+    session->requests.turn.state = PAGE_TURN_WAITING;
+    DL_APPEND2(user->waiting, session, requests.turn.prev, requests.turn.next);
     if (!is_reading(user)) {
         stats_add(hub->stats, STAT_HUB_RESUME_WAITS, 1);
         wait_for_budget(hub);
@@ -141,8 +141,8 @@ wait_for_turn(struct hub *hub, struct resume_user *user, struct session *session
 static void
 stop_waiting(struct resume_user *user, struct session *session)
 {
-    DL_DELETE2(user->waiting, session, resume.prev, resume.next);
-    session->resume.turn = PAGE_TURN_NONE;
+    DL_DELETE2(user->waiting, session, requests.turn.prev, requests.turn.next);
+    session->requests.turn.state = PAGE_TURN_NONE;
     session->requests.is_awaited = false;
 }
 
@@ -155,7 +155,7 @@ grant(struct hub *hub, struct resume_user *user)
     if (session == NULL || !has_turn(hub, user))
         return;
     stop_waiting(user, session);
-    session->resume.turn = PAGE_TURN_GRANTED;
+    session->requests.turn.state = PAGE_TURN_GRANTED;
     user->is_granted = true;
     session_mark(session, READY_ADVANCE);
 }
@@ -188,9 +188,9 @@ on_turns(struct ev_loop *loop, ev_timer *timer, int events)
 static bool
 use_grant(struct resume_user *user, struct session *session)
 {
-    if (session->resume.turn != PAGE_TURN_GRANTED)
+    if (session->requests.turn.state != PAGE_TURN_GRANTED)
         return false;
-    session->resume.turn = PAGE_TURN_NONE;
+    session->requests.turn.state = PAGE_TURN_NONE;
     user->is_granted = false;
     return true;
 }
@@ -239,7 +239,7 @@ resume_pass_on(struct session *session)
 {
     struct resume_user *user;
 
-    if (session->resume.turn != PAGE_TURN_GRANTED)
+    if (session->requests.turn.state != PAGE_TURN_GRANTED)
         return;
     user = find(session->hub, session->client.user);
     (void)use_grant(user, session);
@@ -249,7 +249,7 @@ resume_pass_on(struct session *session)
 void
 resume_leave(struct session *session)
 {
-    if (session->resume.turn == PAGE_TURN_WAITING)
+    if (session->requests.turn.state == PAGE_TURN_WAITING)
         stop_waiting(find(session->hub, session->client.user), session);
     resume_pass_on(session);
 }

@@ -22,7 +22,7 @@ is_new_to_poll(const struct session *session, const struct entry *entry)
 {
     bool retry_enabled = (entry->frame.flags & FRAME_RETRY_ENABLED) != 0;
 
-    return retry_enabled || cursor_is_before(&session->resume.began_at, entry->shard, entry->id) ||
+    return retry_enabled || resume_is_before(&session->resume, entry->shard, entry->id) ||
            backlog_has(session, entry->shard, entry->score);
 }
 
@@ -32,7 +32,7 @@ comes_in_order(const struct session *session, const struct entry *entry)
 {
     struct cursor cursor = session->cursor;
 
-    return entry->is_retry && !session->resume.is_caught_up &&
+    return entry->is_retry && !resume_has_caught_up(&session->resume) &&
            entry->score > entry_id_score(*cursor_in(&cursor, entry->shard));
 }
 
@@ -54,7 +54,7 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
             continue; /* the user left the audience; the ack stays pending */
         if (!entry->is_retry && cursor_is_before(&session->cursor, entry->shard, entry->id))
             continue; /* sent when it catches up, which skips retries */
-        if (session->resume.is_continued && !is_new_to_poll(session, entry))
+        if (resume_is_continued(&session->resume) && !is_new_to_poll(session, entry))
             continue;
         if (comes_in_order(session, entry)) {
             inbox_miss(&session->inbox); /* if it is missing there, it is found in the next pass */
@@ -88,5 +88,6 @@ session_read_inbox(struct session *session)
         !session_is_full(session))
         session_await(session,
                       store_inbox(session->hub->store, session->client.user, session->inbox.at,
-                                  SESSION_PAGE, session->resume.is_continued, on_inbox, session));
+                                  SESSION_PAGE, resume_is_continued(&session->resume), on_inbox,
+                                  session));
 }

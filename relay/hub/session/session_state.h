@@ -10,6 +10,7 @@
 #include "hub/parts/inbox.h"
 #include "hub/parts/inflight.h"
 #include "hub/parts/outbound.h"
+#include "hub/parts/resume.h"
 #include "hub/session/session.h"
 
 struct hub;
@@ -90,19 +91,11 @@ struct session_stall {
     int64_t accepted_us;  /* when it last accepted bytes; monotonic */
 };
 
-/* Where a session resumes, and its turn to read pages. */
-struct session_resume {
-    char *pos; /* from the client; NULL once used */
-    union {
-        struct cursor checked;  /* CHECKING: nothing was lost up to here */
-        struct cursor began_at; /* afterwards: where it resumed */
-    };
+/* Its turn to read pages. */
+struct session_turn {
     struct session *next; /* of the same user, while WAITING */
     struct session *prev;
-    unsigned checked_pages;
-    bool is_continued; /* a poll that resumes from the position of the previous one */
-    bool is_caught_up; /* it was LIVE once */
-    enum page_turn turn;
+    enum page_turn state;
 };
 
 /* Requests to the store. */
@@ -110,6 +103,7 @@ struct session_requests {
     unsigned count;  /* pending; their replies refer to the session */
     bool is_awaited; /* a reply or a page turn will mark it to advance */
     bool has_failed; /* the last one failed */
+    struct session_turn turn;
 };
 
 struct session_order {
@@ -119,10 +113,10 @@ struct session_order {
 
 struct session { /* from a pool; aligned to a cache line */
     struct hub *hub;
-    struct topics *topics; /* NULL: all */
     struct session *next;
     struct session *prev;
-    struct session_requests requests;
+    struct session *step_next; /* in the ready list */
+    struct topics *topics;     /* NULL: all */
     struct outbound outbound;
     /* One cache line with the second half of `outbound`: all that a fan-out reads. */
     enum session_state state;
@@ -141,8 +135,8 @@ struct session { /* from a pool; aligned to a cache line */
     struct session_control control;
     struct session_stall stall;
     struct session_order order;
+    struct session_requests requests;
     struct session_resume resume;
-    struct session *step_next; /* in the ready list */
     struct inbox inbox;
     struct inflight inflight;
 };

@@ -46,7 +46,7 @@ session_free_if_done(struct session *session)
     if (session->state != SESSION_CLOSED || session->requests.count > 0 || session->ready != 0)
         return;
     free(session->client.user);
-    free(session->resume.pos);
+    resume_free(&session->resume);
     topics_free(session->topics);
     inflight_free(&session->inflight);
     inbox_end(&session->inbox);
