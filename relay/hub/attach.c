@@ -9,7 +9,7 @@
 #include "base/memory.h"
 #include "hub/hub.h"
 #include "hub/presence.h"
-#include "hub/resume/page_turn.h"
+#include "hub/resume/read_pages.h"
 #include "hub/session/control.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/members.h"
@@ -77,7 +77,7 @@ session_detach(struct session *session)
     struct hub *hub = session->hub;
 
     session_set_state(session, SESSION_CLOSED);
-    resume_leave(session);
+    session_leave_turns(session);
     hub->deferred_count -= inbox_is_deferred(&session->inbox) ? 1 : 0;
     groups_clear(&session->groups, &hub->audiences);
     if (hub_user_sessions(hub, session->client.user) == 0)

@@ -17,7 +17,7 @@
 #include "hub/presence.h"
 #include "hub/resume/advance.h"
 #include "hub/resume/memberships.h"
-#include "hub/resume/page_turn.h"
+#include "hub/resume/read_pages.h"
 #include "hub/resume/refill.h"
 #include "hub/session/control.h"
 #include "hub/session/hub_state.h"
@@ -251,7 +251,7 @@ hub_close(struct hub *hub)
     ev_timer_stop(hub->loop, &hub->retry);
     ev_timer_stop(hub->loop, &hub->heartbeat);
     shed_stop(hub);
-    ev_timer_stop(hub->loop, &hub->resumes.turns);
+    resumes_stop(hub);
     turn_stop(hub);
     if (hub->acks.count + hub->acks_sent.count > 0)
         log_info("hub", "acks not stored: their notifications stay pending",

@@ -4,7 +4,7 @@
 #include "hub/resume/catch_up.h"
 #include "hub/resume/check.h"
 #include "hub/resume/memberships.h"
-#include "hub/resume/page_turn.h"
+#include "hub/resume/read_pages.h"
 #include "hub/resume/read_inbox.h"
 #include "hub/session/hub_state.h"
 
@@ -40,5 +40,5 @@ session_advance(struct session *session)
         session_reload_groups(session);
     if (!session->requests.is_awaited && hub->has_position)
         run_state(session);
-    resume_pass_on(session);
+    session_pass_turn(session);
 }

@@ -3,7 +3,7 @@
 
 #include "hub/delivery/offer.h"
 #include "hub/delivery/session_inflight.h"
-#include "hub/resume/page_turn.h"
+#include "hub/resume/read_pages.h"
 #include "hub/resume/request.h"
 #include "hub/session/gap.h"
 #include "hub/session/hub_state.h"
@@ -40,7 +40,7 @@ on_caught_up(void *ctx, enum rc rc, const struct store_page *page)
     struct session *session = ctx;
     const struct cursor from = session->cursor;
 
-    resume_answered(session);
+    session_end_page(session);
     session->requests.is_awaited = false;
     if (!session_answered(session, rc) || !groups_are_current(&session->groups))
         return;
@@ -87,5 +87,5 @@ session_catch_up(struct session *session)
     if (replay_buffer_follows(&hub->replay_buffer, session->client.own_shard, session->cursor))
         catch_up_from_replay_buffer(session);
     else
-        resume_range(session, session->cursor, SESSION_PAGE, on_caught_up);
+        session_read_page(session, session->cursor, SESSION_PAGE, on_caught_up);
 }

@@ -8,7 +8,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "hub/resume/page_turn.h"
+#include "hub/resume/read_pages.h"
 #include "hub/resume/request.h"
 #include "hub/session/backlog.h"
 #include "hub/session/control.h"
@@ -120,7 +120,7 @@ on_checked(void *ctx, enum rc rc, const struct store_page *page)
 {
     struct session *session = ctx;
 
-    resume_answered(session);
+    session_end_page(session);
     session->requests.is_awaited = false;
     if (!session_answered(session, rc))
         return;
@@ -147,11 +147,11 @@ check_losses(struct session *session)
                              resume_checked(&session->resume)))
         begin_delivery(session, session->is_poll || !replay_buffer_has_loss(
                                                         session, resume_checked(&session->resume)));
-    else if (resume_is_too_far_behind(&session->resume, resume_budget_is_spent(session)))
+    else if (resume_is_too_far_behind(&session->resume, session_budget_is_spent(session)))
         begin_delivery(session, false); /* too far behind to check */
     else
-        resume_range(session, resume_checked(&session->resume), session->is_poll ? 1 : SESSION_PAGE,
-                     on_checked);
+        session_read_page(session, resume_checked(&session->resume),
+                          session->is_poll ? 1 : SESSION_PAGE, on_checked);
 }
 
 /* True for an entry before the cursor whose ack is still pending. */

@@ -53,7 +53,7 @@ struct shed {
     uint64_t count; /* notifications dropped since then */
 };
 
-struct resume_user; /* resume/page_turn.c */
+struct resume_user; /* resume/read_pages.c */
 
 /*
  * A session that resumes from an old position makes the store read every later notification, for

@@ -10,6 +10,7 @@
 #include "hub/parts/inbox.h"
 #include "hub/parts/inflight.h"
 #include "hub/parts/outbound.h"
+#include "hub/parts/page_turn.h"
 #include "hub/parts/resume.h"
 #include "hub/session/session.h"
 
@@ -49,14 +50,6 @@ enum __attribute__((packed)) session_state {
     SESSION_CLOSED
 };
 
-/*
- * A session's turn to read a page of the stream: see struct resumes.
- *
- * NONE: it needs none. WAITING: another session of its user reads, or the budget is used up.
- * GRANTED: it is marked to advance and may read; if it does not, the next session gets the turn.
- */
-enum page_turn { PAGE_TURN_NONE, PAGE_TURN_WAITING, PAGE_TURN_GRANTED };
-
 /* The client, as `connected` reports it. */
 struct session_client {
     char *user;
@@ -91,19 +84,12 @@ struct session_stall {
     int64_t accepted_us;  /* when it last accepted bytes; monotonic */
 };
 
-/* Its turn to read pages. */
-struct session_turn {
-    struct session *next; /* of the same user, while WAITING */
-    struct session *prev;
-    enum page_turn state;
-};
-
 /* Requests to the store. */
 struct session_requests {
-    unsigned count;  /* pending; their replies refer to the session */
-    bool is_awaited; /* a reply or a page turn will mark it to advance */
-    bool has_failed; /* the last one failed */
-    struct session_turn turn;
+    unsigned count;        /* pending; their replies refer to the session */
+    bool is_awaited;       /* a reply or a page turn will mark it to advance */
+    bool has_failed;       /* the last one failed */
+    struct page_turn turn; /* to read a page */
 };
 
 struct session_order {

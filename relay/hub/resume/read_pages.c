@@ -1,11 +1,11 @@
-/* page_turn.c: the budget of pages that the sessions of a user read from the store. */
-#include "hub/resume/page_turn.h"
+/* read_pages.c: reads pages of the stream, within the budgets of the users. */
+#include "hub/resume/read_pages.h"
 
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <uthash.h>
-#include <utlist.h>
 
 #include "base/clock.h"
 #include "base/memory.h"
@@ -14,36 +14,30 @@
 #include "hub/session/position.h"
 #include "hub/session/ready_list.h"
 
-#define BURST_S 60 /* of the budget */
-#define SECOND_US 1000000
 #define TURNS_EVERY_S 0.02
 
 struct resume_user {
-    double left; /* pages, at `at_us` */
-    int64_t at_us;
-    bool is_busy;            /* a page is pending */
-    bool is_granted;         /* a session has PAGE_TURN_GRANTED */
-    struct session *waiting; /* utlist by requests.turn, in order */
+    struct page_budget budget;
     UT_hash_handle hh;
     char name[];
 };
 
-static double
-burst_of(const struct hub *hub)
+static struct session *
+session_of(struct page_turn *turn)
 {
-    return (double)hub->config->delivery.resume_pages * BURST_S;
+    return (struct session *)((char *)turn - offsetof(struct session, requests.turn));
+}
+
+static int
+rate_of(const struct hub *hub)
+{
+    return hub->config->delivery.resume_pages;
 }
 
 static void
-refill(const struct hub *hub, struct resume_user *user)
+refill_budget(const struct hub *hub, struct resume_user *user)
 {
-    int64_t now_us = clock_monotonic_us();
-    double rate = (double)hub->config->delivery.resume_pages;
-
-    user->left += (double)(now_us - user->at_us) * rate / SECOND_US;
-    user->at_us = now_us;
-    if (user->left > burst_of(hub))
-        user->left = burst_of(hub);
+    page_budget_refill(&user->budget, rate_of(hub), clock_monotonic_us());
 }
 
 static void
@@ -53,13 +47,7 @@ forget(struct hub *hub, struct resume_user *user)
     free(user);
 }
 
-static bool
-is_reading(const struct resume_user *user)
-{
-    return user->is_busy || user->is_granted;
-}
-
-/* Frees the first user if its budget is whole again; otherwise moves it to the end. */
+/* Frees the first user if its budget is idle; otherwise moves it to the end. */
 static void
 forget_one(struct hub *hub)
 {
@@ -67,8 +55,8 @@ forget_one(struct hub *hub)
 
     if (first == NULL)
         return;
-    refill(hub, first);
-    if (!is_reading(first) && first->waiting == NULL && first->left >= burst_of(hub)) {
+    refill_budget(hub, first);
+    if (page_budget_is_idle(&first->budget, rate_of(hub))) {
         forget(hub, first);
         return;
     }
@@ -95,28 +83,20 @@ find_or_add(struct hub *hub, const char *name)
         return user;
     user = memory_new(sizeof(*user) + size);
     memcpy(user->name, name, size);
-    user->left = burst_of(hub);
-    user->at_us = clock_monotonic_us();
+    page_budget_open(&user->budget, rate_of(hub), clock_monotonic_us());
     HASH_ADD_STR(hub->resumes.users, name, user);
     return user;
 }
 
-static bool
-has_turn(const struct hub *hub, struct resume_user *user)
-{
-    refill(hub, user);
-    return !is_reading(user) && user->left >= 1;
-}
-
 bool
-resume_budget_is_spent(struct session *session)
+session_budget_is_spent(struct session *session)
 {
     struct resume_user *user = find(session->hub, session->client.user);
 
     if (user == NULL)
         return false;
-    refill(session->hub, user);
-    return user->left < 1;
+    refill_budget(session->hub, user);
+    return page_budget_is_spent(&user->budget);
 }
 
 static void
@@ -130,34 +110,25 @@ static void
 wait_for_turn(struct hub *hub, struct resume_user *user, struct session *session)
 {
     session->requests.is_awaited = true; /* it sends no other request meanwhile */
-    session->requests.turn.state = PAGE_TURN_WAITING;
-    DL_APPEND2(user->waiting, session, requests.turn.prev, requests.turn.next);
-    if (!is_reading(user)) {
+    page_turn_wait(&session->requests.turn, &user->budget);
+    if (page_budget_is_awaited(&user->budget)) {
         stats_add(hub->stats, STAT_HUB_RESUME_WAITS, 1);
         wait_for_budget(hub);
     }
-}
-
-static void
-stop_waiting(struct resume_user *user, struct session *session)
-{
-    DL_DELETE2(user->waiting, session, requests.turn.prev, requests.turn.next);
-    session->requests.turn.state = PAGE_TURN_NONE;
-    session->requests.is_awaited = false;
 }
 
 /* To the session that has waited longest. It may not need the turn any more. */
 static void
 grant(struct hub *hub, struct resume_user *user)
 {
-    struct session *session = user->waiting;
+    struct page_turn *turn;
 
-    if (session == NULL || !has_turn(hub, user))
+    refill_budget(hub, user);
+    turn = page_turn_grant(&user->budget);
+    if (turn == NULL)
         return;
-    stop_waiting(user, session);
-    session->requests.turn.state = PAGE_TURN_GRANTED;
-    user->is_granted = true;
-    session_mark(session, READY_ADVANCE);
+    session_of(turn)->requests.is_awaited = false;
+    session_mark(session_of(turn), READY_ADVANCE);
 }
 
 /* Grants the next turn, now or when the budget allows. */
@@ -165,7 +136,7 @@ static void
 serve(struct hub *hub, struct resume_user *user)
 {
     grant(hub, user);
-    if (user->waiting != NULL && !is_reading(user))
+    if (page_budget_is_awaited(&user->budget))
         wait_for_budget(hub);
 }
 
@@ -179,38 +150,37 @@ on_turns(struct ev_loop *loop, ev_timer *timer, int events)
     (void)events;
     HASH_ITER (hh, hub->resumes.users, user, next) {
         grant(hub, user);
-        some_wait = some_wait || (user->waiting != NULL && !is_reading(user));
+        some_wait = some_wait || page_budget_is_awaited(&user->budget);
     }
     if (!some_wait)
         ev_timer_stop(loop, timer);
 }
 
+/* True if the session may read a page now. */
 static bool
-use_grant(struct resume_user *user, struct session *session)
+has_turn(const struct hub *hub, struct resume_user *user, struct session *session)
 {
-    if (session->requests.turn.state != PAGE_TURN_GRANTED)
-        return false;
-    session->requests.turn.state = PAGE_TURN_NONE;
-    user->is_granted = false;
-    return true;
+    if (page_turn_end(&session->requests.turn, &user->budget))
+        return true;
+    refill_budget(hub, user);
+    return page_budget_allows(&user->budget);
 }
 
 void
-resume_range(struct session *session, struct cursor after, size_t max, store_paged *done)
+session_read_page(struct session *session, struct cursor after, size_t max, store_paged *done)
 {
     struct hub *hub = session->hub;
     struct resume_user *user = NULL;
     enum rc rc;
 
-    if (hub->config->delivery.resume_pages > 0) {
+    if (rate_of(hub) > 0) {
         forget_one(hub);
         user = find_or_add(hub, session->client.user);
-        if (!use_grant(user, session) && !has_turn(hub, user)) {
+        if (!has_turn(hub, user, session)) {
             wait_for_turn(hub, user, session);
             return;
         }
-        user->left -= 1;
-        user->is_busy = true;
+        page_budget_begin(&user->budget);
     }
     rc = store_range(hub->store, session->client.own_shard, after, session_head(session), max, done,
                      session);
@@ -218,40 +188,44 @@ resume_range(struct session *session, struct cursor after, size_t max, store_pag
     if (rc == RC_OK)
         stats_add(hub->stats, STAT_HUB_RESUME_PAGES, 1);
     else if (user != NULL)
-        user->is_busy = false; /* all sessions ask again when the store is back */
+        page_budget_end(&user->budget); /* all sessions request it again when the store is back */
 }
 
 void
-resume_answered(struct session *session)
+session_end_page(struct session *session)
 {
     struct hub *hub = session->hub;
     struct resume_user *user = find(hub, session->client.user);
 
     if (user == NULL)
         return;
-    user->is_busy = false;
+    page_budget_end(&user->budget);
     if (!hub->closing)
         serve(hub, user);
 }
 
 void
-resume_pass_on(struct session *session)
+session_pass_turn(struct session *session)
 {
     struct resume_user *user;
 
-    if (session->requests.turn.state != PAGE_TURN_GRANTED)
+    if (page_turn_is_none(&session->requests.turn))
         return;
     user = find(session->hub, session->client.user);
-    (void)use_grant(user, session);
-    serve(session->hub, user);
+    if (page_turn_end(&session->requests.turn, &user->budget))
+        serve(session->hub, user);
 }
 
 void
-resume_leave(struct session *session)
+session_leave_turns(struct session *session)
 {
-    if (session->requests.turn.state == PAGE_TURN_WAITING)
-        stop_waiting(find(session->hub, session->client.user), session);
-    resume_pass_on(session);
+    struct resume_user *user;
+
+    if (page_turn_is_none(&session->requests.turn))
+        return;
+    user = find(session->hub, session->client.user);
+    if (!page_turn_leave(&session->requests.turn, &user->budget))
+        session_pass_turn(session);
 }
 
 void
@@ -260,6 +234,12 @@ resumes_open(struct hub *hub)
     ev_init(&hub->resumes.turns, on_turns);
     hub->resumes.turns.repeat = TURNS_EVERY_S;
     hub->resumes.turns.data = hub;
+}
+
+void
+resumes_stop(struct hub *hub)
+{
+    ev_timer_stop(hub->loop, &hub->resumes.turns);
 }
 
 void
