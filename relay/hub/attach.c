@@ -10,6 +10,7 @@
 #include "hub/hub.h"
 #include "hub/presence.h"
 #include "hub/resume/read_pages.h"
+#include "hub/resume/subscribe.h"
 #include "hub/session/control.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/members.h"
@@ -51,10 +52,8 @@ hub_attach(struct hub *hub, const struct session_request *request,
     buffer_init(&session->control.frames, SESSION_CONTROL_MAX);
     snprintf(session->client.conn, sizeof(session->client.conn), "%x-%llx", (unsigned)getpid(),
              (unsigned long long)++hub->session_count_ever);
-    if (request->topics.count > 0 &&
-        topics_add(&session->topics, request->topics.names, request->topics.count) != RC_OK)
+    if (session_begin_subscription(session, &request->topics) != RC_OK)
         log_error("hub", "topics exceed the limit: sending all topics", LOG_SESSION(session));
-    session->has_topics = session->topics != NULL;
     DL_APPEND(hub->sessions, session);
     groups_want(&session->groups);
     groups_join(&session->groups, &hub->audiences, session, AUDIENCE_ALL, sizeof(AUDIENCE_ALL) - 1,

@@ -13,6 +13,7 @@
 #include "gate/net/gate_shared.h"
 #include "gate/ws/send.h"
 #include "hub/hub.h"
+#include "hub/resume/subscribe.h"
 #include "wire/client_message.h"
 
 _Static_assert(TOKEN_USER_MAX == SESSION_USER_MAX, "a token's user fits a session");

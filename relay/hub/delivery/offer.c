@@ -64,7 +64,7 @@ enqueue(struct session *session, struct notification *notification,
 static bool
 is_hidden(const struct session *session, const struct notification *notification)
 {
-    return !topics_show(session->topics, notification->frame.as.notification.topic);
+    return !subscription_has(&session->subscription, notification->frame.as.notification.topic);
 }
 
 void
@@ -130,7 +130,7 @@ session_offer_batch(struct hub *hub, struct session *session, struct fanout_batc
 
     if (session->state == SESSION_LIVE && is_new(session, first)) {
         if ((session->has_topics &&
-             !topics_show(session->topics, first->frame.as.notification.topic)) ||
+             !subscription_has(&session->subscription, first->frame.as.notification.topic)) ||
             session_queue_batch(hub, session, batch)) {
             *cursor_in(&session->cursor, first->shard) = batch->notifications[batch->count - 1]->id;
             return;

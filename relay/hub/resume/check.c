@@ -75,7 +75,7 @@ is_lost(const struct session *session, const struct frame *frame, int64_t expire
 {
     return expires_us != 0 && expires_us <= clock_wall_us() &&
            session_is_recipient(session, frame) &&
-           topics_show(session->topics, frame->as.notification.topic);
+           subscription_has(&session->subscription, frame->as.notification.topic);
 }
 
 static bool

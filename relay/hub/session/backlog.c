@@ -79,7 +79,8 @@ backlog_decide(struct session *session, const struct notification *notification,
                bool is_not_pending)
 {
     struct backlog *backlog = session->order.backlog;
-    bool is_hidden = !topics_show(session->topics, notification->frame.as.notification.topic);
+    bool is_hidden =
+        !subscription_has(&session->subscription, notification->frame.as.notification.topic);
     bool is_sent = is_not_pending && (is_hidden || !has_older(session));
 
     if (backlog != NULL && !notification->is_retry) {

@@ -92,17 +92,6 @@ void session_send_control(struct session *session, const char *line, size_t len)
 bool session_pos(const struct session *session, char ret_pos[SESSION_POS_MAX]);
 
 /*
- * Subscribes to these topics as well, and sends `subscribed` with all of them. Notifications that
- * are already queued are still sent. RC_LIMIT: too many topics; nothing changed.
- */
-MUST_CHECK enum rc session_subscribe(struct session *session, const struct session_topics *topics,
-                                     bool has_request_id, int64_t request_id);
-
-/* Unsubscribes from topics, spelled as when subscribing; sends `subscribed` with the rest. */
-void session_unsubscribe(struct session *session, const struct session_topics *topics,
-                         bool has_request_id, int64_t request_id);
-
-/*
  * The user acknowledged notifications. `ids` are UUID texts in lower case, as client_message.h
  * returns them; count <= SESSION_ACKS_MAX.
  */

@@ -5,13 +5,13 @@
 #include <stddef.h>
 
 #include "base/buffer.h"
-#include "hub/fanout/topics.h"
 #include "hub/parts/groups.h"
 #include "hub/parts/inbox.h"
 #include "hub/parts/inflight.h"
 #include "hub/parts/outbound.h"
 #include "hub/parts/page_turn.h"
 #include "hub/parts/resume.h"
+#include "hub/parts/subscription.h"
 #include "hub/session/session.h"
 
 struct hub;
@@ -102,14 +102,14 @@ struct session { /* from a pool; aligned to a cache line */
     struct session *next;
     struct session *prev;
     struct session *step_next; /* in the ready list */
-    struct topics *topics;     /* NULL: all */
+    struct subscription subscription;
     struct outbound outbound;
     /* One cache line with the second half of `outbound`: all that a fan-out reads. */
     enum session_state state;
     bool is_blocked;  /* the socket is full; session_writable follows */
     uint8_t ready;    /* enum ready_reason: the ready list refers to it */
     bool has_control; /* the control queue or a gap waits */
-    bool has_topics;  /* see topics */
+    bool has_topics;  /* not all: see subscription */
     bool has_backlog; /* see order */
     bool is_poll;     /* it ends with one response */
     struct session *ready_next;

@@ -47,7 +47,7 @@ session_free_if_done(struct session *session)
         return;
     free(session->client.user);
     resume_free(&session->resume);
-    topics_free(session->topics);
+    subscription_free(&session->subscription);
     inflight_free(&session->inflight);
     inbox_end(&session->inbox);
     backlog_free(session);
