@@ -1,4 +1,6 @@
 /* attach.c: begins and ends a session. */
+#include "hub/attach.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +18,6 @@
 #include "hub/session/members.h"
 #include "hub/session/queue.h"
 #include "hub/session/ready_list.h"
-#include "hub/session/session.h"
 #include "hub/session/state.h"
 
 static void

@@ -4,6 +4,8 @@
 #include "gate/http/response.h"
 #include "gate/http/response_writer.h"
 #include "gate/net/gate_shared.h"
+#include "hub/acks/nacks.h"
+#include "hub/acks/user_acks.h"
 #include "hub/hub.h"
 #include "store/store.h"
 #include "wire/client_message.h"

@@ -12,7 +12,7 @@
 #include "gate/http/response_writer.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/request_field.h"
-#include "hub/session/session.h"
+#include "hub/attach.h"
 
 #define WAIT_S 25
 #define WAIT_MAX_S 60

@@ -12,7 +12,7 @@
 #include "gate/http/response_writer.h"
 #include "gate/net/gate_shared.h"
 #include "gate/net/request_field.h"
-#include "hub/session/session.h"
+#include "hub/attach.h"
 
 #define RETRY_MS 2000
 #define OUT_ENOUGH (256 * 1024)

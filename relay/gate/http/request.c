@@ -1,7 +1,7 @@
 /* request.c: state changes and session detach of a request. */
 #include "base/clock.h"
 #include "gate/http/request.h"
-#include "hub/session/session.h"
+#include "hub/attach.h"
 
 void
 gate_request_set_state(struct gate_request *request, enum gate_request_state state)

@@ -10,7 +10,7 @@
 #include "gate/http/credentials.h"
 #include "gate/http/response_writer.h"
 #include "gate/net/gate_shared.h"
-#include "hub/hub.h"
+#include "hub/attach.h"
 #include "wire/ws_frame.h"
 
 /* Passes the lines of whole frames to the route. Returns the bytes of the accepted frames. */

@@ -10,7 +10,7 @@
 #include "gate/net/gate_shared.h"
 #include "gate/net/lws_workarounds.h"
 #include "gate/ws/backpressure.h"
-#include "hub/session/session.h"
+#include "hub/attach.h"
 
 #define BYE_ROOM 512          /* part of GATE_CONN_OUT_MAX reserved for the bye */
 #define CLOSE_REASON_SENT 120 /* a close frame has room for 123 bytes */

@@ -12,7 +12,9 @@
 #include "gate/http/response.h"
 #include "gate/net/gate_shared.h"
 #include "gate/ws/send.h"
-#include "hub/hub.h"
+#include "hub/acks/nacks.h"
+#include "hub/acks/user_acks.h"
+#include "hub/attach.h"
 #include "hub/resume/subscribe.h"
 #include "wire/client_message.h"
 

@@ -1,4 +1,6 @@
 /* nacks.c: negative acknowledgements. */
+#include "hub/acks/nacks.h"
+
 #include <stdlib.h>
 
 #include "base/log.h"
@@ -6,7 +8,6 @@
 #include "hub/acks/delivery_reports.h"
 #include "hub/acks/rejections.h"
 #include "hub/session/hub_state.h"
-#include "hub/session/session.h"
 
 #define NACKS_MAX 8192 /* pending ids */
 

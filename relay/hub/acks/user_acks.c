@@ -1,15 +1,15 @@
 /* user_acks.c: applies acknowledgements to a user's sessions. */
+#include "hub/acks/user_acks.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <utlist.h>
 
 #include "hub/acks/ack_queue.h"
 #include "hub/acks/inflight_release.h"
-#include "hub/acks/user_acks.h"
 #include "hub/session/control.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/members.h"
-#include "hub/session/session.h"
 
 /* `except` may be NULL. */
 static void

@@ -6,6 +6,16 @@
 #include <stddef.h>
 
 struct hub;
+struct session;
+
+/*
+ * The user acknowledged notifications. `ids` are UUID texts in lower case, as client_message.h
+ * returns them; count <= SESSION_ACKS_MAX.
+ */
+void session_ack(struct session *session, const char *const *ids, size_t count);
+
+/* The same without a connection: all sessions of the user receive `acked`. */
+void hub_ack(struct hub *hub, const char *user, const char *const *ids, size_t count);
 
 /*
  * Another relay stored these acks, or retries of these ended. `ids` are UUID texts in lower case.

@@ -30,20 +30,6 @@ struct session_topics {
     size_t count;
 };
 
-/* A client whose token is valid. Copied by hub_attach. */
-struct session_request {
-    const char *user;
-    const struct session_group *groups;
-    size_t group_count;
-    const char *pos;     /* NULL: only new notifications */
-    int window;          /* requested by the client; 0: the configured one */
-    int64_t expires_s;   /* the token's exp, Unix seconds */
-    bool has_request_id; /* the client's "r" */
-    int64_t request_id;
-    struct session_topics topics; /* empty: all */
-    bool is_poll; /* with pos: notifications sent before are not repeated until their ack timeout */
-};
-
 struct iovec;
 
 /* How a session writes to its socket. Called from the loop, never during hub_attach. */
@@ -59,17 +45,6 @@ struct session_transport {
     /* The session failed: send `bye`, close with `code`, then call session_detach. */
     void (*close)(void *socket, int code, const char *reason);
 };
-
-/*
- * Begins a session. It reads the user's memberships, sends `connected`, then the inbox, then the
- * notifications after pos, then new ones. It waits while the store is down. Never NULL. End it with
- * session_detach.
- */
-struct session *hub_attach(struct hub *hub, const struct session_request *request,
-                           const struct session_transport *transport, void *socket);
-
-/* The socket is closed. Frees the session, now or when the last pending reply arrives. */
-void session_detach(struct session *session);
 
 /* The id of this connection, as in logs and in `connected`. Lives as long as the session. */
 #define SESSION_CONN_SIZE 32
@@ -90,21 +65,5 @@ void session_send_control(struct session *session, const char *line, size_t len)
  */
 #define SESSION_POS_MAX 512
 bool session_pos(const struct session *session, char ret_pos[SESSION_POS_MAX]);
-
-/*
- * The user acknowledged notifications. `ids` are UUID texts in lower case, as client_message.h
- * returns them; count <= SESSION_ACKS_MAX.
- */
-void session_ack(struct session *session, const char *const *ids, size_t count);
-
-/* The same without a connection: all sessions of the user receive `acked`. */
-void hub_ack(struct hub *hub, const char *user, const char *const *ids, size_t count);
-
-/* The user rejected these: they are retried, in delay_ms at the earliest. */
-void session_nack(struct session *session, const char *const *ids, size_t count, int64_t delay_ms);
-
-/* The same without a connection. RC_AGAIN: the store is down, nothing was sent. */
-MUST_CHECK enum rc hub_nack(struct hub *hub, const char *user, const char *const *ids, size_t count,
-                            int64_t delay_ms);
 
 #endif
