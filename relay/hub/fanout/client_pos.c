@@ -1,8 +1,9 @@
-/* client_pos.c: a client's position as text; notification.h describes the format. */
+/* client_pos.c: how far a client has read, as text; client_pos.h describes the format. */
+#include "hub/fanout/client_pos.h"
+
 #include <limits.h>
 #include <string.h>
 
-#include "hub/fanout/notification.h"
 #include "store/store.h"
 
 #define BASE 36

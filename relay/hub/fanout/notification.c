@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 #include "decoder/protocol/envelope.h"
+#include "hub/fanout/client_pos.h"
 #include "wire/notification_json.h"
 #include "wire/ws_frame.h"
 

@@ -2,6 +2,7 @@
 #ifndef CLAIRON_HUB_SESSION_BACKLOG_H
 #define CLAIRON_HUB_SESSION_BACKLOG_H
 
+#include "hub/fanout/client_pos.h"
 #include "hub/session/session_state.h"
 
 void backlog_free(struct session *session);

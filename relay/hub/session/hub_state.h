@@ -6,6 +6,7 @@
 
 #include "base/config.h"
 #include "base/stats.h"
+#include "hub/fanout/client_pos.h"
 #include "hub/fanout/pressure.h"
 #include "hub/fanout/replay_buffer.h"
 #include "hub/fanout/batch.h"

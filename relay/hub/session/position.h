@@ -2,6 +2,7 @@
 #ifndef CLAIRON_HUB_SESSION_POSITION_H
 #define CLAIRON_HUB_SESSION_POSITION_H
 
+#include "hub/fanout/client_pos.h"
 #include "hub/session/session_state.h"
 
 /*

@@ -16,6 +16,7 @@
 
 struct hub;
 struct session_transport;
+struct backlog;   /* fanout/client_pos.h */
 struct row_order; /* row_order.c */
 
 /*

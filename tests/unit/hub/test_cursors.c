@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "tests/unit/heads.h"
+#include "hub/fanout/client_pos.h"
 #include "hub/fanout/replay_buffer.h"
 
 static struct entry_id

@@ -1,5 +1,5 @@
-/* backlog_tally.c: a set of notifications, as their count and a sum of hashes. */
-#include "hub/fanout/notification.h"
+/* tally.c: a set of notifications, as their count and a sum of hashes. */
+#include "hub/fanout/tally.h"
 
 /* FNV-1a */
 static uint32_t
