@@ -23,7 +23,7 @@ completiondir ?= $(prefix)/share/bash-completion/completions
 docdir ?= $(prefix)/share/doc/clairon
 mandir ?= $(prefix)/share/man
 unitdir ?= $(prefix)/lib/systemd/system
-PG_CONFIG ?= $(shell . docker/lib.sh; pg_config_path)
+PG_CONFIG ?= $(shell . relay/tools/lib.sh; pg_config_path)
 
 # Uses all cores, unless arguments or environment set the number of jobs. Several goals run one after the other.
 ifeq ($(MAKELEVEL)$(filter -j% --jobs% --jobserver%,$(MAKEFLAGS) $(shell printenv MAKEFLAGS))$(word 2,$(MAKECMDGOALS)),0)
@@ -120,7 +120,7 @@ help:
 	@sed -n '1,/^$$/s/^# \?//p' $(firstword $(MAKEFILE_LIST))
 
 deps:
-	@docker/install-packages.sh
+	@relay/tools/install-packages.sh
 
 plugin:
 	@$(MAKE) -q $(plugin_arguments) all >/dev/null 2>&1 || { \
@@ -214,12 +214,12 @@ check-parts: all private-root sanitized-root $(unit_programs) $(replay_programs)
 layers := root replica packages operations tap e2e sanitized client regress isolation unit
 
 check:
-	@docker/install-packages.sh
+	@relay/tools/install-packages.sh
 	@tests/run.sh --make check-build $(layers)
 
 # The long form of all tests, and a relay under ASan and UBSan.
 check-long:
-	@docker/install-packages.sh
+	@relay/tools/install-packages.sh
 	@CLAIRON_LONG=1 tests/run.sh --make check-long-build $(layers) asan
 
 check-long-build:
@@ -276,7 +276,7 @@ fmt:
 # ---- demo (SIGINT stops both, also in the background of a script, where it is ignored by default)
 demo:
 	@echo 'checking packages'
-	@docker/install-packages.sh run build
+	@relay/tools/install-packages.sh run build
 	@echo 'compiling the plugin and the relay'
 	@$(MAKE) --no-print-directory all private-root
 	@exec env --default-signal=INT tests/tools/unprivileged.sh docker/demo.sh
@@ -285,7 +285,7 @@ demo-traffic:
 	@exec env --default-signal=INT tests/tools/unprivileged.sh docker/demo.sh traffic
 
 bench:
-	@docker/install-packages.sh run build check bench
+	@relay/tools/install-packages.sh run build check bench
 	@$(MAKE) --no-print-directory $(BUILD)/clairon private-root bench-tools
 	@tests/bench/fanout/install-peers.sh
 	@exec tests/tools/unprivileged.sh tests/bench/run.sh
@@ -326,8 +326,8 @@ $(BUILD)/clairon.1: $(BUILD)/clairon relay/tools/man-page.sh
 	$(call step,MAN  $@,relay/tools/man-page.sh $< >$@)
 
 deb:
-	@docker/install-packages.sh build deb
-	@docker/debian-packages.sh $(BUILD)/deb
+	@relay/tools/install-packages.sh build deb
+	@relay/tools/debian-packages.sh $(BUILD)/deb
 
 clean:
 	rm -rf $(BUILD)

@@ -8,8 +8,8 @@
 # directory to start from scratch. CLAIRON_DEMO_RELAY_PORT and CLAIRON_DEMO_PAGE_PORT (8080, 8088) are
 # the first ports to try. Everything listens on localhost only.
 set -euo pipefail
-# shellcheck source=docker/lib.sh
-. "$(dirname "$0")/lib.sh"
+# shellcheck source=relay/tools/lib.sh
+. "$(dirname "$0")/../relay/tools/lib.sh"
 
 top=$(top_dir)
 root=$top/build/root

@@ -2,8 +2,8 @@
 # env.sh: the environment of the tests: the private PostgreSQL first in PATH, scratch files in CLAIRON_WORK.
 # Sourced from the top of the checkout.
 
-# shellcheck source=docker/lib.sh
-. docker/lib.sh
+# shellcheck source=relay/tools/lib.sh
+. relay/tools/lib.sh
 
 CLAIRON_TOP=$(top_dir)
 CLAIRON_WORK=${CLAIRON_WORK:-$CLAIRON_TOP/build/work}

@@ -13,8 +13,8 @@ unprivileged() { "$hidden/clairon/tests/tools/unprivileged.sh" "$@"; }
 # The demo writes its working directory, and at its end the content of a file.
 make_checkout() {
     hidden=$(mktemp -d)
-    mkdir -p "$hidden/clairon/docker" "$hidden/clairon/tests/tools"
-    cp docker/lib.sh "$hidden/clairon/docker/"
+    mkdir -p "$hidden/clairon/docker" "$hidden/clairon/relay/tools" "$hidden/clairon/tests/tools"
+    cp relay/tools/lib.sh "$hidden/clairon/relay/tools/"
     cp tests/tools/unprivileged.sh "$hidden/clairon/tests/tools/"
     echo first >"$hidden/clairon/content"
     cat >"$hidden/clairon/docker/demo.sh" <<'END'

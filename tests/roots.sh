@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # roots.sh: functions for tests that run in a Debian root. Source it from the top of the checkout.
 
-# shellcheck source=docker/lib.sh
-. docker/lib.sh
+# shellcheck source=relay/tools/lib.sh
+. relay/tools/lib.sh
 
 roots=${CLAIRON_ROOTS:-build/roots}
 root=$roots/replica      # PostgreSQL 17 and the build dependencies
@@ -48,7 +48,7 @@ build_root() {
 
 build_packages() {
     print_line "# building the packages in the root"
-    inside docker/debian-packages.sh build/deb
+    inside relay/tools/debian-packages.sh build/deb
 }
 
 # ok DESCRIPTION COMMAND..: one test; prints the output of COMMAND if it fails.

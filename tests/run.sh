@@ -7,8 +7,8 @@
 # Both run in separate sessions: Ctrl-C reaches only this script, which stops them and then exits.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-# shellcheck source=docker/lib.sh
-. docker/lib.sh
+# shellcheck source=relay/tools/lib.sh
+. relay/tools/lib.sh
 
 goal=''
 if [ "${1:-}" = --make ]; then

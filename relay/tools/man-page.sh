@@ -3,8 +3,8 @@
 #
 #   relay/tools/man-page.sh PROGRAM
 set -euo pipefail
-# shellcheck source=docker/lib.sh
-. "$(dirname "$0")/../../docker/lib.sh"
+# shellcheck source=relay/tools/lib.sh
+. "$(dirname "$0")/lib.sh"
 [ $# = 1 ] || die "usage: man-page.sh PROGRAM"
 
 # Literal text: escapes backslashes, dots and quotes, which roff would interpret.

@@ -27,7 +27,7 @@ $(BUILD)/fuzz/%: $(BUILD)/fuzz/obj/tests/fuzz/%.o $(fuzzed_sources:%.c=$(BUILD)/
 
 # New inputs go to build/fuzz/corpus; a crash leaves its input in build/fuzz.
 fuzz:
-	@docker/install-packages.sh run build fuzz
+	@relay/tools/install-packages.sh run build fuzz
 	@$(MAKE) --no-print-directory $(fuzz_programs)
 	@tests/fuzz/run.sh $(FUZZ_SECONDS) $(fuzz_programs)
 

@@ -11,8 +11,8 @@
 # private mount namespace, so that they disappear with the command, and removing DIR removes
 # nothing else. If mounting is not permitted, the command runs without them.
 set -euo pipefail
-# shellcheck source=docker/lib.sh
-. "$(dirname "$0")/../../docker/lib.sh"
+# shellcheck source=relay/tools/lib.sh
+. "$(dirname "$0")/../../relay/tools/lib.sh"
 
 suite=trixie
 as=

@@ -7,8 +7,8 @@
 # relative to its own file. Those directories contain links to the
 # system's files. Nothing outside of DIR is changed.
 set -euo pipefail
-# shellcheck source=docker/lib.sh
-. "$(dirname "$0")/../../docker/lib.sh"
+# shellcheck source=relay/tools/lib.sh
+. "$(dirname "$0")/../../relay/tools/lib.sh"
 
 # link_folder DIR: creates DIR below $root as a directory (recursively where clairon installs files) of links.
 link_folder() {
@@ -48,9 +48,9 @@ main() {
     mkdir -p "$1"
     root=$(cd "$1" && pwd)
     config=$(pg_config_path)
-    command -v "$config" >/dev/null || die "$config not found; docker/install-packages.sh installs it"
+    command -v "$config" >/dev/null || die "$config not found; relay/tools/install-packages.sh installs it"
     bin=$("$config" --bindir) lib=$("$config" --pkglibdir) share=$("$config" --sharedir)
-    [ -x "$bin/postgres" ] || die "$bin/postgres not found; docker/install-packages.sh installs it"
+    [ -x "$bin/postgres" ] || die "$bin/postgres not found; relay/tools/install-packages.sh installs it"
 
     mkdir -p "$root$bin"
     for program in "$bin"/*; do

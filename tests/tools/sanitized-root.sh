@@ -7,8 +7,8 @@
 # be preloaded into the packaged server, which then hangs at startup (in bindtextdomain);
 # unit tests and fuzz targets cover the server-independent parts of the decoder with ASan.
 set -euo pipefail
-# shellcheck source=docker/lib.sh
-. "$(dirname "$0")/../../docker/lib.sh"
+# shellcheck source=relay/tools/lib.sh
+. "$(dirname "$0")/../../relay/tools/lib.sh"
 
 flags='-fsanitize=undefined,bounds-strict,float-cast-overflow -fno-sanitize-recover=all -O1'
 

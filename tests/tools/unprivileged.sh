@@ -8,8 +8,8 @@
 # start; the one of the demo keeps its .demo. Only one run at a time uses a copy. CLAIRON_WORK is a
 # writable directory for the command.
 set -euo pipefail
-# shellcheck source=docker/lib.sh
-. "$(dirname "$0")/../../docker/lib.sh"
+# shellcheck source=relay/tools/lib.sh
+. "$(dirname "$0")/../../relay/tools/lib.sh"
 top=$(top_dir)
 
 as_user() {

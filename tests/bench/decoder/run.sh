@@ -3,8 +3,8 @@
 # CLAIRON_BENCH_BEFORE=FILE adds a contender clairon-before: another build of clairon.so.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
-# shellcheck source=docker/lib.sh
-. docker/lib.sh
+# shellcheck source=relay/tools/lib.sh
+. relay/tools/lib.sh
 
 make --no-print-directory -s bench-tools
 before=build/bench/root$("$(pg_config_path)" --pkglibdir)/clairon_before.so

@@ -38,7 +38,7 @@ if ($pid == 0)
     $SIG{INT} = 'DEFAULT';
     $ENV{PATH} = "$bin:$ENV{PATH}";
     open STDOUT, '>', "$log.out" or die $!;
-    exec top() . '/docker/install-packages.sh', 'run' or die $!;
+    exec top() . '/relay/tools/install-packages.sh', 'run' or die $!;
 }
 wait_until('apt-get works', sub { calls() =~ /begun/ });
 kill INT => -$pid;    # like a terminal: to the foreground process group

@@ -1,8 +1,8 @@
 # shellcheck shell=bash
-# lib.sh: functions shared by the scripts of docker/, relay/tools and tests/. Source it from bash; it only defines functions.
+# lib.sh: functions shared by the scripts of relay/tools, docker/ and tests/. Source it from bash; it only defines functions.
 
 top_dir() {
-    cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd
+    cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd
 }
 
 print_line() {

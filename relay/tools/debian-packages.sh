@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # debian-packages.sh: builds the packages postgresql-NN-clairon and clairon-relay for this Debian release.
 #
-#   docker/debian-packages.sh DIR     ->  DIR/*.deb; built in DIR/source
+#   relay/tools/debian-packages.sh DIR     ->  DIR/*.deb; built in DIR/source
 #
 # DEBFULLNAME and DEBEMAIL set the maintainer.
 set -euo pipefail
-# shellcheck source=docker/lib.sh
+# shellcheck source=relay/tools/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-# Creates debian/ from the templates in docker/debian.
+# Creates debian/ from the templates in relay/tools/debian.
 make_debian_folder() {
     local file major=$1 version=$2 maintainer
     maintainer="${DEBFULLNAME:-The clairon developers} <${DEBEMAIL:-clairon@example.org}>"
     mkdir -p "$source/debian"
-    for file in "$(top_dir)"/docker/debian/*; do
+    for file in "$(top_dir)"/relay/tools/debian/*; do
         sed "s/@PG_MAJOR@/$major/g; s/@VERSION@/$version/g; s/@DATE@/$(date -R)/; s/@MAINTAINER@/$maintainer/" "$file" \
             >"$source/debian/$(basename "${file%.in}")"
     done
@@ -24,7 +24,7 @@ make_debian_folder() {
 main() {
     local target version
     [ $# = 1 ] || die "usage: debian-packages.sh DIR"
-    command -v dh >/dev/null || die "debhelper is not installed; run docker/install-packages.sh deb"
+    command -v dh >/dev/null || die "debhelper is not installed; run relay/tools/install-packages.sh deb"
     mkdir -p "$1"
     target=$(cd "$1" && pwd) source=$target/source
     version=$(sed -n "s/^default_version = '\(.*\)'/\1/p" "$(top_dir)/sql/clairon.control")

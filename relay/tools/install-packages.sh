@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # install-packages.sh: installs the Debian packages to run, build, test or benchmark clairon.
 #
-#   docker/install-packages.sh [run] [build] [deb] [tap] [check] [bench] [fuzz]
+#   relay/tools/install-packages.sh [run] [build] [deb] [tap] [check] [bench] [fuzz]
 #                     (run, build, tap and check when none is given)
-#   docker/install-packages.sh --list [run] [build] [deb] [tap] [check] [bench] [fuzz]
+#   relay/tools/install-packages.sh --list [run] [build] [deb] [tap] [check] [bench] [fuzz]
 #
 # It installs only missing packages, as root or through sudo. Without either it
 # prints the command to run and fails. If nothing is missing, apt is not called.
 set -euo pipefail
-# shellcheck source=docker/lib.sh
+# shellcheck source=relay/tools/lib.sh
 . "$(dirname "$0")/lib.sh"
 
 interrupted=false
