@@ -72,17 +72,17 @@ my $reader = open $out, '-|', 'pg_recvlogical', '-d', $connection, '--slot', 'sl
 my $count = deliver(qw(a near b c d near e f a b near));
 is_deeply($count, { a => 6, b => 6, c => 3, d => 3, e => 3, f => 3, near => 6 },
     'conditions of many tables are prepared again for each other');
-cmp_ok(peak(), '<', 200_000, 'the peak of the walsender, in kB');
+cmp_ok(peak(), '<', 200_000, 'the walsender needs less than 200 MB');
 unlike(new_log(), qr/denied|out of memory/, 'no condition is denied');
 
 $count = deliver(qw(near a large near large a));
 is($count->{near}, 4, 'rules of another owner deliver');
-is($count->{a}, 6, 'rules of the owner\'s other tables too');
-cmp_ok($count->{large}, '<', 20, 'a table whose own conditions exceed the limit');
-cmp_ok($count->{large}, '>', 4, 'is delivered by those within the limit');
+is($count->{a}, 6, 'rules on other tables of the owner deliver');
+cmp_ok($count->{large}, '<', 20, 'a table whose conditions exceed the limit has both delivered and denied rules');
+cmp_ok($count->{large}, '>', 4, 'the conditions within the limit deliver');
 like(new_log(), qr/rule "rule\d+" on "own\.large": denied[^\n]*\n[^\n]*conditions of the table's owner exceed 64 MB/,
-    'the others are denied with a logged reason');
-cmp_ok(peak(), '<', 250_000, 'the peak of the walsender over the limit of kept memory, in kB');
+    'the other conditions are denied with a logged reason');
+cmp_ok(peak(), '<', 250_000, 'the walsender needs less memory than the limit above its base');
 kill 'INT', $reader;
 close $out;
 done_testing();

@@ -106,7 +106,7 @@ sub compare
 {
     my ($what, $lines, $expected, $name) = @_;
     my $bad = 0;
-    is(scalar @$lines, scalar @$expected, "$what: the same number");
+    is(scalar @$lines, scalar @$expected, "$what returns the same number of changes");
     for my $i (0 .. ($#$lines < $#$expected ? $#$lines : $#$expected))
     {
         my ($is, $should) = ($lines->[$i], $expected->[$i]);
@@ -121,7 +121,7 @@ sub compare
                 . substr($should, $at, 600));
         last if ++$bad == 3;
     }
-    ok(!$bad, "$what: equal");
+    ok(!$bad, "$what returns equal changes");
     return;
 }
 
@@ -162,7 +162,7 @@ compare(
     'text', [map {s/^\{"metadata":\{"id":"$id//r} @lines], [map { $_->{line} } @expected],
     sub {", transaction $expected[$_[0]]{xid}"});
 my %distinct = map { $_ => 1 } @ids;
-is(scalar keys %distinct, scalar @lines, 'each has a distinct id');
+is(scalar keys %distinct, scalar @lines, 'each notification has a distinct id');
 note(join ', ', map {"$oracle->{count}{$_} x $_"} sort keys %{ $oracle->{count} });
 
 is(Clairon::Test::strict_faults("$folder/text"), '', 'a strict reader accepts every line');
@@ -185,13 +185,13 @@ is( sql("SELECT string_agg(slot_name, ' ' ORDER BY slot_name) FROM pg_stat_repli
             . " WHERE stream_txns > 0 AND slot_name IN ('again', 'framed')"
     ),
     'framed',
-    'streamed');
+    'only the slots with streaming were streamed');
 
 # Each change in its own block, from PostgreSQL 16 on.
 SKIP:
 {
     my $setting = 'debug_logical_replication_streaming';
-    skip "no $setting before PostgreSQL 16", 3
+    skip "PostgreSQL 15 has no $setting", 3
         if sql("SELECT count(*) FROM pg_settings WHERE name = '$setting'") == 0;
     local $ENV{PGOPTIONS} = "-c $setting=immediate";
     my @blocks = notifications_of_frames(receive('blocks', 'mode=framed', 'topic_prefix=srv'));
@@ -246,6 +246,6 @@ for my $cell (rows_of_bytes("SELECT $cells FROM work.contents()"))
 }
 is(scalar @wrong, 0, 'the tables contain the values of the last notifications')
     or diag(map {"  $_\n"} @wrong[0 .. ($#wrong > 5 ? 5 : $#wrong)]);
-cmp_ok($compared, '>', $transactions / 4, "in $compared values");
+cmp_ok($compared, '>', $transactions / 4, 'the values of enough notifications are compared');
 
 done_testing();

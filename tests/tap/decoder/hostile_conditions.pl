@@ -65,7 +65,7 @@ check_denied('SQL by an operator', $mark, 'functions in only_when must be marked
 is(sql(q{SELECT count(*) FROM pg_logical_slot_get_changes('by_sql', NULL, NULL)}), 1,
     'a superuser\'s read denies the rule too');
 is(sql('SELECT count(*) FROM own.calls'), 0, 'no code of the attacker runs');
-ok(!logged($start, qr/LOG:  own\.f runs/), 'not even temporarily');
+ok(!logged($start, qr/LOG:  own\.f runs/), 'the attacker\'s function does not run even temporarily');
 
 # Operators replaced by a lock and by the drop of a slot.
 $mark = log_mark();
@@ -98,7 +98,7 @@ as_attacker(q{
     SELECT clairon.watch('own.e', 'USER', '=x', only_when => $$ public.rewrite(q, s) IS NULL $$);
     INSERT INTO own.e VALUES (1, 'a', $$SELECT 'a'::tsquery, own.g()$$), (2, 'a', $$SELECT 'a'::tsquery, own.h()$$)});
 check_denied('SQL in an extension', $mark, 'cannot execute CREATE TABLE in a read-only transaction');
-ok(logged($mark, qr/LOG:  own\.g runs as attacker/), 'it runs with the owner\'s rights');
+ok(logged($mark, qr/LOG:  own\.g runs as attacker/), 'a condition runs with the rights of the owner');
 
 # Evaluations without a limit in time or memory.
 $mark = log_mark();
@@ -117,7 +117,7 @@ check_denied('memory', $mark, 'evaluation exceeded 64 MB of memory');
 my $walsender = sql('SELECT active_pid FROM pg_replication_slots WHERE active');
 open my $status, '<', "/proc/$walsender/status" or die $!;
 my ($peak) = join('', <$status>) =~ /^VmHWM:\s+(\d+)/m;
-cmp_ok($peak, '<', 300_000, 'the peak of the walsender, in kB');
+cmp_ok($peak, '<', 300_000, 'the walsender needs less than 300 MB');
 open my $limits, '<', "/proc/$walsender/limits" or die $!;
 like(join('', <$limits>), qr/^Max data size\s+unlimited/m, 'the usual limits are restored');
 
@@ -130,7 +130,7 @@ as_attacker(q{
     INSERT INTO own.w SELECT i, repeat('a', 140) FROM generate_series(10, 3000) AS i});
 check_denied('an owner without time left', $mark, "evaluation time of the table's owner is exhausted");
 
-ok(!logged($start, qr/terminated by signal|server process .* was terminated|reinitializing/), 'no server process crashed');
+ok(!logged($start, qr/terminated by signal|server process .* was terminated|reinitializing/), 'no server process has crashed');
 $relay->stop;
 
 # Cancel and terminate requests and statement_timeout end an evaluation.
@@ -155,7 +155,7 @@ for my $how (qw(pg_cancel_backend pg_terminate_backend))
     my $pid = wait_until('the slot is active',
         sub { sql(q{SELECT active_pid FROM pg_replication_slots WHERE slot_name = 'patient'}) });
     wait_until('it evaluates', sub { cpu($pid) > 30 });
-    is(sql("SELECT $how($pid)"), 't', "$how during an evaluation");
+    is(sql("SELECT $how($pid)"), 't', "$how succeeds during an evaluation");
     my $ended = ok(eval { wait_until('its end', sub { !kill 0, $pid }) }, "$how: the walsender ends");
     kill 'KILL', $child unless $ended;
     close $out;

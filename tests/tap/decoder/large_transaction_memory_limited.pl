@@ -56,7 +56,7 @@ sub read_slot
         my ($kb) = memory($pid);
         push @samples, [$got, $kb] if $kb;
     }
-    ok(close $out, 'all is read');
+    ok(close $out, 'all changes are read');
     return @samples;
 }
 
@@ -67,7 +67,7 @@ sub check_flat
     my $all = $samples[-1][0];
     my @late = map { $_->[1] } grep { $_->[0] > $all / 10 } @samples;
     cmp_ok(scalar @late, '>', 10, "memory was sampled while $all bytes arrived");
-    cmp_ok($late[-1] - $late[0], '<', 2048, sprintf '%s: from %d to %d kB', $what, @late[0, -1]);
+    cmp_ok($late[-1] - $late[0], '<', 2048, sprintf '%s: memory grows by less than 2 MB, from %d to %d kB', $what, @late[0, -1]);
     return;
 }
 
@@ -141,6 +141,6 @@ my ($ours) = sort { $b <=> $a }
     map { $_->[1] } read_slot('two', 'mode=framed', 'include_tables=public.many_*');
 my ($peers) = sort { $b <=> $a } map { $_->[1] } read_slot('peer');
 cmp_ok($ours, '<', $peers + 10 * $tables,
-    "$tables tables, 500 rules: $ours kB, test_decoding $peers");
+    "500 rules on $tables tables need $ours kB, test_decoding needs $peers");
 
 done_testing();

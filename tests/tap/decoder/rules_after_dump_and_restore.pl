@@ -73,42 +73,42 @@ my $before = sql('before', $rules);
 my $dump  = "$folder/dump.sql";
 my $file  = "$folder/dump.custom";
 ok(run_log([ 'pg_dump', '-d', $pg->connstr('before'), '-f', $dump ]), 'the database is dumped');
-ok(run_log([ 'pg_dump', '-d', $pg->connstr('before'), '-Fc', '-f', $file ]), 'in custom format too');
+ok(run_log([ 'pg_dump', '-d', $pg->connstr('before'), '-Fc', '-f', $file ]), 'the database is dumped in custom format');
 
 my $expected = notifications_of('before');
 is(scalar(@$expected), 10, 'the rules create notifications before the dump');
-is(scalar(grep { @{ $_->{routing}{audience}{targets} } == 1000 } @$expected), 1, 'one by the long rule');
+is(scalar(grep { @{ $_->{routing}{audience}{targets} } == 1000 } @$expected), 1, 'the long rule creates one of them');
 ok(!grep({ $_->{metadata}{source} eq 'denied' && $_->{payload}{after}{other} } @$expected),
-    'none with columns that are not selected');
+    'no notification contains columns that are not selected');
 
 ok(run_log([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', make('by_psql'), '-f', $dump ]),
     'psql restores the dump');
 ok(run_log([ 'pg_restore', '--exit-on-error', '-j', '2', '-d', make('by_restore'), $file ]),
-    'pg_restore restores the other one');
+    'pg_restore restores the dump in custom format');
 # The dump creates the schema before the extension, so the schema keeps its owner.
 sql('postgres', 'CREATE ROLE another SUPERUSER LOGIN');
 ok(run_log([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', make('by_another') . ' user=another', '-f', $dump ]),
-    'another superuser restores it too');
+    'another superuser restores the dump');
 for my $database (qw(by_psql by_restore by_another))
 {
-    is_deeply(notifications_of($database), $expected, "$database: the same rules, the same notifications");
+    is_deeply(notifications_of($database), $expected, "$database: the same rules create the same notifications");
     my $now = sql($database, $rules);
     is(join("\n", grep { !/^denied/ } split /\n/, $now), join("\n", grep { !/^denied/ } split /\n/, $before),
         "$database: rules are listed as before");
     is(sql($database, 'SELECT count(*) FROM clairon.member'), '1', "$database: members are restored");
     is(sql($database, "SELECT clairon.once('entity', 'key')"), 'f', "$database: idempotency keys are restored");
     isnt(sql($database, 'SELECT secret FROM clairon.secret'), sql('before', 'SELECT secret FROM clairon.secret'),
-        "$database: with its own secret");
+        "$database: the restored database has its own secret");
 }
 isnt(sql('by_psql', q{SELECT target_column FROM clairon.rule WHERE relation = 'task'::regclass AND name = 'default'}),
     sql('before', q{SELECT target_column FROM clairon.rule WHERE relation = 'task'::regclass AND name = 'default'}),
-    'although the column numbers differ');
+    'the columns have other numbers');
 
 # A second dump, of the restored database, keeps the denials.
 ok(run_log([ 'pg_dump', '-d', $pg->connstr('by_psql'), '-f', $dump ]), 'the restored database is dumped');
-ok(run_log([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', make('again'), '-f', $dump ]), 'and restored');
-is(sql('again', q{SELECT count(*) FROM clairon.rule WHERE relation = 'denied'::regclass}), '3', 'with its rules');
+ok(run_log([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', make('again'), '-f', $dump ]), 'the second dump is restored');
+is(sql('again', q{SELECT count(*) FROM clairon.rule WHERE relation = 'denied'::regclass}), '3', 'the rules of the second dump are restored');
 is(sql('again', q{SELECT ok FROM clairon.doctor() WHERE check_name = 'rule default on public.denied'}), 'f',
-    'the doctor reports that one delivers nothing');
+    'the doctor reports that a rule delivers nothing');
 
 done_testing();

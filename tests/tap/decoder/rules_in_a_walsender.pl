@@ -41,7 +41,7 @@ sql(q{INSERT INTO t VALUES (4, 'between')});
 is_deeply(values_and_targets(receive()), ['between to first'], 'a prepared rule does not apply');
 sql(q{COMMIT PREPARED 'p'; INSERT INTO t VALUES (5, 'after')});
 is_deeply(values_and_targets(receive()), [ 'p1 to first', 'p2 to prepared', 'after to prepared' ],
-    'it applies from its own position on, once committed');
+    'a prepared rule applies from its own position on, once committed');
 sql(q{BEGIN; SELECT clairon.watch('t', 'USER', '=undone'); INSERT INTO t VALUES (6, 'undone');
     PREPARE TRANSACTION 'q'});
 sql(q{ROLLBACK PREPARED 'q'; INSERT INTO t VALUES (7, 'on')});
@@ -71,8 +71,8 @@ sql(q{ALTER DOMAIN d ADD CHECK (runs_sql(VALUE));
         'BEGIN RETURN (SELECT count(*) >= 0 FROM t); END'});
 sql(q{INSERT INTO t VALUES (9, 'n')});
 is_deeply(values_and_targets(receive()), [ 'm to prepared', 'm to domain', 'm to function', 'n to prepared' ],
-    'they are denied, and the server continues');
-like(slurp_file($pg->logfile), qr/clairon rule "function" on "t": denied: could not evaluate only_when\n.*function longer is not allowed/, 'with a log message');
+    'conditions that execute SQL are denied, and the server continues');
+like(slurp_file($pg->logfile), qr/clairon rule "function" on "t": denied: could not evaluate only_when\n.*function longer is not allowed/, 'a denied condition is logged with its reason');
 
 # A termination takes effect within a large transaction; afterwards nothing is missing.
 sql(q{SELECT clairon.unwatch('t', 'domain'), clairon.unwatch('t', 'function');
@@ -84,7 +84,7 @@ wait_until('rows arrive', sub { -s $file });
 is(sql(q{SELECT pg_terminate_backend(active_pid, 10000) FROM pg_replication_slots WHERE slot_name = 's'}), 't',
     'the walsender ends when terminated');
 $reader->finish;
-like($error, qr/terminating connection due to administrator command/, 'within the transaction');
+like($error, qr/terminating connection due to administrator command/, 'the walsender ends within the transaction');
 is(scalar(receive_lines()), 200000, 'all rows are read again');
 
 done_testing();

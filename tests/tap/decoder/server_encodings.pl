@@ -66,19 +66,19 @@ SELECT clairon.notify('USER', '{zoé}', '{"ça": "va €"}');
 SQL
 my @ascii = text_lines('latin');
 my @utf8  = framed_lines('latin');
-is(scalar(@ascii), 2, 'two lines of text');
+is(scalar(@ascii), 2, 'text mode returns two lines');
 unlike("@ascii", qr/[^\x20-\x7e]/, 'text mode is ASCII');
-like($ascii[0], qr/"prix \\u20ac":"dix \\u20ac"/, 'with other characters as \\u');
+like($ascii[0], qr/"prix \\u20ac":"dix \\u20ac"/, 'text mode escapes other characters as \\u');
 like("@utf8", qr/\xe2\x82\xac/, 'framed mode is UTF-8');
 for my $i (0, 1)
 {
-    is_deeply(JSON::decode_json($ascii[$i]), JSON::decode_json($utf8[$i]), 'both have the same content');
+    is_deeply(JSON::decode_json($ascii[$i]), JSON::decode_json($utf8[$i]), 'both modes have the same content');
 }
 my $notification = JSON::decode_json($utf8[0]);
-is_deeply($notification->{payload}{after}, { id => 1, 'prix €' => 'dix €', j => { 'é' => 'è ç' } }, 'the row');
-is($notification->{metadata}{topic}, 'latin.né', 'the topic');
-is_deeply($notification->{routing}{audience}{targets}, ['zoé'], 'the targets');
-is_deeply(JSON::decode_json($utf8[1])->{payload}, { 'ça' => 'va €' }, 'the payload of notify');
+is_deeply($notification->{payload}{after}, { id => 1, 'prix €' => 'dix €', j => { 'é' => 'è ç' } }, 'the row is converted to UTF-8');
+is($notification->{metadata}{topic}, 'latin.né', 'the topic is converted to UTF-8');
+is_deeply($notification->{routing}{audience}{targets}, ['zoé'], 'the targets are converted to UTF-8');
+is_deeply(JSON::decode_json($utf8[1])->{payload}, { 'ça' => 'va €' }, 'the payload of notify is converted to UTF-8');
 
 # SQL_ASCII accepts any byte: invalid UTF-8 becomes U+FFFD.
 make('anything', 'SQL_ASCII');
@@ -90,7 +90,7 @@ INSERT INTO t VALUES (E'a\xff\xe2\x82\xacb\xe2\x82');
 SQL
 like((framed_lines('anything'))[0], qr/"v":"a\xef\xbf\xbd\xe2\x82\xacb\xef\xbf\xbd\xef\xbf\xbd"/,
     'invalid bytes are replaced, valid ones kept');
-like((text_lines('anything'))[0], qr/"v":"a\\ufffd\\u20acb\\ufffd\\ufffd"/, 'in text mode too');
+like((text_lines('anything'))[0], qr/"v":"a\\ufffd\\u20acb\\ufffd\\ufffd"/, 'text mode replaces invalid bytes');
 
 # The topic and the targets in a frame's head, before its JSON.
 run_sql('anything', <<'SQL');
@@ -101,20 +101,20 @@ INSERT INTO u VALUES (E'x\xff');
 SQL
 my ($head) = (bytes_of('anything', 'data',
     "pg_logical_slot_peek_binary_changes('anything', NULL, NULL, 'mode', 'framed')"))[-1] =~ /^(.*?)\{"metadata"/s;
-like($head, qr/USERtop\xef\xbf\xbd\0\x04x\xef\xbf\xbd$/, 'the same in the head, which the relay uses for routing');
+like($head, qr/USERtop\xef\xbf\xbd\0\x04x\xef\xbf\xbd$/, 'the frame head, which the relay uses for routing, has the same replacements');
 
 # A text that is too long in UTF-8 is rejected, although it is shorter in the server encoding.
 my (undef, undef, $refusal) =
   $pg->psql('latin', q{CREATE TABLE short (id int); SELECT clairon.watch('short', 'USER', '=' || repeat(chr(233), 128))});
-like($refusal, qr/parameter "targets" has a value longer than 255 bytes/, 'a target of 128 bytes, 256 in UTF-8');
+like($refusal, qr/parameter "targets" has a value longer than 255 bytes/, 'a target of 128 bytes is rejected if it has 256 in UTF-8');
 
 # A three-byte encoding: a conversion in chunks must not split a character.
 make('japan', 'EUC_JP');
 my $long = '日本語テキスト' x 3000;
 run_sql('japan', "SET client_encoding = 'UTF8'; CREATE TABLE t (v text);"
       . "SELECT clairon.watch('t', 'ALL'); INSERT INTO t VALUES ('x$long')");
-is(JSON::decode_json((framed_lines('japan'))[0])->{payload}{after}{v}, "x$long", 'a long text');
-is(JSON::decode_json((text_lines('japan'))[0])->{payload}{after}{v}, "x$long", 'and escaped');
+is(JSON::decode_json((framed_lines('japan'))[0])->{payload}{after}{v}, "x$long", 'a long text is converted completely');
+is(JSON::decode_json((text_lines('japan'))[0])->{payload}{after}{v}, "x$long", 'text mode escapes a long text completely');
 
 # All other server encodings: names, labels, targets and values, twice the same.
 my %words = (
@@ -157,13 +157,13 @@ SELECT clairon.notify('USER', '{$word}', '{"$word": ["$word"]}');
 SQL
     my @text = text_lines($database);
     my @notifications = map { JSON::decode_json($_) } framed_lines($database);
-    unlike("@text", $encoding eq 'UTF8' ? qr/\\u/ : qr/[^\x20-\x7e]/, "$encoding: text mode");
+    unlike("@text", $encoding eq 'UTF8' ? qr/\\u/ : qr/[^\x20-\x7e]/, "$encoding: text mode is ASCII unless the server is UTF-8");
     is_deeply([ map { JSON::decode_json($_) } @text ], \@notifications, "$encoding: both modes have the same content");
     is_deeply($notifications[0]{payload}{after},
-        { $word => $word, e => $word, j => { $word => $word }, a => [$word] }, "$encoding: the row");
+        { $word => $word, e => $word, j => { $word => $word }, a => [$word] }, "$encoding: the row is converted");
     is_deeply([ @{ $notifications[0]{metadata} }{qw(source emitter)}, $notifications[0]{routing}{audience}{targets}[0] ],
-        [ "t $word", $word, $word ], "$encoding: source and targets");
-    is_deeply($notifications[1]{payload}, { $word => [$word] }, "$encoding: a payload of notify");
+        [ "t $word", $word, $word ], "$encoding: source, emitter and targets are converted");
+    is_deeply($notifications[1]{payload}, { $word => [$word] }, "$encoding: the payload of notify is converted");
     run_sql($database, "SELECT pg_drop_replication_slot('$database')");
     run_sql('postgres', "DROP DATABASE $database");
 }
@@ -179,7 +179,7 @@ for my $case ([ 'WIN1252', '\x81' ], [ 'EUC_KR', '\xfe\xfe' ], [ 'MULE_INTERNAL'
     for my $line (framed_lines($database), text_lines($database))
     {
         is_deeply(JSON::decode_json($line)->{payload}{after},
-            { v => "a\x{fffd}b", j => "\x{fffd}" }, "$encoding: a character without a code point");
+            { v => "a\x{fffd}b", j => "\x{fffd}" }, "$encoding: a character without a code point is replaced");
     }
 }
 

@@ -127,9 +127,9 @@ sub check_same
 {
     my ($what, @lines) = @_;
     my @expected = expected();
-    is(scalar @lines, scalar @expected, "$what: as many lines as without streaming");
+    is(scalar @lines, scalar @expected, "$what: streaming returns as many lines as spilling");
     my @wrong = grep { $lines[$_] ne $expected[$_] } 0 .. ($#lines < $#expected ? $#lines : $#expected);
-    is(scalar @wrong, 0, "$what: the same lines") or diag("$lines[$wrong[0]]\n$expected[$wrong[0]]");
+    is(scalar @wrong, 0, "$what: streaming returns the same lines as spilling") or diag("$lines[$wrong[0]]\n$expected[$wrong[0]]");
     return;
 }
 
@@ -168,7 +168,7 @@ execute_in($one, 'ROLLBACK TO a');
 execute_in($one, q{SELECT clairon.notify('USER', '{kept}', '{"v": "kept"}')});
 execute_in($one, insert('after'));
 await_spool('later changes', $size + 200_000);
-is(scalar(lines()), 0, 'nothing of open transactions is sent');
+is(scalar(lines()), 0, 'changes of open transactions are not sent');
 sql(q{SELECT clairon.watch('t', 'USER', '=new')});
 execute_in($two, insert('ruled'));
 execute_in($two, 'COMMIT');
@@ -189,7 +189,7 @@ execute_in($one, 'COMMIT');
 is_deeply(
     count_lines(@lines[4000 .. $#lines]),
     { 'kept for kept' => 1, 'own for own' => 2000, 'whole for new' => 2000, map { ("$_ for old" => 2000) } qw(first after) },
-    'nothing of the rolled back changes');
+    'rolled back changes are not sent');
 check_same('two transactions', @lines);
 await_no_spool('after commits');
 my $streamed = sql(q{SELECT stream_txns > 1 FROM pg_stat_replication_slots WHERE slot_name = 's'});
@@ -204,7 +204,7 @@ execute_in($one, 'ROLLBACK');
 await_no_spool('after a rollback');
 sql(q{INSERT INTO t VALUES (0, 'next')});
 @lines = await_lines('after a rollback', 12_002);
-is(scalar(lines()), 12_002, 'nothing of it is sent');
+is(scalar(lines()), 12_002, 'changes of a streamed transaction that was rolled back are not sent');
 check_same('after a rollback', $lines[-1]);
 
 # ---- tables without rules
@@ -252,7 +252,7 @@ my $mode = (stat $tmp)[2] & oct 7777;
 chmod 0500, $tmp or die "chmod: $!";
 ok(!run_log(
         ['pg_recvlogical', '-d', $connection, '--slot', 's', '--start', '--no-loop', '-f', $file]),
-    'without space for its file the reading ends');
+    'reading ends when the file has no space');
 chmod $mode, $tmp or die "chmod: $!";
 is(sql($confirmed), $confirmed_before, 'the slot does not advance');
 $reader = start_reader();
@@ -284,10 +284,10 @@ $reader = start_reader(0);
 await_spool('the prepared one', 200_000);
 sql('CHECKPOINT');
 wait_until('the aborted one is removed', sub { spool_files() == 1 });
-is(scalar(lines()), 0, 'nothing is sent of a prepared or an aborted transaction');
+is(scalar(lines()), 0, 'changes of a prepared or an aborted transaction are not sent');
 sql(q{COMMIT PREPARED 'p'});
 @lines = await_lines('the prepared one', 2000);
-is_deeply(count_lines(@lines), { 'prepared for own' => 2000 }, 'it is sent at its commit');
+is_deeply(count_lines(@lines), { 'prepared for own' => 2000 }, 'a prepared transaction is sent at its commit');
 check_same('after a crash', @lines);
 await_no_spool('at the end');
 kill 'INT', $reader;

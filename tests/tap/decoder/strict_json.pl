@@ -124,8 +124,8 @@ for my $encoding (@single, @wide)
     ok(run_file($database, $encoding, workload($encoding)), "$encoding: the rows are written");
     my @text = lines_of($database, 'text');
     my @framed = map { notifications_of_frames($_) } lines_of($database, 'framed');
-    is(scalar @text, 5, "$encoding: a line for each change and rule");
-    is(faults(@text, @framed), '', "$encoding: strict JSON in both modes");
+    is(scalar @text, 5, "$encoding: each change and rule has a line");
+    is(faults(@text, @framed), '', "$encoding: both modes are strict JSON");
     my $json = JSON->new->utf8->allow_nonref;
     is_deeply(
         [map { $json->decode($_) } @text], [map { $json->decode($_) } @framed],

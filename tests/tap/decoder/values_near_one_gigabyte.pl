@@ -82,10 +82,10 @@ is_deeply(
         { before => undef, after => { id => 3, v => '//8=', n => 0 } }],
     '300 MB of bytea are listed in truncated, and the slot continues');
 my $floor = floor_mb();
-cmp_ok($mb, '<', $floor + 32, sprintf 'with %d MB, the server alone uses %d', $mb, $floor);
+cmp_ok($mb, '<', $floor + 32, sprintf 'the plugin needs %d MB, the server alone needs %d', $mb, $floor);
 my ($more, @raised) = ours('max_value_bytes', '16MB');
-is_deeply(\@raised, \@lines, 'also with the highest max_value_bytes');
-cmp_ok($more, '<', $floor + 32, sprintf 'with %d MB', $more);
+is_deeply(\@raised, \@lines, 'the highest max_value_bytes returns the same lines');
+cmp_ok($more, '<', $floor + 32, sprintf 'the highest max_value_bytes needs %d MB', $more);
 sql('DROP TABLE big');
 
 # Values of equal size are compared completely, and unchanged parts are recognized.
@@ -121,16 +121,16 @@ INSERT INTO wide SELECT 4, repeat('x', 15000000), ('[' || repeat(' ', 15000000) 
     FROM generate_series(1, 3000000) AS i;
 SQL
 (undef, @lines) = ours('max_value_bytes', '16MB');
-is(scalar @lines, 4, 'a line for each row of wide values');
+is(scalar @lines, 4, 'each row of wide values has a line');
 my $strict = top() . '/build/strict_lines';
 open my $reader, '|-', $strict or die "$strict: $!";
 print $reader map { s/\\(\\|[0-7]{3})/$1 eq '\\' ? $1 : chr oct $1/ger . "\n" } @lines;
-ok(close $reader, 'each is strict JSON');
+ok(close $reader, 'each line is strict JSON');
 like($lines[0], qr/"after":\{"id":1,"a":null,.*"truncated":\["a"\]/,
-    'too long once escaped: a stub');
+    'a value that is too long once escaped becomes a stub');
 like($lines[2], qr/"c":"eHh4/, 'bytea that fits is included');
 like(substr($lines[3], -400), qr/"e":"small"\},"truncated":\["a","b","c","d"\]/,
-    'a row too long: stubs');
+    'a row that is too long consists of stubs');
 sql('DROP TABLE wide');
 
 if ($ENV{CLAIRON_LONG})
@@ -158,9 +158,9 @@ if ($ENV{CLAIRON_LONG})
         'each change of a huge row lists its omitted columns');
     is_deeply(
         [map { $_->{changed} } @$got[3 .. 7]],
-        [['n'], ['n'], ['n'], ['t'], ['t']], 'and its changed columns');
+        [['n'], ['n'], ['n'], ['t'], ['t']], 'each change of a huge row lists its changed columns');
     $floor = floor_mb();
-    cmp_ok($mb, '<', $floor + 32, sprintf 'with %d MB, the server alone uses %d', $mb,
+    cmp_ok($mb, '<', $floor + 32, sprintf 'the plugin needs %d MB for huge rows, the server alone needs %d', $mb,
         $floor);
     is( sql(q{SELECT count(*) FROM pg_logical_slot_get_changes('ours', NULL, NULL,
             'include_tables', '*')}

@@ -76,13 +76,13 @@ SQL
 
 my @lines  = split /\n/, receive('text', ['topic_prefix=srv']);
 my @frames = frames(receive('framed', [ 'mode=framed', 'topic_prefix=srv' ]));
-is(scalar @lines, 2, 'a line for each notification');
-is(join('', map { $_->{kind} } @frames), 'NCMCNC', 'the frames of three transactions');
+is(scalar @lines, 2, 'text mode returns a line for each notification');
+is(join('', map { $_->{kind} } @frames), 'NCMCNC', 'framed mode returns the frames of three transactions');
 my @notifications = map { $_->{note} // () } @frames;
 is_deeply([ map { JSON::decode_json($_) } @lines ], \@notifications, 'both modes have the same content');
-is_deeply($frames[0]{targets}, ['u1'], 'the head has the target');
-is($frames[0]{topic}, 'srv.t', 'and the topic');
-is($frames[0]{flags}, 3, 'and the flag ack_required');
+is_deeply($frames[0]{targets}, ['u1'], 'the frame head has the target');
+is($frames[0]{topic}, 'srv.t', 'the frame head has the topic');
+is($frames[0]{flags}, 3, 'the frame head has the flag ack_required');
 is_deeply($notifications[0]{payload}{after},
     { id => 1, who => 'u1', v => '2025-03-05T11:00:00Z', d => 'P1D' },
     'settings of database and role have no effect');
@@ -94,7 +94,7 @@ is_deeply([ frames(receive('framed', [ 'mode=framed', 'topic_prefix=srv' ])) ], 
 $pg->stop('immediate');
 $pg->start;
 is_deeply([ frames(receive('framed', [ 'mode=framed', 'topic_prefix=srv' ])) ], \@frames,
-    'also after a crash');
+    'the frames are the same after a crash');
 my @all = frames(receive('framed', [ 'mode=framed', 'include_tables=*' ]));
 my %ids = map { $_->{note}{metadata}{id} => 1 } grep { $_->{note} } @all;
 is(scalar(grep { $ids{ $_->{metadata}{id} } } @notifications), 2, 'other options change no id');
@@ -105,15 +105,15 @@ is(receive('framed', ['mode=framed']), '', 'confirmed changes are not sent again
 # Prepared transactions are sent at COMMIT PREPARED, also on a two-phase slot.
 sql(q{SELECT pg_create_logical_replication_slot('two_phase', 'clairon', false, true)});
 sql(q{BEGIN; INSERT INTO t VALUES (2, 'u2'); PREPARE TRANSACTION 'p'});
-is(receive($_, ['mode=framed'], confirm => 1), '', "$_: nothing at PREPARE") for qw(framed two_phase);
+is(receive($_, ['mode=framed'], confirm => 1), '', "$_ returns nothing at PREPARE") for qw(framed two_phase);
 sql(q{COMMIT PREPARED 'p'});
 sql(q{BEGIN; INSERT INTO t VALUES (3, 'u3'); PREPARE TRANSACTION 'p'});
 sql(q{ROLLBACK PREPARED 'p'});
 for my $slot (qw(framed two_phase))
 {
     my @prepared = frames(receive($slot, ['mode=framed']));
-    is(join('', map { $_->{kind} } @prepared), 'NC', "$slot: one notification at COMMIT PREPARED");
-    is($prepared[0]{note}{payload}{after}{id}, 2, 'of the committed row');
+    is(join('', map { $_->{kind} } @prepared), 'NC', "$slot returns one notification at COMMIT PREPARED");
+    is($prepared[0]{note}{payload}{after}{id}, 2, 'the notification has the committed row');
 }
 
 # A large transaction is sent in bounded packets, spilled or not.
@@ -122,13 +122,13 @@ $pg->append_conf('postgresql.conf', 'logical_decoding_work_mem = 64kB');
 $pg->reload;
 sql(q{INSERT INTO t SELECT i, 'u' || i FROM generate_series(1000, 20999) AS i});
 my @many = frames(receive('framed', ['mode=framed']));
-is(scalar(@many), 20001, 'all rows of a large transaction, and its commit');
+is(scalar(@many), 20001, 'all rows of a large transaction and its commit are returned');
 my %seen = map { $_->{note}{metadata}{id} => 1 } grep { $_->{note} } @many;
-is(scalar(keys %seen), 20000, 'each with a distinct id');
+is(scalar(keys %seen), 20000, 'each row has a distinct id');
 
 # A read by SQL decodes all in one transaction, regardless of its duration.
 sql(q{ALTER ROLE relay SET transaction_timeout = '10ms'}) if Clairon::Test::pg_major() >= 17;
 @lines = split /\n/, receive('framed', [ 'mode=text', 'streaming=false' ]);
-is(scalar(@lines), 20000, 'a transaction longer than transaction_timeout');
+is(scalar(@lines), 20000, 'a transaction longer than transaction_timeout is returned completely');
 
 done_testing();

@@ -54,7 +54,7 @@ sql("INSERT INTO t SELECT i, 'value ' || i FROM generate_series(1, $rows) AS i")
 for my $how (qw(pg_terminate_backend pg_cancel_backend))
 {
     my $reader = start_reader();
-    is(sql("SELECT $how($reader->{walsender})"), 't', "$how within the transaction");
+    is(sql("SELECT $how($reader->{walsender})"), 't', "$how reaches the walsender within the transaction");
     cmp_ok(end_reader($reader), '<', 100 * $rows, "$how: the rest is not sent");
     wait_ended($how, $reader->{walsender});
 }
@@ -73,7 +73,7 @@ my $backend = wait_until(
     sub { sql(q{SELECT active_pid FROM pg_replication_slots WHERE slot_name = 's'}) });
 is(sql("SELECT pg_cancel_backend($backend)"), 't', 'a session that reads the slot is cancelled');
 like(join('', <$session>), qr/^ERROR:  canceling statement.*^alive$/ms,
-    'which ends the query only');
+    'the cancellation ends only the query');
 close $session;
 
 # A shutdown waits until walsenders have sent everything, so the reader continues.
@@ -91,6 +91,6 @@ $pg->_update_pid(0);
 $pg->start;
 # The other slot: from 17 on a reader may have confirmed changes sent at the end.
 is(sql(q{SELECT count(*) FROM pg_logical_slot_get_changes('kept', NULL, NULL)}), $rows,
-    'then all rows are read');
+    'the next walsender reads all rows');
 
 done_testing();

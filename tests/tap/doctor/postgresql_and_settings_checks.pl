@@ -16,12 +16,12 @@ my $relay = $Clairon::Test::Doctor::relay = Clairon::Test::relay($pg, $store, co
 
 # A healthy configuration.
 my ($code, $out, $err) = doctor();
-is($code, 0, 'a healthy configuration: exit code 0') or diag $out, $err;
-like($out, qr/^all checks passed$/m, 'with a summary');
+is($code, 0, 'a healthy configuration exits with 0') or diag $out, $err;
+like($out, qr/^all checks passed$/m, 'the last line is a summary');
 like($out, qr/^ok +postgresql  wal_level: wal_level is logical$/m, 'each check has a line');
 like($out, qr/^ok +postgresql  replica identity of public\.t: full$/m, 'a complete rule names no column');
-unlike($out, qr/ERROR|WARN|hint:/, 'nothing to fix');
-repaired('as JSON too');
+unlike($out, qr/ERROR|WARN|hint:/, 'a healthy configuration has nothing to fix');
+repaired('--json reports no failed check');
 is((doctor('--quiet'))[1], "all checks passed\n", '--quiet prints only problems');
 
 # Usage and settings.
@@ -29,10 +29,10 @@ for my $case ([ ['--nonsense'], qr/unknown argument --nonsense/ ], [ ['--feed.sl
     [ ['--feed.conninfo=a b'], qr/conninfo/ ], [ ['--auth.hs256_secret_file=/nonexistent'], qr/nonexistent/ ])
 {
     ($code, $out, $err) = doctor(@{ $case->[0] });
-    is($code, 2, "exit code 2 for @{ $case->[0] }");
-    like($err, $case->[1], 'with the reason');
+    is($code, 2, "@{ $case->[0] } exits with 2");
+    like($err, $case->[1], "@{ $case->[0] } prints the reason");
 }
-is((doctor('--help'))[0], 0, '--help');
+is((doctor('--help'))[0], 0, '--help exits with 0');
 like((doctor('--feed.conninfo=' . $pg->connstr('no_such')))[1], qr/"no_such" does not exist\s+hint: dbname in/, 'a wrong database name is not reported as a server that is down');
 
 # Rules and tables.
@@ -49,21 +49,21 @@ finds('a dropped target column', 'postgresql: rule default on public.gone', qr/d
 sql('DROP TABLE gone; CREATE TABLE late (id int PRIMARY KEY DEFERRABLE, owner text)');
 sql(q{SELECT clairon.watch('late', 'USER', 'id')});
 my $late = finds('a deferrable key', 'postgresql: key of public.late', qr/deferrable/, qr/REPLICA IDENTITY FULL/);
-like($late->{'postgresql: replica identity of public.late'}{detail}, qr/"id"/, 'the replica identity lacks the target too');
+like($late->{'postgresql: replica identity of public.late'}{detail}, qr/"id"/, 'a deferrable key also lacks the target in the replica identity');
 sql('DROP TABLE late');
 sql('ALTER TABLE clairon.rule DISABLE TRIGGER rule_written');
 my $found = finds('a disabled trigger', 'postgresql: triggers', qr/5 of 6/, qr/ALTER TABLE clairon\.rule ENABLE ALWAYS TRIGGER rule_written;/);
 sql($found->{'postgresql: triggers'}{hint});
-repaired('the hint\'s command fixes it');
+repaired('the command of the hint fixes it');
 sql('ALTER TABLE clairon.rule SET (user_catalog_table = false); ALTER TABLE clairon.rule ALTER topic SET STORAGE EXTENDED');
 $found = finds('a changed rule table', 'postgresql: table clairon.rule', qr/topic/, qr/user_catalog_table = true/);
 my ($command) = $found->{'postgresql: table clairon.rule'}{hint} =~ /: (ALTER.*)/;
 sql($command);
-repaired('the hint\'s command fixes it');
+repaired('the command of the hint fixes it');
 sql('ALTER TABLE clairon.rule RENAME target_columns TO of_no_release');
 my ($older) = grep { $_->{check} eq "extension's SQL" } @{ JSON::decode_json((doctor('--json'))[1])->{checks} };
 is_deeply([ @{ $older || {} }{qw(level detail)} ], [ 'warn', 'installed SQL is older than the library: clairon.rule lacks target_columns' ],
-    'SQL of an older release with this library: a warning');
+    'SQL of an older release with this library causes a warning');
 sql('ALTER TABLE clairon.rule RENAME of_no_release TO target_columns');
 sql('CREATE TEMP TABLE kept AS TABLE clairon.rule; DELETE FROM clairon.rule');
 finds('no rule at all', 'postgresql: rules', qr/^0 rules/, qr/clairon\.watch/);
@@ -72,8 +72,8 @@ sql(q{SELECT clairon.watch('t', 'USER', 'owner')});
 # Roles and grants.
 sql('ALTER ROLE relay NOREPLICATION');
 $found = finds('a role without REPLICATION', 'postgresql: role', qr/no REPLICATION/, qr/ALTER ROLE relay LOGIN REPLICATION/);
-like($found->{q{postgresql: relay's role}}{hint}, qr/CREATE ROLE/, 'the SQL function reports it too');
-like($found->{'postgresql: replication'}{hint}, qr/REPLICATION/, 'and replication fails');
+like($found->{q{postgresql: relay's role}}{hint}, qr/CREATE ROLE/, 'clairon.doctor() reports a missing REPLICATION');
+like($found->{'postgresql: replication'}{hint}, qr/REPLICATION/, 'replication fails without REPLICATION');
 sql('ALTER ROLE relay REPLICATION SUPERUSER');
 finds('a superuser', 'postgresql: role', qr/superuser/, qr/NOSUPERUSER/);
 sql('ALTER ROLE relay NOSUPERUSER; REVOKE clairon_relay FROM relay');
@@ -129,7 +129,7 @@ for my $name (sort keys %settings)
     $pg->reload;
     wait_until("$name is reset", sub { sql("SHOW $name") !~ /^(-1|0)$/ });
 }
-repaired('the hints\' commands fix them');
+repaired('the commands of the hints fix them');
 
 # Warnings have ok = true and a hint. All other checks with ok = true have no hint.
 sql('ALTER SYSTEM SET max_slot_wal_keep_size = -1');
@@ -138,7 +138,7 @@ wait_until('there is no limit', sub { sql('SHOW max_slot_wal_keep_size') eq '-1'
 repaired('unlimited WAL is not an error');
 my $warnings = q{SELECT ok, check_name, detail, hint FROM clairon.doctor() WHERE hint IS NOT NULL};
 like(sql($warnings), qr/^t\|max_slot_wal_keep_size\|.*unlimited\|.*ALTER SYSTEM SET max_slot_wal_keep_size = '64GB'; SELECT pg_reload_conf\(\);$/,
-    'it is a warning with a hint');
+    'a missing limit is a warning with a hint');
 sql($1) if sql($warnings) =~ /(ALTER SYSTEM SET [^;]+;)/;
 $pg->reload;
 wait_until('there is a limit', sub { sql('SHOW max_slot_wal_keep_size') ne '-1' });
@@ -154,7 +154,7 @@ SKIP: {
     sql($fix);
     $pg->reload;
     wait_until('the list is complete', sub { sql('SHOW output_plugin_libraries') =~ /clairon/ });
-    repaired('the hint\'s command fixes it');
+    repaired('the command of the hint fixes it');
 }
 
 # A slot whose WAL was removed.
@@ -176,9 +176,9 @@ $relay->configure('feed.conninfo' => "host=127.0.0.1 port=" . free_port() . " db
     'store.url' => 'redis://u:hush-hush@127.0.0.1:' . free_port());
 chmod 0644, $relay->{file};
 $found = finds('PostgreSQL away', 'postgresql: connection', qr/refused/i, qr/Start PostgreSQL/);
-like($found->{'store: connection'}{detail}, qr/could not connect/, 'the store too');
+like($found->{'store: connection'}{detail}, qr/could not connect/, 'a stopped store is reported too');
 ($code, $out, $err) = doctor();
 unlike($out . $err, qr/hush/, 'passwords are not printed');
-is(index($out . $err, $Clairon::Test::SECRET), -1, 'the token secret neither');
+is(index($out . $err, $Clairon::Test::SECRET), -1, 'the token secret is not printed');
 
 done_testing();

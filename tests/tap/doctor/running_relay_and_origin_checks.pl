@@ -19,16 +19,16 @@ chmod 0600, $relay->{file};
 
 # A healthy configuration.
 my ($code, $out) = doctor();
-is($code, 0, 'a healthy configuration');
+is($code, 0, 'a healthy configuration exits with 0');
 like($out, qr/^ok +gate +relay: ready on 127\.0\.0\.1:\d+, feed streaming, store up$/m, 'the running relay is checked');
-like($out, qr{^ok +gate +gate\.origins: https://app\.example$}m, 'its origins too');
-like($out, qr/^all checks passed\n\z/m, 'no problems');
+like($out, qr{^ok +gate +gate\.origins: https://app\.example$}m, 'the origins of the running relay are checked');
+like($out, qr/^all checks passed\n\z/m, 'a healthy configuration reports no problems');
 my %times;
 $times{$_}++ for split /\n/, $out;
-is_deeply([ grep { $times{$_} > 1 } keys %times ], [], 'no repeated line, also with two rules on a table');
-unlike($out, qr/of 0 MB|\b1 (?:rules|days|replicas|fsyncs)\b/, 'no limit of 0, no wrong plural');
-like($out, qr/^ok +store +memory: \d+ MB used, no limit$/m, 'a store without a limit');
-unlike($out, qr/\e/, 'no colour in a pipe');
+is_deeply([ grep { $times{$_} > 1 } keys %times ], [], 'no line is repeated, even with two rules on a table');
+unlike($out, qr/of 0 MB|\b1 (?:rules|days|replicas|fsyncs)\b/, 'no limit is 0, and plurals are right');
+like($out, qr/^ok +store +memory: \d+ MB used, no limit$/m, 'a store without a limit is reported as such');
+unlike($out, qr/\e/, 'a pipe gets no colour');
 
 # A warning: exit code 0, in the summary, in --quiet and in JSON.
 sub slot_limit { my ($value) = @_; sql("ALTER SYSTEM SET max_slot_wal_keep_size = '$value'"); $pg->reload;
@@ -37,8 +37,8 @@ slot_limit('-1');
 warns('WAL without a limit', 'postgresql: max_slot_wal_keep_size', qr/unlimited/, qr/ALTER SYSTEM SET max_slot_wal_keep_size/);
 slot_limit('1GB');
 ($code, $out) = doctor('--quiet', '--gate.origins=*');
-is($code, 0, 'only a warning: exit code 0');
-like($out, qr{\AWARN +gate +gate\.origins: \*: .*\n +hint: Name the origins.*\nno check failed, 1 warning\n\z}, '--quiet prints it with the summary');
+is($code, 0, 'a warning alone exits with 0');
+like($out, qr{\AWARN +gate +gate\.origins: \*: .*\n +hint: Name the origins.*\nno check failed, 1 warning\n\z}, '--quiet prints warnings and the summary');
 warns('origins of all sites', 'gate: gate.origins', qr/^\*: /, qr/Name the origins/, '--gate.origins=*');
 
 # The running relay has other origins than the settings.
@@ -69,13 +69,13 @@ for my $case ([ "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", 0 ], [ "HTTP/1
 # Errors of PostgreSQL: the cause, and no SQL.
 sql('CREATE DATABASE bare');
 my $found = failed_checks('--feed.conninfo=' . $pg->connstr('bare') . ' user=relay');
-is($found->{'postgresql: extension'}{detail}, 'the extension clairon is not installed in this database', 'the cause of an error');
+is($found->{'postgresql: extension'}{detail}, 'the extension clairon is not installed in this database', 'a missing extension is reported as the cause of other errors');
 sql('REVOKE clairon_relay FROM relay');
 $found = failed_checks();
-is($found->{'postgresql: extension'}{detail}, q{the relay's role is not a member of clairon_relay}, 'a missing right');
-unlike(join(' ', map { $_->{detail} } values %$found), qr/ERROR:|LINE \d/, 'nothing raw');
+is($found->{'postgresql: extension'}{detail}, q{the relay's role is not a member of clairon_relay}, 'a missing right is reported as the cause of other errors');
+unlike(join(' ', map { $_->{detail} } values %$found), qr/ERROR:|LINE \d/, 'errors of PostgreSQL are not printed as they are');
 sql('GRANT clairon_relay TO relay');
-repaired('as before');
+repaired('the granted role passes all checks');
 
 # The store stops: the relay is not ready, and the doctor names the cause.
 $store->stop;
@@ -83,7 +83,7 @@ wait_until('the relay has lost the store', sub { ($relay->get('/readyz'))[0] == 
 finds('a relay without its store', 'gate: relay', qr/^not ready on \S+, feed \w+, store down$/, qr/no store connection/);
 $store->start;
 wait_until('it is ready again', sub { ($relay->get('/readyz'))[0] == 200 });
-repaired('no problems again');
+repaired('the running store passes all checks');
 
 # At most one log line each 10 s about the error log, with a count.
 my @ids = split /\n/, sql(q{SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true, ttl => '1 hour') FROM generate_series(1, 2500)});
@@ -96,7 +96,7 @@ my @lines = $relay->log_text =~ /moved unacknowledged notifications to the error
 my $sum = 0;
 $sum += $_ for "@lines" =~ /(?:exhausted|expired)=(\d+)/g;
 is($sum, 2500, 'the log counts all entries of the error log');
-cmp_ok(scalar @lines, '<=', 2, 'in one line, and one for the rest at the exit') or diag "@lines";
+cmp_ok(scalar @lines, '<=', 2, 'the rejections are logged in one line, and one for the rest at the exit') or diag "@lines";
 unlike("@lines", qr/exhausted=0 expired=0/, 'no line counts zero');
 
 done_testing();

@@ -16,11 +16,11 @@ sql(q{CREATE TABLE t (id int PRIMARY KEY, owner text); ALTER TABLE t REPLICA IDE
     SELECT clairon.watch('t', 'USER', 'owner')});
 my $relay = $Clairon::Test::Doctor::relay = Clairon::Test::relay($pg, $store, conf => { 'gate.max_connections' => 100 });
 chmod 0600, $relay->{file};
-repaired('no problems');
+repaired('a healthy server passes all checks');
 
 # Servers whose replies are changed by a proxy.
 sub edited_store { return '--store.url=' . Clairon::Test::proxy($store->{socket}, edit => $_[0])->url('redis') }
-is_deeply(failed_checks(edited_store(sub { })), {}, 'no problems through an unchanged proxy');
+is_deeply(failed_checks(edited_store(sub { })), {}, 'an unchanged proxy causes no problems');
 for my $off (5, -5)
 {
     my $late = edited_store(sub { $_[0] =~ s/\A(\*2\r\n\$10\r\n)(\d{10})/$1 . ($2 + $off)/e });
@@ -44,7 +44,7 @@ save_is('err');
 finds('a store with failing writes', 'store: disk', qr/the last write failed/, qr/disk is full/);
 chmod 0755, $store->{folder};
 save_is('ok');
-repaired('it writes again');
+repaired('a store that writes again passes all checks');
 
 # A kernel with a short backlog, set by root of a separate network namespace.
 SKIP: {
@@ -90,6 +90,6 @@ for my $case ([ 'max_wal_senders', 'walsenders left', 1 ], [ 'max_replication_sl
     $relay->wait_ready if $setting eq 'max_wal_senders';
     ok(!failed_checks()->{"postgresql: $check"}, "$check: the hint's command fixes it");
 }
-ok(failed_checks()->{'postgresql: slots'}, 'without a slot of clairon there is a problem too');
+ok(failed_checks()->{'postgresql: slots'}, 'a database without a slot of clairon has a problem');
 
 done_testing();

@@ -33,10 +33,10 @@ sql('SELECT pg_log_standby_snapshot()');
 $relay->wait_for_log(qr/streaming from slot/);
 wait_until('the primary has its xmin', sub { sql(q{SELECT catalog_xmin IS NOT NULL FROM pg_replication_slots}) eq 't' });
 my ($code, $out, $err) = doctor();
-is($code, 0, 'a healthy standby') or diag $out, $err;
+is($code, 0, 'a healthy standby passes all checks') or diag $out, $err;
 like($out, qr/primary +connection: skipped: set --primary=CONNINFO or/, 'checks that need the primary are listed as skipped');
 ($code, $out, $err) = doctor('--feed.primary_conninfo=' . $primary->connstr('postgres'));
-is($code, 0, 'and with its primary') or diag $out, $err;
+is($code, 0, 'a healthy standby with its primary passes all checks') or diag $out, $err;
 like($out, qr/physical slot: standby is active, reserved, retains catalog rows/, 'the physical slot keeps the required rows');
 
 # The standby's own settings.
@@ -59,20 +59,20 @@ $primary->wait_for_catchup($standby);
 finds('a problem that is fixed on the primary', 'postgresql: replica identity of public.t', qr/by key/, qr/^On the primary: ALTER TABLE public\.t REPLICA IDENTITY FULL/);
 sql('ALTER TABLE t REPLICA IDENTITY FULL');
 $primary->wait_for_catchup($standby);
-is_deeply(failed_checks($primary_option), {}, 'no problems again');
+is_deeply(failed_checks($primary_option), {}, 'the repaired standby passes all checks');
 
 # The primary.
 my $other = Clairon::Test::postgresql('other');
 finds('another server', 'primary: system', qr/identifier/, qr/--primary must name/, '--primary=' . $other->connstr('postgres'));
 finds('a primary that is down', 'primary: connection', qr/No such file|refused/, qr//, '--primary=host=/nonexistent');
-unlike(failed_checks('--primary=password=hush hush')->{'primary: connection'}{detail}, qr/hush/, 'an invalid string is not printed');
+unlike(failed_checks('--primary=password=hush hush')->{'primary: connection'}{detail}, qr/hush/, 'an invalid connection string is not printed');
 reload('primary_slot_name', q{''});
 $found = finds('no physical slot', 'postgresql: hot_standby_feedback', qr/primary_slot_name is ""/, qr/pg_create_physical_replication_slot/);
 wait_until('the slot is inactive', sub { sql(q{SELECT active FROM pg_replication_slots WHERE slot_name = 'standby'}) eq 'f' });
 reload('primary_slot_name', q{'gone'});
 $found = finds('a missing physical slot', 'primary: physical slot', qr/gone does not exist/,
     qr/pg_create_physical_replication_slot\('gone', true\)/, $primary_option);
-ok($found->{'postgresql: WAL receiver'}, 'no WAL is received');
+ok($found->{'postgresql: WAL receiver'}, 'a standby that receives no WAL is reported');
 is($primary->safe_psql('postgres', q{SELECT ok FROM clairon.doctor() WHERE check_name = 'physical slot standby'}), 'f',
     'the primary reports an inactive slot');
 reload('primary_slot_name', q{'standby'});
@@ -87,7 +87,7 @@ sql($_) for 'CREATE TABLE passing (a int)', 'DROP TABLE passing', 'VACUUM pg_cla
 wait_until('the slot is lost', sub { standby_sql(q{SELECT conflicting FROM pg_replication_slots WHERE slot_name = 'clairon'}) eq 't' });
 finds('a slot in conflict', 'postgresql: slot clairon', qr/lost: (rows_removed|conflict)/,
     qr/hot_standby_feedback = on and primary_slot_name.*pg_drop_replication_slot\('clairon'\)/);
-like(standby_sql(q{SELECT lost_because FROM clairon.status}), qr/rows_removed|conflict/, 'the view has the reason too');
+like(standby_sql(q{SELECT lost_because FROM clairon.status}), qr/rows_removed|conflict/, 'clairon.status has the reason');
 
 # A primary with a lower wal_level: the standby's own wal_level does not show it.
 $primary->append_conf('postgresql.conf', 'wal_level = replica');

@@ -16,8 +16,8 @@ sub execute { return $store->execute(@_) }
 chmod 0600, $relay->{file};
 
 # A healthy store, and nothing is written.
-repaired('a healthy store');
-is(execute('EXISTS', 'clairon:doctor'), 0, 'commands are tried without effect');
+repaired('a healthy store passes all checks');
+is(execute('EXISTS', 'clairon:doctor'), 0, 'the commands are tried without effect');
 
 # Server settings, each fixed by the hint's command.
 sub check_setting
@@ -28,7 +28,7 @@ sub check_setting
     my $found = finds("$name $broken", $check, $detail, qr/CONFIG SET $name \w+/);
     my ($fix) = $found->{$check}{hint} =~ /(CONFIG SET $name \w+)/;
     execute(split / /, $fix);
-    return repaired("$name: the hint's command fixes it");
+    return repaired("$name: the command of the hint fixes it");
 }
 check_setting('maxmemory-policy', 'allkeys-lru', qr/allkeys-lru/);
 check_setting('appendfsync',      'no',          qr/^no$/);
@@ -36,7 +36,7 @@ check_setting('appendonly',       'no',          qr/^no$/);
 
 execute('CONFIG', 'SET', 'maxmemory', '1mb');
 my $found = finds('a full store', 'store: memory', qr/MB used of 1 MB/, qr/CONFIG SET maxmemory/);
-like($found->{'store: commands'}{detail}, qr/OOM/, 'writes are rejected');
+like($found->{'store: commands'}{detail}, qr/OOM/, 'a full store rejects writes');
 execute('CONFIG', 'SET', 'maxmemory', 0);
 finds('fewer replicas than wanted', 'store: store.min_replicas', qr/0 replicas, 2 required/, qr/min_replicas/, '--store.min_replicas=2');
 
@@ -50,15 +50,15 @@ SKIP: {
     my $url = "--store.url=redis://half:pw\@127.0.0.1:$port";
     $found = finds('a user without sufficient rights', 'store: commands', qr/not .*XADD.*KEYS|not .*KEYS.*XADD/, qr/\+\@all -\@dangerous \+info \+keys/, $url);
     execute('ACL', 'SETUSER', 'half', '+xadd', '+keys', '+config|get');
-    is_deeply(failed_checks($url), {}, 'with the rights from the hint there are no problems');
-    like(failed_checks("--store.url=redis://half:no\@127.0.0.1:$port")->{'store: connection'}{hint}, qr/user or password/, 'a wrong password');
+    is_deeply(failed_checks($url), {}, 'the rights of the hint are sufficient');
+    like(failed_checks("--store.url=redis://half:no\@127.0.0.1:$port")->{'store: connection'}{hint}, qr/user or password/, 'a wrong password is reported with a hint');
 }
 
 # A replica, and a store that does not respond.
 execute('REPLICAOF', '127.0.0.1', free_port());
 finds('a replica', 'store: role', qr/^slave/, qr/REPLICAOF NO ONE/);
 execute('REPLICAOF', 'NO', 'ONE');
-repaired('the primary again');
+repaired('the former primary passes all checks');
 SKIP: {
     skip 'only KeyDB has active-replica', 3 unless $store->{server} =~ /keydb/;
     my $active = Clairon::Test::store(options => [ '--active-replica', 'yes' ]);
@@ -85,9 +85,9 @@ sub check_exposed
     my ($what, $name, $file, @arguments) = @_;
     my $report = JSON::decode_json((doctor('--json', @arguments))[1]);
     my ($row) = grep { $_->{check} eq "permissions of $name" } @{ $report->{checks} };
-    is($row->{level}, 'warn', "$what: a warning");
-    like($row->{detail}, qr/^\Q$file\E holds a secret and is accessible to all users$/, "$what: with its path");
-    is($row->{hint}, "chmod o= '$file'", "$what: with the command that fixes it");
+    is($row->{level}, 'warn', "$what causes a warning");
+    like($row->{detail}, qr/^\Q$file\E holds a secret and is accessible to all users$/, "$what is reported with its path");
+    is($row->{hint}, "chmod o= '$file'", "$what is reported with the command that fixes it");
     my (undef, undef, $err) = $relay->run('relay', '--check', @arguments);
     like($err, qr/level=warn .*with a secret is accessible to all users: run chmod o=".*\Q$file\E/, "$what: relay --check warns too");
     return;
@@ -110,7 +110,7 @@ openssl('ecparam', '-name', 'secp384r1', '-genkey', '-out', "$folder/ec");
 openssl('ec', '-in', "$folder/ec", '-pubout', '-out', "$folder/ec.pub");
 my ($code, undef, $err) = doctor("--auth.public_key_file=$folder/ec.pub");
 is($code, 2, 'a key of another type is an invalid setting');
-like($err, qr/EC on secp384r1.*RSA, or EC on P-256/, 'with the valid types');
+like($err, qr/EC on secp384r1.*RSA, or EC on P-256/, 'the error names the valid key types');
 $relay->configure('auth.hs256_secret_file' => "$folder/secret");
 
 # Certificates.
@@ -122,14 +122,14 @@ sub certificate { my ($name, $days) = @_;
 sub tls { my ($cert, $key) = @_; return ("--gate.tls_cert=$folder/$cert.pem", "--gate.tls_key=$folder/$key.key") }
 certificate('good', 400);
 certificate('short', 3);
-is_deeply(failed_checks(tls('good', 'good')), {}, 'a valid certificate');
+is_deeply(failed_checks(tls('good', 'good')), {}, 'a valid certificate passes');
 finds('a certificate that expires soon', 'settings: gate.tls_cert', qr/expires in [23] days/, qr/systemctl reload clairon-relay/, tls('short', 'short'));
 finds('a key of another certificate', 'settings: gate.tls_key', qr/not the certificate's/, qr/the certificate's private key/, tls('good', 'short'));
 finds('a file without a certificate', 'settings: gate.tls_cert', qr/holds no certificate/, qr/BEGIN CERTIFICATE/,
     "--gate.tls_cert=$folder/secret", "--gate.tls_key=$folder/good.key");
 
 my @store_key = ("--store.tls_cert=$folder/good.pem", "--store.tls_key=$folder/good.key");
-is_deeply(failed_checks(@store_key), {}, 'a key for the store');
+is_deeply(failed_checks(@store_key), {}, 'a valid client certificate of the store passes');
 chmod 0644, "$folder/good.key";
 check_exposed('a key of the store', 'store.tls_key', "$folder/good.key", @store_key);
 

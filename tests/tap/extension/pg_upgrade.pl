@@ -37,7 +37,7 @@ ok(run_log([ 'pg_upgrade', '--no-sync', '-d', $old->data_dir, '-D', $new->data_d
 chdir '/';
 $new->start;
 is($new->safe_psql('postgres', q{SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'clairon'}), $keeps_slots ? 1 : 0,
-    $keeps_slots ? 'the slot is kept' : 'the slot is gone');
+    $keeps_slots ? 'the slot is kept' : 'the slot does not exist');
 is($new->safe_psql('postgres', q{SELECT string_agg(check_name, ', ') FROM clairon.doctor() WHERE NOT ok AND check_name !~ 'slot'}), '',
     'the doctor accepts the extension');
 
@@ -45,7 +45,7 @@ is($new->safe_psql('postgres', q{SELECT string_agg(check_name, ', ') FROM clairo
 $relay->configure('feed.conninfo' => $new->connstr('postgres') . ' user=relay');
 my $mark = $relay->log_mark;
 $relay->start;
-is($relay->wait_end >> 8, 3, 'the relay rejects it');
+is($relay->wait_end >> 8, 3, 'the relay rejects the upgraded database at first');
 $relay->wait_for_log(qr/OTHERSYSTEM .* DEL that key/, from => $mark);
 $new->safe_psql('postgres', q{INSERT INTO t VALUES (2, 'u1')});
 $store->execute('DEL', $store->keys('progress:clairon'));

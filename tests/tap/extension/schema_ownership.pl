@@ -15,24 +15,24 @@ sub check_rejected
 {
     my ($database, $sql, $error, $name) = @_;
     my ($code, $out, $err) = $pg->psql($database, $sql);
-    isnt($code, 0, $name);
-    return like($err, $error, 'with the reason');
+    isnt($code, 0, "$name is rejected");
+    return like($err, $error, "$name is rejected with the reason");
 }
 
 my $create = 'CREATE EXTENSION clairon';
-check_rejected('hers', "SET ROLE alice; $create", qr/permission denied to create extension/, "a database's owner cannot");
+check_rejected('hers', "SET ROLE alice; $create", qr/permission denied to create extension/, "CREATE EXTENSION by a database's owner");
 
 $pg->safe_psql('hers', 'SET ROLE alice; CREATE SCHEMA clairon');
-check_rejected('hers', $create, qr/schema "clairon" exists, but is not empty or not reserved for superusers/, "not into a schema of another role");
+check_rejected('hers', $create, qr/schema "clairon" exists, but is not empty or not reserved for superusers/, 'CREATE EXTENSION into a schema of another role');
 
 $pg->safe_psql('shared', 'CREATE SCHEMA clairon; GRANT CREATE ON SCHEMA clairon TO alice');
-check_rejected('shared', $create, qr/not reserved for superusers/, 'not into a schema that others can modify');
+check_rejected('shared', $create, qr/not reserved for superusers/, 'CREATE EXTENSION into a schema that others can modify');
 $pg->safe_psql('shared', q{
     SET ROLE alice;
     CREATE FUNCTION clairon.choice(text, text, text) RETURNS int2 LANGUAGE sql AS 'SELECT 0::int2';
     RESET ROLE;
     REVOKE CREATE ON SCHEMA clairon FROM alice});
-check_rejected('shared', $create, qr/not empty/, 'not into a schema with existing objects');
+check_rejected('shared', $create, qr/not empty/, 'CREATE EXTENSION into a schema with existing objects');
 
 $pg->safe_psql('shared', "DROP FUNCTION clairon.choice(text, text, text); $create; DROP EXTENSION clairon; $create");
 pass('an empty schema, as DROP EXTENSION leaves it, is accepted');

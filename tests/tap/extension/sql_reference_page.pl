@@ -25,7 +25,7 @@ my @watch = parameters('watch');
 is_deeply([ grep { !exists $documented{$_} } map { $_->[0] } @watch ], [], 'each parameter of watch is documented');
 for my $one (grep { $_->[1] ne '' && $_->[1] ne 'NULL' } @watch)
 {
-    is($documented{ $one->[0] }, "`$one->[1]`", "with the default of $one->[0]");
+    is($documented{ $one->[0] }, "`$one->[1]`", "the page has the default of $one->[0]");
 }
 my ($notify) = $page =~ /^(## Send a notification.*?)^## /ms;
 is_deeply([ grep { $notify !~ /`$_`/ && $_ ne 'audience' } map { $_->[0] } parameters('notify') ], [],
@@ -41,7 +41,7 @@ my $others = sql(q{SELECT string_agg(DISTINCT name, ' ' ORDER BY name) FROM (
 is_deeply([ grep { $page !~ /\bclairon\.$_\b/ } split / /, $others ], [], "all public objects are documented: $others");
 
 my @examples = $page =~ /^```sql\n(.*?)^```$/msg;
-cmp_ok(scalar(@examples), '>', 5, 'there are examples');
+cmp_ok(scalar(@examples), '>', 5, 'the page has examples');
 sql("SELECT pg_create_logical_replication_slot('s', 'clairon')");
 sql(join '', @examples);
 sql(q{INSERT INTO assignments VALUES (1, 'u1', '{t1,t2}', 'Portfolio', 'assigned');
@@ -57,7 +57,7 @@ is_deeply(
         'assignments update to u1',
         'assignments create to t1 t2'
     ],
-    'they run with the documented results');
-is(sql(q{SET ROLE my_app; SELECT clairon.once('order', '7')}), 'f', 'also for the role they create');
+    'the examples run with the documented results');
+is(sql(q{SET ROLE my_app; SELECT clairon.once('order', '7')}), 'f', 'the examples run for the role they create');
 
 done_testing();

@@ -29,7 +29,7 @@ is($pg->safe_psql('postgres', 'SELECT count(*) FROM clairon.rules'), '1', 'the r
 like($err, qr/^psql:.*WARNING: +wal_level is insufficient for logical decoding\n.*DETAIL:  The notification is lost/m, 'notify warns');
 like($err, $hint, 'the warning of notify has a hint');
 ($out, $err) = warning_of($notify);
-is($out, $id, 'its key is kept');
+is($out, $id, 'the idempotency key is kept');
 unlike($err, qr/WARNING/, 'a repeat, which is not sent anyway, causes no warning');
 
 $pg->append_conf('postgresql.conf', 'wal_level = logical');
