@@ -22,7 +22,7 @@
 #include "hub/session/control.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/members.h"
-#include "hub/session/position.h"
+#include "hub/session/cursors.h"
 #include "hub/session/shed.h"
 #include "hub/turn.h"
 #include "wire/ws_frame.h"
@@ -35,13 +35,13 @@
 static struct notification *
 notification_of(const struct hub *hub, const struct entry *entry)
 {
-    struct entry_id pos[STORE_SHARDS_MAX];
+    struct entry_id heads[STORE_SHARDS_MAX];
 
     if (entry->shard == 0)
         return hub_notification_new(hub, entry, shed_reported_heads(hub));
-    cursor_to_heads(cursor_from_heads(shed_reported_heads(hub), entry->shard), entry->shard, pos,
+    cursor_to_heads(cursor_from_heads(shed_reported_heads(hub), entry->shard), entry->shard, heads,
                     hub->shards);
-    return hub_notification_new(hub, entry, pos);
+    return hub_notification_new(hub, entry, heads);
 }
 
 static void
@@ -49,7 +49,7 @@ on_entry(void *ctx, const struct entry *entry)
 {
     struct hub *hub = ctx;
 
-    if (!hub->has_position || !entry_id_less(hub->newest[entry->shard], entry->id))
+    if (!hub->has_head || !entry_id_less(hub->newest[entry->shard], entry->id))
         return;
     hub->newest[entry->shard] = entry->id;
     store_record_entry(hub->store, entry->shard, entry->id);
@@ -136,18 +136,18 @@ set_epoch(struct hub *hub)
     struct session *session, *next;
 
     hub_publish(hub);
-    if (hub->has_position)
+    if (hub->has_head)
         log_error("hub", "store was emptied or its progress reset: clients receive a gap",
                   LOG_TEXT("old_epoch", hub->epoch), LOG_TEXT("epoch", store_epoch(hub->store)));
     snprintf(hub->epoch, sizeof(hub->epoch), "%s", store_epoch(hub->store));
     replay_buffer_reset(&hub->replay_buffer, head);
     memcpy(hub->newest, head, hub->shards * sizeof(*head));
     shed_reset(hub);
-    if (hub->has_position) {
+    if (hub->has_head) {
         DL_FOREACH_SAFE (hub->sessions, session, next)
             session_change_epoch(session);
     }
-    hub->has_position = true;
+    hub->has_head = true;
     reader_seek(hub->reader, head);
 }
 
@@ -165,7 +165,7 @@ on_store_up(void *ctx)
 {
     struct hub *hub = ctx;
 
-    if (!hub->has_position || strcmp(hub->epoch, store_epoch(hub->store)) != 0)
+    if (!hub->has_head || strcmp(hub->epoch, store_epoch(hub->store)) != 0)
         set_epoch(hub);
     presence_announce(hub); /* before retries are due */
     acks_flush(hub);

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "hub/session/gap.h"
 #include "hub/session/hub_state.h"
-#include "hub/session/position.h"
+#include "hub/session/cursors.h"
 #include "hub/turn.h"
 
 #define ANNOUNCE_US (30 * 1000000) /* from the first dropped notification, at the latest */

@@ -6,7 +6,7 @@
 #include "hub/session/gap.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/members.h"
-#include "hub/session/position.h"
+#include "hub/session/cursors.h"
 #include "hub/session/queue.h"
 #include "hub/session/shed.h"
 #include "hub/session/state.h"
@@ -27,7 +27,7 @@ lose(struct session *session, const struct notification *notification)
 }
 
 /*
- * A poll resumes from the position of its last notification: one that reports an earlier position
+ * A poll resumes from the cursor of its last notification: one that reports an earlier cursor
  * than the session's cursor is sent with the cursor instead.
  */
 static void

@@ -9,7 +9,7 @@
 #include "hub/session/control.h"
 #include "hub/session/gap.h"
 #include "hub/session/hub_state.h"
-#include "hub/session/position.h"
+#include "hub/session/cursors.h"
 #include "hub/session/queue.h"
 #include "hub/session/ready_list.h"
 #include "hub/session/session.h"

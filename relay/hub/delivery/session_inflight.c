@@ -4,7 +4,7 @@
 #include "hub/delivery/report_queue.h"
 #include "hub/session/backlog.h"
 #include "hub/session/hub_state.h"
-#include "hub/session/position.h"
+#include "hub/session/cursors.h"
 
 void
 session_defer_inbox(struct session *session)
@@ -64,7 +64,7 @@ session_inflight_add_from_inbox(struct session *session, struct notification *no
     return false;
 }
 
-/* A position reports the whole backlog, so that it is valid for any topics. */
+/* A cursor is reported with the whole backlog, so that it is valid for any topics. */
 void
 session_inflight_hide(struct session *session, struct notification *notification)
 {

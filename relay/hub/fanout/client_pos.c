@@ -14,7 +14,7 @@
 
 _Static_assert(CLIENT_POS_EPOCH_MAX + 1 + ENTRY_ID_TEXT_MAX + (STORE_SHARDS_MAX - 1) * BESIDE_MAX <=
                    CLIENT_POS_MAX,
-               "the longest position fits");
+               "the longest cursor fits");
 _Static_assert(CLIENT_POS_EPOCH_MAX + 1 + ENTRY_ID_TEXT_MAX + STORE_SHARDS_MAX + BESIDE_MAX +
                        (2 + 2 * DIGITS_MAX) + 2 * (1 + BESIDE_MAX) <=
                    CLIENT_POS_MAX,
@@ -77,7 +77,7 @@ write_backlog(struct entry_id shared, const struct backlog *backlog, char *at)
 }
 
 void
-client_pos_text(const char *epoch, const struct entry_id *pos, unsigned shards,
+client_pos_text(const char *epoch, const struct entry_id *heads, unsigned shards,
                 const struct backlog *backlog, char ret_text[CLIENT_POS_MAX])
 {
     size_t len = strnlen(epoch, CLIENT_POS_EPOCH_MAX);
@@ -85,17 +85,17 @@ client_pos_text(const char *epoch, const struct entry_id *pos, unsigned shards,
 
     memcpy(ret_text, epoch, len);
     ret_text[len] = '.';
-    entry_id_text(pos[0], at);
+    entry_id_text(heads[0], at);
     at += strlen(at);
-    while (shards > 1 && is_unknown(pos[shards - 1]))
+    while (shards > 1 && is_unknown(heads[shards - 1]))
         shards--;
     for (unsigned i = 1; i < shards; i++) {
         *at++ = '.';
-        if (!is_unknown(pos[i]))
-            at = write_beside(pos[0], pos[i], at);
+        if (!is_unknown(heads[i]))
+            at = write_beside(heads[0], heads[i], at);
     }
     if (backlog != NULL)
-        at = write_backlog(pos[0], backlog, at);
+        at = write_backlog(heads[0], backlog, at);
     *at = '\0';
 }
 

@@ -9,7 +9,7 @@
 /*
  * Notifications that need an ack and did not fit into a session's in-flight window. They are sent
  * from the inbox later, unless another session acknowledges them first. Notifications that overtake
- * them report them in their position.
+ * them report them with their cursor.
  */
 struct backlog {
     struct cursor behind; /* all of them are after it */
@@ -21,7 +21,7 @@ struct backlog {
 };
 
 /*
- * A client's position, `pos` on the wire: the store's epoch, a dot, an entry id of the shared
+ * A client's cursor, `pos` on the wire: the store's epoch, a dot, an entry id of the shared
  * stream as `ms-seq`. For each other shard follow a dot and, if the shard is known, its difference
  * in ms in base 36 (`-` means earlier), and `-seq` unless that is 0.
  * `00ff.1700000000000-3..-rs.2s-1` knows nothing about shard 1. A backlog is `~`, its count, `-`,
@@ -32,11 +32,11 @@ struct backlog {
 #define CLIENT_POS_MAX 512
 #define CLIENT_POS_EPOCH_MAX 32
 /* With a backlog (may be NULL), which concerns the user's shards only. */
-void client_pos_text(const char *epoch, const struct entry_id *pos, unsigned shards,
+void client_pos_text(const char *epoch, const struct entry_id *heads, unsigned shards,
                      const struct backlog *backlog, char ret_text[CLIENT_POS_MAX]);
 /*
- * The cursor and backlog of a user whose shard is `own`. RC_CLOSED: of another epoch. RC_BAD: not a
- * position.
+ * The cursor and backlog of a user whose shard is `own`. RC_CLOSED: of another epoch. RC_BAD: no
+ * cursor.
  */
 MUST_CHECK enum rc client_pos_read(const char *text, const char *epoch, unsigned shards,
                                    unsigned own, struct cursor *ret_cursor,

@@ -51,16 +51,16 @@ write_rule(struct bytes rule, char *at)
 }
 
 /*
- * The part of the line before the JSON document: the position, the transaction that a client
+ * The part of the line before the JSON document: the cursor, the transaction that a client
  * compares with its snapshot, and the rule whose rows the client may hold.
  */
 static size_t
-write_start(const struct frame_notification *frame, const char *epoch, const struct entry_id *pos,
+write_start(const struct frame_notification *frame, const char *epoch, const struct entry_id *heads,
             unsigned shards, const struct backlog *backlog, char start[START_MAX])
 {
     char *at = write_literal(start, START);
 
-    client_pos_text(epoch, pos, shards, backlog, at);
+    client_pos_text(epoch, heads, shards, backlog, at);
     at += strlen(at);
     if (frame->xid != 0)
         at = bytes_decimal(frame->xid, write_literal(at, BEFORE_XID));
@@ -75,26 +75,26 @@ write_start(const struct frame_notification *frame, const char *epoch, const str
  */
 static struct notification *
 make(const struct frame_notification *frame, struct bytes retry_users, struct bytes data,
-     struct bytes hidden, const char *epoch, const struct entry_id *pos, unsigned shards,
+     struct bytes hidden, const char *epoch, const struct entry_id *heads, unsigned shards,
      const struct backlog *backlog)
 {
     const struct bytes route = frame->head;
     size_t before = hidden.len > 0 ? (size_t)(hidden.at - data.at) : data.len;
     size_t behind = data.len - before - hidden.len;
     char start[START_MAX];
-    size_t start_len = write_start(frame, epoch, pos, shards, backlog, start);
+    size_t start_len = write_start(frame, epoch, heads, shards, backlog, start);
     struct notification *notification;
     struct backlog *reported;
     unsigned char *at;
 
-    notification = memory_grow(NULL, sizeof(*notification) + shards * sizeof(*pos) +
+    notification = memory_grow(NULL, sizeof(*notification) + shards * sizeof(*heads) +
                                          sizeof(*reported) + route.len + retry_users.len +
                                          WS_TEXT_HEAD_MAX + start_len + before + behind + 1);
-    reported = (struct backlog *)(notification->pos + shards);
+    reported = (struct backlog *)(notification->heads + shards);
     at = (unsigned char *)(reported + (backlog != NULL));
     *notification = (struct notification){
         .refs = 1, .shards = (unsigned char)shards, .made_us = clock_monotonic_us()};
-    memcpy(notification->pos, pos, shards * sizeof(*pos));
+    memcpy(notification->heads, heads, shards * sizeof(*heads));
     if (backlog != NULL) {
         *reported = *backlog;
         notification->backlog = reported;
@@ -122,10 +122,10 @@ make(const struct frame_notification *frame, struct bytes retry_users, struct by
 
 static struct notification *
 note_of_entry(const struct entry *entry, struct bytes hidden, const char *epoch,
-              const struct entry_id *pos, unsigned shards)
+              const struct entry_id *heads, unsigned shards)
 {
     struct notification *notification = make(&entry->frame.as.notification, entry->retry_users,
-                                             entry->data, hidden, epoch, pos, shards, NULL);
+                                             entry->data, hidden, epoch, heads, shards, NULL);
 
     notification->is_retry = entry->is_retry;
     notification->is_open_ended = entry->is_open_ended;
@@ -138,26 +138,26 @@ note_of_entry(const struct entry *entry, struct bytes hidden, const char *epoch,
 }
 
 struct notification *
-notification_new(const struct entry *entry, const char *epoch, const struct entry_id *pos,
+notification_new(const struct entry *entry, const char *epoch, const struct entry_id *heads,
                  unsigned shards)
 {
-    return note_of_entry(entry, NOTHING, epoch, pos, shards);
+    return note_of_entry(entry, NOTHING, epoch, heads, shards);
 }
 
 struct notification *
 notification_new_without_targets(const struct entry *entry, const char *epoch,
-                                 const struct entry_id *pos, unsigned shards)
+                                 const struct entry_id *heads, unsigned shards)
 {
-    return note_of_entry(entry, notification_targets(entry->data), epoch, pos, shards);
+    return note_of_entry(entry, notification_targets(entry->data), epoch, heads, shards);
 }
 
 struct notification *
 notification_new_at(const struct notification *notification, const char *epoch,
-                    const struct entry_id *pos, const struct backlog *backlog)
+                    const struct entry_id *heads, const struct backlog *backlog)
 {
     struct notification *moved =
         make(&notification->frame.as.notification, notification->retry_users, notification->data,
-             NOTHING, epoch, pos, notification->shards, backlog);
+             NOTHING, epoch, heads, notification->shards, backlog);
 
     moved->is_retry = notification->is_retry;
     moved->is_open_ended = notification->is_open_ended;
@@ -190,7 +190,7 @@ struct notification *
 notification_new_late(const struct notification *notification, const char *epoch)
 {
     struct notification *late =
-        notification_new_at(notification, epoch, notification->pos, notification->backlog);
+        notification_new_at(notification, epoch, notification->heads, notification->backlog);
     unsigned char *attempts = find_attempts(late);
 
     if (attempts == NULL) {

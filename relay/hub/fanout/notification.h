@@ -15,7 +15,7 @@ struct notification {
     bool is_retry;      /* for `retry_users` */
     int64_t expires_us; /* expiration, wall clock; 0: never */
     unsigned char shard;
-    unsigned char shards; /* in `pos` */
+    unsigned char shards; /* in `heads` */
     struct entry_id id;
     uint64_t score;           /* if read from an inbox: of its first entry */
     struct frame frame;       /* views into this allocation */
@@ -27,21 +27,23 @@ struct notification {
     unsigned char *ws;             /* the same as a whole WebSocket frame */
     struct bytes data;             /* the JSON document in `text` */
     const struct backlog *backlog; /* that its `pos` reports; NULL: none */
-    struct entry_id pos[];         /* `pos` in `text`, by shard */
+    struct entry_id heads[];       /* `pos` in `text`, by shard */
 };
 
 /*
- * `pos` is written into the serialized notification, by shard (0-0 for a shard that no recipient
- * reads). The caller owns one reference.
+ * `heads` is the cursor in the serialized notification: an entry id for each shard, 0-0 for a shard
+ * that no recipient reads. The caller owns one reference.
  */
 struct notification *notification_new(const struct entry *entry, const char *epoch,
-                                      const struct entry_id *pos, unsigned shards);
+                                      const struct entry_id *heads, unsigned shards);
 /* The same without targets: delivery.hide_targets. */
 struct notification *notification_new_without_targets(const struct entry *entry, const char *epoch,
-                                                      const struct entry_id *pos, unsigned shards);
-/* The same with another position; `backlog` may be NULL. */
+                                                      const struct entry_id *heads,
+                                                      unsigned shards);
+/* The same with another cursor; `backlog` may be NULL. */
 struct notification *notification_new_at(const struct notification *notification, const char *epoch,
-                                         const struct entry_id *pos, const struct backlog *backlog);
+                                         const struct entry_id *heads,
+                                         const struct backlog *backlog);
 /*
  * The same as a retry: `attempts` is 1 instead of 0. NULL: the document does not end as those of
  * the decoder do.
@@ -54,11 +56,11 @@ void notification_unref(struct notification *notification); /* accepts NULL */
 /* By the wall clock. */
 bool notification_is_expired(const struct notification *notification);
 
-/* `pos` in the serialized notification, for a user whose shard is `own`. */
+/* The cursor in the serialized notification, for a user whose shard is `own`. */
 static inline struct cursor
 notification_cursor(const struct notification *notification, unsigned own)
 {
-    return cursor_from_heads(notification->pos, own);
+    return cursor_from_heads(notification->heads, own);
 }
 
 #endif

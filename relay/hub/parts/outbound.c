@@ -35,7 +35,7 @@ outbound_bytes(const struct outbound *outbound)
 }
 
 unsigned
-outbound_position(const struct outbound *outbound, uint8_t priority)
+outbound_index_for(const struct outbound *outbound, uint8_t priority)
 {
     unsigned nth = outbound->count;
 

@@ -38,7 +38,7 @@ size_t outbound_bytes(const struct outbound *outbound);
 struct notification *outbound_nth(const struct outbound *outbound, unsigned nth);
 
 /* The index for a notification of this priority: after all of the same and of higher ones. */
-unsigned outbound_position(const struct outbound *outbound, uint8_t priority);
+unsigned outbound_index_for(const struct outbound *outbound, uint8_t priority);
 
 /* Inserts before the nth; takes over a reference. There must be no batch. */
 void outbound_insert(struct outbound *outbound, unsigned nth, struct notification *notification,

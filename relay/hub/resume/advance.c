@@ -38,7 +38,7 @@ session_advance(struct session *session)
     if (session->state != SESSION_GROUPING && groups_are_wanted(&session->groups) &&
         store_is_up(hub->store))
         session_reload_groups(session);
-    if (!session->requests.is_awaited && hub->has_position)
+    if (!session->requests.is_awaited && hub->has_head)
         run_state(session);
     session_pass_turn(session);
 }

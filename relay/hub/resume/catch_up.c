@@ -8,7 +8,7 @@
 #include "hub/session/gap.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/members.h"
-#include "hub/session/position.h"
+#include "hub/session/cursors.h"
 #include "hub/session/queue.h"
 #include "hub/session/ready_list.h"
 #include "hub/session/shed.h"

@@ -1,4 +1,4 @@
-/* check.c: CHECKING: does the store still hold all notifications after the client's position? */
+/* check.c: CHECKING: does the store still hold all notifications after the client's cursor? */
 #include "hub/resume/check.h"
 
 #include <inttypes.h>
@@ -15,7 +15,7 @@
 #include "hub/session/gap.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/members.h"
-#include "hub/session/position.h"
+#include "hub/session/cursors.h"
 #include "hub/session/ready_list.h"
 #include "hub/session/session.h"
 #include "hub/session/state.h"
@@ -59,7 +59,7 @@ begin_delivery(struct session *session, bool resumed)
         log_error("hub", "could not send connected", LOG_SESSION(session));
 }
 
-/* The entries after the client's position are unknown. */
+/* The entries after the client's cursor are unknown. */
 static void
 begin_after_gap(struct session *session, const char *why)
 {

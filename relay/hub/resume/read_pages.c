@@ -11,7 +11,7 @@
 #include "base/memory.h"
 #include "hub/resume/request.h"
 #include "hub/session/hub_state.h"
-#include "hub/session/position.h"
+#include "hub/session/cursors.h"
 #include "hub/session/ready_list.h"
 
 #define TURNS_EVERY_S 0.02

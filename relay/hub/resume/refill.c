@@ -6,7 +6,7 @@
 #include "hub/session/backlog.h"
 #include "hub/session/gap.h"
 #include "hub/session/hub_state.h"
-#include "hub/session/position.h"
+#include "hub/session/cursors.h"
 #include "hub/session/ready_list.h"
 #include "hub/session/row_order.h"
 #include "hub/session/state.h"
@@ -61,7 +61,7 @@ session_change_epoch(struct session *session)
     backlog_clear(session);
     row_order_free(session);
     session_send_gap(session, head, head,
-                     "epoch"); /* queued notifications have no position any more */
+                     "epoch"); /* queued notifications are in no stream any more */
     session->cursor = head;
     session_reconcile(session);
 }

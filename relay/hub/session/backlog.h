@@ -10,7 +10,7 @@ void backlog_free(struct session *session);
 /* Frees it if nothing is left to report and the outbound queue is empty. */
 void backlog_end_if_empty(struct session *session);
 
-/* Restores the backlog that the client's position reported. */
+/* Restores the backlog that the client's cursor reported. */
 void backlog_restore(struct session *session, const struct backlog *reported);
 
 /* The in-flight window had no room for a new notification. `behind` is the session's cursor. */
@@ -40,7 +40,7 @@ void backlog_remove(struct session *session, const struct notification *notifica
 void backlog_clear(struct session *session);
 
 /*
- * The backlog that a notification with this position reports; NULL: none. If it overtakes others,
+ * The backlog that a notification with this cursor reports; NULL: none. If it overtakes others,
  * it reports what the first of them (`overtaken`, may be NULL) reported. Lives as long as both.
  */
 const struct backlog *backlog_reported(const struct session *session, struct cursor cursor,

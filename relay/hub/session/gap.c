@@ -7,7 +7,7 @@
 #include "hub/session/backlog.h"
 #include "hub/session/control.h"
 #include "hub/session/hub_state.h"
-#include "hub/session/position.h"
+#include "hub/session/cursors.h"
 #include "hub/session/ready_list.h"
 #include "hub/session/session.h"
 #include "hub/session/shed.h"

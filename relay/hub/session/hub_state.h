@@ -42,14 +42,14 @@ struct delivery_reports {
 
 /*
  * Load shedding: while this process is short of CPU or memory, some notifications are dropped. The
- * others report the position before the first dropped one: a client that resumes from it receives
+ * others report the cursor before the first dropped one: a client that resumes from it receives
  * the dropped ones, if load allows. At the end clients receive a gap.
  */
 struct shed {
     struct pressure pressure;
     ev_timer measure;
     int64_t measured_us;                    /* monotonic */
-    struct entry_id hold[STORE_SHARDS_MAX]; /* the position before it */
+    struct entry_id hold[STORE_SHARDS_MAX]; /* the cursor before it */
     int64_t began_us;
     uint64_t count; /* notifications dropped since then */
 };
@@ -57,7 +57,7 @@ struct shed {
 struct resume_user; /* resume/read_pages.c */
 
 /*
- * A session that resumes from an old position makes the store read every later notification, for
+ * A session that resumes from an old cursor makes the store read every later notification, for
  * all audiences. All sessions of a user share a budget of such pages: `delivery.resume_pages` per
  * second, with a burst of 60 seconds' worth. A user reads one page at a time, so that users who
  * resume at the same time share the store fairly, however many sessions they have. A session that
@@ -79,7 +79,7 @@ struct hub {
     struct audience *audiences;
     struct session *sessions; /* utlist */
     uint64_t session_count_ever;
-    bool has_position; /* the store was up once: replay_buffer.head is valid */
+    bool has_head; /* the store was up once: replay_buffer.head is valid */
     char epoch[CLIENT_POS_EPOCH_MAX + 1];
     struct replay_buffer replay_buffer;
     struct notification

@@ -3,7 +3,7 @@
 
 #include "hub/session/backlog.h"
 #include "hub/session/hub_state.h"
-#include "hub/session/position.h"
+#include "hub/session/cursors.h"
 #include "hub/session/ready_list.h"
 #include "hub/session/row_order.h"
 
@@ -30,7 +30,7 @@ session_is_full(const struct session *session)
 }
 
 /*
- * A notification that overtakes others must report a position before theirs: a client that resumes
+ * A notification that overtakes others must report a cursor before theirs: a client that resumes
  * from it would lose them otherwise. It also reports the backlog. NULL: no copy is needed.
  */
 static struct notification *
@@ -51,10 +51,10 @@ static void
 insert(struct session *session, struct notification *notification)
 {
     struct outbound *outbound = &session->outbound;
-    /* A poll resumes from its last position: it receives notifications in stream order. */
+    /* A poll resumes from its last cursor: it receives notifications in stream order. */
     unsigned nth = session->is_poll
                        ? outbound->count
-                       : outbound_position(outbound, notification->frame.as.notification.priority);
+                       : outbound_index_for(outbound, notification->frame.as.notification.priority);
     struct notification *copy = own_copy(session, notification, nth);
 
     outbound_insert(outbound, nth, copy != NULL ? copy : notification, &session->hub->queued_bytes);

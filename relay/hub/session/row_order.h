@@ -19,7 +19,7 @@
  */
 struct notification *row_order_pass(struct session *session, struct notification *notification);
 
-/* Positions of another epoch are meaningless in this one. */
+/* WAL positions of another epoch are meaningless in this one. */
 void row_order_free(struct session *session);
 
 #endif

@@ -60,7 +60,7 @@ const char *session_slow(const struct session *session, int64_t now_us);
 void session_send_control(struct session *session, const char *line, size_t len);
 
 /*
- * The position after all that was sent, for a transport that ends and resumes later. False while
+ * The cursor after all that was sent, for a transport that ends and resumes later. False while
  * more is queued.
  */
 #define SESSION_POS_MAX 512

@@ -26,8 +26,8 @@ struct row_order; /* row_order.c */
  * GROUPING: it requests its user's memberships. Nothing was sent, not even `connected`. Next:
  * CHECKING.
  *
- * CHECKING: it checks that all entries after the client's position still exist, and that the
- * backlog in the position is still pending. It ends with `connected`, after a `gap` if something
+ * CHECKING: it checks that all entries after the client's cursor still exist, and that the
+ * backlog reported with it is still pending. It ends with `connected`, after a `gap` if something
  * was lost. Next: INBOX.
  *
  * INBOX: it reads its user's inbox page by page: notifications up to its cursor that wait for an

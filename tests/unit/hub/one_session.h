@@ -7,7 +7,7 @@
 
 #include "hub/session/control.h"
 #include "hub/session/hub_state.h"
-#include "hub/session/position.h"
+#include "hub/session/cursors.h"
 #include "hub/session/queue.h"
 #include "hub/session/session.h"
 #include "hub/turn.h"
@@ -23,7 +23,7 @@ open_session(const struct session_transport *transport, void *socket, unsigned s
 {
     memset(&stats, 0, sizeof(stats));
     hub = (struct hub){
-        .config = &config, .stats = &stats, .shards = shards, .epoch = "e", .has_position = true};
+        .config = &config, .stats = &stats, .shards = shards, .epoch = "e", .has_head = true};
     hub.loop = ev_default_loop(0);
     hub.scratch = calloc(1, WS_TEXT_HEAD_MAX + SESSION_CONTROL_MAX);
     replay_buffer_open(&hub.replay_buffer, shards);

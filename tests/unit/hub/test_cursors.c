@@ -63,25 +63,25 @@ test_a_users_cursor_of_all_heads(void **state)
 
 /* The cursor of a user of each of four shards, from its text. */
 static void
-check_text(const struct entry_id pos[4], const char *text)
+check_text(const struct entry_id heads[4], const char *text)
 {
     char made[CLIENT_POS_MAX];
 
-    client_pos_text("00ff", pos, 4, NULL, made);
+    client_pos_text("00ff", heads, 4, NULL, made);
     assert_string_equal(made, text);
     for (unsigned own = 1; own < 4; own++) {
         struct cursor cursor = at(77, 77);
         struct backlog backlog = {.waiting = {7, 7}, .is_lost = true};
 
         assert_int_equal(client_pos_read(text, "00ff", 4, own, &cursor, &backlog), RC_OK);
-        assert_true(cursor_equal(cursor, cursor_from_heads(pos, own)));
+        assert_true(cursor_equal(cursor, cursor_from_heads(heads, own)));
         assert_int_equal(backlog.waiting.count, 0);
         assert_false(backlog.is_lost);
     }
 }
 
 static void
-test_position_texts(void **state)
+test_cursor_texts(void **state)
 {
     const uint64_t most = UINT64_MAX;
 
@@ -98,37 +98,37 @@ test_position_texts(void **state)
 }
 
 static void
-test_the_longest_position_fits(void **state)
+test_the_longest_cursor_fits(void **state)
 {
-    struct entry_id pos[STORE_SHARDS_MAX];
+    struct entry_id heads[STORE_SHARDS_MAX];
     char text[CLIENT_POS_MAX];
     struct cursor cursor;
     struct backlog backlog;
 
     (void)state;
-    pos[0] = id(UINT64_MAX, UINT64_MAX);
+    heads[0] = id(UINT64_MAX, UINT64_MAX);
     for (unsigned i = 1; i < STORE_SHARDS_MAX; i++)
-        pos[i] = id(0, UINT64_MAX - i);
-    client_pos_text("0123456789abcdef0123456789abcdef", pos, STORE_SHARDS_MAX, NULL, text);
+        heads[i] = id(0, UINT64_MAX - i);
+    client_pos_text("0123456789abcdef0123456789abcdef", heads, STORE_SHARDS_MAX, NULL, text);
     assert_in_range(strlen(text), 480, CLIENT_POS_MAX - 1);
     assert_int_equal(client_pos_read(text, "0123456789abcdef0123456789abcdef", STORE_SHARDS_MAX, 15,
                                      &cursor, &backlog),
                      RC_OK);
-    assert_true(cursor_equal(cursor, cursor_from_heads(pos, 15)));
+    assert_true(cursor_equal(cursor, cursor_from_heads(heads, 15)));
 }
 
 static void
 check_backlog(struct entry_id own, const struct backlog *backlog, const char *text)
 {
-    const struct entry_id pos[] = {id(100, 7), own};
+    const struct entry_id heads[] = {id(100, 7), own};
     char made[CLIENT_POS_MAX];
     struct cursor cursor;
     struct backlog read;
 
-    client_pos_text("00ff", pos, 2, backlog, made);
+    client_pos_text("00ff", heads, 2, backlog, made);
     assert_string_equal(made, text);
     assert_int_equal(client_pos_read(text, "00ff", 2, 1, &cursor, &read), RC_OK);
-    assert_true(cursor_equal(cursor, cursor_from_heads(pos, 1)));
+    assert_true(cursor_equal(cursor, cursor_from_heads(heads, 1)));
     assert_true(cursor_equal(read.behind, backlog->behind));
     assert_true(tally_equal(read.waiting, backlog->waiting));
     assert_int_equal(read.is_lost, backlog->is_lost);
@@ -162,7 +162,7 @@ test_a_backlog_without_its_sum_may_be_lost(void **state)
 }
 
 static void
-test_hostile_positions(void **state)
+test_hostile_cursors(void **state)
 {
     static const char *const wrong[] = {
         "",
@@ -223,12 +223,12 @@ make_notification(unsigned char shard, uint64_t ms)
 {
     unsigned char head[HEAD_FOR_ALL];
     struct entry entry = {.id = {ms, 0}, .shard = shard};
-    const struct entry_id pos[] = {id(1, 0), id(1, 0), id(1, 0)};
+    const struct entry_id heads[] = {id(1, 0), id(1, 0), id(1, 0)};
 
     head_for_all(head);
     assert_int_equal(frame_parse_header((struct bytes){head, sizeof(head)}, &entry.frame), RC_OK);
     entry.data = (struct bytes){(const unsigned char *)"{}", 2};
-    return notification_new(&entry, "e", pos, 3);
+    return notification_new(&entry, "e", heads, 3);
 }
 
 static void
@@ -362,11 +362,11 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cursor),
         cmocka_unit_test(test_a_users_cursor_of_all_heads),
-        cmocka_unit_test(test_position_texts),
-        cmocka_unit_test(test_the_longest_position_fits),
+        cmocka_unit_test(test_cursor_texts),
+        cmocka_unit_test(test_the_longest_cursor_fits),
         cmocka_unit_test(test_texts_with_a_backlog),
         cmocka_unit_test(test_a_backlog_without_its_sum_may_be_lost),
-        cmocka_unit_test(test_hostile_positions),
+        cmocka_unit_test(test_hostile_cursors),
         cmocka_unit_test(test_the_replay_buffer_finds_later_entries),
         cmocka_unit_test(test_the_replay_buffer_is_bounded),
         cmocka_unit_test(test_the_replay_buffer_merges_shards),

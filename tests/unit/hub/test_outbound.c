@@ -1,4 +1,4 @@
-/* test_outbound.c: the outbound queue: priorities, counts, positions. */
+/* test_outbound.c: the outbound queue: priorities, counts, cursors. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 
 static size_t queued_bytes;
 
-/* For ALL; its position is its own entry id. */
+/* For ALL; its cursor is its own entry id. */
 static struct notification *
 make_notification(uint64_t ms, uint8_t priority)
 {
@@ -29,7 +29,7 @@ make_notification(uint64_t ms, uint8_t priority)
 static void
 insert(struct outbound *outbound, uint64_t ms, uint8_t priority)
 {
-    outbound_insert(outbound, outbound_position(outbound, priority),
+    outbound_insert(outbound, outbound_index_for(outbound, priority),
                     make_notification(ms, priority), &queued_bytes);
 }
 

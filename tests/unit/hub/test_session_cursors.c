@@ -1,4 +1,4 @@
-/* test_session_cursors.c: does every reported position resume without a loss? */
+/* test_session_cursors.c: does every reported cursor resume without a loss? */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 #define SHARDS 3
 #define OWN 2 /* the shard of the session's user */
 
-/* The positions of all frames sent, each followed by a space. */
+/* The cursors of all frames sent, each followed by a space. */
 static char reported[4096];
 
 static void
@@ -79,7 +79,7 @@ tear_down(void **state)
     return 0;
 }
 
-/* A notification read now: its position is the hub's. */
+/* A notification read now: its cursor is the hub's. */
 static struct notification *
 read_notification(unsigned char shard, uint64_t ms, uint8_t priority)
 {
@@ -119,7 +119,7 @@ sent(void)
 }
 
 static void
-test_positions_report_all_entries_read(void **state)
+test_cursors_report_all_entries_read(void **state)
 {
     (void)state;
     offer(0, 100, FRAME_PRIORITY_NORMAL);
@@ -133,7 +133,7 @@ test_positions_report_all_entries_read(void **state)
 }
 
 static void
-test_an_overtaking_notification_reports_an_earlier_position(void **state)
+test_an_overtaking_notification_reports_an_earlier_cursor(void **state)
 {
     (void)state;
     offer(0, 100, FRAME_PRIORITY_NORMAL);
@@ -144,7 +144,7 @@ test_an_overtaking_notification_reports_an_earlier_position(void **state)
 }
 
 static void
-test_an_overtaking_notification_reports_the_latest_safe_position(void **state)
+test_an_overtaking_notification_reports_the_latest_safe_cursor(void **state)
 {
     (void)state;
     offer(0, 100, FRAME_PRIORITY_HIGH);
@@ -247,9 +247,9 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        TEST(test_positions_report_all_entries_read),
-        TEST(test_an_overtaking_notification_reports_an_earlier_position),
-        TEST(test_an_overtaking_notification_reports_the_latest_safe_position),
+        TEST(test_cursors_report_all_entries_read),
+        TEST(test_an_overtaking_notification_reports_an_earlier_cursor),
+        TEST(test_an_overtaking_notification_reports_the_latest_safe_cursor),
         TEST(test_a_poll_never_goes_back),
         TEST(test_no_cursor_passes_dropped_notifications),
         TEST(test_a_gap_passes_no_queued_notification),

@@ -13,7 +13,7 @@
 #include "hub/resume/memberships.h"
 #include "hub/resume/refill.h"
 #include "hub/session/backlog.h"
-#include "hub/session/position.h"
+#include "hub/session/cursors.h"
 #include "hub/turn.h"
 #include "tests/unit/hub/ack_pending_notification.h"
 

@@ -293,7 +293,7 @@ test_high_goes_before_normal_before_low(void **state)
     queue_notification(5, FRAME_PRIORITY_HIGH);
     queue_notification(6, FRAME_PRIORITY_LOW);
     hub_send_some(&hub, 10);
-    /* Positions are before the overtaken notifications. */
+    /* Cursors are before the overtaken notifications. */
     assert_string_equal(sent_text(),
                         MSG("0-18446744073709551615", "3") MSG("0-18446744073709551615", "5")
                             MSG("0-18446744073709551615", "2") MSG("0-18446744073709551615", "4")

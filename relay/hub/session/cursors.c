@@ -1,16 +1,16 @@
-/* position.c: how far a session has read, and the positions that it reports to its client. */
-#include "hub/session/position.h"
+/* cursors.c: how far a session has read, and the cursors that it reports to its client. */
+#include "hub/session/cursors.h"
 
 #include "hub/session/backlog.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/session.h"
 
 struct notification *
-hub_notification_new(const struct hub *hub, const struct entry *entry, const struct entry_id *pos)
+hub_notification_new(const struct hub *hub, const struct entry *entry, const struct entry_id *heads)
 {
     if (hub->config->delivery.hide_targets)
-        return notification_new_without_targets(entry, hub->epoch, pos, hub->shards);
-    return notification_new(entry, hub->epoch, pos, hub->shards);
+        return notification_new_without_targets(entry, hub->epoch, heads, hub->shards);
+    return notification_new(entry, hub->epoch, heads, hub->shards);
 }
 
 struct cursor
@@ -31,30 +31,30 @@ struct notification *
 session_notification_new(const struct session *session, const struct entry *entry,
                          struct cursor cursor)
 {
-    struct entry_id pos[STORE_SHARDS_MAX];
+    struct entry_id heads[STORE_SHARDS_MAX];
 
-    cursor_to_heads(cursor, session->client.own_shard, pos, session->hub->shards);
-    return hub_notification_new(session->hub, entry, pos);
+    cursor_to_heads(cursor, session->client.own_shard, heads, session->hub->shards);
+    return hub_notification_new(session->hub, entry, heads);
 }
 
 struct notification *
 session_notification_at(const struct session *session, const struct notification *notification,
                         struct cursor cursor, const struct notification *overtaken)
 {
-    struct entry_id pos[STORE_SHARDS_MAX];
+    struct entry_id heads[STORE_SHARDS_MAX];
 
-    cursor_to_heads(cursor, session->client.own_shard, pos, notification->shards);
-    return notification_new_at(notification, session->hub->epoch, pos,
+    cursor_to_heads(cursor, session->client.own_shard, heads, notification->shards);
+    return notification_new_at(notification, session->hub->epoch, heads,
                                backlog_reported(session, cursor, overtaken));
 }
 
 void
 session_pos_text(const struct session *session, struct cursor cursor, char ret_text[CLIENT_POS_MAX])
 {
-    struct entry_id pos[STORE_SHARDS_MAX];
+    struct entry_id heads[STORE_SHARDS_MAX];
 
-    cursor_to_heads(cursor, session->client.own_shard, pos, session->hub->shards);
-    client_pos_text(session->hub->epoch, pos, session->hub->shards,
+    cursor_to_heads(cursor, session->client.own_shard, heads, session->hub->shards);
+    client_pos_text(session->hub->epoch, heads, session->hub->shards,
                     backlog_reported(session, cursor, outbound_nth(&session->outbound, 0)),
                     ret_text);
 }
@@ -65,7 +65,7 @@ session_cursor_behind(const struct session *session, const struct notification *
     struct cursor cursor = notification_cursor(notification, session->client.own_shard);
 
     cursor_advance(&cursor, notification->shard,
-                   notification->id); /* its position may be earlier */
+                   notification->id); /* it may report an earlier one */
     return cursor;
 }
 
@@ -75,7 +75,7 @@ session_before_queue(const struct session *session, struct cursor to)
     return outbound_before(&session->outbound, 0, session->client.own_shard, to);
 }
 
-_Static_assert(SESSION_POS_MAX == CLIENT_POS_MAX, "a position, to others than the hub");
+_Static_assert(SESSION_POS_MAX == CLIENT_POS_MAX, "the gate and the hub mean the same text");
 
 bool
 session_pos(const struct session *session, char ret_pos[SESSION_POS_MAX])

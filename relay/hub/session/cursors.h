@@ -1,6 +1,6 @@
-/* position.h: how far a session has read, and the positions that it reports. */
-#ifndef CLAIRON_HUB_SESSION_POSITION_H
-#define CLAIRON_HUB_SESSION_POSITION_H
+/* cursors.h: how far a session has read, and the cursors that it reports. */
+#ifndef CLAIRON_HUB_SESSION_CURSORS_H
+#define CLAIRON_HUB_SESSION_CURSORS_H
 
 #include "hub/fanout/client_pos.h"
 #include "hub/session/session_state.h"
@@ -24,9 +24,9 @@ struct cursor session_cursor_behind(const struct session *session,
 
 /* The notification of a stream entry, without targets if delivery.hide_targets is on. */
 struct notification *hub_notification_new(const struct hub *hub, const struct entry *entry,
-                                          const struct entry_id *pos);
+                                          const struct entry_id *heads);
 
-/* Notifications that report a position of this session only. The caller owns one reference. */
+/* Notifications that report a cursor of this session only. The caller owns one reference. */
 struct notification *session_notification_new(const struct session *session,
                                               const struct entry *entry, struct cursor cursor);
 struct notification *session_notification_at(const struct session *session,
