@@ -31,18 +31,26 @@
 #define HELLOS_PER_TURN 16
 
 /*
- * PEEKING -> WAITING (TLS, for a slot) -> adopted by lws; or LINGERING: the response is sent and
- * further input is discarded.
+ * How far a new connection has come. Only head_set_state changes it. The connection ends here when
+ * lws adopts it, or when it is closed.
+ *
+ * PEEKING: waits for a whole valid request head, or a whole ClientHello. Next: QUEUED (TLS),
+ * LINGERING (plain).
+ *
+ * QUEUED: has sent its ClientHello, and waits for a slot of tls_head.c. In heads->hellos.
+ *
+ * LINGERING: was rejected, and the response is sent. Further input is discarded.
  */
+enum head_state { HEAD_PEEKING, HEAD_QUEUED, HEAD_LINGERING };
+
 struct gate_head {
     struct gate *gate;
-    struct gate_head *prev; /* in heads->first or, if waiting, heads->hellos; oldest first */
+    struct gate_head *prev; /* in heads->first or, if QUEUED, heads->hellos; oldest first */
     struct gate_head *next;
     struct ev_io readable;
     struct ev_timer again; /* retries a peek when poll(2) cannot report new bytes */
     struct conn_io io;
-    bool is_waiting;
-    bool is_lingering;
+    enum head_state state;
     size_t len; /* bytes peeked or discarded */
     int64_t since_us;
 };
@@ -75,6 +83,14 @@ resume_waiting(struct gate *gate)
     }
 }
 
+static void
+head_set_state(struct gate_head *head, enum head_state state)
+{
+    if (head->state != HEAD_PEEKING || state == HEAD_PEEKING)
+        abort();
+    head->state = state;
+}
+
 /* Does not close the descriptor. */
 static void
 head_free(struct gate_head *head)
@@ -83,7 +99,7 @@ head_free(struct gate_head *head)
 
     ev_io_stop(gate->loop, &head->readable);
     ev_timer_stop(gate->loop, &head->again);
-    if (head->is_waiting) {
+    if (head->state == HEAD_QUEUED) {
         DL_DELETE(gate->heads->hellos, head);
         resume_waiting(gate);
     } else {
@@ -114,7 +130,7 @@ head_respond(struct gate_head *head, struct response *response)
         head_close(head);
         return;
     }
-    head->is_lingering = true;
+    head_set_state(head, HEAD_LINGERING);
     head->len = 0;
     head->since_us = clock_monotonic_us();
     ev_timer_stop(head->gate->loop, &head->again);
@@ -141,7 +157,7 @@ enqueue_hello(struct gate_head *head)
     ev_io_stop(gate->loop, &head->readable);
     ev_timer_stop(gate->loop, &head->again);
     DL_DELETE(gate->heads->first, head);
-    head->is_waiting = true;
+    head_set_state(head, HEAD_QUEUED);
     DL_APPEND(gate->heads->hellos, head);
     resume_waiting(gate);
 }
@@ -152,7 +168,7 @@ hand_over_hello(struct gate_head *head)
     struct gate *gate = head->gate;
     const int fd = head->io.fd;
 
-    if (!head->is_waiting) {
+    if (head->state == HEAD_PEEKING) {
         enqueue_hello(head);
     } else if (conn_io_is_half_closed(&head->io)) {
         head_close(head); /* the client is gone: no signature */
@@ -275,7 +291,7 @@ on_head_readable(struct ev_loop *loop, struct ev_io *io, int events)
 
     (void)loop;
     (void)events;
-    if (head->is_lingering)
+    if (head->state == HEAD_LINGERING)
         head_discard(head);
     else
         head_peek(head);
@@ -349,12 +365,12 @@ gate_heads_sweep(struct gate *gate, int64_t now_us)
     struct response timed_out;
 
     DL_FOREACH_SAFE (gate->heads->first, head, next) {
-        if (head->is_lingering && now_us - head->since_us > GATE_LINGER_US)
+        if (head->state == HEAD_LINGERING && now_us - head->since_us > GATE_LINGER_US)
             head_close(head);
-        else if (!head->is_lingering && now_us - head->since_us > timeout_us &&
+        else if (head->state == HEAD_PEEKING && now_us - head->since_us > timeout_us &&
                  (head->len == 0 || server_tls(gate) != NULL))
             head_close(head); /* no request: close without a response */
-        else if (!head->is_lingering && now_us - head->since_us > timeout_us) {
+        else if (head->state == HEAD_PEEKING && now_us - head->since_us > timeout_us) {
             gate_head_timed_out(&timed_out);
             head_respond(head, &timed_out);
         }

@@ -70,8 +70,22 @@ struct gate_route {
 };
 
 /*
- * READING the body, or WAITING for the store -> OPEN, a stream -> ENDING, `out` holds the rest of
- * the response -> LINGERING, all is written, and further input is discarded.
+ * What a request does next. Only gate_request_set_state changes it. In each state the socket may be
+ * closed, which frees the request (gate_request_closed).
+ *
+ * READING: it receives its body. A request without a body is handled in this state, as soon as its
+ * token is verified. Next: WAITING, OPEN, ENDING.
+ *
+ * WAITING: its handler runs, or it waits for the store: for the token of a ticket, or for a reply
+ * that its handler needs. The handler may request another one. Next: WAITING, OPEN, ENDING.
+ *
+ * OPEN: it is a stream, and has a session. Next: ENDING.
+ *
+ * ENDING: its response is complete, and `out` holds the part not written yet. It gets no second
+ * response. Next: LINGERING.
+ *
+ * LINGERING: the response is written and the socket half-closed. Further input is discarded, so
+ * that a client that still sends can read the response.
  */
 enum gate_request_state {
     GATE_REQUEST_READING,
@@ -141,6 +155,7 @@ struct gate_request {
         LOG_TEXT("conn", (request)->conn_id[0] != '\0' ? (request)->conn_id : NULL),               \
         LOG_TEXT("user", (request)->token.user)
 
+/* The only way to change the state. Aborts on a transition that is not listed above. */
 void gate_request_set_state(struct gate_request *request, enum gate_request_state state);
 /*
  * Detaches the session. Call it from the loop, never from the hub, which may be iterating its

@@ -37,7 +37,7 @@ request_new(struct gate *gate, struct lws *wsi, const struct gate_route *route, 
     request->origin = origin;
     request->body_left = gate_body_len(wsi);
     buffer_init(&request->body, route->body_max);
-    gate_request_set_state(request, GATE_REQUEST_READING);
+    request->since_us = clock_monotonic_us();
     DL_APPEND(gate->requests->first, request);
     gate_writer_start(request);
     if (is_counted) {

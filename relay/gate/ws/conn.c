@@ -18,8 +18,16 @@
 void
 gate_conn_set_state(struct gate_conn *conn, enum gate_conn_state state)
 {
-    if (state != GATE_CONN_WAITING)
-        gate_waiting_remove(conn->gate, &conn->waiting);
+    static const unsigned before[] = {
+        [GATE_CONN_WAITING] = 0,
+        [GATE_CONN_OPEN] = 1u << GATE_CONN_WAITING,
+        [GATE_CONN_CLOSING] = 1u << GATE_CONN_WAITING | 1u << GATE_CONN_OPEN,
+        [GATE_CONN_CLOSED] = ~0u,
+    };
+
+    if ((before[state] & 1u << conn->state) == 0)
+        abort();
+    gate_waiting_remove(conn->gate, &conn->waiting);
     conn->state = state;
     conn->state_since_us = clock_monotonic_us();
 }

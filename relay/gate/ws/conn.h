@@ -25,8 +25,19 @@ struct gate;
 struct gate_redeem;
 
 /*
- * WAITING for "connect" -> OPEN, with a session -> CLOSING, bye and close frame are queued ->
- * CLOSED, nothing more is written. A state may be skipped, but never returns to an earlier one.
+ * How far a WebSocket has come. Only gate_conn_set_state changes it. In each state libwebsockets
+ * may close the socket, which frees the connection (gate_ws_closed).
+ *
+ * WAITING: for "connect" and the verification of its token. It has no session, and may be evicted.
+ * Next: OPEN, CLOSING, CLOSED.
+ *
+ * OPEN: it has a session. Next: CLOSING, CLOSED.
+ *
+ * CLOSING: bye and close frame are queued or written. Input is discarded. It has its session until
+ * the next write, because the hub may be iterating its sessions. Next: CLOSED.
+ *
+ * CLOSED: nothing more is written. After the close frame it waits for the client to close; after
+ * gate_conn_kill, which is allowed in this state too, for libwebsockets. Next: CLOSED.
  */
 enum gate_conn_state { GATE_CONN_WAITING, GATE_CONN_OPEN, GATE_CONN_CLOSING, GATE_CONN_CLOSED };
 
@@ -96,7 +107,7 @@ struct gate_conns {
     struct ev_timer resume_timer;
 };
 
-/* The only function that changes a connection's state. */
+/* The only way to change the state. Aborts on a transition that is not listed above. */
 void gate_conn_set_state(struct gate_conn *conn, enum gate_conn_state state);
 /* Sends bye and closes. All closes use this function; later calls have no effect. */
 void gate_conn_close(struct gate_conn *conn, int code, const char *reason);

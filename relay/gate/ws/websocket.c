@@ -6,6 +6,7 @@
 
 #include <utlist.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/pool.h"
@@ -57,7 +58,7 @@ gate_ws_connected(struct gate *gate, struct lws *wsi, void **ret_owner)
     buffer_init(&conn->in, (size_t)gate->config->gate.max_frame_bytes);
     buffer_init(&conn->out, GATE_CONN_OUT_MAX);
     buffer_init(&conn->control, GATE_CONN_CONTROL_MAX);
-    gate_conn_set_state(conn, GATE_CONN_WAITING);
+    conn->state_since_us = clock_monotonic_us();
     DL_APPEND(gate->conns->first, conn);
     gate_limits_add_conn(gate, &conn->waiting, wsi);
     stats_add(gate->stats, STAT_GATE_ACCEPTED, 1);

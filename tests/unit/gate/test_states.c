@@ -1,0 +1,112 @@
+/* test_states.c: a request and a WebSocket change only to a state that their headers name. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "gate/http/request.h"
+#include "gate/ws/conn.h"
+
+typedef void set_state(int from, int to);
+
+static void
+set_request(int from, int to)
+{
+    struct gate_request request = {.state = (enum gate_request_state)from};
+
+    gate_request_set_state(&request, (enum gate_request_state)to);
+    _exit(request.state != (enum gate_request_state)to);
+}
+
+static void
+set_conn(int from, int to)
+{
+    struct gate_conn conn = {.state = (enum gate_conn_state)from};
+
+    gate_conn_set_state(&conn, (enum gate_conn_state)to);
+    _exit(conn.state != (enum gate_conn_state)to);
+}
+
+/* Changes the state in another process. False: it aborted. */
+static bool
+is_legal(set_state *set, int from, int to)
+{
+    int status = -1;
+    pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)signal(SIGABRT, SIG_DFL);
+        set(from, to);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFSIGNALED(status)) {
+        assert_int_equal(WTERMSIG(status), SIGABRT);
+        return false;
+    }
+    assert_int_equal(WEXITSTATUS(status), 0);
+    return true;
+}
+
+static void
+request_becomes_a_stream_or_is_answered(void **state)
+{
+    (void)state;
+    assert_true(is_legal(set_request, GATE_REQUEST_READING, GATE_REQUEST_OPEN));
+    assert_true(is_legal(set_request, GATE_REQUEST_READING, GATE_REQUEST_WAITING));
+    assert_true(is_legal(set_request, GATE_REQUEST_WAITING, GATE_REQUEST_WAITING));
+    assert_true(is_legal(set_request, GATE_REQUEST_WAITING, GATE_REQUEST_OPEN));
+    assert_true(is_legal(set_request, GATE_REQUEST_OPEN, GATE_REQUEST_ENDING));
+    assert_true(is_legal(set_request, GATE_REQUEST_ENDING, GATE_REQUEST_LINGERING));
+}
+
+static void
+request_gets_one_response(void **state)
+{
+    (void)state;
+    for (int to = GATE_REQUEST_READING; to <= GATE_REQUEST_ENDING; to++) {
+        assert_false(is_legal(set_request, GATE_REQUEST_ENDING, to));
+        assert_false(is_legal(set_request, GATE_REQUEST_LINGERING, to));
+    }
+    assert_false(is_legal(set_request, GATE_REQUEST_OPEN, GATE_REQUEST_WAITING));
+    assert_false(is_legal(set_request, GATE_REQUEST_OPEN, GATE_REQUEST_LINGERING));
+}
+
+static void
+websocket_may_skip_states(void **state)
+{
+    (void)state;
+    for (int from = GATE_CONN_WAITING; from <= GATE_CONN_CLOSED; from++)
+        assert_true(is_legal(set_conn, from, GATE_CONN_CLOSED));
+    assert_true(is_legal(set_conn, GATE_CONN_WAITING, GATE_CONN_OPEN));
+    assert_true(is_legal(set_conn, GATE_CONN_WAITING, GATE_CONN_CLOSING));
+    assert_true(is_legal(set_conn, GATE_CONN_OPEN, GATE_CONN_CLOSING));
+}
+
+static void
+websocket_never_returns_to_an_earlier_state(void **state)
+{
+    (void)state;
+    for (int from = GATE_CONN_WAITING; from <= GATE_CONN_CLOSED; from++) {
+        for (int to = GATE_CONN_WAITING; to <= from && to < GATE_CONN_CLOSED; to++)
+            assert_false(is_legal(set_conn, from, to));
+    }
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(request_becomes_a_stream_or_is_answered),
+        cmocka_unit_test(request_gets_one_response),
+        cmocka_unit_test(websocket_may_skip_states),
+        cmocka_unit_test(websocket_never_returns_to_an_earlier_state),
+    };
+
+    return cmocka_run_group_tests_name("states", tests, NULL, NULL);
+}
