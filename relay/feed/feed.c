@@ -7,6 +7,8 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
+#include "feed/feed_connect.h"
+#include "feed/feed_stream.h"
 
 #define FEED_BACKOFF_BASE_MS 100
 #define FEED_BACKOFF_CAP_MS 5000

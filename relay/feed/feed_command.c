@@ -1,11 +1,14 @@
 /* feed_command.c: sends commands to the server, and acquires the slot's progress from the store. */
+#include "feed/feed_command.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/memory.h"
-#include "postgres/libpq.h"
 #include "feed/feed_parts.h"
+#include "postgres/libpq.h"
 #include "store/topic_prefix.h"
 
 void

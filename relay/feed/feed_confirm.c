@@ -1,4 +1,6 @@
 /* feed_confirm.c: decides how far the slot may be confirmed: stored and safe on disk. */
+#include "feed/feed_confirm.h"
+
 #include <stdlib.h>
 
 #include "base/clock.h"

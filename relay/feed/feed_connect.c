@@ -1,11 +1,16 @@
 /* feed_connect.c: the steps from a connection string to a streaming slot. */
+#include "feed/feed_connect.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "feed/feed_command.h"
+#include "feed/feed_history.h"
 #include "feed/feed_parts.h"
+#include "feed/feed_stream.h"
 
 #define KNOWN_US 30000000
 #define SQLSTATE_IN_USE "55006"

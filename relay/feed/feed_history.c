@@ -1,4 +1,6 @@
 /* feed_history.c: resets the store's progress after a timeline switch or the loss of the slot. */
+#include "feed/feed_history.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

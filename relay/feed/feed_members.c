@@ -1,10 +1,14 @@
 /* feed_members.c: the initial copy of clairon.member, for a store without progress. */
+#include "feed/feed_members.h"
+
 #include <inttypes.h>
 #include <string.h>
 
 #include "base/log.h"
 #include "base/memory.h"
+#include "feed/feed_command.h"
 #include "feed/feed_parts.h"
+#include "feed/feed_stream.h"
 
 /* A completed copy moves the progress beyond (0, FRAME_ORDINAL_COMMIT). */
 bool

@@ -1,4 +1,6 @@
 /* feed_rules.c: reads the rules for the console, on its own connection. */
+#include "feed/feed_rules.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>

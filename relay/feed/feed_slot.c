@@ -1,9 +1,12 @@
 /* feed_slot.c: checks the slot before streaming: missing, foreign, in use, lost, advanced. */
+#include "feed/feed_slot.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
+#include "feed/feed_command.h"
 #include "feed/feed_parts.h"
 
 enum slot_column {

@@ -1,10 +1,11 @@
-/* feed_slot.h: the slot's state on the server, and its progress in the store. */
+/* feed_slot.h: the slot on the server, its checks before streaming, its progress in the store. */
 #ifndef CLAIRON_FEED_FEED_SLOT_H
 #define CLAIRON_FEED_FEED_SLOT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "postgres/libpq.h"
 #include "store/store.h"
 #include "wire/frame.h"
 
@@ -25,5 +26,15 @@ struct feed_slot {
     uint64_t acquired_ordinal;
     void (*on_acquired)(struct feed *feed); /* the next step after the reply */
 };
+
+void feed_query_slot(struct feed *feed);
+void feed_on_slot(struct feed *feed, const PGresult *result);
+void feed_create_slot(struct feed *feed);
+void feed_on_slot_created(struct feed *feed, const PGresult *result);
+void feed_on_slot_dropped(struct feed *feed);
+/* Another relay reads the slot: waits until it stops. */
+void feed_enter_standby(struct feed *feed);
+void feed_fail_lost_slot(struct feed *feed); /* it is lost, and create_slot is off */
+uint64_t feed_lsn_read(const char *text);    /* PostgreSQL's text form; 0: invalid */
 
 #endif

@@ -2,6 +2,8 @@
  * feed_standby.c: the standby that the feed reads: helps to create its slot, and detects missing
  * WAL.
  */
+#include "feed/feed_standby.h"
+
 #include "base/log.h"
 #include "feed/feed_parts.h"
 

@@ -1,10 +1,10 @@
 /* feed_state.c: changes the state, and restarts the feed after a failure. */
-#include <stdarg.h>
-#include <stdio.h>
+
+#include "feed/feed_state.h"
 
 #include "base/log.h"
-#include "postgres/libpq.h"
 #include "feed/feed_parts.h"
+#include "postgres/libpq.h"
 
 #define FEED_STANDBY_RETRY_S 0.5
 #define RESTART_FIELDS_MAX 6

@@ -1,4 +1,6 @@
 /* feed_stream.c: streams frames from the slot into the store, and confirms them. */
+#include "feed/feed_stream.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

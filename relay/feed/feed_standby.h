@@ -1,11 +1,11 @@
 /*
- * feed_queries.h: queries on their own connection while the feed runs: to the primary, to the
- * standby, for the console.
+ * feed_standby.h: queries for a feed that reads a standby, each on its own connection: they help to
+ * create its slot, and detect missing WAL.
  */
-#ifndef CLAIRON_FEED_FEED_BESIDE_H
-#define CLAIRON_FEED_FEED_BESIDE_H
+#ifndef CLAIRON_FEED_FEED_STANDBY_H
+#define CLAIRON_FEED_FEED_STANDBY_H
 
-#include <stdint.h>
+#include <stdbool.h>
 
 #include "postgres/query.h"
 
@@ -34,15 +34,5 @@ struct feed_standby {
 
 void feed_standby_start(struct feed *feed);
 void feed_standby_end(struct feed *feed);
-
-/* The rules for the console. */
-struct feed_rules {
-    struct postgres_query query;
-    ev_timer idle;   /* active: the connection is open */
-    char *text;      /* JSON; NULL: never read */
-    int64_t read_us; /* wall clock */
-};
-
-void feed_rules_end(struct feed *feed);
 
 #endif

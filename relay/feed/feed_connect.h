@@ -1,0 +1,12 @@
+/* feed_connect.h: the steps from a connection string to a streaming slot. */
+#ifndef CLAIRON_FEED_FEED_CONNECT_H
+#define CLAIRON_FEED_FEED_CONNECT_H
+
+struct feed;
+
+/* Begins the first step. Call it in state WAITING. */
+void feed_connect(struct feed *feed);
+/* The server sent bytes before STREAMING: begins the next step once a result is complete. */
+void feed_on_result(struct feed *feed);
+
+#endif

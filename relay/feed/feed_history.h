@@ -1,0 +1,16 @@
+/* feed_history.h: resets the store's progress after a timeline switch or the loss of the slot. */
+#ifndef CLAIRON_FEED_FEED_HISTORY_H
+#define CLAIRON_FEED_FEED_HISTORY_H
+
+#include <stdbool.h>
+
+struct feed;
+
+/* If the slot is missing or lost although the store has progress: resets it and returns true. */
+bool feed_reset_if_slot_lost(struct feed *feed);
+/* The same if the slot starts beyond the WAL position recorded in the store. */
+bool feed_reset_if_slot_advanced(struct feed *feed);
+/* Compares the progress with the server's timeline history and resets the store's progress. */
+void feed_on_history(struct feed *feed, const char *history);
+
+#endif

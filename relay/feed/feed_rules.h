@@ -1,0 +1,21 @@
+/* feed_rules.h: reads the rules for the console, on its own connection. See also feed.h. */
+#ifndef CLAIRON_FEED_FEED_RULES_H
+#define CLAIRON_FEED_FEED_RULES_H
+
+#include <stdint.h>
+
+#include "postgres/query.h"
+
+struct feed;
+
+struct feed_rules {
+    struct postgres_query query;
+    ev_timer idle;   /* active: the connection is open */
+    char *text;      /* JSON; NULL: never read */
+    int64_t read_us; /* wall clock */
+};
+
+/* Accepts a query that was not started. */
+void feed_rules_end(struct feed *feed);
+
+#endif

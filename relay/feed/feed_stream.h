@@ -1,0 +1,24 @@
+/* feed_stream.h: streams frames from the slot into the store, and confirms them. */
+#ifndef CLAIRON_FEED_FEED_STREAM_H
+#define CLAIRON_FEED_FEED_STREAM_H
+
+#include <stdbool.h>
+
+#include "wire/bytes.h"
+
+struct feed;
+
+void feed_stream_start(struct feed *feed);
+/* Reads messages until libpq has none, or too many batches are in flight. */
+void feed_stream_pump(struct feed *feed);
+void feed_stream_flush(struct feed *feed); /* sends the batch unless it is empty */
+/* If nothing is in flight, confirms WAL without changes. */
+void feed_stream_idle(struct feed *feed);
+/* Handles a message of frames and owns its bytes (malloc). False: the feed was restarted. */
+bool feed_stream_receive(struct feed *feed, char *owned, struct bytes packet);
+/* Sends a status message with the confirmed LSN. */
+void feed_send_feedback(struct feed *feed);
+/* Updates the lag metrics. */
+void feed_update_lag(struct feed *feed);
+
+#endif
