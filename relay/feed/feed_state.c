@@ -1,6 +1,7 @@
 /* feed_state.c: changes the state, and restarts the feed after a failure. */
-
 #include "feed/feed_state.h"
+
+#include <stdlib.h>
 
 #include "base/log.h"
 #include "feed/feed_parts.h"
@@ -12,6 +13,25 @@
 void
 feed_set_state(struct feed *feed, enum feed_state state)
 {
+    static const unsigned before[] = {
+        [FEED_WAITING] = ~0u,
+        [FEED_CONNECTING] = 1u << FEED_WAITING,
+        [FEED_SETTING] = 1u << FEED_CONNECTING,
+        [FEED_IDENTIFYING] = 1u << FEED_SETTING,
+        [FEED_FINDING] = 1u << FEED_IDENTIFYING,
+        [FEED_DROPPING] = 1u << FEED_FINDING,
+        [FEED_CREATING] = 1u << FEED_ACQUIRING,
+        [FEED_ACQUIRING] = 1u << FEED_FINDING | 1u << FEED_DROPPING | 1u << FEED_CREATING,
+        [FEED_READING_HISTORY] = 1u << FEED_ACQUIRING,
+        [FEED_RESETTING] = 1u << FEED_ACQUIRING | 1u << FEED_READING_HISTORY,
+        [FEED_COPYING] = 1u << FEED_ACQUIRING,
+        [FEED_STARTING] = 1u << FEED_ACQUIRING | 1u << FEED_COPYING,
+        [FEED_REACQUIRING] = 1u << FEED_STARTING,
+        [FEED_STREAMING] = 1u << FEED_REACQUIRING,
+    };
+
+    if ((before[state] & 1u << feed->state) == 0)
+        abort();
     feed->state = state;
 }
 

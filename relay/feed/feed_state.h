@@ -7,14 +7,43 @@
 struct feed;
 
 /*
- * WAITING (for the retry timer or the store) -> CONNECTING -> SETTING the session -> IDENTIFYING
- * the server -> FINDING the slot [-> DROPPING it, if it is lost] -> ACQUIRING its progress from
- * the store [-> CREATING it, ACQUIRING again] [-> COPYING memberships] -> STARTING replication ->
- * REACQUIRING (now no other relay can read the slot) -> STREAMING.
+ * What the feed waits for on its way to the stream. Only feed_set_state changes it. feed_restart
+ * leads from each state to WAITING, and every state but WAITING has a connection to PostgreSQL, or
+ * makes one.
  *
- * READING_HISTORY and RESETTING follow ACQUIRING if the progress is of another timeline, or if the
- * slot is gone or does not continue where the progress ends. feed_restart leads from each state to
- * WAITING.
+ * WAITING: the retry timer, or the store. Next: CONNECTING.
+ *
+ * CONNECTING: names are resolved, and the server accepts the login. Next: SETTING.
+ *
+ * SETTING: the parameters of the session are set. Next: IDENTIFYING.
+ *
+ * IDENTIFYING: the server reports its system identifier and timeline. Next: FINDING.
+ *
+ * FINDING: the slot is looked up. If another relay reads it, this one is on standby: it restarts.
+ * Next: ACQUIRING, or DROPPING if the slot is lost and create_slot is on.
+ *
+ * DROPPING: the lost slot is dropped. Next: ACQUIRING.
+ *
+ * ACQUIRING: the store returns the progress of the slot, and rejects another database. Next:
+ * READING_HISTORY, RESETTING, CREATING, COPYING, STARTING.
+ *
+ * READING_HISTORY: the progress is of another timeline, and the server returns where that ended.
+ * Next: RESETTING.
+ *
+ * RESETTING: the store rewinds the progress: the slot is gone, does not continue where the progress
+ * ends, or follows another timeline. Then the store closes its connections, which restarts the
+ * feed. Next: WAITING.
+ *
+ * CREATING: the server creates the slot, which waits for running transactions. Next: ACQUIRING.
+ *
+ * COPYING: the rows of clairon.member are copied to a store that has none. Next: STARTING.
+ *
+ * STARTING: the server starts replication. If another relay is faster, this one is on standby.
+ * Next: REACQUIRING.
+ *
+ * REACQUIRING: the progress is read again: now no other relay can read the slot. Next: STREAMING.
+ *
+ * STREAMING: frames arrive. Next: WAITING.
  */
 enum feed_state {
     FEED_WAITING,
@@ -33,6 +62,7 @@ enum feed_state {
     FEED_STREAMING
 };
 
+/* The only way to change the state. Aborts on a transition that is not listed above. */
 void feed_set_state(struct feed *feed, enum feed_state state);
 
 /* Logs the reason with fields, drops the connection and retries after the backoff. */

@@ -1,0 +1,98 @@
+/* test_feed_state.c: the feed changes only to a state that feed_state.h names. */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "feed/feed_parts.h"
+
+/* Changes the state in another process. False: it aborted. */
+static bool
+is_legal(enum feed_state from, enum feed_state to)
+{
+    struct feed feed = {.state = from};
+    int status = -1;
+    pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        (void)signal(SIGABRT, SIG_DFL);
+        feed_set_state(&feed, to);
+        _exit(feed.state != to);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    if (WIFSIGNALED(status)) {
+        assert_int_equal(WTERMSIG(status), SIGABRT);
+        return false;
+    }
+    assert_int_equal(WEXITSTATUS(status), 0);
+    return true;
+}
+
+static void
+every_state_leads_to_waiting(void **state)
+{
+    (void)state;
+    for (int from = FEED_WAITING; from <= FEED_STREAMING; from++)
+        assert_true(is_legal((enum feed_state)from, FEED_WAITING));
+}
+
+static void
+every_path_leads_to_the_stream(void **state)
+{
+    static const enum feed_state SHORT[] = {FEED_WAITING,     FEED_CONNECTING,  FEED_SETTING,
+                                            FEED_IDENTIFYING, FEED_FINDING,     FEED_ACQUIRING,
+                                            FEED_STARTING,    FEED_REACQUIRING, FEED_STREAMING};
+    static const enum feed_state LONG[] = {FEED_FINDING,  FEED_DROPPING,  FEED_ACQUIRING,
+                                           FEED_CREATING, FEED_ACQUIRING, FEED_COPYING,
+                                           FEED_STARTING};
+    static const enum feed_state FORKED[] = {FEED_ACQUIRING, FEED_READING_HISTORY, FEED_RESETTING,
+                                             FEED_WAITING};
+
+    (void)state;
+    for (size_t i = 1; i < sizeof(SHORT) / sizeof(SHORT[0]); i++)
+        assert_true(is_legal(SHORT[i - 1], SHORT[i]));
+    for (size_t i = 1; i < sizeof(LONG) / sizeof(LONG[0]); i++)
+        assert_true(is_legal(LONG[i - 1], LONG[i]));
+    for (size_t i = 1; i < sizeof(FORKED) / sizeof(FORKED[0]); i++)
+        assert_true(is_legal(FORKED[i - 1], FORKED[i]));
+}
+
+/* Otherwise frames could arrive twice, or from a slot that another relay reads. */
+static void
+stream_begins_only_after_the_second_acquire(void **state)
+{
+    (void)state;
+    for (int from = FEED_WAITING; from <= FEED_STREAMING; from++) {
+        if (from != FEED_REACQUIRING)
+            assert_false(is_legal((enum feed_state)from, FEED_STREAMING));
+        if (from != FEED_STARTING)
+            assert_false(is_legal((enum feed_state)from, FEED_REACQUIRING));
+    }
+}
+
+static void
+stream_ends_only_in_waiting(void **state)
+{
+    (void)state;
+    for (int to = FEED_CONNECTING; to <= FEED_STREAMING; to++)
+        assert_false(is_legal(FEED_STREAMING, (enum feed_state)to));
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_state_leads_to_waiting),
+        cmocka_unit_test(every_path_leads_to_the_stream),
+        cmocka_unit_test(stream_begins_only_after_the_second_acquire),
+        cmocka_unit_test(stream_ends_only_in_waiting),
+    };
+
+    return cmocka_run_group_tests_name("feed_state", tests, NULL, NULL);
+}
