@@ -147,7 +147,7 @@ reject_command(const char *word)
         "clairon: unknown command \"%s\", valid are relay, doctor, token, errors and trace%s%s%s\n",
         word, nearest != NULL ? "; did you mean " : "", nearest != NULL ? nearest : "",
         nearest != NULL ? "?" : "");
-    return CLI_WRONG_USE;
+    return CLI_USAGE_ERROR;
 }
 
 int
@@ -157,7 +157,7 @@ main(int argc, char **argv)
     signal(SIGPIPE, SIG_IGN); /* EPIPE is handled as an ordinary write error */
     if (argc < 2) {
         fputs(usage, stderr);
-        return CLI_WRONG_USE;
+        return CLI_USAGE_ERROR;
     }
     if (strcmp(argv[1], RELAY) == 0)
         return command_relay(argc - 1, argv + 1);

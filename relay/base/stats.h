@@ -40,7 +40,7 @@ enum stats_kind {
       "Age of the oldest change waiting for the store, else of the newest one; 0 when idle")       \
     X(STORE_CONNECTED, "clairon_store_connected", GAUGE_LEAST,                                     \
       "1 while the store is available and a gate can read it")                                     \
-    X(STORE_NOTES, "clairon_store_notifications_total", COUNTER, "Notifications stored")           \
+    X(STORE_NOTIFICATIONS, "clairon_store_notifications_total", COUNTER, "Notifications stored")   \
     X(STORE_REPLAYED, "clairon_store_replayed_total", COUNTER,                                     \
       "Frames skipped because they were already stored")                                           \
     X(STORE_ACKS, "clairon_store_acks_total", COUNTER, "New acknowledgements")                     \
@@ -70,7 +70,8 @@ enum stats_kind {
     X(STORE_ERRORS, "clairon_store_errors_total", COUNTER, "Error replies of the store")           \
     X(STORE_UNORDERED, "clairon_store_unordered_total", COUNTER,                                   \
       "Notifications delivered without waiting for earlier ones of another shard")                 \
-    X(HUB_NOTES, "clairon_hub_notifications_total", COUNTER, "Notifications read for delivery")    \
+    X(HUB_NOTIFICATIONS, "clairon_hub_notifications_total", COUNTER,                               \
+      "Notifications read for delivery")                                                           \
     X(HUB_DELIVERED, "clairon_hub_delivered_total", COUNTER, "Notifications written to sockets")   \
     X(HUB_GAPS_TRIMMED, "clairon_hub_gaps_total{why=\"trimmed\"}", COUNTER, STATS_GAPS)            \
     X(HUB_GAPS_EXPIRED, "clairon_hub_gaps_total{why=\"expired\"}", COUNTER, STATS_GAPS)            \

@@ -87,7 +87,7 @@ is_text(struct bytes bytes, const char *text)
 }
 
 static bool
-names_user(const json_t *users, const char *name)
+includes_user(const json_t *users, const char *name)
 {
     const json_t *user;
     size_t i;
@@ -180,7 +180,7 @@ handle(struct errors_walk *walk, const struct error_entry *entry, const json_t *
 }
 
 static void
-show_progress(const struct errors_walk *walk)
+print_progress(const struct errors_walk *walk)
 {
     if (walk->request->verb != VERB_LIST && !walk->request->dry_run && walk->total > 0)
         cli_progress("%s: %lld of %lld entries of the error log scanned, %lld matched",
@@ -196,13 +196,13 @@ on_entry(void *ctx, const struct error_entry *entry)
     json_t *users;
 
     walk->scanned++;
-    show_progress(walk);
+    print_progress(walk);
     if (request->id_count > 0 && (wanted = find_wanted(request, entry->id)) == NULL)
         return true;
     if (!is_text(entry->reason, request->reason))
         return true;
     users = cli_errors_users(entry);
-    if (names_user(users, request->user)) {
+    if (includes_user(users, request->user)) {
         handle(walk, entry, users);
         if (wanted != NULL)
             wanted->is_found = true;
@@ -394,7 +394,7 @@ run(struct errors_request *request, const char **operands, int argc, char **argv
 
     request->verb = read_verb(operands[0]);
     if (request->verb == VERB_COUNT)
-        return CLI_WRONG_USE;
+        return CLI_USAGE_ERROR;
     for (size_t i = 1; operands[i] != NULL && code == 0; i++)
         code = add_id(request, operands[i]);
     if (code == 0 && request->id != NULL)

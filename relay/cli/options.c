@@ -16,7 +16,7 @@ int
 cli_usage_error(const char *command, const char *what, const char *about)
 {
     fprintf(stderr, "clairon %s: %s%s\n", command, what, about);
-    return CLI_WRONG_USE;
+    return CLI_USAGE_ERROR;
 }
 
 int
@@ -119,7 +119,7 @@ refuse_argument(const char *command, const char *argument, const struct cli_opti
     else
         fprintf(stderr, "clairon %s: unknown argument %s; see clairon %s --help\n", command,
                 argument, command);
-    return CLI_WRONG_USE;
+    return CLI_USAGE_ERROR;
 }
 
 int

@@ -8,7 +8,7 @@
 #include "base/config.h"
 #include "store/direct.h"
 
-#define CLI_WRONG_USE 2 /* exit code: wrong usage, or an invalid setting */
+#define CLI_USAGE_ERROR 2 /* exit code: wrong usage, or an invalid setting */
 
 struct cli_option {
     const char *name;   /* "--user" */
@@ -19,7 +19,7 @@ struct cli_option {
 /*
  * Parses the options and up to `operand_max` operands of argv[1..] and sets them to NULL. Settings
  * (--section.key=V) stay. A value that starts with -- needs the form --option=value. Returns 0, or
- * CLI_WRONG_USE after it printed the error.
+ * CLI_USAGE_ERROR after it printed the error.
  */
 int cli_options_parse(const char *command, int argc, char **argv, const struct cli_option *options,
                       size_t option_count, const char **operands, size_t operand_max);
@@ -39,7 +39,7 @@ MUST_CHECK enum rc cli_settings_load(struct config *ret_config, const char *path
 struct direct *cli_store_open(const char *command, const char *path, int argc, char **argv,
                               int *ret_code);
 
-/* Prints "clairon COMMAND: what about" and returns CLI_WRONG_USE. */
+/* Prints "clairon COMMAND: what about" and returns CLI_USAGE_ERROR. */
 int cli_usage_error(const char *command, const char *what, const char *about);
 
 /* The same for invalid settings. If `path` is NULL, adds that no file was read. */

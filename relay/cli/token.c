@@ -136,7 +136,7 @@ token_make(const struct token_request *request, const struct config *config)
     json_t *claims = claims_make(request, config, ttl_ms);
 
     if (claims == NULL)
-        return CLI_WRONG_USE;
+        return CLI_USAGE_ERROR;
 
     int code = token_print(claims, config);
 

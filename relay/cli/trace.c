@@ -102,7 +102,7 @@ print_json(const struct trace *trace, const char *id)
 }
 
 static int
-trace_show(struct direct *direct, const char *id, bool json)
+trace_print(struct direct *direct, const char *id, bool json)
 {
     const struct trace *trace;
 
@@ -142,7 +142,7 @@ cli_trace(int argc, char **argv)
     direct = cli_store_open(TRACE, path, argc, argv, &code);
     if (direct == NULL)
         return code;
-    code = trace_show(direct, id, json);
+    code = trace_print(direct, id, json);
     direct_close(direct);
     return code;
 }

@@ -20,7 +20,7 @@
 #define REASON_MAX 256
 #define ORIGIN_TEXT_MAX 256
 #define ORIGINS_TRIED_MAX 16
-#define PATIENCE_S 5
+#define TIMEOUT_S 5
 
 /* A request to the running relay on its own connection. */
 struct gate_probe {
@@ -30,14 +30,14 @@ struct gate_probe {
 };
 
 static int
-connect_with_patience(struct gate_probe *probe, int family, const struct sockaddr *address,
-                      socklen_t len)
+connect_with_timeout(struct gate_probe *probe, int family, const struct sockaddr *address,
+                     socklen_t len)
 {
-    const struct timeval patience = {.tv_sec = PATIENCE_S};
+    const struct timeval timeout = {.tv_sec = TIMEOUT_S};
     int fd = socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
-    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) == 0 &&
-        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) == 0 &&
+    if (fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout)) == 0 &&
+        setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof(timeout)) == 0 &&
         connect(fd, address, len) == 0)
         return fd;
     snprintf(probe->reason, sizeof(probe->reason), "%s",
@@ -57,8 +57,7 @@ connect_unix(struct gate_probe *probe, const char *path)
         return -1;
     }
     memcpy(address.sun_path, path, strlen(path) + 1);
-    return connect_with_patience(probe, AF_UNIX, (const struct sockaddr *)&address,
-                                 sizeof(address));
+    return connect_with_timeout(probe, AF_UNIX, (const struct sockaddr *)&address, sizeof(address));
 }
 
 /* A relay that listens on all addresses also accepts connections on loopback. */
@@ -93,7 +92,7 @@ connect_port(struct gate_probe *probe, const char *listen)
         snprintf(probe->reason, sizeof(probe->reason), "%s", gai_strerror(failure));
         return -1;
     }
-    fd = connect_with_patience(probe, found->ai_family, found->ai_addr, found->ai_addrlen);
+    fd = connect_with_timeout(probe, found->ai_family, found->ai_addr, found->ai_addrlen);
     freeaddrinfo(found);
     return fd;
 }

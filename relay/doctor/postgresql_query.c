@@ -10,7 +10,7 @@
 #include "doctor/postgresql_query.h"
 #include "postgres/libpq.h"
 
-#define PATIENCE_US 10000000
+#define TIMEOUT_US 10000000
 
 /* False: the deadline has passed. */
 static bool
@@ -26,7 +26,7 @@ wait_for(PGconn *conn, short events, int64_t deadline_us)
 }
 
 static void
-keep_error(char error[POSTGRESQL_ERROR_MAX], const char *message)
+save_error(char error[POSTGRESQL_ERROR_MAX], const char *message)
 {
     snprintf(error, POSTGRESQL_ERROR_MAX, "%s", postgres_error_line(message));
 }
@@ -39,13 +39,13 @@ postgresql_connect(const char *conninfo, bool replicates, char error[POSTGRESQL_
     const char *values[] = {conninfo, "clairon doctor", "UTF8", replicates ? "database" : NULL,
                             NULL};
     char sqlstate[POSTGRESQL_STATE_MAX];
-    int64_t deadline_us = clock_monotonic_us() + PATIENCE_US;
+    int64_t deadline_us = clock_monotonic_us() + TIMEOUT_US;
     PostgresPollingStatusType status = PGRES_POLLING_WRITING;
     const char *fault = conninfo_error(conninfo);
     PGconn *conn;
 
     if (fault != NULL) {
-        keep_error(error, fault);
+        save_error(error, fault);
         return NULL;
     }
     conn = PQconnectStartParams(keys, values, 1);
@@ -53,7 +53,7 @@ postgresql_connect(const char *conninfo, bool replicates, char error[POSTGRESQL_
         status = PGRES_POLLING_FAILED;
     while (status == PGRES_POLLING_READING || status == PGRES_POLLING_WRITING) {
         if (!wait_for(conn, status == PGRES_POLLING_READING ? POLLIN : POLLOUT, deadline_us)) {
-            keep_error(error, "connection timed out after 10 s");
+            save_error(error, "connection timed out after 10 s");
             PQfinish(conn);
             return NULL;
         }
@@ -64,7 +64,7 @@ postgresql_connect(const char *conninfo, bool replicates, char error[POSTGRESQL_
         PQclear(postgresql_query(conn, postgres_session_command(conn), NULL, error, sqlstate));
         return conn;
     }
-    keep_error(error, conn != NULL ? PQerrorMessage(conn) : "out of memory");
+    save_error(error, conn != NULL ? PQerrorMessage(conn) : "out of memory");
     PQfinish(conn);
     return NULL;
 }
@@ -80,12 +80,12 @@ collect(PGconn *conn, int64_t deadline_us, char error[POSTGRESQL_ERROR_MAX])
 
         while (PQisBusy(conn) != 0) {
             if (!wait_for(conn, POLLIN, deadline_us)) {
-                keep_error(error, "query timed out after 10 s");
+                save_error(error, "query timed out after 10 s");
                 PQclear(last);
                 return NULL;
             }
             if (PQconsumeInput(conn) == 0) {
-                keep_error(error, PQerrorMessage(conn));
+                save_error(error, PQerrorMessage(conn));
                 PQclear(last);
                 return NULL;
             }
@@ -110,14 +110,14 @@ postgresql_query(PGconn *conn, const char *command, const char *parameter,
 
     sqlstate[0] = '\0';
     if (sent == 1)
-        result = collect(conn, clock_monotonic_us() + PATIENCE_US, error);
+        result = collect(conn, clock_monotonic_us() + TIMEOUT_US, error);
     else
-        keep_error(error, PQerrorMessage(conn));
+        save_error(error, PQerrorMessage(conn));
     if (result == NULL || PQresultStatus(result) == PGRES_TUPLES_OK ||
         PQresultStatus(result) == PGRES_COMMAND_OK)
         return result;
     primary = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
-    keep_error(error, primary != NULL ? primary : PQresultErrorMessage(result));
+    save_error(error, primary != NULL ? primary : PQresultErrorMessage(result));
     state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
     snprintf(sqlstate, POSTGRESQL_STATE_MAX, "%s", state != NULL ? state : "");
     PQclear(result);

@@ -340,7 +340,7 @@ describe(const struct config *config, unsigned server, char ret_text[URL_FORMAT_
 }
 
 static bool
-keep_info(struct store_probe *probe)
+save_info(struct store_probe *probe)
 {
     const char *argv[] = {"INFO", "all"};
     const struct redisReply *reply = direct_request(probe->direct, 2, argv);
@@ -358,7 +358,7 @@ keep_info(struct store_probe *probe)
 static void
 check_shards(struct store_probe *probe)
 {
-    bool is_known = direct_knows_shards(probe->direct);
+    bool is_known = direct_check_shards(probe->direct);
 
     if (!is_known || probe->config->store.shards > 1)
         findings_add(probe->findings, STORE, "store.shards", is_known,
@@ -463,7 +463,7 @@ check_all(const struct config *config, unsigned server, const struct origin *ori
         return;
     }
     findings_add(findings, STORE, "connection", true, NULL, "%s", where);
-    if (keep_info(&probe)) {
+    if (save_info(&probe)) {
         check_server(&probe);
         check_memory(&probe);
         check_disk(&probe);

@@ -14,7 +14,7 @@ static void
 reset(struct feed *feed, struct store_rewind rewind)
 {
     rewind.timeline = feed->slot.timeline;
-    if (!rewind.members_too)
+    if (!rewind.resets_members)
         feed->copy.to[0] = '\0';
     feed_set_state(feed, FEED_RESETTING);
     if (store_rewind(feed->store, feed->config->feed.slot, &rewind) != RC_OK)
@@ -111,7 +111,7 @@ feed_on_history(struct feed *feed, const char *history)
                  "are copied again",
                  LOG_UINT("timeline", feed->slot.timeline), LOG_BYTES("fork_lsn", position, 16),
                  LOG_TEXT("reason", "the failover undid changes after fork_lsn"));
-        rewind.members_too = true;
+        rewind.resets_members = true;
         snprintf(feed->copy.to, sizeof(feed->copy.to), "%s",
                  strcmp(feed->batch.sent_position, position) < 0 ? feed->batch.sent_position
                                                                  : position);

@@ -54,7 +54,7 @@ on_entry(void *ctx, const struct entry *entry)
     hub->newest[entry->shard] = entry->id;
     store_record_entry(hub->store, entry->shard, entry->id);
     hub->unpublished[hub->unpublished_count++] = notification_of(hub, entry);
-    stats_add(hub->stats, STAT_HUB_NOTES, 1);
+    stats_add(hub->stats, STAT_HUB_NOTIFICATIONS, 1);
     if (hub->unpublished_count == HUB_UNPUBLISHED_MAX)
         hub_publish(hub);
 }

@@ -9,7 +9,7 @@
 #include "hub/resume/refill.h"
 #include "hub/session/hub_state.h"
 
-#define PRESENCE_IN_ONE_CALL 1000
+#define PRESENCE_PER_CALL 1000
 #define USER_KIND "USER:"
 
 static void
@@ -70,7 +70,7 @@ presence_heartbeat(struct hub *hub)
 void
 presence_announce(struct hub *hub)
 {
-    const char **users = memory_new(PRESENCE_IN_ONE_CALL * sizeof(*users));
+    const char **users = memory_new(PRESENCE_PER_CALL * sizeof(*users));
     enum store_presence_change what = STORE_PRESENCE_ALL;
     struct audience *audience, *next;
     size_t count = 0;
@@ -81,7 +81,7 @@ presence_announce(struct hub *hub)
             memcmp(audience->key, USER_KIND, sizeof(USER_KIND) - 1) != 0)
             continue;
         users[count++] = audience->members->session->client.user;
-        if (count < PRESENCE_IN_ONE_CALL)
+        if (count < PRESENCE_PER_CALL)
             continue;
         send_change(hub, what, users, count, on_announced);
         what = STORE_PRESENCE_JOINED;

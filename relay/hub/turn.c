@@ -14,7 +14,7 @@
 #include "hub/session/ready_list.h"
 #include "hub/session/state.h"
 
-#define SENDS_A_TURN 256
+#define SENDS_PER_TURN 256
 
 /* Prefetches the next two sessions while one sends: they are many, and far apart in memory. */
 static void
@@ -149,7 +149,7 @@ on_turn(struct ev_loop *loop, ev_prepare *prepare, int events)
 
     (void)events;
     hub_publish(hub);
-    if (hub_send_some(hub, SENDS_A_TURN))
+    if (hub_send_some(hub, SENDS_PER_TURN))
         ev_idle_start(loop, &hub->more);
     else
         ev_idle_stop(loop, &hub->more);

@@ -17,7 +17,7 @@ close_conn(struct postgres_session *session)
 
 /* The message lives in the connection or its result, so that is freed afterwards. */
 static void
-lose(struct postgres_session *session, const char *message)
+fail_session(struct postgres_session *session, const char *message)
 {
     const char *line = postgres_error_line(message);
 
@@ -32,7 +32,7 @@ flush(struct postgres_session *session)
     int left = PQflush(session->conn);
 
     if (left < 0)
-        lose(session, PQerrorMessage(session->conn));
+        fail_session(session, PQerrorMessage(session->conn));
     else if (left > 0)
         ev_io_start(session->connect.loop, &session->writable);
     else
@@ -47,7 +47,7 @@ begin_command(struct postgres_session *session, bool was_sent)
     if (was_sent)
         flush(session);
     else
-        lose(session, PQerrorMessage(session->conn));
+        fail_session(session, PQerrorMessage(session->conn));
 }
 
 static void
@@ -56,7 +56,7 @@ handle_result(struct postgres_session *session, const PGresult *result)
     if (session->is_ready)
         session->events->on_result(session->ctx, result);
     else if (PQresultStatus(result) != PGRES_COMMAND_OK)
-        lose(session, PQresultErrorMessage(result));
+        fail_session(session, PQresultErrorMessage(result));
 }
 
 static void
@@ -65,7 +65,7 @@ end_command(struct postgres_session *session)
     bool was_ready = session->is_ready;
 
     if (PQstatus(session->conn) != CONNECTION_OK) {
-        lose(session, PQerrorMessage(session->conn));
+        fail_session(session, PQerrorMessage(session->conn));
         return;
     }
     session->is_busy = false;
@@ -84,7 +84,7 @@ on_readable(struct ev_loop *loop, ev_io *watcher, int events)
     (void)loop;
     (void)events;
     if (PQconsumeInput(session->conn) == 0) {
-        lose(session, PQerrorMessage(session->conn));
+        fail_session(session, PQerrorMessage(session->conn));
         return;
     }
     while (session->conn != NULL && session->is_busy && PQisBusy(session->conn) == 0) {
@@ -121,7 +121,7 @@ on_connected(void *ctx, enum rc rc, PGconn *conn, const char *error)
     session->readable.data = session->writable.data = session;
     ev_io_start(session->connect.loop, &session->readable);
     if (PQsetnonblocking(conn, 1) != 0)
-        lose(session, PQerrorMessage(conn));
+        fail_session(session, PQerrorMessage(conn));
     else
         begin_command(session, PQsendQuery(conn, session->events->setup(session->ctx, conn)) == 1);
 }

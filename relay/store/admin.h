@@ -25,7 +25,7 @@ enum store_error_change {
     STORE_ERROR_NO_USERS /* no users, or invalid: it can only be dropped */
 };
 /* `users`: number of users the notification is sent to again. */
-typedef void store_error_changed(void *ctx, enum rc rc, enum store_error_change how,
+typedef void store_error_changed(void *ctx, enum rc rc, enum store_error_change outcome,
                                  long long users);
 /* Like direct_redrive, for all users of the entry. */
 MUST_CHECK enum rc store_redrive(struct store *store, struct entry_id entry,

@@ -26,15 +26,15 @@ read_number(const char **at, const char *end, uint64_t *ret_number)
 uint64_t
 entry_id_score(struct entry_id id)
 {
-    const uint64_t last = STORE_SCORES_OF_MS - 1;
+    const uint64_t last = STORE_SCORES_PER_MS - 1;
 
-    return id.ms * STORE_SCORES_OF_MS + (id.seq < last ? id.seq : last);
+    return id.ms * STORE_SCORES_PER_MS + (id.seq < last ? id.seq : last);
 }
 
 struct entry_id
 entry_id_of_score(uint64_t score)
 {
-    return (struct entry_id){score / STORE_SCORES_OF_MS, score % STORE_SCORES_OF_MS};
+    return (struct entry_id){score / STORE_SCORES_PER_MS, score % STORE_SCORES_PER_MS};
 }
 
 enum rc

@@ -13,14 +13,14 @@ enum store_publish {
     STORE_PUBLISHED_EXPIRED    /* unknown key, expired notification: nothing was stored */
 };
 
-#define STORE_DIGEST_TEXT 64       /* hexadecimal digits */
-#define STORE_KEY_KEPT_MS 86400000 /* how long a key is known */
+#define STORE_DIGEST_TEXT 64                    /* hexadecimal digits */
+#define STORE_IDEMPOTENCY_RETENTION_MS 86400000 /* how long a key is known */
 
 /*
  * Stores the notification, once per idempotency `key` (NULL: none; any bytes). `digest` identifies
  * the request. `id`: of the stored notification, new or old. The arguments are copied.
  */
-typedef void store_published(void *ctx, enum rc rc, enum store_publish how, const char *id);
+typedef void store_published(void *ctx, enum rc rc, enum store_publish outcome, const char *id);
 MUST_CHECK enum rc store_publish(struct store *store, const struct publication *publication,
                                  const char *key, const char digest[STORE_DIGEST_TEXT + 1],
                                  store_published *done, void *ctx);

@@ -114,7 +114,7 @@ struct store_rewind {
     uint32_t of_timeline; /* only shards on this timeline; 0: all */
     uint64_t read_lsn_below; /* only shards with a lower read_lsn; 0: all */
     bool is_gap;             /* the epoch changes */
-    bool members_too;        /* shard 0, which has them, restarts in any case */
+    bool resets_members;     /* shard 0, which has them, restarts in any case */
 };
 /* No callback: the store goes down and up again. */
 MUST_CHECK enum rc store_rewind(struct store *store, const char *slot,
@@ -173,7 +173,7 @@ struct store_report {
     bool is_retried;
     bool is_open_ended; /* any user it is delivered to has to acknowledge it */
     bool is_deferred;   /* not delivered: the in-flight window is full */
-    bool is_kept;       /* reported before: a store that lost data may lack it */
+    bool is_renewal;    /* reported before: a store that lost data may lack it */
 };
 /* `not_pending`: indexes of reports that lack no acknowledgement. Valid during the callback. */
 typedef void store_reported(void *ctx, enum rc rc, const size_t *not_pending, size_t count);

@@ -120,7 +120,7 @@ units_of(enum config_type type)
 }
 
 static void
-show_number(int64_t value, const struct unit *units, char text[32])
+format_number(int64_t value, const struct unit *units, char text[32])
 {
     while (units[1].name != NULL && (value == 0 || value % units->factor != 0))
         units++;
@@ -132,8 +132,8 @@ config_value_describe(const struct config_key *key, char *text, size_t room)
 {
     char min[32], max[32];
 
-    show_number(key->min, units_of(key->type), min);
-    show_number(key->max, units_of(key->type), max);
+    format_number(key->min, units_of(key->type), min);
+    format_number(key->max, units_of(key->type), max);
     switch (key->type) {
     case CONFIG_TEXT:
         (void)snprintf(text, room, "a text of %s to %s bytes", min, max);

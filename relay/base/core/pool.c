@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 
-#define ITEMS_AT_A_TIME 64
+#define ITEMS_PER_BLOCK 64
 
 struct pool_item {
     struct pool_item *next;
@@ -32,9 +32,9 @@ pool_release(struct pool *pool, void *item)
 static void
 grow(struct pool *pool, size_t size)
 {
-    char *items = memory_new_cache_line(ITEMS_AT_A_TIME * size);
+    char *items = memory_new_cache_line(ITEMS_PER_BLOCK * size);
 
-    for (size_t i = ITEMS_AT_A_TIME; i-- > 0;)
+    for (size_t i = ITEMS_PER_BLOCK; i-- > 0;)
         pool_release(pool, items + i * size); /* items are handed out first to last */
 }
 

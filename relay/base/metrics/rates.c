@@ -9,7 +9,7 @@
 #include "base/memory.h"
 
 #define SECOND_US 1000000 /* after which every bucket is full */
-#define FORGOTTEN_AT_ONCE 2
+#define EVICTIONS_PER_CALL 2
 
 struct named_bucket {
     struct rate_bucket bucket;
@@ -76,7 +76,7 @@ find(const struct rates *rates, const char *name)
 static void
 forget_some(struct rates *rates, int64_t now_us)
 {
-    for (int i = 0; i < FORGOTTEN_AT_ONCE && rates->buckets != NULL; i++) {
+    for (int i = 0; i < EVICTIONS_PER_CALL && rates->buckets != NULL; i++) {
         if (rates->buckets->bucket.at_us > now_us - SECOND_US)
             return;
         forget_oldest(rates);

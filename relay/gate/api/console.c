@@ -264,7 +264,7 @@ read_entry(struct gate_request *request, struct entry_id *ret_entry)
 }
 
 static void
-on_updated(void *ctx, enum rc rc, enum store_error_change how, long long users)
+on_updated(void *ctx, enum rc rc, enum store_error_change outcome, long long users)
 {
     struct gate_request *request = store_request_done(ctx);
     struct response response;
@@ -273,9 +273,9 @@ on_updated(void *ctx, enum rc rc, enum store_error_change how, long long users)
         return;
     if (rc != RC_OK) {
         gate_request_no_store(request);
-    } else if (how == STORE_ERROR_GONE) {
+    } else if (outcome == STORE_ERROR_GONE) {
         gate_request_problem(request, 404, 0, "no such entry in the error log");
-    } else if (how == STORE_ERROR_NO_USERS) {
+    } else if (outcome == STORE_ERROR_NO_USERS) {
         gate_request_problem(request, 422, GATE_ERR_BAD_REQUEST,
                              "entry has no pending user: drop it");
     } else {

@@ -18,7 +18,7 @@
 #define WAIT_MAX_S 60
 #define LINES 64
 #define LINES_MAX 1024
-#define BYTES_ENOUGH (1024 * 1024) /* size that ends the poll */
+#define TARGET_BYTES (1024 * 1024) /* size that ends the poll */
 #define BYTES_MAX (64 * 1024 * 1024)
 #define STORE_GRACE_US (5 * 1000000) /* extra time for the store after the wait */
 #define RECHECK_FIRST_S 0.005        /* delay after the wait, so that the store can reply */
@@ -118,21 +118,21 @@ finish(struct gate_request *request)
 }
 
 static bool
-begins(const char *line, size_t len, const char *with)
+has_prefix(const char *line, size_t len, const char *with)
 {
     return len >= strlen(with) && memcmp(line, with, strlen(with)) == 0;
 }
 
 /* `connected` and `ping` are only for streams. */
 static bool
-is_kept(const char *line, size_t len)
+is_polled(const char *line, size_t len)
 {
-    return begins(line, len, "{\"t\":\"msg\"") || begins(line, len, "{\"t\":\"gap\"") ||
-           begins(line, len, "{\"t\":\"acked\"");
+    return has_prefix(line, len, "{\"t\":\"msg\"") || has_prefix(line, len, "{\"t\":\"gap\"") ||
+           has_prefix(line, len, "{\"t\":\"acked\"");
 }
 
 static void
-keep_pos(struct gate_request *request, const char *line, size_t len)
+save_pos(struct gate_request *request, const char *line, size_t len)
 {
     struct gate_poll *poll = poll_of(request);
     struct bytes pos = stream_line_pos(line, len);
@@ -143,15 +143,15 @@ keep_pos(struct gate_request *request, const char *line, size_t len)
 
 /* False: no room in the response. */
 static bool
-keep_line(struct gate_request *request, const char *line, size_t len)
+add_line(struct gate_request *request, const char *line, size_t len)
 {
     struct gate_poll *poll = poll_of(request);
     if (buffer_add(&request->body, line, len) != RC_OK ||
         buffer_add(&request->body, "\n", 1) != RC_OK)
         return false;
-    keep_pos(request, line, len);
-    poll->line_count += begins(line, len, "{\"t\":\"msg\"");
-    poll->has_news |= !begins(line, len, "{\"t\":\"acked\"");
+    save_pos(request, line, len);
+    poll->line_count += has_prefix(line, len, "{\"t\":\"msg\"");
+    poll->has_lines |= !has_prefix(line, len, "{\"t\":\"acked\"");
     return true;
 }
 
@@ -162,13 +162,13 @@ gate_poll_lines(struct gate_request *request, const char *text, size_t len)
     struct gate_poll *poll = poll_of(request);
     struct bytes line;
 
-    if (poll->line_count >= poll->max || request->body.len >= BYTES_ENOUGH) {
+    if (poll->line_count >= poll->max || request->body.len >= TARGET_BYTES) {
         poll->is_full = true;
         return false;
     }
     while (stream_next_line(&text, &len, &line)) {
-        if (is_kept((const char *)line.at, line.len) &&
-            !keep_line(request, (const char *)line.at, line.len)) {
+        if (is_polled((const char *)line.at, line.len) &&
+            !add_line(request, (const char *)line.at, line.len)) {
             gate_request_kill(request);
             return false;
         }
@@ -183,7 +183,7 @@ void
 gate_poll_writable(struct gate_request *request)
 {
     struct gate_poll *poll = poll_of(request);
-    if (!poll->has_news)
+    if (!poll->has_lines)
         return;
     /* everything was sent: the cursor may pass the last line */
     if (!poll->is_full)

@@ -17,7 +17,7 @@ struct gate_poll {
     struct ev_timer look; /* checks the deadline, then repeats */
     int max;              /* maximum number of notifications */
     int line_count;
-    bool has_news;             /* has a line that ends the poll */
+    bool has_lines;            /* has a line that ends the poll */
     bool is_full;              /* the response is full */
     char pos[SESSION_POS_MAX]; /* cursor of the last line */
 };

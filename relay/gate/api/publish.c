@@ -115,11 +115,11 @@ respond_expired(struct gate_request *request)
 
 /* Caches only new notifications: the expiry of an older key in the store is unknown. */
 static void
-cache_key(const struct gate_publish_pending *pending, enum store_publish how, const char *id)
+cache_key(const struct gate_publish_pending *pending, enum store_publish outcome, const char *id)
 {
     struct gate *gate = pending->gate;
 
-    if (gate != NULL && pending->key != NULL && how == STORE_PUBLISHED)
+    if (gate != NULL && pending->key != NULL && outcome == STORE_PUBLISHED)
         idempotency_cache_keep(gate->publisher->idempotency_cache,
                                store_epoch(hub_store(gate->hub)), pending->user, pending->key,
                                pending->digest, id, pending->since_us);
@@ -137,32 +137,32 @@ log_trace(const struct gate_publish_pending *pending, const char *id)
 
 static void
 respond_outcome(struct gate_request *request, const struct gate_publish_pending *pending,
-                enum rc rc, enum store_publish how, const char *id)
+                enum rc rc, enum store_publish outcome, const char *id)
 {
     if (rc != RC_OK)
         gate_request_problem(request, 503, 0, "store did not accept the notification");
-    else if (how == STORE_PUBLISHED_DIFFERENT)
+    else if (outcome == STORE_PUBLISHED_DIFFERENT)
         respond_key_reused(request);
-    else if (how == STORE_PUBLISHED_EXPIRED)
+    else if (outcome == STORE_PUBLISHED_EXPIRED)
         respond_expired(request);
     else
-        gate_publish_respond(request, pending->key, how == STORE_PUBLISHED_BEFORE, id);
+        gate_publish_respond(request, pending->key, outcome == STORE_PUBLISHED_BEFORE, id);
 }
 
 static void
-on_published(void *ctx, enum rc rc, enum store_publish how, const char *id)
+on_published(void *ctx, enum rc rc, enum store_publish outcome, const char *id)
 {
     struct gate_publish_pending *pending = ctx;
     struct gate_request *request = store_request_done(pending->store_request);
 
     if (rc == RC_OK)
-        cache_key(pending, how, id);
-    if (rc == RC_OK && how == STORE_PUBLISHED_BEFORE && pending->gate != NULL)
+        cache_key(pending, outcome, id);
+    if (rc == RC_OK && outcome == STORE_PUBLISHED_BEFORE && pending->gate != NULL)
         stats_add(pending->gate->stats, STAT_REPEATS_STORE, 1);
-    if (rc == RC_OK && how == STORE_PUBLISHED)
+    if (rc == RC_OK && outcome == STORE_PUBLISHED)
         log_trace(pending, id);
     if (request != NULL)
-        respond_outcome(request, pending, rc, how, id);
+        respond_outcome(request, pending, rc, outcome, id);
     pending_free(pending);
 }
 
@@ -177,7 +177,7 @@ respond_from_cache(struct gate_request *request, const char *key, const char *di
     if (key == NULL || !idempotency_cache_find(
                            gate->publisher->idempotency_cache, store_epoch(hub_store(gate->hub)),
                            request->token.user, key, digest, clock_monotonic_us(),
-                           STORE_KEY_KEPT_MS * INT64_C(1000), &is_same, id))
+                           STORE_IDEMPOTENCY_RETENTION_MS * INT64_C(1000), &is_same, id))
         return false;
     stats_add(gate->stats, STAT_REPEATS_MEMORY, is_same ? 1 : 0);
     if (is_same)

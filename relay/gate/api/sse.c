@@ -15,7 +15,7 @@
 #include "hub/attach.h"
 
 #define RETRY_MS 2000
-#define OUT_ENOUGH (256 * 1024)
+#define OUT_TARGET_BYTES (256 * 1024)
 #define OUT_MAX (64 * 1024 * 1024) /* a notification may be long */
 
 static struct gate_sse *
@@ -58,7 +58,7 @@ gate_sse_lines(struct gate_request *request, const char *text, size_t len)
     struct bytes line;
     enum rc rc = RC_OK;
 
-    if (request->out.len >= OUT_ENOUGH)
+    if (request->out.len >= OUT_TARGET_BYTES)
         return false;
     if (request->out.len == 0)
         buffer_init(&request->out, OUT_MAX);

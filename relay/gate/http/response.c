@@ -14,7 +14,7 @@
 static const struct {
     int status;
     const char *phrase;
-} PHRASES[] = {
+} REASON_PHRASES[] = {
     {200, "OK"},
     {201, "Created"},
     {204, "No Content"},
@@ -37,11 +37,11 @@ static const struct {
 };
 
 static const char *
-phrase_of(int status)
+reason_phrase(int status)
 {
-    for (size_t i = 0; i < sizeof(PHRASES) / sizeof(PHRASES[0]); i++) {
-        if (PHRASES[i].status == status)
-            return PHRASES[i].phrase;
+    for (size_t i = 0; i < sizeof(REASON_PHRASES) / sizeof(REASON_PHRASES[0]); i++) {
+        if (REASON_PHRASES[i].status == status)
+            return REASON_PHRASES[i].phrase;
     }
     return "Unknown";
 }
@@ -61,7 +61,7 @@ response_problem(struct response *response, int status, int code, const char *de
 
     response_init(response, status, "application/problem+json");
     rc = buffer_addf(&response->body,
-                     "{\"title\":\"%s\",\"status\":%d,\"detail\":", phrase_of(status), status);
+                     "{\"title\":\"%s\",\"status\":%d,\"detail\":", reason_phrase(status), status);
     if (rc == RC_OK)
         rc = buffer_add_json(&response->body, detail, strlen(detail));
     if (rc == RC_OK && code != 0)
@@ -122,7 +122,7 @@ static enum rc
 add_head(const struct response *response, struct buffer *out)
 {
     enum rc rc =
-        buffer_addf(out, "HTTP/1.1 %d %s\r\n", response->status, phrase_of(response->status));
+        buffer_addf(out, "HTTP/1.1 %d %s\r\n", response->status, reason_phrase(response->status));
 
     if (rc == RC_OK && response->status != 204)
         rc = buffer_addf(out, "Content-Type: %s\r\nContent-Length: %zu\r\n", response->type,

@@ -22,7 +22,7 @@
 
 #define HEADS_MAX 1024 /* connections without a request, 50 kB each */
 /* Minimum age for eviction: a connection of a burst does not evict one of the same burst. */
-#define PATIENCE_US (3 * INT64_C(1000000))
+#define TIMEOUT_US (3 * INT64_C(1000000))
 #define PARTIAL_MAX 128 /* each occupies one of LWS_HEADER_TABLES */
 #define SEEN_MAX (GATE_HEAD_BYTES_MAX + GATE_RECEIVED_MAX)
 
@@ -225,7 +225,7 @@ bool
 gate_tls_head_has_room(const struct gate *gate)
 {
     return gate->tls_heads->count < HEADS_MAX ||
-           clock_monotonic_us() - gate->tls_heads->first->since_us > PATIENCE_US;
+           clock_monotonic_us() - gate->tls_heads->first->since_us > TIMEOUT_US;
 }
 
 void

@@ -29,7 +29,7 @@ _Static_assert(CLIENT_MESSAGE_TOPICS_BYTES_MAX <= SESSION_TOPICS_BYTES_MAX, "and
 
 #define LINE_MAX_BYTES 2048
 #define USER_FULL_MS 30000
-#define LINE_AFTER_MS 1000
+#define RATE_RETRY_AFTER_MS 1000
 
 /* after_ms: retry delay; -1: none. */
 static void
@@ -82,7 +82,7 @@ is_warned_already(struct gate_conn *conn, const struct client_message *message, 
         return false;
     if (now_us < conn->inbound.rate_warned_until_us)
         return true;
-    conn->inbound.rate_warned_until_us = now_us + LINE_AFTER_MS * 1000;
+    conn->inbound.rate_warned_until_us = now_us + RATE_RETRY_AFTER_MS * 1000;
     return false;
 }
 
@@ -354,7 +354,7 @@ gate_message_handle(struct gate_conn *conn, const char *line, size_t len)
 
     if (!rate_bucket_consume(&conn->inbound.lines, conn->gate->config->gate.message_rate, now_us)) {
         if (rc != RC_OK || !is_warned_already(conn, &message, now_us))
-            send_rate(conn, &message, "message_rate exceeded", LINE_AFTER_MS);
+            send_rate(conn, &message, "message_rate exceeded", RATE_RETRY_AFTER_MS);
     } else if (rc == RC_OK && conn->state == GATE_CONN_OPEN) {
         handle_open(conn, &message);
     } else if (rc == RC_OK) {

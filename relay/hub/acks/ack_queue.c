@@ -12,7 +12,7 @@
 #include "hub/session/ready_list.h"
 #include "store/trace.h"
 
-#define ACKS_IN_ONE_CALL 2000
+#define ACKS_PER_CALL 2000
 #define ACKS_MAX 100000
 #define FOREIGN_ACKS_MAX (ACKS_MAX / 2) /* not in flight on this relay */
 
@@ -59,7 +59,7 @@ on_acked(void *ctx, enum rc rc)
 void
 acks_flush(struct hub *hub)
 {
-    size_t count = hub->acks.count < ACKS_IN_ONE_CALL ? hub->acks.count : ACKS_IN_ONE_CALL;
+    size_t count = hub->acks.count < ACKS_PER_CALL ? hub->acks.count : ACKS_PER_CALL;
 
     delivery_reports_flush(hub);
     if (count == 0 || hub->acks_sent.count > 0 || delivery_reports_wait(hub) ||

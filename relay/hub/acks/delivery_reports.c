@@ -139,7 +139,7 @@ on_reported(void *ctx, enum rc rc, const size_t *unowed, size_t unowed_count)
 static enum rc
 send_call(struct hub *hub, struct report_call *call)
 {
-    struct store_report reports[REPORTS_IN_ONE_CALL];
+    struct store_report reports[REPORTS_PER_CALL];
 
     for (size_t i = 0; i < call->count; i++) {
         const struct delivery_report *item = &call->items[i];
@@ -153,7 +153,7 @@ send_call(struct hub *hub, struct report_call *call)
             .is_retried = item->retry_enabled,
             .is_open_ended = item->is_open_ended,
             .is_deferred = item->deferred != NULL,
-            .is_kept = item->is_renewal,
+            .is_renewal = item->is_renewal,
         };
     }
     if (store_report(hub->store, reports, call->count, on_reported, call) != RC_OK)
@@ -181,8 +181,7 @@ send_failed_again(struct hub *hub)
 static enum rc
 send_some(struct hub *hub)
 {
-    size_t count =
-        hub->reports.count < REPORTS_IN_ONE_CALL ? hub->reports.count : REPORTS_IN_ONE_CALL;
+    size_t count = hub->reports.count < REPORTS_PER_CALL ? hub->reports.count : REPORTS_PER_CALL;
     struct report_call *call = memory_new(sizeof(*call) + count * sizeof(*call->items));
 
     call->hub = hub;

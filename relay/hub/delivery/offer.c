@@ -19,7 +19,7 @@ is_new(const struct session *session, const struct notification *notification)
 
 /* It expired before it was queued. If it is new, a gap announces it. */
 static void
-lose(struct session *session, const struct notification *notification)
+report_expired(struct session *session, const struct notification *notification)
 {
     if (!notification->is_retry &&
         is_new(session, notification)) /* otherwise it was sent before, or is in the error log */
@@ -53,7 +53,7 @@ enqueue(struct session *session, struct notification *notification,
         bool (*enter)(struct session *session, struct notification *notification))
 {
     if (notification_is_expired(notification))
-        lose(session, notification);
+        report_expired(session, notification);
     else if (!session->is_poll && shed_drops(session->hub, notification))
         session_count_shed(session, notification);
     else if (!notification->needs_ack || enter(session, notification))

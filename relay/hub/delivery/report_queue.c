@@ -41,7 +41,7 @@ add(struct session *session, struct delivery_report item)
 
     item.user = memory_text(session->client.user, strlen(session->client.user));
     push(hub, item);
-    if (hub->reports.call_count == 0 || hub->reports.count >= REPORTS_IN_ONE_CALL)
+    if (hub->reports.call_count == 0 || hub->reports.count >= REPORTS_PER_CALL)
         hub_mark(hub, HUB_FLUSH);
 }
 

@@ -4,7 +4,7 @@
 
 #include "hub/session/session_state.h"
 
-#define REPORTS_IN_ONE_CALL 500
+#define REPORTS_PER_CALL 500
 
 /* One report: a notification was written to a socket of this user, or is held back. */
 struct delivery_report {

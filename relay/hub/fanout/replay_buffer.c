@@ -10,13 +10,13 @@ void
 replay_buffer_open(struct replay_buffer *buffer, unsigned shards)
 {
     buffer->shards = shards;
-    buffer->reached = memory_new(REPLAY_BUFFER_NOTES_MAX * shards * sizeof(*buffer->reached));
+    buffer->reached = memory_new(REPLAY_BUFFER_COUNT_MAX * shards * sizeof(*buffer->reached));
 }
 
 static unsigned
 slot_of(const struct replay_buffer *buffer, unsigned cursor)
 {
-    return (buffer->first + cursor) % REPLAY_BUFFER_NOTES_MAX;
+    return (buffer->first + cursor) % REPLAY_BUFFER_COUNT_MAX;
 }
 
 static void
@@ -59,7 +59,7 @@ replay_buffer_add(struct replay_buffer *buffer, struct notification *notificatio
 {
     unsigned slot;
 
-    while (buffer->count > 0 && (buffer->count == REPLAY_BUFFER_NOTES_MAX ||
+    while (buffer->count > 0 && (buffer->count == REPLAY_BUFFER_COUNT_MAX ||
                                  buffer->bytes + notification->text_len > REPLAY_BUFFER_BYTES_MAX))
         drop_oldest(buffer);
     slot = slot_of(buffer, buffer->count++);

@@ -5,12 +5,12 @@
 #include "hub/fanout/notification.h"
 #include "store/store.h"
 
-#define REPLAY_BUFFER_NOTES_MAX 4096
+#define REPLAY_BUFFER_COUNT_MAX 4096
 #define REPLAY_BUFFER_BYTES_MAX (16u << 20)
 
 /* A ring in the order of reading. It holds every entry of a shard with base < id <= head. */
 struct replay_buffer {
-    struct notification *notifications[REPLAY_BUFFER_NOTES_MAX];
+    struct notification *notifications[REPLAY_BUFFER_COUNT_MAX];
     struct entry_id *reached; /* for each notification: how far each shard was read */
     unsigned shards;
     unsigned first;

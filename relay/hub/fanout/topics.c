@@ -198,7 +198,7 @@ topics_remove(struct topics **topics, const char *const *names, size_t count)
 }
 
 bool
-topics_show(const struct topics *topics, struct bytes topic)
+topics_match(const struct topics *topics, struct bytes topic)
 {
     size_t low = 0;
     size_t high;

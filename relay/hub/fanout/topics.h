@@ -26,7 +26,7 @@ MUST_CHECK enum rc topics_add(struct topics **topics, const char *const *names, 
 void topics_remove(struct topics **topics, const char *const *names, size_t count);
 
 /* True if the set matches this topic. Two binary searches. */
-bool topics_show(const struct topics *topics, struct bytes topic);
+bool topics_match(const struct topics *topics, struct bytes topic);
 
 /* Writes the set as a sorted JSON array; all topics are ["*"]. */
 MUST_CHECK enum rc topics_write(const struct topics *topics, struct buffer *out);

@@ -30,7 +30,7 @@ void subscription_remove(struct subscription *subscription, const char *const *n
 static inline bool
 subscription_has(const struct subscription *subscription, struct bytes topic)
 {
-    return topics_show(subscription->topics, topic);
+    return topics_match(subscription->topics, topic);
 }
 
 /* Appends the `subscribed` frame, with the client's request id if it sent one. */

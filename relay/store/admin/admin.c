@@ -138,7 +138,7 @@ struct change {
     void *ctx;
     bool is_drop;
     bool is_sent; /* the entry was read, and its redrive was sent */
-    enum store_error_change how;
+    enum store_error_change outcome;
     long long users;
 };
 
@@ -163,11 +163,11 @@ send_entry_redrive(struct change *change, const struct redisReply *reply)
     struct redrive redrive;
 
     if (!reply_is_array(reply, 1)) {
-        change->how = STORE_ERROR_GONE;
+        change->outcome = STORE_ERROR_GONE;
     } else if (error_entry_read(reply_at(reply, 0), &entry) != RC_OK || entry.id.at == NULL ||
                entry.shard >= store->shard_count ||
                redrive_prepare(&entry, clock_wall_us(), &redrive) != RC_OK) {
-        change->how = STORE_ERROR_NO_USERS;
+        change->outcome = STORE_ERROR_NO_USERS;
     } else {
         send_redrive(change, &store->shards[entry.shard], &entry, &redrive);
         redrive_free(&redrive);
@@ -187,9 +187,9 @@ on_change_reply(struct shard_request *request, struct shard *shard, const struct
     if (!reply_is_integer(reply))
         return false;
     if (change->is_drop)
-        change->how = reply_integer(reply) > 0 ? STORE_ERROR_CHANGED : STORE_ERROR_GONE;
+        change->outcome = reply_integer(reply) > 0 ? STORE_ERROR_CHANGED : STORE_ERROR_GONE;
     else if (reply_integer(reply) < 0)
-        change->how = reply_integer(reply) == -1 ? STORE_ERROR_GONE : STORE_ERROR_NO_USERS;
+        change->outcome = reply_integer(reply) == -1 ? STORE_ERROR_GONE : STORE_ERROR_NO_USERS;
     else
         change->users = reply_integer(reply);
     return true;
@@ -201,7 +201,7 @@ finish_change(struct shard_request *request, enum rc rc)
     const struct change *change = (struct change *)request;
 
     if (rc == RC_OK)
-        change->done(change->ctx, RC_OK, change->how, change->users);
+        change->done(change->ctx, RC_OK, change->outcome, change->users);
     else
         change->done(change->ctx, RC_IO, STORE_ERROR_CHANGED, 0);
 }

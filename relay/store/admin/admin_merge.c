@@ -168,14 +168,14 @@ typedef json_t *merge_parts(json_t *const *parts, size_t count, size_t servers);
 /* Parses the replies and returns the merged one as text; NULL: one is invalid. */
 static char *
 merge_texts(const struct bytes *texts, size_t count, size_t servers, json_type type,
-            merge_parts *how)
+            merge_parts *merge)
 {
     json_t **parts = memory_new((count + 1) * sizeof(*parts));
     json_t *merged = NULL;
     char *text = NULL;
 
     if (parse_texts(texts, count, type, parts))
-        merged = how(parts, count, servers);
+        merged = merge(parts, count, servers);
     if (merged != NULL)
         text = json_dumps(merged, JSON_COMPACT | JSON_PRESERVE_ORDER);
     json_decref(merged);

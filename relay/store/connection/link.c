@@ -25,8 +25,8 @@
 #define LINK_REASON_MAX 256
 #define SHA_TEXT 40
 
-/* DOWN -> CONNECTING -> GREETING -> UP; each of the last three may fall back to DOWN. */
-enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_GREETING, LINK_UP };
+/* DOWN -> CONNECTING -> HANDSHAKE -> UP; each of the last three may fall back to DOWN. */
+enum link_state { LINK_DOWN, LINK_CONNECTING, LINK_HANDSHAKE, LINK_UP };
 
 struct link {
     enum link_state state;
@@ -40,9 +40,9 @@ struct link {
     struct reply_arena *arena;
     struct send_queue *queue;
     struct backoff backoff;
-    ev_timer retry; /* down: until the next attempt; greeting: until INFO is asked again */
+    ev_timer retry; /* down: until the next attempt; handshake: until INFO is asked again */
     ev_timer watchdog;
-    double patience_s;
+    double timeout_s;
     unsigned pending;    /* commands in flight */
     int64_t received_us; /* time of the last reply, or when waiting began */
     int scripts_loaded;
@@ -68,11 +68,11 @@ static const char *const script_texts[] = {
 };
 
 static void link_connect(struct link *link);
-static void greet_info(struct link *link);
+static void send_info(struct link *link);
 
 /* The only transition to LINK_DOWN, from every other state. */
 static void
-link_fall(struct link *link, const char *reason)
+link_fail(struct link *link, const char *reason)
 {
     redisAsyncContext *redis = link->redis;
     bool was_up = link->state == LINK_UP;
@@ -126,7 +126,7 @@ void
 link_restart(struct link *link, const char *reason)
 {
     if (link != NULL)
-        link_fall(link, reason);
+        link_fail(link, reason);
 }
 
 static void
@@ -238,23 +238,24 @@ link_call(struct link *link, enum store_script script, int key_count, link_reply
 
 /* Sends a command of the connection setup. */
 static void
-greet(struct link *link, link_reply *reply, int argc, const char *a, const char *b, const char *c)
+send_command(struct link *link, link_reply *reply, int argc, const char *a, const char *b,
+             const char *c)
 {
     const char *argv[] = {a, b, c};
 
     if (send_now(link, TIME_COUNT, reply, link, argc, argv, NULL) != RC_OK)
-        link_fall(link, "could not send a command");
+        link_fail(link, "could not send a command");
 }
 
 /* False: the link is down now. */
 static bool
-greeting_accepted(struct link *link, const struct redisReply *reply)
+handshake_accepted(struct link *link, const struct redisReply *reply)
 {
-    if (link->state != LINK_GREETING || reply == NULL)
+    if (link->state != LINK_HANDSHAKE || reply == NULL)
         return false; /* the disconnect callback logs why */
     if (!reply_is_error(reply))
         return true;
-    link_fall(link, reply_text(reply));
+    link_fail(link, reply_text(reply));
     return false;
 }
 
@@ -264,10 +265,10 @@ on_script(void *ctx, const struct redisReply *reply)
     struct link *link = ctx;
     const struct bytes sha = reply_bytes(reply);
 
-    if (!greeting_accepted(link, reply))
+    if (!handshake_accepted(link, reply))
         return;
     if (sha.len != SHA_TEXT) {
-        link_fall(link, "invalid reply to SCRIPT LOAD");
+        link_fail(link, "invalid reply to SCRIPT LOAD");
         return;
     }
     memcpy(link->shas[link->scripts_loaded++], sha.at, SHA_TEXT);
@@ -283,7 +284,7 @@ on_info(void *ctx, const struct redisReply *reply)
     struct link *link = ctx;
     const char *info = reply_text(reply);
 
-    if (!greeting_accepted(link, reply))
+    if (!handshake_accepted(link, reply))
         return;
     if (info != NULL && strstr(info, "\nloading:1") != NULL) {
         if (!link->is_loading)
@@ -295,15 +296,15 @@ on_info(void *ctx, const struct redisReply *reply)
     }
     link->is_loading = false;
     link->scripts_loaded = 0;
-    for (int i = 0; i < STORE_SCRIPT_COUNT && link->state == LINK_GREETING; i++)
-        greet(link, on_script, 3, "SCRIPT", "LOAD", script_texts[i]);
+    for (int i = 0; i < STORE_SCRIPT_COUNT && link->state == LINK_HANDSHAKE; i++)
+        send_command(link, on_script, 3, "SCRIPT", "LOAD", script_texts[i]);
 }
 
 /* KeyDB replies to PING while it loads its dataset: only INFO shows it. */
 static void
-greet_info(struct link *link)
+send_info(struct link *link)
 {
-    greet(link, on_info, 2, "INFO", "persistence", NULL);
+    send_command(link, on_info, 2, "INFO", "persistence", NULL);
 }
 
 static void
@@ -311,17 +312,17 @@ on_selected(void *ctx, const struct redisReply *reply)
 {
     struct link *link = ctx;
 
-    if (greeting_accepted(link, reply))
-        greet_info(link);
+    if (handshake_accepted(link, reply))
+        send_info(link);
 }
 
 static void
-greet_select(struct link *link)
+send_select(struct link *link)
 {
     char database[16];
 
     snprintf(database, sizeof(database), "%d", link->address.database);
-    greet(link, on_selected, 2, "SELECT", database, NULL);
+    send_command(link, on_selected, 2, "SELECT", database, NULL);
 }
 
 static void
@@ -329,8 +330,8 @@ on_authenticated(void *ctx, const struct redisReply *reply)
 {
     struct link *link = ctx;
 
-    if (greeting_accepted(link, reply))
-        greet_select(link);
+    if (handshake_accepted(link, reply))
+        send_select(link);
 }
 
 static void
@@ -342,16 +343,16 @@ on_connected(const redisAsyncContext *redis, int status)
         return;
     if (status != REDIS_OK) {
         link->redis = NULL; /* hiredis frees it after this callback */
-        link_fall(link, redis->errstr);
+        link_fail(link, redis->errstr);
         return;
     }
-    link->state = LINK_GREETING;
+    link->state = LINK_HANDSHAKE;
     if (link->address.password[0] == '\0')
-        greet_select(link);
+        send_select(link);
     else if (link->address.user[0] == '\0')
-        greet(link, on_authenticated, 2, "AUTH", link->address.password, NULL);
+        send_command(link, on_authenticated, 2, "AUTH", link->address.password, NULL);
     else
-        greet(link, on_authenticated, 3, "AUTH", link->address.user, link->address.password);
+        send_command(link, on_authenticated, 3, "AUTH", link->address.user, link->address.password);
 }
 
 static void
@@ -360,9 +361,9 @@ on_disconnected(const redisAsyncContext *redis, int status)
     struct link *link = redis->data;
 
     if (link == NULL)
-        return; /* link_fall closed it */
+        return; /* link_fail closed it */
     link->redis = NULL;
-    link_fall(link, status == REDIS_OK || redis->errstr == NULL ? "closed" : redis->errstr);
+    link_fail(link, status == REDIS_OK || redis->errstr == NULL ? "closed" : redis->errstr);
 }
 
 static void
@@ -371,7 +372,7 @@ on_connection_started(void *ctx, redisAsyncContext *redis, const char *reason)
     struct link *link = ctx;
 
     if (redis == NULL) {
-        link_fall(link, reason);
+        link_fail(link, reason);
         return;
     }
     link->redis = redis;
@@ -400,8 +401,8 @@ on_retry(struct ev_loop *loop, ev_timer *timer, int events)
     (void)events;
     if (link->state == LINK_DOWN)
         link_connect(link);
-    else if (link->state == LINK_GREETING)
-        greet_info(link);
+    else if (link->state == LINK_HANDSHAKE)
+        send_info(link);
 }
 
 static void
@@ -423,24 +424,24 @@ on_watchdog(struct ev_loop *loop, ev_timer *timer, int events)
     (void)events;
     if (link->state == LINK_DOWN)
         return;
-    if ((link->pending > 0 || link->state == LINK_CONNECTING) && silent_s > link->patience_s) {
-        if (events_of->is_excused == NULL || !events_of->is_excused(events_of->ctx))
-            link_fall(link, "reply timed out");
+    if ((link->pending > 0 || link->state == LINK_CONNECTING) && silent_s > link->timeout_s) {
+        if (events_of->ignores_timeout == NULL || !events_of->ignores_timeout(events_of->ctx))
+            link_fail(link, "reply timed out");
     } else if (link->pending == 0 && link->state == LINK_UP) {
-        greet(link, on_ping, 1, "PING", NULL, NULL);
+        send_command(link, on_ping, 1, "PING", NULL, NULL);
     }
 }
 
 struct link *
 link_open(struct ev_loop *loop, const struct config *config, const char *url, const char *name,
-          double patience_s, const struct link_events *events)
+          double timeout_s, const struct link_events *events)
 {
     struct link *link = memory_new(sizeof(*link));
 
     link->loop = loop;
     link->name = name;
     link->events = *events;
-    link->patience_s = patience_s;
+    link->timeout_s = timeout_s;
     link->backoff = (struct backoff){LINK_BACKOFF_BASE_MS, LINK_BACKOFF_CAP_MS, 0};
     if (url_read(url, &link->address) != RC_OK) {
         log_error(name, "invalid store.url", LOG_TEXT("expected", CONFIG_URL_FORM));
@@ -456,7 +457,7 @@ link_open(struct ev_loop *loop, const struct config *config, const char *url, co
     link->queue = send_queue_new(loop);
     ev_timer_init(&link->retry, on_retry, 0.0, 0.0);
     link->retry.data = link;
-    ev_timer_init(&link->watchdog, on_watchdog, patience_s / 4, patience_s / 4);
+    ev_timer_init(&link->watchdog, on_watchdog, timeout_s / 4, timeout_s / 4);
     link->watchdog.data = link;
     ev_timer_start(loop, &link->watchdog);
     /* From the loop: no callback runs before link_open returns. */
@@ -470,7 +471,7 @@ link_close(struct link *link)
     if (link == NULL)
         return;
     link->closing = true;
-    link_fall(link, "closing");
+    link_fail(link, "closing");
     ev_timer_stop(link->loop, &link->retry);
     ev_timer_stop(link->loop, &link->watchdog);
     explicit_bzero(&link->address, sizeof(link->address));

@@ -18,7 +18,7 @@ struct link_events {
     void (*on_up)(void *ctx); /* ready: data loaded, scripts known */
     /* Pending replies were called with NULL, or are once the running callback returns. */
     void (*on_down)(void *ctx, const char *reason);
-    bool (*is_excused)(void *ctx); /* true: ignore an overdue reply; may be NULL */
+    bool (*ignores_timeout)(void *ctx); /* true: ignore an overdue reply; may be NULL */
     void *ctx;
 };
 
@@ -30,10 +30,10 @@ typedef void link_reply(void *ctx, const struct redisReply *reply);
 
 /*
  * Connects to `url` (form: store.url), and reconnects with backoff whenever the connection breaks.
- * A command without a reply within `patience_s` breaks it. `name` is the source in the log.
+ * A command without a reply within `timeout_s` breaks it. `name` is the source in the log.
  */
 struct link *link_open(struct ev_loop *loop, const struct config *config, const char *url,
-                       const char *name, double patience_s, const struct link_events *events);
+                       const char *name, double timeout_s, const struct link_events *events);
 void link_close(struct link *link); /* calls pending replies with NULL; accepts NULL */
 
 bool link_is_up(const struct link *link);

@@ -59,7 +59,7 @@ may_be_of(const struct store *store, const struct store_ack *ack, unsigned shard
 
 /* The number of leading acks of the same user. */
 static size_t
-acks_in_a_row(const struct store_ack *acks, size_t count)
+count_same_user(const struct store_ack *acks, size_t count)
 {
     size_t row = 1;
 
@@ -84,7 +84,7 @@ send_acks(struct ack *ack, struct shard *shard, struct store_ack *acks, size_t c
     size_t users = 0;
 
     qsort(acks, count, sizeof(*acks), compare_users);
-    for (size_t at = 0; at < count; at += acks_in_a_row(acks + at, count - at))
+    for (size_t at = 0; at < count; at += count_same_user(acks + at, count - at))
         users++;
     snprintf(rows[count], sizeof(rows[count]), "%zu", users);
     shard_arguments(shard, &arguments);
@@ -92,7 +92,7 @@ send_acks(struct ack *ack, struct shard *shard, struct store_ack *acks, size_t c
     argument(&arguments, store->delivery.retention);
     argument(&arguments, rows[count]);
     for (size_t at = 0, row; at < count; at += row) {
-        row = acks_in_a_row(acks + at, count - at);
+        row = count_same_user(acks + at, count - at);
         snprintf(rows[at], sizeof(rows[at]), "%zu", row);
         argument(&arguments, acks[at].user);
         argument(&arguments, rows[at]);

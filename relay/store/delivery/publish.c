@@ -13,7 +13,7 @@ struct publish {
     struct shard_request request;
     store_published *done;
     void *ctx;
-    enum store_publish how;
+    enum store_publish outcome;
     const char *id; /* in the reply */
 };
 
@@ -28,10 +28,10 @@ on_publish_reply(struct shard_request *request, struct shard *shard, const struc
     publish->id = reply_text(reply_at(reply, 0));
     if (publish->id == NULL || word == NULL)
         return false;
-    for (int how = STORE_PUBLISHED; how <= STORE_PUBLISHED_EXPIRED; how++) {
-        if (strcmp(word, WORDS[how]) != 0)
+    for (int outcome = STORE_PUBLISHED; outcome <= STORE_PUBLISHED_EXPIRED; outcome++) {
+        if (strcmp(word, WORDS[outcome]) != 0)
             continue;
-        publish->how = (enum store_publish)how;
+        publish->outcome = (enum store_publish)outcome;
         return true;
     }
     return false;
@@ -42,7 +42,7 @@ finish_publish(struct shard_request *request, enum rc rc)
 {
     const struct publish *publish = (struct publish *)request;
 
-    publish->done(publish->ctx, rc, publish->how, rc == RC_OK ? publish->id : "");
+    publish->done(publish->ctx, rc, publish->outcome, rc == RC_OK ? publish->id : "");
 }
 
 static const struct shard_request_kind publish_kind = {.failure = "could not store a notification",
@@ -78,7 +78,7 @@ store_publish(struct store *store, const struct publication *publication, const 
 
     if (!store->is_up)
         return RC_AGAIN;
-    snprintf(kept_ms, sizeof(kept_ms), "%d", STORE_KEY_KEPT_MS);
+    snprintf(kept_ms, sizeof(kept_ms), "%d", STORE_IDEMPOTENCY_RETENTION_MS);
     publish = shard_request_new(sizeof(*publish), store, &publish_kind);
     publish->done = done;
     publish->ctx = ctx;

@@ -61,24 +61,24 @@ static const struct shard_request_kind report_kind = {.failure = "could not stor
 /* The arguments of report.lua. */
 struct texts {
     char id[FRAME_UUID_TEXT + 1];
-    char how[16]; /* three letters and a time */
+    char flags[16]; /* three letters and a time */
 };
 
 static void
 write_texts(const struct store_report *report, struct texts *texts)
 {
-    const char kind = report->is_kept ? 'K' : report->is_deferred ? 'D' : 'S';
+    const char kind = report->is_renewal ? 'K' : report->is_deferred ? 'D' : 'S';
     const unsigned backoff = report->backoff <= FRAME_BACKOFF_FIXED ? report->backoff : 0;
     const char letter = report->is_retried ? STORE_BACKOFF_LETTERS[backoff] : '-';
 
     frame_id_text(report->id, texts->id);
-    texts->how[0] = kind;
-    texts->how[1] = letter;
-    texts->how[2] = report->is_open_ended ? 'O' : 'C';
+    texts->flags[0] = kind;
+    texts->flags[1] = letter;
+    texts->flags[2] = report->is_open_ended ? 'O' : 'C';
     if (report->ack_timeout_ms != 0)
-        snprintf(texts->how + 3, sizeof(texts->how) - 3, "%" PRIu32, report->ack_timeout_ms);
+        snprintf(texts->flags + 3, sizeof(texts->flags) - 3, "%" PRIu32, report->ack_timeout_ms);
     else
-        texts->how[3] = '\0';
+        texts->flags[3] = '\0';
 }
 
 static void
@@ -98,7 +98,7 @@ report_to(struct report *report, struct shard *shard, const struct store_report 
         if (reports[i].shard != shard->number)
             continue;
         report->indexes[end++] = i;
-        argument(&arguments, texts[i].how);
+        argument(&arguments, texts[i].flags);
         argument(&arguments, reports[i].user);
         argument(&arguments, texts[i].id);
     }

@@ -16,7 +16,7 @@
 #include "store/scripts/scripts.h"
 #include "store/shards/store_private.h"
 
-#define DIRECT_PATIENCE_S 10
+#define DIRECT_TIMEOUT_S 10
 
 const char *
 direct_error(const struct direct *direct)
@@ -100,7 +100,7 @@ direct_request(struct direct *direct, int argc, const char **argv)
 }
 
 static bool
-greet(struct direct *direct, const struct url *address)
+log_in(struct direct *direct, const struct url *address)
 {
     char database[16];
     const char *auth[3] = {"AUTH", address->user, address->password};
@@ -141,15 +141,15 @@ secure(struct direct *direct, const struct config *config, const struct url *add
 static bool
 connect_server(struct direct *direct, const struct config *config, const struct url *address)
 {
-    const struct timeval patience = {DIRECT_PATIENCE_S, 0};
+    const struct timeval timeout = {DIRECT_TIMEOUT_S, 0};
     redisContext *redis = address->path[0] != '\0'
-                              ? redisConnectUnixWithTimeout(address->path, patience)
-                              : redisConnectWithTimeout(address->host, address->port, patience);
+                              ? redisConnectUnixWithTimeout(address->path, timeout)
+                              : redisConnectWithTimeout(address->host, address->port, timeout);
 
     direct->servers[direct->at] = redis;
     if (redis != NULL && redis->err == 0)
-        return redisSetTimeout(redis, patience) == REDIS_OK && secure(direct, config, address) &&
-               greet(direct, address);
+        return redisSetTimeout(redis, timeout) == REDIS_OK && secure(direct, config, address) &&
+               log_in(direct, address);
     fail_connecting(direct, address, redis != NULL ? redis->errstr : "out of memory");
     return false;
 }
@@ -203,7 +203,7 @@ direct_open_server(const struct config *config, unsigned server, char error[DIRE
 }
 
 bool
-direct_knows_shards(struct direct *direct)
+direct_check_shards(struct direct *direct)
 {
     char prefix[STORE_PREFIX_MAX], key[STORE_KEY_MAX];
     const char *argv[] = {"HGET", key, "shards"};
@@ -238,7 +238,7 @@ direct_open(const struct config *config, char error[DIRECT_ERROR_MAX])
 
     for (unsigned i = 0; i < count && is_good; i++)
         is_good = open_server(direct, config, i);
-    return is_good && direct_knows_shards(direct) ? direct : direct_failed(direct, error);
+    return is_good && direct_check_shards(direct) ? direct : direct_failed(direct, error);
 }
 
 void
@@ -257,8 +257,8 @@ direct_close(struct direct *direct)
 }
 
 void
-direct_turn_to_shard(struct direct *direct, unsigned shard, char ret_prefix[STORE_PREFIX_MAX],
-                     char ret_stream[STORE_KEY_MAX])
+direct_select_shard(struct direct *direct, unsigned shard, char ret_prefix[STORE_PREFIX_MAX],
+                    char ret_stream[STORE_KEY_MAX])
 {
     key_shard_prefix(ret_prefix, direct->prefix, direct->shard_count, shard);
     key_write(ret_stream, ret_prefix, KEY_STREAM);
@@ -272,7 +272,7 @@ trace_in(struct direct *direct, unsigned shard, const char *id)
     const char *argv[] = {"EVAL", store_script_trace, "1", stream, prefix, id, from};
     const struct redisReply *reply;
 
-    direct_turn_to_shard(direct, shard, prefix, stream);
+    direct_select_shard(direct, shard, prefix, stream);
     snprintf(from, sizeof(from), "%" PRId64, trace_commit_ms(id));
     reply = direct_request(direct, 7, argv);
     if (reply == NULL)

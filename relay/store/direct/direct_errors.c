@@ -154,7 +154,7 @@ direct_redrive(struct direct *direct, const struct error_entry *entry, const cha
 
     if (entry->shard >= direct->shard_count)
         return RC_BAD;
-    direct_turn_to_shard(direct, entry->shard, prefix, stream);
+    direct_select_shard(direct, entry->shard, prefix, stream);
     hash = load_redrive(direct);
     if (hash == NULL)
         return RC_IO;

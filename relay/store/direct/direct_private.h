@@ -40,7 +40,7 @@ MUST_CHECK enum rc direct_queue_change(struct direct *direct, bool is_redrive, i
 MUST_CHECK enum rc direct_read_changes(struct direct *direct);
 
 /* Directs the next requests to the shard's server; returns its key prefix and stream. */
-void direct_turn_to_shard(struct direct *direct, unsigned shard, char ret_prefix[STORE_PREFIX_MAX],
-                          char ret_stream[STORE_KEY_MAX]);
+void direct_select_shard(struct direct *direct, unsigned shard, char ret_prefix[STORE_PREFIX_MAX],
+                         char ret_stream[STORE_KEY_MAX]);
 
 #endif

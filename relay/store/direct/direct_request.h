@@ -10,7 +10,7 @@ struct direct *direct_open_server(const struct config *config, unsigned server,
                                   char error[DIRECT_ERROR_MAX]);
 
 /* False: the store has another number of shards, or a request failed; see direct_error. */
-bool direct_knows_shards(struct direct *direct);
+bool direct_check_shards(struct direct *direct);
 
 /* The reply is valid until the next request. NULL: see direct_error. */
 const struct redisReply *direct_request(struct direct *direct, int argc, const char **argv);

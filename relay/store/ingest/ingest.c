@@ -12,7 +12,7 @@
 #include "store/shards/shard_request.h"
 #include "store/shards/shard_dependency.h"
 
-#define REPLIES_MORE 2 /* in EXEC's reply, after those of XADD: EVAL, HMSET */
+#define EXTRA_REPLIES 2 /* in EXEC's reply, after those of XADD: EVAL, HMSET */
 #define COUNT_TEXT 24
 
 void
@@ -96,8 +96,8 @@ read_script_reply(const struct ingest_part *part, struct shard *shard,
         return false;
     record_entry(part, shard, reply_at(reply, 3));
     if (added > 0)
-        shard->knows_first = true;
-    stats_add(stats, STAT_STORE_NOTES, (uint64_t)added);
+        shard->has_first_entry = true;
+    stats_add(stats, STAT_STORE_NOTIFICATIONS, (uint64_t)added);
     stats_add(stats, STAT_STORE_REPLAYED, (uint64_t)reply_integer(reply_at(reply, 2)));
     return true;
 }
@@ -237,13 +237,13 @@ read_transaction_reply(const struct ingest *ingest, struct shard *shard,
     const struct ingest_part *part = &ingest->parts[shard->number];
     const size_t notifications = part->notifications;
 
-    if (!reply_is_array(reply, notifications + REPLIES_MORE))
+    if (!reply_is_array(reply, notifications + EXTRA_REPLIES))
         return false;
-    for (size_t i = 0; i < notifications + REPLIES_MORE; i++)
+    for (size_t i = 0; i < notifications + EXTRA_REPLIES; i++)
         if (!shard_check_reply(shard, reply_at(reply, i), ingest->request.kind->failure))
             return false;
     record_entry(part, shard, reply_at(reply, notifications - 1));
-    stats_add(shard->store->stats, STAT_STORE_NOTES, notifications);
+    stats_add(shard->store->stats, STAT_STORE_NOTIFICATIONS, notifications);
     return true;
 }
 
@@ -308,25 +308,25 @@ send_part(struct ingest *ingest, struct shard *shard, const struct ingest_order 
 {
     struct ingest_part *part = &ingest->parts[shard->number];
     const unsigned before = ingest->request.left;
-    bool is_news = order->read_lsn > shard->read_lsn;
+    bool advances = order->read_lsn > shard->read_lsn;
     char key[STORE_KEY_MAX], read[INGEST_LSN_TEXT + 1], after[SHARD_DEPENDENCY_MAX] = "";
     const struct ingest_fields fields = {key, read, after};
 
     if (batch->count > STORE_BATCH_FRAMES_MAX)
         abort(); /* the caller checks the limit */
     ingest_progress_key(shard, order->slot, key);
-    ingest_lsn_text(is_news ? order->read_lsn : 0, read);
+    ingest_lsn_text(advances ? order->read_lsn : 0, read);
     if (shard->store->shard_count > 1 && batch->notifications > 0)
         write_dependency(shard, after);
     *part = (struct ingest_part){.is_transaction = batch->is_simple && batch->notifications > 0 &&
-                                                   shard->knows_first,
+                                                   shard->has_first_entry,
                                  .notifications = batch->notifications,
                                  .newest_sent = shard->newest_sent};
     if (part->is_transaction)
         ingest_at_once(ingest, shard, order, &fields, batch);
     else
         ingest_by_script(ingest, shard, order, &fields, batch);
-    if (ingest->request.left > before && is_news)
+    if (ingest->request.left > before && advances)
         shard->read_lsn = order->read_lsn;
 }
 

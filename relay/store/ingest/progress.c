@@ -197,7 +197,7 @@ affects(const struct store_rewind *rewind, const struct shard *shard)
 static const char *
 position_after(const struct store_rewind *rewind, const struct shard *shard, const char *own)
 {
-    if (rewind->members_too && shard->number == 0)
+    if (rewind->resets_members && shard->number == 0)
         return "";
     return strcmp(own, rewind->position) < 0 ? own : rewind->position;
 }

@@ -23,7 +23,7 @@ cut_at_end(struct shard_page *page)
 {
     while (page->count > 0 && is_beyond(page, reply_at(page->entries, page->count - 1))) {
         page->count--;
-        page->is_cut = false;
+        page->is_truncated = false;
     }
 }
 
@@ -43,12 +43,12 @@ next_entry(struct shard_page *page)
 
 void
 shard_page_begin(struct shard_page *page, unsigned shard, struct entry_id after,
-                 struct entry_id end, const struct redisReply *entries, bool is_cut)
+                 struct entry_id end, const struct redisReply *entries, bool is_truncated)
 {
     *page = (struct shard_page){.entries = entries,
                                 .count = reply_count(entries),
                                 .shard = (unsigned char)shard,
-                                .is_cut = is_cut,
+                                .is_truncated = is_truncated,
                                 .end = end,
                                 .reached = after};
     cut_at_end(page);
@@ -83,9 +83,9 @@ look_ahead(struct shard_page *page)
 
 /* The next notification of `a` is older than that of `b`, or may be. */
 static bool
-leads(const struct shard_page *a, const struct shard_page *b)
+comes_first(const struct shard_page *a, const struct shard_page *b)
 {
-    bool a_may = !a->has_position && a->is_cut, b_may = !b->has_position && b->is_cut;
+    bool a_may = !a->has_position && a->is_truncated, b_may = !b->has_position && b->is_truncated;
 
     if (a_may != b_may)
         return a_may;
@@ -106,12 +106,12 @@ shard_pages_next(struct shard_page *pages, unsigned count)
     for (unsigned i = 0; i < count; i++) {
         struct shard_page *page = &pages[i];
 
-        if (!page->has_entry && page->is_cut)
+        if (!page->has_entry && page->is_truncated)
             return NULL;
         if (!page->has_entry)
             continue;
         look_ahead(page);
-        if (first == NULL || leads(page, first))
+        if (first == NULL || comes_first(page, first))
             first = page;
     }
     next = first;

@@ -17,7 +17,7 @@ struct shard_page {
     const struct redisReply *entries; /* in the stream's order */
     unsigned char shard;
     size_t count;        /* of the entries up to `end` */
-    bool is_cut;         /* the stream may hold more entries behind them */
+    bool is_truncated;   /* the stream may hold more entries behind them */
     struct entry_id end; /* later entries do not count */
     size_t next;
     size_t foreign_entries;  /* skipped */
@@ -33,7 +33,7 @@ struct shard_page {
 
 /* A page of the entries after `after`, up to `end`. */
 void shard_page_begin(struct shard_page *page, unsigned shard, struct entry_id after,
-                      struct entry_id end, const struct redisReply *entries, bool is_cut);
+                      struct entry_id end, const struct redisReply *entries, bool is_truncated);
 
 /*
  * The page with the next entry. Notifications are in commit order. Entries without a commit are

@@ -24,7 +24,7 @@ struct queue {
     struct entry head;                       /* in `first` */
     struct position needs[STORE_SHARDS_MAX]; /* the head waits for these positions */
     struct position seen;                    /* of the newest notification that was added */
-    bool is_waived;                          /* other shards no longer wait for this one */
+    bool is_skipped;                         /* other shards no longer wait for this one */
     int64_t awaited_us;                      /* since when another shard waits; 0: none does */
     size_t foreign_entries;
 };
@@ -110,7 +110,7 @@ update_seen(struct queue *queue, const struct redisReply *entries)
         if (reply_entry(reply_at(entries, i - 1), &entry) != RC_OK || is_free(&entry))
             continue;
         position_raise(&queue->seen, position_of(&entry));
-        queue->is_waived = false;
+        queue->is_skipped = false;
         queue->awaited_us = 0;
         return;
     }
@@ -171,7 +171,7 @@ lacks(const struct order *order, unsigned k, unsigned j)
 {
     const struct queue *other = &order->queues[j];
 
-    return !other->is_waived && position_less(other->seen, order->queues[k].needs[j]);
+    return !other->is_skipped && position_less(other->seen, order->queues[k].needs[j]);
 }
 
 static bool
@@ -228,7 +228,7 @@ count_unordered(struct order *order, struct queue *queue)
     for (unsigned j = 0; j < order->count; j++) {
         struct queue *other = &order->queues[j];
 
-        if (!other->is_waived || !position_less(other->seen, queue->needs[j]))
+        if (!other->is_skipped || !position_less(other->seen, queue->needs[j]))
             continue;
         other->seen = queue->needs[j];
         is_unordered = true;
@@ -303,14 +303,14 @@ order_release(struct order *order, int64_t now_us)
 }
 
 int
-order_waive(struct order *order, int64_t before_us)
+order_skip_overdue(struct order *order, int64_t before_us)
 {
     for (unsigned k = 0; k < order->count; k++) {
         struct queue *queue = &order->queues[k];
 
         if (queue->awaited_us == 0 || queue->awaited_us > before_us)
             continue;
-        queue->is_waived = true;
+        queue->is_skipped = true;
         queue->awaited_us = 0;
         return (int)k;
     }

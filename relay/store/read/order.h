@@ -34,7 +34,7 @@ void order_release(struct order *order, int64_t now_us);
  * until it adds a notification; the next order_release delivers them. Returns the shard, -1: none.
  * Call it until it returns -1.
  */
-int order_waive(struct order *order, int64_t before_us);
+int order_skip_overdue(struct order *order, int64_t before_us);
 
 /* All notifications of the shard up to here were added or skipped after a timeout. */
 struct position order_seen(const struct order *order, unsigned shard);

@@ -15,7 +15,7 @@ struct part {
     enum store_range_state state;
     const struct redisReply *entries;
     struct entry_id newest; /* id ever added, also if it was trimmed */
-    bool is_cut;            /* more follow */
+    bool is_truncated;      /* more follow */
 };
 
 /* A range query in flight. */
@@ -72,7 +72,7 @@ deliver_range(struct range *range)
 
         *start = begin_of(part, *start);
         shard_page_begin(&pages[i], part->shard->number, *start, *cursor_in(&range->end, i),
-                         part->entries, part->is_cut);
+                         part->entries, part->is_truncated);
         page.state = part->state > page.state ? part->state : page.state;
         room += reply_count(part->entries);
     }
@@ -98,7 +98,7 @@ on_range_reply(struct shard_request *request, struct shard *shard, const struct 
         reply_id(reply_at(reply, 2), &part->newest) != RC_OK)
         return false;
     part->state = (enum store_range_state)reply_integer(reply_at(reply, 0));
-    part->is_cut = reply_integer(reply_at(reply, 3)) != 0;
+    part->is_truncated = reply_integer(reply_at(reply, 3)) != 0;
     part->entries = shard_request_keep_reply(request, reply_at(reply, 1));
     return true;
 }

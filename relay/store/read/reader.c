@@ -267,7 +267,7 @@ on_down(void *ctx, const char *reason)
 
 /* A full store rejects heartbeats, and a quiet one sends nothing else: then silence is no fault. */
 static bool
-is_excused(void *ctx)
+ignores_timeout(void *ctx)
 {
     const struct server_reader *server = ctx;
 
@@ -279,7 +279,7 @@ open_server(struct server_reader *server, struct reader *reader, unsigned number
             struct ev_loop *loop, const struct config *config)
 {
     const struct link_events events = {
-        .on_up = on_up, .on_down = on_down, .is_excused = is_excused, .ctx = server};
+        .on_up = on_up, .on_down = on_down, .ignores_timeout = ignores_timeout, .ctx = server};
     char *url = topology_url(config, number);
     char prefix[STORE_PREFIX_MAX];
 
@@ -361,14 +361,14 @@ reader_close(struct reader *reader)
 void
 reader_seek(struct reader *reader, const struct entry_id *after)
 {
-    struct position seen_to[STORE_SHARDS_MAX];
+    struct position newest_positions[STORE_SHARDS_MAX];
 
     for (unsigned i = 0; i < reader->stream_count; i++) {
         reader->streams[i].at = after[i];
-        seen_to[i] = store_newest_position(reader->store, i);
+        newest_positions[i] = store_newest_position(reader->store, i);
     }
     if (reader->order != NULL)
-        order_begin(reader->order, seen_to);
+        order_begin(reader->order, newest_positions);
     reader->has_start = true;
     for (unsigned i = 0; i < reader->server_count; i++) {
         reader->servers[i].is_stale = reader->servers[i].reading;

@@ -85,7 +85,7 @@ reader_stop_waiting(struct reader *reader)
     int64_t before_us = clock_monotonic_us() - READER_ORDER_WAIT_S * INT64_C(1000000);
     int shard;
 
-    while ((shard = order_waive(reader->order, before_us)) >= 0)
+    while ((shard = order_skip_overdue(reader->order, before_us)) >= 0)
         log_warn("store",
                  "shard is behind or lost data: delivering notifications of other shards unordered",
                  LOG_INT("shard", shard), LOG_INT("waited_s", READER_ORDER_WAIT_S));

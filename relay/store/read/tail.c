@@ -20,7 +20,7 @@ on_oldest(void *ctx, const struct redisReply *reply)
     if (entry_id_read(oldest_text, strlen(oldest_text), &oldest) == RC_OK &&
         entry_id_read(tail->before, strlen(tail->before), &before) == RC_OK &&
         entry_id_less(before, oldest))
-        tail->is_late = true;
+        tail->has_missed = true;
 }
 
 bool
@@ -32,15 +32,15 @@ tail_begin(struct tail *tail, struct link *link, const struct redisReply *entrie
         return false;
     snprintf(tail->before, sizeof(tail->before), "%s", tail->at);
     if (link_send(link, on_oldest, tail, 6, argv, NULL) != RC_OK)
-        tail->is_late = true;
+        tail->has_missed = true;
     return true;
 }
 
 bool
 tail_has_missed(struct tail *tail)
 {
-    bool is_late = tail->is_late;
+    bool has_missed = tail->has_missed;
 
-    tail->is_late = false;
-    return is_late;
+    tail->has_missed = false;
+    return has_missed;
 }

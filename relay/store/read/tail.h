@@ -15,7 +15,7 @@ struct tail {
     char key[STORE_KEY_MAX];
     char at[ENTRY_ID_TEXT_MAX];     /* id of the last entry read */
     char before[ENTRY_ID_TEXT_MAX]; /* `at` before the last full reply */
-    bool is_late;                   /* entries were trimmed before they were read */
+    bool has_missed;                /* entries were trimmed before they were read */
 };
 
 /*

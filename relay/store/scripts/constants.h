@@ -14,7 +14,7 @@
     16 /* [store] shards; the shard is in the ids of the error log, modulo it */
 
 /* A stream entry id as the score of a sorted set: the number of distinct ids per millisecond. */
-#define STORE_SCORES_OF_MS 1024
+#define STORE_SCORES_PER_MS 1024
 
 #define STORE_OPEN_MS 86400000 /* lifetime of an open-ended audience without expiration */
 

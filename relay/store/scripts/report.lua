@@ -1,6 +1,6 @@
 -- report.lua: delivery reports. The time for an acknowledgement starts now.
 -- KEYS: stream. ARGV: prefix, ack timeout, backoff base, backoff cap, retention of trails (all in ms),
--- then for each report: how, user, id. `how` has three letters. First: S delivered, D deferred by a
+-- then for each report: flags, user, id. `flags` has three letters. First: S delivered, D deferred by a
 -- full in-flight window, K delivered and reported before: a store that lost data may lack that report.
 -- Second: backoff E, L or F, or - without retries. Third: O open-ended audience, C closed. The
 -- notification's own ack timeout follows, if it has one.
@@ -63,10 +63,10 @@ end
 for at = FIRST, #ARGV, 3 do ids[#ids + 1] = ARGV[at + 2] end
 load_notifications(ids, 1)
 for at = FIRST, #ARGV, 3 do
-    local how, user, id = ARGV[at], ARGV[at + 1], ARGV[at + 2]
-    local what, kind, own = how:sub(1, 1), how:sub(2, 2), #how > 3 and tonumber(how:sub(4)) or timeout
+    local flags, user, id = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+    local what, kind, own = flags:sub(1, 1), flags:sub(2, 2), #flags > 3 and tonumber(flags:sub(4)) or timeout
     local state = call('HGET', prefix .. KEY_ACK .. id, user)
-    if not state and how:sub(3, 3) == 'O' then state = add_pending_user(id, user) end
+    if not state and flags:sub(3, 3) == 'O' then state = add_pending_user(id, user) end
     if state == '0' and what == 'S' then
         report_delivered(kind, id, user, own)
     elseif state == '0' and what == 'K' and kind ~= '-' then

@@ -13,7 +13,7 @@
 #include "store/shards/replicas.h"
 #include "store/shards/store_private.h"
 
-#define STORE_PATIENCE_S 10.0
+#define STORE_TIMEOUT_S 10.0
 #define STORE_NOTIFICATION_MAX (512u << 20) /* the default of the server */
 
 void
@@ -121,7 +121,7 @@ send_setting_checks(struct shard *shard)
 
 /* In another epoch WAL may have gone back: earlier positions do not count. */
 static void
-update_seen_to(struct shard *shard, struct bytes epoch, struct bytes position)
+update_seen_position(struct shard *shard, struct bytes epoch, struct bytes position)
 {
     struct position to = {0, 0};
 
@@ -129,9 +129,9 @@ update_seen_to(struct shard *shard, struct bytes epoch, struct bytes position)
         RC_OK)
         to = (struct position){0, 0};
     if (epoch.len != strlen(shard->epoch) || memcmp(epoch.at, shard->epoch, epoch.len) != 0)
-        shard->seen_to = to;
+        shard->seen_position = to;
     else
-        position_raise(&shard->seen_to, to);
+        position_raise(&shard->seen_position, to);
 }
 
 static void
@@ -155,10 +155,10 @@ on_hello(void *ctx, const struct redisReply *reply)
         link_restart(shard->link, "invalid reply to hello.lua");
         return;
     }
-    update_seen_to(shard, epoch, reply_bytes(reply_at(reply, 4)));
+    update_seen_position(shard, epoch, reply_bytes(reply_at(reply, 4)));
     snprintf(shard->epoch, sizeof(shard->epoch), "%.*s", (int)epoch.len, (const char *)epoch.at);
     shard->seen = at;
-    shard->knows_first = reply_integer(reply_at(reply, 2)) == 1;
+    shard->has_first_entry = reply_integer(reply_at(reply, 2)) == 1;
     if (shard->number == 0)
         topic_prefix_set(shard->store->topic_prefix, reply_bytes(reply_at(reply, 3)));
     link_set_usable(shard->link);
@@ -226,7 +226,7 @@ shard_open(struct shard *shard, struct store *store, unsigned number, const stru
     key_shard_prefix(shard->prefix, config->store.prefix, (unsigned)config->store.shards, number);
     key_write(shard->stream_key, shard->prefix, KEY_STREAM);
     url = topology_url(config, topology_server_of(&store->topology, number));
-    shard->link = link_open(store->loop, config, url, shard->name, STORE_PATIENCE_S, &link_events);
+    shard->link = link_open(store->loop, config, url, shard->name, STORE_TIMEOUT_S, &link_events);
     topology_free_url(url);
     if (shard->link == NULL)
         return RC_BAD;

@@ -53,13 +53,13 @@ struct shard {
     char stream_key[STORE_KEY_MAX];
     char epoch[STORE_EPOCH_TEXT + 1]; /* changes when its data is lost; "" before it is first up */
     struct entry_id seen;             /* the newest known entry of this epoch */
-    struct position seen_to;     /* entries up to `seen` hold WAL up to it; with several shards */
-    struct position newest_sent; /* newest notification sent to it; with several shards */
-    uint64_t notification_max;   /* proto-max-bulk-len of the server */
-    bool syncs_always;           /* appendfsync always: acknowledged writes are on disk */
-    bool knows_first;            /* meta has the stream's first entry */
-    uint64_t read_lsn;           /* of the progress, with batches in flight */
-    uint64_t acquired_lsn;       /* position of its newest frame when the slot was acquired */
+    struct position seen_position; /* entries up to `seen` hold WAL up to it; with several shards */
+    struct position newest_sent;   /* newest notification sent to it; with several shards */
+    uint64_t notification_max;     /* proto-max-bulk-len of the server */
+    bool syncs_always;             /* appendfsync always: acknowledged writes are on disk */
+    bool has_first_entry;          /* meta has the stream's first entry */
+    uint64_t read_lsn;             /* of the progress, with batches in flight */
+    uint64_t acquired_lsn;         /* position of its newest frame when the slot was acquired */
     uint64_t acquired_ordinal;
     uint32_t acquired_timeline;
     struct replicas_wait replicas;

@@ -77,7 +77,7 @@ handle_reply(const struct shard_request_part *part, const struct redisReply *rep
     if (shard_check_reply(part->shard, reply, request->kind->failure))
         return request->kind->on_reply(request, part->shard, reply);
     if (reply == NULL)
-        request->is_cut_off = true;
+        request->is_disconnected = true;
     else if (request->kind->on_error != NULL)
         request->kind->on_error(request, reply);
     return false;

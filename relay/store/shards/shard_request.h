@@ -35,7 +35,7 @@ struct shard_request {
     struct store *store;
     unsigned left; /* replies to come */
     bool has_failed;
-    bool is_cut_off; /* a connection was lost before the reply */
+    bool is_disconnected; /* a connection was lost before the reply */
     struct shard_request_copy *copies;
 };
 

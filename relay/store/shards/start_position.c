@@ -14,7 +14,7 @@ struct start_position {
     struct shard_request request;
     start_position_found *found;
     struct position least;
-    bool is_void; /* replaced by a later search */
+    bool is_superseded; /* replaced by a later search */
 };
 
 /* The lowest known position. An emptied shard has none. */
@@ -24,7 +24,7 @@ least_of(const struct store *store)
     struct position least = {0, 0};
 
     for (unsigned k = 0; k < store->shard_count; k++) {
-        const struct position to = store->newest_to[k];
+        const struct position to = store->newest_position[k];
 
         if (to.lsn != 0 && (least.lsn == 0 || position_less(to, least)))
             least = to;
@@ -40,11 +40,11 @@ finish_start_position(struct shard_request *request, enum rc rc)
     struct store *store = request->store;
 
     (void)rc;
-    if (start->is_void)
+    if (start->is_superseded)
         return;
     store->start = NULL;
     for (unsigned k = 0; k < store->shard_count; k++) {
-        if (request->is_cut_off || !store->shards[k].is_up)
+        if (request->is_disconnected || !store->shards[k].is_up)
             return;
     }
     start->found(store);
@@ -58,11 +58,11 @@ on_start_position_reply(struct shard_request *request, struct shard *shard,
     const struct bytes found = reply_bytes(reply);
     struct entry_id id;
 
-    if (start->is_void || found.at == NULL ||
+    if (start->is_superseded || found.at == NULL ||
         entry_id_read((const char *)found.at, found.len, &id) != RC_OK)
         return true;
     request->store->newest[shard->number] = id;
-    request->store->newest_to[shard->number] = start->least;
+    request->store->newest_position[shard->number] = start->least;
     return true;
 }
 
@@ -91,16 +91,16 @@ start_position_find(struct store *store, start_position_found *found)
     bool has_failed;
 
     if (store->start != NULL)
-        store->start->is_void = true;
+        store->start->is_superseded = true;
     store->start = start;
     start->found = found;
     start->least = least_of(store);
     for (unsigned k = 0; k < store->shard_count; k++) {
-        if (position_less(start->least, store->newest_to[k]))
+        if (position_less(start->least, store->newest_position[k]))
             send_start_position(start, &store->shards[k]);
     }
     has_failed = start->request.has_failed; /* a shard went down */
-    start->is_void = has_failed;
+    start->is_superseded = has_failed;
     if (shard_request_await(&start->request) == RC_OK && !has_failed)
         return;
     store->start = NULL;

@@ -114,7 +114,7 @@ on_shard_up(struct store *store)
     }
     for (unsigned k = 0; k < store->shard_count; k++) {
         store->newest[k] = store->shards[k].seen;
-        store->newest_to[k] = store->shards[k].seen_to;
+        store->newest_position[k] = store->shards[k].seen_position;
     }
     make_epoch(store);
     if (store->shard_count > 1 && !store->has_begun)
@@ -246,13 +246,13 @@ store_record_position(struct store *store, unsigned shard, struct entry_id id, s
 {
     store_record_entry(store, shard, id);
     if (shard < store->shard_count)
-        position_raise(&store->shards[shard].seen_to, to);
+        position_raise(&store->shards[shard].seen_position, to);
 }
 
 struct position
 store_newest_position(const struct store *store, unsigned shard)
 {
-    return store->newest_to[shard];
+    return store->newest_position[shard];
 }
 
 int64_t

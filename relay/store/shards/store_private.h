@@ -41,7 +41,7 @@ struct store {
     char topic_prefix[STORE_TOPIC_PREFIX_MAX];
     struct entry_id newest[STORE_SHARDS_MAX];
     /* With several shards: the WAL position that each shard has reached at `newest`. */
-    struct position newest_to[STORE_SHARDS_MAX];
+    struct position newest_position[STORE_SHARDS_MAX];
     struct start_position *start; /* search in progress, see start_position.h */
     bool has_begun;               /* the start position was found */
     struct shard *shards;

@@ -73,8 +73,8 @@ option_is_not_used_as_a_value(void **state)
     char left[64];
 
     (void)state;
-    assert_int_equal(PARSE(left, "--user", "--json"), CLI_WRONG_USE);
-    assert_int_equal(PARSE(left, "--user"), CLI_WRONG_USE);
+    assert_int_equal(PARSE(left, "--user", "--json"), CLI_USAGE_ERROR);
+    assert_int_equal(PARSE(left, "--user"), CLI_USAGE_ERROR);
     assert_int_equal(PARSE(left, "--user=--json"), 0);
     assert_string_equal(user, "--json");
 }
@@ -85,9 +85,9 @@ unknown_options_are_rejected(void **state)
     char left[64];
 
     (void)state;
-    assert_int_equal(PARSE(left, "--users", "u1"), CLI_WRONG_USE);
-    assert_int_equal(PARSE(left, "--json=on"), CLI_WRONG_USE);
-    assert_int_equal(PARSE(left, "list", "more"), CLI_WRONG_USE);
+    assert_int_equal(PARSE(left, "--users", "u1"), CLI_USAGE_ERROR);
+    assert_int_equal(PARSE(left, "--json=on"), CLI_USAGE_ERROR);
+    assert_int_equal(PARSE(left, "list", "more"), CLI_USAGE_ERROR);
 }
 
 static void

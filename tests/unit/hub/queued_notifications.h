@@ -1,6 +1,6 @@
 /* queued_notifications.h: notifications for one_session.h, and a fake socket. */
-#ifndef CLAIRON_TESTS_UNIT_QUEUED_NOTES_H
-#define CLAIRON_TESTS_UNIT_QUEUED_NOTES_H
+#ifndef CLAIRON_TESTS_UNIT_QUEUED_NOTIFICATIONS_H
+#define CLAIRON_TESTS_UNIT_QUEUED_NOTIFICATIONS_H
 
 #include <stdio.h>
 #include <sys/uio.h>

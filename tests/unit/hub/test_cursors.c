@@ -286,9 +286,9 @@ test_the_replay_buffer_is_bounded(void **state)
     struct replay_buffer *buffer = open_recent(1, 0);
 
     (void)state;
-    for (uint64_t ms = 1; ms <= REPLAY_BUFFER_NOTES_MAX + 10; ms++)
+    for (uint64_t ms = 1; ms <= REPLAY_BUFFER_COUNT_MAX + 10; ms++)
         add(buffer, 0, ms);
-    assert_int_equal(buffer->count, REPLAY_BUFFER_NOTES_MAX);
+    assert_int_equal(buffer->count, REPLAY_BUFFER_COUNT_MAX);
     assert_int_equal(buffer->base[0].ms, 10);
     assert_false(replay_buffer_covers(buffer, 0, at(9, 0)));
     assert_int_equal(replay_buffer_next(buffer, 0, replay_buffer_base(buffer, 0))->id.ms, 11);
@@ -346,11 +346,11 @@ test_the_replay_buffer_evicts_each_shard(void **state)
 
     (void)state;
     add(buffer, 1, 20);
-    for (uint64_t ms = 1; ms <= REPLAY_BUFFER_NOTES_MAX; ms++)
+    for (uint64_t ms = 1; ms <= REPLAY_BUFFER_COUNT_MAX; ms++)
         add(buffer, 0, 20 + ms);
     assert_true(cursor_equal(replay_buffer_base(buffer, 1), at(10, 20)));
     assert_true(cursor_equal(replay_buffer_base(buffer, 2), at(10, 10)));
-    assert_true(cursor_equal(replay_buffer_head(buffer, 2), at(20 + REPLAY_BUFFER_NOTES_MAX, 10)));
+    assert_true(cursor_equal(replay_buffer_head(buffer, 2), at(20 + REPLAY_BUFFER_COUNT_MAX, 10)));
     assert_false(replay_buffer_follows(buffer, 1, at(10, 19)));
     assert_int_equal(replay_buffer_next(buffer, 1, at(10, 20))->id.ms, 21);
     close_recent(buffer);

@@ -15,7 +15,7 @@
 static bool
 shows(const struct topics *topics, const char *topic)
 {
-    return topics_show(topics, (struct bytes){(const unsigned char *)topic, strlen(topic)});
+    return topics_match(topics, (struct bytes){(const unsigned char *)topic, strlen(topic)});
 }
 
 static void

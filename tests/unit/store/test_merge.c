@@ -59,7 +59,7 @@ make_foreign(unsigned ms)
  * requested.
  */
 static void
-add_reply_until(unsigned end, unsigned stream, bool is_cut, size_t count,
+add_reply_until(unsigned end, unsigned stream, bool is_truncated, size_t count,
                 const unsigned char (*entries)[2])
 {
     replies[stream] = array(count);
@@ -68,13 +68,13 @@ add_reply_until(unsigned end, unsigned stream, bool is_cut, size_t count,
                                           ? make_foreign(entries[i][0])
                                           : make_entry(entries[i][0], entries[i][1]);
     shard_page_begin(&pages[stream], stream, (struct entry_id){1, 0}, (struct entry_id){end, 0},
-                     replies[stream], is_cut);
+                     replies[stream], is_truncated);
 }
 
 static void
-add_reply(unsigned stream, bool is_cut, size_t count, const unsigned char (*entries)[2])
+add_reply(unsigned stream, bool is_truncated, size_t count, const unsigned char (*entries)[2])
 {
-    add_reply_until(255, stream, is_cut, count, entries);
+    add_reply_until(255, stream, is_truncated, count, entries);
 }
 
 static int

@@ -16,7 +16,7 @@
 
 #define NOTIFICATIONS 400
 #define RUNS 300
-#define PATIENCE 1000
+#define WAIT_US 1000
 #define BATCH 256
 
 /* A shard's stream, and the number of entries that were read. */
@@ -306,9 +306,9 @@ test_wait_times_out(void **state)
 
     (void)state;
     assert_true(read_some(order, 1, 9));
-    assert_int_equal(order_waive(order, 0), -1);
-    assert_int_equal(order_waive(order, PATIENCE), 0);
-    assert_int_equal(order_waive(order, PATIENCE), -1);
+    assert_int_equal(order_skip_overdue(order, 0), -1);
+    assert_int_equal(order_skip_overdue(order, WAIT_US), 0);
+    assert_int_equal(order_skip_overdue(order, WAIT_US), -1);
     order_release(order, 1);
     assert_string_equal(released.list, "1:1 ");
     assert_int_equal(order_unordered(order), 1);
@@ -332,7 +332,7 @@ test_lost_entry_is_awaited_once(void **state)
 
     (void)state;
     assert_true(read_some(order, 1, 9));
-    assert_int_equal(order_waive(order, PATIENCE), 0);
+    assert_int_equal(order_skip_overdue(order, WAIT_US), 0);
     order_release(order, 1);
     add(1, 1, 13, "0:a.1", false);
     assert_true(read_some(order, 1, 9));

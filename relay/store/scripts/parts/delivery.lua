@@ -29,12 +29,12 @@ local score_ms, score_front, score_rest
 local function score_of(entry)
     local ms, seq = entry:match('^(%d+)-(%d+)$')
     if ms ~= score_ms then
-        local score = tonumber(ms) * STORE_SCORES_OF_MS
+        local score = tonumber(ms) * STORE_SCORES_PER_MS
         score_ms, score_rest = ms, score % MILLION
         score_front = whole((score - score_rest) / MILLION)
     end
-    local rest = score_rest + math.min(tonumber(seq), STORE_SCORES_OF_MS - 1)
-    if rest >= MILLION then return whole(tonumber(ms) * STORE_SCORES_OF_MS + rest - score_rest) end
+    local rest = score_rest + math.min(tonumber(seq), STORE_SCORES_PER_MS - 1)
+    if rest >= MILLION then return whole(tonumber(ms) * STORE_SCORES_PER_MS + rest - score_rest) end
     return score_front .. string.format('%06d', rest)
 end
 
@@ -160,8 +160,8 @@ local function write_events(trail_ms)
             maintain_trail(key, call('RPUSH', key, unpack(events)), #events, trail_entries[id], trail_ms)
         end
     end
-    for id, is_kept in pairs(kept) do
-        if is_kept then call('PEXPIRE', prefix .. KEY_ACKED .. id, trail_ms) end
+    for id, is_renewal in pairs(kept) do
+        if is_renewal then call('PEXPIRE', prefix .. KEY_ACKED .. id, trail_ms) end
     end
 end
 
