@@ -29,13 +29,13 @@ for my $case (@cases)
     $relay->configure('feed.conninfo' => $pg->connstr($database) . ' user=relay', 'feed.slot' => $database);
     $relay->start;
     $relay->wait_ready;
-    is_deeply([ sort @{ $store->execute('SMEMBERS', $store->shared("members:TEAM:$converted")) // [] } ], [qw(left u1)], "$database: the copy");
+    is_deeply([ sort @{ $store->execute('SMEMBERS', $store->shared("members:TEAM:$converted")) // [] } ], [qw(left u1)], "$database: the copy converts members");
     my $client = $relay->client('u1');
     $pg->safe_psql($database, "DELETE FROM clairon.member WHERE user_id = 'left'; INSERT INTO t VALUES (1, $text)");
     wait_until("$database: a member left", sub { @{ $store->execute('SMEMBERS', $store->shared("members:TEAM:$converted")) } == 1 });
-    pass("$database: and membership changes");
+    pass("$database: membership changes are converted");
     $client->wait_row(1);
-    pass("$database: and rows");
+    pass("$database: rows reach the converted members");
     $relay->stop;
     $pg->safe_psql('postgres', "SELECT pg_drop_replication_slot('$database')");
     $store->execute('FLUSHALL');

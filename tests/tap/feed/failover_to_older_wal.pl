@@ -47,7 +47,7 @@ $relay->wait_for_log(qr/changes lost with the slot.*slot does not exist/);
 $relay->wait_ready;
 $client = $relay->client('u1', pos => $client->pos);
 ok(!$client->wait_for('connected')->{resumed}, 'no session resumes after a lost slot');
-is($client->wait_for('gap')->{why}, 'epoch', 'but gets a gap');
+is($client->wait_for('gap')->{why}, 'epoch', 'each session gets a gap after a lost slot');
 is_deeply($store->execute('SMEMBERS', $store->shared('members:TEAM:t1')), ['stays'],
     'former members are removed');
 $standby->safe_psql('postgres', q{INSERT INTO t VALUES (9005, 'u1')});
@@ -68,8 +68,8 @@ $relay->configure('feed.conninfo' => $standby->connstr('postgres') . ' user=rela
 $relay->start;
 $relay->wait_ready;
 $client = $relay->client('u1', pos => $client->pos);
-ok($client->wait_for('connected')->{resumed}, 'nothing is undone');
-is($store->stored, $before, 'and nothing is added');
+ok($client->wait_for('connected')->{resumed}, 'no progress is undone');
+is($store->stored, $before, 'no notification is added');
 
 # A permanent switch back is accepted after its progress is deleted.
 $relay->stop;

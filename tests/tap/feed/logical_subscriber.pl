@@ -36,9 +36,9 @@ $node->restart;
 $primary->restart;
 sql(q{INSERT INTO assignments VALUES (6, 'u1')});
 $client->run_until('the later row', sub { operations() =~ /:6$/ });
-is(operations(), 'create:1 create:2 create:3 delete:1 create:5 create:6', 'over restarts of both');
+is(operations(), 'create:1 create:2 create:3 delete:1 create:5 create:6', 'changes are delivered in order over restarts of both servers');
 my %ids = map { $_->{metadata}{id} => 1 } $client->notifications;
-is(scalar(keys %ids), 6, 'each has a distinct id');
+is(scalar(keys %ids), 6, 'each notification has a distinct id');
 is(node_sql(q{SELECT string_agg(check_name, ', ') FROM clairon.doctor() WHERE NOT ok}), '', 'the doctor reports no problem');
 is(sql('SELECT count(*) FROM pg_available_extensions WHERE installed_version IS NOT NULL AND name = \'clairon\''), 0,
     'the primary needs no extension');

@@ -44,11 +44,11 @@ sub peak
 
 insert(60_000, 1000);
 wait_stored();
-cmp_ok(peak(), '<', $LIMIT_MB, 'over a transaction of 60 MB');
+cmp_ok(peak(), '<', $LIMIT_MB, 'memory is bounded over a transaction of 60 MB');
 
 insert(60, 900_000);
 wait_stored();
-cmp_ok(peak(), '<', $LIMIT_MB, 'over rows of 900 kB');
+cmp_ok(peak(), '<', $LIMIT_MB, 'memory is bounded over rows of 900 kB');
 
 kill STOP => $store->pid;
 insert(60, 900_000);
@@ -58,7 +58,7 @@ wait_until('the relay stops reading', sub {
     ($sent, $same) = ($now, $now eq $sent ? $same + 1 : 0);
     return $same == 10;
 });
-cmp_ok(peak(), '<', $LIMIT_MB, 'with a stopped store');
+cmp_ok(peak(), '<', $LIMIT_MB, 'memory is bounded with a stopped store');
 kill CONT => $store->pid;
 wait_stored();
 
@@ -67,6 +67,6 @@ $relay->kill9;
 $relay->start;
 insert(1, 10);
 wait_stored();
-cmp_ok(peak(), '<', $LIMIT_MB, 'over replayed rows');
+cmp_ok(peak(), '<', $LIMIT_MB, 'memory is bounded over replayed rows');
 
 done_testing();

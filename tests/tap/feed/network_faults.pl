@@ -46,7 +46,7 @@ sub check_complete
     }
     is_deeply([ sort { $a <=> $b } @stored ], [ 1 .. $rows ], "$name: each row is stored once, in order");
     is_deeply([ map { $_->{payload}{after}{id} } $client->notifications ], \@mine,
-        "$name: and delivered once to a live client");
+        "$name: each row is delivered once to a live client");
     return;
 }
 
@@ -66,7 +66,7 @@ my $start = sql('SELECT clock_timestamp()');
 wait_until('the idle time is over', sub {
     sql("SELECT reply_time > '$start'::timestamptz + interval '5 s' FROM pg_stat_replication") eq 't' });
 is($relay->metric('clairon_feed_reconnects_total'), 0, 'idle: the connection stays open');
-is(timeouts(), 0, 'idle: no wal_sender_timeout of 2 s');
+is(timeouts(), 0, 'idle: the connection survives wal_sender_timeout');
 
 # A slow store: data in transit is bounded, and TCP slows PostgreSQL down while keepalives continue.
 my $before = $relay->metric('clairon_feed_bytes_total');
@@ -83,7 +83,7 @@ $to_store->delay(0.1);
 insert(10);
 check_complete('a slow store and a slow network');
 $to_store->delay(0);
-is(timeouts(), 0, 'a slow store: no wal_sender_timeout of 2 s');
+is(timeouts(), 0, 'a slow store: the connection survives wal_sender_timeout');
 
 # Cut with much data in transit.
 insert(2000);
@@ -100,7 +100,7 @@ my $end = sql('SELECT pg_current_wal_lsn()');
 $relay->wait_for_log(qr/component=store(?:-\d)? level.*reply timed out/, from => $mark);
 is(walsenders(), 0, 'no store: the slot is released');
 is(sql("SELECT confirmed_flush_lsn < '$end' FROM pg_replication_slots"), 't', 'no store: nothing is confirmed');
-is(timeouts(), 0, 'no store: no wal_sender_timeout');
+is(timeouts(), 0, 'no store: the connection does not end by wal_sender_timeout');
 $to_store->thaw;
 check_complete('no store');
 
@@ -114,6 +114,6 @@ $to_pg->thaw;
 check_complete('no PostgreSQL');
 wait_confirmed($pg);
 pass('all is confirmed at the end');
-is($client->gaps, '', 'never a gap');
+is($client->gaps, '', 'the client gets no gap');
 
 done_testing();

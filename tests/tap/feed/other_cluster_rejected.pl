@@ -24,18 +24,18 @@ $relay->stop;
 $relay->configure('feed.conninfo' => $new->connstr('postgres') . ' user=relay');
 my $mark = $relay->log_mark;
 $relay->start;
-is($relay->wait_end >> 8, 3, 'another cluster is rejected: the relay exits');
+is($relay->wait_end >> 8, 3, 'a relay with another cluster exits with 3');
 $relay->wait_for_log(qr/level=error .*OTHERSYSTEM \S+progress:clairon belongs to the PostgreSQL cluster \d+, this is cluster \d+ .* DEL that key/, from => $mark);
 
 $store->execute('DEL', $store->keys('progress:clairon'));
 $relay->start;
 $relay->wait_ready;
 my $reconnected = $relay->client('stays', pos => $client->pos);
-is($reconnected->wait_for('gap')->{why}, 'epoch', 'accepted once the old progress is deleted: clients get a gap');
+is($reconnected->wait_for('gap')->{why}, 'epoch', 'once the old progress is deleted clients get a gap');
 $new->safe_psql('postgres', 'INSERT INTO t VALUES (2)');
 $reconnected->wait_row(2);
 pass('its rows are delivered, at LSNs below the old ones');
-is_deeply($store->execute('SMEMBERS', $store->key('members:TEAM:t1')), ['stays'], 'members of the old one are removed');
+is_deeply($store->execute('SMEMBERS', $store->key('members:TEAM:t1')), ['stays'], 'members of the old cluster are removed');
 
 # A second slot of the same database with the same store.
 $relay->stop;
@@ -44,20 +44,20 @@ $relay->configure('feed.slot' => 'second');
 my $epoch = $store->execute('HGET', $store->key('meta'), 'epoch');
 $mark = $relay->log_mark;
 $relay->start;
-is($relay->wait_end >> 8, 3, 'another slot of the same database is rejected: the relay exits');
+is($relay->wait_end >> 8, 3, 'a relay with another slot of the same database exits with 3');
 $relay->wait_for_log(qr/level=error .*OTHERSLOT .*progress:clairon, not \S+progress:second: .* DEL /, from => $mark);
 is($store->execute('HGET', $store->key('meta'), 'epoch'), $epoch, 'the epoch is unchanged');
-is($store->execute('EXISTS', $store->key('progress:second')), 0, 'it has no stored progress');
+is($store->execute('EXISTS', $store->key('progress:second')), 0, 'the other slot has no stored progress');
 chmod 0600, $relay->{file};
 $Clairon::Test::Doctor::relay = $relay;
 my $row = failed_checks()->{'store: slot'};
-like($row->{detail}, qr/store belongs to another slot: \S+progress:clairon, not \S+progress:second$/, 'the doctor names both');
-like($row->{hint}, qr/Set \[feed\] slot.*DEL that key/, 'and both ways out');
+like($row->{detail}, qr/store belongs to another slot: \S+progress:clairon, not \S+progress:second$/, 'the doctor names both slots');
+like($row->{hint}, qr/Set \[feed\] slot.*DEL that key/, 'the hint of the doctor has both ways out');
 $relay->configure('feed.slot' => 'clairon');
 $relay->start;
 $relay->wait_ready;
 $client = $relay->client('later', pos => $reconnected->pos);
-ok($client->wait_for('connected')->{resumed}, 'with the former name clients resume');
+ok($client->wait_for('connected')->{resumed}, 'clients of the former slot resume');
 
 # A deliberate rename.
 $relay->stop;
@@ -67,7 +67,7 @@ $relay->start;
 $relay->wait_ready;
 $client = $relay->client('later', pos => $reconnected->pos);
 is($client->wait_for('gap')->{why}, 'epoch', 'after the former progress is deleted clients get a gap');
-is_deeply($store->execute('SMEMBERS', $store->key('members:TEAM:t1')), ['later'], 'and memberships are current');
+is_deeply($store->execute('SMEMBERS', $store->key('members:TEAM:t1')), ['later'], 'memberships are those of the new slot');
 $new->safe_psql('postgres', 'INSERT INTO t VALUES (4)');
 $client->wait_row(4);
 pass('later rows are delivered');

@@ -32,11 +32,11 @@ sub check_rejected
     my ($relay, $what) = @_;
     my $mark = $relay->log_mark;
     $relay->start;
-    is($relay->wait_end >> 8, 3, "$what: the relay exits");
+    is($relay->wait_end >> 8, 3, "$what: the relay exits with 3");
     my $log = $relay->log_text($mark);
     like($log, qr/level=error .*OTHERDATABASE \S+progress:clairon belongs to database \S*"postgres\S*" \(oid \d+\), this is database \S*"other\S*" \(oid \d+\)/,
-        "$what: with both names");
-    like($log, qr/DEL that key/, "$what: with the way to take it over");
+        "$what: the log has both names");
+    like($log, qr/DEL that key/, "$what: the log has the way to take it over");
     return;
 }
 
@@ -53,7 +53,7 @@ $second->configure('relay.roles' => 'feed,gate');
 set_database($second, 'other', 'other');
 check_rejected($second, 'another database of the cluster');
 is(scalar(() = $store->entries), $before, 'nothing is stored');
-is($store->execute('EXISTS', progress('other')), 0, 'and no progress');
+is($store->execute('EXISTS', progress('other')), 0, 'no progress is stored');
 is($pg->safe_psql('postgres', q{SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'other'}), 0, 'no slot is left behind');
 is_deeply($store->execute('SMEMBERS', $store->key('members:ROLE:admin')), ['ours'], 'memberships are unchanged');
 $pg->safe_psql('postgres', 'INSERT INTO t VALUES (2)');
@@ -63,10 +63,10 @@ pass('the first relay continues');
 chmod 0600, $second->{file};
 $Clairon::Test::Doctor::relay = $second;
 my $row = failed_checks()->{'store: database'};
-like($row->{detail}, qr/belongs to database "postgres" \(oid \d+\) of cluster \d+, \[feed\] conninfo leads to database "other"/, 'the doctor names both');
-like($row->{hint}, qr/another \[store\] prefix.*DEL that key/, 'and both ways out');
+like($row->{detail}, qr/belongs to database "postgres" \(oid \d+\) of cluster \d+, \[feed\] conninfo leads to database "other"/, 'the doctor names both databases');
+like($row->{hint}, qr/another \[store\] prefix.*DEL that key/, 'the hint of the doctor has both ways out');
 $Clairon::Test::Doctor::relay = $relay;
-is(failed_checks()->{'store: database'}, undef, 'it accepts the database that the store serves');
+is(failed_checks()->{'store: database'}, undef, 'the doctor accepts the database that the store serves');
 
 # Several workers: none continues without the feed.
 $second->configure('gate.workers' => 2);

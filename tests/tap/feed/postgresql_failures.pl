@@ -63,7 +63,7 @@ sub expect_reason
     $relay->start;
     my $log = $relay->wait_for_log($wanted, from => $mark);
     unlike($log, qr/right one|wrong one/, "$name: the log has the cause without a password");
-    is(($relay->get('/readyz'))[0], 503, "$name: not ready");
+    is(($relay->get('/readyz'))[0], 503, "$name: /readyz returns 503");
     $relay->stop;
     return;
 }
@@ -86,9 +86,9 @@ sql('CREATE ROLE other LOGIN');
 expect_reason('no pg_hba entry', qr/no pg_hba\.conf entry.*SSL encryption.*hint="allow the relay's role to connect to this database/, sslmode => 'prefer', user => 'other');
 sql('ALTER ROLE relay NOLOGIN');
 expect_reason('a role without LOGIN', qr/not permitted to log in" hint="run ALTER ROLE .* LOGIN/, sslmode => 'require');
-like(doctor_output(), qr/hint: run ALTER ROLE .* LOGIN/, 'the doctor reports it too');
+like(doctor_output(), qr/hint: run ALTER ROLE .* LOGIN/, 'the doctor reports a role without LOGIN');
 sql('ALTER ROLE relay LOGIN CONNECTION LIMIT 0');
-like(doctor_output(), qr/too many connections for role.*\n +hint: raise the CONNECTION LIMIT/, 'and the connection limit');
+like(doctor_output(), qr/too many connections for role.*\n +hint: raise the CONNECTION LIMIT/, 'the doctor reports the connection limit');
 sql('ALTER ROLE relay CONNECTION LIMIT -1');
 
 # With a valid configuration it streams over TLS.
@@ -101,7 +101,7 @@ my $client = $relay->client('u1');
 insert();
 $client->wait_notifications(1);
 is(sql('SELECT count(*) FROM pg_stat_replication JOIN pg_stat_ssl USING (pid) WHERE ssl'), 1,
-    'verify-full: rows arrive over TLS');
+    'rows arrive over TLS with verify-full');
 
 # A terminated walsender, a server restart, and a crash: clients stay connected and get each row once.
 sub check_recovered
@@ -110,7 +110,7 @@ sub check_recovered
     my $id = insert();
     $client->wait_row($id);
     ok(!$client->{closed}, "$name: the client stays connected and gets later rows");
-    is(scalar $store->entries, $rows, "$name: no loss and no duplicates");
+    is(scalar $store->entries, $rows, "$name: no row is lost or stored twice");
     return;
 }
 

@@ -62,10 +62,10 @@ process($client);
 my @entries = $store->entries;
 is(scalar @entries, $ROWS, 'the stream holds each row exactly once');
 my %ids = map { $_->{id} => 1 } @entries;
-is(scalar keys %ids, $ROWS, 'with distinct ids');
+is(scalar keys %ids, $ROWS, 'each row has a distinct id');
 my @order = map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } @entries;
-is_deeply(\@order, [ 1 .. $ROWS ], 'in commit order');
-is(scalar keys %seen, $ROWS, 'the application received every row');
-is(scalar(grep { $_ != 1 } values %seen), 0, 'exactly once');
+is_deeply(\@order, [ 1 .. $ROWS ], 'the stream is in commit order');
+is(scalar keys %seen, $ROWS, 'the application receives every row');
+is(scalar(grep { $_ != 1 } values %seen), 0, 'the application receives each row exactly once');
 
 done_testing();

@@ -30,7 +30,7 @@ unlike($relay->log_text, qr/timeout/, 'slot creation exceeds lock_timeout');
 
 # The copy of memberships takes longer than statement_timeout.
 is($store->execute('SCARD', $store->shared('members:TEAM:t1')), $MEMBERS, 'all memberships are copied');
-is($relay->metric('clairon_feed_reconnects_total'), 0, 'without a retry');
+is($relay->metric('clairon_feed_reconnects_total'), 0, 'the memberships are copied without a retry');
 my $client = $relay->client('u1');
 sql(q{INSERT INTO t VALUES (1, 'u1')});
 $client->wait_row(1);

@@ -20,7 +20,7 @@ my $one = $relay->client('u1');
 my $two = $relay->client('u2');
 my $hello = $one->wait_for('connected');
 is($hello->{user}, 'u1', 'connected has the user');
-ok(defined $hello->{pos}, 'and a cursor before any notification');
+ok(defined $hello->{pos}, 'connected has a cursor before any notification');
 
 # An insert, an update, a delete.
 $pg->safe_psql('postgres', q{INSERT INTO assignments VALUES (1, 'u1', E'a "quoted"\ntitle \u20ac')});
@@ -33,9 +33,9 @@ $two->wait_notifications(1);
 my @one = grep { $_->{metadata}{source} eq 'assignments' } $one->notifications;
 is_deeply([ map { $_->{metadata}{operation} } @one[ 0, 1 ] ], [ 'create', 'update' ],
     'changes arrive in order');
-is($one[0]{payload}{after}{title}, "a \"quoted\"\ntitle \x{20ac}", 'with their values');
-is($one[0]{metadata}{topic}, 'postgres.assignments', 'with their topic');
-is($two->wait_for('msg')->{n}{payload}{after}{title}, 'for two', 'each user gets the user\'s own');
+is($one[0]{payload}{after}{title}, "a \"quoted\"\ntitle \x{20ac}", 'a notification has the values of the row');
+is($one[0]{metadata}{topic}, 'postgres.assignments', 'a notification has its topic');
+is($two->wait_for('msg')->{n}{payload}{after}{title}, 'for two', 'each user gets only the user\'s own rows');
 is(scalar(grep { $_->{payload}{after} && $_->{payload}{after}{title} =~ /never|two/ } $one->notifications),
     0, 'rolled back rows and other users\' rows are not delivered');
 
@@ -52,24 +52,24 @@ $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's1
 $pg->safe_psql('postgres', q{INSERT INTO notices VALUES (1, 's1', 'to acknowledge')});
 my ($for_two) = grep { $_->{metadata}{source} eq 'notices' } $two->wait_notifications(2);
 my ($for_three) = $three->wait_notifications(1);
-is($for_three->{metadata}{id}, $for_two->{metadata}{id}, 'one notification for all members');
-is($for_three->{metadata}{type}, 'SYSTEM', 'with the rule\'s type');
+is($for_three->{metadata}{id}, $for_two->{metadata}{id}, 'all members receive one notification');
+is($for_three->{metadata}{type}, 'SYSTEM', 'it has the type of the rule');
 my $id = $for_two->{metadata}{id};
-is($store->pending, 1, 'it is pending');
+is($store->pending, 1, 'a notification with ack_required is pending');
 is_deeply({ @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) } }, { u2 => 0, u3 => 0 },
-    'for each member');
+    'it is pending for each member');
 my $other = $relay->client('u2');
 is($other->wait_for('msg')->{n}{metadata}{id}, $id, 'another session of a member receives it too');
 $two->ack($id);
-is_deeply($other->wait_for('acked')->{ids}, [$id], 'and the ack');
+is_deeply($other->wait_for('acked')->{ids}, [$id], 'the other session of the user receives the ack');
 wait_until('the ack is stored', sub { $store->execute('HGET', $store->of($id, "ack:$id"), 'u2') > 1 });
 is($store->pending, 1, 'with one of two acks it stays pending');
 $two->ack($id);
 $one->ack($id);
 $three->ack(uc $id);
 wait_until('the notification is complete', sub { $store->pending == 0 });
-is($store->execute('EXISTS', $store->of($id, "ack:$id")), 0, 'the last ack deletes its state');
-is($store->execute('EXISTS', map { $store->keys("inbox:$_") } qw(u2 u3)), 0, 'and the inboxes');
+is($store->execute('EXISTS', $store->of($id, "ack:$id")), 0, 'the last ack deletes the state of the notification');
+is($store->execute('EXISTS', map { $store->keys("inbox:$_") } qw(u2 u3)), 0, 'the last ack empties the inboxes');
 
 # A user who leaves the group is immediately out of the audience.
 $pg->safe_psql('postgres', q{DELETE FROM clairon.member WHERE user_id = 'u3'});
@@ -78,7 +78,7 @@ $two->wait_notifications(3);
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u3}', '{"mark": 1}')});
 $three->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{mark} });
 is(scalar(grep { ($_->{payload}{after}{id} // 0) == 2 } $three->notifications), 0,
-    'a former member receives nothing more');
+    'a former member receives no later notifications');
 my ($rest) = grep { ($_->{payload}{after}{id} // 0) == 2 } $two->notifications;
 $two->ack($rest->{metadata}{id});
 wait_until('that one is complete too', sub { $store->pending == 0 });
@@ -102,7 +102,7 @@ my $first = $pg->safe_psql('postgres', $notify);
 is($pg->safe_psql('postgres', $notify), $first, 'a repeated key returns the first id');
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{"n": 2}')});
 $one->wait_for(sub { $_[0]{t} eq 'msg' && ($_[0]{n}{payload}{n} // 0) == 2 });
-is(scalar(grep { ($_->{payload}{n} // 0) == 1 } $one->notifications), 1, 'and is not sent again');
+is(scalar(grep { ($_->{payload}{n} // 0) == 1 } $one->notifications), 1, 'a repeated key does not send a notification again');
 
 # Disconnected and back.
 my $pos = $one->pos;
@@ -113,15 +113,15 @@ my $reconnected = $relay->client('u1', pos => $pos);
 ok($reconnected->wait_for('connected')->{resumed}, 'a client with a cursor resumes');
 my @missed = $reconnected->wait_notifications(1000);
 is_deeply([ map { $_->{payload}{after}{id} } @missed ], [ 100 .. 1099 ],
-    'with missed notifications in order, without duplicates');
+    'the client receives missed notifications in order, without duplicates');
 my $lost = $relay->client('u1', pos => 'nonsense');
 ok(!$lost->wait_for('connected')->{resumed}, 'an invalid cursor is not resumed');
-is($lost->wait_for('gap')->{why}, 'epoch', 'and the gap is announced');
+is($lost->wait_for('gap')->{why}, 'epoch', 'an invalid cursor causes a gap');
 
 # Confirmed WAL is not retained.
 wait_confirmed($pg);
 pass('the slot advances');
-is($relay->metric('clairon_store_errors_total'), 0, 'no store errors');
+is($relay->metric('clairon_store_errors_total'), 0, 'the store returns no errors');
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 done_testing();

@@ -18,13 +18,13 @@ like(($second->get('/readyz'))[1], qr/"feed":"standby"/, 'a relay in standby is 
 
 my $client = $second->client('u1');
 $pg->safe_psql('postgres', q{INSERT INTO t VALUES (1, 'u1')});
-is($client->wait_for('msg')->{n}{payload}{after}{id}, 1, 'and serves clients');
+is($client->wait_for('msg')->{n}{payload}{after}{id}, 1, 'a relay in standby serves clients');
 
 $first->kill9;
 $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'u1' FROM generate_series(2, 100) i});
 $client->wait_notifications(100);
-like(($second->get('/readyz'))[1], qr/"feed":"streaming"/, 'it takes over when the first one is killed');
-is(scalar $store->entries, 100, 'without duplicates');
+like(($second->get('/readyz'))[1], qr/"feed":"streaming"/, 'the second relay takes over when the first one is killed');
+is(scalar $store->entries, 100, 'no row is stored twice');
 
 # A relay that saw an inactive slot just before another relay acquired it: it acquires the progress too, then finds
 # the slot active.
@@ -38,11 +38,11 @@ $client->wait_notifications(110);
 $second->wait_for_log(qr/FENCED another feed owns this slot now/);
 is_deeply([ map { $_->{payload}{after}{id} } $client->notifications ], [ 1 .. 110 ], 'a feed that lost the progress acquires it again without a gap');
 is(scalar $store->entries, 110, 'a changed owner causes no duplicates');
-is($second->metric('clairon_store_errors_total'), 0, 'and without a store error');
+is($second->metric('clairon_store_errors_total'), 0, 'a changed owner causes no store errors');
 
 $first->start;
 $first->wait_for_log(qr/waiting as standby/);
-is($second->stop, 0, 'the second relay stops');
+is($second->stop, 0, 'the second relay exits with status 0');
 wait_until('the first one streams again',
     sub { ($first->get('/readyz'))[1] =~ /"feed":"streaming"/ });
 pass('the first one takes over the slot again');

@@ -54,7 +54,7 @@ my $epoch = $store->execute('HGET', $store->shared('meta'), 'epoch');
 $relay->restart;
 $client = $relay->client('u1', pos => $client->pos);
 ok($client->wait_for('connected')->{resumed}, 'after confirmed irrelevant WAL a restart loses nothing');
-is($store->execute('HGET', $store->shared('meta'), 'epoch'), $epoch, 'and causes no gap');
+is($store->execute('HGET', $store->shared('meta'), 'epoch'), $epoch, 'such a restart causes no gap');
 
 # Lost, with create_slot on.
 my $mark = $relay->log_mark;
@@ -78,7 +78,7 @@ $mark = $relay->log_mark;
 $relay->start;
 $relay->wait_for_log(qr/lost slot dropped/, from => $mark);
 my $early = $relay->client('u1', pos => $client->pos);
-is($early->wait_for('gap')->{why}, 'epoch', 'lost, the new slot waits: announced immediately');
+is($early->wait_for('gap')->{why}, 'epoch', 'a slot that was lost is announced while the new slot is created');
 wait_until('the slot is being created', sub {
     sql(q{SELECT count(*) FROM pg_stat_activity WHERE query ~ '^CREATE_REPLICATION_SLOT' AND state = 'active'}) });
 $early->{messages} = [];
@@ -86,9 +86,9 @@ insert();
 $open->query_safe('COMMIT');
 $open->quit;
 $relay->wait_ready;
-is($early->wait_for('gap')->{why}, 'epoch', 'created: rows committed in that time are announced too');
+is($early->wait_for('gap')->{why}, 'epoch', 'rows committed before the new slot exists are announced');
 $early->wait_row(insert());
-pass('created: the stream continues');
+pass('the stream continues from the new slot');
 $client = $early;
 
 # Lost, with create_slot off.
@@ -101,10 +101,10 @@ $mark = $relay->log_mark;
 $relay->start;
 $relay->wait_for_log(qr/pg_drop_replication_slot\('clairon'\).*pg_create_logical_replication_slot/,
     from => $mark);
-is(($relay->get('/readyz'))[0], 503, 'lost, create_slot off: not ready');
+is(($relay->get('/readyz'))[0], 503, 'with create_slot off the relay is not ready');
 my $waits = $relay->client('u1', pos => $client->pos);
-is($waits->wait_for('gap')->{why}, 'epoch', 'lost, create_slot off: announced while it waits');
-is(sql('SELECT wal_status FROM pg_replication_slots'), 'lost', 'and the slot is unchanged');
+is($waits->wait_for('gap')->{why}, 'epoch', 'with create_slot off the loss is announced while the relay waits');
+is(sql('SELECT wal_status FROM pg_replication_slots'), 'lost', 'with create_slot off the slot is unchanged');
 insert();
 $mark = $relay->log_mark;
 sql(q{SELECT pg_drop_replication_slot('clairon')});
@@ -112,10 +112,10 @@ $relay->wait_for_log(qr/slot does not exist.*create_slot = on/, from => $mark);
 $waits->{messages} = [];
 sql(q{SELECT pg_create_logical_replication_slot('clairon', 'clairon')});
 $relay->wait_ready;
-is($waits->wait_for('gap')->{why}, 'epoch', 'created manually: the rows in between are announced too');
+is($waits->wait_for('gap')->{why}, 'epoch', 'a slot created manually announces the rows in between');
 my $id = insert();
 $waits->wait_row($id);
-pass('created manually: the stream continues');
+pass('the stream continues from a slot created manually');
 
 # Recreated while the relay is stopped, on the same timeline.
 wait_confirmed($pg);

@@ -77,8 +77,8 @@ for my $entry ($store->entries)
     push @{ $table eq 'plain' ? \@plain : \@acked }, $id;
 }
 is_deeply(\@plain, [ 1 .. $rows ], 'each row is stored once, in order');
-is_deeply(\@acked, [ map { 100 * $_ } 1 .. $rows / 100 ], 'with ack_required too');
-is($store->pending, scalar @acked, 'each is pending once');
+is_deeply(\@acked, [ map { 100 * $_ } 1 .. $rows / 100 ], 'each row with ack_required is stored once, in order');
+is($store->pending, scalar @acked, 'each row with ack_required is pending once');
 
 # After the streaming relay is killed, the other one takes over within two seconds.
 my $mark = $waits->log_mark;

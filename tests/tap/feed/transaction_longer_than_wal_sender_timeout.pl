@@ -40,9 +40,9 @@ $pg->safe_psql('postgres', q{BEGIN; INSERT INTO foreign_to_us SELECT generate_se
 check_connected('a rollback');
 
 wait_confirmed($pg);
-pass('its WAL is confirmed');
-is(scalar $store->entries, $row, 'nothing of it is stored');
+pass('the WAL of the transaction is confirmed');
+is(scalar $store->entries, $row, 'no notification of the transaction is stored');
 open my $file, '<', $pg->logfile or die $!;
-is(scalar(grep { /replication timeout/ } <$file>), 0, 'no wal_sender_timeout of 1 s');
+is(scalar(grep { /replication timeout/ } <$file>), 0, 'the connection survives wal_sender_timeout');
 
 done_testing();

@@ -66,11 +66,11 @@ $port = free_port();
 my $feed = Clairon::Test::relay($pg, $store, roles => 'feed', wait => 0, conf => { 'gate.admin_listen' => "127.0.0.1:$port", 'gate.console' => 'on', 'auth.hs256_secret_file' => undef });
 wait_until('the feed is ready', sub { my $socket = eval { Clairon::Test::RawSocket->new({ port => $port }) }; $socket && $socket->request(GET => '/readyz')->{status} == 200 });
 like(Clairon::Test::RawSocket->new({ port => $port })->request(GET => '/readyz')->{body}, qr/"feed":"streaming"/, 'the feed reports on its own address that it is streaming');
-like(Clairon::Test::RawSocket->new({ port => $port })->request(GET => '/metrics')->{body}, qr/^clairon_feed_connected 1$/m, 'and serves its metrics there');
-is(status_of($port, GET => '/healthz'), 200, 'and its health');
-is(status_of($port, @$_), 404, "$_->[1] is not there") for [ GET => '/console' ], [ GET => '/v1/console' ], [ POST => '/v1/push', ':body' => '{"on":false}' ],
+like(Clairon::Test::RawSocket->new({ port => $port })->request(GET => '/metrics')->{body}, qr/^clairon_feed_connected 1$/m, 'the feed serves metrics on its own address');
+is(status_of($port, GET => '/healthz'), 200, 'the feed serves /healthz on its own address');
+is(status_of($port, @$_), 404, "$_->[1] is not on the address of the feed") for [ GET => '/console' ], [ GET => '/v1/console' ], [ POST => '/v1/push', ':body' => '{"on":false}' ],
   [ GET => '/v1/poll?wait=0' ], [ GET => '/v1/sse' ], [ POST => '/v1/notifications', ':body' => '{}' ], [ GET => '/' ];
-is(upgrade($port), 404, 'WebSockets neither');
+is(upgrade($port), 404, 'a WebSocket is rejected on the address of the feed');
 ok(!eval { Clairon::Test::RawSocket->new($feed) }, 'gate.listen is not open');
 $store->stop;
 wait_until('not ready without the store', sub { status_of($port, GET => '/readyz') == 503 });
@@ -80,5 +80,5 @@ is($feed->stop, 0, 'SIGTERM ends the relay with status 0');
 $store->start;
 my ($code, undef, $error) = Clairon::Test::relay(undef, $store, start => 0, roles => 'gate', conf => { 'gate.listen' => '127.0.0.1:1', 'gate.admin_listen' => '127.0.0.1:1' })->run('relay', '--check');
 is($code, 2, 'two equal addresses are rejected');
-like($error, qr/admin_listen must differ from \[gate\] listen/, 'with the reason');
+like($error, qr/admin_listen must differ from \[gate\] listen/, 'the error names the other setting');
 done_testing();

@@ -21,7 +21,7 @@ sub expect_err
     my ($raw, $text, $r, $name) = @_;
     $raw->text($text);
     my $err = $raw->next_message;
-    is_deeply([ @{$err}{qw(t code r retry)} ], [ 'err', 107, $r, JSON::false ], "$name: err 107");
+    is_deeply([ @{$err}{qw(t code r retry)} ], [ 'err', 107, $r, JSON::false ], "$name causes err 107");
     return;
 }
 
@@ -29,7 +29,7 @@ sub stays_open
 {
     my ($raw, $name) = @_;
     $raw->send_json({ t => 'ping' });
-    is($raw->next_message->{t}, 'pong', "$name: the connection stays open");
+    is($raw->next_message->{t}, 'pong', "$name leaves the connection open");
     return;
 }
 
@@ -38,41 +38,41 @@ for my $first ('{"t":"pong"}', '{"t":"ack","ids":["' . $id . '"]}', '{"t":"refre
 {
     my $raw = open_socket();
     $raw->text($first);
-    $raw->ends_with(4000, "first $first");
+    $raw->ends_with(4000, "$first before connect");
 }
 my $late = open_socket();
 my $silent = Clairon::Test::RawSocket->open($hasty);
 expect_err($late, '{"t":"hello","r":1}', 1, 'an unknown first message');
 expect_err($late, '{"t":"connect","r":2,"token":17}', 2, 'a connect with an invalid field');
 $late->send_json({ t => 'connect', r => 3, token => token(sub => 'u1') });
-is($late->next_message->{t}, 'connected', 'a valid connect is accepted afterwards');
-stays_open($late, 'a connection with an invalid start');
+is($late->next_message->{t}, 'connected', 'a valid connect is accepted after invalid messages');
+stays_open($late, 'an invalid first message');
 expect_err($late, '{"t":"connect","r":4,"token":"x"}', 4, 'a second connect');
 stays_open($late, 'a second connect');
-$silent->ends_with(4002, 'no message within the timeout');
+$silent->ends_with(4002, 'a client that sends no message');
 my $incomplete = Clairon::Test::RawSocket->open($hasty);
 $incomplete->frame(TEXT, '{"t":', final => 0);
-$incomplete->ends_with(4002, 'an incomplete frame within the timeout');
+$incomplete->ends_with(4002, 'an incomplete frame');
 
 # Frames that are not messages of the protocol.
 for my $case (
-    [ 'no JSON',          4000, sub { $_[0]->text('hello') } ],
+    [ 'a text that is not JSON', 4000, sub { $_[0]->text('hello') } ],
     [ 'half an object',   4000, sub { $_[0]->text('{"t":"ping"') } ],
     [ 'two objects in one line',  4000, sub { $_[0]->text('{"t":"ping"}{"t":"ping"}') } ],
     [ 'an empty frame',   4000, sub { $_[0]->text('') } ],
     [ 'a zero byte',      4000, sub { $_[0]->text("\0") } ],
     [ 'a binary frame',   1003, sub { $_[0]->frame(BINARY, '{"t":"ping"}') } ],
     [ 'an empty binary frame', 1003, sub { $_[0]->frame(BINARY, '') } ],
-    [ 'bad UTF-8',        1007, sub { $_[0]->text("{\"t\":\"\xff\"}") } ],
+    [ 'invalid UTF-8',     1007, sub { $_[0]->text("{\"t\":\"\xff\"}") } ],
     [ 'overlong UTF-8',   1007, sub { $_[0]->text("{\"t\":\"\xc0\xaf\"}") } ],
     [ 'a surrogate',      1007, sub { $_[0]->text("{\"t\":\"\xed\xa0\x80\"}") } ],
-    [ 'above Unicode',    1007, sub { $_[0]->text("{\"t\":\"\xf4\x90\x80\x80\"}") } ],
+    [ 'a character above Unicode', 1007, sub { $_[0]->text("{\"t\":\"\xf4\x90\x80\x80\"}") } ],
     [ 'a truncated character', 1007, sub { $_[0]->text("{\"t\":\"ping\"}\xe2\x82") } ],
     [ 'a frame of 2 MB',  1009, sub { $_[0]->text('x' x (2 << 20)) } ],
-    [ '2 MB announced',   1009, sub { $_[0]->frame(TEXT, '{', length => 2 << 20) } ],
-    [ '8 EB announced',   1009, sub { $_[0]->frame(TEXT, '{', length => ~0 >> 1) } ],
-    [ 'one byte too many', 1009, sub { $_[0]->text('x' x (64 * 1024 + 1)) } ],
-    [ 'fragments that exceed the limit', 1009, sub {
+    [ 'a length of 2 MB',   1009, sub { $_[0]->frame(TEXT, '{', length => 2 << 20) } ],
+    [ 'a length of 8 EB',   1009, sub { $_[0]->frame(TEXT, '{', length => ~0 >> 1) } ],
+    [ 'a frame one byte over the limit', 1009, sub { $_[0]->text('x' x (64 * 1024 + 1)) } ],
+    [ 'a fragmented message over the limit', 1009, sub {
         $_[0]->frame(TEXT, 'x' x 40_000, final => 0);
         $_[0]->frame(CONTINUATION, 'x' x 40_000);
     } ])
@@ -113,7 +113,7 @@ $raw->frame(TEXT, '{"t":"pi', final => 0);
 $raw->frame(PING, 'in between');
 $raw->frame(CONTINUATION, '',      final => 0);
 $raw->frame(CONTINUATION, 'ng","r":1}');
-is_deeply($raw->next_frame, { opcode => PONG, payload => 'in between' }, 'a ping is answered immediately');
+is_deeply($raw->next_frame, { opcode => PONG, payload => 'in between' }, 'a ping frame is answered immediately');
 is($raw->next_message->{t}, 'pong', 'fragments form one message');
 $raw->text("{\"t\":\"ping\"}\n{\"t\":\"nonsense\",\"r\":5}\n\n{\"t\":\"ping\"}\n");
 is_deeply([ map { $raw->next_message->{t} } 1 .. 3 ], [ 'pong', 'err', 'pong' ], 'the messages of one frame are processed in order');
@@ -127,9 +127,9 @@ for my $at (0 .. length($spread) - 1)
     next if $at % 10_000;
     $raw->frame($at ? CONTINUATION : TEXT, substr($spread, $at, 10_000), final => $at + 10_000 >= length $spread);
 }
-is($raw->next_message->{t}, 'pong', 'a long message in many fragments');
+is($raw->next_message->{t}, 'pong', 'a long message in many fragments is answered');
 $raw->text('{"t":"ping"' . ' ' x (64 * 1024 - 12) . '}');
-is($raw->next_message->{t}, 'pong', 'a message of exactly max_frame_bytes');
+is($raw->next_message->{t}, 'pong', 'a message of exactly max_frame_bytes is answered');
 
 # Valid JSON that is not a valid message.
 expect_err($raw, $_->[0], $_->[1], $_->[2]) for
@@ -151,14 +151,14 @@ expect_err($raw, $_->[0], $_->[1], $_->[2]) for
   [ '{"t":"ack","r":17,"ids":[' . join(',', ("\"$id\"") x 1025) . ']}', 17, 'more ids than allowed' ],
   [ '{"t":"refresh","r":18}', 18, 'a refresh without a token' ],
   [ '{"t":"refresh","r":19,"token":null}', 19, 'a token that is not a string' ];
-stays_open($raw, 'all invalid messages');
+stays_open($raw, 'an invalid message');
 
 # Acks without an effect get no response.
 $raw->send_json({ t => 'ack', ids => [$id] }, { t => 'ack', ids => [ uc $id, $id ] },
     { t => 'ack', ids => [ ($id) x 1024 ] });
-stays_open($raw, 'acks of unknown ids');
-is($relay->metric('clairon_store_acks_total'), 0, 'nothing was acknowledged');
-is($store->execute('EXISTS', $store->keys("ack:$id")), 0, 'and no key was created');
+stays_open($raw, 'an ack of unknown ids');
+is($relay->metric('clairon_store_acks_total'), 0, 'an invalid ack acknowledges nothing');
+is($store->execute('EXISTS', $store->keys("ack:$id")), 0, 'an invalid ack creates no key');
 
 # Unread err messages are limited too.
 my $not_reading = user();
@@ -169,7 +169,7 @@ for (1 .. 2000)
 my $flood = eval { $not_reading->read_to_end };
 ok(defined $flood, 'a client that sends invalid messages and never reads is closed');
 
-stays_open($bystander, 'another client');
+stays_open($bystander, 'the end of another client');
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 done_testing();

@@ -89,7 +89,7 @@ SKIP:
     my $raw = Clairon::Test::SecureSocket->user($relay, 'u1', $cert);
     $raw->write(frame_bytes(PING, 'p') x 2500) for 1 .. 2;
     $raw->text('{"t":"ping"}');
-    is($raw->next_message->{t}, 'pong', 'also over TLS');
+    is($raw->next_message->{t}, 'pong', 'the message after many pings over TLS is answered');
     is($relay->stop, 0, 'SIGTERM ends the relay with TLS with status 0');
 }
 

@@ -24,27 +24,27 @@ sub upgrade
 sub upgrade_is
 {
     my ($status, $name, %headers) = @_;
-    is(upgrade($relay, %headers)->{status}, $status, $name);
+    is(upgrade($relay, %headers)->{status}, $status, "$name returns $status");
     return;
 }
 
 # Plain HTTP.
 my $health = http(GET => '/healthz');
-is($health->{status}, 200, 'the process is alive');
-is(JSON::decode_json($health->{body})->{status}, 'ok', 'with a JSON status');
-is($health->{headers}{'content-type'}, 'application/json', 'with its content type');
-is($health->{headers}{'content-length'}, length $health->{body}, 'with its length');
+is($health->{status}, 200, '/healthz returns 200');
+is(JSON::decode_json($health->{body})->{status}, 'ok', '/healthz has a JSON status');
+is($health->{headers}{'content-type'}, 'application/json', '/healthz has its content type');
+is($health->{headers}{'content-length'}, length $health->{body}, '/healthz has its length');
 my $ready = JSON::decode_json(http(GET => '/readyz')->{body});
 is_deeply([ @{$ready}{ 'status', 'store', 'feed' } ], [ 'ready', 'up', 'off' ],
     'without the feed role, the store alone decides readiness');
 
 my $head = http(HEAD => '/healthz');
-is($head->{status}, 200, 'HEAD is answered');
-is($head->{body}, '', 'without a body');
-is($head->{headers}{'content-length'}, $health->{headers}{'content-length'}, 'but with its length');
+is($head->{status}, 200, 'HEAD returns 200');
+is($head->{body}, '', 'HEAD has no body');
+is($head->{headers}{'content-length'}, $health->{headers}{'content-length'}, 'HEAD has the length of GET');
 
 my $metrics = http(GET => '/metrics');
-is($metrics->{headers}{'content-type'}, 'text/plain; version=0.0.4', 'metrics in Prometheus text format');
+is($metrics->{headers}{'content-type'}, 'text/plain; version=0.0.4', '/metrics has the content type of Prometheus\' text format');
 my (%help, %type, %value, %of, @wrong);
 for my $line (split /\n/, $metrics->{body})
 {
@@ -60,15 +60,15 @@ for my $line (split /\n/, $metrics->{body})
     else                                                           { push @wrong, $line }
 }
 is_deeply(\@wrong, [], 'every line is valid and no metric is repeated');
-cmp_ok(scalar(keys %value), '>', 10, 'there are metrics');
-is_deeply([ sort keys %help ], [ sort keys %of ], 'each has a help text');
-is_deeply([ sort keys %type ], [ sort keys %of ], 'and a type');
+cmp_ok(scalar(keys %value), '>', 10, '/metrics is not empty');
+is_deeply([ sort keys %help ], [ sort keys %of ], 'each metric has a help text');
+is_deeply([ sort keys %type ], [ sort keys %of ], 'each metric has a type');
 is_deeply([ grep { $type{$_} eq 'counter' xor /_total$/ } sort keys %type ], [],
     'exactly the counters end in _total');
 like($metrics->{body}, qr/\n\z/, 'the last line is terminated');
 
 is(http(GET => '/healthz?x=1')->{status}, 200, 'a query string is ignored');
-is(http(GET => $_)->{status}, 404, "404 at $_")
+is(http(GET => $_)->{status}, 404, "$_ returns 404")
   for '/', '/nope', '/healthz/', '/v1/ws/', '/v1', '/' . 'x' x 2000, '/../etc/passwd';
 is(http(GET => '/%00')->{status}, 400, 'a NUL in a path is rejected');
 is(http(GET => '/healthz')->{status}, 200, 'the relay still runs');
@@ -76,53 +76,53 @@ for my $method (qw(POST PUT DELETE OPTIONS))
 {
     my $response = http($method => '/healthz', 'Content-Length' => 0);
     is($response->{status}, 405, "$method is not allowed");
-    is($response->{headers}{allow}, 'GET, HEAD', 'and Allow lists the allowed methods');
+    is($response->{headers}{allow}, 'GET, HEAD', 'Allow lists the allowed methods');
 }
 my $required = http(GET => '/v1/ws');
-is($required->{status}, 426, 'the WebSocket path requires an upgrade');
-is($required->{headers}{upgrade}, 'websocket', 'with the Upgrade header');
-is($required->{headers}{connection}, 'upgrade, close', 'and the Connection header');
-is(http(POST => '/v1/ws', 'Content-Length' => 0)->{status}, 405, 'other methods are rejected');
+is($required->{status}, 426, '/v1/ws without an upgrade returns 426');
+is($required->{headers}{upgrade}, 'websocket', '426 has the header Upgrade');
+is($required->{headers}{connection}, 'upgrade, close', '426 has the header Connection');
+is(http(POST => '/v1/ws', 'Content-Length' => 0)->{status}, 405, '/v1/ws rejects other methods');
 for my $path ('/v1/ack', '/v1/poll', '/nope')
 {
     my $response = http(HEAD => $path);
-    is($response->{status}, $path eq '/nope' ? 404 : 405, "HEAD of $path");
-    is($response->{body}, '', 'has no body');
-    cmp_ok($response->{headers}{'content-length'}, '>', 0, 'but a length');
+    is($response->{status}, $path eq '/nope' ? 404 : 405, "HEAD of $path is rejected");
+    is($response->{body}, '', "HEAD of $path has no body");
+    cmp_ok($response->{headers}{'content-length'}, '>', 0, "HEAD of $path has a length");
 }
 
 # Required headers of an upgrade.
 my $good = upgrade($relay);
 is($good->{status}, 101, 'an upgrade is accepted');
-is($good->{headers}{'sec-websocket-accept'}, 's3pPLMBiTxaQ9kYGzzhZRbK+xOo=', 'with the correct Sec-WebSocket-Accept');
-is($good->{headers}{'sec-websocket-protocol'}, 'clairon.v1.json', 'and the subprotocol');
-upgrade_is(101, 'with a query string', ':path' => '/v1/ws?a=b');
-upgrade_is(404, 'rejected at another path', ':path' => '/v1/other');
-upgrade_is(404, 'rejected at HTTP paths', ':path' => '/healthz');
-upgrade_is(405, 'rejected with POST', ':method' => 'POST', 'Content-Length' => 0);
-upgrade_is(426, "Upgrade: $_ is rejected", Upgrade => $_) for 'chat', 'h2c', 'websocket, chat';
-upgrade_is(101, "with Connection: $_", Connection => $_) for 'upgrade', 'keep-alive, Upgrade';
-upgrade_is(426, "Connection: $_ is rejected", Connection => $_) for 'keep-alive', 'Upgraded';
-upgrade_is(426, 'rejected without Connection', Connection => undef);
-upgrade_is(400, 'rejected without a key', 'Sec-WebSocket-Key' => undef);
-upgrade_is(400, 'rejected without a host', Host => undef);
-upgrade_is(400, 'rejected with another subprotocol alone', 'Sec-WebSocket-Protocol' => 'chat');
-upgrade_is(400, 'rejected with a prefix of the subprotocol', 'Sec-WebSocket-Protocol' => 'clairon.v1.jso');
+is($good->{headers}{'sec-websocket-accept'}, 's3pPLMBiTxaQ9kYGzzhZRbK+xOo=', 'the response has the correct Sec-WebSocket-Accept');
+is($good->{headers}{'sec-websocket-protocol'}, 'clairon.v1.json', 'the response has the subprotocol');
+upgrade_is(101, 'an upgrade with a query string', ':path' => '/v1/ws?a=b');
+upgrade_is(404, 'an upgrade at another path', ':path' => '/v1/other');
+upgrade_is(404, 'an upgrade at an HTTP path', ':path' => '/healthz');
+upgrade_is(405, 'an upgrade with POST', ':method' => 'POST', 'Content-Length' => 0);
+upgrade_is(426, "Upgrade: $_", Upgrade => $_) for 'chat', 'h2c', 'websocket, chat';
+upgrade_is(101, "Connection: $_", Connection => $_) for 'upgrade', 'keep-alive, Upgrade';
+upgrade_is(426, "Connection: $_", Connection => $_) for 'keep-alive', 'Upgraded';
+upgrade_is(426, 'an upgrade without Connection', Connection => undef);
+upgrade_is(400, 'an upgrade without a key', 'Sec-WebSocket-Key' => undef);
+upgrade_is(400, 'an upgrade without a host', Host => undef);
+upgrade_is(400, 'another subprotocol alone', 'Sec-WebSocket-Protocol' => 'chat');
+upgrade_is(400, 'a prefix of the subprotocol', 'Sec-WebSocket-Protocol' => 'clairon.v1.jso');
 my $several = upgrade($relay, 'Sec-WebSocket-Protocol' => 'chat, clairon.v1.json');
 is($several->{headers}{'sec-websocket-protocol'}, 'clairon.v1.json', 'the relay selects its subprotocol from several');
-upgrade_is(101, 'the subprotocol is optional', 'Sec-WebSocket-Protocol' => undef);
+upgrade_is(101, 'an upgrade without a subprotocol', 'Sec-WebSocket-Protocol' => undef);
 
 # Origins: only the same host, unless there is a list.
-upgrade_is(101, 'a page of the same host is accepted', Origin => "http://127.0.0.1:$relay->{port}");
-upgrade_is(101, 'also from another port', Origin => 'https://127.0.0.1:3000');
-upgrade_is(403, "a page of $_ is rejected", Origin => $_)
+upgrade_is(101, 'a page of the same host', Origin => "http://127.0.0.1:$relay->{port}");
+upgrade_is(101, 'a page of the same host with another port', Origin => 'https://127.0.0.1:3000');
+upgrade_is(403, "a page of $_", Origin => $_)
   for 'http://evil.example', 'null', 'http://127.0.0.1.evil.example', 'http://evil.example/127.0.0.1',
   '127.0.0.1', 'http://', 'http://127.0.0.1@evil.example', 'x' x 600;
 my $listed = Clairon::Test::relay(undef, $store, roles => 'gate',
     conf => { 'gate.origins' => 'https://app.example, http://b.example:81' });
-is(upgrade($listed, Origin => $_)->{status}, 101, "$_ is on the list")
+is(upgrade($listed, Origin => $_)->{status}, 101, "$_ is accepted, as it is on the list")
   for 'https://app.example', 'http://b.example:81';
-is(upgrade($listed, Origin => $_)->{status}, 403, "$_ is not on the list")
+is(upgrade($listed, Origin => $_)->{status}, 403, "$_ is rejected, as it is not on the list")
   for 'http://app.example', 'http://b.example', "http://127.0.0.1:$listed->{port}", 'https://app.example.evil';
 is(upgrade($listed)->{status}, 101, 'a client without Origin is accepted');
 $listed->stop;
@@ -141,7 +141,7 @@ is(bearer('Bearer ' . token(sub => 'u1')), 'u1', 'a Bearer token is accepted');
 is(bearer('bearer  ' . token(sub => 'u1')), 'u1', 'the scheme is case-insensitive');
 is(bearer('Bearer ' . token(sub => 'u1'), token => token(sub => 'u2')), 'u2', 'the token of the connect message takes precedence');
 is(bearer('Bearer ' . token(sub => 'u1', secret => 'x' x 32)), 4001, 'a forged token is rejected');
-is(bearer('Bearer ' . token(sub => 'u1', exp => 1)), 4100, 'an expired token has its own code');
+is(bearer('Bearer ' . token(sub => 'u1', exp => 1)), 4100, 'an expired token is closed with its own code');
 is(bearer('Basic dTE6dTE='), 4001, 'another scheme is ignored');
 is(bearer('Bearer'), 4001, 'an empty token is ignored');
 is(bearer('Bearer ' . 'x' x 9000), 4001, 'a token that is too long is rejected');
@@ -157,7 +157,7 @@ for my $noise ("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "\r\n" x 10 . "NO
     shutdown $raw->{link}, 1;
     isnt($raw->read_response->{status}, 200, 'invalid bytes get no 200');
 }
-is(http(GET => '/healthz')->{status}, 200, 'others are served in that time');
+is(http(GET => '/healthz')->{status}, 200, 'other clients are served in that time');
 $half->write("TP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
 is($half->read_response->{status}, 426, 'a slow request is served');
 
@@ -166,11 +166,11 @@ my $small = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate
 my @users = map { Clairon::Test::RawSocket->user($small, "u$_") } 1 .. 3;
 my $full = upgrade($small);
 is($full->{status}, 503, 'a connection beyond the limit is rejected before the upgrade');
-like($full->{headers}{'retry-after'}, qr/^[1-9]\d*$/, 'with Retry-After');
-is(($small->get('/healthz'))[0], 200, 'the HTTP endpoints still respond');
+like($full->{headers}{'retry-after'}, qr/^[1-9]\d*$/, 'the rejection has Retry-After');
+is(($small->get('/healthz'))[0], 200, 'the HTTP endpoints respond beyond the limit');
 is($small->metric('clairon_gate_connections'), 3, 'the metrics count open connections');
-is($small->metric('clairon_gate_accepted_total'), 3, 'accepted connections');
-is($small->metric('clairon_gate_refused_total'), 1, 'and rejected connections');
+is($small->metric('clairon_gate_accepted_total'), 3, 'the metrics count accepted connections');
+is($small->metric('clairon_gate_refused_total'), 1, 'the metrics count rejected connections');
 $users[0]->disconnect;
 wait_until('a connection is free', sub { upgrade($small)->{status} == 101 });
 pass('a closed connection frees its slot');

@@ -47,12 +47,12 @@ for my $burst (1 .. $bursts)
     $ids += $rows;
     wait_until('the relay has read it', sub { $relay->metric('clairon_hub_notifications_total') == $ids });
 }
-cmp_ok($relay->metric('clairon_hub_delivered_total'), '<', $ids * $clients, 'more than the socket buffers hold');
+cmp_ok($relay->metric('clairon_hub_delivered_total'), '<', $ids * $clients, 'the burst is larger than the socket buffers');
 my @first = next_messages($readers[0], $ids);
 my @after = map { JSON::decode_json($_)->{n}{payload}{after} } @first;
-is_deeply([ map { $_->{id} } @after ], [ 1 .. $ids ], 'all rows in order');
-is_deeply([ grep { $_->{body} ne body($_->{id}) } @after ], [], 'unchanged');
+is_deeply([ map { $_->{id} } @after ], [ 1 .. $ids ], 'a client receives all rows in order');
+is_deeply([ grep { $_->{body} ne body($_->{id}) } @after ], [], 'a client receives the rows unchanged');
 my $whole = join "\n", @first;
-is_deeply([ grep { $whole ne join "\n", next_messages($readers[$_], $ids) } 1 .. $#readers ], [], 'all clients received the same');
-is($relay->metric('clairon_hub_delivered_total'), $ids * $clients, 'exactly once');
+is_deeply([ grep { $whole ne join "\n", next_messages($readers[$_], $ids) } 1 .. $#readers ], [], 'all clients receive the same');
+is($relay->metric('clairon_hub_delivered_total'), $ids * $clients, 'each row is delivered exactly once');
 done_testing();

@@ -33,9 +33,9 @@ while (!$dead)
     die "no client was closed\n" if time() - $began > $Clairon::Test::SECONDS;
 }
 cmp_ok($pings, '>=', 2, 'a client that answers with any frame is pinged again');
-$silent->ends_with(4102, 'no pong');
+$silent->ends_with(4102, 'a client without a pong');
 $_->wait_message('ping') for $pong_frames, $sends, $pongs;
-pass('the others stay connected');
+pass('the other clients stay connected');
 $_->disconnect for $pong_frames, $sends, $pongs;
 $relay->configure('gate.ping' => undef);
 $relay->restart;
@@ -46,8 +46,8 @@ my $second = Clairon::Test::relay(undef, $store, roles => 'gate', start => 0,
 $second->start;
 is($second->wait_end >> 8, 1, 'an occupied port ends the start');
 my @errors = grep { /level=error/ } split /\n/, $second->log_text;
-is(scalar(@errors), 1, 'with one error');
-like($second->log_text, qr/level=warn .*listen address in use: retrying/, 'after a logged wait');
+is(scalar(@errors), 1, 'an occupied port causes one error');
+like($second->log_text, qr/level=warn .*listen address in use: retrying/, 'an occupied port causes a logged wait');
 like($errors[0], qr/could not listen" listen="?127\.0\.0\.1:$relay->{port}"? error="Address already in use"/, 'the error names the address and the reason');
 is(($relay->get('/readyz'))[0], 200, 'the first relay is not affected');
 
@@ -79,7 +79,7 @@ my $next = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0, conf 
 $next->wait_for_log(qr/msg="started" pid=/);
 ok($first->is_alive, 'the first relay drains');
 $reads->close;
-is($first->wait_end, 0, 'and exits with status 0');
+is($first->wait_end, 0, 'the first relay exits with status 0');
 ok(IO::Socket::UNIX->new(Peer => "$folder/next"), 'the next relay listens at the same path');
 is($next->stop, 0, 'SIGTERM ends the next relay with status 0');
 ok(!-e "$folder/next", 'the last relay removes the socket');
@@ -112,8 +112,8 @@ my @connections = map { user("stay$_") } 1 .. 3;
 my $mark = $relay->log_mark;
 kill $_ => $relay->pid for qw(STOP TERM INT CONT);
 is($relay->wait_end, 0, 'a second signal ends the relay');
-like($relay->log_text($mark), qr/draining connections" count=3.*second signal, stopping immediately/s, 'immediately');
-unlike($relay->log_text($mark), qr/drain finished/, 'without waiting for connections');
+like($relay->log_text($mark), qr/draining connections" count=3.*second signal, stopping immediately/s, 'the second signal ends the relay immediately');
+unlike($relay->log_text($mark), qr/drain finished/, 'the second signal skips the drain');
 $relay->configure('gate.drain' => '2s');
 
 # SIGKILL: the relay restarts with the same settings and port, without any saved state.
@@ -124,10 +124,10 @@ is($relay->kill9 & 127, 9, 'a relay is killed');
 is($left[0]->read_to_end->{code}, 1006, 'its connections break');
 $relay->start;
 $relay->wait_ready;
-is($relay->metric('clairon_gate_connections'), 0, 'it restarts on its port without connections');
+is($relay->metric('clairon_gate_connections'), 0, 'the killed relay restarts on its port without connections');
 my $reconnected = user('left1');
 $reconnected->send_json({ t => 'ping' });
-is($reconnected->wait_message('pong')->{t}, 'pong', 'and serves clients');
+is($reconnected->wait_message('pong')->{t}, 'pong', 'the restarted relay serves clients');
 
 # Without the store: alive, not ready; new clients are served once the store is back.
 $store->stop;

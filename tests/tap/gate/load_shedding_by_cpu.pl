@@ -51,17 +51,17 @@ is(names($live), join(' ', 'high 1', "high $first", "high $last", 'low 1', 'need
     "needed $last", 'normal 1', 'noted 1', "noted $first", "noted $last"),
     'only LOW and NORMAL of type REALTIME are dropped');
 is($live->gaps, '', 'the gap is announced after the shortage');
-like($relay->log_text, qr/short of CPU or memory: .* delay_ms=\d+/, 'the log reports it');
+like($relay->log_text, qr/short of CPU or memory: .* delay_ms=\d+/, 'the log reports the load shedding');
 cmp_ok($relay->metric("clairon_shed_total{class=\"$_\"}"), '>=', 2, "dropped $_ notifications are counted")
   for qw(low normal);
 
 restore_cpu();
 wait_until('the shortage is over', sub { $relay->metric('clairon_shedding') == 0 });
 my $gap = $live->wait_for('gap');
-is($gap->{why}, 'shed', 'then the client gets the gap');
+is($gap->{why}, 'shed', 'a client with a loss gets the gap');
 my $id = insert(qw(low normal noted));
 $live->run_until('a new row', sub { has($live, "noted $id") });
-ok(has($live, "low $id") && has($live, "normal $id"), 'and all later rows');
+ok(has($live, "low $id") && has($live, "normal $id"), 'a client with a loss gets all later rows');
 $narrow->run_until('a new row', sub { has($narrow, "noted $id") });
 is($narrow->gaps, '', 'a client without a loss gets no gap');
 is($live->gaps, 'shed', 'a client with a loss gets one gap');

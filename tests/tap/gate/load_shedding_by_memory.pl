@@ -48,15 +48,15 @@ is(names($live), "high $first high $last low 1 needed $first needed $last normal
 $elsewhere->wait_notifications(12);
 is($live->gaps, '', 'the gap is announced after the shortage');
 is($short->metric('clairon_shed_total{class="low"}') >= 2, 1, 'dropped LOW notifications are counted');
-is($short->metric('clairon_shed_total{class="normal"}') >= 2, 1, 'and NORMAL ones');
-like($short->log_text, qr/short of CPU or memory/, 'the log reports it');
+is($short->metric('clairon_shed_total{class="normal"}') >= 2, 1, 'dropped NORMAL notifications are counted');
+like($short->log_text, qr/short of CPU or memory/, 'the log reports the load shedding');
 
 # A client that reconnects to another relay during the shortage loses nothing.
 my $moved = $other->client('live', pos => $live->pos);
-is($moved->wait_for('connected')->{resumed}, JSON::true, 'it resumes on the other relay');
+is($moved->wait_for('connected')->{resumed}, JSON::true, 'the client resumes on the other relay');
 $moved->run_until('the dropped rows', sub { has($moved, "low $last") && has($moved, "normal $last") });
-ok(has($moved, "low $first") && has($moved, "normal $first"), 'it receives all dropped rows');
-is($moved->gaps, '', 'without a gap');
+ok(has($moved, "low $first") && has($moved, "normal $first"), 'the client receives all dropped rows there');
+is($moved->gaps, '', 'the client gets no gap there');
 # Polls are not shed, as they are the fallback.
 my ($status, $body) = $short->get('/v1/poll?wait=0&pos=' . $live->pos,
     Authorization => 'Bearer ' . Clairon::Test::token(sub => 'live'));
@@ -67,11 +67,11 @@ my $all = 0;
 while ($all < $bulk) { $all++ if $slow->wait_message('msg') }
 wait_until('the shortage is over', sub { shedding() == 0 });
 my $gap = $live->wait_for('gap');
-is($gap->{why}, 'shed', 'then the client gets the gap');
-is($sse->wait_message('gap')->{why}, 'shed', 'on SSE too');
+is($gap->{why}, 'shed', 'a client with a loss gets the gap');
+is($sse->wait_message('gap')->{why}, 'shed', 'a client with a loss gets the gap on SSE');
 my $id = insert(qw(low normal noted));
 $live->run_until('a new row', sub { has($live, "noted $id") });
-ok(has($live, "low $id") && has($live, "normal $id"), 'and all later rows');
+ok(has($live, "low $id") && has($live, "normal $id"), 'a client with a loss gets all later rows');
 $narrow->run_until('a new row', sub { has($narrow, "noted $id") });
 is($narrow->gaps, '', 'a client without a loss gets no gap');
 is($live->gaps, 'shed', 'a client with a loss gets one gap');
@@ -81,7 +81,7 @@ like($short->log_text, qr/gap announced" dropped=\d+ clients=2\b/, 'the log has 
 my $reconnected = $short->client('live', pos => $gap->{to});
 is($reconnected->wait_for('connected')->{resumed}, JSON::true, 'the gap\'s cursor resumes');
 $reconnected->run_until('later rows', sub { has($reconnected, "noted $id") });
-ok(!has($reconnected, "low $last"), 'after the lost rows');
+ok(!has($reconnected, "low $last"), 'the cursor of the gap is after the lost rows');
 is($_->stop, 0, 'SIGTERM ends a relay with status 0') for $short, $other;
 
 done_testing();

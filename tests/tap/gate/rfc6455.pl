@@ -29,6 +29,7 @@ sub is_case
     $cases++;
     my $raw = Clairon::Test::RawSocket->user($relay, 'u1');
     my $end = $expected[-1] =~ /^\d+$/ ? pop @expected : undef;
+    my $outcome = defined $end ? "is closed with $end" : @expected ? 'is answered' : 'is ignored';
     $send->($raw);
     if (!defined $end)
     {
@@ -51,7 +52,7 @@ sub is_case
     }
     push @expected, $end if defined $end;
     @got = grep { $_ !~ /^bye/ } @got;
-    is_deeply(\@got, \@expected, $name) or diag(explain(\@got));
+    is_deeply(\@got, \@expected, "$name $outcome") or diag(explain(\@got));
     $raw->disconnect;
     return;
 }
@@ -78,7 +79,7 @@ sub send_pieces
 }
 
 # 1. Framing: every form of length, in one piece, by octet, in chunks.
-is_case('1.1.1 an empty frame is not a message', sub { $_[0]->frame(TEXT, '') }, 4000);
+is_case('1.1.1 an empty frame', sub { $_[0]->frame(TEXT, '') }, 4000);
 for my $bytes (12, 125, 126, 127, 128, 65_535, 65_536)
 {
     is_case("1.1 text of $bytes bytes", sub { $_[0]->text(ping_of($bytes)) }, 'pong');
@@ -298,7 +299,7 @@ is_case('10.5 a continuation without a mask', sub {
     $_[0]->frame(CONTINUATION, '"ping"}', masked => 0) }, 1002);
 my $first = Clairon::Test::RawSocket->open($relay);
 $first->frame(TEXT, '{"t":"connect","token":"' . token(sub => 'u1') . '"}', masked => 0);
-is($first->read_to_end->{code}, 1002, '10.6 the first frame without a mask');
+is($first->read_to_end->{code}, 1002, '10.6 the first frame without a mask is closed with 1002');
 
 # The handshake.
 sub upgrade
@@ -309,32 +310,32 @@ sub upgrade
     $raw->disconnect;
     return $raw->{response};
 }
-is(upgrade()->{headers}{'sec-websocket-accept'}, 's3pPLMBiTxaQ9kYGzzhZRbK+xOo=', 'h.1 Sec-WebSocket-Accept of RFC 6455');
+is(upgrade()->{headers}{'sec-websocket-accept'}, 's3pPLMBiTxaQ9kYGzzhZRbK+xOo=', 'h.1 Sec-WebSocket-Accept is that of RFC 6455');
 my $old = upgrade('Sec-WebSocket-Version' => 8);
-is($old->{status}, 426, 'h.2 version 8: upgrade required');
-is($old->{headers}{'sec-websocket-version'}, 13, 'h.2 with the supported version');
-is(upgrade('Sec-WebSocket-Version' => undef)->{status}, 426, 'h.3 no version');
-is(upgrade('Sec-WebSocket-Version' => '13x')->{status}, 426, 'h.4 a version with a valid prefix');
-is(upgrade('Sec-WebSocket-Key' => undef)->{status}, 400, 'h.5 no key');
-is(upgrade('Sec-WebSocket-Key' => $_->[0])->{status}, 400, "h.6 a key that is $_->[1]")
+is($old->{status}, 426, 'h.2 version 8 is rejected with 426');
+is($old->{headers}{'sec-websocket-version'}, 13, 'h.2 the rejection has the supported version');
+is(upgrade('Sec-WebSocket-Version' => undef)->{status}, 426, 'h.3 a missing version is rejected');
+is(upgrade('Sec-WebSocket-Version' => '13x')->{status}, 426, 'h.4 a version with a valid prefix is rejected');
+is(upgrade('Sec-WebSocket-Key' => undef)->{status}, 400, 'h.5 a missing key is rejected');
+is(upgrade('Sec-WebSocket-Key' => $_->[0])->{status}, 400, "h.6 a key that is $_->[1] is rejected")
   for [ 'dGhlIHNhbXBsZQ==', 'too short' ], [ 'dGhlIHNhbXBsZSBub25jZSBpcyBsb25n', 'too long' ],
   [ 'dGhlIHNhbXBsZSBub25jZ!==', 'no base64' ], [ 'x' x 300, 'far too long' ];
-is(upgrade(':path' => '/v1/elsewhere')->{status}, 404, 'h.7 an unknown path');
-is(upgrade('Sec-WebSocket-Protocol' => 'chat')->{status}, 400, 'h.8 an unknown subprotocol');
-is(upgrade(':method' => 'POST', 'Content-Length' => 0)->{status}, 405, 'h.9 another method');
+is(upgrade(':path' => '/v1/elsewhere')->{status}, 404, 'h.7 an unknown path is not found');
+is(upgrade('Sec-WebSocket-Protocol' => 'chat')->{status}, 400, 'h.8 an unknown subprotocol is rejected');
+is(upgrade(':method' => 'POST', 'Content-Length' => 0)->{status}, 405, 'h.9 another method is rejected');
 is(upgrade('Sec-WebSocket-Extensions' => 'permessage-deflate; client_max_window_bits')
       ->{headers}{'sec-websocket-extensions'}, undef, 'h.10 no extension is accepted');
-isnt(upgrade('X-Large' => 'x' x 100_000)->{status}, 101, 'h.11 headers of 100 kB');
-is(upgrade(map { ("X-Header-$_" => 'x' x 20) } 1 .. 100)->{status}, 101, 'h.12 a hundred headers');
-is(upgrade(Connection => 'keep-alive, Upgrade')->{status}, 101, 'h.13 the Connection header of Firefox');
+isnt(upgrade('X-Large' => 'x' x 100_000)->{status}, 101, 'h.11 headers of 100 kB are rejected');
+is(upgrade(map { ("X-Header-$_" => 'x' x 20) } 1 .. 100)->{status}, 101, 'h.12 a hundred headers are accepted');
+is(upgrade(Connection => 'keep-alive, Upgrade')->{status}, 101, 'h.13 the Connection header of Firefox is accepted');
 is(upgrade(Upgrade => 'WebSocket')->{status}, 101, 'h.14 Upgrade is case-insensitive');
 my $http10 = Clairon::Test::RawSocket->new($relay);
 $cases++;
 $http10->write("GET /v1/ws HTTP/1.0\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
       . "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n");
-isnt($http10->read_response->{status}, 101, 'h.15 HTTP/1.0 has no upgrade');
+isnt($http10->read_response->{status}, 101, 'h.15 HTTP/1.0 is not upgraded');
 
-cmp_ok($cases, '>=', 80, "$cases cases");
+cmp_ok($cases, '>=', 80, "the file has $cases cases");
 $bystander->send_json({ t => 'ping' });
 is($bystander->wait_message('pong')->{t}, 'pong', 'another client is not affected');
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');

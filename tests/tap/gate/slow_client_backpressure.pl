@@ -98,9 +98,9 @@ $other->run_until('the other client\'s row', sub { $other->notifications == 1 })
 pass('a client that does not read does not block others');
 $slow->frame(PING, 'are you there') for 1 .. 3;
 my ($got, $others) = read_until($slow, 'normal', $rows - 1);
-is(names(@$got), join(' ', map { "normal $_" } $first .. $rows - 1), 'it receives every notification in order, without duplicates');
+is(names(@$got), join(' ', map { "normal $_" } $first .. $rows - 1), 'a slow client receives every notification in order, without duplicates');
 is_deeply([ map { "$_->{opcode} $_->{payload}" } @$others ], [ (PONG . ' are you there') x 3 ],
-    'its pings are answered between two frames');
+    'pings of a slow client are answered between two frames');
 
 # Priorities among queued notifications.
 $first = block('slow');
@@ -112,14 +112,14 @@ insert_into('high', 2, 'slow');
 ($got) = read_until($slow, 'low', 1);
 my @order = grep { !/^normal/ || $_ eq "normal $rows" } map { "$_->{table} $_->{id}" } @$got;
 is_deeply(\@order, [ 'high 1', 'high 2', "normal $rows", 'low 1' ], 'HIGH precedes NORMAL, which precedes LOW');
-is($got->[-1]{table}, 'low', 'LOW is last');
+is($got->[-1]{table}, 'low', 'LOW notifications are last');
 is(names(grep { $_->{table} eq 'normal' } @$got), join(' ', map { "normal $_" } $first .. $rows),
     'notifications of one priority are in commit order');
 
 # A client that disconnects right after a notification that overtook others resumes with those.
 my ($high)   = grep { $got->[$_]{table} eq 'high' } 0 .. $#$got;
 my @overtook = map { "$_->{table} $_->{id}" } grep { $_->{table} ne 'high' } @{$got}[ $high + 1 .. $#$got ];
-cmp_ok(scalar(@overtook), '>=', 2, 'some were overtaken');
+cmp_ok(scalar(@overtook), '>=', 2, 'some notifications were overtaken');
 $slow->disconnect;
 $slow = reader('slow', pos => $got->[$high]{pos});
 my %again;
@@ -129,7 +129,7 @@ while (keys %again < @overtook)
     my $name = "$line->{n}{metadata}{source} $line->{n}{payload}{after}{id}";
     $again{$name} = 1 if grep { $_ eq $name } @overtook;
 }
-is_deeply([ sort keys %again ], [ sort @overtook ], 'its cursor is before the overtaken notifications');
+is_deeply([ sort keys %again ], [ sort @overtook ], 'the cursor is before the overtaken notifications');
 $slow->disconnect;
 
 # Too many unsent bytes, then too old.
@@ -147,9 +147,9 @@ sub check_closed
     $pos = $received[-1]{pos} if @received;
     my $missing = $rows - ($from - 1 + @received);
     my $reconnected = $relay->client($user, pos => $pos);
-    is($reconnected->wait_for('connected')->{resumed}, JSON::true, 'it can resume');
+    is($reconnected->wait_for('connected')->{resumed}, JSON::true, 'the closed client resumes');
     $reconnected->wait_notifications($missing);
-    is(join(' ', map { $_->{payload}{after}{id} } $reconnected->notifications), join(' ', $from + @received .. $rows), 'from its cursor');
+    is(join(' ', map { $_->{payload}{after}{id} } $reconnected->notifications), join(' ', $from + @received .. $rows), 'the closed client continues from its cursor');
     return;
 }
 

@@ -27,8 +27,8 @@ while (!$slow->{eof})
     $read += $got // 0;
     $slow->{eof} = 1 if defined $got && $got == 0 || !defined $got && !$!{EAGAIN};
 }
-cmp_ok($read, '>', 200_000, 'it has much to read');
-is($slow->ends_with(4101, 'a slow reader')->{code}, 4101, 'the slow client receives the close');
+cmp_ok($read, '>', 200_000, 'the slow client has much to read');
+is($slow->ends_with(4101, 'a client that reads slowly')->{code}, 4101, 'the slow client receives the close');
 is($relay->metric('clairon_gate_connections'), 0, 'the connection is closed') if wait_until('the connection ends', sub { $relay->metric('clairon_gate_connections') == 0 });
 
 # A client that does not read is closed without waiting.

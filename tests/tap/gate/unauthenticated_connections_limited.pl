@@ -52,7 +52,7 @@ for my $nth (1 .. PLACES - 2)
     push @users, $raw;
 }
 is($idle[0]->read_to_end->{code}, 1006, 'the oldest idle connection was closed');
-is(connected($early, 'early')->{user}, 'early', 'the only connection of another address was not');
+is(connected($early, 'early')->{user}, 'early', 'the only connection of another address stays open');
 push @users, $early;
 push @users, from($relay, '203.0.113.99');
 is(connected($users[-1], 'last')->{user}, 'last', 'idle connections do not keep the last slot');
@@ -67,7 +67,7 @@ $relay = relay_with('gate.trusted_proxies' => '127.0.0.0/8', 'gate.request_rate'
 my %got;
 $got{ status($relay, '192.0.2.1') }++ for 1 .. 40;
 ok($got{429}, 'too many upgrades without a token are rejected');
-is(($got{101} // 0) + $got{429}, 40, 'with 429');
+is(($got{101} // 0) + $got{429}, 40, 'upgrades beyond the rate get 429');
 for my $nth (1 .. 12)
 {
     my $raw = from($relay, '192.0.2.2');
@@ -84,7 +84,7 @@ is($relay->stop, 0, 'SIGTERM ends the relay with the default limits with status 
 $relay = relay_with('gate.trusted_proxies' => '127.0.0.0/8', 'gate.connect_timeout' => '10m', 'gate.connect_rate' => 0, 'gate.request_rate' => 0);
 @idle = map { from($relay, '192.0.2.1') } 1 .. PER_ADDRESS;
 is(scalar(grep { $_->{response}{status} == 101 } @idle), PER_ADDRESS, 'a client address may have 5000 connections');
-is(status($relay, '192.0.2.1'), 429, 'but not more');
+is(status($relay, '192.0.2.1'), 429, 'a client address may not have more than 5000 connections');
 like($relay->log_text, qr/gate\.max_per_address reached" address="?192\.0\.2\.1"? count=5000/, 'the log names the address');
 is(status($relay, '192.0.2.2'), 101, 'the limit counts each address separately');
 is($relay->stop, 0, 'SIGTERM ends the relay behind a trusted proxy with status 0');

@@ -15,14 +15,14 @@ $pg->safe_psql('postgres', q{
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'gate.workers' => 3 });
 
-is(scalar children($relay->pid), 3, 'one process per worker, and the supervisor');
+is(scalar children($relay->pid), 3, 'the relay has one process per worker, and the supervisor');
 my @clients = map { $relay->client("u$_") } 1 .. 24;
 is($relay->metric('clairon_gate_connections'), 24, 'any worker reports the metrics of all');
 
 $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'x' FROM generate_series(1, 50) i});
 $_->wait_notifications(50) for @clients;
 pass('the clients of all workers receive everything');
-is(scalar $store->entries, 50, 'it is stored once');
+is(scalar $store->entries, 50, 'the notification is stored once');
 
 # The first worker has the feed.
 my ($turns, $now) = (0, 0);
@@ -44,8 +44,8 @@ $reconnected->wait_notifications(10);
 pass('a client that reconnects gets missed notifications');
 
 my @last = children($relay->pid);
-is($relay->stop, 0, 'SIGTERM ends all of them');
-is($reconnected->wait_closed, 4201, 'their clients get a bye');
+is($relay->stop, 0, 'SIGTERM ends all workers');
+is($reconnected->wait_closed, 4201, 'the clients of all workers get a bye');
 is_deeply([ grep { is_running($_) } @last ], [], 'no worker is left');
 
 $relay->start;
@@ -91,7 +91,7 @@ rename $key, "$key.away" or die $!;
 my ($killed, @rest) = children($relay->pid);
 kill KILL => $killed;
 $relay->wait_for_log(qr/failed to start, starting another.*failed to start, starting another/s, from => $mark);
-is_deeply([ grep { is_running($_) } @rest ], \@rest, 'the others serve, although no new worker can start');
+is_deeply([ grep { is_running($_) } @rest ], \@rest, 'the other workers serve, although no new worker can start');
 rename "$key.away", $key or die $!;
 $relay->wait_for_log(qr/(?:msg="started" pid=\d+.*){4}/s, from => $mark);
 pass('a worker starts once the certificate is valid');
@@ -101,7 +101,7 @@ $relay->configure('gate.tls_key' => "$key.other");
 $mark = $relay->log_mark;
 $relay->start;
 is($relay->wait_end >> 8, 1, 'a worker that cannot serve ends the start');
-like($relay->log_text($mark), qr/worker failed to start, stopping all/, 'with a log message');
+like($relay->log_text($mark), qr/worker failed to start, stopping all/, 'a worker that cannot serve is logged');
 
 # A terminal, or a simple service manager, signals the whole group: workers get the signal twice, also from their
 # supervisor, and still drain.
@@ -116,7 +116,7 @@ for my $signal (qw(TERM INT))
     $relay->wait_for_log(qr/(?:signal received, draining.*){3}/s, from => $mark);
     is($poll->read_to_end->{code}, 4201, "SIG$signal for the whole group: a client gets a bye");
     is($relay->wait_end, 0, 'the relay exits with status 0');
-    unlike($relay->log_text($mark), qr/stopping immediately|[1-9]\d* connections left/, 'after all clients got a bye');
+    unlike($relay->log_text($mark), qr/stopping immediately|[1-9]\d* connections left/, 'the relay exits after all clients got a bye');
 }
 # A second signal ends the drain.
 $relay->start;
@@ -127,7 +127,7 @@ kill TERM => $relay->pid;
 $relay->wait_for_log(qr/(?:signal received, draining.*){3}/s, from => $mark);
 kill INT => $relay->pid;
 is($relay->wait_end, 0, 'a second signal ends the relay');
-like($relay->log_text($mark), qr/second signal, stopping immediately/, 'immediately');
+like($relay->log_text($mark), qr/second signal, stopping immediately/, 'the second signal ends the relay immediately');
 
 # The supervisor is killed during a POST /v1/push, before it can be notified: the process that adopts the workers must
 # get no signal. Here that is this test, by prctl(PR_SET_CHILD_SUBREAPER).
