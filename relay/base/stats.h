@@ -111,7 +111,7 @@ enum stats_kind {
       "Expiry of gate.tls_cert as a Unix time; 0: none")                                           \
     X(GATE_PUSH_OFF, "clairon_gate_push_off", GAUGE, "1 while push is turned off")                 \
     X(GATE_ACCEPTED, "clairon_gate_accepted_total", COUNTER, "Client connections accepted")        \
-    X(GATE_REFUSED, "clairon_gate_refused_total", COUNTER, "Client connections rejected")          \
+    X(GATE_REJECTED, "clairon_gate_refused_total", COUNTER, "Client connections rejected")         \
     X(GATE_TOO_FAST, "clairon_gate_requests_refused_total", COUNTER,                               \
       "HTTP requests rejected by gate.request_rate")                                               \
     X(GATE_TURNS, "clairon_loop_turns_total", COUNTER, "Iterations of the event loop")             \

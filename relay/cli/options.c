@@ -103,7 +103,7 @@ read_value(int argc, char **argv, int *at, const struct cli_option *option)
 }
 
 static int
-refuse_argument(const char *command, const char *argument, const struct cli_option *options,
+reject_argument(const char *command, const char *argument, const struct cli_option *options,
                 size_t count)
 {
     const char *names[OPTIONS_MAX], *nearest;
@@ -143,7 +143,7 @@ cli_options_parse(const char *command, int argc, char **argv, const struct cli_o
             operands[operand_count++] = argument;
             argv[at] = NULL;
         } else {
-            return refuse_argument(command, argument, options, option_count);
+            return reject_argument(command, argument, options, option_count);
         }
     }
     return 0;

@@ -14,7 +14,7 @@
 #define ANNOUNCE_US (30 * 1000000) /* from the first dropped notification, at the latest */
 
 static void
-note_delay(struct ready_list *ready, int64_t delay_us)
+record_delay(struct ready_list *ready, int64_t delay_us)
 {
     if (delay_us > ready->delay_us)
         ready->delay_us = delay_us;
@@ -82,9 +82,9 @@ on_measure(struct ev_loop *loop, ev_timer *timer, int events)
     ev_timer_again(loop,
                    timer); /* a late timer would fire twice, and measure no delay the second time */
     if (hub->ready.probe != NULL)
-        note_delay(&hub->ready, now_us - hub->ready.probe_us);
-    note_delay(&hub->ready,
-               now_us - shed->measured_us - PRESSURE_EVERY_MS * 1000); /* a long turn */
+        record_delay(&hub->ready, now_us - hub->ready.probe_us);
+    record_delay(&hub->ready,
+                 now_us - shed->measured_us - PRESSURE_EVERY_MS * 1000); /* a long turn */
     hub_publish(hub); /* at the level at which it was read */
     if (pressure_measure(&shed->pressure, &limits, now_us, hub->ready.delay_us,
                          hub->queued_bytes)) {

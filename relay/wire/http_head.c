@@ -109,7 +109,7 @@ read_first_line(struct head_scan *scan, const char *line, size_t len)
 }
 
 static enum rc
-note_single(struct head_scan *scan, const char *name, size_t len)
+record_single(struct head_scan *scan, const char *name, size_t len)
 {
     for (size_t i = 0; i < sizeof(SINGLE) / sizeof(SINGLE[0]); i++) {
         if (strlen(SINGLE[i]) != len || strncasecmp(SINGLE[i], name, len) != 0)
@@ -175,7 +175,7 @@ contains_token(const char *at, const char *end, const char *word)
 }
 
 static void
-note_upgrade(struct head_scan *scan, const char *line, size_t name_len, const char *end)
+record_upgrade(struct head_scan *scan, const char *line, size_t name_len, const char *end)
 {
     static const char WEBSOCKET[] = "websocket", UPGRADE[] = "upgrade", CONNECTION[] = "connection";
     const char *value = line + name_len + 1;
@@ -202,7 +202,7 @@ read_field(struct head_scan *scan, const char *line, size_t len)
     if (has_control(colon, len - (size_t)(colon - line)))
         return reject_head(scan, "a header contains a control character");
     before = scan->seen;
-    rc = note_single(scan, line, (size_t)(colon - line));
+    rc = record_single(scan, line, (size_t)(colon - line));
     if (rc == RC_OK && (scan->seen & ~before) == 1u << SINGLE_LENGTH &&
         !is_number(colon + 1, line + len))
         return reject_head(scan, "Content-Length is not a number");
@@ -213,7 +213,7 @@ read_field(struct head_scan *scan, const char *line, size_t len)
     if (rc == RC_OK && (scan->seen & ~before) == 1u << SINGLE_ORIGIN &&
         is_word(colon + 1, line + len, ""))
         return reject_head(scan, "Origin is empty");
-    note_upgrade(scan, line, (size_t)(colon - line), line + len);
+    record_upgrade(scan, line, (size_t)(colon - line), line + len);
     return rc;
 }
 

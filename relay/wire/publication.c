@@ -396,7 +396,7 @@ read_retry(struct publication_draft *draft, json_t *routing)
 
 /* A field on the wrong level is a frequent mistake. */
 static enum rc
-refuse_field(struct publication_draft *draft, const char *field)
+reject_field(struct publication_draft *draft, const char *field)
 {
     static const struct {
         const char *name;
@@ -434,7 +434,7 @@ read_publication(struct publication_draft *draft, json_t *root)
     json_object_foreach(root, field, value)
     {
         if (!is_among(field, ROOT))
-            return refuse_field(draft, field);
+            return reject_field(draft, field);
     }
     draft->payload = json_object_get(root, "payload");
     if (!json_is_object(draft->payload))
@@ -466,7 +466,7 @@ write_canonical(struct publication_draft *draft, const json_t *root)
 }
 
 static enum rc
-refuse_json(struct publication_draft *draft, const json_error_t *load)
+reject_json(struct publication_draft *draft, const json_error_t *load)
 {
     if (json_error_code(load) != json_error_numeric_overflow)
         return reject(draft, "the body is not JSON: %.120s", load->text);
@@ -485,7 +485,7 @@ publication_parse(const char *text, size_t len, const struct publication_origin 
         .publication = &publication, .origin = origin, .error = error, .text = text, .len = len};
     json_error_t load;
     json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &load);
-    enum rc rc = root != NULL ? read_publication(&draft, root) : refuse_json(&draft, &load);
+    enum rc rc = root != NULL ? read_publication(&draft, root) : reject_json(&draft, &load);
 
     if (rc == RC_OK)
         rc = write_canonical(&draft, root);

@@ -163,11 +163,11 @@ hint_of(const struct gate *gate, const char *error)
 }
 
 void
-gate_log_refused_token(struct gate *gate, const char *where, const char *error)
+gate_log_rejected_token(struct gate *gate, const char *where, const char *error)
 {
     unsigned skipped = 0;
 
-    if (throttle_allows(&gate->token_refused, clock_monotonic_us(), &skipped))
+    if (throttle_allows(&gate->token_rejected, clock_monotonic_us(), &skipped))
         log_info("gate", "token rejected", LOG_TEXT("path", where), LOG_TEXT("error", error),
                  LOG_UINT("suppressed", skipped), LOG_TEXT("hint", hint_of(gate, error)));
 }

@@ -43,6 +43,6 @@ void gate_ticket_cancel(struct gate_redeem *redeem);
 struct session_group *gate_groups_of(const struct token *token);
 
 /* Logs a rejected token, rate-limited because clients retry. `where` is a path. */
-void gate_log_refused_token(struct gate *gate, const char *where, const char *error);
+void gate_log_rejected_token(struct gate *gate, const char *where, const char *error);
 
 #endif

@@ -8,7 +8,7 @@
 #include "wire/http_head.h"
 
 static enum rc
-refuse_head(struct response *ret_response, int status, const char *detail)
+reject_head(struct response *ret_response, int status, const char *detail)
 {
     log_debug("gate", "request rejected", LOG_INT("status", status), LOG_TEXT("detail", detail));
     response_problem(ret_response, status, 0, detail);
@@ -28,14 +28,14 @@ gate_head_check(const struct gate *gate, int fd, const char *bytes, size_t len,
         *ret_head = parts;
     /* RFC 6455, 4.1: a client must wait for the response. See also lws_workarounds.h. */
     if (rc == RC_OK && parts.is_websocket && len > parts.len)
-        return refuse_head(ret_response, 400, "data sent before the upgrade response");
+        return reject_head(ret_response, 400, "data sent before the upgrade response");
     if (rc == RC_AGAIN || (rc == RC_OK && !workaround_is_unknown_method(&parts)))
         return rc;
     if (rc == RC_LIMIT)
-        return refuse_head(ret_response, 431,
+        return reject_head(ret_response, 431,
                            "request head too long, limits are 12 kB and 127 headers");
     if (rc != RC_OK)
-        return refuse_head(ret_response, 400, why);
+        return reject_head(ret_response, 400, why);
     on_unknown_method(gate, fd, parts.target, parts.target_len, ret_response);
     return RC_BAD;
 }
@@ -43,5 +43,5 @@ gate_head_check(const struct gate *gate, int fd, const char *bytes, size_t len,
 void
 gate_head_timed_out(struct response *ret_response)
 {
-    (void)refuse_head(ret_response, 408, "timeout waiting for the request head");
+    (void)reject_head(ret_response, 408, "timeout waiting for the request head");
 }

@@ -96,11 +96,11 @@ gate_origin_allowed(const char *origins, const char *origin, const char *host)
 
 /* Rate-limited, because pages retry. */
 static void
-log_refused(struct gate *gate, const char *origins, const char *origin, const char *host)
+log_rejected(struct gate *gate, const char *origins, const char *origin, const char *host)
 {
     unsigned skipped = 0;
 
-    if (!throttle_allows(&gate->origin_refused, clock_monotonic_us(), &skipped))
+    if (!throttle_allows(&gate->origin_rejected, clock_monotonic_us(), &skipped))
         return;
     if (origins != NULL)
         log_warn("gate", "origin not allowed", LOG_BYTES("origin", origin, strnlen(origin, 256)),
@@ -124,7 +124,7 @@ gate_origin_read(struct gate *gate, const char *origins, struct lws *wsi, char *
         return len == 0 && request_field_len(wsi, FIELD_ORIGIN) == 0;
     if (request_field_copy(wsi, FIELD_HOST, host, sizeof(host)) <= 0 ||
         !gate_origin_allowed(origins, origin, host)) {
-        log_refused(gate, origins, origin, host);
+        log_rejected(gate, origins, origin, host);
         return false;
     }
     *ret_origin = memory_text(origin, (size_t)len);

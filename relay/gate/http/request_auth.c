@@ -41,11 +41,11 @@ gate_request_handle(struct gate_request *request)
 {
     struct gate *gate = request->gate;
     const struct gate_route *route = request->route;
-    struct gate_refusal refusal;
+    struct gate_rejection rejection;
     const char *missing = missing_claim(request);
 
-    if (route->is_stream && !gate_serves(gate, route->accepts_ticket, &refusal)) {
-        gate_request_refuse(request, &refusal);
+    if (route->is_stream && !gate_serves(gate, route->accepts_ticket, &rejection)) {
+        gate_request_reject(request, &rejection);
         return;
     }
     if (route->is_stream && !gate_admits_user(gate, request->token.user)) {
@@ -59,9 +59,9 @@ gate_request_handle(struct gate_request *request)
 }
 
 static void
-refuse_token(struct gate_request *request, enum rc rc, const char *error)
+reject_token(struct gate_request *request, enum rc rc, const char *error)
 {
-    gate_log_refused_token(request->gate, request->route->path, error);
+    gate_log_rejected_token(request->gate, request->route->path, error);
     gate_request_problem(request, 401, rc == RC_CLOSED ? GATE_ERR_EXPIRED : GATE_ERR_UNAUTHORISED,
                          error);
 }
@@ -81,17 +81,18 @@ on_token_redeemed(void *owner, enum rc rc, struct token *token, const char *erro
     } else if (rc == RC_IO) {
         gate_request_problem(request, 503, 0, error);
     } else {
-        refuse_token(request, rc, error);
+        reject_token(request, rc, error);
     }
 }
 
 static void
-refuse_rate(struct gate_request *request)
+reject_rate(struct gate_request *request)
 {
-    const struct gate_refusal refusal = {429, GATE_ERR_RATE, GATE_RETRY_SOON, GATE_RATE_EXCEEDED};
+    const struct gate_rejection rejection = {429, GATE_ERR_RATE, GATE_RETRY_SOON,
+                                             GATE_RATE_EXCEEDED};
 
     log_debug("gate", "request rejected: gate.request_rate exceeded", LOG_REQUEST(request));
-    gate_request_refuse(request, &refusal);
+    gate_request_reject(request, &rejection);
 }
 
 static void
@@ -101,9 +102,9 @@ use_bearer(struct gate_request *request, const char *bearer)
     enum rc rc = gate_token_verify(request->gate, bearer, strlen(bearer), &request->token, error);
 
     if (rc != RC_OK)
-        refuse_token(request, rc, error);
+        reject_token(request, rc, error);
     else if (!gate_admits_user_request(request->gate, request->io.wsi, request->token.user))
-        refuse_rate(request);
+        reject_rate(request);
     else if (request->route->body_max == 0)
         gate_request_handle(request);
 }

@@ -47,9 +47,9 @@ gate_slot_release(struct gate_request *request)
 }
 
 static void
-refuse_overload(struct gate_request *request)
+reject_overload(struct gate_request *request)
 {
-    stats_add(request->gate->stats, STAT_GATE_REFUSED, 1);
+    stats_add(request->gate->stats, STAT_GATE_REJECTED, 1);
     gate_request_problem(request, 503, 0, "too many requests in progress");
     gate_slot_release(request);
 }
@@ -63,7 +63,7 @@ make_room(struct gate *gate)
     DL_FOREACH2(gate->requests->posts.first, request, list_next)
     {
         if (request->state == GATE_REQUEST_READING) {
-            refuse_overload(request);
+            reject_overload(request);
             return true;
         }
     }
@@ -76,7 +76,7 @@ gate_slot_acquire(struct gate_request *request)
     struct gate *gate = request->gate;
 
     if (gate->requests->posts.count >= POSTS_MAX && !make_room(gate)) {
-        refuse_overload(request);
+        reject_overload(request);
         return false;
     }
     list_add(request, &gate->requests->posts);
@@ -108,7 +108,7 @@ gate_slot_add_body(struct gate_request *request, const char *bytes, size_t len)
     if (request->state != GATE_REQUEST_READING) /* this request was the oldest and is rejected */
         return;
     if (gate->requests->body_bytes + len > BODIES_MAX)
-        refuse_overload(request);
+        reject_overload(request);
     else if (buffer_add(&request->body, bytes, len) != RC_OK)
         gate_request_body_too_large(request);
     else

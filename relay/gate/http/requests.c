@@ -47,27 +47,27 @@ request_new(struct gate *gate, struct lws *wsi, const struct gate_route *route, 
     return request;
 }
 
-/* Checks made before the token is verified. False: *ret_refusal holds the reason. */
+/* Checks made before the token is verified. False: *ret_rejection holds the reason. */
 static bool
 admits(struct gate *gate, struct lws *wsi, const struct gate_route *route, bool is_foreign,
-       struct gate_refusal *ret_refusal)
+       struct gate_rejection *ret_rejection)
 {
     if (!gate_admits_request(gate, wsi)) {
-        *ret_refusal = (struct gate_refusal){429, 0, GATE_RETRY_SOON, GATE_RATE_EXCEEDED};
+        *ret_rejection = (struct gate_rejection){429, 0, GATE_RETRY_SOON, GATE_RATE_EXCEEDED};
         return false;
     }
     if (is_foreign) {
-        *ret_refusal = (struct gate_refusal){403, 0, NULL, GATE_ORIGIN_NOT_ALLOWED};
+        *ret_rejection = (struct gate_rejection){403, 0, NULL, GATE_ORIGIN_NOT_ALLOWED};
         return false;
     }
     if (route->body_max == 0 && gate_body_len(wsi) > GATE_LINGER_BYTES &&
         gate_body_len(wsi) != GATE_BODY_LEN_UNKNOWN) {
-        *ret_refusal = (struct gate_refusal){413, 0, NULL, "GET body exceeds 64 kB"};
+        *ret_rejection = (struct gate_rejection){413, 0, NULL, "GET body exceeds 64 kB"};
         return false;
     }
-    if (!route->is_stream || gate_admits(gate, wsi, route->accepts_ticket, ret_refusal))
+    if (!route->is_stream || gate_admits(gate, wsi, route->accepts_ticket, ret_rejection))
         return true;
-    stats_add(gate->stats, STAT_GATE_REFUSED, 1);
+    stats_add(gate->stats, STAT_GATE_REJECTED, 1);
     return false;
 }
 
@@ -76,11 +76,11 @@ gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *
                    const char *id, void **ret_owner)
 {
     const char *origins = route->is_console ? NULL : gate->config->gate.origins;
-    struct gate_refusal refusal;
+    struct gate_rejection rejection;
     struct gate_request *request;
     char *origin;
     bool is_foreign = !gate_origin_read(gate, origins, wsi, &origin);
-    bool is_admitted = admits(gate, wsi, route, is_foreign, &refusal);
+    bool is_admitted = admits(gate, wsi, route, is_foreign, &rejection);
 
     request = request_new(gate, wsi, route, origin, route->is_stream && is_admitted);
     *ret_owner = request;
@@ -90,7 +90,7 @@ gate_request_begin(struct gate *gate, struct lws *wsi, const struct gate_route *
     if (is_admitted)
         gate_request_authenticate(request);
     else
-        gate_request_refuse(request, &refusal);
+        gate_request_reject(request, &rejection);
     if (!route->is_stream && request->state != GATE_REQUEST_ENDING && gate_slot_acquire(request) &&
         request->state == GATE_REQUEST_READING)
         gate_body_check(request);

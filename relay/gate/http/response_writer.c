@@ -129,12 +129,12 @@ gate_request_problem(struct gate_request *request, int status, int code, const c
 }
 
 void
-gate_request_refuse(struct gate_request *request, const struct gate_refusal *refusal)
+gate_request_reject(struct gate_request *request, const struct gate_rejection *rejection)
 {
     struct response response;
 
-    response_problem_with(&response, refusal->status, refusal->code, refusal->header,
-                          refusal->detail);
+    response_problem_with(&response, rejection->status, rejection->code, rejection->header,
+                          rejection->detail);
     gate_request_respond(request, &response);
 }
 

@@ -5,7 +5,7 @@
 #include "base/rc.h"
 #include "gate/http/request.h"
 
-struct gate_refusal;
+struct gate_rejection;
 
 void gate_writer_start(struct gate_request *request);
 void gate_writer_stop(struct gate_request *request);
@@ -17,7 +17,7 @@ void gate_request_kill(struct gate_request *request);
 void gate_request_respond(struct gate_request *request, struct response *response);
 void gate_request_respond_empty(struct gate_request *request); /* 204 */
 void gate_request_problem(struct gate_request *request, int status, int code, const char *sentence);
-void gate_request_refuse(struct gate_request *request, const struct gate_refusal *refusal);
+void gate_request_reject(struct gate_request *request, const struct gate_rejection *rejection);
 void gate_request_body_too_large(struct gate_request *request); /* 413 */
 /* 503: the store is down or slow. */
 void gate_request_no_store(struct gate_request *request);

@@ -48,8 +48,8 @@ struct gate {
     struct gate_conns *conns;    /* ws/conn.h: WebSockets */
     struct publisher *publisher; /* api/publish_response.h: publications in progress */
     struct sweep *sweep;         /* sweep.c */
-    struct throttle origin_refused;
-    struct throttle token_refused;
+    struct throttle origin_rejected;
+    struct throttle token_rejected;
     int64_t opened_us; /* on the monotonic clock */
     bool is_push_off;
     bool draining;

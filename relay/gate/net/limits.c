@@ -60,7 +60,7 @@ struct limits {
     struct waiting_client *waiting; /* without "connect", oldest first */
     struct rate_bucket connects;
     struct rates *request_rates; /* by user and by address */
-    struct throttle address_refused;
+    struct throttle address_rejected;
 };
 
 void
@@ -179,7 +179,7 @@ address_is_full(struct gate *gate, const struct gate_source *source)
     if (most == 0 || peer == NULL || peer->count < most ||
         !is_limited(source, gate->config->gate.max_per_address_is_set))
         return false;
-    if (throttle_allows(&gate->limits->address_refused, clock_monotonic_us(), &skipped))
+    if (throttle_allows(&gate->limits->address_rejected, clock_monotonic_us(), &skipped))
         log_warn("gate", "connection rejected: gate.max_per_address reached",
                  LOG_TEXT("address", peer->address), LOG_INT("count", peer->count),
                  LOG_UINT("suppressed", skipped),
@@ -232,7 +232,7 @@ evict_waiting(struct gate *gate)
     }
     if (victim == NULL)
         return false;
-    stats_add(gate->stats, STAT_GATE_REFUSED, 1);
+    stats_add(gate->stats, STAT_GATE_REJECTED, 1);
     gate->limits->evicted_count++;
     victim->is_evicted = true;
     gate->limits->evict(victim->owner);
@@ -290,31 +290,31 @@ is_full(struct gate *gate)
 }
 
 bool
-gate_serves(const struct gate *gate, bool is_push, struct gate_refusal *ret_refusal)
+gate_serves(const struct gate *gate, bool is_push, struct gate_rejection *ret_rejection)
 {
     if (gate->draining)
-        *ret_refusal = (struct gate_refusal){503, 0, RETRY_LATER, "relay is shutting down"};
+        *ret_rejection = (struct gate_rejection){503, 0, RETRY_LATER, "relay is shutting down"};
     else if (is_push && gate->is_push_off)
-        *ret_refusal = (struct gate_refusal){503, 0, RETRY_LATER, "push is off, use /v1/poll"};
+        *ret_rejection = (struct gate_rejection){503, 0, RETRY_LATER, "push is off, use /v1/poll"};
     else
         return true;
     return false;
 }
 
 bool
-gate_admits(struct gate *gate, struct lws *wsi, bool is_push, struct gate_refusal *ret_refusal)
+gate_admits(struct gate *gate, struct lws *wsi, bool is_push, struct gate_rejection *ret_rejection)
 {
     struct gate_source source;
 
-    if (!gate_serves(gate, is_push, ret_refusal))
+    if (!gate_serves(gate, is_push, ret_rejection))
         return false;
     source = source_of(gate, wsi);
     if (address_is_full(gate, &source))
-        *ret_refusal = (struct gate_refusal){429, 0, RETRY_LATER, "max_per_address reached"};
+        *ret_rejection = (struct gate_rejection){429, 0, RETRY_LATER, "max_per_address reached"};
     else if (is_push && !connect_rate_allows(gate, &source))
-        *ret_refusal = (struct gate_refusal){503, 0, GATE_RETRY_SOON, "connect_rate exceeded"};
+        *ret_rejection = (struct gate_rejection){503, 0, GATE_RETRY_SOON, "connect_rate exceeded"};
     else if (is_full(gate))
-        *ret_refusal = (struct gate_refusal){503, 0, RETRY_LATER, "max_connections reached"};
+        *ret_rejection = (struct gate_rejection){503, 0, RETRY_LATER, "max_connections reached"};
     else
         return true;
     return false;

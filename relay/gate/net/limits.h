@@ -12,7 +12,7 @@ struct lws;
 #define GATE_RETRY_SOON "Retry-After: 1"
 
 /* Reason to reject a connection or request. */
-struct gate_refusal {
+struct gate_rejection {
     int status;         /* of HTTP */
     int code;           /* enum gate_err; 0: none */
     const char *header; /* a line without its \r\n; NULL: none */
@@ -45,11 +45,11 @@ void gate_limits_remove_stream(struct gate *gate, struct gate_peer *peer);
 /* Removes a connection that sent "connect" or ends. Accepts one that was removed already. */
 void gate_waiting_remove(struct gate *gate, struct waiting_client *client);
 
-/* Are streams served now? is_push: WebSocket or SSE. False: *ret_refusal holds the reason. */
-bool gate_serves(const struct gate *gate, bool is_push, struct gate_refusal *ret_refusal);
+/* Are streams served now? is_push: WebSocket or SSE. False: *ret_rejection holds the reason. */
+bool gate_serves(const struct gate *gate, bool is_push, struct gate_rejection *ret_rejection);
 /* The same, and checks the limits for one more. Call while lws holds the headers. */
 bool gate_admits(struct gate *gate, struct lws *wsi, bool is_push,
-                 struct gate_refusal *ret_refusal);
+                 struct gate_rejection *ret_rejection);
 bool gate_admits_user(const struct gate *gate, const char *user);
 
 /*

@@ -188,9 +188,9 @@ server_tls(const struct gate *gate)
 }
 
 static void
-report_refused(struct gate *gate)
+report_rejected(struct gate *gate)
 {
-    stats_add(gate->stats, STAT_GATE_REFUSED, 1);
+    stats_add(gate->stats, STAT_GATE_REJECTED, 1);
     log_warn("gate", "connection rejected by libwebsockets");
 }
 
@@ -200,7 +200,7 @@ server_adopt(struct gate *gate, int fd)
     struct lws *wsi = lws_adopt_socket_vhost(gate->server->vhost, fd);
 
     if (wsi == NULL)
-        report_refused(gate);
+        report_rejected(gate);
     return wsi;
 }
 
@@ -211,5 +211,5 @@ server_adopt_head(struct gate *gate, const struct conn_io *io, char *bytes,
     if (!workaround_needs_edit(bytes, head))
         (void)server_adopt(gate, io->fd);
     else if (workaround_adopt_edited(gate->server->vhost, io, bytes, head) == RC_BAD)
-        report_refused(gate);
+        report_rejected(gate);
 }

@@ -102,7 +102,7 @@ gate_conn_close_retry(struct gate_conn *conn, int code, const char *reason, int6
         log_debug("gate", "closing connection", LOG_INT("code", code), LOG_TEXT("reason", reason),
                   LOG_CONN(conn));
     if (conn->state == GATE_CONN_WAITING && code != GATE_CLOSE_RESTART)
-        stats_add(conn->gate->stats, STAT_GATE_REFUSED, 1);
+        stats_add(conn->gate->stats, STAT_GATE_REJECTED, 1);
     gate_conn_set_state(conn, GATE_CONN_CLOSING);
     buffer_free(&conn->in);
     conn_send_bye(conn, in_ms);

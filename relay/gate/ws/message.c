@@ -92,7 +92,7 @@ reject_token(struct gate_conn *conn, const struct client_message *message, enum 
 {
     bool expired = rc == RC_CLOSED;
 
-    gate_log_refused_token(conn->gate, "/v1/ws", sentence);
+    gate_log_rejected_token(conn->gate, "/v1/ws", sentence);
     send_err(conn, message, expired ? GATE_ERR_EXPIRED : GATE_ERR_UNAUTHORISED, sentence);
     gate_conn_close(conn, expired ? GATE_CLOSE_EXPIRED : GATE_CLOSE_TOKEN, sentence);
 }

@@ -16,11 +16,11 @@
 #include "gate/net/request_field.h"
 
 static int
-refuse(struct gate *gate, struct lws *wsi, int status, const char *header, const char *detail)
+reject(struct gate *gate, struct lws *wsi, int status, const char *header, const char *detail)
 {
     struct response response;
 
-    stats_add(gate->stats, STAT_GATE_REFUSED, 1);
+    stats_add(gate->stats, STAT_GATE_REJECTED, 1);
     log_info("gate", "upgrade rejected", LOG_INT("status", status), LOG_TEXT("detail", detail));
     response_problem_with(&response, status, 0, header, detail);
     return response_send(wsi, &response);
@@ -68,22 +68,22 @@ check_handshake(struct gate *gate, struct lws *wsi)
     enum request_method method = REQUEST_OTHER;
 
     if (!request_field_is(wsi, FIELD_UPGRADE, "websocket"))
-        return refuse(gate, wsi, 400, NULL, "unsupported upgrade, use websocket");
+        return reject(gate, wsi, 400, NULL, "unsupported upgrade, use websocket");
     if (!request_path(wsi, &method, path) || strcmp(path, "/v1/ws") != 0)
-        return refuse(gate, wsi, 404, NULL, "no WebSocket at this path, use /v1/ws");
+        return reject(gate, wsi, 404, NULL, "no WebSocket at this path, use /v1/ws");
     if (gate_fd_is_admin(gate, io.fd))
-        return refuse(gate, wsi, 404, NULL, "no WebSocket on gate.admin_listen");
+        return reject(gate, wsi, 404, NULL, "no WebSocket on gate.admin_listen");
     if (method != REQUEST_GET)
-        return refuse(gate, wsi, 405, "Allow: GET", "method not allowed, use GET");
+        return reject(gate, wsi, 405, "Allow: GET", "method not allowed, use GET");
     if (!request_field_is(wsi, FIELD_VERSION, "HTTP/1.1"))
-        return refuse(gate, wsi, 400, NULL, "upgrade requires HTTP/1.1");
+        return reject(gate, wsi, 400, NULL, "upgrade requires HTTP/1.1");
     if (!request_field_is(wsi, FIELD_WEBSOCKET_VERSION, "13"))
-        return refuse(gate, wsi, 426, "Sec-WebSocket-Version: 13",
+        return reject(gate, wsi, 426, "Sec-WebSocket-Version: 13",
                       "Sec-WebSocket-Version must be 13");
     if (!has_good_key(wsi) || request_field_len(wsi, FIELD_HOST) <= 0)
-        return refuse(gate, wsi, 400, NULL, "missing or invalid Host or Sec-WebSocket-Key");
+        return reject(gate, wsi, 400, NULL, "missing or invalid Host or Sec-WebSocket-Key");
     if (!offers_protocol(wsi))
-        return refuse(gate, wsi, 400, NULL, "missing subprotocol " GATE_PROTOCOL);
+        return reject(gate, wsi, 400, NULL, "missing subprotocol " GATE_PROTOCOL);
     return 0;
 }
 
@@ -91,7 +91,7 @@ int
 gate_ws_check_upgrade(struct gate *gate, struct lws *wsi)
 {
     char *origin = NULL;
-    struct gate_refusal refusal;
+    struct gate_rejection rejection;
     bool is_allowed;
 
     if (workaround_head_is_freed(wsi) || check_handshake(gate, wsi) != 0)
@@ -99,13 +99,13 @@ gate_ws_check_upgrade(struct gate *gate, struct lws *wsi)
     is_allowed = gate_origin_read(gate, gate->config->gate.origins, wsi, &origin);
     free(origin);
     if (!is_allowed)
-        return refuse(gate, wsi, 403, NULL, GATE_ORIGIN_NOT_ALLOWED);
+        return reject(gate, wsi, 403, NULL, GATE_ORIGIN_NOT_ALLOWED);
     if (gate_request_has_both(wsi))
-        return refuse(gate, wsi, 400, NULL, GATE_TWO_CREDENTIALS);
+        return reject(gate, wsi, 400, NULL, GATE_TWO_CREDENTIALS);
     if (!gate_admits_request(gate, wsi))
-        return refuse(gate, wsi, 429, GATE_RETRY_SOON, GATE_RATE_EXCEEDED);
-    if (!gate_admits(gate, wsi, true, &refusal))
-        return refuse(gate, wsi, refusal.status, refusal.header, refusal.detail);
+        return reject(gate, wsi, 429, GATE_RETRY_SOON, GATE_RATE_EXCEEDED);
+    if (!gate_admits(gate, wsi, true, &rejection))
+        return reject(gate, wsi, rejection.status, rejection.header, rejection.detail);
     return 0;
 }
 

@@ -83,14 +83,14 @@ static void
 apply_acks(struct hub *hub, const char *user, const struct session *session, const char *const *ids,
            size_t count)
 {
-    const char *tidy[SESSION_ACKS_MAX];
+    const char *sorted[SESSION_ACKS_MAX];
     struct membership *members = hub_user_members(hub, user);
 
-    count = sort_ids(ids, count, tidy);
+    count = sort_ids(ids, count, sorted);
     for (size_t i = 0; i < count; i++)
-        acks_add(hub, user, tidy[i], members_remove_inflight(members, tidy[i]));
+        acks_add(hub, user, sorted[i], members_remove_inflight(members, sorted[i]));
     acks_flush(hub);
-    send_acked(members, session, tidy, count);
+    send_acked(members, session, sorted, count);
     members_refill(members);
 }
 

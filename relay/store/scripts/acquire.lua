@@ -8,7 +8,7 @@ local meta = prefix .. KEY_META
 
 -- A store serves one database, with any slot name. An older store has the cluster's identifier only,
 -- and accepts the first database of that cluster.
-local function refusal_by(key)
+local function rejection_by(key)
     local kept = redis.call('HMGET', key, 'system', 'database', 'database_name')
     local is_other_system = kept[1] and kept[1] ~= ARGV[2]
     if not is_other_system and (not kept[2] or kept[2] == ARGV[5]) then return nil end
@@ -24,8 +24,8 @@ local function refusal_by(key)
     return redis.error_reply(difference .. ': set another [store] prefix; if this database replaces that one ' ..
         '(pg_upgrade, a restored dump), DEL that key, in every shard; clients receive one gap')
 end
-local refused = refusal_by(progress) or refusal_by(redis.call('HGET', meta, 'progress') or progress)
-if refused then return refused end
+local rejected = rejection_by(progress) or rejection_by(redis.call('HGET', meta, 'progress') or progress)
+if rejected then return rejected end
 
 -- Two relays with different slots would rewind each other's progress.
 local current = redis.call('HGET', meta, 'progress')

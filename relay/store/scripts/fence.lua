@@ -4,15 +4,15 @@
 local stream, progress, owner, call = KEYS[1], KEYS[2], ARGV[3], redis.call
 local state = call('HMGET', progress, 'owner', 'position:' .. owner, 'read:' .. owner)
 local is_stream = call('TYPE', stream).ok == 'stream'
-local position, refusal = state[2] or '', nil
+local position, rejection = state[2] or '', nil
 if call('HGET', ARGV[1] .. KEY_META, 'epoch') ~= ARGV[2] or not is_stream then
-    refusal = 'EPOCH the store was emptied, or its stream removed'
+    rejection = 'EPOCH the store was emptied, or its stream removed'
 elseif state[1] ~= owner then
-    refusal = 'FENCED another feed owns this slot now'
+    rejection = 'FENCED another feed owns this slot now'
 elseif position < ARGV[5] then
-    refusal = 'BEHIND ' .. position
+    rejection = 'BEHIND ' .. position
 end
-if not refusal then return 1 end
+if not rejection then return 1 end
 -- In a transaction they are the newest entries. Without a stream none was added.
 if is_stream then
     for _, entry in ipairs(call('XREVRANGE', stream, '+', '-', 'COUNT', ARGV[4]) or {}) do
@@ -26,4 +26,4 @@ if state[1] == owner then
     call('HDEL', progress, 'position:' .. kept) -- out of memory, the first write must not allocate
     call('HMSET', progress, 'owner', kept, 'position:' .. kept, position, 'read:' .. kept, state[3] or '')
 end
-return redis.error_reply(refusal)
+return redis.error_reply(rejection)

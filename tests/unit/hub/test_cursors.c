@@ -241,7 +241,7 @@ add(struct replay_buffer *buffer, unsigned char shard, uint64_t ms)
 }
 
 static struct replay_buffer *
-open_recent(unsigned shards, uint64_t head_ms)
+open_replay_buffer(unsigned shards, uint64_t head_ms)
 {
     struct replay_buffer *buffer = calloc(1, sizeof(*buffer));
     struct entry_id heads[STORE_SHARDS_MAX];
@@ -254,7 +254,7 @@ open_recent(unsigned shards, uint64_t head_ms)
 }
 
 static void
-close_recent(struct replay_buffer *buffer)
+close_replay_buffer(struct replay_buffer *buffer)
 {
     replay_buffer_close(buffer);
     free(buffer);
@@ -263,7 +263,7 @@ close_recent(struct replay_buffer *buffer)
 static void
 test_the_replay_buffer_finds_later_entries(void **state)
 {
-    struct replay_buffer *buffer = open_recent(1, 10);
+    struct replay_buffer *buffer = open_replay_buffer(1, 10);
 
     (void)state;
     assert_true(replay_buffer_covers(buffer, 0, at(10, 0)));
@@ -277,13 +277,13 @@ test_the_replay_buffer_finds_later_entries(void **state)
     assert_int_equal(replay_buffer_next(buffer, 0, (struct cursor){id(24, 5), id(0, 0)})->id.ms,
                      25);
     assert_null(replay_buffer_next(buffer, 0, at(29, 0)));
-    close_recent(buffer);
+    close_replay_buffer(buffer);
 }
 
 static void
 test_the_replay_buffer_is_bounded(void **state)
 {
-    struct replay_buffer *buffer = open_recent(1, 0);
+    struct replay_buffer *buffer = open_replay_buffer(1, 0);
 
     (void)state;
     for (uint64_t ms = 1; ms <= REPLAY_BUFFER_COUNT_MAX + 10; ms++)
@@ -292,7 +292,7 @@ test_the_replay_buffer_is_bounded(void **state)
     assert_int_equal(buffer->base[0].ms, 10);
     assert_false(replay_buffer_covers(buffer, 0, at(9, 0)));
     assert_int_equal(replay_buffer_next(buffer, 0, replay_buffer_base(buffer, 0))->id.ms, 11);
-    close_recent(buffer);
+    close_replay_buffer(buffer);
 }
 
 /* Shard and ms of all entries after the cursor, for a user of shard `own`. */
@@ -316,7 +316,7 @@ follow(const struct replay_buffer *buffer, unsigned own, struct cursor cursor)
 static void
 test_the_replay_buffer_merges_shards(void **state)
 {
-    struct replay_buffer *buffer = open_recent(3, 10);
+    struct replay_buffer *buffer = open_replay_buffer(3, 10);
 
     (void)state;
     add(buffer, 0, 20);
@@ -336,13 +336,13 @@ test_the_replay_buffer_merges_shards(void **state)
     assert_true(replay_buffer_follows(buffer, 1, at(99, 10)));
     assert_false(replay_buffer_covers(buffer, 1, at(99, 10)));
     assert_true(replay_buffer_covers(buffer, 1, at(21, 51)));
-    close_recent(buffer);
+    close_replay_buffer(buffer);
 }
 
 static void
 test_the_replay_buffer_evicts_each_shard(void **state)
 {
-    struct replay_buffer *buffer = open_recent(3, 10);
+    struct replay_buffer *buffer = open_replay_buffer(3, 10);
 
     (void)state;
     add(buffer, 1, 20);
@@ -353,7 +353,7 @@ test_the_replay_buffer_evicts_each_shard(void **state)
     assert_true(cursor_equal(replay_buffer_head(buffer, 2), at(20 + REPLAY_BUFFER_COUNT_MAX, 10)));
     assert_false(replay_buffer_follows(buffer, 1, at(10, 19)));
     assert_int_equal(replay_buffer_next(buffer, 1, at(10, 20))->id.ms, 21);
-    close_recent(buffer);
+    close_replay_buffer(buffer);
 }
 
 int

@@ -149,7 +149,7 @@ test_batch_ends_where_the_method_changes(void **state)
 }
 
 static struct frame
-note_for(const char *audience, struct bytes targets, uint32_t count, unsigned char id)
+notification_for(const char *audience, struct bytes targets, uint32_t count, unsigned char id)
 {
     struct frame frame = make_notification(id, 0);
 
@@ -167,9 +167,9 @@ test_notification_for_one_user_is_in_the_users_shard(void **state)
 {
     struct store four = {.shards = shards, .shard_count = 4};
     unsigned own = shard_of_user(4, "u1", 2);
-    const struct frame frames[] = {note_for("USER", TARGETS_U1, 1, 1),
-                                   note_for("USER", TARGETS_TWO, 2, 2),
-                                   note_for("TEAM", TARGETS_U1, 1, 3), commit};
+    const struct frame frames[] = {notification_for("USER", TARGETS_U1, 1, 1),
+                                   notification_for("USER", TARGETS_TWO, 2, 2),
+                                   notification_for("TEAM", TARGETS_U1, 1, 3), commit};
     struct store_batch *batch = store_batch_new(&four);
 
     (void)state;
@@ -212,8 +212,8 @@ test_shard_receives_only_missing_frames(void **state)
     ahead[own].acquired_ordinal = 5;
     batch = store_batch_new(&four);
     for (unsigned char i = 4; i <= 6; i++) {
-        struct frame mine = note_for("USER", TARGETS_U1, 1, i);
-        struct frame group = note_for("TEAM", TARGETS_U1, 1, i);
+        struct frame mine = notification_for("USER", TARGETS_U1, 1, i);
+        struct frame group = notification_for("TEAM", TARGETS_U1, 1, i);
 
         store_batch_add(batch, &mine);
         store_batch_add(batch, &group);
@@ -232,9 +232,10 @@ test_newest_notification_of_each_shard_is_recorded(void **state)
     struct store four = {.shards = noting, .shard_count = 4};
     unsigned own = shard_of_user(4, "u1", 2);
     struct stats stats = {0};
-    struct frame frames[] = {note_for("USER", TARGETS_U1, 1, 2), note_for("TEAM", TARGETS_U1, 1, 3),
-                             note_for("USER", TARGETS_U1, 1, 4), commit};
-    struct frame rejected = note_for("TEAM", TARGETS_U1, 1, 9);
+    struct frame frames[] = {notification_for("USER", TARGETS_U1, 1, 2),
+                             notification_for("TEAM", TARGETS_U1, 1, 3),
+                             notification_for("USER", TARGETS_U1, 1, 4), commit};
+    struct frame rejected = notification_for("TEAM", TARGETS_U1, 1, 9);
     struct store_batch *batch;
 
     (void)state;
