@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""graph.py: reads the graph of calls and includes between files, and fails on a circle or an upward arrow.
+"""graph.py: reads the graph of calls and includes between files, and fails on a circle, an upward arrow or a
+figure above its limit.
 
 Calls are read from the compiled objects: a file refers to another when its object needs a symbol that
 the other defines. Includes are read from the sources. The order of rooms and folders is that of
-include_arrows.sh. graph.allow lists the exceptions with their reasons; --report prints the figures.
+include_arrows.sh. graph.allow lists the exceptions with their reasons, within LIMITS, which has none;
+--report prints the figures.
 """
 
 import collections
@@ -18,8 +20,12 @@ ARROWS = 'tests/lint/include_arrows.sh'
 BUILD = os.environ.get('BUILD', 'build')
 NOT_OURS = {'.git', 'build', 'tests', 'client', os.path.basename(BUILD)}  # no code of relay or decoder
 TOP_ROOM = 'relay'  # main.c: it knows all rooms, no room knows it
-AIMS = {'largest circle': 3, 'files in circles': 6, 'fields of a struct': 40, 'files in a folder': 30,
-        'lines of a header': 250, 'files that see libwebsockets': 16}
+SETTINGS = ('config', 'relay/base/config.h')  # a field for each setting
+SESSION = 'session'
+LIMITS = {'files in circles': 6, 'files of a circle': 3, 'upward includes': 0, 'circles of includes': 0,
+          'fields of struct session': 25, 'booleans of struct session': 8, 'fields of a struct': 40,
+          'files of a folder': 30, 'lines of a header': 250, 'depth of a folder': 1,
+          'files that see libwebsockets': 16}
 
 
 def table(name):
@@ -60,7 +66,7 @@ def read_includes(files):
     ours, libraries, known = {}, {}, set(files)
     for path in files:
         with open(path, encoding='utf-8') as text:
-            found = re.findall(r'^#include ([<"])([^">]+)[">]', text.read(), re.M)
+            found = re.findall(r'^\s*#\s*include\s*([<"])([^">]+)[">]', text.read(), re.M)
         ours[path], libraries[path] = set(), set()
         for kind, name in found:
             places = [os.path.join(path.split('/')[0], name), name, os.path.join(os.path.dirname(path), name)]
@@ -159,7 +165,7 @@ def components(graph):
 
 
 def is_upward(path, other, below, folders):
-    """If '.' comes last in the order, no folder may need the files of the room itself; else all may."""
+    """The files of the room itself have a place in the order like a folder: '.'."""
     room, to = room_of(path), room_of(other)
     if room == TOP_ROOM:
         return False
@@ -170,7 +176,7 @@ def is_upward(path, other, below, folders):
     if room != to:
         return to not in below.get(room, [])
     order, mine, its = folders.get(room, []), folder_of(path), folder_of(other)
-    if mine == its or ('.' in (mine, its) and order[-1:] != ['.']):
+    if mine == its:
         return False
     return mine not in order or its not in order or order.index(its) > order.index(mine)
 
@@ -230,15 +236,15 @@ def read_structs(files):
 # ---- the allow-list
 
 def read_allowed():
-    """ROOM WHAT NUMBER: reason. WHAT is circle (files in circles), call or include (upward arrows)."""
+    """ROOM WHAT NUMBER: reason. WHAT is circle (files in circles) or call (upward calls)."""
     allowed = {}
     with open(ALLOW, encoding='utf-8') as lines:
         for number, line in enumerate(lines, 1):
             if re.match(r'\s*(#|$)', line):
                 continue
-            match = re.match(r'(\w+) (circle|call|include) (\d+): \S', line)
+            match = re.match(r'(\w+) (circle|call) (\d+): \S', line)
             if match is None:
-                sys.exit(f'{ALLOW}:{number}: a line must be "ROOM circle|call|include NUMBER: reason"')
+                sys.exit(f'{ALLOW}:{number}: a line must be "ROOM circle|call NUMBER: reason"')
             allowed[match.group(1), match.group(2)] = int(match.group(3))
     return allowed
 
@@ -258,17 +264,16 @@ def arrow_text(arrow):
     return f'upward: {path} -> {other}{": " if symbols else ""}{", ".join(sorted(symbols))}'
 
 
-def found_by_room(circles, arrows_of_calls, arrows_of_includes, calls):
+def found_by_room(circles, arrows, calls):
     """Returns, by room and kind, the number of findings and their texts."""
     found = collections.defaultdict(lambda: [0, []])
     for circle in circles:
         for room in sorted({room_of(path) for path in circle}):
             found[room, 'circle'][0] += sum(room_of(path) == room for path in circle)
             found[room, 'circle'][1].append(circle_text(circle, calls))
-    for kind, arrows in (('call', arrows_of_calls), ('include', arrows_of_includes)):
-        for arrow in arrows:
-            found[room_of(arrow[0]), kind][0] += 1
-            found[room_of(arrow[0]), kind][1].append(arrow_text(arrow))
+    for arrow in arrows:
+        found[room_of(arrow[0]), 'call'][0] += 1
+        found[room_of(arrow[0]), 'call'][1].append(arrow_text(arrow))
     return found
 
 
@@ -287,34 +292,66 @@ def report_findings(found, allowed):
 
 # ---- figures
 
-def report(files, ours, libraries, calls, circles, arrows):
+def depth_of(folder):
+    """Folders between a room and its files."""
+    parts = folder.split('/')
+    return len(parts) - (1 if parts[0] == 'decoder' else 2)
+
+
+def lines_of(path):
+    with open(path, encoding='utf-8') as lines:
+        return sum(1 for _ in lines)
+
+
+def largest(figures):
+    """Of (figure, name): the largest figure, and all names, largest first."""
+    ordered = sorted(figures, key=lambda each: (-each[0], each[1]))
+    return ordered[0][0] if ordered else 0, [f'{name} {figure}' for figure, name in ordered]
+
+
+def read_figures(files, ours, libraries, circles, arrows):
+    """Returns, by name, a figure and the names behind it, largest first."""
+    structs = read_structs(files)
+    sessions = [each for each in structs if each[2] == SESSION]
+    if not sessions:
+        sys.exit(f'struct {SESSION} is not found: {sys.argv[0]} limits its fields')
     by_room = collections.Counter(room_of(path) for circle in circles for path in circle)
     folders = collections.Counter(os.path.dirname(path) for path in files)
-    lengths = {}
-    for path in files:
-        if path.endswith('.h'):
-            with open(path, encoding='utf-8') as lines:
-                lengths[path] = sum(1 for _ in lines)
-    structs = read_structs(files)
+    circles_of_includes = components(ours)
+    websockets, store = (seers(ours, libraries, each) for each in (r'libwebsockets\.h', r'hiredis/'))
+    return {
+        'files in circles': (sum(by_room.values()), largest((n, room) for room, n in by_room.items())[1]),
+        'files of a circle': largest((len(circle), ' '.join(circle)) for circle in circles),
+        'upward calls': (len(arrows[0]), [arrow_text(arrow) for arrow in arrows[0]]),
+        'upward includes': (len(arrows[1]), [arrow_text(arrow) for arrow in arrows[1]]),
+        'circles of includes': (len(circles_of_includes), [' '.join(circle) for circle in circles_of_includes]),
+        'fields of struct session': largest((fields, path) for fields, _, _, path in sessions),
+        'booleans of struct session': largest((booleans, path) for _, booleans, _, path in sessions),
+        'fields of a struct': largest((fields, name) for fields, _, name, path in structs if (name, path) != SETTINGS),
+        'files of a folder': largest((n, folder) for folder, n in folders.items()),
+        'lines of a header': largest((lines_of(path), path) for path in files if path.endswith('.h')),
+        'depth of a folder': largest((depth_of(folder), folder) for folder in folders),
+        'files that see libwebsockets': (len(websockets), websockets),
+        'files that see hiredis': (len(store), store),
+    }
 
-    def aim(name):
-        return f' (aim: {AIMS[name]})' if name in AIMS else ''
 
-    def line(name, value, detail=''):
-        print(f'{name}: {value}{aim(name)}{"; " if detail else ""}{detail}')
+def limit_text(name):
+    return f' (limit: {LIMITS[name]})' if name in LIMITS else ''
 
-    line('files in circles', sum(by_room.values()), ', '.join(f'{r} {n}' for r, n in by_room.most_common()))
-    line('largest circle', max(map(len, circles), default=0),
-         'circles of ' + ', '.join(f'{len(c)} ({room_of(c[0])})' for c in circles))
-    line('upward calls', len(arrows[0]))
-    line('upward includes', len(arrows[1]))
-    line('include circles', len(components(ours)))
-    line('fields of a struct', structs[0][0], ', '.join(f'{n} {f}/{b} bool' for f, b, n, _ in structs[:8]))
-    line('files in a folder', max(folders.values()), ', '.join(f'{d} {n}' for d, n in folders.most_common(5)))
-    longest = sorted(lengths.items(), key=lambda each: -each[1])[:5]
-    line('lines of a header', longest[0][1], ', '.join(f'{p} {n}' for p, n in longest))
-    line('files that see libwebsockets', len(seers(ours, libraries, r'libwebsockets\.h')))
-    line('files that see hiredis', len(seers(ours, libraries, r'hiredis/')))
+
+def report(figures):
+    for name, (figure, details) in figures.items():
+        print(f'{name}: {figure}{limit_text(name)}{"; " if details else ""}{", ".join(details[:5])}')
+
+
+def report_limits(figures):
+    """Returns whether a figure is above its limit."""
+    broken = [name for name in LIMITS if figures[name][0] > LIMITS[name]]
+    for name in broken:
+        figure, details = figures[name]
+        print(f'{name}: {figure}{limit_text(name)}', *details[:20], sep='\n    ')
+    return bool(broken)
 
 
 def main():
@@ -324,17 +361,15 @@ def main():
     calls, below, folders = read_calls(files), table('below'), table('folders')
     circles = components({path: set(others) for path, others in calls.items()})
     arrows = upward_calls(calls, below, folders), upward_includes(ours, below, folders)
-    if '--report' in sys.argv[1:]:
-        report(files, ours, libraries, calls, circles, arrows)
-        return 0
     if '--circles' in sys.argv[1:]:
         print(*(circle_text(circle, calls) for circle in circles), sep='\n')
         return 0
-    is_bad = report_findings(found_by_room(circles, *arrows, calls), read_allowed())
-    for circle in components(ours):
-        print('circle of includes:', ' '.join(circle))
-        is_bad = True
-    return 1 if is_bad else 0
+    figures = read_figures(files, ours, libraries, circles, arrows)
+    if '--report' in sys.argv[1:]:
+        report(figures)
+        return 0
+    is_bad = report_findings(found_by_room(circles, arrows[0], calls), read_allowed())
+    return 1 if report_limits(figures) or is_bad else 0
 
 
 if __name__ == '__main__':

@@ -1,5 +1,5 @@
-# Tests that the graph lint fails on circles of calls and on upward arrows between rooms and folders, except for those
-# in the allow-list.
+# Tests that the graph lint fails on circles of calls and on upward calls between rooms and folders, except for those
+# in the allow-list, on upward includes, and on figures above their limits.
 use strict;
 use warnings;
 
@@ -59,6 +59,14 @@ for my $file (qw(graph.py include_arrows.sh))
 }
 chmod 0755, "$tree/tests/lint/graph.py" or die "could not chmod: $!\n";
 
+# A struct with this number of integers and booleans.
+sub struct_text
+{
+    my ($name, $integers, $booleans) = @_;
+    return "#include <stdbool.h>\nstruct $name {\n" . join('', map { "    int i$_;\n" } 1 .. $integers) .
+      join('', map { "    bool b$_;\n" } 1 .. $booleans) . "};\n";
+}
+
 # Downward arrows.
 my $low  = "void low(void);\nvoid low(void) {}\n";
 my $main = "void on_read(void);\nint main(void);\nint main(void) { on_read(); return 0; }\n";
@@ -67,6 +75,7 @@ compile('relay/base/low.c', $low);
 compile('relay/gate/net/read.c', qq{#include "gate/net/net.h"\nvoid low(void);\nvoid on_read(void);\nvoid on_read(void) { low(); }\n});
 compile('relay/gate/ws/send.c',  "void on_read(void);\nvoid on_send(void);\nvoid on_send(void) { on_read(); }\n");
 compile('relay/main.c', $main);
+write_text('relay/hub/session/session.h', struct_text(session => 17, 8));
 is_deeply([ lint('') ], [ 0, '' ], 'downward calls pass');
 
 # One case of each kind.
@@ -87,21 +96,118 @@ compile('relay/gate/api/help.c', "void helper(void);\nvoid helper(void) {}\n");
 fails('a call of a folder above', 'upward: relay/gate/net/read.c -> relay/gate/api/help.c: helper');
 compile('relay/gate/net/read.c', qq{#include "gate/net/net.h"\nvoid low(void);\nvoid on_read(void);\nvoid on_read(void) { low(); }\n});
 
+# The files of a room have their place in the order of its folders, wherever that is.
+compile('relay/base/core/memory.c', "void memory(void);\nvoid memory(void) {}\n");
+compile('relay/base/low.c', "void memory(void);\nvoid low(void);\nvoid low(void) { memory(); }\n");
+fails('a call from a room to its folder above', 'upward: relay/base/low.c -> relay/base/core/memory.c: memory');
+compile('relay/base/low.c', $low);
+compile('relay/base/core/memory.c', "void low(void);\nvoid memory(void);\nvoid memory(void) { low(); }\n");
+is_deeply([ lint('') ], [ 0, '' ], 'a call from a folder to the files of its room, which are below, passes');
+compile('relay/wire/new/text.c', "void text(void);\nvoid text(void) {}\n");
+compile('relay/wire/frame.c', "void text(void);\nvoid frame(void);\nvoid frame(void) { text(); }\n");
+fails('a call of a folder without a place in the order', 'upward: relay/wire/frame.c -> relay/wire/new/text.c: text');
+unlink map { "$tree/relay/wire/$_" } qw(frame.c new/text.c) or die "could not remove: $!\n";
+
 compile('relay/base/low.c', qq{#include "gate/net/net.h"\n$low});
-fails('an include of a room above', 'upward: relay/base/low.c -> relay/gate/net/net.h');
+fails('an include of a room above', 'upward includes: 1 (limit: 0)', 'upward: relay/base/low.c -> relay/gate/net/net.h');
+($code, $out) = lint("base include 1: a\n");
+like($out, qr/^tests\/lint\/graph\.allow:1: /, 'the allow-list accepts no includes');
+compile('relay/base/low.c', qq{#ifndef X\n#  include "gate/net/net.h"\n#endif\n$low});
+fails('an indented include', 'upward: relay/base/low.c -> relay/gate/net/net.h');
 compile('relay/base/low.c', $low);
 
 write_text('relay/base/a.h', qq{#include "base/b.h"\n});
 write_text('relay/base/b.h', qq{#include "base/a.h"\n});
-fails('headers that include each other', 'circle of includes: relay/base/a.h relay/base/b.h');
+fails('headers that include each other', 'circles of includes: 1 (limit: 0)', 'relay/base/a.h relay/base/b.h');
 unlink "$tree/relay/base/a.h", "$tree/relay/base/b.h";
 is_deeply([ lint('') ], [ 0, '' ], 'without them the tree passes again');
 
-# The figures.
+# Figures above their limits.
+sub exceeds
+{
+    my ($name, $path, $text, $found) = @_;
+    write_text($path, $text);
+    fails($name, $found);
+    unlink "$tree/$path" or die "could not remove $path: $!\n";
+    return;
+}
+
+sub fits
+{
+    my ($name, $path, $text) = @_;
+    write_text($path, $text);
+    is_deeply([ lint('') ], [ 0, '' ], "$name: passes");
+    unlink "$tree/$path" or die "could not remove $path: $!\n";
+    return;
+}
+
+exceeds('fields of a struct', 'relay/base/a.h', struct_text(a => 41, 0), 'fields of a struct: 41 (limit: 40)');
+fits('a struct of 40 fields', 'relay/base/a.h', struct_text(a => 40, 0));
+fits('a large struct of settings', 'relay/base/config.h', struct_text(config => 80, 0));
+exceeds('a second struct of this name', 'relay/base/other.h', struct_text(config => 80, 0), 'fields of a struct: 80 (limit: 40)');
+exceeds('fields of struct session', 'relay/hub/parts/session.h', struct_text(session => 26, 0), 'fields of struct session: 26 (limit: 25)');
+exceeds('booleans of struct session', 'relay/hub/parts/session.h', struct_text(session => 1, 9), 'booleans of struct session: 9 (limit: 8)');
+exceeds('lines of a header', 'relay/base/a.h', "\n" x 251, 'lines of a header: 251 (limit: 250)');
+fits('a header of 250 lines', 'relay/base/a.h', "\n" x 250);
+exceeds('depth of a folder', 'relay/base/core/deep/a.h', "\n", 'depth of a folder: 2 (limit: 1)');
+write_text("relay/base/core/$_.h", '') for 1 .. 28;
+fits('30 files in a folder', 'relay/base/core/29.h', '');
+write_text('relay/base/core/29.h', '');
+exceeds('files of a folder', 'relay/base/core/30.h', '', 'files of a folder: 31 (limit: 30)');
+unlink glob("$tree/relay/base/core/*.h") or die "could not remove: $!\n";
+
+# Sixteen files see the header of libwebsockets through another one.
+write_text('relay/gate/net/server.h', "#include <libwebsockets.h>\n");
+sub see
+{
+    my ($number) = @_;
+    write_text("relay/gate/net/see$number.c", qq{#include "gate/net/server.h"\n});
+    system('cc', '-c', '-x', 'c', '-o', "$tree/build/lint/relay/gate/net/see$number.o", '/dev/null') == 0 or die "could not compile: $?\n";
+    return;
+}
+see($_) for 1 .. 16;
+is_deeply([ lint('') ], [ 0, '' ], 'sixteen files that see libwebsockets pass');
+see(17);
+fails('files that see libwebsockets', 'files that see libwebsockets: 17 (limit: 16)');
+unlink glob("$tree/relay/gate/net/see*.c"), "$tree/relay/gate/net/server.h" or die "could not remove: $!\n";
+
+# Circles of calls: two of three files pass if the allow-list has them.
+sub call_around
+{
+    my ($prefix, $count) = @_;
+    for my $i (1 .. $count)
+    {
+        my $next = $i % $count + 1;
+        compile("relay/hub/parts/$prefix$i.c",
+            "void $prefix$next(void);\nvoid $prefix$i(void);\nvoid $prefix$i(void) { $prefix$next(); }\n");
+    }
+    return;
+}
+call_around(x => 3);
+call_around(y => 3);
+is_deeply([ lint("hub circle 6: a\n") ], [ 0, '' ], 'two circles of three files pass');
+call_around(z => 2);
+($code, $out) = lint("hub circle 8: a\n");
+is($code, 1, 'more files in circles fail, whatever the allow-list has');
+like($out, qr/^files in circles: 8 \(limit: 6\)/m, 'with their number');
+unlink glob("$tree/relay/hub/parts/[xyz]?.c") or die "could not remove: $!\n";
+call_around(x => 4);
+($code, $out) = lint("hub circle 4: a\n");
+is($code, 1, 'a circle of four files fails, whatever the allow-list has');
+like($out, qr/^files of a circle: 4 \(limit: 3\)/m, 'with its size');
+unlink glob("$tree/relay/hub/parts/x?.c") or die "could not remove: $!\n";
+
+# A renamed struct is not taken for a small one.
+rename "$tree/relay/hub/session/session.h", "$tree/session.h" or die "could not rename: $!\n";
+($code, $out) = lint('');
+is($code, 1, 'without struct session it fails');
+like($out, qr/^struct session is not found/, 'and reports that');
+rename "$tree/session.h", "$tree/relay/hub/session/session.h" or die "could not rename: $!\n";
+
 ($code, $out) = lint('', '--report');
 is($code, 0, 'the report passes');
-like($out, qr/^fields of a struct: 4 .*gate 4\/1 bool/m, 'fields are counted, including those of nested structs');
-like($out, qr/^files in circles: 0 \(aim: 6\)/m, 'with the aim');
+like($out, qr/^fields of a struct: 25 .*session 25, gate 4$/m, 'fields are counted, including those of nested structs');
+like($out, qr/^files in circles: 0 \(limit: 6\)/m, 'with the limit');
 
 # A missing object is not taken for a file without calls.
 unlink "$tree/build/lint/relay/base/low.o";
