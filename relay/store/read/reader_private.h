@@ -1,4 +1,4 @@
-/* reader_private.h: the reader's state, shared by reader.c and reader_reply.c. */
+/* reader_private.h: the reader's state, shared by its files. */
 #ifndef CLAIRON_STORE_READER_PRIVATE_H
 #define CLAIRON_STORE_READER_PRIVATE_H
 
@@ -62,18 +62,5 @@ struct reader {
     unsigned stream_count;
     struct shard_stream streams[];
 };
-
-/*
- * reader_reply.c: delivers the entries of an XREAD reply and advances the positions. If `is_stale`,
- * notifications are dropped: their positions no longer count.
- */
-void reader_handle_reply(struct server_reader *server, const struct redisReply *reply,
-                         bool is_stale);
-
-/* Delivers the notifications of several shards whose turn it is. */
-void reader_release(struct reader *reader);
-
-/* Stops waiting for shards that have been behind for too long. */
-void reader_stop_waiting(struct reader *reader);
 
 #endif

@@ -1,0 +1,27 @@
+/* reader_request.h: the next XREAD of a server: which streams, from where, how many entries. */
+#ifndef CLAIRON_STORE_READER_REQUEST_H
+#define CLAIRON_STORE_READER_REQUEST_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "store/read/reader_private.h"
+
+#define READER_WORDS 6 /* before the streams */
+#define READER_STREAMS (2 + 2 * STORE_SHARDS_MAX)
+#define READER_ARGC (READER_WORDS + 2 * READER_STREAMS)
+
+/* An XREAD. argv points into it and into the reader. */
+struct reader_request {
+    const char *argv[READER_ARGC];
+    int argc;
+    size_t entries; /* COUNT */
+    char count[24];
+    char at[STORE_SHARDS_MAX][ENTRY_ID_TEXT_MAX];
+};
+
+/* True: the server must not be read until reader_release has delivered some of its entries. */
+bool reader_request_is_held_back(const struct server_reader *server);
+void reader_request_write(const struct server_reader *server, struct reader_request *ret_request);
+
+#endif
