@@ -134,10 +134,10 @@ is($raw->next_message->{t}, 'pong', 'a message of exactly max_frame_bytes is ans
 # Valid JSON that is not a valid message.
 expect_err($raw, $_->[0], $_->[1], $_->[2]) for
   [ '{"t":"dance","r":7}', 7, 'an unknown t' ],
-  [ '{"r":8}', 8, 'no t' ],
-  [ '{"t":17,"r":9}', 9, 't is not a string' ],
+  [ '{"r":8}', 8, 'a message without t' ],
+  [ '{"t":17,"r":9}', 9, 'a t that is not a string' ],
   [ '{"t":"ping","r":10,"more":1}', 10, 'an unknown field' ],
-  [ '{"t":"ping","r":"eleven"}', undef, 'r is not a number' ],
+  [ '{"t":"ping","r":"eleven"}', undef, 'an r that is not a number' ],
   [ '{"t":"ping","r":1e400}', undef, 'a number out of range' ],
   [ '{"t":"ping","t":"pong"}', undef, 'a repeated field' ],
   [ '[1,2]', undef, 'an array' ], [ '"ping"', undef, 'a string' ], [ 'null', undef, 'null' ],
@@ -145,7 +145,7 @@ expect_err($raw, $_->[0], $_->[1], $_->[2]) for
   [ '[' x 5000 . ']' x 5000, undef, 'deep nesting' ],
   [ '{"t":"ack","r":12}', 12, 'an ack without ids' ],
   [ '{"t":"ack","r":13,"ids":"' . $id . '"}', 13, 'ids that are not an array' ],
-  [ '{"t":"ack","r":14,"ids":[]}', 14, 'no ids' ],
+  [ '{"t":"ack","r":14,"ids":[]}', 14, 'an empty list of ids' ],
   [ '{"t":"ack","r":15,"ids":[17]}', 15, 'an id that is not a string' ],
   [ '{"t":"ack","r":16,"ids":["' . $id . '","nonsense"]}', 16, 'an id that is not a UUID' ],
   [ '{"t":"ack","r":17,"ids":[' . join(',', ("\"$id\"") x 1025) . ']}', 17, 'more ids than allowed' ],

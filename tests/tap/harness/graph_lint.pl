@@ -47,8 +47,8 @@ sub fails
 {
     my ($name, @found) = @_;
     my ($code, $out) = lint('');
-    is($code, 1, "$name: fails");
-    like($out, qr/^\s*\Q$_\E/m, "$name: $_") for @found;
+    is($code, 1, "$name: the lint fails");
+    like($out, qr/^\s*\Q$_\E/m, "$name: the lint reports $_") for @found;
     return;
 }
 
@@ -85,10 +85,10 @@ fails('a call of a room above', 'upward: relay/base/low.c -> relay/gate/ws/send.
 my ($code, $out) = lint("base circle 1: a\nbase call 1: b\ngate circle 2: c\n");
 is_deeply([ $code, $out ], [ 0, '' ], 'arrows in the allow-list pass');
 ($code, $out) = lint("base circle 1: a\nbase call 2: b\ngate circle 2: c\n");
-is_deeply([ $code, $out ], [ 0, "base call: 1; lower its line in tests/lint/graph.allow, which has 2\n" ], 'with a remark when there are fewer');
+is_deeply([ $code, $out ], [ 0, "base call: 1; lower its line in tests/lint/graph.allow, which has 2\n" ], 'an allowed arrow that does not exist causes a remark');
 ($code, $out) = lint("base circle 1\n");
 is($code, 1, 'a line of the allow-list without a reason fails');
-like($out, qr/^tests\/lint\/graph\.allow:1: /, 'and is reported with its line');
+like($out, qr/^tests\/lint\/graph\.allow:1: /, 'a line of the allow-list is reported with its number');
 compile('relay/base/low.c', $low);
 
 compile('relay/gate/net/read.c', "void low(void);\nvoid helper(void);\nvoid on_read(void);\nvoid on_read(void) { low(); helper(); }\n");
@@ -120,7 +120,7 @@ write_text('relay/base/a.h', qq{#include "base/b.h"\n});
 write_text('relay/base/b.h', qq{#include "base/a.h"\n});
 fails('headers that include each other', 'circles of includes: 1 (limit: 0)', 'relay/base/a.h relay/base/b.h');
 unlink "$tree/relay/base/a.h", "$tree/relay/base/b.h";
-is_deeply([ lint('') ], [ 0, '' ], 'without them the tree passes again');
+is_deeply([ lint('') ], [ 0, '' ], 'the tree passes without the arrows');
 
 # Figures above their limits.
 sub exceeds

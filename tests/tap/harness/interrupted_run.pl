@@ -123,20 +123,20 @@ wait_until('a test runs with its servers', sub { -e "$checkout/ready" });
 my @servers = grep { /postgres -D|valkey|redis|keydb|clairon relay/ } names_of(still_running());
 is(scalar @servers, 3, 'a layer runs in a terminal, with three servers') or diag(@servers);
 isnt(interrupt(), 0, 'Ctrl-C fails the run');
-is_deeply([ names_of(still_running()) ], [], 'and ends every process of it');
+is_deeply([ names_of(still_running()) ], [], 'Ctrl-C ends every process of the run');
 like(screen_text(), qr/---- interrupted by SIGINT in tap$/m, 'the output names the layer');
 unlike(screen_text(), qr/^---- client$/m, 'the next layer does not start');
 
 run_in_terminal('two_layers');
 wait_until('two layers run in parallel', sub { -e "$checkout/ready" && -e "$checkout/second_ready" });
 isnt(interrupt(), 0, 'Ctrl-C fails a run of two layers');
-is_deeply([ names_of(still_running()) ], [], 'and ends every process of both');
+is_deeply([ names_of(still_running()) ], [], 'Ctrl-C ends every process of both layers');
 like(screen_text(), qr/---- interrupted by SIGINT in tap e2e$/m, 'the output names both layers');
 
 run_in_terminal('as_root');
 wait_until('a script of root waits neither for the terminal nor for input', sub { -e "$checkout/ready" });
 isnt(interrupt(), 0, 'Ctrl-C fails a run with a script of root');
-is_deeply([ names_of(still_running()) ], [], 'and ends every process of the script of root');
+is_deeply([ names_of(still_running()) ], [], 'Ctrl-C ends every process of the script of root');
 ok(!-e "$checkout/went_on", 'the script does not continue');
 
 done_testing();

@@ -33,21 +33,21 @@ sub lint
 sub passes
 {
     my ($name, $text) = @_;
-    is_deeply([ lint($text) ], [ 0, '' ], "$name: passes");
+    is_deeply([ lint($text) ], [ 0, '' ], "$name: the lint passes");
     return;
 }
 
 sub fails
 {
     my ($name, $text, $found) = @_;
-    is_deeply([ lint($text) ], [ 1, "docs/ARCHITECTURE.md: $found\n" ], "$name: fails");
+    is_deeply([ lint($text) ], [ 1, "docs/ARCHITECTURE.md: $found\n" ], "$name: the lint fails");
     return;
 }
 
 make_path("$tree/tests/lint");
 copy(top() . '/tests/lint/pages.py', "$tree/tests/lint/pages.py") or die "could not copy pages.py: $!\n";
 write_text("docs/$_.md", "# Page\n") for qw(CONTRIBUTING STORE);
-my $log_table = "# Page\n## Log messages\n| `who` | message | action |\n|---|---|---|\n| gate | `%s` | none |\n";
+my $log_table = "# Page\n## Log messages\n| `component` | message | action |\n|---|---|---|\n| gate | `%s` | none |\n";
 write_text('docker/OPERATIONS.md', sprintf($log_table, 'known message'));
 write_text('relay/room/file.c',
     "static int\nknown_function(void)\n{\n    log_warn(\"gate\", \"known \"\n        \"message: hint\");\n    return 0;\n}\n");
@@ -62,6 +62,6 @@ fails('a link to a missing page', '[page](missing.md)', 'link to missing.md, whi
 fails('a link to a missing heading', '[page](STORE.md#keys)', 'link to STORE.md#keys, a heading that does not exist');
 
 write_text('docker/OPERATIONS.md', sprintf($log_table, 'unknown message'));
-is_deeply([ lint('') ], [ 1, "docker/OPERATIONS.md: no log message 'unknown message'\n" ], 'a missing log message: fails');
+is_deeply([ lint('') ], [ 1, "docker/OPERATIONS.md: no log message 'unknown message'\n" ], 'a missing log message: the lint fails');
 
 done_testing();

@@ -17,15 +17,15 @@ sub all_files
 
 is(make_root(), 0, 'a root is created');
 my ($library) = glob "$root/usr/lib/postgresql/*/lib/clairon.so";
-ok(defined $library && -r $library, 'with the plugin');
+ok(defined $library && -r $library, 'the root contains the plugin');
 my @before = all_files();
-is(make_root(), 0, 'and recreated');
+is(make_root(), 0, 'the root is recreated');
 is_deeply([ all_files() ], \@before, 'equal files are not replaced');
 
 open my $old, '<', $library or die "could not open $library: $!";
 truncate $library, 0 or die "could not truncate $library: $!";
-is(make_root(), 0, 'and recreated after one file changed');
-ok(-s $library, 'that file is replaced');
-is(-s $old, 0, 'by another inode: processes with the open file keep the old one');
+is(make_root(), 0, 'the root is recreated after one file changed');
+ok(-s $library, 'the changed file is replaced');
+is(-s $old, 0, 'the changed file gets another inode: processes with the open file keep the old one');
 
 done_testing();

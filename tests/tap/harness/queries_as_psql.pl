@@ -16,10 +16,10 @@ my %split = (
     q{SELECT ';', E'\\';', $$;$$, $x$;$$;$x$, ";" /* ; */ FROM (SELECT 1 AS ";") AS t; SELECT 2} => 2,
     q{SELECT a$b FROM (SELECT 1 AS a$b) AS t; SELECT '1'::text} => 2,
 );
-is(scalar(my @statements = Clairon::Test::Query::split_statements($_)), $split{$_}, "split: $_") for sort keys %split;
+is(scalar(my @statements = Clairon::Test::Query::split_statements($_)), $split{$_}, "the statements are split: $_") for sort keys %split;
 
 # Texts that psql would interpret, or could not send either, are passed to psql.
-is_deeply([ Clairon::Test::Query::split_statements($_) ], [], "passed to psql: $_")
+is_deeply([ Clairon::Test::Query::split_statements($_) ], [], "the text is passed to psql: $_")
   for '\d', 'SELECT :name', q{SELECT 'not closed}, 'COPY t FROM STDIN', 'CREATE RULE r AS ON INSERT TO t DO (SELECT 1; SELECT 2)', '';
 
 for my $sql (
@@ -39,12 +39,12 @@ for my $sql (
         $pg->safe_psql('postgres', 'DELETE FROM t WHERE id <> 1') if $sql =~ /^INSERT/ && $class eq 'Clairon::Test::Cluster' && $sql !~ /VALUES \(1\)/;
         $pg->safe_psql('postgres', 'DELETE FROM t') if $sql =~ /VALUES \(1\); / && $class eq 'Clairon::Test::Cluster';
     }
-    is_deeply($result{'Clairon::Test::Cluster'}, $result{'PostgreSQL::Test::Cluster'}, "as in psql: $sql");
+    is_deeply($result{'Clairon::Test::Cluster'}, $result{'PostgreSQL::Test::Cluster'}, "the result is that of psql: $sql");
 }
 
 eval { $pg->safe_psql('postgres', 'SELECT no_such_column') };
 like($@, qr/^error running SQL: 'psql:<stdin>:1: ERROR:  column "no_such_column" does not exist'\n/, 'an error ends a test');
-is(($pg->psql('no_such_database', 'SELECT 1'))[0], 2, 'a database that does not exist: psql reports it');
+is(($pg->psql('no_such_database', 'SELECT 1'))[0], 2, 'psql reports a database that does not exist');
 is(($pg->psql('postgres', 'SELECT pg_terminate_backend(pg_backend_pid())'))[0], 2, 'a connection that ends has status 2');
 my $other = Clairon::Test::postgresql('other', extension => 0);
 isnt($other->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()'),

@@ -8,31 +8,31 @@ use Test::More;
 my $pg = Clairon::Test::postgresql('main');
 is($pg->safe_psql('postgres', "SELECT extname FROM pg_extension WHERE extname = 'clairon'"),
     'clairon', 'a private server has the extension');
-like($pg->safe_psql('postgres', 'SHOW data_directory'), qr{^\Q$ENV{CLAIRON_WORK}\E}, 'in the work folder');
+like($pg->safe_psql('postgres', 'SHOW data_directory'), qr{^\Q$ENV{CLAIRON_WORK}\E}, 'its data directory is in the work folder');
 
 my $store = Clairon::Test::store();
 is($store->execute('SET', 'name', "caf\x{e9}"), 'OK', 'the store accepts a value');
-is($store->execute('GET', 'name'), "caf\xc3\xa9", 'and returns its bytes');
-is($store->execute('GET', 'nobody'), undef, 'nil is undef');
+is($store->execute('GET', 'name'), "caf\xc3\xa9", 'the store returns the bytes of the value');
+is($store->execute('GET', 'nobody'), undef, 'the reply nil is undef');
 ok(!eval { $store->execute('NOSUCH'); 1 }, 'an error of the store dies');
-like($@, qr/unknown command/i, 'with its text');
+like($@, qr/unknown command/i, 'the exception has the text of the error');
 is_deeply($store->execute('EVAL', "return {1, {'a', false}, 'b'}", 0), [ 1, [ 'a', undef ], 'b' ],
-    'nested replies');
+    'nested replies are returned as nested arrays');
 
 is($store->kill9 & 127, 9, 'the store can be killed');
 $store->start;
-is($store->execute('PING'), 'PONG', 'and starts again');
+is($store->execute('PING'), 'PONG', 'the store starts again');
 
 my $first = $store->pid;
 $store->restart;
 isnt($store->pid, $first, 'restart starts another process');
-is($store->execute('GET', 'name'), "caf\xc3\xa9", 'with the same data');
+is($store->execute('GET', 'name'), "caf\xc3\xa9", 'the restarted store has the same data');
 
 is(token(sub => 'u1', exp => 1, secret => 'k'),
     'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJleHAiOjEsInN1YiI6InUxIn0.'
       . 'CRxuUbyHcGqedxuViiBpeegbB6BN8qbMGX596hgI4SQ',
     'a token is signed');
 ok(!eval { wait_until('the impossible', sub { 0 }, 0.1); 1 }, 'a deadline is kept');
-like($@, qr/the impossible/, 'and names the awaited condition');
+like($@, qr/the impossible/, 'the deadline names the awaited condition');
 
 done_testing();

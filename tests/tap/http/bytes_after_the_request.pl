@@ -45,8 +45,8 @@ sub check_status
 {
     my ($raw, $status, $name) = @_;
     my $response = $raw->read_response;
-    is($response->{status}, $status, $name);
-    unlike($response->{body}, qr/HTTP\/1/, 'exactly once');
+    is($response->{status}, $status, "$name returns $status");
+    unlike($response->{body}, qr/HTTP\/1/, "$name returns one response");
     return;
 }
 
@@ -63,20 +63,20 @@ for my $tls (0, 1)
         check_status(send_pieces($tls, $text, $next), $status, "$method $path$how with another request later");
         check_status(send_pieces($tls, map { substr $text, $_, 1 } 0 .. length($text) - 1), $status, "$method $path$how byte by byte");
     }
-    check_status(half_close(send_pieces($tls, head(GET => '/v1/poll?wait=60'))), 204, "a waiting poll$how ends at a half-close and is answered");
-    check_status(send_pieces($tls, head(GET => '/v1/poll?wait=0', @$_), 'hello'), 204, "a GET with a body$how: the body is ignored")
+    check_status(half_close(send_pieces($tls, head(GET => '/v1/poll?wait=60'))), 204, "a waiting poll$how before a half-close");
+    check_status(send_pieces($tls, head(GET => '/v1/poll?wait=0', @$_), 'hello'), 204, "a GET with an ignored body$how")
       for [ 'Content-Length' => 5 ], [ 'Content-Length' => 0 ], [ 'Transfer-Encoding' => 'chunked' ];
-    check_status(send_pieces($tls, head(GET => '/v1/poll?wait=0', 'Content-Length' => 5) . 'hello'), 204, "a GET with a Content-Length$how too");
-    check_status(send_pieces($tls, head(GET => '/v1/poll?wait=0', 'Content-Length' => $_), 'x' x 90_000), 413, "a body of $_ bytes$how is too large") for 90_000, 9_000_000;
+    check_status(send_pieces($tls, head(GET => '/v1/poll?wait=0', 'Content-Length' => 5) . 'hello'), 204, "a GET with a Content-Length$how");
+    check_status(send_pieces($tls, head(GET => '/v1/poll?wait=0', 'Content-Length' => $_), 'x' x 90_000), 413, "a body of $_ bytes$how") for 90_000, 9_000_000;
     check_status(send_pieces($tls, head($_ => '/v1/poll?wait=0', 'Content-Length' => '5x')), 400, "$_ with a length$how that is not a number") for qw(GET POST);
     my $stream = send_pieces($tls, head(GET => '/v1/sse'), $next);
     1 until $stream->{bytes} =~ /"t":"connected"/ || !$stream->more;
     half_close($stream);
     1 while $stream->more;
     unlike($stream->{bytes}, qr/healthz|"status"/, "a stream$how ignores bytes after its request and ends at a half-close");
-    check_status(half_close(send_pieces($tls, substr request(@{ $all[0] }), 0, -1)), 0, "an incomplete body$how ends the wait at a half-close");
+    check_status(half_close(send_pieces($tls, substr request(@{ $all[0] }), 0, -1)), 0, "an incomplete body$how before a half-close");
 }
-is($relay->metric('clairon_gate_streams'), 0, 'no stream is left');
+is($relay->metric('clairon_gate_streams'), 0, 'no stream is left open');
 
 # The response precedes the body: a client that continues to send is not reset before it can read the response.
 for my $head (head(POST => '/v1/ack', Authorization => 'Bearer x', 'Content-Length' => 400_000), head(POST => '/v1/ack', 'Content-Length' => 40_000_000),
@@ -90,11 +90,11 @@ for my $head (head(POST => '/v1/ack', Authorization => 'Bearer x', 'Content-Leng
     is(scalar(grep { $raw->write('x' x 10_000) } 1 .. 40), 40, "a client with $status can send more");
     half_close($raw);
     1 while $raw->more;
-    ok(!$raw->{reset}, 'its connection is closed without a reset');
+    ok(!$raw->{reset}, "the connection of a client with $status is closed without a reset");
 }
 my $endless = send_pieces(0, head(POST => '/v1/ack', Authorization => 'Bearer x', 'Content-Length' => 900_000));
 wait_until('it is closed', sub { !$endless->write('x' x 100_000) });
-pass('but only up to a limit');
+pass('a rejected client can send only up to a limit');
 
 # Waiting connections.
 # A busy loop turns tens of thousands of times a second, an idle one some dozens of times.
@@ -103,7 +103,7 @@ sub check_idle
     my ($name, $clock) = @_;
     my $before = $relay->metric('clairon_loop_turns_total');
     $clock->();
-    cmp_ok($relay->metric('clairon_loop_turns_total') - $before, '<', 3000, $name);
+    cmp_ok($relay->metric('clairon_loop_turns_total') - $before, '<', 3000, "the loop is idle while $name");
     return;
 }
 # Pauses between the head and the following bytes, from none to one turn of the loop: some bytes arrive between the
@@ -117,7 +117,7 @@ my @waiting = map { send_pieces(0, request(@{ $all[0] }) . 'x', 'y') } 1 .. 3;
 push @waiting, map { half_close(send_pieces(0, request(@{ $all[0] }))) } 1 .. 3;
 check_idle('requests wait for the store', sub { is(send_pieces(0, head(POST => '/v1/ack', 'Content-Length' => 9))->read_response->{status}, 408, 'a missing body times out') });
 $proxy->thaw;
-is_deeply([ map { $_->read_response->{status} } @waiting ], [ (201) x 6 ], 'they are answered once the store is back');
+is_deeply([ map { $_->read_response->{status} } @waiting ], [ (201) x 6 ], 'the waiting requests are answered once the store is back');
 is($_->stop, 0, 'SIGTERM ends the relay with status 0') for $relay, $secure;
 
 done_testing();

@@ -25,18 +25,18 @@ sub topic
     return JSON::decode_json($timeline->{body})->{notification}{metadata}{topic};
 }
 
-is(topic($early), 'notify', 'before any feed runs there is no prefix');
+is(topic($early), 'notify', 'the topic has no prefix before any feed runs');
 my $relay = Clairon::Test::relay($pg, $store);
-is(topic($relay), 'postgres.notify', 'the database name, with the feed role');
+is(topic($relay), 'postgres.notify', 'with the feed role the prefix is the name of the database');
 wait_until('the others have the prefix', sub { topic($early) eq 'postgres.notify' });
-is(topic($early, source => 'orders'), 'postgres.orders', 'with the source');
+is(topic($early, source => 'orders'), 'postgres.orders', 'without the feed role the prefix comes from the store');
 is(topic($early, topic => 'my.own'), 'my.own', 'an explicit topic is used unchanged');
 my $one = $relay->client('u1');
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{}', source => 'orders')});
 $one->wait_notifications(1);
-is(($one->notifications)[0]{metadata}{topic}, topic($early, source => 'orders'), 'the same as in clairon.notify');
+is(($one->notifications)[0]{metadata}{topic}, topic($early, source => 'orders'), 'clairon.notify has the same topic');
 my $late = Clairon::Test::relay(undef, $store, roles => 'gate');
-is(topic($late), 'postgres.notify', 'a new relay knows it from its first response');
+is(topic($late), 'postgres.notify', 'a new relay knows the prefix from its first response');
 my $own = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'feed.topic_prefix' => 'mine' });
 is(topic($own), 'mine.notify', 'a relay\'s own setting takes precedence');
 $relay->stop;
@@ -44,8 +44,8 @@ $relay->configure('feed.topic_prefix' => 'it\'s "new"');
 $relay->start;
 $relay->wait_ready;
 wait_until('the new prefix has arrived', sub { topic($late) eq 'it\'s "new".notify' });
-is(topic($relay), 'it\'s "new".notify', 'also with the feed role');
-is(topic($own), 'mine.notify', 'but not with an explicit setting');
+is(topic($relay), 'it\'s "new".notify', 'a changed prefix is used with the feed role');
+is(topic($own), 'mine.notify', 'a changed prefix does not affect an explicit setting');
 $store->execute('FLUSHALL');
 wait_until('the prefix is in the emptied store again', sub { (eval { topic($late) } // '') eq 'it\'s "new".notify' && $store->execute('HGET', $store->shared('meta'), 'topic_prefix') });
 is($store->execute('HGET', $store->shared('meta'), 'topic_prefix'), 'it\'s "new"', 'the prefix is written again to an emptied store');

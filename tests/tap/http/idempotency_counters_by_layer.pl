@@ -27,23 +27,23 @@ sub publish
         { Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true), 'Idempotency-Key' => $key }, json => $body)->result->code;
 }
 
-is(repeats($first), '0 0 0', 'no repeats yet');
-is(publish($first, 'k1'), 201, 'a first request');
-is(publish($first, 'k1'), 200, 'its repeat');
-is(repeats($first), '1 0 0', 'is recognized in memory');
-is(publish($second, 'k1'), 200, 'a repeat on another relay');
-is(repeats($second), '0 1 0', 'is recognized by the store');
-is(publish($first, 'k1', 'y'), 422, 'another body is not a repeat');
-is(repeats($first), '1 0 0', 'and is not counted');
+is(repeats($first), '0 0 0', 'no repeats are counted at first');
+is(publish($first, 'k1'), 201, 'a first request returns 201');
+is(publish($first, 'k1'), 200, 'a repeat returns 200');
+is(repeats($first), '1 0 0', 'a repeat is recognized in memory');
+is(publish($second, 'k1'), 200, 'a repeat on another relay returns 200');
+is(repeats($second), '0 1 0', 'a repeat on another relay is recognized by the store');
+is(publish($first, 'k1', 'y'), 422, 'another body is rejected with 422');
+is(repeats($first), '1 0 0', 'another body is not counted as a repeat');
 
 # Repeats in the database arrive in the WAL if their transaction commits.
-is(sql(q{SELECT clairon.once('account 1', 'transfer 7')}), 't', 'the first time');
-is(sql(q{SELECT clairon.once('account 1', 'transfer 7')}), 'f', 'a repeat');
+is(sql(q{SELECT clairon.once('account 1', 'transfer 7')}), 't', 'once() returns true the first time');
+is(sql(q{SELECT clairon.once('account 1', 'transfer 7')}), 'f', 'once() returns false for a repeat');
 wait_until('it is counted', sub { repeats($first) eq '1 0 1' });
-pass('by the database');
+pass('a repeat of once() is counted by the database');
 sql(q{SELECT clairon.notify('USER', '{u1}', '{}', idempotency_key => 'n') FROM generate_series(1, 3)});
 wait_until('both repeats of notify are counted', sub { repeats($first) eq '1 0 3' });
-pass('repeats of notify are counted too');
+pass('repeats of notify() are counted');
 sql(q{BEGIN; SELECT clairon.once('account 1', 'transfer 7'); ROLLBACK});
 sql(q{BEGIN; SELECT clairon.once('account 1', 'transfer 7'); SAVEPOINT s; SELECT clairon.once('account 1', 'transfer 7'); ROLLBACK TO s;
     CREATE TABLE t AS SELECT i, repeat('x', 100) FROM generate_series(1, 5000) i; COMMIT});
@@ -52,7 +52,7 @@ pass('repeats in a rolled-back savepoint are not counted');
 sql(q{CREATE TABLE big (id int PRIMARY KEY, owner text); SELECT clairon.watch('big', 'USER', 'owner')});
 sql(q{BEGIN; SELECT clairon.once('account 1', 'transfer 7'); INSERT INTO big SELECT i FROM generate_series(1, 5000) i; SELECT clairon.once('account 1', 'transfer 7'); COMMIT});
 wait_until('repeats of a large transaction are counted', sub { repeats($first) eq '1 0 6' });
-pass('also in a streamed transaction');
+pass('repeats in a streamed transaction are counted');
 
 # Text mode of the slot does not print them.
 $first->stop;

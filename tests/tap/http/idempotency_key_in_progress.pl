@@ -41,32 +41,32 @@ $proxy->freeze;
 my ($busy, $first) = first_response(with_key('one', 'x'), with_key('one', 'x'));
 my $other  = with_key('two', 'x');
 my $theirs = with_key('one', 'x', sub => 'another user');
-is($busy->{status}, 409, 'the same key while its first request is in progress');
-is(JSON::decode_json($busy->{body})->{title}, 'Conflict', 'with a title');
-like($busy->{headers}{'retry-after'}, qr/^[1-9]\d*$/, 'and Retry-After');
-is(with_key('one', 'another body')->read_response->{status}, 409, 'a pending key with another body: 409');
-is(with_key('one', 'x')->read_response->{status}, 409, 'repeatedly');
+is($busy->{status}, 409, 'the same key is rejected while its first request is in progress');
+is(JSON::decode_json($busy->{body})->{title}, 'Conflict', 'the rejection has a title');
+like($busy->{headers}{'retry-after'}, qr/^[1-9]\d*$/, 'the rejection has Retry-After');
+is(with_key('one', 'another body')->read_response->{status}, 409, 'a pending key with another body is rejected with 409');
+is(with_key('one', 'x')->read_response->{status}, 409, 'a second request with another body is rejected with 409');
 $first->disconnect;
 is(with_key('one', 'x')->read_response->{status}, 409, 'the first request continues after its client disconnected');
 $proxy->thaw;
 is($_->read_response->{status}, 201, 'another key, or the same key of another user, is not blocked') for $other, $theirs;
 my $again = with_key('one', 'x')->read_response;
-is($again->{status}, 200, 'a repeat after the first is stored');
-is($again->{headers}{'idempotency-replayed'}, 'true', 'is marked as a repeat');
-is(with_key('one', 'another body')->read_response->{status}, 422, 'with another body it is rejected');
-is(with_key('one', 'x', relay => $second)->read_response->{status}, 200, 'also on another relay');
-is($store->stored, 3, 'each is stored once');
+is($again->{status}, 200, 'a repeat after the first is accepted');
+is($again->{headers}{'idempotency-replayed'}, 'true', 'a repeat is marked as one');
+is(with_key('one', 'another body')->read_response->{status}, 422, 'a repeat with another body is rejected');
+is(with_key('one', 'x', relay => $second)->read_response->{status}, 200, 'another relay accepts the repeat');
+is($store->stored, 3, 'each notification is stored once');
 
 # A request that failed is no longer in progress.
 $proxy->reject(1);
 $proxy->cut;
 wait_until('the store is down', sub { with_key('three', 'x')->read_response->{status} == 503 });
 is(with_key('one', 'x')->read_response->{status}, 200, 'a stored key is known without the store');
-is(with_key('one', 'another body')->read_response->{status}, 422, 'a stored key with another body: 422');
+is(with_key('one', 'another body')->read_response->{status}, 422, 'a stored key with another body is rejected with 422');
 is(with_key('three', 'x')->read_response->{status}, 503, 'the key of a failed request can be reused');
 $proxy->reject(0);
 wait_until('the store is back', sub { with_key('three', 'x')->read_response->{status} =~ /^20[01]$/ });
-is(with_key('three', 'x')->read_response->{status}, 200, 'it is stored once');
+is(with_key('three', 'x')->read_response->{status}, 200, 'the notification of the reused key is stored once');
 
 # The key of a request that the store rejected is not kept.
 my $before = $store->stored;
@@ -74,10 +74,10 @@ $store->execute('CONFIG', 'SET', 'maxmemory', 1);
 is(with_key('four', 'x')->read_response->{status}, 503, 'a full store rejects the request') for 1, 2;
 $store->execute('CONFIG', 'SET', 'maxmemory', 0);
 $again = with_key('four', 'x')->read_response;
-is($again->{status}, 201, 'once the store has room it is a first request');
-is($again->{headers}{'idempotency-replayed'}, undef, 'and is not marked as a repeat');
-is(with_key('four', 'x', relay => $second)->read_response->{status}, 200, 'then it is a repeat');
-is($store->stored, $before + 1, 'stored once');
+is($again->{status}, 201, 'once the store has room the request is a first one');
+is($again->{headers}{'idempotency-replayed'}, undef, 'a first request is not marked as a repeat');
+is(with_key('four', 'x', relay => $second)->read_response->{status}, 200, 'a further request is a repeat');
+is($store->stored, $before + 1, 'the notification is stored once');
 
 # A nack without a WebSocket.
 my $stream = Clairon::Test::EventStream->open($relay, 'u1');
@@ -90,17 +90,17 @@ wait_until('the delivery is reported', sub { wait_s() > 0 });
 is(http(POST => '/v1/nack', sub => 'mallory', body => { ids => [$id], delay => 500_000 })->{status}, 204, 'a nack of another user\'s notification is accepted');
 is(http(POST => '/v1/nack', sub => 'u1', body => { ids => [$id], delay => 300_000 })->{status}, 204, 'a nack is accepted');
 wait_until('the retry is deferred', sub { wait_s() > 290 });
-cmp_ok(wait_s(), '<=', 300.001, 'by the delay of its own user');
-is(http(POST => '/v1/nack', sub => 'u1', relay => $second, body => { ids => [ uc $id ] })->{status}, 204, 'on another relay, without a delay');
+cmp_ok(wait_s(), '<=', 300.001, 'a nack of another user does not delay the retry');
+is(http(POST => '/v1/nack', sub => 'u1', relay => $second, body => { ids => [ uc $id ] })->{status}, 204, 'a nack on another relay is accepted');
 my $timeline = http(GET => "/v1/notifications/$id")->{json};
-is_deeply($timeline->{waiting}, ['u1'], 'it is still pending');
+is_deeply($timeline->{waiting}, ['u1'], 'the notification is still pending');
 my $soon = http(POST => '/v1/notifications', body => to('soon', ack_required => JSON::true))->{json}{id};
 $notification = $stream->next_notification until $notification->{metadata}{id} eq $soon;
 wait_until('the delivery is reported', sub { $store->execute('ZSCORE', $store->of($soon, 'due'), "$soon:u1") });
-is(http(POST => '/v1/nack', sub => 'u1', body => { ids => [$soon], delay => 0 })->{status}, 204, 'a nack without delay');
+is(http(POST => '/v1/nack', sub => 'u1', body => { ids => [$soon], delay => 0 })->{status}, 204, 'a nack without a delay is accepted');
 $notification = $stream->next_notification;
-is_deeply([ $notification->{metadata}{id}, $notification->{routing}{retry}{attempts} ], [ $soon, 1 ], 'it is retried long before the ack timeout');
-is(http(POST => '/v1/ack', sub => 'u1', body => { ids => [ $id, $soon ] })->{status}, 204, 'acks of both');
+is_deeply([ $notification->{metadata}{id}, $notification->{routing}{retry}{attempts} ], [ $soon, 1 ], 'a nack without a delay is retried long before the ack timeout');
+is(http(POST => '/v1/ack', sub => 'u1', body => { ids => [ $id, $soon ] })->{status}, 204, 'acks of both notifications are accepted');
 wait_until('nothing is pending', sub { $store->pending == 0 });
 
 # Invalid requests.
@@ -112,7 +112,7 @@ for (
 {
     my $response = http(POST => '/v1/nack', sub => 'u1', body => $_->[0]);
     is($response->{status}, 400, "$_->[0] is rejected");
-    like($response->{json}{detail}, $_->[1], 'with the reason');
+    like($response->{json}{detail}, $_->[1], "$_->[0] is rejected with the reason");
 }
 is(http(POST => '/v1/nack', sub => 'u1', body => { ids => [$id], delay => 86400001 })->{status}, 204, 'a delay above the cap is accepted');
 is(http(GET => '/v1/nack', sub => 'u1')->{status}, 405, 'nack requires POST');
@@ -128,7 +128,7 @@ $store->execute('FLUSHALL');
 wait_until('an emptied store knows no keys, and the relay neither', sub { with_key('three', 'x')->read_response->{status} == 201 });
 $proxy->freeze;
 my ($response, $last) = first_response(with_key('last', 'x'), with_key('last', 'x'));
-is($response->{status}, 409, 'one is in progress');
-is($relay->stop, 0, 'SIGTERM ends the relay with status 0 anyway');
+is($response->{status}, 409, 'a request is in progress');
+is($relay->stop, 0, 'SIGTERM ends a relay with a request in progress with status 0');
 
 done_testing();

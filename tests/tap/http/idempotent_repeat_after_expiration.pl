@@ -36,8 +36,8 @@ for my $case ([ 'the relay that stored it' => $relay ], [ 'another relay' => $se
 {
     my ($name, $at) = @$case;
     my $again = post($at, $body, 'k');
-    is($again->{status}, 200, "$name: a repeat after the expiration is a repeat");
-    is($again->{headers}{'idempotency-replayed'}, 'true', "$name: it is marked as one");
+    is($again->{status}, 200, "$name: a repeat after the expiration is accepted");
+    is($again->{headers}{'idempotency-replayed'}, 'true', "$name: it is marked as a repeat");
     is($again->{json}{id}, $first->{json}{id}, "$name: it has the first id");
     is(post($at, to(at($ends), 'b'), 'k')->{status}, 422, "$name: another expired body with that key is rejected");
     for my $key ('new', undef)

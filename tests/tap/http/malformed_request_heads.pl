@@ -28,9 +28,9 @@ sub expect_rejected
 {
     my ($status, $bytes, $name, $detail) = @_;
     my $response = send_raw($bytes);
-    is($response->{status}, $status, "$name: $status");
-    is($response->{headers}{'content-type'}, 'application/problem+json', 'as problem details');
-    like($response->{json}{detail}, $detail, 'with the reason');
+    is($response->{status}, $status, "a head with $name is rejected with $status");
+    is($response->{headers}{'content-type'}, 'application/problem+json', "a head with $name is rejected with problem details");
+    like($response->{json}{detail}, $detail, "a head with $name is rejected with the reason");
     return $response;
 }
 my $auth  = 'Authorization: Bearer ' . token(sub => 'u1') . "\r\n";
@@ -38,7 +38,7 @@ my $host  = "Host: x\r\n";
 my $inner = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
 
 expect_rejected(400, @$_) for Clairon::Test::MalformedHeads::ambiguous($auth);
-is(send_raw("POST /v1/ack HTTP/1.1\r\n$host${auth}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n")->{status}, 411, 'chunked without a length: a body needs Content-Length');
+is(send_raw("POST /v1/ack HTTP/1.1\r\n$host${auth}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n")->{status}, 411, 'a chunked body without Content-Length is rejected');
 is(send_raw("GET /healthz HTTP/1.0\r\n\r\n")->{status}, 200, 'HTTP/1.0 needs no host');
 is(send_raw("GET /healthz HTTP/1.1\r\n${host}X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For: 192.0.2.2\r\nCookie: a\r\nCookie: b\r\n\r\n")->{status}, 200, 'repeated list headers are valid');
 
@@ -53,7 +53,7 @@ $expecting->write("POST /v1/ack HTTP/1.1\r\n${host}${auth}Expect: 100-continue\r
 like($expecting->{bytes}, qr/\AHTTP\/1\.1 100 /, 'the relay answers 100 Continue');
 $expecting->{bytes} = '';
 $expecting->write('{}');
-is($expecting->read_response->{status}, 400, 'and responds after the body');
+is($expecting->read_response->{status}, 400, 'the relay responds after the body');
 is(send_raw("POST /v1/ack HTTP/1.0\r\n${auth}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n{}")->{status}, 400, 'HTTP/1.0 ignores Expect');
 is(send_raw("POST /v1/ack HTTP/1.1\r\n${host}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")->{status}, 401, 'an unauthorized request is rejected immediately');
 
@@ -64,11 +64,11 @@ for my $offered (sort keys %offers)
     my $ack = '{"ids":["00000000-0000-0000-0000-000000000000"]}';
     my $post = "POST /v1/ack HTTP/1.1\r\n$host$auth$offers{$offered}Content-Length: " . length($ack) . "\r\n";
     is(send_raw("GET /v1/poll?wait=0 HTTP/1.1\r\n$host$auth$offers{$offered}\r\n")->{status}, 204, "a request that offers $offered is served as HTTP");
-    is(send_raw("$post\r\n$ack")->{status}, 204, 'with a body too');
-    is(send_raw($post . join('', map { "X-$_: " . 'y' x 90 . "\r\n" } 1 .. 100) . "\r\n$ack")->{status}, 204, 'and a long head');
+    is(send_raw("$post\r\n$ack")->{status}, 204, "a request with a body that offers $offered is served");
+    is(send_raw($post . join('', map { "X-$_: " . 'y' x 90 . "\r\n" } 1 .. 100) . "\r\n$ack")->{status}, 204, "a request with a long head that offers $offered is served");
     my $slow = Clairon::Test::RawSocket->new($relay);
     $slow->write($_) for split //, "$post\r\n$ack";
-    is($slow->read_response->{status}, 204, 'and byte by byte');
+    is($slow->read_response->{status}, 204, "a request that offers $offered is served byte by byte");
 }
 
 # Names that are prefixes of others: libwebsockets reads the rest as part of the name.
@@ -77,22 +77,22 @@ my $may  = 'Authorization: Bearer ' . token(sub => 'u1', publish => JSON::true) 
 for my $name (qw(A X-Auth x-forwarded Sec P TE-))
 {
     my $poll = "GET /v1/poll?wait=0 HTTP/1.1\r\n";
-    is(send_raw("$poll$host$auth$name: b\r\n\r\n")->{status}, 204, "$name at the end of a head");
-    is(send_raw("$poll$host$name: b\r\n$auth\r\n")->{status}, 204, 'before a token');
-    is(send_raw("$poll$host$auth$name: b\r\nOrigin: http://evil.example\r\n\r\n")->{status}, 403, 'before an origin');
-    is(send_raw("$poll$host$auth$name:\r\n$name: b\r\n$name:c:d\r\n$name:\r\nX-Other: e\r\n$name: \r\nOrigin: http://evil.example\r\n\r\n")->{status}, 403, 'before others of the same name');
-    is(send_raw("POST /v1/ack HTTP/1.1\r\n$name: b\r\n$host$auth$name: b\r\nContent-Length: " . length($json) . "\r\n\r\n$json")->{status}, 204, 'before a length');
-    like(send_raw("POST /v1/notifications HTTP/1.1\r\n$host$may$name: b\r\nIdempotency-Key:\r\nContent-Length: 2\r\n\r\n{}")->{json}{detail}, qr/Idempotency-Key/, 'before a key');
+    is(send_raw("$poll$host$auth$name: b\r\n\r\n")->{status}, 204, "$name is accepted at the end of a head");
+    is(send_raw("$poll$host$name: b\r\n$auth\r\n")->{status}, 204, "$name does not hide a token");
+    is(send_raw("$poll$host$auth$name: b\r\nOrigin: http://evil.example\r\n\r\n")->{status}, 403, "$name does not hide an origin");
+    is(send_raw("$poll$host$auth$name:\r\n$name: b\r\n$name:c:d\r\n$name:\r\nX-Other: e\r\n$name: \r\nOrigin: http://evil.example\r\n\r\n")->{status}, 403, "$name does not hide an origin if it is repeated");
+    is(send_raw("POST /v1/ack HTTP/1.1\r\n$name: b\r\n$host$auth$name: b\r\nContent-Length: " . length($json) . "\r\n\r\n$json")->{status}, 204, "$name does not hide a length");
+    like(send_raw("POST /v1/notifications HTTP/1.1\r\n$host$may$name: b\r\nIdempotency-Key:\r\nContent-Length: 2\r\n\r\n{}")->{json}{detail}, qr/Idempotency-Key/, "$name does not hide an idempotency key");
 }
 
 # Methods.
 for my $method (qw(PATCH TRACE CONNECT PROPFIND get FOO))
 {
-    my $response = expect_rejected(405, "$method /v1/ack HTTP/1.1\r\n$host$auth\r\n", "$method of a POST path", qr/use POST/);
-    is($response->{headers}{allow}, 'POST', 'with Allow');
+    my $response = expect_rejected(405, "$method /v1/ack HTTP/1.1\r\n$host$auth\r\n", "the method $method for a POST path", qr/use POST/);
+    is($response->{headers}{allow}, 'POST', "the rejection of $method has Allow");
 }
-is(send_raw("$_ /v1/poll?wait=0 HTTP/1.1\r\n$host\r\n")->{headers}{allow}, 'GET', "$_ of a GET path") for qw(PUT DELETE PATCH MKCOL);
-is(send_raw("FOO /nothing?x HTTP/1.1\r\n$host\r\n")->{status}, 404, 'an unknown method of an unknown path');
+is(send_raw("$_ /v1/poll?wait=0 HTTP/1.1\r\n$host\r\n")->{headers}{allow}, 'GET', "$_ of a GET path is rejected with Allow") for qw(PUT DELETE PATCH MKCOL);
+is(send_raw("FOO /nothing?x HTTP/1.1\r\n$host\r\n")->{status}, 404, 'an unknown method of an unknown path is not found');
 
 # In pieces, and too slowly.
 my $raw = Clairon::Test::RawSocket->new($relay);
@@ -102,11 +102,11 @@ $raw = Clairon::Test::RawSocket->new($relay);
 $raw->write("GET /v1/poll?wait=0 HTTP/1.1\r\n$host");
 is(send_raw($inner)->{status}, 200, 'another client is served in that time');
 $raw->write("$auth\r\n");
-is($raw->read_response->{status}, 204, 'the first is served when it continues');
+is($raw->read_response->{status}, 204, 'the first client is served when it continues');
 my @slow = map { my $socket = Clairon::Test::RawSocket->new($relay); $socket->write("GET /healthz HTTP/1.1\r\nX-$_: "); $socket } 1 .. 300;
 my $silent = Clairon::Test::RawSocket->new($relay);
 is(send_raw($inner)->{status}, 200, 'hundreds of incomplete heads block no other client');
-is_deeply([ grep { $_->read_response->{status} != 408 } @slow ], [], 'each gets 408 at its timeout');
+is_deeply([ grep { $_->read_response->{status} != 408 } @slow ], [], 'each incomplete head gets 408 at its timeout');
 is_deeply([ @{ $silent->read_response }{qw(status)} ], [0], 'a client that sent nothing gets no response');
 $raw = Clairon::Test::RawSocket->new($relay);
 $raw->write("GET /healthz HTTP/1.1\r\n");
@@ -123,7 +123,7 @@ for (1 .. 5)
     $raw->disconnect;
 }
 my $open = $relay->client('u1');
-is($open->wait_for('connected')->{user}, 'u1', 'WebSockets still open');
+is($open->wait_for('connected')->{user}, 'u1', 'WebSockets still open after incomplete heads');
 
 # The same on a unix socket.
 my $local = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0, conf => { 'gate.listen' => "unix:$folder/sock", 'gate.connect_timeout' => '1s' });
@@ -139,10 +139,10 @@ sub on_unix
 }
 wait_until('it serves', sub { on_unix("GET /readyz HTTP/1.1\r\n$host\r\n") == 200 });
 is(on_unix("GET /healthz HTTP/1.1\r\n$host\r\n"), 200, 'a unix socket responds');
-is(on_unix("GET /healthz HTTP/1.1\r\n", $host, "\r", "\n"), 200, 'in pieces too');
-is(on_unix("GET /healthz HTTP/1.1\r\n${host}X: " . 'x' x 20_000), 431, 'a head that is too long is rejected');
-is(on_unix("GET /healthz HTTP/1.1\n\n"), 400, 'an ambiguous one too');
-is(on_unix("GET /healthz HTTP/1.1\r\n$host"), 408, 'an incomplete one too');
+is(on_unix("GET /healthz HTTP/1.1\r\n", $host, "\r", "\n"), 200, 'a unix socket accepts a head in pieces');
+is(on_unix("GET /healthz HTTP/1.1\r\n${host}X: " . 'x' x 20_000), 431, 'a unix socket rejects a head that is too long');
+is(on_unix("GET /healthz HTTP/1.1\n\n"), 400, 'a unix socket rejects an ambiguous head');
+is(on_unix("GET /healthz HTTP/1.1\r\n$host"), 408, 'a unix socket rejects an incomplete head');
 is(on_unix("GET /healthz HTTP/1.1\r\n$host\r\n", undef), 200, 'a half-closed request on a Unix socket is answered');
 is(on_unix("GET /healthz HTTP/1.1\r\n$host", undef), 0, 'a half-close within a head ends the connection');
 is($local->stop, 0, 'SIGTERM ends that relay with status 0');
@@ -151,7 +151,7 @@ is($local->stop, 0, 'SIGTERM ends that relay with status 0');
 my @mine = map { Clairon::Test::RawSocket->open($relay) } 1 .. 2;
 is(Clairon::Test::RawSocket->open($relay, 'X-Forwarded-For' => '192.0.2.77')->{response}{status}, 429, 'X-Forwarded-For does not bypass the per-address limit');
 my $upgrade = "GET /v1/ws HTTP/1.1\r\n${host}Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n";
-is(send_raw("${upgrade}X-Forwarded-For: 192.0.2.77\r\nX-Forwarded-For: 203.0.113.5\r\n\r\n")->{status}, 429, 'not when repeated either');
+is(send_raw("${upgrade}X-Forwarded-For: 192.0.2.77\r\nX-Forwarded-For: 203.0.113.5\r\n\r\n")->{status}, 429, 'a repeated X-Forwarded-For does not bypass it either');
 expect_rejected(400, "${upgrade}Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", 'two keys of a WebSocket', qr/duplicate header/);
 $_->disconnect for @mine;
 
@@ -164,7 +164,7 @@ sub made
 }
 my $own = 'k' x 32;
 sub token_status { return send_raw("GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Authorization: Bearer $_[0]\r\n\r\n")->{status} }
-is(token_status(made({ alg => 'HS256' }, $Clairon::Test::SECRET)), 204, 'a token with the configured key');
+is(token_status(made({ alg => 'HS256' }, $Clairon::Test::SECRET)), 204, 'a token with the configured key is accepted');
 is(token_status(made($_->[1], $own)), 401, "a token with $_->[0] is rejected") for
     [ 'a key in its header' => { alg => 'HS256' } ],
     [ 'jwk'              => { alg => 'HS256', jwk => { kty => 'oct', k => encode_base64url($own) } } ],
@@ -174,7 +174,7 @@ is(token_status(made($_->[1], $own)), 401, "a token with $_->[0] is rejected") f
     [ 'kid, a path'      => { alg => 'HS256', kid => '../../../../dev/null' } ],
     [ 'kid, SQL'         => { alg => 'HS256', kid => "x' UNION SELECT '$own" } ],
     [ 'cty JWT'          => { alg => 'HS256', cty => 'JWT' } ];
-is(token_status(made({ alg => 'HS256', kid => '/dev/null' }, '')), 401, 'an empty key is rejected too');
+is(token_status(made({ alg => 'HS256', kid => '/dev/null' }, '')), 401, 'an empty key is rejected');
 is(token_status(made($_, $Clairon::Test::SECRET)), 401, "the header $_ is rejected") for
     '{"alg":"none"}', '{"alg":"None"}', '{"alg":"nOnE"}', '{"alg":""}', '{"alg":null}', '{"alg":["HS256"]}', '{"alg":"HS512"}', '{"alg":"hs256"}', '{"alg":"Hs256"}', '{"typ":"JWT"}', '[]', '""', '{}', '{"alg":"HS256","crit":["exp"]}';
 my $good = made({ alg => 'HS256' }, $Clairon::Test::SECRET);

@@ -51,8 +51,8 @@ $stream->write("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n");
 my $api = token(sub => 'api', publish => JSON::true);
 my $body = '{"payload":{"n":1},"routing":{"audience":{"type":"USER","targets":["u1"]}}}';
 is(send_raw("POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer $api\r\nContent-Length: " . length($body) . "\r\n\r\n$body")->read_response->{status},
-    201, 'a notification');
-is($stream->next_notification->{payload}{n}, 1, 'bytes after the request of a stream are ignored');
+    201, 'a notification is accepted');
+is($stream->next_notification->{payload}{n}, 1, 'a stream ignores bytes after its request');
 $stream->disconnect;
 wait_until('its end is detected', sub { streams() == 0 });
 $stream = Clairon::Test::EventStream->open($relay, 'u1');
@@ -65,8 +65,8 @@ pass('a client that sends without end is closed');
 # Many waiting clients.
 my @many = map { send_raw('GET ' . ($_ % 2 ? '/v1/sse' : '/v1/poll?wait=60') . " HTTP/1.1\r\nHost: x\r\n" . bearer("m$_") . "\r\n") } 1 .. MANY;
 wait_until('all are open', sub { streams() == MANY });
-pass(MANY . ' streams and polls');
-is($relay->client('late')->wait_for('connected')->{user}, 'late', 'do not block another client');
+pass(MANY . ' streams and polls are open');
+is($relay->client('late')->wait_for('connected')->{user}, 'late', 'open streams and polls do not block another client');
 $_->disconnect for @many;
 wait_until('they are closed', sub { streams() == 0 });
 
@@ -74,11 +74,11 @@ wait_until('they are closed', sub { streams() == 0 });
 my @slow = map { body('/v1/ack', 100, '{') } 1 .. SLOW;
 is(body('/v1/ack', 48, '{"ids":["00000000-0000-0000-0000-000000000000"]}')->read_response->{status}, 204, 'a complete request is served in that time');
 is($slow[0]->read_response->{status}, 503, 'the oldest slow body is rejected');
-ok($slow[0]{response}{headers}{'retry-after'}, 'with Retry-After');
+ok($slow[0]{response}{headers}{'retry-after'}, 'the rejection has Retry-After');
 # Those, and one for each later request. A rejected client that stays connected causes no further rejection.
 cmp_ok($relay->metric('clairon_gate_refused_total'), '<=', SLOW - 512 + 2, 'no other request is rejected');
 $slow[-1]->write(' ' x 52 . '"ids":["00000000-0000-0000-0000-000000000000"]}');
-is($slow[-1]->read_response->{status}, 204, 'the newest has time to finish');
+is($slow[-1]->read_response->{status}, 204, 'the newest slow body has time to finish');
 $_->disconnect for @slow;
 
 # Many rejected clients that neither continue nor disconnect.
@@ -88,14 +88,14 @@ my $idle = descriptors();
 my @slow_requests = map { send_raw("POST /v1/ack HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{") } 1 .. SLOW;
 1 until $slow_requests[-1]{bytes} =~ /\r\n\r\n/ || !$slow_requests[-1]->more;
 like($slow_requests[-1]{bytes}, qr/^HTTP\/1\.1 401 /, 'a rejected client gets the response');
-cmp_ok(descriptors(), '<=', $idle + 520, 'many of them are not waited for');
+cmp_ok(descriptors(), '<=', $idle + 520, 'rejected clients are not waited for');
 $_->disconnect for @slow_requests;
 
 # Large bodies have a common limit.
 my @large = map { body('/v1/ack', 1_048_576, ' ' x 1_048_000) } 1 .. 80;
 is($large[0]->read_response->{status}, 503, 'the oldest of many large bodies is rejected');
 $large[-1]->write(' ' x 576);
-is($large[-1]->read_response->{status}, 400, 'the newest is read completely');
+is($large[-1]->read_response->{status}, 400, 'the newest large body is read completely');
 $_->disconnect for @large;
 is(($relay->get('/healthz'))[0], 200, 'the relay continues');
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
@@ -107,7 +107,7 @@ $proxy->freeze;
 my $request = "POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer $api\r\nContent-Length: " . length($body) . "\r\n\r\n$body";
 my @waiting = map { send_raw($request) } 1 .. SLOW;
 is($waiting[-1]->read_response->{status}, 503, 'a request beyond the limit is rejected');
-is(send_raw("GET /v1/notifications/00000000-0000-0000-0000-000000000000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer $api\r\n\r\n")->read_response->{status}, 503, 'so is a timeline request');
+is(send_raw("GET /v1/notifications/00000000-0000-0000-0000-000000000000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer $api\r\n\r\n")->read_response->{status}, 503, 'a timeline request beyond the limit is rejected');
 is(($relay->get('/healthz'))[0], 200, 'health requests are not affected');
 $proxy->thaw;
 is($waiting[0]->read_response->{status}, 201, 'waiting requests are completed');

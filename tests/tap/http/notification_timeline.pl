@@ -44,22 +44,22 @@ for my $count (1 .. 3)
 }
 wait_until('the other is exhausted', sub { events($id, stage => 'errored') });
 my $timeline = timeline($id);
-is($timeline->{id}, $id, 'its id');
-is_deeply($timeline->{notification}{payload}{after}{text}, 'number 1', 'the notification');
+is($timeline->{id}, $id, 'the timeline has the id');
+is_deeply($timeline->{notification}{payload}{after}{text}, 'number 1', 'the timeline contains the notification');
 my @events = @{ $timeline->{events} };
-is_deeply([ map { event_text($_) } @events[ 0, 1 ] ], [ 'committed', 'stored' ], 'committed, then stored');
-is($events[0]{at}, $timeline->{notification}{metadata}{timestamp}, 'committed at the time of its transaction');
+is_deeply([ map { event_text($_) } @events[ 0, 1 ] ], [ 'committed', 'stored' ], 'the first events are commit and storage');
+is($events[0]{at}, $timeline->{notification}{metadata}{timestamp}, 'the first event has the commit time of the transaction');
 my @first_events = map { event_text($_) } grep { ($_->{user} // '') eq 'u1' } @events;
-is_deeply(\@first_events, [ 'sent u1 0', 'acked u1 0' ], 'the user who acknowledged: sent and acked');
+is_deeply(\@first_events, [ 'sent u1 0', 'acked u1 0' ], 'the user who acknowledged has the events sent and acked');
 my @second_events = map { event_text($_) } grep { ($_->{user} // '') eq 'u "2"' } @events;
 is_deeply(\@second_events, [ map { "$_" } 'sent u "2" 0', 'retried u "2" 1', 'sent u "2" 1', 'retried u "2" 2', 'sent u "2" 2', 'errored u "2" 2 exhausted' ],
-    'the other: each delivery and retry with its attempt, and the end');
-is_deeply([ grep { ($_->{user} // '') eq 'away' } @events ], [], 'no events of the absent user');
-is_deeply($timeline->{waiting}, ['away'], 'but the user is pending');
+    'the other user has each delivery and retry with its attempt, and the end');
+is_deeply([ grep { ($_->{user} // '') eq 'away' } @events ], [], 'the absent user has no events');
+is_deeply($timeline->{waiting}, ['away'], 'the absent user is pending');
 my @at = map { substr $_->{at}, 0, 23 } @events;
-is_deeply(\@at, [ sort @at ], 'in order of time');
-is(scalar(grep { !/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(\d{3})?Z$/ } map { $_->{at} } @events), 0, 'all in ISO 8601, UTC');
-is(http("/v1/notifications/$id", publish => JSON::false)->{status}, 403, 'requires the publish claim');
+is_deeply(\@at, [ sort @at ], 'the events are in order of time');
+is(scalar(grep { !/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(\d{3})?Z$/ } map { $_->{at} } @events), 0, 'all times are in ISO 8601 and UTC');
+is(http("/v1/notifications/$id", publish => JSON::false)->{status}, 403, 'a timeline requires the claim publish');
 
 # The stream is trimmed: the events remain.
 my $away = $relay->client('away');
@@ -69,8 +69,8 @@ wait_until('no user is pending', sub { !@{ timeline($id)->{waiting} } });
 my $before = timeline($id)->{events};
 $store->execute('XTRIM', $_, 'MAXLEN', 0) for $store->keys('stream');
 $timeline = timeline($id);
-is($timeline->{notification}, undef, 'the stream does not contain it');
-is(substr($timeline->{events}[0]{at}, 0, 23), substr($before->[0]{at}, 0, 23), 'its id has the commit time');
+is($timeline->{notification}, undef, 'a trimmed notification is not in the stream');
+is(substr($timeline->{events}[0]{at}, 0, 23), substr($before->[0]{at}, 0, 23), 'the commit time of a trimmed notification comes from its id');
 is_deeply([ map { event_text($_) } @{ $timeline->{events} } ], [ map { event_text($_) } @$before ], 'the other events are unchanged');
 $store->execute('DEL', map { $store->keys("$_:$id") } qw(trail acked));
 is(http("/v1/notifications/$id")->{status}, 404, 'without its trail the notification is unknown');
@@ -79,8 +79,8 @@ is(http("/v1/notifications/$id")->{status}, 404, 'without its trail the notifica
 insert_letter(2, 'later');
 wait_until('it is stored', sub { $store->pending == 1 });
 my ($later) = map { @{ $store->execute('HKEYS', $_) } } $store->keys('pending');
-is_deeply([ map { event_text($_) } @{ timeline($later)->{events} } ], [ 'committed', 'stored' ], 'before the delivery: committed and stored');
-is_deeply(timeline($later)->{waiting}, ['later'], 'and the pending user');
+is_deeply([ map { event_text($_) } @{ timeline($later)->{events} } ], [ 'committed', 'stored' ], 'before the delivery the events are commit and storage');
+is_deeply(timeline($later)->{waiting}, ['later'], 'before the delivery the user is pending');
 
 # More events than the limit: the trail keeps its start and the newest ones.
 my @many_users = map { "c$_" } 1 .. 520;
@@ -90,17 +90,17 @@ my ($large) = grep { $_ ne $later } map { @{ $store->execute('HKEYS', $_) } } $s
 for my $user (@many_users)
 {
     my $response = Clairon::Test::RawSocket->new($relay)->request(GET => '/v1/poll?wait=0', Authorization => 'Bearer ' . token(sub => $user));
-    $response->{status} == 200 or fail("$user polls"), last;
+    $response->{status} == 200 or fail("$user polls successfully"), last;
     my $ack = Clairon::Test::RawSocket->new($relay);
     my $body = JSON::encode_json({ ids => [$large] });
     $ack->write("POST /v1/ack HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => $user) . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
-    $ack->read_response->{status} == 204 or fail("$user acks"), last;
+    $ack->read_response->{status} == 204 or fail("$user acks successfully"), last;
 }
 wait_until('all have acknowledged', sub { $store->pending == 1 });
 my @kept = events($large);
 is($store->execute('LLEN', $store->of($large, "trail:$large")), 512, 'the trail is limited');
-is_deeply([ map { event_text($_) } @kept[ 0, 1 ] ], [ 'committed', 'stored' ], 'it keeps its start');
-is(event_text($kept[-1]), 'acked c520 0', 'and its end');
-is($relay->metric('clairon_store_errors_total'), 0, 'no store errors');
+is_deeply([ map { event_text($_) } @kept[ 0, 1 ] ], [ 'committed', 'stored' ], 'a limited trail keeps its start');
+is(event_text($kept[-1]), 'acked c520 0', 'a limited trail keeps its end');
+is($relay->metric('clairon_store_errors_total'), 0, 'the store returns no errors');
 
 done_testing();

@@ -35,12 +35,12 @@ my $u2     = $relay->client('u2');
 my $posted = post(to('USER', 'u1', 'u1'));
 is($posted->{status}, 201, 'a notification is accepted');
 my $id = $posted->{json}{id};
-like($id, qr/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/, 'its id is of version 7');
-is($posted->{headers}{location}, "/v1/notifications/$id", 'with its location');
+like($id, qr/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/, 'the id is of version 7');
+is($posted->{headers}{location}, "/v1/notifications/$id", 'the response has the location of the timeline');
 $_->wait_notifications(1) for $u1, $other;
 my ($notification) = $u1->notifications;
-is($notification->{metadata}{id}, $id, 'it is delivered');
-is_deeply([ $other->notifications ], [$notification], 'to each connection of the user, also on other relays');
+is($notification->{metadata}{id}, $id, 'the notification is delivered');
+is_deeply([ $other->notifications ], [$notification], 'each connection of the user receives it, also on other relays');
 my $at = delete $notification->{metadata}{timestamp};
 like($at, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/, 'its timestamp is the current time in microseconds');
 is_deeply($notification, {
@@ -49,9 +49,9 @@ is_deeply($notification, {
     payload => { text => 'hé', n => 1.5 },
     routing => { audience => { type => 'USER', targets => ['u1'] },
         retry => { ack_required => JSON::false, enabled => JSON::false, attempts => 0, limit => 5, backoff => 'EXPONENTIAL' } },
-}, 'with the defaults of clairon.notify');
+}, 'it has the defaults of clairon.notify');
 like((grep { /"id":"$id"/ } map { @{ $_->{raw} } } $u1)[0], qr/"attempts":0,"limit":5,"backoff":"EXPONENTIAL"\}\}\}\}$/,
-    'its JSON ends like the decoder\'s');
+    'its JSON ends like that of the decoder');
 my $all = post({ %{ to('ALL') }, metadata => { priority => 'HIGH', type => 'SYSTEM', source => 's', topic => 't.x', emitter => 'me',
         id => '00000000-0000-0000-0000-000000000000', timestamp => '2001-01-01T00:00:00Z', operation => 'create', expiration => '2999-01-02T03:04:05Z' } });
 $u2->wait_notifications(1);
@@ -67,9 +67,9 @@ $needs->{routing}{retry} = { ack_required => JSON::true, limit => 1000, backoff 
 $id = post($needs)->{json}{id};
 my $first = $u1->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id });
 is($first->{n}{routing}{retry}{enabled}, JSON::true, 'with ack_required retries are enabled');
-is($store->pending, 1, 'and pending');
+is($store->pending, 1, 'with ack_required the notification is pending');
 $u1->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id && $_[0]{n}{routing}{retry}{attempts} == 1 });
-pass('it is retried until acknowledged');
+pass('with ack_required the notification is retried until acknowledged');
 $_->ack($id) for $u1, $u2;
 wait_until('two have acknowledged', sub {
     my %acks = @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) };
@@ -80,12 +80,12 @@ $away->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id });
 $away->ack($id);
 wait_until('all have acknowledged', sub { $store->pending == 0 });
 my $timeline = timeline($id);
-is($timeline->{status}, 200, 'it has a timeline');
-is($timeline->{json}{id}, $id, 'by its id');
-is($timeline->{json}{notification}{payload}{text}, 'hé', 'with the notification');
+is($timeline->{status}, 200, 'the notification has a timeline');
+is($timeline->{json}{id}, $id, 'the timeline has the id');
+is($timeline->{json}{notification}{payload}{text}, 'hé', 'the timeline contains the notification');
 my %stages;
 $stages{ $_->{stage} }++ for @{ $timeline->{json}{events} };
-ok($stages{committed} && $stages{stored} && $stages{sent} >= 3 && $stages{acked} == 3 && $stages{retried}, 'committed, stored, sent, retried, acked')
+ok($stages{committed} && $stages{stored} && $stages{sent} >= 3 && $stages{acked} == 3 && $stages{retried}, 'the timeline has the commit, storage, deliveries, retries and acks')
   or diag(explain($timeline->{json}));
 is(timeline(uc $id)->{status}, 200, 'the case of the id is ignored');
 
@@ -95,36 +95,36 @@ $store->execute('SADD', $store->shared('groups:u1'), 'TEAM:red');
 my $red = to('TEAM', 'red');
 $red->{routing}{retry} = { ack_required => JSON::true };
 $id = post($red)->{json}{id};
-is_deeply($store->execute('HGETALL', $store->of($id, "ack:$id")), [ 'u1', '0' ], 'a group\'s members are pending');
+is_deeply($store->execute('HGETALL', $store->of($id, "ack:$id")), [ 'u1', '0' ], 'the members of a group are pending');
 my $blue = $relay->client('u9', groups => { TEAM => ['blue'] });
 post(to('TEAM', 'blue'));
 $blue->wait_for('msg');
-pass('a group of a token receives it too');
+pass('a user with the group in the token receives it');
 
 # Once per key.
 sub once { my ($key, $text, %options) = @_; return post({ %{ to('USER', 'k1') }, payload => { text => $text } }, headers => { 'Idempotency-Key' => $key }, %options) }
 my $k1  = $relay->client('k1');
 my $one = once('a', 'x');
-is($one->{status}, 201, 'the first time with a key');
+is($one->{status}, 201, 'the first request with a key returns 201');
 my $two = once('a', 'x', relay => $second);
-is($two->{status}, 200, 'a repeat on another relay');
-is($two->{headers}{'idempotency-replayed'}, 'true', 'is marked as a repeat');
-is($two->{json}{id}, $one->{json}{id}, 'with the same id');
-is($one->{headers}{'idempotency-replayed'}, undef, 'the first is not');
+is($two->{status}, 200, 'a repeat on another relay returns 200');
+is($two->{headers}{'idempotency-replayed'}, 'true', 'a repeat is marked as one');
+is($two->{json}{id}, $one->{json}{id}, 'a repeat returns the same id');
+is($one->{headers}{'idempotency-replayed'}, undef, 'a first request is not marked as a repeat');
 is(post(' {"routing": {"audience":{"targets":["k1"],"type":"USER"}}, "payload":{"text":"x"}}', headers => { 'Idempotency-Key' => 'a' })->{status}, 200,
     'equal JSON in another form is a repeat');
 is(once('a', 'y')->{status}, 422, 'another body with that key is rejected');
-is(once('a', 'y', relay => $second)->{status}, 422, 'also by a relay that knows the key from the store only');
+is(once('a', 'y', relay => $second)->{status}, 422, 'a relay that knows the key only from the store rejects another body');
 my $mine = once('a', 'x', sub => 'api2');
 is($mine->{status}, 201, 'another user has separate keys');
-isnt($mine->{json}{id}, $one->{json}{id}, 'and another id');
+isnt($mine->{json}{id}, $one->{json}{id}, 'another user gets another id');
 is(once('api2:a', 'x', sub => 'x')->{status}, 201, 'user names and keys are separated');
-is(once('k' x 255, 'x')->{status}, 201, 'a long key');
-is(once('k' x 256, 'x')->{status}, 400, 'a key that is too long');
-is(once('', 'x')->{status}, 400, 'an empty key');
+is(once('k' x 255, 'x')->{status}, 201, 'a key of 255 bytes is accepted');
+is(once('k' x 256, 'x')->{status}, 400, 'a key of 256 bytes is rejected');
+is(once('', 'x')->{status}, 400, 'an empty key is rejected');
 post({ %{ to('USER', 'k1') }, payload => { text => 'end' } });
 $k1->run_until('the last', sub { grep { $_->{payload}{text} eq 'end' } $k1->notifications });
-is(scalar($k1->notifications), 5, 'each was delivered once');
+is(scalar($k1->notifications), 5, 'each notification is delivered once');
 my ($kept) = grep { $_ > 0 } map { $store->execute('PTTL', $_) } @{ $store->execute('KEYS', $store->shared('asked:*')) };
 ok($kept > 86_000_000 && $kept <= 86_400_000, 'keys are kept for a day');
 my @race = map { Clairon::Test::RawSocket->new($_ % 2 ? $relay : $second) } 1 .. 8;
@@ -137,34 +137,34 @@ is($race{201}, 1, 'of eight simultaneous requests one is the first');
 is(($race{200} // 0) + ($race{409} // 0), 7, 'the others are repeats or conflicts');
 
 # Unauthorized and invalid requests.
-is(post(to('ALL'), token => 0)->{status}, 401, 'no token');
-is(post(to('ALL'), claims => { publish => JSON::false })->{status}, 403, 'a token without publish');
-is(timeline($id, claims => { publish => undef })->{status}, 403, 'a timeline without publish');
-is(timeline($id, token => 0)->{status}, 401, 'a timeline without a token');
-is(timeline('0190f5c8-1111-7000-8000-000000000001')->{status}, 404, 'an unknown id');
-is(http(GET => "/v1/notifications/$_")->{status}, 404, "no id: $_") for '', 'x', '../healthz', $id . '0';
+is(post(to('ALL'), token => 0)->{status}, 401, 'a request without a token is rejected');
+is(post(to('ALL'), claims => { publish => JSON::false })->{status}, 403, 'a token without publish is rejected');
+is(timeline($id, claims => { publish => undef })->{status}, 403, 'a timeline requires the claim publish');
+is(timeline($id, token => 0)->{status}, 401, 'a timeline requires a token');
+is(timeline('0190f5c8-1111-7000-8000-000000000001')->{status}, 404, 'an unknown id is not found');
+is(http(GET => "/v1/notifications/$_")->{status}, 404, "the text $_ is not found as an id") for '', 'x', '../healthz', $id . '0';
 is(http(GET => '/v1/notifications')->{status}, 405, 'there is no list');
-is(http(POST => "/v1/notifications/$id", body => '{}')->{status}, 405, 'and no update');
-is(post(to('ALL'), headers => { 'Content-Length' => 2_000_000 })->{status}, 413, 'too large');
+is(http(POST => "/v1/notifications/$id", body => '{}')->{status}, 405, 'a notification cannot be updated');
+is(post(to('ALL'), headers => { 'Content-Length' => 2_000_000 })->{status}, 413, 'a request over 1 MB is rejected');
 sub with { my ($where, $what) = @_; my $body = to('USER', 'u1'); my @path = split /\./, $where; my $last = pop @path;
     my $at = $body; $at = $at->{$_} //= {} for @path; $at->{$last} = $what; return $body }
 for my $case (
-    [ 'not JSON', 'hello', 'JSON' ], [ 'truncated JSON', '{"payload":', 'JSON' ], [ 'an array', '[]', 'object' ],
-    [ 'no payload', { routing => to('ALL')->{routing} }, 'payload' ], [ 'a payload that is a number', with(payload => 7), 'payload' ],
-    [ 'no routing', { payload => {} }, 'routing' ], [ 'no audience', { payload => {}, routing => {} }, 'routing.audience.type' ],
-    [ 'no targets', to('USER'), 'targets' ], [ 'targets of ALL', to('ALL', 'x'), 'targets' ],
+    [ 'a text that is not JSON', 'hello', 'JSON' ], [ 'truncated JSON', '{"payload":', 'JSON' ], [ 'an array', '[]', 'object' ],
+    [ 'a body without payload', { routing => to('ALL')->{routing} }, 'payload' ], [ 'a payload that is a number', with(payload => 7), 'payload' ],
+    [ 'a body without routing', { payload => {} }, 'routing' ], [ 'a body without audience', { payload => {}, routing => {} }, 'routing.audience.type' ],
+    [ 'a body without targets', to('USER'), 'targets' ], [ 'ALL with a target', to('ALL', 'x'), 'targets' ],
     [ 'a target that is empty', to('USER', 'a', ''), 'index 1' ], [ 'a target too long', to('USER', 'x' x 256), 'index 0' ],
     [ 'a target that is a number', with('routing.audience.targets' => [7]), 'index 0' ],
-    [ 'an invalid audience', to('A B', 'x'), 'type' ], [ 'user in small letters', to('user', 'x'), 'type' ],
-    [ 'a priority', with('metadata.priority' => 'URGENT'), 'priority must be one of HIGH, NORMAL, LOW' ],
-    [ 'a type', with('metadata.type' => 'X'), 'type must be one of' ], [ 'a source', with('metadata.source' => ''), 'source' ],
-    [ 'a topic', with('metadata.topic' => 'x' x 256), 'topic' ],
+    [ 'an invalid audience', to('A B', 'x'), 'type' ], [ 'the audience user in small letters', to('user', 'x'), 'type' ],
+    [ 'an invalid priority', with('metadata.priority' => 'URGENT'), 'priority must be one of HIGH, NORMAL, LOW' ],
+    [ 'an invalid type', with('metadata.type' => 'X'), 'type must be one of' ], [ 'an empty source', with('metadata.source' => ''), 'source' ],
+    [ 'a topic too long', with('metadata.topic' => 'x' x 256), 'topic' ],
     (map { [ "an invalid topic, $_", with('metadata.topic' => $_), 'topic must not contain' ] } 'a*', 'a*b', "a\nb", "a\tb", "a,b", "\x7f"),
     (map { [ "an invalid source, $_", with('metadata.source' => $_), 'source must not contain' ] } 'a*', "a\nb", 'a,b'),
     (map { [ "a number too big, $_", '{"payload":{"x":' . $_ . '},"routing":{"audience":{"type":"ALL"}}}', 'is out of range: send numbers beyond 64 bits as strings' ] } '12345678901234567890', '-9223372036854775809', '1e999'),
-    (map { [ "expiration $_", with('metadata.expiration' => $_), 'expiration' ] } 'soon', '2025-02-30T00:00:00Z', '2999-01-01T00:00:00', '2999-01-01T00:00:00+01:00', '2001-01-01T00:00:00Z', '2999-01-01T25:00:00Z', '2999-01-01T00:00:00.Z'),
-    [ 'a backoff', with('routing.retry.backoff' => 'NONE'), 'backoff' ], [ 'a limit', with('routing.retry.limit' => -1), 'limit' ],
-    [ 'a limit too high', with('routing.retry.limit' => 1001), 'limit' ], [ 'ack_required', with('routing.retry.ack_required' => 'yes'), 'ack_required' ],
+    (map { [ "the expiration $_", with('metadata.expiration' => $_), 'expiration' ] } 'soon', '2025-02-30T00:00:00Z', '2999-01-01T00:00:00', '2999-01-01T00:00:00+01:00', '2001-01-01T00:00:00Z', '2999-01-01T25:00:00Z', '2999-01-01T00:00:00.Z'),
+    [ 'an invalid backoff', with('routing.retry.backoff' => 'NONE'), 'backoff' ], [ 'a negative limit', with('routing.retry.limit' => -1), 'limit' ],
+    [ 'a limit too high', with('routing.retry.limit' => 1001), 'limit' ], [ 'an ack_required that is a text', with('routing.retry.ack_required' => 'yes'), 'ack_required' ],
     [ 'an unknown field', with('extra' => 1), 'extra' ], [ 'an unknown field below', with('metadata.extra' => 1), 'extra' ],
     [ 'an unknown field in retry', with('routing.retry.extra' => 1), 'extra' ], [ 'routing that is an array', with('routing' => []), 'routing' ],
     [ 'a NUL character', '{"payload":{"x":"\u0000"},"routing":{"audience":{"type":"ALL"}}}', 'JSON' ],
@@ -172,27 +172,27 @@ for my $case (
 {
     my ($name, $what, $word) = @$case;
     my $response = post($what);
-    is($response->{status}, 400, "$name: rejected");
-    is($response->{headers}{'content-type'}, 'application/problem+json', "$name: as problem details");
-    like($response->{json}{detail}, qr/\Q$word\E/, "$name: with the field");
+    is($response->{status}, 400, "$name is rejected");
+    is($response->{headers}{'content-type'}, 'application/problem+json', "$name is rejected with problem details");
+    like($response->{json}{detail}, qr/\Q$word\E/, "$name is rejected with the field");
 }
 my $deep = post('{"payload":{"x":' . '[' x 3000 . ']' x 3000 . '},"routing":{"audience":{"type":"ALL"}}}');
-is($deep->{status}, 400, 'nesting too deep');
+is($deep->{status}, 400, 'a body nested too deep is rejected');
 
 # Many targets, a large body, and no store.
 my $many = post(to('USER', map { "many$_" } 1 .. 5000));
-is($many->{status}, 201, 'five thousand targets');
-is(post(to('USER', map { "many$_" } 1 .. 10_001))->{status}, 400, 'too many');
+is($many->{status}, 201, 'five thousand targets are accepted');
+is(post(to('USER', map { "many$_" } 1 .. 10_001))->{status}, 400, 'more than ten thousand targets are rejected');
 my $big = post({ %{ to('USER', 'u2') }, payload => { text => 'x' x 900_000 } });
-is($big->{status}, 201, 'nearly a megabyte');
+is($big->{status}, 201, 'a body of nearly a megabyte is accepted');
 my $large = $u2->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $big->{json}{id} });
-is(length $large->{n}{payload}{text}, 900_000, 'is delivered completely');
+is(length $large->{n}{payload}{text}, 900_000, 'a body of nearly a megabyte is delivered completely');
 $store->stop;
 wait_until('the relay has lost the store', sub { ($relay->get('/readyz'))[0] == 503 });
 my $lost = post(to('ALL'));
 is($lost->{status}, 503, 'without the store the request is rejected');
-ok($lost->{headers}{'retry-after'}, 'with Retry-After');
-is(timeline($id)->{status}, 503, 'the timeline too');
+ok($lost->{headers}{'retry-after'}, 'the rejection has Retry-After');
+is(timeline($id)->{status}, 503, 'the timeline is unavailable without the store');
 is($_->stop, 0, 'SIGTERM ends the relay with status 0') for $relay, $second;
 
 done_testing();

@@ -10,7 +10,7 @@ use Test::More;
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay(undef, $store, roles => 'gate');
 is($store->execute('CONFIG', 'SET', 'appendonly', 'yes'), 'OK', 'the store has an append-only file');
-is($store->execute('CONFIG', 'SET', 'appendfsync', 'everysec'), 'OK', 'with fsync every second');
+is($store->execute('CONFIG', 'SET', 'appendfsync', 'everysec'), 'OK', 'the store syncs every second');
 
 sub begin
 {
@@ -26,11 +26,11 @@ sub post { return begin(@_)->read_response }
 $relay->restart;
 my $plain = post('a');
 is($plain->{status}, 201, 'without Prefer the response does not wait');
-is($plain->{headers}{'preference-applied'}, undef, 'and has no Preference-Applied');
+is($plain->{headers}{'preference-applied'}, undef, 'a response without a wait has no Preference-Applied');
 is(post('short', Prefer => 'wait=1')->{headers}{'preference-applied'}, undef, 'a wait that is too short is ignored');
 my $synced = post('b', Prefer => 'respond-async, wait=10');
-is($synced->{status}, 201, 'with Prefer: wait it is 201 too');
-is($synced->{headers}{'preference-applied'}, 'wait', 'with Preference-Applied');
+is($synced->{status}, 201, 'Prefer: wait returns 201');
+is($synced->{headers}{'preference-applied'}, 'wait', 'Prefer: wait returns Preference-Applied');
 is(post('prefer ' . $_, Prefer => $_)->{headers}{'preference-applied'}, 'wait', "Prefer: $_ is applied")
   for 'WAIT=10', 'wait="10"', 'respond-async; x="a, wait=1", Wait = "10" ; foo';
 is(post('prefer ' . $_, Prefer => $_)->{headers}{'preference-applied'}, undef, "Prefer: $_ is not a wait")
@@ -44,7 +44,7 @@ is_deeply([ $again->{status}, $again->{json}{id}, @{ $again->{headers} }{qw(pref
 # The store loses a notification before its fsync, as after a kill.
 my $held = begin('c', Prefer => 'wait=10');
 my $entry = wait_until('it is stored', sub { my ($found) = grep { $_->{data} =~ /"key":"c"/ } $store->entries; $found });
-ok(!IO::Select->new($held->{link})->can_read(0), 'the response waits');
+ok(!IO::Select->new($held->{link})->can_read(0), 'the response waits for the sync');
 $store->execute('XDEL', $entry->{stream}, $entry->{entry});
 $store->execute('DEL', $_) for grep { /\Q$entry->{id}\E|asked:/ } @{ $store->execute('KEYS', '*') };
 my $lost = $held->read_response;
@@ -52,7 +52,7 @@ is($lost->{status}, 503, 'a lost notification gets no 201');
 like($lost->{json}{detail}, qr/lost the notification/, 'the problem names the loss');
 my $second = post('c');
 is($second->{status}, 201, 'the same key stores it again') or diag(explain($second));
-isnt($second->{json}{id}, $entry->{id}, 'with a new id');
+isnt($second->{json}{id}, $entry->{id}, 'the notification gets a new id');
 
 # The store stops during the wait.
 $held = begin('d', Prefer => 'wait=10');
@@ -65,7 +65,7 @@ $relay->wait_ready;
 # For all requests, and with a store that syncs each write.
 $relay->configure('store.publish_sync' => 'on');
 $relay->restart;
-is(post('e')->{headers}{'preference-applied'}, 'wait', 'publish_sync = on: every response waits');
+is(post('e')->{headers}{'preference-applied'}, 'wait', 'publish_sync = on makes every response wait');
 is($store->execute('CONFIG', 'SET', 'appendfsync', 'always'), 'OK', 'the store syncs each write');
 $relay->restart;
 is(post('f', Prefer => 'wait=1')->{headers}{'preference-applied'}, 'wait', 'a store with appendfsync always needs no wait');

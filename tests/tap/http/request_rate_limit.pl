@@ -53,8 +53,8 @@ for my $case (
     my ($count, $rejected) = many($method, $path, $body, @user);
     cmp_ok($count->{$good}, '>=', RATE, "$path: requests within the rate are answered");
     is($count->{$good} + ($count->{429} // 0), MANY, "$path: all others are rejected");
-    is_deeply([ @{ $rejected->{headers} }{qw(retry-after content-type)} ], [ 1, 'application/problem+json' ], 'with a delay, as problem details');
-    is(JSON::decode_json($rejected->{body})->{code}, 111, 'with code 111');
+    is_deeply([ @{ $rejected->{headers} }{qw(retry-after content-type)} ], [ 1, 'application/problem+json' ], "$path: the rejection has a delay and problem details");
+    is(JSON::decode_json($rejected->{body})->{code}, 111, "$path: the rejection has code 111");
     is(request($method, $path, $body, of("other$n", publish => JSON::true))->{status}, $good, 'another user of that address is accepted');
     wait_until('the rate allows a request again', sub { my $status = request($method, $path, $body, @user)->{status}; $rejected_count += $status == 429; $status == $good });
 }
@@ -68,7 +68,7 @@ for my $case ([ 'no token' => GET => '/v1/poll', '', 401 ], [ 'an invalid token'
     my ($count, $rejected) = many($method, $path, $body, @headers, 'X-Forwarded-For' => '2001:db8:1:' . ++$n . '::1');
     cmp_ok($count->{$status}, '>=', RATE, "$name: requests within the rate are answered");
     is($count->{$status} + ($count->{429} // 0), MANY, "$name: all others are rejected");
-    is($rejected->{headers}{'retry-after'}, 1, 'with a delay');
+    is($rejected->{headers}{'retry-after'}, 1, "$name: the rejection has a delay");
     is(request($method, $path, $body, @headers, 'X-Forwarded-For' => "2001:db8:2:${n}::1")->{status}, $status, 'another network is accepted');
 }
 my @wrong = of('u1', secret => 'x' x 32);
@@ -83,7 +83,7 @@ is(request(GET => '/v1/poll?wait=0', '', of("each$_"), 'X-Forwarded-For' => '203
 my ($probes) = many(GET => '/healthz', '');
 is_deeply($probes, { 200 => MANY }, '/healthz has no limit');
 ($probes) = many(GET => '/readyz', '');
-is_deeply($probes, { 200 => MANY }, '/readyz too');
+is_deeply($probes, { 200 => MANY }, '/readyz has no limit');
 my $ws = Clairon::Test::RawSocket->user($relay, 'u1');
 many(POST => '/v1/ack', '{}', of('u1'));
 $ws->send_json(({ t => 'ping' }) x 20);
@@ -95,7 +95,7 @@ $relay = with('gate.request_rate' => 0);
 my ($all) = many(POST => '/v1/ack', "{\"ids\":[\"$none\"]}", of('u1'));
 is_deeply($all, { 204 => MANY }, 'a rate of 0 disables the limit');
 ($all) = many(GET => '/nothing', '');
-is_deeply($all, { 404 => MANY }, 'for all clients');
+is_deeply($all, { 404 => MANY }, 'a rate of 0 accepts all clients');
 is($relay->stop, 0, 'SIGTERM ends the relay without a rate with status 0');
 
 done_testing();

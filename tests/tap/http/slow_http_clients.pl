@@ -55,8 +55,8 @@ pass('clients that do not read are closed');
 my $pos = $stalled[0]{id};
 $_->disconnect for @stalled;
 my $reconnected = Clairon::Test::EventStream->open($relay, 'deaf1', 'Last-Event-ID' => $pos);
-is($reconnected->wait_message('connected')->{resumed}, JSON::true, 'they can resume');
-is_deeply([ map { $reconnected->next_notification->{payload}{n} } 1 .. 30 ], [ 1 .. 30 ], 'with all missed notifications');
+is($reconnected->wait_message('connected')->{resumed}, JSON::true, 'a closed client resumes');
+is_deeply([ map { $reconnected->next_notification->{payload}{n} } 1 .. 30 ], [ 1 .. 30 ], 'a resumed client receives all missed notifications');
 $_->disconnect for $reconnected, $good;
 
 # A large response over a slow connection lasts longer than the five seconds of one without progress.
@@ -74,7 +74,7 @@ wait_until('time has passed', sub {
 $bytes .= $slow_reader->{bytes};
 my ($len) = $bytes =~ /\r\nContent-Length: (\d+)\r\n/;
 cmp_ok($len, '>', 1_000_000, 'the response is large');
-is(length((split /\r\n\r\n/, $bytes, 2)[1]), $len, 'it is complete although its client is slow');
+is(length((split /\r\n\r\n/, $bytes, 2)[1]), $len, 'a slow client receives the complete response');
 
 # Slow requests.
 my $half = Clairon::Test::RawSocket->new($relay);
@@ -82,7 +82,7 @@ $half->write("POST /v1/ack HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . toke
 my $slow = Clairon::Test::RawSocket->new($relay);
 $slow->write("GET /v1/sse HTTP/1.1\r\nHost: x\r\nAuthor");
 my @many = map { my $raw = Clairon::Test::RawSocket->new($relay); $raw->write("POST /v1/ack HTTP/1.1\r\n"); $raw } 1 .. 100;
-is(($relay->get('/healthz'))[0], 200, 'others are served in that time');
+is(($relay->get('/healthz'))[0], 200, 'other clients are served in that time');
 is($half->read_response->{status}, 408, 'an incomplete body times out');
 $_->disconnect for @many, $slow;
 is(($relay->get('/healthz'))[0], 200, 'the relay continues');

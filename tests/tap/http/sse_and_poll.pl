@@ -64,7 +64,7 @@ sub ack { my ($user, @ids) = @_; return http(POST => '/v1/ack', bearer($user), '
 # SSE.
 my $sse = Clairon::Test::EventStream->open($relay, 'u1');
 is($sse->{status}, 200, 'SSE opens');
-is($sse->{headers}{'content-type'}, 'text/event-stream', 'with its content type');
+is($sse->{headers}{'content-type'}, 'text/event-stream', 'SSE has its content type');
 my $connected = $sse->wait_message('connected');
 is($connected->{user}, 'u1', 'the first message is connected');
 is($sse->{id}, $connected->{pos}, 'its cursor is the event\'s id');
@@ -73,7 +73,7 @@ my $ws = $relay->client('u1');
 my ($id) = insert(t => 'u1');
 my $line = $sse->wait_message('msg');
 $ws->wait_notifications(1);
-is_deeply($line, $ws->wait_for('msg'), 'the same message as on a WebSocket, including the cursor');
+is_deeply($line, $ws->wait_for('msg'), 'a message is the same as on a WebSocket, including the cursor');
 is($sse->{id}, $line->{pos}, 'the cursor is the event\'s id');
 insert(t => 'u2');
 insert(grp => 'blue');
@@ -83,7 +83,7 @@ my ($red) = insert(grp => 'red');
 is(row($member->next_notification), $red, 'the token\'s groups apply');
 my $before = $sse->{comments};
 $sse->wait_message('comment');
-cmp_ok($sse->{comments}, '>', $before, 'comments keep it alive');
+cmp_ok($sse->{comments}, '>', $before, 'comments keep the stream alive');
 ($id) = insert(t => 'u1');
 is(row($sse->next_notification), $id, 'no other user\'s notification is in between');
 my $pos = $sse->{id};
@@ -92,26 +92,26 @@ wait_until('the relay has detected the end', sub { $relay->metric('clairon_gate_
 my @missed = insert(t => 'u1', 3);
 my $reconnected = Clairon::Test::EventStream->open($second, 'u1', 'Last-Event-ID' => $pos);
 is($reconnected->wait_message('connected')->{resumed}, JSON::true, 'Last-Event-ID resumes, also on another relay');
-is_deeply([ map { row($reconnected->next_notification) } 1 .. 3 ], \@missed, 'with missed notifications');
+is_deeply([ map { row($reconnected->next_notification) } 1 .. 3 ], \@missed, 'the resumed stream has the missed notifications');
 ($id) = insert(t => 'u1');
-is(row($reconnected->next_notification), $id, 'and continues live');
+is(row($reconnected->next_notification), $id, 'the resumed stream continues live');
 my $from_sse = $relay->client('u1', pos => $pos);
 $from_sse->wait_notifications(4);
 is_deeply([ map { row($_) } $from_sse->notifications ], [ @missed, $id ], 'a WebSocket accepts that cursor too');
 my $gone = Clairon::Test::EventStream->open($relay, 'u1', 'Last-Event-ID' => 'nonsense.1-1');
 is($gone->wait_message('connected')->{resumed}, JSON::false, 'an unknown cursor is not resumed');
-is($gone->wait_message('gap')->{why}, 'epoch', 'but gets a gap');
+is($gone->wait_message('gap')->{why}, 'epoch', 'an unknown cursor gets a gap');
 $gone->disconnect;
 my $lost = poll('u1', pos => 'nonsense.1-1', wait => 5);
-is(join(' ', map { "$_->{t} $_->{why}" } @{ $lost->{messages} }), 'gap epoch', 'a poll returns it immediately');
+is(join(' ', map { "$_->{t} $_->{why}" } @{ $lost->{messages} }), 'gap epoch', 'a poll returns a notification immediately');
 ($id) = insert(t => 'u1');
-is(poll('u1', pos => $lost->{pos}, wait => 5)->{rows}, $id, 'the next one continues from there');
+is(poll('u1', pos => $lost->{pos}, wait => 5)->{rows}, $id, 'the next poll continues from there');
 my $topical = Clairon::Test::EventStream->open($relay, 'u1', ':path' => '/v1/sse?topics=p.due,p.never');
 $topical->wait_message('connected');
 insert(t => 'u1');
 my ($due) = insert(due => 'u1');
 my $notification = $topical->next_notification;
-is(row($notification), $due, 'topics of the query filter');
+is(row($notification), $due, 'topics of the query select notifications');
 
 # Acks over HTTP.
 is(ack('u1', $notification->{metadata}{id})->{status}, 204, 'an ack over HTTP is accepted');
@@ -121,33 +121,33 @@ is(ack('u1', $notification->{metadata}{id})->{status}, 204, 'an ack may be repea
 $_->disconnect for $topical, $reconnected;
 $_->close for $ws, $from_sse;
 for my $case (
-    [ 'no body', 400, '' ], [ 'not JSON', 400, 'ids' ], [ 'no ids', 400, '{}' ], [ 'an invalid id', 400, '{"ids":["x"]}' ],
-    [ 'another field', 400, "{\"ids\":[\"$notification->{metadata}{id}\"],\"x\":1}" ], [ 'an array', 400, '[]' ])
+    [ 'an ack without a body', 400, '' ], [ 'an ack that is not JSON', 400, 'ids' ], [ 'an ack without ids', 400, '{}' ], [ 'an ack of an invalid id', 400, '{"ids":["x"]}' ],
+    [ 'an ack with another field', 400, "{\"ids\":[\"$notification->{metadata}{id}\"],\"x\":1}" ], [ 'an ack that is an array', 400, '[]' ])
 {
     my ($name, $status, $body) = @$case;
     my $response = http(POST => '/v1/ack', bearer('u1'), ':body' => $body);
-    is($response->{status}, $status, "$name: rejected");
-    is(JSON::decode_json($response->{body})->{code}, 107, "$name: with code 107");
+    is($response->{status}, $status, "$name is rejected with $status");
+    is(JSON::decode_json($response->{body})->{code}, 107, "$name is rejected with code 107");
 }
 is(http(POST => '/v1/ack', bearer('u1'))->{status}, 411, 'an ack needs Content-Length');
 is(http(POST => '/v1/ticket', bearer('u1'))->{status}, 200, 'an empty POST needs no length, as curl -X POST sends none');
-is(http(POST => '/v1/ticket')->{status}, 401, 'but a token');
-is(http(POST => '/v1/ack', bearer('u1'), 'Transfer-Encoding' => 'chunked', ':body' => "0\r\n\r\n")->{status}, 400, 'chunked with a length is rejected');
+is(http(POST => '/v1/ticket')->{status}, 401, 'an empty POST needs a token');
+is(http(POST => '/v1/ack', bearer('u1'), 'Transfer-Encoding' => 'chunked', ':body' => "0\r\n\r\n")->{status}, 400, 'a chunked body with a length is rejected');
 is(http(POST => '/v1/ack', bearer('u1'), 'Content-Length' => 2_000_000)->{status}, 413, 'a large body is rejected by its length');
 isnt(http(POST => '/v1/ack', bearer('u1'), 'Content-Length' => '1e3')->{status}, 204, 'a length is a decimal number');
 
 # Polls.
 my $empty = poll('p1', wait => 0);
 is($empty->{status}, 204, 'an empty poll is answered 204');
-ok(defined $empty->{pos}, 'with the cursor to resume from');
+ok(defined $empty->{pos}, 'an empty poll returns the cursor to resume from');
 my @rows = insert(t => 'p1', 5);
 my $got = poll('p1', pos => $empty->{pos}, wait => 20);
 is($got->{status}, 200, 'a poll returns new notifications');
-is($got->{headers}{'content-type'}, 'application/x-ndjson', 'as JSON lines');
+is($got->{headers}{'content-type'}, 'application/x-ndjson', 'a poll returns JSON lines');
 my $rows = $got->{rows};
 $rows .= " $got->{rows}" while split(/ /, $rows) < 5 and $got = poll('p1', pos => $got->{pos}, wait => 20);
-is($rows, "@rows", 'in order, without duplicates');
-is(poll('p1', pos => $got->{pos}, wait => 0)->{status}, 204, 'then nothing');
+is($rows, "@rows", 'a poll returns notifications in order, without duplicates');
+is(poll('p1', pos => $got->{pos}, wait => 0)->{status}, 204, 'the next poll returns nothing');
 @rows = insert(t => 'p1', 10);
 wait_until('the relay has read them', sub { $store->entries >= $next });
 my @all;
@@ -156,7 +156,7 @@ for (1 .. 20)
 {
     my $part = poll('p1', pos => $at, max => 3, wait => 10, ':relay' => $_ % 2 ? $second : $relay);
     my @part = split / /, $part->{rows};
-    cmp_ok(scalar(@part), '<=', 3, "no more than requested: $part->{rows}");
+    cmp_ok(scalar(@part), '<=', 3, "a page has no more than requested: $part->{rows}");
     push @all, @part;
     $at = $part->{pos};
     last if @all >= 10;
@@ -190,7 +190,7 @@ insert(t => 'p2');
 ($id) = insert(t => 'p1');
 my $response = $waiting->read_response;
 is($response->{status}, 200, 'a waiting poll returns when a notification arrives');
-is(row(JSON::decode_json((split /\n/, $response->{body})[0])->{n}), $id, 'with that notification');
+is(row(JSON::decode_json((split /\n/, $response->{body})[0])->{n}), $id, 'a waiting poll returns that notification');
 $at = $response->{headers}{'clairon-pos'};
 
 # With ack_required: delivered once per ack timeout, also with more than a page pending.
@@ -205,12 +205,12 @@ for (1 .. 10)
     push @ids, @{ $part->{ids} };
     $at = $part->{pos};
 }
-is_deeply(\%times, { map { $_ => 1 } @due }, 'each is delivered once although unacknowledged');
+is_deeply(\%times, { map { $_ => 1 } @due }, 'each notification is delivered once although unacknowledged');
 my $first = poll('p1', max => 100, wait => 5);
 is(join(' ', sort { $a <=> $b } split / /, $first->{rows}), "@due", 'a poll without a cursor returns all pending notifications');
-is(ack('p1', @ids)->{status}, 204, 'acks of all');
+is(ack('p1', @ids)->{status}, 204, 'acks of all notifications are accepted');
 wait_until('all acknowledged', sub { $store->pending == 0 });
-is(poll('p1', wait => 0)->{status}, 204, 'nothing is left');
+is(poll('p1', wait => 0)->{status}, 204, 'no notification is left');
 my @many = insert(due => 'p4', 150);
 wait_until('they are pending', sub { $store->pending == 150 });
 my ($seen, $cursor) = ({}, undef);
@@ -224,7 +224,7 @@ for (1 .. 10)
 is_deeply($seen, { map { $_ => 1 } @many }, 'more than a window is delivered poll by poll, without acks');
 
 my $narrow = poll('p1', pos => $empty->{pos}, topics => 'p.nothing,p.never*', wait => 0);
-is($narrow->{status}, 204, 'topics filter a poll');
+is($narrow->{status}, 204, 'topics exclude other notifications from a poll');
 is(poll('p1', pos => $empty->{pos}, topics => 'p.t', wait => 5)->{status}, 200, 'the selected topics are returned');
 is(poll('p1', topics => $_)->{status}, 400, "topics=$_ is rejected") for '', 'a,,b', 'a*b', 'x' x 256;
 is(poll('p1', wait => $_)->{status}, 400, "wait=$_ is rejected") for 'x', '-1', '';
@@ -233,17 +233,17 @@ is(poll('p1', max => $_)->{status}, 400, "max=$_ is rejected") for '0', '-1';
 # Unauthorized requests.
 for my $path ('/v1/sse', '/v1/poll')
 {
-    is(http(GET => $path)->{status}, 401, "$path: no token");
-    like(http(GET => $path)->{headers}{'www-authenticate'}, qr/^Bearer/, "$path: with WWW-Authenticate");
+    is(http(GET => $path)->{status}, 401, "$path requires a token");
+    like(http(GET => $path)->{headers}{'www-authenticate'}, qr/^Bearer/, "$path returns WWW-Authenticate");
     my $expired = http(GET => $path, Authorization => 'Bearer ' . token(sub => 'u1', exp => 1));
-    is($expired->{status}, 401, "$path: an expired token");
-    is(JSON::decode_json($expired->{body})->{code}, 109, "$path: with its own code");
-    is(http(GET => $path, Authorization => 'Bearer ' . token(sub => 'u1', secret => 'x' x 32))->{status}, 401, "$path: a forged token");
-    is(http(GET => "$path?token=" . token(sub => 'u1'))->{status}, 401, "$path: a token in the URL is ignored");
-    is(http(POST => $path, 'Content-Length' => 0)->{status}, 405, "$path: only GET");
+    is($expired->{status}, 401, "$path rejects an expired token");
+    is(JSON::decode_json($expired->{body})->{code}, 109, "$path reports an expired token by its own code");
+    is(http(GET => $path, Authorization => 'Bearer ' . token(sub => 'u1', secret => 'x' x 32))->{status}, 401, "$path rejects a forged token");
+    is(http(GET => "$path?token=" . token(sub => 'u1'))->{status}, 401, "$path ignores a token in the URL");
+    is(http(POST => $path, 'Content-Length' => 0)->{status}, 405, "$path accepts only GET");
 }
-is(http(POST => '/v1/ack', ':body' => '{"ids":[]}')->{status}, 401, '/v1/ack: no token');
-is(http(GET => '/v1/ack', bearer('u1'))->{status}, 405, '/v1/ack: only POST');
+is(http(POST => '/v1/ack', ':body' => '{"ids":[]}')->{status}, 401, '/v1/ack requires a token');
+is(http(GET => '/v1/ack', bearer('u1'))->{status}, 405, '/v1/ack accepts only POST');
 
 # Tickets.
 sub ticket
@@ -254,17 +254,17 @@ sub ticket
 }
 my $requested_s = int time();
 my $ticket = ticket('t1', groups => { TEAM => ['green'] });
-like($ticket->{ticket}, qr/^[0-9a-f]{32}$/, 'a ticket');
-ok($ticket->{exp} >= $requested_s + 30 && $ticket->{exp} <= time() + 31, 'it is valid for half a minute');
+like($ticket->{ticket}, qr/^[0-9a-f]{32}$/, '/v1/ticket returns a ticket');
+ok($ticket->{exp} >= $requested_s + 30 && $ticket->{exp} <= time() + 31, 'a ticket is valid for half a minute');
 my $ttl = $store->execute('TTL', $store->key("ticket:$ticket->{ticket}"));
-ok($ttl > 0 && $ttl <= 30, 'also in the store');
+ok($ttl > 0 && $ttl <= 30, 'the store expires a ticket after half a minute');
 my $opened = Clairon::Test::EventStream->open($second, undef, ':path' => "/v1/sse?ticket=$ticket->{ticket}");
-is($opened->wait_message('connected')->{user}, 't1', 'it opens SSE on another relay');
+is($opened->wait_message('connected')->{user}, 't1', 'a ticket opens SSE on another relay');
 my ($green) = insert(grp => 'green');
-is(row($opened->next_notification), $green, 'with the token\'s groups');
+is(row($opened->next_notification), $green, 'a ticket has the groups of its token');
 $opened->disconnect;
 is(Clairon::Test::EventStream->open($relay, undef, ':path' => "/v1/sse?ticket=$ticket->{ticket}")->{status}, 401, 'a ticket opens one SSE stream');
-is(Clairon::Test::EventStream->open($relay, undef, ':path' => "/v1/sse?ticket=$_")->{status}, 401, "not: $_")
+is(Clairon::Test::EventStream->open($relay, undef, ':path' => "/v1/sse?ticket=$_")->{status}, 401, "the ticket $_ is rejected")
   for 'f' x 32, 'x', '', '-', '../stream';
 $ticket = ticket('t2');
 sub ws_with
@@ -276,47 +276,47 @@ sub ws_with
     return $message->{t} eq 'connected' ? $message->{user} : $raw->read_to_end->{code};
 }
 is(ws_with($ticket->{ticket}), 't2', 'a ticket opens a WebSocket');
-is(ws_with($ticket->{ticket}), 4001, 'and only one');
-is(http(POST => '/v1/ticket', 'Content-Length' => 0)->{status}, 401, 'no ticket without a token');
+is(ws_with($ticket->{ticket}), 4001, 'a ticket opens only one WebSocket');
+is(http(POST => '/v1/ticket', 'Content-Length' => 0)->{status}, 401, 'a ticket requires a token');
 
 # A token that expired before the ticket was used.
 my $ends = time() + 2;
 $ticket = ticket('t2', exp => $ends);
 wait_until('the token expires', sub { time() > $ends });
-is(http(GET => "/v1/sse?ticket=$ticket->{ticket}")->{json}{code}, 109, 'its ticket reports that');
+is(http(GET => "/v1/sse?ticket=$ticket->{ticket}")->{json}{code}, 109, 'the ticket of an expired token reports that');
 
 # A ticket and a token together are ambiguous.
 $ticket = ticket('t3');
 my %both = (':path' => "/v1/ws?ticket=$ticket->{ticket}", bearer('t4'));
-is(Clairon::Test::RawSocket->open($relay, %both)->{response}{status}, 400, 'a ticket and a header with a token: no upgrade');
-is(Clairon::Test::EventStream->open($relay, 't4', ':path' => "/v1/sse?ticket=$ticket->{ticket}")->{status}, 400, 'no SSE either');
+is(Clairon::Test::RawSocket->open($relay, %both)->{response}{status}, 400, 'a WebSocket with a ticket and a token is rejected');
+is(Clairon::Test::EventStream->open($relay, 't4', ':path' => "/v1/sse?ticket=$ticket->{ticket}")->{status}, 400, 'SSE with a ticket and a token is rejected');
 my $twice = Clairon::Test::RawSocket->open($relay, ':path' => "/v1/ws?ticket=$ticket->{ticket}");
 $twice->send_json({ t => 'connect', r => 1, token => token(sub => 't4') });
-is($twice->read_to_end->{code}, 4001, 'a ticket, and a token in connect: no session');
-is(ws_with($ticket->{ticket}), 't3', 'the ticket is unused');
-is(http(GET => "/v1/poll?$_", bearer('u1'))->{status}, 400, "arguments after an empty one are read: $_") for '&wait=x', 'wait=0&&max=x', 'wait=0&=&max=x';
+is($twice->read_to_end->{code}, 4001, 'a ticket with a token in connect opens no session');
+is(ws_with($ticket->{ticket}), 't3', 'a ticket of a rejected request stays unused');
+is(http(GET => "/v1/poll?$_", bearer('u1'))->{status}, 400, "the argument after an empty one is read: $_") for '&wait=x', 'wait=0&&max=x', 'wait=0&=&max=x';
 is(http(GET => '/v1/poll?ticket=' . ticket('t2')->{ticket})->{status}, 401, 'a poll accepts no ticket');
-isnt($store->execute('GET', $store->key('ticket:' . ticket('t2')->{ticket})), undef, 'the ticket is in the store');
+isnt($store->execute('GET', $store->key('ticket:' . ticket('t2')->{ticket})), undef, 'the ticket of a poll stays in the store');
 
 # Pages of other origins.
 my $same = http(OPTIONS => '/v1/ack', Origin => "http://127.0.0.1:1");
 is($same->{status}, 204, 'a page of the same host is accepted');
-is($same->{headers}{'access-control-allow-origin'}, 'http://127.0.0.1:1', 'with its origin');
-like($same->{headers}{'access-control-allow-headers'}, qr/authorization/, 'and the Authorization header');
+is($same->{headers}{'access-control-allow-origin'}, 'http://127.0.0.1:1', 'the response allows its origin');
+like($same->{headers}{'access-control-allow-headers'}, qr/authorization/, 'the response allows the header Authorization');
 is(http(OPTIONS => '/v1/ack', Origin => 'http://evil.example')->{status}, 403, 'other origins are rejected');
 my $foreign = http(GET => '/v1/poll?wait=0', bearer('u1'), Origin => 'http://evil.example');
-is($foreign->{status}, 403, 'also with a token');
-is($foreign->{headers}{'access-control-allow-origin'}, undef, 'without CORS headers');
+is($foreign->{status}, 403, 'another origin with a token is rejected');
+is($foreign->{headers}{'access-control-allow-origin'}, undef, 'another origin gets no CORS headers');
 is(http(GET => '/v1/poll?wait=0', bearer('u1'), Origin => 'http://127.0.0.1:1')->{headers}{'access-control-allow-origin'},
-    'http://127.0.0.1:1', 'the page can read the response');
+    'http://127.0.0.1:1', 'a page of the same host can read the response');
 
 # Ends.
 my $short = Clairon::Test::EventStream->open($relay, 'u1', ':claims' => { exp => int(time()) - 3 });
-is($short->wait_message('connected')->{t}, 'connected', 'a token within the leeway');
+is($short->wait_message('connected')->{t}, 'connected', 'a token within the leeway is accepted');
 my @last = $short->wait_end;
-is(scalar(grep { $_->{t} eq 'expiring' } @last), 1, 'one expiring message precedes its end');
+is(scalar(grep { $_->{t} eq 'expiring' } @last), 1, 'one expiring message precedes the end of a token');
 my ($bye) = grep { $_->{t} eq 'bye' } @last;
-is($bye->{code}, 4100, 'its end closes the stream');
+is($bye->{code}, 4100, 'the end of a token closes the stream');
 my $drained = Clairon::Test::EventStream->open($relay, 'u1');
 $drained->wait_message('connected');
 my $polling = Clairon::Test::RawSocket->new($relay);
@@ -325,16 +325,16 @@ wait_until('both are open', sub { $relay->metric('clairon_gate_streams') >= 2 })
 kill TERM => $relay->pid;
 ($bye) = grep { $_->{t} eq 'bye' } $drained->wait_end;
 is($bye->{code}, 4201, 'a drain sends bye on SSE');
-ok(defined $bye->{in}, 'with a reconnect delay');
-is($polling->read_response->{status}, 503, 'and 503 to a waiting poll');
-is($relay->wait_end(10), 0, 'the relay exits with status 0');
+ok(defined $bye->{in}, 'the bye has a reconnect delay');
+is($polling->read_response->{status}, 503, 'a drain answers a waiting poll with 503');
+is($relay->wait_end(10), 0, 'SIGTERM ends the relay with status 0');
 
 # Without the store.
 $store->stop;
 wait_until('the relay has lost the store', sub { ($second->get('/readyz'))[0] == 503 });
 is(http(GET => '/v1/poll?wait=0', bearer('u1'), ':relay' => $second)->{status}, 503, 'a poll without the store is rejected');
-is(http(POST => '/v1/ack', bearer('u1'), ':relay' => $second, ':body' => "{\"ids\":[\"$ids[0]\"]}")->{status}, 503, 'an ack too');
-is(http(POST => '/v1/ticket', bearer('u1'), ':relay' => $second, 'Content-Length' => 0)->{status}, 503, 'a ticket too');
+is(http(POST => '/v1/ack', bearer('u1'), ':relay' => $second, ':body' => "{\"ids\":[\"$ids[0]\"]}")->{status}, 503, 'an ack without the store is rejected');
+is(http(POST => '/v1/ticket', bearer('u1'), ':relay' => $second, 'Content-Length' => 0)->{status}, 503, 'a ticket without the store is rejected');
 is($second->stop, 0, 'SIGTERM ends the other relay with status 0');
 
 done_testing();

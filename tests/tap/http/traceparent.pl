@@ -25,33 +25,33 @@ sub notify { my ($set, $more) = @_; return split /\n/, $pg->safe_psql('postgres'
 # From SQL.
 my ($id) = reverse notify("SET LOCAL clairon.traceparent = '$given'");
 my $notification = next_notification();
-is($notification->{metadata}{traceparent}, $given, 'the transaction\'s setting is in metadata');
+is($notification->{metadata}{traceparent}, $given, 'metadata has the trace of the setting');
 is($notification->{payload}{traceparent}, 'mine', 'the payload is unchanged');
-like($u1->{raw}[-1], qr/"operation":"notify","traceparent":"$given","timestamp":/, 'before the timestamp');
+like($u1->{raw}[-1], qr/"operation":"notify","traceparent":"$given","timestamp":/, 'the trace precedes the timestamp');
 $relay->wait_for_log(qr/component=feed level=info .*msg="notification decoded" id="$id" traceparent="$given"/);
 pass('a sampled trace is logged with the id');
-like(($relay->run('trace', $id))[1], qr/^traceparent +$given$/m, 'clairon trace prints it');
+like(($relay->run('trace', $id))[1], qr/^traceparent +$given$/m, 'clairon trace prints the trace');
 notify('SELECT 1');
-is(next_notification()->{metadata}{traceparent}, undef, 'the next transaction has none');
+is(next_notification()->{metadata}{traceparent}, undef, 'the next transaction has no trace');
 notify("SET LOCAL clairon.traceparent = ''");
-is(next_notification()->{metadata}{traceparent}, undef, 'an empty setting means none');
+is(next_notification()->{metadata}{traceparent}, undef, 'an empty setting means no trace');
 ($id) = reverse notify("SET LOCAL clairon.traceparent = '$other'");
 is(next_notification()->{metadata}{traceparent}, $other, 'an unsampled trace is carried too');
 $relay->wait_for_log(qr/level=debug .*msg="notification decoded" id="$id" traceparent="$other"/);
-pass('and is logged at debug only');
+pass('an unsampled trace is logged at debug only');
 my ($code, $out, $err) = $pg->psql('postgres',
     q{SET clairon.traceparent = 'nonsense'; SELECT clairon.notify('USER', '{u1}', '{}')});
 is($code, 0, 'an invalid setting does not fail its transaction');
-like($err, qr/WARNING:  invalid value for parameter "clairon\.traceparent": "nonsense"\nDETAIL:  The notification is sent without a traceparent\.\nHINT:  The format is 00-/, 'but causes a warning');
-is(next_notification()->{metadata}{traceparent}, undef, 'and is omitted');
+like($err, qr/WARNING:  invalid value for parameter "clairon\.traceparent": "nonsense"\nDETAIL:  The notification is sent without a traceparent\.\nHINT:  The format is 00-/, 'an invalid setting causes a warning');
+is(next_notification()->{metadata}{traceparent}, undef, 'an invalid setting is omitted');
 
 # A retry has the same trace.
 my ($kept) = reverse notify("SET LOCAL clairon.traceparent = '$given'", ', ack_required => true, retry_limit => 100');
 next_notification();
 $store->make_due($kept, 'u1');
 $notification = next_notification();
-is("$notification->{metadata}{id} $notification->{routing}{retry}{attempts}", "$kept 1", 'it is retried');
-is($notification->{metadata}{traceparent}, $given, 'with its trace');
+is("$notification->{metadata}{id} $notification->{routing}{retry}{attempts}", "$kept 1", 'the notification is retried');
+is($notification->{metadata}{traceparent}, $given, 'a retry has the trace');
 $u1->ack($kept);
 wait_until('acknowledged', sub { $store->pending == 0 });
 $seen = () = $u1->notifications;
@@ -59,9 +59,9 @@ $seen = () = $u1->notifications;
 # Text mode has the same JSON.
 $pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('text', 'clairon')});
 notify("SET LOCAL clairon.traceparent = '$given'");
-is(next_notification()->{metadata}{traceparent}, $given, 'the same with text mode');
+is(next_notification()->{metadata}{traceparent}, $given, 'a slot in text mode does not change the trace');
 like($pg->safe_psql('postgres', q{SELECT data FROM pg_logical_slot_get_changes('text', NULL, NULL)}),
-    qr/^\{"metadata":\{[^}]*"traceparent":"$given","timestamp":"[^}]*"\},"payload":/, 'text mode prints it too');
+    qr/^\{"metadata":\{[^}]*"traceparent":"$given","timestamp":"[^}]*"\},"payload":/, 'text mode prints the trace');
 $pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot('text')});
 
 # Over HTTP.
@@ -79,36 +79,36 @@ sub post
     return $response;
 }
 my $posted = post({}, traceparent => $given);
-is($posted->{status}, 201, 'the header of a request');
-is(next_notification()->{metadata}{traceparent}, $given, 'is in metadata');
+is($posted->{status}, 201, 'a request with a trace is accepted');
+is(next_notification()->{metadata}{traceparent}, $given, 'metadata has the trace of the request');
 $relay->wait_for_log(qr/component=gate level=info .*msg="notification published" id="?$posted->{json}{id}"? traceparent="?$given/);
-pass('and in the log');
+pass('the trace of a request is logged');
 my $raw = Clairon::Test::RawSocket->new($relay);
 $raw->write("GET /v1/notifications/$posted->{json}{id} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "
     . token(sub => 'api', publish => JSON::true) . "\r\n\r\n");
-is(JSON::decode_json($raw->read_response->{body})->{notification}{metadata}{traceparent}, $given, 'and in the timeline');
+is(JSON::decode_json($raw->read_response->{body})->{notification}{metadata}{traceparent}, $given, 'the timeline has the trace');
 post({ traceparent => $other }, Traceparent => $given);
 is(next_notification()->{metadata}{traceparent}, $other, 'the body takes precedence over the header');
 post({}, traceparent => "$given-more");
 is(next_notification()->{metadata}{traceparent}, undef, 'an invalid header is ignored');
 $posted = post({ traceparent => uc $given });
 is($posted->{status}, 400, 'an invalid value in the body is rejected');
-like($posted->{body}, qr/traceparent must be 00-/, 'with the valid form');
+like($posted->{body}, qr/traceparent must be 00-/, 'the error has the valid form');
 post({}, traceparent => "cc-$trace-00f067aa0ba902b7-ff-what-comes");
-is(next_notification()->{metadata}{traceparent}, $given, 'of a later version, the known part is used');
+is(next_notification()->{metadata}{traceparent}, $given, 'of a later version the known part is used');
 
 # CORS allows a page with tracing to send the headers.
 my $preflight = Clairon::Test::RawSocket->new($relay)->request(OPTIONS => '/v1/sse', Origin => 'http://127.0.0.1:1',
     'Access-Control-Request-Method' => 'GET', 'Access-Control-Request-Headers' => 'authorization,traceparent,tracestate');
-is($preflight->{status}, 204, 'a preflight of a page with tracing');
+is($preflight->{status}, 204, 'a preflight of a page with tracing is accepted');
 my %may = map { $_ => 1 } split /, /, $preflight->{headers}{'access-control-allow-headers'};
-ok($may{$_}, "$_ is allowed") for qw(authorization traceparent tracestate);
+ok($may{$_}, "the preflight allows $_") for qw(authorization traceparent tracestate);
 
 # A repeat in another span is still a repeat.
 $posted = post({ traceparent => $given }, 'Idempotency-Key' => 'k');
 my $again = post({ traceparent => $other }, 'Idempotency-Key' => 'k');
-is("$posted->{status} $again->{status}", '201 200', 'the trace is not part of the compared body');
-is($again->{json}{id}, $posted->{json}{id}, 'with the same id');
-is(next_notification()->{metadata}{traceparent}, $given, 'and the first trace');
+is("$posted->{status} $again->{status}", '201 200', 'a repeat with another trace is accepted');
+is($again->{json}{id}, $posted->{json}{id}, 'a repeat with another trace returns the same id');
+is(next_notification()->{metadata}{traceparent}, $given, 'the notification has the first trace');
 
 done_testing();

@@ -47,10 +47,10 @@ for my $format (sort keys %fault_of)
     my $log = slurp_file($relay->{log});
     my @lines = split /\n/, $log, -1;
     is(pop @lines, '', "$format: the last line is complete");
-    cmp_ok(scalar(@lines), '>', 15, "$format: there are lines");
-    is_deeply([ map { my $fault = $fault_of{$format}->($_); $fault ? "$fault: $_" : () } @lines ], [], "$format: each is one event");
+    cmp_ok(scalar(@lines), '>', 15, "$format: the log has lines");
+    is_deeply([ map { my $fault = $fault_of{$format}->($_); $fault ? "$fault: $_" : () } @lines ], [], "$format: each line is one event");
     my @secrets = ($Clairon::Test::SECRET, $secret, 'not-for-logs');
-    is_deeply([ grep { index($log, $_) >= 0 } @secrets ], [], "$format: no secrets and no bodies");
+    is_deeply([ grep { index($log, $_) >= 0 } @secrets ], [], "$format: the log has no secrets and no bodies");
 }
 
 # The reader of the log stops, and continues later.
@@ -84,7 +84,7 @@ for my $workers (1, 2)
     wait_until('the loss is logged', sub { kill HUP => $relay->pid; ($text .= empty()) =~ $loss });
     pass('the reader gets the number of lost lines');
     fill();
-    is($relay->stop, 0, 'SIGTERM ends them while the log is not read');
+    is($relay->stop, 0, 'SIGTERM ends the workers while the log is not read');
     empty();
 }
 
@@ -92,8 +92,8 @@ for my $workers (1, 2)
 for my $command ([], map { [$_] } qw(relay doctor token errors trace))
 {
     my ($out, $err) = ('', '');
-    ok(run_log([ Clairon::Test::program(), @$command, '--help' ], '>', \$out, '2>', \$err), "clairon @$command --help");
-    like($out, qr/^Usage: clairon \Q@$command\E/, 'with its usage');
+    ok(run_log([ Clairon::Test::program(), @$command, '--help' ], '>', \$out, '2>', \$err), "clairon @$command --help exits with 0");
+    like($out, qr/^Usage: clairon \Q@$command\E/, "clairon @$command --help prints the usage");
 }
 
 done_testing();

@@ -39,16 +39,16 @@ has('clairon_sent_seconds_count', 2);
 has('clairon_acked_seconds_count', 1);
 is(value('clairon_decoded_seconds_count'), 3, 'three transactions were decoded');
 is(value('clairon_gate_accepted_total'), 2, 'counters of both workers are added');
-is(value('clairon_gate_connections_max'), 200, 'and their limits');
+is(value('clairon_gate_connections_max'), 200, 'limits of both workers are added');
 for my $script (qw(ingest report ack due other))
 {
-    cmp_ok(value(qq{clairon_store_script_seconds_count{script="$script"}}), '>', 0, "times of script $script");
+    cmp_ok(value(qq{clairon_store_script_seconds_count{script="$script"}}), '>', 0, "script $script has times");
 }
 wait_until('it ages', sub { value('clairon_pending_oldest_seconds') > 0.1 });
-cmp_ok(value('clairon_sent_seconds_sum'), '<', 2 * (time() - $^T), 'times are of this test');
+cmp_ok(value('clairon_sent_seconds_sum'), '<', 2 * (time() - $^T), 'times are those of this test');
 my ($status, $text) = $relay->get('/metrics');
-is($status, 200, 'all of it in one response');
-unlike($text, qr/\Q$secret\E|\Q$id\E/, 'no users, no ids');
+is($status, 200, 'one response contains all metrics');
+unlike($text, qr/\Q$secret\E|\Q$id\E/, 'metrics contain no users and no ids');
 
 # The text format, strictly: headers before samples, each family once, valid names.
 my (%kind, %help, %seen, %samples, @faults, $family);
@@ -92,7 +92,7 @@ for my $name (sort keys %kind)
     push @faults, "$name: count is not the last bucket" if grep { $_->[1] != $last{ $_->[0] } } @{ $samples{"${name}_count"} };
 }
 is_deeply(\@faults, [], 'the format is valid');
-cmp_ok(scalar(keys %kind), '>', 40, 'and there are metrics');
+cmp_ok(scalar(keys %kind), '>', 40, 'the output contains metrics');
 
 # Dashboard and alerts.
 my $dashboard = JSON::decode_json(slurp_file("$top/docker/grafana-dashboard.json"));
@@ -111,7 +111,7 @@ is_deeply([ grep { $_ > 1 } values %ids ], [], 'its panels have distinct ids');
 # Each alert has a section with its name.
 my $book = slurp_file("$top/docker/OPERATIONS.md");
 my @names = $alerts =~ /^ +- alert: (\w+)$/mg;
-cmp_ok(scalar(@names), '>', 10, 'there are alerts');
+cmp_ok(scalar(@names), '>', 10, 'alerts are defined');
 is_deeply([ grep { $book !~ /^### \Q$_\E$/m } @names ], [], 'OPERATIONS.md explains each alert');
 is_deeply([ grep { my $name = lc; $alerts !~ /runbook: "OPERATIONS\.md#$name"/ } @names ], [], 'each alert links to its section');
 
@@ -119,8 +119,8 @@ is_deeply([ grep { my $name = lc; $alerts !~ /runbook: "OPERATIONS\.md#$name"/ }
 my %mentioned = map { $_ => 1 } map { slurp_file("$top/$_") =~ /\b(clairon_[a-z_]*[a-z])\b/g }
   qw(README.md docs/REFERENCE.md docs/STORE.md docker/OPERATIONS.md client/PROTOCOL.md decoder/FRAMES.md);
 delete @mentioned{qw(clairon_app clairon_relay)};
-cmp_ok(scalar(keys %mentioned), '>', 3, 'the pages name metrics');
-is_deeply([ sort grep { !$kind{$_} && !$kind{s/_(bucket|sum|count)$//r} } keys %mentioned ], [], 'they are exported');
+cmp_ok(scalar(keys %mentioned), '>', 3, 'the pages name more than three metrics');
+is_deeply([ sort grep { !$kind{$_} && !$kind{s/_(bucket|sum|count)$//r} } keys %mentioned ], [], 'the metrics of the pages are exported');
 
 # promtool: the installed one, or the one of Debian's package without installing it.
 sub promtool
@@ -137,7 +137,7 @@ SKIP: {
     my ($out, $err) = ('', '');
     my $ok = run_log([ $promtool, 'check', 'metrics' ], '<', \$text, '>', \$out, '2>', \$err);
     ok($ok && $out . $err eq '', 'promtool reports nothing') or diag $out, $err;
-    ok(run_log([ $promtool, 'check', 'rules', "$top/docker/alerts.yml" ]), 'nothing for the alerts either');
+    ok(run_log([ $promtool, 'check', 'rules', "$top/docker/alerts.yml" ]), 'promtool accepts the alerts');
 }
 
 done_testing();

@@ -77,7 +77,7 @@ undef $agent2;
 my $polled = $agent->get("$url/v1/poll?wait=20&pos=$pos" => \%bearer)->result;
 like($polled->body, qr/"said":"hello"/, 'polls work');
 is($agent->post("$url/v1/ack" => \%bearer => json => { ids => [ $response->json->{id} ] })->result->code, 204,
-    'acks too');
+    'acks work');
 
 # Our client, while the relays are restarted in turn.
 my @pages = map { Clairon::Test::page(name => "page$_", websocket => 1, url => "$url/v1/ws",
@@ -108,8 +108,8 @@ for my $i (1 .. 3)
     my $page = $pages[ $i - 1 ];
     my @own = grep { 1 + $_ % 3 == $i } 1 .. $rows;
     wait_until("page $i has all rows", sub { $page->rows >= @own });
-    is_deeply([ $page->rows ], \@own, "page $i received each row once, in order");
-    is(join(' ', $page->problems), '', 'without a gap or an error');
+    is_deeply([ $page->rows ], \@own, "page $i receives each row once, in order");
+    is(join(' ', $page->problems), '', "page $i reports no gap and no error");
 }
 wait_until('all acknowledged', sub { $store->pending == 0 });
 my %stored = map { $_->{id} => 1 } $store->entries;

@@ -41,14 +41,14 @@ $ENV{WATCHDOG_USEC} = 4_000_000;
 my $relay = Clairon::Test::relay($pg, $store, wait => 0, conf => { 'gate.drain' => '2s' });
 
 is_deeply([ datagrams_until(qr/READY/) ], ['READY=1'], 'READY=1 is sent once');
-is(($relay->get('/healthz'))[0], 200, 'and it serves');
+is(($relay->get('/healthz'))[0], 200, 'the ready relay serves');
 datagrams_until(qr/^WATCHDOG=1$/);
 datagrams_until(qr/^WATCHDOG=1$/);
 pass('watchdog datagrams arrive repeatedly');
 kill HUP => $relay->pid;
 like((datagrams_until(qr/RELOADING/))[-1], qr/^RELOADING=1\nMONOTONIC_USEC=\d+$/, 'a reload is announced');
-is((datagrams_until(qr/READY/))[-1], 'READY=1', 'and its end');
-is($relay->stop, 0, 'it drains');
+is((datagrams_until(qr/READY/))[-1], 'READY=1', 'the end of a reload is announced');
+is($relay->stop, 0, 'the stopped relay drains');
 is((datagrams_until(qr/STOPPING/))[-1], "STOPPING=1\nEXTEND_TIMEOUT_USEC=12000000",
     'the stop is announced with its timeout');
 

@@ -63,13 +63,13 @@ for my $relay (@relays)
     ack($phone, "$row.2");
     pending_is(2);
     $desktop = $relay->client($user, win => 1, pos => $pos);
-    is($desktop->wait_for('connected')->{resumed}, JSON::false, 'not resumed, because some were acknowledged elsewhere');
+    is($desktop->wait_for('connected')->{resumed}, JSON::false, 'a session is not resumed if some rows were acknowledged elsewhere');
     deliver_plain($desktop);
     ack($desktop, "$first.1");
     ack($desktop, "$row.1");
     pending_is(0);
     deliver_plain($desktop);
-    is(faults($desktop), '', 'no older version after a newer one as a first delivery');
+    is(faults($desktop), '', 'no older version is delivered first after a newer one');
     is(received($desktop), "$first.1 $row.1", 'rows acknowledged by another device do not overtake queued rows');
     like($desktop->gaps, qr/^shed( shed)*$/, 'gaps are announced');
     $_->close for $phone, $desktop;
@@ -92,7 +92,7 @@ for my $relay (@relays)
     ack($desktop, "$row.1");
     pending_is(0);
     deliver_plain($desktop);
-    is(faults($desktop), '', 'nor in a session with an inbox larger than its window');
+    is(faults($desktop), '', 'this also holds for a session with an inbox larger than its window');
     is(received($desktop), "$first.1 $row.1", 'later rows do not overtake the inbox');
     is($desktop->gaps, 'shed', 'skipped rows are announced as a gap');
     $_->close for $phone, $desktop;
@@ -118,7 +118,7 @@ for my $relay (@relays)
     $client->run_until('the older version', sub { $versions->() =~ / / });
     is($versions->(), '2:0 1:1', 'a late older version is marked as a retry');
     my ($raw) = grep { /"version":1/ } @{ $client->{raw} };
-    like($raw, qr/"attempts":1,"limit":5,"backoff":"EXPONENTIAL"\}\}\}\}$/, 'nothing else is changed');
+    like($raw, qr/"attempts":1,"limit":5,"backoff":"EXPONENTIAL"\}\}\}\}$/, 'the late version is otherwise unchanged');
     $client->close;
 }
 

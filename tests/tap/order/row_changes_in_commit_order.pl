@@ -77,9 +77,9 @@ for my $user (sort keys %client)
         push @wrong, "$row: $version after $last{$row}" if ($last{$row} // 0) >= $version;
         $last{$row} = $version;
     }
-    is_deeply(\@wrong, [], "$user: each row's changes in commit order");
+    is_deeply(\@wrong, [], "$user receives each row's changes in commit order");
 }
 my $retries = grep { defined $_->{only} } $store->entries;
-cmp_ok($retries, '>', 0, "with $retries retries in between");
+cmp_ok($retries, '>', 0, "this includes $retries retries in between");
 
 done_testing();

@@ -356,8 +356,8 @@ for (my $seed = $SEED; $seed < $SEED + $SEEDS; $seed += $SIDE_BY_SIDE)
     end_worlds(@worlds);
 }
 is(join("\n", @faults), '', 'first deliveries are in commit order');
-is(join("\n", @lost), '', 'nothing is lost without a gap');
+is(join("\n", @lost), '', 'no notification is lost without a gap');
 note "$commit commits, $sessions sessions, $repeats repeats, $gaps gaps";
-is($_->metric('clairon_store_errors_total'), 0, 'no store errors') for @relays;
+is($_->metric('clairon_store_errors_total'), 0, 'the store returns no errors') for @relays;
 
 done_testing();

@@ -36,7 +36,7 @@ sub ambiguous
             'a frame behind an upgrade', qr/before the upgrade response/ ],
         [ 'GET /healthz?' . join('&', 1 .. 33) . " HTTP/1.1\r\n$host\r\n", 'many arguments', qr/too many/ ],
         [ "GET /healthz\r\n", 'no version', qr{HTTP/1\.1} ],
-        [ "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n", 'not HTTP', qr/method/ ],
+        [ "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n", 'bytes other than HTTP', qr/method/ ],
     );
 }
 
