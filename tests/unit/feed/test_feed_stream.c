@@ -10,6 +10,7 @@
 #include "base/memory.h"
 #include "decoder/protocol/frame.h"
 #include "feed/feed_parts.h"
+#include "feed/feed_stream.h"
 #include "store/shards/store_private.h"
 
 static void

@@ -83,7 +83,7 @@ static void
 test_too_many_topics_change_nothing(void **state)
 {
     struct subscription subscription = {.topics = NULL};
-    static char texts[TOPICS_MAX + 1][8];
+    static char texts[TOPICS_MAX + 1][16];
     const char *names[TOPICS_MAX + 1];
 
     (void)state;
