@@ -192,11 +192,11 @@ wait_until('all received the last row', sub {
 });
 for my $device (@devices)
 {
-    is(join(' ', missing($device)), '', "a device of $device->{user} received everything except announced gaps");
+    is(join(' ', missing($device)), '', "a device of $device->{user} receives everything except announced gaps");
 }
 my $gaps = 0;
 $gaps += $_->{gaps} for @devices;
 note("$newest rows, $gaps gaps");
-is($_->metric('clairon_store_errors_total'), 0, 'no store errors') for @relays;
+is($_->metric('clairon_store_errors_total'), 0, 'the store returns no errors') for @relays;
 
 done_testing();

@@ -58,10 +58,10 @@ for my $i (0 .. 2)
     ack($desktop, rows($desktop));
 }
 all_acked();
-is_deeply([ rows($desktop) ], [ $from .. $from + 5 ], 'and receives the queued rows in order');
+is_deeply([ rows($desktop) ], [ $from .. $from + 5 ], 'the device receives the queued rows in order');
 $pg->safe_psql('postgres', 'INSERT INTO plain VALUES (1000)');
 $desktop->run_until('the row without ack_required', sub { rows($desktop, 'plain') });
-is($desktop->gaps, '', 'without a gap');
+is($desktop->gaps, '', 'the device gets no gap');
 unlike($desktop->pos, qr/~/, 'the cursor then records no queued rows');
 $_->close for $desktop, $phone;
 
@@ -77,7 +77,7 @@ for my $i (0, 1)
     ack($desktop, rows($desktop));
 }
 all_acked();
-is_deeply([ rows($desktop) ], [ $from + 2 .. $from + 5 ], 'the others follow');
+is_deeply([ rows($desktop) ], [ $from + 2 .. $from + 5 ], 'the other rows follow');
 is($desktop->gaps, '', 'acknowledgements by another device cause no gap');
 $_->close for $desktop, $phone;
 
@@ -91,7 +91,7 @@ for my $i (0, 1, 2)
     $desktop = $relays[$i % 2]->client("u3$i", win => 2, pos => $pos);
     is($desktop->wait_for('connected')->{resumed}, JSON::false, 'a session with a loss is not resumed');
     $desktop->run_until('the gap', sub { $desktop->gaps });
-    is($desktop->gaps, 'shed', 'and gets a gap');
+    is($desktop->gaps, 'shed', 'a session with a loss gets a gap');
     $desktop->run_until('the unacknowledged rows', sub { rows($desktop) == 2 });
     ack($desktop, rows($desktop));
     $desktop->run_until('two more', sub { rows($desktop) == 4 });
@@ -99,8 +99,8 @@ for my $i (0, 1, 2)
     $desktop->run_until('the last', sub { rows($desktop) == 5 });
     ack($desktop, rows($desktop));
     all_acked();
-    is_deeply([ rows($desktop) ], [ map { $from + $_ } 0 .. 2, 4, 5 ], 'and receives the remaining rows');
-    is($desktop->gaps, 'shed', 'one gap');
+    is_deeply([ rows($desktop) ], [ map { $from + $_ } 0 .. 2, 4, 5 ], 'a session with a loss receives the remaining rows');
+    is($desktop->gaps, 'shed', 'a session with a loss gets one gap');
     $_->close for $desktop, $phone;
 }
 
@@ -117,6 +117,6 @@ for (1 .. 3)
     $response = poll($response->{headers}{'clairon-pos'});
     $body .= $response->{body} // '';
 }
-like($body, qr/"id":1001\b/, 'and the following row');
+like($body, qr/"id":1001\b/, 'the poll returns the following row');
 
 done_testing();

@@ -44,8 +44,8 @@ ok(!$has_all->(), 'it is connected before the budget suffices for all');
 $late->close;
 pop(@greedy)->close for 1, 2;
 $greedy[0]->run_until('all have resumed', $has_all);
-is($_->gaps, '', 'a delayed session lost nothing') for @greedy;
-is(scalar(of_mark($_, 'behind')), 1, 'and has no duplicates') for @greedy;
+is($_->gaps, '', 'a delayed session loses nothing') for @greedy;
+is(scalar(of_mark($_, 'behind')), 1, 'a delayed session receives no duplicates') for @greedy;
 cmp_ok($relay->metric('clairon_resume_pages_total'), '<=', $pages * ($wanted + 2), 'no page was read without need');
 
 done_testing();

@@ -47,21 +47,21 @@ my $last  = notify('u1', topic => 'kept');
 wait_until('all are stored', sub { $store->entries == 4 });
 wait_expired($short);
 is_deeply(resume($relay, 'u1', $pos, $last), [ 'not whole', 'expired' ], 'an expired notification is a loss with a gap');
-is_deeply(resume($relay, 'u1', $pos, $last, topics => ['kept']), [ 'whole', '' ], 'not if its topic is not subscribed');
+is_deeply(resume($relay, 'u1', $pos, $last, topics => ['kept']), [ 'whole', '' ], 'an expired notification of another topic is no loss');
 my $stream = Clairon::Test::EventStream->open($relay, 'u1', 'Last-Event-ID' => $pos);
-is($stream->wait_message('connected')->{resumed}, JSON::false, 'the same on SSE');
+is($stream->wait_message('connected')->{resumed}, JSON::false, 'an expired notification is a loss on SSE');
 my $all = $relay->client('u1', pos => $pos);
 $all->run_until('the last notification', sub { has($all, $last) });
 my $behind = $all->pos;
 $all->close;
-is_deeply(resume($relay, 'u1', $behind, notify('u1')), [ 'whole', '' ], 'no loss after it');
+is_deeply(resume($relay, 'u1', $behind, notify('u1')), [ 'whole', '' ], 'a cursor after the loss resumes');
 
 # Beyond the replay buffer: from the store.
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u3}', '{}') FROM generate_series(1, 600)});
 $last = notify('u1');
 wait_until('all are stored', sub { $store->entries == 606 });
 $relay->restart;
-is_deeply(resume($relay, 'u1', $pos, $last), [ 'not whole', 'expired' ], 'also from before the relay\'s start');
+is_deeply(resume($relay, 'u1', $pos, $last), [ 'not whole', 'expired' ], 'a cursor from before the start of the relay resumes');
 is_deeply(resume($relay, 'u1', $behind, $last), [ 'whole', '' ], 'the stream is searched page by page');
 
 # Beyond the search limit: not marked as resumed, but complete, together with live notifications.
@@ -76,8 +76,8 @@ for my $at ($relay, $proxied)
     is($late->wait_for('connected')->{resumed}, JSON::false, 'a session far behind is not marked as resumed');
     my $live = notify('u4');
     $late->run_until('the live notification', sub { has($late, $live) });
-    is_deeply([ grep { defined } map { $_->{payload}{nth} } $late->notifications ], [ map { 100 * $_ } 1 .. 220 ], 'but receives all in order, without duplicates');
-    is($late->gaps, '', 'without a gap');
+    is_deeply([ grep { defined } map { $_->{payload}{nth} } $late->notifications ], [ map { 100 * $_ } 1 .. 220 ], 'a session far behind receives all in order, without duplicates');
+    is($late->gaps, '', 'a session far behind gets no gap');
     $late->close;
 }
 
@@ -92,7 +92,7 @@ $proxied->wait_for_log(qr/component=store(?:-\d)? level=warn/);
 $proxy->thaw;
 $waiting->run_until('the notification', sub { has($waiting, $last) || $waiting->{closed} });
 ok(!$waiting->{closed}, 'a client that connects during the failure is served after the restart');
-is_deeply([ grep { $_->{t} eq 'bye' } @{ $waiting->{messages} } ], [], 'without a bye');
+is_deeply([ grep { $_->{t} eq 'bye' } @{ $waiting->{messages} } ], [], 'the client gets no bye');
 is($_->stop, 0, 'SIGTERM ends a relay with status 0') for $relay, $proxied;
 
 done_testing();

@@ -74,8 +74,8 @@ for my $others (FIRST, MEMBERS)
     wait_noticed($second, $mark) if $others == MEMBERS;
     $_->run_until('the last notification', sub { has($leaves, $last) && has($joins, $last) }) for $leaves, $joins;
     is(has($joins, $secret), 1, "a user who joined before $others others receives it");
-    is(has($leaves, $secret), 0, 'a user who left does not');
+    is(has($leaves, $secret), 0, "a user who left before $others others does not receive it");
 }
-is($_->metric('clairon_store_errors_total'), 0, 'no store errors') for $first, $second;
+is($_->metric('clairon_store_errors_total'), 0, 'the store returns no errors') for $first, $second;
 
 done_testing();

@@ -35,7 +35,7 @@ sub clients_with_full_window
       for "INSERT INTO a VALUES (1, '$user'), (2, '$user')", "INSERT INTO b VALUES (3, '$user')",
       "INSERT INTO a VALUES (4, '$user')", 'INSERT INTO plain VALUES (5)';
     wait_row($_, 5) for $phone, $desktop;
-    is_deeply([ rows($desktop) ], [ 1, 5 ], 'the window holds one');
+    is_deeply([ rows($desktop) ], [ 1, 5 ], 'the window holds one notification');
     return ($phone, $desktop);
 }
 
@@ -77,7 +77,7 @@ pending_is(3);
 $desktop = $relays[0]->client('u2', pos => $pos);
 is($desktop->wait_for('connected')->{resumed}, JSON::false, 'a reconnect with more topics and a loss is not resumed');
 wait_row($desktop, 4);
-is(gaps($desktop), 'shed', 'and gets a gap');
+is(gaps($desktop), 'shed', 'such a reconnect gets a gap');
 is_deeply([ rows($desktop) ], [ 1, 3, 4 ], 'the remaining rows are delivered');
 empty($phone, $desktop);
 
@@ -102,8 +102,8 @@ for my $topics ([], [ 'postgres.b', 'postgres.plain' ], [ 'postgres.a', 'postgre
     $pg->safe_psql('postgres', 'INSERT INTO plain VALUES (6)');
     wait_row($desktop, 6);
     my @own = grep { my $topic = $_ == 3 ? 'postgres.b' : 'postgres.a'; !@$topics || grep { $_ eq $topic } @$topics } 1 .. 4;
-    is_deeply([ rows($desktop) ], [ @own, 6 ], 'and receives the queued rows');
-    is(gaps($desktop), '', 'without a gap');
+    is_deeply([ rows($desktop) ], [ @own, 6 ], "a reconnect with [@$topics] receives the queued rows");
+    is(gaps($desktop), '', "a reconnect with [@$topics] gets no gap");
     empty($phone, $desktop);
 }
 

@@ -35,8 +35,8 @@ for my $i (0, 1)
     my $desktop = $relay->client('u1', win => 4, pos => $pos);
     is($desktop->wait_for('connected')->{resumed}, JSON::true, 'the session resumes');
     $desktop->run_until('missed rows', sub { rows($desktop) >= 40 + $i || $desktop->gaps });
-    is_deeply([ rows($desktop) ], [ 1 .. 40, (50) x $i ], 'with all missed rows in order, acknowledged or not');
-    is($desktop->gaps, '', 'and without a gap');
+    is_deeply([ rows($desktop) ], [ 1 .. 40, (50) x $i ], 'the session receives all missed rows in order, acknowledged or not');
+    is($desktop->gaps, '', 'the session gets no gap');
     insert(50 + $i, 50 + $i, 'u1');
     $desktop->run_until('the new row', sub { rows($desktop) == 41 + $i });
     pass('acknowledged rows do not occupy the window');
@@ -62,7 +62,7 @@ for my $relay (@relays)
     is($slow->gaps, 'shed', 'rows acknowledged while queued are announced as a gap');
     insert($first + 11, $first + 11, $user);
     $slow->run_until('the next row', sub { grep { $_ == $first + 11 } rows($slow) });
-    is_deeply([ rows($slow) ], [ map { $first + $_ } 1 .. 3, 11 ], 'and the session continues');
+    is_deeply([ rows($slow) ], [ map { $first + $_ } 1 .. 3, 11 ], 'the session continues after the gap');
     ack_all($slow);
     all_acked();
 }
@@ -80,7 +80,7 @@ $behind->run_until('a full window', sub { rows($behind) == 2 });
 ack_all($behind);
 $behind->run_until('a gap', sub { $behind->gaps });
 is(join(' ', map { $_->{t} eq 'msg' ? $_->{n}{payload}{after}{id} : $_->{t} eq 'gap' ? 'gap' : () } @{ $behind->{messages} }),
-    '251 252 253 gap', 'in commit order');
+    '251 252 253 gap', 'the gap follows the delivered rows in commit order');
 ack_all($behind);
 all_acked();
 
@@ -101,9 +101,9 @@ wait_until('all acknowledged', sub {
 for my $client (@both)
 {
     my %seen;
-    is(join(' ', grep { $seen{$_}++ } rows($client)), '', 'no duplicates');
-    is_deeply([ rows($client) ], [ sort { $a <=> $b } rows($client) ], 'all in order');
+    is(join(' ', grep { $seen{$_}++ } rows($client)), '', 'no device receives a duplicate');
+    is_deeply([ rows($client) ], [ sort { $a <=> $b } rows($client) ], 'each device receives all rows in order');
 }
-is($_->metric('clairon_store_errors_total'), 0, 'no store errors') for @relays;
+is($_->metric('clairon_store_errors_total'), 0, 'the store returns no errors') for @relays;
 
 done_testing();

@@ -28,13 +28,13 @@ for (split /\n/, $example)
     $section = $1 if /^\[(\w+)\]$/;
     $named{"$section.$1"} = $2 if /^#?(\w+) =\s*(.*)$/;
 }
-is_deeply([ sort keys %named ], [ sort keys %known ], 'the example has each of them');
+is_deeply([ sort keys %named ], [ sort keys %known ], 'the example has each setting');
 # A required setting has no default.
 my @with_default = grep { $default{$_} ne 'unset' } keys %default;
 is_deeply(
     { map { $_ => $named{$_} } @with_default },
     { map { $_ => $default{$_} } @with_default },
-    'with its default');
+    'the example has each default');
 
 open my $secret, '>', "$folder/secret" or die $!;
 print {$secret} 'x' x 32;
@@ -45,6 +45,6 @@ print {$conf} $example;
 close $conf;
 my $message;
 ($status, $message) = relay('--check', '-c', "$folder/relay.conf");
-is($status, 0, 'it is valid') or diag($message);
+is($status, 0, 'the example is valid') or diag($message);
 
 done_testing();

@@ -43,11 +43,11 @@ sub check_rejected
     my ($arguments, %variables) = @more ? @more : ([]);
     write_text($file, $text);
     my ($code, $out, $err) = clairon([ 'relay', '-c', $file, '--check', @$arguments ], %variables);
-    is($code, 2, "$name: exit 2");
-    like($err, ref $wanted ? $wanted : qr/\Q$wanted\E/, "$name: message with location and valid values");
-    is($err =~ tr/\n//, 1, "$name: in one line");
-    is($out, '', "$name: and no other output");
-    unlike($err, qr/SECRET|hunter2/, "$name: and no secret");
+    is($code, 2, "$name exits with 2");
+    like($err, ref $wanted ? $wanted : qr/\Q$wanted\E/, "$name is reported with location and valid values");
+    is($err =~ tr/\n//, 1, "$name is reported in one line");
+    is($out, '', "$name prints nothing on standard output");
+    unlike($err, qr/SECRET|hunter2/, "$name prints no secret");
     return;
 }
 
@@ -65,11 +65,11 @@ is_deeply([ clairon([ 'relay', '-c', $file, '--check' ]) ], [ 0, "settings are v
     '--check accepts valid settings');
 write_text($file, "\xef\xbb\xbf# a comment\r\n; another\r\n\r\n" . valid_settings('[relay]', '  log_level=debug  ', '[gate]',
         'ping = 10 s', 'max_frame_bytes = 1MB', 'origins = https://a.example, https://b.example'));
-is((clairon([ 'relay', '--check', '--config', $file ]))[0], 0, 'in any valid layout');
+is((clairon([ 'relay', '--check', '--config', $file ]))[0], 0, '--check accepts any valid layout');
 is((clairon([ 'relay', '--check', "--auth.hs256_secret=$secret", '--feed.conninfo=dbname=x' ]))[0], 0,
-    'and without a file');
+    '--check accepts arguments without a file');
 is((clairon([ 'relay', '--check' ], CLAIRON_AUTH_HS256_SECRET => $secret, CLAIRON_FEED_CONNINFO => 'dbname=x'))[0], 0,
-    'from the environment alone');
+    '--check accepts variables without a file');
 
 # The file: lines.
 check_rejected('an unknown key', valid_settings('[gate]', 'listn = 1'),
@@ -80,7 +80,7 @@ check_rejected('a key twice', valid_settings('[gate]', 'ping = 1s', 'ping = 2s')
 check_rejected('a key without its section', "ping = 1s\npong = 1s\n" . valid_settings(), qr{\Q$file\E:1: a setting must follow a \[section\]});
 check_rejected('a section in capitals', valid_settings('[Auth]', 'leeway = 1s'), qr{\Q$file\E:7: \[Auth\] is not a section; did you mean \[auth\]\?});
 check_rejected('an empty [auth]', "[feed]\nconninfo = dbname=x\n[auth]\n", qr{missing key \[auth\] hs256_secret_file .*head -c 32 /dev/urandom});
-check_rejected('no setting', valid_settings('[gate]', 'ping'), qr{\Q$file\E:8: a line must be \[section\], name = value, or a comment});
+check_rejected('a line without a setting', valid_settings('[gate]', 'ping'), qr{\Q$file\E:8: a line must be \[section\], name = value, or a comment});
 check_rejected('a broken section', valid_settings('[gate'), qr{\Q$file\E:7: a section must be \[name\] on a line of its own});
 check_rejected('a zero byte', valid_settings("[gate]\0"), qr{\Q$file\E:7: a line must not contain a NUL byte});
 check_rejected('a secret in a wrong place', valid_settings('[auth]', "SECRET+$secret=="), qr{\Q$file\E:8: a name may contain only letters});
@@ -125,15 +125,15 @@ check_rejected("a conninfo with $_->[0]", "[auth]\nhs256_secret_file = $folder/s
 
 # Missing or invalid values.
 my $feed = "[feed]\nconninfo = dbname=x\n";
-check_rejected('no secret', $feed, qr{\Q$file\E: missing key \[auth\] hs256_secret_file \(or hs256_secret, or public_key_file\)});
-check_rejected('no conninfo', "[auth]\nhs256_secret_file = $folder/secret\n", qr{\Q$file\E: missing key \[feed\] conninfo});
+check_rejected('a missing secret', $feed, qr{\Q$file\E: missing key \[auth\] hs256_secret_file \(or hs256_secret, or public_key_file\)});
+check_rejected('a missing conninfo', "[auth]\nhs256_secret_file = $folder/secret\n", qr{\Q$file\E: missing key \[feed\] conninfo});
 check_rejected('a secret that is not there', "$feed\[auth]\nhs256_secret_file = $folder/none\n",
     qr{\Q$file\E:4: \[auth\] hs256_secret_file: could not read "\Q$folder\E/none": No such file or directory});
 check_rejected('a folder for a secret', "$feed\[auth]\nhs256_secret_file = $folder/folder\n", qr{:4: .*not a regular file});
 check_rejected('a short secret', "$feed\[auth]\nhs256_secret_file = $folder/short\n",
     qr{:4: .*has 5 bytes: an HS256 secret needs at least 32});
 check_rejected('a short secret in the file', "$feed\[auth]\nhs256_secret = SECRET\n", qr{:4: .*has 6 bytes});
-check_rejected('two secrets', "$feed\[auth]\nhs256_secret = $secret\nhs256_secret_file = $folder/secret\n",
+check_rejected('a second secret', "$feed\[auth]\nhs256_secret = $secret\nhs256_secret_file = $folder/secret\n",
     qr{:4: .*cannot be combined: keep one});
 check_rejected('an invalid public key', "$feed\[auth]\npublic_key_file = $folder/secret\n",
     qr{:4: .*must name a PEM file with -----BEGIN PUBLIC KEY-----});
@@ -163,16 +163,16 @@ is((clairon([ 'relay', '-c', $file, '--check' ]))[0], 2, 'a gate needs its certi
 for my $command ([ 'errors', 'list' ], [ 'trace', '01890a5d-ac96-774b-bcce-b302099a8057' ])
 {
     my ($code, undef, $err) = clairon([ @$command, '-c', $file ]);
-    is($code, 1, "$command->[0] does not");
-    like($err, qr/could not connect/, 'and connects to the store');
+    is($code, 1, "$command->[0] does not need the certificate");
+    like($err, qr/could not connect/, "$command->[0] connects to the store");
 }
 
 # The file itself.
 for my $case ([ "$folder/none.conf", 'No such file or directory' ], [ "$folder/folder", 'Is a directory' ])
 {
     my ($code, $out, $err) = clairon([ 'relay', '-c', $case->[0] ]);
-    is($code, 2, "$case->[1]: exit 2");
-    is($err, qq(clairon relay: could not read "$case->[0]": $case->[1]\n), "$case->[1]: named");
+    is($code, 2, "a settings file that fails with \"$case->[1]\" exits with 2");
+    is($err, qq(clairon relay: could not read "$case->[0]": $case->[1]\n), "$case->[1] is reported with the path of the file");
 }
 
 # Arguments and variables: named in the message; the precedence of sources.
@@ -181,11 +181,11 @@ check_rejected('an unknown argument', valid_settings(), qr{argument --gate\.pong
 check_rejected('an argument without value', valid_settings(), 'argument --gate.ping requires a value', ['--gate.ping']);
 check_rejected('a wrong variable', valid_settings(), 'variable CLAIRON_GATE_PING must be a duration', [], CLAIRON_GATE_PING => 'soon');
 check_rejected('a wrong secret argument', valid_settings(), 'argument --auth.hs256_secret', ['--auth.hs256_secret=SECRET-too-short']);
-check_rejected('no such option', valid_settings(), 'unknown argument --fast', ['--fast']);
-check_rejected('no such operand', valid_settings(), 'unknown argument now', ['now']);
+check_rejected('an unknown option', valid_settings(), 'unknown argument --fast', ['--fast']);
+check_rejected('an unknown operand', valid_settings(), 'unknown argument now', ['now']);
 my ($code, $out, $err) = clairon([ 'relay', '-c' ]);
-is($code, 2, '-c without a file: exit 2');
-like($err, qr/missing value after -c/, '-c without a file: message');
+is($code, 2, '-c without a file exits with 2');
+like($err, qr/missing value after -c/, '-c without a file is reported');
 
 # A relay that cannot listen logs the address, which identifies the source.
 sub listens
@@ -200,24 +200,24 @@ sub listens
 write_text($file, valid_settings('[gate]', "listen = unix:$folder/none/file"));
 my @variable = (CLAIRON_GATE_LISTEN => "unix:$folder/none/variable");
 my @argument = ("--gate.listen=unix:$folder/none/argument");
-is(listens([]), "$folder/none/file", 'the file applies');
-is(listens([], @variable), "$folder/none/variable", 'the environment overrides it');
-is(listens(\@argument, @variable), "$folder/none/argument", 'an argument overrides both');
+is(listens([]), "$folder/none/file", 'a setting of the file applies');
+is(listens([], @variable), "$folder/none/variable", 'a variable overrides the file');
+is(listens(\@argument, @variable), "$folder/none/argument", 'an argument overrides file and variable');
 is(listens([ @argument, "--gate.listen=unix:$folder/none/last" ]), "$folder/none/last", 'the last of two arguments applies');
 
 # An unknown variable with our prefix may belong to another program: a warning, not an error.
 write_text($file, valid_settings());
 ($code, $out, $err) = clairon([ 'relay', '-c', $file, '--check' ], CLAIRON_GATE_PINGS => 'SECRET');
 is($code, 0, 'an unknown variable is no error');
-like($err, qr/variable is not a setting.*variable="CLAIRON_GATE_PINGS"/, 'but a warning');
-unlike($err, qr/SECRET/, 'without its value');
+like($err, qr/variable is not a setting.*variable="CLAIRON_GATE_PINGS"/, 'an unknown variable causes a warning');
+unlike($err, qr/SECRET/, 'the warning does not contain the value');
 
 # All errors at once.
 write_text($file, valid_settings('[gates]', 'ping = soon', '[gate]', 'ping = soon', 'listn = 1', '[delivery]', 'window = 0', '[auth]', 'hs256_secret = x'));
 ($code, $out, $err) = clairon([ 'relay', '-c', $file, '--check', '--gate.workers=0' ], CLAIRON_GATE_DRAIN => 'x');
-is($code, 2, 'several mistakes: exit 2');
+is($code, 2, 'several mistakes exit with 2');
 my @wrong = split /\n/, $err;
-is(scalar(@wrong), 7, 'a line for each error, also for conflicting settings') or diag($err);
+is(scalar(@wrong), 7, 'each error has a line, also for conflicting settings') or diag($err);
 for my $nth ([ 0, ':7: [gates] is not a section' ], [ 1, ':10: [gate] ping must be a duration' ], [ 2, ':11: [gate] listn is not a setting' ],
     [ 3, ':13: [delivery] window must be' ], [ 4, 'variable CLAIRON_GATE_DRAIN' ], [ 5, 'argument --gate.workers' ])
 {
@@ -225,18 +225,18 @@ for my $nth ([ 0, ':7: [gates] is not a section' ], [ 1, ':10: [gate] ping must 
 }
 write_text($file, "[gate]\ntls_cert = $folder/none\n[delivery]\nbackoff_base = 1m\nbackoff_cap = 1s\n");
 ($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check' ]);
-is(scalar(() = $err =~ /\n/g), 4, 'also for conflicting settings') or diag($err);
-like($err, qr/missing key \[feed\] conninfo.*backoff_cap must not be less.*missing key \[gate\] tls_key.*missing key \[auth\]/s, 'each of them');
+is(scalar(() = $err =~ /\n/g), 4, 'conflicting settings have a line each') or diag($err);
+like($err, qr/missing key \[feed\] conninfo.*backoff_cap must not be less.*missing key \[gate\] tls_key.*missing key \[auth\]/s, 'each conflicting setting is named');
 
 # One pass: syntax, values, missing settings, referenced files, and files that OpenSSL rejects.
 write_text($file, join "\n", '[feed', 'conninfo = dbname=x', '[gate]', 'ping', "tls_cert = $cert", "tls_key = $folder/short", 'drain = x', '[auth]', "hs256_secret_file = $folder/none", '');
 ($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check' ]);
-is($code, 2, 'mistakes of all kinds: exit 2');
+is($code, 2, 'mistakes of all kinds exit with 2');
 @wrong = split /\n/, $err;
 my @kinds = ("$file:1: a section must be", "$file:4: a line must be", "$file:7: [gate] drain must be", "$file: missing key [feed] conninfo",
     "$file:9: [auth] hs256_secret_file: could not read", "$file:5: [gate] tls_cert and tls_key must be a PEM certificate and its key");
-is(scalar(@wrong), scalar(@kinds), 'errors of all kinds: all in one pass') or diag($err);
-is(index($wrong[$_] // '', "clairon relay: $kinds[$_]"), 0, "mistakes of all kinds: $kinds[$_]") for 0 .. $#kinds;
+is(scalar(@wrong), scalar(@kinds), 'all errors are reported in one pass') or diag($err);
+is(index($wrong[$_] // '', "clairon relay: $kinds[$_]"), 0, "mistakes of all kinds include $kinds[$_]") for 0 .. $#kinds;
 write_text($file, "[relay]\nroles = gat\n[feed]\nconninfo = x\n[auth]\nhs256_secret = SECRET+\n");
 ($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check', '--auth.leeway=x' ]);
 is(scalar(() = $err =~ /\n/g), 3, 'an invalid setting is not reported as missing too') or diag($err);
@@ -250,8 +250,8 @@ for my $case ([ [ '--auth.hs256_secret_file=no-secret' ], 'no-secret' ], [ [ '--
     my ($command, $path) = @$case;
     write_text($file, valid_settings());
     ($code, undef, $err) = clairon([ 'relay', '--check', (grep { $_ eq '-c' } @$command) ? () : ('-c', $file), @$command ]);
-    is($code, 2, "$path: exit 2");
-    like($err, qr/could not read "\Q$path\E" in folder "\Q@{[ Cwd::getcwd() ]}\E": No such file or directory$/, "$path: with its folder");
+    is($code, 2, "$path exits with 2");
+    like($err, qr/could not read "\Q$path\E" in folder "\Q@{[ Cwd::getcwd() ]}\E": No such file or directory$/, "$path is reported with its folder");
 }
 
 # Secrets that others can read.
@@ -259,15 +259,15 @@ write_text($file, valid_settings());
 chmod 0644, $file, "$folder/secret" or die "could not chmod: $!\n";
 ($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check', '--store.url=redis://me:hunter2@127.0.0.1:1' ]);
 is($code, 0, 'a secret that others can read is no error');
-like($err, qr/level=warn .*argument with a secret .*section="store" setting="url" variable="CLAIRON_STORE_URL"/, 'a warning for an argument with a password');
-like($err, qr/level=warn .*with a secret is accessible to all users: run chmod o=" path="\Q$file\E/, 'a warning for a settings file with a password that others can read');
-like($err, qr/level=warn .*accessible to all users.*section="auth" setting="hs256_secret_file"/, 'a warning for a secret file');
-unlike($err, qr/hunter2|SECRET/, 'without the secret');
+like($err, qr/level=warn .*argument with a secret .*section="store" setting="url" variable="CLAIRON_STORE_URL"/, 'an argument with a password causes a warning');
+like($err, qr/level=warn .*with a secret is accessible to all users: run chmod o=" path="\Q$file\E/, 'a settings file with a password that others can read causes a warning');
+like($err, qr/level=warn .*accessible to all users.*section="auth" setting="hs256_secret_file"/, 'a secret file that others can read causes a warning');
+unlike($err, qr/hunter2|SECRET/, 'the warnings do not contain the secret');
 chmod 0600, $file, "$folder/secret" or die "could not chmod: $!\n";
 is((clairon([ 'relay', '-c', $file, '--check', '--store.url=redis://127.0.0.1:1' ], CLAIRON_FEED_CONNINFO => 'dbname=x password=hunter2'))[2], '',
-    'no warning for a variable, a private file, and an argument without a secret');
+    'a variable, a private file, and an argument without a secret cause no warning');
 like((clairon([ 'relay', '-c', $file, '--check', "--auth.hs256_secret=$secret", '--auth.hs256_secret_file=' ]))[2], qr/argument with a secret.*setting="hs256_secret" variable="CLAIRON_AUTH_HS256_SECRET/,
-    'a warning for the secret itself as an argument');
+    'a secret as an argument causes a warning');
 check_rejected('a store without a port', "${start}url = redis://cache\n", 'the port is missing, usually :6379');
 check_rejected('an origin with a wildcard', valid_settings('[gate]', 'origins = https://*.example.org'), 'must list each origin: a * inside an origin is not supported');
 
@@ -280,24 +280,24 @@ for my $command ([ 'relay', '-c', $file, '--check' ], ['--version'], ['--help'])
 
 # Help.
 ($code, $out, $err) = clairon([ 'relay', '--help' ]);
-is($code, 0, '--help is printed');
+is($code, 0, '--help exits with 0');
 like($out, qr/--feed\.conninfo=TEXT\n[^\n]* \(required with role feed\)\n/, 'required settings of the feed are marked');
-like($out, qr/--auth\.$_=TEXT\n[^\n]* \(required with role gate: one of hs256_secret_file, hs256_secret, public_key_file\)\n/, "auth.$_ is marked")
+like($out, qr/--auth\.$_=TEXT\n[^\n]* \(required with role gate: one of hs256_secret_file, hs256_secret, public_key_file\)\n/, "auth.$_ is marked as one of several")
   for qw(hs256_secret_file hs256_secret public_key_file);
 is(scalar(() = $out =~ /\(required/g), 4, 'all others have a default');
-like($out, qr/--gate\.ping=DURATION\n.*100ms to 1h.*default: 25s/, 'every setting with its range and default');
+like($out, qr/--gate\.ping=DURATION\n.*100ms to 1h.*default: 25s/, 'a setting is printed with its range and default');
 my @sections = $out =~ /^\[(\w+)\]$/mg;
-is_deeply([@sections], [qw(feed store auth gate delivery relay)], 'in sections');
+is_deeply([@sections], [qw(feed store auth gate delivery relay)], 'the settings are printed in sections');
 like($out, qr/^\[feed\]\n  --feed\.conninfo=.*^\[gate\]\n  --gate\.listen=.*\n.*\n  --gate\.origins=/ms, 'required settings come first');
 my ($gate) = $out =~ /^(\[gate\]\n.*?)\n\[/ms;
-is_deeply([ clairon([ 'relay', '--help', 'gate' ]) ], [ 0, $gate, '' ], '--help gate: one section');
-is((clairon([ 'relay', '--help', 'gates' ]))[0], 2, 'an unknown section');
+is_deeply([ clairon([ 'relay', '--help', 'gate' ]) ], [ 0, $gate, '' ], '--help gate prints one section');
+is((clairon([ 'relay', '--help', 'gates' ]))[0], 2, 'an unknown section is rejected');
 open my $table, '<', top() . '/relay/base/config/config_table.c' or die "could not read the table: $!\n";
 my %in_table = map { /^    \{ "(\w+)", "/ ? ($1 => 1) : () } <$table>;
 is_deeply([ sort keys %in_table ], [ sort @sections ], 'all sections are in the help');
-is((clairon(['--help']))[0], 0, 'also in the general help');
+is((clairon(['--help']))[0], 0, 'clairon --help exits with 0');
 ($code, $out, $err) = clairon(['dance']);
-is($code, 2, 'an unknown command: exit 2');
-like($err, qr/unknown command "dance", valid are relay/, 'an unknown command: with valid ones');
+is($code, 2, 'an unknown command exits with 2');
+like($err, qr/unknown command "dance", valid are relay/, 'an unknown command is reported with the valid ones');
 
 done_testing();

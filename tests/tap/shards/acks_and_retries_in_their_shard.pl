@@ -34,12 +34,12 @@ $client{$_}->run_until('the user\'s own notification', sub { of_mark($client{$_}
 my %shard_of = map { $_ => join ' ', shards_with("ack:$mine{$_}") } @users;
 is_deeply([ grep { $shard_of{$_} !~ /^[123]$/ } @users ], [], 'a notification for one user that needs an ack is in one shard, never in the first');
 is(scalar(keys %{ { reverse %shard_of } }), 3, 'users are distributed over the others');
-is_deeply([ map { shards_with("inbox:$_") } @users ], [ @shard_of{@users} ], 'with their inboxes');
+is_deeply([ map { shards_with("inbox:$_") } @users ], [ @shard_of{@users} ], 'an inbox is in the shard of its user');
 $client{$_}->run_until('a retry', sub { of_mark($client{$_}, 'own') > 1 }) for @users;
 pass('unacknowledged notifications are retried');
 $client{$_}->ack($mine{$_}) for @users;
 wait_until('all acks are stored', sub { pending() == 0 });
-is_deeply([ map { shards_with("ack:$_") } values %mine ], [], 'acks find the shard');
+is_deeply([ map { shards_with("ack:$_") } values %mine ], [], 'acks find the shard of the notification');
 
 # For groups, several users, all: in the first shard.
 $pg->safe_psql('postgres', q{INSERT INTO team VALUES (1, 't1')});
@@ -54,7 +54,7 @@ $client{$_}->ack($team) for qw(u1 u2);
 $client{$_}->ack($several) for qw(u1 u5);
 $client{$_}->ack($all) for @users;
 wait_until('all acks are stored', sub { $store->pending('clairon:{0}:stream') == 1 });
-is_deeply([ map { shards_with("ack:$_") } $team, $several ], [], 'their acks are found there');
+is_deeply([ map { shards_with("ack:$_") } $team, $several ], [], 'the acks of shared notifications are found there');
 
 # Membership changes.
 $pg->safe_psql('postgres', q{
@@ -79,18 +79,18 @@ pass('a nack finds its notification');
 my %lost = map { $_ => notify('USER', $_, 'lost', 'retry_limit => 0') } qw(u1 u2 u3);
 $lost{both} = notify('USER', 'u5,u6', 'lost', 'retry_limit => 0');
 wait_until('they are exhausted', sub { $store->execute('XLEN', 'clairon:errors') >= 4 });
-is_deeply([ grep { /errors/ } @{ $store->execute('KEYS', '*') } ], ['clairon:errors'], 'there is one error log');
+is_deeply([ grep { /errors/ } @{ $store->execute('KEYS', '*') } ], ['clairon:errors'], 'the shards have one error log');
 my ($code, $out) = clairon('errors', 'list', '--json', '--reason', 'exhausted');
-is_deeply([ sort map { JSON::decode_json($_)->{id} } split /\n/, $out ], [ sort values %lost ], 'it is listed');
+is_deeply([ sort map { JSON::decode_json($_)->{id} } split /\n/, $out ], [ sort values %lost ], 'the error log is listed');
 my %had = map { $_ => scalar of_mark($client{$_}, 'lost') } qw(u1 u2 u3 u5);
 ($code, $out) = clairon('errors', 'redrive', '--reason', 'exhausted');
-is($out, "redrove 4 entries for 5 users\n", 'and redriven');
+is($out, "redrove 4 entries for 5 users\n", 'redrive reports the number of entries and users');
 $client{$_}->run_until('a redriven notification', sub { of_mark($client{$_}, 'lost') > $had{$_} }) for keys %had;
-is_deeply([ map { shards_with("ack:$lost{$_}") } qw(u1 u2 u3 both) ], [ @shard_of{qw(u1 u2 u3)}, 0 ], 'in the same shard');
+is_deeply([ map { shards_with("ack:$lost{$_}") } qw(u1 u2 u3 both) ], [ @shard_of{qw(u1 u2 u3)}, 0 ], 'a redriven notification is in the same shard');
 wait_until('they are exhausted again', sub { $store->execute('XLEN', 'clairon:errors') >= 4 });
 ($code, $out) = clairon('errors', 'drop', '--all');
-like($out, qr/^dropped \d+ entries$/, 'and dropped');
-is($store->execute('XLEN', 'clairon:errors'), 0, 'the log is empty');
+like($out, qr/^dropped \d+ entries$/, 'drop reports the number of entries');
+is($store->execute('XLEN', 'clairon:errors'), 0, 'the error log is empty after the drop');
 
 # Traces, by command and over HTTP.
 sub http
@@ -105,7 +105,7 @@ for my $id ($mine{u1}, $mine{u2}, $team)
     like($out, qr/stored.*sent.*acked/s, 'a trace is found in any shard');
     my $response = http($relays[1], GET => "/v1/notifications/$id");
     is($response->{status}, 200, 'the timeline is served over HTTP');
-    is((grep { $_->{stage} eq 'acked' } @{ $response->{json}{events} }) > 0, 1, 'with its acks');
+    is((grep { $_->{stage} eq 'acked' } @{ $response->{json}{events} }) > 0, 1, 'the timeline has the acks');
 }
 ($code) = clairon('trace', '01234567-89ab-8def-8123-456789abcdef');
 is($code, 1, 'an unknown id has no trace');
@@ -115,25 +115,25 @@ is(http($relays[1], GET => '/v1/notifications/01234567-89ab-8def-8123-456789abcd
 sub body { my ($user) = @_;
     return JSON::encode_json({ payload => { mark => 'api' }, routing => { audience => { type => 'USER', targets => [$user] } } }) }
 my $plain = http($relays[0], POST => '/v1/notifications', body => body('u7'));
-is($plain->{status}, 201, 'an API call');
+is($plain->{status}, 201, 'an API call is accepted');
 my %key = (headers => { 'Idempotency-Key' => 'k1' }, body => body('u7'));
 my ($first, $again) = map { http($_, POST => '/v1/notifications', %key) } @relays;
-is_deeply([ map { $_->{status} } $first, $again ], [ 201, 200 ], 'with a key it is stored once, whichever relay gets it');
-is($again->{json}{id}, $first->{json}{id}, 'with the first id');
+is_deeply([ map { $_->{status} } $first, $again ], [ 201, 200 ], 'a request with a key is stored once, whichever relay gets it');
+is($again->{json}{id}, $first->{json}{id}, 'the repeat returns the first id');
 $client{u7}->run_until('both', sub { of_mark($client{u7}, 'api') >= 2 });
 sub shard_with { my ($id) = @_; return grep { my $k = $_; grep { $_->{id} eq $id } $store->entries("clairon:{$k}:stream") } 0 .. $SHARDS - 1 }
-is_deeply([ map { shard_with($_->{json}{id}) } $plain, $first ], [ $shard_of{u7}, 0 ], 'each in its shard');
-is(scalar of_mark($client{u7}, 'api'), 2, 'each is delivered once');
+is_deeply([ map { shard_with($_->{json}{id}) } $plain, $first ], [ $shard_of{u7}, 0 ], 'each notification is in its shard');
+is(scalar of_mark($client{u7}, 'api'), 2, 'each notification is delivered once');
 
 # With a key, one user's notification is pending in the first shard: the ack is found there.
 my $sure = JSON::encode_json({ payload => { mark => 'sure' }, routing => { audience => { type => 'USER', targets => ['u7'] }, retry => { ack_required => JSON::true } } });
 $sure = http($relays[0], POST => '/v1/notifications', body => $sure, headers => { 'Idempotency-Key' => 'k2' })->{json}{id};
 $client{u7}->run_until('the notification', sub { of_mark($client{u7}, 'sure') });
-is_deeply([ shards_with("ack:$sure") ], [0], 'it is pending in the first shard');
+is_deeply([ shards_with("ack:$sure") ], [0], 'the shared notification is pending in the first shard');
 my $ack = http($relays[1], POST => '/v1/ack', body => { ids => [$sure] }, headers => { Authorization => 'Bearer ' . token(sub => 'u7') });
 is($ack->{status}, 204, 'a relay that did not deliver it accepts the ack');
 wait_until('it is complete', sub { !shards_with("ack:$sure") });
-pass('and finds the notification');
+pass('that relay finds the notification');
 
 # The state of the store in metrics and doctor.
 my $overview = http($relays[0], GET => '/console/api/overview');
@@ -142,9 +142,9 @@ pass('metrics count all shards');
 my $doctor = JSON::decode_json((clairon('doctor', '--json'))[1]);
 is_deeply([ map { "$_->{ok} $_->{detail}" } grep { $_->{check} eq 'store.shards' } @{ $doctor->{checks} } ], ['1 4'], 'the doctor confirms the number of shards');
 $doctor = JSON::decode_json((clairon('doctor', '--json', '--store.shards=2'))[1]);
-like((grep { $_->{check} eq 'store.shards' } @{ $doctor->{checks} })[0]{detail}, qr/created with \[store\] shards = 4, not 2/, 'and reports a wrong one');
+like((grep { $_->{check} eq 'store.shards' } @{ $doctor->{checks} })[0]{detail}, qr/created with \[store\] shards = 4, not 2/, 'the doctor reports a wrong number of shards');
 ($code, undef, my $err) = clairon('errors', 'list', '--store.shards=2');
-is($code, 1, 'commands reject it');
-like($err, qr/created with \[store\] shards = 4, not 2/, 'with the reason');
+is($code, 1, 'commands reject a wrong number of shards');
+like($err, qr/created with \[store\] shards = 4, not 2/, 'commands print both numbers of shards');
 
 done_testing();

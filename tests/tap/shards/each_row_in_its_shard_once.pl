@@ -67,11 +67,11 @@ sub check_complete
     }
     my %wanted = map { $_ => 1 } (map { "one $_" } 1 .. $last), (map { 'many ' . 20 * $_ } 1 .. $last / 20);
     delete @wanted{@$lost} if $lost;
-    is_deeply(\%found, \%wanted, "$when: each row once");
-    is_deeply(\@unordered, [], 'in commit order');
-    is_deeply([ grep { keys %{ $shard_of{$_} } > 1 } keys %shard_of ], [], 'one shard per user');
-    is_deeply([ sort map { $shard_of{$_}{0} ? $_ : () } keys %shard_of ], ['group'], 'groups in the first');
-    is($store->pending($STREAMS[0]), $last / 20, 'with their pending acks');
+    is_deeply(\%found, \%wanted, "$when: each row is stored once");
+    is_deeply(\@unordered, [], "$when: each shard is in commit order");
+    is_deeply([ grep { keys %{ $shard_of{$_} } > 1 } keys %shard_of ], [], "$when: each user has one shard");
+    is_deeply([ sort map { $shard_of{$_}{0} ? $_ : () } keys %shard_of ], ['group'], "$when: groups are in the first shard");
+    is($store->pending($STREAMS[0]), $last / 20, "$when: notifications of the first shard are pending there");
     return;
 }
 
@@ -119,7 +119,7 @@ $relay->start;
 $relay->wait_ready;
 wait_stored();
 check_complete('after one shard was restored');
-is(epoch(), $epoch, 'without an epoch change, as nothing is lost');
+is(epoch(), $epoch, 'the epoch is unchanged, as nothing is lost');
 insert(3);
 wait_stored();
 check_complete('and later rows');
@@ -147,8 +147,8 @@ is_deeply([ sort @{ $store->execute('SMEMBERS', 'clairon:{0}:members:TEAM:t1') }
     'the memberships are copied again to the first shard');
 insert(2);
 wait_until('later rows are stored', sub { stored() >= rows() - @lost });
-is($store->execute('XLEN', $STREAMS[0]), 2, 'also in the first shard');
-is($store->pending($STREAMS[0]), 2, 'with the pending users');
+is($store->execute('XLEN', $STREAMS[0]), 2, 'the first shard stores later notifications');
+is($store->pending($STREAMS[0]), 2, 'the first shard has the pending users');
 
 # A different number of shards is rejected without any change.
 $relay->stop;
@@ -161,15 +161,15 @@ for my $other (1, 3, 8)
     $relay->wait_for_log(qr/SHARDS clairon was created with \[store\] shards = 4, not $other: set it back/, from => $start);
     is(($relay->get('/readyz'))[0], 503, "shards = $other is rejected");
     $relay->stop;
-    is(stored(), $sum, 'nothing is changed');
+    is(stored(), $sum, 'a rejected number of shards changes nothing');
 }
-is_deeply([ grep { /\{[4-7]\}/ } @{ $store->execute('KEYS', '*') } ], [], 'no key is left');
+is_deeply([ grep { /\{[4-7]\}/ } @{ $store->execute('KEYS', '*') } ], [], 'a rejected number of shards leaves no key');
 $relay->configure('store.shards' => $SHARDS);
 $relay->start;
 $relay->wait_ready;
 insert(1);
 wait_until('rows are stored', sub { stored() >= rows() - @lost });
-pass('with the right number the relay continues');
+pass('with the right number of shards the relay continues');
 
 # A store with entries without shards is rejected too.
 my $plain = Clairon::Test::store();

@@ -37,7 +37,7 @@ sub check_stored_once
     for my $k (1 .. 3)
     {
         my @rows = rows($k);
-        is_deeply(\@rows, [ sort { $a <=> $b } @rows ], "$when: in order in shard $k");
+        is_deeply(\@rows, [ sort { $a <=> $b } @rows ], "$when: shard $k is in commit order");
     }
     return;
 }
@@ -73,6 +73,6 @@ insert($standby);
 wait_stored();
 check_stored_once('a copy from before the failover');
 is_deeply([ map { $store->execute('HGET', "clairon:{$_}:meta", 'epoch') } 0 .. 2 ], [ @before[ 0 .. 2 ] ], 'the other shards are not changed');
-unlike($relay->log_text($mark), qr/timeline forked/, 'because none of their rows was undone');
+unlike($relay->log_text($mark), qr/timeline forked/, 'their rows were not undone');
 
 done_testing();

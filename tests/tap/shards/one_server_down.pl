@@ -56,8 +56,8 @@ sub check_complete
         }
     }
     my %wanted = map { $_ => 1 } (map { "one $_" } 1 .. $last), map { 'many ' . 10 * $_ } 1 .. $last / 10;
-    is_deeply(\%found, \%wanted, "$when: each row once, over both servers");
-    is_deeply(\@unordered, [], 'in commit order in each shard');
+    is_deeply(\%found, \%wanted, "$when: each row is stored once, over both servers");
+    is_deeply(\@unordered, [], "$when: each shard is in commit order");
     return;
 }
 
@@ -66,7 +66,7 @@ insert(4);
 wait_until('all rows are stored', sub { stored() >= rows() });
 check_complete('at first');
 is_deeply([ map { my $store = $_; join ' ', sort grep { !/:errors/ } map { /(\{\d\})/ } grep { /:stream$/ } @{ $store->execute('KEYS', '*') } } @stores ],
-    [ '{0} {2}', '{1} {3}' ], 'two shards on each');
+    [ '{0} {2}', '{1} {3}' ], 'each server has two shards');
 sub received { my ($client) = @_; my %ids = map { $_->{metadata}{id} => 1 } $client->notifications; return scalar keys %ids }
 sub wait_received
 {
@@ -108,7 +108,7 @@ for my $user (sort keys %client)
         $client{$user}->ack(@new) if @new;
         return received($client{$user}) >= wanted($user);
     });
-    is(received($client{$user}), wanted($user), "$user received all");
+    is(received($client{$user}), wanted($user), "$user receives all notifications");
 }
 wait_until('all acks are stored', sub { pending() == 0 });
 
@@ -130,21 +130,21 @@ ok((grep { $_->execute('XLEN', 'clairon:errors') > 0 } @stores) == 2, 'each serv
 is_deeply([ grep { ($_->{entry} =~ /-(\d+)$/)[0] % 16 != $_->{shard} } map { $_->entries('clairon:errors') } @stores ], [], 'their entry ids are distinct');
 wait_until('a metric counts both', sub { ($first->metric('clairon_errors_entries') // 0) == 5 });
 my ($code, $out) = clairon('errors', 'list', '--json');
-is_deeply([ sort map { JSON::decode_json($_)->{id} } split /\n/, $out ], [ sort values %lost ], 'they are listed as one log');
+is_deeply([ sort map { JSON::decode_json($_)->{id} } split /\n/, $out ], [ sort values %lost ], 'the error logs are listed as one');
 ($code, $out) = clairon('errors', 'redrive', '--user', 'u1');
-is($out, "redrove 1 entry for 1 user\n", 'redriven');
+is($out, "redrove 1 entry for 1 user\n", 'redrive reports the number of entries and users');
 ($code, $out) = clairon('errors', 'drop', '--all');
-is($out, "dropped 4 entries\n", 'and dropped');
+is($out, "dropped 4 entries\n", 'drop reports the number of entries');
 ($code, $out) = clairon('trace', $lost{u1});
-like($out, qr/stored.*errored.*expired.*retried|redriven/s, 'a trace is found');
+like($out, qr/stored.*errored.*expired.*retried|redriven/s, 'a trace is found on its server');
 my $doctor = JSON::decode_json((clairon('doctor', '--json'))[1]);
-is((grep { $_->{check} eq 'connection' && $_->{area} eq 'store' && $_->{ok} } @{ $doctor->{checks} }), 2, 'the doctor checks both');
+is((grep { $_->{check} eq 'connection' && $_->{area} eq 'store' && $_->{ok} } @{ $doctor->{checks} }), 2, 'the doctor checks both servers');
 
 # Commands name an unavailable server.
 $stores[1]->stop;
 ($code, undef, my $away) = clairon('trace', $lost{u1});
-is($code, 1, 'with one server down the command fails');
-like($away, qr/could not connect to the store \(\Q$stores[1]{socket}\E\): /, 'with the server\'s name');
+is($code, 1, 'a command fails with one server down');
+like($away, qr/could not connect to the store \(\Q$stores[1]{socket}\E\): /, 'the error names the server');
 $stores[1]->start;
 $_->wait_ready for $first, $second;
 
@@ -155,7 +155,7 @@ is($client{u3}->wait_for('gap')->{why}, 'epoch', 'an emptied server causes a gap
 my $stored_before = stored();
 insert(2);
 wait_until('later rows are stored', sub { stored() >= $stored_before + 22 });
-is(stored(), $stored_before + 22, 'each once');
+is(stored(), $stored_before + 22, 'each row is stored once after the gap');
 
 # The order of the servers determines the placement.
 $_->stop for $first, $second;
@@ -176,13 +176,13 @@ for my $wrong ({ %conf, 'store.shards' => 8 }, { %conf, 'store.shards' => 1, 'st
     $first->start;
     $first->wait_for_log(qr/SHARDS clairon was created with \[store\] shards = 4, not $number/, from => $mark);
     $first->stop;
-    is_deeply([ map { scalar @{ $_->execute('KEYS', '*') } } @stores ], \@before, "$number shards: rejected, and no key is left on either server");
-    isnt((clairon('errors', 'list'))[0], 0, 'commands reject it too');
+    is_deeply([ map { scalar @{ $_->execute('KEYS', '*') } } @stores ], \@before, "$number shards are rejected, and no key is left on either server");
+    isnt((clairon('errors', 'list'))[0], 0, "commands reject $number shards");
 }
 $first->configure(%conf, 'store.shards' => 1);
 ($code, undef, my $err) = clairon('relay', '--check');
-is($code, 2, 'more servers than shards are rejected too');
-like($err, qr/names more servers than \[store\] shards/, 'with the reason');
+is($code, 2, 'more servers than shards are rejected');
+like($err, qr/names more servers than \[store\] shards/, 'more servers than shards are rejected with the reason');
 $first->configure(%conf);
 $first->start;
 $first->wait_ready;
@@ -208,21 +208,21 @@ $first->configure('store.url' => join ',', map { $_->url } @stores);
 $first->start;
 $first->wait_ready;
 $reader = $first->client('u1', pos => $position);
-ok($reader->wait_for('connected')->{resumed}, 'on twice as many servers cursors are valid');
+ok($reader->wait_for('connected')->{resumed}, 'cursors are valid on twice as many servers');
 insert(1);
 sub stored_on_four { my $sum = 0; $sum += $stores[$_]->execute('XLEN', "clairon:{$_}:stream") for 0 .. $SHARDS - 1; return $sum }
 wait_until('later rows are stored', sub { stored_on_four() >= $stored_before + 22 });
-is(stored_on_four(), $stored_before + 22, 'each once, on its new server');
+is(stored_on_four(), $stored_before + 22, 'each row is stored once, on its new server');
 sub new_rows { my %ids = map { $_ => 1 } grep { $_ > $last - 20 } map { $_->{payload}{after}{id} // 0 } $reader->notifications; return sort { $a <=> $b } keys %ids }
 my @wanted = sort { $a <=> $b } map { ($last - 20 + $_, $last - 10 + $_) } 1, 6, 10;
 $reader->run_until('all missed rows', sub { my @found = new_rows(); @found >= @wanted });
-is_deeply([ new_rows() ], \@wanted, 'they are delivered');
+is_deeply([ new_rows() ], \@wanted, 'the rows are delivered from the new servers');
 
 ($code, $out) = clairon('errors', 'list', '--json');
-is_deeply([ sort map { JSON::decode_json($_)->{id} } split /\n/, $out ], [ sort values %lost ], 'each error is listed once');
+is_deeply([ sort map { JSON::decode_json($_)->{id} } split /\n/, $out ], [ sort values %lost ], 'each entry of the error logs is listed once');
 ($code, $out) = clairon('errors', 'redrive', '--all');
-is($out, "redrove 5 entries for 5 users\n", 'and redriven');
+is($out, "redrove 5 entries for 5 users\n", 'redrive reports the entries of all servers');
 ($code, $out) = clairon('errors', 'list', '--json');
-is($out, '', 'then the error log is empty');
+is($out, '', 'the error log is empty after the redrive');
 
 done_testing();

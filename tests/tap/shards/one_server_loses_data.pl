@@ -66,8 +66,8 @@ sub check_complete
     }
     my %wanted = map { $_ => 1 } (map { "one $_" } 1 .. $last), map { 'many ' . 10 * $_ } 1 .. $last / 10;
     delete @wanted{@lost};
-    is_deeply(\%found, \%wanted, "$when: each row once");
-    is_deeply(\@unordered, [], "$when: in commit order in each shard");
+    is_deeply(\%found, \%wanted, "$when: each row is stored once");
+    is_deeply(\@unordered, [], "$when: each shard is in commit order");
     return;
 }
 
@@ -78,8 +78,8 @@ sub check_delivered
     my @wanted = sort { $a <=> $b } map { ($_ % 5 == 1 ? $_ : (), $_ % 10 ? () : $_) } 1 .. $last;
     my %rows;
     $client->run_until('all rows', sub { %rows = map { $_->{payload}{after}{id} => 1 } $client->notifications; keys %rows >= @wanted });
-    is_deeply([ sort { $a <=> $b } keys %rows ], \@wanted, "$when: delivered to a live client");
-    is($client->gaps, '', "$when: without a gap");
+    is_deeply([ sort { $a <=> $b } keys %rows ], \@wanted, "$when: each row is delivered to a live client");
+    is($client->gaps, '', "$when: the client gets no gap");
     return;
 }
 
@@ -94,7 +94,7 @@ my ($near, $far) = (stored(0, 2), stored(1, 3));
 insert(5);
 wait_until('one server has its parts', sub { stored(0, 2) > $near });
 $relay->kill9;
-is(stored(1, 3), $far, 'killed between batches: the other server has none');
+is(stored(1, 3), $far, 'killed between batches: the other server has no row of the batch');
 $address->cut;
 $address->thaw;
 $relay->start;
@@ -126,8 +126,8 @@ my @wanted = grep { $_ % 5 == 1 || $_ % 10 == 0 } $from + 1 .. $last;
 my %rows;
 sub received { return { map { $_ => 1 } grep { $_ > $from } map { $_->{payload}{after}{id} } $client->notifications } } # besides pending rows
 $client->run_until('all rows', sub { %rows = %{ received() }; keys %rows >= @wanted });
-is_deeply([ sort { $a <=> $b } keys %rows ], \@wanted, 'a failover of one server: all rows are delivered to a live client');
-is($client->gaps, '', 'a failover of one server: no gap');
+is_deeply([ sort { $a <=> $b } keys %rows ], \@wanted, 'a failover of one server delivers all rows to a live client');
+is($client->gaps, '', 'a failover of one server causes no gap');
 
 # One shard is restored from a copy older than the slot's confirmed LSN. Rows in between are lost for this shard and
 # announced. The other shards lost nothing and get no replayed rows.
@@ -157,7 +157,7 @@ $relay->start;
 $relay->wait_for_log(qr/slot starts beyond the store's progress/, from => $mark);
 $relay->wait_ready;
 my $reconnected = $relay->client('u1', pos => $client->pos);
-is($reconnected->wait_for('gap')->{why}, 'epoch', 'an old copy of one shard: announced as a gap');
+is($reconnected->wait_for('gap')->{why}, 'epoch', 'an old copy of one shard causes a gap');
 insert(1);
 wait_stored();
 check_complete('an old copy of one shard', @lost);

@@ -98,15 +98,15 @@ sub try_changes
         return @polled >= $wanted && @resumed >= $wanted && $live->notifications >= $wanted;
     });
     $writer->finish;
-    is(scalar($live->notifications), $wanted, "$what: all received live");
-    is_deeply(backward_versions($live->notifications), [], "$what: live in commit order");
-    is(scalar(@polled), $wanted, 'by polls');
-    is_deeply(backward_versions(@polled), [], "$what: polled in commit order");
-    is(scalar(@resumed), $wanted, 'by reconnecting clients');
-    is_deeply(backward_versions(@resumed), [], "$what: resumed in commit order");
+    is(scalar($live->notifications), $wanted, "$what: a live client receives all");
+    is_deeply(backward_versions($live->notifications), [], "$what: a live client receives versions in commit order");
+    is(scalar(@polled), $wanted, "$what: polls return all");
+    is_deeply(backward_versions(@polled), [], "$what: polls return versions in commit order");
+    is(scalar(@resumed), $wanted, "$what: reconnecting clients receive all");
+    is_deeply(backward_versions(@resumed), [], "$what: reconnecting clients receive versions in commit order");
     is($_->metric('clairon_store_unordered_total'), 0, "$what: no notification was out of order") for $relay, $second;
     $second->restart;
-    is_deeply(backward_versions(@{ (poll('u1', $begin, $second))[0] }), [], 'in commit order from the beginning');
+    is_deeply(backward_versions(@{ (poll('u1', $begin, $second))[0] }), [], "$what: a poll from the beginning returns versions in commit order");
     $live->close;
     $_->stop for $relay, $second;
     return;
@@ -182,7 +182,7 @@ sub turn
     push @expected, $late ? reverse @two : @two;
     return if $late;
     is_deeply($early, [ @expected[ 0 .. $#expected - 2 ] ], 'later versions wait for the stopped server');
-    is_deeply(versions(), \@expected, 'they follow in order');
+    is_deeply(versions(), \@expected, 'the later versions follow in order');
     return 1;
 }
 for (1 .. 3) { wait_until('a turn within the limit', \&turn) }
@@ -193,15 +193,15 @@ kill STOP => $stores[1]->pid;
 push @expected, reverse change($far), change($far, $near);
 $client->run_until('the later version', sub { @{ versions() } == @expected - 1 });
 is_deeply(versions(), [ @expected[ 0 .. $#expected - 1 ] ], 'a stopped server is not waited for beyond the limit');
-is(unordered(), $unordered + 1, 'this is counted');
-like($relay->log_text, qr/shard is behind or lost data.* shard=[13]/, 'and logged');
+is(unordered(), $unordered + 1, 'an unordered delivery is counted');
+like($relay->log_text, qr/shard is behind or lost data.* shard=[13]/, 'an unordered delivery is logged');
 kill CONT => $stores[1]->pid;
 $client->run_until('the earlier version', sub { @{ versions() } == @expected });
-is_deeply(versions(), \@expected, 'the delayed version is delivered too');
+is_deeply(versions(), \@expected, 'the delayed version is delivered');
 push @expected, change($far), change($far, $near), change($far);
 $client->run_until('the rest', sub { @{ versions() } == @expected });
-is_deeply(versions(), \@expected, 'the order is restored');
-is(unordered(), $unordered + 1, 'without waiting');
+is_deeply(versions(), \@expected, 'the order is restored afterwards');
+is(unordered(), $unordered + 1, 'later versions do not wait');
 
 # Pending notifications are delivered in order too, page by page, as the window allows.
 my $duties = scratch() . '/duties.sql';

@@ -67,9 +67,9 @@ $two->wait_notifications(4);
 is_deeply([ @shard{ 'USER u1,u2', 'ALL ', 'TEAM t1' } ], [ [0], [0], [0] ], 'notifications for several users are in shard 0');
 my ($own) = @{ $shard{'USER u1'} };
 is_deeply($shard{'USER u1'}, [ ($own) x 3 ], 'notifications for one user are in one shard');
-cmp_ok($own, '>', 0, 'which is not the shared one');
-is_deeply([ marks($one->notifications) ], [ 1 .. 5, 7 ], 'all are received in order');
-is_deeply([ marks($two->notifications) ], [ 2, 4, 5, 6 ], 'each user receives only the user\'s own');
+cmp_ok($own, '>', 0, 'this shard is not the shared one');
+is_deeply([ marks($one->notifications) ], [ 1 .. 5, 7 ], 'all notifications are received in order');
+is_deeply([ marks($two->notifications) ], [ 2, 4, 5, 6 ], 'each user receives only the user\'s own notifications');
 
 # From every cursor, on another relay, over each transport.
 my @seen = ([ $begin, 0 ], map { [ $_->{pos}, $_->{n}{payload}{mark} ] } grep { $_->{t} eq 'msg' } @{ $one->{messages} });
@@ -78,17 +78,17 @@ for my $at (@seen)
     my ($pos, $last) = @$at;
     my @rest = grep { $_ > $last && $_ != 6 } 1 .. 7;
     my $reconnected = $second->client('u1', pos => $pos);
-    ok($reconnected->wait_for('connected')->{resumed}, "after $last: resumed");
+    ok($reconnected->wait_for('connected')->{resumed}, "after $last: the client resumes");
     $reconnected->wait_notifications(scalar @rest);
-    is_deeply([ marks($reconnected->notifications) ], \@rest, 'with exactly the missing notifications');
+    is_deeply([ marks($reconnected->notifications) ], \@rest, "after $last: the client receives exactly the missing notifications");
     $reconnected->close;
     my $stream = Clairon::Test::EventStream->open($second, 'u1', 'Last-Event-ID' => $pos);
-    is_deeply([ marks(map { $stream->next_notification } @rest) ], \@rest, 'the same as events');
+    is_deeply([ marks(map { $stream->next_notification } @rest) ], \@rest, "after $last: SSE returns the same");
     $stream->disconnect;
-    is_deeply([ marks(@{ (poll('u1', $pos, $second))[0] }) ], \@rest, 'and by polls');
+    is_deeply([ marks(@{ (poll('u1', $pos, $second))[0] }) ], \@rest, "after $last: polls return the same");
 }
 like($seen[-1][0], qr/^[0-9a-f]{16}\.\d+-\d+[0-9a-z.-]*$/, 'a cursor is URL-safe');
-cmp_ok(length $seen[-1][0], '<', 100, 'and short');
+cmp_ok(length $seen[-1][0], '<', 100, 'a cursor is shorter than 100 bytes');
 is($second->client('u1', pos => "$seen[-1][0].1.1.1.1")->wait_for('gap')->{why}, 'epoch', 'an invalid cursor is rejected');
 
 # Another user's cursor causes no loss: the user's stream is read from its beginning.
@@ -110,8 +110,8 @@ $second->restart;
 my $reconnected = $second->client('u1', pos => $far);
 $reconnected->wait_notifications(1500);
 is_deeply([ marks($reconnected->notifications) ], [ $from .. $mark ], 'pages of two streams are merged in commit order');
-ok($reconnected->wait_for('connected')->{resumed}, 'without a loss');
-is_deeply([ marks(@{ (poll('u1', $far, $second))[0] }) ], [ $from .. $mark ], 'by polls too');
+ok($reconnected->wait_for('connected')->{resumed}, 'pages of two streams are merged without a loss');
+is_deeply([ marks(@{ (poll('u1', $far, $second))[0] }) ], [ $from .. $mark ], 'polls return the same');
 $reconnected->close;
 
 # A row whose audience changes from one user to two and back.
@@ -123,7 +123,7 @@ for my $version (1 .. 20)
     $pg->safe_psql('postgres', "UPDATE task SET owners = '$owners', version = $version WHERE id = 1");
 }
 $row->wait_notifications(21);
-is_deeply([ sort { $a <=> $b } map { $_->{payload}{after}{version} } $row->notifications ], [ 0 .. 20 ], 'all its versions are delivered');
+is_deeply([ sort { $a <=> $b } map { $_->{payload}{after}{version} } $row->notifications ], [ 0 .. 20 ], 'all versions of the row are delivered');
 $row->close;
 
 # A notification that overtook others has a cursor before them, in both streams.
@@ -154,7 +154,7 @@ $slow->close;
 my ($first_session, $second_session) = map { $_->client('u1') } $relay, $second;
 my @ids = (notify(USER => 'u1', with_ack), notify(USER => 'u1,u2', with_ack), notify(USER => 'u1', with_ack), notify(TEAM => 't1', with_ack));
 $_->run_until('all four', sub { my $to = $_; 4 == grep { my $id = $_; grep { $_->{metadata}{id} eq $id } $to->notifications } @ids }) for $first_session, $second_session;
-is($store->pending, 4, 'four are pending');
+is($store->pending, 4, 'four notifications are pending');
 $second_session->ack($ids[0]);
 is_deeply($first_session->wait_for('acked')->{ids}, [ $ids[0] ], 'an ack in the user\'s shard is announced on the other relay');
 my $raw  = Clairon::Test::RawSocket->new($second);
@@ -205,7 +205,7 @@ $second->restart;
 my $trimmed = $second->client('u1', pos => $pos);
 $trimmed->run_until('the rest', sub { grep { $_ == $mark } marks($trimmed->notifications) });
 is($trimmed->gaps, 'trimmed', 'trimmed notifications of one stream cause one gap');
-is_deeply([ grep { $_ >= $from } marks($trimmed->notifications) ], [ $from + 1, $from + 3, $from + 4, $from + 5 ], 'the remaining ones are delivered');
+is_deeply([ grep { $_ >= $from } marks($trimmed->notifications) ], [ $from + 1, $from + 3, $from + 4, $from + 5 ], 'the remaining notifications are delivered');
 my ($gap) = grep { $_->{t} eq 'gap' } @{ $trimmed->{messages} };
 my $after = $second->client('u1', pos => $gap->{to});
 $after->run_until('the rest again', sub { grep { $_ == $mark } marks($after->notifications) });

@@ -59,7 +59,7 @@ $feed->start;
 $reconnected->run_until("all", sub { grep { $_ == $version } @{ versions($reconnected) } });
 is_deeply(versions($reconnected), [ 3 .. $version ], 'a resumed client receives the missing part in order');
 $fresh->run_until('all', sub { @{ versions($fresh) } >= $version - 4 });
-is_deeply(versions($fresh), [ 5 .. $version ], 'and a new client too');
+is_deeply(versions($fresh), [ 5 .. $version ], 'a new client receives the missing part in order');
 is($gate->metric('clairon_store_unordered_total'), 0, 'no notification was out of order');
 
 done_testing();

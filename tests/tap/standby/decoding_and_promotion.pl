@@ -129,14 +129,14 @@ my @notifications = $client->wait_notifications(7);
 is_deeply([ map { $_->{metadata}{topic} } @notifications ],
     [ 'postgres.t', 'postgres.t', 'second', 'third', 'postgres.t', 'strange', 'postgres.notify' ],
     'rows written on the primary arrive, by the rules of their time');
-is($notifications[4]{payload}{after}{more}, 7, 'with the columns of their time');
+is($notifications[4]{payload}{after}{more}, 7, 'a row has the columns of its time');
 is_deeply($notifications[5]{payload}, { before => undef, after => { id => 1, o => undef }, undecodable => ['o'] },
     'a value that cannot be decoded is listed');
 my @on_primary = map { JSON::decode_json($_) }
   split /\n/, sql(q{SELECT data FROM pg_logical_slot_peek_changes('text', NULL, NULL)});
 is_deeply([ map { $_->{metadata}{id} } @notifications ], [ map { $_->{metadata}{id} } @on_primary ],
-    'with the ids of the primary');
-is_deeply(\@notifications, \@on_primary, 'and equal otherwise');
+    'the standby creates the ids of the primary');
+is_deeply(\@notifications, \@on_primary, 'the notifications are otherwise equal');
 
 # Old rules, which the primary does not need, are kept for the lagging slot.
 sql(q{SELECT pg_drop_replication_slot('text')});
@@ -150,14 +150,14 @@ $primary->stop('immediate');
 $standby->promote;
 standby_sql(q{INSERT INTO t VALUES (10, 'u1', 'after the promotion')});
 is(($client->wait_notifications(8))[7]{payload}{after}{id}, 10, 'rows written after the promotion arrive');
-isnt(reader_of('clairon'), $reader, 'on a new connection with the new timeline');
-is($store->execute('HGET', $store->shared('progress:clairon'), 'timeline'), 2, 'the progress has it too');
+isnt(reader_of('clairon'), $reader, 'the relay uses a new connection with the new timeline');
+is($store->execute('HGET', $store->shared('progress:clairon'), 'timeline'), 2, 'the progress has the new timeline');
 is_deeply([ read_text(standby_sql('SELECT pg_current_wal_flush_lsn()')) ], [ ($client->notifications)[7] ],
-    'text mode returns it once');
+    'text mode returns the row once');
 
 my $log = $relay->log_text($mark);
 like($log, qr/component=store level=info .*rewound the slot's progress, reconnecting/, 'the log explains the progress');
-unlike($log, qr/component=store level=(?:warn|error)/, 'without warnings about the store');
+unlike($log, qr/component=store level=(?:warn|error)/, 'the log has no warnings about the store');
 
 # The promotion undoes nothing: no replay, and no gap.
 $relay->restart;
@@ -167,6 +167,6 @@ my $reconnected = $relay->client('u1', pos => $client->pos);
 standby_sql(q{UPDATE t SET body = 'again' WHERE id = 10});
 $reconnected->wait_for(sub { $_[0]{t} eq 'msg' && ($_[0]{n}{payload}{after}{body} // '') eq 'again' });
 is(scalar $store->entries, 9, 'the new timeline is read without losses and duplicates');
-is($client->gaps . $reconnected->gaps, '', 'without a gap');
+is($client->gaps . $reconnected->gaps, '', 'the client gets no gap');
 
 done_testing();

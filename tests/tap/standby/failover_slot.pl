@@ -57,9 +57,9 @@ $standby->append_conf('postgresql.conf', "synchronized_standby_slots = ''\n");
 $standby->reload;
 standby_sql(q{INSERT INTO t VALUES (41, 'u1')});
 @notifications = $client->wait_notifications(41);
-is_deeply([ map { $_->{payload}{after}{id} } @notifications ], [ 1 .. 41 ], 'no losses and no duplicates');
-is_deeply([ map { $_->{metadata}{id} } @notifications[ 0 .. 39 ] ], \@ids, 'all have the ids of the primary');
-is(scalar $store->entries, 41, 'stored once each');
-is($client->gaps, '', 'without a gap');
+is_deeply([ map { $_->{payload}{after}{id} } @notifications ], [ 1 .. 41 ], 'no row is lost or delivered twice');
+is_deeply([ map { $_->{metadata}{id} } @notifications[ 0 .. 39 ] ], \@ids, 'all rows have the ids of the primary');
+is(scalar $store->entries, 41, 'each row is stored once');
+is($client->gaps, '', 'the client gets no gap');
 
 done_testing();

@@ -40,7 +40,7 @@ for my $server ($primary, $standby)
         qr/^lost: idle_timeout\|Set idle_replication_slot_timeout = 0: then SELECT pg_drop_replication_slot/, "$name: the doctor has the hint");
 
     like($server->safe_psql('postgres', q{SELECT detail, hint FROM clairon.doctor() WHERE NOT ok AND check_name = 'idle_replication_slot_timeout'}),
-        qr/^inactive slots are invalidated after 1 s\|ALTER SYSTEM SET idle_replication_slot_timeout = 0;/, "$name: and warns of the setting");
+        qr/^inactive slots are invalidated after 1 s\|ALTER SYSTEM SET idle_replication_slot_timeout = 0;/, "$name: the doctor warns of the setting");
 
     my $lost = insert();
     $server->append_conf('postgresql.conf', "idle_replication_slot_timeout = 0\n");

@@ -57,7 +57,7 @@ pass('without the primary\'s help, slot creation has a timeout');
 $relay->stop;
 wait_until('no slot is left behind', sub {
     standby_sql('SELECT count(*) FROM pg_replication_slots') == 0 });
-pass('nothing is left of it');
+pass('no slot is left after the timeout');
 
 # A role without the right.
 sql('CREATE ROLE stranger LOGIN');
@@ -80,7 +80,7 @@ $open_transaction->query_safe('ROLLBACK');
 $open_transaction->quit;
 $relay->wait_ready;
 is(sql(q{SELECT count(*) FROM pg_stat_activity WHERE usename = 'relay'}), 0,
-    'and no longer once the slot exists');
+    'the relay stops asking once the slot exists');
 my $client = $relay->client('u1');
 $client->wait_row(insert());
 pass('the slot is read');
@@ -92,7 +92,7 @@ sql(q{SELECT clairon.unwatch('t'); VACUUM FULL clairon.rule; VACUUM FULL pg_clas
     SELECT clairon.watch('t', 'USER', 'owner'); CREATE TABLE later (id int); DROP TABLE later;
     VACUUM FREEZE clairon.rule; VACUUM FREEZE pg_class; VACUUM FREEZE pg_attribute});
 $relay->wait_for_log(qr/slot is lost.*primary removed catalog rows.*hot_standby_feedback = on/, from => $mark);
-pass('rows removed: logged with a hint');
+pass('a slot with removed rows is logged with a hint');
 set_standby(hot_standby_feedback => 'on');
 $relay->wait_for_log(qr/lost slot dropped.*slot created/s, from => $mark);
 $relay->wait_ready;
@@ -104,7 +104,7 @@ $primary->append_conf('postgresql.conf', "wal_level = replica\n");
 $primary->restart;
 $relay->wait_for_log(qr/wal_level/, from => $mark);
 $relay->wait_for_log(qr/slot is lost.*set wal_level = logical on the primary/, from => $mark);
-pass('wal_level: logged with a hint');
+pass('an insufficient wal_level is logged with a hint');
 $primary->append_conf('postgresql.conf', "wal_level = logical\n");
 $primary->restart;
 $relay->wait_for_log(qr/slot created/, from => $mark);
@@ -116,6 +116,6 @@ $primary->stop('immediate');
 $standby->promote;
 standby_sql(q{INSERT INTO t VALUES (1000, 'u1')});
 $client->wait_row(1000);
-pass('its promotion loses nothing');
+pass('the promotion of the standby loses nothing');
 
 done_testing();

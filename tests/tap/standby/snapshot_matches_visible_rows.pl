@@ -44,7 +44,7 @@ sub check
         for my $mark (sort keys %{$ids})
         {
             is($node->safe_psql('postgres', "SELECT contained('$ids->{$mark}', clairon.snapshot()), EXISTS (SELECT FROM t WHERE mark = '$mark')"),
-                $expected->{$mark} ? 't|t' : 'f|f', "$name: $mark on " . $node->name);
+                $expected->{$mark} ? 't|t' : 'f|f', "$name: $mark is in the snapshot if it is visible on " . $node->name);
         }
     }
     return;
@@ -73,7 +73,7 @@ $session{aborted}->query_safe('ROLLBACK');
 delete $id{aborted};    # contained, without rows
 check('none running', \%id, { map { $_ => 1 } keys %id });
 is($primary->safe_psql('postgres', 'SELECT clairon.snapshot() = pg_current_snapshot()::text'), 't',
-    'on a primary it equals pg_current_snapshot()');
+    'on a primary the snapshot equals pg_current_snapshot()');
 $_->quit for values %session;
 
 done_testing();

@@ -29,7 +29,7 @@ $primary->start;
 
 sub is_stalled { return $relay->metric('clairon_feed_standby_stalled') }
 
-is(is_stalled(), 0, 'not stalled');
+is(is_stalled(), 0, 'a standby with an idle primary is not stalled');
 my $mark = $relay->log_mark;
 $standby->safe_psql('postgres', 'SELECT pg_wal_replay_pause()');
 $relay->wait_for_log(qr/level=warn .*replay is paused.*SELECT pg_wal_replay_resume\(\)/, from => $mark);
@@ -45,7 +45,7 @@ is(is_stalled(), 1, 'a lost primary is detected');
 $mark = $relay->log_mark;
 $primary->start;
 $relay->wait_for_log($again, from => $mark);
-is(is_stalled(), 0, 'and its return');
+is(is_stalled(), 0, 'the return of the primary is detected');
 
 # A query on the standby delays replay.
 $mark = $relay->log_mark;

@@ -35,14 +35,14 @@ sql(q{COMMIT PREPARED 'p'});
 $client->wait_row(1);
 my @rows = grep { $_->{t} eq 'msg' } @{ $client->{messages} };
 is(scalar(@rows), 1005, 'all rows of the primary arrive');
-is(scalar(grep { $_->{x} eq $_->{n}{payload}{after}{xid} } @rows), 1005, 'with the ids that the primary assigned');
-is(scalar(grep { $_->{x} >> 32 == 3 } @rows), 1005, 'and its epoch');
-is(scalar(grep { ($_->{rule} // '') eq 'default' } @rows), 1005, 'and their live rule');
+is(scalar(grep { $_->{x} eq $_->{n}{payload}{after}{xid} } @rows), 1005, 'the rows have the ids that the primary assigned');
+is(scalar(grep { $_->{x} >> 32 == 3 } @rows), 1005, 'the ids have the epoch of the primary');
+is(scalar(grep { ($_->{rule} // '') eq 'default' } @rows), 1005, 'the rows name their live rule');
 
 $primary->stop('immediate');
 $standby->promote;
 standby_sql(q{INSERT INTO rows VALUES (5, 'u1')});
 my $after = $client->wait_row(5);
-is($after->{x}, $after->{n}{payload}{after}{xid}, 'so after a promotion');
+is($after->{x}, $after->{n}{payload}{after}{xid}, 'after a promotion the ids are those of the new primary');
 
 done_testing();

@@ -34,7 +34,7 @@ $relay->wait_ready;
 my $client = $relay->client('u1');
 insert(101, 200);
 $client->wait_notifications(100);
-is($store->stored, 200, 'the store acknowledged the next rows');
+is($store->stored, 200, 'the store acknowledges the next rows');
 $store->kill9;
 system("rm -rf $folder/* && cp -a $folder.old/. $folder/") == 0 or die 'could not restore the store';
 $store->start;
@@ -44,7 +44,7 @@ wait_until('all rows are stored', sub { $store->stored >= 210 });
 is_deeply([ rows() ], [ 1 .. 210 ], 'lost rows are replayed from WAL, in order, without duplicates');
 $client->wait_row(210);
 my %ids = map { $_->{metadata}{id} => 1 } $client->notifications;
-is(scalar keys %ids, 110, 'with the same ids, so that clients can remove duplicates');
+is(scalar keys %ids, 110, 'the replayed rows have the same ids, so that clients can remove duplicates');
 
 # All is confirmed at the end.
 wait_confirmed($pg);

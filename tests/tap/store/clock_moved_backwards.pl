@@ -35,10 +35,10 @@ while ($acked < 3000)
     $client->ack(@ids[ $acked .. $#ids ]);
     $acked = @ids;
 }
-is_deeply([ rows($client) ], [ 1 .. 3000 ], 'in commit order');
+is_deeply([ rows($client) ], [ 1 .. 3000 ], 'the client receives all rows in commit order');
 my $reconnected = $relay->client('u1', pos => $from);
 $reconnected->run_until('all', sub { $reconnected->notifications == 4500 });
-is_deeply([ rows($reconnected) ], [ 1 .. 3000 ], 'also on resume');
+is_deeply([ rows($reconnected) ], [ 1 .. 3000 ], 'a resumed client receives all rows in commit order');
 
 # Exhausted and trimmed at their first position: redriven ones come last.
 $relay->configure('delivery.ack_timeout' => '1s', 'delivery.window' => 400);
@@ -57,12 +57,12 @@ for my $inbox ($store->keys('inbox:u2'))
     my %score_of = @{ $store->execute('ZRANGEBYSCORE', $inbox, '-inf', '+inf', 'WITHSCORES') };
     push @scores, map { "$inbox $_" } values %score_of;
 }
-is(scalar @scores, 400, 'they are pending');
+is(scalar @scores, 400, 'the redriven notifications are pending');
 my %distinct = map { $_ => 1 } @scores;
-is(scalar keys %distinct, 400, 'each with a distinct score');
+is(scalar keys %distinct, 400, 'each inbox entry has a distinct score');
 my $again = $relay->client('u2', win => 400);
 $again->wait_notifications(400);
-pass('all are delivered, also across page boundaries');
-is($relay->metric('clairon_store_errors_total'), 0, 'no store errors');
+pass('all notifications are delivered, also across page boundaries');
+is($relay->metric('clairon_store_errors_total'), 0, 'the store returns no errors');
 
 done_testing();

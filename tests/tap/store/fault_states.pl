@@ -39,7 +39,7 @@ sub check_survives
     insert() for 1 .. 3;
     my $written = sql('SELECT pg_current_wal_lsn()');
     $relay->wait_for_log($message, from => $mark);
-    is(($relay->get('/readyz'))[0], 503, "$name: not ready");
+    is(($relay->get('/readyz'))[0], 503, "$name: /readyz returns 503");
     ok(!confirmed_since($written), "$name: rows that are not stored are not confirmed");
     $repair->();
     my $last = insert();
@@ -47,8 +47,8 @@ sub check_survives
     my @stored = map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } $store->entries;
     is_deeply(\@stored, [ 1 .. $rows ], "$name: each row is stored once, in order");
     is_deeply([ sort { $a <=> $b } map { $_->{payload}{after}{id} } $client->notifications ], [ 1 .. $rows ],
-        "$name: and delivered once to a live client");
-    is($client->gaps, '', "$name: without a gap");
+        "$name: each row is delivered once to a live client");
+    is($client->gaps, '', "$name: the client gets no gap");
     wait_until("$name: confirmed at the end", sub { confirmed_since($written) });
     wait_until("$name: ready again", sub { ($relay->get('/readyz'))[0] == 200 });
     return;
@@ -63,7 +63,7 @@ check_survives('full', qr/OOM command not allowed.*raise maxmemory/,
         wait_until('the readers\' timeout is over', sub { time > $until });
         config('maxmemory', 0);
     });
-unlike($relay->log_text($mark), qr/reply timed out/, 'full: clients stay connected');
+unlike($relay->log_text($mark), qr/reply timed out/, 'clients of a full store stay connected');
 
 check_survives('cannot save', qr/MISCONF.*see the log of the store/,
     sub {
@@ -119,7 +119,7 @@ $relay->configure('store.url' => 'redis://clairon:wrong@127.0.0.1:' . $proxy->po
 $mark = $relay->log_mark;
 $relay->start;
 my $log = $relay->wait_for_log(qr/WRONGPASS.*user or password in \[store\] url/, from => $mark);
-unlike($log, qr/clairon:wrong|right/, 'a wrong password: it is logged without the password');
+unlike($log, qr/clairon:wrong|right/, 'a wrong password is logged without the password');
 $relay->stop;
 $relay->configure('store.url' => 'redis://clairon:right@127.0.0.1:' . $proxy->port);
 $relay->start;
@@ -140,6 +140,6 @@ $relay->wait_for_log(qr/user or password in \[store\] url/, from => $mark);
 pass('a wrong password of the default user is logged');
 
 open my $file, '<', $pg->logfile or die $!;
-is(scalar(grep { /replication timeout/ } <$file>), 0, 'no wal_sender_timeout of 2 s');
+is(scalar(grep { /replication timeout/ } <$file>), 0, 'the connection survives wal_sender_timeout');
 
 done_testing();

@@ -20,11 +20,11 @@ sub groups { my $reply = eval { $store->execute('XINFO', 'GROUPS', $stream) } //
 $store->execute('XGROUP', 'DESTROY', $stream, 'clairon');
 wait_until('the group exists again', sub { groups() == 1 });
 is(scalar $store->entries($stream), 1, 'a removed group is created again without a loss');
-is($client->gaps, '', 'and without a gap');
+is($client->gaps, '', 'a removed group causes no gap');
 
 $store->execute('DEL', $stream);
 is($client->wait_for('gap')->{why}, 'epoch', 'a removed stream causes a gap');
-is(groups(), 1, 'and its group exists again');
+is(groups(), 1, 'the group of the stream exists again');
 
 my $mark = $relay->log_mark;
 $store->execute('SCRIPT', 'FLUSH');

@@ -63,6 +63,6 @@ for (1 .. $ATTEMPTS)
 }
 my @ids = map { $_->{data} =~ /"after":\{"id":(\d+)/ } $store->entries;
 is_deeply(\@ids, [ 0 .. $sent ], 'each row is stored once, in order');
-cmp_ok($relay->metric('clairon_store_errors_total'), '>', 0, 'the store rejected some');
+cmp_ok($relay->metric('clairon_store_errors_total'), '>', 0, 'the store has rejected some batches');
 
 done_testing();

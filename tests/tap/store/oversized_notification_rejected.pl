@@ -22,18 +22,18 @@ $pg->safe_psql('postgres', q{
     INSERT INTO t VALUES (2, 't1', repeat(E'\x01', 900000));
     INSERT INTO t VALUES (3, 't1', 'short')});
 $client->run_until('later rows', sub { grep({ $_->{payload}{after}{id} == 3 } $client->notifications) == 2 });
-is_deeply([ map { $_->{payload}{after}{id} } $client->notifications ], [ 1, 1, 3, 3 ], 'the others are delivered');
+is_deeply([ map { $_->{payload}{after}{id} } $client->notifications ], [ 1, 1, 3, 3 ], 'the other notifications are delivered');
 my @rejected = $store->entries('clairon:errors');
 is_deeply([ sort map { join ' ', sort @{ JSON::decode_json($_->{users}) } } @rejected ], [ '', 'u1 u2' ],
     'the error log has it once per rule, with its users');
-is_deeply([ map { "@$_{qw(reason attempts)}" } @rejected ], [ ('rejected 0') x 2 ], 'as rejected');
-is($store->pending, 2, 'nothing is pending');
-is($relay->metric('clairon_errors_total{reason="rejected"}'), 2, 'a metric counts them');
+is_deeply([ map { "@$_{qw(reason attempts)}" } @rejected ], [ ('rejected 0') x 2 ], 'the reason is rejected, without attempts');
+is($store->pending, 2, 'no rejected notification is pending');
+is($relay->metric('clairon_errors_total{reason="rejected"}'), 2, 'a metric counts rejected notifications');
 $relay->wait_for_log(qr/exceeds the store's proto-max-bulk-len/);
 
 my ($code, $out) = $relay->run(qw(errors list));
-is($code, 0, 'they are listed');
-is(scalar(() = $out =~ /\brejected\b/g), 2, 'both');
+is($code, 0, 'errors list lists the rejected notifications');
+is(scalar(() = $out =~ /\brejected\b/g), 2, 'errors list prints both');
 
 # Rejected entries do not block the redrive of others.
 my $exhausted = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true, retry_limit => 0)});
@@ -41,9 +41,9 @@ wait_until('it is due', sub { $store->execute('ZSCORE', 'clairon:due', "$exhaust
 $store->execute('ZADD', 'clairon:due', 1, "$exhausted:u1");
 wait_until('it is exhausted', sub { $store->entries('clairon:errors') == 3 });
 ($code, $out) = $relay->run(qw(errors redrive --limit 1));
-is($code, 0, 'one is redriven');
-like($out, qr/^redrove 1 entry for 1 user\nskipped 2 entries/, 'the one after the rejected ones');
-is_deeply([ map { $_->{reason} } $store->entries('clairon:errors') ], [ ('rejected') x 2 ], 'which stay');
+is($code, 0, 'redrive exits with 0');
+like($out, qr/^redrove 1 entry for 1 user\nskipped 2 entries/, 'redrive skips the rejected notifications');
+is_deeply([ map { $_->{reason} } $store->entries('clairon:errors') ], [ ('rejected') x 2 ], 'the skipped notifications stay in the error log');
 
 wait_confirmed($pg);
 pass('the slot advances');

@@ -55,16 +55,16 @@ my @stored = map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } $replica
 is_deeply(\@stored, [ 1 .. $rows ], 'the new primary has each row once, in order');
 my %received;
 $received{ $_->{payload}{after}{id} }{ $_->{metadata}{id} } = 1 for $client->notifications;
-is_deeply([ sort { $a <=> $b } keys %received ], [ 1 .. $rows ], 'the client received each row');
-is(scalar(grep { keys %$_ != 1 } values %received), 0, 'under one id, also if delivered again');
+is_deeply([ sort { $a <=> $b } keys %received ], [ 1 .. $rows ], 'the client receives each row');
+is(scalar(grep { keys %$_ != 1 } values %received), 0, 'a row that is delivered again has the same id');
 my $pos = $client->pos;
 $relay->restart;
 $client = $relay->client('u1', pos => $pos);
 ok($client->wait_for('connected')->{resumed}, 'a cursor from after the failover resumes');
 wait_confirmed($pg);
-pass('all is confirmed');
+pass('all rows are confirmed in the end');
 
 open my $file, '<', $pg->logfile or die $!;
-is(scalar(grep { /replication timeout/ } <$file>), 0, 'no wal_sender_timeout of 2 s');
+is(scalar(grep { /replication timeout/ } <$file>), 0, 'the connection survives wal_sender_timeout');
 
 done_testing();

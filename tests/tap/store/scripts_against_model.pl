@@ -136,7 +136,7 @@ sub same
     my ($what, $got, $wanted) = @_;
     $replies{ ref $wanted ? 'stored' : $wanted }++;
     return if !$good || ($good = is_same($got, $wanted));
-    is_deeply($got, $wanted, "step $step: $what");
+    is_deeply($got, $wanted, "step $step: $what agrees with the model");
     return;
 }
 
@@ -312,7 +312,7 @@ while ($good && ($step++ < $STEPS || (missing_replies() && $step < 20 * $STEPS))
 note join ', ', map { "$_ $done{$_}" } sort keys %done;
 note join ', ', map { "$_ $replies{$_}" } sort grep { /^[a-z]+$/i } keys %replies;
 ok($good, "$step steps match the model");
-is_deeply([missing_replies()], [], 'all replies occurred');
+is_deeply([missing_replies()], [], 'each possible reply occurs');
 
 # A batch's data about other shards is stored in the first notification that it adds.
 $store->execute('FLUSHALL');
@@ -334,6 +334,6 @@ my @entries = $store->entries($STREAM);
 sub begin_at { return run_script('start_position', [$STREAM], position(@_), $entries[-1]{entry}) }
 my $same = unpack 'H*', substr $notifications[0][3], 8, 16;
 is(run_script('start_position', [$STREAM], $same, $entries[-1]{entry}), $entries[2]{entry}, 'start_position returns the newest entry up to it');
-is(begin_at(1, 1), '', 'or nothing if it was trimmed');
+is(begin_at(1, 1), '', 'start_position returns nothing if the entry was trimmed');
 
 done_testing();

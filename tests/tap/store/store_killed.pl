@@ -65,7 +65,7 @@ system("rm -rf $store->{folder}/append* $store->{folder}/*.rdb") == 0 or die 'co
 $client->{messages} = [];
 $store->start;
 is($client->wait_for('gap')->{why}, 'epoch', 'a restart without data causes a gap');
-cmp_ok($relay->metric('clairon_hub_gaps_total{why="epoch"}'), '>=', 2, 'and is counted');
+cmp_ok($relay->metric('clairon_hub_gaps_total{why="epoch"}'), '>=', 2, 'a restart without data is counted');
 insert(531, 540);
 $client->wait_row(540);
 sub stored_in { my ($from, $to) = @_; return [ grep { $_ >= $from && $_ <= $to } map { $_->{data} =~ /"after":\{"id":(\d+)/ } $store->entries ] }

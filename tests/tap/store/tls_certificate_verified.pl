@@ -24,7 +24,7 @@ my $relay_check = relay_to('localhost');
 my $output = qx{$relay_check->{program} relay -c $relay_check->{file} --check 2>&1};
 if ($output =~ /TLS needs hiredis 1/)
 {
-    is($? >> 8, 2, 'a hiredis without TLS: rejected with the reason');
+    is($? >> 8, 2, 'a hiredis without TLS is rejected with the reason');
     done_testing();
     exit;
 }
@@ -39,16 +39,16 @@ my %ours = ('store.tls_ca' => $cert, 'store.tls_cert' => $cert, 'store.tls_key' 
 for (
     [ 'a name that is not in the certificate', '127.0.0.1', \%ours,                              qr/certificate verify failed" hint="\[store\] tls_ca must/ ],
     [ 'an unknown signer',            'localhost', { %ours, 'store.tls_ca' => undef },  qr/certificate verify failed.*not have expired/ ],
-    [ 'no client certificate',                'localhost', { 'store.tls_ca' => $cert },         qr/store connection failed/ ],
+    [ 'a missing client certificate',                'localhost', { 'store.tls_ca' => $cert },         qr/store connection failed/ ],
   )
 {
     my ($name, $host, $conf, $reason) = @$_;
     my $relay = relay_to($host, %$conf);
     $relay->start;
     $relay->wait_for_log($reason);
-    pass("rejected: $name");
+    pass("$name is rejected");
     $relay->stop;
-    is($store->execute('EXISTS', $store->keys('stream')), 0, '.. and nothing was stored');
+    is($store->execute('EXISTS', $store->keys('stream')), 0, 'a rejected store gets no data');
 }
 
 my $broken = relay_to('localhost', %ours, 'store.tls_ca' => "$relay_check->{folder}/none");
@@ -72,7 +72,7 @@ check_row_arrives(1);
 # More than one TLS record.
 $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'u1' FROM generate_series(1001, 3000) i});
 $client->wait_row(3000);
-is($store->stored, 2001, 'each of many is stored once');
+is($store->stored, 2001, 'each of many rows is stored once');
 $store->restart;
 check_row_arrives(2);
 

@@ -30,7 +30,7 @@ sub check_stored_once
     my ($name) = @_;
     is_deeply([ map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } $store->entries ], [ 1 .. $rows ],
         "$name: each row is stored once, in order");
-    is($store->pending, $rows, "$name: and pending once");
+    is($store->pending, $rows, "$name: each row is pending once");
     return;
 }
 

@@ -17,12 +17,12 @@ sub warned
 }
 
 is_deeply(warned(), [], 'safe settings cause no warning');
-like("@{ warned('--appendonly', 'no') }", qr/^"append-only file disabled: .*" hint="run CONFIG SET appendonly yes"$/, 'no append-only file');
+like("@{ warned('--appendonly', 'no') }", qr/^"append-only file disabled: .*" hint="run CONFIG SET appendonly yes"$/, 'a store without an append-only file causes a warning');
 like("@{ warned('--maxmemory-policy', 'allkeys-lru') }", qr/^"eviction enabled: .*" hint="run CONFIG SET maxmemory-policy noeviction"$/,
-    'an eviction policy');
+    'a store with an eviction policy causes a warning');
 SKIP: {
     skip 'only KeyDB has active-replica', 1 unless $ENV{STORE_SERVER} =~ /keydb/;
-    like("@{ warned('--active-replica', 'yes') }", qr/^"active-replica enabled: .*" hint="set active-replica no in keydb.conf, then restart"$/, 'two writers');
+    like("@{ warned('--active-replica', 'yes') }", qr/^"active-replica enabled: .*" hint="set active-replica no in keydb.conf, then restart"$/, 'a store with two writers causes a warning');
 }
 
 done_testing();

@@ -21,18 +21,18 @@ sub user
 {
     my ($name) = @_;
     my $raw = Clairon::Test::SecureSocket->user($relay, $name, $cert);
-    is($raw->{response}{status}, 101, "$name: is connected over TLS");
+    is($raw->{response}{status}, 101, "$name is connected over TLS");
     return $raw;
 }
 
 my $raw = user('u1');
 $raw->send_json({ t => 'ping' });
-is($raw->next_message->{t}, 'pong', 'messages in both directions');
+is($raw->next_message->{t}, 'pong', 'messages are sent in both directions');
 my $ping = '{"t":"ping"' . ' ' x 60_000 . '}';
 $raw->text($ping);
-is($raw->next_message->{t}, 'pong', 'a message in many records');
+is($raw->next_message->{t}, 'pong', 'a message in many records is answered');
 $raw->send_json({ t => 'ping' }) for 1 .. 20;
-is(scalar(grep { $raw->next_message->{t} eq 'pong' } 1 .. 20), 20, 'many messages in many records');
+is(scalar(grep { $raw->next_message->{t} eq 'pong' } 1 .. 20), 20, 'many messages in many records are answered');
 my $other = user('u2');
 $other->frame(8, pack 'n', 1000);
 is($other->read_to_end->{code}, 1000, 'a close is answered');
@@ -41,7 +41,7 @@ $bare->frame(1, '{"t":"ping"}', masked => 0);
 is($bare->read_to_end->{code}, 1002, 'an unmasked frame is rejected');
 
 my $poll = Clairon::Test::SecureSocket->new($relay, $cert);
-is($poll->request(GET => '/v1/poll?wait=0', Authorization => 'Bearer ' . Clairon::Test::token(sub => 'u4'))->{status}, 204, 'a poll over TLS');
+is($poll->request(GET => '/v1/poll?wait=0', Authorization => 'Bearer ' . Clairon::Test::token(sub => 'u4'))->{status}, 204, 'a poll over TLS is answered');
 
 my $plain = Clairon::Test::RawSocket->new($relay);
 isnt($plain->request(GET => '/healthz')->{status}, 200, 'a client without TLS is not served');
@@ -75,11 +75,11 @@ is($raw->next_message->{t}, 'pong', 'open connections stay open');
 sub expiration_metric { my $agent = Mojo::UserAgent->new(insecure => 1); my ($end) = $agent->get("https://127.0.0.1:$relay->{port}/metrics")->result->body
       =~ /^clairon_gate_certificate_expiry_timestamp_seconds (\d+)/m; return $end }
 my $left = expiration_metric() - time;
-ok($left > 86_400 && $left <= 2 * 86_400, 'the metric has the expiration');
+ok($left > 86_400 && $left <= 2 * 86_400, 'the metric has the expiration of the certificate');
 Clairon::Test::SecureSocket::certificate('20200101000000Z', '20210101000000Z');
 kill HUP => $relay->pid;
 $relay->wait_for_log(qr/component=gate level=error .*certificate expired: .*replace the file and reload.*cert\.pem/);
-cmp_ok(expiration_metric(), '<', time, 'also of an expired certificate');
+cmp_ok(expiration_metric(), '<', time, 'the metric has the expiration of an expired certificate');
 
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 

@@ -30,9 +30,9 @@ sub check_rejected
 {
     my ($status, $pieces, $name, $detail) = @_;
     my $response = send_records(@$pieces);
-    is($response->{status}, $status, "$name: $status");
-    is($response->{headers}{connection}, 'close', 'and the end of the connection');
-    like($response->{json}{detail}, $detail, 'with the reason');
+    is($response->{status}, $status, "a head with $name is rejected with $status");
+    is($response->{headers}{connection}, 'close', "a head with $name ends the connection");
+    like($response->{json}{detail}, $detail, "a head with $name is rejected with the reason");
     return;
 }
 
@@ -45,7 +45,7 @@ for my $other ("Upgrade: foo\r\nConnection: Upgrade\r\n", "Upgrade: h2c\r\nConne
     my $head = "GET /healthz HTTP/1.1\r\n$host$other\r\n";
     check_rejected(400, $_, 'an upgrade to another protocol', qr/unsupported Upgrade/) for [$head], [ split //, $head ];
 }
-is(send_records("GET /v1/poll?wait=0 HTTP/1.1\r\n$host$auth$_\r\n")->{status}, 204, 'a prefix of another header name, where it hides nothing')
+is(send_records("GET /v1/poll?wait=0 HTTP/1.1\r\n$host$auth$_\r\n")->{status}, 204, 'a prefix of another header name is accepted where it hides nothing')
   for "X-Auth: b\r\nX-Other: c\r\n", "A: b:c\r\n", "A: b\r\nX-Auth: c\r\nUser-Agent: d\r\n", "Accept: b\r\n";
 check_rejected(400, [ "GET /v1/poll?wait=0 HTTP/1.1\r\n$host$_\r\n" ], 'a prefix that hides another header', qr/ambiguous header name/)
   for "${auth}X-Auth: b\r\n", "X-Auth: b\r\n$auth", "${auth}A: b\r\nX-A: c\r\nX-A: d\r\nOrigin: http://evil.example\r\n", "A: b\r\nLast-Event-ID: c\r\n$auth";
@@ -54,7 +54,7 @@ is(send_records("GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Authorization: Bearer " 
 
 # In pieces: the second record decides.
 is(send_records(split //, $inner)->{status}, 200, 'a head may arrive byte by byte');
-is(send_records("GET /healthz HTTP/1.1\r\n$host" . 'X-A: ' . 'y' x 5000, "\r\n", 'X-B: ' . 'y' x 5000, "\r\n\r\n")->{status}, 200, 'or in large pieces');
+is(send_records("GET /healthz HTTP/1.1\r\n$host" . 'X-A: ' . 'y' x 5000, "\r\n", 'X-B: ' . 'y' x 5000, "\r\n\r\n")->{status}, 200, 'a head may arrive in large pieces');
 check_rejected(400, [ "POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length: 0\r\n", "Content-Length: 44\r\n\r\n$inner" ], 'two lengths in two records', qr/duplicate header/);
 check_rejected(400, [ "POST /v1/ack HTTP/1.1\r\n${host}Content-Length: 0\r\nTransfer-Enc", "oding: chunked\r\n\r\n" ], 'a name in two records', qr/both Content-Length/);
 check_rejected(400, [ map { "$_" } split //, "GET /healthz HTTP/1.1\r\n${host}X: y\r\n folded\r\n\r\n" ], 'a folded header, byte by byte', qr/line folding/);
@@ -87,7 +87,7 @@ sub at_once
     return $response =~ m{\AHTTP/1\.1 (\d+)} ? $1 : 0;
 }
 is(at_once($inner), 200, 'a head together with the end of the handshake is accepted');
-is(at_once("GET /healthz HTTP/1.1\n\n"), 400, 'or rejected');
+is(at_once("GET /healthz HTTP/1.1\n\n"), 400, 'a head together with the end of the handshake is rejected if it is malformed');
 
 # Slow clients.
 my @slow = map { my $socket = Clairon::Test::SecureSocket->new($relay, $cert); $socket->write("GET /healthz HTTP/1.1\r\nX-$_: "); $socket } 1 .. 200;
@@ -95,8 +95,8 @@ my $silent = Clairon::Test::SecureSocket->new($relay, $cert);
 is(send_records($inner)->{status}, 200, 'hundreds of incomplete heads block no other client');
 my %ends;
 $ends{ $_->read_response->{status} }++ for @slow;
-is_deeply([ grep { $_ != 408 && $_ != 0 } keys %ends ], [], 'none of them is served');
-cmp_ok($ends{408}, '>', 100, 'most get 408 at their timeout');
+is_deeply([ grep { $_ != 408 && $_ != 0 } keys %ends ], [], 'no incomplete head is served');
+cmp_ok($ends{408}, '>', 100, 'most incomplete heads get 408 at their timeout');
 is($silent->read_response->{status}, 0, 'a client that sent nothing gets no response');
 for my $piece ('', "GET /healthz HTTP/1.1\r\nX", "GET /healthz HTTP/1.1\n")
 {
@@ -106,7 +106,7 @@ for my $piece ('', "GET /healthz HTTP/1.1\r\nX", "GET /healthz HTTP/1.1\n")
 }
 my $user = Clairon::Test::SecureSocket->user($relay, 'u1', $cert);
 $user->send_json({ t => 'ping' });
-is($user->next_message->{t}, 'pong', 'WebSockets still open');
+is($user->next_message->{t}, 'pong', 'WebSockets still open after incomplete heads');
 
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 

@@ -35,7 +35,7 @@ while (@ids < $rows || @pongs < 3)
     push @ids, map { $_->{n}{payload}{after}{id} } grep { $_->{t} eq 'msg' }
       map { JSON::decode_json($_) } split /\n/, $frame->{payload};
 }
-is(join(' ', @ids), join(' ', 1 .. $rows), 'every notification once and in order');
+is(join(' ', @ids), join(' ', 1 .. $rows), 'the client receives every notification once and in order');
 is_deeply(\@pongs, [ ('are you there') x 3 ], 'pings are answered between two frames');
 
 done_testing();

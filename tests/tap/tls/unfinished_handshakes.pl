@@ -52,7 +52,7 @@ for my $case ([ 'nothing', '' ], [ 'a byte', "\x16" ], [ 'half a hello', substr 
     is(https_status(), 200, MANY . " clients that sent $case->[0] do not block others");
     SKIP: {
         skip 'a sanitizer allocates additional memory', 1 if Clairon::Test::is_sanitized();
-        cmp_ok(kilobytes() - $before, '<', 3000, 'and use little memory');
+        cmp_ok(kilobytes() - $before, '<', 3000, 'such clients use little memory');
     }
     $_->disconnect for @many;
     wait_until('they are closed', sub { descriptors() <= $idle });

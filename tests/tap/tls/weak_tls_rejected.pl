@@ -42,11 +42,11 @@ for my $port ($relay->{port}, $admin)
 }
 is($relay->stop, 0, 'SIGTERM ends the relay with the default cipher suites with status 0');
 $relay = gate('gate.tls_ciphers' => 'ECDHE-RSA-AES256-GCM-SHA384');
-is(negotiated($relay->{port}, '-tls1_2', '-cipher', 'ECDHE-RSA-AES128-GCM-SHA256'), '', 'gate.tls_ciphers restricts the list');
-is(negotiated($relay->{port}, '-tls1_2'), 'ECDHE-RSA-AES256-GCM-SHA384', 'to the named ones');
+is(negotiated($relay->{port}, '-tls1_2', '-cipher', 'ECDHE-RSA-AES128-GCM-SHA256'), '', 'gate.tls_ciphers restricts the cipher suites');
+is(negotiated($relay->{port}, '-tls1_2'), 'ECDHE-RSA-AES256-GCM-SHA384', 'gate.tls_ciphers accepts the named cipher suites');
 is($relay->stop, 0, 'SIGTERM ends the relay with named cipher suites with status 0');
 my ($code, undef, $error) = Clairon::Test::relay(undef, $store, start => 0, roles => 'gate',
     conf => { 'gate.tls_cert' => "$folder/cert.pem", 'gate.tls_key' => "$folder/key.pem", 'gate.tls_ciphers' => 'NONSENSE' })->run('relay', '--check');
 is($code, 2, 'a list without a known cipher is rejected');
-like($error, qr/tls_ciphers must be an OpenSSL cipher list.*NONSENSE/, 'with its name');
+like($error, qr/tls_ciphers must be an OpenSSL cipher list.*NONSENSE/, 'the error names the list');
 done_testing();

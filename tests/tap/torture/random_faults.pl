@@ -179,7 +179,7 @@ close $file;
 waitpid $_, 0 for @writers;
 
 my $rows = committed();
-cmp_ok($rows, '>', 10 * $FAULTS, "writers committed $rows rows during $FAULTS faults");
+cmp_ok($rows, '>', 10 * $FAULTS, "writers commit $rows rows during $FAULTS faults");
 wait_until("all $rows rows are stored", sub { stored() >= $rows });
 
 my @entries = map { $_->[0]->entries($_->[1]) } @streams;
@@ -193,14 +193,14 @@ for my $entry (@entries)
 }
 my %wanted = map { $_ => 1 } split /\n/, $pg->safe_psql('postgres',
     q{SELECT 'plain ' || id FROM plain UNION ALL SELECT 'acked ' || id FROM acked});
-is_deeply(\%stored, \%wanted, 'each committed row exactly once');
+is_deeply(\%stored, \%wanted, 'each committed row is stored exactly once');
 my %ids = map { $_->{id} => 1 } @entries;
-is(scalar keys %ids, $rows, 'each with a distinct id');
+is(scalar keys %ids, $rows, 'each row has a distinct id');
 for my $one (@streams)
 {
     my ($store, $stream) = @$one;
     my @positions = map { substr $_->{route}, 8, 16 } $store->entries($stream);
-    is(scalar(grep { $positions[$_] le $positions[ $_ - 1 ] } 1 .. $#positions), 0, "$stream: in commit order");
+    is(scalar(grep { $positions[$_] le $positions[ $_ - 1 ] } 1 .. $#positions), 0, "$stream is in commit order");
 }
 
 # The pending users match the stored rows, and all can be acknowledged.
@@ -220,11 +220,11 @@ for my $i (0, 1)
         $client->ack(map { $_->{metadata}{id} } @notifications[ $done .. $#notifications ]);
         $done = @notifications;
     }
-    is($done, $acked, "member u" . ($i + 1) . ' receives each once');
+    is($done, $acked, 'member u' . ($i + 1) . ' receives each row once');
 }
 wait_until('all acks are stored', sub { pending() == 0 });
 is_deeply([ grep { /:(ack:|inbox|pending|left)/ } map { @{ $_->execute('KEYS', '*') } } @stores ], [],
-    'nothing is left pending');
+    'no notification is left pending');
 wait_confirmed($pg);
 pass('the slot advances');
 
