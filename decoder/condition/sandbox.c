@@ -20,7 +20,7 @@
 #include "base/guard.h"
 
 /* The limit of real time, as a multiple of the timeout. */
-#define REAL_TIMEOUTS 10
+#define ELAPSED_TIMEOUTS 10
 
 /* Timer ticks per timeout. */
 #define TICKS_PER_TIMEOUT 4
@@ -29,12 +29,12 @@
 #define REASON_BYTES_MAX 500
 
 /* The size of the process is read again after this number of runs. */
-#define RUNS_PER_READING 1024
+#define RUNS_PER_MEMORY_CHECK 1024
 
 /*
  * The time account of an owner. Some calls cannot be interrupted, and each row may take slightly
- * less than the timeout. Therefore the time of a run above FREE_US is charged to the owner. The
- * account starts with SAVED_TIMEOUTS timeouts and refills at one REFILL_SHARE of the real time
+ * less than the timeout. Therefore the owner is charged the time of a run above UNCHARGED_US. The
+ * account starts with CREDIT_TIMEOUTS timeouts and refills at one REFILL_SHARE of the real time
  * between runs. Time within runs does not refill it: on a busy machine, runs may take so long that
  * they would pay for themselves, and the account would never be empty. Decoding advances for the
  * other owners, whatever this one writes. A new connection starts with full accounts. An owner
@@ -42,9 +42,9 @@
  * has confirmed is not evaluated again, so even short connections advance. Empty accounts would be
  * worse: a condition that cannot be prepared for lack of time denies until the relation changes.
  */
-#define FREE_US 1000
+#define UNCHARGED_US 1000
 #define REFILL_SHARE 10
-#define SAVED_TIMEOUTS 50
+#define CREDIT_TIMEOUTS 50
 
 struct account {
     Oid owner;
@@ -74,7 +74,7 @@ struct sandbox {
     MemoryContext context; /* of the sandbox itself */
     int timeout_ms;
     HTAB *accounts;
-    Oid overdrawn_owner;
+    Oid over_budget_owner;
     int64 process_bytes; /* last size of the process; 0: read it again */
     int runs;            /* since then */
 };
@@ -136,7 +136,7 @@ on_timer(void)
     limit_us = tick_us(run) * TICKS_PER_TIMEOUT;
     /* The clocks and the timer differ by microseconds. */
     if (used_us(run) < limit_us - tick_us(run) / 4 &&
-        GetCurrentTimestamp() - run->start < limit_us * REAL_TIMEOUTS)
+        GetCurrentTimestamp() - run->start < limit_us * ELAPSED_TIMEOUTS)
         return;
     expired = true;
     QueryCancelPending = true;
@@ -183,7 +183,7 @@ limit_memory(struct sandbox *sandbox)
 {
     struct rlimit limit;
 
-    if (sandbox->process_bytes == 0 || ++sandbox->runs >= RUNS_PER_READING) {
+    if (sandbox->process_bytes == 0 || ++sandbox->runs >= RUNS_PER_MEMORY_CHECK) {
         sandbox->process_bytes = read_process_bytes();
         sandbox->runs = 0;
     }
@@ -362,9 +362,9 @@ run_limited(void *arg)
 }
 
 static int64
-max_saved_us(const struct sandbox *sandbox)
+max_credit_us(const struct sandbox *sandbox)
 {
-    return sandbox->timeout_ms * INT64CONST(1000) * SAVED_TIMEOUTS;
+    return sandbox->timeout_ms * INT64CONST(1000) * CREDIT_TIMEOUTS;
 }
 
 static struct account *
@@ -377,7 +377,7 @@ account_of(struct sandbox *sandbox, Oid owner)
         return entry->account;
     account = MemoryContextAllocZero(sandbox->context, sizeof(*account));
     account->owner = owner;
-    account->left_us = max_saved_us(sandbox);
+    account->left_us = max_credit_us(sandbox);
     account->refilled = GetCurrentTimestamp();
     entry = hash_search(sandbox->accounts, &owner, HASH_ENTER, NULL);
     entry->account = account;
@@ -390,7 +390,7 @@ refill(struct sandbox *sandbox, struct account *account)
     TimestampTz now = GetCurrentTimestamp();
     int64 more_us = Max(now - account->refilled, 0) / REFILL_SHARE;
 
-    account->left_us = Min(account->left_us + more_us, max_saved_us(sandbox));
+    account->left_us = Min(account->left_us + more_us, max_credit_us(sandbox));
     account->refilled = now;
 }
 
@@ -401,7 +401,7 @@ charge_account(struct account *account, const struct run *run)
     TimestampTz now = GetCurrentTimestamp();
     int64 real_us = now - run->start;
 
-    account->left_us -= Max(Max(used_us(run), real_us / REAL_TIMEOUTS) - FREE_US, 0);
+    account->left_us -= Max(Max(used_us(run), real_us / ELAPSED_TIMEOUTS) - UNCHARGED_US, 0);
     account->refilled = now;
 }
 
@@ -473,15 +473,15 @@ sandbox_recount(struct tracked_memory *kept)
     kept->bytes = bytes;
     if (account->kept_bytes <= SANDBOX_KEPT_MEMORY)
         return true;
-    kept->sandbox->overdrawn_owner = account->owner;
+    kept->sandbox->over_budget_owner = account->owner;
     return false;
 }
 
 Oid
-sandbox_overdrawn_owner(struct sandbox *sandbox)
+sandbox_over_budget_owner(struct sandbox *sandbox)
 {
-    Oid owner = sandbox->overdrawn_owner;
+    Oid owner = sandbox->over_budget_owner;
 
-    sandbox->overdrawn_owner = InvalidOid;
+    sandbox->over_budget_owner = InvalidOid;
     return owner;
 }

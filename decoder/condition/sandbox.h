@@ -48,6 +48,6 @@ extern struct tracked_memory *sandbox_track(struct sandbox *sandbox, Oid owner,
 extern bool sandbox_recount(struct tracked_memory *kept);
 
 /* The owner of the last failed sandbox_recount since the previous call, or InvalidOid. */
-extern Oid sandbox_overdrawn_owner(struct sandbox *sandbox);
+extern Oid sandbox_over_budget_owner(struct sandbox *sandbox);
 
 #endif

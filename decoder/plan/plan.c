@@ -343,7 +343,7 @@ plan_condition(struct decoder *decoder, const struct relation_entry *entry, cons
 
     do {
         condition = condition_new(decoder->sandbox, rule, map, natts, decoded, owner);
-    } while (sandbox_overdrawn_owner(decoder->sandbox) == owner &&
+    } while (sandbox_over_budget_owner(decoder->sandbox) == owner &&
              plan_release(decoder, entry, owner));
     return condition;
 }

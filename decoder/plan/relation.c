@@ -135,9 +135,9 @@ limit_entries(struct decoder *decoder)
  * Evaluation may add to tracked memory. Above the limit the owner's conditions are prepared again.
  */
 static void
-release_overdrawn(struct decoder *decoder)
+release_over_budget(struct decoder *decoder)
 {
-    Oid owner = sandbox_overdrawn_owner(decoder->sandbox);
+    Oid owner = sandbox_over_budget_owner(decoder->sandbox);
 
     if (OidIsValid(owner))
         (void)plan_release(decoder, NULL, owner);
@@ -151,7 +151,7 @@ relation_look_up(struct decoder *decoder, Relation relation, TransactionId xid)
     bool found;
 
     relation_refresh_rules(decoder, xid);
-    release_overdrawn(decoder);
+    release_over_budget(decoder);
     entry = decoder->last_entry;
     if (entry == NULL || entry->relid != relid)
         entry = hash_search(decoder->relations, &relid, HASH_FIND, NULL);

@@ -112,7 +112,7 @@ enum stats_kind {
     X(GATE_PUSH_OFF, "clairon_gate_push_off", GAUGE, "1 while push is turned off")                 \
     X(GATE_ACCEPTED, "clairon_gate_accepted_total", COUNTER, "Client connections accepted")        \
     X(GATE_REJECTED, "clairon_gate_refused_total", COUNTER, "Client connections rejected")         \
-    X(GATE_TOO_FAST, "clairon_gate_requests_refused_total", COUNTER,                               \
+    X(GATE_RATE_LIMITED, "clairon_gate_requests_refused_total", COUNTER,                           \
       "HTTP requests rejected by gate.request_rate")                                               \
     X(GATE_TURNS, "clairon_loop_turns_total", COUNTER, "Iterations of the event loop")             \
     X(GATE_PROTOCOL_ERRORS, "clairon_gate_protocol_errors_total", COUNTER,                         \

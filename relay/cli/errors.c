@@ -45,14 +45,14 @@ enum verb { VERB_LIST, VERB_REDRIVE, VERB_DROP, VERB_COUNT };
 static const char *const verbs[VERB_COUNT] = {"list", "redrive", "drop"};
 
 /* A notification requested by id. */
-struct wanted {
+struct requested_id {
     char id[FRAME_UUID_TEXT + 1];
     bool is_found;
 };
 
 struct errors_request {
     enum verb verb;
-    struct wanted *ids; /* sorted */
+    struct requested_id *ids; /* sorted */
     size_t id_count;
     const char *id;
     const char *user;
@@ -105,16 +105,16 @@ includes_user(const json_t *users, const char *name)
 static int
 by_id(const void *left, const void *right)
 {
-    const struct wanted *a = left, *b = right;
+    const struct requested_id *a = left, *b = right;
 
     return strcmp(a->id, b->id);
 }
 
 /* NULL: the id was not requested. */
-static struct wanted *
-find_wanted(struct errors_request *request, struct bytes id)
+static struct requested_id *
+find_requested(struct errors_request *request, struct bytes id)
 {
-    struct wanted key = {.id = ""};
+    struct requested_id key = {.id = ""};
 
     if (!frame_uuid_parse((const char *)id.at, id.len, key.id))
         return NULL;
@@ -192,20 +192,20 @@ on_entry(void *ctx, const struct error_entry *entry)
 {
     struct errors_walk *walk = ctx;
     struct errors_request *request = walk->request;
-    struct wanted *wanted = NULL;
+    struct requested_id *requested = NULL;
     json_t *users;
 
     walk->scanned++;
     print_progress(walk);
-    if (request->id_count > 0 && (wanted = find_wanted(request, entry->id)) == NULL)
+    if (request->id_count > 0 && (requested = find_requested(request, entry->id)) == NULL)
         return true;
     if (!is_text(entry->reason, request->reason))
         return true;
     users = cli_errors_users(entry);
     if (includes_user(users, request->user)) {
         handle(walk, entry, users);
-        if (wanted != NULL)
-            wanted->is_found = true;
+        if (requested != NULL)
+            requested->is_found = true;
     }
     json_decref(users);
     return !walk->failed && walk->left > 0 && ferror(stdout) == 0;
@@ -293,9 +293,9 @@ check_reason(const struct errors_request *request)
 static int
 add_id(struct errors_request *request, const char *text)
 {
-    struct wanted *wanted = &request->ids[request->id_count];
+    struct requested_id *requested = &request->ids[request->id_count];
 
-    if (!frame_uuid_parse(text, strlen(text), wanted->id))
+    if (!frame_uuid_parse(text, strlen(text), requested->id))
         return cli_usage_error(ERRORS, "not a notification id, which is a UUID: ", text);
     request->id_count++;
     return 0;

@@ -186,7 +186,7 @@ doctor_check_settings(const struct config *config, const char *path, struct find
 
 /* -1: cannot be read. */
 static long
-kernel_number(const char *path)
+read_sysctl(const char *path)
 {
     FILE *file = fopen(path, "re");
     char text[32] = "";
@@ -201,7 +201,7 @@ void
 doctor_check_limits(const struct config *config, struct findings *findings)
 {
     rlim_t wanted = (rlim_t)config->gate.max_connections + GATE_DESCRIPTORS_SPARE;
-    long backlog = kernel_number("/proc/sys/net/core/somaxconn");
+    long backlog = read_sysctl("/proc/sys/net/core/somaxconn");
     struct rlimit limit;
     char hint[HOST_HINT_MAX];
 

@@ -220,7 +220,7 @@ check_store_clock(struct store_probe *probe)
  * Between MULTI and DISCARD the server checks the permission of a command but does not run it. So
  * the check has no effect, even for commands that write. %: the key KEY_DOCTOR.
  */
-static const char *const needed[] = {
+static const char *const required_commands[] = {
     "CONFIG GET appendfsync",
     "DEL %",
     "EVAL x 0",
@@ -297,7 +297,7 @@ try_command(struct store_probe *probe, const char *command)
 static void
 check_commands(struct store_probe *probe)
 {
-    const size_t count = sizeof(needed) / sizeof(needed[0]);
+    const size_t count = sizeof(required_commands) / sizeof(required_commands[0]);
     char missing[VALUE_MAX] = "", error[DIRECT_ERROR_MAX] = "";
     size_t rejected = 0;
 
@@ -309,12 +309,12 @@ check_commands(struct store_probe *probe)
     for (size_t i = 0; i < count; i++) {
         size_t len = strlen(missing);
 
-        if (try_command(probe, needed[i]) != NULL)
+        if (try_command(probe, required_commands[i]) != NULL)
             continue;
         rejected++;
         snprintf(error, sizeof(error), "%s", direct_error(probe->direct));
-        snprintf(missing + len, sizeof(missing) - len, " %.*s", (int)strcspn(needed[i], " "),
-                 needed[i]);
+        snprintf(missing + len, sizeof(missing) - len, " %.*s",
+                 (int)strcspn(required_commands[i], " "), required_commands[i]);
     }
     if (try_command(probe, "DISCARD") == NULL && rejected == 0)
         snprintf(error, sizeof(error), "%s", direct_error(probe->direct));

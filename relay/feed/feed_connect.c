@@ -12,7 +12,7 @@
 #include "feed/feed_parts.h"
 #include "feed/feed_stream.h"
 
-#define KNOWN_US 30000000
+#define ADDRESS_CACHE_US 30000000
 #define SQLSTATE_IN_USE "55006"
 
 static void on_progress(struct feed *feed);
@@ -63,7 +63,7 @@ feed_connect(struct feed *feed)
     connect->done = on_link_connected;
     connect->ctx = feed;
     /* A standby relay connects twice a second, so it reuses the addresses. */
-    postgres_connect_start(connect, feed->slot.is_standby ? KNOWN_US : 0);
+    postgres_connect_start(connect, feed->slot.is_standby ? ADDRESS_CACHE_US : 0);
 }
 
 static void

@@ -10,11 +10,11 @@
 #include "base/memory.h"
 #include "feed/feed_parts.h"
 
-#define IDLE_S 10.0      /* then the connection is closed */
-#define FRESH_US 1000000 /* rules younger than this are not read again */
+#define IDLE_S 10.0            /* then the connection is closed */
+#define RULES_CACHE_US 1000000 /* rules younger than this are not read again */
 #define TEXT_MAX (256 * 1024)
 
-/* Also called after a failure, so that a retry waits for FRESH_US. */
+/* Also called after a failure, so that a retry waits for RULES_CACHE_US. */
 static void
 keep(struct feed *feed, char *text)
 {
@@ -77,7 +77,7 @@ query_rules(struct feed *feed)
 enum rc
 feed_rules(struct feed *feed, struct buffer *out)
 {
-    bool is_fresh = clock_wall_us() - feed->rules.read_us < FRESH_US;
+    bool is_fresh = clock_wall_us() - feed->rules.read_us < RULES_CACHE_US;
 
     if (feed->state != FEED_STREAMING)
         return RC_AGAIN;

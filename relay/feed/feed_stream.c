@@ -12,7 +12,7 @@
 #include "feed/feed_parts.h"
 #include "wire/notification_json.h"
 
-#define LAG_QUIET_US 2000000 /* after this silence the lag counts as 0 */
+#define LAG_IDLE_US 2000000 /* after this silence the lag counts as 0 */
 
 static void
 on_ingested(void *ctx, enum rc rc)
@@ -343,7 +343,7 @@ feed_update_lag(struct feed *feed)
 
     if (oldest_commit_us > 0)
         lag_us = clock_wall_us() - oldest_commit_us;
-    else if (clock_monotonic_us() - feed->feedback.last_commit_us < LAG_QUIET_US)
+    else if (clock_monotonic_us() - feed->feedback.last_commit_us < LAG_IDLE_US)
         lag_us = feed->feedback.last_commit_lag_us;
     stats_set(feed->stats, STAT_FEED_LAG, lag_us > 0 ? (uint64_t)lag_us : 0);
     stats_set(feed->stats, STAT_FEED_UNCONFIRMED,

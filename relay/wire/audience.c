@@ -76,7 +76,7 @@ is_escape(struct bytes target, size_t at)
 }
 
 static bool
-is_good_part(struct bytes part)
+is_valid_part(struct bytes part)
 {
     return part.len > 0 && part.len <= AUDIENCE_TARGET_MAX;
 }
@@ -98,7 +98,7 @@ audience_split(struct bytes kind, struct bytes target, struct audience_parts *re
             if (count == ret_parts->count)
                 return false;
             ret_parts->targets[count] = (struct bytes){from, (size_t)(out - from)};
-            if (!is_good_part(ret_parts->targets[count++]))
+            if (!is_valid_part(ret_parts->targets[count++]))
                 return false;
             from = out;
         }

@@ -298,13 +298,13 @@ read_object(struct reader *reader)
     reader->at++;
     skip_blanks(reader);
     if (peek(reader) != '}') {
-        if ((reader->flags & STRICT_NOTE) && reader->depth <= NAMED_DEPTH) {
+        if ((reader->flags & STRICT_NOTIFICATION) && reader->depth <= NAMED_DEPTH) {
             if (!read_named_object(reader))
                 return false;
         } else if (!read_members(reader, NULL, &count)) {
             return false;
         }
-    } else if ((reader->flags & STRICT_NOTE) && reader->depth == 1) {
+    } else if ((reader->flags & STRICT_NOTIFICATION) && reader->depth == 1) {
         return fail(reader, "not the keys of a notification");
     }
     reader->at++;
@@ -320,7 +320,7 @@ read_value(struct reader *reader)
     skip_blanks(reader);
     if (++reader->depth > DEPTH_MAX)
         return fail(reader, "too deep");
-    if (reader->depth == 1 && (reader->flags & STRICT_NOTE) && peek(reader) != '{')
+    if (reader->depth == 1 && (reader->flags & STRICT_NOTIFICATION) && peek(reader) != '{')
         return fail(reader, "not an object");
     switch (peek(reader)) {
     case '{':

@@ -10,8 +10,8 @@
 
 #include <stddef.h>
 
-#define STRICT_BLANKS 0x01 /* white space between tokens is allowed */
-#define STRICT_NOTE 0x02   /* a notification: its keys and their order, none of them twice */
+#define STRICT_BLANKS 0x01       /* white space between tokens is allowed */
+#define STRICT_NOTIFICATION 0x02 /* a notification: its keys and their order, none of them twice */
 
 /* Returns NULL when `text` is exactly one JSON value, else the error, at byte *ret_at. */
 const char *strict_json_check(const char *text, size_t len, unsigned flags, size_t *ret_at);

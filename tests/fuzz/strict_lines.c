@@ -10,7 +10,7 @@
 int
 main(int argc, char **argv)
 {
-    unsigned flags = argc > 1 && strcmp(argv[1], "any") == 0 ? 0 : STRICT_NOTE;
+    unsigned flags = argc > 1 && strcmp(argv[1], "any") == 0 ? 0 : STRICT_NOTIFICATION;
     char *line = NULL;
     size_t room = 0;
     unsigned long number = 0;

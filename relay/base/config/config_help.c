@@ -19,7 +19,7 @@ static const char *const type_words[] = {
 };
 
 static bool
-is_needed(const struct config_key *key)
+is_required(const struct config_key *key)
 {
     for (size_t i = 0; i < sizeof NEEDED / sizeof NEEDED[0]; i++)
         if (strcmp(key->name, NEEDED[i]) == 0)
@@ -58,12 +58,12 @@ help_key(FILE *out, const struct config_key *key)
 
 /* Either the required settings or the others. */
 static void
-help_keys(FILE *out, const char *section, bool needed)
+help_keys(FILE *out, const char *section, bool required)
 {
     for (size_t i = 0; i < config_key_count; i++) {
         const struct config_key *key = &config_keys[i];
 
-        if (strcmp(key->section, section) == 0 && is_needed(key) == needed)
+        if (strcmp(key->section, section) == 0 && is_required(key) == required)
             help_key(out, key);
     }
 }

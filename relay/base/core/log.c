@@ -30,9 +30,9 @@ struct log_line {
 static enum log_level log_level_max = LOG_LEVEL_INFO;
 static enum log_format log_style = LOG_FORMAT_LOGFMT;
 
-static uint64_t log_lost;        /* lines dropped since the last written one */
-static uint64_t log_lost_unread; /* the counter before log_count_lost() */
-static uint64_t *log_lost_total = &log_lost_unread;
+static uint64_t log_dropped;        /* lines dropped since the last written one */
+static uint64_t log_dropped_unread; /* the counter before log_count_lost() */
+static uint64_t *log_dropped_total = &log_dropped_unread;
 
 static const char *const log_level_names[] = {"error", "warn", "info", "debug"};
 
@@ -67,7 +67,7 @@ log_setup(enum log_level level, enum log_format format)
 void
 log_count_lost(uint64_t *total)
 {
-    log_lost_total = total;
+    log_dropped_total = total;
 }
 
 static bool
@@ -235,12 +235,12 @@ event_write(enum log_level level, const char *component, const char *message,
 static bool
 report_lost(void)
 {
-    const struct log_field fields[] = {LOG_UINT("count", log_lost), LOG_END};
+    const struct log_field fields[] = {LOG_UINT("count", log_dropped), LOG_END};
 
     if (!event_write(LOG_LEVEL_WARN, "log", "log lines lost: standard error blocked or disk full",
                      fields))
         return false;
-    log_lost = 0;
+    log_dropped = 0;
     return true;
 }
 
@@ -268,9 +268,9 @@ log_write(enum log_level level, const char *component, const char *message,
 
     if (level > log_level_max)
         return;
-    if ((log_lost > 0 && !report_lost()) || !event_write(level, component, message, fields)) {
-        log_lost++;
-        (*log_lost_total)++;
+    if ((log_dropped > 0 && !report_lost()) || !event_write(level, component, message, fields)) {
+        log_dropped++;
+        (*log_dropped_total)++;
     }
     errno = saved_errno;
 }

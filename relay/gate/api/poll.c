@@ -88,9 +88,9 @@ begin(struct gate_request *request, const char *pos, char *topics)
     poll->deadline_us = clock_monotonic_us() + wait_s * 1000000;
     buffer_init(&request->body, BYTES_MAX);
     gate_request_attach(request, &wanted);
-    ev_timer_init(&poll->look, on_recheck, (double)wait_s + RECHECK_FIRST_S, RECHECK_S);
-    poll->look.data = request;
-    ev_timer_start(request->gate->loop, &poll->look);
+    ev_timer_init(&poll->recheck, on_recheck, (double)wait_s + RECHECK_FIRST_S, RECHECK_S);
+    poll->recheck.data = request;
+    ev_timer_start(request->gate->loop, &poll->recheck);
 }
 
 void
@@ -211,9 +211,9 @@ gate_poll_half_closed(struct gate_request *request)
 {
     struct gate_poll *poll = poll_of(request);
     poll->deadline_us = clock_monotonic_us();
-    ev_timer_stop(request->gate->loop, &poll->look);
-    ev_timer_set(&poll->look, RECHECK_FIRST_S, RECHECK_S);
-    ev_timer_start(request->gate->loop, &poll->look);
+    ev_timer_stop(request->gate->loop, &poll->recheck);
+    ev_timer_set(&poll->recheck, RECHECK_FIRST_S, RECHECK_S);
+    ev_timer_start(request->gate->loop, &poll->recheck);
 }
 
 void
@@ -228,5 +228,5 @@ gate_poll_end(struct gate_request *request, int code, const char *reason, int64_
 void
 gate_poll_free(struct gate_request *request)
 {
-    ev_timer_stop(request->gate->loop, &poll_of(request)->look);
+    ev_timer_stop(request->gate->loop, &poll_of(request)->recheck);
 }

@@ -14,8 +14,8 @@
 /* request->route_state of the route */
 struct gate_poll {
     int64_t deadline_us;
-    struct ev_timer look; /* checks the deadline, then repeats */
-    int max;              /* maximum number of notifications */
+    struct ev_timer recheck; /* checks the deadline, then repeats */
+    int max;                 /* maximum number of notifications */
     int line_count;
     bool has_lines;            /* has a line that ends the poll */
     bool is_full;              /* the response is full */

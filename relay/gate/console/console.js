@@ -677,12 +677,12 @@ $('user').addEventListener('submit', async (event) => {
 $('test').addEventListener('submit', async (event) => {
   event.preventDefault();
   const mine = round;
-  const note = {
+  const notification = {
     payload: { text: $('test-text').value },
     routing: { audience: { type: 'USER', targets: [$('test-user').value] }, retry: { ack_required: $('test-ack').checked } },
   };
   try {
-    const { id } = await request('console/notifications', note);
+    const { id } = await request('console/notifications', notification);
     if (mine !== round) return;
     $('test-status').replaceChildren('Sent: ', idButton(id));
   } catch (error) {

@@ -138,7 +138,7 @@ head_respond(struct gate_head *head, struct response *response)
 }
 
 static void
-hand_over(struct gate_head *head, const struct http_head *parts)
+adopt_head(struct gate_head *head, const struct http_head *parts)
 {
     struct gate *gate = head->gate;
     const struct conn_io io = head->io;
@@ -163,7 +163,7 @@ enqueue_hello(struct gate_head *head)
 }
 
 static void
-hand_over_hello(struct gate_head *head)
+adopt_hello(struct gate_head *head)
 {
     struct gate *gate = head->gate;
     const int fd = head->io.fd;
@@ -221,7 +221,7 @@ check_tls(struct gate_head *head, size_t len)
 {
     switch (check_hello(head->gate->received, len)) {
     case RC_OK:
-        hand_over_hello(head);
+        adopt_hello(head);
         break;
     case RC_AGAIN:
         wait_for_more(head, len);
@@ -243,7 +243,7 @@ head_validate(struct gate_head *head, size_t len)
     switch (gate_head_check(head->gate, head->io.fd, (const char *)head->gate->received, len,
                             head->gate->heads->on_unknown_method, &parts, &rejection)) {
     case RC_OK:
-        hand_over(head, &parts);
+        adopt_head(head, &parts);
         break;
     case RC_AGAIN:
         wait_for_more(head, len);

@@ -110,9 +110,9 @@ struct request_handler {
 struct requests {
     const struct request_handler *handler;
     struct gate_request *first;
-    struct gate_request_list posts;     /* requests in progress, without polls and streams */
-    struct gate_request_list lingering; /* requests with a written response */
-    size_t body_bytes;                  /* bytes of all bodies in `posts` */
+    struct gate_request_list in_progress; /* requests in progress, without polls and streams */
+    struct gate_request_list lingering;   /* requests with a written response */
+    size_t body_bytes;                    /* bytes of all bodies in `in_progress` */
 };
 
 /* Times are monotonic, in microseconds. */

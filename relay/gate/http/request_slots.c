@@ -13,7 +13,7 @@
 #include "gate/net/gate_shared.h"
 #include "gate/net/request_field.h"
 
-#define POSTS_MAX 512
+#define IN_PROGRESS_MAX 512
 #define LINGERING_MAX 256
 #define BODIES_MAX (64 * 1024 * 1024) /* bytes of all bodies */
 
@@ -42,7 +42,7 @@ gate_slot_release(struct gate_request *request)
     request->list = NULL;
     DL_DELETE2(list->first, request, list_prev, list_next);
     list->count--;
-    if (list == &request->gate->requests->posts)
+    if (list == &request->gate->requests->in_progress)
         drop_body(request);
 }
 
@@ -60,7 +60,7 @@ make_room(struct gate *gate)
 {
     struct gate_request *request;
 
-    DL_FOREACH2(gate->requests->posts.first, request, list_next)
+    DL_FOREACH2(gate->requests->in_progress.first, request, list_next)
     {
         if (request->state == GATE_REQUEST_READING) {
             reject_overload(request);
@@ -75,11 +75,11 @@ gate_slot_acquire(struct gate_request *request)
 {
     struct gate *gate = request->gate;
 
-    if (gate->requests->posts.count >= POSTS_MAX && !make_room(gate)) {
+    if (gate->requests->in_progress.count >= IN_PROGRESS_MAX && !make_room(gate)) {
         reject_overload(request);
         return false;
     }
-    list_add(request, &gate->requests->posts);
+    list_add(request, &gate->requests->in_progress);
     return true;
 }
 

@@ -351,7 +351,7 @@ count_request(struct gate *gate, const char *name)
     if (rates_consume(gate->limits->request_rates, name, gate->config->gate.request_rate,
                       clock_monotonic_us()))
         return true;
-    stats_add(gate->stats, STAT_GATE_TOO_FAST, 1);
+    stats_add(gate->stats, STAT_GATE_RATE_LIMITED, 1);
     return false;
 }
 

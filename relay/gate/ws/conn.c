@@ -37,7 +37,7 @@ conn_want_write(struct gate_conn *conn)
 {
     if (conn->state == GATE_CONN_CLOSED)
         return;
-    conn->lws_first = true;
+    conn->must_wait_for_lws = true;
     if (conn->unwritable_us == 0)
         conn->unwritable_us = clock_monotonic_us();
     conn_io_want_writable(&conn->io);
@@ -215,7 +215,7 @@ gate_conn_writable(void *owner)
     struct gate_conn *conn = owner;
 
     conn->unwritable_us = 0;
-    conn->lws_first = conn_io_is_backlogged(&conn->io);
+    conn->must_wait_for_lws = conn_io_is_backlogged(&conn->io);
     if (conn->state == GATE_CONN_CLOSED)
         return conn->is_killed ? -1 : 0;
     if (conn->state == GATE_CONN_CLOSING)
@@ -227,9 +227,9 @@ gate_conn_writable(void *owner)
     if (conn->state == GATE_CONN_CLOSING)
         return write_close(conn);
     if (conn->session != NULL) {
-        conn->in_turn = true;
+        conn->in_writable_callback = true;
         session_writable(conn->session);
-        conn->in_turn = false;
+        conn->in_writable_callback = false;
     }
     return 0;
 }

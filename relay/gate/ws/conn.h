@@ -64,9 +64,9 @@ struct gate_inbound {
 struct gate_conn {
     /* Fields that each send reads, next to each other. */
     enum gate_conn_state state;
-    bool in_turn;   /* within the lws callback for a writable socket */
-    bool lws_first; /* on_writable is pending: writes must not overtake it */
-    bool is_killed; /* lws closes the socket in the next iteration */
+    bool in_writable_callback; /* within the lws callback for a writable socket */
+    bool must_wait_for_lws;    /* on_writable is pending: writes must not overtake it */
+    bool is_killed;            /* lws closes the socket in the next iteration */
     struct ev_io readable;
     struct gate *gate;
     struct conn_io io;

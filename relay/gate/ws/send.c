@@ -42,7 +42,7 @@ gate_send_rest(const struct iovec *pieces, int count, size_t sent, const unsigne
 static enum rc
 wait_until_writable(struct gate_conn *conn)
 {
-    conn->lws_first = true;
+    conn->must_wait_for_lws = true;
     conn_io_want_writable(&conn->io);
     return RC_AGAIN;
 }
@@ -67,7 +67,8 @@ send_tls(struct gate_conn *conn, const struct iovec *pieces, int count, size_t *
 {
     size_t written = 0;
 
-    for (int i = 0; i < count && conn->in_turn && !conn_io_is_backlogged(&conn->io); i++) {
+    for (int i = 0; i < count && conn->in_writable_callback && !conn_io_is_backlogged(&conn->io);
+         i++) {
         if (write_by_lws(conn, pieces[i].iov_base, pieces[i].iov_len) != RC_OK)
             return RC_CLOSED;
         written += pieces[i].iov_len;
@@ -113,7 +114,7 @@ send_by(struct gate_conn *conn, const struct iovec *pieces, int count, int file,
 {
     if (conn->state != GATE_CONN_OPEN)
         return RC_CLOSED;
-    if (conn->lws_first)
+    if (conn->must_wait_for_lws)
         return wait_until_writable(conn);
     if (conn_io_is_tls(&conn->io))
         return send_tls(conn, pieces, count, ret_written);

@@ -121,8 +121,8 @@ make(const struct frame_notification *frame, struct bytes retry_users, struct by
 }
 
 static struct notification *
-note_of_entry(const struct entry *entry, struct bytes hidden, const char *epoch,
-              const struct entry_id *heads, unsigned shards)
+notification_of_entry(const struct entry *entry, struct bytes hidden, const char *epoch,
+                      const struct entry_id *heads, unsigned shards)
 {
     struct notification *notification = make(&entry->frame.as.notification, entry->retry_users,
                                              entry->data, hidden, epoch, heads, shards, NULL);
@@ -141,14 +141,14 @@ struct notification *
 notification_new(const struct entry *entry, const char *epoch, const struct entry_id *heads,
                  unsigned shards)
 {
-    return note_of_entry(entry, NOTHING, epoch, heads, shards);
+    return notification_of_entry(entry, NOTHING, epoch, heads, shards);
 }
 
 struct notification *
 notification_new_without_targets(const struct entry *entry, const char *epoch,
                                  const struct entry_id *heads, unsigned shards)
 {
-    return note_of_entry(entry, notification_targets(entry->data), epoch, heads, shards);
+    return notification_of_entry(entry, notification_targets(entry->data), epoch, heads, shards);
 }
 
 struct notification *
