@@ -92,6 +92,7 @@ test_granted_memberships_are_replaced(void **state)
     groups_join(&groups, &all, SESSION, KEY("ROLE:admin"), false); /* by token */
     groups_join(&groups, &all, SESSION, KEY("STRUCTURE:s1"), true);
     groups_replace(&groups, &all, SESSION, reply, 4);
+    assert_int_equal(HASH_COUNT(all), 2);
     assert_false(groups_have(&groups, TEXT("STRUCTURE"), TEXT("s1")));
     assert_true(groups_have(&groups, TEXT("STRUCTURE"), TEXT("s2")));
     groups_replace(&groups, &all, SESSION, NULL, 0);
