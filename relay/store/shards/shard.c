@@ -59,9 +59,9 @@ static const struct {
     const char *hint;
 } unsafe_settings[] = {
     {"appendonly", "yes", "append-only file disabled: notifications are lost when the store stops",
-     "CONFIG SET appendonly yes"},
+     "run CONFIG SET appendonly yes"},
     {"maxmemory-policy", "noeviction", "eviction enabled: a full store deletes notifications",
-     "CONFIG SET maxmemory-policy noeviction"},
+     "run CONFIG SET maxmemory-policy noeviction"},
     {"active-replica", "no", "active-replica enabled: two writable primaries lose notifications",
      "set active-replica no in keydb.conf, then restart"},
 };
