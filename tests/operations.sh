@@ -210,7 +210,7 @@ check_drills() {
 # A gap for all clients means a new store epoch.
 no_gap() {
     grep -E 'epoch|level=warn' "$target/var/log/clairon" || true
-    is "$(grep -oE 'msg="?connected"? epoch="?[0-9a-f]+' "$target/var/log/clairon" | sort -u | wc -l)" 1 &&
+    is "$(grep -oE 'msg="?store connected"? epoch="?[0-9a-f]+' "$target/var/log/clairon" | sort -u | wc -l)" 1 &&
         is "$(grep -E 'receive a gap|level=error' "$target/var/log/clairon")" ""
 }
 
