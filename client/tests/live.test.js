@@ -342,7 +342,7 @@ test('a load that throws immediately is retried', async (t) => {
   await rowsAre(list, [{ id: 1 }]);
 });
 
-test('a key of several columns, one of them missing', async (t) => {
+test('a composite key identifies rows, and a missing key is rejected', async (t) => {
   const { client, socket, list } = await start(t, { key: ['a', 'b'] });
   socket.sends(change('create', { after: { a: 1, b: 1 } }), change('create', { after: { a: 1, b: 2 } }));
   socket.sends(change('delete', { before: { a: 1, b: 1 } }));

@@ -208,7 +208,7 @@ const SKEWS = [
   { skew: 3_600_000, knowsNow: true }, { skew: -3_600_000, knowsNow: true },
 ];
 
-test(`with load(): ${SEEDS} orders of late, lost, repeated and redriven changes`, async (t) => {
+test(`with load() the rows equal the table after ${SEEDS} orders of late, lost, repeated and redriven changes`, async (t) => {
   for (let seed = 1; seed <= SEEDS; seed += 1) {
     await play(t, seed, {
       hasLoad: true, isFull: seed % 2 === 0, hasTies: true, movesKeys: true, truncates: true, ...SKEWS[seed % 5],
@@ -216,7 +216,7 @@ test(`with load(): ${SEEDS} orders of late, lost, repeated and redriven changes`
   }
 });
 
-test(`without load(): ${SEEDS} orders of late, repeated and redriven changes`, async (t) => {
+test(`without load() the rows equal the table after ${SEEDS} orders of late, repeated and redriven changes`, async (t) => {
   for (let seed = 1; seed <= SEEDS; seed += 1) {
     await play(t, seed, {
       hasLoad: false, isFull: seed % 2 === 0, hasTies: false, movesKeys: seed % 6 === 0, ...SKEWS[seed % 5],

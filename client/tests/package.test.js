@@ -145,7 +145,7 @@ test('a bundler resolves both entries to one copy', { skip: skip || (!esbuild &&
 });
 
 for (const [file, resolution] of [['esm.mts', 'node16'], ['cjs.cts', 'node16'], ['old.ts', 'node']]) {
-  test(`${file}: types for module resolution ${resolution}`, { skip: skip || (!has('tsc') && 'no TypeScript (tsc) is installed') }, () => {
+  test(`${file} compiles with module resolution ${resolution}`, { skip: skip || (!has('tsc') && 'no TypeScript (tsc) is installed') }, () => {
     write(file, `import { connect, type Client } from 'clairon';
       import { useLiveList } from 'clairon/react';
       const client: Client = connect({ token: 'T' });

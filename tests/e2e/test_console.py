@@ -124,7 +124,7 @@ class Console(ConsoleCase):
         wait_for("the notice is hidden", lambda: not self.browser.find("#notice").is_displayed())
         self.browser.errors()  # of aborted requests
 
-    def test_the_live_tail(self):
+    def test_the_live_tail_shows_new_notifications(self):
         asked = "return performance.getEntriesByType('resource').filter((e) => e.name.includes('console/latest')).length"
         self.sign_in_and_wait()
         wait_for("a second overview", lambda: self.figure("Stored").endswith("/s"))
@@ -160,7 +160,7 @@ class Console(ConsoleCase):
         self.assertFalse(self.browser.find("#tail").is_displayed())
         self.assertEqual(self.browser.errors(), [])
 
-    def test_a_user_page_and_a_test_notification(self):
+    def test_a_test_notification_appears_on_the_page_of_its_user(self):
         self.sign_in_and_wait()
         self.browser.find("#test-user").send_keys("tested")
         self.browser.find("#test-ack").click()
@@ -186,7 +186,7 @@ class Console(ConsoleCase):
         self.assertRegex(facts, r"^\S+ · waits for 1 user")
         self.assertEqual(self.browser.errors(), [])
 
-    def test_the_rules(self):
+    def test_the_rules_are_listed(self):
         self.sign_in_and_wait()
         self.browser.find("#rules-show").click()
         wait_for("the rules", lambda: "rule" in self.text("#rules-status"))

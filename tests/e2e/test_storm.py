@@ -77,12 +77,12 @@ class Storm(StackCase):
         self.assertEqual(sorted(line for line in lines() if line in wanted[True]), sorted(wanted[True]))
         self.assertNotIn("gap", lines())
 
-    def test_sse(self):
+    def test_sse_survives_cut_streams(self):
         """Every stream has a limit; one without would last until the end."""
         dice = random.Random(1)
         self.weather("sse", lambda: dice.randrange(1, 6000))
 
-    def test_polls(self):
+    def test_polls_survive_cut_responses(self):
         dice = random.Random(2)
         self.weather("poll", lambda: dice.choice((None, dice.randrange(1, 6000))))
 

@@ -138,7 +138,7 @@ class Tour(unittest.TestCase):
                 subprocess.run([*git, *arguments], env=self.env, check=True)
         return subprocess.run([*git, "status", "--porcelain"], env=self.env, check=True, capture_output=True, text=True).stdout
 
-    def test_the_tour(self):
+    def test_the_tour_plays_each_step(self):
         build, settings, rules, store, conf, relay, doctor, page, rows = blocks()
         self.untracked()
 

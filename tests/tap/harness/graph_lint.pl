@@ -189,12 +189,12 @@ is_deeply([ lint("hub circle 6: a\n") ], [ 0, '' ], 'two circles of three files 
 call_around(z => 2);
 ($code, $out) = lint("hub circle 8: a\n");
 is($code, 1, 'more files in circles fail, whatever the allow-list has');
-like($out, qr/^files in circles: 8 \(limit: 6\)/m, 'with their number');
+like($out, qr/^files in circles: 8 \(limit: 6\)/m, 'the report has the number of files in circles');
 unlink glob("$tree/relay/hub/parts/[xyz]?.c") or die "could not remove: $!\n";
 call_around(x => 4);
 ($code, $out) = lint("hub circle 4: a\n");
 is($code, 1, 'a circle of four files fails, whatever the allow-list has');
-like($out, qr/^files of a circle: 4 \(limit: 3\)/m, 'with its size');
+like($out, qr/^files of a circle: 4 \(limit: 3\)/m, 'the report has the size of the circle');
 unlink glob("$tree/relay/hub/parts/x?.c") or die "could not remove: $!\n";
 
 # A renamed struct is not taken for a small one.

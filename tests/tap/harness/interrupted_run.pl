@@ -28,7 +28,7 @@ use Clairon::Test;
 use Test::More;
 my \$pg = Clairon::Test::postgresql('main');
 my \$relay = Clairon::Test::relay(\$pg, Clairon::Test::store());
-pass('started');
+pass('the child has started');
 open my \$ready, '>', '$checkout/ready';
 sleep 1 while 1;
 END
