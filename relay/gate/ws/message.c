@@ -17,6 +17,7 @@
 #include "hub/attach.h"
 #include "hub/resume/subscribe.h"
 #include "wire/client_message.h"
+#include "wire/error_frame.h"
 
 _Static_assert(TOKEN_USER_MAX == SESSION_USER_MAX, "a token's user fits a session");
 _Static_assert(TOKEN_AUDIENCE_MAX == SESSION_AUDIENCE_MAX, "a token's audience fits a session");
@@ -36,22 +37,12 @@ static void
 send_err_after(struct gate_conn *conn, const struct client_message *message, enum gate_err code,
                const char *sentence, int64_t after_ms)
 {
+    const struct error_frame frame = {message->has_request_id, message->request_id, code, sentence,
+                                      after_ms};
     struct buffer line;
-    enum rc rc;
 
     buffer_init(&line, LINE_MAX_BYTES);
-    rc = buffer_addf(&line, "{\"t\":\"err\",");
-    if (rc == RC_OK && message->has_request_id)
-        rc = buffer_addf(&line, "\"r\":%lld,", (long long)message->request_id);
-    if (rc == RC_OK)
-        rc = buffer_addf(&line, "\"code\":%d,\"msg\":", (int)code);
-    if (rc == RC_OK)
-        rc = buffer_add_json(&line, sentence, strlen(sentence));
-    if (rc == RC_OK && after_ms >= 0)
-        rc = buffer_addf(&line, ",\"after\":%lld", (long long)after_ms);
-    if (rc == RC_OK)
-        rc = buffer_addf(&line, ",\"retry\":%s}", after_ms >= 0 ? "true" : "false");
-    if (rc == RC_OK)
+    if (error_frame_write(&line, &frame) == RC_OK)
         gate_conn_send(conn, line.bytes, line.len);
     buffer_free(&line);
 }
