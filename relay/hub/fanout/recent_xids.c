@@ -1,0 +1,78 @@
+/* recent_xids.c: the transactions of the newest notifications. */
+#include "hub/fanout/recent_xids.h"
+
+#include <stdlib.h>
+
+#include "base/memory.h"
+
+static struct recent_xid *
+nth(const struct recent_xids *recent, unsigned at)
+{
+    return &recent->items[(recent->first + at) % RECENT_XIDS_MAX];
+}
+
+/* The notifications of a transaction are read one after the other, in each of its shards. */
+static bool
+is_known(const struct recent_xids *recent, const struct recent_xid *item)
+{
+    for (unsigned at = recent->count; at > 0 && nth(recent, at - 1)->xid == item->xid; at--) {
+        const struct recent_xid *known = nth(recent, at - 1);
+
+        if (known->shard == item->shard || (known->id.ms == 0 && known->id.seq == 0))
+            return true;
+    }
+    return false;
+}
+
+void
+recent_xids_add(struct recent_xids *recent, const struct recent_xid *item)
+{
+    if (item->xid == 0 || is_known(recent, item))
+        return;
+    if (recent->items == NULL)
+        recent->items = memory_new(RECENT_XIDS_MAX * sizeof(*recent->items));
+    if (recent->count == RECENT_XIDS_MAX) {
+        recent->first = (recent->first + 1) % RECENT_XIDS_MAX;
+        recent->count--;
+    }
+    *nth(recent, recent->count++) = *item;
+}
+
+static bool
+is_before(const struct recent_xid *item, const struct cursor *cursor, unsigned own)
+{
+    return (item->shard == 0 || item->shard == own) &&
+           !cursor_is_before(cursor, item->shard, item->id);
+}
+
+bool
+recent_xids_are_in(const struct recent_xids *recent, struct cursor cursor, unsigned own,
+                   const struct snapshot *snapshot, int64_t now_us)
+{
+    for (unsigned at = 0; at < recent->count; at++) {
+        const struct recent_xid *item = nth(recent, at);
+
+        if (!snapshot_contains(snapshot, item->xid) &&
+            now_us - item->commit_us < RECENT_XIDS_AGE_US && is_before(item, &cursor, own))
+            return false;
+    }
+    return true;
+}
+
+void
+recent_xids_forget_ids(struct recent_xids *recent)
+{
+    for (unsigned at = 0; at < recent->count; at++) {
+        struct recent_xid *item = nth(recent, at);
+
+        item->id = (struct entry_id){0, 0};
+        item->shard = 0;
+    }
+}
+
+void
+recent_xids_free(struct recent_xids *recent)
+{
+    free(recent->items);
+    *recent = (struct recent_xids){0};
+}

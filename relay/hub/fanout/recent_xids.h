@@ -1,0 +1,52 @@
+/* recent_xids.h: the transactions of the newest notifications. */
+#ifndef CLAIRON_HUB_FANOUT_RECENT_XIDS_H
+#define CLAIRON_HUB_FANOUT_RECENT_XIDS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "store/cursor.h"
+#include "wire/snapshot.h"
+
+#define RECENT_XIDS_MAX 4096
+/*
+ * A transaction is visible this long after its commit record, or never: a failover may have lost
+ * it. With synchronous replication a commit becomes visible when the standby has confirmed it.
+ */
+#define RECENT_XIDS_AGE_US (600 * INT64_C(1000000))
+
+/* A transaction, and its first notification in a shard. */
+struct recent_xid {
+    uint64_t xid;
+    struct entry_id id;  /* 0-0: no notification, but all clients depend on it */
+    int64_t commit_us;   /* wall clock */
+    unsigned char shard; /* of the notification */
+};
+
+/*
+ * PostgreSQL sends a commit to the feed before new snapshots contain it. So a client may have been
+ * notified of a change that rows read afterwards do not contain. A client whose cursor is past the
+ * notification never receives it again: its rows must contain the transaction. Zeroed at the start.
+ */
+struct recent_xids {
+    struct recent_xid *items; /* ring */
+    unsigned first;
+    unsigned count;
+};
+
+/* Adds a transaction unless it is known. An xid of 0 is ignored. The oldest one may be dropped. */
+void recent_xids_add(struct recent_xids *recent, const struct recent_xid *item);
+
+/*
+ * True if the snapshot contains all transactions with a notification before the cursor, in the
+ * shared stream or in shard `own`. now_us: wall clock.
+ */
+bool recent_xids_are_in(const struct recent_xids *recent, struct cursor cursor, unsigned own,
+                        const struct snapshot *snapshot, int64_t now_us);
+
+/* The ids are meaningless in a new epoch: all cursors are past these notifications. */
+void recent_xids_forget_ids(struct recent_xids *recent);
+
+void recent_xids_free(struct recent_xids *recent);
+
+#endif

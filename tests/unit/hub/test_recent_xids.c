@@ -1,0 +1,152 @@
+/* test_recent_xids.c: rows must contain the transactions whose notifications a cursor is past. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "hub/fanout/recent_xids.h"
+
+#define NOW_US INT64_C(1800000000000000)
+
+static struct recent_xids recent;
+
+static int
+tear_down(void **state)
+{
+    (void)state;
+    recent_xids_free(&recent);
+    return 0;
+}
+
+static void
+add(uint64_t xid, unsigned char shard, uint64_t ms)
+{
+    const struct recent_xid item = {xid, {ms, 0}, NOW_US, shard};
+
+    recent_xids_add(&recent, &item);
+}
+
+static bool
+are_in_at(struct cursor cursor, unsigned own, const char *text, int64_t now_us)
+{
+    struct snapshot snapshot;
+    bool are_in;
+
+    assert_int_equal(snapshot_parse(text, strlen(text), &snapshot), RC_OK);
+    are_in = recent_xids_are_in(&recent, cursor, own, &snapshot, now_us);
+    snapshot_free(&snapshot);
+    return are_in;
+}
+
+static bool
+are_in(uint64_t shared_ms, uint64_t own_ms, unsigned own, const char *text)
+{
+    return are_in_at((struct cursor){{shared_ms, 0}, {own_ms, 0}}, own, text, NOW_US);
+}
+
+static void
+notifications_before_the_cursor_count(void **state)
+{
+    (void)state;
+    assert_true(are_in(100, 0, 0, "1:1:"));
+    add(7, 0, 10);
+    add(8, 0, 20);
+    assert_true(are_in(9, 0, 0, "7:7:"));
+    assert_false(are_in(10, 0, 0, "7:7:"));
+    assert_true(are_in(10, 0, 0, "8:8:"));
+    assert_false(are_in(20, 0, 0, "8:8:"));
+    assert_false(are_in(20, 0, 0, "8:9:8"));
+    assert_true(are_in(20, 0, 0, "9:9:"));
+}
+
+static void
+only_shards_that_the_user_reads_count(void **state)
+{
+    (void)state;
+    add(7, 3, 10);
+    assert_true(are_in(100, 100, 2, "7:7:"));
+    assert_false(are_in(100, 100, 3, "7:7:"));
+    assert_true(are_in(100, 9, 3, "7:7:"));
+}
+
+/* The cursor may be between the first and the last notification of a transaction. */
+static void
+first_notification_of_a_shard_counts(void **state)
+{
+    (void)state;
+    add(7, 0, 10);
+    add(7, 3, 11);
+    add(7, 0, 12);
+    add(7, 3, 13);
+    assert_int_equal(recent.count, 2);
+    assert_false(are_in(10, 0, 2, "7:7:"));
+    assert_false(are_in(9, 11, 3, "7:7:"));
+    assert_true(are_in(9, 10, 3, "7:7:"));
+}
+
+static void
+transaction_without_a_notification_counts_for_all(void **state)
+{
+    (void)state;
+    add(7, 0, 0);
+    add(7, 2, 10);
+    assert_int_equal(recent.count, 1);
+    assert_false(are_in(0, 0, 5, "7:7:"));
+    assert_true(are_in(0, 0, 5, "8:8:"));
+    add(0, 0, 0);
+    assert_int_equal(recent.count, 1);
+}
+
+static void
+old_transactions_do_not_count(void **state)
+{
+    const struct cursor cursor = {{100, 0}, {0, 0}};
+
+    (void)state;
+    add(7, 0, 10);
+    assert_false(are_in_at(cursor, 0, "7:7:", NOW_US + RECENT_XIDS_AGE_US - 1));
+    assert_true(are_in_at(cursor, 0, "7:7:", NOW_US + RECENT_XIDS_AGE_US));
+}
+
+static void
+number_is_limited(void **state)
+{
+    (void)state;
+    for (uint64_t xid = 1; xid <= RECENT_XIDS_MAX + 10; xid++)
+        add(xid, 0, xid);
+    assert_int_equal(recent.count, RECENT_XIDS_MAX);
+    assert_true(are_in(10, 0, 0, "1:1:"));
+    assert_false(are_in(11, 0, 0, "1:1:"));
+    assert_false(are_in(RECENT_XIDS_MAX + 10, 0, 0, "4106:4106:"));
+    assert_true(are_in(RECENT_XIDS_MAX + 10, 0, 0, "4107:4107:"));
+}
+
+static void
+new_epoch_makes_all_count(void **state)
+{
+    (void)state;
+    add(7, 3, 10);
+    recent_xids_forget_ids(&recent);
+    assert_false(are_in(0, 0, 0, "7:7:"));
+}
+
+#define CASE(name) cmocka_unit_test_teardown(name, tear_down)
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(notifications_before_the_cursor_count),
+        CASE(only_shards_that_the_user_reads_count),
+        CASE(first_notification_of_a_shard_counts),
+        CASE(transaction_without_a_notification_counts_for_all),
+        CASE(old_transactions_do_not_count),
+        CASE(number_is_limited),
+        CASE(new_epoch_makes_all_count),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
