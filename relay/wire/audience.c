@@ -50,6 +50,20 @@ audience_is_composite_name(const char *name)
     }
 }
 
+bool
+audience_has_part(const char *name, struct bytes kind)
+{
+    for (;; name++) {
+        size_t len = strcspn(name, "+");
+
+        if (len == kind.len && memcmp(name, kind.at, len) == 0)
+            return true;
+        name += len;
+        if (*name == '\0')
+            return false;
+    }
+}
+
 static bool
 split_kind(struct bytes kind, struct audience_parts *parts)
 {

@@ -28,6 +28,9 @@ bool audience_is_composite(struct bytes kind);
 /* True for 2 to AUDIENCE_PARTS_MAX names joined by +, none of them reserved. */
 bool audience_is_composite_name(const char *name);
 
+/* True if the kind is one of these parts. A name without a + has one part. */
+bool audience_has_part(const char *name, struct bytes kind);
+
 /* Views of `kind` and of `room`. Self-referential: do not copy the struct. */
 struct audience_parts {
     size_t count;

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "base/memory.h"
+
 /* Aborts on a transition that groups.h does not name. */
 static void
 groups_set_state(struct session_groups *groups, enum groups_state state)
@@ -97,4 +99,130 @@ groups_have(const struct session_groups *groups, struct bytes kind, struct bytes
     if (audience_is_composite(kind))
         return audience_has_parts(groups->memberships, kind, target);
     return audience_key(kind, target, key, &len) && audience_has(groups->memberships, key, len);
+}
+
+/* ---- texts */
+
+/* The kind of the key "STRUCTURE:s1"; empty for ALL. */
+static struct bytes
+kind_of(const struct membership *membership)
+{
+    const struct audience *audience = membership->audience;
+    const char *colon = memchr(audience->key, ':', audience->key_len);
+
+    return (struct bytes){(const unsigned char *)audience->key,
+                          colon != NULL ? (size_t)(colon - audience->key) : 0};
+}
+
+static struct bytes
+target_of(const struct membership *membership)
+{
+    size_t kind_len = kind_of(membership).len + 1;
+
+    return (struct bytes){(const unsigned char *)membership->audience->key + kind_len,
+                          membership->audience->key_len - kind_len};
+}
+
+static bool
+is_equal(struct bytes a, struct bytes b)
+{
+    return a.len == b.len && memcmp(a.at, b.at, a.len) == 0;
+}
+
+/* A group of the token, not the user or ALL. */
+static bool
+is_of_token(const struct membership *membership)
+{
+    const struct bytes user = {(const unsigned char *)"USER", 4};
+    struct bytes kind = kind_of(membership);
+
+    return !membership->is_granted && kind.len > 0 && !is_equal(kind, user);
+}
+
+/* The next group of the token with this kind, from `at` on. */
+static const struct membership *
+next_of_kind(const struct membership *at, struct bytes kind)
+{
+    while (at != NULL && !(is_of_token(at) && is_equal(kind_of(at), kind)))
+        at = at->next_of_session;
+    return at;
+}
+
+static enum rc
+write_kind(const struct membership *first, struct buffer *out)
+{
+    const struct bytes kind = kind_of(first);
+    enum rc rc = buffer_add_json(out, (const char *)kind.at, kind.len);
+
+    if (rc == RC_OK)
+        rc = buffer_add(out, ":", 1);
+    for (const struct membership *at = first; at != NULL && rc == RC_OK;
+         at = next_of_kind(at->next_of_session, kind)) {
+        rc = buffer_add(out, at == first ? "[" : ",", 1);
+        if (rc == RC_OK)
+            rc = buffer_add_json(out, (const char *)target_of(at).at, target_of(at).len);
+    }
+    return rc == RC_OK ? buffer_add(out, "]", 1) : rc;
+}
+
+enum rc
+groups_write_token(const struct session_groups *groups, struct buffer *out)
+{
+    enum rc rc = buffer_add(out, "{", 1);
+    bool is_first = true;
+
+    for (const struct membership *at = groups->memberships; at != NULL && rc == RC_OK;
+         at = at->next_of_session) {
+        if (!is_of_token(at) || next_of_kind(groups->memberships, kind_of(at)) != at)
+            continue;
+        rc = is_first ? RC_OK : buffer_add(out, ",", 1);
+        if (rc == RC_OK)
+            rc = write_kind(at, out);
+        is_first = false;
+    }
+    return rc == RC_OK ? buffer_add(out, "}", 1) : rc;
+}
+
+static int
+compare_keys(const void *a, const void *b)
+{
+    return strcmp((*(const struct audience *const *)a)->key,
+                  (*(const struct audience *const *)b)->key);
+}
+
+enum rc
+groups_write_keys(const struct session_groups *groups, const char *audience, struct buffer *out)
+{
+    const struct audience **found;
+    size_t count = 0;
+    enum rc rc = RC_OK;
+
+    for (const struct membership *at = groups->memberships; at != NULL; at = at->next_of_session)
+        count++;
+    found = memory_new((count + 1) * sizeof(struct audience *));
+    count = 0;
+    for (const struct membership *at = groups->memberships; at != NULL; at = at->next_of_session) {
+        if (audience_has_part(audience, kind_of(at)))
+            found[count++] = at->audience;
+    }
+    qsort(found, count, sizeof(struct audience *), compare_keys);
+    for (size_t i = 0; i < count && rc == RC_OK; i++)
+        rc = buffer_add(out, found[i]->key, found[i]->key_len + 1);
+    free(found);
+    return rc;
+}
+
+uint64_t
+groups_hash(const struct session_groups *groups)
+{
+    uint64_t sum = 0;
+
+    for (const struct membership *at = groups->memberships; at != NULL; at = at->next_of_session) {
+        uint64_t hash = UINT64_C(14695981039346656037); /* FNV-1a */
+
+        for (size_t i = 0; i < at->audience->key_len; i++)
+            hash = (hash ^ (unsigned char)at->audience->key[i]) * UINT64_C(1099511628211);
+        sum += hash;
+    }
+    return sum;
 }

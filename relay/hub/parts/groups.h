@@ -2,6 +2,7 @@
 #ifndef CLAIRON_HUB_PARTS_GROUPS_H
 #define CLAIRON_HUB_PARTS_GROUPS_H
 
+#include "base/buffer.h"
 #include "hub/fanout/audience.h"
 
 /*
@@ -69,6 +70,22 @@ bool groups_lack(const struct session_groups *groups, const struct bytes *keys, 
 
 /* True if the session belongs to the audience with this kind and target, composite or not. */
 bool groups_have(const struct session_groups *groups, struct bytes kind, struct bytes target);
+
+/*
+ * The groups of the token, as a JSON object of arrays. Reads of rows add those of clairon.member by
+ * themselves.
+ */
+MUST_CHECK enum rc groups_write_token(const struct session_groups *groups, struct buffer *out);
+
+/*
+ * The groups of these kinds, sorted: sessions with equal texts belong to the same groups. The
+ * audience may be composite.
+ */
+MUST_CHECK enum rc groups_write_keys(const struct session_groups *groups, const char *audience,
+                                     struct buffer *out);
+
+/* The same for equal sets of groups, in any order. */
+uint64_t groups_hash(const struct session_groups *groups);
 
 /* True if it belongs to all parts of a composite audience that were split already. */
 static inline bool

@@ -143,6 +143,81 @@ test_a_composite_audience_requires_every_part(void **state)
     groups_clear(&groups, &all);
 }
 
+static void
+test_token_groups_are_written_as_json(void **state)
+{
+    struct session_groups groups = {.memberships = NULL};
+    struct audience *all = NULL;
+    struct buffer text;
+
+    (void)state;
+    buffer_init(&text, 1000);
+    groups_join(&groups, &all, SESSION, KEY("ALL"), false);
+    groups_join(&groups, &all, SESSION, KEY("USER:u1"), false);
+    assert_int_equal(groups_write_token(&groups, &text), RC_OK);
+    assert_string_equal(text.bytes, "{}");
+    groups_join(&groups, &all, SESSION, KEY("STRUCTURE:s\"1"), false);
+    groups_join(&groups, &all, SESSION, KEY("ROLE:a:b"), false);
+    groups_join(&groups, &all, SESSION, KEY("STRUCTURE:s2"), false);
+    groups_join(&groups, &all, SESSION, KEY("STRUCTURE:s3"), true);
+    buffer_clear(&text);
+    assert_int_equal(groups_write_token(&groups, &text), RC_OK);
+    assert_string_equal(text.bytes, "{\"STRUCTURE\":[\"s2\",\"s\\\"1\"],\"ROLE\":[\"a:b\"]}");
+    buffer_free(&text);
+    groups_clear(&groups, &all);
+}
+
+static void
+assert_keys(const struct session_groups *groups, const char *audience, const char *expected,
+            size_t len)
+{
+    struct buffer text;
+
+    buffer_init(&text, 1000);
+    assert_int_equal(groups_write_keys(groups, audience, &text), RC_OK);
+    assert_int_equal(text.len, len);
+    assert_memory_equal(text.bytes, expected, len);
+    buffer_free(&text);
+}
+
+/* Users with equal texts receive the same answer. */
+static void
+test_keys_are_those_of_the_audience_in_order(void **state)
+{
+    static const char BOTH[] = "ROLE:admin\0STRUCTURE:s1\0STRUCTURE:s2";
+    static const char ONE[] = "ROLE:admin";
+    struct session_groups groups = {.memberships = NULL};
+    struct audience *all = NULL;
+
+    (void)state;
+    groups_join(&groups, &all, SESSION, KEY("ALL"), false);
+    groups_join(&groups, &all, SESSION, KEY("USER:u1"), false);
+    groups_join(&groups, &all, SESSION, KEY("STRUCTURE:s2"), true);
+    groups_join(&groups, &all, SESSION, KEY("ROLE:admin"), true);
+    groups_join(&groups, &all, SESSION, KEY("STRUCTURE:s1"), false);
+    groups_join(&groups, &all, SESSION, KEY("STRUCTURES:s1"), false);
+    assert_keys(&groups, "STRUCTURE+ROLE", BOTH, sizeof(BOTH));
+    assert_keys(&groups, "ROLE", ONE, sizeof(ONE));
+    groups_clear(&groups, &all);
+}
+
+static void
+test_hash_depends_on_the_set_only(void **state)
+{
+    struct session_groups groups = {.memberships = NULL}, same = {.memberships = NULL};
+    struct audience *all = NULL;
+
+    (void)state;
+    groups_join(&groups, &all, SESSION, KEY("A:1"), false);
+    groups_join(&groups, &all, SESSION, KEY("B:2"), true);
+    groups_join(&same, &all, SESSION, KEY("B:2"), false);
+    assert_true(groups_hash(&groups) != groups_hash(&same));
+    groups_join(&same, &all, SESSION, KEY("A:1"), true);
+    assert_true(groups_hash(&groups) == groups_hash(&same));
+    groups_clear(&groups, &all);
+    groups_clear(&same, &all);
+}
+
 int
 main(void)
 {
@@ -154,6 +229,9 @@ main(void)
         cmocka_unit_test(test_granted_memberships_are_replaced),
         cmocka_unit_test(test_a_gained_membership_is_noticed),
         cmocka_unit_test(test_a_composite_audience_requires_every_part),
+        cmocka_unit_test(test_token_groups_are_written_as_json),
+        cmocka_unit_test(test_keys_are_those_of_the_audience_in_order),
+        cmocka_unit_test(test_hash_depends_on_the_set_only),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

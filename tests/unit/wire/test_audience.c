@@ -118,6 +118,26 @@ test_composite_targets_are_split_and_unescaped(void **state)
     assert_false(split("A+B", longest, &parts));
 }
 
+static bool
+has_part(const char *name, const char *kind)
+{
+    return audience_has_part(name, (struct bytes){(const unsigned char *)kind, strlen(kind)});
+}
+
+static void
+parts_of_a_name_are_found(void **state)
+{
+    (void)state;
+    assert_true(has_part("STRUCTURE", "STRUCTURE"));
+    assert_true(has_part("STRUCTURE+ROLE+TEAM", "STRUCTURE"));
+    assert_true(has_part("STRUCTURE+ROLE+TEAM", "ROLE"));
+    assert_true(has_part("STRUCTURE+ROLE+TEAM", "TEAM"));
+    assert_false(has_part("STRUCTURE+ROLE", "STRUCT"));
+    assert_false(has_part("STRUCTURE+ROLE", "ROLES"));
+    assert_false(has_part("STRUCTURE+ROLE", "STRUCTURE+ROLE"));
+    assert_false(has_part("STRUCTURE", ""));
+}
+
 int
 main(void)
 {
@@ -127,6 +147,7 @@ main(void)
         cmocka_unit_test(valid_names_are_accepted),
         cmocka_unit_test(invalid_names_are_rejected),
         cmocka_unit_test(reserved_names_are_case_insensitive),
+        cmocka_unit_test(parts_of_a_name_are_found),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
