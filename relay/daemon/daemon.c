@@ -14,6 +14,7 @@
 #include "feed/feed.h"
 #include "gate/gate.h"
 #include "hub/hub.h"
+#include "rows/rows.h"
 #include "store/store.h"
 
 #define HEARTBEAT_US INT64_C(1000000) /* of a worker, checked by its supervisor */
@@ -27,6 +28,7 @@ struct relay {
     bool *is_push_off;
     struct store *store;
     struct feed *feed; /* NULL without the role */
+    struct rows *rows; /* NULL without the role gate, or without a connection string */
     struct hub *hub;   /* NULL without the role */
     struct gate *gate;
     struct gate_process process;
@@ -296,7 +298,8 @@ open_modules(struct relay *relay)
     if (relay->store == NULL)
         return false;
     if ((config->relay.roles & CONFIG_ROLE_GATE) != 0) {
-        relay->hub = hub_open(relay->loop, config, relay->store, relay->stats);
+        relay->rows = rows_open(relay->loop, config, relay->stats);
+        relay->hub = hub_open(relay->loop, config, relay->store, relay->rows, relay->stats);
         if (relay->hub == NULL)
             return false;
     }
@@ -319,6 +322,7 @@ close_modules(struct relay *relay)
     feed_close(relay->feed);
     gate_close(relay->gate);
     hub_close(relay->hub);
+    rows_close(relay->rows);
     store_close(relay->store);
     feed_free(relay->feed);
     hub_free(relay->hub);

@@ -15,6 +15,7 @@
 #include "hub/resume/subscribe.h"
 #include "hub/session/control.h"
 #include "hub/session/hub_state.h"
+#include "hub/session/lists.h"
 #include "hub/session/members.h"
 #include "hub/session/queue.h"
 #include "hub/session/ready_list.h"
@@ -78,6 +79,7 @@ session_detach(struct session *session)
 
     session_set_state(session, SESSION_CLOSED);
     session_leave_turns(session);
+    lists_free(session);
     hub->deferred_count -= inbox_is_deferred(&session->inbox) ? 1 : 0;
     groups_clear(&session->groups, &hub->audiences);
     if (hub_user_sessions(hub, session->client.user) == 0)

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <utlist.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "hub/acks/ack_queue.h"
@@ -21,6 +22,7 @@
 #include "hub/resume/refill.h"
 #include "hub/session/control.h"
 #include "hub/session/hub_state.h"
+#include "hub/session/lists.h"
 #include "hub/session/members.h"
 #include "hub/session/cursors.h"
 #include "hub/session/shed.h"
@@ -44,6 +46,17 @@ notification_of(const struct hub *hub, const struct entry *entry)
     return hub_notification_new(hub, entry, heads);
 }
 
+/* A retry is of an old transaction, perhaps of a server that no longer exists. */
+static void
+note_xid(struct hub *hub, const struct entry *entry)
+{
+    const struct frame_notification *frame = &entry->frame.as.notification;
+    const struct recent_xid item = {frame->xid, entry->id, frame->commit_us, entry->shard};
+
+    if (!entry->is_retry)
+        recent_xids_add(&hub->recent_xids, &item);
+}
+
 static void
 on_entry(void *ctx, const struct entry *entry)
 {
@@ -53,6 +66,7 @@ on_entry(void *ctx, const struct entry *entry)
         return;
     hub->newest[entry->shard] = entry->id;
     store_record_entry(hub->store, entry->shard, entry->id);
+    note_xid(hub, entry);
     hub->unpublished[hub->unpublished_count++] = notification_of(hub, entry);
     stats_add(hub->stats, STAT_HUB_NOTIFICATIONS, 1);
     if (hub->unpublished_count == HUB_UNPUBLISHED_MAX)
@@ -72,8 +86,12 @@ on_member(void *ctx, const struct reader_member *member)
     user = hub_find_user(hub, member->user);
     if (user == NULL || !audience_key(member->audience, member->target, group_key, &group_len))
         return;
-    DL_FOREACH_SAFE (user->members, of_user, next)
+    recent_xids_add(&hub->recent_xids,
+                    &(struct recent_xid){.xid = member->xid, .commit_us = clock_wall_us()});
+    DL_FOREACH_SAFE (user->members, of_user, next) {
         session_change_group(of_user->session, group_key, group_len, member->added);
+        lists_reload(of_user->session, &member->audience, member->xid != 0);
+    }
 }
 
 /* Removes the first user's pairs from *pairs, as many as fit. Returns their number. */
@@ -141,6 +159,7 @@ set_epoch(struct hub *hub)
                   LOG_TEXT("old_epoch", hub->epoch), LOG_TEXT("epoch", store_epoch(hub->store)));
     snprintf(hub->epoch, sizeof(hub->epoch), "%s", store_epoch(hub->store));
     replay_buffer_reset(&hub->replay_buffer, head);
+    recent_xids_forget_ids(&hub->recent_xids);
     memcpy(hub->newest, head, hub->shards * sizeof(*head));
     shed_reset(hub);
     if (hub->has_head) {
@@ -199,7 +218,7 @@ on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
 }
 
 struct hub *
-hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
+hub_open(struct ev_loop *loop, const struct config *config, struct store *store, struct rows *rows,
          struct stats *stats)
 {
     struct hub *hub = memory_new(sizeof(*hub));
@@ -209,6 +228,7 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
     hub->loop = loop;
     hub->config = config;
     hub->store = store;
+    hub->rows = rows;
     hub->shards = store_shards(store);
     hub->stats = stats;
     hub->scratch = memory_new(WS_TEXT_HEAD_MAX + SESSION_CONTROL_MAX);
@@ -265,6 +285,7 @@ hub_free(struct hub *hub)
         return;
     (void)hub_send_some(hub, UINT_MAX); /* frees the closed sessions */
     replay_buffer_close(&hub->replay_buffer);
+    recent_xids_free(&hub->recent_xids);
     while (hub->unpublished_count > 0)
         notification_unref(hub->unpublished[--hub->unpublished_count]);
     acks_free(hub);

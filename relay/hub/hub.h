@@ -7,13 +7,15 @@
 #include "hub/session/session.h"
 
 struct ev_loop;
+struct rows;
 struct store;
 
 /*
- * Reads the store's stream from its end and serves sessions. config and stats must outlive it.
+ * Reads the store's stream from its end and serves sessions. config, rows (may be NULL) and stats
+ * must outlive it.
  */
 struct hub *hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
-                     struct stats *stats);
+                     struct rows *rows, struct stats *stats);
 
 /* The store that it reads. */
 struct store *hub_store(const struct hub *hub);

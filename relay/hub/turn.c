@@ -149,6 +149,7 @@ on_turn(struct ev_loop *loop, ev_prepare *prepare, int events)
 
     (void)events;
     hub_publish(hub);
+    hub->list_frames = 0;
     if (hub_send_some(hub, SENDS_PER_TURN))
         ev_idle_start(loop, &hub->more);
     else

@@ -9,7 +9,7 @@
 #include "rows/queue.h"
 
 #define BUSY_TICK_S 0.02 /* while requests wait or queries run */
-#define IDLE_TICK_S 1.0  /* while connections are open */
+#define IDLE_TICK_S 1.0  /* while connections are open, or clients read answers */
 
 struct rows {
     struct ev_loop *loop;
@@ -24,7 +24,7 @@ set_tick(struct rows *rows)
     bool is_busy = rows->queue.waiting_count > 0 || rows_pool_is_running(&rows->pool);
     double every_s = is_busy ? BUSY_TICK_S : IDLE_TICK_S;
 
-    if (!is_busy && !rows_pool_is_open(&rows->pool)) {
+    if (!is_busy && !rows_pool_is_open(&rows->pool) && rows->pool.held_bytes == 0) {
         ev_timer_stop(rows->loop, &rows->tick);
         return;
     }
@@ -96,9 +96,11 @@ enum rows_status
 rows_ask(struct rows *rows, const struct rows_wanted *wanted, const struct rows_events *events,
          void *ctx, struct rows_request **ret_request, int64_t *ret_after_ms)
 {
-    enum rows_status status =
-        rows_queue_add(&rows->queue, wanted, events, ctx, clock_monotonic_us(), ret_request);
+    enum rows_status status;
 
+    if (rows == NULL)
+        return ROWS_OFF;
+    status = rows_queue_add(&rows->queue, wanted, events, ctx, clock_monotonic_us(), ret_request);
     if (status == ROWS_OK)
         rows_pool_run_soon(&rows->pool); /* identical requests of this iteration share a query */
     else

@@ -31,13 +31,16 @@ static const struct {
     const char *sqlstate;
     enum rows_status status;
 } STATUSES[] = {
-    {"42501", ROWS_DENIED},                              /* insufficient_privilege */
-    {"54000", ROWS_TOO_MANY}, {"57014", ROWS_TIMED_OUT}, /* query_canceled */
-    {"57", ROWS_LOST},    /* operator intervention: shutdown, restart */
-    {"08", ROWS_LOST},    /* connection exception */
-    {"40", ROWS_LOST},    /* recovery conflict on a standby */
-    {"53", ROWS_BUSY},    /* insufficient resources */
-    {"55P03", ROWS_BUSY}, /* lock_not_available */
+    {"42501", ROWS_DENIED},    /* insufficient_privilege */
+    {"22021", ROWS_DENIED},    /* a name with characters that the database cannot have */
+    {"22P05", ROWS_DENIED},    /* the same */
+    {"54000", ROWS_TOO_MANY},  /* program_limit_exceeded */
+    {"57014", ROWS_TIMED_OUT}, /* query_canceled */
+    {"57", ROWS_LOST},         /* operator intervention: shutdown, restart */
+    {"08", ROWS_LOST},         /* connection exception */
+    {"40", ROWS_LOST},         /* recovery conflict on a standby */
+    {"53", ROWS_BUSY},         /* insufficient resources */
+    {"55P03", ROWS_BUSY},      /* lock_not_available */
 };
 
 enum rows_status

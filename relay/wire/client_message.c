@@ -190,6 +190,48 @@ read_nothing(const json_t *root, struct client_message *message,
     return RC_OK;
 }
 
+/* A name of 1 to `max` bytes; `fallback` if it is absent. NULL: invalid. */
+static char *
+name_copy(const json_t *value, size_t max, const char *fallback)
+{
+    size_t len = json_string_length(value); /* 0: not a string */
+
+    if (value == NULL && fallback != NULL)
+        return memory_text(fallback, strlen(fallback));
+    return len > 0 && len <= max ? field_copy(value) : NULL;
+}
+
+static enum rc
+read_snapshot(const json_t *root, struct client_message *message,
+              char error[CLIENT_MESSAGE_ERROR_MAX])
+{
+    const json_t *snapshot = json_object_get(root, "snapshot");
+
+    message->has_snapshot = snapshot != NULL;
+    if (snapshot == NULL ||
+        (json_is_string(snapshot) &&
+         snapshot_parse(json_string_value(snapshot), json_string_length(snapshot),
+                        &message->snapshot) == RC_OK))
+        return RC_OK;
+    return reject_message(error, "\"snapshot\" must be xmin:xmax:xip,.. of clairon.snapshot()");
+}
+
+static enum rc
+read_rows(const json_t *root, struct client_message *message, char error[CLIENT_MESSAGE_ERROR_MAX])
+{
+    if (!message->has_request_id)
+        return reject_message(error, "\"rows\" needs an \"r\"");
+    message->source = name_copy(json_object_get(root, "source"), CLIENT_MESSAGE_SOURCE_MAX, NULL);
+    if (message->source == NULL)
+        return reject_message(error, "\"source\" must be a string of 1 to %d bytes",
+                              CLIENT_MESSAGE_SOURCE_MAX);
+    message->rule = name_copy(json_object_get(root, "rule"), CLIENT_MESSAGE_RULE_MAX, "default");
+    if (message->rule == NULL)
+        return reject_message(error, "\"rule\" must be a string of 1 to %d bytes",
+                              CLIENT_MESSAGE_RULE_MAX);
+    return read_snapshot(root, message, error);
+}
+
 static const struct client_message_form FORMS[] = {
     {"connect", CLIENT_MESSAGE_CONNECT, {"t", "r", "token", "pos", "win", "topics"}, read_connect},
     {"ack", CLIENT_MESSAGE_ACK, {"t", "r", "ids"}, read_ack},
@@ -199,9 +241,10 @@ static const struct client_message_form FORMS[] = {
     {"refresh", CLIENT_MESSAGE_REFRESH, {"t", "r", "token"}, read_refresh},
     {"pong", CLIENT_MESSAGE_PONG, {"t", "r"}, read_nothing},
     {"ping", CLIENT_MESSAGE_PING, {"t", "r"}, read_nothing},
+    {"rows", CLIENT_MESSAGE_ROWS, {"t", "r", "source", "rule", "snapshot"}, read_rows},
 };
 
-#define KINDS "connect, ack, nack, subscribe, unsubscribe, refresh, ping or pong"
+#define KINDS "connect, ack, nack, subscribe, unsubscribe, refresh, rows, ping or pong"
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
@@ -425,5 +468,8 @@ client_message_free(struct client_message *message)
     for (size_t i = 0; i < message->topic_count; i++)
         free(message->topics[i]);
     free(message->topics);
+    free(message->source);
+    free(message->rule);
+    snapshot_free(&message->snapshot);
     *message = (struct client_message){0};
 }

@@ -8,7 +8,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "decoder/protocol/limits.h"
 #include "base/rc.h"
+#include "wire/snapshot.h"
 
 #define CLIENT_MESSAGE_ACKS_MAX 1024
 #define CLIENT_MESSAGE_WINDOW_MAX 65536 /* a larger value is reduced to this */
@@ -18,7 +20,9 @@
 #define CLIENT_MESSAGE_TOPIC_MAX 255  /* bytes */
 #define CLIENT_MESSAGE_TOPICS_BYTES_MAX 8192
 #define CLIENT_MESSAGE_DELAY_MAX 86400000 /* likewise */
-#define CLIENT_MESSAGE_ENTRY_MAX 42       /* two 64-bit numbers, a dash and a zero */
+#define CLIENT_MESSAGE_SOURCE_MAX 255
+#define CLIENT_MESSAGE_RULE_MAX LIMIT_RULE
+#define CLIENT_MESSAGE_ENTRY_MAX 42 /* two 64-bit numbers, a dash and a zero */
 
 enum client_message_kind {
     CLIENT_MESSAGE_CONNECT,
@@ -29,6 +33,7 @@ enum client_message_kind {
     CLIENT_MESSAGE_REFRESH,
     CLIENT_MESSAGE_PONG,
     CLIENT_MESSAGE_PING,
+    CLIENT_MESSAGE_ROWS,
 };
 
 struct client_message {
@@ -44,6 +49,10 @@ struct client_message {
     int64_t delay_ms; /* nack: 0 if absent */
     char **topics;    /* connect, subscribe, unsubscribe: '*' only at the end */
     size_t topic_count;
+    char *source; /* rows */
+    char *rule;   /* rows: "default" if absent */
+    bool has_snapshot;
+    struct snapshot snapshot; /* rows: only whether it is new enough */
 };
 
 /*

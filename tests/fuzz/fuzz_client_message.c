@@ -23,6 +23,10 @@ check(const struct client_message *message)
         if (len == 0 || len > CLIENT_MESSAGE_TOPIC_MAX)
             __builtin_trap();
     }
+    if (message->kind == CLIENT_MESSAGE_ROWS &&
+        (!message->has_request_id || strlen(message->source) > CLIENT_MESSAGE_SOURCE_MAX ||
+         strlen(message->rule) > CLIENT_MESSAGE_RULE_MAX))
+        __builtin_trap();
     if (message->kind == CLIENT_MESSAGE_REFRESH && message->token == NULL)
         __builtin_trap();
 }
@@ -37,7 +41,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (rc == RC_OK)
         check(&message);
     else if (error[0] == '\0' || message.token != NULL || message.ids != NULL ||
-             message.topics != NULL)
+             message.topics != NULL || message.source != NULL || message.snapshot.running != NULL)
         __builtin_trap(); /* rejected without an error text, or with memory still allocated */
     client_message_free(&message);
     return 0;

@@ -15,6 +15,7 @@
 #include "hub/acks/nacks.h"
 #include "hub/acks/user_acks.h"
 #include "hub/attach.h"
+#include "hub/live_rows.h"
 #include "hub/resume/subscribe.h"
 #include "wire/client_message.h"
 #include "wire/error_frame.h"
@@ -282,6 +283,24 @@ handle_subscribe(struct gate_conn *conn, const struct client_message *message)
                  "subscription limit reached: 256 topics or 8 kB");
 }
 
+/* With a snapshot: is it new enough for this connection? Otherwise the hub sends the rows. */
+static void
+handle_rows(struct gate_conn *conn, const struct client_message *message)
+{
+    char line[128];
+    bool is_accepted;
+    int len;
+
+    if (!message->has_snapshot) {
+        session_ask_rows(conn->session, message->source, message->rule, message->request_id);
+        return;
+    }
+    is_accepted = session_accepts_snapshot(conn->session, &message->snapshot);
+    len = snprintf(line, sizeof(line), "{\"t\":\"rows\",\"r\":%lld,\"ok\":%s}",
+                   (long long)message->request_id, is_accepted ? "true" : "false");
+    gate_conn_send(conn, line, (size_t)len);
+}
+
 static void
 handle_open(struct gate_conn *conn, const struct client_message *message)
 {
@@ -310,6 +329,9 @@ handle_open(struct gate_conn *conn, const struct client_message *message)
     }
     case CLIENT_MESSAGE_REFRESH:
         handle_refresh(conn, message);
+        break;
+    case CLIENT_MESSAGE_ROWS:
+        handle_rows(conn, message);
         break;
     case CLIENT_MESSAGE_PING:
         gate_conn_send(conn, PONG, sizeof(PONG) - 1);

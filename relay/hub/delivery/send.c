@@ -10,6 +10,7 @@
 #include "hub/session/gap.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/cursors.h"
+#include "hub/session/lists.h"
 #include "hub/session/queue.h"
 #include "hub/session/ready_list.h"
 #include "hub/session/session.h"
@@ -17,6 +18,8 @@
 
 #define PIECES_MAX 64
 #define PIECES_BYTES_MAX (256u * 1024)
+#define LIST_FRAMES_PER_TURN 16            /* a page is as long as 1000 notifications */
+#define LIST_FRAME_MAX (64u * 1024 * 1024) /* a row, which rows.max_bytes limits, and its head */
 
 _Static_assert(SESSION_QUEUE_BYTES >= PIECES_BYTES_MAX, "a queue is not full before it is sent");
 
@@ -154,6 +157,13 @@ send_batch(struct hub *hub, struct session *session)
 }
 
 static void
+update_control(struct session *session)
+{
+    session->has_control = session->control.frames.len > 0 || session->control.gap_why != NULL ||
+                           lists_have_frames(session);
+}
+
+static void
 send_queue(struct session *session)
 {
     struct iovec pieces[PIECES_MAX];
@@ -169,13 +179,38 @@ send_queue(struct session *session)
     if (control_len > 0 && written >= control_len) {
         written -= control_len;
         buffer_free(&session->control.frames);
-        session->has_control = session->control.gap_why != NULL;
+        update_control(session);
     }
     while (written > 0) {
         written -= outbound_nth(&session->outbound, 0)->ws_len;
         notification_unref(dequeue_written(session));
     }
     session_gap_of_backlog(session);
+}
+
+/* One frame of the answers to `rows` at a time, so that notifications are sent in between. */
+static void
+send_list_frame(struct session *session)
+{
+    struct buffer frame;
+    struct iovec piece;
+    size_t head_len;
+
+    session->hub->list_frames++;
+    buffer_init(&frame, LIST_FRAME_MAX);
+    if (buffer_add(&frame, (char[WS_TEXT_HEAD_MAX]){0}, WS_TEXT_HEAD_MAX) != RC_OK ||
+        !lists_write_frame(session, &frame)) {
+        buffer_free(&frame);
+        update_control(session);
+        return;
+    }
+    head_len = ws_text_header(frame.len - WS_TEXT_HEAD_MAX,
+                              (unsigned char *)frame.bytes + WS_TEXT_HEAD_MAX);
+    piece.iov_base = frame.bytes + WS_TEXT_HEAD_MAX - head_len;
+    piece.iov_len = frame.len - WS_TEXT_HEAD_MAX + head_len;
+    if (write_pieces(session, &piece, 1, -1) > 0)
+        lists_frame_sent(session);
+    buffer_free(&frame);
 }
 
 /* Also while is_blocked: the socket may be writable again. */
@@ -189,6 +224,9 @@ send_queued(struct hub *hub, struct session *session)
         send_batch(hub, session);
     else
         send_queue(session);
+    if (session->has_control && lists_have_frames(session) && !session->is_blocked &&
+        hub->list_frames < LIST_FRAMES_PER_TURN)
+        send_list_frame(session);
     if (session->state != SESSION_LIVE && outbound_is_empty(&session->outbound))
         session_mark(session, READY_ADVANCE);
     if (!outbound_is_empty(&session->outbound) || session->has_control)

@@ -4,6 +4,7 @@
 #include "hub/delivery/session_inflight.h"
 #include "hub/resume/request.h"
 #include "hub/session/hub_state.h"
+#include "hub/session/lists.h"
 #include "hub/session/ready_list.h"
 #include "hub/session/state.h"
 
@@ -58,6 +59,7 @@ static void
 on_groups_reloaded(void *ctx, enum rc rc, const struct bytes *groups, size_t count)
 {
     struct session *session = ctx;
+    uint64_t before = groups_hash(&session->groups);
     bool has_gained;
 
     groups_end_request(&session->groups, rc == RC_OK);
@@ -67,6 +69,8 @@ on_groups_reloaded(void *ctx, enum rc rc, const struct bytes *groups, size_t cou
     groups_replace(&session->groups, &session->hub->audiences, session, groups, count);
     if (has_gained)
         reread_inbox(session);
+    if (groups_hash(&session->groups) != before)
+        lists_reload(session, NULL, false);
     session_mark(session, READY_ADVANCE); /* which requests them again if they were STALE */
 }
 

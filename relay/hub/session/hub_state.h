@@ -8,6 +8,7 @@
 #include "base/stats.h"
 #include "hub/fanout/client_pos.h"
 #include "hub/fanout/pressure.h"
+#include "hub/fanout/recent_xids.h"
 #include "hub/fanout/replay_buffer.h"
 #include "hub/fanout/batch.h"
 #include "hub/session/ready_list.h"
@@ -68,11 +69,14 @@ struct resumes {
     ev_timer turns;            /* while users wait for their budget */
 };
 
+struct rows;
+
 struct hub {
     struct ev_loop *loop;
     const struct config *config;
     struct store *store;
-    unsigned shards; /* of the store */
+    struct rows *rows; /* NULL: no connection string */
+    unsigned shards;   /* of the store */
     struct stats *stats;
     struct reader *reader;
     struct store_listener store_listener;
@@ -82,6 +86,7 @@ struct hub {
     bool has_head; /* the store was up once: replay_buffer.head is valid */
     char epoch[CLIENT_POS_EPOCH_MAX + 1];
     struct replay_buffer replay_buffer;
+    struct recent_xids recent_xids;
     struct notification
         *unpublished[HUB_UNPUBLISHED_MAX]; /* read in this iteration, not yet offered */
     unsigned unpublished_count;
@@ -92,6 +97,7 @@ struct hub {
     ev_prepare turn;         /* the end of a turn: offers the batch, works off the ready list */
     ev_idle more;            /* while the ready list is not empty */
     unsigned char *scratch;  /* a session's control queue, as a frame */
+    unsigned list_frames;    /* sent in this turn */
     unsigned deferred_count; /* sessions with inbox_is_deferred */
     bool refill_is_pending;  /* some of them wait for acks and reports to be stored */
     struct acks acks;        /* waiting for the store */

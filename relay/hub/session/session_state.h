@@ -15,6 +15,7 @@
 #include "hub/session/session.h"
 
 struct hub;
+struct session_lists; /* lists.h */
 struct session_transport;
 struct backlog;   /* fanout/client_pos.h */
 struct row_order; /* row_order.c */
@@ -65,12 +66,16 @@ struct session_client {
 #define LOG_SESSION(session)                                                                       \
     LOG_TEXT("conn", (session)->client.conn), LOG_TEXT("user", (session)->client.user)
 
-/* The control queue, which is sent before notifications, and gaps to be announced in it. */
+/*
+ * The control queue, which is sent before notifications, gaps to be announced in it, and answers to
+ * requests for rows. has_control: one of these can be sent.
+ */
 struct session_control {
-    struct buffer frames;   /* frames, each with a final '\n' */
-    struct cursor gap_from; /* the start of a gap to be announced .. */
-    const char *gap_why;    /* .. and its reason; NULL: none */
-    bool has_dropped;       /* load shedding dropped notifications; not announced yet */
+    struct buffer frames;        /* frames, each with a final '\n' */
+    struct cursor gap_from;      /* the start of a gap to be announced .. */
+    const char *gap_why;         /* .. and its reason; NULL: none */
+    bool has_dropped;            /* load shedding dropped notifications; not announced yet */
+    struct session_lists *lists; /* NULL: the client never asked for rows */
 };
 
 /* Its socket. */
@@ -109,7 +114,7 @@ struct session { /* from a pool; aligned to a cache line */
     enum session_state state;
     bool is_blocked;  /* the socket is full; session_writable follows */
     uint8_t ready;    /* enum ready_reason: the ready list refers to it */
-    bool has_control; /* the control queue or a gap waits */
+    bool has_control; /* see control */
     bool has_topics;  /* not all: see subscription */
     bool has_backlog; /* see order */
     bool is_poll;     /* it ends with one response */

@@ -3,6 +3,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,9 @@ expect_rejected(const char *line, const char *word)
     assert_null(message.pos);
     assert_null(message.ids);
     assert_null(message.topics);
+    assert_null(message.source);
+    assert_null(message.rule);
+    assert_null(message.snapshot.running);
     client_message_free(&message);
 }
 
@@ -315,6 +319,53 @@ http_bodies_are_parsed(void **state)
     assert_int_equal(client_message_parse_ack(NULL, 0, NULL, error), RC_BAD);
 }
 
+static void
+rows_are_parsed(void **state)
+{
+    struct client_message message;
+
+    (void)state;
+    assert_int_equal(parse("{\"t\":\"rows\",\"r\":5,\"source\":\"s.t\"}", &message), RC_OK);
+    assert_int_equal(message.kind, CLIENT_MESSAGE_ROWS);
+    assert_int_equal(message.request_id, 5);
+    assert_string_equal(message.source, "s.t");
+    assert_string_equal(message.rule, "default");
+    assert_false(message.has_snapshot);
+    client_message_free(&message);
+    assert_null(message.source);
+    assert_int_equal(parse("{\"t\":\"rows\",\"r\":5,\"source\":\"t\",\"rule\":\"mine\","
+                           "\"snapshot\":\"5:9:7\"}",
+                           &message),
+                     RC_OK);
+    assert_string_equal(message.rule, "mine");
+    assert_true(message.has_snapshot);
+    assert_false(snapshot_contains(&message.snapshot, 7));
+    client_message_free(&message);
+    client_message_free(&message);
+}
+
+static void
+invalid_rows_are_rejected(void **state)
+{
+    char line[400];
+    char name[258];
+
+    (void)state;
+    expect_rejected("{\"t\":\"rows\",\"source\":\"t\"}", "\"r\"");
+    expect_rejected("{\"t\":\"rows\",\"r\":5}", "\"source\"");
+    expect_rejected("{\"t\":\"rows\",\"r\":5,\"source\":\"\"}", "\"source\"");
+    expect_rejected("{\"t\":\"rows\",\"r\":5,\"source\":7}", "\"source\"");
+    expect_rejected("{\"t\":\"rows\",\"r\":5,\"source\":\"t\",\"rule\":null}", "\"rule\"");
+    expect_rejected("{\"t\":\"rows\",\"r\":5,\"source\":\"t\",\"user\":\"u2\"}", "user");
+    expect_rejected("{\"t\":\"rows\",\"r\":5,\"source\":\"t\",\"snapshot\":\"9:5:\"}",
+                    "\"snapshot\"");
+    expect_rejected("{\"t\":\"rows\",\"r\":5,\"source\":\"t\",\"snapshot\":null}", "\"snapshot\"");
+    memset(name, 'x', sizeof(name));
+    name[CLIENT_MESSAGE_SOURCE_MAX + 1] = '\0';
+    snprintf(line, sizeof(line), "{\"t\":\"rows\",\"r\":5,\"source\":\"%s\"}", name);
+    expect_rejected(line, "255 bytes");
+}
+
 int
 main(void)
 {
@@ -332,6 +383,8 @@ main(void)
         cmocka_unit_test(large_numbers_are_clamped),
         cmocka_unit_test(topics_are_parsed),
         cmocka_unit_test(http_bodies_are_parsed),
+        cmocka_unit_test(rows_are_parsed),
+        cmocka_unit_test(invalid_rows_are_rejected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

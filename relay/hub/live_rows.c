@@ -1,0 +1,140 @@
+/* live_rows.c: asks for the rows of live rules, and decides which snapshots a client accepts. */
+#include "hub/live_rows.h"
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "hub/session/hub_state.h"
+#include "hub/session/lists.h"
+#include "hub/session/cursors.h"
+#include "rows/rows.h"
+
+#define GROUPS_JSON_MAX 65536
+
+static bool
+contains_all(const struct hub *hub, struct cursor cursor, unsigned own,
+             const struct snapshot *snapshot)
+{
+    /* A client may have resumed from the cursor of a relay that has read further. */
+    return cursor_reaches(replay_buffer_head(&hub->replay_buffer, own), cursor) &&
+           recent_xids_are_in(&hub->recent_xids, cursor, own, snapshot, clock_wall_us());
+}
+
+/* Before INBOX a session has no cursor: its client has not received `connected`. */
+static bool
+has_cursor(const struct session *session)
+{
+    return session->state >= SESSION_INBOX;
+}
+
+bool
+session_accepts_snapshot(const struct session *session, const struct snapshot *snapshot)
+{
+    return has_cursor(session) && contains_all(session->hub, session_reached(session),
+                                               session->client.own_shard, snapshot);
+}
+
+static void
+note_cursor(struct list_request *request)
+{
+    if (request->has_cursor || !has_cursor(request->session))
+        return;
+    request->cursor = session_reached(request->session);
+    request->has_cursor = true;
+}
+
+/*
+ * Changes between the request and its answer may be missing in the rows: the client receives their
+ * notifications, and applies them.
+ */
+static bool
+on_accepts(void *ctx, const struct snapshot *snapshot)
+{
+    struct list_request *request = ctx;
+    const struct session *session = request->session;
+
+    note_cursor(request);
+    return request->has_cursor &&
+           contains_all(session->hub, request->cursor, session->client.own_shard, snapshot);
+}
+
+static enum rc
+on_add_groups(void *ctx, const char *audience, struct buffer *out)
+{
+    const struct list_request *request = ctx;
+    const struct session *session = request->session;
+
+    if (session->state < SESSION_CHECKING || !groups_are_current(&session->groups))
+        return RC_AGAIN;
+    return groups_write_keys(&session->groups, audience, out);
+}
+
+static void
+on_rows(void *ctx, enum rows_status status, const struct rows_answer *answer, int64_t after_ms)
+{
+    lists_answered(ctx, status, answer, after_ms);
+}
+
+static const struct rows_events ROWS_EVENTS = {
+    .add_groups = on_add_groups,
+    .accepts = on_accepts,
+    .done = on_rows,
+};
+
+static enum rows_status
+ask(struct list_request *request, int64_t *ret_after_ms)
+{
+    const struct session *session = request->session;
+    struct rows_wanted wanted = {request->list->source, request->list->rule, session->client.user,
+                                 NULL};
+    enum rows_status status = ROWS_FAILED;
+    struct buffer groups;
+
+    buffer_init(&groups, GROUPS_JSON_MAX);
+    if (groups_write_token(&session->groups, &groups) == RC_OK) {
+        wanted.groups = groups.bytes;
+        status = rows_ask(session->hub->rows, &wanted, &ROWS_EVENTS, request, &request->request,
+                          ret_after_ms);
+    }
+    buffer_free(&groups);
+    return status;
+}
+
+void
+session_ask_rows(struct session *session, const char *source, const char *rule, int64_t request_id)
+{
+    struct list_request *request = lists_ask(session, source, rule, request_id);
+    int64_t after_ms = 0;
+    enum rows_status status;
+
+    if (request == NULL) {
+        log_debug("hub", "too many requests for rows: request dropped", LOG_SESSION(session));
+        return;
+    }
+    note_cursor(request);
+    status = ask(request, &after_ms);
+    if (status != ROWS_OK)
+        lists_answered(request, status, NULL, after_ms);
+}
+
+struct hub_cursor
+hub_cursor_of(const struct hub *hub, const char *user)
+{
+    unsigned own = store_shard_of(hub->store, user);
+
+    return (struct hub_cursor){.is_known = hub->has_head,
+                               .own_shard = own,
+                               .cursor = replay_buffer_head(&hub->replay_buffer, own)};
+}
+
+bool
+hub_accepts_snapshot(const struct hub *hub, const struct hub_cursor *reached,
+                     const struct snapshot *snapshot)
+{
+    return reached->is_known && contains_all(hub, reached->cursor, reached->own_shard, snapshot);
+}
+
+struct rows *
+hub_rows(const struct hub *hub)
+{
+    return hub->rows;
+}

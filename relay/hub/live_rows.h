@@ -1,0 +1,41 @@
+/* live_rows.h: clients that ask for the rows of live rules. */
+#ifndef CLAIRON_HUB_LIVE_ROWS_H
+#define CLAIRON_HUB_LIVE_ROWS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "store/cursor.h"
+
+struct hub;
+struct rows;
+struct session;
+struct snapshot;
+
+/*
+ * Sends the rows that the rule addresses to the session's user as frames `rows`, or an `err`.
+ * Later changes of the user's memberships send `reload`.
+ */
+void session_ask_rows(struct session *session, const char *source, const char *rule,
+                      int64_t request_id);
+
+/* True if the snapshot contains all transactions with a notification before the cursor. */
+bool session_accepts_snapshot(const struct session *session, const struct snapshot *snapshot);
+
+/* How far the relay has read the streams of a user. */
+struct hub_cursor {
+    bool is_known; /* the store was up once */
+    unsigned own_shard;
+    struct cursor cursor;
+};
+
+/* For a client without a session. */
+struct hub_cursor hub_cursor_of(const struct hub *hub, const char *user);
+bool hub_accepts_snapshot(const struct hub *hub, const struct hub_cursor *reached,
+                          const struct snapshot *snapshot);
+
+/* Reads the rows; NULL: no connection string. */
+struct rows *hub_rows(const struct hub *hub);
+
+#endif

@@ -1,0 +1,250 @@
+/* lists.c: the lists of rows that a client holds, and its requests for them. */
+#include "hub/session/lists.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <utlist.h>
+
+#include "base/memory.h"
+#include "hub/session/ready_list.h"
+#include "hub/session/session_state.h"
+#include "wire/audience.h"
+#include "wire/error_frame.h"
+
+bool
+lists_have_frames(const struct session *session)
+{
+    return session->control.lists != NULL && session->control.lists->has_frames &&
+           session->state >= SESSION_INBOX;
+}
+
+static void
+mark_frames(struct session *session)
+{
+    session->control.lists->has_frames = true;
+    if (!lists_have_frames(session))
+        return; /* `connected` has it sent */
+    session->has_control = true;
+    session_mark(session, READY_SEND);
+}
+
+static struct session_list *
+find_list(const struct session_lists *lists, const char *source, const char *rule)
+{
+    struct session_list *list;
+
+    DL_FOREACH (lists->lists, list) {
+        if (strcmp(list->source, source) == 0 && strcmp(list->rule, rule) == 0)
+            return list;
+    }
+    return NULL;
+}
+
+static struct session_list *
+add_list(struct session_lists *lists, const char *source, const char *rule)
+{
+    struct session_list *list = memory_new(sizeof(*list));
+
+    list->source = memory_text(source, strlen(source));
+    list->rule = memory_text(rule, strlen(rule));
+    DL_APPEND(lists->lists, list);
+    return list;
+}
+
+static void
+free_list(struct session_lists *lists, struct session_list *list)
+{
+    DL_DELETE(lists->lists, list);
+    free(list->source);
+    free(list->rule);
+    free(list->audience);
+    free(list);
+}
+
+struct list_request *
+lists_ask(struct session *session, const char *source, const char *rule, int64_t request_id)
+{
+    struct list_request *request;
+    struct session_list *list;
+
+    if (session->control.lists == NULL)
+        session->control.lists = memory_new(sizeof(*session->control.lists));
+    if (session->control.lists->request_count >= SESSION_LIST_REQUESTS_MAX)
+        return NULL;
+    session->control.lists->request_count++;
+    list = find_list(session->control.lists, source, rule);
+    if (list == NULL)
+        list = add_list(session->control.lists, source, rule);
+    list->pending++;
+    request = memory_new(sizeof(*request));
+    request->session = session;
+    request->list = list;
+    request->request_id = request_id;
+    DL_APPEND(session->control.lists->waiting, request);
+    return request;
+}
+
+static void
+set_audience(struct session_list *list, const char *audience)
+{
+    if (list->audience != NULL && strcmp(list->audience, audience) == 0)
+        return;
+    free(list->audience);
+    list->audience = memory_text(audience, strlen(audience));
+}
+
+void
+lists_answered(struct list_request *request, enum rows_status status,
+               const struct rows_answer *answer, int64_t after_ms)
+{
+    struct session_lists *lists = request->session->control.lists;
+    struct session_list *list = request->list;
+
+    request->status = status;
+    request->answer = answer;
+    request->after_ms = after_ms;
+    if (answer != NULL)
+        set_audience(list, answer->header.audience);
+    if (answer != NULL && list->pending == 1 && list->reload == LIST_RELOAD_DUE)
+        list->reload = LIST_RELOAD_NONE;
+    DL_DELETE(lists->waiting, request);
+    DL_APPEND(lists->sending, request);
+    mark_frames(request->session);
+}
+
+/* ---- reload */
+
+/* Do the rows depend on groups of this kind? NULL: of any kind. */
+static bool
+depends_on(const struct session_list *list, const struct bytes *kind)
+{
+    if (list->audience == NULL || audience_is_reserved(list->audience))
+        return false;
+    return kind == NULL || audience_has_part(list->audience, *kind);
+}
+
+void
+lists_reload(struct session *session, const struct bytes *kind, bool is_known)
+{
+    const enum list_reload reload = is_known ? LIST_RELOAD_DUE : LIST_RELOAD_CERTAIN;
+    struct session_list *list;
+
+    if (session->control.lists == NULL)
+        return;
+    DL_FOREACH (session->control.lists->lists, list) {
+        if (!depends_on(list, kind))
+            continue;
+        if (list->reload < reload)
+            list->reload = reload;
+        mark_frames(session);
+    }
+}
+
+static struct session_list *
+find_reload(const struct session_lists *lists)
+{
+    struct session_list *list;
+
+    DL_FOREACH (lists->lists, list) {
+        if (list->reload != LIST_RELOAD_NONE && list->pending == 0)
+            return list;
+    }
+    return NULL;
+}
+
+static enum rc
+write_reload(const struct session_list *list, struct buffer *out)
+{
+    enum rc rc = buffer_addf(out, "{\"t\":\"reload\",\"source\":");
+
+    if (rc == RC_OK)
+        rc = buffer_add_json(out, list->source, strlen(list->source));
+    if (rc == RC_OK)
+        rc = buffer_addf(out, ",\"rule\":");
+    if (rc == RC_OK)
+        rc = buffer_add_json(out, list->rule, strlen(list->rule));
+    return rc == RC_OK ? buffer_add(out, "}", 1) : rc;
+}
+
+/* ---- frames */
+
+static enum rc
+write_answer(struct list_request *request, struct buffer *out)
+{
+    const struct rows_error *error;
+
+    if (request->status == ROWS_OK)
+        return rows_answer_write_page(request->answer, request->next_row, request->request_id, out,
+                                      &request->page_end);
+    error = rows_error_of(request->status);
+    return error_frame_write(
+        out, &(struct error_frame){.has_request_id = true,
+                                   .request_id = request->request_id,
+                                   .code = error->code,
+                                   .text = error->text,
+                                   .after_ms = error->is_retryable ? request->after_ms : -1});
+}
+
+bool
+lists_write_frame(struct session *session, struct buffer *out)
+{
+    struct session_lists *lists = session->control.lists;
+    const struct session_list *list = find_reload(lists);
+    enum rc rc;
+
+    lists->has_frames = list != NULL || lists->sending != NULL;
+    if (!lists->has_frames)
+        return false;
+    rc = list != NULL ? write_reload(list, out) : write_answer(lists->sending, out);
+    if (rc != RC_OK)
+        abort(); /* the buffer has room for the longest row */
+    return true;
+}
+
+/* A client without rows of the list asks again by itself. */
+static void
+end_request(struct session_lists *lists, struct list_request *request)
+{
+    struct session_list *list = request->list;
+
+    list->pending--;
+    if (list->pending == 0 && (list->audience == NULL || request->status == ROWS_DENIED))
+        free_list(lists, list);
+    DL_DELETE(lists->sending, request);
+    lists->request_count--;
+    if (request->request != NULL)
+        rows_request_end(request->request);
+    free(request);
+}
+
+void
+lists_frame_sent(struct session *session)
+{
+    struct session_lists *lists = session->control.lists;
+    struct session_list *list = find_reload(lists);
+    struct list_request *request = lists->sending;
+
+    if (list != NULL) {
+        list->reload = LIST_RELOAD_NONE;
+        return;
+    }
+    request->next_row = request->page_end;
+    if (request->status != ROWS_OK || request->next_row == request->answer->count)
+        end_request(lists, request);
+}
+
+void
+lists_free(struct session *session)
+{
+    struct session_lists *lists = session->control.lists;
+
+    if (lists == NULL)
+        return;
+    DL_CONCAT(lists->sending, lists->waiting);
+    while (lists->sending != NULL)
+        end_request(lists, lists->sending);
+    while (lists->lists != NULL)
+        free_list(lists, lists->lists);
+    free(lists);
+    session->control.lists = NULL;
+}

@@ -1,0 +1,89 @@
+/* lists.h: the lists of rows that a client holds, and its requests for them. */
+#ifndef CLAIRON_HUB_SESSION_LISTS_H
+#define CLAIRON_HUB_SESSION_LISTS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/buffer.h"
+#include "rows/request.h"
+#include "store/cursor.h"
+#include "wire/bytes.h"
+
+struct session;
+
+#define SESSION_LIST_REQUESTS_MAX 256 /* waiting or sending */
+
+/*
+ * The memberships of the user changed, and the rows of the list may depend on them.
+ *
+ * NONE: the client need not ask again.
+ * DUE: it must, unless its pending request is answered: the answer contains the change.
+ * CERTAIN: it must, because the change has no known transaction.
+ */
+enum list_reload { LIST_RELOAD_NONE, LIST_RELOAD_DUE, LIST_RELOAD_CERTAIN };
+
+/* A live rule whose rows the client has asked for. */
+struct session_list {
+    struct session_list *prev;
+    struct session_list *next;
+    char *source;
+    char *rule;
+    char *audience;          /* of the last answer; NULL: none yet */
+    unsigned pending;        /* requests, until their last page is sent */
+    enum list_reload reload; /* sent once no request is pending */
+};
+
+/* One `rows` of a client. It waits for an answer, then for its pages to be sent. */
+struct list_request {
+    struct list_request *prev; /* waiting, or sending */
+    struct list_request *next;
+    struct session *session;
+    struct session_list *list;
+    int64_t request_id;
+    struct rows_request *request; /* NULL: it was rejected */
+    bool has_cursor;
+    struct cursor cursor; /* the session's, when it asked: its answer contains all before it */
+    enum rows_status status;
+    int64_t after_ms;
+    const struct rows_answer *answer; /* sending, and ROWS_OK */
+    size_t next_row;                  /* of the next page */
+    size_t page_end;                  /* the first row after it */
+};
+
+/* Allocated with the first request. */
+struct session_lists {
+    struct session_list *lists; /* utlist, no more than there are live rules */
+    unsigned request_count;
+    bool has_frames;              /* perhaps: see lists_write_frame */
+    struct list_request *waiting; /* utlist */
+    struct list_request *sending; /* utlist, in the order of the answers */
+};
+
+/* Begins a request. NULL: too many, because the client does not read its answers. */
+struct list_request *lists_ask(struct session *session, const char *source, const char *rule,
+                               int64_t request_id);
+/* Its result. Pages or an error are sent next. */
+void lists_answered(struct list_request *request, enum rows_status status,
+                    const struct rows_answer *answer, int64_t after_ms);
+
+/*
+ * The memberships in groups of this kind changed (NULL: of any kind). is_known: snapshots are
+ * checked for the change.
+ */
+void lists_reload(struct session *session, const struct bytes *kind, bool is_known);
+
+/* True if a frame may be sent now; not before `connected`. */
+bool lists_have_frames(const struct session *session);
+
+/*
+ * Adds the next frame to `out`: `reload`, `err`, or a page of `rows`. False: there is none.
+ * lists_frame_sent follows when it was sent; otherwise the next call adds the same frame.
+ */
+bool lists_write_frame(struct session *session, struct buffer *out);
+void lists_frame_sent(struct session *session);
+
+/* Ends all requests and frees the lists. */
+void lists_free(struct session *session);
+
+#endif

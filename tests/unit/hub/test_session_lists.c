@@ -1,0 +1,304 @@
+/* test_session_lists.c: pages of rows are sent between notifications, and reloads when needed. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "hub/session/lists.h"
+#include "tests/unit/hub/queued_notifications.h"
+
+#define HEADER "{\"key\":[\"id\"],\"snapshot\":\"5:9:7\",\"audience\":\"%s\"}"
+#define RELOAD "{\"t\":\"reload\",\"source\":\"t\",\"rule\":\"a\\\"b\"} "
+#define PAGE(r, rows, more)                                                                        \
+    "{\"t\":\"rows\",\"r\":" r ",\"key\":[\"id\"],\"snapshot\":\"5:9:7\",\"rows\":[" rows          \
+    "],\"more\":" more "} "
+
+static const struct bytes STRUCTURE = {(const unsigned char *)"STRUCTURE", 9};
+static const struct bytes OTHER = {(const unsigned char *)"OTHER", 5};
+static size_t held;
+
+/* An answer with one row; the caller owns a reference. */
+static struct rows_answer *
+make_answer(const char *audience, const char *row)
+{
+    struct rows_answer *answer = rows_answer_new(10, 4 << 20, &held);
+    char header[200];
+
+    snprintf(header, sizeof(header), HEADER, audience);
+    assert_int_equal(rows_answer_add(answer, header, strlen(header)), RC_OK);
+    assert_int_equal(rows_answer_add(answer, row, strlen(row)), RC_OK);
+    return answer;
+}
+
+static struct list_request *
+ask(int64_t request_id)
+{
+    struct list_request *request = lists_ask(&session, "t", "a\"b", request_id);
+
+    assert_non_null(request);
+    return request;
+}
+
+/* All that was sent since the last call. */
+static const char *
+sent(void)
+{
+    const char *text;
+
+    for (int turn = 0; turn < 10; turn++)
+        hub_send_some(&hub, 10);
+    text = sent_text();
+    fake.len = 0;
+    hub.list_frames = 0;
+    return text;
+}
+
+static int
+end(void **state)
+{
+    lists_free(&session);
+    assert_int_equal(held, 0);
+    return tear_down(state);
+}
+
+static void
+give(struct list_request *request, const char *audience)
+{
+    struct rows_answer *answer = make_answer(audience, "1");
+
+    lists_answered(request, ROWS_OK, answer, 0);
+    assert_string_equal(sent(), PAGE("3", "1", "false"));
+    rows_answer_unref(answer);
+}
+
+static void
+answers_and_errors_are_sent_in_order(void **state)
+{
+    struct list_request *first = ask(1), *second = ask(2), *third = ask(3);
+    struct rows_answer *answer = make_answer("USER", "{\"id\":1}");
+
+    (void)state;
+    assert_string_equal(sent(), "");
+    lists_answered(third, ROWS_OK, answer, 0);
+    lists_answered(first, ROWS_DENIED, NULL, 0);
+    lists_answered(second, ROWS_BUSY, NULL, 1500);
+    assert_string_equal(
+        sent(),
+        PAGE("3", "{\"id\":1}",
+             "false") "{\"t\":\"err\",\"r\":1,\"code\":103,\"msg\":\"no such live rule for this "
+                      "user\",\"retry\":false} "
+                      "{\"t\":\"err\",\"r\":2,\"code\":111,\"msg\":\"too many requests for rows\","
+                      "\"after\":1500,\"retry\":true} ");
+    rows_answer_unref(answer);
+    assert_string_equal(sent(), "");
+}
+
+static void
+nothing_is_sent_before_connected(void **state)
+{
+    struct list_request *request = ask(1);
+
+    (void)state;
+    session.state = SESSION_CHECKING;
+    session.requests.is_awaited = true; /* it takes no step by itself */
+    lists_answered(request, ROWS_DENIED, NULL, 0);
+    assert_string_equal(sent(), "");
+    session.state = SESSION_INBOX;
+    session_send_control(&session, "{}", 2); /* connected */
+    assert_string_equal(sent(), "{} {\"t\":\"err\",\"r\":1,\"code\":103,\"msg\":\"no such live "
+                                "rule for this user\",\"retry\":false} ");
+}
+
+/* Bytes that the socket accepted, of frames that it accepted whole. */
+struct large {
+    size_t bytes;
+    int frames;
+    size_t longest;
+    bool is_full;
+};
+
+static enum rc
+large_send(void *socket, const struct iovec *pieces, int count, size_t *ret_written)
+{
+    struct large *to = socket;
+
+    *ret_written = 0;
+    if (to->is_full)
+        return RC_AGAIN;
+    for (int i = 0; i < count; i++) {
+        *ret_written += pieces[i].iov_len;
+        to->bytes += pieces[i].iov_len;
+        to->frames++;
+        if (pieces[i].iov_len > to->longest)
+            to->longest = pieces[i].iov_len;
+    }
+    return RC_OK;
+}
+
+static const struct session_transport LARGE = {.send = large_send};
+
+static void
+notifications_are_sent_between_pages(void **state)
+{
+    struct large socket = {.is_full = true};
+    struct rows_answer *answer = make_answer("ALL", "0");
+    struct list_request *request = ask(1);
+    char *row = calloc(1, 200001);
+
+    (void)state;
+    memset(row, 'x', 200000);
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(rows_answer_add(answer, row, 200000), RC_OK);
+    session.socket = (struct session_socket){&socket, &LARGE};
+    lists_answered(request, ROWS_OK, answer, 0);
+    hub_send_some(&hub, 1);
+    assert_true(session.is_blocked);
+    assert_int_equal(socket.frames, 0);
+    socket.is_full = false;
+    session_writable(&session);
+    assert_int_equal(socket.frames, 1); /* one page at a time */
+    queue_notification(1, FRAME_PRIORITY_NORMAL);
+    hub_send_some(&hub, 1);
+    assert_int_equal(socket.frames, 3);
+    hub_send_some(&hub, 10);
+    assert_int_equal(socket.frames, 6);
+    assert_true(socket.bytes > 1000000);
+    assert_true(socket.longest <= ROWS_PAGE_MAX + WS_TEXT_HEAD_MAX);
+    assert_int_equal(hub.queued_bytes, 0);
+    rows_answer_unref(answer);
+    free(row);
+}
+
+static void
+pages_of_one_turn_are_limited(void **state)
+{
+    struct rows_answer *answer = make_answer("ALL", "1");
+    int count = 0;
+
+    (void)state;
+    for (int i = 0; i < 40; i++)
+        lists_answered(ask(3), ROWS_OK, answer, 0);
+    hub_send_some(&hub, 1000);
+    for (const char *at = sent_text(); (at = strstr(at, "\"t\":\"rows\"")) != NULL; at++)
+        count++;
+    assert_int_equal(count, 16);
+    hub.list_frames = 0;
+    hub_send_some(&hub, 1000);
+    hub.list_frames = 0;
+    hub_send_some(&hub, 1000);
+    assert_null(session.control.lists->sending);
+    rows_answer_unref(answer);
+}
+
+static void
+unread_requests_are_limited(void **state)
+{
+    (void)state;
+    for (int i = 0; i < SESSION_LIST_REQUESTS_MAX; i++)
+        lists_answered(ask(i), ROWS_DENIED, NULL, 0);
+    assert_null(lists_ask(&session, "t", "r", 1));
+    hub_send_some(&hub, 10);
+    assert_non_null(lists_ask(&session, "t", "r", 1));
+}
+
+static void
+reload_follows_a_change_of_its_groups(void **state)
+{
+    (void)state;
+    lists_reload(&session, &STRUCTURE, true); /* no list */
+    give(ask(3), "STRUCTURE+ROLE");
+    lists_reload(&session, &OTHER, true);
+    assert_string_equal(sent(), "");
+    lists_reload(&session, &STRUCTURE, true);
+    lists_reload(&session, &STRUCTURE, true);
+    assert_string_equal(sent(), RELOAD);
+    lists_reload(&session, NULL, false);
+    assert_string_equal(sent(), RELOAD);
+}
+
+static void
+other_lists_are_not_reloaded(void **state)
+{
+    (void)state;
+    give(ask(3), "USER");
+    lists_reload(&session, NULL, false);
+    assert_string_equal(sent(), "");
+    give(ask(3), "ALL");
+    lists_reload(&session, NULL, false);
+    assert_string_equal(sent(), "");
+}
+
+static void
+pending_answer_replaces_a_reload(void **state)
+{
+    struct list_request *request;
+
+    (void)state;
+    give(ask(3), "STRUCTURE");
+    request = ask(3);
+    lists_reload(&session, &STRUCTURE, true);
+    assert_string_equal(sent(), "");
+    give(request, "STRUCTURE");
+    assert_string_equal(sent(), "");
+}
+
+static void
+reload_follows_an_answer_that_may_lack_the_change(void **state)
+{
+    struct rows_answer *answer = make_answer("STRUCTURE", "1");
+    struct list_request *first, *second;
+
+    (void)state;
+    give(ask(3), "STRUCTURE");
+    first = ask(3);
+    lists_reload(&session, NULL, false); /* without a known transaction */
+    lists_answered(first, ROWS_OK, answer, 0);
+    assert_string_equal(sent(), PAGE("3", "1", "false") RELOAD);
+    first = ask(3);
+    second = ask(4);
+    lists_answered(first, ROWS_OK, answer, 0);
+    lists_reload(&session, &STRUCTURE, true); /* after the first answer */
+    lists_answered(second, ROWS_LOST, NULL, 1000);
+    assert_string_equal(
+        sent(),
+        PAGE("3", "1",
+             "false") "{\"t\":\"err\",\"r\":4,\"code\":111,\"msg\":\"database does not reply\","
+                      "\"after\":1000,\"retry\":true} " RELOAD);
+    rows_answer_unref(answer);
+}
+
+static void
+list_that_was_denied_is_forgotten(void **state)
+{
+    (void)state;
+    give(ask(3), "STRUCTURE");
+    lists_answered(ask(3), ROWS_DENIED, NULL, 0);
+    assert_string_not_equal(sent(), "");
+    lists_reload(&session, &STRUCTURE, true);
+    assert_string_equal(sent(), "");
+    assert_null(session.control.lists->lists);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, end)
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(answers_and_errors_are_sent_in_order),
+        CASE(nothing_is_sent_before_connected),
+        CASE(notifications_are_sent_between_pages),
+        CASE(pages_of_one_turn_are_limited),
+        CASE(unread_requests_are_limited),
+        CASE(reload_follows_a_change_of_its_groups),
+        CASE(other_lists_are_not_reloaded),
+        CASE(pending_answer_replaces_a_reload),
+        CASE(reload_follows_an_answer_that_may_lack_the_change),
+        CASE(list_that_was_denied_is_forgotten),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
