@@ -14,6 +14,7 @@
 #include "gate/api/probes.h"
 #include "gate/api/publish.h"
 #include "gate/api/publish_response.h"
+#include "gate/api/rows.h"
 #include "gate/api/sse.h"
 #include "gate/api/tickets.h"
 #include "gate/ws/upgrade.h"
@@ -64,6 +65,13 @@ const struct gate_route GATE_ROUTES[] = {
      .on_sweep = gate_poll_sweep,
      .on_end = gate_poll_end,
      .free_state = gate_poll_free},
+    {.path = "/v1/rows",
+     .methods = "GET",
+     .claim = GATE_CLAIM_NONE,
+     .state_bytes = sizeof(struct gate_rows),
+     .limits_its_wait = true,
+     .handle = gate_rows_begin,
+     .free_state = gate_rows_free},
     {.path = "/v1/ack",
      .methods = "POST",
      .body_max = BODY_MAX,

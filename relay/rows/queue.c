@@ -28,6 +28,7 @@ struct rows_request {
     const struct rows_events *events;
     void *ctx;
     struct rows_answer *answer; /* a reference, once it is done */
+    size_t copied_bytes;        /* counted with the answers in memory */
     int64_t deadline_us;        /* for the start of its query */
     int64_t not_before_us;
     int64_t delay_us; /* before the next query, if a snapshot was too old */
@@ -569,12 +570,21 @@ rows_queue_expire(struct rows_queue *queue, enum rows_status status, int64_t now
 }
 
 void
+rows_request_hold(struct rows_request *request, size_t bytes)
+{
+    request->copied_bytes += bytes;
+    *request->answer->held_bytes += bytes;
+}
+
+void
 rows_request_end(struct rows_request *request)
 {
     struct rows_user *user = request->user;
 
     if (request->query != NULL)
         leave_query(request);
+    if (request->answer != NULL)
+        *request->answer->held_bytes -= request->copied_bytes;
     rows_answer_unref(request->answer);
     user->request_count--;
     free_user_if_unused(request->queue, user);

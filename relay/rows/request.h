@@ -36,6 +36,9 @@ struct rows_events {
                  int64_t after_ms);
 };
 
+/* The client holds a copy of its answer until then: counts it with the answers in memory. */
+void rows_request_hold(struct rows_request *request, size_t bytes);
+
 /*
  * Ends and frees a request: cancels it before `done`, and releases its answer afterwards. A request
  * counts for its user until then.

@@ -355,6 +355,18 @@ groups_object(const struct token *token)
 }
 
 enum rc
+token_write_groups(const struct token *token, struct buffer *out)
+{
+    json_t *groups = groups_object(token);
+    char *text = json_dumps(groups, JSON_COMPACT);
+    enum rc rc = text != NULL ? buffer_add(out, text, strlen(text)) : RC_BAD;
+
+    free(text);
+    json_decref(groups);
+    return rc;
+}
+
+enum rc
 token_write(const struct token *token, struct buffer *out)
 {
     json_t *root = json_pack("{s:s, s:I, s:b, s:b, s:o}", "sub", token->user, "exp",

@@ -59,6 +59,9 @@ MUST_CHECK enum rc token_verify(const struct token_rules *rules, const char *tex
 /* Adds the claims as a JSON object, for trusted storage only. */
 MUST_CHECK enum rc token_write(const struct token *token, struct buffer *out);
 
+/* Adds the groups as a JSON object of arrays. */
+MUST_CHECK enum rc token_write_groups(const struct token *token, struct buffer *out);
+
 /* Parses such an object with the checks of token_verify, but without a signature. */
 MUST_CHECK enum rc token_parse(const char *text, size_t len, int64_t now_s, struct token *ret_token,
                                char error[TOKEN_ERROR_MAX]);

@@ -57,6 +57,7 @@ struct gate_route {
     bool accepts_ticket;
     bool is_console;         /* needs gate.console, and an Origin of the same host */
     bool ends_on_half_close; /* a half-close ends the request */
+    bool limits_its_wait;    /* WAITING ends by the handler, not for the store */
     bool is_stream;          /* counts as a connection and has the callbacks below */
     /* Adds the lines of one frame. False: full; session_writable is called later. */
     bool (*on_lines)(struct gate_request *request, const char *text, size_t len);

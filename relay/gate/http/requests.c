@@ -190,7 +190,7 @@ sweep_one(struct gate_request *request, int64_t now_us, int64_t wall_us)
             gate_request_problem(request, 408, 0, "timeout waiting for the body");
         break;
     case GATE_REQUEST_WAITING:
-        if (age_us > STORE_TIMEOUT_US)
+        if (age_us > STORE_TIMEOUT_US && !request->route->limits_its_wait)
             gate_request_no_store(request);
         break;
     case GATE_REQUEST_OPEN:

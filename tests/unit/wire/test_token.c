@@ -436,6 +436,11 @@ written_token_parses_again(void **state)
         assert_true(strcmp(read.groups[i].target, "x") == 0 ? is_team : !is_team);
     }
     token_free(&read);
+    buffer_clear(&text);
+    assert_int_equal(token_write_groups(&token, &text), RC_OK);
+    assert_string_equal(text.bytes, "{\"ROLE\":[\"a\\\"b\",\"c\"],\"TEAM\":[\"x\"]}");
+    buffer_clear(&text);
+    assert_int_equal(token_write(&token, &text), RC_OK);
     assert_int_equal(token_parse(text.bytes, text.len, NOW + 60, &read, error), RC_CLOSED);
     assert_int_equal(token_parse("[]", 2, NOW, &read, error), RC_BAD);
     assert_int_equal(token_parse("", 0, NOW, &read, error), RC_BAD);

@@ -1,0 +1,137 @@
+/* rows.c: GET /v1/rows: the rows that a live rule addresses to the user of the token. */
+#include "gate/api/rows.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/utf8.h"
+#include "gate/http/response.h"
+#include "gate/http/response_writer.h"
+#include "gate/net/gate_shared.h"
+#include "gate/net/request_field.h"
+#include "rows/rows.h"
+#include "wire/client_message.h"
+
+#define GROUPS_MAX 65536 /* bytes of a token's groups as JSON */
+
+static struct gate_rows *
+rows_of(struct gate_request *request)
+{
+    return (struct gate_rows *)request->route_state;
+}
+
+/* The relay does not know all groups of a user without a connection. */
+static enum rc
+on_add_groups(void *ctx, const char *audience, struct buffer *out)
+{
+    (void)ctx;
+    (void)audience;
+    (void)out;
+    return RC_AGAIN;
+}
+
+/* The rows have to fit all notifications that this relay has sent to the user. */
+static bool
+on_accepts(void *ctx, const struct snapshot *snapshot)
+{
+    struct gate_request *request = ctx;
+
+    return hub_accepts_snapshot(request->gate->hub, &rows_of(request)->reached, snapshot);
+}
+
+static void
+respond_error(struct gate_request *request, enum rows_status status, int64_t after_ms)
+{
+    const struct rows_error *error = rows_error_of(status);
+    struct response response;
+
+    response_problem(&response, error->http_status, error->code, error->text);
+    if (error->is_retryable)
+        response_header(&response, "Retry-After: %lld", (long long)(after_ms + 999) / 1000);
+    gate_request_respond(request, &response);
+}
+
+static void
+respond_rows(struct gate_request *request, const struct rows_answer *answer)
+{
+    struct response response;
+    enum rc rc;
+
+    response_init(&response, 200, GATE_JSON);
+    rc = rows_answer_write(answer, &response.body);
+    rows_request_hold(rows_of(request)->request, response.body.len);
+    gate_request_respond_whole(request, &response, rc);
+}
+
+static void
+on_done(void *ctx, enum rows_status status, const struct rows_answer *answer, int64_t after_ms)
+{
+    struct gate_request *request = ctx;
+
+    if (request->state != GATE_REQUEST_WAITING)
+        return;
+    if (status == ROWS_OK)
+        respond_rows(request, answer);
+    else
+        respond_error(request, status, after_ms);
+}
+
+static const struct rows_events EVENTS = {
+    .add_groups = on_add_groups,
+    .accepts = on_accepts,
+    .done = on_done,
+};
+
+static void
+ask(struct gate_request *request, const char *source, const char *rule)
+{
+    struct gate_rows *rows = rows_of(request);
+    struct rows_wanted wanted = {source, rule, request->token.user, NULL};
+    enum rows_status status = ROWS_FAILED;
+    int64_t after_ms = 0;
+    struct buffer groups;
+
+    gate_request_set_state(request, GATE_REQUEST_WAITING);
+    rows->reached = hub_cursor_of(request->gate->hub, request->token.user);
+    buffer_init(&groups, GROUPS_MAX);
+    if (token_write_groups(&request->token, &groups) == RC_OK) {
+        wanted.groups = groups.bytes;
+        status = rows_ask(hub_rows(request->gate->hub), &wanted, &EVENTS, request, &rows->request,
+                          &after_ms);
+    }
+    buffer_free(&groups);
+    if (status != ROWS_OK)
+        respond_error(request, status, after_ms);
+}
+
+static bool
+is_name(const char *text)
+{
+    size_t len = text != NULL ? strlen(text) : 0;
+    size_t valid_len = 0;
+
+    return len > 0 && strcmp(text, REQUEST_TOO_LONG) != 0 &&
+           utf8_is_prefix(text, len, &valid_len) && valid_len == len;
+}
+
+void
+gate_rows_begin(struct gate_request *request)
+{
+    char *source = request_argument(request->io.wsi, "source=", CLIENT_MESSAGE_SOURCE_MAX);
+    char *rule = request_argument(request->io.wsi, "rule=", CLIENT_MESSAGE_RULE_MAX);
+
+    if (is_name(source) && (rule == NULL || is_name(rule)))
+        ask(request, source, rule != NULL ? rule : "default");
+    else
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
+                             "\"source\" and \"rule\" must be names of 1 to 255 bytes");
+    free(source);
+    free(rule);
+}
+
+void
+gate_rows_free(struct gate_request *request)
+{
+    if (rows_of(request)->request != NULL)
+        rows_request_end(rows_of(request)->request);
+}

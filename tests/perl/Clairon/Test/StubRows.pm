@@ -1,0 +1,71 @@
+# Clairon::Test::StubRows: replaces clairon.live_rows() by a function with the same signature whose answers a test sets.
+#
+#   my $stub = Clairon::Test::StubRows->new($pg);
+#   $stub->set('t', audience => 'USER', row_count => 3, delay => 0.5, snapshot => '7:9:7', denied => '{u2}');
+#   $stub->calls('t')      # "user groups" of each call
+package Clairon::Test::StubRows;
+
+use strict;
+use warnings;
+
+use PostgreSQL::Test::Utils qw(slurp_file);
+
+my $SIGNATURE = 'clairon.live_rows(text, text, text, jsonb, integer, bigint)';
+
+# A rule "default" of each source. Without `snapshot` the answer has the real one. Each row has its number and the user.
+sub new
+{
+    my ($class, $pg) = @_;
+    $pg->safe_psql('postgres', qq{
+        DO \$\$ BEGIN
+            IF to_regprocedure('$SIGNATURE') IS NOT NULL THEN
+                ALTER EXTENSION clairon DROP FUNCTION $SIGNATURE;
+                DROP FUNCTION $SIGNATURE;
+            END IF;
+        END \$\$;
+        CREATE TABLE stub (source text PRIMARY KEY, audience text DEFAULT 'USER', row_count integer DEFAULT 1, width integer DEFAULT 0,
+                           delay float8 DEFAULT 0, snapshot text, denied text[] DEFAULT '{}')});
+    $pg->safe_psql('postgres', q{
+        CREATE FUNCTION clairon.live_rows(source text, name text, user_id text, groups jsonb, max_rows integer, max_bytes bigint)
+            RETURNS SETOF text LANGUAGE plpgsql SECURITY DEFINER AS $function$
+        DECLARE
+            answer public.stub;
+        BEGIN
+            RAISE LOG 'live_rows: % % %', source, user_id, groups;
+            SELECT * INTO answer FROM public.stub WHERE stub.source = live_rows.source;
+            IF answer.source IS NULL OR name <> 'default' OR user_id = ANY (answer.denied) THEN
+                RAISE EXCEPTION 'no such live rule' USING ERRCODE = '42501';
+            END IF;
+            IF answer.row_count > max_rows OR answer.row_count * answer.width > max_bytes THEN
+                RAISE EXCEPTION 'too many rows' USING ERRCODE = '54000';
+            END IF;
+            PERFORM pg_sleep(answer.delay);
+            RETURN NEXT json_build_object('key', array['id'], 'snapshot', coalesce(answer.snapshot, clairon.snapshot()),
+                                          'audience', answer.audience);
+            RETURN QUERY SELECT json_build_object('id', i, 'user', user_id, 'text', repeat('x', answer.width))::text
+                FROM generate_series(1, answer.row_count) i;
+        END $function$;
+        REVOKE ALL ON FUNCTION clairon.live_rows FROM PUBLIC;
+        GRANT EXECUTE ON FUNCTION clairon.live_rows TO clairon_relay});
+    return bless { pg => $pg }, $class;
+}
+
+# Sets the answers for a source; others keep their values.
+sub set
+{
+    my ($self, $source, %values) = @_;
+    my @columns = sort keys %values;
+    my $list    = join ', ', map { defined $values{$_} ? "'$values{$_}'" : 'NULL' } @columns;
+    $self->{pg}->safe_psql('postgres', "INSERT INTO stub (source) VALUES ('$source') ON CONFLICT DO NOTHING;"
+          . (@columns ? " UPDATE stub SET (@{[ join ', ', @columns ]}) = ROW($list) WHERE source = '$source'" : ''));
+    return;
+}
+
+# The users and groups for which that source was read, in order.
+sub calls
+{
+    my ($self, $source) = @_;
+    return slurp_file($self->{pg}->logfile) =~ /LOG:  live_rows: \Q$source\E (.*)$/mg;
+}
+
+1;

@@ -1,0 +1,117 @@
+# Tests that rows are sent only from a snapshot that contains the changes that the client was notified of, and that a
+# change of memberships makes the client ask again.
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until token);
+use Clairon::Test::StubRows;
+use JSON ();
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE t (id int PRIMARY KEY, owner text);
+    SELECT clairon.watch('t', 'USER', 'owner')});
+my $store = Clairon::Test::store();
+my $stub  = Clairon::Test::StubRows->new($pg);
+my $relay = Clairon::Test::relay($pg, $store, conf => { 'rows.timeout' => '60s' });
+my $next  = 10;
+
+sub ask { my ($client, %fields) = @_; $client->send({ t => 'rows', r => ++$next, %fields }); return $next }
+sub reply { my ($client, $r) = @_; return $client->wait_for(sub { ($_[0]{r} // 0) == $r }) }
+sub has_reply { my ($client, $r) = @_; return scalar grep { ($_->{r} // 0) == $r } @{ $client->{messages} } }
+sub repeated { return $relay->metric('clairon_rows_repeated_total') }
+
+# Waits until the relay has queried again that often.
+sub wait_repeated
+{
+    my ($more) = @_;
+    my $before = repeated();
+    wait_until('the relay queries again', sub { repeated() >= $before + $more });
+    return;
+}
+
+# A snapshot in which that transaction is still running.
+sub snapshot_without { my ($xid) = @_; return sprintf '%s:%s:%s', $xid, $xid + 1, $xid }
+sub snapshot_with { my ($xid) = @_; return sprintf '%s:%s:', $xid + 1, $xid + 1 }
+
+sub insert
+{
+    my ($id, $owner) = @_;
+    return $pg->safe_psql('postgres', "INSERT INTO t VALUES ($id, '$owner') RETURNING pg_current_xact_id()");
+}
+
+my $client = $relay->client('u1');
+my $x      = insert(1, 'u1');
+is($client->wait_row(1)->{x}, $x, 'the notification has its transaction');
+
+# The database does not show the change yet, although the client was notified.
+$stub->set('t', snapshot => snapshot_without($x));
+my $r = ask($client, source => 't');
+wait_repeated(2);
+ok(!has_reply($client, $r), 'rows without a delivered change are not sent');
+$stub->set('t', snapshot => snapshot_with($x));
+is(reply($client, $r)->{snapshot}, snapshot_with($x), 'they are sent from a snapshot that contains it');
+
+# The application's own rows.
+is(reply($client, ask($client, source => 't', snapshot => snapshot_without($x)))->{ok}, JSON::false, 'a snapshot without it is too old');
+my $verdict = reply($client, ask($client, source => 't', snapshot => snapshot_with($x)));
+is_deeply([ sort keys %$verdict ], [qw(ok r t)], 'the reply says only whether it is new enough');
+is($verdict->{ok}, JSON::true, 'a snapshot with it is');
+
+# A notification of another user counts too: the cursor of the connection is past it.
+my $other = insert(2, 'u2');
+wait_until('the relay has read it', sub { $relay->metric('clairon_hub_notifications_total') >= 2 });
+$stub->set('t', snapshot => snapshot_without($other));
+$r = ask($client, source => 't');
+my $late = $relay->client('u3');
+my $of_late = ask($late, source => 't');
+my $path = '/v1/rows?source=t';
+wait_repeated(4);
+ok(!has_reply($client, $r), 'rows must contain every transaction that the cursor is past');
+ok(!has_reply($late, $of_late), 'also for a connection that begins after it');
+$stub->set('t', snapshot => snapshot_with($other));
+reply($client, $r);
+reply($late, $of_late);
+pass('both get their rows afterwards');
+is(($relay->get($path, Authorization => 'Bearer ' . token(sub => 'u9')))[0], 200, 'as does a request over HTTP');
+
+# A request that precedes its connection's cursor.
+my $eager = Clairon::Test::Client->new($relay->url('/v1/ws'));
+$eager->send({ t => 'connect', r => 1, token => token(sub => 'u1') }, { t => 'rows', r => 2, source => 't' });
+is(reply($eager, 2)->{t}, 'rows', 'a request may follow connect immediately');
+is($eager->{messages}[0]{t}, 'connected', 'connected comes first');
+
+# Memberships.
+$stub->set('t', snapshot => undef);
+$stub->set('grp', audience => 'STRUCTURE+ROLE');
+$stub->set('mine', audience => 'USER');
+my $watcher = $relay->client('u1');
+reply($_->[0], ask($_->[0], source => $_->[1])) for [ $client, 'grp' ], [ $client, 'mine' ], [ $watcher, 'grp' ];
+my $joined = $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('ROLE', 'admin', 'u1') RETURNING pg_current_xact_id()});
+my $reload = $client->wait_for('reload');
+is_deeply($reload, { t => 'reload', source => 'grp', rule => 'default' }, 'a change of memberships makes the client ask again');
+$stub->set('grp', snapshot => snapshot_without($joined));
+$r = ask($client, source => 'grp');
+wait_repeated(1);
+ok(!has_reply($client, $r), 'the next answer waits for the change');
+# One more change while the request is pending.
+my $left = $pg->safe_psql('postgres', q{DELETE FROM clairon.member WHERE user_id = 'u1' RETURNING pg_current_xact_id()});
+$watcher->run_until('the relay has read it', sub { 2 <= grep { $_->{t} eq 'reload' } @{ $watcher->{messages} } });
+$stub->set('grp', snapshot => snapshot_with($joined));
+wait_repeated(2);
+ok(!has_reply($client, $r), 'also for a change that follows the request');
+$stub->set('grp', snapshot => snapshot_with($left));
+is(reply($client, $r)->{snapshot}, snapshot_with($left), 'and contains it');
+$stub->set('grp', snapshot => undef);
+$pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('OTHER', 'o1', 'u1'), ('STRUCTURE', 's1', 'u2')});
+reply($client, ask($client, source => 'mine'));
+my $second = $relay->client('u1');
+reply($second, ask($second, source => 'grp'));
+$pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'u1')});
+$client->run_until('the next reload', sub { 2 <= grep { $_->{t} eq 'reload' } @{ $client->{messages} } });
+$second->wait_for('reload');
+is(scalar(grep { $_->{t} eq 'reload' } @{ $client->{messages} }), 2, 'an answered request, other groups and other users send none');
+is_deeply([ map { $_->{source} } grep { $_->{t} eq 'reload' } @{ $client->{messages} } ], [qw(grp grp)], 'nor does a list that depends on no group');
+
+done_testing();
