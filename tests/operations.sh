@@ -122,14 +122,14 @@ has_no_findings() { in_target clairon doctor -c /etc/clairon/relay.conf --quiet 
 streams() { tail -n "+$1" "$target/var/log/clairon" | grep -q 'streaming from slot'; }
 lines() { wc -l <"$target/var/log/clairon"; }
 
-shown() {
+is_received() {
     in_target bash -c "curl -s --max-time 20 -H \"Authorization: Bearer \$(clairon token --sub $1 -c /etc/clairon/relay.conf)\" \
         'http://127.0.0.1:8080/v1/poll?wait=1'" | grep -F "\"student_id\":\"$1\""
 }
 
 # Writes a row on the server of that port and waits for its notification.
 is_delivered() {
-    sql "$1" "INSERT INTO assignments VALUES ($2, 'u$2')" && wait_for shown "u$2"
+    sql "$1" "INSERT INTO assignments VALUES ($2, 'u$2')" && wait_for is_received "u$2"
 }
 
 check_zero() {

@@ -73,7 +73,7 @@ check_readable() {
     ok "files of another user are handed over" unprivileged test -O build/work/log/of-root
 }
 
-tidy() {
+clean_up() {
     local name
     for name in demo tests; do
         [ -z "$(copy_of "$name" 2>/dev/null)" ] || rm -rf "$(copy_of "$name")"
@@ -84,7 +84,7 @@ tidy() {
 run_tests() {
     pids=()
     make_checkout
-    trap tidy EXIT
+    trap clean_up EXIT
     check_copies
     check_readable
     print_line "1..$test_count"

@@ -235,7 +235,7 @@ class Handler(BaseHTTPRequestHandler):
         self.respond(routes.get(urlsplit(self.path).path))
 
     def do_GET(self):
-        if not self.host_is_ours():
+        if not self.is_own_host():
             return
         path = urlsplit(self.path)
         if path.path == "/api/config":
@@ -259,7 +259,7 @@ class Handler(BaseHTTPRequestHandler):
             raise BadRequest(f"user {user} does not exist")
         return mint(self.server.secret, user, time.time())
 
-    def host_is_ours(self):
+    def is_own_host(self):
         if self.headers.get("Host", "").lower() in self.server.hosts:
             return True
         self.reply(421, {"error": "host not allowed"})
@@ -276,7 +276,7 @@ class Handler(BaseHTTPRequestHandler):
             self.reply(413, {"error": f"the body is larger than {MAX_BODY_BYTES} bytes"})
             return None
         data = self.rfile.read(length)
-        if not self.host_is_ours():
+        if not self.is_own_host():
             return None
         if self.headers.get_content_type() != "application/json":
             self.reply(415, {"error": "the content type must be application/json"})

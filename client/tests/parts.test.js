@@ -132,8 +132,8 @@ test('thousands of notifications are handled in any order', () => {
 });
 
 test('if the browser blocks storage, only the persistence is lost', (t) => {
-  const thrower = { get sessionStorage() { throw new DOMException('no', 'SecurityError'); } };
-  Object.defineProperties(globalThis, Object.getOwnPropertyDescriptors(thrower));
+  const failing = { get sessionStorage() { throw new DOMException('no', 'SecurityError'); } };
+  Object.defineProperties(globalThis, Object.getOwnPropertyDescriptors(failing));
   t.after(() => delete globalThis.sessionStorage);
   const p = createCursor(undefined, createStored('sessionStorage', 'k'));
   p.arrive('1')();

@@ -221,10 +221,10 @@ test('another tab takes the lead from a leader that does not answer', async (t) 
   await until('the message', () => second.seen.length === 1);
   const pings = [];
   // The leader hangs: no message reaches it.
-  const deaf = BroadcastChannel.prototype.postMessage;
+  const postMessage = BroadcastChannel.prototype.postMessage;
   t.mock.method(BroadcastChannel.prototype, 'postMessage', function post(message) {
     if (message.t === 'ping') pings.push(message);
-    else deaf.call(this, message);
+    else postMessage.call(this, message);
   });
   for (let i = 0; i < 8; i += 1) tick(5000);
   assert.equal(pings.length, 3);

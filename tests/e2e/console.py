@@ -47,7 +47,7 @@ class ConsoleCase(BrowserCase):
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         self.browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
-    def shoot(self, name):
+    def screenshot(self, name):
         if SHOTS:
             shot = self.browser.driver.execute_cdp_cmd(
                 "Page.captureScreenshot", {"captureBeyondViewport": True}

@@ -88,7 +88,7 @@ class Store:
     def pending(self):
         return self.execute("XPENDING", f"{self.prefix}:stream", self.prefix)[0]
 
-    def who_acked(self, notification_id):
+    def acks_of(self, notification_id):
         """Maps each user to whether the user has acked; empty when the notification is done."""
         flat = self.execute("HGETALL", f"{self.prefix}:ack:{notification_id}")
         return {user: value != "0" for user, value in zip(flat[::2], flat[1::2])}

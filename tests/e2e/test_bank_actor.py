@@ -193,7 +193,7 @@ class ProcessKills(BankCase):
                 f"{accounts[0]}-{number}", debtor, creditor, random.randint(1, 60),
             )  # fmt: skip
 
-    def under_fire(self):
+    def kill_during_load(self):
         workers = [self.worker() for _ in range(3)]
         try:
             for kill in range(KILLS):
@@ -223,7 +223,7 @@ class ProcessKills(BankCase):
         print(f"# seed {seed}", file=sys.stderr)
         accounts = [self.new_account() for _ in range(6)]
         self.request(accounts)
-        kills = self.under_fire()
+        kills = self.kill_during_load()
         self.assertGreater(kills, 5, "the workers were not done before anything was killed")
         self.check_money(accounts)
         self.check_receipts(accounts[0])

@@ -16,7 +16,7 @@ class Console(ConsoleCase):
 
     def test_an_invalid_token_is_reported_and_not_stored(self):
         self.open()
-        self.shoot("sign-in")
+        self.screenshot("sign-in")
         self.sign_in("not.a.token")
         wait_for("the error", lambda: self.text("#token-error"))
         self.assertEqual(self.focused(), "token")
@@ -116,7 +116,7 @@ class Console(ConsoleCase):
             self.assertRegex(self.text("#about"), r"last response \d+ s ago")
             self.assertTrue(self.browser.js("return document.body.classList.contains('stale')"))
             self.assertIn("(stale)", self.browser.js("return document.title"))
-            self.shoot("stale")
+            self.screenshot("stale")
         finally:
             os.kill(pid, signal.SIGCONT)
         wait_for("the relay answers again", lambda: "ready" in self.text("#state") and "stale" not in self.text("#state"))
@@ -155,7 +155,7 @@ class Console(ConsoleCase):
         wait_for("the notifications sent during the pause", lambda: third in ids())
         keys = self.browser.js("return [...document.querySelectorAll('#tail li')].map((e) => e.dataset.key)")
         self.assertEqual(len(keys), len(set(keys)))  # a retry is a separate entry
-        self.shoot("tail")
+        self.screenshot("tail")
         self.browser.find("#tail-watch").click()
         self.assertFalse(self.browser.find("#tail").is_displayed())
         self.assertEqual(self.browser.errors(), [])
@@ -168,14 +168,14 @@ class Console(ConsoleCase):
         wait_for("it is sent", lambda: "Sent:" in self.text("#test-status"))
         notification = self.text("#test-status button")
         self.notifications.append(notification)
-        wait_for("it is pending", lambda: "tested" in self.stack.store.who_acked(notification))
+        wait_for("it is pending", lambda: "tested" in self.stack.store.acks_of(notification))
         self.browser.find("#user-id").send_keys("tested")
         self.browser.find("#user button").click()
         wait_for("the user", lambda: "1 pending" in self.text("#user-status"))
         self.assertIn("not connected · 0 connections", self.text("#user-status"))
         self.assertEqual(self.browser.texts("#user-pending button"), [notification])
         self.assertRegex(self.text("#user-pending .facts"), r"^\S+ · for \d+ s")
-        self.shoot("user")
+        self.screenshot("user")
         self.browser.find("#test-status button").click()
         wait_for("its history", lambda: "stored" in self.text("#life-events"))
         self.assertIn("Waits for tested", self.text("#life-waiting"))
@@ -194,7 +194,7 @@ class Console(ConsoleCase):
         self.assertIn("assignments", tables)
         self.assertEqual(self.text("#rules-status"), f"{len(tables)} rules")
         self.assertIn("→", self.text("#rules"))
-        self.shoot("rules")
+        self.screenshot("rules")
         self.assertEqual(self.browser.errors(), [])
 
     def test_a_test_needs_the_right_to_publish(self):

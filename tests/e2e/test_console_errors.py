@@ -20,7 +20,7 @@ class ErrorLog(ConsoleCase):
         wait_for("the confirmation", lambda: "redriven to 2 users" in self.text("#errors-status"))
         self.assertEqual(self.focused(), f"Redrive {newer}")
         self.assertEqual(
-            self.stack.store.who_acked(older), {"nobody-1": False, "nobody-2": False}
+            self.stack.store.acks_of(older), {"nobody-1": False, "nobody-2": False}
         )
         self.tab_to("find-id")
         self.keys(older, Keys.ENTER)
@@ -39,7 +39,7 @@ class ErrorLog(ConsoleCase):
         self.tab_to(f"Drop {notification}")
         self.keys(Keys.ENTER)
         wait_for("the confirmation dialog", lambda: self.browser.find("#sure").is_displayed())
-        self.shoot("drop")
+        self.screenshot("drop")
         self.keys(Keys.ESCAPE)
         wait_for("it is closed", lambda: not self.browser.find("#sure").is_displayed())
         self.assertEqual(self.errors(), [notification])
@@ -49,7 +49,7 @@ class ErrorLog(ConsoleCase):
         self.tab_to("Drop it")
         self.keys(Keys.ENTER)
         wait_for("it is gone", lambda: self.errors() == [] and "empty" in self.text("#errors"))
-        self.assertEqual(self.stack.store.who_acked(notification), {})
+        self.assertEqual(self.stack.store.acks_of(notification), {})
         self.assertEqual(self.focused(), "errors-refresh")
 
     def test_all_listed_entries_are_redriven(self):
@@ -98,7 +98,7 @@ class ErrorLog(ConsoleCase):
             self.browser.size(width, height)
             for scheme in ("light", "dark"):
                 self.prefer(scheme)
-                self.shoot(f"{name}-{scheme}")
+                self.screenshot(f"{name}-{scheme}")
                 self.assertTrue(self.contrast_is_good(), f"{name} {scheme}")
             self.assertLessEqual(
                 self.browser.js("return document.documentElement.scrollWidth"), width, name

@@ -118,16 +118,16 @@ class DemoPage(BrowserCase):
         row = f".inbox [data-row='{notification_id}']"
         self.assertEqual(store.pending(), 1)
         expected = {"u3": False, "u4": False, "admin": False}
-        self.assertEqual(store.who_acked(notification_id), expected)
+        self.assertEqual(store.acks_of(notification_id), expected)
         for pane in panes[:2]:
             pane.click(f"{row}[data-ack='pending'] button")
             pane.wait(f"{row}[data-ack='acked']")
             expected[pane.user] = True
-            wait_for(f"{pane.user}'s ack", lambda: store.who_acked(notification_id) == expected)
+            wait_for(f"{pane.user}'s ack", lambda: store.acks_of(notification_id) == expected)
         self.assertEqual(store.pending(), 1)
         panes[2].click(f"{row} button")
         wait_for("nothing pending", lambda: store.pending() == 0)
-        self.assertEqual(store.who_acked(notification_id), {})
+        self.assertEqual(store.acks_of(notification_id), {})
 
     def test_a_repeated_transfer_changes_nothing_and_is_reported(self):
         u1, u2 = self.open("u1", "u2")

@@ -99,10 +99,10 @@ class EPortfolio(StackCase):
         self.assertEqual(notification["metadata"]["emitter"], "admin")
         notification_id = notification["metadata"]["id"]
         expected = {administrator: False, "admin": False}
-        self.assertEqual(self.stack.store.who_acked(notification_id), expected)
+        self.assertEqual(self.stack.store.acks_of(notification_id), expected)
         for user in users[:2]:
             self.assertEqual(user.request("/v1/ack", {"ids": [notification_id]}).status, 204)
-        wait_for("no pending acks", lambda: self.stack.store.who_acked(notification_id) == {})
+        wait_for("no pending acks", lambda: self.stack.store.acks_of(notification_id) == {})
 
     def test_administrators_follow_changes_of_role_and_establishment(self):
         demoted = self.new_person("admin", "s1")

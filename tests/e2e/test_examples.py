@@ -88,10 +88,10 @@ class Examples(BrowserCase):
         later = self.announce("s2")
         wait_for("a later one", lambda: self.driver.find_elements("xpath", f"//li[contains(., '{later}')]"))
         self.driver.find_element("xpath", f"//li[contains(., '{later}')]/button").click()
-        wait_for("the later one is acknowledged", lambda: store.who_acked(self.notification_of(later)).get("u4"))
-        self.assertFalse(store.who_acked(notification)["u4"])
+        wait_for("the later one is acknowledged", lambda: store.acks_of(self.notification_of(later)).get("u4"))
+        self.assertFalse(store.acks_of(notification)["u4"])
         self.driver.find_element("xpath", f"{row}/button").click()
-        wait_for("it is acknowledged", lambda: store.who_acked(notification).get("u4"))
+        wait_for("it is acknowledged", lambda: store.acks_of(notification).get("u4"))
 
     def notification_of(self, title):
         """The id of the announcement with that title."""

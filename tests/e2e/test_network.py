@@ -56,7 +56,7 @@ class Network(TabsCase):
         news = self.announce()
         tabs[1].wait_title(news)
         (notification_id,) = {m["id"] for m in tabs[1].events("delivered") if m["title"] == news}
-        wait_for("the ack", lambda: self.stack.store.who_acked(notification_id).get("u2", True))
+        wait_for("the ack", lambda: self.stack.store.acks_of(notification_id).get("u2", True))
 
     def test_a_transport_change_causes_no_loss(self):
         (tab,) = self.tabs(1, user="u2")

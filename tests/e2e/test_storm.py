@@ -47,7 +47,7 @@ class Storm(StackCase):
         self.addCleanup(end, subprocess.Popen(command, stdout=out))
         return lambda: Path(out.name).read_text().splitlines()
 
-    def weather(self, way, life):
+    def lose_connections(self, way, life):
         lines = self.start("u2", way)
         wait_for("it is open", lambda: "open" in lines())
         wanted = {True: [], False: []}  # key: whether an ack is required
@@ -80,11 +80,11 @@ class Storm(StackCase):
     def test_sse_survives_cut_streams(self):
         """Every stream has a limit; one without would last until the end."""
         dice = random.Random(1)
-        self.weather("sse", lambda: dice.randrange(1, 6000))
+        self.lose_connections("sse", lambda: dice.randrange(1, 6000))
 
     def test_polls_survive_cut_responses(self):
         dice = random.Random(2)
-        self.weather("poll", lambda: dice.choice((None, dice.randrange(1, 6000))))
+        self.lose_connections("poll", lambda: dice.choice((None, dice.randrange(1, 6000))))
 
 
 if __name__ == "__main__":

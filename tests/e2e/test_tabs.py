@@ -54,7 +54,7 @@ class Tabs(TabsCase):
         for tab in tabs:
             tab.wait_title(title)
         (notification_id,) = [m["id"] for m in tabs[0].events("delivered") if m["title"] == title]
-        wait_for("the ack", lambda: self.stack.store.who_acked(notification_id).get("u1", True))
+        wait_for("the ack", lambda: self.stack.store.acks_of(notification_id).get("u1", True))
         wait_for("the tabs get the event", lambda: any(notification_id in t.events("acked") for t in tabs))
 
     def test_the_leader_may_disappear_in_any_way(self):
@@ -129,7 +129,7 @@ class Tabs(TabsCase):
         title = self.announce("s2")
         tab.wait_title(title)
         (notification_id,) = [m["id"] for m in tab.events("delivered") if m["title"] == title]
-        wait_for("the ack", lambda: self.stack.store.who_acked(notification_id).get("u3"))
+        wait_for("the ack", lambda: self.stack.store.acks_of(notification_id).get("u3"))
         tab.close()
         self.browser.driver.switch_to.window(self.start)
         (later,) = self.tabs(1, user="u3")
@@ -144,7 +144,7 @@ class Tabs(TabsCase):
         wait_for("it is delivered again", lambda: tab.titles().count(title) == 2)
         self.assertIn("not now", tab.events("error"))
         (notification_id,) = {m["id"] for m in tab.events("delivered") if m["title"] == title}
-        wait_for("the ack", lambda: self.stack.store.who_acked(notification_id).get("u2", True))
+        wait_for("the ack", lambda: self.stack.store.acks_of(notification_id).get("u2", True))
 
 
 def crash(tab):

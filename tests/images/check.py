@@ -169,12 +169,12 @@ def deliver_notification(all_of_it, compose):
 
 def check_services(all_of_it):
     """Tests the relations between the services."""
-    def ask(name, text):
+    def query(name, text):
         return all_of_it[name].run(["psql", "-qXAt", "-h", "/run/postgresql", "-U", "postgres", "app", "-c", text])[1]
 
     logical = "SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'logical'"
-    ok(ask("standby", logical + " AND active") == "1", "the standby's slot is active", ask("standby", logical))
-    ok(ask("primary", logical) == "0", "the primary has no logical slot", ask("primary", logical))
+    ok(query("standby", logical + " AND active") == "1", "the standby's slot is active", query("standby", logical))
+    ok(query("primary", logical) == "0", "the primary has no logical slot", query("primary", logical))
     ok(get(8088, "/").status == 200, "the page is served")
     for name, one in all_of_it.items():
         status = Path(f"/proc/{one.process.pid}/status").read_text()

@@ -88,7 +88,7 @@ def reachable(graph, start):
     return seen
 
 
-def seers(ours, libraries, pattern):
+def files_that_see(ours, libraries, pattern):
     """The .c files that include such a header, directly or indirectly."""
     return [path for path in ours if path.endswith('.c') and any(
         re.match(pattern, name) for each in reachable(ours, path) for name in libraries[each])]
@@ -318,7 +318,7 @@ def read_figures(files, ours, libraries, circles, arrows):
     by_room = collections.Counter(room_of(path) for circle in circles for path in circle)
     folders = collections.Counter(os.path.dirname(path) for path in files)
     circles_of_includes = components(ours)
-    websockets, store = (seers(ours, libraries, each) for each in (r'libwebsockets\.h', r'hiredis/'))
+    websockets, store = (files_that_see(ours, libraries, each) for each in (r'libwebsockets\.h', r'hiredis/'))
     return {
         'files in circles': (sum(by_room.values()), largest((n, room) for room, n in by_room.items())[1]),
         'files of a circle': largest((len(circle), ' '.join(circle)) for circle in circles),

@@ -279,8 +279,8 @@ function lists(overview) {
     item.querySelector('.what').append(idButton(p.id));
     return item;
   }, (item, p) => {
-    const whom = p.open ? 'its recipients' : plural(p.users, 'user');
-    set(item.querySelector('.facts'), `${p.topic ? `${p.topic} · ` : ''}waits for ${whom} · for ${span(now - p.since)}`
+    const recipients = p.open ? 'its recipients' : plural(p.users, 'user');
+    set(item.querySelector('.facts'), `${p.topic ? `${p.topic} · ` : ''}waits for ${recipients} · for ${span(now - p.since)}`
       + (p.ends ? ` · ends in ${span(p.ends - now)}` : ''));
   }, overview.store ? 'Nothing is pending.' : 'The store does not reply.');
   show($('relays'), overview.store?.relays ?? [], (r) => r.name, () => row(), (item, r) => {
@@ -355,7 +355,7 @@ function names(entry) {
 
 function errorRow(entry) {
   const again = make('button', { type: 'button', class: 'again', text: 'Redrive', onclick: () => redrive(entry) });
-  const drop = make('button', { type: 'button', class: 'danger drop', text: 'Drop', onclick: () => askDrop(entry) });
+  const drop = make('button', { type: 'button', class: 'danger drop', text: 'Drop', onclick: () => confirmDrop(entry) });
   for (const button of [again, drop]) button.setAttribute('aria-label', `${button.textContent} ${entry.id}`);
   again.hidden = entry.user_count === 0;
   const item = row(again, drop);
@@ -436,7 +436,7 @@ async function changeError(entry, verb, describe) {
 const redrive = (entry) => changeError(entry, 'redrive', (response) =>
   response.users > 0 ? `${entry.id} redriven to ${plural(response.users, 'user')}.` : `${entry.id}: already acknowledged by all users.`);
 
-function askDrop(entry) {
+function confirmDrop(entry) {
   set($('sure-text'), `${entry.id}, ${names(entry)}: this notification will not be delivered.`);
   $('sure').returnValue = '';
   $('sure').onclose = () => {
@@ -533,9 +533,9 @@ if (linked) {
 const tail = { on: false, paused: false, rows: [], timer: 0 };
 
 function tailText(row) {
-  const whom = row.audience === 'ALL' ? 'ALL' : `${row.audience ?? '?'} ${row.targets.join(', ')}`;
+  const recipients = row.audience === 'ALL' ? 'ALL' : `${row.audience ?? '?'} ${row.targets.join(', ')}`;
   const more = row.target_count - row.targets.length;
-  return more > 0 ? `${whom} and ${number.format(more)} more` : whom;
+  return more > 0 ? `${recipients} and ${number.format(more)} more` : recipients;
 }
 
 const tailWords = (row) => [row.operation, row.topic, row.priority, row.id, tailText(row)].join(' ').toLowerCase();

@@ -11,9 +11,9 @@ local args, sub, find = ARGV, string.sub, string.find
 local name, trail_ms, first_id = args[2], args[3], 5 + 2 * tonumber(args[4])
 local inbox, state_key, trail_key = prefix .. KEY_INBOX, prefix .. KEY_ACK, prefix .. KEY_TRAIL
 local acked_key = prefix .. KEY_ACKED
-local now_text = whole(now_ms())
+local now_text = integer_text(now_ms())
 local event_head, id_len = 'acked ' .. now_text .. ' 0 - ', pack_text(('x'):rep(FRAME_UUID_TEXT)):sub(1, 2)
-local gone, acked = {}, 0
+local due_pairs, acked = {}, 0
 -- Ack events are for other relays. A relay that is not registered reloads its state when it is back.
 local ack_events = call('ZCARD', prefix .. KEY_RELAYS) ~= (call('ZSCORE', prefix .. KEY_RELAYS, name) and 1 or 0) and {}
 
@@ -97,7 +97,7 @@ local function acknowledge(id)
     local value = notifications[id]
     if not value then return end
     acked = acked + 1
-    gone[acked] = id .. ':' .. user
+    due_pairs[acked] = id .. ':' .. user
     if ack_events then ack_events[acked] = packed .. id end
     if sub(value, -6) == LAST then return acknowledge_last(id, value) end
     if not firsts[id] then
@@ -169,7 +169,7 @@ if ack_events and acked > 0 then
     call('XADD', prefix .. KEY_ACK_EVENTS, 'MAXLEN', '~', ACK_EVENTS_MAX, '*', 'by', name,
         'acked', table.concat(ack_events))
 end
-call_chunked(gone, 'ZREM', prefix .. KEY_DUE)
+call_chunked(due_pairs, 'ZREM', prefix .. KEY_DUE)
 call_chunked(values, 'HMSET', prefix .. KEY_PENDING)
 call_chunked(ended, 'HDEL', prefix .. KEY_PENDING)
 call_chunked(ended_entries, 'XACK', stream, 'clairon')

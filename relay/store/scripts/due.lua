@@ -11,17 +11,17 @@ local PAIRS_MAX, BYTES_MAX = 1000, 4 * 1024 * 1024
 -- Users of a notification that are due within this time share a retry entry. The first user waits for the
 -- others: no user gets a retry before its due time.
 local timeout, base, cap = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local slack = math.min(500, timeout / 4)
+local slack_ms = math.min(500, timeout / 4)
 local now = now_ms()
 local retried, retry_entries, exhausted, expired, more = 0, 0, 0, 0, 0
-local pairs_left, bytes_left, gone = PAIRS_MAX, BYTES_MAX, {}
+local pairs_left, bytes_left, ended_pairs = PAIRS_MAX, BYTES_MAX, {}
 
 local function log_error(id, found, reason, attempts, users)
     log_entry(id, reason, attempts, cjson.encode(users), found and found.data or '',
         found and found.route or '')
     for _, user in ipairs(users) do
-        gone[#gone + 1] = pack_text(user) .. pack_text(id)
-        record_event(id, 'errored', whole(now), attempts, reason, user)
+        ended_pairs[#ended_pairs + 1] = pack_text(user) .. pack_text(id)
+        record_event(id, 'errored', integer_text(now), attempts, reason, user)
         call('ZREM', prefix .. KEY_INBOX .. user, id)
     end
 end
@@ -32,7 +32,7 @@ local function mark_dead_lettered(id, users)
     if not notification or not notification.open then return end
     for i, user in ipairs(users) do states[2 * i - 1], states[2 * i] = user, DEAD_LETTERED end
     call_chunked(states, 'HMSET', prefix .. KEY_RETRIES .. id)
-    notification.tried = true
+    notification.is_retried = true
     mark_changed(id)
 end
 
@@ -49,7 +49,7 @@ local function expire(id)
             seen[#seen + 1] = user
             if state == '0' then
                 missing[#missing + 1] = user
-                due_gone[#due_gone + 1] = id .. ':' .. user
+                due_to_remove[#due_to_remove + 1] = id .. ':' .. user
             else
                 record_event(id, 'acked', state, 0, '-', user)
             end
@@ -96,21 +96,21 @@ local function dead_letter(id, found, attempts, users)
     notification.left = notification.left - #users
     mark_changed(id)
     if notification.open then
-        notification.tried = true
+        notification.is_retried = true
         for _, user in ipairs(users) do call('HSET', prefix .. KEY_RETRIES .. id, user, DEAD_LETTERED) end
     elseif notification.left <= 0 then
         complete(id)
     end
 end
 
-local function retry_users(id, found, tries, users)
-    replace_entry(found, tries + 1, users)
-    notification_of(id).tried = true
+local function retry_users(id, found, retries, users)
+    replace_entry(found, retries + 1, users)
+    notification_of(id).is_retried = true
     local counts = {}
     for _, user in ipairs(users) do
         counts[#counts + 1] = user
-        counts[#counts + 1] = tries .. '+'
-        record_event(id, 'retried', whole(now), tries + 1, '-', user)
+        counts[#counts + 1] = retries .. '+'
+        record_event(id, 'retried', integer_text(now), retries + 1, '-', user)
     end
     call('HMSET', prefix .. KEY_RETRIES .. id, unpack(counts))
     retried, retry_entries, bytes_left = retried + #users, retry_entries + 1, bytes_left - #found.data
@@ -118,7 +118,7 @@ end
 
 -- An absent user must not use up an attempt: its retry is deferred.
 local PRESENCE_MS = 10000 -- relays send a heartbeat every 2 s
-local relays = call('ZRANGEBYSCORE', prefix .. KEY_RELAYS, whole(now - PRESENCE_MS), '+inf')
+local relays = call('ZRANGEBYSCORE', prefix .. KEY_RELAYS, integer_text(now - PRESENCE_MS), '+inf')
 local function is_present(user)
     for _, relay in ipairs(relays) do
         if call('SISMEMBER', prefix .. KEY_PRESENCE .. relay, user) == 1 then return true end
@@ -126,8 +126,8 @@ local function is_present(user)
     return false
 end
 
-local function defer(id, found, tries, user)
-    local due = now + ack_timeout_of(found, timeout) + backoff_ms(backoff_of(found), tries, id, base, cap)
+local function defer(id, found, retries, user)
+    local due = now + ack_timeout_of(found, timeout) + backoff_ms(backoff_of(found), retries, id, base, cap)
     -- A quarter of a millisecond marks a deferred retry: no ack timeout runs (inbox.lua).
     call('ZADD', prefix .. KEY_DUE, string.format('%.2f', due + 0.25), id .. ':' .. user)
 end
@@ -137,40 +137,40 @@ local function retry(id, users)
     local found = read_entry(id)
     if not found then return expire(id) end
     local states = call('HMGET', prefix .. KEY_ACK .. id, unpack(users))
-    local tried = call('HMGET', prefix .. KEY_RETRIES .. id, unpack(users))
+    local counts_before = call('HMGET', prefix .. KEY_RETRIES .. id, unpack(users))
     local groups, order = {}, {}
     for i, user in ipairs(users) do
-        local tries = delivered_retries(tried[i])
+        local retries = delivered_retries(counts_before[i])
         if states[i] == '0' and not is_present(user) then
-            defer(id, found, tries, user)
+            defer(id, found, retries, user)
         else
-            due_gone[#due_gone + 1] = id .. ':' .. user
+            due_to_remove[#due_to_remove + 1] = id .. ':' .. user
             if states[i] == '0' then
-                if not groups[tries] then
-                    groups[tries] = {}
-                    order[#order + 1] = tries
+                if not groups[retries] then
+                    groups[retries] = {}
+                    order[#order + 1] = retries
                 end
-                table.insert(groups[tries], user)
+                table.insert(groups[retries], user)
             end
         end
     end
     table.sort(order)
-    for _, tries in ipairs(order) do
-        if tries < limit_of(found) then retry_users(id, found, tries, groups[tries]) end
+    for _, retries in ipairs(order) do
+        if retries < limit_of(found) then retry_users(id, found, retries, groups[retries]) end
     end
-    for _, tries in ipairs(order) do
-        if tries >= limit_of(found) then dead_letter(id, found, tries, groups[tries]) end
+    for _, retries in ipairs(order) do
+        if retries >= limit_of(found) then dead_letter(id, found, retries, groups[retries]) end
     end
     pairs_left = pairs_left - #users
 end
 
 -- The due pairs by notification, oldest first.
-local rows = call('ZRANGEBYSCORE', prefix .. KEY_DUE, '-inf', whole(now), 'WITHSCORES',
+local rows = call('ZRANGEBYSCORE', prefix .. KEY_DUE, '-inf', integer_text(now), 'WITHSCORES',
     'LIMIT', 0, PAIRS_MAX)
 local order, users_of, due = {}, {}, {}
 for i = 1, #rows, 2 do
     local id, user, at = rows[i]:sub(1, FRAME_UUID_TEXT), rows[i]:sub(FRAME_UUID_TEXT + 2), tonumber(rows[i + 1])
-    if not due[id] and (user == '' or at <= now - slack) then
+    if not due[id] and (user == '' or at <= now - slack_ms) then
         due[id] = true
         users_of[id] = users_of[id] or {}
         order[#order + 1] = id
@@ -180,7 +180,7 @@ for i = 1, #rows, 2 do
         table.insert(users_of[id], user)
     end
 end
-if #rows == 2 * PAIRS_MAX and tonumber(rows[#rows]) <= now - slack then more = 1 end
+if #rows == 2 * PAIRS_MAX and tonumber(rows[#rows]) <= now - slack_ms then more = 1 end
 
 for _, id in ipairs(order) do
     if pairs_left <= 0 or bytes_left <= 0 then
@@ -196,8 +196,8 @@ for _, id in ipairs(order) do
         retry(id, users_of[id])
     end
 end
-if #gone > 0 then
-    call('XADD', prefix .. KEY_ACK_EVENTS, 'MAXLEN', '~', ACK_EVENTS_MAX, '*', 'gone', table.concat(gone))
+if #ended_pairs > 0 then
+    call('XADD', prefix .. KEY_ACK_EVENTS, 'MAXLEN', '~', ACK_EVENTS_MAX, '*', 'gone', table.concat(ended_pairs))
 end
 save_notifications()
 write_events(ARGV[3])

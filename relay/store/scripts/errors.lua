@@ -9,9 +9,9 @@ local DATA_MAX, USERS_MAX = 8192, 20
 
 -- The number of users of an entry, and the first ones.
 local function users_of(text)
-    local good, users = pcall(cjson.decode, text)
+    local is_valid, users = pcall(cjson.decode, text)
     local first = {}
-    if not good or type(users) ~= 'table' then return 0, first end
+    if not is_valid or type(users) ~= 'table' then return 0, first end
     for i = 1, math.min(#users, USERS_MAX) do first[i] = text_of(tostring(users[i])) end
     return #users, first
 end

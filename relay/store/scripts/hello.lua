@@ -37,10 +37,10 @@ if redis.call('EXISTS', stream) == 0 and redis.call('HDEL', prefix .. KEY_META, 
 end
 -- A store that is full, or cannot write to disk, can still be read: the failed write matters only if there
 -- is no epoch yet. A replica is rejected, though it can be read.
-local made = redis.pcall('HSETNX', prefix .. KEY_META, 'epoch', ARGV[2])
-if type(made) == 'table' and made.err and
-    (made.err:find('READONLY', 1, true) or not redis.call('HGET', prefix .. KEY_META, 'epoch')) then
-    return made
+local created = redis.pcall('HSETNX', prefix .. KEY_META, 'epoch', ARGV[2])
+if type(created) == 'table' and created.err and
+    (created.err:find('READONLY', 1, true) or not redis.call('HGET', prefix .. KEY_META, 'epoch')) then
+    return created
 end
 if shards ~= '1' then redis.pcall('HSETNX', prefix .. KEY_META, 'shards', shards) end
 -- include: group.lua

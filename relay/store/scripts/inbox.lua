@@ -18,8 +18,8 @@ local rows = call('ZRANGEBYSCORE', prefix .. KEY_INBOX .. user, '(' .. ARGV[3], 
 local entries, scores, last, bytes = {}, {}, '', 0
 for i = 1, #rows, 2 do
     last = rows[i + 1]
-    local is_left_out = ARGV[5] == 'undelivered' and has_running_timeout(rows[i])
-    local entry = not is_left_out and (call('HGET', prefix .. KEY_PENDING, rows[i]) or ''):match('^%S+')
+    local is_excluded = ARGV[5] == 'undelivered' and has_running_timeout(rows[i])
+    local entry = not is_excluded and (call('HGET', prefix .. KEY_PENDING, rows[i]) or ''):match('^%S+')
     local found = entry and call('XRANGE', stream, entry, entry)[1]
     if found then
         entries[#entries + 1] = found

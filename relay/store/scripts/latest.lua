@@ -11,8 +11,8 @@ local function text_or_null(value) return type(value) == 'string' and text_of(va
 -- The JSON line of an entry, or an empty table if it is too long.
 local function line_of(text)
     if #text > DATA_MAX then return {} end
-    local good, line = pcall(cjson.decode, text)
-    return good and type(line) == 'table' and line or {}
+    local is_valid, line = pcall(cjson.decode, text)
+    return is_valid and type(line) == 'table' and line or {}
 end
 
 local function table_of(value) return type(value) == 'table' and value or {} end

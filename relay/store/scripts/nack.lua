@@ -17,13 +17,13 @@ for at = 7, #ARGV do
         and tonumber(call('ZSCORE', prefix .. KEY_DUE, id .. ':' .. user) or nil)
     local found = due and read_entry(id)
     if found and route_flag(found.route, FRAME_RETRY_ENABLED) then
-        local tries = delivered_retries(call('HGET', prefix .. KEY_RETRIES .. id, user))
-        local wait = math.max(delay, backoff_ms(backoff_of(found), tries, id, base, cap))
+        local retries = delivered_retries(call('HGET', prefix .. KEY_RETRIES .. id, user))
+        local wait = math.max(delay, backoff_ms(backoff_of(found), retries, id, base, cap))
         -- Half a millisecond marks the delay of a nack: a later, shorter one does not replace it.
         if due % 1 ~= 0.5 or due < now + wait then
             call('ZADD', prefix .. KEY_DUE, string.format('%.1f', now + wait + 0.5), id .. ':' .. user)
         end
-        record_event(id, 'nacked', whole(now), tries, whole(wait), user)
+        record_event(id, 'nacked', integer_text(now), retries, integer_text(wait), user)
         deferred = deferred + 1
     end
 end

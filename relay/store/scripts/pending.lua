@@ -21,4 +21,4 @@ end
 local oldest = first_pending()
 local retried = oldest and oldest_retried(1)[1]
 if retried and retried.commit < oldest then oldest = retried.commit end
-return {pending[1], whole(oldest or 0)}
+return {pending[1], integer_text(oldest or 0)}

@@ -16,7 +16,7 @@ local function is_before(a, b)
     return a_ms < b_ms or (a_ms == b_ms and a_seq < b_seq)
 end
 
-local function newest_ever()
+local function last_generated_id()
     if call('EXISTS', stream) == 0 then return '0-0' end
     local info = call('XINFO', 'STREAM', stream)
     for i = 1, #info, 2 do
@@ -25,7 +25,7 @@ local function newest_ever()
 end
 
 -- The greatest id below `id`.
-local function one_before(id)
+local function id_before(id)
     local ms, seq = parts(id)
     if seq == 0 then return string.format('%.0f-18446744073709551615', ms - 1) end
     return string.format('%.0f-%.0f', ms, seq - 1)
@@ -33,7 +33,7 @@ end
 
 local WHOLE, TRIMMED, UNKNOWN = 0, 1, 2
 
-local newest = newest_ever()
+local newest = last_generated_id()
 
 local function state()
     if is_before(newest, after) then return UNKNOWN end
@@ -42,7 +42,7 @@ local function state()
     -- Without a first entry nothing was trimmed, even if the last id was raised.
     if not first or (oldest and oldest[1] == first) then return WHOLE end
     if after == '0-0' then return TRIMMED end
-    return is_before(after, oldest and one_before(oldest[1]) or newest) and TRIMMED or WHOLE
+    return is_before(after, oldest and id_before(oldest[1]) or newest) and TRIMMED or WHOLE
 end
 
 -- A page ends at its count or at PAGE_BYTES, whichever comes first.

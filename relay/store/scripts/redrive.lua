@@ -37,7 +37,7 @@ if #users > 0 then
     -- Other users may still have it pending: their entry is replaced.
     local found = read_entry(id) or {id = id}
     found.route, found.data = ARGV[4], ARGV[5]
-    if found.open and ends > 0 then found.open = whole(ends) end
+    if found.open and ends > 0 then found.open = integer_text(ends) end
     replace_entry(found, 0, users)
     local key, notification = prefix .. KEY_ACK .. id, notifications[id]
     local score = inbox_score(notification)
@@ -47,9 +47,9 @@ if #users > 0 then
         call('HDEL', prefix .. KEY_RETRIES .. id, user)
         call('ZREM', prefix .. KEY_DUE, id .. ':' .. user)
         call('ZADD', prefix .. KEY_INBOX .. user, 'NX', score, id)
-        record_event(id, 'redriven', whole(now), 0, '-', user)
+        record_event(id, 'redriven', integer_text(now), 0, '-', user)
     end
-    if ends > 0 then call('ZADD', prefix .. KEY_DUE, whole(ends), id .. ':') end
+    if ends > 0 then call('ZADD', prefix .. KEY_DUE, integer_text(ends), id .. ':') end
 end
 call('XDEL', errors, ARGV[2])
 save_notifications()

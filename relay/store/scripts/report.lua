@@ -13,7 +13,7 @@ local call = redis.call
 local FIRST = 6
 local timeout, base, cap = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local now, not_pending, ids, dues, ack_events = now_ms(), {}, {}, {}, {}
-local now_text = whole(now)
+local now_text = integer_text(now)
 
 -- Adds a user of an open-ended audience to the pending users.
 local function add_pending_user(id, user)
@@ -37,27 +37,27 @@ local function add_pending_user(id, user)
 end
 
 local function report_delivered(kind, id, user, timeout)
-    local notification, tries = notification_of(id), 0
-    if notification and notification.tried then
+    local notification, retries = notification_of(id), 0
+    if notification and notification.is_retried then
         local value = call('HGET', prefix .. KEY_RETRIES .. id, user) or '0'
-        tries = delivered_retries(value)
+        retries = delivered_retries(value)
         if value:sub(-1) == '+' then
-            tries = tries + 1
-            call('HSET', prefix .. KEY_RETRIES .. id, user, tries)
+            retries = retries + 1
+            call('HSET', prefix .. KEY_RETRIES .. id, user, retries)
         end
     end
     if kind ~= '-' then
-        dues[#dues + 1] = whole(now + timeout + backoff_ms(kind, tries, id, base, cap))
+        dues[#dues + 1] = integer_text(now + timeout + backoff_ms(kind, retries, id, base, cap))
         dues[#dues + 1] = id .. ':' .. user
     end
-    record_event(id, 'sent', now_text, tries, '-', user)
+    record_event(id, 'sent', now_text, retries, '-', user)
 end
 
 -- The due time may be lost: set it if there is none.
-local function report_kept(kind, id, user, timeout)
-    local tries = delivered_retries(call('HGET', prefix .. KEY_RETRIES .. id, user))
-    local due = now + timeout + backoff_ms(kind, tries, id, base, cap)
-    call('ZADD', prefix .. KEY_DUE, 'NX', whole(due), id .. ':' .. user)
+local function report_again(kind, id, user, timeout)
+    local retries = delivered_retries(call('HGET', prefix .. KEY_RETRIES .. id, user))
+    local due = now + timeout + backoff_ms(kind, retries, id, base, cap)
+    call('ZADD', prefix .. KEY_DUE, 'NX', integer_text(due), id .. ':' .. user)
 end
 
 for at = FIRST, #ARGV, 3 do ids[#ids + 1] = ARGV[at + 2] end
@@ -70,7 +70,7 @@ for at = FIRST, #ARGV, 3 do
     if state == '0' and what == 'S' then
         report_delivered(kind, id, user, own)
     elseif state == '0' and what == 'K' and kind ~= '-' then
-        report_kept(kind, id, user, own)
+        report_again(kind, id, user, own)
     elseif state ~= '0' then
         not_pending[#not_pending + 1] = (at - FIRST) / 3
     end

@@ -36,4 +36,4 @@ for i = 1, old do
 end
 save_notifications()
 if old == MOVES_MAX then return {trimmed, 1} end
-return {trimmed + call('XTRIM', stream, 'MINID', '~', whole(keep_ms) .. '-0'), 0}
+return {trimmed + call('XTRIM', stream, 'MINID', '~', integer_text(keep_ms) .. '-0'), 0}

@@ -64,7 +64,7 @@ sub rss_above_null
 
 my @against = qw(null byte pgoutput wal2json2);
 
-sub show_table
+sub print_table
 {
     my ($workload) = @_;
     my $format = "%-15s %7s %7s  " . '%5s ' x 4 . ' ' . '%5s ' x 4 . " %8s %9s %8s\n";
@@ -95,7 +95,7 @@ sub show_table
 }
 
 # One row per target and workload, none if a contender is missing.
-sub show_ratio_verdict
+sub print_ratio_verdict
 {
     my ($workload, $to, $most) = @_;
     my ($wall, $cpu) = map { ratio($workload, 'clairon', $to, $_) } qw(wall cpu);
@@ -111,7 +111,7 @@ sub show_ratio_verdict
 }
 
 # A fast contender counts only if its output is complete: one message per change, and frames no shorter than JSON.
-sub show_work_verdict
+sub print_work_verdict
 {
     my ($workload) = @_;
     my ($changes, $lines) = map { median($workload, $_, 'messages') } qw(byte clairon-text);
@@ -123,7 +123,7 @@ sub show_work_verdict
     return;
 }
 
-sub show_change
+sub print_change
 {
     my ($workload) = @_;
     my @over = map { ratio($workload, 'clairon', 'clairon-before', $_) } qw(wall cpu);
@@ -131,25 +131,25 @@ sub show_change
     return;
 }
 
-sub show_verdicts
+sub print_verdicts
 {
     print "\nclairon's targets (wall is what counts; on a busy machine look at CPU)\n";
     for my $workload (@workloads)
     {
-        show_ratio_verdict($workload, 'byte', 1) if $workload =~ /^(narrow|small)$/;
-        show_ratio_verdict($workload, 'pgoutput',  0.6);
-        show_ratio_verdict($workload, 'wal2json2', 0.4);
+        print_ratio_verdict($workload, 'byte', 1) if $workload =~ /^(narrow|small)$/;
+        print_ratio_verdict($workload, 'pgoutput',  0.6);
+        print_ratio_verdict($workload, 'wal2json2', 0.4);
         my $rss = rss_above_null($workload, 'clairon');
         printf "%-8s RSS over null at most 16 MB:  %.1f MB %s\n", $workload, $rss,
           $rss <= 16 ? 'met' : 'NOT MET' if defined $rss;
         Targets::record("decoder, $workload, memory over null", 'at most 16 MB', sprintf('%.1f MB', $rss), $rss <= 16)
           if defined $rss;
-        show_work_verdict($workload);
-        show_change($workload);
+        print_work_verdict($workload);
+        print_change($workload);
     }
     return;
 }
 
 read_results();
-show_table($_) for @workloads;
-show_verdicts();
+print_table($_) for @workloads;
+print_verdicts();

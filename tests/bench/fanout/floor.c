@@ -92,7 +92,7 @@ make_block(int count, size_t bytes)
 }
 
 static void
-obey(const char *line)
+run_command(const char *line)
 {
     char *rest = NULL;
     int count = (int)strtol(strchr(line, ' '), &rest, 10);
@@ -121,7 +121,7 @@ read_control(int fd)
     len += (size_t)n;
     text[len] = '\0';
     while ((stop = strchr(text, '\n')) != NULL) {
-        obey(text);
+        run_command(text);
         len -= (size_t)(stop + 1 - text);
         memmove(text, stop + 1, len + 1);
     }

@@ -273,7 +273,7 @@ sub remember
 }
 
 # Everything a test prints, including its last error, is in PostgreSQL's log of the test.
-sub show_log_tail
+sub print_log_tail
 {
     open my $log, '<', $PostgreSQL::Test::Utils::test_logfile or return;
     my @lines = grep { !/^(\[[\d:.()s]+\] ?)?#|^$/ } <$log>;
@@ -288,7 +288,7 @@ END
     my $status = $?;
     POSIX::_exit($status) if $$ != $owner;
     alarm 0;
-    show_log_tail() if $status != 0;
+    print_log_tail() if $status != 0;
     for my $one (reverse @running)
     {
         eval {
@@ -301,7 +301,7 @@ END
     }
     if ($status != 0 || !Test::More->builder->is_passing)
     {
-        $_->show_log for grep { $_->can('show_log') } @running;
+        $_->print_log for grep { $_->can('print_log') } @running;
     }
     $? = $status;
 }

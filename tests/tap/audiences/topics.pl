@@ -29,7 +29,7 @@ sub insert
 # The rows that the client received, as "a1 b1".
 sub received { return join ' ', map { "$_->{metadata}{source}$_->{payload}{after}{id}" } $_[0]->notifications }
 
-sub ask
+sub request
 {
     my ($client, $t, $r, @topics) = @_;
     $client->send({ t => $t, r => $r, topics => \@topics });
@@ -47,24 +47,24 @@ sub wait_all_received
 }
 
 my $some = $relay->client('u1');
-is(ask($some, subscribe => 3, 'p.a'), 'p.a', 'subscribe returns the subscribed topics');
+is(request($some, subscribe => 3, 'p.a'), 'p.a', 'subscribe returns the subscribed topics');
 my $id = insert('b', 'a');
 $some->run_until('the row', sub { received($some) =~ /\ba$id\b/ });
 is(received($some), 'a1', 'only that topic is delivered');
 wait_all_received(1, 'a');
 is(received($all), 'b1 a1', 'a client without a subscription receives all topics');
-is(ask($some, subscribe => 4, 'p.b*', 'p.a'), 'p.a p.b*', 'a second subscribe adds topics; known ones are not repeated');
+is(request($some, subscribe => 4, 'p.b*', 'p.a'), 'p.a p.b*', 'a second subscribe adds topics; known ones are not repeated');
 insert('b', 'a');
 $some->run_until('both rows', sub { received($some) =~ /a2/ });
 is(received($some), 'a1 b2 a2', 'the topics of both subscribes are delivered in order');
-is(ask($some, unsubscribe => 5, 'p.a', 'p.never'), 'p.b*', 'unsubscribe returns the remaining topics');
+is(request($some, unsubscribe => 5, 'p.a', 'p.never'), 'p.b*', 'unsubscribe returns the remaining topics');
 insert('a', 'b');
 $some->run_until('the row', sub { received($some) =~ /b3/ });
 is(received($some), 'a1 b2 a2 b3', 'unsubscribed topics are not delivered');
-is(ask($some, unsubscribe => 6, 'p.b*'), '', 'the list may become empty');
+is(request($some, unsubscribe => 6, 'p.b*'), '', 'the list may become empty');
 insert('a', 'b');
 wait_all_received(4, 'b');
-is(ask($some, subscribe => 7, '*'), '*', 'a subscription to * includes all topics again');
+is(request($some, subscribe => 7, '*'), '*', 'a subscription to * includes all topics again');
 insert('a');
 $some->run_until('the row', sub { received($some) =~ /a5/ });
 is(received($some), 'a1 b2 a2 b3 a5', 'filtered notifications without ack_required are not delivered later');
@@ -89,7 +89,7 @@ my $again = $relay->client('u1', win => 2, topics => ['p.a']);
 $id = insert('a');
 $again->run_until('the row', sub { received($again) =~ /a$id/ });
 is(received($again), "a$id", 'a new connection with the same filter does not receive them');
-is(ask($again, subscribe => 8, 'p.due'), 'p.a p.due', 'a later subscribe returns both topics');
+is(request($again, subscribe => 8, 'p.due'), 'p.a p.due', 'a later subscribe returns both topics');
 my $done = 0;
 while ($done < 5)
 {
@@ -104,11 +104,11 @@ is(join(' ', grep { /due/ } split / /, received($again)), 'due10 due11 due12 due
 wait_until('all acknowledged', sub { $store->pending == 0 });
 
 # Invalid requests.
-is(ask($again, subscribe => 20, @$_), 107, 'a subscription is rejected: ' . substr join(' ', @$_), 0, 30)
+is(request($again, subscribe => 20, @$_), 107, 'a subscription is rejected: ' . substr join(' ', @$_), 0, 30)
   for [''], ['a*b'], ['*.a'], [ 'x' x 256 ], [], [ map { "t$_" } 1 .. 257 ], [ map { $_ . 'x' x 250 } 1 .. 60 ];
-is(ask($again, subscribe => 21, map { "t$_" } 1 .. 250), join(' ', sort 'p.a', 'p.due', map { "t$_" } 1 .. 250),
+is(request($again, subscribe => 21, map { "t$_" } 1 .. 250), join(' ', sort 'p.a', 'p.due', map { "t$_" } 1 .. 250),
     'many topics are allowed');
-is(ask($again, subscribe => 22, map { "u$_" } 1 .. 10), 107, 'more than 256 topics are rejected');
+is(request($again, subscribe => 22, map { "u$_" } 1 .. 10), 107, 'more than 256 topics are rejected');
 $id = insert('a');
 $again->run_until('the row', sub { received($again) =~ /a$id/ });
 pass('rejected requests change nothing');

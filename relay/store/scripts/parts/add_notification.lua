@@ -77,16 +77,16 @@ local function add_ack_required(id, route, data, users)
     local ends, entry = expires_ms(route)
     if #users == 0 then
         if ends == 0 then ends = now + STORE_OPEN_MS end
-        entry = add_notification(id, route, data, 'open', whole(ends))
+        entry = add_notification(id, route, data, 'open', integer_text(ends))
     else
         entry = add_notification(id, route, data)
     end
     claims[#claims + 1] = entry
     fresh[#fresh + 1] = id
-    fresh[#fresh + 1] = entry .. ' ' .. count_text(#users) .. (#users == 0 and ' ' .. whole(ends) or ' -') ..
+    fresh[#fresh + 1] = entry .. ' ' .. count_text(#users) .. (#users == 0 and ' ' .. integer_text(ends) or ' -') ..
         (ends > 0 and ' 2' or ' 0')
     if ends > 0 then
-        ending[#ending + 1] = whole(ends)
+        ending[#ending + 1] = integer_text(ends)
         ending[#ending + 1] = id .. ':'
     end
     local score, key = score_of(entry), prefix .. KEY_ACK .. id

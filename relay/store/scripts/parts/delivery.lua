@@ -6,7 +6,7 @@ local function now_ms()
     return time[1] * 1000 + math.floor(time[2] / 1000)
 end
 
-local function whole(number) return string.format('%.0f', number) end
+local function integer_text(number) return string.format('%.0f', number) end
 
 -- One command for many arguments, fewer than the stack holds at a time; `option` may be nil.
 local CHUNK = 1000
@@ -31,29 +31,29 @@ local function score_of(entry)
     if ms ~= score_ms then
         local score = tonumber(ms) * STORE_SCORES_PER_MS
         score_ms, score_rest = ms, score % MILLION
-        score_front = whole((score - score_rest) / MILLION)
+        score_front = integer_text((score - score_rest) / MILLION)
     end
     local rest = score_rest + math.min(tonumber(seq), STORE_SCORES_PER_MS - 1)
-    if rest >= MILLION then return whole(tonumber(ms) * STORE_SCORES_PER_MS + rest - score_rest) end
+    if rest >= MILLION then return integer_text(tonumber(ms) * STORE_SCORES_PER_MS + rest - score_rest) end
     return score_front .. string.format('%06d', rest)
 end
 
--- The backoff before retry `tries` + 1. The jitter is the same for all users of a notification, so that they
+-- The backoff before retry `retries` + 1. The jitter is the same for all users of a notification, so that they
 -- share a retry entry.
-local function backoff_ms(kind, tries, id, base, cap)
+local function backoff_ms(kind, retries, id, base, cap)
     local wait = base
-    if kind == 'E' then wait = base * 2 ^ math.min(tries, 40) end
-    if kind == 'L' then wait = base * (tries + 1) end
-    local jitter = (tonumber(id:sub(-4), 16) * (tries + 1) * 7919) % 1000 / 5000
+    if kind == 'E' then wait = base * 2 ^ math.min(retries, 40) end
+    if kind == 'L' then wait = base * (retries + 1) end
+    local jitter = (tonumber(id:sub(-4), 16) * (retries + 1) * 7919) % 1000 / 5000
     return math.floor(math.min(wait * (1 + jitter), cap))
 end
 
 -- Pending notifications by id: {entry =, left = users without an ack, open = expiration of an open-ended
--- audience in ms or nil, ends = whether it expires, tried = whether it was retried, acked = whether its
+-- audience in ms or nil, ends = whether it expires, is_retried = whether it was retried, acked = whether its
 -- state holds acks}. false: not pending. A string: the stored text, which notification_of() parses on
 -- first use. save_notifications() writes the changes once, as many acks of a call change the same keys.
 local notifications, changed, completed = {}, {}, {}
-local due_gone, entries_gone, keys_gone, retried_gone = {}, {}, {}, {}
+local due_to_remove, entries_to_ack, keys_to_delete, retried_to_remove = {}, {}, {}, {}
 
 local function read_notification(value)
     local entry, left, open, flags = value:match('^(%S+) (%-?%d+) (%S+) (%d)$')
@@ -62,7 +62,7 @@ local function read_notification(value)
     if open ~= '-' then notification.open = tonumber(open) end
     if flags ~= '0' then
         local bits = tonumber(flags)
-        notification.tried, notification.ends, notification.acked = bits % 2 == 1, bits % 4 >= 2, bits >= 4
+        notification.is_retried, notification.ends, notification.acked = bits % 2 == 1, bits % 4 >= 2, bits >= 4
     end
     return notification
 end
@@ -97,7 +97,7 @@ local function delivered_retries(value) return tonumber((value or ''):match('^%d
 -- The text is stored: other versions of the relay use it too.
 local DEAD_LETTERED = 'given up'
 local function is_dead_lettered(id, user)
-    return notification_of(id).tried and call('HGET', prefix .. KEY_RETRIES .. id, user) == DEAD_LETTERED
+    return notification_of(id).is_retried and call('HGET', prefix .. KEY_RETRIES .. id, user) == DEAD_LETTERED
 end
 
 -- Acks by users of an open-ended audience before their delivery report: applied if it follows in time.
@@ -201,15 +201,15 @@ end
 -- Completes a notification: each of its users acknowledged it, expired or is dead-lettered.
 local function complete(id)
     local notification = notification_of(id)
-    if notification then entries_gone[#entries_gone + 1] = notification.entry end
+    if notification then entries_to_ack[#entries_to_ack + 1] = notification.entry end
     if notification and notification.acked and not kept[id] and not keep_acks(id) then record_acks(id) end
     notifications[id] = false
     completed[#completed + 1] = id
-    if not kept[id] then keys_gone[#keys_gone + 1] = prefix .. KEY_ACK .. id end
-    if not notification or notification.ends then due_gone[#due_gone + 1] = id .. ':' end
-    if not notification or notification.tried then
-        keys_gone[#keys_gone + 1] = prefix .. KEY_RETRIES .. id
-        retried_gone[#retried_gone + 1] = id
+    if not kept[id] then keys_to_delete[#keys_to_delete + 1] = prefix .. KEY_ACK .. id end
+    if not notification or notification.ends then due_to_remove[#due_to_remove + 1] = id .. ':' end
+    if not notification or notification.is_retried then
+        keys_to_delete[#keys_to_delete + 1] = prefix .. KEY_RETRIES .. id
+        retried_to_remove[#retried_to_remove + 1] = id
     end
 end
 
@@ -218,7 +218,7 @@ local count_texts = {}
 local function count_text(count)
     local text = count_texts[count]
     if not text then
-        text = whole(count)
+        text = integer_text(count)
         count_texts[count] = text
     end
     return text
@@ -230,21 +230,21 @@ local function save_notifications()
         local notification = notifications[id]
         if notification then
             local flags = (notification.acked and 4 or 0) + (notification.ends and 2 or 0) +
-                (notification.tried and 1 or 0)
+                (notification.is_retried and 1 or 0)
             values[len + 1] = id
             values[len + 2] = notification.entry .. ' ' .. count_text(notification.left) .. ' ' ..
-                (notification.open and whole(notification.open) or '-') .. ' ' .. count_text(flags)
+                (notification.open and integer_text(notification.open) or '-') .. ' ' .. count_text(flags)
             len = len + 2
         end
     end
     call_chunked(values, 'HMSET', prefix .. KEY_PENDING)
     call_chunked(completed, 'HDEL', prefix .. KEY_PENDING)
-    call_chunked(entries_gone, 'XACK', stream, 'clairon')
-    for from = 1, #keys_gone, CHUNK do
-        call('DEL', unpack(keys_gone, from, math.min(from + CHUNK - 1, #keys_gone)))
+    call_chunked(entries_to_ack, 'XACK', stream, 'clairon')
+    for from = 1, #keys_to_delete, CHUNK do
+        call('DEL', unpack(keys_to_delete, from, math.min(from + CHUNK - 1, #keys_to_delete)))
     end
-    call_chunked(due_gone, 'ZREM', prefix .. KEY_DUE)
-    call_chunked(retried_gone, 'ZREM', prefix .. KEY_RETRIED)
+    call_chunked(due_to_remove, 'ZREM', prefix .. KEY_DUE)
+    call_chunked(retried_to_remove, 'ZREM', prefix .. KEY_RETRIED)
 end
 
 -- Length of the stream of ack events. Relays read it promptly.
@@ -270,7 +270,7 @@ local function error_id()
         end
     end
     error_seq = (math.floor(error_seq / STORE_SHARDS_MAX) + 1) * STORE_SHARDS_MAX + tonumber(shard)
-    return whole(error_ms) .. '-' .. whole(error_seq)
+    return integer_text(error_ms) .. '-' .. integer_text(error_seq)
 end
 
 local function log_entry(id, reason, attempts, users, data, route)

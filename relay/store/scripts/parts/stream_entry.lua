@@ -3,14 +3,14 @@
 
 -- Inbox scores distinguish 1024 entries of a millisecond. If the clock was set back, all entries get the
 -- same millisecond: then this one moves to the next millisecond, so that scores stay unique.
-local MOST_OF_A_MS = 1000
+local SEQ_MAX = 1000
 local function add_entry(...)
     local entry = call('XADD', stream, '*', ...)
     if #entry <= 16 then return entry end -- 13 digits, a dash, at most 2 digits
     local ms, seq = entry:match('^(%d+)-(%d+)$')
-    if tonumber(seq) < MOST_OF_A_MS then return entry end
+    if tonumber(seq) < SEQ_MAX then return entry end
     call('XDEL', stream, entry)
-    call('XSETID', stream, whole(tonumber(ms) + 1) .. '-0')
+    call('XSETID', stream, integer_text(tonumber(ms) + 1) .. '-0')
     return call('XADD', stream, '*', ...)
 end
 
@@ -69,13 +69,13 @@ end
 
 -- A user that joins an open-ended audience later gets the inbox score of the first entry. It is kept with
 -- the retries under the empty name, which no user has.
-local function keep_first(id, entry)
+local function keep_first_entry(id, entry)
     call('HSETNX', prefix .. KEY_RETRIES .. id, '', entry)
-    notifications[id].tried = true
+    notifications[id].is_retried = true
 end
 
 local function first_entry(id, notification)
-    return notification.tried and call('HGET', prefix .. KEY_RETRIES .. id, '') or notification.entry
+    return notification.is_retried and call('HGET', prefix .. KEY_RETRIES .. id, '') or notification.entry
 end
 
 -- The decoder writes this at the end of the line: no payload can end like that.
@@ -101,10 +101,10 @@ local function replace_entry(found, attempts, users)
     local entry = add_entry(unpack(fields))
     if found.entry then call('XACK', stream, 'clairon', found.entry) end
     call('XCLAIM', stream, 'clairon', 'relay', 0, entry, 'FORCE', 'JUSTID')
-    notifications[id] = notification_of(id) or {left = 0, ends = false, tried = false}
-    if found.open then keep_first(id, found.entry) end
-    notifications[id].tried = true
-    call('ZADD', prefix .. KEY_RETRIED, whole(commit_ms(route)), id)
+    notifications[id] = notification_of(id) or {left = 0, ends = false, is_retried = false}
+    if found.open then keep_first_entry(id, found.entry) end
+    notifications[id].is_retried = true
+    call('ZADD', prefix .. KEY_RETRIED, integer_text(commit_ms(route)), id)
     notifications[id].entry = entry
     mark_changed(id)
     found.entry, found.route, found.data = entry, route, data

@@ -102,7 +102,7 @@ sub wait_for_log
         $options{seconds});
 }
 
-sub show_log
+sub print_log
 {
     my ($self) = @_;
     my @lines = split /\n/, $self->log_text;
