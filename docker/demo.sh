@@ -110,9 +110,9 @@ seconds_since_start() {
 free_port() {
     /usr/bin/python3 - "$1" "${2:-0}" <<'EOF'
 import socket, sys
-first, taken = map(int, sys.argv[1:])
+first, used = map(int, sys.argv[1:])
 for port in range(first, min(first + 200, 65536)):
-    if port == taken:
+    if port == used:
         continue
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -313,12 +313,12 @@ is_recorded() { [[ " root replica packages operations images " == *" $1 "* ]]; }
 
 # Layers that only wait for a script of root do not count.
 may_start() {
-    local layer places=${LAYERS:-$(($(nproc) + 1))}
+    local layer slots=${LAYERS:-$(($(nproc) + 1))}
     ! is_recorded "$1" || $streaming || return 0
     for layer in "${running[@]}"; do
-        is_recorded "$layer" && ! $streaming || places=$((places - 1))
+        is_recorded "$layer" && ! $streaming || slots=$((slots - 1))
     done
-    [ "$places" -gt 0 ]
+    [ "$slots" -gt 0 ]
 }
 
 start_layer() {

@@ -18,9 +18,9 @@ sql() { in_target su postgres -c "psql -qXAt -p $1 -d app -c \"$2\""; }
 
 # block SECTION N: prints the N-th code block of a section of the page.
 block() {
-    awk -v section="$1" -v wanted="$2" '/^##/ && !code { here = $0 == section; n = 0 }
+    awk -v section="$1" -v wanted="$2" '/^##/ && !code { in_section = $0 == section; n = 0 }
         /^ *```/ { code = !code; n += code; next }
-        here && code && n == wanted { sub(/^  +/, ""); print }' "$page"
+        in_section && code && n == wanted { sub(/^  +/, ""); print }' "$page"
 }
 
 # Runs a block as a shell script that stops at the first error.

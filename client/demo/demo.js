@@ -60,11 +60,11 @@ function fill(form, name, options) {
 
 function fillForms({ assignments, establishments, people, accounts }) {
   const owned = accounts.map((a) => [a.id, nameOf(a.owner)]);
-  const places = establishments.map((e) => [e.id, e.name]);
+  const names = establishments.map((e) => [e.id, e.name]);
   fill('assignment', 'id', assignments.map((a) => [a.id, `${nameOf(a.student_id)}: ${a.title} (#${a.id})`]));
-  fill('member', 'establishment', places);
+  fill('member', 'establishment', names);
   fill('member', 'user', people.map((p) => [p.id, p.name]));
-  fill('announcement', 'establishment', places);
+  fill('announcement', 'establishment', names);
   fill('transfer', 'from', owned);
   fill('transfer', 'to', owned).selectedIndex = 1;
 }
@@ -107,9 +107,9 @@ function wireForms() {
 }
 
 function buildPanes({ people, relay }) {
-  const asked = new URLSearchParams(location.search).get('users')?.split(',') ?? DEFAULT_USERS;
+  const requested = new URLSearchParams(location.search).get('users')?.split(',') ?? DEFAULT_USERS;
   const known = new Set(people.map((p) => p.id));
-  for (const user of new Set(asked.filter((id) => known.has(id)))) {
+  for (const user of new Set(requested.filter((id) => known.has(id)))) {
     const index = panes.length;
     const pane = new Pane({ people, relay, user, onChange });
     panes.push(pane);

@@ -5,11 +5,11 @@ import { spawnSync } from 'node:child_process';
 import test from 'node:test';
 import { fileURLToPath } from 'node:url';
 
-const here = fileURLToPath(new URL('.', import.meta.url));
+const folder = fileURLToPath(new URL('.', import.meta.url));
 const hasCompiler = spawnSync('tsc', ['--version']).status === 0;
 
 test('types.ts compiles', { skip: !hasCompiler && 'no TypeScript (tsc) is installed' }, () => {
-  const { status, stdout } = spawnSync('tsc', ['-p', here], { encoding: 'utf8' });
+  const { status, stdout } = spawnSync('tsc', ['-p', folder], { encoding: 'utf8' });
   assert.equal(stdout, '');
   assert.equal(status, 0);
 });

@@ -53,7 +53,7 @@ client.ack(['id']);
 client.nack('id', { delay: 500 });
 client.subscribe('app.*');
 client.unsubscribe(wanted);
-const place: string | null = client.pos;
+const cursor: string | null = client.pos;
 
 const list: LiveRows<Assignment> = client.live<Assignment>('assignments', {
   key: 'id',
@@ -90,4 +90,4 @@ ClaironProvider({ url: 'wss://relay.example.org' });
 // @ts-expect-error: no such gap reason
 client.on('gap', ({ why }) => why === 'bad luck');
 
-export { busy, error, failure, loading, off, place, rows, state, titled };
+export { busy, error, failure, loading, off, cursor, rows, state, titled };

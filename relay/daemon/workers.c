@@ -301,13 +301,13 @@ run_several(struct config *config, struct gate_sockets sockets)
 static void
 prepare_signals(void)
 {
-    sigset_t early;
+    sigset_t blocked;
 
-    sigemptyset(&early);
-    sigaddset(&early, SIGHUP);
-    sigaddset(&early, SIGUSR1);
-    sigaddset(&early, SIGUSR2);
-    sigprocmask(SIG_BLOCK, &early, NULL);
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGHUP);
+    sigaddset(&blocked, SIGUSR1);
+    sigaddset(&blocked, SIGUSR2);
+    sigprocmask(SIG_BLOCK, &blocked, NULL);
     signal(SIGCHLD, SIG_DFL);
 }
 

@@ -27,7 +27,7 @@ RETRY_SECONDS = 0.2
 class Outcome(enum.Enum):
     APPLIED = "applied"
     REPEATED = "applied before; nothing changed"
-    REFUSED = "not enough money; nothing changed, the key is free"
+    REJECTED = "not enough money; nothing changed, the key is free"
 
 
 class Window:
@@ -88,7 +88,7 @@ class Storage:
             changed = cursor.fetchone()
             if changed is None:
                 connection.rollback()  # also releases the key
-                return Outcome.REFUSED, None
+                return Outcome.REJECTED, None
             cursor.execute(
                 "INSERT INTO transaction (account_id, key, amount) VALUES (%s, %s, %s)",
                 (account, key, amount),
@@ -177,7 +177,7 @@ class Bank:
         return False
 
     def transfer(self, order, debtor, creditor, amount):
-        if self.account(debtor).debit(f"{order}/debit", amount) is Outcome.REFUSED:
+        if self.account(debtor).debit(f"{order}/debit", amount) is Outcome.REJECTED:
             return self.close(order, "refused")
         self.account(creditor).credit(f"{order}/credit", amount)
         return self.close(order, "done")

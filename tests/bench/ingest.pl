@@ -132,9 +132,9 @@ sub measure_decoder
     my $began = time();
     system_or_die('pg_recvlogical', '-d', $pg->connstr('postgres'), '--slot', 'bare', '--start', '--endpos', $end,
         '--no-loop', '-o', 'mode=framed', '-f', '/dev/null');
-    my $took = time() - $began;
+    my $elapsed = time() - $began;
     drop_slot('bare');
-    return (decoder => $rows / $took);
+    return (decoder => $rows / $elapsed);
 }
 
 # The same entries, added by redis-benchmark.

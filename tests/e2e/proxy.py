@@ -6,13 +6,13 @@ import threading
 
 class Proxy:
     """
-    `refuse`: requests whose head contains one of these are answered with 503. cut() simulates a lost network.
+    `reject`: requests whose head contains one of these are answered with 503. cut() simulates a lost network.
     `limit()`: the number of response bytes after which a connection is closed, None for no limit.
     """
 
     def __init__(self, host, port):
         self.target = (host, port)
-        self.refuse = ()
+        self.reject = ()
         self.limit = lambda: None
         self.broken = 0  # connections closed by the limit
         self.is_cut = False
@@ -47,7 +47,7 @@ class Proxy:
             head = b"" if self.is_cut else _head_of(client)
             if not head:
                 return
-            if any(part.encode().lower() in head.lower() for part in self.refuse):
+            if any(part.encode().lower() in head.lower() for part in self.reject):
                 client.sendall(b"HTTP/1.1 503 No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
                 return
             with socket.create_connection(self.target) as relay:

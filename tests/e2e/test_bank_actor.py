@@ -121,8 +121,8 @@ class IdempotencyCases(BankCase):
         self.assertEqual(self.movements(self.name), [("k1", Decimal("1.00"))])
 
     def test_a_rejected_debit_frees_its_key(self):
-        self.assertIs(self.account.debit("k1", Decimal("100.01")), Outcome.REFUSED)
-        self.assertIs(self.account.debit("k1", Decimal("100.01")), Outcome.REFUSED)
+        self.assertIs(self.account.debit("k1", Decimal("100.01")), Outcome.REJECTED)
+        self.assertIs(self.account.debit("k1", Decimal("100.01")), Outcome.REJECTED)
         self.account.credit("k2", Decimal("1"))
         self.assertIs(self.account.debit("k1", Decimal("100.01")), Outcome.APPLIED)
         self.assertEqual(self.stored(self.name), Decimal("0.99"))

@@ -125,10 +125,10 @@ class Console(ConsoleCase):
         self.browser.errors()  # of aborted requests
 
     def test_the_live_tail_shows_new_notifications(self):
-        asked = "return performance.getEntriesByType('resource').filter((e) => e.name.includes('console/latest')).length"
+        count_requests = "return performance.getEntriesByType('resource').filter((e) => e.name.includes('console/latest')).length"
         self.sign_in_and_wait()
         wait_for("a second overview", lambda: self.figure("Stored").endswith("/s"))
-        self.assertEqual(self.browser.js(asked), 0)  # no requests while the page is hidden
+        self.assertEqual(self.browser.js(count_requests), 0)  # no requests while the page is hidden
         self.browser.find("#tail-watch").click()
         first, second = (
             str(self.sql("SELECT clairon.notify('USER', ARRAY[%s], '{}', topic => %s)", user, topic)[0][0])
@@ -145,11 +145,11 @@ class Console(ConsoleCase):
         wait_for("all", lambda: first in ids())
         self.browser.find("#tail-pause").click()
         wait_for("the tail is paused", lambda: "paused" in self.text("#tail-status"))
-        count = self.browser.js(asked)
+        count = self.browser.js(count_requests)
         third = str(self.sql("SELECT clairon.notify('USER', '{z}', '{}', topic => 'demo.tail.three')")[0][0])
         waited = self.figure("Stored")
         wait_for("another overview", lambda: self.figure("Stored") != waited)
-        self.assertEqual(self.browser.js(asked), count)
+        self.assertEqual(self.browser.js(count_requests), count)
         self.assertNotIn(third, ids())
         self.browser.find("#tail-pause").click()
         wait_for("the notifications sent during the pause", lambda: third in ids())

@@ -39,11 +39,11 @@ class Network(TabsCase):
             self.assertEqual(tab.events("gap"), [])
 
     def test_without_websockets_sse_serves_all_tabs(self):
-        self.proxy.refuse = ("Upgrade: websocket",)
+        self.proxy.reject = ("Upgrade: websocket",)
         self.follows("sse")
 
     def test_without_sse_the_client_polls(self):
-        self.proxy.refuse = ("Upgrade: websocket", "GET /v1/sse")
+        self.proxy.reject = ("Upgrade: websocket", "GET /v1/sse")
         self.follows("poll")
 
     def follows(self, transport):
@@ -61,13 +61,13 @@ class Network(TabsCase):
     def test_a_transport_change_causes_no_loss(self):
         (tab,) = self.tabs(1, user="u2")
         titles = []
-        for refuse, transport in (
+        for reject, transport in (
             (("Upgrade: websocket",), "sse"),
             (("Upgrade: websocket", "GET /v1/sse"), "poll"),
         ):
             titles.append(self.retitle("u2"))
             self.each_once(tab, titles)
-            self.proxy.refuse = refuse
+            self.proxy.reject = reject
             self.proxy.cut()
             titles.append(self.retitle("u2"))
             self.proxy.restore()

@@ -181,8 +181,8 @@ class Tour(unittest.TestCase):
         self.log("the page listens")
 
         self.psql(rows)
-        shown = re.search(r'The page shows `(.*?)`', (ROOT / "README.md").read_text())[1]
-        wait_for("the rows on the page", lambda: browser.texts("#list") == [shown])
+        listed = re.search(r'The page shows `(.*?)`', (ROOT / "README.md").read_text())[1]
+        wait_for("the rows on the page", lambda: browser.texts("#list") == [listed])
         self.assertEqual([e for e in browser.errors() if "favicon" not in e], [])
         self.log("the rows arrived")
         self.assertEqual(self.untracked(), "")

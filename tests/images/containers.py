@@ -50,18 +50,18 @@ class Service:
     def volume(self, name, target):
         """A new volume has the owner and the mode of the image's folder; for other images,
         those that its user needs."""
-        place = self.scratch / "volumes" / name
-        if not place.exists():
-            place.mkdir(parents=True)
+        folder = self.scratch / "volumes" / name
+        if not folder.exists():
+            folder.mkdir(parents=True)
             like = self.stage.folder / target.lstrip("/")
             if not self.settings.get("user"):
                 found = like.stat()
-                os.chown(place, found.st_uid, found.st_gid)
-                place.chmod(found.st_mode & 0o7777)
+                os.chown(folder, found.st_uid, found.st_gid)
+                folder.chmod(found.st_mode & 0o7777)
             else:
                 user = self.user().split(":")
-                os.chown(place, int(user[0]), int(user[-1]))
-        return place
+                os.chown(folder, int(user[0]), int(user[-1]))
+        return folder
 
     def user(self):
         """From the compose file, otherwise from the image."""

@@ -69,10 +69,10 @@ def read_includes(files):
             found = re.findall(r'^\s*#\s*include\s*([<"])([^">]+)[">]', text.read(), re.M)
         ours[path], libraries[path] = set(), set()
         for kind, name in found:
-            places = [os.path.join(path.split('/')[0], name), name, os.path.join(os.path.dirname(path), name)]
-            place = next((each for each in places if each in known), None)
-            if kind == '"' and place is not None:
-                ours[path].add(place)
+            candidates = [os.path.join(path.split('/')[0], name), name, os.path.join(os.path.dirname(path), name)]
+            target = next((each for each in candidates if each in known), None)
+            if kind == '"' and target is not None:
+                ours[path].add(target)
             else:
                 libraries[path].add(name)
     return ours, libraries

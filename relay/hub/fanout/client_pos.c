@@ -39,7 +39,7 @@ write_number(uint64_t number, char *at)
 
 /* A difference is short: entries of two shards are close in time. */
 static char *
-write_beside(struct entry_id shared, struct entry_id id, char *at)
+write_relative(struct entry_id shared, struct entry_id id, char *at)
 {
     bool is_earlier = id.ms < shared.ms;
 
@@ -69,11 +69,11 @@ write_backlog(struct entry_id shared, const struct backlog *backlog, char *at)
     *at++ = '-';
     at = write_number(backlog->waiting.sum, at);
     *at++ = MARK;
-    at = write_beside(shared, backlog->behind.shared, at);
+    at = write_relative(shared, backlog->behind.shared, at);
     if (is_unknown(backlog->behind.own))
         return at;
     *at++ = MARK;
-    return write_beside(shared, backlog->behind.own, at);
+    return write_relative(shared, backlog->behind.own, at);
 }
 
 void
@@ -92,7 +92,7 @@ client_pos_text(const char *epoch, const struct entry_id *heads, unsigned shards
     for (unsigned i = 1; i < shards; i++) {
         *at++ = '.';
         if (!is_unknown(heads[i]))
-            at = write_beside(heads[0], heads[i], at);
+            at = write_relative(heads[0], heads[i], at);
     }
     if (backlog != NULL)
         at = write_backlog(heads[0], backlog, at);
@@ -116,7 +116,7 @@ read_number(const char **at, const char *end, uint64_t *ret_number)
 }
 
 static enum rc
-read_beside(struct entry_id shared, const char *at, const char *end, struct entry_id *ret_id)
+read_relative(struct entry_id shared, const char *at, const char *end, struct entry_id *ret_id)
 {
     struct entry_id id = {0, 0};
     bool is_earlier = at < end && *at == '-';
@@ -163,9 +163,9 @@ read_backlog(struct entry_id shared, const char *at, struct backlog *ret_backlog
 
     if (*at == MARK && !backlog.is_lost) {
         if (cursor == NULL || read_tally(at + 1, cursor, &backlog) != RC_OK ||
-            read_beside(shared, cursor + 1, own != NULL ? own : end, &backlog.behind.shared) !=
+            read_relative(shared, cursor + 1, own != NULL ? own : end, &backlog.behind.shared) !=
                 RC_OK ||
-            (own != NULL && read_beside(shared, own + 1, end, &backlog.behind.own) != RC_OK))
+            (own != NULL && read_relative(shared, own + 1, end, &backlog.behind.own) != RC_OK))
             return RC_BAD;
         backlog.is_lost = memchr(at, '-', (size_t)(cursor - at)) == NULL;
     }
@@ -190,7 +190,7 @@ client_pos_read(const char *text, const char *epoch, unsigned shards, unsigned o
 
         at = end + 1;
         end = at + strcspn(at, PART_ENDS);
-        if (i >= shards || read_beside(cursor.shared, at, end, &id) != RC_OK)
+        if (i >= shards || read_relative(cursor.shared, at, end, &id) != RC_OK)
             return RC_BAD;
         if (i == own)
             cursor.own = id;

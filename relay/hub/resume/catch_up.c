@@ -42,7 +42,7 @@ on_caught_up(void *ctx, enum rc rc, const struct store_page *page)
 
     session_end_page(session);
     session->requests.is_awaited = false;
-    if (!session_answered(session, rc) || !groups_are_current(&session->groups))
+    if (!session_reply_arrived(session, rc) || !groups_are_current(&session->groups))
         return;
     if (page->seen > 0)
         session->cursor = cursor_max(from, page->first);

@@ -122,7 +122,7 @@ on_checked(void *ctx, enum rc rc, const struct store_page *page)
 
     session_end_page(session);
     session->requests.is_awaited = false;
-    if (!session_answered(session, rc))
+    if (!session_reply_arrived(session, rc))
         return;
     resume_count_page(&session->resume);
     if (page->state == STORE_RANGE_UNKNOWN)
@@ -172,7 +172,7 @@ on_backlog(void *ctx, enum rc rc, const struct store_page *page)
     struct backlog *backlog = session->order.backlog;
 
     session->requests.is_awaited = false;
-    if (!session_answered(session, rc))
+    if (!session_reply_arrived(session, rc))
         return;
     for (size_t i = 0; i < page->count && !backlog->is_checked; i++) {
         if (is_still_pending(session, &page->entries[i]))

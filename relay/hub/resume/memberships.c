@@ -46,7 +46,7 @@ on_groups(void *ctx, enum rc rc, const struct bytes *groups, size_t count)
 
     session->requests.is_awaited = false;
     groups_end_request(&session->groups, rc == RC_OK);
-    if (!session_answered(session, rc))
+    if (!session_reply_arrived(session, rc))
         return;
     if (groups_are_current(&session->groups)) {
         groups_replace(&session->groups, &session->hub->audiences, session, groups, count);
@@ -63,7 +63,7 @@ on_groups_reloaded(void *ctx, enum rc rc, const struct bytes *groups, size_t cou
     bool has_gained;
 
     groups_end_request(&session->groups, rc == RC_OK);
-    if (!session_answered(session, rc))
+    if (!session_reply_arrived(session, rc))
         return;
     has_gained = groups_lack(&session->groups, groups, count);
     groups_replace(&session->groups, &session->hub->audiences, session, groups, count);

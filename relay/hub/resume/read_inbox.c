@@ -42,7 +42,7 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
     struct session *session = ctx;
 
     session->requests.is_awaited = false;
-    if (!session_answered(session, rc) || !groups_are_current(&session->groups))
+    if (!session_reply_arrived(session, rc) || !groups_are_current(&session->groups))
         return;
     for (size_t i = 0; i < page->count; i++) {
         const struct entry *entry = &page->entries[i];

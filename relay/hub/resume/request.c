@@ -9,7 +9,7 @@
 #define CLOSE_RESTART 4201
 
 bool
-session_answered(struct session *session, enum rc rc)
+session_reply_arrived(struct session *session, enum rc rc)
 {
     session->requests.count--;
     if (session->state == SESSION_CLOSED) {

@@ -17,6 +17,6 @@ void session_await(struct session *session, enum rc sent);
  * First call in every reply. False: the session is closed or being closed, or waits for the store's
  * return.
  */
-bool session_answered(struct session *session, enum rc rc);
+bool session_reply_arrived(struct session *session, enum rc rc);
 
 #endif

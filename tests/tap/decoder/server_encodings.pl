@@ -104,9 +104,9 @@ my ($head) = (bytes_of('anything', 'data',
 like($head, qr/USERtop\xef\xbf\xbd\0\x04x\xef\xbf\xbd$/, 'the frame head, which the relay uses for routing, has the same replacements');
 
 # A text that is too long in UTF-8 is rejected, although it is shorter in the server encoding.
-my (undef, undef, $refusal) =
+my (undef, undef, $rejection) =
   $pg->psql('latin', q{CREATE TABLE short (id int); SELECT clairon.watch('short', 'USER', '=' || repeat(chr(233), 128))});
-like($refusal, qr/parameter "targets" has a value longer than 255 bytes/, 'a target of 128 bytes is rejected if it has 256 in UTF-8');
+like($rejection, qr/parameter "targets" has a value longer than 255 bytes/, 'a target of 128 bytes is rejected if it has 256 in UTF-8');
 
 # A three-byte encoding: a conversion in chunks must not split a character.
 make('japan', 'EUC_JP');

@@ -57,9 +57,9 @@ is($relay->stop, 0, 'SIGTERM ends the relay with max_connections with status 0')
 # The rate of new connections.
 $relay = relay_with('gate.connect_rate' => 5);
 my @got   = map { upgrade($relay) } 1 .. 12;
-my @taken = grep { $_->{response}{status} == 101 } @got;
+my @accepted = grep { $_->{response}{status} == 101 } @got;
 my ($rejected) = grep { $_->{response}{status} == 503 } @got;
-cmp_ok(scalar(@taken), '>=', 5, 'connections up to the rate are accepted at once');
+cmp_ok(scalar(@accepted), '>=', 5, 'connections up to the rate are accepted at once');
 ok($rejected, 'connections beyond the rate are rejected');
 is($rejected->{response}{headers}{'retry-after'}, 1, 'the rejection has a short Retry-After');
 is(poll($relay, 'u1')->{status}, 204, 'polls are not limited by the rate of connections');

@@ -6,7 +6,7 @@ use Clairon::Test qw(wait_until token);
 use Clairon::Test::RawSocket qw(CONTINUATION TEXT);
 use Test::More;
 
-use constant { PLACES => 20, PER_ADDRESS => 5000 };
+use constant { SLOTS => 20, PER_ADDRESS => 5000 };
 system('prlimit', '--pid', $$, '--nofile=' . (2 * PER_ADDRESS) . ':') == 0 or die "could not raise the limit of file descriptors";
 
 my $store = Clairon::Test::store();
@@ -22,7 +22,7 @@ sub connected
 }
 
 # The first frame.
-my $relay = relay_with('gate.trusted_proxies' => '127.0.0.0/8', 'gate.max_connections' => PLACES);
+my $relay = relay_with('gate.trusted_proxies' => '127.0.0.0/8', 'gate.max_connections' => SLOTS);
 for my $case ([ 'announced', sub { $_[0]->frame(TEXT, '{"t":', length => 20 * 1024 + 1) } ],
     [ 'in pieces', sub { $_[0]->frame(TEXT, '{' . ' ' x 16_000, final => 0); $_[0]->frame(CONTINUATION, ' ' x 6000, final => 0) } ])
 {
@@ -40,12 +40,12 @@ $large->disconnect;
 wait_until('the connection is closed', sub { $relay->metric('clairon_gate_connections') == 0 });
 
 # Idle connections of one address use all slots.
-my @idle = map { from($relay, '192.0.2.1') } 1 .. PLACES;
-is(scalar(grep { $_->{response}{status} == 101 } @idle), PLACES, 'idle connections use all slots');
+my @idle = map { from($relay, '192.0.2.1') } 1 .. SLOTS;
+is(scalar(grep { $_->{response}{status} == 101 } @idle), SLOTS, 'idle connections use all slots');
 my $early = from($relay, '203.0.113.1');
 is($early->{response}{status}, 101, 'another address is accepted');
 my @users;
-for my $nth (1 .. PLACES - 2)
+for my $nth (1 .. SLOTS - 2)
 {
     my $raw = from($relay, "203.0.113." . (10 + $nth));
     is(connected($raw, "u$nth")->{user}, "u$nth", "user $nth connects");
@@ -57,7 +57,7 @@ push @users, $early;
 push @users, from($relay, '203.0.113.99');
 is(connected($users[-1], 'last')->{user}, 'last', 'idle connections do not keep the last slot');
 is(status($relay, '203.0.113.100'), 503, 'authenticated connections are not evicted');
-is($relay->metric('clairon_gate_connections'), PLACES, 'evicted connections are not counted');
+is($relay->metric('clairon_gate_connections'), SLOTS, 'evicted connections are not counted');
 $_->send_json({ t => 'ping', r => 1 }) for @users;
 is($_->wait_message('pong')->{t}, 'pong', 'an authenticated connection continues') for @users;
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');

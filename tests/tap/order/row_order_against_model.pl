@@ -117,17 +117,17 @@ sub process
         check_order($device, $line->{n});
         $device->{seen}{ name_of($line->{n}) } = 1;
         push @{ $device->{to_ack} }, $line->{n}{metadata}{id} if $line->{n}{routing}{retry}{ack_required};
-        push @{ $device->{places} }, $line->{pos};
+        push @{ $device->{positions} }, $line->{pos};
     }
     elsif ($line->{t} eq 'gap')
     {
         $device->{excused} = $commit;
-        push @{ $device->{places} }, $line->{to};
+        push @{ $device->{positions} }, $line->{to};
         $gaps++;
     }
     elsif ($line->{t} eq 'connected')
     {
-        push @{ $device->{places} }, $line->{pos} if !$line->{resumed};
+        push @{ $device->{positions} }, $line->{pos} if !$line->{resumed};
         $device->{begins} //= $commit;
     }
     return;
@@ -177,7 +177,7 @@ sub connect_device
     return poll($device) if $device->{is_poll};
     return if is_connected($device);
     my ($relay) = grep { !$stopped || $_ != $stopped } @relays[ map { ($_, 1 - $_) } random_below($world, 2) ];
-    my @cursors = @{ $device->{places} // [] };
+    my @cursors = @{ $device->{positions} // [] };
     my $from = @cursors ? $cursors[-1] : undef;
     $from = any_of($world, @cursors) if @cursors && random_below($world, 6) == 0;
     if (!$is_last && random_below($world, 12) == 0)

@@ -112,12 +112,12 @@ sub model_ingest
 sub model_transaction
 {
     my ($owner, $epoch, $after, $read, @records) = @_;
-    my $refusal = $epoch ne ($model{epoch} // '') || $model{gone} ? 'EPOCH'
+    my $rejection = $epoch ne ($model{epoch} // '') || $model{gone} ? 'EPOCH'
       : ($model{owner} // '') ne $owner ? 'FENCED' : ($model{position} // '') lt $after ? 'BEHIND' : undef;
-    if ($refusal)
+    if ($rejection)
     {
         $model{owner} = "$owner-" if ($model{owner} // '') eq $owner;    # the owner must acquire the progress again
-        return $refusal;
+        return $rejection;
     }
     model_record($_) for @records;
     $model{position} = $records[-1]{at};
