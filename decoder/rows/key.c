@@ -2,11 +2,11 @@
 #include "rows/key.h"
 
 #include "access/genam.h"
-#include "access/stratnum.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
-#include "utils/lsyscache.h"
+#include "utils/builtins.h"
 #include "utils/relcache.h"
+#include "utils/typcache.h"
 
 /* A deferrable key may have duplicates within a transaction. */
 static bool
@@ -18,20 +18,22 @@ is_key(Relation relation, const Form_pg_index index)
                                                                     : index->indisprimary;
 }
 
+/* The order is that of the types: an index of a key with WITHOUT OVERLAPS has none. */
 static void
-read_index(struct row_key *key, Relation index)
+read_index(struct row_key *key, Relation relation, Relation index)
 {
     key->count = IndexRelationGetNumberOfKeyAttributes(index);
     for (int i = 0; i < key->count; i++) {
-        Oid type = index->rd_opcintype[i];
+        AttrNumber number = index->rd_index->indkey.values[i];
+        Oid type = TupleDescAttr(RelationGetDescr(relation), number - 1)->atttypid;
 
-        key->numbers[i] = index->rd_index->indkey.values[i];
+        key->numbers[i] = number;
         key->collations[i] = index->rd_indcollation[i];
-        key->less_than[i] =
-            get_opfamily_member(index->rd_opfamily[i], type, type, BTLessStrategyNumber);
+        key->less_than[i] = lookup_type_cache(type, TYPECACHE_LT_OPR)->lt_opr;
         if (!OidIsValid(key->less_than[i]))
-            elog(ERROR, "missing operator %d of opfamily %u", BTLessStrategyNumber,
-                 index->rd_opfamily[i]);
+            ereport(ERROR, (errcode(ERRCODE_UNDEFINED_FUNCTION),
+                            errmsg("could not identify an ordering operator for type %s",
+                                   format_type_be(type))));
     }
 }
 
@@ -46,7 +48,7 @@ row_key_read(struct row_key *key, Relation relation)
         Relation index = index_open(lfirst_oid(cell), AccessShareLock);
 
         if (is_key(relation, index->rd_index))
-            read_index(key, index);
+            read_index(key, relation, index);
         index_close(index, AccessShareLock);
     }
     if (key->count == 0)

@@ -11,7 +11,7 @@
 struct row_key {
     int count;
     AttrNumber numbers[INDEX_MAX_KEYS];
-    Oid less_than[INDEX_MAX_KEYS]; /* operators of the index */
+    Oid less_than[INDEX_MAX_KEYS]; /* operators */
     Oid collations[INDEX_MAX_KEYS];
 };
 

@@ -39,7 +39,8 @@ struct reading {
     int row_count;
     int64 bytes;
     Tuplesortstate *sort;
-    TupleTableSlot *slot; /* of the sort: the columns of the key, then the JSON */
+    TupleTableSlot *unsorted; /* the columns of the key, then the JSON */
+    TupleTableSlot *sorted;
 };
 
 /* All options have their defaults, as in a relay's slot. */
@@ -80,7 +81,8 @@ begin_sort(struct reading *reading)
 
     for (int i = 0; i < key->count; i++)
         columns[i] = i + 1;
-    reading->slot = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
+    reading->unsorted = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
+    reading->sorted = MakeSingleTupleTableSlot(desc, &TTSOpsMinimalTuple);
     reading->sort =
         tuplesort_begin_heap(desc, key->count, columns, (Oid *)key->less_than,
                              (Oid *)key->collations, nulls_first, work_mem, NULL, TUPLESORT_NONE);
@@ -180,23 +182,22 @@ static void
 sort_row(struct reading *reading, struct fragment row)
 {
     const struct row_key *key = reading->scan->key;
-    TupleDesc desc = reading->slot->tts_tupleDescriptor;
-    Datum values[INDEX_MAX_KEYS + 1];
-    bool nulls[INDEX_MAX_KEYS + 1];
+    TupleTableSlot *slot = reading->unsorted;
 
     for (int i = 0; i < key->count; i++) {
         int index = key->numbers[i] - 1;
+        Datum value = reading->row.values[index];
 
-        values[i] = reading->row.values[index];
-        nulls[i] = reading->row.nulls[index];
-        if (!nulls[i] && TupleDescAttr(desc, i)->attlen == -1)
-            values[i] = PointerGetDatum(PG_DETOAST_DATUM(values[i]));
+        slot->tts_isnull[i] = reading->row.nulls[index];
+        if (!slot->tts_isnull[i] && TupleDescAttr(slot->tts_tupleDescriptor, i)->attlen == -1)
+            value = PointerGetDatum(PG_DETOAST_DATUM(value));
+        slot->tts_values[i] = value;
     }
-    values[key->count] = PointerGetDatum(cstring_to_text_with_len(row.bytes, row.len));
-    nulls[key->count] = false;
-    ExecStoreMinimalTuple(heap_form_minimal_tuple(desc, values, nulls), reading->slot, false);
-    tuplesort_puttupleslot(reading->sort, reading->slot);
-    ExecClearTuple(reading->slot);
+    slot->tts_values[key->count] = PointerGetDatum(cstring_to_text_with_len(row.bytes, row.len));
+    slot->tts_isnull[key->count] = false;
+    ExecStoreVirtualTuple(slot);
+    tuplesort_puttupleslot(reading->sort, slot);
+    ExecClearTuple(slot);
 }
 
 static void
@@ -275,14 +276,15 @@ put_sorted(struct reading *reading)
     const struct row_scan *scan = reading->scan;
 
     tuplesort_performsort(reading->sort);
-    while (tuplesort_gettupleslot(reading->sort, true, false, reading->slot, NULL)) {
+    while (tuplesort_gettupleslot(reading->sort, true, false, reading->sorted, NULL)) {
         bool is_null;
-        text *row = DatumGetTextPP(slot_getattr(reading->slot, scan->key->count + 1, &is_null));
+        text *row = DatumGetTextPP(slot_getattr(reading->sorted, scan->key->count + 1, &is_null));
 
         scan->put(scan->arg, (struct fragment){VARDATA_ANY(row), VARSIZE_ANY_EXHDR(row)});
     }
     tuplesort_end(reading->sort);
-    ExecDropSingleTupleTableSlot(reading->slot);
+    ExecDropSingleTupleTableSlot(reading->sorted);
+    ExecDropSingleTupleTableSlot(reading->unsorted);
 }
 
 static void
