@@ -269,6 +269,11 @@ RESET ROLE;
 -- repeated in one query
 SELECT user_id, row ->> 'id' AS id FROM unnest('{u1,u9}'::text[]) AS user_id, clairon.rows('g', user_id, 'users') AS row;
 SELECT clairon.rows('g', 'u1', 'open') ->> 'id' AS id;
+-- a read assigns no transaction id
+BEGIN;
+SELECT count(*) FROM clairon.rows('g', 'u1', 'fails');
+SELECT pg_current_xact_id_if_assigned() IS NULL AS unassigned;
+COMMIT;
 
 DROP TABLE g;
 DELETE FROM clairon.member;

@@ -1,0 +1,54 @@
+# Tests that a read of many rows needs little memory, ends at its limit, and can be canceled.
+use strict;
+use warnings;
+
+use Clairon::Test;
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main', conf => "autovacuum = off\nwork_mem = '1MB'");
+sub sql { return $pg->safe_psql('postgres', $_[0]) }
+
+# Peak memory of the session, in kB.
+sub peak
+{
+    my ($session) = @_;
+    my $pid = $session->query_safe('SELECT pg_backend_pid()');
+    open my $status, '<', "/proc/$pid/status" or die $!;
+    my ($peak) = join('', <$status>) =~ /^VmHWM:\s+(\d+)/m;
+    return $peak;
+}
+
+sql(q{
+    CREATE TABLE many (id int PRIMARY KEY, body text, large text);
+    ALTER TABLE many ALTER large SET STORAGE EXTERNAL;
+    INSERT INTO many SELECT n, repeat('x', 1500), CASE WHEN n % 1000 = 0 THEN repeat('y', 500000) END FROM generate_series(1, 60000) AS n;
+    ALTER TABLE many REPLICA IDENTITY FULL;
+    SELECT clairon.watch('many', 'ALL', live => true);
+    SELECT clairon.watch('many', 'ALL', name => 'slow', only_when => $$md5(repeat(body, 20000)) = '0'$$, live => true);
+    SELECT clairon.watch('many', 'ALL', name => 'errors', only_when => '1 / (id % 2) > 0', live => true)});
+
+my $session = $pg->background_psql('postgres', on_error_stop => 0);
+my $before = peak($session);
+is($session->query_safe(q{SELECT count(*), sum(length(row::text)) > 100000000 FROM clairon.rows('many', 'u1', max_rows => 100000) AS row}),
+    '60000|t', '60000 rows are read');
+cmp_ok(peak($session) - $before, '<', 40_000, 'in less than 40 MB');
+
+# The statistics of a transaction count the tuples that its scans returned.
+$session->query_safe('BEGIN; SAVEPOINT s');
+$session->query(q{SELECT FROM clairon.rows('many', 'u1', max_rows => 100)});
+like($session->{stderr}, qr/rule "default" on "many" addresses more than 100 rows to the user/, 'too many rows are an error');
+$session->{stderr} = '';
+$session->query_safe('ROLLBACK TO s');
+cmp_ok($session->query_safe(q{SELECT seq_tup_read FROM pg_stat_xact_user_tables WHERE relname = 'many'}), '<', 1000,
+    'the scan ends soon after the limit');
+$session->query_safe('COMMIT');
+
+is($session->query_safe(q{SET client_min_messages = error; SELECT count(*) FROM clairon.rows('many', 'u1', 'errors', max_rows => 100000)}),
+    '30000', 'rows with an error in only_when are omitted');
+$session->query(q{SET statement_timeout = '300ms'; SELECT count(*) FROM clairon.rows('many', 'u1', 'slow')});
+like($session->{stderr}, qr/canceling statement due to statement timeout/, 'a statement timeout ends a slow read');
+$session->{stderr} = '';
+is($session->query_safe('SELECT current_user = session_user'), 't', 'the session is usable');
+$session->quit;
+
+done_testing();
