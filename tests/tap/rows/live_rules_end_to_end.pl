@@ -1,0 +1,92 @@
+# Tests the rows of live rules from the table to the client: rows and notifications together always equal the table.
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until token);
+use JSON ();
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE tasks (id int PRIMARY KEY, owner text, title text, done boolean DEFAULT false);
+    ALTER TABLE tasks REPLICA IDENTITY FULL;
+    CREATE TABLE "Ödd ""name" (id int PRIMARY KEY, grp text);
+    ALTER TABLE "Ödd ""name" REPLICA IDENTITY FULL;
+    SELECT clairon.watch('tasks', 'USER', 'owner', live => true);
+    SELECT clairon.watch('tasks', 'ALL', name => 'open', only_when => 'NOT done', columns => '{id,title}', live => true);
+    SELECT clairon.watch('"Ödd ""name"', 'STRUCTURE', 'grp', live => true);
+    SELECT clairon.watch('tasks', 'USER', 'owner', name => 'plain');
+    INSERT INTO tasks SELECT i, 'u' || i % 3, 'task ' || i, i % 2 = 0 FROM generate_series(1, 30) i;
+    INSERT INTO "Ödd ""name" SELECT i, 's' || i % 2 FROM generate_series(1, 4) i});
+my $store = Clairon::Test::store();
+my $relay = Clairon::Test::relay($pg, $store);
+my $next  = 10;
+
+sub ask { my ($client, %fields) = @_; $client->send({ t => 'rows', r => ++$next, %fields }); return $next }
+sub reply { my ($client, $r) = @_; return $client->wait_for(sub { ($_[0]{r} // 0) == $r }) }
+sub rows { my ($client, %fields) = @_; return reply($client, ask($client, %fields)) }
+sub table { my ($sql) = @_; return join ',', split /\n/, $pg->safe_psql('postgres', $sql) }
+sub ids { return join ',', map { $_->{id} } @_ }
+
+my $client = $relay->client('u1', groups => { STRUCTURE => ['s1'] });
+my $answer = rows($client, source => 'tasks');
+is(ids(@{ $answer->{rows} }), table(q{SELECT id FROM tasks WHERE owner = 'u1' ORDER BY id}), 'a user receives its rows');
+is_deeply($answer->{rows}[0], { id => 1, owner => 'u1', title => 'task 1', done => JSON::false }, 'with all columns');
+is_deeply($answer->{key}, ['id'], 'and the key');
+$answer = rows($client, source => 'tasks', rule => 'open');
+is(ids(@{ $answer->{rows} }), table('SELECT id FROM tasks WHERE NOT done ORDER BY id'), 'a condition selects rows');
+is_deeply($answer->{rows}[0], { id => 1, title => 'task 1' }, 'columns are limited');
+my $grp = rows($client, source => "\x{d6}dd \"name");
+is(ids(@{ $grp->{rows} }), '1,3', 'a group of the token is applied, for a source with any name');
+is(rows($client, source => $_->[0], rule => $_->[1])->{code}, 103, "\"$_->[1]\" of $_->[0] is denied")
+  for [ 'tasks', 'plain' ], [ 'tasks', 'missing' ], [ 'pg_class', 'default' ];
+my ($status, $body) = $relay->get('/v1/rows?source=tasks&rule=default', Authorization => 'Bearer ' . token(sub => 'u2'));
+is($status, 200, 'over HTTP too');
+is(ids(@{ JSON::decode_json($body)->{rows} }), table(q{SELECT id FROM tasks WHERE owner = 'u2' ORDER BY id}), 'each user receives its own');
+
+# A client as the protocol describes it: rows, then the changes that they do not contain.
+sub contains
+{
+    my ($snapshot, $x) = @_;
+    my ($xmin, $xmax, $running) = split /:/, $snapshot;
+    return $x < $xmin || ($x < $xmax && !grep { $_ == $x } split /,/, $running // '');
+}
+
+sub list
+{
+    my ($from, $answer) = @_;
+    my %rows = map { $_->{id} => $_ } @{ $answer->{rows} };
+    for my $change (grep { $_->{t} eq 'msg' && ($_->{rule} // '') eq 'default' && $_->{n}{metadata}{source} eq 'tasks' } @{ $from->{messages} })
+    {
+        next if contains($answer->{snapshot}, $change->{x});
+        my ($before, $after) = @{ $change->{n}{payload} }{qw(before after)};
+        delete $rows{ $before->{id} } if $before;
+        $rows{ $after->{id} } = $after if $after && $after->{id};    # wait_row() turns null into {}
+    }
+    return join ',', map { "$_ $rows{$_}{title}" } sort { $a <=> $b } keys %rows;
+}
+
+my $script = Clairon::Test::scratch() . '/writes.sql';
+open my $file, '>', $script or die $!;
+for my $round (1 .. 300)
+{
+    my $id = 1 + $round % 40;
+    print {$file} $round % 3 == 0
+      ? "DELETE FROM tasks WHERE id = $id;\n"
+      : "INSERT INTO tasks VALUES ($id, 'u@{[ $round % 4 ]}', 'round $round') ON CONFLICT (id) DO UPDATE SET owner = excluded.owner, title = excluded.title;\n";
+}
+close $file;
+my $writer = Clairon::Test::writer($pg, $script);
+my @answers = map { rows($client, source => 'tasks') } 1 .. 20;
+$writer->finish;
+$pg->safe_psql('postgres', q{INSERT INTO tasks VALUES (1000, 'u1', 'last') });
+$client->wait_row(1000);
+my $expected = table(q{SELECT id || ' ' || title FROM tasks WHERE owner = 'u1' ORDER BY id});
+is(list($client, $answers[$_]), $expected, "answer $_ and the changes after it equal the table") for 0, 7, 13, 19;
+
+# Memberships.
+$pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's0', 'u1')});
+is_deeply($client->wait_for('reload'), { t => 'reload', source => "\x{d6}dd \"name", rule => 'default' }, 'a new membership sends reload');
+is(ids(@{ rows($client, source => "\x{d6}dd \"name")->{rows} }), '1,2,3,4', 'the next answer has the rows of the new group');
+
+done_testing();
