@@ -10,10 +10,14 @@ const at = (path) => fileURLToPath(new URL(path, import.meta.url));
 // Internal property names, which are mangled: no application, browser, relay or other tab uses them. None may be a
 // property of anything else.
 const INTERNAL = `
-  open transmit wanted isUser admits onToken onFrame onState onError isAcked retopic wake suspend received handled arrive restart keep
-  seen forget markAcked markUnhandled handlersFor emit accepts handler chosen opened failed retryBest nextWait reset
-  enter leave flush sendAck sendNack remember since cursor
+  open wanted isUser admits onToken onFrame onState onError isAcked retopic wake suspend received handled arrive restart keep
+  forget markAcked markUnhandled handlersFor emit accepts handler chosen opened failed retryBest nextWait reset
+  enter leave flush sendAck sendNack remember since cursor transmit listen lists report clock columns demand show handleChange
+  missingFrom dropContained startSession keyOf hasArrived
 `.trim().split(/\s+/);
+
+// Entries share objects, so a property has the same short name in all of them.
+let mangleCache = {};
 
 const MINIFY = {
   mangle: { toplevel: true },
@@ -26,7 +30,7 @@ const MINIFY = {
 };
 
 // Entry points, imported by another one or by the application.
-const ENTRIES = ['./index.js', './rows.js', './streams.js'];
+const ENTRIES = ['./index.js', './rows.js', './timed_rows.js', './streams.js'];
 
 /** Entry points import each other as separate files: require() the .cjs files, import() the same .js files from both. */
 const siblings = (suffix) => ({
@@ -43,7 +47,7 @@ const directive = (name) => (name === 'react' ? "'use client';" : '');
 
 /** Builds one entry as `format`, with a source map. Browsers do not load the CommonJS files, so their size matters less. */
 async function bundle(name, format, suffix) {
-  const { outputFiles: [map, code] } = await build({
+  const { outputFiles: [map, code], mangleCache: names } = await build({
     absWorkingDir: at('.'),
     entryPoints: [`src/${name}.js`],
     outfile: `dist/${name}${suffix}`,
@@ -53,10 +57,12 @@ async function bundle(name, format, suffix) {
     format,
     target: 'es2022',
     mangleProps: new RegExp(`^(${INTERNAL.join('|')})$`),
+    mangleCache,
     minify: format === 'cjs',
     sourcemap: 'external',
     write: false,
   });
+  mangleCache = names;
   return format === 'cjs' ? { code: code.text } : transformSync(code.text, {
     swcrc: false,
     isModule: true,
@@ -70,7 +76,8 @@ async function bundle(name, format, suffix) {
 /** Builds the current src/: { 'dist/index.js': text, 'dist/index.js.map': text, .. }. */
 export async function built() {
   const files = {};
-  for (const name of ['index', 'react', 'rows', 'streams']) {
+  mangleCache = {};
+  for (const name of ['index', 'react', 'rows', 'timed_rows', 'streams']) {
     const { code, map } = await bundle(name, 'esm', '.js');
     files[`dist/${name}.js`] = `${directive(name)}${code}//# sourceMappingURL=${name}.js.map\n`;
     files[`dist/${name}.js.map`] = `${map}\n`;

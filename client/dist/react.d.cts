@@ -1,6 +1,6 @@
 // react.d.ts: types of the React provider and hooks.
 
-import type { Client, LiveOptions, Notification, Options } from './index.cjs';
+import type { Client, LiveError, LiveArguments, MessageInfo, Notification, Options } from './index.cjs';
 
 /**
  * One client for all components below. It is replaced when `url` changes. A `token` function is
@@ -15,21 +15,21 @@ export function useClairon(): Client | undefined;
 export function useLive<Row = Record<string, unknown>>(
   client: Client | undefined,
   source: string,
-  options: LiveOptions<Row>,
+  options?: LiveArguments<Row>,
 ): Row[];
 
-/** The same with `loading`, true until the first load has succeeded, and the error of the last load. */
+/** The same with `loading`, true until the rows have been loaded once, and the error of the last load. */
 export function useLiveList<Row = Record<string, unknown>>(
   client: Client | undefined,
   source: string,
-  options: LiveOptions<Row>,
-): { rows: Row[]; loading: boolean; error: Error | undefined; reload: () => Promise<void> | undefined };
+  options?: LiveArguments<Row>,
+): { rows: Row[]; loading: boolean; error: LiveError | undefined; reload: () => Promise<void> | undefined };
 
 /** Calls `handler` for each notification, like `client.on()`: if it rejects, the notification is nacked. */
 export function useMessages<Row = Record<string, unknown>>(
   client: Client | undefined,
   name: string,
-  handler: (n: Notification<Row>) => unknown,
+  handler: (n: Notification<Row>, info: MessageInfo) => unknown,
 ): void;
 
 /** 'idle' while `client` is undefined. */

@@ -186,8 +186,8 @@ export function createConnection(options, owner) {
     else if (t === 'refreshed') planRefresh(frame.exp);
     else if (t === 'expiring') refresh();
     else if (t === 'bye') bye = frame;
-    else if (t === 'err') owner.onError(failure(frame.msg, frame));
-    else owner.onFrame(frame, length); // msg, acked, gap, and types of later versions
+    else if (t === 'err' && !(frame.r < 0)) owner.onError(failure(frame.msg, frame));
+    else owner.onFrame(frame, length); // msg, acked, gap, replies to live lists, and types of later versions
   }
 
   function connected(frame) {

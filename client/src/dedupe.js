@@ -7,7 +7,7 @@ const MAX_KEPT = 256;
  * Handlers must not receive these duplicates. The oldest ids beyond `limit` are evicted.
  */
 export function createDedupe(limit = 4096) {
-  const acks = new Map(); // id -> the result of seen(), oldest first
+  const acks = new Map(); // id -> the result of remember(), oldest first
   let kept;
 
   /** An ack may be lost when its page closes. The next page reads the ids from `store` and acks duplicates again. */
@@ -17,10 +17,10 @@ export function createDedupe(limit = 4096) {
   }
 
   /**
-   * Remembers the id and returns its previous state: undefined (new), null (had no handler), false (not
+   * Adds the id and returns its previous state: undefined (new), null (had no handler), false (not
    * acknowledged) or true. A duplicate becomes the newest id, because it may be repeated again.
    */
-  function seen(id) {
+  function remember(id) {
     const before = acks.get(id);
     put(id, before ?? false);
     return before;
@@ -49,5 +49,5 @@ export function createDedupe(limit = 4096) {
     return kept?.()?.split(' ') ?? [];
   }
 
-  return { keep, seen, markAcked, isAcked, markUnhandled, forget };
+  return { keep, remember, markAcked, isAcked, markUnhandled, forget };
 }

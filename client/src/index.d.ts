@@ -125,30 +125,58 @@ export interface Events {
   };
 }
 
-export interface LiveOptions<Row> {
-  /** The column or columns that identify a row. */
-  key: (keyof Row & string) | readonly (keyof Row & string)[];
-  /**
-   * Returns all rows as they are in the database now. Called at the start, and when notifications were
-   * lost or out of order. Retried when it fails. Without it the array starts empty.
-   */
-  load?: () => Row[] | Promise<Row[]>;
+type Key<Row> = (keyof Row & string) | readonly (keyof Row & string)[];
+
+/** What load() returns: the rows, and `clairon.snapshot()` of the statement that read them. */
+export interface Loaded<Row> {
+  rows: Row[];
+  snapshot: string;
 }
+
+export interface LiveOptions<Row> {
+  /** Name of the live rule. Default: `default`; with `load`, changes of all rules are applied. */
+  rule?: string;
+  /**
+   * Returns all rows as they are in the database now, instead of the rows of the live rule. Called at the start, and when
+   * notifications were lost or incomplete. Retried when it fails. A plain array, without a snapshot, is compared with
+   * notifications by time.
+   */
+  load?: () => Loaded<Row> | Row[] | Promise<Loaded<Row> | Row[]>;
+  /**
+   * The column or columns that identify a row; required with `load`. Without `load`: the list follows the table,
+   * starting empty, if there is no live rule.
+   */
+  key?: Key<Row>;
+}
+
+/** A load() of the application needs the key. */
+export type LiveArguments<Row> = LiveOptions<Row> & ({ load?: undefined } | { key: Key<Row> });
+
+/** `code`: of the relay, for example 103 (not addressed, or no such live rule) and 113 (too many rows). */
+export type LiveError = Error & { code?: number | string };
 
 /** Rows that follow a table; also a Svelte store. */
 export interface LiveRows<Row> {
   /** A new array after each change. */
   readonly rows: Row[];
-  /** True until `load` has succeeded once. */
+  /** True until the rows have been loaded once, or the relay has rejected the request. */
   readonly loading: boolean;
-  /** Error of the last `load`; undefined after a success. A failed load is retried. */
-  readonly error: Error | undefined;
+  /** Error of the last load; undefined after a success. */
+  readonly error: LiveError | undefined;
   /** The listener is called immediately and after changes, at most once per tick. Returns a function that removes it. */
   subscribe(listener: (rows: Row[]) => void): () => void;
-  /** Calls `load` now. */
+  /** Loads the rows now. */
   reload(): Promise<void>;
   /** Stops following the table. */
   close(): void;
+}
+
+/** About the delivery of a notification. */
+export interface MessageInfo {
+  /** Id of the transaction, 64 bits in decimal; undefined for a notification that was published over HTTP. */
+  x?: string;
+  /** Name of the rule, if it is live. */
+  rule?: string;
 }
 
 export interface Client {
@@ -166,10 +194,16 @@ export interface Client {
    */
   on<Row = Record<string, unknown>>(
     name: string,
-    handler: (n: Notification<Row>) => unknown,
+    handler: (n: Notification<Row>, info: MessageInfo) => unknown,
   ): () => void;
-  /** The rows of `source`, kept current by its notifications. */
-  live<Row = Record<string, unknown>>(source: string, options: LiveOptions<Row>): LiveRows<Row>;
+  /** The rows of a live rule of `source`, kept current by its notifications. */
+  live<Row = Record<string, unknown>>(source: string, options?: LiveArguments<Row>): LiveRows<Row>;
+  /**
+   * Resolves when a notification of this transaction has arrived and live lists show it. `xid`: as `pg_current_xact_id()`
+   * returned it. The last 4096 transactions are remembered. If the notification was lost, it resolves when all live lists
+   * contain the transaction. Rejects after `timeout` ms (default 30000), and when the client closes.
+   */
+  seen(xid: string | number | bigint, options?: { timeout?: number }): Promise<void>;
   /** Acknowledges notifications, by `metadata.id`. */
   ack(ids: string | readonly string[]): void;
   /** Requests a retry after at least `delay` ms. */

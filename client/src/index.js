@@ -7,7 +7,7 @@ import { createLiveRows } from './live.js';
 import { settingsOf } from './options.js';
 import { createSendQueue } from './send_queue.js';
 import { createCursor } from './cursor.js';
-import { createRouter, matchesName } from './router.js';
+import { FRAME, createRouter, matchesName } from './router.js';
 import { createTabs } from './tabs.js';
 import { subjectOf } from './token.js';
 import { onWake } from './wake.js';
@@ -18,6 +18,7 @@ export function connect(options) {
   const router = createRouter();
   const dedupe = createDedupe(options.dedupe); // notifications that need an ack, perhaps days later
   const others = createDedupe(options.dedupe);
+  const transactions = createDedupe();
   const cursor = createCursor(
     options.pos,
     options.storage && createStored('sessionStorage', options.storage),
@@ -42,7 +43,8 @@ export function connect(options) {
   };
   const own = createConnection(settings, owner);
   let link = own; // or tabs, with the same interface
-  const sendQueue = createSendQueue((frame) => link.transmit(frame));
+  const transmit = (frame) => link.transmit(frame);
+  const sendQueue = createSendQueue(transmit);
   onWake(life, (isChanged) => link.wake(isChanged), sendQueue.flush);
 
   /** In a browser, tabs of the token's subject share a connection. Elsewhere nothing is shared or stored. */
@@ -83,6 +85,7 @@ export function connect(options) {
   function subscribe(names) {
     topics = [...new Set([topics ?? [], names].flat())];
     link.retopic();
+    onFrame({ t: 'topics' }); // lists have missed changes of the new topics
   }
 
   /** Without any topic left, everything is delivered again. */
@@ -99,40 +102,39 @@ export function connect(options) {
       sendQueue.flush();
     }
     // Without a close code there was no token, which is reported as an error.
-    if (change.state === 'waiting' && change.code && (failures += 1) === 3) warn();
+    if (change.state === 'waiting' && change.code && (failures += 1) === 3) {
+      import('./streams.js').then(({ warn }) => warn(settings.url, next.reason), () => {}); // offline: no warning
+    }
     router.emit('state', change);
   }
 
-  /** A browser does not tell a page why a connection was rejected. */
-  function warn() {
-    const { origin } = globalThis.location ?? {};
-    console.warn(`clairon: cannot connect to ${settings.url}: ${change.reason}. Is it the address of a relay`
-      + `${origin ? `, and does gate.origins of the relay list ${origin}` : ''}?`);
-  }
-
-  function onFrame({ t, ...frame }) {
+  function onFrame(frame) {
+    const { t, ...detail } = frame;
     if (t === 'msg') onMessage(frame);
     // A resumed connection continues from this client's cursor; otherwise from the relay's.
     const start = t === 'gap' ? frame.to : t === 'connected' && !frame.resumed && frame.pos;
     if (start) cursor.restart(start);
     if (frame.now) ahead = frame.now - settings.now();
     if (t === 'acked') dedupe.markAcked(frame.ids);
-    if (t === 'acked' || t === 'gap') router.emit(t, frame);
+    if (t === 'acked' || t === 'gap') router.emit(t, detail);
+    router.emit(FRAME, frame);
   }
 
-  function onMessage({ pos, n }) {
+  function onMessage(frame) {
+    const { pos, n, x } = frame;
     // An incomplete notification throws here, before any state changes.
     const { metadata: { id, topic }, routing: { retry: { ack_required: needsAck } } } = n;
     const done = cursor.arrive(pos);
+    transactions.remember(x);
     // The connection is shared: another tab may have subscribed to this topic.
     if (topics && !topics.some((wanted) => matchesName(wanted, topic))) {
       done();
       return;
     }
-    const before = (needsAck ? dedupe : others).seen(id);
+    const before = (needsAck ? dedupe : others).remember(id);
     router.emit(before === undefined ? 'message' : 'repeat', n);
     if (before == null) {
-      handle(n, needsAck).finally(done);
+      handle(frame, needsAck).finally(done);
     } else {
       if (before) sendQueue.sendAck(id); // our ack was lost
       done();
@@ -140,12 +142,13 @@ export function connect(options) {
   }
 
   /** Acks when all handlers have resolved; nacks when one failed. */
-  async function handle(n, needsAck) {
+  async function handle(frame, needsAck) {
+    const { n } = frame;
     const handlers = router.handlersFor(n);
     const failed = [];
     await Promise.all(handlers.map(async (handler) => {
       try {
-        await handler(n);
+        await handler(n, frame);
       } catch (error) {
         failed.push(error);
         onError(error, n);
@@ -170,12 +173,22 @@ export function connect(options) {
     get transport() { return change.transport; },
     get pos() { return cursor.handled() ?? null; },
     on: router.on,
-    live: (source, how) => createLiveRows(client, source, how, () => settings.now() + ahead, onError),
+    live: (source, how) => createLiveRows(access, source, how),
+    seen: async (xid, how) => (await import('./rows.js')).seen(access, xid, how),
     ack,
     nack,
     subscribe,
     unsubscribe,
     close,
+  };
+  const access = {
+    client,
+    transmit,
+    listen: (listener) => router.on(FRAME, listener),
+    clock: () => settings.now() + ahead,
+    report: onError,
+    lists: new Set(),
+    hasArrived: (x) => transactions.isAcked(x) === false,
   };
   // Not before the caller has registered its handlers.
   queueMicrotask(() => {

@@ -1,30 +1,38 @@
 // live.js: live(): an array of rows that follows a table.
 
+import { demandFor } from './demand.js';
+
 /**
- * rows.js maintains the rows. It is imported with the first list; notifications wait for it.
+ * rows.js maintains the rows. It is imported with the first list; changes wait for it.
  *
- * `key`: the column or columns that identify a row. `clock()`: the relay's time in milliseconds.
- * `report(error)`: reports an error of a load or a listener.
+ * `access`: client; transmit(frame), listen(listener) for frames of the relay; clock(), the relay's time in milliseconds;
+ * report(error), for errors of a load or a listener; lists, those of the client.
+ * `key`: the column or columns that identify a row.
  */
-export function createLiveRows(client, source, { key, load } = {}, clock, report) {
-  const demand = (isRight, text) => {
-    if (!isRight) throw new TypeError(`live('${source}'): ${text}`);
-  };
-  demand(key?.length, 'key: a column or an array of columns');
+export function createLiveRows(access, source, { rule, key, load } = {}) {
+  const { client, report } = access;
+  const demand = demandFor(`live('${source}')`);
+  demand(key?.length || !(key || load), 'key: a column or an array of columns');
   demand(!load || load.call, 'load: a function');
-  const columns = [key].flat();
   const listeners = new Set();
-  let shown = { rows: [], loading: !!load };
+  let shown = { rows: [], loading: true };
   let isClosed = false;
-  const rowStore = import('./rows.js').then(({ createRows }) => (isClosed ? undefined : createRows({
-    client, columns, load, demand, clock, report, show,
-  })));
-  rowStore.catch((error) => {
+  let rowStore;
+  const imported = import('./rows.js').then(({ createRows }) => {
+    if (isClosed) return;
+    rowStore = createRows({
+      ...access, source, rule, columns: key && [key].flat(), load, demand, show,
+    });
+  });
+  imported.catch((error) => {
     show({ ...shown, error });
     report(error);
   });
-  // The notification is handled when `rows` contains it.
-  const off = client.on(`source:${source}`, async (n) => (await rowStore)?.handleChange(n));
+  // The notification is handled when `rows` contains it. Later ones are not delayed: frames stay in order.
+  const off = client.on(`source:${source}`, async (n, frame) => {
+    if (!rowStore) await imported;
+    return rowStore?.handleChange(n, frame);
+  });
 
   function show(next) {
     shown = next;
@@ -49,7 +57,7 @@ export function createLiveRows(client, source, { key, load } = {}, clock, report
   function close() {
     isClosed = true;
     off();
-    rowStore.then((its) => its?.close(), () => {}); // reported above
+    rowStore?.close();
     listeners.clear();
   }
 
@@ -58,7 +66,10 @@ export function createLiveRows(client, source, { key, load } = {}, clock, report
     get loading() { return shown.loading; },
     get error() { return shown.error; },
     subscribe,
-    reload: async () => (await rowStore)?.reload(),
+    reload: async () => {
+      await imported;
+      return rowStore?.reload();
+    },
     close,
   };
 }

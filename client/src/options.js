@@ -1,14 +1,13 @@
 // options.js: validates the options of connect() and applies defaults.
 
 import { createBackoff } from './backoff.js';
+import { demandFor } from './demand.js';
 
 const KNOWN = ('url token pos window topics ack storage dedupe backoff transports tabs ' +
   'WebSocket fetch now').split(' ');
 const VALUES = { transports: ['ws', 'sse', 'poll'], ack: ['auto', 'manual'] };
 
-function demand(isRight, text) {
-  if (!isRight) throw new TypeError(`connect(): ${text}`);
-}
+const demand = demandFor('connect()');
 
 /** The validated options. An option that is undefined gets its default. */
 export function settingsOf(options = {}) {

@@ -36,17 +36,18 @@ export function ClaironProvider({ children, ...options }) {
 export const useClairon = () => useContext(Context);
 
 /** The current rows of a table, whether they are being loaded, and the error of the last load. */
-export function useLiveList(client, source, { key, load } = {}) {
+export function useLiveList(client, source, { rule, key, load } = {}) {
   const [shown, setShown] = useState(NOTHING);
   const newest = useRef(load); // an inline function differs at each render
   newest.current = load;
   const list = useRef();
   const mayLoad = load !== undefined;
-  const columns = [key].flat().join('\n');
+  const columns = key && [key].flat().join('\n');
   useEffect(() => {
     if (!client) return undefined;
     const opened = client.live(source, {
-      key: columns.split('\n').filter(Boolean),
+      rule,
+      key: columns?.split('\n'),
       load: mayLoad ? () => newest.current() : undefined,
     });
     list.current = opened;
@@ -56,7 +57,7 @@ export function useLiveList(client, source, { key, load } = {}) {
       list.current = undefined;
       setShown(NOTHING);
     };
-  }, [client, source, columns, mayLoad]);
+  }, [client, source, rule, columns, mayLoad]);
   return { ...shown, reload: () => list.current?.reload() };
 }
 
@@ -68,7 +69,7 @@ export function useMessages(client, name, handler) {
   const newest = useRef(handler);
   newest.current = handler;
   useEffect(() => {
-    const off = client?.on(name, (detail) => newest.current(detail));
+    const off = client?.on(name, (detail, ...more) => newest.current(detail, ...more));
     return () => { off?.(); };
   }, [client, name]);
 }

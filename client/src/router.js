@@ -1,7 +1,14 @@
 // router.js: finds the handlers of a notification or event.
 
+import { demandFor } from './demand.js';
+
+const demand = demandFor('on()');
+
+/** The internal event of each frame. */
+export const FRAME = Symbol();
+
 /** Names of events; all other names match notifications. */
-const EVENTS = ['message', 'repeat', 'gap', 'state', 'acked', 'error'];
+const EVENTS = ['message', 'repeat', 'gap', 'state', 'acked', 'error', FRAME];
 
 const KINDS = 'topic source type'.split(' ');
 
@@ -23,7 +30,7 @@ export function createRouter() {
 
   /** Returns a function that removes the handler. */
   function on(name, handler) {
-    if (!name || typeof handler !== 'function') throw new TypeError('on(): needs a name and a function');
+    demand(name && handler?.call, 'needs a name and a function');
     const accepts = EVENTS.includes(name) ? (what) => what === name : matcher(name);
     const entry = { accepts, handler };
     entries.add(entry);

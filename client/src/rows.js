@@ -1,212 +1,284 @@
 // rows.js: keeps the rows of a list equal to a table. Imported with the first list, see live.js.
 
 import { createBackoff } from './backoff.js';
+import { LOST, createRequests } from './requests.js';
+import { createRing } from './ring.js';
+import { contains, isOlder, parseSnapshot } from './snapshot.js';
+import { createTable } from './table.js';
 
-const KEPT = 4096; // rows whose newest change is remembered
-const RECENT_MS = 60_000;
-const CONFIRM_MS = 1_000;
+export { seen } from './seen.js';
 
-const timeText = (ms) => new Date(ms).toISOString();
+const SPREAD_MS = 1_000; // so that the clients of a relay do not load at the same time
 
-const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+// Codes of `err`.
+const NOT_ADDRESSED = 103; // or no such live rule
+const UNKNOWN_FRAME = 107; // the relay has an older version
+const BUSY = 111;
+const REFUSALS = [NOT_ADDRESSED, 113]; // 113: too many rows
 
-/** Whether `row` has the values of `image`. A deleted row has no image. */
-const hasValues = (row, image) => (row && image
-  ? Object.keys(image).every((column) => same(row[column], image[column]))
-  : !row === !image);
+/** The loaded rows are older than those of the list, or than a change that has arrived. */
+const STALE = 'stale';
+
+const random = (ms) => Math.random() * ms;
 
 /**
- * The order of arrival is not the commit order. A notification that needs an ack may be late or
- * repeated. A newer one never arrives if another session acknowledged it. So a change is applied only if
- * its commit is newer than everything that the rows may contain: the newest change of that row, and
- * every commit up to `floor`. In all other cases load() runs. Without load(), each column keeps its
- * newest value, and a deleted row stays deleted.
- *
- * Changes that arrive during load() wait for its result: they may be newer.
- *
- * `columns`: the key. `demand(isRight, text)` throws. `clock()`: the relay's time in milliseconds.
- * `report(error)`: reports an error of load(). `show({ rows, loading, error })`: publishes a new array of rows.
+ * A list as live.js describes it. Without snapshots, rows and changes can only be compared by time: then
+ * timed_rows.js takes over, with the first result of load() and the changes since the start of the list.
  */
-export function createRows({ client, columns, load, demand, clock, report, show }) {
-  const byKey = new Map();
-  // key -> newest change of that row, oldest first: { at, after, times: { column: commit time } }
-  const changes = new Map();
-  const backoff = createBackoff();
-  let floor = ''; // the rows may contain all commits up to this time
-  let newest = ''; // newest known commit time
-  let unseen = []; // [key, change] that the result of load() may not contain yet
-  let loading; // a promise, during a load
-  let mustLoad = true;
-  let isLoaded = !load;
-  let failure;
-  let isPublishing = false;
-  let timer;
+export function createRows(list) {
+  const { load } = list;
+  let switching; // a promise, never rejected
+  let rows = createSnapshotRows(list, useTimes);
 
-  const offs = [
-    client.on('gap', restart),
-    client.on('state', ({ state, resumed }) => {
-      if (state === 'open' && (mustLoad || !resumed)) restart();
-    }),
-  ];
-  if (client.state === 'open') restart();
-
-  /** Earlier changes may be lost, so load() runs. Its result is newer than every change up to now. */
-  function restart() {
-    observe(timeText(clock()));
-    reload();
+  async function useTimes(first, error) {
+    const imported = import('./timed_rows.js');
+    let loaded;
+    switching = imported.then(async ({ createTimedRows }) => {
+      const changes = rows.close();
+      let given = first;
+      const loadNext = () => {
+        const result = given ?? load();
+        given = undefined;
+        return result;
+      };
+      rows = createTimedRows({ ...list, load: load && loadNext, error });
+      loaded = first && rows.reload(); // also without a connection
+      await undefined; // the load has started: the changes may be newer
+      changes.forEach(({ n }) => rows.handleChange(n).catch(list.report));
+    }, () => {});
+    await imported;
+    await switching;
+    await loaded;
   }
 
-  /** Loads all rows; a call during a load causes another load. */
-  async function reload() {
+  return {
+    handleChange: async (n, frame) => {
+      if (switching) await switching;
+      return rows.handleChange(n, frame);
+    },
+    reload: () => rows.reload(),
+    close: () => rows.close(),
+  };
+}
+
+/**
+ * The rows are those of one snapshot plus all changes up to one point of commit order, and never go back. A
+ * change that the snapshot contains is skipped, any other one is applied. Rows of a newer snapshot replace them, and
+ * the changes that it does not contain are applied again.
+ *
+ * While a change is missing, the rows stay as they are until newer ones are loaded: after a gap or a `reload`, and
+ * when a change is incomplete or arrives late (`attempts` above 0).
+ *
+ * `useTimes(first, error)`: replaces this object, because there are no snapshots.
+ */
+function createSnapshotRows(list, useTimes) {
+  const {
+    client, source, rule, columns, load, demand, listen, lists, report, show,
+  } = list;
+  const requests = createRequests(list);
+  const backoff = createBackoff();
+  const table = createTable(columns);
+  let ring = createRing();
+  let snapshot; // of the rows; undefined before the first load
+  let shown = { rows: [], loading: true };
+  let isPaused = true; // a change is missing
+  let mustLoad = true;
+  let loading; // a promise, during a load
+  let timer;
+  let isPublishing = false;
+  let isClosed = false;
+
+  const offs = [requests.off, listen(onFrame), client.on('state', onState)];
+  const entry = { contains: (x) => !!snapshot && contains(snapshot, x) };
+  lists.add(entry);
+  if (client.state === 'open') start();
+
+  // ---- reasons to load
+
+  function onState({ state, resumed }) {
+    requests.cancel(); // the reply is lost
+    if (state !== 'open') return;
+    table.startSession();
+    isPaused ||= !resumed;
+    // The relay sends `reload` only to connections that have asked for the rows.
+    mustLoad ||= !resumed || !load;
+    startLater();
+  }
+
+  function onFrame(frame) {
+    if (frame.t === 'gap' && frame.why === 'epoch') forget();
+    if (frame.t === 'gap' || frame.t === 'topics' || isReload(frame)) invalidate();
+  }
+
+  const isReload = (frame) => frame.t === 'reload' && frame.source === source && frame.rule === (rule ?? 'default');
+
+  /** After a restore or a failover that lost transactions, PostgreSQL assigns the same ids to other ones. */
+  function forget() {
+    snapshot = undefined;
+    ring = createRing();
+  }
+
+  /** Changes are lost, or other rows have become visible. */
+  function invalidate() {
+    isPaused = true;
     mustLoad = true;
-    if (load) loading ??= loadAll();
+    startLater();
+  }
+
+  /** Only the first load is immediate. */
+  function startLater() {
+    if (shown.loading) start();
+    else if (mustLoad) schedule(random(SPREAD_MS));
+  }
+
+  function schedule(ms) {
+    clearTimeout(timer);
+    if (client.state !== 'closed' && !isClosed) timer = setTimeout(start, ms);
+  }
+
+  /** Called by the application. A call during a load causes another load. */
+  function reload() {
+    mustLoad = true;
+    return start();
+  }
+
+  // ---- loading
+
+  function start() {
+    if (mustLoad && !isClosed) loading ??= loadAll();
     return loading;
   }
 
   async function loadAll() {
-    await clearTimeout(timer); // the await makes reload() set `loading` first, also if load() throws at once
+    await clearTimeout(timer); // the await sets `loading` first, also if load() throws at once
     try {
-      let answer = [];
-      while (mustLoad && load) {
-        mustLoad = false;
-        floor = newest;
-        unseen.push(...changes);
-        changes.clear();
-        answer = await load();
-      }
-      demand(Array.isArray(answer), 'load() must return an array');
-      demand(answer.every((row) => keyOf(row) !== undefined), `no column ${columns} in a row of load()`);
-      replace(answer);
-      confirm();
-      failure = undefined;
-      isLoaded = true;
+      while (mustLoad && !isClosed) await loadOnce();
       backoff.reset();
     } catch (error) {
-      failure = error;
-      report(error);
-      if (client.state !== 'closed') timer = setTimeout(reload, backoff.nextWait());
+      onFailure(error);
     }
     loading = undefined;
-    publish();
   }
 
-  function replace(all) {
-    byKey.clear();
-    all.forEach((row) => byKey.set(keyOf(row), row));
+  async function loadOnce() {
+    mustLoad = false;
+    const response = await (load ? loadOwn() : loadFromRelay());
+    if (mustLoad || isClosed) return; // a gap or `reload` has arrived meanwhile: the response may be older
+    if (!accept(response)) throw STALE;
+    publish({ loading: false, error: undefined });
   }
 
-  /**
-   * load() may return rows from before a recent change: with synchronous replication a commit becomes
-   * visible long after its notification, and load() may query a replica. Then load again.
-   */
-  function confirm() {
-    const recent = timeText(clock() - RECENT_MS);
-    if (unseen.some(([id, { at, after }]) => at > recent && !hasValues(byKey.get(id), after))) {
-      timer = setTimeout(reload, CONFIRM_MS);
+  async function loadFromRelay() {
+    try {
+      return await requests.ask({ rule });
+    } catch (error) {
+      if (!columns || ![NOT_ADDRESSED, UNKNOWN_FRAME].includes(error.code)) throw error;
+      return useTimes(undefined, error);
     }
-    unseen = [];
   }
 
-  function observe(at) {
-    if (at > newest) newest = at;
+  async function loadOwn() {
+    const response = await load();
+    if (mustLoad || isClosed) return undefined;
+    if (Array.isArray(response)) return useTimes(response);
+    const { rows, snapshot: text } = response ?? {};
+    demand(Array.isArray(rows) && parseSnapshot(text), 'load() must return { rows, snapshot } or an array');
+    demand(rows.every((row) => table.keyOf(row) !== undefined), `no column ${columns} in a row of load()`);
+    if (!await isNewEnough(text)) throw STALE;
+    return response;
   }
 
-  /** Resolves when `rows` contains the change: then the notification is handled. */
-  async function handleChange({ metadata, payload, routing }) {
-    const { operation, timestamp: at } = metadata;
-    const { before, after, changed, unchanged, truncated } = payload;
-    const { attempts } = routing.retry;
-    if (operation === 'notify') return; // not a row change
-    observe(at);
-    await loading;
-    if (operation === 'truncate') {
-      if (!load) truncate(at);
-      await reload(); // the TRUNCATE may be of one partition
-      return;
+  /** Whether the snapshot contains all transactions that the connection was notified of, also before this page. */
+  async function isNewEnough(text) {
+    try {
+      const { ok, snapshot: known } = await requests.ask({ snapshot: text });
+      return ok ?? !isOlder(parseSnapshot(text), parseSnapshot(known)); // HTTP has only rows to compare with
+    } catch (error) {
+      if (error.code === NOT_ADDRESSED) return true; // HTTP, and the rule is not live
+      throw error;
     }
-    const is = keyOf(after);
-    const was = keyOf(before) ?? is;
-    demand(load || was !== undefined, `no column ${columns} in a change`);
-    const held = byKey.get(was);
-    // Changes of one transaction have the same time. This is the next one if it starts from the held row.
-    const isNext = changed && held && hasValues(held, before);
-    const isNewer = (id) => {
-      const known = changes.get(id)?.at;
-      return id === undefined || !(known > at || (known === at && !isNext));
-    };
-    if (load && !(was !== undefined && !attempts && !(at <= floor) && isNewer(was) && isNewer(is))) {
-      if (was !== undefined) unseen.push([is ?? was, { at, after }]);
-      await reload();
-      return;
-    }
-    const isLate = attempts && !isNext;
-    if (was !== is) put(was, null, at, isLate);
-    if (is !== undefined) {
-      const image = Object.entries(after).filter(([column]) => !truncated?.includes(column));
-      put(is, { ...(was !== is && held) }, at, isLate, image);
-    }
-    publish();
-    if (truncated || (unchanged && !held)) reload();
   }
 
-  /**
-   * Applies a change to one row. Without an `image` (its columns and values) the row is deleted. Columns
-   * that the image omits keep their value: unchanged large values, and columns that only load() returns.
-   * `isLate`: among changes of the same time, this is the older one.
-   */
-  function put(id, base, at, isLate, image) {
-    const known = changes.get(id) ?? { at: floor, times: {} };
-    const isOlder = (time) => at < time || (isLate && at === time);
-    const isOld = isOlder(known.at);
-    if (isOld && !(image && byKey.has(id))) return;
-    changes.delete(id);
-    if (image) {
-      const row = { ...base, ...byKey.get(id) };
-      const times = { ...known.times };
-      for (const [column, value] of image) {
-        if (isOlder(times[column])) continue;
-        row[column] = value;
-        times[column] = at;
-      }
-      byKey.set(id, row);
-      changes.set(id, { at: isOld ? known.at : at, after: row, times });
+  /** Returns false if the response is older than the rows, or than a change that has arrived. */
+  function accept({ rows, snapshot: text, key }) {
+    const next = parseSnapshot(text);
+    if (snapshot && isOlder(next, snapshot)) return false;
+    const missing = ring.missingFrom(next)?.filter(isOurs);
+    if (!missing || missing.some(({ isLate }) => isLate)) return false;
+    table.replace(rows, key);
+    snapshot = next;
+    ring.dropContained(next);
+    isPaused = !missing.every(follow);
+    return !isPaused;
+  }
+
+  function onFailure(error) {
+    mustLoad = true;
+    if (error === LOST) {
+      if (client.state === 'open') schedule(random(SPREAD_MS)); // otherwise the next connection loads
+    } else if (error === STALE) {
+      schedule(backoff.nextWait());
+    } else if (error.code === BUSY) {
+      schedule(error.after + random(error.after));
     } else {
-      byKey.delete(id);
-      changes.set(id, { at, times: {} });
-    }
-    if (changes.size > KEPT) {
-      const [[oldest, { at: its }]] = changes;
-      changes.delete(oldest);
-      if (its > floor) floor = its;
+      report(error);
+      mustLoad = !REFUSALS.includes(error.code);
+      publish({ error, ...(!mustLoad && { loading: false }), ...(error.code === NOT_ADDRESSED && { rows: [] }) });
+      if (mustLoad) schedule(backoff.nextWait());
     }
   }
 
-  function truncate(at) {
-    for (const [id, change] of changes) if (change.at <= at) changes.delete(id);
-    for (const id of byKey.keys()) if (!changes.has(id)) byKey.delete(id);
-    if (at > floor) floor = at;
-    publish();
+  // ---- changes
+
+  /** Resolves when `rows` contains the change, or the load that it needs has ended. */
+  async function handleChange(n, { x, rule: its }) {
+    const { metadata: { operation, id }, payload, routing: { retry: { attempts } } } = n;
+    if (operation === 'notify' || (snapshot && x && contains(snapshot, x))) return;
+    // A relay of an older version sends no `x`.
+    const change = { n, x: x ?? '0', rule: its, isLate: !x || attempts > 0 || !!(load && payload.truncated) };
+    if (snapshot && !isOurs(change)) return;
+    if (attempts && ring.all().some((held) => held.n.metadata.id === id)) return;
+    ring.add(change);
+    if (isPaused) {
+      if (shown.error?.code === NOT_ADDRESSED && !mustLoad && isOurs(change)) invalidate(); // addressed now
+      await loading;
+    } else if (follow(change)) {
+      publish();
+    } else {
+      isPaused = true;
+      await reload();
+    }
   }
 
-  function keyOf(row) {
-    const values = columns.map((column) => row?.[column]);
-    return values.includes(undefined) ? undefined : values.join('\0'); // text of PostgreSQL contains no NUL
+  /** Other rules of the table may address other rows to this user. */
+  const isOurs = (change) => (rule || !load ? change.rule === (rule ?? 'default') : true);
+
+  /** Applies the change. Returns false if newer rows must be loaded instead. */
+  function follow(change) {
+    change.isLate ||= !table.apply(change.n, change.x);
+    return !change.isLate;
   }
 
-  /** Publishes the rows, once per tick. */
-  function publish() {
+  /** Publishes the rows once per tick, so that those of one transaction appear together. */
+  function publish(fields) {
+    shown = { ...shown, ...fields };
     if (isPublishing) return;
     isPublishing = true;
     queueMicrotask(() => {
       isPublishing = false;
-      show({ rows: [...byKey.values()], loading: !isLoaded, error: failure });
+      if (!isPaused) shown = { ...shown, rows: table.rows() };
+      if (!isClosed) show(shown);
     });
   }
 
+  /** Returns the changes that its rows may not contain. */
   function close() {
+    isClosed = true;
+    lists.delete(entry);
     offs.forEach((off) => off());
     clearTimeout(timer);
-    load = undefined;
+    requests.cancel();
+    return ring.all();
   }
 
   return { handleChange, reload, close };

@@ -2,8 +2,22 @@
 
 import { UNREACHABLE, refusalOf } from './closing.js';
 
+export { warn } from './hint.js';
+
 const POLL_WAIT_S = 25;
 const POST_AGAIN_MS = 5_000;
+const BUSY = 111;
+
+/** The `err` frame for a rejected request of rows. */
+function errorOf({ status, headers }, { code, detail, after }) {
+  const delay = headers.get('Retry-After');
+  return {
+    t: 'err',
+    code: code ?? (delay ? BUSY : status),
+    msg: detail ?? `status ${status}`,
+    after: after ?? delay * 1000,
+  };
+}
 
 /**
  * Returns an object with the interface of a WebSocket. `transport`: 'sse' or 'poll'. `url`: of the
@@ -22,6 +36,8 @@ export function openStream(transport, fetch, url) {
     const { t, ...frame } = JSON.parse(text);
     if (frame.ids) { // ack or nack
       post(t, JSON.stringify(frame));
+    } else if (t === 'rows') {
+      fetchRows(frame);
     } else { // also a ping: the next response serves as the pong
       token = frame.token ?? token;
       pos = frame.pos ?? pos;
@@ -54,6 +70,19 @@ export function openStream(transport, fetch, url) {
     const { status } = await request(path, { method: 'POST', body, keepalive: true }).catch(() => ({}));
     // Do not repeat permanent errors, for example for an unknown id.
     if (attempt && !(status < 429)) setTimeout(post, POST_AGAIN_MS, path, body);
+  }
+
+  /** Requests the rows of a live list. The reply is a frame, as on a WebSocket. */
+  async function fetchRows({ r, ...query }) {
+    let reply;
+    try {
+      const response = await request(`rows?${new URLSearchParams(query)}`);
+      const body = await response.json();
+      reply = response.ok ? { t: 'rows', ...body } : errorOf(response, body);
+    } catch ({ message }) { // network failure, or not a relay
+      reply = { t: 'err', msg: message };
+    }
+    emit(JSON.stringify({ ...reply, r }));
   }
 
   function request(path, options) {

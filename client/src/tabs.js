@@ -5,9 +5,9 @@
 //   hello    to the leader: the same, and a request for the notifications since `pos` (undefined: new tab)
 //   open     to all: the sender is the leader now
 //   connected to one: the reply to hello
-//   frame    to all except `from`: a frame of the relay, and `pos`, the cursor before it
+//   frames   to all except `from`, or `to` one: frames of the relay, and `pos`, the cursor before them
 //   state    to all: the state of the connection
-//   send     to the leader: send this ack or nack
+//   send     to the leader: send this ack, nack or request of a live list
 //   ping     to the leader: check that it responds   pong: the reply
 //   wake     to the leader: reconnect without waiting
 //   bye      to the leader: drop the sender's topics
@@ -48,6 +48,8 @@ export function createTabs(name, settings, owner) {
   const pending = new Map(); // id -> frame of an unacknowledged notification
   let replay;
   let subscribed; // topics of the connection; undefined: all, or not yet known
+  let batch; // frames that arrived together, to be forwarded together, and the cursor before them
+  const askers = new Map(); // number of a request -> its tab
 
   function open(token) {
     firstToken = token;
@@ -61,7 +63,7 @@ export function createTabs(name, settings, owner) {
 
   /** Returns false if there is no leader to send it. */
   function transmit(frame) {
-    if (leads) return forwardAcks(frame, id);
+    if (leads) return sendFrom(id, frame);
     if (change.state !== 'open') return false;
     post('send', { frame });
     return true;
@@ -103,6 +105,7 @@ export function createTabs(name, settings, owner) {
     others.clear();
     subscribed = undefined;
     pending.clear();
+    askers.clear();
     replay = createReplayBuffer(owner.cursor());
     post('open');
     connection.open(firstToken);
@@ -130,6 +133,7 @@ export function createTabs(name, settings, owner) {
   // ---- between tabs
 
   function post(t, fields) {
+    flush();
     channel?.postMessage({ t, from: id, leads, ...fields });
   }
 
@@ -141,9 +145,9 @@ export function createTabs(name, settings, owner) {
     const { t, to = id } = message;
     if (to !== id) return;
     // A leader that runs another version of this page may have changed its user.
-    if (!connection.admits((message.change ?? message.frame)?.user)) return;
+    if (!connection.admits((message.change ?? message.frames?.find(({ user }) => user))?.user)) return;
     if (message.leads) unanswered = 0;
-    if (t === 'frame') onTabFrame(message);
+    if (t === 'frames') onTabFrames(message);
     else if (leads) serveTab(message);
     else if (t === 'open') hello();
     else if (t === 'connected') onWelcome(message);
@@ -154,7 +158,7 @@ export function createTabs(name, settings, owner) {
   function serveTab({ t, from, frame, topics, pos }) {
     if (t === 'ping') post('pong');
     if (t === 'wake') connection.wake();
-    if (t === 'send') forwardAcks(frame, from);
+    if (t === 'send') sendFrom(from, frame);
     if (t === 'bye') others.delete(from);
     if (t === 'topics' || t === 'hello') others.set(from, topics);
     if (subscribed) allTopics();
@@ -168,7 +172,8 @@ export function createTabs(name, settings, owner) {
     // From the cursor in its request, because frames received since then have moved it.
     const loss = pos ? { t: 'gap', from: pos, to: cursor, why: 'shed' } : { t: 'connected', pos: cursor };
     // Pending frames are old: their cursors must not move that tab's cursor back.
-    const frames = [...pending.values()].map((frame) => ({ ...frame, pos: pos ?? cursor }))
+    const frames = [...pending.values()].filter((frame) => !missed?.includes(frame))
+      .map((frame) => ({ ...frame, pos: pos ?? cursor }))
       .concat(missed ?? loss);
     post('connected', { to, frames, resumed: !!missed, change });
   }
@@ -187,11 +192,11 @@ export function createTabs(name, settings, owner) {
   }
 
   /** A former leader may have received frames that the new one has not: accept them too. */
-  function onTabFrame({ frame, pos, from }) {
-    if (from === id || (leads && frame.t !== 'msg')) return;
+  function onTabFrames({ frames, pos, from }) {
+    if (from === id) return;
     const cursor = owner.cursor();
     if (!leads && (cursor ?? pos) !== pos) hello();
-    owner.onFrame(frame);
+    frames.forEach((frame) => (!leads || frame.t === 'msg') && owner.onFrame(frame));
   }
 
   // ---- between the leader's connection and the tabs
@@ -205,8 +210,12 @@ export function createTabs(name, settings, owner) {
     return subscribed;
   }
 
-  /** Forwards a frame to the other tabs before this tab's handlers, which may be slow, are called. */
+  /** Forwards the frames that arrive in one task together: lists show a transaction as a whole. */
   function publish(frame, length) {
+    if (frame.r < 0) {
+      reply(frame);
+      return;
+    }
     if (frame.t === 'msg') {
       if (frame.n.routing.retry.ack_required) addPending(frame);
       replay.remember(frame, length);
@@ -215,8 +224,28 @@ export function createTabs(name, settings, owner) {
     if (frame.t === 'gap') replay = createReplayBuffer(frame.to);
     if (frame.conn) pending.clear(); // connected: the relay delivers pending notifications again, except to polls
     if (frame.t === 'connected' && !frame.resumed) replay = createReplayBuffer(frame.pos);
-    post('frame', { frame, pos: owner.cursor() });
+    forward(frame);
     owner.onFrame(frame);
+  }
+
+  /** Passes the reply to a live list to its tab. */
+  function reply(frame) {
+    const to = askers.get(frame.r) ?? id;
+    if (!frame.more) askers.delete(frame.r);
+    if (to === id) owner.onFrame(frame);
+    else post('frames', { to, frames: [frame], pos: owner.cursor() });
+  }
+
+  function forward(frame) {
+    if (!batch) queueMicrotask(flush);
+    batch ??= { frames: [], pos: owner.cursor() };
+    batch.frames.push(frame);
+  }
+
+  function flush() {
+    const complete = batch;
+    batch = undefined;
+    if (complete) post('frames', complete);
   }
 
   function addPending(frame) {
@@ -228,8 +257,14 @@ export function createTabs(name, settings, owner) {
     for (const acked of ids) pending.delete(acked);
   }
 
+  function sendFrom(from, frame) {
+    if (frame.ids) return sendAcks(from, frame);
+    askers.set(frame.r, from);
+    return connection.transmit(frame);
+  }
+
   /** Sends an ack or nack of any tab. The first ack counts and is announced to the other tabs. */
-  function forwardAcks(frame, from) {
+  function sendAcks(from, frame) {
     const isOurs = from === id;
     const ids = frame.ids.filter((one) => isOurs || !owner.isAcked(one));
     if (!ids.length) return true;
@@ -237,7 +272,7 @@ export function createTabs(name, settings, owner) {
     removePending(ids);
     if (frame.t === 'ack') {
       const acked = { t: 'acked', ids };
-      post('frame', { frame: acked, pos: owner.cursor(), from });
+      post('frames', { frames: [acked], pos: owner.cursor(), from });
       if (!isOurs) owner.onFrame(acked);
     }
     return true;

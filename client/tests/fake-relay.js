@@ -3,21 +3,28 @@
 import assert from 'node:assert/strict';
 import { subjectOf } from '../src/token.js';
 
-/** Pass `relay.WebSocket` to connect(); `await relay.socket()` is the next socket that it opens. */
-export function fakeRelay() {
+/**
+ * Pass `relay.WebSocket` to connect(); `await relay.socket()` is the next socket that it opens. `onRows(frame, socket)`
+ * answers the requests of live lists.
+ */
+export function fakeRelay({ onRows } = {}) {
   const opened = [];
   const waiting = [];
+  let last;
 
   class FakeSocket {
     constructor(url, protocol) {
       Object.assign(this, { url, protocol, sent: [], closedWith: undefined });
+      last = this;
       const waiter = waiting.shift();
       if (waiter) waiter(this);
       else opened.push(this);
     }
 
     send(line) {
-      this.sent.push(JSON.parse(line));
+      const frame = JSON.parse(line);
+      this.sent.push(frame);
+      if (frame.t === 'rows') onRows?.(frame, this);
     }
 
     close(code) {
@@ -50,6 +57,8 @@ export function fakeRelay() {
       if (opened.length > 0) resolve(opened.shift());
       else waiting.push(resolve);
     })),
+    /** The socket that was opened last. */
+    get last() { return last; },
     get pendingSockets() {
       return opened.length;
     },

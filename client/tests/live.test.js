@@ -19,9 +19,12 @@ function change(operation, { before = null, after = null, ack = false, attempts 
   });
 }
 
+/** The rule is not live: without load() the list starts empty. */
+const notLive = ({ r }, socket) => socket.sends({ t: 'err', r, code: 103, msg: 'no such live rule', retry: false });
+
 /** A connected client and its live rows. */
 async function start(t, options, connected) {
-  const relay = fakeRelay();
+  const relay = fakeRelay({ onRows: notLive });
   const client = connect({ url: 'ws://relay.test', token: 'T', WebSocket: relay.WebSocket, backoff: { base: 2, cap: 2 } });
   t.after(() => client.close());
   const errors = [];
@@ -30,6 +33,7 @@ async function start(t, options, connected) {
   t.after(() => list.close());
   const socket = await relay.socket();
   socket.accept(connected);
+  if (!options?.load) await until('the reply', () => list.error);
   return { relay, client, socket, list, errors };
 }
 
@@ -275,12 +279,12 @@ test('an unknown key column is an error, and does not merge rows', async (t) => 
 test('a load() that returns no array is reported as such', async (t) => {
   const { list, errors } = await start(t, { load: () => ({ rows: [] }) });
   await until('the error', () => list.error);
-  assert.equal(errors[0], "live('t'): load() must return an array");
+  assert.equal(errors[0], "live('t'): load() must return { rows, snapshot } or an array");
 });
 
 test('invalid options of live() are rejected by name', async (t) => {
   const { client } = await start(t);
-  assert.throws(() => client.live('t'), /live\('t'\): key: a column or an array of columns/);
+  assert.throws(() => client.live('t', { load: () => [] }), /live\('t'\): key: a column or an array of columns/);
   assert.throws(() => client.live('t', { key: [] }), /key:/);
   assert.throws(() => client.live('t', { key: 'id', load: [] }), /live\('t'\): load: a function/);
 });
@@ -347,7 +351,7 @@ test('a composite key identifies rows, and a missing key is rejected', async (t)
   socket.sends(change('create', { after: { a: 1, b: 1 } }), change('create', { after: { a: 1, b: 2 } }));
   socket.sends(change('delete', { before: { a: 1, b: 1 } }));
   await rowsAre(list, [{ a: 1, b: 2 }]);
-  assert.throws(() => client.live('t', {}), /live\('t'\): key: a column/);
+  assert.throws(() => client.live('t', { load: () => [] }), /live\('t'\): key: a column/);
 });
 
 test('rows are loaded once, also when the first connection resumes from a stored cursor', async (t) => {

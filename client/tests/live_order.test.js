@@ -6,8 +6,8 @@ import { connect } from 'clairon';
 import { handTimers } from './fake-browser.js';
 import { fakeRelay, msg } from './fake-relay.js';
 
-// Import it first: the fake clock must not advance during the import.
-await import(new URL('rows.js', import.meta.resolve('clairon')));
+// Import them first: the fake clock must not advance during an import.
+for (const name of ['rows.js', 'timed_rows.js']) await import(new URL(name, import.meta.resolve('clairon')));
 
 const SEEDS = 200;
 const LAG_MS = 500; // from a commit to its visibility
@@ -101,7 +101,7 @@ async function settle() {
 async function createPage(t, chances, { hasLoad, skew, knowsNow }) {
   const tick = handTimers(t, 'setTimeout');
   const page = { now: 1e12, loads: [], startedAt: 1e12 };
-  const relay = fakeRelay();
+  const relay = fakeRelay({ onRows: ({ r }, to) => to.sends({ t: 'err', r, code: 103, msg: 'no such live rule' }) });
   const client = connect({
     url: 'ws://relay.test', token: 'T', WebSocket: relay.WebSocket, ack: 'manual', dedupe: 3,
     now: () => page.now + skew, backoff: { base: 1, cap: 1, random: () => 0 },

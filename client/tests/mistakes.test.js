@@ -92,6 +92,7 @@ for (const [origin, hint] of [['https://app.test', ', and does gate.origins of t
     assert.equal(warn.mock.callCount(), 0);
     third.closes();
     for (let i = 0; i < 3; i += 1) (await relay.socket()).closes();
+    await until('the warning', () => warn.mock.callCount());
     assert.deepEqual(warn.mock.calls.map(({ arguments: [text] }) => text), [
       `clairon: cannot connect to ws://relay.test/v1/ws: connection lost (1006). Is it the address of a relay${hint}?`,
     ]);

@@ -11,7 +11,9 @@ import { createSendQueue } from '../src/send_queue.js';
 import { createCursor } from '../src/cursor.js';
 import { createReplayBuffer } from '../src/replay.js';
 import { refreshDelay } from '../src/refresher.js';
+import { createRing } from '../src/ring.js';
 import { createRouter, matcher } from '../src/router.js';
+import { contains, isOlder, parseSnapshot } from '../src/snapshot.js';
 import { notification, until } from './fake-relay.js';
 
 test('the delay is random below a ceiling that doubles up to the cap', () => {
@@ -38,26 +40,26 @@ test('close codes are classified as stop, back off and immediate', () => {
 
 test('an id is new once, and the oldest ids are evicted first', () => {
   const d = createDedupe(2);
-  assert.equal(d.seen('a'), undefined);
-  assert.notEqual(d.seen('a'), undefined);
-  d.seen('b');
-  d.seen('a'); // seen again: now younger than b
-  d.seen('c');
-  assert.notEqual(d.seen('a'), undefined);
-  assert.equal(d.seen('b'), undefined);
+  assert.equal(d.remember('a'), undefined);
+  assert.notEqual(d.remember('a'), undefined);
+  d.remember('b');
+  d.remember('a'); // seen again: now younger than b
+  d.remember('c');
+  assert.notEqual(d.remember('a'), undefined);
+  assert.equal(d.remember('b'), undefined);
 });
 
 test('an acked id is known as acked until it is evicted', () => {
   const d = createDedupe();
-  d.seen('a');
+  d.remember('a');
   assert.ok(!d.isAcked('a'));
   d.markAcked(['a']);
-  d.seen('a');
+  d.remember('a');
   assert.equal(d.isAcked('a'), true);
   d.forget('a');
-  assert.equal(d.seen('a'), undefined);
+  assert.equal(d.remember('a'), undefined);
   d.markAcked(['never seen']);
-  assert.equal(d.seen('never seen'), undefined);
+  assert.equal(d.remember('never seen'), undefined);
 });
 
 const onTheWire = (frame) => JSON.parse(JSON.stringify(frame));
@@ -202,4 +204,42 @@ test('the replay buffer is limited in size', () => {
   assert.deepEqual(since('1'), [frame('2'), frame('3')]);
   assert.deepEqual(since('3'), []);
   assert.equal(since('4'), undefined);
+});
+
+test('a snapshot contains the transactions below xmin, and those below xmax that do not run', () => {
+  const snapshot = parseSnapshot('7421:7430:7424,7426');
+  const ids = ['1', '7420', '7421', '7424', '7425', '7426', '7429', '7430', '18446744073709551615'];
+  assert.deepEqual(ids.filter((x) => contains(snapshot, x)), ['1', '7420', '7421', '7425', '7429']);
+  assert.equal(contains(parseSnapshot('18446744073709551614:18446744073709551615:'), '18446744073709551613'), true);
+  assert.equal(contains(parseSnapshot('18446744073709551614:18446744073709551615:'), '18446744073709551615'), false);
+});
+
+test('only the text of clairon.snapshot() is a snapshot', () => {
+  for (const text of ['', '1', '1:1', '1:1:1:1', 'x:1:', '-1:1:', '1:1: ', undefined, null, 7, {}]) {
+    assert.equal(parseSnapshot(text), undefined, String(text));
+  }
+});
+
+test('a snapshot is older than one that contains more, and not than itself or a later one', () => {
+  const older = [['10:10:', '11:11:'], ['10:12:10', '12:12:'], ['10:12:10', '11:12:11'], ['11:12:11', '10:12:10'], ['10:11:10', '10:15:10']];
+  for (const [a, b] of older) assert.equal(isOlder(parseSnapshot(a), parseSnapshot(b)), true, `${a} ${b}`);
+  const notOlder = [['10:10:', '10:10:'], ['12:12:', '10:12:10'], ['10:10:', '10:12:10,11'], ['15:15:', '10:12:10'], ['10:13:10', '10:15:10,13,14']];
+  for (const [a, b] of notOlder) assert.equal(isOlder(parseSnapshot(a), parseSnapshot(b)), false, `${a} ${b}`);
+});
+
+test('a ring returns the changes that a snapshot does not contain, unless one of them was evicted', () => {
+  const ring = createRing(2);
+  const add = (...ids) => ids.forEach((x) => ring.add({ x }));
+  const missing = (text) => ring.missingFrom(parseSnapshot(text))?.map(({ x }) => x);
+  add('12', '10');
+  assert.deepEqual([missing('9:9:'), missing('10:13:10'), missing('13:13:')], [['12', '10'], ['10'], []]);
+  add('14');
+  assert.deepEqual([missing('9:9:'), missing('10:13:10'), missing('5:13:5'), missing('12:13:12')], [undefined, ['10', '14'], ['14'], undefined]);
+  ring.dropContained(parseSnapshot('14:14:'));
+  assert.deepEqual(ring.all().map(({ x }) => x), ['14']);
+  add('15');
+  assert.deepEqual(missing('14:14:'), ['14', '15']);
+  for (let x = 20; x < 10_000; x += 1) add(String(x));
+  assert.deepEqual([missing('1:10000:1'), missing('1:9998:1'), missing('1:9997:1')], [[], ['9998', '9999'], undefined]);
+  assert.equal(missing('1:100:1'), undefined);
 });

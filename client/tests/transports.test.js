@@ -341,3 +341,63 @@ test('a WebSocket that opened and broke is tried again without a fallback', asyn
   }
   assert.equal(http.requests.length, 0);
 });
+
+/** A client on SSE with a live list, whose request for rows is `request`. */
+async function listOverSse(t, options) {
+  const world = start(t, { transports: ['sse'] });
+  const list = world.client.live('assignments', options);
+  const stream = (await world.http.next()).stream();
+  stream.sends(connected());
+  return { ...world, list, stream };
+}
+
+const change = (x, after) => ({
+  ...msg('1', {
+    ...notification(`change ${x}`),
+    payload: { before: null, after },
+    metadata: { ...notification(`change ${x}`).metadata, timestamp: '2026-01-01T00:00:00.000000Z' },
+  }),
+  x,
+  rule: 'mine',
+});
+
+test('over SSE a live list requests its rows with GET, and follows the changes of the stream', async (t) => {
+  const { http, list, stream } = await listOverSse(t, { rule: 'mine' });
+  const request = await http.next();
+  assert.deepEqual([request.path, request.query], ['/v1/rows', { source: 'assignments', rule: 'mine' }]);
+  assert.equal(request.headers.Authorization, 'Bearer T');
+  stream.sends(change('10', { id: 1 }));
+  stream.sends(change('9', { id: 2 }));
+  request.respond(200, '{"key":["id"],"snapshot":"10:10:","rows":[{"id":0}]}\n');
+  await until('the rows', () => list.rows.length === 2);
+  assert.deepEqual(list.rows, [{ id: 0 }, { id: 1 }]);
+});
+
+test('over SSE a busy relay is asked again after `Retry-After`, and a lost request with growing delays', async (t) => {
+  const { http, list, events } = await listOverSse(t);
+  (await http.next()).respond(503, '{"code":111,"detail":"too many requests for rows"}', { 'Retry-After': '0' });
+  (await http.next()).fail();
+  (await http.next()).respond(200, '{"key":["id"],"snapshot":"10:10:","rows":[{"id":0}]}');
+  await until('the rows', () => list.rows.length === 1);
+  assert.deepEqual(events.error.map(({ error }) => error.message), ['fetch failed']);
+});
+
+test('over SSE 103 and 113 are errors of the list', async (t) => {
+  for (const [status, code] of [[403, 103], [413, 113]]) {
+    const { http, list } = await listOverSse(t);
+    (await http.next()).respond(status, `{"code":${code},"detail":"rejected"}`);
+    await until('the error', () => list.error);
+    assert.deepEqual([list.error.code, list.error.message, list.loading], [code, 'rejected', false]);
+  }
+});
+
+test('over SSE the snapshot of load() is compared with that of the relay, if the rule is live', async (t) => {
+  const results = [{ rows: [{ id: 'old' }], snapshot: '9:9:' }, { rows: [{ id: 'new' }], snapshot: '10:10:' }];
+  const { http, list } = await listOverSse(t, { key: 'id', load: () => results.shift() });
+  const request = await http.next();
+  assert.equal(request.query.snapshot, '9:9:');
+  request.respond(200, '{"key":["id"],"snapshot":"10:10:","rows":[]}');
+  (await http.next()).respond(403, '{"code":103,"detail":"no such live rule for this user"}');
+  await until('the rows', () => list.rows.length === 1);
+  assert.deepEqual(list.rows, [{ id: 'new' }]);
+});

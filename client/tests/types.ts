@@ -61,6 +61,13 @@ const list: LiveRows<Assignment> = client.live<Assignment>('assignments', {
 });
 list.subscribe((rows) => rows.map((row) => row.title.trim()));
 const failure: string | undefined = list.error?.message;
+const code: number | string | undefined = list.error?.code;
+client.live('assignments').subscribe((all) => all.length);
+client.live<Assignment>('assignments', { rule: 'mine' }).rows[0]?.grade?.toFixed();
+client.live<Assignment>('assignments', { key: 'id', load: async () => ({ rows: [], snapshot: '7421:7430:7424' }) }).close();
+client.seen('7424', { timeout: 1000 }).then(() => {});
+client.seen(7424n);
+client.on('assignments', (n, { x, rule }) => [n, x?.length, rule?.length]);
 const busy: boolean = list.loading;
 connect({ token: 'jwt', topics: 'app.*' });
 client.live<Assignment>('assignments', { key: ['id', 'title'] }).close();
@@ -69,7 +76,7 @@ const rows: Assignment[] = useLive<Assignment>(client, 'assignments', { key: 'id
 useMessages<Assignment>(client, 'assignments', (n) => n.payload.after?.grade);
 ClaironProvider({ url: 'wss://relay.example.org', token: () => 'jwt', children: [] });
 const { rows: titled, loading, error } = useLiveList<Assignment>(useClairon(), 'assignments', { key: 'id' });
-useLive(undefined, 'assignments', { key: 'id' });
+useLive(undefined, 'assignments');
 useMessages(undefined, '*', () => {});
 const state: 'idle' | 'connecting' | 'open' | 'waiting' | 'closed' = useConnectionState(client);
 
@@ -79,8 +86,12 @@ connect({ url: 'wss://relay.example.org' });
 connect({ token: 'jwt', tokne: 'jwt' });
 // @ts-expect-error: no such transport
 connect({ token: 'jwt', transports: ['carrier pigeon'] });
-// @ts-expect-error: key is required
-client.live('assignments', {});
+// @ts-expect-error: load() needs a key
+client.live('assignments', { load: () => [] });
+// @ts-expect-error: load() returns rows
+client.live('assignments', { key: 'id', load: () => ({ snapshot: '1:1:' }) });
+// @ts-expect-error: not a transaction id
+client.seen({});
 // @ts-expect-error: no such column
 client.live<Assignment>('assignments', { key: 'titel' });
 // @ts-expect-error: read-only
@@ -90,4 +101,4 @@ ClaironProvider({ url: 'wss://relay.example.org' });
 // @ts-expect-error: no such gap reason
 client.on('gap', ({ why }) => why === 'bad luck');
 
-export { busy, error, failure, loading, off, cursor, rows, state, titled };
+export { busy, code, error, failure, loading, off, cursor, rows, state, titled };

@@ -141,15 +141,15 @@ test('a leader that reconnects as another user closes; a tab of the first user c
   assert.deepEqual(leader.seen, []);
 });
 
-for (const t of ['frame', 'state', 'connected']) {
+for (const t of ['frames', 'state', 'connected']) {
   test(`a follower ignores \`${t}\` of a leader with another user`, async (context) => {
     const { follower, first, second } = await twoTabs(context);
     const channel = new BroadcastChannel(`clairon ws://relay.test/v1/ws ${first}`);
     context.after(() => channel.close());
     const connected = { t: 'connected', user: second, pos: '0' };
     const change = { state: 'open', user: second };
-    channel.postMessage({ t, leads: true, from: 1, frame: connected, frames: [], change: t === 'frame' ? undefined : change });
-    channel.postMessage({ t: 'frame', leads: true, from: 1, frame: msg('9', notification('of another user')) });
+    channel.postMessage({ t, leads: true, from: 1, frames: t === 'frames' ? [connected] : [], change: t === 'frames' ? undefined : change });
+    channel.postMessage({ t: 'frames', leads: true, from: 1, frames: [msg('9', notification('of another user'))] });
     await hasEnded(follower, second);
     assert.deepEqual(follower.seen, []);
   });

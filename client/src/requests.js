@@ -1,0 +1,40 @@
+// requests.js: requests of a live list to the relay, and their replies.
+
+/** The connection was lost before the reply. */
+export const LOST = 'connection lost';
+
+// Negative, so that they differ from the numbers of the connection itself. Random, because tabs share a connection.
+const requestNumber = () => -1 - Math.floor(Math.random() * 2 ** 52);
+
+/** `transmit(frame)` returns false without a connection. `listen(listener)` registers a listener of frames. */
+export function createRequests({ source, transmit, listen }) {
+  let pending; // { r, rows, resolve, reject }
+  const off = listen(receive);
+
+  /** Sends a `rows` frame with these fields. Resolves to its reply, with the rows of all pages. Rejects with LOST or the `err`. */
+  function ask(fields) {
+    cancel();
+    return new Promise((resolve, reject) => {
+      const r = requestNumber();
+      pending = { r, rows: [], resolve, reject };
+      if (!transmit({ t: 'rows', r, source, ...fields })) cancel();
+    });
+  }
+
+  function receive({ r, ...frame }) {
+    if (!pending || r !== pending.r) return;
+    const { rows, resolve, reject } = pending;
+    frame.rows?.forEach((row) => rows.push(row));
+    if (frame.more) return;
+    pending = undefined;
+    if (frame.t === 'err') reject(Object.assign(new Error(frame.msg), frame));
+    else resolve({ ...frame, rows });
+  }
+
+  function cancel() {
+    pending?.reject(LOST);
+    pending = undefined;
+  }
+
+  return { ask, cancel, off };
+}

@@ -1,0 +1,45 @@
+// ring.js: the last changes of a list, for rows whose snapshot does not contain them.
+
+import { contains } from './snapshot.js';
+
+const MAX_CHANGES = 1024;
+const MAX_EVICTED = 4096;
+
+/** A change is an object with its transaction `x`. */
+export function createRing(limit = MAX_CHANGES) {
+  let changes = []; // oldest first
+  let evicted = []; // transactions of evicted changes, oldest first
+  let forgotten = 0n; // the greatest transaction that was dropped from `evicted`
+
+  function add(change) {
+    changes.push(change);
+    if (changes.length > limit) evict(changes.shift().x);
+  }
+
+  function evict(x) {
+    if (evicted.at(-1) === x) return;
+    evicted.push(x);
+    if (evicted.length <= MAX_EVICTED) return;
+    const oldest = BigInt(evicted.shift());
+    if (oldest > forgotten) forgotten = oldest;
+  }
+
+  const isMissing = (snapshot) => ({ x }) => !contains(snapshot, x);
+
+  /**
+   * The changes that the snapshot does not contain, in order. Undefined if one of them may have been evicted.
+   * The ring need not reach back to xmin, which a single long transaction can hold back for hours.
+   */
+  function missingFrom(snapshot) {
+    const isComplete = forgotten < snapshot.xmax && evicted.every((x) => contains(snapshot, x));
+    return isComplete ? changes.filter(isMissing(snapshot)) : undefined;
+  }
+
+  /** The rows have this snapshot now, and those of an older one are never accepted: drop what it contains. */
+  function dropContained(snapshot) {
+    changes = changes.filter(isMissing(snapshot));
+    evicted = evicted.filter((x) => !contains(snapshot, x));
+  }
+
+  return { add, missingFrom, dropContained, all: () => changes };
+}

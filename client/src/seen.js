@@ -1,0 +1,35 @@
+// seen.js: waits for the changes of a transaction, see seen() of the client. Part of rows.js.
+
+const TIMEOUT_MS = 30_000;
+
+/**
+ * Resolves when a notification of transaction `xid` has arrived and lists show it. If it was lost in a gap: when
+ * the rows of all lists contain the transaction. Rejects after `timeout` milliseconds, and when the client closes.
+ * `hasArrived(x)`: whether a notification of `x` is among the last ones.
+ */
+export function seen({ client, listen, lists, hasArrived }, xid, { timeout = TIMEOUT_MS } = {}) {
+  const x = String(xid);
+  const offs = [];
+  let timer;
+  let check;
+  const isKnown = () => hasArrived(x) || (lists.size > 0 && [...lists].every((list) => list.contains(x)));
+  return new Promise((resolve, reject) => {
+    const fail = (code, text) => reject(Object.assign(new Error(`transaction ${x}: ${text}`), { code }));
+    if (!/^\d+$/.test(x)) throw new TypeError(`seen(): ${x} is not a transaction id`);
+    // In a later task, because lists publish changes at the end of theirs.
+    const checkLater = () => {
+      check ??= setTimeout(() => {
+        check = undefined;
+        if (isKnown()) resolve();
+      });
+    };
+    timer = setTimeout(fail, timeout, 'timeout', `no change has arrived within ${timeout} ms`);
+    offs.push(listen(checkLater), client.on('state', ({ state, reason }) => state === 'closed' && fail(state, reason)));
+    if (client.state === 'closed') fail('closed', 'the client is closed');
+    checkLater();
+  }).finally(() => {
+    clearTimeout(timer);
+    clearTimeout(check);
+    offs.forEach((off) => off());
+  });
+}

@@ -1,0 +1,26 @@
+// snapshot.js: which transactions a PostgreSQL snapshot contains.
+//
+// Order of commits is not order of visibility: a transaction may commit first and become visible last. So
+// snapshots and changes are compared by transaction id, never by time or WAL position. Ids have 64 bits.
+
+/** Parses `xmin:xmax:xip,xip,..`, as clairon.snapshot() returns it; undefined for any other value. */
+export function parseSnapshot(text) {
+  const [, xmin, xmax, running] = /^(\d+):(\d+):([\d,]*)$/.exec(text) ?? [];
+  return xmin && { xmin: BigInt(xmin), xmax: BigInt(xmax), running: running.split(',').filter(Boolean) };
+}
+
+/** Whether a statement with this snapshot sees the changes of transaction `x`. */
+export function contains({ xmin, xmax, running }, x) {
+  const id = BigInt(x);
+  return id < xmin || (id < xmax && !running.includes(x));
+}
+
+/**
+ * Whether `other` contains a transaction that `snapshot` does not. Snapshots of one server are ordered. One
+ * of a replica may contain other transactions than one of its primary: then each is older than the other.
+ */
+export function isOlder(snapshot, other) {
+  const { xmax, running } = snapshot;
+  const notInOther = other.running.filter((x) => BigInt(x) >= xmax).length;
+  return running.some((x) => contains(other, x)) || BigInt(notInOther) < other.xmax - xmax;
+}

@@ -1,0 +1,82 @@
+// table.js: the rows of a list, by key.
+
+const MAX_TIMES = 4096;
+
+/** `columns`: the key; optional until replace(). */
+export function createTable(columns) {
+  const byKey = new Map();
+  const times = new Map(); // key -> commit time of the newest applied change, oldest first
+  let floor = ''; // the newest commit time that was dropped from `times`
+  let transaction; // of the last applied change
+
+  function replace(rows, key = columns) {
+    columns = key;
+    byKey.clear();
+    times.clear();
+    floor = '';
+    startSession();
+    rows.forEach((row) => byKey.set(keyOf(row), row));
+  }
+
+  /**
+   * An earlier session may have applied newer changes than this one knows. So a change of a transaction
+   * that was interrupted is checked like any other.
+   */
+  function startSession() {
+    transaction = undefined;
+  }
+
+  /**
+   * Applies a change of transaction `x`. Returns false, and changes nothing, if the change is incomplete, or older
+   * than the newest one of its row: only an operator sends such a change, from the error log.
+   */
+  function apply({ metadata: { operation, timestamp }, payload }, x) {
+    const { before, after, unchanged } = payload;
+    if (operation === 'truncate') return truncate(timestamp, x);
+    const is = keyOf(after);
+    const was = keyOf(before) ?? is;
+    const held = byKey.get(was);
+    if (was === undefined || (is !== undefined && unchanged && !held)) return false;
+    if (isOld(was, timestamp, x) || isOld(is, timestamp, x)) return false;
+    transaction = x;
+    note(was, timestamp);
+    if (was !== is) byKey.delete(was);
+    if (is === undefined) return true;
+    note(is, timestamp);
+    // Columns that the change omits keep their value: large unchanged ones, and those that only load() returns.
+    byKey.set(is, { ...held, ...after });
+    return true;
+  }
+
+  function truncate(at, x) {
+    byKey.clear();
+    times.clear();
+    floor = at > floor ? at : floor;
+    transaction = x;
+    return true;
+  }
+
+  /** Changes of one transaction have the same time, and arrive in their order. */
+  function isOld(id, at, x) {
+    if (id === undefined) return false;
+    const newest = times.get(id) ?? floor;
+    return at < newest || (at === newest && x !== transaction);
+  }
+
+  function note(id, at) {
+    times.delete(id);
+    times.set(id, at);
+    if (times.size <= MAX_TIMES) return;
+    const [[oldest, its]] = times;
+    times.delete(oldest);
+    if (its > floor) floor = its;
+  }
+
+  /** Undefined if a column is missing. */
+  function keyOf(row) {
+    const values = columns?.map((column) => row?.[column]) ?? [undefined];
+    return values.includes(undefined) ? undefined : values.join('\0'); // text of PostgreSQL contains no NUL
+  }
+
+  return { replace, startSession, apply, keyOf, rows: () => [...byKey.values()] };
+}

@@ -1,0 +1,215 @@
+// timed_rows.js: keeps the rows of a list equal to a table, by commit times. Imported where there are no snapshots, see rows.js.
+
+import { createBackoff } from './backoff.js';
+
+const KEPT = 4096; // rows whose newest change is remembered
+const RECENT_MS = 60_000;
+const CONFIRM_MS = 1_000;
+
+const timeText = (ms) => new Date(ms).toISOString();
+
+const same = (a, b) => JSON.stringify(a) === JSON.stringify(b);
+
+/** Whether `row` has the values of `image`. A deleted row has no image. */
+const hasValues = (row, image) => (row && image
+  ? Object.keys(image).every((column) => same(row[column], image[column]))
+  : !row === !image);
+
+/**
+ * The order of arrival is not the commit order. A notification that needs an ack may be late or
+ * repeated. A newer one never arrives if another session acknowledged it. So a change is applied only if
+ * its commit is newer than everything that the rows may contain: the newest change of that row, and
+ * every commit up to `floor`. In all other cases load() runs. Without load(), each column keeps its
+ * newest value, and a deleted row stays deleted.
+ *
+ * Changes that arrive during load() wait for its result: they may be newer.
+ *
+ * `error`: why there is no load(). `columns`: the key. `demand(isRight, text)` throws. `clock()`: the relay's time in milliseconds.
+ * `report(error)`: reports an error of load(). `show({ rows, loading, error })`: publishes a new array of rows.
+ */
+export function createTimedRows({ client, columns, load, error, demand, clock, report, show }) {
+  const byKey = new Map();
+  // key -> newest change of that row, oldest first: { at, after, times: { column: commit time } }
+  const changes = new Map();
+  const backoff = createBackoff();
+  let floor = ''; // the rows may contain all commits up to this time
+  let newest = ''; // newest known commit time
+  let unseen = []; // [key, change] that the result of load() may not contain yet
+  let loading; // a promise, during a load
+  let mustLoad = true;
+  let isLoaded = !load;
+  let failure = error;
+  let isPublishing = false;
+  let timer;
+
+  const offs = [
+    client.on('gap', restart),
+    client.on('state', ({ state, resumed }) => {
+      if (state === 'open' && (mustLoad || !resumed)) restart();
+    }),
+  ];
+  if (client.state === 'open') restart();
+
+  /** Earlier changes may be lost, so load() runs. Its result is newer than every change up to now. */
+  function restart() {
+    observe(timeText(clock()));
+    reload();
+  }
+
+  /** Loads all rows; a call during a load causes another load. */
+  async function reload() {
+    mustLoad = true;
+    if (load) loading ??= loadAll();
+    return loading;
+  }
+
+  async function loadAll() {
+    await clearTimeout(timer); // the await makes reload() set `loading` first, also if load() throws at once
+    try {
+      let answer = [];
+      while (mustLoad && load) {
+        mustLoad = false;
+        floor = newest;
+        unseen.push(...changes);
+        changes.clear();
+        answer = await load();
+      }
+      demand(Array.isArray(answer), 'load() must return an array');
+      demand(answer.every((row) => keyOf(row) !== undefined), `no column ${columns} in a row of load()`);
+      replace(answer);
+      confirm();
+      failure = undefined;
+      isLoaded = true;
+      backoff.reset();
+    } catch (cause) {
+      failure = cause;
+      report(cause);
+      if (client.state !== 'closed') timer = setTimeout(reload, backoff.nextWait());
+    }
+    loading = undefined;
+    publish();
+  }
+
+  function replace(all) {
+    byKey.clear();
+    all.forEach((row) => byKey.set(keyOf(row), row));
+  }
+
+  /**
+   * load() may return rows from before a recent change: with synchronous replication a commit becomes
+   * visible long after its notification, and load() may query a replica. Then load again.
+   */
+  function confirm() {
+    const recent = timeText(clock() - RECENT_MS);
+    if (unseen.some(([id, { at, after }]) => at > recent && !hasValues(byKey.get(id), after))) {
+      timer = setTimeout(reload, CONFIRM_MS);
+    }
+    unseen = [];
+  }
+
+  function observe(at) {
+    if (at > newest) newest = at;
+  }
+
+  /** Resolves when `rows` contains the change: then the notification is handled. */
+  async function handleChange({ metadata, payload, routing }) {
+    const { operation, timestamp: at } = metadata;
+    const { before, after, changed, unchanged, truncated } = payload;
+    const { attempts } = routing.retry;
+    if (operation === 'notify') return; // not a row change
+    observe(at);
+    await loading;
+    if (operation === 'truncate') {
+      if (!load) truncate(at);
+      await reload(); // the TRUNCATE may be of one partition
+      return;
+    }
+    const is = keyOf(after);
+    const was = keyOf(before) ?? is;
+    demand(load || was !== undefined, `no column ${columns} in a change`);
+    const held = byKey.get(was);
+    // Changes of one transaction have the same time. This is the next one if it starts from the held row.
+    const isNext = changed && held && hasValues(held, before);
+    const isNewer = (id) => {
+      const known = changes.get(id)?.at;
+      return id === undefined || !(known > at || (known === at && !isNext));
+    };
+    if (load && !(was !== undefined && !attempts && !(at <= floor) && isNewer(was) && isNewer(is))) {
+      if (was !== undefined) unseen.push([is ?? was, { at, after }]);
+      await reload();
+      return;
+    }
+    const isLate = attempts && !isNext;
+    if (was !== is) put(was, null, at, isLate);
+    if (is !== undefined) {
+      const image = Object.entries(after).filter(([column]) => !truncated?.includes(column));
+      put(is, { ...(was !== is && held) }, at, isLate, image);
+    }
+    publish();
+    if (truncated || (unchanged && !held)) reload();
+  }
+
+  /**
+   * Applies a change to one row. Without an `image` (its columns and values) the row is deleted. Columns
+   * that the image omits keep their value: unchanged large values, and columns that only load() returns.
+   * `isLate`: among changes of the same time, this is the older one.
+   */
+  function put(id, base, at, isLate, image) {
+    const known = changes.get(id) ?? { at: floor, times: {} };
+    const isOlder = (time) => at < time || (isLate && at === time);
+    const isOld = isOlder(known.at);
+    if (isOld && !(image && byKey.has(id))) return;
+    changes.delete(id);
+    if (image) {
+      const row = { ...base, ...byKey.get(id) };
+      const times = { ...known.times };
+      for (const [column, value] of image) {
+        if (isOlder(times[column])) continue;
+        row[column] = value;
+        times[column] = at;
+      }
+      byKey.set(id, row);
+      changes.set(id, { at: isOld ? known.at : at, after: row, times });
+    } else {
+      byKey.delete(id);
+      changes.set(id, { at, times: {} });
+    }
+    if (changes.size > KEPT) {
+      const [[oldest, { at: its }]] = changes;
+      changes.delete(oldest);
+      if (its > floor) floor = its;
+    }
+  }
+
+  function truncate(at) {
+    for (const [id, change] of changes) if (change.at <= at) changes.delete(id);
+    for (const id of byKey.keys()) if (!changes.has(id)) byKey.delete(id);
+    if (at > floor) floor = at;
+    publish();
+  }
+
+  function keyOf(row) {
+    const values = columns.map((column) => row?.[column]);
+    return values.includes(undefined) ? undefined : values.join('\0'); // text of PostgreSQL contains no NUL
+  }
+
+  /** Publishes the rows, once per tick. */
+  function publish() {
+    if (isPublishing) return;
+    isPublishing = true;
+    queueMicrotask(() => {
+      isPublishing = false;
+      show({ rows: [...byKey.values()], loading: !isLoaded, error: failure });
+    });
+  }
+
+  if (!load) publish();
+
+  function close() {
+    offs.forEach((off) => off());
+    clearTimeout(timer);
+    load = undefined;
+  }
+
+  return { handleChange, reload, close };
+}

@@ -1,0 +1,442 @@
+// live_model.test.js: live lists against a model of PostgreSQL and a relay, with random transactions, snapshots and losses.
+//
+// After each step the list equals the rows of one snapshot plus all changes up to one point of commit order, and
+// these points only go forward. At rest the list equals the table.
+
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { connect } from 'clairon';
+import { handTimers } from './fake-browser.js';
+import { fakeRelay } from './fake-relay.js';
+
+// Import them first: the fake clock must not advance during an import.
+for (const name of ['rows.js', 'timed_rows.js']) await import(new URL(name, import.meta.resolve('clairon')));
+
+const SEEDS = 150;
+const STEPS = 120;
+const KEYS = 5;
+const GROUPS = 3;
+
+/** Seeded random numbers below `n`, and chances. */
+function dice(seed) {
+  let state = seed * 2654435761;
+  const next = () => {
+    state = (state + 0x6D2B79F5) | 0;
+    let x = Math.imul(state ^ (state >>> 15), 1 | state);
+    x = (x + Math.imul(x ^ (x >>> 7), 61 | x)) ^ x;
+    return ((x ^ (x >>> 14)) >>> 0) / 2 ** 32;
+  };
+  const below = (n) => Math.floor(next() * n);
+  return { next, below, chance: (p) => next() < p, pick: (list) => list[below(list.length)] };
+}
+
+/**
+ * A table whose rows belong to groups, and the memberships of one user. A commit is first sent to the relay, in the
+ * order of `commits`, and becomes visible on the primary later, in any order. Until then it keeps its row locks. A replica
+ * sees a prefix of `commits`.
+ */
+function createDatabase({ below, chance, pick }) {
+  const changes = []; // of all transactions: { bit, before, after, joins, leaves, truncates }
+  const running = []; // transactions: { x, changes, keys }
+  const commits = [];
+  const finished = new Set(); // ids that every snapshot contains: rolled back
+  let nextId = 2n ** 60n; // too large for a number
+  let values = 0;
+
+  /** The table and the memberships after these changes, a bit mask. */
+  function stateOf(mask) {
+    const table = new Map();
+    const groups = new Set([0]);
+    for (const transaction of commits) {
+      for (const { bit, before, after, joins, leaves, truncates } of transaction.changes) {
+        if (!(mask & bit)) continue;
+        if (joins) groups.add(joins);
+        if (leaves) groups.delete(leaves);
+        if (truncates) table.clear();
+        if (before) table.delete(before.id);
+        if (after) table.set(after.id, after);
+      }
+    }
+    return { table, groups };
+  }
+
+  /** The user's rows, as text. */
+  function rowsOf(mask) {
+    const { table, groups } = stateOf(mask);
+    return [...table.values()].filter(({ g }) => groups.has(g));
+  }
+
+  const maskOf = (transactions) => transactions.flatMap((one) => one.changes).reduce((mask, { bit }) => mask | bit, 0n);
+  const visible = () => commits.filter((one) => one.isVisible);
+
+  function begin() {
+    if (running.length > 3) return;
+    nextId += 1n;
+    running.push({ x: String(nextId), changes: [], keys: new Set(), isLong: chance(0.1) });
+  }
+
+  const isLocked = (transaction, key) => [...running, ...commits].some(
+    (other) => other !== transaction && !other.isVisible && (other.keys.has(key) || other.keys.has('all')),
+  );
+
+  function write(transaction) {
+    const { table } = stateOf(maskOf([...visible(), transaction]) | maskOf(commits.filter((one) => one === transaction)));
+    for (const { before, after, truncates } of transaction.changes) {
+      if (truncates) table.clear();
+      if (before) table.delete(before.id);
+      if (after) table.set(after.id, after);
+    }
+    const id = 1 + below(KEYS);
+    if (isLocked(transaction, id)) return;
+    const before = table.get(id);
+    values += 1;
+    const change = { bit: 1n << BigInt(changes.length) };
+    if (chance(0.02) && !Array.from({ length: KEYS }, (_, i) => isLocked(transaction, i + 1)).some(Boolean)) {
+      transaction.keys.add('all');
+      change.truncates = true;
+    } else if (!before) {
+      change.after = { id, g: below(GROUPS), a: values, big: below(100) };
+    } else {
+      change.before = before;
+      if (chance(0.8)) change.after = { ...before, a: values };
+      if (change.after && chance(0.3)) change.after.g = below(GROUPS);
+      if (change.after && chance(0.3)) change.after.big = below(100);
+      const to = 1 + below(KEYS);
+      if (change.after && chance(0.2) && !table.has(to) && !isLocked(transaction, to)) {
+        change.after.id = to;
+        transaction.keys.add(to);
+      }
+    }
+    transaction.keys.add(id);
+    transaction.changes.push(change);
+    changes.push(change);
+  }
+
+  function commit(transaction) {
+    running.splice(running.indexOf(transaction), 1);
+    if (!transaction.changes.length || chance(0.1)) { // rolled back
+      finished.add(transaction.x);
+      transaction.keys.clear();
+      return;
+    }
+    commits.push(transaction);
+  }
+
+  /** A membership changes. It is visible at once, because a relay sends no earlier changes of other groups. */
+  function moveUser() {
+    commits.forEach(show);
+    nextId += 1n;
+    const { groups } = stateOf(maskOf(commits));
+    const group = 1 + below(GROUPS - 1);
+    const change = { bit: 1n << BigInt(changes.length), [groups.has(group) ? 'leaves' : 'joins']: group };
+    changes.push(change);
+    commits.push({ x: String(nextId), changes: [change], keys: new Set(), isVisible: true, isMove: true });
+  }
+
+  function show(transaction) {
+    transaction.isVisible = true;
+  }
+
+  /** A snapshot that contains these transactions: its text, rows, and mask. */
+  function snapshotOf(transactions) {
+    const contained = new Set([...transactions.map(({ x }) => x), ...finished]);
+    const ids = [...contained].map(BigInt);
+    const xmax = ids.reduce((most, id) => (id > most ? id : most), 2n ** 60n) + 1n;
+    const others = [...running, ...commits].map(({ x }) => x).filter((x) => !contained.has(x) && BigInt(x) < xmax);
+    const xmin = others.reduce((least, x) => (BigInt(x) < least ? BigInt(x) : least), xmax);
+    const mask = maskOf(transactions);
+    return { text: `${xmin}:${xmax}:${others.join()}`, rows: rowsOf(mask), mask };
+  }
+
+  const act = {
+    begin,
+    write: () => running.length && write(pick(running)),
+    commit: () => {
+      const open = running.filter(({ isLong }) => !isLong || chance(0.05));
+      if (open.length) commit(pick(open));
+    },
+    show: () => {
+      const hidden = commits.filter((one) => !one.isVisible);
+      if (hidden.length) show(pick(hidden));
+    },
+    moveUser,
+  };
+
+  function finish() {
+    while (running.length) commit(running[0]);
+    commits.forEach(show);
+  }
+
+  return { act, commits, visible, stateOf, rowsOf, maskOf, snapshotOf, finish };
+}
+
+/** The notifications of a commit for the user, by the memberships as of this commit. */
+function notificationsOf(db, index, kind) {
+  const { x, changes } = db.commits[index];
+  const { groups } = db.stateOf(db.maskOf(db.commits.slice(0, index)));
+  const timestamp = `2026-01-01T00:00:00.${String(index).padStart(6, '0')}Z`;
+  return changes.flatMap((change) => {
+    const image = imageOf(change, groups, kind);
+    return image ? {
+      bit: change.bit,
+      frame: {
+        t: 'msg',
+        x,
+        rule: 'default',
+        n: {
+          metadata: { id: `change ${change.bit}`, source: 't', topic: 'demo.t', type: 'REALTIME', timestamp, operation: image.operation },
+          payload: image.payload,
+          routing: { retry: { ack_required: kind.needsAck, attempts: 0 } },
+        },
+      },
+    } : [];
+  });
+}
+
+function imageOf({ before, after, truncates }, groups, { isFull }) {
+  if (truncates) return { operation: 'truncate', payload: { before: null, after: null } };
+  const [had, has] = [before, after].map((row) => row && groups.has(row.g));
+  const old = before && (isFull ? before : { id: before.id });
+  const isSame = !isFull && before && after && before.big === after.big && before.id === after.id;
+  const { big, ...small } = after ?? {};
+  const image = isSame ? { after: small, unchanged: ['big'] } : { after };
+  if (had && has) return { operation: 'update', payload: { before: old, ...image } };
+  if (had) return { operation: 'delete', payload: { before: old, after: null } };
+  return has ? { operation: 'create', payload: { before: null, ...image } } : undefined;
+}
+
+const textOf = (rows) => rows.map((row) => JSON.stringify(row, ['id', 'g', 'a', 'big'])).sort().join();
+
+/** Checks each published state of the list against the points that it may show. */
+function createJudge(db, list, describe) {
+  const points = []; // masks of the changes up to each point that was delivered
+  const responses = []; // masks of the snapshots that the list may have accepted
+  let possible; // masks of the changes that the list may contain now
+  const publish = (rows) => {
+    if (list?.loading ?? true) return;
+    const text = textOf(rows);
+    const reached = new Set();
+    for (const response of responses) {
+      for (const point of [0n, ...points]) {
+        const mask = response | point;
+        if (!possible || possible.some((earlier) => (earlier & mask) === earlier)) reached.add(mask);
+      }
+    }
+    const next = [...reached].filter((mask) => textOf(db.rowsOf(mask)) === text);
+    assert.ok(next.length, `${describe()}: no later point has the rows ${text}`);
+    possible = next;
+  };
+  return { points, responses, publish, watch: (its) => { list = its; } };
+}
+
+/** Waits until pending promises have resolved; works with fake timers. */
+async function settle() {
+  for (let i = 0; i < 4; i += 1) await new Promise(setImmediate);
+}
+
+/** The relay's side of one session, and a client with one list. */
+async function createPage(t, db, chances, kind, describe) {
+  const { below, chance, pick } = chances;
+  const tick = handTimers(t, 'setTimeout');
+  t.mock.method(Math, 'random', chances.next);
+  const judge = createJudge(db, undefined, describe);
+  const requests = []; // without a response
+  const loads = []; // pending calls of load()
+  const sent = []; // delivered notifications
+  let socket;
+  let position = 0; // commits before it are delivered on this connection
+  let rest = []; // notifications of the commit at `position` that are not sent yet
+  let floor = 0; // commits before it may be lost for this session
+  const relay = fakeRelay({ onRows: (frame) => requests.push(frame) });
+  const client = connect({
+    url: 'ws://relay.test', token: 'T', WebSocket: relay.WebSocket, dedupe: 2, tabs: false,
+    ack: 'manual', backoff: { base: 1, cap: 1, random: () => 0 },
+  });
+  t.after(() => client.close());
+  client.on('error', () => {});
+  const load = () => new Promise((resolve, reject) => { loads.push({ resolve, reject }); });
+  const list = client.live('t', kind.hasLoad ? { key: 'id', load } : undefined);
+  judge.watch(list);
+  const failures = [];
+  list.subscribe((rows) => {
+    try {
+      judge.publish(rows);
+    } catch (error) {
+      failures.push(error);
+    }
+  });
+
+  /** A snapshot of the primary or of a replica, which contains the commits before `from`. */
+  function snapshotSince(from) {
+    const onPrimary = db.visible();
+    if (chance(0.5) && db.commits.slice(0, from).every((one) => one.isVisible)) return db.snapshotOf(onPrimary);
+    return db.snapshotOf(db.commits.slice(0, from + below(db.commits.length - from + 1)));
+  }
+
+  const isDelivered = (mask, from) => (db.maskOf(db.commits.slice(0, from)) & ~mask) === 0n;
+
+  function deliver() {
+    const frames = [];
+    do {
+      if (!rest.length) {
+        if (position >= db.commits.length) break;
+        rest = notificationsOf(db, position, kind);
+        if (db.commits[position].isMove) {
+          frames.push({ t: 'reload', source: 't', rule: 'default' });
+          floor = position + 1; // the next response contains the membership
+        }
+      }
+      const count = kind.splits && chance(0.3) ? 1 + below(rest.length) : rest.length;
+      const part = rest.splice(0, count);
+      frames.push(...part.map(({ frame }) => frame));
+      sent.push(...part);
+      const before = db.maskOf(db.commits.slice(0, position));
+      const delivered = db.commits[position].changes.filter(({ bit }) => !rest.length || bit < rest[0].bit);
+      judge.points.push(before | db.maskOf([{ changes: delivered }]));
+      if (!rest.length) position += 1;
+    } while (!rest.length && chance(0.3));
+    if (frames.length) socket.sends(...frames.map((frame) => ({ ...frame, pos: String(sent.length) })));
+  }
+
+  /** A retry, or after a reconnect a notification that an operator has sent again. */
+  function repeat(isRedriven) {
+    if (!sent.length) return;
+    const { frame } = pick(sent);
+    const again = structuredClone(frame);
+    again.n.routing.retry.attempts = isRedriven ? 0 : 1;
+    socket.sends({ ...again, pos: String(sent.length) });
+  }
+
+  /** The relay reads the rows, or compares the snapshot. The reply is on its way while more is delivered. */
+  function evaluate() {
+    const request = requests.find(({ reply }) => !reply);
+    if (!request) return;
+    if (request.snapshot) {
+      const mask = loaded.get(request.snapshot);
+      request.reply = { ok: isDelivered(mask, position), mask };
+    } else {
+      request.reply = snapshotSince(kind.isExact ? position : floor);
+    }
+  }
+
+  /** Replies to a request, perhaps in pages between notifications. */
+  function respond() {
+    if (!requests[0].reply) evaluate();
+    const { r, reply: { ok, text: snapshot, rows, mask } } = requests.shift();
+    if (chance(0.15)) {
+      socket.sends({ t: 'err', r, code: pick([100, 111]), msg: 'busy', after: 100 });
+      return;
+    }
+    if (ok !== false) judge.responses.push(mask);
+    if (ok !== undefined) {
+      socket.sends({ t: 'rows', r, ok });
+      return;
+    }
+    const pages = [rows.slice(0, below(rows.length + 1))];
+    pages.push(rows.slice(pages[0].length));
+    pages.forEach((page, i) => {
+      socket.sends({ t: 'rows', r, key: ['id'], snapshot, rows: structuredClone(page), more: i === 0 });
+      if (i === 0 && chance(0.3)) deliver();
+    });
+  }
+
+  const loaded = new Map(); // snapshot text -> mask
+  function finishLoad() {
+    const { resolve, reject } = loads.shift();
+    if (chance(0.1)) {
+      reject(new Error('the server is unavailable'));
+      return;
+    }
+    const { text, rows, mask } = snapshotSince(kind.isAtRest ? position : below(position + 1));
+    loaded.set(text, mask);
+    resolve({ snapshot: text, rows: structuredClone(rows) });
+  }
+
+  async function open(resumed) {
+    requests.length = 0;
+    const next = relay.socket();
+    socket?.closes();
+    tick(1);
+    socket = await next;
+    if (!resumed) {
+      position = db.commits.length;
+      floor = position;
+      rest = [];
+    }
+    socket.accept({ resumed, ping: 1e6, pos: String(sent.length) });
+  }
+
+  function lose() {
+    position = db.commits.length;
+    floor = position;
+    rest = [];
+    socket.sends({ t: 'gap', from: '1', to: String(sent.length), why: pick(['shed', 'trimmed', 'expired']) });
+  }
+
+  const act = {
+    deliver,
+    retry: () => repeat(false),
+    reconnect: async () => {
+      await open(true);
+      if (chance(0.5)) repeat(true);
+    },
+    replace: () => open(false),
+    lose,
+    evaluate,
+    respond: () => requests.length && respond(),
+    finishLoad: () => loads.length && finishLoad(),
+    wait: () => tick(below(2000)),
+    reload: () => { list.reload(); },
+  };
+  return { act, list, open, failures, tick, isIdle: () => !requests.length && !loads.length && position >= db.commits.length };
+}
+
+const STEP_WEIGHTS = Object.entries({
+  begin: 10, write: 20, commit: 12, show: 12, moveUser: 1, deliver: 22, evaluate: 4, respond: 14, finishLoad: 10, wait: 8,
+  retry: 2, reload: 6, reconnect: 1.5, replace: 1, lose: 1,
+}).flatMap(([name, weight]) => Array(weight * 2).fill(name));
+
+async function play(t, seed, kind) {
+  const chances = dice(seed);
+  const { below, pick } = chances;
+  const db = createDatabase(chances);
+  let step = 0;
+  const describe = () => `seed ${seed}, step ${step}, ${JSON.stringify(kind)}`;
+  for (let i = 0; i < 30; i += 1) db.act[pick(['begin', 'write', 'write', 'commit', 'show'])]();
+  const page = await createPage(t, db, chances, kind, describe);
+  await page.open(false);
+  for (step = 1; step <= STEPS; step += 1) {
+    const name = pick(STEP_WEIGHTS);
+    await (db.act[name] ?? page.act[name])();
+    if (below(10) < 7) await settle();
+    if (page.failures.length) throw page.failures[0];
+  }
+  db.finish();
+  kind.isAtRest = true;
+  for (let i = 0; i < 20 || (i < 100 && !page.isIdle()); i += 1) {
+    page.act.deliver();
+    page.act.finishLoad();
+    await settle();
+    page.act.respond();
+    await settle();
+    page.tick(60_000);
+    await settle();
+  }
+  if (page.failures.length) throw page.failures[0];
+  assert.equal(textOf(page.list.rows), textOf(db.rowsOf(db.maskOf(db.commits))), describe());
+  t.mock.restoreAll();
+}
+
+const KINDS = {
+  'rows of the relay': { isExact: true },
+  'rows of a relay that may lag behind the session': { isExact: false },
+  'rows of load()': { hasLoad: true },
+};
+
+for (const [name, kind] of Object.entries(KINDS)) {
+  test(`${name}: ${SEEDS} seeds of ${STEPS} steps`, async (t) => {
+    for (let seed = 1; seed <= SEEDS; seed += 1) {
+      await play(t, seed, { ...kind, isFull: seed % 2 === 0, needsAck: seed % 3 === 0, splits: seed % 4 === 0 });
+    }
+  });
+}

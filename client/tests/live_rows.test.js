@@ -1,0 +1,629 @@
+// live_rows.test.js: live() with the rows of a live rule, and with a load() that returns a snapshot.
+
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { connect } from 'clairon';
+import { handTimers } from './fake-browser.js';
+import { fakeRelay, msg, until } from './fake-relay.js';
+
+// Import them first: the fake clock must not advance during an import.
+for (const name of ['rows.js', 'timed_rows.js']) await import(new URL(name, import.meta.resolve('clairon')));
+
+let ids = 0;
+
+/** A change of a live rule by transaction `x`; default: committed after all previous ones. */
+function change(x, operation, payload, { attempts = 0, rule = 'default', ack = false, source = 't', timestamp } = {}) {
+  ids += 1;
+  const at = timestamp ?? `2026-01-01T00:00:00.${String(ids).padStart(6, '0')}Z`;
+  const n = {
+    metadata: { id: `id ${ids}`, source, topic: `demo.${source}`, type: 'REALTIME', operation, timestamp: at },
+    payload: { before: null, after: null, ...payload },
+    routing: { retry: { ack_required: ack, attempts } },
+  };
+  return { ...msg(String(ids), n), x: String(x), rule };
+}
+
+const create = (x, after, more) => change(x, 'create', { after }, more);
+const update = (x, after, more) => change(x, 'update', { before: { id: after.id }, after }, more);
+const remove = (x, before, more) => change(x, 'delete', { before }, more);
+
+/** A connected client with a live list, whose states are in `shown`. Timers are in the test's hands. */
+async function start(t, options, { connected, relayOptions, source = 't' } = {}) {
+  const tick = handTimers(t, 'setTimeout');
+  const relay = fakeRelay(relayOptions);
+  const client = connect({ url: 'ws://relay.test', token: 'T', WebSocket: relay.WebSocket, backoff: { base: 1, cap: 1 } });
+  t.after(() => client.close());
+  const errors = [];
+  client.on('error', ({ error }) => errors.push(error.message));
+  const list = client.live(source, options);
+  t.after(() => list.close());
+  const shown = [];
+  list.subscribe((rows) => shown.push(rows));
+  const socket = await relay.socket();
+  socket.accept({ ping: 1e6, ...connected });
+  await turn();
+  return { tick, relay, client, list, errors, shown, socket };
+}
+
+/** Waits until pending promises have resolved. */
+async function turn() {
+  for (let i = 0; i < 3; i += 1) await new Promise(setImmediate);
+}
+
+/** Responds to the last request for rows. */
+function respond(socket, snapshot, rows, fields) {
+  const { r } = socket.frames('rows').at(-1);
+  socket.sends({ t: 'rows', r, key: ['id'], snapshot, rows, more: false, ...fields });
+}
+
+function refuse(socket, code, fields) {
+  const { r } = socket.frames('rows').at(-1);
+  socket.sends({ t: 'err', r, code, msg: `refused with ${code}`, retry: false, ...fields });
+}
+
+/** A list whose first rows are loaded. */
+async function loaded(t, snapshot, rows, options, more) {
+  const world = await start(t, options, more);
+  respond(world.socket, snapshot, rows);
+  await turn();
+  assert.deepEqual(world.list.rows, rows);
+  return world;
+}
+
+const requestsOf = (socket) => socket.frames('rows').map(({ r, ...frame }) => frame);
+
+test('without options the list holds the rows of the live rule, and follows its changes', async (t) => {
+  const { socket, list, shown, errors } = await start(t);
+  assert.deepEqual(requestsOf(socket), [{ t: 'rows', source: 't' }]);
+  assert.ok(Number.isInteger(socket.frames('rows')[0].r));
+  assert.deepEqual([list.rows, list.loading, list.error], [[], true, undefined]);
+  respond(socket, '7421:7430:7424', [{ id: 1, a: 'x' }, { id: 2, a: 'y' }]);
+  await turn();
+  assert.deepEqual([list.rows, list.loading, list.error], [[{ id: 1, a: 'x' }, { id: 2, a: 'y' }], false, undefined]);
+  socket.sends(create(7424, { id: 3, a: 'z' }), update(7430, { id: 1, a: 'X' }), remove(7431, { id: 2 }));
+  await turn();
+  assert.deepEqual(list.rows, [{ id: 1, a: 'X' }, { id: 3, a: 'z' }]);
+  assert.equal(shown.length, 3);
+  assert.deepEqual(errors, []);
+});
+
+test('a rule is requested by its name; changes of other rules are ignored', async (t) => {
+  const { socket, list } = await loaded(t, '10:10:', [{ id: 1 }], { rule: 'mine' });
+  assert.deepEqual(requestsOf(socket), [{ t: 'rows', source: 't', rule: 'mine' }]);
+  socket.sends(create(10, { id: 2 }), create(10, { id: 3 }, { rule: 'mine' }), create(10, { id: 4 }, { rule: undefined }));
+  await turn();
+  assert.deepEqual(list.rows, [{ id: 1 }, { id: 3 }]);
+});
+
+// ---- three faults of lists that compare times, or trust the order of arrival
+
+test('fault 1: a response of a lagging replica does not undo a newer change', async (t) => {
+  const { socket, list, shown } = await loaded(t, '10:10:', [{ id: 1, a: 'old' }]);
+  socket.sends(update(10, { id: 1, a: 'new' }));
+  await turn();
+  list.reload();
+  await turn();
+  respond(socket, '10:10:', [{ id: 1, a: 'old' }]);
+  await turn();
+  assert.deepEqual(list.rows, [{ id: 1, a: 'new' }]);
+  assert.deepEqual(shown.map(([row]) => row?.a), [undefined, 'old', 'new', 'new']);
+});
+
+test('fault 2: an older change that arrives after newer rows does not undo them', async (t) => {
+  const { socket, list, shown } = await start(t);
+  const first = update(10, { id: 1, a: 'first' });
+  const second = update(11, { id: 1, a: 'second' });
+  respond(socket, '12:12:', [{ id: 1, a: 'second' }]);
+  socket.sends(first);
+  await turn();
+  socket.sends(second);
+  await turn();
+  assert.deepEqual(list.rows, [{ id: 1, a: 'second' }]);
+  assert.ok(shown.slice(1).every(([row]) => row.a === 'second'));
+});
+
+test('fault 3: a change that is not visible yet in newer rows stays in the list', async (t) => {
+  const { socket, list, shown } = await loaded(t, '9:10:9', []);
+  socket.sends(create(10, { id: 1 }));
+  await turn();
+  list.reload();
+  await turn();
+  respond(socket, '10:12:10', [{ id: 2 }]); // of transaction 9; 10 is committed, and waits for a synchronous standby
+  await turn();
+  assert.deepEqual(list.rows, [{ id: 2 }, { id: 1 }]);
+  assert.ok(shown.slice(2).every((rows) => rows.some(({ id }) => id === 1)));
+});
+
+// ---- snapshots
+
+test('changes between request and response are applied unless the snapshot contains them', async (t) => {
+  const { socket, list } = await start(t);
+  const changes = [update(5, { id: 1, a: 'below xmin' }), update(21, { id: 2, a: 'running' }), update(24, { id: 3, a: 'finished' }),
+    update(30, { id: 4, a: 'from xmax' })];
+  socket.sends(...changes);
+  await turn();
+  respond(socket, '20:30:21,23', [1, 2, 3, 4].map((id) => ({ id, a: 'row' })));
+  await turn();
+  assert.deepEqual(list.rows.map(({ a }) => a), ['row', 'running', 'row', 'from xmax']);
+});
+
+test('transaction ids above 2^53 are compared exactly', async (t) => {
+  const { socket, list } = await loaded(t, '9007199254740992:9007199254740995:9007199254740993', [{ id: 1, a: 'row' }]);
+  socket.sends(update('9007199254740994', { id: 1, a: 'finished' }));
+  await turn();
+  assert.equal(list.rows[0].a, 'row');
+  socket.sends(update('9007199254740993', { id: 1, a: 'was running' }));
+  await turn();
+  assert.equal(list.rows[0].a, 'was running');
+});
+
+for (const [what, snapshot] of [['of an earlier time', '10:11:'], ['without a transaction', '10:20:10,15']]) {
+  test(`rows of an older snapshot, ${what}, are dropped and requested again`, async (t) => {
+    const { tick, socket, list } = await loaded(t, '10:20:10', [{ id: 1, a: 'held' }]);
+    list.reload();
+    await turn();
+    respond(socket, snapshot, [{ id: 1, a: 'older' }]);
+    await turn();
+    assert.equal(list.rows[0].a, 'held');
+    assert.equal(socket.frames('rows').length, 2);
+    tick(30_000);
+    await turn();
+    assert.equal(socket.frames('rows').length, 3);
+    respond(socket, '20:20:', [{ id: 1, a: 'newer' }]);
+    await turn();
+    assert.equal(list.rows[0].a, 'newer');
+  });
+}
+
+test('more changes during a load than the list remembers cause another load, not a loss', async (t) => {
+  const { tick, socket, list } = await start(t);
+  socket.sends(create(10, { id: 1 }));
+  for (let i = 0; i < 1100; i += 1) socket.sends(update(20 + i, { id: 0, a: i }));
+  await turn();
+  respond(socket, '10:10:', []); // 10 is forgotten
+  await turn();
+  assert.deepEqual([list.rows, list.loading], [[], true]);
+  tick(30_000);
+  await turn();
+  respond(socket, '5:96:5', [{ id: 0, a: 75 }, { id: 1 }]); // a long transaction, 5, does not matter
+  await turn();
+  assert.deepEqual(list.rows, [{ id: 0, a: 1099 }, { id: 1 }]);
+});
+
+test('pages of one response appear together, with changes between them', async (t) => {
+  const { socket, list, shown } = await start(t);
+  respond(socket, '10:10:', [{ id: 1 }], { more: true });
+  await turn();
+  socket.sends(create(10, { id: 3 }));
+  await turn();
+  assert.equal(shown.length, 1);
+  respond(socket, '10:10:', [{ id: 2 }]);
+  await turn();
+  assert.deepEqual(shown, [[], [{ id: 1 }, { id: 2 }, { id: 3 }]]);
+  assert.equal(list.loading, false);
+});
+
+test('changes that arrive together appear together', async (t) => {
+  const { socket, shown } = await loaded(t, '10:10:', [{ id: 1, amount: 5 }, { id: 2, amount: 0 }]);
+  socket.sends(update(10, { id: 1, amount: 0 }), update(10, { id: 2, amount: 5 }));
+  await turn();
+  assert.deepEqual(shown.slice(2), [[{ id: 1, amount: 0 }, { id: 2, amount: 5 }]]);
+});
+
+test('a response to another list is not mixed with its own', async (t) => {
+  const { client, socket, list } = await start(t);
+  const other = client.live('u');
+  await turn();
+  const [first, second] = socket.frames('rows');
+  assert.notEqual(first.r, second.r);
+  socket.sends({ t: 'rows', r: second.r, key: ['id'], snapshot: '10:10:', rows: [{ id: 'other' }], more: false });
+  socket.sends({ t: 'rows', r: first.r, key: ['id'], snapshot: '10:10:', rows: [{ id: 'first' }], more: false });
+  await turn();
+  assert.deepEqual([list.rows, other.rows], [[{ id: 'first' }], [{ id: 'other' }]]);
+});
+
+test('the key of the response identifies rows, also of several columns', async (t) => {
+  const { socket, list } = await start(t);
+  respond(socket, '10:10:', [{ a: 1, b: 1 }, { a: 1, b: 2 }], { key: ['a', 'b'] });
+  socket.sends(change(10, 'update', { before: { a: 1, b: 2 }, after: { a: 1, b: 3 } }), remove(10, { a: 1, b: 1 }));
+  await turn();
+  assert.deepEqual(list.rows, [{ a: 1, b: 3 }]);
+});
+
+// ---- changes that need a load
+
+test('a late change causes a load, during which newer changes wait', async (t) => {
+  const { socket, list, shown } = await loaded(t, '10:10:', [{ id: 1, a: 'row' }]);
+  socket.sends(update(10, { id: 1, a: 'late' }, { attempts: 1 }), update(12, { id: 1, a: 'newer' }));
+  await turn();
+  assert.deepEqual([socket.frames('rows').length, shown.length], [2, 2]);
+  respond(socket, '12:12:', [{ id: 1, a: 'newest of 11' }]);
+  await turn();
+  assert.deepEqual(list.rows, [{ id: 1, a: 'newer' }]);
+  assert.equal(shown.length, 3);
+});
+
+test('rows that do not contain a late change are requested again', async (t) => {
+  const { tick, socket, list } = await loaded(t, '10:10:', [{ id: 1, a: 'row' }]);
+  socket.sends(update(10, { id: 1, a: 'late' }, { attempts: 1 }));
+  await turn();
+  respond(socket, '10:11:10', [{ id: 1, a: 'row' }]);
+  await turn();
+  tick(30_000);
+  await turn();
+  respond(socket, '11:11:', [{ id: 1, a: 'late' }]);
+  await turn();
+  assert.equal(list.rows[0].a, 'late');
+  assert.equal(socket.frames('rows').length, 3);
+});
+
+test('a retry that the rows contain, or of a change that was applied, causes no load', async (t) => {
+  const { client, socket, list } = await loaded(t, '10:10:', [{ id: 1, a: 'row' }]);
+  client.on('t', () => { throw new Error('the page delivers retries after a failure'); });
+  const applied = update(10, { id: 1, a: 'applied' }, { ack: true });
+  const retry = structuredClone(applied);
+  retry.n.routing.retry.attempts = 1;
+  socket.sends(applied);
+  await turn();
+  socket.sends(update(12, { id: 1, a: 'newest' }), update(9, { id: 1, a: 'contained' }, { attempts: 2, ack: true }), retry);
+  await turn();
+  assert.equal(list.rows[0].a, 'newest');
+  assert.equal(socket.frames('rows').length, 1);
+});
+
+for (const [what, older] of [['of a row', update(10, { id: 1, a: 'older' })], ['of a deleted row', create(10, { id: 3 })]]) {
+  test(`an older change ${what} that an operator sends again on a later connection causes a load`, async (t) => {
+    const { relay, tick, socket, list } = await loaded(t, '10:10:', [{ id: 1, a: 'row' }, { id: 2 }]);
+    socket.sends(older, update(11, { id: 1, a: 'newer' }), remove(11, { id: 3 }));
+    await turn();
+    const { socket: next, rows } = await reconnect({ relay, tick }, list);
+    const again = structuredClone(older);
+    again.n.metadata.id += ' evicted'; // the page does not remember it
+    next.sends(again);
+    await turn();
+    assert.deepEqual(rows, [{ id: 1, a: 'newer' }, { id: 2 }]);
+    assert.deepEqual(list.rows, rows);
+    respond(next, '11:12:11', [{ id: 1, a: 'older' }, { id: 2 }, { id: 3 }]);
+    await turn();
+    assert.deepEqual(list.rows, rows);
+  });
+}
+
+/** Loses the connection and resumes it, before the list asks again. */
+async function reconnect({ relay, tick }, list) {
+  const { rows } = list;
+  const opened = relay.socket();
+  relay.last.closes();
+  tick(1);
+  const socket = await opened;
+  socket.accept({ resumed: true });
+  await turn();
+  return { socket, rows };
+}
+
+test('an incomplete change of an unknown row causes a load', async (t) => {
+  const { socket, list } = await loaded(t, '10:10:', []);
+  socket.sends(change(10, 'create', { after: { id: 1 }, unchanged: ['big'] }));
+  await turn();
+  assert.deepEqual(list.rows, []);
+  respond(socket, '11:11:', [{ id: 1, big: 'B' }]);
+  await turn();
+  assert.deepEqual(list.rows, [{ id: 1, big: 'B' }]);
+});
+
+test('unchanged large columns keep their value, also when the key changes', async (t) => {
+  const { socket, list } = await loaded(t, '10:10:', [{ id: 1, a: 1, big: 'B' }]);
+  socket.sends(change(10, 'update', { before: { id: 1 }, after: { id: 1, a: 2 }, unchanged: ['big'] }));
+  await turn();
+  assert.deepEqual(list.rows, [{ id: 1, a: 2, big: 'B' }]);
+  socket.sends(change(11, 'update', { before: { id: 1 }, after: { id: 7, a: 2 }, unchanged: ['big'] }));
+  await turn();
+  assert.deepEqual(list.rows, [{ id: 7, a: 2, big: 'B' }]);
+});
+
+test('a TRUNCATE empties the list, in its transaction', async (t) => {
+  const { socket, list, shown } = await loaded(t, '10:10:', [{ id: 1 }]);
+  socket.sends(change(10, 'truncate', {}), create(10, { id: 2 }), create(11, { id: 3 }));
+  await turn();
+  assert.deepEqual(list.rows, [{ id: 2 }, { id: 3 }]);
+  assert.equal(shown.length, 3);
+});
+
+test('notifications that are not changes of rows are ignored', async (t) => {
+  const { socket, list } = await loaded(t, '10:10:', [{ id: 1 }]);
+  socket.sends(change(10, 'notify', { text: 'hello' }));
+  await turn();
+  assert.deepEqual(list.rows, [{ id: 1 }]);
+  assert.equal(socket.frames('rows').length, 1);
+});
+
+test('a change that needs an ack is acked when the list shows it', async (t) => {
+  const { tick, socket } = await start(t);
+  socket.sends(create(10, { id: 1 }, { ack: true }));
+  await turn();
+  tick(0);
+  assert.equal(socket.frames('ack').length, 0);
+  respond(socket, '10:10:', []);
+  await turn();
+  tick(0);
+  assert.equal(socket.frames('ack').length, 1);
+});
+
+// ---- losses and reloads
+
+for (const [what, cause] of [
+  ['a gap', (socket) => socket.sends({ t: 'gap', from: '1', to: '2', why: 'shed' })],
+  ['a reload', (socket) => socket.sends({ t: 'reload', source: 't', rule: 'default' })],
+]) {
+  test(`${what} keeps the rows as they are until newer ones are loaded, within a second`, async (t) => {
+    const { tick, socket, list } = await loaded(t, '10:10:', [{ id: 1 }]);
+    cause(socket);
+    socket.sends(create(11, { id: 2 }));
+    await turn();
+    assert.deepEqual(list.rows, [{ id: 1 }]);
+    assert.equal(list.loading, false);
+    tick(1000);
+    await turn();
+    assert.equal(socket.frames('rows').length, 2);
+    respond(socket, '11:11:', [{ id: 3 }]);
+    await turn();
+    assert.deepEqual(list.rows, [{ id: 3 }, { id: 2 }]);
+  });
+
+  test(`a response that was requested before ${what} is dropped`, async (t) => {
+    const { socket, list } = await start(t);
+    cause(socket);
+    respond(socket, '10:10:', [{ id: 'older' }]);
+    await turn();
+    assert.deepEqual(list.rows, []);
+    assert.equal(socket.frames('rows').length, 2);
+    respond(socket, '10:10:', [{ id: 'newer' }]);
+    await turn();
+    assert.deepEqual(list.rows, [{ id: 'newer' }]);
+  });
+}
+
+test('a reload of another list is ignored', async (t) => {
+  const { tick, socket, list } = await loaded(t, '10:10:', [{ id: 1 }]);
+  socket.sends({ t: 'reload', source: 't', rule: 'other' }, { t: 'reload', source: 'u', rule: 'default' }, create(10, { id: 2 }));
+  await turn();
+  tick(1000);
+  await turn();
+  assert.deepEqual(list.rows, [{ id: 1 }, { id: 2 }]);
+  assert.equal(socket.frames('rows').length, 1);
+});
+
+test('many lists load at different times after a gap', async (t) => {
+  const delays = [];
+  for (let i = 0; i < 20; i += 1) {
+    const { tick, socket, client } = await loaded(t, '10:10:', [{ id: 1 }]);
+    socket.sends({ t: 'gap', from: '1', to: '2', why: 'epoch' });
+    let ms = 0;
+    for (; socket.frames('rows').length === 1 && ms < 1000; ms += 50) {
+      tick(50);
+      await turn();
+    }
+    delays.push(ms);
+    client.close();
+    t.mock.restoreAll();
+  }
+  assert.ok(new Set(delays).size > 3, delays.join());
+});
+
+test('after an epoch change rows of any snapshot are accepted, because ids may have been assigned again', async (t) => {
+  const { tick, socket, list } = await loaded(t, '100:100:', [{ id: 1 }]);
+  socket.sends(create(100, { id: 2 }), { t: 'gap', from: '1', to: '2', why: 'epoch' });
+  await turn();
+  tick(1000);
+  await turn();
+  respond(socket, '50:50:', [{ id: 3 }]);
+  socket.sends(create(51, { id: 4 }));
+  await turn();
+  assert.deepEqual(list.rows, [{ id: 3 }, { id: 4 }]);
+});
+
+test('a connection that did not resume loads again; a resumed one too, and follows changes in between', async (t) => {
+  const { relay, tick, socket, list } = await loaded(t, '10:10:', [{ id: 1 }]);
+  const { socket: next } = await reconnect({ relay, tick }, list);
+  next.sends(create(10, { id: 2 }));
+  await turn();
+  assert.deepEqual(list.rows, [{ id: 1 }, { id: 2 }]);
+  assert.equal(next.frames('rows').length, 0);
+  tick(1000);
+  await turn();
+  // The relay sends `reload` only to connections that have asked.
+  assert.equal(next.frames('rows').length, 1);
+  respond(next, '11:11:', [{ id: 1 }, { id: 2 }]);
+  await turn();
+  const opened = relay.socket();
+  next.closes();
+  tick(1);
+  const last = await opened;
+  last.accept({ resumed: false });
+  last.sends(create(20, { id: 4 }));
+  await turn();
+  assert.deepEqual(list.rows, [{ id: 1 }, { id: 2 }]);
+  tick(1000);
+  await turn();
+  respond(last, '12:12:', [{ id: 1 }, { id: 3 }]);
+  await turn();
+  assert.deepEqual(list.rows, [{ id: 1 }, { id: 3 }, { id: 4 }]);
+  assert.equal(socket.frames('rows').length, 1);
+});
+
+test('a request without a reply is repeated on the next connection', async (t) => {
+  const { relay, tick, socket, list, errors } = await start(t);
+  assert.equal(socket.frames('rows').length, 1);
+  const opened = relay.socket();
+  socket.closes();
+  tick(1);
+  const next = await opened;
+  next.accept({ resumed: true });
+  await turn();
+  assert.equal(next.frames('rows').length, 1);
+  respond(next, '10:10:', [{ id: 1 }]);
+  await turn();
+  assert.deepEqual([list.rows, errors], [[{ id: 1 }], []]);
+});
+
+// ---- errors
+
+test('a busy relay is asked again after its delay, without an error', async (t) => {
+  const { tick, socket, list, errors } = await start(t);
+  refuse(socket, 111, { after: 5000, retry: true });
+  await turn();
+  tick(4999);
+  await turn();
+  assert.equal(socket.frames('rows').length, 1);
+  tick(5001);
+  await turn();
+  assert.equal(socket.frames('rows').length, 2);
+  respond(socket, '10:10:', [{ id: 1 }]);
+  await turn();
+  assert.deepEqual([list.rows, list.error, errors], [[{ id: 1 }], undefined, []]);
+});
+
+for (const code of [103, 113]) {
+  test(`${code} is the error of the list, until it is asked again after a reload`, async (t) => {
+    const { tick, socket, list, errors } = await start(t);
+    refuse(socket, code);
+    await turn();
+    assert.deepEqual([list.rows, list.loading, list.error.code, list.error.message], [[], false, code, `refused with ${code}`]);
+    assert.deepEqual(errors, [`refused with ${code}`]);
+    tick(120_000);
+    await turn();
+    assert.equal(socket.frames('rows').length, 1);
+    socket.sends({ t: 'reload', source: 't', rule: 'default' });
+    tick(1000);
+    await turn();
+    respond(socket, '10:10:', [{ id: 1 }]);
+    await turn();
+    assert.deepEqual([list.rows, list.error], [[{ id: 1 }], undefined]);
+  });
+}
+
+test('a user who is no longer addressed loses the rows, and asks again when a change arrives', async (t) => {
+  const { tick, socket, list } = await loaded(t, '10:10:', [{ id: 1 }]);
+  socket.sends({ t: 'reload', source: 't', rule: 'default' });
+  tick(1000);
+  await turn();
+  refuse(socket, 103);
+  await turn();
+  assert.deepEqual([list.rows, list.error.code], [[], 103]);
+  socket.sends(create(11, { id: 2 }));
+  tick(1000);
+  await turn();
+  assert.equal(socket.frames('rows').length, 3);
+  respond(socket, '11:11:', [{ id: 1 }]);
+  await turn();
+  assert.deepEqual([list.rows, list.error], [[{ id: 1 }, { id: 2 }], undefined]);
+});
+
+test('another error is reported, and the request is repeated with growing delays', async (t) => {
+  t.mock.method(Math, 'random', () => 0.999);
+  const { tick, socket, list, errors } = await start(t);
+  for (const ms of [500, 1000, 2000]) {
+    refuse(socket, 100);
+    await turn();
+    const { length } = socket.frames('rows');
+    tick(ms * 0.9);
+    await turn();
+    assert.equal(socket.frames('rows').length, length);
+    tick(ms * 0.2);
+    await turn();
+    assert.equal(socket.frames('rows').length, length + 1);
+  }
+  assert.deepEqual([list.loading, list.error.code, errors.length], [true, 100, 3]);
+});
+
+test('with `key` and no live rule the list starts empty, names the error, and follows all changes', async (t) => {
+  const { socket, list, errors } = await start(t, { key: 'id' });
+  socket.sends(create(10, { id: 1 }, { rule: undefined }));
+  await turn();
+  refuse(socket, 103);
+  await turn();
+  socket.sends(create(11, { id: 2 }, { rule: undefined }));
+  await turn();
+  assert.deepEqual([list.rows, list.loading, list.error.code, errors], [[{ id: 1 }, { id: 2 }], false, 103, []]);
+});
+
+// ---- load() of the application
+
+const ownLoad = (calls) => ({ key: 'id', load: () => new Promise((resolve, reject) => { calls.push({ resolve, reject }); }) });
+
+test('load() returns rows and a snapshot, and the relay is asked whether the snapshot is new enough', async (t) => {
+  const calls = [];
+  const { tick, socket, list } = await start(t, ownLoad(calls));
+  assert.equal(calls.length, 1);
+  calls[0].resolve({ rows: [{ id: 1, a: 'old', author: 'Ada' }], snapshot: '9:9:' });
+  await turn();
+  assert.deepEqual(requestsOf(socket), [{ t: 'rows', source: 't', snapshot: '9:9:' }]);
+  const { r } = socket.frames('rows')[0];
+  socket.sends({ t: 'rows', r, ok: false });
+  await turn();
+  assert.deepEqual([list.rows, list.loading], [[], true]);
+  tick(30_000);
+  await turn();
+  calls[1].resolve({ rows: [{ id: 1, a: 'row', author: 'Ada' }], snapshot: '10:10:' });
+  await turn();
+  socket.sends(update(9, { id: 1, a: 'contained' }), update(10, { id: 1, a: 'new' }));
+  socket.sends({ t: 'rows', r: socket.frames('rows')[1].r, ok: true });
+  await turn();
+  assert.deepEqual([list.rows, list.loading], [[{ id: 1, a: 'new', author: 'Ada' }], false]);
+});
+
+test('a truncated value causes a load', async (t) => {
+  const calls = [];
+  const { socket, list } = await start(t, ownLoad(calls));
+  const accept = async (rows, snapshot) => {
+    calls.at(-1).resolve({ rows, snapshot });
+    await turn();
+    socket.sends({ t: 'rows', r: socket.frames('rows').at(-1).r, ok: true });
+    await turn();
+  };
+  await accept([{ id: 1, a: 'x' }], '10:10:');
+  socket.sends(change(10, 'update', { before: { id: 1 }, after: { id: 1, a: null }, truncated: ['a'] }));
+  await turn();
+  assert.deepEqual([list.rows, calls.length], [[{ id: 1, a: 'x' }], 2]);
+  await accept([{ id: 1, a: 'large' }], '11:11:');
+  assert.deepEqual(list.rows, [{ id: 1, a: 'large' }]);
+});
+
+test('a resumed connection does not call load() again', async (t) => {
+  const calls = [];
+  const { relay, tick, socket, list } = await start(t, ownLoad(calls));
+  calls[0].resolve({ rows: [{ id: 1 }], snapshot: '10:10:' });
+  await turn();
+  socket.sends({ t: 'rows', r: socket.frames('rows')[0].r, ok: true });
+  await turn();
+  await reconnect({ relay, tick }, list);
+  tick(30_000);
+  await turn();
+  assert.equal(calls.length, 1);
+});
+
+for (const [what, response] of [['no snapshot', { rows: [] }], ['no rows', { snapshot: '1:1:' }], ['nothing', undefined],
+  ['a snapshot in another form', { rows: [], snapshot: '1:1' }]]) {
+  test(`a load() that returns ${what} is reported`, async (t) => {
+    const { list, errors } = await start(t, { key: 'id', load: () => response });
+    assert.equal(errors[0], "live('t'): load() must return { rows, snapshot } or an array");
+    assert.deepEqual([list.loading, list.error.message], [true, errors[0]]);
+  });
+}
+
+test('a row of load() without the key is reported', async (t) => {
+  const { errors } = await start(t, { key: 'nosuch', load: () => ({ rows: [{ id: 1 }], snapshot: '1:1:' }) });
+  assert.equal(errors[0], "live('t'): no column nosuch in a row of load()");
+});
+
+test('after close() there are no changes, requests or listeners', async (t) => {
+  const { tick, socket, list, client } = await loaded(t, '10:10:', [{ id: 1 }]);
+  socket.sends({ t: 'gap', from: '1', to: '2', why: 'shed' });
+  list.close();
+  socket.sends(create(10, { id: 2 }));
+  tick(60_000);
+  await turn();
+  assert.deepEqual(list.rows, [{ id: 1 }]);
+  assert.equal(socket.frames('rows').length, 1);
+  client.close();
+});
