@@ -43,7 +43,7 @@ note_cursor(struct list_request *request)
 }
 
 /*
- * Changes between the request and its answer may be missing in the rows: the client receives their
+ * Changes between the request and its result may be missing in the rows: the client receives their
  * notifications, and applies them.
  */
 static bool
@@ -69,9 +69,9 @@ on_add_groups(void *ctx, const char *audience, struct buffer *out)
 }
 
 static void
-on_rows(void *ctx, enum rows_status status, const struct rows_answer *answer, int64_t after_ms)
+on_rows(void *ctx, enum rows_status status, const struct rows_result *result, int64_t after_ms)
 {
-    lists_answered(ctx, status, answer, after_ms);
+    lists_rows_received(ctx, status, result, after_ms);
 }
 
 static const struct rows_events ROWS_EVENTS = {
@@ -81,7 +81,7 @@ static const struct rows_events ROWS_EVENTS = {
 };
 
 static enum rows_status
-ask(struct list_request *request, int64_t *ret_after_ms)
+add_request(struct list_request *request, int64_t *ret_after_ms)
 {
     const struct session *session = request->session;
     struct rows_wanted wanted = {request->list->source, request->list->rule, session->client.user,
@@ -92,8 +92,8 @@ ask(struct list_request *request, int64_t *ret_after_ms)
     buffer_init(&groups, GROUPS_JSON_MAX);
     if (groups_write_token(&session->groups, &groups) == RC_OK) {
         wanted.groups = groups.bytes;
-        status = rows_ask(session->hub->rows, &wanted, &ROWS_EVENTS, request, &request->request,
-                          ret_after_ms);
+        status = rows_request_start(session->hub->rows, &wanted, &ROWS_EVENTS, request,
+                                    &request->request, ret_after_ms);
     }
     buffer_free(&groups);
     return status;
@@ -111,9 +111,9 @@ session_ask_rows(struct session *session, const char *source, const char *rule, 
         return;
     }
     note_cursor(request);
-    status = ask(request, &after_ms);
+    status = add_request(request, &after_ms);
     if (status != ROWS_OK)
-        lists_answered(request, status, NULL, after_ms);
+        lists_rows_received(request, status, NULL, after_ms);
 }
 
 struct hub_cursor

@@ -17,7 +17,7 @@
 #define IDLE_US (60 * SECOND_US)
 #define OPENING_US (10 * SECOND_US)
 #define TIMEOUT_GRACE_US (1 * SECOND_US) /* for the server to end a query by itself */
-#define HELD_ANSWERS_MAX 32              /* of rows.max_bytes each */
+#define HELD_RESULTS_MAX 32              /* of rows.max_bytes each */
 #define SETUP_MAX 512
 
 static const char QUERY[] =
@@ -43,14 +43,14 @@ rows_pool_run_soon(struct rows_pool *pool)
 
 /* Parts the connection from its query, which is then answered, failed or repeated. */
 static struct rows_query *
-take_query(struct rows_connection *connection, enum rows_connection_state next,
-           struct rows_answer **ret_answer)
+detach_query(struct rows_connection *connection, enum rows_connection_state next,
+             struct rows_result **ret_result)
 {
     struct rows_query *query = connection->query;
 
-    *ret_answer = connection->answer;
+    *ret_result = connection->result;
     connection->query = NULL;
-    connection->answer = NULL;
+    connection->result = NULL;
     set_state(connection, next);
     rows_pool_run_soon(connection->pool);
     return query;
@@ -62,18 +62,18 @@ end_query_as(struct rows_connection *connection, enum rows_connection_state next
 {
     struct rows_pool *pool = connection->pool;
     enum rows_status status = connection->status;
-    int64_t took_us = clock_monotonic_us() - connection->since_us;
-    struct rows_answer *answer;
-    struct rows_query *query = take_query(connection, next, &answer);
+    int64_t elapsed_us = clock_monotonic_us() - connection->since_us;
+    struct rows_result *result;
+    struct rows_query *query = detach_query(connection, next, &result);
 
-    stats_time(pool->stats, TIME_ROWS, took_us);
-    rows_queue_measure(pool->queue, took_us);
-    if (status == ROWS_OK && answer->has_header)
-        rows_queue_answer(pool->queue, query, answer, clock_monotonic_us());
+    stats_time(pool->stats, TIME_ROWS, elapsed_us);
+    rows_queue_measure(pool->queue, elapsed_us);
+    if (status == ROWS_OK && result->has_header)
+        rows_queue_complete(pool->queue, query, result, clock_monotonic_us());
     else
         rows_queue_fail(pool->queue, query, status == ROWS_OK ? ROWS_FAILED : status,
                         clock_monotonic_us());
-    rows_answer_unref(answer);
+    rows_result_unref(result);
 }
 
 /*
@@ -108,7 +108,7 @@ on_row(struct rows_connection *connection, const PGresult *row)
     enum rc rc = RC_BAD;
 
     if (PQnfields(row) == 1 && PQgetisnull(row, 0, 0) == 0)
-        rc = rows_answer_add(connection->answer, PQgetvalue(row, 0, 0),
+        rc = rows_result_add(connection->result, PQgetvalue(row, 0, 0),
                              (size_t)PQgetlength(row, 0, 0));
     if (rc == RC_LIMIT) {
         abandon_query(connection, ROWS_TOO_MANY);
@@ -153,15 +153,15 @@ static void
 on_session_done(void *ctx)
 {
     struct rows_connection *connection = ctx;
-    struct rows_answer *answer;
+    struct rows_result *result;
     struct rows_query *query;
 
     if (connection->status != ROWS_LOST) {
         end_query_as(connection, ROWS_CONNECTION_IDLE);
         return;
     }
-    query = take_query(connection, ROWS_CONNECTION_IDLE, &answer);
-    rows_answer_unref(answer);
+    query = detach_query(connection, ROWS_CONNECTION_IDLE, &result);
+    rows_result_unref(result);
     rows_queue_repeat(connection->pool->queue, query, clock_monotonic_us());
 }
 
@@ -177,8 +177,8 @@ run_query(struct rows_connection *connection, struct rows_query *query)
     snprintf(most_rows, sizeof(most_rows), "%d", config->rows.max_rows);
     snprintf(most_bytes, sizeof(most_bytes), "%" PRId64, config->rows.max_bytes);
     connection->query = query;
-    connection->answer =
-        rows_answer_new((size_t)config->rows.max_rows, (size_t)config->rows.max_bytes,
+    connection->result =
+        rows_result_new((size_t)config->rows.max_rows, (size_t)config->rows.max_bytes,
                         &connection->pool->held_bytes);
     connection->status = ROWS_OK;
     set_state(connection, ROWS_CONNECTION_RUNNING);
@@ -235,7 +235,7 @@ on_session_lost(void *ctx, const char *message)
 {
     struct rows_connection *connection = ctx;
     enum rows_connection_state was = connection->state;
-    struct rows_answer *answer;
+    struct rows_result *result;
     struct rows_query *query;
 
     if (was == ROWS_CONNECTION_IDLE) { /* a restarted server, or idle_session_timeout of a proxy */
@@ -251,8 +251,8 @@ on_session_lost(void *ctx, const char *message)
         set_state(connection, ROWS_CONNECTION_CLOSED);
         return;
     }
-    query = take_query(connection, ROWS_CONNECTION_CLOSED, &answer);
-    rows_answer_unref(answer);
+    query = detach_query(connection, ROWS_CONNECTION_CLOSED, &result);
+    rows_result_unref(result);
     rows_queue_repeat(connection->pool->queue, query, clock_monotonic_us());
 }
 
@@ -317,7 +317,7 @@ open_connection(struct rows_pool *pool, int64_t now_us)
 void
 rows_pool_run(struct rows_pool *pool, int64_t now_us)
 {
-    size_t most_held = HELD_ANSWERS_MAX * (size_t)pool->config->rows.max_bytes;
+    size_t most_held = HELD_RESULTS_MAX * (size_t)pool->config->rows.max_bytes;
     struct rows_connection *idle;
     struct rows_query *query;
 
@@ -401,7 +401,7 @@ rows_pool_close(struct rows_pool *pool)
         postgres_session_free(&connection->session);
         if (connection->query != NULL)
             rows_queue_fail(pool->queue, connection->query, ROWS_LOST, 0); /* it has no requests */
-        rows_answer_unref(connection->answer);
+        rows_result_unref(connection->result);
     }
     free(pool->connections);
 }

@@ -36,7 +36,7 @@ struct rows_connection {
     int64_t since_us; /* of the state; monotonic */
     struct postgres_session session;
     struct rows_query *query;   /* RUNNING */
-    struct rows_answer *answer; /* RUNNING: the rows so far */
+    struct rows_result *result; /* RUNNING: the rows so far */
     enum rows_status status;    /* RUNNING: of the results so far */
 };
 
@@ -50,7 +50,7 @@ struct rows_pool {
     int count;
     struct backoff backoff;
     int64_t retry_us;  /* of a failed connection; monotonic */
-    size_t held_bytes; /* of answers in memory */
+    size_t held_bytes; /* of results in memory */
     struct throttle warnings;
 };
 

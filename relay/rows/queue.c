@@ -11,7 +11,7 @@
 #include "wire/audience.h"
 
 #define KEY_MAX 65536
-#define GROUPS_MAX 32768 /* a client with longer groups shares no answers */
+#define GROUPS_MAX 32768 /* a client with longer groups shares no results */
 #define REPEAT_FIRST_US 50000
 #define REPEAT_MAX_US 800000
 #define MEAN_WEIGHT 8 /* a query moves the mean by an eighth */
@@ -27,8 +27,8 @@ struct rows_request {
     struct rows_wanted wanted; /* owns source, rule and groups; the user's name is that of `user` */
     const struct rows_events *events;
     void *ctx;
-    struct rows_answer *answer; /* a reference, once it is done */
-    size_t copied_bytes;        /* counted with the answers in memory */
+    struct rows_result *result; /* a reference, once it is done */
+    size_t copied_bytes;        /* counted with the results in memory */
     int64_t deadline_us;        /* for the start of its query */
     int64_t not_before_us;
     int64_t delay_us; /* before the next query, if a snapshot was too old */
@@ -339,7 +339,7 @@ start(struct rows_queue *queue, struct rows_query *query)
     stats_add(queue->stats, STAT_ROWS_SHARED, count - 1);
     remove_waiting(queue, query);
     query->state = ROWS_QUERY_RUNNING;
-    query->asker = query->requests;
+    query->requester = query->requests;
     DL_APPEND(queue->running, query);
 }
 
@@ -390,8 +390,8 @@ leave_query(struct rows_request *request)
     struct rows_query *query = request->query;
 
     DL_DELETE(query->requests, request);
-    if (query->asker == request)
-        query->asker = NULL;
+    if (query->requester == request)
+        query->requester = NULL;
     request->query = NULL;
     if (query->state != ROWS_QUERY_WAITING)
         return;
@@ -434,18 +434,18 @@ renew_keys(struct rows_queue *queue, const struct rows_query *of_rule)
 
 /* The callback may end this request, and any other one. */
 static void
-finish(struct rows_request *request, enum rows_status status, struct rows_answer *answer)
+finish(struct rows_request *request, enum rows_status status, struct rows_result *result)
 {
     struct rows_queue *queue = request->queue;
     int64_t after_ms = 0;
 
     if (status == ROWS_OK) {
-        request->answer = rows_answer_ref(answer);
+        request->result = rows_result_ref(result);
     } else {
         stats_add(queue->stats, rows_error_of(status)->stat, 1);
         after_ms = rows_queue_after_ms(queue, status);
     }
-    request->events->done(request->ctx, status, request->answer, after_ms);
+    request->events->done(request->ctx, status, request->result, after_ms);
 }
 
 static void
@@ -455,7 +455,7 @@ end_query(struct rows_queue *queue, struct rows_query *query)
     query->state = ROWS_QUERY_ENDED;
 }
 
-/* True if the request may have this answer, although another one asked. */
+/* True if the request may have this result, although another one asked. */
 static bool
 shares(const struct rows_request *request, const struct rows_query *query)
 {
@@ -477,23 +477,23 @@ wait_again(struct rows_request *request, int64_t now_us)
 }
 
 void
-rows_queue_answer(struct rows_queue *queue, struct rows_query *query, struct rows_answer *answer,
-                  int64_t now_us)
+rows_queue_complete(struct rows_queue *queue, struct rows_query *query, struct rows_result *result,
+                    int64_t now_us)
 {
-    const struct rows_request *asker = query->asker;
+    const struct rows_request *requester = query->requester;
     struct rows_request *request;
 
     end_query(queue, query);
-    if (learn_rule(queue, query, answer->header.audience))
+    if (learn_rule(queue, query, result->header.audience))
         renew_keys(queue, query);
     while ((request = query->requests) != NULL) {
-        bool may_have = query->is_of_user || request == asker || shares(request, query);
+        bool may_have = query->is_of_user || request == requester || shares(request, query);
 
         leave_query(request);
         if (!may_have)
             wait_for_query(request, now_us);
-        else if (request->events->accepts(request->ctx, &answer->header.snapshot))
-            finish(request, ROWS_OK, answer);
+        else if (request->events->accepts(request->ctx, &result->header.snapshot))
+            finish(request, ROWS_OK, result);
         else if (now_us >= request->deadline_us)
             finish(request, ROWS_STALE, NULL);
         else
@@ -506,7 +506,7 @@ void
 rows_queue_fail(struct rows_queue *queue, struct rows_query *query, enum rows_status status,
                 int64_t now_us)
 {
-    const struct rows_request *asker = query->asker;
+    const struct rows_request *requester = query->requester;
     struct rows_rule *rule = find_rule(queue, query->key, rule_len(query->key));
     struct rows_request *request;
 
@@ -514,7 +514,7 @@ rows_queue_fail(struct rows_queue *queue, struct rows_query *query, enum rows_st
         forget_rule(queue, rule); /* it may have another audience now, or be gone */
     end_query(queue, query);
     while ((request = query->requests) != NULL) {
-        bool has_same_error = status != ROWS_DENIED || query->is_of_user || request == asker;
+        bool has_same_error = status != ROWS_DENIED || query->is_of_user || request == requester;
 
         leave_query(request);
         if (has_same_error)
@@ -573,7 +573,7 @@ void
 rows_request_hold(struct rows_request *request, size_t bytes)
 {
     request->copied_bytes += bytes;
-    *request->answer->held_bytes += bytes;
+    *request->result->held_bytes += bytes;
 }
 
 void
@@ -583,9 +583,9 @@ rows_request_end(struct rows_request *request)
 
     if (request->query != NULL)
         leave_query(request);
-    if (request->answer != NULL)
-        *request->answer->held_bytes -= request->copied_bytes;
-    rows_answer_unref(request->answer);
+    if (request->result != NULL)
+        *request->result->held_bytes -= request->copied_bytes;
+    rows_result_unref(request->result);
     user->request_count--;
     free_user_if_unused(request->queue, user);
     free((char *)request->wanted.source);
@@ -597,12 +597,12 @@ rows_request_end(struct rows_request *request)
 /* ---- delays */
 
 void
-rows_queue_measure(struct rows_queue *queue, int64_t took_us)
+rows_queue_measure(struct rows_queue *queue, int64_t elapsed_us)
 {
-    queue->mean_us += (took_us - queue->mean_us) / MEAN_WEIGHT;
+    queue->mean_us += (elapsed_us - queue->mean_us) / MEAN_WEIGHT;
 }
 
-/* Spread, so that clients do not ask again at the same time. */
+/* Spread, so that clients do not try again at the same time. */
 int64_t
 rows_queue_after_ms(const struct rows_queue *queue, enum rows_status status)
 {

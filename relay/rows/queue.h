@@ -12,8 +12,8 @@
 /*
  * A query answers all requests with its key, which names the rule and all that selects its rows:
  * the user and the groups of its token; for a rule whose audience is a group only the user's groups
- * of that kind; for ALL nothing. The audience of a rule is known from its last answer. An answer
- * for another audience than the key was made for is sent to the asker only.
+ * of that kind; for ALL nothing. The audience of a rule is known from its last result. A result
+ * for another audience than the key was made for is sent to the requester only.
  *
  * WAITING: a new request with the same key joins it. It waits for a connection, while another query
  * with its key runs, while the first query for a rule of unknown audience runs, or until
@@ -31,9 +31,9 @@ struct rows_query {
     enum rows_query_state state;
     struct rows_query *prev; /* WAITING: of its owner; RUNNING: of the queue */
     struct rows_query *next;
-    struct rows_user *owner;          /* WAITING: whose turn it takes */
-    struct rows_request *requests;    /* utlist, the first one asks */
-    const struct rows_request *asker; /* RUNNING: NULL if it has ended */
+    struct rows_user *owner;              /* WAITING: whose turn it takes */
+    struct rows_request *requests;        /* utlist, the first one asks */
+    const struct rows_request *requester; /* RUNNING: NULL if it has ended */
     int64_t not_before_us;
     bool is_known;   /* the audience, when the key was made */
     bool is_of_user; /* the key names a user and the groups of its token */
@@ -51,7 +51,7 @@ struct rows_user {
     char name[];
 };
 
-/* The audience of a rule, as its last answer named it. */
+/* The audience of a rule, as its last result named it. */
 struct rows_rule {
     UT_hash_handle hh;
     char *audience;
@@ -90,20 +90,20 @@ bool rows_queue_has_next(const struct rows_queue *queue, int64_t now_us);
 
 /*
  * The next query to run, one per user in turn. NULL: none may run now. It belongs to the caller
- * until one of the next three functions; its asker is its first request.
+ * until one of the next three functions; its requester is its first request.
  */
 struct rows_query *rows_queue_next(struct rows_queue *queue, int64_t now_us);
 
-/* Whose rows the query reads: those of its asker, until that ends. */
+/* Whose rows the query reads: those of its requester, until that ends. */
 const struct rows_wanted *rows_query_wanted(const struct rows_query *query);
 
 /*
- * Ends the query with rows. Requests that do not accept the snapshot, or may not share the answer,
+ * Ends the query with rows. Requests that do not accept the snapshot, or may not share the result,
  * wait again.
  */
-void rows_queue_answer(struct rows_queue *queue, struct rows_query *query,
-                       struct rows_answer *answer, int64_t now_us);
-/* Ends it with an error. The asker alone receives DENIED; the others wait again. */
+void rows_queue_complete(struct rows_queue *queue, struct rows_query *query,
+                         struct rows_result *result, int64_t now_us);
+/* Ends it with an error. The requester alone receives DENIED; the others wait again. */
 void rows_queue_fail(struct rows_queue *queue, struct rows_query *query, enum rows_status status,
                      int64_t now_us);
 /* Its connection was lost: it waits again, but fails at the second time. */
@@ -113,9 +113,9 @@ void rows_queue_repeat(struct rows_queue *queue, struct rows_query *query, int64
 void rows_queue_expire(struct rows_queue *queue, enum rows_status status, int64_t now_us);
 
 /* The duration of a query, for rows_queue_after_ms. */
-void rows_queue_measure(struct rows_queue *queue, int64_t took_us);
+void rows_queue_measure(struct rows_queue *queue, int64_t elapsed_us);
 
-/* The delay after which a client may ask again, in ms. */
+/* The delay after which a client may try again, in ms. */
 int64_t rows_queue_after_ms(const struct rows_queue *queue, enum rows_status status);
 
 /* Frees what is known of rules. All requests must have ended, and no query may run. */

@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "base/buffer.h"
-#include "rows/answer.h"
+#include "rows/result.h"
 #include "rows/status.h"
 
 struct rows_request;
@@ -23,24 +23,24 @@ struct rows_wanted {
 struct rows_events {
     /*
      * Adds the client's memberships in the groups of this audience, in a canonical form: clients
-     * with equal texts are addressed by the same rows. RC_AGAIN: unknown, the answer is not shared.
+     * with equal texts are addressed by the same rows. RC_AGAIN: unknown, the result is not shared.
      */
     enum rc (*add_groups)(void *ctx, const char *audience, struct buffer *out);
     /* True if the snapshot contains all changes that the client was notified of. */
     bool (*accepts)(void *ctx, const struct snapshot *snapshot);
     /*
-     * Called once, from the loop. ROWS_OK: `answer` lives until rows_request_end. Otherwise it is
+     * Called once, from the loop. ROWS_OK: `result` lives until rows_request_end. Otherwise it is
      * NULL; after_ms is the delay before the client asks again, if the error is retryable.
      */
-    void (*done)(void *ctx, enum rows_status status, const struct rows_answer *answer,
+    void (*done)(void *ctx, enum rows_status status, const struct rows_result *result,
                  int64_t after_ms);
 };
 
-/* The client holds a copy of its answer until then: counts it with the answers in memory. */
+/* The client holds a copy of its result until then: counts it with the results in memory. */
 void rows_request_hold(struct rows_request *request, size_t bytes);
 
 /*
- * Ends and frees a request: cancels it before `done`, and releases its answer afterwards. A request
+ * Ends and frees a request: cancels it before `done`, and releases its result afterwards. A request
  * counts for its user until then.
  */
 void rows_request_end(struct rows_request *request);

@@ -9,7 +9,7 @@
 #include "rows/queue.h"
 
 #define BUSY_TICK_S 0.02 /* while requests wait or queries run */
-#define IDLE_TICK_S 1.0  /* while connections are open, or clients read answers */
+#define IDLE_TICK_S 1.0  /* while connections are open, or clients read results */
 
 struct rows {
     struct ev_loop *loop;
@@ -93,8 +93,9 @@ rows_open(struct ev_loop *loop, const struct config *config, struct stats *stats
 }
 
 enum rows_status
-rows_ask(struct rows *rows, const struct rows_wanted *wanted, const struct rows_events *events,
-         void *ctx, struct rows_request **ret_request, int64_t *ret_after_ms)
+rows_request_start(struct rows *rows, const struct rows_wanted *wanted,
+                   const struct rows_events *events, void *ctx, struct rows_request **ret_request,
+                   int64_t *ret_after_ms)
 {
     enum rows_status status;
 

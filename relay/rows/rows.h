@@ -17,11 +17,11 @@ struct rows *rows_open(struct ev_loop *loop, const struct config *config, struct
 
 /*
  * ROWS_OK: `done` is called later, from the loop, and the caller owns *ret_request.
- * ROWS_BUSY, ROWS_USER_LIMIT: ask again in *ret_after_ms. ROWS_OFF: `rows` is NULL.
+ * ROWS_BUSY, ROWS_USER_LIMIT: try again in *ret_after_ms. ROWS_OFF: `rows` is NULL.
  */
-enum rows_status rows_ask(struct rows *rows, const struct rows_wanted *wanted,
-                          const struct rows_events *events, void *ctx,
-                          struct rows_request **ret_request, int64_t *ret_after_ms);
+enum rows_status rows_request_start(struct rows *rows, const struct rows_wanted *wanted,
+                                    const struct rows_events *events, void *ctx,
+                                    struct rows_request **ret_request, int64_t *ret_after_ms);
 
 /* Closes the connections. All requests must have ended. Accepts NULL. */
 void rows_close(struct rows *rows);

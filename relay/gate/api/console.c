@@ -287,7 +287,7 @@ on_updated(void *ctx, enum rc rc, enum store_error_change outcome, long long use
 
 static void
 update_error(struct gate_request *request, const char *verb,
-             enum rc (*ask)(struct store *, struct entry_id, store_error_changed *, void *))
+             enum rc (*update)(struct store *, struct entry_id, store_error_changed *, void *))
 {
     struct store_request *store_request;
     struct entry_id entry;
@@ -299,7 +299,7 @@ update_error(struct gate_request *request, const char *verb,
     log_info("gate", "error log change requested", LOG_TEXT("action", verb),
              LOG_TEXT("entry", text), LOG_REQUEST(request));
     store_request = store_request_new(request);
-    if (ask(store_of(request), entry, on_updated, store_request) != RC_OK)
+    if (update(store_of(request), entry, on_updated, store_request) != RC_OK)
         store_request_failed(store_request);
 }
 

@@ -52,26 +52,26 @@ respond_error(struct gate_request *request, enum rows_status status, int64_t aft
 }
 
 static void
-respond_rows(struct gate_request *request, const struct rows_answer *answer)
+respond_rows(struct gate_request *request, const struct rows_result *result)
 {
     struct response response;
     enum rc rc;
 
     response_init(&response, 200, GATE_JSON);
-    rc = rows_answer_write(answer, &response.body);
+    rc = rows_result_write(result, &response.body);
     rows_request_hold(rows_of(request)->request, response.body.len);
     gate_request_respond_whole(request, &response, rc);
 }
 
 static void
-on_done(void *ctx, enum rows_status status, const struct rows_answer *answer, int64_t after_ms)
+on_done(void *ctx, enum rows_status status, const struct rows_result *result, int64_t after_ms)
 {
     struct gate_request *request = ctx;
 
     if (request->state != GATE_REQUEST_WAITING)
         return;
     if (status == ROWS_OK)
-        respond_rows(request, answer);
+        respond_rows(request, result);
     else
         respond_error(request, status, after_ms);
 }
@@ -83,7 +83,7 @@ static const struct rows_events EVENTS = {
 };
 
 static void
-ask(struct gate_request *request, const char *source, const char *rule)
+add_request(struct gate_request *request, const char *source, const char *rule)
 {
     struct gate_rows *rows = rows_of(request);
     struct rows_wanted wanted = {source, rule, request->token.user, NULL};
@@ -96,8 +96,8 @@ ask(struct gate_request *request, const char *source, const char *rule)
     buffer_init(&groups, GROUPS_MAX);
     if (token_write_groups(&request->token, &groups) == RC_OK) {
         wanted.groups = groups.bytes;
-        status = rows_ask(hub_rows(request->gate->hub), &wanted, &EVENTS, request, &rows->request,
-                          &after_ms);
+        status = rows_request_start(hub_rows(request->gate->hub), &wanted, &EVENTS, request,
+                                    &rows->request, &after_ms);
     }
     buffer_free(&groups);
     if (status != ROWS_OK)
@@ -121,7 +121,7 @@ gate_rows_begin(struct gate_request *request)
     char *rule = request_argument(request->io.wsi, "rule=", CLIENT_MESSAGE_RULE_MAX);
 
     if (is_name(source) && (rule == NULL || is_name(rule)))
-        ask(request, source, rule != NULL ? rule : "default");
+        add_request(request, source, rule != NULL ? rule : "default");
     else
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
                              "\"source\" and \"rule\" must be names of 1 to 255 bytes");

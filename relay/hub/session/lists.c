@@ -94,18 +94,18 @@ set_audience(struct session_list *list, const char *audience)
 }
 
 void
-lists_answered(struct list_request *request, enum rows_status status,
-               const struct rows_answer *answer, int64_t after_ms)
+lists_rows_received(struct list_request *request, enum rows_status status,
+                    const struct rows_result *result, int64_t after_ms)
 {
     struct session_lists *lists = request->session->control.lists;
     struct session_list *list = request->list;
 
     request->status = status;
-    request->answer = answer;
+    request->result = result;
     request->after_ms = after_ms;
-    if (answer != NULL)
-        set_audience(list, answer->header.audience);
-    if (answer != NULL && list->pending == 1 && list->reload == LIST_RELOAD_DUE)
+    if (result != NULL)
+        set_audience(list, result->header.audience);
+    if (result != NULL && list->pending == 1 && list->reload == LIST_RELOAD_DUE)
         list->reload = LIST_RELOAD_NONE;
     DL_DELETE(lists->waiting, request);
     DL_APPEND(lists->sending, request);
@@ -174,7 +174,7 @@ write_answer(struct list_request *request, struct buffer *out)
     const struct rows_error *error;
 
     if (request->status == ROWS_OK)
-        return rows_answer_write_page(request->answer, request->next_row, request->request_id, out,
+        return rows_result_write_page(request->result, request->next_row, request->request_id, out,
                                       &request->page_end);
     error = rows_error_of(request->status);
     return error_frame_write(
@@ -229,7 +229,7 @@ lists_frame_sent(struct session *session)
         return;
     }
     request->next_row = request->page_end;
-    if (request->status != ROWS_OK || request->next_row == request->answer->count)
+    if (request->status != ROWS_OK || request->next_row == request->result->count)
         end_request(lists, request);
 }
 

@@ -17,8 +17,8 @@ struct session;
 /*
  * The memberships of the user changed, and the rows of the list may depend on them.
  *
- * NONE: the client need not ask again.
- * DUE: it must, unless its pending request is answered: the answer contains the change.
+ * NONE: the client need not try again.
+ * DUE: it must, unless its pending request is answered: the result contains the change.
  * CERTAIN: it must, because the change has no known transaction.
  */
 enum list_reload { LIST_RELOAD_NONE, LIST_RELOAD_DUE, LIST_RELOAD_CERTAIN };
@@ -29,12 +29,12 @@ struct session_list {
     struct session_list *next;
     char *source;
     char *rule;
-    char *audience;          /* of the last answer; NULL: none yet */
+    char *audience;          /* of the last result; NULL: none yet */
     unsigned pending;        /* requests, until their last page is sent */
     enum list_reload reload; /* sent once no request is pending */
 };
 
-/* One `rows` of a client. It waits for an answer, then for its pages to be sent. */
+/* One `rows` of a client. It waits for a result, then for its pages to be sent. */
 struct list_request {
     struct list_request *prev; /* waiting, or sending */
     struct list_request *next;
@@ -43,10 +43,10 @@ struct list_request {
     int64_t request_id;
     struct rows_request *request; /* NULL: it was rejected */
     bool has_cursor;
-    struct cursor cursor; /* the session's, when it asked: its answer contains all before it */
+    struct cursor cursor; /* the session's, when it asked: its result contains all before it */
     enum rows_status status;
     int64_t after_ms;
-    const struct rows_answer *answer; /* sending, and ROWS_OK */
+    const struct rows_result *result; /* sending, and ROWS_OK */
     size_t next_row;                  /* of the next page */
     size_t page_end;                  /* the first row after it */
 };
@@ -64,8 +64,8 @@ struct session_lists {
 struct list_request *lists_ask(struct session *session, const char *source, const char *rule,
                                int64_t request_id);
 /* Its result. Pages or an error are sent next. */
-void lists_answered(struct list_request *request, enum rows_status status,
-                    const struct rows_answer *answer, int64_t after_ms);
+void lists_rows_received(struct list_request *request, enum rows_status status,
+                         const struct rows_result *result, int64_t after_ms);
 
 /*
  * The memberships in groups of this kind changed (NULL: of any kind). is_known: snapshots are

@@ -20,21 +20,21 @@ static const struct bytes STRUCTURE = {(const unsigned char *)"STRUCTURE", 9};
 static const struct bytes OTHER = {(const unsigned char *)"OTHER", 5};
 static size_t held;
 
-/* An answer with one row; the caller owns a reference. */
-static struct rows_answer *
+/* A result with one row; the caller owns a reference. */
+static struct rows_result *
 make_answer(const char *audience, const char *row)
 {
-    struct rows_answer *answer = rows_answer_new(10, 4 << 20, &held);
+    struct rows_result *result = rows_result_new(10, 4 << 20, &held);
     char header[200];
 
     snprintf(header, sizeof(header), HEADER, audience);
-    assert_int_equal(rows_answer_add(answer, header, strlen(header)), RC_OK);
-    assert_int_equal(rows_answer_add(answer, row, strlen(row)), RC_OK);
-    return answer;
+    assert_int_equal(rows_result_add(result, header, strlen(header)), RC_OK);
+    assert_int_equal(rows_result_add(result, row, strlen(row)), RC_OK);
+    return result;
 }
 
 static struct list_request *
-ask(int64_t request_id)
+add_request(int64_t request_id)
 {
     struct list_request *request = lists_ask(&session, "t", "a\"b", request_id);
 
@@ -67,24 +67,24 @@ end(void **state)
 static void
 give(struct list_request *request, const char *audience)
 {
-    struct rows_answer *answer = make_answer(audience, "1");
+    struct rows_result *result = make_answer(audience, "1");
 
-    lists_answered(request, ROWS_OK, answer, 0);
+    lists_rows_received(request, ROWS_OK, result, 0);
     assert_string_equal(sent(), PAGE("3", "1", "false"));
-    rows_answer_unref(answer);
+    rows_result_unref(result);
 }
 
 static void
 answers_and_errors_are_sent_in_order(void **state)
 {
-    struct list_request *first = ask(1), *second = ask(2), *third = ask(3);
-    struct rows_answer *answer = make_answer("USER", "{\"id\":1}");
+    struct list_request *first = add_request(1), *second = add_request(2), *third = add_request(3);
+    struct rows_result *result = make_answer("USER", "{\"id\":1}");
 
     (void)state;
     assert_string_equal(sent(), "");
-    lists_answered(third, ROWS_OK, answer, 0);
-    lists_answered(first, ROWS_DENIED, NULL, 0);
-    lists_answered(second, ROWS_BUSY, NULL, 1500);
+    lists_rows_received(third, ROWS_OK, result, 0);
+    lists_rows_received(first, ROWS_DENIED, NULL, 0);
+    lists_rows_received(second, ROWS_BUSY, NULL, 1500);
     assert_string_equal(
         sent(),
         PAGE("3", "{\"id\":1}",
@@ -92,19 +92,19 @@ answers_and_errors_are_sent_in_order(void **state)
                       "user\",\"retry\":false} "
                       "{\"t\":\"err\",\"r\":2,\"code\":111,\"msg\":\"too many requests for rows\","
                       "\"after\":1500,\"retry\":true} ");
-    rows_answer_unref(answer);
+    rows_result_unref(result);
     assert_string_equal(sent(), "");
 }
 
 static void
 nothing_is_sent_before_connected(void **state)
 {
-    struct list_request *request = ask(1);
+    struct list_request *request = add_request(1);
 
     (void)state;
     session.state = SESSION_CHECKING;
     session.requests.is_awaited = true; /* it takes no step by itself */
-    lists_answered(request, ROWS_DENIED, NULL, 0);
+    lists_rows_received(request, ROWS_DENIED, NULL, 0);
     assert_string_equal(sent(), "");
     session.state = SESSION_INBOX;
     session_send_control(&session, "{}", 2); /* connected */
@@ -144,16 +144,16 @@ static void
 notifications_are_sent_between_pages(void **state)
 {
     struct large socket = {.is_full = true};
-    struct rows_answer *answer = make_answer("ALL", "0");
-    struct list_request *request = ask(1);
+    struct rows_result *result = make_answer("ALL", "0");
+    struct list_request *request = add_request(1);
     char *row = calloc(1, 200001);
 
     (void)state;
     memset(row, 'x', 200000);
     for (int i = 0; i < 5; i++)
-        assert_int_equal(rows_answer_add(answer, row, 200000), RC_OK);
+        assert_int_equal(rows_result_add(result, row, 200000), RC_OK);
     session.socket = (struct session_socket){&socket, &LARGE};
-    lists_answered(request, ROWS_OK, answer, 0);
+    lists_rows_received(request, ROWS_OK, result, 0);
     hub_send_some(&hub, 1);
     assert_true(session.is_blocked);
     assert_int_equal(socket.frames, 0);
@@ -168,19 +168,19 @@ notifications_are_sent_between_pages(void **state)
     assert_true(socket.bytes > 1000000);
     assert_true(socket.longest <= ROWS_PAGE_MAX + WS_TEXT_HEAD_MAX);
     assert_int_equal(hub.queued_bytes, 0);
-    rows_answer_unref(answer);
+    rows_result_unref(result);
     free(row);
 }
 
 static void
 pages_of_one_turn_are_limited(void **state)
 {
-    struct rows_answer *answer = make_answer("ALL", "1");
+    struct rows_result *result = make_answer("ALL", "1");
     int count = 0;
 
     (void)state;
     for (int i = 0; i < 40; i++)
-        lists_answered(ask(3), ROWS_OK, answer, 0);
+        lists_rows_received(add_request(3), ROWS_OK, result, 0);
     hub_send_some(&hub, 1000);
     for (const char *at = sent_text(); (at = strstr(at, "\"t\":\"rows\"")) != NULL; at++)
         count++;
@@ -190,7 +190,7 @@ pages_of_one_turn_are_limited(void **state)
     hub.list_frames = 0;
     hub_send_some(&hub, 1000);
     assert_null(session.control.lists->sending);
-    rows_answer_unref(answer);
+    rows_result_unref(result);
 }
 
 static void
@@ -198,7 +198,7 @@ unread_requests_are_limited(void **state)
 {
     (void)state;
     for (int i = 0; i < SESSION_LIST_REQUESTS_MAX; i++)
-        lists_answered(ask(i), ROWS_DENIED, NULL, 0);
+        lists_rows_received(add_request(i), ROWS_DENIED, NULL, 0);
     assert_null(lists_ask(&session, "t", "r", 1));
     hub_send_some(&hub, 10);
     assert_non_null(lists_ask(&session, "t", "r", 1));
@@ -209,7 +209,7 @@ reload_follows_a_change_of_its_groups(void **state)
 {
     (void)state;
     lists_reload(&session, &STRUCTURE, true); /* no list */
-    give(ask(3), "STRUCTURE+ROLE");
+    give(add_request(3), "STRUCTURE+ROLE");
     lists_reload(&session, &OTHER, true);
     assert_string_equal(sent(), "");
     lists_reload(&session, &STRUCTURE, true);
@@ -223,10 +223,10 @@ static void
 other_lists_are_not_reloaded(void **state)
 {
     (void)state;
-    give(ask(3), "USER");
+    give(add_request(3), "USER");
     lists_reload(&session, NULL, false);
     assert_string_equal(sent(), "");
-    give(ask(3), "ALL");
+    give(add_request(3), "ALL");
     lists_reload(&session, NULL, false);
     assert_string_equal(sent(), "");
 }
@@ -237,8 +237,8 @@ pending_answer_replaces_a_reload(void **state)
     struct list_request *request;
 
     (void)state;
-    give(ask(3), "STRUCTURE");
-    request = ask(3);
+    give(add_request(3), "STRUCTURE");
+    request = add_request(3);
     lists_reload(&session, &STRUCTURE, true);
     assert_string_equal(sent(), "");
     give(request, "STRUCTURE");
@@ -248,34 +248,34 @@ pending_answer_replaces_a_reload(void **state)
 static void
 reload_follows_an_answer_that_may_lack_the_change(void **state)
 {
-    struct rows_answer *answer = make_answer("STRUCTURE", "1");
+    struct rows_result *result = make_answer("STRUCTURE", "1");
     struct list_request *first, *second;
 
     (void)state;
-    give(ask(3), "STRUCTURE");
-    first = ask(3);
+    give(add_request(3), "STRUCTURE");
+    first = add_request(3);
     lists_reload(&session, NULL, false); /* without a known transaction */
-    lists_answered(first, ROWS_OK, answer, 0);
+    lists_rows_received(first, ROWS_OK, result, 0);
     assert_string_equal(sent(), PAGE("3", "1", "false") RELOAD);
-    first = ask(3);
-    second = ask(4);
-    lists_answered(first, ROWS_OK, answer, 0);
-    lists_reload(&session, &STRUCTURE, true); /* after the first answer */
-    lists_answered(second, ROWS_LOST, NULL, 1000);
+    first = add_request(3);
+    second = add_request(4);
+    lists_rows_received(first, ROWS_OK, result, 0);
+    lists_reload(&session, &STRUCTURE, true); /* after the first result */
+    lists_rows_received(second, ROWS_LOST, NULL, 1000);
     assert_string_equal(
         sent(),
         PAGE("3", "1",
              "false") "{\"t\":\"err\",\"r\":4,\"code\":111,\"msg\":\"database does not reply\","
                       "\"after\":1000,\"retry\":true} " RELOAD);
-    rows_answer_unref(answer);
+    rows_result_unref(result);
 }
 
 static void
 list_that_was_denied_is_forgotten(void **state)
 {
     (void)state;
-    give(ask(3), "STRUCTURE");
-    lists_answered(ask(3), ROWS_DENIED, NULL, 0);
+    give(add_request(3), "STRUCTURE");
+    lists_rows_received(add_request(3), ROWS_DENIED, NULL, 0);
     assert_string_not_equal(sent(), "");
     lists_reload(&session, &STRUCTURE, true);
     assert_string_equal(sent(), "");

@@ -20,7 +20,7 @@ struct client {
     struct rows_request *request;
     enum rows_status status;
     int64_t after_ms;
-    unsigned answers;
+    unsigned results;
     const char *groups; /* NULL: unknown */
     uint64_t needs;     /* the transaction that its snapshot must contain; 0: none */
     size_t ends;        /* the client whose request it ends, when it is done; NOBODY: none */
@@ -58,14 +58,14 @@ end(struct client *client)
 }
 
 static void
-on_done(void *ctx, enum rows_status status, const struct rows_answer *answer, int64_t after_ms)
+on_done(void *ctx, enum rows_status status, const struct rows_result *result, int64_t after_ms)
 {
     struct client *client = ctx;
 
-    assert_int_equal(status == ROWS_OK, answer != NULL);
+    assert_int_equal(status == ROWS_OK, result != NULL);
     client->status = status;
     client->after_ms = after_ms;
-    client->answers++;
+    client->results++;
     if (client->ends != NOBODY)
         end(&clients[client->ends]);
 }
@@ -103,18 +103,18 @@ tear_down(void **state)
 }
 
 static enum rows_status
-try_ask(size_t i, const char *user, const char *source)
+try_request(size_t i, const char *user, const char *source)
 {
     const struct rows_wanted wanted = {source, "default", user, "{}"};
 
-    clients[i].answers = 0;
+    clients[i].results = 0;
     return rows_queue_add(&queue, &wanted, &EVENTS, &clients[i], 0, &clients[i].request);
 }
 
 static void
-ask(size_t i, const char *user, const char *source)
+add_request(size_t i, const char *user, const char *source)
 {
-    assert_int_equal(try_ask(i, user, source), ROWS_OK);
+    assert_int_equal(try_request(i, user, source), ROWS_OK);
 }
 
 static struct rows_query *
@@ -135,54 +135,54 @@ expect_none(void)
 }
 
 static void
-answer_at(struct rows_query *query, const char *audience, const char *snapshot, int64_t now_us)
+result_at(struct rows_query *query, const char *audience, const char *snapshot, int64_t now_us)
 {
-    struct rows_answer *answer = rows_answer_new(10, 1000, &held);
+    struct rows_result *result = rows_result_new(10, 1000, &held);
     char header[200];
 
     snprintf(header, sizeof(header), "{\"key\":[\"id\"],\"snapshot\":\"%s\",\"audience\":\"%s\"}",
              snapshot, audience);
-    assert_int_equal(rows_answer_add(answer, header, strlen(header)), RC_OK);
-    rows_queue_answer(&queue, query, answer, now_us);
-    rows_answer_unref(answer);
+    assert_int_equal(rows_result_add(result, header, strlen(header)), RC_OK);
+    rows_queue_complete(&queue, query, result, now_us);
+    rows_result_unref(result);
 }
 
 static void
-answer(struct rows_query *query, const char *audience)
+result(struct rows_query *query, const char *audience)
 {
-    answer_at(query, audience, "5:5:", 0);
+    result_at(query, audience, "5:5:", 0);
 }
 
 /* Makes the audience of `t` known. */
 static void
 learn(const char *audience)
 {
-    ask(CLIENTS_MAX - 1, "first", "t");
-    answer(next("first"), audience);
+    add_request(CLIENTS_MAX - 1, "first", "t");
+    result(next("first"), audience);
     end(&clients[CLIENTS_MAX - 1]);
 }
 
 static void
 expect_done(size_t i, enum rows_status status)
 {
-    assert_int_equal(clients[i].answers, 1);
+    assert_int_equal(clients[i].results, 1);
     assert_int_equal(clients[i].status, status);
 }
 
 static void
-one_request_gets_its_answer(void **state)
+one_request_gets_its_result(void **state)
 {
     struct rows_query *query;
 
     (void)state;
-    ask(0, "u1", "t");
+    add_request(0, "u1", "t");
     assert_int_equal(stats.values[STAT_ROWS_WAITING], 1);
     query = next("u1");
     assert_string_equal(rows_query_wanted(query)->source, "t");
     assert_string_equal(rows_query_wanted(query)->rule, "default");
     assert_int_equal(stats.values[STAT_ROWS_WAITING], 0);
     expect_none();
-    answer(query, "USER");
+    result(query, "USER");
     expect_done(0, ROWS_OK);
 }
 
@@ -191,14 +191,14 @@ identical_requests_of_a_user_share_a_query(void **state)
 {
     (void)state;
     learn("USER");
-    ask(0, "u1", "t");
-    ask(1, "u1", "t");
-    ask(2, "u2", "t");
-    answer(next("u1"), "USER");
+    add_request(0, "u1", "t");
+    add_request(1, "u1", "t");
+    add_request(2, "u2", "t");
+    result(next("u1"), "USER");
     expect_done(0, ROWS_OK);
     expect_done(1, ROWS_OK);
-    assert_int_equal(clients[2].answers, 0);
-    answer(next("u2"), "USER");
+    assert_int_equal(clients[2].results, 0);
+    result(next("u2"), "USER");
     expect_done(2, ROWS_OK);
     assert_int_equal(stats.values[STAT_ROWS_SHARED], 1);
 }
@@ -208,13 +208,13 @@ all_users_share_a_query_for_all(void **state)
 {
     (void)state;
     learn("ALL");
-    ask(0, "u1", "t");
-    ask(1, "u2", "t");
-    ask(2, "u3", "other");
-    answer(next("u1"), "ALL");
+    add_request(0, "u1", "t");
+    add_request(1, "u2", "t");
+    add_request(2, "u3", "other");
+    result(next("u1"), "ALL");
     expect_done(0, ROWS_OK);
     expect_done(1, ROWS_OK);
-    answer(next("u3"), "ALL");
+    result(next("u3"), "ALL");
     expect_done(2, ROWS_OK);
 }
 
@@ -227,72 +227,72 @@ users_with_the_same_groups_share_a_query(void **state)
     learn("STRUCTURE");
     clients[0].groups = clients[1].groups = "s1";
     clients[2].groups = "s2";
-    ask(0, "u1", "t");
-    ask(1, "u2", "t");
-    ask(2, "u3", "t");
-    ask(3, "u4", "t"); /* its groups are unknown */
-    ask(4, "u5", "t");
+    add_request(0, "u1", "t");
+    add_request(1, "u2", "t");
+    add_request(2, "u3", "t");
+    add_request(3, "u4", "t"); /* its groups are unknown */
+    add_request(4, "u5", "t");
     query = next("u1");
-    answer(query, "STRUCTURE");
+    result(query, "STRUCTURE");
     expect_done(0, ROWS_OK);
     expect_done(1, ROWS_OK);
     for (size_t i = 2; i < 5; i++) {
-        assert_int_equal(clients[i].answers, 0);
+        assert_int_equal(clients[i].results, 0);
         query = rows_queue_next(&queue, 0);
         assert_non_null(query);
-        answer(query, "STRUCTURE");
+        result(query, "STRUCTURE");
         expect_done(i, ROWS_OK);
     }
 }
 
 /* The rule was replaced by one for single users since its audience became known. */
 static void
-answer_for_another_audience_is_not_shared(void **state)
+result_for_another_audience_is_not_shared(void **state)
 {
     (void)state;
     learn("ALL");
-    ask(0, "u1", "t");
-    ask(1, "u2", "t");
-    answer(next("u1"), "USER");
+    add_request(0, "u1", "t");
+    add_request(1, "u2", "t");
+    result(next("u1"), "USER");
     expect_done(0, ROWS_OK);
-    assert_int_equal(clients[1].answers, 0);
-    answer(next("u2"), "USER");
+    assert_int_equal(clients[1].results, 0);
+    result(next("u2"), "USER");
     expect_done(1, ROWS_OK);
 }
 
 static void
-answer_is_not_shared_with_a_user_who_left_the_group(void **state)
+result_is_not_shared_with_a_user_who_left_the_group(void **state)
 {
     struct rows_query *query;
 
     (void)state;
     learn("STRUCTURE");
     clients[0].groups = clients[1].groups = "s1";
-    ask(0, "u1", "t");
-    ask(1, "u2", "t");
+    add_request(0, "u1", "t");
+    add_request(1, "u2", "t");
     query = next("u1");
     clients[1].groups = "";
-    answer(query, "STRUCTURE");
+    result(query, "STRUCTURE");
     expect_done(0, ROWS_OK);
-    assert_int_equal(clients[1].answers, 0);
-    answer(next("u2"), "STRUCTURE");
+    assert_int_equal(clients[1].results, 0);
+    result(next("u2"), "STRUCTURE");
     expect_done(1, ROWS_OK);
 }
 
 static void
-asker_that_ended_leaves_no_answer_to_others_of_another_audience(void **state)
+requester_that_ended_leaves_no_result_to_others_of_another_audience(void **state)
 {
     struct rows_query *query;
 
     (void)state;
     learn("ALL");
-    ask(0, "u1", "t");
-    ask(1, "u2", "t");
+    add_request(0, "u1", "t");
+    add_request(1, "u2", "t");
     query = next("u1");
     end(&clients[0]);
-    answer(query, "USER");
-    assert_int_equal(clients[1].answers, 0);
-    answer(next("u2"), "USER");
+    result(query, "USER");
+    assert_int_equal(clients[1].results, 0);
+    result(next("u2"), "USER");
     expect_done(1, ROWS_OK);
 }
 
@@ -307,13 +307,13 @@ first_query_of_a_rule_runs_alone(void **state)
         char user[8];
 
         snprintf(user, sizeof(user), "u%zu", i);
-        ask(i, user, "t");
+        add_request(i, user, "t");
     }
     query = next("u0");
     expect_none();
-    answer(query, "ALL");
+    result(query, "ALL");
     expect_done(0, ROWS_OK);
-    answer(next("u1"), "ALL");
+    result(next("u1"), "ALL");
     for (size_t i = 1; i < 10; i++)
         expect_done(i, ROWS_OK);
     expect_none();
@@ -326,18 +326,18 @@ query_with_the_same_key_runs_once_at_a_time(void **state)
 
     (void)state;
     learn("ALL");
-    ask(0, "u1", "t");
+    add_request(0, "u1", "t");
     query = next("u1");
-    ask(1, "u2", "t"); /* its snapshot must not be older than the request */
+    add_request(1, "u2", "t"); /* its snapshot must not be older than the request */
     expect_none();
-    answer(query, "ALL");
-    assert_int_equal(clients[1].answers, 0);
-    answer(next("u2"), "ALL");
+    result(query, "ALL");
+    assert_int_equal(clients[1].results, 0);
+    result(next("u2"), "ALL");
     expect_done(1, ROWS_OK);
 }
 
 static void
-users_take_turns(void **state)
+users_alternate(void **state)
 {
     static const char *const turns[] = {"busy", "u2", "u3", "busy", "u2", "busy"};
     char source[8];
@@ -345,13 +345,13 @@ users_take_turns(void **state)
     (void)state;
     for (size_t i = 0; i < 10; i++) {
         snprintf(source, sizeof(source), "t%zu", i);
-        ask(i, "busy", source);
+        add_request(i, "busy", source);
     }
-    ask(10, "u2", "t20");
-    ask(11, "u3", "t30");
-    ask(12, "u2", "t21");
+    add_request(10, "u2", "t20");
+    add_request(11, "u3", "t30");
+    add_request(12, "u2", "t21");
     for (size_t i = 0; i < sizeof(turns) / sizeof(turns[0]); i++)
-        answer(next(turns[i]), "USER");
+        result(next(turns[i]), "USER");
 }
 
 static void
@@ -363,18 +363,18 @@ requests_of_one_user_and_in_total_are_limited(void **state)
     (void)state;
     for (; count < ROWS_PER_USER_MAX; count++) {
         snprintf(source, sizeof(source), "t%zu", count);
-        ask(count, "u1", source);
+        add_request(count, "u1", source);
     }
-    assert_int_equal(try_ask(count, "u1", "t"), ROWS_USER_LIMIT);
-    answer(next("u1"), "USER");
-    assert_int_equal(try_ask(count, "u1", "t"), ROWS_USER_LIMIT); /* it has not ended */
+    assert_int_equal(try_request(count, "u1", "t"), ROWS_USER_LIMIT);
+    result(next("u1"), "USER");
+    assert_int_equal(try_request(count, "u1", "t"), ROWS_USER_LIMIT); /* it has not ended */
     end(&clients[0]);
-    ask(0, "u1", "t");
+    add_request(0, "u1", "t");
     for (; queue.waiting_count < 30; count++) {
         snprintf(user, sizeof(user), "v%zu", count);
-        ask(count, user, "t");
+        add_request(count, user, "t");
     }
-    assert_int_equal(try_ask(CLIENTS_MAX - 1, "late", "t"), ROWS_BUSY);
+    assert_int_equal(try_request(CLIENTS_MAX - 1, "late", "t"), ROWS_BUSY);
     assert_int_equal(stats.values[STAT_ROWS_BUSY], 3);
 }
 
@@ -385,16 +385,16 @@ old_snapshot_is_queried_again_later(void **state)
 
     (void)state;
     clients[0].needs = 7;
-    ask(0, "u1", "t");
-    ask(1, "u1", "t");
+    add_request(0, "u1", "t");
+    add_request(1, "u1", "t");
     query = next("u1");
-    answer_at(query, "USER", "7:9:7", 1000);
-    assert_int_equal(clients[0].answers, 0);
+    result_at(query, "USER", "7:9:7", 1000);
+    assert_int_equal(clients[0].results, 0);
     expect_done(1, ROWS_OK);
     assert_null(rows_queue_next(&queue, 1000));
     query = rows_queue_next(&queue, 1000000);
     assert_non_null(query);
-    answer_at(query, "USER", "8:9:", 1000000);
+    result_at(query, "USER", "8:9:", 1000000);
     expect_done(0, ROWS_OK);
     assert_int_equal(stats.values[STAT_ROWS_REPEATED], 1);
 }
@@ -406,15 +406,15 @@ old_snapshots_end_at_the_deadline(void **state)
 
     (void)state;
     clients[0].needs = 7;
-    ask(0, "u1", "t");
-    answer_at(next("u1"), "USER", "7:9:7", 1000);
+    add_request(0, "u1", "t");
+    result_at(next("u1"), "USER", "7:9:7", 1000);
     query = rows_queue_next(&queue, WAIT_US - 1);
-    answer_at(query, "USER", "7:9:7", WAIT_US);
+    result_at(query, "USER", "7:9:7", WAIT_US);
     expect_done(0, ROWS_STALE);
     assert_true(clients[0].after_ms >= 1000);
     end(&clients[0]);
-    ask(0, "u1", "t");
-    answer_at(next("u1"), "USER", "7:9:7", 1000);
+    add_request(0, "u1", "t");
+    result_at(next("u1"), "USER", "7:9:7", 1000);
     rows_queue_expire(&queue, ROWS_BUSY, WAIT_US);
     expect_done(0, ROWS_STALE);
 }
@@ -423,31 +423,31 @@ static void
 waiting_requests_expire(void **state)
 {
     (void)state;
-    ask(0, "u1", "t");
-    ask(1, "u1", "t");
-    ask(2, "u2", "t");
+    add_request(0, "u1", "t");
+    add_request(1, "u1", "t");
+    add_request(2, "u2", "t");
     clients[0].ends = 1; /* while the list of expired ones is worked off */
     rows_queue_expire(&queue, ROWS_LOST, WAIT_US - 1);
-    assert_int_equal(clients[0].answers, 0);
+    assert_int_equal(clients[0].results, 0);
     rows_queue_expire(&queue, ROWS_LOST, WAIT_US);
     expect_done(0, ROWS_LOST);
-    assert_int_equal(clients[1].answers, 0);
+    assert_int_equal(clients[1].results, 0);
     expect_done(2, ROWS_LOST);
     assert_true(clients[2].after_ms >= 1000);
     assert_int_equal(stats.values[STAT_ROWS_LOST], 2);
 }
 
 static void
-denied_is_for_the_asker_only(void **state)
+denied_is_for_the_requester_only(void **state)
 {
     (void)state;
     learn("ALL");
-    ask(0, "u1", "t");
-    ask(1, "u2", "t");
+    add_request(0, "u1", "t");
+    add_request(1, "u2", "t");
     rows_queue_fail(&queue, next("u1"), ROWS_DENIED, 0);
     expect_done(0, ROWS_DENIED);
     assert_int_equal(clients[0].after_ms, 0);
-    assert_int_equal(clients[1].answers, 0);
+    assert_int_equal(clients[1].results, 0);
     rows_queue_fail(&queue, next("u2"), ROWS_DENIED, 0);
     expect_done(1, ROWS_DENIED);
 }
@@ -457,8 +457,8 @@ other_errors_are_for_all(void **state)
 {
     (void)state;
     learn("ALL");
-    ask(0, "u1", "t");
-    ask(1, "u2", "t");
+    add_request(0, "u1", "t");
+    add_request(1, "u2", "t");
     rows_queue_fail(&queue, next("u1"), ROWS_TOO_MANY, 0);
     expect_done(0, ROWS_TOO_MANY);
     expect_done(1, ROWS_TOO_MANY);
@@ -468,9 +468,9 @@ static void
 lost_query_is_repeated_once(void **state)
 {
     (void)state;
-    ask(0, "u1", "t");
+    add_request(0, "u1", "t");
     rows_queue_repeat(&queue, next("u1"), 1000);
-    assert_int_equal(clients[0].answers, 0);
+    assert_int_equal(clients[0].results, 0);
     rows_queue_repeat(&queue, rows_queue_next(&queue, 1000), 2000);
     rows_queue_expire(&queue, ROWS_LOST, 2000);
     expect_done(0, ROWS_LOST);
@@ -483,25 +483,25 @@ requests_may_end_at_any_time(void **state)
 
     (void)state;
     learn("ALL");
-    ask(0, "u1", "t");
+    add_request(0, "u1", "t");
     end(&clients[0]); /* waiting */
     expect_none();
-    ask(0, "u1", "t");
-    ask(1, "u2", "t");
+    add_request(0, "u1", "t");
+    add_request(1, "u2", "t");
     end(&clients[0]); /* the owner of the turn */
     query = next("u2");
     end(&clients[1]); /* running */
-    answer(query, "ALL");
-    ask(0, "u1", "t");
-    ask(1, "u2", "t");
+    result(query, "ALL");
+    add_request(0, "u1", "t");
+    add_request(1, "u2", "t");
     clients[0].ends = 1; /* in the callback of another one */
-    answer(next("u1"), "ALL");
+    result(next("u1"), "ALL");
     expect_done(0, ROWS_OK);
-    assert_int_equal(clients[1].answers, 0);
+    assert_int_equal(clients[1].results, 0);
     clients[0].ends = 0; /* in its own callback */
     end(&clients[0]);
-    ask(0, "u1", "t");
-    answer(next("u1"), "ALL");
+    add_request(0, "u1", "t");
+    result(next("u1"), "ALL");
     assert_null(clients[0].request);
 }
 
@@ -513,8 +513,8 @@ known_rules_are_limited(void **state)
     (void)state;
     for (unsigned i = 0; i < 2 * ROWS_RULES_MAX; i++) {
         snprintf(source, sizeof(source), "t%u", i);
-        ask(0, "u1", source);
-        answer(next("u1"), "ALL");
+        add_request(0, "u1", source);
+        result(next("u1"), "ALL");
         end(&clients[0]);
         assert_true(HASH_COUNT(queue.rules) <= ROWS_RULES_MAX);
     }
@@ -529,9 +529,9 @@ delay_grows_with_the_queue(void **state)
     idle_ms = rows_queue_after_ms(&queue, ROWS_BUSY);
     for (int i = 0; i < 50; i++)
         rows_queue_measure(&queue, 4000000);
-    ask(0, "u1", "a");
-    ask(1, "u2", "b");
-    ask(2, "u3", "c");
+    add_request(0, "u1", "a");
+    add_request(1, "u2", "b");
+    add_request(2, "u3", "c");
     busy_ms = rows_queue_after_ms(&queue, ROWS_BUSY);
     assert_in_range(idle_ms, 1000, 2000);
     assert_in_range(busy_ms, 3500, 8000);
@@ -564,21 +564,21 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(one_request_gets_its_answer),
+        CASE(one_request_gets_its_result),
         CASE(identical_requests_of_a_user_share_a_query),
         CASE(all_users_share_a_query_for_all),
         CASE(users_with_the_same_groups_share_a_query),
-        CASE(answer_for_another_audience_is_not_shared),
-        CASE(answer_is_not_shared_with_a_user_who_left_the_group),
-        CASE(asker_that_ended_leaves_no_answer_to_others_of_another_audience),
+        CASE(result_for_another_audience_is_not_shared),
+        CASE(result_is_not_shared_with_a_user_who_left_the_group),
+        CASE(requester_that_ended_leaves_no_result_to_others_of_another_audience),
         CASE(first_query_of_a_rule_runs_alone),
         CASE(query_with_the_same_key_runs_once_at_a_time),
-        CASE(users_take_turns),
+        CASE(users_alternate),
         CASE(requests_of_one_user_and_in_total_are_limited),
         CASE(old_snapshot_is_queried_again_later),
         CASE(old_snapshots_end_at_the_deadline),
         CASE(waiting_requests_expire),
-        CASE(denied_is_for_the_asker_only),
+        CASE(denied_is_for_the_requester_only),
         CASE(other_errors_are_for_all),
         CASE(lost_query_is_repeated_once),
         CASE(requests_may_end_at_any_time),

@@ -1,4 +1,4 @@
-/* test_rows_answer.c: rows are limited, and written as pages without changes. */
+/* test_rows_result.c: rows are limited, and written as pages without changes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "rows/answer.h"
+#include "rows/result.h"
 
 #define HEADER "{\"key\":[\"id\"],\"snapshot\":\"5:9:7\",\"audience\":\"ALL\"}"
 #define PAGE(rows, more)                                                                           \
@@ -19,61 +19,61 @@
 static size_t held;
 
 static enum rc
-add(struct rows_answer *answer, const char *text)
+add(struct rows_result *result, const char *text)
 {
-    return rows_answer_add(answer, text, strlen(text));
+    return rows_result_add(result, text, strlen(text));
 }
 
-static struct rows_answer *
+static struct rows_result *
 begin(size_t most_rows, size_t most_bytes)
 {
-    struct rows_answer *answer = rows_answer_new(most_rows, most_bytes, &held);
+    struct rows_result *result = rows_result_new(most_rows, most_bytes, &held);
 
-    assert_int_equal(add(answer, HEADER), RC_OK);
-    return answer;
+    assert_int_equal(add(result, HEADER), RC_OK);
+    return result;
 }
 
 static size_t
-page(const struct rows_answer *answer, size_t first, struct buffer *out)
+page(const struct rows_result *result, size_t first, struct buffer *out)
 {
     size_t next = 0;
 
     buffer_init(out, 2 * ROWS_PAGE_MAX);
-    assert_int_equal(rows_answer_write_page(answer, first, 3, out, &next), RC_OK);
+    assert_int_equal(rows_result_write_page(result, first, 3, out, &next), RC_OK);
     return next;
 }
 
 static void
 small_list_is_one_page(void **state)
 {
-    struct rows_answer *answer = begin(10, 1000);
+    struct rows_result *result = begin(10, 1000);
     struct buffer out;
 
     (void)state;
-    assert_int_equal(add(answer, "{\"id\":1}"), RC_OK);
-    assert_int_equal(add(answer, "{\"id\":2}"), RC_OK);
-    assert_int_equal(page(answer, 0, &out), 2);
+    assert_int_equal(add(result, "{\"id\":1}"), RC_OK);
+    assert_int_equal(add(result, "{\"id\":2}"), RC_OK);
+    assert_int_equal(page(result, 0, &out), 2);
     assert_string_equal(out.bytes, PAGE("{\"id\":1},{\"id\":2}", "false"));
     buffer_free(&out);
     buffer_init(&out, 1000);
-    assert_int_equal(rows_answer_write(answer, &out), RC_OK);
+    assert_int_equal(rows_result_write(result, &out), RC_OK);
     assert_string_equal(out.bytes, "{\"key\":[\"id\"],\"snapshot\":\"5:9:7\",\"rows\":["
                                    "{\"id\":1},{\"id\":2}]}\n");
     buffer_free(&out);
-    rows_answer_unref(answer);
+    rows_result_unref(result);
 }
 
 static void
 empty_list_is_one_page(void **state)
 {
-    struct rows_answer *answer = begin(10, 1000);
+    struct rows_result *result = begin(10, 1000);
     struct buffer out;
 
     (void)state;
-    assert_int_equal(page(answer, 0, &out), 0);
+    assert_int_equal(page(result, 0, &out), 0);
     assert_string_equal(out.bytes, PAGE("", "false"));
     buffer_free(&out);
-    rows_answer_unref(answer);
+    rows_result_unref(result);
 }
 
 static char *
@@ -89,19 +89,19 @@ row_of(size_t len, char letter)
 static void
 pages_hold_as_many_rows_as_fit(void **state)
 {
-    struct rows_answer *answer = begin(1000, 4 << 20);
+    struct rows_result *result = begin(1000, 4 << 20);
     size_t first = 0, pages = 0;
 
     (void)state;
     for (int i = 0; i < 26; i++) {
         char *row = row_of(30000, (char)('a' + i));
 
-        assert_int_equal(add(answer, row), RC_OK);
+        assert_int_equal(add(result, row), RC_OK);
         free(row);
     }
     do {
         struct buffer out;
-        size_t next = page(answer, first, &out);
+        size_t next = page(result, first, &out);
 
         assert_int_equal(next - first, next < 26 ? 8 : 26 % 8);
         assert_true(out.len <= ROWS_PAGE_MAX);
@@ -111,78 +111,78 @@ pages_hold_as_many_rows_as_fit(void **state)
         pages++;
     } while (first < 26);
     assert_int_equal(pages, 4);
-    rows_answer_unref(answer);
+    rows_result_unref(result);
 }
 
 static void
 row_larger_than_a_page_is_alone(void **state)
 {
-    struct rows_answer *answer = begin(10, 4 << 20);
+    struct rows_result *result = begin(10, 4 << 20);
     char *large = row_of(ROWS_PAGE_MAX + 10, 'x');
     struct buffer out;
 
     (void)state;
-    assert_int_equal(add(answer, "1"), RC_OK);
-    assert_int_equal(add(answer, large), RC_OK);
-    assert_int_equal(add(answer, "3"), RC_OK);
-    assert_int_equal(page(answer, 0, &out), 1);
+    assert_int_equal(add(result, "1"), RC_OK);
+    assert_int_equal(add(result, large), RC_OK);
+    assert_int_equal(add(result, "3"), RC_OK);
+    assert_int_equal(page(result, 0, &out), 1);
     assert_string_equal(out.bytes, PAGE("1", "true"));
     buffer_free(&out);
-    assert_int_equal(page(answer, 1, &out), 2);
+    assert_int_equal(page(result, 1, &out), 2);
     assert_true(out.len > ROWS_PAGE_MAX);
     buffer_free(&out);
-    assert_int_equal(page(answer, 2, &out), 3);
+    assert_int_equal(page(result, 2, &out), 3);
     assert_string_equal(out.bytes, PAGE("3", "false"));
     buffer_free(&out);
     free(large);
-    rows_answer_unref(answer);
+    rows_result_unref(result);
 }
 
 static void
 rows_and_bytes_are_limited(void **state)
 {
-    struct rows_answer *answer = begin(2, 1000);
+    struct rows_result *result = begin(2, 1000);
 
     (void)state;
-    assert_int_equal(add(answer, "1"), RC_OK);
-    assert_int_equal(add(answer, "2"), RC_OK);
-    assert_int_equal(add(answer, "3"), RC_LIMIT);
-    rows_answer_unref(answer);
-    answer = begin(10, 6);
-    assert_int_equal(add(answer, "12"), RC_OK);
-    assert_int_equal(add(answer, "123"), RC_LIMIT);
-    assert_int_equal(add(answer, "34"), RC_OK);
-    assert_int_equal(answer->count, 2);
-    rows_answer_unref(answer);
+    assert_int_equal(add(result, "1"), RC_OK);
+    assert_int_equal(add(result, "2"), RC_OK);
+    assert_int_equal(add(result, "3"), RC_LIMIT);
+    rows_result_unref(result);
+    result = begin(10, 6);
+    assert_int_equal(add(result, "12"), RC_OK);
+    assert_int_equal(add(result, "123"), RC_LIMIT);
+    assert_int_equal(add(result, "34"), RC_OK);
+    assert_int_equal(result->count, 2);
+    rows_result_unref(result);
 }
 
 static void
 invalid_texts_are_rejected(void **state)
 {
-    struct rows_answer *answer = rows_answer_new(10, 1000, &held);
+    struct rows_result *result = rows_result_new(10, 1000, &held);
 
     (void)state;
-    assert_int_equal(add(answer, "{\"id\":1}"), RC_BAD);
-    assert_int_equal(add(answer, HEADER), RC_OK);
-    assert_int_equal(add(answer, "{\"id\":\n1}"), RC_BAD);
-    assert_int_equal(add(answer, ""), RC_BAD);
-    rows_answer_unref(answer);
+    assert_int_equal(add(result, "{\"id\":1}"), RC_BAD);
+    assert_int_equal(add(result, HEADER), RC_OK);
+    assert_int_equal(add(result, "{\"id\":\n1}"), RC_BAD);
+    assert_int_equal(add(result, ""), RC_BAD);
+    rows_result_unref(result);
 }
 
 static void
 memory_is_counted_until_the_last_reference_ends(void **state)
 {
-    struct rows_answer *answer = begin(10, 1000);
+    struct rows_result *result = begin(10, 1000);
 
     (void)state;
     held = 0;
-    assert_int_equal(add(answer, "12345"), RC_OK);
+    assert_int_equal(add(result, "12345"), RC_OK);
     assert_int_equal(held, 6);
-    rows_answer_unref(rows_answer_ref(answer));
+    rows_result_unref(rows_result_ref(result));
     assert_int_equal(held, 6);
-    rows_answer_unref(answer);
+    rows_result_unref(result);
     assert_int_equal(held, 0);
-    rows_answer_unref(NULL);
+    rows_result_unref(NULL);
 }
 
 int

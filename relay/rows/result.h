@@ -1,6 +1,6 @@
-/* answer.h: the rows of one query, shared by all requests that it answers. */
-#ifndef CLAIRON_ROWS_ANSWER_H
-#define CLAIRON_ROWS_ANSWER_H
+/* result.h: the rows of one query, shared by all requests that it answers. */
+#ifndef CLAIRON_ROWS_RESULT_H
+#define CLAIRON_ROWS_RESULT_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,7 +16,7 @@
  * Reference-counted; immutable once it is complete. The texts of the rows are JSON as the server
  * returned it, and are copied as they are.
  */
-struct rows_answer {
+struct rows_result {
     unsigned refs;
     bool has_header;
     struct rows_header header;
@@ -26,28 +26,28 @@ struct rows_answer {
     size_t room; /* of ends[] */
     size_t most; /* rows */
     size_t bytes;
-    size_t *held_bytes; /* total of all answers in memory; not owned */
+    size_t *held_bytes; /* total of all results in memory; not owned */
 };
 
 /* The caller owns one reference. Limits: most_rows and most_bytes, without the header. */
-struct rows_answer *rows_answer_new(size_t most_rows, size_t most_bytes, size_t *held_bytes);
-struct rows_answer *rows_answer_ref(struct rows_answer *answer);
-void rows_answer_unref(struct rows_answer *answer); /* accepts NULL */
+struct rows_result *rows_result_new(size_t most_rows, size_t most_bytes, size_t *held_bytes);
+struct rows_result *rows_result_ref(struct rows_result *result);
+void rows_result_unref(struct rows_result *result); /* accepts NULL */
 
 /*
  * Adds the next result of the query: the header, then rows. RC_LIMIT: too many rows or bytes.
  * RC_BAD: invalid header, or a text that is not one line.
  */
-MUST_CHECK enum rc rows_answer_add(struct rows_answer *answer, const char *text, size_t len);
+MUST_CHECK enum rc rows_result_add(struct rows_result *result, const char *text, size_t len);
 
 /*
  * Adds the page that begins with row `first` to `out`, as a frame `rows` without a line break.
  * *ret_next is the first row of the next page, or the number of rows after the last page.
  */
-MUST_CHECK enum rc rows_answer_write_page(const struct rows_answer *answer, size_t first,
+MUST_CHECK enum rc rows_result_write_page(const struct rows_result *result, size_t first,
                                           int64_t request_id, struct buffer *out, size_t *ret_next);
 
 /* Adds all rows, as the body of GET /v1/rows. */
-MUST_CHECK enum rc rows_answer_write(const struct rows_answer *answer, struct buffer *out);
+MUST_CHECK enum rc rows_result_write(const struct rows_result *result, struct buffer *out);
 
 #endif

@@ -1,0 +1,155 @@
+/* result.c: collects the rows of one query and writes them as pages. */
+#include "rows/result.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+
+#define FIRST_ROOM 64 /* rows */
+
+static const char PAGE_TAIL[] = "],\"more\":false}";
+
+struct rows_result *
+rows_result_new(size_t most_rows, size_t most_bytes, size_t *held_bytes)
+{
+    struct rows_result *result = memory_new(sizeof(*result));
+
+    result->refs = 1;
+    result->most = most_rows;
+    result->held_bytes = held_bytes;
+    buffer_init(&result->rows, most_bytes);
+    return result;
+}
+
+struct rows_result *
+rows_result_ref(struct rows_result *result)
+{
+    result->refs++;
+    return result;
+}
+
+void
+rows_result_unref(struct rows_result *result)
+{
+    if (result == NULL || --result->refs > 0)
+        return;
+    *result->held_bytes -= result->bytes;
+    rows_header_free(&result->header);
+    buffer_free(&result->rows);
+    free(result->ends);
+    free(result);
+}
+
+static void
+grow_ends(struct rows_result *result)
+{
+    if (result->count < result->room)
+        return;
+    result->room = result->room > 0 ? result->room * 2 : FIRST_ROOM;
+    result->ends = memory_grow(result->ends, result->room * sizeof(*result->ends));
+}
+
+static enum rc
+add_row(struct rows_result *result, const char *text, size_t len)
+{
+    if (len == 0 || memchr(text, '\n', len) != NULL)
+        return RC_BAD;
+    if (result->count == result->most ||
+        len + 1 > result->rows.limit - result->rows.len) /* both or nothing */
+        return RC_LIMIT;
+    if (buffer_add(&result->rows, text, len) != RC_OK)
+        return RC_LIMIT;
+    grow_ends(result);
+    result->ends[result->count++] = result->rows.len;
+    result->bytes += len + 1;
+    *result->held_bytes += len + 1;
+    return buffer_add(&result->rows, ",", 1);
+}
+
+enum rc
+rows_result_add(struct rows_result *result, const char *text, size_t len)
+{
+    enum rc rc;
+
+    if (result->has_header)
+        return add_row(result, text, len);
+    rc = rows_header_parse(text, len, &result->header);
+    result->has_header = rc == RC_OK;
+    return rc;
+}
+
+static size_t
+start_of(const struct rows_result *result, size_t row)
+{
+    return row > 0 ? result->ends[row - 1] + 1 : 0;
+}
+
+/* The first row that does not fit, but at least one more than `first` if there is one. */
+static size_t
+end_of_page(const struct rows_result *result, size_t first, size_t room)
+{
+    size_t low = first < result->count ? first + 1 : first;
+    size_t high = result->count;
+
+    while (low < high) {
+        size_t middle = low + (high - low + 1) / 2;
+
+        if (result->ends[middle - 1] - start_of(result, first) <= room)
+            low = middle;
+        else
+            high = middle - 1;
+    }
+    return low;
+}
+
+static enum rc
+write_head(const struct rows_result *result, struct buffer *out)
+{
+    return buffer_addf(out, "\"key\":%s,\"snapshot\":\"%s\",\"rows\":[", result->header.key,
+                       result->header.snapshot_text);
+}
+
+static enum rc
+write_rows(const struct rows_result *result, size_t first, size_t end, struct buffer *out)
+{
+    size_t start = start_of(result, first);
+
+    return end > first ? buffer_add(out, result->rows.bytes + start, result->ends[end - 1] - start)
+                       : RC_OK;
+}
+
+enum rc
+rows_result_write_page(const struct rows_result *result, size_t first, int64_t request_id,
+                       struct buffer *out, size_t *ret_next)
+{
+    size_t before = out->len;
+    size_t used, next;
+    enum rc rc = buffer_addf(out, "{\"t\":\"rows\",\"r\":%" PRId64 ",", request_id);
+
+    if (rc == RC_OK)
+        rc = write_head(result, out);
+    used = out->len - before + sizeof(PAGE_TAIL);
+    next = end_of_page(result, first, used < ROWS_PAGE_MAX ? ROWS_PAGE_MAX - used : 0);
+    if (rc == RC_OK)
+        rc = write_rows(result, first, next, out);
+    if (rc == RC_OK)
+        rc = next < result->count ? buffer_addf(out, "],\"more\":true}")
+                                  : buffer_add(out, PAGE_TAIL, sizeof(PAGE_TAIL) - 1);
+    if (rc == RC_OK)
+        *ret_next = next;
+    return rc;
+}
+
+enum rc
+rows_result_write(const struct rows_result *result, struct buffer *out)
+{
+    enum rc rc = buffer_add(out, "{", 1);
+
+    if (rc == RC_OK)
+        rc = write_head(result, out);
+    if (rc == RC_OK)
+        rc = write_rows(result, 0, result->count, out);
+    return rc == RC_OK ? buffer_add(out, "]}\n", 3) : rc;
+}
