@@ -35,7 +35,22 @@ function write(path, text) {
 
 const REACT = 'createContext createElement useContext useEffect useRef useState';
 
-/** An application with the package and a stub of React, installed by npm. */
+/** The parts of Vue that the composable uses. `set()` changes a ref and runs the watchers, `unmount()` ends them. */
+const VUE = `
+const watchers = [];
+const run = (one) => {
+  one.clean?.();
+  one.clean = undefined;
+  one.act(one.source(), undefined, (clean) => { one.clean = clean; });
+};
+exports.shallowRef = (value) => ({ value });
+exports.toValue = (from) => (typeof from === 'function' ? from() : from && 'value' in from ? from.value : from);
+exports.watch = (source, act) => { watchers.push({ source, act }); run(watchers.at(-1)); };
+exports.set = (ref, value) => { ref.value = value; watchers.forEach(run); };
+exports.unmount = () => watchers.splice(0).forEach((one) => one.clean?.());
+`;
+
+/** An application with the package and stubs of React and Vue, installed by npm. */
 function install() {
   write('package.json', '{"name":"app","private":true}');
   const options = ['--ignore-scripts', '--offline', '--no-audit', '--no-fund'];
@@ -44,6 +59,10 @@ function install() {
   run('npm', ['install', ...options]); // the package is still a copy, not a link
   write('node_modules/react/package.json', '{"name":"react","version":"18.0.0","main":"index.js"}');
   write('node_modules/react/index.js', REACT.split(' ').map((name) => `exports.${name} = () => ({});`).join('\n'));
+  write('node_modules/vue/package.json', '{"name":"vue","version":"3.3.0","main":"index.js","types":"index.d.ts"}');
+  write('node_modules/vue/index.js', VUE);
+  write('node_modules/vue/index.d.ts', `export interface ShallowRef<T> { value: T }
+    export type MaybeRefOrGetter<T> = T | ShallowRef<T> | (() => T);`);
 }
 
 const skip = !has('npm') && 'npm is not installed';
@@ -51,15 +70,15 @@ if (!skip) install();
 
 const NAMES = 'ClaironProvider,useClairon,useConnectionState,useLive,useLiveList,useMessages';
 const USES = {
-  'import.mjs': "import { connect } from 'clairon'; import * as hooks from 'clairon/react';",
-  'require.cjs': "const { connect } = require('clairon'); const hooks = require('clairon/react');",
+  'import.mjs': "import { connect } from 'clairon'; import * as hooks from 'clairon/react'; import * as vue from 'clairon/vue';",
+  'require.cjs': "const { connect } = require('clairon'); const hooks = require('clairon/react'); const vue = require('clairon/vue');",
 };
 
 for (const [file, text] of Object.entries(USES)) {
-  test(`${file}: both entries load in an application with React`, { skip }, () => {
+  test(`${file}: all entries load in an application with React and Vue`, { skip }, () => {
     assert.equal(lstatSync(join(app, 'node_modules/clairon')).isSymbolicLink(), false);
-    write(file, `${text}\nconsole.log(typeof connect, Object.keys(hooks).sort().join());`);
-    assert.equal(run('node', [file]), `function ${NAMES}\n`);
+    write(file, `${text}\nconsole.log(typeof connect, Object.keys(hooks).sort().join(), Object.keys(vue).join());`);
+    assert.equal(run('node', [file]), `function ${NAMES} useLive\n`);
   });
 }
 
@@ -129,8 +148,8 @@ test('on a server the React components render without a connection', {
   assert.equal(stdout, 'undefined,idle,0,0,true,undefined\n', stderr);
 });
 
-test('a bundler resolves both entries to one copy', { skip: skip || (!esbuild && 'npm install has not been run') }, async () => {
-  write('page.mjs', `${USES['import.mjs']} console.log(connect, hooks);`);
+test('a bundler resolves all entries to one copy', { skip: skip || (!esbuild && 'npm install has not been run') }, async () => {
+  write('page.mjs', `${USES['import.mjs']} console.log(connect, hooks, vue);`);
   const { metafile } = await esbuild.build({
     absWorkingDir: app,
     entryPoints: ['page.mjs'],
@@ -142,15 +161,17 @@ test('a bundler resolves both entries to one copy', { skip: skip || (!esbuild &&
     write: false,
   });
   const inputs = Object.keys(metafile.inputs).filter((path) => path.includes('clairon')).sort();
-  assert.deepEqual(inputs, ['index', 'react', 'rows', 'streams', 'timed_rows'].map((name) => `node_modules/clairon/dist/${name}.js`));
+  assert.deepEqual(inputs, ['index', 'react', 'rows', 'streams', 'timed_rows', 'vue'].map((name) => `node_modules/clairon/dist/${name}.js`));
 });
 
 for (const [file, resolution] of [['esm.mts', 'node16'], ['cjs.cts', 'node16'], ['old.ts', 'node']]) {
-  test(`${file} compiles with module resolution ${resolution}`, { skip: skip || (!has('tsc') && 'no TypeScript (tsc) is installed') }, () => {
+  test(`${file}: types for module resolution ${resolution}`, { skip: skip || (!has('tsc') && 'no TypeScript (tsc) is installed') }, () => {
     write(file, `import { connect, type Client } from 'clairon';
       import { useLiveList } from 'clairon/react';
+      import { useLive } from 'clairon/vue';
       const client: Client = connect({ token: 'T' });
-      export const loading: boolean = useLiveList(client, 't').loading;`);
+      export const loading: boolean = useLiveList(client, 't').loading;
+      export const rows: unknown[] = useLive(client, () => 't').rows.value;`);
     const module = resolution === 'node' ? 'commonjs' : resolution;
     write('tsconfig.json', JSON.stringify({
       compilerOptions: { noEmit: true, strict: true, target: 'es2022', module, moduleResolution: resolution, types: [] }, files: [file],
@@ -168,6 +189,39 @@ test('the package has its licence, and its pages have no links to files outside 
       assert.ok(!normalize(link).startsWith('..') && existsSync(join(installed, link)), `${page}: ${link}`);
     }
   }
+});
+
+test('the Vue composable opens a list, follows refs, and closes the list', { skip }, () => {
+  write('vue.mjs', `import { useLive } from 'clairon/vue';
+    import { set, shallowRef, unmount } from 'vue';
+    const log = [];
+    const live = (name, options) => {
+      let show;
+      const list = { rows: [], loading: true, error: undefined, reload: () => log.push('reload'), close: () => log.push(\`close \${name}\`),
+        subscribe: (listener) => { show = listener; listener(); },
+        load: (rows) => { Object.assign(list, { rows, loading: false }); show(); } };
+      log.push(\`open \${name} \${JSON.stringify(options)}\`);
+      lists.push(list);
+      return list;
+    };
+    const lists = [];
+    const client = shallowRef();
+    const source = shallowRef('t');
+    const { rows, loading, error, reload } = useLive(client, source, { rule: 'mine' });
+    console.log(rows.value.length, loading.value, error.value, reload());
+    set(client, { live });
+    lists[0].load([1]);
+    reload();
+    console.log(rows.value.join(), loading.value);
+    set(source, 'u');
+    console.log(rows.value.join(), loading.value);
+    unmount();
+    console.log(log.join());`);
+  assert.equal(run('node', ['vue.mjs']), `0 true undefined undefined
+1 false
+ true
+open t {"rule":"mine"},reload,close t,open u {"rule":"mine"},close u
+`);
 });
 
 test('React modules start with the directive "use client"', () => {

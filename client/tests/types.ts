@@ -1,9 +1,10 @@
 // types.ts: valid and invalid uses of the client's types. Only compiled.
 
-import { connect, type Client, type LiveRows, type Notification } from 'clairon';
+import { connect, type Client, type LiveError, type LiveRows, type Notification } from 'clairon';
 import {
   ClaironProvider, useClairon, useConnectionState, useLive, useLiveList, useMessages,
 } from 'clairon/react';
+import { useLive as useLiveRefs } from 'clairon/vue';
 
 interface Assignment {
   id: number;
@@ -77,6 +78,9 @@ useMessages<Assignment>(client, 'assignments', (n) => n.payload.after?.grade);
 ClaironProvider({ url: 'wss://relay.example.org', token: () => 'jwt', children: [] });
 const { rows: titled, loading, error } = useLiveList<Assignment>(useClairon(), 'assignments', { key: 'id' });
 useLive(undefined, 'assignments');
+const refs = useLiveRefs<Assignment>(() => client, 'assignments', { rule: 'mine' });
+const titles: string[] = refs.rows.value.map(({ title }) => title);
+const problem: LiveError | undefined = refs.error.value;
 useMessages(undefined, '*', () => {});
 const state: 'idle' | 'connecting' | 'open' | 'waiting' | 'closed' = useConnectionState(client);
 
@@ -101,4 +105,4 @@ ClaironProvider({ url: 'wss://relay.example.org' });
 // @ts-expect-error: no such gap reason
 client.on('gap', ({ why }) => why === 'bad luck');
 
-export { busy, code, error, failure, loading, off, cursor, rows, state, titled };
+export { busy, code, error, failure, loading, off, cursor, problem, rows, state, titled, titles };
