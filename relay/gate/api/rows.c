@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "gate/http/request_slots.h"
 #include "gate/http/response.h"
 #include "gate/http/response_writer.h"
 #include "gate/net/gate_shared.h"
@@ -100,7 +101,10 @@ add_request(struct gate_request *request, const char *source, const char *rule)
                                     &rows->request, &after_ms);
     }
     buffer_free(&groups);
-    if (status != ROWS_OK)
+    /* The queue of rows has limits of its own. In the slots, waiting queries would block acks. */
+    if (status == ROWS_OK)
+        gate_slot_release(request);
+    else
         respond_error(request, status, after_ms);
 }
 
