@@ -19,13 +19,13 @@ import psycopg2
 import psycopg2.extensions
 import psycopg2.extras
 
-HERE = Path(__file__).resolve().parent
-CLIENT = HERE.parent
+FOLDER = Path(__file__).resolve().parent
+CLIENT = FOLDER.parent
 ROOTS = {
     "/client/": CLIENT / "dist",
     "/dist/": CLIENT / "dist",
     "/examples/": CLIENT / "examples",
-    "/": HERE,
+    "/": FOLDER,
 }
 FILES = {"index.html", "demo.js", "pane.js", "world.js", "format.js", "style.css", "icon.svg"}
 TOKEN_SECONDS = 600
@@ -309,7 +309,7 @@ class Handler(BaseHTTPRequestHandler):
             path = "/index.html"
         for prefix, root in ROOTS.items():
             name = path.removeprefix(prefix)
-            known = FILES if root == HERE else {p.name for p in root.iterdir() if p.suffix in (".js", ".html")}
+            known = FILES if root == FOLDER else {p.name for p in root.iterdir() if p.suffix in (".js", ".html")}
             if path.startswith(prefix) and name in known:
                 kind = mimetypes.guess_type(name)[0] or "application/octet-stream"
                 if name.endswith(".js"):

@@ -19,7 +19,7 @@ export const closeClass = (code) => (code / 100) | 0;
  * The close code and reason for a rejected request. For the response of a proxy or another server the
  * code is the HTTP status, so the client backs off.
  */
-export async function refusalOf(response) {
+export async function rejectionOf(response) {
   const { code, detail } = await response.json().catch(() => ({}));
   return { code: { 101: 4001, 103: 4003, 109: TOKEN_EXPIRED }[code] ?? response.status, reason: detail };
 }

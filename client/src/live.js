@@ -15,7 +15,7 @@ export function createLiveRows(access, source, { rule, key, load } = {}) {
   demand(key?.length || !(key || load), 'key: a column or an array of columns');
   demand(!load || load.call, 'load: a function');
   const listeners = new Set();
-  let shown = { rows: [], loading: true };
+  let current = { rows: [], loading: true };
   let isClosed = false;
   let rowStore;
   const imported = import('./rows.js').then(({ createRows }) => {
@@ -25,7 +25,7 @@ export function createLiveRows(access, source, { rule, key, load } = {}) {
     });
   });
   imported.catch((error) => {
-    show({ ...shown, error });
+    show({ ...current, error });
     report(error);
   });
   // The notification is handled when `rows` contains it. Later ones are not delayed: frames stay in order.
@@ -35,13 +35,13 @@ export function createLiveRows(access, source, { rule, key, load } = {}) {
   });
 
   function show(next) {
-    shown = next;
+    current = next;
     listeners.forEach(call);
   }
 
   function call(listener) {
     try {
-      listener(shown.rows);
+      listener(current.rows);
     } catch (error) {
       report(error);
     }
@@ -62,9 +62,9 @@ export function createLiveRows(access, source, { rule, key, load } = {}) {
   }
 
   return {
-    get rows() { return shown.rows; },
-    get loading() { return shown.loading; },
-    get error() { return shown.error; },
+    get rows() { return current.rows; },
+    get loading() { return current.loading; },
+    get error() { return current.error; },
     subscribe,
     reload: async () => {
       await imported;

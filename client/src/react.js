@@ -37,7 +37,7 @@ export const useClairon = () => useContext(Context);
 
 /** The current rows of a table, whether they are being loaded, and the error of the last load. */
 export function useLiveList(client, source, { rule, key, load } = {}) {
-  const [shown, setShown] = useState(NOTHING);
+  const [current, setCurrent] = useState(NOTHING);
   const newest = useRef(load); // an inline function differs at each render
   newest.current = load;
   const list = useRef();
@@ -51,14 +51,14 @@ export function useLiveList(client, source, { rule, key, load } = {}) {
       load: mayLoad ? () => newest.current() : undefined,
     });
     list.current = opened;
-    opened.subscribe((rows) => setShown({ rows, loading: opened.loading, error: opened.error }));
+    opened.subscribe((rows) => setCurrent({ rows, loading: opened.loading, error: opened.error }));
     return () => {
       opened.close();
       list.current = undefined;
-      setShown(NOTHING);
+      setCurrent(NOTHING);
     };
   }, [client, source, rule, columns, mayLoad]);
-  return { ...shown, reload: () => list.current?.reload() };
+  return { ...current, reload: () => list.current?.reload() };
 }
 
 /** Only the rows of useLiveList(). */

@@ -12,7 +12,7 @@ export function createRequests({ source, transmit, listen }) {
   const off = listen(receive);
 
   /** Sends a `rows` frame with these fields. Resolves to its reply, with the rows of all pages. Rejects with LOST or the `err`. */
-  function ask(fields) {
+  function send(fields) {
     cancel();
     return new Promise((resolve, reject) => {
       const r = requestNumber();
@@ -36,5 +36,5 @@ export function createRequests({ source, transmit, listen }) {
     pending = undefined;
   }
 
-  return { ask, cancel, off };
+  return { send, cancel, off };
 }

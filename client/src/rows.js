@@ -80,7 +80,7 @@ function createSnapshotRows(list, useTimes) {
   const table = createTable(columns);
   let ring = createRing();
   let snapshot; // of the rows; undefined before the first load
-  let shown = { rows: [], loading: true };
+  let current = { rows: [], loading: true };
   let isPaused = true; // a change is missing
   let mustLoad = true;
   let loading; // a promise, during a load
@@ -127,7 +127,7 @@ function createSnapshotRows(list, useTimes) {
 
   /** Only the first load is immediate. */
   function startLater() {
-    if (shown.loading) start();
+    if (current.loading) start();
     else if (mustLoad) schedule(random(SPREAD_MS));
   }
 
@@ -170,7 +170,7 @@ function createSnapshotRows(list, useTimes) {
 
   async function loadFromRelay() {
     try {
-      return await requests.ask({ rule });
+      return await requests.send({ rule });
     } catch (error) {
       if (!columns || ![NOT_ADDRESSED, UNKNOWN_FRAME].includes(error.code)) throw error;
       return useTimes(undefined, error);
@@ -191,7 +191,7 @@ function createSnapshotRows(list, useTimes) {
   /** Whether the snapshot contains all transactions that the connection was notified of, also before this page. */
   async function isNewEnough(text) {
     try {
-      const { ok, snapshot: known } = await requests.ask({ snapshot: text });
+      const { ok, snapshot: known } = await requests.send({ snapshot: text });
       return ok ?? !isOlder(parseSnapshot(text), parseSnapshot(known)); // HTTP has only rows to compare with
     } catch (error) {
       if (error.code === NOT_ADDRESSED) return true; // HTTP, and the rule is not live
@@ -240,7 +240,7 @@ function createSnapshotRows(list, useTimes) {
     if (attempts && ring.all().some((held) => held.n.metadata.id === id)) return;
     ring.add(change);
     if (isPaused) {
-      if (shown.error?.code === NOT_ADDRESSED && !mustLoad && isOurs(change)) invalidate(); // addressed now
+      if (current.error?.code === NOT_ADDRESSED && !mustLoad && isOurs(change)) invalidate(); // addressed now
       await loading;
     } else if (follow(change)) {
       publish();
@@ -261,13 +261,13 @@ function createSnapshotRows(list, useTimes) {
 
   /** Publishes the rows once per tick, so that those of one transaction appear together. */
   function publish(fields) {
-    shown = { ...shown, ...fields };
+    current = { ...current, ...fields };
     if (isPublishing) return;
     isPublishing = true;
     queueMicrotask(() => {
       isPublishing = false;
-      if (!isPaused) shown = { ...shown, rows: table.rows() };
-      if (!isClosed) show(shown);
+      if (!isPaused) current = { ...current, rows: table.rows() };
+      if (!isClosed) show(current);
     });
   }
 

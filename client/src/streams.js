@@ -1,6 +1,6 @@
 // streams.js: replacement for a WebSocket where none can be opened: /v1/sse and /v1/poll, with fetch().
 
-import { UNREACHABLE, refusalOf } from './closing.js';
+import { UNREACHABLE, rejectionOf } from './closing.js';
 
 export { warn } from './hint.js';
 
@@ -96,7 +96,7 @@ export function openStream(transport, fetch, url) {
     if (topics.size) query.topics = [...topics].join();
     const response = await request(`${path}?${new URLSearchParams(query)}`, { signal })
       .catch(() => { throw { code: UNREACHABLE }; });
-    if (!response.ok) throw await refusalOf(response);
+    if (!response.ok) throw await rejectionOf(response);
     return response;
   }
 

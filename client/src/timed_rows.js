@@ -66,17 +66,17 @@ export function createTimedRows({ client, columns, load, error, demand, clock, r
   async function loadAll() {
     await clearTimeout(timer); // the await makes reload() set `loading` first, also if load() throws at once
     try {
-      let answer = [];
+      let result = [];
       while (mustLoad && load) {
         mustLoad = false;
         floor = newest;
         unseen.push(...changes);
         changes.clear();
-        answer = await load();
+        result = await load();
       }
-      demand(Array.isArray(answer), 'load() must return an array');
-      demand(answer.every((row) => keyOf(row) !== undefined), `no column ${columns} in a row of load()`);
-      replace(answer);
+      demand(Array.isArray(result), 'load() must return an array');
+      demand(result.every((row) => keyOf(row) !== undefined), `no column ${columns} in a row of load()`);
+      replace(result);
       confirm();
       failure = undefined;
       isLoaded = true;

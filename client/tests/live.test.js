@@ -122,9 +122,9 @@ test('a change without the key causes a load', async (t) => {
 });
 
 test('changes during a load are applied to its result, then acked', async (t) => {
-  let answer;
-  const { client, socket, list } = await start(t, { load: () => new Promise((resolve) => { answer = resolve; }) });
-  await until('a load', () => answer);
+  let finishLoad;
+  const { client, socket, list } = await start(t, { load: () => new Promise((resolve) => { finishLoad = resolve; }) });
+  await until('a load', () => finishLoad);
   client.on('other', () => {});
   socket.sends(
     change('update', { before: { id: 1 }, after: { id: 1, a: 'new' }, ack: true }),
@@ -132,7 +132,7 @@ test('changes during a load are applied to its result, then acked', async (t) =>
   );
   await until('the other ack', () => socket.frames('ack').length === 1);
   assert.deepEqual(socket.frames('ack')[0].ids, ['of nothing loaded']);
-  answer([{ id: 1, a: 'old' }, { id: 2, a: 'x' }]);
+  finishLoad([{ id: 1, a: 'old' }, { id: 2, a: 'x' }]);
   await rowsAre(list, [{ id: 1, a: 'new' }, { id: 2, a: 'x' }]);
   await until('the ack', () => socket.frames('ack').length === 2);
 });
@@ -302,13 +302,13 @@ test('a gap or a connection that did not resume causes a load; a resumed one doe
 });
 
 test('a gap during a load causes another one', async (t) => {
-  const answers = [];
-  const { socket, list } = await start(t, { load: () => new Promise((resolve) => answers.push(resolve)) });
-  await until('a load', () => answers.length === 1);
+  const pending = [];
+  const { socket, list } = await start(t, { load: () => new Promise((resolve) => pending.push(resolve)) });
+  await until('a load', () => pending.length === 1);
   socket.sends({ t: 'gap', to: '2', why: 'trimmed' });
-  answers[0]([{ id: 'old' }]);
-  await until('another load', () => answers.length === 2);
-  answers[1]([{ id: 'new' }]);
+  pending[0]([{ id: 'old' }]);
+  await until('another load', () => pending.length === 2);
+  pending[1]([{ id: 'new' }]);
   await rowsAre(list, [{ id: 'new' }]);
 });
 

@@ -208,7 +208,7 @@ function imageOf({ before, after, truncates }, groups, { isFull }) {
 const textOf = (rows) => rows.map((row) => JSON.stringify(row, ['id', 'g', 'a', 'big'])).sort().join();
 
 /** Checks each published state of the list against the points that it may show. */
-function createJudge(db, list, describe) {
+function createChecker(db, list, describe) {
   const points = []; // masks of the changes up to each point that was delivered
   const responses = []; // masks of the snapshots that the list may have accepted
   let possible; // masks of the changes that the list may contain now
@@ -239,7 +239,7 @@ async function createPage(t, db, chances, kind, describe) {
   const { below, chance, pick } = chances;
   const tick = handTimers(t, 'setTimeout');
   t.mock.method(Math, 'random', chances.next);
-  const judge = createJudge(db, undefined, describe);
+  const checker = createChecker(db, undefined, describe);
   const requests = []; // without a response
   const loads = []; // pending calls of load()
   const sent = []; // delivered notifications
@@ -256,11 +256,11 @@ async function createPage(t, db, chances, kind, describe) {
   client.on('error', () => {});
   const load = () => new Promise((resolve, reject) => { loads.push({ resolve, reject }); });
   const list = client.live('t', kind.hasLoad ? { key: 'id', load } : undefined);
-  judge.watch(list);
+  checker.watch(list);
   const failures = [];
   list.subscribe((rows) => {
     try {
-      judge.publish(rows);
+      checker.publish(rows);
     } catch (error) {
       failures.push(error);
     }
@@ -292,7 +292,7 @@ async function createPage(t, db, chances, kind, describe) {
       sent.push(...part);
       const before = db.maskOf(db.commits.slice(0, position));
       const delivered = db.commits[position].changes.filter(({ bit }) => !rest.length || bit < rest[0].bit);
-      judge.points.push(before | db.maskOf([{ changes: delivered }]));
+      checker.points.push(before | db.maskOf([{ changes: delivered }]));
       if (!rest.length) position += 1;
     } while (!rest.length && chance(0.3));
     if (frames.length) socket.sends(...frames.map((frame) => ({ ...frame, pos: String(sent.length) })));
@@ -327,7 +327,7 @@ async function createPage(t, db, chances, kind, describe) {
       socket.sends({ t: 'err', r, code: pick([100, 111]), msg: 'busy', after: 100 });
       return;
     }
-    if (ok !== false) judge.responses.push(mask);
+    if (ok !== false) checker.responses.push(mask);
     if (ok !== undefined) {
       socket.sends({ t: 'rows', r, ok });
       return;

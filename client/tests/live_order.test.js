@@ -43,11 +43,11 @@ function createTable({ below, chance }, { isFull, hasTies, movesKeys, truncates 
 
   const image = (row) => (isFull ? row : { id: row.id });
 
-  function update(at, row, taken) {
+  function update(at, row, consumed) {
     const after = { ...row, a: below(3) };
     const id = 1 + below(5);
-    if (movesKeys && chance(0.15) && !rows.has(id) && (hasTies || !taken.has(id))) after.id = id;
-    taken.add(after.id);
+    if (movesKeys && chance(0.15) && !rows.has(id) && (hasTies || !consumed.has(id))) after.id = id;
+    consumed.add(after.id);
     if (chance(0.4)) after.big = below(100);
     const isUnchanged = !isFull && after.big === row.big && (movesKeys || after.id === row.id);
     rows.delete(row.id);
@@ -57,16 +57,16 @@ function createTable({ below, chance }, { isFull, hasTies, movesKeys, truncates 
       isFull ? { changed: ['a'] } : isUnchanged && { unchanged: ['big'] });
   }
 
-  function step(at, taken) {
+  function step(at, consumed) {
     const id = 1 + below(5);
     const row = rows.get(id);
     if (truncates && chance(0.03)) {
       rows.clear();
       return change(at, 'truncate', null, null);
     }
-    if (!hasTies && taken.has(id)) return undefined;
-    taken.add(id);
-    if (row && chance(0.7)) return update(at, row, taken);
+    if (!hasTies && consumed.has(id)) return undefined;
+    consumed.add(id);
+    if (row && chance(0.7)) return update(at, row, consumed);
     if (row) {
       rows.delete(id);
       return change(at, 'delete', image(row), null);
@@ -78,8 +78,8 @@ function createTable({ below, chance }, { isFull, hasTies, movesKeys, truncates 
   function commit(now) {
     micros = (micros + 1) % 1000;
     const at = new Date(now).toISOString().replace('Z', `${String(micros).padStart(3, '0')}Z`);
-    const taken = new Set();
-    const lines = Array.from({ length: 1 + below(3) }, () => step(at, taken)).filter(Boolean);
+    const consumed = new Set();
+    const lines = Array.from({ length: 1 + below(3) }, () => step(at, consumed)).filter(Boolean);
     past.push([now, [...rows.values()]]);
     return lines;
   }
@@ -132,7 +132,7 @@ async function createPage(t, chances, { hasLoad, skew, knowsNow }) {
   return page;
 }
 
-function answer(page, table, { below, pick, chance }) {
+function finishLoad(page, table, { below, pick, chance }) {
   const { resolve, reject, requestedAt } = pick(page.loads);
   if (chance(0.1)) {
     reject(new Error('the server is unavailable'));
@@ -167,7 +167,7 @@ async function play(t, seed, kind) {
       if (chance(0.2)) pool.push(again(n, chances));
       page.deliver(n);
     },
-    answer: () => page.loads.length && answer(page, table, chances),
+    finishLoad: () => page.loads.length && finishLoad(page, table, chances),
     wait: () => page.pass(below(3000)),
     reconnect: async () => {
       const resumed = !hasLoad || chance(0.5);
@@ -180,7 +180,7 @@ async function play(t, seed, kind) {
       page.gap();
     },
   };
-  const steps = ['commit', 'commit', 'commit', 'deliver', 'deliver', 'deliver', 'deliver', 'answer', 'answer', 'wait'];
+  const steps = ['commit', 'commit', 'commit', 'deliver', 'deliver', 'deliver', 'deliver', 'finishLoad', 'finishLoad', 'wait'];
   for (let i = 0; i < 6; i += 1) act.commit();
   page.pass(LAG_MS);
   if (hasLoad) pool = pool.filter(() => chance(0.5));

@@ -27,7 +27,7 @@ const create = (x, after, more) => change(x, 'create', { after }, more);
 const update = (x, after, more) => change(x, 'update', { before: { id: after.id }, after }, more);
 const remove = (x, before, more) => change(x, 'delete', { before }, more);
 
-/** A connected client with a live list, whose states are in `shown`. Timers are in the test's hands. */
+/** A connected client with a live list, whose states are in `states`. Timers are in the test's hands. */
 async function start(t, options, { connected, relayOptions, source = 't' } = {}) {
   const tick = handTimers(t, 'setTimeout');
   const relay = fakeRelay(relayOptions);
@@ -37,12 +37,12 @@ async function start(t, options, { connected, relayOptions, source = 't' } = {})
   client.on('error', ({ error }) => errors.push(error.message));
   const list = client.live(source, options);
   t.after(() => list.close());
-  const shown = [];
-  list.subscribe((rows) => shown.push(rows));
+  const states = [];
+  list.subscribe((rows) => states.push(rows));
   const socket = await relay.socket();
   socket.accept({ ping: 1e6, ...connected });
   await turn();
-  return { tick, relay, client, list, errors, shown, socket };
+  return { tick, relay, client, list, errors, states, socket };
 }
 
 /** Waits until pending promises have resolved. */
@@ -56,9 +56,9 @@ function respond(socket, snapshot, rows, fields) {
   socket.sends({ t: 'rows', r, key: ['id'], snapshot, rows, more: false, ...fields });
 }
 
-function refuse(socket, code, fields) {
+function rejectRows(socket, code, fields) {
   const { r } = socket.frames('rows').at(-1);
-  socket.sends({ t: 'err', r, code, msg: `refused with ${code}`, retry: false, ...fields });
+  socket.sends({ t: 'err', r, code, msg: `rejected with ${code}`, retry: false, ...fields });
 }
 
 /** A list whose first rows are loaded. */
@@ -73,7 +73,7 @@ async function loaded(t, snapshot, rows, options, more) {
 const requestsOf = (socket) => socket.frames('rows').map(({ r, ...frame }) => frame);
 
 test('without options the list holds the rows of the live rule, and follows its changes', async (t) => {
-  const { socket, list, shown, errors } = await start(t);
+  const { socket, list, states, errors } = await start(t);
   assert.deepEqual(requestsOf(socket), [{ t: 'rows', source: 't' }]);
   assert.ok(Number.isInteger(socket.frames('rows')[0].r));
   assert.deepEqual([list.rows, list.loading, list.error], [[], true, undefined]);
@@ -83,7 +83,7 @@ test('without options the list holds the rows of the live rule, and follows its 
   socket.sends(create(7424, { id: 3, a: 'z' }), update(7430, { id: 1, a: 'X' }), remove(7431, { id: 2 }));
   await turn();
   assert.deepEqual(list.rows, [{ id: 1, a: 'X' }, { id: 3, a: 'z' }]);
-  assert.equal(shown.length, 3);
+  assert.equal(states.length, 3);
   assert.deepEqual(errors, []);
 });
 
@@ -98,7 +98,7 @@ test('a rule is requested by its name; changes of other rules are ignored', asyn
 // ---- three faults of lists that compare times, or trust the order of arrival
 
 test('fault 1: a response of a lagging replica does not undo a newer change', async (t) => {
-  const { socket, list, shown } = await loaded(t, '10:10:', [{ id: 1, a: 'old' }]);
+  const { socket, list, states } = await loaded(t, '10:10:', [{ id: 1, a: 'old' }]);
   socket.sends(update(10, { id: 1, a: 'new' }));
   await turn();
   list.reload();
@@ -106,11 +106,11 @@ test('fault 1: a response of a lagging replica does not undo a newer change', as
   respond(socket, '10:10:', [{ id: 1, a: 'old' }]);
   await turn();
   assert.deepEqual(list.rows, [{ id: 1, a: 'new' }]);
-  assert.deepEqual(shown.map(([row]) => row?.a), [undefined, 'old', 'new', 'new']);
+  assert.deepEqual(states.map(([row]) => row?.a), [undefined, 'old', 'new', 'new']);
 });
 
 test('fault 2: an older change that arrives after newer rows does not undo them', async (t) => {
-  const { socket, list, shown } = await start(t);
+  const { socket, list, states } = await start(t);
   const first = update(10, { id: 1, a: 'first' });
   const second = update(11, { id: 1, a: 'second' });
   respond(socket, '12:12:', [{ id: 1, a: 'second' }]);
@@ -119,11 +119,11 @@ test('fault 2: an older change that arrives after newer rows does not undo them'
   socket.sends(second);
   await turn();
   assert.deepEqual(list.rows, [{ id: 1, a: 'second' }]);
-  assert.ok(shown.slice(1).every(([row]) => row.a === 'second'));
+  assert.ok(states.slice(1).every(([row]) => row.a === 'second'));
 });
 
 test('fault 3: a change that is not visible yet in newer rows stays in the list', async (t) => {
-  const { socket, list, shown } = await loaded(t, '9:10:9', []);
+  const { socket, list, states } = await loaded(t, '9:10:9', []);
   socket.sends(create(10, { id: 1 }));
   await turn();
   list.reload();
@@ -131,7 +131,7 @@ test('fault 3: a change that is not visible yet in newer rows stays in the list'
   respond(socket, '10:12:10', [{ id: 2 }]); // of transaction 9; 10 is committed, and waits for a synchronous standby
   await turn();
   assert.deepEqual(list.rows, [{ id: 2 }, { id: 1 }]);
-  assert.ok(shown.slice(2).every((rows) => rows.some(({ id }) => id === 1)));
+  assert.ok(states.slice(2).every((rows) => rows.some(({ id }) => id === 1)));
 });
 
 // ---- snapshots
@@ -191,23 +191,23 @@ test('more changes during a load than the list remembers cause another load, not
 });
 
 test('pages of one response appear together, with changes between them', async (t) => {
-  const { socket, list, shown } = await start(t);
+  const { socket, list, states } = await start(t);
   respond(socket, '10:10:', [{ id: 1 }], { more: true });
   await turn();
   socket.sends(create(10, { id: 3 }));
   await turn();
-  assert.equal(shown.length, 1);
+  assert.equal(states.length, 1);
   respond(socket, '10:10:', [{ id: 2 }]);
   await turn();
-  assert.deepEqual(shown, [[], [{ id: 1 }, { id: 2 }, { id: 3 }]]);
+  assert.deepEqual(states, [[], [{ id: 1 }, { id: 2 }, { id: 3 }]]);
   assert.equal(list.loading, false);
 });
 
 test('changes that arrive together appear together', async (t) => {
-  const { socket, shown } = await loaded(t, '10:10:', [{ id: 1, amount: 5 }, { id: 2, amount: 0 }]);
+  const { socket, states } = await loaded(t, '10:10:', [{ id: 1, amount: 5 }, { id: 2, amount: 0 }]);
   socket.sends(update(10, { id: 1, amount: 0 }), update(10, { id: 2, amount: 5 }));
   await turn();
-  assert.deepEqual(shown.slice(2), [[{ id: 1, amount: 0 }, { id: 2, amount: 5 }]]);
+  assert.deepEqual(states.slice(2), [[{ id: 1, amount: 0 }, { id: 2, amount: 5 }]]);
 });
 
 test('a response to another list is not mixed with its own', async (t) => {
@@ -233,14 +233,14 @@ test('the key of the response identifies rows, also of several columns', async (
 // ---- changes that need a load
 
 test('a late change causes a load, during which newer changes wait', async (t) => {
-  const { socket, list, shown } = await loaded(t, '10:10:', [{ id: 1, a: 'row' }]);
+  const { socket, list, states } = await loaded(t, '10:10:', [{ id: 1, a: 'row' }]);
   socket.sends(update(10, { id: 1, a: 'late' }, { attempts: 1 }), update(12, { id: 1, a: 'newer' }));
   await turn();
-  assert.deepEqual([socket.frames('rows').length, shown.length], [2, 2]);
+  assert.deepEqual([socket.frames('rows').length, states.length], [2, 2]);
   respond(socket, '12:12:', [{ id: 1, a: 'newest of 11' }]);
   await turn();
   assert.deepEqual(list.rows, [{ id: 1, a: 'newer' }]);
-  assert.equal(shown.length, 3);
+  assert.equal(states.length, 3);
 });
 
 test('rows that do not contain a late change are requested again', async (t) => {
@@ -322,11 +322,11 @@ test('unchanged large columns keep their value, also when the key changes', asyn
 });
 
 test('a TRUNCATE empties the list, in its transaction', async (t) => {
-  const { socket, list, shown } = await loaded(t, '10:10:', [{ id: 1 }]);
+  const { socket, list, states } = await loaded(t, '10:10:', [{ id: 1 }]);
   socket.sends(change(10, 'truncate', {}), create(10, { id: 2 }), create(11, { id: 3 }));
   await turn();
   assert.deepEqual(list.rows, [{ id: 2 }, { id: 3 }]);
-  assert.equal(shown.length, 3);
+  assert.equal(states.length, 3);
 });
 
 test('notifications that are not changes of rows are ignored', async (t) => {
@@ -470,7 +470,7 @@ test('a request without a reply is repeated on the next connection', async (t) =
 
 test('a busy relay is asked again after its delay, without an error', async (t) => {
   const { tick, socket, list, errors } = await start(t);
-  refuse(socket, 111, { after: 5000, retry: true });
+  rejectRows(socket, 111, { after: 5000, retry: true });
   await turn();
   tick(4999);
   await turn();
@@ -486,10 +486,10 @@ test('a busy relay is asked again after its delay, without an error', async (t) 
 for (const code of [103, 113]) {
   test(`${code} is the error of the list, until it is asked again after a reload`, async (t) => {
     const { tick, socket, list, errors } = await start(t);
-    refuse(socket, code);
+    rejectRows(socket, code);
     await turn();
-    assert.deepEqual([list.rows, list.loading, list.error.code, list.error.message], [[], false, code, `refused with ${code}`]);
-    assert.deepEqual(errors, [`refused with ${code}`]);
+    assert.deepEqual([list.rows, list.loading, list.error.code, list.error.message], [[], false, code, `rejected with ${code}`]);
+    assert.deepEqual(errors, [`rejected with ${code}`]);
     tick(120_000);
     await turn();
     assert.equal(socket.frames('rows').length, 1);
@@ -507,7 +507,7 @@ test('a user who is no longer addressed loses the rows, and asks again when a ch
   socket.sends({ t: 'reload', source: 't', rule: 'default' });
   tick(1000);
   await turn();
-  refuse(socket, 103);
+  rejectRows(socket, 103);
   await turn();
   assert.deepEqual([list.rows, list.error.code], [[], 103]);
   socket.sends(create(11, { id: 2 }));
@@ -523,7 +523,7 @@ test('another error is reported, and the request is repeated with growing delays
   t.mock.method(Math, 'random', () => 0.999);
   const { tick, socket, list, errors } = await start(t);
   for (const ms of [500, 1000, 2000]) {
-    refuse(socket, 100);
+    rejectRows(socket, 100);
     await turn();
     const { length } = socket.frames('rows');
     tick(ms * 0.9);
@@ -540,7 +540,7 @@ test('with `key` and no live rule the list starts empty, names the error, and fo
   const { socket, list, errors } = await start(t, { key: 'id' });
   socket.sends(create(10, { id: 1 }, { rule: undefined }));
   await turn();
-  refuse(socket, 103);
+  rejectRows(socket, 103);
   await turn();
   socket.sends(create(11, { id: 2 }, { rule: undefined }));
   await turn();

@@ -40,10 +40,10 @@ async function twoTabs(t, table) {
   const open = () => {
     const client = connect({ url: 'ws://relay.test', token, WebSocket: relay.WebSocket, backoff: { base: 2, cap: 2 } });
     t.after(() => client.close());
-    const shown = [];
+    const states = [];
     const list = client.live('t');
-    list.subscribe((rows) => shown.push(rows.map(({ id }) => id).join()));
-    return { client, list, shown };
+    list.subscribe((rows) => states.push(rows.map(({ id }) => id).join()));
+    return { client, list, states };
   };
   const first = open();
   const socket = await relay.socket();
@@ -53,7 +53,7 @@ async function twoTabs(t, table) {
   return { relay, open, first, second, socket };
 }
 
-const hasRows = (tab, rows) => until(`rows ${rows}`, () => tab.shown.at(-1) === rows);
+const hasRows = (tab, rows) => until(`rows ${rows}`, () => tab.states.at(-1) === rows);
 
 test('each tab requests its rows over the shared connection, and follows the changes', async (t) => {
   const { relay, first, second, socket } = await twoTabs(t, { snapshot: '10:10:', rows: [{ id: 1 }, { id: 2 }] });
@@ -70,7 +70,7 @@ test('the rows of one transaction appear together in every tab', async (t) => {
   await hasRows(second, '1');
   socket.sends(create(10, { id: 2 }), create(10, { id: 3 }), create(10, { id: 4 }));
   await hasRows(second, '1,2,3,4');
-  assert.deepEqual([first, second].map(({ shown }) => shown), Array(2).fill(['', '1', '1,2,3,4']));
+  assert.deepEqual([first, second].map(({ states }) => states), Array(2).fill(['', '1', '1,2,3,4']));
 });
 
 test('only the tab that asked receives the rows', async (t) => {
@@ -78,7 +78,7 @@ test('only the tab that asked receives the rows', async (t) => {
   await hasRows(second, '1');
   const posted = t.mock.method(BroadcastChannel.prototype, 'postMessage');
   await first.list.reload();
-  await until('the rows again', () => first.shown.length === 3);
+  await until('the rows again', () => first.states.length === 3);
   assert.deepEqual(posted.mock.calls.filter(({ arguments: [{ t: type }] }) => type === 'frames'), []);
 });
 
@@ -129,7 +129,7 @@ test('lists of a new leader and its followers keep following', async (t) => {
 
 test('seen() resolves in every tab', async (t) => {
   const { first, second, socket } = await twoTabs(t, { snapshot: '10:10:', rows: [] });
-  await until('both lists', () => first.shown.length > 1 && second.shown.length > 1);
+  await until('both lists', () => first.states.length > 1 && second.states.length > 1);
   const both = Promise.all([first, second].map(({ client }) => client.seen('10')));
   socket.sends(create(10, { id: 1 }));
   await both;
@@ -138,7 +138,7 @@ test('seen() resolves in every tab', async (t) => {
 
 test('a returning tab shows notifications that need an ack in their order', async (t) => {
   const { relay, second, socket } = await twoTabs(t, { snapshot: '10:10:', rows: [] });
-  await until('the list', () => second.shown.length > 1);
+  await until('the list', () => second.states.length > 1);
   const seen = [];
   const [missed, pending] = [create(10, { id: 1 }), create(11, { id: 2 })];
   pending.n.routing.retry.ack_required = true;

@@ -19,7 +19,7 @@ function start(t, options) {
   return { relay, client, errors, states };
 }
 
-const REFUSED = [
+const INVALID_OPTIONS = [
   [undefined, /token: a string or a function/],
   [{ token: 'T', tokne: 1 }, /unknown option tokne, valid: url, token/],
   [{ url: ADDRESS }, /token: a string or a function/],
@@ -37,7 +37,7 @@ const REFUSED = [
   [{ url: 'ftp://relay.test', token: 'T' }, /url: ftp:\/\/relay\.test must start with/],
 ];
 
-for (const [options, message] of REFUSED) {
+for (const [options, message] of INVALID_OPTIONS) {
   test(`connect(${JSON.stringify(options)}) is rejected by name`, () => {
     assert.throws(() => connect(options), (error) => error instanceof TypeError && message.test(error.message));
   });
@@ -58,8 +58,8 @@ test('topics may be one string, also if other topics are delivered', async (t) =
 
 for (const [value, name] of [[undefined, 'undefined'], [null, 'object'], ['', 'an empty string'], [{ token: 'T' }, 'object']]) {
   test(`a token function that returns ${JSON.stringify(value)} is an error, and is called again`, async (t) => {
-    const answers = [value, 'T'];
-    const { relay, errors, states } = start(t, { token: async () => answers.shift() });
+    const tokens = [value, 'T'];
+    const { relay, errors, states } = start(t, { token: async () => tokens.shift() });
     const socket = await relay.socket();
     socket.accept();
     assert.equal(socket.sent[0].token, 'T');

@@ -71,12 +71,12 @@ test('lists show the change before it resolves', async (t) => {
   await turn();
   respond(socket, socket.frames('rows')[0].r, '10:10:');
   await turn();
-  let shown;
-  client.seen('10').then(() => { shown = list.rows.length; });
+  let contained;
+  client.seen('10').then(() => { contained = list.rows.length; });
   await turn();
   socket.sends(change('10'), change('10'));
   await pass();
-  assert.equal(shown, 2);
+  assert.equal(contained, 2);
 });
 
 test('it resolves when the rows of all lists contain the transaction, whose notification was lost', async (t) => {
