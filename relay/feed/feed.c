@@ -138,8 +138,7 @@ on_store_up(void *ctx)
 {
     struct feed *feed = ctx;
 
-    /* A relay that drains leaves the slot to the next one. */
-    if (!feed->closing && feed->state == FEED_WAITING && !ev_is_active(&feed->link.retry))
+    if (feed->state == FEED_WAITING && !ev_is_active(&feed->link.retry))
         feed_connect(feed);
 }
 

@@ -100,9 +100,10 @@ add_request(struct list_request *request, int64_t *ret_after_ms)
 }
 
 void
-session_ask_rows(struct session *session, const char *source, const char *rule, int64_t request_id)
+session_request_rows(struct session *session, const char *source, const char *rule,
+                     int64_t request_id)
 {
-    struct list_request *request = lists_ask(session, source, rule, request_id);
+    struct list_request *request = lists_request(session, source, rule, request_id);
     int64_t after_ms = 0;
     enum rows_status status;
 

@@ -17,8 +17,8 @@ struct snapshot;
  * Sends the rows that the rule addresses to the session's user as frames `rows`, or an `err`.
  * Later changes of the user's memberships send `reload`.
  */
-void session_ask_rows(struct session *session, const char *source, const char *rule,
-                      int64_t request_id);
+void session_request_rows(struct session *session, const char *source, const char *rule,
+                          int64_t request_id);
 
 /* True if the snapshot contains all transactions with a notification before the cursor. */
 bool session_accepts_snapshot(const struct session *session, const struct snapshot *snapshot);

@@ -292,7 +292,7 @@ handle_rows(struct gate_conn *conn, const struct client_message *message)
     int len;
 
     if (!message->has_snapshot) {
-        session_ask_rows(conn->session, message->source, message->rule, message->request_id);
+        session_request_rows(conn->session, message->source, message->rule, message->request_id);
         return;
     }
     is_accepted = session_accepts_snapshot(conn->session, &message->snapshot);

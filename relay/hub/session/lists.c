@@ -62,7 +62,7 @@ free_list(struct session_lists *lists, struct session_list *list)
 }
 
 struct list_request *
-lists_ask(struct session *session, const char *source, const char *rule, int64_t request_id)
+lists_request(struct session *session, const char *source, const char *rule, int64_t request_id)
 {
     struct list_request *request;
     struct session_list *list;
@@ -169,7 +169,7 @@ write_reload(const struct session_list *list, struct buffer *out)
 /* ---- frames */
 
 static enum rc
-write_answer(struct list_request *request, struct buffer *out)
+write_result(struct list_request *request, struct buffer *out)
 {
     const struct rows_error *error;
 
@@ -195,7 +195,7 @@ lists_write_frame(struct session *session, struct buffer *out)
     lists->has_frames = list != NULL || lists->sending != NULL;
     if (!lists->has_frames)
         return false;
-    rc = list != NULL ? write_reload(list, out) : write_answer(lists->sending, out);
+    rc = list != NULL ? write_reload(list, out) : write_result(lists->sending, out);
     if (rc != RC_OK)
         abort(); /* the buffer has room for the longest row */
     return true;

@@ -61,8 +61,8 @@ struct session_lists {
 };
 
 /* Begins a request. NULL: too many, because the client does not read its answers. */
-struct list_request *lists_ask(struct session *session, const char *source, const char *rule,
-                               int64_t request_id);
+struct list_request *lists_request(struct session *session, const char *source, const char *rule,
+                                   int64_t request_id);
 /* Its result. Pages or an error are sent next. */
 void lists_rows_received(struct list_request *request, enum rows_status status,
                          const struct rows_result *result, int64_t after_ms);

@@ -22,20 +22,20 @@ my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store);
 my $next  = 10;
 
-sub ask { my ($client, %fields) = @_; $client->send({ t => 'rows', r => ++$next, %fields }); return $next }
+sub request { my ($client, %fields) = @_; $client->send({ t => 'rows', r => ++$next, %fields }); return $next }
 sub reply { my ($client, $r) = @_; return $client->wait_for(sub { ($_[0]{r} // 0) == $r }) }
-sub rows { my ($client, %fields) = @_; return reply($client, ask($client, %fields)) }
+sub rows { my ($client, %fields) = @_; return reply($client, request($client, %fields)) }
 sub table { my ($sql) = @_; return join ',', split /\n/, $pg->safe_psql('postgres', $sql) }
 sub ids { return join ',', map { $_->{id} } @_ }
 
 my $client = $relay->client('u1', groups => { STRUCTURE => ['s1'] });
-my $answer = rows($client, source => 'tasks');
-is(ids(@{ $answer->{rows} }), table(q{SELECT id FROM tasks WHERE owner = 'u1' ORDER BY id}), 'a user receives its rows');
-is_deeply($answer->{rows}[0], { id => 1, owner => 'u1', title => 'task 1', done => JSON::false }, 'with all columns');
-is_deeply($answer->{key}, ['id'], 'and the key');
-$answer = rows($client, source => 'tasks', rule => 'open');
-is(ids(@{ $answer->{rows} }), table('SELECT id FROM tasks WHERE NOT done ORDER BY id'), 'a condition selects rows');
-is_deeply($answer->{rows}[0], { id => 1, title => 'task 1' }, 'columns are limited');
+my $result = rows($client, source => 'tasks');
+is(ids(@{ $result->{rows} }), table(q{SELECT id FROM tasks WHERE owner = 'u1' ORDER BY id}), 'a user receives its rows');
+is_deeply($result->{rows}[0], { id => 1, owner => 'u1', title => 'task 1', done => JSON::false }, 'with all columns');
+is_deeply($result->{key}, ['id'], 'and the key');
+$result = rows($client, source => 'tasks', rule => 'open');
+is(ids(@{ $result->{rows} }), table('SELECT id FROM tasks WHERE NOT done ORDER BY id'), 'a condition selects rows');
+is_deeply($result->{rows}[0], { id => 1, title => 'task 1' }, 'columns are limited');
 my $grp = rows($client, source => "\x{d6}dd \"name");
 is(ids(@{ $grp->{rows} }), '1,3', 'a group of the token is applied, for a source with any name');
 is(rows($client, source => $_->[0], rule => $_->[1])->{code}, 103, "\"$_->[1]\" of $_->[0] is denied")
@@ -54,11 +54,11 @@ sub contains
 
 sub list
 {
-    my ($from, $answer) = @_;
-    my %rows = map { $_->{id} => $_ } @{ $answer->{rows} };
+    my ($from, $result) = @_;
+    my %rows = map { $_->{id} => $_ } @{ $result->{rows} };
     for my $change (grep { $_->{t} eq 'msg' && ($_->{rule} // '') eq 'default' && $_->{n}{metadata}{source} eq 'tasks' } @{ $from->{messages} })
     {
-        next if contains($answer->{snapshot}, $change->{x});
+        next if contains($result->{snapshot}, $change->{x});
         my ($before, $after) = @{ $change->{n}{payload} }{qw(before after)};
         delete $rows{ $before->{id} } if $before;
         $rows{ $after->{id} } = $after if $after && $after->{id};    # wait_row() turns null into {}
@@ -77,12 +77,12 @@ for my $round (1 .. 300)
 }
 close $file;
 my $writer = Clairon::Test::writer($pg, $script);
-my @answers = map { rows($client, source => 'tasks') } 1 .. 20;
+my @results = map { rows($client, source => 'tasks') } 1 .. 20;
 $writer->finish;
 $pg->safe_psql('postgres', q{INSERT INTO tasks VALUES (1000, 'u1', 'last') });
 $client->wait_row(1000);
 my $expected = table(q{SELECT id || ' ' || title FROM tasks WHERE owner = 'u1' ORDER BY id});
-is(list($client, $answers[$_]), $expected, "answer $_ and the changes after it equal the table") for 0, 7, 13, 19;
+is(list($client, $results[$_]), $expected, "answer $_ and the changes after it equal the table") for 0, 7, 13, 19;
 
 # Memberships.
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's0', 'u1')});

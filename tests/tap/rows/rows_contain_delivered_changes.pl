@@ -17,7 +17,7 @@ my $stub  = Clairon::Test::StubRows->new($pg);
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'rows.timeout' => '60s' });
 my $next  = 10;
 
-sub ask { my ($client, %fields) = @_; $client->send({ t => 'rows', r => ++$next, %fields }); return $next }
+sub request { my ($client, %fields) = @_; $client->send({ t => 'rows', r => ++$next, %fields }); return $next }
 sub reply { my ($client, $r) = @_; return $client->wait_for(sub { ($_[0]{r} // 0) == $r }) }
 sub has_reply { my ($client, $r) = @_; return scalar grep { ($_->{r} // 0) == $r } @{ $client->{messages} } }
 sub repeated { return $relay->metric('clairon_rows_repeated_total') }
@@ -47,15 +47,15 @@ is($client->wait_row(1)->{x}, $x, 'the notification has its transaction');
 
 # The database does not show the change yet, although the client was notified.
 $stub->set('t', snapshot => snapshot_without($x));
-my $r = ask($client, source => 't');
+my $r = request($client, source => 't');
 wait_repeated(2);
 ok(!has_reply($client, $r), 'rows without a delivered change are not sent');
 $stub->set('t', snapshot => snapshot_with($x));
 is(reply($client, $r)->{snapshot}, snapshot_with($x), 'they are sent from a snapshot that contains it');
 
 # The application's own rows.
-is(reply($client, ask($client, source => 't', snapshot => snapshot_without($x)))->{ok}, JSON::false, 'a snapshot without it is too old');
-my $verdict = reply($client, ask($client, source => 't', snapshot => snapshot_with($x)));
+is(reply($client, request($client, source => 't', snapshot => snapshot_without($x)))->{ok}, JSON::false, 'a snapshot without it is too old');
+my $verdict = reply($client, request($client, source => 't', snapshot => snapshot_with($x)));
 is_deeply([ sort keys %$verdict ], [qw(ok r t)], 'the reply says only whether it is new enough');
 is($verdict->{ok}, JSON::true, 'a snapshot with it is');
 
@@ -63,9 +63,9 @@ is($verdict->{ok}, JSON::true, 'a snapshot with it is');
 my $other = insert(2, 'u2');
 wait_until('the relay has read it', sub { $relay->metric('clairon_hub_notifications_total') >= 2 });
 $stub->set('t', snapshot => snapshot_without($other));
-$r = ask($client, source => 't');
+$r = request($client, source => 't');
 my $late = $relay->client('u3');
-my $of_late = ask($late, source => 't');
+my $of_late = request($late, source => 't');
 my $path = '/v1/rows?source=t';
 wait_repeated(4);
 ok(!has_reply($client, $r), 'rows must contain every transaction that the cursor is past');
@@ -87,12 +87,12 @@ $stub->set('t', snapshot => undef);
 $stub->set('grp', audience => 'STRUCTURE+ROLE');
 $stub->set('mine', audience => 'USER');
 my $watcher = $relay->client('u1');
-reply($_->[0], ask($_->[0], source => $_->[1])) for [ $client, 'grp' ], [ $client, 'mine' ], [ $watcher, 'grp' ];
+reply($_->[0], request($_->[0], source => $_->[1])) for [ $client, 'grp' ], [ $client, 'mine' ], [ $watcher, 'grp' ];
 my $joined = $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('ROLE', 'admin', 'u1') RETURNING pg_current_xact_id()});
 my $reload = $client->wait_for('reload');
 is_deeply($reload, { t => 'reload', source => 'grp', rule => 'default' }, 'a change of memberships makes the client ask again');
 $stub->set('grp', snapshot => snapshot_without($joined));
-$r = ask($client, source => 'grp');
+$r = request($client, source => 'grp');
 wait_repeated(1);
 ok(!has_reply($client, $r), 'the next answer waits for the change');
 # One more change while the request is pending.
@@ -105,9 +105,9 @@ $stub->set('grp', snapshot => snapshot_with($left));
 is(reply($client, $r)->{snapshot}, snapshot_with($left), 'and contains it');
 $stub->set('grp', snapshot => undef);
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('OTHER', 'o1', 'u1'), ('STRUCTURE', 's1', 'u2')});
-reply($client, ask($client, source => 'mine'));
+reply($client, request($client, source => 'mine'));
 my $second = $relay->client('u1');
-reply($second, ask($second, source => 'grp'));
+reply($second, request($second, source => 'grp'));
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'u1')});
 $client->run_until('the next reload', sub { 2 <= grep { $_->{t} eq 'reload' } @{ $client->{messages} } });
 $second->wait_for('reload');

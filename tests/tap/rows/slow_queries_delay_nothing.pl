@@ -20,7 +20,7 @@ my $relay = Clairon::Test::relay($pg, $store, conf => {
     'rows.timeout'  => '4s', 'rows.connections' => 2 });
 my ($next, $ids) = (10, 0);
 
-sub ask { my ($client, %fields) = @_; $client->send({ t => 'rows', r => ++$next, %fields }); return $next }
+sub request { my ($client, %fields) = @_; $client->send({ t => 'rows', r => ++$next, %fields }); return $next }
 sub reply { my ($client, $r) = @_; return $client->wait_for(sub { ($_[0]{r} // 0) == $r }) }
 sub has_reply { my ($client, $r) = @_; return scalar grep { ($_->{r} // 0) == $r } @{ $client->{messages} } }
 
@@ -34,18 +34,18 @@ sub expect_delivery
 }
 
 # Repeats the request while the relay asks for it, as a client does.
-sub ask_until_answered
+sub request_until_rows
 {
     my ($client, %fields) = @_;
-    return wait_until('rows', sub { my $reply = reply($client, ask($client, %fields)); $reply->{t} eq 'rows' ? $reply : 0 });
+    return wait_until('rows', sub { my $reply = reply($client, request($client, %fields)); $reply->{t} eq 'rows' ? $reply : 0 });
 }
 
 my $client = $relay->client('u1');
 $stub->set($_, delay => 30) for qw(slow1 slow2);
 $stub->set('fast');
-my @slow = map { ask($client, source => "slow$_") } 1, 2;
+my @slow = map { request($client, source => "slow$_") } 1, 2;
 wait_until('both connections are busy', sub { 2 == $stub->calls('slow1') + $stub->calls('slow2') });
-my $waits = ask($client, source => 'fast');
+my $waits = request($client, source => 'fast');
 expect_delivery($client, 'notifications are delivered while all connections are busy');
 ok(!grep({ has_reply($client, $_) } @slow, $waits), 'and the requests still wait');
 for my $error (map { reply($client, $_) } @slow)
@@ -55,20 +55,20 @@ for my $error (map { reply($client, $_) } @slow)
 }
 is($relay->metric('clairon_rows_errors_total{kind="timeout"}'), 2, 'it is counted');
 reply($client, $waits);    # its time may have ended too
-is(ask_until_answered($client, source => 'fast')->{t}, 'rows', 'other requests run afterwards');
+is(request_until_rows($client, source => 'fast')->{t}, 'rows', 'other requests run afterwards');
 wait_until('the server runs no query', sub {
     $pg->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%live_rows%' AND state = 'active' AND pid <> pg_backend_pid()}) eq '0' });
 pass('no query continues on the server');
 
 # The server does not answer: neither data nor a close.
 $proxy->freeze;
-$waits = ask($client, source => 'fast');
+$waits = request($client, source => 'fast');
 expect_delivery($client, 'notifications are delivered while the database does not reply');
 is(reply($client, $waits)->{code}, 111, 'the request ends with 111');
 $proxy->thaw;
 $proxy->reject(1);
 $proxy->cut;
-$waits = ask($client, source => 'fast');
+$waits = request($client, source => 'fast');
 expect_delivery($client, 'notifications are delivered without a database for rows');
 my $lost = reply($client, $waits);
 is_deeply([ @$lost{qw(code retry)} ], [ 111, JSON::true ], 'without a connection the request ends with 111');
@@ -76,11 +76,11 @@ my ($status, $body) = $relay->get('/v1/rows?source=fast', Authorization => 'Bear
 is_deeply([ $status, JSON::decode_json($body)->{code} ], [ 503, 111 ], 'over HTTP with 503');
 is(($relay->get('/readyz'))[0], 200, 'the relay stays ready');
 $proxy->reject(0);
-is(ask_until_answered($client, source => 'fast')->{t}, 'rows', 'rows are read again when the database is back');
+is(request_until_rows($client, source => 'fast')->{t}, 'rows', 'rows are read again when the database is back');
 
 # A query whose connection is lost is repeated.
 $stub->set('slow1', delay => 1);
-$waits = ask($client, source => 'slow1');
+$waits = request($client, source => 'slow1');
 my $before = () = $stub->calls('slow1');
 wait_until('it runs', sub { $before < (() = $stub->calls('slow1')) || 1 == $pg->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'}) });
 $pg->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'});
@@ -88,8 +88,8 @@ is(reply($client, $waits)->{t}, 'rows', 'a lost query is repeated');
 
 # A client that leaves.
 my $gone = $relay->client('u2');
-ask($gone, source => 'slow1');
+request($gone, source => 'slow1');
 $gone->close;
-is(reply($client, ask($client, source => 'fast'))->{t}, 'rows', 'a client may leave while its query runs');
+is(reply($client, request($client, source => 'fast'))->{t}, 'rows', 'a client may leave while its query runs');
 
 done_testing();

@@ -22,7 +22,7 @@ static size_t held;
 
 /* A result with one row; the caller owns a reference. */
 static struct rows_result *
-make_answer(const char *audience, const char *row)
+make_result(const char *audience, const char *row)
 {
     struct rows_result *result = rows_result_new(10, 4 << 20, &held);
     char header[200];
@@ -36,7 +36,7 @@ make_answer(const char *audience, const char *row)
 static struct list_request *
 add_request(int64_t request_id)
 {
-    struct list_request *request = lists_ask(&session, "t", "a\"b", request_id);
+    struct list_request *request = lists_request(&session, "t", "a\"b", request_id);
 
     assert_non_null(request);
     return request;
@@ -67,7 +67,7 @@ end(void **state)
 static void
 give(struct list_request *request, const char *audience)
 {
-    struct rows_result *result = make_answer(audience, "1");
+    struct rows_result *result = make_result(audience, "1");
 
     lists_rows_received(request, ROWS_OK, result, 0);
     assert_string_equal(sent(), PAGE("3", "1", "false"));
@@ -75,10 +75,10 @@ give(struct list_request *request, const char *audience)
 }
 
 static void
-answers_and_errors_are_sent_in_order(void **state)
+results_and_errors_are_sent_in_order(void **state)
 {
     struct list_request *first = add_request(1), *second = add_request(2), *third = add_request(3);
-    struct rows_result *result = make_answer("USER", "{\"id\":1}");
+    struct rows_result *result = make_result("USER", "{\"id\":1}");
 
     (void)state;
     assert_string_equal(sent(), "");
@@ -144,7 +144,7 @@ static void
 notifications_are_sent_between_pages(void **state)
 {
     struct large socket = {.is_full = true};
-    struct rows_result *result = make_answer("ALL", "0");
+    struct rows_result *result = make_result("ALL", "0");
     struct list_request *request = add_request(1);
     char *row = calloc(1, 200001);
 
@@ -175,7 +175,7 @@ notifications_are_sent_between_pages(void **state)
 static void
 pages_of_one_turn_are_limited(void **state)
 {
-    struct rows_result *result = make_answer("ALL", "1");
+    struct rows_result *result = make_result("ALL", "1");
     int count = 0;
 
     (void)state;
@@ -199,9 +199,9 @@ unread_requests_are_limited(void **state)
     (void)state;
     for (int i = 0; i < SESSION_LIST_REQUESTS_MAX; i++)
         lists_rows_received(add_request(i), ROWS_DENIED, NULL, 0);
-    assert_null(lists_ask(&session, "t", "r", 1));
+    assert_null(lists_request(&session, "t", "r", 1));
     hub_send_some(&hub, 10);
-    assert_non_null(lists_ask(&session, "t", "r", 1));
+    assert_non_null(lists_request(&session, "t", "r", 1));
 }
 
 static void
@@ -232,7 +232,7 @@ other_lists_are_not_reloaded(void **state)
 }
 
 static void
-pending_answer_replaces_a_reload(void **state)
+pending_result_replaces_a_reload(void **state)
 {
     struct list_request *request;
 
@@ -246,9 +246,9 @@ pending_answer_replaces_a_reload(void **state)
 }
 
 static void
-reload_follows_an_answer_that_may_lack_the_change(void **state)
+reload_follows_a_result_that_may_lack_the_change(void **state)
 {
-    struct rows_result *result = make_answer("STRUCTURE", "1");
+    struct rows_result *result = make_result("STRUCTURE", "1");
     struct list_request *first, *second;
 
     (void)state;
@@ -288,15 +288,15 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(answers_and_errors_are_sent_in_order),
+        CASE(results_and_errors_are_sent_in_order),
         CASE(nothing_is_sent_before_connected),
         CASE(notifications_are_sent_between_pages),
         CASE(pages_of_one_turn_are_limited),
         CASE(unread_requests_are_limited),
         CASE(reload_follows_a_change_of_its_groups),
         CASE(other_lists_are_not_reloaded),
-        CASE(pending_answer_replaces_a_reload),
-        CASE(reload_follows_an_answer_that_may_lack_the_change),
+        CASE(pending_result_replaces_a_reload),
+        CASE(reload_follows_a_result_that_may_lack_the_change),
         CASE(list_that_was_denied_is_forgotten),
     };
 

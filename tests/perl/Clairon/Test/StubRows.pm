@@ -29,21 +29,21 @@ sub new
         CREATE FUNCTION clairon.live_rows(source text, name text, user_id text, groups jsonb, max_rows integer, max_bytes bigint)
             RETURNS SETOF text LANGUAGE plpgsql SECURITY DEFINER AS $function$
         DECLARE
-            answer public.stub;
+            result public.stub;
         BEGIN
             RAISE LOG 'live_rows: % % %', source, user_id, groups;
-            SELECT * INTO answer FROM public.stub WHERE stub.source = live_rows.source;
-            IF answer.source IS NULL OR name <> 'default' OR user_id = ANY (answer.denied) THEN
+            SELECT * INTO result FROM public.stub WHERE stub.source = live_rows.source;
+            IF result.source IS NULL OR name <> 'default' OR user_id = ANY (result.denied) THEN
                 RAISE EXCEPTION 'no such live rule' USING ERRCODE = '42501';
             END IF;
-            IF answer.row_count > max_rows OR answer.row_count * answer.width > max_bytes THEN
+            IF result.row_count > max_rows OR result.row_count * result.width > max_bytes THEN
                 RAISE EXCEPTION 'too many rows' USING ERRCODE = '54000';
             END IF;
-            PERFORM pg_sleep(answer.delay);
-            RETURN NEXT json_build_object('key', array['id'], 'snapshot', coalesce(answer.snapshot, clairon.snapshot()),
-                                          'audience', answer.audience);
-            RETURN QUERY SELECT json_build_object('id', i, 'user', user_id, 'text', repeat('x', answer.width))::text
-                FROM generate_series(1, answer.row_count) i;
+            PERFORM pg_sleep(result.delay);
+            RETURN NEXT json_build_object('key', array['id'], 'snapshot', coalesce(result.snapshot, clairon.snapshot()),
+                                          'audience', result.audience);
+            RETURN QUERY SELECT json_build_object('id', i, 'user', user_id, 'text', repeat('x', result.width))::text
+                FROM generate_series(1, result.row_count) i;
         END $function$;
         REVOKE ALL ON FUNCTION clairon.live_rows FROM PUBLIC;
         GRANT EXECUTE ON FUNCTION clairon.live_rows TO clairon_relay});

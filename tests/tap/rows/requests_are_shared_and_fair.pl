@@ -15,7 +15,7 @@ my $relay = Clairon::Test::relay($pg, $store,
     conf => { 'rows.connections' => 1, 'rows.queue' => 20, 'rows.timeout' => '60s' });
 my $next = 10;
 
-sub ask { my ($client, %fields) = @_; $client->send({ t => 'rows', r => ++$next, %fields }); return $next }
+sub request { my ($client, %fields) = @_; $client->send({ t => 'rows', r => ++$next, %fields }); return $next }
 sub reply { my ($client, $r) = @_; return $client->wait_for(sub { ($_[0]{r} // 0) == $r }) }
 sub waiting { my ($count) = @_; return wait_until("$count requests wait", sub { $relay->metric('clairon_rows_waiting_requests') == $count }) }
 
@@ -24,7 +24,7 @@ sub occupy
 {
     my ($client) = @_;
     $stub->set('slow', delay => 50);
-    ask($client, source => 'slow');
+    request($client, source => 'slow');
     wait_until('the connection is busy', sub { 1 == $pg->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'}) });
     return;
 }
@@ -40,7 +40,7 @@ my $busy = $relay->client('busy');
 $stub->set('all', audience => 'ALL');
 $stub->set('grp', audience => 'STRUCTURE');
 $stub->set('mine', audience => 'USER');
-reply($busy, ask($busy, source => $_)) for qw(all grp mine);    # the relay knows the audiences now
+reply($busy, request($busy, source => $_)) for qw(all grp mine);    # the relay knows the audiences now
 
 # Sharing.
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'm2'), ('ROLE', 'admin', 'm2')});
@@ -49,17 +49,17 @@ my %clients = (
     m2 => $relay->client('m2'),
     m3 => $relay->client('m3', groups => { STRUCTURE => ['s3'] }));
 occupy($busy);
-my %asked;
+my %requests;
 for my $source (qw(all grp mine))
 {
-    $asked{$_}{$source} = ask($clients{$_}, source => $source) for sort keys %clients;
+    $requests{$_}{$source} = request($clients{$_}, source => $source) for sort keys %clients;
 }
 waiting(9);
 release();
 my %rows;
 for my $user (keys %clients)
 {
-    $rows{$user}{$_} = reply($clients{$user}, $asked{$user}{$_})->{rows}[0]{user} for qw(all grp mine);
+    $rows{$user}{$_} = reply($clients{$user}, $requests{$user}{$_})->{rows}[0]{user} for qw(all grp mine);
 }
 my $calls = () = $stub->calls('all');
 is($calls, 2, 'users share the query of a rule for ALL');
@@ -72,43 +72,43 @@ is_deeply([ map { $rows{$_}{mine} } qw(m1 m2 m3) ], [qw(m1 m2 m3)], 'users of a 
 
 # The audience of a rule changed since the relay knows it.
 occupy($busy);
-$asked{$_}{all} = ask($clients{$_}, source => 'all') for qw(m1 m3);
+$requests{$_}{all} = request($clients{$_}, source => 'all') for qw(m1 m3);
 waiting(2);
 $stub->set('all', audience => 'USER');
 release();
-is(reply($clients{$_}, $asked{$_}{all})->{rows}[0]{user}, $_, 'rows of a rule that became one for USER are not shared') for qw(m1 m3);
+is(reply($clients{$_}, $requests{$_}{all})->{rows}[0]{user}, $_, 'rows of a rule that became one for USER are not shared') for qw(m1 m3);
 
 # Turns.
 $stub->set($_) for map { "t$_" } 1 .. 10;
 occupy($busy);
-my @many = map { ask($clients{m1}, source => "t$_") } 1 .. 10;
+my @many = map { request($clients{m1}, source => "t$_") } 1 .. 10;
 waiting(10);
-my $one = ask($clients{m2}, source => 't1');
+my $one = request($clients{m2}, source => 't1');
 waiting(11);
 release();
 reply($clients{m2}, $one);
 reply($clients{m1}, $many[-1]);
 my @log = slurp_file($pg->logfile) =~ /LOG:  live_rows: t\d+ (\w+)/g;
-my ($place) = grep { $log[$_] eq 'm2' } 0 .. $#log;
-cmp_ok($place, '<=', 2, 'a user with one request does not wait for all requests of another');
+my ($position) = grep { $log[$_] eq 'm2' } 0 .. $#log;
+cmp_ok($position, '<=', 2, 'a user with one request does not wait for all requests of another');
 
 # Limits.
 occupy($busy);
-my @last = map { ask($clients{m1}, source => "x$_") } 1 .. 17;
+my @last = map { request($clients{m1}, source => "x$_") } 1 .. 17;
 my $error = reply($clients{m1}, $last[-1]);
 is_deeply([ @$error{qw(t code retry)} ], [ 'err', 111, JSON::true ], 'a user has at most 16 requests');
 cmp_ok($error->{after}, '>=', 1000, 'and is to ask again later');
 my ($status, $body) = $relay->get('/v1/rows?source=t1', Authorization => 'Bearer ' . token(sub => 'm1'));
 is_deeply([ $status, JSON::decode_json($body)->{code} ], [ 429, 111 ], 'over HTTP too');
 waiting(16);
-ask($clients{m2}, source => "y$_") for 1 .. 4;
+request($clients{m2}, source => "y$_") for 1 .. 4;
 waiting(20);
-$error = reply($clients{m3}, ask($clients{m3}, source => 't1'));
+$error = reply($clients{m3}, request($clients{m3}, source => 't1'));
 is_deeply([ @$error{qw(t code retry)} ], [ 'err', 111, JSON::true ], 'a full queue rejects a request');
 $clients{m1}->close;
 waiting(4);
 pass('the requests of a client that leaves end');
 release();
-is(reply($clients{m3}, ask($clients{m3}, source => 't1'))->{t}, 'rows', 'later requests are served');
+is(reply($clients{m3}, request($clients{m3}, source => 't1'))->{t}, 'rows', 'later requests are served');
 
 done_testing();
