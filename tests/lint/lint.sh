@@ -95,6 +95,7 @@ rule "sizes" with_tool ctags tests/lint/sizes.sh
 rule "format" with_tool clang-format rule_format
 rule "cppcheck" with_tool cppcheck rule_cppcheck
 rule "words" with_tool python3 tests/lint/words.py
+rule "identifiers" with_tool python3 tests/lint/identifiers.py
 rule "spelling" with_tool codespell rule_spelling
 rule "commit subjects" rule_subjects
 rule "clang-tidy" with_tool clang-tidy tests/lint/tidy.sh
