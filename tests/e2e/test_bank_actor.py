@@ -82,7 +82,7 @@ class IdempotencyCases(BankCase):
         self.assertEqual(small.balance, self.stored(self.name))
         self.assertEqual(self.stored(self.name), Decimal("103.00"))
 
-    def test_the_same_call_twice_is_answered_from_memory(self):
+    def test_a_repeated_call_is_served_from_memory(self):
         self.account.debit("k1", Decimal("1"))
         writes = self.storage.writes
         self.assertIs(self.account.debit("k1", Decimal("1")), Outcome.REPEATED)

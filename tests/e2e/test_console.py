@@ -104,7 +104,7 @@ class Console(ConsoleCase):
         self.assertIsNone(self.browser.js("return window.ran ?? null"))
         self.assertTrue([e for e in self.browser.errors() if "Content Security Policy" in e])
 
-    def test_a_relay_that_hangs_is_shown_as_stale(self):
+    def test_a_relay_that_hangs_is_marked_stale(self):
         self.sign_in_and_wait()
         self.assertIn("live", self.text("#about"))
         self.assertRegex(self.text("#about"), r"^\d+\.\d+\.\d+ · up \d+")

@@ -219,7 +219,7 @@ class DemoPage(BrowserCase):
         self.assertEqual(second.returncode, 1)
         self.assertIn(f"a demo is already running: {self.stack.url}", second.stderr)
 
-    def test_people_and_places_have_names(self):
+    def test_people_and_establishments_have_names(self):
         (u1,) = self.open("u1")
         u1.wait(".chips li")
         for selector in ("form option", ".who option", ".chips li"):

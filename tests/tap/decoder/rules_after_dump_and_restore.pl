@@ -27,7 +27,7 @@ sub notifications_of
     sql($database, <<'SQL');
 INSERT INTO task (id, owner, title, state) VALUES (1, 'u1', 'one', 'open'), (2, 'u2', 'two', 'closed');
 UPDATE task SET title = 'changed' WHERE id = 1;
-INSERT INTO place (region, "who's ""it""", id) VALUES ('a', 'u3', 1), ('b', 'u4', 2);
+INSERT INTO site (region, "who's ""it""", id) VALUES ('a', 'u3', 1), ('b', 'u4', 2);
 INSERT INTO denied (id, other, more) VALUES (1, 'leak', 'leak');
 SQL
     my @notifications = map { JSON::decode_json($_) } split /\n/, sql($database,
@@ -49,15 +49,15 @@ SELECT clairon.watch('task', 'ALL', name => 'some', columns => '{title,was_state
 SELECT clairon.watch('task', 'STRUCTURE', '=' || (SELECT string_agg('s' || i, ',') FROM generate_series(1, 1000) AS i),
     name => 'long', columns => '{id}', only_when => 'id IN (-1, ' || repeat('0, ', 3000) || '1) AND was_state = ''open''');
 ALTER TABLE task RENAME was_state TO state;
-CREATE TABLE place (gone int, region text, "old" text, id int) PARTITION BY LIST (region);
-ALTER TABLE place DROP COLUMN gone;
-CREATE TABLE place_a PARTITION OF place FOR VALUES IN ('a');
-CREATE TABLE place_b (id int, gone int, "old" text, region text);
-ALTER TABLE place_b DROP COLUMN gone;
-ALTER TABLE place ATTACH PARTITION place_b FOR VALUES IN ('b');
-SELECT clairon.watch('place', 'USER', 'old', columns => '{id,old}');
-SELECT clairon.watch('place_b', 'STRUCTURE', 'old', name => 'leaf', only_when => 'old <> region');
-ALTER VIEW place RENAME "old" TO "who's ""it""";
+CREATE TABLE site (gone int, region text, "old" text, id int) PARTITION BY LIST (region);
+ALTER TABLE site DROP COLUMN gone;
+CREATE TABLE site_a PARTITION OF site FOR VALUES IN ('a');
+CREATE TABLE site_b (id int, gone int, "old" text, region text);
+ALTER TABLE site_b DROP COLUMN gone;
+ALTER TABLE site ATTACH PARTITION site_b FOR VALUES IN ('b');
+SELECT clairon.watch('site', 'USER', 'old', columns => '{id,old}');
+SELECT clairon.watch('site_b', 'STRUCTURE', 'old', name => 'leaf', only_when => 'old <> region');
+ALTER VIEW site RENAME "old" TO "who's ""it""";
 CREATE TYPE doomed AS ENUM ('x');
 CREATE TABLE denied (id int, owner text, state doomed, other text, more text);
 SELECT clairon.watch('denied', 'USER', 'owner');

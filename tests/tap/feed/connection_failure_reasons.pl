@@ -66,8 +66,8 @@ $relay->wait_ready;
 pass('a stopped server: the relay recovers once it is started');
 $relay->stop;
 
-$relay = expect_reason('no such role', qr/could not connect to PostgreSQL" error=".*role \S*nobody_here\S* does not exist/,
-    'feed.conninfo' => $pg->connstr('postgres') . ' user=nobody_here');
+$relay = expect_reason('no such role', qr/could not connect to PostgreSQL" error=".*role \S*no_such_role\S* does not exist/,
+    'feed.conninfo' => $pg->connstr('postgres') . ' user=no_such_role');
 $relay->stop;
 
 $pg->safe_psql('postgres', 'CREATE ROLE reader LOGIN');

@@ -17,7 +17,7 @@ sub user { return Clairon::Test::RawSocket->user($relay, $_[0]) }
 
 # Pings.
 my $began = time();
-my ($pong_frames, $sends, $pongs, $silent) = map { user($_) } qw(answers talks pongs mute);
+my ($pong_frames, $sends, $pongs, $silent) = map { user($_) } qw(replies talks pongs mute);
 is($silent->next_message->{t}, 'ping', 'the relay sends a ping');
 my $pings = 0;
 my $dead;

@@ -54,7 +54,7 @@ is_legal(set_state *set, int from, int to)
 }
 
 static void
-request_becomes_a_stream_or_is_answered(void **state)
+request_becomes_a_stream_or_gets_a_response(void **state)
 {
     (void)state;
     assert_true(is_legal(set_request, GATE_REQUEST_READING, GATE_REQUEST_OPEN));
@@ -102,7 +102,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(request_becomes_a_stream_or_is_answered),
+        cmocka_unit_test(request_becomes_a_stream_or_gets_a_response),
         cmocka_unit_test(request_gets_one_response),
         cmocka_unit_test(websocket_may_skip_states),
         cmocka_unit_test(websocket_never_returns_to_an_earlier_state),
