@@ -126,7 +126,7 @@ command_relay(int argc, char **argv)
 
 /*
  * If a standard descriptor is closed, the next socket would get its number, and log lines would go
- * to that socket. So /dev/null is opened in its place, with a mode that fails as before.
+ * to that socket. So /dev/null is opened instead, with a mode that fails as before.
  */
 static void
 reserve_standard_descriptors(void)

@@ -78,7 +78,7 @@ BEGIN
             ON CONFLICT DO NOTHING;
         EXIT WHEN FOUND;
         SELECT id INTO first_id FROM clairon.notify_key AS k WHERE k.key = idempotency_key;
-        -- Not found: pruned since the INSERT, so try again.
+        -- Not found: pruned since the INSERT, so insert it again.
         IF FOUND THEN
             PERFORM clairon.count_repeat();
             RAISE NOTICE 'idempotency key "%" already exists', idempotency_key

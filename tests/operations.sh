@@ -151,7 +151,7 @@ check_zero() {
     print_line "# from zero to a safe standby in $((SECONDS - began)) s"
 }
 
-# As the page says: skip output_plugin_libraries on a minor release that does not know it.
+# As the page describes: skip output_plugin_libraries on a minor release that does not know it.
 set_up_primary() {
     local known
     known=$(in_target bash -c "$(block "## Install" 3)" || true)

@@ -348,7 +348,7 @@ test('an incomplete notification is reported, and later ones are delivered', asy
   socket.accept();
   const { routing, ...headless } = notification('a');
   socket.sends(msg('1', headless), msg('2', {}), { t: 'msg', pos: '3' }, msg('4', notification('b')));
-  await until('the place behind them', () => kept.at(-1) === '4');
+  await until('the cursor after them', () => kept.at(-1) === '4');
   assert.deepEqual(events('error').map(({ error }) => error.name), ['TypeError', 'TypeError', 'TypeError']);
 });
 

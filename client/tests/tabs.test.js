@@ -403,7 +403,7 @@ test('the connection subscribes to the topics of all tabs, and each tab receives
   await until('each has its own', () => third.seen.length === 1 && second.seen.length === 1);
   assert.deepEqual([first.seen, second.seen, third.seen], [['m'], ['m'], ['n']]);
   third.client.close();
-  await until('its topic is given back', () => socket.frames('unsubscribe').length === 1);
+  await until('its topic is unsubscribed', () => socket.frames('unsubscribe').length === 1);
   assert.deepEqual(socket.frames('unsubscribe')[0].topics, ['demo.b']);
 });
 

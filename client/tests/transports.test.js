@@ -332,7 +332,7 @@ test('errors of a closed `ws` WebSocket are handled and do not end the program',
   (await relay.socket()).accept();
 });
 
-test('a WebSocket that opened and broke is tried again without a fallback', async (t) => {
+test('a WebSocket that opened and broke is retried without a fallback', async (t) => {
   const { relay, http } = start(t);
   for (let i = 0; i < 4; i += 1) {
     const socket = await relay.socket();

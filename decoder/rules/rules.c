@@ -337,7 +337,7 @@ row_equal(HeapTuple a, HeapTuple b, int columns)
            memcmp((char *)a->t_data + start, (char *)b->t_data + start, a->t_len - start) == 0;
 }
 
-/* A heap scan: after VACUUM FULL the old index is gone, while heap tuples are mapped. */
+/* A heap scan: VACUUM FULL deletes the old index, while heap tuples are mapped. */
 static SysScanDesc
 scan_rows(Relation relation)
 {

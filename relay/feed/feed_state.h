@@ -30,9 +30,9 @@ struct feed;
  * READING_HISTORY: the progress is of another timeline, and the server returns where that ended.
  * Next: RESETTING.
  *
- * RESETTING: the store rewinds the progress: the slot is gone, does not continue where the progress
- * ends, or follows another timeline. Then the store closes its connections, which restarts the
- * feed. Next: WAITING.
+ * RESETTING: the store rewinds the progress: the slot does not exist, does not continue where the
+ * progress ends, or follows another timeline. Then the store closes its connections, which restarts
+ * the feed. Next: WAITING.
  *
  * CREATING: the server creates the slot, which waits for running transactions. Next: ACQUIRING.
  *

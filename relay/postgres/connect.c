@@ -55,7 +55,7 @@ on_connect_socket(struct ev_loop *loop, ev_io *watcher, int events)
 static void
 connect_to(struct postgres_connect *connect, const struct postgres_hosts_found *server)
 {
-    /* Keywords before dbname are defaults; conninfo, which expands in its place, overrides them. */
+    /* Keywords before dbname are defaults; conninfo, which expands dbname, overrides them. */
     const char *keys[] = {"tcp_user_timeout",
                           "keepalives_idle",
                           "keepalives_interval",

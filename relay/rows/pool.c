@@ -188,7 +188,7 @@ run_query(struct rows_connection *connection, struct rows_query *query)
 
 /* ---- connections */
 
-/* A query that a client gave up must not run on: see abandon_query. It never writes. */
+/* A query that no client waits for is cancelled: see abandon_query. It never writes. */
 static const char *
 session_setup(void *ctx, const PGconn *conn)
 {

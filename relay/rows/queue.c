@@ -511,7 +511,7 @@ rows_queue_fail(struct rows_queue *queue, struct rows_query *query, enum rows_st
     struct rows_request *request;
 
     if (status == ROWS_DENIED && rule != NULL)
-        forget_rule(queue, rule); /* it may have another audience now, or be gone */
+        forget_rule(queue, rule); /* it may have another audience now, or none */
     end_query(queue, query);
     while ((request = query->requests) != NULL) {
         bool has_same_error = status != ROWS_DENIED || query->is_of_user || request == requester;

@@ -80,7 +80,7 @@ print_install_command() {
     if command -v sudo >/dev/null; then
         sudo="sudo " who=""
     fi
-    print_line "Missing packages; installing them needs root. Run this$who, then try again:"
+    print_line "Missing packages; installing them needs root. Run this$who, then repeat the command:"
     print_line "    ${sudo}apt-get update && ${sudo}apt-get install -y --no-install-recommends $*"
 }
 

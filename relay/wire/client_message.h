@@ -19,7 +19,7 @@
 #define CLIENT_MESSAGE_TOPICS_MAX 256 /* in one message */
 #define CLIENT_MESSAGE_TOPIC_MAX 255  /* bytes */
 #define CLIENT_MESSAGE_TOPICS_BYTES_MAX 8192
-#define CLIENT_MESSAGE_DELAY_MAX 86400000 /* likewise */
+#define CLIENT_MESSAGE_DELAY_MAX 86400000 /* the same */
 #define CLIENT_MESSAGE_SOURCE_MAX 255
 #define CLIENT_MESSAGE_RULE_MAX LIMIT_RULE
 #define CLIENT_MESSAGE_ENTRY_MAX 42 /* two 64-bit numbers, a dash and a zero */

@@ -70,7 +70,7 @@ sub drop_slot
 {
     my ($slot) = @_;
     my $drop = "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '$slot' AND NOT active";
-    wait_until("slot $slot is gone", sub {
+    wait_until("slot $slot is dropped", sub {
         $pg->safe_psql('postgres', $drop);
         return !$pg->safe_psql('postgres', "SELECT count(*) FROM pg_replication_slots WHERE slot_name = '$slot'");
     });

@@ -123,7 +123,7 @@ class Relay:
         command = [ROOT / "build/clairon", "doctor", "-c", self.config, "--json"]
         checks = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)["checks"]
         found = [check for check in checks if check["area"] == area]
-        assert found, f"the doctor says nothing of {area}"
+        assert found, f"the doctor has no finding about {area}"
         return [f"{check['check']}: {check['detail']}" for check in found if not check["ok"]]
 
     def pid(self):

@@ -179,7 +179,7 @@ class Console(ConsoleCase):
         self.browser.find("#test-status button").click()
         wait_for("its history", lambda: "stored" in self.text("#life-events"))
         self.assertIn("Waits for tested", self.text("#life-waiting"))
-        wait_for("its topic beside its id", lambda: notification in self.browser.texts("#pending button"))
+        wait_for("its topic next to its id", lambda: notification in self.browser.texts("#pending button"))
         facts = self.browser.js(
             "return [...document.querySelectorAll('#pending li')].find((e) => e.textContent.includes(arguments[0]))"
             ".querySelector('.facts').textContent", notification)

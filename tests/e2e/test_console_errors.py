@@ -16,7 +16,7 @@ class ErrorLog(ConsoleCase):
         wait_for("both", lambda: self.errors() == [newer, older])
         self.tab_to(f"Redrive {older}")
         self.keys(Keys.ENTER)
-        wait_for("it is gone", lambda: self.errors() == [newer])
+        wait_for("the entry is deleted", lambda: self.errors() == [newer])
         wait_for("the confirmation", lambda: "redriven to 2 users" in self.text("#errors-status"))
         self.assertEqual(self.focused(), f"Redrive {newer}")
         self.assertEqual(
@@ -48,7 +48,7 @@ class ErrorLog(ConsoleCase):
         wait_for("the confirmation dialog", lambda: self.browser.find("#sure").is_displayed())
         self.tab_to("Drop it")
         self.keys(Keys.ENTER)
-        wait_for("it is gone", lambda: self.errors() == [] and "empty" in self.text("#errors"))
+        wait_for("the entry is deleted", lambda: self.errors() == [] and "empty" in self.text("#errors"))
         self.assertEqual(self.stack.store.acks_of(notification), {})
         self.assertEqual(self.focused(), "errors-refresh")
 
@@ -59,7 +59,7 @@ class ErrorLog(ConsoleCase):
         self.browser.find("#errors-older").click()
         wait_for("the older ones", lambda: len(self.errors()) == 23)
         self.browser.find("#errors-redrive").click()
-        wait_for("all are gone", lambda: self.errors() == [])
+        wait_for("all entries are deleted", lambda: self.errors() == [])
         wait_for("the confirmation", lambda: "23 notifications redriven" in self.text("#errors-status"))
 
     def test_figures_counted_before_a_redrive_do_not_hide_its_confirmation(self):

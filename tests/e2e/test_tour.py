@@ -125,7 +125,7 @@ class Tour(unittest.TestCase):
         self.addCleanup(subprocess.run, [*pg_ctl, "stop", "-m", "immediate"], env=self.env, stdout=subprocess.DEVNULL)
         atexit.register(subprocess.run, [*pg_ctl, "stop", "-m", "immediate"], env=self.env, capture_output=True)
         subprocess.run([*pg_ctl, "start"], env=self.env, check=True, stdout=subprocess.DEVNULL)
-        self.psql(settings, "postgres", stop=0)  # an older minor release rejects one line, as the tour says
+        self.psql(settings, "postgres", stop=0)  # an older minor release rejects one line, as the tour explains
         subprocess.run([*pg_ctl, "restart"], env=self.env, check=True, stdout=subprocess.DEVNULL)
 
     def untracked(self):

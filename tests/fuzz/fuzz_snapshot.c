@@ -1,4 +1,4 @@
-/* fuzz_snapshot.c: checks that a snapshot contains exactly the ids that its text says. */
+/* fuzz_snapshot.c: checks that a snapshot contains exactly the ids in its text. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdint.h>

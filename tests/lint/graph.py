@@ -165,7 +165,7 @@ def components(graph):
 
 
 def is_upward(path, other, below, folders):
-    """The files of the room itself have a place in the order like a folder: '.'."""
+    """The files of the room itself are ordered like a folder: '.'."""
     room, to = room_of(path), room_of(other)
     if room == TOP_ROOM:
         return False

@@ -52,7 +52,7 @@ check_rooms() {
     while IFS=: read -r file line target; do
         room=${file#relay/}
         [ "$room" != main.c ] || continue # it knows all
-        [[ $room == */* ]] || { report "$file: main.c alone is beside the rooms"; continue; }
+        [[ $room == */* ]] || { report "$file: only main.c may lie outside the rooms"; continue; }
         room=${room%%/*}
         [[ -v below[$room] ]] || report "$file: no room is called \"$room\""
         [ "$target" = "$room" ] || [[ " ${below[$room]-} " == *" $target "* ]] ||

@@ -27,7 +27,7 @@ is_required(const struct config_key *key)
     return false;
 }
 
-/* Shown instead of a default if the setting is required; NULL: not required. */
+/* Printed instead of a default if the setting is required; NULL: not required. */
 static const char *
 requirement(const struct config_key *key)
 {

@@ -47,7 +47,7 @@ struct gate_route {
     size_t body_max;                              /* bytes; 0: a GET, any body is discarded */
     void (*handle)(struct gate_request *request); /* token verified, body complete */
     size_t state_bytes;                           /* size of request->route_state */
-    /* Reads headers, which are gone when the body is complete; may be NULL. */
+    /* Reads headers, which are freed before the body is complete; may be NULL. */
     void (*read_headers)(struct gate_request *request);
     void (*free_state)(
         struct gate_request *request); /* frees the contents of route_state; may be NULL */

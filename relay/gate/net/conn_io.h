@@ -38,10 +38,7 @@ ssize_t conn_io_read(const struct conn_io *io, void *bytes, size_t len);
 ssize_t conn_io_write(const struct conn_io *io, const void *bytes, size_t len);
 /* Like recv with MSG_PEEK; over TLS at most one record. */
 ssize_t conn_io_peek(const struct conn_io *io, void *bytes, size_t len);
-/*
- * Reads input that nobody needs after conn_io_half_close. Like recv(2), below TLS: its session is
- * closed.
- */
+/* Discards input after conn_io_half_close. Like recv(2), below TLS: its session is closed. */
 ssize_t conn_io_discard(const struct conn_io *io, void *bytes, size_t len);
 /* Does OpenSSL buffer bytes that poll(2) cannot see? */
 bool conn_io_has_buffered(const struct conn_io *io);

@@ -188,7 +188,7 @@ handle_bytes(struct gate_conn *conn, unsigned char *bytes, size_t len)
     return count;
 }
 
-/* The client may be gone, with megabytes left in the kernel's buffer. */
+/* The client may have disconnected, with megabytes left in the kernel's buffer. */
 static void
 check_flood(struct gate_conn *conn, int64_t now_us)
 {

@@ -87,7 +87,7 @@ order_begin(struct order *order, const struct position *stored)
     }
 }
 
-/* An entry without a commit, or a retry: it has no place in commit order. */
+/* An entry without a commit, or a retry: commit order does not apply. */
 static bool
 is_free(const struct entry *entry)
 {

@@ -40,7 +40,7 @@ may_read_more(const struct reader *reader, unsigned shard)
 
 /*
  * A blocked XREAD cannot get another stream later. So while one of the server's streams is full,
- * the server is read only if a shard waits for its next entry. The next release tries again.
+ * the server is read only if a shard waits for its next entry. The next release retries.
  */
 bool
 reader_request_is_held_back(const struct server_reader *server)

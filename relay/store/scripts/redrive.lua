@@ -1,7 +1,7 @@
 -- redrive.lua: sends the notification of a dead letter to its users again, from attempt 0.
 -- KEYS: stream. ARGV: prefix, entry of the error log, notification id, route, data, expiration in ms or 0,
 -- retention of trails in ms, users (none: those of the entry).
--- Returns the number of users with a pending acknowledgement; -1: the entry is gone; -2: it has no users.
+-- Returns the number of users with a pending acknowledgement; -1: the entry does not exist; -2: it has no users.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua

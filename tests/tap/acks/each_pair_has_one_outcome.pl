@@ -260,7 +260,7 @@ for my $id (keys %pending)
     {
         push @inconsistent, "$id is not in the inbox of $user" unless defined $store->execute('ZSCORE', $store->of($id, "inbox:$user"), $id);
     }
-    push @inconsistent, "$id: entry $entry is gone" unless @{ $store->execute('XRANGE', $store->of($id, 'stream'), $entry, $entry) };
+    push @inconsistent, "$id: entry $entry does not exist" unless @{ $store->execute('XRANGE', $store->of($id, 'stream'), $entry, $entry) };
 }
 for my $user (@USERS)
 {

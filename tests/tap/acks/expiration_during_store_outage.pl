@@ -36,7 +36,7 @@ is(ack('early'), 0, 'an ack may arrive before its delivery report');
 is_deeply([ map { scalar @$_ } report('SEO', 'early'), report('SEO', 'forgets') ], [ 1, 0 ], 'the delivery report then completes it');
 $store->execute('ZADD', $due, 1, "$id:forgets");
 end();
-is(scalar(grep { defined $_->{only} } $store->entries), 0, 'nothing is retried in that time');
+is(scalar(grep { defined $_->{only} } $store->entries), 0, 'nothing is retried meanwhile');
 is_deeply([errors()], [], 'nothing is in the error log');
 
 # The wait is over.

@@ -64,7 +64,7 @@ sub begin
     $client->close;
 }
 
-# Acks in that time are announced after `connected`.
+# Acks that arrive meanwhile are announced after `connected`.
 {
     my ($one, $two) = map { $relay->client('u2') } 1, 2;
     my $id = notify('USER', 'u2', 'pending', 'ack_required => true');

@@ -1,4 +1,4 @@
-# A device disconnects with a queued notification, which another device acknowledges. In that time its user rejoins a
+# A device disconnects with a queued notification, which another device acknowledges. Meanwhile its user rejoins a
 # group with an undelivered notification. Tests that the relay does not confuse the two and announces a gap.
 use strict;
 use warnings;
@@ -24,7 +24,7 @@ my ($narrow, $wide) = map { $gate->client('u1', win => $_) } 1, 10;
 my $first = notify(USER => 'u1', $ACK_REQUIRED);
 $_->run_until('the first', sub { has($narrow, $first) && has($wide, $first) }) for $narrow, $wide;
 
-# The relay reads it together with the end of the membership, so nobody receives it.
+# The relay reads it together with the end of the membership, so no user receives it.
 kill STOP => $gate->pid;
 notify(USER => 'u2');
 my $passed = notify(TEAM => 't1', $ACK_REQUIRED);

@@ -1,4 +1,4 @@
-# Tests that nobody gets access by forging, guessing, smuggling or unusual requests.
+# Tests that no user gets access by forging, guessing, smuggling or unusual requests.
 #
 # Topics of a security review, and where they are tested (tests/tap, unless stated otherwise):
 #   forged, expired, early, wrong issuer or audience     here, auth/tokens; tests/unit/wire/test_token.c

@@ -44,7 +44,7 @@ sub token_result
     }
     my $end    = $raw->read_to_end;
     my $wanted = { 4001 => 101, 4100 => 109 }->{ $end->{code} } // 'no such code';
-    return "$end->{code}, but said " . $json->encode($line)
+    return "$end->{code}, but sent " . $json->encode($line)
       if "$line->{t} $line->{code} $line->{r}" ne "err $wanted 1" || $end->{messages}[0]{t} ne 'bye';
     return $end->{code};
 }

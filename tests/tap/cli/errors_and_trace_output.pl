@@ -77,7 +77,7 @@ $away->ack($third);
 wait_until('complete', sub { !$store->execute('HEXISTS', $store->of($third, 'pending'), $third) });
 is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [], 'no state of the notification is left');
 
-# For an absent user: in its place among the pending ones.
+# For an absent user: in commit order among the pending ones.
 my $late = $relay->client('late');
 my $old  = notify('USER', 'late', 'old', 'retry_limit => 0');
 $late->run_until('it is delivered', sub { of_mark($late, 'old') });

@@ -70,7 +70,7 @@ for my $what (sort keys %days)
 
 # Roles, then limits of slots and walsenders: the hints' commands fix them.
 sql('ALTER ROLE clairon_app RENAME TO renamed');
-finds('a role that is gone', 'postgresql: role clairon_app', qr/does not exist/, qr/CREATE ROLE clairon_app/);
+finds('a role that does not exist', 'postgresql: role clairon_app', qr/does not exist/, qr/CREATE ROLE clairon_app/);
 sql('ALTER ROLE renamed RENAME TO clairon_app');
 for my $case ([ 'max_wal_senders', 'walsenders left', 1 ], [ 'max_replication_slots', 'replication slots left', 1 ])
 {

@@ -67,7 +67,7 @@ $relay->wait_ready;
 $client = check_gap($client, 'lost, create_slot on');
 is(sql('SELECT wal_status FROM pg_replication_slots'), 'reserved', 'a new slot exists');
 
-# Lost, and the creation of the new slot waits for a transaction: rows committed in that time are in neither slot.
+# Lost, and the creation of the new slot waits for a transaction: rows committed meanwhile are in neither slot.
 wait_confirmed($pg);
 $relay->stop;
 insert();

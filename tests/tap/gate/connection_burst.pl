@@ -83,7 +83,7 @@ subtest 'with TLS' => sub {
     handshake_all_then_request(@sockets);
     my $responses = count_responses(@sockets);
     # The relay may close the oldest unfinished handshakes after three seconds, if others wait. No handshake that it
-    # closed is older than the test's clock says, which starts before the first connection and ends with the responses.
+    # closed is older than the test measures: its clock starts before the first connection and ends with the responses.
     my $is_slow = time - $connected_at > 3;
     my $closed  = $is_slow ? delete $responses->{closed} // 0 : 0;
     note "slow machine: $closed handshakes were closed" if $closed;

@@ -157,7 +157,7 @@ for my $noise ("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "\r\n" x 10 . "NO
     shutdown $raw->{link}, 1;
     isnt($raw->read_response->{status}, 200, 'invalid bytes get no 200');
 }
-is(http(GET => '/healthz')->{status}, 200, 'other clients are served in that time');
+is(http(GET => '/healthz')->{status}, 200, 'other clients are served meanwhile');
 $half->write("TP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
 is($half->read_response->{status}, 426, 'a slow request is served');
 

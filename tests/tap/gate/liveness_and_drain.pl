@@ -136,7 +136,7 @@ is(($relay->get('/healthz'))[0], 200, 'without the store the relay is alive but 
 my $early = Clairon::Test::RawSocket->open($relay);
 $early->send_json({ t => 'connect', r => 1, token => token(sub => 'early') });
 $store->start;
-is($early->wait_message('connected')->{user}, 'early', 'a client that connected in that time is served once the store is back');
+is($early->wait_message('connected')->{user}, 'early', 'a client that connected meanwhile is served once the store is back');
 $relay->wait_ready;
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 

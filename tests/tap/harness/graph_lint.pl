@@ -96,7 +96,7 @@ compile('relay/gate/api/help.c', "void helper(void);\nvoid helper(void) {}\n");
 fails('a call of a folder above', 'upward: relay/gate/net/read.c -> relay/gate/api/help.c: helper');
 compile('relay/gate/net/read.c', qq{#include "gate/net/net.h"\nvoid low(void);\nvoid on_read(void);\nvoid on_read(void) { low(); }\n});
 
-# The files of a room have their place in the order of its folders, wherever that is.
+# The files of a room are ordered among its folders, at any position.
 compile('relay/base/core/memory.c', "void memory(void);\nvoid memory(void) {}\n");
 compile('relay/base/low.c', "void memory(void);\nvoid low(void);\nvoid low(void) { memory(); }\n");
 fails('a call from a room to its folder above', 'upward: relay/base/low.c -> relay/base/core/memory.c: memory');
@@ -105,7 +105,7 @@ compile('relay/base/core/memory.c', "void low(void);\nvoid memory(void);\nvoid m
 is_deeply([ lint('') ], [ 0, '' ], 'a call from a folder to the files of its room, which are below, passes');
 compile('relay/wire/new/text.c', "void text(void);\nvoid text(void) {}\n");
 compile('relay/wire/frame.c', "void text(void);\nvoid frame(void);\nvoid frame(void) { text(); }\n");
-fails('a call of a folder without a place in the order', 'upward: relay/wire/frame.c -> relay/wire/new/text.c: text');
+fails('a call of a folder that is not in the order', 'upward: relay/wire/frame.c -> relay/wire/new/text.c: text');
 unlink map { "$tree/relay/wire/$_" } qw(frame.c new/text.c) or die "could not remove: $!\n";
 
 compile('relay/base/low.c', qq{#include "gate/net/net.h"\n$low});

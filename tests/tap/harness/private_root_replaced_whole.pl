@@ -1,4 +1,4 @@
-# Tests that a private PostgreSQL root is complete at any time while it is recreated beside running tests.
+# Tests that a private PostgreSQL root is complete at any time while it is recreated during other tests.
 use strict;
 use warnings;
 

@@ -100,7 +100,7 @@ for my $piece (split //, "GET /healthz HTTP/1.1\r\n$host\r\n") { $raw->write($pi
 is($raw->read_response->{status}, 200, 'a head may arrive byte by byte');
 $raw = Clairon::Test::RawSocket->new($relay);
 $raw->write("GET /v1/poll?wait=0 HTTP/1.1\r\n$host");
-is(send_raw($inner)->{status}, 200, 'another client is served in that time');
+is(send_raw($inner)->{status}, 200, 'another client is served meanwhile');
 $raw->write("$auth\r\n");
 is($raw->read_response->{status}, 204, 'the first client is served when it continues');
 my @slow = map { my $socket = Clairon::Test::RawSocket->new($relay); $socket->write("GET /healthz HTTP/1.1\r\nX-$_: "); $socket } 1 .. 300;

@@ -72,7 +72,7 @@ wait_until('they are closed', sub { streams() == 0 });
 
 # Many slow bodies: the oldest is rejected for a new one.
 my @slow = map { body('/v1/ack', 100, '{') } 1 .. SLOW;
-is(body('/v1/ack', 48, '{"ids":["00000000-0000-0000-0000-000000000000"]}')->read_response->{status}, 204, 'a complete request is served in that time');
+is(body('/v1/ack', 48, '{"ids":["00000000-0000-0000-0000-000000000000"]}')->read_response->{status}, 204, 'a complete request is served meanwhile');
 is($slow[0]->read_response->{status}, 503, 'the oldest slow body is rejected');
 ok($slow[0]{response}{headers}{'retry-after'}, 'the rejection has Retry-After');
 # Those, and one for each later request. A rejected client that stays connected causes no further rejection.

@@ -82,7 +82,7 @@ $half->write("POST /v1/ack HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . toke
 my $slow = Clairon::Test::RawSocket->new($relay);
 $slow->write("GET /v1/sse HTTP/1.1\r\nHost: x\r\nAuthor");
 my @many = map { my $raw = Clairon::Test::RawSocket->new($relay); $raw->write("POST /v1/ack HTTP/1.1\r\n"); $raw } 1 .. 100;
-is(($relay->get('/healthz'))[0], 200, 'other clients are served in that time');
+is(($relay->get('/healthz'))[0], 200, 'other clients are served meanwhile');
 is($half->read_response->{status}, 408, 'an incomplete body times out');
 $_->disconnect for @many, $slow;
 is(($relay->get('/healthz'))[0], 200, 'the relay continues');

@@ -1,4 +1,4 @@
-# Tests that a stopped relay detects that the streams of acks and memberships were trimmed in that time.
+# Tests that a stopped relay detects that the streams of acks and memberships were trimmed meanwhile.
 use strict;
 use warnings;
 

@@ -56,7 +56,7 @@ is(reply($client, $r)->{snapshot}, snapshot_with($x), 'they are sent from a snap
 # The application's own rows.
 is(reply($client, request($client, source => 't', snapshot => snapshot_without($x)))->{ok}, JSON::false, 'a snapshot without it is too old');
 my $verdict = reply($client, request($client, source => 't', snapshot => snapshot_with($x)));
-is_deeply([ sort keys %$verdict ], [qw(ok r t)], 'the reply says only whether it is new enough');
+is_deeply([ sort keys %$verdict ], [qw(ok r t)], 'the reply reports only whether it is new enough');
 is($verdict->{ok}, JSON::true, 'a snapshot with it is');
 
 # A notification of another user counts too: the cursor of the connection is past it.

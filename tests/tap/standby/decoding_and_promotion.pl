@@ -124,7 +124,7 @@ sql($_) for (
     q{SELECT clairon.watch('t', 'USER', 'owner')},
     q{INSERT INTO t VALUES (4, 'u1', 'by the fourth')},
     q{INSERT INTO strange VALUES (1, '1'), (100, '2')},
-    q{SELECT clairon.notify('USER', '{u1}', '{"said": "on the primary"}')});
+    q{SELECT clairon.notify('USER', '{u1}', '{"text": "on the primary"}')});
 my @notifications = $client->wait_notifications(7);
 is_deeply([ map { $_->{metadata}{topic} } @notifications ],
     [ 'postgres.t', 'postgres.t', 'second', 'third', 'postgres.t', 'strange', 'postgres.notify' ],

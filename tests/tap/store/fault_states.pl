@@ -58,7 +58,7 @@ my $mark = $relay->log_mark;
 check_survives('full', qr/OOM command not allowed.*raise maxmemory/,
     sub { config('maxmemory', 1) },
     sub {
-        # Readers receive nothing in that time and must not treat the store as lost.
+        # Readers receive nothing meanwhile and must not treat the store as lost.
         my $until = time + 11;
         wait_until('the readers\' timeout is over', sub { time > $until });
         config('maxmemory', 0);

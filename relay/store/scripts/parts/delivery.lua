@@ -108,7 +108,7 @@ local function unreported_ack_key(id) return prefix .. KEY_UNREPORTED_ACKS .. id
 -- after `trail_ms`.
 local TRAIL_MAX = 512
 local trails, trail_ids, trail_entries = {}, {}, {}
-local kept = {} -- whether a notification's acks are kept beside its trail
+local kept = {} -- whether a notification's acks are stored in addition to its trail
 
 local function add_event(id, event)
     local events = trails[id]

@@ -14,7 +14,7 @@ local function add_entry(...)
     return call('XADD', stream, '*', ...)
 end
 
--- The pending entry of a notification as {entry, id =, data =, route =, open =}; nil when it is gone.
+-- The pending entry of a notification as {entry, id =, data =, route =, open =}; nil when it was deleted.
 local function read_entry(id)
     local notification = notification_of(id)
     local row = notification and call('XRANGE', stream, notification.entry, notification.entry)[1]
