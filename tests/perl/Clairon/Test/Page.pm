@@ -1,6 +1,6 @@
 # Clairon::Test::Page: the JavaScript client in a node process that prints its events, one JSON object a line.
 #
-#   my $page = Clairon::Test::page(url => .., token => .., name => 'page', websocket => 0);
+#   my $page = Clairon::Test::page(url => .., token => .., name => 'page', websocket => 0, script => '');
 #   $page->events;  $page->rows;  $page->state;  $page->problems;
 package Clairon::Test::Page;
 
@@ -41,7 +41,7 @@ sub new
     my $name = $options{name} // 'page';
     my $file = "$options{folder}/page.mjs";
     open my $out, '>', $file or die "could not write $file: $!";
-    print {$out} script($options{top}, $options{websocket});
+    print {$out} script($options{top}, $options{websocket}), $options{script} // '';
     close $out or die "could not write $file: $!";
     return bless { name => $name, log => "$options{folder}/log",
         command => [ node(), $file, $options{url}, $options{token} ] }, $class;
