@@ -44,16 +44,16 @@ my $client = $relay->client('u1', groups => { STRUCTURE => [ 's1', "s'2" ], ROLE
 # One page.
 my ($page, @more) = rows($client, source => 't');
 is_deeply([ sort keys %$page ], [ sort qw(t r key snapshot rows more) ], 'a page has exactly these fields');
-is_deeply($page->{key}, ['id'], 'the key columns are named');
-like($page->{snapshot}, qr/^\d+:\d+:[\d,]*$/, 'the snapshot is given');
-is(numbers($page->{rows}), '1 2 3', 'all rows are in it');
-is($page->{rows}[0]{user}, 'u1', 'they are read for the user of the token');
-is($page->{more}, JSON::false, 'it is the last page');
+is_deeply($page->{key}, ['id'], 'the page names the key columns');
+like($page->{snapshot}, qr/^\d+:\d+:[\d,]*$/, 'the page has the snapshot');
+is(numbers($page->{rows}), '1 2 3', 'the page has all rows');
+is($page->{rows}[0]{user}, 'u1', 'the rows are read for the user of the token');
+is($page->{more}, JSON::false, 'the last page has more: false');
 my ($call) = $stub->calls('t');
 my ($user, $groups) = split / /, $call, 2;
 is($user, 'u1', 'the user comes from the token');
 my %groups = %{ JSON::decode_json($groups) };
-is_deeply({ map { $_ => [ sort @{ $groups{$_} } ] } keys %groups }, { STRUCTURE => [ "s'2", 's1' ], ROLE => ['admin'] }, 'so do the groups');
+is_deeply({ map { $_ => [ sort @{ $groups{$_} } ] } keys %groups }, { STRUCTURE => [ "s'2", 's1' ], ROLE => ['admin'] }, 'the groups come from the token');
 ($page) = rows($client, source => 't', rule => 'default');
 is(numbers($page->{rows}), '1 2 3', 'the rule "default" may be named');
 
@@ -61,9 +61,9 @@ is(numbers($page->{rows}), '1 2 3', 'the rule "default" may be named');
 $stub->set('large', row_count => 300, width => 5000);
 my @pages = rows($client, source => 'large');
 cmp_ok(scalar(@pages), '>=', 6, 'a long list has several pages');
-is_deeply([ map { $_->{more} ? 1 : 0 } @pages ], [ (1) x $#pages, 0 ], 'all but the last announce more');
-is(join(' ', map { numbers($_->{rows}) } @pages), join(' ', 1 .. 300), 'together they have all rows in order');
-is_deeply([ map { $_->{snapshot} } @pages ], [ ($pages[0]{snapshot}) x @pages ], 'of one snapshot');
+is_deeply([ map { $_->{more} ? 1 : 0 } @pages ], [ (1) x $#pages, 0 ], 'all pages but the last announce more');
+is(join(' ', map { numbers($_->{rows}) } @pages), join(' ', 1 .. 300), 'together the pages have all rows in order');
+is_deeply([ map { $_->{snapshot} } @pages ], [ ($pages[0]{snapshot}) x @pages ], 'all pages have one snapshot');
 my ($longest) = sort { $b <=> $a } map { length } grep { /"t":"rows"/ } @{ $client->{raw} };
 cmp_ok($longest, '<=', 256 * 1024, 'no page is longer than 256 kB');
 cmp_ok($longest, '>', 200 * 1024, 'pages are filled');
@@ -76,14 +76,14 @@ $stub->set('secret', denied => '{u1}');
 my @refusals = map { my ($error) = rows($client, %$_); delete $error->{r}; $error }
   { source => 'missing' }, { source => 't', rule => 'other' }, { source => 'secret' }, { source => "t'; DROP TABLE stub" };
 is($refusals[0]{code}, 103, 'an unknown source is 103');
-is($refusals[0]{retry}, JSON::false, 'which is final');
-is_deeply($refusals[$_], $refusals[0], 'and so is every other rule that the user may not read') for 1 .. $#refusals;
+is($refusals[0]{retry}, JSON::false, 'the error of an unknown source is final');
+is_deeply($refusals[$_], $refusals[0], 'every other rule that the user may not read returns the same error') for 1 .. $#refusals;
 $stub->set('long', row_count => 5001);
 $stub->set('wide', row_count => 1000, width => 4900);
 my ($error) = rows($client, source => 'long');
 is_deeply([ @$error{qw(t code retry)} ], [ 'err', 113, JSON::false ], 'too many rows are 113');
 ($error) = rows($client, source => 'wide');
-is($error->{code}, 113, 'too many bytes are 113 too');
+is($error->{code}, 113, 'too many bytes are rejected with 113');
 $stub->set('wrong', snapshot => 'nonsense');
 ($error) = rows($client, source => 'wrong');
 is($error->{code}, 100, 'an invalid answer is an internal error');
@@ -99,10 +99,10 @@ is(numbers($page->{rows}), '1 2 3', 'the connection continues');
 # HTTP.
 my ($status, $body) = http('/v1/rows?source=t&rule=default');
 is($status, 200, 'GET /v1/rows returns 200');
-is_deeply([ sort keys %$body ], [qw(key rows snapshot)], 'with key, rows and snapshot');
-is(numbers($body->{rows}), '1 2 3', 'of all rows');
+is_deeply([ sort keys %$body ], [qw(key rows snapshot)], 'the body has key, rows and snapshot');
+is(numbers($body->{rows}), '1 2 3', 'the body has all rows');
 ($status, $body) = http('/v1/rows?source=large');
-is(numbers($body->{rows}), join(' ', 1 .. 300), 'a long list comes whole');
+is(numbers($body->{rows}), join(' ', 1 .. 300), 'a long list is returned as a whole');
 ($status, $body) = http('/v1/rows?source=public%5Flist', sub => 'u9');
 is($body->{rows}[0]{user}, 'u9', 'the user comes from the token');
 my @problems;
@@ -112,8 +112,8 @@ for my $path ('/v1/rows?source=missing', '/v1/rows?source=t&rule=other', '/v1/ro
     is($status, 403, "$path is 403");
     push @problems, $body;
 }
-is($problems[0]{code}, 103, 'with the code 103');
-is_deeply($problems[$_], $problems[0], 'and the same body') for 1, 2;
+is($problems[0]{code}, 103, 'the problem has the code 103');
+is_deeply($problems[$_], $problems[0], 'all problems have the same body') for 1, 2;
 ($status, $body) = http('/v1/rows?source=long');
 is_deeply([ $status, $body->{code} ], [ 413, 113 ], 'too many rows are 413 with 113');
 for my $path ('/v1/rows', '/v1/rows?source=', '/v1/rows?source=t&rule=', '/v1/rows?source=%ff', '/v1/rows?source=' . 'x' x 256)
@@ -121,7 +121,7 @@ for my $path ('/v1/rows', '/v1/rows?source=', '/v1/rows?source=t&rule=', '/v1/ro
     ($status, $body) = http($path);
     is_deeply([ $status, $body->{code} ], [ 400, 107 ], substr("$path is 400", 0, 60));
 }
-is(($relay->get('/v1/rows?source=t'))[0], 401, 'without a token it is 401');
+is(($relay->get('/v1/rows?source=t'))[0], 401, 'a request without a token returns 401');
 
 # Metrics.
 is($relay->metric('clairon_rows_errors_total{kind="too_many"}'), 3, 'errors are counted by kind');
@@ -131,6 +131,6 @@ cmp_ok($relay->metric('clairon_rows_query_seconds_count'), '>', 10, 'queries are
 my $gate = Clairon::Test::relay(undef, $store, roles => 'gate');
 ($error) = rows($gate->client('u1'), source => 't');
 is_deeply([ @$error{qw(code retry)} ], [ 100, JSON::false ], 'a gate without conninfo returns an error');
-is(($gate->get('/v1/rows?source=t', Authorization => 'Bearer ' . token(sub => 'u1')))[0], 500, 'over HTTP too');
+is(($gate->get('/v1/rows?source=t', Authorization => 'Bearer ' . token(sub => 'u1')))[0], 500, 'a request over HTTP returns 500');
 
 done_testing();

@@ -31,8 +31,8 @@ sub ids { return join ',', map { $_->{id} } @_ }
 my $client = $relay->client('u1', groups => { STRUCTURE => ['s1'] });
 my $result = rows($client, source => 'tasks');
 is(ids(@{ $result->{rows} }), table(q{SELECT id FROM tasks WHERE owner = 'u1' ORDER BY id}), 'a user receives its rows');
-is_deeply($result->{rows}[0], { id => 1, owner => 'u1', title => 'task 1', done => JSON::false }, 'with all columns');
-is_deeply($result->{key}, ['id'], 'and the key');
+is_deeply($result->{rows}[0], { id => 1, owner => 'u1', title => 'task 1', done => JSON::false }, 'a row has all columns');
+is_deeply($result->{key}, ['id'], 'the answer names the key');
 $result = rows($client, source => 'tasks', rule => 'open');
 is(ids(@{ $result->{rows} }), table('SELECT id FROM tasks WHERE NOT done ORDER BY id'), 'a condition selects rows');
 is_deeply($result->{rows}[0], { id => 1, title => 'task 1' }, 'columns are limited');
@@ -41,8 +41,8 @@ is(ids(@{ $grp->{rows} }), '1,3', 'a group of the token is applied, for a source
 is(rows($client, source => $_->[0], rule => $_->[1])->{code}, 103, "\"$_->[1]\" of $_->[0] is denied")
   for [ 'tasks', 'plain' ], [ 'tasks', 'missing' ], [ 'pg_class', 'default' ];
 my ($status, $body) = $relay->get('/v1/rows?source=tasks&rule=default', Authorization => 'Bearer ' . token(sub => 'u2'));
-is($status, 200, 'over HTTP too');
-is(ids(@{ JSON::decode_json($body)->{rows} }), table(q{SELECT id FROM tasks WHERE owner = 'u2' ORDER BY id}), 'each user receives its own');
+is($status, 200, 'GET /v1/rows returns the rows');
+is(ids(@{ JSON::decode_json($body)->{rows} }), table(q{SELECT id FROM tasks WHERE owner = 'u2' ORDER BY id}), 'each user receives only the user\'s own rows');
 
 # A client as the protocol describes it: rows, then the changes that they do not contain.
 sub contains

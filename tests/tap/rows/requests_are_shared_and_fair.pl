@@ -63,12 +63,12 @@ for my $user (keys %clients)
 }
 my $calls = () = $stub->calls('all');
 is($calls, 2, 'users share the query of a rule for ALL');
-is($rows{m1}{all}, $rows{m3}{all}, 'and its rows');
+is($rows{m1}{all}, $rows{m3}{all}, 'users receive the same rows of a rule for ALL');
 $calls = () = $stub->calls('grp');
 is($calls, 3, 'users with the same groups of that kind share one, by token or by row');
-is($rows{m1}{grp}, $rows{m2}{grp}, 'and its rows');
-is($rows{m3}{grp}, 'm3', 'users with other groups do not');
-is_deeply([ map { $rows{$_}{mine} } qw(m1 m2 m3) ], [qw(m1 m2 m3)], 'users of a rule for USER never do');
+is($rows{m1}{grp}, $rows{m2}{grp}, 'users with the same groups receive the same rows');
+is($rows{m3}{grp}, 'm3', 'users with other groups share no query');
+is_deeply([ map { $rows{$_}{mine} } qw(m1 m2 m3) ], [qw(m1 m2 m3)], 'users of a rule for USER share no query');
 
 # The audience of a rule changed since the relay knows it.
 occupy($busy);
@@ -97,9 +97,9 @@ occupy($busy);
 my @last = map { request($clients{m1}, source => "x$_") } 1 .. 17;
 my $error = reply($clients{m1}, $last[-1]);
 is_deeply([ @$error{qw(t code retry)} ], [ 'err', 111, JSON::true ], 'a user has at most 16 requests');
-cmp_ok($error->{after}, '>=', 1000, 'and is to ask again later');
+cmp_ok($error->{after}, '>=', 1000, 'an excess request gets a delay');
 my ($status, $body) = $relay->get('/v1/rows?source=t1', Authorization => 'Bearer ' . token(sub => 'm1'));
-is_deeply([ $status, JSON::decode_json($body)->{code} ], [ 429, 111 ], 'over HTTP too');
+is_deeply([ $status, JSON::decode_json($body)->{code} ], [ 429, 111 ], 'an excess request over HTTP is rejected with 429');
 waiting(16);
 request($clients{m2}, source => "y$_") for 1 .. 4;
 waiting(20);

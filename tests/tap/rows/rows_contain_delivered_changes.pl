@@ -57,7 +57,7 @@ is(reply($client, $r)->{snapshot}, snapshot_with($x), 'they are sent from a snap
 is(reply($client, request($client, source => 't', snapshot => snapshot_without($x)))->{ok}, JSON::false, 'a snapshot without it is too old');
 my $verdict = reply($client, request($client, source => 't', snapshot => snapshot_with($x)));
 is_deeply([ sort keys %$verdict ], [qw(ok r t)], 'the reply reports only whether it is new enough');
-is($verdict->{ok}, JSON::true, 'a snapshot with it is');
+is($verdict->{ok}, JSON::true, 'a snapshot with it is new enough');
 
 # A notification of another user counts too: the cursor of the connection is past it.
 my $other = insert(2, 'u2');
@@ -69,12 +69,12 @@ my $of_late = request($late, source => 't');
 my $path = '/v1/rows?source=t';
 wait_repeated(4);
 ok(!has_reply($client, $r), 'rows must contain every transaction that the cursor is past');
-ok(!has_reply($late, $of_late), 'also for a connection that begins after it');
+ok(!has_reply($late, $of_late), 'this includes a connection that begins after the change');
 $stub->set('t', snapshot => snapshot_with($other));
 reply($client, $r);
 reply($late, $of_late);
-pass('both get their rows afterwards');
-is(($relay->get($path, Authorization => 'Bearer ' . token(sub => 'u9')))[0], 200, 'as does a request over HTTP');
+pass('both clients receive their rows afterwards');
+is(($relay->get($path, Authorization => 'Bearer ' . token(sub => 'u9')))[0], 200, 'a request over HTTP receives its rows afterwards');
 
 # A request that precedes its connection's cursor.
 my $eager = Clairon::Test::Client->new($relay->url('/v1/ws'));
@@ -100,9 +100,9 @@ my $left = $pg->safe_psql('postgres', q{DELETE FROM clairon.member WHERE user_id
 $watcher->run_until('the relay has read it', sub { 2 <= grep { $_->{t} eq 'reload' } @{ $watcher->{messages} } });
 $stub->set('grp', snapshot => snapshot_with($joined));
 wait_repeated(2);
-ok(!has_reply($client, $r), 'also for a change that follows the request');
+ok(!has_reply($client, $r), 'the next answer waits for a change that follows the request');
 $stub->set('grp', snapshot => snapshot_with($left));
-is(reply($client, $r)->{snapshot}, snapshot_with($left), 'and contains it');
+is(reply($client, $r)->{snapshot}, snapshot_with($left), 'the next answer contains the change');
 $stub->set('grp', snapshot => undef);
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('OTHER', 'o1', 'u1'), ('STRUCTURE', 's1', 'u2')});
 reply($client, request($client, source => 'mine'));
@@ -112,6 +112,6 @@ $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's1
 $client->run_until('the next reload', sub { 2 <= grep { $_->{t} eq 'reload' } @{ $client->{messages} } });
 $second->wait_for('reload');
 is(scalar(grep { $_->{t} eq 'reload' } @{ $client->{messages} }), 2, 'an answered request, other groups and other users send none');
-is_deeply([ map { $_->{source} } grep { $_->{t} eq 'reload' } @{ $client->{messages} } ], [qw(grp grp)], 'nor does a list that depends on no group');
+is_deeply([ map { $_->{source} } grep { $_->{t} eq 'reload' } @{ $client->{messages} } ], [qw(grp grp)], 'a list that depends on no group gets no reload');
 
 done_testing();

@@ -47,15 +47,15 @@ my @slow = map { request($client, source => "slow$_") } 1, 2;
 wait_until('both connections are busy', sub { 2 == $stub->calls('slow1') + $stub->calls('slow2') });
 my $waits = request($client, source => 'fast');
 expect_delivery($client, 'notifications are delivered while all connections are busy');
-ok(!grep({ has_reply($client, $_) } @slow, $waits), 'and the requests still wait');
+ok(!grep({ has_reply($client, $_) } @slow, $waits), 'the requests still wait');
 for my $error (map { reply($client, $_) } @slow)
 {
     is_deeply([ @$error{qw(t code retry)} ], [ 'err', 111, JSON::true ], 'a query that takes too long is ended');
-    cmp_ok($error->{after}, '>=', 8000, 'and is to be repeated later');
+    cmp_ok($error->{after}, '>=', 8000, 'the client gets a delay for its next request');
 }
-is($relay->metric('clairon_rows_errors_total{kind="timeout"}'), 2, 'it is counted');
+is($relay->metric('clairon_rows_errors_total{kind="timeout"}'), 2, 'the ended query is counted');
 reply($client, $waits);    # its time may have ended too
-is(request_until_rows($client, source => 'fast')->{t}, 'rows', 'other requests run afterwards');
+is(request_until_rows($client, source => 'fast')->{t}, 'rows', 'other requests are served afterwards');
 wait_until('the server runs no query', sub {
     $pg->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%live_rows%' AND state = 'active' AND pid <> pg_backend_pid()}) eq '0' });
 pass('no query continues on the server');
@@ -73,7 +73,7 @@ expect_delivery($client, 'notifications are delivered without a database for row
 my $lost = reply($client, $waits);
 is_deeply([ @$lost{qw(code retry)} ], [ 111, JSON::true ], 'without a connection the request ends with 111');
 my ($status, $body) = $relay->get('/v1/rows?source=fast', Authorization => 'Bearer ' . token(sub => 'u1'));
-is_deeply([ $status, JSON::decode_json($body)->{code} ], [ 503, 111 ], 'over HTTP with 503');
+is_deeply([ $status, JSON::decode_json($body)->{code} ], [ 503, 111 ], 'a request over HTTP ends with 503');
 is(($relay->get('/readyz'))[0], 200, 'the relay stays ready');
 $proxy->reject(0);
 is(request_until_rows($client, source => 'fast')->{t}, 'rows', 'rows are read again when the database is back');
