@@ -96,18 +96,18 @@ growth_of(const FmgrInfo *info)
 }
 
 static void
-raise_too_large(const struct bounded_call *call, int64 most)
+raise_too_large(const struct bounded_call *call, int64 max)
 {
     ereport(ERROR,
             (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
              errmsg("arguments of function %s are too large", get_func_name(call->info.fn_oid)),
-             errdetail("The largest one has %lld bytes.", (long long)most)));
+             errdetail("The largest one has %lld bytes.", (long long)max)));
 }
 
 static void
 check_work(const struct bounded_call *call, FunctionCallInfo fcinfo)
 {
-    int64 most = 0;
+    int64 max = 0;
     int64 second = 0;
     int64 work;
 
@@ -115,13 +115,13 @@ check_work(const struct bounded_call *call, FunctionCallInfo fcinfo)
         const NullableDatum *argument = &fcinfo->args[call->arguments[i]];
         int64 size = argument->isnull ? 0 : (int64)toast_raw_datum_size(argument->value);
 
-        second = Max(second, Min(size, most));
-        most = Max(most, size);
+        second = Max(second, Min(size, max));
+        max = Max(max, size);
     }
-    work = most * (call->growth == GROWTH_SQUARE ? most : second);
+    work = max * (call->growth == GROWTH_SQUARE ? max : second);
     if (work > CONDITION_WORK_MAX ||
-        (call->slow_collation && work > CONDITION_WORK_MAX / Max(most, 1)))
-        raise_too_large(call, most);
+        (call->slow_collation && work > CONDITION_WORK_MAX / Max(max, 1)))
+        raise_too_large(call, max);
 }
 
 static Datum

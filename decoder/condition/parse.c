@@ -93,18 +93,18 @@ int *
 condition_map(const int16 *origins, const int16 *numbers, int count, const int *columns,
               int column_count, int *ret_count)
 {
-    int most = 0;
+    int max = 0;
     int *map;
 
     for (int i = 0; i < count; i++)
-        most = Max(most, origins[i]);
-    map = palloc(sizeof(int) * Max(most, 1));
-    for (int i = 0; i < most; i++)
+        max = Max(max, origins[i]);
+    map = palloc(sizeof(int) * Max(max, 1));
+    for (int i = 0; i < max; i++)
         map[i] = -1;
     for (int i = 0; i < count; i++)
         if (origins[i] > 0 && numbers[i] > 0 && numbers[i] <= column_count)
             map[origins[i] - 1] = columns[numbers[i] - 1];
-    *ret_count = most;
+    *ret_count = max;
     return map;
 }
 

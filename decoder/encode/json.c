@@ -64,15 +64,15 @@ static size_t
 utf8_read(const unsigned char *src, size_t len, uint32_t *ret_code)
 {
     uint32_t code;
-    uint32_t least;
+    uint32_t min;
     size_t need;
 
     if (src[0] >= 0xC2 && src[0] <= 0xDF) {
-        need = 2, least = 0x80, code = src[0] & 0x1Fu;
+        need = 2, min = 0x80, code = src[0] & 0x1Fu;
     } else if ((src[0] & 0xF0) == 0xE0) {
-        need = 3, least = 0x800, code = src[0] & 0x0Fu;
+        need = 3, min = 0x800, code = src[0] & 0x0Fu;
     } else if (src[0] >= 0xF0 && src[0] <= 0xF4) {
-        need = 4, least = 0x10000, code = src[0] & 0x07u;
+        need = 4, min = 0x10000, code = src[0] & 0x07u;
     } else {
         return 0;
     }
@@ -83,7 +83,7 @@ utf8_read(const unsigned char *src, size_t len, uint32_t *ret_code)
             return 0;
         code = code << 6 | (src[i] & 0x3Fu);
     }
-    if (code < least || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF))
+    if (code < min || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF))
         return 0;
     *ret_code = code;
     return need;

@@ -158,11 +158,11 @@ is_addressed(struct reading *reading)
 }
 
 static _Noreturn void
-raise_too_many(const struct reading *reading, int64 most, const char *unit)
+raise_too_many(const struct reading *reading, int64 max, const char *unit)
 {
     ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
                     errmsg("%s addresses more than %lld %s to the user", reading->plan.label,
-                           (long long)most, unit)));
+                           (long long)max, unit)));
 }
 
 static void

@@ -6,13 +6,13 @@
 #include <stddef.h>
 
 /*
- * Up to `most` items of one size. On the heap, short-lived items between long-lived ones would
+ * Up to `max` items of one size. On the heap, short-lived items between long-lived ones would
  * leave holes that stay resident. {.item_bytes = .., .most = ..} is an empty arena. Not
  * thread-safe.
  */
 struct arena {
     size_t item_bytes; /* at least the size of a pointer */
-    size_t most;       /* items */
+    size_t max;        /* items */
     char *first;       /* NULL: nothing allocated yet */
     size_t in_use;
     size_t used; /* allocated since the arena was last empty */

@@ -12,7 +12,7 @@
 enum stats_kind {
     STATS_COUNTER,       /* sum */
     STATS_GAUGE,         /* maximum: a common value, or the worst one */
-    STATS_GAUGE_LEAST,   /* minimum: a common value, or the worst one */
+    STATS_GAUGE_MIN,     /* minimum: a common value, or the worst one */
     STATS_GAUGE_NEAREST, /* minimum of the values that are not 0 */
     STATS_GAUGE_SUM      /* sum of separate values */
 };
@@ -38,7 +38,7 @@ enum stats_kind {
       "Bytes of WAL received and not yet confirmed to PostgreSQL")                                 \
     X(FEED_LAG, "clairon_feed_lag_seconds", GAUGE,                                                 \
       "Age of the oldest change waiting for the store, else of the newest one; 0 when idle")       \
-    X(STORE_CONNECTED, "clairon_store_connected", GAUGE_LEAST,                                     \
+    X(STORE_CONNECTED, "clairon_store_connected", GAUGE_MIN,                                       \
       "1 while the store is available and a gate can read it")                                     \
     X(STORE_NOTIFICATIONS, "clairon_store_notifications_total", COUNTER, "Notifications stored")   \
     X(STORE_REPLAYED, "clairon_store_replayed_total", COUNTER,                                     \

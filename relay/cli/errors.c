@@ -419,12 +419,12 @@ cli_errors(int argc, char **argv)
         {"--help", NULL, &request.help},       {"-h", NULL, &request.help},
         {"-c", &request.path, NULL},           {"--config", &request.path, NULL},
     };
-    size_t most = (size_t)argc;
-    const char **operands = memory_new((most + 1) * sizeof(*operands));
+    size_t max = (size_t)argc;
+    const char **operands = memory_new((max + 1) * sizeof(*operands));
     int code = cli_options_parse(ERRORS, argc, argv, options, sizeof(options) / sizeof(options[0]),
-                                 operands, most);
+                                 operands, max);
 
-    request.ids = memory_new((most + 1) * sizeof(*request.ids));
+    request.ids = memory_new((max + 1) * sizeof(*request.ids));
     if (code == 0)
         code = request.help ? cli_print(errors_usage) : run(&request, operands, argc, argv);
     free(request.ids);

@@ -265,14 +265,14 @@ start_heartbeat(struct relay *relay)
 static void
 set_descriptor_limit(const struct config *config)
 {
-    rlim_t least = (rlim_t)config->gate.max_connections + GATE_DESCRIPTORS_SPARE;
-    rlim_t most = least + GATE_DESCRIPTORS_PASSING;
+    rlim_t min = (rlim_t)config->gate.max_connections + GATE_DESCRIPTORS_SPARE;
+    rlim_t max = min + GATE_DESCRIPTORS_PASSING;
     struct rlimit limit;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
         return;
-    limit.rlim_cur = limit.rlim_max < most ? limit.rlim_max : most;
-    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < least)
+    limit.rlim_cur = limit.rlim_max < max ? limit.rlim_max : max;
+    if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < min)
         log_warn("relay", "too few file descriptors for gate.max_connections: raise ulimit -n",
                  LOG_UINT("limit", limit.rlim_cur),
                  LOG_INT("max_connections", config->gate.max_connections));

@@ -133,7 +133,7 @@ static void
 check_memory(struct store_probe *probe)
 {
     long long used = info_number(probe, "used_memory");
-    long long most = info_number(probe, "maxmemory");
+    long long max = info_number(probe, "maxmemory");
     char policy[VALUE_MAX];
 
     read_info(probe, "maxmemory_policy", policy);
@@ -142,9 +142,9 @@ check_memory(struct store_probe *probe)
                  "CONFIG REWRITE",
                  "%s", policy);
     findings_add(
-        probe->findings, STORE, "memory", most == 0 || used < most / 100 * FULL_PERCENT,
+        probe->findings, STORE, "memory", max == 0 || used < max / 100 * FULL_PERCENT,
         "Raise the limit: CONFIG SET maxmemory ..; CONFIG REWRITE; or shorten [store] retention",
-        most == 0 ? "%lld MB used, no limit" : "%lld MB used of %lld MB", used >> 20, most >> 20);
+        max == 0 ? "%lld MB used, no limit" : "%lld MB used of %lld MB", used >> 20, max >> 20);
 }
 
 static void

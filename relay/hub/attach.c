@@ -38,7 +38,7 @@ hub_attach(struct hub *hub, const struct session_request *request,
            const struct session_transport *transport, void *socket)
 {
     struct session *session = session_new();
-    int most = hub->config->delivery.window;
+    int max = hub->config->delivery.window;
 
     session->hub = hub;
     session->socket.transport = transport;
@@ -50,7 +50,7 @@ hub_attach(struct hub *hub, const struct session_request *request,
     session->client.request_id = request->request_id;
     session->client.has_request_id = request->has_request_id;
     session->is_poll = request->is_poll;
-    session->inflight.size = request->window > 0 && request->window < most ? request->window : most;
+    session->inflight.size = request->window > 0 && request->window < max ? request->window : max;
     buffer_init(&session->control.frames, SESSION_CONTROL_MAX);
     snprintf(session->client.conn, sizeof(session->client.conn), "%x-%llx", (unsigned)getpid(),
              (unsigned long long)++hub->session_count_ever);

@@ -113,15 +113,15 @@ hub_publish(struct hub *hub)
 }
 
 bool
-hub_send_some(struct hub *hub, unsigned most)
+hub_send_some(struct hub *hub, unsigned max)
 {
     struct session *session;
 
     run_pending_work(hub);
     hub->sending_us = clock_wall_us();
     do {
-        while (most > 0 && (session = ready_list_pop(hub)) != NULL) {
-            most--;
+        while (max > 0 && (session = ready_list_pop(hub)) != NULL) {
+            max--;
             prefetch_sessions(hub->ready.first);
             if (session->state == SESSION_CLOSED)
                 session_free_if_done(session);
@@ -129,7 +129,7 @@ hub_send_some(struct hub *hub, unsigned most)
                 session_send(hub, session);
         }
         run_pending_work(hub);
-    } while (most > 0 && hub->ready.first != NULL);
+    } while (max > 0 && hub->ready.first != NULL);
     return hub->ready.first != NULL;
 }
 

@@ -16,10 +16,10 @@ void turn_stop(struct hub *hub);
 void hub_publish(struct hub *hub);
 
 /*
- * Processes the ready list; of the sessions that have something to send, the first `most`. Frees
+ * Processes the ready list; of the sessions that have something to send, the first `max`. Frees
  * closed sessions. True: others are left.
  */
-bool hub_send_some(struct hub *hub, unsigned most);
+bool hub_send_some(struct hub *hub, unsigned max);
 
 /* Refills all sessions that have room; on a heartbeat any room is enough. */
 void hub_refill(struct hub *hub, bool is_heartbeat);

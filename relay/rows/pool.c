@@ -170,12 +170,12 @@ run_query(struct rows_connection *connection, struct rows_query *query)
 {
     const struct config *config = connection->pool->config;
     const struct rows_wanted *wanted = rows_query_wanted(query);
-    char most_rows[24], most_bytes[24];
+    char max_rows[24], max_bytes[24];
     const char *parameters[] = {wanted->source, wanted->rule, wanted->user,
-                                wanted->groups, most_rows,    most_bytes};
+                                wanted->groups, max_rows,     max_bytes};
 
-    snprintf(most_rows, sizeof(most_rows), "%d", config->rows.max_rows);
-    snprintf(most_bytes, sizeof(most_bytes), "%" PRId64, config->rows.max_bytes);
+    snprintf(max_rows, sizeof(max_rows), "%d", config->rows.max_rows);
+    snprintf(max_bytes, sizeof(max_bytes), "%" PRId64, config->rows.max_bytes);
     connection->query = query;
     connection->result =
         rows_result_new((size_t)config->rows.max_rows, (size_t)config->rows.max_bytes,
@@ -317,11 +317,11 @@ open_connection(struct rows_pool *pool, int64_t now_us)
 void
 rows_pool_run(struct rows_pool *pool, int64_t now_us)
 {
-    size_t most_held = HELD_RESULTS_MAX * (size_t)pool->config->rows.max_bytes;
+    size_t max_held = HELD_RESULTS_MAX * (size_t)pool->config->rows.max_bytes;
     struct rows_connection *idle;
     struct rows_query *query;
 
-    while (pool->held_bytes < most_held) {
+    while (pool->held_bytes < max_held) {
         idle = find_in_state(pool, ROWS_CONNECTION_IDLE);
         if (idle == NULL) {
             if (rows_queue_has_next(pool->queue, now_us))
@@ -339,7 +339,7 @@ static void
 sweep_connection(struct rows_connection *connection, int64_t now_us)
 {
     int64_t age_us = now_us - connection->since_us;
-    int64_t most_us = connection->pool->config->rows.timeout_ms * 1000 + TIMEOUT_GRACE_US;
+    int64_t max_us = connection->pool->config->rows.timeout_ms * 1000 + TIMEOUT_GRACE_US;
 
     switch (connection->state) {
     case ROWS_CONNECTION_CLOSED:
@@ -357,7 +357,7 @@ sweep_connection(struct rows_connection *connection, int64_t now_us)
         set_state(connection, ROWS_CONNECTION_CLOSED);
         return;
     case ROWS_CONNECTION_RUNNING:
-        if (age_us <= most_us)
+        if (age_us <= max_us)
             return;
         warn(connection, "PostgreSQL does not end a query", NULL, NULL);
         abandon_query(connection, ROWS_TIMED_OUT);

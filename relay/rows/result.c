@@ -12,14 +12,14 @@
 static const char PAGE_TAIL[] = "],\"more\":false}";
 
 struct rows_result *
-rows_result_new(size_t most_rows, size_t most_bytes, size_t *held_bytes)
+rows_result_new(size_t max_rows, size_t max_bytes, size_t *held_bytes)
 {
     struct rows_result *result = memory_new(sizeof(*result));
 
     result->refs = 1;
-    result->most = most_rows;
+    result->max = max_rows;
     result->held_bytes = held_bytes;
-    buffer_init(&result->rows, most_bytes);
+    buffer_init(&result->rows, max_bytes);
     return result;
 }
 
@@ -56,7 +56,7 @@ add_row(struct rows_result *result, const char *text, size_t len)
 {
     if (len == 0 || memchr(text, '\n', len) != NULL)
         return RC_BAD;
-    if (result->count == result->most ||
+    if (result->count == result->max ||
         len + 1 > result->rows.limit - result->rows.len) /* both or nothing */
         return RC_LIMIT;
     if (buffer_add(&result->rows, text, len) != RC_OK)

@@ -24,13 +24,13 @@ struct rows_result {
     size_t *ends;       /* where each row ends in `rows`, before its comma */
     size_t count;
     size_t room; /* of ends[] */
-    size_t most; /* rows */
+    size_t max;  /* rows */
     size_t bytes;
     size_t *held_bytes; /* total of all results in memory; not owned */
 };
 
 /* The caller owns one reference. Limits: most_rows and most_bytes, without the header. */
-struct rows_result *rows_result_new(size_t most_rows, size_t most_bytes, size_t *held_bytes);
+struct rows_result *rows_result_new(size_t max_rows, size_t max_bytes, size_t *held_bytes);
 struct rows_result *rows_result_ref(struct rows_result *result);
 void rows_result_unref(struct rows_result *result); /* accepts NULL */
 

@@ -54,10 +54,10 @@ read_running(const char *at, const char *end, struct snapshot *snapshot)
         return true;
     snapshot->running = memory_new(count * sizeof(*snapshot->running));
     for (size_t i = 0; i < count; i++) {
-        uint64_t least = i > 0 ? snapshot->running[i - 1] : snapshot->xmin;
+        uint64_t min = i > 0 ? snapshot->running[i - 1] : snapshot->xmin;
 
         if ((i > 0 && !skip(&at, end, ',')) || !read_xid(&at, end, &snapshot->running[i]) ||
-            snapshot->running[i] < least || snapshot->running[i] >= snapshot->xmax)
+            snapshot->running[i] < min || snapshot->running[i] >= snapshot->xmax)
             return false;
     }
     snapshot->running_count = count;

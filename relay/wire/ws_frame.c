@@ -115,7 +115,7 @@ static const char *
 read_length(struct ws_reader *reader)
 {
     unsigned len = reader->head[1] & 0x7fu;
-    uint64_t least = len == LENGTH_64 ? LENGTH_16_MAX + 1 : len == LENGTH_16 ? LENGTH_7_MAX + 1 : 0;
+    uint64_t min = len == LENGTH_64 ? LENGTH_16_MAX + 1 : len == LENGTH_16 ? LENGTH_7_MAX + 1 : 0;
 
     reader->left = len;
     if (len == LENGTH_16)
@@ -124,7 +124,7 @@ read_length(struct ws_reader *reader)
         reader->left = bytes_get_u64(reader->head + 2);
     if (reader->left > INT64_MAX)
         return "the highest bit of a frame's length is set";
-    return reader->left < least ? "a frame's length is not in its shortest form" : NULL;
+    return reader->left < min ? "a frame's length is not in its shortest form" : NULL;
 }
 
 static void

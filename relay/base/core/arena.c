@@ -28,7 +28,7 @@ struct arena_item {
 static void
 reserve(struct arena *arena)
 {
-    size_t bytes = arena->most * arena->item_bytes;
+    size_t bytes = arena->max * arena->item_bytes;
     void *first = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
@@ -47,7 +47,7 @@ arena_alloc(struct arena *arena)
 
     if (arena->first == NULL)
         reserve(arena);
-    if (item == NULL && arena->used == arena->most)
+    if (item == NULL && arena->used == arena->max)
         return NULL;
     if (item != NULL) {
         ASAN_UNPOISON_MEMORY_REGION(item, arena->item_bytes);
@@ -88,18 +88,18 @@ arena_contains(const struct arena *arena, const void *item)
 {
     uintptr_t at = (uintptr_t)item, first = (uintptr_t)arena->first;
 
-    return arena->first != NULL && at >= first && at < first + arena->most * arena->item_bytes;
+    return arena->first != NULL && at >= first && at < first + arena->max * arena->item_bytes;
 }
 
 void
 arena_free(struct arena *arena)
 {
-    size_t bytes = arena->most * arena->item_bytes;
+    size_t bytes = arena->max * arena->item_bytes;
 
     if (arena->first != NULL) {
         /* another mapping may reuse these addresses */
         ASAN_UNPOISON_MEMORY_REGION(arena->first, bytes);
         munmap(arena->first, bytes);
     }
-    *arena = (struct arena){.item_bytes = arena->item_bytes, .most = arena->most};
+    *arena = (struct arena){.item_bytes = arena->item_bytes, .max = arena->max};
 }

@@ -24,17 +24,17 @@ struct rates {
 bool
 rate_bucket_consume(struct rate_bucket *bucket, int64_t rate, int64_t now_us)
 {
-    double most = (double)rate;
+    double max = (double)rate;
 
     if (rate == 0)
         return true;
     if (bucket->at_us == 0)
-        bucket->left = most;
+        bucket->left = max;
     else
-        bucket->left += (double)(now_us - bucket->at_us) * most / SECOND_US;
+        bucket->left += (double)(now_us - bucket->at_us) * max / SECOND_US;
     bucket->at_us = now_us;
-    if (bucket->left > most)
-        bucket->left = most;
+    if (bucket->left > max)
+        bucket->left = max;
     if (bucket->left < 1)
         return false;
     bucket->left -= 1;

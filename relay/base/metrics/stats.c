@@ -38,7 +38,7 @@ merge(enum stats_kind kind, uint64_t a, uint64_t b)
     switch (kind) {
     case STATS_GAUGE:
         return a > b ? a : b;
-    case STATS_GAUGE_LEAST:
+    case STATS_GAUGE_MIN:
         return a < b ? a : b;
     case STATS_GAUGE_NEAREST:
         return a == 0 || (b != 0 && b < a) ? b : a;

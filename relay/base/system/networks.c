@@ -26,9 +26,9 @@ read_ip_address(const char *text, unsigned char address[16], bool *ret_is_ipv4)
     return *ret_is_ipv4 || inet_pton(AF_INET6, text, address) == 1;
 }
 
-/* A decimal of 1 to 3 digits, at most `most`. */
+/* A decimal of 1 to 3 digits, at most `max`. */
 static bool
-read_bits(const char *text, unsigned most, unsigned *ret_bits)
+read_bits(const char *text, unsigned max, unsigned *ret_bits)
 {
     unsigned bits = 0;
     size_t len = strlen(text);
@@ -38,7 +38,7 @@ read_bits(const char *text, unsigned most, unsigned *ret_bits)
     for (; *text != '\0'; text++)
         bits = bits * 10 + (unsigned)(*text - '0');
     *ret_bits = bits;
-    return bits <= most;
+    return bits <= max;
 }
 
 static bool

@@ -312,7 +312,7 @@ gate_heads_open(struct gate *gate, unknown_method_response *on_unknown_method)
     *gate->heads = (struct heads){
         .on_unknown_method = on_unknown_method,
         .arena = {.item_bytes = sizeof(struct gate_head),
-                  .most = (size_t)gate->config->gate.max_connections + GATE_DESCRIPTORS_PASSING},
+                  .max = (size_t)gate->config->gate.max_connections + GATE_DESCRIPTORS_PASSING},
     };
     gate_tls_heads_open(gate, on_unknown_method, resume_waiting);
 }

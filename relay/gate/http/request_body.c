@@ -82,8 +82,7 @@ on_body_readable(struct ev_loop *loop, struct ev_io *io, int events)
     (void)events;
     workaround_clear_timer(&request->io);
     do {
-        size_t most =
-            request->state == GATE_REQUEST_LINGERING ? LINGER_BODY_MAX : GATE_LINGER_BYTES;
+        size_t max = request->state == GATE_REQUEST_LINGERING ? LINGER_BODY_MAX : GATE_LINGER_BYTES;
 
         got = read_some(request);
         if (got < 0 && (errno == EAGAIN || errno == EINTR))
@@ -94,7 +93,7 @@ on_body_readable(struct ev_loop *loop, struct ev_io *io, int events)
         }
         if (got > 0)
             handle_bytes(request, (const char *)request->gate->received, (size_t)got);
-        if (got < 0 || request->discarded > most) {
+        if (got < 0 || request->discarded > max) {
             ev_io_stop(request->gate->loop, io);
             gate_request_kill(request);
             return;

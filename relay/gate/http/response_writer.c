@@ -17,9 +17,9 @@
 static bool
 write_out(struct gate_request *request)
 {
-    size_t most = request->out_sent + TURN_BYTES;
+    size_t max = request->out_sent + TURN_BYTES;
 
-    while (request->out_sent < request->out.len && request->out_sent < most) {
+    while (request->out_sent < request->out.len && request->out_sent < max) {
         const char *at = request->out.bytes + request->out_sent;
         ssize_t sent = conn_io_write(&request->io, at, request->out.len - request->out_sent);
 

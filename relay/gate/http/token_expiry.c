@@ -13,10 +13,10 @@ gate_expiry_begin(struct gate_expiry *expiry, const struct config *config, int64
     int64_t end_us = expires_s * 1000000;
     int64_t fifth_us = (end_us - clock_wall_us()) / 5;
     int64_t notice_us = fifth_us > EXPIRING_MIN_US ? fifth_us : EXPIRING_MIN_US;
-    int64_t most_us = config->delivery.expiring_ms * 1000;
+    int64_t max_us = config->delivery.expiring_ms * 1000;
 
     *expiry = (struct gate_expiry){
-        .expires_s = expires_s, .warn_at_us = end_us - (notice_us < most_us ? notice_us : most_us)};
+        .expires_s = expires_s, .warn_at_us = end_us - (notice_us < max_us ? notice_us : max_us)};
 }
 
 int

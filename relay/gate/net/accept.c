@@ -91,11 +91,11 @@ static int
 eviction_threshold(void)
 {
     struct rlimit limit;
-    int most = INT_MAX;
+    int max = INT_MAX;
 
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur < INT_MAX)
-        most = (int)limit.rlim_cur;
-    return most > 2 * GATE_DESCRIPTORS_SPARE ? most - GATE_DESCRIPTORS_SPARE : most / 2;
+        max = (int)limit.rlim_cur;
+    return max > 2 * GATE_DESCRIPTORS_SPARE ? max - GATE_DESCRIPTORS_SPARE : max / 2;
 }
 
 /* At most once a minute: accept is retried ten times a second. */

@@ -172,11 +172,11 @@ peer_remove(struct gate *gate, struct gate_peer *peer)
 static bool
 address_is_full(struct gate *gate, const struct gate_source *source)
 {
-    int most = gate->config->gate.max_per_address;
+    int max = gate->config->gate.max_per_address;
     const struct gate_peer *peer = find_peer(gate, source->address);
     unsigned skipped = 0;
 
-    if (most == 0 || peer == NULL || peer->count < most ||
+    if (max == 0 || peer == NULL || peer->count < max ||
         !is_limited(source, gate->config->gate.max_per_address_is_set))
         return false;
     if (throttle_allows(&gate->limits->address_rejected, clock_monotonic_us(), &skipped))
@@ -323,9 +323,9 @@ gate_admits(struct gate *gate, struct lws *wsi, bool is_push, struct gate_reject
 bool
 gate_admits_user(const struct gate *gate, const char *user)
 {
-    int most = gate->config->gate.max_per_user;
+    int max = gate->config->gate.max_per_user;
 
-    return most == 0 || hub_user_sessions(gate->hub, user) < (size_t)most;
+    return max == 0 || hub_user_sessions(gate->hub, user) < (size_t)max;
 }
 
 /* Users and addresses share one table; the first letter of a key is the kind. */

@@ -19,7 +19,7 @@
 #define NUDGE_S 0.01 /* poll(2) does not report bytes in OpenSSL's buffer */
 
 /* The library has one allocator per process. */
-static struct arena blocks = {.item_bytes = BLOCK_BYTES, .most = LWS_HEADER_TABLES + 8};
+static struct arena blocks = {.item_bytes = BLOCK_BYTES, .max = LWS_HEADER_TABLES + 8};
 
 static void
 on_log(int level, const char *line)

@@ -82,12 +82,12 @@ handle_text(struct gate_conn *conn, const char *text, size_t len)
 static int
 check_piece(const struct gate_conn *conn, const struct ws_event *event, const char **ret_why)
 {
-    size_t most = (size_t)conn->gate->config->gate.max_frame_bytes;
+    size_t max = (size_t)conn->gate->config->gate.max_frame_bytes;
     size_t room;
 
-    if (conn->state == GATE_CONN_WAITING && most > GATE_FIRST_FRAME_MAX)
-        most = GATE_FIRST_FRAME_MAX;
-    room = most - conn->in.len;
+    if (conn->state == GATE_CONN_WAITING && max > GATE_FIRST_FRAME_MAX)
+        max = GATE_FIRST_FRAME_MAX;
+    room = max - conn->in.len;
 
     if (event->is_binary) {
         *ret_why = "binary frames not supported";

@@ -176,10 +176,10 @@ find_attempts(const struct notification *notification)
 {
     static const char tail[] = ENVELOPE_ATTEMPTS_TEXT "0" ENVELOPE_RETRY_LIMIT_TEXT;
     const size_t len = sizeof(tail) - 1;
-    size_t least = notification->data.len > TAIL_MAX ? notification->data.len - TAIL_MAX : 0;
+    size_t min = notification->data.len > TAIL_MAX ? notification->data.len - TAIL_MAX : 0;
     unsigned char *data = notification->text + (notification->data.at - notification->text);
 
-    for (size_t at = notification->data.len; at >= least + len; at--) {
+    for (size_t at = notification->data.len; at >= min + len; at--) {
         if (memcmp(data + at - len, tail, len) == 0)
             return data + at - len + strlen(ENVELOPE_ATTEMPTS_TEXT);
     }

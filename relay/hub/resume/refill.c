@@ -28,9 +28,9 @@ session_reconcile(struct session *session)
 static bool
 has_room(const struct session *session, bool is_heartbeat)
 {
-    int most = is_heartbeat ? session->inflight.size - 1 : session->inflight.size / 2;
+    int max = is_heartbeat ? session->inflight.size - 1 : session->inflight.size / 2;
 
-    return inbox_has_missed(&session->inbox) || session->inflight.count <= most;
+    return inbox_has_missed(&session->inbox) || session->inflight.count <= max;
 }
 
 bool

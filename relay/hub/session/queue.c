@@ -22,11 +22,11 @@ session_next_queued(const struct session *session)
 bool
 session_is_full(const struct session *session)
 {
-    size_t most = (size_t)session->hub->config->gate.slow_bytes;
+    size_t max = (size_t)session->hub->config->gate.slow_bytes;
     size_t bytes = outbound_bytes(&session->outbound) + session->inbox.held_bytes;
 
     return outbound_count(&session->outbound) + session->inbox.held_count >= OUTBOUND_MAX ||
-           bytes >= (most < SESSION_QUEUE_BYTES ? most : SESSION_QUEUE_BYTES);
+           bytes >= (max < SESSION_QUEUE_BYTES ? max : SESSION_QUEUE_BYTES);
 }
 
 /*

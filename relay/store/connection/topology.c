@@ -47,7 +47,7 @@ topology_next_shard(const struct topology *topology, unsigned shard)
 }
 
 unsigned
-topology_most_shards(const struct topology *topology)
+topology_max_shards(const struct topology *topology)
 {
     return (topology->shards + topology->servers - 1) / topology->servers;
 }

@@ -26,7 +26,7 @@ unsigned topology_server_of(const struct topology *topology, unsigned shard);
 unsigned topology_first_shard(const struct topology *topology, unsigned server);
 unsigned topology_next_shard(const struct topology *topology, unsigned shard);
 /* The maximum number of shards on a server. */
-unsigned topology_most_shards(const struct topology *topology);
+unsigned topology_max_shards(const struct topology *topology);
 
 /* Queries about a whole server use the connection of its first shard. */
 bool topology_is_first_shard(const struct topology *topology, unsigned shard);

@@ -190,7 +190,7 @@ store_batch_is_full(const struct store_batch *batch, const struct frame *frame)
 {
     const struct batch *part = &batch->parts[shard_of(batch, frame)];
     bool switches = frame->kind != FRAME_KIND_COMMIT && part->is_simple != is_simple(frame);
-    size_t most = STORE_BATCH_FRAMES_MAX;
+    size_t max = STORE_BATCH_FRAMES_MAX;
 
     /*
      * A blocked XREAD returns one stream: the one that the batch writes first. If that were the
@@ -200,8 +200,8 @@ store_batch_is_full(const struct store_batch *batch, const struct frame *frame)
     if (frame->kind == FRAME_KIND_MEMBER && part->notifications > 0)
         return true;
     if (!part->is_simple)
-        most = SCRIPT_FRAMES;
-    return part->count >= (switches ? SWITCH_FRAMES_MIN : most);
+        max = SCRIPT_FRAMES;
+    return part->count >= (switches ? SWITCH_FRAMES_MIN : max);
 }
 
 static void

@@ -239,7 +239,7 @@ reader_open(struct ev_loop *loop, const struct config *config, struct store *sto
     reader->stream_count = count;
     reader->topology = topology_of(config);
     reader->server_count = reader->topology.servers;
-    reader->streams_max = topology_most_shards(&reader->topology);
+    reader->streams_max = topology_max_shards(&reader->topology);
     reader->entries_max = READER_ENTRIES / reader->streams_max;
     if (reader->entries_max < READER_ENTRIES_MIN)
         reader->entries_max = READER_ENTRIES_MIN;

@@ -24,11 +24,11 @@ on_oldest(void *ctx, const struct redisReply *reply)
 }
 
 bool
-tail_begin(struct tail *tail, struct link *link, const struct redisReply *entries, size_t most)
+tail_begin(struct tail *tail, struct link *link, const struct redisReply *entries, size_t max)
 {
     const char *argv[] = {"XRANGE", tail->key, "-", "+", "COUNT", "1"};
 
-    if (reply_count(entries) < most)
+    if (reply_count(entries) < max)
         return false;
     snprintf(tail->before, sizeof(tail->before), "%s", tail->at);
     if (link_send(link, on_oldest, tail, 6, argv, NULL) != RC_OK)

@@ -20,11 +20,10 @@ struct tail {
 
 /*
  * Call it before the entries of a reply are handled. Returns whether the reply is full, that is,
- * has `most` entries. Only then older entries may have been trimmed: asks the store for the oldest
+ * has `max` entries. Only then older entries may have been trimmed: asks the store for the oldest
  * one, on the connection of the reply.
  */
-bool tail_begin(struct tail *tail, struct link *link, const struct redisReply *entries,
-                size_t most);
+bool tail_begin(struct tail *tail, struct link *link, const struct redisReply *entries, size_t max);
 
 /* Whether entries were missed since the last call. Ask after a reply that was not full. */
 bool tail_has_missed(struct tail *tail);

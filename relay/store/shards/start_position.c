@@ -13,23 +13,23 @@
 struct start_position {
     struct shard_request request;
     start_position_found *found;
-    struct position least;
+    struct position min;
     bool is_superseded; /* replaced by a later search */
 };
 
 /* The lowest known position. An emptied shard has none. */
 static struct position
-least_of(const struct store *store)
+min_of(const struct store *store)
 {
-    struct position least = {0, 0};
+    struct position min = {0, 0};
 
     for (unsigned k = 0; k < store->shard_count; k++) {
         const struct position to = store->newest_position[k];
 
-        if (to.lsn != 0 && (least.lsn == 0 || position_less(to, least)))
-            least = to;
+        if (to.lsn != 0 && (min.lsn == 0 || position_less(to, min)))
+            min = to;
     }
-    return least;
+    return min;
 }
 
 /* After an error a shard keeps its position. If a connection is lost, the store goes up later. */
@@ -62,7 +62,7 @@ on_start_position_reply(struct shard_request *request, struct shard *shard,
         entry_id_read((const char *)found.at, found.len, &id) != RC_OK)
         return true;
     request->store->newest[shard->number] = id;
-    request->store->newest_position[shard->number] = start->least;
+    request->store->newest_position[shard->number] = start->min;
     return true;
 }
 
@@ -76,7 +76,7 @@ send_start_position(struct start_position *start, struct shard *shard)
     struct arguments arguments = {.argc = 0};
     char position[FRAME_POSITION_TEXT + 1], newest[ENTRY_ID_TEXT_MAX];
 
-    frame_position_text(start->least.lsn, start->least.ordinal, position);
+    frame_position_text(start->min.lsn, start->min.ordinal, position);
     entry_id_text(shard->seen, newest);
     argument(&arguments, shard->stream_key);
     argument(&arguments, position);
@@ -94,9 +94,9 @@ start_position_find(struct store *store, start_position_found *found)
         store->start->is_superseded = true;
     store->start = start;
     start->found = found;
-    start->least = least_of(store);
+    start->min = min_of(store);
     for (unsigned k = 0; k < store->shard_count; k++) {
-        if (position_less(start->least, store->newest_position[k]))
+        if (position_less(start->min, store->newest_position[k]))
             send_start_position(start, &store->shards[k]);
     }
     has_failed = start->request.has_failed; /* a shard went down */

@@ -42,7 +42,7 @@ alloc_all(struct arena *arena, unsigned char *items[ITEMS])
 static void
 pages_return_to_the_system_after_release(void **state)
 {
-    struct arena arena = {.item_bytes = ITEM_BYTES, .most = ITEMS};
+    struct arena arena = {.item_bytes = ITEM_BYTES, .max = ITEMS};
     unsigned char *items[ITEMS];
 
     (void)state;
@@ -61,7 +61,7 @@ pages_return_to_the_system_after_release(void **state)
 static void
 released_items_are_reused(void **state)
 {
-    struct arena arena = {.item_bytes = ITEM_BYTES, .most = 3};
+    struct arena arena = {.item_bytes = ITEM_BYTES, .max = 3};
     void *kept = arena_alloc(&arena);
     void *released = arena_alloc(&arena);
 

@@ -27,18 +27,18 @@ delay_doubles_up_to_the_cap(void **state)
 static void
 jitter_spreads_the_delays(void **state)
 {
-    int64_t least = INT64_MAX, most = 0;
+    int64_t min = INT64_MAX, max = 0;
 
     (void)state;
     for (int i = 0; i < 1000; i++) {
         struct backoff backoff = {.base_ms = 1000000, .cap_ms = 1000000};
         int64_t delay = backoff_next_ms(&backoff);
 
-        least = delay < least ? delay : least;
-        most = delay > most ? delay : most;
+        min = delay < min ? delay : min;
+        max = delay > max ? delay : max;
     }
     /* The chance that 1000 uniform samples all miss one tenth of the range is 10^-45. */
-    assert_true(least < 550000 && most > 950000);
+    assert_true(min < 550000 && max > 950000);
 }
 
 static void

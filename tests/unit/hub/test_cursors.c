@@ -83,16 +83,16 @@ check_text(const struct entry_id heads[4], const char *text)
 static void
 test_cursor_texts(void **state)
 {
-    const uint64_t most = UINT64_MAX;
+    const uint64_t max = UINT64_MAX;
 
     (void)state;
     check_text((struct entry_id[]){id(100, 7), id(136, 0), id(100, 0), id(99, 40)},
                "00ff.100-7.10.0.-1-14");
     check_text((struct entry_id[]){id(100, 7), id(0, 0), id(0, 0), id(0, 0)}, "00ff.100-7");
     check_text((struct entry_id[]){id(100, 7), id(0, 0), id(100, 1), id(0, 0)}, "00ff.100-7..0-1");
-    check_text((struct entry_id[]){id(0, 0), id(most, most), id(0, 1), id(0, 0)},
+    check_text((struct entry_id[]){id(0, 0), id(max, max), id(0, 1), id(0, 0)},
                "00ff.0-0.3w5e11264sgsf-3w5e11264sgsf.0-1");
-    check_text((struct entry_id[]){id(most, most), id(0, most), id(1, 0), id(0, 1)},
+    check_text((struct entry_id[]){id(max, max), id(0, max), id(1, 0), id(0, 1)},
                "00ff.18446744073709551615-18446744073709551615.-3w5e11264sgsf-3w5e11264sgsf"
                ".-3w5e11264sgse.-3w5e11264sgsf-1");
 }

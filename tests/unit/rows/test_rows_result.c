@@ -25,9 +25,9 @@ add(struct rows_result *result, const char *text)
 }
 
 static struct rows_result *
-begin(size_t most_rows, size_t most_bytes)
+begin(size_t max_rows, size_t max_bytes)
 {
-    struct rows_result *result = rows_result_new(most_rows, most_bytes, &held);
+    struct rows_result *result = rows_result_new(max_rows, max_bytes, &held);
 
     assert_int_equal(add(result, HEADER), RC_OK);
     return result;

@@ -152,20 +152,20 @@ release(void *ctx, const struct entry *entry)
     released->newest[k] = at;
 }
 
-/* Reads up to `most` entries of a stream; false: none are left. */
+/* Reads up to `max` entries of a stream; false: none are left. */
 static bool
-read_some(struct order *order, unsigned k, size_t most)
+read_some(struct order *order, unsigned k, size_t max)
 {
     struct stream *stream = &streams[k];
     redisReply *reply;
 
-    if (most > stream->count - stream->read)
-        most = stream->count - stream->read;
-    if (most == 0)
+    if (max > stream->count - stream->read)
+        max = stream->count - stream->read;
+    if (max == 0)
         return false;
-    reply = array(most);
-    memcpy(reply->element, stream->entries + stream->read, most * sizeof(*reply->element));
-    stream->read += most;
+    reply = array(max);
+    memcpy(reply->element, stream->entries + stream->read, max * sizeof(*reply->element));
+    stream->read += max;
     order_add(order, k, reply);
     order_release(order, 1);
     free(reply->element); /* views end */
