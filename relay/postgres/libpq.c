@@ -48,6 +48,7 @@ static const struct hint hints[] = {
     {"42P01", "clairon.member", "run CREATE EXTENSION clairon in this database"},
     {NULL, "function clairon.doctor",
      "run CREATE EXTENSION clairon in this database, on the primary"},
+    {"42883", "live_rows", "update the extension clairon in this database"},
     {"3F000", NULL, "run CREATE EXTENSION clairon in this database"},
     {NULL, "permission denied for function doctor", "grant clairon_relay to the relay's role"},
     {"42501", "member", "grant clairon_relay to the relay's role"},

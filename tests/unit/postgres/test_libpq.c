@@ -44,6 +44,18 @@ long_messages_are_truncated(void **state)
     assert_int_equal(strlen(postgres_error_line(text)), 1023);
 }
 
+static void
+first_matching_hint_is_returned(void **state)
+{
+    (void)state;
+    assert_string_equal(
+        postgres_error_hint("42883", "ERROR:  function clairon.live_rows() does not exist"),
+        "update the extension clairon in this database");
+    assert_string_equal(postgres_error_hint("42883", "ERROR:  function f() does not exist"), "");
+    assert_string_equal(postgres_error_hint(NULL, "too many clients already"),
+                        "raise max_connections");
+}
+
 int
 main(void)
 {
@@ -51,6 +63,7 @@ main(void)
         cmocka_unit_test(lines_are_joined),
         cmocka_unit_test(repeated_lines_are_dropped),
         cmocka_unit_test(long_messages_are_truncated),
+        cmocka_unit_test(first_matching_hint_is_returned),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
