@@ -22,8 +22,3 @@ export async function token() {
   });
   return response.token;
 }
-
-/** The user's current assignments. */
-export async function assignments() {
-  return (await request(`/api/state?user=${encodeURIComponent(user)}`)).assignments;
-}

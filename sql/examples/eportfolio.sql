@@ -128,8 +128,8 @@ SELECT student_id, title
 
 -- Rules are last, so that the initial rows send no notifications.
 
--- Real time: a student's page receives each change of the student's assignments.
-SELECT clairon.watch('assignments', 'USER', 'student_id');
+-- Real time: a student's page reads the student's assignments, and receives each of their changes.
+SELECT clairon.watch('assignments', 'USER', 'student_id', live => true);
 
 -- System: a change of access control is sent to the whole establishment, before other notifications.
 SELECT clairon.watch('members', 'STRUCTURE', 'establishment_id',

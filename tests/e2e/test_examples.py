@@ -30,11 +30,11 @@ REACT_PAGE = """
 const done = arguments[0];
 (async () => {
   const { App } = await import('/examples/react.js');
-  const { relay, token, assignments } = await import('/examples/login.js');
+  const { relay, token } = await import('/examples/login.js');
   const main = document.body.appendChild(document.createElement('main'));
   window.root = ReactDOM.createRoot(main);
   root.render(React.createElement(React.StrictMode, null,
-    React.createElement(App, { url: await relay(), token, load: assignments })));
+    React.createElement(App, { url: await relay(), token })));
   done('');
 })().catch((error) => done(String(error)));
 """
