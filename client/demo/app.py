@@ -208,8 +208,8 @@ class Handler(BaseHTTPRequestHandler):
     server_version = "clairon-demo"
     timeout = 60
 
-    # Accepts only requests of the own page: a foreign page cannot send JSON without a CORS preflight, and a
-    # foreign host name that resolves to this machine is not in the list of hosts.
+    # Accepts only requests of the own page. A foreign page cannot send JSON without a CORS preflight.
+    # is_own_host() rejects foreign names that resolve to this machine.
     def do_POST(self):
         body = self.body()
         if body is None:

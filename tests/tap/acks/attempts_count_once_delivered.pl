@@ -1,5 +1,5 @@
-# Tests that a retry counts as an attempt only once it is delivered, and that it is delivered as soon as the user may
-# see it.
+# Tests that a retry counts as an attempt only when it is delivered. A withheld retry is delivered as soon as the user
+# may receive it.
 use strict;
 use warnings;
 

@@ -1,5 +1,5 @@
-# Tests that each pair of a notification and a member of its audience is acked, pending, expired or exhausted, in
-# exactly one of these states, and that no user receives another user's notifications.
+# Tests that each pair of a notification and a member of its audience has exactly one outcome: acked, pending, expired
+# or exhausted. No user receives another user's notifications.
 #
 # A seeded run of notifications, connections, acks, nacks, disconnects, membership changes, redrives, killed relays
 # and stores, compared with a simple model. To repeat a run: CLAIRON_PAIRS_SEED=n; for longer ones:

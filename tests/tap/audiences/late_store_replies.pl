@@ -1,5 +1,5 @@
-# Tests that memberships that change while a store reply is in transit are respected, and that no early notification
-# or late reply reaches a user without access.
+# Tests memberships that change while a store reply is in transit. Neither an early notification nor a late reply
+# reaches a user without access.
 use strict;
 use warnings;
 

@@ -1,5 +1,5 @@
-# Tests that each notification carries the 64-bit id of its top-level transaction, also across a wraparound of the
-# 32-bit ids, and the name of its rule if that is live.
+# Tests that each notification carries the 64-bit id of its top-level transaction, and the name of a live rule. The
+# 32-bit ids wrap around within the test.
 use strict;
 use warnings;
 

@@ -65,8 +65,7 @@ for my $address ('127.0.0.1:' . Clairon::Test::free_port(), "unix:$folder/s")
     is($late->stop, 0, "SIGTERM ends the relay at $address with status 0");
 }
 
-# A unix socket path is free for the next relay once the old one drains, and the old one does not remove it at its
-# end.
+# A draining relay releases the path of its unix socket for the next relay, and does not remove that relay's socket.
 my $first = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0, conf => { 'gate.listen' => "unix:$folder/next", 'gate.drain' => '10m' });
 $first->wait_for_log(qr/msg="started" pid=/);
 my $reads = IO::Socket::UNIX->new(Peer => "$folder/next") or die "no listener: $!\n";

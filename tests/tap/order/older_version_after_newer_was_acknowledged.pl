@@ -1,5 +1,5 @@
-# Tests that no session receives an older version of a row after a newer one as a first delivery, when another device
-# acknowledged the newer one.
+# Tests a row whose newer version another device acknowledged: no session then receives an older version as a first
+# delivery.
 use strict;
 use warnings;
 

@@ -1,5 +1,5 @@
-# Tests that clients receive the rows of live rules, over WebSocket as pages and over HTTP, and the same error for every
-# rule that they may not read.
+# Tests that clients receive the rows of live rules: over WebSocket in pages, over HTTP in one response. Each rule that
+# a client may not read returns the same error.
 use strict;
 use warnings;
 

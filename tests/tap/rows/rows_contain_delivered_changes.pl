@@ -1,5 +1,5 @@
-# Tests that rows are sent only from a snapshot that contains the changes that the client was notified of, and that a
-# change of memberships makes the client ask again.
+# Tests that rows are sent only from a snapshot that contains all changes delivered to the client. A change of
+# memberships sends `reload`.
 use strict;
 use warnings;
 

@@ -38,7 +38,7 @@ $replication->thaw;
 wait_confirmed($pg, $behind);
 pass('they are confirmed once the replica has them');
 
-# Failover to a replica that lacks the last rows and whose clock is an hour behind, as the ids of the primary's last
+# Failover to a replica that lacks the last rows. Its clock seems an hour behind, because the ids of the primary's last
 # entries are set ahead.
 $replication->freeze;
 $primary->execute('XSETID', $_, (int(time * 1000) + 3_600_000) . '-0') for $primary->keys('stream');
