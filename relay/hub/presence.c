@@ -13,7 +13,7 @@
 #define USER_KIND "USER:"
 
 static void
-on_presence_stored(void *ctx, enum rc rc, bool was_known)
+on_presence_stored(void *ctx, enum rc rc, bool was_registered)
 {
     struct hub *hub = ctx;
     struct session *session, *next;
@@ -23,9 +23,9 @@ on_presence_stored(void *ctx, enum rc rc, bool was_known)
     if (rc != RC_OK)
         hub->presence_is_stale =
             true; /* as when the store is full: sent again after the next heartbeat */
-    else if (!was_known || hub->presence_is_stale)
+    else if (!was_registered || hub->presence_is_stale)
         presence_announce(hub);
-    if (rc != RC_OK || was_known)
+    if (rc != RC_OK || was_registered)
         return;
     DL_FOREACH_SAFE (hub->sessions, session, next)
         session_reconcile(session); /* an expired relay receives no acks from others */
@@ -41,11 +41,11 @@ send_change(struct hub *hub, enum store_presence_change what, const char *const 
 }
 
 static void
-on_announced(void *ctx, enum rc rc, bool was_known)
+on_announced(void *ctx, enum rc rc, bool was_registered)
 {
     struct hub *hub = ctx;
 
-    (void)was_known;
+    (void)was_registered;
     hub->presence_is_stale = hub->presence_is_stale || rc != RC_OK;
 }
 

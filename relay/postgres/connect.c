@@ -103,12 +103,12 @@ on_connect_hosts(void *ctx, const struct postgres_hosts_found *found, const char
 }
 
 void
-postgres_connect_start(struct postgres_connect *connect, int64_t known_us)
+postgres_connect_start(struct postgres_connect *connect, int64_t max_age_us)
 {
     connect->hosts.loop = connect->loop;
     connect->hosts.done = on_connect_hosts;
     connect->hosts.ctx = connect;
-    postgres_hosts_find(&connect->hosts, connect->conninfo, known_us);
+    postgres_hosts_find(&connect->hosts, connect->conninfo, max_age_us);
 }
 
 void

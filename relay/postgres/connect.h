@@ -29,9 +29,9 @@ struct postgres_connect {
 
 /*
  * Calls back once, unless postgres_connect_end is called first. A host lookup younger than
- * `known_us` is reused.
+ * `max_age_us` is reused.
  */
-void postgres_connect_start(struct postgres_connect *connect, int64_t known_us);
+void postgres_connect_start(struct postgres_connect *connect, int64_t max_age_us);
 /* The same, to the server of another connection. */
 void postgres_connect_like(struct postgres_connect *connect, const PGconn *other);
 bool postgres_connect_is_resolving(const struct postgres_connect *connect);

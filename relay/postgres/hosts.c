@@ -108,13 +108,13 @@ on_resolved(void *ctx, const struct resolved *found, size_t count, const char *e
 }
 
 void
-postgres_hosts_find(struct postgres_hosts *hosts, const char *conninfo, int64_t known_us)
+postgres_hosts_find(struct postgres_hosts *hosts, const char *conninfo, int64_t max_age_us)
 {
     const struct postgres_hosts_found as_is = {NULL, NULL, NULL};
     const char *names[RESOLVE_HOSTS_MAX];
     size_t count = 0;
 
-    if (hosts->found_us != 0 && clock_monotonic_us() - hosts->found_us < known_us) {
+    if (hosts->found_us != 0 && clock_monotonic_us() - hosts->found_us < max_age_us) {
         hosts->done(hosts->ctx, &hosts->found, "");
         return;
     }

@@ -43,9 +43,9 @@ struct postgres_hosts {
 
 /*
  * Calls back once, from this call or from the loop, unless postgres_hosts_end is called first. A
- * result younger than `known_us` is reused.
+ * result younger than `max_age_us` is reused.
  */
-void postgres_hosts_find(struct postgres_hosts *hosts, const char *conninfo, int64_t known_us);
+void postgres_hosts_find(struct postgres_hosts *hosts, const char *conninfo, int64_t max_age_us);
 void postgres_hosts_end(struct postgres_hosts *hosts);  /* a no-op if nothing was started */
 void postgres_hosts_free(struct postgres_hosts *hosts); /* call postgres_hosts_end first */
 

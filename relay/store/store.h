@@ -183,7 +183,7 @@ MUST_CHECK enum rc store_report(struct store *store, const struct store_report *
 
 /*
  * Presence: which users are connected to this process. Only present users get retries. Needs a
- * heartbeat every few seconds. `was_known`: false: send all users again.
+ * heartbeat every few seconds. `was_registered`: false: send all users again.
  */
 enum store_presence_change {
     STORE_PRESENCE_ALL,    /* all users of this process */
@@ -191,7 +191,7 @@ enum store_presence_change {
     STORE_PRESENCE_LEFT,
     STORE_PRESENCE_HEARTBEAT /* no change */
 };
-typedef void store_presence_stored(void *ctx, enum rc rc, bool was_known);
+typedef void store_presence_stored(void *ctx, enum rc rc, bool was_registered);
 MUST_CHECK enum rc store_presence(struct store *store, enum store_presence_change what,
                                   const char *const *users, size_t count,
                                   store_presence_stored *done, void *ctx);

@@ -73,10 +73,10 @@ static bool
 token_has_critical_extensions(jwt_t *jwt)
 {
     char *critical = jwt_get_headers_json(jwt, "crit");
-    bool has_critical = critical != NULL;
+    bool has_extensions = critical != NULL;
 
     free(critical);
-    return has_critical;
+    return has_extensions;
 }
 
 /*

@@ -59,7 +59,7 @@ drop_first(struct send_queue *queue)
  * first call has all bytes. The others have none, but hiredis parses the start of every command.
  */
 static enum rc
-hand_over(struct send_queue *queue)
+pass_to_hiredis(struct send_queue *queue)
 {
     static const char no_bytes[] = "*1\r\n$4\r\nEXEC\r\n";
     struct pipeline *pipeline = queue->first;
@@ -87,7 +87,7 @@ on_flush(struct ev_loop *loop, ev_prepare *prepare, int events)
     (void)events;
     ev_prepare_stop(loop, prepare);
     while (queue->wire != NULL) {
-        if (!queue->is_sending && queue->first != NULL && hand_over(queue) != RC_OK)
+        if (!queue->is_sending && queue->first != NULL && pass_to_hiredis(queue) != RC_OK)
             return; /* it is closing */
         redisAsyncHandleWrite(queue->wire->redis);
         if (queue->is_sending || queue->first == NULL)
@@ -238,7 +238,7 @@ send_queue_send(struct send_queue *queue, redisCallbackFn *on_reply, void *ctx, 
     if (queue->wire == NULL)
         return RC_AGAIN;
     while (queue->first != NULL)
-        if (hand_over(queue) != RC_OK)
+        if (pass_to_hiredis(queue) != RC_OK)
             return RC_AGAIN;
     if (redisAsyncCommandArgv(queue->wire->redis, on_reply, ctx, argc, argv, lens) != REDIS_OK)
         return RC_AGAIN;
