@@ -37,7 +37,9 @@ static const struct hint hints[] = {
     {NULL, "while in recovery",
      "PostgreSQL before 16 cannot decode on a standby: name its primary in [feed] conninfo"},
     {NULL, "wal_level", "set wal_level = logical in postgresql.conf and restart PostgreSQL"},
-    {NULL, "has been invalidated", "the slot is lost with its unsent changes"},
+    {NULL, "has been invalidated",
+     "the slot is lost with its unsent changes: drop it with pg_drop_replication_slot(), the relay "
+     "creates it again"},
     {"55000", "being synchronized",
      "a failover slot cannot be read before this standby is promoted: name its primary, or both "
      "with target_session_attrs=read-write, in [feed] conninfo"},
