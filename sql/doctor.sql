@@ -385,6 +385,18 @@ CREATE FUNCTION clairon.doctor_rules()
     CROSS JOIN LATERAL clairon.live_faults(rule.relation, rule.name) AS faults
     WHERE part = 0 AND rule.live
     UNION ALL
+    SELECT format('live rule %s on %s', rule.name, rule.relation), false,
+           format('its rows cannot be read: owner %s lacks privileges', quote_ident(owner.rolname)),
+           format('GRANT USAGE ON SCHEMA %I TO %I; GRANT SELECT ON %s TO %2$I;', nspname,
+                  owner.rolname, rule.relation)
+    FROM clairon.rule
+    JOIN pg_class AS class ON class.oid = rule.relation
+    JOIN pg_namespace AS space ON space.oid = class.relnamespace
+    JOIN pg_roles AS owner ON owner.oid = class.relowner
+    WHERE part = 0 AND rule.live
+      AND NOT (has_table_privilege(owner.oid, class.oid, 'SELECT')
+               AND has_schema_privilege(owner.oid, space.oid, 'USAGE'))
+    UNION ALL
     -- An index on a partitioned table is on all of its partitions.
     SELECT DISTINCT format('index of live rule %s on %s', rule.name, rule.relation), false,
            format('%s has no index on the target column "%s": each read of the rows scans the table',

@@ -138,7 +138,8 @@ on_store_up(void *ctx)
 {
     struct feed *feed = ctx;
 
-    if (feed->state == FEED_WAITING && !ev_is_active(&feed->link.retry))
+    /* A relay that drains leaves the slot to the next one. */
+    if (!feed->closing && feed->state == FEED_WAITING && !ev_is_active(&feed->link.retry))
         feed_connect(feed);
 }
 

@@ -114,10 +114,13 @@ ALTER TABLE own.t NO FORCE ROW LEVEL SECURITY, DISABLE ROW LEVEL SECURITY;
 -- the rights are those of the owner: without them there are no rows
 REVOKE SELECT ON own.t FROM attacker;
 SELECT * FROM clairon.rows('own.t', 'u1');
+SELECT check_name, ok, detail, hint FROM clairon.doctor() WHERE check_name = 'live rule default on own.t';
 GRANT SELECT ON own.t TO attacker;
 ALTER SCHEMA own OWNER TO other;
 SELECT * FROM clairon.rows('own.t', 'u1');
+SELECT check_name, ok, detail FROM clairon.doctor() WHERE check_name = 'live rule default on own.t';
 GRANT ALL ON SCHEMA own TO attacker;
+SELECT count(*) FROM clairon.doctor() WHERE check_name = 'live rule default on own.t';
 SELECT row ->> 'id' AS id FROM clairon.rows('own.t', 'u1') AS row;
 
 -- constraints of domains do not run, neither for values nor for ids of users

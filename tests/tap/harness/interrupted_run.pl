@@ -20,7 +20,7 @@ sub file
 }
 mkdir "$checkout$_" or die "could not make $checkout$_: $!" for '', qw(/bin /build /tests /tests/tap /tests/tap/harness /tests/e2e);
 symlink top() . "/$_", "$checkout/$_" or die "could not link $_: $!"
-  for qw(docker build/root build/clairon tests/perl tests/tools tests/e2e/parallel.py), map { "tests/$_.sh" } qw(check run as_root bounded env roots);
+  for qw(relay build/root build/clairon tests/perl tests/tools tests/e2e/parallel.py), map { "tests/$_.sh" } qw(check run as_root bounded env roots);
 
 file('Makefile', "%:\n\t\@tests/\$@\n");
 file('tests/tap/harness/waits.pl', <<"END");
