@@ -10,7 +10,7 @@
 
 /* A deferrable key may have duplicates within a transaction. */
 static bool
-is_key(Relation relation, const Form_pg_index index)
+is_key(Relation relation, const FormData_pg_index *index)
 {
     if (!index->indisvalid || !index->indimmediate)
         return false;

@@ -434,18 +434,20 @@ renew_keys(struct rows_queue *queue, const struct rows_query *of_rule)
 
 /* The callback may end this request, and any other one. */
 static void
-finish(struct rows_request *request, enum rows_status status, struct rows_result *result)
+succeed(struct rows_request *request, struct rows_result *result)
+{
+    request->result = rows_result_ref(result);
+    request->events->done(request->ctx, ROWS_OK, result, 0);
+}
+
+/* As succeed(). */
+static void
+fail(struct rows_request *request, enum rows_status status)
 {
     struct rows_queue *queue = request->queue;
-    int64_t after_ms = 0;
 
-    if (status == ROWS_OK) {
-        request->result = rows_result_ref(result);
-    } else {
-        stats_add(queue->stats, rows_error_of(status)->stat, 1);
-        after_ms = rows_queue_after_ms(queue, status);
-    }
-    request->events->done(request->ctx, status, request->result, after_ms);
+    stats_add(queue->stats, rows_error_of(status)->stat, 1);
+    request->events->done(request->ctx, status, NULL, rows_queue_after_ms(queue, status));
 }
 
 static void
@@ -493,9 +495,9 @@ rows_queue_complete(struct rows_queue *queue, struct rows_query *query, struct r
         if (!may_have)
             wait_for_query(request, now_us);
         else if (request->events->accepts(request->ctx, &result->header.snapshot))
-            finish(request, ROWS_OK, result);
+            succeed(request, result);
         else if (now_us >= request->deadline_us)
-            finish(request, ROWS_STALE, NULL);
+            fail(request, ROWS_STALE);
         else
             wait_again(request, now_us);
     }
@@ -518,7 +520,7 @@ rows_queue_fail(struct rows_queue *queue, struct rows_query *query, enum rows_st
 
         leave_query(request);
         if (has_same_error)
-            finish(request, status, NULL);
+            fail(request, status);
         else
             wait_for_query(request, now_us);
     }
@@ -565,7 +567,7 @@ rows_queue_expire(struct rows_queue *queue, enum rows_status status, int64_t now
     collect_expired(queue, &ended, now_us);
     while ((request = ended.requests) != NULL) {
         leave_query(request);
-        finish(request, request->delay_us > REPEAT_FIRST_US ? ROWS_STALE : status, NULL);
+        fail(request, request->delay_us > REPEAT_FIRST_US ? ROWS_STALE : status);
     }
 }
 
