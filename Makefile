@@ -98,7 +98,7 @@ asan_flags := -O1 -g $(sanitizers) $(common_flags)
 # PGXS uses the compiler that built PostgreSQL.
 plugin_arguments = --no-print-directory -C decoder PG_CONFIG='$(PG_CONFIG)' \
     $(if $(CCACHE),CC='$(CCACHE) $(shell $(PG_CONFIG) --cc)')
-# What `make lint` compiles each file of the plugin with.
+# The flags with which `make lint` compiles each file of the plugin.
 plugin_lint_flags = -std=gnu11 -MMD -MP -I. -Idecoder -isystem $(shell $(PG_CONFIG) --includedir-server)
 
 # Prints one short line per step; V=1 prints the commands.
@@ -273,7 +273,7 @@ mutants: check-build
 fmt:
 	@clang-format -i $(c_files)
 
-# ---- demo (SIGINT stops both, also in the background of a script, where it is ignored by default)
+# ---- demo (SIGINT stops both, even in the background of a script, where it is ignored by default)
 demo:
 	@echo 'checking packages'
 	@relay/tools/install-packages.sh run build

@@ -249,7 +249,7 @@ layer_sanitized() (
     return "$status"
 )
 
-# What is shipped, and the sources it is made from, at the same time: node starts one file at a time where there
+# Tests the shipped files and their sources at the same time: node starts one file at a time where there
 # are two cores. Both end on Ctrl-C.
 layer_client() (
     mapfile -t files < <(files_of 'client/tests/*.test.js')

@@ -1,4 +1,4 @@
-/* audience.c: whom a rule addresses by a row, and the difference between two rows. */
+/* audience.c: recipients of a row under a rule, and the difference between two rows. */
 #include "changes/audience.h"
 
 #include "access/detoast.h"

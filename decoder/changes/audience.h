@@ -1,12 +1,11 @@
-/* audience.h: whom a rule addresses by a row. All lists are in the current memory context. */
+/* audience.h: recipients of a row under a rule. All lists are in the current memory context. */
 #ifndef CLAIRON_AUDIENCE_H
 #define CLAIRON_AUDIENCE_H
 
 #include "plan/plan.h"
 
 /*
- * The next three deny a row that cannot be judged: it is never guessed. A denial is counted, with a
- * warning.
+ * The next three deny a row that cannot be evaluated. A denial is counted and logged as a warning.
  */
 
 /* True when the rule denies all rows: a column of it was dropped. */

@@ -15,9 +15,9 @@
 #include "base/guard.h"
 
 /*
- * The equality operator of the type; InvalidOid: do not use one. A base type's input function reads
- * from a value's text a value that equals it: a row with this target then meets a condition on the
- * value.
+ * The equality operator of the type, or InvalidOid if no condition is possible. For base types and
+ * enums, input of a value's text yields an equal value. So a condition on the value finds each row
+ * with that target.
  */
 static Oid
 equality_of(Oid type)
@@ -125,7 +125,7 @@ restrict_column(struct row_query *query, Form_pg_attribute attribute, const stru
     Datum *values;
     int count;
 
-    /* int2vector and oidvector have elements, but are no arrays. */
+    /* int2vector and oidvector have elements, but are not arrays. */
     if (!OidIsValid(type) || (is_array && get_array_type(type) != encoder->type))
         return;
     equality = equality_of(type);

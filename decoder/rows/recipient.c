@@ -69,7 +69,7 @@ collect_group(struct collected *collected, const JsonbValue *kind, const JsonbVa
                 collected->targets[i], pnstrdup(target->val.string.val, target->val.string.len));
 }
 
-/* Groups of other kinds are ignored, also one with the name of a composite audience. */
+/* Groups of other kinds are ignored, even one named like a composite audience. */
 static void
 collect_groups(struct collected *collected, Jsonb *groups)
 {

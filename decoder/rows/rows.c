@@ -148,7 +148,7 @@ put_rows(struct call *call)
     row_scan_run(&scan);
 }
 
-/* The first row of live_rows: what the relay needs besides the rows. */
+/* The first row of live_rows: the header for the relay. */
 static void
 put_header(struct call *call)
 {
@@ -171,7 +171,7 @@ put_header(struct call *call)
     put_result(call, (struct fragment){header.data, header.len});
 }
 
-/* What both functions have in common, around `run`. */
+/* The common frame of both functions. */
 static void
 run_call(FunctionCallInfo fcinfo, struct call *call, void (*run)(FunctionCallInfo, struct call *))
 {
@@ -243,7 +243,7 @@ clairon_rows(PG_FUNCTION_ARGS)
     return (Datum)0;
 }
 
-/* One answer for all three cases: others may not learn which rules exist. */
+/* One error for all three cases, so that clients cannot probe for rules. */
 static _Noreturn void
 raise_not_addressed(const char *source, const char *name)
 {

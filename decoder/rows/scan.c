@@ -68,8 +68,8 @@ describe_sorted(const struct row_key *key, TupleDesc table)
 }
 
 /*
- * Rows are sorted here, not by the query: it then ends as soon as there are too many rows, and
- * sorts only rows that are addressed to the user.
+ * Rows are sorted here rather than by the query. So the scan stops as soon as there are too many
+ * rows, and sorts only rows that are addressed to the user.
  */
 static void
 begin_sort(struct reading *reading)
@@ -107,8 +107,8 @@ set_up(struct reading *reading)
 }
 
 /*
- * A pointer to the on-disk pointer. A decoded row has such pointers to its reassembled values; an
- * on-disk pointer means there that the WAL lacks the value. Both are read only when needed.
+ * Wraps an on-disk pointer in an indirect one, as decoded rows have. A bare on-disk pointer would
+ * mean that the WAL lacks the value.
  */
 static Datum
 hide_disk_pointer(Datum value)
@@ -303,8 +303,8 @@ run_as_owner(const struct row_scan *scan)
 }
 
 /*
- * Row-level security does not limit a rule, also where it is forced on the owner. An error restores
- * user and XactReadOnly with its transaction or subtransaction.
+ * A rule bypasses row-level security, even FORCE. An error restores user and XactReadOnly with its
+ * transaction or subtransaction.
  */
 void
 row_scan_run(const struct row_scan *scan)

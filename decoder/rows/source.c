@@ -20,8 +20,8 @@ has_source(Oid relid, const char *source)
 }
 
 /*
- * Looks at the rules, not up the names in the source: clients choose them, and the server would
- * cache each unknown one.
+ * Searches the rules instead of resolving the source's names. Clients choose those, and the server
+ * would cache each unknown one.
  */
 struct rule *
 source_find_rule(const char *source, const char *name)

@@ -50,7 +50,7 @@ struct config {
         char *origins;      /* comma-separated; NULL: same host only */
         int workers;
         int max_connections;         /* default 19000 */
-        int max_per_address;         /* connections; 0: no limit, also for the next four */
+        int max_per_address;         /* connections; 0: no limit, as for the next four */
         int max_per_user;            /* connections */
         int connect_rate;            /* new WebSocket and SSE connections a second */
         int message_rate;            /* client messages a second per connection */

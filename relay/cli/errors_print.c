@@ -1,4 +1,4 @@
-/* errors_print.c: how `clairon errors` prints an entry of the error log. */
+/* errors_print.c: prints entries of the error log for `clairon errors`. */
 #include "cli/errors_print.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* errors_print.h: how `clairon errors` prints an entry of the error log. */
+/* errors_print.h: prints entries of the error log for `clairon errors`. */
 #ifndef CLAIRON_CLI_ERRORS_PRINT_H
 #define CLAIRON_CLI_ERRORS_PRINT_H
 

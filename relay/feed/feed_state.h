@@ -7,7 +7,7 @@
 struct feed;
 
 /*
- * What the feed waits for on its way to the stream. Only feed_set_state changes it. feed_restart
+ * The states of the feed up to its stream. Only feed_set_state changes it. feed_restart
  * leads from each state to WAITING, and every state but WAITING has a connection to PostgreSQL, or
  * makes one.
  *

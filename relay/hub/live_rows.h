@@ -1,4 +1,4 @@
-/* live_rows.h: clients that ask for the rows of live rules. */
+/* live_rows.h: requests of clients for the rows of live rules. */
 #ifndef CLAIRON_HUB_LIVE_ROWS_H
 #define CLAIRON_HUB_LIVE_ROWS_H
 

@@ -41,7 +41,7 @@ rows_pool_run_soon(struct rows_pool *pool)
 
 /* ---- queries */
 
-/* Parts the connection from its query, which is then answered, failed or repeated. */
+/* Detaches the query. The caller completes, fails or requeues it. */
 static struct rows_query *
 detach_query(struct rows_connection *connection, enum rows_connection_state next,
              struct rows_result **ret_result)
@@ -126,7 +126,7 @@ on_query_error(struct rows_connection *connection, const PGresult *result)
 
     connection->status = rows_status_of(sqlstate);
     if (connection->status == ROWS_DENIED && strstr(error, "permission denied for ") != NULL)
-        connection->status = ROWS_FAILED; /* of the relay's role, not of the user */
+        connection->status = ROWS_FAILED; /* the relay's role lacks a privilege */
     if (connection->status == ROWS_DENIED)
         log_debug("rows", "request rejected", LOG_TEXT("error", error));
     else if (connection->status != ROWS_LOST) /* that is reported with the connection */
@@ -188,7 +188,10 @@ run_query(struct rows_connection *connection, struct rows_query *query)
 
 /* ---- connections */
 
-/* A query that no client waits for is cancelled: see abandon_query. It never writes. */
+/*
+ * Closing the socket cancels a query (see abandon_query), because the server checks the connection
+ * each second. The session is read-only.
+ */
 static const char *
 session_setup(void *ctx, const PGconn *conn)
 {

@@ -58,7 +58,7 @@ struct rows_pool {
 void rows_pool_open(struct rows_pool *pool, struct ev_loop *loop, const struct config *config,
                     const char *conninfo);
 
-/* Has `soon` called in the next loop iteration: a query waits, or a connection became idle. */
+/* Schedules rows_pool_run for the next loop iteration. */
 void rows_pool_run_soon(struct rows_pool *pool);
 
 /* Starts queries on idle connections, and opens one more if that is not enough. */

@@ -70,7 +70,7 @@ rule_len(const char *key)
     return source_len + strlen(key + source_len) + 1;
 }
 
-/* True if it was not known. */
+/* True if the audience is new or has changed. */
 static bool
 learn_rule(struct rows_queue *queue, const struct rows_query *query, const char *audience)
 {
@@ -129,8 +129,8 @@ add_user(const struct rows_request *request, struct buffer *out)
 }
 
 struct query_key {
-    struct buffer text; /* the source, the rule, and all that selects the rows */
-    bool is_known;      /* so is the audience */
+    struct buffer text; /* the source, the rule, and everything that selects the rows */
+    bool is_known;      /* the audience of the rule is known */
     bool is_of_user;
 };
 
@@ -212,7 +212,7 @@ new_query(struct rows_request *request, const struct query_key *key)
     return query;
 }
 
-/* It leaves its user's list; the caller gives it a new state. */
+/* Removes it from its user's list. The caller sets the new state. */
 static void
 remove_waiting(struct rows_queue *queue, struct rows_query *query)
 {
@@ -292,7 +292,7 @@ has_same_key(const struct rows_query *a, const struct rows_query *b)
     return a->key_len == b->key_len && memcmp(a->key, b->key, a->key_len) == 0;
 }
 
-/* The first query for a rule may show that all others can share one. */
+/* The result of a rule's first query reveals its audience, after which requests may share one. */
 static bool
 waits_for(const struct rows_query *query, const struct rows_query *running)
 {
@@ -402,7 +402,7 @@ leave_query(struct rows_request *request)
     free(query);
 }
 
-/* Moves a request out of the waiting queries, to a list of its own. */
+/* Moves a waiting request to another list. */
 static void
 set_aside(struct rows_request *request, struct rows_query *aside)
 {
@@ -411,7 +411,7 @@ set_aside(struct rows_request *request, struct rows_query *aside)
     DL_APPEND(aside->requests, request);
 }
 
-/* The waiting requests for this rule can share other queries now. */
+/* The audience is known now: rebuilds the keys of the rule's waiting requests. */
 static void
 renew_keys(struct rows_queue *queue, const struct rows_query *of_rule)
 {
@@ -440,7 +440,7 @@ succeed(struct rows_request *request, struct rows_result *result)
     request->events->done(request->ctx, ROWS_OK, result, 0);
 }
 
-/* As succeed(). */
+/* The callback may end this request, and any other one. */
 static void
 fail(struct rows_request *request, enum rows_status status)
 {
@@ -457,7 +457,7 @@ end_query(struct rows_queue *queue, struct rows_query *query)
     query->state = ROWS_QUERY_ENDED;
 }
 
-/* True if the request may have this result, although another one asked. */
+/* True if the request may receive this result, though another request ran the query. */
 static bool
 shares(const struct rows_request *request, const struct rows_query *query)
 {

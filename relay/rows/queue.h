@@ -10,10 +10,10 @@
 #define ROWS_RULES_MAX 1024  /* rules with a known audience */
 
 /*
- * A query answers all requests with its key, which names the rule and all that selects its rows:
- * the user and the groups of its token; for a rule whose audience is a group only the user's groups
- * of that kind; for ALL nothing. The audience of a rule is known from its last result. A result
- * for another audience than the key was made for is sent to the requester only.
+ * A query serves all requests with its key. The key names the rule and everything that selects its
+ * rows. USER audience: the user and the groups of its token. Group audience: only the user's groups
+ * of that kind. ALL: nothing else. The audience is known from the rule's last result. If a result
+ * has another audience than its key, only the requester receives it.
  *
  * WAITING: a new request with the same key joins it. It waits for a connection, while another query
  * with its key runs, while the first query for a rule of unknown audience runs, or until
@@ -22,7 +22,7 @@
  * RUNNING: a connection has it. Its snapshot may be older than a new request, so none joins it.
  * Next: ENDED; WAITING, if the connection was lost or the snapshot was too old.
  *
- * ENDED: its requests are being answered.
+ * ENDED: its requests are being completed.
  */
 enum rows_query_state { ROWS_QUERY_WAITING, ROWS_QUERY_RUNNING, ROWS_QUERY_ENDED };
 
@@ -31,8 +31,8 @@ struct rows_query {
     enum rows_query_state state;
     struct rows_query *prev; /* WAITING: of its owner; RUNNING: of the queue */
     struct rows_query *next;
-    struct rows_user *owner;              /* WAITING: whose turn it takes */
-    struct rows_request *requests;        /* utlist, the first one asks */
+    struct rows_user *owner;              /* WAITING: scheduled as this user */
+    struct rows_request *requests;        /* utlist, the first one is the requester */
     const struct rows_request *requester; /* RUNNING: NULL if it has ended */
     int64_t not_before_us;
     bool is_known;   /* the audience, when the key was made */
@@ -94,7 +94,7 @@ bool rows_queue_has_next(const struct rows_queue *queue, int64_t now_us);
  */
 struct rows_query *rows_queue_next(struct rows_queue *queue, int64_t now_us);
 
-/* Whose rows the query reads: those of its requester, until that ends. */
+/* The parameters of the query: its requester's, or those of its next request if that has ended. */
 const struct rows_wanted *rows_query_wanted(const struct rows_query *query);
 
 /*
@@ -106,7 +106,7 @@ void rows_queue_complete(struct rows_queue *queue, struct rows_query *query,
 /* Ends it with an error. The requester alone receives DENIED; the others wait again. */
 void rows_queue_fail(struct rows_queue *queue, struct rows_query *query, enum rows_status status,
                      int64_t now_us);
-/* Its connection was lost: it waits again, but fails at the second time. */
+/* Requeues the requests of a query whose connection was lost. A request fails the second time. */
 void rows_queue_repeat(struct rows_queue *queue, struct rows_query *query, int64_t now_us);
 
 /* Ends requests that have waited too long, with this status. */
@@ -118,7 +118,7 @@ void rows_queue_measure(struct rows_queue *queue, int64_t elapsed_us);
 /* The delay after which a client may try again, in ms. */
 int64_t rows_queue_after_ms(const struct rows_queue *queue, enum rows_status status);
 
-/* Frees what is known of rules. All requests must have ended, and no query may run. */
+/* Frees the cached audiences. All requests must have ended, and no query may run. */
 void rows_queue_close(struct rows_queue *queue);
 
 #endif

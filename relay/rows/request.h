@@ -36,7 +36,7 @@ struct rows_events {
                  int64_t after_ms);
 };
 
-/* The client holds a copy of its result until then: counts it with the results in memory. */
+/* Counts the client's copy of its result with the results in memory, until rows_request_end. */
 void rows_request_hold(struct rows_request *request, size_t bytes);
 
 /*

@@ -86,7 +86,7 @@ start_of(const struct rows_result *result, size_t row)
     return row > 0 ? result->ends[row - 1] + 1 : 0;
 }
 
-/* The first row that does not fit, but at least one more than `first` if there is one. */
+/* The end of the page that starts at `first`: as many rows as fit, at least one. */
 static size_t
 end_of_page(const struct rows_result *result, size_t first, size_t room)
 {

@@ -32,7 +32,7 @@ static const struct {
     enum rows_status status;
 } STATUSES[] = {
     {"42501", ROWS_DENIED},    /* insufficient_privilege */
-    {"22021", ROWS_DENIED},    /* a name with characters that the database cannot have */
+    {"22021", ROWS_DENIED},    /* a name that the database's encoding cannot represent */
     {"22P05", ROWS_DENIED},    /* the same */
     {"54000", ROWS_TOO_MANY},  /* program_limit_exceeded */
     {"57014", ROWS_TIMED_OUT}, /* query_canceled */

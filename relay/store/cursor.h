@@ -1,4 +1,4 @@
-/* cursor.h: how far a user has read the streams that hold its notifications. */
+/* cursor.h: the cursor of a user in the streams that hold its notifications. */
 #ifndef CLAIRON_STORE_CURSOR_H
 #define CLAIRON_STORE_CURSOR_H
 

@@ -56,7 +56,7 @@ rule_spelling() {
         xargs codespell --ignore-words tests/lint/spelling
 }
 
-# Of the last 50 commits that are no merges: "area: summary", at most 100 characters, without a full stop.
+# Of the last 50 commits other than merges: "area: summary", at most 100 characters, without a full stop.
 rule_subjects() {
     local bad
     git rev-parse --git-dir >/dev/null 2>&1 || return 0 # an unpacked archive

@@ -50,7 +50,7 @@ copy_for_user() {
         as_user tar -C "$directory" -x --no-same-owner --no-same-permissions
 }
 
-# The demo stops with its parent, also if make is killed.
+# The demo stops with its parent, even if make is killed.
 with_parent=()
 [ "$1" != docker/demo.sh ] || with_parent=(--pdeathsig HUP)
 

@@ -233,7 +233,7 @@ contains_password(const char *value)
            (at != NULL && memchr(scheme + 3, ':', (size_t)(at - scheme - 3)) != NULL);
 }
 
-/* A URL or connection string without a password is no secret. */
+/* A URL or connection string without a password is not a secret. */
 static bool
 contains_secret(const struct config_key *key, const char *value)
 {

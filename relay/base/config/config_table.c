@@ -142,19 +142,19 @@ const struct config_key config_keys[] = {
       "parts that this process runs" },
 
     { "rows", "connections", CONFIG_INT, false, "4", 1, 100, NULL, FIELD(rows.connections),
-      "maximum connections of this process for reading rows" },
+      "maximum PostgreSQL connections per process for live rows" },
     { "rows", "conninfo", CONFIG_TEXT, true, NULL, 0, TEXT_MAX, config_check_conninfo,
       FIELD(rows.conninfo),
-      "libpq connection string of the server to read rows of live rules from; unset: that of the "
-      "feed" },
+      "libpq connection string of the server that live rows are read from; unset: "
+      "feed.conninfo" },
     { "rows", "max_bytes", CONFIG_SIZE, false, "8MB", KB, 32 * MB, NULL, FIELD(rows.max_bytes),
-      "maximum size of one list of rows" },
+      "maximum size of one result" },
     { "rows", "max_rows", CONFIG_INT, false, "10000", 1, 1000000, NULL, FIELD(rows.max_rows),
-      "maximum rows of one list" },
+      "maximum rows of one result" },
     { "rows", "queue", CONFIG_INT, false, "1000", 1, 100000, NULL, FIELD(rows.queue),
-      "maximum requests of this process that wait for a query" },
+      "maximum queued requests for rows per process" },
     { "rows", "timeout", CONFIG_DURATION, false, "5s", 100, HOUR, NULL, FIELD(rows.timeout_ms),
-      "time limit for a query, and for waiting for one" },
+      "timeout of a query, and of the wait for one" },
 
     { "store", "min_replicas", CONFIG_INT, false, "0", 0, 16, NULL, FIELD(store.min_replicas),
       "replicas that must have stored a change before its WAL is confirmed to PostgreSQL" },

@@ -1,4 +1,4 @@
-/* stream_lines.c: what SSE and poll have in common: topics of a query, lines of a session. */
+/* stream_lines.c: shared code of SSE and poll: topics of a query, lines of a session. */
 #include "gate/api/stream_lines.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* stream_lines.h: what SSE and poll have in common: topics of a query, lines of a session. */
+/* stream_lines.h: shared code of SSE and poll: topics of a query, lines of a session. */
 #ifndef CLAIRON_GATE_API_STREAM_LINES_H
 #define CLAIRON_GATE_API_STREAM_LINES_H
 

@@ -71,7 +71,7 @@ struct gate_route {
 };
 
 /*
- * What a request does next. Only gate_request_set_state changes it. In each state the socket may be
+ * The states of a request. Only gate_request_set_state changes it. In each state the socket may be
  * closed, which frees the request (gate_request_closed).
  *
  * READING: it receives its body. A request without a body is handled in this state, as soon as its
@@ -137,7 +137,7 @@ struct gate_request {
     int64_t since_us; /* start of the state */
     int64_t unwritable_us;
     char *origin;                    /* allowed Origin, for CORS headers; NULL: no Origin header */
-    char conn_id[SESSION_CONN_SIZE]; /* of its session, also when it was detached */
+    char conn_id[SESSION_CONN_SIZE]; /* of its session, even after it was detached */
     struct token token;
     struct gate_redeem *redeem; /* while WAITING for a ticket */
     struct store_request *store_request;

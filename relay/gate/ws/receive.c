@@ -199,7 +199,7 @@ check_flood(struct gate_conn *conn, int64_t now_us)
         gate_conn_close(conn, GATE_CLOSE_OVERLOADED, "inbound rate exceeded");
 }
 
-/* Charges frames and bytes that are no message either: pings, empty fragments, long frames. */
+/* Charges frames and bytes that are not messages either: pings, empty fragments, long frames. */
 static void
 charge(struct gate_conn *conn, int64_t events, size_t bytes)
 {

@@ -4,7 +4,7 @@
 
 #include "hub/session/session_state.h"
 
-/* From all sessions of `members`. Returns its shard, or -1 if it was not in flight or is no id. */
+/* From all sessions of `members`. Returns its shard, or -1 if it was not in flight or not an id. */
 int members_remove_inflight(struct membership *members, const char *id);
 
 /*

@@ -1,4 +1,4 @@
-/* session_inflight.c: which notifications that need an ack a session sends, holds back or drops. */
+/* session_inflight.c: selects the notifications needing an ack that a session sends, holds back or drops. */
 #include "hub/delivery/session_inflight.h"
 
 #include "hub/delivery/report_queue.h"
@@ -50,7 +50,7 @@ session_inflight_add_from_inbox(struct session *session, struct notification *no
     struct inflight_entry *entry =
         inflight_find(&session->inflight, notification->frame.as.notification.id);
 
-    if (entry != NULL) /* if it is no retry, the page is older than the retry */
+    if (entry != NULL) /* if it is not a retry, the page is older than the retry */
         return notification->is_retry && inflight_repeat(entry);
     if (inbox_was_acked(&session->inbox, notification->frame.as.notification.id))
         return false;

@@ -1,4 +1,4 @@
-/* stall.c: which clients read too little for too long. */
+/* stall.c: detects clients that read too slowly for too long. */
 #include "hub/delivery/stall.h"
 
 #include "hub/session/hub_state.h"

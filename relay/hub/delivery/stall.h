@@ -1,4 +1,4 @@
-/* stall.h: which clients read too little for too long. */
+/* stall.h: detects clients that read too slowly for too long. */
 #ifndef CLAIRON_HUB_DELIVERY_STALL_H
 #define CLAIRON_HUB_DELIVERY_STALL_H
 

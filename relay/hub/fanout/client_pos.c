@@ -1,4 +1,4 @@
-/* client_pos.c: how far a client has read, as text; client_pos.h describes the format. */
+/* client_pos.c: the cursor of a client as text; client_pos.h describes the format. */
 #include "hub/fanout/client_pos.h"
 
 #include <limits.h>

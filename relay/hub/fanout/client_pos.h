@@ -1,4 +1,4 @@
-/* client_pos.h: how far a client has read, as text: `pos` on the wire. */
+/* client_pos.h: the cursor of a client as text: `pos` on the wire. */
 #ifndef CLAIRON_HUB_FANOUT_CLIENT_POS_H
 #define CLAIRON_HUB_FANOUT_CLIENT_POS_H
 

@@ -51,7 +51,7 @@ write_rule(struct bytes rule, char *at)
 }
 
 /*
- * The part of the line before the JSON document: the cursor, the transaction that a client
+ * The part of the frame before the JSON document: the cursor, the transaction that a client
  * compares with its snapshot, and the rule whose rows the client may hold.
  */
 static size_t

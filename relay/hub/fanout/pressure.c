@@ -4,7 +4,7 @@
 #define STEP_US 1000000
 #define SMOOTH 4 /* a measurement weighs a quarter */
 
-/* One long pause is no overload, because the process may have been stopped. Three in a row are. */
+/* One long pause is not overload, because the process may have been stopped. Three in a row are. */
 static void
 smooth_lag(struct pressure *pressure, const struct pressure_limits *limits, int64_t delay_us)
 {

@@ -1,4 +1,4 @@
-/* inbox.c: how far one session has read its user's inbox, and why it reads it again. */
+/* inbox.c: the progress of a session in its user's inbox, and the reasons to read it again. */
 #include "hub/parts/inbox.h"
 
 #include <stdio.h>

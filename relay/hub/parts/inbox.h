@@ -1,4 +1,4 @@
-/* inbox.h: how far a session has read its user's inbox, and why it reads it again. */
+/* inbox.h: the progress of a session in its user's inbox, and the reasons to read it again. */
 #ifndef CLAIRON_HUB_PARTS_INBOX_H
 #define CLAIRON_HUB_PARTS_INBOX_H
 

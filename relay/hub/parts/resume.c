@@ -1,4 +1,4 @@
-/* resume.c: where a session resumes, and how far that was checked for losses. */
+/* resume.c: the resume cursor of a session, and the check of the stream after it for losses. */
 #include "hub/parts/resume.h"
 
 #include <stdlib.h>

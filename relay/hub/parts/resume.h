@@ -1,4 +1,4 @@
-/* resume.h: where a session resumes, and how far that was checked for losses. */
+/* resume.h: the resume cursor of a session, and the check of the stream after it for losses. */
 #ifndef CLAIRON_HUB_PARTS_RESUME_H
 #define CLAIRON_HUB_PARTS_RESUME_H
 

@@ -7,7 +7,7 @@
 /* GROUPING: requests the memberships for the first time. */
 void session_load_groups(struct session *session);
 
-/* Requests them again, or once more if a request is pending. */
+/* Requests them again, or after the pending request. */
 void session_reload_groups(struct session *session);
 
 /* clairon.member has the user in this audience from now on, or not any longer. */

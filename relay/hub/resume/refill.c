@@ -1,4 +1,4 @@
-/* refill.c: when a live session reads its user's inbox again. */
+/* refill.c: decides when a live session reads its user's inbox again. */
 #include "hub/resume/refill.h"
 
 #include "hub/delivery/offer.h"
@@ -61,7 +61,7 @@ session_change_epoch(struct session *session)
     backlog_clear(session);
     row_order_free(session);
     session_send_gap(session, head, head,
-                     "epoch"); /* queued notifications are in no stream any more */
+                     "epoch"); /* queued notifications are no longer in a stream */
     session->cursor = head;
     session_reconcile(session);
 }

@@ -1,4 +1,4 @@
-/* refill.h: when a live session reads its user's inbox again. */
+/* refill.h: decides when a live session reads its user's inbox again. */
 #ifndef CLAIRON_HUB_RESUME_REFILL_H
 #define CLAIRON_HUB_RESUME_REFILL_H
 
@@ -16,7 +16,7 @@ bool session_wants_refill(const struct session *session, bool is_heartbeat);
  */
 void session_refill(struct session *session);
 
-/* The store was emptied: nothing before the hub's head exists any more. */
+/* The store was emptied: nothing before the hub's head exists. */
 void session_change_epoch(struct session *session);
 
 #endif

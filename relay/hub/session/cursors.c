@@ -1,4 +1,4 @@
-/* cursors.c: how far a session has read, and the cursors that it reports to its client. */
+/* cursors.c: the cursors of a session, and those that it reports to its client. */
 #include "hub/session/cursors.h"
 
 #include "hub/session/backlog.h"

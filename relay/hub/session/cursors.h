@@ -1,4 +1,4 @@
-/* cursors.h: how far a session has read, and the cursors that it reports. */
+/* cursors.h: the cursors of a session, and those that it reports. */
 #ifndef CLAIRON_HUB_SESSION_CURSORS_H
 #define CLAIRON_HUB_SESSION_CURSORS_H
 

@@ -201,7 +201,7 @@ lists_write_frame(struct session *session, struct buffer *out)
     return true;
 }
 
-/* A client without rows of the list asks again by itself. */
+/* A client without rows of the list repeats its request. */
 static void
 end_request(struct session_lists *lists, struct list_request *request)
 {

@@ -17,13 +17,13 @@ struct session;
 /*
  * The memberships of the user changed, and the rows of the list may depend on them.
  *
- * NONE: the client need not try again.
- * DUE: it must, unless its pending request is answered: the result contains the change.
+ * NONE: no reload.
+ * DUE: reload, unless a pending request returns the change.
  * CERTAIN: it must, because the change has no known transaction.
  */
 enum list_reload { LIST_RELOAD_NONE, LIST_RELOAD_DUE, LIST_RELOAD_CERTAIN };
 
-/* A live rule whose rows the client has asked for. */
+/* A live rule whose rows the client requested. */
 struct session_list {
     struct session_list *prev;
     struct session_list *next;
@@ -43,7 +43,7 @@ struct list_request {
     int64_t request_id;
     struct rows_request *request; /* NULL: it was rejected */
     bool has_cursor;
-    struct cursor cursor; /* the session's, when it asked: its result contains all before it */
+    struct cursor cursor; /* at the time of the request; the result contains everything before it */
     enum rows_status status;
     int64_t after_ms;
     const struct rows_result *result; /* sending, and ROWS_OK */
@@ -57,10 +57,10 @@ struct session_lists {
     unsigned request_count;
     bool has_frames;              /* perhaps: see lists_write_frame */
     struct list_request *waiting; /* utlist */
-    struct list_request *sending; /* utlist, in the order of the answers */
+    struct list_request *sending; /* utlist, in the order of the replies */
 };
 
-/* Begins a request. NULL: too many, because the client does not read its answers. */
+/* Begins a request. NULL: too many, because the client does not read its replies. */
 struct list_request *lists_request(struct session *session, const char *source, const char *rule,
                                    int64_t request_id);
 /* Its result. Pages or an error are sent next. */

@@ -21,7 +21,7 @@ struct backlog;   /* fanout/client_pos.h */
 struct row_order; /* row_order.c */
 
 /*
- * What a session does next. session_advance starts it; only session_set_state changes it. In all
+ * The states of a session. session_advance starts it; only session_set_state changes it. In all
  * states but LIVE and CLOSED, at most one request of its own to the store is pending.
  *
  * GROUPING: it requests its user's memberships. Nothing was sent, not even `connected`. Next:

@@ -1,4 +1,4 @@
-/* shed.h: which notifications load shedding drops. */
+/* shed.h: selects the notifications that load shedding drops. */
 #ifndef CLAIRON_HUB_SESSION_SHED_H
 #define CLAIRON_HUB_SESSION_SHED_H
 

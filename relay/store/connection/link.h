@@ -59,7 +59,7 @@ MUST_CHECK enum rc link_send(struct link *link, link_reply *reply, void *ctx, in
 
 /*
  * Sends `count` commands that are already in the store's protocol. Takes ownership of `bytes`
- * (malloc), also on errors. `reply` is called once per command, in order. `what` is measured until
+ * (malloc), even on error. `reply` is called once per command, in order. `what` is measured until
  * the last reply.
  */
 MUST_CHECK enum rc link_send_ready(struct link *link, enum time_of what, link_reply *reply,

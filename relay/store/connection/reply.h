@@ -8,12 +8,12 @@ struct redisReply;
 
 bool reply_is_error(const struct redisReply *reply);   /* NULL: no */
 bool reply_is_integer(const struct redisReply *reply); /* NULL: no */
-/* 0 if the reply is no integer. */
+/* 0 if the reply is not an integer. */
 long long reply_integer(const struct redisReply *reply);
-/* A NUL-terminated text, also of an error; NULL if the reply is no text. */
+/* A NUL-terminated text, also of an error; NULL if the reply is not a text. */
 const char *reply_text(const struct redisReply *reply);
 
-/* An empty view if the reply is no text. */
+/* An empty view if the reply is not a text. */
 struct bytes reply_bytes(const struct redisReply *reply);
 
 /* True for an array of at least `count` elements. */

@@ -1,4 +1,4 @@
-/* topology.c: which server holds which shard. */
+/* topology.c: maps shards to servers. */
 #include "store/connection/topology.h"
 
 #include <stdlib.h>

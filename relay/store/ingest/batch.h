@@ -44,7 +44,7 @@ struct batch_notification {
 MUST_CHECK enum rc batch_next_notification(const struct batch *batch, size_t *at,
                                            struct batch_notification *ret_notification);
 
-/* Makes room for the caller's arguments, also in an empty batch. */
+/* Makes room for the caller's arguments, even in an empty batch. */
 void batch_reserve(struct batch *batch);
 
 /* Advances the progress to `position` without a frame. The text must outlive the batch. */

@@ -6,8 +6,8 @@
 #include "store/position.h"
 
 /*
- * Why order.c is no merge of the same kind: it merges streams that never end, and learns from the
- * field `after` whether an older entry is still missing. A page ends, and most of the entries that
+ * Not shared with order.c. That merges endless streams, and uses the field `after` to detect a
+ * missing older entry. Here pages end, and most of the entries that
  * `after` names are not on it. An inbox page also holds retries, which go by their first commit
  * here and by their own entry there. One merge for both would need a mode for each of these rules.
  */

@@ -45,7 +45,7 @@ bool order_is_awaited(const struct order *order, unsigned shard);
 /* A notification waits for another shard. */
 bool order_waits(const struct order *order);
 
-/* Counts since the last call: entries of the shard that are no notifications, and were skipped. */
+/* Counts since the last call: entries of the shard that are not notifications and were skipped. */
 size_t order_foreign_entries(struct order *order, unsigned shard);
 /* Counts since the last call: notifications delivered without the ones they waited for. */
 size_t order_unordered(struct order *order);

@@ -14,7 +14,7 @@ struct part {
     const struct shard *shard;
     enum store_range_state state;
     const struct redisReply *entries;
-    struct entry_id newest; /* id ever added, also if it was trimmed */
+    struct entry_id newest; /* id ever added, even if it was trimmed */
     bool is_truncated;      /* more follow */
 };
 

@@ -173,7 +173,7 @@ on_down(void *ctx, const char *reason)
     update_store(server->reader);
 }
 
-/* A full store rejects heartbeats, and a quiet one sends nothing else: then silence is no fault. */
+/* A full store rejects heartbeats, and a quiet one sends nothing else: so no timeout applies. */
 static bool
 ignores_timeout(void *ctx)
 {

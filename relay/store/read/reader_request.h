@@ -1,4 +1,4 @@
-/* reader_request.h: the next XREAD of a server: which streams, from where, how many entries. */
+/* reader_request.h: the next XREAD of a server: its streams, cursors and count. */
 #ifndef CLAIRON_STORE_READER_REQUEST_H
 #define CLAIRON_STORE_READER_REQUEST_H
 

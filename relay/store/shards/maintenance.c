@@ -1,4 +1,4 @@
-/* maintenance.c: what a relay does for a shard by timer: due retries, trimming, heartbeat. */
+/* maintenance.c: timed work of a relay per shard: due retries, trimming, heartbeat. */
 #include "store/shards/maintenance.h"
 
 #include <ev.h>
@@ -38,7 +38,7 @@ struct maintenance {
 static void trim(struct maintenance *maintenance);
 static void send_due(struct maintenance *maintenance);
 
-/* Reconnects if the store was emptied, also on relays without a feed. */
+/* Reconnects if the store was emptied, including on relays without a feed. */
 static bool
 succeeded(const struct maintenance *maintenance, const struct redisReply *reply,
           const char *failure)

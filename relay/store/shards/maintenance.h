@@ -1,4 +1,4 @@
-/* maintenance.h: what a relay does for a shard by timer: due retries, trimming, heartbeat. */
+/* maintenance.h: timed work of a relay per shard: due retries, trimming, heartbeat. */
 #ifndef CLAIRON_STORE_MAINTENANCE_H
 #define CLAIRON_STORE_MAINTENANCE_H
 

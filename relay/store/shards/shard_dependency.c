@@ -1,4 +1,4 @@
-/* shard_dependency.c: which notifications of other shards precede a stream entry. */
+/* shard_dependency.c: the notifications of other shards that precede a stream entry. */
 #include "store/shards/shard_dependency.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* shard_dependency.h: which notifications of other shards precede a stream entry. */
+/* shard_dependency.h: the notifications of other shards that precede a stream entry. */
 #ifndef CLAIRON_STORE_SHARD_DEPENDENCY_H
 #define CLAIRON_STORE_SHARD_DEPENDENCY_H
 

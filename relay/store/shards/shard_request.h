@@ -18,7 +18,7 @@ struct store;
 /* How the replies to one kind of request are handled. */
 struct shard_request_kind {
     const char *failure; /* the log message of a rejected request: "could not .." */
-    /* Handles a reply that is no error. False: invalid reply. It may send to more shards. */
+    /* Handles a reply that is not an error. False: invalid reply. It may send to more shards. */
     bool (*on_reply)(struct shard_request *request, struct shard *shard,
                      const struct redisReply *reply);
     /* Handles an error reply, already logged. Optional. */
@@ -71,7 +71,7 @@ MUST_CHECK enum rc shard_request_await(struct shard_request *request);
 const struct redisReply *shard_request_keep_reply(struct shard_request *request,
                                                   const struct redisReply *reply);
 
-/* Whether the reply is no error. Logs an error, and reconnects if that may cure it. */
+/* Whether the reply is not an error. Logs an error, and reconnects if that may cure it. */
 bool shard_check_reply(struct shard *shard, const struct redisReply *reply, const char *failure);
 
 #endif

@@ -1,4 +1,4 @@
-# Tests that a relay that drains leaves its slot to the next one, also when the store restarts meanwhile.
+# Tests that a relay that drains leaves its slot to the next one, even when the store restarts meanwhile.
 use strict;
 use warnings;
 

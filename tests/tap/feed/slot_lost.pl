@@ -47,7 +47,7 @@ sub check_gap
 my $client = $relay->client('u1');
 $client->wait_row(insert());
 
-# Irrelevant WAL is confirmed, so a later restart is no loss.
+# Irrelevant WAL is confirmed, so a later restart loses nothing.
 sql('CREATE TABLE quiet AS SELECT generate_series(1, 1000) n');
 wait_confirmed($pg);
 my $epoch = $store->execute('HGET', $store->shared('meta'), 'epoch');

@@ -1,4 +1,4 @@
-# Tests that gate.admin_listen moves metrics, console and push to a separate address, also with the feed role alone.
+# Tests that gate.admin_listen moves metrics, console and push to a separate address, even with the feed role alone.
 use strict;
 use warnings;
 

@@ -1,4 +1,4 @@
-# Tests that HTTP requests get the same default topic as clairon.notify, also on relays without the feed role.
+# Tests that HTTP requests get the same default topic as clairon.notify, even on relays without the feed role.
 use strict;
 use warnings;
 

@@ -1,4 +1,4 @@
-# Tests that GET /v1/notifications/ID returns all events of a notification in order and per user, also after it was
+# Tests that GET /v1/notifications/ID returns all events of a notification in order and per user, even after it was
 # trimmed.
 use strict;
 use warnings;

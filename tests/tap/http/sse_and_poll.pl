@@ -193,7 +193,7 @@ is($response->{status}, 200, 'a waiting poll returns when a notification arrives
 is(row(JSON::decode_json((split /\n/, $response->{body})[0])->{n}), $id, 'a waiting poll returns that notification');
 $at = $response->{headers}{'clairon-pos'};
 
-# With ack_required: delivered once per ack timeout, also with more than a page pending.
+# With ack_required: delivered once per ack timeout, even with more than a page pending.
 my @due = insert(due => 'p1', 8);
 wait_until('they are pending', sub { $store->pending == 8 });
 my (%times, @ids);

@@ -81,7 +81,7 @@ is_deeply([ rows($desktop) ], [ $from + 2 .. $from + 5 ], 'the other rows follow
 is($desktop->gaps, '', 'acknowledgements by another device cause no gap');
 $_->close for $desktop, $phone;
 
-# The phone acknowledges queued rows of the desktop, which reconnects to either relay, also after its relay was killed.
+# The phone acknowledges queued rows of the desktop, which reconnects to either relay, even after its relay was killed.
 for my $i (0, 1, 2)
 {
     ($phone, $pos, $from) = disconnect_with_full_window("u3$i");

@@ -1,4 +1,4 @@
-# Tests the queue of requests for rows: equal users share a query, users take turns, and more requests are rejected.
+# Tests the queue of requests for rows: equal users share a query, users are served round-robin, and more requests are rejected.
 use strict;
 use warnings;
 

@@ -1,4 +1,4 @@
-# Tests four shards on two servers: each row is stored and delivered once, also when a server is killed or emptied.
+# Tests four shards on two servers: each row is stored and delivered once, even when a server is killed or emptied.
 use strict;
 use warnings;
 

@@ -7,7 +7,7 @@
 #
 # The seed determines the order of all statements. Each table belongs to one session, so no session waits for another.
 # After each change of a table's definition, rules or replica identity, work.log_shape writes the new ones to WAL as a
-# message. A reader of the WAL therefore knows them at each position, also after rollbacks.
+# message. A reader of the WAL therefore knows them at each position, even after rollbacks.
 package Clairon::Test::Differential::Workload;
 
 use strict;
