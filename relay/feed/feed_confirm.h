@@ -1,4 +1,4 @@
-/* feed_confirm.h: the LSN up to which the slot may be confirmed, and the status messages that confirm it. */
+/* feed_confirm.h: the LSN that may be confirmed, and the status messages that confirm it. */
 #ifndef CLAIRON_FEED_FEED_CONFIRM_H
 #define CLAIRON_FEED_FEED_CONFIRM_H
 

@@ -1,4 +1,4 @@
-/* session_inflight.c: selects the notifications needing an ack that a session sends, holds back or drops. */
+/* session_inflight.c: selects the notifications with ack that a session sends, holds or drops. */
 #include "hub/delivery/session_inflight.h"
 
 #include "hub/delivery/report_queue.h"

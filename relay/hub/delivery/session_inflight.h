@@ -1,4 +1,4 @@
-/* session_inflight.h: selects the notifications needing an ack that a session sends or holds back. */
+/* session_inflight.h: selects the notifications with ack that a session sends or holds. */
 #ifndef CLAIRON_HUB_DELIVERY_SESSION_INFLIGHT_H
 #define CLAIRON_HUB_DELIVERY_SESSION_INFLIGHT_H
 

@@ -10,8 +10,8 @@ struct reply_arena *reply_arena_new(void);
 
 /*
  * Allocates the replies of this reader in the arena; one reader at a time. `expected` is the number
- * of outstanding replies, and must outlive the reader. An unexpected reply other than an error closes
- * the connection.
+ * of outstanding replies, and must outlive the reader. An unexpected reply other than an error
+ * closes the connection.
  */
 void reply_arena_use(struct reply_arena *arena, redisReader *reader, const unsigned *expected);
 

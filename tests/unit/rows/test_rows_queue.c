@@ -1,4 +1,4 @@
-/* test_rows_queue.c: queries are shared only between equal users, and users are served round-robin. */
+/* test_rows_queue.c: only equal users share queries, and users are served round-robin. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
