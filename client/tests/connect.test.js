@@ -231,7 +231,7 @@ test('expiring refreshes the token on the same connection', async (t) => {
 /** Waits until pending promises have resolved; works with fake timers. */
 const turn = () => new Promise(setImmediate);
 
-test('a token is renewed before it expires, also without an expiring frame', async (t) => {
+test('a token is renewed before it expires, even without an expiring frame', async (t) => {
   const tick = handTimers(t, 'setTimeout');
   let calls = 0;
   const { relay } = start(t, { now: () => 0, token: () => `token ${++calls}` });

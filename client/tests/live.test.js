@@ -354,7 +354,7 @@ test('a composite key identifies rows, and a missing key is rejected', async (t)
   assert.throws(() => client.live('t', { load: () => [] }), /live\('t'\): key: a column/);
 });
 
-test('rows are loaded once, also when the first connection resumes from a stored cursor', async (t) => {
+test('rows are loaded once, even when the first connection resumes from a stored cursor', async (t) => {
   const { socket, list } = await start(t, { load: () => [{ id: 1 }] }, { resumed: true });
   await rowsAre(list, [{ id: 1 }]);
   socket.sends(change('create', { after: { id: 2 } }));

@@ -222,7 +222,7 @@ test('a response to another list is not mixed with its own', async (t) => {
   assert.deepEqual([list.rows, other.rows], [[{ id: 'first' }], [{ id: 'other' }]]);
 });
 
-test('the key of the response identifies rows, also of several columns', async (t) => {
+test('the key of the response identifies rows, including composite keys', async (t) => {
   const { socket, list } = await start(t);
   respond(socket, '10:10:', [{ a: 1, b: 1 }, { a: 1, b: 2 }], { key: ['a', 'b'] });
   socket.sends(change(10, 'update', { before: { a: 1, b: 2 }, after: { a: 1, b: 3 } }), remove(10, { a: 1, b: 1 }));
@@ -311,7 +311,7 @@ test('an incomplete change of an unknown row causes a load', async (t) => {
   assert.deepEqual(list.rows, [{ id: 1, big: 'B' }]);
 });
 
-test('unchanged large columns keep their value, also when the key changes', async (t) => {
+test('unchanged large columns keep their value, even when the key changes', async (t) => {
   const { socket, list } = await loaded(t, '10:10:', [{ id: 1, a: 1, big: 'B' }]);
   socket.sends(change(10, 'update', { before: { id: 1 }, after: { id: 1, a: 2 }, unchanged: ['big'] }));
   await turn();

@@ -105,7 +105,7 @@ test('a reload and a gap reach the lists of all tabs', async (t) => {
   for (const tab of [first, second]) await hasRows(tab, '3');
 });
 
-test('a request that was lost with the leader is repeated by the next leader, also for other tabs', async (t) => {
+test('a request that was lost with the leader is repeated by the next leader, even for other tabs', async (t) => {
   const table = { snapshot: '10:10:', rows: [{ id: 1 }], isHung: true };
   const { relay, open, first, second, socket } = await twoTabs(t, table);
   const third = open();

@@ -43,7 +43,7 @@ for (const [options, message] of INVALID_OPTIONS) {
   });
 }
 
-test('topics may be one string, also if other topics are delivered', async (t) => {
+test('topics may be one string, even if other topics are delivered', async (t) => {
   const { relay, client, errors } = start(t, { topics: 'demo.a*' });
   const seen = [];
   client.on('message', (n) => seen.push(n.metadata.id));

@@ -49,7 +49,7 @@ async function start(t, prepare = () => {}) {
 
 const respond = (socket, r, snapshot, rows = []) => socket.sends({ t: 'rows', r, key: ['id'], snapshot, rows, more: false });
 
-test('it resolves when a notification of the transaction arrives, also if it came before', async (t) => {
+test('it resolves when a notification of the transaction arrives, even if it came before', async (t) => {
   const { socket, wait, pass } = await start(t);
   const result = await wait('7424');
   socket.sends(change('7423'));

@@ -379,7 +379,7 @@ test('a new tab that receives a notification before the reply has missed nothing
   assert.deepEqual(third.gaps, []);
 });
 
-test('a tab with an unknown cursor receives a gap, also after an earlier notification', async (t) => {
+test('a tab with an unknown cursor receives a gap, even after an earlier notification', async (t) => {
   const { open, socket } = await twoTabs(t);
   const post = BroadcastChannel.prototype.postMessage;
   let count = 0;

@@ -29,13 +29,13 @@ sub rows { my ($client, $table) = @_;
 my $client = $relay->client('u1', win => 3);
 my $connect_ms = time() * 1000;
 my $connected = $client->wait_for('connected');
-is($connected->{win}, 3, 'the relay grants the requested window');
+is($connected->{win}, 3, 'the relay grants the requested in-flight window');
 ok($connected->{now} >= $connect_ms - 60_000 && $connected->{now} <= time() * 1000 + 1000, 'the relay reports its clock in milliseconds');
 insert('t', 1, 10);
 insert('plain', 1, 1);
 $client->wait_notifications(4);
-is_deeply([ rows($client, 't') ], [ 1 .. 3 ], 'the relay delivers as many as the window holds');
-is_deeply([ rows($client, 'plain') ], [1], 'notifications without ack_required bypass the window');
+is_deeply([ rows($client, 't') ], [ 1 .. 3 ], 'the relay delivers as many as the in-flight window holds');
+is_deeply([ rows($client, 'plain') ], [1], 'notifications without ack_required bypass the in-flight window');
 
 my $done = 0;
 while ($done < 10)
@@ -45,7 +45,7 @@ while ($done < 10)
     $client->ack(map { $_->{metadata}{id} } @notifications[ $done .. $#notifications ]);
     $done = @notifications;
 }
-is_deeply([ rows($client, 't') ], [ 1 .. 10 ], 'acks refill the window, in order and without duplicates');
+is_deeply([ rows($client, 't') ], [ 1 .. 10 ], 'acks refill the in-flight window, in order and without duplicates');
 wait_until('all acknowledged', sub { $store->pending == 0 });
 
 # Another session of the same user that sends no acks.
@@ -58,7 +58,7 @@ for my $id (11 .. 20)
     $client->ack($notification->{metadata}{id});
 }
 $silent->run_until('the last row', sub { grep { $_ == 20 } rows($silent, 't') });
-is_deeply([ rows($silent, 't') ], [ 11 .. 20 ], 'an ack of one session frees the window of the other');
+is_deeply([ rows($silent, 't') ], [ 11 .. 20 ], 'an ack of one session frees the in-flight window of the other');
 
 # New notifications do not overtake queued ones, and one free slot is enough to continue.
 wait_until('all acknowledged', sub { $store->pending == 0 });
@@ -66,7 +66,7 @@ my $tight = $relay->client('u2', win => 4);
 sub ack_row { my ($id) = @_;
     $tight->ack(map { $_->{metadata}{id} } grep { $_->{payload}{after}{id} == $id } $tight->notifications) }
 insert('t', 21, 25, 'u2');
-$tight->run_until('a full window', sub { rows($tight, 't') == 4 && $store->pending == 5 });
+$tight->run_until('a full in-flight window', sub { rows($tight, 't') == 4 && $store->pending == 5 });
 ack_row(21);
 wait_until('one is acknowledged', sub { $store->pending == 4 });
 insert('t', 26, 26, 'u2');
@@ -84,10 +84,10 @@ $_->close for $client, $silent;
 insert('t', 101, 400);
 wait_until('300 are pending', sub { $store->pending == 300 });
 my $reconnected = $relay->client('u1');
-$reconnected->run_until('a full window', sub { rows($reconnected, 't') == 64 });
+$reconnected->run_until('a full in-flight window', sub { rows($reconnected, 't') == 64 });
 insert('plain', 2, 2);
 $reconnected->run_until('the live row', sub { rows($reconnected, 'plain') });
-is(scalar(() = rows($reconnected, 't')), 64, 'a live notification is delivered although the window is full');
+is(scalar(() = rows($reconnected, 't')), 64, 'a live notification is delivered although the in-flight window is full');
 $done = 0;
 while ($done < 300)
 {

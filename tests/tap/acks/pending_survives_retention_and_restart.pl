@@ -89,7 +89,7 @@ wait_until('acknowledged', sub { $store->pending == 0 });
 my $second = Clairon::Test::relay($pg, $store, conf => {%quick});
 my $narrow = $second->client('u2', win => 2);
 my @ids = map { notify('USER', 'u2', "n$_", 'ack_required => true, retry_limit => 1000') } 1 .. 4;
-$narrow->run_until('a full window', sub { of_mark($narrow, 'n2') });
+$narrow->run_until('a full in-flight window', sub { of_mark($narrow, 'n2') });
 wait_until('they are due', sub { 2 == grep { /u2$/ } map { @{ $store->execute('ZRANGE', $_, 0, -1) } } $store->keys('due') });
 $store->restart;
 my $before = of_mark($narrow, 'n1');
@@ -101,7 +101,7 @@ run(script_text('ack') =~ s/^(?=return )/call('DEL', prefix .. ':receipts')\n/mr
     'another', 1000, 1, 'u2', 2, @ids[ 0, 1 ]);
 $store->restart;
 $narrow->run_until('the other notifications', sub { of_mark($narrow, 'n3') && of_mark($narrow, 'n4') });
-pass('missed ack events do not block the window');
+pass('missed ack events do not block the in-flight window');
 $narrow->ack(@ids);
 wait_until('acknowledged', sub { $store->pending == 0 });
 

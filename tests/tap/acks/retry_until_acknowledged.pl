@@ -80,7 +80,7 @@ for my $count (1 .. 3)
     $store->make_due($narrow[ $count - 1 ], 'n1');
 }
 wait_until('all are exhausted', sub { errors() == 5 });
-pass('exhausted notifications free the window');
+pass('exhausted notifications free the in-flight window');
 
 # Each type of backoff, checked by the due times; nothing waits for them.
 $relay->configure('delivery.ack_timeout' => '100ms', 'delivery.backoff_base' => '1h', 'delivery.backoff_cap' => '24h');

@@ -63,7 +63,7 @@ $store->execute('FLUSHALL');
 is($narrow->wait_for('gap')->{why}, 'epoch', 'an emptied store causes a gap');
 my $after = notify('USER', 'n1', 'after');
 $narrow->run_until('the next notification', sub { of_mark($narrow, 'after') });
-pass('the window is empty after the gap');
+pass('the in-flight window is empty after the gap');
 $narrow->ack($after);
 wait_until('it is complete', sub { $store->pending == 0 });
 

@@ -120,7 +120,7 @@ sub check_deferred
     $waits->{client}->ack($own);
     wait_until('acknowledged', sub { $store->pending == 1 });
     all_read($waits);
-    is(has($waits, 'held'), 0, 'it is withheld even when the window has room');
+    is(has($waits, 'held'), 0, 'it is withheld even when the in-flight window has room');
     member('STRUCTURE', 's1', 'waits');
     $waits->{client}->run_until('the notification after rejoining', sub { has($waits, 'held') });
     $waits->{client}->ack($held);

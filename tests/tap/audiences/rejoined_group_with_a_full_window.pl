@@ -56,7 +56,7 @@ sub with_a_full_window
     leave($user);
     $phone = $relays[0]->client($user, win => 1, pos => $pos);
     overtake($phone);
-    is_deeply([ rows($phone, 'own', 'team') ], [ $commits->{first} ], 'the window holds one notification');
+    is_deeply([ rows($phone, 'own', 'team') ], [ $commits->{first} ], 'the in-flight window holds one notification');
     return ($phone, $desktop);
 }
 

@@ -50,7 +50,7 @@ my $html = http(GET => '/console', token => 0)->{body};
 unlike($html, qr/<script>|<script[^>]*>[^<]|\son[a-z]+=|<style|\sstyle=/i, 'the page contains no inline script or style');
 is(http(POST => '/console', body => '')->{status}, 405, 'the page accepts only GET and HEAD');
 my $folder = http(GET => '/console/', token => 0);
-is_deeply([ $folder->{status}, $folder->{headers}{location} ], [ 308, '../console' ], 'a trailing slash redirects, also behind a proxy');
+is_deeply([ $folder->{status}, $folder->{headers}{location} ], [ 308, '../console' ], 'a trailing slash redirects, even behind a proxy');
 is(http(GET => '/console/', relay => $without)->{status}, 404, 'a trailing slash is not found without the console');
 
 # The data is for admins, and for pages of this host.

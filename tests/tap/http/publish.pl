@@ -40,7 +40,7 @@ is($posted->{headers}{location}, "/v1/notifications/$id", 'the response has the 
 $_->wait_notifications(1) for $u1, $other;
 my ($notification) = $u1->notifications;
 is($notification->{metadata}{id}, $id, 'the notification is delivered');
-is_deeply([ $other->notifications ], [$notification], 'each connection of the user receives it, also on other relays');
+is_deeply([ $other->notifications ], [$notification], 'each connection of the user receives it, including on other relays');
 my $at = delete $notification->{metadata}{timestamp};
 like($at, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/, 'its timestamp is the current time in microseconds');
 is_deeply($notification, {

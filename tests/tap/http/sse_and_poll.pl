@@ -91,7 +91,7 @@ $_->disconnect for $sse, $member;
 wait_until('the relay has detected the end', sub { $relay->metric('clairon_gate_streams') == 0 });
 my @missed = insert(t => 'u1', 3);
 my $reconnected = Clairon::Test::EventStream->open($second, 'u1', 'Last-Event-ID' => $pos);
-is($reconnected->wait_message('connected')->{resumed}, JSON::true, 'Last-Event-ID resumes, also on another relay');
+is($reconnected->wait_message('connected')->{resumed}, JSON::true, 'Last-Event-ID resumes, even on another relay');
 is_deeply([ map { row($reconnected->next_notification) } 1 .. 3 ], \@missed, 'the resumed stream has the missed notifications');
 ($id) = insert(t => 'u1');
 is(row($reconnected->next_notification), $id, 'the resumed stream continues live');
@@ -221,7 +221,7 @@ for (1 .. 10)
     $seen->{$_}++ for split / /, $part->{rows};
     $cursor = $part->{pos};
 }
-is_deeply($seen, { map { $_ => 1 } @many }, 'more than a window is delivered poll by poll, without acks');
+is_deeply($seen, { map { $_ => 1 } @many }, 'more than an in-flight window is delivered poll by poll, without acks');
 
 my $narrow = poll('p1', pos => $empty->{pos}, topics => 'p.nothing,p.never*', wait => 0);
 is($narrow->{status}, 204, 'topics exclude other notifications from a poll');

@@ -92,7 +92,7 @@ for my $relay (@relays)
     ack($desktop, "$row.1");
     pending_is(0);
     deliver_plain($desktop);
-    is(faults($desktop), '', 'this also holds for a session with an inbox larger than its window');
+    is(faults($desktop), '', 'this also holds for a session with an inbox larger than its in-flight window');
     is(received($desktop), "$first.1 $row.1", 'later rows do not overtake the inbox');
     is($desktop->gaps, 'shed', 'skipped rows are announced as a gap');
     $_->close for $phone, $desktop;

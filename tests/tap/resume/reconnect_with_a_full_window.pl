@@ -36,7 +36,7 @@ sub disconnect_with_full_window
         INSERT INTO t SELECT i, '$user' FROM generate_series($from, $last) i;
         INSERT INTO plain VALUES ($from)});
     $desktop->run_until('the row without ack_required', sub { rows($desktop, 'plain') });
-    is_deeply([ rows($desktop) ], [ $from, $from + 1 ], 'the window is full');
+    is_deeply([ rows($desktop) ], [ $from, $from + 1 ], 'the in-flight window is full');
     $phone->run_until('all rows', sub { rows($phone) == 6 });
     my $pos = $desktop->pos;
     $desktop->close;

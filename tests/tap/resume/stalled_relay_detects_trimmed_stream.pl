@@ -47,7 +47,7 @@ my $mark = while_relay_is_stopped($second, sub {
 });
 wait_noticed($second, $mark);
 $second_session->run_until('the third', sub { has($second_session, $third) });
-pass('missed ack events do not block the window');
+pass('missed ack events do not block the in-flight window');
 $second_session->ack($third);
 wait_until('all complete', sub { $store->pending == 0 });
 

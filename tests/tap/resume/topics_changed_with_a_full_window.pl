@@ -35,7 +35,7 @@ sub clients_with_full_window
       for "INSERT INTO a VALUES (1, '$user'), (2, '$user')", "INSERT INTO b VALUES (3, '$user')",
       "INSERT INTO a VALUES (4, '$user')", 'INSERT INTO plain VALUES (5)';
     wait_row($_, 5) for $phone, $desktop;
-    is_deeply([ rows($desktop) ], [ 1, 5 ], 'the window holds one notification');
+    is_deeply([ rows($desktop) ], [ 1, 5 ], 'the in-flight window holds one notification');
     return ($phone, $desktop);
 }
 

@@ -39,7 +39,7 @@ for my $i (0, 1)
     is($desktop->gaps, '', 'the session gets no gap');
     insert(50 + $i, 50 + $i, 'u1');
     $desktop->run_until('the new row', sub { rows($desktop) == 41 + $i });
-    pass('acknowledged rows do not occupy the window');
+    pass('acknowledged rows do not occupy the in-flight window');
     ack_all($desktop);
     $desktop->close;
 }
@@ -53,7 +53,7 @@ for my $relay (@relays)
     my $read = $relay->metric('clairon_hub_notifications_total') // 0;
     insert($first + 1, $first + 10, $user);
     $quick->run_until('all rows', sub { rows($quick) == 10 });
-    $slow->run_until('a full window', sub { rows($slow) == 3 });
+    $slow->run_until('a full in-flight window', sub { rows($slow) == 3 });
     # A row that the relay reads after the acks finds room in the window, and is no loss.
     wait_until('all rows are queued', sub { $relay->metric('clairon_hub_notifications_total') >= $read + 10 });
     ack_all($quick);
@@ -76,7 +76,7 @@ $quick->run_until('all rows', sub { rows($quick) == 6 });
 $quick->ack(map { $_->{metadata}{id} } grep { $_->{payload}{after}{id} > 253 } $quick->notifications);
 wait_until('three acks', sub { $store->pending == 3 });
 my $behind = $relays[1]->client('u5', win => 2, pos => $pos);
-$behind->run_until('a full window', sub { rows($behind) == 2 });
+$behind->run_until('a full in-flight window', sub { rows($behind) == 2 });
 ack_all($behind);
 $behind->run_until('a gap', sub { $behind->gaps });
 is(join(' ', map { $_->{t} eq 'msg' ? $_->{n}{payload}{after}{id} : $_->{t} eq 'gap' ? 'gap' : () } @{ $behind->{messages} }),

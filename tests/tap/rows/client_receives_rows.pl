@@ -86,7 +86,7 @@ is_deeply([ @$error{qw(t code retry)} ], [ 'err', 113, JSON::false ], 'too many 
 is($error->{code}, 113, 'too many bytes are rejected with 113');
 $stub->set('wrong', snapshot => 'nonsense');
 ($error) = rows($client, source => 'wrong');
-is($error->{code}, 100, 'an invalid answer is an internal error');
+is($error->{code}, 100, 'an invalid result is an internal error');
 for my $wrong ({ r => 1 }, { r => 2, source => '' }, { r => 3, source => 'x' x 256 }, { r => 4, source => 't', rule => 7 },
     { r => 5, source => 't', user => 'u2' }, { r => 6, source => 't', snapshot => '5:4:' })
 {

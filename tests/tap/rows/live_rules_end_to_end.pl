@@ -32,7 +32,7 @@ my $client = $relay->client('u1', groups => { STRUCTURE => ['s1'] });
 my $result = rows($client, source => 'tasks');
 is(ids(@{ $result->{rows} }), table(q{SELECT id FROM tasks WHERE owner = 'u1' ORDER BY id}), 'a user receives its rows');
 is_deeply($result->{rows}[0], { id => 1, owner => 'u1', title => 'task 1', done => JSON::false }, 'a row has all columns');
-is_deeply($result->{key}, ['id'], 'the answer names the key');
+is_deeply($result->{key}, ['id'], 'the reply names the key');
 $result = rows($client, source => 'tasks', rule => 'open');
 is(ids(@{ $result->{rows} }), table('SELECT id FROM tasks WHERE NOT done ORDER BY id'), 'a condition selects rows');
 is_deeply($result->{rows}[0], { id => 1, title => 'task 1' }, 'columns are limited');
@@ -87,6 +87,6 @@ is(list($client, $results[$_]), $expected, "answer $_ and the changes after it e
 # Memberships.
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's0', 'u1')});
 is_deeply($client->wait_for('reload'), { t => 'reload', source => "\x{d6}dd \"name", rule => 'default' }, 'a new membership sends reload');
-is(ids(@{ rows($client, source => "\x{d6}dd \"name")->{rows} }), '1,2,3,4', 'the next answer has the rows of the new group');
+is(ids(@{ rows($client, source => "\x{d6}dd \"name")->{rows} }), '1,2,3,4', 'the next reply has the rows of the new group');
 
 done_testing();

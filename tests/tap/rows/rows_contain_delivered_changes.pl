@@ -94,15 +94,15 @@ is_deeply($reload, { t => 'reload', source => 'grp', rule => 'default' }, 'a cha
 $stub->set('grp', snapshot => snapshot_without($joined));
 $r = request($client, source => 'grp');
 wait_repeated(1);
-ok(!has_reply($client, $r), 'the next answer waits for the change');
+ok(!has_reply($client, $r), 'the next reply waits for the change');
 # One more change while the request is pending.
 my $left = $pg->safe_psql('postgres', q{DELETE FROM clairon.member WHERE user_id = 'u1' RETURNING pg_current_xact_id()});
 $watcher->run_until('the relay has read it', sub { 2 <= grep { $_->{t} eq 'reload' } @{ $watcher->{messages} } });
 $stub->set('grp', snapshot => snapshot_with($joined));
 wait_repeated(2);
-ok(!has_reply($client, $r), 'the next answer waits for a change that follows the request');
+ok(!has_reply($client, $r), 'the next reply waits for a change that follows the request');
 $stub->set('grp', snapshot => snapshot_with($left));
-is(reply($client, $r)->{snapshot}, snapshot_with($left), 'the next answer contains the change');
+is(reply($client, $r)->{snapshot}, snapshot_with($left), 'the next reply contains the change');
 $stub->set('grp', snapshot => undef);
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('OTHER', 'o1', 'u1'), ('STRUCTURE', 's1', 'u2')});
 reply($client, request($client, source => 'mine'));
@@ -111,7 +111,7 @@ reply($second, request($second, source => 'grp'));
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'u1')});
 $client->run_until('the next reload', sub { 2 <= grep { $_->{t} eq 'reload' } @{ $client->{messages} } });
 $second->wait_for('reload');
-is(scalar(grep { $_->{t} eq 'reload' } @{ $client->{messages} }), 2, 'an answered request, other groups and other users send none');
+is(scalar(grep { $_->{t} eq 'reload' } @{ $client->{messages} }), 2, 'a completed request, other groups and other users send none');
 is_deeply([ map { $_->{source} } grep { $_->{t} eq 'reload' } @{ $client->{messages} } ], [qw(grp grp)], 'a list that depends on no group gets no reload');
 
 done_testing();

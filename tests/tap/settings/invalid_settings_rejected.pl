@@ -217,7 +217,7 @@ write_text($file, valid_settings('[gates]', 'ping = soon', '[gate]', 'ping = soo
 ($code, $out, $err) = clairon([ 'relay', '-c', $file, '--check', '--gate.workers=0' ], CLAIRON_GATE_DRAIN => 'x');
 is($code, 2, 'several mistakes exit with 2');
 my @wrong = split /\n/, $err;
-is(scalar(@wrong), 7, 'each error has a line, also for conflicting settings') or diag($err);
+is(scalar(@wrong), 7, 'each error has a line, even for conflicting settings') or diag($err);
 for my $nth ([ 0, ':7: [gates] is not a section' ], [ 1, ':10: [gate] ping must be a duration' ], [ 2, ':11: [gate] listn is not a setting' ],
     [ 3, ':13: [delivery] window must be' ], [ 4, 'variable CLAIRON_GATE_DRAIN' ], [ 5, 'argument --gate.workers' ])
 {

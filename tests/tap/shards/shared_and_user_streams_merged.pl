@@ -191,7 +191,7 @@ $narrow->run_until('all, as acks arrive', sub {
     return !grep { !$had{$_} } @ids;
 });
 wait_until('only the other member is pending', sub { $store->pending == 15 });
-pass('pending notifications of both shards are delivered as the window allows');
+pass('pending notifications of both shards are delivered as the in-flight window allows');
 $narrow->close;
 
 # One stream is trimmed, the other is not.

@@ -62,7 +62,7 @@ my %distinct = map { $_ => 1 } @scores;
 is(scalar keys %distinct, 400, 'each inbox entry has a distinct score');
 my $again = $relay->client('u2', win => 400);
 $again->wait_notifications(400);
-pass('all notifications are delivered, also across page boundaries');
+pass('all notifications are delivered, even across page boundaries');
 is($relay->metric('clairon_store_errors_total'), 0, 'the store returns no errors');
 
 done_testing();

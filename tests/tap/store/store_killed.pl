@@ -45,7 +45,7 @@ wait_until('all rows are delivered', sub {
     $client->run_until('more', sub { keys %acked >= 500 || $client->notifications > keys %acked });
     keys %acked >= 500 });
 is(scalar $store->entries, 500, 'each row is stored once');
-wait_until('all acks are stored, also those of the outage', sub { $store->pending == 0 });
+wait_until('all acks are stored, including those of the outage', sub { $store->pending == 0 });
 pass('acks during the outage are not lost');
 
 # Emptied: the loss is announced. Unconfirmed rows would be replayed and fill the client's window.
