@@ -5,8 +5,8 @@ import { demandFor } from './demand.js';
 /**
  * rows.js maintains the rows. It is imported with the first list; changes wait for it.
  *
- * `access`: client; transmit(frame), listen(listener) for frames of the relay; clock(), the relay's time in milliseconds;
- * report(error), for errors of a load or a listener; lists, those of the client.
+ * `access`: `client`; `transmit(frame)`; `listen(listener)` for relay frames; `clock()` in relay milliseconds;
+ * `report(error)` for load and listener errors; `lists`, the client's set of lists.
  * `key`: the column or columns that identify a row.
  */
 export function createLiveRows(access, source, { rule, key, load } = {}) {
@@ -28,7 +28,7 @@ export function createLiveRows(access, source, { rule, key, load } = {}) {
     show({ ...current, error });
     report(error);
   });
-  // The notification is handled when `rows` contains it. Later ones are not delayed: frames stay in order.
+  // Resolves when `rows` contains the change. Does not delay later notifications.
   const off = client.on(`source:${source}`, async (n, frame) => {
     if (!rowStore) await imported;
     return rowStore?.handleChange(n, frame);

@@ -1,4 +1,4 @@
-// ring.js: the last changes of a list, for rows whose snapshot does not contain them.
+// ring.js: the recent changes of a list, to apply again to rows whose snapshot lacks them.
 
 import { contains } from './snapshot.js';
 
@@ -28,14 +28,14 @@ export function createRing(limit = MAX_CHANGES) {
 
   /**
    * The changes that the snapshot does not contain, in order. Undefined if one of them may have been evicted.
-   * The ring need not reach back to xmin, which a single long transaction can hold back for hours.
+   * It compares evicted transactions, not xmin: one long transaction can hold xmin back for hours.
    */
   function missingFrom(snapshot) {
     const isComplete = forgotten < snapshot.xmax && evicted.every((x) => contains(snapshot, x));
     return isComplete ? changes.filter(isMissing(snapshot)) : undefined;
   }
 
-  /** The rows have this snapshot now, and those of an older one are never accepted: drop what it contains. */
+  /** Drops all changes in the accepted snapshot; older snapshots are rejected. */
   function dropContained(snapshot) {
     changes = changes.filter(isMissing(snapshot));
     evicted = evicted.filter((x) => !contains(snapshot, x));

@@ -22,7 +22,7 @@ const STALE = 'stale';
 const random = (ms) => Math.random() * ms;
 
 /**
- * A list as live.js describes it. Without snapshots, rows and changes can only be compared by time: then
+ * `list`: see createLiveRows(). Without snapshots, rows and changes can only be compared by time: then
  * timed_rows.js takes over, with the first result of load() and the changes since the start of the list.
  */
 export function createRows(list) {
@@ -62,12 +62,12 @@ export function createRows(list) {
 }
 
 /**
- * The rows are those of one snapshot plus all changes up to one point of commit order, and never go back. A
- * change that the snapshot contains is skipped, any other one is applied. Rows of a newer snapshot replace them, and
- * the changes that it does not contain are applied again.
+ * The rows equal one snapshot plus all changes up to one point of commit order, and never move backwards. Changes in
+ * the snapshot are skipped; others are applied. A newer snapshot replaces the rows, and changes that it lacks are
+ * applied again.
  *
- * While a change is missing, the rows stay as they are until newer ones are loaded: after a gap or a `reload`, and
- * when a change is incomplete or arrives late (`attempts` above 0).
+ * After a gap, a `reload`, or an incomplete or late change (`attempts` > 0), the rows are frozen until newer ones are
+ * loaded.
  *
  * `useTimes(first, error)`: replaces this object, because there are no snapshots.
  */
@@ -150,7 +150,7 @@ function createSnapshotRows(list, useTimes) {
   }
 
   async function loadAll() {
-    await clearTimeout(timer); // the await sets `loading` first, also if load() throws at once
+    await clearTimeout(timer); // defers the load, so that `loading` is set even if load() throws synchronously
     try {
       while (mustLoad && !isClosed) await loadOnce();
       backoff.reset();
@@ -163,7 +163,7 @@ function createSnapshotRows(list, useTimes) {
   async function loadOnce() {
     mustLoad = false;
     const response = await (load ? loadOwn() : loadFromRelay());
-    if (mustLoad || isClosed) return; // a gap or `reload` has arrived meanwhile: the response may be older
+    if (mustLoad || isClosed) return; // a gap or `reload` arrived during the load: the response may be stale
     if (!accept(response)) throw STALE;
     publish({ loading: false, error: undefined });
   }
@@ -188,7 +188,7 @@ function createSnapshotRows(list, useTimes) {
     return response;
   }
 
-  /** Whether the snapshot contains all transactions that the connection was notified of, also before this page. */
+  /** True if the snapshot contains every transaction this connection was notified of, including before the page loaded. */
   async function isNewEnough(text) {
     try {
       const { ok, snapshot: known } = await requests.send({ snapshot: text });
@@ -271,7 +271,7 @@ function createSnapshotRows(list, useTimes) {
     });
   }
 
-  /** Returns the changes that its rows may not contain. */
+  /** Closes the list; returns the changes that its rows may lack. */
   function close() {
     isClosed = true;
     lists.delete(entry);

@@ -3,9 +3,9 @@
 const TIMEOUT_MS = 30_000;
 
 /**
- * Resolves when a notification of transaction `xid` has arrived and lists show it. If it was lost in a gap: when
+ * Resolves when a notification of transaction `xid` has arrived and the lists contain it. If it was lost in a gap: when
  * the rows of all lists contain the transaction. Rejects after `timeout` milliseconds, and when the client closes.
- * `hasArrived(x)`: whether a notification of `x` is among the last ones.
+ * `hasArrived(x)`: whether `x` is among the recent notifications.
  */
 export function seen({ client, listen, lists, hasArrived }, xid, { timeout = TIMEOUT_MS } = {}) {
   const x = String(xid);

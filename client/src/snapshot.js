@@ -16,8 +16,8 @@ export function contains({ xmin, xmax, running }, x) {
 }
 
 /**
- * Whether `other` contains a transaction that `snapshot` does not. Snapshots of one server are ordered. One
- * of a replica may contain other transactions than one of its primary: then each is older than the other.
+ * True if `other` contains a transaction that `snapshot` lacks. Snapshots of one server are ordered; across
+ * primary and replica each may be older than the other.
  */
 export function isOlder(snapshot, other) {
   const { xmax, running } = snapshot;

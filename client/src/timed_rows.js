@@ -24,7 +24,7 @@ const hasValues = (row, image) => (row && image
  *
  * Changes that arrive during load() wait for its result: they may be newer.
  *
- * `error`: why there is no load(). `columns`: the key. `demand(isRight, text)` throws. `clock()`: the relay's time in milliseconds.
+ * `error`: the error to show when load() is missing. `columns`: the key. `demand(isRight, text)` throws. `clock()`: the relay's time in milliseconds.
  * `report(error)`: reports an error of load(). `show({ rows, loading, error })`: publishes a new array of rows.
  */
 export function createTimedRows({ client, columns, load, error, demand, clock, report, show }) {
@@ -64,7 +64,7 @@ export function createTimedRows({ client, columns, load, error, demand, clock, r
   }
 
   async function loadAll() {
-    await clearTimeout(timer); // the await makes reload() set `loading` first, also if load() throws at once
+    await clearTimeout(timer); // defers the load, so that `loading` is set even if load() throws synchronously
     try {
       let result = [];
       while (mustLoad && load) {
@@ -111,7 +111,7 @@ export function createTimedRows({ client, columns, load, error, demand, clock, r
     if (at > newest) newest = at;
   }
 
-  /** Resolves when `rows` contains the change: then the notification is handled. */
+  /** Resolves when `rows` contains the change. */
   async function handleChange({ metadata, payload, routing }) {
     const { operation, timestamp: at } = metadata;
     const { before, after, changed, unchanged, truncated } = payload;
@@ -128,7 +128,7 @@ export function createTimedRows({ client, columns, load, error, demand, clock, r
     const was = keyOf(before) ?? is;
     demand(load || was !== undefined, `no column ${columns} in a change`);
     const held = byKey.get(was);
-    // Changes of one transaction have the same time. This is the next one if it starts from the held row.
+    // Changes of one transaction share a commit time. This one is next if its `before` matches the held row.
     const isNext = changed && held && hasValues(held, before);
     const isNewer = (id) => {
       const known = changes.get(id)?.at;

@@ -54,7 +54,7 @@ row_key_read(struct row_key *key, Relation relation)
     if (key->count == 0)
         ereport(ERROR,
                 (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                 errmsg("rows of \"%s\" have no key", RelationGetRelationName(relation)),
-                 errhint("The table needs a primary key or a replica identity index that is not "
+                 errmsg("relation \"%s\" has no usable key", RelationGetRelationName(relation)),
+                 errhint("Add a primary key or a replica identity index that is not "
                          "deferrable.")));
 }

@@ -1,4 +1,4 @@
-/* recipient.h: the user who reads the rows of a live rule, and the targets that address them. */
+/* recipient.h: the user that reads a live rule, and the targets that address this user. */
 #ifndef CLAIRON_RECIPIENT_H
 #define CLAIRON_RECIPIENT_H
 

@@ -89,10 +89,9 @@ check_relation_kind(Relation relation)
         char kind = get_rel_relkind(lfirst_oid(cell));
 
         if (kind != RELKIND_RELATION && kind != RELKIND_PARTITIONED_TABLE)
-            ereport(ERROR,
-                    (errcode(ERRCODE_WRONG_OBJECT_TYPE),
-                     errmsg("rows of \"%s\" cannot be read: \"%s\" is not a table",
-                            RelationGetRelationName(relation), get_rel_name(lfirst_oid(cell)))));
+            ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+                            errmsg("cannot read rows of \"%s\"", RelationGetRelationName(relation)),
+                            errdetail("\"%s\" is not a table.", get_rel_name(lfirst_oid(cell)))));
     }
 }
 

@@ -113,7 +113,7 @@ on_row(struct rows_connection *connection, const PGresult *row)
     if (rc == RC_LIMIT) {
         abandon_query(connection, ROWS_TOO_MANY);
     } else if (rc != RC_OK) {
-        warn(connection, "invalid row of clairon.live_rows()", NULL, NULL);
+        warn(connection, "invalid row from clairon.live_rows()", NULL, NULL);
         abandon_query(connection, ROWS_FAILED);
     }
 }

@@ -13,7 +13,7 @@
 
 #define CLIENTS_MAX 40
 #define WAIT_US 5000000
-#define NOBODY SIZE_MAX
+#define NO_CLIENT SIZE_MAX
 
 /* What a client has received, and what its callbacks return. */
 struct client {
@@ -23,7 +23,7 @@ struct client {
     unsigned results;
     const char *groups; /* NULL: unknown */
     uint64_t needs;     /* the transaction that its snapshot must contain; 0: none */
-    size_t ends;        /* the client whose request it ends, when it is done; NOBODY: none */
+    size_t ends;        /* the client whose request it ends, when it is done; NO_CLIENT if none */
 };
 
 static struct stats stats;
@@ -66,7 +66,7 @@ on_done(void *ctx, enum rows_status status, const struct rows_result *result, in
     client->status = status;
     client->after_ms = after_ms;
     client->results++;
-    if (client->ends != NOBODY)
+    if (client->ends != NO_CLIENT)
         end(&clients[client->ends]);
 }
 
@@ -79,7 +79,7 @@ set_up(void **state)
     memset(&stats, 0, sizeof(stats));
     memset(clients, 0, sizeof(clients));
     for (size_t i = 0; i < CLIENTS_MAX; i++)
-        clients[i].ends = NOBODY;
+        clients[i].ends = NO_CLIENT;
     queue = (struct rows_queue){.stats = &stats,
                                 .limits = {.waiting = 30, .wait_us = WAIT_US, .connections = 4}};
     return 0;
