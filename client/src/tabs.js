@@ -49,7 +49,7 @@ export function createTabs(name, settings, owner) {
   let replay;
   let subscribed; // topics of the connection; undefined: all, or not yet known
   let batch; // frames that arrived together, to be forwarded together, and the cursor before them
-  const askers = new Map(); // number of a request -> its tab
+  const askers = new Map(); // number of a request on this connection -> its tab
 
   function open(token) {
     firstToken = token;
@@ -105,7 +105,6 @@ export function createTabs(name, settings, owner) {
     others.clear();
     subscribed = undefined;
     pending.clear();
-    askers.clear();
     replay = createReplayBuffer(owner.cursor());
     post('open');
     connection.open(firstToken);
@@ -279,6 +278,7 @@ export function createTabs(name, settings, owner) {
   }
 
   function changed(next) {
+    askers.clear(); // the replies are lost with the connection, and each list asks again
     // Final for this tab: close(), or a rejected token. Another tab may have a valid token and lead.
     if (next.state === 'closed') {
       life.abort();

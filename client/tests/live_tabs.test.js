@@ -116,6 +116,20 @@ test('a request that was lost with the leader is repeated by the next leader, ev
   for (const tab of [second, third]) await hasRows(tab, '1');
 });
 
+test('a lost connection ends the requests of all tabs: the leader forwards no reply to them', async (t) => {
+  const table = { snapshot: '10:10:', rows: [{ id: 1 }], isHung: true };
+  const { relay, first, second, socket } = await twoTabs(t, table);
+  await until('both requests', () => socket.frames('rows').length === 2);
+  table.isHung = false;
+  socket.closes();
+  const next = await relay.socket();
+  next.accept({ resumed: true });
+  for (const tab of [first, second]) await hasRows(tab, '1');
+  const posted = t.mock.method(BroadcastChannel.prototype, 'postMessage');
+  for (const { r } of socket.frames('rows')) next.sends({ t: 'rows', r, rows: [], more: false });
+  assert.deepEqual(posted.mock.calls, []);
+});
+
 test('lists of a new leader and its followers keep following', async (t) => {
   const { relay, open, first, second } = await twoTabs(t, { snapshot: '10:10:', rows: [{ id: 1 }] });
   const third = open();
