@@ -3,6 +3,7 @@
 import {
   NO_REPLY, NOW, OTHER_USER, SILENT, STOP, TOKEN_EXPIRED, UNREACHABLE, closeClass,
 } from './closing.js';
+import { failure } from './errors.js';
 import { createFallback } from './fallback.js';
 import { refreshDelay } from './refresher.js';
 import { subjectOf } from './token.js';
@@ -17,8 +18,6 @@ const DEFAULT_PING_S = 25;
 const STABLE_MS = 5_000;
 
 const ALL = ['*'];
-
-const failure = (text, fields) => Object.assign(new Error(text), fields);
 
 /**
  * States, reported through `onState`:

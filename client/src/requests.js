@@ -1,5 +1,7 @@
 // requests.js: requests of a live list to the relay, and their replies.
 
+import { failure } from './errors.js';
+
 /** The connection was lost before the reply. */
 export const LOST = 'connection lost';
 
@@ -27,7 +29,7 @@ export function createRequests({ source, transmit, listen }) {
     frame.rows?.forEach((row) => rows.push(row));
     if (frame.more) return;
     pending = undefined;
-    if (frame.t === 'err') reject(Object.assign(new Error(frame.msg), frame));
+    if (frame.t === 'err') reject(failure(frame.msg, frame));
     else resolve({ ...frame, rows });
   }
 

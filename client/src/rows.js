@@ -1,8 +1,13 @@
 // rows.js: keeps the rows of a list equal to a table. Imported with the first list, see live.js.
 
 import { createBackoff } from './backoff.js';
+import {
+  BUSY, NOT_ADDRESSED, TOO_MANY_ROWS, UNKNOWN_FRAME,
+} from './errors.js';
+import { oncePerTask } from './once.js';
 import { LOST, createRequests } from './requests.js';
 import { createRing } from './ring.js';
+import { keyOf } from './row_key.js';
 import { contains, isOlder, parseSnapshot } from './snapshot.js';
 import { createTable } from './table.js';
 
@@ -10,11 +15,7 @@ export { seen } from './seen.js';
 
 const SPREAD_MS = 1_000; // so that the clients of a relay do not load at the same time
 
-// Codes of `err`.
-const NOT_ADDRESSED = 103; // or no such live rule
-const UNKNOWN_FRAME = 107; // the relay has an older version
-const BUSY = 111;
-const REFUSALS = [NOT_ADDRESSED, 113]; // 113: too many rows
+const REFUSALS = [NOT_ADDRESSED, TOO_MANY_ROWS];
 
 /** The loaded rows are older than those of the list, or than a change that has arrived. */
 const STALE = 'stale';
@@ -78,6 +79,10 @@ function createSnapshotRows(list, useTimes) {
   const requests = createRequests(list);
   const backoff = createBackoff();
   const table = createTable(columns);
+  const showLater = oncePerTask(() => { // so that the rows of one transaction appear together
+    if (!isPaused) current = { ...current, rows: table.rows() };
+    if (!isClosed) show(current);
+  });
   let ring = createRing();
   let snapshot; // of the rows; undefined before the first load
   let current = { rows: [], loading: true };
@@ -85,7 +90,6 @@ function createSnapshotRows(list, useTimes) {
   let mustLoad = true;
   let loading; // a promise, during a load
   let timer;
-  let isPublishing = false;
   let isClosed = false;
 
   const offs = [requests.off, listen(onFrame), client.on('state', onState)];
@@ -183,7 +187,7 @@ function createSnapshotRows(list, useTimes) {
     if (Array.isArray(response)) return useTimes(response);
     const { rows, snapshot: text } = response ?? {};
     demand(Array.isArray(rows) && parseSnapshot(text), 'load() must return { rows, snapshot } or an array');
-    demand(rows.every((row) => table.keyOf(row) !== undefined), `no column ${columns} in a row of load()`);
+    demand(rows.every((row) => keyOf(row, columns) !== undefined), `no column ${columns} in a row of load()`);
     if (!await isNewEnough(text)) throw STALE;
     return response;
   }
@@ -259,16 +263,9 @@ function createSnapshotRows(list, useTimes) {
     return !change.isLate;
   }
 
-  /** Publishes the rows once per tick, so that those of one transaction appear together. */
   function publish(fields) {
     current = { ...current, ...fields };
-    if (isPublishing) return;
-    isPublishing = true;
-    queueMicrotask(() => {
-      isPublishing = false;
-      if (!isPaused) current = { ...current, rows: table.rows() };
-      if (!isClosed) show(current);
-    });
+    showLater();
   }
 
   /** Closes the list; returns the changes that its rows may lack. */

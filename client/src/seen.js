@@ -1,5 +1,7 @@
 // seen.js: waits for the changes of a transaction, see seen() of the client. Part of rows.js.
 
+import { failure } from './errors.js';
+
 const TIMEOUT_MS = 30_000;
 
 /**
@@ -14,7 +16,7 @@ export function seen({ client, listen, lists, hasArrived }, xid, { timeout = TIM
   let check;
   const isKnown = () => hasArrived(x) || (lists.size > 0 && [...lists].every((list) => list.contains(x)));
   return new Promise((resolve, reject) => {
-    const fail = (code, text) => reject(Object.assign(new Error(`transaction ${x}: ${text}`), { code }));
+    const fail = (code, text) => reject(failure(`transaction ${x}: ${text}`, { code }));
     if (!/^\d+$/.test(x)) throw new TypeError(`seen(): ${x} is not a transaction id`);
     // In a later task, because lists publish changes at the end of theirs.
     const checkLater = () => {

@@ -1,12 +1,12 @@
 // streams.js: replacement for a WebSocket where none can be opened: /v1/sse and /v1/poll, with fetch().
 
 import { UNREACHABLE, rejectionOf } from './closing.js';
+import { BUSY } from './errors.js';
 
 export { warn } from './hint.js';
 
 const POLL_WAIT_S = 25;
 const POST_AGAIN_MS = 5_000;
-const BUSY = 111;
 
 /** The `err` frame for a rejected request of rows. */
 function errorOf({ status, headers }, { code, detail, after }) {

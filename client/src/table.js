@@ -1,5 +1,7 @@
 // table.js: the rows of a list, by key.
 
+import { keyOf } from './row_key.js';
+
 const MAX_TIMES = 4096;
 
 /** `columns`: the key; optional until replace(). */
@@ -15,7 +17,7 @@ export function createTable(columns) {
     times.clear();
     floor = '';
     startSession();
-    rows.forEach((row) => byKey.set(keyOf(row), row));
+    rows.forEach((row) => byKey.set(keyOf(row, columns), row));
   }
 
   /**
@@ -33,8 +35,8 @@ export function createTable(columns) {
   function apply({ metadata: { operation, timestamp }, payload }, x) {
     const { before, after, unchanged } = payload;
     if (operation === 'truncate') return truncate(timestamp, x);
-    const is = keyOf(after);
-    const was = keyOf(before) ?? is;
+    const is = keyOf(after, columns);
+    const was = keyOf(before, columns) ?? is;
     const held = byKey.get(was);
     if (was === undefined || (is !== undefined && unchanged && !held)) return false;
     if (isOld(was, timestamp, x) || isOld(is, timestamp, x)) return false;
@@ -72,11 +74,5 @@ export function createTable(columns) {
     if (its > floor) floor = its;
   }
 
-  /** Undefined if a column is missing. */
-  function keyOf(row) {
-    const values = columns?.map((column) => row?.[column]) ?? [undefined];
-    return values.includes(undefined) ? undefined : values.join('\0'); // text of PostgreSQL contains no NUL
-  }
-
-  return { replace, startSession, apply, keyOf, rows: () => [...byKey.values()] };
+  return { replace, startSession, apply, rows: () => [...byKey.values()] };
 }

@@ -1,6 +1,8 @@
 // timed_rows.js: keeps the rows of a list equal to a table, by commit times. Imported where there are no snapshots, see rows.js.
 
 import { createBackoff } from './backoff.js';
+import { oncePerTask } from './once.js';
+import { keyOf } from './row_key.js';
 
 const KEPT = 4096; // rows whose newest change is remembered
 const RECENT_MS = 60_000;
@@ -32,6 +34,7 @@ export function createTimedRows({ client, columns, load, error, demand, clock, r
   // key -> newest change of that row, oldest first: { at, after, times: { column: commit time } }
   const changes = new Map();
   const backoff = createBackoff();
+  const publish = oncePerTask(() => show({ rows: [...byKey.values()], loading: !isLoaded, error: failure }));
   let floor = ''; // the rows may contain all commits up to this time
   let newest = ''; // newest known commit time
   let unseen = []; // [key, change] that the result of load() may not contain yet
@@ -39,7 +42,6 @@ export function createTimedRows({ client, columns, load, error, demand, clock, r
   let mustLoad = true;
   let isLoaded = !load;
   let failure = error;
-  let isPublishing = false;
   let timer;
 
   const offs = [
@@ -75,7 +77,7 @@ export function createTimedRows({ client, columns, load, error, demand, clock, r
         result = await load();
       }
       demand(Array.isArray(result), 'load() must return an array');
-      demand(result.every((row) => keyOf(row) !== undefined), `no column ${columns} in a row of load()`);
+      demand(result.every((row) => keyOf(row, columns) !== undefined), `no column ${columns} in a row of load()`);
       replace(result);
       confirm();
       failure = undefined;
@@ -92,7 +94,7 @@ export function createTimedRows({ client, columns, load, error, demand, clock, r
 
   function replace(all) {
     byKey.clear();
-    all.forEach((row) => byKey.set(keyOf(row), row));
+    all.forEach((row) => byKey.set(keyOf(row, columns), row));
   }
 
   /**
@@ -124,8 +126,8 @@ export function createTimedRows({ client, columns, load, error, demand, clock, r
       await reload(); // the TRUNCATE may be of one partition
       return;
     }
-    const is = keyOf(after);
-    const was = keyOf(before) ?? is;
+    const is = keyOf(after, columns);
+    const was = keyOf(before, columns) ?? is;
     demand(load || was !== undefined, `no column ${columns} in a change`);
     const held = byKey.get(was);
     // Changes of one transaction share a commit time. This one is next if its `before` matches the held row.
@@ -186,21 +188,6 @@ export function createTimedRows({ client, columns, load, error, demand, clock, r
     for (const id of byKey.keys()) if (!changes.has(id)) byKey.delete(id);
     if (at > floor) floor = at;
     publish();
-  }
-
-  function keyOf(row) {
-    const values = columns.map((column) => row?.[column]);
-    return values.includes(undefined) ? undefined : values.join('\0'); // text of PostgreSQL contains no NUL
-  }
-
-  /** Publishes the rows, once per tick. */
-  function publish() {
-    if (isPublishing) return;
-    isPublishing = true;
-    queueMicrotask(() => {
-      isPublishing = false;
-      show({ rows: [...byKey.values()], loading: !isLoaded, error: failure });
-    });
   }
 
   if (!load) publish();

@@ -1,0 +1,8 @@
+// errors.js: errors with fields, and the codes of `err` frames.
+
+export const NOT_ADDRESSED = 103; // or no such live rule
+export const UNKNOWN_FRAME = 107; // the relay has an older version
+export const BUSY = 111;
+export const TOO_MANY_ROWS = 113;
+
+export const failure = (text, fields) => Object.assign(new Error(text), fields);

@@ -1,0 +1,14 @@
+// once.js: one call per task of the browser.
+
+/** Returns a function. However often it is called in a task, `act` runs once, after the task. */
+export function oncePerTask(act) {
+  let isPlanned = false;
+  return () => {
+    if (isPlanned) return;
+    isPlanned = true;
+    queueMicrotask(() => {
+      isPlanned = false;
+      act();
+    });
+  };
+}
