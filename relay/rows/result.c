@@ -17,9 +17,10 @@ rows_result_new(size_t max_rows, size_t max_bytes, size_t *held_bytes)
     struct rows_result *result = memory_new(sizeof(*result));
 
     result->refs = 1;
-    result->max = max_rows;
+    result->max_rows = max_rows;
+    result->max_bytes = max_bytes;
     result->held_bytes = held_bytes;
-    buffer_init(&result->rows, max_bytes);
+    buffer_init(&result->rows, max_bytes + max_rows);
     return result;
 }
 
@@ -43,12 +44,29 @@ rows_result_unref(struct rows_result *result)
 }
 
 static void
+hold(struct rows_result *result, size_t bytes)
+{
+    result->bytes += bytes;
+    *result->held_bytes += bytes;
+}
+
+static void
 grow_ends(struct rows_result *result)
 {
+    size_t room = result->room > 0 ? result->room * 2 : FIRST_ROOM;
+
     if (result->count < result->room)
         return;
-    result->room = result->room > 0 ? result->room * 2 : FIRST_ROOM;
-    result->ends = memory_grow(result->ends, result->room * sizeof(*result->ends));
+    result->ends = memory_grow(result->ends, room * sizeof(*result->ends));
+    hold(result, (room - result->room) * sizeof(*result->ends));
+    result->room = room;
+}
+
+/* As clairon.live_rows() counts them: without the commas, of which there is one for each row. */
+static size_t
+row_bytes(const struct rows_result *result)
+{
+    return result->rows.len - result->count;
 }
 
 static enum rc
@@ -56,15 +74,13 @@ add_row(struct rows_result *result, const char *text, size_t len)
 {
     if (len == 0 || memchr(text, '\n', len) != NULL)
         return RC_BAD;
-    if (result->count == result->max ||
-        len + 1 > result->rows.limit - result->rows.len) /* both or nothing */
+    if (result->count == result->max_rows || len > result->max_bytes - row_bytes(result))
         return RC_LIMIT;
     if (buffer_add(&result->rows, text, len) != RC_OK)
         return RC_LIMIT;
     grow_ends(result);
     result->ends[result->count++] = result->rows.len;
-    result->bytes += len + 1;
-    *result->held_bytes += len + 1;
+    hold(result, len + 1);
     return buffer_add(&result->rows, ",", 1);
 }
 

@@ -24,12 +24,16 @@ struct rows_result {
     size_t *ends;       /* where each row ends in `rows`, before its comma */
     size_t count;
     size_t room; /* of ends[] */
-    size_t max;  /* rows */
-    size_t bytes;
+    size_t max_rows;
+    size_t max_bytes;   /* of rows, without commas */
+    size_t bytes;       /* in memory, of rows[] and ends[] */
     size_t *held_bytes; /* total of all results in memory; not owned */
 };
 
-/* The caller owns one reference. Limits: most_rows and most_bytes, without the header. */
+/*
+ * The caller owns one reference. Limits: max_rows, and max_bytes of JSON without the commas between
+ * rows. The header counts for neither.
+ */
 struct rows_result *rows_result_new(size_t max_rows, size_t max_bytes, size_t *held_bytes);
 struct rows_result *rows_result_ref(struct rows_result *result);
 void rows_result_unref(struct rows_result *result); /* accepts NULL */

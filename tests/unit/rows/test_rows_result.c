@@ -150,9 +150,26 @@ rows_and_bytes_are_limited(void **state)
     rows_result_unref(result);
     result = begin(10, 6);
     assert_int_equal(add(result, "12"), RC_OK);
-    assert_int_equal(add(result, "123"), RC_LIMIT);
-    assert_int_equal(add(result, "34"), RC_OK);
+    assert_int_equal(add(result, "12345"), RC_LIMIT);
+    assert_int_equal(add(result, "3456"), RC_OK);
     assert_int_equal(result->count, 2);
+    assert_int_equal(add(result, "7"), RC_LIMIT);
+    rows_result_unref(result);
+}
+
+/* The server counts the bytes of the rows, without the commas between them. */
+static void
+commas_do_not_count(void **state)
+{
+    struct rows_result *result = begin(10, 10);
+    struct buffer out;
+
+    (void)state;
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(add(result, "1"), RC_OK);
+    assert_int_equal(page(result, 0, &out), 10);
+    assert_string_equal(out.bytes, PAGE("1,1,1,1,1,1,1,1,1,1", "false"));
+    buffer_free(&out);
     rows_result_unref(result);
 }
 
@@ -172,14 +189,21 @@ invalid_texts_are_rejected(void **state)
 static void
 memory_is_counted_until_the_last_reference_ends(void **state)
 {
-    struct rows_result *result = begin(10, 1000);
+    struct rows_result *result = begin(1000, 1000);
+    size_t held_before;
 
     (void)state;
     held = 0;
     assert_int_equal(add(result, "12345"), RC_OK);
-    assert_int_equal(held, 6);
+    assert_int_equal(held, 6 + result->room * sizeof(*result->ends));
+    for (size_t room = result->room; result->room == room;) {
+        held_before = held;
+        assert_int_equal(add(result, "1"), RC_OK);
+    }
+    assert_int_equal(held - held_before, 2 + result->room / 2 * sizeof(*result->ends));
+    held_before = held;
     rows_result_unref(rows_result_ref(result));
-    assert_int_equal(held, 6);
+    assert_int_equal(held, held_before);
     rows_result_unref(result);
     assert_int_equal(held, 0);
     rows_result_unref(NULL);
@@ -194,6 +218,7 @@ main(void)
         cmocka_unit_test(pages_hold_as_many_rows_as_fit),
         cmocka_unit_test(row_larger_than_a_page_is_alone),
         cmocka_unit_test(rows_and_bytes_are_limited),
+        cmocka_unit_test(commas_do_not_count),
         cmocka_unit_test(invalid_texts_are_rejected),
         cmocka_unit_test(memory_is_counted_until_the_last_reference_ends),
     };
