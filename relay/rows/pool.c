@@ -17,7 +17,6 @@
 #define IDLE_US (60 * SECOND_US)
 #define OPENING_US (10 * SECOND_US)
 #define TIMEOUT_GRACE_US (1 * SECOND_US) /* for the server to end a query by itself */
-#define HELD_RESULTS_MAX 32              /* of rows.max_bytes each */
 #define SETUP_MAX 512
 
 static const char QUERY[] =
@@ -320,7 +319,7 @@ open_connection(struct rows_pool *pool, int64_t now_us)
 void
 rows_pool_run(struct rows_pool *pool, int64_t now_us)
 {
-    size_t max_held = HELD_RESULTS_MAX * (size_t)pool->config->rows.max_bytes;
+    size_t max_held = ROWS_HELD_MAX * (size_t)pool->config->rows.max_bytes;
     struct rows_connection *idle;
     struct rows_query *query;
 

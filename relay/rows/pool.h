@@ -12,6 +12,10 @@
 #include "postgres/session.h"
 #include "rows/queue.h"
 
+/* Results in memory, of rows.max_bytes each. At the limit no query starts. */
+#define ROWS_HELD_MAX 32
+#define ROWS_HELD_PER_USER_MAX (ROWS_HELD_MAX / 8)
+
 /*
  * CLOSED: not connected. Opened when a query waits and no connection is IDLE, but one at a time and
  * not before retry_us. Next: OPENING.

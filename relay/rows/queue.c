@@ -21,8 +21,8 @@
 struct rows_request {
     struct rows_queue *queue;
     struct rows_user *user;
-    struct rows_query *query; /* NULL once it is done */
-    struct rows_request *prev;
+    struct rows_query *query;  /* NULL once it is done */
+    struct rows_request *prev; /* of its query; with a result, of its user */
     struct rows_request *next;
     struct rows_wanted wanted; /* owns source, rule and groups; the user's name is that of `user` */
     const struct rows_events *events;
@@ -252,20 +252,33 @@ wait_for_query(struct rows_request *request, int64_t not_before_us)
     buffer_free(&key.text);
 }
 
+static bool
+may_hold_more(const struct rows_queue *queue, const struct rows_user *user)
+{
+    return user->held_bytes <= queue->limits.user_bytes;
+}
+
+static enum rows_status
+check_limits(const struct rows_queue *queue, const struct rows_user *user)
+{
+    if (user->request_count >= ROWS_PER_USER_MAX || !may_hold_more(queue, user))
+        return ROWS_USER_LIMIT;
+    return queue->waiting_count >= queue->limits.waiting ? ROWS_BUSY : ROWS_OK;
+}
+
 enum rows_status
 rows_queue_add(struct rows_queue *queue, const struct rows_wanted *wanted,
                const struct rows_events *events, void *ctx, int64_t now_us,
                struct rows_request **ret_request)
 {
     struct rows_user *user = user_of(queue, wanted->user);
+    enum rows_status status = check_limits(queue, user);
     struct rows_request *request;
 
-    if (queue->waiting_count >= queue->limits.waiting || user->request_count >= ROWS_PER_USER_MAX) {
-        bool is_full = user->request_count < ROWS_PER_USER_MAX;
-
+    if (status != ROWS_OK) {
         free_user_if_unused(queue, user);
         stats_add(queue->stats, STAT_ROWS_BUSY, 1);
-        return is_full ? ROWS_BUSY : ROWS_USER_LIMIT;
+        return status;
     }
     request = memory_new(sizeof(*request));
     *request = (struct rows_request){.queue = queue,
@@ -303,6 +316,19 @@ waits_for(const struct rows_query *query, const struct rows_query *running)
     return running->key_len >= len && memcmp(query->key, running->key, len) == 0;
 }
 
+/* A user who reads nothing must not delay others that wait for the same query. */
+static bool
+has_receiver(const struct rows_queue *queue, const struct rows_query *query)
+{
+    const struct rows_request *request;
+
+    DL_FOREACH (query->requests, request) {
+        if (may_hold_more(queue, request->user))
+            return true;
+    }
+    return false;
+}
+
 static bool
 may_run(const struct rows_queue *queue, const struct rows_query *query, int64_t now_us)
 {
@@ -312,7 +338,7 @@ may_run(const struct rows_queue *queue, const struct rows_query *query, int64_t 
         if (waits_for(query, running))
             return false;
     }
-    return query->not_before_us <= now_us;
+    return query->not_before_us <= now_us && has_receiver(queue, query);
 }
 
 static struct rows_query *
@@ -432,12 +458,36 @@ renew_keys(struct rows_queue *queue, const struct rows_query *of_rule)
     }
 }
 
-/* The callback may end this request, and any other one. */
+/* Requests of one user that share a result hold it once. */
+static size_t
+bytes_for_user(const struct rows_request *request)
+{
+    const struct rows_request *other;
+
+    DL_FOREACH (request->user->holding, other) {
+        if (other != request && other->result == request->result)
+            return 0;
+    }
+    return request->result->bytes;
+}
+
 static void
-succeed(struct rows_request *request, struct rows_result *result)
+hold_result(struct rows_request *request, struct rows_result *result)
 {
     request->result = rows_result_ref(result);
-    request->events->done(request->ctx, ROWS_OK, result, 0);
+    request->user->held_bytes += bytes_for_user(request);
+    DL_APPEND(request->user->holding, request);
+}
+
+static void
+release_result(struct rows_request *request)
+{
+    struct rows_user *user = request->user;
+
+    user->held_bytes -= bytes_for_user(request) + request->copied_bytes;
+    DL_DELETE(user->holding, request);
+    *request->result->held_bytes -= request->copied_bytes;
+    rows_result_unref(request->result);
 }
 
 /* The callback may end this request, and any other one. */
@@ -448,6 +498,18 @@ fail(struct rows_request *request, enum rows_status status)
 
     stats_add(queue->stats, rows_error_of(status)->stat, 1);
     request->events->done(request->ctx, status, NULL, rows_queue_after_ms(queue, status));
+}
+
+/* The callback may end this request, and any other one. */
+static void
+succeed(struct rows_request *request, struct rows_result *result)
+{
+    if (!may_hold_more(request->queue, request->user)) {
+        fail(request, ROWS_USER_LIMIT);
+        return;
+    }
+    hold_result(request, result);
+    request->events->done(request->ctx, ROWS_OK, result, 0);
 }
 
 static void
@@ -575,6 +637,7 @@ void
 rows_request_hold(struct rows_request *request, size_t bytes)
 {
     request->copied_bytes += bytes;
+    request->user->held_bytes += bytes;
     *request->result->held_bytes += bytes;
 }
 
@@ -586,8 +649,7 @@ rows_request_end(struct rows_request *request)
     if (request->query != NULL)
         leave_query(request);
     if (request->result != NULL)
-        *request->result->held_bytes -= request->copied_bytes;
-    rows_result_unref(request->result);
+        release_result(request);
     user->request_count--;
     free_user_if_unused(request->queue, user);
     free((char *)request->wanted.source);

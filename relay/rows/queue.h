@@ -16,8 +16,9 @@
  * has another audience than its key, only the requester receives it.
  *
  * WAITING: a new request with the same key joins it. It waits for a connection, while another query
- * with its key runs, while the first query for a rule of unknown audience runs, or until
- * not_before_us. Next: RUNNING; ENDED, when its last request has ended.
+ * with its key runs, while the first query for a rule of unknown audience runs, until
+ * not_before_us, or until one of its users holds fewer results. Next: RUNNING; ENDED, when its last
+ * request has ended.
  *
  * RUNNING: a connection has it. Its snapshot may be older than a new request, so none joins it.
  * Next: ENDED; WAITING, if the connection was lost or the snapshot was too old.
@@ -46,7 +47,9 @@ struct rows_user {
     UT_hash_handle hh;
     struct rows_user *prev; /* in the order of turns, while it has waiting queries */
     struct rows_user *next;
-    struct rows_query *waiting; /* utlist, oldest first */
+    struct rows_query *waiting;   /* utlist, oldest first */
+    struct rows_request *holding; /* utlist, requests with a result */
+    size_t held_bytes;            /* of their results, each counted once, and copies */
     size_t request_count;
     char name[];
 };
@@ -63,6 +66,7 @@ struct rows_limits {
     size_t waiting;     /* requests */
     int64_t wait_us;    /* for a connection */
     size_t connections; /* queries that run at a time */
+    size_t user_bytes;  /* of results in memory; a user who holds more receives no other one */
 };
 
 /* {.limits = .., .stats = ..} is an empty queue. */
@@ -79,8 +83,9 @@ struct rows_queue {
 };
 
 /*
- * Adds a request; all texts are copied. ROWS_OK: the caller owns *ret_request. ROWS_BUSY,
- * ROWS_USER_LIMIT: nothing was added.
+ * Adds a request; all texts are copied. ROWS_OK: the caller owns *ret_request. ROWS_BUSY: too many
+ * requests wait. ROWS_USER_LIMIT: too many of this user, or it does not read its results. Nothing
+ * was added then.
  */
 enum rows_status rows_queue_add(struct rows_queue *queue, const struct rows_wanted *wanted,
                                 const struct rows_events *events, void *ctx, int64_t now_us,

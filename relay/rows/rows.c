@@ -82,7 +82,8 @@ rows_open(struct ev_loop *loop, const struct config *config, struct stats *stats
         .stats = stats,
         .limits = {.waiting = (size_t)config->rows.queue,
                    .wait_us = config->rows.timeout_ms * 1000,
-                   .connections = (size_t)config->rows.connections},
+                   .connections = (size_t)config->rows.connections,
+                   .user_bytes = ROWS_HELD_PER_USER_MAX * (size_t)config->rows.max_bytes},
     };
     rows->pool = (struct rows_pool){.stats = stats, .queue = &rows->queue};
     ev_init(&rows->pool.soon, on_soon);

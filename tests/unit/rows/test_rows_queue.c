@@ -13,6 +13,7 @@
 
 #define CLIENTS_MAX 40
 #define WAIT_US 5000000
+#define USER_BYTES 10000
 #define NO_CLIENT SIZE_MAX
 
 /* What a client has received, and what its callbacks return. */
@@ -80,8 +81,9 @@ set_up(void **state)
     memset(clients, 0, sizeof(clients));
     for (size_t i = 0; i < CLIENTS_MAX; i++)
         clients[i].ends = NO_CLIENT;
-    queue = (struct rows_queue){.stats = &stats,
-                                .limits = {.waiting = 30, .wait_us = WAIT_US, .connections = 4}};
+    queue = (struct rows_queue){
+        .stats = &stats,
+        .limits = {.waiting = 30, .wait_us = WAIT_US, .connections = 4, .user_bytes = USER_BYTES}};
     return 0;
 }
 
@@ -134,16 +136,36 @@ expect_none(void)
     assert_false(rows_queue_has_next(&queue, 0));
 }
 
-static void
-result_at(struct rows_query *query, const char *audience, const char *snapshot, int64_t now_us)
+static struct rows_result *
+new_result(const char *audience, const char *snapshot)
 {
-    struct rows_result *result = rows_result_new(10, 1000, &held);
+    struct rows_result *result = rows_result_new(10, USER_BYTES, &held);
     char header[200];
 
     snprintf(header, sizeof(header), "{\"key\":[\"id\"],\"snapshot\":\"%s\",\"audience\":\"%s\"}",
              snapshot, audience);
     assert_int_equal(rows_result_add(result, header, strlen(header)), RC_OK);
+    return result;
+}
+
+static void
+result_at(struct rows_query *query, const char *audience, const char *snapshot, int64_t now_us)
+{
+    struct rows_result *result = new_result(audience, snapshot);
+
     rows_queue_complete(&queue, query, result, now_us);
+    rows_result_unref(result);
+}
+
+/* A user may hold two of these, and receives a third one. */
+static void
+large_result(struct rows_query *query, const char *audience)
+{
+    static const char ROW[USER_BYTES * 2 / 5] = {'1'};
+    struct rows_result *result = new_result(audience, "5:5:");
+
+    assert_int_equal(rows_result_add(result, ROW, sizeof(ROW)), RC_OK);
+    rows_queue_complete(&queue, query, result, 0);
     rows_result_unref(result);
 }
 
@@ -379,6 +401,81 @@ requests_of_one_user_and_in_total_are_limited(void **state)
 }
 
 static void
+user_who_reads_nothing_is_limited(void **state)
+{
+    char source[8];
+
+    (void)state;
+    for (size_t i = 0; i < 3; i++) {
+        snprintf(source, sizeof(source), "t%zu", i);
+        add_request(i, "u1", source);
+        large_result(next("u1"), "USER");
+        expect_done(i, ROWS_OK);
+    }
+    assert_int_equal(try_request(3, "u1", "t"), ROWS_USER_LIMIT);
+    add_request(4, "u2", "t");
+    large_result(next("u2"), "USER");
+    expect_done(4, ROWS_OK);
+    end(&clients[0]);
+    add_request(3, "u1", "t");
+}
+
+static void
+copies_of_results_count_for_the_user(void **state)
+{
+    (void)state;
+    add_request(0, "u1", "t");
+    large_result(next("u1"), "USER");
+    rows_request_hold(clients[0].request, USER_BYTES);
+    assert_int_equal(try_request(1, "u1", "t"), ROWS_USER_LIMIT);
+    end(&clients[0]);
+    add_request(1, "u1", "t");
+}
+
+static void
+shared_result_counts_once_for_a_user(void **state)
+{
+    (void)state;
+    learn("ALL");
+    for (size_t i = 0; i < 10; i++)
+        add_request(i, "u1", "t");
+    large_result(next("u1"), "ALL");
+    for (size_t i = 0; i < 10; i++)
+        expect_done(i, ROWS_OK);
+    for (size_t i = 0; i < 9; i++)
+        end(&clients[i]);
+    add_request(0, "u1", "t1");
+    large_result(next("u1"), "USER");
+    add_request(1, "u1", "t2");
+    large_result(next("u1"), "USER");
+    assert_int_equal(try_request(2, "u1", "t3"), ROWS_USER_LIMIT);
+}
+
+static void
+queries_wait_while_their_user_reads_nothing(void **state)
+{
+    (void)state;
+    learn("ALL");
+    add_request(0, "u1", "t0");
+    add_request(1, "u1", "t1");
+    add_request(2, "u1", "t2");
+    add_request(3, "u1", "t3");
+    add_request(4, "u1", "t");
+    for (size_t i = 0; i < 3; i++)
+        large_result(next("u1"), "USER");
+    expect_none();
+    add_request(5, "u2", "t"); /* it waits for the same query */
+    large_result(next("u1"), "ALL");
+    expect_done(4, ROWS_USER_LIMIT);
+    assert_true(clients[4].after_ms >= 1000);
+    expect_done(5, ROWS_OK);
+    expect_none();
+    end(&clients[0]);
+    large_result(next("u1"), "USER");
+    expect_done(3, ROWS_OK);
+}
+
+static void
 old_snapshot_is_queried_again_later(void **state)
 {
     struct rows_query *query;
@@ -575,6 +672,10 @@ main(void)
         CASE(query_with_the_same_key_runs_once_at_a_time),
         CASE(users_alternate),
         CASE(requests_of_one_user_and_in_total_are_limited),
+        CASE(user_who_reads_nothing_is_limited),
+        CASE(copies_of_results_count_for_the_user),
+        CASE(shared_result_counts_once_for_a_user),
+        CASE(queries_wait_while_their_user_reads_nothing),
         CASE(old_snapshot_is_queried_again_later),
         CASE(old_snapshots_end_at_the_deadline),
         CASE(waiting_requests_expire),
