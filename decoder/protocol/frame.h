@@ -5,7 +5,7 @@
  * All integers are big-endian, all texts UTF-8 without a terminating zero.
  *
  *  every frame     0  4  length       bytes of the whole frame, these 4 included
- *                  4  1  kind         'N' notification, 'M' member, 'C' commit
+ *                  4  1  kind         'N' notification, 'M' member, 'R' reload, 'C' commit
  *                  5  1  version      FRAME_VERSION
  *                  6  2  flags        FRAME_ACK_REQUIRED | FRAME_RETRY_ENABLED | ..
  *                  8  8  commit_lsn   where the commit record starts (0: not from WAL)
@@ -40,8 +40,16 @@
  *                 32  8  xid          as in a notification
  *                 40     audience, target, user
  *
+ *  reload         24  8  xid          as in a notification
+ *                 32  2  source_len   at least 1
+ *                 34  2  rule_len     1 to LIMIT_RULE
+ *                 36     source, rule
+ *
  *  commit         24  8  end_lsn      may be confirmed when all frames before are stored
  *                 32  8  commit_us
+ *
+ * A reload frame names a live rule whose rows changed without notifications, by a TRUNCATE. Its
+ * source is metadata.source of the notifications. A relay that does not know this kind rejects it.
  *
  * The upper byte of a commit's flags is the number of repeated idempotency keys of clairon.once
  * and clairon.notify in the transaction, at most 255.
@@ -66,6 +74,7 @@
 
 #define FRAME_KIND_NOTIFICATION 'N'
 #define FRAME_KIND_MEMBER 'M'
+#define FRAME_KIND_RELOAD 'R'
 #define FRAME_KIND_COMMIT 'C'
 
 #define FRAME_ACK_REQUIRED 0x0001
@@ -113,6 +122,11 @@
 #define FRAME_MEMBER_AT_XID 32
 #define FRAME_MEMBER_HEAD_SIZE 40
 #define FRAME_MEMBER_HEAD_SIZE_PLAIN 32
+
+#define FRAME_RELOAD_AT_XID 24
+#define FRAME_RELOAD_AT_SOURCE_LEN 32
+#define FRAME_RELOAD_AT_RULE_LEN 34
+#define FRAME_RELOAD_HEAD_SIZE 36
 
 #define FRAME_COMMIT_AT_END_LSN 24
 #define FRAME_COMMIT_AT_COMMIT_US 32

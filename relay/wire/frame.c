@@ -128,6 +128,24 @@ parse_member(struct bytes whole, const struct frame *frame, struct frame_member 
 }
 
 static enum rc
+parse_reload(struct bytes whole, struct frame_reload *reload)
+{
+    size_t source_len, rule_len;
+
+    if (whole.len < FRAME_RELOAD_HEAD_SIZE)
+        return RC_BAD;
+    source_len = bytes_get_u16(whole.at + FRAME_RELOAD_AT_SOURCE_LEN);
+    rule_len = bytes_get_u16(whole.at + FRAME_RELOAD_AT_RULE_LEN);
+    if (source_len == 0 || rule_len == 0 || rule_len > LIMIT_RULE ||
+        FRAME_RELOAD_HEAD_SIZE + source_len + rule_len != whole.len)
+        return RC_BAD;
+    reload->xid = bytes_get_u64(whole.at + FRAME_RELOAD_AT_XID);
+    reload->source = bytes_slice(whole.at + FRAME_RELOAD_HEAD_SIZE, source_len);
+    reload->rule = bytes_slice(reload->source.at + source_len, rule_len);
+    return RC_OK;
+}
+
+static enum rc
 parse_commit(struct bytes whole, struct frame_commit *commit)
 {
     if (whole.len != FRAME_COMMIT_SIZE)
@@ -140,8 +158,16 @@ parse_commit(struct bytes whole, struct frame_commit *commit)
 static bool
 is_known_version(const struct frame *frame)
 {
-    return frame->version == FRAME_VERSION || frame->version == FRAME_VERSION_PLAIN ||
-           (frame->version == FRAME_VERSION_TIMED && frame->kind == FRAME_KIND_NOTIFICATION);
+    switch (frame->version) {
+    case FRAME_VERSION:
+        return true;
+    case FRAME_VERSION_TIMED:
+        return frame->kind == FRAME_KIND_NOTIFICATION;
+    case FRAME_VERSION_PLAIN:
+        return frame->kind != FRAME_KIND_RELOAD;
+    default:
+        return false;
+    }
 }
 
 static enum rc
@@ -161,6 +187,8 @@ parse_common(struct bytes whole, struct frame *frame)
         return parse_notification(whole, frame, &frame->as.notification);
     case FRAME_KIND_MEMBER:
         return parse_member(whole, frame, &frame->as.member);
+    case FRAME_KIND_RELOAD:
+        return parse_reload(whole, &frame->as.reload);
     case FRAME_KIND_COMMIT:
         return parse_commit(whole, &frame->as.commit);
     default:

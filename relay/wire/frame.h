@@ -46,6 +46,13 @@ struct frame_member {
     struct bytes user;
 };
 
+/* The rows of a live rule changed without notifications. */
+struct frame_reload {
+    uint64_t xid; /* as in a notification */
+    struct bytes source;
+    struct bytes rule;
+};
+
 struct frame_commit {
     uint64_t end_lsn;
     int64_t commit_us;
@@ -61,6 +68,7 @@ struct frame {
     union {
         struct frame_notification notification;
         struct frame_member member;
+        struct frame_reload reload;
         struct frame_commit commit;
     } as;
 };

@@ -320,6 +320,42 @@ test_member_and_commit_are_parsed(void **state)
 }
 
 static void
+test_reload_is_parsed(void **state)
+{
+    struct packet packet = {.len = 0};
+    struct frame frame;
+    size_t len;
+
+    (void)state;
+    memcpy(packet.bytes + FRAME_RELOAD_HEAD_SIZE, "s.tasksmine", 11);
+    put_common_header(&packet, FRAME_KIND_RELOAD, FRAME_RELOAD_HEAD_SIZE + 11);
+    put_u16(packet.bytes + FRAME_RELOAD_AT_SOURCE_LEN, 7);
+    put_u16(packet.bytes + FRAME_RELOAD_AT_RULE_LEN, 4);
+    bytes_put_u64(packet.bytes + FRAME_RELOAD_AT_XID, XID);
+    assert_int_equal(frame_parse((struct bytes){packet.bytes, packet.len}, &frame, &len), RC_OK);
+    assert_int_equal(len, packet.len);
+    assert_int_equal(frame.kind, FRAME_KIND_RELOAD);
+    assert_int_equal(frame.as.reload.xid, XID);
+    assert_int_equal(frame.as.reload.source.len, 7);
+    assert_memory_equal(frame.as.reload.source.at, "s.tasks", 7);
+    assert_int_equal(frame.as.reload.rule.len, 4);
+    assert_memory_equal(frame.as.reload.rule.at, "mine", 4);
+    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION_PLAIN; /* it had no such frame */
+    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
+    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION;
+    put_u16(packet.bytes + FRAME_RELOAD_AT_RULE_LEN, 5);
+    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
+    put_u16(packet.bytes + FRAME_RELOAD_AT_SOURCE_LEN, 11);
+    put_u16(packet.bytes + FRAME_RELOAD_AT_RULE_LEN, 0);
+    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
+    put_u16(packet.bytes + FRAME_RELOAD_AT_SOURCE_LEN, 0);
+    put_u16(packet.bytes + FRAME_RELOAD_AT_RULE_LEN, 11);
+    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
+    put_common_header(&packet, FRAME_KIND_RELOAD, FRAME_RELOAD_HEAD_SIZE - 1);
+    assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
+}
+
+static void
 test_older_members_and_commits_are_parsed(void **state)
 {
     struct packet packet = {.len = 0};
@@ -454,6 +490,7 @@ main(void)
         cmocka_unit_test(test_truncated_frames_are_rejected),
         cmocka_unit_test(test_invalid_header_bytes_are_rejected),
         cmocka_unit_test(test_member_and_commit_are_parsed),
+        cmocka_unit_test(test_reload_is_parsed),
         cmocka_unit_test(test_older_members_and_commits_are_parsed),
         cmocka_unit_test(test_random_bytes_are_safe),
         cmocka_unit_test(test_position_text_sorts_by_lsn),
