@@ -94,6 +94,24 @@ on_member(void *ctx, const struct reader_member *member)
     }
 }
 
+static void
+on_reload(void *ctx, const struct reader_reload *reload)
+{
+    struct hub *hub = ctx;
+    struct list_name name;
+    struct session *session;
+
+    hub_publish(hub);
+    if (reload != NULL) {
+        name = (struct list_name){reload->source, reload->rule};
+        recent_xids_add(&hub->recent_xids,
+                        &(struct recent_xid){.xid = reload->xid, .commit_us = reload->added_us});
+    }
+    DL_FOREACH (hub->sessions, session)
+        lists_reload_rule(session, reload != NULL ? &name : NULL,
+                          reload != NULL && reload->xid != 0);
+}
+
 /* Removes the first user's pairs from *pairs, as many as fit. Returns their number. */
 static size_t
 pop_ack_events(struct bytes *pairs, struct bytes *ret_user,
@@ -222,8 +240,12 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
          struct stats *stats)
 {
     struct hub *hub = memory_new(sizeof(*hub));
-    const struct reader_events events = {on_entry, on_member, on_ack_events, on_reader_resumed,
-                                         hub};
+    const struct reader_events events = {.on_entry = on_entry,
+                                         .on_member = on_member,
+                                         .on_reload = on_reload,
+                                         .on_ack_events = on_ack_events,
+                                         .on_resumed = on_reader_resumed,
+                                         .ctx = hub};
 
     hub->loop = loop;
     hub->config = config;

@@ -1,4 +1,4 @@
-/* reader.h: follows the streams of the store: notifications, acknowledgements, memberships. */
+/* reader.h: follows the streams of the store: notifications, acks, memberships, reloads. */
 #ifndef CLAIRON_STORE_READER_H
 #define CLAIRON_STORE_READER_H
 
@@ -18,10 +18,20 @@ struct reader_member {
     struct bytes user;
 };
 
+/* The rows of a live rule changed without notifications. */
+struct reader_reload {
+    uint64_t xid;     /* as in a membership */
+    int64_t added_us; /* when it was added, by the store's wall clock */
+    struct bytes source;
+    struct bytes rule;
+};
+
 struct reader_events {
     /* The views end with the call. Shard 0 and any other one are merged in commit order. */
     void (*on_entry)(void *ctx, const struct entry *entry);
     void (*on_member)(void *ctx, const struct reader_member *member);
+    /* NULL: of any rule, because reloads may have been missed. */
+    void (*on_reload)(void *ctx, const struct reader_reload *reload);
     /* Acks stored by other processes, or dead letters: user, id, user, id .. as targets. */
     void (*on_ack_events)(void *ctx, struct bytes pairs, bool was_acked);
     /* After a reconnect or a trimmed stream: memberships or acks may have been missed. */

@@ -123,20 +123,46 @@ depends_on(const struct session_list *list, const struct bytes *kind)
     return kind == NULL || audience_has_part(list->audience, *kind);
 }
 
+static void
+require_reload(struct session *session, struct session_list *list, bool is_known)
+{
+    const enum list_reload reload = is_known ? LIST_RELOAD_DUE : LIST_RELOAD_CERTAIN;
+
+    if (list->reload < reload)
+        list->reload = reload;
+    mark_frames(session);
+}
+
 void
 lists_reload(struct session *session, const struct bytes *kind, bool is_known)
 {
-    const enum list_reload reload = is_known ? LIST_RELOAD_DUE : LIST_RELOAD_CERTAIN;
     struct session_list *list;
 
     if (session->control.lists == NULL)
         return;
     DL_FOREACH (session->control.lists->lists, list) {
-        if (!depends_on(list, kind))
-            continue;
-        if (list->reload < reload)
-            list->reload = reload;
-        mark_frames(session);
+        if (depends_on(list, kind))
+            require_reload(session, list, is_known);
+    }
+}
+
+static bool
+is_text(struct bytes bytes, const char *text)
+{
+    return bytes.len == strlen(text) && memcmp(bytes.at, text, bytes.len) == 0;
+}
+
+void
+lists_reload_rule(struct session *session, const struct list_name *name, bool is_known)
+{
+    struct session_list *list;
+
+    if (session->control.lists == NULL)
+        return;
+    DL_FOREACH (session->control.lists->lists, list) {
+        if (name == NULL ||
+            (is_text(name->source, list->source) && is_text(name->rule, list->rule)))
+            require_reload(session, list, is_known);
     }
 }
 
@@ -201,14 +227,23 @@ lists_write_frame(struct session *session, struct buffer *out)
     return true;
 }
 
-/* A client without rows of the list repeats its request. */
+/*
+ * May the client need a reload? One without rows of the list repeats its request by itself, except
+ * after too many rows.
+ */
+static bool
+needs_reloads(const struct session_list *list, enum rows_status last)
+{
+    return last != ROWS_DENIED && (list->audience != NULL || last == ROWS_TOO_MANY);
+}
+
 static void
 end_request(struct session_lists *lists, struct list_request *request)
 {
     struct session_list *list = request->list;
 
     list->pending--;
-    if (list->pending == 0 && (list->audience == NULL || request->status == ROWS_DENIED))
+    if (list->pending == 0 && !needs_reloads(list, request->status))
         free_list(lists, list);
     DL_DELETE(lists->sending, request);
     lists->request_count--;

@@ -15,13 +15,20 @@ struct session;
 #define SESSION_LIST_REQUESTS_MAX 256 /* waiting or sending */
 
 /*
- * The memberships of the user changed, and the rows of the list may depend on them.
+ * The rows of the list may have changed without a notification: the memberships of the user
+ * changed, or the table was truncated.
  *
  * NONE: no reload.
  * DUE: reload, unless a pending request returns the change.
  * CERTAIN: it must, because the change has no known transaction.
  */
 enum list_reload { LIST_RELOAD_NONE, LIST_RELOAD_DUE, LIST_RELOAD_CERTAIN };
+
+/* A live rule. */
+struct list_name {
+    struct bytes source;
+    struct bytes rule;
+};
 
 /* A live rule whose rows the client requested. */
 struct session_list {
@@ -72,6 +79,9 @@ void lists_rows_received(struct list_request *request, enum rows_status status,
  * checked for the change.
  */
 void lists_reload(struct session *session, const struct bytes *kind, bool is_known);
+
+/* The rows of this rule changed. NULL: those of any rule may have changed. is_known: as above. */
+void lists_reload_rule(struct session *session, const struct list_name *name, bool is_known);
 
 /* True if a frame may be sent now; not before `connected`. */
 bool lists_have_frames(const struct session *session);

@@ -185,6 +185,12 @@ shard_of(const struct store_batch *batch, const struct frame *frame)
     return shard_of_user(batch->store->shard_count, (const char *)target.at, target.len);
 }
 
+static bool
+is_for_control_stream(const struct frame *frame)
+{
+    return frame->kind == FRAME_KIND_MEMBER || frame->kind == FRAME_KIND_RELOAD;
+}
+
 bool
 store_batch_is_full(const struct store_batch *batch, const struct frame *frame)
 {
@@ -195,9 +201,10 @@ store_batch_is_full(const struct store_batch *batch, const struct frame *frame)
     /*
      * A blocked XREAD returns one stream: the one that the batch writes first. If that were the
      * stream of notifications, a relay would read those after this membership, which depend on it,
-     * before the membership itself.
+     * before the membership itself. The same applies to the notifications after a reload: without
+     * it, clients would add their rows to the ones before.
      */
-    if (frame->kind == FRAME_KIND_MEMBER && part->notifications > 0)
+    if (is_for_control_stream(frame) && part->notifications > 0)
         return true;
     if (!part->is_simple)
         max = SCRIPT_FRAMES;
@@ -219,6 +226,19 @@ add_member(struct batch *batch, const struct frame *frame)
 }
 
 static void
+add_reload(struct batch *batch, const struct frame *frame)
+{
+    const struct frame_reload *reload = &frame->as.reload;
+    char *xid = new_text(batch);
+
+    *bytes_decimal(reload->xid, xid) = '\0';
+    add_start(batch, "L", frame);
+    add_bytes(batch, reload->source);
+    add_bytes(batch, reload->rule);
+    add_text(batch, xid);
+}
+
+static void
 add_frame(struct batch *batch, const struct frame *frame, bool is_rejected)
 {
     batch->count++;
@@ -233,6 +253,9 @@ add_frame(struct batch *batch, const struct frame *frame, bool is_rejected)
         return;
     case FRAME_KIND_MEMBER:
         add_member(batch, frame);
+        return;
+    case FRAME_KIND_RELOAD:
+        add_reload(batch, frame);
         return;
     default:
         add_start(batch, "C", frame);

@@ -1,4 +1,4 @@
-/* control.c: reads the streams of acknowledgement events and memberships. */
+/* control.c: reads the streams of acknowledgement events, and of memberships and reloads. */
 #include "store/read/control.h"
 
 #include <stdio.h>
@@ -43,28 +43,97 @@ read_xid(struct bytes text)
     return text.at != NULL ? strtoull((const char *)text.at, NULL, 10) : 0;
 }
 
+static bool
+is_change(const struct redisReply *entry, const char *change)
+{
+    const struct bytes field = reply_field(reply_at(entry, 1), "change");
+
+    return field.len == strlen(change) && memcmp(field.at, change, field.len) == 0;
+}
+
+static void
+handle_reload(const struct reader_events *events, const struct redisReply *entry)
+{
+    const struct redisReply *fields = reply_at(entry, 1);
+    struct entry_id id = {0, 0};
+    struct reader_reload reload = {.source = reply_field(fields, "source"),
+                                   .rule = reply_field(fields, "rule"),
+                                   .xid = read_xid(reply_field(fields, "xid"))};
+
+    if (reload.source.at == NULL || reload.rule.at == NULL || reply_entry_id(entry, &id) != RC_OK)
+        return;
+    reload.added_us = (int64_t)id.ms * 1000;
+    events->on_reload(events->ctx, &reload);
+}
+
+static void
+handle_member(const struct reader_events *events, const struct redisReply *entry)
+{
+    const struct redisReply *fields = reply_at(entry, 1);
+    const struct reader_member member = {.added = is_change(entry, "+"),
+                                         .audience = reply_field(fields, "audience"),
+                                         .target = reply_field(fields, "target"),
+                                         .user = reply_field(fields, "user"),
+                                         .xid = read_xid(reply_field(fields, "xid"))};
+
+    if (member.user.at != NULL && member.target.at != NULL)
+        events->on_member(events->ctx, &member);
+}
+
 void
-control_handle_members(const struct reader_events *events, const struct redisReply *entries,
+control_handle_changes(const struct reader_events *events, const struct redisReply *entries,
                        char at[ENTRY_ID_TEXT_MAX])
 {
     for (size_t i = 0; i < reply_count(entries); i++) {
         const struct redisReply *entry = reply_at(entries, i);
-        struct reader_member member;
-        struct bytes change;
 
         if (!reply_is_array(entry, 2))
             continue;
         control_read_cursor(entry, at);
-        change = reply_field(reply_at(entry, 1), "change");
-        if (change.len == 1 && change.at[0] == '=')
+        if (is_change(entry, "="))
             events->on_resumed(
                 events->ctx); /* memberships removed before it had no entry of their own */
-        member.added = change.len == 1 && change.at[0] == '+';
-        member.audience = reply_field(reply_at(entry, 1), "audience");
-        member.target = reply_field(reply_at(entry, 1), "target");
-        member.user = reply_field(reply_at(entry, 1), "user");
-        member.xid = read_xid(reply_field(reply_at(entry, 1), "xid"));
-        if (member.user.at != NULL && member.target.at != NULL)
-            events->on_member(events->ctx, &member);
+        else if (is_change(entry, "reload"))
+            handle_reload(events, entry);
+        else
+            handle_member(events, entry);
     }
+}
+
+/* The number of entries behind `at`. ret_is_complete: the reply has all of them. */
+static size_t
+count_unread(const struct redisReply *newest, const char *at, bool *ret_is_complete)
+{
+    const size_t count = reply_count(newest);
+    char id[ENTRY_ID_TEXT_MAX] = "";
+    size_t unread;
+
+    for (unread = 0; unread < count; unread++) {
+        control_read_cursor(reply_at(newest, unread), id);
+        if (strcmp(id, at) == 0)
+            break;
+    }
+    /* "0-0": the stream was empty. */
+    *ret_is_complete =
+        at[0] == '\0' || unread < count || (strcmp(at, "0-0") == 0 && count < CONTROL_NEWEST_MAX);
+    return unread;
+}
+
+void
+control_handle_newest(const struct reader_events *events, const struct redisReply *newest,
+                      char at[ENTRY_ID_TEXT_MAX])
+{
+    bool is_complete;
+    size_t unread = count_unread(newest, at, &is_complete);
+
+    snprintf(at, ENTRY_ID_TEXT_MAX, "0-0");
+    control_read_cursor(reply_at(newest, 0), at);
+    for (; unread > 0; unread--) {
+        const struct redisReply *entry = reply_at(newest, unread - 1);
+
+        if (reply_is_array(entry, 2) && is_change(entry, "reload"))
+            handle_reload(events, entry);
+    }
+    if (!is_complete)
+        events->on_reload(events->ctx, NULL);
 }

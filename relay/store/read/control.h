@@ -1,4 +1,4 @@
-/* control.h: reads the streams of acknowledgement events and memberships. */
+/* control.h: reads the streams of acknowledgement events, and of memberships and reloads. */
 #ifndef CLAIRON_STORE_CONTROL_H
 #define CLAIRON_STORE_CONTROL_H
 
@@ -11,7 +11,18 @@ void control_read_cursor(const struct redisReply *entry, char at[ENTRY_ID_TEXT_M
 /* Deliver the entries and advance `at`. Acknowledgements that `own_name` stored are skipped. */
 void control_handle_ack_events(const struct reader_events *events, const char *own_name,
                                const struct redisReply *entries, char at[ENTRY_ID_TEXT_MAX]);
-void control_handle_members(const struct reader_events *events, const struct redisReply *entries,
+void control_handle_changes(const struct reader_events *events, const struct redisReply *entries,
                             char at[ENTRY_ID_TEXT_MAX]);
+
+#define CONTROL_NEWEST_MAX 100
+
+/*
+ * After a reconnect. `newest`: up to CONTROL_NEWEST_MAX entries of the control stream, the newest
+ * first. Delivers the reloads behind `at`, and advances it to the newest entry. If not all entries
+ * behind it are there, any rule may have been reloaded. Without a position yet (""), these entries
+ * are delivered: their transactions may not be visible to all snapshots.
+ */
+void control_handle_newest(const struct reader_events *events, const struct redisReply *newest,
+                           char at[ENTRY_ID_TEXT_MAX]);
 
 #endif

@@ -109,11 +109,8 @@ on_positioned(void *ctx, const struct redisReply *reply)
         return;
     }
     server->is_positioned = true;
-    if (server->number == 0) {
-        snprintf(reader->control.at, sizeof(reader->control.at), "0-0");
-        if (reply_is_array(reply, 1))
-            control_read_cursor(reply_at(reply, 0), reader->control.at);
-    }
+    if (server->number == 0)
+        control_handle_newest(&reader->events, reply, reader->control.at);
     update_store(reader);
     reader->events.on_resumed(reader->events.ctx);
     read_server(server);
@@ -137,10 +134,13 @@ on_ack_events_newest(void *ctx, const struct redisReply *reply)
 }
 
 static void
-send_newest(struct server_reader *server, const char *key, link_reply *reply, void *ctx)
+send_newest(struct server_reader *server, const char *key, unsigned count, link_reply *reply,
+            void *ctx)
 {
-    const char *argv[] = {"XREVRANGE", key, "+", "-", "COUNT", "1"};
+    char count_text[16];
+    const char *argv[] = {"XREVRANGE", key, "+", "-", "COUNT", count_text};
 
+    snprintf(count_text, sizeof(count_text), "%u", count);
     if (link_send(server->link, reply, ctx, 6, argv, NULL) != RC_OK)
         link_restart(server->link, "could not send a command");
 }
@@ -157,10 +157,12 @@ on_up(void *ctx)
     server->lag = LAG_NONE;
     for (unsigned i = topology_first_shard(topology, server->number); i < topology->shards;
          i = topology_next_shard(topology, i))
-        send_newest(server, reader->streams[i].ack_events.key, on_ack_events_newest,
+        send_newest(server, reader->streams[i].ack_events.key, 1, on_ack_events_newest,
                     &reader->streams[i].ack_events);
-    send_newest(server, server->number == 0 ? reader->control.key : server->heartbeat_key,
-                on_positioned, server);
+    if (server->number == 0)
+        send_newest(server, reader->control.key, CONTROL_NEWEST_MAX, on_positioned, server);
+    else
+        send_newest(server, server->heartbeat_key, 1, on_positioned, server);
 }
 
 static void

@@ -1,4 +1,7 @@
-/* reader_reply.c: handles XREAD replies: memberships, then notifications, then acknowledgements. */
+/*
+ * reader_reply.c: handles XREAD replies: memberships and reloads, then notifications, then
+ * acknowledgements.
+ */
 #include "store/read/reader_reply.h"
 
 #include "base/log.h"
@@ -27,16 +30,26 @@ is_key(struct bytes key, const char *name)
     return key.len == strlen(name) && memcmp(key.at, name, key.len) == 0;
 }
 
-static void
+static bool
 report_missed(struct server_reader *server, struct tail *tail)
 {
     struct reader *reader = server->reader;
 
     if (!tail_has_missed(tail))
-        return;
+        return false;
     log_info(server->name, "stream was trimmed before it was read: reloading its state",
              LOG_TEXT("key", tail->key));
     reader->events.on_resumed(reader->events.ctx);
+    return true;
+}
+
+static void
+report_missed_control(struct server_reader *server)
+{
+    struct reader *reader = server->reader;
+
+    if (report_missed(server, &reader->control))
+        reader->events.on_reload(reader->events.ctx, NULL);
 }
 
 /* The entries of one reply, by shard; NULL: none. Memberships are handled while it is sorted. */
@@ -57,7 +70,7 @@ sort_stream(struct server_reader *server, const struct redisReply *stream,
     if (is_key(key, reader->control.key)) {
         if (tail_begin(&reader->control, server->link, entries, server->entries_requested))
             parts->lag = LAG_MEMBERS;
-        control_handle_members(&reader->events, entries, reader->control.at);
+        control_handle_changes(&reader->events, entries, reader->control.at);
     }
     for (unsigned i = 0; i < reader->stream_count; i++) {
         if (is_key(key, reader->streams[i].ack_events.key))
@@ -102,7 +115,7 @@ handle_ack_events(struct server_reader *server, const struct reply_parts *parts)
     }
     for (unsigned i = topology_first_shard(topology, server->number);
          i < topology->shards && !has_more; i = topology_next_shard(topology, i))
-        report_missed(server, &reader->streams[i].ack_events);
+        (void)report_missed(server, &reader->streams[i].ack_events);
 }
 
 /* A part that has to wait is dropped here and read again: its position does not move. */
@@ -110,7 +123,7 @@ static void
 handle_parts(struct server_reader *server, struct reply_parts *parts, bool is_stale)
 {
     if (parts->lag == LAG_NONE && server->number == 0)
-        report_missed(server, &server->reader->control);
+        report_missed_control(server);
     if (parts->lag == LAG_NONE && !is_stale)
         handle_notifications(server, parts);
     if (parts->lag == LAG_NONE)

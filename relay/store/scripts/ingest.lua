@@ -7,6 +7,7 @@
 --   A: id, route, data, audience, target count, targets    a notification with acks
 --   R: id, route, audience, target count, targets          a notification too large for the store
 --   + or -: audience, target, user, transaction id or 0    a membership is added or removed
+--   L: source, rule, transaction id or 0                   the rows of a live rule changed, without notifications
 --   C: nothing                                             the end of a transaction
 -- Records at or below the progress are stored already: they are skipped.
 -- Returns {position, notifications added, records skipped, last entry added or ''}.
@@ -43,6 +44,11 @@ local function change_member(kind, audience, target, user, xid)
         'change', kind, 'audience', audience, 'target', target, 'user', user, 'xid', xid)
 end
 
+local function add_reload(source, rule, xid)
+    call('XADD', prefix .. KEY_CONTROL, 'MAXLEN', '~', 10000, '*',
+        'change', 'reload', 'source', source, 'rule', rule, 'xid', xid)
+end
+
 local function targets_at(from, count)
     local targets = {}
     for i = 1, count do targets[i] = ARGV[from + i - 1] end
@@ -70,6 +76,9 @@ while ARGV[at] do
                 ARGV[at + 3])
         end
         at = at + 6 + count
+    elseif kind == 'L' then
+        if fresh then add_reload(ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]) end
+        at = at + 5
     elseif kind == 'C' then
         -- The first one ends the initial copy of memberships.
         if fresh and meta[2] then call('HDEL', prefix .. KEY_META, 'copying') end

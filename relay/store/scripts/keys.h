@@ -20,7 +20,7 @@
 #define KEY_STREAM ":stream"      /* stream: an entry for each notification and retry */
 #define KEY_META ":meta"          /* hash: epoch, topic_prefix, shards, first, progress, .. */
 #define KEY_PROGRESS ":progress:" /* hash of a slot: stored WAL position, owner, database */
-#define KEY_CONTROL ":control"    /* stream: membership changes, for readers */
+#define KEY_CONTROL ":control"    /* stream: memberships and reloads, for readers */
 #define KEY_MEMBERS ":members:"   /* set of an audience and target: its users */
 #define KEY_GROUPS ":groups:"     /* set of a user: audiences and targets */
 

@@ -270,6 +270,44 @@ reload_follows_a_result_that_may_lack_the_change(void **state)
     rows_result_unref(result);
 }
 
+static const struct list_name NAME = {{(const unsigned char *)"t", 1},
+                                      {(const unsigned char *)"a\"b", 3}};
+
+static void
+reload_of_a_rule_is_of_its_list(void **state)
+{
+    const struct list_name others[] = {{NAME.source, NAME.source}, {NAME.rule, NAME.rule}};
+    struct list_request *request;
+
+    (void)state;
+    lists_reload_rule(&session, &NAME, true); /* no list */
+    give(add_request(3), "USER");
+    for (size_t i = 0; i < 2; i++)
+        lists_reload_rule(&session, &others[i], true);
+    assert_string_equal(sent(), "");
+    lists_reload_rule(&session, &NAME, true);
+    lists_reload_rule(&session, &NAME, true);
+    assert_string_equal(sent(), RELOAD);
+    lists_reload_rule(&session, NULL, false);
+    assert_string_equal(sent(), RELOAD);
+    request = add_request(3);
+    lists_reload_rule(&session, &NAME, true);
+    assert_string_equal(sent(), "");
+    give(request, "USER"); /* has the change */
+    assert_string_equal(sent(), "");
+}
+
+static void
+list_with_too_many_rows_is_reloaded(void **state)
+{
+    (void)state;
+    lists_rows_received(add_request(1), ROWS_TOO_MANY, NULL, 0);
+    assert_string_equal(sent(), "{\"t\":\"err\",\"r\":1,\"code\":113,\"msg\":\"too many rows\","
+                                "\"retry\":false} ");
+    lists_reload_rule(&session, &NAME, true);
+    assert_string_equal(sent(), RELOAD);
+}
+
 static void
 list_that_was_denied_is_forgotten(void **state)
 {
@@ -297,6 +335,8 @@ main(void)
         CASE(other_lists_are_not_reloaded),
         CASE(pending_result_replaces_a_reload),
         CASE(reload_follows_a_result_that_may_lack_the_change),
+        CASE(reload_of_a_rule_is_of_its_list),
+        CASE(list_with_too_many_rows_is_reloaded),
         CASE(list_that_was_denied_is_forgotten),
     };
 

@@ -86,6 +86,31 @@ test_a_member_has_its_transaction(void **state)
 }
 
 static void
+test_a_reload_has_its_rule_and_transaction(void **state)
+{
+    static const char *const expected[] = {"L", "00000000000000070000000000000009", "s.t", "mine",
+                                           "12884901895"};
+    struct store_batch *batch = store_batch_new(&single);
+    struct frame reload = {.kind = FRAME_KIND_RELOAD,
+                           .commit_lsn = 7,
+                           .ordinal = 9,
+                           .as.reload = {.xid = UINT64_C(0x300000007)}};
+
+    (void)state;
+    reload.as.reload.source = text("s.t");
+    reload.as.reload.rule = text("mine");
+    store_batch_add(batch, &reload);
+    assert_false(batch->parts[0].is_simple);
+    assert_int_equal(batch->parts[0].argc, BATCH_RESERVED + 5);
+    for (size_t i = 0; i < 5; i++) {
+        assert_int_equal(batch->parts[0].lens[BATCH_RESERVED + i], strlen(expected[i]));
+        assert_memory_equal(batch->parts[0].argv[BATCH_RESERVED + i], expected[i],
+                            strlen(expected[i]));
+    }
+    store_batch_free(batch);
+}
+
+static void
 test_iteration_is_in_order(void **state)
 {
     struct store_batch *batch = store_batch_new(&single);
@@ -135,6 +160,7 @@ test_batch_ends_where_the_method_changes(void **state)
 {
     struct frame plain = make_notification(1, 0), acked = make_notification(2, FRAME_ACK_REQUIRED);
     struct frame member = {.kind = FRAME_KIND_MEMBER};
+    struct frame reload = {.kind = FRAME_KIND_RELOAD};
 
     (void)state;
     assert_int_equal(count_until_full(&plain, &plain), STORE_BATCH_FRAMES_MAX);
@@ -142,6 +168,7 @@ test_batch_ends_where_the_method_changes(void **state)
     assert_in_range(count_until_full(&acked, &acked), 2, STORE_BATCH_FRAMES_MAX / 2);
     assert_int_equal(count_until_full(&acked, &member), 1); /* relays read it first */
     assert_int_equal(count_until_full(&plain, &member), 1);
+    assert_int_equal(count_until_full(&plain, &reload), 1);
     assert_int_equal(count_until_full(&member, &member), count_until_full(&acked, &acked));
     assert_int_equal(count_until_full(&acked, &commit), count_until_full(&acked, &acked));
     assert_in_range(count_until_full(&plain, &acked), 2, count_until_full(&acked, &acked) - 1);
@@ -260,6 +287,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_notifications_without_acks_are_simple),
         cmocka_unit_test(test_a_member_has_its_transaction),
+        cmocka_unit_test(test_a_reload_has_its_rule_and_transaction),
         cmocka_unit_test(test_iteration_is_in_order),
         cmocka_unit_test(test_batch_ends_where_the_method_changes),
         cmocka_unit_test(test_notification_for_one_user_is_in_the_users_shard),
