@@ -213,9 +213,24 @@ send_list_frame(struct session *session)
     buffer_free(&frame);
 }
 
-/* Also while is_blocked: the socket may be writable again. */
+/*
+ * Before the queue: it may have changes after the reload, which the client must not add to the rows
+ * before it.
+ */
 static void
-send_queued(struct hub *hub, struct session *session)
+send_reloads(struct session *session)
+{
+    if (!session->has_control)
+        return;
+    while (lists_have_reload(session)) {
+        send_list_frame(session);
+        if (session->is_blocked)
+            return;
+    }
+}
+
+static void
+send_outbound(struct hub *hub, struct session *session)
 {
     if (session->outbound.batch != NULL &&
         (session->has_control || fanout_batch_is_stale(session->outbound.batch, hub->sending_us)))
@@ -224,6 +239,15 @@ send_queued(struct hub *hub, struct session *session)
         send_batch(hub, session);
     else
         send_queue(session);
+}
+
+/* Also while is_blocked: the socket may be writable again. */
+static void
+send_queued(struct hub *hub, struct session *session)
+{
+    send_reloads(session);
+    if (!lists_have_reload(session))
+        send_outbound(hub, session);
     if (session->has_control && lists_have_frames(session) && !session->is_blocked &&
         hub->list_frames < LIST_FRAMES_PER_TURN)
         send_list_frame(session);

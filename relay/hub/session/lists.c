@@ -178,6 +178,12 @@ find_reload(const struct session_lists *lists)
     return NULL;
 }
 
+bool
+lists_have_reload(const struct session *session)
+{
+    return lists_have_frames(session) && find_reload(session->control.lists) != NULL;
+}
+
 static enum rc
 write_reload(const struct session_list *list, struct buffer *out)
 {

@@ -86,6 +86,9 @@ void lists_reload_rule(struct session *session, const struct list_name *name, bo
 /* True if a frame may be sent now; not before `connected`. */
 bool lists_have_frames(const struct session *session);
 
+/* True if the next frame is a `reload`. */
+bool lists_have_reload(const struct session *session);
+
 /*
  * Adds the next frame to `out`: `reload`, `err`, or a page of `rows`. False: there is none.
  * lists_frame_sent follows when it was sent; otherwise the next call adds the same frame.

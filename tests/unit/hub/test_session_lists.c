@@ -298,6 +298,38 @@ reload_of_a_rule_is_of_its_list(void **state)
 }
 
 static void
+reload_is_sent_before_the_queue(void **state)
+{
+    (void)state;
+    give(add_request(3), "USER");
+    queue_notification(1, FRAME_PRIORITY_NORMAL);
+    lists_reload_rule(&session, &NAME, true);
+    assert_memory_equal(sent(), RELOAD, strlen(RELOAD));
+}
+
+/* One frame at a time is accepted. */
+static void
+blocked_reload_is_sent_before_the_queue(void **state)
+{
+    struct large socket = {.is_full = true};
+
+    (void)state;
+    give(add_request(3), "USER");
+    session.socket = (struct session_socket){&socket, &LARGE};
+    lists_reload_rule(&session, &NAME, true);
+    queue_notification(1, FRAME_PRIORITY_NORMAL);
+    hub_send_some(&hub, 10);
+    assert_int_equal(socket.frames, 0);
+    assert_int_equal(hub.queued_bytes != 0, true);
+    socket.is_full = false;
+    session_writable(&session);
+    assert_int_equal(socket.frames, 2);
+    assert_int_equal(hub.queued_bytes, 0);
+    hub_send_some(&hub, 10);
+    assert_int_equal(socket.frames, 2);
+}
+
+static void
 list_with_too_many_rows_is_reloaded(void **state)
 {
     (void)state;
@@ -336,6 +368,8 @@ main(void)
         CASE(pending_result_replaces_a_reload),
         CASE(reload_follows_a_result_that_may_lack_the_change),
         CASE(reload_of_a_rule_is_of_its_list),
+        CASE(reload_is_sent_before_the_queue),
+        CASE(blocked_reload_is_sent_before_the_queue),
         CASE(list_with_too_many_rows_is_reloaded),
         CASE(list_that_was_denied_is_forgotten),
     };
