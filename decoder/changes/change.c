@@ -10,6 +10,7 @@
 #include "changes/audience.h"
 #include "changes/emitter.h"
 #include "changes/notification.h"
+#include "changes/reload.h"
 #include "condition/condition.h"
 #include "decoder.h"
 #include "output/warning_throttle.h"
@@ -334,36 +335,56 @@ is_below_truncated(const struct plan *plan, Oid relid, const ReorderBufferChange
     return false;
 }
 
-void
-change_truncate(LogicalDecodingContext *ctx, struct relation_entry *entry,
-                const ReorderBufferChange *change)
+/* Returns false when the rule does not send the TRUNCATE. */
+static bool
+send_truncate(LogicalDecodingContext *ctx, const struct plan *plan, Oid relid)
 {
     struct decoder *decoder = ctx->output_plugin_private;
+    struct notification notification = {.plan = plan,
+                                        .operation = FRAME_OPERATION_TRUNCATE,
+                                        .part = PART_MAIN,
+                                        .targets = plan->rule->to_all ? &no_targets
+                                                                      : &plan->rule->literal};
+    const char *denied = NULL;
 
+    if (!includes_operation(plan, FRAME_OPERATION_TRUNCATE))
+        return false;
+    if (plan->emitter_state != TARGET_NONE)
+        notification.emitter = emitter_of_row(decoder, plan, NULL);
+    if (plan->target_state != TARGET_NONE)
+        denied = "denied: a truncate has no rows to read targets from";
+    else if (plan->emitter_state == TARGET_DROPPED)
+        denied = "denied: the emitter column was dropped";
+    else if (plan->rule->relid != relid)
+        /* Sent as a truncate of the rule's table, it would remove existing rows on clients. */
+        denied = "denied: only a partition or child table was truncated";
+    if (denied != NULL)
+        warning_count(decoder, plan->seed, plan->label, denied);
+    if (denied != NULL || (!plan->rule->to_all && notification.targets->count == 0))
+        return false;
+    notification_write(ctx, &notification);
+    return true;
+}
+
+/* TRUNCATE ONLY keeps the rows of child tables. Partitions are always truncated. */
+static bool
+may_keep_rows(Relation relation)
+{
+    return relation->rd_rel->relkind == RELKIND_RELATION && relation->rd_rel->relhassubclass;
+}
+
+void
+change_truncate(LogicalDecodingContext *ctx, struct relation_entry *entry, Relation relation,
+                const ReorderBufferChange *change)
+{
     for (int i = 0; i < entry->plan_count; i++) {
-        struct plan *plan = &entry->plans[i];
-        struct notification notification = {.plan = plan,
-                                            .operation = FRAME_OPERATION_TRUNCATE,
-                                            .part = PART_MAIN,
-                                            .targets = plan->rule->to_all ? &no_targets
-                                                                          : &plan->rule->literal};
+        const struct plan *plan = &entry->plans[i];
+        bool is_live = plan->live_rule.len > 0;
 
-        if (!includes_operation(plan, FRAME_OPERATION_TRUNCATE) ||
+        if ((!is_live && !includes_operation(plan, FRAME_OPERATION_TRUNCATE)) ||
             is_below_truncated(plan, entry->relid, change))
             continue;
-        if (plan->emitter_state != TARGET_NONE)
-            notification.emitter = emitter_of_row(decoder, plan, NULL);
-        if (plan->target_state != TARGET_NONE)
-            warning_count(decoder, plan->seed, plan->label,
-                          "denied: a truncate has no rows to read targets from");
-        else if (plan->emitter_state == TARGET_DROPPED)
-            warning_count(decoder, plan->seed, plan->label,
-                          "denied: the emitter column was dropped");
-        else if (plan->rule->relid != entry->relid)
-            /* Sent as a truncate of the rule's table, it would remove existing rows on clients. */
-            warning_count(decoder, plan->seed, plan->label,
-                          "denied: only a partition or child table was truncated");
-        else if (plan->rule->to_all || notification.targets->count > 0)
-            notification_write(ctx, &notification);
+        if ((!send_truncate(ctx, plan, entry->relid) || may_keep_rows(relation)) && is_live)
+            reload_write(ctx, plan->sub + PART_RELOAD, &plan->source, &plan->live_rule);
     }
 }

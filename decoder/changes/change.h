@@ -10,7 +10,8 @@
 
 extern void change_row(LogicalDecodingContext *ctx, struct relation_entry *entry, Relation relation,
                        ReorderBufferChange *change);
+/* `relation` is one of the truncated tables. */
 extern void change_truncate(LogicalDecodingContext *ctx, struct relation_entry *entry,
-                            const ReorderBufferChange *change);
+                            Relation relation, const ReorderBufferChange *change);
 
 #endif

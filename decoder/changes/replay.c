@@ -7,6 +7,7 @@
 #include "changes/member.h"
 #include "changes/notification.h"
 #include "changes/notify.h"
+#include "changes/reload.h"
 #include "decoder.h"
 #include "output/warning_throttle.h"
 #include "plan/template.h"
@@ -160,6 +161,18 @@ replay_member(struct replay *replay, const struct spool_record *record, const ch
 }
 
 static void
+replay_reload(struct replay *replay, const struct spool_record *record, const char *body)
+{
+    char *texts[2];
+    struct fragment source, rule;
+
+    split_texts(body, texts, 2);
+    source = (struct fragment){texts[0], strlen(texts[0])};
+    rule = (struct fragment){texts[1], strlen(texts[1])};
+    reload_write(replay->ctx, record->number, &source, &rule);
+}
+
+static void
 replay_warning(struct replay *replay, const struct spool_record *record, const char *body)
 {
     char *texts[3] = {NULL, NULL, NULL};
@@ -179,6 +192,9 @@ replay_record(struct replay *replay, const struct spool_record *record, const ch
         break;
     case SPOOL_MEMBER:
         replay_member(replay, record, body);
+        break;
+    case SPOOL_RELOAD:
+        replay_reload(replay, record, body);
         break;
     case SPOOL_MESSAGE:
         notify_replay(replay->ctx, body, record->number, record->size - sizeof(*record));

@@ -199,6 +199,22 @@ frames_put_member(struct decoder *decoder, StringInfo out, char change, uint32 s
 }
 
 void
+frames_put_reload(struct decoder *decoder, StringInfo out, uint32 sub,
+                  const struct fragment *source, const struct fragment *rule)
+{
+    int start = out->len;
+    uint64 ordinal = FRAME_ORDINAL(decoder->change_number, sub);
+    char *at = put_common(decoder, out, FRAME_KIND_RELOAD, 0, ordinal, FRAME_RELOAD_HEAD_SIZE);
+
+    put64(at + FRAME_RELOAD_AT_XID, decoder->xid);
+    put16(at + FRAME_RELOAD_AT_SOURCE_LEN, source->len);
+    put16(at + FRAME_RELOAD_AT_RULE_LEN, rule->len);
+    encode_raw(out, source->bytes, source->len);
+    encode_raw(out, rule->bytes, rule->len);
+    frames_finish(out, start);
+}
+
+void
 frames_add_flags(StringInfo out, int start, uint16 flags)
 {
     char *at = out->data + start + FRAME_AT_FLAGS;

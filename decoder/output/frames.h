@@ -60,6 +60,10 @@ extern int frames_put_header(struct decoder *decoder, StringInfo out,
 extern void frames_put_member(struct decoder *decoder, StringInfo out, char change, uint32 sub,
                               char *const texts[MEMBER_FIELDS]);
 
+/* Appends a reload frame; both texts are UTF-8. */
+extern void frames_put_reload(struct decoder *decoder, StringInfo out, uint32 sub,
+                              const struct fragment *source, const struct fragment *rule);
+
 /* Adds flags that are known only after the data is rendered. */
 extern void frames_add_flags(StringInfo out, int start, uint16 flags);
 

@@ -21,6 +21,7 @@ enum spool_kind {
     SPOOL_TEMPLATE,     /* template `number`: the common parts of a plan's notifications */
     SPOOL_NOTIFICATION, /* of template `number`: emitter, targets, then the payload */
     SPOOL_MEMBER,       /* three zero-terminated texts; `operation` is '+' or '-' */
+    SPOOL_RELOAD,       /* of sub-ordinal `number`: two zero-terminated texts, source and rule */
     SPOOL_MESSAGE,      /* the topic of `number` bytes, then the message */
     SPOOL_REPEAT,       /* of an idempotency key; no contents */
     SPOOL_WARNING       /* the seed, then `number` zero-terminated texts */

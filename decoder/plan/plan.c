@@ -389,6 +389,7 @@ plan_rule(struct decoder *decoder, struct relation_entry *entry, const struct ru
     plan_topic(decoder, plan, name);
     plan_live_rule(plan);
     source_name = utf8_name(name);
+    plan->source = (struct fragment){source_name, strlen(source_name)};
     plan_metadata_start(decoder, plan, source_name);
     plan_metadata(decoder, plan, source_name);
     plan_routing(decoder, plan);

@@ -74,6 +74,7 @@ struct plan {
     struct fragment retry;                /* from the targets' end to the line's */
     struct fragment topic;                /* UTF-8 */
     struct fragment live_rule;            /* its name, UTF-8; empty unless it is live */
+    struct fragment source;               /* metadata.source, UTF-8 */
     struct template_mark *mark;
 };
 
@@ -82,6 +83,7 @@ struct plan {
 #define PART_MAIN 0
 #define PART_LOSERS 1
 #define PART_GAINERS 2
+#define PART_RELOAD 3 /* not a notification */
 
 enum relation_kind { RELATION_ORDINARY, RELATION_MEMBER };
 

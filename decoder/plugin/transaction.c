@@ -84,7 +84,8 @@ clairon_truncate(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, int count,
     for (int i = 0; i < count; i++) {
         /* Each table has its own change number. */
         decoder->change_number++;
-        change_truncate(ctx, relation_look_up(decoder, relations[i], txn->xid), change);
+        change_truncate(ctx, relation_look_up(decoder, relations[i], txn->xid), relations[i],
+                        change);
     }
     MemoryContextSwitchTo(old);
     MemoryContextReset(decoder->change_context);

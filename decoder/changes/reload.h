@@ -1,0 +1,18 @@
+/* reload.h: reload frames, for live rules whose rows changed without notifications. */
+#ifndef CLAIRON_RELOAD_H
+#define CLAIRON_RELOAD_H
+
+#include "postgres.h"
+
+#include "replication/logical.h"
+
+#include "base/fragment.h"
+
+/*
+ * Writes, or spools, one reload frame; there is none in text mode. The texts are UTF-8. `sub`: the
+ * sub-ordinal of the rule plus PART_RELOAD.
+ */
+extern void reload_write(LogicalDecodingContext *ctx, uint32 sub, const struct fragment *source,
+                         const struct fragment *rule);
+
+#endif
