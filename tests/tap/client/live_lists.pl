@@ -88,6 +88,8 @@ for my $i (0, 1)
     pass("page $i: at rest the list equals the table");
 }
 
+$pg->safe_psql('postgres', q{TRUNCATE tasks});
+wait_until('no rows after a TRUNCATE', sub { ids($pages[0], 'tasks') eq '' });
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'u1'); INSERT INTO tasks VALUES (99, 'u1', 0)});
 wait_until('the rows of the new group', sub { ids($pages[0], 'notes') eq '1,3' });
 $pg->safe_psql('postgres', q{INSERT INTO notes VALUES (4, 's1'), (5, 's2')});

@@ -1,5 +1,5 @@
 # Tests that rows are sent only from a snapshot that contains all changes delivered to the client. A change of
-# memberships sends `reload`.
+# memberships, and a TRUNCATE, sends `reload`.
 use strict;
 use warnings;
 
@@ -11,7 +11,10 @@ use Test::More;
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{
     CREATE TABLE t (id int PRIMARY KEY, owner text);
-    SELECT clairon.watch('t', 'USER', 'owner')});
+    SELECT clairon.watch('t', 'USER', 'owner');
+    CREATE TABLE cut (id int PRIMARY KEY, owner text);
+    ALTER TABLE cut REPLICA IDENTITY FULL;
+    SELECT clairon.watch('cut', 'USER', 'owner', live => true)});
 my $store = Clairon::Test::store();
 my $stub  = Clairon::Test::StubRows->new($pg);
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'rows.timeout' => '60s' });
@@ -113,5 +116,24 @@ $client->run_until('the next reload', sub { 2 <= grep { $_->{t} eq 'reload' } @{
 $second->wait_for('reload');
 is(scalar(grep { $_->{t} eq 'reload' } @{ $client->{messages} }), 2, 'a completed request, other groups and other users send none');
 is_deeply([ map { $_->{source} } grep { $_->{t} eq 'reload' } @{ $client->{messages} } ], [qw(grp grp)], 'a list that depends on no group gets no reload');
+
+# A TRUNCATE.
+$stub->set('cut');
+reply($client, request($client, source => 'cut'));
+my $cut = $pg->safe_psql('postgres', q{BEGIN; TRUNCATE cut; SELECT pg_current_xact_id(); COMMIT});
+$client->wait_for(sub { $_[0]{t} eq 'reload' && $_[0]{source} eq 'cut' });
+$stub->set('cut', snapshot => snapshot_without($cut));
+$r = request($client, source => 'cut');
+wait_repeated(2);
+ok(!has_reply($client, $r), 'the next reply waits for the TRUNCATE');
+$relay->kill9;
+$relay->start;
+$relay->wait_ready;
+$client = $relay->client('u1');
+$r      = request($client, source => 'cut');
+wait_repeated(2);
+ok(!has_reply($client, $r), 'so does the first reply of a relay that was restarted');
+$stub->set('cut', snapshot => snapshot_with($cut));
+is(reply($client, $r)->{snapshot}, snapshot_with($cut), 'it contains the TRUNCATE');
 
 done_testing();
