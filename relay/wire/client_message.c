@@ -317,14 +317,14 @@ report_load_error(const json_error_t *load, char error[CLIENT_MESSAGE_ERROR_MAX]
     case json_error_duplicate_key:
         return reject_message(error, "duplicate field in the message");
     case json_error_numeric_overflow:
-        return reject_message(error, "a number in the message is out of range");
+        return reject_message(error, "number in the message out of range");
     case json_error_null_character:
     case json_error_null_byte_in_key:
-        return reject_message(error, "a string in the message contains a NUL character");
+        return reject_message(error, "NUL character in a string of the message");
     case json_error_stack_overflow:
-        return reject_message(error, "the message is nested too deep");
+        return reject_message(error, "message nested too deeply");
     default:
-        reject_message(error, "the message is not JSON");
+        reject_message(error, "message is not JSON");
         return RC_CLOSED;
     }
 }
@@ -336,7 +336,7 @@ read_message(json_t *root, struct client_message *message, char error[CLIENT_MES
     enum rc rc;
 
     if (!json_is_object(root))
-        return reject_message(error, "a message must be a JSON object");
+        return reject_message(error, "message must be a JSON object");
     rc = read_request_id(root, message, error);
     if (rc == RC_OK)
         rc = find_form(root, &form, error);
@@ -412,7 +412,7 @@ client_message_parse_ack(const char *text, size_t len, struct client_message *re
     struct client_message message = {.kind = CLIENT_MESSAGE_ACK};
     json_t *root = load_body(text, len, "ids", NULL);
     enum rc rc = root != NULL ? read_ack(root, &message, error)
-                              : reject_message(error, "the body must be {\"ids\":[..]}");
+                              : reject_message(error, "body must be {\"ids\":[..]}");
 
     return finish_body(root, rc, &message, ret_message);
 }
@@ -425,7 +425,7 @@ client_message_parse_nack(const char *text, size_t len, struct client_message *r
     json_t *root = load_body(text, len, "ids", "delay");
     enum rc rc = root != NULL
                      ? read_nack(root, &message, error)
-                     : reject_message(error, "the body must be {\"ids\":[..],\"delay\":0}");
+                     : reject_message(error, "body must be {\"ids\":[..],\"delay\":0}");
 
     return finish_body(root, rc, &message, ret_message);
 }
@@ -442,7 +442,7 @@ client_message_parse_switch(const char *text, size_t len, bool *ret_on,
         *ret_on = json_is_true(on);
     json_decref(root);
     return is_good ? RC_OK
-                   : reject_message(error, "the body must be {\"on\":true} or {\"on\":false}");
+                   : reject_message(error, "body must be {\"on\":true} or {\"on\":false}");
 }
 
 enum rc
@@ -456,7 +456,7 @@ client_message_parse_entry(const char *text, size_t len, char ret_entry[CLIENT_M
     if (is_good)
         snprintf(ret_entry, CLIENT_MESSAGE_ENTRY_MAX, "%s", json_string_value(entry));
     json_decref(root);
-    return is_good ? RC_OK : reject_message(error, "the body must be {\"entry\":\"..\"}");
+    return is_good ? RC_OK : reject_message(error, "body must be {\"entry\":\"..\"}");
 }
 
 void

@@ -71,17 +71,17 @@ check_target(struct head_scan *scan)
     int arguments = 0;
 
     if (*at != '/')
-        return reject_head(scan, "the request target must be a path");
+        return reject_head(scan, "request target must be a path");
     if (has_control(at, scan->head.target_len))
-        return reject_head(scan, "the request target contains a control character");
+        return reject_head(scan, "control character in the request target");
     for (; at < end; at++) {
         if (*at == '%' && (end - at < 3 || !is_hex(at[1]) || !is_hex(at[2])))
             return reject_head(scan,
-                               "the request target contains a % without two hexadecimal digits");
+                               "% without two hexadecimal digits in the request target");
         if (*at == '%' && at[1] == '0' && at[2] == '0')
-            return reject_head(scan, "the request target contains %00");
+            return reject_head(scan, "%00 in the request target");
         if (*at == '&' && ++arguments == HTTP_HEAD_ARGUMENTS_MAX)
-            return reject_head(scan, "the query has too many arguments");
+            return reject_head(scan, "too many query arguments");
     }
     return RC_OK;
 }
@@ -95,11 +95,11 @@ read_first_line(struct head_scan *scan, const char *line, size_t len)
     const char *end = line + len, *second;
 
     if (blank == NULL || !is_token(line, (size_t)(blank - line)))
-        return reject_head(scan, "the request line has no method");
+        return reject_head(scan, "request line without a method");
     second = memchr(blank + 1, ' ', (size_t)(end - blank - 1));
     if (second == NULL || end - second != (ptrdiff_t)sizeof(VERSION) + 1 ||
         memcmp(second + 1, VERSION, sizeof(VERSION) - 1) != 0 || (end[-1] != '0' && end[-1] != '1'))
-        return reject_head(scan, "the request line does not end with HTTP/1.1");
+        return reject_head(scan, "request line does not end with HTTP/1.1");
     scan->is_1_1 = end[-1] == '1';
     scan->head = (struct http_head){.method = line,
                                     .method_len = (size_t)(blank - line),
@@ -198,9 +198,9 @@ read_field(struct head_scan *scan, const char *line, size_t len)
     if (is_header_blank(line[0]))
         return reject_head(scan, "obsolete line folding in a header");
     if (colon == NULL || !is_token(line, (size_t)(colon - line)))
-        return reject_head(scan, "a header has no name, or whitespace before its colon");
+        return reject_head(scan, "header without a name, or with whitespace before its colon");
     if (has_control(colon, len - (size_t)(colon - line)))
-        return reject_head(scan, "a header contains a control character");
+        return reject_head(scan, "control character in a header");
     before = scan->seen;
     rc = record_single(scan, line, (size_t)(colon - line));
     if (rc == RC_OK && (scan->seen & ~before) == 1u << SINGLE_LENGTH &&
@@ -212,7 +212,7 @@ read_field(struct head_scan *scan, const char *line, size_t len)
      */
     if (rc == RC_OK && (scan->seen & ~before) == 1u << SINGLE_ORIGIN &&
         is_word(colon + 1, line + len, ""))
-        return reject_head(scan, "Origin is empty");
+        return reject_head(scan, "empty Origin");
     record_upgrade(scan, line, (size_t)(colon - line), line + len);
     return rc;
 }
@@ -225,7 +225,7 @@ validate(struct head_scan *scan)
     if ((scan->seen & both) == both)
         return reject_head(scan, "both Content-Length and Transfer-Encoding");
     if (scan->is_1_1 && (scan->seen & 1u << SINGLE_HOST) == 0)
-        return reject_head(scan, "Host is missing");
+        return reject_head(scan, "missing Host");
     scan->head.is_websocket = scan->is_websocket && scan->is_connection_upgrade;
     if (!scan->head.is_websocket)
         scan->head.idle_upgrade = scan->upgrade;
@@ -246,11 +246,11 @@ scan_lines(struct head_scan *scan, const char *bytes, size_t len)
         if (feed == NULL)
             return RC_AGAIN;
         if (feed == at || feed[-1] != '\r')
-            return reject_head(scan, "a line ends without a carriage return");
+            return reject_head(scan, "line without a carriage return");
         line_len = (size_t)(feed - 1 - at);
         if (line_len == 0) {
             scan->head.len = (size_t)(feed + 1 - bytes);
-            return lines > 0 ? validate(scan) : reject_head(scan, "the request line is empty");
+            return lines > 0 ? validate(scan) : reject_head(scan, "empty request line");
         }
         rc = lines == 0 ? read_first_line(scan, at, line_len) : read_field(scan, at, line_len);
         if (rc != RC_OK)

@@ -430,7 +430,7 @@ read_publication(struct publication_draft *draft, json_t *root)
     json_t *value, *routing;
 
     if (!json_is_object(root))
-        return reject(draft, "the body must be a JSON object");
+        return reject(draft, "body must be a JSON object");
     json_object_foreach(root, field, value)
     {
         if (!is_among(field, ROOT))
@@ -440,7 +440,7 @@ read_publication(struct publication_draft *draft, json_t *root)
     if (!json_is_object(draft->payload))
         return reject(draft, "payload must be an object");
     if (json_object_get(root, "routing") == NULL)
-        return reject(draft, "routing is missing");
+        return reject(draft, "missing routing");
     if (read_metadata(draft, root) != RC_OK ||
         read_object(draft, root, "routing", ROUTING, &routing) != RC_OK ||
         read_audience(draft, routing) != RC_OK)
@@ -469,9 +469,9 @@ static enum rc
 reject_json(struct publication_draft *draft, const json_error_t *load)
 {
     if (json_error_code(load) != json_error_numeric_overflow)
-        return reject(draft, "the body is not JSON: %.120s", load->text);
+        return reject(draft, "body is not JSON: %.120s", load->text);
     return reject(draft,
-                  "a number before line %d, column %d of the body is out of range: "
+                  "number out of range before line %d, column %d of the body: "
                   "send numbers beyond 64 bits as strings",
                   load->line, load->column);
 }
@@ -490,7 +490,7 @@ publication_parse(const char *text, size_t len, const struct publication_origin 
     if (rc == RC_OK)
         rc = write_canonical(&draft, root);
     if (rc == RC_OK && publication_write(&draft) != RC_OK)
-        rc = reject(&draft, "the notification is too large");
+        rc = reject(&draft, "notification too large");
     json_decref(root);
     if (rc == RC_OK)
         *ret_publication = publication;

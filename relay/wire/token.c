@@ -104,15 +104,15 @@ token_decode(const struct token_rules *rules, const char *text, json_t **ret_cla
         dump = jwt_get_grants_json(jwt, NULL);
     jwt_free(jwt);
     if (!allowed)
-        return token_reject(error, "the token's algorithm is not the configured one");
+        return token_reject(error, "token algorithm does not match the configured key");
     if (!is_plain)
-        return token_reject(error, "the token's header requires unknown extensions (crit)");
+        return token_reject(error, "unsupported critical token header (crit)");
     *ret_claims = dump != NULL ? json_loads(dump, 0, NULL) : NULL;
     free(dump);
     if (!json_is_object(*ret_claims)) {
         json_decref(*ret_claims);
         *ret_claims = NULL;
-        return token_reject(error, "the token's claims are not a JSON object");
+        return token_reject(error, "token claims are not a JSON object");
     }
     return RC_OK;
 }
@@ -144,14 +144,14 @@ token_check_times(const struct token_rules *rules, const json_t *claims, int64_t
     enum rc rc = token_read_time(claims, "nbf", &begins_s);
 
     if (rc == RC_BAD)
-        return token_reject(error, "the token's nbf is not a time in Unix seconds");
+        return token_reject(error, "token claim nbf is not a time in Unix seconds");
     if (rc == RC_OK && now_s + rules->leeway_s < begins_s)
-        return token_reject(error, "the token is not valid yet");
+        return token_reject(error, "token not valid yet");
     rc = token_read_time(claims, "exp", &expires_s);
     if (rc == RC_AGAIN)
-        return token_reject(error, "the token has no exp: tokens must expire");
+        return token_reject(error, "token has no exp: tokens must expire");
     if (rc != RC_OK)
-        return token_reject(error, "the token's exp is not a time in Unix seconds");
+        return token_reject(error, "token claim exp is not a time in Unix seconds");
     *ret_expires_s = expires_s;
     return RC_OK;
 }
@@ -183,14 +183,13 @@ token_check_origin(const struct token_rules *rules, const json_t *claims,
                    char error[TOKEN_ERROR_MAX])
 {
     if (rules->issuer != NULL && !json_text_is(json_object_get(claims, "iss"), rules->issuer))
-        return token_reject(error, "the token's iss is not the configured issuer");
+        return token_reject(error, "token claim iss is not the configured issuer");
     /* RFC 7519, 4.1.3: a recipient not named in aud must reject the token. */
     if (rules->audience == NULL && json_object_get(claims, "aud") != NULL)
-        return token_reject(error, "the token has an audience (aud), but this relay has none: "
-                                   "set auth.audience");
+        return token_reject(error, "token has an aud claim, but auth.audience is not set");
     if (rules->audience != NULL &&
         !token_names_audience(json_object_get(claims, "aud"), rules->audience))
-        return token_reject(error, "the token's aud does not contain the configured audience");
+        return token_reject(error, "token claim aud does not contain the configured audience");
     return RC_OK;
 }
 
@@ -227,7 +226,7 @@ token_count_groups(json_t *groups, size_t *ret_count, char error[TOKEN_ERROR_MAX
     size_t count = 0;
 
     if (!json_is_object(groups))
-        return token_reject(error, "the token's groups are not an object of arrays");
+        return token_reject(error, "token claim groups is not an object of arrays");
     json_object_foreach(groups, name, targets)
     {
         size_t i;
@@ -236,16 +235,16 @@ token_count_groups(json_t *groups, size_t *ret_count, char error[TOKEN_ERROR_MAX
         if (audience_is_composite_name(name))
             continue;
         if (!token_audience_allowed(name))
-            return token_reject(error, "an audience in the token's groups must be 1 to 63 letters, "
+            return token_reject(error, "audience in token claim groups must be 1 to 63 letters, "
                                        "digits and _, and not USER or ALL");
         if (!json_is_array(targets))
-            return token_reject(error, "the token's groups are not an object of arrays");
+            return token_reject(error, "token claim groups is not an object of arrays");
         if (json_array_size(targets) > TOKEN_GROUPS_MAX - count)
-            return token_reject(error, "the token's groups have more than 256 targets");
+            return token_reject(error, "token claim groups has more than 256 targets");
         json_array_foreach(targets, i, target)
         {
             if (!json_is_text(target, TOKEN_TARGET_MAX))
-                return token_reject(error, "a target of the token's groups is not a string of 1 to "
+                return token_reject(error, "target in token claim groups is not a string of 1 to "
                                            "255 bytes");
         }
         count += json_array_size(targets);
@@ -298,11 +297,11 @@ token_read_claims(const struct token_rules *rules, const json_t *claims, int64_t
         return RC_BAD;
     if (!json_is_text(user, TOKEN_USER_MAX))
         return token_reject(
-            error, "the token's sub must be a string of 1 to 255 bytes, such as \"42\", not 42");
+            error, "token claim sub must be a string of 1 to 255 bytes, such as \"42\", not 42");
     if (groups != NULL && token_count_groups(groups, &group_count, error) != RC_OK)
         return RC_BAD;
     if (now_s - rules->leeway_s >= expires_s) {
-        snprintf(error, TOKEN_ERROR_MAX, "the token has expired");
+        snprintf(error, TOKEN_ERROR_MAX, "token expired");
         return RC_CLOSED;
     }
     *ret_token = (struct token){.user = claim_copy(user),
@@ -322,11 +321,11 @@ token_verify(const struct token_rules *rules, const char *text, size_t len, int6
     enum rc rc;
 
     if (len == 0)
-        return token_reject(error, "the token is empty");
+        return token_reject(error, "empty token");
     if (len > TOKEN_BYTES_MAX)
-        return token_reject(error, "the token is longer than 8192 bytes");
+        return token_reject(error, "token longer than 8192 bytes");
     if (!token_has_shape(text, len))
-        return token_reject(error, "the token is not three base64url parts joined by dots");
+        return token_reject(error, "token is not three base64url parts joined by dots");
     copy = memory_text(text, len);
     rc = token_decode(rules, copy, &claims, error);
     free(copy);
@@ -388,7 +387,7 @@ token_parse(const char *text, size_t len, int64_t now_s, struct token *ret_token
     json_t *claims = json_loadb(text, len, 0, NULL);
     enum rc rc = json_is_object(claims)
                      ? token_read_claims(&rules, claims, now_s, ret_token, error)
-                     : token_reject(error, "the token's claims are not a JSON object");
+                     : token_reject(error, "token claims are not a JSON object");
 
     json_decref(claims);
     return rc;

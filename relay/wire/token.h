@@ -16,7 +16,7 @@
 #define TOKEN_AUDIENCE_MAX AUDIENCE_NAME_MAX
 #define TOKEN_TARGET_MAX LIMIT_TARGET
 #define TOKEN_GROUPS_MAX 256
-#define TOKEN_BAD_SIGNATURE "the token is malformed or its signature does not match"
+#define TOKEN_BAD_SIGNATURE "malformed token or invalid signature"
 #define TOKEN_ERROR_MAX 160
 
 /* The key's type decides which algorithms are accepted, never the token's header. */

@@ -77,11 +77,11 @@ validate_first_byte(const struct ws_reader *reader)
     unsigned opcode = opcode_of(reader);
 
     if ((reader->head[0] & BITS_RESERVED) != 0)
-        return "a reserved bit of a frame is set";
+        return "reserved bit set in a frame";
     if ((opcode > OPCODE_BINARY && opcode < OPCODE_CLOSE) || opcode > OPCODE_PONG)
-        return "a frame's opcode is reserved";
+        return "reserved opcode in a frame";
     if (is_control(reader))
-        return is_final(reader) ? NULL : "a control frame is fragmented";
+        return is_final(reader) ? NULL : "fragmented control frame";
     if (opcode == OPCODE_CONTINUATION && !reader->in_message)
         return "continuation frame without a message";
     if (opcode != OPCODE_CONTINUATION && reader->in_message)
@@ -93,9 +93,9 @@ static const char *
 validate_second_byte(const struct ws_reader *reader)
 {
     if ((reader->head[1] & BIT_MASKED) == 0)
-        return "a client's frame is not masked";
+        return "unmasked frame from a client";
     if (is_control(reader) && (reader->head[1] & 0x7fu) > WS_CONTROL_MAX)
-        return "a control frame is longer than 125 bytes";
+        return "control frame longer than 125 bytes";
     return NULL;
 }
 
@@ -123,8 +123,8 @@ read_length(struct ws_reader *reader)
     if (len == LENGTH_64)
         reader->left = bytes_get_u64(reader->head + 2);
     if (reader->left > INT64_MAX)
-        return "the highest bit of a frame's length is set";
-    return reader->left < min ? "a frame's length is not in its shortest form" : NULL;
+        return "frame length with its highest bit set";
+    return reader->left < min ? "frame length not in its shortest form" : NULL;
 }
 
 static void
@@ -259,14 +259,14 @@ ws_close_reply_code(const unsigned char *payload, size_t len, const char **ret_w
         return WS_NO_CODE;
     code = len >= 2 ? bytes_get_u16(payload) : 0;
     if (!is_close_code(code)) {
-        *ret_why = "invalid code in a close frame";
+        *ret_why = "invalid close code";
         return 1002;
     }
     for (size_t at = 2; at < len;) {
         size_t char_len = utf8_char_len((const char *)payload + at, len - at);
 
         if (char_len == 0) {
-            *ret_why = "the reason in a close frame is not valid UTF-8";
+            *ret_why = "close reason is not valid UTF-8";
             return 1007;
         }
         at += char_len;

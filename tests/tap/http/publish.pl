@@ -161,7 +161,7 @@ for my $case (
     [ 'a topic too long', with('metadata.topic' => 'x' x 256), 'topic' ],
     (map { [ "an invalid topic, $_", with('metadata.topic' => $_), 'topic must not contain' ] } 'a*', 'a*b', "a\nb", "a\tb", "a,b", "\x7f"),
     (map { [ "an invalid source, $_", with('metadata.source' => $_), 'source must not contain' ] } 'a*', "a\nb", 'a,b'),
-    (map { [ "a number too big, $_", '{"payload":{"x":' . $_ . '},"routing":{"audience":{"type":"ALL"}}}', 'is out of range: send numbers beyond 64 bits as strings' ] } '12345678901234567890', '-9223372036854775809', '1e999'),
+    (map { [ "a number too big, $_", '{"payload":{"x":' . $_ . '},"routing":{"audience":{"type":"ALL"}}}', 'send numbers beyond 64 bits as strings' ] } '12345678901234567890', '-9223372036854775809', '1e999'),
     (map { [ "the expiration $_", with('metadata.expiration' => $_), 'expiration' ] } 'soon', '2025-02-30T00:00:00Z', '2999-01-01T00:00:00', '2999-01-01T00:00:00+01:00', '2001-01-01T00:00:00Z', '2999-01-01T25:00:00Z', '2999-01-01T00:00:00.Z'),
     [ 'an invalid backoff', with('routing.retry.backoff' => 'NONE'), 'backoff' ], [ 'a negative limit', with('routing.retry.limit' => -1), 'limit' ],
     [ 'a limit too high', with('routing.retry.limit' => 1001), 'limit' ], [ 'an ack_required that is a text', with('routing.retry.ack_required' => 'yes'), 'ack_required' ],

@@ -175,7 +175,7 @@ invalid_headers_are_rejected(void **state)
     expect_broken(0x09, 0x80, "fragmented");
     expect_broken(0x80, 0x80, "without a message");
     expect_broken(0x00, 0x80, "without a message");
-    expect_broken(0x81, 0x01, "not masked");
+    expect_broken(0x81, 0x01, "unmasked");
     expect_broken(0x89, 0xfe, "125");
     expect_broken(0x88, 0xff, "125");
     expect_broken(0x81, 0xff, "highest bit");

@@ -20,7 +20,7 @@ sub ambiguous
         [ "GET /v1/poll?wait=0 HTTP/1.1\r\n${host}${auth}${auth}\r\n", 'two tokens', qr/duplicate header/ ],
         [ "GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Host: y\r\n$auth\r\n", 'two hosts', qr/duplicate header/ ],
         [ "GET /v1/poll?wait=0 HTTP/1.1\r\n${host}${auth}Origin: http://x\r\nOrigin: http://evil.example\r\n\r\n", 'two origins', qr/duplicate header/ ],
-        [ "GET /v1/poll?wait=0 HTTP/1.1\r\n${host}${auth}Origin: \r\n\r\n", 'an empty origin', qr/Origin is empty/ ],
+        [ "GET /v1/poll?wait=0 HTTP/1.1\r\n${host}${auth}Origin: \r\n\r\n", 'an empty origin', qr/empty Origin/ ],
         [ "POST /v1/notifications HTTP/1.1\r\n${host}${auth}Idempotency-Key: a\r\nIdempotency-Key: b\r\nContent-Length: 2\r\n\r\n{}", 'two keys', qr/duplicate header/ ],
         [ "GET /v1/poll?wait=0 HTTP/1.1\r\n${host}X-A: b\r\n $auth\r\n", 'a folded header', qr/line folding/ ],
         [ "GET /v1/poll?wait=0 HTTP/1.1\r\n $host\r\n", 'a fold behind the first line', qr/line folding/ ],
