@@ -36,7 +36,7 @@ CCACHE := $(shell command -v ccache >/dev/null && [ -w "$${CCACHE_DIR:-$$HOME}" 
 endif
 
 # ---- sources
-# A room of relay/ may have one level of folders; the include lint checks their order.
+# A module of relay/ may have one level of folders; the include lint checks their order.
 # decoder/protocol/ is shared: compiled into plugin and relay.
 folder_sources := $(wildcard relay/*/*.c relay/*/*/*.c decoder/protocol/*.c)
 units := $(patsubst %/,$(BUILD)/gen/units/%.c,$(sort $(dir $(folder_sources))))

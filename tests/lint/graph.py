@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""graph.py: reads the graph of calls and includes between files, and fails on a circle, an upward arrow or a
+"""graph.py: reads the call and include graph between files, and fails on a cycle, an upward dependency or a
 figure above its limit.
 
 Calls are read from the compiled objects: a file refers to another when its object needs a symbol that
-the other defines. Includes are read from the sources. The order of rooms and folders is that of
+the other defines. Includes are read from the sources. The order of modules and folders is that of
 include_arrows.sh. graph.allow lists the exceptions with their reasons, within LIMITS, which has none;
 --report prints the figures.
 """
@@ -19,10 +19,10 @@ ALLOW = 'tests/lint/graph.allow'
 ARROWS = 'tests/lint/include_arrows.sh'
 BUILD = os.environ.get('BUILD', 'build')
 NOT_OURS = {'.git', 'build', 'tests', 'client', os.path.basename(BUILD)}  # no code of relay or decoder
-TOP_ROOM = 'relay'  # main.c: it knows all rooms, no room knows it
+TOP_MODULE = 'relay'  # main.c: it uses all modules, no module uses it
 SETTINGS = ('config', 'relay/base/config.h')  # a field for each setting
 SESSION = 'session'
-LIMITS = {'files in circles': 6, 'files of a circle': 3, 'upward includes': 0, 'circles of includes': 0,
+LIMITS = {'files in cycles': 6, 'files of a cycle': 3, 'upward includes': 0, 'include cycles': 0,
           'fields of struct session': 25, 'booleans of struct session': 8, 'fields of a struct': 40,
           'files of a folder': 30, 'lines of a header': 250, 'depth of a folder': 1,
           'files that see libwebsockets': 16}
@@ -32,20 +32,20 @@ def table(name):
     """A `declare -A` table of include_arrows.sh."""
     with open(ARROWS, encoding='utf-8') as text:
         body = re.search(r'declare -A %s=\((.*?)^\)' % name, text.read(), re.S | re.M).group(1)
-    return {room: words.split() for room, words in re.findall(r'\[(\w+)\]="([^"]*)"', body)}
+    return {module: words.split() for module, words in re.findall(r'\[(\w+)\]="([^"]*)"', body)}
 
 
-def room_of(path):
+def module_of(path):
     parts = path.split('/')
     if path.startswith('decoder/protocol/'):
         return 'protocol'
     if parts[0] != 'relay':
         return parts[0]
-    return parts[1] if len(parts) > 2 else TOP_ROOM
+    return parts[1] if len(parts) > 2 else TOP_MODULE
 
 
 def folder_of(path):
-    """Within its room; '.' for none."""
+    """Within its module; '.' for none."""
     parts = path.split('/')
     depth = 1 if parts[0] == 'decoder' else 2
     return parts[depth] if parts[0] in ('decoder', 'relay') and len(parts) > depth + 1 else '.'
@@ -133,7 +133,7 @@ def read_calls(files):
     return calls
 
 
-# ---- circles and arrows
+# ---- cycles and upward dependencies
 
 def components(graph):
     """Tarjan's strongly connected components of more than one node, largest first."""
@@ -150,12 +150,12 @@ def components(graph):
             elif other in on_stack:
                 low[node] = min(low[node], number[other])
         if low[node] == number[node]:
-            circle = []
-            while not circle or circle[-1] != node:
-                circle.append(stack.pop())
-                on_stack.discard(circle[-1])
-            if len(circle) > 1:
-                found.append(sorted(circle))
+            cycle = []
+            while not cycle or cycle[-1] != node:
+                cycle.append(stack.pop())
+                on_stack.discard(cycle[-1])
+            if len(cycle) > 1:
+                found.append(sorted(cycle))
 
     sys.setrecursionlimit(10000)
     for node in sorted(graph):
@@ -165,17 +165,17 @@ def components(graph):
 
 
 def is_upward(path, other, below, folders):
-    """The files of the room itself are ordered like a folder: '.'."""
-    room, to = room_of(path), room_of(other)
-    if room == TOP_ROOM:
+    """The files of the module itself are ordered like a folder: '.'."""
+    module, to = module_of(path), module_of(other)
+    if module == TOP_MODULE:
         return False
-    if room == 'decoder' and to == 'protocol':
+    if module == 'decoder' and to == 'protocol':
         return False
-    if room == 'protocol':
-        return to != room
-    if room != to:
-        return to not in below.get(room, [])
-    order, mine, its = folders.get(room, []), folder_of(path), folder_of(other)
+    if module == 'protocol':
+        return to != module
+    if module != to:
+        return to not in below.get(module, [])
+    order, mine, its = folders.get(module, []), folder_of(path), folder_of(other)
     if mine == its:
         return False
     return mine not in order or its not in order or order.index(its) > order.index(mine)
@@ -236,23 +236,23 @@ def read_structs(files):
 # ---- the allow-list
 
 def read_allowed():
-    """ROOM WHAT NUMBER: reason. WHAT is circle (files in circles) or call (upward calls)."""
+    """MODULE WHAT NUMBER: reason. WHAT is cycle (files in cycles) or call (upward calls)."""
     allowed = {}
     with open(ALLOW, encoding='utf-8') as lines:
         for number, line in enumerate(lines, 1):
             if re.match(r'\s*(#|$)', line):
                 continue
-            match = re.match(r'(\w+) (circle|call) (\d+): \S', line)
+            match = re.match(r'(\w+) (cycle|call) (\d+): \S', line)
             if match is None:
-                sys.exit(f'{ALLOW}:{number}: a line must be "ROOM circle|call NUMBER: reason"')
+                sys.exit(f'{ALLOW}:{number}: a line must be "MODULE cycle|call NUMBER: reason"')
             allowed[match.group(1), match.group(2)] = int(match.group(3))
     return allowed
 
 
-def circle_text(circle, calls):
-    lines = [f'circle of {len(circle)} files']
-    for path in circle:
-        for other in circle:
+def cycle_text(cycle, calls):
+    lines = [f'cycle of {len(cycle)} files']
+    for path in cycle:
+        for other in cycle:
             if other in calls[path]:
                 symbols = sorted(calls[path][other])
                 lines.append(f'    {path} -> {other}: {", ".join(symbols[:3])}{" .." if len(symbols) > 3 else ""}')
@@ -264,16 +264,16 @@ def arrow_text(arrow):
     return f'upward: {path} -> {other}{": " if symbols else ""}{", ".join(sorted(symbols))}'
 
 
-def found_by_room(circles, arrows, calls):
-    """Returns, by room and kind, the number of findings and their texts."""
+def found_by_module(cycles, arrows, calls):
+    """Returns, by module and kind, the number of findings and their texts."""
     found = collections.defaultdict(lambda: [0, []])
-    for circle in circles:
-        for room in sorted({room_of(path) for path in circle}):
-            found[room, 'circle'][0] += sum(room_of(path) == room for path in circle)
-            found[room, 'circle'][1].append(circle_text(circle, calls))
+    for cycle in cycles:
+        for module in sorted({module_of(path) for path in cycle}):
+            found[module, 'cycle'][0] += sum(module_of(path) == module for path in cycle)
+            found[module, 'cycle'][1].append(cycle_text(cycle, calls))
     for arrow in arrows:
-        found[room_of(arrow[0]), 'call'][0] += 1
-        found[room_of(arrow[0]), 'call'][1].append(arrow_text(arrow))
+        found[module_of(arrow[0]), 'call'][0] += 1
+        found[module_of(arrow[0]), 'call'][1].append(arrow_text(arrow))
     return found
 
 
@@ -293,7 +293,7 @@ def report_findings(found, allowed):
 # ---- figures
 
 def depth_of(folder):
-    """Folders between a room and its files."""
+    """Folders between a module and its files."""
     parts = folder.split('/')
     return len(parts) - (1 if parts[0] == 'decoder' else 2)
 
@@ -309,22 +309,22 @@ def largest(figures):
     return ordered[0][0] if ordered else 0, [f'{name} {figure}' for figure, name in ordered]
 
 
-def read_figures(files, ours, libraries, circles, arrows):
+def read_figures(files, ours, libraries, cycles, arrows):
     """Returns, by name, a figure and the names behind it, largest first."""
     structs = read_structs(files)
     sessions = [each for each in structs if each[2] == SESSION]
     if not sessions:
         sys.exit(f'struct {SESSION} is not found: {sys.argv[0]} limits its fields')
-    by_room = collections.Counter(room_of(path) for circle in circles for path in circle)
+    by_module = collections.Counter(module_of(path) for cycle in cycles for path in cycle)
     folders = collections.Counter(os.path.dirname(path) for path in files)
-    circles_of_includes = components(ours)
+    cycles_of_includes = components(ours)
     websockets, store = (files_that_see(ours, libraries, each) for each in (r'libwebsockets\.h', r'hiredis/'))
     return {
-        'files in circles': (sum(by_room.values()), largest((n, room) for room, n in by_room.items())[1]),
-        'files of a circle': largest((len(circle), ' '.join(circle)) for circle in circles),
+        'files in cycles': (sum(by_module.values()), largest((n, module) for module, n in by_module.items())[1]),
+        'files of a cycle': largest((len(cycle), ' '.join(cycle)) for cycle in cycles),
         'upward calls': (len(arrows[0]), [arrow_text(arrow) for arrow in arrows[0]]),
         'upward includes': (len(arrows[1]), [arrow_text(arrow) for arrow in arrows[1]]),
-        'circles of includes': (len(circles_of_includes), [' '.join(circle) for circle in circles_of_includes]),
+        'include cycles': (len(cycles_of_includes), [' '.join(cycle) for cycle in cycles_of_includes]),
         'fields of struct session': largest((fields, path) for fields, _, _, path in sessions),
         'booleans of struct session': largest((booleans, path) for _, booleans, _, path in sessions),
         'fields of a struct': largest((fields, name) for fields, _, name, path in structs if (name, path) != SETTINGS),
@@ -359,16 +359,16 @@ def main():
     files = sources()
     ours, libraries = read_includes(files)
     calls, below, folders = read_calls(files), table('below'), table('folders')
-    circles = components({path: set(others) for path, others in calls.items()})
+    cycles = components({path: set(others) for path, others in calls.items()})
     arrows = upward_calls(calls, below, folders), upward_includes(ours, below, folders)
-    if '--circles' in sys.argv[1:]:
-        print(*(circle_text(circle, calls) for circle in circles), sep='\n')
+    if '--cycles' in sys.argv[1:]:
+        print(*(cycle_text(cycle, calls) for cycle in cycles), sep='\n')
         return 0
-    figures = read_figures(files, ours, libraries, circles, arrows)
+    figures = read_figures(files, ours, libraries, cycles, arrows)
     if '--report' in sys.argv[1:]:
         report(figures)
         return 0
-    is_bad = report_findings(found_by_room(circles, arrows[0], calls), read_allowed())
+    is_bad = report_findings(found_by_module(cycles, arrows[0], calls), read_allowed())
     return 1 if report_limits(figures) or is_bad else 0
 
 

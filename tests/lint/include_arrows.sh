@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# include_arrows.sh: checks that rooms and folders include only those below them, and that each library is
+# include_arrows.sh: checks that modules and folders include only those below them, and that each library is
 # included by its own files only.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-# The rooms that each room may include. feed and gate never include each other; only main.c includes daemon and doctor.
+# The modules that each module may include. feed and gate never include each other; only main.c includes daemon and doctor.
 # protocol is decoder/protocol/, shared by the plugin and the relay. It lies in decoder/ because PGXS builds the plugin
 # from that folder alone.
 declare -A below=(
@@ -21,8 +21,8 @@ declare -A below=(
     [doctor]="protocol base wire store postgres feed gate cli"
 )
 
-# The folders of a room that has some, lowest first: each may include itself and those before it. "." stands for the
-# files that lie in the room itself.
+# The folders of a module that has some, lowest first: each may include itself and those before it. "." stands for the
+# files that lie in the module itself.
 declare -A folders=(
     [base]=". core system metrics config"
     [store]="scripts . connection shards ingest read delivery admin direct"
@@ -46,38 +46,38 @@ report() {
     bad=1
 }
 
-# FILE:LINE ROOM-INCLUDED for each quoted include of a room's header.
-check_rooms() {
-    local file room line target
+# FILE:LINE MODULE-INCLUDED for each quoted include of a module's header.
+check_modules() {
+    local file module line target
     while IFS=: read -r file line target; do
-        room=${file#relay/}
-        [ "$room" != main.c ] || continue # it knows all
-        [[ $room == */* ]] || { report "$file: only main.c may lie outside the rooms"; continue; }
-        room=${room%%/*}
-        [[ -v below[$room] ]] || report "$file: no room is called \"$room\""
-        [ "$target" = "$room" ] || [[ " ${below[$room]-} " == *" $target "* ]] ||
-            report "$file:$line: $room must not include $target"
+        module=${file#relay/}
+        [ "$module" != main.c ] || continue # it knows all
+        [[ $module == */* ]] || { report "$file: only main.c may lie outside the modules"; continue; }
+        module=${module%%/*}
+        [[ -v below[$module] ]] || report "$file: no module is called \"$module\""
+        [ "$target" = "$module" ] || [[ " ${below[$module]-} " == *" $target "* ]] ||
+            report "$file:$line: $module must not include $target"
     done < <(grep -rnE '^#include "[a-z_]+/' relay --include='*.[ch]' |
         sed -E 's/#include "(decoder\/)?([a-z_]+)[\/.].*/\2/')
     # Pure C: the relay, unit tests and the plugin all compile it.
     ! grep -rnE '^#include "([^"]*/|postgres)' decoder/protocol || report "decoder/protocol includes only itself"
 }
 
-# folder_of PATH-BELOW-relay/: the folder within the room, "." for none.
+# folder_of PATH-BELOW-relay/: the folder within the module, "." for none.
 folder_of() {
     local rest=${1#*/}
     [[ $rest == */* ]] && echo "${rest%%/*}" || echo .
 }
 
 check_folders() {
-    local file room line target from to
+    local file module line target from to
     while IFS=: read -r file line target; do
-        room=${file#relay/}
-        [[ $room == */* && ${room%%/*} == "${target%%/*}" ]] || continue
-        from=$(folder_of "$room") to=$(folder_of "$target") room=${room%%/*}
+        module=${file#relay/}
+        [[ $module == */* && ${module%%/*} == "${target%%/*}" ]] || continue
+        from=$(folder_of "$module") to=$(folder_of "$target") module=${module%%/*}
         [ "$from" != "$to" ] || continue
-        [[ " ${folders[$room]-} " =~ " $to "(.*" ")?"$from " ]] ||
-            report "$file:$line: $room/$from must not include $target"
+        [[ " ${folders[$module]-} " =~ " $to "(.*" ")?"$from " ]] ||
+            report "$file:$line: $module/$from must not include $target"
     done < <(grep -rnoE '^#include "[a-z0-9_]+/[a-z0-9_/]+' relay --include='*.[ch]' | sed -E 's/#include "//')
 }
 
@@ -101,7 +101,7 @@ check_libraries() {
     done <<<"$libraries"
 }
 
-check_rooms
+check_modules
 check_folders
 check_decoder
 check_libraries

@@ -1,5 +1,5 @@
-# Tests that the graph lint fails on circles of calls, on upward calls and includes between rooms and folders, and on
-# figures above their limits. The allow-list may permit circles and calls.
+# Tests that the graph lint fails on call cycles, on upward calls and includes between modules and folders, and on
+# figures above their limits. The allow-list may permit cycles and calls.
 use strict;
 use warnings;
 
@@ -67,7 +67,7 @@ sub struct_text
       join('', map { "    bool b$_;\n" } 1 .. $booleans) . "};\n";
 }
 
-# Downward arrows.
+# Downward calls.
 my $low  = "void low(void);\nvoid low(void) {}\n";
 my $main = "void on_read(void);\nint main(void);\nint main(void) { on_read(); return 0; }\n";
 write_text('relay/gate/net/net.h', "#include <stdbool.h>\nstruct gate { int a, b; bool c; struct { int d; } e; };\n");
@@ -80,13 +80,13 @@ is_deeply([ lint('') ], [ 0, '' ], 'downward calls pass');
 
 # One case of each kind.
 compile('relay/base/low.c', "void on_send(void);\nvoid low(void);\nvoid low(void) { on_send(); }\n");
-fails('a call of a room above', 'upward: relay/base/low.c -> relay/gate/ws/send.c: on_send', 'base circle: 1, tests/lint/graph.allow has 0',
-    'gate circle: 2, tests/lint/graph.allow has 0', 'circle of 3 files');
-my ($code, $out) = lint("base circle 1: a\nbase call 1: b\ngate circle 2: c\n");
-is_deeply([ $code, $out ], [ 0, '' ], 'arrows in the allow-list pass');
-($code, $out) = lint("base circle 1: a\nbase call 2: b\ngate circle 2: c\n");
-is_deeply([ $code, $out ], [ 0, "base call: 1; lower its line in tests/lint/graph.allow, which has 2\n" ], 'an allowed arrow that does not exist causes a remark');
-($code, $out) = lint("base circle 1\n");
+fails('a call of a module above', 'upward: relay/base/low.c -> relay/gate/ws/send.c: on_send', 'base cycle: 1, tests/lint/graph.allow has 0',
+    'gate cycle: 2, tests/lint/graph.allow has 0', 'cycle of 3 files');
+my ($code, $out) = lint("base cycle 1: a\nbase call 1: b\ngate cycle 2: c\n");
+is_deeply([ $code, $out ], [ 0, '' ], 'upward calls in the allow-list pass');
+($code, $out) = lint("base cycle 1: a\nbase call 2: b\ngate cycle 2: c\n");
+is_deeply([ $code, $out ], [ 0, "base call: 1; lower its line in tests/lint/graph.allow, which has 2\n" ], 'an allowed call that does not exist is reported');
+($code, $out) = lint("base cycle 1\n");
 is($code, 1, 'a line of the allow-list without a reason fails');
 like($out, qr/^tests\/lint\/graph\.allow:1: /, 'a line of the allow-list is reported with its number');
 compile('relay/base/low.c', $low);
@@ -96,20 +96,20 @@ compile('relay/gate/api/help.c', "void helper(void);\nvoid helper(void) {}\n");
 fails('a call of a folder above', 'upward: relay/gate/net/read.c -> relay/gate/api/help.c: helper');
 compile('relay/gate/net/read.c', qq{#include "gate/net/net.h"\nvoid low(void);\nvoid on_read(void);\nvoid on_read(void) { low(); }\n});
 
-# The files of a room are ordered among its folders, at any position.
+# The files of a module are ordered among its folders, at any position.
 compile('relay/base/core/memory.c', "void memory(void);\nvoid memory(void) {}\n");
 compile('relay/base/low.c', "void memory(void);\nvoid low(void);\nvoid low(void) { memory(); }\n");
-fails('a call from a room to its folder above', 'upward: relay/base/low.c -> relay/base/core/memory.c: memory');
+fails('a call from a module to its folder above', 'upward: relay/base/low.c -> relay/base/core/memory.c: memory');
 compile('relay/base/low.c', $low);
 compile('relay/base/core/memory.c', "void low(void);\nvoid memory(void);\nvoid memory(void) { low(); }\n");
-is_deeply([ lint('') ], [ 0, '' ], 'a call from a folder to the files of its room, which are below, passes');
+is_deeply([ lint('') ], [ 0, '' ], 'a call from a folder to the files of its module, which are below, passes');
 compile('relay/wire/new/text.c', "void text(void);\nvoid text(void) {}\n");
 compile('relay/wire/frame.c', "void text(void);\nvoid frame(void);\nvoid frame(void) { text(); }\n");
 fails('a call of a folder that is not in the order', 'upward: relay/wire/frame.c -> relay/wire/new/text.c: text');
 unlink map { "$tree/relay/wire/$_" } qw(frame.c new/text.c) or die "could not remove: $!\n";
 
 compile('relay/base/low.c', qq{#include "gate/net/net.h"\n$low});
-fails('an include of a room above', 'upward includes: 1 (limit: 0)', 'upward: relay/base/low.c -> relay/gate/net/net.h');
+fails('an include of a module above', 'upward includes: 1 (limit: 0)', 'upward: relay/base/low.c -> relay/gate/net/net.h');
 ($code, $out) = lint("base include 1: a\n");
 like($out, qr/^tests\/lint\/graph\.allow:1: /, 'the allow-list accepts no includes');
 compile('relay/base/low.c', qq{#ifndef X\n#  include "gate/net/net.h"\n#endif\n$low});
@@ -118,9 +118,9 @@ compile('relay/base/low.c', $low);
 
 write_text('relay/base/a.h', qq{#include "base/b.h"\n});
 write_text('relay/base/b.h', qq{#include "base/a.h"\n});
-fails('headers that include each other', 'circles of includes: 1 (limit: 0)', 'relay/base/a.h relay/base/b.h');
+fails('headers that include each other', 'include cycles: 1 (limit: 0)', 'relay/base/a.h relay/base/b.h');
 unlink "$tree/relay/base/a.h", "$tree/relay/base/b.h";
-is_deeply([ lint('') ], [ 0, '' ], 'the tree passes without the arrows');
+is_deeply([ lint('') ], [ 0, '' ], 'the tree passes without upward dependencies');
 
 # Figures above their limits.
 sub exceeds
@@ -171,7 +171,7 @@ see(17);
 fails('files that see libwebsockets', 'files that see libwebsockets: 17 (limit: 16)');
 unlink glob("$tree/relay/gate/net/see*.c"), "$tree/relay/gate/net/server.h" or die "could not remove: $!\n";
 
-# Circles of calls: two of three files pass if the allow-list has them.
+# Call cycles: two of three files pass if the allow-list has them.
 sub call_around
 {
     my ($prefix, $count) = @_;
@@ -185,16 +185,16 @@ sub call_around
 }
 call_around(x => 3);
 call_around(y => 3);
-is_deeply([ lint("hub circle 6: a\n") ], [ 0, '' ], 'two circles of three files pass');
+is_deeply([ lint("hub cycle 6: a\n") ], [ 0, '' ], 'two cycles of three files pass');
 call_around(z => 2);
-($code, $out) = lint("hub circle 8: a\n");
-is($code, 1, 'more files in circles fail, whatever the allow-list has');
-like($out, qr/^files in circles: 8 \(limit: 6\)/m, 'the report has the number of files in circles');
+($code, $out) = lint("hub cycle 8: a\n");
+is($code, 1, 'more files in cycles fail, whatever the allow-list has');
+like($out, qr/^files in cycles: 8 \(limit: 6\)/m, 'the report has the number of files in cycles');
 unlink glob("$tree/relay/hub/parts/[xyz]?.c") or die "could not remove: $!\n";
 call_around(x => 4);
-($code, $out) = lint("hub circle 4: a\n");
-is($code, 1, 'a circle of four files fails, whatever the allow-list has');
-like($out, qr/^files of a circle: 4 \(limit: 3\)/m, 'the report has the size of the circle');
+($code, $out) = lint("hub cycle 4: a\n");
+is($code, 1, 'a cycle of four files fails, whatever the allow-list has');
+like($out, qr/^files of a cycle: 4 \(limit: 3\)/m, 'the report has the size of the cycle');
 unlink glob("$tree/relay/hub/parts/x?.c") or die "could not remove: $!\n";
 
 # A renamed struct is not taken for a small one.
@@ -207,7 +207,7 @@ rename "$tree/session.h", "$tree/relay/hub/session/session.h" or die "could not 
 ($code, $out) = lint('', '--report');
 is($code, 0, 'the report passes');
 like($out, qr/^fields of a struct: 25 .*session 25, gate 4$/m, 'fields are counted, including those of nested structs');
-like($out, qr/^files in circles: 0 \(limit: 6\)/m, 'with the limit');
+like($out, qr/^files in cycles: 0 \(limit: 6\)/m, 'with the limit');
 
 # A missing object is not taken for a file without calls.
 unlink "$tree/build/lint/relay/base/low.o";
