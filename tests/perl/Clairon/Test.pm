@@ -110,7 +110,7 @@ sub script_text { my ($name) = @_; return slurp_file(top() . "/build/gen/scripts
 # Returns the first number, or the second under `make check-long`, which sets CLAIRON_LONG.
 sub amount { my ($short, $long) = @_; return $ENV{CLAIRON_LONG} ? $long : $short }
 
-# Errors of the file's lines as strict JSON; '' if all lines are valid.
+# The lines of the file that are not strict JSON, with their errors; '' if all lines are valid.
 sub strict_faults
 {
     my ($file) = @_;

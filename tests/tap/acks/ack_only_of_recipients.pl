@@ -17,7 +17,8 @@ sub has { my ($client, $id) = @_; return scalar grep { $_->{metadata}{id} eq $id
 sub state_of { my ($id) = @_; return { @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) } } }
 sub acked_ids { my ($client) = @_; return map { @{ $_->{ids} } } grep { $_->{t} eq 'acked' } @{ $client->{messages} } }
 
-# A role without named members: each user who receives the notification must acknowledge it, and no other user.
+# A group without rows in clairon.member: each user who receives the notification must acknowledge it, and no other
+# user.
 my $insider  = $near->client('insider', %group);
 my $again    = $near->client('insider', %group);
 my $outsider = $near->client('outsider');

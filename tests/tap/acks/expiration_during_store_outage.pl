@@ -15,7 +15,7 @@ sub notify { my ($ttl) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('ALL', NULL, '{}', ack_required => true, ttl => '$ttl')") }
 my ($id, $prompt) = map { notify($_) } '1 second', '1 hour';
 wait_until('both notifications are stored', sub { $store->stored == 2 });
-$relay->kill9; # from here on the test calls the scripts, as a restarted store would process its socket buffers
+$relay->kill9; # from here on the test calls the scripts, in the order in which a restarted store may receive them
 
 my ($stream, $pending, $due) = map { $store->of($id, $_) } qw(stream pending due);
 my $prefix = $stream =~ s/:stream$//r;
@@ -39,7 +39,7 @@ end();
 is(scalar(grep { defined $_->{only} } $store->entries), 0, 'nothing is retried meanwhile');
 is_deeply([errors()], [], 'nothing is in the error log');
 
-# The wait is over.
+# The time to wait for delivery reports has passed.
 $store->execute('ZADD', $due, '1.5', "$id:");
 end();
 is_deeply([errors()], ['forgets'], 'exactly the users without an ack are in the error log');

@@ -1,6 +1,6 @@
 # A user leaves and rejoins a group while a device has notifications queued behind its full window. Tests that a
-# queued notification that another device acknowledges is announced as a gap, although the inbox also holds one of the
-# group.
+# queued notification that another device acknowledges is announced as a gap, even if the inbox also holds a
+# notification of the group.
 use strict;
 use warnings;
 

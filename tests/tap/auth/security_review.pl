@@ -12,9 +12,9 @@
 #   slowloris                                            heads: as above; bodies and readers: http/slow_http_clients, many of
 #                                                        them: http/many_concurrent_requests
 #   path traversal                                       here
-#   pages of others (CSRF)                               here and console/admins_only (POST, preflight), gate/handshake (WebSocket)
+#   pages of other origins (CSRF)                        here and console/admins_only (POST, preflight), gate/handshake (WebSocket)
 #   X-Forwarded-For                                      gate/connection_limits (trusted and not), http/malformed_request_heads (twice)
-#   limits by address, user, rate                        gate/connection_limits
+#   limits per address and user, rate limits             gate/connection_limits
 #   keys and certificates changed on SIGHUP              auth/key_rotation, tls/fragmented_records
 #   the console                                          console/admins_only; tests/e2e/test_console.py
 use strict;

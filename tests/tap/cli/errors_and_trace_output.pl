@@ -129,7 +129,7 @@ is($code, 1, 'a store that fails during a reply causes an error');
 like($err, qr/^clairon errors: the store does not reply: /, 'the lost connection is reported');
 waitpid $fake_store, 0;
 
-# A value that its type cannot print: the notification is delivered, and the error log has an entry.
+# A value whose output function fails: the notification is delivered, and the error log has an entry.
 $pg->safe_psql('postgres', q{
     SET client_min_messages = error;
     CREATE TYPE odd;
@@ -155,7 +155,7 @@ my @events = map { join ' ', $_->{stage}, $_->{user} // (), $_->{attempt} // () 
 is_deeply([ @events[ 0, 1 ] ], [ 'committed', 'stored' ], 'the first events are commit and storage');
 my %count;
 $count{$_}++ for map { s/ .*//r } @events;
-# A slow machine may retry before the ack: one attempt more for each.
+# On a slow machine retries may precede the ack; each adds an attempt.
 my $more = $count{retried} - 4;
 is_deeply(\%count, { committed => 1, stored => 1, sent => 6 + $more, retried => 4 + $more, errored => 2, acked => 2 },
     'a trace has all events of each user') or diag join ', ', @events;

@@ -1,4 +1,5 @@
-# Tests that live lists of our client equal their tables, over WebSocket and SSE, through writes, a restart and changes of membership.
+# Tests that live lists of our client equal their tables, over WebSocket and SSE, through writes, a restart and
+# membership changes.
 use strict;
 use warnings;
 

@@ -45,8 +45,8 @@ sub script
             '-o', '/dev/null']);
 }
 
-# The rows of a query whose columns are all bytea, with the plugin's settings. With little memory the test_decoding of
-# 18 crashes after a rollback of a large transaction.
+# The rows of a query whose columns are all bytea, with the plugin's settings. PostgreSQL 18's test_decoding crashes
+# with little memory after a rollback of a large transaction.
 sub rows_of_bytes
 {
     my ($query) = @_;

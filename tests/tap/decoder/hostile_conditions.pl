@@ -67,7 +67,7 @@ is(sql(q{SELECT count(*) FROM pg_logical_slot_get_changes('by_sql', NULL, NULL)}
 is(sql('SELECT count(*) FROM own.calls'), 0, 'no code of the attacker runs');
 ok(!logged($start, qr/LOG:  own\.f runs/), 'the attacker\'s function does not run even temporarily');
 
-# Operators replaced by a lock and by the drop of a slot.
+# Operators replaced by ones that take a lock or drop a slot.
 $mark = log_mark();
 as_attacker(q{
     CREATE TABLE own.n (id bigint PRIMARY KEY, slot name);

@@ -1,4 +1,4 @@
-# Tests rule evaluation specific to a walsender: prepared rules, a role without rights, functions that execute SQL,
+# Tests rule evaluation specific to a walsender: prepared rules, a role without privileges, functions that execute SQL,
 # termination.
 use strict;
 use warnings;
@@ -47,7 +47,7 @@ sql(q{BEGIN; SELECT clairon.watch('t', 'USER', '=undone'); INSERT INTO t VALUES 
 sql(q{ROLLBACK PREPARED 'q'; INSERT INTO t VALUES (7, 'on')});
 is_deeply(values_and_targets(receive()), ['on to prepared'], 'a rolled back rule never applies');
 
-# The reading role has no rights on the objects of a condition; the table's owner has them.
+# The reading role has no privileges on the objects of a condition; the table's owner has them.
 sql(q{CREATE SCHEMA closed; CREATE EXTENSION citext SCHEMA closed; CREATE EXTENSION hstore SCHEMA closed;
     REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA closed FROM PUBLIC;
     CREATE TABLE c (id int, v closed.citext, h closed.hstore);

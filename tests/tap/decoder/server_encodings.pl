@@ -116,7 +116,7 @@ run_sql('japan', "SET client_encoding = 'UTF8'; CREATE TABLE t (v text);"
 is(JSON::decode_json((framed_lines('japan'))[0])->{payload}{after}{v}, "x$long", 'a long text is converted completely');
 is(JSON::decode_json((text_lines('japan'))[0])->{payload}{after}{v}, "x$long", 'text mode escapes a long text completely');
 
-# All other server encodings: names, labels, targets and values, twice the same.
+# All other server encodings: names, labels, targets and values; a second read returns the same.
 my %words = (
     LATIN1        => 'déjà ÿ',
     LATIN2        => 'żółć ő',

@@ -20,7 +20,7 @@ CONF
 my $connection = $pg->connstr('postgres');
 srand 20250305;
 
-# All single-byte characters, or many of two and more bytes.
+# All characters of a single-byte encoding, or many multi-byte ones.
 sub characters
 {
     my ($encoding) = @_;
@@ -60,7 +60,7 @@ sub run_file
     return $? == 0;
 }
 
-# Names use up to 63 bytes, cut between characters; the rest is values.
+# Names have up to 63 bytes and end between characters; values have the other characters.
 sub workload
 {
     my ($encoding) = @_;

@@ -8,7 +8,7 @@ use Clairon::Test qw(top scratch);
 use JSON ();
 use Test::More;
 
-# In the data folder and in the WAL, and spilled twice.
+# Disk space for the data directory, the WAL and two spills.
 my $MB = $ENV{CLAIRON_LONG} ? 12_000 : 3_000;
 my $free = (split ' ', (qx{df -Pm '@{[scratch()]}'})[1])[3];
 plan skip_all => "needs $MB MB of free disk, there are $free" if $free < $MB;

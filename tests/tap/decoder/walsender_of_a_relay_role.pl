@@ -1,4 +1,5 @@
-# Tests that a role with relay rights only receives everything through a walsender, in both modes, and the same again.
+# Tests that a role with relay rights only receives everything through a walsender, in both modes, and the same on a
+# second read.
 use strict;
 use warnings;
 
@@ -116,7 +117,7 @@ for my $slot (qw(framed two_phase))
     is($prepared[0]{note}{payload}{after}{id}, 2, 'the notification has the committed row');
 }
 
-# A large transaction is sent in bounded packets, spilled or not.
+# A large transaction is sent in packets of bounded size, spilled or not.
 receive('framed', ['mode=framed'], confirm => 1);
 $pg->append_conf('postgresql.conf', 'logical_decoding_work_mem = 64kB');
 $pg->reload;

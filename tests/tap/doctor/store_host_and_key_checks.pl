@@ -143,7 +143,7 @@ for my $conninfo ('host=x password=hush', 'postgresql://me:hush@x/db')
     check_exposed('a password of the primary', 'the settings file', $relay->{file});
 }
 
-# A right that is not checked would be missed at run time.
+# A permission that the doctor does not check would be found missing only at run time.
 my %tried = map { $_ => 1 } slurp_file(Clairon::Test::top() . '/relay/doctor/store.c') =~ /^    "([A-Z]+)/mg;
 my %used;
 for my $script (glob Clairon::Test::top() . '/relay/store/scripts/{,parts/}*.lua')

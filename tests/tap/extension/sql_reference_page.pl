@@ -31,7 +31,7 @@ my ($notify) = $page =~ /^(## Send a notification.*?)^## /ms;
 is_deeply([ grep { $notify !~ /`$_`/ && $_ ne 'audience' } map { $_->[0] } parameters('notify') ], [],
     'each parameter of notify is documented');
 
-# Each view and function with rights for other roles.
+# Each view and function with privileges for other roles.
 my $others = sql(q{SELECT string_agg(DISTINCT name, ' ' ORDER BY name) FROM (
     SELECT proname, proacl, proowner, 'f'::"char" FROM pg_proc WHERE pronamespace = 'clairon'::regnamespace
     UNION ALL SELECT relname, relacl, relowner, 'r' FROM pg_class

@@ -19,7 +19,7 @@ my $relay = Clairon::Test::relay($pg, $store, conf => {
     'feed.conninfo' => 'host=localhost dbname=postgres user=relay port=' . $to_pg->port });
 my $client = $relay->client('u1');
 my $rows   = 0;
-my @mine;    # those of them for our client
+my @mine;    # the ids of rows for our client
 
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 

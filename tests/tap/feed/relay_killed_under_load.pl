@@ -42,7 +42,7 @@ my $writer = Clairon::Test::writer($pg, $script);
 
 for my $kill (1 .. $KILLS)
 {
-    # A later point of the stream each time.
+    # Each kill is at a later point of the stream.
     my $wanted = $kill * $ROWS / ($KILLS + 2);
     wait_until("entry $wanted is stored", sub { $store->stored >= $wanted });
     $relay->kill9;

@@ -42,8 +42,8 @@ wait_until('one relay streams, the other is in standby', sub {
 my $rows = 0;
 for my $round (1 .. $ROUNDS)
 {
-    # It is stopped with buffered rows, and with WAL left for both; if it stored all before the stop, more rows
-    # follow.
+    # The relay is stopped while it has rows in its buffers and unread WAL. If it had already stored all rows, the test
+    # adds more and stops it again.
     my ($mark, $began);
     while (1)
     {

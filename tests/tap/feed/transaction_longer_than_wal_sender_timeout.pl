@@ -7,7 +7,8 @@ use Clairon::Test qw(wait_confirmed);
 use Test::More;
 use Time::HiRes qw(time);
 
-# Each takes longer than a second: they are read from files, and each row of the second costs 50 us and more.
+# Both transactions take longer than a second to decode: they are spilled to files, and the condition costs at least 50
+# us for each row of `seldom`.
 my $pg = Clairon::Test::postgresql('main', conf => "wal_sender_timeout = 1s\nlogical_decoding_work_mem = 64kB\n");
 $pg->safe_psql('postgres', q{
     CREATE TABLE t (id int PRIMARY KEY, owner text);

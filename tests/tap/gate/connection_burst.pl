@@ -82,8 +82,8 @@ subtest 'with TLS' => sub {
     my @sockets = sockets($relay, MANY_TLS);
     handshake_all_then_request(@sockets);
     my $responses = count_responses(@sockets);
-    # The relay may close the oldest unfinished handshakes after three seconds, if others wait. No handshake that it
-    # closed is older than the test measures: its clock starts before the first connection and ends with the responses.
+    # The relay may close the oldest unfinished handshakes after three seconds, if others wait. The test measures from
+    # before the first connection to the last response, so no handshake was older than that.
     my $is_slow = time - $connected_at > 3;
     my $closed  = $is_slow ? delete $responses->{closed} // 0 : 0;
     note "slow machine: $closed handshakes were closed" if $closed;

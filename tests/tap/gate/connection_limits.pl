@@ -240,7 +240,7 @@ for ([ 'true', 'false', 503 ], [ 'false', 'true', 101 ])
 }
 is($relay->stop, 0, 'SIGTERM ends the relay with concurrent requests with status 0');
 
-# Out of file descriptors: idle connections are closed for active ones, others wait. The log has it once.
+# Out of file descriptors: idle connections are closed for active ones, others wait. It is logged once.
 $relay = relay_with('gate.connect_timeout' => '5m');
 my @open = glob '/proc/' . $relay->pid . '/fd/*';
 system('prlimit', '--pid', $relay->pid, '--nofile=' . (@open + 4) . ':') == 0 or die 'could not lower the limit';

@@ -78,7 +78,7 @@ sub send_pieces
     return;
 }
 
-# 1. Framing: every form of length, in one piece, by octet, in chunks.
+# 1. Framing: every length encoding; in one piece, byte by byte, in chunks.
 is_case('1.1.1 an empty frame', sub { $_[0]->frame(TEXT, '') }, 4000);
 for my $bytes (12, 125, 126, 127, 128, 65_535, 65_536)
 {
@@ -284,7 +284,7 @@ is_case('9.4 one fragment per byte', sub {
     my $text = ping_of(2000);
     $_[0]->write(join '', map {
         frame_bytes($_ ? CONTINUATION : TEXT, substr($text, $_, 1), final => $_ == 1999) } 0 .. 1999) }, 'pong');
-# With the connect message, the highest rate of a client.
+# Together with the connect message: as many as a client may send at once.
 is_case('9.7 many messages, one per frame', sub { $_[0]->write(frame_bytes(TEXT, $line) x 999) }, ('pong') x 999);
 
 # 10. Clients must mask.

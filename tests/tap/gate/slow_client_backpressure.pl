@@ -132,7 +132,7 @@ while (keys %again < @overtook)
 is_deeply([ sort keys %again ], [ sort @overtook ], 'the cursor is before the overtaken notifications');
 $slow->disconnect;
 
-# Too many unsent bytes, then too old.
+# Closed for too many unsent bytes, then for unsent data that is too old.
 sub check_closed
 {
     my ($user, $why) = @_;

@@ -197,7 +197,7 @@ is($code, 1, 'a cycle of four files fails, whatever the allow-list has');
 like($out, qr/^files of a cycle: 4 \(limit: 3\)/m, 'the report has the size of the cycle');
 unlink glob("$tree/relay/hub/parts/x?.c") or die "could not remove: $!\n";
 
-# A renamed struct is not taken for a small one.
+# A renamed struct is not mistaken for a small one.
 rename "$tree/relay/hub/session/session.h", "$tree/session.h" or die "could not rename: $!\n";
 ($code, $out) = lint('');
 is($code, 1, 'without struct session it fails');
@@ -209,7 +209,7 @@ is($code, 0, 'the report passes');
 like($out, qr/^fields of a struct: 25 .*session 25, gate 4$/m, 'fields are counted, including those of nested structs');
 like($out, qr/^files in cycles: 0 \(limit: 6\)/m, 'with the limit');
 
-# A missing object is not taken for a file without calls.
+# A missing object is not mistaken for a file without calls.
 unlink "$tree/build/lint/relay/base/low.o";
 ($code, $out) = lint('');
 is_deeply([ $code, $out ], [ 1, "relay/base/low.c is not compiled: run make lint\n" ], 'a file that is not compiled fails');

@@ -1,4 +1,4 @@
-# Does the pages lint fail on links, files and functions that do not exist?
+# Tests that the pages lint fails on links, files and functions that do not exist.
 use strict;
 use warnings;
 

@@ -28,7 +28,7 @@ sub to
     return { payload => { text => 'hé', n => 1.5 }, routing => { audience => { type => $type, targets => \@targets } } };
 }
 
-# Plain.
+# Without acks.
 my $u1     = $relay->client('u1');
 my $other  = $second->client('u1');
 my $u2     = $relay->client('u2');

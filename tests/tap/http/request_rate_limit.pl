@@ -1,4 +1,4 @@
-# Tests that a client above the HTTP request rate is rejected with a delay, and no other client.
+# Tests that a client above the HTTP request rate, and no other client, is rejected with a Retry-After.
 use strict;
 use warnings;
 

@@ -310,7 +310,7 @@ is($foreign->{headers}{'access-control-allow-origin'}, undef, 'another origin ge
 is(http(GET => '/v1/poll?wait=0', bearer('u1'), Origin => 'http://127.0.0.1:1')->{headers}{'access-control-allow-origin'},
     'http://127.0.0.1:1', 'a page of the same host can read the response');
 
-# Ends.
+# How streams and polls end.
 my $short = Clairon::Test::EventStream->open($relay, 'u1', ':claims' => { exp => int(time()) - 3 });
 is($short->wait_message('connected')->{t}, 'connected', 'a token within the leeway is accepted');
 my @last = $short->wait_end;

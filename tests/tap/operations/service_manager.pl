@@ -92,7 +92,7 @@ $relay->stop;
 is_deeply([ grep { !/^WATCHDOG=1$/ } datagrams_until(qr/STOPPING/) ], ["STOPPING=1\nEXTEND_TIMEOUT_USEC=12000000"],
     'with several workers only the supervisor sends');
 
-# A missing manager stops nothing.
+# A missing service manager does not stop the relay.
 $ENV{NOTIFY_SOCKET} = scratch() . '/nobody';
 $relay->start;
 $relay->wait_ready;

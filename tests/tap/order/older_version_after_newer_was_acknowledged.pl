@@ -33,7 +33,7 @@ sub deliver_plain { my ($client) = @_;
     return $client->run_until('a plain row', sub { grep { $_->{metadata}{source} eq 'plain' && $_->{payload}{after}{id} == $id } $client->notifications }) }
 sub pending_is { my ($count) = @_; return wait_until("$count are pending", sub { $store->pending == $count }) }
 
-# Older versions after newer ones that are not marked as retries.
+# Older versions that followed newer ones without being marked as retries.
 sub faults
 {
     my ($client) = @_;

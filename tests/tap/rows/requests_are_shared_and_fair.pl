@@ -1,4 +1,5 @@
-# Tests the queue of requests for rows: equal users share a query, users are served round-robin, and more requests are rejected.
+# Tests the queue of requests for rows: users with the same access share a query, users are served round-robin, and more
+# requests are rejected.
 use strict;
 use warnings;
 
@@ -40,7 +41,7 @@ my $busy = $relay->client('busy');
 $stub->set('all', audience => 'ALL');
 $stub->set('grp', audience => 'STRUCTURE');
 $stub->set('mine', audience => 'USER');
-reply($busy, request($busy, source => $_)) for qw(all grp mine);    # the relay knows the audiences now
+reply($busy, request($busy, source => $_)) for qw(all grp mine);    # the relay now knows the audiences
 
 # Sharing.
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'm2'), ('ROLE', 'admin', 'm2')});
@@ -70,7 +71,7 @@ is($rows{m1}{grp}, $rows{m2}{grp}, 'users with the same groups receive the same 
 is($rows{m3}{grp}, 'm3', 'users with other groups share no query');
 is_deeply([ map { $rows{$_}{mine} } qw(m1 m2 m3) ], [qw(m1 m2 m3)], 'users of a rule for USER share no query');
 
-# The audience of a rule changed since the relay knows it.
+# The audience of a rule has changed since the relay read it.
 occupy($busy);
 $requests{$_}{all} = request($clients{$_}, source => 'all') for qw(m1 m3);
 waiting(2);
@@ -78,7 +79,7 @@ $stub->set('all', audience => 'USER');
 release();
 is(reply($clients{$_}, $requests{$_}{all})->{rows}[0]{user}, $_, 'rows of a rule that became one for USER are not shared') for qw(m1 m3);
 
-# Turns.
+# Users are served round-robin.
 $stub->set($_) for map { "t$_" } 1 .. 10;
 occupy($busy);
 my @many = map { request($clients{m1}, source => "t$_") } 1 .. 10;

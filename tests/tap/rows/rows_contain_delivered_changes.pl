@@ -25,7 +25,7 @@ sub reply { my ($client, $r) = @_; return $client->wait_for(sub { ($_[0]{r} // 0
 sub has_reply { my ($client, $r) = @_; return scalar grep { ($_->{r} // 0) == $r } @{ $client->{messages} } }
 sub repeated { return $relay->metric('clairon_rows_repeated_total') }
 
-# Waits until the relay has queried again that often.
+# Waits until the relay has repeated its query that many times.
 sub wait_repeated
 {
     my ($more) = @_;
@@ -62,7 +62,7 @@ my $verdict = reply($client, request($client, source => 't', snapshot => snapsho
 is_deeply([ sort keys %$verdict ], [qw(ok r t)], 'the reply reports only whether it is new enough');
 is($verdict->{ok}, JSON::true, 'a snapshot with it is new enough');
 
-# A notification of another user counts too: the cursor of the connection is past it.
+# A notification of another user counts too: the connection's cursor is past it.
 my $other = insert(2, 'u2');
 wait_until('the relay has read it', sub { $relay->metric('clairon_hub_notifications_total') >= 2 });
 $stub->set('t', snapshot => snapshot_without($other));
@@ -79,7 +79,7 @@ reply($late, $of_late);
 pass('both clients receive their rows afterwards');
 is(($relay->get($path, Authorization => 'Bearer ' . token(sub => 'u9')))[0], 200, 'a request over HTTP receives its rows afterwards');
 
-# A request that precedes its connection's cursor.
+# A request sent before `connected` has set the connection's cursor.
 my $eager = Clairon::Test::Client->new($relay->url('/v1/ws'));
 $eager->send({ t => 'connect', r => 1, token => token(sub => 'u1') }, { t => 'rows', r => 2, source => 't' });
 is(reply($eager, 2)->{t}, 'rows', 'a request may follow connect immediately');

@@ -33,7 +33,7 @@ sub expect_delivery
     return;
 }
 
-# Repeats the request while the relay asks for it, as a client does.
+# Repeats the request while the relay asks the client to retry, as a client does.
 sub request_until_rows
 {
     my ($client, %fields) = @_;
@@ -54,7 +54,7 @@ for my $error (map { reply($client, $_) } @slow)
     cmp_ok($error->{after}, '>=', 8000, 'the client gets a delay for its next request');
 }
 is($relay->metric('clairon_rows_errors_total{kind="timeout"}'), 2, 'the ended query is counted');
-reply($client, $waits);    # its time may have ended too
+reply($client, $waits);    # this query may have timed out too
 is(request_until_rows($client, source => 'fast')->{t}, 'rows', 'other requests are served afterwards');
 wait_until('the server runs no query', sub {
     $pg->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%live_rows%' AND state = 'active' AND pid <> pg_backend_pid()}) eq '0' });

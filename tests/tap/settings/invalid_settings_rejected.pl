@@ -51,7 +51,7 @@ sub check_rejected
     return;
 }
 
-# A file with six valid lines; more of them follow.
+# A file that begins with six valid lines, followed by these.
 sub valid_settings
 {
     return join "\n", '[feed]', 'conninfo = host=/nowhere dbname=x password=hunter2', '[store]',

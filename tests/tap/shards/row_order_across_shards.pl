@@ -165,8 +165,8 @@ sub wait_read
     return;
 }
 
-# The relay waits for a stopped server for three seconds. A turn that lasted longer, on a slow machine, shows nothing and
-# is repeated: then the later version came first, and is counted.
+# The relay waits for a stopped server for three seconds. On a slow machine a turn may last longer. The later version
+# then comes first and is counted; such a turn proves nothing and is repeated.
 my @expected;
 sub unordered { return $relay->metric('clairon_store_unordered_total') }
 sub turn

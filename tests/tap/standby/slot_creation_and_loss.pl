@@ -59,7 +59,7 @@ wait_until('no slot is left behind', sub {
     standby_sql('SELECT count(*) FROM pg_replication_slots') == 0 });
 pass('no slot is left after the timeout');
 
-# A role without the right.
+# A role without the privilege.
 sql('CREATE ROLE stranger LOGIN');
 $relay->configure('feed.create_timeout' => '5m',
     'feed.primary_conninfo' => $primary->connstr('postgres') . ' user=stranger');
@@ -69,7 +69,7 @@ my $log = $relay->wait_for_log(qr/could not request a snapshot .*permission deni
 is(() = $log =~ /could not request a snapshot/g, 1, 'a rejection by the primary is logged');
 $relay->stop;
 
-# A role with the right, during a transaction and after its end.
+# A role with the privilege, during a transaction and after its end.
 $relay->configure('feed.primary_conninfo' => $primary->connstr('postgres') . ' user=relay');
 ($mark, my $from) = ($relay->log_mark, -s $primary->logfile);
 $relay->start;

@@ -46,7 +46,7 @@ $client->wait_row(210);
 my %ids = map { $_->{metadata}{id} => 1 } $client->notifications;
 is(scalar keys %ids, 110, 'the replayed rows have the same ids, so that clients can remove duplicates');
 
-# All is confirmed at the end.
+# Everything is confirmed at the end.
 wait_confirmed($pg);
 pass('durable rows are confirmed');
 

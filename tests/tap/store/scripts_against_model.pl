@@ -107,8 +107,8 @@ sub model_ingest
     return [ $model{position}, scalar(grep { $_->{id} } @fresh), @records - @fresh ];
 }
 
-# Notifications without a script: a feed sends only those after its start position, so a transaction is undone
-# completely.
+# A batch without a script, as a transaction. A feed sends only notifications after its start position, so a rejected
+# batch leaves nothing behind.
 sub model_transaction
 {
     my ($owner, $epoch, $after, $read, @records) = @_;
@@ -194,7 +194,7 @@ my %steps  = (
         write_wal(1 + int rand 20);
         my @records = grep { $_->{at} gt ($model{position} // '') } @wal;
         my $after = $model{position} // '';
-        # The one before may have been rejected.
+        # The batch before this one may have been rejected.
         $after = (splice @records, 0, 1 + int rand(@records - 1))[-1]{at} if @records > 1 && rand() < 0.1;
         my ($end) = (grep({ $records[$_]{kind} !~ /[NC]/ } 0 .. $#records), scalar @records);
         @records = @records[ 0 .. $end - 1 ] or return;

@@ -1,4 +1,4 @@
-# Tests that settings of the store that can lose notifications are logged with a hint.
+# Tests that store settings that risk losing notifications are logged with a hint.
 use strict;
 use warnings;
 

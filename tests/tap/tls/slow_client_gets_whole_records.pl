@@ -1,4 +1,5 @@
-# Tests that a slow client over TLS receives everything completely and in order, although records must be completed.
+# Tests that a slow client over TLS receives everything completely and in order, although the socket often accepts only
+# a part of a record.
 use strict;
 use warnings;
 

@@ -1,7 +1,7 @@
 # Clairon::Test::RawSocket: a TCP connection to a relay that can send bytes that no regular client sends.
 #
 #   my $raw = Clairon::Test::RawSocket->new($relay);
-#   my $response = $raw->request(GET => '/healthz');      # { status, headers, body, json: of a body that is }
+#   my $response = $raw->request(GET => '/healthz');      # { status, headers, body, json: decoded if the body is JSON }
 #   my $raw = Clairon::Test::RawSocket->open($relay, Origin => 'http://evil.example');
 #   $raw->{response}{status}; $raw->frame(TEXT, '{"t":"pi', final => 0); $raw->next_message; $raw->read_to_end
 package Clairon::Test::RawSocket;
@@ -32,8 +32,8 @@ sub new
     return bless { link => $link, bytes => '', messages => [], host => "127.0.0.1:$relay->{port}" }, $class;
 }
 
-# A connection that requested the upgrade; {response} is the relay's response. Headers: added ones, or undef to omit
-# one; ':path' and ':method' change the request line.
+# A connection that requested the upgrade; {response} is the relay's response. Headers: additional ones, or undef to
+# omit one; ':path' and ':method' change the request line.
 sub open
 {
     my ($class, $relay, %headers) = @_;
