@@ -211,7 +211,7 @@ start_store() {
     start store "$store" "${options[@]}"
 }
 
-# Succeeds if the store answers and has loaded its dataset.
+# Succeeds if the store responds and has loaded its dataset.
 store_ready() {
     /usr/bin/python3 - "$run/store.sock" <<'EOF'
 import socket, sys
@@ -304,7 +304,7 @@ start_all() {
     ready page 30 http_ok "$page_port" /
 }
 
-# ---- together
+# ---- the demo as a whole
 
 announce() {
     local admin

@@ -1,7 +1,7 @@
 /* advice: NOTICEs of watch about valid rules that may deliver less than expected. */
 
--- Those of the columns that are not in the WAL's old row for an update or a delete in the leaf: a
--- partition or child of the table, or the table itself.
+-- The given columns that the WAL's old row lacks for an update or a delete in the leaf, which is a partition or child
+-- of the table, or the table itself.
 CREATE FUNCTION clairon.missing_in_old_row(relation regclass, columns int2[], leaf regclass)
     RETURNS text[] LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT array_agg(wanted.attname::text ORDER BY wanted.attnum)

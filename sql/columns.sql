@@ -2,8 +2,8 @@
 
 -- A restored table has other column numbers when columns were dropped. Therefore each rule stores
 -- the current names of its columns. A row that is inserted with names gets its numbers from them.
--- In only_when, $n keeps its number: the column with origin n. No table has a column of the number
--- below, so that it denies.
+-- In only_when, $n keeps its number: the column with origin n. No table has a column with the number below, so a rule
+-- with it denies.
 CREATE FUNCTION clairon.no_column() RETURNS int2
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS 'SELECT 32767::int2';
 

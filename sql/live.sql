@@ -36,8 +36,8 @@ CREATE FUNCTION clairon.deciding_columns(relation regclass, name text) RETURNS i
                                   AS found (match))) AS deciding (number)
 $$;
 
--- Why a rule cannot be live, with the SQLSTATE for clairon.watch; no rows when it can be. An
--- unsuitable old row would leave a row at a user who has lost it.
+-- The reasons why a rule cannot be live, with the SQLSTATE for clairon.watch; no rows if it can. With an unsuitable old
+-- row, a user's list would keep a row that the user has lost.
 CREATE FUNCTION clairon.live_faults(relation regclass, name text)
     RETURNS TABLE (state text, fault text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -96,8 +96,8 @@ CREATE FUNCTION clairon.live_faults(relation regclass, name text)
     WHERE missing IS NOT NULL
 $$;
 
--- The tables with rows of a live rule that have no index on its target column, on one of them for a
--- composite audience. Each clairon.live_rows then reads the whole table.
+-- The tables with rows of a live rule that lack an index on its target column; for a composite audience, on all of its
+-- target columns. Each clairon.live_rows then reads the whole table.
 CREATE FUNCTION clairon.live_unindexed(relation regclass, name text)
     RETURNS TABLE (leaf regclass, target text, is_array boolean)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$

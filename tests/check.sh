@@ -138,7 +138,7 @@ layer_packages() { recorded packages; }
 layer_operations() { recorded operations; }
 layer_images() { recorded images; }
 
-# Prints the output of the script of this name, which tests/as_root.sh runs.
+# Prints the output of the script with this name, which tests/as_root.sh runs.
 recorded() {
     local folder=${CLAIRON_RECORDED:-/nonexistent} ended=false
     until [ -e "$folder/$1.log" ] || [ -e "$folder/ended" ] || [ ! -d "$folder" ]; do
@@ -311,7 +311,7 @@ running=() streaming=false
 
 is_recorded() { [[ " root replica packages operations images " == *" $1 "* ]]; }
 
-# Layers that only wait for a script of root do not count.
+# Layers that only wait for a script that runs as root do not count.
 may_start() {
     local layer slots=${LAYERS:-$(($(nproc) + 1))}
     ! is_recorded "$1" || $streaming || return 0
@@ -433,7 +433,7 @@ print_times() {
     printf '%8s %8s  %s\n' 'wall s' 'CPU s' layer
     for layer in build build_root build_packages "$@"; do
         file=$logs/$layer.times
-        # A script of root is measured where it runs.
+        # A script that runs as root is measured there.
         [ ! -e "${CLAIRON_RECORDED:-}/$layer.log.times" ] || file=$CLAIRON_RECORDED/$layer.log.times
         [ ! -e "$file" ] || ! read -r wall cpu <"$file" || printf '%8.1f %8.1f  %s\n' "$wall" "$cpu" "$layer"
     done

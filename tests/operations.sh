@@ -115,7 +115,7 @@ start_store() {
     in_target valkey-server "/etc/store$port.conf" "$@" >/dev/null
 }
 
-# The names of the failed checks, in one line.
+# The names of the failed checks, on one line.
 failed_checks() { sql 5433 "SELECT string_agg(check_name, ', ' ORDER BY check_name) FROM clairon.doctor() WHERE NOT ok"; }
 
 has_no_findings() { in_target clairon doctor -c /etc/clairon/relay.conf --quiet | grep -x 'all checks passed'; }

@@ -64,7 +64,7 @@ ok() {
     fi
 }
 
-# wait_for COMMAND..: waits up to five minutes until it succeeds.
+# wait_for COMMAND..: waits up to five minutes until COMMAND succeeds.
 wait_for() {
     local deadline=$((SECONDS + 300))
     until "$@" >/dev/null 2>&1; do

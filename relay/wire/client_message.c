@@ -423,9 +423,8 @@ client_message_parse_nack(const char *text, size_t len, struct client_message *r
 {
     struct client_message message = {.kind = CLIENT_MESSAGE_NACK};
     json_t *root = load_body(text, len, "ids", "delay");
-    enum rc rc = root != NULL
-                     ? read_nack(root, &message, error)
-                     : reject_message(error, "body must be {\"ids\":[..],\"delay\":0}");
+    enum rc rc = root != NULL ? read_nack(root, &message, error)
+                              : reject_message(error, "body must be {\"ids\":[..],\"delay\":0}");
 
     return finish_body(root, rc, &message, ret_message);
 }
@@ -441,8 +440,7 @@ client_message_parse_switch(const char *text, size_t len, bool *ret_on,
     if (is_good)
         *ret_on = json_is_true(on);
     json_decref(root);
-    return is_good ? RC_OK
-                   : reject_message(error, "body must be {\"on\":true} or {\"on\":false}");
+    return is_good ? RC_OK : reject_message(error, "body must be {\"on\":true} or {\"on\":false}");
 }
 
 enum rc

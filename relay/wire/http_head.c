@@ -76,8 +76,7 @@ check_target(struct head_scan *scan)
         return reject_head(scan, "control character in the request target");
     for (; at < end; at++) {
         if (*at == '%' && (end - at < 3 || !is_hex(at[1]) || !is_hex(at[2])))
-            return reject_head(scan,
-                               "% without two hexadecimal digits in the request target");
+            return reject_head(scan, "% without two hexadecimal digits in the request target");
         if (*at == '%' && at[1] == '0' && at[2] == '0')
             return reject_head(scan, "%00 in the request target");
         if (*at == '&' && ++arguments == HTTP_HEAD_ARGUMENTS_MAX)

@@ -385,9 +385,8 @@ token_parse(const char *text, size_t len, int64_t now_s, struct token *ret_token
 {
     const struct token_rules rules = {.kind = TOKEN_KEY_HS256};
     json_t *claims = json_loadb(text, len, 0, NULL);
-    enum rc rc = json_is_object(claims)
-                     ? token_read_claims(&rules, claims, now_s, ret_token, error)
-                     : token_reject(error, "token claims are not a JSON object");
+    enum rc rc = json_is_object(claims) ? token_read_claims(&rules, claims, now_s, ret_token, error)
+                                        : token_reject(error, "token claims are not a JSON object");
 
     json_decref(claims);
     return rc;

@@ -1,4 +1,4 @@
-# How many notifications per second move from WAL into the store, and with which latency?
+# How many notifications per second move from WAL into the store, and at what latency?
 #
 # Real servers on this machine. PostgreSQL runs with fsync off, so that the path is measured
 # and not the disk.
@@ -120,7 +120,7 @@ sub measure_ours
         $pg->safe_psql('postgres',
             "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots WHERE slot_name = 'clairon'") eq 't' });
     $relay->stop;
-    # Like the other contenders, leave none behind: all write into memory that the store has used before.
+    # Removes the entries, as after the other contenders: each then writes into memory that the store has used before.
     $store->execute('XTRIM', $STREAM, 'MAXLEN', 1);
     return (ours => $pace, cpu => 1e6 * $cpu / $rows);
 }

@@ -65,7 +65,7 @@ class ErrorLog(ConsoleCase):
     def test_figures_counted_before_a_redrive_do_not_hide_its_confirmation(self):
         (notification,) = self.expire(1)
         self.sign_in_and_wait()
-        # Holds the next figures back until after the redrive, and counts the ones after them.
+        # Delays the next response with figures until after the redrive, and counts the later ones.
         self.browser.js(
             "const fetched = window.fetch; window.figures = 0; window.held = null;"
             " window.fetch = async (url, options) => {"

@@ -12,8 +12,8 @@ from pathlib import Path
 from proxy import Proxy
 from stack import ROOT, StackCase, end, wait_for
 
-ROUNDS = 40  # at least; more until
-BROKEN = 6  # connections were closed by the proxy
+ROUNDS = 40  # at least, and more until
+BROKEN = 6  # connections have been closed by the proxy
 
 # Prints each notification of its handlers as a line, and each connection.
 PROGRAM = """

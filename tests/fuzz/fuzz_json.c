@@ -179,7 +179,7 @@ check_base64(struct text input)
     free(out.at);
 }
 
-/* A text that is written in chunks gives the same output as in one piece. */
+/* A text written in chunks has the same output as in one piece. */
 static void
 check_cut(struct text input, size_t chunk)
 {

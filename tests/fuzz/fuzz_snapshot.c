@@ -17,7 +17,7 @@ expect(bool is_true)
         __builtin_trap();
 }
 
-/* The text is canonical, except for repeated ids: writing the numbers gives it back. */
+/* The text is canonical, except for repeated ids: formatting the numbers returns the same text. */
 static void
 compare_texts(const struct snapshot *snapshot, const char *text, size_t len)
 {

@@ -65,7 +65,7 @@ is_good(const struct token_rules *rules, const char *text, size_t len)
     return rc == RC_OK;
 }
 
-/* A ticket keeps all claims: reading, writing and reading again gives the same. */
+/* A ticket keeps all claims: parsing, writing and parsing again returns the same. */
 static void
 read_kept(const char *text, size_t len)
 {

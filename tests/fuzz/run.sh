@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# run.sh: runs each fuzz target for some seconds, from the committed corpus and earlier finds.
+# run.sh: runs each fuzz target for some seconds, from the committed corpus and earlier findings.
 #
 #   tests/fuzz/run.sh SECONDS PROGRAM..
 #
-# All of them run even when one fails. `tests/fuzz/run.sh --merge PROGRAM..` adds the minimized
-# finds to the committed corpus.
+# All of them run even when one fails. `tests/fuzz/run.sh --merge PROGRAM..` adds the minimized findings to the
+# committed corpus.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

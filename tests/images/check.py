@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""check.py: do the images build, and do the compose file's services together bring a row to a browser?
+"""check.py: tests that the images build, and that the compose file's services deliver a row to a client.
 
-    check.py build SCRATCH BASE POSTGRES STORE   carries out the Dockerfiles in roots below SCRATCH
-    check.py run SCRATCH COMPOSE.json            starts what they hold, in a network of its own
-    check.py context SCRATCH                     looks whether the Dockerfile copies all that its build installs
+    check.py build SCRATCH BASE POSTGRES STORE   executes the Dockerfiles in roots below SCRATCH
+    check.py run SCRATCH COMPOSE.json            starts the built images in a separate network
+    check.py context SCRATCH                     checks that the Dockerfile copies all files that its build installs
 
 BASE stands for debian:13, POSTGRES for the official postgres image, STORE for the store's.
 """

@@ -4,7 +4,7 @@ figure above its limit.
 
 Calls are read from the compiled objects: a file refers to another when its object needs a symbol that
 the other defines. Includes are read from the sources. The order of modules and folders is that of
-include_arrows.sh. graph.allow lists the exceptions with their reasons, within LIMITS, which has none;
+include_arrows.sh. graph.allow lists the permitted ones with their reasons. LIMITS has no exceptions;
 --report prints the figures.
 """
 

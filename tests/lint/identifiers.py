@@ -10,7 +10,7 @@ TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..')
 LIST, ALLOW = 'tests/lint/identifiers.list', 'tests/lint/identifiers.allow'
 NOT_OURS = re.compile(r'(^|/)(expected|dist|corpus|node_modules)/')
 QUOTED = r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\''
-# Comments and texts, which hold no identifiers, by the ending of the file.
+# Comments and strings, which contain no identifiers, by file extension.
 HIDDEN = {
     'c': rf'/\*.*?\*/|//[^\n]*|{QUOTED}',
     'js': rf'/\*.*?\*/|(?<![:\\])//[^\n]*|{QUOTED}|`(?:[^`\\]|\\.)*`',

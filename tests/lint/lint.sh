@@ -50,7 +50,7 @@ rule_cppcheck() {
         --suppress=normalCheckLevelMaxBranches --suppress=checkersReport "${files[@]}"
 }
 
-# Words that look like a misspelling and are none: tests/lint/spelling.
+# tests/lint/spelling has words that look misspelled but are not.
 rule_spelling() {
     git ls-files | grep -vE '^LICENSE|/(corpus|expected|dist)/|\.(png|svg|out)$' |
         xargs codespell --ignore-words tests/lint/spelling

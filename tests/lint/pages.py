@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""pages.py: do the links of the pages lead somewhere, and do the files and functions that they name exist?
+"""pages.py: checks that the links of the pages have a target, and that the files and functions that they name exist.
 
 All pages are checked for links. docs/ARCHITECTURE.md, docs/CONTRIBUTING.md and docs/STORE.md are
 also checked for names: `folder/file`, `file.c` and `function()`. Words in capitals are placeholders.

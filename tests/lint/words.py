@@ -42,7 +42,7 @@ def read_allowed():
 
 
 def text_of(path, body):
-    """The places of comments and messages as (offset, text); all of a page but its code."""
+    """Comments and messages as (offset, text); of a page, all text except code."""
     if path.endswith('.md'):
         hidden = re.sub(r'```.*?```|`[^`\n]*`', lambda m: re.sub(r'\S', ' ', m.group(0)), body, flags=re.S)
         return [(0, hidden)]

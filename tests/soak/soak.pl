@@ -1,4 +1,4 @@
-# Tests that a relay with a constant change of connections keeps its memory and descriptors, and loses nothing.
+# Tests that a relay under constant connection churn leaks no memory or descriptors, and loses nothing.
 # SECONDS sets the duration.
 #
 # Two relays; one is restarted repeatedly, the other is measured. Users connect, disconnect cleanly or abruptly, and

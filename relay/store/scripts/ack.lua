@@ -24,7 +24,7 @@ local user, event, packed
 local firsts, others = {}, {}
 local values, values_len = {}, 0 -- ids and values of notifications that stay pending
 
--- Many notifications have the same value after their entry: each such text is parsed once. tails[text][n] is
+-- In the values of many notifications the text after the entry is the same: it is parsed only once. tails[text][n] is
 -- the text after n acknowledgements.
 local tails = {}
 local function read_tail(tail)
@@ -137,7 +137,7 @@ local function acknowledge_chunk(from, to)
     for i = from, to do acknowledge_one(args[i]) end
 end
 
--- Lua parses numbers slowly, and few counts occur.
+-- Lua parses numbers slowly, and only few different counts occur.
 local numbers = {}
 local function number_of(text)
     local number = numbers[text] or tonumber(text)

@@ -62,7 +62,7 @@ redis.call('HMSET', progress, 'owner', owner, 'system', ARGV[2], 'database', ARG
     'position:' .. owner, position, 'read:' .. owner, read)
 -- The next acquire.lua reads it, and hello.lua with several shards.
 redis.call('HSET', meta, 'progress', progress)
--- The feed decides about another timeline: rewind.lua.
+-- If the timeline differs, the feed decides whether to call rewind.lua.
 redis.call('HSETNX', progress, 'timeline', ARGV[3])
 -- Remove the fields of earlier owners, also those that a fenced feed wrote late.
 for _, field in ipairs(redis.call('HKEYS', progress)) do

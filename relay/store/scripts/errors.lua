@@ -1,5 +1,5 @@
 -- errors.lua: a page of the error log for the console, newest first.
--- KEYS: stream. ARGV: prefix, '+' or '(' and the entry before which the page begins.
+-- KEYS: stream. ARGV: prefix, '+', or '(' followed by the entry before which the page begins.
 -- Returns a JSON array; a notification longer than DATA_MAX is null.
 -- include: keys.lua
 -- include: json.lua

@@ -1,5 +1,5 @@
--- fence.lua: runs in a transaction after the entries are added and before the progress moves. Removes the
--- entries again in the cases in which ingest.lua rejects a batch.
+-- fence.lua: runs in a transaction after the entries are added and before the progress moves. Removes the entries again
+-- if ingest.lua would have rejected the batch.
 -- KEYS: stream, progress. ARGV: prefix, epoch, owner token, number of entries added, the position they follow.
 local stream, progress, owner, call = KEYS[1], KEYS[2], ARGV[3], redis.call
 local state = call('HMGET', progress, 'owner', 'position:' .. owner, 'read:' .. owner)

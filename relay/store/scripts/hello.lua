@@ -21,7 +21,7 @@ if created_with ~= shards then
         'set another [store] prefix and drop the slot')
 end
 
--- The same for the list of servers: it has changed if this server has a shard of another server, but not this one.
+-- The same for the list of servers: it has changed if this server lacks this shard, but has one of another server.
 local servers, number = tonumber(ARGV[6]), tonumber(shard_number(prefix) or '0')
 if servers > 1 and redis.call('EXISTS', prefix .. KEY_META) == 0 then
     for other = 0, tonumber(shards) - 1 do

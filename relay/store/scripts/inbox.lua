@@ -1,5 +1,5 @@
 -- inbox.lua: a page of a user's pending notifications, oldest first.
--- KEYS: stream. ARGV: prefix, user, score after which to read, entries at most, `all` or
+-- KEYS: stream. ARGV: prefix, user, score after which to read, maximum number of entries, `all` or
 -- `undelivered`: without notifications that were delivered and whose ack timeout still runs.
 -- Returns {score of the last one read, or '' at the end; entries; their scores}. Scores are unique
 -- (add_entry in stream_entry.lua).

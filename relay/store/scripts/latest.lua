@@ -1,5 +1,5 @@
 -- latest.lua: the newest notifications of a stream, without payloads, for the console's live tail.
--- KEYS: stream. ARGV: prefix, '-' or '(' and the entry before the first one.
+-- KEYS: stream. ARGV: prefix, '-', or '(' followed by the entry before the first one.
 -- Returns a JSON array, newest first.
 local stream, after = KEYS[1], ARGV[2]
 -- include: json.lua

@@ -1,5 +1,5 @@
 -- range.lua: the entries after an id, and whether some of them were trimmed.
--- KEYS: stream. ARGV: prefix, id after which to read, entries at most.
+-- KEYS: stream. ARGV: prefix, id after which to read, maximum number of entries.
 -- Returns {0 whole, 1 trimmed or 2 unknown (the id was never reached), entries, the newest id ever,
 -- 1 if more entries may follow}.
 local stream, prefix, after = KEYS[1], ARGV[1], ARGV[2]

@@ -1,4 +1,4 @@
--- trim.lua: trims entries that are older than the retention and need no more acknowledgements.
+-- trim.lua: trims entries that are older than the retention and have no pending acknowledgements.
 -- KEYS: stream. ARGV: prefix, how long entries are kept in ms.
 -- Older pending entries are moved to the stream's end, as retries for no user: XTRIM removes only the
 -- oldest entries, and a pending one would keep all that follow.

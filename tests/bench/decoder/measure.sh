@@ -25,7 +25,7 @@ EOF
 
 workloads=$all_workloads contenders=$all_contenders rounds=3
 scale=${CLAIRON_BENCH_SCALE:-1} keep=false perf=false
-spill_scale=${CLAIRON_BENCH_SPILL:-1} # of that
+spill_scale=${CLAIRON_BENCH_SPILL:-1} # a factor for the workload `spill`, in addition
 while [ $# -gt 0 ]; do
     case $1 in
         -w) workloads=${2//,/ } && shift ;;

@@ -22,7 +22,7 @@
 
 #define FEEDBACK_NS (10 * INT64_C(1000000000))
 #define HEADER_LEN 25    /* 'w', start, end, time */
-#define KEEPALIVE_LEN 18 /* 'k', end, time, reply wanted */
+#define KEEPALIVE_LEN 18 /* 'k', end, time, reply requested */
 
 struct receiver {
     PGconn *connection;

@@ -4,7 +4,7 @@
  * floor PORT CONTROL_PORT: clients connect to the first port. On the second, `all COUNT BYTES`
  * sends COUNT messages to all clients, in one send each; `each` sends one message to each client.
  * floor PORT STORE_SOCKET: messages come from the store's stream, as for a relay. Each reply is
- * one send to all clients, or to the target of an entry. This is the least cost of that hop.
+ * one send to all clients, or to the target of an entry. This is the minimum cost of that hop.
  */
 #include <errno.h>
 #include <hiredis.h>

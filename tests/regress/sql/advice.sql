@@ -1,4 +1,4 @@
--- Does watch warn about undelivered changes, and does each error name its parameter, without PL/pgSQL context?
+-- watch warns about undelivered changes, and each error names its parameter, without PL/pgSQL context.
 \set VERBOSITY default
 CREATE TABLE plain (id int PRIMARY KEY, owner text, state text);
 -- targets and conditions that are not in the old row

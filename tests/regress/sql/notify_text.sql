@@ -1,4 +1,4 @@
--- Can other output plugins print the message of notify, and is one of the older, binary form still sent?
+-- Other output plugins can print the message of notify, and one of the older, binary form is still sent.
 \set SHOW_CONTEXT never
 SELECT slot_name FROM pg_create_logical_replication_slot('spy', 'test_decoding');
 SELECT clairon.notify('USER', '{é,u1}', '{"text": "é"}', topic => 'a.b', ttl => '1 day') IS NOT NULL;

@@ -193,7 +193,7 @@ SELECT ids('group', 'late') AS later, ids('column', 'u1') AS rows;
 SELECT dblink_disconnect('other') AS done;
 DELETE FROM g WHERE id = 5;
 
--- the two functions differ in their answer where the user is not addressed, or there is no such live rule
+-- the two functions return different results if the user is not addressed, or there is no such live rule
 SELECT clairon.watch('g', 'ALL', name => 'not live');
 SELECT count(*) FROM clairon.rows('g', 'u9', 'users');
 SELECT * FROM clairon.rows('g', 'u1', 'none');

@@ -1,4 +1,4 @@
--- Is a target column denied after its type changed to one that watch rejects?
+-- A target column is denied after its type changed to one that watch rejects.
 CREATE TABLE doc (id int PRIMARY KEY, who text, readers text[]);
 ALTER TABLE doc REPLICA IDENTITY FULL;
 SELECT clairon.watch('doc', 'USER', 'who');

@@ -9,7 +9,9 @@
 #include "tests/unit/heads.h"
 #include "tests/unit/hub/one_session.h"
 
-/* Accepts `room` bytes per call and, like gate_send, buffers the rest of a cut frame. */
+/*
+ * Accepts `room` bytes per call and, like gate_send, buffers the rest of a partially written frame.
+ */
 struct fake {
     unsigned char got[2 * SESSION_CONTROL_MAX];
     size_t len;

@@ -1,4 +1,4 @@
-/* test_cursors.c: does no cursor pass an unread entry of a shard? */
+/* test_cursors.c: no cursor passes an unread entry of a shard. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

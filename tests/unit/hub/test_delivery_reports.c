@@ -1,4 +1,4 @@
-/* test_delivery_reports.c: are the store's replies applied in the order of the reports? */
+/* test_delivery_reports.c: the store's replies are applied in the order of the reports. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

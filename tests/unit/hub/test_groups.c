@@ -1,4 +1,4 @@
-/* test_groups.c: to which audiences does a session belong, and are they current? */
+/* test_groups.c: the audiences of a session, and whether they are current. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -180,7 +180,7 @@ assert_keys(const struct session_groups *groups, const char *audience, const cha
     buffer_free(&text);
 }
 
-/* Users with equal texts receive the same answer. */
+/* Users with the same text receive the same rows. */
 static void
 test_keys_are_those_of_the_audience_in_order(void **state)
 {

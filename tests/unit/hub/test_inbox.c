@@ -1,4 +1,4 @@
-/* test_inbox.c: when does a session read its user's inbox again, and how far? */
+/* test_inbox.c: when a session reads its user's inbox again, and how far. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

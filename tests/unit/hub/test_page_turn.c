@@ -1,4 +1,4 @@
-/* test_page_turn.c: which session of a user reads the next page, and when? */
+/* test_page_turn.c: which session of a user reads the next page, and when. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

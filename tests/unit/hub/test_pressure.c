@@ -1,4 +1,4 @@
-/* test_pressure.c: does load shedding begin, increase and end? */
+/* test_pressure.c: load shedding begins, increases and ends. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* test_ready_list.c: is every mark worked off once, in order, and before its session is freed? */
+/* test_ready_list.c: every mark is processed once, in order, and before its session is freed. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

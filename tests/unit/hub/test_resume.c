@@ -1,4 +1,4 @@
-/* test_resume.c: where does a session resume, and how far is that checked? */
+/* test_resume.c: where a session resumes, and how far that is checked. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

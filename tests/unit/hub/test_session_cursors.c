@@ -1,4 +1,4 @@
-/* test_session_cursors.c: does every reported cursor resume without a loss? */
+/* test_session_cursors.c: every reported cursor resumes without a loss. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

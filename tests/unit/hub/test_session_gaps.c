@@ -1,4 +1,4 @@
-/* test_session_gaps.c: is each loss announced as a gap, once and in time? */
+/* test_session_gaps.c: each loss is announced as a gap, once and in time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

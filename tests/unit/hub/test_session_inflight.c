@@ -1,4 +1,4 @@
-/* test_session_inflight.c: what does a session send, hold back, repeat and report? */
+/* test_session_inflight.c: what a session sends, holds back, repeats and reports. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -196,7 +196,7 @@ test_stale_memberships_are_requested_again(void **state)
 
     groups_want(&f->session.groups);
     f->session.state = SESSION_GROUPING;
-    session_reload_groups(&f->session); /* GROUPING requests them */
+    session_reload_groups(&f->session); /* the state GROUPING requests them already */
     assert_true(groups_are_wanted(&f->session.groups));
     for (int i = 0; i < 2; i++) {
         groups_begin_request(&f->session.groups);
@@ -207,7 +207,7 @@ test_stale_memberships_are_requested_again(void **state)
     }
 }
 
-/* The request that is pending, or comes, returns the change too. */
+/* The pending request, or the next one, returns the change too. */
 static void
 test_a_change_before_the_reply_is_requested_again(void **state)
 {

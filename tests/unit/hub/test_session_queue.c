@@ -1,4 +1,7 @@
-/* test_session_queue.c: is each frame sent whole, once and in order, however little fits? */
+/*
+ * test_session_queue.c: each frame is sent whole, once and in order, however little the socket
+ * accepts.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -55,7 +58,7 @@ test_cut_frames_are_sent_whole_and_once(void **state)
         hub_send_some(&hub, 1);
         assert_true(session.is_blocked);
         assert_false(hub_send_some(&hub, 10)); /* the socket is full */
-        fake.room = room + 1;                  /* the transport ends a cut frame */
+        fake.room = room + 1;                  /* the transport completes a partial frame */
         for (int turns = 0; turns < 300 && !session_queue_is_empty(&session); turns++)
             session_writable(&session);
         fake.room = SIZE_MAX;

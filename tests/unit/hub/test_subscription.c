@@ -1,4 +1,4 @@
-/* test_subscription.c: which topics does a client receive, and how is that reported to it? */
+/* test_subscription.c: which topics a client receives, and how they are reported to it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* test_topics.c: does a subscription match its topics only? */
+/* test_topics.c: a subscription matches its topics only. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,7 @@
-/* test_rows_queue.c: only equal users share queries, and users are served round-robin. */
+/*
+ * test_rows_queue.c: only users with the same access share queries, and users are served
+ * round-robin.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -523,7 +526,7 @@ waiting_requests_expire(void **state)
     add_request(0, "u1", "t");
     add_request(1, "u1", "t");
     add_request(2, "u2", "t");
-    clients[0].ends = 1; /* while the list of expired ones is worked off */
+    clients[0].ends = 1; /* while the list of expired ones is processed */
     rows_queue_expire(&queue, ROWS_LOST, WAIT_US - 1);
     assert_int_equal(clients[0].results, 0);
     rows_queue_expire(&queue, ROWS_LOST, WAIT_US);

@@ -89,7 +89,7 @@ tear_down(void **state)
     return 0;
 }
 
-/* Merges all entries. Returns shard and ms of each, with blanks. */
+/* Merges all entries. Returns shard and ms of each, separated by spaces. */
 static const char *
 merged(unsigned count)
 {

@@ -22,7 +22,7 @@
 /* A shard's stream, and the number of entries that were read. */
 struct stream {
     redisReply *entries[2 * NOTIFICATIONS];
-    unsigned batch_of[2 * NOTIFICATIONS]; /* that added it */
+    unsigned batch_of[2 * NOTIFICATIONS]; /* the batch that added the entry */
     size_t count;
     size_t read;
 };
@@ -87,7 +87,7 @@ reset(unsigned count)
         newest_sent[k] = (struct position){0, 0};
     }
     shards = count;
-    lsn = UINT64_C(0xfffffff0); /* the text gets longer soon */
+    lsn = UINT64_C(0xfffffff0); /* its text soon gets longer */
 }
 
 static int

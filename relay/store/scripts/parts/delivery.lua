@@ -213,7 +213,7 @@ local function complete(id)
     end
 end
 
--- Lua formats numbers slowly, and few counts occur.
+-- Lua formats numbers slowly, and only few different counts occur.
 local count_texts = {}
 local function count_text(count)
     local text = count_texts[count]
