@@ -16,7 +16,7 @@
 struct encoder;
 
 /*
- * The damage of an error in an output function. Functions of PostgreSQL itself leave no resources
+ * What is lost by an error in an output function. Functions of PostgreSQL itself leave no resources
  * behind, for example when an enum label was deleted from pg_enum, or a text exceeds 1 GB.
  */
 enum encode_risk {

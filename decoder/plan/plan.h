@@ -16,7 +16,7 @@
 
 struct condition;
 
-/* Why a plan's targets, or its emitter, are read from columns or not. */
+/* Whether a plan's targets, or its emitter, are read from columns, and if not, why. */
 #define TARGET_COLUMNS 0
 #define TARGET_NONE (-1)
 #define TARGET_DROPPED (-2)

@@ -5,7 +5,7 @@
 enum rc {
     RC_OK = 0,
     RC_AGAIN,  /* would block: wait */
-    RC_CLOSED, /* the peer closed in good order: stop */
+    RC_CLOSED, /* the peer closed the connection cleanly: stop */
     RC_BAD,    /* invalid data from the peer or the user: reject it */
     RC_LIMIT,  /* a limit is reached */
     RC_IO,     /* a connection or file failed: reconnect, retry */

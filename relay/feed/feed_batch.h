@@ -32,7 +32,7 @@ struct feed_batch {
     char sent_position[FRAME_POSITION_TEXT + 1]; /* of the last frame sent to the store */
 };
 
-/* A batch that the store has not answered yet. */
+/* A batch that the store has not acknowledged yet. */
 struct flight {
     uint64_t confirm_lsn; /* as in struct feed_batch */
     size_t bytes;

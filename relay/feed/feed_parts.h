@@ -55,7 +55,7 @@ struct feed {
     feed_rejected *rejected; /* with rejected_ctx */
     void *rejected_ctx;
     bool closing;
-    /* resumes reading in COPYING and STREAMING once the store has answered */
+    /* resumes reading in COPYING and STREAMING once the store has replied */
     void (*resume_reading)(struct feed *feed);
     struct feed_link link;
     struct feed_slot slot;

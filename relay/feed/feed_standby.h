@@ -29,7 +29,7 @@ struct feed_standby {
     struct postgres_query query;
     ev_timer time;
     bool query_failed; /* the last status query failed, and that is logged */
-    unsigned failures; /* consecutive bad answers, up to the threshold */
+    unsigned failures; /* consecutive failed checks, up to the threshold */
 };
 
 void feed_standby_start(struct feed *feed);

@@ -666,7 +666,7 @@ rows_queue_measure(struct rows_queue *queue, int64_t elapsed_us)
     queue->mean_us += (elapsed_us - queue->mean_us) / MEAN_WEIGHT;
 }
 
-/* Spread, so that clients do not try again at the same time. */
+/* Spread, so that clients do not retry at the same time. */
 int64_t
 rows_queue_after_ms(const struct rows_queue *queue, enum rows_status status)
 {

@@ -120,7 +120,7 @@ void rows_queue_expire(struct rows_queue *queue, enum rows_status status, int64_
 /* The duration of a query, for rows_queue_after_ms. */
 void rows_queue_measure(struct rows_queue *queue, int64_t elapsed_us);
 
-/* The delay after which a client may try again, in ms. */
+/* The delay after which a client may retry, in ms. */
 int64_t rows_queue_after_ms(const struct rows_queue *queue, enum rows_status status);
 
 /* Frees the cached audiences. All requests must have ended, and no query may run. */

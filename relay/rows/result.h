@@ -1,4 +1,4 @@
-/* result.h: the rows of one query, shared by all requests that it answers. */
+/* result.h: the rows of one query, shared by all requests that it serves. */
 #ifndef CLAIRON_ROWS_RESULT_H
 #define CLAIRON_ROWS_RESULT_H
 

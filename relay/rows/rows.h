@@ -17,7 +17,7 @@ struct rows *rows_open(struct ev_loop *loop, const struct config *config, struct
 
 /*
  * ROWS_OK: `done` is called later, from the loop, and the caller owns *ret_request.
- * ROWS_BUSY, ROWS_USER_LIMIT: try again in *ret_after_ms. ROWS_OFF: `rows` is NULL.
+ * ROWS_BUSY, ROWS_USER_LIMIT: retry in *ret_after_ms. ROWS_OFF: `rows` is NULL.
  */
 enum rows_status rows_request_start(struct rows *rows, const struct rows_wanted *wanted,
                                     const struct rows_events *events, void *ctx,

@@ -30,7 +30,7 @@ long long direct_error_count(struct direct *direct);
 /*
  * direct_redrive and direct_drop queue a command and do not wait for its reply. direct_errors reads
  * the replies after each page of the log, adds them to direct_changed, and fails if one is an
- * error. Entries that are already gone are not counted.
+ * error. Entries that no longer exist are not counted.
  */
 
 /*

@@ -1,4 +1,4 @@
-/* store.h: the store (KeyDB, Redis or Valkey) as the other rooms use it. */
+/* store.h: the store (KeyDB, Redis or Valkey) as the other modules use it. */
 #ifndef CLAIRON_STORE_STORE_H
 #define CLAIRON_STORE_STORE_H
 

@@ -69,7 +69,7 @@ sort_ids(const char *const *ids, size_t count, const char **ret_ids)
         ret_ids[i] = ids[i];
         is_sorted = is_sorted && (i == 0 || strcmp(ids[i - 1], ids[i]) < 0);
     }
-    if (is_sorted) /* as when acknowledged in commit order */
+    if (is_sorted) /* the usual case: acknowledged in commit order */
         return count;
     qsort(ret_ids, count, sizeof(*ret_ids), compare_ids);
     for (size_t i = 0; i < count; i++) {

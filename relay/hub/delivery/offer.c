@@ -27,8 +27,8 @@ report_expired(struct session *session, const struct notification *notification)
 }
 
 /*
- * A poll resumes from the cursor of its last notification: one that reports an earlier cursor
- * than the session's cursor is sent with the cursor instead.
+ * A poll resumes from the cursor of its last notification: a notification that would report an
+ * earlier cursor is sent with the session's cursor instead.
  */
 static void
 queue(struct session *session, struct notification *notification)

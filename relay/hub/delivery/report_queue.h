@@ -15,7 +15,7 @@ struct delivery_report {
     bool retry_enabled;
     bool is_open_ended;
     bool is_renewal;     /* it was reported before; the store may have lost it */
-    bool is_not_pending; /* the store's answer: no ack of it is pending */
+    bool is_not_pending; /* the store's reply: no ack of it is pending */
     char *user;
     struct session *deferred;          /* it is held back for this session; NULL: it was written */
     struct notification *notification; /* the one that is held back; a reference */

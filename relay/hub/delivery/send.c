@@ -188,7 +188,7 @@ send_queue(struct session *session)
     session_gap_of_backlog(session);
 }
 
-/* One frame of the answers to `rows` at a time, so that notifications are sent in between. */
+/* Sends one frame of the replies to `rows` at a time, so that notifications are sent in between. */
 static void
 send_list_frame(struct session *session)
 {
@@ -214,8 +214,8 @@ send_list_frame(struct session *session)
 }
 
 /*
- * Before the queue: it may have changes after the reload, which the client must not add to the rows
- * before it.
+ * Before the queue, which may hold later changes: the client must not apply them to rows from
+ * before the reload.
  */
 static void
 send_reloads(struct session *session)

@@ -14,8 +14,9 @@ session_defer_inbox(struct session *session)
 }
 
 /*
- * Nothing overtakes a notification that was not sent to this session. Retries that wait were sent
- * before: a live session reads them first all the same, but a poll may end before that.
+ * Nothing overtakes a notification that was not sent to this session. Retries in the inbox were
+ * sent before. A live session reads them first in any case, but a poll may end before it has read
+ * them.
  */
 static bool
 has_to_wait(const struct session *session)

@@ -1,4 +1,4 @@
-/* pressure.c: is this process short of CPU or of memory? */
+/* pressure.c: detects whether this process is short of CPU or memory. */
 #include "hub/fanout/pressure.h"
 
 #define STEP_US 1000000

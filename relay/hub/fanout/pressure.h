@@ -26,7 +26,7 @@ struct pressure {
     int64_t delay_us; /* smoothed */
     bool was_over;
     bool was_calm;
-    int64_t since_us; /* since when it is over or calm; monotonic */
+    int64_t since_us; /* start of the period above or below the limits; monotonic */
 };
 
 /* Adds a measurement, taken at `now_us`. True if the level changed. */

@@ -10,8 +10,9 @@
 
 #define RECENT_XIDS_MAX 4096
 /*
- * A transaction is visible this long after its commit record, or never: a failover may have lost
- * it. With synchronous replication a commit becomes visible when the standby has confirmed it.
+ * A transaction becomes visible within this time after its commit record, or never: a failover may
+ * have lost it. With synchronous replication a commit becomes visible when the standby has
+ * confirmed it.
  */
 #define RECENT_XIDS_AGE_US (600 * INT64_C(1000000))
 

@@ -44,7 +44,7 @@ struct inbox {
     bool has_unread; /* it may hold notifications not sent to this session */
     unsigned acked_count;
     unsigned char (*acked)[16]; /* acknowledged during this pass: pages may be older */
-    /* Notifications held back until the store answers whether their ack is pending. */
+    /* Notifications held back until the store replies whether their ack is pending. */
     unsigned held_count;
     size_t held_bytes;
 };

@@ -1,4 +1,4 @@
-/* check.c: CHECKING: does the store still hold all notifications after the client's cursor? */
+/* check.c: CHECKING: whether the store still holds all notifications after the client's cursor. */
 #include "hub/resume/check.h"
 
 #include <inttypes.h>

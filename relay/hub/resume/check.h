@@ -1,4 +1,4 @@
-/* check.h: CHECKING: does the store still hold all that follows the client's cursor? */
+/* check.h: CHECKING: whether the store still holds all notifications after the client's cursor. */
 #ifndef CLAIRON_HUB_RESUME_CHECK_H
 #define CLAIRON_HUB_RESUME_CHECK_H
 

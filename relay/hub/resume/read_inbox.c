@@ -53,7 +53,7 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
         if (!session_is_recipient(session, &entry->frame))
             continue; /* the user left the audience; the ack stays pending */
         if (!entry->is_retry && cursor_is_before(&session->cursor, entry->shard, entry->id))
-            continue; /* sent when it catches up, which skips retries */
+            continue; /* sent in CATCHING_UP, which skips retries */
         if (resume_is_continued(&session->resume) && !is_new_to_poll(session, entry))
             continue;
         if (comes_in_order(session, entry)) {

@@ -23,7 +23,7 @@ void backlog_query(struct session *session, const struct notification *notificat
 bool backlog_is_pending(const struct session *session);
 
 /*
- * The store answered about a notification that was held back. True if it is sent now: its ack is
+ * The store replied about a notification that was held back. True if it is sent now: its ack is
  * not pending, and nothing older waits in the backlog or unread in the inbox. Otherwise it is
  * dropped, with a gap after the older ones.
  */

@@ -1,4 +1,4 @@
-/* hub_state.h: the state of the hub, shared by the files of this room. */
+/* hub_state.h: the state of the hub, shared by the files of this module. */
 #ifndef CLAIRON_HUB_SESSION_HUB_STATE_H
 #define CLAIRON_HUB_SESSION_HUB_STATE_H
 
@@ -94,7 +94,7 @@ struct hub {
     struct entry_id newest[STORE_SHARDS_MAX]; /* the last entry read, by shard */
     struct ready_list ready;
     int64_t sending_us;      /* when this turn began to send; wall clock */
-    ev_prepare turn;         /* the end of a turn: offers the batch, works off the ready list */
+    ev_prepare turn;         /* the end of a turn: offers the batch, processes the ready list */
     ev_idle more;            /* while the ready list is not empty */
     unsigned char *scratch;  /* a session's control queue, as a frame */
     unsigned list_frames;    /* sent in this turn */

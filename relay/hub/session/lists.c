@@ -23,7 +23,7 @@ mark_frames(struct session *session)
 {
     session->control.lists->has_frames = true;
     if (!lists_have_frames(session))
-        return; /* `connected` has it sent */
+        return; /* they are sent after `connected` */
     session->has_control = true;
     session_mark(session, READY_SEND);
 }
@@ -234,8 +234,8 @@ lists_write_frame(struct session *session, struct buffer *out)
 }
 
 /*
- * May the client need a reload? One without rows of the list repeats its request by itself, except
- * after too many rows.
+ * Whether the client may need a reload. A client without rows of the list repeats its request by
+ * itself, unless the error was too many rows.
  */
 static bool
 needs_reloads(const struct session_list *list, enum rows_status last)

@@ -5,9 +5,9 @@
 #include "hub/session/session_state.h"
 
 /*
- * Reports of one rule about one row reach a session in commit order. Only notifications that need
- * an ack can be late: they wait in the inbox for room in the in-flight window, for their user's
- * return to a group or topic, or for a redrive. Two functions keep the order:
+ * The notifications of one rule about one row reach a session in commit order. Only notifications
+ * that need an ack can be late: they wait in the inbox for room in the in-flight window, for their
+ * user's return to a group or topic, or for a redrive. Two functions keep the order:
  *
  * - backlog_decide: a notification that is no longer in the inbox, because it was acknowledged
  *   elsewhere, never overtakes those that wait there. It is dropped, with a gap after them.

@@ -53,7 +53,7 @@ const char *session_conn(const struct session *session);
 /* The socket is writable again: writes what is queued. */
 void session_writable(struct session *session);
 
-/* Why this client is too slow, as a sentence; NULL: it is not. now_us is monotonic. */
+/* The reason to close this client as too slow; NULL: it is not. now_us is monotonic. */
 const char *session_slow(const struct session *session, int64_t now_us);
 
 /* Queues a control frame (`ping`, `err`, `bye`) ahead of notifications. Copies. */

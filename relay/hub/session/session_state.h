@@ -67,7 +67,7 @@ struct session_client {
     LOG_TEXT("conn", (session)->client.conn), LOG_TEXT("user", (session)->client.user)
 
 /*
- * The control queue, which is sent before notifications, gaps to be announced in it, and answers to
+ * The control queue, which is sent before notifications, gaps to be announced in it, and replies to
  * requests for rows. has_control: one of these can be sent.
  */
 struct session_control {

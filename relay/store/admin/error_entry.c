@@ -3,7 +3,7 @@
 
 #include "store/connection/reply.h"
 
-/* Without one it is of a store that has no others. */
+/* An empty text is shard 0: the store has only one shard. */
 static unsigned
 read_shard(struct bytes text)
 {

@@ -34,7 +34,7 @@ struct redisReply *reply_keep(const struct redisReply *reply);
 /* The same for an array without its first `from` elements. */
 struct redisReply *reply_keep_from(const struct redisReply *reply, size_t from);
 
-/* The id of a stream entry as text. RC_BAD: it is none. */
+/* The id of a stream entry as text. RC_BAD: it is not an id. */
 MUST_CHECK enum rc reply_id(const struct redisReply *reply, struct entry_id *ret_id);
 /* The id of an [id, ..] element. RC_BAD: it has none. */
 MUST_CHECK enum rc reply_entry_id(const struct redisReply *element, struct entry_id *ret_id);

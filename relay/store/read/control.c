@@ -91,8 +91,7 @@ control_handle_changes(const struct reader_events *events, const struct redisRep
             continue;
         control_read_cursor(entry, at);
         if (is_change(entry, "="))
-            events->on_resumed(
-                events->ctx); /* memberships removed before it had no entry of their own */
+            events->on_resumed(events->ctx); /* earlier removals may have no entries */
         else if (is_change(entry, "reload"))
             handle_reload(events, entry);
         else

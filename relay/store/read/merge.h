@@ -8,8 +8,9 @@
 /*
  * Not shared with order.c. That merges endless streams, and uses the field `after` to detect a
  * missing older entry. Here pages end, and most of the entries that
- * `after` names are not on it. An inbox page also holds retries, which go by their first commit
- * here and by their own entry there. One merge for both would need a mode for each of these rules.
+ * `after` names are not on it. An inbox page also holds retries, which are ordered by their first
+ * commit here and by their own entry there. One merge for both would need a mode for each of these
+ * rules.
  */
 
 /* A page of one stream's entries, and how far it was merged. Views into the reply. */

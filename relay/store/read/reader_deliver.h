@@ -6,7 +6,7 @@
 
 /* Accepts entries of a shard's stream and advances its position. Several shards: see _release. */
 void reader_deliver(struct reader *reader, unsigned shard, const struct redisReply *entries);
-/* Delivers the notifications of several shards whose turn it is. */
+/* Delivers the notifications of several shards that are ready. */
 void reader_release(struct reader *reader);
 /* Stops waiting for shards that have been behind for too long. */
 void reader_stop_waiting(struct reader *reader);

@@ -71,7 +71,7 @@ MUST_CHECK enum rc shard_request_await(struct shard_request *request);
 const struct redisReply *shard_request_keep_reply(struct shard_request *request,
                                                   const struct redisReply *reply);
 
-/* Whether the reply is not an error. Logs an error, and reconnects if that may cure it. */
+/* Whether the reply is not an error. Logs an error, and reconnects if that may fix it. */
 bool shard_check_reply(struct shard *shard, const struct redisReply *reply, const char *failure);
 
 #endif
