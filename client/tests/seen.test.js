@@ -122,7 +122,7 @@ test('it rejects when the client closes, and when it is closed', async (t) => {
   assert.equal((await wait('7424')).value.code, 'closed');
 });
 
-test('it rejects what is not a transaction id', async (t) => {
+test('it rejects values that are not transaction ids', async (t) => {
   const { wait } = await start(t);
   for (const xid of ['', '-1', 'x', undefined, null, 1.5]) {
     assert.match((await wait(xid)).value.message, /^seen\(\): .* is not a transaction id$/);

@@ -214,7 +214,7 @@ for (const end of ['close()', 'a token that is no good']) {
   });
 }
 
-test('another tab takes the lead from a leader that does not answer', async (t) => {
+test('another tab takes the lead from a leader that does not respond', async (t) => {
   const tick = handTimers(t, 'setInterval');
   const { relay, first, second, socket } = await twoTabs(t);
   socket.sends(msg('1', notification('a')));
@@ -238,7 +238,7 @@ test('another tab takes the lead from a leader that does not answer', async (t) 
   assert.deepEqual(second.seen, ['a', 'b']);
 });
 
-test('a leader that answers keeps the lead', async (t) => {
+test('a leader that responds keeps the lead', async (t) => {
   const tick = handTimers(t, 'setInterval');
   const { relay, second, socket } = await twoTabs(t);
   for (let i = 0; i < 8; i += 1) {

@@ -183,7 +183,7 @@ test('a failed ack is repeated while the connection is open', async (t) => {
   assert.deepEqual(http.requests.filter(({ method }) => method === 'POST'), []);
 });
 
-test('a captive portal that answers each request is not treated as a relay', async (t) => {
+test('a captive portal that responds to each request is not treated as a relay', async (t) => {
   const { http, events } = start(t, { transports: ['poll'], backoff: { base: 1e6, cap: 1e6, random: () => 1 } });
   (await http.next()).respond(200, '<!doctype html>\n<title>log in</title>\n');
   await until('it waits', () => events.state.some(({ state }) => state === 'waiting'));

@@ -31,7 +31,7 @@ wait_until('the notification is stored', sub { $store->pending == 1 });
 is_deeply([ poll() ], [$id], 'the first poll returns the pending notification');
 my $first = wait_until('its ack timeout runs', sub { due($id) });
 is_deeply([ poll() ], [], 'the next poll does not repeat it within the ack timeout');
-wait_until('the ack timeout is over between two polls', sub { due($id) != $first });
+wait_until('the ack timeout has passed between two polls', sub { due($id) != $first });
 is_deeply([ poll() ], [$id], 'a poll after the ack timeout returns it again');
 is_deeply([ poll() ], [], 'a retry is returned only once');
 
@@ -41,7 +41,7 @@ is($response->code, 204, 'the nack is accepted');
 wait_until('the retry is deferred', sub { due($id) > 1000 * time + 3_000_000 });
 is_deeply([ poll() ], [], 'a deferred retry is not returned early');
 $store->execute('ZADD', $store->of($id, 'due'), 1, "$id:u1");
-wait_until('the delay is over', sub { due($id) > 1 });
+wait_until('the delay has passed', sub { due($id) > 1 });
 is_deeply([ poll() ], [$id], 'the retry is returned after the delay');
 $agent->post($relay->url('/v1/ack'), { Authorization => 'Bearer ' . token(sub => 'u1') }, json => { ids => [$id] });
 wait_until('the notification is complete', sub { $store->pending == 0 });

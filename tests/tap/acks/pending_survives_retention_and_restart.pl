@@ -27,7 +27,7 @@ my ($first) = map { $_->{entry} } $store->entries;
 ($STREAM) = map { $_->{stream} } $store->entries;
 is(script('trim', 3_600_000)->[0], 0, 'entries younger than the retention stay');
 is(scalar($store->entries), 301, 'the stream is unchanged');
-wait_until('a millisecond is over', sub { my ($s, $us) = @{ $store->execute('TIME') };
+wait_until('a millisecond has passed', sub { my ($s, $us) = @{ $store->execute('TIME') };
     $s * 1000 + $us / 1000 > 1 + ($store->entries)[-1]{entry} =~ s/-.*//r });
 # A full store can be trimmed too, although pending notifications must first be added again at the end.
 $store->execute('CONFIG', 'SET', 'maxmemory', 1);

@@ -39,7 +39,7 @@ for ([ GET => '/v1/console/latest' ], [ GET => '/v1/console/rules' ], [ GET => '
 is(http(POST => '/v1/console/latest', body => {})->{status}, 405, 'the paths accept only their method');
 
 # The live tail.
-is_deeply([ latest() ], [], 'nothing was sent yet');
+is_deeply([ latest() ], [], 'nothing has been sent yet');
 my $first = notify('u1,u2,u3,u4,u5', 'app.first', ', ack_required => true');
 my $second = notify('u1', 'app."odd\\topic"');
 wait_until('both are stored', sub { latest() == 2 });

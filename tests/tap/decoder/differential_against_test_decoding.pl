@@ -165,7 +165,7 @@ my %distinct = map { $_ => 1 } @ids;
 is(scalar keys %distinct, scalar @lines, 'each notification has a distinct id');
 note(join ', ', map {"$oracle->{count}{$_} x $_"} sort keys %{ $oracle->{count} });
 
-is(Clairon::Test::strict_faults("$folder/text"), '', 'a strict reader accepts every line');
+is(Clairon::Test::strict_faults("$folder/text"), '', 'a strict JSON parser accepts every line');
 
 # ---- other ways to read
 
@@ -199,7 +199,7 @@ SKIP:
 }
 my @stubs = split /\n/, receive('stubs', 'max_value_bytes=100', 'numeric=number', 'topic_prefix=');
 compare('other options', [ids(@stubs)], \@ids, $by_number);
-is(Clairon::Test::strict_faults("$folder/stubs"), '', 'a strict reader accepts the stubs too');
+is(Clairon::Test::strict_faults("$folder/stubs"), '', 'a strict JSON parser accepts the stubs too');
 
 # wal2json omits changes without an old row, so only the others are compared.
 SKIP:

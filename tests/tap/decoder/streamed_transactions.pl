@@ -231,12 +231,12 @@ stop_reader($reader);
 $reader = start_reader();
 execute_in($one, 'BEGIN');
 execute_in($one, insert('before'));
-await_spool('an abandoned reading', 200_000);
+await_spool('an abandoned read', 200_000);
 stop_reader($reader);
 await_no_spool('without a reader');
 execute_in($one, insert('between'));
 $reader = start_reader();
-await_spool('the next reading', 400_000);
+await_spool('the next read', 400_000);
 execute_in($one, insert('last'));
 execute_in($one, 'COMMIT');
 check_same('a reconnected reader', await_lines('a reconnected reader', 6000));
@@ -252,7 +252,7 @@ my $mode = (stat $tmp)[2] & oct 7777;
 chmod 0500, $tmp or die "chmod: $!";
 ok(!run_log(
         ['pg_recvlogical', '-d', $connection, '--slot', 's', '--start', '--no-loop', '-f', $file]),
-    'reading ends when the file has no space');
+    'decoding ends when the disk has no space for the file');
 chmod $mode, $tmp or die "chmod: $!";
 is(sql($confirmed), $confirmed_before, 'the slot does not advance');
 $reader = start_reader();

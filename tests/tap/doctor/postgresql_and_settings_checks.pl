@@ -144,7 +144,7 @@ $pg->reload;
 wait_until('there is a limit', sub { sql('SHOW max_slot_wal_keep_size') ne '-1' });
 is(sql($warnings), '', 'the hint\'s command removes the warning');
 SKIP: {
-    skip 'this minor has no output_plugin_libraries', 2 if sql(q{SELECT count(*) FROM pg_settings WHERE name = 'output_plugin_libraries'}) eq '0';
+    skip 'this minor release has no output_plugin_libraries', 2 if sql(q{SELECT count(*) FROM pg_settings WHERE name = 'output_plugin_libraries'}) eq '0';
     sql('ALTER SYSTEM SET output_plugin_libraries = pgoutput, test_decoding');
     $pg->reload;
     wait_until('the list lacks the plugin', sub { sql('SHOW output_plugin_libraries') !~ /clairon/ });
@@ -175,7 +175,7 @@ finds('wal_level = replica', 'postgresql: wal_level', qr/replica/, qr/ALTER SYST
 $relay->configure('feed.conninfo' => "host=127.0.0.1 port=" . free_port() . " dbname=x user=relay password=hush-hush",
     'store.url' => 'redis://u:hush-hush@127.0.0.1:' . free_port());
 chmod 0644, $relay->{file};
-$found = finds('PostgreSQL away', 'postgresql: connection', qr/refused/i, qr/Start PostgreSQL/);
+$found = finds('PostgreSQL down', 'postgresql: connection', qr/refused/i, qr/Start PostgreSQL/);
 like($found->{'store: connection'}{detail}, qr/could not connect/, 'a stopped store is reported too');
 ($code, $out, $err) = doctor();
 unlike($out . $err, qr/hush/, 'passwords are not printed');

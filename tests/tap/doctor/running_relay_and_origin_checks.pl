@@ -73,7 +73,7 @@ is($found->{'postgresql: extension'}{detail}, 'the extension clairon is not inst
 sql('REVOKE clairon_relay FROM relay');
 $found = failed_checks();
 is($found->{'postgresql: extension'}{detail}, q{the relay's role is not a member of clairon_relay}, 'a missing right is reported as the cause of other errors');
-unlike(join(' ', map { $_->{detail} } values %$found), qr/ERROR:|LINE \d/, 'errors of PostgreSQL are not printed as they are');
+unlike(join(' ', map { $_->{detail} } values %$found), qr/ERROR:|LINE \d/, 'PostgreSQL errors are not printed verbatim');
 sql('GRANT clairon_relay TO relay');
 repaired('the granted role passes all checks');
 
@@ -97,6 +97,6 @@ my $sum = 0;
 $sum += $_ for "@lines" =~ /(?:exhausted|expired)=(\d+)/g;
 is($sum, 2500, 'the log counts all entries of the error log');
 cmp_ok(scalar @lines, '<=', 2, 'the rejections are logged in one line, and one for the rest at the exit') or diag "@lines";
-unlike("@lines", qr/exhausted=0 expired=0/, 'no line counts zero');
+unlike("@lines", qr/exhausted=0 expired=0/, 'no log line reports zero rejections');
 
 done_testing();

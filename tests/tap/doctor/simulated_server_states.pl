@@ -90,6 +90,6 @@ for my $case ([ 'max_wal_senders', 'walsenders left', 1 ], [ 'max_replication_sl
     $relay->wait_ready if $setting eq 'max_wal_senders';
     ok(!failed_checks()->{"postgresql: $check"}, "$check: the hint's command fixes it");
 }
-ok(failed_checks()->{'postgresql: slots'}, 'a database without a slot of clairon has a problem');
+ok(failed_checks()->{'postgresql: slots'}, 'a database without a slot of clairon is reported');
 
 done_testing();

@@ -40,7 +40,7 @@ like($found->{'store: commands'}{detail}, qr/OOM/, 'a full store rejects writes'
 execute('CONFIG', 'SET', 'maxmemory', 0);
 finds('fewer replicas than wanted', 'store: store.min_replicas', qr/0 replicas, 2 required/, qr/min_replicas/, '--store.min_replicas=2');
 
-# A user with fewer rights than the relay needs.
+# A user with fewer permissions than the relay needs.
 execute('ACL', 'SETUSER', 'half', 'on', '>pw', '~clairon:*', '+@all', '-@dangerous', '-xadd', '+info');
 my ($path) = $store->url =~ m{^unix://(.*)};
 my $port = free_port();
@@ -48,9 +48,9 @@ execute('CONFIG', 'SET', 'port', $port) if eval { execute('CONFIG', 'GET', 'port
 SKIP: {
     skip 'this store cannot open a port at run time', 5 unless IO::Socket::INET->new("127.0.0.1:$port");
     my $url = "--store.url=redis://half:pw\@127.0.0.1:$port";
-    $found = finds('a user without sufficient rights', 'store: commands', qr/not .*XADD.*KEYS|not .*KEYS.*XADD/, qr/\+\@all -\@dangerous \+info \+keys/, $url);
+    $found = finds('a user without sufficient permissions', 'store: commands', qr/not .*XADD.*KEYS|not .*KEYS.*XADD/, qr/\+\@all -\@dangerous \+info \+keys/, $url);
     execute('ACL', 'SETUSER', 'half', '+xadd', '+keys', '+config|get');
-    is_deeply(failed_checks($url), {}, 'the rights of the hint are sufficient');
+    is_deeply(failed_checks($url), {}, 'the permissions of the hint are sufficient');
     like(failed_checks("--store.url=redis://half:no\@127.0.0.1:$port")->{'store: connection'}{hint}, qr/user or password/, 'a wrong password is reported with a hint');
 }
 

@@ -71,7 +71,7 @@ $relay = expect_reason('no such role', qr/could not connect to PostgreSQL" error
 $relay->stop;
 
 $pg->safe_psql('postgres', 'CREATE ROLE reader LOGIN');
-$relay = expect_reason('no right to replicate', qr/LOGIN REPLICATION IN ROLE clairon_relay/,
+$relay = expect_reason('no REPLICATION attribute', qr/LOGIN REPLICATION IN ROLE clairon_relay/,
     'feed.conninfo' => $pg->connstr('postgres') . ' user=reader');
 $relay->stop;
 

@@ -44,10 +44,10 @@ $relay->restart;
 my $second = Clairon::Test::relay(undef, $store, roles => 'gate', start => 0,
     conf => { 'gate.listen' => "127.0.0.1:$relay->{port}" });
 $second->start;
-is($second->wait_end >> 8, 1, 'an occupied port ends the start');
+is($second->wait_end >> 8, 1, 'startup fails if the port is in use');
 my @errors = grep { /level=error/ } split /\n/, $second->log_text;
-is(scalar(@errors), 1, 'an occupied port causes one error');
-like($second->log_text, qr/level=warn .*listen address in use: retrying/, 'an occupied port causes a logged wait');
+is(scalar(@errors), 1, 'a port in use is logged as one error');
+like($second->log_text, qr/level=warn .*listen address in use: retrying/, 'the wait for a port in use is logged');
 like($errors[0], qr/could not listen" listen="?127\.0\.0\.1:$relay->{port}"? error="Address already in use"/, 'the error names the address and the reason');
 is(($relay->get('/readyz'))[0], 200, 'the first relay is not affected');
 

@@ -60,7 +60,7 @@ is($moved->gaps, '', 'the client gets no gap there');
 # Polls are not shed, as they are the fallback.
 my ($status, $body) = $short->get('/v1/poll?wait=0&pos=' . $live->pos,
     Authorization => 'Bearer ' . Clairon::Test::token(sub => 'live'));
-like($body, qr/"source":"low"/, 'a poll returns what sockets do not receive');
+like($body, qr/"source":"low"/, 'a poll returns notifications that sockets do not receive');
 
 # The slow client reads again: the shortage ends.
 my $all = 0;

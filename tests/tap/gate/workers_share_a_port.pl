@@ -100,7 +100,7 @@ $relay->stop;
 $relay->configure('gate.tls_key' => "$key.other");
 $mark = $relay->log_mark;
 $relay->start;
-is($relay->wait_end >> 8, 1, 'a worker that cannot serve ends the start');
+is($relay->wait_end >> 8, 1, 'startup fails if a worker cannot serve');
 like($relay->log_text($mark), qr/worker failed to start, stopping all/, 'a worker that cannot serve is logged');
 
 # A terminal, or a simple service manager, signals the whole group: workers get the signal twice, also from their

@@ -134,9 +134,9 @@ is_deeply([ names_of(still_running()) ], [], 'Ctrl-C ends every process of both 
 like(screen_text(), qr/---- interrupted by SIGINT in tap e2e$/m, 'the output names both layers');
 
 run_in_terminal('as_root');
-wait_until('a script of root waits neither for the terminal nor for input', sub { -e "$checkout/ready" });
-isnt(interrupt(), 0, 'Ctrl-C fails a run with a script of root');
-is_deeply([ names_of(still_running()) ], [], 'Ctrl-C ends every process of the script of root');
+wait_until('a script that runs as root waits neither for the terminal nor for input', sub { -e "$checkout/ready" });
+isnt(interrupt(), 0, 'Ctrl-C fails a run with a script that runs as root');
+is_deeply([ names_of(still_running()) ], [], 'Ctrl-C ends every process of the script that runs as root');
 ok(!-e "$checkout/went_on", 'the script does not continue');
 
 done_testing();

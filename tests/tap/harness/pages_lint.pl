@@ -49,13 +49,13 @@ copy(top() . '/tests/lint/pages.py', "$tree/tests/lint/pages.py") or die "could 
 write_text("docs/$_.md", "# Page\n") for qw(CONTRIBUTING STORE);
 my $log_table = "# Page\n## Log messages\n| `component` | message | action |\n|---|---|---|\n| gate | `%s` | none |\n";
 write_text('docker/OPERATIONS.md', sprintf($log_table, 'known message'));
-write_text('relay/room/file.c',
+write_text('relay/module/file.c',
     "static int\nknown_function(void)\n{\n    log_warn(\"gate\", \"known \"\n        \"message: hint\");\n    return 0;\n}\n");
 
-passes('names that exist', 'See `relay/room/file.c`, `file.c`, `relay/room/` and `known_function()`; [a page](STORE.md#page).');
-passes('a placeholder', 'Add `tests/unit/ROOM/test_NAME.c`.');
+passes('names that exist', 'See `relay/module/file.c`, `file.c`, `relay/module/` and `known_function()`; [a page](STORE.md#page).');
+passes('a placeholder', 'Add `tests/unit/MODULE/test_NAME.c`.');
 passes('a block of code', "```\n[x](missing.md) `missing.c`\n```\n");
-fails('a missing file', '`relay/room/missing.c`', 'no file relay/room/missing.c');
+fails('a missing file', '`relay/module/missing.c`', 'no file relay/module/missing.c');
 fails('a missing file without its folder', '`missing.c`', 'no file missing.c');
 fails('a missing function', '`missing_function()`', 'no function missing_function()');
 fails('a link to a missing page', '[page](missing.md)', 'link to missing.md, which does not exist');

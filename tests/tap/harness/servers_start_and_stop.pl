@@ -14,8 +14,8 @@ my $store = Clairon::Test::store();
 is($store->execute('SET', 'name', "caf\x{e9}"), 'OK', 'the store accepts a value');
 is($store->execute('GET', 'name'), "caf\xc3\xa9", 'the store returns the bytes of the value');
 is($store->execute('GET', 'nobody'), undef, 'the reply nil is undef');
-ok(!eval { $store->execute('NOSUCH'); 1 }, 'an error of the store dies');
-like($@, qr/unknown command/i, 'the exception has the text of the error');
+ok(!eval { $store->execute('NOSUCH'); 1 }, 'an error reply of the store raises an exception');
+like($@, qr/unknown command/i, 'the exception has the text of the reply');
 is_deeply($store->execute('EVAL', "return {1, {'a', false}, 'b'}", 0), [ 1, [ 'a', undef ], 'b' ],
     'nested replies are returned as nested arrays');
 

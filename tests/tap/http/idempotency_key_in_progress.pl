@@ -125,7 +125,7 @@ $store->start;
 wait_until('the store is back', sub { http(POST => '/v1/notifications', body => to('x'))->{status} == 201 });
 is(with_key('three', 'x')->read_response->{status}, 200, 'keys survive a store outage');
 $store->execute('FLUSHALL');
-wait_until('an emptied store knows no keys, and the relay neither', sub { with_key('three', 'x')->read_response->{status} == 201 });
+wait_until('after the store was emptied, neither the store nor the relay knows the keys', sub { with_key('three', 'x')->read_response->{status} == 201 });
 $proxy->freeze;
 my ($response, $last) = first_response(with_key('last', 'x'), with_key('last', 'x'));
 is($response->{status}, 409, 'a request is in progress');

@@ -60,7 +60,7 @@ $stream->wait_message('connected');
 $stream->write('x' x 50_000) for 1 .. 4;
 $stream->wait_end;
 wait_until('the stream has ended', sub { streams() == 0 });
-pass('a client that sends without end is closed');
+pass('a client that never stops sending is closed');
 
 # Many waiting clients.
 my @many = map { send_raw('GET ' . ($_ % 2 ? '/v1/sse' : '/v1/poll?wait=60') . " HTTP/1.1\r\nHost: x\r\n" . bearer("m$_") . "\r\n") } 1 .. MANY;

@@ -143,7 +143,7 @@ is(timeline($id, claims => { publish => undef })->{status}, 403, 'a timeline req
 is(timeline($id, token => 0)->{status}, 401, 'a timeline requires a token');
 is(timeline('0190f5c8-1111-7000-8000-000000000001')->{status}, 404, 'an unknown id is not found');
 is(http(GET => "/v1/notifications/$_")->{status}, 404, "the text $_ is not found as an id") for '', 'x', '../healthz', $id . '0';
-is(http(GET => '/v1/notifications')->{status}, 405, 'there is no list');
+is(http(GET => '/v1/notifications')->{status}, 405, 'notifications cannot be listed');
 is(http(POST => "/v1/notifications/$id", body => '{}')->{status}, 405, 'a notification cannot be updated');
 is(post(to('ALL'), headers => { 'Content-Length' => 2_000_000 })->{status}, 413, 'a request over 1 MB is rejected');
 sub with { my ($where, $what) = @_; my $body = to('USER', 'u1'); my @path = split /\./, $where; my $last = pop @path;
@@ -165,7 +165,7 @@ for my $case (
     (map { [ "the expiration $_", with('metadata.expiration' => $_), 'expiration' ] } 'soon', '2025-02-30T00:00:00Z', '2999-01-01T00:00:00', '2999-01-01T00:00:00+01:00', '2001-01-01T00:00:00Z', '2999-01-01T25:00:00Z', '2999-01-01T00:00:00.Z'),
     [ 'an invalid backoff', with('routing.retry.backoff' => 'NONE'), 'backoff' ], [ 'a negative limit', with('routing.retry.limit' => -1), 'limit' ],
     [ 'a limit too high', with('routing.retry.limit' => 1001), 'limit' ], [ 'an ack_required that is a text', with('routing.retry.ack_required' => 'yes'), 'ack_required' ],
-    [ 'an unknown field', with('extra' => 1), 'extra' ], [ 'an unknown field below', with('metadata.extra' => 1), 'extra' ],
+    [ 'an unknown field', with('extra' => 1), 'extra' ], [ 'an unknown nested field', with('metadata.extra' => 1), 'extra' ],
     [ 'an unknown field in retry', with('routing.retry.extra' => 1), 'extra' ], [ 'routing that is an array', with('routing' => []), 'routing' ],
     [ 'a NUL character', '{"payload":{"x":"\u0000"},"routing":{"audience":{"type":"ALL"}}}', 'JSON' ],
     [ 'a repeated field', '{"payload":{},"payload":{},"routing":{"audience":{"type":"ALL"}}}', 'JSON' ])
@@ -177,7 +177,7 @@ for my $case (
     like($response->{json}{detail}, qr/\Q$word\E/, "$name is rejected with the field");
 }
 my $deep = post('{"payload":{"x":' . '[' x 3000 . ']' x 3000 . '},"routing":{"audience":{"type":"ALL"}}}');
-is($deep->{status}, 400, 'a body nested too deep is rejected');
+is($deep->{status}, 400, 'a body nested too deeply is rejected');
 
 # Many targets, a large body, and no store.
 my $many = post(to('USER', map { "many$_" } 1 .. 5000));

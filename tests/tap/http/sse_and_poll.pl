@@ -138,7 +138,7 @@ isnt(http(POST => '/v1/ack', bearer('u1'), 'Content-Length' => '1e3')->{status},
 
 # Polls.
 my $empty = poll('p1', wait => 0);
-is($empty->{status}, 204, 'an empty poll is answered 204');
+is($empty->{status}, 204, 'an empty poll is answered with 204');
 ok(defined $empty->{pos}, 'an empty poll returns the cursor to resume from');
 my @rows = insert(t => 'p1', 5);
 my $got = poll('p1', pos => $empty->{pos}, wait => 20);

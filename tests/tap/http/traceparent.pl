@@ -36,7 +36,7 @@ is(next_notification()->{metadata}{traceparent}, undef, 'the next transaction ha
 notify("SET LOCAL clairon.traceparent = ''");
 is(next_notification()->{metadata}{traceparent}, undef, 'an empty setting means no trace');
 ($id) = reverse notify("SET LOCAL clairon.traceparent = '$other'");
-is(next_notification()->{metadata}{traceparent}, $other, 'an unsampled trace is carried too');
+is(next_notification()->{metadata}{traceparent}, $other, 'an unsampled trace is propagated too');
 $relay->wait_for_log(qr/level=debug .*msg="notification decoded" id="$id" traceparent="$other"/);
 pass('an unsampled trace is logged at debug only');
 my ($code, $out, $err) = $pg->psql('postgres',
@@ -95,7 +95,7 @@ $posted = post({ traceparent => uc $given });
 is($posted->{status}, 400, 'an invalid value in the body is rejected');
 like($posted->{body}, qr/traceparent must be 00-/, 'the error has the valid form');
 post({}, traceparent => "cc-$trace-00f067aa0ba902b7-ff-what-comes");
-is(next_notification()->{metadata}{traceparent}, $given, 'of a later version the known part is used');
+is(next_notification()->{metadata}{traceparent}, $given, 'the known part of a later version is used');
 
 # CORS allows a page with tracing to send the headers.
 my $preflight = Clairon::Test::RawSocket->new($relay)->request(OPTIONS => '/v1/sse', Origin => 'http://127.0.0.1:1',

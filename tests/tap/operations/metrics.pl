@@ -44,7 +44,7 @@ for my $script (qw(ingest report ack due other))
 {
     cmp_ok(value(qq{clairon_store_script_seconds_count{script="$script"}}), '>', 0, "script $script has times");
 }
-wait_until('it ages', sub { value('clairon_pending_oldest_seconds') > 0.1 });
+wait_until('its age grows', sub { value('clairon_pending_oldest_seconds') > 0.1 });
 cmp_ok(value('clairon_sent_seconds_sum'), '<', 2 * (time() - $^T), 'times are those of this test');
 my ($status, $text) = $relay->get('/metrics');
 is($status, 200, 'one response contains all metrics');
@@ -88,8 +88,8 @@ for my $name (sort keys %kind)
         $last{$rest} = $_->[1];
         $end{$rest} = $le;
     }
-    push @faults, "$name: no last bucket" if grep { $_ ne '+Inf' } values %end;
-    push @faults, "$name: count is not the last bucket" if grep { $_->[1] != $last{ $_->[0] } } @{ $samples{"${name}_count"} };
+    push @faults, "$name: no +Inf bucket" if grep { $_ ne '+Inf' } values %end;
+    push @faults, "$name: count differs from the +Inf bucket" if grep { $_->[1] != $last{ $_->[0] } } @{ $samples{"${name}_count"} };
 }
 is_deeply(\@faults, [], 'the format is valid');
 cmp_ok(scalar(keys %kind), '>', 40, 'the output contains metrics');

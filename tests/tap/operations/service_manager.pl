@@ -97,7 +97,7 @@ $ENV{NOTIFY_SOCKET} = scratch() . '/nobody';
 $relay->start;
 $relay->wait_ready;
 $relay->wait_for_log(qr/could not notify the service manager/);
-pass('a missing manager is only logged');
+pass('a missing service manager is only logged');
 $relay->stop;
 
 $ENV{NOTIFY_SOCKET} = '@clairon-test-' . $$;

@@ -75,13 +75,13 @@ is_deeply([ $page->{rows}, $page->{more} ], [ [], JSON::false ], 'a list may be 
 $stub->set('secret', denied => '{u1}');
 my @refusals = map { my ($error) = rows($client, %$_); delete $error->{r}; $error }
   { source => 'missing' }, { source => 't', rule => 'other' }, { source => 'secret' }, { source => "t'; DROP TABLE stub" };
-is($refusals[0]{code}, 103, 'an unknown source is 103');
+is($refusals[0]{code}, 103, 'an unknown source returns error 103');
 is($refusals[0]{retry}, JSON::false, 'the error of an unknown source is final');
 is_deeply($refusals[$_], $refusals[0], 'every other rule that the user may not read returns the same error') for 1 .. $#refusals;
 $stub->set('long', row_count => 5001);
 $stub->set('wide', row_count => 1000, width => 4900);
 my ($error) = rows($client, source => 'long');
-is_deeply([ @$error{qw(t code retry)} ], [ 'err', 113, JSON::false ], 'too many rows are 113');
+is_deeply([ @$error{qw(t code retry)} ], [ 'err', 113, JSON::false ], 'too many rows return error 113');
 ($error) = rows($client, source => 'wide');
 is($error->{code}, 113, 'too many bytes are rejected with 113');
 $stub->set('wrong', snapshot => 'nonsense');
@@ -91,7 +91,7 @@ for my $wrong ({ r => 1 }, { r => 2, source => '' }, { r => 3, source => 'x' x 2
     { r => 5, source => 't', user => 'u2' }, { r => 6, source => 't', snapshot => '5:4:' })
 {
     $client->send({ t => 'rows', %$wrong });
-    is($client->wait_for(sub { ($_[0]{r} // 0) == $wrong->{r} && $_[0]{t} eq 'err' })->{code}, 107, "wrong fields are 107: $wrong->{r}");
+    is($client->wait_for(sub { ($_[0]{r} // 0) == $wrong->{r} && $_[0]{t} eq 'err' })->{code}, 107, "wrong fields return error 107: $wrong->{r}");
 }
 ($page) = rows($client, source => 't');
 is(numbers($page->{rows}), '1 2 3', 'the connection continues');
@@ -109,17 +109,17 @@ my @problems;
 for my $path ('/v1/rows?source=missing', '/v1/rows?source=t&rule=other', '/v1/rows?source=secret')
 {
     ($status, $body) = http($path);
-    is($status, 403, "$path is 403");
+    is($status, 403, "$path returns 403");
     push @problems, $body;
 }
 is($problems[0]{code}, 103, 'the problem has the code 103');
 is_deeply($problems[$_], $problems[0], 'all problems have the same body') for 1, 2;
 ($status, $body) = http('/v1/rows?source=long');
-is_deeply([ $status, $body->{code} ], [ 413, 113 ], 'too many rows are 413 with 113');
+is_deeply([ $status, $body->{code} ], [ 413, 113 ], 'too many rows return 413 with code 113');
 for my $path ('/v1/rows', '/v1/rows?source=', '/v1/rows?source=t&rule=', '/v1/rows?source=%ff', '/v1/rows?source=' . 'x' x 256)
 {
     ($status, $body) = http($path);
-    is_deeply([ $status, $body->{code} ], [ 400, 107 ], substr("$path is 400", 0, 60));
+    is_deeply([ $status, $body->{code} ], [ 400, 107 ], substr("$path returns 400", 0, 60));
 }
 is(($relay->get('/v1/rows?source=t'))[0], 401, 'a request without a token returns 401');
 

@@ -82,7 +82,7 @@ $writer->finish;
 $pg->safe_psql('postgres', q{INSERT INTO tasks VALUES (1000, 'u1', 'last') });
 $client->wait_row(1000);
 my $expected = table(q{SELECT id || ' ' || title FROM tasks WHERE owner = 'u1' ORDER BY id});
-is(list($client, $results[$_]), $expected, "answer $_ and the changes after it equal the table") for 0, 7, 13, 19;
+is(list($client, $results[$_]), $expected, "reply $_ and the changes after it equal the table") for 0, 7, 13, 19;
 
 # Memberships.
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's0', 'u1')});

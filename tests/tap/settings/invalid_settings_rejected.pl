@@ -127,9 +127,9 @@ check_rejected("a conninfo with $_->[0]", "[auth]\nhs256_secret_file = $folder/s
 my $feed = "[feed]\nconninfo = dbname=x\n";
 check_rejected('a missing secret', $feed, qr{\Q$file\E: missing key \[auth\] hs256_secret_file \(or hs256_secret, or public_key_file\)});
 check_rejected('a missing conninfo', "[auth]\nhs256_secret_file = $folder/secret\n", qr{\Q$file\E: missing key \[feed\] conninfo});
-check_rejected('a secret that is not there', "$feed\[auth]\nhs256_secret_file = $folder/none\n",
+check_rejected('a missing secret file', "$feed\[auth]\nhs256_secret_file = $folder/none\n",
     qr{\Q$file\E:4: \[auth\] hs256_secret_file: could not read "\Q$folder\E/none": No such file or directory});
-check_rejected('a folder for a secret', "$feed\[auth]\nhs256_secret_file = $folder/folder\n", qr{:4: .*not a regular file});
+check_rejected('a directory as the secret file', "$feed\[auth]\nhs256_secret_file = $folder/folder\n", qr{:4: .*not a regular file});
 check_rejected('a short secret', "$feed\[auth]\nhs256_secret_file = $folder/short\n",
     qr{:4: .*has 5 bytes: an HS256 secret needs at least 32});
 check_rejected('a short secret in the file', "$feed\[auth]\nhs256_secret = SECRET\n", qr{:4: .*has 6 bytes});
@@ -149,9 +149,9 @@ my ($cert, $key) = Clairon::Test::SecureSocket::certificate();
 my $pem = 'tls_cert and tls_key must be a PEM certificate and its key: could not';
 write_text($file, valid_settings('[gate]', "tls_cert = $cert", "tls_key = $key"));
 is((clairon([ 'relay', '-c', $file, '--check' ]))[0], 0, 'a certificate and its key are valid');
-check_rejected('a folder for a certificate', valid_settings('[gate]', "tls_cert = $folder/folder", "tls_key = $key"), qr{\[gate\] $pem read \Q$folder\E/folder});
+check_rejected('a directory as the certificate', valid_settings('[gate]', "tls_cert = $folder/folder", "tls_key = $key"), qr{\[gate\] $pem read \Q$folder\E/folder});
 check_rejected('an invalid certificate', valid_settings('[gate]', "tls_cert = $folder/secret", "tls_key = $key"), "$pem read $folder/secret");
-check_rejected('a folder for its key', valid_settings('[gate]', "tls_cert = $cert", "tls_key = $folder/folder"), "$pem read $folder/folder");
+check_rejected('a directory as its key', valid_settings('[gate]', "tls_cert = $cert", "tls_key = $folder/folder"), "$pem read $folder/folder");
 check_rejected('an invalid key', valid_settings('[gate]', "tls_cert = $cert", "tls_key = $cert"), "$pem read $cert");
 rename $key, "$key.other" or die "could not rename: $!\n";
 Clairon::Test::SecureSocket::certificate();
@@ -208,7 +208,7 @@ is(listens([ @argument, "--gate.listen=unix:$folder/none/last" ]), "$folder/none
 # An unknown variable with our prefix may belong to another program: a warning, not an error.
 write_text($file, valid_settings());
 ($code, $out, $err) = clairon([ 'relay', '-c', $file, '--check' ], CLAIRON_GATE_PINGS => 'SECRET');
-is($code, 0, 'an unknown variable is no error');
+is($code, 0, 'an unknown variable is not an error');
 like($err, qr/variable is not a setting.*variable="CLAIRON_GATE_PINGS"/, 'an unknown variable causes a warning');
 unlike($err, qr/SECRET/, 'the warning does not contain the value');
 
@@ -258,7 +258,7 @@ for my $case ([ [ '--auth.hs256_secret_file=no-secret' ], 'no-secret' ], [ [ '--
 write_text($file, valid_settings());
 chmod 0644, $file, "$folder/secret" or die "could not chmod: $!\n";
 ($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check', '--store.url=redis://me:hunter2@127.0.0.1:1' ]);
-is($code, 0, 'a secret that others can read is no error');
+is($code, 0, 'a secret that others can read is not an error');
 like($err, qr/level=warn .*argument with a secret .*section="store" setting="url" variable="CLAIRON_STORE_URL"/, 'an argument with a password causes a warning');
 like($err, qr/level=warn .*with a secret is accessible to all users: run chmod o=" path="\Q$file\E/, 'a settings file with a password that others can read causes a warning');
 like($err, qr/level=warn .*accessible to all users.*section="auth" setting="hs256_secret_file"/, 'a secret file that others can read causes a warning');

@@ -60,7 +60,7 @@ check_survives('full', qr/OOM command not allowed.*raise maxmemory/,
     sub {
         # Readers receive nothing meanwhile and must not treat the store as lost.
         my $until = time + 11;
-        wait_until('the readers\' timeout is over', sub { time > $until });
+        wait_until('the readers\' timeout has passed', sub { time > $until });
         config('maxmemory', 0);
     });
 unlike($relay->log_text($mark), qr/reply timed out/, 'clients of a full store stay connected');
@@ -75,7 +75,7 @@ check_survives('cannot save', qr/MISCONF.*see the log of the store/,
     },
     sub {
         chmod 0755, $store->{folder};
-        wait_until('a save worked', sub {
+        wait_until('a save succeeded', sub {
             eval { $store->execute('BGSAVE') };
             $store->execute('INFO', 'persistence') =~ /^rdb_last_bgsave_status:ok/m });
         config('save', '');
@@ -111,7 +111,7 @@ check_survives('restarted, with a slow load', qr/store is loading its dataset/,
             (eval { $store->execute('INFO', 'persistence') } // '') =~ /^loading:0/m });
     });
 
-# Authentication: a wrong password, and a user with minimal rights.
+# Authentication: a wrong password, and a user with minimal permissions.
 $store->execute('ACL', 'SETUSER', 'clairon', 'on', '>right', '~clairon:*', '+@all', '-@dangerous', '+info',
     '+keys', '+config|get');
 $relay->stop;
@@ -127,7 +127,7 @@ $relay->wait_ready;
 $client = $relay->client('u1', pos => $client->pos);
 my $last = insert();
 $client->wait_row($last);
-unlike($relay->log_text($mark), qr/NOPERM/, 'a user with minimal rights suffices');
+unlike($relay->log_text($mark), qr/NOPERM/, 'a user with minimal permissions suffices');
 
 # Before a password is set, older servers report a different error for the default user.
 $store->execute('CONFIG', 'SET', 'requirepass', 'secret');

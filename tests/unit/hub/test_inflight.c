@@ -82,7 +82,7 @@ test_only_a_missed_retry_of_a_written_entry_is_repeated(void **state)
 }
 
 static void
-test_a_recheck_refutes_unconfirmed_written_entries(void **state)
+test_a_recheck_removes_unconfirmed_entries(void **state)
 {
     struct inflight inflight = {.size = 4};
     const unsigned char confirmed[16] = {[15] = 2}, unknown[16] = {[15] = 9};
@@ -108,7 +108,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_it_is_limited_to_the_granted_size),
         cmocka_unit_test(test_only_a_missed_retry_of_a_written_entry_is_repeated),
-        cmocka_unit_test(test_a_recheck_refutes_unconfirmed_written_entries),
+        cmocka_unit_test(test_a_recheck_removes_unconfirmed_entries),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -28,7 +28,7 @@ measure(struct pressure *pressure, const struct pressure_limits *limits, int64_t
 }
 
 static void
-one_long_pause_is_no_shortage(void **state)
+one_long_pause_is_not_overload(void **state)
 {
     struct pressure pressure = {0};
     int64_t now_us = 1;
@@ -39,7 +39,7 @@ one_long_pause_is_no_shortage(void **state)
 }
 
 static void
-a_lag_that_lasts_is_one(void **state)
+a_lasting_delay_is_overload(void **state)
 {
     struct pressure pressure = {0};
     int64_t now_us = 1;
@@ -52,7 +52,7 @@ a_lag_that_lasts_is_one(void **state)
 }
 
 static void
-low_goes_first_and_normal_if_that_does_not_help(void **state)
+low_is_dropped_before_normal(void **state)
 {
     struct pressure pressure = {0};
     int64_t now_us = 1;
@@ -65,7 +65,7 @@ low_goes_first_and_normal_if_that_does_not_help(void **state)
 }
 
 static void
-it_stays_between_half_and_whole(void **state)
+the_level_stays_between_half_and_full_limit(void **state)
 {
     struct pressure pressure = {0};
     int64_t now_us = 1;
@@ -81,7 +81,7 @@ it_stays_between_half_and_whole(void **state)
 }
 
 static void
-it_ends_step_by_step(void **state)
+the_level_falls_step_by_step(void **state)
 {
     struct pressure pressure = {0};
     int64_t now_us = 1;
@@ -94,7 +94,7 @@ it_ends_step_by_step(void **state)
 }
 
 static void
-a_limit_of_zero_is_none(void **state)
+a_limit_of_zero_is_disabled(void **state)
 {
     const struct pressure_limits no_lag = {.delay_us = 0, .bytes = 1000};
     const struct pressure_limits no_bytes = {.delay_us = 1000000, .bytes = 0};
@@ -113,12 +113,12 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_long_pause_is_no_shortage),
-        cmocka_unit_test(a_lag_that_lasts_is_one),
-        cmocka_unit_test(low_goes_first_and_normal_if_that_does_not_help),
-        cmocka_unit_test(it_stays_between_half_and_whole),
-        cmocka_unit_test(it_ends_step_by_step),
-        cmocka_unit_test(a_limit_of_zero_is_none),
+        cmocka_unit_test(one_long_pause_is_not_overload),
+        cmocka_unit_test(a_lasting_delay_is_overload),
+        cmocka_unit_test(low_is_dropped_before_normal),
+        cmocka_unit_test(the_level_stays_between_half_and_full_limit),
+        cmocka_unit_test(the_level_falls_step_by_step),
+        cmocka_unit_test(a_limit_of_zero_is_disabled),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

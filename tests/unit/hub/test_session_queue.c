@@ -46,7 +46,7 @@ test_control_frames_are_sent_first(void **state)
 }
 
 static void
-test_cut_frames_are_sent_whole_and_once(void **state)
+test_partial_frames_are_completed_once(void **state)
 {
     for (size_t room = 0; room < 169; room++) {
         tear_down(state);
@@ -101,7 +101,7 @@ assert_rest_is_sent(void)
 }
 
 static void
-test_a_batch_can_be_cut_anywhere(void **state)
+test_a_batch_may_be_written_in_parts(void **state)
 {
     for (size_t room = 0; room < 140; room++) {
         struct fanout_batch *batch = make_batch(1, 3);
@@ -467,9 +467,9 @@ main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_headers_of_websocket_frames),
         TEST(test_control_frames_are_sent_first),
-        TEST(test_cut_frames_are_sent_whole_and_once),
+        TEST(test_partial_frames_are_completed_once),
         TEST(test_a_batch_is_sent_in_one_piece),
-        TEST(test_a_batch_can_be_cut_anywhere),
+        TEST(test_a_batch_may_be_written_in_parts),
         TEST(test_queued_batches_are_merged),
         TEST(test_batches_of_one_session_are_not_merged),
         TEST(test_a_poll_receives_no_batches),

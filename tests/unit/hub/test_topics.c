@@ -36,7 +36,7 @@ is_listed_as(const struct topics *topics, const char *expected)
 }
 
 static void
-shows_everything_by_default(void **state)
+all_topics_match_by_default(void **state)
 {
     (void)state;
     assert_true(shows(NULL, "a.b"));
@@ -45,7 +45,7 @@ shows_everything_by_default(void **state)
 }
 
 static void
-narrows_to_names_and_prefixes(void **state)
+names_and_prefixes_match(void **state)
 {
     struct topics *topics = NULL;
 
@@ -69,7 +69,7 @@ narrows_to_names_and_prefixes(void **state)
 }
 
 static void
-removes_what_was_added(void **state)
+added_names_are_removed(void **state)
 {
     static const char *const WIDE[] = {"a.*"};
     static const char *const REST[] = {"a.b.*", "x", "never added"};
@@ -92,7 +92,7 @@ removes_what_was_added(void **state)
 }
 
 static void
-leaves_everything_only_by_its_name(void **state)
+all_topics_are_removed_only_by_name(void **state)
 {
     static const char *const ONE[] = {"a"};
     static const char *const EVERYTHING[] = {"*"};
@@ -109,7 +109,7 @@ leaves_everything_only_by_its_name(void **state)
 }
 
 static void
-has_an_end(void **state)
+number_and_length_are_limited(void **state)
 {
     struct topics *topics = NULL;
     const char *names[TOPICS_MAX + 1];
@@ -163,7 +163,7 @@ random_text(char *text, size_t max, bool may_be_prefix)
 }
 
 static void
-agrees_with_a_plain_search(void **state)
+matches_agree_with_a_plain_search(void **state)
 {
     (void)state;
     srand(7);
@@ -190,12 +190,12 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(shows_everything_by_default),
-        cmocka_unit_test(narrows_to_names_and_prefixes),
-        cmocka_unit_test(removes_what_was_added),
-        cmocka_unit_test(leaves_everything_only_by_its_name),
-        cmocka_unit_test(has_an_end),
-        cmocka_unit_test(agrees_with_a_plain_search),
+        cmocka_unit_test(all_topics_match_by_default),
+        cmocka_unit_test(names_and_prefixes_match),
+        cmocka_unit_test(added_names_are_removed),
+        cmocka_unit_test(all_topics_are_removed_only_by_name),
+        cmocka_unit_test(number_and_length_are_limited),
+        cmocka_unit_test(matches_agree_with_a_plain_search),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
