@@ -78,7 +78,7 @@ BEGIN
     IF pg_column_size(NEW) > 8000 THEN
         -- The names are only needed for a dump: without them the rule still works.
         RAISE WARNING 'could not store the column names of rule "%" on %', NEW.name, NEW.relation
-            USING DETAIL = 'The rule has too many columns. Restored from a dump, it does not find them.';
+            USING DETAIL = 'The rule has too many columns. After a dump and restore it may not find them.';
         NEW.column_names := '{}';
         IF NEW.only_when IS NULL THEN
             NEW.column_origins := '{}';

@@ -132,7 +132,7 @@ check_postgresql_clock(struct postgresql_probe *probe)
     findings_add(probe->findings, POSTGRESQL, "clock", skew_s < SKEW_MAX_S && skew_s > -SKEW_MAX_S,
                  "Commit times and expirations use PostgreSQL's clock: run chrony or timesyncd on "
                  "both machines: timedatectl set-ntp true",
-                 "%.3f s off this machine's, reply in %.1f ms", skew_s,
+                 "%.3f s off this machine's clock, reply in %.1f ms", skew_s,
                  (double)(after_us - before_us) / 1000.0);
     probe->is_standby = is_true(result, 0, 1);
     snprintf(probe->origin.system, sizeof(probe->origin.system), "%s", PQgetvalue(result, 0, 2));

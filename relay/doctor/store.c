@@ -212,7 +212,7 @@ check_store_clock(struct store_probe *probe)
     findings_add(probe->findings, STORE, "clock", llabs(skew_us) < SKEW_MAX_US,
                  "Retries and expirations use the clock of the store: run chrony or timesyncd on "
                  "both machines: timedatectl set-ntp true",
-                 "%.3f s off this machine's, reply in %.1f ms", (double)skew_us / 1e6,
+                 "%.3f s off this machine's clock, reply in %.1f ms", (double)skew_us / 1e6,
                  (double)(after_us - before_us) / 1000.0);
 }
 

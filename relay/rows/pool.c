@@ -242,7 +242,7 @@ on_session_lost(void *ctx, const char *message)
 
     if (was == ROWS_CONNECTION_IDLE) { /* a restarted server, or idle_session_timeout of a proxy */
         set_state(connection, ROWS_CONNECTION_CLOSED);
-        log_debug("rows", "idle connection ended", LOG_TEXT("error", message));
+        log_debug("rows", "server closed an idle connection", LOG_TEXT("error", message));
         return;
     }
     delay_retry(connection->pool,
@@ -361,7 +361,7 @@ sweep_connection(struct rows_connection *connection, int64_t now_us)
     case ROWS_CONNECTION_RUNNING:
         if (age_us <= max_us)
             return;
-        warn(connection, "PostgreSQL does not end a query", NULL, NULL);
+        warn(connection, "PostgreSQL did not end a query in time", NULL, NULL);
         abandon_query(connection, ROWS_TIMED_OUT);
     }
 }

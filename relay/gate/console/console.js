@@ -348,7 +348,7 @@ document.addEventListener('visibilitychange', () => {
 const WHY = { exhausted: 'retry limit reached', expired: 'expired before all acknowledgements', rejected: 'rejected', undecodable: 'could not be decoded' };
 
 function names(entry) {
-  if (entry.user_count === 0) return 'no user waited for it';
+  if (entry.user_count === 0) return 'no pending users';
   const more = entry.user_count - entry.users.length;
   return `for ${entry.users.join(', ')}${more > 0 ? ` and ${number.format(more)} more` : ''}`;
 }

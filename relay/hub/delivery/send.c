@@ -21,7 +21,7 @@
 #define LIST_FRAMES_PER_TURN 16            /* a page is as long as 1000 notifications */
 #define LIST_FRAME_MAX (64u * 1024 * 1024) /* a row, which rows.max_bytes limits, and its head */
 
-_Static_assert(SESSION_QUEUE_BYTES >= PIECES_BYTES_MAX, "a queue is not full before it is sent");
+_Static_assert(SESSION_QUEUE_BYTES >= PIECES_BYTES_MAX, "a full piece fits the queue");
 
 /* Drops expired notifications at the head of the queue, and announces them as one gap. */
 static void

@@ -18,7 +18,7 @@ _Static_assert(CLIENT_POS_EPOCH_MAX + 1 + ENTRY_ID_TEXT_MAX + (STORE_SHARDS_MAX 
 _Static_assert(CLIENT_POS_EPOCH_MAX + 1 + ENTRY_ID_TEXT_MAX + STORE_SHARDS_MAX + BESIDE_MAX +
                        (2 + 2 * DIGITS_MAX) + 2 * (1 + BESIDE_MAX) <=
                    CLIENT_POS_MAX,
-               "so does that of one user, with a backlog");
+               "the longest cursor of a user with a backlog fits");
 
 static const char DIGITS[] = "0123456789abcdefghijklmnopqrstuvwxyz";
 

@@ -8,7 +8,7 @@
 
 #define OUTBOUND_FIRST_ROOM 8
 
-_Static_assert(2 * (OUTBOUND_MAX + BATCH_COUNT_MAX) <= UINT16_MAX, "rooms fit their type");
+_Static_assert(2 * (OUTBOUND_MAX + BATCH_COUNT_MAX) <= UINT16_MAX, "capacities fit their type");
 
 static struct notification **
 slot_of(const struct outbound *outbound, unsigned nth)

@@ -7,7 +7,7 @@
 #include "hub/session/ready_list.h"
 
 _Static_assert(TOPICS_MAX == SESSION_TOPICS_MAX && TOPICS_BYTES_MAX == SESSION_TOPICS_BYTES_MAX,
-               "the limits that the gate checks are those of a set of topics");
+               "the gate checks the limits of a set of topics");
 
 /* A fan-out reads the flag only. */
 static enum rc

@@ -75,7 +75,7 @@ session_before_queue(const struct session *session, struct cursor to)
     return outbound_before(&session->outbound, 0, session->client.own_shard, to);
 }
 
-_Static_assert(SESSION_POS_MAX == CLIENT_POS_MAX, "the gate and the hub mean the same text");
+_Static_assert(SESSION_POS_MAX == CLIENT_POS_MAX, "gate and hub have the same limit");
 
 bool
 session_pos(const struct session *session, char ret_pos[SESSION_POS_MAX])
