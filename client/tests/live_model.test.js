@@ -17,7 +17,7 @@ const STEPS = 120;
 const KEYS = 5;
 const GROUPS = 3;
 
-/** Seeded random numbers below `n`, and chances. */
+/** Seeded random numbers below `n`, and random booleans. */
 function dice(seed) {
   let state = seed * 2654435761;
   const next = () => {

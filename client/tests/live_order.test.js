@@ -12,7 +12,7 @@ for (const name of ['rows.js', 'timed_rows.js']) await import(new URL(name, impo
 const SEEDS = 200;
 const LAG_MS = 500; // from a commit to its visibility
 
-/** Seeded random numbers below `n`, and chances. */
+/** Seeded random numbers below `n`, and random booleans. */
 function dice(seed) {
   let state = seed * 2654435761;
   const next = () => {

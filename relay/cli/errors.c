@@ -211,7 +211,7 @@ on_entry(void *ctx, const struct error_entry *entry)
     return !walk->failed && walk->left > 0 && ferror(stdout) == 0;
 }
 
-/* True for all entries. Unknown if the walk ended at its limit. */
+/* True if all entries were read. Unknown if the iteration ended at its limit. */
 static bool
 found_all(const struct errors_walk *walk)
 {

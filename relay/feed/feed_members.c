@@ -127,7 +127,7 @@ handle_row(struct feed *feed, const PGresult *row)
     return feed_stream_receive(feed, (char *)frame, (struct bytes){frame, total});
 }
 
-/* After the copy, the progress is just behind it, or where it was before a repeated copy. */
+/* After the copy, the progress is just after it; after a repeated copy, where it was before. */
 static void
 put_end(struct feed *feed, unsigned char *end)
 {

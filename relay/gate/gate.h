@@ -26,7 +26,7 @@ struct gate *gate_open(struct ev_loop *loop, const struct config *config, struct
 
 /*
  * Starts a graceful shutdown: stops accepting, sends bye 4201 with `in` spread over the drain
- * window, and closes. Calls on_drained after the last connection closed, or when the window ends.
+ * period, and closes. Calls on_drained after the last connection closed, or when the period ends.
  */
 void gate_drain(struct gate *gate, void (*on_drained)(void *ctx), void *ctx);
 

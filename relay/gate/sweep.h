@@ -8,7 +8,10 @@ struct gate;
 
 void gate_sweep_start(struct gate *gate);
 void gate_sweep_stop(struct gate *gate);
-/* Sweeps more often. Calls on_drained after the last connection closed or when the window ends. */
+/*
+ * Sweeps more often. Calls on_drained after the last connection closed or when the drain period
+ * ends.
+ */
 void gate_sweep_drain(struct gate *gate, int64_t window_ms, void (*on_drained)(void *ctx),
                       void *ctx);
 

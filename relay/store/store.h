@@ -114,7 +114,7 @@ struct store_rewind {
     uint32_t of_timeline; /* only shards on this timeline; 0: all */
     uint64_t read_lsn_below; /* only shards with a lower read_lsn; 0: all */
     bool is_gap;             /* the epoch changes */
-    bool resets_members;     /* shard 0, which has them, restarts in any case */
+    bool resets_members;     /* shard 0, which has them, always restarts */
 };
 /* No callback: the store goes down and up again. */
 MUST_CHECK enum rc store_rewind(struct store *store, const char *slot,

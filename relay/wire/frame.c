@@ -43,7 +43,7 @@ flags_fit_version(const struct frame *frame)
     return frame->version == FRAME_VERSION || is_timed == (frame->version == FRAME_VERSION_TIMED);
 }
 
-/* The names and targets behind the head. */
+/* The names and targets after the header. */
 static enum rc
 parse_texts(struct bytes whole, size_t head_size, struct frame_notification *notification)
 {

@@ -35,7 +35,7 @@ class BankCase(StackCase):
 
 
 class Counting(Storage):
-    """Counts writing round trips; can make the next one fail, before or after its commit."""
+    """Counts round trips that write; can make the next one fail, before or after its commit."""
 
     def __init__(self, dsn):
         super().__init__(dsn)

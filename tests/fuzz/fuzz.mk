@@ -1,5 +1,5 @@
-# fuzz.mk: fuzz targets. `make fuzz` runs each with libFuzzer (clang) for FUZZ_SECONDS; `make check` gives
-# each its committed inputs (tests/fuzz/corpus), built as the unit tests are.
+# fuzz.mk: fuzz targets. `make fuzz` runs each with libFuzzer (clang) for FUZZ_SECONDS; `make check` runs each on its committed
+# inputs (tests/fuzz/corpus), built as the unit tests are.
 
 FUZZ_SECONDS ?= 20
 

@@ -1,4 +1,4 @@
-/* config_check.h: the form that texts of the settings must have. */
+/* config_check.h: validates the form of setting values. */
 #ifndef CLAIRON_BASE_CONFIG_CONFIG_CHECK_H
 #define CLAIRON_BASE_CONFIG_CONFIG_CHECK_H
 

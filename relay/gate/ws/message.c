@@ -27,7 +27,8 @@ _Static_assert(TOKEN_GROUPS_MAX == SESSION_GROUPS_MAX, "a token's groups fit a s
 _Static_assert(CLIENT_MESSAGE_ACKS_MAX == SESSION_ACKS_MAX, "a message's acks fit a session");
 
 _Static_assert(CLIENT_MESSAGE_TOPICS_MAX <= SESSION_TOPICS_MAX, "a message's topics fit a session");
-_Static_assert(CLIENT_MESSAGE_TOPICS_BYTES_MAX <= SESSION_TOPICS_BYTES_MAX, "and their bytes too");
+_Static_assert(CLIENT_MESSAGE_TOPICS_BYTES_MAX <= SESSION_TOPICS_BYTES_MAX,
+               "the bytes of a message's topics fit a session");
 
 #define LINE_MAX_BYTES 2048
 #define USER_FULL_MS 30000

@@ -1,4 +1,4 @@
-/* ack_queue.c: gathers acknowledgements while a batch of them is under way. */
+/* ack_queue.c: gathers acknowledgements while a batch of them is in flight. */
 #include "hub/acks/ack_queue.h"
 
 #include <stdlib.h>

@@ -10,7 +10,7 @@ struct hub;
  */
 void acks_add(struct hub *hub, const char *user, const char *id, int shard);
 
-/* Sends delivery reports, then one batch of acks, unless one is under way. */
+/* Sends delivery reports, then one batch of acks, unless one is in flight. */
 void acks_flush(struct hub *hub);
 
 void acks_free(struct hub *hub);

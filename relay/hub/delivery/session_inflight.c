@@ -60,7 +60,7 @@ session_inflight_add_from_inbox(struct session *session, struct notification *no
         backlog_remove(session, notification);
         return true;
     }
-    session->inbox.is_full = true; /* later ones stay behind it */
+    session->inbox.is_full = true; /* later ones follow it */
     session_defer_inbox(session);
     return false;
 }

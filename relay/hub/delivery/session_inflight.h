@@ -6,12 +6,13 @@
 
 /*
  * Adds a notification that needs an ack to the in-flight window. False: it is not to be queued now.
- * If the window is full, it stays in the user's inbox, and the store is asked whether its ack is
+ * If the in-flight window is full, it stays in the user's inbox, and the store is asked whether its
+ * ack is
  * pending: a user who left a group may still have to acknowledge it.
  */
 bool session_inflight_add(struct session *session, struct notification *notification);
 
-/* The same for one read from the inbox: if the window is full, it stays there. */
+/* The same for one read from the inbox: if the in-flight window is full, it stays there. */
 bool session_inflight_add_from_inbox(struct session *session, struct notification *notification);
 
 /* The session's topics hide this one, new or from the inbox. The backlog still counts it. */

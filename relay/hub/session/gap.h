@@ -10,7 +10,7 @@
  */
 void session_gap(struct session *session, struct cursor from, struct cursor to, const char *why);
 
-/* The same with an unchanged `to`. Without room in the control queue the gap is announced later. */
+/* The same with an unchanged `to`. If the control queue is full, the gap is announced later. */
 void session_send_gap(struct session *session, struct cursor from, struct cursor to,
                       const char *why);
 

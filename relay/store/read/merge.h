@@ -18,7 +18,7 @@ struct shard_page {
     const struct redisReply *entries; /* in the stream's order */
     unsigned char shard;
     size_t count;        /* of the entries up to `end` */
-    bool is_truncated;   /* the stream may hold more entries behind them */
+    bool is_truncated;   /* the stream may hold more entries after them */
     struct entry_id end; /* later entries do not count */
     size_t next;
     size_t foreign_entries;  /* skipped */

@@ -19,7 +19,7 @@ struct held {
 struct queue {
     struct held *first;
     struct held *last;
-    size_t count; /* entries behind the head */
+    size_t count; /* entries after the head */
     bool has_head;
     struct entry head;                       /* in `first` */
     struct position needs[STORE_SHARDS_MAX]; /* the head waits for these positions */

@@ -109,7 +109,7 @@ local function acknowledge(id)
 end
 
 -- The id is not in the user's inbox. Either it was acknowledged before, maybe in this call; or it is
--- complete; or the user is no recipient; or the audience is open-ended and another relay has not yet
+-- complete; or the user is not a recipient; or the audience is open-ended and another relay has not yet
 -- reported the delivery. In the last case the ack is kept until the report.
 local function acknowledge_unlisted(id)
     if firsts[id] then apply_acks(id) end

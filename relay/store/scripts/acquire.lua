@@ -60,7 +60,7 @@ local read = redis.call('HGET', progress, 'read:' .. known) or ''
 local owner = ARGV[1]
 redis.call('HMSET', progress, 'owner', owner, 'system', ARGV[2], 'database', ARGV[5], 'database_name', ARGV[6],
     'position:' .. owner, position, 'read:' .. owner, read)
--- The next acquire.lua reads it, and hello.lua with several shards.
+-- Read by the next acquire.lua, and by hello.lua with several shards.
 redis.call('HSET', meta, 'progress', progress)
 -- If the timeline differs, the feed decides whether to call rewind.lua.
 redis.call('HSETNX', progress, 'timeline', ARGV[3])

@@ -27,7 +27,7 @@ end
 
 local named = #ARGV > 7 and {unpack(ARGV, 8)} or users_of_entry()
 if #named == 0 then return -2 end
--- Users that acknowledged it in the meantime are left out.
+-- Users that acknowledged it in the meantime are omitted.
 local users = {}
 for _, user in ipairs(named) do
     local state = call('HGET', prefix .. KEY_ACK .. id, user)

@@ -215,7 +215,7 @@ clients_open_at_once(struct client *clients, const struct options *options)
     close(epoll);
 }
 
-/* "2025-03-05T12:34:56.123456Z" in us since 1970; 0 when it is no such text. */
+/* "2025-03-05T12:34:56.123456Z" in us since 1970; 0 if the text has another form. */
 static int64_t
 parse_time(const char *text)
 {

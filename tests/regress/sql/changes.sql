@@ -194,7 +194,7 @@ ALTER TYPE thing RENAME ATTRIBUTE b TO "B b";
 DELETE FROM things;
 SELECT payload FROM notes();
 
--- another origin's changes are changes
+-- changes from another origin are sent
 SELECT pg_replication_origin_create('elsewhere') IS NOT NULL;
 SELECT pg_replication_origin_session_setup('elsewhere');
 INSERT INTO stock VALUES (50, 1);

@@ -50,7 +50,7 @@ SELECT payload FROM notes();
 SELECT get_byte(data, 7) AS flags, position('undecodable' IN encode(data, 'escape')) > 0 AS named
 FROM pg_logical_slot_get_binary_changes('framed', NULL, NULL, 'mode', 'framed');
 
--- as a target it denies; in a condition too
+-- as a target, or in a condition, it denies the row
 SELECT clairon.watch('strange', 'USER', 'o');
 SELECT clairon.watch('strange', 'USER', 'a', name => 'array');
 SELECT clairon.watch('strange', 'ALL', name => 'when', only_when => $$t = 'sure' OR o::text = 'x'$$);

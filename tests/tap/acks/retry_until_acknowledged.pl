@@ -71,7 +71,7 @@ is(scalar(of_mark($one, 'zero')), 1, 'with limit 0 there is no retry');
 is((errors())[1]{reason}, 'exhausted', 'with limit 0 the notification is exhausted after the first delivery');
 is((errors())[1]{attempts}, 0, 'with limit 0 the error log entry has no attempts');
 
-# Exhausted notifications free their slots in the window of a user who never acknowledges.
+# Exhausted notifications free their slots in the in-flight window of a user who never acknowledges.
 my $narrow = $relay->client('n1', win => 1);
 my @narrow = map { notify('n1', "narrow $_", 'retry_limit => 0') } 1 .. 3;
 for my $count (1 .. 3)

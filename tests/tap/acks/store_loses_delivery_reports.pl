@@ -55,7 +55,7 @@ $three->ack($open);
 wait_until('all acknowledged', sub { $store->pending == 1 && $store->execute('HLEN', $store->of($open, "ack:$open")) == 1 });
 $_->close for $one, $two, $three;
 
-# Notifications lost with the store do not occupy the window.
+# Notifications lost with the store do not occupy the in-flight window.
 my $narrow = $relay->client('n1', win => 1);
 notify('USER', 'n1', 'before');
 $narrow->run_until('the notification', sub { of_mark($narrow, 'before') });

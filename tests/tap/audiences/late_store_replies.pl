@@ -80,8 +80,8 @@ sub begin
     $_->close for $one, $two, $client;
 }
 
-# The window is full, so the relay asks the store whether the ack is pending. Another device acknowledges it, and the
-# user leaves the group before the reply arrives.
+# The in-flight window is full, so the relay asks the store whether the ack is pending. Another device acknowledges it,
+# and the user leaves the group before the reply arrives.
 {
     member('t3', 'u3', 1);
     my $phone = $prompt->client('u3');
@@ -100,7 +100,7 @@ sub begin
     member('t3', 'u3', 0);
     wait_read();
     $late->release('report');
-    $relay->client('u3b')->close;    # a reply behind that one
+    $relay->client('u3b')->close;    # a reply after that one
     ok(!(grep { $_ eq 'secret' } received_so_far($desktop, 'u3')), 'a delayed notification is withheld from a user who left the group');
     $desktop->ack($first);
     $_->close for $phone, $desktop;

@@ -21,7 +21,7 @@ note "seed $SEED, $ROUNDS rounds";
 
 my $pg    = Clairon::Test::postgresql('main');
 my $store = Clairon::Test::store();
-# No retries and no full windows: only the recipients are tested.
+# No retries and no full in-flight windows: only the recipients are tested.
 my %conf   = ('delivery.ack_timeout' => '1h', 'delivery.window' => 10_000);
 my @relays = map { Clairon::Test::relay($pg, $store, conf => {%conf}) } 1 .. 2;
 my $json   = JSON->new->utf8;

@@ -1,5 +1,5 @@
-# A user leaves and rejoins a group while a device has notifications queued behind its full window. Tests that a
-# queued notification that another device acknowledges is announced as a gap, even if the inbox also holds a
+# A user leaves and rejoins a group while a device has queued notifications because its in-flight window is full. Tests
+# that a queued notification that another device acknowledges is announced as a gap, even if the inbox also holds a
 # notification of the group.
 use strict;
 use warnings;

@@ -77,7 +77,7 @@ insert('a', 'b');
 $resumed->run_until('the last row', sub { received($resumed) =~ /b9/ });
 is(received($resumed), 'b6 b7 b8 b9', 'a resume delivers missed notifications of the topics of the connect');
 
-# Filtered notifications with ack_required stay pending and do not occupy the window.
+# Filtered notifications with ack_required stay pending and do not occupy the in-flight window.
 $_->close for $some, $resumed, $all;
 my $narrow = $relay->client('u1', win => 2, topics => ['p.a']);
 insert('due') for 1 .. 5;

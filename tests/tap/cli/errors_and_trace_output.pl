@@ -64,7 +64,8 @@ pass('a redriven notification gets a new expiration');
 $two->ack($second);
 wait_until('acknowledged', sub { !$store->execute('HEXISTS', $store->of($second, 'pending'), $second) });
 
-# For one of two users, while the other is still pending; and without users who have acknowledged since.
+# The notification is redriven for one of two users while the other is still pending, and not for users who have
+# acknowledged since.
 my $third = notify('USER', 'u1,away', 'third', 'retry_limit => 0');
 wait_until('one is exhausted', sub { $store->execute('XLEN', 'clairon:errors') == 1 });
 clairon('errors', 'redrive', '--user', 'u1');
@@ -77,7 +78,7 @@ $away->ack($third);
 wait_until('complete', sub { !$store->execute('HEXISTS', $store->of($third, 'pending'), $third) });
 is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [], 'no state of the notification is left');
 
-# For an absent user: in commit order among the pending ones.
+# A redriven notification of an absent user is delivered in commit order with the pending ones.
 my $late = $relay->client('late');
 my $old  = notify('USER', 'late', 'old', 'retry_limit => 0');
 $late->run_until('it is delivered', sub { of_mark($late, 'old') });

@@ -1,4 +1,4 @@
-# Tests that another cluster or slot behind the same store is rejected, and accepted on request without old state.
+# Tests that another cluster or slot for the same store is rejected, and accepted on request without old state.
 use strict;
 use warnings;
 

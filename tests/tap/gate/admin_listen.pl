@@ -23,8 +23,8 @@ for my $case ([ GET => '/metrics', 200 ], [ GET => '/console', 200 ], [ GET => '
     [ PATCH => '/metrics', 405 ], [ OPTIONS => '/v1/push', 204 ])
 {
     my ($method, $path, $status, $body) = @$case;
-    is(status_of($relay->{port}, $method, $path, ':body' => $body), 404, "$method $path is not at gate.listen");
-    is(status_of($port, $method, $path, ':body' => $body), $status, "$method $path is at gate.admin_listen");
+    is(status_of($relay->{port}, $method, $path, ':body' => $body), 404, "$method $path is not served at gate.listen");
+    is(status_of($port, $method, $path, ':body' => $body), $status, "$method $path is served at gate.admin_listen");
 }
 my $gone = Clairon::Test::RawSocket->new({ port => $port })->request(POST => '/v1/console/drop', Authorization => $admin, ':body' => '{"entry":"1-1"}');
 like($gone->{json}{detail}, qr/error log/, 'the error log responds on gate.admin_listen');
@@ -32,15 +32,15 @@ for my $case ([ GET => '/v1/poll?wait=0', 204 ], [ POST => '/v1/ack', 204, qq({"
     [ POST => '/v1/notifications', 201, '{"payload":{},"routing":{"audience":{"type":"USER","targets":["u"]}}}' ], [ PATCH => '/v1/ack', 405 ])
 {
     my ($method, $path, $status, $body) = @$case;
-    is(status_of($relay->{port}, $method, $path, ':body' => $body), $status, "$method $path is at gate.listen");
-    is(status_of($port, $method, $path, ':body' => $body), 404, "$method $path is not at gate.admin_listen");
+    is(status_of($relay->{port}, $method, $path, ':body' => $body), $status, "$method $path is served at gate.listen");
+    is(status_of($port, $method, $path, ':body' => $body), 404, "$method $path is not served at gate.admin_listen");
 }
 is(upgrade($relay->{port}), 101, 'WebSockets are at gate.listen');
 is(upgrade($port), 404, 'WebSockets are not at gate.admin_listen');
 for my $at ($relay->{port}, $port)
 {
-    is(status_of($at, GET => $_), 200, "$_ is at both") for '/healthz', '/readyz';
-    is(status_of($at, GET => "/v1/notifications/$none"), 404, 'the timeline is at both');
+    is(status_of($at, GET => $_), 200, "$_ is served at both addresses") for '/healthz', '/readyz';
+    is(status_of($at, GET => "/v1/notifications/$none"), 404, 'the timeline is served at both addresses');
 }
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 

@@ -61,7 +61,7 @@ for my $case (
     waitpid $child, 0;
 }
 
-# More than one second's rate at once: all of it is answered with a delay.
+# More frames at once than the rate allows in a second: all are answered, with a delay.
 sub check_served
 {
     my ($raw) = @_;

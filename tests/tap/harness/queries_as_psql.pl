@@ -18,7 +18,7 @@ my %split = (
 );
 is(scalar(my @statements = Clairon::Test::Query::split_statements($_)), $split{$_}, "the statements are split: $_") for sort keys %split;
 
-# Texts that psql would interpret, or could not send either, are passed to psql.
+# Texts that psql would interpret, and texts that are not complete statements, are passed to psql.
 is_deeply([ Clairon::Test::Query::split_statements($_) ], [], "the text is passed to psql: $_")
   for '\d', 'SELECT :name', q{SELECT 'not closed}, 'COPY t FROM STDIN', 'CREATE RULE r AS ON INSERT TO t DO (SELECT 1; SELECT 2)', '';
 

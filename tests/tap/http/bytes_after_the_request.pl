@@ -97,7 +97,7 @@ wait_until('it is closed', sub { !$endless->write('x' x 100_000) });
 pass('a rejected client can send only up to a limit');
 
 # Waiting connections.
-# A busy loop turns tens of thousands of times a second, an idle one some dozens of times.
+# A busy loop turns tens of thousands of times a second, an idle one a few dozen times.
 sub check_idle
 {
     my ($name, $clock) = @_;

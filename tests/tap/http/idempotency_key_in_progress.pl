@@ -74,7 +74,7 @@ $store->execute('CONFIG', 'SET', 'maxmemory', 1);
 is(with_key('four', 'x')->read_response->{status}, 503, 'a full store rejects the request') for 1, 2;
 $store->execute('CONFIG', 'SET', 'maxmemory', 0);
 $again = with_key('four', 'x')->read_response;
-is($again->{status}, 201, 'once the store has room the request is a first one');
+is($again->{status}, 201, 'once the store has memory again the request is a first one');
 is($again->{headers}{'idempotency-replayed'}, undef, 'a first request is not marked as a repeat');
 is(with_key('four', 'x', relay => $second)->read_response->{status}, 200, 'a further request is a repeat');
 is($store->stored, $before + 1, 'the notification is stored once');

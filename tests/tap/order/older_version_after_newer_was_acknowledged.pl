@@ -47,7 +47,7 @@ sub faults
     return "@faults";
 }
 
-# A full window with queued rows, one of which another device acknowledges while this one is disconnected.
+# A full in-flight window with queued rows, one of which another device acknowledges while this one is disconnected.
 for my $relay (@relays)
 {
     my $user = "u$last";
@@ -75,7 +75,7 @@ for my $relay (@relays)
     $_->close for $phone, $desktop;
 }
 
-# A new session has more rows in the inbox than its window holds.
+# A new session has more rows in the inbox than its in-flight window holds.
 {
     my $phone = $relays[0]->client('new');
     my ($first, $row) = insert('new', 2);

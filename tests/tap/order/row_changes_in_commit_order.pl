@@ -1,5 +1,5 @@
-# Tests that a row's changes are delivered in commit order: live, with a small window, on resume, and with retries in
-# between.
+# Tests that a row's changes are delivered in commit order: live, with a small in-flight window, on resume, and with
+# retries in between.
 use strict;
 use warnings;
 
@@ -63,7 +63,7 @@ wait_until('all are complete', sub {
         $client{comes} = $relay->client('comes', pos => $pos);
         $at{comes} = 0;
     }
-    # A user with a small window gets the rest as it acknowledges.
+    # A user with a small in-flight window gets the rest as the acks arrive.
     $client{narrow}->ack(map { $_->{metadata}{id} } grep { $_->{routing}{retry}{ack_required} } $client{narrow}->notifications) if $rounds % 3 == 0;
     return 3 == grep { is_complete($_) } keys %client;
 });

@@ -1,5 +1,5 @@
-# Tests, with random devices, windows, acks, retries and relays, that a row's changes are first delivered in commit
-# order and that nothing is lost.
+# Tests, with random devices, in-flight windows, acks, retries and relays, that a row's changes are first delivered in
+# commit order and that nothing is lost.
 #
 # Each seed is a user with a few rows, several devices and a separate random sequence; many users run in parallel on
 # the same servers. CLAIRON_ORDER_SEED=n repeats from seed n, CLAIRON_ORDER_SEEDS=n sets their number,

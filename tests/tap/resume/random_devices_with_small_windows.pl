@@ -1,4 +1,5 @@
-# Tests users with several devices with small windows that connect, disconnect and acknowledge at random, with killed
+# Tests users with several devices with small in-flight windows that connect, disconnect and acknowledge at random, with
+# killed
 # relays: each device receives all notifications of its user, or a gap after a lost one.
 use strict;
 use warnings;
@@ -28,7 +29,7 @@ my @relays = (Clairon::Test::relay($pg, $store, %conf), map { Clairon::Test::rel
 my $agent  = Mojo::UserAgent->new(connect_timeout => 60, request_timeout => 60);
 
 my $newest = 0;
-my (%row_of, %owner); # by notification id; the owner of a row, if it is one user
+my (%row_of, %owner); # by notification id: the owner of its row, if that is one user
 # The third device of each user polls.
 my @devices = map { my $user = "u$_"; map { { user => $user, is_poll => $_ == 3, excused => 0, gaps => 0, to_ack => [] } } 1 .. 3 } 1 .. 3;
 

@@ -31,7 +31,7 @@ sub while_relay_is_stopped
 sub wait_noticed { my ($relay, $mark) = @_;
     return $relay->wait_for_log(qr/stream was trimmed before it was read/, from => $mark) }
 
-# Acks: those of the same user's session on another relay free a window.
+# Acks: those of the same user's session on another relay free an in-flight window.
 my $first_session  = $first->client('u1');
 my $second_session = $second->client('u1', win => 2);
 my @ids = map { notify('USER', 'u1', ', ack_required => true') } 1 .. 2;

@@ -1,5 +1,5 @@
-# Tests two devices of one user with small windows: each receives all notifications once and in order, or a gap for
-# those that the other acknowledged.
+# Tests two devices of one user with small in-flight windows: each receives all notifications once and in order, or a
+# gap for those that the other acknowledged.
 use strict;
 use warnings;
 
@@ -22,7 +22,7 @@ sub ack_all { my ($client) = @_;
     return @ids ? $client->ack(@ids) : undef }
 sub all_acked { return wait_until('all acknowledged', sub { $store->pending == 0 }) }
 
-# Disconnected while the other device acknowledges more than a window holds.
+# Disconnected while the other device acknowledges more than an in-flight window holds.
 my $phone = $relays[0]->client('u1');
 my $pos   = $phone->pos;
 insert(1, 40, 'u1');
@@ -45,7 +45,7 @@ for my $i (0, 1)
 }
 all_acked();
 
-# Both connected; one has a full window when the other acknowledges.
+# Both connected; one has a full in-flight window when the other acknowledges.
 for my $relay (@relays)
 {
     my ($first, $user) = (($relay == $relays[0] ? 100 : 200), 'u' . $relay->{port});
@@ -54,7 +54,7 @@ for my $relay (@relays)
     insert($first + 1, $first + 10, $user);
     $quick->run_until('all rows', sub { rows($quick) == 10 });
     $slow->run_until('a full in-flight window', sub { rows($slow) == 3 });
-    # A row that the relay reads after the acks finds room in the window, and is no loss.
+    # A row that the relay reads after the acks fits into the in-flight window, and is not lost.
     wait_until('all rows are queued', sub { $relay->metric('clairon_hub_notifications_total') >= $read + 10 });
     ack_all($quick);
     all_acked();

@@ -99,7 +99,7 @@ $first->wait_ready;
 $writer->finish;
 wait_until('all rows are stored', sub { stored() >= rows() });
 check_complete('after kills of both servers and a relay');
-# The window is 64: the rest is delivered as acks arrive.
+# The in-flight window is 64: the rest is delivered as acks arrive.
 for my $user (sort keys %client)
 {
     my %acked;

@@ -203,7 +203,7 @@ $client->run_until('the rest', sub { @{ versions() } == @expected });
 is_deeply(versions(), \@expected, 'the order is restored afterwards');
 is(unordered(), $unordered + 1, 'later versions do not wait');
 
-# Pending notifications are delivered in order too, page by page, as the window allows.
+# Pending notifications are delivered in order too, page by page, as the in-flight window allows.
 my $duties = scratch() . '/duties.sql';
 PostgreSQL::Test::Utils::append_to_file($duties, "INSERT INTO duty SELECT i, '{late}', 0 FROM generate_series(1, 10) i;\n" . join '',
     map { sprintf "UPDATE duty SET owners = '{%s}', version = %d WHERE id = %d;\n", ($_ % 2 ? 'late,u2' : 'late'), $_, 1 + ($_ >> 1) % 10 } 2 .. 601);

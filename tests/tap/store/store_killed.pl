@@ -35,7 +35,7 @@ is($pg->safe_psql('postgres',
     'rows that are not stored are not confirmed');
 $store->start;
 $relay->wait_ready;
-# The window holds 64 unacknowledged notifications: the rest follows as acks arrive.
+# The in-flight window holds 64 unacknowledged notifications: the rest follows as acks arrive.
 my %acked = map { $_ => 1 } @ids;
 my %rows;
 wait_until('all rows are delivered', sub {

@@ -12,7 +12,7 @@
 #include "store/read/control.h"
 #include "tests/unit/store/replies.h"
 
-/* All events, each with a space behind it. */
+/* All events, each followed by a space. */
 static char seen[4096];
 
 static void

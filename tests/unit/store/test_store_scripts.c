@@ -83,7 +83,7 @@ has_number(const char *arguments)
     return false;
 }
 
-/* The width of an id or of a position, as in id:sub(1, 36), or one of the two bytes behind it. */
+/* The width of an id or of a position, as in id:sub(1, 36), or one of the two bytes after it. */
 static bool
 names_width(const char *code)
 {

@@ -106,8 +106,9 @@ sub metric
     return $status == 200 && $body =~ /^\Q$name\E (\S+)$/m ? $1 : undef;
 }
 
-# A relay with the feed role only has no port; it logs when streaming starts. Any of several workers answers /readyz and
-# has the metrics of all, but only one has the feed: a row written before it has created the slot is never delivered.
+# A relay with the feed role only has no port; it logs when streaming starts. Any of several workers may respond to
+# /readyz and has the metrics of all, but only one has the feed. A row that is written before the feed has created the
+# slot is never delivered.
 sub wait_ready
 {
     my ($self, $seconds) = @_;
