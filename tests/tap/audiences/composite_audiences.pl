@@ -146,7 +146,7 @@ sub away
     return;
 }
 
-# One part has no members by rows: each recipient must acknowledge.
+# One part has no rows in clairon.member: each recipient must acknowledge.
 sub without_rows
 {
     sql(q{DELETE FROM clairon.member});
@@ -285,7 +285,7 @@ sub compare
     return;
 }
 
-# Users who belonged to the audience of a notification with ack_required since it was sent.
+# Users who at any time since a notification with ack_required was sent belonged to its audience.
 sub record_members
 {
     for my $of (@live)

@@ -27,7 +27,7 @@ my @relays = map { Clairon::Test::relay($pg, $store, conf => {%conf}) } 1 .. 2;
 my $json   = JSON->new->utf8;
 my $agent  = Mojo::UserAgent->new;
 
-my @USERS   = ('u1', 'u2', 'u3', 'U1', 'TEAM:t1', "\xc3\xbc");    # bytes, as all texts here
+my @USERS   = ('u1', 'u2', 'u3', 'U1', 'TEAM:t1', "\xc3\xbc");    # bytes, like all texts here
 my @TARGETS = ('t1', 't2', 't1:x', 'u1', 'ALL');
 my @KINDS   = qw(TEAM CLUB);
 my @TOPICS  = qw(a.b a.c d);

@@ -124,7 +124,7 @@ my $stream = Clairon::Test::EventStream->open($relay, undef, Authorization => be
 $stream->wait_message('connected');
 is_deeply([ map { $stream->next_notification->{payload}{text} } 1, 2 ], [ 'for mallory', "a\nb\r\n\r\ndata: c\nid: d\n\n" ], 'a text cannot create an event');
 
-# One request is one request.
+# A request cannot smuggle another one.
 my $auth  = 'Authorization: ' . bearer('u1') . "\r\n";
 my $inner = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
 is(scalar(@{ statuses("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n$inner") }), 1, 'a second request on the connection is not answered');

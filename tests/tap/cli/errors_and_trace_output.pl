@@ -1,5 +1,5 @@
-# Tests that the error log lists users without an ack, redrives and drops them; that a trace has all events; and
-# nacks.
+# Tests that `clairon errors` lists, redrives and drops entries, that a trace has all events, and that nacks defer
+# retries.
 use strict;
 use warnings;
 
@@ -173,7 +173,7 @@ is_deeply([ map { $_->{stage} } @{ JSON::decode_json($out)->{events} } ], [ 'com
 is((clairon('trace', '01890000-0000-7000-8000-000000000000'))[0], 1, 'an unknown id exits with 1');
 is((clairon('trace', 'x'))[0], 2, 'an invalid id exits with 2');
 
-# Nack: a delay, and not before the backoff.
+# Nacks: a retry waits for the delay, and at least for the backoff.
 my $nacked = notify('USER', 'u1', 'nacked', '');
 $one->run_until('the notification', sub { of_mark($one, 'nacked') });
 sub wait_s { my ($s, $us) = @{ $store->execute('TIME') };

@@ -60,7 +60,7 @@ sub read_slot
     return @samples;
 }
 
-# Compares from a tenth on, when all caches are filled.
+# Compares after the first tenth, when all caches are filled.
 sub check_flat
 {
     my ($what, @samples) = @_;
@@ -107,7 +107,7 @@ sql("DO \$\$ BEGIN FOR i IN 1 .. $changes LOOP INSERT INTO narrow VALUES (i, 'v'
 );
 check_flat("$changes transactions of one row", read_slot('one', 'mode=framed'));
 
-# ---- many tables, many rules, much DDL: at most 10 kB a table more than test_decoding
+# ---- many tables, many rules, much DDL: at most 10 kB per table more than test_decoding
 
 make_slot('two', 'clairon');
 make_slot('peer', 'test_decoding');

@@ -1,5 +1,5 @@
-# Tests that a role with relay rights only receives everything through a walsender, in both modes, and the same on a
-# second read.
+# Tests that a role with only the relay's privileges receives everything through a walsender, in both modes, and the
+# same on a second read.
 use strict;
 use warnings;
 

@@ -46,7 +46,7 @@ chmod 0755, $store->{folder};
 save_is('ok');
 repaired('a store that writes again passes all checks');
 
-# A kernel with a short backlog, set by root of a separate network namespace.
+# A short listen backlog of the kernel, set in a separate network namespace.
 SKIP: {
     my @in_namespace = ('unshare', '--user', '--map-root-user', '--net');
     skip 'no network namespace can be created here', 3 if !run_log([ @in_namespace, 'true' ]);

@@ -1,4 +1,4 @@
-# Tests that the doctor checks the requirements of decoding on a standby, on it and on its primary.
+# Tests that the doctor checks the requirements of decoding on a standby, both on the standby and on its primary.
 use strict;
 use warnings;
 

@@ -55,7 +55,7 @@ for my $kill (1 .. $KILLS)
 }
 $writer->finish;
 wait_until('all rows are stored', sub { $store->stored >= $ROWS });
-# A fast writer ends before the last kill: then the last row was delivered before it.
+# If the writer ended before the last kill, the last row was delivered before it.
 $client->wait_row($ROWS) unless $seen{$ROWS};
 process($client);
 

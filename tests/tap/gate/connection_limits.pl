@@ -167,7 +167,7 @@ wait_until('push is on', sub { status($relay) == 101 });
 pass('SIGUSR2 turns push on');
 is($relay->stop, 0, 'SIGTERM ends the relay with the push switch with status 0');
 
-# A client that waits for the store at that time.
+# A client that waits for the store while push is turned off.
 my $proxy = Clairon::Test::proxy($store->{socket});
 $relay = relay_with('store.url' => $proxy->url('redis'));
 my $ticket_response = Clairon::Test::RawSocket->new($relay)->request(POST => '/v1/ticket', Authorization => 'Bearer ' . token(sub => 't1'), ':body' => '')->{json};

@@ -96,7 +96,7 @@ rename "$key.away", $key or die $!;
 $relay->wait_for_log(qr/(?:msg="started" pid=\d+.*){4}/s, from => $mark);
 pass('a worker starts once the certificate is valid');
 $relay->stop;
-# A mismatched key, which is first read at its use.
+# A key that does not match the certificate: it is first checked when a worker starts.
 $relay->configure('gate.tls_key' => "$key.other");
 $mark = $relay->log_mark;
 $relay->start;

@@ -1,5 +1,5 @@
-# A device with a full window reconnects with the cursor of a notification that bypassed its queue. Tests that it
-# receives the queued ones, or a gap for those that another device acknowledged.
+# A device with a full in-flight window reconnects with the cursor of a notification that bypassed its queue. Tests that
+# it receives the queued ones, or a gap for those that another device acknowledged.
 use strict;
 use warnings;
 
@@ -24,7 +24,7 @@ sub ack { my ($client, @rows) = @_;
     my %is = map { $_ => 1 } @rows;
     return $client->ack(map { $_->{metadata}{id} } grep { $_->{metadata}{source} eq 't' && $is{ $_->{payload}{after}{id} } } $client->notifications) }
 
-# Six rows for a user whose desktop has a window of two, and one row for all that bypasses them.
+# Six rows for a user whose desktop has an in-flight window of two, and one row for all that bypasses them.
 sub disconnect_with_full_window
 {
     my ($user, %args) = @_;

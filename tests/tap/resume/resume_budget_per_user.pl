@@ -20,7 +20,7 @@ $pg->safe_psql('postgres', 'INSERT INTO t SELECT i, repeat(md5(i::text), ' . ROW
 $pg->safe_psql('postgres', qq{SELECT clairon.notify('USER', '{$_}', '{"mark": "behind"}')}) for qw(greedy modest);
 wait_until('all are stored', sub { $store->stored == ROWS + 2 });
 
-# Started after them: its replay buffer is empty.
+# This relay starts after the notifications: its replay buffer is empty.
 my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'delivery.resume_pages' => BUDGET });
 my $modest = $relay->client('modest', pos => $before);
 $modest->run_until('it has resumed', sub { of_mark($modest, 'behind') });

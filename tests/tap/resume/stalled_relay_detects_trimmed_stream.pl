@@ -51,8 +51,8 @@ pass('missed ack events do not block the in-flight window');
 $second_session->ack($third);
 wait_until('all complete', sub { $store->pending == 0 });
 
-# Memberships: one ends and one begins before a notification, with many others in between; read one by one, or
-# trimmed.
+# Memberships: one ends and one begins before a notification, with many others in between; the relay reads them one by
+# one, or finds them trimmed.
 sub pupils { my ($class, $count) = @_;
     return "INSERT INTO clairon.member SELECT 'CLASS', '$class', 'pupil' || i FROM generate_series(1, $count) i;" }
 for my $others (FIRST, MEMBERS)

@@ -1,4 +1,4 @@
-# A device with a full window changes its topics, live or on reconnect. Tests that it receives the queued
+# A device with a full in-flight window changes its topics, live or on reconnect. Tests that it receives the queued
 # notifications, or a gap for those that another device acknowledged.
 use strict;
 use warnings;
@@ -25,7 +25,7 @@ sub ack { my ($client, $row) = @_;
     return $client->ack(map { $_->{metadata}{id} } grep { $_->{payload}{after}{id} == $row } $client->notifications) }
 sub pending_is { my ($count) = @_; return wait_until("$count are pending", sub { $store->pending == $count }) }
 
-# Rows 1, 2 and 4 have a topic of the desktop, row 3 has not; the window holds one. Row 5 has no ack_required.
+# Rows 1, 2 and 4 have a topic of the desktop, row 3 has not; the in-flight window holds one. Row 5 has no ack_required.
 sub clients_with_full_window
 {
     my ($user) = @_;

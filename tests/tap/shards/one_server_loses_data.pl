@@ -124,7 +124,7 @@ wait_stored();
 check_complete('a failover of one server');
 my @wanted = grep { $_ % 5 == 1 || $_ % 10 == 0 } $from + 1 .. $last;
 my %rows;
-sub received { return { map { $_ => 1 } grep { $_ > $from } map { $_->{payload}{after}{id} } $client->notifications } } # besides pending rows
+sub received { return { map { $_ => 1 } grep { $_ > $from } map { $_->{payload}{after}{id} } $client->notifications } } # in addition to pending rows
 $client->run_until('all rows', sub { %rows = %{ received() }; keys %rows >= @wanted });
 is_deeply([ sort { $a <=> $b } keys %rows ], \@wanted, 'a failover of one server delivers all rows to a live client');
 is($client->gaps, '', 'a failover of one server causes no gap');

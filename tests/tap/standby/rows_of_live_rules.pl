@@ -22,7 +22,7 @@ my $standby = Clairon::Test::standby($primary);
 
 sub wait_replayed
 {
-    # A commit puts all earlier WAL on the disk, from which the standby gets it.
+    # A commit flushes all earlier WAL to disk, and only flushed WAL is sent to the standby.
     sql('CREATE TABLE IF NOT EXISTS flushed (); DROP TABLE flushed');
     my $end = sql('SELECT pg_current_wal_insert_lsn()');
     wait_until('the standby replays', sub {

@@ -36,7 +36,7 @@ sub wait_replayed
 sub check
 {
     my ($name, $ids, $expected) = @_;
-    # A commit puts all earlier WAL on the disk, from which the standby gets it.
+    # A commit flushes all earlier WAL to disk, and only flushed WAL is sent to the standby.
     $primary->safe_psql('postgres', 'CREATE TABLE IF NOT EXISTS flushed (); DROP TABLE flushed');
     wait_replayed();
     for my $node ($primary, $standby)

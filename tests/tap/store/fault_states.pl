@@ -95,7 +95,7 @@ check_survives('still', qr/component=store(?:-\d)? level.*reply timed out/,
 
 check_survives('restarted, with a slow load', qr/store is loading its dataset/,
     sub {
-        # Unrelated keys, and a pause for each as it is loaded.
+        # Unrelated keys; the server pauses after it has loaded each of them.
         $store->execute('EVAL', q{for i = 1, 1500 do redis.call('SET', 'other:' .. i, 'x') end}, 0);
         $store->execute('BGREWRITEAOF');
         wait_until('the file is rewritten', sub {

@@ -1,4 +1,5 @@
-# Tests a host with several addresses: the relay finds the primary, when another is a replica or does not respond.
+# Tests a host with several addresses: the relay finds the primary if another address is that of a replica or does not
+# respond.
 use strict;
 use warnings;
 

@@ -1,4 +1,4 @@
-# Tests removed scripts, stream, group or rights while the feed is idle: they are restored or logged, and a loss is
+# Tests removed scripts, stream, group or permissions while the feed is idle: they are restored or logged, and a loss is
 # announced.
 use strict;
 use warnings;

@@ -1,4 +1,4 @@
-# Tests min_replicas: nothing is confirmed that replicas lack, and a failover loses nothing confirmed.
+# Tests min_replicas: only rows that the replicas have are confirmed, and a failover loses none of them.
 use strict;
 use warnings;
 

@@ -48,7 +48,7 @@ is(scalar $store->entries, 500, 'each row is stored once');
 wait_until('all acks are stored, including those of the outage', sub { $store->pending == 0 });
 pass('acks during the outage are not lost');
 
-# Emptied: the loss is announced. Unconfirmed rows would be replayed and fill the client's window.
+# Emptied: the loss is announced. Unconfirmed rows would be replayed and fill the client's in-flight window.
 wait_confirmed($pg);
 $store->execute('FLUSHALL');
 $store->restart;

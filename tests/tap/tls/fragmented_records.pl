@@ -1,4 +1,4 @@
-# Tests that the gate serves TLS with records of any fragmentation.
+# Tests that the gate serves TLS however its records are fragmented.
 use strict;
 use warnings;
 
