@@ -27,7 +27,7 @@ const create = (x, after, more) => change(x, 'create', { after }, more);
 const update = (x, after, more) => change(x, 'update', { before: { id: after.id }, after }, more);
 const remove = (x, before, more) => change(x, 'delete', { before }, more);
 
-/** A connected client with a live list, whose states are in `states`. Timers are in the test's hands. */
+/** A connected client with a live list, whose states are in `states`. The test controls the timers. */
 async function start(t, options, { connected, relayOptions, source = 't' } = {}) {
   const tick = handTimers(t, 'setTimeout');
   const relay = fakeRelay(relayOptions);

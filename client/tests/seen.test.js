@@ -23,7 +23,7 @@ async function turn() {
   for (let i = 0; i < 3; i += 1) await new Promise(setImmediate);
 }
 
-/** A connected client; the timers are in the test's hands. */
+/** A connected client; the test controls the timers. */
 async function start(t, prepare = () => {}) {
   const tick = handTimers(t, 'setTimeout');
   const relay = fakeRelay();

@@ -54,7 +54,10 @@ void feed_batch_own(struct feed_batch *batch, char *owned, size_t bytes);
 void feed_batch_release(struct feed_batch *batch);
 void feed_batch_free(struct feed_batch *batch);
 
-/* Appends a batch; fewer than FEED_FLIGHTS_MAX must be in flight. Removes the oldest one. */
+/*
+ * The first appends a batch; fewer than FEED_FLIGHTS_MAX must be in flight. The second removes the
+ * oldest batch.
+ */
 void feed_flights_add(struct feed_flights *flights, struct flight flight);
 struct flight feed_flights_remove(struct feed_flights *flights);
 void feed_flights_reset(struct feed_flights *flights);

@@ -94,7 +94,7 @@ class DemoPage(BrowserCase):
         self.assertEqual([m for m in u4.feed() if title in m["words"]], [])
 
     def acknowledge_all(self):
-        """Acknowledges in the panes what other tests left pending."""
+        """Acknowledges the notifications that other tests left pending."""
         panes = self.open("u1", "u2", "u3", "u4", "admin")
 
         def nothing_left():

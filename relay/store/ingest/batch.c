@@ -202,7 +202,7 @@ store_batch_is_full(const struct store_batch *batch, const struct frame *frame)
      * A blocked XREAD returns one stream: the one that the batch writes first. If that were the
      * stream of notifications, a relay would read those after this membership, which depend on it,
      * before the membership itself. The same applies to the notifications after a reload: without
-     * it, clients would add their rows to the ones before.
+     * it, clients would apply them to the rows from before the reload.
      */
     if (is_for_control_stream(frame) && part->notifications > 0)
         return true;

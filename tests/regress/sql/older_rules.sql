@@ -36,7 +36,7 @@ INSERT INTO t VALUES (7, 'u3', 'of 22');
 SELECT * FROM lines();
 SELECT restored();
 
--- a table of no release
+-- a table that no release has
 SELECT without('ack_timeout', 'emitter_column', 'target_columns', 'live', 'column_names');
 INSERT INTO t VALUES (4, 'u4', 'not read');
 SELECT * FROM lines();

@@ -28,8 +28,8 @@ my $first = notify('first in the stream', q{ack_timeout => '1 hour'});
 sub seconds_since { return $pg->safe_psql('postgres', "SELECT extract(epoch FROM clock_timestamp()) - $before") }
 my $retries = of_mark($client, 'old');
 $client->run_until('a later retry', sub { of_mark($client, 'first in the stream') && of_mark($client, 'old') > $retries + 1 });
-# The metric is sampled: after its second change, a sample was taken after the retry. The younger notification is
-# younger than the seconds since $before, so a larger age is that of the older one.
+# The metric is sampled: its second change shows that a sample was taken after the retry. The second notification was
+# sent after $before, so an age above seconds_since() is that of the first one.
 my @samples = (age());
 $client->run_until('two samples later', sub { my $age = age(); push @samples, $age if $age != $samples[-1]; @samples > 2 });
 $client->run_until('the age counts from the commit', sub { my $age = age(); $age > seconds_since() });

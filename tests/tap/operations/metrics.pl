@@ -42,7 +42,7 @@ is(value('clairon_gate_accepted_total'), 2, 'counters of both workers are added'
 is(value('clairon_gate_connections_max'), 200, 'limits of both workers are added');
 for my $script (qw(ingest report ack due other))
 {
-    cmp_ok(value(qq{clairon_store_script_seconds_count{script="$script"}}), '>', 0, "script $script has times");
+    cmp_ok(value(qq{clairon_store_script_seconds_count{script="$script"}}), '>', 0, "script $script has durations");
 }
 wait_until('its age grows', sub { value('clairon_pending_oldest_seconds') > 0.1 });
 cmp_ok(value('clairon_sent_seconds_sum'), '<', 2 * (time() - $^T), 'times are those of this test');

@@ -70,13 +70,13 @@ execute(q{INSERT INTO s.parts VALUES ('u1', 1), ('u2', 2)});
 my ($one, $two, $none) = ($first->client('u1'), $second->client('u2'), $second->client('u1'));
 my @all = ($one, $two, $none);
 is(ids($one, source => 'tasks'), '1,3', 'a user on the first relay has a list');
-is(ids($two, source => 'tasks'), '2', 'a user on the second relay has one of the same rule');
-is(ids($two, source => 'tasks', rule => 'all'), '1,2,3', 'and one of a rule for all users');
+is(ids($two, source => 'tasks'), '2', 'a user on the second relay has a list of the same rule');
+is(ids($two, source => 'tasks', rule => 'all'), '1,2,3', 'and a list of a rule for all users');
 is(ids($_, source => 's.parts'), $_ == $one ? '1' : '2', 'both have a list of a partitioned table') for $one, $two;
 execute('TRUNCATE tasks');
 is_deeply(reloads_of(@all), [ 'tasks/default', 'tasks/all tasks/default', '' ], 'a TRUNCATE sends reload to those who hold a list of the table');
 is(ids($one, source => 'tasks'), '', 'the next reply of the first relay is empty');
-is(ids($two, source => 'tasks', rule => $_), '', "so is that of the second relay for rule $_") for qw(default all);
+is(ids($two, source => 'tasks', rule => $_), '', "the next reply of the second relay is empty for rule $_") for qw(default all);
 execute('TRUNCATE s.parts_of_u2');
 is_deeply(reloads_of(@all), [ 's.parts/default', 's.parts/default', '' ], 'the TRUNCATE of a partition sends reload for the list of the root');
 is(ids($two, source => 's.parts'), '', 'the next reply lacks the rows of the partition');
@@ -123,7 +123,7 @@ while_disconnected(sub {
 });
 is_deeply(reloads_of($two), ['s.parts/default tasks/all tasks/default'], 'if the reload was trimmed meanwhile, all lists are reloaded');
 
-# Away, or with a relay that was not running.
+# The client was disconnected, or its relay was not running, during the TRUNCATE.
 my $away = $first->client('u1');
 is(ids($away, source => 'tasks'), '', 'one more connection has an empty list');
 fill();

@@ -32,7 +32,7 @@ $client->send({ t => 'rows', r => 2, source => 'small' });
 is($client->wait_for(sub { ($_[0]{r} // 0) == 2 })->{t}, 'rows', 'another client receives its rows meanwhile');
 $pg->safe_psql('postgres', q{INSERT INTO t VALUES (1, 'u1')});
 $client->wait_row(1);
-pass('and its notifications');
+pass('another client receives its notifications meanwhile');
 wait_until('the connection is closed', sub { $relay->metric('clairon_gate_connections') == 1 });
 wait_until('its rows are released', sub { held() == 0 });
 pass('a client that does not read is closed, and its rows are released');

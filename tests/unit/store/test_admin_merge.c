@@ -100,7 +100,7 @@ test_invalid_reply_is_rejected(void **state)
 }
 
 static void
-test_latest_are_one_page_newest_first(void **state)
+test_latest_is_one_page_newest_first(void **state)
 {
     char texts[2][4096] = {"[", "["};
     const char *const pages[] = {texts[0], texts[1]};
@@ -141,7 +141,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_latest_are_one_page_newest_first),
+        cmocka_unit_test(test_latest_is_one_page_newest_first),
         cmocka_unit_test(test_user_is_merged_from_all_shards),
         cmocka_unit_test(test_overviews_are_summed),
         cmocka_unit_test(test_errors_are_one_page_newest_first),

@@ -3,7 +3,7 @@ CREATE EXTENSION dblink;
 CREATE SCHEMA work;
 CREATE SCHEMA "Odd ""schema""";
 
--- The definition of one table that a reader needs, in the words of test_decoding.
+-- The definition of one table that a reader needs, in the format of test_decoding.
 CREATE FUNCTION work.shape(r regclass) RETURNS jsonb LANGUAGE sql SET search_path = pg_catalog AS $$
     SELECT jsonb_build_object('oid', c.oid,
         'table', format('%I.%I', n.nspname, c.relname),
