@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import urlsplit
 
 import psycopg2
 import psycopg2.extensions
@@ -27,7 +27,7 @@ ROOTS = {
     "/examples/": CLIENT / "examples",
     "/": FOLDER,
 }
-FILES = {"index.html", "demo.js", "pane.js", "world.js", "format.js", "style.css", "icon.svg"}
+FILES = {"index.html", "demo.js", "pane.js", "items.js", "world.js", "format.js", "style.css", "icon.svg"}
 TOKEN_SECONDS = 600
 MAX_BODY_BYTES = 16 * 1024
 SECURITY_HEADERS = {
@@ -95,32 +95,13 @@ class Tables:
             establishments = c.fetchall()
             c.execute("SELECT id, student_id, title FROM assignments ORDER BY student_id, id")
             assignments = c.fetchall()
-            c.execute("SELECT establishment_id, user_id, role FROM members ORDER BY 1, 2")
-            members = c.fetchall()
             c.execute("SELECT id, owner FROM account ORDER BY id")
             accounts = c.fetchall()
         return {
             "establishments": establishments,
             "assignments": assignments,
-            "members": members,
             "accounts": accounts,
         }
-
-    def state(self, user):
-        """The rows that a user's pane shows before the first notification."""
-        with self.cursor() as c:
-            c.execute("SELECT * FROM assignments WHERE student_id = %s ORDER BY id", (user,))
-            assignments = c.fetchall()
-            c.execute("SELECT * FROM account WHERE owner = %s ORDER BY id", (user,))
-            accounts = c.fetchall()
-            c.execute(
-                "SELECT m.establishment_id, m.user_id, m.role, e.name FROM members m"
-                " JOIN establishments e ON e.id = m.establishment_id"
-                " WHERE m.user_id = %s ORDER BY 1",
-                (user,),
-            )
-            members = c.fetchall()
-        return {"assignments": assignments, "accounts": accounts, "members": members}
 
     def name(self, c, key):
         """The name of a person or an establishment, or the key itself if it is unknown."""
@@ -237,14 +218,11 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
         if not self.is_own_host():
             return
-        path = urlsplit(self.path)
-        if path.path == "/api/config":
+        path = urlsplit(self.path).path
+        if path == "/api/config":
             self.respond(self.config)
-        elif path.path == "/api/state":
-            user = parse_qs(path.query).get("user", [""])[0]
-            self.respond(lambda: self.server.tables.state(user))
         else:
-            self.file(path.path)
+            self.file(path)
 
     def config(self):
         return {
@@ -319,7 +297,7 @@ class Handler(BaseHTTPRequestHandler):
         self.reply(404, {"error": "not found"})
 
     def reply(self, status, value):
-        data = json.dumps(value, default=plain, ensure_ascii=False).encode()
+        data = json.dumps(value, ensure_ascii=False).encode()
         self.send(status, data, "application/json")
 
     def send(self, status, data, kind):
@@ -339,13 +317,6 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_error(self, format, *args):
         sys.stderr.write("app: " + format % args + "\n")
-
-
-def plain(value):
-    """Serializes values as the decoder does: numeric as a string, times in ISO 8601."""
-    if isinstance(value, Decimal):
-        return str(value)
-    return value.isoformat()
 
 
 class App(ThreadingHTTPServer):

@@ -1,7 +1,7 @@
 // format.js: formats notifications, times and amounts; independent of the page.
 
 /** Converts an ISO 8601 time to microseconds since 1970; Date has only milliseconds. */
-export function micros(iso) {
+function micros(iso) {
   const fraction = /\.(\d+)/.exec(iso)?.[1] ?? '';
   const whole = Date.parse(iso.replace(/\.\d+/, ''));
   return whole * 1000 + Number(fraction.slice(0, 6).padEnd(6, '0'));

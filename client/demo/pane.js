@@ -1,8 +1,9 @@
 // pane.js: the pane of one user: rows, notifications, acknowledgements.
 
 import { connect } from './client/index.js';
-import { inWords, latencyOf, micros, milliseconds, money, nameOf, pause, signed } from './format.js';
-import { get, post } from './world.js';
+import { inWords, latencyOf, milliseconds, money, nameOf, pause, signed } from './format.js';
+import { createItems, text } from './items.js';
+import { post } from './world.js';
 
 const FEED_ROWS = 200;
 const ACKED_ROWS = 3;
@@ -10,7 +11,6 @@ const ACKED_ROWS = 3;
 export class Pane {
   /** `onChange(what, value)` reports what to count: message, repeat, pending, state. */
   constructor({ people, relay, user, onChange }) {
-    this.people = people;
     this.relay = relay;
     this.onChange = onChange;
     this.element = document.getElementById('pane').content.firstElementChild.cloneNode(true);
@@ -30,23 +30,22 @@ export class Pane {
 
   /** Switches the pane to another user. */
   show(user) {
-    this.client?.close();
+    this.close();
     this.user = user;
-    this.stamps = new Map(); // row -> newest displayed updated_at
     this.messages = 0;
     this.connections = 0;
-    this.moves = 0; // received membership notifications
     this.opened = performance.now();
     this.element.dataset.user = user;
     this.find('.who select').value = user;
     for (const list of this.element.querySelectorAll('ul, ol')) list.replaceChildren();
     this.#count();
-    this.#load(); // also without a connection to the relay
     this.#connect();
+    this.#openLists();
   }
 
   close() {
-    this.client.close();
+    this.lists?.forEach((list) => list.close());
+    this.client?.close();
   }
 
   #connect() {
@@ -60,14 +59,13 @@ export class Pane {
     });
     this.client = client;
     client.on('state', (change) => this.#state(change));
-    client.on('gap', () => this.#load());
     client.on('repeat', () => this.onChange('repeat'));
     client.on('acked', ({ ids }) => ids.forEach((id) => this.#markAcked(id)));
     client.on('error', ({ error }) => { this.find('.state').title = error.message; });
     client.on('*', (n) => this.#receive(n));
   }
 
-  #state({ state, resumed, reason, retryIn }) {
+  #state({ state, reason, retryIn }) {
     const words = {
       connecting: 'connecting',
       open: 'connected',
@@ -77,33 +75,29 @@ export class Pane {
     this.element.dataset.state = state;
     this.find('.state span').textContent = words[state];
     if (state === 'open') this.element.dataset.connections = ++this.connections;
-    if (state === 'open' && !resumed) this.#load();
     this.onChange('state', state);
   }
 
-  /**
-   * Loads the current rows. Notifications that overtake the response win: they have newer stamps.
-   * Memberships have no stamp, so the load is repeated if one of their notifications overtook it.
-   */
-  async #load() {
-    const { user, moves } = this;
-    let state;
-    try {
-      state = await get(`state?user=${encodeURIComponent(user)}`);
-    } catch (error) {
-      this.find('.state').title = error.message;
-      return;
-    }
-    if (user !== this.user) return;
-    for (const row of state.assignments) this.#assignment(row);
-    for (const row of state.accounts) this.#account(row);
-    this.find('.work').hidden = this.find('.assignments').childElementCount === 0;
-    if (moves !== this.moves) {
-      this.#load();
-      return;
-    }
-    this.find('.chips').replaceChildren();
-    for (const row of state.members) this.#membership(row);
+  /** Each list holds the user's rows of a table, and follows their changes. */
+  #openLists() {
+    const assignments = this.client.live('assignments');
+    const accounts = this.client.live('account');
+    const members = this.client.live('members'); // of the user's establishments
+    const showAssignments = createItems(assignments, this.find('.assignments'), ({ id }) => id, drawAssignment);
+    const showAccounts = createItems(accounts, this.find('.accounts'), ({ id }) => id, drawAccount);
+    const showMemberships = createItems(members, this.find('.chips'), (row) => row.establishment_id, drawMembership);
+    assignments.subscribe((rows) => {
+      showAssignments(rows);
+      this.find('.work').hidden = !assignments.loading && rows.length === 0;
+    });
+    accounts.subscribe(showAccounts);
+    members.subscribe((rows) => {
+      const isOwn = (row) => row.user_id === this.user;
+      showMemberships(rows.filter(isOwn));
+      this.find('.others').textContent = others(rows.filter((row) => !isOwn(row)));
+    });
+    this.members = members;
+    this.lists = [assignments, accounts, members];
   }
 
   #receive(n) {
@@ -111,11 +105,11 @@ export class Pane {
     // Only a first delivery of a commit after the pane was opened measures the latency.
     const isLive = elapsed < performance.now() - this.opened && n.routing.retry.attempts === 0;
     const latency = isLive ? elapsed : null;
-    const { source, operation } = n.metadata;
+    const { source } = n.metadata;
     const { before, after } = n.payload;
-    if (source === 'assignments') this.#assignment(after ?? before, operation);
-    if (source === 'account') this.#account(after ?? before, operation);
-    if (source === 'members') this.#membership(after ?? before, operation);
+    // A WebSocket announces changes of memberships to the lists; other transports do not.
+    const isMove = source === 'members' && (after ?? before)?.user_id === this.user;
+    if (isMove && this.client.transport !== 'ws') this.members.reload();
     if (n.routing.retry.ack_required) this.#toAcknowledge(n);
     this.#feed(n, latency);
     this.messages += 1;
@@ -123,84 +117,26 @@ export class Pane {
     this.onChange('message', latency);
   }
 
-  /** Returns false for a row that is older than the displayed one. */
-  #isNews(key, row) {
-    const stamp = micros(row.updated_at);
-    if (stamp < (this.stamps.get(key) ?? -Infinity)) return false;
-    this.stamps.set(key, stamp);
-    return true;
-  }
-
-  #item(list, key) {
-    const parent = this.find(list);
-    let item = parent.querySelector(`[data-row="${CSS.escape(key)}"]`);
-    if (!item) {
-      item = document.createElement('li');
-      item.dataset.row = key;
-      parent.append(item);
-    }
-    return item;
-  }
-
-  #assignment(row, operation) {
-    const key = String(row.id);
-    if (operation === 'delete') {
-      this.#item('.assignments', key).remove();
-      return;
-    }
-    if (!this.#isNews(`assignment ${key}`, row)) return;
-    this.find('.work').hidden = false;
-    const item = this.#item('.assignments', key);
-    item.dataset.status = row.status;
-    const grade = row.grade === null ? '' : `${row.grade}/20`;
-    item.replaceChildren(
-      text('small', `#${key}`), text('span', row.title), text('b', grade, 'grade'),
-      text('em', row.status, `status ${row.status}`),
-    );
-    if (operation) flash(item);
-  }
-
-  #account(row, operation) {
-    if (operation === 'delete') {
-      this.#item('.accounts', row.id).remove();
-      return;
-    }
-    if (!this.#isNews(`account ${row.id}`, row)) return;
-    const item = this.#item('.accounts', row.id);
-    const moved = operation && item.dataset.balance ? row.balance - item.dataset.balance : 0;
-    item.dataset.balance = row.balance;
-    const delta = text('span', moved ? signed(moved) : '', moved < 0 ? 'delta down' : 'delta up');
-    item.replaceChildren(text('small', 'balance'), text('strong', money(row.balance)), delta);
-    if (moved) flash(item);
-  }
-
-  #membership(row, operation) {
-    if (row.user_id !== this.user) return;
-    if (operation) this.moves += 1;
-    const item = this.#item('.chips', row.establishment_id);
-    if (operation === 'delete') {
-      item.remove();
-      return;
-    }
-    item.textContent = `${row.role} · ${nameOf(row.establishment_id)}`;
-    if (operation) flash(item);
-  }
-
   #toAcknowledge(n) {
     const { id } = n.metadata;
-    const item = this.#item('.inbox', id);
-    item.dataset.ack = 'pending';
+    const item = this.#inboxItem(id) ?? document.createElement('li');
+    Object.assign(item.dataset, { row: id, ack: 'pending' });
     const button = text('button', 'Acknowledge');
     button.onclick = () => {
       this.client.ack(id);
       this.#markAcked(id);
     };
     item.replaceChildren(text('span', inWords(n)), text('em', 'pending', 'ack'), button);
+    if (!item.parentNode) this.find('.inbox').append(item);
     this.#count();
   }
 
+  #inboxItem(id) {
+    return this.find(`.inbox [data-row="${CSS.escape(id)}"]`);
+  }
+
   #markAcked(id) {
-    const item = this.find(`.inbox [data-row="${CSS.escape(id)}"]`);
+    const item = this.#inboxItem(id);
     if (!item || item.dataset.ack === 'acked') return;
     const next = item.nextElementSibling?.querySelector('button');
     const focused = item.contains(document.activeElement);
@@ -249,16 +185,27 @@ export class Pane {
   }
 }
 
-function text(tag, content, className = '') {
-  const element = document.createElement(tag);
-  element.textContent = content;
-  if (className) element.className = className;
-  return element;
+function drawAssignment(item, { id, title, grade, status }) {
+  item.dataset.status = status;
+  item.replaceChildren(
+    text('small', `#${id}`), text('span', title), text('b', grade === null ? '' : `${grade}/20`, 'grade'),
+    text('em', status, `status ${status}`),
+  );
 }
 
-/** Restarts the highlight, also while the last one is running. */
-function flash(element) {
-  element.classList.remove('flash');
-  void element.offsetWidth;
-  element.classList.add('flash');
+function drawAccount(item, { balance }, before) {
+  const moved = before ? balance - before.balance : 0;
+  item.dataset.balance = balance;
+  const delta = text('span', moved ? signed(moved) : '', moved < 0 ? 'delta down' : 'delta up');
+  item.replaceChildren(text('small', 'balance'), text('strong', money(balance)), delta);
+}
+
+function drawMembership(item, { role, establishment_id: establishment }) {
+  item.textContent = `${role} · ${nameOf(establishment)}`;
+}
+
+/** The other members of the user's establishments, in one line. */
+function others(rows) {
+  const names = rows.map(({ user_id: user, role }) => `${nameOf(user)} (${role})`);
+  return names.length > 0 ? `with ${[...new Set(names)].sort().join(', ')}` : '';
 }

@@ -11,6 +11,9 @@ CREATE TABLE IF NOT EXISTS account (
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
+-- The relay reads the accounts of an owner with it.
+CREATE INDEX IF NOT EXISTS account_owner ON account (owner);
+
 -- The movements of a balance: one row for the debit, one for the credit.
 CREATE TABLE IF NOT EXISTS transaction (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -31,7 +34,7 @@ CREATE TABLE IF NOT EXISTS idempotency_key (
     PRIMARY KEY (account_id, key)
 );
 
--- FULL: pages can display the change of a balance.
+-- FULL: pages can display the change of a balance, and the owner of a deleted account is known.
 ALTER TABLE account REPLICA IDENTITY FULL;
 
 -- Checks the arguments; each error has a hint with the valid values.
@@ -106,7 +109,8 @@ INSERT INTO account (id, owner, balance)
 VALUES ('acc-1', 'u1', 1000), ('acc-2', 'u2', 1000), ('acc-3', 'u3', 1000), ('acc-4', 'u4', 1000)
 ON CONFLICT DO NOTHING;
 
--- The rule is last, so that opening balances send no notifications. Owners receive only their own account.
-SELECT clairon.watch('account', 'USER', 'owner');
+-- The rule is last, so that opening balances send no notifications. Owners read only their own account, and
+-- receive its changes.
+SELECT clairon.watch('account', 'USER', 'owner', live => true);
 
 COMMIT;

@@ -29,9 +29,11 @@ CREATE TABLE IF NOT EXISTS assignments (
     title      text NOT NULL,
     status     text NOT NULL DEFAULT 'draft'
                CHECK (status IN ('draft', 'submitted', 'reviewed', 'graded')),
-    grade      numeric(4, 1) CHECK (grade BETWEEN 0 AND 20),
-    updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
+    grade      numeric(4, 1) CHECK (grade BETWEEN 0 AND 20)
 );
+
+-- The relay reads the rows of a student with it.
+CREATE INDEX IF NOT EXISTS assignments_student ON assignments (student_id);
 
 -- for_role limits an announcement to members of the establishment with that role.
 CREATE TABLE IF NOT EXISTS announcements (
@@ -47,18 +49,6 @@ CREATE TABLE IF NOT EXISTS announcements (
 ALTER TABLE assignments REPLICA IDENTITY FULL;
 ALTER TABLE members REPLICA IDENTITY FULL;
 ALTER TABLE announcements REPLICA IDENTITY FULL;
-
--- Each update of an assignment sets its time, so that a page can ignore older versions.
-CREATE OR REPLACE FUNCTION assignment_touch() RETURNS trigger
-LANGUAGE plpgsql AS $$
-BEGIN
-    NEW.updated_at := clock_timestamp();
-    RETURN NEW;
-END
-$$;
-
-CREATE OR REPLACE TRIGGER assignment_touch BEFORE UPDATE ON assignments
-    FOR EACH ROW EXECUTE FUNCTION assignment_touch();
 
 -- Keeps the groups of kind STRUCTURE equal to the table of members. A BEFORE trigger changes the group
 -- before the row, so a new member receives the notification about the membership and a former member
@@ -131,9 +121,10 @@ SELECT student_id, title
 -- Real time: a student's page reads the student's assignments, and receives each of their changes.
 SELECT clairon.watch('assignments', 'USER', 'student_id', live => true);
 
--- System: a change of access control is sent to the whole establishment, before other notifications.
+-- System: a change of access control is sent to the whole establishment, before other notifications. Its
+-- members read who the others are.
 SELECT clairon.watch('members', 'STRUCTURE', 'establishment_id',
-                     type => 'SYSTEM', priority => 'HIGH');
+                     type => 'SYSTEM', priority => 'HIGH', live => true);
 
 -- Former members are no longer in that group: a second rule notifies them by their user id.
 SELECT clairon.watch('members', 'USER', 'user_id', name => 'person',

@@ -93,6 +93,13 @@ class Pane:
         )
         return self.driver.execute_script(script, self.user, selector)
 
+    def texts(self, selector):
+        return self.all(selector, "e.textContent")
+
+    def others(self):
+        """The other members of the user's establishments."""
+        return "".join(self.texts(".others"))
+
     def wait(self, selector):
         return wait_for(f"{selector} in {self.user}'s pane", lambda: self.all(selector, "true"))
 

@@ -6,6 +6,7 @@ import subprocess
 import unittest
 import uuid
 
+import psycopg2
 from browser import BrowserCase
 from selenium.webdriver.support.ui import Select
 from stack import ROOT, wait_for
@@ -78,7 +79,7 @@ class DemoPage(BrowserCase):
             self.assertIn("high", message["facts"])
         self.settle(u3)
         self.assertEqual(u3.feed("members"), [])
-        wait_for("u2's own role", lambda: f"{new} · Université du Port" in u2.all(".chips li", "e.textContent"))
+        wait_for("u2's own role", lambda: f"{new} · Université du Port" in u2.texts(".chips li"))
 
     def test_a_former_member_is_notified_and_receives_no_announcement(self):
         u3, u4 = self.open("u3", "u4")
@@ -92,6 +93,42 @@ class DemoPage(BrowserCase):
         u3.wait_words(title)
         self.settle(u4)
         self.assertEqual([m for m in u4.feed() if title in m["words"]], [])
+
+    def test_the_rows_of_an_establishment_follow_its_members(self):
+        u3, u4 = self.open("u3", "u4")
+        for pane, other in ((u3, "David Petit"), (u4, "Chloé Martin")):
+            wait_for("the other member", lambda: pane.others() == f"with {other} (student), Irène Moreau (staff)")
+        self.addCleanup(
+            self.sql, "INSERT INTO members VALUES ('s2', 'u4', 'student') ON CONFLICT DO NOTHING"
+        )
+        self.sql("DELETE FROM members WHERE user_id = 'u4'")
+        wait_for("a member less", lambda: u3.others() == "with Irène Moreau (staff)")
+        wait_for("no rows for the former member", lambda: (u4.texts(".chips li"), u4.others()) == ([], ""))
+        self.sql("INSERT INTO members VALUES ('s2', 'u4', 'teacher')")
+        wait_for("the new member", lambda: u3.others() == "with David Petit (teacher), Irène Moreau (staff)")
+        # The others' rows did not change: the new member's page has loaded them.
+        wait_for("the others", lambda: u4.others() == "with Chloé Martin (student), Irène Moreau (staff)")
+        self.assertEqual(u4.texts(".chips li"), ["teacher · Institut des Arts"])
+        self.sql("UPDATE members SET role = 'student' WHERE user_id = 'u4'")
+
+    def test_a_truncated_table_is_empty_in_each_pane(self):
+        if not self.stack.demo:
+            self.skipTest("this demo's superuser is not known")
+        owner = psycopg2.connect(self.stack.dsn, user="postgres")
+        self.addCleanup(owner.close)
+        owner.autocommit = True
+        u1, u2 = self.open("u1", "u2")
+        rows = {pane: pane.wait(".assignments li") and pane.texts(".assignments li") for pane in (u1, u2)}
+        with owner.cursor() as cursor:
+            cursor.execute("CREATE TEMP TABLE kept AS TABLE assignments")
+            cursor.execute("TRUNCATE assignments")
+            try:
+                for pane in rows:
+                    wait_for("no rows", lambda: pane.texts(".assignments li") == [])
+            finally:
+                cursor.execute("INSERT INTO assignments OVERRIDING SYSTEM VALUE TABLE kept ORDER BY id")
+        for pane, before in rows.items():
+            wait_for("all rows", lambda: pane.texts(".assignments li") == before)
 
     def acknowledge_all(self):
         """Acknowledges the notifications that other tests left pending."""
@@ -131,7 +168,8 @@ class DemoPage(BrowserCase):
 
     def test_a_repeated_transfer_changes_nothing_and_is_reported(self):
         u1, u2 = self.open("u1", "u2")
-        u1.wait(".accounts li")
+        for pane in (u1, u2):
+            pane.wait(".accounts li")
         before = float(u1.balance()), float(u2.balance())
         form = self.browser.find("form[data-post='transfer']")
         Select(form.find_element("name", "from")).select_by_value("acc-1")
@@ -177,6 +215,7 @@ class DemoPage(BrowserCase):
         for title in titles[40:]:
             self.retitle("u1", title)
         u1.wait_words(titles[-1])
+        wait_for("the row itself", lambda: titles[-1] in u1.texts(".assignments li span"))
         self.settle(u1, u2)
         received = [m for m in u1.feed("assignments") if run in m["words"]]
         self.assertEqual([m["words"][: len(titles[0])] for m in received], titles)

@@ -52,6 +52,17 @@ class Fallback(BrowserCase):
         for pane in (u1, u2):
             pane.wait_words(self.retitle(pane.user))
 
+    def test_a_page_without_websockets_loses_the_rows_of_an_establishment_with_its_membership(self):
+        self.block_websockets()
+        self.browser.open(self.stack.url, "u4")
+        u4 = self.browser.pane("u4")
+        wait_for("the rows", lambda: u4.others() == "with Chloé Martin (student), Irène Moreau (staff)")
+        self.addCleanup(
+            self.sql, "INSERT INTO members VALUES ('s2', 'u4', 'student') ON CONFLICT DO NOTHING"
+        )
+        self.sql("DELETE FROM members WHERE user_id = 'u4'")
+        wait_for("no rows", lambda: (u4.texts(".chips li"), u4.others()) == ([], ""))
+
     def test_with_push_off_the_client_polls(self):
         if not self.stack.relay:
             self.skipTest("the relay's process is not known")
