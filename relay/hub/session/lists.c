@@ -118,7 +118,9 @@ lists_rows_received(struct list_request *request, enum rows_status status,
 static bool
 depends_on(const struct session_list *list, const struct bytes *kind)
 {
-    if (list->audience == NULL || audience_is_reserved(list->audience))
+    if (list->audience == NULL)
+        return true; /* not known */
+    if (audience_is_reserved(list->audience))
         return false;
     return kind == NULL || audience_has_part(list->audience, *kind);
 }
@@ -234,13 +236,42 @@ lists_write_frame(struct session *session, struct buffer *out)
 }
 
 /*
- * Whether the client may need a reload. A client without rows of the list repeats its request by
- * itself, unless the error was too many rows.
+ * Whether the client may need a reload after another result. A client without rows of the list
+ * repeats its request by itself, unless the error was too many rows.
  */
 static bool
 needs_reloads(const struct session_list *list, enum rows_status last)
 {
-    return last != ROWS_DENIED && (list->audience != NULL || last == ROWS_TOO_MANY);
+    return list->audience != NULL || last == ROWS_TOO_MANY;
+}
+
+/* Forgets the oldest denied list if there are too many. */
+static void
+limit_denied(struct session_lists *lists)
+{
+    struct session_list *list, *oldest = NULL;
+    unsigned count = 0;
+
+    DL_FOREACH (lists->lists, list) {
+        if (list->is_denied && list->pending == 0 && count++ == 0)
+            oldest = list;
+    }
+    if (count > SESSION_DENIED_LISTS_MAX)
+        free_list(lists, oldest);
+}
+
+/* No request of the list is pending; `last` is the result of the last one. */
+static void
+settle_list(struct session_lists *lists, struct session_list *list, enum rows_status last)
+{
+    list->is_denied = last == ROWS_DENIED;
+    if (list->is_denied) {
+        free(list->audience); /* the rule may be another one when it allows a request */
+        list->audience = NULL;
+        limit_denied(lists);
+    } else if (!needs_reloads(list, last)) {
+        free_list(lists, list);
+    }
 }
 
 static void
@@ -249,8 +280,8 @@ end_request(struct session_lists *lists, struct list_request *request)
     struct session_list *list = request->list;
 
     list->pending--;
-    if (list->pending == 0 && !needs_reloads(list, request->status))
-        free_list(lists, list);
+    if (list->pending == 0)
+        settle_list(lists, list, request->status);
     DL_DELETE(lists->sending, request);
     lists->request_count--;
     if (request->request != NULL)

@@ -13,6 +13,7 @@
 struct session;
 
 #define SESSION_LIST_REQUESTS_MAX 256 /* waiting or sending */
+#define SESSION_DENIED_LISTS_MAX 16   /* the rules of denied lists may not exist */
 
 /*
  * The rows of the list may have changed without a notification: the memberships of the user
@@ -36,7 +37,8 @@ struct session_list {
     struct session_list *next;
     char *source;
     char *rule;
-    char *audience;          /* of the last result; NULL: none yet */
+    char *audience;          /* of the last result; NULL: none yet, or denied */
+    bool is_denied;          /* the last request; new memberships may allow the next one */
     unsigned pending;        /* requests, until their last page is sent */
     enum list_reload reload; /* sent once no request is pending */
 };
@@ -60,7 +62,7 @@ struct list_request {
 
 /* Allocated with the first request. */
 struct session_lists {
-    struct session_list *lists; /* utlist, no more than there are live rules */
+    struct session_list *lists; /* utlist; those of live rules, and a few denied ones */
     unsigned request_count;
     bool has_frames;              /* perhaps: see lists_write_frame */
     struct list_request *waiting; /* utlist */

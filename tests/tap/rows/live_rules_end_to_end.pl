@@ -88,5 +88,11 @@ is(list($client, $results[$_]), $expected, "reply $_ and the changes after it eq
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's0', 'u1')});
 is_deeply($client->wait_for('reload'), { t => 'reload', source => "\x{d6}dd \"name", rule => 'default' }, 'a new membership sends reload');
 is(ids(@{ rows($client, source => "\x{d6}dd \"name")->{rows} }), '1,2,3,4', 'the next reply has the rows of the new group');
+$pg->safe_psql('postgres', q{SELECT clairon.watch('tasks', 'STRUCTURE', '=s7', name => 'literal', live => true)});
+my $outsider = $relay->client('u9');
+is(rows($outsider, source => 'tasks', rule => 'literal')->{code}, 103, 'a user outside a literal group is denied');
+$pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's7', 'u9')});
+is_deeply($outsider->wait_for('reload'), { t => 'reload', source => 'tasks', rule => 'literal' }, 'the new membership sends reload to the denied user');
+is(ids(@{ rows($outsider, source => 'tasks', rule => 'literal')->{rows} }), table('SELECT id FROM tasks ORDER BY id'), 'the next reply has the rows of the group');
 
 done_testing();

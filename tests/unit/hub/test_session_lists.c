@@ -6,6 +6,7 @@
 #include <cmocka.h>
 
 #include <string.h>
+#include <utlist.h>
 
 #include "hub/session/lists.h"
 #include "tests/unit/hub/queued_notifications.h"
@@ -341,15 +342,60 @@ list_with_too_many_rows_is_reloaded(void **state)
 }
 
 static void
-list_that_was_denied_is_forgotten(void **state)
+list_that_was_denied_is_reloaded_after_a_change_of_memberships(void **state)
 {
     (void)state;
     give(add_request(3), "STRUCTURE");
     lists_rows_received(add_request(3), ROWS_DENIED, NULL, 0);
     assert_string_not_equal(sent(), "");
+    for (int i = 0; i < 2; i++) {
+        lists_reload(&session, i == 0 ? &STRUCTURE : &OTHER, true);
+        assert_string_equal(sent(), RELOAD);
+    }
+    give(add_request(3), "STRUCTURE");
+    lists_reload(&session, &OTHER, true);
+    assert_string_equal(sent(), "");
+}
+
+static void
+membership_that_changes_before_a_denial_causes_a_reload(void **state)
+{
+    struct list_request *request = add_request(1);
+
+    (void)state;
     lists_reload(&session, &STRUCTURE, true);
     assert_string_equal(sent(), "");
-    assert_null(session.control.lists->lists);
+    lists_rows_received(request, ROWS_DENIED, NULL, 0);
+    assert_string_equal(sent(), "{\"t\":\"err\",\"r\":1,\"code\":103,\"msg\":\"no such live rule "
+                                "for this user\",\"retry\":false} " RELOAD);
+}
+
+/* Requests the rows of the rule with this number, which is denied. */
+static void
+deny(int number)
+{
+    char rule[20];
+
+    snprintf(rule, sizeof(rule), "%d", number);
+    lists_rows_received(lists_request(&session, "t", rule, number), ROWS_DENIED, NULL, 0);
+    assert_string_not_equal(sent(), "");
+}
+
+static void
+few_denied_lists_are_kept(void **state)
+{
+    const struct session_list *list;
+    unsigned count = 0;
+
+    (void)state;
+    for (int i = 0; i < 3 * SESSION_DENIED_LISTS_MAX; i++)
+        deny(i);
+    DL_COUNT(session.control.lists->lists, list, count);
+    assert_int_equal(count, SESSION_DENIED_LISTS_MAX);
+    assert_string_equal(session.control.lists->lists->rule, "32"); /* the newest 16 */
+    deny(32);
+    DL_COUNT(session.control.lists->lists, list, count);
+    assert_int_equal(count, SESSION_DENIED_LISTS_MAX);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, end)
@@ -371,7 +417,9 @@ main(void)
         CASE(reload_is_sent_before_the_queue),
         CASE(blocked_reload_is_sent_before_the_queue),
         CASE(list_with_too_many_rows_is_reloaded),
-        CASE(list_that_was_denied_is_forgotten),
+        CASE(list_that_was_denied_is_reloaded_after_a_change_of_memberships),
+        CASE(membership_that_changes_before_a_denial_causes_a_reload),
+        CASE(few_denied_lists_are_kept),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
