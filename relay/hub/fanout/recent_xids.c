@@ -24,6 +24,17 @@ is_known(const struct recent_xids *recent, const struct recent_xid *item)
     return false;
 }
 
+static void
+add_earlier(struct recent_xids *recent, const struct recent_xid *item)
+{
+    bool is_outdated = item->commit_us - recent->greatest.commit_us >= RECENT_XIDS_AGE_US;
+
+    if (item->xid > recent->greatest.xid || is_outdated)
+        recent->greatest = *item;
+    if (item->commit_us >= recent->newest.commit_us)
+        recent->newest = *item;
+}
+
 void
 recent_xids_add(struct recent_xids *recent, const struct recent_xid *item)
 {
@@ -32,10 +43,18 @@ recent_xids_add(struct recent_xids *recent, const struct recent_xid *item)
     if (recent->items == NULL)
         recent->items = memory_new(RECENT_XIDS_MAX * sizeof(*recent->items));
     if (recent->count == RECENT_XIDS_MAX) {
+        add_earlier(recent, nth(recent, 0));
         recent->first = (recent->first + 1) % RECENT_XIDS_MAX;
         recent->count--;
     }
     *nth(recent, recent->count++) = *item;
+}
+
+static bool
+is_missing(const struct recent_xid *item, const struct snapshot *snapshot, int64_t now_us)
+{
+    return item->xid != 0 && now_us - item->commit_us < RECENT_XIDS_AGE_US &&
+           !snapshot_contains(snapshot, item->xid);
 }
 
 static bool
@@ -49,11 +68,13 @@ bool
 recent_xids_are_in(const struct recent_xids *recent, struct cursor cursor, unsigned own,
                    const struct snapshot *snapshot, int64_t now_us)
 {
+    if (is_missing(&recent->greatest, snapshot, now_us) ||
+        is_missing(&recent->newest, snapshot, now_us))
+        return false;
     for (unsigned at = 0; at < recent->count; at++) {
         const struct recent_xid *item = nth(recent, at);
 
-        if (!snapshot_contains(snapshot, item->xid) &&
-            now_us - item->commit_us < RECENT_XIDS_AGE_US && is_before(item, &cursor, own))
+        if (is_missing(item, snapshot, now_us) && is_before(item, &cursor, own))
             return false;
     }
     return true;

@@ -28,19 +28,29 @@ struct recent_xid {
  * PostgreSQL sends a commit to the feed before new snapshots contain it. So a client may have been
  * notified of a change that rows read afterwards do not contain. A client whose cursor is past the
  * notification never receives it again: its rows must contain the transaction. Zeroed at the start.
+ *
+ * A full ring drops its oldest transaction. Of those earlier transactions two are known: the one
+ * with the greatest id, and the newest one. All snapshots must contain both. A standby makes
+ * transactions visible in the order of their commits, so a snapshot with the newest one contains
+ * all before it; a primary does so nearly in that order.
  */
 struct recent_xids {
     struct recent_xid *items; /* ring */
     unsigned first;
     unsigned count;
+    struct recent_xid greatest; /* of the earlier ones; xid 0: none */
+    struct recent_xid newest;   /* .. by commit_us */
 };
 
-/* Adds a transaction unless it is known. An xid of 0 is ignored. The oldest one may be dropped. */
+/*
+ * Adds a transaction unless it is known. An xid of 0 is ignored. If the ring is full, the oldest
+ * one becomes one of the earlier ones.
+ */
 void recent_xids_add(struct recent_xids *recent, const struct recent_xid *item);
 
 /*
  * True if the snapshot contains all transactions with a notification before the cursor, in the
- * shared stream or in shard `own`. now_us: wall clock.
+ * shared stream or in shard `own`, as far as they are known. now_us: wall clock.
  */
 bool recent_xids_are_in(const struct recent_xids *recent, struct cursor cursor, unsigned own,
                         const struct snapshot *snapshot, int64_t now_us);

@@ -118,10 +118,51 @@ number_is_limited(void **state)
     for (uint64_t xid = 1; xid <= RECENT_XIDS_MAX + 10; xid++)
         add(xid, 0, xid);
     assert_int_equal(recent.count, RECENT_XIDS_MAX);
-    assert_true(are_in(10, 0, 0, "1:1:"));
-    assert_false(are_in(11, 0, 0, "1:1:"));
+    assert_true(are_in(10, 0, 0, "11:11:"));
+    assert_false(are_in(11, 0, 0, "11:11:"));
     assert_false(are_in(RECENT_XIDS_MAX + 10, 0, 0, "4106:4106:"));
     assert_true(are_in(RECENT_XIDS_MAX + 10, 0, 0, "4107:4107:"));
+}
+
+static void
+fill_with_newer(uint64_t xid)
+{
+    for (unsigned i = 0; i < RECENT_XIDS_MAX; i++)
+        add(xid + i, 0, 1000);
+}
+
+/* Transactions commit in another order than that of their ids. */
+static void
+dropped_transactions_count_for_all(void **state)
+{
+    const struct cursor cursor = {{0, 0}, {0, 0}};
+
+    (void)state;
+    add(30, 3, 10);
+    add(20, 0, 20);
+    fill_with_newer(40);
+    assert_int_equal(recent.count, RECENT_XIDS_MAX);
+    assert_false(are_in(0, 0, 0, "20:21:"));   /* lacks the greatest one */
+    assert_false(are_in(0, 0, 0, "20:40:20")); /* lacks the newest one */
+    assert_false(are_in(0, 0, 0, "30:40:30"));
+    assert_true(are_in(0, 0, 0, "25:40:25"));
+    assert_true(are_in(0, 0, 0, "40:40:"));
+    assert_false(are_in_at(cursor, 0, "20:21:", NOW_US + RECENT_XIDS_AGE_US - 1));
+    assert_true(are_in_at(cursor, 0, "20:21:", NOW_US + RECENT_XIDS_AGE_US));
+}
+
+/* The greatest one may be too old to count, those dropped after it are not. */
+static void
+dropped_transactions_count_by_age(void **state)
+{
+    const struct recent_xid old = {30, {1, 0}, NOW_US - RECENT_XIDS_AGE_US, 0};
+
+    (void)state;
+    recent_xids_add(&recent, &old);
+    add(20, 0, 20);
+    fill_with_newer(40);
+    assert_true(are_in(0, 0, 0, "21:21:"));
+    assert_false(are_in(0, 0, 0, "20:20:"));
 }
 
 static void
@@ -145,6 +186,8 @@ main(void)
         CASE(transaction_without_a_notification_counts_for_all),
         CASE(old_transactions_do_not_count),
         CASE(number_is_limited),
+        CASE(dropped_transactions_count_for_all),
+        CASE(dropped_transactions_count_by_age),
         CASE(new_epoch_makes_all_count),
     };
 
