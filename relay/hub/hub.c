@@ -83,11 +83,12 @@ on_member(void *ctx, const struct reader_member *member)
     struct membership *of_user, *next;
 
     hub_publish(hub);
+    /* Also for a user without a session: a later one has the membership, and gets no `reload`. */
+    recent_xids_add(&hub->recent_xids,
+                    &(struct recent_xid){.xid = member->xid, .commit_us = clock_wall_us()});
     user = hub_find_user(hub, member->user);
     if (user == NULL || !audience_key(member->audience, member->target, group_key, &group_len))
         return;
-    recent_xids_add(&hub->recent_xids,
-                    &(struct recent_xid){.xid = member->xid, .commit_us = clock_wall_us()});
     DL_FOREACH_SAFE (user->members, of_user, next) {
         session_change_group(of_user->session, group_key, group_len, member->added);
         lists_reload(of_user->session, &member->audience, member->xid != 0);

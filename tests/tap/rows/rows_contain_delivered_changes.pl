@@ -85,6 +85,19 @@ $eager->send({ t => 'connect', r => 1, token => token(sub => 'u1') }, { t => 'ro
 is(reply($eager, 2)->{t}, 'rows', 'a request may follow connect immediately');
 is($eager->{messages}[0]{t}, 'connected', 'connected comes first');
 
+# A membership of a user who connects later.
+my $member = $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('ROLE', 'admin', 'u5') RETURNING pg_current_xact_id()});
+my $behind = insert(3, 'u2');
+wait_until('the relay has read it', sub { $relay->metric('clairon_hub_notifications_total') >= 3 });
+$stub->set('t', snapshot => sprintf '%s:%s:%s', $member, $behind + 1, $member);
+my $new_member = $relay->client('u5');
+my $repeated = repeated();
+$r = request($new_member, source => 't');
+$new_member->run_until('the relay has queried', sub { has_reply($new_member, $r) || repeated() >= $repeated + 2 });
+ok(!has_reply($new_member, $r), 'rows must contain the last membership of a user who connects after it');
+$stub->set('t', snapshot => snapshot_with($behind));
+is(reply($new_member, $r)->{snapshot}, snapshot_with($behind), 'they are sent from a snapshot that contains it');
+
 # Memberships.
 $stub->set('t', snapshot => undef);
 $stub->set('grp', audience => 'STRUCTURE+ROLE');
