@@ -166,6 +166,19 @@ on_reader_resumed(void *ctx)
     }
 }
 
+/* Of notifications that this relay has not read, because it was not running. */
+static void
+add_earlier_xids(struct hub *hub)
+{
+    struct transaction newest[STORE_NEWEST_TRANSACTIONS];
+
+    for (unsigned shard = 0; shard < hub->shards; shard++) {
+        store_newest_transactions(hub->store, shard, newest);
+        for (unsigned i = 0; i < STORE_NEWEST_TRANSACTIONS; i++)
+            recent_xids_add_earlier(&hub->recent_xids, newest[i].xid, newest[i].commit_us);
+    }
+}
+
 static void
 set_epoch(struct hub *hub)
 {
@@ -179,6 +192,7 @@ set_epoch(struct hub *hub)
     snprintf(hub->epoch, sizeof(hub->epoch), "%s", store_epoch(hub->store));
     replay_buffer_reset(&hub->replay_buffer, head);
     recent_xids_forget_ids(&hub->recent_xids);
+    add_earlier_xids(hub);
     memcpy(hub->newest, head, hub->shards * sizeof(*head));
     shed_reset(hub);
     if (hub->has_head) {

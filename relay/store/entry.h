@@ -17,6 +17,12 @@ struct entry_id {
     uint64_t seq;
 };
 
+/* A transaction of the database. */
+struct transaction {
+    uint64_t xid;      /* 0: none */
+    int64_t commit_us; /* wall clock */
+};
+
 /* A stream entry: views into the store's reply. */
 struct entry {
     struct entry_id id;

@@ -57,6 +57,14 @@ unsigned store_shard_of(const struct store *store, const char *user);
 const struct entry_id *store_newest(const struct store *store);
 
 /*
+ * The newest transactions with a notification in the shard, and with a membership change or reload,
+ * when the store went up.
+ */
+#define STORE_NEWEST_TRANSACTIONS 2
+void store_newest_transactions(const struct store *store, unsigned shard,
+                               struct transaction ret_newest[STORE_NEWEST_TRANSACTIONS]);
+
+/*
  * Records an entry that was read. After a failover to an older replica, new entries get ids above
  * it, so that sessions miss none of them.
  */

@@ -36,6 +36,13 @@ add_earlier(struct recent_xids *recent, const struct recent_xid *item)
 }
 
 void
+recent_xids_add_earlier(struct recent_xids *recent, uint64_t xid, int64_t commit_us)
+{
+    if (xid != 0)
+        add_earlier(recent, &(struct recent_xid){.xid = xid, .commit_us = commit_us});
+}
+
+void
 recent_xids_add(struct recent_xids *recent, const struct recent_xid *item)
 {
     if (item->xid == 0 || is_known(recent, item))

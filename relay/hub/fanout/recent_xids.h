@@ -29,10 +29,11 @@ struct recent_xid {
  * notified of a change that rows read afterwards do not contain. A client whose cursor is past the
  * notification never receives it again: its rows must contain the transaction. Zeroed at the start.
  *
- * A full ring drops its oldest transaction. Of those earlier transactions two are known: the one
- * with the greatest id, and the newest one. All snapshots must contain both. A standby makes
- * transactions visible in the order of their commits, so a snapshot with the newest one contains
- * all before it; a primary does so nearly in that order.
+ * A full ring drops its oldest transaction, and after a restart the ring is empty: then the last
+ * transactions in the store are added as earlier ones. Of the earlier transactions two are known:
+ * the one with the greatest id, and the newest one. All snapshots must contain both. A standby
+ * makes transactions visible in the order of their commits, so a snapshot with the newest one
+ * contains all before it; a primary does so nearly in that order.
  */
 struct recent_xids {
     struct recent_xid *items; /* ring */
@@ -47,6 +48,12 @@ struct recent_xids {
  * one becomes one of the earlier ones.
  */
 void recent_xids_add(struct recent_xids *recent, const struct recent_xid *item);
+
+/*
+ * Adds a transaction whose notifications all cursors may be past. An xid of 0 is ignored.
+ * commit_us: wall clock.
+ */
+void recent_xids_add_earlier(struct recent_xids *recent, uint64_t xid, int64_t commit_us);
 
 /*
  * True if the snapshot contains all transactions with a notification before the cursor, in the

@@ -2,9 +2,12 @@
 -- KEYS: stream. ARGV: prefix, a fresh epoch, the epoch and the newest entry that the relay knows,
 -- number of shards, number of servers.
 -- Returns {epoch, id of the newest entry ever, 1 if the first entry is known, else 0,
--- topic prefix or ''; with several shards the stored position of the slot, or ''}.
+-- topic prefix or ''; with several shards the stored position of the slot, or '';
+-- route of the newest notification from a commit, or ''; entry id and transaction id of the newest
+-- membership change or reload, or ''}.
 local stream, prefix = KEYS[1], ARGV[1]
 -- include: keys.lua
+-- include: reverse_scan.lua
 
 -- A user's shard depends on the number of shards: with another number stored entries are not found.
 local shards = ARGV[5]
@@ -100,5 +103,14 @@ local function stored_position()
     local owner = progress and redis.call('HGET', progress, 'owner')
     return owner and redis.call('HGET', progress, 'position:' .. owner) or ''
 end
+-- The newest transactions that clients may have been notified of. Retries and notifications published over
+-- HTTP may follow the notification.
+local NEWEST_PAGES = 4
+local _, route = newest_notification(stream, '+', NEWEST_PAGES, function() return true end)
+local change, change_xid = redis.call('XREVRANGE', prefix .. KEY_CONTROL, '+', '-', 'COUNT', 1)[1], ''
+for i = 1, change and #change[2] or 0, 2 do
+    if change[2][i] == 'xid' then change_xid = change[2][i + 1] end
+end
 local has_first, topic_prefix = redis.call('HEXISTS', meta, 'first'), redis.call('HGET', meta, 'topic_prefix')
-return {epoch, last, has_first, topic_prefix or '', stored_position()}
+return {epoch, last, has_first, topic_prefix or '', stored_position(), route or '',
+    change and change[1] or '', change_xid}

@@ -53,6 +53,8 @@ struct shard {
     char stream_key[STORE_KEY_MAX];
     char epoch[STORE_EPOCH_TEXT + 1]; /* changes when its data is lost; "" before it is first up */
     struct entry_id seen;             /* the newest known entry of this epoch */
+    struct transaction newest_notified; /* with a notification, when the shard went up */
+    struct transaction newest_change;   /* .. with a membership change or reload; shard 0 */
     struct position seen_position; /* entries up to `seen` hold WAL up to it; with several shards */
     struct position newest_sent;   /* newest notification sent to it; with several shards */
     uint64_t notification_max;     /* proto-max-bulk-len of the server */

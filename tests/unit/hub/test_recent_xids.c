@@ -166,6 +166,19 @@ dropped_transactions_count_by_age(void **state)
 }
 
 static void
+earlier_transactions_count_for_all(void **state)
+{
+    (void)state;
+    recent_xids_add_earlier(&recent, 20, NOW_US);
+    recent_xids_add_earlier(&recent, 30, NOW_US - 1);
+    recent_xids_add_earlier(&recent, 0, NOW_US);
+    assert_false(are_in(0, 0, 0, "20:40:20"));
+    assert_false(are_in(0, 0, 0, "30:30:"));
+    assert_true(are_in(0, 0, 0, "31:31:"));
+    assert_int_equal(recent.count, 0);
+}
+
+static void
 new_epoch_makes_all_count(void **state)
 {
     (void)state;
@@ -188,6 +201,7 @@ main(void)
         CASE(number_is_limited),
         CASE(dropped_transactions_count_for_all),
         CASE(dropped_transactions_count_by_age),
+        CASE(earlier_transactions_count_for_all),
         CASE(new_epoch_makes_all_count),
     };
 
