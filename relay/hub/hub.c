@@ -125,7 +125,7 @@ pop_ack_events(struct bytes *pairs, struct bytes *ret_user,
            frame_next_target(&rest, &id) == RC_OK && id.len == FRAME_UUID_TEXT) {
         if (count == 0)
             *ret_user = user;
-        else if (user.len != ret_user->len || memcmp(user.at, ret_user->at, user.len) != 0)
+        else if (!bytes_equal(user, *ret_user))
             break;
         snprintf(ids[count++], sizeof(ids[0]), "%.*s", (int)id.len, (const char *)id.at);
         *pairs = rest;
@@ -136,7 +136,7 @@ pop_ack_events(struct bytes *pairs, struct bytes *ret_user,
 static void
 on_ack_events(void *ctx, struct bytes pairs, bool was_acked)
 {
-    struct bytes user;
+    struct bytes user = {NULL, 0};
     char name[SESSION_USER_MAX + 1], texts[ACK_EVENTS_MAX][FRAME_UUID_TEXT + 1];
     const char *ids[ACK_EVENTS_MAX];
     size_t count;

@@ -87,6 +87,15 @@ abandon_query(struct rows_connection *connection, enum rows_status status)
     end_query_as(connection, ROWS_CONNECTION_CLOSED);
 }
 
+/* NULL: none. Both may be NULL. */
+static const char *
+hint_of(const char *sqlstate, const char *error)
+{
+    const char *hint = error != NULL ? postgres_error_hint(sqlstate, error) : "";
+
+    return hint[0] != '\0' ? hint : NULL;
+}
+
 static void
 warn(struct rows_connection *connection, const char *what, const char *sqlstate, const char *error)
 {
@@ -95,10 +104,7 @@ warn(struct rows_connection *connection, const char *what, const char *sqlstate,
     if (!throttle_allows(&connection->pool->warnings, clock_monotonic_us(), &skipped))
         return;
     log_warn("rows", what, LOG_TEXT("sqlstate", sqlstate), LOG_TEXT("error", error),
-             LOG_TEXT("hint", error != NULL && postgres_error_hint(sqlstate, error)[0] != '\0'
-                                  ? postgres_error_hint(sqlstate, error)
-                                  : NULL),
-             LOG_UINT("suppressed", skipped));
+             LOG_TEXT("hint", hint_of(sqlstate, error)), LOG_UINT("suppressed", skipped));
 }
 
 static void
@@ -226,9 +232,7 @@ delay_retry(struct rows_pool *pool, const char *what, const char *error)
     delay_ms = backoff_next_ms(&pool->backoff);
     pool->retry_us = now_us + delay_ms * 1000;
     log_warn("rows", what, LOG_TEXT("error", error), LOG_INT("retry_ms", delay_ms),
-             LOG_TEXT("hint", postgres_error_hint(NULL, error)[0] != '\0'
-                                  ? postgres_error_hint(NULL, error)
-                                  : NULL));
+             LOG_TEXT("hint", hint_of(NULL, error)));
 }
 
 /* Also called within run_query and open_connection. */

@@ -3,6 +3,7 @@
 #define CLAIRON_WIRE_BYTES_H
 
 #include <endian.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -11,6 +12,12 @@ struct bytes {
     const unsigned char *at;
     size_t len;
 };
+
+static inline bool
+bytes_equal(struct bytes a, struct bytes b)
+{
+    return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
+}
 
 static inline uint16_t
 bytes_get_u16(const unsigned char *at)

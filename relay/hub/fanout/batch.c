@@ -19,12 +19,6 @@ is_plain(const struct notification *notification)
 }
 
 static bool
-bytes_equal(struct bytes a, struct bytes b)
-{
-    return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
-}
-
-static bool
 have_same_recipients(const struct notification *a, const struct notification *b)
 {
     const struct frame_notification *x = &a->frame.as.notification, *y = &b->frame.as.notification;

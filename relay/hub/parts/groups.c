@@ -123,12 +123,6 @@ target_of(const struct membership *membership)
                           membership->audience->key_len - kind_len};
 }
 
-static bool
-is_equal(struct bytes a, struct bytes b)
-{
-    return a.len == b.len && memcmp(a.at, b.at, a.len) == 0;
-}
-
 /* A group of the token, not the user or ALL. */
 static bool
 is_of_token(const struct membership *membership)
@@ -136,14 +130,14 @@ is_of_token(const struct membership *membership)
     const struct bytes user = {(const unsigned char *)"USER", 4};
     struct bytes kind = kind_of(membership);
 
-    return !membership->is_granted && kind.len > 0 && !is_equal(kind, user);
+    return !membership->is_granted && kind.len > 0 && !bytes_equal(kind, user);
 }
 
 /* The next group of the token with this kind, from `at` on. */
 static const struct membership *
 next_of_kind(const struct membership *at, struct bytes kind)
 {
-    while (at != NULL && !(is_of_token(at) && is_equal(kind_of(at), kind)))
+    while (at != NULL && !(is_of_token(at) && bytes_equal(kind_of(at), kind)))
         at = at->next_of_session;
     return at;
 }
