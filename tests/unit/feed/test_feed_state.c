@@ -1,37 +1,14 @@
 /* test_feed_state.c: the feed changes only to a state that feed_state.h names. */
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cmocka.h>
-
 #include "feed/feed_parts.h"
+#include "tests/unit/state_changes.h"
 
-/* Changes the state in another process. False: it aborted. */
-static bool
-is_legal(enum feed_state from, enum feed_state to)
+static int
+set_feed(int from, int to)
 {
-    struct feed feed = {.state = from};
-    int status = -1;
-    pid_t pid = fork();
+    struct feed feed = {.state = (enum feed_state)from};
 
-    assert_true(pid >= 0);
-    if (pid == 0) {
-        (void)signal(SIGABRT, SIG_DFL);
-        feed_set_state(&feed, to);
-        _exit(feed.state != to);
-    }
-    assert_int_equal(waitpid(pid, &status, 0), pid);
-    if (WIFSIGNALED(status)) {
-        assert_int_equal(WTERMSIG(status), SIGABRT);
-        return false;
-    }
-    assert_int_equal(WEXITSTATUS(status), 0);
-    return true;
+    feed_set_state(&feed, (enum feed_state)to);
+    return (int)feed.state;
 }
 
 static void
@@ -39,7 +16,7 @@ every_state_leads_to_waiting(void **state)
 {
     (void)state;
     for (int from = FEED_WAITING; from <= FEED_STREAMING; from++)
-        assert_true(is_legal((enum feed_state)from, FEED_WAITING));
+        assert_true(is_legal(set_feed, from, FEED_WAITING));
 }
 
 static void
@@ -56,11 +33,11 @@ every_path_leads_to_the_stream(void **state)
 
     (void)state;
     for (size_t i = 1; i < sizeof(SHORT) / sizeof(SHORT[0]); i++)
-        assert_true(is_legal(SHORT[i - 1], SHORT[i]));
+        assert_true(is_legal(set_feed, SHORT[i - 1], SHORT[i]));
     for (size_t i = 1; i < sizeof(LONG) / sizeof(LONG[0]); i++)
-        assert_true(is_legal(LONG[i - 1], LONG[i]));
+        assert_true(is_legal(set_feed, LONG[i - 1], LONG[i]));
     for (size_t i = 1; i < sizeof(FORKED) / sizeof(FORKED[0]); i++)
-        assert_true(is_legal(FORKED[i - 1], FORKED[i]));
+        assert_true(is_legal(set_feed, FORKED[i - 1], FORKED[i]));
 }
 
 /* Otherwise frames could arrive twice, or from a slot that another relay reads. */
@@ -70,9 +47,9 @@ stream_begins_only_after_the_second_acquire(void **state)
     (void)state;
     for (int from = FEED_WAITING; from <= FEED_STREAMING; from++) {
         if (from != FEED_REACQUIRING)
-            assert_false(is_legal((enum feed_state)from, FEED_STREAMING));
+            assert_false(is_legal(set_feed, from, FEED_STREAMING));
         if (from != FEED_STARTING)
-            assert_false(is_legal((enum feed_state)from, FEED_REACQUIRING));
+            assert_false(is_legal(set_feed, from, FEED_REACQUIRING));
     }
 }
 
@@ -81,7 +58,7 @@ stream_ends_only_in_waiting(void **state)
 {
     (void)state;
     for (int to = FEED_CONNECTING; to <= FEED_STREAMING; to++)
-        assert_false(is_legal(FEED_STREAMING, (enum feed_state)to));
+        assert_false(is_legal(set_feed, FEED_STREAMING, to));
 }
 
 int
