@@ -95,9 +95,11 @@ class TabsCase(StackCase):
         self.start = self.browser.driver.current_window_handle
 
     def tabs(self, count, user="u1", **options):
-        tabs = [Tab(self.browser, self.stack.url, self.relay, user, **options) for _ in range(count)]
-        for tab in tabs:
-            tab.wait_state("open")
+        """The first tab is the leader; the next ones follow it in this order."""
+        tabs = []
+        for _ in range(count):
+            tabs.append(Tab(self.browser, self.stack.url, self.relay, user, **options))
+            tabs[-1].wait_state("open")
         return tabs
 
     def each_once(self, tab, titles):
