@@ -13,7 +13,8 @@ CREATE FUNCTION clairon.rows(relation regclass, user_id text, name text DEFAULT 
     RETURNS SETOF json LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'clairon_rows';
 
 -- The same for the relay. The source is that of the rule's notifications. The first row is a header:
--- the columns of the key, the snapshot, the audience.
+-- the columns of the key, the snapshot, the audience, and a digest of the groups that select the
+-- rows (see decoder/rows/recipient.h). No header: no rule of this name is live and may address the user.
 CREATE FUNCTION clairon.live_rows(source text, name text, user_id text, groups jsonb, max_rows int,
     max_bytes bigint)
     RETURNS SETOF text LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'clairon_live_rows';

@@ -5,6 +5,7 @@
 #include "executor/spi.h"
 #include "nodes/pg_list.h"
 #include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 
 #include "encode/encode.h"
 
@@ -133,19 +134,79 @@ recipient_load(struct recipient *recipient, const struct rule *rule, const char 
     struct collected collected = {0};
 
     *recipient = (struct recipient){0};
-    if (to_user) {
-        collected.part_count = 1;
-        collected.kinds[0] = ""; /* no group */
-        collected.targets[0] = list_make1(pstrdup(user_id));
-    } else if (!rule->to_all) {
+    if (!to_user && !rule->to_all) {
         split_audience(&collected, rule->audience);
         for (int i = 0; i < collected.part_count; i++)
             collect_members(&collected, i, user_id);
     }
     collect_groups(&collected, groups);
+    if (to_user) { /* after the groups: none of them is the user, whatever its name */
+        collected.part_count = 1;
+        collected.kinds[0] = "";
+        collected.targets[0] = list_make1(pstrdup(user_id));
+    }
     recipient->part_count = collected.part_count;
-    for (int i = 0; i < collected.part_count; i++)
+    for (int i = 0; i < collected.part_count; i++) {
+        recipient->parts[i].kind = collected.kinds[i];
         sort_targets(&recipient->parts[i], collected.targets[i]);
+    }
+}
+
+static int
+compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* All groups of the user that the audience names, sorted. */
+static char **
+group_texts(const struct recipient *recipient, int *ret_count)
+{
+    char **texts;
+    int count = 0;
+
+    for (int i = 0; i < recipient->part_count; i++)
+        count += recipient->parts[i].count;
+    texts = palloc(sizeof(char *) * Max(count, 1));
+    count = 0;
+    for (int i = 0; i < recipient->part_count; i++) {
+        const struct recipient_part *part = &recipient->parts[i];
+
+        for (int j = 0; j < part->count; j++)
+            texts[count++] =
+                psprintf("%s:%.*s", part->kind, part->texts[j].len, part->texts[j].bytes);
+    }
+    qsort(texts, count, sizeof(char *), compare_texts);
+    *ret_count = count;
+    return texts;
+}
+
+static char *
+sha256_hex(const StringInfoData *data)
+{
+    Datum plain = PointerGetDatum(cstring_to_text_with_len(data->data, data->len));
+    bytea *digest = DatumGetByteaPP(DirectFunctionCall1(sha256_bytea, plain));
+    char *hex = palloc0(2 * VARSIZE_ANY_EXHDR(digest) + 1);
+
+    hex_encode(VARDATA_ANY(digest), VARSIZE_ANY_EXHDR(digest), hex);
+    return hex;
+}
+
+char *
+recipient_digest_groups(const struct recipient *recipient)
+{
+    StringInfoData sorted;
+    char **texts;
+    int count;
+
+    if (recipient->part_count == 0 || recipient->parts[0].kind[0] == '\0')
+        return NULL;
+    texts = group_texts(recipient, &count);
+    initStringInfo(&sorted);
+    for (int i = 0; i < count; i++)
+        if (i == 0 || strcmp(texts[i], texts[i - 1]) != 0)
+            appendBinaryStringInfo(&sorted, texts[i], strlen(texts[i]) + 1);
+    return sha256_hex(&sorted);
 }
 
 static bool

@@ -13,6 +13,7 @@
 
 /* The targets of one part of an audience that address the user. */
 struct recipient_part {
+    const char *kind; /* "STRUCTURE"; "" for a user */
     int count;
     char **plain;           /* in the server's encoding */
     struct fragment *texts; /* UTF-8, sorted */
@@ -31,6 +32,12 @@ struct recipient {
  */
 extern void recipient_load(struct recipient *recipient, const struct rule *rule,
                            const char *user_id, Jsonb *groups);
+
+/*
+ * The SHA-256 digest, as hex digits, of the groups that select the rows: "KIND:target" texts in
+ * UTF-8, each with its NUL, sorted by bytes, without duplicates. NULL for a user or ALL.
+ */
+extern char *recipient_digest_groups(const struct recipient *recipient);
 
 /* True when one of the targets, in the form of a notification, addresses the user. */
 extern bool recipient_is_addressed(const struct recipient *recipient,

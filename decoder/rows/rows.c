@@ -154,6 +154,7 @@ put_header(struct call *call)
     const struct encode_settings settings = {.ascii = GetDatabaseEncoding() != PG_UTF8,
                                              .limit = PG_INT32_MAX};
     TupleDesc desc = RelationGetDescr(call->relation);
+    char *groups = recipient_digest_groups(&call->recipient);
     StringInfoData header;
 
     initStringInfo(&header);
@@ -165,8 +166,11 @@ put_header(struct call *call)
             encode_literal(&header, ",");
         encode_text(&settings, &header, name, strlen(name));
     }
-    appendStringInfo(&header, "],\"snapshot\":\"%s\",\"audience\":\"%s\"}",
+    appendStringInfo(&header, "],\"snapshot\":\"%s\",\"audience\":\"%s\"",
                      snapshot_text(GetActiveSnapshot()), call->rule->audience);
+    if (groups != NULL)
+        appendStringInfo(&header, ",\"groups\":\"%s\"", groups);
+    encode_literal(&header, "}");
     put_result(call, (struct fragment){header.data, header.len});
 }
 
@@ -242,14 +246,7 @@ clairon_rows(PG_FUNCTION_ARGS)
     return (Datum)0;
 }
 
-/* One error for all three cases, so that clients cannot probe for rules. */
-static _Noreturn void
-raise_not_addressed(const char *source, const char *name)
-{
-    ereport(ERROR, (errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
-                    errmsg("no live rule \"%s\" on \"%s\" addresses the user", name, source)));
-}
-
+/* No header in all three cases, so that clients cannot probe: no rule, not live, not addressed. */
 static void
 run_live_rows(FunctionCallInfo fcinfo, struct call *call)
 {
@@ -258,10 +255,10 @@ run_live_rows(FunctionCallInfo fcinfo, struct call *call)
 
     call->rule = source_find_rule(source, name);
     if (call->rule == NULL)
-        raise_not_addressed(source, name);
+        return;
     recipient_load(&call->recipient, call->rule, call->user_id, call->groups);
     if (!may_address(call) || !open_relation(call))
-        raise_not_addressed(source, name);
+        return;
     put_header(call);
     put_rows(call);
 }

@@ -67,11 +67,12 @@ end_query_as(struct rows_connection *connection, enum rows_connection_state next
 
     stats_time(pool->stats, TIME_ROWS, elapsed_us);
     rows_queue_measure(pool->queue, elapsed_us);
-    if (status == ROWS_OK && result->has_header)
+    if (status == ROWS_OK && !result->has_header)
+        status = ROWS_DENIED; /* no result: see sql/rows.sql */
+    if (status == ROWS_OK)
         rows_queue_complete(pool->queue, query, result, clock_monotonic_us());
     else
-        rows_queue_fail(pool->queue, query, status == ROWS_OK ? ROWS_FAILED : status,
-                        clock_monotonic_us());
+        rows_queue_fail(pool->queue, query, status, clock_monotonic_us());
     rows_result_unref(result);
 }
 
@@ -130,8 +131,6 @@ on_query_error(struct rows_connection *connection, const PGresult *result)
     const char *error = postgres_error_line(PQresultErrorMessage(result));
 
     connection->status = rows_status_of(sqlstate);
-    if (connection->status == ROWS_DENIED && strstr(error, "permission denied for ") != NULL)
-        connection->status = ROWS_FAILED; /* the relay's role lacks a privilege */
     if (connection->status == ROWS_DENIED)
         log_debug("rows", "request rejected", LOG_TEXT("error", error));
     else if (connection->status != ROWS_LOST) /* that is reported with the connection */

@@ -99,6 +99,9 @@ add_text(struct buffer *out, const char *text)
     return buffer_add(out, text, strlen(text) + 1);
 }
 
+/* Follows the rule in a key that groups select. */
+#define GROUPS_MARK "groups"
+
 /* The groups that select the rows. RC_AGAIN, RC_LIMIT: the key has to name the user. */
 static enum rc
 add_groups(const struct rows_request *request, const char *audience, struct buffer *out)
@@ -109,7 +112,7 @@ add_groups(const struct rows_request *request, const char *audience, struct buff
     buffer_init(&groups, GROUPS_MAX);
     rc = request->events->add_groups(request->ctx, audience, &groups);
     if (rc == RC_OK)
-        rc = add_text(out, "groups");
+        rc = add_text(out, GROUPS_MARK);
     if (rc == RC_OK)
         rc = add_text(out, audience);
     if (rc == RC_OK)
@@ -519,6 +522,23 @@ end_query(struct rows_queue *queue, struct rows_query *query)
     query->state = ROWS_QUERY_ENDED;
 }
 
+/*
+ * The query read its requester's groups from the database, which may be ahead of this relay. Then
+ * the rows may be of a group that the other requests with this key do not have.
+ */
+static bool
+has_groups_of_key(const struct rows_query *query, const struct rows_header *header)
+{
+    const char *mark = query->key + rule_len(query->key);
+    const char *audience = mark + sizeof(GROUPS_MARK);
+    const char *groups;
+
+    if (strcmp(mark, GROUPS_MARK) != 0)
+        return true;
+    groups = audience + strlen(audience) + 1;
+    return rows_header_has_groups(header, groups, (size_t)(query->key + query->key_len - groups));
+}
+
 /* True if the request may receive this result, though another request ran the query. */
 static bool
 shares(const struct rows_request *request, const struct rows_query *query)
@@ -545,13 +565,15 @@ rows_queue_complete(struct rows_queue *queue, struct rows_query *query, struct r
                     int64_t now_us)
 {
     const struct rows_request *requester = query->requester;
+    bool is_shared = has_groups_of_key(query, &result->header);
     struct rows_request *request;
 
     end_query(queue, query);
     if (learn_rule(queue, query, result->header.audience))
         renew_keys(queue, query);
     while ((request = query->requests) != NULL) {
-        bool may_have = query->is_of_user || request == requester || shares(request, query);
+        bool may_have =
+            query->is_of_user || request == requester || (is_shared && shares(request, query));
 
         leave_query(request);
         if (!may_have)

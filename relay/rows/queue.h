@@ -13,7 +13,7 @@
  * A query serves all requests with its key. The key names the rule and everything that selects its
  * rows. USER audience: the user and the groups of its token. Group audience: only the user's groups
  * of that kind. ALL: nothing else. The audience is known from the rule's last result. If a result
- * has another audience than its key, only the requester receives it.
+ * has another audience or other groups than its key, only the requester receives it.
  *
  * WAITING: a new request with the same key joins it. It waits for a connection, while another query
  * with its key runs, while the first query for a rule of unknown audience runs, until

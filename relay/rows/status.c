@@ -31,7 +31,6 @@ static const struct {
     const char *sqlstate;
     enum rows_status status;
 } STATUSES[] = {
-    {"42501", ROWS_DENIED},    /* insufficient_privilege */
     {"22021", ROWS_DENIED},    /* a name that the database's encoding cannot represent */
     {"22P05", ROWS_DENIED},    /* the same */
     {"54000", ROWS_TOO_MANY},  /* program_limit_exceeded */

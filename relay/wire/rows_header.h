@@ -2,6 +2,7 @@
 #ifndef CLAIRON_WIRE_ROWS_HEADER_H
 #define CLAIRON_WIRE_ROWS_HEADER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/rc.h"
@@ -9,11 +10,12 @@
 
 #define ROWS_KEY_COLUMNS_MAX 32 /* INDEX_MAX_KEYS */
 
-/* {"key":["id"],"snapshot":"xmin:xmax:xip","audience":"STRUCTURE"} */
+/* {"key":["id"],"snapshot":"xmin:xmax:xip","audience":"STRUCTURE","groups":"<64 hex digits>"} */
 struct rows_header {
     char *key;           /* names of the key columns, as a JSON array */
     char *snapshot_text; /* of the rows that follow */
     char *audience;      /* of the rule */
+    char *groups;        /* digest of the groups that selected the rows; NULL for USER and ALL */
     struct snapshot snapshot;
 };
 
@@ -22,6 +24,12 @@ struct rows_header {
  * Other fields are ignored.
  */
 MUST_CHECK enum rc rows_header_parse(const char *text, size_t len, struct rows_header *ret_header);
+
+/*
+ * True if the rows were selected by these groups: "KIND:target" texts, each with its NUL, sorted by
+ * bytes, without duplicates.
+ */
+bool rows_header_has_groups(const struct rows_header *header, const char *groups, size_t len);
 
 /* Frees and resets. Accepts a zeroed header. */
 void rows_header_free(struct rows_header *header);

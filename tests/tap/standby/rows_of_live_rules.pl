@@ -58,8 +58,7 @@ for my $node ($primary, $standby)
     is(ids(read_rows($node, 'default', 'u9')), '', 'no rows of others on ' . $node->name);
 }
 is_deeply([ read_rows($standby, 'default', 'u1') ]->[0]{key}, ['id'], 'the key on a standby');
-my ($status, $out, $error) = $standby->psql('postgres', q{SELECT * FROM clairon.live_rows('t', 'none', 'u1', '{}', 10, 10000)});
-like($error, qr/no live rule "none" on "t" addresses the user/, 'an unknown rule on a standby');
+is($standby->safe_psql('postgres', q{SELECT count(*) FROM clairon.live_rows('t', 'none', 'u1', '{}', 10, 10000)}), '0', 'an unknown rule has no header on a standby');
 
 # Running transactions are neither in the rows nor in the snapshot.
 my $first  = $primary->background_psql('postgres');

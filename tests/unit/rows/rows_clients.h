@@ -1,0 +1,223 @@
+/* rows_clients.h: clients that ask one queue for rows, and the results of its queries. */
+#ifndef CLAIRON_TESTS_UNIT_ROWS_CLIENTS_H
+#define CLAIRON_TESTS_UNIT_ROWS_CLIENTS_H
+
+#include <openssl/sha.h>
+
+#include "rows/queue.h"
+#include "wire/bytes.h"
+
+#define CLIENTS_MAX 40
+#define WAIT_US 5000000
+#define USER_BYTES 10000
+#define NO_CLIENT SIZE_MAX
+
+/* What a client has received, and what its callbacks return. */
+struct client {
+    struct rows_request *request;
+    enum rows_status status;
+    int64_t after_ms;
+    unsigned results;
+    const char *groups; /* NULL: unknown */
+    uint64_t needs;     /* the transaction that its snapshot must contain; 0: none */
+    size_t ends;        /* the client whose request it ends, when it is done; NO_CLIENT if none */
+};
+
+static struct stats stats;
+static struct rows_queue queue;
+static struct client clients[CLIENTS_MAX];
+static size_t held;
+static const char *groups_in_database; /* of the requester; NULL: those in the query's key */
+
+static inline enum rc
+on_add_groups(void *ctx, const char *audience, struct buffer *out)
+{
+    const struct client *client = ctx;
+
+    assert_string_equal(audience, "STRUCTURE");
+    return client->groups != NULL ? buffer_add(out, client->groups, strlen(client->groups))
+                                  : RC_AGAIN;
+}
+
+static inline bool
+on_accepts(void *ctx, const struct snapshot *snapshot)
+{
+    const struct client *client = ctx;
+
+    return client->needs == 0 || snapshot_contains(snapshot, client->needs);
+}
+
+static inline void
+end(struct client *client)
+{
+    if (client->request != NULL)
+        rows_request_end(client->request);
+    client->request = NULL;
+}
+
+static inline void
+on_done(void *ctx, enum rows_status status, const struct rows_result *result, int64_t after_ms)
+{
+    struct client *client = ctx;
+
+    assert_int_equal(status == ROWS_OK, result != NULL);
+    client->status = status;
+    client->after_ms = after_ms;
+    client->results++;
+    if (client->ends != NO_CLIENT)
+        end(&clients[client->ends]);
+}
+
+static const struct rows_events EVENTS = {on_add_groups, on_accepts, on_done};
+
+static inline int
+set_up(void **state)
+{
+    (void)state;
+    memset(&stats, 0, sizeof(stats));
+    memset(clients, 0, sizeof(clients));
+    for (size_t i = 0; i < CLIENTS_MAX; i++)
+        clients[i].ends = NO_CLIENT;
+    queue = (struct rows_queue){
+        .stats = &stats,
+        .limits = {.waiting = 30, .wait_us = WAIT_US, .connections = 4, .user_bytes = USER_BYTES}};
+    return 0;
+}
+
+/* Nothing is left once all requests have ended. */
+static inline int
+tear_down(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < CLIENTS_MAX; i++)
+        end(&clients[i]);
+    assert_null(queue.users);
+    assert_null(queue.turns);
+    assert_null(queue.waiting);
+    assert_null(queue.running);
+    assert_int_equal(queue.waiting_count, 0);
+    assert_int_equal(held, 0);
+    rows_queue_close(&queue);
+    return 0;
+}
+
+static inline enum rows_status
+try_request(size_t i, const char *user, const char *source)
+{
+    const struct rows_wanted wanted = {source, "default", user, "{}"};
+
+    clients[i].results = 0;
+    return rows_queue_add(&queue, &wanted, &EVENTS, &clients[i], 0, &clients[i].request);
+}
+
+static inline void
+add_request(size_t i, const char *user, const char *source)
+{
+    assert_int_equal(try_request(i, user, source), ROWS_OK);
+}
+
+static inline struct rows_query *
+next(const char *user)
+{
+    struct rows_query *query = rows_queue_next(&queue, 0);
+
+    assert_non_null(query);
+    assert_string_equal(rows_query_wanted(query)->user, user);
+    return query;
+}
+
+static inline void
+expect_none(void)
+{
+    assert_null(rows_queue_next(&queue, 0));
+    assert_false(rows_queue_has_next(&queue, 0));
+}
+
+/* The groups at the end of a key: source, rule, "groups" and audience precede them. */
+static inline const char *
+groups_of_key(const struct rows_query *query, size_t *ret_len)
+{
+    const char *at = query->key;
+
+    for (int i = 0; i < 4 && at < query->key + query->key_len; i++)
+        at += strlen(at) + 1;
+    *ret_len = (size_t)(query->key + query->key_len - at);
+    return at;
+}
+
+static inline void
+write_digest(const struct rows_query *query, char ret_text[2 * SHA256_DIGEST_LENGTH + 1])
+{
+    unsigned char digest[SHA256_DIGEST_LENGTH];
+    const char *groups = groups_in_database;
+    size_t len = 0;
+
+    if (groups == NULL)
+        groups = groups_of_key(query, &len);
+    else
+        len = strlen(groups);
+    SHA256((const unsigned char *)groups, len, digest);
+    bytes_hex(digest, sizeof(digest), ret_text);
+}
+
+static inline struct rows_result *
+new_result(const struct rows_query *query, const char *audience, const char *snapshot)
+{
+    struct rows_result *result = rows_result_new(10, USER_BYTES, &held);
+    char digest[2 * SHA256_DIGEST_LENGTH + 1];
+    char header[300];
+
+    write_digest(query, digest);
+    snprintf(header, sizeof(header),
+             "{\"key\":[\"id\"],\"snapshot\":\"%s\",\"audience\":\"%s\",\"groups\":\"%s\"}",
+             snapshot, audience, digest);
+    assert_int_equal(rows_result_add(result, header, strlen(header)), RC_OK);
+    return result;
+}
+
+static inline void
+result_at(struct rows_query *query, const char *audience, const char *snapshot, int64_t now_us)
+{
+    struct rows_result *result = new_result(query, audience, snapshot);
+
+    rows_queue_complete(&queue, query, result, now_us);
+    rows_result_unref(result);
+}
+
+/* A user may hold two of these, and receives a third one. */
+static inline void
+large_result(struct rows_query *query, const char *audience)
+{
+    static const char ROW[USER_BYTES * 2 / 5] = {'1'};
+    struct rows_result *result = new_result(query, audience, "5:5:");
+
+    assert_int_equal(rows_result_add(result, ROW, sizeof(ROW)), RC_OK);
+    rows_queue_complete(&queue, query, result, 0);
+    rows_result_unref(result);
+}
+
+static inline void
+result(struct rows_query *query, const char *audience)
+{
+    result_at(query, audience, "5:5:", 0);
+}
+
+/* Makes the audience of `t` known. */
+static inline void
+learn(const char *audience)
+{
+    add_request(CLIENTS_MAX - 1, "first", "t");
+    result(next("first"), audience);
+    end(&clients[CLIENTS_MAX - 1]);
+}
+
+static inline void
+expect_done(size_t i, enum rows_status status)
+{
+    assert_int_equal(clients[i].results, 1);
+    assert_int_equal(clients[i].status, status);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+
+#endif
