@@ -8,6 +8,7 @@
 #include "base/backoff.h"
 #include "base/memory.h"
 #include "base/stats.h"
+#include "rows/known_rules.h"
 #include "wire/audience.h"
 
 #define KEY_MAX 65536
@@ -34,62 +35,6 @@ struct rows_request {
     int64_t delay_us; /* before the next query, if a snapshot was too old */
     bool was_lost;
 };
-
-/* ---- audiences of rules */
-
-static void
-forget_rule(struct rows_queue *queue, struct rows_rule *rule)
-{
-    HASH_DEL(queue->rules, rule);
-    free(rule->audience);
-    free(rule);
-}
-
-static struct rows_rule *
-find_rule(const struct rows_queue *queue, const char *key, size_t len)
-{
-    struct rows_rule *rule;
-
-    HASH_FIND(hh, queue->rules, key, len, rule);
-    return rule;
-}
-
-static void
-forget_all_rules(struct rows_queue *queue)
-{
-    while (queue->rules != NULL)
-        forget_rule(queue, queue->rules);
-}
-
-/* The source and the name of a rule at the start of a query's key. */
-static size_t
-rule_len(const char *key)
-{
-    size_t source_len = strlen(key) + 1;
-
-    return source_len + strlen(key + source_len) + 1;
-}
-
-/* True if the audience is new or has changed. */
-static bool
-learn_rule(struct rows_queue *queue, const struct rows_query *query, const char *audience)
-{
-    size_t len = rule_len(query->key);
-    struct rows_rule *rule = find_rule(queue, query->key, len);
-
-    if (rule != NULL && strcmp(rule->audience, audience) == 0)
-        return false;
-    if (rule != NULL)
-        forget_rule(queue, rule);
-    if (HASH_COUNT(queue->rules) >= ROWS_RULES_MAX)
-        forget_all_rules(queue);
-    rule = memory_new(sizeof(*rule) + len);
-    rule->audience = memory_text(audience, strlen(audience));
-    rule->key_len = len;
-    memcpy(rule->key, query->key, len);
-    HASH_ADD(hh, queue->rules, key, len, rule);
-    return true;
-}
 
 /* ---- keys */
 
@@ -140,14 +85,14 @@ struct query_key {
 static enum rc
 make_key(const struct rows_request *request, struct query_key *key)
 {
-    const struct rows_rule *rule;
+    const struct known_rule *rule;
     enum rc rc = add_text(&key->text, request->wanted.source);
 
     if (rc == RC_OK)
         rc = add_text(&key->text, request->wanted.rule);
     if (rc != RC_OK)
         return rc;
-    rule = find_rule(request->queue, key->text.bytes, key->text.len);
+    rule = known_rule_find(request->queue->rules, key->text.bytes, key->text.len);
     key->is_known = rule != NULL;
     if (rule != NULL && strcmp(rule->audience, "ALL") == 0)
         return add_text(&key->text, "all");
@@ -312,7 +257,7 @@ has_same_key(const struct rows_query *a, const struct rows_query *b)
 static bool
 waits_for(const struct rows_query *query, const struct rows_query *running)
 {
-    size_t len = rule_len(query->key);
+    size_t len = known_rule_len(query->key);
 
     if (query->is_known || running->is_known)
         return has_same_key(query, running);
@@ -447,7 +392,7 @@ renew_keys(struct rows_queue *queue, const struct rows_query *of_rule)
     struct rows_query aside = {.state = ROWS_QUERY_ENDED};
     struct rows_query *query, *next_query;
     struct rows_request *request, *next;
-    size_t len = rule_len(of_rule->key);
+    size_t len = known_rule_len(of_rule->key);
 
     HASH_ITER (hh, queue->waiting, query, next_query) {
         if (query->key_len < len || memcmp(query->key, of_rule->key, len) != 0)
@@ -529,7 +474,7 @@ end_query(struct rows_queue *queue, struct rows_query *query)
 static bool
 has_groups_of_key(const struct rows_query *query, const struct rows_header *header)
 {
-    const char *mark = query->key + rule_len(query->key);
+    const char *mark = query->key + known_rule_len(query->key);
     const char *audience = mark + sizeof(GROUPS_MARK);
     const char *groups;
 
@@ -569,7 +514,7 @@ rows_queue_complete(struct rows_queue *queue, struct rows_query *query, struct r
     struct rows_request *request;
 
     end_query(queue, query);
-    if (learn_rule(queue, query, result->header.audience))
+    if (known_rule_learn(&queue->rules, query->key, result->header.audience))
         renew_keys(queue, query);
     while ((request = query->requests) != NULL) {
         bool may_have =
@@ -593,11 +538,11 @@ rows_queue_fail(struct rows_queue *queue, struct rows_query *query, enum rows_st
                 int64_t now_us)
 {
     const struct rows_request *requester = query->requester;
-    struct rows_rule *rule = find_rule(queue, query->key, rule_len(query->key));
+    struct known_rule *rule = known_rule_find(queue->rules, query->key, known_rule_len(query->key));
     struct rows_request *request;
 
     if (status == ROWS_DENIED && rule != NULL)
-        forget_rule(queue, rule); /* it may have another audience now, or none */
+        known_rule_forget(&queue->rules, rule); /* it may have another audience now, or none */
     end_query(queue, query);
     while ((request = query->requests) != NULL) {
         bool has_same_error = status != ROWS_DENIED || query->is_of_user || request == requester;
@@ -707,5 +652,5 @@ rows_queue_after_ms(const struct rows_queue *queue, enum rows_status status)
 void
 rows_queue_close(struct rows_queue *queue)
 {
-    forget_all_rules(queue);
+    known_rules_free(&queue->rules);
 }

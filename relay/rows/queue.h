@@ -7,7 +7,6 @@
 #include "rows/request.h"
 
 #define ROWS_PER_USER_MAX 16 /* requests of one user that have not ended */
-#define ROWS_RULES_MAX 1024  /* rules with a known audience */
 
 /*
  * A query serves all requests with its key. The key names the rule and everything that selects its
@@ -54,14 +53,6 @@ struct rows_user {
     char name[];
 };
 
-/* The audience of a rule, as its last result named it. */
-struct rows_rule {
-    UT_hash_handle hh;
-    char *audience;
-    size_t key_len;
-    char key[]; /* source, zero, name, zero */
-};
-
 struct rows_limits {
     size_t waiting;     /* requests */
     int64_t wait_us;    /* for a connection */
@@ -77,7 +68,7 @@ struct rows_queue {
     struct rows_user *turns;    /* utlist, next first */
     struct rows_query *waiting; /* uthash */
     struct rows_query *running; /* utlist */
-    struct rows_rule *rules;    /* uthash */
+    struct known_rule *rules;   /* uthash */
     size_t waiting_count;       /* requests */
     int64_t mean_us;            /* of recent queries */
 };

@@ -4,6 +4,7 @@
 
 #include <openssl/sha.h>
 
+#include "rows/known_rules.h"
 #include "rows/queue.h"
 #include "wire/bytes.h"
 

@@ -380,12 +380,12 @@ known_rules_are_limited(void **state)
     char source[16];
 
     (void)state;
-    for (unsigned i = 0; i < 2 * ROWS_RULES_MAX; i++) {
+    for (unsigned i = 0; i < 2 * KNOWN_RULES_MAX; i++) {
         snprintf(source, sizeof(source), "t%u", i);
         add_request(0, "u1", source);
         result(next("u1"), "ALL");
         end(&clients[0]);
-        assert_true(HASH_COUNT(queue.rules) <= ROWS_RULES_MAX);
+        assert_true(HASH_COUNT(queue.rules) <= KNOWN_RULES_MAX);
     }
 }
 

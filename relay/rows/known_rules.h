@@ -1,0 +1,32 @@
+/* known_rules.h: the audiences of live rules, learned from results. */
+#ifndef CLAIRON_ROWS_KNOWN_RULES_H
+#define CLAIRON_ROWS_KNOWN_RULES_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <uthash.h>
+
+#define KNOWN_RULES_MAX 1024
+
+/* A set of them is a uthash, NULL at first. */
+struct known_rule {
+    UT_hash_handle hh;
+    char *audience;
+    size_t key_len;
+    char key[]; /* source, zero, name, zero */
+};
+
+/* The length of such a key at the start of a longer one. */
+size_t known_rule_len(const char *key);
+
+/* NULL: unknown. */
+struct known_rule *known_rule_find(const struct known_rule *rules, const char *key, size_t len);
+
+/* `key` starts with the rule's. True if the audience is new or has changed. */
+bool known_rule_learn(struct known_rule **rules, const char *key, const char *audience);
+
+void known_rule_forget(struct known_rule **rules, struct known_rule *rule);
+void known_rules_free(struct known_rule **rules);
+
+#endif
