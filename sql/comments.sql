@@ -12,7 +12,7 @@ COMMENT ON FUNCTION clairon.prune IS 'deletes keys of once and notify above this
 COMMENT ON FUNCTION clairon.snapshot IS
     'snapshot of the calling statement as xmin:xmax:xip,.., with 64-bit transaction ids; also on a standby';
 COMMENT ON FUNCTION clairon.rows IS
-    'rows that a live rule addresses to a user, each as its notification would have it in payload.after';
+    'rows that a live rule addresses to a user, in the form of payload.after';
 COMMENT ON FUNCTION clairon.live_rows IS
     'rows of clairon.rows for the relay, after a header with key, snapshot and audience';
 COMMENT ON FUNCTION clairon.doctor IS

@@ -5,9 +5,8 @@
 CREATE FUNCTION clairon.snapshot() RETURNS text
     LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'clairon_snapshot';
 
--- The rows that a live rule addresses to a user at the statement's snapshot, each as payload.after
--- of its creation has it. They are read with the rights of the table's owner: see
--- decoder/rows/scan.h.
+-- The rows that a live rule addresses to a user at the statement's snapshot, in the form of payload.after. They are
+-- read with the rights of the table's owner: see decoder/rows/scan.h.
 CREATE FUNCTION clairon.rows(relation regclass, user_id text, name text DEFAULT 'default',
     groups jsonb DEFAULT '{}', max_rows int DEFAULT 10000)
     RETURNS SETOF json LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'clairon_rows';

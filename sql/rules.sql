@@ -93,7 +93,7 @@ BEGIN
     RETURN floor(extract(epoch FROM ack_timeout) * 1000);
 END $$;
 
--- Non-empty texts, the first of each, in the order given.
+-- The non-empty texts without duplicates, in the order given.
 CREATE FUNCTION clairon.distinct_targets(targets text[]) RETURNS text[]
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(array_agg(target ORDER BY place), '{}')

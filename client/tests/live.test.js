@@ -297,7 +297,7 @@ test('a gap or a connection that did not resume causes a load; a resumed one doe
   await rowsAre(list, [{ id: 1, load: 2 }]);
   socket.closes();
   (await relay.socket()).accept({ resumed: true });
-  (await start(t)).client.close(); // as long as another client needs
+  (await start(t)).client.close(); // waits as long as another client needs to start
   assert.equal(loads, 2);
 });
 

@@ -484,7 +484,7 @@ test('a busy relay is asked again after its delay, without an error', async (t) 
 });
 
 for (const code of [103, 113]) {
-  test(`${code} is the error of the list, until it is asked again after a reload`, async (t) => {
+  test(`${code} is the error of the list until the list is requested again after a reload`, async (t) => {
     const { tick, socket, list, errors } = await start(t);
     rejectRows(socket, code);
     await turn();

@@ -35,11 +35,11 @@
  * The time account of an owner. Some calls cannot be interrupted, and each row may take slightly
  * less than the timeout. Therefore the owner is charged the time of a run above UNCHARGED_US. The
  * account starts with CREDIT_TIMEOUTS timeouts and refills at one REFILL_SHARE of the real time
- * between runs. Time within runs does not refill it: on a busy machine, runs may take so long that
- * they would pay for themselves, and the account would never be empty. Decoding advances for the
- * other owners, whatever this one writes. A new connection starts with full accounts. An owner
- * cannot force a reconnect, since no error of an expression ends the session. A row that the reader
- * has confirmed is not evaluated again, so even short connections advance. Empty accounts would be
+ * between runs. Time within runs does not refill it: on a busy machine, long runs would refill the
+ * account as fast as they are charged, and it would never be empty. Decoding advances for the other
+ * owners, whatever this one writes. A new connection starts with full accounts. An owner cannot
+ * force a reconnect, since no error of an expression ends the session. A row that the reader has
+ * confirmed is not evaluated again, so even short connections advance. Empty accounts would be
  * worse: a condition that cannot be prepared for lack of time denies until the relation changes.
  */
 #define UNCHARGED_US 1000

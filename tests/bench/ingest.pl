@@ -1,4 +1,4 @@
-# How many notifications per second move from WAL into the store, and at what latency?
+# Measures how many notifications per second move from WAL into the store, and their latency.
 #
 # Real servers on this machine. PostgreSQL runs with fsync off, so that the path is measured
 # and not the disk.

@@ -1,4 +1,4 @@
-# What does each plugin cost, and does clairon reach its targets? Reads the output of measure.sh.
+# Reads the output of measure.sh, prints the cost of each plugin, and checks the targets of clairon.
 use strict;
 use warnings;
 

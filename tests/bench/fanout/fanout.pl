@@ -1,4 +1,4 @@
-# How fast does one relay deliver a message to many clients, and what does an idle client cost?
+# Measures how fast one relay delivers messages to many clients, and the cost of an idle client.
 #
 # Each server is measured by the same client (load.c), one after the other, on this machine's
 # loopback. The relay is measured from the store on. Compare figures of one run only. `cpu` is the
@@ -141,8 +141,8 @@ END
         sub { kill TERM => $pid; waitpid $pid, 0; delete $children{$pid} });
 }
 
-# As many bursts in flight as keep a server busy. With two in flight, a relay that falls behind sends both in one
-# call. With one, each is sent separately, after a round trip.
+# The number of bursts in flight that keeps a server busy. With two in flight, a relay that falls behind sends both in
+# one call. With one, each is sent separately, after a round trip.
 sub window
 {
     my ($clients, $shape) = @_;
@@ -171,7 +171,7 @@ sub run_once
 # The median run, by rate.
 sub middle { my @runs = sort { $a->{rate} <=> $b->{rate} } @_; return $runs[ @runs / 2 ] }
 
-# Servers that are compared closely alternate, so that noise affects all.
+# The compared servers run alternately, so that noise affects all of them.
 sub measure_fan
 {
     my ($clients, $bytes, $shape, $kinds, $rounds) = @_;
@@ -214,8 +214,8 @@ sub targets_of
     return $target;
 }
 
-# By rate, of servers that share the machine with the load; by CPU, of each server. A relay receives its messages
-# from the store; `stored` shows the cost of that hop.
+# Compares rates for servers that share the machine with the load, and the CPU time of each server. A relay receives its
+# messages from the store; `stored` shows the cost of that hop.
 sub check_targets
 {
     my ($shape, $clients, $bytes, $got) = @_;

@@ -46,7 +46,7 @@ is(scalar(of_row($one, 1)), 1, 'the user who acknowledged receives it once');
 is(scalar(of_row($two, 1)), 4, 'no delivery follows the last retry');
 my $state = { @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) } };
 is($state->{away}, 0, 'the absent user is still pending');
-ok(!exists $state->{u2}, 'the exhausted user is not');
+ok(!exists $state->{u2}, 'the exhausted user is not pending');
 is($store->pending, 1, 'one entry is pending');
 my @entries = grep { $_->{id} eq $id } $store->entries;
 is_deeply([ map { JSON::decode_json($_->{data})->{routing}{retry}{attempts} } @entries ], [ 0 .. 3 ],

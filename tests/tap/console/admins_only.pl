@@ -103,7 +103,7 @@ is(scalar @second, 5, 'the second page has the rest');
 is_deeply([ sort map { $_->{id} } @first, @second ], [ sort @ids ], 'the pages have each entry once');
 is_deeply([ map { $_->{at} } @first, @second ], [ sort { $b <=> $a } map { $_->{at} } @first, @second ], 'the entries are listed newest first');
 my ($last) = grep { $_->{notification}{payload}{mark} eq 'no 24' } @first;
-is_deeply([ @$last{qw(reason attempts user_count)}, sort @{ $last->{users} } ], [ 'exhausted', 0, 2, 'u1', 'u2' ], 'an entry has its reason and users');
+is_deeply([ @$last{qw(reason attempts user_count)}, sort @{ $last->{users} } ], [ 'exhausted', 0, 2, 'u1', 'u2' ], 'an error log entry has its reason and users');
 is(http(GET => "/v1/console/errors?before=$_")->{status}, 400, "before=$_ is rejected") for 'x', '1-', '9' x 50, '(1-1';
 
 # Redrive: the users get it again.

@@ -31,7 +31,7 @@ my $session = $pg->background_psql('postgres', on_error_stop => 0);
 my $before = peak($session);
 is($session->query_safe(q{SELECT count(*), sum(length(row::text)) > 100000000 FROM clairon.rows('many', 'u1', max_rows => 100000) AS row}),
     '60000|t', '60000 rows are read');
-cmp_ok(peak($session) - $before, '<', 40_000, 'in less than 40 MB');
+cmp_ok(peak($session) - $before, '<', 40_000, 'the rows are read in less than 40 MB');
 
 # The statistics of a transaction count the tuples that its scans returned.
 $session->query_safe('BEGIN; SAVEPOINT s');

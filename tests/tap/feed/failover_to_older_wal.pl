@@ -79,7 +79,7 @@ $relay->start;
 $relay->wait_ready;
 $client = $relay->client('u1', pos => $client->pos);
 is($client->wait_for('gap')->{why}, 'epoch', 'a permanent switch back causes a gap');
-# Maybe before the client reconnected: then the gap includes this row.
+# The row may be stored before the client reconnects; the gap then includes it.
 wait_until('it is read', sub { grep { $_->{data} =~ /"after":\{"id":5000\b/ } $store->entries });
 pass('its rows are stored');
 

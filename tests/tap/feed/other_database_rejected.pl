@@ -92,7 +92,7 @@ $store->execute('HDEL', $store->key('meta'), 'progress') if $shards == 1;
 $relay->start;
 $relay->wait_ready;
 is($store->execute('HGET', progress('clairon'), 'database_name'), 'postgres', 'a store that knows only the cluster records the database');
-check_rejected($second, 'then another one');
+check_rejected($second, 'another database once one is recorded');
 
 # Taken over on request: no old state is left.
 $relay->stop;

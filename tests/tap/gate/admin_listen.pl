@@ -57,7 +57,7 @@ sub metrics
 my @users = map { $relay->client("u$_") } 1 .. 4;
 like(metrics(), qr/^clairon_gate_connections 4$/m, 'the unix socket has the metrics of all workers');
 is(status_of($relay->{port}, GET => '/metrics'), 404, 'gate.listen does not serve metrics');
-is($relay->stop, 0, 'SIGTERM ends the relay with two workers with status 0');
+is($relay->stop, 0, 'the relay with two workers exits with status 0 on SIGTERM');
 ok(!-e $path, 'the socket file is removed');
 
 # The feed role alone.

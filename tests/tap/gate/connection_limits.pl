@@ -52,7 +52,7 @@ is(($relay->get('/healthz'))[0], 200, 'health requests are not limited');
 $ws->disconnect;
 wait_until('a connection is free', sub { my $raw = sse($relay, 'u3'); $raw->disconnect; $raw->{status} == 200 });
 pass('a closed connection frees its slot');
-is($relay->stop, 0, 'SIGTERM ends the relay with max_connections with status 0');
+is($relay->stop, 0, 'the relay with max_connections exits with status 0 on SIGTERM');
 
 # The rate of new connections.
 $relay = relay_with('gate.connect_rate' => 5);
@@ -65,7 +65,7 @@ is($rejected->{response}{headers}{'retry-after'}, 1, 'the rejection has a short 
 is(poll($relay, 'u1')->{status}, 204, 'polls are not limited by the rate of connections');
 wait_until('the next second allows more', sub { status($relay) == 101 });
 pass('connections are accepted again');
-is($relay->stop, 0, 'SIGTERM ends the relay with connect_rate with status 0');
+is($relay->stop, 0, 'the relay with connect_rate exits with status 0 on SIGTERM');
 
 # Connections per address; X-Forwarded-For counts only from trusted proxies.
 $relay = relay_with('gate.max_per_address' => 2);
@@ -75,7 +75,7 @@ is(status($relay, 'X-Forwarded-For' => '192.0.2.1'), 429, 'X-Forwarded-For of an
 $mine[0]->disconnect;
 wait_until('a connection is free', sub { status($relay) == 101 });
 pass('a closed connection frees the slot of its address');
-is($relay->stop, 0, 'SIGTERM ends the relay with max_per_address with status 0');
+is($relay->stop, 0, 'the relay with max_per_address exits with status 0 on SIGTERM');
 $relay = relay_with('gate.max_per_address' => 1, 'gate.trusted_proxies' => '127.0.0.0/8, 198.51.100.7');
 @mine = (upgrade($relay, 'X-Forwarded-For' => '192.0.2.1'));
 is(status($relay, 'X-Forwarded-For' => '192.0.2.1'), 429, 'behind a trusted proxy clients are counted by X-Forwarded-For');
@@ -90,7 +90,7 @@ is(status($relay), 429, 'a proxy that sends no X-Forwarded-For reaches the limit
 push @mine, upgrade($relay, 'X-Forwarded-For' => '2001:db8:1:2::1');
 is(status($relay, 'X-Forwarded-For' => '2001:db8:1:2:a:b:c:d'), 429, 'IPv6 addresses of one /64 network count as one');
 is(status($relay, 'X-Forwarded-For' => '2001:db8:1:3::1'), 101, 'another /64 network counts separately');
-is($relay->stop, 0, 'SIGTERM ends the relay with trusted_proxies with status 0');
+is($relay->stop, 0, 'the relay with trusted_proxies exits with status 0 on SIGTERM');
 
 # Connections per user.
 $relay = relay_with('gate.max_per_user' => 1);
@@ -107,7 +107,7 @@ is(poll($relay, 'u2')->{status}, 204, 'another user is accepted');
 $one->disconnect;
 wait_until('a connection is free', sub { poll($relay, 'u1')->{status} == 204 });
 pass('a closed connection frees the slot of its user');
-is($relay->stop, 0, 'SIGTERM ends the relay with max_per_user with status 0');
+is($relay->stop, 0, 'the relay with max_per_user exits with status 0 on SIGTERM');
 
 # Messages per connection.
 $relay = relay_with('gate.message_rate' => 20);
@@ -130,7 +130,7 @@ $fast->text(join "\n", ('{"t":"x"}') x 6000) for 1 .. 2;
 my $overload = $fast->read_to_end;
 is($overload->{code}, 4103, 'a client that does not read its replies is closed');
 is($overload->{messages}[-1]{t}, 'bye', 'the client gets a bye before the close');
-is($relay->stop, 0, 'SIGTERM ends the relay with message_rate with status 0');
+is($relay->stop, 0, 'the relay with message_rate exits with status 0 on SIGTERM');
 
 # The push switch.
 $relay = relay_with('gate.drain' => '400ms');
@@ -165,7 +165,7 @@ is(status($relay), 503, 'a second SIGUSR1 has no effect');
 kill USR2 => $relay->pid;
 wait_until('push is on', sub { status($relay) == 101 });
 pass('SIGUSR2 turns push on');
-is($relay->stop, 0, 'SIGTERM ends the relay with the push switch with status 0');
+is($relay->stop, 0, 'the relay with the push switch exits with status 0 on SIGTERM');
 
 # A client that waits for the store while push is turned off.
 my $proxy = Clairon::Test::proxy($store->{socket});
@@ -195,7 +195,7 @@ is_deeply({ map { status($relay) => 1 } 1 .. 12 }, { 503 => 1 }, 'new workers re
 is(post($relay, '/v1/push', '{"on":true}', admin => JSON::true), 204, 'a request turns push on again');
 wait_until('all workers accept', sub { 12 == grep { status($relay) == 101 } 1 .. 12 });
 pass('all workers accept connections');
-is($relay->stop, 0, 'SIGTERM ends the relay with three workers with status 0');
+is($relay->stop, 0, 'the relay with three workers exits with status 0 on SIGTERM');
 
 # Both signals in quick succession: off takes precedence and all workers agree. Some processes find both pending.
 sub pending { my ($pid) = @_; open my $file, '<', "/proc/$pid/status" or return 1; return hex((join('', <$file>) =~ /^ShdPnd:\s+(\w+)/m)[0]) }
@@ -227,10 +227,10 @@ for my $workers (1, 2)
         wait_all_return(101);
     }
     pass("$workers workers: simultaneous on and off turn push off");
-    is($relay->stop, 0, "SIGTERM ends the relay with $workers workers with status 0");
+    is($relay->stop, 0, "the relay with $workers workers exits with status 0 on SIGTERM");
 }
 
-# The HTTP response precedes the supervisor's notification: the last request decides.
+# The relay responds before its supervisor knows of the request. The last request takes effect.
 $relay = relay_with('gate.workers' => 2, 'gate.drain' => '0s');
 for ([ 'true', 'false', 503 ], [ 'false', 'true', 101 ])
 {
@@ -238,7 +238,7 @@ for ([ 'true', 'false', 503 ], [ 'false', 'true', 101 ])
     while_stopped(sub { is(post($relay, '/v1/push', qq({"on":$_}), admin => JSON::true), 204, "the request {\"on\":$_} is accepted") for $first, $last }, $relay->pid);
     wait_all_return($status);
 }
-is($relay->stop, 0, 'SIGTERM ends the relay with concurrent requests with status 0');
+is($relay->stop, 0, 'the relay with concurrent requests exits with status 0 on SIGTERM');
 
 # Out of file descriptors: idle connections are closed for active ones, others wait. It is logged once.
 $relay = relay_with('gate.connect_timeout' => '5m');
@@ -281,6 +281,6 @@ $store->start;
 $relay->wait_ready;
 pass('the store is reconnected while hundreds of connections are idle');
 $_->disconnect for @many;
-is($relay->stop, 0, 'SIGTERM ends the relay with few descriptors with status 0');
+is($relay->stop, 0, 'the relay with few descriptors exits with status 0 on SIGTERM');
 
 done_testing();

@@ -90,7 +90,7 @@ SKIP:
     $raw->write(frame_bytes(PING, 'p') x 2500) for 1 .. 2;
     $raw->text('{"t":"ping"}');
     is($raw->next_message->{t}, 'pong', 'the message after many pings over TLS is answered');
-    is($relay->stop, 0, 'SIGTERM ends the relay with TLS with status 0');
+    is($relay->stop, 0, 'the relay with TLS exits with status 0 on SIGTERM');
 }
 
 done_testing();

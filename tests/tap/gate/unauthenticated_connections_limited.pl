@@ -73,13 +73,13 @@ for my $nth (1 .. 12)
     my $raw = from($relay, '192.0.2.2');
     is(connected($raw, "u$nth")->{user}, "u$nth", 'upgrades with valid tokens are not limited by address');
 }
-is($relay->stop, 0, 'SIGTERM ends the relay with request_rate with status 0');
+is($relay->stop, 0, 'the relay with request_rate exits with status 0 on SIGTERM');
 
 # The defaults.
 $relay = relay_with('gate.trusted_proxies' => '127.0.0.2', 'gate.connect_timeout' => '10m');
 @idle = map { Clairon::Test::RawSocket->open($relay) } 1 .. PER_ADDRESS + 1;
 is(scalar(grep { $_->{response}{status} == 101 } @idle), PER_ADDRESS + 1, 'loopback, which may be a proxy, has no address limit');
-is($relay->stop, 0, 'SIGTERM ends the relay with the default limits with status 0');
+is($relay->stop, 0, 'the relay with the default limits exits with status 0 on SIGTERM');
 @idle = ();
 $relay = relay_with('gate.trusted_proxies' => '127.0.0.0/8', 'gate.connect_timeout' => '10m', 'gate.connect_rate' => 0, 'gate.request_rate' => 0);
 @idle = map { from($relay, '192.0.2.1') } 1 .. PER_ADDRESS;

@@ -200,14 +200,14 @@ unlink glob("$tree/relay/hub/parts/x?.c") or die "could not remove: $!\n";
 # A renamed struct is not mistaken for a small one.
 rename "$tree/relay/hub/session/session.h", "$tree/session.h" or die "could not rename: $!\n";
 ($code, $out) = lint('');
-is($code, 1, 'without struct session it fails');
-like($out, qr/^struct session is not found/, 'and reports that');
+is($code, 1, 'the lint fails without struct session');
+like($out, qr/^struct session is not found/, 'a missing struct session is reported');
 rename "$tree/session.h", "$tree/relay/hub/session/session.h" or die "could not rename: $!\n";
 
 ($code, $out) = lint('', '--report');
 is($code, 0, 'the report passes');
 like($out, qr/^fields of a struct: 25 .*session 25, gate 4$/m, 'fields are counted, including those of nested structs');
-like($out, qr/^files in cycles: 0 \(limit: 6\)/m, 'with the limit');
+like($out, qr/^files in cycles: 0 \(limit: 6\)/m, 'the report has each limit');
 
 # A missing object is not mistaken for a file without calls.
 unlink "$tree/build/lint/relay/base/low.o";

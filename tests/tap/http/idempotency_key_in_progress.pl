@@ -129,6 +129,6 @@ wait_until('after the store was emptied, neither the store nor the relay knows t
 $proxy->freeze;
 my ($response, $last) = first_response(with_key('last', 'x'), with_key('last', 'x'));
 is($response->{status}, 409, 'a request is in progress');
-is($relay->stop, 0, 'SIGTERM ends a relay with a request in progress with status 0');
+is($relay->stop, 0, 'a relay with a request in progress exits with status 0 on SIGTERM');
 
 done_testing();

@@ -89,7 +89,7 @@ my $idle = descriptors();
 my @slow_requests = map { send_raw("POST /v1/ack HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{") } 1 .. SLOW;
 1 until $slow_requests[-1]{bytes} =~ /\r\n\r\n/ || !$slow_requests[-1]->more;
 like($slow_requests[-1]{bytes}, qr/^HTTP\/1\.1 401 /, 'a rejected client gets the response');
-cmp_ok(descriptors(), '<=', $idle + 520, 'rejected clients are not waited for');
+cmp_ok(descriptors(), '<=', $idle + 520, 'the relay does not wait for rejected clients');
 $_->disconnect for @slow_requests;
 
 # Large bodies have a common limit.
@@ -129,7 +129,7 @@ SKIP:
     $raw->{link}->close;
     $relay->wait_for_log(qr{request finished" path="/v1/sse" conn=\S+ user="u1"});
     pass('a stream over TLS ends when its client disconnects');
-    is($relay->stop, 0, 'SIGTERM ends the relay with TLS with status 0');
+    is($relay->stop, 0, 'the relay with TLS exits with status 0 on SIGTERM');
 }
 
 done_testing();

@@ -92,7 +92,7 @@ for my $turn (1 .. TURNS)
         is($relay->stop, 0, "turn $turn: a relay drains");
         $relay->start;
         $relay->wait_ready;
-        # As in a careful rolling restart: the next one follows when nginx uses this one again.
+        # A rolling restart: the next relay is restarted once nginx uses this one again.
         wait_until('nginx uses it again', sub {
             my $by = $agent->get("$url/v1/poll?wait=0" => \%bearer)->result->headers->header('Upstream');
             ($by // '') =~ /:$relay->{port}$/ });

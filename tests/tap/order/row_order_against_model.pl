@@ -68,7 +68,7 @@ sub new_world
     return $world;
 }
 
-# A new row, or a new version of one; sometimes also for another user, which is another stream with shards.
+# A new row, or a new version of one; sometimes also for another user, whose stream may be in another shard.
 sub change_row
 {
     my ($world) = @_;
@@ -169,7 +169,8 @@ sub post
     return $acknowledge && $acknowledge->code =~ /^20/;
 }
 
-# Usually with the newest cursor; sometimes with an older one, or none: then earlier notifications are not missed.
+# Connects usually with the newest cursor, sometimes with an older one or none. Without a cursor, the model does not
+# count earlier notifications as missed.
 sub connect_device
 {
     my ($device, $is_last) = @_;

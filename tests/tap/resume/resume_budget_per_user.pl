@@ -26,7 +26,7 @@ my $modest = $relay->client('modest', pos => $before);
 $modest->run_until('it has resumed', sub { of_mark($modest, 'behind') });
 my $pages = $relay->metric('clairon_resume_pages_total');
 cmp_ok($pages, '>', 2 * ROWS * ROW_BYTES / 300_000, "a resume reads $pages pages, although none is for its user");
-is($relay->metric('clairon_resume_waits_total'), 0, 'a lone resume never waits');
+is($relay->metric('clairon_resume_waits_total'), 0, 'a single resume never waits');
 $modest->close;
 
 # More than the reserve of 60 seconds.

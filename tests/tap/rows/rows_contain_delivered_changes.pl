@@ -127,7 +127,7 @@ reply($second, request($second, source => 'grp'));
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'u1')});
 $client->run_until('the next reload', sub { 2 <= grep { $_->{t} eq 'reload' } @{ $client->{messages} } });
 $second->wait_for('reload');
-is(scalar(grep { $_->{t} eq 'reload' } @{ $client->{messages} }), 2, 'a completed request, other groups and other users send none');
+is(scalar(grep { $_->{t} eq 'reload' } @{ $client->{messages} }), 2, 'a completed request, other groups and other users send no reload');
 is_deeply([ map { $_->{source} } grep { $_->{t} eq 'reload' } @{ $client->{messages} } ], [qw(grp grp)], 'a list that depends on no group gets no reload');
 
 # A TRUNCATE.
@@ -145,7 +145,7 @@ $relay->wait_ready;
 $client = $relay->client('u1');
 $r      = request($client, source => 'cut');
 wait_repeated(2);
-ok(!has_reply($client, $r), 'so does the first reply of a relay that was restarted');
+ok(!has_reply($client, $r), 'the first reply of a restarted relay waits for the TRUNCATE');
 $stub->set('cut', snapshot => snapshot_with($cut));
 is(reply($client, $r)->{snapshot}, snapshot_with($cut), 'it contains the TRUNCATE');
 

@@ -83,7 +83,7 @@ is(ids($two, source => 's.parts'), '', 'the next reply lacks the rows of the par
 execute('TRUNCATE s.parts, tasks');
 is_deeply(reloads_of(@all), [ 's.parts/default tasks/default', 's.parts/default tasks/all tasks/default', '' ], 'the TRUNCATE of several tables sends one for each list');
 execute('BEGIN; TRUNCATE s.parts, tasks; ROLLBACK');
-is_deeply(reloads_of(@all), [ '', '', '' ], 'a rolled back one sends none');
+is_deeply(reloads_of(@all), [ '', '', '' ], 'a rolled back TRUNCATE sends no reload');
 
 # Notifications of the same transaction.
 my $x = execute(q{BEGIN; INSERT INTO tasks VALUES (10, 'u1'), (11, 'u2'); TRUNCATE tasks; INSERT INTO tasks VALUES (12, 'u1'), (13, 'u2');

@@ -54,7 +54,7 @@ $client{$_}->ack($team) for qw(u1 u2);
 $client{$_}->ack($several) for qw(u1 u5);
 $client{$_}->ack($all) for @users;
 wait_until('all acks are stored', sub { $store->pending('clairon:{0}:stream') == 1 });
-is_deeply([ map { shards_with("ack:$_") } $team, $several ], [], 'the acks of shared notifications are found there');
+is_deeply([ map { shards_with("ack:$_") } $team, $several ], [], 'the acks of shared notifications are found in the first shard');
 
 # Membership changes.
 $pg->safe_psql('postgres', q{

@@ -166,7 +166,7 @@ sub wait_read
 }
 
 # The relay waits for a stopped server for three seconds. On a slow machine a turn may last longer. The later version
-# then comes first and is counted; such a turn proves nothing and is repeated.
+# then comes first and is counted; the test repeats such a turn.
 my @expected;
 sub unordered { return $relay->metric('clairon_store_unordered_total') }
 sub turn
@@ -192,7 +192,7 @@ my $unordered = unordered();
 kill STOP => $stores[1]->pid;
 push @expected, reverse change($far), change($far, $near);
 $client->run_until('the later version', sub { @{ versions() } == @expected - 1 });
-is_deeply(versions(), [ @expected[ 0 .. $#expected - 1 ] ], 'a stopped server is not waited for beyond the limit');
+is_deeply(versions(), [ @expected[ 0 .. $#expected - 1 ] ], 'the relay waits for a stopped server no longer than the limit');
 is(unordered(), $unordered + 1, 'an unordered delivery is counted');
 like($relay->log_text, qr/shard is behind or lost data.* shard=[13]/, 'an unordered delivery is logged');
 kill CONT => $stores[1]->pid;

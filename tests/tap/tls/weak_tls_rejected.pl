@@ -40,11 +40,11 @@ for my $port ($relay->{port}, $admin)
     like(negotiated($port, '-tls1_3'), qr/^TLS_/, 'TLS 1.3 is accepted');
     like(negotiated($port), qr/^TLS_/, 'TLS 1.3 is preferred');
 }
-is($relay->stop, 0, 'SIGTERM ends the relay with the default cipher suites with status 0');
+is($relay->stop, 0, 'the relay with the default cipher suites exits with status 0 on SIGTERM');
 $relay = gate('gate.tls_ciphers' => 'ECDHE-RSA-AES256-GCM-SHA384');
 is(negotiated($relay->{port}, '-tls1_2', '-cipher', 'ECDHE-RSA-AES128-GCM-SHA256'), '', 'gate.tls_ciphers restricts the cipher suites');
 is(negotiated($relay->{port}, '-tls1_2'), 'ECDHE-RSA-AES256-GCM-SHA384', 'gate.tls_ciphers accepts the named cipher suites');
-is($relay->stop, 0, 'SIGTERM ends the relay with named cipher suites with status 0');
+is($relay->stop, 0, 'the relay with named cipher suites exits with status 0 on SIGTERM');
 my ($code, undef, $error) = Clairon::Test::relay(undef, $store, start => 0, roles => 'gate',
     conf => { 'gate.tls_cert' => "$folder/cert.pem", 'gate.tls_key' => "$folder/key.pem", 'gate.tls_ciphers' => 'NONSENSE' })->run('relay', '--check');
 is($code, 2, 'a list without a known cipher is rejected');

@@ -40,7 +40,7 @@ test_the_line_of_a_notification(void **state)
     notification_unref(notification);
 }
 
-/* The line for ALL of a transaction and a live rule, without its data. */
+/* The line of a notification for ALL with a transaction and a live rule, without its data. */
 static void
 assert_line(uint64_t xid, const char *rule, const char *expected)
 {

@@ -61,7 +61,7 @@ test_a_users_cursor_of_all_heads(void **state)
     assert_true(entry_id_equal(spread[2], id(3, 0)));
 }
 
-/* The cursor of a user of each of four shards, from its text. */
+/* Checks the text for four shards, and that a user of each shard gets the same cursor from it. */
 static void
 check_text(const struct entry_id heads[4], const char *text)
 {

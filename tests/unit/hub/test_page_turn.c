@@ -79,7 +79,7 @@ test_a_user_reads_one_page_at_a_time(void **state)
 }
 
 static void
-test_turns_wait_for_a_spent_budget(void **state)
+test_turns_wait_while_the_budget_is_spent(void **state)
 {
     struct page_budget budget;
     struct page_turn turn = {.state = PAGE_TURN_NONE};
@@ -150,7 +150,7 @@ main(void)
         cmocka_unit_test(test_the_budget_is_a_minute_of_the_rate),
         cmocka_unit_test(test_the_budget_is_refilled_at_the_rate),
         cmocka_unit_test(test_a_user_reads_one_page_at_a_time),
-        cmocka_unit_test(test_turns_wait_for_a_spent_budget),
+        cmocka_unit_test(test_turns_wait_while_the_budget_is_spent),
         cmocka_unit_test(test_turns_are_granted_in_order),
         cmocka_unit_test(test_a_budget_with_turns_is_not_idle),
     };

@@ -1,4 +1,4 @@
-/* test_recent_xids.c: rows must contain the transactions whose notifications a cursor is past. */
+/* test_recent_xids.c: rows must contain the transactions whose notifications precede a cursor. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

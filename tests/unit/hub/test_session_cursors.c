@@ -212,7 +212,9 @@ test_a_gap_ends_at_the_last_entry_of_other_users(void **state)
     assert_string_equal(sent(), "100-0.-2r.-2r 100-0..-5..100-0..-5 ");
 }
 
-/* As of a group that the user had left: that is not counted. */
+/*
+ * The entry is read but does not advance the session's cursor, as if its user had left the group.
+ */
 static void
 test_a_backlog_begins_after_the_last_entry_read(void **state)
 {

@@ -69,7 +69,9 @@ test_expiry_is_announced_before_a_batch(void **state)
                         "\",\"why\":\"expired\"} " MSG("2-0", "2") MSG("3-0", "3"));
 }
 
-/* As when another session acknowledges thousands while this socket is full. */
+/*
+ * For example, another session acknowledges thousands of notifications while this socket is full.
+ */
 static void
 test_a_gap_waits_for_room_in_the_control_queue(void **state)
 {

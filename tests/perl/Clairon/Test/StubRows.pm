@@ -1,4 +1,4 @@
-# Clairon::Test::StubRows: replaces clairon.live_rows() by a function with the same signature whose answers a test sets.
+# Clairon::Test::StubRows: replaces clairon.live_rows() by a function with the same signature whose results a test sets.
 #
 #   my $stub = Clairon::Test::StubRows->new($pg);
 #   $stub->set('t', audience => 'USER', row_count => 3, delay => 0.5, snapshot => '7:9:7', denied => '{u2}');
@@ -12,7 +12,7 @@ use PostgreSQL::Test::Utils qw(slurp_file);
 
 my $SIGNATURE = 'clairon.live_rows(text, text, text, jsonb, integer, bigint)';
 
-# A rule "default" of each source. Without `snapshot` the answer has the real one. Each row has its number and the user.
+# A rule "default" of each source. Without `snapshot` the result has the real one. Each row has its number and the user.
 sub new
 {
     my ($class, $pg) = @_;
@@ -58,7 +58,7 @@ sub new
     return bless { pg => $pg }, $class;
 }
 
-# Sets the answers for a source; others keep their values.
+# Sets the results for a source; other columns keep their values.
 sub set
 {
     my ($self, $source, %values) = @_;

@@ -164,7 +164,7 @@ sub read_change
     my ($old, $new) = @change{qw(old new)};
     if ($old && $shape->{identity} eq 'f')
     {
-        # An old row omits nulls; it alone has the values that did not change.
+        # An old row omits nulls. Unchanged TOAST values are in the old row only.
         $old->{$_} //= ['text', undef] for @{ $shape->{columns} };
         $new->{$_} = $old->{$_} for grep { ref $new->{$_}[1] } keys %{ $new // {} };
         $change{whole} = 1;
