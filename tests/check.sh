@@ -444,6 +444,22 @@ print_times() {
     done | sort -rn | head -n "$most" | awk '{ printf "%8.1f  %s (%s)\n", $1, $4, $3 }'
 }
 
+# Prints each failed test again, with its file, because the output of a whole run is long.
+print_failures() {
+    local layer
+    for layer in "$@"; do
+        [[ "${result[$layer]}" != *" 0 failed"* ]] || continue
+        awk -v layer="$layer" '
+            /^tests\/[^ ]+ \.\.+ *$/ { file = $1 }
+            /^# build\/asan\// { file = $2 }
+            /^not ok .*# *TODO/ { next }
+            /^not ok |^Dubious, test returned|^(FAIL|ERROR): |\.\.\. FAILED/ {
+                if (++count <= 20) printf "failed: %s %s %s\n", layer, file, substr($0, 1, 200)
+            }
+            END { if (count == 0) printf "failed: %s, see its output\n", layer }' "$logs/$layer.log"
+    done
+}
+
 if [ "${1:-}" = --layer ]; then
     "layer_$2"
     exit
@@ -462,6 +478,7 @@ main() {
     run_layers "$@"
     [ -z "${TIMES:-}" ] || print_times "$@"
     echo "----"
+    print_failures "$@"
     for layer in "$@"; do
         printf '%-10s %s\n' "$layer" "${result[$layer]}"
     done
