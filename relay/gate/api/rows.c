@@ -13,7 +13,8 @@
 #include "rows/rows.h"
 #include "wire/client_message.h"
 
-#define GROUPS_MAX 65536 /* bytes of a token's groups as JSON */
+#define GROUPS_MAX 65536           /* bytes of a token's groups as JSON */
+#define SNAPSHOT_ARGUMENT_MAX 8192 /* bytes of a snapshot in a query */
 
 static struct gate_rows *
 rows_of(struct gate_request *request)
@@ -108,6 +109,28 @@ add_request(struct gate_request *request, const char *source, const char *rule)
         respond_error(request, status, after_ms);
 }
 
+/* With a snapshot: may the client use rows that it loaded elsewhere? */
+static void
+respond_verdict(struct gate_request *request, const char *text)
+{
+    struct hub_cursor reached = hub_cursor_of(request->gate->hub, request->token.user);
+    struct snapshot snapshot;
+    struct response response;
+    bool is_accepted;
+    enum rc rc;
+
+    if (snapshot_parse(text, strlen(text), &snapshot) != RC_OK) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
+                             "\"snapshot\" must be xmin:xmax:xip,.. of up to 8 kB");
+        return;
+    }
+    is_accepted = hub_accepts_snapshot(request->gate->hub, &reached, &snapshot);
+    snapshot_free(&snapshot);
+    response_init(&response, 200, GATE_JSON);
+    rc = buffer_addf(&response.body, "{\"ok\":%s}\n", is_accepted ? "true" : "false");
+    gate_request_respond_whole(request, &response, rc);
+}
+
 static bool
 is_name(const char *text)
 {
@@ -123,14 +146,18 @@ gate_rows_begin(struct gate_request *request)
 {
     char *source = request_argument(request->io.wsi, "source=", CLIENT_MESSAGE_SOURCE_MAX);
     char *rule = request_argument(request->io.wsi, "rule=", CLIENT_MESSAGE_RULE_MAX);
+    char *snapshot = request_argument(request->io.wsi, "snapshot=", SNAPSHOT_ARGUMENT_MAX);
 
-    if (is_name(source) && (rule == NULL || is_name(rule)))
-        add_request(request, source, rule != NULL ? rule : "default");
-    else
+    if (!is_name(source) || (rule != NULL && !is_name(rule)))
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
                              "\"source\" and \"rule\" must be names of 1 to 255 bytes");
+    else if (snapshot != NULL)
+        respond_verdict(request, snapshot);
+    else
+        add_request(request, source, rule != NULL ? rule : "default");
     free(source);
     free(rule);
+    free(snapshot);
 }
 
 void

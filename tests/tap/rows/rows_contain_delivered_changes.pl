@@ -62,6 +62,16 @@ my $verdict = reply($client, request($client, source => 't', snapshot => snapsho
 is_deeply([ sort keys %$verdict ], [qw(ok r t)], 'the reply reports only whether it is new enough');
 is($verdict->{ok}, JSON::true, 'a snapshot with it is new enough');
 
+sub verdict_over_http
+{
+    my ($snapshot) = @_;
+    return join ' ', $relay->get("/v1/rows?source=t&snapshot=$snapshot", Authorization => 'Bearer ' . token(sub => 'u1'));
+}
+is(verdict_over_http(snapshot_without($x)), qq(200 {"ok":false}\n), 'over HTTP too, a snapshot without it is too old');
+is(verdict_over_http(snapshot_with($x)), qq(200 {"ok":true}\n), 'and a snapshot with it is new enough');
+like(verdict_over_http($_), qr/^400 .*"snapshot.* must be/, 'an invalid snapshot returns 400: ' . substr $_, 0, 10)
+    for '', '7', '7:6:', '1:2:' . join ',', (1) x 5000;
+
 # A notification of another user counts too: the connection's cursor is past it.
 my $other = insert(2, 'u2');
 wait_until('the relay has read it', sub { $relay->metric('clairon_hub_notifications_total') >= 2 });
