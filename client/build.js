@@ -13,7 +13,7 @@ const INTERNAL = `
   open wanted isUser admits onToken onFrame onState onError isAcked retopic wake suspend received handled arrive restart keep
   forget markAcked markUnhandled handlersFor emit accepts handler chosen opened failed retryBest nextWait reset
   enter leave flush sendAck sendNack remember since cursor transmit listen lists report clock columns demand show handleChange
-  missingFrom dropContained startSession hasArrived
+  missingFrom dropContained startSession hasArrived isHolding
 `.trim().split(/\s+/);
 
 // Entries share objects, so a property has the same short name in all of them.

@@ -9,6 +9,7 @@ import { LOST, createRequests } from './requests.js';
 import { createRing } from './ring.js';
 import { keyOf } from './row_key.js';
 import { contains, isOlder, parseSnapshot } from './snapshot.js';
+import { createSteps } from './steps.js';
 import { createTable } from './table.js';
 
 export { seen } from './seen.js';
@@ -79,10 +80,8 @@ function createSnapshotRows(list, useTimes) {
   const requests = createRequests(list);
   const backoff = createBackoff();
   const table = createTable(columns);
-  const showLater = oncePerTask(() => { // so that the rows of one transaction appear together
-    if (!isPaused) current = { ...current, rows: table.rows() };
-    if (!isClosed) show(current);
-  });
+  const showLater = oncePerTask(showRows);
+  const steps = createSteps(showRows);
   let ring = createRing();
   let snapshot; // of the rows; undefined before the first load
   let current = { rows: [], loading: true };
@@ -93,7 +92,7 @@ function createSnapshotRows(list, useTimes) {
   let isClosed = false;
 
   const offs = [requests.off, listen(onFrame), client.on('state', onState)];
-  const entry = { contains: (x) => !!snapshot && contains(snapshot, x) };
+  const entry = { contains: (x) => !!snapshot && contains(snapshot, x), isHolding: steps.isHolding };
   lists.add(entry);
   if (client.state === 'open') start();
 
@@ -242,12 +241,13 @@ function createSnapshotRows(list, useTimes) {
     const change = { n, x: x ?? '0', rule: its, isLate: !x || attempts > 0 || !!(load && payload.truncated) };
     if (snapshot && !isOurs(change)) return;
     if (attempts && ring.all().some((held) => held.n.metadata.id === id)) return;
+    steps.begin(x);
     ring.add(change);
     if (isPaused) {
       if (current.error?.code === NOT_ADDRESSED && !mustLoad && isOurs(change)) invalidate(); // addressed now
       await loading;
     } else if (follow(change)) {
-      publish();
+      steps.hold(x);
     } else {
       isPaused = true;
       await reload();
@@ -265,7 +265,12 @@ function createSnapshotRows(list, useTimes) {
 
   function publish(fields) {
     current = { ...current, ...fields };
-    showLater();
+    if (!steps.isHolding()) showLater();
+  }
+
+  function showRows() {
+    if (!isPaused) current = { ...current, rows: table.rows() };
+    if (!isClosed) show(current);
   }
 
   /** Closes the list; returns the changes that its rows may lack. */
@@ -274,6 +279,7 @@ function createSnapshotRows(list, useTimes) {
     lists.delete(entry);
     offs.forEach((off) => off());
     clearTimeout(timer);
+    steps.close();
     requests.cancel();
     return ring.all();
   }

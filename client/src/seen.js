@@ -18,15 +18,17 @@ export function seen({ client, listen, lists, hasArrived }, xid, { timeout = TIM
   return new Promise((resolve, reject) => {
     const fail = (code, text) => reject(failure(`transaction ${x}: ${text}`, { code }));
     if (!/^\d+$/.test(x)) throw new TypeError(`seen(): ${x} is not a transaction id`);
-    // In a later task, because lists publish changes at the end of theirs.
-    const checkLater = () => {
+    // In a later task, because lists show changes after theirs.
+    const checkLater = (ms) => {
       check ??= setTimeout(() => {
         check = undefined;
-        if (isKnown()) resolve();
-      });
+        if (!isKnown()) return;
+        if ([...lists].some((list) => list.isHolding())) checkLater(1);
+        else resolve();
+      }, ms);
     };
     timer = setTimeout(fail, timeout, 'timeout', `no change has arrived within ${timeout} ms`);
-    offs.push(listen(checkLater), client.on('state', ({ state, reason }) => state === 'closed' && fail(state, reason)));
+    offs.push(listen(() => checkLater()), client.on('state', ({ state, reason }) => state === 'closed' && fail(state, reason)));
     if (client.state === 'closed') fail('closed', 'the client is closed');
     checkLater();
   }).finally(() => {

@@ -9,7 +9,10 @@ import { fakeRelay, msg, until } from './fake-relay.js';
 // Import them first: the fake clock must not advance during an import.
 for (const name of ['rows.js', 'timed_rows.js']) await import(new URL(name, import.meta.resolve('clairon')));
 
+const HOLD_MS = 5; // of steps.js
+
 let ids = 0;
+let clock; // of the current test: tick(ms)
 
 /** A change of a live rule by transaction `x`; default: committed after all previous ones. */
 function change(x, operation, payload, { attempts = 0, rule = 'default', ack = false, source = 't', timestamp } = {}) {
@@ -30,6 +33,7 @@ const remove = (x, before, more) => change(x, 'delete', { before }, more);
 /** A connected client with a live list, whose states are in `states`. The test controls the timers. */
 async function start(t, options, { connected, relayOptions, source = 't' } = {}) {
   const tick = handTimers(t, 'setTimeout');
+  clock = tick;
   const relay = fakeRelay(relayOptions);
   const client = connect({ url: 'ws://relay.test', token: 'T', WebSocket: relay.WebSocket, backoff: { base: 1, cap: 1 } });
   t.after(() => client.close());
@@ -45,9 +49,11 @@ async function start(t, options, { connected, relayOptions, source = 't' } = {})
   return { tick, relay, client, list, errors, states, socket };
 }
 
-/** Waits until pending promises have resolved. */
+/** Waits until pending promises have resolved, and the list has shown its changes. */
 async function turn() {
   for (let i = 0; i < 3; i += 1) await new Promise(setImmediate);
+  clock(2 * HOLD_MS);
+  await new Promise(setImmediate);
 }
 
 /** Responds to the last request for rows. */
@@ -201,6 +207,29 @@ test('pages of one response appear together, with changes between them', async (
   await turn();
   assert.deepEqual(states, [[], [{ id: 1 }, { id: 2 }, { id: 3 }]]);
   assert.equal(list.loading, false);
+});
+
+test('the changes of a transaction appear together, also if each arrives in a frame of its own', async (t) => {
+  const { tick, socket, list, states } = await loaded(t, '10:10:', []);
+  states.length = 0;
+  for (const id of [1, 2, 3]) {
+    socket.sends(create(10, { id }));
+    tick(HOLD_MS - 1);
+  }
+  assert.deepEqual([list.rows, states], [[], []]);
+  tick(2 * HOLD_MS);
+  assert.deepEqual(states, [[{ id: 1 }, { id: 2 }, { id: 3 }]]);
+});
+
+test('a steady stream of transactions is shown between them', async (t) => {
+  const { tick, socket, states } = await loaded(t, '10:10:', []);
+  states.length = 0;
+  for (let x = 10; x < 30; x += 1) {
+    socket.sends(create(x, { id: 2 * x }), create(x, { id: 2 * x + 1 }));
+    tick(1);
+  }
+  assert.ok(states.length >= 2, `${states.length} states`);
+  for (const rows of states) assert.equal(rows.length % 2, 0);
 });
 
 test('changes that arrive together appear together', async (t) => {

@@ -74,8 +74,12 @@ test('lists show the change before it resolves', async (t) => {
   let contained;
   client.seen('10').then(() => { contained = list.rows.length; });
   await turn();
-  socket.sends(change('10'), change('10'));
+  socket.sends(change('10'));
   await pass();
+  socket.sends(change('10'));
+  await pass(1);
+  assert.equal(contained, undefined);
+  await pass(10);
   assert.equal(contained, 2);
 });
 

@@ -18,6 +18,14 @@ return [...document.querySelectorAll('.pane.current .assignments span')]
   .filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent);
 """
 
+# Records the grades in the first pane after each change.
+OBSERVE = """
+window.states = [];
+const list = document.querySelector('.assignments');
+const grades = () => [...list.querySelectorAll('.grade')].map((e) => e.textContent);
+new MutationObserver(() => window.states.push(grades())).observe(list, { childList: true, subtree: true });
+"""
+
 
 class DemoPage(BrowserCase):
     def setUp(self):
@@ -110,6 +118,19 @@ class DemoPage(BrowserCase):
         wait_for("the others", lambda: u4.others() == "with Chloé Martin (student), Irène Moreau (staff)")
         self.assertEqual(u4.texts(".chips li"), ["teacher · Institut des Arts"])
         self.sql("UPDATE members SET role = 'student' WHERE user_id = 'u4'")
+
+    def test_the_rows_of_a_transaction_change_together(self):
+        (u1,) = self.open("u1")
+        u1.wait(".assignments li .status")
+        self.browser.js(OBSERVE)
+        grades = range(1, 11)
+        for grade in grades:
+            self.sql("UPDATE assignments SET grade = %s WHERE student_id = 'u1'", grade)
+            wait_for("both grades", lambda: u1.texts(".assignments .grade") == [f"{grade}.0/20"] * 2)
+        states = self.browser.js("return window.states")
+        partial = [state for state in states if len(set(state)) > 1]
+        # The browser may be interrupted for longer than the client waits for the second row.
+        self.assertLess(len(partial), len(grades) / 2, states)
 
     def test_a_truncated_table_is_empty_in_each_pane(self):
         if not self.stack.demo:
