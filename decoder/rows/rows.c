@@ -246,7 +246,7 @@ clairon_rows(PG_FUNCTION_ARGS)
     return (Datum)0;
 }
 
-/* No header in all three cases, so that clients cannot probe: no rule, not live, not addressed. */
+/* No header in all three cases: no rule, not live, not addressed. */
 static void
 run_live_rows(FunctionCallInfo fcinfo, struct call *call)
 {
