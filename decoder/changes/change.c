@@ -126,12 +126,20 @@ targets_equal(const struct row_change *change, const struct plan *plan)
     return true;
 }
 
+/* A user may belong to several targets, and the client must hold what the rule addresses to it. */
+static bool
+has_live_groups(const struct rule *rule)
+{
+    return rule->live && strcmp(rule->audience, "USER") != 0;
+}
+
 /* An update of a rule that reads its targets from columns. */
 static void
 update_column_targets(const struct row_change *change, const struct plan *plan, bool touched)
 {
     struct target_list *gained;
     struct target_list *lost;
+    struct target_list *losers;
 
     if (!audience_read_targets(change->decoder, plan, change->new, &gained))
         return;
@@ -150,11 +158,12 @@ update_column_targets(const struct row_change *change, const struct plan *plan, 
     }
     if (!audience_read_targets(change->decoder, plan, change->old, &lost))
         return;
-    if (touched)
+    /* The delete is first: a user of two groups may lose the row in only one of them. */
+    losers = audience_difference(lost, gained);
+    send_notification(change, plan, FRAME_OPERATION_DELETE, PART_LOSERS, losers);
+    if (touched || (losers->count > 0 && has_live_groups(plan->rule)))
         send_notification(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN,
                           audience_intersection(gained, lost));
-    send_notification(change, plan, FRAME_OPERATION_DELETE, PART_LOSERS,
-                      audience_difference(lost, gained));
     send_notification(change, plan, FRAME_OPERATION_CREATE, PART_GAINERS,
                       audience_difference(gained, lost));
 }

@@ -265,6 +265,15 @@ put_notification_line(struct decoder *decoder, StringInfo out,
     return undecodable;
 }
 
+/* In the order of update_column_targets. */
+static uint32
+sub_ordinal(const struct notification *notification)
+{
+    static const uint32 SUBS[] = {[PART_LOSERS] = 0, [PART_MAIN] = 1, [PART_GAINERS] = 2};
+
+    return notification->plan->sub + SUBS[notification->part];
+}
+
 static void
 fill_header(struct decoder *decoder, const struct notification *notification,
             struct notification_header *header)
@@ -273,7 +282,7 @@ fill_header(struct decoder *decoder, const struct notification *notification,
     const struct rule *rule = plan->rule;
 
     make_id(decoder, notification, &header->id);
-    header->ordinal = FRAME_ORDINAL(decoder->change_number, plan->sub + notification->part);
+    header->ordinal = FRAME_ORDINAL(decoder->change_number, sub_ordinal(notification));
     header->flags = rule_flags(rule);
     header->retry_limit = rule->retry_limit;
     header->ack_timeout = rule->ack_timeout;

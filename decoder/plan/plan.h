@@ -78,7 +78,7 @@ struct plan {
     struct template_mark *mark;
 };
 
-/* Each rule has four sub-ordinals; PART_* are offsets among them. */
+/* Each rule has four sub-ordinals, of which PART_* have one each. PART_* are part of the ids. */
 #define SUBS_PER_RULE 4
 #define PART_MAIN 0
 #define PART_LOSERS 1

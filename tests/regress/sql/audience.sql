@@ -24,6 +24,17 @@ UPDATE doc SET owner = 9 WHERE id = 1;
 SELECT * FROM notes();
 SELECT clairon.unwatch('doc');
 
+-- a user in two groups loses the row in one: with a live rule the update follows the delete, also if no column of the rule changed
+SELECT clairon.watch('doc', 'ROLE', 'readers', columns => '{id,body}');
+SELECT clairon.watch('doc', 'ROLE', 'readers', name => 'live', columns => '{id,body}', live => true);
+SELECT clairon.watch('doc', 'USER', 'readers', name => 'users', columns => '{id,body}', live => true);
+INSERT INTO doc VALUES (4, '{a,b}', 7, 'x');
+UPDATE doc SET readers = '{b}' WHERE id = 4;
+UPDATE doc SET readers = '{b,c}' WHERE id = 4;
+DELETE FROM doc WHERE id = 4;
+SELECT * FROM notes();
+SELECT clairon.unwatch('doc');
+
 -- old targets not in the WAL: updates are sent to the new ones, deletes are denied
 ALTER TABLE doc REPLICA IDENTITY DEFAULT;
 SELECT clairon.watch('doc', 'USER', 'owner');

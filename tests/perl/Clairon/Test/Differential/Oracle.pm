@@ -291,9 +291,9 @@ sub evaluate
     }
     my %in_lost = map { $_ => 1 } @$lost;
     my %in_gained = map { $_ => 1 } @$gained;
+    $self->emit($rule, $change, 'delete', [grep { !$in_gained{$_} } @$lost]);
     $self->emit($rule, $change, 'update', [grep { $in_lost{$_} } @$gained])
         if is_affected_by($rule, $change);
-    $self->emit($rule, $change, 'delete', [grep { !$in_gained{$_} } @$lost]);
     $self->emit($rule, $change, 'create', [grep { !$in_lost{$_} } @$gained]);
     return;
 }
