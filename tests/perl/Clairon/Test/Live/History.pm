@@ -1,0 +1,246 @@
+# Clairon::Test::Live::History: the states that live lists may show, from the WAL of the primary by test_decoding.
+#
+#   my $history = Clairon::Test::Live::History->new($pg, lists => { name => sub { my ($tables) = @_; .. } });
+#   $history->extend;                               # reads the transactions since the last call
+#   $history->add_snapshot('7421:7430:7424');       # of rows that a client received
+#   $history->follow($progress, 'name', $text);     # '' or an error
+#   $history->newest('name');                       # the state after all transactions
+#
+# The state of a list is a text. A list shows a point: all changes up to some place in commit order, and those of the
+# transactions in a snapshot. A primary may show a commit before an earlier one, so a snapshot may lack transactions that
+# precede others of its own. Successive points of a client contain each other.
+package Clairon::Test::Live::History;
+
+use strict;
+use warnings;
+
+use List::Util qw(all);
+
+my $SLOT = 'history';
+
+# Of the given tables, the decoded rows are kept by key. `keys`: table => its key columns. `lists`: name => a function
+# from { table => { key => row } } to a text.
+sub new
+{
+    my ($class, $pg, %options) = @_;
+    $pg->safe_psql('postgres', "SELECT pg_create_logical_replication_slot('$SLOT', 'test_decoding')");
+    my $self = bless { pg => $pg, %options, changes => [], transactions => [], tables => {}, states => {}, points => {}, partial => {} }, $class;
+    $self->{tables}{$_} = {} for keys %{ $self->{keys} };
+    $self->add_states(0);
+    return $self;
+}
+
+# ---- the WAL
+
+# The values of a row as test_decoding prints them: name[type]:value.
+sub values_of
+{
+    my ($text) = @_;
+    my %row;
+    while ($text =~ /\G ?([^\[ ]+)\[[^:]*\]:(?:'((?:[^']|'')*)'|(\S+))/gc)
+    {
+        my ($name, $quoted, $plain) = ($1, $2, $3);
+        next if !defined $quoted && $plain eq 'unchanged-toast-datum';
+        $row{$name} = defined $quoted ? $quoted =~ s/''/'/gr : $plain eq 'null' ? undef : $plain;
+    }
+    die "unexpected row: $text\n" unless (pos($text) // 0) == length $text;
+    return \%row;
+}
+
+sub key_of
+{
+    my ($self, $table, $row) = @_;
+    return join '|', @{$row}{ @{ $self->{keys}{$table} } };
+}
+
+# A change: its table, the key of the old row, and the new row.
+sub parse
+{
+    my ($self, $line) = @_;
+    my ($table, $operation, $rest) = $line =~ /^table "?[\w]+"?\."?([\w]+)"?: (\w+): (.*)$/s or die "unexpected change: $line\n";
+    return unless $self->{keys}{$table};
+    die "unexpected change: $line\n" if $operation eq 'TRUNCATE';
+    my ($old, $new) = $operation eq 'INSERT' ? (undef, $rest) : $operation eq 'DELETE' ? ($rest, undef)
+      : $rest =~ /^old-key: (.*) new-tuple: (.*)$/s ? ($1, $2) : (undef, $rest);
+    $_ = values_of($_) for grep { defined } $old, $new;
+    $old //= $new if $operation eq 'UPDATE';
+    return { table => $table, new => $new, old_key => $old && $self->key_of($table, $old) };
+}
+
+sub apply
+{
+    my ($self, $tables, $change) = @_;
+    my $rows = $tables->{ $change->{table} };
+    my $was  = defined $change->{old_key} ? delete $rows->{ $change->{old_key} } : undef;
+    return unless $change->{new};
+    my $row = { %{ $was // {} }, %{ $change->{new} } };
+    $rows->{ $self->key_of($change->{table}, $row) } = $row;
+    return;
+}
+
+# Reads the transactions that have committed since the last call.
+sub extend
+{
+    my ($self) = @_;
+    my ($changes, $x, @new) = ($self->{changes});
+    for my $line (split /\n/, $self->{pg}->safe_psql('postgres',
+        "SELECT data FROM pg_logical_slot_get_changes('$SLOT', NULL, NULL, 'include-xids', '1', 'skip-empty-xacts', '1')"))
+    {
+        if    ($line =~ /^BEGIN (\d+)$/)         { ($x, @new) = ($1) }
+        elsif ($line =~ /^COMMIT (?:PREPARED )?/) { $self->add_transaction($x, @new) if @new }
+        else                                     { push @new, $self->parse($line) }
+    }
+    return;
+}
+
+sub add_transaction
+{
+    my ($self, $x, @changes) = @_;
+    push @{ $self->{transactions} }, { x => $x, from => scalar @{ $self->{changes} }, count => scalar @changes };
+    for my $change (@changes)
+    {
+        push @{ $self->{changes} }, $change;
+        $self->apply($self->{tables}, $change);
+        $self->add_states(scalar @{ $self->{changes} });
+    }
+    return;
+}
+
+# `states` has per list and text the ranges of points with that text: [from, to), without `to` for the newest.
+sub add_states
+{
+    my ($self, $point) = @_;
+    for my $list (keys %{ $self->{lists} })
+    {
+        my $text   = $self->{lists}{$list}->($self->{tables});
+        my $newest = $self->{points}{$list};
+        next if $newest && $newest->{text} eq $text;
+        $newest->{range}[1] = $point if $newest;
+        my $range = [$point];
+        push @{ $self->{states}{$list}{$text} }, $range;
+        $self->{points}{$list} = { text => $text, range => $range };
+    }
+    return;
+}
+
+sub newest { my ($self, $list) = @_; return $self->{points}{$list}{text} }
+sub transaction_count { return scalar @{ $_[0]{transactions} } }
+
+# ---- points: { length => number of changes, extra => { number of a later change => 1 } }
+
+sub includes
+{
+    my ($point, $other) = @_;
+    return $other->{length} <= $point->{length} && all { $_ < $point->{length} || $point->{extra}{$_} } keys %{ $other->{extra} };
+}
+
+# A snapshot that lacks a transaction but has a later one adds points: without the former, up to the latter.
+sub add_snapshot
+{
+    my ($self, $snapshot) = @_;
+    return if $self->{snapshots}{$snapshot}++;
+    push @{ $self->{unread_snapshots} }, $snapshot;
+    return;
+}
+
+sub contains
+{
+    my ($snapshot, $x) = @_;
+    my ($xmin, $xmax, $running) = split /:/, $snapshot;
+    return $x < $xmin || $x < $xmax && ",$running," !~ /,$x,/;
+}
+
+sub add_points
+{
+    my ($self) = @_;
+    for my $snapshot (@{ delete $self->{unread_snapshots} // [] })
+    {
+        my ($length, %extra);
+        for my $transaction (@{ $self->{transactions} })
+        {
+            my ($from, $end) = ($transaction->{from}, $transaction->{from} + $transaction->{count});
+            if    (!contains($snapshot, $transaction->{x})) { $length //= $from }
+            elsif (defined $length)                           { $extra{$_} = 1 for $from .. $end - 1 }
+        }
+        next unless %extra;
+        my ($last) = sort { $b <=> $a } keys %extra;
+        for my $point ($length .. $last)
+        {
+            delete $extra{$point - 1};
+            $self->{partial}{ join ' ', $point, sort keys %extra } //= { length => $point, extra => {%extra} };
+        }
+    }
+    return;
+}
+
+# The text of a list at a point with extra changes.
+sub text_at
+{
+    my ($self, $point, $list) = @_;
+    $point->{tables} //= do {
+        my %tables = map { $_ => {} } keys %{ $self->{keys} };
+        $self->apply(\%tables, $self->{changes}[$_]) for 0 .. $point->{length} - 1, sort { $a <=> $b } keys %{ $point->{extra} };
+        \%tables;
+    };
+    return $self->{lists}{$list}->($point->{tables});
+}
+
+# The first point with that text that includes `$from`.
+sub first_point
+{
+    my ($self, $from, $list, $text) = @_;
+    my ($last) = sort { $b <=> $a } $from->{length}, map { $_ + 1 } keys %{ $from->{extra} };
+    for my $range (@{ $self->{states}{$list}{$text} // [] })
+    {
+        next if defined $range->[1] && $range->[1] <= $last;
+        return { length => $range->[0] > $last ? $range->[0] : $last, extra => {}, range => $range };
+    }
+    return;
+}
+
+# The list of a client shows that text now. `$progress`: what is known about its earlier texts; {} at first.
+sub follow
+{
+    my ($self, $progress, $list, $text) = @_;
+    $self->add_points;
+    my @from = @{ $progress->{points} // [ { length => 0, extra => {} } ] };
+    my @next = map { $self->first_point($_, $list, $text) // () } @from;
+    for my $point (values %{ $self->{partial} })
+    {
+        push @next, $point if grep({ includes($point, $_) } @from) && $self->text_at($point, $list) eq $text;
+    }
+    # A point that includes another one allows nothing more.
+    my @least;
+    for my $point (sort { $a->{length} <=> $b->{length} || keys %{ $a->{extra} } <=> keys %{ $b->{extra} } } @next)
+    {
+        push @least, $point unless grep { includes($point, $_) } @least;
+    }
+    if (@least)
+    {
+        $progress->{points} = \@least;
+        $progress->{text}   = $text;
+        return '';
+    }
+    my $known = $self->{states}{$list}{$text};
+    return sprintf "%s: \"%s\" after \"%s\" (%s): %s", $list, $text, $progress->{text} // '', join(', ', map { $_->{length} } @from),
+      $known ? 'the state of earlier points: ' . join ', ', map { $_->[0] . '-' . ($_->[1] // '') } @$known : 'no state of the table';
+}
+
+# Whether the client has been shown a part of a transaction: no point with that text lies between two of them.
+sub is_within_transaction
+{
+    my ($self, $progress) = @_;
+    my $point = $progress->{points}[0];
+    my $range = $point->{range} or return 0;
+    my ($low, $high) = (0, scalar @{ $self->{transactions} });
+    while ($low < $high)
+    {
+        my $middle = int(($low + $high) / 2);
+        if ($self->{transactions}[$middle]{from} < $point->{length}) { $low = $middle + 1 } else { $high = $middle }
+    }
+    return 0 if $low == 0;
+    my $transaction = $self->{transactions}[ $low - 1 ];
+    return defined $range->[1] && $range->[1] <= $transaction->{from} + $transaction->{count};
+}
+
+1;
