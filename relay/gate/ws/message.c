@@ -137,6 +137,7 @@ conn_attach(struct gate_conn *conn, const struct client_message *message, const 
         .topics = topics_of(message),
     };
 
+    gate_conn_set_state(conn, GATE_CONN_OPEN);
     conn->session = hub_attach(conn->gate->hub, &request, gate_transport(conn), conn);
     free(groups);
     conn->user = memory_text(token->user, strlen(token->user));
@@ -144,7 +145,6 @@ conn_attach(struct gate_conn *conn, const struct client_message *message, const 
     gate_expiry_begin(&conn->expiry, conn->gate->config, token->expires_s);
     conn->groups_hash = hash_groups(token);
     conn->ping_due_us = clock_monotonic_us() + conn->gate->config->gate.ping_ms * 1000;
-    gate_conn_set_state(conn, GATE_CONN_OPEN);
     log_debug("gate", "session connected", LOG_INT("token_expires_s", token->expires_s),
               LOG_CONN(conn));
 }
