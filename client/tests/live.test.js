@@ -189,7 +189,7 @@ test('a late change from before the page opened does not replace the result of l
   await rowsAre(list, [{ id: 1, a: 'second' }]);
 });
 
-test('a change of the same transaction is applied if it starts from the held row, else load() runs', async (t) => {
+test('a change of the same transaction is applied if its old row is the row in the list, else load() runs', async (t) => {
   let rows = [];
   let loads = 0;
   const { socket, list } = await start(t, { load: () => { loads += 1; return rows; } });

@@ -197,7 +197,7 @@ class Console(ConsoleCase):
         self.screenshot("rules")
         self.assertEqual(self.browser.errors(), [])
 
-    def test_a_test_needs_the_right_to_publish(self):
+    def test_a_test_notification_needs_the_claim_publish(self):
         self.sign_in(self.token("--sub", "root", "--admin"))
         wait_for("the figures", lambda: self.figure("Pending") not in ("", "–"))
         self.browser.find("#test-user").send_keys("tested")

@@ -26,8 +26,8 @@ $client->wait_notifications(100);
 like(($second->get('/readyz'))[1], qr/"feed":"streaming"/, 'the second relay takes over when the first one is killed');
 is(scalar $store->entries, 100, 'no row is stored twice');
 
-# A relay that saw an inactive slot just before another relay acquired it: it acquires the progress too, then finds
-# the slot active.
+# Simulates a relay that saw an inactive slot just before another relay acquired it. It takes the progress, and then
+# finds the slot active.
 for my $key ($store->keys('progress:clairon'))
 {
     my %progress = @{ $store->execute('HGETALL', $key) };

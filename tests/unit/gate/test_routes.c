@@ -78,7 +78,7 @@ test_console_requires_the_admin_claim(void **state)
 }
 
 static void
-test_header_readers_have_state(void **state)
+test_routes_that_read_headers_have_state(void **state)
 {
     (void)state;
     for (const struct gate_route *route = GATE_ROUTES; route->path != NULL; route++) {
@@ -96,7 +96,7 @@ main(void)
         cmocka_unit_test(test_paths_are_unique),
         cmocka_unit_test(test_streams_have_all_callbacks),
         cmocka_unit_test(test_console_requires_the_admin_claim),
-        cmocka_unit_test(test_header_readers_have_state),
+        cmocka_unit_test(test_routes_that_read_headers_have_state),
     };
 
     return cmocka_run_group_tests_name("routes", tests, NULL, NULL);
