@@ -2,6 +2,7 @@
 #include "hub/fanout/recent_xids.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/memory.h"
 
@@ -24,13 +25,43 @@ is_known(const struct recent_xids *recent, const struct recent_xid *item)
     return false;
 }
 
+static uint64_t *
+word_of(const struct recent_xids *recent, uint64_t xid)
+{
+    return &recent->earlier[xid % RECENT_XIDS_EARLIER_MAX / 64];
+}
+
+static bool
+is_in_window(const struct recent_xids *recent, uint64_t xid)
+{
+    return xid <= recent->greatest.xid && recent->greatest.xid - xid < RECENT_XIDS_EARLIER_MAX;
+}
+
+/* Makes `item` the one with the greatest id. The bits of ids above the old one are of older ids. */
+static void
+raise_greatest(struct recent_xids *recent, const struct recent_xid *item)
+{
+    uint64_t from = recent->greatest.xid;
+
+    recent->greatest = *item;
+    if (recent->earlier == NULL)
+        recent->earlier = memory_new(RECENT_XIDS_EARLIER_MAX / 8);
+    else if (item->xid < from || item->xid - from >= RECENT_XIDS_EARLIER_MAX)
+        memset(recent->earlier, 0, RECENT_XIDS_EARLIER_MAX / 8);
+    else
+        for (uint64_t xid = from + 1; xid <= item->xid; xid++)
+            *word_of(recent, xid) &= ~(UINT64_C(1) << xid % 64);
+}
+
 static void
 add_earlier(struct recent_xids *recent, const struct recent_xid *item)
 {
     bool is_outdated = item->commit_us - recent->greatest.commit_us >= RECENT_XIDS_AGE_US;
 
     if (item->xid > recent->greatest.xid || is_outdated)
-        recent->greatest = *item;
+        raise_greatest(recent, item);
+    if (is_in_window(recent, item->xid))
+        *word_of(recent, item->xid) |= UINT64_C(1) << item->xid % 64;
     if (item->commit_us >= recent->newest.commit_us)
         recent->newest = *item;
 }
@@ -64,6 +95,21 @@ is_missing(const struct recent_xid *item, const struct snapshot *snapshot, int64
            !snapshot_contains(snapshot, item->xid);
 }
 
+/* True if one of the earlier transactions was running at the snapshot. */
+static bool
+lacks_earlier(const struct recent_xids *recent, const struct snapshot *snapshot, int64_t now_us)
+{
+    if (recent->earlier == NULL || now_us - recent->newest.commit_us >= RECENT_XIDS_AGE_US)
+        return false;
+    for (size_t i = 0; i < snapshot->running_count; i++) {
+        uint64_t xid = snapshot->running[i];
+
+        if (is_in_window(recent, xid) && (*word_of(recent, xid) & UINT64_C(1) << xid % 64) != 0)
+            return true;
+    }
+    return false;
+}
+
 static bool
 is_before(const struct recent_xid *item, const struct cursor *cursor, unsigned own)
 {
@@ -76,7 +122,7 @@ recent_xids_are_in(const struct recent_xids *recent, struct cursor cursor, unsig
                    const struct snapshot *snapshot, int64_t now_us)
 {
     if (is_missing(&recent->greatest, snapshot, now_us) ||
-        is_missing(&recent->newest, snapshot, now_us))
+        is_missing(&recent->newest, snapshot, now_us) || lacks_earlier(recent, snapshot, now_us))
         return false;
     for (unsigned at = 0; at < recent->count; at++) {
         const struct recent_xid *item = nth(recent, at);
@@ -102,5 +148,6 @@ void
 recent_xids_free(struct recent_xids *recent)
 {
     free(recent->items);
+    free(recent->earlier);
     *recent = (struct recent_xids){0};
 }

@@ -9,6 +9,7 @@
 #include "wire/snapshot.h"
 
 #define RECENT_XIDS_MAX 4096
+#define RECENT_XIDS_EARLIER_MAX (UINT64_C(1) << 20) /* ids */
 /*
  * A transaction becomes visible within this time after its commit record, or never: a failover may
  * have lost it. With synchronous replication a commit becomes visible when the standby has
@@ -30,10 +31,9 @@ struct recent_xid {
  * notification never receives it again: its rows must contain the transaction. Zeroed at the start.
  *
  * A full ring drops its oldest transaction, and after a restart the ring is empty: then the last
- * transactions in the store are added as earlier ones. Of the earlier transactions two are known:
- * the one with the greatest id, and the newest one. All snapshots must contain both. A standby
- * makes transactions visible in the order of their commits, so a snapshot with the newest one
- * contains all before it; a primary does so nearly in that order.
+ * transactions in the store are added as earlier ones. All snapshots must contain the earlier
+ * transactions with the last RECENT_XIDS_EARLIER_MAX ids: a commit that waits for a synchronous
+ * standby may be invisible for long while thousands of others are not.
  */
 struct recent_xids {
     struct recent_xid *items; /* ring */
@@ -41,6 +41,7 @@ struct recent_xids {
     unsigned count;
     struct recent_xid greatest; /* of the earlier ones; xid 0: none */
     struct recent_xid newest;   /* .. by commit_us */
+    uint64_t *earlier;          /* bitmap of their ids, by the last bits of an id; NULL: none */
 };
 
 /*

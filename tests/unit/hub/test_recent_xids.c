@@ -151,6 +151,22 @@ dropped_transactions_count_for_all(void **state)
     assert_true(are_in_at(cursor, 0, "20:21:", NOW_US + RECENT_XIDS_AGE_US));
 }
 
+/* A commit that waits for a synchronous standby stays invisible while many others are visible. */
+static void
+dropped_transaction_that_still_runs_counts(void **state)
+{
+    (void)state;
+    add(7, 0, 1);
+    for (unsigned i = 0; i < 3; i++)
+        fill_with_newer(100 + i * RECENT_XIDS_MAX);
+    assert_false(are_in(0, 0, 0, "7:90000:7"));
+    assert_true(are_in(0, 0, 0, "8:90000:8,90"));
+    add(101 + RECENT_XIDS_EARLIER_MAX, 0, 1);
+    fill_with_newer(102 + RECENT_XIDS_EARLIER_MAX);
+    assert_true(are_in(0, 0, 0, "7:2000000:7")); /* too long ago */
+    assert_false(are_in(0, 0, 0, "102:2000000:102"));
+}
+
 /* The greatest one may be too old to count, those dropped after it are not. */
 static void
 dropped_transactions_count_by_age(void **state)
@@ -201,6 +217,7 @@ main(void)
         CASE(number_is_limited),
         CASE(dropped_transactions_count_for_all),
         CASE(dropped_transactions_count_by_age),
+        CASE(dropped_transaction_that_still_runs_counts),
         CASE(earlier_transactions_count_for_all),
         CASE(new_epoch_makes_all_count),
     };
