@@ -397,6 +397,12 @@ CREATE FUNCTION clairon.doctor_rules()
       AND NOT (has_table_privilege(owner.oid, class.oid, 'SELECT')
                AND has_schema_privilege(owner.oid, space.oid, 'USAGE'))
     UNION ALL
+    SELECT format('live rule %s on %s', rule.name, rule.relation), false,
+           'its rows cannot be read: ' || leaf.fault, leaf.hint
+    FROM clairon.rule
+    CROSS JOIN LATERAL clairon.live_foreign_leaves(rule.relation) AS leaf
+    WHERE part = 0 AND rule.live
+    UNION ALL
     -- An index on a partitioned table is on all of its partitions.
     SELECT DISTINCT format('index of live rule %s on %s', rule.name, rule.relation), false,
            format('%s has no index on the target column "%s": each read of the rows scans the table',

@@ -123,12 +123,34 @@ CREATE FUNCTION clairon.live_unindexed(relation regclass, name text)
                                  ELSE '{btree,hash}' END)))
 $$;
 
+-- The partitions and child tables with another owner. Rows are read as the owner of the rule's table, which must not run
+-- expressions in the indexes and constraints of others.
+CREATE FUNCTION clairon.live_foreign_leaves(relation regclass)
+    RETURNS TABLE (fault text, hint text)
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    WITH RECURSIVE below (relid) AS (
+        SELECT relation UNION
+        SELECT inhrelid::regclass FROM below JOIN pg_inherits ON inhparent = relid)
+    SELECT format('partition or child table %s belongs to %s instead of %s', relid,
+                  leaf.relowner::regrole, root.relowner::regrole),
+           format('Run ALTER TABLE %s OWNER TO %s.', relid, root.relowner::regrole)
+    FROM below
+    JOIN pg_class AS leaf ON leaf.oid = relid
+    JOIN pg_class AS root ON root.oid = relation
+    WHERE leaf.relowner <> root.relowner
+    ORDER BY relid::text COLLATE "C"
+$$;
+
 CREATE FUNCTION clairon.check_live(relation regclass, name text) RETURNS void
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     first record;
 BEGIN
-    SELECT * INTO first FROM clairon.live_faults(relation, name) LIMIT 1;
+    SELECT * INTO first
+    FROM (SELECT * FROM clairon.live_faults(relation, name)
+          UNION ALL SELECT 'object_not_in_prerequisite_state', fault, leaf.hint
+                    FROM clairon.live_foreign_leaves(relation) AS leaf) AS faults
+    LIMIT 1;
     IF FOUND THEN
         RAISE EXCEPTION 'rule "%" on % cannot be live: %', name, relation, first.fault
             USING ERRCODE = first.state, HINT = first.hint;

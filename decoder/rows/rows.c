@@ -2,8 +2,6 @@
 #include "postgres.h"
 
 #include "access/relation.h"
-#include "catalog/pg_class.h"
-#include "catalog/pg_inherits.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
@@ -20,6 +18,7 @@
 #include "rows/recipient.h"
 #include "rows/scan.h"
 #include "rows/source.h"
+#include "rows/tree.h"
 #include "rules/rules.h"
 #include "sql/snapshot.h"
 
@@ -73,28 +72,6 @@ fix_settings(void)
                             false);
 }
 
-/*
- * A foreign table has no changes in the WAL: its rows would never be updated. An empty table may
- * have become a view since the rule was set (before PostgreSQL 16).
- */
-static void
-check_relation_kind(Relation relation)
-{
-    List *leaves = relation->rd_rel->relhassubclass
-                       ? find_all_inheritors(RelationGetRelid(relation), AccessShareLock, NULL)
-                       : list_make1_oid(RelationGetRelid(relation));
-    ListCell *cell;
-
-    foreach (cell, leaves) {
-        char kind = get_rel_relkind(lfirst_oid(cell));
-
-        if (kind != RELKIND_RELATION && kind != RELKIND_PARTITIONED_TABLE)
-            ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
-                            errmsg("cannot read rows of \"%s\"", RelationGetRelationName(relation)),
-                            errdetail("\"%s\" is not a table.", get_rel_name(lfirst_oid(cell)))));
-    }
-}
-
 /* Opens the relation of the rule. Returns false when it was dropped. */
 static bool
 open_relation(struct call *call)
@@ -102,7 +79,7 @@ open_relation(struct call *call)
     call->relation = try_relation_open(call->rule->relid, AccessShareLock);
     if (call->relation == NULL)
         return false;
-    check_relation_kind(call->relation);
+    tree_check(call->relation);
     row_key_read(&call->key, call->relation);
     return true;
 }

@@ -73,6 +73,61 @@ RESET ALL;
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 
+-- the owner of a partition or child table does not run code as the owner of the table above
+CREATE TABLE above (id int PRIMARY KEY, who text) PARTITION BY RANGE (id);
+CREATE TABLE above_1 PARTITION OF above FOR VALUES FROM (0) TO (10);
+CREATE TABLE own.above_2 PARTITION OF above FOR VALUES FROM (10) TO (20) PARTITION BY RANGE (id);
+CREATE TABLE own.above_3 PARTITION OF own.above_2 FOR VALUES FROM (10) TO (20);
+ALTER TABLE above_1 REPLICA IDENTITY FULL;
+ALTER TABLE own.above_3 REPLICA IDENTITY FULL;
+INSERT INTO above VALUES (1, 'u1'), (11, 'u1');
+SELECT clairon.watch('above', 'USER', 'who', live => true);
+SELECT row ->> 'id' AS id FROM clairon.rows('above', 'u1') AS row;
+ALTER TABLE own.above_2 OWNER TO attacker;
+\set VERBOSITY terse
+SELECT * FROM clairon.rows('above', 'u1');
+SELECT * FROM clairon.live_rows('above', 'default', 'u1', '{}', 10, 1000);
+\set VERBOSITY default
+ALTER TABLE own.above_2 OWNER TO CURRENT_USER;
+SELECT row ->> 'id' AS id FROM clairon.rows('above', 'u1') AS row;
+-- even when its owner is a member of the other owner, or a superuser
+ALTER TABLE above OWNER TO other;
+SELECT replace(detail, current_user, 'superuser') AS detail, hint FROM clairon.doctor() WHERE check_name = 'live rule default on public.above';
+\set VERBOSITY terse
+SELECT * FROM clairon.rows('above', 'u1');
+\set VERBOSITY default
+ALTER TABLE above OWNER TO CURRENT_USER;
+ALTER TABLE own.above_3 OWNER TO attacker;
+SET ROLE attacker;
+CREATE INDEX ON own.above_3 ((own.evil(5) + id));
+RESET ROLE;
+SET own.reading = 'yes';
+\set VERBOSITY terse
+SELECT count(*) FROM clairon.rows('above', 'u1');
+\set VERBOSITY default
+RESET own.reading;
+SELECT * FROM successes();
+SELECT replace(detail, current_user, 'superuser') AS detail, replace(hint, current_user, 'superuser') AS hint
+FROM clairon.doctor() WHERE check_name = 'live rule default on public.above';
+ALTER TABLE above OWNER TO other;
+ALTER TABLE above_1 OWNER TO other;
+ALTER TABLE own.above_2 OWNER TO other;
+GRANT other TO attacker;
+SELECT * FROM clairon.rows('above', 'u1');
+SELECT clairon.watch('above', 'USER', 'who', live => true);
+ALTER TABLE own.above_3 OWNER TO other;
+SELECT clairon.watch('above', 'USER', 'who', live => true);
+DROP TABLE above;
+CREATE TABLE above (id int PRIMARY KEY, who text);
+CREATE TABLE below (PRIMARY KEY (id)) INHERITS (above);
+ALTER TABLE above OWNER TO other;
+ALTER TABLE above REPLICA IDENTITY FULL;
+ALTER TABLE below REPLICA IDENTITY FULL;
+ALTER TABLE below OWNER TO attacker;
+SELECT clairon.watch('above', 'USER', 'who', live => true);
+DROP TABLE above CASCADE;
+REVOKE other FROM attacker;
+
 -- an error of the owner's code
 CREATE OR REPLACE FUNCTION own.evil(n int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN
     IF pg_catalog.current_setting('own.fails', true) OPERATOR(pg_catalog.=) 'yes' THEN RAISE 'no rows'; END IF;

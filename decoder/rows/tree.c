@@ -1,0 +1,68 @@
+/* tree.c: check a table with a live rule, its partitions and child tables. */
+#include "rows/tree.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_inherits.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+/*
+ * A foreign table has no changes in the WAL: its rows would never be updated. An empty table may
+ * have become a view since the rule was set (before PostgreSQL 16).
+ */
+static void
+check_kind(Relation relation, Form_pg_class leaf)
+{
+    if (leaf->relkind != RELKIND_RELATION && leaf->relkind != RELKIND_PARTITIONED_TABLE)
+        ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+                        errmsg("cannot read rows of \"%s\"", RelationGetRelationName(relation)),
+                        errdetail("\"%s\" is not a table.", NameStr(leaf->relname))));
+}
+
+/*
+ * The query runs as the owner of the relation. So expressions in indexes, constraints and
+ * statistics of another owner's table would run with rights that are not that owner's.
+ */
+static void
+check_owner(Relation relation, Form_pg_class leaf)
+{
+    Oid owner = relation->rd_rel->relowner;
+    char *leaf_name;
+
+    if (leaf->relowner == owner)
+        return;
+    leaf_name =
+        quote_qualified_identifier(get_namespace_name(leaf->relnamespace), NameStr(leaf->relname));
+    ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                    errmsg("cannot read rows of \"%s\"", RelationGetRelationName(relation)),
+                    errdetail("Partition or child table %s belongs to \"%s\" instead of \"%s\".",
+                              leaf_name, GetUserNameFromId(leaf->relowner, true),
+                              GetUserNameFromId(owner, true)),
+                    errhint("Run ALTER TABLE %s OWNER TO %s.", leaf_name,
+                            quote_identifier(GetUserNameFromId(owner, false)))));
+}
+
+static void
+check_leaf(Relation relation, Oid relid)
+{
+    HeapTuple tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+
+    if (!HeapTupleIsValid(tuple))
+        elog(ERROR, "cache lookup failed for relation %u", relid);
+    check_kind(relation, (Form_pg_class)GETSTRUCT(tuple));
+    check_owner(relation, (Form_pg_class)GETSTRUCT(tuple));
+    ReleaseSysCache(tuple);
+}
+
+void
+tree_check(Relation relation)
+{
+    List *leaves = find_all_inheritors(RelationGetRelid(relation), AccessShareLock, NULL);
+    ListCell *cell;
+
+    foreach (cell, leaves)
+        check_leaf(relation, lfirst_oid(cell));
+}
