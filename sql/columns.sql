@@ -106,6 +106,19 @@ CREATE FUNCTION clairon.update_column_names() RETURNS void
 $$;
 CREATE FUNCTION clairon.changes_owner(command pg_ddl_command) RETURNS boolean
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_changes_owner';
+-- Those that the command of an event trigger altered, by themselves or by their schema or a type.
+CREATE FUNCTION clairon.altered_tables() RETURNS oid[]
+    LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
+    WITH altered AS (SELECT DISTINCT classid, objid FROM pg_event_trigger_ddl_commands())
+    SELECT clairon.tables_with_type(ARRAY(
+               SELECT objid FROM altered WHERE classid = 'pg_type'::regclass
+               UNION SELECT reltype FROM altered JOIN pg_class ON pg_class.oid = objid
+               WHERE classid = 'pg_class'::regclass AND reltype <> 0))
+           || ARRAY(SELECT objid FROM altered WHERE classid = 'pg_class'::regclass
+                    UNION SELECT relation FROM clairon.rule JOIN pg_class ON pg_class.oid = relation
+                    WHERE relnamespace IN (SELECT objid FROM altered
+                                           WHERE classid = 'pg_namespace'::regclass))
+$$;
 -- A rule stays with its table, as triggers and policies do, even where the new owner could not set
 -- it. Therefore ALTER TABLE .. OWNER TO raises a NOTICE.
 CREATE FUNCTION clairon.update_renamed() RETURNS event_trigger
@@ -114,6 +127,9 @@ DECLARE
     changed regclass;
 BEGIN
     PERFORM clairon.update_column_names();
+    IF EXISTS (SELECT FROM clairon.rule WHERE live) THEN
+        PERFORM clairon.reload_lists(clairon.altered_tables());
+    END IF;
     FOR changed IN SELECT DISTINCT objid FROM pg_event_trigger_ddl_commands()
                    WHERE classid = 'pg_class'::regclass AND clairon.changes_owner(command)
                      AND EXISTS (SELECT FROM clairon.rule WHERE relation = objid) LOOP
@@ -124,7 +140,7 @@ BEGIN
 END $$;
 -- ALTER VIEW and similar commands can rename columns of tables, too.
 CREATE EVENT TRIGGER clairon_update_renamed ON ddl_command_end
-    WHEN TAG IN ('ALTER TABLE', 'ALTER VIEW', 'ALTER INDEX', 'ALTER TYPE',
+    WHEN TAG IN ('ALTER TABLE', 'ALTER VIEW', 'ALTER INDEX', 'ALTER TYPE', 'ALTER SCHEMA',
                  'ALTER MATERIALIZED VIEW', 'ALTER FOREIGN TABLE')
     EXECUTE FUNCTION clairon.update_renamed();
 ALTER EVENT TRIGGER clairon_update_renamed ENABLE ALWAYS;

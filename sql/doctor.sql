@@ -251,6 +251,12 @@ CREATE FUNCTION clairon.doctor_extension()
           AND CASE relreplident WHEN 'd' THEN indisprimary WHEN 'i' THEN indisreplident
               ELSE false END)) AS key (has_identity)
     WHERE oid = 'clairon.member'::regclass
+    UNION ALL
+    SELECT 'table clairon.reload', relpersistence = 'p',
+           CASE WHEN relpersistence = 'p' THEN 'its changes are in the WAL'
+                ELSE 'it is unlogged: clients keep old rows of live rules after DDL' END,
+           'ALTER TABLE clairon.reload SET LOGGED;'
+    FROM pg_class WHERE oid = 'clairon.reload'::regclass
 $$;
 
 CREATE FUNCTION clairon.doctor_roles()

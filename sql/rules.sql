@@ -458,6 +458,9 @@ BEGIN
     IF before IS NOT NULL AND before IS DISTINCT FROM after THEN
         RAISE NOTICE 'rule "%" on % replaced', name, relation;
     END IF;
+    IF before IS DISTINCT FROM after AND (live OR (before[1]).live) THEN
+        PERFORM clairon.reload_list(relation, name);
+    END IF;
     PERFORM clairon.advise(rule);
 END $$;
 
@@ -483,6 +486,9 @@ BEGIN
     END IF;
     -- Serializes with concurrent calls of watch.
     PERFORM clairon.lock_rules(relation);
+    PERFORM clairon.reload_list(old.relation, old.name) FROM clairon.rule AS old
+        WHERE old.relation = remove_rules.relation AND live AND part = 0
+          AND (remove_rules.name IS NULL OR old.name = remove_rules.name);
     WITH gone AS (DELETE FROM clairon.rule AS old
                   WHERE old.relation = remove_rules.relation
                     AND (remove_rules.name IS NULL OR old.name = remove_rules.name)

@@ -84,6 +84,13 @@ ALTER TABLE clairon.rule ENABLE ALWAYS TRIGGER reject_truncate;
 CREATE FUNCTION clairon.delete_dropped() RETURNS event_trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    IF EXISTS (SELECT FROM clairon.rule WHERE live) THEN
+        -- The other event trigger reloads for a column that ALTER TABLE drops.
+        PERFORM clairon.reload_lists(ARRAY(
+            SELECT DISTINCT objid FROM pg_event_trigger_dropped_objects()
+            WHERE classid = 'pg_class'::regclass AND NOT is_temporary
+              AND (objsubid = 0 OR TG_TAG <> 'ALTER TABLE')));
+    END IF;
     DELETE FROM clairon.rule WHERE relation IN (
         SELECT objid FROM pg_event_trigger_dropped_objects()
         WHERE classid = 'pg_class'::regclass AND objsubid = 0);

@@ -5,6 +5,7 @@
 #include "postgres.h"
 
 #include "replication/logical.h"
+#include "utils/rel.h"
 
 #include "base/fragment.h"
 
@@ -14,5 +15,9 @@
  */
 extern void reload_write(LogicalDecodingContext *ctx, uint32 sub, const struct fragment *source,
                          const struct fragment *rule);
+
+/* Writes a reload frame for a row that was inserted into clairon.reload. */
+extern void reload_change(LogicalDecodingContext *ctx, Relation relation,
+                          const ReorderBufferChange *change);
 
 #endif

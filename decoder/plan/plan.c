@@ -348,15 +348,10 @@ plan_condition(struct decoder *decoder, const struct relation_entry *entry, cons
     return condition;
 }
 
-/* As clients know it, in the server's encoding. */
 static const char *
 name_of_source(const struct source *source)
 {
-    const char *table = RelationGetRelationName(source->relation);
-
-    if (strcmp(source->schema, "public") == 0)
-        return table;
-    return psprintf("%s.%s", source->schema, table);
+    return rule_source(source->schema, RelationGetRelationName(source->relation));
 }
 
 /* Prepares the members that do not depend on the options of a slot, except the condition. */

@@ -9,6 +9,7 @@
 #include "changes/change.h"
 #include "changes/member.h"
 #include "changes/notify.h"
+#include "changes/reload.h"
 #include "decoder.h"
 #include "output/frames.h"
 #include "plan/relation.h"
@@ -38,16 +39,27 @@ report_progress(LogicalDecodingContext *ctx)
 #endif
 }
 
+static bool
+has_own_name(Relation relation, const char *name)
+{
+    return strcmp(RelationGetRelationName(relation), name) == 0 &&
+           RelationGetNamespace(relation) == get_namespace_oid("clairon", true);
+}
+
 /*
- * No rule applies to clairon.rule. Each of its rows has another snapshot, which would require
- * reading all rules: many rules in one transaction would need quadratic time.
+ * Changes of clairon.rule and clairon.reload, to which no rule applies. Each of their rows has
+ * another snapshot, which would require reading all rules: many rules in one transaction would need
+ * quadratic time. Returns false for other tables.
  */
 static bool
-is_rule_table(Relation relation)
+change_own_table(LogicalDecodingContext *ctx, Relation relation, ReorderBufferChange *change)
 {
-    return RelationIsUsedAsCatalogTable(relation) &&
-           strcmp(RelationGetRelationName(relation), "rule") == 0 &&
-           RelationGetNamespace(relation) == get_namespace_oid("clairon", true);
+    if (RelationIsUsedAsCatalogTable(relation))
+        return has_own_name(relation, "rule");
+    if (!has_own_name(relation, "reload"))
+        return false;
+    reload_change(ctx, relation, change);
+    return true;
 }
 
 void
@@ -59,16 +71,14 @@ clairon_change(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, Relation rela
     MemoryContext old;
 
     decoder->change_number++;
-    if (is_rule_table(relation)) {
-        report_progress(ctx);
-        return;
-    }
     old = MemoryContextSwitchTo(decoder->change_context);
-    entry = relation_look_up(decoder, relation, txn->xid);
-    if (entry->kind == RELATION_MEMBER)
-        member_change(ctx, entry, relation, change);
-    else if (entry->plan_count > 0)
-        change_row(ctx, entry, relation, change);
+    if (!change_own_table(ctx, relation, change)) {
+        entry = relation_look_up(decoder, relation, txn->xid);
+        if (entry->kind == RELATION_MEMBER)
+            member_change(ctx, entry, relation, change);
+        else if (entry->plan_count > 0)
+            change_row(ctx, entry, relation, change);
+    }
     MemoryContextSwitchTo(old);
     MemoryContextReset(decoder->change_context);
     report_progress(ctx);

@@ -48,8 +48,9 @@
  *  commit         24  8  end_lsn      may be confirmed when all frames before are stored
  *                 32  8  commit_us
  *
- * A reload frame names a live rule whose rows changed without notifications, by a TRUNCATE. Its
- * source is metadata.source of the notifications. A relay that does not know this kind rejects it.
+ * A reload frame names a live rule whose rows changed without notifications, by a TRUNCATE, DDL
+ * or clairon.watch. Its source is metadata.source of the notifications. A relay that does not know
+ * this kind rejects it.
  *
  * The upper byte of a commit's flags is the number of repeated idempotency keys of clairon.once
  * and clairon.notify in the transaction, at most 255.

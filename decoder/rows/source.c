@@ -12,11 +12,7 @@ has_source(Oid relid, const char *source)
     char *table = get_rel_name(relid);
     char *schema = table == NULL ? NULL : get_namespace_name(get_rel_namespace(relid));
 
-    if (schema == NULL)
-        return false;
-    if (strcmp(schema, "public") != 0)
-        table = psprintf("%s.%s", schema, table);
-    return strcmp(table, source) == 0;
+    return schema != NULL && strcmp(rule_source(schema, table), source) == 0;
 }
 
 /*

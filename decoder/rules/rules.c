@@ -491,6 +491,12 @@ rules_find(Oid relid, const char *name, Snapshot snapshot)
     return set.rules;
 }
 
+const char *
+rule_source(const char *schema, const char *table)
+{
+    return strcmp(schema, "public") == 0 ? table : psprintf("%s.%s", schema, table);
+}
+
 struct rule *
 rules_ad_hoc(void)
 {

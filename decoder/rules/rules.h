@@ -74,6 +74,9 @@ extern struct rule_set *rules_read(struct rule_set *known);
  */
 extern List *rules_find(Oid relid, const char *name, Snapshot snapshot);
 
+/* The name by which clients know a table, in the server's encoding: metadata.source. */
+extern const char *rule_source(const char *schema, const char *table);
+
 /* The rule of the option include_tables. */
 extern struct rule *rules_ad_hoc(void);
 

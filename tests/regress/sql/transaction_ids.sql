@@ -9,7 +9,7 @@ CREATE VIEW live_frames AS
            CASE kind WHEN 'N' THEN
                texts(frame, (92 + number(frame, 64, 2) + number(frame, 66, 2) + number(frame, 88, 2) + number(frame, 68, 4))::int,
                      2000000)::json #> '{payload,after}' END AS after
-    FROM frames() WHERE kind <> 'C';
+    FROM frames() WHERE kind NOT IN ('C', 'R');
 CREATE TABLE xids (id serial, xid text);
 SELECT clairon.watch('l', 'USER', 'owner', columns => '{id}', live => true);
 SELECT clairon.watch('l', 'ALL', columns => '{id}', name => 'not live');

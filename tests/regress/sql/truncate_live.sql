@@ -7,7 +7,9 @@ CREATE VIEW reloads AS
                      ELSE texts(frame, (92 + number(frame, 64, 2))::int, number(frame, 66, 2)::int) END AS source,
            CASE kind WHEN 'R' THEN texts(frame, (36 + number(frame, 32, 2))::int, 255) END AS rule,
            CASE kind WHEN 'N' THEN number(frame, 58, 1) END AS operation
-    FROM frames('topic_prefix', '') WHERE kind <> 'C';
+    FROM frames('topic_prefix', '')
+    -- without those of rule changes and DDL, see reload_ddl.sql
+    WHERE kind <> 'C' AND NOT (kind = 'R' AND number(frame, 16, 8) & 65535 = 0);
 CREATE TABLE s."é l" (id int PRIMARY KEY, owner text);
 ALTER TABLE s."é l" REPLICA IDENTITY FULL;
 SELECT clairon.watch('s."é l"', 'USER', 'owner', live => true);

@@ -1,0 +1,59 @@
+/* reload: commands that change the rows of live rules without notifications. */
+
+-- Each INSERT becomes a reload frame, and is deleted in the same transaction: the table is empty. A logical message
+-- would need a signature, because all users can write one; an UPDATE of clairon.rule would block concurrent DDL.
+CREATE TABLE clairon.reload (source text NOT NULL, rule text NOT NULL);
+
+-- The relation, its ancestors, and those before this transaction.
+CREATE FUNCTION clairon.tables_above(relation oid) RETURNS oid[]
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_tables_above';
+
+-- The name by which clients know the relation, and the one before this transaction if it was another.
+CREATE FUNCTION clairon.sources_of(relation oid) RETURNS text[]
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_sources_of';
+
+CREATE FUNCTION clairon.reload_list(relation oid, name text) RETURNS void
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    INSERT INTO clairon.reload (source, rule)
+        SELECT source, name FROM unnest(clairon.sources_of(relation)) AS source;
+    DELETE FROM clairon.reload;
+END $$;
+
+-- Tables with a column that contains one of these types. The type of a table's rows depends on the table.
+CREATE FUNCTION clairon.tables_with_type(types oid[]) RETURNS oid[]
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    WITH RECURSIVE used (class, object) AS (
+        SELECT 'pg_type'::regclass::oid, type FROM unnest(types) AS type
+        UNION
+        SELECT next.class, next.object FROM used CROSS JOIN LATERAL (
+            SELECT classid, objid FROM pg_depend
+            WHERE refclassid = used.class AND refobjid = used.object
+              AND classid IN ('pg_type'::regclass, 'pg_class'::regclass)
+            UNION ALL
+            SELECT 'pg_type'::regclass, reltype FROM pg_class
+            WHERE used.class = 'pg_class'::regclass AND pg_class.oid = used.object AND reltype <> 0
+        ) AS next (class, object))
+    SELECT coalesce(array_agg(object), '{}') FROM used WHERE class = 'pg_class'::regclass
+$$;
+
+-- For event triggers: it never lets the user's command fail. A rule applies to partitions and child tables of its
+-- table, and a command on the table may change those, too.
+CREATE FUNCTION clairon.reload_lists(changed oid[]) RETURNS void
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    above oid[];
+BEGIN
+    SELECT array_agg(relid) INTO above
+    FROM unnest(changed) AS given, unnest(clairon.tables_above(given)) AS relid;
+    INSERT INTO clairon.reload (source, rule)
+        SELECT DISTINCT source, name
+        FROM clairon.rule, unnest(clairon.sources_of(relation)) AS source
+        WHERE live AND part = 0
+          AND (relation = ANY (above) OR clairon.tables_above(relation) && changed)
+        ORDER BY source, name;
+    DELETE FROM clairon.reload;
+EXCEPTION WHEN OTHERS THEN
+    RAISE WARNING 'could not reload the lists of live rules: %', SQLERRM
+        USING HINT = 'Clients may show old rows of the table until they reconnect.';
+END $$;

@@ -1,0 +1,81 @@
+# Tests that DDL, and a change of a rule, makes the holders of a list ask again, on every relay: at rest the list equals the
+# table, and a list without its table or rule is denied.
+use strict;
+use warnings;
+
+use Clairon::Test;
+use JSON ();
+use Test::More;
+
+my $pg     = Clairon::Test::postgresql('main');
+my $store  = Clairon::Test::store();
+my $first  = Clairon::Test::relay($pg, $store);
+my $second = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'rows.conninfo' => $pg->connstr('postgres') . ' user=relay' });
+my $next   = 10;
+my $json   = JSON->new->canonical;
+
+sub execute { my ($sql) = @_; return $pg->safe_psql('postgres', $sql) }
+
+# The rows of a reply in order, or its error code.
+sub request
+{
+    my ($client, $source) = @_;
+    my $r = ++$next;
+    $client->send({ t => 'rows', r => $r, source => $source });
+    my $reply = $client->wait_for(sub { ($_[0]{r} // 0) == $r });
+    return $reply->{code} if $reply->{t} eq 'err';
+    return join ' ', sort map { $json->encode($_) } @{ $reply->{rows} };
+}
+
+sub truth
+{
+    my ($table) = @_;
+    return join ' ', sort map { $json->encode($json->decode($_)) } split /\n/, execute("SELECT clairon.rows('$table', 'u1')");
+}
+
+sub reloads { my ($client, $source) = @_; return scalar grep { $_->{t} eq 'reload' && $_->{source} eq $source } @{ $client->{messages} } }
+
+# Expects that `command` on the table `t` sends reload to both clients; `denied`: and that the list is denied then.
+sub check
+{
+    my ($command, %of) = @_;
+    execute(q{DROP TABLE IF EXISTS t, t_b CASCADE; DROP SCHEMA IF EXISTS moved CASCADE}
+          . ($of{partitioned}
+            ? q{; CREATE TABLE t (id int PRIMARY KEY, owner text, v int) PARTITION BY RANGE (id);
+                CREATE TABLE t_a PARTITION OF t FOR VALUES FROM (0) TO (10); ALTER TABLE t_a REPLICA IDENTITY FULL;
+                CREATE TABLE t_b (LIKE t INCLUDING ALL); ALTER TABLE t_b REPLICA IDENTITY FULL; INSERT INTO t_b VALUES (11, 'u1', 11)}
+            : q{; CREATE TABLE t (id int PRIMARY KEY, owner text, v int)}));
+    execute(q{ALTER TABLE t REPLICA IDENTITY FULL; INSERT INTO t VALUES (1, 'u1', 1), (2, 'u1', 2), (3, 'u2', 3);
+        SELECT clairon.watch('t', 'USER', 'owner', live => true)});
+    my @clients = ($first->client('u1'), $second->client('u1'));
+    my $before  = truth('t');
+    is(request($_, 't'), $before, "$command: the list equals the table before") for @clients;
+    my @known = map { reloads($_, 't') } @clients;
+    execute($command);
+    $clients[$_]->run_until("the reload of $command", sub { reloads($clients[$_], 't') > $known[$_] }) for 0, 1;
+    my $after = $of{denied} ? 103 : truth('t');
+    isnt($after, $before, "$command: the rows change");
+    is(request($_, 't'), $after, $of{denied} ? "$command: the list is denied" : "$command: the list equals the table at rest") for @clients;
+    $_->close for @clients;
+    return;
+}
+
+check('ALTER TABLE t ADD w int DEFAULT 5');
+check(q{ALTER TABLE t ALTER v TYPE text USING 'x' || v});
+check('ALTER TABLE t RENAME v TO vv');
+check('ALTER TABLE t DROP v');
+check(q{SELECT clairon.watch('t', 'USER', 'owner', live => true, columns => '{id,v}')});
+check(q{SELECT clairon.watch('t', 'USER', 'owner', live => true, only_when => 'v > 1')});
+check(q{SELECT clairon.watch('t', 'USER', '=u1', live => true)});
+check(q{SELECT clairon.watch('t', 'USER', '=u2', live => true)},         denied => 1);
+check(q{SELECT clairon.watch('t', 'USER', 'owner')},                     denied => 1);
+check(q{SELECT clairon.unwatch('t')},                                    denied => 1);
+check('DROP TABLE t',                                                    denied => 1);
+check('ALTER TABLE t RENAME TO moved',                                   denied => 1);
+execute('DROP TABLE moved');
+check('CREATE SCHEMA moved; ALTER TABLE t SET SCHEMA moved',             denied => 1);
+check('ALTER TABLE t ATTACH PARTITION t_b FOR VALUES FROM (10) TO (20)', partitioned => 1);
+check('ALTER TABLE t DETACH PARTITION t_a; DROP TABLE t_a',              partitioned => 1);
+check('DROP TABLE t_a',                                                  partitioned => 1);
+
+done_testing();
