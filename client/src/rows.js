@@ -87,6 +87,7 @@ function createSnapshotRows(list, useTimes) {
   let current = { rows: [], loading: true };
   let isPaused = true; // a change is missing
   let mustLoad = true;
+  let isRequested = false; // the response is awaited
   let loading; // a promise, during a load
   let timer;
   let isClosed = false;
@@ -165,7 +166,9 @@ function createSnapshotRows(list, useTimes) {
 
   async function loadOnce() {
     mustLoad = false;
+    isRequested = true;
     const response = await (load ? loadOwn() : loadFromRelay());
+    isRequested = false;
     if (mustLoad || isClosed) return; // a gap or `reload` arrived during the load: the response may be stale
     if (!accept(response)) throw STALE;
     publish({ loading: false, error: undefined });
@@ -216,6 +219,7 @@ function createSnapshotRows(list, useTimes) {
   }
 
   function onFailure(error) {
+    isRequested = false;
     mustLoad = true;
     if (error === LOST) {
       if (client.state === 'open') schedule(random(SPREAD_MS)); // otherwise the next connection loads
@@ -243,6 +247,7 @@ function createSnapshotRows(list, useTimes) {
     if (attempts && ring.all().some((held) => held.n.metadata.id === id)) return;
     steps.begin(x);
     ring.add(change);
+    isPaused ||= mayMissMembership(n);
     if (isPaused) {
       if (current.error?.code === NOT_ADDRESSED && !mustLoad && isOurs(change)) invalidate(); // addressed now
       await loading;
@@ -253,6 +258,13 @@ function createSnapshotRows(list, useTimes) {
       await reload();
     }
   }
+
+  /**
+   * Until the response, the change may depend on memberships that the rows lack: those of an absence are not announced,
+   * and `reload` waits for the requested rows.
+   */
+  const mayMissMembership = ({ routing: { audience } }) => !load && (mustLoad || isRequested)
+    && audience && !['USER', 'ALL'].includes(audience.type);
 
   /** Other rules of the table may address other rows to this user. */
   const isOurs = (change) => (rule || !load ? change.rule === (rule ?? 'default') : true);
