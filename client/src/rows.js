@@ -79,7 +79,7 @@ function createSnapshotRows(list, useTimes) {
   } = list;
   const requests = createRequests(list);
   const backoff = createBackoff();
-  const table = createTable(columns);
+  const table = createTable(columns, !!load);
   const showLater = oncePerTask(showRows);
   const steps = createSteps(showRows);
   let ring = createRing();

@@ -4,8 +4,8 @@ import { keyOf } from './row_key.js';
 
 const MAX_TIMES = 4096;
 
-/** `columns`: the key; optional until replace(). */
-export function createTable(columns) {
+/** `columns`: the key; optional until replace(). `keepsOmitted`: rows may have columns that changes lack. */
+export function createTable(columns, keepsOmitted) {
   const byKey = new Map();
   const times = new Map(); // key -> commit time of the newest applied change, oldest first
   let floor = ''; // the newest commit time that was dropped from `times`
@@ -45,8 +45,10 @@ export function createTable(columns) {
     if (was !== is) byKey.delete(was);
     if (is === undefined) return true;
     note(is, timestamp);
-    // Columns that the change omits keep their value: large unchanged ones, and those that only load() returns.
-    byKey.set(is, { ...held, ...after });
+    // Columns that the change omits keep their value: large unchanged ones, and those that only load() returns. Any
+    // other one was renamed or dropped.
+    const isKept = ([column]) => keepsOmitted || column in after || unchanged?.includes(column);
+    byKey.set(is, { ...Object.fromEntries(Object.entries(held ?? {}).filter(isKept)), ...after });
     return true;
   }
 

@@ -350,6 +350,26 @@ test('unchanged large columns keep their value, even when the key changes', asyn
   assert.deepEqual(list.rows, [{ id: 7, a: 2, big: 'B' }]);
 });
 
+test('a column that was renamed or dropped disappears with the next change of its row', async (t) => {
+  const { socket, list } = await loaded(t, '10:10:', [{ id: 1, v: 1, old: 2, big: 'B' }]);
+  socket.sends(change(10, 'update', { before: { id: 1 }, after: { id: 1, vv: 5 }, unchanged: ['big'] }));
+  await turn();
+  assert.deepEqual(list.rows, [{ id: 1, big: 'B', vv: 5 }]);
+});
+
+for (const [type, first, second, changed] of [
+  ['jsonb', { a: 1 }, { a: 2 }, { a: 2 }], ['text[]', ['a,b'], ['a', 'b'], ['a', 'b']], ['composite', { x: 1, y: null }, { x: 1, y: '' }, { x: 1, y: '' }],
+  ['nested array', [[1], [2]], [[1, 2]], [[1, 2]]], ['text', '{"a":1}', '{"a":2}', '{"a":2}'], ['bigint', 1, 2, '2'], ['float', 1, 0, -0],
+]) {
+  test(`a key of type ${type} identifies rows by its whole value`, async (t) => {
+    const { socket, list } = await loaded(t, '10:10:', [{ id: first, v: 1 }, { id: second, v: 1 }]);
+    assert.equal(list.rows.length, 2);
+    socket.sends(update(10, { id: changed, v: 2 }));
+    await turn();
+    assert.deepEqual(list.rows.map(({ v }) => v), [1, 2]);
+  });
+}
+
 test('a TRUNCATE empties the list, in its transaction', async (t) => {
   const { socket, list, states } = await loaded(t, '10:10:', [{ id: 1 }]);
   socket.sends(change(10, 'truncate', {}), create(10, { id: 2 }), create(11, { id: 3 }));
