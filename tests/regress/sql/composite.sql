@@ -16,6 +16,15 @@ UPDATE task SET body = 'z' WHERE id = 1;
 DELETE FROM task WHERE id = 1;
 SELECT * FROM notes();
 
+-- a live rule sends it also to kept targets whose columns did not change
+SELECT clairon.watch('task', 'STRUCTURE+ROLE', 'structure+role', columns => '{id}', live => true);
+UPDATE task SET role = '{c,d}' WHERE id = 5;
+UPDATE task SET role = '{d}' WHERE id = 5;
+UPDATE task SET role = '{d,e}' WHERE id = 5;
+UPDATE task SET structure = 'b' WHERE id = 5;
+SELECT * FROM notes();
+SELECT clairon.watch('task', 'STRUCTURE+ROLE', 'structure+role');
+
 -- too many combinations are denied
 INSERT INTO task SELECT 8, 's', array_agg('r' || i) FROM generate_series(1, 10001) AS i;
 SELECT * FROM notes();

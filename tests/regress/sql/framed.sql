@@ -74,6 +74,9 @@ FROM seen WHERE kind = 'N';
 -- messages near 64 kB, none across the end of a transaction, increasing ordinals
 INSERT INTO f SELECT i, '{a}' FROM generate_series(1000, 1999) AS i;
 INSERT INTO f SELECT i, '{a}' FROM generate_series(2000, 2001) AS i;
+ALTER TABLE f REPLICA IDENTITY FULL;
+UPDATE f SET who = '{a,b}' WHERE id = 2000;
+UPDATE f SET who = '{b,c}' WHERE id = 2000;
 CREATE TABLE many AS SELECT row_number() OVER () AS place, * FROM frames();
 SELECT kind, count(*) FROM many GROUP BY kind ORDER BY kind;
 SELECT bool_and(size BETWEEN 40 AND 70000), count(*) BETWEEN 10 AND 40
