@@ -638,6 +638,26 @@ test('a truncated value causes a load', async (t) => {
   assert.deepEqual(list.rows, [{ id: 1, a: 'large' }]);
 });
 
+test('after a resumed connection, a change of a group rule is shown with the response only', async (t) => {
+  for (const [type, expected] of [['STRUCTURE', [{ id: 1 }]], ['USER', [{ id: 1 }, { id: 2 }]], ['ALL', [{ id: 1 }, { id: 2 }]]]) {
+    const { socket, relay, list, tick } = await loaded(t, '10:10:', [{ id: 1 }]);
+    const next = relay.socket();
+    socket.closes();
+    tick(1);
+    (await next).accept({ resumed: true });
+    const frame = create(10, { id: 2 });
+    frame.n.routing.audience = { type, targets: ['x'] };
+    (await next).sends(frame);
+    await turn();
+    assert.deepEqual(list.rows, expected, type);
+    tick(1000);
+    await turn();
+    respond(await next, '11:11:', [{ id: 1 }, { id: 2 }, { id: 3 }]); // 3: of a group that was joined during the absence
+    await turn();
+    assert.deepEqual(list.rows, [{ id: 1 }, { id: 2 }, { id: 3 }], type);
+  }
+});
+
 test('a resumed connection does not call load() again', async (t) => {
   const calls = [];
   const { relay, tick, socket, list } = await start(t, ownLoad(calls));
