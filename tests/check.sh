@@ -123,10 +123,11 @@ layer_tap() {
     tap_files "${files[@]}"
 }
 
-# A standby, and the decoder on a PostgreSQL that decodes on standbys: this machine's, else one in a Debian root.
+# A standby, live rows and the decoder on a PostgreSQL that decodes on standbys: this machine's, else one in a Debian root.
 layer_replica() {
     if [ "$(pg_major)" -ge 16 ]; then
-        tap_files tests/tap/standby/*.pl tests/tap/extension/*.pl \
+        tap_files tests/tap/standby/*.pl tests/tap/extension/*.pl tests/tap/client/live_lists.pl \
+            tests/tap/rows/{live_rules_end_to_end,live_lists_against_model}.pl \
             tests/tap/decoder/{transaction_ids,walsender_of_a_relay_role,server_encodings,rules_after_dump_and_restore,rules_in_a_walsender}.pl
     else
         recorded replica

@@ -14,7 +14,7 @@ test_count=0
 # which include LLVM.
 packages=(postgresql-17 postgresql-server-dev-17/unpacked ccache gcc make pkg-config libc6-dev libpq-dev
     libhiredis-dev libev-dev libwebsockets-dev libwebsockets-evlib-ev libjwt-dev
-    libjansson-dev uthash-dev valkey-server python3-minimal dpkg-dev debhelper
+    libjansson-dev uthash-dev valkey-server nodejs python3-minimal dpkg-dev debhelper
     libipc-run-perl libmojolicious-perl libjson-perl libio-socket-ssl-perl)
 
 inside() {
