@@ -60,9 +60,16 @@ is_hex(char c)
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F') || (c >= 'a' && c <= 'f');
 }
 
+/* 00 to 1f, and 7f */
+static bool
+is_hex_of_control(const char *hex)
+{
+    return hex[0] == '0' || hex[0] == '1' || (hex[0] == '7' && (hex[1] == 'f' || hex[1] == 'F'));
+}
+
 /*
- * RFC 3986, 2.1. Decoded arguments are C strings, which %00 would end. See also
- * gate/net/lws_workarounds.h.
+ * RFC 3986, 2.1. Decoded arguments are C strings, which %00 would end, and the library omits a line
+ * break (see also gate/net/lws_workarounds.h). No name contains a control character.
  */
 static enum rc
 check_target(struct head_scan *scan)
@@ -79,10 +86,36 @@ check_target(struct head_scan *scan)
             return reject_head(scan, "% without two hexadecimal digits in the request target");
         if (*at == '%' && at[1] == '0' && at[2] == '0')
             return reject_head(scan, "%00 in the request target");
+        if (*at == '%' && is_hex_of_control(at + 1))
+            return reject_head(scan, "encoded control character in the request target");
         if (*at == '&' && ++arguments == HTTP_HEAD_ARGUMENTS_MAX)
             return reject_head(scan, "too many query arguments");
     }
     return RC_OK;
+}
+
+static bool
+is_path_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == '_' || c == '~';
+}
+
+bool
+http_head_has_plain_path(const struct http_head *head)
+{
+    const char *query = memchr(head->target, '?', head->target_len);
+    size_t len = query != NULL ? (size_t)(query - head->target) : head->target_len;
+    char before = '\0';
+
+    for (size_t i = 0; i < len; i++) {
+        char c = head->target[i];
+
+        if (!is_path_letter(c) && ((c != '/' && c != '.') || before == '/'))
+            return false;
+        before = c;
+    }
+    return true;
 }
 
 /* GET /path HTTP/1.1 */

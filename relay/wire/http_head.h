@@ -33,4 +33,10 @@ struct http_head {
 MUST_CHECK enum rc http_head_check(const char *bytes, size_t len, size_t max,
                                    struct http_head *ret_head, const char **ret_why);
 
+/*
+ * True if the path consists of unreserved characters and single slashes, and no segment starts with
+ * a dot: nothing that a parser decodes or normalizes.
+ */
+bool http_head_has_plain_path(const struct http_head *head);
+
 #endif

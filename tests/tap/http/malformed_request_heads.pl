@@ -42,6 +42,9 @@ is(send_raw("POST /v1/ack HTTP/1.1\r\n$host${auth}Transfer-Encoding: chunked\r\n
 is(send_raw("GET /healthz HTTP/1.0\r\n\r\n")->{status}, 200, 'HTTP/1.0 needs no host');
 is(send_raw("GET /healthz HTTP/1.1\r\n${host}X-Forwarded-For: 192.0.2.1\r\nX-Forwarded-For: 192.0.2.2\r\nCookie: a\r\nCookie: b\r\n\r\n")->{status}, 200, 'repeated list headers are valid');
 
+expect_rejected(404, "GET $_ HTTP/1.1\r\n$host$auth\r\n", "the path $_", qr/no such path/)
+  for '/v1/rows;x?source=t', '//v1/rows?source=t', '/v1/../v1/rows?source=t', '/v1/./rows', '/v1/%72ows?source=t', '/v1/rows/../rows';
+
 expect_rejected(431, @$_, qr/too long/) for Clairon::Test::MalformedHeads::too_long();
 is(send_raw("GET /healthz HTTP/1.1\r\n$host" . join('', map { "X-Header-$_: " . 'y' x 80 . "\r\n" } 1 .. 120) . "\r\n")->{status}, 200, 'a head below the limit is accepted');
 is(send_raw("GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Authorization: Bearer " . token(sub => 'u1', x => 'y' x 5900) . "\r\n\r\n")->{status}, 204, 'a token may be long');

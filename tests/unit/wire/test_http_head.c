@@ -92,12 +92,57 @@ upgrade_other_than_websocket_is_reported(void **state)
     assert_true(has_idle_upgrade("Upgrade:\r\nConnection: Upgrade\r\n"));
 }
 
+static bool
+has_plain_path(const char *target)
+{
+    struct http_head head = {.len = 0};
+    const char *why = NULL;
+    char text[256];
+
+    snprintf(text, sizeof(text), "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", target);
+    assert_int_equal(http_head_check(text, strlen(text), MAX, &head, &why), RC_OK);
+    return http_head_has_plain_path(&head);
+}
+
+static void
+paths_that_parsers_normalize_are_not_plain(void **state)
+{
+    static const char *const plain[] = {"/", "/?a/../b;c=//%41", "/v1/rows?", "/a-b_c~d/e.f/g.",
+                                        "/a/"};
+    static const char *const others[] = {"//",
+                                         "//v1/rows",
+                                         "/v1//rows",
+                                         "/v1/../v1/rows",
+                                         "/./a",
+                                         "/a/..",
+                                         "/a/.",
+                                         "/v1/rows;x?a=b",
+                                         "/%76"
+                                         "1",
+                                         "/a%2fb",
+                                         "/a+b",
+                                         "/a#b",
+                                         "/a\\b",
+                                         "/a:b",
+                                         "/a\xc3\xa9"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(plain) / sizeof(plain[0]); i++)
+        assert_true(has_plain_path(plain[i]));
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        assert_false(has_plain_path(others[i]));
+}
+
 /* Each head is rejected with a matching error. */
 static void
 ambiguous_heads_are_rejected(void **state)
 {
     static const char *const bad[][2] = {
         {"\r\n", "empty"},
+        {"GET /?a=%00 HTTP/1.1\r\nHost: x\r\n\r\n", "%00"},
+        {"GET /?a=b%0a HTTP/1.1\r\nHost: x\r\n\r\n", "encoded control"},
+        {"GET /?a=%1F HTTP/1.1\r\nHost: x\r\n\r\n", "encoded control"},
+        {"GET /?a=%7F HTTP/1.1\r\nHost: x\r\n\r\n", "encoded control"},
         {"GET / HTTP/1.1\nHost: x\n\n", "carriage return"},
         {"GET / HTTP/1.1\r\nHost: x\n\r\n", "carriage return"},
         {"GET / HTTP/1.1\r\nHost: x\rY: z\r\n\r\n", "control"},
@@ -192,6 +237,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(valid_heads_are_accepted),
         cmocka_unit_test(upgrade_other_than_websocket_is_reported),
+        cmocka_unit_test(paths_that_parsers_normalize_are_not_plain),
         cmocka_unit_test(ambiguous_heads_are_rejected),
         cmocka_unit_test(incomplete_heads_return_again),
         cmocka_unit_test(bytes_and_lines_of_a_head_are_limited),

@@ -30,6 +30,7 @@ sub ambiguous
         [ "GET /healthz HTTP/1.1\r\n${host}X-A: b\0c\r\n\r\n", 'a NUL', qr/control/ ],
         [ "GET /healthz HTTP/1.1\r\n\r\n", 'a missing host', qr/Host/ ],
         [ "GET http://x/healthz HTTP/1.1\r\n$host\r\n", 'another host in the target', qr/path/ ],
+        [ "GET /v1/rows?source=us%0a HTTP/1.1\r\n$host$auth\r\n", 'an encoded line break in the target', qr/control character/ ],
         [ "GET /v1/poll?wait=0&pos=%00 HTTP/1.1\r\n$host$auth\r\n", 'a NUL in the target', qr/%00/ ],
         (map { [ "GET /healthz?$_ HTTP/1.1\r\n$host\r\n", "the escape $_", qr/two hexadecimal/ ] } '%', 'a=%2', '%zz', '%4g'),
         [ "GET /v1/ws HTTP/1.1\r\n${host}Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n\x89\x80abcd",
