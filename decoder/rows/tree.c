@@ -1,12 +1,17 @@
 /* tree.c: check a table with a live rule, its partitions and child tables. */
 #include "rows/tree.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
+#include "access/stratnum.h"
+#include "access/table.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 /*
@@ -45,6 +50,39 @@ check_owner(Relation relation, Form_pg_class leaf)
                             quote_identifier(GetUserNameFromId(owner, false)))));
 }
 
+/* The relfilenode as of the active snapshot, or InvalidOid if that does not contain the table. */
+static Oid
+snapshot_filenode(Oid relid)
+{
+    Relation catalog = table_open(RelationRelationId, AccessShareLock);
+    ScanKeyData key;
+    SysScanDesc scan;
+    HeapTuple tuple;
+    Oid file;
+
+    ScanKeyInit(&key, Anum_pg_class_oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(relid));
+    scan = systable_beginscan(catalog, ClassOidIndexId, true, GetActiveSnapshot(), 1, &key);
+    tuple = systable_getnext(scan);
+    file = HeapTupleIsValid(tuple) ? ((Form_pg_class)GETSTRUCT(tuple))->relfilenode : InvalidOid;
+    systable_endscan(scan);
+    table_close(catalog, AccessShareLock);
+    return file;
+}
+
+/*
+ * While the lock was awaited, a TRUNCATE or an ALTER TABLE may have replaced the table's file. To
+ * the older snapshot the new file is empty, so the result would lack rows. Other commands, such as
+ * VACUUM FULL, replace the file but keep old rows visible: these reads are repeated needlessly.
+ */
+static void
+check_file(Form_pg_class leaf)
+{
+    if (leaf->relfilenode != snapshot_filenode(leaf->oid))
+        ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                        errmsg("table \"%s\" was rewritten concurrently", NameStr(leaf->relname)),
+                        errhint("Repeat the transaction.")));
+}
+
 static void
 check_leaf(Relation relation, Oid relid)
 {
@@ -54,6 +92,7 @@ check_leaf(Relation relation, Oid relid)
         elog(ERROR, "cache lookup failed for relation %u", relid);
     check_kind(relation, (Form_pg_class)GETSTRUCT(tuple));
     check_owner(relation, (Form_pg_class)GETSTRUCT(tuple));
+    check_file((Form_pg_class)GETSTRUCT(tuple));
     ReleaseSysCache(tuple);
 }
 
