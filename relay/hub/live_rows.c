@@ -99,7 +99,7 @@ add_request(struct list_request *request, int64_t *ret_after_ms)
     return status;
 }
 
-void
+bool
 session_request_rows(struct session *session, const char *source, const char *rule,
                      int64_t request_id)
 {
@@ -107,14 +107,13 @@ session_request_rows(struct session *session, const char *source, const char *ru
     int64_t after_ms = 0;
     enum rows_status status;
 
-    if (request == NULL) {
-        log_debug("hub", "too many requests for rows: request dropped", LOG_SESSION(session));
-        return;
-    }
+    if (request == NULL)
+        return false;
     note_cursor(request);
     status = add_request(request, &after_ms);
     if (status != ROWS_OK)
         lists_rows_received(request, status, NULL, after_ms);
+    return true;
 }
 
 struct hub_cursor

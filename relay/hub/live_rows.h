@@ -15,10 +15,11 @@ struct snapshot;
 
 /*
  * Sends the rows that the rule addresses to the session's user as frames `rows`, or an `err`.
- * Later changes of the user's memberships send `reload`.
+ * Later changes of the user's memberships send `reload`. False: nothing is sent, because too many
+ * replies wait; the caller rejects the request.
  */
-void session_request_rows(struct session *session, const char *source, const char *rule,
-                          int64_t request_id);
+MUST_CHECK bool session_request_rows(struct session *session, const char *source, const char *rule,
+                                     int64_t request_id);
 
 /* True if the snapshot contains all transactions with a notification before the cursor. */
 bool session_accepts_snapshot(const struct session *session, const struct snapshot *snapshot);

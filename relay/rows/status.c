@@ -1,6 +1,7 @@
 /* status.c: maps server errors to statuses, and statuses to the errors of the protocol. */
 #include "rows/status.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const struct rows_error ERRORS[] = {
@@ -24,6 +25,19 @@ const struct rows_error *
 rows_error_of(enum rows_status status)
 {
     return &ERRORS[status];
+}
+
+const char *
+rows_error_text(enum rows_status status, const char *source, const char *rule,
+                char buffer[ROWS_ERROR_TEXT_MAX])
+{
+    const char *text = ERRORS[status].text;
+
+    if (status == ROWS_DENIED)
+        snprintf(buffer, ROWS_ERROR_TEXT_MAX, "%s: rule \"%s\" of \"%s\"", text, rule, source);
+    else
+        snprintf(buffer, ROWS_ERROR_TEXT_MAX, "%s", text);
+    return buffer;
 }
 
 /* A whole SQLSTATE, or its class. */

@@ -5,7 +5,11 @@
 #include <stdbool.h>
 
 #include "base/stats.h"
+#include "wire/client_message.h"
 #include "wire/codes.h"
+
+/* The longest text of an error, with its zero. */
+#define ROWS_ERROR_TEXT_MAX (CLIENT_MESSAGE_SOURCE_MAX + CLIENT_MESSAGE_RULE_MAX + 64)
 
 enum rows_status {
     ROWS_OK,
@@ -30,6 +34,13 @@ struct rows_error {
 };
 
 const struct rows_error *rows_error_of(enum rows_status status);
+
+/*
+ * Writes the error's text into `buffer`, and returns it. ROWS_DENIED names source and rule as they
+ * were requested: a client may request several lists.
+ */
+const char *rows_error_text(enum rows_status status, const char *source, const char *rule,
+                            char buffer[ROWS_ERROR_TEXT_MAX]);
 
 /* The status for an error of the server; NULL: it sent no SQLSTATE. */
 enum rows_status rows_status_of(const char *sqlstate);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "base/utf8.h"
 #include "gate/http/request_slots.h"
 #include "gate/http/response.h"
@@ -45,9 +46,12 @@ static void
 respond_error(struct gate_request *request, enum rows_status status, int64_t after_ms)
 {
     const struct rows_error *error = rows_error_of(status);
+    const struct gate_rows *rows = rows_of(request);
+    char text[ROWS_ERROR_TEXT_MAX];
     struct response response;
 
-    response_problem(&response, error->http_status, error->code, error->text);
+    response_problem(&response, error->http_status, error->code,
+                     rows_error_text(status, rows->source, rows->rule, text));
     if (error->is_retryable)
         response_header(&response, "Retry-After: %lld", (long long)(after_ms + 999) / 1000);
     gate_request_respond(request, &response);
@@ -85,10 +89,10 @@ static const struct rows_events EVENTS = {
 };
 
 static void
-add_request(struct gate_request *request, const char *source, const char *rule)
+add_request(struct gate_request *request)
 {
     struct gate_rows *rows = rows_of(request);
-    struct rows_wanted wanted = {source, rule, request->token.user, NULL};
+    struct rows_wanted wanted = {rows->source, rows->rule, request->token.user, NULL};
     enum rows_status status = ROWS_FAILED;
     int64_t after_ms = 0;
     struct buffer groups;
@@ -144,25 +148,30 @@ is_name(const char *text)
 void
 gate_rows_begin(struct gate_request *request)
 {
-    char *source = request_argument(request->io.wsi, "source=", CLIENT_MESSAGE_SOURCE_MAX);
-    char *rule = request_argument(request->io.wsi, "rule=", CLIENT_MESSAGE_RULE_MAX);
+    struct gate_rows *rows = rows_of(request);
     char *snapshot = request_argument(request->io.wsi, "snapshot=", SNAPSHOT_ARGUMENT_MAX);
 
-    if (!is_name(source) || (rule != NULL && !is_name(rule)))
+    rows->source = request_argument(request->io.wsi, "source=", CLIENT_MESSAGE_SOURCE_MAX);
+    rows->rule = request_argument(request->io.wsi, "rule=", CLIENT_MESSAGE_RULE_MAX);
+    if (rows->rule == NULL)
+        rows->rule = memory_text("default", strlen("default"));
+    if (!is_name(rows->source) || !is_name(rows->rule))
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
                              "\"source\" and \"rule\" must be names of 1 to 255 bytes");
     else if (snapshot != NULL)
         respond_verdict(request, snapshot);
     else
-        add_request(request, source, rule != NULL ? rule : "default");
-    free(source);
-    free(rule);
+        add_request(request);
     free(snapshot);
 }
 
 void
 gate_rows_free(struct gate_request *request)
 {
-    if (rows_of(request)->request != NULL)
-        rows_request_end(rows_of(request)->request);
+    struct gate_rows *rows = rows_of(request);
+
+    if (rows->request != NULL)
+        rows_request_end(rows->request);
+    free(rows->source);
+    free(rows->rule);
 }

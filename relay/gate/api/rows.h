@@ -11,6 +11,8 @@ struct rows_request;
 struct gate_rows {
     struct rows_request *request; /* NULL: rejected */
     struct hub_cursor reached;    /* of the relay, when the request arrived */
+    char *source;                 /* NULL: the request had none */
+    char *rule;
 };
 
 void gate_rows_begin(struct gate_request *request);

@@ -293,7 +293,11 @@ handle_rows(struct gate_conn *conn, const struct client_message *message)
     int len;
 
     if (!message->has_snapshot) {
-        session_request_rows(conn->session, message->source, message->rule, message->request_id);
+        /* This reply is not queued with the others: the gate closes a client that reads none. */
+        if (!session_request_rows(conn->session, message->source, message->rule,
+                                  message->request_id))
+            send_rate(conn, message, "too many requests for rows by this connection",
+                      RATE_RETRY_AFTER_MS);
         return;
     }
     is_accepted = session_accepts_snapshot(conn->session, &message->snapshot);

@@ -206,6 +206,7 @@ static enum rc
 write_result(struct list_request *request, struct buffer *out)
 {
     const struct rows_error *error;
+    char text[ROWS_ERROR_TEXT_MAX];
 
     if (request->status == ROWS_OK)
         return rows_result_write_page(request->result, request->next_row, request->request_id, out,
@@ -215,7 +216,8 @@ write_result(struct list_request *request, struct buffer *out)
         out, &(struct error_frame){.has_request_id = true,
                                    .request_id = request->request_id,
                                    .code = error->code,
-                                   .text = error->text,
+                                   .text = rows_error_text(request->status, request->list->source,
+                                                           request->list->rule, text),
                                    .after_ms = error->is_retryable ? request->after_ms : -1});
 }
 

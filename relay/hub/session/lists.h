@@ -69,7 +69,7 @@ struct session_lists {
     struct list_request *sending; /* utlist, in the order of the replies */
 };
 
-/* Begins a request. NULL: too many, because the client does not read its replies. */
+/* Begins a request. NULL: too many of its replies wait. */
 struct list_request *lists_request(struct session *session, const char *source, const char *rule,
                                    int64_t request_id);
 /* Its result. Pages or an error are sent next. */

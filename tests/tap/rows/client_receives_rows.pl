@@ -71,10 +71,19 @@ $stub->set('empty', row_count => 0);
 ($page) = rows($client, source => 'empty');
 is_deeply([ $page->{rows}, $page->{more} ], [ [], JSON::false ], 'a list may be empty');
 
+# Removes the text of an error after checking that it names the rule as requested: otherwise all errors are the same.
+sub named_rule
+{
+    my ($error, $field, $wanted) = @_;
+    my $rule = $wanted->{rule} // 'default';
+    is(delete $error->{$field}, qq{no such live rule for this user: rule "$rule" of "$wanted->{source}"}, "the error names rule $rule of $wanted->{source}");
+    return;
+}
+
 # Errors.
 $stub->set('secret', denied => '{u1}');
-my @refusals = map { my ($error) = rows($client, %$_); delete $error->{r}; $error }
-  { source => 'missing' }, { source => 't', rule => 'other' }, { source => 'secret' }, { source => "t'; DROP TABLE stub" };
+my @refusals = map { my ($error) = rows($client, %$_); delete $error->{r}; named_rule($error, msg => $_); $error }
+  { source => 'missing' }, { source => 't', rule => 'other' }, { source => 'a"\\', rule => "\x{e9}\n" }, { source => 'secret' }, { source => "t'; DROP TABLE stub" };
 is($refusals[0]{code}, 103, 'an unknown source returns error 103');
 is($refusals[0]{retry}, JSON::false, 'the error of an unknown source is final');
 is_deeply($refusals[$_], $refusals[0], 'every other rule that the user may not read returns the same error') for 1 .. $#refusals;
@@ -110,6 +119,8 @@ for my $path ('/v1/rows?source=missing', '/v1/rows?source=t&rule=other', '/v1/ro
 {
     ($status, $body) = http($path);
     is($status, 403, "$path returns 403");
+    my %wanted = $path =~ /(\w+)=(\w+)/g;
+    named_rule($body, detail => \%wanted);
     push @problems, $body;
 }
 is($problems[0]{code}, 103, 'the problem has the code 103');
@@ -122,6 +133,19 @@ for my $path ('/v1/rows', '/v1/rows?source=', '/v1/rows?source=t&rule=', '/v1/ro
     is_deeply([ $status, $body->{code} ], [ 400, 107 ], substr("$path returns 400", 0, 60));
 }
 is(($relay->get('/v1/rows?source=t'))[0], 401, 'a request without a token returns 401');
+
+# A burst: each request gets a reply. A user may have 16, a connection 256 unsent replies.
+my $burst = $relay->client('u3');
+my $first = $next + 1;
+$burst->send_text(join "\n", map { qq({"t":"rows","r":$_,"source":"t"}) } $first .. $first + 299);
+my %reply;
+$burst->run_until('all replies', sub {
+    $reply{ $_->{r} } = $_ for grep { ($_->{r} // 0) >= $first } @{ $burst->{messages} };
+    return keys %reply == 300;
+});
+my @rejected = grep { $_->{t} eq 'err' } values %reply;
+is(300 - @rejected, 16, 'the first requests of a burst return rows');
+is(scalar(grep { $_->{code} != 111 || !$_->{retry} || $_->{after} <= 0 } @rejected), 0, 'all others are rejected with 111 and a delay');
 
 # Metrics.
 is($relay->metric('clairon_rows_errors_total{kind="too_many"}'), 3, 'errors are counted by kind');

@@ -90,7 +90,7 @@ results_and_errors_are_sent_in_order(void **state)
         sent(),
         PAGE("3", "{\"id\":1}",
              "false") "{\"t\":\"err\",\"r\":1,\"code\":103,\"msg\":\"no such live rule for this "
-                      "user\",\"retry\":false} "
+                      "user: rule \\\"a\\\"b\\\" of \\\"t\\\"\",\"retry\":false} "
                       "{\"t\":\"err\",\"r\":2,\"code\":111,\"msg\":\"too many requests for rows\","
                       "\"after\":1500,\"retry\":true} ");
     rows_result_unref(result);
@@ -109,8 +109,9 @@ nothing_is_sent_before_connected(void **state)
     assert_string_equal(sent(), "");
     session.state = SESSION_INBOX;
     session_send_control(&session, "{}", 2); /* connected */
-    assert_string_equal(sent(), "{} {\"t\":\"err\",\"r\":1,\"code\":103,\"msg\":\"no such live "
-                                "rule for this user\",\"retry\":false} ");
+    assert_string_equal(sent(),
+                        "{} {\"t\":\"err\",\"r\":1,\"code\":103,\"msg\":\"no such live "
+                        "rule for this user: rule \\\"a\\\"b\\\" of \\\"t\\\"\",\"retry\":false} ");
 }
 
 /* Bytes that the socket accepted, of frames that it accepted whole. */
@@ -366,8 +367,9 @@ membership_that_changes_before_a_denial_causes_a_reload(void **state)
     lists_reload(&session, &STRUCTURE, true);
     assert_string_equal(sent(), "");
     lists_rows_received(request, ROWS_DENIED, NULL, 0);
-    assert_string_equal(sent(), "{\"t\":\"err\",\"r\":1,\"code\":103,\"msg\":\"no such live rule "
-                                "for this user\",\"retry\":false} " RELOAD);
+    assert_string_equal(
+        sent(), "{\"t\":\"err\",\"r\":1,\"code\":103,\"msg\":\"no such live rule "
+                "for this user: rule \\\"a\\\"b\\\" of \\\"t\\\"\",\"retry\":false} " RELOAD);
 }
 
 /* Requests the rows of the rule with this number, which is denied. */
