@@ -99,6 +99,22 @@ qualified_operator(Oid operator)
     return text;
 }
 
+/*
+ * The column as a value of its base type: polymorphic operators, as those of enums, reject domains.
+ * Without a type modifier the cast changes no value and an index still serves the condition.
+ */
+static const char *
+column_expression(Form_pg_attribute attribute, Oid base)
+{
+    const char *column = quote_identifier(NameStr(attribute->attname));
+
+    if (attribute->atttypid == base)
+        return psprintf("t.%s", column);
+    return psprintf(
+        "t.%s::%s", column,
+        format_type_extended(base, -1, FORMAT_TYPE_TYPEMOD_GIVEN | FORMAT_TYPE_FORCE_QUALIFY));
+}
+
 /* Indexes serve a single value better than an array. */
 static void
 put_condition(struct row_query *query, const char *column, const char *operator, bool is_array,
@@ -110,9 +126,9 @@ put_condition(struct row_query *query, const char *column, const char *operator,
         add_array(query, type, values, count);
     else
         add_parameter(query, type, values[0]);
-    appendStringInfo(
-        &query->text, " %s t.%s %s %s($%d)", query->parameter_count == 1 ? "WHERE" : "AND",
-        quote_identifier(column), operator, is_list ? "ANY " : "", query->parameter_count);
+    appendStringInfo(&query->text, " %s %s %s %s($%d)",
+                     query->parameter_count == 1 ? "WHERE" : "AND", column, operator,
+                     is_list ? "ANY " : "", query->parameter_count);
 }
 
 static void
@@ -136,7 +152,7 @@ restrict_column(struct row_query *query, Form_pg_attribute attribute, const stru
     if (count == 0)
         query->is_empty = true;
     else
-        put_condition(query, NameStr(attribute->attname),
+        put_condition(query, column_expression(attribute, encoder->type),
                       is_array ? "OPERATOR(pg_catalog.&&)" : qualified_operator(equality), is_array,
                       type, values, count);
 }

@@ -118,6 +118,56 @@ SELECT * FROM found('owner', repeat('x', 256));
 SELECT ids FROM found('owner', repeat('x', 255));
 DROP TABLE k;
 
+-- target columns of domains; an index on a domain is used
+CREATE DOMAIN dtext AS text;
+CREATE DOMAIN dchar AS char(5);
+CREATE DOMAIN dvar AS varchar(9) CHECK (VALUE <> 'never');
+CREATE DOMAIN dint AS int;
+CREATE DOMAIN dbit AS bit(3);
+CREATE DOMAIN dmood AS mood;
+CREATE DOMAIN dtwice AS dmood;
+CREATE DOMAIN dtexts AS text[];
+CREATE DOMAIN dints AS int[];
+CREATE DOMAIN dmoods AS mood[];
+CREATE DOMAIN ddmoods AS dmood[];
+CREATE TABLE k (id int PRIMARY KEY, t dtext, c dchar, v dvar, i dint, b dbit, m dmood, w dtwice, at dtext[], ac dchar[], ai dint[],
+    am dmood[], dt dtexts, di dints, dm dmoods, dd ddmoods);
+ALTER TABLE k REPLICA IDENTITY FULL;
+CREATE INDEX ON k (m);
+INSERT INTO k VALUES
+    (1, 'x', 'xy', 'xy', 7, '101', 'sad', 'sad', '{x,y}', '{xy}', '{7}', '{sad,NULL}', '{x}', '{7}', '{sad}', '{sad}'),
+    (2, 'y', 'y', 'y', 8, '110', 'it''s "ok"', 'it''s "ok"', '{y}', '{y}', '{8}', '{"it''s \"ok\""}', '{y}', '{8}', '{}', '{}');
+SELECT * FROM found('t', 'x', 'y', 'z') UNION ALL
+SELECT * FROM found('c', 'xy', 'xy   ', 'x') UNION ALL
+SELECT * FROM found('v', 'xy', 'never', 'x') UNION ALL
+SELECT * FROM found('i', '7', '07', 'x') UNION ALL
+SELECT * FROM found('b', '101', '1') UNION ALL
+SELECT * FROM found('m', 'sad', 'it''s "ok"', 'x') UNION ALL
+SELECT * FROM found('w', 'sad', 'x') UNION ALL
+SELECT * FROM found('at', 'x', 'y', 'z') UNION ALL
+SELECT * FROM found('ac', 'xy   ', 'xy') UNION ALL
+SELECT * FROM found('ai', '7', '9') UNION ALL
+SELECT * FROM found('am', 'sad', 'x') UNION ALL
+SELECT * FROM found('dt', 'x', 'z') UNION ALL
+SELECT * FROM found('di', '7', '9') UNION ALL
+SELECT * FROM found('dm', 'sad', 'x') UNION ALL
+SELECT * FROM found('dd', 'sad', 'x');
+INSERT INTO clairon.member VALUES ('MOODS', 'sad', 'u1'), ('MOODS', 'it''s "ok"', 'u1');
+SELECT clairon.watch('k', 'MOODS', 'm', live => true);
+SELECT row ->> 'id' AS id FROM clairon.rows('k', 'u1') AS row;
+DELETE FROM clairon.member WHERE audience = 'MOODS';
+SELECT clairon.watch('k', 'USER', 'm', live => true);
+SET enable_seqscan = off;
+BEGIN;
+SELECT seq_scan AS seq_before, idx_scan AS idx_before FROM pg_stat_xact_user_tables WHERE relid = 'k'::regclass \gset
+SELECT count(*) FROM clairon.rows('k', 'sad');
+SELECT seq_scan - :seq_before AS seq_scans, idx_scan > :idx_before AS by_index
+FROM pg_stat_xact_user_tables WHERE relid = 'k'::regclass;
+COMMIT;
+RESET enable_seqscan;
+DROP TABLE k;
+DROP DOMAIN dtext, dchar, dvar, dint, dbit, dtexts, dints, dmoods, ddmoods, dtwice, dmood;
+
 -- partitions with other column orders, inheritance, a composite key
 CREATE TABLE p (region text, id int, owner text, body text, PRIMARY KEY (id, region)) PARTITION BY LIST (region);
 CREATE TABLE p_a PARTITION OF p FOR VALUES IN ('a');
