@@ -5,12 +5,14 @@
 # standby whose replay is paused and resumed. Clients use both relays, over WebSocket and server-sent events. Relays,
 # store, both servers and connections are paused, killed and cut. From PostgreSQL 16 on the standby may also feed the
 # relays. To repeat a run: CLAIRON_LIVE_SEED=n; for longer ones: CLAIRON_LIVE_ROUNDS=n, CLAIRON_LIVE_FAULTS=n per round.
+# CLAIRON_LIVE_TRUNCATE=1 adds TRUNCATE, and a client over server-sent events is replaced by one over WebSocket.
 use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until token scratch top amount pg_major);
 use Clairon::Test::Live::History;
 use Clairon::Test::Live::Writer;
+use Digest::MD5 qw(md5_hex);
 use JSON ();
 use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More;
@@ -24,12 +26,16 @@ my $FAULTS  = $ENV{CLAIRON_LIVE_FAULTS} // amount(4, 10);
 my $WRITERS = 3;
 my @USERS   = qw(u1 u2 u3);
 my %TOKEN_GROUPS = (u1 => { TEAM => ['t9'] });
-srand $SEED;
+# Perl's first random numbers after similar seeds are similar.
+sub start_random { srand hex substr md5_hex("$SEED @_"), 0, 8; return }
+start_random('settings');
 
 my $feed_on_standby = pg_major() >= 16 && rand() < 0.8;
 my $is_synchronous  = rand() < 0.4;
-note sprintf 'seed %d, %d rounds of %d faults, feed on the %s, %s', $SEED, $ROUNDS, $FAULTS,
-  $feed_on_standby ? 'standby' : 'primary', $is_synchronous ? 'synchronous' : 'asynchronous';
+# A relay does not announce a TRUNCATE over server-sent events, nor one of an absence to a connection that resumes.
+my $truncates = $ENV{CLAIRON_LIVE_TRUNCATE};
+note sprintf 'seed %d, %d rounds of %d faults, feed on the %s, %s, %s', $SEED, $ROUNDS, $FAULTS,
+  $feed_on_standby ? 'standby' : 'primary', $is_synchronous ? 'synchronous' : 'asynchronous', $truncates ? 'TRUNCATE' : 'server-sent events';
 
 my $primary = Clairon::Test::postgresql('primary', conf => "max_prepared_transactions = 10\n");
 my $history_lists = {
@@ -82,7 +88,7 @@ my @clients = map {
     { name => "$user $relay" . ($is_stream ? ' stream' : ''), user => $user, isStream => $is_stream ? JSON::true : JSON::false,
         url => $to_relays[$relay]->url('http') . '/v1/ws',
         token => token(sub => $user, $TOKEN_GROUPS{$user} ? (groups => $TOKEN_GROUPS{$user}) : ()) } }
-  [ 'u1', 0, 0 ], [ 'u1', 1, 0 ], [ 'u2', 0, 0 ], [ 'u2', 1, 1 ], [ 'u3', 1, 0 ];
+  [ 'u1', 0, 0 ], [ 'u1', 1, 0 ], [ 'u2', 0, 0 ], [ 'u2', 1, !$truncates ], [ 'u3', 1, 0 ];
 my %user_of = map { $_->{name} => $_->{user} } @clients;
 my $page = Clairon::Test::page(name => 'lists', websocket => 1, url => $relays[0]->url . '/v1/ws', token => token(sub => 'none'),
     script => 'const CLIENTS = ' . JSON->new->canonical->encode(\@clients) . ";\n" . slurp_file(top() . '/tests/perl/Clairon/Test/Live/lists.js'));
@@ -209,6 +215,9 @@ my %faults = (
     'connections of clients are cut' => sub { one_of(@to_relays)->cut },
     'the network of clients stops' => sub { my $network = one_of(@to_relays); $network->freeze; wait_random(); $network->cut; $network->thaw },
     'clients change the relay' => \&swap_relays,
+    'replay is paused, and clients change the relay' => sub { replay('pause'); wait_random(); swap_relays(); wait_random(); replay('resume') },
+    'clients return after the stream was trimmed' => sub {
+        $_->freeze for @to_relays; wait_random(); $store->execute('XTRIM', $_, 'MAXLEN', 0) for $store->keys('stream'); $_->cut, $_->thaw for @to_relays },
     'connections to the store are cut' => sub { $to_store->cut },
     'the primary restarts' => sub { $primary->restart },
     'the primary crashes' => sub { $primary->stop('immediate'); $primary->start },
@@ -222,7 +231,7 @@ my @names = sort keys %faults;
 # ---- rounds
 
 my $begin = time;
-my $writers = Clairon::Test::Live::Writer->new($primary, users => \@USERS, seed => $SEED);
+my $writers = Clairon::Test::Live::Writer->new($primary, users => \@USERS, seed => $SEED, truncates => $truncates);
 $writers->fill;
 wait_until('the relays are ready', sub { !grep { ($_->get('/readyz'))[0] != 200 } @relays });
 for my $round (1 .. $ROUNDS)
@@ -231,7 +240,7 @@ for my $round (1 .. $ROUNDS)
     for my $fault (1 .. $FAULTS)
     {
         # Other modules use random numbers too.
-        srand($SEED + 1000 * $round + $fault);
+        start_random($round, $fault);
         my $name = one_of(@names);
         note sprintf '%5.1f s  round %d, fault %d: %s', time - $begin, $round, $fault, $name;
         $faults{$name}->();

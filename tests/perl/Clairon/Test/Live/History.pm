@@ -53,13 +53,13 @@ sub key_of
     return join '|', @{$row}{ @{ $self->{keys}{$table} } };
 }
 
-# A change: its table, the key of the old row, and the new row.
+# A change: its table, the key of the old row, and the new row; or a TRUNCATE of the table.
 sub parse
 {
     my ($self, $line) = @_;
     my ($table, $operation, $rest) = $line =~ /^table "?[\w]+"?\."?([\w]+)"?: (\w+): (.*)$/s or die "unexpected change: $line\n";
     return unless $self->{keys}{$table};
-    die "unexpected change: $line\n" if $operation eq 'TRUNCATE';
+    return { table => $table, is_truncate => 1 } if $operation eq 'TRUNCATE';
     my ($old, $new) = $operation eq 'INSERT' ? (undef, $rest) : $operation eq 'DELETE' ? ($rest, undef)
       : $rest =~ /^old-key: (.*) new-tuple: (.*)$/s ? ($1, $2) : (undef, $rest);
     $_ = values_of($_) for grep { defined } $old, $new;
@@ -71,6 +71,7 @@ sub apply
 {
     my ($self, $tables, $change) = @_;
     my $rows = $tables->{ $change->{table} };
+    %$rows = () if $change->{is_truncate};
     my $was  = defined $change->{old_key} ? delete $rows->{ $change->{old_key} } : undef;
     return unless $change->{new};
     my $row = { %{ $was // {} }, %{ $change->{new} } };

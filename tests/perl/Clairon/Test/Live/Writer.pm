@@ -1,6 +1,6 @@
 # Clairon::Test::Live::Writer: processes that commit random transactions for tests of live lists.
 #
-#   my $writers = Clairon::Test::Live::Writer->new($pg, users => [qw(u1 u2)], seed => 1);
+#   my $writers = Clairon::Test::Live::Writer->new($pg, users => [qw(u1 u2)], seed => 1, truncates => 1);
 #   $writers->fill;         # the first rows
 #   $writers->start(3);
 #   $writers->finish;       # all transactions have ended, also prepared ones
@@ -13,6 +13,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until scratch);
+use Digest::MD5 qw(md5_hex);
 use POSIX ();
 
 my $TASKS = 10;
@@ -89,6 +90,7 @@ sub statement
     return $self->change_doc                             if $die < 0.45;
     return $self->change_member                          if $die < 0.53;
     return sprintf 'UPDATE tasks SET n = %d + id WHERE id %% 3 = %d', $self->number * 100, rand 3 if $die < 0.57;
+    return 'TRUNCATE ' . pick(qw(tasks docs))            if $die < 0.58 && $self->{truncates};
     return $self->update_task($id);
 }
 
@@ -106,8 +108,8 @@ sub transaction
 
 sub write_until_stopped
 {
-    my ($self, $seed) = @_;
-    srand $seed;
+    my ($self, $number) = @_;
+    srand hex substr md5_hex("$self->{seed} writer $number"), 0, 8;
     my $parent = getppid;
     while (!-e $self->{stop_file} && getppid == $parent)    # a test that dies leaves no writer
     {
@@ -123,13 +125,13 @@ sub start
     unlink $self->{stop_file};
     for (1 .. $count)
     {
-        my $seed = $self->{seed} + ++$self->{starts};
-        $self->{number} = 1_000_000 * $self->{starts};
+        my $number = ++$self->{starts};
+        $self->{number} = 1_000_000 * $number;
         my $pid = fork // die "could not fork: $!";
         if ($pid == 0)
         {
             open STDERR, '>', '/dev/null' or POSIX::_exit(1);
-            $self->write_until_stopped($seed);
+            $self->write_until_stopped($number);
             POSIX::_exit(0);
         }
         push @{ $self->{pids} }, $pid;
