@@ -273,13 +273,20 @@ handle_refresh(struct gate_conn *conn, const struct client_message *message)
     token_free(&token);
 }
 
+/* A reply lists all topics, so a burst of requests can fill the control queue. */
 static void
-handle_subscribe(struct gate_conn *conn, const struct client_message *message)
+handle_topics(struct gate_conn *conn, const struct client_message *message)
 {
     struct session_topics topics = topics_of(message);
+    enum rc rc = message->kind == CLIENT_MESSAGE_SUBSCRIBE
+                     ? session_subscribe(conn->session, &topics, message->has_request_id,
+                                         message->request_id)
+                     : session_unsubscribe(conn->session, &topics, message->has_request_id,
+                                           message->request_id);
 
-    if (session_subscribe(conn->session, &topics, message->has_request_id, message->request_id) !=
-        RC_OK)
+    if (rc == RC_AGAIN)
+        send_rate(conn, message, "too many unsent replies", RATE_RETRY_AFTER_MS);
+    else if (rc != RC_OK)
         send_err(conn, message, GATE_ERR_BAD_REQUEST,
                  "subscription limit reached: 256 topics or 8 kB");
 }
@@ -324,14 +331,9 @@ handle_open(struct gate_conn *conn, const struct client_message *message)
                      message->delay_ms);
         break;
     case CLIENT_MESSAGE_SUBSCRIBE:
-        handle_subscribe(conn, message);
+    case CLIENT_MESSAGE_UNSUBSCRIBE:
+        handle_topics(conn, message);
         break;
-    case CLIENT_MESSAGE_UNSUBSCRIBE: {
-        struct session_topics topics = topics_of(message);
-
-        session_unsubscribe(conn->session, &topics, message->has_request_id, message->request_id);
-        break;
-    }
     case CLIENT_MESSAGE_REFRESH:
         handle_refresh(conn, message);
         break;

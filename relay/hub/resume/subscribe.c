@@ -3,6 +3,7 @@
 
 #include "base/log.h"
 #include "hub/delivery/session_inflight.h"
+#include "hub/session/control.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/ready_list.h"
 
@@ -42,8 +43,10 @@ enum rc
 session_subscribe(struct session *session, const struct session_topics *topics, bool has_request_id,
                   int64_t request_id)
 {
-    enum rc rc = add_topics(session, topics);
+    enum rc rc = RC_AGAIN;
 
+    if (session_can_send_control(session, SUBSCRIPTION_FRAME_MAX))
+        rc = add_topics(session, topics);
     if (rc != RC_OK)
         return rc;
     send_subscribed(session, has_request_id, request_id);
@@ -54,11 +57,14 @@ session_subscribe(struct session *session, const struct session_topics *topics, 
     return RC_OK;
 }
 
-void
+enum rc
 session_unsubscribe(struct session *session, const struct session_topics *topics,
                     bool has_request_id, int64_t request_id)
 {
+    if (!session_can_send_control(session, SUBSCRIPTION_FRAME_MAX))
+        return RC_AGAIN;
     subscription_remove(&session->subscription, topics->names, topics->count);
     session->has_topics = !subscription_is_all(&session->subscription);
     send_subscribed(session, has_request_id, request_id);
+    return RC_OK;
 }

@@ -10,13 +10,14 @@ MUST_CHECK enum rc session_begin_subscription(struct session *session,
 
 /*
  * Subscribes to these topics as well, and sends `subscribed` with all of them. Notifications that
- * are already queued are still sent. RC_LIMIT: too many topics; nothing changed.
+ * are already queued are still sent. RC_LIMIT: too many topics. RC_AGAIN: too many replies wait.
+ * In both cases nothing changed.
  */
 MUST_CHECK enum rc session_subscribe(struct session *session, const struct session_topics *topics,
                                      bool has_request_id, int64_t request_id);
 
-/* Unsubscribes from topics, spelled as when subscribing; sends `subscribed` with the rest. */
-void session_unsubscribe(struct session *session, const struct session_topics *topics,
-                         bool has_request_id, int64_t request_id);
+/* Unsubscribes from topics, spelled as when subscribing; sends `subscribed`. RC_AGAIN: as above. */
+MUST_CHECK enum rc session_unsubscribe(struct session *session, const struct session_topics *topics,
+                                       bool has_request_id, int64_t request_id);
 
 #endif

@@ -160,6 +160,15 @@ stays_open($raw, 'an ack of unknown ids');
 is($relay->metric('clairon_store_acks_total'), 0, 'an invalid ack acknowledges nothing');
 is($store->execute('EXISTS', $store->keys("ack:$id")), 0, 'an invalid ack creates no key');
 
+# The replies to these requests are larger than the relay's buffer for them.
+my $subscriber = user();
+$subscriber->send_json({ t => 'subscribe', r => 1, topics => [ map { "$_." . 'x' x 240 } 1 .. 30 ] });
+is($subscriber->next_message->{t}, 'subscribed', 'a client has many topics');
+$subscriber->send_json(map { { t => $_ % 2 ? 'subscribe' : 'unsubscribe', r => $_, topics => ['other'] } } 2 .. 101);
+my @replies = map { $subscriber->next_message } 2 .. 101;
+is(join(' ', sort { $a <=> $b } map { $_->{r} } @replies), join(' ', 2 .. 101), 'each request of a burst for topics gets a reply');
+is_deeply([ sort keys %{ { map { ($_->{code} // $_->{t}) => 1 } @replies } } ], [ 111, 'subscribed' ], 'some are rejected with 111');
+
 # Unread err messages are limited too.
 my $not_reading = user();
 for (1 .. 2000)
