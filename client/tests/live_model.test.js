@@ -31,7 +31,7 @@ function dice(seed) {
 }
 
 /**
- * A table whose rows belong to groups, and the memberships of one user. A commit is first sent to the relay, in the
+ * A table whose rows belong to one or two groups, and the memberships of one user. A commit is first sent to the relay, in the
  * order of `commits`, and becomes visible on the primary later, in any order. Until then it keeps its row locks. A replica
  * sees a prefix of `commits`.
  */
@@ -63,8 +63,10 @@ function createDatabase({ below, chance, pick }) {
   /** The user's rows, as text. */
   function rowsOf(mask) {
     const { table, groups } = stateOf(mask);
-    return [...table.values()].filter(({ g }) => groups.has(g));
+    return [...table.values()].filter(({ g }) => g.some((group) => groups.has(group)));
   }
+
+  const someGroups = () => [...new Set(chance(0.4) ? [below(GROUPS), below(GROUPS)] : [below(GROUPS)])];
 
   const maskOf = (transactions) => transactions.flatMap((one) => one.changes).reduce((mask, { bit }) => mask | bit, 0n);
   const visible = () => commits.filter((one) => one.isVisible);
@@ -95,11 +97,11 @@ function createDatabase({ below, chance, pick }) {
       transaction.keys.add('all');
       change.truncates = true;
     } else if (!before) {
-      change.after = { id, g: below(GROUPS), a: values, big: below(100) };
+      change.after = { id, g: someGroups(), a: values, big: below(100) };
     } else {
       change.before = before;
       if (chance(0.8)) change.after = { ...before, a: values };
-      if (change.after && chance(0.3)) change.after.g = below(GROUPS);
+      if (change.after && chance(0.3)) change.after.g = someGroups();
       if (change.after && chance(0.3)) change.after.big = below(100);
       const to = 1 + below(KEYS);
       if (change.after && chance(0.2) && !table.has(to) && !isLocked(transaction, to)) {
@@ -170,39 +172,39 @@ function createDatabase({ below, chance, pick }) {
   return { act, commits, visible, stateOf, rowsOf, maskOf, snapshotOf, finish };
 }
 
-/** The notifications of a commit for the user, by the memberships as of this commit. */
+/** The notifications of a commit for the user, by change and by the memberships as of this commit. */
 function notificationsOf(db, index, kind) {
   const { x, changes } = db.commits[index];
   const { groups } = db.stateOf(db.maskOf(db.commits.slice(0, index)));
   const timestamp = `2026-01-01T00:00:00.${String(index).padStart(6, '0')}Z`;
-  return changes.flatMap((change) => {
-    const image = imageOf(change, groups, kind);
-    return image ? {
-      bit: change.bit,
-      frame: {
-        t: 'msg',
-        x,
-        rule: 'default',
-        n: {
-          metadata: { id: `change ${change.bit}`, source: 't', topic: 'demo.t', type: 'REALTIME', timestamp, operation: image.operation },
-          payload: image.payload,
-          routing: { retry: { ack_required: kind.needsAck, attempts: 0 } },
-        },
+  return changes.map((change) => ({
+    bit: change.bit,
+    frames: imagesOf(change, groups, kind).map(({ operation, payload }) => ({
+      t: 'msg',
+      x,
+      rule: 'default',
+      n: {
+        metadata: { id: `change ${change.bit} ${operation}`, source: 't', topic: 'demo.t', type: 'REALTIME', timestamp, operation },
+        payload,
+        routing: { retry: { ack_required: kind.needsAck, attempts: 0 } },
       },
-    } : [];
-  });
+    })),
+  })).filter(({ frames }) => frames.length);
 }
 
-function imageOf({ before, after, truncates }, groups, { isFull }) {
-  if (truncates) return { operation: 'truncate', payload: { before: null, after: null } };
-  const [had, has] = [before, after].map((row) => row && groups.has(row.g));
+/** The user receives what each of the user's groups receives: those that lose the row, keep it, and gain it. */
+function imagesOf({ before, after, truncates }, groups, { isFull }) {
+  if (truncates) return [{ operation: 'truncate', payload: { before: null, after: null } }];
+  const [had, has] = [before, after].map((row) => row?.g.filter((group) => groups.has(group)) ?? []);
   const old = before && (isFull ? before : { id: before.id });
   const isSame = !isFull && before && after && before.big === after.big && before.id === after.id;
   const { big, ...small } = after ?? {};
   const image = isSame ? { after: small, unchanged: ['big'] } : { after };
-  if (had && has) return { operation: 'update', payload: { before: old, ...image } };
-  if (had) return { operation: 'delete', payload: { before: old, after: null } };
-  return has ? { operation: 'create', payload: { before: null, ...image } } : undefined;
+  return [
+    had.some((group) => !has.includes(group)) && { operation: 'delete', payload: { before: old, after: null } },
+    had.some((group) => has.includes(group)) && { operation: 'update', payload: { before: old, ...image } },
+    has.some((group) => !had.includes(group)) && { operation: 'create', payload: { before: null, ...image } },
+  ].filter(Boolean);
 }
 
 const textOf = (rows) => rows.map((row) => JSON.stringify(row, ['id', 'g', 'a', 'big'])).sort().join();
@@ -288,8 +290,9 @@ async function createPage(t, db, chances, kind, describe) {
       }
       const count = kind.splits && chance(0.3) ? 1 + below(rest.length) : rest.length;
       const part = rest.splice(0, count);
-      frames.push(...part.map(({ frame }) => frame));
-      sent.push(...part);
+      const its = part.flatMap((change) => change.frames);
+      frames.push(...its);
+      sent.push(...its);
       const before = db.maskOf(db.commits.slice(0, position));
       const delivered = db.commits[position].changes.filter(({ bit }) => !rest.length || bit < rest[0].bit);
       checker.points.push(before | db.maskOf([{ changes: delivered }]));
@@ -301,8 +304,7 @@ async function createPage(t, db, chances, kind, describe) {
   /** A retry, or after a reconnect a notification that an operator has sent again. */
   function repeat(isRedriven) {
     if (!sent.length) return;
-    const { frame } = pick(sent);
-    const again = structuredClone(frame);
+    const again = structuredClone(pick(sent));
     again.n.routing.retry.attempts = isRedriven ? 0 : 1;
     socket.sends({ ...again, pos: String(sent.length) });
   }
