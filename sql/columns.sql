@@ -127,6 +127,13 @@ DECLARE
     changed regclass;
 BEGIN
     PERFORM clairon.update_column_names();
+    -- A rename to "app.t" must not give the notifications the source of app.t.
+    PERFORM clairon.check_source(oid)
+    FROM pg_class
+    WHERE relnamespace = to_regnamespace('public') AND strpos(relname, '.') > 0
+      AND oid IN (SELECT objid FROM pg_event_trigger_ddl_commands()
+                  WHERE classid = 'pg_class'::regclass)
+      AND EXISTS (SELECT FROM clairon.rule WHERE relation = oid);
     IF EXISTS (SELECT FROM clairon.rule WHERE live) THEN
         PERFORM clairon.reload_lists(clairon.altered_tables());
     END IF;

@@ -403,6 +403,13 @@ CREATE FUNCTION clairon.doctor_rules()
       AND NOT (has_table_privilege(owner.oid, class.oid, 'SELECT')
                AND has_schema_privilege(owner.oid, space.oid, 'USAGE'))
     UNION ALL
+    SELECT format('source of rule %s on %s', rule.name, rule.relation), false,
+           format('a table in schema %I can have the same metadata.source', conflict),
+           format('SELECT clairon.unwatch(%L, %L); then rename the table or its schema.',
+                  rule.relation, rule.name)
+    FROM clairon.rule CROSS JOIN LATERAL clairon.source_conflict(rule.relation) AS t (conflict)
+    WHERE part = 0 AND conflict IS NOT NULL
+    UNION ALL
     SELECT format('live rule %s on %s', rule.name, rule.relation), false,
            'its rows cannot be read: ' || leaf.fault, leaf.hint
     FROM clairon.rule
@@ -448,6 +455,7 @@ $$;
 CREATE FUNCTION clairon.is_warning(check_name text) RETURNS boolean
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT check_name = 'max_slot_wal_keep_size' OR check_name LIKE 'rights of rule %'
+        OR check_name LIKE 'source of rule %'
         OR check_name LIKE 'live rule %' OR check_name LIKE 'index of live rule %'
 $$;
 

@@ -38,5 +38,5 @@ GRANT EXECUTE ON FUNCTION
     clairon.allowed_plugins, clairon.doctor_awaited, clairon.doctor_slots,
     clairon.doctor_leaves, clairon.json_within, clairon.missing_in_old_row, clairon.doctor_rules,
     clairon.live_key, clairon.deciding_columns, clairon.live_faults, clairon.live_unindexed,
-    clairon.live_foreign_leaves,
+    clairon.live_foreign_leaves, clairon.source_conflict,
     clairon.where_written, clairon.is_warning, clairon.version TO clairon_relay;

@@ -364,6 +364,32 @@ CREATE FUNCTION clairon.rule_rows(relation regclass, name text) RETURNS clairon.
     WHERE rule.relation = rule_rows.relation AND rule.name = rule_rows.name
 $$;
 
+-- The schema of another table, existing or not, with the same metadata.source. NULL: no such table is possible. A source
+-- is the table, or schema.table outside of public. So public."app.t" has the source of app.t.
+CREATE FUNCTION clairon.source_conflict(relation regclass) RETURNS text
+    LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
+    SELECT CASE nspname WHEN 'public' THEN regexp_replace(relname, '[.][^.]*$', '')
+           ELSE (SELECT min(other.nspname::text) FROM pg_namespace AS other
+                 WHERE other.oid <> space.oid
+                   AND starts_with(space.nspname || '.' || relname, other.nspname || '.')) END
+    FROM pg_class JOIN pg_namespace AS space ON space.oid = relnamespace
+    WHERE pg_class.oid = relation AND strpos(nspname || relname, '.') > 0
+$$;
+
+-- Its notifications would be those of the other table for the clients.
+CREATE FUNCTION clairon.check_source(relation regclass) RETURNS void
+    LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    conflict constant text := clairon.source_conflict(relation);
+BEGIN
+    IF conflict IS NOT NULL THEN
+        RAISE EXCEPTION 'relation % cannot have rules: its name contains a dot', relation
+            USING ERRCODE = 'invalid_name',
+                  DETAIL = format('A table in schema %I can have the same metadata.source.', conflict),
+                  HINT = 'Rename the table or its schema. Before that, remove existing rules with clairon.unwatch.';
+    END IF;
+END $$;
+
 -- The inner function of watch, called as the owner of the rules with the caller's search_path.
 CREATE FUNCTION clairon.set_rule(path text, relation regclass, audience text, targets text,
     name text, type text, priority text, operations text[], columns text[], only_when text,
@@ -379,6 +405,7 @@ BEGIN
     -- The table may have been dropped before the lock was granted.
     PERFORM clairon.lock_rules(relation);
     PERFORM clairon.check_relation(relation);
+    PERFORM clairon.check_source(relation);
     PERFORM clairon.check_delivery(audience, ttl, ack_required, retry_limit);
     IF name IS NULL THEN
         PERFORM clairon.reject_null('name', 'Leave it out for the name ''default''.');

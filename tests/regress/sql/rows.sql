@@ -294,9 +294,23 @@ SELECT clairon.watch('"s.x"."t.y"', 'ALL', live => true);
 INSERT INTO "s.x"."t.y" VALUES (1);
 SELECT operation, source FROM notes() WHERE source LIKE 's.x%';
 SELECT line FROM clairon.live_rows('s.x.t.y', 'default', 'u1', '{}', 10, 1000) AS line OFFSET 1;
+-- a table that could have the source of another is rejected, also by a rename
 SELECT clairon.watch('"s.x.t.y"', 'ALL', live => true);
-SELECT line FROM clairon.live_rows('s.x.t.y', 'default', 'u1', '{}', 10, 1000) AS line OFFSET 1;
-DROP SCHEMA "s.x" CASCADE;
+CREATE SCHEMA s;
+CREATE TABLE s."x.z" (id int PRIMARY KEY);
+SELECT clairon.watch('s."x.z"', 'ALL', live => true);
+SELECT check_name, ok, detail, hint FROM clairon.doctor() WHERE check_name LIKE 'source of rule %';
+CREATE TABLE s.t (id int PRIMARY KEY);
+CREATE TABLE forged (id int PRIMARY KEY);
+SELECT clairon.watch('s.t', 'ALL', live => true);
+SELECT clairon.watch('forged', 'ALL', live => true);
+ALTER TABLE forged RENAME TO "s.t";
+ALTER TABLE s.t RENAME TO "t.u";
+ALTER TABLE s."t.u" SET SCHEMA public;
+SELECT clairon.unwatch('forged');
+ALTER TABLE forged RENAME TO "s.t";
+DROP TABLE "s.t";
+DROP SCHEMA s, "s.x" CASCADE;
 DROP TABLE "s.x.t.y";
 
 -- rules that deny all or some rows
