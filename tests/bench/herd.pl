@@ -1,0 +1,82 @@
+# What do 5000 clients cost that connect at once and ask for their rows: time, queries, memory, and the latency of others?
+use strict;
+use warnings;
+
+use Clairon::Test qw(token scratch top wait_until);
+use JSON ();
+use POSIX ();
+use PostgreSQL::Test::Utils qw(slurp_file);
+use Targets;
+use Test::More;
+
+my $SCRIPT  = top() . '/tests/bench/herd_clients.js';
+my $CLIENTS = $ENV{BENCH_HERD_CLIENTS} // 5000;
+sub figure { note('bench: ' . sprintf shift, @_); return }
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', qq{
+    CREATE TABLE tasks (id int PRIMARY KEY, owner text, team text, body text);
+    ALTER TABLE tasks REPLICA IDENTITY FULL;
+    CREATE INDEX ON tasks (owner);
+    CREATE INDEX ON tasks (team);
+    INSERT INTO tasks SELECT i, 'u' || i % $CLIENTS, 't' || i % 50, repeat('x', 100) FROM generate_series(1, 5 * $CLIENTS) i;
+    CREATE TABLE probes (id bigserial PRIMARY KEY, owner text);
+    SELECT clairon.watch('tasks', 'USER', 'owner', name => 'user', live => true);
+    SELECT clairon.watch('tasks', 'TEAM', 'team', name => 'team', live => true);
+    SELECT clairon.watch('probes', 'USER', 'owner');
+    ANALYZE});
+my $store = Clairon::Test::store();
+
+sub memory { my ($pid, $field) = @_; open my $file, '<', "/proc/$pid/status" or die $!; return (join('', <$file>) =~ /^$field:\s+(\d+)/m)[0] / 1024 }
+
+sub write_probes
+{
+    my $pid = fork // die "could not fork: $!";
+    return $pid if $pid;
+    open STDERR, '>', '/dev/null' or POSIX::_exit(1);
+    my $parent = getppid;
+    while (getppid == $parent) { eval { $pg->psql('postgres', q{INSERT INTO probes (owner) SELECT 'probe' FROM pg_sleep(0.01)}) } }
+    POSIX::_exit(0);
+}
+
+sub write_json { my ($name, $value) = @_; my $path = scratch() . "/$name.json"; open my $out, '>', $path or die $!; print {$out} JSON::encode_json($value); close $out or die $!; return $path }
+sub share { my ($share, @sorted) = @_; return $sorted[ $share * $#sorted ] // -1 }
+
+# Each 10 ms a row is written for one client; the file has the latencies in ms.
+sub start_probe
+{
+    my ($relay, $file) = @_;
+    my $conf = write_json('probe', { probe => token(sub => 'probe') });
+    my $pid  = fork // die "could not fork: $!";
+    return $pid if $pid;
+    open STDOUT, '>', $file or POSIX::_exit(1);
+    exec 'node', $SCRIPT, $relay->{port}, $conf or POSIX::_exit(1);
+}
+
+sub latencies { my ($file, $from) = @_; my @lines = split /\n/, slurp_file($file); return sort { $a <=> $b } @lines[ $from .. $#lines ] }
+
+for my $rule (qw(team user))
+{
+    my $relay = Clairon::Test::relay($pg, $store, conf => { 'relay.log_level' => 'info', 'gate.connect_timeout' => '1m' });
+    my $file  = write_json($rule, { rule => $rule,
+            tokens => [ map { token(sub => "u$_", groups => { TEAM => [ 't' . $_ % 50 ] }) } 0 .. $CLIENTS - 1 ] });
+    my $before = memory($relay->pid, 'VmRSS');
+    my $probed = scratch() . "/$rule.latencies";
+    my @pids   = (start_probe($relay, $probed), write_probes());
+    wait_until('notifications arrive', sub { -s $probed && 300 < (() = latencies($probed, 0)) });
+    my @rest = latencies($probed, 0);
+    my $herd = JSON::decode_json(qx{node $SCRIPT $relay->{port} $file});
+    my @under_load = latencies($probed, scalar @rest);
+    kill TERM => @pids;
+    waitpid $_, 0 for @pids;
+    ok($herd->{ms}, "all clients of the rule \"$rule\" receive their rows") or diag(JSON::encode_json($herd));
+    next unless $herd->{ms};
+    my $queries = $relay->metric('clairon_rows_query_seconds_count');
+    figure('herd of %d, rule by %s: rows after %d ms (half: %d), %d queries, 111: %d, rejected: %d; relay %.0f MB, at most %.0f MB',
+        $CLIENTS, $rule, @$herd{qw(ms half)}, $queries, @$herd{qw(busy rejected)}, $before, memory($relay->pid, 'VmHWM'));
+    figure('  latency of notifications: p50 %d ms, p99 %d ms; without: p50 %d, p99 %d', map { share(0.5, @$_), share(0.99, @$_) } \@under_load, \@rest);
+    Targets::record("herd of $CLIENTS, rule by $rule: queries per client", $rule eq 'team' ? 'at most 0.5' : 'at most 1.1',
+        sprintf('%.2f', $queries / $CLIENTS), $queries / $CLIENTS <= ($rule eq 'team' ? 0.5 : 1.1));
+    $relay->stop;
+}
+done_testing();

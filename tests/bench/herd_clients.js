@@ -1,0 +1,92 @@
+// herd_clients.js: many WebSockets without a library, for herd.pl: they connect at once and request the rows of a live rule.
+//
+//   node herd_clients.js PORT FILE     FILE: JSON { rule, tokens: [..] }. Prints a line of JSON at the end.
+//   node herd_clients.js PORT FILE     FILE: JSON { probe: token }. Prints the latency of each notification.
+
+import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import net from 'node:net';
+
+const [port, file] = process.argv.slice(2);
+const { rule, tokens, probe } = JSON.parse(readFileSync(file));
+
+function frameOf(text) {
+  const body = Buffer.from(text);
+  const header = body.length < 126 ? Buffer.from([0x81, 0x80 | body.length]) : Buffer.from([0x81, 0xFE, body.length >> 8, body.length & 255]);
+  return Buffer.concat([header, Buffer.alloc(4), body]); // the mask is 0
+}
+
+// Parsing the rows would cost more than the relay's work for them.
+function parse(line) {
+  return line.startsWith('{"t":"rows"') ? { t: 'rows', more: line.endsWith('"more":true}') } : JSON.parse(line);
+}
+
+function open(token, onFrame) {
+  const socket = net.connect(Number(port), '127.0.0.1');
+  let rest = Buffer.alloc(0);
+  let isOpen = false;
+  socket.on('error', () => {});
+  socket.write(`GET /v1/ws HTTP/1.1\r\nHost: 127.0.0.1:${port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n`
+    + `Sec-WebSocket-Key: ${randomBytes(16).toString('base64')}\r\nSec-WebSocket-Protocol: clairon.v1.json\r\n\r\n`);
+  const send = (frame) => socket.write(frameOf(JSON.stringify(frame)));
+  socket.on('data', (data) => {
+    rest = Buffer.concat([rest, data]);
+    if (!isOpen) {
+      const end = rest.indexOf('\r\n\r\n');
+      if (end < 0) return;
+      if (!rest.toString('latin1', 0, 20).includes(' 101 ')) { onFrame({ t: 'rejected' }); socket.destroy(); return; }
+      rest = rest.subarray(end + 4);
+      isOpen = true;
+      send({ t: 'connect', r: 1, token });
+    }
+    for (;;) {
+      if (rest.length < 2) return;
+      const short = rest[1] & 127;
+      const header = short < 126 ? 2 : short === 126 ? 4 : 10;
+      if (rest.length < header) return;
+      const size = short < 126 ? short : short === 126 ? rest.readUInt16BE(2) : Number(rest.readBigUInt64BE(2));
+      if (rest.length < header + size) return;
+      const text = rest.toString('utf8', header, header + size);
+      const isText = (rest[0] & 15) === 1;
+      rest = rest.subarray(header + size);
+      for (const line of isText ? text.split('\n') : []) if (line) onFrame(parse(line), send);
+    }
+  });
+  return socket;
+}
+
+function herd() {
+  const began = Date.now();
+  const counts = { busy: 0, rejected: 0, errors: 0 };
+  const times = [];
+  let half;
+  const request = (send) => send({ t: 'rows', r: 2, source: 'tasks', rule });
+  function one(token) {
+    open(token, (frame, send) => {
+      if (frame.t === 'connected') request(send);
+      if (frame.t === 'ping') send({ t: 'pong' });
+      if (frame.t === 'rejected') { counts.rejected += 1; setTimeout(one, 500 + Math.random() * 500, token); }
+      if (frame.t === 'err' && frame.code === 111) { counts.busy += 1; setTimeout(request, frame.after * (1 + Math.random()), send); }
+      else if (frame.t === 'err') { counts.errors += 1; counts.text = frame.msg; }
+      if (frame.t === 'rows' && !frame.more) done();
+    });
+  }
+  function done() {
+    times.push(Date.now() - began);
+    if (times.length === tokens.length / 2) half = times.at(-1);
+    if (times.length < tokens.length) return;
+    console.log(JSON.stringify({ ms: times.at(-1), half, ...counts }));
+    process.exit(0);
+  }
+  setTimeout(() => { console.log(JSON.stringify({ served: times.length, ...counts })); process.exit(1); }, 120_000);
+  tokens.forEach(one);
+}
+
+if (tokens) {
+  herd();
+} else {
+  open(probe, ({ t, n }, send) => {
+    if (t === 'ping') send({ t: 'pong' });
+    if (t === 'msg') console.log(Date.now() - Date.parse(n.metadata.timestamp));
+  });
+}
