@@ -364,16 +364,18 @@ CREATE FUNCTION clairon.rule_rows(relation regclass, name text) RETURNS clairon.
     WHERE rule.relation = rule_rows.relation AND rule.name = rule_rows.name
 $$;
 
--- The schema of another table, existing or not, with the same metadata.source. NULL: no such table is possible. A source
--- is the table, or schema.table outside of public. So public."app.t" has the source of app.t.
+-- The schema of another table, existing or not, with the same metadata.source. NULL: none. A source is
+-- the table, or schema.table outside of public. So public."app.t" has the source of app.t.
 CREATE FUNCTION clairon.source_conflict(relation regclass) RETURNS text
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT CASE nspname WHEN 'public' THEN regexp_replace(relname, '[.][^.]*$', '')
-           ELSE (SELECT min(other.nspname::text) FROM pg_namespace AS other
-                 WHERE other.oid <> space.oid
-                   AND starts_with(space.nspname || '.' || relname, other.nspname || '.')) END
+    SELECT min(other.nspname::text)
     FROM pg_class JOIN pg_namespace AS space ON space.oid = relnamespace
-    WHERE pg_class.oid = relation AND strpos(nspname || relname, '.') > 0
+    CROSS JOIN LATERAL (SELECT CASE nspname WHEN 'public' THEN relname::text
+                               ELSE nspname || '.' || relname END) AS t (source)
+    JOIN pg_namespace AS other ON other.oid <> space.oid AND other.nspname <> 'public'
+         AND starts_with(source, other.nspname || '.')
+         AND length(source) > length(other.nspname) + 1
+    WHERE pg_class.oid = relation AND strpos(space.nspname || relname, '.') > 0
 $$;
 
 -- Its notifications would be those of the other table for the clients.

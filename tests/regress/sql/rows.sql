@@ -306,7 +306,9 @@ SELECT clairon.watch('s.t', 'ALL', live => true);
 SELECT clairon.watch('forged', 'ALL', live => true);
 ALTER TABLE forged RENAME TO "s.t";
 ALTER TABLE s.t RENAME TO "t.u";
+-- no schema t exists
 ALTER TABLE s."t.u" SET SCHEMA public;
+DROP TABLE "t.u";
 SELECT clairon.unwatch('forged');
 ALTER TABLE forged RENAME TO "s.t";
 DROP TABLE "s.t";
