@@ -4,7 +4,7 @@
 # Writers commit random transactions on a primary. Two relays share a store; each reads rows from the primary or from a
 # standby whose replay is paused and resumed. Clients use both relays, over WebSocket and server-sent events. Relays,
 # store, both servers and connections are paused, killed and cut. From PostgreSQL 16 on the standby may also feed the
-# relays. To repeat a run: CLAIRON_LIVE_SEED=n; for longer ones: CLAIRON_LIVE_ROUNDS=n, CLAIRON_LIVE_FAULTS=n per round.
+# relays. The long form has a random seed. To repeat a run: CLAIRON_LIVE_SEED=n; for longer ones: CLAIRON_LIVE_ROUNDS=n, CLAIRON_LIVE_FAULTS=n per round.
 # CLAIRON_LIVE_TRUNCATE=1 adds TRUNCATE, and a client over server-sent events is replaced by one over WebSocket.
 use strict;
 use warnings;
@@ -20,7 +20,7 @@ use Time::HiRes qw(time);
 
 plan skip_all => 'node is not installed' if system('node --version >/dev/null 2>&1') != 0;
 
-my $SEED    = $ENV{CLAIRON_LIVE_SEED}   // int(rand(1_000_000));
+my $SEED    = $ENV{CLAIRON_LIVE_SEED}   // amount(131_377, int(rand(1_000_000)));
 my $ROUNDS  = $ENV{CLAIRON_LIVE_ROUNDS} // amount(2, 12);
 my $FAULTS  = $ENV{CLAIRON_LIVE_FAULTS} // amount(4, 10);
 my $WRITERS = 3;
