@@ -264,7 +264,7 @@ waits_for(const struct rows_query *query, const struct rows_query *running)
     return running->key_len >= len && memcmp(query->key, running->key, len) == 0;
 }
 
-/* A user who reads nothing must not delay others that wait for the same query. */
+/* A client that does not read must not delay other users who share the query. */
 static bool
 has_receiver(const struct rows_queue *queue, const struct rows_query *query)
 {

@@ -21,7 +21,7 @@ declare -A below=(
     [doctor]="protocol base wire store postgres feed gate cli"
 )
 
-# The folders of a module that has some, lowest first: each may include itself and those before it. "." stands for the
+# The folders of modules that have subfolders, lowest first: each may include itself and those before it. "." stands for the
 # files that lie in the module itself.
 declare -A folders=(
     [base]=". core system metrics config"
