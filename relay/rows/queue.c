@@ -9,113 +9,24 @@
 #include "base/memory.h"
 #include "base/stats.h"
 #include "rows/known_rules.h"
-#include "wire/audience.h"
+#include "rows/query_key.h"
+#include "rows/query_order.h"
+#include "rows/request_state.h"
 
-#define KEY_MAX 65536
-#define GROUPS_MAX 32768 /* a client with longer groups shares no results */
 #define REPEAT_FIRST_US 50000
 #define REPEAT_MAX_US 800000
 #define MEAN_WEIGHT 8 /* a query moves the mean by an eighth */
 #define AFTER_MIN_MS 1000
 #define AFTER_MAX_MS 30000
 
-struct rows_request {
-    struct rows_queue *queue;
-    struct rows_user *user;
-    struct rows_query *query;  /* NULL once it is done */
-    struct rows_request *prev; /* of its query; with a result, of its user */
-    struct rows_request *next;
-    struct rows_wanted wanted; /* owns source, rule and groups; the user's name is that of `user` */
-    const struct rows_events *events;
-    void *ctx;
-    struct rows_result *result; /* a reference, once it is done */
-    size_t copied_bytes;        /* counted with the results in memory */
-    int64_t deadline_us;        /* for the start of its query */
-    int64_t not_before_us;
-    int64_t delay_us; /* before the next query, if a snapshot was too old */
-    bool was_lost;
-};
-
-/* ---- keys */
-
-static enum rc
-add_text(struct buffer *out, const char *text)
-{
-    return buffer_add(out, text, strlen(text) + 1);
-}
-
-/* Follows the rule in a key that groups select. */
-#define GROUPS_MARK "groups"
-
-/* The groups that select the rows. RC_AGAIN, RC_LIMIT: the key has to name the user. */
-static enum rc
-add_groups(const struct rows_request *request, const char *audience, struct buffer *out)
-{
-    struct buffer groups;
-    enum rc rc;
-
-    buffer_init(&groups, GROUPS_MAX);
-    rc = request->events->add_groups(request->ctx, audience, &groups);
-    if (rc == RC_OK)
-        rc = add_text(out, GROUPS_MARK);
-    if (rc == RC_OK)
-        rc = add_text(out, audience);
-    if (rc == RC_OK)
-        rc = buffer_add(out, groups.bytes, groups.len);
-    buffer_free(&groups);
-    return rc;
-}
-
-static enum rc
-add_user(const struct rows_request *request, struct buffer *out)
-{
-    enum rc rc = add_text(out, "user");
-
-    if (rc == RC_OK)
-        rc = add_text(out, request->user->name);
-    return rc == RC_OK ? add_text(out, request->wanted.groups) : rc;
-}
-
-struct query_key {
-    struct buffer text; /* the source, the rule, and everything that selects the rows */
-    bool is_known;      /* the audience of the rule is known */
-    bool is_of_user;
-};
-
-static enum rc
-make_key(const struct rows_request *request, struct query_key *key)
-{
-    const struct known_rule *rule;
-    enum rc rc = add_text(&key->text, request->wanted.source);
-
-    if (rc == RC_OK)
-        rc = add_text(&key->text, request->wanted.rule);
-    if (rc != RC_OK)
-        return rc;
-    rule = known_rule_find(request->queue->rules, key->text.bytes, key->text.len);
-    key->is_known = rule != NULL;
-    if (rule != NULL && strcmp(rule->audience, "ALL") == 0)
-        return add_text(&key->text, "all");
-    if (rule != NULL && !audience_is_reserved(rule->audience) &&
-        add_groups(request, rule->audience, &key->text) == RC_OK)
-        return RC_OK;
-    key->is_of_user = true;
-    return add_user(request, &key->text);
-}
+/* ---- waiting */
 
 /* The caller frees its text. */
 static struct query_key
 key_of(const struct rows_request *request)
 {
-    struct query_key key = {.is_known = false};
-
-    buffer_init(&key.text, KEY_MAX);
-    if (make_key(request, &key) != RC_OK)
-        abort(); /* the texts of a token are far shorter */
-    return key;
+    return query_key_new(&request->wanted, request->events, request->ctx, request->queue->rules);
 }
-
-/* ---- waiting */
 
 static void
 free_user_if_unused(struct rows_queue *queue, struct rows_user *user)
@@ -200,16 +111,10 @@ wait_for_query(struct rows_request *request, int64_t not_before_us)
     buffer_free(&key.text);
 }
 
-static bool
-may_hold_more(const struct rows_queue *queue, const struct rows_user *user)
-{
-    return user->held_bytes <= queue->limits.user_bytes;
-}
-
 static enum rows_status
 check_limits(const struct rows_queue *queue, const struct rows_user *user)
 {
-    if (user->request_count >= ROWS_PER_USER_MAX || !may_hold_more(queue, user))
+    if (user->request_count >= ROWS_PER_USER_MAX || !query_order_may_receive(queue, user))
         return ROWS_USER_LIMIT;
     return queue->waiting_count >= queue->limits.waiting ? ROWS_BUSY : ROWS_OK;
 }
@@ -247,60 +152,6 @@ rows_queue_add(struct rows_queue *queue, const struct rows_wanted *wanted,
 
 /* ---- running */
 
-static bool
-has_same_key(const struct rows_query *a, const struct rows_query *b)
-{
-    return a->key_len == b->key_len && memcmp(a->key, b->key, a->key_len) == 0;
-}
-
-/* The result of a rule's first query reveals its audience, after which requests may share one. */
-static bool
-waits_for(const struct rows_query *query, const struct rows_query *running)
-{
-    size_t len = known_rule_len(query->key);
-
-    if (query->is_known || running->is_known)
-        return has_same_key(query, running);
-    return running->key_len >= len && memcmp(query->key, running->key, len) == 0;
-}
-
-/* A client that does not read must not delay other users who share the query. */
-static bool
-has_receiver(const struct rows_queue *queue, const struct rows_query *query)
-{
-    const struct rows_request *request;
-
-    DL_FOREACH (query->requests, request) {
-        if (may_hold_more(queue, request->user))
-            return true;
-    }
-    return false;
-}
-
-static bool
-may_run(const struct rows_queue *queue, const struct rows_query *query, int64_t now_us)
-{
-    const struct rows_query *running;
-
-    DL_FOREACH (queue->running, running) {
-        if (waits_for(query, running))
-            return false;
-    }
-    return query->not_before_us <= now_us && has_receiver(queue, query);
-}
-
-static struct rows_query *
-first_of_user(const struct rows_queue *queue, const struct rows_user *user, int64_t now_us)
-{
-    struct rows_query *query;
-
-    DL_FOREACH (user->waiting, query) {
-        if (may_run(queue, query, now_us))
-            return query;
-    }
-    return NULL;
-}
-
 static void
 start(struct rows_queue *queue, struct rows_query *query)
 {
@@ -317,30 +168,16 @@ start(struct rows_queue *queue, struct rows_query *query)
     DL_APPEND(queue->running, query);
 }
 
-static struct rows_query *
-find_next(const struct rows_queue *queue, int64_t now_us)
-{
-    struct rows_query *query = NULL;
-    const struct rows_user *user;
-
-    DL_FOREACH (queue->turns, user) {
-        query = first_of_user(queue, user, now_us);
-        if (query != NULL)
-            break;
-    }
-    return query;
-}
-
 bool
 rows_queue_has_next(const struct rows_queue *queue, int64_t now_us)
 {
-    return find_next(queue, now_us) != NULL;
+    return query_order_next(queue, now_us) != NULL;
 }
 
 struct rows_query *
 rows_queue_next(struct rows_queue *queue, int64_t now_us)
 {
-    struct rows_query *query = find_next(queue, now_us);
+    struct rows_query *query = query_order_next(queue, now_us);
 
     if (query == NULL)
         return NULL;
@@ -452,7 +289,7 @@ fail(struct rows_request *request, enum rows_status status)
 static void
 succeed(struct rows_request *request, struct rows_result *result)
 {
-    if (!may_hold_more(request->queue, request->user)) {
+    if (!query_order_may_receive(request->queue, request->user)) {
         fail(request, ROWS_USER_LIMIT);
         return;
     }
@@ -465,23 +302,6 @@ end_query(struct rows_queue *queue, struct rows_query *query)
 {
     DL_DELETE(queue->running, query);
     query->state = ROWS_QUERY_ENDED;
-}
-
-/*
- * The query read its requester's groups from the database, which may be ahead of this relay. Then
- * the rows may be of a group that the other requests with this key do not have.
- */
-static bool
-has_groups_of_key(const struct rows_query *query, const struct rows_header *header)
-{
-    const char *mark = query->key + known_rule_len(query->key);
-    const char *audience = mark + sizeof(GROUPS_MARK);
-    const char *groups;
-
-    if (strcmp(mark, GROUPS_MARK) != 0)
-        return true;
-    groups = audience + strlen(audience) + 1;
-    return rows_header_has_groups(header, groups, (size_t)(query->key + query->key_len - groups));
 }
 
 /* True if the request may receive this result, though another request ran the query. */
@@ -510,7 +330,7 @@ rows_queue_complete(struct rows_queue *queue, struct rows_query *query, struct r
                     int64_t now_us)
 {
     const struct rows_request *requester = query->requester;
-    bool is_shared = has_groups_of_key(query, &result->header);
+    bool is_shared = query_key_has_groups(query->key, query->key_len, &result->header);
     struct rows_request *request;
 
     end_query(queue, query);

@@ -1,0 +1,24 @@
+/* query_key.h: names the rows that a request wants. Requests with equal keys may share a query. */
+#ifndef CLAIRON_ROWS_QUERY_KEY_H
+#define CLAIRON_ROWS_QUERY_KEY_H
+
+#include "rows/known_rules.h"
+#include "rows/request.h"
+
+struct query_key {
+    struct buffer text; /* the source, the rule, and everything that selects the rows */
+    bool is_known;      /* the audience of the rule is known */
+    bool is_of_user;    /* it names a user and the groups of its token */
+};
+
+/* The caller frees its text. */
+struct query_key query_key_new(const struct rows_wanted *wanted, const struct rows_events *events,
+                               void *ctx, const struct known_rule *rules);
+
+/*
+ * The query read its requester's groups from the database, which may be ahead of this relay. Then
+ * the rows may be of a group that the other requests with this key do not have: false.
+ */
+bool query_key_has_groups(const char *key, size_t len, const struct rows_header *header);
+
+#endif

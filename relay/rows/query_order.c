@@ -1,0 +1,82 @@
+/* query_order.c: which of the waiting queries runs next. */
+#include "rows/query_order.h"
+
+#include <string.h>
+#include <utlist.h>
+
+#include "rows/known_rules.h"
+#include "rows/request_state.h"
+
+bool
+query_order_may_receive(const struct rows_queue *queue, const struct rows_user *user)
+{
+    return user->held_bytes <= queue->limits.user_bytes;
+}
+
+static bool
+has_same_key(const struct rows_query *a, const struct rows_query *b)
+{
+    return a->key_len == b->key_len && memcmp(a->key, b->key, a->key_len) == 0;
+}
+
+/* The result of a rule's first query reveals its audience, after which requests may share one. */
+static bool
+waits_for(const struct rows_query *query, const struct rows_query *running)
+{
+    size_t len = known_rule_len(query->key);
+
+    if (query->is_known || running->is_known)
+        return has_same_key(query, running);
+    return running->key_len >= len && memcmp(query->key, running->key, len) == 0;
+}
+
+/* A client that does not read must not delay other users who share the query. */
+static bool
+has_receiver(const struct rows_queue *queue, const struct rows_query *query)
+{
+    const struct rows_request *request;
+
+    DL_FOREACH (query->requests, request) {
+        if (query_order_may_receive(queue, request->user))
+            return true;
+    }
+    return false;
+}
+
+static bool
+may_run(const struct rows_queue *queue, const struct rows_query *query, int64_t now_us)
+{
+    const struct rows_query *running;
+
+    DL_FOREACH (queue->running, running) {
+        if (waits_for(query, running))
+            return false;
+    }
+    return query->not_before_us <= now_us && has_receiver(queue, query);
+}
+
+static struct rows_query *
+first_of_user(const struct rows_queue *queue, const struct rows_user *user, int64_t now_us)
+{
+    struct rows_query *query;
+
+    DL_FOREACH (user->waiting, query) {
+        if (may_run(queue, query, now_us))
+            return query;
+    }
+    return NULL;
+}
+
+struct rows_query *
+query_order_next(const struct rows_queue *queue, int64_t now_us)
+{
+    struct rows_query *query = NULL;
+    const struct rows_user *user;
+
+    DL_FOREACH (queue->turns, user) {
+        query = first_of_user(queue, user, now_us);
+        if (query != NULL)
+            break;
+    }
+    return query;
+}
