@@ -34,15 +34,18 @@ struct config {
         char *topic_prefix;        /* NULL: the plugin's default, the database's name */
     } feed;
     struct {
-        char *url;      /* default redis://127.0.0.1:6379 */
+        char *url;      /* default redis://127.0.0.1:6379; its kinds: urls.h */
         char *prefix;   /* default "clairon" */
         char *tls_ca;   /* for rediss://; NULL: the system's CA certificates */
         char *tls_cert; /* the relay's client certificate, for stores that require one */
         char *tls_key;
-        int shards;           /* default 1 */
-        int64_t retention_ms; /* default 7 d */
-        int min_replicas;     /* that must have confirmed notifications; default 0 */
-        bool publish_sync;    /* POST /v1/notifications waits for the store's disk */
+        char *sentinel_user;
+        char *sentinel_password_file;
+        char *sentinel_password; /* of that file, read at load; NULL: none */
+        int shards;              /* default 1; 16 with a cluster */
+        int64_t retention_ms;    /* default 7 d */
+        int min_replicas;        /* that must have confirmed notifications; default 0 */
+        bool publish_sync;       /* POST /v1/notifications waits for the store's disk */
     } store;
     struct {
         char *listen;       /* host:port, [v6]:port or unix:/path; default 127.0.0.1:8080 */
@@ -152,7 +155,7 @@ struct config_secret_file {
     bool is_exposed; /* users other than its owner and group can access it */
 };
 
-#define CONFIG_SECRET_FILES_MAX 4
+#define CONFIG_SECRET_FILES_MAX 5
 
 /*
  * Fills `files` with the secret files that are set and returns their count. The settings file has

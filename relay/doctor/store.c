@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/urls.h"
 #include "store/connection/fault.h"
 #include "store/connection/reply.h"
 #include "store/connection/topology.h"
@@ -328,7 +329,7 @@ check_commands(struct store_probe *probe)
 static void
 describe(const struct config *config, unsigned server, char ret_text[URL_FORMAT_MAX])
 {
-    char *url = topology_url(config, server);
+    char *url = urls_at(config->store.url, server);
     struct url address;
 
     if (url_read(url, &address) != RC_OK)
@@ -336,7 +337,8 @@ describe(const struct config *config, unsigned server, char ret_text[URL_FORMAT_
     else
         url_format(&address, ret_text);
     explicit_bzero(&address, sizeof(address));
-    topology_free_url(url);
+    explicit_bzero(url, strlen(url));
+    free(url);
 }
 
 static bool
@@ -383,10 +385,11 @@ static bool
 read_progress_key(struct store_probe *probe, char ret_key[VALUE_MAX])
 {
     const struct config *config = probe->config;
+    const struct topology topology = topology_of(config);
     char prefix[STORE_PREFIX_MAX], meta[STORE_KEY_MAX];
     const char *argv[] = {"HMGET", meta, "progress"};
 
-    key_shard_prefix(prefix, config->store.prefix, (unsigned)config->store.shards, 0);
+    topology_shard_prefix(&topology, config->store.prefix, 0, prefix);
     key_write(meta, prefix, KEY_META);
     read_text(direct_request(probe->direct, 3, argv), 0, ret_key);
     return ret_key[0] != '\0';
@@ -397,11 +400,12 @@ static void
 check_stored_slot(struct store_probe *probe, const char *key)
 {
     const struct config *config = probe->config;
+    const struct topology topology = topology_of(config);
     char prefix[STORE_PREFIX_MAX], own[STORE_KEY_MAX];
     const char *argv[] = {"EXISTS", key};
     const struct redisReply *reply;
 
-    key_shard_prefix(prefix, config->store.prefix, (unsigned)config->store.shards, 0);
+    topology_shard_prefix(&topology, config->store.prefix, 0, prefix);
     key_write_of(own, sizeof(own), prefix, KEY_PROGRESS, config->feed.slot);
     reply = direct_request(probe->direct, 2, argv);
     if (strcmp(key, own) != 0 && reply != NULL && reply_integer(reply) == 1)
@@ -482,7 +486,7 @@ void
 doctor_check_store(const struct config *config, const struct origin *origin,
                    struct findings *findings)
 {
-    unsigned count = topology_of(config).servers;
+    unsigned count = urls_count(config->store.url);
 
     for (unsigned i = 0; i < count; i++)
         check_all(config, i, origin, findings);

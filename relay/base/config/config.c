@@ -285,6 +285,8 @@ config_secret_files(const struct config *config,
     count =
         add_secret_file(files, count, "auth", "hs256_secret_file", config->auth.hs256_secret_file);
     count = add_secret_file(files, count, "gate", "tls_key", config->gate.tls_key);
+    count = add_secret_file(files, count, "store", "sentinel_password_file",
+                            config->store.sentinel_password_file);
     return add_secret_file(files, count, "store", "tls_key", config->store.tls_key);
 }
 
@@ -360,6 +362,7 @@ config_free(struct config *config)
     for (size_t i = 0; i < config_key_count; i++)
         if (config_keys[i].type == CONFIG_TEXT)
             text_wipe(*(char **)((char *)config + config_keys[i].offset));
+    text_wipe(config->store.sentinel_password);
     if (config->auth.key != NULL)
         explicit_bzero(config->auth.key, config->auth.key_len);
     free(config->auth.key);

@@ -77,6 +77,21 @@ is_unix_path(const char *path)
     return path[0] == '/' && path[1] != '\0' && strlen(path) <= UNIX_PATH_MAX;
 }
 
+/* A list of independent servers: the engine's own tools spread and replicate data better. */
+static bool
+is_plain_list(const char *value)
+{
+    static const char *const schemes[] = {"redis://", "rediss://", "unix://"};
+    const char *sign = strrchr(value, '@');
+
+    for (const char *at = strchr(value, ','); at != NULL; at = strchr(at + 1, ',')) {
+        for (size_t i = 0; i < sizeof schemes / sizeof schemes[0]; i++)
+            if (strncmp(at + 1, schemes[i], strlen(schemes[i])) == 0)
+                return true;
+    }
+    return strncmp(value, "unix://", 7) != 0 && strchr(sign != NULL ? sign : value, ',') != NULL;
+}
+
 static const char *
 check_one_url(const char *value)
 {
@@ -88,7 +103,7 @@ check_one_url(const char *value)
 #ifdef CLAIRON_STORE_TLS
         value += 9;
 #else
-        return "must be redis:// or unix:///: TLS needs hiredis 1.0 or later";
+        return "must have no rediss: TLS needs hiredis 1.0 or later";
 #endif
     } else if (strncmp(value, "redis://", 8) == 0) {
         value += 8;
@@ -113,20 +128,43 @@ check_one_url(const char *value)
     return is_address(value, len, HOST_LETTERS "*") ? NULL : form;
 }
 
+/* What follows the servers: the name of the primary, or nothing. */
+static const char *
+check_url_rest(const char *value)
+{
+    const char *rest = urls_rest(value);
+
+    switch (urls_kind(value)) {
+    case URLS_SENTINEL:
+        return is_made_of(rest, strlen(rest), HOST_LETTERS)
+                   ? NULL
+                   : "must end in /<primary name>, as in sentinel monitor: " URLS_SENTINEL_FORM;
+    case URLS_CLUSTER:
+        return rest[0] == '\0' && value[strlen(value) - 1] != '/'
+                   ? NULL
+                   : "must have no database number, as a cluster has database 0 "
+                     "only: " URLS_CLUSTER_FORM;
+    default:
+        return NULL;
+    }
+}
+
 const char *
 config_check_url(const char *value)
 {
     const char *wrong = NULL;
-    unsigned count = urls_count(value);
 
-    for (unsigned i = 0; i < count && wrong == NULL; i++) {
+    if (urls_kind(value) == URLS_SINGLE && is_plain_list(value))
+        return "must be one server; for several, " URLS_SENTINEL_FORM
+               " (a primary with replicas) or " URLS_CLUSTER_FORM;
+    for (unsigned i = 0; i < urls_count(value) && wrong == NULL; i++) {
         char *url = urls_at(value, i);
 
         wrong = check_one_url(url);
         explicit_bzero(url, strlen(url)); /* it may hold a password */
         free(url);
     }
-    return wrong;
+    return wrong != NULL ? wrong : check_url_rest(value);
 }
 
 const char *

@@ -2,12 +2,17 @@
 #ifndef CLAIRON_BASE_CONFIG_CONFIG_CHECK_H
 #define CLAIRON_BASE_CONFIG_CONFIG_CHECK_H
 
+#include "base/urls.h"
+
 /* hiredis has TLS since 1.0; the Makefile checks for it. */
 #ifdef CLAIRON_STORE_TLS
-#define CONFIG_URL_FORM "redis://[user:pass@]host:port[/db], rediss:// with TLS, or unix:///path"
+#define CONFIG_URL_TLS ", rediss with TLS"
 #else
-#define CONFIG_URL_FORM "redis://[user:pass@]host:port[/db] or unix:///path"
+#define CONFIG_URL_TLS ""
 #endif
+#define CONFIG_URL_FORM                                                                            \
+    "redis://[user:pass@]host:port[/db], unix:///path, " URLS_SENTINEL_FORM                        \
+    " or " URLS_CLUSTER_FORM CONFIG_URL_TLS
 
 /* Each returns NULL if the value is valid, else "must be ..", valid until the next call. */
 const char *config_check_slot(const char *value);

@@ -15,6 +15,8 @@
 #define KEY_FILE_MAX 16384
 #define HS256_KEY_MIN 32 /* RFC 7518, section 3.2: at least as long as the hash */
 
+#define CLUSTER_SHARDS 16 /* default of [store] shards */
+
 /* Reads a regular file into KEY_FILE_MAX + 1 bytes. Returns NULL or the error. */
 static const char *
 key_file_read(const char *path, char *bytes, size_t *ret_len, int64_t *ret_written)
@@ -46,10 +48,16 @@ key_file_read(const char *path, char *bytes, size_t *ret_len, int64_t *ret_writt
     return reason;
 }
 
+static size_t
+number_of_key(const char *section, const char *name)
+{
+    return (size_t)(config_key_find(section, name) - config_keys);
+}
+
 static bool
 is_invalid(const struct config_load *load, const char *section, const char *name)
 {
-    return load->is_invalid[config_key_find(section, name) - config_keys];
+    return load->is_invalid[number_of_key(section, name)];
 }
 
 /* No line to report, so the file in which the key is missing. */
@@ -122,6 +130,30 @@ key_load_file(struct config_load *load, const char *name, const char *path)
         rc = set_key(load, name, bytes, len);
     if (rc == RC_OK)
         load->config->auth.key_written = written;
+    explicit_bzero(bytes, KEY_FILE_MAX + 1);
+    free(bytes);
+    return rc;
+}
+
+static enum rc
+load_sentinel_password(struct config_load *load, const char *path)
+{
+    char *bytes = memory_new(KEY_FILE_MAX + 1);
+    char where[CONFIG_WHERE_MAX], folder[CONFIG_FOLDER_MAX];
+    size_t len = 0;
+    int64_t written;
+    const char *reason = key_file_read(path, bytes, &len, &written);
+    enum rc rc = RC_OK;
+
+    config_where(load->config, "store", "sentinel_password_file", where);
+    len -= len > 0 && bytes[len - 1] == '\n';
+    if (reason != NULL)
+        rc = config_fail(load, "%s: could not read \"%.256s\"%s: %s", where, path,
+                         config_folder(path, folder), reason);
+    else if (len == 0)
+        rc = config_fail(load, "%s: \"%.256s\" is empty", where, path);
+    else
+        load->config->store.sentinel_password = memory_text(bytes, len);
     explicit_bzero(bytes, KEY_FILE_MAX + 1);
     free(bytes);
     return rc;
@@ -270,47 +302,37 @@ check_backoff(struct config_load *load)
     return config_fail(load, "%s must not be less than [delivery] backoff_base", where);
 }
 
-static bool
-names_a_server_twice(const char *urls)
+/* A store of several servers is worth several shards, and their number is fixed at the start. */
+static void
+set_cluster_shards(struct config *config)
 {
-    unsigned count = urls_count(urls);
-    bool is_twice = false;
-
-    for (unsigned i = 1; i < count && !is_twice; i++) {
-        char *one = urls_at(urls, i);
-
-        for (unsigned k = 0; k < i && !is_twice; k++) {
-            char *other = urls_at(urls, k);
-
-            is_twice = strcmp(one, other) == 0;
-            explicit_bzero(other, strlen(other)); /* passwords */
-            free(other);
-        }
-        explicit_bzero(one, strlen(one));
-        free(one);
-    }
-    return is_twice;
+    if (urls_kind(config->store.url) == URLS_CLUSTER &&
+        config->origins[number_of_key("store", "shards")].from == ORIGIN_DEFAULT)
+        config->store.shards = CLUSTER_SHARDS;
 }
 
 static enum rc
-check_shards(struct config_load *load)
+check_sentinel(struct config_load *load)
 {
-    const char *urls = load->config->store.url;
+    struct config *config = load->config;
+    const char *user = config->store.sentinel_user, *path = config->store.sentinel_password_file;
+    const char *name = user != NULL ? "sentinel_user" : "sentinel_password_file";
     char where[CONFIG_WHERE_MAX];
 
-    config_where(load->config, "store", "url", where);
-    if (names_a_server_twice(urls))
-        return config_fail(load, "%s names the same server twice", where);
-    if (urls_count(urls) > (unsigned)load->config->store.shards)
-        return config_fail(load, "%s names more servers than [store] shards", where);
-    return RC_OK;
+    if (user == NULL && path == NULL)
+        return RC_OK;
+    config_where(config, "store", name, where);
+    if (urls_kind(config->store.url) != URLS_SENTINEL)
+        return config_fail(load, "%s needs [store] url = redis+sentinel://..", where);
+    if (path == NULL)
+        return config_fail(load, "missing key [store] sentinel_password_file: %s needs it", where);
+    return load_sentinel_password(load, path);
 }
 
 static bool
 is_set(const struct config_load *load, const char *name)
 {
-    return load->config->origins[config_key_find("gate", name) - config_keys].from !=
-           ORIGIN_DEFAULT;
+    return load->config->origins[number_of_key("gate", name)].from != ORIGIN_DEFAULT;
 }
 
 static void
@@ -383,12 +405,13 @@ enum rc
 config_rules(struct config_load *load)
 {
     static enum rc (*const CHECKS[])(struct config_load *) = {
-        check_feed,    check_passfiles, check_admin_listen, check_shards,
+        check_feed,    check_passfiles, check_admin_listen, check_sentinel,
         check_backoff, check_tls,       check_auth,
     };
     enum rc rc = RC_OK;
 
     mark_limits(load);
+    set_cluster_shards(load->config);
     if (is_invalid(load, "relay", "roles"))
         load->config->relay.roles = 0; /* the required settings are unknown */
     for (size_t i = 0; i < sizeof CHECKS / sizeof CHECKS[0]; i++)

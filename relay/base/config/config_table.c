@@ -165,9 +165,13 @@ const struct config_key config_keys[] = {
       "none with appendfsync always)" },
     { "store", "retention", CONFIG_DURATION, false, "7d", SECOND, 3650 * DAY, NULL,
       FIELD(store.retention_ms), "retention time of the stream" },
+    { "store", "sentinel_password_file", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL,
+      FIELD(store.sentinel_password_file), "file with the password of the sentinels" },
+    { "store", "sentinel_user", CONFIG_TEXT, false, NULL, 0, 255, NULL, FIELD(store.sentinel_user),
+      "user of the sentinels; requires sentinel_password_file" },
     { "store", "shards", CONFIG_INT, false, "1", 1, 16, NULL, FIELD(store.shards),
-      "number of shards of the stream, and maximum number of servers in store.url; fixed while "
-      "the store has data" },
+      "number of shards of the store; fixed while it has data; 16 by default with "
+      "redis+cluster://" },
     { "store", "tls_ca", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL, FIELD(store.tls_ca),
       "CA certificates (PEM) to verify the store; unset: the system's" },
     { "store", "tls_cert", CONFIG_TEXT, false, NULL, 0, PATH_LIMIT, NULL, FIELD(store.tls_cert),

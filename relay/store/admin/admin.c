@@ -43,7 +43,7 @@ merge_replies(const struct description *description)
         return admin_merge_users(description->parts, description->count);
     default:
         return admin_merge_overviews(description->parts, description->count,
-                                     description->request.store->topology.servers);
+                                     description->request.store->topology.connections);
     }
 }
 
@@ -111,7 +111,7 @@ store_errors(struct store *store, const struct entry_id *before, store_described
     if (before != NULL)
         entry_id_text(*before, start + 1);
     return describe(store, STORE_SCRIPT_errors, before != NULL ? start : "+",
-                    store->topology.servers, done, ctx);
+                    store->topology.connections, done, ctx);
 }
 
 enum rc
@@ -219,7 +219,8 @@ shard_of_log(const struct store *store, struct entry_id entry)
 {
     const struct topology *topology = &store->topology;
 
-    return topology_first_shard(topology, topology_server_of(topology, error_entry_shard(entry)));
+    return topology_first_shard(topology,
+                                topology_connection_of(topology, error_entry_shard(entry)));
 }
 
 static enum rc

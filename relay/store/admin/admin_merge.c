@@ -115,7 +115,7 @@ parse_texts(const struct bytes *texts, size_t count, json_type type, json_t **re
 static void
 drop_moved(json_t *rows, size_t server, size_t servers)
 {
-    const struct topology topology = {STORE_SHARDS_MAX, (unsigned)servers};
+    const struct topology topology = {.shards = STORE_SHARDS_MAX, .connections = (unsigned)servers};
 
     for (size_t i = json_array_size(rows); i-- > 0;) {
         const json_t *text = json_object_get(json_array_get(rows, i), "entry");
@@ -123,7 +123,7 @@ drop_moved(json_t *rows, size_t server, size_t servers)
 
         if (json_is_string(text) &&
             entry_id_read(json_string_value(text), json_string_length(text), &entry) == RC_OK &&
-            topology_server_of(&topology, error_entry_shard(entry)) != server)
+            topology_connection_of(&topology, error_entry_shard(entry)) != server)
             (void)json_array_remove(rows, i);
     }
 }

@@ -1,8 +1,5 @@
-/* topology.c: maps shards to servers. */
+/* topology.c: maps shards to connections. */
 #include "store/connection/topology.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 #include "base/config.h"
 #include "base/urls.h"
@@ -10,50 +7,51 @@
 struct topology
 topology_of(const struct config *config)
 {
-    return (struct topology){.shards = (unsigned)config->store.shards,
-                             .servers = urls_count(config->store.url)};
-}
+    const bool is_cluster = urls_kind(config->store.url) == URLS_CLUSTER;
+    const unsigned shards = (unsigned)config->store.shards;
 
-char *
-topology_url(const struct config *config, unsigned server)
-{
-    return urls_at(config->store.url, server);
+    return (struct topology){.shards = shards,
+                             .connections = is_cluster ? shards : 1,
+                             .is_numbered = is_cluster || shards > 1};
 }
 
 void
-topology_free_url(char *url)
+topology_shard_prefix(const struct topology *topology, const char *of_all, unsigned shard,
+                      char ret_prefix[STORE_PREFIX_MAX])
 {
-    explicit_bzero(url, strlen(url));
-    free(url);
+    if (topology->is_numbered)
+        key_shard_prefix(ret_prefix, of_all, shard);
+    else
+        snprintf(ret_prefix, STORE_PREFIX_MAX, "%s", of_all);
 }
 
 unsigned
-topology_server_of(const struct topology *topology, unsigned shard)
+topology_connection_of(const struct topology *topology, unsigned shard)
 {
-    return shard % topology->servers;
+    return shard % topology->connections;
 }
 
 unsigned
-topology_first_shard(const struct topology *topology, unsigned server)
+topology_first_shard(const struct topology *topology, unsigned connection)
 {
     (void)topology;
-    return server;
+    return connection;
 }
 
 unsigned
 topology_next_shard(const struct topology *topology, unsigned shard)
 {
-    return shard + topology->servers;
+    return shard + topology->connections;
 }
 
 unsigned
 topology_max_shards(const struct topology *topology)
 {
-    return (topology->shards + topology->servers - 1) / topology->servers;
+    return topology->shards / topology->connections;
 }
 
 bool
 topology_is_first_shard(const struct topology *topology, unsigned shard)
 {
-    return shard < topology->servers;
+    return shard < topology->connections;
 }

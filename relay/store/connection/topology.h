@@ -1,31 +1,34 @@
 /*
- * topology.h: which server has which shard: shard k is on server k modulo the number of servers of
- * store.url. No other file depends on this rule.
+ * topology.h: shards, and connections that read them: one for all shards of a single server, or
+ * one per shard of a cluster, where each may be on another node. Connection c serves shard c first.
  */
 #ifndef CLAIRON_STORE_TOPOLOGY_H
 #define CLAIRON_STORE_TOPOLOGY_H
 
 #include <stdbool.h>
 
+#include "store/scripts/keys.h"
+
 struct config;
 
 struct topology {
     unsigned shards;
-    unsigned servers;
+    unsigned connections;
+    bool is_numbered; /* keys have the number of their shard */
 };
 
 struct topology topology_of(const struct config *config);
 
-/* The URL of a server; topology_free_url wipes it, as it may hold a password. */
-char *topology_url(const struct config *config, unsigned server);
-void topology_free_url(char *url);
+/* The prefix of a shard's keys; `of_all` is [store] prefix. */
+void topology_shard_prefix(const struct topology *topology, const char *of_all, unsigned shard,
+                           char ret_prefix[STORE_PREFIX_MAX]);
 
-unsigned topology_server_of(const struct topology *topology, unsigned shard);
+unsigned topology_connection_of(const struct topology *topology, unsigned shard);
 
-/* Iterates over the shards of a server; the end is at or above topology->shards. */
-unsigned topology_first_shard(const struct topology *topology, unsigned server);
+/* Iterates over the shards of a connection; the end is at or above topology->shards. */
+unsigned topology_first_shard(const struct topology *topology, unsigned connection);
 unsigned topology_next_shard(const struct topology *topology, unsigned shard);
-/* The maximum number of shards on a server. */
+/* The number of shards of each connection. */
 unsigned topology_max_shards(const struct topology *topology);
 
 /* Queries about a whole server use the connection of its first shard. */

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/urls.h"
 #include "store/connection/reply.h"
 #include "store/connection/tls.h"
 #include "store/connection/url.h"
@@ -158,7 +159,7 @@ connect_server(struct direct *direct, const struct config *config, const struct 
 static bool
 open_server(struct direct *direct, const struct config *config, unsigned server)
 {
-    char *url = topology_url(config, server);
+    char *url = urls_at(config->store.url, server);
     struct url address;
     bool is_good = url_read(url, &address) == RC_OK;
 
@@ -168,7 +169,8 @@ open_server(struct direct *direct, const struct config *config, unsigned server)
     else
         snprintf(direct->error, sizeof(direct->error), "invalid store.url");
     explicit_bzero(&address, sizeof(address));
-    topology_free_url(url);
+    explicit_bzero(url, strlen(url));
+    free(url);
     return is_good;
 }
 
@@ -198,7 +200,7 @@ direct_open_server(const struct config *config, unsigned server, char error[DIRE
 {
     struct direct *direct = direct_new(config);
 
-    direct->topology.servers = 1;
+    direct->topology.connections = 1;
     return open_server(direct, config, server) ? direct : direct_failed(direct, error);
 }
 
@@ -213,7 +215,7 @@ direct_check_shards(struct direct *direct)
     for (unsigned k = 0; k < STORE_SHARDS_MAX && created_with == 0; k++) {
         const struct redisReply *reply;
 
-        key_shard_prefix(prefix, direct->prefix, STORE_SHARDS_MAX, k);
+        key_shard_prefix(prefix, direct->prefix, k);
         key_write(key, prefix, KEY_META);
         reply = direct_request(direct, 3, argv);
         if (reply == NULL)
@@ -233,7 +235,7 @@ struct direct *
 direct_open(const struct config *config, char error[DIRECT_ERROR_MAX])
 {
     struct direct *direct = direct_new(config);
-    unsigned count = direct->topology.servers;
+    unsigned count = direct->topology.connections;
     bool is_good = count <= STORE_SHARDS_MAX;
 
     for (unsigned i = 0; i < count && is_good; i++)
@@ -260,9 +262,9 @@ void
 direct_select_shard(struct direct *direct, unsigned shard, char ret_prefix[STORE_PREFIX_MAX],
                     char ret_stream[STORE_KEY_MAX])
 {
-    key_shard_prefix(ret_prefix, direct->prefix, direct->shard_count, shard);
+    topology_shard_prefix(&direct->topology, direct->prefix, shard, ret_prefix);
     key_write(ret_stream, ret_prefix, KEY_STREAM);
-    direct->at = topology_server_of(&direct->topology, shard);
+    direct->at = topology_connection_of(&direct->topology, shard);
 }
 
 static enum rc

@@ -27,7 +27,7 @@ visit_page(struct direct *direct, direct_visit *visit, void *ctx, struct entry_i
         if (error_entry_read(reply_at(page, i), &entry) != RC_OK)
             continue;
         *last = entry.entry;
-        if (topology_server_of(&direct->topology, entry.shard) != direct->at)
+        if (topology_connection_of(&direct->topology, entry.shard) != direct->at)
             continue; /* left behind when its shard moved to another server */
         continues = visit(ctx, &entry);
     }

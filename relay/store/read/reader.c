@@ -190,19 +190,18 @@ open_server(struct server_reader *server, struct reader *reader, unsigned number
 {
     const struct link_events events = {
         .on_up = on_up, .on_down = on_down, .ignores_timeout = ignores_timeout, .ctx = server};
-    char *url = topology_url(config, number);
     char prefix[STORE_PREFIX_MAX];
 
     server->reader = reader;
     server->number = number;
-    key_shard_prefix(prefix, config->store.prefix, (unsigned)config->store.shards, number);
+    topology_shard_prefix(&reader->topology, config->store.prefix, number, prefix);
     key_write(server->heartbeat_key, prefix, KEY_HEARTBEAT);
     if (reader->server_count > 1)
         snprintf(server->name, sizeof(server->name), "store-reader-%u", number);
     else
         snprintf(server->name, sizeof(server->name), "store-reader");
-    server->link = link_open(loop, config, url, server->name, READER_TIMEOUT_S, &events);
-    topology_free_url(url);
+    server->link =
+        link_open(loop, config, config->store.url, server->name, READER_TIMEOUT_S, &events);
     return server->link != NULL;
 }
 
@@ -214,11 +213,11 @@ name_keys(struct reader *reader, const struct config *config)
     for (unsigned i = 0; i < reader->stream_count; i++) {
         struct shard_stream *stream = &reader->streams[i];
 
-        key_shard_prefix(prefix, config->store.prefix, (unsigned)config->store.shards, i);
+        topology_shard_prefix(&reader->topology, config->store.prefix, i, prefix);
         key_write(stream->stream_key, prefix, KEY_STREAM);
         key_write(stream->ack_events.key, prefix, KEY_ACK_EVENTS);
     }
-    key_shard_prefix(prefix, config->store.prefix, (unsigned)config->store.shards, 0);
+    topology_shard_prefix(&reader->topology, config->store.prefix, 0, prefix);
     key_write(reader->control.key, prefix, KEY_CONTROL);
 }
 
@@ -240,7 +239,7 @@ reader_open(struct ev_loop *loop, const struct config *config, struct store *sto
     reader->order_timer.data = reader;
     reader->stream_count = count;
     reader->topology = topology_of(config);
-    reader->server_count = reader->topology.servers;
+    reader->server_count = reader->topology.connections;
     reader->streams_max = topology_max_shards(&reader->topology);
     reader->entries_max = READER_ENTRIES / reader->streams_max;
     if (reader->entries_max < READER_ENTRIES_MIN)

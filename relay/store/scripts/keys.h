@@ -13,7 +13,10 @@
 #define STORE_KEY_MAX 192 /* of a key that contains no name chosen by a user */
 #define STORE_PREFIX_MAX (STORE_KEY_MAX / 2)
 
-/* With several shards, the shard's number in braces follows store.prefix. */
+/*
+ * With several shards, and in a cluster, the shard's number in braces follows store.prefix: a
+ * cluster places a key by the text in its first braces.
+ */
 #define KEY_SHARD_BEGIN ":{"
 #define KEY_SHARD_END "}"
 
@@ -57,16 +60,11 @@ key_write_of(char *ret_key, size_t size, const char *prefix, const char *kind, c
     snprintf(ret_key, size, "%s%s%s", prefix, kind, name);
 }
 
-/* The prefix of a shard's keys: store.prefix, with the number if there are several shards. */
+/* The prefix of a shard's keys where keys are numbered, see topology.h. */
 static inline void
-key_shard_prefix(char ret_prefix[STORE_PREFIX_MAX], const char *of_all, unsigned shards,
-                 unsigned shard)
+key_shard_prefix(char ret_prefix[STORE_PREFIX_MAX], const char *of_all, unsigned shard)
 {
-    if (shards > 1)
-        snprintf(ret_prefix, STORE_PREFIX_MAX, "%s" KEY_SHARD_BEGIN "%u" KEY_SHARD_END, of_all,
-                 shard);
-    else
-        snprintf(ret_prefix, STORE_PREFIX_MAX, "%s", of_all);
+    snprintf(ret_prefix, STORE_PREFIX_MAX, "%s" KEY_SHARD_BEGIN "%u" KEY_SHARD_END, of_all, shard);
 }
 
 #endif

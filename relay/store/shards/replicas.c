@@ -182,7 +182,7 @@ store_replicate(struct store *store, store_replicated *done, void *ctx)
 {
     if (store->replicated != NULL || !store->is_up)
         return RC_AGAIN;
-    for (unsigned s = 0; s < store->topology.servers; s++) {
+    for (unsigned s = 0; s < store->topology.connections; s++) {
         if (!begin(&store->shards[topology_first_shard(&store->topology, s)])) {
             finish_replicated(store, RC_IO); /* no callback is set yet */
             return RC_AGAIN;

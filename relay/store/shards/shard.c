@@ -208,7 +208,7 @@ on_link_up(void *ctx)
     shard_random_hex(fresh_epoch, STORE_EPOCH_TEXT);
     entry_id_text(shard->seen, seen);
     snprintf(count, sizeof(count), "%u", shard->store->shard_count);
-    snprintf(servers, sizeof(servers), "%u", shard->store->topology.servers);
+    snprintf(servers, sizeof(servers), "%u", shard->store->topology.connections);
     argument(&arguments, shard->stream_key);
     argument(&arguments, shard->prefix);
     argument(&arguments, fresh_epoch);
@@ -239,7 +239,6 @@ shard_open(struct shard *shard, struct store *store, unsigned number, const stru
 {
     const struct link_events link_events = {
         .on_up = on_link_up, .on_down = on_link_down, .ctx = shard};
-    char *url;
 
     *shard = (struct shard){.store = store, .number = number, .events = events};
     if (config->store.shards > 1)
@@ -247,11 +246,10 @@ shard_open(struct shard *shard, struct store *store, unsigned number, const stru
     else
         snprintf(shard->name, sizeof(shard->name), "store");
     replicas_open(shard);
-    key_shard_prefix(shard->prefix, config->store.prefix, (unsigned)config->store.shards, number);
+    topology_shard_prefix(&store->topology, config->store.prefix, number, shard->prefix);
     key_write(shard->stream_key, shard->prefix, KEY_STREAM);
-    url = topology_url(config, topology_server_of(&store->topology, number));
-    shard->link = link_open(store->loop, config, url, shard->name, STORE_TIMEOUT_S, &link_events);
-    topology_free_url(url);
+    shard->link = link_open(store->loop, config, config->store.url, shard->name, STORE_TIMEOUT_S,
+                            &link_events);
     if (shard->link == NULL)
         return RC_BAD;
     link_measure(shard->link, store->stats);

@@ -307,7 +307,8 @@ static void
 store_urls_are_validated(void **state)
 {
     static const char *const good[] = {"redis://h:1",    "redis://h:1/0",      "redis://u:p@h:1/2",
-                                       "redis://:p@h:1", "redis://[::1]:6379", "unix:///a/b"};
+                                       "redis://:p@h:1", "redis://[::1]:6379", "unix:///a/b",
+                                       "unix:///a,b",    "redis://u:p,q@h:1"};
     static const char *const bad[] = {"h:1",          "redis://h",     "redis://h:x",
                                       "redis://h:1/", "redis://h:1/a", "redis://u@h:1",
                                       "redis://:1",   "redis://u:p@",  "unix://a",
@@ -323,15 +324,69 @@ store_urls_are_validated(void **state)
         (void)snprintf(argument, sizeof argument, "--store.url=%s", bad[i]);
         expect_argument_rejected(argument, "must be " CONFIG_URL_FORM);
     }
-    expect_argument_rejected("--store.url=redis://h:1,redis://h", "must be " CONFIG_URL_FORM);
-    expect_argument_rejected("--store.url=redis://h:1,unix:///a,b", "names more servers than");
-    expect_argument_rejected("--store.url=redis://h:1,redis://h:1", "names the same server twice");
 #ifdef CLAIRON_STORE_TLS
     assert_int_equal(load(NULL, BOTH, "--store.url=rediss://u:p@h:1/2", NULL), RC_OK);
     expect_argument_rejected("--store.url=rediss://h", "must be " CONFIG_URL_FORM);
 #else
     expect_argument_rejected("--store.url=rediss://h:1", "TLS needs hiredis 1.0");
 #endif
+}
+
+static void
+expect_url_rejected(const char *url, const char *reason)
+{
+    char argument[128];
+
+    (void)snprintf(argument, sizeof argument, "--store.url=%s", url);
+    expect_argument_rejected(argument, reason);
+}
+
+static void
+lists_of_servers_need_sentinel_or_cluster(void **state)
+{
+    static const char *const lists[] = {"redis://h:1,redis://i:1", "redis://h:1,i:1",
+                                        "redis://u:p@h:1,i:1", "unix:///a,redis://h:1"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        expect_url_rejected(lists[i], "must be one server");
+        expect_url_rejected(lists[i], "redis+sentinel://");
+        expect_url_rejected(lists[i], "redis+cluster://");
+    }
+    expect_line_rejected("[store]\nurl = redis://h:1,redis://i:1\n", 2, "redis+cluster");
+}
+
+static void
+sentinel_and_cluster_urls_are_validated(void **state)
+{
+    (void)state;
+    assert_int_equal(load(NULL, BOTH, "--store.url=redis+cluster://u:p@h:1,[::1]:2", NULL), RC_OK);
+    assert_int_equal(load(NULL, BOTH, "--store.url=redis+sentinel://h:1,i:2/main", NULL), RC_OK);
+    expect_url_rejected("redis+cluster://h:1/0", "must have no database number");
+    expect_url_rejected("redis+cluster://h:1/", "must have no database number");
+    expect_url_rejected("redis+cluster://h:1,", "must be " CONFIG_URL_FORM);
+    expect_url_rejected("redis+cluster://h,i:1", "the port is missing");
+    expect_url_rejected("redis+cluster://", "must be " CONFIG_URL_FORM);
+    expect_url_rejected("redis+sentinel://h:1", "must end in /<primary name>");
+    expect_url_rejected("redis+sentinel://h:1/a/b", "must end in /<primary name>");
+    expect_url_rejected("unix+cluster:///a", "must be " CONFIG_URL_FORM);
+#ifdef CLAIRON_STORE_TLS
+    assert_int_equal(load(NULL, BOTH, "--store.url=rediss+cluster://h:1,i:1", NULL), RC_OK);
+#else
+    expect_url_rejected("rediss+cluster://h:1", "TLS needs hiredis 1.0");
+#endif
+}
+
+static void
+a_cluster_has_sixteen_shards_by_default(void **state)
+{
+    (void)state;
+    assert_int_equal(load(NULL, BOTH, "--store.url=redis+cluster://h:1", NULL), RC_OK);
+    assert_int_equal(config.store.shards, 16);
+    assert_int_equal(load("[store]\nurl = redis+cluster://h:1\nshards = 1\n", BOTH, NULL), RC_OK);
+    assert_int_equal(config.store.shards, 1);
+    assert_int_equal(load(NULL, BOTH, "--store.url=redis+sentinel://h:1/main", NULL), RC_OK);
+    assert_int_equal(config.store.shards, 1);
 }
 
 static void
@@ -466,6 +521,9 @@ main(void)
         cmocka_unit_test(invalid_values_report_file_and_line),
         cmocka_unit_test(values_out_of_range_are_rejected),
         cmocka_unit_test(store_urls_are_validated),
+        cmocka_unit_test(lists_of_servers_need_sentinel_or_cluster),
+        cmocka_unit_test(sentinel_and_cluster_urls_are_validated),
+        cmocka_unit_test(a_cluster_has_sixteen_shards_by_default),
         cmocka_unit_test(errors_name_the_argument_or_variable),
         cmocka_unit_test(errors_never_contain_secrets),
         cmocka_unit_test(dependent_keys_are_checked),

@@ -176,6 +176,32 @@ certificates_are_loaded_for_the_gate_role_only(void **state)
     assert_int_equal(load("--feed.conninfo=dbname=x", "--relay.roles=feed", cert, NULL), RC_OK);
 }
 
+static void
+sentinel_password_is_read(void **state)
+{
+    char file_argument[128];
+
+    (void)state;
+    (void)snprintf(file_argument, sizeof file_argument, "--store.sentinel_password_file=%s", file);
+    write_file("a secret\n");
+    assert_int_equal(load("--feed.conninfo=dbname=x", "--relay.roles=feed", file_argument,
+                          "--store.url=redis+sentinel://h:1/main", NULL),
+                     RC_OK);
+    assert_string_equal(config.store.sentinel_password, "a secret");
+    assert_int_equal(load("--feed.conninfo=dbname=x", "--relay.roles=feed", file_argument, NULL),
+                     RC_BAD);
+    expect_error("sentinel_password_file needs [store] url = redis+sentinel://");
+    assert_int_equal(load("--feed.conninfo=dbname=x", "--relay.roles=feed",
+                          "--store.sentinel_user=u", "--store.url=redis+sentinel://h:1/main", NULL),
+                     RC_BAD);
+    expect_error("missing key [store] sentinel_password_file");
+    write_file("\n");
+    assert_int_equal(load("--feed.conninfo=dbname=x", "--relay.roles=feed", file_argument,
+                          "--store.url=redis+sentinel://h:1/main", NULL),
+                     RC_BAD);
+    expect_error("is empty");
+}
+
 int
 main(void)
 {
@@ -184,6 +210,7 @@ main(void)
         cmocka_unit_test(public_key_files_are_read),
         cmocka_unit_test(reload_keeps_the_old_key_if_the_new_one_is_invalid),
         cmocka_unit_test(certificates_are_loaded_for_the_gate_role_only),
+        cmocka_unit_test(sentinel_password_is_read),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
