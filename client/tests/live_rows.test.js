@@ -30,10 +30,17 @@ const create = (x, after, more) => change(x, 'create', { after }, more);
 const update = (x, after, more) => change(x, 'update', { before: { id: after.id }, after }, more);
 const remove = (x, before, more) => change(x, 'delete', { before }, more);
 
+/** A random wait before another request is never so short that turn() ends it. */
+function longWaits(t) {
+  const { random } = Math;
+  t.mock.method(Math, 'random', () => 0.5 + random() / 2);
+}
+
 /** A connected client with a live list, whose states are in `states`. The test controls the timers. */
 async function start(t, options, { connected, relayOptions, source = 't' } = {}) {
   const tick = handTimers(t, 'setTimeout');
   clock = tick;
+  longWaits(t);
   const relay = fakeRelay(relayOptions);
   const client = connect({ url: 'ws://relay.test', token: 'T', WebSocket: relay.WebSocket, backoff: { base: 1, cap: 1 } });
   t.after(() => client.close());
