@@ -15,6 +15,7 @@
 #include "base/output_settings.h"
 #include "encode/encode.h"
 #include "rows/key.h"
+#include "rows/overdue.h"
 #include "rows/recipient.h"
 #include "rows/scan.h"
 #include "rows/source.h"
@@ -250,6 +251,7 @@ clairon_live_rows(PG_FUNCTION_ARGS)
     static const char *const parameters[] = {"source", "name",     "user_id",
                                              "groups", "max_rows", "max_bytes"};
     struct call call = {0};
+    bool is_timed;
 
     reject_nulls(fcinfo, parameters);
     call.user_id = text_to_cstring(PG_GETARG_TEXT_PP(2));
@@ -258,6 +260,16 @@ clairon_live_rows(PG_FUNCTION_ARGS)
     call.max_bytes = PG_GETARG_INT64(5);
     reject_negative(call.max_rows, "max_rows");
     reject_negative(call.max_bytes, "max_bytes");
-    run_call(fcinfo, &call, run_live_rows);
+    is_timed = overdue_begin();
+    PG_TRY();
+    {
+        run_call(fcinfo, &call, run_live_rows);
+    }
+    PG_FINALLY();
+    {
+        if (is_timed)
+            overdue_end();
+    }
+    PG_END_TRY();
     return (Datum)0;
 }

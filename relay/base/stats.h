@@ -92,6 +92,8 @@ enum stats_kind {
       "Requests for the rows of live rules that wait for a query")                                 \
     X(ROWS_HELD, "clairon_rows_held_bytes", GAUGE_SUM,                                             \
       "Bytes of rows in memory that clients have not read yet")                                    \
+    X(ROWS_STUCK, "clairon_rows_stuck_queries", GAUGE_SUM,                                         \
+      "Queries for rows that the server did not end in time; each holds a connection")             \
     X(ROWS_SHARED, "clairon_rows_shared_total", COUNTER,                                           \
       "Requests for rows that shared the query of another one")                                    \
     X(ROWS_REPEATED, "clairon_rows_repeated_total", COUNTER,                                       \

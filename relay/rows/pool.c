@@ -57,13 +57,13 @@ detach_query(struct rows_connection *connection, enum rows_connection_state next
 
 /* The query ended with connection->status. */
 static void
-end_query_as(struct rows_connection *connection, enum rows_connection_state next)
+finish_query(struct rows_connection *connection)
 {
     struct rows_pool *pool = connection->pool;
     enum rows_status status = connection->status;
     int64_t elapsed_us = clock_monotonic_us() - connection->since_us;
     struct rows_result *result;
-    struct rows_query *query = detach_query(connection, next, &result);
+    struct rows_query *query = detach_query(connection, ROWS_CONNECTION_IDLE, &result);
 
     stats_time(pool->stats, TIME_ROWS, elapsed_us);
     rows_queue_measure(pool->queue, elapsed_us);
@@ -76,17 +76,36 @@ end_query_as(struct rows_connection *connection, enum rows_connection_state next
     rows_result_unref(result);
 }
 
-/*
- * Closing the socket cancels the query: the server checks the connection every second while it runs
- * (client_connection_check_interval).
- */
+/* ---- overdue queries */
+
 static void
-abandon_query(struct rows_connection *connection, enum rows_status status)
+abandon_query(struct rows_connection *connection)
 {
-    connection->status = status;
-    postgres_session_close(&connection->session);
-    end_query_as(connection, ROWS_CONNECTION_CLOSED);
+    const char *source = connection->query->key;
+
+    log_warn("rows", "PostgreSQL did not end a query in time", LOG_TEXT("source", source),
+             LOG_TEXT("rule", source + strlen(source) + 1),
+             LOG_INT("pid", PQbackendPID(connection->session.conn)));
+    rows_result_unref(connection->result);
+    connection->result = NULL;
+    set_state(connection, ROWS_CONNECTION_STUCK);
+    rows_queue_abandon(connection->pool->queue, connection->query);
 }
+
+static void
+end_stuck_query(struct rows_connection *connection, enum rows_connection_state next)
+{
+    int64_t stuck_us = clock_monotonic_us() - connection->since_us;
+
+    log_info("rows", "a query that PostgreSQL did not end in time has ended",
+             LOG_TEXT("source", connection->query->key), LOG_INT("after_ms", stuck_us / 1000));
+    rows_queue_release(connection->pool->queue, connection->query);
+    connection->query = NULL;
+    set_state(connection, next);
+    rows_pool_run_soon(connection->pool);
+}
+
+/* ---- results */
 
 /* NULL: none. Both may be NULL. */
 static const char *
@@ -113,14 +132,16 @@ on_row(struct rows_connection *connection, const PGresult *row)
 {
     enum rc rc = RC_BAD;
 
+    if (connection->status != ROWS_OK)
+        return;
     if (PQnfields(row) == 1 && PQgetisnull(row, 0, 0) == 0)
         rc = rows_result_add(connection->result, PQgetvalue(row, 0, 0),
                              (size_t)PQgetlength(row, 0, 0));
     if (rc == RC_LIMIT) {
-        abandon_query(connection, ROWS_TOO_MANY);
+        connection->status = ROWS_TOO_MANY;
     } else if (rc != RC_OK) {
         warn(connection, "invalid row from clairon.live_rows()", NULL, NULL);
-        abandon_query(connection, ROWS_FAILED);
+        connection->status = ROWS_FAILED;
     }
 }
 
@@ -142,6 +163,8 @@ on_session_result(void *ctx, const PGresult *result)
 {
     struct rows_connection *connection = ctx;
 
+    if (connection->state == ROWS_CONNECTION_STUCK)
+        return;
     switch (PQresultStatus(result)) {
     case PGRES_SINGLE_TUPLE:
         on_row(connection, result);
@@ -160,8 +183,12 @@ on_session_done(void *ctx)
     struct rows_result *result;
     struct rows_query *query;
 
+    if (connection->state == ROWS_CONNECTION_STUCK) {
+        end_stuck_query(connection, ROWS_CONNECTION_IDLE);
+        return;
+    }
     if (connection->status != ROWS_LOST) {
-        end_query_as(connection, ROWS_CONNECTION_IDLE);
+        finish_query(connection);
         return;
     }
     query = detach_query(connection, ROWS_CONNECTION_IDLE, &result);
@@ -193,8 +220,8 @@ run_query(struct rows_connection *connection, struct rows_query *query)
 /* ---- connections */
 
 /*
- * Closing the socket cancels a query (see abandon_query), because the server checks the connection
- * each second. The session is read-only.
+ * The server checks the connection each second, so a relay that ends leaves no queries. The session
+ * is read-only.
  */
 static const char *
 session_setup(void *ctx, const PGconn *conn)
@@ -246,6 +273,10 @@ on_session_lost(void *ctx, const char *message)
     if (was == ROWS_CONNECTION_IDLE) { /* a restarted server, or idle_session_timeout of a proxy */
         set_state(connection, ROWS_CONNECTION_CLOSED);
         log_debug("rows", "server closed an idle connection", LOG_TEXT("error", message));
+        return;
+    }
+    if (was == ROWS_CONNECTION_STUCK) {
+        end_stuck_query(connection, ROWS_CONNECTION_CLOSED);
         return;
     }
     delay_retry(connection->pool,
@@ -364,8 +395,10 @@ sweep_connection(struct rows_connection *connection, int64_t now_us)
     case ROWS_CONNECTION_RUNNING:
         if (age_us <= max_us)
             return;
-        warn(connection, "PostgreSQL did not end a query in time", NULL, NULL);
-        abandon_query(connection, ROWS_TIMED_OUT);
+        abandon_query(connection);
+        return;
+    case ROWS_CONNECTION_STUCK:
+        return;
     }
 }
 
@@ -393,7 +426,8 @@ rows_pool_is_running(const struct rows_pool *pool)
 bool
 rows_pool_is_open(const struct rows_pool *pool)
 {
-    return find_in_state(pool, ROWS_CONNECTION_IDLE) != NULL || rows_pool_is_running(pool);
+    return find_in_state(pool, ROWS_CONNECTION_IDLE) != NULL ||
+           find_in_state(pool, ROWS_CONNECTION_STUCK) != NULL || rows_pool_is_running(pool);
 }
 
 void
@@ -405,7 +439,7 @@ rows_pool_close(struct rows_pool *pool)
 
         postgres_session_free(&connection->session);
         if (connection->query != NULL)
-            rows_queue_fail(pool->queue, connection->query, ROWS_LOST, 0); /* it has no requests */
+            rows_queue_release(pool->queue, connection->query); /* it has no requests */
         rows_result_unref(connection->result);
     }
     free(pool->connections);

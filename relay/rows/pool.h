@@ -25,13 +25,18 @@
  * IDLE: it waits for a query. Next: RUNNING; CLOSED after a minute or if the server ends it.
  *
  * RUNNING: a query runs. The server ends it after rows.timeout. Next: IDLE; CLOSED if the
- * connection is lost, if the rows exceed a limit, or if the server does not end it in time.
+ * connection is lost; STUCK if the server does not end it in time.
+ *
+ * STUCK: the requests of its query have ended, but the server still runs it. The connection stays
+ * open, because closing it does not end a backend that ignores interrupts, and a new connection
+ * would add a backend. Next: IDLE when the query ends; CLOSED when the backend does.
  */
 enum rows_connection_state {
     ROWS_CONNECTION_CLOSED,
     ROWS_CONNECTION_OPENING,
     ROWS_CONNECTION_IDLE,
-    ROWS_CONNECTION_RUNNING
+    ROWS_CONNECTION_RUNNING,
+    ROWS_CONNECTION_STUCK
 };
 
 struct rows_connection {
@@ -39,7 +44,7 @@ struct rows_connection {
     enum rows_connection_state state;
     int64_t since_us; /* of the state; monotonic */
     struct postgres_session session;
-    struct rows_query *query;   /* RUNNING */
+    struct rows_query *query;   /* RUNNING, STUCK */
     struct rows_result *result; /* RUNNING: the rows so far */
     enum rows_status status;    /* RUNNING: of the results so far */
 };
@@ -68,7 +73,7 @@ void rows_pool_run_soon(struct rows_pool *pool);
 /* Starts queries on idle connections, and opens one more if that is not enough. */
 void rows_pool_run(struct rows_pool *pool, int64_t now_us);
 
-/* Closes connections that were idle, connecting or running for too long. */
+/* Closes connections that were idle or connecting for too long, and abandons overdue queries. */
 void rows_pool_sweep(struct rows_pool *pool, int64_t now_us);
 
 bool rows_pool_is_connected(const struct rows_pool *pool); /* at least one session is set up */

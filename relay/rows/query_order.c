@@ -43,6 +43,32 @@ has_receiver(const struct rows_queue *queue, const struct rows_query *query)
     return false;
 }
 
+bool
+query_order_is_stuck(const struct rows_queue *queue, const char *source)
+{
+    const struct rows_query *running;
+
+    DL_FOREACH (queue->running, running) {
+        if (running->state == ROWS_QUERY_STUCK && strcmp(running->key, source) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Queries of one table that all get stuck leave a connection to the others. */
+static bool
+source_may_run(const struct rows_queue *queue, const char *source)
+{
+    const struct rows_query *running;
+    size_t count = 0;
+
+    DL_FOREACH (queue->running, running) {
+        if (strcmp(running->key, source) == 0)
+            count++;
+    }
+    return count == 0 || count + 1 < queue->limits.connections;
+}
+
 static bool
 may_run(const struct rows_queue *queue, const struct rows_query *query, int64_t now_us)
 {
@@ -52,7 +78,8 @@ may_run(const struct rows_queue *queue, const struct rows_query *query, int64_t 
         if (waits_for(query, running))
             return false;
     }
-    return query->not_before_us <= now_us && has_receiver(queue, query);
+    return query->not_before_us <= now_us && has_receiver(queue, query) &&
+           source_may_run(queue, query->key) && !query_order_is_stuck(queue, query->key);
 }
 
 static struct rows_query *

@@ -112,8 +112,10 @@ wait_for_query(struct rows_request *request, int64_t not_before_us)
 }
 
 static enum rows_status
-check_limits(const struct rows_queue *queue, const struct rows_user *user)
+check_limits(const struct rows_queue *queue, const struct rows_user *user, const char *source)
 {
+    if (query_order_is_stuck(queue, source))
+        return ROWS_TIMED_OUT;
     if (user->request_count >= ROWS_PER_USER_MAX || !query_order_may_receive(queue, user))
         return ROWS_USER_LIMIT;
     return queue->waiting_count >= queue->limits.waiting ? ROWS_BUSY : ROWS_OK;
@@ -125,12 +127,12 @@ rows_queue_add(struct rows_queue *queue, const struct rows_wanted *wanted,
                struct rows_request **ret_request)
 {
     struct rows_user *user = user_of(queue, wanted->user);
-    enum rows_status status = check_limits(queue, user);
+    enum rows_status status = check_limits(queue, user, wanted->source);
     struct rows_request *request;
 
     if (status != ROWS_OK) {
         free_user_if_unused(queue, user);
-        stats_add(queue->stats, STAT_ROWS_BUSY, 1);
+        stats_add(queue->stats, rows_error_of(status)->stat, 1);
         return status;
     }
     request = memory_new(sizeof(*request));
@@ -304,6 +306,17 @@ end_query(struct rows_queue *queue, struct rows_query *query)
     query->state = ROWS_QUERY_ENDED;
 }
 
+static void
+count_stuck(struct rows_queue *queue)
+{
+    const struct rows_query *query;
+    size_t count = 0;
+
+    DL_FOREACH (queue->running, query)
+        count += query->state == ROWS_QUERY_STUCK;
+    stats_set(queue->stats, STAT_ROWS_STUCK, count);
+}
+
 /* True if the request may receive this result, though another request ran the query. */
 static bool
 shares(const struct rows_request *request, const struct rows_query *query)
@@ -389,6 +402,27 @@ rows_queue_repeat(struct rows_queue *queue, struct rows_query *query, int64_t no
         request->was_lost = true;
         wait_for_query(request, now_us);
     }
+    free(query);
+}
+
+void
+rows_queue_abandon(struct rows_queue *queue, struct rows_query *query)
+{
+    struct rows_request *request;
+
+    query->state = ROWS_QUERY_STUCK;
+    while ((request = query->requests) != NULL) {
+        leave_query(request);
+        fail(request, ROWS_TIMED_OUT);
+    }
+    count_stuck(queue);
+}
+
+void
+rows_queue_release(struct rows_queue *queue, struct rows_query *query)
+{
+    end_query(queue, query);
+    count_stuck(queue);
     free(query);
 }
 

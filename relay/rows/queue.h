@@ -20,16 +20,25 @@
  * request has ended.
  *
  * RUNNING: a connection has it. Its snapshot may be older than a new request, so none joins it.
- * Next: ENDED; WAITING, if the connection was lost or the snapshot was too old.
+ * Next: ENDED; WAITING, if the connection was lost or the snapshot was too old; STUCK.
+ *
+ * STUCK: it exceeded its time, and its requests have ended, but the server still runs it. Requests
+ * for this source are rejected: the owner of the table may have caused it, and each further query
+ * would hold another connection. Next: ENDED.
  *
  * ENDED: its requests are being completed.
  */
-enum rows_query_state { ROWS_QUERY_WAITING, ROWS_QUERY_RUNNING, ROWS_QUERY_ENDED };
+enum rows_query_state {
+    ROWS_QUERY_WAITING,
+    ROWS_QUERY_RUNNING,
+    ROWS_QUERY_STUCK,
+    ROWS_QUERY_ENDED
+};
 
 struct rows_query {
     UT_hash_handle hh; /* WAITING: by key */
     enum rows_query_state state;
-    struct rows_query *prev; /* WAITING: of its owner; RUNNING: of the queue */
+    struct rows_query *prev; /* WAITING: of its owner; RUNNING, STUCK: of the queue */
     struct rows_query *next;
     struct rows_user *owner;              /* WAITING: scheduled as this user */
     struct rows_request *requests;        /* utlist, the first one is the requester */
@@ -38,7 +47,7 @@ struct rows_query {
     bool is_known;   /* the audience, when the key was made */
     bool is_of_user; /* the key names a user and the groups of its token */
     size_t key_len;
-    char key[];
+    char key[]; /* source, zero, rule, zero, and what else it names */
 };
 
 /* A user with requests, or with a query that others joined. */
@@ -56,7 +65,7 @@ struct rows_user {
 struct rows_limits {
     size_t waiting;     /* requests */
     int64_t wait_us;    /* for a connection */
-    size_t connections; /* queries that run at a time */
+    size_t connections; /* queries that run at a time; of one source one less, but at least one */
     size_t user_bytes;  /* of results in memory; a user who holds more receives no other one */
 };
 
@@ -67,7 +76,7 @@ struct rows_queue {
     struct rows_user *users;    /* uthash */
     struct rows_user *turns;    /* utlist, next first */
     struct rows_query *waiting; /* uthash */
-    struct rows_query *running; /* utlist */
+    struct rows_query *running; /* utlist, also the stuck ones */
     struct known_rule *rules;   /* uthash */
     size_t waiting_count;       /* requests */
     int64_t mean_us;            /* of recent queries */
@@ -75,8 +84,8 @@ struct rows_queue {
 
 /*
  * Adds a request; all texts are copied. ROWS_OK: the caller owns *ret_request. ROWS_BUSY: too many
- * requests wait. ROWS_USER_LIMIT: too many of this user, or it does not read its results. Nothing
- * was added then.
+ * requests wait. ROWS_USER_LIMIT: too many of this user, or it does not read its results.
+ * ROWS_TIMED_OUT: a query of this source is stuck. Nothing was added then.
  */
 enum rows_status rows_queue_add(struct rows_queue *queue, const struct rows_wanted *wanted,
                                 const struct rows_events *events, void *ctx, int64_t now_us,
@@ -86,7 +95,7 @@ bool rows_queue_has_next(const struct rows_queue *queue, int64_t now_us);
 
 /*
  * The next query to run, one per user in turn. NULL: none may run now. It belongs to the caller
- * until one of the next three functions; its requester is its first request.
+ * until one of the next four functions; its requester is its first request.
  */
 struct rows_query *rows_queue_next(struct rows_queue *queue, int64_t now_us);
 
@@ -104,6 +113,14 @@ void rows_queue_fail(struct rows_queue *queue, struct rows_query *query, enum ro
                      int64_t now_us);
 /* Requeues the requests of a query whose connection was lost. A request fails the second time. */
 void rows_queue_repeat(struct rows_queue *queue, struct rows_query *query, int64_t now_us);
+
+/*
+ * The server does not end the query in time: ends its requests with ROWS_TIMED_OUT. The query is
+ * stuck until rows_queue_release.
+ */
+void rows_queue_abandon(struct rows_queue *queue, struct rows_query *query);
+/* The server has ended a stuck query. */
+void rows_queue_release(struct rows_queue *queue, struct rows_query *query);
 
 /* Ends requests that have waited too long, with this status. */
 void rows_queue_expire(struct rows_queue *queue, enum rows_status status, int64_t now_us);

@@ -346,6 +346,86 @@ lost_query_is_repeated_once(void **state)
 }
 
 static void
+queries_of_one_source_leave_a_connection_to_others(void **state)
+{
+    struct rows_query *queries[3];
+
+    (void)state;
+    learn("USER");
+    add_request(0, "u1", "t");
+    add_request(1, "u2", "t");
+    add_request(2, "u3", "t");
+    add_request(3, "u4", "t");
+    queries[0] = next("u1");
+    queries[1] = next("u2");
+    queries[2] = next("u3");
+    expect_none();
+    add_request(4, "u5", "other");
+    result(next("u5"), "USER");
+    result(queries[0], "USER");
+    queries[0] = next("u4");
+    for (size_t i = 0; i < 3; i++)
+        result(queries[i], "USER");
+    for (size_t i = 0; i < 5; i++)
+        expect_done(i, ROWS_OK);
+}
+
+static void
+only_connection_serves_any_source(void **state)
+{
+    (void)state;
+    queue.limits.connections = 1;
+    add_request(0, "u1", "t");
+    result(next("u1"), "USER");
+    expect_done(0, ROWS_OK);
+}
+
+static void
+source_with_a_stuck_query_is_rejected(void **state)
+{
+    struct rows_query *query, *other;
+
+    (void)state;
+    learn("USER");
+    add_request(0, "u1", "t");
+    add_request(1, "u2", "t");
+    add_request(2, "u3", "t");
+    query = next("u1");
+    other = next("u2");
+    rows_queue_abandon(&queue, query);
+    expect_done(0, ROWS_TIMED_OUT);
+    assert_true(clients[0].after_ms >= 1000);
+    expect_none();
+    assert_int_equal(try_request(3, "u4", "t"), ROWS_TIMED_OUT);
+    assert_int_equal(stats.values[STAT_ROWS_TIMED_OUT], 2);
+    assert_int_equal(stats.values[STAT_ROWS_STUCK], 1);
+    result(other, "USER"); /* it began before */
+    expect_done(1, ROWS_OK);
+    add_request(4, "u5", "other");
+    result(next("u5"), "USER");
+    rows_queue_release(&queue, query);
+    assert_int_equal(stats.values[STAT_ROWS_STUCK], 0);
+    result(next("u3"), "USER");
+    expect_done(2, ROWS_OK);
+    add_request(3, "u4", "t");
+    result(next("u4"), "USER");
+}
+
+static void
+requests_of_a_stuck_query_may_end_before(void **state)
+{
+    struct rows_query *query;
+
+    (void)state;
+    add_request(0, "u1", "t");
+    query = next("u1");
+    end(&clients[0]);
+    rows_queue_abandon(&queue, query);
+    assert_int_equal(clients[0].results, 0);
+    rows_queue_release(&queue, query);
+}
+
+static void
 requests_may_end_at_any_time(void **state)
 {
     struct rows_query *query;
@@ -449,6 +529,10 @@ main(void)
         CASE(denied_is_for_the_requester_only),
         CASE(other_errors_are_for_all),
         CASE(lost_query_is_repeated_once),
+        CASE(queries_of_one_source_leave_a_connection_to_others),
+        CASE(only_connection_serves_any_source),
+        CASE(source_with_a_stuck_query_is_rejected),
+        CASE(requests_of_a_stuck_query_may_end_before),
         CASE(requests_may_end_at_any_time),
         CASE(known_rules_are_limited),
         CASE(delay_grows_with_the_queue),
