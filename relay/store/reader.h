@@ -39,10 +39,7 @@ struct reader_events {
     void *ctx;
 };
 
-/*
- * Reads nothing before reader_seek. Reconnects and resumes by itself. `store` must outlive it.
- * NULL: invalid URL (logged).
- */
+/* Reads nothing before reader_seek. Reconnects and resumes by itself. `store` must outlive it. */
 struct reader *reader_open(struct ev_loop *loop, const struct config *config, struct store *store,
                            struct stats *stats, const struct reader_events *events);
 void reader_close(struct reader *reader); /* accepts NULL */

@@ -10,8 +10,7 @@
 #define LOG_EVERY_US 10000000
 
 #define CLUSTER_HINT                                                                               \
-    "cluster mode is not supported: use servers with cluster-enabled no; for more than one "       \
-    "server, set [store] shards"
+    "this server is a node of a cluster: set [store] url = redis+cluster://host:port,host:port"
 
 #define REPLICA_HINT "this server is a replica: [store] url must name the primary"
 #define WRONG_PASSWORD_HINT "wrong user or password in [store] url"
@@ -36,6 +35,8 @@ static const struct fault faults[] = {
     {"CLUSTERDOWN", CLUSTER_HINT, true},
     {"MOVED ", CLUSTER_HINT, true},
     {"CROSSSLOT", CLUSTER_HINT, true},
+    {"cluster support disabled",
+     "this server is not a node of a cluster: set [store] url = redis://host:port", true},
     {"LOADING", "the store is loading its dataset: wait", true},
     {"NOAUTH", "add user and password to [store] url: redis://user:password@host:port", true},
     {"WRONGPASS", WRONG_PASSWORD_HINT, true},
@@ -43,7 +44,9 @@ static const struct fault faults[] = {
     {"without any password", NO_PASSWORD_HINT, true},
     {"no password is set", NO_PASSWORD_HINT, true},
     {"NOPERM",
-     "the relay's ACL user needs ~<prefix>:* and +@all -@dangerous +info +keys +config|get", false},
+     "the relay's ACL user needs ~<prefix>:* and +@all -@dangerous +info +keys +config|get, in a "
+     "cluster +cluster|slots too",
+     false},
     {"certificate verify failed",
      "[store] tls_ca must name the CA of the store's certificate; the certificate must match the "
      "host of [store] url and must not have expired",
@@ -66,6 +69,21 @@ fault_hint(const char *error)
     const struct fault *fault = fault_find(error);
 
     return fault != NULL ? fault->hint : NULL;
+}
+
+bool
+fault_is_redirection(const char *error)
+{
+    static const char *const starts[] = {"MOVED ", "ASK ", "TRYAGAIN ", "UNBLOCKED "};
+    static const char *const words[] = {"CLUSTERDOWN ", "READONLY ", "MASTERDOWN ", "LOADING "};
+
+    for (size_t i = 0; i < sizeof(starts) / sizeof(starts[0]); i++)
+        if (strncmp(error, starts[i], strlen(starts[i])) == 0)
+            return true;
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+        if (strstr(error, words[i]) != NULL)
+            return true;
+    return false;
 }
 
 static struct fault_seen *

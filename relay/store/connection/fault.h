@@ -14,6 +14,12 @@ struct fault {
 /* NULL for an unknown error. `error` may be wrapped in the error of a script. */
 const struct fault *fault_find(const char *error);
 
+/*
+ * The server does not have the shard, or not all of it, or is no primary: a shard is moving, or a
+ * replica takes over. The request had no effect.
+ */
+bool fault_is_redirection(const char *error);
+
 /* How to fix `error`, a constant text; NULL if unknown. */
 const char *fault_hint(const char *error);
 

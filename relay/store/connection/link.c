@@ -9,7 +9,6 @@
 
 #include "base/backoff.h"
 #include "base/clock.h"
-#include "base/config/config_check.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "store/connection/connect.h"
@@ -17,10 +16,14 @@
 #include "store/connection/reply.h"
 #include "store/connection/reply_arena.h"
 #include "store/connection/send_queue.h"
+#include "store/connection/servers.h"
+#include "store/connection/topology.h"
 #include "store/connection/url.h"
 
 #define LINK_BACKOFF_BASE_MS 100
 #define LINK_BACKOFF_CAP_MS 5000
+#define LINK_MOVE_CAP_MS 1000 /* where a replica takes over by itself */
+#define LINK_LOG_EVERY_US 10000000
 #define LINK_LOADING_RETRY_S 0.2
 #define LINK_REASON_MAX 256
 #define SHA_TEXT 40
@@ -34,7 +37,9 @@ struct link {
     const char *name;
     struct link_events events;
     struct stats *stats; /* NULL: script times are not measured */
-    struct url address;
+    struct servers *servers;
+    struct servers_user user;
+    struct url address; /* host "" and path "": not known yet */
     struct connect connect;
     redisAsyncContext *redis; /* NULL while down */
     struct reply_arena *arena;
@@ -47,7 +52,9 @@ struct link {
     int64_t received_us; /* time of the last reply, or when waiting began */
     int scripts_loaded;
     bool is_loading;
-    bool is_usable; /* the connection works: the backoff restarts */
+    bool is_usable;    /* the connection works: the backoff restarts */
+    int64_t logged_us; /* when a failure was logged last; 0: not since it was usable */
+    char none_key[STORE_KEY_MAX];
     bool closing;
     char shas[STORE_SCRIPT_COUNT][SHA_TEXT + 1];
 };
@@ -70,6 +77,36 @@ static const char *const script_texts[] = {
 static void link_connect(struct link *link);
 static void send_info(struct link *link);
 
+bool
+link_is_redirected(const struct link *link, const char *error)
+{
+    return servers_can_move(link->servers) && fault_is_redirection(error);
+}
+
+/*
+ * A store of one server: each failure. Else a failover is waited for, with many attempts of many
+ * links: the first of them.
+ */
+static void
+log_failure(struct link *link, const char *reason, int64_t delay_ms)
+{
+    const int64_t now_us = clock_monotonic_us();
+    char where[URL_FORMAT_MAX];
+
+    url_format(&link->address, where);
+    if (servers_can_move(link->servers) && link->logged_us != 0 &&
+        now_us - link->logged_us < LINK_LOG_EVERY_US)
+        return;
+    link->logged_us = now_us;
+    if (link_is_redirected(link, reason))
+        log_info(link->name, "shard is moving to another server: waiting",
+                 LOG_TEXT("reason", reason), LOG_TEXT("server", where));
+    else
+        log_warn(link->name, "store connection failed", LOG_TEXT("error", reason),
+                 LOG_TEXT("hint", fault_hint(reason)), LOG_TEXT("server", where),
+                 LOG_INT("retry_ms", delay_ms));
+}
+
 /* The only transition to LINK_DOWN, from every other state. */
 static void
 link_fail(struct link *link, const char *reason)
@@ -77,12 +114,10 @@ link_fail(struct link *link, const char *reason)
     redisAsyncContext *redis = link->redis;
     bool was_up = link->state == LINK_UP;
     char kept[LINK_REASON_MAX];
-    char where[URL_FORMAT_MAX];
     int64_t delay_ms;
 
     if (link->state == LINK_DOWN)
         return;
-    url_format(&link->address, where);
     snprintf(kept, sizeof(kept), "%s",
              reason != NULL ? reason : ""); /* `reason` may point into the context */
     if (!link->is_usable)
@@ -98,10 +133,10 @@ link_fail(struct link *link, const char *reason)
     if (link->closing)
         return;
     delay_ms = backoff_next_ms(&link->backoff);
-    if (reason != NULL)
-        log_warn(link->name, "store connection failed", LOG_TEXT("error", kept),
-                 LOG_TEXT("hint", fault_hint(kept)), LOG_TEXT("server", where),
-                 LOG_INT("retry_ms", delay_ms));
+    if (reason != NULL) {
+        log_failure(link, kept, delay_ms);
+        servers_recheck(link->servers, &link->user);
+    }
     ev_timer_stop(link->loop, &link->retry);
     ev_timer_set(&link->retry, (double)delay_ms / 1000.0, 0.0);
     ev_timer_start(link->loop, &link->retry);
@@ -120,6 +155,8 @@ link_set_usable(struct link *link)
 {
     backoff_reset(&link->backoff);
     link->is_usable = true;
+    link->logged_us = 0;
+    servers_confirm(link->servers, &link->user);
 }
 
 void
@@ -210,27 +247,38 @@ link_send_ready(struct link *link, enum time_of what, link_reply *reply, void *c
     return RC_OK;
 }
 
+const char *
+link_none_key(const struct link *link)
+{
+    return link->none_key;
+}
+
 enum rc
 link_call(struct link *link, enum store_script script, int key_count, link_reply *reply, void *ctx,
           int argc, const char **argv, const size_t *lens)
 {
-    const char **all = memory_new(sizeof(*all) * (size_t)(argc + 3));
-    size_t *all_lens = lens == NULL ? NULL : memory_new(sizeof(*all_lens) * (size_t)(argc + 3));
+    const size_t none_at = 3 + (size_t)key_count, rest = (size_t)(argc - key_count);
+    const char **all = memory_new(sizeof(*all) * (size_t)(argc + 4));
+    size_t *all_lens = lens == NULL ? NULL : memory_new(sizeof(*all_lens) * (size_t)(argc + 4));
     char keys[16];
     enum rc rc = RC_AGAIN;
 
-    snprintf(keys, sizeof(keys), "%d", key_count);
+    snprintf(keys, sizeof(keys), "%d", key_count + 1);
     all[0] = "EVALSHA";
     all[1] = link->shas[script];
     all[2] = keys;
-    memcpy(all + 3, argv, sizeof(*all) * (size_t)argc);
+    memcpy(all + 3, argv, sizeof(*all) * (size_t)key_count);
+    all[none_at] = link->none_key;
+    memcpy(all + none_at + 1, argv + key_count, sizeof(*all) * rest);
     if (lens != NULL) {
         for (int i = 0; i < 3; i++)
             all_lens[i] = strlen(all[i]);
-        memcpy(all_lens + 3, lens, sizeof(*all_lens) * (size_t)argc);
+        memcpy(all_lens + 3, lens, sizeof(*all_lens) * (size_t)key_count);
+        all_lens[none_at] = strlen(link->none_key);
+        memcpy(all_lens + none_at + 1, lens + key_count, sizeof(*all_lens) * rest);
     }
     if (link->state == LINK_UP)
-        rc = send_now(link, time_of_script(script), reply, ctx, argc + 3, all, all_lens);
+        rc = send_now(link, time_of_script(script), reply, ctx, argc + 4, all, all_lens);
     free(all);
     free(all_lens);
     return rc;
@@ -286,6 +334,10 @@ on_info(void *ctx, const struct redisReply *reply)
 
     if (!handshake_accepted(link, reply))
         return;
+    if (info != NULL && strstr(info, "\nrole:slave") != NULL && servers_can_move(link->servers)) {
+        link_fail(link, "READONLY this server is a replica");
+        return;
+    }
     if (info != NULL && strstr(info, "\nloading:1") != NULL) {
         if (!link->is_loading)
             log_warn(link->name, "store is loading its dataset");
@@ -304,7 +356,7 @@ on_info(void *ctx, const struct redisReply *reply)
 static void
 send_info(struct link *link)
 {
-    send_command(link, on_info, 2, "INFO", "persistence", NULL);
+    send_command(link, on_info, 1, "INFO", NULL, NULL);
 }
 
 static void
@@ -386,10 +438,30 @@ on_connection_started(void *ctx, redisAsyncContext *redis, const char *reason)
 static void
 link_connect(struct link *link)
 {
+    if (servers_find(link->servers, link->user.shard, &link->address) != RC_OK)
+        return; /* on_found follows */
     link->state = LINK_CONNECTING;
     link->is_usable = false;
     link->received_us = clock_monotonic_us();
     connect_start(&link->connect);
+}
+
+/* The servers were looked for. */
+static void
+on_found(void *ctx)
+{
+    struct link *link = ctx;
+    struct url address;
+    bool has_moved =
+        servers_find(link->servers, link->user.shard, &address) == RC_OK &&
+        (address.port != link->address.port || strcmp(address.host, link->address.host) != 0);
+
+    if (!has_moved)
+        return; /* another attempt follows its backoff */
+    backoff_reset(&link->backoff);
+    link_fail(link, "READONLY another server is the primary now");
+    ev_timer_stop(link->loop, &link->retry);
+    link_connect(link);
 }
 
 static void
@@ -412,42 +484,67 @@ on_ping(void *ctx, const struct redisReply *reply)
     (void)reply; /* on_redis_reply has updated received_us */
 }
 
-/* Detects a peer that vanished: a reply is overdue. */
+/* A reply is overdue: the peer may have vanished, and its replica may be the primary soon. */
+static void
+check_overdue(struct link *link, double silent_s)
+{
+    const struct link_events *events = &link->events;
+
+    if (events->ignores_timeout != NULL && events->ignores_timeout(events->ctx))
+        return;
+    if (silent_s > link->timeout_s)
+        link_fail(link, "reply timed out");
+    else
+        servers_recheck(link->servers, &link->user);
+}
+
 static void
 on_watchdog(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct link *link = timer->data;
     double silent_s = (double)(clock_monotonic_us() - link->received_us) / 1e6;
-    const struct link_events *events_of = &link->events;
+    bool is_waiting = link->pending > 0 || link->state == LINK_CONNECTING;
 
     (void)loop;
     (void)events;
     if (link->state == LINK_DOWN)
         return;
-    if ((link->pending > 0 || link->state == LINK_CONNECTING) && silent_s > link->timeout_s) {
-        if (events_of->ignores_timeout == NULL || !events_of->ignores_timeout(events_of->ctx))
-            link_fail(link, "reply timed out");
-    } else if (link->pending == 0 && link->state == LINK_UP) {
-        send_command(link, on_ping, 1, "PING", NULL, NULL);
+    if (is_waiting && silent_s > link->timeout_s / 2) {
+        check_overdue(link, silent_s);
+        return;
     }
+    if (link->is_usable)
+        servers_confirm(link->servers, &link->user);
+    if (link->pending == 0 && link->state == LINK_UP)
+        send_command(link, on_ping, 1, "PING", NULL, NULL);
+}
+
+static void
+write_none_key(struct link *link, const struct config *config)
+{
+    const struct topology topology = topology_of(config);
+    char prefix[STORE_PREFIX_MAX];
+
+    topology_shard_prefix(&topology, config->store.prefix, link->user.shard, prefix);
+    key_write(link->none_key, prefix, KEY_NONE);
 }
 
 struct link *
-link_open(struct ev_loop *loop, const struct config *config, const char *url, const char *name,
+link_open(struct ev_loop *loop, const struct config *config, const struct link_target *target,
           double timeout_s, const struct link_events *events)
 {
     struct link *link = memory_new(sizeof(*link));
+    bool can_move = servers_can_move(target->servers);
 
     link->loop = loop;
-    link->name = name;
+    link->name = target->name;
     link->events = *events;
     link->timeout_s = timeout_s;
-    link->backoff = (struct backoff){LINK_BACKOFF_BASE_MS, LINK_BACKOFF_CAP_MS, 0};
-    if (url_read(url, &link->address) != RC_OK) {
-        log_error(name, "invalid store.url", LOG_TEXT("expected", CONFIG_URL_FORM));
-        free(link);
-        return NULL;
-    }
+    link->backoff = (struct backoff){LINK_BACKOFF_BASE_MS,
+                                     can_move ? LINK_MOVE_CAP_MS : LINK_BACKOFF_CAP_MS, 0};
+    link->servers = target->servers;
+    link->user = (struct servers_user){.shard = target->shard, .on_found = on_found, .ctx = link};
+    write_none_key(link, config);
     link->connect = (struct connect){.loop = loop,
                                      .config = config,
                                      .address = &link->address,
@@ -460,6 +557,7 @@ link_open(struct ev_loop *loop, const struct config *config, const char *url, co
     ev_timer_init(&link->watchdog, on_watchdog, timeout_s / 4, timeout_s / 4);
     link->watchdog.data = link;
     ev_timer_start(loop, &link->watchdog);
+    servers_join(link->servers, &link->user);
     /* From the loop: no callback runs before link_open returns. */
     ev_timer_start(loop, &link->retry);
     return link;
@@ -472,6 +570,7 @@ link_close(struct link *link)
         return;
     link->closing = true;
     link_fail(link, "closing");
+    servers_leave(link->servers, &link->user);
     ev_timer_stop(link->loop, &link->retry);
     ev_timer_stop(link->loop, &link->watchdog);
     explicit_bzero(&link->address, sizeof(link->address));

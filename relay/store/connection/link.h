@@ -13,6 +13,7 @@
 struct ev_loop;
 struct link;
 struct redisReply;
+struct servers;
 
 struct link_events {
     void (*on_up)(void *ctx); /* ready: data loaded, scripts known */
@@ -28,12 +29,21 @@ struct link_events {
  */
 typedef void link_reply(void *ctx, const struct redisReply *reply);
 
+/* What a link connects to, and its source in the log. */
+struct link_target {
+    struct servers *servers;
+    unsigned shard;
+    const char *name;
+};
+
 /*
- * Connects to `url` (form: store.url), and reconnects with backoff whenever the connection breaks.
- * A command without a reply within `timeout_s` breaks it. `name` is the source in the log.
+ * Connects to the server that has the shard, and reconnects with backoff whenever the connection
+ * breaks, or at once when the shard is found on another server. A command without a reply within
+ * `timeout_s` breaks it.
  */
-struct link *link_open(struct ev_loop *loop, const struct config *config, const char *url,
-                       const char *name, double timeout_s, const struct link_events *events);
+struct link *link_open(struct ev_loop *loop, const struct config *config,
+                       const struct link_target *target, double timeout_s,
+                       const struct link_events *events);
 void link_close(struct link *link); /* calls pending replies with NULL; accepts NULL */
 
 bool link_is_up(const struct link *link);
@@ -51,6 +61,13 @@ void link_set_usable(struct link *link);
 void link_restart(struct link *link, const char *reason);
 
 /*
+ * Whether the error means that the shard is moving, or that another server has it now. The request
+ * had no effect; after link_restart the link looks for the server. Expected, so not logged as an
+ * error. Always false with a store of one server.
+ */
+bool link_is_redirected(const struct link *link, const char *error);
+
+/*
  * Sends one command. RC_AGAIN if the link is down: nothing was sent, and `reply` is not called.
  * `lens` NULL: all arguments end with a NUL byte.
  */
@@ -65,7 +82,13 @@ MUST_CHECK enum rc link_send(struct link *link, link_reply *reply, void *ctx, in
 MUST_CHECK enum rc link_send_ready(struct link *link, enum time_of what, link_reply *reply,
                                    void *ctx, char *bytes, size_t len, size_t count);
 
-/* Like link_send, for a script: `argv` holds the keys, then the arguments. */
+/* The key that never exists, for link_send_ready. */
+const char *link_none_key(const struct link *link);
+
+/*
+ * Like link_send, for a script: `argv` holds the keys, then the arguments. KEY_NONE is declared in
+ * addition: see keys.h.
+ */
 MUST_CHECK enum rc link_call(struct link *link, enum store_script script, int key_count,
                              link_reply *reply, void *ctx, int argc, const char **argv,
                              const size_t *lens);

@@ -78,9 +78,11 @@ slots_primary(const struct redisReply *reply, unsigned slot, const char *queried
     return RC_AGAIN;
 }
 
-static size_t
-add_node(struct slots_node *nodes, size_t count, const struct slots_node *node)
+size_t
+slots_add_node(struct slots_node *nodes, size_t count, size_t max, const struct slots_node *node)
 {
+    if (count == max)
+        return count;
     for (size_t i = 0; i < count; i++)
         if (nodes[i].port == node->port && strcmp(nodes[i].host, node->host) == 0)
             return count;
@@ -98,9 +100,9 @@ slots_nodes(const struct redisReply *reply, const char *queried, struct slots_no
     for (size_t i = 0; i < reply_count(reply); i++) {
         const struct redisReply *range = reply_at(reply, i);
 
-        for (size_t k = FIRST_NODE; k < reply_count(range) && count < max; k++)
+        for (size_t k = FIRST_NODE; k < reply_count(range); k++)
             if (read_node(reply_at(range, k), queried, &node) == RC_OK)
-                count = add_node(ret_nodes, count, &node);
+                count = slots_add_node(ret_nodes, count, max, &node);
     }
     return count;
 }

@@ -27,6 +27,10 @@ unsigned slots_of_key(const char *key);
 MUST_CHECK enum rc slots_primary(const struct redisReply *reply, unsigned slot, const char *queried,
                                  struct slots_node *ret_node);
 
+/* Adds a node unless it is there, or there are `max`. Returns the new count. */
+size_t slots_add_node(struct slots_node *nodes, size_t count, size_t max,
+                      const struct slots_node *node);
+
 /* The different nodes of the reply, replicas too, at most `max`. Returns their number. */
 size_t slots_nodes(const struct redisReply *reply, const char *queried,
                    struct slots_node *ret_nodes, size_t max);

@@ -12,6 +12,7 @@ topology_of(const struct config *config)
 
     return (struct topology){.shards = shards,
                              .connections = is_cluster ? shards : 1,
+                             .is_cluster = is_cluster,
                              .is_numbered = is_cluster || shards > 1};
 }
 

@@ -14,6 +14,7 @@ struct config;
 struct topology {
     unsigned shards;
     unsigned connections;
+    bool is_cluster;
     bool is_numbered; /* keys have the number of their shard */
 };
 

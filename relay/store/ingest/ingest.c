@@ -215,16 +215,23 @@ put_end(struct commands *commands, const struct shard *shard, const struct inges
     const char *const move[] = {"HMSET",         fields->key, position_field,
                                 order->position, read_field,  fields->read};
     /* Not EVALSHA: after SCRIPT FLUSH it would fail and EXEC would skip the check. */
-    const char *const fence[] = {
-        "EVAL",      store_script_fence, "2",          shard->stream_key,
-        fields->key, shard->prefix,      shard->epoch, shard->store->feed_token,
-        count,       order->after};
+    const char *const fence[] = {"EVAL",
+                                 store_script_fence,
+                                 "3",
+                                 shard->stream_key,
+                                 fields->key,
+                                 link_none_key(shard->link),
+                                 shard->prefix,
+                                 shard->epoch,
+                                 shard->store->feed_token,
+                                 count,
+                                 order->after};
     const char *const exec[] = {"EXEC"};
 
     snprintf(position_field, sizeof(position_field), "position:%s", shard->store->feed_token);
     snprintf(read_field, sizeof(read_field), "read:%s", shard->store->feed_token);
     snprintf(count, sizeof(count), "%zu", notifications);
-    put_command(commands, fence, 10);
+    put_command(commands, fence, 11);
     put_command(commands, move, fields->read[0] != '\0' ? 6 : 4);
     put_command(commands, exec, 1);
 }

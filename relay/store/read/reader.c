@@ -16,6 +16,7 @@
 #include "store/read/tail.h"
 #include "store/shards/maintenance.h"
 #include "store/shards/shard.h"
+#include "store/shards/store_private.h"
 #include "store/store.h"
 
 #define READER_ENTRIES 64     /* in one reply */
@@ -58,7 +59,8 @@ on_read(void *ctx, const struct redisReply *reply)
     if (reply == NULL)
         return; /* the link has logged it and reconnects */
     if (reply_is_error(reply)) {
-        stats_add(reader->stats, STAT_STORE_ERRORS, 1);
+        if (!link_is_redirected(server->link, reply_text(reply)))
+            stats_add(reader->stats, STAT_STORE_ERRORS, 1);
         link_restart(server->link, reply_text(reply));
         return;
     }
@@ -184,12 +186,13 @@ ignores_timeout(void *ctx)
     return link_is_up(server->link) && store_rejects_heartbeats(server->reader->store);
 }
 
-static bool
+static void
 open_server(struct server_reader *server, struct reader *reader, unsigned number,
             struct ev_loop *loop, const struct config *config)
 {
     const struct link_events events = {
         .on_up = on_up, .on_down = on_down, .ignores_timeout = ignores_timeout, .ctx = server};
+    const struct link_target target = {reader->store->servers, number, server->name};
     char prefix[STORE_PREFIX_MAX];
 
     server->reader = reader;
@@ -200,9 +203,7 @@ open_server(struct server_reader *server, struct reader *reader, unsigned number
         snprintf(server->name, sizeof(server->name), "store-reader-%u", number);
     else
         snprintf(server->name, sizeof(server->name), "store-reader");
-    server->link =
-        link_open(loop, config, config->store.url, server->name, READER_TIMEOUT_S, &events);
-    return server->link != NULL;
+    server->link = link_open(loop, config, &target, READER_TIMEOUT_S, &events);
 }
 
 static void
@@ -246,12 +247,8 @@ reader_open(struct ev_loop *loop, const struct config *config, struct store *sto
         reader->entries_max = READER_ENTRIES_MIN;
     name_keys(reader, config);
     store_set_reader_follows(store, false);
-    for (unsigned i = 0; i < reader->server_count; i++) {
-        if (open_server(&reader->servers[i], reader, i, loop, config))
-            continue;
-        reader_close(reader);
-        return NULL;
-    }
+    for (unsigned i = 0; i < reader->server_count; i++)
+        open_server(&reader->servers[i], reader, i, loop, config);
     return reader;
 }
 

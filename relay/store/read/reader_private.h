@@ -30,7 +30,7 @@ enum lag {
     LAG_MEMBERS        /* memberships precede the notifications that they route */
 };
 
-/* A connection to one server, with the shards that topology.h places there. */
+/* A connection to one server, for the shards that topology.h assigns to it. */
 struct server_reader {
     struct reader *reader;
     unsigned number; /* server 0 has the control stream too */

@@ -1,6 +1,6 @@
 -- fence.lua: runs in a transaction after the entries are added and before the progress moves. Removes the entries again
 -- if ingest.lua would have rejected the batch.
--- KEYS: stream, progress. ARGV: prefix, epoch, owner token, number of entries added, the position they follow.
+-- KEYS: stream, progress, a key that never exists (keys.h). ARGV: prefix, epoch, owner token, number of entries added, the position they follow.
 local stream, progress, owner, call = KEYS[1], KEYS[2], ARGV[3], redis.call
 local state = call('HMGET', progress, 'owner', 'position:' .. owner, 'read:' .. owner)
 local is_stream = call('TYPE', stream).ok == 'stream'

@@ -1,6 +1,6 @@
 -- hello.lua: prepares a shard for a relay, and returns its epoch and newest entry.
 -- KEYS: stream. ARGV: prefix, a fresh epoch, the epoch and the newest entry that the relay knows,
--- number of shards, number of servers.
+-- number of shards, '1' if all are on one server, else ''.
 -- Returns {epoch, id of the newest entry ever, 1 if the first entry is known, else 0,
 -- topic prefix or ''; with several shards the stored position of the slot, or '';
 -- route of the newest notification from a commit, or ''; entry id and transaction id of the newest
@@ -9,31 +9,22 @@ local stream, prefix = KEYS[1], ARGV[1]
 -- include: keys.lua
 -- include: reverse_scan.lua
 
--- A user's shard depends on the number of shards: with another number stored entries are not found.
-local shards = ARGV[5]
+-- A user's shard depends on the number of shards: with another number stored entries are not found. Keys with and
+-- without the number of a shard exist on a single server only; a cluster rejects access to keys of another slot.
+local shards, is_numbered = ARGV[5], shard_number(prefix) ~= nil
 local base = base_prefix(prefix)
-local function meta_of(shard) return base .. KEY_SHARD_BEGIN .. shard .. KEY_SHARD_END .. KEY_META end
-local created_with
-for k = 0, STORE_SHARDS_MAX - 1 do -- those on this server
-    created_with = created_with or redis.call('HGET', meta_of(k), 'shards')
+local created_with = redis.call('HGET', prefix .. KEY_META, 'shards')
+if ARGV[6] == '1' then
+    local first = base .. KEY_SHARD_BEGIN .. '0' .. KEY_SHARD_END .. KEY_META
+    created_with = created_with or redis.call('HGET', first, 'shards') or
+        is_numbered and redis.call('XLEN', base .. KEY_STREAM) > 0 and '1'
 end
-created_with = created_with or shards ~= '1' and redis.call('XLEN', base .. KEY_STREAM) > 0 and '1' or shards
-if created_with ~= shards then
+if created_with and created_with ~= shards then
     return redis.error_reply('SHARDS ' .. base .. ' was created with [store] shards = ' .. created_with ..
         ', not ' .. shards .. ': set it back; or, after all notifications are acknowledged, ' ..
         'set another [store] prefix and drop the slot')
 end
 
--- The same for the list of servers: it has changed if this server lacks this shard, but has one of another server.
-local servers, number = tonumber(ARGV[6]), tonumber(shard_number(prefix) or '0')
-if servers > 1 and redis.call('EXISTS', prefix .. KEY_META) == 0 then
-    for other = 0, tonumber(shards) - 1 do
-        if other % servers ~= number % servers and redis.call('EXISTS', meta_of(other)) == 1 then
-            return redis.error_reply('SHARDS shard ' .. number .. ' of ' .. base .. ' is not on this server, but ' ..
-                'shard ' .. other .. ' is: list the servers in [store] url in their original order')
-        end
-    end
-end
 -- A removed stream means that the store was emptied.
 if redis.call('EXISTS', stream) == 0 and redis.call('HDEL', prefix .. KEY_META, 'first') == 1 then
     redis.call('HSET', prefix .. KEY_META, 'epoch', ARGV[2])
@@ -45,7 +36,7 @@ if type(created) == 'table' and created.err and
     (created.err:find('READONLY', 1, true) or not redis.call('HGET', prefix .. KEY_META, 'epoch')) then
     return created
 end
-if shards ~= '1' then redis.pcall('HSETNX', prefix .. KEY_META, 'shards', shards) end
+if is_numbered then redis.pcall('HSETNX', prefix .. KEY_META, 'shards', shards) end
 -- include: group.lua
 if not has_group() then
     redis.call('XGROUP', 'CREATE', stream, 'clairon', '0', 'MKSTREAM')

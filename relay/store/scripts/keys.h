@@ -44,7 +44,13 @@
 #define KEY_HEARTBEAT ":beat"     /* stream: heartbeats, which wake readers */
 #define KEY_IDEMPOTENCY ":asked:" /* text of an idempotency key: a digest and the notification */
 #define KEY_TICKET ":ticket:"     /* text of a ticket: the claims of a token */
-#define KEY_DOCTOR ":doctor"      /* never written: clairon doctor checks permissions on it */
+/*
+ * Never exists, and each script and transaction declares it: while Cluster moves the shard's slot,
+ * a request with a missing key is rejected before it runs. Without it, a script would run on the
+ * former server with part of its keys.
+ */
+#define KEY_NONE ":none"
+#define KEY_DOCTOR ":doctor" /* never written: clairon doctor checks permissions on it */
 
 /* The key of a kind without a name. */
 static inline void

@@ -195,7 +195,7 @@ on_link_up(void *ctx)
 {
     struct shard *shard = ctx;
     struct arguments arguments = {.argc = 0};
-    char fresh_epoch[STORE_EPOCH_TEXT + 1], seen[ENTRY_ID_TEXT_MAX], count[16], servers[16];
+    char fresh_epoch[STORE_EPOCH_TEXT + 1], seen[ENTRY_ID_TEXT_MAX], count[16];
 
     shard->syncs_always = false;
     shard->notification_max = STORE_NOTIFICATION_MAX;
@@ -208,14 +208,13 @@ on_link_up(void *ctx)
     shard_random_hex(fresh_epoch, STORE_EPOCH_TEXT);
     entry_id_text(shard->seen, seen);
     snprintf(count, sizeof(count), "%u", shard->store->shard_count);
-    snprintf(servers, sizeof(servers), "%u", shard->store->topology.connections);
     argument(&arguments, shard->stream_key);
     argument(&arguments, shard->prefix);
     argument(&arguments, fresh_epoch);
     argument(&arguments, shard->epoch);
     argument(&arguments, seen);
     argument(&arguments, count);
-    argument(&arguments, servers);
+    argument(&arguments, shard->store->topology.is_cluster ? "" : "1");
     if (link_call(shard->link, STORE_SCRIPT_hello, 1, on_hello, shard, (int)arguments.argc,
                   arguments.argv, arguments.lens) != RC_OK)
         link_restart(shard->link, "could not send a command");
@@ -233,12 +232,13 @@ on_link_down(void *ctx, const char *reason)
     shard->events->on_down(shard->store);
 }
 
-enum rc
+void
 shard_open(struct shard *shard, struct store *store, unsigned number, const struct config *config,
            const struct shard_events *events)
 {
     const struct link_events link_events = {
         .on_up = on_link_up, .on_down = on_link_down, .ctx = shard};
+    const struct link_target target = {store->servers, number, shard->name};
 
     *shard = (struct shard){.store = store, .number = number, .events = events};
     if (config->store.shards > 1)
@@ -248,13 +248,9 @@ shard_open(struct shard *shard, struct store *store, unsigned number, const stru
     replicas_open(shard);
     topology_shard_prefix(&store->topology, config->store.prefix, number, shard->prefix);
     key_write(shard->stream_key, shard->prefix, KEY_STREAM);
-    shard->link = link_open(store->loop, config, config->store.url, shard->name, STORE_TIMEOUT_S,
-                            &link_events);
-    if (shard->link == NULL)
-        return RC_BAD;
+    shard->link = link_open(store->loop, config, &target, STORE_TIMEOUT_S, &link_events);
     link_measure(shard->link, store->stats);
     shard->maintenance = maintenance_open(shard);
-    return RC_OK;
 }
 
 void

@@ -68,9 +68,9 @@ struct shard {
     struct shard_holdings holdings;
 };
 
-/* Initializes the shard and connects. `events` must outlive it. RC_BAD: invalid URL (logged). */
-MUST_CHECK enum rc shard_open(struct shard *shard, struct store *store, unsigned number,
-                              const struct config *config, const struct shard_events *events);
+/* Initializes the shard and connects. `events` must outlive it. */
+void shard_open(struct shard *shard, struct store *store, unsigned number,
+                const struct config *config, const struct shard_events *events);
 /* Calls in flight end with RC_IO. */
 void shard_close(struct shard *shard);
 void shard_free(struct shard *shard); /* after shard_close */

@@ -181,6 +181,10 @@ shard_check_reply(struct shard *shard, const struct redisReply *reply, const cha
 
     if (!reply_is_error(reply))
         return reply != NULL;
+    if (link_is_redirected(shard->link, reply_text(reply))) {
+        link_restart(shard->link, reply_text(reply));
+        return false;
+    }
     if (strncmp(reply_text(reply), "FENCED", 6) == 0) {
         /* Expected after another relay took over. */
         log_warn(shard->name, failure, LOG_TEXT("error", reply_text(reply)));

@@ -142,6 +142,7 @@ free_shards(struct store *store)
     for (unsigned k = 0; k < store->shard_count; k++)
         shard_free(&store->shards[k]);
     free(store->shards);
+    servers_close(store->servers);
 }
 
 static const struct shard_events shard_events = {.on_up = on_shard_up, .on_down = on_shard_down};
@@ -159,15 +160,14 @@ store_open(struct ev_loop *loop, const struct config *config, struct stats *stat
     delivery_settings(config, &store->delivery);
     store->shard_count = (unsigned)config->store.shards;
     store->topology = topology_of(config);
-    store->shards = memory_new(store->shard_count * sizeof(*store->shards));
-    for (unsigned k = 0; k < store->shard_count; k++) {
-        if (shard_open(&store->shards[k], store, k, config, &shard_events) == RC_OK)
-            continue;
-        store->shard_count = k;
-        free_shards(store);
+    store->servers = servers_open(loop, config);
+    if (store->servers == NULL) {
         free(store);
         return NULL;
     }
+    store->shards = memory_new(store->shard_count * sizeof(*store->shards));
+    for (unsigned k = 0; k < store->shard_count; k++)
+        shard_open(&store->shards[k], store, k, config, &shard_events);
     return store;
 }
 

@@ -6,6 +6,7 @@
 
 #include "store/connection/fault.h"
 #include "store/connection/link.h"
+#include "store/connection/servers.h"
 #include "store/connection/topology.h"
 #include "store/shards/arguments.h"
 #include "store/shards/shard.h"
@@ -25,6 +26,7 @@ void delivery_settings(const struct config *config, struct delivery *ret_deliver
 
 struct store {
     struct ev_loop *loop;
+    struct servers *servers;
     struct stats *stats;
     struct store_listener *listeners;
     bool is_up;        /* all shards are up */

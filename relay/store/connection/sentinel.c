@@ -1,0 +1,154 @@
+/* sentinel.c: finds the primary that the sentinels know, and follows its failovers. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/memory.h"
+#include "base/urls.h"
+#include "store/connection/reply.h"
+#include "store/connection/servers_private.h"
+
+#define RECONNECT_S 1.0
+#define SUBSCRIBE_TIMEOUT_S 3.0
+
+/* Subscribes to the failovers that one sentinel announces. */
+struct subscription {
+    struct servers *servers;
+    size_t number; /* of the sentinel */
+    struct query *query;
+    ev_timer again;
+};
+
+struct sentinels {
+    sentinels_announced *announced;
+    size_t count;
+    struct subscription subscriptions[];
+};
+
+/* A reply's texts end with a zero. */
+static long long
+number_field(const struct redisReply *reply, const char *name)
+{
+    const struct bytes field = reply_field(reply, name);
+
+    return field.at != NULL ? strtoll((const char *)field.at, NULL, 10) : -1;
+}
+
+/*
+ * Each failover raises the epoch, so a sentinel that missed one is known by an older epoch. If all
+ * have an older one, they were set up again.
+ */
+static bool
+is_outdated(struct servers *servers, long long epoch)
+{
+    if (epoch >= servers->epoch || ++servers->outdated >= servers->seed_count) {
+        servers->outdated = 0;
+        servers->epoch = epoch;
+        return false;
+    }
+    return true;
+}
+
+static enum rc
+read_primary(struct servers *servers, const struct redisReply *reply)
+{
+    const struct bytes host = reply_field(reply, "ip");
+    const long long port = number_field(reply, "port");
+    const long long epoch = number_field(reply, "config-epoch");
+    struct slots_node server;
+
+    if (host.len == 0 || host.len >= sizeof(server.host) || port < 1 || port > 65535 || epoch < 0)
+        return RC_BAD;
+    if (is_outdated(servers, epoch))
+        return RC_AGAIN;
+    snprintf(server.host, sizeof(server.host), "%.*s", (int)host.len, (const char *)host.at);
+    server.port = (int)port;
+    for (unsigned k = 0; k < servers->shard_count; k++) {
+        servers->found[k].is_known = true;
+        servers->found[k].server = server;
+    }
+    return RC_OK;
+}
+
+const struct servers_kind servers_sentinel = {
+    .source = "sentinels", .is_final = true, .read = read_primary};
+
+/* "<primary name> <old host> <old port> <new host> <new port>" */
+static bool
+is_of_primary(const struct servers *servers, struct bytes text)
+{
+    const char *name = urls_rest(servers->config->store.url);
+    const size_t len = strlen(name);
+
+    return text.len > len && memcmp(text.at, name, len) == 0 && text.at[len] == ' ';
+}
+
+static void
+on_message(void *ctx, const struct redisReply *reply, const char *error)
+{
+    struct subscription *subscription = ctx;
+    struct servers *servers = subscription->servers;
+
+    if (reply == NULL) {
+        log_debug("store", "subscription to a sentinel ended", LOG_TEXT("error", error));
+        subscription->query = NULL;
+        ev_timer_set(&subscription->again, RECONNECT_S, 0.0);
+        ev_timer_start(servers->loop, &subscription->again);
+    } else if (reply_is_integer(reply_at(reply, 2)) ||
+               is_of_primary(servers, reply_bytes(reply_at(reply, 2)))) {
+        /* Subscribed: earlier failovers are not announced. Or there was one. */
+        servers->sentinels->announced(servers, subscription->number);
+    }
+}
+
+static void
+subscribe(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    static const char *const words[QUERY_WORDS_MAX] = {"SUBSCRIBE", "+switch-master"};
+    struct subscription *subscription = timer->data;
+    struct servers *servers = subscription->servers;
+    const struct slots_node *node = &servers->seeds[subscription->number];
+    struct url address = servers->as_queried;
+
+    (void)events;
+    snprintf(address.host, sizeof(address.host), "%s", node->host);
+    address.port = node->port;
+    subscription->query = query_start(loop, servers->config, &address, words, SUBSCRIBE_TIMEOUT_S,
+                                      on_message, subscription);
+    explicit_bzero(&address, sizeof(address));
+}
+
+struct sentinels *
+sentinels_open(struct servers *servers, sentinels_announced *announced)
+{
+    const size_t count = servers->seed_count;
+    struct sentinels *sentinels =
+        memory_new(sizeof(*sentinels) + count * sizeof(*sentinels->subscriptions));
+
+    sentinels->announced = announced;
+    sentinels->count = count;
+    for (size_t i = 0; i < count; i++) {
+        struct subscription *subscription = &sentinels->subscriptions[i];
+
+        subscription->servers = servers;
+        subscription->number = i;
+        ev_timer_init(&subscription->again, subscribe, 0.0, 0.0);
+        subscription->again.data = subscription;
+        ev_timer_start(servers->loop, &subscription->again);
+    }
+    return sentinels;
+}
+
+void
+sentinels_close(struct sentinels *sentinels)
+{
+    if (sentinels == NULL)
+        return;
+    for (size_t i = 0; i < sentinels->count; i++) {
+        query_stop(sentinels->subscriptions[i].query);
+        ev_timer_stop(sentinels->subscriptions[i].servers->loop,
+                      &sentinels->subscriptions[i].again);
+    }
+    free(sentinels);
+}

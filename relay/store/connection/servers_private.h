@@ -1,0 +1,67 @@
+/* servers_private.h: the state of servers.h, shared by its files. */
+#ifndef CLAIRON_STORE_SERVERS_PRIVATE_H
+#define CLAIRON_STORE_SERVERS_PRIVATE_H
+
+#include <ev.h>
+
+#include "base/backoff.h"
+#include "store/connection/query.h"
+#include "store/connection/servers.h"
+#include "store/connection/slots.h"
+#include "store/scripts/constants.h"
+
+#define SERVERS_NODES_MAX 64
+
+struct redisReply;
+struct sentinels;
+
+/* How one kind of store.url finds the servers. */
+struct servers_kind {
+    const char *source; /* in messages: "cluster" */
+    bool is_final; /* a shard's connections leave their server when this source names another */
+    /* Reads a reply into servers->found. RC_BAD: it is not valid; RC_AGAIN: outdated. */
+    enum rc (*read)(struct servers *servers, const struct redisReply *reply);
+};
+
+struct servers_shard {
+    unsigned slot;
+    bool is_known;
+    struct slots_node server;
+};
+
+struct servers {
+    struct ev_loop *loop;
+    const struct config *config;
+    const struct servers_kind *kind; /* NULL: one server, `single` */
+    struct url single;
+    struct url as_server;  /* user, password and TLS of the shards' servers */
+    struct url as_queried; /* of the servers that are queried: the sentinels, or the same */
+    struct servers_user *users;
+    unsigned shard_count;
+    struct servers_shard shards[STORE_SHARDS_MAX];
+    struct servers_shard found[STORE_SHARDS_MAX]; /* while a reply is read */
+    struct slots_node seeds[SERVERS_NODES_MAX];   /* of the URL */
+    size_t seed_count;
+    struct slots_node nodes[SERVERS_NODES_MAX]; /* known from the last reply, then the seeds */
+    size_t node_count;
+    size_t at; /* the node of this query; the next one is asked next */
+    const char *words[QUERY_WORDS_MAX];
+    struct query *query; /* NULL: none in flight */
+    ev_timer again;      /* the next query */
+    struct backoff backoff;
+    size_t failures;   /* queries since the last valid reply */
+    int64_t warned_us; /* 0: not since then */
+    struct sentinels *sentinels;
+    long long epoch; /* of the sentinels' newest reply */
+    size_t outdated; /* replies of an older epoch since the last newer one */
+};
+
+extern const struct servers_kind servers_cluster;
+extern const struct servers_kind servers_sentinel;
+
+/* sentinel.c: subscribes to the sentinels. `announced`: one of them has announced a failover. */
+typedef void sentinels_announced(struct servers *servers, size_t sentinel);
+struct sentinels *sentinels_open(struct servers *servers, sentinels_announced *announced);
+void sentinels_close(struct sentinels *sentinels); /* accepts NULL */
+
+#endif
