@@ -32,7 +32,9 @@ use Clairon::Test::DelayedReplies;
 use Clairon::Test::Page;
 use Clairon::Test::Proxy;
 use Clairon::Test::Relay;
+use Clairon::Test::Sentinels;
 use Clairon::Test::Store;
+use Clairon::Test::StoreCluster;
 
 our @EXPORT_OK = qw(wait_until wait_confirmed free_port pg_major token scratch top program is_sanitized children is_running of_mark script_text amount);
 
@@ -211,6 +213,24 @@ sub store
     remember($store);
     $store->start;
     return $store;
+}
+
+# A started cluster of stores. Options: see Clairon::Test::StoreCluster->new.
+sub store_cluster
+{
+    my $cluster = Clairon::Test::StoreCluster->new(folder => new_folder('cluster'), @_);
+    remember($cluster);
+    $cluster->start;
+    return $cluster;
+}
+
+# A started store with replicas and sentinels. Options: see Clairon::Test::Sentinels->new.
+sub sentinels
+{
+    my $sentinels = Clairon::Test::Sentinels->new(folder => new_folder('sentinels'), @_);
+    remember($sentinels);
+    $sentinels->start;
+    return $sentinels;
 }
 
 # A started proxy in front of a unix socket's path or of host:port. Options: see Clairon::Test::Proxy.

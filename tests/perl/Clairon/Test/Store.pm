@@ -41,8 +41,23 @@ sub command
 sub start
 {
     my ($self) = @_;
+    $self->launch;
+    $self->wait_loaded;
+    return;
+}
+
+sub launch
+{
+    my ($self) = @_;
     unlink $self->{socket};
+    delete $self->{link};
     $self->SUPER::start;
+    return;
+}
+
+sub wait_loaded
+{
+    my ($self) = @_;
     Clairon::Test::wait_until('the store has loaded its dataset', sub {
         $self->is_alive or die "the store ended: " . $self->log_text . "\n";
         my $info = eval { $self->execute('INFO', 'persistence') };

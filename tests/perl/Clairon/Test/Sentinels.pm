@@ -1,0 +1,125 @@
+# Clairon::Test::Sentinels: a store with replicas, and the sentinels that watch it.
+package Clairon::Test::Sentinels;
+
+use strict;
+use warnings;
+
+use parent -norequire, 'Clairon::Test::Store';
+use Clairon::Test::Store;
+
+my $DOWN_AFTER = 1000;    # ms
+
+# Options: folder, replicas => 2, sentinels => 3, name => of the primary, and those of Clairon::Test::Store.
+sub new
+{
+    my ($class, %options) = @_;
+    return bless {
+        name         => 'sentinels',
+        folder       => $options{folder},
+        primary_name => $options{name} // 'clairon',
+        counts       => [ $options{replicas} // 2, $options{sentinels} // 3 ],
+        server       => { fsync => $options{fsync}, options => $options{options} // [] },
+        nodes        => [],
+        sentinels    => [],
+    }, $class;
+}
+
+sub new_server
+{
+    my ($self, $name, %options) = @_;
+    my $port   = Clairon::Test::free_port();
+    my $folder = "$self->{folder}/$port";
+    mkdir $folder or die "could not make $folder: $!";
+    my $server = Clairon::Test::Store->new(folder => $folder, %{ $self->{server} }, %options);
+    push @{ $server->{options} = [ @{ $server->{options} } ] }, '--port', $port, '--bind', '127.0.0.1';
+    @$server{qw(name port)} = ("$name $port", $port);
+    return $server;
+}
+
+sub new_node
+{
+    my ($self, $primary) = @_;
+    my $node = $self->new_server('node', options => [ @{ $self->{server}{options} }, '--repl-diskless-sync-delay', 0,
+        '--repl-ping-replica-period', 1, ($primary ? ('--replicaof', '127.0.0.1', $primary->{port}) : ()) ]);
+    push @{ $self->{nodes} }, $node;
+    $node->start;
+    return $node;
+}
+
+# Sentinels write their configuration file.
+sub new_sentinel
+{
+    my ($self, $primary, $quorum) = @_;
+    my $sentinel = $self->new_server('sentinel', options => []);
+    my $file = "$sentinel->{folder}/sentinel.conf";
+    open my $out, '>', $file or die "could not write $file: $!";
+    print {$out} map { "$_\n" } "port $sentinel->{port}", 'bind 127.0.0.1', "unixsocket $sentinel->{socket}", "dir $sentinel->{folder}",
+      "sentinel monitor $self->{primary_name} 127.0.0.1 $primary->{port} $quorum",
+      "sentinel down-after-milliseconds $self->{primary_name} $DOWN_AFTER", "sentinel failover-timeout $self->{primary_name} 5000";
+    close $out or die "could not write $file: $!";
+    bless $sentinel, 'Clairon::Test::Sentinel';
+    push @{ $self->{sentinels} }, $sentinel;
+    $sentinel->launch;
+    return;
+}
+
+sub start
+{
+    my ($self) = @_;
+    my ($replicas, $sentinels) = @{ $self->{counts} };
+    my $primary = $self->new_node;
+    $self->new_node($primary) for 1 .. $replicas;
+    Clairon::Test::wait_until('the replicas are in sync', sub { @{ $primary->execute('ROLE')->[2] } == $replicas });
+    $self->new_sentinel($primary, int($sentinels / 2) + 1) for 1 .. $sentinels;
+    Clairon::Test::wait_until('the sentinels know each other and the replicas', sub {
+        !grep { my $state = eval { $_->state($self->{primary_name}) } // {};
+            ($state->{'num-slaves'} // 0) < $replicas || ($state->{'num-other-sentinels'} // 0) < $sentinels - 1 } @{ $self->{sentinels} } });
+    return;
+}
+
+sub alive { return grep { $_->is_alive } @{ $_[0]{nodes} } }
+sub end { my ($self) = @_; $_->kill9 for grep { $_->is_alive } @{ $self->{sentinels} }, @{ $self->{nodes} }; return }
+sub print_log { my ($self) = @_; $_->print_log for @{ $self->{sentinels} }, @{ $self->{nodes} }; return }
+
+sub url { return 'redis+sentinel://' . join(',', map { "127.0.0.1:$_->{port}" } @{ $_[0]{sentinels} }) . "/$_[0]{primary_name}" }
+
+# The primary in the view of a sentinel that runs.
+sub primary
+{
+    my ($self) = @_;
+    for my $sentinel (grep { $_->is_alive } @{ $self->{sentinels} })
+    {
+        my $address = eval { $sentinel->execute('SENTINEL', 'get-master-addr-by-name', $self->{primary_name}) } or next;
+        return (grep { $_->{port} == $address->[1] } @{ $self->{nodes} })[0];
+    }
+    return;
+}
+
+# Waits until the sentinels have made another node the primary.
+sub wait_failover
+{
+    my ($self, $former) = @_;
+    return Clairon::Test::wait_until('the sentinels switch to another primary', sub {
+        my $node = $self->primary;
+        return $node && $node != $former && (eval { $node->execute('ROLE')->[0] } // '') eq 'master' ? $node : undef;
+    });
+}
+
+# Asks the primary.
+sub execute_bytes
+{
+    my ($self, @arguments) = @_;
+    my $node = $self->primary // die "no primary\n";
+    return $node->execute_bytes(@arguments);
+}
+
+package Clairon::Test::Sentinel;
+
+use parent -norequire, 'Clairon::Test::Store';
+
+sub command { return ($_[0]{server}, "$_[0]{folder}/sentinel.conf", '--sentinel') }
+
+# The sentinel's view of the primary of that name, as a hash.
+sub state { my ($self, $name) = @_; return { @{ $self->execute('SENTINEL', 'MASTER', $name) } } }
+
+1;

@@ -1,0 +1,259 @@
+# Clairon::Test::StoreCluster: a Cluster of stores, and a client that asks the primary of each key.
+package Clairon::Test::StoreCluster;
+
+use strict;
+use warnings;
+
+use parent -norequire, 'Clairon::Test::Store';
+use Clairon::Test::Store;
+use Carp qw(croak);
+use List::Util ();
+
+my $SLOTS        = 16384;
+my $NODE_TIMEOUT = 2000;    # ms, after which a node that does not reply has failed
+
+# Errors while a slot moves or has no primary.
+my $TEMPORARY = qr/^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN|LOADING|READONLY|MASTERDOWN)|connect|the store closed|not write/;
+
+# Options: folder, primaries => 3, replicas => 1 (of each primary), shards => 16, and those of Clairon::Test::Store.
+sub new
+{
+    my ($class, %options) = @_;
+    my $self = bless {
+        name    => 'cluster',
+        folder  => $options{folder},
+        shards  => $options{shards} // 16,
+        counts  => [ $options{primaries} // 3, $options{replicas} // 1 ],
+        node    => { fsync => $options{fsync}, options => $options{options} // [] },
+        count   => 0,
+        nodes   => [],
+        slot_of => {},
+    }, $class;
+    return $self;
+}
+
+# A started node that knows no other one.
+sub new_node
+{
+    my ($self) = @_;
+    my $port   = Clairon::Test::free_port();
+    my $folder = sprintf '%s/%d', $self->{folder}, ++$self->{count};
+    mkdir $folder or die "could not make $folder: $!";
+    my $bus = Clairon::Test::free_port();
+    my $node = Clairon::Test::Store->new(folder => $folder, fsync => $self->{node}{fsync}, options => [
+        '--port', $port, '--bind', '127.0.0.1', '--cluster-enabled', 'yes', '--cluster-node-timeout', $NODE_TIMEOUT,
+        '--cluster-require-full-coverage', 'no', '--repl-diskless-sync-delay', 0, '--repl-ping-replica-period', 1,
+        ($ENV{STORE_SERVER} =~ /keydb/ ? () : ('--cluster-port', $bus)), @{ $self->{node}{options} } ]);
+    @$node{qw(name port bus)} = ("node $port", $port, $bus);
+    $node->launch;
+    push @{ $self->{nodes} }, $node;
+    return $node;
+}
+
+# Primaries share the slots equally. They join by MEET, which is faster than redis-cli --cluster create.
+sub start
+{
+    my ($self) = @_;
+    my ($primaries, $replicas) = @{ $self->{counts} };
+    my @nodes = map { $self->new_node } 1 .. $primaries * (1 + $replicas);
+    $_->wait_loaded for @nodes;
+    $_->{id} = $_->execute('CLUSTER', 'MYID') for @nodes;
+    for my $i (0 .. $primaries - 1)
+    {
+        $nodes[$i]->execute('CLUSTER', 'SET-CONFIG-EPOCH', $i + 1);
+        $nodes[$i]->execute('CLUSTER', 'ADDSLOTS', int($SLOTS * $i / $primaries) .. int($SLOTS * ($i + 1) / $primaries) - 1);
+    }
+    $self->meet($_) for @nodes[ 1 .. $#nodes ];
+    $self->wait_known;
+    $self->replicate($nodes[ $primaries + $_ ], $nodes[ $_ % $primaries ]) for 0 .. $primaries * $replicas - 1;
+    $self->wait_replicated;
+    return;
+}
+
+sub meet
+{
+    my ($self, $node) = @_;
+    my ($first) = grep { $_ != $node } $self->alive;
+    $node->execute('CLUSTER', 'MEET', '127.0.0.1', $first->{port}, ($ENV{STORE_SERVER} =~ /keydb/ ? () : $first->{bus}));
+    return;
+}
+
+sub replicate
+{
+    my ($self, $node, $primary) = @_;
+    Clairon::Test::wait_until("$node->{name} replicates $primary->{name}",
+        sub { eval { $node->execute('CLUSTER', 'REPLICATE', $primary->{id}); 1 } });
+    return;
+}
+
+sub alive { return grep { $_->is_alive } @{ $_[0]{nodes} } }
+
+# Waits until all nodes that run see each other and all slots.
+sub wait_known
+{
+    my ($self) = @_;
+    my $count = $self->alive;
+    Clairon::Test::wait_until('the nodes of the cluster know each other', sub {
+        !grep { my $info = $_->execute('CLUSTER', 'INFO');
+            $info !~ /cluster_state:ok/ || $info !~ /cluster_slots_ok:$SLOTS\b/ || known($_) < $count } $self->alive });
+    return;
+}
+
+sub known { return scalar grep { !/handshake|fail|noaddr/ } split /\n/, $_[0]->execute('CLUSTER', 'NODES') }
+
+# Waits until each replica has all data of its primary, and each node knows about it.
+sub wait_replicated
+{
+    my ($self) = @_;
+    Clairon::Test::wait_until('the replicas are in sync', sub {
+        my @roles = map { $_->execute('ROLE') } $self->alive;
+        my $replicas = grep { $_->[0] eq 'slave' && $_->[3] eq 'connected' } @roles;
+        my $listed = 0;
+        $listed += @{ $_->[2] } for grep { $_->[0] eq 'master' } @roles;
+        return $replicas == grep({ $_->[0] eq 'slave' } @roles) && $listed == $replicas
+          && !grep { replicas_seen($_) != $replicas } $self->alive });
+    return;
+}
+
+sub replicas_seen { return scalar grep { /slave/ && !/fail/ } split /\n/, $_[0]->execute('CLUSTER', 'NODES') }
+
+# A node that is asked to stop waits for its replicas, so nodes are killed at the end of a test.
+sub kill9 { my ($self) = @_; $_->kill9 for $self->alive; return }
+sub end   { return $_[0]->kill9 }
+
+sub print_log { my ($self) = @_; $_->print_log for @{ $self->{nodes} }; return }
+
+# The setting store.url, with the first nodes as seeds.
+sub url { return 'redis+cluster://' . join ',', map { "127.0.0.1:$_->{port}" } @{ $_[0]{nodes} }[ 0 .. 2 ] }
+
+sub shards { return $_[0]{shards} }
+
+# Keys have the shard's number in braces also if there is only one.
+sub keys { my ($self, $name) = @_; return map { "clairon:{$_}:$name" } 0 .. $self->{shards} - 1 }
+
+sub slot_of_key
+{
+    my ($self, $key) = @_;
+    my ($tag) = $key =~ /\{(.+?)\}/;
+    return $self->{slot_of}{ $tag // $key } //= ($self->alive)[0]->execute('CLUSTER', 'KEYSLOT', $key);
+}
+
+sub slot { my ($self, $shard) = @_; return $self->slot_of_key("clairon:{$shard}:stream") }
+
+# The node that is the primary of a shard in the view of a node that runs; undef if none is.
+sub primary_of { my ($self, $shard) = @_; return $self->primary_of_slot($self->slot($shard)) }
+
+sub primary_of_slot
+{
+    my ($self, $slot) = @_;
+    for my $node ($self->alive)
+    {
+        my $ranges = eval { $node->execute('CLUSTER', 'SLOTS') } or next;
+        my ($range) = grep { $slot >= $_->[0] && $slot <= $_->[1] } @$ranges or next;
+        my ($primary) = grep { $_->{port} == $range->[2][1] } @{ $self->{nodes} };
+        return $primary if $primary && $primary->is_alive;
+    }
+    return;
+}
+
+sub primaries
+{
+    my ($self) = @_;
+    my %found = map { my $node = $self->primary_of($_); $node ? ($node->{port} => $node) : () } 0 .. $self->{shards} - 1;
+    return map { $found{$_} } sort { $a <=> $b } CORE::keys %found;
+}
+
+# Asks the primary of the command's first key. Waits while the slot has none, or moves.
+sub execute_bytes
+{
+    my ($self, $command, @arguments) = @_;
+    my $key = ($command =~ /^XINFO$/i ? $arguments[1] : $arguments[0]) // croak "$command has no key";
+    my $slot = $self->slot_of_key($key);
+    my $error;
+    return ${ Clairon::Test::wait_until("the primary of $key replies to $command", sub {
+        my $node = $self->primary_of_slot($slot) or return;
+        my $reply = eval { \$node->execute_bytes($command, @arguments) };
+        return $reply if $reply;
+        $error = $@;
+        croak $error unless $error =~ $TEMPORARY;
+        return;
+    }) };
+}
+
+# A new primary without slots.
+sub add_node
+{
+    my ($self) = @_;
+    my $node = $self->new_node;
+    $node->wait_loaded;
+    $node->{id} = $node->execute('CLUSTER', 'MYID');
+    $self->meet($node);
+    $self->wait_known;
+    return $node;
+}
+
+# Removes a node without slots.
+sub remove_node
+{
+    my ($self, $node) = @_;
+    $self->{nodes} = [ grep { $_ != $node } @{ $self->{nodes} } ];
+    eval { $_->execute('CLUSTER', 'FORGET', $node->{id}) } for $self->alive;
+    $node->kill9;
+    return;
+}
+
+# Moves the slot of a shard. An operator uses redis-cli --cluster reshard, which sends the same commands.
+sub move
+{
+    my ($self, $shard, $to) = @_;
+    my $from = $self->begin_move($shard, $to) or return;
+    1 while $self->move_keys($shard, $from, $to, 10);
+    $self->end_move($shard, $from, $to);
+    return;
+}
+
+# Returns the node that has the slot; nothing if it is the target.
+sub begin_move
+{
+    my ($self, $shard, $to) = @_;
+    my $slot = $self->slot($shard);
+    my $from = $self->primary_of($shard) // croak "shard $shard has no primary";
+    return if $from == $to;
+    $to->execute('CLUSTER', 'SETSLOT', $slot, 'IMPORTING', $from->{id});
+    $from->execute('CLUSTER', 'SETSLOT', $slot, 'MIGRATING', $to->{id});
+    return $from;
+}
+
+# Moves some keys of the shard; returns their number. `$which` selects among the names.
+sub move_keys
+{
+    my ($self, $shard, $from, $to, $count, $which) = @_;
+    my @found = @{ $from->execute('CLUSTER', 'GETKEYSINSLOT', $self->slot($shard), $which ? 100_000 : $count) };
+    @found = grep { /$which/ } @found if $which;
+    $from->execute('MIGRATE', '127.0.0.1', $to->{port}, '', 0, 10_000, 'KEYS', @found) if @found;
+    return scalar @found;
+}
+
+sub end_move
+{
+    my ($self, $shard, $from, $to) = @_;
+    my $slot = $self->slot($shard);
+    for my $node ($to, $from, grep { $_ != $from && $_ != $to && $_->execute('ROLE')->[0] eq 'master' } $self->alive)
+    {
+        # A node that has lost its last slot becomes a replica.
+        eval { $node->execute('CLUSTER', 'SETSLOT', $slot, 'NODE', $to->{id}); 1 } or $@ =~ /SETSLOT only with masters/ or die $@;
+    }
+    return;
+}
+
+# Waits until another node is the primary of that shard.
+sub wait_failover
+{
+    my ($self, $shard, $former) = @_;
+    return Clairon::Test::wait_until("shard $shard has another primary", sub {
+        my $node = $self->primary_of($shard);
+        return $node && $node != $former && eval { $node->execute('ROLE')->[0] } eq 'master' ? $node : undef;
+    });
+}
+
+1;
