@@ -227,6 +227,9 @@ sub follow
       $known ? 'the state of earlier points: ' . join ', ', map { $_->[0] . '-' . ($_->[1] // '') } @$known : 'no state of the table';
 }
 
+# Whether the text never existed in commit order, only at points of a snapshot.
+sub is_of_snapshot { my ($self, $progress) = @_; return !grep { $_->{range} } @{ $progress->{points} } }
+
 # Whether the client has been shown a part of a transaction: no point with that text lies between two of them.
 sub is_within_transaction
 {

@@ -30,7 +30,12 @@ async function notedFetch(url, options) {
 
 for (const { name, url, token, isStream } of CLIENTS) {
   const its = connect({
-    url, token, fetch: notedFetch, WebSocket: isStream ? NoWebSocket : NotedSocket, backoff: { base: 50, cap: 500 },
+    url,
+    token,
+    transports: isStream ? ['sse', 'poll'] : ['ws'],
+    fetch: notedFetch,
+    WebSocket: NotedSocket,
+    backoff: { base: 50, cap: 500 },
   });
   its.on('state', ({ state, reason }) => emit({ client: name, connection: state, reason, transport: its.transport }));
   its.on('gap', (gap) => emit({ client: name, gap }));
