@@ -35,6 +35,7 @@ struct call {
     int max_rows;
     int64 max_bytes;
     Relation relation;
+    List *tree;
     struct row_key key;
     struct recipient recipient;
 };
@@ -80,7 +81,7 @@ open_relation(struct call *call)
     call->relation = try_relation_open(call->rule->relid, AccessShareLock);
     if (call->relation == NULL)
         return false;
-    tree_check(call->relation);
+    call->tree = tree_check(call->relation);
     row_key_read(&call->key, call->relation);
     return true;
 }
@@ -115,6 +116,7 @@ put_rows(struct call *call)
 {
     struct row_scan scan = {.rule = call->rule,
                             .relation = call->relation,
+                            .tree = call->tree,
                             .key = &call->key,
                             .recipient = &call->recipient,
                             .max_rows = call->max_rows,

@@ -23,6 +23,7 @@
 #include "output/warning_throttle.h"
 #include "plan/plan.h"
 #include "rows/query.h"
+#include "rows/tree.h"
 
 /* Rows that the cursor returns at a time. */
 #define BATCH_ROWS 100
@@ -232,6 +233,7 @@ check_relation(SPIPlanPtr statement, Relation relation)
 static Portal
 open_cursor(struct reading *reading)
 {
+    const struct row_scan *scan = reading->scan;
     struct row_query *query = &reading->query;
     int level = NewGUCNestLevel();
     SPIPlanPtr statement = SPI_prepare(query->text.data, query->parameter_count, query->types);
@@ -239,8 +241,10 @@ open_cursor(struct reading *reading)
 
     if (statement == NULL)
         elog(ERROR, "could not prepare query: %s", SPI_result_code_string(SPI_result));
-    check_relation(statement, reading->scan->relation);
+    check_relation(statement, scan->relation);
+    tree_check_again(scan->relation, scan->tree);
     portal = SPI_cursor_open(NULL, statement, query->values, NULL, true);
+    tree_check_plan(scan->relation, scan->tree, linitial_node(PlannedStmt, portal->stmts));
     AtEOXact_GUC(false, level);
     return portal;
 }

@@ -13,6 +13,7 @@
 struct row_scan {
     const struct rule *rule;
     Relation relation; /* of the rule, locked */
+    const List *tree;  /* as tree_check returned it */
     const struct row_key *key;
     const struct recipient *recipient;
     int max_rows;

@@ -8,6 +8,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "miscadmin.h"
+#include "nodes/nodes.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
@@ -96,12 +97,68 @@ check_leaf(Relation relation, Oid relid)
     ReleaseSysCache(tuple);
 }
 
-void
+static List *
+find_tree(Relation relation)
+{
+    return find_all_inheritors(RelationGetRelid(relation), AccessShareLock, NULL);
+}
+
+List *
 tree_check(Relation relation)
 {
-    List *leaves = find_all_inheritors(RelationGetRelid(relation), AccessShareLock, NULL);
+    List *tree = find_tree(relation);
     ListCell *cell;
 
-    foreach (cell, leaves)
+    foreach (cell, tree)
         check_leaf(relation, lfirst_oid(cell));
+    return tree;
+}
+
+static _Noreturn void
+raise_changed(Relation relation)
+{
+    ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                    errmsg("partitions or child tables of \"%s\" changed concurrently",
+                           RelationGetRelationName(relation)),
+                    errhint("Repeat the transaction.")));
+}
+
+void
+tree_check_again(Relation relation, const List *tree)
+{
+    if (!equal(find_tree(relation), tree))
+        raise_changed(relation);
+}
+
+/* plan->relationOids also has constants of type oid. */
+static List *
+planned_tables(const PlannedStmt *plan)
+{
+    List *tables = NIL;
+    ListCell *cell;
+
+    foreach (cell, plan->rtable) {
+        const RangeTblEntry *entry = lfirst(cell);
+
+        if (entry->rtekind == RTE_RELATION)
+            tables = lappend_oid(tables, entry->relid);
+    }
+    list_sort(tables, list_oid_cmp);
+    return tables;
+}
+
+void
+tree_check_plan(Relation relation, const List *tree, const PlannedStmt *plan)
+{
+    List *checked = list_copy(tree);
+    int at = 0;
+    ListCell *cell;
+
+    list_sort(checked, list_oid_cmp);
+    foreach (cell, planned_tables(plan)) {
+        while (at < list_length(checked) && list_nth_oid(checked, at) < lfirst_oid(cell))
+            at++;
+        if (at == list_length(checked) || list_nth_oid(checked, at) != lfirst_oid(cell))
+            raise_changed(relation);
+    }
 }
