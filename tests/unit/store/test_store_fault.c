@@ -21,8 +21,8 @@ test_error_within_a_script_has_a_hint(void **state)
     assert_false(fault->is_of_server);
     assert_non_null(strstr(fault->hint, "maxmemory"));
     assert_true(fault_find("READONLY You can't write against a read only replica.")->is_of_server);
-    assert_non_null(strstr(fault_hint("MOVED 7638 10.0.0.2:6379"), "cluster-enabled no"));
-    assert_non_null(strstr(fault_hint("CLUSTERDOWN Hash slot not served"), "cluster-enabled no"));
+    assert_non_null(strstr(fault_hint("MOVED 7638 10.0.0.2:6379"), "redis+cluster://"));
+    assert_non_null(strstr(fault_hint("CLUSTERDOWN Hash slot not served"), "redis+cluster://"));
     assert_null(fault_find("ERR no such key"));
     assert_null(fault_hint("ERR no such key"));
 }
@@ -62,6 +62,29 @@ test_newest_kinds_replace_the_oldest(void **state)
     assert_string_equal(log.seen[0].failure, names[2 * FAULT_KINDS]);
 }
 
+static void
+test_redirections_are_recognized(void **state)
+{
+    static const char *const redirections[] = {
+        "MOVED 7638 10.0.0.2:6379",
+        "ASK 7638 10.0.0.2:6379",
+        "TRYAGAIN Multiple keys request during rehashing of slot",
+        "CLUSTERDOWN Hash slot not served",
+        "UNBLOCKED force unblock from blocking operation, instance state changed (master -> "
+        "replica?)",
+        "ERR Error running script (call to f_0): @user_script:30: -READONLY You can't write "
+        "against a read only replica.",
+        "LOADING Redis is loading the dataset in memory"};
+    static const char *const others[] = {"EXECABORT Transaction discarded", "ERR TASK 1",
+                                         "OOM command not allowed", "MOVEDX"};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(redirections) / sizeof(redirections[0]); i++)
+        assert_true(fault_is_redirection(redirections[i]));
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        assert_false(fault_is_redirection(others[i]));
+}
+
 int
 main(void)
 {
@@ -69,6 +92,7 @@ main(void)
         cmocka_unit_test(test_error_within_a_script_has_a_hint),
         cmocka_unit_test(test_one_line_per_kind_and_interval),
         cmocka_unit_test(test_newest_kinds_replace_the_oldest),
+        cmocka_unit_test(test_redirections_are_recognized),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
