@@ -128,6 +128,10 @@ on_ack_events_newest(void *ctx, const struct redisReply *reply)
 
     if (reply == NULL)
         return;
+    if (reply_is_error(reply)) {
+        link_restart(ack_events->link, reply_text(reply));
+        return;
+    }
     if (reply_is_array(reply, 1))
         control_read_cursor(reply_at(reply, 0), newest);
     if (entry_id_read(ack_events->at, strlen(ack_events->at), &at) != RC_OK ||
@@ -249,6 +253,10 @@ reader_open(struct ev_loop *loop, const struct config *config, struct store *sto
     store_set_reader_follows(store, false);
     for (unsigned i = 0; i < reader->server_count; i++)
         open_server(&reader->servers[i], reader, i, loop, config);
+    reader->control.link = reader->servers[0].link;
+    for (unsigned i = 0; i < count; i++)
+        reader->streams[i].ack_events.link =
+            reader->servers[topology_connection_of(&reader->topology, i)].link;
     return reader;
 }
 

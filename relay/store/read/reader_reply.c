@@ -68,7 +68,7 @@ sort_stream(struct server_reader *server, const struct redisReply *stream,
     const struct redisReply *entries = reply_at(stream, 1);
 
     if (is_key(key, reader->control.key)) {
-        if (tail_begin(&reader->control, server->link, entries, server->entries_requested))
+        if (tail_begin(&reader->control, entries, server->entries_requested))
             parts->lag = LAG_MEMBERS;
         control_handle_changes(&reader->events, entries, reader->control.at);
     }
@@ -108,8 +108,7 @@ handle_ack_events(struct server_reader *server, const struct reply_parts *parts)
 
         if (parts->ack_events[i] == NULL)
             continue;
-        has_more |=
-            tail_begin(ack_events, server->link, parts->ack_events[i], server->entries_requested);
+        has_more |= tail_begin(ack_events, parts->ack_events[i], server->entries_requested);
         control_handle_ack_events(&reader->events, store_relay_id(reader->store),
                                   parts->ack_events[i], ack_events->at);
     }

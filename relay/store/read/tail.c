@@ -15,6 +15,10 @@ on_oldest(void *ctx, const struct redisReply *reply)
     char oldest_text[ENTRY_ID_TEXT_MAX] = "0-0";
     struct entry_id oldest, before;
 
+    if (reply_is_error(reply)) {
+        link_restart(tail->link, reply_text(reply)); /* its new positions are checked */
+        return;
+    }
     if (reply_is_array(reply, 1))
         control_read_cursor(reply_at(reply, 0), oldest_text);
     if (entry_id_read(oldest_text, strlen(oldest_text), &oldest) == RC_OK &&
@@ -24,14 +28,14 @@ on_oldest(void *ctx, const struct redisReply *reply)
 }
 
 bool
-tail_begin(struct tail *tail, struct link *link, const struct redisReply *entries, size_t max)
+tail_begin(struct tail *tail, const struct redisReply *entries, size_t max)
 {
     const char *argv[] = {"XRANGE", tail->key, "-", "+", "COUNT", "1"};
 
     if (reply_count(entries) < max)
         return false;
     snprintf(tail->before, sizeof(tail->before), "%s", tail->at);
-    if (link_send(link, on_oldest, tail, 6, argv, NULL) != RC_OK)
+    if (link_send(tail->link, on_oldest, tail, 6, argv, NULL) != RC_OK)
         tail->has_missed = true;
     return true;
 }

@@ -12,6 +12,7 @@
 struct link;
 
 struct tail {
+    struct link *link; /* that reads it */
     char key[STORE_KEY_MAX];
     char at[ENTRY_ID_TEXT_MAX];     /* id of the last entry read */
     char before[ENTRY_ID_TEXT_MAX]; /* `at` before the last full reply */
@@ -21,9 +22,9 @@ struct tail {
 /*
  * Call it before the entries of a reply are handled. Returns whether the reply is full, that is,
  * has `max` entries. Only then older entries may have been trimmed: asks the store for the oldest
- * one, on the connection of the reply.
+ * one.
  */
-bool tail_begin(struct tail *tail, struct link *link, const struct redisReply *entries, size_t max);
+bool tail_begin(struct tail *tail, const struct redisReply *entries, size_t max);
 
 /* Whether entries were missed since the last call. Ask after a reply that was not full. */
 bool tail_has_missed(struct tail *tail);
