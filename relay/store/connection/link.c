@@ -23,7 +23,6 @@
 #define LINK_BACKOFF_BASE_MS 100
 #define LINK_BACKOFF_CAP_MS 5000
 #define LINK_MOVE_CAP_MS 1000 /* where a replica takes over by itself */
-#define LINK_LOG_EVERY_US 10000000
 #define LINK_LOADING_RETRY_S 0.2
 #define LINK_REASON_MAX 256
 #define SHA_TEXT 40
@@ -52,8 +51,7 @@ struct link {
     int64_t received_us; /* time of the last reply, or when waiting began */
     int scripts_loaded;
     bool is_loading;
-    bool is_usable;    /* the connection works: the backoff restarts */
-    int64_t logged_us; /* when a failure was logged last; 0: not since it was usable */
+    bool is_usable; /* the connection works: the backoff restarts */
     char none_key[STORE_KEY_MAX];
     bool closing;
     char shas[STORE_SCRIPT_COUNT][SHA_TEXT + 1];
@@ -83,22 +81,17 @@ link_is_redirected(const struct link *link, const char *error)
     return servers_can_move(link->servers) && fault_is_redirection(error);
 }
 
-/*
- * A store of one server: each failure. Else a failover is waited for, with many attempts of many
- * links: the first of them.
- */
+/* A failover ends many connections, and each is retried: one line per server. */
 static void
 log_failure(struct link *link, const char *reason, int64_t delay_ms)
 {
-    const int64_t now_us = clock_monotonic_us();
     char where[URL_FORMAT_MAX];
 
     url_format(&link->address, where);
-    if (servers_can_move(link->servers) && link->logged_us != 0 &&
-        now_us - link->logged_us < LINK_LOG_EVERY_US)
-        return;
-    link->logged_us = now_us;
-    if (link_is_redirected(link, reason))
+    if (!servers_is_new_failure(link->servers, &link->address))
+        log_debug(link->name, "store connection failed", LOG_TEXT("error", reason),
+                  LOG_TEXT("server", where), LOG_INT("retry_ms", delay_ms));
+    else if (link_is_redirected(link, reason))
         log_info(link->name, "shard is moving to another server: waiting",
                  LOG_TEXT("reason", reason), LOG_TEXT("server", where));
     else
@@ -155,7 +148,6 @@ link_set_usable(struct link *link)
 {
     backoff_reset(&link->backoff);
     link->is_usable = true;
-    link->logged_us = 0;
     servers_confirm(link->servers, &link->user);
 }
 
@@ -452,6 +444,7 @@ on_found(void *ctx)
 {
     struct link *link = ctx;
     struct url address;
+    char where[URL_FORMAT_MAX], reason[LINK_REASON_MAX];
     bool has_moved =
         servers_find(link->servers, link->user.shard, &address) == RC_OK &&
         (address.port != link->address.port || strcmp(address.host, link->address.host) != 0);
@@ -459,7 +452,9 @@ on_found(void *ctx)
     if (!has_moved)
         return; /* another attempt follows its backoff */
     backoff_reset(&link->backoff);
-    link_fail(link, "READONLY another server is the primary now");
+    url_format(&address, where);
+    snprintf(reason, sizeof(reason), "MOVED to %.200s", where);
+    link_fail(link, reason);
     ev_timer_stop(link->loop, &link->retry);
     link_connect(link);
 }

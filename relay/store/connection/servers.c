@@ -237,6 +237,29 @@ servers_find(const struct servers *servers, unsigned shard, struct url *ret_addr
 }
 
 bool
+servers_is_new_failure(struct servers *servers, const struct url *address)
+{
+    const int64_t now_us = clock_monotonic_us();
+    struct servers_failure *next = &servers->failed[servers->next_failed % SERVERS_FAILURES];
+    char server[URL_FORMAT_MAX];
+
+    if (servers->kind == NULL)
+        return true;
+    url_format(address, server);
+    for (size_t i = 0; i < SERVERS_FAILURES; i++) {
+        const struct servers_failure *failed = &servers->failed[i];
+
+        if (failed->at_us != 0 && now_us - failed->at_us < WARN_EVERY_US &&
+            strcmp(failed->server, server) == 0)
+            return false;
+    }
+    memcpy(next->server, server, sizeof(server));
+    next->at_us = now_us;
+    servers->next_failed++;
+    return true;
+}
+
+bool
 servers_can_move(const struct servers *servers)
 {
     return servers->kind != NULL;

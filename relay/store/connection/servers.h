@@ -44,6 +44,12 @@ void servers_recheck(struct servers *servers, struct servers_user *user);
 /* The connection works. Only sentinels make its user leave it. */
 void servers_confirm(struct servers *servers, struct servers_user *user);
 
+/*
+ * Whether a failure of that server is worth a line in the log: not if any connection had one within
+ * the last seconds. Always true with a store of one server.
+ */
+bool servers_is_new_failure(struct servers *servers, const struct url *address);
+
 /* False: always the same server. */
 bool servers_can_move(const struct servers *servers);
 

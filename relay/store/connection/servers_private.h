@@ -11,6 +11,7 @@
 #include "store/scripts/constants.h"
 
 #define SERVERS_NODES_MAX 64
+#define SERVERS_FAILURES 16
 
 struct redisReply;
 struct sentinels;
@@ -27,6 +28,12 @@ struct servers_shard {
     unsigned slot;
     bool is_known;
     struct slots_node server;
+};
+
+/* A failed server, for the rate limit of the log. */
+struct servers_failure {
+    char server[URL_FORMAT_MAX];
+    int64_t at_us; /* 0: none */
 };
 
 struct servers {
@@ -49,8 +56,10 @@ struct servers {
     struct query *query; /* NULL: none in flight */
     ev_timer again;      /* the next query */
     struct backoff backoff;
-    size_t failures;   /* queries since the last valid reply */
-    int64_t warned_us; /* 0: not since then */
+    size_t failures;                                 /* queries since the last valid reply */
+    int64_t warned_us;                               /* 0: not since then */
+    struct servers_failure failed[SERVERS_FAILURES]; /* the newest, in turn */
+    unsigned next_failed;
     struct sentinels *sentinels;
     long long epoch; /* of the sentinels' newest reply */
     size_t outdated; /* replies of an older epoch since the last newer one */
