@@ -10,48 +10,6 @@
 
 #define NODES_MAX 8
 
-static redisReply *
-number(long long value)
-{
-    redisReply *reply = calloc(1, sizeof(*reply));
-
-    reply->type = REDIS_REPLY_INTEGER;
-    reply->integer = value;
-    return reply;
-}
-
-/* `host` NULL: nil. `ip` NULL: no metadata. */
-static redisReply *
-node(const char *host, int port, const char *ip)
-{
-    redisReply *reply = array(4);
-
-    reply->element[0] = host != NULL ? text(host, strlen(host)) : array(0);
-    if (host == NULL)
-        reply->element[0]->type = REDIS_REPLY_NIL;
-    reply->element[1] = number(port);
-    reply->element[2] = text("id", 2);
-    reply->element[3] = array(ip != NULL ? 2 : 0);
-    if (ip != NULL) {
-        reply->element[3]->element[0] = text("ip", 2);
-        reply->element[3]->element[1] = text(ip, strlen(ip));
-    }
-    return reply;
-}
-
-static redisReply *
-range(long long first, long long last, redisReply *primary, redisReply *replica)
-{
-    redisReply *reply = array(replica != NULL ? 4 : 3);
-
-    reply->element[0] = number(first);
-    reply->element[1] = number(last);
-    reply->element[2] = primary;
-    if (replica != NULL)
-        reply->element[3] = replica;
-    return reply;
-}
-
 static void
 assert_primary(const redisReply *reply, unsigned slot, const char *host, int port)
 {
