@@ -27,8 +27,10 @@ has_cursor(const struct session *session)
 }
 
 bool
-session_accepts_snapshot(const struct session *session, const struct snapshot *snapshot)
+session_accepts_snapshot(struct session *session, const char *source, const char *rule,
+                         const struct snapshot *snapshot)
 {
+    lists_add_own(session, source, rule);
     return has_cursor(session) && contains_all(session->hub, session_reached(session),
                                                session->client.own_shard, snapshot);
 }

@@ -21,8 +21,12 @@ struct snapshot;
 MUST_CHECK bool session_request_rows(struct session *session, const char *source, const char *rule,
                                      int64_t request_id);
 
-/* True if the snapshot contains all transactions with a notification before the cursor. */
-bool session_accepts_snapshot(const struct session *session, const struct snapshot *snapshot);
+/*
+ * For rows of this rule from the application: true if the snapshot contains all transactions with a
+ * notification before the cursor. Later changes send `reload`.
+ */
+bool session_accepts_snapshot(struct session *session, const char *source, const char *rule,
+                              const struct snapshot *snapshot);
 
 /* How far the relay has read the streams of a user. */
 struct hub_cursor {

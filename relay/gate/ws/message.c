@@ -307,7 +307,8 @@ handle_rows(struct gate_conn *conn, const struct client_message *message)
                       RATE_RETRY_AFTER_MS);
         return;
     }
-    is_accepted = session_accepts_snapshot(conn->session, &message->snapshot);
+    is_accepted =
+        session_accepts_snapshot(conn->session, message->source, message->rule, &message->snapshot);
     len = snprintf(line, sizeof(line), "{\"t\":\"rows\",\"r\":%lld,\"ok\":%s}",
                    (long long)message->request_id, is_accepted ? "true" : "false");
     gate_conn_send(conn, line, (size_t)len);

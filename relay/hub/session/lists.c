@@ -61,27 +61,60 @@ free_list(struct session_lists *lists, struct session_list *list)
     free(list);
 }
 
+static struct session_lists *
+lists_of(struct session *session)
+{
+    if (session->control.lists == NULL)
+        session->control.lists = memory_new(sizeof(*session->control.lists));
+    return session->control.lists;
+}
+
 struct list_request *
 lists_request(struct session *session, const char *source, const char *rule, int64_t request_id)
 {
+    struct session_lists *lists = lists_of(session);
     struct list_request *request;
     struct session_list *list;
 
-    if (session->control.lists == NULL)
-        session->control.lists = memory_new(sizeof(*session->control.lists));
-    if (session->control.lists->request_count >= SESSION_LIST_REQUESTS_MAX)
+    if (lists->request_count >= SESSION_LIST_REQUESTS_MAX)
         return NULL;
-    session->control.lists->request_count++;
-    list = find_list(session->control.lists, source, rule);
+    lists->request_count++;
+    list = find_list(lists, source, rule);
     if (list == NULL)
-        list = add_list(session->control.lists, source, rule);
+        list = add_list(lists, source, rule);
     list->pending++;
     request = memory_new(sizeof(*request));
     request->session = session;
     request->list = list;
     request->request_id = request_id;
-    DL_APPEND(session->control.lists->waiting, request);
+    DL_APPEND(lists->waiting, request);
     return request;
+}
+
+/* Forgets the oldest unverified list if there are too many. */
+static void
+limit_unverified(struct session_lists *lists)
+{
+    struct session_list *list, *oldest = NULL;
+    unsigned count = 0;
+
+    DL_FOREACH (lists->lists, list) {
+        if (list->is_unverified && list->pending == 0 && count++ == 0)
+            oldest = list;
+    }
+    if (count > SESSION_UNVERIFIED_LISTS_MAX)
+        free_list(lists, oldest);
+}
+
+void
+lists_add_own(struct session *session, const char *source, const char *rule)
+{
+    struct session_lists *lists = lists_of(session);
+
+    if (find_list(lists, source, rule) != NULL)
+        return;
+    add_list(lists, source, rule)->is_unverified = true;
+    limit_unverified(lists);
 }
 
 static void
@@ -247,30 +280,15 @@ needs_reloads(const struct session_list *list, enum rows_status last)
     return list->audience != NULL || last == ROWS_TOO_MANY;
 }
 
-/* Forgets the oldest denied list if there are too many. */
-static void
-limit_denied(struct session_lists *lists)
-{
-    struct session_list *list, *oldest = NULL;
-    unsigned count = 0;
-
-    DL_FOREACH (lists->lists, list) {
-        if (list->is_denied && list->pending == 0 && count++ == 0)
-            oldest = list;
-    }
-    if (count > SESSION_DENIED_LISTS_MAX)
-        free_list(lists, oldest);
-}
-
 /* No request of the list is pending; `last` is the result of the last one. */
 static void
 settle_list(struct session_lists *lists, struct session_list *list, enum rows_status last)
 {
-    list->is_denied = last == ROWS_DENIED;
-    if (list->is_denied) {
+    list->is_unverified = last == ROWS_DENIED;
+    if (list->is_unverified) {
         free(list->audience); /* the rule may be another one when it allows a request */
         list->audience = NULL;
-        limit_denied(lists);
+        limit_unverified(lists);
     } else if (!needs_reloads(list, last)) {
         free_list(lists, list);
     }

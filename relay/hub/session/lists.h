@@ -13,7 +13,7 @@
 struct session;
 
 #define SESSION_LIST_REQUESTS_MAX 256 /* waiting or sending */
-#define SESSION_DENIED_LISTS_MAX 16   /* the rules of denied lists may not exist */
+#define SESSION_UNVERIFIED_LISTS_MAX 32
 
 /*
  * The rows of the list may have changed without a notification: the memberships of the user
@@ -31,14 +31,14 @@ struct list_name {
     struct bytes rule;
 };
 
-/* A live rule whose rows the client requested. */
+/* A live rule whose rows the client requested, or has from the application. */
 struct session_list {
     struct session_list *prev;
     struct session_list *next;
     char *source;
     char *rule;
     char *audience;          /* of the last result; NULL: none yet, or denied */
-    bool is_denied;          /* the last request; new memberships may allow the next one */
+    bool is_unverified;      /* the rule may not exist: the last request was denied, or none came */
     unsigned pending;        /* requests, until their last page is sent */
     enum list_reload reload; /* sent once no request is pending */
 };
@@ -62,7 +62,7 @@ struct list_request {
 
 /* Allocated with the first request. */
 struct session_lists {
-    struct session_list *lists; /* utlist; those of live rules, and a few denied ones */
+    struct session_list *lists; /* utlist; those of live rules, and a few unverified ones */
     unsigned request_count;
     bool has_frames;              /* perhaps: see lists_write_frame */
     struct list_request *waiting; /* utlist */
@@ -75,6 +75,12 @@ struct list_request *lists_request(struct session *session, const char *source, 
 /* Its result. Pages or an error are sent next. */
 void lists_rows_received(struct list_request *request, enum rows_status status,
                          const struct rows_result *result, int64_t after_ms);
+
+/*
+ * The client has rows of this rule from the application. It needs `reload` as well: also when the
+ * rule is not live, its rows may depend on memberships.
+ */
+void lists_add_own(struct session *session, const char *source, const char *rule);
 
 /*
  * The memberships in groups of this kind changed (NULL: of any kind). is_known: snapshots are

@@ -140,6 +140,14 @@ $second->wait_for('reload');
 is(scalar(grep { $_->{t} eq 'reload' } @{ $client->{messages} }), 2, 'a completed request, other groups and other users send no reload');
 is_deeply([ map { $_->{source} } grep { $_->{t} eq 'reload' } @{ $client->{messages} } ], [qw(grp grp)], 'a list that depends on no group gets no reload');
 
+# The application's own rows depend on memberships too.
+my $own = $relay->client('u7');
+reply($own, request($own, source => 'loaded', rule => 'mine', snapshot => snapshot_with($x)));
+$joined = $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('ROLE', 'admin', 'u7') RETURNING pg_current_xact_id()});
+is_deeply($own->wait_for('reload'), { t => 'reload', source => 'loaded', rule => 'mine' }, 'a change of memberships makes the client load its own rows again');
+is(reply($own, request($own, source => 'loaded', rule => 'mine', snapshot => snapshot_without($joined)))->{ok}, JSON::false, 'their snapshot must contain the change');
+is(reply($own, request($own, source => 'loaded', rule => 'mine', snapshot => snapshot_with($joined)))->{ok}, JSON::true, 'a snapshot with the change is new enough');
+
 # A TRUNCATE.
 $stub->set('cut');
 reply($client, request($client, source => 'cut'));

@@ -390,14 +390,41 @@ few_denied_lists_are_kept(void **state)
     unsigned count = 0;
 
     (void)state;
-    for (int i = 0; i < 3 * SESSION_DENIED_LISTS_MAX; i++)
+    for (int i = 0; i < 3 * SESSION_UNVERIFIED_LISTS_MAX; i++)
         deny(i);
     DL_COUNT(session.control.lists->lists, list, count);
-    assert_int_equal(count, SESSION_DENIED_LISTS_MAX);
-    assert_string_equal(session.control.lists->lists->rule, "32"); /* the newest 16 */
-    deny(32);
+    assert_int_equal(count, SESSION_UNVERIFIED_LISTS_MAX);
+    assert_string_equal(session.control.lists->lists->rule, "64"); /* the newest 32 */
+    deny(64);
     DL_COUNT(session.control.lists->lists, list, count);
-    assert_int_equal(count, SESSION_DENIED_LISTS_MAX);
+    assert_int_equal(count, SESSION_UNVERIFIED_LISTS_MAX);
+}
+
+static void
+rows_of_the_application_are_reloaded(void **state)
+{
+    const struct session_list *list;
+    unsigned count = 0;
+    char rule[20];
+
+    (void)state;
+    lists_add_own(&session, "t", "a\"b");
+    lists_add_own(&session, "t", "a\"b");
+    assert_string_equal(sent(), "");
+    lists_reload(&session, &STRUCTURE, true);
+    assert_string_equal(sent(), RELOAD);
+    lists_reload_rule(&session, &NAME, true);
+    assert_string_equal(sent(), RELOAD);
+    give(add_request(3), "USER"); /* now the audience is known */
+    lists_add_own(&session, "t", "a\"b");
+    lists_reload(&session, &STRUCTURE, true);
+    assert_string_equal(sent(), "");
+    for (int i = 0; i < 3 * SESSION_UNVERIFIED_LISTS_MAX; i++) {
+        snprintf(rule, sizeof(rule), "%d", i);
+        lists_add_own(&session, "t", rule);
+    }
+    DL_COUNT(session.control.lists->lists, list, count);
+    assert_int_equal(count, 1 + SESSION_UNVERIFIED_LISTS_MAX);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, end)
@@ -422,6 +449,7 @@ main(void)
         CASE(list_that_was_denied_is_reloaded_after_a_change_of_memberships),
         CASE(membership_that_changes_before_a_denial_causes_a_reload),
         CASE(few_denied_lists_are_kept),
+        CASE(rows_of_the_application_are_reloaded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
