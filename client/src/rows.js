@@ -230,6 +230,7 @@ function createSnapshotRows(list, useTimes) {
     } else {
       report(error);
       mustLoad = !REFUSALS.includes(error.code);
+      isPaused ||= !mustLoad;
       publish({ error, ...(!mustLoad && { loading: false }), ...(error.code === NOT_ADDRESSED && { rows: [] }) });
       if (mustLoad) schedule(backoff.nextWait());
     }
@@ -247,7 +248,7 @@ function createSnapshotRows(list, useTimes) {
     if (attempts && ring.all().some((held) => held.n.metadata.id === id)) return;
     steps.begin(x);
     ring.add(change);
-    isPaused ||= mayMissMembership(n);
+    isPaused ||= mayMissReload();
     if (isPaused) {
       if (current.error?.code === NOT_ADDRESSED && !mustLoad && isOurs(change)) invalidate(); // addressed now
       await loading;
@@ -260,11 +261,10 @@ function createSnapshotRows(list, useTimes) {
   }
 
   /**
-   * Until the response, the change may depend on memberships that the rows lack: those of an absence are not announced,
-   * and `reload` waits for the requested rows.
+   * Until the response, the rows may have changed without notifications: the relay does not send the `reload` of an
+   * absence, and defers others while it reads the rows.
    */
-  const mayMissMembership = ({ routing: { audience } }) => !load && (mustLoad || isRequested)
-    && audience && !['USER', 'ALL'].includes(audience.type);
+  const mayMissReload = () => !load && (mustLoad || isRequested);
 
   /** Other rules of the table may address other rows to this user. */
   const isOurs = (change) => (rule || !load ? change.rule === (rule ?? 'default') : true);
