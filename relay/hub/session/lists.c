@@ -201,13 +201,31 @@ lists_reload_rule(struct session *session, const struct list_name *name, bool is
     }
 }
 
+/* Are rows being sent? A pending reload is of a change that they may lack. */
+static bool
+is_sending_rows(const struct session_lists *lists, const struct session_list *list)
+{
+    const struct list_request *request;
+
+    DL_FOREACH (lists->sending, request) {
+        if (request->list == list && request->status == ROWS_OK)
+            return true;
+    }
+    return false;
+}
+
+/*
+ * Before outdated rows: otherwise the client would apply the notifications of later changes to
+ * them. An error is sent first, because the client repeats its request after a `reload` only.
+ */
 static struct session_list *
 find_reload(const struct session_lists *lists)
 {
     struct session_list *list;
 
     DL_FOREACH (lists->lists, list) {
-        if (list->reload != LIST_RELOAD_NONE && list->pending == 0)
+        if (list->reload != LIST_RELOAD_NONE &&
+            (list->pending == 0 || is_sending_rows(lists, list)))
             return list;
     }
     return NULL;

@@ -40,7 +40,7 @@ struct session_list {
     char *audience;          /* of the last result; NULL: none yet, or denied */
     bool is_unverified;      /* the rule may not exist: the last request was denied, or none came */
     unsigned pending;        /* requests, until their last page is sent */
-    enum list_reload reload; /* sent once no request is pending */
+    enum list_reload reload; /* sent once no request waits */
 };
 
 /* One `rows` of a client. It waits for a result, then for its pages to be sent. */

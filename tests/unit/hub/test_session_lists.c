@@ -248,7 +248,7 @@ pending_result_replaces_a_reload(void **state)
 }
 
 static void
-reload_follows_a_result_that_may_lack_the_change(void **state)
+reload_precedes_rows_that_may_lack_the_change(void **state)
 {
     struct rows_result *result = make_result("STRUCTURE", "1");
     struct list_request *first, *second;
@@ -258,7 +258,7 @@ reload_follows_a_result_that_may_lack_the_change(void **state)
     first = add_request(3);
     lists_reload(&session, NULL, false); /* without a known transaction */
     lists_rows_received(first, ROWS_OK, result, 0);
-    assert_string_equal(sent(), PAGE("3", "1", "false") RELOAD);
+    assert_string_equal(sent(), RELOAD PAGE("3", "1", "false"));
     first = add_request(3);
     second = add_request(4);
     lists_rows_received(first, ROWS_OK, result, 0);
@@ -266,9 +266,9 @@ reload_follows_a_result_that_may_lack_the_change(void **state)
     lists_rows_received(second, ROWS_LOST, NULL, 1000);
     assert_string_equal(
         sent(),
-        PAGE("3", "1",
-             "false") "{\"t\":\"err\",\"r\":4,\"code\":111,\"msg\":\"database does not reply\","
-                      "\"after\":1000,\"retry\":true} " RELOAD);
+        RELOAD PAGE("3", "1",
+                    "false") "{\"t\":\"err\",\"r\":4,\"code\":111,\"msg\":\"database does not "
+                             "reply\",\"after\":1000,\"retry\":true} ");
     rows_result_unref(result);
 }
 
@@ -441,7 +441,7 @@ main(void)
         CASE(reload_follows_a_change_of_its_groups),
         CASE(other_lists_are_not_reloaded),
         CASE(pending_result_replaces_a_reload),
-        CASE(reload_follows_a_result_that_may_lack_the_change),
+        CASE(reload_precedes_rows_that_may_lack_the_change),
         CASE(reload_of_a_rule_is_of_its_list),
         CASE(reload_is_sent_before_the_queue),
         CASE(blocked_reload_is_sent_before_the_queue),
