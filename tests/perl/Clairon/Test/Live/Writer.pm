@@ -1,9 +1,9 @@
 # Clairon::Test::Live::Writer: processes that commit random transactions for tests of live lists.
 #
-#   my $writers = Clairon::Test::Live::Writer->new($pg, users => [qw(u1 u2)], seed => 1, truncates => 1);
-#   $writers->fill;         # the first rows
-#   $writers->start(3);
-#   $writers->finish;       # all transactions have ended, also prepared ones
+#   my $writers = Clairon::Test::Live::Writer->new($pg, users => [qw(u1 u2)], seed => 1);
+#   $writers->fill;                          # the first rows
+#   $writers->start(3, truncates => 1);
+#   $writers->finish;                        # all transactions have ended, also prepared ones
 #
 # The tables are those of tests/tap/rows/live_lists_against_model.pl. A failed transaction is rolled back: two writers may
 # use the same rows, and servers crash.
@@ -121,7 +121,8 @@ sub write_until_stopped
 
 sub start
 {
-    my ($self, $count) = @_;
+    my ($self, $count, %options) = @_;
+    $self->{truncates} = $options{truncates};
     unlink $self->{stop_file};
     for (1 .. $count)
     {
