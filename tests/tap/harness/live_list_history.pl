@@ -1,0 +1,52 @@
+# Tests which states the history of live lists allows: those in commit order, and those of snapshots that lack an earlier
+# commit; none that precedes an earlier one.
+use strict;
+use warnings;
+
+use Clairon::Test::Live::History;
+use Test::More;
+
+package Wal
+{
+    sub safe_psql { my ($self, $database, $sql) = @_; return $sql =~ /get_changes/ ? join "\n", splice @{ $self->{lines} } : '' }
+}
+
+my $wal = bless { lines => [] }, 'Wal';
+
+# A history with transactions 10, 11 and 12, in commit order, which insert these rows.
+sub history
+{
+    my ($snapshot) = @_;
+    my $history = Clairon::Test::Live::History->new($wal, keys => { t => ['id'] }, lists => { all => sub { join ' ', sort keys %{ $_[0]{t} } } });
+    @{ $wal->{lines} } = map { my $x = $_->[0]; ("BEGIN $x", (map { "table public.t: INSERT: id[integer]:$_" } @{ $_->[1] }), "COMMIT $x") }
+      [ 10, [1] ], [ 11, [2] ], [ 12, [ 3, 4 ] ];
+    $history->extend;
+    $history->add_snapshot($snapshot) if $snapshot;
+    return $history;
+}
+
+# The number of states that the history allows, in this order.
+sub allowed
+{
+    my ($history, @states) = @_;
+    my ($progress, $count) = ({}, 0);
+    for my $state (@states)
+    {
+        last if $history->follow($progress, 'all', $state);
+        $count++;
+    }
+    return $count;
+}
+
+is(allowed(history(), '', '1', '1 2', '1 2 3', '1 2 3 4'), 5, 'changes may appear one by one, in commit order');
+is(allowed(history(), '1', '1 2 3 4'), 2, 'a state may be missed');
+is(allowed(history(), '1 2', '1'), 1, 'a state must not precede an earlier one');
+is(allowed(history(), '2'), 0, 'a state without an earlier commit never existed');
+is(allowed(history('10:12:10'), '2', '1 2', '1 2 3 4'), 3, 'it existed if a snapshot lacks that commit; the changes that it lacks follow');
+is(allowed(history('10:12:10'), '2', '1'), 1, 'a commit that the snapshot has does not disappear');
+is(allowed(history('10:12:10'), '1 2', '2'), 1, 'a state of a snapshot must not precede an earlier one');
+is(allowed(history('10:13:10,11'), '3 4', '1 3 4', '1 2 3 4'), 3, 'of two commits that a snapshot lacks, the first follows first');
+is(allowed(history('10:13:10,11'), '3 4', '2 3 4'), 1, 'not the second one');
+is(allowed(history('11:12:'), '2'), 0, 'a snapshot that lacks no earlier commit allows no other state');
+
+done_testing();
