@@ -24,6 +24,9 @@
 #define LINK_BACKOFF_CAP_MS 5000
 #define LINK_MOVE_CAP_MS 1000 /* where a replica takes over by itself */
 #define LINK_LOADING_RETRY_S 0.2
+#define LINK_WATCHDOG_S 1.0
+#define LINK_SLOW_S 1.0   /* a shard that is elsewhere now: its server does not reply */
+#define LINK_SEARCH_S 3.0 /* more than a heartbeat of the store */
 #define LINK_REASON_MAX 256
 #define SHA_TEXT 40
 
@@ -438,18 +441,32 @@ link_connect(struct link *link)
     connect_start(&link->connect);
 }
 
-/* The servers were looked for. */
+static double
+silent_s(const struct link *link)
+{
+    return (double)(clock_monotonic_us() - link->received_us) / 1e6;
+}
+
+static bool
+is_waiting(const struct link *link)
+{
+    return link->pending > 0 || link->state == LINK_CONNECTING;
+}
+
+/* The servers were looked for. A connection that works is left alone unless that is final. */
 static void
-on_found(void *ctx)
+on_found(void *ctx, bool is_final)
 {
     struct link *link = ctx;
+    bool works = link->state == LINK_UP && !link->user.searches &&
+                 (!is_waiting(link) || silent_s(link) < LINK_SLOW_S);
     struct url address;
     char where[URL_FORMAT_MAX], reason[LINK_REASON_MAX];
     bool has_moved =
         servers_find(link->servers, link->user.shard, &address) == RC_OK &&
         (address.port != link->address.port || strcmp(address.host, link->address.host) != 0);
 
-    if (!has_moved)
+    if (!has_moved || (works && !is_final))
         return; /* another attempt follows its backoff */
     backoff_reset(&link->backoff);
     url_format(&address, where);
@@ -481,13 +498,13 @@ on_ping(void *ctx, const struct redisReply *reply)
 
 /* A reply is overdue: the peer may have vanished, and its replica may be the primary soon. */
 static void
-check_overdue(struct link *link, double silent_s)
+check_overdue(struct link *link)
 {
     const struct link_events *events = &link->events;
 
     if (events->ignores_timeout != NULL && events->ignores_timeout(events->ctx))
         return;
-    if (silent_s > link->timeout_s)
+    if (silent_s(link) > link->timeout_s)
         link_fail(link, "reply timed out");
     else
         servers_recheck(link->servers, &link->user);
@@ -497,15 +514,13 @@ static void
 on_watchdog(struct ev_loop *loop, ev_timer *timer, int events)
 {
     struct link *link = timer->data;
-    double silent_s = (double)(clock_monotonic_us() - link->received_us) / 1e6;
-    bool is_waiting = link->pending > 0 || link->state == LINK_CONNECTING;
 
     (void)loop;
     (void)events;
     if (link->state == LINK_DOWN)
         return;
-    if (is_waiting && silent_s > link->timeout_s / 2) {
-        check_overdue(link, silent_s);
+    if (is_waiting(link) && silent_s(link) > LINK_SEARCH_S) {
+        check_overdue(link);
         return;
     }
     if (link->is_usable)
@@ -549,7 +564,7 @@ link_open(struct ev_loop *loop, const struct config *config, const struct link_t
     link->queue = send_queue_new(loop);
     ev_timer_init(&link->retry, on_retry, 0.0, 0.0);
     link->retry.data = link;
-    ev_timer_init(&link->watchdog, on_watchdog, timeout_s / 4, timeout_s / 4);
+    ev_timer_init(&link->watchdog, on_watchdog, LINK_WATCHDOG_S, LINK_WATCHDOG_S);
     link->watchdog.data = link;
     ev_timer_start(loop, &link->watchdog);
     servers_join(link->servers, &link->user);

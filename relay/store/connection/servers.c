@@ -91,10 +91,6 @@ adopt_found(struct servers *servers)
     return has_moved;
 }
 
-/*
- * A working connection to a cluster is not disturbed: its node redirects it when the slot has
- * left, and the reply may be outdated. A former primary outside of a cluster does not know.
- */
 static void
 notify_users(struct servers *servers, bool has_moved)
 {
@@ -102,8 +98,8 @@ notify_users(struct servers *servers, bool has_moved)
 
     for (struct servers_user *user = servers->users; user != NULL; user = next) {
         next = user->next;
-        if (user->searches || (has_moved && servers->kind->is_final))
-            user->on_found(user->ctx);
+        if (user->searches || has_moved)
+            user->on_found(user->ctx, servers->kind->is_final);
     }
 }
 

@@ -17,8 +17,12 @@ struct servers;
 /* A connection to a shard's server. */
 struct servers_user {
     unsigned shard;
-    /* Called from the loop: servers_find may have another server now. */
-    void (*on_found)(void *ctx);
+    /*
+     * Called from the loop: servers_find may have another server now. `is_final`: leave the former
+     * one even if it works. A former primary of sentinels does not know that it is one; a node of a
+     * cluster does, and the reply may be outdated.
+     */
+    void (*on_found)(void *ctx, bool is_final);
     void *ctx;
     bool searches; /* it looks for another server, see servers_recheck */
     struct servers_user *next;
@@ -41,7 +45,7 @@ MUST_CHECK enum rc servers_find(const struct servers *servers, unsigned shard,
  * current one several times a second, until servers_confirm. on_found is called after each look.
  */
 void servers_recheck(struct servers *servers, struct servers_user *user);
-/* The connection works. Only sentinels make its user leave it. */
+/* The connection works. */
 void servers_confirm(struct servers *servers, struct servers_user *user);
 
 /*

@@ -19,7 +19,7 @@ struct sentinels;
 /* How one kind of store.url finds the servers. */
 struct servers_kind {
     const char *source; /* in messages: "cluster" */
-    bool is_final; /* a shard's connections leave their server when this source names another */
+    bool is_final;      /* see on_found */
     /* Reads a reply into servers->found. RC_BAD: it is not valid; RC_AGAIN: outdated. */
     enum rc (*read)(struct servers *servers, const struct redisReply *reply);
 };
