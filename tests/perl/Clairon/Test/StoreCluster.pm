@@ -70,11 +70,14 @@ sub start
     return;
 }
 
+# The node meets those of the cluster; through one of them alone it could take long to know all.
 sub meet
 {
     my ($self, $node) = @_;
-    my ($first) = grep { $_ != $node } $self->alive;
-    $node->execute('CLUSTER', 'MEET', '127.0.0.1', $first->{port}, ($ENV{STORE_SERVER} =~ /keydb/ ? () : $first->{bus}));
+    for my $other (grep { $_ != $node } $self->alive)
+    {
+        $node->execute('CLUSTER', 'MEET', '127.0.0.1', $other->{port}, ($ENV{STORE_SERVER} =~ /keydb/ ? () : $other->{bus}));
+    }
     return;
 }
 
