@@ -26,11 +26,17 @@ has_cursor(const struct session *session)
     return session->state >= SESSION_INBOX;
 }
 
+void
+session_watch_rows(struct session *session, const char *source, const char *rule)
+{
+    lists_add_own(session, source, rule);
+}
+
 bool
 session_accepts_snapshot(struct session *session, const char *source, const char *rule,
                          const struct snapshot *snapshot)
 {
-    lists_add_own(session, source, rule);
+    session_watch_rows(session, source, rule);
     return has_cursor(session) && contains_all(session->hub, session_reached(session),
                                                session->client.own_shard, snapshot);
 }

@@ -22,8 +22,14 @@ MUST_CHECK bool session_request_rows(struct session *session, const char *source
                                      int64_t request_id);
 
 /*
+ * The client has rows of this rule from elsewhere. Changes of them that cause no notifications send
+ * `reload`.
+ */
+void session_watch_rows(struct session *session, const char *source, const char *rule);
+
+/*
  * For rows of this rule from the application: true if the snapshot contains all transactions with a
- * notification before the cursor. Later changes send `reload`.
+ * notification before the cursor. Watches the rows.
  */
 bool session_accepts_snapshot(struct session *session, const char *source, const char *rule,
                               const struct snapshot *snapshot);

@@ -13,6 +13,7 @@
 #include "gate/net/gate_shared.h"
 #include "gate/net/request_field.h"
 #include "hub/attach.h"
+#include "hub/live_rows.h"
 
 #define RETRY_MS 2000
 #define OUT_TARGET_BYTES (256 * 1024)
@@ -99,6 +100,7 @@ gate_sse_headers(struct gate_request *request)
     if (sse->pos == NULL)
         sse->pos = request_argument(request->io.wsi, "pos=", SESSION_POS_MAX - 1);
     sse->topics = request_argument(request->io.wsi, "topics=", SESSION_TOPICS_BYTES_MAX);
+    sse->lists = request_argument(request->io.wsi, "rows=", STREAM_LISTS_BYTES_MAX);
 }
 
 void
@@ -107,8 +109,14 @@ gate_sse_begin(struct gate_request *request)
     struct gate_sse *sse = sse_of(request);
     const char *names[SESSION_TOPICS_MAX];
     struct session_request wanted = {.pos = sse->pos, .topics = {names, 0}};
+    struct stream_list lists[SESSION_UNVERIFIED_LISTS_MAX];
+    size_t list_count = 0;
     const struct config *config = request->gate->config;
 
+    if (!stream_split_lists(sse->lists, lists, &list_count)) {
+        gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_BAD_LISTS);
+        return;
+    }
     if (!stream_split_topics(sse->topics, names, &wanted.topics.count)) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, GATE_BAD_TOPICS);
         return;
@@ -118,6 +126,8 @@ gate_sse_begin(struct gate_request *request)
     /* SSE has no pong: only TCP can detect a dead client. */
     conn_io_set_ack_timeout(&request->io, config->gate.ping_ms + config->gate.pong_timeout_ms);
     gate_request_attach(request, &wanted);
+    for (size_t i = 0; i < list_count; i++)
+        session_watch_rows(request->session, lists[i].source, lists[i].rule);
     send_head(request);
 }
 
@@ -186,4 +196,5 @@ gate_sse_free(struct gate_request *request)
 {
     free(sse_of(request)->pos);
     free(sse_of(request)->topics);
+    free(sse_of(request)->lists);
 }

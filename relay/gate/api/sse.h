@@ -13,6 +13,7 @@
 struct gate_sse {
     char *pos; /* NULL: none */
     char *topics;
+    char *lists;
     int64_t ping_due_us;
     struct gate_expiry expiry;
 };

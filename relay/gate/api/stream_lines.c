@@ -1,8 +1,9 @@
-/* stream_lines.c: shared code of SSE and poll: topics of a query, lines of a session. */
+/* stream_lines.c: shared code of SSE and poll: lists in a query, lines of a session. */
 #include "gate/api/stream_lines.h"
 
 #include <string.h>
 
+#include "base/utf8.h"
 #include "gate/net/request_field.h"
 #include "wire/client_message.h"
 
@@ -20,6 +21,39 @@ stream_split_topics(char *list, const char *names[SESSION_TOPICS_MAX], size_t *r
             strcmp(name, REQUEST_TOO_LONG) == 0 || count == SESSION_TOPICS_MAX)
             return false;
         names[count++] = name;
+    }
+    *ret_count = count;
+    return true;
+}
+
+static bool
+is_list_name(const char *name, size_t max)
+{
+    size_t len = strlen(name);
+    size_t valid_len = 0;
+
+    return len > 0 && len <= max && utf8_is_prefix(name, len, &valid_len) && valid_len == len;
+}
+
+bool
+stream_split_lists(char *list, struct stream_list lists[SESSION_UNVERIFIED_LISTS_MAX],
+                   size_t *ret_count)
+{
+    size_t count = 0;
+
+    if (list != NULL && strcmp(list, REQUEST_TOO_LONG) == 0)
+        return false;
+    for (char *rest = list; rest != NULL; count++) {
+        char *rule = strsep(&rest, ",");
+        const char *source = strsep(&rule, "/");
+
+        if (rule == NULL)
+            rule = "default";
+        if (count == SESSION_UNVERIFIED_LISTS_MAX ||
+            !is_list_name(source, CLIENT_MESSAGE_SOURCE_MAX) ||
+            !is_list_name(rule, CLIENT_MESSAGE_RULE_MAX))
+            return false;
+        lists[count] = (struct stream_list){source, rule};
     }
     *ret_count = count;
     return true;

@@ -1,18 +1,33 @@
-/* stream_lines.h: shared code of SSE and poll: topics of a query, lines of a session. */
+/* stream_lines.h: shared code of SSE and poll: lists in a query, lines of a session. */
 #ifndef CLAIRON_GATE_API_STREAM_LINES_H
 #define CLAIRON_GATE_API_STREAM_LINES_H
 
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "hub/session/lists.h"
 #include "hub/session/session.h"
 #include "wire/bytes.h"
 
 #define GATE_BAD_TOPICS                                                                            \
     "\"topics\" must be a comma-separated list, with * only at the end of a name"
 
+#define GATE_BAD_LISTS                                                                             \
+    "\"rows\" must be a comma-separated list of up to 32 sources, or sources with /rule"
+#define STREAM_LISTS_BYTES_MAX 4096
+
+/* A list of rows that the client holds. */
+struct stream_list {
+    const char *source;
+    const char *rule;
+};
+
 /* Splits a comma-separated list in place (NULL: no topics). False: an invalid topic. */
 bool stream_split_topics(char *list, const char *names[SESSION_TOPICS_MAX], size_t *ret_count);
+
+/* The same for source,source/rule.. (NULL: no lists). */
+bool stream_split_lists(char *list, struct stream_list lists[SESSION_UNVERIFIED_LISTS_MAX],
+                        size_t *ret_count);
 
 /* Removes the first line from *text. False: no line is left. */
 bool stream_next_line(const char **text, size_t *len, struct bytes *ret_line);

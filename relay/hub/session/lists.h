@@ -31,7 +31,7 @@ struct list_name {
     struct bytes rule;
 };
 
-/* A live rule whose rows the client requested, or has from the application. */
+/* A live rule whose rows the client requested, or has from elsewhere. */
 struct session_list {
     struct session_list *prev;
     struct session_list *next;
@@ -77,8 +77,8 @@ void lists_rows_received(struct list_request *request, enum rows_status status,
                          const struct rows_result *result, int64_t after_ms);
 
 /*
- * The client has rows of this rule from the application. It needs `reload` as well: also when the
- * rule is not live, its rows may depend on memberships.
+ * The client has rows of this rule from elsewhere. It needs `reload` as well, even if the rule is
+ * not live: its rows may depend on memberships.
  */
 void lists_add_own(struct session *session, const char *source, const char *rule);
 
