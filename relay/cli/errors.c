@@ -134,13 +134,14 @@ print_entry(const struct errors_walk *walk, const struct error_entry *entry, con
 }
 
 static bool
-can_redrive(const struct errors_walk *walk, const struct error_entry *entry, const json_t *users)
+can_redrive(const struct error_entry *entry, const json_t *users)
 {
-    return json_array_size(users) > 0 && direct_can_redrive(walk->direct, entry);
+    return json_array_size(users) > 0 && direct_can_redrive(entry);
 }
 
 static enum rc
-redrive(struct errors_walk *walk, const struct error_entry *entry, const json_t *users)
+redrive(struct errors_walk *walk, unsigned shard, const struct error_entry *entry,
+        const json_t *users)
 {
     size_t count = json_array_size(users), texts = 0;
     const char **names = memory_new((count + 1) * sizeof(*names));
@@ -152,27 +153,28 @@ redrive(struct errors_walk *walk, const struct error_entry *entry, const json_t 
             names[texts++] = json_string_value(user);
     }
     if (texts > 0)
-        rc = direct_redrive(walk->direct, entry, names, texts);
+        rc = direct_redrive(walk->direct, shard, entry, names, texts);
     free(names);
     return rc;
 }
 
 static void
-handle(struct errors_walk *walk, const struct error_entry *entry, const json_t *users)
+handle(struct errors_walk *walk, unsigned shard, const struct error_entry *entry,
+       const json_t *users)
 {
     const struct errors_request *request = walk->request;
     enum rc rc = RC_OK;
 
-    if (request->verb == VERB_REDRIVE && !can_redrive(walk, entry, users)) {
+    if (request->verb == VERB_REDRIVE && !can_redrive(entry, users)) {
         walk->skipped++; /* does not count towards --limit */
         return;
     }
     if (request->verb == VERB_LIST || request->dry_run)
         print_entry(walk, entry, users);
     else if (request->verb == VERB_REDRIVE)
-        rc = redrive(walk, entry, users);
+        rc = redrive(walk, shard, entry, users);
     else
-        rc = direct_drop(walk->direct, entry->entry);
+        direct_drop(walk->direct, shard, entry->entry);
     walk->left--;
     walk->entries++;
     walk->users += (long long)json_array_size(users);
@@ -188,7 +190,7 @@ print_progress(const struct errors_walk *walk)
 }
 
 static bool
-on_entry(void *ctx, const struct error_entry *entry)
+on_entry(void *ctx, unsigned shard, const struct error_entry *entry)
 {
     struct errors_walk *walk = ctx;
     struct errors_request *request = walk->request;
@@ -203,7 +205,7 @@ on_entry(void *ctx, const struct error_entry *entry)
         return true;
     users = cli_errors_users(entry);
     if (includes_user(users, request->user)) {
-        handle(walk, entry, users);
+        handle(walk, shard, entry, users);
         if (requested != NULL)
             requested->is_found = true;
     }
@@ -359,18 +361,19 @@ static int
 walk_log(struct errors_request *request, int argc, char **argv)
 {
     struct errors_walk walk = {.request = request, .total = -1};
+    struct config config;
     struct entry_id since;
     int code = check_limits(request, &since, &walk.left);
 
     if (code != 0)
         return code;
-    walk.direct = cli_store_open(ERRORS, request->path, argc, argv, &code);
-    if (walk.direct == NULL)
-        return code;
-    if (request->verb != VERB_LIST && !request->dry_run)
+    walk.direct = cli_store_open(ERRORS, request->path, argc, argv, &config, &code);
+    if (walk.direct != NULL && request->verb != VERB_LIST && !request->dry_run)
         walk.total = direct_error_count(walk.direct);
-    code = finish(&walk, direct_errors(walk.direct, since, on_entry, &walk));
+    if (walk.direct != NULL)
+        code = finish(&walk, direct_errors(walk.direct, since, on_entry, &walk));
     direct_close(walk.direct);
+    config_free(&config);
     return code;
 }
 

@@ -168,28 +168,28 @@ cli_settings_load(struct config *ret_config, const char *path, int argc, char **
 }
 
 struct direct *
-cli_store_open(const char *command, const char *path, int argc, char **argv, int *ret_code)
+cli_store_open(const char *command, const char *path, int argc, char **argv,
+               struct config *ret_config, int *ret_code)
 {
     /* Only the store's settings matter: the caller may have no access to the relay's secrets. */
     static char only_feed[] = "--relay.roles=feed", unused[] = "--feed.conninfo=dbname=unused";
     static char no_primary[] = "--feed.primary_conninfo=";
     static char *const forced[] = {only_feed, unused, no_primary, NULL};
-    struct config config = {0};
     char config_error[CONFIG_ERROR_MAX], store_error[DIRECT_ERROR_MAX];
     struct direct *direct = NULL;
 
-    if (cli_settings_load(&config, path, argc, argv, forced, config_error) != RC_OK) {
+    *ret_config = (struct config){0};
+    if (cli_settings_load(ret_config, path, argc, argv, forced, config_error) != RC_OK) {
         *ret_code = cli_settings_error(command, path, config_error);
     } else {
-        if (path == NULL && strcmp(config.store.url, STORE_URL_DEFAULT) == 0)
+        if (path == NULL && strcmp(ret_config->store.url, STORE_URL_DEFAULT) == 0)
             fprintf(stderr, "clairon %s: no -c FILE: reading the default store, %s\n", command,
                     STORE_URL_DEFAULT);
-        direct = direct_open(&config, store_error);
+        direct = direct_open(ret_config, store_error);
         if (direct == NULL) {
             fprintf(stderr, "clairon %s: %s\n", command, store_error);
             *ret_code = 1;
         }
     }
-    config_free(&config);
     return direct;
 }

@@ -33,11 +33,11 @@ MUST_CHECK enum rc cli_settings_load(struct config *ret_config, const char *path
                                      char error[CONFIG_ERROR_MAX]);
 
 /*
- * Connects to the store of those settings. NULL after it printed the error; *ret_code is the exit
- * code.
+ * Loads the settings, and connects to their store. NULL after it printed the error; *ret_code is
+ * the exit code. Free the settings in both cases, after the connection.
  */
 struct direct *cli_store_open(const char *command, const char *path, int argc, char **argv,
-                              int *ret_code);
+                              struct config *ret_config, int *ret_code);
 
 /* Prints "clairon COMMAND: what about" and returns CLI_USAGE_ERROR. */
 int cli_usage_error(const char *command, const char *what, const char *about);

@@ -127,6 +127,7 @@ cli_trace(int argc, char **argv)
         {"-c", &path, NULL},     {"--config", &path, NULL},
     };
     char id[FRAME_UUID_TEXT + 1];
+    struct config config;
     struct direct *direct;
     int code = cli_options_parse(TRACE, argc, argv, options, sizeof(options) / sizeof(options[0]),
                                  operands, 1);
@@ -139,10 +140,10 @@ cli_trace(int argc, char **argv)
         return cli_usage_error(TRACE, "expected the id of a notification, a UUID", "");
     if (!frame_uuid_parse(operands[0], strlen(operands[0]), id))
         return cli_usage_error(TRACE, "not a notification id, which is a UUID: ", operands[0]);
-    direct = cli_store_open(TRACE, path, argc, argv, &code);
-    if (direct == NULL)
-        return code;
-    code = trace_print(direct, id, json);
+    direct = cli_store_open(TRACE, path, argc, argv, &config, &code);
+    if (direct != NULL)
+        code = trace_print(direct, id, json);
     direct_close(direct);
+    config_free(&config);
     return code;
 }

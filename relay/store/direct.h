@@ -10,21 +10,21 @@
 
 struct direct;
 
-/* NULL: see `error`. Free it with direct_close. */
+/* NULL: see `error`. `config` must outlive it. Free it with direct_close. */
 struct direct *direct_open(const struct config *config, char error[DIRECT_ERROR_MAX]);
 void direct_close(struct direct *direct); /* accepts NULL */
 /* The error of the last failed request. */
 const char *direct_error(const struct direct *direct);
 
 /*
- * Visits the entries of the error log from `since`, oldest first, until a visit returns false;
- * the logs of several servers follow one another. An entry is valid during its visit; only
- * a visit may call direct_redrive and direct_drop.
+ * Visits the entries of the error logs of all shards from `since`, oldest first, until a visit
+ * returns false. An entry is valid during its visit; only a visit may call direct_redrive and
+ * direct_drop.
  */
-typedef bool direct_visit(void *ctx, const struct error_entry *entry);
+typedef bool direct_visit(void *ctx, unsigned shard, const struct error_entry *entry);
 MUST_CHECK enum rc direct_errors(struct direct *direct, struct entry_id since, direct_visit *visit,
                                  void *ctx);
-/* The number of entries on all servers; -1: unknown. */
+/* The number of entries of all shards; -1: unknown. */
 long long direct_error_count(struct direct *direct);
 
 /*
@@ -37,11 +37,12 @@ long long direct_error_count(struct direct *direct);
  * Sends the notification again to `users`, a subset of the entry's, from attempt 0 and with a new
  * lifetime, and removes the entry. RC_BAD: direct_can_redrive is false; nothing was done.
  */
-MUST_CHECK enum rc direct_redrive(struct direct *direct, const struct error_entry *entry,
-                                  const char *const *users, size_t count);
-MUST_CHECK enum rc direct_drop(struct direct *direct, struct entry_id entry);
+MUST_CHECK enum rc direct_redrive(struct direct *direct, unsigned shard,
+                                  const struct error_entry *entry, const char *const *users,
+                                  size_t count);
+void direct_drop(struct direct *direct, unsigned shard, struct entry_id entry);
 /* Whether the entry has all data of a redrive. */
-bool direct_can_redrive(const struct direct *direct, const struct error_entry *entry);
+bool direct_can_redrive(const struct error_entry *entry);
 
 /* Totals of the redrives or drops of this connection. */
 struct direct_changes {

@@ -14,14 +14,16 @@ struct error_entry {
     struct bytes users; /* a JSON array */
     struct bytes data;
     struct bytes route; /* a notification's head, or empty */
-    unsigned shard;     /* of the notification */
 };
 
-/* The shard number in an entry's id (delivery.lua); meaningless with a single shard. */
+/*
+ * The shard whose error log may have an entry with this id: with several shards delivery.lua puts
+ * the number into the id. An id from elsewhere gets any shard.
+ */
 static inline unsigned
-error_entry_shard(struct entry_id id)
+error_entry_shard(struct entry_id id, unsigned shard_count)
 {
-    return (unsigned)(id.seq % STORE_SHARDS_MAX);
+    return (unsigned)(id.seq % STORE_SHARDS_MAX) % shard_count;
 }
 
 /* Reads a row of the error log. RC_BAD: invalid row. */

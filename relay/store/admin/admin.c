@@ -11,13 +11,12 @@
 #include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
 
-/* A query to all shards, or to the first shard of each server. */
+/* A query to all shards. */
 struct description {
     struct shard_request request;
     store_described *done;
     void *ctx;
     enum store_script script;
-    unsigned count;
     struct bytes parts[STORE_SHARDS_MAX]; /* JSON texts */
 };
 
@@ -34,16 +33,17 @@ on_description_reply(struct shard_request *request, struct shard *shard,
 static char *
 merge_replies(const struct description *description)
 {
+    const unsigned count = description->request.store->shard_count;
+
     switch (description->script) {
     case STORE_SCRIPT_errors:
-        return admin_merge_errors(description->parts, description->count);
+        return admin_merge_errors(description->parts, count);
     case STORE_SCRIPT_latest:
-        return admin_merge_latest(description->parts, description->count);
+        return admin_merge_latest(description->parts, count);
     case STORE_SCRIPT_user:
-        return admin_merge_users(description->parts, description->count);
+        return admin_merge_users(description->parts, count);
     default:
-        return admin_merge_overviews(description->parts, description->count,
-                                     description->request.store->topology.connections);
+        return admin_merge_overviews(description->parts, count);
     }
 }
 
@@ -55,7 +55,7 @@ finish_description(struct shard_request *request, enum rc rc)
     struct bytes json = {NULL, 0};
     char *text = NULL;
 
-    if (rc == RC_OK && description->count == 1) {
+    if (rc == RC_OK && request->store->shard_count == 1) {
         json = description->parts[0];
     } else if (rc == RC_OK) {
         text = merge_replies(description);
@@ -71,9 +71,8 @@ static const struct shard_request_kind description_kind = {.failure =
                                                            .on_reply = on_description_reply,
                                                            .finish = finish_description};
 
-/* Queries the first `count` shards. */
 static enum rc
-describe(struct store *store, enum store_script script, const char *argument_text, unsigned count,
+describe(struct store *store, enum store_script script, const char *argument_text,
          store_described *done, void *ctx)
 {
     struct description *description;
@@ -84,8 +83,7 @@ describe(struct store *store, enum store_script script, const char *argument_tex
     description->done = done;
     description->ctx = ctx;
     description->script = script;
-    description->count = count;
-    for (unsigned k = 0; k < count; k++) {
+    for (unsigned k = 0; k < store->shard_count; k++) {
         struct arguments arguments = {.argc = 0};
 
         shard_arguments(&store->shards[k], &arguments);
@@ -99,10 +97,9 @@ describe(struct store *store, enum store_script script, const char *argument_tex
 enum rc
 store_overview(struct store *store, store_described *done, void *ctx)
 {
-    return describe(store, STORE_SCRIPT_overview, NULL, store->shard_count, done, ctx);
+    return describe(store, STORE_SCRIPT_overview, NULL, done, ctx);
 }
 
-/* Each server has an error log. */
 enum rc
 store_errors(struct store *store, const struct entry_id *before, store_described *done, void *ctx)
 {
@@ -110,8 +107,7 @@ store_errors(struct store *store, const struct entry_id *before, store_described
 
     if (before != NULL)
         entry_id_text(*before, start + 1);
-    return describe(store, STORE_SCRIPT_errors, before != NULL ? start : "+",
-                    store->topology.connections, done, ctx);
+    return describe(store, STORE_SCRIPT_errors, before != NULL ? start : "+", done, ctx);
 }
 
 enum rc
@@ -121,17 +117,16 @@ store_latest(struct store *store, const struct entry_id *after, store_described 
 
     if (after != NULL)
         entry_id_text(*after, start + 1);
-    return describe(store, STORE_SCRIPT_latest, after != NULL ? start : "-", store->shard_count,
-                    done, ctx);
+    return describe(store, STORE_SCRIPT_latest, after != NULL ? start : "-", done, ctx);
 }
 
 enum rc
 store_user(struct store *store, const char *user, store_described *done, void *ctx)
 {
-    return describe(store, STORE_SCRIPT_user, user, store->shard_count, done, ctx);
+    return describe(store, STORE_SCRIPT_user, user, done, ctx);
 }
 
-/* Redrives or drops a dead letter, on the server of its shard. */
+/* Redrives or drops a dead letter of one shard. */
 struct change {
     struct shard_request request;
     store_error_changed *done;
@@ -148,28 +143,26 @@ send_redrive(struct change *change, struct shard *shard, const struct error_entr
 {
     struct arguments arguments = {.argc = 0};
 
-    redrive_arguments(&arguments, shard->stream_key, shard->prefix,
-                      shard->store->delivery.retention, entry, redrive);
+    argument(&arguments, shard->stream_key);
+    redrive_arguments(&arguments, shard->prefix, shard->store->delivery.retention, entry, redrive);
     shard_request_send_script(&change->request, shard, STORE_SCRIPT_redrive, 1, &arguments);
     change->is_sent = true;
 }
 
 /* Sends the redrive of the entry that was read. */
 static void
-send_entry_redrive(struct change *change, const struct redisReply *reply)
+send_entry_redrive(struct change *change, struct shard *shard, const struct redisReply *reply)
 {
-    struct store *store = change->request.store;
     struct error_entry entry;
     struct redrive redrive;
 
     if (!reply_is_array(reply, 1)) {
         change->outcome = STORE_ERROR_GONE;
     } else if (error_entry_read(reply_at(reply, 0), &entry) != RC_OK || entry.id.at == NULL ||
-               entry.shard >= store->shard_count ||
                redrive_prepare(&entry, clock_wall_us(), &redrive) != RC_OK) {
         change->outcome = STORE_ERROR_NO_USERS;
     } else {
-        send_redrive(change, &store->shards[entry.shard], &entry, &redrive);
+        send_redrive(change, shard, &entry, &redrive);
         redrive_free(&redrive);
     }
 }
@@ -179,9 +172,8 @@ on_change_reply(struct shard_request *request, struct shard *shard, const struct
 {
     struct change *change = (struct change *)request;
 
-    (void)shard;
     if (!change->is_drop && !change->is_sent) {
-        send_entry_redrive(change, reply);
+        send_entry_redrive(change, shard, reply);
         return true;
     }
     if (!reply_is_integer(reply))
@@ -213,35 +205,26 @@ static const struct shard_request_kind drop_kind = {.failure = "could not drop a
                                                     .on_reply = on_change_reply,
                                                     .finish = finish_change};
 
-/* Each server has one error log, queried over the connection of its first shard. */
-static unsigned
-shard_of_log(const struct store *store, struct entry_id entry)
-{
-    const struct topology *topology = &store->topology;
-
-    return topology_first_shard(topology,
-                                topology_connection_of(topology, error_entry_shard(entry)));
-}
-
 static enum rc
 change_entry(struct store *store, struct entry_id entry, bool is_drop, store_error_changed *done,
              void *ctx)
 {
     struct shard *shard;
     struct arguments arguments = {.argc = 0};
-    char id[ENTRY_ID_TEXT_MAX];
+    char key[STORE_KEY_MAX], id[ENTRY_ID_TEXT_MAX];
     struct change *change;
 
     if (!store->is_up)
         return RC_AGAIN;
-    shard = &store->shards[shard_of_log(store, entry)];
+    shard = &store->shards[error_entry_shard(entry, store->shard_count)];
+    key_write(key, shard->prefix, KEY_ERRORS);
     change = shard_request_new(sizeof(*change), store, is_drop ? &drop_kind : &redrive_kind);
     change->done = done;
     change->ctx = ctx;
     change->is_drop = is_drop;
     entry_id_text(entry, id);
     argument(&arguments, is_drop ? "XDEL" : "XRANGE");
-    argument(&arguments, store->errors_key);
+    argument(&arguments, key);
     argument(&arguments, id);
     if (!is_drop)
         argument(&arguments, id);

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "store/connection/topology.h"
 #include "store/error_entry.h"
 
 static json_int_t
@@ -22,6 +21,29 @@ sum_of(json_t *const *overviews, size_t count, const char *key)
 
     for (size_t i = 0; i < count; i++)
         sum += number_of(overviews[i], key);
+    return sum;
+}
+
+static bool
+is_same_server(const json_t *a, const json_t *b)
+{
+    return json_equal(json_object_get(a, "server"), json_object_get(b, "server")) == 1;
+}
+
+/* Shards on the same server report the same value. */
+static json_int_t
+sum_of_servers(json_t *const *overviews, size_t count, const char *key)
+{
+    json_int_t sum = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        bool is_counted = false;
+
+        for (size_t k = 0; k < i; k++)
+            is_counted |= is_same_server(overviews[k], overviews[i]);
+        if (!is_counted)
+            sum += number_of(overviews[i], key);
+    }
     return sum;
 }
 
@@ -76,7 +98,7 @@ merge_rows(json_t *const *lists, size_t count, row_order *order, size_t max)
 }
 
 static json_t *
-merge_overviews(json_t *const *overviews, size_t count, size_t servers)
+merge_overviews(json_t *const *overviews, size_t count)
 {
     json_t **oldest = memory_new((count + 1) * sizeof(*oldest));
     json_t *merged;
@@ -85,12 +107,13 @@ merge_overviews(json_t *const *overviews, size_t count, size_t servers)
         oldest[i] = json_object_get(overviews[i], "oldest"); /* not an array: no rows */
     /* Shard 0 has all relays and users. */
     merged = json_pack(
-        "{sI sI sI sI sI sI sO so}", "at", number_of(overviews[0], "at"), "entries",
-        sum_of(overviews, count, "entries"), "pending", sum_of(overviews, count, "pending"),
-        "errors", sum_of(overviews, servers, "errors"), "memory",
-        sum_of(overviews, servers, "memory"), "memory_max",
-        sum_of(overviews, servers, "memory_max"), "relays", json_object_get(overviews[0], "relays"),
-        "oldest", merge_rows(oldest, count, by_since, STORE_OVERVIEW_ROWS));
+        "{sI sO* sI sI sI sI sI sO so}", "at", number_of(overviews[0], "at"), "server",
+        json_object_get(overviews[0], "server"), "entries", sum_of(overviews, count, "entries"),
+        "pending", sum_of(overviews, count, "pending"), "errors",
+        sum_of(overviews, count, "errors"), "memory", sum_of_servers(overviews, count, "memory"),
+        "memory_max", sum_of_servers(overviews, count, "memory_max"), "relays",
+        json_object_get(overviews[0], "relays"), "oldest",
+        merge_rows(oldest, count, by_since, STORE_OVERVIEW_ROWS));
     free(oldest);
     return merged;
 }
@@ -111,47 +134,25 @@ parse_texts(const struct bytes *texts, size_t count, json_type type, json_t **re
     return is_good;
 }
 
-/* A shard that moved to another server leaves rows behind; the new server has them too. */
-static void
-drop_moved(json_t *rows, size_t server, size_t servers)
-{
-    const struct topology topology = {.shards = STORE_SHARDS_MAX, .connections = (unsigned)servers};
-
-    for (size_t i = json_array_size(rows); i-- > 0;) {
-        const json_t *text = json_object_get(json_array_get(rows, i), "entry");
-        struct entry_id entry;
-
-        if (json_is_string(text) &&
-            entry_id_read(json_string_value(text), json_string_length(text), &entry) == RC_OK &&
-            topology_connection_of(&topology, error_entry_shard(entry)) != server)
-            (void)json_array_remove(rows, i);
-    }
-}
-
 static json_t *
-merge_errors(json_t *const *pages, size_t count, size_t servers)
+merge_errors(json_t *const *pages, size_t count)
 {
-    (void)servers;
-    for (size_t i = 0; i < count; i++)
-        drop_moved(pages[i], i, count);
     return merge_rows(pages, count, by_entry, STORE_ERRORS_ROWS);
 }
 
 static json_t *
-merge_latest(json_t *const *pages, size_t count, size_t servers)
+merge_latest(json_t *const *pages, size_t count)
 {
-    (void)servers;
     return merge_rows(pages, count, by_entry, STORE_LATEST_ROWS);
 }
 
 /* Shard 0 has the presence of all users. */
 static json_t *
-merge_users(json_t *const *users, size_t count, size_t servers)
+merge_users(json_t *const *users, size_t count)
 {
     json_t **oldest = memory_new((count + 1) * sizeof(*oldest));
     json_t *merged;
 
-    (void)servers;
     for (size_t i = 0; i < count; i++)
         oldest[i] = json_object_get(users[i], "oldest");
     merged =
@@ -163,19 +164,18 @@ merge_users(json_t *const *users, size_t count, size_t servers)
 }
 
 /* Merges the parsed replies; frees none of them. */
-typedef json_t *merge_parts(json_t *const *parts, size_t count, size_t servers);
+typedef json_t *merge_parts(json_t *const *parts, size_t count);
 
 /* Parses the replies and returns the merged one as text; NULL: one is invalid. */
 static char *
-merge_texts(const struct bytes *texts, size_t count, size_t servers, json_type type,
-            merge_parts *merge)
+merge_texts(const struct bytes *texts, size_t count, json_type type, merge_parts *merge)
 {
     json_t **parts = memory_new((count + 1) * sizeof(*parts));
     json_t *merged = NULL;
     char *text = NULL;
 
     if (parse_texts(texts, count, type, parts))
-        merged = merge(parts, count, servers);
+        merged = merge(parts, count);
     if (merged != NULL)
         text = json_dumps(merged, JSON_COMPACT | JSON_PRESERVE_ORDER);
     json_decref(merged);
@@ -186,25 +186,25 @@ merge_texts(const struct bytes *texts, size_t count, size_t servers, json_type t
 }
 
 char *
-admin_merge_overviews(const struct bytes *texts, size_t count, size_t servers)
+admin_merge_overviews(const struct bytes *texts, size_t count)
 {
-    return merge_texts(texts, count, servers, JSON_OBJECT, merge_overviews);
+    return merge_texts(texts, count, JSON_OBJECT, merge_overviews);
 }
 
 char *
 admin_merge_errors(const struct bytes *texts, size_t count)
 {
-    return merge_texts(texts, count, 0, JSON_ARRAY, merge_errors);
+    return merge_texts(texts, count, JSON_ARRAY, merge_errors);
 }
 
 char *
 admin_merge_latest(const struct bytes *texts, size_t count)
 {
-    return merge_texts(texts, count, 0, JSON_ARRAY, merge_latest);
+    return merge_texts(texts, count, JSON_ARRAY, merge_latest);
 }
 
 char *
 admin_merge_users(const struct bytes *texts, size_t count)
 {
-    return merge_texts(texts, count, 0, JSON_OBJECT, merge_users);
+    return merge_texts(texts, count, JSON_OBJECT, merge_users);
 }

@@ -7,15 +7,13 @@
 #include "wire/bytes.h"
 
 /*
- * Merges replies of overview.lua, by shard; the first `servers` of them are from different servers.
- * The result has the same form; the caller frees it. NULL: one of them is invalid.
+ * Merges replies of overview.lua, by shard. The result has the same form; the caller frees it.
+ * NULL: one of them is invalid.
  */
-char *admin_merge_overviews(const struct bytes *texts, size_t count, size_t servers);
+char *admin_merge_overviews(const struct bytes *texts, size_t count);
 
-/* The same for errors.lua: one page, newest first. */
+/* The same for errors.lua and latest.lua, one page each, newest first, and for user.lua. */
 char *admin_merge_errors(const struct bytes *texts, size_t count);
-
-/* The same for latest.lua and user.lua, by shard. */
 char *admin_merge_latest(const struct bytes *texts, size_t count);
 char *admin_merge_users(const struct bytes *texts, size_t count);
 

@@ -3,17 +3,6 @@
 
 #include "store/connection/reply.h"
 
-/* An empty text is shard 0: the store has only one shard. */
-static unsigned
-read_shard(struct bytes text)
-{
-    unsigned shard = 0;
-
-    for (size_t i = 0; i < text.len && i < 3; i++)
-        shard = shard * 10 + (unsigned)(text.at[i] - '0') % 10;
-    return shard;
-}
-
 enum rc
 error_entry_read(const struct redisReply *row, struct error_entry *ret_entry)
 {
@@ -32,7 +21,6 @@ error_entry_read(const struct redisReply *row, struct error_entry *ret_entry)
     entry.users = reply_field(reply_at(row, 1), "users");
     entry.data = reply_field(reply_at(row, 1), "data");
     entry.route = reply_field(reply_at(row, 1), "route");
-    entry.shard = read_shard(reply_field(reply_at(row, 1), "shard"));
     *ret_entry = entry;
     return RC_OK;
 }

@@ -71,11 +71,9 @@ redrive_prepare(const struct error_entry *entry, int64_t now_us, struct redrive 
 }
 
 void
-redrive_arguments(struct arguments *arguments, const char *stream, const char *prefix,
-                  const char *retention, const struct error_entry *entry,
-                  const struct redrive *redrive)
+redrive_arguments(struct arguments *arguments, const char *prefix, const char *retention,
+                  const struct error_entry *entry, const struct redrive *redrive)
 {
-    argument(arguments, stream);
     argument(arguments, prefix);
     argument(arguments, redrive->entry);
     argument_bytes(arguments, entry->id.at, entry->id.len);

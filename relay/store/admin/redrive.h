@@ -27,10 +27,9 @@ MUST_CHECK enum rc redrive_prepare(const struct error_entry *entry, int64_t now_
                                    struct redrive *ret_redrive);
 void redrive_free(struct redrive *redrive);
 
-/* Adds the arguments of redrive.lua, except the users. They are views: all must outlive them. */
+/* Adds the ARGV of redrive.lua, except the users. They are views: all must outlive them. */
 struct arguments;
-void redrive_arguments(struct arguments *arguments, const char *stream, const char *prefix,
-                       const char *retention, const struct error_entry *entry,
-                       const struct redrive *redrive);
+void redrive_arguments(struct arguments *arguments, const char *prefix, const char *retention,
+                       const struct error_entry *entry, const struct redrive *redrive);
 
 #endif

@@ -1,48 +1,37 @@
-/* direct_errors.c: reads the error log for commands, and redrives and drops its entries. */
-#include <hiredis/hiredis.h>
+/* direct_errors.c: reads the error logs of all shards as one, for commands. */
 #include <stdio.h>
-#include <string.h>
+#include <stdlib.h>
 
-#include "base/clock.h"
-#include "store/admin/redrive.h"
+#include "base/memory.h"
 #include "store/connection/reply.h"
 #include "store/direct/direct_private.h"
-#include "store/scripts/scripts.h"
 
-#define DIRECT_PAGE "50" /* entries of up to a megabyte each */
+/* Entries have up to a megabyte, and a page of each shard is in memory. */
+#define PAGE_OF_ALL 50
+#define PAGE_MIN 8
 
-/* Visits may send requests, which would free the reply: the page is detached first. */
-static bool
-visit_page(struct direct *direct, direct_visit *visit, void *ctx, struct entry_id *last,
-           size_t *ret_seen)
-{
-    struct redisReply *page = direct->reply;
-    bool continues = true;
+/* A page of one shard's log. */
+struct log_page {
+    struct redisReply *rows;  /* NULL: the log has no more */
+    size_t at;                /* the current row */
+    struct error_entry entry; /* of it */
+    char to[ENTRY_ID_TEXT_MAX];
+};
 
-    direct->reply = NULL;
-    *ret_seen = reply_count(page);
-    for (size_t i = 0; i < reply_count(page) && continues; i++) {
-        struct error_entry entry;
-
-        if (error_entry_read(reply_at(page, i), &entry) != RC_OK)
-            continue;
-        *last = entry.entry;
-        if (topology_connection_of(&direct->topology, entry.shard) != direct->at)
-            continue; /* left behind when its shard moved to another server */
-        continues = visit(ctx, &entry);
-    }
-    freeReplyObject(page);
-    return continues;
-}
+struct log_merge {
+    struct direct *direct;
+    char count[16]; /* rows of a page */
+    struct log_page pages[STORE_SHARDS_MAX];
+};
 
 long long
 direct_error_count(struct direct *direct)
 {
-    const char *argv[] = {"XLEN", direct->errors_key};
     long long count = 0;
 
-    for (direct->at = 0; direct->at < direct->server_count; direct->at++) {
-        const struct redisReply *reply = direct_request(direct, 2, argv);
+    for (unsigned k = 0; k < direct->shard_count; k++) {
+        const char *argv[] = {"XLEN", direct->shards[k].errors};
+        const struct redisReply *reply = direct_request(direct, k, 2, argv);
 
         if (!reply_is_integer(reply))
             return -1;
@@ -53,137 +42,97 @@ direct_error_count(struct direct *direct)
 
 /* A redriven notification may return to the log: stop at the entry that is newest now. */
 static enum rc
-find_newest_error(struct direct *direct, char ret_to[ENTRY_ID_TEXT_MAX])
+find_newest(struct log_merge *merge, unsigned shard)
 {
-    const char *argv[] = {"XREVRANGE", direct->errors_key, "+", "-", "COUNT", "1"};
-    const struct redisReply *reply = direct_request(direct, 6, argv);
+    const char *argv[] = {"XREVRANGE", merge->direct->shards[shard].errors, "+", "-", "COUNT", "1"};
+    const struct redisReply *reply = direct_request(merge->direct, shard, 6, argv);
     struct error_entry newest = {.entry = {0, 0}};
 
     if (!reply_is_array(reply, 0))
         return RC_IO;
     if (reply_count(reply) > 0 && error_entry_read(reply_at(reply, 0), &newest) != RC_OK)
         return RC_IO;
-    entry_id_text(newest.entry, ret_to);
+    entry_id_text(newest.entry, merge->pages[shard].to);
     return RC_OK;
 }
 
-/* The log of server direct->at. *continues: false once a visit has returned false. */
+/* Requests of a visit would free the reply: the page keeps it. */
 static enum rc
-walk_log(struct direct *direct, struct entry_id since, direct_visit *visit, void *ctx,
-         bool *continues)
+read_page(struct log_merge *merge, unsigned shard, const char *from)
 {
-    char from[ENTRY_ID_TEXT_MAX + 1], to[ENTRY_ID_TEXT_MAX];
-    const char *argv[] = {"XRANGE", direct->errors_key, from, to, "COUNT", DIRECT_PAGE};
-    struct entry_id last = since;
-    size_t seen = 1;
+    struct log_page *page = &merge->pages[shard];
+    const char *argv[] = {"XRANGE",    merge->direct->shards[shard].errors, from, page->to, "COUNT",
+                          merge->count};
+    const struct redisReply *reply = direct_request(merge->direct, shard, 6, argv);
 
-    if (find_newest_error(direct, to) != RC_OK)
+    node_free_reply(page->rows);
+    page->rows = NULL;
+    page->at = 0;
+    if (!reply_is_array(reply, 0))
         return RC_IO;
-    entry_id_text(since, from);
-    while (seen > 0 && *continues) {
-        const struct redisReply *reply = direct_request(direct, 6, argv);
+    if (reply_count(reply) == 0)
+        return RC_OK;
+    page->rows = node_keep_reply(direct_connection(merge->direct, shard)->node);
+    return error_entry_read(reply_at(page->rows, 0), &page->entry);
+}
 
-        if (!reply_is_array(reply, 0))
-            return RC_IO;
-        *continues = visit_page(direct, visit, ctx, &last, &seen);
-        if (direct_read_changes(direct) != RC_OK)
-            return RC_IO;
-        from[0] = '('; /* exclusive: after the last entry */
-        entry_id_text(last, from + 1);
+static enum rc
+advance(struct log_merge *merge, unsigned shard)
+{
+    struct log_page *page = &merge->pages[shard];
+    char from[ENTRY_ID_TEXT_MAX + 1] = "("; /* after the last entry */
+
+    if (++page->at < reply_count(page->rows))
+        return error_entry_read(reply_at(page->rows, page->at), &page->entry);
+    entry_id_text(page->entry.entry, from + 1);
+    return read_page(merge, shard, from);
+}
+
+/* The shard of the oldest entry; the number of shards: no entry is left. */
+static unsigned
+find_oldest(const struct log_merge *merge)
+{
+    const unsigned count = merge->direct->shard_count;
+    unsigned oldest = count;
+
+    for (unsigned k = 0; k < count; k++)
+        if (merge->pages[k].rows != NULL &&
+            (oldest == count ||
+             entry_id_less(merge->pages[k].entry.entry, merge->pages[oldest].entry.entry)))
+            oldest = k;
+    return oldest;
+}
+
+static enum rc
+walk(struct log_merge *merge, struct entry_id since, direct_visit *visit, void *ctx)
+{
+    const unsigned count = merge->direct->shard_count;
+    char from[ENTRY_ID_TEXT_MAX];
+    enum rc rc = RC_OK;
+
+    entry_id_text(since, from);
+    for (unsigned k = 0; k < count && rc == RC_OK; k++)
+        rc = find_newest(merge, k) == RC_OK ? read_page(merge, k, from) : RC_IO;
+    for (unsigned k = find_oldest(merge); k < count && rc == RC_OK; k = find_oldest(merge)) {
+        if (!visit(ctx, k, &merge->pages[k].entry))
+            break;
+        rc = advance(merge, k);
     }
-    return RC_OK;
+    return rc == RC_OK ? direct_read_changes(merge->direct) : RC_IO;
 }
 
 enum rc
 direct_errors(struct direct *direct, struct entry_id since, direct_visit *visit, void *ctx)
 {
-    bool continues = true;
-
-    for (unsigned i = 0; i < direct->server_count && continues; i++) {
-        direct->at = i;
-        if (walk_log(direct, since, visit, ctx, &continues) != RC_OK)
-            return RC_IO;
-    }
-    return RC_OK;
-}
-
-bool
-direct_can_redrive(const struct direct *direct, const struct error_entry *entry)
-{
-    struct redrive redrive;
-
-    if (entry->shard >= direct->shard_count ||
-        redrive_prepare(entry, clock_wall_us(), &redrive) != RC_OK)
-        return false;
-    redrive_free(&redrive);
-    return true;
-}
-
-/* NULL: see direct->error. */
-static const char *
-load_redrive(struct direct *direct)
-{
-    const char *argv[] = {"SCRIPT", "LOAD", store_script_redrive};
-    char *hash = direct->redrive_hash[direct->at];
-    const struct redisReply *reply;
-    struct bytes sha;
-
-    if (hash[0] != '\0')
-        return hash;
-    reply = direct_request(direct, 3, argv);
-    if (reply == NULL)
-        return NULL;
-    sha = reply_bytes(reply);
-    if (sha.len != SCRIPT_HASH_TEXT) {
-        snprintf(direct->error, sizeof(direct->error), "invalid reply to SCRIPT LOAD");
-        return NULL;
-    }
-    memcpy(hash, sha.at, SCRIPT_HASH_TEXT);
-    return hash;
-}
-
-enum rc
-direct_redrive(struct direct *direct, const struct error_entry *entry, const char *const *users,
-               size_t count)
-{
-    struct arguments arguments = {.argc = 0};
-    struct redrive redrive;
-    char prefix[STORE_PREFIX_MAX], stream[STORE_KEY_MAX];
-    const char *hash;
+    struct log_merge *merge = memory_new(sizeof(*merge));
+    const unsigned share = PAGE_OF_ALL / direct->shard_count;
     enum rc rc;
 
-    if (entry->shard >= direct->shard_count)
-        return RC_BAD;
-    direct_select_shard(direct, entry->shard, prefix, stream);
-    hash = load_redrive(direct);
-    if (hash == NULL)
-        return RC_IO;
-    if (redrive_prepare(entry, clock_wall_us(), &redrive) != RC_OK)
-        return RC_BAD;
-    argument(&arguments, "EVALSHA");
-    argument(&arguments, hash);
-    argument(&arguments, "1");
-    redrive_arguments(&arguments, stream, prefix, direct->delivery.retention, entry, &redrive);
-    for (size_t i = 0; i < count; i++)
-        argument(&arguments, users[i]);
-    rc = direct_queue_change(direct, true, (int)arguments.argc, arguments.argv, arguments.lens);
-    arguments_free(&arguments);
-    redrive_free(&redrive);
+    merge->direct = direct;
+    snprintf(merge->count, sizeof(merge->count), "%u", share > PAGE_MIN ? share : PAGE_MIN);
+    rc = walk(merge, since, visit, ctx);
+    for (unsigned k = 0; k < direct->shard_count; k++)
+        node_free_reply(merge->pages[k].rows);
+    free(merge);
     return rc;
-}
-
-enum rc
-direct_drop(struct direct *direct, struct entry_id entry)
-{
-    char entry_text[ENTRY_ID_TEXT_MAX];
-    const char *argv[] = {"XDEL", direct->errors_key, entry_text};
-
-    entry_id_text(entry, entry_text);
-    return direct_queue_change(direct, false, 3, argv, NULL);
-}
-
-const struct direct_changes *
-direct_changed(const struct direct *direct)
-{
-    return &direct->changes;
 }

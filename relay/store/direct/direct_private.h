@@ -1,46 +1,68 @@
-/* direct_private.h: shared by the files of a direct connection. */
+/* direct_private.h: shared by the files of a direct client. */
 #ifndef CLAIRON_STORE_DIRECT_PRIVATE_H
 #define CLAIRON_STORE_DIRECT_PRIVATE_H
 
-#include "store/connection/topology.h"
 #include "store/direct/direct_request.h"
+#include "store/direct/locate.h"
 #include "store/shards/store_private.h"
 
 #define SCRIPT_HASH_TEXT 40
 
-struct redisContext;
+struct direct_change;
+
+struct direct_shard {
+    char prefix[STORE_PREFIX_MAX];
+    char stream[STORE_KEY_MAX];
+    char errors[STORE_KEY_MAX];
+    char none[STORE_KEY_MAX];
+};
+
+struct direct_connection {
+    struct node *node; /* NULL: not connected */
+    bool has_redrive;  /* redrive.lua is loaded there */
+};
 
 struct direct {
-    struct redisContext *servers[STORE_SHARDS_MAX];
-    char redrive_hash[STORE_SHARDS_MAX][SCRIPT_HASH_TEXT + 1]; /* "": not loaded there yet */
-    unsigned server_count;                                     /* connected */
-    struct topology topology;
-    unsigned at; /* the server of the next request */
+    const struct config *config;
+    struct locator locator;
+    struct direct_shard shards[STORE_SHARDS_MAX];
     unsigned shard_count;
-    struct redisReply *reply; /* the last one */
-    unsigned queued;          /* changes sent to direct->at without a reply yet */
+    struct direct_connection connections[STORE_SHARDS_MAX]; /* see topology.h */
+    char redrive_hash[SCRIPT_HASH_TEXT + 1];
+    struct direct_change *queue; /* changes sent without a reply yet */
+    struct direct_change **queue_end;
     struct direct_changes changes;
     struct trace trace;
     struct delivery delivery;
-    char prefix[STORE_PREFIX_MAX - 8]; /* of all shards */
-    char errors_key[STORE_KEY_MAX];
     char error[DIRECT_ERROR_MAX];
 };
 
+/* Sets direct->error. Returns RC_IO. */
+enum rc direct_fail(struct direct *direct, const char *error);
+
+struct direct_connection *direct_connection(struct direct *direct, unsigned shard);
+
+/* Whether the last request of `node` may succeed later or elsewhere. */
+bool direct_may_retry(const struct direct *direct, const struct node *node);
+
+/* Connects to the shard's server unless connected. RC_AGAIN: maybe later. */
+MUST_CHECK enum rc direct_connect(struct direct *direct, unsigned shard);
+
+/* Like direct_request, but ignores the queue. */
+const struct redisReply *direct_run(struct direct *direct, unsigned shard,
+                                    const struct node_command *command);
+
 /*
  * Sends a redrive or a drop without waiting for its reply: the changes of a page take one round
- * trip. RC_IO: direct->error has the reason.
+ * trip. Frees the command. direct_read_changes repeats it if it could not be sent.
  */
-MUST_CHECK enum rc direct_queue_change(struct direct *direct, bool is_redrive, int argc,
-                                       const char **argv, const size_t *lens);
-/*
- * Reads the replies of all queued changes, even after an error reply, so that replies stay in step
- * with commands. direct_request does so first. RC_IO: direct->error has the first error.
- */
+void direct_queue_change(struct direct *direct, unsigned shard, bool is_redrive,
+                         struct node_command command);
+/* Reads the replies of all queued changes. RC_IO: direct->error has the first error. */
 MUST_CHECK enum rc direct_read_changes(struct direct *direct);
+void direct_free_queue(struct direct *direct);
 
-/* Directs the next requests to the shard's server; returns its key prefix and stream. */
-void direct_select_shard(struct direct *direct, unsigned shard, char ret_prefix[STORE_PREFIX_MAX],
-                         char ret_stream[STORE_KEY_MAX]);
+/* Loads redrive.lua into the shard's server, unless it has it. Needs an empty queue. */
+MUST_CHECK enum rc direct_load_redrive(struct direct *direct, unsigned shard);
 
 #endif

@@ -1,9 +1,8 @@
--- errors.lua: a page of the error log for the console, newest first.
+-- errors.lua: a page of a shard's error log for the console, newest first.
 -- KEYS: stream. ARGV: prefix, '+', or '(' followed by the entry before which the page begins.
 -- Returns a JSON array; a notification longer than DATA_MAX is null.
--- include: keys.lua
 -- include: json.lua
-local errors, before = base_prefix(ARGV[1]) .. KEY_ERRORS, ARGV[2]
+local errors, before = ARGV[1] .. KEY_ERRORS, ARGV[2]
 
 local DATA_MAX, USERS_MAX = 8192, 20
 

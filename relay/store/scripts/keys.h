@@ -37,7 +37,7 @@
 #define KEY_INBOX ":inbox:"           /* sorted set of a user: notifications, by entry */
 #define KEY_ACK_EVENTS ":receipts"    /* stream: acknowledgements, for other relays */
 #define KEY_TRAIL ":trail:"           /* list of a notification: its history */
-#define KEY_ERRORS ":errors"          /* stream: the error log; its key has no shard number */
+#define KEY_ERRORS ":errors"          /* stream: the error log */
 
 #define KEY_RELAYS ":relays"      /* sorted set: relays, by the time of the last heartbeat */
 #define KEY_PRESENCE ":here:"     /* set of a relay: the users connected to it */

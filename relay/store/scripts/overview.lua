@@ -1,6 +1,6 @@
 -- overview.lua: state of the store for the console: counts, relays, oldest pending notifications.
 -- KEYS: stream. ARGV: prefix. It reads RELAYS_MAX relays, and as many entries as it returns rows.
--- Returns a JSON object; times are in ms.
+-- Returns a JSON object; times are in ms. `server` is the same for shards on one server.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
@@ -48,9 +48,9 @@ local function oldest_pending()
     return array_of(found)
 end
 
-local memory = call('INFO', 'memory')
-return string.format('{"at":%s,"entries":%s,"pending":%s,"errors":%s,"memory":%s,"memory_max":%s,' ..
-    '"relays":%s,"oldest":%s}', number_of(now), number_of(call('XLEN', stream)),
+local memory, server = call('INFO', 'memory'), call('INFO', 'server')
+return string.format('{"at":%s,"server":%s,"entries":%s,"pending":%s,"errors":%s,"memory":%s,"memory_max":%s,' ..
+    '"relays":%s,"oldest":%s}', number_of(now), text_of(server:match('run_id:(%x+)') or ''), number_of(call('XLEN', stream)),
     number_of(call('HLEN', prefix .. KEY_PENDING)), number_of(call('XLEN', errors)),
     number_of(memory:match('used_memory:(%d+)')), number_of(memory:match('maxmemory:(%d+)')),
     relays(), has_group() and oldest_pending() or '[]')

@@ -200,9 +200,7 @@ publish_holdings(struct maintenance *maintenance)
         all.pending += one->pending;
         if (one->oldest_us > all.oldest_us)
             all.oldest_us = one->oldest_us;
-        if (topology_is_first_shard(&store->topology,
-                                    k)) /* shards of a server share the error log */
-            all.errors += one->errors;
+        all.errors += one->errors;
     }
     stats_set(maintenance->stats, STAT_STORE_STREAM, all.entries);
     stats_set(maintenance->stats, STAT_STORE_PENDING, all.pending);

@@ -32,7 +32,7 @@ struct shard_holdings {
     uint64_t entries;
     uint64_t pending;
     uint64_t oldest_us; /* age of the oldest pending one */
-    uint64_t errors;    /* in the error log of its server */
+    uint64_t errors;    /* in its error log */
 };
 
 /* The shard went up (shard->epoch is current) or down. Called from the loop. */

@@ -156,7 +156,6 @@ store_open(struct ev_loop *loop, const struct config *config, struct stats *stat
     store->stats = stats;
     store->min_replicas = config->store.min_replicas;
     shard_random_hex(store->owner, STORE_TOKEN_TEXT);
-    key_write(store->errors_key, config->store.prefix, KEY_ERRORS);
     delivery_settings(config, &store->delivery);
     store->shard_count = (unsigned)config->store.shards;
     store->topology = topology_of(config);

@@ -39,7 +39,6 @@ struct store {
     store_replicated *replicated; /* callback of store_replicate; NULL: none pending */
     void *replicated_ctx;
     char epoch[STORE_EPOCH_TEXT + 1]; /* of all shards together */
-    char errors_key[STORE_KEY_MAX];
     char topic_prefix[STORE_TOPIC_PREFIX_MAX];
     struct entry_id newest[STORE_SHARDS_MAX];
     /* With several shards: the WAL position that each shard has reached at `newest`. */

@@ -52,9 +52,9 @@ cmp_ok($store->execute('PTTL', $store->of($ids[0], "acked:$ids[0]")), '>', 0, 't
 
 # An expired notification keeps its acks.
 $store->execute('ZADD', $store->of($ids[2], 'due'), 1, "$ids[2]:");
-wait_until('the notification is in the error log', sub { $store->execute('XLEN', 'clairon:errors') == 1 });
+wait_until('the notification is in the error log', sub { $store->error_count == 1 });
 is(acked_by($ids[2]), 'u1', 'the trace lists the user who acknowledged before the end');
-is_deeply([ sort @{ JSON::decode_json(($store->entries('clairon:errors'))[0]{users}) } ], [qw(u2 u3)],
+is_deeply([ sort @{ JSON::decode_json(($store->errors)[0]{users}) } ], [qw(u2 u3)],
     'the error log lists the users who did not acknowledge');
 $two->ack($other);
 wait_until('nothing is pending', sub { $store->pending == 0 });

@@ -26,7 +26,7 @@ my $HOUR = 3600 * 1000;
 
 sub attempts_by_source { return join ' ', map { "$_->{metadata}{source}:$_->{routing}{retry}{attempts}" } $_[0]->notifications }
 sub id_of { my ($client, $source) = @_; return (grep { $_->{metadata}{source} eq $source } $client->notifications)[0]{metadata}{id} }
-sub errors { return grep { $_->{id} eq $_[0] } $store->entries('clairon:errors') }
+sub errors { return grep { $_->{id} eq $_[0] } $store->errors }
 # Milliseconds until the next retry.
 sub due_in
 {

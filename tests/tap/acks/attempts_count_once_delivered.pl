@@ -17,7 +17,7 @@ sub attempts { my ($client, $id) = @_;
     return join ' ', map { $_->{routing}{retry}{attempts} } grep { $_->{metadata}{id} eq $id } $client->notifications }
 sub retry_entries { my ($id) = @_; return scalar grep { $_->{id} eq $id && defined $_->{only} } $store->entries }
 sub due { my ($id, $user) = @_; return $store->execute('ZSCORE', $store->of($id, 'due'), "$id:$user") }
-sub error_of { my ($id) = @_; my ($found) = grep { $_->{id} eq $id } $store->entries('clairon:errors'); return $found }
+sub error_of { my ($id) = @_; my ($found) = grep { $_->{id} eq $id } $store->errors; return $found }
 
 # The retry is created while its user has a connection that may not receive it.
 sub check_withheld

@@ -207,7 +207,7 @@ is_deeply(\@beyond, [], 'no notification was delivered more often than its limit
 
 # The state of each pair in the store.
 my %errors;
-for my $entry ($store->entries('clairon:errors'))
+for my $entry ($store->errors)
 {
     push @{ $errors{ $entry->{id} }{$_} }, $entry for @{ JSON::decode_json($entry->{users}) };
 }

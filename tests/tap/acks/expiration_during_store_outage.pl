@@ -23,7 +23,7 @@ sub script { my ($name, @arguments) = @_; return $store->execute('EVAL', script_
 sub end { return script('due', 1000, 3_600_000, 100, 1000) }
 sub report { my ($how, $user, $message) = @_; return script('report', 1000, 100, 1000, 3_600_000, $how, $user, $message // $id) }
 sub ack { my ($user) = @_; return script('ack', 'relay', 3_600_000, 1, $user, 1, $id)->[0] }
-sub errors { return map { @{ JSON::decode_json($_->{users}) } } $store->entries('clairon:errors') }
+sub errors { return map { @{ JSON::decode_json($_->{users}) } } $store->errors }
 sub now_ms { my ($s, $us) = @{ $store->execute('TIME') }; return 1000 * $s + $us / 1000 }
 
 my $ends = $store->execute('ZSCORE', $due, "$id:");

@@ -16,7 +16,7 @@ sub notify { my ($audience, $targets, $mark, $more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$targets}', '{\"mark\": \"$mark\"}',"
         . join(', ', ' ack_required => true', $more || ()) . ')') }
 sub errors { my ($id) = @_; return map { { %$_, users => JSON::decode_json($_->{users}) } }
-    grep { !$id || $_->{id} eq $id } $store->entries('clairon:errors') }
+    grep { !$id || $_->{id} eq $id } $store->errors }
 sub state_of { my ($id) = @_; return { @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) } } }
 sub entries_of { my ($id) = @_; return grep { $_->{id} eq $id } $store->entries }
 sub marks { map { $_->{payload}{mark} // () } @_ }

@@ -17,7 +17,7 @@ my $relay = Clairon::Test::relay($pg, $store, conf => { 'delivery.ack_timeout' =
 sub of_row { my ($client, $id) = @_;
     return grep { ($_->{payload}{after}{id} // 0) == $id } $client->notifications }
 sub attempts { return map { $_->{routing}{retry}{attempts} } @_ }
-sub errors { return map { { %$_, users => JSON::decode_json($_->{users}) } } $store->entries('clairon:errors') }
+sub errors { return map { { %$_, users => JSON::decode_json($_->{users}) } } $store->errors }
 sub notify { my ($user, $mark, $more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$user}', '{\"mark\": \"$mark\"}',"
         . join(', ', ' ack_required => true', $more || ()) . ')') }

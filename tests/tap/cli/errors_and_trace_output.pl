@@ -27,9 +27,9 @@ my ($one, $two) = map { $relay->client($_) } qw(u1 u2);
 my $first = notify('USER', 'u1,u2', 'first', 'retry_limit => 1');
 $_->run_until('two attempts', sub { of_mark($one, 'first') == 2 && of_mark($two, 'first') == 2 }) for $one, $two;
 my $second = notify('USER', 'u2', 'second', "retry_limit => 100, ttl => '1 hour'");
-wait_until('the first is exhausted', sub { $store->execute('XLEN', 'clairon:errors') == 1 });
+wait_until('the first is exhausted', sub { $store->error_count == 1 });
 $store->execute('ZADD', $store->of($second, 'due'), 1, "$second:");
-wait_until('the second has expired', sub { $store->execute('XLEN', 'clairon:errors') == 2 });
+wait_until('the second has expired', sub { $store->error_count == 2 });
 
 # List and its filters.
 my @all = listed();
@@ -67,7 +67,7 @@ wait_until('acknowledged', sub { !$store->execute('HEXISTS', $store->of($second,
 # The notification is redriven for one of two users while the other is still pending, and not for users who have
 # acknowledged since.
 my $third = notify('USER', 'u1,away', 'third', 'retry_limit => 0');
-wait_until('one is exhausted', sub { $store->execute('XLEN', 'clairon:errors') == 1 });
+wait_until('one is exhausted', sub { $store->error_count == 1 });
 clairon('errors', 'redrive', '--user', 'u1');
 is_deeply({ @{ $store->execute('HGETALL', $store->of($third, "ack:$third")) } }, { u1 => 0, away => 0 }, 'both users are pending again');
 $one->run_until('the third again', sub { of_mark($one, 'third') == 2 });
@@ -82,7 +82,7 @@ is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->execute('KEYS'
 my $late = $relay->client('late');
 my $old  = notify('USER', 'late', 'old', 'retry_limit => 0');
 $late->run_until('it is delivered', sub { of_mark($late, 'old') });
-wait_until('it is exhausted', sub { $store->execute('XLEN', 'clairon:errors') == 1 });
+wait_until('it is exhausted', sub { $store->error_count == 1 });
 $late->close;
 my $new = notify('USER', 'late', 'new', 'retry_limit => 0');
 wait_until('the next is stored', sub { $store->pending == 1 });
@@ -96,7 +96,7 @@ clairon('errors', 'drop', '--all'); # a slow machine may have exhausted others
 
 # Drop.
 my $fourth = notify('USER', 'u1', 'fourth', 'retry_limit => 0');
-wait_until('it is exhausted', sub { $store->execute('XLEN', 'clairon:errors') == 1 });
+wait_until('it is exhausted', sub { $store->error_count == 1 });
 ($code, $out, my $err) = clairon('errors', 'drop');
 is($code, 2, 'drop needs a filter');
 like($err, qr/--all/, 'the error names --all');

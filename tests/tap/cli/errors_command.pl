@@ -13,7 +13,7 @@ my $relay = Clairon::Test::relay($pg, $store);
 my $unknown = '01890000-0000-7000-8000-000000000000';
 
 sub errors { return $relay->run('errors', @_) }
-sub entries { return $store->execute('XLEN', 'clairon:errors') }
+sub entries { return $store->error_count }
 
 # The output at a terminal, which script(1) provides.
 sub at_terminal
@@ -97,7 +97,7 @@ is($store->execute('HLEN', 'clairon:pending'), 1, 'the users of a redriven entry
 is(entries(), 0, 'the redriven entry is deleted');
 
 # Entries that cannot be redriven.
-$store->execute('XADD', 'clairon:errors', '*', id => $unknown, reason => 'undecodable', attempts => 0, users => '[]', data => '{}', route => '');
+$store->execute('XADD', $store->shared('errors'), '*', id => $unknown, reason => 'undecodable', attempts => 0, users => '[]', data => '{}', route => '');
 ($code, $out) = errors('redrive', $unknown);
 is($code, 1, 'an id that cannot be redriven exits with 1');
 like($out, qr/^skipped 1 entry: no pending user/m, 'a skipped redrive prints the reason');

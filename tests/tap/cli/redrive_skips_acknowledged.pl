@@ -18,7 +18,7 @@ wait_until('one has acknowledged', sub { ($store->execute('HGET', $store->of($id
 
 # An older entry that lists both.
 my ($entry) = map { { @{ $_->[1] } } } @{ $store->execute_bytes('XRANGE', ($store->keys('stream'))[0], '-', '+') };
-$store->execute_bytes('XADD', 'clairon:errors', '*', id => $id, reason => 'exhausted', attempts => 0, users => '["u1","u2"]', data => $entry->{data}, route => $entry->{route});
+$store->execute_bytes('XADD', $store->shared('errors'), '*', id => $id, reason => 'exhausted', attempts => 0, users => '["u1","u2"]', data => $entry->{data}, route => $entry->{route});
 my ($code, $out) = $relay->run('errors', 'redrive', $id);
 is_deeply([ $code, $out ], [ 0, "redrove 1 entry for 1 user\n" ], 'redrive reports one of the two users');
 $two->run_until('a retry', sub { of_mark($two, 'note') == 2 });
@@ -27,7 +27,7 @@ wait_until('all have acknowledged', sub { !$store->execute('HEXISTS', $store->of
 my $last = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1,u2}', '{"mark": "last"}')});
 $one->run_until('the last', sub { of_mark($one, 'last') });
 is(scalar(of_mark($one, 'note')), 1, 'a user who acknowledged does not get it again');
-is($store->execute('XLEN', 'clairon:errors'), 0, 'the redriven entry is deleted');
+is($store->error_count, 0, 'the redriven entry is deleted');
 
 is($relay->metric('clairon_store_errors_total'), 0, 'the store returns no errors');
 

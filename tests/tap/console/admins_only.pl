@@ -130,12 +130,12 @@ like($relay->log_text, qr/action="drop" entry="\Q$drop->{entry}\E" .*user=.*root
 # Invalid bodies and malformed entries.
 is(http(POST => "/v1/console/$_->[0]", body => $_->[1])->{status}, 400, "$_->[0] with the body $_->[1] is rejected")
   for map { my $verb = $_; map { [ $verb, $_ ] } '', '{}', '[]', '{"entry":1}', '{"entry":"x"}', '{"entry":"1-1","more":1}', '{"entry":"' . '1' x 60 . '"}' } 'redrive', 'drop';
-$store->execute('XADD', 'clairon:errors', '*', id => 'x', reason => 'undecodable', attempts => 0, users => '[]', data => '{"a":"' . 'b' x 9000 . '"}', route => 'bad');
+$store->execute('XADD', $store->shared('errors'), '*', id => 'x', reason => 'undecodable', attempts => 0, users => '[]', data => '{"a":"' . 'b' x 9000 . '"}', route => 'bad');
 my ($odd) = errors();
 is_deeply([ @$odd{qw(notification user_count)} ], [ undef, 0 ], 'a long notification is omitted');
 is(change_entry('redrive', $odd->{entry})->{status}, 422, 'an entry without a notification cannot be redriven');
 is(change_entry('drop', $odd->{entry})->{status}, 200, 'an entry without a notification can be dropped');
-$store->execute('XADD', 'clairon:errors', '*', id => 'y');
+$store->execute('XADD', $store->shared('errors'), '*', id => 'y');
 is((errors())[0]{id}, 'y', 'an entry without fields does not hide the others');
 is(change_entry('drop', (errors())[0]{entry})->{status}, 200, 'an entry without fields can be dropped');
 

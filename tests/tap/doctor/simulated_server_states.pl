@@ -26,7 +26,7 @@ for my $off (5, -5)
     my $late = edited_store(sub { $_[0] =~ s/\A(\*2\r\n\$10\r\n)(\d{10})/$1 . ($2 + $off)/e });
     finds("a store's clock, $off s off", 'store: clock', qr/^$off\.\d+ s off|^@{[$off > 0 ? 4 : -4]}\.\d+ s off/, qr/timedatectl set-ntp true/, $late);
 }
-finds('a cluster', 'store: cluster mode', qr/^on$/, qr/cluster-enabled no/, edited_store(sub { $_[0] =~ s/cluster_enabled:0/cluster_enabled:1/ }));
+finds('a cluster', 'store: cluster mode', qr/^on$/, qr/redis\+cluster:/, edited_store(sub { $_[0] =~ s/cluster_enabled:0/cluster_enabled:1/ }));
 finds('a loading store', 'store: server', qr/loading$/, qr/wait/, edited_store(sub { $_[0] =~ s/\nloading:0/\nloading:1/ }));
 for my $off (7, -7)
 {

@@ -144,7 +144,7 @@ for my $conninfo ('host=x password=hush', 'postgresql://me:hush@x/db')
 }
 
 # A permission that the doctor does not check would be found missing only at run time.
-my %tried = map { $_ => 1 } slurp_file(Clairon::Test::top() . '/relay/doctor/store.c') =~ /^    "([A-Z]+)/mg;
+my %tried = map { $_ => 1 } slurp_file(Clairon::Test::top() . '/relay/doctor/store_server.c') =~ /^    "([A-Z]+)/mg;
 my %used;
 for my $script (glob Clairon::Test::top() . '/relay/store/scripts/{,parts/}*.lua')
 {

@@ -291,7 +291,7 @@ sub inject_fault
 
 sub redrive_all
 {
-    return $store->execute('XLEN', 'clairon:errors') ? $relays[0]->run('errors', 'redrive', '--all') : undef;
+    return $store->error_count ? $relays[0]->run('errors', 'redrive', '--all') : undef;
 }
 
 sub inbox_size { my ($world) = @_; my $count = 0; $count += $store->execute('ZCARD', $_) for $store->keys("inbox:$world->{user}"); return $count }
@@ -316,7 +316,7 @@ sub end_worlds
         }
         redrive_all();
         run_loops(0.05);
-        return !$store->execute('XLEN', 'clairon:errors') && !grep { inbox_size($_) } @worlds;
+        return !$store->error_count && !grep { inbox_size($_) } @worlds;
     });
     for my $world (@worlds)
     {

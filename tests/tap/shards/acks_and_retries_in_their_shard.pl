@@ -25,6 +25,14 @@ sub notify { my ($audience, $targets, $mark, $more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$targets}', '{\"mark\": \"$mark\"}',"
         . join(', ', ' ack_required => true', $more || ()) . ')') }
 sub clairon { return $relays[0]->run(@_) }
+sub console
+{
+    my ($method, $path, $body, $status) = @_;
+    my $response = Clairon::Test::RawSocket->new($relays[1])->request($method, "/v1/console/$path", ':body' => $body,
+        Authorization => 'Bearer ' . token(sub => 'root', admin => JSON::true));
+    is($response->{status}, $status // 200, "the console replies to $method $path");
+    return $response->{json};
+}
 
 # For one user: everything is in the user's shard.
 my @users  = map { "u$_" } 1 .. 8;
@@ -75,22 +83,37 @@ $client{u4}->run_until('a retry', sub { of_mark($client{u4}, 'nacked') > 1 });
 $client{u4}->ack($nacked);
 pass('a nack finds its notification');
 
-# There is one error log; redriven notifications return to their shard.
+# Each shard has an error log, and commands read them as one; redriven notifications return to their shard.
+sub logged { return sum(sub { $store->execute('XLEN', "clairon:{$_[0]}:errors") }) }
 my %lost = map { $_ => notify('USER', $_, 'lost', 'retry_limit => 0') } qw(u1 u2 u3);
 $lost{both} = notify('USER', 'u5,u6', 'lost', 'retry_limit => 0');
-wait_until('they are exhausted', sub { $store->execute('XLEN', 'clairon:errors') >= 4 });
-is_deeply([ grep { /errors/ } @{ $store->execute('KEYS', '*') } ], ['clairon:errors'], 'the shards have one error log');
+wait_until('they are exhausted', sub { logged() >= 4 });
+is($store->execute('EXISTS', 'clairon:errors'), 0, 'there is no error log without the number of a shard');
+is_deeply([ map { my $mark = $_; grep { my $k = $_; grep { $_->{id} eq $lost{$mark} } $store->entries("clairon:{$k}:errors") } 0 .. $SHARDS - 1 } qw(u1 u2 u3 both) ],
+    [ @shard_of{qw(u1 u2 u3)}, 0 ], 'a dead letter is in the error log of its shard');
 my ($code, $out) = clairon('errors', 'list', '--json', '--reason', 'exhausted');
-is_deeply([ sort map { JSON::decode_json($_)->{id} } split /\n/, $out ], [ sort values %lost ], 'the error log is listed');
+my @listed = map { JSON::decode_json($_) } split /\n/, $out;
+is_deeply([ sort map { $_->{id} } @listed ], [ sort values %lost ], 'the error logs of all shards are listed');
+sub by_age { my @parts = map { [ split /-/, $_->{entry} ] } @_; return $parts[0][0] <=> $parts[1][0] || $parts[0][1] <=> $parts[1][1] }
+is_deeply([ map { $_->{id} } @listed ], [ map { $_->{id} } sort { by_age($a, $b) } @listed ], 'they are listed as one, oldest first');
+is_deeply([ map { $_->{entry} } @{ console(GET => 'errors')->{errors} } ], [ map { $_->{entry} } reverse @listed ], 'the console lists them newest first');
+is_deeply([ map { $_->{entry} } @{ console(GET => "errors?before=$listed[2]{entry}")->{errors} } ], [ map { $_->{entry} } @listed[ 1, 0 ] ], 'a page begins before the given entry, whatever its shard');
 my %had = map { $_ => scalar of_mark($client{$_}, 'lost') } qw(u1 u2 u3 u5);
 ($code, $out) = clairon('errors', 'redrive', '--reason', 'exhausted');
 is($out, "redrove 4 entries for 5 users\n", 'redrive reports the number of entries and users');
 $client{$_}->run_until('a redriven notification', sub { of_mark($client{$_}, 'lost') > $had{$_} }) for keys %had;
 is_deeply([ map { shards_with("ack:$lost{$_}") } qw(u1 u2 u3 both) ], [ @shard_of{qw(u1 u2 u3)}, 0 ], 'a redriven notification is in the same shard');
-wait_until('they are exhausted again', sub { $store->execute('XLEN', 'clairon:errors') >= 4 });
+wait_until('they are exhausted again', sub { logged() >= 4 });
+console(POST => 'redrive', JSON::encode_json({ entry => $listed[0]{entry} }), 404);
+@listed = map { JSON::decode_json($_) } split /\n/, (clairon('errors', 'list', '--json'))[1];
+console(POST => 'drop', JSON::encode_json({ entry => $_->{entry} })) for @listed[ 1 .. $#listed ];
+is_deeply([ map { $_->{entry} } @{ console(GET => 'errors')->{errors} } ], [ $listed[0]{entry} ], 'the console drops an entry of any shard');
+is(console(POST => 'redrive', JSON::encode_json({ entry => $listed[0]{entry} }))->{users} > 0, 1, 'the console redrives one');
+is(logged(), 0, 'a redriven entry is deleted');
+wait_until('it is exhausted again', sub { logged() >= 1 });
 ($code, $out) = clairon('errors', 'drop', '--all');
-like($out, qr/^dropped \d+ entries$/, 'drop reports the number of entries');
-is($store->execute('XLEN', 'clairon:errors'), 0, 'the error log is empty after the drop');
+like($out, qr/^dropped \d+ entr(?:y|ies)$/, 'drop reports the number of entries');
+is(logged(), 0, 'the error logs are empty after the drop');
 
 # Traces, by command and over HTTP.
 sub http

@@ -46,7 +46,7 @@ $relay->restart;
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u2}', '{}', ack_required => true, retry_limit => 0) FROM generate_series(1, 400)});
 my $not_acking = $relay->client('u2', win => 400);
 $not_acking->wait_notifications(400);
-wait_until('all are exhausted', sub { $store->execute('XLEN', 'clairon:errors') == 400 });
+wait_until('all are exhausted', sub { $store->error_count == 400 });
 $not_acking->close;
 $store->execute('DEL', $_) for map { @{ $store->execute('KEYS', "clairon*:$_:*") } } qw(trail tries);
 my ($code, $out, $error) = $relay->run('errors', 'redrive', '--all');

@@ -23,7 +23,7 @@ $pg->safe_psql('postgres', q{
     INSERT INTO t VALUES (3, 't1', 'short')});
 $client->run_until('later rows', sub { grep({ $_->{payload}{after}{id} == 3 } $client->notifications) == 2 });
 is_deeply([ map { $_->{payload}{after}{id} } $client->notifications ], [ 1, 1, 3, 3 ], 'the other notifications are delivered');
-my @rejected = $store->entries('clairon:errors');
+my @rejected = $store->errors;
 is_deeply([ sort map { join ' ', sort @{ JSON::decode_json($_->{users}) } } @rejected ], [ '', 'u1 u2' ],
     'the error log has it once per rule, with its users');
 is_deeply([ map { "@$_{qw(reason attempts)}" } @rejected ], [ ('rejected 0') x 2 ], 'the reason is rejected, without attempts');
@@ -39,11 +39,11 @@ is(scalar(() = $out =~ /\brejected\b/g), 2, 'errors list prints both');
 my $exhausted = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true, retry_limit => 0)});
 wait_until('it is due', sub { $store->execute('ZSCORE', 'clairon:due', "$exhausted:u1") });
 $store->execute('ZADD', 'clairon:due', 1, "$exhausted:u1");
-wait_until('it is exhausted', sub { $store->entries('clairon:errors') == 3 });
+wait_until('it is exhausted', sub { $store->error_count == 3 });
 ($code, $out) = $relay->run(qw(errors redrive --limit 1));
 is($code, 0, 'redrive exits with 0');
 like($out, qr/^redrove 1 entry for 1 user\nskipped 2 entries/, 'redrive skips the rejected notifications');
-is_deeply([ map { $_->{reason} } $store->entries('clairon:errors') ], [ ('rejected') x 2 ], 'the skipped notifications stay in the error log');
+is_deeply([ map { $_->{reason} } $store->errors ], [ ('rejected') x 2 ], 'the skipped notifications stay in the error log');
 
 wait_confirmed($pg);
 pass('the slot advances');

@@ -27,20 +27,23 @@ views(const char *const *texts, size_t count)
 static void
 test_overviews_are_summed(void **state)
 {
-    /* Two servers: shards 0 and 2 are on the first. */
+    /* Two servers: shards 0 and 2 are on the first. Each shard has its own error log. */
     const char *const texts[] = {
-        "{\"at\":9,\"entries\":1,\"pending\":1,\"errors\":5,\"memory\":10,\"memory_max\":0,"
+        "{\"at\":9,\"server\":\"a\",\"entries\":1,\"pending\":1,\"errors\":5,\"memory\":10,"
+        "\"memory_max\":0,"
         "\"relays\":[{\"name\":\"r\"}],\"oldest\":[{\"id\":\"b\",\"since\":2}]}",
-        "{\"at\":8,\"entries\":2,\"pending\":2,\"errors\":7,\"memory\":20,\"memory_max\":1,"
+        "{\"at\":8,\"server\":\"b\",\"entries\":2,\"pending\":2,\"errors\":7,\"memory\":20,"
+        "\"memory_max\":1,"
         "\"relays\":[],\"oldest\":[{\"id\":\"a\",\"since\":1},{\"id\":\"c\",\"since\":3}]}",
-        "{\"at\":9,\"entries\":4,\"pending\":4,\"errors\":5,\"memory\":10,\"memory_max\":0,"
+        "{\"at\":9,\"server\":\"a\",\"entries\":4,\"pending\":4,\"errors\":5,\"memory\":10,"
+        "\"memory_max\":0,"
         "\"relays\":[],\"oldest\":[]}"};
-    char *merged = admin_merge_overviews(views(texts, 3), 3, 2);
+    char *merged = admin_merge_overviews(views(texts, 3), 3);
 
     (void)state;
     assert_string_equal(
         merged,
-        "{\"at\":9,\"entries\":7,\"pending\":7,\"errors\":12,\"memory\":30,"
+        "{\"at\":9,\"server\":\"a\",\"entries\":7,\"pending\":7,\"errors\":17,\"memory\":30,"
         "\"memory_max\":1,\"relays\":[{\"name\":\"r\"}],\"oldest\":[{\"id\":\"a\",\"since\":1},"
         "{\"id\":\"b\",\"since\":2},{\"id\":\"c\",\"since\":3}]}");
     free(merged);
@@ -72,21 +75,6 @@ test_errors_are_one_page_newest_first(void **state)
 }
 
 static void
-test_errors_of_moved_shards_are_listed_once(void **state)
-{
-    /* Two servers, both copied from one with all four shards. */
-    const char *const pages[] = {
-        "[{\"entry\":\"9-35\"},{\"entry\":\"9-18\"},{\"entry\":\"9-1\"},{\"entry\":\"9-0\"}]",
-        "[{\"entry\":\"9-35\"},{\"entry\":\"9-18\"},{\"entry\":\"9-1\"},{\"entry\":\"9-0\"}]"};
-    char *merged = admin_merge_errors(views(pages, 2), 2);
-
-    (void)state;
-    assert_string_equal(merged, "[{\"entry\":\"9-35\"},{\"entry\":\"9-18\"},{\"entry\":\"9-1\"},"
-                                "{\"entry\":\"9-0\"}]");
-    free(merged);
-}
-
-static void
 test_invalid_reply_is_rejected(void **state)
 {
     const char *const pages[] = {"[]", "{}"}, *const missing[] = {"[]", NULL},
@@ -96,7 +84,7 @@ test_invalid_reply_is_rejected(void **state)
     assert_null(admin_merge_errors(views(pages, 2), 2));
     assert_null(admin_merge_errors(views(missing, 2), 2));
     assert_null(admin_merge_errors(views(broken, 1), 1));
-    assert_null(admin_merge_overviews(views(pages, 2), 2, 1));
+    assert_null(admin_merge_overviews(views(pages, 2), 2));
 }
 
 static void
@@ -145,7 +133,6 @@ main(void)
         cmocka_unit_test(test_user_is_merged_from_all_shards),
         cmocka_unit_test(test_overviews_are_summed),
         cmocka_unit_test(test_errors_are_one_page_newest_first),
-        cmocka_unit_test(test_errors_of_moved_shards_are_listed_once),
         cmocka_unit_test(test_invalid_reply_is_rejected),
     };
 

@@ -252,10 +252,10 @@ local ACK_EVENTS_MAX = 256
 
 -- Adds to the error log; `users` is a JSON array.
 local ERRORS_MAX = 100000
-local errors = base_prefix(prefix) .. KEY_ERRORS -- one for all shards of a server
+local errors = prefix .. KEY_ERRORS
 local shard = shard_number(prefix)
 
--- The error logs of several servers are listed as one: the shard number in the id keeps ids unique.
+-- The error logs of all shards are listed as one: the shard number in the id keeps ids unique.
 local error_ms, error_seq
 local function error_id()
     if not shard then return '*' end
@@ -274,10 +274,6 @@ local function error_id()
 end
 
 local function log_entry(id, reason, attempts, users, data, route)
-    local fields = {'id', id, 'reason', reason, 'attempts', attempts, 'users', users, 'data', data,
-        'route', route}
-    if shard then
-        fields[13], fields[14] = 'shard', shard
-    end
-    call('XADD', errors, 'MAXLEN', '~', ERRORS_MAX, error_id(), unpack(fields))
+    call('XADD', errors, 'MAXLEN', '~', ERRORS_MAX, error_id(), 'id', id, 'reason', reason,
+        'attempts', attempts, 'users', users, 'data', data, 'route', route)
 end

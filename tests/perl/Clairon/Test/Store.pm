@@ -205,6 +205,17 @@ sub stored
     return $count;
 }
 
+# The entries of the error logs of all shards, oldest first, and their number.
+sub errors { my ($self) = @_; return sort { by_id($a, $b) } map { $self->entries($_) } $self->keys('errors') }
+
+sub error_count
+{
+    my ($self) = @_;
+    my $count = 0;
+    $count += $self->execute('XLEN', $_) for $self->keys('errors');
+    return $count;
+}
+
 # Number of stream entries that are not acknowledged.
 sub pending
 {

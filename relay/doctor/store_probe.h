@@ -1,0 +1,47 @@
+/* store_probe.h: the checks of one store server. */
+#ifndef CLAIRON_DOCTOR_STORE_PROBE_H
+#define CLAIRON_DOCTOR_STORE_PROBE_H
+
+#include "base/config.h"
+#include "base/urls.h"
+#include "doctor/findings.h"
+#include "store/connection/url.h"
+#include "store/direct/node.h"
+#include "store/scripts/keys.h"
+
+#define STORE "store"
+#define VALUE_MAX 256
+#define DOCTOR_TIMEOUT_S 10
+
+struct store_probe {
+    const struct config *config;
+    struct findings *findings;
+    struct node *node;
+    char *info;                 /* all of INFO */
+    char where[URL_FORMAT_MAX]; /* "host:port: " with several servers, else "" */
+    char key[STORE_KEY_MAX];    /* KEY_DOCTOR */
+    bool is_replica;            /* it may be one */
+};
+
+/* Connects and reads INFO. False: reported as a finding. Close it in both cases. */
+bool store_probe_open(struct store_probe *probe, const struct url *address);
+void store_probe_close(struct store_probe *probe);
+
+void store_probe_check(struct store_probe *probe);
+bool store_probe_is_primary(const struct store_probe *probe);
+/* Whether a primary has enough replicas. */
+void store_probe_check_replicas(const struct store_probe *probe);
+
+/* Like findings_add. */
+void store_probe_report(const struct store_probe *probe, const char *check, bool ok,
+                        const char *hint, const char *format, ...) PRINTF_LIKE(5, 6);
+/* "" for an unknown error. */
+const char *store_probe_hint(const char *error);
+
+/* The value of a line of INFO; "" or 0 if the server does not report it. */
+void store_probe_info(const struct store_probe *probe, const char *name, char ret_value[VALUE_MAX]);
+long long store_probe_number(const struct store_probe *probe, const char *name);
+/* False if CONFIG is not permitted or the setting is unknown; the value is "" then. */
+bool store_probe_setting(struct store_probe *probe, const char *name, char ret_value[VALUE_MAX]);
+
+#endif

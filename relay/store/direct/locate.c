@@ -1,0 +1,195 @@
+/* locate.c: finds the server that has a shard, with blocking requests. */
+#include "store/direct/locate.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "store/connection/reply.h"
+
+static bool
+read_named(const struct config *config, unsigned number, struct url *ret_address)
+{
+    char *url = urls_at(config->store.url, number);
+    bool is_valid = url_read(url, ret_address) == RC_OK;
+
+    explicit_bzero(url, strlen(url));
+    free(url);
+    return is_valid;
+}
+
+/* The password in store.url is that of the servers. */
+static void
+use_as_sentinel(const struct config *config, struct url *address)
+{
+    const char *user = config->store.sentinel_user, *password = config->store.sentinel_password;
+
+    address->database = NODE_NO_DATABASE;
+    explicit_bzero(address->user, sizeof(address->user));
+    explicit_bzero(address->password, sizeof(address->password));
+    if (user != NULL)
+        snprintf(address->user, sizeof(address->user), "%s", user);
+    if (password != NULL)
+        snprintf(address->password, sizeof(address->password), "%s", password);
+}
+
+bool
+locate_named(const struct config *config, unsigned number, struct url *ret_address)
+{
+    if (!read_named(config, number, ret_address))
+        return false;
+    if (urls_kind(config->store.url) == URLS_SENTINEL)
+        use_as_sentinel(config, ret_address);
+    return true;
+}
+
+bool
+locate_node(const struct config *config, const struct slots_node *node, struct url *ret_address)
+{
+    if (!read_named(config, 0, ret_address))
+        return false;
+    snprintf(ret_address->host, sizeof(ret_address->host), "%s", node->host);
+    ret_address->port = node->port;
+    return true;
+}
+
+void
+locator_forget(struct locator *locator)
+{
+    memset(locator->is_known, 0, sizeof(locator->is_known));
+}
+
+void
+locator_init(struct locator *locator, const struct config *config)
+{
+    locator->config = config;
+    locator->kind = urls_kind(config->store.url);
+    locator->topology = topology_of(config);
+    locator_forget(locator);
+}
+
+/* Queries a named server. NULL: see `error`; close *ret_node after use of the reply. */
+static const struct redisReply *
+query_named(const struct locator *locator, unsigned number, int argc, const char **argv,
+            struct node **ret_node, struct url *ret_address, char error[NODE_ERROR_MAX])
+{
+    const struct redisReply *reply;
+
+    *ret_node = NULL;
+    if (!locate_named(locator->config, number, ret_address)) {
+        snprintf(error, NODE_ERROR_MAX, "invalid store.url");
+        return NULL;
+    }
+    if (node_open(locator->config, ret_address, LOCATE_TIMEOUT_S, ret_node, error) != RC_OK)
+        return NULL;
+    reply = node_request(*ret_node, argc, argv, NULL);
+    if (reply == NULL)
+        snprintf(error, NODE_ERROR_MAX, "%s", node_error(*ret_node));
+    return reply;
+}
+
+static void
+read_slots(struct locator *locator, const struct redisReply *reply, const char *queried)
+{
+    const struct config *config = locator->config;
+    char prefix[STORE_PREFIX_MAX];
+
+    for (unsigned k = 0; k < locator->topology.shards; k++) {
+        topology_shard_prefix(&locator->topology, config->store.prefix, k, prefix);
+        locator->is_known[k] =
+            slots_primary(reply, slots_of_key(prefix), queried, &locator->servers[k]) == RC_OK;
+    }
+}
+
+/* The first node that replies. */
+static enum rc
+query_cluster(struct locator *locator, char error[NODE_ERROR_MAX])
+{
+    const char *argv[] = {"CLUSTER", "SLOTS"};
+    const unsigned count = urls_count(locator->config->store.url);
+
+    for (unsigned i = 0; i < count; i++) {
+        struct node *node;
+        struct url address;
+        const struct redisReply *reply = query_named(locator, i, 2, argv, &node, &address, error);
+
+        if (reply != NULL)
+            read_slots(locator, reply, address.host);
+        node_close(node);
+        explicit_bzero(&address, sizeof(address));
+        if (reply != NULL)
+            return RC_OK;
+    }
+    return RC_IO;
+}
+
+static long long
+number_field(const struct redisReply *reply, const char *name)
+{
+    const struct bytes field = reply_field(reply, name);
+
+    return field.at != NULL ? strtoll((const char *)field.at, NULL, 10) : -1;
+}
+
+/* Each failover raises the epoch: a sentinel with a lower one has missed it. */
+static void
+read_primary(struct locator *locator, const struct redisReply *reply, long long *epoch)
+{
+    const struct bytes host = reply_field(reply, "ip");
+    const long long port = number_field(reply, "port");
+    const long long found = number_field(reply, "config-epoch");
+
+    if (host.len == 0 || host.len >= SLOTS_HOST_MAX || port < 1 || port > 65535 || found <= *epoch)
+        return;
+    *epoch = found;
+    locator->is_known[0] = true;
+    locator->servers[0].port = (int)port;
+    snprintf(locator->servers[0].host, SLOTS_HOST_MAX, "%.*s", (int)host.len,
+             (const char *)host.at);
+}
+
+/* All sentinels. */
+static enum rc
+query_sentinels(struct locator *locator, char error[NODE_ERROR_MAX])
+{
+    const char *argv[] = {"SENTINEL", "MASTER", urls_rest(locator->config->store.url)};
+    const unsigned count = urls_count(locator->config->store.url);
+    long long epoch = -1;
+
+    for (unsigned i = 0; i < count; i++) {
+        struct node *node;
+        struct url address;
+        const struct redisReply *reply = query_named(locator, i, 3, argv, &node, &address, error);
+
+        if (reply != NULL)
+            read_primary(locator, reply, &epoch);
+        node_close(node);
+        explicit_bzero(&address, sizeof(address));
+    }
+    return locator->is_known[0] ? RC_OK : RC_IO;
+}
+
+enum rc
+locator_find(struct locator *locator, unsigned connection, struct url *ret_address,
+             char error[NODE_ERROR_MAX])
+{
+    enum rc rc = RC_OK;
+
+    if (locator->kind == URLS_SINGLE) {
+        if (locate_named(locator->config, 0, ret_address))
+            return RC_OK;
+        snprintf(error, NODE_ERROR_MAX, "invalid store.url");
+        return RC_IO;
+    }
+    if (!locator->is_known[connection])
+        rc = locator->kind == URLS_CLUSTER ? query_cluster(locator, error)
+                                           : query_sentinels(locator, error);
+    if (rc != RC_OK)
+        return rc;
+    if (!locator->is_known[connection]) {
+        snprintf(error, NODE_ERROR_MAX, "shard %u has no primary: its slot is not covered",
+                 connection);
+        return RC_AGAIN;
+    }
+    return locate_node(locator->config, &locator->servers[connection], ret_address) ? RC_OK : RC_IO;
+}
