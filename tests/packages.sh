@@ -127,6 +127,10 @@ check_unit() {
 }
 
 check_install() {
+    local version
+    version=$(server_version "$clean")
+    ok "the plugin requires at least the minor release that it was built with" \
+        is "$(dpkg-deb -f "$target/root/postgresql-17-clairon.deb" Depends | grep -o 'postgresql-17 ([^)]*)')" "postgresql-17 (>= ${version%%-*})"
     ok "the packages install" apt_install /root/postgresql-17-clairon.deb /root/clairon-relay.deb
     ok "the configuration is readable only by root and the relay" is "$(mode_of /etc/clairon/relay.conf)" "640 root clairon"
     ok "the secret is too" is "$(mode_of /etc/clairon/secret)" "640 root clairon"

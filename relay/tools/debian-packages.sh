@@ -8,13 +8,20 @@ set -euo pipefail
 # shellcheck source=relay/tools/lib.sh
 . "$(dirname "$0")/lib.sh"
 
+# The minor release whose headers the plugin is built with, as in Debian's versions: 17.11, 19~beta1. The headers may use
+# functions that older servers of the same major version lack; these would not load the plugin.
+server_version() {
+    "/usr/lib/postgresql/$1/bin/pg_config" --version | sed -E 's/^PostgreSQL ([0-9.]+)([a-z0-9]*).*/\1~\2/; s/~$//'
+}
+
 # Creates debian/ from the templates in relay/tools/debian.
 make_debian_folder() {
-    local file major=$1 version=$2 maintainer
+    local file major=$1 version=$2 maintainer built_with
+    built_with=$(server_version "$major")
     maintainer="${DEBFULLNAME:-The clairon developers} <${DEBEMAIL:-clairon@example.org}>"
     mkdir -p "$source/debian"
     for file in "$(top_dir)"/relay/tools/debian/*; do
-        sed "s/@PG_MAJOR@/$major/g; s/@VERSION@/$version/g; s/@DATE@/$(date -R)/; s/@MAINTAINER@/$maintainer/" "$file" \
+        sed "s/@PG_MAJOR@/$major/g; s/@PG_VERSION@/$built_with/; s/@VERSION@/$version/g; s/@DATE@/$(date -R)/; s/@MAINTAINER@/$maintainer/" "$file" \
             >"$source/debian/$(basename "${file%.in}")"
     done
     mv "$source/debian/postgresql-clairon.install" "$source/debian/postgresql-$major-clairon.install"
