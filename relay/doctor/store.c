@@ -3,8 +3,10 @@
 
 #include <string.h>
 
+#include "doctor/store_cluster.h"
 #include "doctor/store_contents.h"
 #include "doctor/store_probe.h"
+#include "doctor/store_sentinels.h"
 #include "store/direct/locate.h"
 
 /* False: it does not reply. */
@@ -28,6 +30,18 @@ void
 doctor_check_store(const struct config *config, const struct origin *origin,
                    struct findings *findings)
 {
-    if (check_single_server(config, findings))
+    bool is_up;
+
+    switch (urls_kind(config->store.url)) {
+    case URLS_CLUSTER:
+        is_up = store_cluster_check(config, findings);
+        break;
+    case URLS_SENTINEL:
+        is_up = store_sentinels_check(config, findings);
+        break;
+    default:
+        is_up = check_single_server(config, findings);
+    }
+    if (is_up)
         store_contents_check(config, origin, findings);
 }

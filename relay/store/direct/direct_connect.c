@@ -7,7 +7,7 @@
 #include "store/direct/direct_private.h"
 
 #define DIRECT_TIMEOUT_S 10
-#define RETRY_FOR_US 10000000 /* a failover takes some seconds */
+#define RETRY_FOR_US 15000000 /* a failover takes some seconds */
 #define RETRY_MIN_MS 50
 #define RETRY_MAX_MS 1000
 

@@ -1,0 +1,208 @@
+/* store_cluster.c: the checks of a store that is a cluster. */
+#include "doctor/store_cluster.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "doctor/store_probe.h"
+#include "store/connection/reply.h"
+#include "store/connection/topology.h"
+#include "store/direct/locate.h"
+#include "store/scripts/constants.h"
+
+#define NODES_MAX 64
+#define SHARDS_TEXT_MAX (3 * STORE_SHARDS_MAX)
+
+#define SEED_HINT "Start this node, or name other nodes of the cluster in [store] url"
+#define COVERAGE_HINT                                                                              \
+    "One lost primary without a replica stops all shards: CONFIG SET "                             \
+    "cluster-require-full-coverage no; CONFIG REWRITE, on each node"
+
+struct cluster {
+    const struct config *config;
+    struct findings *findings;
+    struct slots_node nodes[NODES_MAX];
+    size_t count;
+    struct slots_node primaries[STORE_SHARDS_MAX]; /* by shard */
+    bool is_known[STORE_SHARDS_MAX];               /* it has a primary */
+    bool is_up;
+};
+
+static bool
+is_same_node(const struct slots_node *a, const struct slots_node *b)
+{
+    return a->port == b->port && strcmp(a->host, b->host) == 0;
+}
+
+/* The numbers of the node's shards. */
+static void
+list_shards(const struct cluster *cluster, const struct slots_node *node,
+            char ret_text[SHARDS_TEXT_MAX])
+{
+    size_t len = 0;
+
+    ret_text[0] = '\0';
+    for (int k = 0; k < cluster->config->store.shards; k++)
+        if (cluster->is_known[k] && is_same_node(&cluster->primaries[k], node))
+            len += (size_t)snprintf(ret_text + len, SHARDS_TEXT_MAX - len, "%s%d",
+                                    len > 0 ? "," : "", k);
+}
+
+static void
+check_cluster_slots(const struct cluster *cluster, const struct redisReply *slots)
+{
+    long long covered = 0;
+    size_t ranges = reply_count(slots);
+
+    for (size_t i = 0; i < ranges; i++)
+        covered += reply_integer(reply_at(reply_at(slots, i), 1)) -
+                   reply_integer(reply_at(reply_at(slots, i), 0)) + 1;
+    findings_add(cluster->findings, STORE, "slots", covered == SLOTS_COUNT,
+                 "Start the nodes that have the other slots; if they are lost: redis-cli --cluster "
+                 "fix HOST:PORT",
+                 "%lld of %d covered, %zu nodes", covered, SLOTS_COUNT, cluster->count);
+}
+
+static void
+read_cluster_primaries(struct cluster *cluster, const struct redisReply *slots, const char *queried)
+{
+    const struct topology topology = topology_of(cluster->config);
+    char prefix[STORE_PREFIX_MAX];
+
+    for (unsigned k = 0; k < topology.shards; k++) {
+        topology_shard_prefix(&topology, cluster->config->store.prefix, k, prefix);
+        cluster->is_known[k] =
+            slots_primary(slots, slots_of_key(prefix), queried, &cluster->primaries[k]) == RC_OK;
+    }
+}
+
+/* False: the node does not reply; a finding reports it if it is the last one. */
+static bool
+read_cluster_slots(struct cluster *cluster, unsigned number, bool is_last)
+{
+    const char *argv[] = {"CLUSTER", "SLOTS"};
+    struct node *node = NULL;
+    struct url address;
+    char error[NODE_ERROR_MAX] = "invalid store.url", where[URL_FORMAT_MAX];
+    const struct redisReply *slots = NULL;
+
+    if (!locate_named(cluster->config, number, &address))
+        return false;
+    url_format(&address, where);
+    if (node_open(cluster->config, &address, LOCATE_TIMEOUT_S, &node, error) == RC_OK &&
+        (slots = node_request(node, 2, argv, NULL)) == NULL)
+        snprintf(error, sizeof(error), "%s", node_error(node));
+    if (slots != NULL) {
+        cluster->count = slots_nodes(slots, address.host, cluster->nodes, NODES_MAX);
+        read_cluster_primaries(cluster, slots, address.host);
+        check_cluster_slots(cluster, slots);
+    } else if (is_last) {
+        const char *hint = store_probe_hint(error);
+
+        findings_add(cluster->findings, STORE, "connection", false,
+                     hint[0] != '\0' ? hint : SEED_HINT, "%s: %s", where, error);
+    } else {
+        findings_warn(cluster->findings, STORE, "connection", SEED_HINT, "%s: %s", where, error);
+    }
+    node_close(node);
+    explicit_bzero(&address, sizeof(address));
+    return slots != NULL;
+}
+
+/* Commands need few replicas: the relay waits for min_replicas of each primary. */
+static void
+check_cluster_primary(const struct cluster *cluster, const struct store_probe *probe,
+                      const struct slots_node *node)
+{
+    const long long replicas = store_probe_number(probe, "connected_slaves");
+    char shards[SHARDS_TEXT_MAX];
+
+    list_shards(cluster, node, shards);
+    store_probe_report(probe, "shards", true, NULL, "primary of %s%s",
+                       shards[0] != '\0' ? "shards " : "no shard", shards);
+    if (shards[0] != '\0')
+        store_probe_check_replicas(probe);
+    else if (replicas == 0)
+        findings_warn(cluster->findings, STORE, "replicas",
+                      "Its slots are lost if it fails: add a replica", "%sno replica",
+                      probe->where);
+}
+
+static void
+check_cluster_state(const struct cluster *cluster, const struct store_probe *probe)
+{
+    const char *argv[] = {"CLUSTER", "INFO"};
+    const struct redisReply *reply = node_request(probe->node, 2, argv, NULL);
+    const char *info = reply_text(reply);
+
+    if (info != NULL)
+        store_probe_report(probe, "cluster state", strstr(info, "cluster_state:ok") != NULL,
+                           "Nodes or slots are missing: redis-cli --cluster check HOST:PORT", "%s",
+                           strstr(info, "cluster_state:ok") != NULL ? "ok" : "failed");
+    else
+        findings_warn(cluster->findings, STORE, "cluster state",
+                      "The relay's ACL user needs +cluster|info", "%s%s", probe->where,
+                      node_error(probe->node));
+}
+
+static void
+check_cluster_coverage(const struct cluster *cluster, struct store_probe *probe)
+{
+    char value[VALUE_MAX];
+
+    if (!store_probe_setting(probe, "cluster-require-full-coverage", value))
+        return; /* not permitted: the check of appendfsync reports it */
+    if (strcmp(value, "no") == 0)
+        store_probe_report(probe, "cluster-require-full-coverage", true, NULL, "no");
+    else
+        findings_warn(cluster->findings, STORE, "cluster-require-full-coverage", COVERAGE_HINT,
+                      "%s%s", probe->where, value);
+}
+
+static void
+check_cluster_node(struct cluster *cluster, const struct slots_node *node)
+{
+    struct store_probe probe = {
+        .config = cluster->config, .findings = cluster->findings, .is_replica = true};
+    char shards[SHARDS_TEXT_MAX];
+    struct url address;
+    bool is_up;
+
+    snprintf(probe.where, sizeof(probe.where), "%s:%d: ", node->host, node->port);
+    is_up = locate_node(cluster->config, node, &address) && store_probe_open(&probe, &address);
+    if (is_up) {
+        store_probe_check(&probe);
+        check_cluster_state(cluster, &probe);
+        check_cluster_coverage(cluster, &probe);
+        if (store_probe_is_primary(&probe))
+            check_cluster_primary(cluster, &probe, node);
+    }
+    list_shards(cluster, node, shards);
+    cluster->is_up &= is_up || shards[0] == '\0';
+    store_probe_close(&probe);
+    explicit_bzero(&address, sizeof(address));
+}
+
+static void
+check_cluster_nodes(struct cluster *cluster)
+{
+    for (int k = 0; k < cluster->config->store.shards; k++)
+        cluster->is_up &= cluster->is_known[k];
+    for (size_t i = 0; i < cluster->count; i++)
+        check_cluster_node(cluster, &cluster->nodes[i]);
+}
+
+bool
+store_cluster_check(const struct config *config, struct findings *findings)
+{
+    struct cluster cluster = {.config = config, .findings = findings, .is_up = true};
+    const unsigned count = urls_count(config->store.url);
+    bool is_read = false;
+
+    for (unsigned i = 0; i < count && !is_read; i++)
+        is_read = read_cluster_slots(&cluster, i, i + 1 == count);
+    if (is_read)
+        check_cluster_nodes(&cluster);
+    return is_read && cluster.is_up;
+}

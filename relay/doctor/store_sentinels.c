@@ -1,0 +1,189 @@
+/* store_sentinels.c: the checks of a store with replicas and sentinels. */
+#include "doctor/store_sentinels.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "doctor/store_probe.h"
+#include "store/connection/reply.h"
+#include "store/direct/locate.h"
+
+#define REPLICAS_MAX 16
+#define FEW_SENTINELS 3
+
+#define SENTINEL_HINT                                                                              \
+    "Start this sentinel (redis-sentinel FILE), or correct [store] url, sentinel_user and "        \
+    "sentinel_password_file"
+
+struct sentinels {
+    const struct config *config;
+    struct findings *findings;
+    unsigned reachable;
+    long long known;           /* the most sentinels that one of them knows, itself included */
+    long long quorum;          /* the highest */
+    struct slots_node primary; /* port 0: none known */
+    long long epoch;
+    struct slots_node replicas[REPLICAS_MAX];
+    size_t replica_count;
+};
+
+static long long
+read_number(const struct redisReply *reply, const char *name)
+{
+    const struct bytes field = reply_field(reply, name);
+
+    return field.at != NULL ? strtoll((const char *)field.at, NULL, 10) : -1;
+}
+
+static bool
+read_known_address(const struct redisReply *reply, struct slots_node *ret_node)
+{
+    const struct bytes host = reply_field(reply, "ip");
+    const long long port = read_number(reply, "port");
+
+    if (host.len == 0 || host.len >= sizeof(ret_node->host) || port < 1 || port > 65535)
+        return false;
+    snprintf(ret_node->host, sizeof(ret_node->host), "%.*s", (int)host.len, (const char *)host.at);
+    ret_node->port = (int)port;
+    return true;
+}
+
+/* What one sentinel knows about the primary. */
+static void
+read_sentinel_state(struct sentinels *sentinels, const char *where, const struct redisReply *state)
+{
+    const long long others = read_number(state, "num-other-sentinels");
+    const long long quorum = read_number(state, "quorum");
+    const long long epoch = read_number(state, "config-epoch");
+    const struct bytes flags = reply_field(state, "flags");
+    const char *flag = flags.at != NULL ? (const char *)flags.at : "";
+    const bool is_down = strstr(flag, "_down") != NULL;
+    struct slots_node primary = {.port = 0};
+
+    if (others + 1 > sentinels->known)
+        sentinels->known = others + 1;
+    if (quorum > sentinels->quorum)
+        sentinels->quorum = quorum;
+    if (!read_known_address(state, &primary))
+        return;
+    findings_add(sentinels->findings, STORE, "sentinel", !is_down,
+                 "Start the primary, or wait for the failover; the logs of the sentinels have the "
+                 "reason if there is none",
+                 "%s: primary %s:%d%s, %lld replicas, %lld other sentinels, quorum %lld", where,
+                 primary.host, primary.port, is_down ? " is down" : "",
+                 read_number(state, "num-slaves"), others, quorum);
+    if (epoch > sentinels->epoch) {
+        sentinels->epoch = epoch;
+        sentinels->primary = primary;
+    }
+}
+
+static void
+read_known_replicas(struct sentinels *sentinels, const struct redisReply *replicas)
+{
+    struct slots_node replica;
+
+    for (size_t i = 0; i < reply_count(replicas); i++)
+        if (read_known_address(reply_at(replicas, i), &replica))
+            sentinels->replica_count = slots_add_node(sentinels->replicas, sentinels->replica_count,
+                                                      REPLICAS_MAX, &replica);
+}
+
+static void
+query_sentinel(struct sentinels *sentinels, struct node *node, const char *where)
+{
+    const char *name = urls_rest(sentinels->config->store.url);
+    const char *master[] = {"SENTINEL", "MASTER", name};
+    const char *replicas[] = {"SENTINEL", "REPLICAS", name};
+    const struct redisReply *reply = node_request(node, 3, master, NULL);
+
+    if (reply == NULL) {
+        findings_add(sentinels->findings, STORE, "sentinel", false,
+                     "Name the primary in [store] url as in sentinel monitor; the sentinels' user "
+                     "needs +sentinel|master, +sentinel|replicas, +subscribe",
+                     "%s: %s", where, node_error(node));
+        return;
+    }
+    sentinels->reachable++;
+    read_sentinel_state(sentinels, where, reply);
+    reply = node_request(node, 3, replicas, NULL);
+    if (reply != NULL)
+        read_known_replicas(sentinels, reply);
+}
+
+static void
+check_sentinel(struct sentinels *sentinels, unsigned number)
+{
+    char error[NODE_ERROR_MAX], where[URL_FORMAT_MAX];
+    struct node *node = NULL;
+    struct url address;
+
+    if (!locate_named(sentinels->config, number, &address))
+        return;
+    url_format(&address, where);
+    if (node_open(sentinels->config, &address, LOCATE_TIMEOUT_S, &node, error) == RC_OK)
+        query_sentinel(sentinels, node, where);
+    else
+        findings_add(sentinels->findings, STORE, "sentinel", false, SENTINEL_HINT, "%s: %s", where,
+                     error);
+    node_close(node);
+    explicit_bzero(&address, sizeof(address));
+}
+
+/* A failover needs the quorum to detect the failure, and a majority to elect its leader. */
+static void
+check_sentinel_quorum(const struct sentinels *sentinels)
+{
+    const long long majority = sentinels->known / 2 + 1;
+    const long long needed = majority > sentinels->quorum ? majority : sentinels->quorum;
+
+    findings_add(sentinels->findings, STORE, "sentinels", sentinels->reachable >= needed,
+                 "No failover without them: start the other sentinels and name them in [store] url",
+                 "%u of %lld reachable, %lld required for a failover", sentinels->reachable,
+                 sentinels->known, needed);
+    if (sentinels->known < FEW_SENTINELS)
+        findings_warn(sentinels->findings, STORE, "number of sentinels",
+                      "With fewer than 3, no failover follows if a machine with a sentinel fails",
+                      "%lld", sentinels->known);
+}
+
+/* False: it does not reply. */
+static bool
+check_known_server(const struct sentinels *sentinels, const struct slots_node *node,
+                   bool is_replica)
+{
+    struct store_probe probe = {
+        .config = sentinels->config, .findings = sentinels->findings, .is_replica = is_replica};
+    struct url address;
+    bool is_up;
+
+    snprintf(probe.where, sizeof(probe.where), "%s:%d: ", node->host, node->port);
+    is_up = locate_node(sentinels->config, node, &address) && store_probe_open(&probe, &address);
+    if (is_up)
+        store_probe_check(&probe);
+    if (is_up && !is_replica)
+        store_probe_check_replicas(&probe);
+    store_probe_close(&probe);
+    explicit_bzero(&address, sizeof(address));
+    return is_up;
+}
+
+bool
+store_sentinels_check(const struct config *config, struct findings *findings)
+{
+    struct sentinels sentinels = {.config = config, .findings = findings, .epoch = -1};
+    const unsigned count = urls_count(config->store.url);
+    bool is_up;
+
+    for (unsigned i = 0; i < count; i++)
+        check_sentinel(&sentinels, i);
+    if (sentinels.reachable > 0)
+        check_sentinel_quorum(&sentinels);
+    if (sentinels.primary.port == 0)
+        return false;
+    is_up = check_known_server(&sentinels, &sentinels.primary, false);
+    for (size_t i = 0; i < sentinels.replica_count; i++)
+        (void)check_known_server(&sentinels, &sentinels.replicas[i], true);
+    return is_up;
+}

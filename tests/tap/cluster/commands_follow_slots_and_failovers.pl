@@ -1,0 +1,105 @@
+# Tests that errors and trace find the error logs and notifications of all shards in a cluster and with sentinels, and
+# wait for a slot that moves and for a failover.
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use IPC::Run ();
+use JSON ();
+use Test::More;
+
+my $SHARDS = 4;
+my $USERS  = 12;
+my $pg     = Clairon::Test::postgresql('main');
+
+# Notifications for one user each, which expire: they are in the error logs of three shards. Returns their ids.
+sub expire_some
+{
+    my ($store) = @_;
+    my @ids = split /\n/, $pg->safe_psql('postgres', "SELECT clairon.notify('USER', ARRAY['u' || i], '{}', ack_required => true,"
+          . " ttl => '1 hour') FROM generate_series(1, $USERS) i");
+    my %shard;
+    wait_until('all are stored', sub {
+        my @pending = $store->keys('pending');
+        for my $k (0 .. $#pending)
+        {
+            my $found = $store->execute('HMGET', $pending[$k], @ids);
+            defined $found->[$_] and $shard{ $ids[$_] } = $k for 0 .. $#ids;
+        }
+        return keys %shard == @ids;
+    });
+    my @due = $store->keys('due');
+    $store->execute('ZADD', $due[ $shard{$_} ], 1, "$_:") for @ids;
+    wait_until('all are in the error log', sub { $store->error_count == @ids });
+    return @ids;
+}
+
+sub age { my ($ms, $number) = split /-/, $_[0]{entry}; return $ms * 1e6 + $number }
+
+# Reads and changes the error log, and reads a trace.
+sub check_commands
+{
+    my ($relay, $store, $kind) = @_;
+    my @ids = expire_some($store);
+    my ($code, $out, $err) = $relay->run('errors', 'list', '--json');
+    my @listed = map { JSON::decode_json($_) } split /\n/, $out;
+    is_deeply([ $code, $err, sort map { $_->{id} } @listed ], [ 0, '', sort @ids ], "$kind: all entries of all shards are listed");
+    is_deeply([ map { $_->{id} } @listed ], [ map { $_->{id} } sort { age($a) <=> age($b) } @listed ], "$kind: they are listed oldest first");
+    my @first = map { JSON::decode_json($_)->{id} } split /\n/, ($relay->run('errors', 'list', '--json', '--limit', 5))[1];
+    is_deeply(\@first, [ map { $_->{id} } @listed[ 0 .. 4 ] ], "$kind: a limit takes the oldest entries of all shards");
+    is(($relay->run('errors', 'drop', '--limit', 2))[1], "dropped 2 entries\n", "$kind: entries are dropped");
+    is_deeply([ map { $_->{id} } $store->errors ], [ map { $_->{id} } @listed[ 2 .. $#listed ] ], "$kind: those are the oldest ones");
+    is_deeply([ map { ($relay->run('trace', $_))[0] } @ids[ 0 .. 3 ] ], [ (0) x 4 ], "$kind: a trace is found in any shard");
+    is(($relay->run('trace', '01234567-89ab-8def-8123-456789abcdef'))[0], 1, "$kind: an unknown id has no trace");
+    return @ids;
+}
+
+my $cluster = Clairon::Test::store_cluster(shards => $SHARDS);
+my $relay   = Clairon::Test::relay($pg, $cluster);
+$relay->wait_ready if $relay->can('wait_ready');
+my @ids = check_commands($relay, $cluster, 'cluster');
+my $left = @ids - 2;
+
+# A slot that moves: a redrive waits, and is applied once. Without the relay only the command uses the slot.
+$relay->stop;
+my ($shard) = grep { $cluster->execute('XLEN', "clairon:{$_}:errors") } 1 .. $SHARDS - 1;
+my $to   = (grep { $_ != $cluster->primary_of($shard) } $cluster->primaries)[0];
+my $from = $cluster->begin_move($shard, $to);
+$from->execute('CONFIG', 'RESETSTAT');
+my $redrive = IPC::Run::start([ $relay->{program}, 'errors', 'redrive', '--all', '-c', $relay->{file} ], '>', \my $out, '2>', \my $err);
+wait_until('the redrive is rejected', sub { $from->execute('INFO', 'errorstats') =~ /errorstat_/ });
+1 while $cluster->move_keys($shard, $from, $to, 10);
+$cluster->end_move($shard, $from, $to);
+$redrive->finish;
+is_deeply([ $out, $err ], [ "redrove $left entries for $left users\n", '' ], 'a redrive waits for a slot that moves');
+is($cluster->error_count, 0, 'all entries are redriven');
+my $waiting = 0;
+$waiting += $cluster->execute('HLEN', $_) for $cluster->keys('pending');
+is($waiting, $left, 'each is pending once');
+
+# A failover during a command.
+my $primary = $cluster->primary_of($shard);
+$primary->execute('WAIT', 1, 0);
+$primary->kill9;
+is_deeply([ ($relay->run('trace', $_))[0] ], [0], 'a trace waits for a failover') for $ids[-1];
+$cluster->end;
+
+# Sentinels.
+my $sentinels = Clairon::Test::sentinels();
+$pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots});
+my $other = Clairon::Test::relay($pg, $sentinels);
+check_commands($other, $sentinels, 'sentinels');
+$other->stop;
+my $former = $sentinels->primary;
+$sentinels->{sentinels}[0]->kill9;
+is(($other->run('errors', 'list'))[0], 0, 'one sentinel may be away');
+$former->execute('WAIT', 2, 0);
+$former->kill9;
+my ($code, $list) = $other->run('errors', 'list', '--json');
+is_deeply([ $code, scalar(split /\n/, $list) ], [ 0, $USERS - 2 ], 'commands wait until the sentinels have another primary');
+$_->kill9 for grep { $_->is_alive } @{ $sentinels->{sentinels} };
+($code, undef, my $none) = $other->run('errors', 'list');
+is($code, 1, 'without a sentinel commands fail');
+like($none, qr/could not connect to the store \(127\.0\.0\.1:\d+\): Connection refused/, 'with the reason');
+
+done_testing();

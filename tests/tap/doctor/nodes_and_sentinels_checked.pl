@@ -1,0 +1,98 @@
+# Tests that the doctor checks every node of a cluster, and the sentinels, the primary and the replicas.
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Clairon::Test::Doctor qw(doctor failed_checks finds repaired);
+use JSON ();
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main', conf => "max_slot_wal_keep_size = 1GB\n");
+$pg->safe_psql('postgres', q{CREATE TABLE t (id int PRIMARY KEY, owner text); ALTER TABLE t REPLICA IDENTITY FULL;
+    SELECT clairon.watch('t', 'USER', 'owner')});
+
+sub all_checks { my ($name, @arguments) = @_; return grep { $_->{check} eq $name && $_->{area} eq 'store' } @{ JSON::decode_json((doctor('--json', @arguments))[1])->{checks} } }
+sub details { return map { $_->{detail} } all_checks(@_) }
+sub hinted { my ($name) = @_; return map { "$_->{detail}: $_->{hint}" } grep { $_->{level} eq 'warn' } all_checks($name) }
+
+my $cluster = Clairon::Test::store_cluster();
+my $relay = $Clairon::Test::Doctor::relay = Clairon::Test::relay($pg, $cluster, conf => { 'gate.max_connections' => 100 });
+chmod 0600, $relay->{file};
+repaired('a healthy cluster passes all checks');
+# A cluster lists replicas once they have received data.
+wait_until('each node is checked', sub { 6 == details('connection') });
+is(join(' ', details('slots')), '16384 of 16384 covered, 6 nodes', 'the slots are counted');
+my @shards = details('shards');
+is(scalar @shards, 3, 'each primary is reported');
+is_deeply([ sort { $a <=> $b } map { split /,/ } map { /: primary of shards ([\d,]+)$/ } @shards ], [ 0 .. 15 ], 'with its shards');
+is((grep { /: replica of 127\.0\.0\.1:\d+$/ } details('role')), 3, 'and each replica');
+is((grep { /: 1 replica, 0 required$/ } details('store.min_replicas')), 3, 'and the number of replicas');
+
+my ($primary) = $cluster->primaries;
+my ($replica) = grep { $_->execute('ROLE')->[0] eq 'slave' } @{ $cluster->{nodes} };
+my $at = '127\.0\.0\.1:';
+finds('a primary with few replicas', 'store: store.min_replicas', qr/^$at\d+: 1 replica, 2 required$/, qr/lower \[store\] min_replicas/, '--store.min_replicas=2');
+$replica->execute('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru');
+finds('eviction on a replica', 'store: maxmemory-policy', qr/^$at$replica->{port}: allkeys-lru$/, qr/noeviction/);
+$replica->execute('CONFIG', 'SET', 'maxmemory-policy', 'noeviction');
+$replica->execute('CONFIG', 'SET', 'appendonly', 'no');
+finds('a replica without an append-only file', 'store: appendonly', qr/^$at$replica->{port}: no$/, qr/appendonly yes/);
+$replica->execute('CONFIG', 'SET', 'appendonly', 'yes');
+repaired('the repaired replica passes all checks');
+$primary->execute('CONFIG', 'SET', 'cluster-require-full-coverage', 'yes');
+like(join("\n", hinted('cluster-require-full-coverage')), qr/^$at$primary->{port}: yes: One lost primary.*cluster-require-full-coverage no/, 'a node that stops with others causes a warning');
+$primary->execute('CONFIG', 'SET', 'cluster-require-full-coverage', 'no');
+is_deeply([ hinted('cluster-require-full-coverage') ], [], 'the command of the hint removes it');
+
+# Permissions on every node.
+for my $node (@{ $cluster->{nodes} })
+{
+    $node->execute('ACL', 'SETUSER', 'half', 'on', '>pw', '~clairon:*', '+@all', '-@dangerous', '+info', '+keys', '+config|get', '+cluster|slots', '+cluster|info');
+}
+my $url = '--store.url=' . $cluster->url =~ s{//}{//half:pw@}r;
+is_deeply(failed_checks($url), {}, 'the permissions of the hint are sufficient');
+$replica->execute('ACL', 'SETUSER', 'half', '-xadd');
+finds('a missing permission on a replica', 'store: commands', qr/^$at$replica->{port}: .*not XADD/, qr/ACL user needs/, $url);
+
+# A number of shards, and a URL of another kind.
+finds('another number of shards', 'store: store.shards', qr/created with \[store\] shards = 16, not 8/, qr/Restore the old number/, '--store.shards=8');
+finds('a node as the only server', 'store: cluster mode', qr/^on$/, qr/redis\+cluster:/, "--store.url=redis://127.0.0.1:$primary->{port}", '--store.shards=16');
+
+# Slots that no node has in the view of the first one; a node that does not reply.
+my ($seed) = @{ $cluster->{nodes} };
+my $slot = $cluster->slot_of_key('{7}');
+my $owner = $cluster->primary_of_slot($slot);
+my $seeds = join ',', map { "127.0.0.1:$_->{port}" } $owner, $seed;
+$owner->execute('CLUSTER', 'DELSLOTS', $slot);
+finds('a slot without a node', 'store: slots', qr/^16383 of 16384 covered/, qr/--cluster fix/, "--store.url=redis+cluster://$seeds");
+$owner->execute('CLUSTER', 'ADDSLOTS', $slot);
+$replica->kill9;
+wait_until('its primary has no replica', sub { grep { @{ $_->execute('ROLE')->[2] } == 0 } $cluster->primaries });
+like(join("\n", hinted('replicas')), qr/^$at\d+: no replica: .*add a replica/m, 'a primary without a replica causes a warning');
+$relay->stop;
+$cluster->end;
+like(failed_checks()->{'store: connection'}{hint}, qr/Start this node/, 'a cluster that does not reply is reported');
+
+# Sentinels.
+my $sentinels = Clairon::Test::sentinels();
+$pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots});
+$relay = $Clairon::Test::Doctor::relay = Clairon::Test::relay($pg, $sentinels, conf => { 'gate.max_connections' => 100 });
+chmod 0600, $relay->{file};
+repaired('a healthy primary with sentinels passes all checks');
+is(scalar details('connection'), 3, 'the primary and its replicas are checked');
+is(scalar(grep { /: primary $at\d+, 2 replicas, 2 other sentinels, quorum 2$/ } details('sentinel')), 3, 'each sentinel is checked');
+is(join(' ', details('sentinels')), '3 of 3 reachable, 2 required for a failover', 'a failover is possible');
+($replica) = grep { $_->execute('ROLE')->[0] eq 'slave' } @{ $sentinels->{nodes} };
+$replica->execute('CONFIG', 'SET', 'maxmemory-policy', 'allkeys-lru');
+finds('eviction on a replica', 'store: maxmemory-policy', qr/^$at$replica->{port}: allkeys-lru$/, qr/noeviction/);
+$replica->execute('CONFIG', 'SET', 'maxmemory-policy', 'noeviction');
+finds('a primary with few replicas', 'store: store.min_replicas', qr/2 replicas, 3 required$/, qr/lower/, '--store.min_replicas=3');
+finds('an unknown primary', 'store: sentinel', qr/No such master/, qr/sentinel monitor/, '--store.url=' . $sentinels->url =~ s{/\w+$}{/other}r);
+my ($first, $second) = @{ $sentinels->{sentinels} };
+$first->kill9;
+my $found = finds('a sentinel that does not reply', 'store: sentinel', qr/^$at$first->{port}: .*refused/, qr/Start this sentinel/);
+ok(!$found->{'store: sentinels'}, 'two of three suffice');
+$second->kill9;
+finds('too few sentinels', 'store: sentinels', qr/^1 of 3 reachable, 2 required/, qr/start the other sentinels/);
+
+done_testing();
