@@ -37,6 +37,8 @@ static const struct fault faults[] = {
     {"CROSSSLOT", CLUSTER_HINT, true},
     {"cluster support disabled",
      "this server is not a node of a cluster: set [store] url = redis://host:port", true},
+    {"No such master", "the end of [store] url must be the name after sentinel monitor", true},
+    {"unknown command 'SENTINEL'", "this server is not a sentinel: correct [store] url", true},
     {"LOADING", "the store is loading its dataset: wait", true},
     {"NOAUTH", "add user and password to [store] url: redis://user:password@host:port", true},
     {"WRONGPASS", WRONG_PASSWORD_HINT, true},

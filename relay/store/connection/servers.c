@@ -103,6 +103,18 @@ notify_users(struct servers *servers, bool has_moved)
     }
 }
 
+/* The sentinels have credentials of their own. */
+static const char *
+hint_of(const struct servers *servers, const char *error)
+{
+    const char *hint = fault_hint(error);
+
+    if (servers->kind == &servers_sentinel && hint != NULL && strstr(hint, "password") != NULL)
+        return "[store] sentinel_user and sentinel_password_file must match the sentinels, which "
+               "may have no password";
+    return hint;
+}
+
 /* Once no node has replied. */
 static void
 log_search_failure(struct servers *servers, const char *error)
@@ -116,7 +128,7 @@ log_search_failure(struct servers *servers, const char *error)
     servers->warned_us = now_us;
     log_warn("store", "could not find the primaries of the store",
              LOG_TEXT("source", servers->kind->source), LOG_TEXT("error", error),
-             LOG_TEXT("hint", fault_hint(error)), LOG_TEXT("host", node->host),
+             LOG_TEXT("hint", hint_of(servers, error)), LOG_TEXT("host", node->host),
              LOG_INT("port", node->port), LOG_UINT("nodes", servers->node_count));
 }
 
