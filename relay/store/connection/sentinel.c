@@ -50,6 +50,16 @@ is_outdated(struct servers *servers, long long epoch)
     return true;
 }
 
+/* Until it announces its failover, the sentinel names the former primary, but the new epoch. */
+static bool
+is_switching(const struct redisReply *reply)
+{
+    const struct bytes flags = reply_field(reply, "flags");
+    static const char flag[] = "failover_in_progress";
+
+    return flags.at != NULL && memmem(flags.at, flags.len, flag, sizeof(flag) - 1) != NULL;
+}
+
 static enum rc
 read_primary(struct servers *servers, const struct redisReply *reply)
 {
@@ -60,7 +70,7 @@ read_primary(struct servers *servers, const struct redisReply *reply)
 
     if (host.len == 0 || host.len >= sizeof(server.host) || port < 1 || port > 65535 || epoch < 0)
         return RC_BAD;
-    if (is_outdated(servers, epoch))
+    if (is_switching(reply) || is_outdated(servers, epoch))
         return RC_AGAIN;
     snprintf(server.host, sizeof(server.host), "%.*s", (int)host.len, (const char *)host.at);
     server.port = (int)port;

@@ -1,0 +1,77 @@
+# Tests a store with sentinels: the relay follows each failover, and writes nothing to a former primary.
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until wait_confirmed);
+use Test::More;
+use Time::HiRes qw(time);
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE t (id serial PRIMARY KEY, owner text);
+    SELECT clairon.watch('t', 'USER', 'owner', ack_required => true)});
+my $sentinels = Clairon::Test::sentinels();
+my $relay     = Clairon::Test::relay($pg, $sentinels, conf => { 'delivery.ack_timeout' => '1h' });
+my $client    = $relay->client('u1');
+my $rows      = 0;
+
+sub insert { my ($count) = @_; $pg->safe_psql('postgres', q{INSERT INTO t (owner) VALUES ('u1')}) for 1 .. $count; return $rows += $count }
+sub newest { my ($node) = @_; return $node->execute('XREVRANGE', 'clairon:stream', '+', '-', 'COUNT', 1)->[0][0] }
+
+$client->wait_row(insert(10));
+for my $how (qw(killed paused))
+{
+    my $former = $sentinels->primary;
+    my $since  = time;
+    if ($how eq 'killed') { $former->kill9 }
+    else                  { kill STOP => $former->pid }
+    insert(10);
+    $client->wait_row($rows);
+    note sprintf 'a %s primary: notifications are delivered after %.1f s', $how, time - $since;
+    my $primary = $sentinels->wait_failover($former);
+    isnt($primary, $former, "a $how primary: the relay uses the new one");
+    if ($how eq 'paused')
+    {
+        # No sentinel demotes the former primary, which is still one in its own view.
+        $_->kill9 for @{ $sentinels->{sentinels} };
+        kill CONT => $former->pid;
+        wait_until('the former primary replies', sub { $former->execute('ROLE')->[0] eq 'master' });
+        my $newest = newest($former);
+        $client->wait_row(insert(10));
+        is(newest($former), $newest, 'nothing is written to the former primary');
+        my @others = grep { !/name=sentinel|addr=\S*sock/ } split /\n/, $former->execute('CLIENT', 'LIST', 'TYPE', 'normal');
+        is_deeply(\@others, [], 'and the relay has no connection to it');
+        $_->launch for @{ $sentinels->{sentinels} };
+    }
+    else { $former->start }
+    wait_until("the former primary that was $how is a replica", sub { (eval { $former->execute('ROLE')->[0] } // '') eq 'slave' });
+    wait_until('all replicas are in sync', sub {
+        my $role = eval { $sentinels->primary->execute('ROLE') };    # sentinels cut connections
+        $role && $role->[0] eq 'master' && @{ $role->[2] } == 2 });
+}
+
+# A planned switch.
+my $former = $sentinels->primary;
+wait_until('the sentinels switch on request', sub { eval { $sentinels->{sentinels}[0]->execute('SENTINEL', 'FAILOVER', 'clairon'); 1 } });
+$sentinels->wait_failover($former);
+$client->wait_row(insert(10));
+pass('the relay follows a planned switch');
+
+# Sentinels may die, as long as one replies.
+$_->kill9 for @{ $sentinels->{sentinels} }[ 0, 1 ];
+$relay->restart;
+my $pos = $client->pos;
+$client = $relay->client('u1', pos => $pos);
+$client->wait_row(insert(1));
+pass('one sentinel is enough to find the primary');
+
+my @stored = map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } $sentinels->entries;
+is_deeply(\@stored, [ 1 .. $rows ], 'each row is stored once, in order');
+my $last = $relay->client('u1');
+$last->wait_notifications($rows);
+$last->ack(map { $_->{metadata}{id} } $last->notifications);
+wait_until('all acknowledgements are stored', sub { $sentinels->pending == 0 });
+wait_confirmed($pg);
+pass('the slot advances');
+
+done_testing();
