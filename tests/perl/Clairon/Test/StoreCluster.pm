@@ -89,7 +89,11 @@ sub replicate
     return;
 }
 
-sub alive { return grep { $_->is_alive } @{ $_[0]{nodes} } }
+# Nodes that run and reply.
+sub alive { return grep { $_->is_alive && !$_->{is_paused} } @{ $_[0]{nodes} } }
+
+sub pause { my (undef, $node) = @_; $node->{is_paused} = 1; kill STOP => $node->pid; return }
+sub resume { my (undef, $node) = @_; kill CONT => $node->pid; delete $node->{is_paused}; return }
 
 # Waits until all nodes that run see each other and all slots.
 sub wait_known
@@ -121,7 +125,7 @@ sub wait_replicated
 sub replicas_seen { return scalar grep { /slave/ && !/fail/ } split /\n/, $_[0]->execute('CLUSTER', 'NODES') }
 
 # A node that is asked to stop waits for its replicas, so nodes are killed at the end of a test.
-sub kill9 { my ($self) = @_; $_->kill9 for $self->alive; return }
+sub kill9 { my ($self) = @_; $_->kill9 for grep { $_->is_alive } @{ $self->{nodes} }; return }
 sub end   { return $_[0]->kill9 }
 
 sub print_log { my ($self) = @_; $_->print_log for @{ $self->{nodes} }; return }
@@ -154,7 +158,7 @@ sub primary_of_slot
         my $ranges = eval { $node->execute('CLUSTER', 'SLOTS') } or next;
         my ($range) = grep { $slot >= $_->[0] && $slot <= $_->[1] } @$ranges or next;
         my ($primary) = grep { $_->{port} == $range->[2][1] } @{ $self->{nodes} };
-        return $primary if $primary && $primary->is_alive;
+        return $primary if $primary && $primary->is_alive && !$primary->{is_paused};
     }
     return;
 }
@@ -255,8 +259,22 @@ sub wait_failover
     my ($self, $shard, $former) = @_;
     return Clairon::Test::wait_until("shard $shard has another primary", sub {
         my $node = $self->primary_of($shard);
-        return $node && $node != $former && eval { $node->execute('ROLE')->[0] } eq 'master' ? $node : undef;
+        return $node && $node != $former && (eval { $node->execute('ROLE')->[0] } // '') eq 'master' ? $node : undef;
     });
+}
+
+# Starts and resumes all nodes, and waits until each knows the others and all replicas are in sync.
+sub heal
+{
+    my ($self) = @_;
+    for my $node (@{ $self->{nodes} })
+    {
+        $self->resume($node) if $node->{is_paused};
+        $node->start unless $node->is_alive;
+    }
+    $self->wait_known;
+    $self->wait_replicated;
+    return;
 }
 
 1;
