@@ -23,7 +23,7 @@ use Time::HiRes qw(time);
 
 plan skip_all => 'node is not installed' if system('node --version >/dev/null 2>&1') != 0;
 
-my $SEED    = $ENV{CLAIRON_LIVE_SEED}   // amount(21, int(rand(1_000_000)));
+my $SEED    = $ENV{CLAIRON_LIVE_SEED}   // amount(64, int(rand(1_000_000)));
 my $ROUNDS  = $ENV{CLAIRON_LIVE_ROUNDS} // amount(2, 12);
 my $FAULTS  = $ENV{CLAIRON_LIVE_FAULTS} // amount(4, 10);
 my $WRITERS = 3;
@@ -197,6 +197,13 @@ sub replay
     return;
 }
 
+sub cancel_wait
+{
+    $primary->safe_psql('postgres', q{SELECT pg_cancel_backend(pid) FROM (
+        SELECT pid FROM pg_stat_activity WHERE wait_event = 'SyncRep' ORDER BY random() LIMIT 1) AS waiting});
+    return;
+}
+
 # Clients of one relay come back to the other.
 my $is_swapped = 0;
 sub swap_relays
@@ -213,6 +220,9 @@ sub swap_relays
 my %faults = (
     'replay is paused' => sub { replay('pause'); wait_random(); replay('resume') },
     'replay is paused, and clients reconnect' => sub { replay('pause'); wait_random(); $_->cut for @to_relays; wait_random(); replay('resume') },
+    # With synchronous replication the writers wait by now: one of their commits becomes visible, perhaps before an earlier one.
+    'replay is paused, and a commit waits no longer' => sub {
+        replay('pause'); wait_random(); cancel_wait(); $_->cut for @to_relays; wait_random(); replay('resume') },
     'replay is paused, and a relay is killed' => sub {
         replay('pause'); wait_random(); one_of(@relays)->kill9; restart_relays(); wait_random(); replay('resume') },
     'a relay is killed' => sub { one_of(@relays)->kill9; wait_random(); restart_relays() },
