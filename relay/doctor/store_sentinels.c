@@ -36,46 +36,32 @@ read_number(const struct redisReply *reply, const char *name)
     return field.at != NULL ? strtoll((const char *)field.at, NULL, 10) : -1;
 }
 
-static bool
-read_known_address(const struct redisReply *reply, struct slots_node *ret_node)
-{
-    const struct bytes host = reply_field(reply, "ip");
-    const long long port = read_number(reply, "port");
-
-    if (host.len == 0 || host.len >= sizeof(ret_node->host) || port < 1 || port > 65535)
-        return false;
-    snprintf(ret_node->host, sizeof(ret_node->host), "%.*s", (int)host.len, (const char *)host.at);
-    ret_node->port = (int)port;
-    return true;
-}
-
 /* What one sentinel knows about the primary. */
 static void
 read_sentinel_state(struct sentinels *sentinels, const char *where, const struct redisReply *state)
 {
     const long long others = read_number(state, "num-other-sentinels");
     const long long quorum = read_number(state, "quorum");
-    const long long epoch = read_number(state, "config-epoch");
-    const struct bytes flags = reply_field(state, "flags");
-    const char *flag = flags.at != NULL ? (const char *)flags.at : "";
-    const bool is_down = strstr(flag, "_down") != NULL;
-    struct slots_node primary = {.port = 0};
+    struct located_primary primary;
+    bool is_certain;
 
     if (others + 1 > sentinels->known)
         sentinels->known = others + 1;
     if (quorum > sentinels->quorum)
         sentinels->quorum = quorum;
-    if (!read_known_address(state, &primary))
+    if (locate_read_primary(state, &primary) != RC_OK)
         return;
-    findings_add(sentinels->findings, STORE, "sentinel", !is_down,
+    is_certain = !primary.is_down && !primary.is_switching;
+    findings_add(sentinels->findings, STORE, "sentinel", is_certain,
                  "Start the primary, or wait for the failover; the logs of the sentinels have the "
                  "reason if there is none",
-                 "%s: primary %s:%d%s, %lld replicas, %lld other sentinels, quorum %lld", where,
-                 primary.host, primary.port, is_down ? " is down" : "",
+                 "%s: primary %s:%d%s%s, %lld replicas, %lld other sentinels, quorum %lld", where,
+                 primary.server.host, primary.server.port, primary.is_down ? " is down" : "",
+                 primary.is_switching ? ", failover in progress" : "",
                  read_number(state, "num-slaves"), others, quorum);
-    if (epoch > sentinels->epoch) {
-        sentinels->epoch = epoch;
-        sentinels->primary = primary;
+    if (primary.epoch > sentinels->epoch) {
+        sentinels->epoch = primary.epoch;
+        sentinels->primary = primary.server;
     }
 }
 
@@ -85,9 +71,19 @@ read_known_replicas(struct sentinels *sentinels, const struct redisReply *replic
     struct slots_node replica;
 
     for (size_t i = 0; i < reply_count(replicas); i++)
-        if (read_known_address(reply_at(replicas, i), &replica))
+        if (locate_read_server(reply_at(replicas, i), &replica))
             sentinels->replica_count = slots_add_node(sentinels->replicas, sentinels->replica_count,
                                                       REPLICAS_MAX, &replica);
+}
+
+static const char *
+hint_of_rejection(const char *error)
+{
+    if (strstr(error, "No such master") != NULL)
+        return "The end of [store] url must be the name after sentinel monitor";
+    if (strstr(error, "NOPERM") != NULL)
+        return "The sentinels' user needs +sentinel|master, +sentinel|replicas and +subscribe";
+    return SENTINEL_HINT;
 }
 
 static void
@@ -100,9 +96,7 @@ query_sentinel(struct sentinels *sentinels, struct node *node, const char *where
 
     if (reply == NULL) {
         findings_add(sentinels->findings, STORE, "sentinel", false,
-                     "Name the primary in [store] url as in sentinel monitor; the sentinels' user "
-                     "needs +sentinel|master, +sentinel|replicas, +subscribe",
-                     "%s: %s", where, node_error(node));
+                     hint_of_rejection(node_error(node)), "%s: %s", where, node_error(node));
         return;
     }
     sentinels->reachable++;

@@ -5,7 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/memory.h"
 #include "store/connection/reply.h"
+
+#define PORT_MAX 65535
 
 static bool
 read_named(const struct config *config, unsigned number, struct url *ret_address)
@@ -131,21 +134,54 @@ number_field(const struct redisReply *reply, const char *name)
     return field.at != NULL ? strtoll((const char *)field.at, NULL, 10) : -1;
 }
 
-/* Each failover raises the epoch: a sentinel with a lower one has missed it. */
-static void
-read_primary(struct locator *locator, const struct redisReply *reply, long long *epoch)
+bool
+locate_read_server(const struct redisReply *reply, struct slots_node *ret_node)
 {
     const struct bytes host = reply_field(reply, "ip");
     const long long port = number_field(reply, "port");
-    const long long found = number_field(reply, "config-epoch");
 
-    if (host.len == 0 || host.len >= SLOTS_HOST_MAX || port < 1 || port > 65535 || found <= *epoch)
-        return;
-    *epoch = found;
+    if (host.len == 0 || host.len >= SLOTS_HOST_MAX || port < 1 || port > PORT_MAX)
+        return false;
+    snprintf(ret_node->host, SLOTS_HOST_MAX, "%.*s", (int)host.len, (const char *)host.at);
+    ret_node->port = (int)port;
+    return true;
+}
+
+enum rc
+locate_read_primary(const struct redisReply *reply, struct located_primary *ret_primary)
+{
+    const struct bytes flags = reply_field(reply, "flags");
+    struct located_primary primary = {.epoch = number_field(reply, "config-epoch")};
+
+    if (flags.at == NULL || primary.epoch < 0 || !locate_read_server(reply, &primary.server))
+        return RC_BAD;
+    primary.is_down = strstr((const char *)flags.at, "_down") != NULL;
+    primary.is_switching = strstr((const char *)flags.at, "failover_in_progress") != NULL;
+    *ret_primary = primary;
+    return RC_OK;
+}
+
+/*
+ * Each failover raises the epoch: a sentinel with a lower one has missed it. During the failover
+ * nothing is certain: the former primary may still accept what will be lost.
+ */
+static enum rc
+choose_primary(struct locator *locator, const struct located_primary *replies, size_t count,
+               char error[NODE_ERROR_MAX])
+{
+    const struct located_primary *newest = &replies[0];
+
+    for (size_t i = 0; i < count; i++) {
+        if (replies[i].is_switching) {
+            snprintf(error, NODE_ERROR_MAX, "the sentinels switch to another primary");
+            return RC_AGAIN;
+        }
+        if (replies[i].epoch > newest->epoch)
+            newest = &replies[i];
+    }
     locator->is_known[0] = true;
-    locator->servers[0].port = (int)port;
-    snprintf(locator->servers[0].host, SLOTS_HOST_MAX, "%.*s", (int)host.len,
-             (const char *)host.at);
+    locator->servers[0] = newest->server;
+    return RC_OK;
 }
 
 /* All sentinels. */
@@ -154,19 +190,26 @@ query_sentinels(struct locator *locator, char error[NODE_ERROR_MAX])
 {
     const char *argv[] = {"SENTINEL", "MASTER", urls_rest(locator->config->store.url)};
     const unsigned count = urls_count(locator->config->store.url);
-    long long epoch = -1;
+    struct located_primary *replies = memory_new(count * sizeof(*replies));
+    size_t replied = 0;
+    enum rc rc = RC_IO;
 
     for (unsigned i = 0; i < count; i++) {
         struct node *node;
         struct url address;
         const struct redisReply *reply = query_named(locator, i, 3, argv, &node, &address, error);
 
-        if (reply != NULL)
-            read_primary(locator, reply, &epoch);
+        if (reply != NULL && locate_read_primary(reply, &replies[replied]) == RC_OK)
+            replied++;
+        else if (reply != NULL)
+            snprintf(error, NODE_ERROR_MAX, "invalid reply to SENTINEL MASTER");
         node_close(node);
         explicit_bzero(&address, sizeof(address));
     }
-    return locator->is_known[0] ? RC_OK : RC_IO;
+    if (replied > 0)
+        rc = choose_primary(locator, replies, replied, error);
+    free(replies);
+    return rc;
 }
 
 enum rc

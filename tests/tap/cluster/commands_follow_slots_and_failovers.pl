@@ -90,6 +90,28 @@ $pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot(slot_name) FROM pg_
 my $other = Clairon::Test::relay($pg, $sentinels);
 check_commands($other, $sentinels, 'sentinels');
 $other->stop;
+
+# The sentinels' credentials are not those of the servers. During a failover nothing is read: the primary may be the
+# former one.
+$_->execute('ACL', 'SETUSER', 'watcher', 'on', '>word', '~*', '&*', '+@all') for @{ $sentinels->{sentinels} };
+my $file = Clairon::Test::scratch() . '/word';
+for my $word ('word', 'wrong')
+{
+    $other->write_file($file, "$word\n");
+    my ($code, undef, $err) = $other->run('errors', 'list', '--store.sentinel_user=watcher', "--store.sentinel_password_file=$file");
+    is($code, $word eq 'word' ? 0 : 1, "the sentinels check the $word");
+    like($err, $word eq 'word' ? qr/^$/ : qr/WRONGPASS/, 'the error is printed');
+}
+my $seen = Clairon::Test::scratch() . '/replies';    # the proxy is a process of its own
+my $proxy = Clairon::Test::proxy($sentinels->{sentinels}[0]{socket}, edit => sub {
+    return unless $_[0] =~ /config-epoch/;
+    open my $out, '>>', $seen or die "could not open $seen: $!";
+    print {$out} 'x';
+    close $out or die "could not write $seen: $!";
+    $_[0] =~ s/\$6\r\nmaster\r\n/\$27\r\nmaster,failover_in_progress\r\n/ if -s $seen < 3 });
+is(($other->run('errors', 'list', '--store.url=redis+sentinel://127.0.0.1:' . $proxy->port . '/clairon'))[0], 0, 'a command waits for the end of a failover');
+is(-s $seen, 3, 'it asks until then');
+
 my $former = $sentinels->primary;
 $sentinels->{sentinels}[0]->kill9;
 is(($other->run('errors', 'list'))[0], 0, 'one sentinel may be away');

@@ -88,6 +88,8 @@ finds('eviction on a replica', 'store: maxmemory-policy', qr/^$at$replica->{port
 $replica->execute('CONFIG', 'SET', 'maxmemory-policy', 'noeviction');
 finds('a primary with few replicas', 'store: store.min_replicas', qr/2 replicas, 3 required$/, qr/lower/, '--store.min_replicas=3');
 finds('an unknown primary', 'store: sentinel', qr/No such master/, qr/sentinel monitor/, '--store.url=' . $sentinels->url =~ s{/\w+$}{/other}r);
+my $switching = Clairon::Test::proxy($sentinels->{sentinels}[0]{socket}, edit => sub { $_[0] =~ s/\$6\r\nmaster\r\n/\$27\r\nmaster,failover_in_progress\r\n/ });
+finds('a failover', 'store: sentinel', qr/primary $at\d+, failover in progress/, qr/wait for the failover/, '--store.url=redis+sentinel://127.0.0.1:' . $switching->port . '/clairon');
 my ($first, $second) = @{ $sentinels->{sentinels} };
 $first->kill9;
 my $found = finds('a sentinel that does not reply', 'store: sentinel', qr/^$at$first->{port}: .*refused/, qr/Start this sentinel/);
