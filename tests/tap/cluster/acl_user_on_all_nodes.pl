@@ -1,0 +1,82 @@
+# Tests that the relay logs in to every node as the ACL user of store.url, also to a node that joins later and to a
+# replica that takes over, with the rights that docker/OPERATIONS.md gives it.
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until top);
+use PostgreSQL::Test::Utils qw(slurp_file);
+use Test::More;
+
+my ($rules) = slurp_file(top() . '/docker/OPERATIONS.md') =~ /^redis-cli ACL SETUSER relay on (.*)$/m or die 'the page has no ACL user';
+my @rules = map { s/^'|'$//gr } split / /, $rules;
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE t (id serial PRIMARY KEY, owner text);
+    SELECT clairon.watch('t', 'USER', 'owner', ack_required => true)});
+
+sub insert { return $pg->safe_psql('postgres', q{INSERT INTO t (owner) SELECT 'u' || i FROM generate_series(1, 8) i RETURNING id}) }
+
+# The test itself is the default user, over unix sockets.
+sub add_user { my ($node) = @_; return $node->execute('ACL', 'SETUSER', 'relay', 'on', @rules) }
+
+# Users of the connections over TCP, without those of the nodes themselves, which also move slots.
+sub users_of
+{
+    my ($node) = @_;
+    return map { /user=(\S+)/ ? $1 : () } grep { !/flags=[SMO]|addr=\S*sock|cmd=restore/ } split /\n/, $node->execute('CLIENT', 'LIST', 'TYPE', 'normal');
+}
+
+my $cluster = Clairon::Test::store_cluster();
+add_user($_) for $cluster->alive;
+my $relay   = Clairon::Test::relay($pg, $cluster, start => 0, conf => { 'delivery.ack_timeout' => '1h',
+    'store.url' => $cluster->url =~ s{//}{//relay:wrong@}r });
+$relay->start;
+$relay->wait_for_log(qr/WRONGPASS/);
+is($cluster->stored, 0, 'a wrong password is rejected');
+$relay->stop;
+$relay->configure('store.url' => $cluster->url =~ s{//}{//relay:store-secret@}r);
+$relay->start;
+$relay->wait_ready;
+my %clients = map { $_ => $relay->client("u$_") } 1 .. 8;
+
+sub check_delivered
+{
+    my ($what) = @_;
+    my @ids = split /\n/, insert();
+    for my $user (sort keys %clients)
+    {
+        $clients{$user}->wait_row($ids[ $user - 1 ]);
+        $clients{$user}->ack(map { $_->{metadata}{id} } $clients{$user}->notifications);
+    }
+    wait_until("$what: all acknowledgements are stored", sub { $cluster->pending == 0 });
+    return pass("$what: notifications are delivered and acknowledged");
+}
+
+sub check_users
+{
+    my ($what, @nodes) = @_;
+    for my $node (@nodes)
+    {
+        my %users;
+        wait_until("$what: the relay is connected", sub { %users = map { $_ => 1 } users_of($node); $users{relay} });
+        is(join(' ', sort keys %users), 'relay', "$what: the relay is connected to each primary as its user");
+    }
+    return;
+}
+
+check_delivered('at first');
+check_users('at first', $cluster->primaries);
+
+my $node = $cluster->add_node;
+add_user($node);
+$cluster->move($_, $node) for 0 .. 3;
+check_delivered('after a node joined');
+check_users('after a node joined', $node);
+
+my $former = $cluster->primary_of(9);
+$former->kill9;
+check_delivered('after a failover');
+check_users('after a failover', $cluster->primary_of(9));
+unlike($relay->log_text, qr/NOPERM|NOAUTH/, 'the rights of the page suffice');
+
+done_testing();
