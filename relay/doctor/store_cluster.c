@@ -146,6 +146,26 @@ check_cluster_state(const struct cluster *cluster, const struct store_probe *pro
                       node_error(probe->node));
 }
 
+/* A node lists its own: "[93->-ID]" leaves for node ID, "[93-<-ID]" arrives from there. */
+static void
+check_cluster_moves(const struct cluster *cluster, const struct store_probe *probe)
+{
+    const char *argv[] = {"CLUSTER", "NODES"};
+    const char *nodes = reply_text(node_request(probe->node, 2, argv, NULL));
+    const char *own = nodes != NULL ? strstr(nodes, "myself") : NULL;
+    const char *moves = own != NULL ? memchr(own, '[', strcspn(own, "\n")) : NULL;
+
+    if (nodes == NULL)
+        findings_warn(cluster->findings, STORE, "moving slots",
+                      "The relay's ACL user needs +cluster|nodes", "%s%s", probe->where,
+                      node_error(probe->node));
+    else if (moves != NULL)
+        findings_warn(cluster->findings, STORE, "moving slots",
+                      "Their shards wait. If no redis-cli moves them: redis-cli --cluster fix "
+                      "HOST:PORT",
+                      "%s%.*s", probe->where, (int)strcspn(moves, "\n"), moves);
+}
+
 static void
 check_cluster_coverage(const struct cluster *cluster, struct store_probe *probe)
 {
@@ -174,6 +194,7 @@ check_cluster_node(struct cluster *cluster, const struct slots_node *node)
     if (is_up) {
         store_probe_check(&probe);
         check_cluster_state(cluster, &probe);
+        check_cluster_moves(cluster, &probe);
         check_cluster_coverage(cluster, &probe);
         if (store_probe_is_primary(&probe))
             check_cluster_primary(cluster, &probe, node);

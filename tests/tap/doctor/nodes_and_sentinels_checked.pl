@@ -44,10 +44,21 @@ like(join("\n", hinted('cluster-require-full-coverage')), qr/^$at$primary->{port
 $primary->execute('CONFIG', 'SET', 'cluster-require-full-coverage', 'no');
 is_deeply([ hinted('cluster-require-full-coverage') ], [], 'the command of the hint removes it');
 
+# A slot that stands half moved.
+my $target = (grep { $_ != $cluster->primary_of(3) } $cluster->primaries)[0];
+my $source = $cluster->begin_move(3, $target);
+my $moving = $cluster->slot(3);
+is_deeply([ sort map { /^$at(\d+: \[$moving-[<>]-)/ } hinted('moving slots') ], [ sort "$source->{port}: [$moving->-", "$target->{port}: [$moving-<-" ],
+    'a slot that moves is reported by both nodes');
+like((hinted('moving slots'))[0], qr/--cluster fix/, 'with the command that completes the move');
+1 while $cluster->move_keys(3, $source, $target, 10);
+$cluster->end_move(3, $source, $target);
+is_deeply([ hinted('moving slots') ], [], 'a slot that has moved is not reported');
+
 # Permissions on every node.
 for my $node (@{ $cluster->{nodes} })
 {
-    $node->execute('ACL', 'SETUSER', 'half', 'on', '>pw', '~clairon:*', '+@all', '-@dangerous', '+info', '+keys', '+config|get', '+cluster|slots', '+cluster|info');
+    $node->execute('ACL', 'SETUSER', 'half', 'on', '>pw', '~clairon:*', '+@all', '-@dangerous', '+info', '+keys', '+config|get', '+cluster|slots', '+cluster|info', '+cluster|nodes');
 }
 my $url = '--store.url=' . $cluster->url =~ s{//}{//half:pw@}r;
 is_deeply(failed_checks($url), {}, 'the permissions of the hint are sufficient');
