@@ -197,7 +197,7 @@ function createSnapshotRows(list, useTimes) {
   /** True if the snapshot contains every transaction this connection was notified of, including before the page loaded. */
   async function isNewEnough(text) {
     try {
-      const { ok, snapshot: known } = await requests.send({ snapshot: text });
+      const { ok, snapshot: known } = await requests.send({ rule, snapshot: text });
       return ok ?? !isOlder(parseSnapshot(text), parseSnapshot(known)); // HTTP has only rows to compare with
     } catch (error) {
       if (error.code === NOT_ADDRESSED) return true; // HTTP, and the rule is not live

@@ -643,6 +643,14 @@ test('load() returns rows and a snapshot, and the relay is asked whether the sna
   assert.deepEqual([list.rows, list.loading], [[{ id: 1, a: 'new', author: 'Ada' }], false]);
 });
 
+test('the check of a snapshot names the rule, so that its `reload` arrives', async (t) => {
+  const calls = [];
+  const { socket } = await start(t, { ...ownLoad(calls), rule: 'mine' });
+  calls[0].resolve({ rows: [], snapshot: '9:9:' });
+  await turn();
+  assert.deepEqual(requestsOf(socket), [{ t: 'rows', source: 't', rule: 'mine', snapshot: '9:9:' }]);
+});
+
 test('a truncated value causes a load', async (t) => {
   const { socket, list, calls } = await loadedByPage(t, '10:10:', [{ id: 1, a: 'x' }]);
   socket.sends(change(10, 'update', { before: { id: 1 }, after: { id: 1, a: null }, truncated: ['a'] }));
