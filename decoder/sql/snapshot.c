@@ -12,6 +12,8 @@
 #include "sql/snapshot.h"
 
 #include "access/xact.h"
+#include "access/xlog.h"
+#include "access/xlog_internal.h"
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "utils/builtins.h"
@@ -50,6 +52,32 @@ list_running(Snapshot snapshot, FullTransactionId next, uint64 *ids)
     return count;
 }
 
+/* The bytes of the page header before this position, if the page has no record yet. */
+static XLogRecPtr
+empty_page_bytes(XLogRecPtr at)
+{
+    const XLogRecPtr offset = at % XLOG_BLCKSZ;
+    const bool is_first = XLogSegmentOffset(at, wal_segment_size) < XLOG_BLCKSZ;
+
+    return offset <= (is_first ? SizeOfXLogLongPHD : SizeOfXLogShortPHD) ? offset : 0;
+}
+
+/*
+ * After a crash PostgreSQL assigns an id again if no WAL record of its transaction was flushed, for
+ * example of one that was rolled back. A snapshot from before the crash would then claim to contain
+ * the later transaction, and clients would skip its changes. A standby replays flushed WAL only.
+ */
+static void
+flush_finished_transactions(void)
+{
+    XLogRecPtr end;
+
+    if (RecoveryInProgress())
+        return;
+    end = GetXLogInsertRecPtr();
+    XLogFlush(end - empty_page_bytes(end)); /* it rejects a position behind the last record */
+}
+
 char *
 snapshot_text(Snapshot snapshot)
 {
@@ -60,6 +88,7 @@ snapshot_text(Snapshot snapshot)
 
     if (snapshot->snapshot_type != SNAPSHOT_MVCC)
         elog(ERROR, "unexpected snapshot type %d", (int)snapshot->snapshot_type);
+    flush_finished_transactions();
     ids = palloc(sizeof(*ids) * (snapshot->xcnt + Max(snapshot->subxcnt, 0) + 1));
     count = list_running(snapshot, next, ids);
     initStringInfo(&text);
