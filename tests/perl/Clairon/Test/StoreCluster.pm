@@ -95,12 +95,24 @@ sub alive { return grep { $_->is_alive && !$_->{is_paused} } @{ $_[0]{nodes} } }
 sub pause { my (undef, $node) = @_; $node->{is_paused} = 1; kill STOP => $node->pid; return }
 sub resume { my (undef, $node) = @_; kill CONT => $node->pid; delete $node->{is_paused}; return }
 
+# Polls a condition of the nodes. One that loads its dataset, as after a full resynchronization, replies later.
+sub wait_nodes
+{
+    my ($self, $what, $condition) = @_;
+    return Clairon::Test::wait_until($what, sub {
+        my $reply = eval { \$condition->() };
+        return $$reply if $reply;
+        croak $@ unless $@ =~ $TEMPORARY;
+        return;
+    });
+}
+
 # Waits until all nodes that run see each other and all slots.
 sub wait_known
 {
     my ($self) = @_;
     my $count = $self->alive;
-    Clairon::Test::wait_until('the nodes of the cluster know each other', sub {
+    $self->wait_nodes('the nodes of the cluster know each other', sub {
         !grep { my $info = $_->execute('CLUSTER', 'INFO');
             $info !~ /cluster_state:ok/ || $info !~ /cluster_slots_ok:$SLOTS\b/ || known($_) < $count } $self->alive });
     return;
@@ -112,7 +124,7 @@ sub known { return scalar grep { !/handshake|fail|noaddr/ } split /\n/, $_[0]->e
 sub wait_replicated
 {
     my ($self) = @_;
-    Clairon::Test::wait_until('the replicas are in sync', sub {
+    $self->wait_nodes('the replicas are in sync', sub {
         my @roles = map { $_->execute('ROLE') } $self->alive;
         my $replicas = grep { $_->[0] eq 'slave' && $_->[3] eq 'connected' } @roles;
         my $listed = 0;
