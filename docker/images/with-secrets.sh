@@ -10,7 +10,12 @@ for role in relay demo; do
 done >/tmp/pgpass
 export PGPASSFILE=/tmp/pgpass
 if [ -r /run/secrets/store_password ]; then
-    CLAIRON_STORE_URL=redis://:$(cat /run/secrets/store_password)@${STORE_HOST:-store}:6379
+    # STORE_NODES: some nodes of a cluster, as host:port,host:port.
+    if [ -n "${STORE_NODES:-}" ]; then
+        CLAIRON_STORE_URL=redis+cluster://:$(cat /run/secrets/store_password)@$STORE_NODES
+    else
+        CLAIRON_STORE_URL=redis://:$(cat /run/secrets/store_password)@${STORE_HOST:-store}:6379
+    fi
     export CLAIRON_STORE_URL
 fi
 exec "$@"

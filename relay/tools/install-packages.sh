@@ -61,7 +61,7 @@ packages_for() {
             echo "postgresql-$(pg_major)-wal2json"
             echo libcmocka-dev debootstrap nginx
             echo python3-selenium nodejs node-typescript node-react node-react-dom
-            echo chromium chromium-driver clang-format clang-tidy codespell cppcheck shellcheck universal-ctags
+            echo chromium chromium-driver clang-format clang-tidy codespell cppcheck python3-yaml shellcheck universal-ctags
             ;;
     esac
 }

@@ -102,5 +102,6 @@ rule "clang-tidy" with_tool clang-tidy tests/lint/tidy.sh
 rule "shell scripts" with_tool shellcheck rule_shell
 rule "TAP files" rule_tap_files
 rule "pages" with_tool python3 tests/lint/pages.py
+rule "Helm chart" with_tool python3 tests/lint/chart.py
 rule "mutants" tests/mutants/run.pl --check
 exit "$status"
