@@ -92,7 +92,8 @@ struct node_command
 node_command_new(int argc, const char **argv, const size_t *lens)
 {
     struct node_command command = {NULL, 0};
-    const int len = redisFormatCommandArgv(&command.bytes, argc, argv, lens);
+    /* hiredis before 1.0 returns an int. */
+    const long long len = redisFormatCommandArgv(&command.bytes, argc, argv, lens);
 
     if (len < 0)
         abort(); /* out of memory */
