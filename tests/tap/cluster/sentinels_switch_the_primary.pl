@@ -57,6 +57,10 @@ $sentinels->wait_failover($former);
 $client->wait_row(insert(10));
 pass('the relay follows a planned switch');
 
+# A leading sentinel names the former primary until its failover ends, after others have announced the new one.
+my @servers = $relay->log_text =~ /msg="shards are on another server now".*? server="(\S+)"/g;
+cmp_ok(scalar @servers, '<=', 3, 'three failovers: the relay never goes back to a former primary') or diag "@servers";
+
 # Sentinels may die, as long as one replies.
 $_->kill9 for @{ $sentinels->{sentinels} }[ 0, 1 ];
 $relay->restart;
