@@ -29,12 +29,6 @@ struct cluster {
     bool is_up;
 };
 
-static bool
-is_same_node(const struct slots_node *a, const struct slots_node *b)
-{
-    return a->port == b->port && strcmp(a->host, b->host) == 0;
-}
-
 /* The numbers of the node's shards. */
 static void
 list_shards(const struct cluster *cluster, const struct slots_node *node,
@@ -44,7 +38,7 @@ list_shards(const struct cluster *cluster, const struct slots_node *node,
 
     ret_text[0] = '\0';
     for (int k = 0; k < cluster->config->store.shards; k++)
-        if (cluster->is_known[k] && is_same_node(&cluster->primaries[k], node))
+        if (cluster->is_known[k] && slots_is_same_node(&cluster->primaries[k], node))
             len += (size_t)snprintf(ret_text + len, SHARDS_TEXT_MAX - len, "%s%d",
                                     len > 0 ? "," : "", k);
 }
@@ -68,12 +62,11 @@ static void
 read_cluster_primaries(struct cluster *cluster, const struct redisReply *slots, const char *queried)
 {
     const struct topology topology = topology_of(cluster->config);
-    char prefix[STORE_PREFIX_MAX];
 
     for (unsigned k = 0; k < topology.shards; k++) {
-        topology_shard_prefix(&topology, cluster->config->store.prefix, k, prefix);
-        cluster->is_known[k] =
-            slots_primary(slots, slots_of_key(prefix), queried, &cluster->primaries[k]) == RC_OK;
+        const unsigned slot = topology_slot(&topology, cluster->config->store.prefix, k);
+
+        cluster->is_known[k] = slots_primary(slots, slot, queried, &cluster->primaries[k]) == RC_OK;
     }
 }
 

@@ -2,11 +2,11 @@
 #include "doctor/store_sentinels.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "doctor/store_probe.h"
 #include "store/connection/reply.h"
+#include "store/connection/sentinel_reply.h"
 #include "store/direct/locate.h"
 
 #define REPLICAS_MAX 16
@@ -28,28 +28,20 @@ struct sentinels {
     size_t replica_count;
 };
 
-static long long
-read_number(const struct redisReply *reply, const char *name)
-{
-    const struct bytes field = reply_field(reply, name);
-
-    return field.at != NULL ? strtoll((const char *)field.at, NULL, 10) : -1;
-}
-
 /* What one sentinel knows about the primary. */
 static void
 read_sentinel_state(struct sentinels *sentinels, const char *where, const struct redisReply *state)
 {
-    const long long others = read_number(state, "num-other-sentinels");
-    const long long quorum = read_number(state, "quorum");
-    struct located_primary primary;
+    const long long others = sentinel_read_number(state, "num-other-sentinels");
+    const long long quorum = sentinel_read_number(state, "quorum");
+    struct sentinel_primary primary;
     bool is_certain;
 
     if (others + 1 > sentinels->known)
         sentinels->known = others + 1;
     if (quorum > sentinels->quorum)
         sentinels->quorum = quorum;
-    if (locate_read_primary(state, &primary) != RC_OK)
+    if (sentinel_read_primary(state, &primary) != RC_OK)
         return;
     is_certain = !primary.is_down && !primary.is_switching;
     findings_add(sentinels->findings, STORE, "sentinel", is_certain,
@@ -58,7 +50,7 @@ read_sentinel_state(struct sentinels *sentinels, const char *where, const struct
                  "%s: primary %s:%d%s%s, %lld replicas, %lld other sentinels, quorum %lld", where,
                  primary.server.host, primary.server.port, primary.is_down ? " is down" : "",
                  primary.is_switching ? ", failover in progress" : "",
-                 read_number(state, "num-slaves"), others, quorum);
+                 sentinel_read_number(state, "num-slaves"), others, quorum);
     if (primary.epoch > sentinels->epoch) {
         sentinels->epoch = primary.epoch;
         sentinels->primary = primary.server;
@@ -71,7 +63,7 @@ read_known_replicas(struct sentinels *sentinels, const struct redisReply *replic
     struct slots_node replica;
 
     for (size_t i = 0; i < reply_count(replicas); i++)
-        if (locate_read_server(reply_at(replicas, i), &replica))
+        if (sentinel_read_server(reply_at(replicas, i), &replica) == RC_OK)
             sentinels->replica_count = slots_add_node(sentinels->replicas, sentinels->replica_count,
                                                       REPLICAS_MAX, &replica);
 }

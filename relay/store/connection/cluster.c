@@ -18,7 +18,7 @@ update_nodes(struct servers *servers, const struct redisReply *reply, const char
     servers->node_count = count;
     servers->at = 0;
     for (size_t i = 0; i < count; i++)
-        if (nodes[i].port == last.port && strcmp(nodes[i].host, last.host) == 0)
+        if (slots_is_same_node(&nodes[i], &last))
             servers->at = i;
 }
 

@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "base/urls.h"
 #include "store/connection/reply.h"
+#include "store/connection/sentinel_reply.h"
 #include "store/connection/servers_private.h"
 
 #define RECONNECT_S 1.0
@@ -26,15 +27,6 @@ struct sentinels {
     struct subscription subscriptions[];
 };
 
-/* A reply's texts end with a zero. */
-static long long
-number_field(const struct redisReply *reply, const char *name)
-{
-    const struct bytes field = reply_field(reply, name);
-
-    return field.at != NULL ? strtoll((const char *)field.at, NULL, 10) : -1;
-}
-
 /*
  * Each failover raises the epoch, so a sentinel that missed one is known by an older epoch. If all
  * have an older one, they were set up again.
@@ -51,32 +43,18 @@ is_outdated(struct servers *servers, long long epoch)
 }
 
 /* Until it announces its failover, the sentinel names the former primary, but the new epoch. */
-static bool
-is_switching(const struct redisReply *reply)
-{
-    const struct bytes flags = reply_field(reply, "flags");
-    static const char flag[] = "failover_in_progress";
-
-    return flags.at != NULL && memmem(flags.at, flags.len, flag, sizeof(flag) - 1) != NULL;
-}
-
 static enum rc
 read_primary(struct servers *servers, const struct redisReply *reply)
 {
-    const struct bytes host = reply_field(reply, "ip");
-    const long long port = number_field(reply, "port");
-    const long long epoch = number_field(reply, "config-epoch");
-    struct slots_node server;
+    struct sentinel_primary primary;
 
-    if (host.len == 0 || host.len >= sizeof(server.host) || port < 1 || port > 65535 || epoch < 0)
+    if (sentinel_read_primary(reply, &primary) != RC_OK)
         return RC_BAD;
-    if (is_switching(reply) || is_outdated(servers, epoch))
+    if (primary.is_switching || is_outdated(servers, primary.epoch))
         return RC_AGAIN;
-    snprintf(server.host, sizeof(server.host), "%.*s", (int)host.len, (const char *)host.at);
-    server.port = (int)port;
     for (unsigned k = 0; k < servers->shard_count; k++) {
         servers->found[k].is_known = true;
-        servers->found[k].server = server;
+        servers->found[k].server = primary.server;
     }
     return RC_OK;
 }

@@ -12,6 +12,7 @@
 #include "base/memory.h"
 #include "base/urls.h"
 #include "store/connection/fault.h"
+#include "store/connection/sentinel_reply.h"
 #include "store/connection/servers_private.h"
 #include "store/connection/topology.h"
 
@@ -49,8 +50,7 @@ schedule(struct servers *servers)
 static bool
 is_same_server(const struct servers_shard *a, const struct servers_shard *b)
 {
-    return a->is_known == b->is_known && a->server.port == b->server.port &&
-           strcmp(a->server.host, b->server.host) == 0;
+    return a->is_known == b->is_known && slots_is_same_node(&a->server, &b->server);
 }
 
 /* One line per server: a failover moves all of its shards. */
@@ -306,35 +306,23 @@ static void
 use_sentinels(struct servers *servers)
 {
     const struct config *config = servers->config;
-    struct url *address = &servers->as_queried;
 
     servers->kind = &servers_sentinel;
     servers->words[0] = "SENTINEL";
     servers->words[1] = "MASTER";
     servers->words[2] = urls_rest(config->store.url);
-    explicit_bzero(address->user, sizeof(address->user));
-    explicit_bzero(address->password, sizeof(address->password));
-    if (config->store.sentinel_user != NULL)
-        snprintf(address->user, sizeof(address->user), "%s", config->store.sentinel_user);
-    if (config->store.sentinel_password != NULL)
-        snprintf(address->password, sizeof(address->password), "%s",
-                 config->store.sentinel_password);
+    sentinel_credentials(config, &servers->as_queried);
     servers->sentinels = sentinels_open(servers, query_now);
 }
 
 static void
 use_cluster(struct servers *servers, const struct topology *topology)
 {
-    char prefix[STORE_PREFIX_MAX], key[STORE_KEY_MAX];
-
     servers->kind = &servers_cluster;
     servers->words[0] = "CLUSTER";
     servers->words[1] = "SLOTS";
-    for (unsigned k = 0; k < servers->shard_count; k++) {
-        topology_shard_prefix(topology, servers->config->store.prefix, k, prefix);
-        key_write(key, prefix, KEY_STREAM);
-        servers->shards[k].slot = slots_of_key(key);
-    }
+    for (unsigned k = 0; k < servers->shard_count; k++)
+        servers->shards[k].slot = topology_slot(topology, servers->config->store.prefix, k);
 }
 
 struct servers *

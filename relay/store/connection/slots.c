@@ -78,13 +78,19 @@ slots_primary(const struct redisReply *reply, unsigned slot, const char *queried
     return RC_AGAIN;
 }
 
+bool
+slots_is_same_node(const struct slots_node *a, const struct slots_node *b)
+{
+    return a->port == b->port && strcmp(a->host, b->host) == 0;
+}
+
 size_t
 slots_add_node(struct slots_node *nodes, size_t count, size_t max, const struct slots_node *node)
 {
     if (count == max)
         return count;
     for (size_t i = 0; i < count; i++)
-        if (nodes[i].port == node->port && strcmp(nodes[i].host, node->host) == 0)
+        if (slots_is_same_node(&nodes[i], node))
             return count;
     nodes[count] = *node;
     return count + 1;

@@ -2,6 +2,7 @@
 #ifndef CLAIRON_STORE_SLOTS_H
 #define CLAIRON_STORE_SLOTS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/rc.h"
@@ -26,6 +27,8 @@ unsigned slots_of_key(const char *key);
  */
 MUST_CHECK enum rc slots_primary(const struct redisReply *reply, unsigned slot, const char *queried,
                                  struct slots_node *ret_node);
+
+bool slots_is_same_node(const struct slots_node *a, const struct slots_node *b);
 
 /* Adds a node unless it is there, or there are `max`. Returns the new count. */
 size_t slots_add_node(struct slots_node *nodes, size_t count, size_t max,

@@ -3,6 +3,7 @@
 
 #include "base/config.h"
 #include "base/urls.h"
+#include "store/connection/slots.h"
 
 struct topology
 topology_of(const struct config *config)
@@ -24,6 +25,15 @@ topology_shard_prefix(const struct topology *topology, const char *of_all, unsig
         key_shard_prefix(ret_prefix, of_all, shard);
     else
         snprintf(ret_prefix, STORE_PREFIX_MAX, "%s", of_all);
+}
+
+unsigned
+topology_slot(const struct topology *topology, const char *of_all, unsigned shard)
+{
+    char prefix[STORE_PREFIX_MAX];
+
+    topology_shard_prefix(topology, of_all, shard, prefix);
+    return slots_of_key(prefix);
 }
 
 unsigned

@@ -24,6 +24,9 @@ struct topology topology_of(const struct config *config);
 void topology_shard_prefix(const struct topology *topology, const char *of_all, unsigned shard,
                            char ret_prefix[STORE_PREFIX_MAX]);
 
+/* The slot of the shard's keys; only of a cluster. */
+unsigned topology_slot(const struct topology *topology, const char *of_all, unsigned shard);
+
 unsigned topology_connection_of(const struct topology *topology, unsigned shard);
 
 /* Iterates over the shards of a connection; the end is at or above topology->shards. */

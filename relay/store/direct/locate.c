@@ -6,9 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
-#include "store/connection/reply.h"
-
-#define PORT_MAX 65535
+#include "store/connection/sentinel_reply.h"
 
 static bool
 read_named(const struct config *config, unsigned number, struct url *ret_address)
@@ -21,28 +19,15 @@ read_named(const struct config *config, unsigned number, struct url *ret_address
     return is_valid;
 }
 
-/* The password in store.url is that of the servers. */
-static void
-use_as_sentinel(const struct config *config, struct url *address)
-{
-    const char *user = config->store.sentinel_user, *password = config->store.sentinel_password;
-
-    address->database = NODE_NO_DATABASE;
-    explicit_bzero(address->user, sizeof(address->user));
-    explicit_bzero(address->password, sizeof(address->password));
-    if (user != NULL)
-        snprintf(address->user, sizeof(address->user), "%s", user);
-    if (password != NULL)
-        snprintf(address->password, sizeof(address->password), "%s", password);
-}
-
 bool
 locate_named(const struct config *config, unsigned number, struct url *ret_address)
 {
     if (!read_named(config, number, ret_address))
         return false;
-    if (urls_kind(config->store.url) == URLS_SENTINEL)
-        use_as_sentinel(config, ret_address);
+    if (urls_kind(config->store.url) == URLS_SENTINEL) {
+        sentinel_credentials(config, ret_address);
+        ret_address->database = NODE_NO_DATABASE;
+    }
     return true;
 }
 
@@ -94,13 +79,12 @@ query_named(const struct locator *locator, unsigned number, int argc, const char
 static void
 read_slots(struct locator *locator, const struct redisReply *reply, const char *queried)
 {
-    const struct config *config = locator->config;
-    char prefix[STORE_PREFIX_MAX];
+    const struct topology *topology = &locator->topology;
 
-    for (unsigned k = 0; k < locator->topology.shards; k++) {
-        topology_shard_prefix(&locator->topology, config->store.prefix, k, prefix);
-        locator->is_known[k] =
-            slots_primary(reply, slots_of_key(prefix), queried, &locator->servers[k]) == RC_OK;
+    for (unsigned k = 0; k < topology->shards; k++) {
+        const unsigned slot = topology_slot(topology, locator->config->store.prefix, k);
+
+        locator->is_known[k] = slots_primary(reply, slot, queried, &locator->servers[k]) == RC_OK;
     }
 }
 
@@ -126,50 +110,15 @@ query_cluster(struct locator *locator, char error[NODE_ERROR_MAX])
     return RC_IO;
 }
 
-static long long
-number_field(const struct redisReply *reply, const char *name)
-{
-    const struct bytes field = reply_field(reply, name);
-
-    return field.at != NULL ? strtoll((const char *)field.at, NULL, 10) : -1;
-}
-
-bool
-locate_read_server(const struct redisReply *reply, struct slots_node *ret_node)
-{
-    const struct bytes host = reply_field(reply, "ip");
-    const long long port = number_field(reply, "port");
-
-    if (host.len == 0 || host.len >= SLOTS_HOST_MAX || port < 1 || port > PORT_MAX)
-        return false;
-    snprintf(ret_node->host, SLOTS_HOST_MAX, "%.*s", (int)host.len, (const char *)host.at);
-    ret_node->port = (int)port;
-    return true;
-}
-
-enum rc
-locate_read_primary(const struct redisReply *reply, struct located_primary *ret_primary)
-{
-    const struct bytes flags = reply_field(reply, "flags");
-    struct located_primary primary = {.epoch = number_field(reply, "config-epoch")};
-
-    if (flags.at == NULL || primary.epoch < 0 || !locate_read_server(reply, &primary.server))
-        return RC_BAD;
-    primary.is_down = strstr((const char *)flags.at, "_down") != NULL;
-    primary.is_switching = strstr((const char *)flags.at, "failover_in_progress") != NULL;
-    *ret_primary = primary;
-    return RC_OK;
-}
-
 /*
  * Each failover raises the epoch: a sentinel with a lower one has missed it. During the failover
  * nothing is certain: the former primary may still accept what will be lost.
  */
 static enum rc
-choose_primary(struct locator *locator, const struct located_primary *replies, size_t count,
+choose_primary(struct locator *locator, const struct sentinel_primary *replies, size_t count,
                char error[NODE_ERROR_MAX])
 {
-    const struct located_primary *newest = &replies[0];
+    const struct sentinel_primary *newest = &replies[0];
 
     for (size_t i = 0; i < count; i++) {
         if (replies[i].is_switching) {
@@ -190,7 +139,7 @@ query_sentinels(struct locator *locator, char error[NODE_ERROR_MAX])
 {
     const char *argv[] = {"SENTINEL", "MASTER", urls_rest(locator->config->store.url)};
     const unsigned count = urls_count(locator->config->store.url);
-    struct located_primary *replies = memory_new(count * sizeof(*replies));
+    struct sentinel_primary *replies = memory_new(count * sizeof(*replies));
     size_t replied = 0;
     enum rc rc = RC_IO;
 
@@ -199,7 +148,7 @@ query_sentinels(struct locator *locator, char error[NODE_ERROR_MAX])
         struct url address;
         const struct redisReply *reply = query_named(locator, i, 3, argv, &node, &address, error);
 
-        if (reply != NULL && locate_read_primary(reply, &replies[replied]) == RC_OK)
+        if (reply != NULL && sentinel_read_primary(reply, &replies[replied]) == RC_OK)
             replied++;
         else if (reply != NULL)
             snprintf(error, NODE_ERROR_MAX, "invalid reply to SENTINEL MASTER");

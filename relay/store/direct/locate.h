@@ -39,17 +39,4 @@ bool locate_named(const struct config *config, unsigned number, struct url *ret_
 bool locate_node(const struct config *config, const struct slots_node *node,
                  struct url *ret_address);
 
-/* A sentinel's reply to SENTINEL MASTER. */
-struct located_primary {
-    struct slots_node server;
-    long long epoch;
-    bool is_down;      /* the sentinel does not reach it */
-    bool is_switching; /* a failover is in progress: it may be the former primary */
-};
-struct redisReply;
-MUST_CHECK enum rc locate_read_primary(const struct redisReply *reply,
-                                       struct located_primary *ret_primary);
-/* The address in a sentinel's reply about a primary or a replica. False: invalid. */
-bool locate_read_server(const struct redisReply *reply, struct slots_node *ret_node);
-
 #endif

@@ -44,7 +44,7 @@ like(join("\n", hinted('cluster-require-full-coverage')), qr/^$at$primary->{port
 $primary->execute('CONFIG', 'SET', 'cluster-require-full-coverage', 'no');
 is_deeply([ hinted('cluster-require-full-coverage') ], [], 'the command of the hint removes it');
 
-# A slot that stands half moved.
+# A slot whose move is not complete.
 my $target = (grep { $_ != $cluster->primary_of(3) } $cluster->primaries)[0];
 my $source = $cluster->begin_move(3, $target);
 my $moving = $cluster->slot(3);

@@ -40,14 +40,22 @@ read_with(const struct servers_kind *kind, redisReply *reply)
 }
 
 static redisReply *
-primary(const char *host, const char *port, const char *epoch)
+primary_with(const char *host, const char *port, const char *epoch, const char *flags)
 {
-    const char *const fields[] = {"name", "main", "ip", host, "port", port, "config-epoch", epoch};
-    redisReply *reply = array(8);
+    const char *const fields[] = {"name", "main",         "ip",  host,    "port",
+                                  port,   "config-epoch", epoch, "flags", flags};
+    const size_t count = sizeof(fields) / sizeof(fields[0]);
+    redisReply *reply = array(count);
 
-    for (size_t i = 0; i < 8; i++)
+    for (size_t i = 0; i < count; i++)
         reply->element[i] = text(fields[i], strlen(fields[i]));
     return reply;
+}
+
+static redisReply *
+primary(const char *host, const char *port, const char *epoch)
+{
+    return primary_with(host, port, epoch, "master");
 }
 
 static void
@@ -112,6 +120,20 @@ test_primary_of_an_older_epoch_is_ignored(void **state)
     assert_server(0, "b", 7002);
 }
 
+/* The leading sentinel names the former primary, but already the epoch of the new one. */
+static void
+test_primary_is_ignored_during_a_failover(void **state)
+{
+    static const char flags[] = "master,failover_in_progress";
+
+    (void)state;
+    begin(1, 3);
+    assert_int_equal(read_with(&servers_sentinel, primary("a", "7001", "4")), RC_OK);
+    assert_int_equal(read_with(&servers_sentinel, primary("b", "7002", "5")), RC_OK);
+    assert_int_equal(read_with(&servers_sentinel, primary_with("a", "7001", "5", flags)), RC_AGAIN);
+    assert_server(0, "b", 7002);
+}
+
 static void
 test_lower_epoch_of_all_sentinels_is_accepted(void **state)
 {
@@ -145,6 +167,7 @@ main(void)
         cmocka_unit_test(test_slots_name_the_server_of_each_shard),
         cmocka_unit_test(test_slot_without_a_primary_keeps_its_server),
         cmocka_unit_test(test_primary_of_an_older_epoch_is_ignored),
+        cmocka_unit_test(test_primary_is_ignored_during_a_failover),
         cmocka_unit_test(test_lower_epoch_of_all_sentinels_is_accepted),
         cmocka_unit_test(test_invalid_replies_are_rejected),
     };
