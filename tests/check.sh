@@ -445,18 +445,23 @@ print_times() {
     done | sort -rn | head -n "$most" | awk '{ printf "%8.1f  %s (%s)\n", $1, $4, $3 }'
 }
 
-# Prints each failed test again, with its file, because the output of a whole run is long.
+# Prints each failed test again, with its file and the reason, because the output of a whole run is long and often cut
+# at its start.
 print_failures() {
     local layer
     for layer in "$@"; do
         [[ "${result[$layer]}" != *" 0 failed"* ]] || continue
         awk -v layer="$layer" '
-            /^tests\/[^ ]+ \.\.+ *$/ { file = $1 }
+            function show(line) { if (++count <= 60) printf "failed: %s %s %s\n", layer, file, substr(line, 1, 300) }
+            /^tests\/[^ ]+ \.\.+ *$/ { file = $1; died = "" }
             /^# build\/asan\// { file = $2 }
             /^not ok .*# *TODO/ { next }
-            /^not ok |^Dubious, test returned|^(FAIL|ERROR): |\.\.\. FAILED/ {
-                if (++count <= 20) printf "failed: %s %s %s\n", layer, file, substr($0, 1, 200)
-            }
+            /^not ok |^(FAIL|ERROR): |\.\.\. FAILED/ { show($0); reasons = 8; next }
+            # The message of die, before the logs of the servers.
+            /^[^#].* at tests\/[^ ]+ line [0-9]+/ && died == "" { died = $0 }
+            /^Dubious, test returned/ { show($0); if (died != "") show(died); next }
+            reasons > 0 && /^(#|  )/ { show($0); reasons--; next }
+            { reasons = 0 }
             END { if (count == 0) printf "failed: %s, see its output\n", layer }' "$logs/$layer.log"
     done
 }
