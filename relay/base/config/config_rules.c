@@ -15,7 +15,8 @@
 #define KEY_FILE_MAX 16384
 #define HS256_KEY_MIN 32 /* RFC 7518, section 3.2: at least as long as the hash */
 
-#define CLUSTER_SHARDS 16 /* default of [store] shards */
+#define CLUSTER_SHARDS 16       /* default of [store] shards with redis+cluster:// */
+#define FAILOVER_MIN_REPLICAS 1 /* default of [store] min_replicas if a replica may take over */
 
 /* Reads a regular file into KEY_FILE_MAX + 1 bytes. Returns NULL or the error. */
 static const char *
@@ -302,13 +303,26 @@ check_backoff(struct config_load *load)
     return config_fail(load, "%s must not be less than [delivery] backoff_base", where);
 }
 
-/* A store of several servers is worth several shards, and their number is fixed at the start. */
-static void
-set_cluster_shards(struct config *config)
+static bool
+is_default(const struct config *config, const char *section, const char *key)
 {
-    if (urls_kind(config->store.url) == URLS_CLUSTER &&
-        config->origins[number_of_key("store", "shards")].from == ORIGIN_DEFAULT)
+    return config->origins[number_of_key(section, key)].from == ORIGIN_DEFAULT;
+}
+
+/*
+ * A store of several servers is worth several shards, and their number is fixed at the start. If a
+ * replica may become the primary at any time, PostgreSQL must retain what no replica has yet: a
+ * primary may reply and then hang, or be cut off from its replicas but not from this relay.
+ */
+static void
+set_defaults_of_several_servers(struct config *config)
+{
+    enum urls_kind kind = urls_kind(config->store.url);
+
+    if (kind == URLS_CLUSTER && is_default(config, "store", "shards"))
         config->store.shards = CLUSTER_SHARDS;
+    if (kind != URLS_SINGLE && is_default(config, "store", "min_replicas"))
+        config->store.min_replicas = FAILOVER_MIN_REPLICAS;
 }
 
 static enum rc
@@ -411,7 +425,7 @@ config_rules(struct config_load *load)
     enum rc rc = RC_OK;
 
     mark_limits(load);
-    set_cluster_shards(load->config);
+    set_defaults_of_several_servers(load->config);
     if (is_invalid(load, "relay", "roles"))
         load->config->relay.roles = 0; /* the required settings are unknown */
     for (size_t i = 0; i < sizeof CHECKS / sizeof CHECKS[0]; i++)

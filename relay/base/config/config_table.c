@@ -157,7 +157,8 @@ const struct config_key config_keys[] = {
       "timeout of a query, and of the wait for one" },
 
     { "store", "min_replicas", CONFIG_INT, false, "0", 0, 16, NULL, FIELD(store.min_replicas),
-      "replicas that must have stored a change before its WAL is confirmed to PostgreSQL" },
+      "replicas of each primary that must have stored a change before its WAL is confirmed to "
+      "PostgreSQL; 1 by default with redis+cluster:// and redis+sentinel://" },
     { "store", "prefix", CONFIG_TEXT, false, "clairon", 1, 64, config_check_prefix,
       FIELD(store.prefix), "prefix of the store's keys" },
     { "store", "publish_sync", CONFIG_BOOL, false, "off", 0, 0, NULL, FIELD(store.publish_sync),

@@ -33,7 +33,7 @@ sub check_cluster
     $cluster->{shards} = $shards;
     $pg->safe_psql('postgres', q{TRUNCATE one, many; DELETE FROM clairon.member;
         INSERT INTO clairon.member SELECT 'TEAM', 't1', 'u' || i FROM generate_series(1, 8) i});
-    my %conf = ('store.shards' => $shards == 16 ? undef : $shards, 'delivery.ack_timeout' => '1h');
+    my %conf = ('store.shards' => $shards == 16 ? undef : $shards, 'store.min_replicas' => 0, 'delivery.ack_timeout' => '1h');
     my ($relay, $other) = map { Clairon::Test::relay($pg, $cluster, conf => {%conf}) } 1 .. 2;
     my @clients = map { $relay->client("u$_") } 1 .. 8;
     my $stranger = $other->client('u9');

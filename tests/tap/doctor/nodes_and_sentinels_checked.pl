@@ -13,7 +13,7 @@ $pg->safe_psql('postgres', q{CREATE TABLE t (id int PRIMARY KEY, owner text); AL
 
 sub all_checks { my ($name, @arguments) = @_; return grep { $_->{check} eq $name && $_->{area} eq 'store' } @{ JSON::decode_json((doctor('--json', @arguments))[1])->{checks} } }
 sub details { return map { $_->{detail} } all_checks(@_) }
-sub hinted { my ($name) = @_; return map { "$_->{detail}: $_->{hint}" } grep { $_->{level} eq 'warn' } all_checks($name) }
+sub hinted { return map { "$_->{detail}: $_->{hint}" } grep { $_->{level} eq 'warn' } all_checks(@_) }
 
 my $cluster = Clairon::Test::store_cluster();
 my $relay = $Clairon::Test::Doctor::relay = Clairon::Test::relay($pg, $cluster, conf => { 'gate.max_connections' => 100 });
@@ -26,7 +26,7 @@ my @shards = details('shards');
 is(scalar @shards, 3, 'each primary is reported');
 is_deeply([ sort { $a <=> $b } map { split /,/ } map { /: primary of shards ([\d,]+)$/ } @shards ], [ 0 .. 15 ], 'with its shards');
 is((grep { /: replica of 127\.0\.0\.1:\d+$/ } details('role')), 3, 'and each replica');
-is((grep { /: 1 replica, 0 required$/ } details('store.min_replicas')), 3, 'and the number of replicas');
+is((grep { /: 1 replica, 1 required$/ } details('store.min_replicas')), 3, 'and the number of replicas');
 
 my ($primary) = $cluster->primaries;
 my ($replica) = grep { $_->execute('ROLE')->[0] eq 'slave' } @{ $cluster->{nodes} };
@@ -61,7 +61,7 @@ for my $node (@{ $cluster->{nodes} })
     $node->execute('ACL', 'SETUSER', 'half', 'on', '>pw', '~clairon:*', '+@all', '-@dangerous', '+info', '+keys', '+config|get', '+cluster|slots', '+cluster|info', '+cluster|nodes');
 }
 my $url = '--store.url=' . $cluster->url =~ s{//}{//half:pw@}r;
-is_deeply(failed_checks($url), {}, 'the permissions of the hint are sufficient');
+repaired('the permissions of the hint are sufficient', $url);
 $replica->execute('ACL', 'SETUSER', 'half', '-xadd');
 finds('a missing permission on a replica', 'store: commands', qr/^$at$replica->{port}: .*not XADD/, qr/ACL user needs/, $url);
 
@@ -79,7 +79,8 @@ finds('a slot without a node', 'store: slots', qr/^16383 of 16384 covered/, qr/-
 $owner->execute('CLUSTER', 'ADDSLOTS', $slot);
 $replica->kill9;
 wait_until('its primary has no replica', sub { grep { @{ $_->execute('ROLE')->[2] } == 0 } $cluster->primaries });
-like(join("\n", hinted('replicas')), qr/^$at\d+: no replica: .*add a replica/m, 'a primary without a replica causes a warning');
+finds('a primary without a replica', 'store: store.min_replicas', qr/^$at\d+: 0 replicas, 1 required$/, qr/start them, or lower/);
+like(join("\n", hinted('replicas', '--store.min_replicas=0')), qr/^$at\d+: no replica: .*add a replica/m, 'it causes a warning if none is required');
 $relay->stop;
 $cluster->end;
 like(failed_checks()->{'store: connection'}{hint}, qr/Start this node/, 'a cluster that does not reply is reported');

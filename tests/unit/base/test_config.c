@@ -390,6 +390,21 @@ a_cluster_has_sixteen_shards_by_default(void **state)
 }
 
 static void
+wal_waits_for_a_replica_that_may_become_the_primary(void **state)
+{
+    (void)state;
+    assert_int_equal(load(NULL, BOTH, "--store.url=redis://h:1", NULL), RC_OK);
+    assert_int_equal(config.store.min_replicas, 0);
+    assert_int_equal(load(NULL, BOTH, "--store.url=redis+cluster://h:1", NULL), RC_OK);
+    assert_int_equal(config.store.min_replicas, 1);
+    assert_int_equal(load(NULL, BOTH, "--store.url=redis+sentinel://h:1/main", NULL), RC_OK);
+    assert_int_equal(config.store.min_replicas, 1);
+    assert_int_equal(load("[store]\nurl = redis+cluster://h:1\nmin_replicas = 0\n", BOTH, NULL),
+                     RC_OK);
+    assert_int_equal(config.store.min_replicas, 0);
+}
+
+static void
 errors_name_the_argument_or_variable(void **state)
 {
     (void)state;
@@ -524,6 +539,7 @@ main(void)
         cmocka_unit_test(lists_of_servers_need_sentinel_or_cluster),
         cmocka_unit_test(sentinel_and_cluster_urls_are_validated),
         cmocka_unit_test(a_cluster_has_sixteen_shards_by_default),
+        cmocka_unit_test(wal_waits_for_a_replica_that_may_become_the_primary),
         cmocka_unit_test(errors_name_the_argument_or_variable),
         cmocka_unit_test(errors_never_contain_secrets),
         cmocka_unit_test(dependent_keys_are_checked),

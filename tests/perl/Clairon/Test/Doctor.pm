@@ -55,6 +55,12 @@ sub warns
 }
 
 # Expects no failed check, once the restarting relay is ready.
-sub repaired { Clairon::Test::wait_until('the relay is ready', sub { ($relay->get('/readyz'))[0] != 503 }); is_deeply(failed_checks(), {}, $_[0]) or BAIL_OUT('the previous fault is not repaired'); return }
+sub repaired
+{
+    my ($what, @arguments) = @_;
+    Clairon::Test::wait_until('the relay is ready', sub { ($relay->get('/readyz'))[0] != 503 });
+    is_deeply(failed_checks(@arguments), {}, $what) or BAIL_OUT('the previous fault is not repaired');
+    return;
+}
 
 1;
