@@ -24,9 +24,12 @@ sub sql { my ($sql) = @_; return $pg->safe_psql('postgres', $sql) }
 sub rows { my ($client, @tables) = @_;
     my %is = map { $_ => 1 } @tables;
     return map { $_->{payload}{after}{id} } grep { $is{ $_->{metadata}{source} } } $client->notifications }
-sub ack { my ($client, @rows) = @_;
-    my %is = map { $_ => 1 } @rows;
-    return $client->ack(map { $_->{metadata}{id} } grep { $_->{metadata}{source} ne 'plain' && $is{ $_->{payload}{after}{id} } } $client->notifications) }
+# A gap may arrive before the notification that follows it.
+sub ack { my ($client, $row) = @_;
+    my @ids;
+    $client->run_until("row $row", sub {
+        @ids = map { $_->{metadata}{id} } grep { $_->{metadata}{source} ne 'plain' && $_->{payload}{after}{id} == $row } $client->notifications });
+    return $client->ack(@ids) }
 sub leave { my ($user) = @_; return sql("DELETE FROM clairon.member WHERE user_id = '$user'") }
 sub join_team { my ($user) = @_; return sql("INSERT INTO clairon.member VALUES ('TEAM', 't-$user', '$user')") }
 
