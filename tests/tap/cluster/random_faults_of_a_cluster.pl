@@ -280,6 +280,7 @@ for my $user (@USERS)
 is($cluster->pending, 0, 'all acknowledgements are stored');
 is_deeply([ grep { /:(ack:|inbox|pending|left)/ } map { $_->execute('ROLE')->[0] eq 'master' ? @{ $_->execute('KEYS', '*') } : () } $cluster->alive ], [],
     'no notification is left pending');
+node_leaves() while @added;    # they have no replica, so the relay confirms nothing
 wait_confirmed($pg);
 pass('the slot advances');
 
