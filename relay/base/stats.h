@@ -40,6 +40,8 @@ enum stats_kind {
       "Age of the oldest change waiting for the store, else of the newest one; 0 when idle")       \
     X(STORE_CONNECTED, "clairon_store_connected", GAUGE_MIN,                                       \
       "1 while the store is available and a gate can read it")                                     \
+    X(STORE_UNAVAILABLE, "clairon_store_unavailable_shards", GAUGE,                                \
+      "Shards of the store that do not respond; the other shards of a cluster continue")           \
     X(STORE_NOTIFICATIONS, "clairon_store_notifications_total", COUNTER, "Notifications stored")   \
     X(STORE_REPLAYED, "clairon_store_replayed_total", COUNTER,                                     \
       "Frames skipped because they were already stored")                                           \

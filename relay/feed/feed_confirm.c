@@ -59,11 +59,14 @@ update_synced(struct feed *feed)
     feed->confirm.marked_lsn = feed->confirm.stored_lsn;
 }
 
+/* Without an unavailable shard nothing is confirmed: PostgreSQL sends its notifications again. */
 void
 feed_confirm_update(struct feed *feed)
 {
     bool wants_replicas = store_min_replicas(feed->store) > 0;
 
+    if (!store_is_complete(feed->store))
+        return;
     update_synced(feed);
     feed->confirm.confirmed_lsn =
         wants_replicas && feed->confirm.replicated_lsn < feed->confirm.synced_lsn
@@ -88,7 +91,8 @@ feed_confirm_replicas(struct feed *feed)
 {
     struct feed_ticket *ticket;
 
-    if (store_min_replicas(feed->store) == 0 || feed->confirm.replicating_lsn != 0 ||
+    if (store_min_replicas(feed->store) == 0 || !store_is_complete(feed->store) ||
+        feed->confirm.replicating_lsn != 0 ||
         feed->confirm.stored_lsn <= feed->confirm.replicated_lsn)
         return;
     ticket = memory_new(sizeof(*ticket));

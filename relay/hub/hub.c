@@ -220,7 +220,7 @@ on_store_up(void *ctx)
     if (!hub->has_head || strcmp(hub->epoch, store_epoch(hub->store)) != 0)
         set_epoch(hub);
     presence_announce(hub); /* before retries are due */
-    acks_flush(hub);
+    acks_resume(hub);
     advance_all(hub);
 }
 
@@ -300,6 +300,8 @@ hub_store(const struct hub *hub)
 void
 hub_close(struct hub *hub)
 {
+    size_t acks;
+
     if (hub == NULL)
         return;
     hub->closing = true;
@@ -310,9 +312,10 @@ hub_close(struct hub *hub)
     shed_stop(hub);
     resumes_stop(hub);
     turn_stop(hub);
-    if (hub->acks.count + hub->acks_sent.count > 0)
+    acks = hub->acks.queued.count + hub->acks.sent.count + hub->acks.waiting.count;
+    if (acks > 0)
         log_info("hub", "acks not stored: their notifications stay pending",
-                 LOG_UINT("count", hub->acks.count + hub->acks_sent.count));
+                 LOG_UINT("count", acks));
 }
 
 void

@@ -38,7 +38,7 @@ refill(struct hub *hub, struct session *session, bool is_heartbeat)
     if (!session_wants_refill(session, is_heartbeat))
         return false;
     delivery_reports_flush(hub);
-    if (hub->acks.count > 0 || delivery_reports_wait(hub) || session->inbox.held_count > 0) {
+    if (hub->acks.queued.count > 0 || delivery_reports_wait(hub) || session->inbox.held_count > 0) {
         hub->refill_is_pending = true;
         return false;
     }
@@ -68,9 +68,11 @@ run_hub_work(struct hub *hub)
     hub->ready.work = 0;
     if (hub->closing)
         return;
-    if ((work & HUB_FLUSH) != 0)
+    if ((work & HUB_FLUSH) != 0) {
+        delivery_reports_apply(hub);
         acks_flush(hub);
-    if ((work & HUB_REFILL) != 0 && hub->refill_is_pending && hub->acks.count == 0 &&
+    }
+    if ((work & HUB_REFILL) != 0 && hub->refill_is_pending && hub->acks.queued.count == 0 &&
         !delivery_reports_wait(hub))
         hub_refill(hub, false);
 }

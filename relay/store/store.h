@@ -8,6 +8,7 @@
 
 #include "base/config.h"
 #include "base/stats.h"
+#include "store/availability.h"
 #include "store/entry.h"
 #include "store/origin.h"
 #include "store/cursor.h"
@@ -18,27 +19,9 @@
 struct ev_loop;
 struct store;
 
-/* Is called when the store goes up or down. The caller owns it; it must outlive the store. */
-struct store_listener {
-    void (*on_up)(void *ctx);
-    void (*on_down)(void *ctx);
-    void *ctx;
-    struct store_listener *next; /* set by the store */
-};
-
 /* NULL: invalid URL (already logged). Connects from the loop, and reconnects after a failure. */
 struct store *store_open(struct ev_loop *loop, const struct config *config, struct stats *stats);
 void store_close(struct store *store); /* accepts NULL; pending callbacks are called with RC_IO */
-void store_listen(struct store *store, struct store_listener *listener);
-bool store_is_up(const struct store *store);
-
-/* The store is up, and so is the reader, if this process has one: clients get notifications. */
-bool store_is_serving(const struct store *store);
-/* The reader reports whether it follows all shards. */
-void store_set_reader_follows(struct store *store, bool follows);
-
-/* The store replies, but rejects heartbeats (it is full): blocked readers receive nothing. */
-bool store_rejects_heartbeats(const struct store *store);
 
 /* The random id of this process, constant while it runs. */
 const char *store_relay_id(const struct store *store);
@@ -171,6 +154,9 @@ typedef void store_acked(void *ctx, enum rc rc);
 MUST_CHECK enum rc store_ack(struct store *store, const struct store_ack *acks, size_t count,
                              store_acked *done, void *ctx);
 
+/* Its shard, or one that may be it, is unavailable: store_ack would fail. */
+bool store_acks_wait(const struct store *store, const struct store_ack *ack);
+
 /* A delivery report: a notification that needs an ack was written to a socket. */
 struct store_report {
     const char *user;
@@ -185,7 +171,11 @@ struct store_report {
 };
 /* `not_pending`: indexes of reports that lack no acknowledgement. Valid during the callback. */
 typedef void store_reported(void *ctx, enum rc rc, const size_t *not_pending, size_t count);
-/* The ack timeout starts now. The reports need to live during the call only. */
+/*
+ * The ack timeout starts now. The reports need to live during the call only. Those of unavailable
+ * shards are left out: sessions read the inbox again when they return. RC_CLOSED: all of them, and
+ * the callback is not called.
+ */
 MUST_CHECK enum rc store_report(struct store *store, const struct store_report *reports,
                                 size_t count, store_reported *done, void *ctx);
 

@@ -44,53 +44,78 @@ on_acked(void *ctx, enum rc rc)
     if (hub->closing)
         return;
     if (rc == RC_OK) {
-        clear(&hub->acks_sent);
+        clear(&hub->acks.sent);
         acks_flush(hub);
         hub_mark(hub, HUB_REFILL);
         return;
     }
     /* It is unknown whether they were stored. Acks are idempotent, so they are sent again. */
-    for (size_t i = 0; i < hub->acks_sent.count; i++)
-        push(&hub->acks, hub->acks_sent.items[i]);
-    hub->acks_sent.count = 0;
+    for (size_t i = 0; i < hub->acks.sent.count; i++)
+        push(&hub->acks.queued, hub->acks.sent.items[i]);
+    hub->acks.sent.count = 0;
     hub_retry(hub);
+}
+
+/* The next batch. Acks for an unavailable shard leave the queue, so that others pass them. */
+static void
+fill_batch(struct hub *hub)
+{
+    struct acks *queued = &hub->acks.queued;
+    size_t count = 0;
+
+    while (count < queued->count && hub->acks.sent.count < ACKS_PER_CALL) {
+        const struct store_ack *ack = &queued->items[count++];
+
+        push(store_acks_wait(hub->store, ack) ? &hub->acks.waiting : &hub->acks.sent, *ack);
+    }
+    queued->count -= count;
+    memmove(queued->items, queued->items + count, queued->count * sizeof(*queued->items));
 }
 
 void
 acks_flush(struct hub *hub)
 {
-    size_t count = hub->acks.count < ACKS_PER_CALL ? hub->acks.count : ACKS_PER_CALL;
+    struct acks *sent = &hub->acks.sent;
 
     delivery_reports_flush(hub);
-    if (count == 0 || hub->acks_sent.count > 0 || delivery_reports_wait(hub) ||
+    if (hub->acks.queued.count == 0 || sent->count > 0 || delivery_reports_wait(hub) ||
         !store_is_up(hub->store))
         return;
-    for (size_t i = 0; i < count; i++)
-        push(&hub->acks_sent, hub->acks.items[i]);
-    hub->acks.count -= count;
-    memmove(hub->acks.items, hub->acks.items + count, hub->acks.count * sizeof(*hub->acks.items));
-    if (store_ack(hub->store, hub->acks_sent.items, count, on_acked, hub) != RC_OK)
+    fill_batch(hub);
+    if (sent->count > 0 && store_ack(hub->store, sent->items, sent->count, on_acked, hub) != RC_OK)
         on_acked(hub, RC_AGAIN);
+}
+
+void
+acks_resume(struct hub *hub)
+{
+    for (size_t i = 0; i < hub->acks.waiting.count; i++)
+        push(&hub->acks.queued, hub->acks.waiting.items[i]);
+    hub->acks.waiting.count = 0;
+    acks_flush(hub);
 }
 
 void
 acks_add(struct hub *hub, const char *user, const char *id, int shard)
 {
     /* The notification stays pending: it is retried and acknowledged again. */
-    if (hub->acks.count >= (shard >= 0 ? ACKS_MAX : FOREIGN_ACKS_MAX)) {
+    if (hub->acks.queued.count + hub->acks.waiting.count >=
+        (shard >= 0 ? ACKS_MAX : FOREIGN_ACKS_MAX)) {
         rejections_add(&hub->acks_rejected, user, "ack queue is full: acks dropped");
         return;
     }
     stats_time(hub->stats, TIME_ACKED, clock_wall_us() - trace_commit_ms(id) * 1000);
-    push(&hub->acks, (struct store_ack){memory_text(user, strlen(user)),
-                                        memory_text(id, strlen(id)), (signed char)shard});
+    push(&hub->acks.queued, (struct store_ack){memory_text(user, strlen(user)),
+                                               memory_text(id, strlen(id)), (signed char)shard});
 }
 
 void
 acks_free(struct hub *hub)
 {
-    clear(&hub->acks);
-    clear(&hub->acks_sent);
-    free(hub->acks.items);
-    free(hub->acks_sent.items);
+    clear(&hub->acks.queued);
+    clear(&hub->acks.sent);
+    clear(&hub->acks.waiting);
+    free(hub->acks.waiting.items);
+    free(hub->acks.queued.items);
+    free(hub->acks.sent.items);
 }

@@ -13,6 +13,9 @@ void acks_add(struct hub *hub, const char *user, const char *id, int shard);
 /* Sends delivery reports, then one batch of acks, unless one is in flight. */
 void acks_flush(struct hub *hub);
 
+/* The store is up: sends also the acks that waited for an unavailable shard. */
+void acks_resume(struct hub *hub);
+
 void acks_free(struct hub *hub);
 
 #endif

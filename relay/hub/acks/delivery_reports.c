@@ -104,8 +104,8 @@ end_call(struct hub *hub, struct report_call *call)
     free(call);
 }
 
-static void
-apply_replies(struct hub *hub)
+void
+delivery_reports_apply(struct hub *hub)
 {
     struct report_call *call;
 
@@ -126,7 +126,7 @@ on_reported(void *ctx, enum rc rc, const size_t *unowed, size_t unowed_count)
     }
     call->state = rc == RC_OK ? REPORT_STORED : REPORT_FAILED;
     hub->reports.failed += rc != RC_OK;
-    apply_replies(hub);
+    delivery_reports_apply(hub);
     if (hub->closing)
         return;
     if (rc != RC_OK) {
@@ -140,6 +140,7 @@ static enum rc
 send_call(struct hub *hub, struct report_call *call)
 {
     struct store_report reports[REPORTS_PER_CALL];
+    enum rc rc;
 
     for (size_t i = 0; i < call->count; i++) {
         const struct delivery_report *item = &call->items[i];
@@ -156,10 +157,15 @@ send_call(struct hub *hub, struct report_call *call)
             .is_renewal = item->is_renewal,
         };
     }
-    if (store_report(hub->store, reports, call->count, on_reported, call) != RC_OK)
-        return RC_AGAIN;
-    call->state = REPORT_SENT;
-    return RC_OK;
+    rc = store_report(hub->store, reports, call->count, on_reported, call);
+    if (rc == RC_CLOSED) {
+        call->state = REPORT_STORED;
+        hub_mark(hub, HUB_FLUSH | HUB_REFILL);
+        return RC_OK;
+    }
+    if (rc == RC_OK)
+        call->state = REPORT_SENT;
+    return rc;
 }
 
 /* Reports are idempotent. */
@@ -220,7 +226,7 @@ delivery_reports_flush(struct hub *hub)
 void
 delivery_reports_free(struct hub *hub)
 {
-    apply_replies(hub);
+    delivery_reports_apply(hub);
     for (size_t i = 0; i < hub->reports.count; i++)
         release(&hub->reports.items[i]);
     free(hub->reports.items);

@@ -24,6 +24,13 @@ struct acks {
     size_t room;
 };
 
+/* All of the acks in this relay, by what they wait for. */
+struct ack_queue {
+    struct acks queued;  /* the next batch */
+    struct acks sent;    /* a reply */
+    struct acks waiting; /* the return of an unavailable shard */
+};
+
 struct rejections {
     uint64_t count; /* since the last log line */
     int64_t logged_us;
@@ -100,8 +107,7 @@ struct hub {
     unsigned list_frames;    /* sent in this turn */
     unsigned deferred_count; /* sessions with inbox_is_deferred */
     bool refill_is_pending;  /* some of them wait for acks and reports to be stored */
-    struct acks acks;        /* waiting for the store */
-    struct acks acks_sent;   /* pending */
+    struct ack_queue acks;
     struct delivery_reports reports;
     size_t nack_count; /* pending ids */
     struct rejections acks_rejected;

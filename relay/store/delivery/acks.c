@@ -57,6 +57,16 @@ may_be_of(const struct store *store, const struct store_ack *ack, unsigned shard
     return shard == 0 || store_shard_of(store, ack->user) == shard;
 }
 
+bool
+store_acks_wait(const struct store *store, const struct store_ack *ack)
+{
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        if (store->shards[k].is_unavailable && may_be_of(store, ack, k))
+            return true;
+    }
+    return false;
+}
+
 /* The number of leading acks of the same user. */
 static size_t
 count_same_user(const struct store_ack *acks, size_t count)
@@ -152,7 +162,7 @@ store_nack(struct store *store, const char *user, const char *const *ids, size_t
     struct ack *ack;
     char delay[24];
 
-    if (!store->is_up)
+    if (!store_serves(store, user))
         return RC_AGAIN;
     ack = ack_new(store, &nack_kind, done, ctx);
     snprintf(delay, sizeof(delay), "%" PRId64, delay_ms > 0 ? delay_ms : 0);

@@ -53,6 +53,8 @@ store_presence(struct store *store, enum store_presence_change what, const char 
         struct arguments arguments = {.argc = 0};
         size_t fixed;
 
+        if (store->shards[k].is_unavailable)
+            continue; /* all users are registered again when it returns */
         shard_arguments(&store->shards[k], &arguments);
         argument(&arguments, store->owner);
         argument(&arguments, words[what]);

@@ -103,7 +103,7 @@ report_to(struct report *report, struct shard *shard, const struct store_report 
         argument(&arguments, texts[i].id);
     }
     report->first[shard->number + 1] = end;
-    if (end > report->first[shard->number])
+    if (end > report->first[shard->number] && !shard->is_unavailable)
         shard_request_send_script(&report->request, shard, STORE_SCRIPT_report, 1, &arguments);
     else
         arguments_free(&arguments);
@@ -115,6 +115,8 @@ store_report(struct store *store, const struct store_report *reports, size_t cou
 {
     struct report *report;
     struct texts *texts;
+    bool is_empty;
+    enum rc rc;
 
     if (!store->is_up)
         return RC_AGAIN;
@@ -129,5 +131,7 @@ store_report(struct store *store, const struct store_report *reports, size_t cou
     for (unsigned k = 0; k < store->shard_count; k++)
         report_to(report, &store->shards[k], reports, count, texts);
     free(texts);
-    return shard_request_await(&report->request);
+    is_empty = report->request.left == 0 && !report->request.has_failed;
+    rc = shard_request_await(&report->request);
+    return is_empty ? RC_CLOSED : rc;
 }

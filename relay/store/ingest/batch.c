@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "store/shards/placement.h"
 #include "store/shards/store_private.h"
 
 #define TEXT_SIZE (FRAME_UUID_TEXT + 1) /* an id is the longest text */
@@ -288,7 +289,8 @@ add(struct store_batch *batch, const struct frame *frame, bool is_rejected)
     bool is_again = store->shard_count > 1 && is_stored(&store->shards[k], frame);
 
     batch->count++;
-    if (store->shard_count > 1 && !is_rejected)
+    /* Notifications of other shards must not wait for one that is not stored. */
+    if (store->shard_count > 1 && !is_rejected && !store->shards[k].is_unavailable)
         record_position(&store->shards[k], frame);
     if (is_again && frame->kind != FRAME_KIND_COMMIT)
         stats_add(store->stats, STAT_STORE_REPLAYED, 1);

@@ -350,8 +350,12 @@ store_ingest(struct store *store, const char *slot, const char *after, const cha
                                &ingest_kind);
     ingest->done = done;
     ingest->ctx = ctx;
-    for (unsigned k = 0; k < store->shard_count; k++)
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        /* PostgreSQL sends its part again when it returns: feed_confirm.c retains the WAL. */
+        if (store->shards[k].is_unavailable)
+            continue;
         send_part(ingest, &store->shards[k], &order, &batch->parts[k]);
+    }
     batch_clear(batch);
     return shard_request_await(&ingest->request);
 }

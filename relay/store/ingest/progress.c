@@ -130,8 +130,10 @@ on_acquire_reply(struct shard_request *request, struct shard *shard, const struc
     if (!is_progress(reply))
         return false;
     merge_progress(acquire, shard, reply);
-    for (unsigned k = 1; shard->number == 0 && k < request->store->shard_count; k++)
-        send_acquire(acquire, &request->store->shards[k]);
+    for (unsigned k = 1; shard->number == 0 && k < request->store->shard_count; k++) {
+        if (!request->store->shards[k].is_unavailable)
+            send_acquire(acquire, &request->store->shards[k]);
+    }
     return true;
 }
 
@@ -228,9 +230,12 @@ send_rewind(struct shard_request *request, struct shard *shard, const char *slot
 enum rc
 store_rewind(struct store *store, const char *slot, const struct store_rewind *rewind)
 {
-    struct shard_request *request = shard_request_new(sizeof(*request), store, &rewind_kind);
+    struct shard_request *request;
     char fresh_epoch[STORE_EPOCH_TEXT + 1] = "";
 
+    if (!store_is_complete(store))
+        return RC_AGAIN; /* a shard that returns later would not be rewound */
+    request = shard_request_new(sizeof(*request), store, &rewind_kind);
     if (rewind->is_gap)
         shard_random_hex(fresh_epoch, STORE_EPOCH_TEXT);
     for (unsigned k = 0; k < store->shard_count; k++) {

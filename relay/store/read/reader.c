@@ -87,14 +87,10 @@ on_order_timer(struct ev_loop *loop, ev_timer *timer, int events)
 }
 
 static void
-update_store(const struct reader *reader)
+update_store(const struct server_reader *server)
 {
-    bool follows = true;
-
-    for (unsigned i = 0; i < reader->server_count; i++)
-        follows =
-            follows && link_is_up(reader->servers[i].link) && reader->servers[i].is_positioned;
-    store_set_reader_follows(reader->store, follows);
+    store_set_reader_follows(server->reader->store, server->number,
+                             link_is_up(server->link) && server->is_positioned);
 }
 
 /* "$" in every XREAD would miss entries added between two. So the newest id is read once. */
@@ -113,7 +109,7 @@ on_positioned(void *ctx, const struct redisReply *reply)
     server->is_positioned = true;
     if (server->number == 0)
         control_handle_newest(&reader->events, reply, reader->control.at);
-    update_store(reader);
+    update_store(server);
     reader->events.on_resumed(reader->events.ctx);
     read_server(server);
 }
@@ -178,7 +174,7 @@ on_down(void *ctx, const char *reason)
 
     (void)reason; /* the link has logged it */
     server->reading = server->is_stale = false;
-    update_store(server->reader);
+    update_store(server);
 }
 
 /* A full store rejects heartbeats, and a quiet one sends nothing else: so no timeout applies. */
@@ -250,7 +246,8 @@ reader_open(struct ev_loop *loop, const struct config *config, struct store *sto
     if (reader->entries_max < READER_ENTRIES_MIN)
         reader->entries_max = READER_ENTRIES_MIN;
     name_keys(reader, config);
-    store_set_reader_follows(store, false);
+    for (unsigned i = 0; i < reader->server_count; i++)
+        store_set_reader_follows(store, i, false);
     for (unsigned i = 0; i < reader->server_count; i++)
         open_server(&reader->servers[i], reader, i, loop, config);
     reader->control.link = reader->servers[0].link;

@@ -8,9 +8,9 @@
 
 #include "base/log.h"
 #include "store/connection/reply.h"
-#include "store/shards/shard_request.h"
 #include "store/shards/maintenance.h"
 #include "store/shards/replicas.h"
+#include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
 
 #define STORE_TIMEOUT_S 10.0
@@ -187,7 +187,7 @@ on_hello(void *ctx, const struct redisReply *reply)
         topic_prefix_set(shard->store->topic_prefix, reply_bytes(reply_at(reply, 3)));
     link_set_usable(shard->link);
     shard->is_up = true;
-    shard->events->on_up(shard->store);
+    shard->events->on_up(shard);
 }
 
 static void
@@ -229,7 +229,7 @@ on_link_down(void *ctx, const char *reason)
     if (!shard->is_up)
         return;
     shard->is_up = false;
-    shard->events->on_down(shard->store);
+    shard->events->on_down(shard);
 }
 
 void

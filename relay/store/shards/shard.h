@@ -14,6 +14,7 @@
 #define STORE_EPOCH_TEXT 16
 
 struct link;
+struct shard;
 struct store;
 struct maintenance;
 
@@ -37,8 +38,8 @@ struct shard_holdings {
 
 /* The shard went up (shard->epoch is current) or down. Called from the loop. */
 struct shard_events {
-    void (*on_up)(struct store *store);
-    void (*on_down)(struct store *store);
+    void (*on_up)(struct shard *shard);
+    void (*on_down)(struct shard *shard);
 };
 
 struct shard {
@@ -48,7 +49,9 @@ struct shard {
     struct link *link;
     struct maintenance *maintenance;
     bool is_up;
-    char name[16]; /* in the log */
+    bool is_unavailable; /* the store works without it: regroup.h */
+    bool lacks_reader;   /* the reader's connection that starts with this shard is not up */
+    char name[16];       /* in the log */
     char prefix[STORE_PREFIX_MAX];
     char stream_key[STORE_KEY_MAX];
     char epoch[STORE_EPOCH_TEXT + 1]; /* changes when its data is lost; "" before it is first up */
@@ -74,9 +77,6 @@ void shard_open(struct shard *shard, struct store *store, unsigned number,
 /* Calls in flight end with RC_IO. */
 void shard_close(struct shard *shard);
 void shard_free(struct shard *shard); /* after shard_close */
-
-/* The shard of notifications for this user alone. `user` may be any bytes. */
-unsigned shard_of_user(unsigned shard_count, const char *user, size_t len);
 
 /* `len` random hexadecimal digits and a zero. */
 void shard_random_hex(char *text, size_t len);

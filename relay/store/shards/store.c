@@ -1,4 +1,4 @@
-/* store.c: the store is up while all of its shards are. */
+/* store.c: opens and closes the store, and answers what its users ask about it. */
 #include "store/store.h"
 
 #include <inttypes.h>
@@ -6,39 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "base/memory.h"
-#include "store/shards/maintenance.h"
+#include "store/shards/placement.h"
+#include "store/shards/regroup.h"
 #include "store/shards/replicas.h"
-#include "store/shards/start_position.h"
 #include "store/shards/store_private.h"
 
 #define STORE_FSYNC_DELAY_US 2000000 /* twice the interval of everysec */
-
-/* FNV-1a. It must never change: it decides the shard of each user. */
-#define FNV_START UINT64_C(0xcbf29ce484222325)
-#define FNV_PRIME UINT64_C(0x100000001b3)
-
-static uint64_t
-hash_bytes(uint64_t hash, const char *bytes, size_t len)
-{
-    for (size_t i = 0; i < len; i++)
-        hash = (hash ^ (unsigned char)bytes[i]) * FNV_PRIME;
-    return hash;
-}
 
 unsigned
 store_shards(const struct store *store)
 {
     return store->shard_count;
-}
-
-unsigned
-shard_of_user(unsigned shard_count, const char *user, size_t len)
-{
-    if (shard_count == 1)
-        return 0;
-    return 1 + (unsigned)(hash_bytes(FNV_START, user, len) % (shard_count - 1));
 }
 
 unsigned
@@ -59,81 +38,6 @@ delivery_settings(const struct config *config, struct delivery *ret_delivery)
     snprintf(d->retention, sizeof(d->retention), "%" PRId64, config->store.retention_ms);
 }
 
-/* Up and down. */
-
-static void
-notify_listeners(struct store *store)
-{
-    for (struct store_listener *l = store->listeners; l != NULL; l = l->next) {
-        if (store->is_up)
-            l->on_up(l->ctx);
-        else
-            l->on_down(l->ctx);
-    }
-}
-
-static void
-update_connected(const struct store *store)
-{
-    stats_set(store->stats, STAT_STORE_CONNECTED, store->is_up && !store->lacks_reader ? 1 : 0);
-}
-
-/* With several shards it changes when the epoch of any shard changes. */
-static void
-make_epoch(struct store *store)
-{
-    uint64_t hash = FNV_START ^ store->shard_count;
-
-    if (store->shard_count == 1) {
-        memcpy(store->epoch, store->shards[0].epoch, sizeof(store->epoch));
-        return;
-    }
-    for (unsigned k = 0; k < store->shard_count; k++) {
-        hash = hash_bytes(hash, store->shards[k].epoch, strlen(store->shards[k].epoch));
-        hash = hash_bytes(hash, ":", 1);
-    }
-    snprintf(store->epoch, sizeof(store->epoch), "%016" PRIx64, hash);
-}
-
-static void
-come_up(struct store *store)
-{
-    store->has_begun = true;
-    log_info("store", "store connected", LOG_TEXT("epoch", store->epoch));
-    store->is_up = true;
-    update_connected(store);
-    notify_listeners(store);
-}
-
-static void
-on_shard_up(struct store *store)
-{
-    for (unsigned k = 0; k < store->shard_count; k++) {
-        if (!store->shards[k].is_up)
-            return;
-    }
-    for (unsigned k = 0; k < store->shard_count; k++) {
-        store->newest[k] = store->shards[k].seen;
-        store->newest_position[k] = store->shards[k].seen_position;
-    }
-    make_epoch(store);
-    if (store->shard_count > 1 && !store->has_begun)
-        start_position_find(store, come_up);
-    else
-        come_up(store);
-}
-
-static void
-on_shard_down(struct store *store)
-{
-    if (!store->is_up)
-        return;
-    store->is_up = false;
-    replicas_down(store);
-    update_connected(store);
-    notify_listeners(store);
-}
-
 static void
 free_shards(struct store *store)
 {
@@ -144,8 +48,6 @@ free_shards(struct store *store)
     free(store->shards);
     servers_close(store->servers);
 }
-
-static const struct shard_events shard_events = {.on_up = on_shard_up, .on_down = on_shard_down};
 
 struct store *
 store_open(struct ev_loop *loop, const struct config *config, struct stats *stats)
@@ -164,9 +66,10 @@ store_open(struct ev_loop *loop, const struct config *config, struct stats *stat
         free(store);
         return NULL;
     }
+    regroup_open(store);
     store->shards = memory_new(store->shard_count * sizeof(*store->shards));
     for (unsigned k = 0; k < store->shard_count; k++)
-        shard_open(&store->shards[k], store, k, config, &shard_events);
+        shard_open(&store->shards[k], store, k, config, &regroup_events);
     return store;
 }
 
@@ -177,54 +80,15 @@ store_close(struct store *store)
         return;
     store->is_up = false; /* callbacks called by free_shards must not find a shard */
     replicas_down(store); /* ends a wait for replicas */
+    regroup_close(store);
     free_shards(store);
     free(store);
-}
-
-void
-store_listen(struct store *store, struct store_listener *listener)
-{
-    listener->next = store->listeners;
-    store->listeners = listener;
 }
 
 const char *
 store_relay_id(const struct store *store)
 {
     return store->owner;
-}
-
-bool
-store_is_up(const struct store *store)
-{
-    for (unsigned k = 0; store->is_up && k < store->shard_count; k++) {
-        if (!link_is_up(store->shards[k].link))
-            return false;
-    }
-    return store->is_up;
-}
-
-bool
-store_is_serving(const struct store *store)
-{
-    return store_is_up(store) && !store->lacks_reader;
-}
-
-void
-store_set_reader_follows(struct store *store, bool follows)
-{
-    store->lacks_reader = !follows;
-    update_connected(store);
-}
-
-bool
-store_rejects_heartbeats(const struct store *store)
-{
-    for (unsigned k = 0; store_is_up(store) && k < store->shard_count; k++) {
-        if (maintenance_is_rejected(store->shards[k].maintenance))
-            return true;
-    }
-    return false;
 }
 
 const char *

@@ -29,9 +29,9 @@ struct store {
     struct servers *servers;
     struct stats *stats;
     struct store_listener *listeners;
-    bool is_up;        /* all shards are up */
-    bool lacks_reader; /* this process has a reader, which does not follow all shards */
-    char owner[STORE_TOKEN_TEXT + 1];      /* this process */
+    bool is_up;                       /* all shards are up, except unavailable ones: regroup.h */
+    ev_timer regroup;                 /* a shard went down or returned */
+    char owner[STORE_TOKEN_TEXT + 1]; /* this process */
     char feed_token[STORE_TOKEN_TEXT + 1]; /* random; owner of the acquired progress */
     struct delivery delivery;
     struct fault_log faults;
@@ -49,6 +49,8 @@ struct store {
     unsigned shard_count;
     struct topology topology;
 };
+
+void store_update_connected(const struct store *store);
 
 /* The first arguments of most scripts: the shard's stream, and the prefix of its keys. */
 void shard_arguments(const struct shard *shard, struct arguments *arguments);

@@ -23,6 +23,7 @@
 #define CALLS_MAX 8
 
 bool __wrap_store_is_up(const struct store *store);
+bool __wrap_store_acks_wait(const struct store *store, const struct store_ack *ack);
 enum rc __wrap_store_report(struct store *store, const struct store_report *reports, size_t count,
                             store_reported *done, void *ctx);
 
@@ -48,6 +49,15 @@ __wrap_store_ack(struct store *store, const struct store_ack *acks, size_t count
     (void)ctx;
     ack_calls++;
     return RC_OK;
+}
+
+/* All shards are available. */
+bool
+__wrap_store_acks_wait(const struct store *store, const struct store_ack *ack)
+{
+    (void)store;
+    (void)ack;
+    return false;
 }
 
 bool

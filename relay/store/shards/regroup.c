@@ -1,0 +1,185 @@
+/* regroup.c: which shards the store works with, as shards go down and return. */
+#include "store/shards/regroup.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "store/shards/placement.h"
+#include "store/shards/replicas.h"
+#include "store/shards/start_position.h"
+#include "store/shards/store_private.h"
+
+/* So the shards of a node leave and return together. A planned failover is over before. */
+#define REGROUP_AFTER_S 1.0
+
+#define SHARD_LIST_MAX (3 * STORE_SHARDS_MAX)
+
+static void
+notify_listeners(struct store *store)
+{
+    for (struct store_listener *l = store->listeners; l != NULL; l = l->next) {
+        if (store->is_up)
+            l->on_up(l->ctx);
+        else
+            l->on_down(l->ctx);
+    }
+}
+
+static unsigned
+count_down(const struct store *store)
+{
+    unsigned count = 0;
+
+    for (unsigned k = 0; k < store->shard_count; k++)
+        count += !store->shards[k].is_up;
+    return count;
+}
+
+/* With several shards it changes when the epoch of any shard changes. */
+static void
+make_epoch(struct store *store)
+{
+    uint64_t hash = PLACEMENT_HASH_START ^ store->shard_count;
+
+    if (store->shard_count == 1) {
+        memcpy(store->epoch, store->shards[0].epoch, sizeof(store->epoch));
+        return;
+    }
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        hash = placement_hash(hash, store->shards[k].epoch, strlen(store->shards[k].epoch));
+        hash = placement_hash(hash, ":", 1);
+    }
+    snprintf(store->epoch, sizeof(store->epoch), "%016" PRIx64, hash);
+}
+
+static void
+log_unavailable(const struct store *store)
+{
+    char list[SHARD_LIST_MAX] = "";
+    size_t len = 0;
+
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        if (store->shards[k].is_unavailable && len < sizeof(list))
+            len += (size_t)snprintf(list + len, sizeof(list) - len, len > 0 ? ",%u" : "%u", k);
+    }
+    if (len > 0)
+        log_warn("store", "shards are unavailable: storing and delivering without them",
+                 LOG_TEXT("shards", list),
+                 LOG_TEXT("hint", "PostgreSQL retains WAL until they are available again"));
+}
+
+static void
+come_up(struct store *store)
+{
+    store->has_begun = true;
+    log_info("store", "store connected", LOG_TEXT("epoch", store->epoch));
+    log_unavailable(store);
+    store->is_up = true;
+    store_update_connected(store);
+    notify_listeners(store);
+}
+
+static void
+go_down(struct store *store)
+{
+    store->is_up = false;
+    replicas_down(store);
+    store_update_connected(store);
+    notify_listeners(store);
+}
+
+/* Goes up with the shards that are up. Listeners see each change of the set as down, then up. */
+static void
+regroup(struct store *store)
+{
+    ev_timer_stop(store->loop, &store->regroup);
+    if (store->is_up)
+        go_down(store);
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        struct shard *shard = &store->shards[k];
+
+        shard->is_unavailable = !shard->is_up;
+        store->newest[k] = shard->seen;
+        store->newest_position[k] = shard->seen_position;
+    }
+    make_epoch(store);
+    if (store->shard_count > 1 && !store->has_begun)
+        start_position_find(store, come_up);
+    else
+        come_up(store);
+}
+
+static bool
+is_grouped(const struct store *store)
+{
+    for (unsigned k = 0; k < store->shard_count; k++) {
+        if (store->shards[k].is_unavailable == store->shards[k].is_up)
+            return false;
+    }
+    return store->is_up;
+}
+
+static void
+on_regroup(struct ev_loop *loop, ev_timer *timer, int events)
+{
+    struct store *store = timer->data;
+
+    (void)events;
+    ev_timer_stop(loop, timer);
+    /* Without shard 0 its return starts the timer again. */
+    if (store->shards[0].is_up && !is_grouped(store))
+        regroup(store);
+}
+
+/* On a single server the shards are up or down together. */
+static void
+regroup_later(struct store *store)
+{
+    if (!store->has_begun || !store->topology.is_cluster || ev_is_active(&store->regroup))
+        return;
+    ev_timer_set(&store->regroup, REGROUP_AFTER_S, 0.0);
+    ev_timer_start(store->loop, &store->regroup);
+}
+
+static void
+on_shard_up(struct shard *shard)
+{
+    struct store *store = shard->store;
+    const unsigned down = count_down(store);
+
+    stats_set(store->stats, STAT_STORE_UNAVAILABLE, down);
+    if (down == 0)
+        regroup(store);
+    else
+        regroup_later(store);
+}
+
+static void
+on_shard_down(struct shard *shard)
+{
+    struct store *store = shard->store;
+
+    stats_set(store->stats, STAT_STORE_UNAVAILABLE, count_down(store));
+    if (shard->is_unavailable)
+        return;
+    if (store->is_up)
+        go_down(store);
+    regroup_later(store);
+}
+
+const struct shard_events regroup_events = {.on_up = on_shard_up, .on_down = on_shard_down};
+
+void
+regroup_open(struct store *store)
+{
+    ev_timer_init(&store->regroup, on_regroup, REGROUP_AFTER_S, 0.0);
+    store->regroup.data = store;
+}
+
+void
+regroup_close(struct store *store)
+{
+    ev_timer_stop(store->loop, &store->regroup);
+}

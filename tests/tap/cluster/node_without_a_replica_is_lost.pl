@@ -1,0 +1,132 @@
+# Tests that the loss of one node delays only the users of its shards: the others receive their notifications, and
+# nothing is lost, doubled or out of order when it returns.
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until wait_confirmed);
+use Clairon::Test::Torture;
+use JSON ();
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE one (id serial PRIMARY KEY, owner text);
+    CREATE TABLE many (id serial PRIMARY KEY, team text);
+    INSERT INTO clairon.member SELECT 'TEAM', 't1', 'u' || i FROM generate_series(0, 11) i;
+    SELECT clairon.watch('one', 'USER', 'owner', ack_required => true);
+    SELECT clairon.watch('many', 'TEAM', 'team', ack_required => true)});
+my $cluster = Clairon::Test::store_cluster(replicas => 0);
+my ($relay, $second) = map { Clairon::Test::relay($pg, $cluster, conf => { 'store.min_replicas' => 0, 'delivery.ack_timeout' => '1h', 'gate.ping' => '1h' }) } 1 .. 2;
+my @users   = map { "u$_" } 0 .. 11;
+my %clients = map { $_ => $relay->client($_) } @users;
+my (%acked, @others);
+
+# Acknowledges all that a client has received; to be called while its loop runs.
+sub ack_received
+{
+    my ($client) = @_;
+    my @ids = map { $_->{metadata}{id} } $client->notifications;
+    my $from = $acked{$client} // 0;
+    $client->{tx}->send([ 1, 0, 0, 0, 1, JSON::encode_json({ t => 'ack', ids => [ @ids[ $from .. $#ids ] ] }) ]) if @ids > $from;
+    $acked{$client} = @ids;
+    return;
+}
+
+# Rows of a user, each once, in the order received.
+sub received
+{
+    my ($user) = @_;
+    my %had;
+    return map { "$_->{metadata}{source} $_->{payload}{after}{id}" } grep { !$had{ $_->{metadata}{id} }++ } $clients{$user}->notifications;
+}
+
+sub insert
+{
+    $pg->safe_psql('postgres', q{BEGIN; INSERT INTO one (owner) SELECT 'u' || i FROM generate_series(0, 11) i; INSERT INTO many (team) VALUES ('t1'); COMMIT}) for 1 .. $_[0];
+    return;
+}
+
+# Waits until these users have received all rows.
+sub wait_received
+{
+    my ($what, @of) = @_;
+    for my $user (@of)
+    {
+        my $rows = $pg->safe_psql('postgres', "SELECT (SELECT count(*) FROM one WHERE owner = '$user') + (SELECT count(*) FROM many)");
+        $clients{$user}->run_until("$what: $user receives its rows", sub { ack_received($_) for values %clients; received($user) == $rows });
+    }
+    return pass("$what: all rows are received");
+}
+
+# Waits until no notification of these streams lacks an acknowledgement.
+sub wait_acked
+{
+    my ($what, @streams) = @_;
+    return $clients{ $others[0] // 'u0' }->run_until("$what: all is acknowledged", sub {
+        ack_received($_) for values %clients;
+        !grep { $cluster->execute('EXISTS', $_) && $cluster->pending($_) } @streams });
+}
+
+sub shard_of { my ($user) = @_; my ($entry) = grep { $_->{data} =~ /"owner":"$user"/ } $cluster->entries; return $entry->{stream} =~ /\{(\d+)\}/ ? $1 : die }
+sub confirmed { return $pg->safe_psql('postgres', 'SELECT confirmed_flush_lsn FROM pg_replication_slots') }
+
+insert(3);
+wait_received('at first', @users);
+wait_acked('at first', map { "clairon:{$_}:stream" } 0 .. 15);
+wait_confirmed($pg);
+my %shard = map { $_ => shard_of($_) } @users;
+my $lost = (grep { $_ != $cluster->primary_of(0) } map { $cluster->primary_of($shard{$_}) } @users)[0];
+my %is_lost = map { $_ => $cluster->primary_of($shard{$_}) == $lost } @users;
+my @away = grep { $is_lost{$_} } @users;
+@others = grep { !$is_lost{$_} } @users;
+ok(@away && @others, sprintf('%d users of the lost node, %d of others', scalar @away, scalar @others));
+
+for my $case ([ 'a killed node', sub { $lost->kill9 } ], [ 'killed again', sub { $lost->kill9 } ])
+{
+    my ($what, $fault) = @$case;
+    my $log = length $relay->log_text;
+    $fault->();
+    insert(5);
+    wait_received($what, @others);
+    wait_acked($what, map { "clairon:{$shard{$_}}:stream" } @others);
+    pass("$what: the acknowledgements of others are stored");
+    my $before = confirmed();
+    insert(5);
+    wait_received("$what, later", @others);
+    is(confirmed(), $before, "$what: PostgreSQL retains the WAL");
+    like(substr($relay->log_text, $log), qr/shards are unavailable: storing and delivering without them.* shards="[\d,]+"/, "$what: the missing shards are logged");
+    is($relay->metric('clairon_store_unavailable_shards') > 0, 1, "$what: and counted");
+    is(($relay->get('/readyz'))[0], 200, "$what: the relay is ready");
+    # A client of the others connects, and a new group membership counts.
+    my $new = $relay->client($others[0]);
+    $new->wait_for('connected');
+    $new->close;
+    $lost->start;
+    wait_received("$what is back", @users);
+    wait_acked("$what is back", map { "clairon:{$_}:stream" } 0 .. 15);
+    wait_confirmed($pg);
+    is($relay->metric('clairon_store_unavailable_shards'), 0, "$what is back: no shard is missing");
+}
+
+my $torture = Clairon::Test::Torture->new(pg => $pg, seed => 1, tables => [qw(one many)], stored => sub { $cluster->stored });
+$torture->check_stored_once($cluster->entries);
+$torture->check_commit_order($_, $cluster->entries($_)) for grep { $cluster->execute('EXISTS', $_) } $cluster->keys('stream');
+for my $user (@users)
+{
+    is($clients{$user}->gaps, '', "$user receives no gap");
+    my @received = received($user);
+    for my $table (qw(one many))
+    {
+        my @ids = map { /^$table (\d+)/ ? $1 : () } @received;
+        is(scalar(grep { $ids[$_] < $ids[ $_ - 1 ] } 1 .. $#ids), 0, "$user receives the rows of $table in order");
+    }
+}
+for my $user (@others)
+{
+    my @received = received($user);
+    my @expected = map { s/^\d+ //r } sort { ($a =~ /^(\d+)/)[0] <=> ($b =~ /^(\d+)/)[0] } @received;
+    is(scalar @received, scalar @expected, "$user has all rows");
+}
+is($relay->log_text =~ /level=error/ ? 1 : 0, 0, 'nothing is logged as an error');
+
+done_testing();
