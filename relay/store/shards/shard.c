@@ -14,6 +14,7 @@
 #include "store/shards/store_private.h"
 
 #define STORE_TIMEOUT_S 10.0
+#define NODE_TIMEOUT_S 3.0 /* of a cluster: the other shards continue without a node that hangs */
 #define STORE_NOTIFICATION_MAX (512u << 20) /* the default of the server */
 
 void
@@ -248,7 +249,9 @@ shard_open(struct shard *shard, struct store *store, unsigned number, const stru
     replicas_open(shard);
     topology_shard_prefix(&store->topology, config->store.prefix, number, shard->prefix);
     key_write(shard->stream_key, shard->prefix, KEY_STREAM);
-    shard->link = link_open(store->loop, config, &target, STORE_TIMEOUT_S, &link_events);
+    shard->link =
+        link_open(store->loop, config, &target,
+                  store->topology.is_cluster ? NODE_TIMEOUT_S : STORE_TIMEOUT_S, &link_events);
     link_measure(shard->link, store->stats);
     shard->maintenance = maintenance_open(shard);
 }

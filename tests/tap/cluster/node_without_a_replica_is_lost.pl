@@ -7,6 +7,7 @@ use Clairon::Test qw(wait_until wait_confirmed);
 use Clairon::Test::Torture;
 use JSON ();
 use Test::More;
+use Time::HiRes qw(time);
 
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{
@@ -50,12 +51,14 @@ sub insert
 sub wait_received
 {
     my ($what, @of) = @_;
+    my $since = time;
     for my $user (@of)
     {
         my $rows = $pg->safe_psql('postgres', "SELECT (SELECT count(*) FROM one WHERE owner = '$user') + (SELECT count(*) FROM many)");
         $clients{$user}->run_until("$what: $user receives its rows", sub { ack_received($_) for values %clients; received($user) == $rows });
     }
-    return pass("$what: all rows are received");
+    pass("$what: all rows are received");
+    return note sprintf '%s: after %.1f s', $what, time - $since;
 }
 
 # Waits until no notification of these streams lacks an acknowledgement.
@@ -81,9 +84,11 @@ my @away = grep { $is_lost{$_} } @users;
 @others = grep { !$is_lost{$_} } @users;
 ok(@away && @others, sprintf('%d users of the lost node, %d of others', scalar @away, scalar @others));
 
-for my $case ([ 'a killed node', sub { $lost->kill9 } ], [ 'killed again', sub { $lost->kill9 } ])
+for my $case ([ 'a killed node', sub { $lost->kill9 }, sub { $lost->start } ],
+    [ 'a paused node', sub { $cluster->pause($lost) }, sub { $cluster->resume($lost) } ],
+    [ 'a node killed again', sub { $lost->kill9 }, sub { $lost->start } ])
 {
-    my ($what, $fault) = @$case;
+    my ($what, $fault, $return) = @$case;
     my $log = length $relay->log_text;
     $fault->();
     insert(5);
@@ -97,11 +102,11 @@ for my $case ([ 'a killed node', sub { $lost->kill9 } ], [ 'killed again', sub {
     like(substr($relay->log_text, $log), qr/shards are unavailable: storing and delivering without them.* shards="[\d,]+"/, "$what: the missing shards are logged");
     is($relay->metric('clairon_store_unavailable_shards') > 0, 1, "$what: and counted");
     is(($relay->get('/readyz'))[0], 200, "$what: the relay is ready");
-    # A client of the others connects, and a new group membership counts.
+    # A client of the others connects.
     my $new = $relay->client($others[0]);
     $new->wait_for('connected');
     $new->close;
-    $lost->start;
+    $return->();
     wait_received("$what is back", @users);
     wait_acked("$what is back", map { "clairon:{$_}:stream" } 0 .. 15);
     wait_confirmed($pg);
@@ -120,12 +125,6 @@ for my $user (@users)
         my @ids = map { /^$table (\d+)/ ? $1 : () } @received;
         is(scalar(grep { $ids[$_] < $ids[ $_ - 1 ] } 1 .. $#ids), 0, "$user receives the rows of $table in order");
     }
-}
-for my $user (@others)
-{
-    my @received = received($user);
-    my @expected = map { s/^\d+ //r } sort { ($a =~ /^(\d+)/)[0] <=> ($b =~ /^(\d+)/)[0] } @received;
-    is(scalar @received, scalar @expected, "$user has all rows");
 }
 is($relay->log_text =~ /level=error/ ? 1 : 0, 0, 'nothing is logged as an error');
 
