@@ -52,6 +52,7 @@ struct link {
     double timeout_s;
     unsigned pending;    /* commands in flight */
     int64_t received_us; /* time of the last reply, or when waiting began */
+    double was_silent_s; /* when it went down */
     int scripts_loaded;
     bool is_loading;
     bool is_usable; /* the connection works: the backoff restarts */
@@ -103,6 +104,12 @@ log_failure(struct link *link, const char *reason, int64_t delay_ms)
                  LOG_INT("retry_ms", delay_ms));
 }
 
+static double
+silent_s(const struct link *link)
+{
+    return (double)(clock_monotonic_us() - link->received_us) / 1e6;
+}
+
 /* The only transition to LINK_DOWN, from every other state. */
 static void
 link_fail(struct link *link, const char *reason)
@@ -114,6 +121,7 @@ link_fail(struct link *link, const char *reason)
 
     if (link->state == LINK_DOWN)
         return;
+    link->was_silent_s = silent_s(link); /* later the pending requests end */
     snprintf(kept, sizeof(kept), "%s",
              reason != NULL ? reason : ""); /* `reason` may point into the context */
     if (!link->is_usable)
@@ -144,6 +152,12 @@ bool
 link_is_up(const struct link *link)
 {
     return link->state == LINK_UP;
+}
+
+double
+link_was_silent_s(const struct link *link)
+{
+    return link->was_silent_s;
 }
 
 void
@@ -439,12 +453,6 @@ link_connect(struct link *link)
     link->is_usable = false;
     link->received_us = clock_monotonic_us();
     connect_start(&link->connect);
-}
-
-static double
-silent_s(const struct link *link)
-{
-    return (double)(clock_monotonic_us() - link->received_us) / 1e6;
 }
 
 static bool

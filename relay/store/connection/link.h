@@ -48,6 +48,9 @@ void link_close(struct link *link); /* calls pending replies with NULL; accepts 
 
 bool link_is_up(const struct link *link);
 
+/* When it last went down: seconds since the last reply. */
+double link_was_silent_s(const struct link *link);
+
 /* From now on measures the duration of scripts. */
 void link_measure(struct link *link, struct stats *stats);
 

@@ -11,8 +11,12 @@
 #include "store/shards/start_position.h"
 #include "store/shards/store_private.h"
 
-/* So the shards of a node leave and return together. A planned failover is over before. */
-#define REGROUP_AFTER_S 1.0
+/*
+ * As long as commit order makes notifications of one shard wait for another (reader_deliver.c). A
+ * planned failover or the move of a slot is over before, and no user notices more than a pause.
+ */
+#define REGROUP_AFTER_S 3.0
+#define REGROUP_TOGETHER_S 0.5 /* the shards of a node leave and return together */
 
 #define SHARD_LIST_MAX (3 * STORE_SHARDS_MAX)
 
@@ -135,11 +139,11 @@ on_regroup(struct ev_loop *loop, ev_timer *timer, int events)
 
 /* On a single server the shards are up or down together. */
 static void
-regroup_later(struct store *store)
+regroup_later(struct store *store, double after_s)
 {
     if (!store->has_begun || !store->topology.is_cluster || ev_is_active(&store->regroup))
         return;
-    ev_timer_set(&store->regroup, REGROUP_AFTER_S, 0.0);
+    ev_timer_set(&store->regroup, after_s > REGROUP_TOGETHER_S ? after_s : REGROUP_TOGETHER_S, 0.0);
     ev_timer_start(store->loop, &store->regroup);
 }
 
@@ -153,7 +157,7 @@ on_shard_up(struct shard *shard)
     if (down == 0)
         regroup(store);
     else
-        regroup_later(store);
+        regroup_later(store, REGROUP_TOGETHER_S);
 }
 
 static void
@@ -166,7 +170,7 @@ on_shard_down(struct shard *shard)
         return;
     if (store->is_up)
         go_down(store);
-    regroup_later(store);
+    regroup_later(store, REGROUP_AFTER_S - link_was_silent_s(shard->link));
 }
 
 const struct shard_events regroup_events = {.on_up = on_shard_up, .on_down = on_shard_down};
@@ -174,7 +178,7 @@ const struct shard_events regroup_events = {.on_up = on_shard_up, .on_down = on_
 void
 regroup_open(struct store *store)
 {
-    ev_timer_init(&store->regroup, on_regroup, REGROUP_AFTER_S, 0.0);
+    ev_timer_init(&store->regroup, on_regroup, 0.0, 0.0);
     store->regroup.data = store;
 }
 

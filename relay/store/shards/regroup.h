@@ -5,9 +5,9 @@
 #include "store/shards/shard.h"
 
 /*
- * The store is up while all of its shards are. In a cluster it goes up without some of them a
- * second after they went down: their notifications stay in PostgreSQL's WAL until they return.
- * Shard 0 is always needed, because it has the memberships; and the first time all are needed.
+ * The store is up while all of its shards are. In a cluster it goes up without some of them three
+ * seconds after they stopped replying: their notifications stay in PostgreSQL's WAL until they
+ * return. Shard 0 is always needed, because it has the memberships; and the first time all are.
  */
 void regroup_open(struct store *store);
 void regroup_close(struct store *store);
