@@ -19,7 +19,7 @@ gate_api_ack(struct gate_request *request)
     if (client_message_parse_ack(request->body.bytes, request->body.len, &message, error) !=
         RC_OK) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, error);
-    } else if (!store_is_up(hub_store(request->gate->hub))) {
+    } else if (!store_serves(hub_store(request->gate->hub), request->token.user)) {
         gate_request_no_store(request);
     } else {
         hub_ack(request->gate->hub, request->token.user, (const char *const *)message.ids,

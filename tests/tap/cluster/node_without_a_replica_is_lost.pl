@@ -3,7 +3,8 @@
 use strict;
 use warnings;
 
-use Clairon::Test qw(wait_until wait_confirmed);
+use Clairon::Test qw(wait_until wait_confirmed token);
+use Clairon::Test::RawSocket;
 use Clairon::Test::Torture;
 use JSON ();
 use Test::More;
@@ -71,6 +72,18 @@ sub wait_acked
 }
 
 sub shard_of { my ($user) = @_; my ($entry) = grep { $_->{data} =~ /"owner":"$user"/ } $cluster->entries; return $entry->{stream} =~ /\{(\d+)\}/ ? $1 : die }
+
+# The status of a request to a relay: an acknowledgement of the user, or a notification for it.
+sub status
+{
+    my ($user, $path, $body) = @_;
+    return Clairon::Test::RawSocket->new($relay)->request(POST => $path, Authorization => 'Bearer ' . token(sub => $user, publish => JSON::true),
+        ':body' => JSON::encode_json($body))->{status};
+}
+
+sub ack_status     { return status($_[0], '/v1/ack', { ids => ['01a20a09-00d5-8f2d-85c4-8e37214b4767'] }) }
+sub publish_status { return status($_[0], '/v1/notifications', { payload => {}, routing => { audience => { type => 'USER', targets => [ $_[0] ] } } }) }
+
 sub confirmed { return $pg->safe_psql('postgres', 'SELECT confirmed_flush_lsn FROM pg_replication_slots') }
 
 insert(3);
@@ -102,6 +115,8 @@ for my $case ([ 'a killed node', sub { $lost->kill9 }, sub { $lost->start } ],
     like(substr($relay->log_text, $log), qr/shards are unavailable: storing and delivering without them.* shards="[\d,]+"/, "$what: the missing shards are logged");
     is($relay->metric('clairon_store_unavailable_shards') > 0, 1, "$what: and counted");
     is(($relay->get('/readyz'))[0], 200, "$what: the relay is ready");
+    is(join(' ', map { ack_status($_) } $away[0], $others[0]), '503 204', "$what: only its users' acknowledgements over HTTP are rejected");
+    is(publish_status($away[0]), 503, "$what: so are notifications for them");
     # A client of the others connects.
     my $new = $relay->client($others[0]);
     $new->wait_for('connected');
