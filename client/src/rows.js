@@ -84,6 +84,7 @@ function createSnapshotRows(list, useTimes) {
   const steps = createSteps(showRows);
   let ring = createRing();
   let snapshot; // of the rows; undefined before the first load
+  let snapshotText;
   let current = { rows: [], loading: true };
   let isPaused = true; // a change is missing
   let mustLoad = true;
@@ -107,6 +108,13 @@ function createSnapshotRows(list, useTimes) {
     // The relay sends `reload` only to connections that have asked for the rows.
     mustLoad ||= !resumed || !load;
     startLater();
+    if (!mustLoad && snapshot) registerLater();
+  }
+
+  /** load() is not called again: changes of the absence arrive. The check makes the relay send `reload` from now on. */
+  function registerLater() {
+    clearTimeout(timer);
+    timer = setTimeout(() => requests.send({ rule, snapshot: snapshotText }).catch(() => {}), random(SPREAD_MS));
   }
 
   function onFrame(frame) {
@@ -213,6 +221,7 @@ function createSnapshotRows(list, useTimes) {
     if (!missing || missing.some(({ isLate }) => isLate)) return false;
     table.replace(rows, key);
     snapshot = next;
+    snapshotText = text;
     ring.dropContained(next);
     isPaused = !missing.every(follow);
     return !isPaused;
@@ -222,7 +231,7 @@ function createSnapshotRows(list, useTimes) {
     isRequested = false;
     mustLoad = true;
     if (error === LOST) {
-      if (client.state === 'open') schedule(random(SPREAD_MS)); // otherwise the next connection loads
+      if (client.state === 'open') schedule(current.loading ? 0 : random(SPREAD_MS)); // otherwise the next connection loads
     } else if (error === STALE) {
       schedule(backoff.nextWait());
     } else if (error.code === BUSY) {

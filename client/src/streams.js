@@ -7,6 +7,8 @@ export { warn } from './hint.js';
 
 const POLL_WAIT_S = 25;
 const POST_AGAIN_MS = 5_000;
+const RELOAD_MS = 60_000; // a poll has no `reload`
+const LISTS_MAX = 32; // of an event stream
 
 /** The `err` frame for a rejected request of rows. */
 function errorOf({ status, headers }, { code, detail, after }) {
@@ -27,6 +29,7 @@ export function openStream(transport, fetch, url) {
   const base = url.replace(/^ws/, 'http');
   const socket = { send, close };
   const topics = new Set();
+  const lists = new Map(); // the live lists that asked for rows: { source, rule } by their name in ?rows=
   let token;
   let pos;
   let attempt; // an AbortController
@@ -37,7 +40,7 @@ export function openStream(transport, fetch, url) {
     if (frame.ids) { // ack or nack
       post(t, JSON.stringify(frame));
     } else if (t === 'rows') {
-      fetchRows(frame);
+      requestRows(frame);
     } else { // also a ping: the next response serves as the pong
       token = frame.token ?? token;
       pos = frame.pos ?? pos;
@@ -72,6 +75,19 @@ export function openStream(transport, fetch, url) {
     if (attempt && !(status < 429)) setTimeout(post, POST_AGAIN_MS, path, body);
   }
 
+  /**
+   * The stream has `reload` only for the lists that its request names, and must be open before the rows are read. So a
+   * new list restarts it; after `connected` all lists ask again.
+   */
+  function requestRows(frame) {
+    const { source, rule } = frame;
+    const name = rule ? `${source}/${rule}` : source;
+    const isNew = !lists.has(name) && lists.size < LISTS_MAX;
+    if (isNew) lists.set(name, { source, rule });
+    if (isNew && transport === 'sse') start();
+    else fetchRows(frame);
+  }
+
   /** Requests the rows of a live list. The reply is a frame, as on a WebSocket. */
   async function fetchRows({ r, ...query }) {
     let reply;
@@ -101,7 +117,7 @@ export function openStream(transport, fetch, url) {
   }
 
   async function stream(signal) {
-    const { body } = await get('sse', signal, {});
+    const { body } = await get('sse', signal, lists.size ? { rows: [...lists.keys()].join() } : {});
     const reader = body.pipeThrough(new TextDecoderStream()).getReader();
     let rest = '';
     for (;;) {
@@ -118,6 +134,7 @@ export function openStream(transport, fetch, url) {
   }
 
   async function poll(signal) {
+    let reloadedAt = Date.now();
     for (let wait = 0; ; wait = POLL_WAIT_S) { // the first response means `connected`
       const before = pos;
       const response = await get('poll', signal, { wait });
@@ -134,6 +151,10 @@ export function openStream(transport, fetch, url) {
         }));
       }
       emit(lines);
+      if (Date.now() - reloadedAt >= RELOAD_MS) {
+        reloadedAt = Date.now();
+        lists.forEach((list) => emit(JSON.stringify({ t: 'reload', ...list, rule: list.rule ?? 'default' })));
+      }
     }
   }
 

@@ -697,10 +697,19 @@ test('a list that is denied after a resumed connection is empty', async (t) => {
 
 test('a resumed connection does not call load() again', async (t) => {
   const { relay, tick, list, calls } = await loadedByPage(t, '10:10:', [{ id: 1 }]);
-  await reconnect({ relay, tick }, list);
+  const { socket } = await reconnect({ relay, tick }, list);
   tick(30_000);
   await turn();
   assert.equal(calls.length, 1);
+  // Its check makes the relay send `reload` to this connection too; that changes are newer is no reason to load.
+  assert.deepEqual(requestsOf(socket), [{ t: 'rows', source: 't', snapshot: '10:10:' }]);
+  socket.sends({ t: 'rows', r: socket.frames('rows')[0].r, ok: false });
+  await turn();
+  assert.equal(calls.length, 1);
+  socket.sends({ t: 'reload', source: 't', rule: 'default' });
+  tick(1000);
+  await turn();
+  assert.equal(calls.length, 2);
 });
 
 for (const [what, response] of [['no snapshot', { rows: [] }], ['no rows', { snapshot: '1:1:' }], ['nothing', undefined],

@@ -346,9 +346,11 @@ test('a WebSocket that opened and broke is retried without a fallback', async (t
 async function listOverSse(t, options) {
   const world = start(t, { transports: ['sse'] });
   const list = world.client.live('assignments', options);
-  const stream = (await world.http.next()).stream();
-  stream.sends(connected());
-  return { ...world, list, stream };
+  (await world.http.next()).stream().sends(connected());
+  const named = await world.http.next(); // the stream again, with the list
+  const stream = named.stream();
+  stream.sends(connected({ resumed: true }));
+  return { ...world, list, stream, named };
 }
 
 const change = (x, after) => ({
@@ -362,7 +364,8 @@ const change = (x, after) => ({
 });
 
 test('over SSE a live list requests its rows with GET, and follows the changes of the stream', async (t) => {
-  const { http, list, stream } = await listOverSse(t, { rule: 'mine' });
+  const { http, list, stream, named } = await listOverSse(t, { rule: 'mine' });
+  assert.deepEqual([named.path, named.query.rows], ['/v1/sse', 'assignments/mine']);
   const request = await http.next();
   assert.deepEqual([request.path, request.query], ['/v1/rows', { source: 'assignments', rule: 'mine' }]);
   assert.equal(request.headers.Authorization, 'Bearer T');
@@ -371,6 +374,44 @@ test('over SSE a live list requests its rows with GET, and follows the changes o
   request.respond(200, '{"key":["id"],"snapshot":"10:10:","rows":[{"id":0}]}\n');
   await until('the rows', () => list.rows.length === 2);
   assert.deepEqual(list.rows, [{ id: 0 }, { id: 1 }]);
+});
+
+test('over SSE one more stream names all lists, and their reload arrives', async (t) => {
+  const { client, http } = start(t, { transports: ['sse'] });
+  const lists = [client.live('tasks'), client.live('duties', { rule: 'mine' })];
+  (await http.next()).stream().sends(connected());
+  await http.next(); // ended by the second list
+  const named = await http.next();
+  assert.equal(named.query.rows, 'tasks,duties/mine');
+  const stream = named.stream();
+  stream.sends(connected({ resumed: true }));
+  for (let i = 0; i < 2; i += 1) {
+    const request = await http.next();
+    request.respond(200, `{"key":["id"],"snapshot":"10:10:","rows":[{"id":"${request.query.source}"}]}`);
+  }
+  await until('the rows', () => lists.every(({ rows }) => rows.length === 1));
+  stream.sends({ t: 'reload', source: 'duties', rule: 'mine' });
+  const again = await http.next();
+  assert.deepEqual([again.path, again.query.source], ['/v1/rows', 'duties']);
+});
+
+test('while it polls, a list loads its rows again every minute', async (t) => {
+  const { client, http } = start(t, { transports: ['poll'] });
+  const list = client.live('tasks');
+  (await http.next()).respond(204, null, { [POS]: '1' });
+  const polls = [];
+  const rows = async (id) => {
+    let request = await http.next();
+    for (; request.path === '/v1/poll'; request = await http.next()) polls.push(request);
+    request.respond(200, `{"key":["id"],"snapshot":"10:10:","rows":[{"id":"${id}"}]}`);
+    await until('the rows', () => list.rows[0]?.id === id);
+  };
+  await rows('a');
+  if (!polls.length) polls.push(await http.next());
+  const later = Date.now() + 60_000;
+  t.mock.method(Date, 'now', () => later);
+  polls.pop().respond(204, null, { [POS]: '1' });
+  await rows('b');
 });
 
 test('over SSE a busy relay is asked again after `Retry-After`, and a lost request with growing delays', async (t) => {
@@ -392,7 +433,7 @@ test('over SSE 103 and 113 are errors of the list', async (t) => {
 });
 
 test('over SSE the snapshot of load() is compared with that of the relay, if the rule is live', async (t) => {
-  const results = [{ rows: [{ id: 'old' }], snapshot: '9:9:' }, { rows: [{ id: 'new' }], snapshot: '10:10:' }];
+  const results = [{ rows: [], snapshot: '8:8:' }, { rows: [{ id: 'old' }], snapshot: '9:9:' }, { rows: [{ id: 'new' }], snapshot: '10:10:' }];
   const { http, list } = await listOverSse(t, { key: 'id', load: () => results.shift() });
   const request = await http.next();
   assert.equal(request.query.snapshot, '9:9:');
