@@ -39,6 +39,13 @@ my @pages = map { Clairon::Test::page(name => $_->[0], websocket => $_->[1], url
 sub states { my ($page, $name) = @_; return grep { ($_->{name} // '') eq $name } $page->events }
 sub ids { my ($page, $name) = @_; my ($last) = reverse states($page, $name); return $last ? $last->{ids} : 'none' }
 
+# Waits until both pages have exactly these rows.
+sub wait_ids
+{
+    my ($what, $name, $ids) = @_;
+    return wait_until($what, sub { 2 == grep { ids($_, $name) eq $ids } @pages });
+}
+
 for my $page (@pages)
 {
     wait_until('the rows of the user', sub { ids($page, 'tasks') eq '1,2,3,4,5,6,7,8,9,10' });
@@ -90,13 +97,13 @@ for my $i (0, 1)
 }
 
 $pg->safe_psql('postgres', q{TRUNCATE tasks});
-wait_until('no rows after a TRUNCATE', sub { ids($pages[0], 'tasks') eq '' });
+wait_ids('no rows after a TRUNCATE', 'tasks', '');
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'u1'); INSERT INTO tasks VALUES (99, 'u1', 0)});
-wait_until('the rows of the new group', sub { ids($pages[0], 'notes') eq '1,3' });
+wait_ids('the rows of the new group', 'notes', '1,3');
 $pg->safe_psql('postgres', q{INSERT INTO notes VALUES (4, 's1'), (5, 's2')});
-wait_until('a change for the group', sub { ids($pages[0], 'notes') eq '1,3,4' });
+wait_ids('a change for the group', 'notes', '1,3,4');
 $pg->safe_psql('postgres', q{DELETE FROM clairon.member WHERE user_id = 'u1'});
-wait_until('no rows after leaving the group', sub { ids($pages[0], 'notes') eq '' });
+wait_ids('no rows after leaving the group', 'notes', '');
 is(join(' ', map { $_->problems } @pages), '', 'no gap and no error');
 kill TERM => $_->pid for @pages;
 $_->wait_end for @pages;
