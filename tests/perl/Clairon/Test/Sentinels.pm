@@ -105,6 +105,23 @@ sub wait_failover
     });
 }
 
+# The servers that became the primary, the first one left out. The sentinel that leads a failover logs it, with a new epoch.
+sub promoted
+{
+    my ($self) = @_;
+    my %server;
+    for my $sentinel (@{ $self->{sentinels} })
+    {
+        my $epoch = 0;
+        for (split /\n/, $sentinel->log_text)
+        {
+            $epoch          = $1 if /\+new-epoch (\d+)/;
+            $server{$epoch} = $1 if /\+promoted-slave slave (\S+)/;
+        }
+    }
+    return map { $server{$_} } sort { $a <=> $b } keys %server;
+}
+
 # Asks the primary.
 sub execute_bytes
 {
