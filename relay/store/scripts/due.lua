@@ -1,7 +1,7 @@
 -- due.lua: retries, dead-letters or expires due pairs of notification and user, in one step.
 -- KEYS: stream. ARGV: prefix, ack timeout, retention of trails, backoff base, backoff cap (all in ms).
 -- Returns {pairs to retry, retry entries added, pairs exhausted, pairs expired, 1: more pairs are due,
--- entries in the error log}.
+-- entries in the error log, relays with sessions}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
@@ -201,4 +201,4 @@ if #ended_pairs > 0 then
 end
 save_notifications()
 write_events(ARGV[3])
-return {retried, retry_entries, exhausted, expired, more, call('XLEN', errors)}
+return {retried, retry_entries, exhausted, expired, more, call('XLEN', errors), #relays}

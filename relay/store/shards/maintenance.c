@@ -16,6 +16,8 @@
 
 #define MAINTENANCE_TRIM_S 60.0
 #define MAINTENANCE_DUE_S 0.25
+#define MAINTENANCE_DUE_MAX_S 2.0 /* with many relays; some may have been killed */
+#define MAINTENANCE_DUE_RELAYS 4  /* more of them do it less often each */
 #define DEAD_LETTER_LOG_US 10000000
 
 struct maintenance {
@@ -24,6 +26,7 @@ struct maintenance {
     struct stats *stats;
     const struct delivery *delivery;
     bool is_due_pending;
+    long long relays; /* with sessions, of this store */
     bool is_rejected; /* the last heartbeat was */
     unsigned jitter;
     long long exhausted, expired; /* dead letters not logged yet */
@@ -107,19 +110,20 @@ static void
 on_due_done(void *ctx, const struct redisReply *reply)
 {
     struct maintenance *maintenance = ctx;
-    long long counts[6];
+    long long counts[7];
 
     maintenance->is_due_pending = false;
     if (!succeeded(maintenance, reply, "could not process due retries") ||
-        !reply_is_array(reply, 6))
+        !reply_is_array(reply, 7))
         return;
-    for (size_t i = 0; i < 6; i++)
+    for (size_t i = 0; i < 7; i++)
         counts[i] = reply_integer(reply_at(reply, i));
     stats_add(maintenance->stats, STAT_STORE_RETRIES, (uint64_t)counts[0]);
     stats_add(maintenance->stats, STAT_STORE_COPIES, (uint64_t)counts[1]);
     stats_add(maintenance->stats, STAT_STORE_EXHAUSTED, (uint64_t)counts[2]);
     stats_add(maintenance->stats, STAT_STORE_EXPIRED, (uint64_t)counts[3]);
     maintenance->shard->holdings.errors = (uint64_t)counts[5];
+    maintenance->relays = counts[6];
     maintenance->exhausted += counts[2];
     maintenance->expired += counts[3];
     log_dead_letters(maintenance, false);
@@ -139,6 +143,17 @@ send_due(struct maintenance *maintenance)
             call_script(maintenance, STORE_SCRIPT_due, on_due_done, argv, 6) == RC_OK;
 }
 
+static double
+due_interval_s(const struct maintenance *maintenance)
+{
+    const double shared_s =
+        MAINTENANCE_DUE_S * (double)maintenance->relays / MAINTENANCE_DUE_RELAYS;
+
+    if (shared_s < MAINTENANCE_DUE_S)
+        return MAINTENANCE_DUE_S;
+    return shared_s < MAINTENANCE_DUE_MAX_S ? shared_s : MAINTENANCE_DUE_MAX_S;
+}
+
 /* The jitter keeps relays that started together from asking at the same time. */
 static void
 on_due(struct ev_loop *loop, ev_timer *timer, int events)
@@ -147,7 +162,8 @@ on_due(struct ev_loop *loop, ev_timer *timer, int events)
 
     (void)events;
     maintenance->jitter = maintenance->jitter * 1103515245u + 12345u;
-    timer->repeat = MAINTENANCE_DUE_S * (0.8 + 0.4 * (double)(maintenance->jitter >> 16) / 65536.0);
+    timer->repeat =
+        due_interval_s(maintenance) * (0.8 + 0.4 * (double)(maintenance->jitter >> 16) / 65536.0);
     ev_timer_again(loop, timer);
     log_dead_letters(maintenance, false);
     send_due(maintenance);
