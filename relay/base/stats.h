@@ -42,6 +42,8 @@ enum stats_kind {
       "1 while the store is available and a gate can read it")                                     \
     X(STORE_UNAVAILABLE, "clairon_store_unavailable_shards", GAUGE,                                \
       "Shards of the store that do not respond; the other shards of a cluster continue")           \
+    X(STORE_FOLLOWED, "clairon_store_followed_shards", GAUGE_SUM,                                  \
+      "Shards that gates read, each counted once per process; of a cluster only those in use")     \
     X(STORE_NOTIFICATIONS, "clairon_store_notifications_total", COUNTER, "Notifications stored")   \
     X(STORE_REPLAYED, "clairon_store_replayed_total", COUNTER,                                     \
       "Frames skipped because they were already stored")                                           \

@@ -14,6 +14,7 @@
 #include "hub/resume/read_pages.h"
 #include "hub/resume/subscribe.h"
 #include "hub/session/control.h"
+#include "hub/session/followed.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/lists.h"
 #include "hub/session/members.h"
@@ -57,6 +58,7 @@ hub_attach(struct hub *hub, const struct session_request *request,
     if (session_begin_subscription(session, &request->topics) != RC_OK)
         log_error("hub", "topics exceed the limit: sending all topics", LOG_SESSION(session));
     DL_APPEND(hub->sessions, session);
+    followed_add_session(hub, session->client.own_shard);
     groups_want(&session->groups);
     groups_join(&session->groups, &hub->audiences, session, AUDIENCE_ALL, sizeof(AUDIENCE_ALL) - 1,
                 false);
@@ -85,6 +87,7 @@ session_detach(struct session *session)
     if (hub_user_sessions(hub, session->client.user) == 0)
         presence_left(hub, session->client.user);
     DL_DELETE(hub->sessions, session);
+    followed_remove_session(hub, session->client.own_shard);
     session_clear_queue(session);
     session_free_if_done(session);
 }

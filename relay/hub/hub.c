@@ -21,8 +21,10 @@
 #include "hub/resume/read_pages.h"
 #include "hub/resume/refill.h"
 #include "hub/session/control.h"
+#include "hub/session/followed.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/lists.h"
+#include "hub/session/ready_list.h"
 #include "hub/session/members.h"
 #include "hub/session/cursors.h"
 #include "hub/session/shed.h"
@@ -166,6 +168,30 @@ on_reader_resumed(void *ctx)
     }
 }
 
+/*
+ * Its sessions read what precedes from the store. Cursors that are reported meanwhile, and those of
+ * a load shedding, must not be before it: nothing of the shard was dropped.
+ */
+static void
+on_followed(void *ctx, const struct reader_followed *followed)
+{
+    struct hub *hub = ctx;
+    const unsigned shard = followed->shard;
+    struct session *session;
+
+    hub_publish(hub);
+    if (entry_id_less(hub->newest[shard], followed->newest))
+        hub->newest[shard] = followed->newest;
+    hub->shed.hold[shard] = hub->newest[shard];
+    replay_buffer_begin(&hub->replay_buffer, shard, hub->newest[shard]);
+    recent_xids_add_earlier(&hub->recent_xids, followed->notified.xid,
+                            followed->notified.commit_us);
+    DL_FOREACH (hub->sessions, session) {
+        if (session->client.own_shard == shard)
+            session_mark(session, READY_ADVANCE);
+    }
+}
+
 /* Of notifications that this relay has not read, because it was not running. */
 static void
 add_earlier_xids(struct hub *hub)
@@ -247,6 +273,7 @@ on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
     (void)loop;
     (void)events;
     presence_heartbeat(timer->data);
+    followed_sweep(timer->data);
     hub_refill(timer->data, true);
 }
 
@@ -260,6 +287,7 @@ hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
                                          .on_reload = on_reload,
                                          .on_ack_events = on_ack_events,
                                          .on_resumed = on_reader_resumed,
+                                         .on_followed = on_followed,
                                          .ctx = hub};
 
     hub->loop = loop;

@@ -26,6 +26,13 @@ struct reader_reload {
     struct bytes rule;
 };
 
+/* A shard is followed from now on. */
+struct reader_followed {
+    unsigned shard;
+    struct entry_id newest;      /* entries up to here were not read */
+    struct transaction notified; /* the newest one that they notify of */
+};
+
 struct reader_events {
     /* The views end with the call. Shard 0 and any other one are merged in commit order. */
     void (*on_entry)(void *ctx, const struct entry *entry);
@@ -36,6 +43,8 @@ struct reader_events {
     void (*on_ack_events)(void *ctx, struct bytes pairs, bool was_acked);
     /* After a reconnect or a trimmed stream: memberships or acks may have been missed. */
     void (*on_resumed)(void *ctx);
+    /* After reader_follow: later entries of the shard and of shard 0 are in commit order. */
+    void (*on_followed)(void *ctx, const struct reader_followed *followed);
     void *ctx;
 };
 
@@ -46,5 +55,13 @@ void reader_close(struct reader *reader); /* accepts NULL */
 
 /* Reads entries after `after`, which has an id for each shard. */
 void reader_seek(struct reader *reader, const struct entry_id *after);
+
+/*
+ * In a cluster, shards other than shard 0 are read only while they are followed; on a single server
+ * all are read. `reader_follow` before the first reader_seek: the shard is followed after that.
+ */
+void reader_follow(struct reader *reader, unsigned shard);
+void reader_unfollow(struct reader *reader, unsigned shard);
+bool reader_follows(const struct reader *reader, unsigned shard);
 
 #endif

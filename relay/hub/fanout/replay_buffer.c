@@ -24,7 +24,8 @@ drop_oldest(struct replay_buffer *buffer)
 {
     struct notification *oldest = buffer->notifications[buffer->first];
 
-    buffer->base[oldest->shard] = oldest->id;
+    if (entry_id_less(buffer->base[oldest->shard], oldest->id)) /* else: replay_buffer_begin */
+        buffer->base[oldest->shard] = oldest->id;
     buffer->bytes -= oldest->text_len;
     buffer->first = slot_of(buffer, 1);
     buffer->count--;
@@ -52,6 +53,13 @@ replay_buffer_reset(struct replay_buffer *buffer, const struct entry_id *head)
     empty(buffer);
     memcpy(buffer->base, head, buffer->shards * sizeof(*head));
     memcpy(buffer->head, head, buffer->shards * sizeof(*head));
+}
+
+/* Entries of the shard before it may be in the buffer: all cursors are past them. */
+void
+replay_buffer_begin(struct replay_buffer *buffer, unsigned shard, struct entry_id newest)
+{
+    buffer->base[shard] = buffer->head[shard] = newest;
 }
 
 void

@@ -25,6 +25,8 @@ void replay_buffer_close(struct replay_buffer *buffer);
 
 /* Empties it. The next notification follows `head`. */
 void replay_buffer_reset(struct replay_buffer *buffer, const struct entry_id *head);
+/* What is added of the shard from now on follows `newest`. */
+void replay_buffer_begin(struct replay_buffer *buffer, unsigned shard, struct entry_id newest);
 void replay_buffer_add(struct replay_buffer *buffer,
                        struct notification *notification); /* takes its own reference */
 

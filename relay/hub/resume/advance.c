@@ -6,6 +6,7 @@
 #include "hub/resume/memberships.h"
 #include "hub/resume/read_pages.h"
 #include "hub/resume/read_inbox.h"
+#include "hub/session/followed.h"
 #include "hub/session/hub_state.h"
 
 static void
@@ -38,7 +39,7 @@ session_advance(struct session *session)
     if (session->state != SESSION_GROUPING && groups_are_wanted(&session->groups) &&
         store_is_up(hub->store))
         session_reload_groups(session);
-    if (!session->requests.is_awaited && hub->has_head)
+    if (!session->requests.is_awaited && followed_is_ready(hub, session->client.own_shard))
         run_state(session);
     session_pass_turn(session);
 }

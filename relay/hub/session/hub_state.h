@@ -76,6 +76,12 @@ struct resumes {
     ev_timer turns;            /* while users wait for their budget */
 };
 
+/* The sessions of a shard's users: follow.h. */
+struct followed {
+    unsigned sessions;
+    int64_t left_us; /* when the last one ended; monotonic; 0: none did */
+};
+
 struct rows;
 
 struct hub {
@@ -86,6 +92,7 @@ struct hub {
     unsigned shards;   /* of the store */
     struct stats *stats;
     struct reader *reader;
+    struct followed followed[STORE_SHARDS_MAX];
     struct store_listener store_listener;
     struct audience *audiences;
     struct session *sessions; /* utlist */

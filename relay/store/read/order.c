@@ -24,6 +24,10 @@ struct queue {
     struct entry head;                       /* in `first` */
     struct position needs[STORE_SHARDS_MAX]; /* the head waits for these positions */
     struct position seen;                    /* of the newest notification that was added */
+    struct position delivered;               /* of the newest notification that was delivered */
+    struct position needed;                  /* by delivered notifications of shard 0 */
+    struct position joins_after[2];          /* order_join: of shard 0, and of this one */
+    bool has_left;                           /* it is not read */
     bool is_skipped;                         /* other shards no longer wait for this one */
     int64_t awaited_us;                      /* since when another shard waits; 0: none does */
     size_t foreign_entries;
@@ -82,9 +86,41 @@ order_begin(struct order *order, const struct position *stored)
 {
     for (unsigned k = 0; k < order->count; k++) {
         empty(&order->queues[k]);
-        order->queues[k] =
-            (struct queue){.seen = stored[k], .foreign_entries = order->queues[k].foreign_entries};
+        order->queues[k] = (struct queue){.seen = stored[k],
+                                          .delivered = stored[k],
+                                          .has_left = order->queues[k].has_left,
+                                          .foreign_entries = order->queues[k].foreign_entries};
     }
+}
+
+void
+order_leave(struct order *order, unsigned shard)
+{
+    struct queue *queue = &order->queues[shard];
+
+    empty(queue);
+    *queue = (struct queue){.has_left = true};
+}
+
+/* What was delivered without this shard may depend on entries of it that are not stored yet. */
+void
+order_join(struct order *order, unsigned shard, struct position stored, struct position after)
+{
+    struct queue *queue = &order->queues[shard];
+
+    *queue = (struct queue){.seen = stored,
+                            .delivered = stored,
+                            .needed = queue->needed,
+                            .joins_after = {after, queue->needed}};
+}
+
+bool
+order_has_joined(const struct order *order, unsigned shard)
+{
+    const struct queue *queue = &order->queues[shard];
+
+    return !queue->has_left && !position_less(order->queues[0].delivered, queue->joins_after[0]) &&
+           !position_less(queue->delivered, queue->joins_after[1]);
 }
 
 /* An entry without a commit, or a retry: commit order does not apply. */
@@ -171,7 +207,8 @@ lacks(const struct order *order, unsigned k, unsigned j)
 {
     const struct queue *other = &order->queues[j];
 
-    return !other->is_skipped && position_less(other->seen, order->queues[k].needs[j]);
+    return !other->has_left && !other->is_skipped &&
+           position_less(other->seen, order->queues[k].needs[j]);
 }
 
 static bool
@@ -236,6 +273,17 @@ count_unordered(struct order *order, struct queue *queue)
     order->unordered += is_unordered;
 }
 
+static void
+note_delivered(struct order *order, unsigned k)
+{
+    const struct queue *queue = &order->queues[k];
+
+    count_unordered(order, &order->queues[k]);
+    position_raise(&order->queues[k].delivered, position_of(&queue->head));
+    for (unsigned j = 1; k == 0 && j < order->count; j++)
+        position_raise(&order->queues[j].needed, queue->needs[j]);
+}
+
 /* The reply is freed after this call. Only the last reply of a queue can lack a copy. */
 static void
 keep(struct queue *queue)
@@ -292,7 +340,7 @@ order_release(struct order *order, int64_t now_us)
         struct queue *queue = &order->queues[next];
 
         if (!is_free(&queue->head))
-            count_unordered(order, queue);
+            note_delivered(order, (unsigned)next);
         order->deliver(order->ctx, &queue->head);
         queue->has_head = false;
         load_head(order, (unsigned)next);

@@ -23,6 +23,19 @@ void order_free(struct order *order); /* accepts NULL */
 /* Drops all entries. Notifications of shard k up to stored[k] were delivered before. */
 void order_begin(struct order *order, const struct position *stored);
 
+/* Drops the shard's entries. The others no longer wait for it. Not for shard 0. */
+void order_leave(struct order *order, unsigned shard);
+/*
+ * The reverse, for a stream that is read from some entry on. `stored`: the shard's notifications up
+ * to here precede it. `after`: so do those of shard 0 that the earlier entries name.
+ */
+void order_join(struct order *order, unsigned shard, struct position stored, struct position after);
+/*
+ * Whether commit order applies to the shard: all entries of it and of shard 0 that are delivered
+ * from now on follow those that were delivered or stored before.
+ */
+bool order_has_joined(const struct order *order, unsigned shard);
+
 /* Adds a reply of a shard's stream, each entry once. It must live until order_release. */
 void order_add(struct order *order, unsigned shard, const struct redisReply *entries);
 

@@ -9,6 +9,7 @@
 #include "store/connection/link.h"
 #include "store/connection/reply.h"
 #include "store/read/control.h"
+#include "store/read/follow.h"
 #include "store/read/order.h"
 #include "store/read/reader_deliver.h"
 #include "store/read/reader_reply.h"
@@ -69,10 +70,11 @@ on_read(void *ctx, const struct redisReply *reply)
     server->reading = true; /* a callback may call reader_seek: no second XREAD */
     reader_handle_reply(server, reply, is_stale);
     server->reading = false;
+    follow_advance(reader);
     read_all(reader);
 }
 
-/* Runs while a notification waits for one of another shard. */
+/* Runs while a notification waits for one of another shard, or a shard is being merged. */
 static void
 on_order_timer(struct ev_loop *loop, ev_timer *timer, int events)
 {
@@ -81,16 +83,20 @@ on_order_timer(struct ev_loop *loop, ev_timer *timer, int events)
     (void)events;
     reader_stop_waiting(reader);
     reader_release(reader);
+    follow_advance(reader);
     read_all(reader);
-    if (!order_waits(reader->order))
+    if (!order_waits(reader->order) && !follow_waits(reader))
         ev_timer_stop(loop, timer);
 }
 
+/* Only new sessions depend on a shard that is not followed yet. */
 static void
 update_store(const struct server_reader *server)
 {
+    const bool is_opening = server->follow <= FOLLOW_OPENING && server->number > 0;
+
     store_set_reader_follows(server->reader->store, server->number,
-                             link_is_up(server->link) && server->is_positioned);
+                             is_opening || (link_is_up(server->link) && server->is_positioned));
 }
 
 /* "$" in every XREAD would miss entries added between two. So the newest id is read once. */
@@ -111,6 +117,32 @@ on_positioned(void *ctx, const struct redisReply *reply)
         control_handle_newest(&reader->events, reply, reader->control.at);
     update_store(server);
     reader->events.on_resumed(reader->events.ctx);
+    read_server(server);
+}
+
+/* The reply is ignored after a reader_seek, which has a position for each shard. */
+static void
+on_follow_reply(void *ctx, const struct redisReply *reply)
+{
+    struct server_reader *server = ctx;
+    struct reader *reader = server->reader;
+    const char *error;
+
+    if (reply == NULL)
+        return;
+    error = reply_is_error(reply) ? reply_text(reply) : NULL;
+    if (error == NULL && server->follow == FOLLOW_OPENING)
+        error = follow_begin(server, reply);
+    if (error != NULL) {
+        link_restart(server->link, error);
+        return;
+    }
+    server->is_positioned = true;
+    link_set_usable(server->link);
+    update_store(server);
+    follow_advance(reader);
+    if (follow_waits(reader) && !ev_is_active(&reader->order_timer))
+        ev_timer_again(reader->loop, &reader->order_timer);
     read_server(server);
 }
 
@@ -161,7 +193,10 @@ on_up(void *ctx)
          i = topology_next_shard(topology, i))
         send_newest(server, reader->streams[i].ack_events.key, 1, on_ack_events_newest,
                     &reader->streams[i].ack_events);
-    if (server->number == 0)
+    if (server->follow == FOLLOW_OPENING && reader->has_start) {
+        if (follow_request(server, on_follow_reply) != RC_OK)
+            link_restart(server->link, "could not send a command");
+    } else if (server->number == 0)
         send_newest(server, reader->control.key, CONTROL_NEWEST_MAX, on_positioned, server);
     else
         send_newest(server, server->heartbeat_key, 1, on_positioned, server);
@@ -187,23 +222,34 @@ ignores_timeout(void *ctx)
 }
 
 static void
-open_server(struct server_reader *server, struct reader *reader, unsigned number,
-            struct ev_loop *loop, const struct config *config)
+name_server(struct server_reader *server, struct reader *reader, unsigned number)
 {
-    const struct link_events events = {
-        .on_up = on_up, .on_down = on_down, .ignores_timeout = ignores_timeout, .ctx = server};
-    const struct link_target target = {reader->store->servers, number, server->name};
     char prefix[STORE_PREFIX_MAX];
 
     server->reader = reader;
     server->number = number;
-    topology_shard_prefix(&reader->topology, config->store.prefix, number, prefix);
+    topology_shard_prefix(&reader->topology, reader->config->store.prefix, number, prefix);
     key_write(server->heartbeat_key, prefix, KEY_HEARTBEAT);
     if (reader->server_count > 1)
         snprintf(server->name, sizeof(server->name), "store-reader-%u", number);
     else
         snprintf(server->name, sizeof(server->name), "store-reader");
-    server->link = link_open(loop, config, &target, READER_TIMEOUT_S, &events);
+}
+
+static void
+open_server(struct server_reader *server)
+{
+    struct reader *reader = server->reader;
+    const struct topology *topology = &reader->topology;
+    const struct link_events events = {
+        .on_up = on_up, .on_down = on_down, .ignores_timeout = ignores_timeout, .ctx = server};
+    const struct link_target target = {reader->store->servers, server->number, server->name};
+
+    server->link = link_open(reader->loop, reader->config, &target, READER_TIMEOUT_S, &events);
+    for (unsigned i = topology_first_shard(topology, server->number); i < topology->shards;
+         i = topology_next_shard(topology, i))
+        reader->streams[i].ack_events.link = server->link;
+    update_store(server);
 }
 
 static void
@@ -222,6 +268,17 @@ name_keys(struct reader *reader, const struct config *config)
     key_write(reader->control.key, prefix, KEY_CONTROL);
 }
 
+static void
+count_followed(const struct reader *reader)
+{
+    unsigned count = 0;
+
+    for (unsigned i = 0; i < reader->stream_count; i++)
+        count +=
+            reader->servers[topology_connection_of(&reader->topology, i)].follow != FOLLOW_NONE;
+    stats_set(reader->stats, STAT_STORE_FOLLOWED, count);
+}
+
 struct reader *
 reader_open(struct ev_loop *loop, const struct config *config, struct store *store,
             struct stats *stats, const struct reader_events *events)
@@ -231,6 +288,7 @@ reader_open(struct ev_loop *loop, const struct config *config, struct store *sto
 
     reader->store = store;
     reader->loop = loop;
+    reader->config = config;
     reader->stats = stats;
     reader->events = *events;
     if (count > 1)
@@ -247,13 +305,13 @@ reader_open(struct ev_loop *loop, const struct config *config, struct store *sto
         reader->entries_max = READER_ENTRIES_MIN;
     name_keys(reader, config);
     for (unsigned i = 0; i < reader->server_count; i++)
-        store_set_reader_follows(store, i, false);
-    for (unsigned i = 0; i < reader->server_count; i++)
-        open_server(&reader->servers[i], reader, i, loop, config);
+        name_server(&reader->servers[i], reader, i);
+    for (unsigned i = 1; i < reader->server_count; i++)
+        order_leave(reader->order, i);
+    reader->servers[0].follow = FOLLOW_DONE;
+    open_server(&reader->servers[0]);
     reader->control.link = reader->servers[0].link;
-    for (unsigned i = 0; i < count; i++)
-        reader->streams[i].ack_events.link =
-            reader->servers[topology_connection_of(&reader->topology, i)].link;
+    count_followed(reader);
     return reader;
 }
 
@@ -282,7 +340,49 @@ reader_seek(struct reader *reader, const struct entry_id *after)
         order_begin(reader->order, newest_positions);
     reader->has_start = true;
     for (unsigned i = 0; i < reader->server_count; i++) {
-        reader->servers[i].is_stale = reader->servers[i].reading;
-        read_server(&reader->servers[i]);
+        struct server_reader *server = &reader->servers[i];
+
+        if (server->follow == FOLLOW_OPENING)
+            order_join(reader->order, i, newest_positions[i], (struct position){0, 0});
+        if (server->follow != FOLLOW_NONE)
+            server->follow = FOLLOW_DONE;
+        server->is_stale = server->reading;
+        read_server(server);
     }
+}
+
+void
+reader_follow(struct reader *reader, unsigned shard)
+{
+    struct server_reader *server =
+        &reader->servers[topology_connection_of(&reader->topology, shard)];
+
+    if (server->follow != FOLLOW_NONE)
+        return;
+    server->follow = FOLLOW_OPENING;
+    open_server(server);
+    count_followed(reader);
+}
+
+void
+reader_unfollow(struct reader *reader, unsigned shard)
+{
+    struct server_reader *server = &reader->servers[shard];
+
+    if (!reader->topology.is_cluster || shard == 0 || server->follow == FOLLOW_NONE)
+        return;
+    server->follow = FOLLOW_NONE;
+    link_close(server->link);
+    server->link = NULL;
+    server->is_positioned = server->reading = server->is_stale = false;
+    reader->streams[shard].ack_events.link = NULL;
+    tail_forget(&reader->streams[shard].ack_events);
+    order_leave(reader->order, shard);
+    count_followed(reader);
+}
+
+bool
+reader_follows(const struct reader *reader, unsigned shard)
+{
+    return reader->servers[topology_connection_of(&reader->topology, shard)].follow == FOLLOW_DONE;
 }

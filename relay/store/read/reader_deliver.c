@@ -7,9 +7,6 @@
 #include "store/read/order.h"
 #include "store/store.h"
 
-/* Longer than a feed's failover: by then another feed has written the missing notifications. */
-#define READER_ORDER_WAIT_S 3
-
 static void
 report_foreign_entries(struct reader *reader, const struct shard_stream *stream, size_t count)
 {

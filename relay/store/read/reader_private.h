@@ -13,6 +13,9 @@
 #include "store/shards/shard.h"
 #include "store/store.h"
 
+/* Longer than a feed's failover: by then another feed has written the missing notifications. */
+#define READER_ORDER_WAIT_S 3
+
 /* The streams of one shard. */
 struct shard_stream {
     struct entry_id at; /* the last entry read */
@@ -30,11 +33,22 @@ enum lag {
     LAG_MEMBERS        /* memberships precede the notifications that they route */
 };
 
+/* Shards of a cluster are followed while a session needs them: follow.h. */
+enum follow_state {
+    FOLLOW_NONE,    /* no connection */
+    FOLLOW_OPENING, /* where to begin is not known yet */
+    FOLLOW_MERGING, /* is read, but commit order does not apply yet */
+    FOLLOW_DONE
+};
+
 /* A connection to one server, for the shards that topology.h assigns to it. */
 struct server_reader {
     struct reader *reader;
     unsigned number; /* server 0 has the control stream too */
     struct link *link;
+    enum follow_state follow;
+    struct reader_followed begin; /* while merging: where it began */
+    int64_t merging_us;           /* since when; monotonic */
     bool is_positioned;       /* the newest control entry is known: XREAD misses none after it */
     bool reading;             /* an XREAD is in flight */
     bool is_stale;            /* its positions are from before the last reader_seek */
@@ -49,6 +63,7 @@ struct reader {
     struct reader_events events;
     bool has_start; /* reader_seek was called */
     struct store *store;
+    const struct config *config;
     struct ev_loop *loop;
     struct order *order; /* NULL with a single shard */
     ev_timer order_timer;

@@ -48,3 +48,10 @@ tail_has_missed(struct tail *tail)
     tail->has_missed = false;
     return has_missed;
 }
+
+void
+tail_forget(struct tail *tail)
+{
+    tail->at[0] = tail->before[0] = '\0';
+    tail->has_missed = false;
+}

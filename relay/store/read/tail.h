@@ -26,6 +26,9 @@ struct tail {
  */
 bool tail_begin(struct tail *tail, const struct redisReply *entries, size_t max);
 
+/* The next reader of the stream begins at its end. */
+void tail_forget(struct tail *tail);
+
 /* Whether entries were missed since the last call. Ask after a reply that was not full. */
 bool tail_has_missed(struct tail *tail);
 

@@ -7,7 +7,9 @@
 -- membership change or reload, or ''}.
 local stream, prefix = KEYS[1], ARGV[1]
 -- include: keys.lua
+-- include: last_id.lua
 -- include: reverse_scan.lua
+-- include: stored_position.lua
 
 -- A user's shard depends on the number of shards: with another number stored entries are not found. Keys with and
 -- without the number of a shard exist on a single server only; a cluster rejects access to keys of another slot.
@@ -41,11 +43,7 @@ if is_numbered then redis.pcall('HSETNX', prefix .. KEY_META, 'shards', shards) 
 if not has_group() then
     redis.call('XGROUP', 'CREATE', stream, 'clairon', '0', 'MKSTREAM')
 end
-local info = redis.call('XINFO', 'STREAM', stream)
-local last = '0-0'
-for i = 1, #info, 2 do
-    if info[i] == 'last-generated-id' then last = info[i + 1] end
-end
+local last = last_generated_id(stream)
 local function ms_of(id) return tonumber(id:match('^%d+')) end
 local function is_before(a, b)
     if ms_of(a) ~= ms_of(b) then return ms_of(a) < ms_of(b) end
@@ -89,11 +87,6 @@ if run and run ~= known[2] then
     end
 end
 
-local function stored_position()
-    local progress = shards ~= '1' and redis.call('HGET', meta, 'progress')
-    local owner = progress and redis.call('HGET', progress, 'owner')
-    return owner and redis.call('HGET', progress, 'position:' .. owner) or ''
-end
 -- The newest transactions that clients may have been notified of. Retries and notifications published over
 -- HTTP may follow the notification.
 local NEWEST_PAGES = 4
@@ -103,5 +96,6 @@ for i = 1, change and #change[2] or 0, 2 do
     if change[2][i] == 'xid' then change_xid = change[2][i + 1] end
 end
 local has_first, topic_prefix = redis.call('HEXISTS', meta, 'first'), redis.call('HGET', meta, 'topic_prefix')
-return {epoch, last, has_first, topic_prefix or '', stored_position(), route or '',
+return {epoch, last, has_first, topic_prefix or '',
+    shards ~= '1' and stored_position(meta) or '', route or '',
     change and change[1] or '', change_xid}

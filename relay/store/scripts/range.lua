@@ -4,6 +4,7 @@
 -- 1 if more entries may follow}.
 local stream, prefix, after = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
+-- include: last_id.lua
 
 local function parts(id)
     local ms, seq = id:match('^(%d+)-(%d+)$')
@@ -16,14 +17,6 @@ local function is_before(a, b)
     return a_ms < b_ms or (a_ms == b_ms and a_seq < b_seq)
 end
 
-local function last_generated_id()
-    if call('EXISTS', stream) == 0 then return '0-0' end
-    local info = call('XINFO', 'STREAM', stream)
-    for i = 1, #info, 2 do
-        if info[i] == 'last-generated-id' then return info[i + 1] end
-    end
-end
-
 -- The greatest id below `id`.
 local function id_before(id)
     local ms, seq = parts(id)
@@ -33,7 +26,7 @@ end
 
 local WHOLE, TRIMMED, UNKNOWN = 0, 1, 2
 
-local newest = last_generated_id()
+local newest = last_generated_id(stream)
 
 local function state()
     if is_before(newest, after) then return UNKNOWN end

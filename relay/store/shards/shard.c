@@ -135,8 +135,8 @@ update_seen_position(struct shard *shard, struct bytes epoch, struct bytes posit
         position_raise(&shard->seen_position, to);
 }
 
-static struct transaction
-notified_transaction(struct bytes route)
+struct transaction
+shard_transaction_of(struct bytes route)
 {
     struct frame frame;
 
@@ -180,7 +180,7 @@ on_hello(void *ctx, const struct redisReply *reply)
     update_seen_position(shard, epoch, reply_bytes(reply_at(reply, 4)));
     snprintf(shard->epoch, sizeof(shard->epoch), "%.*s", (int)epoch.len, (const char *)epoch.at);
     shard->seen = at;
-    shard->newest_notified = notified_transaction(reply_bytes(reply_at(reply, 5)));
+    shard->newest_notified = shard_transaction_of(reply_bytes(reply_at(reply, 5)));
     shard->newest_change =
         changing_transaction(reply_bytes(reply_at(reply, 6)), reply_bytes(reply_at(reply, 7)));
     shard->has_first_entry = reply_integer(reply_at(reply, 2)) == 1;

@@ -78,6 +78,9 @@ void shard_open(struct shard *shard, struct store *store, unsigned number,
 void shard_close(struct shard *shard);
 void shard_free(struct shard *shard); /* after shard_close */
 
+/* The transaction of a notification; zero if the route is empty or invalid. */
+struct transaction shard_transaction_of(struct bytes route);
+
 /* `len` random hexadecimal digits and a zero. */
 void shard_random_hex(char *text, size_t len);
 

@@ -251,6 +251,125 @@ check_random_order(unsigned seed)
     order_free(order);
 }
 
+/* What a user of one shard reads: pages of stored entries, then those that are released. */
+struct joined {
+    struct released released;
+    unsigned shard;
+    bool has_joined;
+    uint64_t own, shared; /* the newest ones before it joined, by position */
+    bool is_wrong;
+};
+
+static void
+release_to_user(void *ctx, const struct entry *entry)
+{
+    struct joined *joined = ctx;
+    const uint64_t at = entry->frame.commit_lsn;
+    uint64_t *newest = entry->shard == 0 ? &joined->shared : &joined->own;
+    const uint64_t *other = entry->shard == 0 ? &joined->own : &joined->shared;
+
+    if (at == 0 || entry->is_retry || (entry->shard != 0 && entry->shard != joined->shard))
+        return;
+    joined->is_wrong |= joined->has_joined && (at <= *newest || at <= *other);
+    *newest = at;
+}
+
+/* The newest entry of the shard, its position, and the last field `after`, as follow.lua has it. */
+static void
+join(struct order *order, struct joined *joined)
+{
+    struct stream *stream = &streams[joined->shard];
+    struct position after[STORE_SHARDS_MAX] = {{0, 0}}, stored = {0, 0};
+
+    for (size_t i = 0; i < stream->count; i++) {
+        const redisReply *fields = stream->entries[i]->element[1];
+        struct entry entry;
+
+        assert_int_equal(reply_entry(stream->entries[i], &entry), RC_OK);
+        if (entry.is_retry || entry.frame.commit_lsn == 0)
+            continue;
+        stored = (struct position){entry.frame.commit_lsn, entry.frame.ordinal};
+        shard_dependency_read(reply_field(fields, "after"), after, shards);
+    }
+    stream->read = stream->count;
+    joined->own = stored.lsn;
+    order_join(order, joined->shard, stored, after[0]);
+}
+
+/* The parts of a batch are stored one after the other: some entries are added later. */
+static void
+hide_some(size_t *hidden)
+{
+    for (unsigned k = 0; k < shards; k++) {
+        size_t newest = streams[k].count;
+        unsigned last = newest > 0 ? streams[k].batch_of[newest - 1] : 0;
+
+        while (rand() % 2 == 0 && newest > streams[k].read && newest > 0 &&
+               streams[k].batch_of[newest - 1] == last)
+            newest--;
+        hidden[k] = streams[k].count - newest;
+        streams[k].count = newest;
+    }
+}
+
+static void
+show(const size_t *hidden)
+{
+    for (unsigned k = 0; k < shards; k++)
+        streams[k].count += hidden[k];
+}
+
+static void
+read_at_random(struct order *order, unsigned turns, unsigned left)
+{
+    for (unsigned turn = 0; turn < turns; turn++) {
+        unsigned k = (unsigned)rand() % shards;
+
+        if (k != left)
+            (void)read_some(order, k, 1 + (size_t)rand() % 20);
+    }
+}
+
+/* A shard is followed while its batches and those of shard 0 are being stored and read. */
+static void
+check_random_join(unsigned seed)
+{
+    struct joined joined = {.shard = 1};
+    struct position stored[STORE_SHARDS_MAX] = {{0, 0}};
+    size_t hidden[STORE_SHARDS_MAX];
+    struct order *order;
+
+    srand(seed);
+    reset(2 + seed % 3);
+    order = order_new(shards, release_to_user, &joined);
+    order_begin(order, stored);
+    order_leave(order, joined.shard);
+    for (unsigned batch = 0, join_at = (unsigned)rand() % 10; batch < 20; batch++) {
+        write_batch(batch, 1 + (unsigned)rand() % 16);
+        hide_some(hidden);
+        read_at_random(order, (unsigned)rand() % 8, batch > join_at ? shards : joined.shard);
+        if (batch == join_at)
+            join(order, &joined);
+        read_at_random(order, (unsigned)rand() % 8, batch >= join_at ? shards : joined.shard);
+        joined.has_joined = joined.has_joined || order_has_joined(order, joined.shard);
+        show(hidden);
+    }
+    read_at_random(order, 400, shards);
+    assert_true(order_has_joined(order, joined.shard));
+    if (joined.is_wrong)
+        fail_msg("seed %u: not in order", seed);
+    assert_int_equal(order_unordered(order), 0);
+    order_free(order);
+}
+
+static void
+test_shard_that_joins_is_in_order(void **state)
+{
+    (void)state;
+    for (unsigned seed = 1; seed <= 20 * RUNS; seed++)
+        check_random_join(seed);
+}
+
 static void
 test_random_reads_keep_commit_order(void **state)
 {
@@ -296,6 +415,26 @@ test_missing_entry_is_awaited(void **state)
         assert_false(order_waits(order));
         order_free(order);
     }
+}
+
+static void
+test_shard_that_left_is_not_awaited(void **state)
+{
+    struct released released;
+    struct order *order = begin_two(&released, 1);
+
+    (void)state;
+    order_leave(order, 1);
+    assert_false(order_has_joined(order, 1));
+    assert_true(read_some(order, 0, 9));
+    assert_string_equal(released.list, "0:1 ");
+    assert_false(order_waits(order));
+    /* Its entry is not stored yet: users of the shard must not skip it. */
+    order_join(order, 1, (struct position){0, 0}, (struct position){0, 0});
+    assert_false(order_has_joined(order, 1));
+    assert_true(read_some(order, 1, 9));
+    assert_true(order_has_joined(order, 1));
+    order_free(order);
 }
 
 static void
@@ -426,8 +565,10 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(test_shard_that_joins_is_in_order),
         TEST(test_random_reads_keep_commit_order),
         TEST(test_missing_entry_is_awaited),
+        TEST(test_shard_that_left_is_not_awaited),
         TEST(test_wait_times_out),
         TEST(test_lost_entry_is_awaited_once),
         TEST(test_entry_without_commit_waits_only_for_its_stream),

@@ -1,8 +1,8 @@
 -- reverse_scan.lua: searches a stream backwards for a notification from a commit.
 -- include: route.lua
 
--- The newest notification from a commit whose route satisfies `is_wanted`, within `pages` pages: its entry
--- and its route, or nil. Retries and notifications published over HTTP are skipped.
+-- The newest notification from a commit that `is_wanted` accepts by its route and fields, within `pages` pages:
+-- its entry and its route, or nil. Retries and notifications published over HTTP are skipped.
 local function newest_notification(stream, last, pages, is_wanted)
     local PAGE = 16
     for _ = 1, pages do
@@ -11,7 +11,7 @@ local function newest_notification(stream, last, pages, is_wanted)
             local field = {}
             for i = 1, #entry[2], 2 do field[entry[2][i]] = entry[2][i + 1] end
             local route = not field.only and field.route or ''
-            if #route >= FRAME_COMMON_SIZE and is_from_commit(route) and is_wanted(route) then
+            if #route >= FRAME_COMMON_SIZE and is_from_commit(route) and is_wanted(route, field) then
                 return entry[1], route
             end
         end

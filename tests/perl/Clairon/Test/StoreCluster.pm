@@ -147,6 +147,19 @@ sub url { return 'redis+cluster://' . join ',', map { "127.0.0.1:$_->{port}" } @
 
 sub shards { return $_[0]{shards} }
 
+# The shard of a user: FNV-1a with 64 bits, as in docs/STORE.md.
+sub shard_of
+{
+    my ($self, $user) = @_;
+    my $hash = 14695981039346656037;
+    for my $byte (unpack 'C*', $user)
+    {
+        use integer;    # multiplies modulo 2^64
+        $hash = ($hash ^ $byte) * 1099511628211;
+    }
+    return 1 + unpack('Q', pack 'q', $hash) % ($self->{shards} - 1);
+}
+
 # Keys have the shard's number in braces also if there is only one.
 sub keys { my ($self, $name) = @_; return map { "clairon:{$_}:$name" } 0 .. $self->{shards} - 1 }
 

@@ -1,0 +1,110 @@
+/* follow.c: begins to read the stream of a shard, and merges it with that of shard 0. */
+#include "store/read/follow.h"
+
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "store/connection/reply.h"
+#include "store/read/order.h"
+#include "store/shards/shard_dependency.h"
+#include "store/shards/store_private.h"
+
+enum rc
+follow_request(struct server_reader *server, link_reply *reply)
+{
+    const struct shard *shard = &server->reader->store->shards[server->number];
+    const char *argv[] = {shard->stream_key, shard->prefix};
+
+    return link_call(server->link, STORE_SCRIPT_follow, 1, reply, server, 2, argv, NULL);
+}
+
+static bool
+is_epoch(struct bytes epoch, const char *text)
+{
+    return epoch.len == strlen(text) && memcmp(epoch.at, text, epoch.len) == 0;
+}
+
+/* The shard has all notifications up to here. */
+static struct position
+stored_position(const struct redisReply *reply)
+{
+    const struct bytes text = reply_bytes(reply_at(reply, 2));
+    const struct bytes route = reply_bytes(reply_at(reply, 3));
+    struct position stored = {0, 0};
+    struct frame newest;
+
+    if (frame_position_parse((const char *)text.at, text.len, &stored.lsn, &stored.ordinal) !=
+        RC_OK)
+        stored = (struct position){0, 0};
+    if (route.len > 0 && frame_parse_header(route, &newest) == RC_OK)
+        position_raise(&stored, (struct position){newest.commit_lsn, newest.ordinal});
+    return stored;
+}
+
+const char *
+follow_begin(struct server_reader *server, const struct redisReply *reply)
+{
+    struct reader *reader = server->reader;
+    const struct shard *shard = &reader->store->shards[server->number];
+    struct shard_stream *stream = &reader->streams[server->number];
+    struct position after[STORE_SHARDS_MAX] = {{0, 0}}, stored;
+
+    if (!reply_is_array(reply, 5) || reply_id(reply_at(reply, 1), &stream->at) != RC_OK)
+        return "invalid reply to follow.lua";
+    if (!is_epoch(reply_bytes(reply_at(reply, 0)), shard->epoch))
+        return "store epoch changed";
+    stored = stored_position(reply);
+    shard_dependency_read(reply_bytes(reply_at(reply, 4)), after, reader->stream_count);
+    order_join(reader->order, server->number, stored, after[0]);
+    store_record_position(reader->store, server->number, stream->at, stored);
+    server->begin =
+        (struct reader_followed){.shard = server->number,
+                                 .newest = stream->at,
+                                 .notified = shard_transaction_of(reply_bytes(reply_at(reply, 3)))};
+    server->merging_us = clock_monotonic_us();
+    server->follow = FOLLOW_MERGING;
+    return NULL;
+}
+
+/* As long as a notification waits for another shard. */
+static bool
+is_overdue(const struct server_reader *server)
+{
+    return clock_monotonic_us() - server->merging_us >= READER_ORDER_WAIT_S * INT64_C(1000000);
+}
+
+static bool
+has_merged(const struct server_reader *server)
+{
+    if (order_has_joined(server->reader->order, server->number))
+        return true;
+    if (!is_overdue(server))
+        return false;
+    log_warn("store", "shard is behind or lost data: its notifications may be unordered",
+             LOG_UINT("shard", server->number), LOG_INT("waited_s", READER_ORDER_WAIT_S));
+    return true;
+}
+
+void
+follow_advance(struct reader *reader)
+{
+    for (unsigned i = 0; i < reader->server_count; i++) {
+        struct server_reader *server = &reader->servers[i];
+
+        if (server->follow != FOLLOW_MERGING || !has_merged(server))
+            continue;
+        server->follow = FOLLOW_DONE;
+        reader->events.on_followed(reader->events.ctx, &server->begin);
+    }
+}
+
+bool
+follow_waits(const struct reader *reader)
+{
+    for (unsigned i = 0; i < reader->server_count; i++) {
+        if (reader->servers[i].follow == FOLLOW_MERGING)
+            return true;
+    }
+    return false;
+}

@@ -1,0 +1,21 @@
+-- follow.lua: from where a relay begins to read a shard's stream that it has not read so far.
+-- KEYS: stream. ARGV: prefix.
+-- Returns {epoch, id of the newest entry ever, the stored position of the slot or '', route of the newest
+-- notification from a commit or '', the newest field `after` or ''}.
+local stream, meta = KEYS[1], ARGV[1] .. KEY_META
+-- include: last_id.lua
+-- include: reverse_scan.lua
+-- include: stored_position.lua
+
+-- Only the first notification of a batch has the field: the entries of the largest batch, and some retries.
+local PAGES = 24
+local newest_route, newest_after = nil, ''
+
+local function has_after(route, field)
+    newest_route = newest_route or route
+    newest_after = field.after or ''
+    return field.after
+end
+newest_notification(stream, '+', PAGES, has_after)
+return {redis.call('HGET', meta, 'epoch') or '', last_generated_id(stream), stored_position(meta),
+    newest_route or '', newest_after}

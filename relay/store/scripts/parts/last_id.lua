@@ -1,0 +1,10 @@
+-- last_id.lua: the last id of a stream.
+
+-- The id of the newest entry ever, even if it was trimmed.
+local function last_generated_id(stream)
+    if redis.call('EXISTS', stream) == 0 then return '0-0' end
+    local info = redis.call('XINFO', 'STREAM', stream)
+    for i = 1, #info, 2 do
+        if info[i] == 'last-generated-id' then return info[i + 1] end
+    end
+end
