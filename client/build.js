@@ -77,12 +77,12 @@ async function bundle(name, format, suffix) {
 export async function built() {
   const files = {};
   mangleCache = {};
-  for (const name of ['index', 'react', 'vue', 'rows', 'timed_rows', 'streams']) {
+  for (const name of ['index', 'react', 'vue', 'rows', 'timed_rows', 'streams', 'shard']) {
     const { code, map } = await bundle(name, 'esm', '.js');
     files[`dist/${name}.js`] = `${directive(name)}${code}//# sourceMappingURL=${name}.js.map\n`;
     files[`dist/${name}.js.map`] = `${map}\n`;
   }
-  for (const name of ['index', 'react', 'vue']) { // for require()
+  for (const name of ['index', 'react', 'vue', 'shard']) { // for require()
     const { code } = await bundle(name, 'cjs', '.cjs');
     files[`dist/${name}.cjs`] = code;
     files[`dist/${name}.d.cts`] = readFileSync(at(`src/${name}.d.ts`), 'utf8').replace('./index.js', './index.cjs');

@@ -27,6 +27,7 @@ function errorOf({ status, headers }, { code, detail, after }) {
  */
 export function openStream(transport, fetch, url) {
   const base = url.replace(/^ws/, 'http');
+  const shard = new URL(base).searchParams.get('shard'); // for a proxy: shard.js
   const socket = { send, close };
   const topics = new Set();
   const lists = new Map(); // the live lists that asked for rows: { source, rule } by their name in ?rows=
@@ -110,6 +111,7 @@ export function openStream(transport, fetch, url) {
   async function get(path, signal, query) {
     if (pos) query.pos = pos;
     if (topics.size) query.topics = [...topics].join();
+    if (shard) query.shard = shard;
     const response = await request(`${path}?${new URLSearchParams(query)}`, { signal })
       .catch(() => { throw { code: UNREACHABLE }; });
     if (!response.ok) throw await rejectionOf(response);

@@ -6,7 +6,7 @@ import test from 'node:test';
 import { LIMIT_BYTES, sizeOf } from './size.js';
 
 const read = (path) => readFileSync(new URL(`../${path}`, import.meta.url), 'utf8');
-const maps = ['index', 'react', 'vue', 'rows', 'timed_rows', 'streams'].map((name) => JSON.parse(read(`dist/${name}.js.map`)));
+const maps = ['index', 'react', 'vue', 'rows', 'timed_rows', 'streams', 'shard'].map((name) => JSON.parse(read(`dist/${name}.js.map`)));
 
 test(`the base entry has less than ${LIMIT_BYTES} bytes, gzipped`, () => {
   assert.ok(sizeOf('index.js').gzipped < LIMIT_BYTES, JSON.stringify(sizeOf('index.js')));

@@ -70,15 +70,15 @@ if (!skip) install();
 
 const NAMES = 'ClaironProvider,useClairon,useConnectionState,useLive,useLiveList,useMessages';
 const USES = {
-  'import.mjs': "import { connect } from 'clairon'; import * as hooks from 'clairon/react'; import * as vue from 'clairon/vue';",
-  'require.cjs': "const { connect } = require('clairon'); const hooks = require('clairon/react'); const vue = require('clairon/vue');",
+  'import.mjs': "import { connect } from 'clairon'; import * as hooks from 'clairon/react'; import * as vue from 'clairon/vue'; import { shardOf } from 'clairon/shard';",
+  'require.cjs': "const { connect } = require('clairon'); const hooks = require('clairon/react'); const vue = require('clairon/vue'); const { shardOf } = require('clairon/shard');",
 };
 
 for (const [file, text] of Object.entries(USES)) {
   test(`${file}: all entries load in an application with React and Vue`, { skip }, () => {
     assert.equal(lstatSync(join(app, 'node_modules/clairon')).isSymbolicLink(), false);
-    write(file, `${text}\nconsole.log(typeof connect, Object.keys(hooks).sort().join(), Object.keys(vue).join());`);
-    assert.equal(run('node', [file]), `function ${NAMES} useLive\n`);
+    write(file, `${text}\nconsole.log(typeof connect, Object.keys(hooks).sort().join(), Object.keys(vue).join(), shardOf('u1', 16));`);
+    assert.equal(run('node', [file]), `function ${NAMES} useLive 3\n`);
   });
 }
 
@@ -149,7 +149,7 @@ test('on a server the React components render without a connection', {
 });
 
 test('a bundler resolves all entries to one copy', { skip: skip || (!esbuild && 'npm install has not been run') }, async () => {
-  write('page.mjs', `${USES['import.mjs']} console.log(connect, hooks, vue);`);
+  write('page.mjs', `${USES['import.mjs']} console.log(connect, hooks, vue, shardOf);`);
   const { metafile } = await esbuild.build({
     absWorkingDir: app,
     entryPoints: ['page.mjs'],
@@ -161,7 +161,7 @@ test('a bundler resolves all entries to one copy', { skip: skip || (!esbuild && 
     write: false,
   });
   const inputs = Object.keys(metafile.inputs).filter((path) => path.includes('clairon')).sort();
-  assert.deepEqual(inputs, ['index', 'react', 'rows', 'streams', 'timed_rows', 'vue'].map((name) => `node_modules/clairon/dist/${name}.js`));
+  assert.deepEqual(inputs, ['index', 'react', 'rows', 'shard', 'streams', 'timed_rows', 'vue'].map((name) => `node_modules/clairon/dist/${name}.js`));
 });
 
 for (const [file, resolution] of [['esm.mts', 'node16'], ['cjs.cts', 'node16'], ['old.ts', 'node']]) {

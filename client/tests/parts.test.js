@@ -13,8 +13,17 @@ import { createReplayBuffer } from '../src/replay.js';
 import { refreshDelay } from '../src/refresher.js';
 import { createRing } from '../src/ring.js';
 import { createRouter, matcher } from '../src/router.js';
+import { shardOf, shardUrl } from '../src/shard.js';
 import { contains, isOlder, parseSnapshot } from '../src/snapshot.js';
 import { notification, until } from './fake-relay.js';
+
+test('the shard of a user is the one of the relay', () => {
+  assert.deepEqual(['u1', 'alice@example.org', 'Zoë', ''].map((user) => shardOf(user, 16)), [3, 5, 11, 3]);
+  assert.deepEqual(['foobar', 'foobar'].map((user, i) => shardOf(user, i + 1)), [0, 1]);
+  assert.throws(() => shardOf('u1', 0), /shards: 0 must be/);
+  assert.equal(shardUrl('/v1/ws', 'u1', 16), '/v1/ws?shard=3');
+  assert.equal(shardUrl('wss://example.org/v1/ws?a=b', 'u1', 16), 'wss://example.org/v1/ws?a=b&shard=3');
+});
 
 test('the delay is random below a ceiling that doubles up to the cap', () => {
   const highest = createBackoff({ base: 100, cap: 1000, random: () => 1 });
