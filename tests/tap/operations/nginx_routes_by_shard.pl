@@ -22,7 +22,7 @@ my $cluster = Clairon::Test::store_cluster(replicas => 0);
 my %conf    = ('store.min_replicas' => 0, 'gate.ping' => '1h', 'gate.trusted_proxies' => '127.0.0.1', 'gate.max_per_address' => 1000);
 my @relays  = map { Clairon::Test::relay($pg, $cluster, conf => {%conf}) } 1, 2;
 
-# The file as its comment and docker/OPERATIONS.md say.
+# The file with the line that its comment and docker/OPERATIONS.md name.
 my $port   = free_port();
 my $folder = scratch();
 my $conf   = slurp_file(top() . '/docker/nginx.conf');
