@@ -67,6 +67,17 @@ follow_begin(struct server_reader *server, const struct redisReply *reply)
     return NULL;
 }
 
+void
+follow_seek(struct server_reader *server, struct position stored)
+{
+    const bool is_first = !server->reader->has_start;
+
+    if (server->follow == FOLLOW_OPENING && is_first)
+        order_join(server->reader->order, server->number, stored, (struct position){0, 0});
+    if (server->follow == FOLLOW_MERGING || (server->follow == FOLLOW_OPENING && is_first))
+        server->follow = FOLLOW_DONE;
+}
+
 /* As long as a notification waits for another shard. */
 static bool
 is_overdue(const struct server_reader *server)

@@ -120,7 +120,7 @@ on_positioned(void *ctx, const struct redisReply *reply)
     read_server(server);
 }
 
-/* The reply is ignored after a reader_seek, which has a position for each shard. */
+/* The reply is ignored after the first reader_seek, which has a position for each shard. */
 static void
 on_follow_reply(void *ctx, const struct redisReply *reply)
 {
@@ -338,16 +338,12 @@ reader_seek(struct reader *reader, const struct entry_id *after)
     }
     if (reader->order != NULL)
         order_begin(reader->order, newest_positions);
+    for (unsigned i = 0; i < reader->server_count; i++)
+        follow_seek(&reader->servers[i], newest_positions[i]);
     reader->has_start = true;
     for (unsigned i = 0; i < reader->server_count; i++) {
-        struct server_reader *server = &reader->servers[i];
-
-        if (server->follow == FOLLOW_OPENING)
-            order_join(reader->order, i, newest_positions[i], (struct position){0, 0});
-        if (server->follow != FOLLOW_NONE)
-            server->follow = FOLLOW_DONE;
-        server->is_stale = server->reading;
-        read_server(server);
+        reader->servers[i].is_stale = reader->servers[i].reading;
+        read_server(&reader->servers[i]);
     }
 }
 
