@@ -53,6 +53,7 @@ replay_buffer_reset(struct replay_buffer *buffer, const struct entry_id *head)
     empty(buffer);
     memcpy(buffer->base, head, buffer->shards * sizeof(*head));
     memcpy(buffer->head, head, buffer->shards * sizeof(*head));
+    memset(buffer->begin, 0, sizeof(buffer->begin));
 }
 
 /* Entries of the shard before it may be in the buffer: all cursors are past them. */
@@ -60,6 +61,7 @@ void
 replay_buffer_begin(struct replay_buffer *buffer, unsigned shard, struct entry_id newest)
 {
     buffer->base[shard] = buffer->head[shard] = newest;
+    buffer->begin[shard] = buffer->head[0];
 }
 
 void
@@ -81,7 +83,8 @@ replay_buffer_add(struct replay_buffer *buffer, struct notification *notificatio
 struct cursor
 replay_buffer_base(const struct replay_buffer *buffer, unsigned own)
 {
-    return cursor_from_heads(buffer->base, own);
+    return cursor_max(cursor_from_heads(buffer->base, own),
+                      (struct cursor){.shared = buffer->begin[own]});
 }
 
 struct cursor

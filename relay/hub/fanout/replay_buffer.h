@@ -18,6 +18,7 @@ struct replay_buffer {
     size_t bytes;
     struct entry_id base[STORE_SHARDS_MAX];
     struct entry_id head[STORE_SHARDS_MAX];
+    struct entry_id begin[STORE_SHARDS_MAX]; /* in shard 0, for users of each shard */
 };
 
 void replay_buffer_open(struct replay_buffer *buffer, unsigned shards);
@@ -25,7 +26,10 @@ void replay_buffer_close(struct replay_buffer *buffer);
 
 /* Empties it. The next notification follows `head`. */
 void replay_buffer_reset(struct replay_buffer *buffer, const struct entry_id *head);
-/* What is added of the shard from now on follows `newest`. */
+/*
+ * What is added of the shard from now on follows `newest`. Its users find only what is added from
+ * now on: the cursors that earlier notifications report lack the shard.
+ */
 void replay_buffer_begin(struct replay_buffer *buffer, unsigned shard, struct entry_id newest);
 void replay_buffer_add(struct replay_buffer *buffer,
                        struct notification *notification); /* takes its own reference */

@@ -99,7 +99,7 @@ order_leave(struct order *order, unsigned shard)
     struct queue *queue = &order->queues[shard];
 
     empty(queue);
-    *queue = (struct queue){.has_left = true};
+    *queue = (struct queue){.needed = queue->needed, .has_left = true};
 }
 
 /* What was delivered without this shard may depend on entries of it that are not stored yet. */

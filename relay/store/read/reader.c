@@ -374,6 +374,7 @@ reader_unfollow(struct reader *reader, unsigned shard)
     reader->streams[shard].ack_events.link = NULL;
     tail_forget(&reader->streams[shard].ack_events);
     order_leave(reader->order, shard);
+    update_store(server); /* a lost connection of it no longer matters */
     count_followed(reader);
 }
 
