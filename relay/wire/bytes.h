@@ -19,6 +19,13 @@ bytes_equal(struct bytes a, struct bytes b)
     return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
 }
 
+/* `text` ends with a zero. */
+static inline bool
+bytes_equal_text(struct bytes bytes, const char *text)
+{
+    return bytes_equal(bytes, (struct bytes){(const unsigned char *)text, strlen(text)});
+}
+
 static inline uint16_t
 bytes_get_u16(const unsigned char *at)
 {

@@ -181,12 +181,6 @@ lists_reload(struct session *session, const struct bytes *kind, bool is_known)
     }
 }
 
-static bool
-is_text(struct bytes bytes, const char *text)
-{
-    return bytes.len == strlen(text) && memcmp(bytes.at, text, bytes.len) == 0;
-}
-
 void
 lists_reload_rule(struct session *session, const struct list_name *name, bool is_known)
 {
@@ -195,8 +189,8 @@ lists_reload_rule(struct session *session, const struct list_name *name, bool is
     if (session->control.lists == NULL)
         return;
     DL_FOREACH (session->control.lists->lists, list) {
-        if (name == NULL ||
-            (is_text(name->source, list->source) && is_text(name->rule, list->rule)))
+        if (name == NULL || (bytes_equal_text(name->source, list->source) &&
+                             bytes_equal_text(name->rule, list->rule)))
             require_reload(session, list, is_known);
     }
 }

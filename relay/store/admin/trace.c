@@ -50,7 +50,7 @@ to_number(struct bytes word)
 static bool
 is_stage(const struct trace_event *event, const char *name)
 {
-    return event->stage.len == strlen(name) && memcmp(event->stage.at, name, event->stage.len) == 0;
+    return bytes_equal_text(event->stage, name);
 }
 
 /* "sent 1732170000000 0 - u1": the user comes last, as it may contain blanks. */

@@ -46,9 +46,7 @@ read_xid(struct bytes text)
 static bool
 is_change(const struct redisReply *entry, const char *change)
 {
-    const struct bytes field = reply_field(reply_at(entry, 1), "change");
-
-    return field.len == strlen(change) && memcmp(field.at, change, field.len) == 0;
+    return bytes_equal_text(reply_field(reply_at(entry, 1), "change"), change);
 }
 
 static void

@@ -25,12 +25,6 @@ measure_entries(struct reader *reader, const struct redisReply *entries)
 }
 
 static bool
-is_key(struct bytes key, const char *name)
-{
-    return key.len == strlen(name) && memcmp(key.at, name, key.len) == 0;
-}
-
-static bool
 report_missed(struct server_reader *server, struct tail *tail)
 {
     struct reader *reader = server->reader;
@@ -67,15 +61,15 @@ sort_stream(struct server_reader *server, const struct redisReply *stream,
     const struct bytes key = reply_bytes(reply_at(stream, 0));
     const struct redisReply *entries = reply_at(stream, 1);
 
-    if (is_key(key, reader->control.key)) {
+    if (bytes_equal_text(key, reader->control.key)) {
         if (tail_begin(&reader->control, entries, server->entries_requested))
             parts->lag = LAG_MEMBERS;
         control_handle_changes(&reader->events, entries, reader->control.at);
     }
     for (unsigned i = 0; i < reader->stream_count; i++) {
-        if (is_key(key, reader->streams[i].ack_events.key))
+        if (bytes_equal_text(key, reader->streams[i].ack_events.key))
             parts->ack_events[i] = entries;
-        else if (is_key(key, reader->streams[i].stream_key))
+        else if (bytes_equal_text(key, reader->streams[i].stream_key))
             parts->notifications[i] = entries;
     }
 }

@@ -192,7 +192,7 @@ on_epoch(void *ctx, const struct redisReply *reply)
     epoch = reply_bytes(reply_at(reply, 0));
     if (shard->number == 0)
         topic_prefix_set(shard->store->topic_prefix, reply_bytes(reply_at(reply, 1)));
-    if (epoch.len != strlen(shard->epoch) || memcmp(epoch.at, shard->epoch, epoch.len) != 0)
+    if (!bytes_equal_text(epoch, shard->epoch))
         link_restart(shard->link, "store epoch changed");
 }
 

@@ -34,12 +34,6 @@ shard_arguments(const struct shard *shard, struct arguments *arguments)
     argument(arguments, shard->prefix);
 }
 
-static bool
-is_text(struct bytes bytes, const char *text)
-{
-    return bytes.len == strlen(text) && memcmp(bytes.at, text, bytes.len) == 0;
-}
-
 /* If the ACL user may not use CONFIG, everysec is assumed. */
 static void
 on_fsync_mode(void *ctx, const struct redisReply *reply)
@@ -49,7 +43,7 @@ on_fsync_mode(void *ctx, const struct redisReply *reply)
 
     if (reply_is_array(reply, 2))
         mode = reply_bytes(reply_at(reply, 1));
-    shard->syncs_always = mode.at != NULL && is_text(mode, "always");
+    shard->syncs_always = mode.at != NULL && bytes_equal_text(mode, "always");
 }
 
 /* Settings that silently lose notifications. */
@@ -76,8 +70,8 @@ on_setting(void *ctx, const struct redisReply *reply)
     if (!reply_is_array(reply, 2))
         return;
     for (size_t i = 0; i < sizeof(unsafe_settings) / sizeof(unsafe_settings[0]); i++)
-        if (is_text(reply_bytes(reply_at(reply, 0)), unsafe_settings[i].setting) &&
-            !is_text(reply_bytes(reply_at(reply, 1)), unsafe_settings[i].safe))
+        if (bytes_equal_text(reply_bytes(reply_at(reply, 0)), unsafe_settings[i].setting) &&
+            !bytes_equal_text(reply_bytes(reply_at(reply, 1)), unsafe_settings[i].safe))
             log_warn(shard->name, unsafe_settings[i].message,
                      LOG_TEXT("hint", unsafe_settings[i].hint));
 }
@@ -129,7 +123,7 @@ update_seen_position(struct shard *shard, struct bytes epoch, struct bytes posit
     if (frame_position_parse((const char *)position.at, position.len, &to.lsn, &to.ordinal) !=
         RC_OK)
         to = (struct position){0, 0};
-    if (epoch.len != strlen(shard->epoch) || memcmp(epoch.at, shard->epoch, epoch.len) != 0)
+    if (!bytes_equal_text(epoch, shard->epoch))
         shard->seen_position = to;
     else
         position_raise(&shard->seen_position, to);
