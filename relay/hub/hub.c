@@ -24,9 +24,9 @@
 #include "hub/session/followed.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/lists.h"
-#include "hub/session/ready_list.h"
 #include "hub/session/members.h"
 #include "hub/session/cursors.h"
+#include "hub/session/ready_list.h"
 #include "hub/session/shed.h"
 #include "hub/turn.h"
 #include "wire/ws_frame.h"
@@ -169,8 +169,8 @@ on_reader_resumed(void *ctx)
 }
 
 /*
- * Its sessions read what precedes from the store. Cursors that are reported meanwhile, and those of
- * a load shedding, must not be before it: nothing of the shard was dropped.
+ * Its sessions read earlier notifications from the store. Later ones, and a gap after load
+ * shedding, report cursors that are not before the newest entry: nothing of the shard was dropped.
  */
 static void
 on_followed(void *ctx, const struct reader_followed *followed)

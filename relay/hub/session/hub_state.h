@@ -76,7 +76,7 @@ struct resumes {
     ev_timer turns;            /* while users wait for their budget */
 };
 
-/* The sessions of a shard's users: follow.h. */
+/* The sessions of a shard's users: followed.h. */
 struct followed {
     unsigned sessions;
     int64_t left_us; /* when the last one ended; monotonic; 0: none did */

@@ -19,12 +19,6 @@ follow_request(struct server_reader *server, link_reply *reply)
     return link_call(server->link, STORE_SCRIPT_follow, 1, reply, server, 2, argv, NULL);
 }
 
-static bool
-is_epoch(struct bytes epoch, const char *text)
-{
-    return epoch.len == strlen(text) && memcmp(epoch.at, text, epoch.len) == 0;
-}
-
 /* The shard has all notifications up to here. */
 static struct position
 stored_position(const struct redisReply *reply)
@@ -52,7 +46,7 @@ follow_begin(struct server_reader *server, const struct redisReply *reply)
 
     if (!reply_is_array(reply, 5) || reply_id(reply_at(reply, 1), &stream->at) != RC_OK)
         return "invalid reply to follow.lua";
-    if (!is_epoch(reply_bytes(reply_at(reply, 0)), shard->epoch))
+    if (!bytes_equal_text(reply_bytes(reply_at(reply, 0)), shard->epoch))
         return "store epoch changed";
     stored = stored_position(reply);
     shard_dependency_read(reply_bytes(reply_at(reply, 4)), after, reader->stream_count);
@@ -68,12 +62,14 @@ follow_begin(struct server_reader *server, const struct redisReply *reply)
 }
 
 void
-follow_seek(struct server_reader *server, struct position stored)
+follow_seek(struct server_reader *server)
 {
-    const bool is_first = !server->reader->has_start;
+    const struct reader *reader = server->reader;
+    const bool is_first = !reader->has_start;
 
     if (server->follow == FOLLOW_OPENING && is_first)
-        order_join(server->reader->order, server->number, stored, (struct position){0, 0});
+        order_join(reader->order, server->number,
+                   store_newest_position(reader->store, server->number), (struct position){0, 0});
     if (server->follow == FOLLOW_MERGING || (server->follow == FOLLOW_OPENING && is_first))
         server->follow = FOLLOW_DONE;
 }

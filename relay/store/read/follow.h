@@ -19,10 +19,10 @@ MUST_CHECK enum rc follow_request(struct server_reader *server, link_reply *repl
 /* Begins there. NULL, or why it cannot. */
 const char *follow_begin(struct server_reader *server, const struct redisReply *reply);
 /*
- * All shards begin at the positions of reader_seek. Later ones than the first know nothing of a
- * shard that is being opened: its own request does.
+ * Part of reader_seek: the shard begins at its position. Only the first reader_seek has one for a
+ * shard that is being opened; after later ones the reply to follow_request has it.
  */
-void follow_seek(struct server_reader *server, struct position stored);
+void follow_seek(struct server_reader *server);
 /* Calls on_followed for shards to which commit order applies now. Call it after each release. */
 void follow_advance(struct reader *reader);
 /* A shard is being merged: call follow_advance again later. */

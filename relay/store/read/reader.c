@@ -339,9 +339,10 @@ reader_seek(struct reader *reader, const struct entry_id *after)
     if (reader->order != NULL)
         order_begin(reader->order, newest_positions);
     for (unsigned i = 0; i < reader->server_count; i++)
-        follow_seek(&reader->servers[i], newest_positions[i]);
+        follow_seek(&reader->servers[i]);
     reader->has_start = true;
     for (unsigned i = 0; i < reader->server_count; i++) {
+        update_store(&reader->servers[i]);
         reader->servers[i].is_stale = reader->servers[i].reading;
         read_server(&reader->servers[i]);
     }
