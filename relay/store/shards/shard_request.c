@@ -197,7 +197,7 @@ shard_check_reply(struct shard *shard, const struct redisReply *reply, const cha
     else if (strncmp(reply_text(reply), "NOSCRIPT", 8) == 0)
         link_restart(shard->link, "scripts were flushed");
     else if (strncmp(reply_text(reply), "EPOCH", 5) == 0 ||
-             strncmp(reply_text(reply), "NOGROUP", 7) == 0)
+             strstr(reply_text(reply), "NOGROUP ") != NULL) /* KeyDB: after the script's name */
         link_restart(shard->link,
                      "store epoch changed"); /* hello.lua repairs it, or reports why not */
     return false;
