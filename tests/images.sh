@@ -10,7 +10,7 @@ cd "$(dirname "$0")/.."
 # shellcheck source=tests/roots.sh
 . tests/roots.sh
 
-scratch=$PWD/$roots/images
+scratch=$(realpath -m "$roots")/images
 
 validate() {
     local tool=$roots/compose
@@ -18,10 +18,15 @@ validate() {
     rm -rf "$tool/root/docker" && mkdir -p "$tool/root/docker"
     cp -r docker/compose.yaml docker/images "$tool/root/docker/"
     docker/images/make-secrets.sh "$tool/root/docker/secrets"
-    tests/tools/debian-root.sh run "$tool" env -C /root/docker HOME=/root docker-compose -f compose.yaml config --format json \
-        >"$scratch/compose.json" || return
+    config >"$scratch/compose.json" &&
+        config "$(grep -o 'STORE_NODES=[0-9.:,]*' docker/compose.yaml)" COMPOSE_PROFILES=cluster >"$scratch/cluster.json" || return
     # Paths in the output are relative to that root.
-    sed -i "s,\"/root/docker/,\"$PWD/$tool/root/docker/,g" "$scratch/compose.json"
+    sed -i "s,\"/root/docker/,\"$(realpath "$tool")/root/docker/,g" "$scratch/compose.json" "$scratch/cluster.json"
+}
+
+# The settings of the services, with these variables.
+config() {
+    tests/tools/debian-root.sh run "$roots/compose" env -C /root/docker HOME=/root "$@" docker-compose -f compose.yaml config --format json
 }
 
 run_tests() {
@@ -29,7 +34,7 @@ run_tests() {
     ok "docker-compose accepts the compose file" validate
     tests/tools/debian-root.sh make "$roots/base" && tests/tools/debian-root.sh make "$roots/clean" postgresql-17 valkey-server systemd &&
         python3 tests/images/check.py build "$scratch" "$roots/base" "$roots/clean" "$roots/clean" &&
-        unshare --net python3 tests/images/check.py run "$scratch" "$scratch/compose.json" && return
+        unshare --net python3 tests/images/check.py run "$scratch" "$scratch/compose.json" "$scratch/cluster.json" && return
     print_line "not ok - the images, on Debian 13"
 }
 

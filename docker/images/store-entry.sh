@@ -1,5 +1,8 @@
 #!/bin/sh
 # store-entry.sh: starts the store server of this image, durable and with a password. "health" checks it.
+#
+# CLUSTER_ADDRESS: the server is a node of a cluster, with this address. "join HOST:PORT .." makes a cluster of these
+# nodes, half of them replicas.
 set -eu
 
 for name in keydb valkey redis; do
@@ -7,8 +10,22 @@ for name in keydb valkey redis; do
 done
 password=$(cat /run/secrets/store_password)
 if [ "${1:-}" = health ]; then
-    REDISCLI_AUTH=$password "$name-cli" -h "${LISTEN:-127.0.0.1}" ping | grep -qx PONG
+    REDISCLI_AUTH=$password "$name-cli" -h "${CLUSTER_ADDRESS:-${LISTEN:-127.0.0.1}}" ping | grep -qx PONG
     exit
+fi
+if [ "${1:-}" = join ]; then
+    export REDISCLI_AUTH="$password"
+    shift
+    "$name-cli" -h "${1%:*}" -p "${1#*:}" cluster info | grep -q '^cluster_slots_assigned:16384' && exit
+    exec "$name-cli" --cluster create "$@" --cluster-replicas 1 --cluster-yes
+fi
+if [ -n "${CLUSTER_ADDRESS:-}" ]; then
+    LISTEN=$CLUSTER_ADDRESS
+    cluster="masterauth $password
+cluster-enabled yes
+cluster-announce-ip $CLUSTER_ADDRESS
+cluster-node-timeout 5000
+cluster-require-full-coverage no"
 fi
 # On standard input, because other users could read an argument.
 exec "$name-server" - <<CONF
@@ -18,4 +35,5 @@ dir /data
 appendonly yes
 appendfsync everysec
 maxmemory-policy noeviction
+${cluster:-}
 CONF

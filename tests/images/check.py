@@ -2,7 +2,8 @@
 """check.py: tests that the images build, and that the compose file's services deliver a row to a client.
 
     check.py build SCRATCH BASE POSTGRES STORE   executes the Dockerfiles in roots below SCRATCH
-    check.py run SCRATCH COMPOSE.json            starts the built images in a separate network
+    check.py run SCRATCH COMPOSE.json CLUSTER.json   starts the built images in a separate network, without and with
+                                                 the profile `cluster`
     check.py context SCRATCH                     checks that the Dockerfile copies all files that its build installs
 
 BASE stands for debian:13, POSTGRES for the official postgres image, STORE for the store's.
@@ -31,6 +32,7 @@ from containers import Service  # noqa: E402
 
 DEADLINE = 300
 ADDRESSES = {"primary": "127.0.11.1", "standby": "127.0.11.2", "store": "127.0.0.1", "relay": "127.0.0.1"}
+NODES = [f"node-{i}" for i in range(1, 7)]
 number = 0
 
 
@@ -86,6 +88,9 @@ def build_all(scratch, base, postgres, store):
         subprocess.run(["tests/tools/debian-root.sh", "copy", str(stages["postgres"].folder), str(scratch / name)], check=True)
         stages[name] = Stage(scratch / name, None, stages["postgres"])
         stages[name].entrypoint, stages[name].command = stages["postgres"].entrypoint, []
+    for name in (*NODES, "nodes-join"):
+        subprocess.run(["tests/tools/debian-root.sh", "copy", str(stages["store"].folder), str(scratch / name)], check=True)
+        stages[name] = Stage(scratch / name, None, None)
     for name in ("primary", "standby", "store", "relay", "demo"):
         hosts = "".join(f"{address} {host}\n" for host, address in ADDRESSES.items())
         (stages[name].folder / "etc/hosts").write_text("127.0.0.1 localhost\n" + hosts)
@@ -114,10 +119,13 @@ def copy_all(scratch):
 # ---- running
 
 
-def raise_loopback():
-    """In a new network namespace it is down."""
+def raise_loopback(compose):
+    """In a new network namespace it is down. The nodes of the cluster have fixed addresses."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         fcntl.ioctl(probe, 0x8914, struct.pack("16sh14x", b"lo", 0x1 | 0x40))
+        for number_of_it, name in enumerate(NODES):
+            address = socket.inet_aton(compose["services"][name]["networks"]["cluster"]["ipv4_address"])
+            fcntl.ioctl(probe, 0x8916, struct.pack("16sH2x4s8x", f"lo:{number_of_it}".encode(), socket.AF_INET, address))
 
 
 def token(key, user):
@@ -149,18 +157,18 @@ def services(scratch, compose, stages):
     return made
 
 
-def deliver_notification(all_of_it, compose):
+def deliver_notification(all_of_it, compose, grade):
     """From an UPDATE on the primary to a client of the relay."""
     key = Path(compose["secrets"]["token_key"]["file"]).read_bytes()
     stream = get(8080, "/v1/sse", Authorization="Bearer " + token(key, "u1"))
     ok(stream.status == 200, "a client is connected", stream.status)
     status, output = all_of_it["primary"].run(
         ["psql", "-qXAt", "-h", "/run/postgresql", "-U", "postgres", "app", "-c",
-         "UPDATE assignments SET status = 'graded', grade = 17 WHERE student_id = 'u1'"])
+         f"UPDATE assignments SET status = 'graded', grade = {grade} WHERE student_id = 'u1'"])
     ok(status == 0, "a row is changed on the primary", output)
     line = b""
     end = time.monotonic() + DEADLINE  # comments keep the connection alive for longer
-    while b'"graded"' not in line and time.monotonic() < end:
+    while not (b'"graded"' in line and str(grade).encode() in line) and time.monotonic() < end:
         line = stream.readline()
         if not line:
             break
@@ -184,18 +192,43 @@ def check_services(all_of_it):
         ok(written[0] != 0, f"{name} cannot write to its image", written)
 
 
-def run_all(scratch, compose):
+def use_cluster(all_of_it, scratch, cluster, stages):
+    """Starts the nodes, and the relay again with them as its store. Here the single store has the same port as they."""
+    with_nodes = services(scratch, cluster, stages)
+    all_of_it["relay"].stop()
+    all_of_it.pop("store").stop()
+    for name in NODES:
+        all_of_it[name] = with_nodes[name]
+        all_of_it[name].start()
+        wait_until(f"{name} is healthy", all_of_it[name].is_healthy)
+    join = with_nodes["nodes-join"]
+    all_of_it["nodes-join"] = join
+    join.start()
+    wait_until("the nodes form a cluster", lambda: join.process.poll() is not None)
+    ok(join.process.poll() == 0, "the nodes form a cluster", join.tail())
+    all_of_it["relay"] = with_nodes["relay"]
+    all_of_it["relay"].start()
+    wait_until("the relay is healthy with the cluster", all_of_it["relay"].is_healthy)
+    status, output = all_of_it["node-1"].run(
+        ["sh", "-c", "REDISCLI_AUTH=$(cat /run/secrets/store_password) valkey-cli -h 10.203.47.11 --cluster check 10.203.47.11:6379"])
+    ok(status == 0 and " in 3 primaries" in output.replace("masters", "primaries"), "three primaries have all keys", output)
+
+
+def run_all(scratch, compose, cluster):
     """Starts, tests and stops all services."""
-    raise_loopback()
+    raise_loopback(cluster)
     with open(scratch / "stages", "rb") as file:
-        all_of_it = services(scratch, compose, pickle.load(file))
+        stages = pickle.load(file)
+    all_of_it = services(scratch, compose, stages)
     try:
         for name, one in all_of_it.items():
             one.start()
             wait_until(f"{name} is healthy", one.is_healthy)
             ok(True, f"{name} is healthy")
-        deliver_notification(all_of_it, compose)
+        deliver_notification(all_of_it, compose, 17)
         check_services(all_of_it)
+        use_cluster(all_of_it, scratch, cluster, stages)
+        deliver_notification(all_of_it, compose, 18)
         ok(all_of_it["relay"].stop() == 0, "the relay drains", all_of_it["relay"].tail())
         ok(all_of_it["standby"].stop() == 0, "the standby stops with status 0", all_of_it["standby"].tail())
         all_of_it["standby"].start()
@@ -219,7 +252,7 @@ def main():
         elif sys.argv[1] == "context":
             copy_all(Path(sys.argv[2]))
         else:
-            run_all(Path(sys.argv[2]), json.loads(Path(sys.argv[3]).read_text()))
+            run_all(Path(sys.argv[2]), *(json.loads(Path(path).read_text()) for path in sys.argv[3:5]))
     except Exception as error:  # noqa: BLE001
         ok(False, f"{sys.argv[1]}: {error!r}", traceback.format_exc())
         sys.exit(1)
