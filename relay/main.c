@@ -27,7 +27,7 @@ static const char usage[] =
     "  doctor -c FILE          run the checks, and print how to fix each problem\n"
     "  token --sub USER        print a development token\n"
     "  errors list             print the error log (redrive: send again; drop: remove)\n"
-    "  trace ID                print the history of one notification\n"
+    "  trace ID                print the trace of one notification\n"
     "  --help, --version\n"
     "\n"
     "clairon COMMAND --help prints the options.\n";

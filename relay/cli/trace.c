@@ -1,4 +1,4 @@
-/* trace.c: `clairon trace`: prints the history of one notification. */
+/* trace.c: `clairon trace`: prints the trace of one notification. */
 #include "cli/cli.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@
 
 static const char trace_usage[] =
     "Usage: clairon trace ID [options]\n"
-    "Prints the history of one notification: when it was committed, stored, sent to which user,\n"
+    "Prints the trace of one notification: when it was committed, stored, sent to which user,\n"
     "acknowledged, retried or moved to the error log, which users have not acknowledged it, and\n"
     "its traceparent.\n"
     "\n"

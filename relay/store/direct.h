@@ -52,7 +52,7 @@ struct direct_changes {
 };
 const struct direct_changes *direct_changed(const struct direct *direct);
 
-/* The history of a notification. `id`: a UUID in lower case. Valid until the next request. */
+/* The trace of a notification. `id`: a UUID in lower case. Valid until the next request. */
 MUST_CHECK enum rc direct_trace(struct direct *direct, const char *id,
                                 const struct trace **ret_trace);
 

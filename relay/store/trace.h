@@ -1,4 +1,4 @@
-/* trace.h: the history of one notification: committed, stored, sent, acknowledged, retried. */
+/* trace.h: the trace of one notification: committed, stored, sent, acknowledged, retried. */
 #ifndef CLAIRON_STORE_TRACE_H
 #define CLAIRON_STORE_TRACE_H
 

@@ -177,7 +177,7 @@ class Console(ConsoleCase):
         self.assertRegex(self.text("#user-pending .facts"), r"^\S+ · for \d+ s")
         self.screenshot("user")
         self.browser.find("#test-status button").click()
-        wait_for("its history", lambda: "stored" in self.text("#life-events"))
+        wait_for("its trace", lambda: "stored" in self.text("#life-events"))
         self.assertIn("Waits for tested", self.text("#life-waiting"))
         wait_for("its topic next to its id", lambda: notification in self.browser.texts("#pending button"))
         facts = self.browser.js(

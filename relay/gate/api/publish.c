@@ -1,4 +1,4 @@
-/* publish.c: POST /v1/notifications and GET /v1/notifications/ID, the timeline. */
+/* publish.c: POST /v1/notifications and GET /v1/notifications/ID, the trace. */
 #include "gate/api/publish.h"
 
 #include <stdio.h>
@@ -314,7 +314,7 @@ on_trace_read(void *ctx, enum rc rc, const struct trace *trace)
 }
 
 void
-gate_publish_timeline(struct gate_request *request)
+gate_publish_trace(struct gate_request *request)
 {
     struct store_request *store_request = store_request_new(request);
 

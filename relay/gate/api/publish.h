@@ -13,6 +13,6 @@ void gate_publish_headers(struct gate_request *request);
 void gate_publish(struct gate_request *request);
 void gate_publish_free(struct gate_request *request);
 
-void gate_publish_timeline(struct gate_request *request);
+void gate_publish_trace(struct gate_request *request);
 
 #endif

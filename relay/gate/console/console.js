@@ -270,7 +270,7 @@ function row(...actions) {
   return item;
 }
 
-const idButton = (id) => make('button', { type: 'button', class: 'id', text: id, title: 'Show the timeline', onclick: () => life(id, true) });
+const idButton = (id) => make('button', { type: 'button', class: 'id', text: id, title: 'Show the trace', onclick: () => life(id, true) });
 
 function lists(overview) {
   const now = overview.store?.at ?? 0;
@@ -459,7 +459,7 @@ $('errors-redrive').addEventListener('click', async () => {
   if (done === entries.length) set($('errors-status'), `${plural(done, 'notification')} redriven.`);
 });
 
-// ---- the timeline of a notification
+// ---- the trace of a notification
 
 // Timestamps have microseconds, Date.parse keeps milliseconds.
 const msOf = (at) => Date.parse(`${at.slice(0, 19)}Z`) + Number(`0${at.slice(19, -1)}`) * 1000;
@@ -496,15 +496,15 @@ async function life(id, jump) {
   const mine = round;
   $('find-id').value = id;
   try {
-    const timeline = await request(`notifications/${encodeURIComponent(id)}`);
+    const trace = await request(`notifications/${encodeURIComponent(id)}`);
     if (mine !== round) return;
-    const waiting = timeline.waiting ?? [];
-    const start = timeline.events.length ? msOf(timeline.events[0].at) : 0;
-    $('life-events').replaceChildren(...byUser(timeline.events).map((group) => eventGroup(group, start)));
+    const waiting = trace.waiting ?? [];
+    const start = trace.events.length ? msOf(trace.events[0].at) : 0;
+    $('life-events').replaceChildren(...byUser(trace.events).map((group) => eventGroup(group, start)));
     set($('life-waiting'), waiting.length ? `Waits for ${waiting.slice(0, 50).join(', ')}${waiting.length > 50 ? ' ..' : ''}` : '');
-    set($('life-note').querySelector('pre'), timeline.notification ? JSON.stringify(timeline.notification, null, 2) : 'Trimmed from the stream.');
+    set($('life-note').querySelector('pre'), trace.notification ? JSON.stringify(trace.notification, null, 2) : 'Trimmed from the stream.');
     $('life').hidden = false;
-    set($('life-status'), `${plural(timeline.events.length, 'event')} of ${timeline.id}.`);
+    set($('life-status'), `${plural(trace.events.length, 'event')} of ${trace.id}.`);
     if (jump) {
       $('find').scrollIntoView({ block: 'start' });
       $('find-id').focus({ preventScroll: true });
@@ -512,7 +512,7 @@ async function life(id, jump) {
   } catch (error) {
     if (mine !== round) return;
     $('life').hidden = true;
-    failed(error, (why) => set($('life-status'), error.status === 404 ? 'No such notification.' : `Could not read the timeline: ${why}.`));
+    failed(error, (why) => set($('life-status'), error.status === 404 ? 'No such notification.' : `Could not read the trace: ${why}.`));
   }
 }
 

@@ -1,4 +1,4 @@
-/* trace.c: the history of one notification: committed, stored, sent, acknowledged, retried. */
+/* trace.c: the trace of one notification: committed, stored, sent, acknowledged, retried. */
 #include "store/trace.h"
 
 #include <inttypes.h>
@@ -117,24 +117,24 @@ enum rc
 trace_read(const struct redisReply *reply, const char *id, struct trace *ret_trace)
 {
     struct trace trace = {.event_count = 0};
-    const struct redisReply *trail, *waiting;
+    const struct redisReply *events, *waiting;
 
     if (!reply_is_array(reply, 4) || !reply_is_array(reply_at(reply, 2), 0) ||
         !reply_is_array(reply_at(reply, 3), 0))
         return RC_BAD;
-    trail = reply_at(reply, 2);
+    events = reply_at(reply, 2);
     waiting = reply_at(reply, 3);
     trace.data = reply_bytes(reply_at(reply, 0));
-    trace.events = memory_new((reply_count(trail) + 2) * sizeof(*trace.events));
+    trace.events = memory_new((reply_count(events) + 2) * sizeof(*trace.events));
     if (trace.data.len > 0)
         trace.event_count += read_commit(trace.data, &trace.events[trace.event_count]);
-    else if (reply_count(trail) > 0)
+    else if (reply_count(events) > 0)
         trace.event_count += read_commit_of_id(id, &trace.events[trace.event_count]);
-    if (reply_count(trail) == 0) /* it needs no ack, or its trail has expired */
+    if (reply_count(events) == 0) /* it needs no ack, or its events have expired */
         trace.event_count +=
             read_stored(reply_bytes(reply_at(reply, 1)), &trace.events[trace.event_count]);
-    for (size_t i = 0; i < reply_count(trail); i++)
-        trace.events[trace.event_count++] = read_event(reply_bytes(reply_at(trail, i)));
+    for (size_t i = 0; i < reply_count(events); i++)
+        trace.events[trace.event_count++] = read_event(reply_bytes(reply_at(events, i)));
     trace.waiting = memory_new((reply_count(waiting) + 1) * sizeof(*trace.waiting));
     while (trace.waiting_count < reply_count(waiting)) {
         trace.waiting[trace.waiting_count] = reply_bytes(reply_at(waiting, trace.waiting_count));

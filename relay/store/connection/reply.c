@@ -148,10 +148,10 @@ reply_keep_from(const struct redisReply *reply, size_t from)
 static void
 read_delivery(const struct redisReply *fields, struct entry *entry)
 {
-    struct bytes open = reply_field(fields, "open");
+    struct bytes open = reply_field(fields, "open_ended");
     char text[24];
 
-    entry->retry_users = reply_field(fields, "only");
+    entry->retry_users = reply_field(fields, "retry_users");
     entry->is_retry = entry->retry_users.at != NULL;
     entry->is_open_ended = open.at != NULL;
     entry->expires_us = entry->frame.as.notification.expires_us;

@@ -1,5 +1,5 @@
 -- ack.lua: users acknowledge notifications; the last user completes a notification.
--- KEYS: stream. ARGV: prefix, id of the relay, retention of trails in ms, number of users, each user
+-- KEYS: stream. ARGV: prefix, id of the relay, retention of traces in ms, number of users, each user
 -- with the number of its ids, then all ids, in the order of the users. A user may be repeated, at the
 -- cost of a command. Returns {new acknowledgements, notifications completed}.
 local stream, prefix = KEYS[1], ARGV[1]
@@ -8,8 +8,8 @@ local call = redis.call
 -- include: stream_entry.lua
 
 local args, sub, find = ARGV, string.sub, string.find
-local name, trail_ms, first_id = args[2], args[3], 5 + 2 * tonumber(args[4])
-local inbox, state_key, trail_key = prefix .. KEY_INBOX, prefix .. KEY_ACK, prefix .. KEY_TRAIL
+local name, trace_ms, first_id = args[2], args[3], 5 + 2 * tonumber(args[4])
+local inbox, state_key, trail_key = prefix .. KEY_INBOX, prefix .. KEY_ACK, prefix .. KEY_TRACE
 local acked_key = prefix .. KEY_ACKED
 local now_text = integer_text(now_ms())
 local event_head, id_len = 'acked ' .. now_text .. ' 0 - ', pack_text(('x'):rep(FRAME_UUID_TEXT)):sub(1, 2)
@@ -17,7 +17,7 @@ local due_pairs, acked = {}, 0
 -- Ack events are for other relays. A relay that is not registered reloads its state when it is back.
 local ack_events = call('ZCARD', prefix .. KEY_RELAYS) ~= (call('ZSCORE', prefix .. KEY_RELAYS, name) and 1 or 0) and {}
 
--- The current user, its trail event, and the start of its ack event.
+-- The current user, its trace event, and the start of its ack event.
 local user, event, packed
 
 -- Acks not written yet, by notification: its first user, and the other ones (mostly none).
@@ -90,7 +90,7 @@ local function acknowledge_last(id, value)
     ended_keys[ended_count] = state_key .. id
     event = event or event_head .. user
     local len = call('RPUSH', key, event)
-    if len == 1 or len > TRAIL_MAX then maintain_trail(key, len, 1, entry, trail_ms) end
+    if len == 1 or len > TRAIL_MAX then maintain_trace(key, len, 1, entry, trace_ms) end
 end
 
 local function acknowledge(id)
@@ -177,5 +177,5 @@ for from = 1, ended_count, CHUNK do
     call('DEL', unpack(ended_keys, from, math.min(from + CHUNK - 1, ended_count)))
 end
 save_notifications()
-write_events(trail_ms)
+write_events(trace_ms)
 return {acked, ended_count + #completed}

@@ -1,5 +1,5 @@
 -- due.lua: retries, dead-letters or expires due pairs of notification and user, in one step.
--- KEYS: stream. ARGV: prefix, ack timeout, retention of trails, backoff base, backoff cap (all in ms).
+-- KEYS: stream. ARGV: prefix, ack timeout, retention of traces, backoff base, backoff cap (all in ms).
 -- Returns {pairs to retry, retry entries added, pairs exhausted, pairs expired, 1: more pairs are due,
 -- entries in the error log, relays with sessions}.
 local stream, prefix = KEYS[1], ARGV[1]

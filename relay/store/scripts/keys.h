@@ -27,23 +27,24 @@
 #define KEY_MEMBERS ":members:"   /* set of an audience and target: its users */
 #define KEY_GROUPS ":groups:"     /* set of a user: audiences and targets */
 
-#define KEY_PENDING ":pending"        /* hash: notifications that lack an acknowledgement */
-#define KEY_ACK ":ack:"               /* hash of a notification: users, and 0 or the ack time */
-#define KEY_ACKED ":acked:"           /* hash of a complete notification: users and ack times */
-#define KEY_UNREPORTED_ACKS ":early:" /* hash of a notification: acks before the report */
-#define KEY_RETRIES ":tries:"         /* hash of a notification: the retries of each user */
-#define KEY_RETRIED ":retried"        /* sorted set: notifications with a retry, by commit time */
-#define KEY_DUE ":due"                /* sorted set: pairs of notification and user, by time */
-#define KEY_INBOX ":inbox:"           /* sorted set of a user: notifications, by entry */
-#define KEY_ACK_EVENTS ":receipts"    /* stream: acknowledgements, for other relays */
-#define KEY_TRAIL ":trail:"           /* list of a notification: its history */
-#define KEY_ERRORS ":errors"          /* stream: the error log */
+#define KEY_PENDING ":pending" /* hash: notifications that lack an acknowledgement */
+#define KEY_ACK ":ack:"        /* hash of a notification: users, and 0 or the ack time */
+#define KEY_ACKED ":acked:"    /* hash of a complete notification: users and ack times */
+#define KEY_UNREPORTED_ACKS ":unreported_acks:" /* hash of a notification: acks before the report */
+#define KEY_RETRIES ":retries:"      /* hash of a notification: the retries of each user */
+#define KEY_RETRIED ":retried"       /* sorted set: notifications with a retry, by commit time */
+#define KEY_DUE ":due"               /* sorted set: pairs of notification and user, by time */
+#define KEY_INBOX ":inbox:"          /* sorted set of a user: notifications, by entry */
+#define KEY_ACK_EVENTS ":ack_events" /* stream: acknowledgements, for other relays */
+#define KEY_TRACE ":trace:"          /* list of a notification: its events */
+#define KEY_ERRORS ":errors"         /* stream: the error log */
 
-#define KEY_RELAYS ":relays"      /* sorted set: relays, by the time of the last heartbeat */
-#define KEY_PRESENCE ":here:"     /* set of a relay: the users connected to it */
-#define KEY_HEARTBEAT ":beat"     /* stream: heartbeats, which wake readers */
-#define KEY_IDEMPOTENCY ":asked:" /* text of an idempotency key: a digest and the notification */
-#define KEY_TICKET ":ticket:"     /* text of a ticket: the claims of a token */
+#define KEY_RELAYS ":relays"       /* sorted set: relays, by the time of the last heartbeat */
+#define KEY_PRESENCE ":presence:"  /* set of a relay: the users connected to it */
+#define KEY_HEARTBEAT ":heartbeat" /* stream: heartbeats, which wake readers */
+#define KEY_IDEMPOTENCY                                                                            \
+    ":idempotency:"           /* text of an idempotency key: a digest and the notification */
+#define KEY_TICKET ":ticket:" /* text of a ticket: the claims of a token */
 /*
  * Never exists, and each script and transaction declares it: while Cluster moves the shard's slot,
  * a request with a missing key is rejected before it runs. Without it, a script would run on the

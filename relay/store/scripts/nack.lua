@@ -1,5 +1,5 @@
 -- nack.lua: defers retries for a user, by the backoff at least.
--- KEYS: stream. ARGV: prefix, backoff base, backoff cap, delay, retention of trails (all in ms), user,
+-- KEYS: stream. ARGV: prefix, backoff base, backoff cap, delay, retention of traces (all in ms), user,
 -- notification ids.
 -- Returns how many of them are pending for this user and will be retried.
 local stream, prefix = KEYS[1], ARGV[1]

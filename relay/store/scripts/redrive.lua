@@ -1,6 +1,6 @@
 -- redrive.lua: sends the notification of a dead letter to its users again, from attempt 0.
 -- KEYS: stream. ARGV: prefix, entry of the error log, notification id, route, data, expiration in ms or 0,
--- retention of trails in ms, users (none: those of the entry).
+-- retention of traces in ms, users (none: those of the entry).
 -- Returns the number of users with a pending acknowledgement; -1: the entry does not exist; -2: it has no users.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
@@ -20,7 +20,7 @@ end
 
 -- Its score in inboxes: that of its first entry, if that is known.
 local function inbox_score(notification)
-    local stored = call('LINDEX', prefix .. KEY_TRAIL .. id, 0)
+    local stored = call('LINDEX', prefix .. KEY_TRACE .. id, 0)
     local entry = stored and stored:match('^stored %d+ 0 (%d+%-%d+) ')
     return score_of(entry or first_entry(id, notification))
 end

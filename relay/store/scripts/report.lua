@@ -1,5 +1,5 @@
 -- report.lua: delivery reports. The time for an acknowledgement starts now.
--- KEYS: stream. ARGV: prefix, ack timeout, backoff base, backoff cap, retention of trails (all in ms),
+-- KEYS: stream. ARGV: prefix, ack timeout, backoff base, backoff cap, retention of traces (all in ms),
 -- then for each report: flags, user, id. `flags` has three letters. First: S delivered, D deferred by a
 -- full in-flight window, K delivered and reported before: a store that lost data may lack that report.
 -- Second: backoff E, L or F, or - without retries. Third: O open-ended audience, C closed. The

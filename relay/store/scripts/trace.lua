@@ -1,6 +1,6 @@
--- trace.lua: the timeline of one notification.
+-- trace.lua: the events of one notification, in order of time.
 -- KEYS: stream. ARGV: prefix, notification id, its commit time in ms.
--- Returns {data or '', entry or '', trail, users with a pending acknowledgement}.
+-- Returns {data or '', entry or '', trace, users with a pending acknowledgement}.
 local stream, prefix, id = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
 
@@ -30,8 +30,8 @@ local function search()
     end
 end
 
-local trail = call('LRANGE', prefix .. KEY_TRAIL .. id, 0, -1)
-local stored = trail[1] and trail[1]:match('^stored %d+ 0 (%d+%-%d+) ')
+local trace = call('LRANGE', prefix .. KEY_TRACE .. id, 0, -1)
+local stored = trace[1] and trace[1]:match('^stored %d+ 0 (%d+%-%d+) ')
 local pending = (call('HGET', prefix .. KEY_PENDING, id) or ''):match('^%S+')
 local entry = stored and entry_at(stored) or pending and entry_at(pending) or search()
 
@@ -55,12 +55,12 @@ end
 read_states(prefix .. KEY_ACK .. id)
 read_states(prefix .. KEY_ACKED .. id)
 
-if #trail == 0 and #acks > 0 and entry then
-    trail[1] = 'stored ' .. entry[1]:match('^%d+') .. ' 0 ' .. entry[1] .. ' -'
+if #trace == 0 and #acks > 0 and entry then
+    trace[1] = 'stored ' .. entry[1]:match('^%d+') .. ' 0 ' .. entry[1] .. ' -'
 end
-for _, event in ipairs(acks) do trail[#trail + 1] = event end
+for _, event in ipairs(acks) do trace[#trace + 1] = event end
 local rows = {}
-for i, event in ipairs(trail) do rows[i] = {tonumber(event:match('^%S+ (%d+)')), i, event} end
+for i, event in ipairs(trace) do rows[i] = {tonumber(event:match('^%S+ (%d+)')), i, event} end
 table.sort(rows, function(a, b) return a[1] < b[1] or a[1] == b[1] and a[2] < b[2] end)
-for i, row in ipairs(rows) do trail[i] = row[3] end
-return {entry and field(entry, 'data') or '', entry and entry[1] or '', trail, waiting}
+for i, row in ipairs(rows) do trace[i] = row[3] end
+return {entry and field(entry, 'data') or '', entry and entry[1] or '', trace, waiting}

@@ -1,7 +1,7 @@
 # Measures the CPU time of the store for an acknowledgement, in batches as a relay sends them.
 #
 # Calls the scripts as the relay does, on a private store. The result is the server's own count of CPU time for
-# the acknowledgements alone. Notifications are delivered first, as in production, so each has a due time and a trail.
+# the acknowledgements alone. Notifications are delivered first, as in production, so each has a due time and a trace.
 use strict;
 use warnings;
 

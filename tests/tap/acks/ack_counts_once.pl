@@ -33,7 +33,7 @@ $one->ack(@ids);
 wait_until('the third ack is stored', sub { pending_count($ids[2]) eq '2' });
 is_deeply([ map { pending_count($_) } @ids ], [ 2, 2, 2 ], 'a later batch does not count them again');
 is(acked_by($ids[0]), 'u1', 'a trace reports the ack while others are pending');
-is($store->execute('LLEN', $store->of($ids[0], "trail:$ids[0]")), 3, 'the trail keeps one entry per attempt');
+is($store->execute('LLEN', $store->of($ids[0], "trace:$ids[0]")), 3, 'the trace keeps one entry per attempt');
 
 # A user can acknowledge only the user's own notifications.
 my $other = notify('u2', 'other');

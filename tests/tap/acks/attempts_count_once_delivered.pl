@@ -15,7 +15,7 @@ sub notify { my ($audience, $targets, $more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$targets}', '{}', ack_required => true, $more)") }
 sub attempts { my ($client, $id) = @_;
     return join ' ', map { $_->{routing}{retry}{attempts} } grep { $_->{metadata}{id} eq $id } $client->notifications }
-sub retry_entries { my ($id) = @_; return scalar grep { $_->{id} eq $id && defined $_->{only} } $store->entries }
+sub retry_entries { my ($id) = @_; return scalar grep { $_->{id} eq $id && defined $_->{retry_users} } $store->entries }
 sub due { my ($id, $user) = @_; return $store->execute('ZSCORE', $store->of($id, 'due'), "$id:$user") }
 sub error_of { my ($id) = @_; my ($found) = grep { $_->{id} eq $id } $store->errors; return $found }
 
@@ -31,7 +31,7 @@ sub check_withheld
     $client->run_until('another notification', sub { attempts($client, $other) eq '0' });
     $client->ack($other);
     is(attempts($client, $id), '0', 'a retry is withheld while the user may not see it');
-    is($store->execute('HGET', $store->of($id, "tries:$id"), $user), '0+', 'no attempt is counted');
+    is($store->execute('HGET', $store->of($id, "retries:$id"), $user), '0+', 'no attempt is counted');
     is(due($id, $user), undef, 'the withheld retry is not due again');
     is($store->execute('HGET', $store->of($id, "ack:$id"), $user), '0', 'the user is still pending');
     $unhide->();

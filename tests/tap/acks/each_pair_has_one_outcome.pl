@@ -158,7 +158,7 @@ for (1 .. $STEPS)
 note sprintf '%d notifications, %d connections', scalar keys %message, scalar @clients;
 
 # The end: connected clients respond as before until nothing is in transit.
-my $all = sub { keys(%message) == grep { !defined $_->{only} } $store->entries };
+my $all = sub { keys(%message) == grep { !defined $_->{retry_users} } $store->entries };
 wait_until('all notifications are stored', $all);
 wait_until('nothing is due', sub {
     run_loop_for(0.05);
@@ -216,7 +216,7 @@ for my $id (sort keys %message)
 {
     my $message = $message{$id};
     my %state = @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) };
-    my %acked = map { /^acked \d+ \d+ \S+ (.*)$/ ? ($1 => 1) : () } @{ $store->execute('LRANGE', $store->of($id, "trail:$id"), 0, -1) };
+    my %acked = map { /^acked \d+ \d+ \S+ (.*)$/ ? ($1 => 1) : () } @{ $store->execute('LRANGE', $store->of($id, "trace:$id"), 0, -1) };
     my %done = @{ $store->execute('HGETALL', $store->of($id, "acked:$id")) };
     $acked{$_} = 1 for keys %done, grep { $state{$_} > 0 } keys %state;
     my %pairs = map { $_ => 1 } keys %state, keys %acked, keys %{ $errors{$id} // {} }, keys %{ $message->{known} };

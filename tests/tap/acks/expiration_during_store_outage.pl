@@ -36,7 +36,7 @@ is(ack('early'), 0, 'an ack may arrive before its delivery report');
 is_deeply([ map { scalar @$_ } report('SEO', 'early'), report('SEO', 'forgets') ], [ 1, 0 ], 'the delivery report then completes it');
 $store->execute('ZADD', $due, 1, "$id:forgets");
 end();
-is(scalar(grep { defined $_->{only} } $store->entries), 0, 'nothing is retried meanwhile');
+is(scalar(grep { defined $_->{retry_users} } $store->entries), 0, 'nothing is retried meanwhile');
 is_deeply([errors()], [], 'nothing is in the error log');
 
 # The time to wait for delivery reports has passed.
@@ -45,12 +45,12 @@ end();
 is_deeply([errors()], ['forgets'], 'exactly the users without an ack are in the error log');
 ok(!$store->execute('HEXISTS', $pending, $id), 'the notification is complete');
 my $acked = $store->execute('HGETALL', "$prefix:acked:$id");
-my @events = @{ $store->execute('LRANGE', "$prefix:trail:$id", 0, -1) };
+my @events = @{ $store->execute('LRANGE', "$prefix:trace:$id", 0, -1) };
 for my $user (qw(acks early))
 {
     ok((grep { $_ eq $user } @$acked) || (grep { /^acked .* \Q$user\E$/ } @events), "$user is acknowledged");
 }
-is($store->execute('EXISTS', "$prefix:ack:$id", "$prefix:tries:$id"), 0, 'no other state is left');
+is($store->execute('EXISTS', "$prefix:ack:$id", "$prefix:retries:$id"), 0, 'no other state is left');
 is($store->execute('ZSCORE', $due, "$id:$_"), undef, "nothing is due for \"$_\"") for '', 'forgets';
 
 # A delivery report in time causes no wait.

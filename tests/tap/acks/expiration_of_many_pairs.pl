@@ -42,6 +42,6 @@ for (my $more = 1; $more; $more = end()->[4]) { }
 my %times;
 $times{$_}++ for map { @{ JSON::decode_json($_->{users}) } } $store->errors;
 is_deeply(\%times, { map { $_ => 1 } 'u1', 'new', @missing }, 'each user without an ack is in the error log exactly once');
-is($store->execute('EXISTS', $acks, $pending, $due, $store->of($id, "tries:$id")), 0, 'no other state is left');
+is($store->execute('EXISTS', $acks, $pending, $due, $store->of($id, "retries:$id")), 0, 'no other state is left');
 
 done_testing();

@@ -12,11 +12,11 @@ my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'delivery.backoff_base' => BASE_MS . 'ms', 'delivery.backoff_cap' => '5m' });
 my $client = $relay->client('u1');
 
-# The delay of the nack, in ms, from the trail.
+# The delay of the nack, in ms, from the trace.
 sub nack_delay
 {
     my ($id) = @_;
-    my ($event) = grep { /^nacked / } @{ $store->execute('LRANGE', $store->of($id, "trail:$id"), 0, -1) };
+    my ($event) = grep { /^nacked / } @{ $store->execute('LRANGE', $store->of($id, "trace:$id"), 0, -1) };
     return $event && (split / /, $event)[3];
 }
 

@@ -97,7 +97,7 @@ $narrow->run_until('a retry after the restart', sub { of_mark($narrow, 'n1') > $
 pass('due retries survive a restart of the store');
 # The ack event for this relay is removed in the same transaction, so the relay does not see the acks.
 $STREAM = $store->of($ids[0], 'stream');
-run(script_text('ack') =~ s/^(?=return )/call('DEL', prefix .. ':receipts')\n/mr,
+run(script_text('ack') =~ s/^(?=return )/call('DEL', prefix .. ':ack_events')\n/mr,
     'another', 1000, 1, 'u2', 2, @ids[ 0, 1 ]);
 $store->restart;
 $narrow->run_until('the other notifications', sub { of_mark($narrow, 'n3') && of_mark($narrow, 'n4') });

@@ -45,7 +45,7 @@ $store->execute('ZADD', $store->of($id, 'due'), 1, "$id:");
 wait_until('it expires', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
 is_deeply([ map { [ $_->{reason}, $_->{users} ] } errors($id) ], [ [ 'expired', ['u2'] ] ],
     'at expiration the users without an ack are in the error log');
-is($store->execute('EXISTS', $store->of($id, "ack:$id"), $store->of($id, "tries:$id"), $store->keys('due')), 0,
+is($store->execute('EXISTS', $store->of($id, "ack:$id"), $store->of($id, "retries:$id"), $store->keys('due')), 0,
     'no other state is left');
 
 $id = notify('ALL', '', 'all ack', '');

@@ -13,7 +13,7 @@ my $relay = Clairon::Test::relay($pg, $store, conf => { 'gate.ping' => '1h',
 
 sub notify { my ($user, $mark) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$user}', '{\"mark\": \"$mark\"}', ack_required => true, retry_limit => 1000)") }
-sub present_users { return sort map { @{ $store->execute('SMEMBERS', $_) } } grep { /:here:/ } @{ $store->execute('KEYS', $store->shared('here') . ':*') } }
+sub present_users { return sort map { @{ $store->execute('SMEMBERS', $_) } } grep { /:presence:/ } @{ $store->execute('KEYS', $store->shared('presence') . ':*') } }
 
 my ($staying, $leaving) = map { $relay->client($_) } qw(stays goes);
 wait_until('both users are present', sub { "@{[ present_users() ]}" eq 'goes stays' });

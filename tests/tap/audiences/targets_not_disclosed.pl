@@ -52,7 +52,7 @@ check_hidden('a resumed session', $resumed->wait_for('msg')->{n});
 my $poll = Clairon::Test::RawSocket->new($relay)->request(GET => "/v1/poll?wait=0&pos=$pos", Authorization => 'Bearer ' . token(sub => 'u1'));
 my ($line) = grep { /"t":"msg"/ } split /\n/, $poll->{body};
 check_hidden('a poll', $json->decode($line)->{n});
-is_deeply(http(GET => "/v1/notifications/$id")->{json}{notification}{routing}{audience}{targets}, \@targets, 'the timeline keeps the targets');
+is_deeply(http(GET => "/v1/notifications/$id")->{json}{notification}{routing}{audience}{targets}, \@targets, 'the trace keeps the targets');
 
 # Retries, the inbox of an absent user, and the error log.
 $id = publish(ack_required => JSON::true, limit => 1, backoff => 'FIXED');

@@ -113,7 +113,7 @@ $_->wait_notifications(1) for $mallory, $replay;
 is_deeply([ texts($_) ], ['for mallory'], 'each client receives only its user\'s notifications') for $mallory, $replay;
 is_deeply($store->execute('HGETALL', $store->of($secret, "ack:$secret")), [ 'alice', '0' ], 'the ack has no effect');
 is($store->pending, 1, 'the notification stays pending');
-is(http(GET => "/v1/notifications/$secret", as => 'mallory')->{status}, 403, 'the timeline is forbidden');
+is(http(GET => "/v1/notifications/$secret", as => 'mallory')->{status}, 403, 'the trace is forbidden');
 like(http(GET => '/v1/poll?wait=0&pos=' . $alice->{messages}[0]{pos}, as => 'mallory')->{body} // '', qr/\A(?!.*for alice)/s, 'a poll does not return it');
 $alice->ack($secret);
 wait_until('alice has acknowledged', sub { $store->pending == 0 });

@@ -224,8 +224,8 @@ for my $row (sort keys %members)
     my $id    = $id_of{$row} // next;
     my @keys  = map { $stream_of{$id} =~ s/stream$/$_:$id/r } qw(ack acked);
     my %users = map { @{ $cluster->execute('HGETALL', $_) } } @keys;
-    # One without another user to wait for leaves only its history.
-    if (!%users) { $users{$_} = 1 for map { /^acked \S+ \S+ \S+ (.*)/ } @{ $cluster->execute('LRANGE', $stream_of{$id} =~ s/stream$/trail:$id/r, 0, -1) } }
+    # One without another user to wait for leaves only its trace.
+    if (!%users) { $users{$_} = 1 for map { /^acked \S+ \S+ \S+ (.*)/ } @{ $cluster->execute('LRANGE', $stream_of{$id} =~ s/stream$/trace:$id/r, 0, -1) } }
     push @wrong, "$row: @{[ sort keys %users ]} instead of @{ $members{$row} }" if "@{[ sort keys %users ]}" ne "@{ $members{$row} }";
 }
 is_deeply(\@wrong, [], scalar(keys %members) . ' audiences are those of the commit');

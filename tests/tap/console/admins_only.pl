@@ -89,7 +89,7 @@ my ($pending) = @{ $now->{store}{oldest} };
 is_deeply([ @$pending{qw(id users open ends)} ], [ $waits, 2, JSON::false, undef ], 'the oldest pending notification has its number of users');
 cmp_ok(abs($now->{store}{at} - $pending->{since}), '<', 600_000, 'the oldest pending notification has its time');
 is(scalar(grep { $_->{name} eq $now->{relay}{name} } @{ $now->{store}{relays} }), 1, 'the list of relays contains this one');
-is_deeply([ sort @{ http(GET => "/v1/notifications/$waits")->{json}{waiting} } ], [ 'away', 'u1' ], 'an admin may read a timeline with the pending users');
+is_deeply([ sort @{ http(GET => "/v1/notifications/$waits")->{json}{waiting} } ], [ 'away', 'u1' ], 'an admin may read a trace with the pending users');
 $one->ack($waits);
 wait_until('one user is pending', sub { overview()->{store}{oldest}[0]{users} == 1 });
 
@@ -115,9 +115,9 @@ $_->run_until('a retry', sub { of_mark($_, 'no 24') > 1 }) for $one, $two;
 $_->ack($last->{id}) for $one, $two;
 wait_until('both have acknowledged', sub { !$store->execute('HEXISTS', $store->of($last->{id}, 'pending'), $last->{id}) });
 is(change_entry('redrive', $last->{entry})->{status}, 404, 'the redriven entry is deleted');
-is((grep { $_->{stage} eq 'acked' } @{ http(GET => "/v1/notifications/$last->{id}")->{json}{events} }), 2, 'the timeline has both acks');
+is((grep { $_->{stage} eq 'acked' } @{ http(GET => "/v1/notifications/$last->{id}")->{json}{events} }), 2, 'the trace has both acks');
 my @stages = map { $_->{stage} } @{ http(GET => "/v1/notifications/$last->{id}")->{json}{events} };
-is((grep { $_ eq 'errored' } @stages), 2, 'the timeline keeps the earlier errors');
+is((grep { $_ eq 'errored' } @stages), 2, 'the trace keeps the earlier errors');
 
 # Drop: the entry is deleted.
 my ($drop) = grep { $_->{id} ne $last->{id} } @first;

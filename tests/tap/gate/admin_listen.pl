@@ -40,7 +40,7 @@ is(upgrade($port), 404, 'WebSockets are not at gate.admin_listen');
 for my $at ($relay->{port}, $port)
 {
     is(status_of($at, GET => $_), 200, "$_ is served at both addresses") for '/healthz', '/readyz';
-    is(status_of($at, GET => "/v1/notifications/$none"), 404, 'the timeline is served at both addresses');
+    is(status_of($at, GET => "/v1/notifications/$none"), 404, 'the trace is served at both addresses');
 }
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 

@@ -21,8 +21,8 @@ sub topic
     my $response = $raw->read_response;
     die "the notification was rejected: $response->{status}\n" if $response->{status} != 201;
     my $id = JSON::decode_json($response->{body})->{id};
-    my $timeline = Clairon::Test::RawSocket->new($relay)->request(GET => "/v1/notifications/$id", Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true));
-    return JSON::decode_json($timeline->{body})->{notification}{metadata}{topic};
+    my $trace = Clairon::Test::RawSocket->new($relay)->request(GET => "/v1/notifications/$id", Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true));
+    return JSON::decode_json($trace->{body})->{notification}{metadata}{topic};
 }
 
 is(topic($early), 'notify', 'the topic has no prefix before any feed runs');

@@ -92,8 +92,8 @@ is(http(POST => '/v1/nack', sub => 'u1', body => { ids => [$id], delay => 300_00
 wait_until('the retry is deferred', sub { wait_s() > 290 });
 cmp_ok(wait_s(), '<=', 300.001, 'a nack of another user does not delay the retry');
 is(http(POST => '/v1/nack', sub => 'u1', relay => $second, body => { ids => [ uc $id ] })->{status}, 204, 'a nack on another relay is accepted');
-my $timeline = http(GET => "/v1/notifications/$id")->{json};
-is_deeply($timeline->{waiting}, ['u1'], 'the notification is still pending');
+my $trace = http(GET => "/v1/notifications/$id")->{json};
+is_deeply($trace->{waiting}, ['u1'], 'the notification is still pending');
 my $soon = http(POST => '/v1/notifications', body => to('soon', ack_required => JSON::true))->{json}{id};
 $notification = $stream->next_notification until $notification->{metadata}{id} eq $soon;
 wait_until('the delivery is reported', sub { $store->execute('ZSCORE', $store->of($soon, 'due'), "$soon:u1") });

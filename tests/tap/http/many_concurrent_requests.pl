@@ -108,7 +108,7 @@ $proxy->freeze;
 my $request = "POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer $api\r\nContent-Length: " . length($body) . "\r\n\r\n$body";
 my @waiting = map { send_raw($request) } 1 .. SLOW;
 is($waiting[-1]->read_response->{status}, 503, 'a request beyond the limit is rejected');
-is(send_raw("GET /v1/notifications/00000000-0000-0000-0000-000000000000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer $api\r\n\r\n")->read_response->{status}, 503, 'a timeline request beyond the limit is rejected');
+is(send_raw("GET /v1/notifications/00000000-0000-0000-0000-000000000000 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer $api\r\n\r\n")->read_response->{status}, 503, 'a trace request beyond the limit is rejected');
 is(($relay->get('/healthz'))[0], 200, 'health requests are not affected');
 $proxy->thaw;
 is($waiting[0]->read_response->{status}, 201, 'waiting requests are completed');

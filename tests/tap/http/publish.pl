@@ -1,4 +1,4 @@
-# Tests that a notification published over HTTP is delivered like one from the WAL, once per key, and has a timeline.
+# Tests that a notification published over HTTP is delivered like one from the WAL, once per key, and has a trace.
 use strict;
 use warnings;
 
@@ -20,7 +20,7 @@ sub http
 }
 
 sub post { my ($body, %options) = @_; return http(POST => '/v1/notifications', body => $body, %options) }
-sub timeline { my ($id, %options) = @_; return http(GET => "/v1/notifications/$id", %options) }
+sub trace { my ($id, %options) = @_; return http(GET => "/v1/notifications/$id", %options) }
 
 sub to
 {
@@ -36,7 +36,7 @@ my $posted = post(to('USER', 'u1', 'u1'));
 is($posted->{status}, 201, 'a notification is accepted');
 my $id = $posted->{json}{id};
 like($id, qr/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/, 'the id is of version 7');
-is($posted->{headers}{location}, "/v1/notifications/$id", 'the response has the location of the timeline');
+is($posted->{headers}{location}, "/v1/notifications/$id", 'the response has the location of the trace');
 $_->wait_notifications(1) for $u1, $other;
 my ($notification) = $u1->notifications;
 is($notification->{metadata}{id}, $id, 'the notification is delivered');
@@ -79,15 +79,15 @@ my $away = $relay->client('away');
 $away->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id });
 $away->ack($id);
 wait_until('all have acknowledged', sub { $store->pending == 0 });
-my $timeline = timeline($id);
-is($timeline->{status}, 200, 'the notification has a timeline');
-is($timeline->{json}{id}, $id, 'the timeline has the id');
-is($timeline->{json}{notification}{payload}{text}, 'hé', 'the timeline contains the notification');
+my $trace = trace($id);
+is($trace->{status}, 200, 'the notification has a trace');
+is($trace->{json}{id}, $id, 'the trace has the id');
+is($trace->{json}{notification}{payload}{text}, 'hé', 'the trace contains the notification');
 my %stages;
-$stages{ $_->{stage} }++ for @{ $timeline->{json}{events} };
-ok($stages{committed} && $stages{stored} && $stages{sent} >= 3 && $stages{acked} == 3 && $stages{retried}, 'the timeline has the commit, storage, deliveries, retries and acks')
-  or diag(explain($timeline->{json}));
-is(timeline(uc $id)->{status}, 200, 'the case of the id is ignored');
+$stages{ $_->{stage} }++ for @{ $trace->{json}{events} };
+ok($stages{committed} && $stages{stored} && $stages{sent} >= 3 && $stages{acked} == 3 && $stages{retried}, 'the trace has the commit, storage, deliveries, retries and acks')
+  or diag(explain($trace->{json}));
+is(trace(uc $id)->{status}, 200, 'the case of the id is ignored');
 
 # A group that is known only from tokens, and one with members.
 $store->execute('SADD', $store->shared('members:TEAM:red'), 'u1');
@@ -125,7 +125,7 @@ is(once('', 'x')->{status}, 400, 'an empty key is rejected');
 post({ %{ to('USER', 'k1') }, payload => { text => 'end' } });
 $k1->run_until('the last', sub { grep { $_->{payload}{text} eq 'end' } $k1->notifications });
 is(scalar($k1->notifications), 5, 'each notification is delivered once');
-my ($kept) = grep { $_ > 0 } map { $store->execute('PTTL', $_) } @{ $store->execute('KEYS', $store->shared('asked:*')) };
+my ($kept) = grep { $_ > 0 } map { $store->execute('PTTL', $_) } @{ $store->execute('KEYS', $store->shared('idempotency:*')) };
 ok($kept > 86_000_000 && $kept <= 86_400_000, 'keys are kept for a day');
 my @race = map { Clairon::Test::RawSocket->new($_ % 2 ? $relay : $second) } 1 .. 8;
 my $body = JSON::encode_json(to('USER', 'k2'));
@@ -139,9 +139,9 @@ is(($race{200} // 0) + ($race{409} // 0), 7, 'the others are repeats or conflict
 # Unauthorized and invalid requests.
 is(post(to('ALL'), token => 0)->{status}, 401, 'a request without a token is rejected');
 is(post(to('ALL'), claims => { publish => JSON::false })->{status}, 403, 'a token without publish is rejected');
-is(timeline($id, claims => { publish => undef })->{status}, 403, 'a timeline requires the claim publish');
-is(timeline($id, token => 0)->{status}, 401, 'a timeline requires a token');
-is(timeline('0190f5c8-1111-7000-8000-000000000001')->{status}, 404, 'an unknown id is not found');
+is(trace($id, claims => { publish => undef })->{status}, 403, 'a trace requires the claim publish');
+is(trace($id, token => 0)->{status}, 401, 'a trace requires a token');
+is(trace('0190f5c8-1111-7000-8000-000000000001')->{status}, 404, 'an unknown id is not found');
 is(http(GET => "/v1/notifications/$_")->{status}, 404, "the text $_ is not found as an id") for '', 'x', '../healthz', $id . '0';
 is(http(GET => '/v1/notifications')->{status}, 405, 'notifications cannot be listed');
 is(http(POST => "/v1/notifications/$id", body => '{}')->{status}, 405, 'a notification cannot be updated');
@@ -192,7 +192,7 @@ wait_until('the relay has lost the store', sub { ($relay->get('/readyz'))[0] == 
 my $lost = post(to('ALL'));
 is($lost->{status}, 503, 'without the store the request is rejected');
 ok($lost->{headers}{'retry-after'}, 'the rejection has Retry-After');
-is(timeline($id)->{status}, 503, 'the timeline is unavailable without the store');
+is(trace($id)->{status}, 503, 'the trace is unavailable without the store');
 is($_->stop, 0, 'SIGTERM ends the relay with status 0') for $relay, $second;
 
 done_testing();

@@ -46,7 +46,7 @@ my $held = begin('c', Prefer => 'wait=10');
 my $entry = wait_until('it is stored', sub { my ($found) = grep { $_->{data} =~ /"key":"c"/ } $store->entries; $found });
 ok(!IO::Select->new($held->{link})->can_read(0), 'the response waits for the sync');
 $store->execute('XDEL', $entry->{stream}, $entry->{entry});
-$store->execute('DEL', $_) for grep { /\Q$entry->{id}\E|asked:/ } @{ $store->execute('KEYS', '*') };
+$store->execute('DEL', $_) for grep { /\Q$entry->{id}\E|idempotency:/ } @{ $store->execute('KEYS', '*') };
 my $lost = $held->read_response;
 is($lost->{status}, 503, 'a lost notification gets no 201');
 like($lost->{json}{detail}, qr/lost the notification/, 'the problem names the loss');

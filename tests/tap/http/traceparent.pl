@@ -1,4 +1,4 @@
-# Tests that the trace context of a notification reaches its receivers and appears in logs and timelines.
+# Tests that the trace context of a notification reaches its receivers and appears in logs and in the trace of the notification.
 use strict;
 use warnings;
 
@@ -86,7 +86,7 @@ pass('the trace of a request is logged');
 my $raw = Clairon::Test::RawSocket->new($relay);
 $raw->write("GET /v1/notifications/$posted->{json}{id} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "
     . token(sub => 'api', publish => JSON::true) . "\r\n\r\n");
-is(JSON::decode_json($raw->read_response->{body})->{notification}{metadata}{traceparent}, $given, 'the timeline has the trace');
+is(JSON::decode_json($raw->read_response->{body})->{notification}{metadata}{traceparent}, $given, 'its trace has the trace context');
 post({ traceparent => $other }, Traceparent => $given);
 is(next_notification()->{metadata}{traceparent}, $other, 'the body takes precedence over the header');
 post({}, traceparent => "$given-more");

@@ -79,7 +79,7 @@ for my $user (sort keys %client)
     }
     is_deeply(\@wrong, [], "$user receives each row's changes in commit order");
 }
-my $retries = grep { defined $_->{only} } $store->entries;
+my $retries = grep { defined $_->{retry_users} } $store->entries;
 cmp_ok($retries, '>', 0, "this includes $retries retries in between");
 
 done_testing();

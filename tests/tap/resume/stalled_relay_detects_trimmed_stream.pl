@@ -38,7 +38,7 @@ my @ids = map { notify('USER', 'u1', ', ack_required => true') } 1 .. 2;
 $_->run_until('both', sub { has($first_session, $ids[1]) && has($second_session, $ids[1]) }) for $first_session, $second_session;
 my $third = notify('USER', 'u1', ', ack_required => true');
 $first_session->run_until('a third', sub { has($first_session, $third) });
-sub add_ack_events { $store->execute('XADD', 'clairon:receipts', 'MAXLEN', '~', 256, '*', 'by', 'a busy relay', 'acked', '') for 1 .. $_[0]; return }
+sub add_ack_events { $store->execute('XADD', 'clairon:ack_events', 'MAXLEN', '~', 256, '*', 'by', 'a busy relay', 'acked', '') for 1 .. $_[0]; return }
 my $mark = while_relay_is_stopped($second, sub {
     add_ack_events(FIRST);
     $first_session->ack(@ids);

@@ -78,7 +78,7 @@ ok(!(grep { ($_->{payload}{after}{id} // 0) == 2 } $client{u2}->notifications), 
 my $nacked = notify('USER', 'u4', 'nacked', 'retry_limit => 5');
 $client{u4}->run_until('the notification', sub { of_mark($client{u4}, 'nacked') });
 $client{u4}->send({ t => 'nack', ids => [$nacked], delay => 100 });
-wait_until('the nack is stored', sub { grep { /^nacked/ } map { @{ $store->execute('LRANGE', "clairon:{$_}:trail:$nacked", 0, -1) } } 1 .. 3 });
+wait_until('the nack is stored', sub { grep { /^nacked/ } map { @{ $store->execute('LRANGE', "clairon:{$_}:trace:$nacked", 0, -1) } } 1 .. 3 });
 $client{u4}->run_until('a retry', sub { of_mark($client{u4}, 'nacked') > 1 });
 $client{u4}->ack($nacked);
 pass('a nack finds its notification');
@@ -127,8 +127,8 @@ for my $id ($mine{u1}, $mine{u2}, $team)
     ($code, $out) = clairon('trace', $id);
     like($out, qr/stored.*sent.*acked/s, 'a trace is found in any shard');
     my $response = http($relays[1], GET => "/v1/notifications/$id");
-    is($response->{status}, 200, 'the timeline is served over HTTP');
-    is((grep { $_->{stage} eq 'acked' } @{ $response->{json}{events} }) > 0, 1, 'the timeline has the acks');
+    is($response->{status}, 200, 'the trace is served over HTTP');
+    is((grep { $_->{stage} eq 'acked' } @{ $response->{json}{events} }) > 0, 1, 'the trace has the acks');
 }
 ($code) = clairon('trace', '01234567-89ab-8def-8123-456789abcdef');
 is($code, 1, 'an unknown id has no trace');

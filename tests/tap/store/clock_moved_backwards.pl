@@ -48,7 +48,7 @@ my $not_acking = $relay->client('u2', win => 400);
 $not_acking->wait_notifications(400);
 wait_until('all are exhausted', sub { $store->error_count == 400 });
 $not_acking->close;
-$store->execute('DEL', $_) for map { @{ $store->execute('KEYS', "clairon*:$_:*") } } qw(trail tries);
+$store->execute('DEL', $_) for map { @{ $store->execute('KEYS', "clairon*:$_:*") } } qw(trace retries);
 my ($code, $out, $error) = $relay->run('errors', 'redrive', '--all');
 is($code, 0, "the exhausted ones are redriven: $error");
 my @scores;

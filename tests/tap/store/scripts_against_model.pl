@@ -325,7 +325,7 @@ is_deeply([ map { $_->{after} } $store->entries($STREAM) ], [ undef, '1:2.3', un
 # With several shards: acquire returns the newest notification with a commit, hello the shard's position,
 # start_position the entry to start from.
 my @several = ('ours', 1, 1, 16, 'db');
-$store->execute('XADD', $STREAM, '*', @$_, 'data', '{}') for [ id => 'a copy', route => "\0" x 7 . "\1" x 57, only => '' ], [ id => 'of an API call', route => "\0" x 64 ];
+$store->execute('XADD', $STREAM, '*', @$_, 'data', '{}') for [ id => 'a copy', route => "\0" x 7 . "\1" x 57, retry_users => '' ], [ id => 'of an API call', route => "\0" x 64 ];
 is(run_script('acquire', [$PROGRESS], 'four', @several)->[3], $notifications[2][3], 'acquire returns the newest notification');
 is(run_script('hello', ['d:{0}:stream'], 'd:{0}', 'f' x 16, '', '0-0', 2, 1)->[4], '', 'the position of a shard without a slot is unknown');
 $store->execute('HSET', 'd:{0}:meta', 'progress', $PROGRESS);

@@ -61,7 +61,7 @@ make_entry(unsigned number, uint64_t of_lsn, const char *after, bool is_retry)
     if (after[0] != '\0')
         put(fields, &at, "after", after, strlen(after));
     if (is_retry)
-        put(fields, &at, "only", "\0\2u1", 4);
+        put(fields, &at, "retry_users", "\0\2u1", 4);
     fields->elements = at;
     return entry;
 }

@@ -145,11 +145,11 @@ test_trace_is_read(void **state)
                            reply_text("nacked 1741178096201 0 500 a user"),
                            reply_text("errored 1741178096202 2 exhausted a user"), reply_text("")};
     redisReply *event_list[] = {&events[0], &events[1], &events[2], &events[3], &events[4]};
-    redisReply trail = {.type = REDIS_REPLY_ARRAY, .elements = 4, .element = event_list};
+    redisReply event_array = {.type = REDIS_REPLY_ARRAY, .elements = 4, .element = event_list};
     redisReply user = reply_text("b\"c");
     redisReply *users[] = {&user};
     redisReply waiting = {.type = REDIS_REPLY_ARRAY, .elements = 1, .element = users};
-    redisReply *all[] = {&data, &entry, &trail, &waiting};
+    redisReply *all[] = {&data, &entry, &event_array, &waiting};
     redisReply reply = {.type = REDIS_REPLY_ARRAY, .elements = 4, .element = all};
     struct trace trace;
     struct buffer out;
@@ -170,7 +170,7 @@ test_trace_is_read(void **state)
                    "\"reason\":\"exhausted\"}],\"waiting\":[\"b\\\"c\"]}");
     buffer_free(&out);
     trace_free(&trace);
-    trail.elements = 5; /* an empty line is ignored */
+    event_array.elements = 5; /* an empty line is ignored */
     assert_int_equal(trace_read(&reply, ID, &trace), RC_OK);
     trace_free(&trace);
     data.len = 0; /* trimmed: the id has the commit time */
@@ -182,7 +182,7 @@ test_trace_is_read(void **state)
     assert_int_equal(trace_read(&reply, "01890a5d-ac96-774b-bcce-b302099a8057", &trace), RC_OK);
     assert_int_equal(trace.event_count, 5); /* unless the id is a random one */
     trace_free(&trace);
-    trail.elements = 0; /* no history */
+    event_array.elements = 0; /* no events */
     assert_int_equal(trace_read(&reply, ID, &trace), RC_OK);
     assert_int_equal(trace.event_count, 1); /* its entry in the stream */
     trace_free(&trace);

@@ -77,7 +77,7 @@ local function add_ack_required(id, route, data, users)
     local ends, entry = expires_ms(route)
     if #users == 0 then
         if ends == 0 then ends = now + STORE_OPEN_MS end
-        entry = add_notification(id, route, data, 'open', integer_text(ends))
+        entry = add_notification(id, route, data, 'open_ended', integer_text(ends))
     else
         entry = add_notification(id, route, data)
     end

@@ -1,4 +1,4 @@
--- delivery.lua: state of pending notifications, their trails and the error log. Needs `call`, `stream` and `prefix`.
+-- delivery.lua: state of pending notifications, their traces and the error log. Needs `call`, `stream` and `prefix`.
 -- include: keys.lua
 
 local function now_ms()
@@ -104,21 +104,21 @@ end
 local UNREPORTED_ACK_MS = 60000
 local function unreported_ack_key(id) return prefix .. KEY_UNREPORTED_ACKS .. id end
 
--- The trail of a notification: events of stage, ms, attempt, detail, user. It begins with `stored`, and expires
--- after `trail_ms`.
+-- The trace of a notification: events of stage, ms, attempt, detail, user. It begins with `stored`, and expires
+-- after `trace_ms`.
 local TRAIL_MAX = 512
-local trails, trail_ids, trail_entries = {}, {}, {}
-local kept = {} -- whether a notification's acks are stored in addition to its trail
+local traces, trace_ids, trace_entries = {}, {}, {}
+local kept = {} -- whether a notification's acks are stored in addition to its trace
 
 local function add_event(id, event)
-    local events = trails[id]
+    local events = traces[id]
     if not events then
-        trails[id] = event -- most have one event a call
-        trail_ids[#trail_ids + 1] = id
+        traces[id] = event -- most have one event a call
+        trace_ids[#trace_ids + 1] = id
         local notification = notification_of(id)
-        trail_entries[id] = notification and notification.entry
+        trace_entries[id] = notification and notification.entry
     elseif type(events) == 'string' then
-        trails[id] = {events, event}
+        traces[id] = {events, event}
     elseif #events < TRAIL_MAX then
         events[#events + 1] = event
     end
@@ -126,24 +126,24 @@ end
 
 -- Adds a non-empty list of events that are older than those added before.
 local function add_earlier(id, events)
-    local newer = trails[id]
+    local newer = traces[id]
     if not newer then add_event(id, events[1]) end
     if type(newer) == 'string' then newer = {newer} end
     for _, event in ipairs(newer or {}) do events[#events + 1] = event end
-    trails[id] = events
+    traces[id] = events
 end
 
 local function record_event(id, stage, now_text, attempt, detail, user)
     add_event(id, stage .. ' ' .. now_text .. ' ' .. attempt .. ' ' .. detail .. ' ' .. user)
 end
 
--- `len`: length of the trail after `count` events were added.
-local function maintain_trail(key, len, count, entry, trail_ms)
+-- `len`: length of the trace after `count` events were added.
+local function maintain_trace(key, len, count, entry, trace_ms)
     if len == count then
         if entry then
             call('LPUSH', key, 'stored ' .. entry:match('^%d+') .. ' 0 ' .. entry .. ' -')
         end
-        call('PEXPIRE', key, trail_ms)
+        call('PEXPIRE', key, trace_ms)
     elseif len > TRAIL_MAX then
         local first = call('LINDEX', key, 0) -- the event `stored`
         call('LTRIM', key, 1 - TRAIL_MAX, -1)
@@ -151,21 +151,21 @@ local function maintain_trail(key, len, count, entry, trail_ms)
     end
 end
 
-local function write_events(trail_ms)
-    for _, id in ipairs(trail_ids) do
-        local key, events = prefix .. KEY_TRAIL .. id, trails[id]
+local function write_events(trace_ms)
+    for _, id in ipairs(trace_ids) do
+        local key, events = prefix .. KEY_TRACE .. id, traces[id]
         if type(events) == 'string' then
-            maintain_trail(key, call('RPUSH', key, events), 1, trail_entries[id], trail_ms)
+            maintain_trace(key, call('RPUSH', key, events), 1, trace_entries[id], trace_ms)
         else
-            maintain_trail(key, call('RPUSH', key, unpack(events)), #events, trail_entries[id], trail_ms)
+            maintain_trace(key, call('RPUSH', key, unpack(events)), #events, trace_entries[id], trace_ms)
         end
     end
     for id, is_renewal in pairs(kept) do
-        if is_renewal then call('PEXPIRE', prefix .. KEY_ACKED .. id, trail_ms) end
+        if is_renewal then call('PEXPIRE', prefix .. KEY_ACKED .. id, trace_ms) end
     end
 end
 
--- When a notification is complete, its state is renamed and kept as long as the trail: cheaper than events.
+-- When a notification is complete, its state is renamed and kept as long as the trace: cheaper than events.
 -- Not for a large audience, and only once: after a redrive the first state stays.
 local function keep_acks(id)
     local key = prefix .. KEY_ACK .. id

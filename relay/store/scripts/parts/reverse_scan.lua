@@ -10,7 +10,7 @@ local function newest_notification(stream, last, pages, is_wanted)
         for _, entry in ipairs(page) do
             local field = {}
             for i = 1, #entry[2], 2 do field[entry[2][i]] = entry[2][i + 1] end
-            local route = not field.only and field.route or ''
+            local route = not field.retry_users and field.route or ''
             if #route >= FRAME_COMMON_SIZE and is_from_commit(route) and is_wanted(route, field) then
                 return entry[1], route
             end

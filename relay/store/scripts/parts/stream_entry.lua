@@ -93,9 +93,9 @@ local function replace_entry(found, attempts, users)
         string.char(math.floor(attempts / 256), attempts % 256) ..
         route_bytes(found.route, FRAME_NOTIFICATION_AT_AUDIENCE_LEN, #found.route)
     local data = with_attempts(found.data, attempts)
-    local fields = {'id', id, 'route', route, 'data', data, 'only', pack_users(users)}
+    local fields = {'id', id, 'route', route, 'data', data, 'retry_users', pack_users(users)}
     if found.open then
-        fields[#fields + 1] = 'open'
+        fields[#fields + 1] = 'open_ended'
         fields[#fields + 1] = found.open
     end
     local entry = add_entry(unpack(fields))

@@ -21,9 +21,9 @@ sub http
     my ($path, %claims) = @_;
     return Clairon::Test::RawSocket->new($relay)->request(GET => $path, Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true, %claims));
 }
-sub timeline { my ($id) = @_; return http("/v1/notifications/$id")->{json} }
+sub trace { my ($id) = @_; return http("/v1/notifications/$id")->{json} }
 sub events { my ($id, %wanted) = @_;
-    return grep { my $event = $_; !grep { ($event->{$_} // '') ne $wanted{$_} } keys %wanted } @{ timeline($id)->{events} } }
+    return grep { my $event = $_; !grep { ($event->{$_} // '') ne $wanted{$_} } keys %wanted } @{ trace($id)->{events} } }
 sub insert_letter { my ($id, @owners) = @_;
     $pg->safe_psql('postgres', "INSERT INTO letters VALUES ($id, '{" . join(',', @owners) . "}', 'number $id')");
     return }
@@ -43,46 +43,46 @@ for my $count (1 .. 3)
     $store->make_due($id, 'u "2"');
 }
 wait_until('the other is exhausted', sub { events($id, stage => 'errored') });
-my $timeline = timeline($id);
-is($timeline->{id}, $id, 'the timeline has the id');
-is_deeply($timeline->{notification}{payload}{after}{text}, 'number 1', 'the timeline contains the notification');
-my @events = @{ $timeline->{events} };
+my $trace = trace($id);
+is($trace->{id}, $id, 'the trace has the id');
+is_deeply($trace->{notification}{payload}{after}{text}, 'number 1', 'the trace contains the notification');
+my @events = @{ $trace->{events} };
 is_deeply([ map { event_text($_) } @events[ 0, 1 ] ], [ 'committed', 'stored' ], 'the first events are commit and storage');
-is($events[0]{at}, $timeline->{notification}{metadata}{timestamp}, 'the first event has the commit time of the transaction');
+is($events[0]{at}, $trace->{notification}{metadata}{timestamp}, 'the first event has the commit time of the transaction');
 my @first_events = map { event_text($_) } grep { ($_->{user} // '') eq 'u1' } @events;
 is_deeply(\@first_events, [ 'sent u1 0', 'acked u1 0' ], 'the user who acknowledged has the events sent and acked');
 my @second_events = map { event_text($_) } grep { ($_->{user} // '') eq 'u "2"' } @events;
 is_deeply(\@second_events, [ map { "$_" } 'sent u "2" 0', 'retried u "2" 1', 'sent u "2" 1', 'retried u "2" 2', 'sent u "2" 2', 'errored u "2" 2 exhausted' ],
     'the other user has each delivery and retry with its attempt, and the end');
 is_deeply([ grep { ($_->{user} // '') eq 'away' } @events ], [], 'the absent user has no events');
-is_deeply($timeline->{waiting}, ['away'], 'the absent user is pending');
+is_deeply($trace->{waiting}, ['away'], 'the absent user is pending');
 my @at = map { substr $_->{at}, 0, 23 } @events;
 is_deeply(\@at, [ sort @at ], 'the events are in order of time');
 is(scalar(grep { !/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(\d{3})?Z$/ } map { $_->{at} } @events), 0, 'all times are in ISO 8601 and UTC');
-is(http("/v1/notifications/$id", publish => JSON::false)->{status}, 403, 'a timeline requires the claim publish');
+is(http("/v1/notifications/$id", publish => JSON::false)->{status}, 403, 'a trace requires the claim publish');
 
 # The stream is trimmed: the events remain.
 my $away = $relay->client('away');
 $away->run_until('the notification', sub { letters_of($away, 1) });
 $away->ack($id);
-wait_until('no user is pending', sub { !@{ timeline($id)->{waiting} } });
-my $before = timeline($id)->{events};
+wait_until('no user is pending', sub { !@{ trace($id)->{waiting} } });
+my $before = trace($id)->{events};
 $store->execute('XTRIM', $_, 'MAXLEN', 0) for $store->keys('stream');
-$timeline = timeline($id);
-is($timeline->{notification}, undef, 'a trimmed notification is not in the stream');
-is(substr($timeline->{events}[0]{at}, 0, 23), substr($before->[0]{at}, 0, 23), 'the commit time of a trimmed notification comes from its id');
-is_deeply([ map { event_text($_) } @{ $timeline->{events} } ], [ map { event_text($_) } @$before ], 'the other events are unchanged');
-$store->execute('DEL', map { $store->keys("$_:$id") } qw(trail acked));
-is(http("/v1/notifications/$id")->{status}, 404, 'without its trail the notification is unknown');
+$trace = trace($id);
+is($trace->{notification}, undef, 'a trimmed notification is not in the stream');
+is(substr($trace->{events}[0]{at}, 0, 23), substr($before->[0]{at}, 0, 23), 'the commit time of a trimmed notification comes from its id');
+is_deeply([ map { event_text($_) } @{ $trace->{events} } ], [ map { event_text($_) } @$before ], 'the other events are unchanged');
+$store->execute('DEL', map { $store->keys("$_:$id") } qw(trace acked));
+is(http("/v1/notifications/$id")->{status}, 404, 'without its trace the notification is unknown');
 
 # A pending notification keeps its events after trimming.
 insert_letter(2, 'later');
 wait_until('it is stored', sub { $store->pending == 1 });
 my ($later) = map { @{ $store->execute('HKEYS', $_) } } $store->keys('pending');
-is_deeply([ map { event_text($_) } @{ timeline($later)->{events} } ], [ 'committed', 'stored' ], 'before the delivery the events are commit and storage');
-is_deeply(timeline($later)->{waiting}, ['later'], 'before the delivery the user is pending');
+is_deeply([ map { event_text($_) } @{ trace($later)->{events} } ], [ 'committed', 'stored' ], 'before the delivery the events are commit and storage');
+is_deeply(trace($later)->{waiting}, ['later'], 'before the delivery the user is pending');
 
-# More events than the limit: the trail keeps its start and the newest ones.
+# More events than the limit: the trace keeps its start and the newest ones.
 my @many_users = map { "c$_" } 1 .. 520;
 insert_letter(3, @many_users);
 wait_until('it is stored', sub { $store->pending == 2 });
@@ -98,9 +98,9 @@ for my $user (@many_users)
 }
 wait_until('all have acknowledged', sub { $store->pending == 1 });
 my @kept = events($large);
-is($store->execute('LLEN', $store->of($large, "trail:$large")), 512, 'the trail is limited');
-is_deeply([ map { event_text($_) } @kept[ 0, 1 ] ], [ 'committed', 'stored' ], 'a limited trail keeps its start');
-is(event_text($kept[-1]), 'acked c520 0', 'a limited trail keeps its end');
+is($store->execute('LLEN', $store->of($large, "trace:$large")), 512, 'the trace is limited');
+is_deeply([ map { event_text($_) } @kept[ 0, 1 ] ], [ 'committed', 'stored' ], 'a limited trace keeps its start');
+is(event_text($kept[-1]), 'acked c520 0', 'a limited trace keeps its end');
 is($relay->metric('clairon_store_errors_total'), 0, 'the store returns no errors');
 
 done_testing();
