@@ -1,4 +1,4 @@
-/* control.c: reads the streams of acknowledgement events, and of memberships and reloads. */
+/* control.c: reads the streams of ack events, membership changes and reloads. */
 #include "store/read/control.h"
 
 #include <stdio.h>
@@ -36,7 +36,7 @@ control_handle_ack_events(const struct reader_events *events, const char *own_na
     }
 }
 
-/* Entries of older relays have none. A reply's texts end with a zero. */
+/* Entries of older relays have none. A reply's strings end with a zero byte. */
 static uint64_t
 read_xid(struct bytes text)
 {
@@ -97,7 +97,7 @@ control_handle_changes(const struct reader_events *events, const struct redisRep
     }
 }
 
-/* The number of entries behind `at`. ret_is_complete: the reply has all of them. */
+/* Counts the entries after `at`. ret_is_complete: the reply contains all of them. */
 static size_t
 count_unread(const struct redisReply *newest, const char *at, bool *ret_is_complete)
 {
@@ -110,7 +110,7 @@ count_unread(const struct redisReply *newest, const char *at, bool *ret_is_compl
         if (strcmp(id, at) == 0)
             break;
     }
-    /* "0-0": the stream was empty. */
+    /* "0-0": the stream was empty at the last read. */
     *ret_is_complete =
         at[0] == '\0' || unread < count || (strcmp(at, "0-0") == 0 && count < CONTROL_NEWEST_MAX);
     return unread;

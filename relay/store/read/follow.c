@@ -1,4 +1,4 @@
-/* follow.c: begins to read the stream of a shard, and merges it with that of shard 0. */
+/* follow.c: starts to read a shard's stream, and merges it with that of shard 0. */
 #include "store/read/follow.h"
 
 #include <string.h>
@@ -19,7 +19,7 @@ follow_request(struct server_reader *server, link_reply *reply)
     return link_call(server->link, STORE_SCRIPT_follow, 1, reply, server, 2, argv, NULL);
 }
 
-/* The shard has all notifications up to here. */
+/* All earlier notifications of the shard have been added. */
 static struct position
 stored_position(const struct redisReply *reply)
 {
@@ -74,7 +74,7 @@ follow_seek(struct server_reader *server)
         server->follow = FOLLOW_DONE;
 }
 
-/* As long as a notification waits for another shard. */
+/* A merge waits as long as a notification may wait for another shard. */
 static bool
 is_overdue(const struct server_reader *server)
 {

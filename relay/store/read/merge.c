@@ -8,7 +8,7 @@ skip_foreign(struct shard_page *page, const struct redisReply *element)
     (void)!reply_entry_id(element, &page->reached);
 }
 
-/* Streams grow while they are read: an entry may be newer than the end. */
+/* The stream grows while it is read: this entry is newer than the end. */
 static bool
 is_beyond(const struct shard_page *page, const struct redisReply *element)
 {
@@ -17,7 +17,7 @@ is_beyond(const struct shard_page *page, const struct redisReply *element)
     return reply_entry_id(element, &id) == RC_OK && entry_id_less(page->end, id);
 }
 
-/* Entries beyond the end do not count. So the page is complete up to its end. */
+/* Drops the entries after the end. The page is then complete up to its end. */
 static void
 cut_at_end(struct shard_page *page)
 {
@@ -62,14 +62,14 @@ shard_page_advance(struct shard_page *page)
     next_entry(page);
 }
 
-/* Finds the next notification from a commit, from the page's entry on. */
+/* Finds the next notification that has a commit, starting at the page's current entry. */
 static void
 look_ahead(struct shard_page *page)
 {
     struct entry entry;
 
     if (page->ahead >= page->next)
-        return; /* the one found is still ahead, or there is none */
+        return; /* the last match is still ahead, or no match is left */
     page->has_position = false;
     for (page->ahead = page->next; page->ahead <= page->count; page->ahead++) {
         if (reply_entry(reply_at(page->entries, page->ahead - 1), &entry) != RC_OK ||
@@ -81,7 +81,7 @@ look_ahead(struct shard_page *page)
     }
 }
 
-/* The next notification of `a` is older than that of `b`, or may be. */
+/* The next notification of `a` is, or may be, older than that of `b`. */
 static bool
 comes_first(const struct shard_page *a, const struct shard_page *b)
 {

@@ -6,13 +6,13 @@
 #include "base/memory.h"
 #include "store/shards/shard_dependency.h"
 
-#define FULL_ENTRIES 128 /* of a shard, besides one reply */
+#define FULL_ENTRIES 128 /* entries of a shard, in addition to one reply */
 
-/* A reply, or its undelivered rest. */
+/* A reply whose entries are not all delivered. */
 struct held {
     struct held *next;
     const struct redisReply *entries;
-    struct redisReply *kept; /* a copy of them that outlives the reply; NULL: none yet */
+    struct redisReply *kept; /* a copy that outlives the reply; NULL: not copied yet */
     size_t at;               /* index of the next entry */
 };
 
@@ -21,15 +21,18 @@ struct queue {
     struct held *last;
     size_t count; /* entries after the head */
     bool has_head;
-    struct entry head;                       /* in `first` */
+    struct entry head;                       /* entry of `first` */
     struct position needs[STORE_SHARDS_MAX]; /* the head waits for these positions */
-    struct position seen;                    /* of the newest notification that was added */
-    struct position delivered;               /* of the newest notification that was delivered */
-    struct position needed;                  /* by delivered notifications of shard 0 */
-    struct position joins_after[2];          /* order_join: of shard 0, and of this one */
-    bool has_left;                           /* it is not read */
-    bool is_skipped;                         /* other shards no longer wait for this one */
-    int64_t awaited_us;                      /* since when another shard waits; 0: none does */
+    struct position seen;                    /* newest notification that was added */
+    struct position delivered;               /* newest notification that was delivered */
+    /* highest position named by delivered notifications of shard 0 */
+    struct position needed;
+    /* order_join: positions in shard 0 and in this shard */
+    struct position joins_after[2];
+    bool has_left;   /* the shard is not read */
+    bool is_skipped; /* other shards no longer wait for this one */
+    /* monotonic time since which another shard waits; 0: none */
+    int64_t awaited_us;
     size_t foreign_entries;
 };
 
@@ -102,7 +105,7 @@ order_leave(struct order *order, unsigned shard)
     *queue = (struct queue){.needed = queue->needed, .has_left = true};
 }
 
-/* What was delivered without this shard may depend on entries of it that are not stored yet. */
+/* Notifications delivered without this shard may depend on its entries that are not stored yet. */
 void
 order_join(struct order *order, unsigned shard, struct position stored, struct position after)
 {
@@ -123,7 +126,7 @@ order_has_joined(const struct order *order, unsigned shard)
            !position_less(queue->delivered, queue->joins_after[1]);
 }
 
-/* An entry without a commit, or a retry: commit order does not apply. */
+/* Commit order does not apply to retries and to entries without a commit. */
 static bool
 is_free(const struct entry *entry)
 {
@@ -201,7 +204,7 @@ load_head(struct order *order, unsigned k)
     }
 }
 
-/* The head of queue k waits for a notification of shard j that was not added yet. */
+/* Whether the head of queue k waits for a notification of shard j that was not added yet. */
 static bool
 lacks(const struct order *order, unsigned k, unsigned j)
 {
@@ -237,7 +240,7 @@ is_ready(const struct order *order, unsigned k)
     return true;
 }
 
-/* The oldest head that is ready; -1: none. */
+/* Returns the queue with the oldest head that is ready; -1: none. */
 static int
 next_queue(const struct order *order)
 {
@@ -301,7 +304,7 @@ keep(struct queue *queue)
         unsigned char shard = queue->head.shard;
 
         if (reply_entry(reply_at(held->kept, 0), &queue->head) != RC_OK)
-            abort(); /* it was readable before */
+            abort(); /* the reply was valid when it was added */
         queue->head.shard = shard;
     }
 }

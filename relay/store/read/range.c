@@ -14,8 +14,8 @@ struct part {
     const struct shard *shard;
     enum store_range_state state;
     const struct redisReply *entries;
-    struct entry_id newest; /* id ever added, even if it was trimmed */
-    bool is_truncated;      /* more follow */
+    struct entry_id newest; /* the newest id ever added, even if it was trimmed */
+    bool is_truncated;      /* the stream has more entries */
 };
 
 /* A range query in flight. */
@@ -29,7 +29,7 @@ struct range {
     unsigned part_count;
 };
 
-/* The cursor before the oldest entry left: reading on from there reports no second gap. */
+/* Returns the cursor just before the oldest remaining entry, so that no second gap is reported. */
 static struct entry_id
 begin_of(const struct part *part, struct entry_id after)
 {

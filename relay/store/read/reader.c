@@ -20,8 +20,8 @@
 #include "store/shards/store_private.h"
 #include "store/store.h"
 
-#define READER_ENTRIES 64     /* in one reply */
-#define READER_ENTRIES_MIN 16 /* of each stream, if there are many streams */
+#define READER_ENTRIES 64     /* entries in one reply */
+#define READER_ENTRIES_MIN 16 /* entries of each stream, if there are many streams */
 #define READER_TIMEOUT_S (4 * MAINTENANCE_HEARTBEAT_S)
 #define READER_ORDER_CHECK_S 0.5
 
@@ -74,7 +74,7 @@ on_read(void *ctx, const struct redisReply *reply)
     read_all(reader);
 }
 
-/* Runs while a notification waits for one of another shard, or a shard is being merged. */
+/* Runs while a notification waits for another shard, or while a shard is being merged. */
 static void
 on_order_timer(struct ev_loop *loop, ev_timer *timer, int events)
 {
@@ -89,7 +89,7 @@ on_order_timer(struct ev_loop *loop, ev_timer *timer, int events)
         ev_timer_stop(loop, timer);
 }
 
-/* Only new sessions depend on a shard that is not followed yet. */
+/* A shard that is being opened counts as followed: only new sessions depend on it. */
 static void
 update_store(const struct server_reader *server)
 {
@@ -99,7 +99,7 @@ update_store(const struct server_reader *server)
                              is_opening || (link_is_up(server->link) && server->is_positioned));
 }
 
-/* "$" in every XREAD would miss entries added between two. So the newest id is read once. */
+/* The newest id is read once: "$" in every XREAD would miss the entries added in between. */
 static void
 on_positioned(void *ctx, const struct redisReply *reply)
 {
@@ -120,7 +120,7 @@ on_positioned(void *ctx, const struct redisReply *reply)
     read_server(server);
 }
 
-/* The reply is ignored after the first reader_seek, which has a position for each shard. */
+/* After the first reader_seek the reply is ignored: each shard has a position. */
 static void
 on_follow_reply(void *ctx, const struct redisReply *reply)
 {
@@ -146,7 +146,7 @@ on_follow_reply(void *ctx, const struct redisReply *reply)
     read_server(server);
 }
 
-/* An id beyond the newest one is from before the store was emptied. */
+/* An id above the newest one dates from before the store was emptied. */
 static void
 on_ack_events_newest(void *ctx, const struct redisReply *reply)
 {
@@ -179,7 +179,7 @@ send_newest(struct server_reader *server, const char *key, unsigned count, link_
         link_restart(server->link, "could not send a command");
 }
 
-/* Replies come in order: with the last one all positions are known. */
+/* Replies arrive in order: after the last one, all positions are known. */
 static void
 on_up(void *ctx)
 {
@@ -212,7 +212,7 @@ on_down(void *ctx, const char *reason)
     update_store(server);
 }
 
-/* A full store rejects heartbeats, and a quiet one sends nothing else: so no timeout applies. */
+/* No timeout: a full store rejects heartbeats, and an idle one sends nothing else. */
 static bool
 ignores_timeout(void *ctx)
 {
@@ -375,7 +375,7 @@ reader_unfollow(struct reader *reader, unsigned shard)
     reader->streams[shard].ack_events.link = NULL;
     tail_forget(&reader->streams[shard].ack_events);
     order_leave(reader->order, shard);
-    update_store(server); /* a lost connection of it no longer matters */
+    update_store(server); /* the store does not need its connection any longer */
     count_followed(reader);
 }
 

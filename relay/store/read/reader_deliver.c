@@ -1,4 +1,4 @@
-/* reader_deliver.c: passes notifications to the hub, those of several shards in commit order. */
+/* reader_deliver.c: passes notifications to the hub, in commit order across shards. */
 #include "store/read/reader_deliver.h"
 
 #include "base/clock.h"
@@ -17,7 +17,7 @@ report_foreign_entries(struct reader *reader, const struct shard_stream *stream,
              LOG_UINT("count", count));
 }
 
-/* The case of a single shard. */
+/* Delivers directly, with a single shard. */
 static void
 deliver_entries(struct reader *reader, const struct shard_stream *stream,
                 const struct redisReply *entries)

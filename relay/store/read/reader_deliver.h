@@ -1,14 +1,17 @@
-/* reader_deliver.h: passes notifications to the hub, those of several shards in commit order. */
+/* reader_deliver.h: passes notifications to the hub, in commit order across shards. */
 #ifndef CLAIRON_STORE_READER_DELIVER_H
 #define CLAIRON_STORE_READER_DELIVER_H
 
 #include "store/read/reader_private.h"
 
-/* Accepts entries of a shard's stream and advances its position. Several shards: see _release. */
+/*
+ * Adds entries of a shard's stream and advances its position. With several shards, reader_release
+ * delivers them.
+ */
 void reader_deliver(struct reader *reader, unsigned shard, const struct redisReply *entries);
-/* Delivers the notifications of several shards that are ready. */
+/* Delivers the notifications that are ready. For several shards. */
 void reader_release(struct reader *reader);
-/* Stops waiting for shards that have been behind for too long. */
+/* Stops waiting for shards that have lagged for too long. */
 void reader_stop_waiting(struct reader *reader);
 
 #endif

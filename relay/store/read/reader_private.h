@@ -18,14 +18,14 @@
 
 /* The streams of one shard. */
 struct shard_stream {
-    struct entry_id at; /* the last entry read */
+    struct entry_id at; /* id of the last entry read */
     char stream_key[STORE_KEY_MAX];
-    struct tail ack_events; /* keeps its position over a reconnect */
+    struct tail ack_events; /* keeps its position across a reconnect */
 };
 
 /*
- * Which stream has more entries than fit into the last reply. Until it is read to its end, streams
- * that depend on it are not read.
+ * The stream with more entries than fit into the last reply. Dependent streams are not read until
+ * it is read to its end.
  */
 enum lag {
     LAG_NONE,
@@ -33,43 +33,44 @@ enum lag {
     LAG_MEMBERS        /* memberships precede the notifications that they route */
 };
 
-/* Shards of a cluster are followed while a session needs them: follow.h. */
+/* The shards of a cluster are followed while a session needs them (follow.h). */
 enum follow_state {
     FOLLOW_NONE,    /* no connection */
-    FOLLOW_OPENING, /* where to begin is not known yet */
-    FOLLOW_MERGING, /* is read, but commit order does not apply yet */
+    FOLLOW_OPENING, /* its start position is not known yet */
+    FOLLOW_MERGING, /* it is read, but commit order does not apply yet */
     FOLLOW_DONE
 };
 
 /* A connection to one server, for the shards that topology.h assigns to it. */
 struct server_reader {
     struct reader *reader;
-    unsigned number; /* server 0 has the control stream too */
+    unsigned number; /* server 0 also has the control stream */
     struct link *link;
     enum follow_state follow;
-    struct reader_followed begin; /* while merging: where it began */
-    int64_t merging_us;           /* since when; monotonic */
-    bool is_positioned;       /* the newest control entry is known: XREAD misses none after it */
-    bool reading;             /* an XREAD is in flight */
-    bool is_stale;            /* its positions are from before the last reader_seek */
+    struct reader_followed begin; /* start position of a merge in progress */
+    int64_t merging_us;           /* monotonic time at which it started */
+    bool is_positioned; /* the newest control entry is known: XREAD misses no later entry */
+    bool reading;       /* an XREAD is in flight */
+    /* the XREAD in flight uses positions from before the last reader_seek */
+    bool is_stale;
     size_t entries_requested; /* COUNT of that XREAD */
     enum lag lag;
-    char name[24]; /* in the log */
+    char name[24]; /* for the log */
     char heartbeat_key[STORE_KEY_MAX];
 };
 
 struct reader {
     struct stats *stats;
     struct reader_events events;
-    bool has_start; /* reader_seek was called */
+    bool has_start; /* reader_seek has been called */
     struct store *store;
     const struct config *config;
     struct ev_loop *loop;
     struct order *order; /* NULL with a single shard */
     ev_timer order_timer;
     struct tail control;
-    size_t streams_max; /* of a server */
-    size_t entries_max; /* of one stream in a reply */
+    size_t streams_max; /* streams of a server */
+    size_t entries_max; /* entries of one stream in a reply */
     size_t entry_bytes; /* size of the largest recent entry */
     struct topology topology;
     unsigned server_count;

@@ -1,7 +1,4 @@
-/*
- * reader_reply.c: handles XREAD replies: memberships and reloads, then notifications, then
- * acknowledgements.
- */
+/* reader_reply.c: handles XREAD replies: memberships, reloads, notifications, then ack events. */
 #include "store/read/reader_reply.h"
 
 #include "base/log.h"
@@ -46,7 +43,7 @@ report_missed_control(struct server_reader *server)
         reader->events.on_reload(reader->events.ctx, NULL);
 }
 
-/* The entries of one reply, by shard; NULL: none. Memberships are handled while it is sorted. */
+/* The entries of one reply by shard; NULL: none. Memberships are handled while it is sorted. */
 struct reply_parts {
     const struct redisReply *notifications[STORE_SHARDS_MAX];
     const struct redisReply *ack_events[STORE_SHARDS_MAX];
@@ -111,7 +108,7 @@ handle_ack_events(struct server_reader *server, const struct reply_parts *parts)
         (void)report_missed(server, &reader->streams[i].ack_events);
 }
 
-/* A part that has to wait is dropped here and read again: its position does not move. */
+/* An entry list that has to wait is dropped and read again: its position does not advance. */
 static void
 handle_parts(struct server_reader *server, struct reply_parts *parts, bool is_stale)
 {

@@ -1,4 +1,4 @@
-/* reader_request.c: selects streams and number of entries of the next XREAD of a server. */
+/* reader_request.c: selects the streams and the entry count of a server's next XREAD. */
 #include "store/read/reader_request.h"
 
 #include <stdio.h>
@@ -9,12 +9,13 @@
 #include "store/shards/shard.h"
 
 /*
- * KeyDB 6.3.4 crashes if a client blocks with a timeout, dies, and the timeout expires. So XREAD
- * blocks without one; the heartbeat stream (maintenance.h) shows whether the store is alive.
+ * XREAD blocks without a timeout, because KeyDB 6.3.4 crashes if a client blocks with one,
+ * disconnects, and the timeout expires. The heartbeat stream (maintenance.h) shows whether the
+ * store is alive.
  */
 #define READER_BLOCK_MS "0"
-#define READER_ENTRIES_LARGE 4                  /* of each stream, however large the entries */
-#define READER_BYTES ((size_t)16 * 1024 * 1024) /* of a reply, from the size of recent entries */
+#define READER_ENTRIES_LARGE 4                  /* entries of each stream, however large they are */
+#define READER_BYTES ((size_t)16 * 1024 * 1024) /* size of a reply, estimated from recent entries */
 
 /* The streams of one XREAD, and the last entry read of each. */
 struct stream_list {
@@ -30,7 +31,7 @@ add_stream(struct stream_list *list, const char *key, const char *cursor)
     list->cursors[list->count++] = cursor;
 }
 
-/* False while the shard has enough entries buffered, and no other shard waits for its next. */
+/* False while the shard has enough buffered entries and no other shard waits for its next one. */
 static bool
 may_read_more(const struct reader *reader, unsigned shard)
 {
@@ -39,8 +40,8 @@ may_read_more(const struct reader *reader, unsigned shard)
 }
 
 /*
- * A blocked XREAD cannot get another stream later. So while one of the server's streams is full,
- * the server is read only if a shard waits for its next entry. The next release retries.
+ * A stream cannot be added to a blocked XREAD. So while one of the server's streams is full, the
+ * server is read only if a shard waits for its next entry. The next release retries.
  */
 bool
 reader_request_is_held_back(const struct server_reader *server)
@@ -64,7 +65,9 @@ add_streams(const struct server_reader *server, struct stream_list *list,
     const struct reader *reader = server->reader;
     const struct topology *topology = &reader->topology;
 
-    /* Memberships first: one reply may have them and the notifications that depend on them. */
+    /*
+     * Memberships first: a reply may contain both them and the notifications that depend on them.
+     */
     if (server->number == 0)
         add_stream(list, reader->control.key, reader->control.at);
     if (server->lag == LAG_MEMBERS)
@@ -83,7 +86,7 @@ add_streams(const struct server_reader *server, struct stream_list *list,
     add_stream(list, server->heartbeat_key, "$");
 }
 
-/* A reply is held in memory as a whole, and a process that was paused has many entries to read. */
+/* A reply is kept in memory as a whole, and a process that was paused has many entries to read. */
 static size_t
 entries_to_request(const struct reader *reader)
 {

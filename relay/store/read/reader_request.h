@@ -1,4 +1,4 @@
-/* reader_request.h: the next XREAD of a server: its streams, cursors and count. */
+/* reader_request.h: the next XREAD of a server: its streams, positions and count. */
 #ifndef CLAIRON_STORE_READER_REQUEST_H
 #define CLAIRON_STORE_READER_REQUEST_H
 
@@ -7,11 +7,11 @@
 
 #include "store/read/reader_private.h"
 
-#define READER_WORDS 6 /* before the streams */
+#define READER_WORDS 6 /* arguments before the streams */
 #define READER_STREAMS (2 + 2 * STORE_SHARDS_MAX)
 #define READER_ARGC (READER_WORDS + 2 * READER_STREAMS)
 
-/* An XREAD. argv points into it and into the reader. */
+/* One XREAD. argv points into this struct and into the reader. */
 struct reader_request {
     const char *argv[READER_ARGC];
     int argc;

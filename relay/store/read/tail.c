@@ -16,7 +16,7 @@ on_oldest(void *ctx, const struct redisReply *reply)
     struct entry_id oldest, before;
 
     if (reply_is_error(reply)) {
-        link_restart(tail->link, reply_text(reply)); /* its new positions are checked */
+        link_restart(tail->link, reply_text(reply)); /* the reconnect checks the new positions */
         return;
     }
     if (reply_is_array(reply, 1))

@@ -12,7 +12,7 @@
 struct link;
 
 struct tail {
-    struct link *link; /* that reads it */
+    struct link *link; /* reads the stream */
     char key[STORE_KEY_MAX];
     char at[ENTRY_ID_TEXT_MAX];     /* id of the last entry read */
     char before[ENTRY_ID_TEXT_MAX]; /* `at` before the last full reply */
@@ -21,15 +21,15 @@ struct tail {
 
 /*
  * Call it before the entries of a reply are handled. Returns whether the reply is full, that is,
- * has `max` entries. Only then older entries may have been trimmed: asks the store for the oldest
- * one.
+ * has `max` entries. Only after a full reply may older entries have been trimmed: requests the
+ * oldest entry from the store.
  */
 bool tail_begin(struct tail *tail, const struct redisReply *entries, size_t max);
 
-/* The next reader of the stream begins at its end. */
+/* The next reader of the stream starts at its end. */
 void tail_forget(struct tail *tail);
 
-/* Whether entries were missed since the last call. Ask after a reply that was not full. */
+/* Whether entries were missed since the last call. Call it after a reply that was not full. */
 bool tail_has_missed(struct tail *tail);
 
 #endif

@@ -1,4 +1,4 @@
-/* arguments.c: the arguments of one command. */
+/* arguments.c: collects the arguments of one command. */
 #include "store/shards/arguments.h"
 
 #include <stdbool.h>

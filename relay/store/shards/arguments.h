@@ -1,12 +1,12 @@
-/* arguments.h: the arguments of one command. */
+/* arguments.h: collects the arguments of one command. */
 #ifndef CLAIRON_STORE_ARGUMENTS_H
 #define CLAIRON_STORE_ARGUMENTS_H
 
 #include <stddef.h>
 
-#define ARGUMENTS_FEW 12 /* up to this many need no allocation */
+#define ARGUMENTS_FEW 12 /* up to this number, no allocation */
 
-/* Initialize with {.argc = 0}. Arguments are views, which must live until the command is sent. */
+/* Initialize with {.argc = 0}. Arguments are not copied and must live until the command is sent. */
 struct arguments {
     const char **argv;
     size_t *lens;
@@ -16,10 +16,10 @@ struct arguments {
     size_t few_lens[ARGUMENTS_FEW];
 };
 
-/* Adds a zero-terminated text. */
+/* Adds a zero-terminated string. */
 void argument(struct arguments *arguments, const char *text);
-/* Adds bytes, which may contain zeroes. */
+/* Adds bytes, which may include zero bytes. */
 void argument_bytes(struct arguments *arguments, const void *bytes, size_t len);
-void arguments_free(struct arguments *arguments); /* leaves them empty */
+void arguments_free(struct arguments *arguments); /* and makes them empty */
 
 #endif

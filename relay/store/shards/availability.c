@@ -1,4 +1,4 @@
-/* availability.c: what the store can do at the moment. */
+/* availability.c: the current capabilities of the store. */
 #include "store/availability.h"
 
 #include <string.h>

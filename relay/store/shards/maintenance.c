@@ -1,4 +1,4 @@
-/* maintenance.c: timed work of a relay per shard: due retries, trimming, heartbeat. */
+/* maintenance.c: periodic work of a relay per shard: due retries, trimming, heartbeat. */
 #include "store/shards/maintenance.h"
 
 #include <ev.h>
@@ -16,8 +16,8 @@
 
 #define MAINTENANCE_TRIM_S 60.0
 #define MAINTENANCE_DUE_S 0.25
-#define MAINTENANCE_DUE_MAX_S 2.0 /* with many relays; some may have been killed */
-#define MAINTENANCE_DUE_RELAYS 4  /* more of them do it less often each */
+#define MAINTENANCE_DUE_MAX_S 2.0 /* upper bound with many relays, as some may have crashed */
+#define MAINTENANCE_DUE_RELAYS 4  /* from this number on, each relay does it less often */
 #define DEAD_LETTER_LOG_US 10000000
 
 struct maintenance {
@@ -26,11 +26,11 @@ struct maintenance {
     struct stats *stats;
     const struct delivery *delivery;
     bool is_due_pending;
-    long long relays; /* with sessions, of this store */
-    bool is_rejected; /* the last heartbeat was */
+    long long relays; /* relays of this store that have sessions */
+    bool is_rejected; /* the last heartbeat was rejected */
     unsigned jitter;
     long long exhausted, expired; /* dead letters not logged yet */
-    int64_t logged_us;            /* when they were logged last */
+    int64_t logged_us;            /* time of the last log message about them */
     ev_timer trim;
     ev_timer due;
     ev_timer heartbeat;
@@ -41,7 +41,7 @@ struct maintenance {
 static void trim(struct maintenance *maintenance);
 static void send_due(struct maintenance *maintenance);
 
-/* Reconnects if the store was emptied, including on relays without a feed. */
+/* Reconnects if the store was emptied, also on relays without a feed. */
 static bool
 succeeded(const struct maintenance *maintenance, const struct redisReply *reply,
           const char *failure)
@@ -89,7 +89,7 @@ on_trim(struct ev_loop *loop, ev_timer *timer, int events)
     trim(timer->data);
 }
 
-/* Thousands may expire at a time, in many calls: one line per 10 s has their sum. */
+/* Thousands may expire in many calls: one log message per 10 s contains the sum. */
 static void
 log_dead_letters(struct maintenance *maintenance, bool is_last)
 {
@@ -154,7 +154,7 @@ due_interval_s(const struct maintenance *maintenance)
     return shared_s < MAINTENANCE_DUE_MAX_S ? shared_s : MAINTENANCE_DUE_MAX_S;
 }
 
-/* The jitter keeps relays that started together from asking at the same time. */
+/* The jitter spreads the requests of relays that started together. */
 static void
 on_due(struct ev_loop *loop, ev_timer *timer, int events)
 {
@@ -178,7 +178,7 @@ on_heartbeat_written(void *ctx, const struct redisReply *reply)
         !succeeded(maintenance, reply, "could not write the heartbeat") && reply != NULL;
 }
 
-/* Without a feed nothing else detects that the store was emptied. */
+/* Without a feed, nothing else detects that the store was emptied. */
 static void
 on_epoch(void *ctx, const struct redisReply *reply)
 {
@@ -224,7 +224,7 @@ publish_holdings(struct maintenance *maintenance)
     stats_set(maintenance->stats, STAT_STORE_ERROR_LOG, all.errors);
 }
 
-/* {number of pending notifications, commit time of the oldest in ms} */
+/* Reply: {number of pending notifications, commit time of the oldest in ms} */
 static void
 on_pending(void *ctx, const struct redisReply *reply)
 {

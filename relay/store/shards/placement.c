@@ -1,4 +1,4 @@
-/* placement.c: the shard of a user. */
+/* placement.c: assigns users to shards. */
 #include "store/shards/placement.h"
 
 #define FNV_PRIME UINT64_C(0x100000001b3)

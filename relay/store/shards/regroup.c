@@ -1,4 +1,4 @@
-/* regroup.c: which shards the store works with, as shards go down and return. */
+/* regroup.c: selects the shards that the store works with, as shards fail and return. */
 #include "store/shards/regroup.h"
 
 #include <inttypes.h>
@@ -12,11 +12,11 @@
 #include "store/shards/store_private.h"
 
 /*
- * As long as commit order makes notifications of one shard wait for another (reader_deliver.c). A
- * planned failover or the move of a slot is over before, and no user notices more than a pause.
+ * The time for which commit order makes notifications wait for another shard (reader_deliver.c). A
+ * planned failover or a slot migration is shorter, and users notice only a pause.
  */
 #define REGROUP_AFTER_S 3.0
-#define REGROUP_TOGETHER_S 0.5 /* the shards of a node leave and return together */
+#define REGROUP_TOGETHER_S 0.5 /* the shards of a node fail and return together */
 
 #define SHARD_LIST_MAX (3 * STORE_SHARDS_MAX)
 
@@ -41,7 +41,7 @@ count_down(const struct store *store)
     return count;
 }
 
-/* With several shards it changes when the epoch of any shard changes. */
+/* With several shards, the store's epoch changes when the epoch of any shard changes. */
 static void
 make_epoch(struct store *store)
 {
@@ -94,7 +94,7 @@ go_down(struct store *store)
     notify_listeners(store);
 }
 
-/* Goes up with the shards that are up. Listeners see each change of the set as down, then up. */
+/* Goes up with the available shards. Listeners see each change of the set as down, then up. */
 static void
 regroup(struct store *store)
 {
@@ -132,12 +132,12 @@ on_regroup(struct ev_loop *loop, ev_timer *timer, int events)
 
     (void)events;
     ev_timer_stop(loop, timer);
-    /* Without shard 0 its return starts the timer again. */
+    /* If shard 0 is down, its return restarts the timer. */
     if (store->shards[0].is_up && !is_grouped(store))
         regroup(store);
 }
 
-/* On a single server the shards are up or down together. */
+/* On a single server all shards are up or down together. */
 static void
 regroup_later(struct store *store, double after_s)
 {

@@ -1,13 +1,14 @@
-/* regroup.h: which shards the store works with, as shards go down and return. */
+/* regroup.h: selects the shards that the store works with, as shards fail and return. */
 #ifndef CLAIRON_STORE_REGROUP_H
 #define CLAIRON_STORE_REGROUP_H
 
 #include "store/shards/shard.h"
 
 /*
- * The store is up while all of its shards are. In a cluster it goes up without some of them three
- * seconds after they stopped replying: their notifications stay in PostgreSQL's WAL until they
- * return. Shard 0 is always needed, because it has the memberships; and the first time all are.
+ * The store is up while all of its shards are up. In a cluster it goes up without some of them
+ * three seconds after they stopped replying: PostgreSQL retains the WAL with their notifications
+ * until they return. Shard 0 is always required, because it stores the memberships. At the start
+ * all shards are required.
  */
 void regroup_open(struct store *store);
 void regroup_close(struct store *store);

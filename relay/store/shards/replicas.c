@@ -17,7 +17,8 @@
 
 /*
  * WAIT would block the later commands of its connection, and KeyDB 6.3.4 crashes on a client that
- * dies while it blocks with a timeout. Replicas report their offset every second, so INFO has it.
+ * disconnects while it blocks with a timeout. So the offsets are read from INFO: replicas report
+ * them every second.
  */
 long long
 replicas_end(const char *info)
@@ -163,7 +164,7 @@ replicas_down(struct store *store)
     finish_replicated(store, RC_IO);
 }
 
-/* One link per server is enough: its offset covers all of its shards. */
+/* One link per server is enough: its replication offset covers all of its shards. */
 static bool
 begin(struct shard *shard)
 {

@@ -13,10 +13,10 @@ void replicas_down(struct store *store);
 
 #define REPLICAS_OFFSET_NONE (-1)
 
-/* The primary's replication offset in the text of INFO replication, or REPLICAS_OFFSET_NONE. */
+/* The primary's replication offset in the output of INFO replication, or REPLICAS_OFFSET_NONE. */
 long long replicas_end(const char *info);
 
-/* The number of online replicas in that text that have acknowledged `offset`. */
+/* The number of online replicas in that output that have acknowledged `offset`. */
 int replicas_beyond(const char *info, long long offset);
 
 #endif

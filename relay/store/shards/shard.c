@@ -14,8 +14,9 @@
 #include "store/shards/store_private.h"
 
 #define STORE_TIMEOUT_S 10.0
-#define NODE_TIMEOUT_S 3.0 /* of a cluster: the other shards continue without a node that hangs */
-#define STORE_NOTIFICATION_MAX (512u << 20) /* the default of the server */
+/* only in a cluster: other shards continue without an unresponsive node */
+#define NODE_TIMEOUT_S 3.0
+#define STORE_NOTIFICATION_MAX (512u << 20) /* the server's default */
 
 void
 shard_random_hex(char *text, size_t len)
@@ -34,7 +35,7 @@ shard_arguments(const struct shard *shard, struct arguments *arguments)
     argument(arguments, shard->prefix);
 }
 
-/* If the ACL user may not use CONFIG, everysec is assumed. */
+/* If the ACL user may not run CONFIG, everysec is assumed. */
 static void
 on_fsync_mode(void *ctx, const struct redisReply *reply)
 {
@@ -46,7 +47,7 @@ on_fsync_mode(void *ctx, const struct redisReply *reply)
     shard->syncs_always = mode.at != NULL && bytes_equal_text(mode, "always");
 }
 
-/* Settings that silently lose notifications. */
+/* Settings that lose notifications silently. */
 static const struct {
     const char *setting;
     const char *safe;
@@ -61,7 +62,7 @@ static const struct {
      "set active-replica no in keydb.conf, then restart"},
 };
 
-/* A server without this setting returns an empty array. */
+/* If the server does not have this setting, it returns an empty array. */
 static void
 on_setting(void *ctx, const struct redisReply *reply)
 {
@@ -76,7 +77,7 @@ on_setting(void *ctx, const struct redisReply *reply)
                      LOG_TEXT("hint", unsafe_settings[i].hint));
 }
 
-/* A longer argument would make the server close the connection. */
+/* For a longer argument the server would close the connection. */
 static void
 on_notification_max(void *ctx, const struct redisReply *reply)
 {
@@ -114,7 +115,7 @@ send_setting_checks(struct shard *shard)
     return is_sent;
 }
 
-/* In another epoch WAL may have gone back: earlier positions do not count. */
+/* In another epoch the WAL position may have moved back: earlier positions are invalid. */
 static void
 update_seen_position(struct shard *shard, struct bytes epoch, struct bytes position)
 {
@@ -139,7 +140,10 @@ shard_transaction_of(struct bytes route)
     return (struct transaction){frame.as.notification.xid, frame.as.notification.commit_us};
 }
 
-/* The change has no commit time: it is stored a moment later. A reply's texts end with a zero. */
+/*
+ * The change has no commit time: it is stored shortly after. A reply's strings end with a zero
+ * byte.
+ */
 static struct transaction
 changing_transaction(struct bytes id, struct bytes xid)
 {

@@ -21,8 +21,8 @@ struct maintenance;
 /* A wait for the replicas of a shard's server. */
 struct replicas_wait {
     bool is_waiting;
-    unsigned replies_left; /* replies expected; only the last one counts */
-    long long offset;      /* of the replication stream that they have to reach */
+    unsigned replies_left; /* outstanding replies; only the last one counts */
+    long long offset;      /* replication offset that the replicas must reach */
     int64_t since_us;
     int64_t warned_us;
     ev_timer again;
@@ -33,7 +33,7 @@ struct shard_holdings {
     uint64_t entries;
     uint64_t pending;
     uint64_t oldest_us; /* age of the oldest pending one */
-    uint64_t errors;    /* in its error log */
+    uint64_t errors;    /* entries of its error log */
 };
 
 /* The shard went up (shard->epoch is current) or down. Called from the loop. */
@@ -49,22 +49,26 @@ struct shard {
     struct link *link;
     struct maintenance *maintenance;
     bool is_up;
-    bool is_unavailable; /* the store works without it: regroup.h */
+    bool is_unavailable; /* the store works without it (regroup.h) */
     bool lacks_reader;   /* the reader's connection that starts with this shard is not up */
-    char name[16];       /* in the log */
+    char name[16];       /* for the log */
     char prefix[STORE_PREFIX_MAX];
     char stream_key[STORE_KEY_MAX];
-    char epoch[STORE_EPOCH_TEXT + 1]; /* changes when its data is lost; "" before it is first up */
-    struct entry_id seen;             /* the newest known entry of this epoch */
-    struct transaction newest_notified; /* with a notification, when the shard went up */
-    struct transaction newest_change;   /* .. with a membership change or reload; shard 0 */
-    struct position seen_position; /* entries up to `seen` hold WAL up to it; with several shards */
-    struct position newest_sent;   /* newest notification sent to it; with several shards */
-    uint64_t notification_max;     /* proto-max-bulk-len of the server */
-    bool syncs_always;             /* appendfsync always: acknowledged writes are on disk */
-    bool has_first_entry;          /* meta has the stream's first entry */
-    uint64_t read_lsn;             /* of the progress, with batches in flight */
-    uint64_t acquired_lsn;         /* position of its newest frame when the slot was acquired */
+    /* changes when the shard's data is lost; "" until it is first up */
+    char epoch[STORE_EPOCH_TEXT + 1];
+    struct entry_id seen; /* the newest known entry of this epoch */
+    /* newest transaction with a notification, when the shard went up */
+    struct transaction newest_notified;
+    /* newest transaction with a membership change or reload; shard 0 only */
+    struct transaction newest_change;
+    /* WAL position of the entries up to `seen`; with several shards */
+    struct position seen_position;
+    struct position newest_sent; /* newest notification sent to the shard; with several shards */
+    uint64_t notification_max;   /* proto-max-bulk-len of the server */
+    bool syncs_always;           /* appendfsync always: acknowledged writes are on disk */
+    bool has_first_entry;        /* `meta` contains the stream's first entry */
+    uint64_t read_lsn;           /* read position of the feed, including batches in flight */
+    uint64_t acquired_lsn;       /* position of the newest frame when the slot was acquired */
     uint64_t acquired_ordinal;
     uint32_t acquired_timeline;
     struct replicas_wait replicas;
@@ -74,14 +78,14 @@ struct shard {
 /* Initializes the shard and connects. `events` must outlive it. */
 void shard_open(struct shard *shard, struct store *store, unsigned number,
                 const struct config *config, const struct shard_events *events);
-/* Calls in flight end with RC_IO. */
+/* Calls in flight finish with RC_IO. */
 void shard_close(struct shard *shard);
-void shard_free(struct shard *shard); /* after shard_close */
+void shard_free(struct shard *shard); /* call it after shard_close */
 
-/* The transaction of a notification; zero if the route is empty or invalid. */
+/* Returns the transaction of a notification, or zero if the route is empty or invalid. */
 struct transaction shard_transaction_of(struct bytes route);
 
-/* `len` random hexadecimal digits and a zero. */
+/* Writes `len` random hexadecimal digits and a zero byte. */
 void shard_random_hex(char *text, size_t len);
 
 #endif

@@ -21,7 +21,7 @@ shard_dependency_text(unsigned shard, const struct position *newest_sent, unsign
     }
 }
 
-/* Reads digits, and `end` after them unless it is zero. */
+/* Reads digits, and the delimiter `end` unless it is zero. */
 static bool
 read_hex(struct bytes *text, char end, uint64_t *ret_number)
 {

@@ -13,7 +13,7 @@
 struct shard_request_part {
     struct shard_request *request;
     struct shard *shard;
-    size_t left; /* replies expected */
+    size_t left; /* outstanding replies */
     bool has_failed;
 };
 
@@ -186,7 +186,7 @@ shard_check_reply(struct shard *shard, const struct redisReply *reply, const cha
         return false;
     }
     if (strncmp(reply_text(reply), "FENCED", 6) == 0) {
-        /* Expected after another relay took over. */
+        /* Expected after another relay has acquired the slot. */
         log_warn(shard->name, failure, LOG_TEXT("error", reply_text(reply)));
         return false;
     }
@@ -197,8 +197,10 @@ shard_check_reply(struct shard *shard, const struct redisReply *reply, const cha
     else if (strncmp(reply_text(reply), "NOSCRIPT", 8) == 0)
         link_restart(shard->link, "scripts were flushed");
     else if (strncmp(reply_text(reply), "EPOCH", 5) == 0 ||
-             strstr(reply_text(reply), "NOGROUP ") != NULL) /* KeyDB: after the script's name */
+             /* KeyDB puts it after the script's name */
+             strstr(reply_text(reply), "NOGROUP ") != NULL)
         link_restart(shard->link,
-                     "store epoch changed"); /* hello.lua repairs it, or reports why not */
+                     /* hello.lua repairs the store, or reports why it cannot */
+                     "store epoch changed");
     return false;
 }

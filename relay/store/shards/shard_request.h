@@ -15,13 +15,13 @@ struct redisReply;
 struct shard;
 struct store;
 
-/* How the replies to one kind of request are handled. */
+/* The callbacks of one kind of request. */
 struct shard_request_kind {
-    const char *failure; /* the log message of a rejected request: "could not .." */
-    /* Handles a reply that is not an error. False: invalid reply. It may send to more shards. */
+    const char *failure; /* log message of a rejected request: "could not ..." */
+    /* Handles a reply that is not an error. False: invalid reply. It may send to further shards. */
     bool (*on_reply)(struct shard_request *request, struct shard *shard,
                      const struct redisReply *reply);
-    /* Handles an error reply, already logged. Optional. */
+    /* Handles an error reply, which is already logged. Optional. */
     void (*on_error)(struct shard_request *request, const struct redisReply *reply);
     /* All shards have replied: RC_OK, or RC_IO if one failed. The request is freed afterwards. */
     void (*finish)(struct shard_request *request, enum rc rc);
@@ -29,40 +29,40 @@ struct shard_request_kind {
     void (*release)(struct shard_request *request);
 };
 
-/* The first member of the caller's struct. */
+/* Must be the first member of the caller's struct. */
 struct shard_request {
     const struct shard_request_kind *kind;
     struct store *store;
-    unsigned left; /* replies to come */
+    unsigned left; /* outstanding replies */
     bool has_failed;
     bool is_disconnected; /* a connection was lost before the reply */
     struct shard_request_copy *copies;
 };
 
-/* Allocates `size` zeroed bytes; the request is the first member. */
+/* Allocates `size` zeroed bytes, which start with the request. */
 void *shard_request_new(size_t size, struct store *store, const struct shard_request_kind *kind);
 
 /*
- * Send to one more shard: a script, whose first `keys` arguments are keys, or a command. They free
- * the arguments. A shard whose connection is down counts as failed.
+ * Send to a further shard: a script, whose first `keys` arguments are keys, or a command. The
+ * arguments are freed. A shard whose connection is down counts as failed.
  */
 void shard_request_send_script(struct shard_request *request, struct shard *shard,
                                enum store_script script, int keys, struct arguments *arguments);
 void shard_request_send_script_argv(struct shard_request *request, struct shard *shard,
                                     enum store_script script, int keys, size_t argc,
                                     const char **argv,
-                                    const size_t *lens); /* arguments stay with the caller */
+                                    const size_t *lens); /* the caller keeps the arguments */
 void shard_request_send_command(struct shard_request *request, struct shard *shard,
                                 struct arguments *arguments);
 /*
- * Sends `count` commands in the store's protocol. The last reply is handled, unless an earlier
- * one is an error. Frees the bytes (malloc).
+ * Sends `count` encoded commands. Only the last reply is handled, unless an earlier one is an
+ * error. Frees the bytes (malloc).
  */
 void shard_request_send_commands(struct shard_request *request, struct shard *shard,
                                  enum time_of time, char *bytes, size_t len, size_t count);
 
 /*
- * Call it after the last part. RC_OK: `finish` will be called. RC_AGAIN: nothing could be sent, and
+ * Call it after the last send. RC_OK: `finish` will be called. RC_AGAIN: nothing could be sent, and
  * the request is freed.
  */
 MUST_CHECK enum rc shard_request_await(struct shard_request *request);
@@ -71,7 +71,7 @@ MUST_CHECK enum rc shard_request_await(struct shard_request *request);
 const struct redisReply *shard_request_keep_reply(struct shard_request *request,
                                                   const struct redisReply *reply);
 
-/* Whether the reply is not an error. Logs an error, and reconnects if that may fix it. */
+/* Whether the reply is not an error. Logs an error, and reconnects if that may fix the cause. */
 bool shard_check_reply(struct shard *shard, const struct redisReply *reply, const char *failure);
 
 #endif

@@ -17,7 +17,7 @@ struct start_position {
     bool is_superseded; /* replaced by a later search */
 };
 
-/* The lowest known position. An emptied shard has none. */
+/* Returns the lowest known position. An emptied shard has none. */
 static struct position
 min_of(const struct store *store)
 {

@@ -7,9 +7,9 @@ struct store;
 typedef void start_position_found(struct store *store);
 
 /*
- * Each shard was prepared at its own time, so their newest entries differ in WAL position. Moves
- * store->newest of each shard back to the lowest of these positions, if it is found near, then
- * calls `found`. Not called if a shard goes down meanwhile. A new call replaces one in flight.
+ * Shards are prepared at different times, so their newest entries have different WAL positions.
+ * Moves store->newest of each shard back to the lowest of these positions, if it is found nearby,
+ * then calls `found`. Not called if a shard goes down meanwhile. A new call replaces one in flight.
  */
 void start_position_find(struct store *store, start_position_found *found);
 

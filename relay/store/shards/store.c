@@ -1,4 +1,4 @@
-/* store.c: opens and closes the store, and answers what its users ask about it. */
+/* store.c: opens and closes the store, and returns its state. */
 #include "store/store.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@
 #include "store/shards/replicas.h"
 #include "store/shards/store_private.h"
 
-#define STORE_FSYNC_DELAY_US 2000000 /* twice the interval of everysec */
+#define STORE_FSYNC_DELAY_US 2000000 /* twice the interval of appendfsync everysec */
 
 unsigned
 store_shards(const struct store *store)
@@ -78,8 +78,8 @@ store_close(struct store *store)
 {
     if (store == NULL)
         return;
-    store->is_up = false; /* callbacks called by free_shards must not find a shard */
-    replicas_down(store); /* ends a wait for replicas */
+    store->is_up = false; /* callbacks from free_shards must not find a shard */
+    replicas_down(store); /* ends a pending wait for replicas */
     regroup_close(store);
     free_shards(store);
     free(store);

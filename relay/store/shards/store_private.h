@@ -1,4 +1,4 @@
-/* store_private.h: struct store, shared by the files of store/. */
+/* store_private.h: struct store, shared by the files of relay/store. */
 #ifndef CLAIRON_STORE_PRIVATE_H
 #define CLAIRON_STORE_PRIVATE_H
 
@@ -15,7 +15,7 @@
 
 #define STORE_TOKEN_TEXT 32
 
-/* Arguments of the scripts from [delivery]; times in ms. */
+/* Script arguments from [delivery]; times in ms. */
 struct delivery {
     char ack_timeout[24];
     char backoff_base[24];
@@ -29,21 +29,21 @@ struct store {
     struct servers *servers;
     struct stats *stats;
     struct store_listener *listeners;
-    bool is_up;                       /* all shards are up, except unavailable ones: regroup.h */
-    ev_timer regroup;                 /* a shard went down or returned */
-    char owner[STORE_TOKEN_TEXT + 1]; /* this process */
-    char feed_token[STORE_TOKEN_TEXT + 1]; /* random; owner of the acquired progress */
+    bool is_up;                       /* all shards are up, except unavailable ones (regroup.h) */
+    ev_timer regroup;                 /* runs after a shard went down or returned */
+    char owner[STORE_TOKEN_TEXT + 1]; /* identifies this process */
+    char feed_token[STORE_TOKEN_TEXT + 1]; /* random; identifies the owner of the slot's progress */
     struct delivery delivery;
     struct fault_log faults;
     int min_replicas;
     store_replicated *replicated; /* callback of store_replicate; NULL: none pending */
     void *replicated_ctx;
-    char epoch[STORE_EPOCH_TEXT + 1]; /* of all shards together */
+    char epoch[STORE_EPOCH_TEXT + 1]; /* covers the epochs of all shards */
     char topic_prefix[STORE_TOPIC_PREFIX_MAX];
     struct entry_id newest[STORE_SHARDS_MAX];
-    /* With several shards: the WAL position that each shard has reached at `newest`. */
+    /* With several shards: the WAL position of each shard's `newest`. */
     struct position newest_position[STORE_SHARDS_MAX];
-    struct start_position *start; /* search in progress, see start_position.h */
+    struct start_position *start; /* search in progress (start_position.h) */
     bool has_begun;               /* the start position was found */
     struct shard *shards;
     unsigned shard_count;
@@ -52,7 +52,7 @@ struct store {
 
 void store_update_connected(const struct store *store);
 
-/* The first arguments of most scripts: the shard's stream, and the prefix of its keys. */
+/* Adds the first arguments of most scripts: the shard's stream and its key prefix. */
 void shard_arguments(const struct shard *shard, struct arguments *arguments);
 
 #endif
