@@ -1,4 +1,4 @@
-/* advance.c: the next step of a session's state. */
+/* advance.c: moves a session to the next step of its state. */
 #include "hub/resume/advance.h"
 
 #include "hub/resume/catch_up.h"

@@ -1,4 +1,6 @@
-/* catch_up.c: CATCHING_UP: a session reads the notifications after its cursor. */
+/*
+ * catch_up.c: the state CATCHING_UP, in which a session reads the notifications after its cursor.
+ */
 #include "hub/resume/catch_up.h"
 
 #include "hub/delivery/offer.h"
@@ -47,7 +49,7 @@ on_caught_up(void *ctx, enum rc rc, const struct store_page *page)
     if (page->seen > 0)
         session->cursor = cursor_max(from, page->first);
     catch_up_from_page(session, page);
-    if (page->seen == 0) /* the store has no more entries: the rest arrives live */
+    if (page->seen == 0) /* the store has no more entries: later ones arrive live */
         session->cursor =
             cursor_max(session->cursor,
                        replay_buffer_base(&session->hub->replay_buffer, session->client.own_shard));

@@ -1,4 +1,6 @@
-/* catch_up.h: CATCHING_UP: a session reads the notifications after its cursor. */
+/*
+ * catch_up.h: the state CATCHING_UP, in which a session reads the notifications after its cursor.
+ */
 #ifndef CLAIRON_HUB_RESUME_CATCH_UP_H
 #define CLAIRON_HUB_RESUME_CATCH_UP_H
 

@@ -1,4 +1,4 @@
-/* check.c: CHECKING: whether the store still holds all notifications after the client's cursor. */
+/* check.c: the state CHECKING: does the store still have all entries after the client's cursor? */
 #include "hub/resume/check.h"
 
 #include <inttypes.h>
@@ -59,7 +59,7 @@ begin_delivery(struct session *session, bool resumed)
         log_error("hub", "could not send connected", LOG_SESSION(session));
 }
 
-/* The entries after the client's cursor are unknown. */
+/* It is unknown which entries after the client's cursor were lost. */
 static void
 begin_after_gap(struct session *session, const char *why)
 {
@@ -69,7 +69,7 @@ begin_after_gap(struct session *session, const char *why)
     session_gap(session, session->cursor, session->cursor, why);
 }
 
-/* It expired: the client lost it. */
+/* The notification expired before the client received it. */
 static bool
 is_lost(const struct session *session, const struct frame *frame, int64_t expires_us)
 {
@@ -133,11 +133,11 @@ on_checked(void *ctx, enum rc rc, const struct store_page *page)
         resume_check_to(&session->resume, page->last);
     else /* the store has no more entries */
         check_replay_buffer(session);
-    /* Trimmed entries are announced when the session catches up. */
+    /* Trimmed entries are reported when the session catches up. */
     session_mark(session, READY_ADVANCE);
 }
 
-/* A poll does not report whether it resumed. */
+/* A poll reply does not report whether the session was resumed. */
 static void
 check_losses(struct session *session)
 {
@@ -154,7 +154,7 @@ check_losses(struct session *session)
                           session->is_poll ? 1 : SESSION_PAGE, on_checked);
 }
 
-/* True for an entry before the cursor whose ack is still pending. */
+/* True for an entry before the cursor that is not yet acknowledged. */
 static bool
 is_still_pending(const struct session *session, const struct entry *entry)
 {
@@ -200,7 +200,7 @@ has_checked_backlog(struct session *session, const struct backlog *reported)
     return false;
 }
 
-/* Part of the backlog was acknowledged by another device, or expired. */
+/* Part of the backlog expired or was acknowledged by another session. */
 static void
 begin_with_loss(struct session *session)
 {

@@ -1,10 +1,10 @@
-/* check.h: CHECKING: whether the store still holds all notifications after the client's cursor. */
+/* check.h: the state CHECKING: does the store still have all entries after the client's cursor? */
 #ifndef CLAIRON_HUB_RESUME_CHECK_H
 #define CLAIRON_HUB_RESUME_CHECK_H
 
 struct session;
 
-/* Sends `connected`, or requests the next page first. */
+/* Sends `connected`, or first requests the next page. */
 void session_check(struct session *session);
 
 #endif

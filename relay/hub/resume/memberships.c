@@ -1,4 +1,4 @@
-/* memberships.c: requests a session's memberships from the store, and applies changes of them. */
+/* memberships.c: requests a session's memberships from the store, and applies their changes. */
 #include "hub/resume/memberships.h"
 
 #include "hub/delivery/session_inflight.h"
@@ -8,7 +8,7 @@
 #include "hub/session/ready_list.h"
 #include "hub/session/state.h"
 
-/* Pending notifications of an audience that it joins can be sent now. */
+/* Pending notifications of an audience that the user joins can be sent now. */
 static void
 reread_inbox(struct session *session)
 {
@@ -17,7 +17,7 @@ reread_inbox(struct session *session)
     session_mark(session, READY_REFILL);
 }
 
-/* A reply that may predate a change is followed by another request. */
+/* If the reply may predate a change, another request follows. */
 static bool
 will_load_groups(struct session *session)
 {

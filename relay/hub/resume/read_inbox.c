@@ -1,4 +1,4 @@
-/* read_inbox.c: INBOX: a session reads its user's inbox page by page. */
+/* read_inbox.c: the state INBOX, in which a session reads its user's inbox page by page. */
 #include "hub/resume/read_inbox.h"
 
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "hub/session/shed.h"
 #include "hub/session/state.h"
 
-/* Without retries there is no ack timeout: only the cursor shows that it was sent. */
+/* Without retries there is no ack timeout: only the cursor shows whether it was sent. */
 static bool
 is_new_to_poll(const struct session *session, const struct entry *entry)
 {
@@ -57,7 +57,7 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
         if (resume_is_continued(&session->resume) && !is_new_to_poll(session, entry))
             continue;
         if (comes_in_order(session, entry)) {
-            inbox_miss(&session->inbox); /* if it is missing there, it is found in the next pass */
+            inbox_miss(&session->inbox); /* if CATCHING_UP does not find it, the next pass does */
             continue;
         }
         notification =

@@ -47,7 +47,7 @@ forget(struct hub *hub, struct resume_user *user)
     free(user);
 }
 
-/* Frees the first user if its budget is idle; otherwise moves it to the end. */
+/* Frees the first user if its budget is idle; otherwise moves the user to the end of the list. */
 static void
 forget_one(struct hub *hub)
 {
@@ -109,7 +109,7 @@ wait_for_budget(struct hub *hub)
 static void
 wait_for_turn(struct hub *hub, struct resume_user *user, struct session *session)
 {
-    session->requests.is_awaited = true; /* it sends no other request meanwhile */
+    session->requests.is_awaited = true; /* the session sends no other request meanwhile */
     page_turn_wait(&session->requests.turn, &user->budget);
     if (page_budget_is_awaited(&user->budget)) {
         stats_add(hub->stats, STAT_HUB_RESUME_WAITS, 1);
@@ -117,7 +117,7 @@ wait_for_turn(struct hub *hub, struct resume_user *user, struct session *session
     }
 }
 
-/* To the session that has waited longest. It may not need the turn any more. */
+/* Grants a turn to the session that has waited longest, even if it no longer needs one. */
 static void
 grant(struct hub *hub, struct resume_user *user)
 {
@@ -131,7 +131,7 @@ grant(struct hub *hub, struct resume_user *user)
     session_mark(session_of(turn), READY_ADVANCE);
 }
 
-/* Grants the next turn, now or when the budget allows. */
+/* Grants the next turn immediately, or as soon as the budget allows. */
 static void
 serve(struct hub *hub, struct resume_user *user)
 {

@@ -10,25 +10,25 @@ struct hub;
 struct session;
 
 void resumes_open(struct hub *hub);
-/* Grants no further turn. */
+/* No further turn is granted. */
 void resumes_stop(struct hub *hub);
-/* No session may be left. */
+/* Requires that no session is left. */
 void resumes_close(struct hub *hub);
 
 /* True if the budget of its user is spent. */
 bool session_budget_is_spent(struct session *session);
 
 /*
- * store_range of the entries after `after`, now or when it is the session's turn. `done` must call
- * session_end_page first.
+ * Calls store_range for the entries after `after`, immediately or when the session's turn is
+ * granted. `done` must call session_end_page first.
  */
 void session_read_page(struct session *session, struct cursor after, size_t max, store_paged *done);
 void session_end_page(struct session *session);
 
-/* The session advanced: if it did not use the turn that it was granted, the next one gets it. */
+/* The session advanced. If it did not use its turn, the next session receives it. */
 void session_pass_turn(struct session *session);
 
-/* The session ends. */
+/* Removes a session that is being closed. */
 void session_leave_turns(struct session *session);
 
 #endif

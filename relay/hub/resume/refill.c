@@ -14,7 +14,7 @@
 void
 session_reconcile(struct session *session)
 {
-    /* Without an in-flight window nothing can have been missed. */
+    /* Without an in-flight window no acknowledgement can have been missed. */
     if (session->inflight.room == 0 || session->state < SESSION_INBOX)
         return;
     if (session->inflight.count > 0)
@@ -24,7 +24,7 @@ session_reconcile(struct session *session)
     session_mark(session, READY_REFILL);
 }
 
-/* A pass reads the inbox from its beginning: not for every free slot. */
+/* A pass reads the whole inbox, so it does not start for every free slot. */
 static bool
 has_room(const struct session *session, bool is_heartbeat)
 {
@@ -47,7 +47,7 @@ session_refill(struct session *session)
     inbox_begin(&session->inbox);
     if (inbox_is_reconciling(&session->inbox))
         inflight_recheck(&session->inflight);
-    session_pause(session); /* its cursor is after all that it was offered */
+    session_pause(session); /* its cursor is after everything that was offered to it */
     session_set_state(session, SESSION_INBOX);
 }
 
@@ -61,7 +61,7 @@ session_change_epoch(struct session *session)
     backlog_clear(session);
     row_order_free(session);
     session_send_gap(session, head, head,
-                     "epoch"); /* queued notifications are no longer in a stream */
+                     "epoch"); /* queued notifications are not in a stream any longer */
     session->cursor = head;
     session_reconcile(session);
 }

@@ -7,16 +7,16 @@
 /* Compares the in-flight window with the inbox: acknowledgements may have been missed. */
 void session_reconcile(struct session *session);
 
-/* True if acks have made room: half of the in-flight window, or any on a heartbeat. */
+/* True if acks have freed half of the in-flight window; on a heartbeat, any part of it. */
 bool session_wants_refill(const struct session *session, bool is_heartbeat);
 
 /*
- * LIVE becomes INBOX, and is to advance at once. Only if session_wants_refill, and once all reports
- * and acks are stored.
+ * Changes the state from LIVE to INBOX; the session must advance immediately. Requires
+ * session_wants_refill, and that all delivery reports and acks are stored.
  */
 void session_refill(struct session *session);
 
-/* The store was emptied: nothing before the hub's head exists. */
+/* The store was emptied: no entry before the hub's head exists. */
 void session_change_epoch(struct session *session);
 
 #endif

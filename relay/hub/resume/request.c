@@ -1,4 +1,4 @@
-/* request.c: a session's requests to the store. */
+/* request.c: tracks a session's requests to the store. */
 #include "hub/resume/request.h"
 
 #include "hub/session/hub_state.h"
@@ -20,7 +20,7 @@ session_reply_arrived(struct session *session, enum rc rc)
         session->requests.has_failed = false;
         return true;
     }
-    /* The store may be going down, which is detected a moment later: fail on the second error. */
+    /* The store may be about to go down: close the session only at the second error. */
     if (session->requests.has_failed && store_is_up(session->hub->store))
         session->socket.transport->close(session->socket.handle, CLOSE_RESTART,
                                          "no reply from the store");

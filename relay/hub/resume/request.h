@@ -1,4 +1,4 @@
-/* request.h: a session's requests to the store. */
+/* request.h: tracks a session's requests to the store. */
 #ifndef CLAIRON_HUB_RESUME_REQUEST_H
 #define CLAIRON_HUB_RESUME_REQUEST_H
 
@@ -8,14 +8,14 @@
 #define SESSION_PAGE 256 /* entries in one page */
 
 /*
- * Counts a request. If it was sent, its reply marks the session to advance; otherwise the store's
- * return does.
+ * Counts a request. If it was sent, its reply marks the session to advance; otherwise the store
+ * does so when it is up again.
  */
 void session_await(struct session *session, enum rc sent);
 
 /*
- * First call in every reply. False: the session is closed or being closed, or waits for the store's
- * return.
+ * Must be called first in every reply callback. False: the session is closed, is being closed, or
+ * waits until the store is up again.
  */
 bool session_reply_arrived(struct session *session, enum rc rc);
 

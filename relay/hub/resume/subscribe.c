@@ -1,4 +1,4 @@
-/* subscribe.c: changes of the topics that a session's client subscribes to. */
+/* subscribe.c: changes the topics to which a session is subscribed. */
 #include "hub/resume/subscribe.h"
 
 #include "base/log.h"
@@ -10,7 +10,7 @@
 _Static_assert(TOPICS_MAX == SESSION_TOPICS_MAX && TOPICS_BYTES_MAX == SESSION_TOPICS_BYTES_MAX,
                "the gate checks the limits of a set of topics");
 
-/* A fan-out reads the flag only. */
+/* A fan-out reads only the flag has_topics. */
 static enum rc
 add_topics(struct session *session, const struct session_topics *topics)
 {
@@ -50,7 +50,7 @@ session_subscribe(struct session *session, const struct session_topics *topics, 
     if (rc != RC_OK)
         return rc;
     send_subscribed(session, has_request_id, request_id);
-    /* Notifications that its topics hid are in the inbox if their ack is pending. */
+    /* Notifications outside the previous topics are in the inbox if their ack is pending. */
     inbox_miss(&session->inbox);
     session_defer_inbox(session);
     session_mark(session, READY_REFILL);

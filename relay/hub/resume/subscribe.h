@@ -1,22 +1,27 @@
-/* subscribe.h: changes of the topics that a session's client subscribes to. */
+/* subscribe.h: changes the topics to which a session is subscribed. */
 #ifndef CLAIRON_HUB_RESUME_SUBSCRIBE_H
 #define CLAIRON_HUB_RESUME_SUBSCRIBE_H
 
 #include "hub/session/session.h"
 
-/* The topics of its first request. RC_LIMIT: too many; it is sent all. */
+/*
+ * Subscribes to the topics of the first request. RC_LIMIT: too many topics; all notifications are
+ * sent.
+ */
 MUST_CHECK enum rc session_begin_subscription(struct session *session,
                                               const struct session_topics *topics);
 
 /*
- * Subscribes to these topics as well, and sends `subscribed` with all of them. Notifications that
- * are already queued are still sent. RC_LIMIT: too many topics. RC_AGAIN: too many replies wait.
- * In both cases nothing changed.
+ * Adds these topics, and sends `subscribed` with all topics. Notifications that are already queued
+ * are still sent. RC_LIMIT: too many topics. RC_AGAIN: too many queued replies. Neither changes the
+ * topics.
  */
 MUST_CHECK enum rc session_subscribe(struct session *session, const struct session_topics *topics,
                                      bool has_request_id, int64_t request_id);
 
-/* Unsubscribes from topics, spelled as when subscribing; sends `subscribed`. RC_AGAIN: as above. */
+/*
+ * Removes topics, which must be spelled as in `subscribe`; sends `subscribed`. RC_AGAIN: as above.
+ */
 MUST_CHECK enum rc session_unsubscribe(struct session *session, const struct session_topics *topics,
                                        bool has_request_id, int64_t request_id);
 

@@ -1,4 +1,4 @@
-/* batch.c: frames as arguments of the ingest script. */
+/* batch.c: encodes frames as arguments of the ingest script. */
 #include "store/ingest/batch.h"
 
 #include <stdio.h>
@@ -9,12 +9,12 @@
 #include "store/shards/placement.h"
 #include "store/shards/store_private.h"
 
-#define TEXT_SIZE (FRAME_UUID_TEXT + 1) /* an id is the longest text */
+#define TEXT_SIZE (FRAME_UUID_TEXT + 1) /* an id is the longest string */
 #define BLOCK_TEXTS 128
 #define SWITCH_FRAMES_MIN 32 /* a smaller batch costs more than it saves */
-/* A notification with acks takes at least 30 us in the store, and a script blocks it. */
+/* A script blocks the store, and a notification with acks takes at least 30 us. */
 #define SCRIPT_FRAMES 64
-/* Arguments of a notification without acks, and of a commit. */
+/* Number of arguments of a notification without acks, and of a commit. */
 #define NOTIFICATION_ARGUMENTS 5
 #define COMMIT_ARGUMENTS 2
 
@@ -105,7 +105,7 @@ add_bytes(struct batch *batch, struct bytes bytes)
     batch->bytes += bytes.len;
 }
 
-/* TEXT_SIZE bytes, valid until the batch is cleared. */
+/* Returns TEXT_SIZE bytes, valid until the batch is cleared. */
 static char *
 new_text(struct batch *batch)
 {
@@ -169,7 +169,7 @@ is_simple(const struct frame *frame)
             (frame->flags & (FRAME_ACK_REQUIRED | FRAME_UNDECODABLE)) == 0);
 }
 
-/* Memberships, and notifications that depend on them, are in shard 0. */
+/* Memberships, and notifications that depend on them, belong to shard 0. */
 static unsigned
 shard_of(const struct store_batch *batch, const struct frame *frame)
 {
@@ -200,10 +200,10 @@ store_batch_is_full(const struct store_batch *batch, const struct frame *frame)
     size_t max = STORE_BATCH_FRAMES_MAX;
 
     /*
-     * A blocked XREAD returns one stream: the one that the batch writes first. If that were the
-     * stream of notifications, a relay would read those after this membership, which depend on it,
-     * before the membership itself. The same applies to the notifications after a reload: without
-     * it, clients would apply them to the rows from before the reload.
+     * A blocked XREAD returns only one stream: the first that the batch writes. If that is the
+     * stream of notifications, a relay reads the notifications after this membership before the
+     * membership itself, although they depend on it. The same applies to notifications after a
+     * reload: clients would apply them to the rows from before the reload.
      */
     if (is_for_control_stream(frame) && part->notifications > 0)
         return true;
@@ -263,7 +263,7 @@ add_frame(struct batch *batch, const struct frame *frame, bool is_rejected)
     }
 }
 
-/* After a crash one shard may be ahead: frames are sent again, and it already has them. */
+/* After a crash one shard may be ahead: it already contains frames that are sent again. */
 static bool
 is_stored(const struct shard *shard, const struct frame *frame)
 {
@@ -271,7 +271,7 @@ is_stored(const struct shard *shard, const struct frame *frame)
            (frame->commit_lsn == shard->acquired_lsn && frame->ordinal <= shard->acquired_ordinal);
 }
 
-/* Later entries of other shards depend on it: see shard_dependency.h. */
+/* Later entries of other shards depend on this one (shard_dependency.h). */
 static void
 record_position(struct shard *shard, const struct frame *frame)
 {
@@ -289,7 +289,10 @@ add(struct store_batch *batch, const struct frame *frame, bool is_rejected)
     bool is_again = store->shard_count > 1 && is_stored(&store->shards[k], frame);
 
     batch->count++;
-    /* Notifications of other shards must not wait for one that is not stored. */
+    /*
+     * A shard that is unavailable stores nothing: notifications of other shards must not wait for
+     * it.
+     */
     if (store->shard_count > 1 && !is_rejected && !store->shards[k].is_unavailable)
         record_position(&store->shards[k], frame);
     if (is_again && frame->kind != FRAME_KIND_COMMIT)

@@ -1,4 +1,4 @@
-/* batch.h: frames as arguments of the ingest script. */
+/* batch.h: encodes frames as arguments of the ingest script. */
 #ifndef CLAIRON_STORE_BATCH_H
 #define CLAIRON_STORE_BATCH_H
 
@@ -7,7 +7,7 @@
 
 #include "store/store.h"
 
-/* The first arguments are set by the caller; the frames follow. */
+/* The caller sets the first arguments; the frames follow. */
 #define BATCH_RESERVED 8
 
 /* The part of a batch for one shard. */
@@ -18,23 +18,24 @@ struct batch {
     size_t room;
     size_t count;         /* frames */
     size_t notifications; /* notifications */
-    bool is_simple;       /* only commits, and notifications without acks: no script is needed */
-    const char *position; /* of the last frame; NULL: none */
+    /* contains only commits and notifications without acks: no script is needed */
+    bool is_simple;
+    const char *position; /* position of the last frame; NULL: no frame */
     size_t bytes;         /* sum of the arguments' lengths */
-    char **blocks;        /* positions, ids and counts as text; reused */
+    char **blocks;        /* positions, ids and counts as strings; reused */
     size_t block_count;
-    size_t text_count; /* in use */
+    size_t text_count; /* number of strings in use */
 };
 
 struct store_batch {
     struct store *store;
-    size_t count; /* frames, including stored ones and those that only advance the progress */
+    size_t count; /* frames, including stored ones and frames that only advance the progress */
     size_t bytes;
     unsigned part_count;
     struct batch parts[]; /* by shard */
 };
 
-/* A notification of a simple batch. */
+/* One notification of a simple batch. */
 struct batch_notification {
     struct bytes id;
     struct bytes route;
@@ -44,13 +45,13 @@ struct batch_notification {
 MUST_CHECK enum rc batch_next_notification(const struct batch *batch, size_t *at,
                                            struct batch_notification *ret_notification);
 
-/* Makes room for the caller's arguments, even in an empty batch. */
+/* Allocates the caller's arguments, even in an empty batch. */
 void batch_reserve(struct batch *batch);
 
-/* Advances the progress to `position` without a frame. The text must outlive the batch. */
+/* Advances the progress to `position` without a frame. The string must outlive the batch. */
 void batch_add_position(struct batch *batch, const char *position);
 
-/* Removes the frames and keeps the memory. */
+/* Removes the frames; the memory is reused. */
 void batch_clear(struct store_batch *batch);
 
 #endif

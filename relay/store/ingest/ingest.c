@@ -12,7 +12,7 @@
 #include "store/shards/shard_request.h"
 #include "store/shards/shard_dependency.h"
 
-#define EXTRA_REPLIES 2 /* in EXEC's reply, after those of XADD: EVAL, HMSET */
+#define EXTRA_REPLIES 2 /* replies to EVAL and HMSET in EXEC's reply, after the XADD replies */
 #define COUNT_TEXT 24
 
 void
@@ -42,13 +42,14 @@ store_accepts(const struct store *store, const struct frame *frame)
 }
 
 /*
- * Every shard receives every batch: its own frames, and the new progress. So each shard replies in
- * the order of the batches, and a batch is complete before the next one.
+ * Every shard receives every batch: the shard's frames and the new progress. So each shard replies
+ * in batch order, and a batch is complete before the next one.
  */
 struct ingest_part {
     bool is_transaction;
     size_t notifications;
-    struct position newest_sent; /* newest notification sent to this shard, with this batch */
+    /* newest notification that was sent to the shard, up to this batch */
+    struct position newest_sent;
 };
 
 struct ingest {
@@ -58,7 +59,7 @@ struct ingest {
     struct ingest_part parts[]; /* by shard */
 };
 
-/* Common to all shards of a batch. */
+/* The values that all shards of a batch share. */
 struct ingest_order {
     const char *slot;
     const char *after;
@@ -66,11 +67,11 @@ struct ingest_order {
     uint64_t read_lsn;
 };
 
-/* Arguments for one shard. */
+/* Arguments of one shard. */
 struct ingest_fields {
     const char *key;
     const char *read;
-    const char *after; /* dependency on other shards, in the first notification; "": none */
+    const char *after; /* dependencies on other shards, for the first notification; "": none */
 };
 
 static void
@@ -84,7 +85,7 @@ record_entry(const struct ingest_part *part, struct shard *shard, const struct r
     store_record_position(shard->store, shard->number, entry, part->newest_sent);
 }
 
-/* The script: for batches that change more than the stream and the progress. */
+/* A script stores batches that change more than the stream and the progress. */
 static bool
 read_script_reply(const struct ingest_part *part, struct shard *shard,
                   const struct redisReply *reply)
@@ -110,7 +111,7 @@ ingest_by_script(struct ingest *ingest, struct shard *shard, const struct ingest
         shard->stream_key,        fields->key,  shard->prefix, shard->epoch,
         shard->store->feed_token, order->after, fields->read,  fields->after};
 
-    /* Frames of other shards advance the progress here too, unless the last frame already does. */
+    /* Other shards' frames also advance the progress of this one, unless the last frame does. */
     if (shard->store->shard_count > 1 && strcmp(order->after, order->position) != 0 &&
         (batch->position == NULL || strcmp(batch->position, order->position) != 0))
         batch_add_position(batch, order->position);
@@ -124,13 +125,13 @@ ingest_by_script(struct ingest *ingest, struct shard *shard, const struct ingest
 }
 
 /*
- * The transaction: a script would double the cost in the store, because it copies each argument
- * into a Lua string. After the notifications, fence.lua does the checks of ingest.lua, and removes
- * the notifications again if a check fails. The progress fields have the owner's token in their
- * names, so a fenced feed cannot change the progress of the current one.
+ * A transaction stores simple batches: the script would double the cost in the store, because it
+ * copies each argument into a Lua string. After the notifications, fence.lua does the checks of
+ * ingest.lua, and removes the notifications again if a check fails. The names of the progress
+ * fields contain the owner's token, so a fenced feed cannot change the progress of the current one.
  */
 
-/* A buffer of commands in the store's protocol. */
+/* A buffer of encoded commands. */
 struct commands {
     char *bytes;
     size_t len;
@@ -214,7 +215,7 @@ put_end(struct commands *commands, const struct shard *shard, const struct inges
     char count[COUNT_TEXT];
     const char *const move[] = {"HMSET",         fields->key, position_field,
                                 order->position, read_field,  fields->read};
-    /* Not EVALSHA: after SCRIPT FLUSH it would fail and EXEC would skip the check. */
+    /* EVALSHA would fail after SCRIPT FLUSH, and EXEC would then skip the check. */
     const char *const fence[] = {"EVAL",
                                  store_script_fence,
                                  "3",
@@ -297,7 +298,7 @@ ingest_at_once(struct ingest *ingest, struct shard *shard, const struct ingest_o
                                 commands.len, commands.count);
 }
 
-/* The batch is complete at this point, so the text covers its entries in other shards too. */
+/* The batch is complete at this point, so the text also covers its entries in other shards. */
 static void
 write_dependency(const struct shard *shard, char ret_text[SHARD_DEPENDENCY_MAX])
 {
@@ -351,7 +352,10 @@ store_ingest(struct store *store, const char *slot, const char *after, const cha
     ingest->done = done;
     ingest->ctx = ctx;
     for (unsigned k = 0; k < store->shard_count; k++) {
-        /* PostgreSQL sends its part again when it returns: feed_confirm.c retains the WAL. */
+        /*
+         * PostgreSQL sends these frames again when the shard returns: feed_confirm.c retains the
+         * WAL.
+         */
         if (store->shards[k].is_unavailable)
             continue;
         send_part(ingest, &store->shards[k], &order, &batch->parts[k]);

@@ -11,12 +11,12 @@
 #include "store/shards/shard_request.h"
 #include "store/shards/store_private.h"
 
-/* A crash may leave one shard ahead of another. The feed sends the frames in between again. */
+/* After a crash one shard may be ahead of another. The feed sends the missing frames again. */
 struct acquire {
     struct shard_request request;
     store_acquired *done;
     void *ctx;
-    const char *slot; /* the caller's; outlives the store */
+    const char *slot; /* owned by the caller; outlives the store */
     struct origin origin;
     uint32_t our_timeline;
     bool is_rejected; /* the store belongs to another database or slot */
@@ -27,7 +27,10 @@ struct acquire {
     uint32_t timeline;
 };
 
-/* With several shards: the newest notification's position, unless it is beyond the progress. */
+/*
+ * Returns the newest notification's position, or (0, 0) if it is beyond the progress. For several
+ * shards.
+ */
 static struct position
 newest_of_reply(const struct shard *shard, const struct redisReply *reply)
 {
@@ -42,7 +45,7 @@ newest_of_reply(const struct shard *shard, const struct redisReply *reply)
     return (struct position){frame.commit_lsn, frame.ordinal};
 }
 
-/* Takes the lowest progress. An emptied shard has no read LSN (0), which is ignored. */
+/* Keeps the lowest progress. An emptied shard has no read LSN (0) and is ignored. */
 static void
 merge_progress(struct acquire *acquire, struct shard *shard, const struct redisReply *reply)
 {
@@ -119,8 +122,8 @@ send_acquire(struct acquire *acquire, struct shard *shard)
 }
 
 /*
- * Shard 0 is first. So if two databases acquire an empty store at the same time, one of them gets
- * all shards.
+ * Shard 0 is acquired first. So if two databases acquire an empty store simultaneously, one of them
+ * gets all shards.
  */
 static bool
 on_acquire_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
@@ -157,13 +160,15 @@ store_acquire(struct store *store, const char *slot, const struct origin *origin
     acquire->slot = slot;
     acquire->origin = *origin;
     acquire->our_timeline = timeline;
-    /* A new token each time fences batches of an earlier acquisition that are in flight. */
+    /*
+     * A new token for each acquisition fences the batches of earlier ones that are still in flight.
+     */
     shard_random_hex(store->feed_token, STORE_TOKEN_TEXT);
     send_acquire(acquire, &store->shards[0]);
     return shard_request_await(&acquire->request);
 }
 
-/* Reconnects all shards after their replies, because the epoch of some may have changed. */
+/* Reconnects all shards after their replies, because some epochs may have changed. */
 static void
 finish_rewind(struct shard_request *request, enum rc rc)
 {
@@ -195,7 +200,7 @@ affects(const struct store_rewind *rewind, const struct shard *shard)
            (rewind->read_lsn_below == 0 || shard->read_lsn < rewind->read_lsn_below);
 }
 
-/* The lower of the shard's position `own` and the new one. */
+/* Returns the lower one of the shard's position `own` and the new position. */
 static const char *
 position_after(const struct store_rewind *rewind, const struct shard *shard, const char *own)
 {
@@ -234,7 +239,7 @@ store_rewind(struct store *store, const char *slot, const struct store_rewind *r
     char fresh_epoch[STORE_EPOCH_TEXT + 1] = "";
 
     if (!store_is_complete(store))
-        return RC_AGAIN; /* a shard that returns later would not be rewound */
+        return RC_AGAIN; /* an unavailable shard would not be rewound when it returns */
     request = shard_request_new(sizeof(*request), store, &rewind_kind);
     if (rewind->is_gap)
         shard_random_hex(fresh_epoch, STORE_EPOCH_TEXT);
