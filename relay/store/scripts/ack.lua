@@ -29,13 +29,13 @@ local values, values_len = {}, 0 -- ids and values of notifications that stay pe
 local tails = {}
 local function read_tail(tail)
     local left, open, flags = tail:match('^ (%-?%d+) (%S+) (%d)$')
-    local state = left and {left = tonumber(left), open = open, flags = tonumber(flags) % 4 + 4}
+    local state = left and {left = tonumber(left), open_ended = open, flags = tonumber(flags) % 4 + 4}
     tails[tail] = state or false
     return state
 end
 
 local function tail_after(state, count)
-    local tail = ' ' .. count_text(state.left - count) .. ' ' .. state.open .. ' ' .. count_text(state.flags)
+    local tail = ' ' .. count_text(state.left - count) .. ' ' .. state.open_ended .. ' ' .. count_text(state.flags)
     state[count] = tail
     return tail
 end
@@ -70,7 +70,7 @@ local function apply_acks(id)
     firsts[id] = false
     if more ~= NONE then others[id] = nil end
     if not state then return end
-    if state.left <= count and state.open == '-' then return complete_acked(id, first, more) end
+    if state.left <= count and state.open_ended == '-' then return complete_acked(id, first, more) end
     write_states(state_key .. id, first, more)
     value = sub(value, 1, blank - 1) .. (state[count] or tail_after(state, count))
     notifications[id] = value
@@ -118,7 +118,7 @@ local function acknowledge_unlisted(id)
     local state = call('HGET', state_key .. id, user)
     if state == '0' then return acknowledge(id) end
     local notification = not state and notification_of(id)
-    if notification and notification.open and not is_dead_lettered(id, user) then
+    if notification and notification.open_ended and not is_dead_lettered(id, user) then
         call('HSET', unreported_ack_key(id), user, now_text)
         call('PEXPIRE', unreported_ack_key(id), UNREPORTED_ACK_MS)
     end

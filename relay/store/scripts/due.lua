@@ -29,7 +29,7 @@ end
 -- A delivery report before the next call must not add these users again.
 local function mark_dead_lettered(id, users)
     local notification, states = notification_of(id), {}
-    if not notification or not notification.open then return end
+    if not notification or not notification.open_ended then return end
     for i, user in ipairs(users) do states[2 * i - 1], states[2 * i] = user, DEAD_LETTERED end
     call_chunked(states, 'HMSET', prefix .. KEY_RETRIES .. id)
     notification.is_retried = true
@@ -75,7 +75,7 @@ end
 local LATE_MS, REPORTS_MS = 2000, 10000 -- relays reconnect within 5 s
 local function defer_expiration(id, ends, users)
     local notification, was_deferred = notification_of(id), ends % 1 == 0.5
-    if not notification or not notification.open then return false end
+    if not notification or not notification.open_ended then return false end
     if not was_deferred then
         if ends > now - LATE_MS then return false end
         ends = now + REPORTS_MS + 0.5
@@ -95,7 +95,7 @@ local function dead_letter(id, found, attempts, users)
     local notification = notification_of(id)
     notification.left = notification.left - #users
     mark_changed(id)
-    if notification.open then
+    if notification.open_ended then
         notification.is_retried = true
         for _, user in ipairs(users) do call('HSET', prefix .. KEY_RETRIES .. id, user, DEAD_LETTERED) end
     elseif notification.left <= 0 then

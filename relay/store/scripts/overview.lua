@@ -41,7 +41,7 @@ local function oldest_pending()
             local ends = call('ZSCORE', prefix .. KEY_DUE, id .. ':')
             found[#found + 1] = string.format('{"id":%s,"since":%s,"topic":%s,"users":%s,"open":%s,"ends":%s}',
                 text_of(id), integer_text(commits[id]), topic_of(fields_at(notification.entry).data),
-                number_of(notification.left), notification.open and 'true' or 'false',
+                number_of(notification.left), notification.open_ended and 'true' or 'false',
                 ends and number_of(ends) or 'null')
         end
     end

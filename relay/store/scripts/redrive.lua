@@ -37,11 +37,11 @@ if #users > 0 then
     -- Other users may still have it pending: their entry is replaced.
     local found = read_entry(id) or {id = id}
     found.route, found.data = ARGV[4], ARGV[5]
-    if found.open and ends > 0 then found.open = integer_text(ends) end
+    if found.open_ended and ends > 0 then found.open_ended = integer_text(ends) end
     replace_entry(found, 0, users)
     local key, notification = prefix .. KEY_ACK .. id, notifications[id]
     local score = inbox_score(notification)
-    notification.open, notification.ends = notification.open and tonumber(found.open), notification.ends or ends > 0
+    notification.open_ended, notification.ends = notification.open_ended and tonumber(found.open_ended), notification.ends or ends > 0
     for _, user in ipairs(users) do
         if call('HSET', key, user, '0') == 1 then notification.left = notification.left + 1 end
         call('HDEL', prefix .. KEY_RETRIES .. id, user)

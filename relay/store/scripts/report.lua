@@ -18,7 +18,7 @@ local now_text = integer_text(now)
 -- Adds a user of an open-ended audience to the pending users.
 local function add_pending_user(id, user)
     local notification = notification_of(id)
-    if not notification or not notification.open or is_dead_lettered(id, user) then return nil end
+    if not notification or not notification.open_ended or is_dead_lettered(id, user) then return nil end
     local acked_ms = call('HGET', unreported_ack_key(id), user)
     if acked_ms then
         call('HDEL', unreported_ack_key(id), user)

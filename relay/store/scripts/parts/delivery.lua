@@ -48,7 +48,7 @@ local function backoff_ms(kind, retries, id, base, cap)
     return math.floor(math.min(wait * (1 + jitter), cap))
 end
 
--- Pending notifications by id: {entry =, left = users without an ack, open = expiration of an open-ended
+-- Pending notifications by id: {entry =, left = users without an ack, open_ended = expiration of an open-ended
 -- audience in ms or nil, ends = whether it expires, is_retried = whether it was retried, acked = whether its
 -- state holds acks}. false: not pending. A string: the stored text, which notification_of() parses on
 -- first use. save_notifications() writes the changes once, as many acks of a call change the same keys.
@@ -59,7 +59,7 @@ local function read_notification(value)
     local entry, left, open, flags = value:match('^(%S+) (%-?%d+) (%S+) (%d)$')
     if not entry then return false end
     local notification = {entry = entry, left = tonumber(left)} -- most need no other field
-    if open ~= '-' then notification.open = tonumber(open) end
+    if open ~= '-' then notification.open_ended = tonumber(open) end
     if flags ~= '0' then
         local bits = tonumber(flags)
         notification.is_retried, notification.ends, notification.acked = bits % 2 == 1, bits % 4 >= 2, bits >= 4
@@ -233,7 +233,7 @@ local function save_notifications()
                 (notification.is_retried and 1 or 0)
             values[len + 1] = id
             values[len + 2] = notification.entry .. ' ' .. count_text(notification.left) .. ' ' ..
-                (notification.open and integer_text(notification.open) or '-') .. ' ' .. count_text(flags)
+                (notification.open_ended and integer_text(notification.open_ended) or '-') .. ' ' .. count_text(flags)
             len = len + 2
         end
     end

@@ -14,7 +14,7 @@ local function add_entry(...)
     return call('XADD', stream, '*', ...)
 end
 
--- The pending entry of a notification as {entry, id =, data =, route =, open =}; nil when it was deleted.
+-- The pending entry of a notification as {entry, id =, data =, route =, open_ended =}; nil when it was deleted.
 local function read_entry(id)
     local notification = notification_of(id)
     local row = notification and call('XRANGE', stream, notification.entry, notification.entry)[1]
@@ -94,15 +94,15 @@ local function replace_entry(found, attempts, users)
         route_bytes(found.route, FRAME_NOTIFICATION_AT_AUDIENCE_LEN, #found.route)
     local data = with_attempts(found.data, attempts)
     local fields = {'id', id, 'route', route, 'data', data, 'retry_users', pack_users(users)}
-    if found.open then
+    if found.open_ended then
         fields[#fields + 1] = 'open_ended'
-        fields[#fields + 1] = found.open
+        fields[#fields + 1] = found.open_ended
     end
     local entry = add_entry(unpack(fields))
     if found.entry then call('XACK', stream, 'clairon', found.entry) end
     call('XCLAIM', stream, 'clairon', 'relay', 0, entry, 'FORCE', 'JUSTID')
     notifications[id] = notification_of(id) or {left = 0, ends = false, is_retried = false}
-    if found.open then keep_first_entry(id, found.entry) end
+    if found.open_ended then keep_first_entry(id, found.entry) end
     notifications[id].is_retried = true
     call('ZADD', prefix .. KEY_RETRIED, integer_text(commit_ms(route)), id)
     notifications[id].entry = entry
