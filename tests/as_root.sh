@@ -4,8 +4,7 @@
 #   tests/as_root.sh FOLDER [root] [replica] [packages] [operations] [images]
 #
 # FOLDER/NAME.log is the output of tests/NAME.sh, complete when FOLDER/NAME.ended exists. All scripts stop when
-# FOLDER/stop exists or the caller has exited. Without root, and without a sudo that needs no password, the
-# tests are skipped.
+# FOLDER/stop exists or the caller has exited. Without root or passwordless sudo, the tests are skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=tests/roots.sh
@@ -19,7 +18,7 @@ requested=" $* "
 
 is_requested() { [[ $requested == *" $1 "* ]]; }
 
-# run LOG COMMAND..: limited to 70 minutes; measured if TIMES is set.
+# run LOG COMMAND..: runs COMMAND for at most 70 minutes; measures it if TIMES is set.
 run() {
     local log=$1 measured=()
     shift
@@ -74,7 +73,7 @@ run_in_roots() {
     start operations
 }
 
-# Each shell of this process group stops its command.
+# The shell of each process group stops its command.
 stop_all() {
     local job
     trap '' TERM

@@ -3,8 +3,8 @@
 
 # bounded SECONDS COMMAND..: runs COMMAND. At the limit it prints a failed test and stops COMMAND.
 #
-# The limit is for a command that hangs: many times the usual duration, because the machine may be busy, and below the
-# 90 minutes after which CI ends a job without any output.
+# The limit is for commands that hang. It is many times the usual duration, because the machine may be busy, but below
+# 90 minutes, after which CI ends a job without any output.
 #
 # The command runs in a new session. Without a controlling terminal it cannot be stopped for reading
 # from it or writing to it, and it is one process group, which timeout(1) signals as a whole. Ctrl-C
@@ -36,8 +36,8 @@ bounded() {
     return "$status"
 }
 
-# end_group GROUP: waits for its signalled processes. SIGTERM follows for those that a script started
-# in the background, where SIGINT is ignored; then SIGKILL.
+# end_group GROUP: waits for its signalled processes. Sends SIGTERM to background processes of
+# scripts, which ignore SIGINT, and then SIGKILL.
 end_group() {
     local waited=0
     while kill -0 -- "-$1" 2>/dev/null; do

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# check.sh: runs layers of tests in parallel, each to its end, and counts the results.
+# check.sh: runs layers of tests in parallel and counts the results.
 #
 #   tests/check.sh [unit] [regress] [isolation] [sanitized] [tap] [client] [e2e]
 #                  [root] [replica] [packages] [operations] [images] [asan]
@@ -60,7 +60,7 @@ timed() {
     return "$status"
 }
 
-# Reports a program that a crash or a sanitizer stopped.
+# Reports a program that ended by a crash or a sanitizer.
 unit_program() {
     local program=$1 out=$logs/unit_program.log status=0 planned ended
     shift
@@ -86,7 +86,7 @@ layer_regress() {
     local out=$CLAIRON_WORK/regress names=()
     rm -rf "$out" && mkdir -p "$out"
     server_settings "$CLAIRON_ROOT" >"$out/server.conf"
-    # Autovacuum writes to catalogs, and no transaction is streamed during such a write.
+    # Autovacuum writes to catalogs, and PostgreSQL streams no transaction during such a write.
     echo "autovacuum = off" >>"$out/server.conf"
     if [ -e tests/regress/schedule ]; then
         names=(--schedule=tests/regress/schedule)
@@ -123,7 +123,7 @@ layer_tap() {
     tap_files "${files[@]}"
 }
 
-# A standby, live rows and the decoder on a PostgreSQL that decodes on standbys: this machine's, else one in a Debian root.
+# A standby, live rows and the decoder on a PostgreSQL that decodes on standbys: the installed one, otherwise one in a Debian root.
 layer_replica() {
     if [ "$(pg_major)" -ge 16 ]; then
         tap_files tests/tap/standby/*.pl tests/tap/extension/*.pl tests/tap/client/live_lists.pl \
@@ -146,7 +146,7 @@ recorded() {
         sleep 0.2
     done
     if [ ! -e "$folder/$1.log" ]; then
-        echo "not ok - tests/$1.sh has not run: make check-$1 runs it"
+        echo "not ok - tests/$1.sh was not run; run make check-$1"
         return 1
     fi
     exec 3<"$folder/$1.log"
@@ -155,7 +155,7 @@ recorded() {
         cat <&3
         $ended || sleep 0.2
     done
-    [ -e "$folder/$1.ended" ] || echo "not ok - tests/$1.sh did not end"
+    [ -e "$folder/$1.ended" ] || echo "not ok - tests/$1.sh did not finish"
 }
 
 # Runs TAP_JOBS files at a time (3 per core, because they mostly wait), the longest first. CLAIRON_LONG=1: their
@@ -169,7 +169,7 @@ tap_files() (
     # PostgreSQL 15 derives both directories from TESTDIR.
     ln -sfn "$data" "$out/tmp_check" && ln -sfn "$out/log" "$data/log"
     mapfile -t files <<<"$(long_first "$@")"
-    # No other run on this machine may choose the same ports.
+    # Reserves ports, so that no other run on this machine chooses the same ones.
     PG_TEST_PORT_DIR=${PG_TEST_PORT_DIR:-${TMPDIR:-/tmp}/clairon-ports-$(id -u)} \
         TESTDIR=$out TESTDATADIR=$out/tmp_check TESTLOGDIR=$out/log PERL5LIB=tests/perl:$PG_PERL \
         PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-180}" CLAIRON_TEST_SECONDS="$most" \
@@ -177,8 +177,8 @@ tap_files() (
         --formatter Clairon::Test::Output --merge --verbose "${files[@]}" 2>&1
 )
 
-# The directory for clusters: in memory if there is room. Each cluster is a short-lived copy of a thousand files.
-# The inode distinguishes work directories with the same path in different Debian roots.
+# The directory for clusters, in memory if there is room: each cluster is a short-lived copy of a thousand files.
+# The inode distinguishes work directories that have the same path in different Debian roots.
 cluster_folder() {
     local free
     free=$(df --output=avail -k /dev/shm 2>/dev/null | tail -n 1)
@@ -201,8 +201,8 @@ long_first() {
     done
 }
 
-# The TAP files with a relay under ASan, LSan and UBSan. A report ends its process, which not
-# every test would detect; so reports are written to files, and each file is a failure.
+# The TAP files with a relay under ASan, LSan and UBSan. A sanitizer report ends the process, which
+# not every test would detect. Reports are therefore written to files, and each file is a failure.
 layer_asan() {
     local status=0 reports=$CLAIRON_WORK/asan/reports report files
     export CLAIRON_PROGRAM=$CLAIRON_TOP/build/asan/clairon
@@ -215,7 +215,7 @@ layer_asan() {
     export ASAN_OPTIONS=log_path=$reports/report:detect_stack_use_after_return=1
     export UBSAN_OPTIONS=log_path=$reports/report:print_stacktrace=1
     export PG_TEST_TIMEOUT_DEFAULT=180 CLAIRON_TEST_SECONDS=1800 CLAIRON_FILE_SECONDS=180
-    unset CLAIRON_LONG # would run for hours
+    unset CLAIRON_LONG # takes hours
     mapfile -t files <<<"$(files_of 'tests/tap/*/*.pl')"
     tap_files "${files[@]}" || status=1
     for report in "$reports"/*; do
@@ -243,18 +243,18 @@ layer_sanitized() (
         export CLAIRON_DIFF_TRANSACTIONS=500
     fi
     mkdir -p "$CLAIRON_WORK"
-    # Fewer jobs, because it runs in parallel to the layer tap.
+    # Fewer jobs, because it runs in parallel with the layer tap.
     export TAP_JOBS=${TAP_JOBS:-$(nproc)}
     layer_regress || status=1
     tap_files "${names[@]}" || status=1
     return "$status"
 )
 
-# Tests the shipped files and their sources at the same time: node starts one file at a time where there
-# are two cores. Both end on Ctrl-C.
+# Tests the shipped files and their sources in parallel, because on two cores node runs one file at a
+# time. Both stop on Ctrl-C.
 layer_client() (
     mapfile -t files < <(files_of 'client/tests/*.test.js')
-    [ "${#files[@]}" -gt 0 ] || return 0 # without a name node runs all of them
+    [ "${#files[@]}" -gt 0 ] || return 0 # without a name, node runs all files
     cd client || return
     # shellcheck disable=SC2016 # arguments of the inner bash
     bounded 1800 bash -c '
@@ -277,8 +277,8 @@ layer_e2e() {
 
 # ---- counting
 
-# Reads a layer's output, prints "passed failed skipped". It knows TAP at the left
-# margin, pg_regress before 16 and Python's unittest.
+# Reads a layer's output, prints "passed failed skipped". Recognizes unindented TAP, pg_regress
+# before 16, and Python's unittest.
 count() {
     awk '
         function number(name,    at) {
@@ -290,7 +290,7 @@ count() {
         /^not ok .*# *TODO/ { skipped++; next }
         /^ok / { passed++; next }
         /^not ok / { failed++; next }
-        # prove reports a file as failed although all its tests passed.
+        # prove reports a file as failed even if all of its tests passed.
         /^Dubious, test returned/ { dubious = 1; next }
         dubious && /^(All [0-9]+ subtests passed|No subtests run)/ { failed++ }
         { dubious = 0 }
@@ -312,7 +312,7 @@ running=() streaming=false
 
 is_recorded() { [[ " root replica packages operations images " == *" $1 "* ]]; }
 
-# Layers that only wait for a script that runs as root do not count.
+# Layers that only wait for a script that runs as root are not counted.
 may_start() {
     local layer slots=${LAYERS:-$(($(nproc) + 1))}
     ! is_recorded "$1" || $streaming || return 0
@@ -331,7 +331,7 @@ start_layer() {
     locks[$layer]=$lock
     : >"$logs/$layer.log"
     (
-        # The servers must not inherit these locks or the one of tests/tools/unprivileged.sh.
+        # The servers must not inherit these locks, or the lock of tests/tools/unprivileged.sh.
         for lock in "${locks[@]}" 7; do
             exec {lock}>&-
         done
@@ -341,7 +341,7 @@ start_layer() {
     running+=("$layer")
 }
 
-# finish_layer NAME: counts its results. A failure outside of tests is one failure; so is a layer without tests.
+# finish_layer NAME: counts its results. A failure outside of tests, and a layer without tests, count as one failure each.
 finish_layer() {
     local layer=$1 log=$logs/$1.log lock=${locks[$1]} status=0 passed failed skipped still=() each
     wait "${process[$layer]}" || status=$?
@@ -379,7 +379,7 @@ print_output() {
     done
 }
 
-# Every fifteen seconds, prints the number of passed tests per layer.
+# Prints the number of passed tests per layer every fifteen seconds.
 print_progress() {
     local layer line=''
     [ "$SECONDS" -ge "$next_progress" ] || return 0
@@ -408,7 +408,7 @@ run_layers() {
     done
 }
 
-# interrupted SIGNAL: stops the layers, which stop their servers, then exits by the signal.
+# interrupted SIGNAL: stops the layers, which stop their servers, and exits by the signal.
 interrupted() {
     local layer waited=0
     trap '' INT TERM HUP
@@ -434,7 +434,7 @@ print_times() {
     printf '%8s %8s  %s\n' 'wall s' 'CPU s' layer
     for layer in build build_root build_packages "$@"; do
         file=$logs/$layer.times
-        # A script that runs as root is measured there.
+        # A script that runs as root is measured by tests/as_root.sh.
         [ ! -e "${CLAIRON_RECORDED:-}/$layer.log.times" ] || file=$CLAIRON_RECORDED/$layer.log.times
         [ ! -e "$file" ] || ! read -r wall cpu <"$file" || printf '%8.1f %8.1f  %s\n' "$wall" "$cpu" "$layer"
     done
@@ -445,8 +445,8 @@ print_times() {
     done | sort -rn | head -n "$most" | awk '{ printf "%8.1f  %s (%s)\n", $1, $4, $3 }'
 }
 
-# Prints each failed test again, with its file and the reason, because the output of a whole run is long and often cut
-# at its start.
+# Prints each failed test again, with its file and the reason, because the output of a whole run is long and often
+# truncated at its start.
 print_failures() {
     local layer
     for layer in "$@"; do
@@ -457,7 +457,7 @@ print_failures() {
             /^# build\/asan\// { file = $2 }
             /^not ok .*# *TODO/ { next }
             /^not ok |^(FAIL|ERROR): |\.\.\. FAILED/ { show($0); reasons = 8; next }
-            # The message of die, before the logs of the servers.
+            # The message of `die`, which precedes the server logs.
             /^[^#].* at tests\/[^ ]+ line [0-9]+/ && died == "" { died = $0 }
             /^Dubious, test returned/ { show($0); if (died != "") show(died); next }
             reasons > 0 && /^(#|  )/ { show($0); reasons--; next }
@@ -470,7 +470,7 @@ if [ "${1:-}" = --layer ]; then
     "layer_$2"
     exit
 fi
-# A function, so that bash reads the whole file before it runs and edits do not affect a running script.
+# A function, so that bash reads the whole file before running it, and edits do not affect a running script.
 main() {
     local layer signal
     [ $# -gt 0 ] || set -- tap e2e client regress isolation unit

@@ -11,7 +11,7 @@ CLAIRON_ROOT=$CLAIRON_TOP/build/root
 STORE_SERVER=$(store_server)
 export CLAIRON_TOP CLAIRON_WORK CLAIRON_ROOT STORE_SERVER
 export PATH="$CLAIRON_ROOT/bin:$PATH" LC_ALL=C.UTF-8 TZ=UTC PGCTLTIMEOUT=${PGCTLTIMEOUT:-180}
-# A make started by a test is independent of the one that runs the tests.
+# A make started by a test is independent of the make that runs the tests.
 unset MAKEFLAGS MFLAGS MAKELEVEL
 unset PGHOST PGPORT PGUSER PGDATABASE PGSERVICE PGOPTIONS PGDATA
 

@@ -4,7 +4,7 @@ package Targets;
 use strict;
 use warnings;
 
-# Each bench is a separate process. All append to one file, BENCH_TARGETS, which targets.pl prints.
+# Each bench is a separate process and appends to the file BENCH_TARGETS, which targets.pl prints.
 # record(name, target, value, whether it is met, remark).
 sub record
 {

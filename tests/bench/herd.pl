@@ -1,4 +1,4 @@
-# What do 5000 clients cost that connect at once and ask for their rows: time, queries, memory, and the latency of others?
+# Measures the cost of 5000 clients that connect simultaneously and request their rows: time, queries, memory, and the latency of others.
 use strict;
 use warnings;
 
@@ -42,7 +42,7 @@ sub write_probes
 sub write_json { my ($name, $value) = @_; my $path = scratch() . "/$name.json"; open my $out, '>', $path or die $!; print {$out} JSON::encode_json($value); close $out or die $!; return $path }
 sub share { my ($share, @sorted) = @_; return $sorted[ $share * $#sorted ] // -1 }
 
-# Each 10 ms a row is written for one client; the file has the latencies in ms.
+# Every 10 ms, writes a row for one client; the file contains the latencies in ms.
 sub start_probe
 {
     my ($relay, $file) = @_;

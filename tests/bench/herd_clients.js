@@ -1,4 +1,4 @@
-// herd_clients.js: many WebSockets without a library, for herd.pl: they connect at once and request the rows of a live rule.
+// herd_clients.js: many WebSockets without a library, for herd.pl. They connect simultaneously and request the rows of a live rule.
 //
 //   node herd_clients.js PORT FILE     FILE: JSON { rule, tokens: [..] }. Prints a line of JSON at the end.
 //   node herd_clients.js PORT FILE     FILE: JSON { probe: token }. Prints the latency of each notification.
@@ -16,7 +16,7 @@ function frameOf(text) {
   return Buffer.concat([header, Buffer.alloc(4), body]); // the mask is 0
 }
 
-// Parsing the rows would cost more than the relay's work for them.
+// Parsing the rows would cost more CPU than the relay spends on them.
 function parse(line) {
   return line.startsWith('{"t":"rows"') ? { t: 'rows', more: line.endsWith('"more":true}') } : JSON.parse(line);
 }

@@ -1,7 +1,6 @@
 # Measures how many notifications per second move from WAL into the store, and their latency.
 #
-# Real servers on this machine. PostgreSQL runs with fsync off, so that the path is measured
-# and not the disk.
+# Real servers on this machine. PostgreSQL runs with fsync off, so that the disk does not affect the result.
 use strict;
 use warnings;
 
@@ -33,7 +32,7 @@ $pg->safe_psql('postgres', q{
             COMMIT;
         END LOOP;
     END $$});
-# A rewrite of the append-only file would distort the contender that it coincides with.
+# A rewrite of the append-only file would distort the result of the contender that runs at the same time.
 my $store = Clairon::Test::store(options => [ '--auto-aof-rewrite-percentage', 0 ]);
 my $relay = Clairon::Test::relay($pg, $store, roles => 'feed', wait => 0, conf => { 'relay.log_level' => 'info' });
 my $peer  = peer_modules();
@@ -45,7 +44,7 @@ sub is_read
     return $pg->safe_psql('postgres', "SELECT count(*) FROM pg_replication_slots WHERE active AND slot_name = '$slot'");
 }
 
-# The folder where npm installed the node pipeline; undef, with a logged reason, if it failed.
+# The folder where npm installed the node pipeline; undef, with a logged reason, if the installation failed.
 sub peer_modules
 {
     my $folder = Clairon::Test::scratch() . '/peer';
@@ -55,7 +54,7 @@ sub peer_modules
       if !$why && system("cd $folder && npm install --no-audit --no-fund pg-logical-replication ioredis >npm.log 2>&1") != 0;
     drop_slot('peer');
     return "$folder/node_modules" unless $why;
-    figure('no node pipeline to compare with:', $why);
+    figure('no node pipeline for comparison:', $why);
     return undef;
 }
 
@@ -112,20 +111,20 @@ sub measure_ours
     my ($before, $length) = (newest_of($STREAM), length_of($STREAM));
     $relay->start;
     wait_until("$rows rows are stored", sub { length_of($STREAM) >= $length + $rows });
-    length_of($STREAM) == $length + $rows or die "more was stored than was written\n";
+    length_of($STREAM) == $length + $rows or die "more entries were stored than written\n";
     my $cpu = cpu_of($relay->pid);
     my $pace = pace_of($STREAM, $before, $rows);
-    # Otherwise the next start reads these again.
+    # Otherwise the relay would read these entries again at its next start.
     wait_until('the slot is released', sub {
         $pg->safe_psql('postgres',
             "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots WHERE slot_name = 'clairon'") eq 't' });
     $relay->stop;
-    # Removes the entries, as after the other contenders: each then writes into memory that the store has used before.
+    # Removes the entries, as after the other contenders, so that each contender writes into memory that the store has used before.
     $store->execute('XTRIM', $STREAM, 'MAXLEN', 1);
     return (ours => $pace, cpu => 1e6 * $cpu / $rows);
 }
 
-# The decoder alone, with a reader that discards its output.
+# The decoder alone, with a client that discards its output.
 sub measure_decoder
 {
     my ($rows, $end) = @_;
@@ -160,7 +159,7 @@ sub measure_peer
     return (peer => $pace);
 }
 
-# All contenders read the same WAL, written before they start.
+# All contenders read the same WAL, which is written before they start.
 sub measure_round
 {
     my ($rows, $bytes, $each) = @_;
@@ -182,7 +181,7 @@ sub compare
     figure("$bytes B, $each rows a transaction, $rows rows:", sprintf '%d /s, relay CPU %.1f us each', @found{qw(ours cpu)});
     figure('  the decoder alone, its output discarded:', sprintf '%d /s', $found{decoder});
     figure('  bare XADD of the same entries, 128 in flight:',
-        $found{bare} ? sprintf('%d /s', $found{bare}) : 'no redis-benchmark here');
+        $found{bare} ? sprintf('%d /s', $found{bare}) : 'redis-benchmark is not installed');
     my $least = $found{bare} && $found{bare} < $found{decoder} ? $found{bare} : $found{decoder};
     figure('  ours, of the smaller of the two (target: at least 0.8):', sprintf '%.2f', $found{ours} / $least);
     my $what = sprintf 'ingest, %d B, %d a transaction', $bytes, $each;

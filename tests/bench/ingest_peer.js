@@ -1,8 +1,8 @@
-// ingest_peer.js: a typical node pipeline: a wal2json slot into a stream, by pg-logical-replication and ioredis.
+// ingest_peer.js: a typical node pipeline, from a wal2json slot into a stream, with pg-logical-replication and ioredis.
 //
 //     node ingest_peer.js MODULES SOCKET_FOLDER PORT USER SLOT STORE_SOCKET STREAM COUNT
 //
-// It stores the same notification, with advantages: no rules, ids that differ on every reading, no routing
+// It stores the same notification and has advantages: no rules, ids that differ on every read, no routing
 // fields. ioredis may pipeline, the pipeline never waits for a reply, and it confirms the slot before the store
 // has replied. Ends when COUNT entries are stored.
 'use strict';

@@ -1,4 +1,4 @@
-# Measures the CPU of a cluster per notification with eight relays: users of a shard on one relay each, and on all.
+# Measures the CPU of a cluster per notification with eight relays: with the users of each shard on one relay, and distributed over all relays.
 #
 # Real servers on this machine. No client receives a notification, so the cost of fan-out is not included.
 use strict;
@@ -25,7 +25,7 @@ my $cluster = Clairon::Test::store_cluster(replicas => 0, shards => SHARDS, opti
 my %conf    = ('store.min_replicas' => 0, 'relay.log_level' => 'info');
 my $feed    = Clairon::Test::relay($pg, $cluster, roles => 'feed', conf => {%conf});
 
-# Users of each shard. The first one is connected, the others receive the rows.
+# Users of each shard. Only the first one is connected; the others receive the rows too.
 my (%users, $number);
 until (keys %users == SHARDS - 1 && !grep { @$_ < 5 } values %users)
 {
@@ -36,7 +36,7 @@ my @owners = map { @$_[ 1 .. 4 ] } values %users;
 $pg->safe_psql('postgres', 'CREATE TABLE owner (number int PRIMARY KEY, name text); INSERT INTO owner VALUES '
       . join ', ', map { "($_, '$owners[$_]')" } 0 .. $#owners);
 
-# CPU in µs of the processes' threads since they started.
+# CPU time in µs of the processes' threads since they started.
 sub cpu
 {
     my $ns = 0;
@@ -44,7 +44,7 @@ sub cpu
     return $ns / 1000;
 }
 
-# The CPU of the store and of the relays per notification, and of the idle store: from before the rows are written until all gates have read them.
+# The CPU of the store and of the relays per notification, and of the idle store, from before the rows are written until all gates have read them.
 sub measure
 {
     my ($relays, $is_routed) = @_;
@@ -64,9 +64,9 @@ sub measure
     my $stored = $cluster->stored;
     $pg->safe_psql('postgres', qq{INSERT INTO t (owner, body) SELECT name, repeat('x', 600)
         FROM generate_series(1, 100) i JOIN owner ON true LIMIT 1000}) for 1 .. $rows / 1000;
-    wait_until('all are stored', sub { $cluster->stored == $stored + $rows });
+    wait_until('all notifications are stored', sub { $cluster->stored == $stored + $rows });
     my $expected = $is_routed ? $rows : $rows * $relays;
-    wait_until('all are read', sub {
+    wait_until('all notifications are read', sub {
         my $read = 0;
         $read += $gates[$_]->metric('clairon_hub_notifications_total') - $before[$_] for 0 .. $#gates;
         return $read >= $expected;

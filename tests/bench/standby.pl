@@ -1,4 +1,4 @@
-# Measures the CPU time that decoding costs the primary: with a slot there, and with a slot on a standby.
+# Measures the CPU time that decoding costs the primary: with a slot on the primary, and with a slot on a standby.
 #
 # Needs PostgreSQL 16. Real servers on this machine: wall times depend on the number of cores, the CPU of
 # the primary's processes does not.

@@ -1,4 +1,4 @@
-# Prints the targets of this run, and whether they were reached: targets.pl FILE
+# Prints the targets of this run, and whether they were met: targets.pl FILE
 use strict;
 use warnings;
 

@@ -50,10 +50,10 @@ class Browser:
         self.driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
 
     def open(self, url, *users, fresh=True):
-        """Opens the page with panes for these users and waits until all are connected."""
+        """Opens the page with panes for these users and waits until all panes are connected."""
         page = f"{url}/?users={','.join(users)}"
         self.driver.get(page)
-        if fresh:  # without a stored cursor, so that the test starts with new notifications
+        if fresh:  # without a stored cursor, so that the test receives only new notifications
             self.driver.execute_script("sessionStorage.clear()")
             self.driver.get("about:blank")
             self.driver.get(page)
@@ -67,7 +67,7 @@ class Browser:
         return self.driver.find_element(By.CSS_SELECTOR, selector)
 
     def texts(self, selector):
-        """The texts of all elements, read in one script: elements may be replaced between two driver calls."""
+        """The texts of all elements, read in one script, because elements may be replaced between two driver calls."""
         script = "return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)"
         return self.driver.execute_script(script, selector)
 
@@ -101,7 +101,7 @@ class Pane:
         return "".join(self.texts(".others"))
 
     def wait(self, selector):
-        return wait_for(f"{selector} in {self.user}'s pane", lambda: self.all(selector, "true"))
+        return wait_for(f"{self.user}'s pane has {selector}", lambda: self.all(selector, "true"))
 
     def wait_state(self, state):
         script = "return document.querySelector(`.pane[data-user='${arguments[0]}']`)?.dataset.state"

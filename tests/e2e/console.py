@@ -1,4 +1,4 @@
-"""console.py: the relay's console in a browser, signed in or not, with accessors for its contents."""
+"""console.py: the relay's console in a browser, with or without a signed-in user, with accessors for its contents."""
 
 import base64
 import json
@@ -30,7 +30,7 @@ class ConsoleCase(BrowserCase):
         for user in ("nobody-1", "nobody-2", "waits", "tested"):
             self.ack(user, self.notifications)
         for notification in self.notifications:
-            wait_for("no pending acks", lambda: not store.execute("EXISTS", f"{store.prefix}:ack:{notification}"))
+            wait_for("the notification has no pending acks", lambda: not store.execute("EXISTS", f"{store.prefix}:ack:{notification}"))
         for entry in store.execute("XRANGE", f"{store.prefix}:errors", "-", "+"):
             store.execute("XDEL", f"{store.prefix}:errors", entry[0])
 
@@ -84,17 +84,17 @@ class ConsoleCase(BrowserCase):
             if self.focused() == name:
                 return
             self.keys(Keys.TAB)
-        self.fail(f"no key leads to {name}; at {self.focused()}")
+        self.fail(f"no key moves the focus to {name}; at {self.focused()}")
 
     def sign_in(self, token=None):
         self.open()
-        wait_for("the form", lambda: self.focused() == "token")
+        wait_for("the sign-in form has the focus", lambda: self.focused() == "token")
         self.keys(token or self.token("--sub", "root", "--admin", "--publish"), Keys.ENTER)
 
     def sign_in_and_wait(self):
         self.sign_in()
-        wait_for("the figures", lambda: self.figure("Pending") not in ("", "–"))
-        wait_for("the error log", lambda: self.browser.js("return document.querySelector('#errors').children.length"))
+        wait_for("the page shows the figures", lambda: self.figure("Pending") not in ("", "–"))
+        wait_for("the page shows the error log", lambda: self.browser.js("return document.querySelector('#errors').children.length"))
 
     def expire(self, count=1, users="nobody-1,nobody-2"):
         """Creates notifications that expire unacknowledged; returns their ids."""
@@ -110,9 +110,9 @@ class ConsoleCase(BrowserCase):
         store = self.stack.store
         for notification in ids:
             key = f"{store.prefix}:due"
-            wait_for("it is stored", lambda: store.execute("ZSCORE", key, f"{notification}:"))
+            wait_for("the notification is stored", lambda: store.execute("ZSCORE", key, f"{notification}:"))
             store.execute("ZADD", key, "1", f"{notification}:")
-        wait_for("all are in the error log", lambda: store.execute("XLEN", f"{store.prefix}:errors") == count)
+        wait_for("all notifications are in the error log", lambda: store.execute("XLEN", f"{store.prefix}:errors") == count)
         return ids
 
     def errors(self):

@@ -39,7 +39,7 @@ class Firefox:
         )
         atexit.register(end, self.process)
         self.count = 0
-        port = wait_for("Firefox's port", self._port)
+        port = wait_for("Firefox has written its port", self._port)
         self.link = socket.create_connection(("127.0.0.1", port), timeout=WAIT_SECONDS)
         self.stream = self.link.makefile("rb")
         self._read()  # the greeting
@@ -54,7 +54,7 @@ class Firefox:
     def _read(self):
         digits = b""
         while (byte := self.stream.read(1)) != b":":
-            assert byte, "Firefox has hung up"
+            assert byte, "Firefox has closed the connection"
             digits += byte
         return json.loads(self.stream.read(int(digits)))
 

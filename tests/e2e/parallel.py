@@ -3,8 +3,8 @@
 
     tests/e2e/parallel.py FILE..
 
-Each file is a process with a separate demo and browser. CLAIRON_E2E_JOBS is the number of files that run
-in parallel (default: two per core). Until a file ends, its output is in build/work/log/e2e.
+Each file is a process with a separate demo and browser. CLAIRON_E2E_JOBS sets the number of parallel files (default:
+two per core). Until a file ends, its output is in build/work/log/e2e.
 """
 
 import os
@@ -31,7 +31,7 @@ def run(file):
         )
     late = not ends_within(child, FILE_SECONDS)
     if late:
-        child.send_signal(signal.SIGINT)  # like Ctrl-C, so that it stops its servers
+        child.send_signal(signal.SIGINT)  # like Ctrl-C, so that the file stops its servers
         if not ends_within(child, 60):
             child.kill()
             child.wait()
@@ -58,7 +58,7 @@ def main(files):
     failed = False
     with ThreadPoolExecutor(jobs) as pool:
         runs = [pool.submit(run, file) for file in files]
-        # Running files are in this process group and received the signal too; they print their output so far.
+        # The running files are in this process group and have received the signal too; they print their output so far.
         signal.signal(signal.SIGINT, lambda *_: [waiting.cancel() for waiting in runs])
         for ended in as_completed(runs):
             if ended.cancelled():

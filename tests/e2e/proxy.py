@@ -6,8 +6,8 @@ import threading
 
 class Proxy:
     """
-    `reject`: requests whose head contains one of these are answered with 503. cut() simulates a lost network.
-    `limit()`: the number of response bytes after which a connection is closed, None for no limit.
+    `reject`: requests whose head contains one of these strings receive a 503. cut() simulates a lost network.
+    `limit()` returns the number of response bytes after which a connection is closed, None for no limit.
     """
 
     def __init__(self, host, port):
@@ -77,7 +77,7 @@ def _head_of(client):
 
 
 def _copy(source, sink, limit=None):
-    """Returns True if the limit ended the connection. With a limit, lines are split."""
+    """Returns True if the limit ended the connection. With a limit, lines may be split."""
     try:
         while limit != 0 and (data := source.recv(min(limit, 300) if limit else 65536)):
             sink.sendall(data)

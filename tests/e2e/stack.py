@@ -29,7 +29,7 @@ import psycopg2
 
 ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS = 300
-WAIT_SECONDS = 100  # longer only if it hangs; below Selenium's 120 s for a command
+WAIT_SECONDS = 100  # it takes longer only if it hangs; below Selenium's limit of 120 s for a command
 _the_stack = None
 
 # On SIGTERM, stop the started processes as after Ctrl-C.
@@ -123,7 +123,7 @@ class Relay:
         command = [ROOT / "build/clairon", "doctor", "-c", self.config, "--json"]
         checks = json.loads(subprocess.run(command, capture_output=True, text=True).stdout)["checks"]
         found = [check for check in checks if check["area"] == area]
-        assert found, f"the doctor has no finding about {area}"
+        assert found, f"the doctor has no check for {area}"
         return [f"{check['check']}: {check['detail']}" for check in found if not check["ok"]]
 
     def pid(self):
@@ -139,19 +139,19 @@ class Relay:
         return None
 
     def kill(self):
-        """Kills the relay with SIGKILL; returns the command line and directory to restart it."""
-        pid = wait_for("a relay process", self.pid)
+        """Kills the relay with SIGKILL; returns the command line and directory to restart it with."""
+        pid = wait_for("the relay has a process", self.pid)
         arguments = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]
         again = ([w.decode() for w in arguments], os.readlink(f"/proc/{pid}/cwd"))
         os.kill(pid, signal.SIGKILL)
-        wait_for("the relay's end", lambda: not alive(pid))
+        wait_for("the relay has exited", lambda: not alive(pid))
         return again
 
     def start(self, again):
-        """Restarts the relay, unless the demo does so itself: two would compete for the port."""
+        """Restarts the relay, unless the demo restarts it: two relays would compete for the port."""
         arguments, folder = again
         if self.is_supervised:
-            wait_for("a relay process", self.pid)
+            wait_for("the relay has a process", self.pid)
         elif self.pid() is None:
             with open(os.devnull, "r+b") as null:
                 child = subprocess.Popen(arguments, cwd=folder, stdin=null, stdout=null, stderr=null)
@@ -210,12 +210,12 @@ class Stack:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            start_new_session=True,  # Ctrl-C reaches it once, through stop()
+            start_new_session=True,  # Ctrl-C reaches the demo once, through stop()
         )
         atexit.register(self.stop)
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
-        self.url = wait_for("the demo's address", self._address, START_SECONDS)
+        self.url = wait_for("the demo prints its address", self._address, START_SECONDS)
 
     def _read(self):
         for line in self.demo.stdout:
@@ -250,7 +250,7 @@ class Stack:
             if self.demo.poll() is not None:
                 print("docker/demo.sh exited:\n" + "".join(self.output[-40:]), file=sys.stderr)
             end(self.demo)
-            self.reader.join(WAIT_SECONDS)  # to the end of the output
+            self.reader.join(WAIT_SECONDS)  # up to the end of the output
             self.demo.stdout.close()
             self.demo = None
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -279,7 +279,7 @@ class StackCase(unittest.TestCase):
             return cursor.fetchall() if cursor.description else []
 
     def retitle(self, user="u1", title=None):
-        """A change for this user only; returns the new title of the user's assignment."""
+        """Changes an assignment of this user only; returns its new title."""
         title = title or f"title {uuid.uuid4().hex[:8]}"
         self.sql(
             "UPDATE assignments SET title = %s WHERE id ="
@@ -290,7 +290,7 @@ class StackCase(unittest.TestCase):
         return title
 
     def announce(self, establishment="s1"):
-        """An announcement that each member of the establishment must acknowledge; returns its title."""
+        """Creates an announcement that each member of the establishment must acknowledge; returns its title."""
         title = f"news {uuid.uuid4().hex[:8]}"
         self.sql(
             "INSERT INTO announcements (establishment_id, author, title) VALUES (%s, 'test', %s)",

@@ -5,7 +5,7 @@ import json
 from browser import Browser
 from stack import WAIT_SECONDS, StackCase, wait_for
 
-# Opens the client in a page of the demo's origin that does not connect on its own.
+# Opens the client in a page of the demo's origin that does not connect by itself.
 SCRIPT = """
 const [user, relay, options, done] = arguments;
 (async () => {
@@ -71,7 +71,7 @@ class Tab:
         return [m["title"] for m in self.events("delivered")]
 
     def wait_title(self, title):
-        wait_for(f"{title!r} in a tab", lambda: title in self.titles())
+        wait_for(f"a tab has received {title!r}", lambda: title in self.titles())
 
     def wait_state(self, state, transport=None):
         wait_for(
@@ -95,7 +95,7 @@ class TabsCase(StackCase):
         self.start = self.browser.driver.current_window_handle
 
     def tabs(self, count, user="u1", **options):
-        """The first tab is the leader; the next ones follow it in this order."""
+        """The first tab is the leader; the others become leader in this order."""
         tabs = []
         for _ in range(count):
             tabs.append(Tab(self.browser, self.stack.url, self.relay, user, **options))

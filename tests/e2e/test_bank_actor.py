@@ -49,7 +49,7 @@ class Counting(Storage):
             raise psycopg2.OperationalError("the database went away")
         result = super().write(account, key, amount)
         if fails == "after":
-            raise psycopg2.OperationalError("the response was lost")
+            raise psycopg2.OperationalError("the write reached the database")
         return result
 
 
@@ -78,7 +78,7 @@ class IdempotencyCases(BankCase):
         self.assertNotIn("k1", small.window)
         writes = self.storage.writes
         self.assertIs(small.credit("k1", Decimal("1")), Outcome.REPEATED)
-        self.assertEqual(self.storage.writes, writes + 1, "the database was asked")
+        self.assertEqual(self.storage.writes, writes + 1, "the write did not reach the database")
         self.assertEqual(small.balance, self.stored(self.name))
         self.assertEqual(self.stored(self.name), Decimal("103.00"))
 
@@ -92,7 +92,7 @@ class IdempotencyCases(BankCase):
     def test_each_repeat_is_counted_by_the_layer_that_recognized_it(self):
         relay = self.stack.relay
         if not relay:
-            self.skipTest("the folder of the demo is not known")
+            self.skipTest("needs the demo's folder")
         counter = 'clairon_idempotent_repeats_total{layer="database"}'
         small = Account(self.storage, self.name, window_size=2)
         for key in ("k1", "k2", "k3"):
@@ -101,7 +101,7 @@ class IdempotencyCases(BankCase):
         for key in ("k3", "k2", "k1"):
             self.assertIs(small.credit(key, Decimal("1")), Outcome.REPEATED)
         self.assertEqual(small.repeats, {"memory": 2, "database": 1})
-        wait_for("the relay's count of one repeat", lambda: relay.metric(counter) - before == 1)
+        wait_for("the relay counts one repeat", lambda: relay.metric(counter) - before == 1)
 
     def test_a_failed_write_keeps_the_state(self):
         self.storage.fails = "before"
@@ -133,7 +133,7 @@ class IdempotencyCases(BankCase):
         again = Account(self.storage, self.name, window_size=2)
         self.assertEqual(list(again.window.keys), ["k2", "k3"])
         again.credit("k4", Decimal("1"))
-        self.assertEqual(list(again.window.keys), ["k3", "k4"], "the oldest went first")
+        self.assertEqual(list(again.window.keys), ["k3", "k4"], "the oldest key is evicted first")
 
     def test_a_window_is_bounded(self):
         window = Window((str(n) for n in range(1000)), size=50)
@@ -155,7 +155,7 @@ class ProcessKills(BankCase):
         return self.query("SELECT count(*) FROM transfer_order WHERE state = 'requested'")[0][0]
 
     def query(self, statement):
-        """A query that is repeated after a crash."""
+        """Runs a query, and repeats it after a crash."""
 
         def result():
             try:
@@ -164,10 +164,10 @@ class ProcessKills(BankCase):
                 try:
                     type(self).db = self.stack.connect()
                 except psycopg2.OperationalError:
-                    pass  # still in recovery
+                    pass  # in recovery
                 return None
 
-        return wait_for("the database answers", result)
+        return wait_for("the database responds to the query", result)
 
     def kill_a_backend(self):
         """Forces a crash recovery of PostgreSQL, which ends all connections."""
@@ -205,7 +205,7 @@ class ProcessKills(BankCase):
                     self.kill_a_backend()
                 elif kill == 2 and self.stack.demo:  # the demo restarts it
                     self.stack.relay.kill()
-                    wait_for("a restarted relay", self.stack.relay.pid)
+                    wait_for("the demo restarts the relay", self.stack.relay.pid)
                 else:
                     victim = random.randrange(len(workers))
                     workers[victim].kill()
@@ -224,13 +224,13 @@ class ProcessKills(BankCase):
         accounts = [self.new_account() for _ in range(6)]
         self.request(accounts)
         kills = self.kill_during_load()
-        self.assertGreater(kills, 5, "the workers were not done before anything was killed")
+        self.assertGreater(kills, 5, "processes were killed before the workers finished")
         self.check_money(accounts)
         self.check_receipts(accounts[0])
 
     def check_money(self, accounts):
         total = self.sql("SELECT sum(balance) FROM account WHERE id = ANY (%s)", accounts)[0][0]
-        self.assertEqual(total, 100 * len(accounts), "money was lost or made")
+        self.assertEqual(total, 100 * len(accounts), "no money is lost or created")
         wrong = self.sql(
             "SELECT o.id, o.state, count(t.id) FROM transfer_order o"
             " LEFT JOIN transaction t ON t.key IN (o.id || '/debit', o.id || '/credit')"
@@ -238,13 +238,13 @@ class ProcessKills(BankCase):
             " GROUP BY o.id HAVING count(t.id) <> CASE o.state WHEN 'done' THEN 2 ELSE 0 END",
             accounts,
         )
-        self.assertEqual(wrong, [], "each order was carried out once, or refused")
+        self.assertEqual(wrong, [], "each order is carried out once or rejected")
         for account in accounts:
             moved = sum(amount for _, amount in self.movements(account))
             self.assertEqual(self.stored(account), 100 + moved)
 
     def check_receipts(self, prefix):
-        """The stream has one receipt per order, whichever process died."""
+        """The stream has one receipt per order, regardless of the killed process."""
         if self.stack.store is None:
             self.skipTest("needs the demo's folder")
 

@@ -18,14 +18,14 @@ class Console(ConsoleCase):
         self.open()
         self.screenshot("sign-in")
         self.sign_in("not.a.token")
-        wait_for("the error", lambda: self.text("#token-error"))
+        wait_for("the page reports an error", lambda: self.text("#token-error"))
         self.assertEqual(self.focused(), "token")
         self.assertEqual(self.browser.js("return sessionStorage.length + localStorage.length"), 0)
         self.sign_in(self.token("--sub", "somebody", "--publish"))
-        wait_for("the error", lambda: "admin" in self.text("#token-error"))
+        wait_for("the page reports the missing claim", lambda: "admin" in self.text("#token-error"))
         self.assertFalse(self.browser.find("#main").is_displayed())
         self.sign_in("two words")
-        wait_for("the error", lambda: "not a token" in self.text("#token-error"))
+        wait_for("the page reports an invalid token", lambda: "not a token" in self.text("#token-error"))
 
     def test_requests_without_an_admin_token_are_rejected(self):
         def status(path, token=None):
@@ -47,13 +47,13 @@ class Console(ConsoleCase):
         self.sign_in_and_wait()
         self.assertEqual(self.browser.js("return localStorage.length + document.cookie.length"), 0)
         self.browser.driver.refresh()
-        wait_for("the figures, without a new sign-in", lambda: self.figure("Pending") not in ("", "–"))
+        wait_for("the figures appear without a new sign-in", lambda: self.figure("Pending") not in ("", "–"))
         self.browser.find("#leave").click()
-        wait_for("the form", lambda: self.focused() == "token")
+        wait_for("the sign-in form has the focus", lambda: self.focused() == "token")
         self.assertEqual(self.browser.js("return sessionStorage.length"), 0)
         self.assertEqual(self.text("#errors") + self.text("#figures"), "")
         self.browser.driver.refresh()
-        wait_for("the form again", lambda: self.focused() == "token")
+        wait_for("the sign-in form has the focus again", lambda: self.focused() == "token")
 
     # ---- contents
 
@@ -61,7 +61,7 @@ class Console(ConsoleCase):
         self.open()
         self.browser.driver.get("about:blank")
         self.browser.driver.get(f"{self.relay}/console#token={self.token('--sub', 'op', '--admin')}")
-        wait_for("the figures", lambda: self.browser.js("return !document.getElementById('main').hidden"))
+        wait_for("the page shows the figures", lambda: self.browser.js("return !document.getElementById('main').hidden"))
         self.assertEqual(self.browser.driver.current_url, f"{self.relay}/console")
 
     def test_the_figures_are_updated(self):
@@ -72,13 +72,13 @@ class Console(ConsoleCase):
         waiting = int(self.figure("Pending"))
         notification = str(self.sql("SELECT clairon.notify('USER', '{waits}', '{}', ack_required => true)")[0][0])
         self.notifications.append(notification)
-        wait_for("one more is pending", lambda: int(self.figure("Pending")) == waiting + 1)
-        wait_for("it is listed", lambda: notification in self.browser.texts("#pending button"))
+        wait_for("one more notification is pending", lambda: int(self.figure("Pending")) == waiting + 1)
+        wait_for("the notification is listed", lambda: notification in self.browser.texts("#pending button"))
         self.browser.js("document.querySelector(`#pending button`).focus()")
         first = self.focused()
         wait_for("a rate", lambda: self.figure("Stored").endswith("/s"))
         self.assertEqual(self.focused(), first)  # a refresh keeps the focus
-        wait_for("this relay", lambda: "this one" in self.text("#relays"))
+        wait_for("the page lists this relay", lambda: "this one" in self.text("#relays"))
         self.browser.find("#pause").click()
         self.assertIn("paused", self.text("#state"))
         self.stack.store.execute("HSETNX", f"{self.stack.store.prefix}:pending", "not-a-message", "x")
@@ -119,7 +119,7 @@ class Console(ConsoleCase):
             self.screenshot("stale")
         finally:
             os.kill(pid, signal.SIGCONT)
-        wait_for("the relay answers again", lambda: "ready" in self.text("#state") and "stale" not in self.text("#state"))
+        wait_for("the relay responds again", lambda: "ready" in self.text("#state") and "stale" not in self.text("#state"))
         wait_for("the figures are no longer stale", lambda: not self.browser.js("return document.body.classList.contains('stale')"))
         wait_for("the notice is hidden", lambda: not self.browser.find("#notice").is_displayed())
         self.browser.errors()  # of aborted requests
@@ -127,8 +127,8 @@ class Console(ConsoleCase):
     def test_the_live_tail_shows_new_notifications(self):
         count_requests = "return performance.getEntriesByType('resource').filter((e) => e.name.includes('console/latest')).length"
         self.sign_in_and_wait()
-        wait_for("a second overview", lambda: self.figure("Stored").endswith("/s"))
-        self.assertEqual(self.browser.js(count_requests), 0)  # no requests while the page is hidden
+        wait_for("the page has requested a second overview", lambda: self.figure("Stored").endswith("/s"))
+        self.assertEqual(self.browser.js(count_requests), 0)  # a hidden page sends no requests
         self.browser.find("#tail-watch").click()
         first, second = (
             str(self.sql("SELECT clairon.notify('USER', ARRAY[%s], '{}', topic => %s)", user, topic)[0][0])
@@ -139,7 +139,7 @@ class Console(ConsoleCase):
         self.assertLess(ids().index(second), ids().index(first))
         self.assertIn("demo.tail.one → USER <b>x</b>", self.text("#tail"))
         self.browser.find("#tail-filter").send_keys("tail.TWO")
-        wait_for("the filter", lambda: ids() == [second])
+        wait_for("the tail lists only matching notifications", lambda: ids() == [second])
         self.browser.find("#tail-filter").clear()
         self.browser.find("#tail-filter").send_keys(Keys.BACKSPACE)
         wait_for("all", lambda: first in ids())
@@ -148,11 +148,11 @@ class Console(ConsoleCase):
         count = self.browser.js(count_requests)
         third = str(self.sql("SELECT clairon.notify('USER', '{z}', '{}', topic => 'demo.tail.three')")[0][0])
         waited = self.figure("Stored")
-        wait_for("another overview", lambda: self.figure("Stored") != waited)
+        wait_for("the page has requested another overview", lambda: self.figure("Stored") != waited)
         self.assertEqual(self.browser.js(count_requests), count)
         self.assertNotIn(third, ids())
         self.browser.find("#tail-pause").click()
-        wait_for("the notifications sent during the pause", lambda: third in ids())
+        wait_for("the tail lists the notifications that were sent during the pause", lambda: third in ids())
         keys = self.browser.js("return [...document.querySelectorAll('#tail li')].map((e) => e.dataset.key)")
         self.assertEqual(len(keys), len(set(keys)))  # a retry is a separate entry
         self.screenshot("tail")
@@ -165,21 +165,21 @@ class Console(ConsoleCase):
         self.browser.find("#test-user").send_keys("tested")
         self.browser.find("#test-ack").click()
         self.browser.find("#test button").click()
-        wait_for("it is sent", lambda: "Sent:" in self.text("#test-status"))
+        wait_for("the notification is sent", lambda: "Sent:" in self.text("#test-status"))
         notification = self.text("#test-status button")
         self.notifications.append(notification)
-        wait_for("it is pending", lambda: "tested" in self.stack.store.acks_of(notification))
+        wait_for("the notification is pending", lambda: "tested" in self.stack.store.acks_of(notification))
         self.browser.find("#user-id").send_keys("tested")
         self.browser.find("#user button").click()
-        wait_for("the user", lambda: "1 pending" in self.text("#user-status"))
+        wait_for("the page lists the user's pending notification", lambda: "1 pending" in self.text("#user-status"))
         self.assertIn("not connected · 0 connections", self.text("#user-status"))
         self.assertEqual(self.browser.texts("#user-pending button"), [notification])
         self.assertRegex(self.text("#user-pending .facts"), r"^\S+ · for \d+ s")
         self.screenshot("user")
         self.browser.find("#test-status button").click()
-        wait_for("its trace", lambda: "stored" in self.text("#life-events"))
+        wait_for("the page shows its trace", lambda: "stored" in self.text("#life-events"))
         self.assertIn("Waits for tested", self.text("#life-waiting"))
-        wait_for("its topic next to its id", lambda: notification in self.browser.texts("#pending button"))
+        wait_for("the page lists its topic next to its id", lambda: notification in self.browser.texts("#pending button"))
         facts = self.browser.js(
             "return [...document.querySelectorAll('#pending li')].find((e) => e.textContent.includes(arguments[0]))"
             ".querySelector('.facts').textContent", notification)
@@ -189,7 +189,7 @@ class Console(ConsoleCase):
     def test_the_rules_are_listed(self):
         self.sign_in_and_wait()
         self.browser.find("#rules-show").click()
-        wait_for("the rules", lambda: "rule" in self.text("#rules-status"))
+        wait_for("the page lists the rules", lambda: "rule" in self.text("#rules-status"))
         tables = self.browser.texts("#rules strong")
         self.assertIn("assignments", tables)
         self.assertEqual(self.text("#rules-status"), f"{len(tables)} rules")
@@ -199,11 +199,11 @@ class Console(ConsoleCase):
 
     def test_a_test_notification_needs_the_claim_publish(self):
         self.sign_in(self.token("--sub", "root", "--admin"))
-        wait_for("the figures", lambda: self.figure("Pending") not in ("", "–"))
+        wait_for("the page shows the figures", lambda: self.figure("Pending") not in ("", "–"))
         self.browser.find("#test-user").send_keys("tested")
         self.browser.find("#test button").click()
-        wait_for("the reason", lambda: '"publish": true' in self.text("#test-status"))
-        self.browser.errors()  # the rejected request
+        wait_for("the page reports the missing claim", lambda: '"publish": true' in self.text("#test-status"))
+        self.browser.errors()  # caused by the rejected request
 
 
 if __name__ == "__main__":

@@ -16,15 +16,15 @@ class ErrorLog(ConsoleCase):
         wait_for("both", lambda: self.errors() == [newer, older])
         self.tab_to(f"Redrive {older}")
         self.keys(Keys.ENTER)
-        wait_for("the entry is deleted", lambda: self.errors() == [newer])
-        wait_for("the confirmation", lambda: "redriven to 2 users" in self.text("#errors-status"))
+        wait_for("the redriven entry is deleted", lambda: self.errors() == [newer])
+        wait_for("the page confirms the redrive", lambda: "redriven to 2 users" in self.text("#errors-status"))
         self.assertEqual(self.focused(), f"Redrive {newer}")
         self.assertEqual(
             self.stack.store.acks_of(older), {"nobody-1": False, "nobody-2": False}
         )
         self.tab_to("find-id")
         self.keys(older, Keys.ENTER)
-        wait_for("its trace", lambda: "errored" in self.text("#life-events"))
+        wait_for("the page shows its trace", lambda: "errored" in self.text("#life-events"))
         self.assertIn("Waits for", self.text("#life-waiting"))
         stages = self.browser.texts("#life-events .stage")
         self.assertEqual(stages[:2], ["committed", "stored"])
@@ -38,17 +38,17 @@ class ErrorLog(ConsoleCase):
         self.sign_in_and_wait()
         self.tab_to(f"Drop {notification}")
         self.keys(Keys.ENTER)
-        wait_for("the confirmation dialog", lambda: self.browser.find("#sure").is_displayed())
+        wait_for("the confirmation dialog opens", lambda: self.browser.find("#sure").is_displayed())
         self.screenshot("drop")
         self.keys(Keys.ESCAPE)
-        wait_for("it is closed", lambda: not self.browser.find("#sure").is_displayed())
+        wait_for("the confirmation dialog closes", lambda: not self.browser.find("#sure").is_displayed())
         self.assertEqual(self.errors(), [notification])
         self.tab_to(f"Drop {notification}")
         self.keys(Keys.ENTER)
-        wait_for("the confirmation dialog", lambda: self.browser.find("#sure").is_displayed())
+        wait_for("the confirmation dialog opens", lambda: self.browser.find("#sure").is_displayed())
         self.tab_to("Drop it")
         self.keys(Keys.ENTER)
-        wait_for("the entry is deleted", lambda: self.errors() == [] and "empty" in self.text("#errors"))
+        wait_for("the dropped entry is deleted", lambda: self.errors() == [] and "empty" in self.text("#errors"))
         self.assertEqual(self.stack.store.acks_of(notification), {})
         self.assertEqual(self.focused(), "errors-refresh")
 
@@ -57,15 +57,15 @@ class ErrorLog(ConsoleCase):
         self.sign_in_and_wait()
         self.assertEqual(len(self.errors()), 20)
         self.browser.find("#errors-older").click()
-        wait_for("the older ones", lambda: len(self.errors()) == 23)
+        wait_for("the page lists older entries", lambda: len(self.errors()) == 23)
         self.browser.find("#errors-redrive").click()
         wait_for("all entries are deleted", lambda: self.errors() == [])
-        wait_for("the confirmation", lambda: "23 notifications redriven" in self.text("#errors-status"))
+        wait_for("the page confirms the redrive", lambda: "23 notifications redriven" in self.text("#errors-status"))
 
     def test_figures_counted_before_a_redrive_do_not_hide_its_confirmation(self):
         (notification,) = self.expire(1)
         self.sign_in_and_wait()
-        # Delays the next response with figures until after the redrive, and counts the later ones.
+        # Delays the next response with figures until after the redrive, and counts the later responses.
         self.browser.js(
             "const fetched = window.fetch; window.figures = 0; window.held = null;"
             " window.fetch = async (url, options) => {"
@@ -74,11 +74,11 @@ class ErrorLog(ConsoleCase):
             "   if (window.held === null) await new Promise((go) => { window.held = go; });"
             "   window.figures++; return response; };"
         )
-        wait_for("figures from before the redrive", lambda: self.browser.js("return window.held !== null"))
+        wait_for("the figures were requested before the redrive", lambda: self.browser.js("return window.held !== null"))
         self.browser.find(f"#errors button[aria-label='Redrive {notification}']").click()
-        wait_for("the confirmation", lambda: "redriven to 2 users" in self.text("#errors-status"))
+        wait_for("the page confirms the redrive", lambda: "redriven to 2 users" in self.text("#errors-status"))
         self.browser.js("window.held()")
-        wait_for("later figures", lambda: self.browser.js("return window.figures >= 3"))
+        wait_for("later figures have arrived", lambda: self.browser.js("return window.figures >= 3"))
         self.assertIn("redriven to 2 users", self.text("#errors-status"))
 
     # ---- appearance
@@ -87,13 +87,13 @@ class ErrorLog(ConsoleCase):
         ids = self.expire(3)
         self.sign_in_and_wait()
         self.browser.find(f"#errors button[aria-label='Redrive {ids[0]}']").click()
-        wait_for("two are left", lambda: len(self.errors()) == 2)
+        wait_for("two entries remain", lambda: len(self.errors()) == 2)
         self.browser.js("document.querySelector('#find-id').value = arguments[0]", ids[0])
         self.browser.find("#find button").click()
-        wait_for("its trace", lambda: "errored" in self.text("#life-events"))
+        wait_for("the page shows its trace", lambda: "errored" in self.text("#life-events"))
         wait_for("a rate", lambda: self.figure("Stored").endswith("/s"))
         self.browser.find("#tail-watch").click()
-        wait_for("the tail", lambda: self.browser.texts("#tail button.id"))
+        wait_for("the tail lists notifications", lambda: self.browser.texts("#tail button.id"))
         for name, width, height in (("desktop", 1280, 1000), ("phone", 360, 740)):
             self.browser.size(width, height)
             for scheme in ("light", "dark"):

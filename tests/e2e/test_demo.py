@@ -12,7 +12,7 @@ from selenium.webdriver.support.ui import Select
 from stack import ROOT, wait_for
 
 
-# Titles that overlap their neighbours.
+# Titles that overlap the next column.
 CUT = """
 return [...document.querySelectorAll('.pane.current .assignments span')]
   .filter((e) => e.scrollWidth > e.clientWidth).map((e) => e.textContent);
@@ -37,7 +37,7 @@ class DemoPage(BrowserCase):
         return [self.browser.pane(user) for user in users]
 
     def settle(self, *panes):
-        """Waits for a final notification in each pane, so that all earlier ones have arrived."""
+        """Waits for a last notification in each pane, so that all earlier ones have arrived."""
         for pane in panes:
             pane.wait_words(self.retitle(pane.user))
 
@@ -52,7 +52,7 @@ class DemoPage(BrowserCase):
 
     def test_the_doctor_has_no_findings(self):
         if not self.stack.relay:
-            self.skipTest("the folder of the demo is not known")
+            self.skipTest("needs the demo's folder")
         self.assertEqual(self.stack.relay.doctor("postgresql"), [])
 
     def test_an_update_reaches_only_its_student(self):
@@ -63,7 +63,7 @@ class DemoPage(BrowserCase):
         self.assertEqual(len([m for m in u1.feed() if title in m["words"]]), 1)
         for other in (u2, u3):
             self.assertEqual([m for m in other.feed() if title in m["words"]], [])
-        wait_for("the row itself", lambda: title in self.browser.texts(".assignments li span"))
+        wait_for("the pane shows the row", lambda: title in self.browser.texts(".assignments li span"))
 
     def test_a_rolled_back_change_is_not_delivered(self):
         (u1,) = self.open("u1")
@@ -87,7 +87,7 @@ class DemoPage(BrowserCase):
             self.assertIn("high", message["facts"])
         self.settle(u3)
         self.assertEqual(u3.feed("members"), [])
-        wait_for("u2's own role", lambda: f"{new} · Université du Port" in u2.texts(".chips li"))
+        wait_for("u2's pane shows u2's role", lambda: f"{new} · Université du Port" in u2.texts(".chips li"))
 
     def test_a_former_member_is_notified_and_receives_no_announcement(self):
         u3, u4 = self.open("u3", "u4")
@@ -105,17 +105,17 @@ class DemoPage(BrowserCase):
     def test_the_rows_of_an_establishment_follow_its_members(self):
         u3, u4 = self.open("u3", "u4")
         for pane, other in ((u3, "David Petit"), (u4, "Chloé Martin")):
-            wait_for("the other member", lambda: pane.others() == f"with {other} (student), Irène Moreau (staff)")
+            wait_for("the pane shows the other member", lambda: pane.others() == f"with {other} (student), Irène Moreau (staff)")
         self.addCleanup(
             self.sql, "INSERT INTO members VALUES ('s2', 'u4', 'student') ON CONFLICT DO NOTHING"
         )
         self.sql("DELETE FROM members WHERE user_id = 'u4'")
-        wait_for("a member less", lambda: u3.others() == "with Irène Moreau (staff)")
-        wait_for("no rows for the former member", lambda: (u4.texts(".chips li"), u4.others()) == ([], ""))
+        wait_for("the former member is no longer listed", lambda: u3.others() == "with Irène Moreau (staff)")
+        wait_for("the former member has no rows", lambda: (u4.texts(".chips li"), u4.others()) == ([], ""))
         self.sql("INSERT INTO members VALUES ('s2', 'u4', 'teacher')")
-        wait_for("the new member", lambda: u3.others() == "with David Petit (teacher), Irène Moreau (staff)")
-        # The others' rows did not change: the new member's page has loaded them.
-        wait_for("the others", lambda: u4.others() == "with Chloé Martin (student), Irène Moreau (staff)")
+        wait_for("the new member is listed", lambda: u3.others() == "with David Petit (teacher), Irène Moreau (staff)")
+        # The others' rows did not change: the new member's page requested them.
+        wait_for("the new member's pane lists the other members", lambda: u4.others() == "with Chloé Martin (student), Irène Moreau (staff)")
         self.assertEqual(u4.texts(".chips li"), ["teacher · Institut des Arts"])
         self.sql("UPDATE members SET role = 'student' WHERE user_id = 'u4'")
 
@@ -126,15 +126,15 @@ class DemoPage(BrowserCase):
         grades = range(1, 11)
         for grade in grades:
             self.sql("UPDATE assignments SET grade = %s WHERE student_id = 'u1'", grade)
-            wait_for("both grades", lambda: u1.texts(".assignments .grade") == [f"{grade}.0/20"] * 2)
+            wait_for("both grades have changed", lambda: u1.texts(".assignments .grade") == [f"{grade}.0/20"] * 2)
         states = self.browser.js("return window.states")
         partial = [state for state in states if len(set(state)) > 1]
-        # The browser may be interrupted for longer than the client waits for the second row.
+        # The browser may be suspended for longer than the client waits for the second row.
         self.assertLess(len(partial), len(grades) / 2, states)
 
     def test_a_truncated_table_is_empty_in_each_pane(self):
         if not self.stack.demo:
-            self.skipTest("this demo's superuser is not known")
+            self.skipTest("needs the demo's superuser")
         owner = psycopg2.connect(self.stack.dsn, user="postgres")
         self.addCleanup(owner.close)
         owner.autocommit = True
@@ -145,11 +145,11 @@ class DemoPage(BrowserCase):
             cursor.execute("TRUNCATE assignments")
             try:
                 for pane in rows:
-                    wait_for("no rows", lambda: pane.texts(".assignments li") == [])
+                    wait_for("the pane has no rows", lambda: pane.texts(".assignments li") == [])
             finally:
                 cursor.execute("INSERT INTO assignments OVERRIDING SYSTEM VALUE TABLE kept ORDER BY id")
         for pane, before in rows.items():
-            wait_for("all rows", lambda: pane.texts(".assignments li") == before)
+            wait_for("the pane has all rows again", lambda: pane.texts(".assignments li") == before)
 
     def acknowledge_all(self):
         """Acknowledges the notifications that other tests left pending."""
@@ -161,11 +161,11 @@ class DemoPage(BrowserCase):
                     pane.click(".inbox button")
             return self.stack.store.pending() == 0
 
-        wait_for("nothing pending at first", nothing_left)
+        wait_for("no notification is pending before the test", nothing_left)
 
     def test_a_notification_is_pending_until_each_member_has_acknowledged_it(self):
         if not self.stack.store:
-            self.skipTest("the store of this demo is not known")
+            self.skipTest("needs the demo's store")
         store = self.stack.store
         self.acknowledge_all()
         panes = self.open("u3", "u4", "admin")
@@ -181,10 +181,10 @@ class DemoPage(BrowserCase):
             pane.click(f"{row}[data-ack='pending'] button")
             pane.wait(f"{row}[data-ack='acked']")
             expected[pane.user] = True
-            wait_for(f"{pane.user}'s ack", lambda: store.acks_of(notification_id) == expected)
+            wait_for(f"{pane.user}'s ack is stored", lambda: store.acks_of(notification_id) == expected)
         self.assertEqual(store.pending(), 1)
         panes[2].click(f"{row} button")
-        wait_for("nothing pending", lambda: store.pending() == 0)
+        wait_for("no notification is pending", lambda: store.pending() == 0)
         self.assertEqual(store.acks_of(notification_id), {})
 
     def test_a_repeated_transfer_changes_nothing_and_is_reported(self):
@@ -200,11 +200,11 @@ class DemoPage(BrowserCase):
         amount.send_keys("12.50")
         form.find_element("css selector", "button").click()
         after = before[0] - 12.5, before[1] + 12.5
-        wait_for("both balances", lambda: (float(u1.balance()), float(u2.balance())) == after)
+        wait_for("both balances have changed", lambda: (float(u1.balance()), float(u2.balance())) == after)
         messages = len(u1.feed("account")), len(u2.feed("account"))
         self.browser.find("#repeat-key").click()
         output = form.find_element("css selector", "output")
-        wait_for("the message that nothing changed", lambda: "nothing changed" in output.text)
+        wait_for("the page reports that nothing changed", lambda: "nothing changed" in output.text)
         self.settle(u1, u2)
         self.assertEqual((float(u1.balance()), float(u2.balance())), after)
         self.assertEqual((len(u1.feed("account")), len(u2.feed("account"))), messages)
@@ -219,11 +219,11 @@ class DemoPage(BrowserCase):
         self.assertIn("earlier", message["facts"])
         self.assertEqual(self.browser.find("#count-latency").text, "–")
         self.settle(u1)
-        wait_for("the latency", lambda: "ms" in self.browser.find("#count-latency").text)
+        wait_for("the page shows the latency", lambda: "ms" in self.browser.find("#count-latency").text)
 
     def test_a_killed_relay_causes_no_loss_and_no_duplicates(self):
         if not self.stack.relay:
-            self.skipTest("the relay's process of this demo is not known")
+            self.skipTest("needs the demo's relay process")
         u1, u2 = self.open("u1", "u2")
         run = uuid.uuid4().hex[:6]
         titles = [f"{run} {i:02}" for i in range(60)]
@@ -236,7 +236,7 @@ class DemoPage(BrowserCase):
         for title in titles[40:]:
             self.retitle("u1", title)
         u1.wait_words(titles[-1])
-        wait_for("the row itself", lambda: titles[-1] in u1.texts(".assignments li span"))
+        wait_for("the pane shows the row", lambda: titles[-1] in u1.texts(".assignments li span"))
         self.settle(u1, u2)
         received = [m for m in u1.feed("assignments") if run in m["words"]]
         self.assertEqual([m["words"][: len(titles[0])] for m in received], titles)
@@ -246,17 +246,17 @@ class DemoPage(BrowserCase):
 
     def test_a_relay_killed_during_startup_is_restarted(self):
         if not self.stack.demo:
-            self.skipTest("nothing starts the relay of this demo again")
+            self.skipTest("needs a demo that restarts its relay")
         for _ in range(3):
             self.stack.relay.kill()
-        wait_for("a restarted relay", self.stack.relay.pid)
+        wait_for("the demo restarts the relay", self.stack.relay.pid)
         (u1,) = self.open("u1")
         u1.wait_words(self.retitle("u1"))
         self.assertIsNone(self.stack.demo.poll())
 
     def test_each_step_of_the_start_is_printed(self):
         if not self.stack.demo:
-            self.skipTest("this demo's output is not known")
+            self.skipTest("needs the demo's output")
         start = "".join(self.stack.output).partition("ready")[0]
         steps = re.findall(r"^ *\d+\.\d s  (\w+ [\w ]*\w)", start, re.M)
         for step in (
@@ -271,7 +271,7 @@ class DemoPage(BrowserCase):
 
     def test_a_second_demo_fails_with_the_address_of_the_first(self):
         if not self.stack.folder:
-            self.skipTest("the folder of the demo is not known")
+            self.skipTest("needs the demo's folder")
         environment = {**os.environ, "CLAIRON_DEMO_DIR": str(self.stack.folder)}
         second = subprocess.run(
             [ROOT / "docker" / "demo.sh"], env=environment, stdin=subprocess.DEVNULL, capture_output=True, text=True

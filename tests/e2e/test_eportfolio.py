@@ -42,14 +42,14 @@ class PollingUser:
             self.poll()
             return self.titled(title)
 
-        return wait_for(f"{title} for {self.user}", found)
+        return wait_for(f"{self.user} receives {title}", found)
 
 
 class EPortfolio(StackCase):
     def setUp(self):
         self.relay = self.stack.relay
         if not self.relay:
-            self.skipTest("the folder of the demo is not known")
+            self.skipTest("needs the demo's folder")
 
     def new_person(self, role, *establishments):
         user = f"p{uuid.uuid4().hex[:8]}"
@@ -102,7 +102,7 @@ class EPortfolio(StackCase):
         self.assertEqual(self.stack.store.acks_of(notification_id), expected)
         for user in users[:2]:
             self.assertEqual(user.request("/v1/ack", {"ids": [notification_id]}).status, 204)
-        wait_for("no pending acks", lambda: self.stack.store.acks_of(notification_id) == {})
+        wait_for("the notification has no pending acks", lambda: self.stack.store.acks_of(notification_id) == {})
 
     def test_administrators_follow_changes_of_role_and_establishment(self):
         demoted = self.new_person("admin", "s1")

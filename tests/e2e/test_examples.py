@@ -1,4 +1,4 @@
-"""test_examples.py: the examples of client/examples work unchanged."""
+"""test_examples.py: the examples in client/examples work unchanged."""
 
 import json
 import random
@@ -13,7 +13,7 @@ from stack import ROOT, WAIT_SECONDS, end, wait_for
 
 REACT = Path("/usr/share/nodejs")
 
-# Resolves 'react' and 'clairon' like a bundler. React itself is Debian's script.
+# Resolves 'react' and 'clairon' like a bundler, with Debian's script of React.
 IMPORT_MAP = """
 const map = document.createElement('script');
 map.type = 'importmap';
@@ -65,16 +65,16 @@ class Examples(BrowserCase):
         return sorted(self.driver.execute_script(script))
 
     def wait_rows(self, user):
-        wait_for("the rows are the table's", lambda: self.listed_rows() == self.rows_of(user), 40)
+        wait_for("the page lists the rows of the table", lambda: self.listed_rows() == self.rows_of(user), 40)
 
     def test_the_minimal_page_lists_notifications(self):
         self.driver.get("about:blank")
         self.browser.errors()  # drop the errors of the previous page, whose relay was killed
         self.open("minimal.html", "u1")
         state = "return document.getElementById('state').value"
-        wait_for("it is open", lambda: self.browser.js(state) == "open")
+        wait_for("the page is connected", lambda: self.browser.js(state) == "open")
         title = self.retitle("u1")
-        wait_for("the message", lambda: any(title in t for t in self.browser.texts("#messages li")))
+        wait_for("the page lists the message", lambda: any(title in t for t in self.browser.texts("#messages li")))
         self.assertEqual(self.browser.errors(), [])
 
     def test_the_minimal_page_acknowledges_only_on_click(self):
@@ -82,16 +82,16 @@ class Examples(BrowserCase):
         self.open("minimal.html", "u4")
         title = self.announce("s2")
         row = f"//li[contains(., '{title}')]"
-        wait_for("the announcement", lambda: self.driver.find_elements("xpath", row))
+        wait_for("the page lists the announcement", lambda: self.driver.find_elements("xpath", row))
         notification = self.notification_of(title)
-        # Acks are sent in order: the ack of a later row proves that an ack of this one would have arrived.
+        # Acks are sent in order, so the ack of a later row proves that an ack of this one would have arrived.
         later = self.announce("s2")
-        wait_for("a later one", lambda: self.driver.find_elements("xpath", f"//li[contains(., '{later}')]"))
+        wait_for("the page lists the later announcement", lambda: self.driver.find_elements("xpath", f"//li[contains(., '{later}')]"))
         self.driver.find_element("xpath", f"//li[contains(., '{later}')]/button").click()
-        wait_for("the later one is acknowledged", lambda: store.acks_of(self.notification_of(later)).get("u4"))
+        wait_for("the later announcement is acknowledged", lambda: store.acks_of(self.notification_of(later)).get("u4"))
         self.assertFalse(store.acks_of(notification)["u4"])
         self.driver.find_element("xpath", f"{row}/button").click()
-        wait_for("it is acknowledged", lambda: store.acks_of(notification).get("u4"))
+        wait_for("the announcement is acknowledged", lambda: store.acks_of(notification).get("u4"))
 
     def notification_of(self, title):
         """The id of the announcement with that title."""
@@ -148,15 +148,15 @@ class Examples(BrowserCase):
         self.driver.execute_script(IMPORT_MAP)
         self.driver.set_script_timeout(WAIT_SECONDS)
         self.assertEqual(self.driver.execute_async_script(REACT_PAGE), "")
-        wait_for("it is open", lambda: self.driver.find_elements("css selector", "[data-state=open]"))
+        wait_for("the page is connected", lambda: self.driver.find_elements("css selector", "[data-state=open]"))
         title = self.retitle("u2")
-        wait_for("the row", lambda: any(title in t for t in self.browser.texts("main li")))
+        wait_for("the page lists the row", lambda: any(title in t for t in self.browser.texts("main li")))
         count = self.sql("SELECT count(*) FROM assignments WHERE student_id = 'u2'")[0][0]
         self.assertEqual(len(self.browser.texts("main li")), count)
         self.browser.js("root.unmount()")
         self.assertEqual(self.browser.texts("main li"), [])
-        # StrictMode mounts everything twice; neither mount may leak a client.
-        wait_for("no connection is left", lambda: self.stack.relay.connections() == 0)
+        # StrictMode mounts each component twice; neither mount may leak a client.
+        wait_for("no connection remains", lambda: self.stack.relay.connections() == 0)
 
     @unittest.skipUnless(shutil.which("node"), "node is not installed")
     def test_the_node_consumer_processes_each_change_once_across_a_crash(self):
@@ -166,14 +166,14 @@ class Examples(BrowserCase):
         titles = []
         for _ in range(3):
             consumer = self.start_consumer(file, log)
-            wait_for("it is open", lambda: "open" in log.read_text())
+            wait_for("the consumer is connected", lambda: "open" in log.read_text())
             titles += [self.announce("s2"), self.announce("s2")]
-            wait_for("it has written them", lambda: set(titles) <= set(titles_in(file)))
+            wait_for("the consumer has written the changes", lambda: set(titles) <= set(titles_in(file)))
             consumer.kill()
             consumer.wait()
             titles.append(self.announce("s2"))
         consumer = self.start_consumer(file, log)
-        wait_for("it has written all", lambda: set(titles) <= set(titles_in(file)))
+        wait_for("the consumer has written all changes", lambda: set(titles) <= set(titles_in(file)))
         consumer.terminate()
         self.assertEqual(consumer.wait(timeout=WAIT_SECONDS), 0)
         written = [t for t in titles_in(file) if t in titles]

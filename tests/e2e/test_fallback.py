@@ -15,7 +15,7 @@ window.WebSocket = class {
 };
 """
 
-# The browser's EventSource cannot set headers, so it uses a ticket.
+# The browser's EventSource cannot set headers, so the page uses a ticket.
 EVENT_SOURCE = """
 const [user, done] = arguments;
 (async () => {
@@ -56,23 +56,23 @@ class Fallback(BrowserCase):
         self.block_websockets()
         self.browser.open(self.stack.url, "u4")
         u4 = self.browser.pane("u4")
-        wait_for("the rows", lambda: u4.others() == "with Chloé Martin (student), Irène Moreau (staff)")
+        wait_for("the pane shows the other members", lambda: u4.others() == "with Chloé Martin (student), Irène Moreau (staff)")
         self.addCleanup(
             self.sql, "INSERT INTO members VALUES ('s2', 'u4', 'student') ON CONFLICT DO NOTHING"
         )
         self.sql("DELETE FROM members WHERE user_id = 'u4'")
-        wait_for("no rows", lambda: (u4.texts(".chips li"), u4.others()) == ([], ""))
+        wait_for("the pane has no rows", lambda: (u4.texts(".chips li"), u4.others()) == ([], ""))
 
     def test_with_push_off_the_client_polls(self):
         if not self.stack.relay:
-            self.skipTest("the relay's process is not known")
+            self.skipTest("needs the relay's process")
         self.browser.open(self.stack.url, "u1")
         u1 = self.browser.pane("u1")
         u1.wait_words(self.retitle("u1"))
         pid = self.stack.relay.pid()
         os.kill(pid, signal.SIGUSR1)
         self.addCleanup(os.kill, pid, signal.SIGUSR2)
-        wait_for("the page notices", lambda: u1.all("*", "1") and self.state("u1") != "open")
+        wait_for("the page reports the lost connection", lambda: u1.all("*", "1") and self.state("u1") != "open")
         missed = self.retitle("u1")
         u1.wait_state("open")
         u1.wait_words(missed)
@@ -90,7 +90,7 @@ class Fallback(BrowserCase):
         )
         title = self.retitle("u3")
         found = wait_for(
-            "the message",
+            "the message arrives",
             lambda: self.browser.js(
                 "return window.lines.find((l) => JSON.stringify(l).includes(arguments[0]))", title
             ),

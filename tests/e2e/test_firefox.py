@@ -22,7 +22,7 @@ const [transports, done] = arguments;
 })().catch((error) => done(String(error)));
 """
 
-# The browser's EventSource cannot set headers, so it uses a ticket, and Last-Event-ID to resume.
+# The browser's EventSource cannot set headers, so the page uses a ticket, and Last-Event-ID to resume.
 EVENT_SOURCE = """
 const [done] = arguments;
 (async () => {
@@ -56,7 +56,7 @@ class InFirefox(StackCase):
     def open_connected(self, **query):
         tab = self.open(**query)
         script = "return document.getElementById('state').value"
-        wait_for("the tab is open", lambda: self.browser.js(tab, script) == "open")
+        wait_for("the page is connected", lambda: self.browser.js(tab, script) == "open")
         return tab
 
     def texts(self, tab, selector):
@@ -69,7 +69,7 @@ class InFirefox(StackCase):
             found = [t for text in self.texts(tab, "#messages li") for t in titles if f'title":"{t}' in text]
             return list(reversed(found))
 
-        wait_for("the last message", lambda: titles[-1] in listed())
+        wait_for("the page lists the last message", lambda: titles[-1] in listed())
         self.assertEqual(listed(), titles)
 
     def has_one_connection(self):
@@ -77,7 +77,7 @@ class InFirefox(StackCase):
 
     def test_tabs_share_a_connection_and_change_the_leader(self):
         tabs = [self.open_connected() for _ in range(3)]
-        wait_for("there is one connection", self.has_one_connection)
+        wait_for("the relay has one connection", self.has_one_connection)
         titles = [self.retitle(), self.retitle()]
         for tab in tabs:
             self.each_once(tab, titles)
@@ -102,10 +102,10 @@ class InFirefox(StackCase):
         self.assertEqual(self.browser.wait_js(tab, CLIENT, ["sse"]), "sse")
         titles = [self.retitle(), self.retitle()]
         seen = lambda: self.browser.js(tab, "return seen")
-        wait_for("the messages", lambda: seen() == titles)
+        wait_for("the messages arrive in order", lambda: seen() == titles)
         self.browser.js(tab, "client.subscribe('*')")  # restarts the stream at the same cursor
         titles.append(self.retitle())
-        wait_for("the next one", lambda: seen() == titles)
+        wait_for("the next message arrives", lambda: seen() == titles)
         self.assertEqual(self.browser.js(tab, "return client.transport"), "sse")
         self.browser.close_tab(tab)
 
@@ -114,7 +114,7 @@ class InFirefox(StackCase):
         self.assertEqual(self.browser.wait_js(tab, EVENT_SOURCE), "connected")
         title = self.retitle()
         lines = lambda: self.browser.js(tab, "return lines")
-        wait_for("the message", lambda: lines()[-1]["t"] == "msg")
+        wait_for("the message arrives", lambda: lines()[-1]["t"] == "msg")
         self.assertEqual(lines()[-1]["n"]["payload"]["after"]["title"], title)
         self.assertEqual(lines()[-1]["id"], lines()[-1]["pos"])
         self.browser.close_tab(tab)
@@ -126,14 +126,14 @@ class InFirefox(StackCase):
         """)
         self.assertEqual(self.browser.wait_js(tab, CLIENT, ["ws", "sse", "poll"]), "sse")
         title = self.retitle()
-        wait_for("the message", lambda: self.browser.js(tab, "return seen") == [title])
+        wait_for("the message arrives", lambda: self.browser.js(tab, "return seen") == [title])
         self.browser.close_tab(tab)
 
     def test_the_live_list_follows_the_table(self):
         tab = self.open("live.html")
-        wait_for("the rows", lambda: self.texts(tab, "#rows tr"))
+        wait_for("the page lists the rows", lambda: self.texts(tab, "#rows tr"))
         title = self.retitle()
-        wait_for("the row", lambda: title in self.texts(tab, "#rows td"))
+        wait_for("the page lists the new row", lambda: title in self.texts(tab, "#rows td"))
         self.browser.close_tab(tab)
 
 

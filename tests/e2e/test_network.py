@@ -29,7 +29,7 @@ class Network(TabsCase):
         leader.cdp("Network.emulateNetworkConditions", offline=True, **offline)
         self.proxy.cut()
         for tab in tabs:
-            wait_for("the tab notices", lambda tab=tab: tab.js("return client.state") != "open")
+            wait_for("the tab reports the lost connection", lambda tab=tab: tab.js("return client.state") != "open")
         titles.append(self.retitle())
         self.proxy.restore()
         leader.cdp("Network.emulateNetworkConditions", offline=False, **offline)
@@ -56,7 +56,7 @@ class Network(TabsCase):
         news = self.announce()
         tabs[1].wait_title(news)
         (notification_id,) = {m["id"] for m in tabs[1].events("delivered") if m["title"] == news}
-        wait_for("the ack", lambda: self.stack.store.acks_of(notification_id).get("u2", True))
+        wait_for("the ack is stored", lambda: self.stack.store.acks_of(notification_id).get("u2", True))
 
     def test_a_transport_change_causes_no_loss(self):
         (tab,) = self.tabs(1, user="u2")
@@ -77,7 +77,7 @@ class Network(TabsCase):
         self.assertEqual(tab.events("gap"), [])
         tab.js("window.failing = 1")
         news = self.announce()
-        wait_for("the retry of a nacked notification", lambda: tab.titles().count(news) == 2)
+        wait_for("the nacked notification is retried", lambda: tab.titles().count(news) == 2)
 
 
 if __name__ == "__main__":

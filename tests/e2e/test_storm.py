@@ -1,4 +1,4 @@
-"""test_storm.py: a program whose connections break at any byte receives each notification once, in order."""
+"""test_storm.py: a program whose connections break at random bytes receives each notification once, in order."""
 
 import itertools
 import random
@@ -12,10 +12,10 @@ from pathlib import Path
 from proxy import Proxy
 from stack import ROOT, StackCase, end, wait_for
 
-ROUNDS = 40  # at least, and more until
-BROKEN = 6  # connections have been closed by the proxy
+ROUNDS = 40  # send at least this many, and more until
+BROKEN = 6  # the proxy has closed this many connections
 
-# Prints each notification of its handlers as a line, and each connection.
+# Prints each notification that its handlers receive, and each connection, as a line.
 PROGRAM = """
 import { connect } from 'CLIENT';
 const [url, token, way] = process.argv.slice(1);
@@ -49,7 +49,7 @@ class Storm(StackCase):
 
     def lose_connections(self, way, life):
         lines = self.start("u2", way)
-        wait_for("it is open", lambda: "open" in lines())
+        wait_for("the program is connected", lambda: "open" in lines())
         wanted = {True: [], False: []}  # key: whether an ack is required
         self.proxy.limit = life
         self.proxy.cut()
@@ -72,13 +72,13 @@ class Storm(StackCase):
         self.proxy.cut()
         self.proxy.restore()
         titles = wanted[True] + wanted[False]
-        wait_for("each message", lambda: set(titles) <= set(lines()))
+        wait_for("each message is printed", lambda: set(titles) <= set(lines()))
         self.assertEqual([line for line in lines() if line in wanted[False]], wanted[False])
         self.assertEqual(sorted(line for line in lines() if line in wanted[True]), sorted(wanted[True]))
         self.assertNotIn("gap", lines())
 
     def test_sse_survives_cut_streams(self):
-        """Every stream has a limit; one without would last until the end."""
+        """Limits every stream; one without a limit would last until the end."""
         dice = random.Random(1)
         self.lose_connections("sse", lambda: dice.randrange(1, 6000))
 

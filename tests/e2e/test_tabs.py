@@ -6,7 +6,7 @@ import unittest
 from stack import WAIT_SECONDS, wait_for
 from tabs import Tab, TabsCase
 
-# When the server responds, blocks the page in a synchronous request: a busy loop would use a core that other
+# When the server responds, blocks the page in a synchronous request. A busy loop would use a core that other
 # tests need.
 HANG = """
 const [url] = arguments;
@@ -54,11 +54,11 @@ class Tabs(TabsCase):
         for tab in tabs:
             tab.wait_title(title)
         (notification_id,) = [m["id"] for m in tabs[0].events("delivered") if m["title"] == title]
-        wait_for("the ack", lambda: self.stack.store.acks_of(notification_id).get("u1", True))
-        wait_for("the tabs get the event", lambda: any(notification_id in t.events("acked") for t in tabs))
+        wait_for("the ack is stored", lambda: self.stack.store.acks_of(notification_id).get("u1", True))
+        wait_for("the tabs receive the event", lambda: any(notification_id in t.events("acked") for t in tabs))
 
     def test_the_leader_may_disappear_in_any_way(self):
-        """Close, navigation, freeze and crash cause no loss and no duplicates in the other tabs."""
+        """Closing, navigation, freezing and a crash of a tab cause no loss and no duplicates in the other tabs."""
         ends = (
             Tab.close,
             lambda tab: tab.js("location.href = '/icon.svg'"),
@@ -73,7 +73,7 @@ class Tabs(TabsCase):
             self.each_once(leader, titles)
             end(leader)
             titles.append(self.retitle())
-            wait_for("a new leader", lambda tabs=tabs: self.sockets(tabs)[0] == 1)
+            wait_for("another tab is the leader", lambda tabs=tabs: self.sockets(tabs)[0] == 1)
             titles.append(self.retitle())
             for tab in tabs:
                 self.each_once(tab, titles)
@@ -83,7 +83,7 @@ class Tabs(TabsCase):
     def test_a_frozen_leader_becomes_a_follower_when_resumed(self):
         leader, other = self.tabs(2)
         leader.cdp("Page.setWebLifecycleState", state="frozen")
-        wait_for("a new leader", lambda: other.events("sockets") == 1)
+        wait_for("another tab is the leader", lambda: other.events("sockets") == 1)
         title = self.retitle()
         other.wait_title(title)
         leader.cdp("Page.setWebLifecycleState", state="active")
@@ -101,11 +101,11 @@ class Tabs(TabsCase):
             other.turn()  # the driver waits for the current page
             server.respond()
             titles = [title, self.retitle()]
-            wait_for("a new leader", lambda: other.events("sockets") == 1)
+            wait_for("another tab is the leader", lambda: other.events("sockets") == 1)
             titles.append(self.retitle())
             self.each_once(other, titles)
             self.assertEqual(other.events("gap"), [])
-        wait_for("the old leader releases its connection", lambda: self.connections() == 1)
+        wait_for("the previous leader closes its connection", lambda: self.connections() == 1)
         self.each_once(leader, titles)
 
     def test_a_killed_relay_causes_no_duplicates(self):
@@ -129,7 +129,7 @@ class Tabs(TabsCase):
         title = self.announce("s2")
         tab.wait_title(title)
         (notification_id,) = [m["id"] for m in tab.events("delivered") if m["title"] == title]
-        wait_for("the ack", lambda: self.stack.store.acks_of(notification_id).get("u3"))
+        wait_for("the ack is stored", lambda: self.stack.store.acks_of(notification_id).get("u3"))
         tab.close()
         self.browser.driver.switch_to.window(self.start)
         (later,) = self.tabs(1, user="u3")
@@ -141,10 +141,10 @@ class Tabs(TabsCase):
         tab.wait_state("open")
         tab.js("window.failing = 1")
         title = self.announce()
-        wait_for("it is delivered again", lambda: tab.titles().count(title) == 2)
+        wait_for("the notification is retried", lambda: tab.titles().count(title) == 2)
         self.assertIn("not now", tab.events("error"))
         (notification_id,) = {m["id"] for m in tab.events("delivered") if m["title"] == title}
-        wait_for("the ack", lambda: self.stack.store.acks_of(notification_id).get("u2", True))
+        wait_for("the ack is stored", lambda: self.stack.store.acks_of(notification_id).get("u2", True))
 
 
 def crash(tab):

@@ -1,7 +1,7 @@
 """test_tour.py: every command of the README's five-minute tour works as printed.
 
-To leave this machine unchanged, the test replaces the ports, PostgreSQL's directory, and the target of
-`sudo make install` (so PostgreSQL runs with the plugin of build/root).
+To leave this machine unchanged, the test replaces the ports, PostgreSQL's directory, and the target of `sudo make
+install`. PostgreSQL therefore loads the plugin from build/root.
 """
 
 import atexit
@@ -23,15 +23,15 @@ from browser import Browser
 from stack import ROOT, WAIT_SECONDS, wait_for
 
 BIN = ROOT / "build" / "root" / "bin"
-KINDS = ["sh", "sql", "sql", "sh", "ini", "sh", "sh", "sh", "sql"]  # of the tour's code blocks, in order
+KINDS = ["sh", "sql", "sql", "sh", "ini", "sh", "sh", "sh", "sql"]  # the tour's code blocks, in order
 
 
 def blocks():
-    """The tour's code blocks. None may be indented, because a here-document copied from it would not end."""
+    """The tour's code blocks. None may be indented, because a copied here-document would not end."""
     text = (ROOT / "README.md").read_text()
     tour = text[text.index("## Five-minute tour") : text.index("## A notification")]
     found = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", tour, re.M | re.S)
-    assert [kind for kind, _ in found] == KINDS, "the tour has other blocks: teach this test"
+    assert [kind for kind, _ in found] == KINDS, "the tour has other blocks: update this test"
     return [block for _, block in found]
 
 
@@ -41,7 +41,7 @@ def is_free(port):
 
 
 def free_ports(count):
-    """A free port below the ephemeral range, whose ports an outgoing connection might use first."""
+    """A free port below the ephemeral range: an outgoing connection might occupy an ephemeral port first."""
     return list(itertools.islice(filter(is_free, random.sample(range(10000, 32768), 1000)), count))
 
 
@@ -90,7 +90,7 @@ class Tour(unittest.TestCase):
         )
         self.addCleanup(log.close)
         self.addCleanup(self.stop, child)
-        atexit.register(self.stop, child)  # also after Ctrl-C, which skips cleanups
+        atexit.register(self.stop, child)  # runs after Ctrl-C too, which skips cleanups
         return log.name
 
     def stop(self, child):
@@ -148,9 +148,9 @@ class Tour(unittest.TestCase):
         self.psql("CREATE DATABASE app", "postgres")
         self.psql(rules)
         self.start(os.environ["STORE_SERVER"], "--port", str(self.ports["6379"]), "--dir", str(self.folder))
-        wait_for("the store", lambda: not is_free(self.ports["6379"]))
+        wait_for("the store listens", lambda: not is_free(self.ports["6379"]))
         self.run_block(store)
-        self.log("PostgreSQL knows the rules")
+        self.log("PostgreSQL has the rules")
 
         (self.checkout / "relay.conf").write_text(self.with_test_ports(conf))
         log = self.start("bash", "-ec", self.with_test_ports(relay))
@@ -176,13 +176,13 @@ class Tour(unittest.TestCase):
                 return False
             return browser.js("return document.getElementById('list') !== null")
 
-        wait_for("the page", opened)
+        wait_for("the page loads", opened)
         wait_for("the page is connected", lambda: browser.driver.title == "open")
         self.log("the page listens")
 
         self.psql(rows)
         listed = re.search(r'The page shows `(.*?)`', (ROOT / "README.md").read_text())[1]
-        wait_for("the rows on the page", lambda: browser.texts("#list") == [listed])
+        wait_for("the page lists the rows", lambda: browser.texts("#list") == [listed])
         self.assertEqual([e for e in browser.errors() if "favicon" not in e], [])
         self.log("the rows arrived")
         self.assertEqual(self.untracked(), "")

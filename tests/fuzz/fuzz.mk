@@ -7,7 +7,7 @@ fuzz_sources := $(wildcard tests/fuzz/fuzz_*.c)
 fuzz_programs := $(fuzz_sources:tests/fuzz/%.c=$(BUILD)/fuzz/%)
 replay_programs := $(fuzz_sources:%.c=$(BUILD)/asan/%)
 replay_parts := $(BUILD)/asan/tests/fuzz/replay.o $(BUILD)/asan/tests/fuzz/strict_json.o
-# The fuzzed code does no I/O and needs no module above it.
+# The fuzzed code does no I/O and depends on no higher module.
 fuzzed_sources := $(wildcard $(foreach module,wire base,relay/$(module)/*.c relay/$(module)/*/*.c) decoder/protocol/*.c) \
     $(pure_sources) tests/fuzz/strict_json.c
 fuzz_flags = -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined \

@@ -42,7 +42,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check(&message);
     else if (error[0] == '\0' || message.token != NULL || message.ids != NULL ||
              message.topics != NULL || message.source != NULL || message.snapshot.running != NULL)
-        __builtin_trap(); /* rejected without an error text, or with memory still allocated */
+        __builtin_trap(); /* rejected without an error message, or without freeing memory */
     client_message_free(&message);
     return 0;
 }

@@ -18,7 +18,7 @@ walk_targets(struct bytes targets)
             sum ^= target.at[i];
     }
     if (sum == 0xff && targets.len != 0)
-        __builtin_trap(); /* parse accepted targets whose lengths do not add up */
+        __builtin_trap(); /* the parser accepted targets whose lengths do not add up */
 }
 
 int

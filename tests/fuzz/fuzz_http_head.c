@@ -40,7 +40,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         check(text, size, &head);
     if ((rc == RC_BAD) != (why != NULL) || (rc == RC_AGAIN && size >= MAX))
         __builtin_trap();
-    /* The verdict does not depend on how much of the head has arrived. */
+    /* The result does not depend on how much of the head has arrived. */
     for (size_t len = 0; len < size && size <= 256; len++) {
         enum rc part = http_head_check(text, len, MAX, &head, &why);
 

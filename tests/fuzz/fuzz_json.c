@@ -11,7 +11,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 struct text {
-    char *at; /* exactly as large as the writer may request: ASan reports one byte more */
+    char *at; /* exactly the size that the writer may request: ASan reports one byte more */
     size_t len;
 };
 
@@ -117,7 +117,7 @@ compacted(struct text input, bool ascii)
     return out;
 }
 
-/* The size is the announced one, and stripping restores the input. */
+/* The output has the announced size, and removing the white space restores the input. */
 static void
 check_pretty(struct text input, bool valid)
 {
@@ -147,7 +147,7 @@ check_compact(struct text input)
         demand(is_strict(narrow, 0) && is_ascii(narrow));
         demand(!is_ascii(input) || same(small, narrow));
     }
-    /* The size of indented text grows with the square of its depth. */
+    /* The size of indented output grows with the square of its depth. */
     if (input.len <= 2000)
         check_pretty(small, valid);
     free(small.at);
@@ -179,7 +179,7 @@ check_base64(struct text input)
     free(out.at);
 }
 
-/* A text written in chunks has the same output as in one piece. */
+/* JSON that is written in chunks equals JSON that is written in one piece. */
 static void
 check_cut(struct text input, size_t chunk)
 {

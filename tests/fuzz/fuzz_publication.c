@@ -1,4 +1,4 @@
-/* fuzz_publication.c: checks that each accepted HTTP publication becomes a valid frame. */
+/* fuzz_publication.c: checks that each accepted HTTP publish request becomes a valid frame. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* fuzz_snapshot.c: checks that a snapshot contains exactly the ids in its text. */
+/* fuzz_snapshot.c: checks that a snapshot contains exactly the ids in its string. */
 #include <inttypes.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,7 +17,9 @@ expect(bool is_true)
         __builtin_trap();
 }
 
-/* The text is canonical, except for repeated ids: formatting the numbers returns the same text. */
+/*
+ * The string is canonical, except for repeated ids: formatting the numbers returns the same string.
+ */
 static void
 compare_texts(const struct snapshot *snapshot, const char *text, size_t len)
 {

@@ -15,7 +15,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static const char SECRET[] = "a secret that the inputs do not know, 32 bytes and more";
+static const char SECRET[] = "a secret that no input contains, at least 32 bytes";
 static const char PEM[] = "-----BEGIN PUBLIC KEY-----\n"
                           "MFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEaxfR8uEsQkf4vOblY6RA8ncDfYEt\n"
                           "6zOg9KE5RdiYwpZP40Li/hp/m47n60p8D54WK84zV2sxXs7LtkBoN79R9Q==\n"
@@ -49,7 +49,7 @@ check(const struct token *token)
     }
 }
 
-/* True for a valid token. An invalid one has an error text and no claims. */
+/* True for a valid token. An invalid one sets an error message and no claims. */
 static bool
 is_good(const struct token_rules *rules, const char *text, size_t len)
 {
@@ -65,7 +65,7 @@ is_good(const struct token_rules *rules, const char *text, size_t len)
     return rc == RC_OK;
 }
 
-/* A ticket keeps all claims: parsing, writing and parsing again returns the same. */
+/* A ticket preserves all claims: parsing, writing and parsing again returns the same claims. */
 static void
 read_kept(const char *text, size_t len)
 {
@@ -118,7 +118,7 @@ sign(char out[TOKEN_TEXT_MAX], const uint8_t *head, size_t head_len, const uint8
     return len + add_base64url(out + len, signature, signature_len);
 }
 
-/* The first line of the input is the header, the rest are the claims. */
+/* The first line of the input is the header, the other lines are the claims. */
 static void
 verify_signed(const uint8_t *data, size_t size)
 {

@@ -8,7 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Returns a digest of the parsed frames, for input in pieces of `step` bytes. */
+/* Returns a digest of the parsed frames, with the input split into chunks of `step` bytes. */
 static uint64_t
 read_in_steps(const uint8_t *data, size_t size, size_t step)
 {

@@ -27,7 +27,7 @@ replay_file(const char *path)
     if (exact != NULL)
         memcpy(exact, data, size);
     free(data);
-    printf("# %s\n", path); /* on a crash, the last line names the input */
+    printf("# %s\n", path); /* on a crash, the last line of the output names the input */
     (void)fflush(stdout);
     (void)LLVMFuzzerTestOneInput(exact, size);
     free(exact);

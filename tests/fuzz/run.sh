@@ -3,7 +3,7 @@
 #
 #   tests/fuzz/run.sh SECONDS PROGRAM..
 #
-# All of them run even when one fails. `tests/fuzz/run.sh --merge PROGRAM..` adds the minimized findings to the
+# All programs run even if one fails. `tests/fuzz/run.sh --merge PROGRAM..` adds the minimized findings to the
 # committed corpus.
 set -euo pipefail
 cd "$(dirname "$0")/../.."

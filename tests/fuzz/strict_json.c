@@ -7,7 +7,7 @@
 
 #define DEPTH_MAX 10000
 
-/* The depth of a column's name: payload, after, name. */
+/* The depth of a column name: payload, after, name. */
 #define NAMED_DEPTH 3
 
 /* PostgreSQL has at most 1600 columns. */
@@ -97,16 +97,16 @@ read_escape(struct reader *reader)
     if (!read_hex4(reader, &unit))
         return false;
     if (unit >= 0xDC00 && unit <= 0xDFFF)
-        return fail(reader, "a low surrogate alone");
+        return fail(reader, "lone low surrogate");
     if (unit < 0xD800 || unit > 0xDBFF)
         return true;
-    if (!read_char(reader, '\\', "a high surrogate alone") ||
-        !read_char(reader, 'u', "a high surrogate alone") || !read_hex4(reader, &unit))
+    if (!read_char(reader, '\\', "lone high surrogate") ||
+        !read_char(reader, 'u', "lone high surrogate") || !read_hex4(reader, &unit))
         return false;
-    return (unit >= 0xDC00 && unit <= 0xDFFF) || fail(reader, "a high surrogate alone");
+    return (unit >= 0xDC00 && unit <= 0xDFFF) || fail(reader, "lone high surrogate");
 }
 
-/* The table of well-formed byte sequences of the Unicode standard, row by row. */
+/* The Unicode standard's table of well-formed byte sequences, row by row. */
 static bool
 read_wide(struct reader *reader)
 {
@@ -147,9 +147,9 @@ read_string(struct reader *reader, struct key *ret_inside)
         int c = peek(reader);
 
         if (c < 0)
-            return fail(reader, "a string without an end");
+            return fail(reader, "unterminated string");
         if (c < 0x20)
-            return fail(reader, "a raw control character");
+            return fail(reader, "unescaped control character");
         if (c >= 0x80) {
             if (!read_wide(reader))
                 return false;
@@ -244,7 +244,7 @@ check_key(struct reader *reader, const struct key *keys, int count)
         return true;
     if (count > 3 || strlen(expected[count - 1]) != last->len ||
         memcmp(expected[count - 1], last->at, last->len) != 0)
-        return fail(reader, "not the keys of a notification");
+        return fail(reader, "unexpected key of a notification");
     return true;
 }
 
@@ -287,7 +287,7 @@ read_named_object(struct reader *reader)
     int count = 0;
 
     return read_members(reader, keys, &count) &&
-           (reader->depth != 1 || count == 3 || fail(reader, "not the keys of a notification"));
+           (reader->depth != 1 || count == 3 || fail(reader, "unexpected key of a notification"));
 }
 
 static bool
@@ -305,7 +305,7 @@ read_object(struct reader *reader)
             return false;
         }
     } else if ((reader->flags & STRICT_NOTIFICATION) && reader->depth == 1) {
-        return fail(reader, "not the keys of a notification");
+        return fail(reader, "unexpected key of a notification");
     }
     reader->at++;
     return true;
@@ -356,7 +356,7 @@ strict_json_check(const char *text, size_t len, unsigned flags, size_t *ret_at)
     if (read_value(&reader)) {
         skip_blanks(&reader);
         if (reader.at != reader.end)
-            (void)fail(&reader, "something after the value");
+            (void)fail(&reader, "trailing bytes after the value");
     }
     *ret_at = (size_t)(reader.at - text);
     return reader.fault;

@@ -1,4 +1,4 @@
-/* strict_lines.c: reports the input lines that are not one notification each. */
+/* strict_lines.c: reports each input line that is not exactly one notification. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 
 #include "tests/fuzz/strict_json.h"
 
-/* `strict_lines` reads notifications, `strict_lines any` lines of any JSON. */
+/* `strict_lines` reads notifications, `strict_lines any` reads lines of any JSON. */
 int
 main(int argc, char **argv)
 {
@@ -19,7 +19,7 @@ main(int argc, char **argv)
 
     while ((len = getline(&line, &room, stdin)) > 0) {
         size_t at = 0;
-        const char *fault = "no line feed at the end";
+        const char *fault = "missing final line feed";
 
         number++;
         if (line[len - 1] == '\n')
@@ -30,6 +30,6 @@ main(int argc, char **argv)
     }
     free(line);
     if (bad > 0 || number == 0)
-        printf("%lu of %lu lines are bad\n", bad, number);
+        printf("%lu of %lu lines are invalid\n", bad, number);
     return bad > 0 || number == 0;
 }

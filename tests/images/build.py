@@ -15,7 +15,7 @@ KNOWN = {"FROM", "ARG", "RUN", "COPY", "WORKDIR", "ENV", "USER", "EXPOSE", "ENTR
 
 
 def instructions(path):
-    """(word, rest) of each line; continued lines are joined, comments are omitted."""
+    """The (word, rest) of each line. Continued lines are joined, comments are omitted."""
     text = re.sub(r"(?m)^\s*#.*\n", "", Path(path).read_text())
     for line in re.sub(r"\\\n\s*", " ", text).splitlines():
         if not line.strip():
@@ -49,11 +49,11 @@ class Stage:
             raise RuntimeError("RUN failed:\n" + "\n".join(done.stdout.splitlines()[-25:]))
 
     def inside(self, path):
-        """The path on this machine of a path in the container."""
+        """The path on this machine for a path in the container."""
         return self.folder / os.path.join(self.workdir, path).lstrip("/")
 
     def copy(self, sources, target):
-        """COPY: a folder as source means its contents; a target with a final slash is a folder."""
+        """COPY: a source folder means its contents; a target with a final slash is a folder."""
         into = self.inside(target)
         for source in sources:
             if source.is_dir():

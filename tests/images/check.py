@@ -2,8 +2,7 @@
 """check.py: tests that the images build, and that the compose file's services deliver a row to a client.
 
     check.py build SCRATCH BASE POSTGRES STORE   executes the Dockerfiles in roots below SCRATCH
-    check.py run SCRATCH COMPOSE.json CLUSTER.json   starts the built images in a separate network, without and with
-                                                 the profile `cluster`
+    check.py run SCRATCH COMPOSE.json CLUSTER.json starts the built images in a separate network, without and with the profile `cluster`
     check.py context SCRATCH                     checks that the Dockerfile copies all files that its build installs
 
 BASE stands for debian:13, POSTGRES for the official postgres image, STORE for the store's.
@@ -37,7 +36,7 @@ number = 0
 
 
 def ok(passed, what, detail=""):
-    """One line of TAP."""
+    """Prints one line of TAP."""
     global number
     number += 1
     print(f"{'ok' if passed else 'not ok'} {number} - {what}", flush=True)
@@ -62,7 +61,7 @@ def wait_until(what, condition):
 
 
 def bare(folder, env=None):
-    """A root as a base image."""
+    """A root that serves as a base image."""
     stage = Stage(folder, None, None)
     stage.env.update(env or {})
     return stage
@@ -99,7 +98,7 @@ def build_all(scratch, base, postgres, store):
 
 
 def copy_all(scratch):
-    """Copies the build's part of the checkout; make reports missing files."""
+    """Copies the checkout without the files of .dockerignore; make reports missing files."""
     scratch.mkdir(parents=True, exist_ok=True)
     context = make_context(scratch / "context")
     shutil.rmtree(scratch / "source", ignore_errors=True)
@@ -120,7 +119,7 @@ def copy_all(scratch):
 
 
 def raise_loopback(compose):
-    """In a new network namespace it is down. The nodes of the cluster have fixed addresses."""
+    """Sets up a new network namespace, whose loopback interface is down. The cluster nodes have fixed addresses."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         fcntl.ioctl(probe, 0x8914, struct.pack("16sh14x", b"lo", 0x1 | 0x40))
         for number_of_it, name in enumerate(NODES):
@@ -139,14 +138,14 @@ def token(key, user):
 
 
 def get(port, path, **headers):
-    """The response, with its body still unread."""
+    """The response; its body is not read yet."""
     connection = http.client.HTTPConnection("localhost", port, timeout=DEADLINE)
     connection.request("GET", path, headers=headers)
     return connection.getresponse()
 
 
 def services(scratch, compose, stages):
-    """The services of the compose file, in the order of their dependencies."""
+    """The services of the compose file, in dependency order."""
     kinds = {k: {n: v["file"] for n, v in compose[k].items()} for k in ("secrets", "configs")}
     made = {}
     while len(made) < len(compose["services"]):
@@ -157,17 +156,17 @@ def services(scratch, compose, stages):
     return made
 
 
-def deliver_notification(all_of_it, compose, grade):
-    """From an UPDATE on the primary to a client of the relay."""
+def deliver_notification(running, compose, grade):
+    """An UPDATE on the primary reaches a client of the relay."""
     key = Path(compose["secrets"]["token_key"]["file"]).read_bytes()
     stream = get(8080, "/v1/sse", Authorization="Bearer " + token(key, "u1"))
     ok(stream.status == 200, "a client is connected", stream.status)
-    status, output = all_of_it["primary"].run(
+    status, output = running["primary"].run(
         ["psql", "-qXAt", "-h", "/run/postgresql", "-U", "postgres", "app", "-c",
          f"UPDATE assignments SET status = 'graded', grade = {grade} WHERE student_id = 'u1'"])
-    ok(status == 0, "a row is changed on the primary", output)
+    ok(status == 0, "a row is updated on the primary", output)
     line = b""
-    end = time.monotonic() + DEADLINE  # comments keep the connection alive for longer
+    end = time.monotonic() + DEADLINE  # comments keep the connection alive
     while not (b'"graded"' in line and str(grade).encode() in line) and time.monotonic() < end:
         line = stream.readline()
         if not line:
@@ -175,16 +174,16 @@ def deliver_notification(all_of_it, compose, grade):
     ok(b'"student_id":"u1"' in line, "the client receives the change", line)
 
 
-def check_services(all_of_it):
+def check_services(running):
     """Tests the relations between the services."""
     def query(name, text):
-        return all_of_it[name].run(["psql", "-qXAt", "-h", "/run/postgresql", "-U", "postgres", "app", "-c", text])[1]
+        return running[name].run(["psql", "-qXAt", "-h", "/run/postgresql", "-U", "postgres", "app", "-c", text])[1]
 
     logical = "SELECT count(*) FROM pg_replication_slots WHERE slot_type = 'logical'"
     ok(query("standby", logical + " AND active") == "1", "the standby's slot is active", query("standby", logical))
     ok(query("primary", logical) == "0", "the primary has no logical slot", query("primary", logical))
     ok(get(8088, "/").status == 200, "the page is served")
-    for name, one in all_of_it.items():
+    for name, one in running.items():
         status = Path(f"/proc/{one.process.pid}/status").read_text()
         fields = dict(line.split(":\t", 1) for line in status.splitlines() if ":\t" in line)
         ok(not fields["Uid"].startswith("0\t") and int(fields["CapBnd"], 16) == 0, f"{name} does not run as root and has no capabilities", status)
@@ -192,24 +191,24 @@ def check_services(all_of_it):
         ok(written[0] != 0, f"{name} cannot write to its image", written)
 
 
-def use_cluster(all_of_it, scratch, cluster, stages):
-    """Starts the nodes, and the relay again with them as its store. Here the single store has the same port as they."""
+def use_cluster(running, scratch, cluster, stages):
+    """Starts the nodes, and restarts the relay with them as its store. The single store, which uses the same port, is stopped before."""
     with_nodes = services(scratch, cluster, stages)
-    all_of_it["relay"].stop()
-    all_of_it.pop("store").stop()
+    running["relay"].stop()
+    running.pop("store").stop()
     for name in NODES:
-        all_of_it[name] = with_nodes[name]
-        all_of_it[name].start()
-        wait_until(f"{name} is healthy", all_of_it[name].is_healthy)
+        running[name] = with_nodes[name]
+        running[name].start()
+        wait_until(f"{name} is healthy", running[name].is_healthy)
     join = with_nodes["nodes-join"]
-    all_of_it["nodes-join"] = join
+    running["nodes-join"] = join
     join.start()
     wait_until("the nodes form a cluster", lambda: join.process.poll() is not None)
     ok(join.process.poll() == 0, "the nodes form a cluster", join.tail())
-    all_of_it["relay"] = with_nodes["relay"]
-    all_of_it["relay"].start()
-    wait_until("the relay is healthy with the cluster", all_of_it["relay"].is_healthy)
-    status, output = all_of_it["node-1"].run(
+    running["relay"] = with_nodes["relay"]
+    running["relay"].start()
+    wait_until("the relay is healthy with the cluster", running["relay"].is_healthy)
+    status, output = running["node-1"].run(
         ["sh", "-c", "REDISCLI_AUTH=$(cat /run/secrets/store_password) valkey-cli -h 10.203.47.11 --cluster check 10.203.47.11:6379"])
     ok(status == 0 and " in 3 primaries" in output.replace("masters", "primaries"), "three primaries have all keys", output)
 
@@ -219,28 +218,28 @@ def run_all(scratch, compose, cluster):
     raise_loopback(cluster)
     with open(scratch / "stages", "rb") as file:
         stages = pickle.load(file)
-    all_of_it = services(scratch, compose, stages)
+    running = services(scratch, compose, stages)
     try:
-        for name, one in all_of_it.items():
+        for name, one in running.items():
             one.start()
             wait_until(f"{name} is healthy", one.is_healthy)
             ok(True, f"{name} is healthy")
-        deliver_notification(all_of_it, compose, 17)
-        check_services(all_of_it)
-        use_cluster(all_of_it, scratch, cluster, stages)
-        deliver_notification(all_of_it, compose, 18)
-        ok(all_of_it["relay"].stop() == 0, "the relay drains", all_of_it["relay"].tail())
-        ok(all_of_it["standby"].stop() == 0, "the standby stops with status 0", all_of_it["standby"].tail())
-        all_of_it["standby"].start()
-        wait_until("the standby is healthy again", all_of_it["standby"].is_healthy)
+        deliver_notification(running, compose, 17)
+        check_services(running)
+        use_cluster(running, scratch, cluster, stages)
+        deliver_notification(running, compose, 18)
+        ok(running["relay"].stop() == 0, "the relay drains", running["relay"].tail())
+        ok(running["standby"].stop() == 0, "the standby stops with status 0", running["standby"].tail())
+        running["standby"].start()
+        wait_until("the standby is healthy again", running["standby"].is_healthy)
         ok(True, "the standby starts again with its volume")
     except Exception:
-        for one in all_of_it.values():
+        for one in running.values():
             if one.log.exists():
                 print(f"# {one.name}:", *one.tail().splitlines(), sep="\n#   ")
         raise
     finally:
-        for one in reversed(all_of_it.values()):
+        for one in reversed(running.values()):
             one.stop()
 
 

@@ -1,11 +1,11 @@
-"""containers.py: starts the services of a compose file in roots as Docker does: read-only, without capabilities, as their user."""
+"""containers.py: starts the services of a compose file in roots as Docker does: read-only, without capabilities, as the image's user."""
 
 import os
 import signal
 import subprocess
 from pathlib import Path
 
-# $1: the root; the mounts follow on standard input as lines of KIND SOURCE TARGET; then the command.
+# $1: the root. The mounts are read from standard input, as lines of KIND SOURCE TARGET; the other arguments are the command.
 ENTER = r"""
 root=$1; shift
 mount --bind "$root" "$root"
@@ -48,8 +48,7 @@ class Service:
             yield f"folder {self.volume(volume['source'], volume['target'])} {volume['target']}"
 
     def volume(self, name, target):
-        """A new volume has the owner and the mode of the image's folder; for other images,
-        those that its user needs."""
+        """A new volume has the owner and mode of the image's folder; for other images, the owner and mode that its user needs."""
         folder = self.scratch / "volumes" / name
         if not folder.exists():
             folder.mkdir(parents=True)
@@ -64,7 +63,7 @@ class Service:
         return folder
 
     def user(self):
-        """From the compose file, otherwise from the image."""
+        """The setting of the compose file, otherwise of the image."""
         return str(self.settings.get("user") or self.stage.user)
 
     def as_user(self):

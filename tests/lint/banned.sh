@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# banned.sh: finds calls that have no bound or report no error, calls to a client's socket outside relay/gate/net, and
+# banned.sh: finds calls that are unbounded or report no error, calls to a client's socket outside relay/gate/net, and
 # markers of unfinished work.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -15,7 +15,7 @@ banned() {
 functions='strcpy|strcat|sprintf|vsprintf|gets|strtok|atoi|atol|atoll|atof|sscanf|alloca|system|popen'
 banned "(^|[^_[:alnum:]])($functions)[[:space:]]*\(" relay decoder tests/unit --include='*.[ch]'
 
-# A client's socket is plain or TLS; conn_io.h hides which. A member (transport->send) is not such a call, nor is send(2).
+# A client's socket is plain or TLS; conn_io.h hides the difference. A member (transport->send) is not such a call, nor is send(2).
 socket_calls='recv|recvfrom|recvmsg|send|sendto|sendmsg|sendfile|read|readv|write|writev|shutdown|poll|ioctl'
 socket_calls+='|getsockopt|setsockopt|getpeername|getsockname|SSL_[[:alnum:]_]+'
 banned "(^|[^_.>[:alnum:]])($socket_calls)[[:space:]]*\(([^2]|2[^)]|$)" relay/gate relay/wire \

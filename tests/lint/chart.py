@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """chart.py: checks the Helm chart without helm, which Debian does not have.
 
-It renders the few template forms that the chart uses and rejects any other one, parses the result as YAML, and compares
-the objects with each other: labels, volumes, ConfigMaps, hardening, a PodDisruptionBudget for each set of pods. It does not
-validate the schema of Kubernetes.
+It renders the few template forms that the chart uses and rejects all others, parses the result as YAML, and checks that
+the objects agree: labels, volumes, ConfigMaps, hardening, a PodDisruptionBudget for each set of pods. It does not
+validate against the Kubernetes schema.
 """
 import json
 import re

@@ -1,4 +1,7 @@
-/* cppcheck.h: loop macros of uthash and PostgreSQL, for cppcheck, which reads no system headers. */
+/*
+ * cppcheck.h: loop macros of uthash and PostgreSQL for cppcheck, which does not read system
+ * headers.
+ */
 #define DL_FOREACH(head, el) for (el = head; el; el = (el)->next)
 #define DL_FOREACH2(head, el, next) for (el = head; el; el = (el)->next)
 #define DL_FOREACH_SAFE(head, el, tmp)                                                             \

@@ -4,7 +4,7 @@ figure above its limit.
 
 Calls are read from the compiled objects: a file refers to another when its object needs a symbol that
 the other defines. Includes are read from the sources. The order of modules and folders is that of
-include_arrows.sh. graph.allow lists the permitted ones with their reasons. LIMITS has no exceptions;
+include_arrows.sh. graph.allow lists the permitted cycles and calls with their reasons. LIMITS has no exceptions;
 --report prints the figures.
 """
 
@@ -18,18 +18,18 @@ TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..')
 ALLOW = 'tests/lint/graph.allow'
 ARROWS = 'tests/lint/include_arrows.sh'
 BUILD = os.environ.get('BUILD', 'build')
-NOT_OURS = {'.git', 'build', 'tests', 'client', os.path.basename(BUILD)}  # no code of relay or decoder
-TOP_MODULE = 'relay'  # main.c: it uses all modules, no module uses it
-SETTINGS = ('config', 'relay/base/config.h')  # a field for each setting
+NOT_OURS = {'.git', 'build', 'tests', 'client', os.path.basename(BUILD)}  # not code of the relay or the decoder
+TOP_MODULE = 'relay'  # main.c uses all modules, and no module uses it
+SETTINGS = ('config', 'relay/base/config.h')  # one field per setting
 SESSION = 'session'
 LIMITS = {'files in cycles': 6, 'files of a cycle': 3, 'upward includes': 0, 'include cycles': 0,
           'fields of struct session': 25, 'booleans of struct session': 8, 'fields of a struct': 40,
           'files of a folder': 30, 'lines of a header': 250, 'depth of a folder': 1,
-          'files that see libwebsockets': 16}
+          'files that include libwebsockets': 16}
 
 
 def table(name):
-    """A `declare -A` table of include_arrows.sh."""
+    """Returns a `declare -A` table of include_arrows.sh."""
     with open(ARROWS, encoding='utf-8') as text:
         body = re.search(r'declare -A %s=\((.*?)^\)' % name, text.read(), re.S | re.M).group(1)
     return {module: words.split() for module, words in re.findall(r'\[(\w+)\]="([^"]*)"', body)}
@@ -45,7 +45,7 @@ def module_of(path):
 
 
 def folder_of(path):
-    """Within its module; '.' for none."""
+    """The folder within its module; '.' for none."""
     parts = path.split('/')
     depth = 1 if parts[0] == 'decoder' else 2
     return parts[depth] if parts[0] in ('decoder', 'relay') and len(parts) > depth + 1 else '.'
@@ -89,7 +89,7 @@ def reachable(graph, start):
 
 
 def files_that_see(ours, libraries, pattern):
-    """The .c files that include such a header, directly or indirectly."""
+    """Returns the .c files that include such a header, directly or indirectly."""
     return [path for path in ours if path.endswith('.c') and any(
         re.match(pattern, name) for each in reachable(ours, path) for name in libraries[each])]
 
@@ -101,7 +101,7 @@ def object_of(path):
 
 
 def symbols_of(objects):
-    """Returns, by object, the global symbols that it defines and those that it needs."""
+    """Returns, by object, the global symbols that it defines and the symbols that it needs."""
     defined, needed, current = {}, {}, None
     listing = subprocess.run(['nm', '-A', '-P', '-g'] + objects, check=True, capture_output=True, text=True)
     for line in listing.stdout.splitlines():
@@ -120,7 +120,7 @@ def read_calls(files):
     defined, needed = symbols_of([object_of(path) for path in paths])
     owner = {}
     for path in paths:
-        # The decoder is another program: names may repeat.
+        # The decoder is a separate program, so names may repeat.
         program = path.split('/')[0]
         for symbol in defined.get(object_of(path), ()):
             owner[program, symbol] = path
@@ -207,7 +207,7 @@ def body_at(text, start):
 
 
 def count_fields(body):
-    """Returns the number of fields and of bool fields; those of nested structs count too."""
+    """Returns the number of fields and of bool fields, including nested structs."""
     body = re.sub(r'\benum\s*\w*\s*\{[^}]*\}', 'enum', body)
     body = re.sub(r'\b(struct|union)\s*\w*\s*\{', '', body)
     body = re.sub(r'\}[^;]*;', '', body)
@@ -265,7 +265,7 @@ def arrow_text(arrow):
 
 
 def found_by_module(cycles, arrows, calls):
-    """Returns, by module and kind, the number of findings and their texts."""
+    """Returns, by module and kind, the number of findings and their descriptions."""
     found = collections.defaultdict(lambda: [0, []])
     for cycle in cycles:
         for module in sorted({module_of(path) for path in cycle}):
@@ -293,7 +293,7 @@ def report_findings(found, allowed):
 # ---- figures
 
 def depth_of(folder):
-    """Folders between a module and its files."""
+    """The number of folders between a module and its files."""
     parts = folder.split('/')
     return len(parts) - (1 if parts[0] == 'decoder' else 2)
 
@@ -304,13 +304,13 @@ def lines_of(path):
 
 
 def largest(figures):
-    """Of (figure, name): the largest figure, and all names, largest first."""
+    """From pairs (figure, name): the largest figure, and all names, largest first."""
     ordered = sorted(figures, key=lambda each: (-each[0], each[1]))
     return ordered[0][0] if ordered else 0, [f'{name} {figure}' for figure, name in ordered]
 
 
 def read_figures(files, ours, libraries, cycles, arrows):
-    """Returns, by name, a figure and the names behind it, largest first."""
+    """Returns, by name, a figure and the names that it counts, largest first."""
     structs = read_structs(files)
     sessions = [each for each in structs if each[2] == SESSION]
     if not sessions:
@@ -331,8 +331,8 @@ def read_figures(files, ours, libraries, cycles, arrows):
         'files of a folder': largest((n, folder) for folder, n in folders.items()),
         'lines of a header': largest((lines_of(path), path) for path in files if path.endswith('.h')),
         'depth of a folder': largest((depth_of(folder), folder) for folder in folders),
-        'files that see libwebsockets': (len(websockets), websockets),
-        'files that see hiredis': (len(store), store),
+        'files that include libwebsockets': (len(websockets), websockets),
+        'files that include hiredis': (len(store), store),
     }
 
 

@@ -25,7 +25,7 @@ EOF
 
 workloads=$all_workloads contenders=$all_contenders rounds=3
 scale=${CLAIRON_BENCH_SCALE:-1} keep=false perf=false
-spill_scale=${CLAIRON_BENCH_SPILL:-1} # a factor for the workload `spill`, in addition
+spill_scale=${CLAIRON_BENCH_SPILL:-1} # multiplies the size of the workload `spill` again
 while [ $# -gt 0 ]; do
     case $1 in
         -w) workloads=${2//,/ } && shift ;;
@@ -49,7 +49,7 @@ results=$home/results
 most_seconds=1800
 export PATH="$root/bin:$PATH" PGUSER=bench PGDATABASE=bench PGOPTIONS='-c client_min_messages=warning'
 
-# Sets `plugin`, its `options`, and `rules`: which of a workload's two clusters it reads.
+# Sets `plugin`, its `options`, and `rules`, which selects one of the workload's two clusters.
 describe() {
     rules=plain
     case $1 in
@@ -70,7 +70,7 @@ describe() {
     esac
 }
 
-# ---- clusters: one per workload and kind of rules, so that its WAL contains nothing else
+# ---- clusters: one per workload and rule set, so that the WAL contains only this workload
 
 # The size of a workload.
 scale_of() {
@@ -157,14 +157,14 @@ read_wal() {
 await_server() {
     local deadline=$((SECONDS + 60))
     until pg_isready -q; do
-        [ "$SECONDS" -lt "$deadline" ] || die "the server did not come back; its log is $cluster/log"
+        [ "$SECONDS" -lt "$deadline" ] || die "the server did not restart; its log is $cluster/log"
         sleep 0.1
     done
 }
 
 declare -A failed
 
-# One reading. A contender that failed is not repeated on this workload.
+# One measurement. A contender that failed is not repeated on this workload.
 measure() {
     local workload=$1 round=$2 name=$3 line status=0
     [ -z "${failed[$workload/$name]:-}" ] || return 0
@@ -189,7 +189,7 @@ profile() {
     echo "== $workload, $name: share of the walsender's time by library, then by function"
     echo "   (call chains: perf report -i $data)"
     [ "$(cat /proc/sys/kernel/perf_event_paranoid)" -le 1 ] ||
-        echo "   (without the kernel's part: sysctl kernel.perf_event_paranoid=1 shows it)"
+        echo "   (kernel time excluded; sysctl kernel.perf_event_paranoid=1 includes it)"
     for columns in overhead,dso overhead,dso,sym; do
         perf report -i "$data" --no-children -g none -F "$columns" --percent-limit 0.5 --stdio 2>/dev/null |
             sed '/^#/d; /^$/d; s/ *$//' | head -50
@@ -204,7 +204,7 @@ available() {
         if [ -e "$library/$plugin.so" ]; then
             echo "$name"
         elif [ "$contenders" != "$all_contenders" ] || [ "$plugin" = wal2json ]; then
-            echo "$name is left out: there is no $library/$plugin.so" >&2
+            echo "$name is skipped: no $library/$plugin.so" >&2
         fi
     done
 }
@@ -229,7 +229,7 @@ bench() {
             else
                 measure "$workload" "$round" "$name"
             fi
-            # One reading is enough to warm the caches, or for a profile.
+            # One measurement is enough to warm the caches, or for a profile.
             if [ "$round" = 0 ] && ! $perf && [ "$name" = "${names[0]}" ]; then break; fi
         done
         ! $perf || break
@@ -242,7 +242,7 @@ for name in $contenders; do describe "$name"; done
 for name in $workloads; do
     [ -e "$folder/workloads/$name.sql" ] || die "unknown workload \"$name\"; valid are $all_workloads"
 done
-! $perf || command -v perf >/dev/null || die "perf is not there; Debian's package is linux-perf"
+! $perf || command -v perf >/dev/null || die "perf is not installed; Debian's package is linux-perf"
 mkdir -p "$home"
 exec 9>"$home/lock"
 flock -n 9 || die "another bench runs in $home"
@@ -251,7 +251,7 @@ export PGHOST=$sockets
 trap 'for name in $workloads; do finish "$name"; done; rm -rf "$sockets"' EXIT
 trap 'exit 130' INT TERM
 mapfile -t names < <(available)
-[ ${#names[@]} -gt 0 ] || die "no contender is left"
+[ ${#names[@]} -gt 0 ] || die "no contender remains"
 echo "scale $scale" >"$results"
 for name in $workloads; do bench "$name"; done
 $perf || perl "$folder/report.pl" "$results"

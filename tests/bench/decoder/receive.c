@@ -3,10 +3,10 @@
  *
  *   receive CONNINFO SLOT PLUGIN END_LSN [OPTIONS]
  *
- * CONNINFO holds replication=database. SLOT is only copied, to a temporary slot of PLUGIN,
- * so the same WAL can be read any number of times. OPTIONS is the text between
- * the parentheses of START_REPLICATION. Prints one line, for the reading up to END_LSN:
- * CPU of the walsender in ns, wall time in ns, its peak RSS in kB, messages, their bytes.
+ * CONNINFO contains replication=database. SLOT is copied to a temporary slot of PLUGIN, so the same
+ * WAL can be read any number of times. OPTIONS is the string between the parentheses of
+ * START_REPLICATION. Prints one line for the WAL up to END_LSN: CPU of the walsender in ns, wall
+ * time in ns, its peak RSS in kB, messages, their bytes.
  */
 #include <endian.h>
 #include <inttypes.h>
@@ -28,7 +28,7 @@ struct receiver {
     PGconn *connection;
     uint64_t end_lsn;
     uint64_t received_lsn;
-    int64_t feedback_ns; /* when the last one was sent */
+    int64_t feedback_ns; /* time of the last one */
     uint64_t messages;
     uint64_t bytes;
     bool done;
@@ -81,7 +81,7 @@ proc_number(int pid, const char *file, const char *key)
     snprintf(path, sizeof(path), "/proc/%d/%s", pid, file);
     stream = fopen(path, "r");
     if (stream == NULL)
-        die("could not read %s: this bench needs Linux and a server of one's own\n", path);
+        die("could not read %s: this bench needs Linux and a private server\n", path);
     len = fread(text, 1, sizeof(text) - 1, stream);
     fclose(stream);
     text[len] = '\0';
@@ -98,7 +98,7 @@ cpu_ns(int pid)
     return proc_number(pid, "schedstat", "");
 }
 
-/* Confirms nothing: the status only shows the server that the reader is alive. */
+/* Confirms nothing: the status only shows that the client is alive. */
 static void
 send_feedback(struct receiver *receiver)
 {
@@ -111,7 +111,7 @@ send_feedback(struct receiver *receiver)
     receiver->feedback_ns = now_ns();
 }
 
-/* The server has decoded and sent everything up to a keepalive's position. */
+/* The server has decoded and sent everything before the LSN of a keepalive. */
 static void
 handle_message(struct receiver *receiver, const char *message, size_t len)
 {
@@ -121,7 +121,7 @@ handle_message(struct receiver *receiver, const char *message, size_t len)
         return;
     }
     if (len < KEEPALIVE_LEN || message[0] != 'k')
-        die("the server sent a message that is no replication message\n");
+        die("the server sent a message that is not a replication message\n");
     receiver->received_lsn = load_u64(message + 1);
     if (receiver->received_lsn >= receiver->end_lsn)
         receiver->done = true;
@@ -181,7 +181,7 @@ parse_lsn(const char *text)
     uint64_t high = strtoull(text, &end, 16);
 
     if (*end != '/')
-        die("\"%s\" is no position in the WAL\n", text);
+        die("\"%s\" is not a WAL position\n", text);
     return high << 32 | strtoull(end + 1, NULL, 16);
 }
 

@@ -38,7 +38,7 @@ sub read_results
     return;
 }
 
-# The median, undef without a run.
+# The median; undef without a run.
 sub median
 {
     my ($workload, $name, $of) = @_;
@@ -106,11 +106,11 @@ sub print_ratio_verdict
         $wall <= $most, sprintf 'CPU %.2f', $cpu);
     printf "%-8s over %-10s at most %.2f:  wall %.2f %-8s CPU %.2f %-8s %s\n", $workload, $to,
       $most, $wall, $met->($wall), $cpu, $met->($cpu),
-      defined $floor ? sprintf '(null, the least there can be: %.2f)', $floor : '';
+      defined $floor ? sprintf '(null, the minimum: %.2f)', $floor : '';
     return;
 }
 
-# A fast contender counts only if its output is complete: one message per change, and frames no shorter than JSON.
+# A fast contender counts only if its output is complete: one message per change, and frames at least as long as the JSON.
 sub print_work_verdict
 {
     my ($workload) = @_;
@@ -133,7 +133,7 @@ sub print_change
 
 sub print_verdicts
 {
-    print "\nclairon's targets (wall is what counts; on a busy machine look at CPU)\n";
+    print "\nclairon's targets (wall time counts; on a busy machine, compare CPU)\n";
     for my $workload (@workloads)
     {
         print_ratio_verdict($workload, 'byte', 1) if $workload =~ /^(narrow|small)$/;

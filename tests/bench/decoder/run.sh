@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# run.sh: builds the tools of the decoder bench, then measures. Arguments are those of measure.sh.
-# CLAIRON_BENCH_BEFORE=FILE adds a contender clairon-before: another build of clairon.so.
+# run.sh: builds the tools of the decoder bench, then runs measure.sh with the same arguments.
+# CLAIRON_BENCH_BEFORE=FILE adds the contender clairon-before, another build of clairon.so.
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 # shellcheck source=relay/tools/lib.sh

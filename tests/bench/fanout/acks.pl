@@ -10,7 +10,7 @@ use Targets;
 use Test::More;
 
 my $pairs  = $ENV{ACKS_PAIRS} // 40000;
-my $batch  = $ENV{ACKS_BATCH} // 2000; # as many as a relay sends in one call
+my $batch  = $ENV{ACKS_BATCH} // 2000; # the batch size of a relay
 # Acknowledgements per second and core of the store. One per user is the most expensive case.
 my ($aim, $aim_alone) = (100_000, 90_000);
 
@@ -33,14 +33,14 @@ sub measure
     my %sha     = map { $_ => $store->execute('SCRIPT', 'LOAD', $texts{$_}) } keys %texts;
     my $run     = sub { my ($name, @arguments) = @_;
         return $store->execute('EVALSHA', $sha{$name}, 1, 'clairon:stream', 'clairon', @arguments) };
-    $run->('hello', 'fresh', '', '0-0', 1, 1); # one shard, one server
+    $run->('hello', 'fresh', '', '0-0', 1, 1); # one shard on one server
     my $epoch = $store->execute('HGET', 'clairon:meta', 'epoch');
     srand 1;
     my @names = map { "user$_" } 1 .. 1000;
     my @acks;
     for my $number (1 .. $pairs / $users)
     {
-        # Like the decoder's ids: a time, then random bits.
+        # Like the decoder's ids: a timestamp, then random bits.
         my $id = sprintf '0190f5c8-%04x-8%03x-%04x-%06x%06x', $number >> 4 & 0xffff, rand 4096, 0x8000 | rand 0x4000,
           rand 1 << 24, rand 1 << 24;
         my @of = map { $names[ ($number / $row * $users + $_) % @names ] } 1 .. $users;
@@ -61,7 +61,7 @@ sub measure
         $acked += $run->('ack', 'relay', 86400000, in_rows(@acks[ $at .. $last ]))->[0];
     }
     my $used = cpu($store) - $began;
-    is($acked, scalar(@acks), "all are taken, $users users a message");
+    is($acked, scalar(@acks), "all acks are applied, $users users a message");
     my $each = $acked / $used;
     my $least = $users == 1 && $row == 1 ? $aim_alone : $aim;
     note(sprintf 'bench: acks of %4d users a message, %2d in a row of one user, %d in a batch: %7d /s of a store\'s core, '
@@ -72,7 +72,7 @@ sub measure
     return;
 }
 
-# As a relay calls the script: users with the number of their acknowledgements, then the ids.
+# As a relay calls the script: each user with the number of the user's acknowledgements, then the ids.
 sub in_rows
 {
     my @acks = sort { $a->[0] cmp $b->[0] } @_;

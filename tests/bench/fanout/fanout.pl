@@ -1,9 +1,9 @@
 # Measures how fast one relay delivers messages to many clients, and the cost of an idle client.
 #
 # Each server is measured by the same client (load.c), one after the other, on this machine's
-# loopback. The relay is measured from the store on. Compare figures of one run only. `cpu` is the
-# server's CPU time for a million deliveries: the figure to trust on a busy machine.
-# BENCH=full runs every combination, and longer; FANOUT_ONLY=clairon,floor selects servers.
+# loopback. For the relay, the measurement starts at the store. Compare figures of one run only. `cpu` is the server's
+# CPU time for a million deliveries, which is reliable even on a busy machine. BENCH=full runs every combination, and
+# longer; FANOUT_ONLY=clairon,floor selects servers.
 use strict;
 use warnings;
 
@@ -13,7 +13,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 my $bench_folder = Clairon::Test::top() . '/tests/bench/fanout';
-my $built = $ENV{FANOUT_BUILT} or die "FANOUT_BUILT names the folder of load and floor\n";
+my $built = $ENV{FANOUT_BUILT} or die "FANOUT_BUILT must name the folder of load and floor\n";
 my $full  = ($ENV{BENCH} // '') eq 'full';
 my $most  = $ENV{FANOUT_SECONDS} // ($full ? 3 : 1);
 my @only  = split /,/, $ENV{FANOUT_ONLY} // 'floor,stored,clairon,nchan,ws,socketio';
@@ -141,8 +141,8 @@ END
         sub { kill TERM => $pid; waitpid $pid, 0; delete $children{$pid} });
 }
 
-# The number of bursts in flight that keeps a server busy. With two in flight, a relay that falls behind sends both in
-# one call. With one, each is sent separately, after a round trip.
+# The number of bursts in flight that keeps a server busy. With two, a relay that falls behind sends both in one call.
+# With one, it sends each separately, after a round trip.
 sub window
 {
     my ($clients, $shape) = @_;
@@ -161,7 +161,7 @@ sub run_once
     if (!$options) { figure("$kind is not installed, skipped"); return; }
     my %load = (kind => $kind, clients => $clients, bytes => $bytes, seconds => $most,
         window => window($clients, $shape), %$options, %{ $shapes{$shape} });
-    # nchan sometimes loses pipelined posts: then wait for each reply.
+    # nchan sometimes loses pipelined posts; in that case, wait for each reply.
     my $got = load(%load) // ($kind eq 'nchan' ? load(%load, window => 1, patient => undef) : undef);
     $end->();
     figure("$shape $clients x $bytes: $kind failed") if !$got;
@@ -201,8 +201,8 @@ sub measure_fan
 }
 
 # Targets as shares of the floor's rate and as multiples of nchan's; "each" has none. Where the store's time
-# dominates (one client, "alone"), the floor is `stored`, by CPU for one client. A burst of 4 kB is limited by the
-# kernel's copying, so nchan's rate is no target there.
+# dominates (one client, "alone"), the floor is `stored`; for one client its CPU time is compared. The kernel's
+# copying limits a burst of 4 kB, so it has no target for nchan's rate.
 my %targets = (single => { floor => 0.9, nchan => 1 }, alone => { stored => 0.9 }, burst => { floor => 0.8, nchan => 10 });
 
 sub targets_of
@@ -214,8 +214,8 @@ sub targets_of
     return $target;
 }
 
-# Compares rates for servers that share the machine with the load, and the CPU time of each server. A relay receives its
-# messages from the store; `stored` shows the cost of that hop.
+# Compares the rates of servers that share the machine with the load client, and the CPU time of each server. A relay
+# receives its messages from the store; `stored` shows the cost of that hop.
 sub check_targets
 {
     my ($shape, $clients, $bytes, $got) = @_;
@@ -249,7 +249,7 @@ sub check_targets
     return;
 }
 
-# Clients that connect, leave and connect again together must not cost more than single clients.
+# Clients that connect, disconnect and reconnect simultaneously must not cost more than single clients.
 sub measure_simultaneous
 {
     my ($clients, $times) = @_;
@@ -260,13 +260,13 @@ sub measure_simultaneous
     {
         $got = load(%load) or last;
         $before //= $got->{rss_before_kb};
-        wait_until('all are closed', sub { ($relay->metric('clairon_gate_connections') // 1) == 0 });
+        wait_until('all connections are closed', sub { ($relay->metric('clairon_gate_connections') // 1) == 0 });
     }
     $end->();
     my $bytes = $got ? sprintf '%.0f', ($got->{rss_after_kb} - $before) * 1024 / $clients : 'failed';
-    my $what = "memory of an idle connection, all together, $times times, $clients of them";
-    Targets::record($what, 'at most 3277 B', "$bytes B", $got && $bytes <= 3277); # 3.2 kB: all connect before the first authenticates
-    figure(sprintf 'idle   N=%-5d clairon  %s bytes resident per connection, all together, %d times', $clients, $bytes, $times);
+    my $what = "memory of an idle connection, connected simultaneously, $times times, $clients of them";
+    Targets::record($what, 'at most 3277 B', "$bytes B", $got && $bytes <= 3277); # 3.2 kB: all connect before the first one authenticates
+    figure(sprintf 'idle   N=%-5d clairon  %s bytes resident per connection, connected simultaneously, %d times', $clients, $bytes, $times);
     return;
 }
 

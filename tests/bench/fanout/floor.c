@@ -1,5 +1,5 @@
 /*
- * floor.c: the limit of the kernel: an epoll server that only calls send(2).
+ * floor.c: an epoll server that only calls send(2), to measure the limit of the kernel.
  *
  * floor PORT CONTROL_PORT: clients connect to the first port. On the second, `all COUNT BYTES`
  * sends COUNT messages to all clients, in one send each; `each` sends one message to each client.
@@ -209,7 +209,7 @@ read_store(void)
     redisReply *reply = NULL;
 
     if (redisBufferRead(store) != REDIS_OK)
-        exit(0); /* the control connection ended */
+        exit(0); /* the control connection was closed */
     if (redisGetReplyFromReader(store, (void **)&reply) != REDIS_OK)
         fail("store");
     if (reply == NULL)
@@ -225,7 +225,7 @@ read_store(void)
 
 /* ---- clients */
 
-/* The key of the load client is always the same one, that of RFC 6455's example. */
+/* The load client always sends the same key: the example in RFC 6455. */
 static void
 accept_client(int listener)
 {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# install-peers.sh: installs the servers that the fan-out bench compares with; the bench skips missing ones.
+# install-peers.sh: installs the servers that the fan-out bench compares with; the bench skips uninstalled ones.
 set -uo pipefail
 cd "$(dirname "$0")/../../.." || exit
 
@@ -7,7 +7,7 @@ if [ ! -e /usr/lib/nginx/modules/ngx_nchan_module.so ] && [ "$(id -u)" = 0 ]; th
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
         libnginx-mod-nchan nginx >/dev/null 2>&1 ||
         echo "nchan could not be installed (apt-get install libnginx-mod-nchan nginx)"
-    # Debian's package starts an unneeded server on port 80.
+    # Debian's package starts a server on port 80, which the bench does not use.
     ! command -v systemctl >/dev/null || systemctl disable --now nginx >/dev/null 2>&1 || true
 fi
 if [ ! -d build/peers/node_modules/socket.io ] && command -v npm >/dev/null; then

@@ -2,7 +2,7 @@
  * load.c: many WebSocket clients in one process, which also publishes and counts.
  *
  * Publishing is closed-loop: the next burst goes out when at most `window` bursts are
- * in flight. So no server is overloaded, and none can hide a queue.
+ * in flight. This prevents overload and makes each server's queue visible.
  * Prints one line: deliveries per second, and the CPU seconds of the server per million of them.
  */
 #include "load.h"
@@ -136,7 +136,7 @@ read_some(int epoll, int timeout_ms)
     }
 }
 
-/* For `seconds`: keeps the window of bursts full, counts messages. */
+/* For `seconds`: keeps `window` bursts in flight and counts messages. */
 static uint64_t
 run(const struct options *options, int epoll, double seconds)
 {
@@ -339,7 +339,7 @@ main(int argc, char **argv)
     if (!options.listen)
         publish_open(&options);
     if (options.listen) {
-        printf("ready\n"); /* the writer may begin */
+        printf("ready\n"); /* the writer may start */
         fflush(stdout);
     }
     measure(&options, epoll);

@@ -11,29 +11,29 @@
 struct options {
     const char *kind; /* clairon, floor, stored, nchan, ws, socketio */
     int port;
-    int control_port;  /* floor, ws, socketio: where to publish */
+    int control_port;  /* floor, ws, socketio: the port to publish on */
     const char *store; /* clairon, stored: the store's unix socket */
     const char *secret;
     int clients;
-    size_t bytes;      /* of one message */
+    size_t bytes;      /* size of one message in bytes */
     int burst;         /* messages published together */
     int window;        /* bursts in flight */
-    bool each;         /* a message for each client, not one for all */
-    bool listen;       /* only count messages */
-    bool latency;      /* and measure their age */
-    bool idle;         /* only connect, and stay for `seconds` */
-    bool simultaneous; /* and connect together; clairon only */
+    bool each;         /* one message for each client instead of one for all */
+    bool listen;       /* only count messages, do not publish */
+    bool latency;      /* also measure their age */
+    bool idle;         /* connect only, and stay for `seconds` */
+    bool simultaneous; /* connect simultaneously; clairon only */
     bool patient;      /* nchan: wait for each reply before the next post */
     double seconds;
     int pids[4]; /* processes with measured CPU time, the server first */
     int pid_count;
 };
 
-/* One client. It counts messages by their frames' headers. */
+/* One client. It counts messages by their WebSocket frame headers. */
 struct client {
     int fd;
-    bool sent_connect; /* of simultaneous clients */
-    uint64_t skip;     /* payload bytes still to come */
+    bool sent_connect; /* number of simultaneous clients */
+    uint64_t skip;     /* payload bytes not yet received */
     bool skip_counts;
     unsigned char header[10];
     unsigned header_len;
@@ -43,12 +43,12 @@ struct client {
 void client_open(struct client *client, const struct options *options, int number);
 /* clairon only: all clients connect before the first one authenticates. */
 void clients_open_at_once(struct client *clients, const struct options *options);
-/* Reads available bytes: 0, or -1 when the server closed. */
+/* Reads available bytes: 0, or -1 when the server closed the connection. */
 int client_read(struct client *client);
 extern uint64_t messages_seen;
 extern uint64_t bytes_seen;
-extern size_t message_min; /* shorter frames are not messages */
-/* Ages of messages in us, when sampling: NULL otherwise. */
+extern size_t message_min; /* shorter WebSocket frames are not messages */
+/* Ages of messages in us when sampling, otherwise NULL. */
 extern uint32_t *ages;
 extern size_t age_count;
 #define AGES_MAX 4000000

@@ -1,4 +1,4 @@
-/* publish.c: publishes messages to each kind of server. */
+/* publish.c: publishes messages to each type of server. */
 #include <errno.h>
 #include <hiredis.h>
 #include <stdio.h>
@@ -38,7 +38,10 @@ put_u16(unsigned char *at, size_t value)
     at[1] = (unsigned char)value;
 }
 
-/* An entry's route, as decoder/protocol/frame.h has it: priority NORMAL, one target or none. */
+/*
+ * The route of a stream entry, in the format of decoder/protocol/frame.h: priority NORMAL, one
+ * target or none.
+ */
 static size_t
 make_route(const char *user)
 {
@@ -115,7 +118,7 @@ await_store(int count)
     }
 }
 
-/* Bounds the stream, as retention does in production. */
+/* Limits the length of the stream, as retention does in production. */
 static void
 trim_store(int added)
 {
@@ -132,7 +135,7 @@ trim_store(int added)
     freeReplyObject(reply);
 }
 
-/* Sent without waiting for the reply, in one transaction, as the feed does. */
+/* Sent in one transaction without waiting for the reply, as the feed does. */
 static int
 append_burst(const struct options *options)
 {
@@ -174,12 +177,12 @@ read_responses(int count)
     static char bytes[65536];
     int seen = 0;
 
-    /* Each reply ends with its body {"messages": ..}: count the closing braces. */
+    /* Each reply ends with its body {"messages": ..}, so count the closing braces. */
     while (seen < count) {
         ssize_t n = recv(control, bytes, sizeof(bytes), 0);
 
         if (n <= 0)
-            fail("no response to a publication");
+            fail("no response to a published message");
         for (ssize_t i = 0; i < n; i++)
             seen += bytes[i] == '}';
     }

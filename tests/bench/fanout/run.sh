@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# run.sh: builds the load client and the floor, and measures how messages fan out to many clients.
-# Called by tests/bench/run.sh, at the top of the checkout, with its environment.
+# run.sh: builds the load client and the floor, and measures the fan-out of messages to many
+# clients. Called by tests/bench/run.sh, at the top of the checkout, with its environment.
 set -euo pipefail
 # shellcheck source=tests/env.sh
 . tests/env.sh

@@ -1,4 +1,6 @@
-/* ws.c: one client of the load: opens a WebSocket, then counts frames by their headers. */
+/*
+ * ws.c: one client of the load: opens a WebSocket, then counts WebSocket frames by their headers.
+ */
 #include <errno.h>
 #include <jwt.h>
 #include <stdio.h>
@@ -23,7 +25,10 @@ size_t message_min;
 uint32_t *ages;
 size_t age_count;
 
-/* Blocking, while connecting: the payload of the next frame, zero-terminated. */
+/*
+ * Blocks; used only while connecting. Returns the payload of the next WebSocket frame, zero-
+ * terminated.
+ */
 static size_t
 read_frame(int fd, char *payload, size_t size)
 {
@@ -31,7 +36,7 @@ read_frame(int fd, char *payload, size_t size)
     size_t len;
 
     if (recv(fd, head, 2, MSG_WAITALL) != 2)
-        fail("the server closed at its first frame");
+        fail("the server closed the connection at its first frame");
     len = head[1] & 0x7f;
     if (len == 126) {
         if (recv(fd, head + 2, 2, MSG_WAITALL) != 2)
@@ -44,7 +49,7 @@ read_frame(int fd, char *payload, size_t size)
     return len;
 }
 
-/* A masked text frame; the mask is 0, so the bytes are unchanged. */
+/* A masked text frame. The mask is 0, so the bytes are unchanged. */
 static void
 write_frame(int fd, const char *text)
 {
@@ -105,7 +110,7 @@ upgrade(int fd, const char *path, const char *protocol)
     await_upgrade(fd);
 }
 
-/* The relay's own first frame: connect with a token. */
+/* The relay's first frame: connect with a token. */
 static void
 send_connect(int fd, const struct options *options, int number)
 {
@@ -170,7 +175,7 @@ client_open(struct client *client, const struct options *options, int number)
     }
 }
 
-/* The next step of each client with a reply. Returns the number of clients connected by it. */
+/* Advances each client that has a reply. Returns the number of clients that are now connected. */
 static int
 connect_step(int epoll, struct client *clients, const struct options *options, int timeout_ms)
 {
@@ -215,7 +220,7 @@ clients_open_at_once(struct client *clients, const struct options *options)
     close(epoll);
 }
 
-/* "2025-03-05T12:34:56.123456Z" in us since 1970; 0 if the text has another form. */
+/* "2025-03-05T12:34:56.123456Z" in us since 1970; 0 if the string has another form. */
 static int64_t
 parse_time(const char *text)
 {
@@ -243,7 +248,7 @@ sample_age(const unsigned char *payload, size_t len)
         ages[age_count++] = (uint32_t)(wall_us() - sent);
 }
 
-/* True once the header is whole; then skip is the payload's length. */
+/* True once the header is complete; `skip` is then the length of the payload. */
 static bool
 parse_header_byte(struct client *client, unsigned char byte)
 {

@@ -1,5 +1,5 @@
--- Between a workload's table and its load: the rule, the publication, and the slot that every run copies.
--- Wants :columns (on: the rule names some columns) and :some_columns.
+-- Runs between creating a workload's table and loading it: creates the rule, the publication, and the
+-- slot that every run copies. Needs :columns (on: the rule names some columns) and :some_columns.
 \if :columns
 SELECT clairon.watch('t', 'USER', 'owner', columns => :'some_columns');
 \else
