@@ -159,7 +159,7 @@ test('a third tab loses nothing in a change of leader', async (t) => {
 });
 
 for (const [leaving, coming] of [['freeze', 'resume'], ['pagehide', 'pageshow']]) {
-  test(`a page that receives ${leaving} gives up the lead, and follows after ${coming}`, async (t) => {
+  test(`a page that receives ${leaving} stops leading, and follows after ${coming}`, async (t) => {
     const { browser, relay, first, second, socket } = await twoTabs(t);
     socket.sends(msg('1', notification('a')));
     await until('the message', () => second.seen.length === 1);

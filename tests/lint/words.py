@@ -12,7 +12,9 @@ NOT_OURS = re.compile(r'LICENSE|(^|/)(expected|dist|corpus|node_modules)/|^tests
 HASH = re.compile(r'^\s*#(?!!)(.*)|\s# (.*)$', re.M)
 DASH = re.compile(r'--\s(.*)$', re.M)
 SLASH = re.compile(r'/\*(.*?)\*/|(?<![:\'"])//([^\n]*)', re.S)
-STRING = re.compile(r'"((?:[^"\\\n]|\\.)*)"|\'((?:[^\'\\\n]|\\.)*)\'')
+STRING = re.compile(r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'')
+TEMPLATE = re.compile(STRING.pattern + r'|`(?:[^`\\]|\\.)*`', re.S)
+EXPRESSION = re.compile(r'\$\{[^{}]*\}')
 
 
 def read_list():
@@ -49,7 +51,9 @@ def text_of(path, body):
     comment = SLASH if re.search(r'\.(c|h|js|ts|mjs|css)$', path) else DASH if re.search(r'\.(sql|lua)$', path) else HASH
     found = [(m.start(), m.group(0)) for m in comment.finditer(body)]
     code = comment.sub(lambda m: re.sub(r'\S', ' ', m.group(0)), body)
-    return found + [(m.start(), m.group(0)) for m in STRING.finditer(code) if m.group(0).count(' ') > 1]
+    string = TEMPLATE if re.search(r'\.(js|ts|mjs)$', path) else STRING
+    strings = [(m.start(), EXPRESSION.sub(lambda e: ' ' * len(e.group(0)), m.group(0))) for m in string.finditer(code)]
+    return found + [(offset, text) for offset, text in strings if text.count(' ') > 1]
 
 
 def check(path, rules, allowed):
