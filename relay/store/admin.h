@@ -6,25 +6,28 @@
 
 /* RC_OK and RC_AGAIN as in store.h. */
 
-/* A JSON text, valid during the callback; overview.lua and errors.lua define it. */
+/*
+ * A JSON string, valid during the callback; overview.lua, errors.lua, latest.lua and user.lua
+ * define its form.
+ */
 typedef void store_described(void *ctx, enum rc rc, struct bytes json);
 MUST_CHECK enum rc store_overview(struct store *store, store_described *done, void *ctx);
-/* A page of the error log, newest first: entries older than `before`; NULL: the newest. */
+/* Returns a page of the error log, newest first: entries older than `before`; NULL: the newest. */
 MUST_CHECK enum rc store_errors(struct store *store, const struct entry_id *before,
                                 store_described *done, void *ctx);
-/* The newest notifications after `after` (NULL: any), newest first, without payloads. */
+/* Returns the newest notifications after `after` (NULL: all), newest first, without payloads. */
 MUST_CHECK enum rc store_latest(struct store *store, const struct entry_id *after,
                                 store_described *done, void *ctx);
-/* The relays that a user is connected to, and the pending notifications; form: user.lua. */
+/* Returns the relays to which a user is connected, and the number of pending notifications. */
 MUST_CHECK enum rc store_user(struct store *store, const char *user, store_described *done,
                               void *ctx);
 
 enum store_error_change {
     STORE_ERROR_CHANGED,
-    STORE_ERROR_GONE,    /* no such entry */
-    STORE_ERROR_NO_USERS /* no users, or invalid: it can only be dropped */
+    STORE_ERROR_NOT_FOUND, /* the entry does not exist */
+    STORE_ERROR_NO_USERS   /* the entry has no users or is invalid: it can only be dropped */
 };
-/* `users`: number of users the notification is sent to again. */
+/* `users`: the number of users to whom the notification is sent again. */
 typedef void store_error_changed(void *ctx, enum rc rc, enum store_error_change outcome,
                                  long long users);
 /* Like direct_redrive, for all users of the entry. */

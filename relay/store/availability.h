@@ -6,7 +6,9 @@
 
 struct store;
 
-/* Is called when the store goes up or down. The caller owns it; it must outlive the store. */
+/*
+ * Called when the store goes up or down. The caller owns the struct, which must outlive the store.
+ */
 struct store_listener {
     void (*on_up)(void *ctx);
     void (*on_down)(void *ctx);
@@ -18,19 +20,19 @@ void store_listen(struct store *store, struct store_listener *listener);
 bool store_is_up(const struct store *store);
 
 /*
- * In a cluster the store may be up without some of its shards. Their users wait, and the feed's
- * batches leave out their notifications.
+ * In a cluster the store may be up without some of its shards. The users of these shards wait, and
+ * the feed's batches omit their notifications.
  */
 bool store_is_complete(const struct store *store);
-/* The store is up with the shard of this user. */
+/* The store is up, including this user's shard. */
 bool store_serves(const struct store *store, const char *user);
 
-/* The store is up, and so is the reader, if this process has one: clients get notifications. */
+/* The store is up, and so is this process's reader, if any: clients receive notifications. */
 bool store_is_serving(const struct store *store);
-/* The reader reports whether one of its connections follows its shards (topology.h). */
+/* Called by the reader: whether one of its connections follows its shards (topology.h). */
 void store_set_reader_follows(struct store *store, unsigned connection, bool follows);
 
-/* The store replies, but rejects heartbeats (it is full): blocked readers receive nothing. */
+/* The store replies but rejects heartbeats, because it is full: blocked readers receive no data. */
 bool store_rejects_heartbeats(const struct store *store);
 
 #endif

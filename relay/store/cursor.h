@@ -1,33 +1,35 @@
-/* cursor.h: the cursor of a user in the streams that hold its notifications. */
+/* cursor.h: the cursor of a user in the two streams that the user reads. */
 #ifndef CLAIRON_STORE_CURSOR_H
 #define CLAIRON_STORE_CURSOR_H
 
 #include "store/entry.h"
 
 /*
- * A user reads two streams: that of shard 0, and that of its own shard. With a single shard, `own`
- * stays zero.
+ * A user reads two streams: shard 0 and the user's own shard. With a single shard, `own` stays
+ * zero.
  */
 struct cursor {
     struct entry_id shared; /* in shard 0 */
     struct entry_id own;    /* in the user's own shard */
 };
 
-/* The half for this shard. A user reads no third one: any other number means its own. */
+/*
+ * The cursor in this shard. A user does not read a third one: any other number means the own shard.
+ */
 static inline struct entry_id *
 cursor_in(struct cursor *cursor, unsigned shard)
 {
     return shard == 0 ? &cursor->shared : &cursor->own;
 }
 
-/* The entry is still unread. */
+/* Whether the entry is unread. */
 static inline bool
 cursor_is_before(const struct cursor *cursor, unsigned shard, struct entry_id id)
 {
     return entry_id_less(shard == 0 ? cursor->shared : cursor->own, id);
 }
 
-/* Moves the cursor to this entry, never backwards. */
+/* Advances the cursor to this entry, never backwards. */
 static inline void
 cursor_advance(struct cursor *cursor, unsigned shard, struct entry_id id)
 {
@@ -37,7 +39,7 @@ cursor_advance(struct cursor *cursor, unsigned shard, struct entry_id id)
         *at = id;
 }
 
-/* Everything read at `from` is read at `cursor` too. */
+/* Whether every entry read at `from` is also read at `cursor`. */
 static inline bool
 cursor_reaches(struct cursor cursor, struct cursor from)
 {
@@ -50,7 +52,7 @@ cursor_equal(struct cursor a, struct cursor b)
     return entry_id_equal(a.shared, b.shared) && entry_id_equal(a.own, b.own);
 }
 
-/* The entries read at both. */
+/* The entries that are read at both cursors. */
 static inline struct cursor
 cursor_min(struct cursor a, struct cursor b)
 {
@@ -58,7 +60,7 @@ cursor_min(struct cursor a, struct cursor b)
                            entry_id_less(b.own, a.own) ? b.own : a.own};
 }
 
-/* The entries read at either of them. */
+/* The entries that are read at either cursor. */
 static inline struct cursor
 cursor_max(struct cursor a, struct cursor b)
 {
@@ -66,14 +68,14 @@ cursor_max(struct cursor a, struct cursor b)
                            entry_id_less(a.own, b.own) ? b.own : a.own};
 }
 
-/* The cursor of a user with this own shard. `heads` has one id for each shard. */
+/* The cursor of a user with this own shard. `heads` contains one id per shard. */
 static inline struct cursor
 cursor_from_heads(const struct entry_id *heads, unsigned own)
 {
     return (struct cursor){heads[0], own > 0 ? heads[own] : (struct entry_id){0, 0}};
 }
 
-/* The reverse. A shard that the user does not read gets 0-0: nothing of it is read. */
+/* The reverse: a shard that the user does not read gets 0-0 (nothing was read). */
 static inline void
 cursor_to_heads(struct cursor cursor, unsigned own, struct entry_id *ret_heads, unsigned shards)
 {

@@ -1,4 +1,4 @@
-/* direct.h: blocking requests to the store, for commands of the CLI. */
+/* direct.h: blocking requests to the store, for CLI commands. */
 #ifndef CLAIRON_STORE_DIRECT_H
 #define CLAIRON_STORE_DIRECT_H
 
@@ -10,49 +10,50 @@
 
 struct direct;
 
-/* NULL: see `error`. `config` must outlive it. Free it with direct_close. */
+/* NULL: `error` is set. `config` must outlive the result. Free it with direct_close. */
 struct direct *direct_open(const struct config *config, char error[DIRECT_ERROR_MAX]);
 void direct_close(struct direct *direct); /* accepts NULL */
 /* The error of the last failed request. */
 const char *direct_error(const struct direct *direct);
 
 /*
- * Visits the entries of the error logs of all shards from `since`, oldest first, until a visit
- * returns false. An entry is valid during its visit; only a visit may call direct_redrive and
- * direct_drop.
+ * Visits the entries of all shards' error logs from `since`, oldest first, until a visit returns
+ * false. An entry is valid during its visit. direct_redrive and direct_drop may be called only by a
+ * visit.
  */
 typedef bool direct_visit(void *ctx, unsigned shard, const struct error_entry *entry);
 MUST_CHECK enum rc direct_errors(struct direct *direct, struct entry_id since, direct_visit *visit,
                                  void *ctx);
-/* The number of entries of all shards; -1: unknown. */
+/* The number of entries in all shards; -1: unknown. */
 long long direct_error_count(struct direct *direct);
 
 /*
- * direct_redrive and direct_drop queue a command and do not wait for its reply. direct_errors reads
+ * direct_redrive and direct_drop queue a command without waiting for its reply. direct_errors reads
  * the replies after each page of the log, adds them to direct_changed, and fails if one is an
  * error. Entries that no longer exist are not counted.
  */
 
 /*
- * Sends the notification again to `users`, a subset of the entry's, from attempt 0 and with a new
- * lifetime, and removes the entry. RC_BAD: direct_can_redrive is false; nothing was done.
+ * Sends the notification again to `users`, a subset of the entry's users, from attempt 0 and with a
+ * renewed lifetime, and removes the entry. RC_BAD: direct_can_redrive is false; nothing was
+ * changed.
  */
 MUST_CHECK enum rc direct_redrive(struct direct *direct, unsigned shard,
                                   const struct error_entry *entry, const char *const *users,
                                   size_t count);
 void direct_drop(struct direct *direct, unsigned shard, struct entry_id entry);
-/* Whether the entry has all data of a redrive. */
+/* Whether the entry contains all data that a redrive needs. */
 bool direct_can_redrive(const struct error_entry *entry);
 
-/* Totals of the redrives or drops of this connection. */
+/* Totals of the redrives and drops of this connection. */
 struct direct_changes {
     bool is_redrive;
     long long entries;
-    long long users; /* pending again */
+    long long users; /* users for whom it is pending again */
 };
 const struct direct_changes *direct_changed(const struct direct *direct);
 
-/* The trace of a notification. `id`: a UUID in lower case. Valid until the next request. */
+/* Returns the trace of a notification, valid until the next request. `id`: a lower case UUID. */
 MUST_CHECK enum rc direct_trace(struct direct *direct, const char *id,
                                 const struct trace **ret_trace);
 

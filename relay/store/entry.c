@@ -1,4 +1,4 @@
-/* entry.c: stream ids as texts and numbers. */
+/* entry.c: converts stream ids between strings and numbers. */
 #include "store/entry.h"
 
 #include <stddef.h>

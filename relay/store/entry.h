@@ -9,7 +9,7 @@
 #include "base/rc.h"
 #include "wire/frame.h"
 
-#define ENTRY_ID_TEXT_MAX 42 /* two 64-bit numbers, a dash and the zero */
+#define ENTRY_ID_TEXT_MAX 42 /* two 64-bit numbers, a dash and the zero byte */
 
 /* A stream id: ids increase along the stream. */
 struct entry_id {
@@ -17,27 +17,27 @@ struct entry_id {
     uint64_t seq;
 };
 
-/* A transaction of the database. */
+/* A database transaction. */
 struct transaction {
-    uint64_t xid;      /* 0: none */
+    uint64_t xid;      /* 0: unknown */
     int64_t commit_us; /* wall clock */
 };
 
-/* A stream entry: views into the store's reply. */
+/* A stream entry. Points into the store's reply. */
 struct entry {
     struct entry_id id;
-    unsigned char shard; /* of its stream */
-    struct frame frame;  /* from the field route: without data */
+    unsigned char shard; /* shard of its stream */
+    struct frame frame;  /* from the field `route`, without the data */
     struct bytes uuid;
     struct bytes data;
-    bool is_retry;            /* delivered to `retry_users` only */
+    bool is_retry;            /* delivered only to `retry_users` */
     struct bytes retry_users; /* packed like targets: iterate with frame_next_target */
-    bool is_open_ended;       /* every user who receives it must acknowledge it */
-    int64_t expires_us;       /* expiration; 0: none */
+    bool is_open_ended;       /* every recipient must acknowledge it */
+    int64_t expires_us;       /* expiration; 0: does not expire */
     uint64_t score;           /* in an inbox: entry_id_score of the notification's first entry */
 };
 
-/* The id as the score of a sorted set, as in the scripts: 1024 scores per millisecond. */
+/* The id as a score of a sorted set, as in the scripts: 1024 scores per millisecond. */
 uint64_t entry_id_score(struct entry_id id);
 struct entry_id entry_id_of_score(uint64_t score); /* the lowest id with this score */
 MUST_CHECK enum rc entry_id_read(const char *text, size_t len, struct entry_id *ret_id);
@@ -49,7 +49,7 @@ entry_id_less(struct entry_id a, struct entry_id b)
     return a.ms < b.ms || (a.ms == b.ms && a.seq < b.seq);
 }
 
-/* The greatest id below `id`. */
+/* The highest id below `id`. */
 static inline struct entry_id
 entry_id_before(struct entry_id id)
 {

@@ -5,7 +5,7 @@
 #include "store/entry.h"
 #include "store/store.h"
 
-/* Views into the store's reply. */
+/* Points into the store's reply. */
 struct error_entry {
     struct entry_id entry;
     struct bytes id;
@@ -13,12 +13,12 @@ struct error_entry {
     struct bytes attempts;
     struct bytes users; /* a JSON array */
     struct bytes data;
-    struct bytes route; /* a notification's head, or empty */
+    struct bytes route; /* the header of a notification's frame, or empty */
 };
 
 /*
- * The shard whose error log may have an entry with this id: with several shards delivery.lua puts
- * the number into the id. An id from elsewhere gets any shard.
+ * The shard whose error log may have an entry with this id. With several shards, delivery.lua
+ * encodes the number in the id. Any other id maps to an arbitrary shard.
  */
 static inline unsigned
 error_entry_shard(struct entry_id id, unsigned shard_count)

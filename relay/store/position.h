@@ -1,11 +1,11 @@
-/* position.h: the WAL position of a notification; it orders those of several shards. */
+/* position.h: the WAL position of a notification, which defines commit order across shards. */
 #ifndef CLAIRON_STORE_POSITION_H
 #define CLAIRON_STORE_POSITION_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* 0, 0: not from a commit; less than all others. */
+/* (0, 0): not from a commit; lower than all others. */
 struct position {
     uint64_t lsn;
     uint64_t ordinal;

@@ -1,4 +1,4 @@
-/* publish.h: stores notifications published over HTTP. */
+/* publish.h: stores notifications that were published over HTTP. */
 #ifndef CLAIRON_STORE_PUBLISH_H
 #define CLAIRON_STORE_PUBLISH_H
 
@@ -8,17 +8,18 @@ struct publication;
 
 enum store_publish {
     STORE_PUBLISHED,
-    STORE_PUBLISHED_BEFORE,    /* stored before with the same key: nothing was stored */
-    STORE_PUBLISHED_DIFFERENT, /* the key has another notification: nothing was stored */
-    STORE_PUBLISHED_EXPIRED    /* unknown key, expired notification: nothing was stored */
+    STORE_PUBLISHED_BEFORE,    /* a repeat of an earlier request: nothing was stored */
+    STORE_PUBLISHED_DIFFERENT, /* the key belongs to a different notification: nothing was stored */
+    STORE_PUBLISHED_EXPIRED    /* unknown key and expired notification: nothing was stored */
 };
 
 #define STORE_DIGEST_TEXT 64                    /* hexadecimal digits */
-#define STORE_IDEMPOTENCY_RETENTION_MS 86400000 /* how long a key is known */
+#define STORE_IDEMPOTENCY_RETENTION_MS 86400000 /* how long a key is stored */
 
 /*
- * Stores the notification, once per idempotency `key` (NULL: none; any bytes). `digest` identifies
- * the request. `id`: of the stored notification, new or old. The arguments are copied.
+ * Stores the notification, once per idempotency `key` (any bytes; NULL: no key). `digest`
+ * identifies the request. `id`: the id of the stored notification, new or old. The arguments are
+ * copied.
  */
 typedef void store_published(void *ctx, enum rc rc, enum store_publish outcome, const char *id);
 MUST_CHECK enum rc store_publish(struct store *store, const struct publication *publication,

@@ -12,7 +12,7 @@ struct store;
 
 struct reader_member {
     bool added;
-    uint64_t xid; /* of the transaction that changed it; 0: unknown */
+    uint64_t xid; /* transaction that changed it; 0: unknown */
     struct bytes audience;
     struct bytes target;
     struct bytes user;
@@ -20,26 +20,30 @@ struct reader_member {
 
 /* The rows of a live rule changed without notifications. */
 struct reader_reload {
-    uint64_t xid;     /* as in a membership */
-    int64_t added_us; /* when it was added, by the store's wall clock */
+    uint64_t xid;     /* transaction of the change; 0: unknown */
+    int64_t added_us; /* time when it was added, by the store's wall clock */
     struct bytes source;
     struct bytes rule;
 };
 
-/* A shard is followed from now on. */
+/* A shard whose following has started. */
 struct reader_followed {
     unsigned shard;
-    struct entry_id newest;      /* entries up to here were not read */
-    struct transaction notified; /* the newest one that they notify of */
+    struct entry_id newest;      /* entries up to this id were not read */
+    struct transaction notified; /* the newest transaction that has a notification among them */
 };
 
 struct reader_events {
-    /* The views end with the call. Shard 0 and any other one are merged in commit order. */
+    /*
+     * The entry is valid during the call. Shard 0 and any other shard are merged in commit order.
+     */
     void (*on_entry)(void *ctx, const struct entry *entry);
     void (*on_member)(void *ctx, const struct reader_member *member);
-    /* NULL: of any rule, because reloads may have been missed. */
+    /* NULL: any rule may have been reloaded, because reloads may have been missed. */
     void (*on_reload)(void *ctx, const struct reader_reload *reload);
-    /* Acks stored by other processes, or dead letters: user, id, user, id .. as targets. */
+    /*
+     * Acks that other processes stored, or dead letters: user, id, user, id ... encoded as targets.
+     */
     void (*on_ack_events)(void *ctx, struct bytes pairs, bool was_acked);
     /* After a reconnect or a trimmed stream: memberships or acks may have been missed. */
     void (*on_resumed)(void *ctx);
@@ -48,17 +52,19 @@ struct reader_events {
     void *ctx;
 };
 
-/* Reads nothing before reader_seek. Reconnects and resumes by itself. `store` must outlive it. */
+/*
+ * Reads nothing before reader_seek. Reconnects and resumes automatically. `store` must outlive it.
+ */
 struct reader *reader_open(struct ev_loop *loop, const struct config *config, struct store *store,
                            struct stats *stats, const struct reader_events *events);
 void reader_close(struct reader *reader); /* accepts NULL */
 
-/* Reads entries after `after`, which has an id for each shard. */
+/* Reads the entries after `after`, which contains an id for each shard. */
 void reader_seek(struct reader *reader, const struct entry_id *after);
 
 /*
  * In a cluster, shards other than shard 0 are read only while they are followed; on a single server
- * all are read. `reader_follow` before the first reader_seek: the shard is followed after that.
+ * all are read. A reader_follow before the first reader_seek takes effect after it.
  */
 void reader_follow(struct reader *reader, unsigned shard);
 void reader_unfollow(struct reader *reader, unsigned shard);

@@ -1,4 +1,4 @@
-/* store.h: the store (KeyDB, Redis or Valkey) as the other modules use it. */
+/* store.h: the store (KeyDB, Redis or Valkey); the interface for the other modules. */
 #ifndef CLAIRON_STORE_STORE_H
 #define CLAIRON_STORE_STORE_H
 
@@ -19,19 +19,19 @@
 struct ev_loop;
 struct store;
 
-/* NULL: invalid URL (already logged). Connects from the loop, and reconnects after a failure. */
+/* NULL: invalid URL (logged). Connects from the loop, and reconnects after a failure. */
 struct store *store_open(struct ev_loop *loop, const struct config *config, struct stats *stats);
-void store_close(struct store *store); /* accepts NULL; pending callbacks are called with RC_IO */
+void store_close(struct store *store); /* accepts NULL; pending callbacks receive RC_IO */
 
-/* The random id of this process, constant while it runs. */
+/* The random id of this process; constant while it runs. */
 const char *store_relay_id(const struct store *store);
 
-/* The store's identity: changes when its data is lost. "" before the store is first up. */
+/* The store's identity, which changes when its data is lost. "" until the store is first up. */
 const char *store_epoch(const struct store *store);
 
 /*
- * A store has one or more shards, each with its own stream. Notifications for a single user are in
- * that user's shard, all others in shard 0. With one shard everything is in shard 0.
+ * A store has one or more shards, each with a stream. Notifications for a single user are in that
+ * user's shard, all others in shard 0. With one shard all are in shard 0.
  */
 unsigned store_shards(const struct store *store);
 unsigned store_shard_of(const struct store *store, const char *user);
@@ -40,27 +40,27 @@ unsigned store_shard_of(const struct store *store, const char *user);
 const struct entry_id *store_newest(const struct store *store);
 
 /*
- * The newest transactions with a notification in the shard, and with a membership change or reload,
- * when the store went up.
+ * The newest transactions when the store went up: with a notification in the shard, and with a
+ * membership change or reload.
  */
 #define STORE_NEWEST_TRANSACTIONS 2
 void store_newest_transactions(const struct store *store, unsigned shard,
                                struct transaction ret_newest[STORE_NEWEST_TRANSACTIONS]);
 
 /*
- * Records an entry that was read. After a failover to an older replica, new entries get ids above
- * it, so that sessions miss none of them.
+ * Records an entry that was read. After a failover to an outdated replica, new entries get higher
+ * ids, so that sessions do not miss any.
  */
 void store_record_entry(struct store *store, unsigned shard, struct entry_id id);
-/* The same with several shards: this entry and those before it hold WAL up to `to`. */
+/* The same with several shards: this entry and all earlier ones cover the WAL up to `to`. */
 void store_record_position(struct store *store, unsigned shard, struct entry_id id,
                            struct position to);
-/* With several shards: store_newest and the entries before it hold WAL up to this position. */
+/* With several shards: store_newest and all earlier entries cover the WAL up to this position. */
 struct position store_newest_position(const struct store *store, unsigned shard);
 
 /*
- * How long after the reply a crash of the machine may still lose an entry, in microseconds: 0 with
- * appendfsync always, else two intervals of everysec.
+ * How long after the reply an operating system crash may still lose an entry, in microseconds: 0
+ * with appendfsync always, else two intervals of everysec.
  */
 int64_t store_fsync_delay_us(const struct store *store);
 
@@ -68,26 +68,28 @@ int64_t store_fsync_delay_us(const struct store *store);
 int store_min_replicas(const struct store *store);
 /*
  * Calls back when that many replicas have everything that the store acknowledged before this call.
- * One call at a time, else RC_AGAIN.
+ * One call at a time, otherwise RC_AGAIN.
  */
 typedef void store_replicated(void *ctx, enum rc rc);
 MUST_CHECK enum rc store_replicate(struct store *store, store_replicated *done, void *ctx);
 
 /*
- * All calls below return RC_OK or RC_AGAIN. RC_OK: the callback is called once, from the loop, with
- * RC_OK and the reply, or with RC_IO (connection lost, or an error reply, logged and counted).
- * RC_AGAIN: the store is down; the callback is not called. Views in a reply end with the callback.
+ * All functions below return RC_OK or RC_AGAIN. RC_OK: the callback is called once, from the loop,
+ * with RC_OK and the reply, or with RC_IO (connection lost, or an error reply, which is logged and
+ * counted). RC_AGAIN: the store is down; the callback is not called. Data of a reply is valid
+ * during the callback.
  */
 
-/* How far the store has a slot's WAL. */
+/* The slot's progress in the store. */
 struct store_progress {
-    const char *position; /* all frames up to it are stored; "": none */
-    const char *furthest; /* of the newest frame stored by a shard of that timeline */
-    uint64_t read_lsn;    /* all WAL before it is handled; 0: unknown */
-    uint32_t timeline;    /* the lowest of all shards */
+    const char *position; /* all frames up to it are stored; "": no frame */
+    /* position of the newest frame that a shard of that timeline has stored */
+    const char *furthest;
+    uint64_t read_lsn; /* all WAL before it is processed; 0: unknown */
+    uint32_t timeline; /* the lowest timeline of all shards */
 };
 /*
- * Acquires a slot's progress for this feed; earlier feeds are fenced. `progress` is NULL without
+ * Acquires a slot's progress for this feed, and fences earlier feeds. `progress` is NULL unless
  * RC_OK. RC_BAD: the store belongs to another database or slot (logged).
  */
 typedef void store_acquired(void *ctx, enum rc rc, const struct store_progress *progress);
@@ -95,66 +97,67 @@ MUST_CHECK enum rc store_acquire(struct store *store, const char *slot, const st
                                  uint32_t timeline, store_acquired *done, void *ctx);
 
 /*
- * Rewinds the progress of an acquired slot in the shards that lost data. Other shards keep it: they
- * would get their frames twice.
+ * Rewinds the progress of an acquired slot in the shards that lost data. Other shards keep theirs;
+ * otherwise they would store their frames twice.
  */
 struct store_rewind {
-    const char *position; /* the new position, if it is lower; "": the start, also of memberships */
-    uint64_t read_lsn;    /* 0: unchanged */
-    uint32_t timeline;    /* the new one */
-    uint32_t of_timeline; /* only shards on this timeline; 0: all */
+    /* the new position, if it is lower; "": the start, also for memberships */
+    const char *position;
+    uint64_t read_lsn;       /* 0: unchanged */
+    uint32_t timeline;       /* the new timeline */
+    uint32_t of_timeline;    /* only shards on this timeline; 0: all */
     uint64_t read_lsn_below; /* only shards with a lower read_lsn; 0: all */
     bool is_gap;             /* the epoch changes */
-    bool resets_members;     /* shard 0, which has them, always restarts */
+    bool resets_members;     /* resets shard 0, which stores the memberships */
 };
 /* No callback: the store goes down and up again. */
 MUST_CHECK enum rc store_rewind(struct store *store, const char *slot,
                                 const struct store_rewind *request);
 
-/* A batch of frames. It keeps views: the frames' bytes must live until store_ingest. */
+/* A batch of frames. Frames are not copied: their bytes must live until store_ingest. */
 struct store_batch;
-struct store_batch *store_batch_new(struct store *store); /* which outlives it */
+struct store_batch *store_batch_new(struct store *store); /* the store must outlive it */
 void store_batch_free(struct store_batch *batch);         /* accepts NULL */
 void store_batch_add(struct store_batch *batch, const struct frame *frame);
 /* False: the notification is larger than the store accepts. */
 bool store_accepts(const struct store *store, const struct frame *frame);
-/* Adds such a notification's head to the error log as `rejected`, in the batch's order. */
+/* Adds the header of such a notification to the error log as `rejected`, in batch order. */
 void store_batch_reject(struct store_batch *batch, const struct frame *frame);
 size_t store_batch_bytes(const struct store_batch *batch);
 size_t store_batch_count(const struct store_batch *batch);
 
-#define STORE_BATCH_FRAMES_MAX 256 /* of a batch */
+#define STORE_BATCH_FRAMES_MAX 256 /* frames in a batch */
 
 /*
  * True: the frame must start the next batch. Either the batch is full; or it is large enough, and
  * the frame is stored by the other method (script or transaction); or the frame is a membership and
- * the batch has notifications: relays must read a membership before the notifications that follow
- * it.
+ * the batch contains notifications: relays must read a membership before the notifications that
+ * follow it.
  */
 bool store_batch_is_full(const struct store_batch *batch, const struct frame *frame);
 
 /*
- * Stores the batch, which may be empty, in one step, and clears it. `after` is the position (text)
- * that it follows: a store that is behind rejects it. `position` is that of its last frame, or
- * `after`. All frames are beyond the progress of store_acquire. With this batch all WAL before
- * `read_lsn` is handled; 0: unchanged.
+ * Stores the batch, which may be empty, in one step, and clears it. `after` is the position that it
+ * must follow: a store that is behind rejects the batch. `position` is the position of its last
+ * frame, or `after`. All frames are beyond the progress of store_acquire. After this batch all WAL
+ * before `read_lsn` is processed; 0: unchanged.
  */
 typedef void store_ingested(void *ctx, enum rc rc);
 MUST_CHECK enum rc store_ingest(struct store *store, const char *slot, const char *after,
                                 const char *position, uint64_t read_lsn, struct store_batch *batch,
                                 store_ingested *done, void *ctx);
 
-/* One acknowledgement; the texts are copied. */
+/* One acknowledgement; the strings are copied. */
 struct store_ack {
     const char *user;
     const char *id;
-    signed char shard; /* of the notification; -1: unknown */
+    signed char shard; /* shard of the notification; -1: unknown */
 };
 typedef void store_acked(void *ctx, enum rc rc);
 MUST_CHECK enum rc store_ack(struct store *store, const struct store_ack *acks, size_t count,
                              store_acked *done, void *ctx);
 
-/* Its shard, or one that may be it, is unavailable: store_ack would fail. */
+/* Its shard, or a possible shard, is unavailable: store_ack would fail. */
 bool store_acks_wait(const struct store *store, const struct store_ack *ack);
 
 /* A delivery report: a notification that needs an ack was written to a socket. */
@@ -162,26 +165,28 @@ struct store_report {
     const char *user;
     const unsigned char *id; /* 16 bytes */
     uint8_t backoff;         /* enum frame_backoff */
-    uint32_t ack_timeout_ms; /* 0: delivery.ack_timeout */
-    unsigned char shard;     /* of the notification */
+    uint32_t ack_timeout_ms; /* 0: use delivery.ack_timeout */
+    unsigned char shard;     /* shard of the notification */
     bool is_retried;
-    bool is_open_ended; /* any user it is delivered to has to acknowledge it */
+    bool is_open_ended; /* every recipient must acknowledge it */
     bool is_deferred;   /* not delivered: the in-flight window is full */
-    bool is_renewal;    /* reported before: a store that lost data may lack it */
+    bool is_renewal;    /* repeats an earlier report, which a store that lost data may lack */
 };
-/* `not_pending`: indexes of reports that lack no acknowledgement. Valid during the callback. */
+/*
+ * `not_pending`: indexes of reports whose notification is not pending. Valid during the callback.
+ */
 typedef void store_reported(void *ctx, enum rc rc, const size_t *not_pending, size_t count);
 /*
- * The ack timeout starts now. The reports need to live during the call only. Those of unavailable
- * shards are left out: sessions read the inbox again when they return. RC_CLOSED: all of them, and
- * the callback is not called.
+ * Starts the ack timeout. The reports must live only during the call. Reports of unavailable shards
+ * are omitted: sessions read the inbox again when these shards return. RC_CLOSED: all were omitted,
+ * and the callback is not called.
  */
 MUST_CHECK enum rc store_report(struct store *store, const struct store_report *reports,
                                 size_t count, store_reported *done, void *ctx);
 
 /*
- * Presence: which users are connected to this process. Only present users get retries. Needs a
- * heartbeat every few seconds. `was_registered`: false: send all users again.
+ * Presence: the users who are connected to this process. Only present users receive retries. A
+ * heartbeat is required every few seconds. `was_registered` false: send all users again.
  */
 enum store_presence_change {
     STORE_PRESENCE_ALL,    /* all users of this process */
@@ -194,45 +199,45 @@ MUST_CHECK enum rc store_presence(struct store *store, enum store_presence_chang
                                   const char *const *users, size_t count,
                                   store_presence_stored *done, void *ctx);
 
-/* Negative acknowledgement: retry these in delay_ms or later. */
+/* Negative acknowledgement: retry these after delay_ms or later. */
 MUST_CHECK enum rc store_nack(struct store *store, const char *user, const char *const *ids,
                               size_t count, int64_t delay_ms, store_acked *done, void *ctx);
 
-/* Whether a stream still has all entries after a cursor. */
+/* Whether the streams still contain all entries after a cursor. */
 enum store_range_state {
-    STORE_RANGE_WHOLE,   /* all of them */
+    STORE_RANGE_WHOLE,   /* they contain all */
     STORE_RANGE_TRIMMED, /* the oldest were trimmed */
-    STORE_RANGE_UNKNOWN  /* the store never reached that cursor */
+    STORE_RANGE_UNKNOWN  /* the store has never reached that cursor */
 };
 
 /* A page of entries. */
 struct store_page {
     const struct entry *entries;
     size_t count;
-    size_t seen;                  /* entries read, with foreign ones */
-    struct cursor first;          /* of a range: its start, after trimmed entries */
-    struct cursor last;           /* start of the next page, if any were read */
+    size_t seen;                  /* entries read, including foreign ones */
+    struct cursor first;          /* of a range: its start, after the trimmed entries */
+    struct cursor last;           /* start of the next page, if any entries were read */
     enum store_range_state state; /* of a range */
-    const char *next;             /* of an inbox: start of the next page; "": the end */
+    const char *next;             /* of an inbox: start of the next page; "": no further page */
 };
 typedef void store_paged(void *ctx, enum rc rc, const struct store_page *page);
 /*
- * The entries after a cursor, of shard 0 and the user's own shard, merged as far as both were read.
- * With two shards, entries beyond `end` are left out.
+ * Returns the entries after a cursor, of shard 0 and the user's own shard, merged as far as both
+ * were read. With two shards, entries beyond `end` are omitted.
  */
 MUST_CHECK enum rc store_range(struct store *store, unsigned own_shard, struct cursor after,
                                struct cursor end, size_t max, store_paged *done, void *ctx);
 #define STORE_INBOX_CURSOR_MAX 48
-/* The `after` of store_inbox for notifications first stored after this cursor. */
+/* Returns the `after` of store_inbox for notifications that were first stored after this cursor. */
 void store_inbox_cursor_after(struct cursor cursor, char ret_after[STORE_INBOX_CURSOR_MAX]);
 /*
- * The user's pending notifications of both shards, in order. `after`: "0" or a cursor, then
- * page->next. `undelivered_only`: without notifications whose ack timeout still runs.
+ * Returns the user's pending notifications of both shards, in order. `after`: "0" or a cursor, then
+ * page->next. `undelivered_only`: omits notifications whose ack timeout is running.
  */
 MUST_CHECK enum rc store_inbox(struct store *store, const char *user, const char *after, size_t max,
                                bool undelivered_only, store_paged *done, void *ctx);
 
-/* The user's memberships as "AUDIENCE:target" texts. */
+/* The user's memberships as "AUDIENCE:target" strings. */
 typedef void store_grouped(void *ctx, enum rc rc, const struct bytes *groups, size_t count);
 MUST_CHECK enum rc store_groups(struct store *store, const char *user, store_grouped *done,
                                 void *ctx);

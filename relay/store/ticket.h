@@ -1,4 +1,4 @@
-/* ticket.h: tickets that replace a token for 30 s, valid once, on every relay of the store. */
+/* ticket.h: tickets, which replace a token once within 30 s, on every relay of the store. */
 #ifndef CLAIRON_STORE_TICKET_H
 #define CLAIRON_STORE_TICKET_H
 
@@ -7,14 +7,14 @@
 #define STORE_TICKET_SECONDS 30
 #define STORE_TICKET_TEXT 32 /* hexadecimal digits */
 
-/* RC_OK and RC_AGAIN as in store.h. The texts are copied. */
+/* RC_OK and RC_AGAIN as in store.h. The strings are copied. */
 
 /* Stores the claims of a ticket. */
 typedef void store_kept(void *ctx, enum rc rc);
 MUST_CHECK enum rc store_ticket_keep(struct store *store, const char *ticket, const char *claims,
                                      store_kept *done, void *ctx);
 
-/* Redeems a ticket; a second time fails. claims.at is NULL if there is no such ticket. */
+/* Redeems a ticket; this succeeds only once. claims.at is NULL if the ticket does not exist. */
 typedef void store_redeemed(void *ctx, enum rc rc, struct bytes claims);
 MUST_CHECK enum rc store_ticket_redeem(struct store *store, const char *ticket,
                                        store_redeemed *done, void *ctx);

@@ -4,15 +4,15 @@
 
 #include "store/store.h"
 
-#define STORE_TOPIC_PREFIX_MAX 256 /* with its zero */
+#define STORE_TOPIC_PREFIX_MAX 256 /* with the zero byte */
 
-/* Stores the feed's topic prefix for relays without a feed; ignores one that is too long. */
+/* Stores the feed's topic prefix for relays without a feed, unless it is too long. */
 void store_set_topic_prefix(struct store *store, const char *prefix);
 
-/* "" if no feed has stored one. */
+/* "" if no feed has stored a prefix. */
 const char *store_topic_prefix(const struct store *store);
 
-/* Copies the prefix that the store has; keeps the old one if it has none. */
+/* Copies the prefix from the store; if the store has none, the old prefix is kept. */
 void topic_prefix_set(char prefix[STORE_TOPIC_PREFIX_MAX], struct bytes text);
 
 #endif

@@ -11,12 +11,12 @@
 struct trace_event {
     char at[CLOCK_TEXT_MAX]; /* ISO 8601, UTC */
     struct bytes stage;  /* committed, stored, sent, acked, nacked, retried, errored, redriven */
-    struct bytes detail; /* an entry, a reason or a delay; "-": none */
+    struct bytes detail; /* an entry, a reason or a delay; "-": no detail */
     struct bytes user;   /* empty: no user */
     int attempt;
 };
 
-/* The texts are views into the store's reply; the arrays belong to the trace. */
+/* The strings point into the store's reply; the arrays belong to the trace. */
 struct trace {
     struct bytes data; /* the JSON document; empty: trimmed from the stream */
     struct trace_event *events;
@@ -25,9 +25,9 @@ struct trace {
     size_t waiting_count;
 };
 
-/* An empty trace (no data, no events): unknown id. Views end with the callback. */
+/* An empty trace (no data, no events): unknown id. Its data is valid during the callback. */
 typedef void store_traced(void *ctx, enum rc rc, const struct trace *trace);
-/* `id`: a UUID in lower case. RC_OK and RC_AGAIN as for all calls of store.h. */
+/* `id`: a lower case UUID. RC_OK and RC_AGAIN as in store.h. */
 MUST_CHECK enum rc store_trace(struct store *store, const char *id, store_traced *done, void *ctx);
 
 /* {"id":..,"notification":..,"events":[..],"waiting":[..]} */
@@ -41,7 +41,7 @@ void trace_free(struct trace *trace);
 /* True: unknown id. */
 bool trace_is_empty(const struct trace *trace);
 
-/* The commit time in an id's first 48 bits. `id`: a UUID. */
+/* Returns the commit time from the first 48 bits of an id. `id`: a UUID. */
 int64_t trace_commit_ms(const char *id);
 
 #endif

@@ -273,7 +273,7 @@ on_updated(void *ctx, enum rc rc, enum store_error_change outcome, long long use
         return;
     if (rc != RC_OK) {
         gate_request_no_store(request);
-    } else if (outcome == STORE_ERROR_GONE) {
+    } else if (outcome == STORE_ERROR_NOT_FOUND) {
         gate_request_problem(request, 404, 0, "no such entry in the error log");
     } else if (outcome == STORE_ERROR_NO_USERS) {
         gate_request_problem(request, 422, GATE_ERR_BAD_REQUEST,

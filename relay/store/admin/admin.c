@@ -17,7 +17,7 @@ struct description {
     store_described *done;
     void *ctx;
     enum store_script script;
-    struct bytes parts[STORE_SHARDS_MAX]; /* JSON texts */
+    struct bytes parts[STORE_SHARDS_MAX]; /* JSON, by shard */
 };
 
 static bool
@@ -47,7 +47,7 @@ merge_replies(const struct description *description)
     }
 }
 
-/* A single reply is passed on unchanged. */
+/* The reply of a single shard is returned unchanged. */
 static void
 finish_description(struct shard_request *request, enum rc rc)
 {
@@ -126,13 +126,13 @@ store_user(struct store *store, const char *user, store_described *done, void *c
     return describe(store, STORE_SCRIPT_user, user, done, ctx);
 }
 
-/* Redrives or drops a dead letter of one shard. */
+/* A request to redrive or drop a dead letter of one shard. */
 struct change {
     struct shard_request request;
     store_error_changed *done;
     void *ctx;
     bool is_drop;
-    bool is_sent; /* the entry was read, and its redrive was sent */
+    bool is_sent; /* the entry was read, and the redrive was sent */
     enum store_error_change outcome;
     long long users;
 };
@@ -149,7 +149,7 @@ send_redrive(struct change *change, struct shard *shard, const struct error_entr
     change->is_sent = true;
 }
 
-/* Sends the redrive of the entry that was read. */
+/* Sends the redrive of the entry in `reply`. */
 static void
 send_entry_redrive(struct change *change, struct shard *shard, const struct redisReply *reply)
 {
@@ -157,7 +157,7 @@ send_entry_redrive(struct change *change, struct shard *shard, const struct redi
     struct redrive redrive;
 
     if (!reply_is_array(reply, 1)) {
-        change->outcome = STORE_ERROR_GONE;
+        change->outcome = STORE_ERROR_NOT_FOUND;
     } else if (error_entry_read(reply_at(reply, 0), &entry) != RC_OK || entry.id.at == NULL ||
                redrive_prepare(&entry, clock_wall_us(), &redrive) != RC_OK) {
         change->outcome = STORE_ERROR_NO_USERS;
@@ -179,9 +179,9 @@ on_change_reply(struct shard_request *request, struct shard *shard, const struct
     if (!reply_is_integer(reply))
         return false;
     if (change->is_drop)
-        change->outcome = reply_integer(reply) > 0 ? STORE_ERROR_CHANGED : STORE_ERROR_GONE;
+        change->outcome = reply_integer(reply) > 0 ? STORE_ERROR_CHANGED : STORE_ERROR_NOT_FOUND;
     else if (reply_integer(reply) < 0)
-        change->outcome = reply_integer(reply) == -1 ? STORE_ERROR_GONE : STORE_ERROR_NO_USERS;
+        change->outcome = reply_integer(reply) == -1 ? STORE_ERROR_NOT_FOUND : STORE_ERROR_NO_USERS;
     else
         change->users = reply_integer(reply);
     return true;

@@ -47,7 +47,7 @@ sum_of_servers(json_t *const *overviews, size_t count, const char *key)
     return sum;
 }
 
-/* Order of rows for the merge; negative: the row of `b` is first. */
+/* Compares two rows for the merge; negative: `b` precedes `a`. */
 typedef int row_order(const json_t *a, const json_t *b);
 
 static int
@@ -104,8 +104,8 @@ merge_overviews(json_t *const *overviews, size_t count)
     json_t *merged;
 
     for (size_t i = 0; i < count; i++)
-        oldest[i] = json_object_get(overviews[i], "oldest"); /* not an array: no rows */
-    /* Shard 0 has all relays and users. */
+        oldest[i] = json_object_get(overviews[i], "oldest"); /* ignored unless it is an array */
+    /* Shard 0 stores all relays and users. */
     merged = json_pack(
         "{sI sO* sI sI sI sI sI sO so}", "at", number_of(overviews[0], "at"), "server",
         json_object_get(overviews[0], "server"), "entries", sum_of(overviews, count, "entries"),
@@ -118,7 +118,10 @@ merge_overviews(json_t *const *overviews, size_t count)
     return merged;
 }
 
-/* Parses all texts. False: one is invalid. Sets each part, maybe to NULL; the caller frees them. */
+/*
+ * Parses all replies. False: one is invalid. Sets each part, possibly to NULL; the caller frees
+ * them.
+ */
 static bool
 parse_texts(const struct bytes *texts, size_t count, json_type type, json_t **ret_parts)
 {
@@ -146,7 +149,7 @@ merge_latest(json_t *const *pages, size_t count)
     return merge_rows(pages, count, by_entry, STORE_LATEST_ROWS);
 }
 
-/* Shard 0 has the presence of all users. */
+/* Shard 0 stores the presence of all users. */
 static json_t *
 merge_users(json_t *const *users, size_t count)
 {
@@ -163,10 +166,10 @@ merge_users(json_t *const *users, size_t count)
     return merged;
 }
 
-/* Merges the parsed replies; frees none of them. */
+/* Merges the parsed replies, without freeing any of them. */
 typedef json_t *merge_parts(json_t *const *parts, size_t count);
 
-/* Parses the replies and returns the merged one as text; NULL: one is invalid. */
+/* Parses the replies and returns the merged reply as a string; NULL: one is invalid. */
 static char *
 merge_texts(const struct bytes *texts, size_t count, json_type type, merge_parts *merge)
 {

@@ -7,12 +7,12 @@
 #include "wire/bytes.h"
 
 /*
- * Merges replies of overview.lua, by shard. The result has the same form; the caller frees it.
- * NULL: one of them is invalid.
+ * Merges replies of overview.lua, by shard. The result has the same form, and the caller frees it.
+ * NULL: a reply is invalid.
  */
 char *admin_merge_overviews(const struct bytes *texts, size_t count);
 
-/* The same for errors.lua and latest.lua, one page each, newest first, and for user.lua. */
+/* Merge one page per shard of errors.lua or latest.lua, newest first, or replies of user.lua. */
 char *admin_merge_errors(const struct bytes *texts, size_t count);
 char *admin_merge_latest(const struct bytes *texts, size_t count);
 char *admin_merge_users(const struct bytes *texts, size_t count);

@@ -13,7 +13,7 @@
 #include "wire/frame.h"
 #include "wire/notification_json.h"
 
-/* Overwrites the expiration in the metadata, whose length is fixed up to the year 9999. */
+/* Overwrites the expiration in the metadata. Its length is constant until the year 9999. */
 static void
 patch_expiration(unsigned char *data, size_t len, int64_t expires_us)
 {

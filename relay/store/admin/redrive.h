@@ -13,21 +13,24 @@ struct redrive {
     size_t route_len;
     unsigned char *data;
     size_t data_len;
-    int64_t expires_ms; /* new expiration; 0: none */
-    char expires[24];   /* the same as text */
+    int64_t expires_ms; /* new expiration; 0: does not expire */
+    char expires[24];   /* the same as a string */
     char entry[ENTRY_ID_TEXT_MAX];
 };
 
 /*
- * Renews the lifetime of a notification, in the route and in the JSON document: it expires as long
- * after `now_us` as it first did after its commit. An expired one without an expiration was for an
- * open-ended audience: it gets a day again. RC_BAD: invalid route.
+ * Renews the lifetime of a notification, in the route and in the JSON document: it is as long as
+ * the original one, and starts at `now_us`. An expired notification without an expiration belonged
+ * to an open-ended audience, whose lifetime is one day. RC_BAD: invalid route.
  */
 MUST_CHECK enum rc redrive_prepare(const struct error_entry *entry, int64_t now_us,
                                    struct redrive *ret_redrive);
 void redrive_free(struct redrive *redrive);
 
-/* Adds the ARGV of redrive.lua, except the users. They are views: all must outlive them. */
+/*
+ * Adds the ARGV of redrive.lua, except the users. They point into the arguments of this call, which
+ * must outlive them.
+ */
 struct arguments;
 void redrive_arguments(struct arguments *arguments, const char *prefix, const char *retention,
                        const struct error_entry *entry, const struct redrive *redrive);

@@ -24,7 +24,7 @@ trace_commit_ms(const char *id)
     return (int64_t)strtoll(hex, NULL, 16);
 }
 
-/* Removes the text up to the next blank from *line. */
+/* Removes and returns the first word of *line. */
 static struct bytes
 next_word(struct bytes *line)
 {
@@ -53,7 +53,7 @@ is_stage(const struct trace_event *event, const char *name)
     return bytes_equal_text(event->stage, name);
 }
 
-/* "sent 1732170000000 0 - u1": the user comes last, as it may contain blanks. */
+/* "sent 1732170000000 0 - u1": the user is last, because it may contain blanks. */
 static struct trace_event
 read_event(struct bytes line)
 {
@@ -99,9 +99,9 @@ read_stored(struct bytes entry, struct trace_event *event)
 }
 
 /*
- * For a notification that was trimmed from the stream. The id of a row's notification is a UUID of
- * version 8, which begins with the commit time. Other ids have version 7: they begin with the time
- * of the request.
+ * Used when the notification was trimmed from the stream. The id of a row's notification is a UUID
+ * of version 8, which begins with the commit time. Other ids have version 7 and begin with the
+ * request time.
  */
 static bool
 read_commit_of_id(const char *id, struct trace_event *event)
@@ -130,7 +130,7 @@ trace_read(const struct redisReply *reply, const char *id, struct trace *ret_tra
         trace.event_count += read_commit(trace.data, &trace.events[trace.event_count]);
     else if (reply_count(events) > 0)
         trace.event_count += read_commit_of_id(id, &trace.events[trace.event_count]);
-    if (reply_count(events) == 0) /* it needs no ack, or its events have expired */
+    if (reply_count(events) == 0) /* the notification needs no ack, or its events have expired */
         trace.event_count +=
             read_stored(reply_bytes(reply_at(reply, 1)), &trace.events[trace.event_count]);
     for (size_t i = 0; i < reply_count(events); i++)
@@ -204,14 +204,14 @@ trace_write_json(const struct trace *trace, const char *id, struct buffer *out)
         rc = buffer_addf(out, ",\"events\":[");
     for (size_t i = 0; i < trace->event_count && rc == RC_OK; i++) {
         if (is_stage(&trace->events[i], "nacked"))
-            continue; /* a request, not an event */
+            continue; /* a request that was not stored is not an event */
         rc = write_event(&trace->events[i], is_first, out);
         is_first = false;
     }
     return rc == RC_OK ? write_waiting(trace, out) : rc;
 }
 
-/* Only one shard has the notification: they are queried in turn. */
+/* Only one shard has the notification, so the shards are queried one after another. */
 struct trace_request {
     struct shard_request request;
     store_traced *done;

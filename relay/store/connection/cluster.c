@@ -4,7 +4,7 @@
 #include "store/connection/reply.h"
 #include "store/connection/servers_private.h"
 
-/* The nodes of the reply come first: seeds may have left the cluster. */
+/* The nodes in the reply precede the seeds, which may have left the cluster. */
 static void
 update_nodes(struct servers *servers, const struct redisReply *reply, const char *queried)
 {
@@ -22,7 +22,7 @@ update_nodes(struct servers *servers, const struct redisReply *reply, const char
             servers->at = i;
 }
 
-/* A slot without a primary keeps the last one. */
+/* For a slot without a primary, the last known one is kept. */
 static enum rc
 read_slots(struct servers *servers, const struct redisReply *reply)
 {

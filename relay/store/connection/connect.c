@@ -28,7 +28,7 @@ connect_host(struct connect *connect, const char *host)
     connect->done(connect->ctx, NULL, reason);
 }
 
-/* IPv4 first: a server that listens on one family usually uses IPv4. */
+/* IPv4 first: a server that listens on only one address family usually uses IPv4. */
 static void
 on_resolved(void *ctx, const struct resolved *found, size_t count, const char *error)
 {

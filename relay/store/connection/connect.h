@@ -9,7 +9,7 @@ struct ev_loop;
 struct redisAsyncContext;
 struct resolve;
 
-/* A connection in progress, owned by the callee; NULL: `reason` has the error. */
+/* A connection in progress, owned by the callee. NULL: `reason` is the error. */
 typedef void connect_done(void *ctx, struct redisAsyncContext *redis, const char *reason);
 
 struct connect {
@@ -18,7 +18,8 @@ struct connect {
     const struct url *address;
     connect_done *done;
     void *ctx;
-    unsigned failures;       /* consecutive, counted by the owner: selects the next address */
+    /* consecutive failures, counted by the owner: selects the next address */
+    unsigned failures;
     struct resolve *resolve; /* during name resolution */
 };
 

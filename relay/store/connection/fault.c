@@ -1,4 +1,4 @@
-/* fault.c: error replies of the store: their hints, and a rate limit for their log lines. */
+/* fault.c: hints for the store's error replies, and a rate limit for their log messages. */
 #include "store/connection/fault.h"
 
 #include <stddef.h>
@@ -22,13 +22,10 @@ static const struct fault faults[] = {
      "meanwhile",
      false},
     {"MISCONF",
-     "the store cannot write to its disk: see the log of the store; PostgreSQL retains WAL "
-     "meanwhile",
-     false},
+     "the store cannot write to its disk: check its log; PostgreSQL retains WAL meanwhile", false},
     {"NOREPLICAS",
      "the store has fewer replicas than its min-replicas-to-write: start them; PostgreSQL retains "
-     "WAL "
-     "meanwhile",
+     "WAL meanwhile",
      false},
     {"READONLY", REPLICA_HINT, true},
     {"MASTERDOWN", REPLICA_HINT, true},
@@ -37,8 +34,8 @@ static const struct fault faults[] = {
     {"CROSSSLOT", CLUSTER_HINT, true},
     {"cluster support disabled",
      "this server is not a node of a cluster: set [store] url = redis://host:port", true},
-    {"No such master", "the end of [store] url must be the name after sentinel monitor", true},
-    {"unknown command 'SENTINEL'", "this server is not a sentinel: correct [store] url", true},
+    {"No such master", "[store] url must end with the primary's name in the sentinels", true},
+    {"unknown command 'SENTINEL'", "this server is not a sentinel: check [store] url", true},
     {"LOADING", "the store is loading its dataset: wait", true},
     {"NOAUTH", "add user and password to [store] url: redis://user:password@host:port", true},
     {"WRONGPASS", WRONG_PASSWORD_HINT, true},

@@ -1,4 +1,4 @@
-/* fault.h: error replies of the store: their hints, and a rate limit for their log lines. */
+/* fault.h: hints for the store's error replies, and a rate limit for their log messages. */
 #ifndef CLAIRON_STORE_FAULT_H
 #define CLAIRON_STORE_FAULT_H
 
@@ -8,24 +8,25 @@
 struct fault {
     const char *word; /* substring of the reply */
     const char *hint;
-    bool is_of_server; /* reconnect: the next attempt may reach another or a repaired server */
+    /* reconnect: the next attempt may reach another server, or this one after a repair */
+    bool is_of_server;
 };
 
-/* NULL for an unknown error. `error` may be wrapped in the error of a script. */
+/* Returns NULL for an unknown error. `error` may be wrapped in a script error. */
 const struct fault *fault_find(const char *error);
 
 /*
- * The server does not have the shard, or not all of it, or is no primary: a shard is moving, or a
- * replica takes over. The request had no effect.
+ * The server does not have the shard or all of it, or is not a primary: a slot migration or
+ * failover is in progress. The request had no effect.
  */
 bool fault_is_redirection(const char *error);
 
-/* How to fix `error`, a constant text; NULL if unknown. */
+/* Returns a constant hint on how to fix `error`; NULL if unknown. */
 const char *fault_hint(const char *error);
 
 #define FAULT_KINDS 16 /* a full store rejects ten kinds of requests */
 
-/* Rate limit: one line per request, fault and 10 s. Starts zeroed. */
+/* Rate limit: one message per request and fault within 10 s. Must be initialized to zero. */
 struct fault_log {
     struct fault_seen {
         const char *failure;
@@ -37,8 +38,8 @@ struct fault_log {
 };
 
 /*
- * Logs `failure` ("could not store a batch") with the error and its hint. `failure` is a string
- * constant: its pointer is kept. Returns fault_find(error).
+ * Logs `failure` ("could not store a batch") with the error and its hint. `failure` must be a
+ * string constant: its pointer is stored. Returns fault_find(error).
  */
 const struct fault *fault_report(struct fault_log *log, const char *failure, const char *error);
 

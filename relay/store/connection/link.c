@@ -22,11 +22,12 @@
 
 #define LINK_BACKOFF_BASE_MS 100
 #define LINK_BACKOFF_CAP_MS 5000
-#define LINK_MOVE_CAP_MS 1000 /* where a replica takes over by itself */
+#define LINK_MOVE_CAP_MS 1000 /* upper bound of the backoff if failovers are automatic */
 #define LINK_LOADING_RETRY_S 0.2
 #define LINK_WATCHDOG_S 1.0
-#define LINK_SLOW_S 1.0   /* a shard that is elsewhere now: its server does not reply */
-#define LINK_SEARCH_S 3.0 /* more than a heartbeat of the store */
+/* after this time, checks whether the shard has moved: its former server does not reply */
+#define LINK_SLOW_S 1.0
+#define LINK_SEARCH_S 3.0 /* longer than the store's heartbeat interval */
 #define LINK_REASON_MAX 256
 #define SHA_TEXT 40
 
@@ -38,24 +39,24 @@ struct link {
     struct ev_loop *loop;
     const char *name;
     struct link_events events;
-    struct stats *stats; /* NULL: script times are not measured */
+    struct stats *stats; /* NULL: scripts are not measured */
     struct servers *servers;
     struct servers_user user;
-    struct url address; /* host "" and path "": not known yet */
+    struct url address; /* host "" and path "": unknown */
     struct connect connect;
     redisAsyncContext *redis; /* NULL while down */
     struct reply_arena *arena;
     struct send_queue *queue;
     struct backoff backoff;
-    ev_timer retry; /* down: until the next attempt; handshake: until INFO is asked again */
+    ev_timer retry; /* LINK_DOWN: runs the next attempt; LINK_HANDSHAKE: repeats INFO */
     ev_timer watchdog;
     double timeout_s;
     unsigned pending;    /* commands in flight */
-    int64_t received_us; /* time of the last reply, or when waiting began */
-    double was_silent_s; /* when it went down */
+    int64_t received_us; /* time of the last reply, or start of the wait */
+    double was_silent_s; /* seconds without a reply when it last went down */
     int scripts_loaded;
     bool is_loading;
-    bool is_usable; /* the connection works: the backoff restarts */
+    bool is_usable; /* the connection works: the backoff is reset */
     char none_key[STORE_KEY_MAX];
     bool closing;
     char shas[STORE_SCRIPT_COUNT][SHA_TEXT + 1];
@@ -65,8 +66,8 @@ struct request {
     struct link *link;
     link_reply *reply;
     void *ctx;
-    size_t left;       /* commands without a reply yet */
-    enum time_of what; /* TIME_COUNT: no script */
+    size_t left;       /* commands without a reply */
+    enum time_of what; /* TIME_COUNT: not a script */
     int64_t sent_us;
 };
 
@@ -85,7 +86,7 @@ link_is_redirected(const struct link *link, const char *error)
     return servers_can_move(link->servers) && fault_is_redirection(error);
 }
 
-/* A failover ends many connections, and each is retried: one line per server. */
+/* A failover breaks many connections, and each one is retried: log one message per server. */
 static void
 log_failure(struct link *link, const char *reason, int64_t delay_ms)
 {
@@ -121,11 +122,11 @@ link_fail(struct link *link, const char *reason)
 
     if (link->state == LINK_DOWN)
         return;
-    link->was_silent_s = silent_s(link); /* later the pending requests end */
+    link->was_silent_s = silent_s(link); /* pending requests end later and would change it */
     snprintf(kept, sizeof(kept), "%s",
              reason != NULL ? reason : ""); /* `reason` may point into the context */
     if (!link->is_usable)
-        link->connect.failures++; /* also for a replica, which rejects writes */
+        link->connect.failures++; /* also after connecting to a replica, which rejects writes */
     link->state = LINK_DOWN;
     link->redis = NULL;
     connect_stop(&link->connect);
@@ -304,12 +305,12 @@ send_command(struct link *link, link_reply *reply, int argc, const char *a, cons
         link_fail(link, "could not send a command");
 }
 
-/* False: the link is down now. */
+/* False: the link has gone down. */
 static bool
 handshake_accepted(struct link *link, const struct redisReply *reply)
 {
     if (link->state != LINK_HANDSHAKE || reply == NULL)
-        return false; /* the disconnect callback logs why */
+        return false; /* the disconnect callback logs the reason */
     if (!reply_is_error(reply))
         return true;
     link_fail(link, reply_text(reply));
@@ -361,7 +362,7 @@ on_info(void *ctx, const struct redisReply *reply)
         send_command(link, on_script, 3, "SCRIPT", "LOAD", script_texts[i]);
 }
 
-/* KeyDB replies to PING while it loads its dataset: only INFO shows it. */
+/* KeyDB replies to PING while it loads its dataset, so only INFO detects this. */
 static void
 send_info(struct link *link)
 {
@@ -448,7 +449,7 @@ static void
 link_connect(struct link *link)
 {
     if (servers_find(link->servers, link->user.shard, &link->address) != RC_OK)
-        return; /* on_found follows */
+        return; /* on_found is called later */
     link->state = LINK_CONNECTING;
     link->is_usable = false;
     link->received_us = clock_monotonic_us();
@@ -461,7 +462,7 @@ is_waiting(const struct link *link)
     return link->pending > 0 || link->state == LINK_CONNECTING;
 }
 
-/* The servers were looked for. A connection that works is left alone unless that is final. */
+/* The servers were queried. A working connection is kept unless the result is final. */
 static void
 on_found(void *ctx, bool is_final)
 {
@@ -475,7 +476,7 @@ on_found(void *ctx, bool is_final)
         (address.port != link->address.port || strcmp(address.host, link->address.host) != 0);
 
     if (!has_moved || (works && !is_final))
-        return; /* another attempt follows its backoff */
+        return; /* the backoff timer starts another attempt */
     backoff_reset(&link->backoff);
     url_format(&address, where);
     snprintf(reason, sizeof(reason), "MOVED to %.200s", where);
@@ -504,7 +505,7 @@ on_ping(void *ctx, const struct redisReply *reply)
     (void)reply; /* on_redis_reply has updated received_us */
 }
 
-/* A reply is overdue: the peer may have vanished, and its replica may be the primary soon. */
+/* A reply is overdue: the peer may be unreachable, and its replica may soon become the primary. */
 static void
 check_overdue(struct link *link)
 {
@@ -576,7 +577,7 @@ link_open(struct ev_loop *loop, const struct config *config, const struct link_t
     link->watchdog.data = link;
     ev_timer_start(loop, &link->watchdog);
     servers_join(link->servers, &link->user);
-    /* From the loop: no callback runs before link_open returns. */
+    /* Connects from the loop: no callback runs before link_open returns. */
     ev_timer_start(loop, &link->retry);
     return link;
 }

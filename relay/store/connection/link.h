@@ -1,4 +1,4 @@
-/* link.h: one connection to the store; it reconnects by itself. */
+/* link.h: one connection to the store, with automatic reconnects. */
 #ifndef CLAIRON_STORE_LINK_H
 #define CLAIRON_STORE_LINK_H
 
@@ -16,20 +16,20 @@ struct redisReply;
 struct servers;
 
 struct link_events {
-    void (*on_up)(void *ctx); /* ready: data loaded, scripts known */
-    /* Pending replies were called with NULL, or are once the running callback returns. */
+    void (*on_up)(void *ctx); /* ready: the dataset is loaded, and the scripts are loaded */
+    /* Pending replies were called with NULL, or will be when the running callback returns. */
     void (*on_down)(void *ctx, const char *reason);
     bool (*ignores_timeout)(void *ctx); /* true: ignore an overdue reply; may be NULL */
     void *ctx;
 };
 
 /*
- * `reply` belongs to hiredis and is valid only during the callback, see reply.h. NULL: the
- * connection broke, and the command may or may not have taken effect. Called from the loop.
+ * `reply` belongs to hiredis and is valid only during the callback (reply.h). NULL: the connection
+ * broke, and the command may or may not have taken effect. Called from the loop.
  */
 typedef void link_reply(void *ctx, const struct redisReply *reply);
 
-/* What a link connects to, and its source in the log. */
+/* The shard to which a link connects, and its component name in the log. */
 struct link_target {
     struct servers *servers;
     unsigned shard;
@@ -37,9 +37,9 @@ struct link_target {
 };
 
 /*
- * Connects to the server that has the shard, and reconnects with backoff whenever the connection
- * breaks, or at once when the shard is found on another server. A command without a reply within
- * `timeout_s` breaks it.
+ * Connects to the shard's server. Reconnects with backoff when the connection breaks, and
+ * immediately when the shard is found on another server. A command without a reply within
+ * `timeout_s` breaks the connection.
  */
 struct link *link_open(struct ev_loop *loop, const struct config *config,
                        const struct link_target *target, double timeout_s,
@@ -48,25 +48,25 @@ void link_close(struct link *link); /* calls pending replies with NULL; accepts 
 
 bool link_is_up(const struct link *link);
 
-/* When it last went down: seconds since the last reply. */
+/* Seconds without a reply when the link last went down. */
 double link_was_silent_s(const struct link *link);
 
-/* From now on measures the duration of scripts. */
+/* Measures the duration of scripts from now on. */
 void link_measure(struct link *link, struct stats *stats);
 
 /* The connection works: resets the backoff. */
 void link_set_usable(struct link *link);
 
 /*
- * Reconnects, for example after an invalid reply. `reason` NULL: nothing failed, nothing is logged.
- * `link` may be NULL.
+ * Reconnects, for example after an invalid reply. `reason` NULL: no failure, not logged. `link` may
+ * be NULL.
  */
 void link_restart(struct link *link, const char *reason);
 
 /*
- * Whether the error means that the shard is moving, or that another server has it now. The request
- * had no effect; after link_restart the link looks for the server. Expected, so not logged as an
- * error. Always false with a store of one server.
+ * Whether the error means that the shard is moving or has moved to another server. The request had
+ * no effect; after link_restart the link searches for the server. This is expected, and not logged
+ * as an error. Always false with a store of one server.
  */
 bool link_is_redirected(const struct link *link, const char *error);
 
@@ -78,19 +78,18 @@ MUST_CHECK enum rc link_send(struct link *link, link_reply *reply, void *ctx, in
                              const char **argv, const size_t *lens);
 
 /*
- * Sends `count` commands that are already in the store's protocol. Takes ownership of `bytes`
- * (malloc), even on error. `reply` is called once per command, in order. `what` is measured until
- * the last reply.
+ * Sends `count` encoded commands. Takes ownership of `bytes` (malloc), even on error. `reply` is
+ * called once per command, in order. The time until the last reply is measured as `what`.
  */
 MUST_CHECK enum rc link_send_ready(struct link *link, enum time_of what, link_reply *reply,
                                    void *ctx, char *bytes, size_t len, size_t count);
 
-/* The key that never exists, for link_send_ready. */
+/* A key that never exists, for link_send_ready. */
 const char *link_none_key(const struct link *link);
 
 /*
- * Like link_send, for a script: `argv` holds the keys, then the arguments. KEY_NONE is declared in
- * addition: see keys.h.
+ * Like link_send, for a script: `argv` contains the keys, then the arguments. KEY_NONE is declared
+ * as an additional key (keys.h).
  */
 MUST_CHECK enum rc link_call(struct link *link, enum store_script script, int key_count,
                              link_reply *reply, void *ctx, int argc, const char **argv,

@@ -1,4 +1,4 @@
-/* query.c: one command to a server, over a connection of its own. */
+/* query.c: sends one command to a server over a separate connection. */
 #include "store/connection/query.h"
 
 #include <ev.h>
@@ -18,9 +18,9 @@ struct query {
     struct ev_loop *loop;
     struct url address;
     struct connect connect;
-    redisAsyncContext *redis; /* its `data` is the query; NULL: none */
+    redisAsyncContext *redis; /* its `data` is the query; NULL: not connected */
     struct send_queue *queue;
-    ev_timer timer; /* the start, then the timeout of the first reply */
+    ev_timer timer; /* starts the query, then is the timeout of its first reply */
     bool has_started;
     double timeout_s;
     const char *words[QUERY_WORDS_MAX];
@@ -69,7 +69,7 @@ on_query_reply(redisAsyncContext *redis, void *reply, void *ctx)
 
     (void)ctx;
     if (query == NULL || reply == NULL)
-        return; /* stopped, or on_query_disconnected has the reason */
+        return; /* stopped, or on_query_disconnected reports the reason */
     ev_timer_stop(query->loop, &query->timer);
     if (reply_is_error(reply))
         fail_query(query, reply_text(reply));

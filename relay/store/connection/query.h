@@ -1,4 +1,4 @@
-/* query.h: one command to a server, over a connection of its own. */
+/* query.h: sends one command to a server over a separate connection. */
 #ifndef CLAIRON_STORE_QUERY_H
 #define CLAIRON_STORE_QUERY_H
 
@@ -12,19 +12,19 @@ struct query;
 struct redisReply;
 
 /*
- * A reply, valid during the call; SUBSCRIBE has many. NULL: the query failed with `error`, and is
- * freed after the call.
+ * A reply, valid during the call; SUBSCRIBE has several. NULL: the query failed with `error`, and
+ * is freed after the call.
  */
 typedef void query_reply(void *ctx, const struct redisReply *reply, const char *error);
 
 /*
- * Authenticates with `address`, and sends the words, up to NULL; they must outlive the query.
- * It fails unless the first reply arrives within `timeout_s`. Calls back from the loop only.
+ * Authenticates with `address`, and sends the words up to NULL; they must outlive the query. It
+ * fails unless the first reply arrives within `timeout_s`. Callbacks run only from the loop.
  */
 struct query *query_start(struct ev_loop *loop, const struct config *config,
                           const struct url *address, const char *const words[QUERY_WORDS_MAX],
                           double timeout_s, query_reply *reply, void *ctx);
-/* No more callbacks; may be called by one. Accepts NULL. */
+/* Stops all callbacks, and may be called by one. Accepts NULL. */
 void query_stop(struct query *query);
 
 #endif

@@ -1,4 +1,4 @@
-/* reply.c: parses the store's replies without trusting their form. */
+/* reply.c: parses the store's replies and checks their form. */
 #include "store/connection/reply.h"
 
 #include <hiredis/hiredis.h>
@@ -144,7 +144,9 @@ reply_keep_from(const struct redisReply *reply, size_t from)
     return reply_keep(&rest);
 }
 
-/* Fields that the scripts add: the users of a retry, the expiration of an open-ended audience. */
+/*
+ * Fields that the scripts add: the users of a retry, and the expiration of an open-ended audience.
+ */
 static void
 read_delivery(const struct redisReply *fields, struct entry *entry)
 {

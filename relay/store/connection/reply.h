@@ -6,37 +6,37 @@
 
 struct redisReply;
 
-bool reply_is_error(const struct redisReply *reply);   /* NULL: no */
-bool reply_is_integer(const struct redisReply *reply); /* NULL: no */
+bool reply_is_error(const struct redisReply *reply);   /* NULL: false */
+bool reply_is_integer(const struct redisReply *reply); /* NULL: false */
 /* 0 if the reply is not an integer. */
 long long reply_integer(const struct redisReply *reply);
-/* A NUL-terminated text, also of an error; NULL if the reply is not a text. */
+/* A NUL-terminated string, also of an error; NULL if the reply is not a string. */
 const char *reply_text(const struct redisReply *reply);
 
-/* An empty view if the reply is not a text. */
+/* Empty if the reply is not a string. */
 struct bytes reply_bytes(const struct redisReply *reply);
 
 /* True for an array of at least `count` elements. */
 bool reply_is_array(const struct redisReply *reply, size_t count);
 
-/* The number of elements; the element at `at`, or NULL. */
+/* The number of elements, and the element at `at` or NULL. */
 size_t reply_count(const struct redisReply *reply);
 const struct redisReply *reply_at(const struct redisReply *reply, size_t at);
 
-/* The value of a field in an entry's field list; an empty view if it is missing. */
+/* The value of a field in an entry's field list; empty if it is missing. */
 struct bytes reply_field(const struct redisReply *fields, const char *name);
 
-/* The sum of the lengths of its texts. */
+/* The total length of its strings. */
 size_t reply_size(const struct redisReply *reply);
 
-/* A copy that outlives the reply, in one block: the caller frees it. */
+/* Copies the reply into one block that outlives it; the caller frees it. */
 struct redisReply *reply_keep(const struct redisReply *reply);
-/* The same for an array without its first `from` elements. */
+/* The same for an array, without its first `from` elements. */
 struct redisReply *reply_keep_from(const struct redisReply *reply, size_t from);
 
-/* The id of a stream entry as text. RC_BAD: it is not an id. */
+/* Parses the id of a stream entry. RC_BAD: not an id. */
 MUST_CHECK enum rc reply_id(const struct redisReply *reply, struct entry_id *ret_id);
-/* The id of an [id, ..] element. RC_BAD: it has none. */
+/* Parses the id of an [id, ...] element. RC_BAD: no id. */
 MUST_CHECK enum rc reply_entry_id(const struct redisReply *element, struct entry_id *ret_id);
 
 /* Reads one [id, [field, value ..]] element. RC_BAD: a foreign entry. */

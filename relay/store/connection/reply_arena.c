@@ -9,8 +9,8 @@
 
 #define BLOCK_BYTES (128u * 1024)
 #define ALIGN 16u
-#define ELEMENTS_MAX                                                                               \
-    (1u << 20) /* far above any request; the array is allocated before its elements arrive */
+/* far above any legitimate size; the array is allocated before its elements arrive */
+#define ELEMENTS_MAX (1u << 20)
 
 #if HIREDIS_MAJOR >= 1
 typedef size_t element_count;
@@ -26,13 +26,13 @@ struct block {
 };
 
 struct reply_arena {
-    struct block *block; /* the current one; the first is kept */
+    struct block *block; /* the current block; the first one is kept */
     const unsigned *expected;
-    bool is_held;   /* hiredis owns a reply, complete or not, and will call free_object */
+    bool is_held;   /* hiredis has a reply, complete or not, and will call free_object */
     bool is_orphan; /* free_object of that reply frees the arena */
 };
 
-/* freeObject gets only the reply, so the arena is stored in front of it. */
+/* freeObject receives only the reply, so the arena pointer is stored before it. */
 struct item {
     struct reply_arena *arena;
     struct redisReply reply;
@@ -76,7 +76,7 @@ make_reply(const redisReadTask *task)
     struct reply_arena *arena = task->privdata;
     struct item *item;
 
-    /* hiredis 0.14 aborts on an unexpected reply, except on an error. */
+    /* hiredis 0.14 aborts on an unexpected reply other than an error. */
     if (task->parent == NULL && *arena->expected == 0 && task->type != REDIS_REPLY_ERROR)
         return NULL;
     item = reply_arena_alloc(arena, sizeof(*item));
@@ -87,8 +87,8 @@ make_reply(const redisReadTask *task)
 }
 
 /*
- * Links the reply into its array. Call it only after all memory of the reply was allocated: if a
- * create function fails, hiredis does not own its reply and never calls free_object for it. Then
+ * Links the reply into its array. Call it only after all memory of the reply was allocated. If a
+ * create function fails, hiredis does not own the reply and never calls free_object for it. Then
  * is_held must not be set, or reply_arena_free would wait for that call.
  */
 static void *
@@ -157,12 +157,12 @@ create_nil(const redisReadTask *task)
 
     if (reply == NULL)
         return NULL;
-    reply->type = REDIS_REPLY_NIL; /* the task's type is that of the missing value */
+    reply->type = REDIS_REPLY_NIL; /* the task's type is the type of the missing value */
     return attach_reply(task, reply);
 }
 
 #if HIREDIS_MAJOR >= 1
-/* RESP3, which is not requested. */
+/* RESP3 is not requested. */
 static void *
 create_double(const redisReadTask *task, double value, char *text, size_t len)
 {
@@ -188,7 +188,7 @@ drop_blocks(struct reply_arena *arena, const struct block *last)
     }
 }
 
-/* Frees all blocks but the first. */
+/* Frees all blocks except the first. */
 static void
 empty(struct reply_arena *arena)
 {

@@ -9,13 +9,13 @@ struct reply_arena;
 struct reply_arena *reply_arena_new(void);
 
 /*
- * Allocates the replies of this reader in the arena; one reader at a time. `expected` is the number
- * of outstanding replies, and must outlive the reader. An unexpected reply other than an error
- * closes the connection.
+ * Allocates this reader's replies in the arena; one reader at a time. `expected` is the number of
+ * outstanding replies, and must outlive the reader. An unexpected reply other than an error closes
+ * the connection.
  */
 void reply_arena_use(struct reply_arena *arena, redisReader *reader, const unsigned *expected);
 
-/* If a reply is in use or incomplete, the memory is freed with it. Accepts NULL. */
+/* If a reply is in use or incomplete, the memory is freed with the reply. Accepts NULL. */
 void reply_arena_free(struct reply_arena *arena);
 
 #endif

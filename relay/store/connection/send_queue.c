@@ -1,4 +1,4 @@
-/* send_queue.c: sends commands to the store, at the end of each loop iteration. */
+/* send_queue.c: sends commands to the store at the end of each loop iteration. */
 #include "store/connection/send_queue.h"
 
 #include <ev.h>
@@ -11,9 +11,9 @@
 #define UNIX_SEND_BYTES (1 << 20) /* the kernel may allow less */
 
 /*
- * Pipelined commands in the store's protocol, to be sent as one piece. They wait until the buffer
- * of hiredis is empty: hiredis moves the unsent rest of its buffer after each partial write, so a
- * long buffer would be moved many times.
+ * Encoded commands, sent in one write. They wait until the buffer of hiredis is empty: after each
+ * partial write hiredis moves the unsent bytes of its buffer, so a long buffer would be moved many
+ * times.
  */
 struct pipeline {
     struct pipeline *next;
@@ -21,10 +21,10 @@ struct pipeline {
     void *ctx;
     char *bytes;
     size_t len;
-    size_t count; /* commands, and so replies */
+    size_t count; /* number of commands and of replies */
 };
 
-/* The loop events of a connection. hiredis frees them, possibly after the queue's end. */
+/* The loop events of a connection. hiredis frees them, possibly after the end of the queue. */
 struct wire {
     struct send_queue *queue; /* NULL: detached */
     struct ev_loop *loop;
@@ -35,11 +35,11 @@ struct wire {
 
 struct send_queue {
     struct ev_loop *loop;
-    ev_prepare flush;  /* active while there are bytes that were not written yet */
-    struct wire *wire; /* NULL: not in use */
+    ev_prepare flush;  /* active while bytes are unwritten */
+    struct wire *wire; /* NULL: not connected */
     bool is_sending;   /* hiredis has unsent bytes */
     struct pipeline *first;
-    struct pipeline **last; /* link to the next pipeline */
+    struct pipeline **last; /* points to the link that the next pipeline sets */
 };
 
 static void
@@ -56,7 +56,8 @@ drop_first(struct send_queue *queue)
 
 /*
  * Passes the first pipeline to hiredis, which needs one call per command to expect its reply. The
- * first call has all bytes. The others have none, but hiredis parses the start of every command.
+ * first call passes all bytes. The other calls pass none, but hiredis parses the start of each
+ * command.
  */
 static enum rc
 pass_to_hiredis(struct send_queue *queue)
@@ -70,7 +71,7 @@ pass_to_hiredis(struct send_queue *queue)
                                        i == 0 ? pipeline->len : 0) == REDIS_OK)
             continue;
         if (i > 0)
-            abort(); /* the first call succeeded, so this is out of memory */
+            abort(); /* the first call succeeded, so this one is out of memory */
         return RC_AGAIN;
     }
     drop_first(queue);
@@ -78,7 +79,7 @@ pass_to_hiredis(struct send_queue *queue)
     return RC_OK;
 }
 
-/* Writes before the loop blocks: waiting for EV_WRITE costs an iteration and two calls of epoll. */
+/* Writes before the loop blocks: waiting for EV_WRITE costs an iteration and two epoll calls. */
 static void
 on_flush(struct ev_loop *loop, ev_prepare *prepare, int events)
 {
@@ -88,7 +89,7 @@ on_flush(struct ev_loop *loop, ev_prepare *prepare, int events)
     ev_prepare_stop(loop, prepare);
     while (queue->wire != NULL) {
         if (!queue->is_sending && queue->first != NULL && pass_to_hiredis(queue) != RC_OK)
-            return; /* it is closing */
+            return; /* the connection is closing */
         redisAsyncHandleWrite(queue->wire->redis);
         if (queue->is_sending || queue->first == NULL)
             return;
@@ -139,7 +140,7 @@ add_write(void *ctx)
     ev_io_start(wire->loop, &wire->writable);
 }
 
-/* hiredis has sent its buffer. */
+/* hiredis has written its buffer. */
 static void
 del_write(void *ctx)
 {
@@ -185,8 +186,8 @@ send_queue_free(struct send_queue *queue)
 }
 
 /*
- * A unix socket becomes writable when it is three quarters empty, and by default it holds one
- * batch: a fast store would be idle. TCP adjusts its buffer by itself.
+ * A Unix socket becomes writable when it is three quarters empty, and by default it can buffer one
+ * batch: a fast store would be idle. TCP adjusts its buffer automatically.
  */
 static void
 widen(const redisContext *context)

@@ -1,4 +1,4 @@
-/* send_queue.h: sends commands to the store, at the end of each loop iteration. */
+/* send_queue.h: sends commands to the store at the end of each loop iteration. */
 #ifndef CLAIRON_STORE_SEND_QUEUE_H
 #define CLAIRON_STORE_SEND_QUEUE_H
 
@@ -15,7 +15,7 @@ void send_queue_free(struct send_queue *queue); /* only after send_queue_end; ac
 
 /* Attaches the queue and the loop to this connection. */
 void send_queue_use(struct send_queue *queue, redisAsyncContext *redis);
-/* The connection is lost: unsent commands get a NULL reply. */
+/* Call it when the connection is lost: unsent commands receive a NULL reply. */
 void send_queue_end(struct send_queue *queue);
 
 /* Sends one command. RC_AGAIN: not sent. */
@@ -23,8 +23,8 @@ MUST_CHECK enum rc send_queue_send(struct send_queue *queue, redisCallbackFn *on
                                    int argc, const char **argv, const size_t *lens);
 
 /*
- * Sends `count` commands that are already in the store's protocol. Takes ownership of `bytes`
- * (malloc). `on_reply` is called for each command.
+ * Sends `count` encoded commands. Takes ownership of `bytes` (malloc). `on_reply` is called for
+ * each command.
  */
 void send_queue_send_ready(struct send_queue *queue, redisCallbackFn *on_reply, void *ctx,
                            char *bytes, size_t len, size_t count);

@@ -1,4 +1,4 @@
-/* sentinel.c: finds the primary that the sentinels know, and follows its failovers. */
+/* sentinel.c: queries the sentinels for the primary, and follows their failovers. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +13,10 @@
 #define RECONNECT_S 1.0
 #define SUBSCRIBE_TIMEOUT_S 3.0
 
-/* Subscribes to the failovers that one sentinel announces. */
+/* A subscription to the failovers that one sentinel announces. */
 struct subscription {
     struct servers *servers;
-    size_t number; /* of the sentinel */
+    size_t number; /* number of the sentinel */
     struct query *query;
     ev_timer again;
 };
@@ -28,8 +28,8 @@ struct sentinels {
 };
 
 /*
- * Each failover raises the epoch, so a sentinel that missed one is known by an older epoch. If all
- * have an older one, they were set up again.
+ * Each failover raises the epoch, so a sentinel that missed one has a lower epoch. If all have a
+ * lower epoch, the sentinels were reset.
  */
 static bool
 is_outdated(struct servers *servers, long long epoch)
@@ -42,7 +42,7 @@ is_outdated(struct servers *servers, long long epoch)
     return true;
 }
 
-/* Until it announces its failover, the sentinel names the former primary, but the new epoch. */
+/* Before it announces its failover, a sentinel returns the former primary with the new epoch. */
 static enum rc
 read_primary(struct servers *servers, const struct redisReply *reply)
 {
@@ -85,7 +85,10 @@ on_message(void *ctx, const struct redisReply *reply, const char *error)
         ev_timer_start(servers->loop, &subscription->again);
     } else if (reply_is_integer(reply_at(reply, 2)) ||
                is_of_primary(servers, reply_bytes(reply_at(reply, 2)))) {
-        /* Subscribed: earlier failovers are not announced. Or there was one. */
+        /*
+         * Either the subscription has started, which misses earlier failovers, or a failover was
+         * announced.
+         */
         servers->sentinels->announced(servers, subscription->number);
     }
 }

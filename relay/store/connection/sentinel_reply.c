@@ -9,7 +9,7 @@
 
 #define PORT_MAX 65535
 
-/* A reply's texts end with a zero. */
+/* A reply's strings end with a zero byte. */
 long long
 sentinel_read_number(const struct redisReply *reply, const char *name)
 {

@@ -1,4 +1,4 @@
-/* servers.c: the server that has each shard, kept up to date by queries to the nodes in turn. */
+/* servers.c: the server of each shard, updated by queries to the nodes in turn. */
 #include "store/connection/servers.h"
 
 #include <ev.h>
@@ -32,7 +32,7 @@ is_searching(const struct servers *servers)
     return false;
 }
 
-/* Soon while a connection looks for its server. */
+/* Soon, while a connection searches for its server. */
 static void
 schedule(struct servers *servers)
 {
@@ -53,7 +53,7 @@ is_same_server(const struct servers_shard *a, const struct servers_shard *b)
     return a->is_known == b->is_known && slots_is_same_node(&a->server, &b->server);
 }
 
-/* One line per server: a failover moves all of its shards. */
+/* One message per server: a failover moves all of its shards. */
 static void
 log_moved(const struct servers *servers, const struct servers_shard *to, const bool *is_moved)
 {
@@ -64,11 +64,11 @@ log_moved(const struct servers *servers, const struct servers_shard *to, const b
         if (is_moved[k] && is_same_server(&servers->shards[k], to) && len < sizeof(list))
             len += (size_t)snprintf(list + len, sizeof(list) - len, len > 0 ? ",%u" : "%u", k);
     snprintf(server, sizeof(server), "%s:%d", to->server.host, to->server.port);
-    log_info("store", "shards are on another server now", LOG_TEXT("shards", list),
+    log_info("store", "shards moved to another server", LOG_TEXT("shards", list),
              LOG_TEXT("server", server));
 }
 
-/* The first servers are no news. */
+/* The first known servers are not logged as moves. */
 static bool
 adopt_found(struct servers *servers)
 {
@@ -103,7 +103,7 @@ notify_users(struct servers *servers, bool has_moved)
     }
 }
 
-/* The sentinels have credentials of their own. */
+/* Sentinels have separate credentials. */
 static const char *
 hint_of(const struct servers *servers, const char *error)
 {
@@ -111,11 +111,11 @@ hint_of(const struct servers *servers, const char *error)
 
     if (servers->kind == &servers_sentinel && hint != NULL && strstr(hint, "password") != NULL)
         return "[store] sentinel_user and sentinel_password_file must match the sentinels, which "
-               "may have no password";
+               "may require no password";
     return hint;
 }
 
-/* Once no node has replied. */
+/* Logged after no node has replied. */
 static void
 log_search_failure(struct servers *servers, const char *error)
 {
@@ -171,7 +171,7 @@ start_query(struct servers *servers)
     explicit_bzero(&address, sizeof(address));
 }
 
-/* That node, instead of the next one later. */
+/* Queries this node immediately, instead of the next one later. */
 static void
 query_now(struct servers *servers, size_t node)
 {
@@ -180,7 +180,7 @@ query_now(struct servers *servers, size_t node)
     start_query(servers);
 }
 
-/* Another node each time: one may be outdated or gone. */
+/* Queries another node each time: one may be outdated or unreachable. */
 static void
 on_again(struct ev_loop *loop, ev_timer *timer, int events)
 {
@@ -205,7 +205,7 @@ servers_recheck(struct servers *servers, struct servers_user *user)
 void
 servers_confirm(struct servers *servers, struct servers_user *user)
 {
-    (void)servers; /* the next query is the last one of its kind */
+    (void)servers; /* a query in flight is not followed by another one */
     user->searches = false;
 }
 
@@ -301,7 +301,7 @@ read_seeds(struct servers *servers, const char *urls)
     return rc;
 }
 
-/* [store] url has the password of the servers. */
+/* The URL contains the servers' password. */
 static void
 use_sentinels(struct servers *servers)
 {
@@ -360,6 +360,6 @@ servers_close(struct servers *servers)
     sentinels_close(servers->sentinels);
     query_stop(servers->query);
     ev_timer_stop(servers->loop, &servers->again);
-    explicit_bzero(servers, sizeof(*servers)); /* passwords */
+    explicit_bzero(servers, sizeof(*servers)); /* erases the passwords */
     free(servers);
 }

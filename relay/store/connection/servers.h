@@ -1,6 +1,6 @@
 /*
- * servers.h: the server that has each shard: the one of [store] url, the primary that the sentinels
- * know, or the node of a cluster that has the shard's slot. One per process.
+ * servers.h: the server of each shard: the server in [store] url, the primary known to the
+ * sentinels, or the cluster node with the shard's slot. One struct per process.
  */
 #ifndef CLAIRON_STORE_SERVERS_H
 #define CLAIRON_STORE_SERVERS_H
@@ -18,43 +18,43 @@ struct servers;
 struct servers_user {
     unsigned shard;
     /*
-     * Called from the loop: servers_find may have another server now. `is_final`: leave the former
-     * one even if it works. A former primary of sentinels does not know that it is one; a node of a
-     * cluster does, and the reply may be outdated.
+     * Called from the loop: servers_find may return another server. `is_final`: drop the connection
+     * to the former server even if it works. With sentinels, a former primary does not detect that
+     * it was replaced. A cluster node does, and the reply may be outdated.
      */
     void (*on_found)(void *ctx, bool is_final);
     void *ctx;
-    bool searches; /* it looks for another server, see servers_recheck */
+    bool searches; /* it searches for another server (servers_recheck) */
     struct servers_user *next;
 };
 
-/* NULL: invalid URL (logged). */
+/* Returns NULL if the URL is invalid (logged). */
 struct servers *servers_open(struct ev_loop *loop, const struct config *config);
-void servers_close(struct servers *servers); /* accepts NULL; all users have left */
+void servers_close(struct servers *servers); /* accepts NULL; call it after all users have left */
 
-/* `user` must live until servers_leave. It begins as searching. */
+/* `user` must live until servers_leave. It starts in a search. */
 void servers_join(struct servers *servers, struct servers_user *user);
 void servers_leave(struct servers *servers, struct servers_user *user);
 
-/* RC_AGAIN: not known yet. */
+/* RC_AGAIN: the server is not known yet. */
 MUST_CHECK enum rc servers_find(const struct servers *servers, unsigned shard,
                                 struct url *ret_address);
 
 /*
- * The shard's server failed, does not reply, or is not the primary: looks for the
- * current one several times a second, until servers_confirm. on_found is called after each look.
+ * Call it if the shard's server failed, does not reply, or is not the primary. Searches for the
+ * current server several times a second until servers_confirm. on_found is called after each query.
  */
 void servers_recheck(struct servers *servers, struct servers_user *user);
 /* The connection works. */
 void servers_confirm(struct servers *servers, struct servers_user *user);
 
 /*
- * Whether a failure of that server is worth a line in the log: not if any connection had one within
- * the last seconds. Always true with a store of one server.
+ * Whether a failure of that server must be logged: false if any connection had a failure within the
+ * last seconds. Always true with a store of one server.
  */
 bool servers_is_new_failure(struct servers *servers, const struct url *address);
 
-/* False: always the same server. */
+/* False: all shards stay on the same server. */
 bool servers_can_move(const struct servers *servers);
 
 #endif

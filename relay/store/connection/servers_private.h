@@ -16,9 +16,9 @@
 struct redisReply;
 struct sentinels;
 
-/* How one kind of store.url finds the servers. */
+/* How to find the servers with one kind of store.url. */
 struct servers_kind {
-    const char *source; /* in messages: "cluster" */
+    const char *source; /* for messages, such as "cluster" */
     bool is_final;      /* see on_found */
     /* Reads a reply into servers->found. RC_BAD: it is not valid; RC_AGAIN: outdated. */
     enum rc (*read)(struct servers *servers, const struct redisReply *reply);
@@ -30,10 +30,10 @@ struct servers_shard {
     struct slots_node server;
 };
 
-/* A failed server, for the rate limit of the log. */
+/* A failed server, for the rate limit of log messages. */
 struct servers_failure {
     char server[URL_FORMAT_MAX];
-    int64_t at_us; /* 0: none */
+    int64_t at_us; /* 0: unused */
 };
 
 struct servers {
@@ -42,33 +42,36 @@ struct servers {
     const struct servers_kind *kind; /* NULL: one server, `single` */
     struct url single;
     struct url as_server;  /* user, password and TLS of the shards' servers */
-    struct url as_queried; /* of the servers that are queried: the sentinels, or the same */
+    struct url as_queried; /* credentials of the queried servers: the sentinels', or the same */
     struct servers_user *users;
     unsigned shard_count;
     struct servers_shard shards[STORE_SHARDS_MAX];
-    struct servers_shard found[STORE_SHARDS_MAX]; /* while a reply is read */
-    struct slots_node seeds[SERVERS_NODES_MAX];   /* of the URL */
+    struct servers_shard found[STORE_SHARDS_MAX]; /* set while a reply is read */
+    struct slots_node seeds[SERVERS_NODES_MAX];   /* nodes in the URL */
     size_t seed_count;
-    struct slots_node nodes[SERVERS_NODES_MAX]; /* known from the last reply, then the seeds */
+    struct slots_node nodes[SERVERS_NODES_MAX]; /* nodes of the last reply, then the seeds */
     size_t node_count;
-    size_t at; /* the node of this query; the next one is asked next */
+    size_t at; /* the queried node; the next query uses the next one */
     const char *words[QUERY_WORDS_MAX];
     struct query *query; /* NULL: none in flight */
-    ev_timer again;      /* the next query */
+    ev_timer again;      /* starts the next query */
     struct backoff backoff;
     size_t failures;                                 /* queries since the last valid reply */
-    int64_t warned_us;                               /* 0: not since then */
-    struct servers_failure failed[SERVERS_FAILURES]; /* the newest, in turn */
+    int64_t warned_us;                               /* 0: not logged since then */
+    struct servers_failure failed[SERVERS_FAILURES]; /* the newest failures, as a ring */
     unsigned next_failed;
     struct sentinels *sentinels;
-    long long epoch; /* of the sentinels' newest reply */
+    long long epoch; /* epoch of the sentinels' newest reply */
     size_t outdated; /* replies of an older epoch since the last newer one */
 };
 
 extern const struct servers_kind servers_cluster;
 extern const struct servers_kind servers_sentinel;
 
-/* sentinel.c: subscribes to the sentinels. `announced`: one of them has announced a failover. */
+/*
+ * sentinel.c: subscribes to the sentinels. `announced`: called when one of them announces a
+ * failover.
+ */
 typedef void sentinels_announced(struct servers *servers, size_t sentinel);
 struct sentinels *sentinels_open(struct servers *servers, sentinels_announced *announced);
 void sentinels_close(struct sentinels *sentinels); /* accepts NULL */

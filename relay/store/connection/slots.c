@@ -1,4 +1,4 @@
-/* slots.c: the slots of a cluster: that of a key, and the servers of each. */
+/* slots.c: computes the slot of a key, and reads the servers of each slot. */
 #include "store/connection/slots.h"
 
 #include <stdint.h>
@@ -8,9 +8,9 @@
 #include "store/connection/reply.h"
 
 #define PORT_MAX 65535
-#define FIRST_NODE 2 /* of a range: its first slot, its last one, primary, replicas */
+#define FIRST_NODE 2 /* a range has its first slot, last slot, primary and replicas */
 
-/* CRC-16/XMODEM, as the cluster specification demands. */
+/* CRC-16/XMODEM, as in the cluster specification. */
 static unsigned
 crc16(const char *bytes, size_t len)
 {
@@ -35,7 +35,7 @@ slots_of_key(const char *key)
     return crc16(open + 1, (size_t)(end - open - 1)) % SLOTS_COUNT;
 }
 
-/* A node that prefers host names but has none is "?", followed by its address. */
+/* A node that prefers host names but has none sends "?", followed by its address. */
 static struct bytes
 host_of(const struct redisReply *node)
 {

@@ -1,4 +1,4 @@
-/* slots.h: the slots of a cluster: that of a key, and the servers of each. */
+/* slots.h: computes the slot of a key, and reads the servers of each slot. */
 #ifndef CLAIRON_STORE_SLOTS_H
 #define CLAIRON_STORE_SLOTS_H
 
@@ -17,24 +17,24 @@ struct slots_node {
     int port;
 };
 
-/* The slot of a key: of the text in its first braces, if any. */
+/* The slot of a key; only the part in its first braces counts, if any. */
 unsigned slots_of_key(const char *key);
 
 /*
- * The primary of a slot, from the reply to CLUSTER SLOTS by host `queried`: a node that does not
- * know its own host leaves it out. RC_AGAIN: the slot has no primary, or the
- * reply is not valid.
+ * Reads the primary of a slot from the reply to CLUSTER SLOTS. `queried`: the host that replied,
+ * for a node that does not know its own host and omits it. RC_AGAIN: the slot has no primary, or
+ * the reply is invalid.
  */
 MUST_CHECK enum rc slots_primary(const struct redisReply *reply, unsigned slot, const char *queried,
                                  struct slots_node *ret_node);
 
 bool slots_is_same_node(const struct slots_node *a, const struct slots_node *b);
 
-/* Adds a node unless it is there, or there are `max`. Returns the new count. */
+/* Adds a node unless it is a duplicate or there are `max` nodes. Returns the new count. */
 size_t slots_add_node(struct slots_node *nodes, size_t count, size_t max,
                       const struct slots_node *node);
 
-/* The different nodes of the reply, replicas too, at most `max`. Returns their number. */
+/* Copies the distinct nodes of the reply, including replicas, up to `max`. Returns their number. */
 size_t slots_nodes(const struct redisReply *reply, const char *queried,
                    struct slots_node *ret_nodes, size_t max);
 

@@ -10,7 +10,7 @@
 #ifdef CLAIRON_STORE_TLS
 #include <hiredis/hiredis_ssl.h>
 #else
-/* For hiredis before 1.0: the configuration rejects rediss:// there, so this is not called. */
+/* Stub for hiredis before 1.0: the configuration rejects rediss:// there, so it is never called. */
 static int
 redisInitiateSSL(redisContext *redis, SSL *tls)
 {
@@ -56,7 +56,7 @@ set_certificate(SSL_CTX *tls, const char *cert, const char *key, char error[TLS_
     return RC_OK;
 }
 
-/* hiredis verifies only the chain; the host name check must be requested. */
+/* hiredis verifies only the chain; the host name check must be enabled. */
 static enum rc
 expect_host(SSL *tls, const char *host, char error[TLS_ERROR_MAX])
 {
@@ -70,7 +70,7 @@ expect_host(SSL *tls, const char *host, char error[TLS_ERROR_MAX])
     return is_set ? RC_OK : fail(error, "could not set the expected host name", host);
 }
 
-/* NULL: see `error`. */
+/* NULL: `error` is set. */
 static SSL *
 new_tls(const struct config *config, const char *host, char error[TLS_ERROR_MAX])
 {
@@ -87,7 +87,7 @@ new_tls(const struct config *config, const char *host, char error[TLS_ERROR_MAX]
         if (tls == NULL)
             (void)fail(error, "could not set up TLS", NULL);
     }
-    SSL_CTX_free(context); /* `tls` keeps a reference */
+    SSL_CTX_free(context); /* `tls` has a reference */
     if (tls != NULL && expect_host(tls, host, error) != RC_OK) {
         SSL_free(tls);
         tls = NULL;
@@ -108,7 +108,7 @@ tls_start(const struct config *config, const char *host, redisContext *redis,
     if (redisInitiateSSL(redis, tls) == REDIS_OK)
         return RC_OK;
     snprintf(error, TLS_ERROR_MAX, "%s",
-             redis->err != 0 ? redis->errstr : "this hiredis lacks TLS");
+             redis->err != 0 ? redis->errstr : "hiredis was built without TLS");
     SSL_free(tls);
     return RC_BAD;
 }

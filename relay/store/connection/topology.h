@@ -1,6 +1,7 @@
 /*
- * topology.h: shards, and connections that read them: one for all shards of a single server, or
- * one per shard of a cluster, where each may be on another node. Connection c serves shard c first.
+ * topology.h: the shards, and the connections that read them: one for all shards of a single
+ * server, or one per shard of a cluster, whose shards may be on different nodes. Connection c reads
+ * shard c first.
  */
 #ifndef CLAIRON_STORE_TOPOLOGY_H
 #define CLAIRON_STORE_TOPOLOGY_H
@@ -15,7 +16,7 @@ struct topology {
     unsigned shards;
     unsigned connections;
     bool is_cluster;
-    bool is_numbered; /* keys have the number of their shard */
+    bool is_numbered; /* keys contain the number of their shard */
 };
 
 struct topology topology_of(const struct config *config);
@@ -24,15 +25,15 @@ struct topology topology_of(const struct config *config);
 void topology_shard_prefix(const struct topology *topology, const char *of_all, unsigned shard,
                            char ret_prefix[STORE_PREFIX_MAX]);
 
-/* The slot of the shard's keys; only of a cluster. */
+/* The slot of the shard's keys; only in a cluster. */
 unsigned topology_slot(const struct topology *topology, const char *of_all, unsigned shard);
 
 unsigned topology_connection_of(const struct topology *topology, unsigned shard);
 
-/* Iterates over the shards of a connection; the end is at or above topology->shards. */
+/* Iterate over the shards of a connection; the end is at or above topology->shards. */
 unsigned topology_first_shard(const struct topology *topology, unsigned connection);
 unsigned topology_next_shard(const struct topology *topology, unsigned shard);
-/* The number of shards of each connection. */
+/* The maximum number of shards of a connection. */
 unsigned topology_max_shards(const struct topology *topology);
 
 /* Queries about a whole server use the connection of its first shard. */

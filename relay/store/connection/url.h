@@ -10,11 +10,11 @@
 #define URL_FORMAT_MAX (URL_TEXT_MAX + 16)
 
 struct url {
-    char path[URL_TEXT_MAX]; /* unix socket; "" for TCP */
+    char path[URL_TEXT_MAX]; /* Unix socket; "" for TCP */
     char host[URL_TEXT_MAX];
     int port;
     char user[URL_TEXT_MAX];
-    char password[URL_TEXT_MAX]; /* percent-decoded; "" for none */
+    char password[URL_TEXT_MAX]; /* percent-decoded; "": no password */
     int database;
     bool tls; /* rediss:// */
 };
@@ -22,7 +22,7 @@ struct url {
 /* redis(s)://[user:pass@]host[:port][/db] or unix:///path. RC_BAD for anything else. */
 MUST_CHECK enum rc url_read(const char *url, struct url *ret_address);
 
-/* The address for logs: without user and password. */
+/* Formats the address for the log, without user and password. */
 void url_format(const struct url *address, char ret_text[URL_FORMAT_MAX]);
 
 #endif

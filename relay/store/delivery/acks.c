@@ -1,4 +1,4 @@
-/* acks.c: stores positive and negative acknowledgements. A shard ignores ids of other shards. */
+/* acks.c: stores positive and negative acknowledgements. Each shard ignores ids of other shards. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +67,7 @@ store_acks_wait(const struct store *store, const struct store_ack *ack)
     return false;
 }
 
-/* The number of leading acks of the same user. */
+/* The number of leading acks that have the same user. */
 static size_t
 count_same_user(const struct store_ack *acks, size_t count)
 {
@@ -84,7 +84,7 @@ compare_users(const void *a, const void *b)
     return strcmp(((const struct store_ack *)a)->user, ((const struct store_ack *)b)->user);
 }
 
-/* ack.lua reads each user once, then all ids. Sorting here saves time in the store. */
+/* Sorts the acks, because ack.lua reads each user once, followed by the ids. */
 static void
 send_acks(struct ack *ack, struct shard *shard, struct store_ack *acks, size_t count)
 {

@@ -12,17 +12,17 @@
 
 #define PAGE_MAX 1024
 #define PARTS_MAX 2
-#define PART_CURSOR_MAX 24 /* in one inbox: a score */
+#define PART_CURSOR_MAX 24 /* of one inbox: a score */
 #define INBOX_ENDED "-"
 #define INBOX_AND ','
 
-/* One shard's part of the page. */
+/* One shard's part of a page. */
 struct inbox_part {
     struct shard *shard;
-    char after[PART_CURSOR_MAX]; /* INBOX_ENDED: completely read */
+    char after[PART_CURSOR_MAX]; /* INBOX_ENDED: no entries left */
     const char *last;
     const struct redisReply *entries;
-    const struct redisReply *scores; /* of the entries */
+    const struct redisReply *scores; /* scores of the entries */
     bool is_requested;
     struct shard_page page;
 };
@@ -33,10 +33,10 @@ struct inbox {
     store_paged *done;
     void *ctx;
     struct inbox_part parts[PARTS_MAX];
-    unsigned count; /* of parts */
+    unsigned count; /* number of parts */
 };
 
-/* The cursor after the merged entries of a part. */
+/* Returns the cursor after the merged entries of a part. */
 static const char *
 cursor_behind(const struct inbox_part *part)
 {
@@ -64,7 +64,7 @@ next_page(const struct inbox *inbox, char ret_next[STORE_INBOX_CURSOR_MAX])
         snprintf(ret_next, STORE_INBOX_CURSOR_MAX, "%s%c%s", cursors[0], INBOX_AND, cursors[1]);
 }
 
-/* The score of the next entry. */
+/* Returns the score of the next entry. */
 static uint64_t
 score_of(const struct inbox_part *part, const struct shard_page *page)
 {
@@ -128,7 +128,7 @@ is_score(const struct redisReply *reply)
     return text.len > 0 && text.len < PART_CURSOR_MAX;
 }
 
-/* The reply has the score of each entry. */
+/* The reply contains the score of each entry. */
 static bool
 read_part(struct inbox_part *part, const struct redisReply *reply)
 {
@@ -185,7 +185,7 @@ request_part(struct inbox *inbox, struct inbox_part *part, const char *user, con
     shard_request_send_script(&inbox->request, part->shard, STORE_SCRIPT_inbox, 1, &arguments);
 }
 
-/* A single score counts for both parts. */
+/* A single score applies to both parts. */
 static void
 parse_cursor(struct inbox *inbox, const char *after)
 {

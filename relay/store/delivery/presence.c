@@ -1,4 +1,4 @@
-/* presence.c: reports the connected users: all of them to shard 0, each one also to its shard. */
+/* presence.c: reports all connected users to shard 0, and each user to the user's shard. */
 #include <stdlib.h>
 
 #include "store/connection/reply.h"
@@ -9,7 +9,7 @@ struct presence {
     struct shard_request request;
     store_presence_stored *done;
     void *ctx;
-    bool is_unknown; /* some shard lacks this relay's presence */
+    bool is_unknown; /* some shard does not have this relay's presence */
 };
 
 static bool
@@ -54,7 +54,7 @@ store_presence(struct store *store, enum store_presence_change what, const char 
         size_t fixed;
 
         if (store->shards[k].is_unavailable)
-            continue; /* all users are registered again when it returns */
+            continue; /* all users are registered again when the shard returns */
         shard_arguments(&store->shards[k], &arguments);
         argument(&arguments, store->owner);
         argument(&arguments, words[what]);

@@ -1,4 +1,4 @@
-/* publish.c: stores notifications published over HTTP. */
+/* publish.c: stores notifications that were published over HTTP. */
 #include "store/publish.h"
 
 #include <stdio.h>
@@ -14,7 +14,7 @@ struct publish {
     store_published *done;
     void *ctx;
     enum store_publish outcome;
-    const char *id; /* in the reply */
+    const char *id; /* points into the reply */
 };
 
 static bool
@@ -49,7 +49,7 @@ static const struct shard_request_kind publish_kind = {.failure = "could not sto
                                                        .on_reply = on_publish_reply,
                                                        .finish = finish_publish};
 
-/* Idempotency keys, and their notifications, are in shard 0. */
+/* Idempotency keys and their notifications are in shard 0. */
 static struct shard *
 shard_of(struct store *store, const struct publication *publication, const char *key)
 {

@@ -12,8 +12,8 @@ struct report {
     struct shard_request request;
     store_reported *done;
     void *ctx;
-    size_t *indexes;                    /* of the reports, sorted by shard */
-    size_t first[STORE_SHARDS_MAX + 1]; /* of a shard, in `indexes` */
+    size_t *indexes;                    /* indexes of the reports, sorted by shard */
+    size_t first[STORE_SHARDS_MAX + 1]; /* first element of each shard in `indexes` */
     size_t *not_pending;
     size_t not_pending_count;
 };
@@ -58,7 +58,7 @@ static const struct shard_request_kind report_kind = {.failure = "could not stor
                                                       .finish = finish_reports,
                                                       .release = release};
 
-/* The arguments of report.lua. */
+/* Buffers for the arguments of report.lua. */
 struct texts {
     char id[FRAME_UUID_TEXT + 1];
     char flags[16]; /* three letters and a time */

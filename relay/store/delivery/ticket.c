@@ -1,4 +1,4 @@
-/* ticket.c: stores tickets, and redeems each one once. */
+/* ticket.c: stores tickets, each of which can be redeemed once. */
 #include "store/ticket.h"
 
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* direct.c: blocking requests to the store, for commands of the CLI. */
+/* direct.c: blocking requests to the store, for CLI commands. */
 #include "store/direct.h"
 
 #include <inttypes.h>
@@ -54,7 +54,7 @@ direct_new(const struct config *config)
     return direct;
 }
 
-/* Shard 0 has the number, unless the store has only one shard, on a single server. */
+/* Shard 0 stores the number, unless the store is a single server with one shard. */
 bool
 direct_check_shards(struct direct *direct)
 {
@@ -77,7 +77,7 @@ direct_check_shards(struct direct *direct)
     return false;
 }
 
-/* Checks the number of shards, which decides where a notification is. */
+/* Checks the number of shards, because it decides the shard of a notification. */
 struct direct *
 direct_open(const struct config *config, char error[DIRECT_ERROR_MAX])
 {

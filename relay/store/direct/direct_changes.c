@@ -10,13 +10,13 @@
 #include "store/direct/direct_private.h"
 #include "store/scripts/scripts.h"
 
-#define ATTEMPTS_MAX 3 /* of a redrive: each server needs the script first */
+#define ATTEMPTS_MAX 3 /* attempts of a redrive: each server must load the script first */
 
 struct direct_change {
     struct direct_change *next;
     unsigned shard;
     bool is_redrive;
-    bool needs_repeat; /* it was not sent, or the server could not run it */
+    bool needs_repeat; /* it was not sent, or the server could not execute it */
     struct node_command command;
 };
 
@@ -65,7 +65,7 @@ read_change(struct direct *direct, struct direct_change *change)
     return RC_OK;
 }
 
-/* A change that was applied before its reply was lost is not counted: its entry does not exist. */
+/* A change whose reply was lost is not counted: its entry does not exist any longer. */
 static enum rc
 repeat_change(struct direct *direct, const struct direct_change *change)
 {
@@ -87,8 +87,8 @@ repeat_change(struct direct *direct, const struct direct_change *change)
 }
 
 /*
- * All replies are read before a change is repeated: that may close a connection. Also after an
- * error reply, so that replies stay in step with commands.
+ * All replies are read before a change is repeated, because that may close a connection. Reading
+ * continues after an error reply, so that replies stay in step with commands.
  */
 enum rc
 direct_read_changes(struct direct *direct)

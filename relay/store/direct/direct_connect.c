@@ -1,4 +1,4 @@
-/* direct_connect.c: sends a command to the server of a shard, and waits for failovers and moves. */
+/* direct_connect.c: sends a command to a shard's server, and waits for failovers and slot moves. */
 #include <string.h>
 #include <time.h>
 
@@ -7,7 +7,7 @@
 #include "store/direct/direct_private.h"
 
 #define DIRECT_TIMEOUT_S 10
-#define RETRY_FOR_US 15000000 /* a failover takes some seconds */
+#define RETRY_FOR_US 15000000 /* a failover takes several seconds */
 #define RETRY_MIN_MS 50
 #define RETRY_MAX_MS 1000
 
@@ -36,7 +36,7 @@ disconnect(struct direct *direct, unsigned shard)
     *connection = (struct direct_connection){.node = NULL};
 }
 
-/* Whether the last request of `node` may succeed later or elsewhere. */
+/* Whether the last request of `node` may succeed later or on another server. */
 bool
 direct_may_retry(const struct direct *direct, const struct node *node)
 {
@@ -53,7 +53,7 @@ check_role(struct direct *direct, struct node *node)
     if (info != NULL && strstr(info, "role:master") != NULL)
         return RC_OK;
     if (info != NULL)
-        (void)direct_fail(direct, "the primary of the store is a replica now");
+        (void)direct_fail(direct, "the primary became a replica");
     else
         (void)direct_fail(direct, node_error(node));
     return info != NULL || direct_may_retry(direct, node) ? RC_AGAIN : RC_IO;
@@ -124,11 +124,11 @@ direct_run(struct direct *direct, unsigned shard, const struct node_command *com
     const struct redisReply *reply = NULL;
     long pause_ms = RETRY_MIN_MS;
 
-    trace_free(&direct->trace); /* its texts are in the last reply */
+    trace_free(&direct->trace); /* its strings point into the last reply */
     while (try_command(direct, shard, command, &reply) == RC_AGAIN &&
            clock_monotonic_us() < end_us) {
         disconnect(direct, shard);
-        locator_forget(&direct->locator);
+        locator_invalidate(&direct->locator);
         sleep_ms(pause_ms);
         pause_ms = pause_ms * 2 < RETRY_MAX_MS ? pause_ms * 2 : RETRY_MAX_MS;
     }

@@ -1,4 +1,4 @@
-/* direct_errors.c: reads the error logs of all shards as one, for commands. */
+/* direct_errors.c: reads the error logs of all shards in one order, for CLI commands. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -6,21 +6,21 @@
 #include "store/connection/reply.h"
 #include "store/direct/direct_private.h"
 
-/* Entries have up to a megabyte, and a page of each shard is in memory. */
+/* An entry may have a megabyte, and a page of each shard is kept in memory. */
 #define PAGE_OF_ALL 50
 #define PAGE_MIN 8
 
 /* A page of one shard's log. */
 struct log_page {
-    struct redisReply *rows;  /* NULL: the log has no more */
-    size_t at;                /* the current row */
-    struct error_entry entry; /* of it */
+    struct redisReply *rows;  /* NULL: end of the log */
+    size_t at;                /* index of the current row */
+    struct error_entry entry; /* the current row */
     char to[ENTRY_ID_TEXT_MAX];
 };
 
 struct log_merge {
     struct direct *direct;
-    char count[16]; /* rows of a page */
+    char count[16]; /* number of rows in a page */
     struct log_page pages[STORE_SHARDS_MAX];
 };
 
@@ -40,7 +40,7 @@ direct_error_count(struct direct *direct)
     return count;
 }
 
-/* A redriven notification may return to the log: stop at the entry that is newest now. */
+/* A redriven notification may return to the log, so the newest entry at the start is the end. */
 static enum rc
 find_newest(struct log_merge *merge, unsigned shard)
 {
@@ -56,7 +56,7 @@ find_newest(struct log_merge *merge, unsigned shard)
     return RC_OK;
 }
 
-/* Requests of a visit would free the reply: the page keeps it. */
+/* Requests during a visit would free the reply, so the page takes ownership of it. */
 static enum rc
 read_page(struct log_merge *merge, unsigned shard, const char *from)
 {
@@ -80,7 +80,7 @@ static enum rc
 advance(struct log_merge *merge, unsigned shard)
 {
     struct log_page *page = &merge->pages[shard];
-    char from[ENTRY_ID_TEXT_MAX + 1] = "("; /* after the last entry */
+    char from[ENTRY_ID_TEXT_MAX + 1] = "("; /* excludes the last entry */
 
     if (++page->at < reply_count(page->rows))
         return error_entry_read(reply_at(page->rows, page->at), &page->entry);
@@ -88,7 +88,7 @@ advance(struct log_merge *merge, unsigned shard)
     return read_page(merge, shard, from);
 }
 
-/* The shard of the oldest entry; the number of shards: no entry is left. */
+/* Returns the shard of the oldest entry, or the number of shards if no entry is left. */
 static unsigned
 find_oldest(const struct log_merge *merge)
 {

@@ -1,4 +1,4 @@
-/* direct_private.h: shared by the files of a direct client. */
+/* direct_private.h: declarations that the files of relay/store/direct share. */
 #ifndef CLAIRON_STORE_DIRECT_PRIVATE_H
 #define CLAIRON_STORE_DIRECT_PRIVATE_H
 
@@ -19,7 +19,7 @@ struct direct_shard {
 
 struct direct_connection {
     struct node *node; /* NULL: not connected */
-    bool has_redrive;  /* redrive.lua is loaded there */
+    bool has_redrive;  /* redrive.lua is loaded on its server */
 };
 
 struct direct {
@@ -27,9 +27,9 @@ struct direct {
     struct locator locator;
     struct direct_shard shards[STORE_SHARDS_MAX];
     unsigned shard_count;
-    struct direct_connection connections[STORE_SHARDS_MAX]; /* see topology.h */
+    struct direct_connection connections[STORE_SHARDS_MAX]; /* by connection (topology.h) */
     char redrive_hash[SCRIPT_HASH_TEXT + 1];
-    struct direct_change *queue; /* changes sent without a reply yet */
+    struct direct_change *queue; /* changes whose reply was not read */
     struct direct_change **queue_end;
     struct direct_changes changes;
     struct trace trace;
@@ -42,10 +42,10 @@ enum rc direct_fail(struct direct *direct, const char *error);
 
 struct direct_connection *direct_connection(struct direct *direct, unsigned shard);
 
-/* Whether the last request of `node` may succeed later or elsewhere. */
+/* Whether the last request of `node` may succeed later or on another server. */
 bool direct_may_retry(const struct direct *direct, const struct node *node);
 
-/* Connects to the shard's server unless connected. RC_AGAIN: maybe later. */
+/* Connects to the shard's server unless connected. RC_AGAIN: it may succeed later. */
 MUST_CHECK enum rc direct_connect(struct direct *direct, unsigned shard);
 
 /* Like direct_request, but ignores the queue. */
@@ -53,16 +53,16 @@ const struct redisReply *direct_run(struct direct *direct, unsigned shard,
                                     const struct node_command *command);
 
 /*
- * Sends a redrive or a drop without waiting for its reply: the changes of a page take one round
- * trip. Frees the command. direct_read_changes repeats it if it could not be sent.
+ * Sends a redrive or a drop without waiting for its reply, so that all changes of a page take one
+ * round trip. Frees the command. direct_read_changes repeats it if it could not be sent.
  */
 void direct_queue_change(struct direct *direct, unsigned shard, bool is_redrive,
                          struct node_command command);
-/* Reads the replies of all queued changes. RC_IO: direct->error has the first error. */
+/* Reads the replies of all queued changes. RC_IO: direct->error is the first error. */
 MUST_CHECK enum rc direct_read_changes(struct direct *direct);
 void direct_free_queue(struct direct *direct);
 
-/* Loads redrive.lua into the shard's server, unless it has it. Needs an empty queue. */
+/* Loads redrive.lua into the shard's server unless it is loaded. Requires an empty queue. */
 MUST_CHECK enum rc direct_load_redrive(struct direct *direct, unsigned shard);
 
 #endif

@@ -1,4 +1,4 @@
-/* direct_request.h: any blocking request to the store. */
+/* direct_request.h: general blocking requests to the store. */
 #ifndef CLAIRON_STORE_DIRECT_REQUEST_H
 #define CLAIRON_STORE_DIRECT_REQUEST_H
 
@@ -9,12 +9,12 @@ struct redisReply;
 /* Like direct_open, but checks nothing and does not connect yet. */
 struct direct *direct_new(const struct config *config);
 
-/* False: the store has another number of shards, or a request failed; see direct_error. */
+/* False: the store has another number of shards, or a request failed (direct_error). */
 bool direct_check_shards(struct direct *direct);
 
 /*
- * Asks the server of a shard. In a cluster, and with sentinels, waits some seconds for a slot that
- * moves or a failover. The reply is valid until the next request. NULL: see direct_error.
+ * Sends a command to the server of a shard. In a cluster, and with sentinels, waits several seconds
+ * for a slot move or a failover. The reply is valid until the next request. NULL: see direct_error.
  */
 const struct redisReply *direct_request(struct direct *direct, unsigned shard, int argc,
                                         const char **argv);

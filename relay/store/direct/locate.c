@@ -1,4 +1,4 @@
-/* locate.c: finds the server that has a shard, with blocking requests. */
+/* locate.c: finds the server of a shard, with blocking requests. */
 #include "store/direct/locate.h"
 
 #include <stdio.h>
@@ -42,7 +42,7 @@ locate_node(const struct config *config, const struct slots_node *node, struct u
 }
 
 void
-locator_forget(struct locator *locator)
+locator_invalidate(struct locator *locator)
 {
     memset(locator->is_known, 0, sizeof(locator->is_known));
 }
@@ -53,10 +53,10 @@ locator_init(struct locator *locator, const struct config *config)
     locator->config = config;
     locator->kind = urls_kind(config->store.url);
     locator->topology = topology_of(config);
-    locator_forget(locator);
+    locator_invalidate(locator);
 }
 
-/* Queries a named server. NULL: see `error`; close *ret_node after use of the reply. */
+/* Queries a listed server. NULL: `error` is set; close *ret_node after use of the reply. */
 static const struct redisReply *
 query_named(const struct locator *locator, unsigned number, int argc, const char **argv,
             struct node **ret_node, struct url *ret_address, char error[NODE_ERROR_MAX])
@@ -88,7 +88,7 @@ read_slots(struct locator *locator, const struct redisReply *reply, const char *
     }
 }
 
-/* The first node that replies. */
+/* Uses the first node that replies. */
 static enum rc
 query_cluster(struct locator *locator, char error[NODE_ERROR_MAX])
 {
@@ -111,8 +111,8 @@ query_cluster(struct locator *locator, char error[NODE_ERROR_MAX])
 }
 
 /*
- * Each failover raises the epoch: a sentinel with a lower one has missed it. During the failover
- * nothing is certain: the former primary may still accept what will be lost.
+ * Each failover raises the epoch: a sentinel with a lower epoch has missed one. During a failover
+ * the result is uncertain: the former primary may still accept writes that will be lost.
  */
 static enum rc
 choose_primary(struct locator *locator, const struct sentinel_primary *replies, size_t count,
@@ -122,7 +122,7 @@ choose_primary(struct locator *locator, const struct sentinel_primary *replies, 
 
     for (size_t i = 0; i < count; i++) {
         if (replies[i].is_switching) {
-            snprintf(error, NODE_ERROR_MAX, "the sentinels switch to another primary");
+            snprintf(error, NODE_ERROR_MAX, "the sentinels are switching to another primary");
             return RC_AGAIN;
         }
         if (replies[i].epoch > newest->epoch)
@@ -133,7 +133,7 @@ choose_primary(struct locator *locator, const struct sentinel_primary *replies, 
     return RC_OK;
 }
 
-/* All sentinels. */
+/* Queries all sentinels. */
 static enum rc
 query_sentinels(struct locator *locator, char error[NODE_ERROR_MAX])
 {

@@ -1,4 +1,4 @@
-/* locate.h: finds the server that has a shard, with blocking requests. */
+/* locate.h: finds the server of a shard, with blocking requests. */
 #ifndef CLAIRON_STORE_LOCATE_H
 #define CLAIRON_STORE_LOCATE_H
 
@@ -9,7 +9,7 @@
 #include "store/direct/node.h"
 #include "store/scripts/constants.h"
 
-#define LOCATE_TIMEOUT_S 3 /* for each sentinel or node that is queried */
+#define LOCATE_TIMEOUT_S 3 /* per queried sentinel or node */
 
 /* The last replies of the cluster or the sentinels. */
 struct locator {
@@ -21,21 +21,21 @@ struct locator {
 };
 
 void locator_init(struct locator *locator, const struct config *config);
-void locator_forget(struct locator *locator); /* query again */
+void locator_invalidate(struct locator *locator); /* query again */
 
 /*
- * The server that has the shards of a connection. RC_AGAIN: there is none at the moment. RC_IO: no
- * server of store.url replies; `error` has the reason in both cases.
+ * Returns the server of a connection's shards. RC_AGAIN: it has none at the moment. RC_IO: no
+ * server in store.url replies. In both cases `error` is the reason.
  */
 MUST_CHECK enum rc locator_find(struct locator *locator, unsigned connection,
                                 struct url *ret_address, char error[NODE_ERROR_MAX]);
 
 /*
- * A server that store.url names, by number: the only one, a node, or a sentinel with the
- * sentinels' password. False: invalid.
+ * Returns a server listed in store.url, by number: the single server, a node, or a sentinel with
+ * the sentinels' password. False: invalid.
  */
 bool locate_named(const struct config *config, unsigned number, struct url *ret_address);
-/* A node or a replica, with the credentials of store.url. False: invalid. */
+/* Returns a node or a replica, with the credentials of store.url. False: invalid. */
 bool locate_node(const struct config *config, const struct slots_node *node,
                  struct url *ret_address);
 

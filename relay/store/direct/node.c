@@ -13,7 +13,7 @@
 
 struct node {
     redisContext *redis;
-    redisReply *reply; /* the last one */
+    redisReply *reply; /* the last reply */
     char error[NODE_ERROR_MAX];
 };
 
@@ -111,7 +111,7 @@ node_command_free(struct node_command *command)
 void
 node_send(struct node *node, const struct node_command *command)
 {
-    /* After an error node_read fails too. */
+    /* If this fails, node_read fails too. */
     (void)redisAppendFormattedCommand(node->redis, command->bytes, command->len);
 }
 

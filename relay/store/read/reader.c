@@ -373,7 +373,7 @@ reader_unfollow(struct reader *reader, unsigned shard)
     server->link = NULL;
     server->is_positioned = server->reading = server->is_stale = false;
     reader->streams[shard].ack_events.link = NULL;
-    tail_forget(&reader->streams[shard].ack_events);
+    tail_reset(&reader->streams[shard].ack_events);
     order_leave(reader->order, shard);
     update_store(server); /* the store does not need its connection any longer */
     count_followed(reader);

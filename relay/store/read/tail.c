@@ -50,7 +50,7 @@ tail_has_missed(struct tail *tail)
 }
 
 void
-tail_forget(struct tail *tail)
+tail_reset(struct tail *tail)
 {
     tail->at[0] = tail->before[0] = '\0';
     tail->has_missed = false;

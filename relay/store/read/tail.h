@@ -27,7 +27,7 @@ struct tail {
 bool tail_begin(struct tail *tail, const struct redisReply *entries, size_t max);
 
 /* The next reader of the stream starts at its end. */
-void tail_forget(struct tail *tail);
+void tail_reset(struct tail *tail);
 
 /* Whether entries were missed since the last call. Call it after a reply that was not full. */
 bool tail_has_missed(struct tail *tail);

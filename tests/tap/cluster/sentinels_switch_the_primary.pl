@@ -59,7 +59,7 @@ pass('the relay follows a planned switch');
 
 # A leading sentinel names the former primary until its failover ends, after others have announced the new one.
 # Each move of the relay follows a later failover, which are more than three if a slow machine seems a dead primary.
-my @moves     = $relay->log_text =~ /msg="shards are on another server now".*? server="(\S+)"/g;
+my @moves     = $relay->log_text =~ /msg="shards moved to another server".*? server="(\S+)"/g;
 my @failovers = $sentinels->promoted;
 my @later     = @failovers;
 my $not_found = grep { my $move = $_; shift @later while @later && $later[0] ne $move; !shift @later } @moves;

@@ -65,7 +65,7 @@ check_survives('full', qr/OOM command not allowed.*raise maxmemory/,
     });
 unlike($relay->log_text($mark), qr/reply timed out/, 'clients of a full store stay connected');
 
-check_survives('cannot save', qr/MISCONF.*see the log of the store/,
+check_survives('cannot save', qr/MISCONF.*check its log/,
     sub {
         config('save', '3600 1');
         chmod 0555, $store->{folder};
