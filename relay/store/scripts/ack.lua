@@ -1,7 +1,7 @@
--- ack.lua: users acknowledge notifications; the last user completes a notification.
--- KEYS: stream. ARGV: prefix, id of the relay, retention of traces in ms, number of users, each user
--- with the number of its ids, then all ids, in the order of the users. A user may be repeated, at the
--- cost of a command. Returns {new acknowledgements, notifications completed}.
+-- ack.lua: stores acknowledgements. The last user completes a notification.
+-- KEYS: stream. ARGV: prefix, relay id, retention of traces in ms, number of users, each user with
+-- a number of ids, then all ids in the order of the users. A user may be repeated, at the cost of
+-- one command. Returns {new acknowledgements, completed notifications}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
@@ -9,23 +9,24 @@ local call = redis.call
 
 local args, sub, find = ARGV, string.sub, string.find
 local name, trace_ms, first_id = args[2], args[3], 5 + 2 * tonumber(args[4])
-local inbox, state_key, trail_key = prefix .. KEY_INBOX, prefix .. KEY_ACK, prefix .. KEY_TRACE
+local inbox, state_key, trace_key = prefix .. KEY_INBOX, prefix .. KEY_ACK, prefix .. KEY_TRACE
 local acked_key = prefix .. KEY_ACKED
 local now_text = integer_text(now_ms())
 local event_head, id_len = 'acked ' .. now_text .. ' 0 - ', pack_text(('x'):rep(FRAME_UUID_TEXT)):sub(1, 2)
 local due_pairs, acked = {}, 0
--- Ack events are for other relays. A relay that is not registered reloads its state when it is back.
+-- Only other relays read ack events. A relay that is not registered reloads its state when it
+-- returns.
 local ack_events = call('ZCARD', prefix .. KEY_RELAYS) ~= (call('ZSCORE', prefix .. KEY_RELAYS, name) and 1 or 0) and {}
 
--- The current user, its trace event, and the start of its ack event.
+-- The current user, the user's trace event, and the start of the user's ack event.
 local user, event, packed
 
--- Acks not written yet, by notification: its first user, and the other ones (mostly none).
+-- Acks that are not written yet, by notification: the first user, and further users (rare).
 local firsts, others = {}, {}
-local values, values_len = {}, 0 -- ids and values of notifications that stay pending
+local values, values_len = {}, 0 -- ids and values of notifications that remain pending
 
--- In the values of many notifications the text after the entry is the same: it is parsed only once. tails[text][n] is
--- the text after n acknowledgements.
+-- The part of a value after the entry is the same for many notifications, so it is parsed only
+-- once. tails[text][n] is the part after n acknowledgements.
 local tails = {}
 local function read_tail(tail)
     local left, open, flags = tail:match('^ (%-?%d+) (%S+) (%d)$')
@@ -78,19 +79,19 @@ local function apply_acks(id)
     values_len = values_len + 2
 end
 
--- The usual notification has one user, no expiration and one delivery. Its value holds all that complete()
--- and write_events() would look up.
+-- A typical notification has one user, no expiration and one delivery. Its value contains all data
+-- that complete() and write_events() would read.
 local LAST = ' 1 - 0'
 local ended, ended_entries, ended_keys, ended_count = {}, {}, {}, 0
 local function acknowledge_last(id, value)
-    local key, entry = trail_key .. id, sub(value, 1, -7)
+    local key, entry = trace_key .. id, sub(value, 1, -7)
     notifications[id] = false
     ended_count = ended_count + 1
     ended[ended_count], ended_entries[ended_count] = id, entry
     ended_keys[ended_count] = state_key .. id
     event = event or event_head .. user
     local len = call('RPUSH', key, event)
-    if len == 1 or len > TRAIL_MAX then maintain_trace(key, len, 1, entry, trace_ms) end
+    if len == 1 or len > TRACE_EVENTS_MAX then maintain_trace(key, len, 1, entry, trace_ms) end
 end
 
 local function acknowledge(id)
@@ -108,9 +109,10 @@ local function acknowledge(id)
     if more then more[#more + 1] = user else others[id] = {user} end
 end
 
--- The id is not in the user's inbox. Either it was acknowledged before, maybe in this call; or it is
--- complete; or the user is not a recipient; or the audience is open-ended and another relay has not yet
--- reported the delivery. In the last case the ack is kept until the report.
+-- The id is not in the user's inbox. It was acknowledged before, possibly in this call; or the
+-- notification is complete; or the user is not a recipient; or the audience is open-ended and
+-- another relay has not yet reported the delivery. In the last case the ack is kept until the
+-- report.
 local function acknowledge_unlisted(id)
     if firsts[id] then apply_acks(id) end
     local value = notifications[id]
@@ -122,10 +124,10 @@ local function acknowledge_unlisted(id)
         call('HSET', unreported_ack_key(id), user, now_text)
         call('PEXPIRE', unreported_ack_key(id), UNREPORTED_ACK_MS)
     end
-    notifications[id] = value -- back to the stored text
+    notifications[id] = value -- keep the unparsed value
 end
 
--- Ids removed from the user's inbox were pending: one ZREM finds out for all of them.
+-- Ids removed from the user's inbox were pending. One ZREM checks all ids.
 local function acknowledge_chunk(from, to)
     local removed
     if from == to then

@@ -1,13 +1,14 @@
--- acquire.lua: makes a feed the owner of a slot's progress. Late batches of an earlier feed are fenced.
--- KEYS: progress. ARGV: owner token, system identifier, timeline, '1' with several shards, else '',
--- database oid, database name.
--- Returns {position, timeline, read} as stored; without progress '', the given timeline, ''. With several
--- shards also the route of the newest notification from a commit, or ''.
+-- acquire.lua: makes a feed the owner of a slot's progress, and fences late batches of earlier
+-- feeds.
+-- KEYS: progress. ARGV: owner token, system identifier, timeline, '1' with several shards,
+-- otherwise '', database oid, database name.
+-- Returns {position, timeline, read} as stored; without progress '', the given timeline, ''. With
+-- several shards also the route of the newest notification with a commit, or ''.
 local progress, prefix = KEYS[1], KEYS[1]:match('^(.*)' .. KEY_PROGRESS)
 local meta = prefix .. KEY_META
 
--- A store serves one database, with any slot name. An older store has the cluster's identifier only,
--- and accepts the first database of that cluster.
+-- A store serves one database, with any slot name. An older store contains only the cluster's
+-- identifier, and accepts the first database of that cluster.
 local function rejection_by(key)
     local kept = redis.call('HMGET', key, 'system', 'database', 'database_name')
     local is_other_system = kept[1] and kept[1] ~= ARGV[2]
@@ -27,7 +28,7 @@ end
 local rejected = rejection_by(progress) or rejection_by(redis.call('HGET', meta, 'progress') or progress)
 if rejected then return rejected end
 
--- Two relays with different slots would rewind each other's progress.
+-- Relays with different slots would rewind each other's progress.
 local current = redis.call('HGET', meta, 'progress')
 if current and current ~= progress and redis.call('EXISTS', current) == 1 then
     return redis.error_reply('OTHERSLOT this store holds the progress of another slot of this database, ' .. current ..
@@ -35,8 +36,9 @@ if current and current ~= progress and redis.call('EXISTS', current) == 1 then
         'slot, stop its relay and DEL ' .. current .. ', in every shard; clients receive one gap')
 end
 
--- A failover or a restore raises the timeline. A lower one means that a former primary is back, or that
--- conninfo has a wrong host. It must neither rewind nor fence the feed of the current primary.
+-- A failover or a restore raises the timeline. A lower one means that a former primary has
+-- returned, or that the host in conninfo is wrong. It must not rewind or fence the feed of the
+-- current primary.
 local followed = redis.call('HGET', progress, 'timeline')
 if followed and tonumber(followed) > tonumber(ARGV[3]) then
     return redis.error_reply('OLDTIMELINE this server is on timeline ' .. ARGV[3] .. ', but the store has ' ..
@@ -44,8 +46,8 @@ if followed and tonumber(followed) > tonumber(ARGV[3]) then
         'this server, DEL ' .. progress .. ', in every shard; clients receive one gap')
 end
 local known = redis.call('HGET', progress, 'owner') or ''
--- The store has data, but no progress of this slot. WAL in between is lost, and memberships may be those of
--- another cluster: they are copied again. The new epoch announces the gap.
+-- The store has data, but no progress of this slot. WAL was lost, and the memberships may belong to
+-- another cluster, so they are copied again. The new epoch reports the gap.
 if known == '' and redis.call('HEXISTS', meta, 'topic_prefix') == 1 then
     for _, kind in ipairs({KEY_MEMBERS, KEY_GROUPS}) do
         for _, key in ipairs(redis.call('KEYS', prefix .. kind .. '*')) do redis.call('DEL', key) end
@@ -60,11 +62,11 @@ local read = redis.call('HGET', progress, 'read:' .. known) or ''
 local owner = ARGV[1]
 redis.call('HMSET', progress, 'owner', owner, 'system', ARGV[2], 'database', ARGV[5], 'database_name', ARGV[6],
     'position:' .. owner, position, 'read:' .. owner, read)
--- Read by the next acquire.lua, and by hello.lua with several shards.
+-- The next acquire.lua reads it, and with several shards also hello.lua.
 redis.call('HSET', meta, 'progress', progress)
 -- If the timeline differs, the feed decides whether to call rewind.lua.
 redis.call('HSETNX', progress, 'timeline', ARGV[3])
--- Remove the fields of earlier owners, also those that a fenced feed wrote late.
+-- Removes the fields of earlier owners, including late writes of a fenced feed.
 for _, field in ipairs(redis.call('HKEYS', progress)) do
     local field_owner = field:match('^position:(.*)$') or field:match('^read:(.*)$')
     if field_owner and field_owner ~= owner then redis.call('HDEL', progress, field) end

@@ -1,7 +1,7 @@
 /*
  * constants.h: constants of the scripts and of C. In scripts the build replaces the names of these
- * macros, and of those in keys.h, frame.h and envelope.h, by their values: numbers or texts, no
- * expressions.
+ * macros, and of the macros in keys.h, frame.h and envelope.h, by their values, which must be
+ * numbers or strings without expressions.
  */
 #ifndef CLAIRON_STORE_CONSTANTS_H
 #define CLAIRON_STORE_CONSTANTS_H
@@ -13,12 +13,16 @@
 #define STORE_SHARDS_MAX                                                                           \
     16 /* [store] shards; the shard is in the ids of the error log, modulo it */
 
-/* A stream entry id as the score of a sorted set: the number of distinct ids per millisecond. */
+/* A stream entry id as the score of a sorted set: the number of scores per millisecond. */
 #define STORE_SCORES_PER_MS 1024
 
-#define STORE_OPEN_MS 86400000 /* lifetime of an open-ended audience without expiration */
+/* lifetime of a notification to an open-ended audience without expiration */
+#define STORE_OPEN_MS 86400000
 
-/* Maximum rows in a reply of a console script, and after the shards' replies are merged. */
+/*
+ * Maximum number of rows in a reply of a console script, also after the replies of the shards are
+ * merged.
+ */
 #define STORE_OVERVIEW_ROWS 10
 #define STORE_ERRORS_ROWS 20
 #define STORE_LATEST_ROWS 50

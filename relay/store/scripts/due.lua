@@ -1,15 +1,15 @@
--- due.lua: retries, dead-letters or expires due pairs of notification and user, in one step.
+-- due.lua: processes due pairs in one step: retries, dead-letters or expires them.
 -- KEYS: stream. ARGV: prefix, ack timeout, retention of traces, backoff base, backoff cap (all in ms).
--- Returns {pairs to retry, retry entries added, pairs exhausted, pairs expired, 1: more pairs are due,
--- entries in the error log, relays with sessions}.
+-- Returns {pairs to retry, retry entries added, exhausted pairs, expired pairs, 1 if more pairs are
+-- due, entries in the error log, relays with sessions}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
 -- include: stream_entry.lua
 
 local PAIRS_MAX, BYTES_MAX = 1000, 4 * 1024 * 1024
--- Users of a notification that are due within this time share a retry entry. The first user waits for the
--- others: no user gets a retry before its due time.
+-- Users of a notification who become due within this time share a retry entry. The first user waits
+-- for the others: no user receives a retry before the due time.
 local timeout, base, cap = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local slack_ms = math.min(500, timeout / 4)
 local now = now_ms()
@@ -36,7 +36,7 @@ local function mark_dead_lettered(id, users)
     mark_changed(id)
 end
 
--- Handles PAIRS_MAX users at most; the next call continues with a large audience.
+-- Handles up to PAIRS_MAX users; the next call continues with the rest of a large audience.
 local function expire(id)
     local key = prefix .. KEY_ACK .. id
     local found, cursor = read_entry(id), '0'
@@ -69,9 +69,9 @@ local function expire(id)
     mark_dead_lettered(id, seen)
 end
 
--- The users of an open-ended audience are known from delivery reports only. If its expiration is found
--- late, the store or all relays were down: reports and acks may still arrive. So its expiration, and all
--- due times, are deferred once. Half a millisecond in the score marks a deferred one.
+-- The users of an open-ended audience are known only from delivery reports. A late expiration means
+-- that the store or all relays were down, and reports and acks may still arrive. So the expiration
+-- and all due times are deferred once. Half a millisecond in the score marks a deferred time.
 local LATE_MS, REPORTS_MS = 2000, 10000 -- relays reconnect within 5 s
 local function defer_expiration(id, ends, users)
     local notification, was_deferred = notification_of(id), ends % 1 == 0.5
@@ -116,7 +116,7 @@ local function retry_users(id, found, retries, users)
     retried, retry_entries, bytes_left = retried + #users, retry_entries + 1, bytes_left - #found.data
 end
 
--- An absent user must not use up an attempt: its retry is deferred.
+-- An absent user must not use up an attempt, so the retry is deferred.
 local PRESENCE_MS = 10000 -- relays send a heartbeat every 2 s
 local relays = call('ZRANGEBYSCORE', prefix .. KEY_RELAYS, integer_text(now - PRESENCE_MS), '+inf')
 local function is_present(user)
@@ -164,7 +164,7 @@ local function retry(id, users)
     pairs_left = pairs_left - #users
 end
 
--- The due pairs by notification, oldest first.
+-- Groups the due pairs by notification, oldest first.
 local rows = call('ZRANGEBYSCORE', prefix .. KEY_DUE, '-inf', integer_text(now), 'WITHSCORES',
     'LIMIT', 0, PAIRS_MAX)
 local order, users_of, due = {}, {}, {}

@@ -1,12 +1,12 @@
--- errors.lua: a page of a shard's error log for the console, newest first.
--- KEYS: stream. ARGV: prefix, '+', or '(' followed by the entry before which the page begins.
--- Returns a JSON array; a notification longer than DATA_MAX is null.
+-- errors.lua: returns a page of a shard's error log for the console, newest first.
+-- KEYS: stream. ARGV: prefix, '+', or '(' and the entry before which the page begins.
+-- Returns a JSON array. A notification longer than DATA_MAX is null.
 -- include: json.lua
 local errors, before = ARGV[1] .. KEY_ERRORS, ARGV[2]
 
 local DATA_MAX, USERS_MAX = 8192, 20
 
--- The number of users of an entry, and the first ones.
+-- The number of an entry's users, and the first users.
 local function users_of(text)
     local is_valid, users = pcall(cjson.decode, text)
     local first = {}

@@ -1,13 +1,14 @@
--- follow.lua: from where a relay begins to read a shard's stream that it has not read so far.
+-- follow.lua: returns the start position for a relay that starts to read a shard's stream.
 -- KEYS: stream. ARGV: prefix.
--- Returns {epoch, id of the newest entry ever, the stored position of the slot or '', route of the newest
--- notification from a commit or '', the newest field `after` or ''}.
+-- Returns {epoch, newest id ever, stored position of the slot or '', route of the newest
+-- notification with a commit or '', newest field `after` or ''}.
 local stream, meta = KEYS[1], ARGV[1] .. KEY_META
 -- include: last_id.lua
 -- include: reverse_scan.lua
 -- include: stored_position.lua
 
--- Only the first notification of a batch has the field: the entries of the largest batch, and some retries.
+-- Only the first notification of a batch has the field, so the search must cover the largest batch
+-- and some retries.
 local PAGES = 24
 local newest_route, newest_after = nil, ''
 

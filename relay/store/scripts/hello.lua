@@ -1,18 +1,19 @@
 -- hello.lua: prepares a shard for a relay, and returns its epoch and newest entry.
--- KEYS: stream. ARGV: prefix, a fresh epoch, the epoch and the newest entry that the relay knows,
--- number of shards, '1' if all are on one server, else ''.
--- Returns {epoch, id of the newest entry ever, 1 if the first entry is known, else 0,
--- topic prefix or ''; with several shards the stored position of the slot, or '';
--- route of the newest notification from a commit, or ''; entry id and transaction id of the newest
--- membership change or reload, or ''}.
+-- KEYS: stream. ARGV: prefix, a new epoch, the epoch and the newest entry known to the relay,
+-- number of shards, '1' if all shards are on one server, otherwise ''.
+-- Returns {epoch, newest id ever, 1 if the first entry is known, otherwise 0, topic prefix or ''};
+-- with several shards also {stored position of the slot or '', route of the newest notification
+-- with a commit or '', entry id and transaction id of the newest membership change or reload or
+-- ''}.
 local stream, prefix = KEYS[1], ARGV[1]
 -- include: keys.lua
 -- include: last_id.lua
 -- include: reverse_scan.lua
 -- include: stored_position.lua
 
--- A user's shard depends on the number of shards: with another number stored entries are not found. Keys with and
--- without the number of a shard exist on a single server only; a cluster rejects access to keys of another slot.
+-- The number of shards decides a user's shard: with a different number, stored entries would not be
+-- found. Keys with and without a shard number can coexist only on a single server; a cluster
+-- rejects access to keys of another slot.
 local shards, is_numbered = ARGV[5], shard_number(prefix) ~= nil
 local base = base_prefix(prefix)
 local created_with = redis.call('HGET', prefix .. KEY_META, 'shards')
@@ -31,8 +32,8 @@ end
 if redis.call('EXISTS', stream) == 0 and redis.call('HDEL', prefix .. KEY_META, 'first') == 1 then
     redis.call('HSET', prefix .. KEY_META, 'epoch', ARGV[2])
 end
--- A store that is full, or cannot write to disk, can still be read: the failed write matters only if there
--- is no epoch yet. A replica is rejected, though it can be read.
+-- A store that is full or cannot write to disk can still be read: a failed write matters only if no
+-- epoch exists yet. A replica is rejected, although it can be read.
 local created = redis.pcall('HSETNX', prefix .. KEY_META, 'epoch', ARGV[2])
 if type(created) == 'table' and created.err and
     (created.err:find('READONLY', 1, true) or not redis.call('HGET', prefix .. KEY_META, 'epoch')) then
@@ -54,7 +55,7 @@ local meta = prefix .. KEY_META
 local known = redis.call('HMGET', meta, 'epoch', 'run', 'gap_from', 'gap_to')
 local epoch, run = known[1], redis.call('INFO', 'server'):match('run_id:(%x+)')
 
--- Raises the last id to `id`. False if the store rejects it.
+-- Raises the last id to `id`. Returns false if the store rejects it.
 local function raise_last_id(id)
     local set = redis.pcall('XSETID', stream, id)
     if set.err then return false end
@@ -62,14 +63,15 @@ local function raise_last_id(id)
     return true
 end
 
--- After a failover to an older replica, maybe with a slow clock, new ids must be above those already
--- delivered: sessions read only beyond their cursors.
+-- After a failover to an outdated replica, possibly with a slow clock, new ids must be higher than
+-- all delivered ids: sessions read only the entries after their cursors.
 if ARGV[3] == epoch and is_before(last, ARGV[4]) then raise_last_id(ARGV[4]) end
 
--- If the append-only file ends inside a transaction, the server cuts it after the last whole command, not
--- before the transaction. The next load runs these commands with the first transaction written after them.
--- So each server start leaves a gap in the ids, which contains the ids of such entries. Entries found in an
--- earlier gap are removed: the feed has stored them again.
+-- If the append-only file ends inside a transaction, the server truncates it after the last
+-- complete command, not before the transaction. The next load executes these commands with the
+-- first transaction written after them. So each server start leaves a gap in the ids, which covers
+-- the ids of such entries. Entries found in an earlier gap are removed: the feed has stored them
+-- again.
 if run and run ~= known[2] then
     if known[3] then
         local found = redis.call('XRANGE', stream, known[3], known[4])
@@ -87,8 +89,8 @@ if run and run ~= known[2] then
     end
 end
 
--- The newest transactions that clients may have been notified of. Retries and notifications published over
--- HTTP may follow the notification.
+-- Finds the newest transactions whose notifications clients may have received. Retries and
+-- notifications published over HTTP may follow them.
 local NEWEST_PAGES = 4
 local _, route = newest_notification(stream, '+', NEWEST_PAGES, function() return true end)
 local change, change_xid = redis.call('XREVRANGE', prefix .. KEY_CONTROL, '+', '-', 'COUNT', 1)[1], ''

@@ -1,16 +1,16 @@
--- ingest.lua: stores a batch of frames and moves the slot's progress, in one step.
+-- ingest.lua: stores a batch of frames and advances the slot's progress, in one step.
 -- KEYS: stream, progress. ARGV: prefix, epoch, owner token, the position that this batch follows,
--- the LSN before which all WAL is handled ('': unchanged), dependencies on other shards for the first
--- entry added ('': none), records.
--- A record has its kind, its position, and:
+-- the LSN before which all WAL is processed ('': unchanged), dependencies on other shards for the
+-- first added entry ('': none), records.
+-- A record contains its kind, its position, and:
 --   N: id, route, data                                     a notification without acks
 --   A: id, route, data, audience, target count, targets    a notification with acks
 --   R: id, route, audience, target count, targets          a notification too large for the store
 --   + or -: audience, target, user, transaction id or 0    a membership is added or removed
 --   L: source, rule, transaction id or 0                   the rows of a live rule changed, without notifications
 --   C: nothing                                             the end of a transaction
--- Records at or below the progress are stored already: they are skipped.
--- Returns {position, notifications added, records skipped, last entry added or ''}.
+-- Records at or below the progress are already stored and are skipped.
+-- Returns {position, added notifications, skipped records, last added entry or ''}.
 local stream, progress = KEYS[1], KEYS[2]
 local prefix = ARGV[1]
 local call = redis.call
@@ -80,7 +80,7 @@ while ARGV[at] do
         if fresh then add_reload(ARGV[at + 2], ARGV[at + 3], ARGV[at + 4]) end
         at = at + 5
     elseif kind == 'C' then
-        -- The first one ends the initial copy of memberships.
+        -- The first commit ends the initial copy of the memberships.
         if fresh and meta[2] then call('HDEL', prefix .. KEY_META, 'copying') end
         at = at + 2
     else

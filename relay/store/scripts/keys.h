@@ -1,16 +1,11 @@
-/*
- * keys.h: the name of every key in the store. The build puts these names into the scripts too.
- *
- * A key is the prefix of its shard, then one of the kinds below. After a kind that ends in a colon
- * follows a name: a slot, user, notification, target, relay, ticket or idempotency key.
- */
+/* keys.h: the names of all keys in the store. The build also inserts them into the scripts. */
 #ifndef CLAIRON_STORE_KEYS_H
 #define CLAIRON_STORE_KEYS_H
 
 #include <stddef.h>
 #include <stdio.h>
 
-#define STORE_KEY_MAX 192 /* of a key that contains no name chosen by a user */
+#define STORE_KEY_MAX 192 /* a key that contains no user-defined name */
 #define STORE_PREFIX_MAX (STORE_KEY_MAX / 2)
 
 /*
@@ -21,15 +16,15 @@
 #define KEY_SHARD_END "}"
 
 #define KEY_STREAM ":stream"      /* stream: an entry for each notification and retry */
-#define KEY_META ":meta"          /* hash: epoch, topic_prefix, shards, first, progress, .. */
+#define KEY_META ":meta"          /* hash: epoch, topic_prefix, shards, first, progress, ... */
 #define KEY_PROGRESS ":progress:" /* hash of a slot: stored WAL position, owner, database */
 #define KEY_CONTROL ":control"    /* stream: memberships and reloads, for readers */
 #define KEY_MEMBERS ":members:"   /* set of an audience and target: its users */
 #define KEY_GROUPS ":groups:"     /* set of a user: audiences and targets */
 
-#define KEY_PENDING ":pending" /* hash: notifications that lack an acknowledgement */
+#define KEY_PENDING ":pending" /* hash: notifications with a pending acknowledgement */
 #define KEY_ACK ":ack:"        /* hash of a notification: users, and 0 or the ack time */
-#define KEY_ACKED ":acked:"    /* hash of a complete notification: users and ack times */
+#define KEY_ACKED ":acked:"    /* hash of a completed notification: users and ack times */
 #define KEY_UNREPORTED_ACKS ":unreported_acks:" /* hash of a notification: acks before the report */
 #define KEY_RETRIES ":retries:"      /* hash of a notification: the retries of each user */
 #define KEY_RETRIED ":retried"       /* sorted set: notifications with a retry, by commit time */
@@ -46,28 +41,28 @@
     ":idempotency:"           /* text of an idempotency key: a digest and the notification */
 #define KEY_TICKET ":ticket:" /* text of a ticket: the claims of a token */
 /*
- * Never exists, and each script and transaction declares it: while Cluster moves the shard's slot,
- * a request with a missing key is rejected before it runs. Without it, a script would run on the
- * former server with part of its keys.
+ * This key never exists, and each script and transaction declares it. While a cluster moves the
+ * shard's slot, a request with a missing key is rejected before it runs. Without such a key, a
+ * script would run on the former server with only some of its keys.
  */
 #define KEY_NONE ":none"
 #define KEY_DOCTOR ":doctor" /* never written: clairon doctor checks permissions on it */
 
-/* The key of a kind without a name. */
+/* Writes the key of a kind without a name. */
 static inline void
 key_write(char ret_key[STORE_KEY_MAX], const char *prefix, const char *kind)
 {
     snprintf(ret_key, STORE_KEY_MAX, "%s%s", prefix, kind);
 }
 
-/* The key of a kind and a name. */
+/* Writes the key of a kind and a name. */
 static inline void
 key_write_of(char *ret_key, size_t size, const char *prefix, const char *kind, const char *name)
 {
     snprintf(ret_key, size, "%s%s%s", prefix, kind, name);
 }
 
-/* The prefix of a shard's keys where keys are numbered, see topology.h. */
+/* Writes the prefix of a shard's keys if keys are numbered (topology.h). */
 static inline void
 key_shard_prefix(char ret_prefix[STORE_PREFIX_MAX], const char *of_all, unsigned shard)
 {

@@ -1,7 +1,7 @@
--- nack.lua: defers retries for a user, by the backoff at least.
+-- nack.lua: defers retries for a user, at least by the backoff.
 -- KEYS: stream. ARGV: prefix, backoff base, backoff cap, delay, retention of traces (all in ms), user,
 -- notification ids.
--- Returns how many of them are pending for this user and will be retried.
+-- Returns the number of ids that are pending for this user and will be retried.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
@@ -12,14 +12,15 @@ local delay, now, deferred = math.min(tonumber(ARGV[4]), cap), now_ms(), 0
 
 for at = 7, #ARGV do
     local id = ARGV[at]
-    -- Only a delivered notification has a retry scheduled.
+    -- Only delivered notifications have a scheduled retry.
     local due = call('HGET', prefix .. KEY_ACK .. id, user) == '0'
         and tonumber(call('ZSCORE', prefix .. KEY_DUE, id .. ':' .. user) or nil)
     local found = due and read_entry(id)
     if found and route_flag(found.route, FRAME_RETRY_ENABLED) then
         local retries = delivered_retries(call('HGET', prefix .. KEY_RETRIES .. id, user))
         local wait = math.max(delay, backoff_ms(backoff_of(found), retries, id, base, cap))
-        -- Half a millisecond marks the delay of a nack: a later, shorter one does not replace it.
+        -- Half a millisecond marks the delay of a nack, which a later and shorter delay does not
+        -- replace.
         if due % 1 ~= 0.5 or due < now + wait then
             call('ZADD', prefix .. KEY_DUE, string.format('%.1f', now + wait + 0.5), id .. ':' .. user)
         end

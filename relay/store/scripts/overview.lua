@@ -1,5 +1,6 @@
--- overview.lua: state of the store for the console: counts, relays, oldest pending notifications.
--- KEYS: stream. ARGV: prefix. It reads RELAYS_MAX relays, and as many entries as it returns rows.
+-- overview.lua: returns the store's state for the console: counts, relays, oldest pending
+-- notifications.
+-- KEYS: stream. ARGV: prefix. Reads up to RELAYS_MAX relays, and one entry per returned row.
 -- Returns a JSON object; times are in ms. `server` is the same for shards on one server.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
@@ -23,7 +24,7 @@ local function relays()
     return array_of(found)
 end
 
--- Entries are in the order of storing; a retry counts from its first commit.
+-- Entries are in storage order, but the age of a retry starts at its first commit.
 local function oldest_pending()
     local ids, commits, found = {}, {}, {}
     local function add(id, commit)

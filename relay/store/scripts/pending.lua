@@ -1,4 +1,4 @@
--- pending.lua: the number of pending notifications, and the commit time of the oldest.
+-- pending.lua: returns the number of pending notifications, and the commit time of the oldest one.
 -- KEYS: stream. ARGV: prefix.
 -- Returns {number, commit time in ms or 0}.
 local stream, prefix = KEYS[1], ARGV[1]
@@ -8,7 +8,7 @@ local call = redis.call
 
 local pending = call('XPENDING', stream, 'clairon')
 
--- The first pending entry; a retry counts from its first commit.
+-- Returns the first pending entry. The age of a retry starts at its first commit.
 local function first_pending()
     local entry = pending[2]
     local row = entry and call('XRANGE', stream, entry, entry)[1]

@@ -1,11 +1,11 @@
--- presence.lua: a relay's heartbeat, and changes of its connected users.
+-- presence.lua: stores a relay's heartbeat, and changes of its connected users.
 -- KEYS: stream. ARGV: prefix, relay id, change: = all users, + joined, - left, . heartbeat only; users.
--- Returns 1 if the relay was registered, 0 if it has to send all of its users again.
+-- Returns 1 if the relay was registered, 0 if it must send all of its users again.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
 
-local DEAD_MS = 60000 -- a relay without a heartbeat for this long is removed
+local DEAD_MS = 60000 -- a relay without a heartbeat within this time is removed
 local relays, key = prefix .. KEY_RELAYS, prefix .. KEY_PRESENCE .. ARGV[2]
 local now, users = now_ms(), {}
 local known = call('ZSCORE', relays, ARGV[2]) and 1 or 0

@@ -1,8 +1,9 @@
--- publish.lua: stores a notification published over HTTP, once for each idempotency key.
--- KEYS: stream. ARGV: prefix, epoch, idempotency key ('': none), digest of the request, retention of keys
--- in ms, N or A (needs acks) or E (expired: only looks up the key), id, route, data, audience, targets.
+-- publish.lua: stores a notification published over HTTP, once per idempotency key.
+-- KEYS: stream. ARGV: prefix, epoch, idempotency key ('': none), digest of the request, retention
+-- of keys in ms, N or A (needs acks) or E (expired: only looks up the key), id, route, data,
+-- audience, targets.
 -- Returns {id, 'stored'}; or, with the id of the first request with that key, {id, 'repeated'} or
--- {id, 'different'}; or {id, 'expired'}: nothing was stored.
+-- {id, 'different'}; or {id, 'expired'} if nothing was stored.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
@@ -13,7 +14,7 @@ local call = redis.call
 if call('HGET', prefix .. KEY_META, 'epoch') ~= ARGV[2] or not has_group() then
     return redis.error_reply('EPOCH the store was emptied, or its stream or group removed')
 end
--- While memberships are being copied, an audience cannot be resolved.
+-- A group audience cannot be resolved while the memberships are being copied.
 if ARGV[10] ~= 'USER' and ARGV[10] ~= 'ALL' and call('HEXISTS', prefix .. KEY_META, 'copying') == 1 then
     return redis.error_reply('COPYING memberships are being copied: group audiences are not available yet')
 end

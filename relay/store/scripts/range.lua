@@ -1,7 +1,7 @@
--- range.lua: the entries after an id, and whether some of them were trimmed.
+-- range.lua: returns the entries after an id, and whether some of them were trimmed.
 -- KEYS: stream. ARGV: prefix, id after which to read, maximum number of entries.
--- Returns {0 whole, 1 trimmed or 2 unknown (the id was never reached), entries, the newest id ever,
--- 1 if more entries may follow}.
+-- Returns {0 whole, 1 trimmed or 2 unknown (the stream never reached the id), entries, newest id
+-- ever, 1 if more entries may follow}.
 local stream, prefix, after = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
 -- include: last_id.lua
@@ -17,7 +17,7 @@ local function is_before(a, b)
     return a_ms < b_ms or (a_ms == b_ms and a_seq < b_seq)
 end
 
--- The greatest id below `id`.
+-- Returns the highest id below `id`.
 local function id_before(id)
     local ms, seq = parts(id)
     if seq == 0 then return string.format('%.0f-18446744073709551615', ms - 1) end
@@ -38,7 +38,7 @@ local function state()
     return is_before(after, oldest and id_before(oldest[1]) or newest) and TRIMMED or WHOLE
 end
 
--- A page ends at its count or at PAGE_BYTES, whichever comes first.
+-- A page is limited by the number of entries and by PAGE_BYTES.
 local PAGE_BYTES, STEP = 256 * 1024, 16
 
 local function page(from, count)

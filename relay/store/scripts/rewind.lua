@@ -1,7 +1,8 @@
--- rewind.lua: sets a slot's progress back to WAL that still exists, and announces the gap by a new epoch.
--- KEYS: progress. ARGV: prefix, owner token, timeline, position, fresh epoch or '' for no gap, read
--- or '' to keep it.
--- An empty position removes the memberships too: the feed copies them again.
+-- rewind.lua: moves a slot's progress back to WAL that still exists, and reports the gap by a new
+-- epoch.
+-- KEYS: progress. ARGV: prefix, owner token, timeline, position, new epoch or '' without a gap,
+-- read LSN or '' to keep it.
+-- An empty position also removes the memberships: the feed copies them again.
 local progress, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 local owner = ARGV[2]

@@ -1,4 +1,4 @@
-/* scripts.h: the texts of scripts/NAME.lua, embedded at build time. */
+/* scripts.h: the source of scripts/NAME.lua, embedded at build time. */
 #ifndef CLAIRON_STORE_SCRIPTS_H
 #define CLAIRON_STORE_SCRIPTS_H
 

@@ -1,6 +1,6 @@
--- start_position.lua: finds the stream entry after which all notifications beyond a position follow.
--- KEYS: stream. ARGV: position, the entry at which to start searching backwards.
--- Returns the newest notification's entry that is not beyond the position, '' if none is near.
+-- start_position.lua: finds the newest stream entry that is not beyond a position.
+-- KEYS: stream. ARGV: position, the entry from which to search backwards.
+-- Returns the entry of the newest such notification, or '' if it is not nearby.
 -- include: reverse_scan.lua
 
 local function is_at_or_before(route)

@@ -1,4 +1,4 @@
--- trace.lua: the events of one notification, in order of time.
+-- trace.lua: returns the events of one notification, in order of time.
 -- KEYS: stream. ARGV: prefix, notification id, its commit time in ms.
 -- Returns {data or '', entry or '', trace, users with a pending acknowledgement}.
 local stream, prefix, id = KEYS[1], ARGV[1], ARGV[2]
@@ -17,7 +17,8 @@ local function entry_at(entry_id)
     return entry and field(entry, 'id') == id and entry or nil
 end
 
--- There is no index by id. Entries are stored soon after their commit: search from there.
+-- Ids are not indexed. Entries are stored soon after their commit, so the search starts at the
+-- commit time.
 local function search()
     local from = string.format('%.0f', math.max(tonumber(ARGV[3]) - CLOCK_SKEW_MS, 0)) .. '-0'
     for _ = 1, SCAN_MAX / STEP do
@@ -35,7 +36,7 @@ local stored = trace[1] and trace[1]:match('^stored %d+ 0 (%d+%-%d+) ')
 local pending = (call('HGET', prefix .. KEY_PENDING, id) or ''):match('^%S+')
 local entry = stored and entry_at(stored) or pending and entry_at(pending) or search()
 
--- Acknowledgements of a pending notification are in its state; those of a complete one in `acked`.
+-- The acks of a pending notification are in its state, those of a completed one in `acked`.
 local waiting, acks = {}, {}
 local function read_states(key)
     local cursor = '0'

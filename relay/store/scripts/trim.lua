@@ -1,8 +1,8 @@
--- trim.lua: trims entries that are older than the retention and have no pending acknowledgements.
--- KEYS: stream. ARGV: prefix, how long entries are kept in ms.
--- Older pending entries are moved to the stream's end, as retries for no user: XTRIM removes only the
--- oldest entries, and a pending one would keep all that follow.
--- Returns {entries trimmed, 1: more entries have to be moved}.
+-- trim.lua: trims entries that are older than the retention and not pending.
+-- KEYS: stream. ARGV: prefix, retention of entries in ms.
+-- Older pending entries are moved to the end of the stream, as retries without users: XTRIM removes
+-- only the oldest entries, and a pending entry would retain all later ones.
+-- Returns {trimmed entries, 1 if more entries must be moved}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
@@ -31,7 +31,7 @@ for i = 1, old do
     if found and found.entry == entry then
         replace_entry(found, attempts_of(found), {})
     else
-        call('XACK', stream, 'clairon', entry) -- it is complete
+        call('XACK', stream, 'clairon', entry) -- the notification is complete
     end
 end
 save_notifications()

@@ -1,5 +1,7 @@
--- user.lua: the relays that a user is connected to, and its pending notifications, for the console.
--- KEYS: stream. ARGV: prefix, user. It reads RELAYS_MAX relays, and as many notifications as it returns rows.
+-- user.lua: returns the relays to which a user is connected, and the user's pending notifications,
+-- for the console.
+-- KEYS: stream. ARGV: prefix, user. Reads up to RELAYS_MAX relays, and one notification per
+-- returned row.
 -- Returns a JSON object; times are in ms.
 local stream, prefix, user = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call

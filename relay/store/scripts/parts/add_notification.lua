@@ -1,12 +1,12 @@
--- add_notification.lua: adds notifications, and the users who must acknowledge them. Needs delivery.lua and
--- stream_entry.lua.
--- A script that fails keeps its earlier writes: check everything before the first write.
+-- add_notification.lua: adds notifications, and the users who must acknowledge them. Requires
+-- delivery.lua and stream_entry.lua.
+-- Writes of a failed script are not rolled back: check everything before the first write.
 
 local added, now = 0, now_ms()
 local claims, ending, fresh, last_entry = {}, {}, {}, ''
-local after -- field of the first notification added; the including script sets it
+local after -- field of the first added notification; set by the including script
 
--- Splits a composite audience, or its target, at each + that no backslash precedes.
+-- Splits a composite audience, or its target, at each + that is not preceded by a backslash.
 local function parts_of(text)
     local parts, part, from = {}, '', 1
     while true do
@@ -23,7 +23,7 @@ local function parts_of(text)
     return parts
 end
 
--- Users that are members of all parts.
+-- Returns the users who are members of all parts.
 local function users_of_parts(kinds, target)
     local keys, parts = {}, parts_of(target)
     if #parts ~= #kinds then return {} end
@@ -32,7 +32,7 @@ local function users_of_parts(kinds, target)
 end
 
 local function users_of(audience, targets)
-    if audience == 'USER' and #targets == 1 then return targets end -- the usual case
+    if audience == 'USER' and #targets == 1 then return targets end -- the typical case
     local users, seen = {}, {}
     local function add(user)
         if not seen[user] then
@@ -72,7 +72,7 @@ local function add_notification(id, route, data, ...)
     return entry
 end
 
--- Adds a notification that these users must acknowledge. No users: an open-ended audience.
+-- Adds a notification that these users must acknowledge. Without users, the audience is open-ended.
 local function add_ack_required(id, route, data, users)
     local ends, entry = expires_ms(route)
     if #users == 0 then
@@ -103,7 +103,7 @@ local function add_ack_required(id, route, data, users)
     call_chunked(states, 'HMSET', key)
 end
 
--- Writes the pending state of all added notifications, with few commands.
+-- Writes the pending state of all added notifications, in few commands.
 local function write_pending()
     for from = 1, #claims, CHUNK do
         local words = {'XCLAIM', stream, 'clairon', 'relay', 0}

@@ -1,4 +1,5 @@
--- delivery.lua: state of pending notifications, their traces and the error log. Needs `call`, `stream` and `prefix`.
+-- delivery.lua: state of pending notifications, their traces and the error log. Requires `call`,
+-- `stream` and `prefix`.
 -- include: keys.lua
 
 local function now_ms()
@@ -8,7 +9,7 @@ end
 
 local function integer_text(number) return string.format('%.0f', number) end
 
--- One command for many arguments, fewer than the stack holds at a time; `option` may be nil.
+-- Passes many arguments to one command, CHUNK at a time because of the stack; `option` may be nil.
 local CHUNK = 1000
 local function call_chunked(items, command, key, option)
     local count = #items
@@ -22,8 +23,8 @@ local function call_chunked(items, command, key, option)
     end
 end
 
--- An entry's id as a number that a sorted set holds exactly. Lua formats long numbers slowly: the leading
--- digits are formatted once per millisecond.
+-- Returns an entry's id as a number that a sorted set stores exactly. Lua formats long numbers
+-- slowly, so the leading digits are formatted once per millisecond.
 local MILLION = 1000000
 local score_ms, score_front, score_rest
 local function score_of(entry)
@@ -38,8 +39,8 @@ local function score_of(entry)
     return score_front .. string.format('%06d', rest)
 end
 
--- The backoff before retry `retries` + 1. The jitter is the same for all users of a notification, so that they
--- share a retry entry.
+-- The backoff before retry `retries` + 1. The jitter is the same for all users of a notification,
+-- so that they share a retry entry.
 local function backoff_ms(kind, retries, id, base, cap)
     local wait = base
     if kind == 'E' then wait = base * 2 ^ math.min(retries, 40) end
@@ -58,7 +59,7 @@ local due_to_remove, entries_to_ack, keys_to_delete, retried_to_remove = {}, {},
 local function read_notification(value)
     local entry, left, open, flags = value:match('^(%S+) (%-?%d+) (%S+) (%d)$')
     if not entry then return false end
-    local notification = {entry = entry, left = tonumber(left)} -- most need no other field
+    local notification = {entry = entry, left = tonumber(left)} -- other fields are rarely set
     if open ~= '-' then notification.open_ended = tonumber(open) end
     if flags ~= '0' then
         local bits = tonumber(flags)
@@ -90,41 +91,43 @@ end
 
 local function mark_changed(id) changed[id] = true end
 
--- Retries delivered to a user. A trailing `+`: one more entry exists, and counts once it is delivered.
+-- Returns the number of retries delivered to a user. A trailing `+`: one more retry was added, and
+-- counts once it is delivered.
 local function delivered_retries(value) return tonumber((value or ''):match('^%d+') or '0') end
 
--- Marks a dead-lettered user of an open-ended audience: a resume or a late ack does not add the user again.
--- The text is stored: other versions of the relay use it too.
+-- Marks a dead-lettered user of an open-ended audience: a resume or a late ack does not add the
+-- user again. The string is stored, and other versions of the relay also use it.
 local DEAD_LETTERED = 'given up'
 local function is_dead_lettered(id, user)
     return notification_of(id).is_retried and call('HGET', prefix .. KEY_RETRIES .. id, user) == DEAD_LETTERED
 end
 
--- Acks by users of an open-ended audience before their delivery report: applied if it follows in time.
+-- An ack that precedes the delivery report of an open-ended audience is applied if the report
+-- arrives within this time.
 local UNREPORTED_ACK_MS = 60000
 local function unreported_ack_key(id) return prefix .. KEY_UNREPORTED_ACKS .. id end
 
--- The trace of a notification: events of stage, ms, attempt, detail, user. It begins with `stored`, and expires
--- after `trace_ms`.
-local TRAIL_MAX = 512
+-- The trace of a notification: a list of events (stage, ms, attempt, detail, user). It starts with
+-- `stored`, and expires after `trace_ms`.
+local TRACE_EVENTS_MAX = 512
 local traces, trace_ids, trace_entries = {}, {}, {}
-local kept = {} -- whether a notification's acks are stored in addition to its trace
+local kept = {} -- whether a notification's acks are stored separately from its trace
 
 local function add_event(id, event)
     local events = traces[id]
     if not events then
-        traces[id] = event -- most have one event a call
+        traces[id] = event -- most notifications have one event per call
         trace_ids[#trace_ids + 1] = id
         local notification = notification_of(id)
         trace_entries[id] = notification and notification.entry
     elseif type(events) == 'string' then
         traces[id] = {events, event}
-    elseif #events < TRAIL_MAX then
+    elseif #events < TRACE_EVENTS_MAX then
         events[#events + 1] = event
     end
 end
 
--- Adds a non-empty list of events that are older than those added before.
+-- Adds a non-empty list of events that are older than the events already added.
 local function add_earlier(id, events)
     local newer = traces[id]
     if not newer then add_event(id, events[1]) end
@@ -144,9 +147,9 @@ local function maintain_trace(key, len, count, entry, trace_ms)
             call('LPUSH', key, 'stored ' .. entry:match('^%d+') .. ' 0 ' .. entry .. ' -')
         end
         call('PEXPIRE', key, trace_ms)
-    elseif len > TRAIL_MAX then
+    elseif len > TRACE_EVENTS_MAX then
         local first = call('LINDEX', key, 0) -- the event `stored`
-        call('LTRIM', key, 1 - TRAIL_MAX, -1)
+        call('LTRIM', key, 1 - TRACE_EVENTS_MAX, -1)
         call('LPUSH', key, first)
     end
 end
@@ -165,32 +168,32 @@ local function write_events(trace_ms)
     end
 end
 
--- When a notification is complete, its state is renamed and kept as long as the trace: cheaper than events.
--- Not for a large audience, and only once: after a redrive the first state stays.
+-- The state of a completed notification is renamed and kept as long as its trace, which is cheaper
+-- than events. Not for a large audience, and only once: after a redrive the first state is kept.
 local function keep_acks(id)
     local key = prefix .. KEY_ACK .. id
     local count = call('HLEN', key)
-    if count == 0 or count > TRAIL_MAX then return false end
+    if count == 0 or count > TRACE_EVENTS_MAX then return false end
     kept[id] = call('RENAMENX', key, prefix .. KEY_ACKED .. id) == 1
     return kept[id]
 end
 
--- Pairs of user and state as a flat list. Stops at about TRAIL_MAX users.
+-- Returns pairs of user and state as a flat list, up to about TRACE_EVENTS_MAX users.
 local function acks_of(key)
     local states, cursor = {}, '0'
     repeat
-        local page = call('HSCAN', key, cursor, 'COUNT', TRAIL_MAX)
+        local page = call('HSCAN', key, cursor, 'COUNT', TRACE_EVENTS_MAX)
         cursor = page[1]
         for _, text in ipairs(page[2]) do states[#states + 1] = text end
-    until cursor == '0' or #states >= 2 * TRAIL_MAX
+    until cursor == '0' or #states >= 2 * TRACE_EVENTS_MAX
     return states
 end
 
--- Acks that are not kept become events.
+-- Converts acks whose state is not kept to events.
 local function record_acks(id)
     local states, events, count = acks_of(prefix .. KEY_ACK .. id), {}, 0
     for i = 2, #states, 2 do
-        if states[i] ~= '0' and count < TRAIL_MAX then
+        if states[i] ~= '0' and count < TRACE_EVENTS_MAX then
             count = count + 1
             events[count] = 'acked ' .. states[i] .. ' 0 - ' .. states[i - 1]
         end
@@ -198,7 +201,7 @@ local function record_acks(id)
     if count > 0 then add_earlier(id, events) end
 end
 
--- Completes a notification: each of its users acknowledged it, expired or is dead-lettered.
+-- Completes a notification: each of its users has acknowledged it, was dead-lettered or expired.
 local function complete(id)
     local notification = notification_of(id)
     if notification then entries_to_ack[#entries_to_ack + 1] = notification.entry end
@@ -250,12 +253,12 @@ end
 -- Length of the stream of ack events. Relays read it promptly.
 local ACK_EVENTS_MAX = 256
 
--- Adds to the error log; `users` is a JSON array.
+-- Adds an entry to the error log; `users` is a JSON array.
 local ERRORS_MAX = 100000
 local errors = prefix .. KEY_ERRORS
 local shard = shard_number(prefix)
 
--- The error logs of all shards are listed as one: the shard number in the id keeps ids unique.
+-- The error logs of all shards are listed as one log: the shard number in the id makes ids unique.
 local error_ms, error_seq
 local function error_id()
     if not shard then return '*' end

@@ -1,4 +1,4 @@
--- group.lua: whether the stream has its consumer group. Needs `stream`.
+-- group.lua: checks whether the stream has its consumer group. Requires `stream`.
 
 local function has_group()
     local groups = redis.pcall('XINFO', 'GROUPS', stream)

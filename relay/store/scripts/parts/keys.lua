@@ -2,8 +2,8 @@
 
 local SHARD = KEY_SHARD_BEGIN .. '(%d+)' .. KEY_SHARD_END .. '$'
 
--- The prefix of all shards.
+-- Returns the prefix of all shards.
 local function base_prefix(prefix) return (prefix:gsub(SHARD, '')) end
 
--- The number of the shard as text; nil where there is only one.
+-- Returns the shard's number as a string; nil if there is only one shard.
 local function shard_number(prefix) return prefix:match(SHARD) end

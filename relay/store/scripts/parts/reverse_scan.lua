@@ -1,8 +1,9 @@
--- reverse_scan.lua: searches a stream backwards for a notification from a commit.
+-- reverse_scan.lua: searches a stream backwards for a notification with a commit.
 -- include: route.lua
 
--- The newest notification from a commit that `is_wanted` accepts by its route and fields, within `pages` pages:
--- its entry and its route, or nil. Retries and notifications published over HTTP are skipped.
+-- Returns entry and route of the newest notification with a commit that `is_wanted` accepts by its
+-- route and fields, within `pages` pages; otherwise nil. Skips retries and notifications published
+-- over HTTP.
 local function newest_notification(stream, last, pages, is_wanted)
     local PAGE = 16
     for _ = 1, pages do

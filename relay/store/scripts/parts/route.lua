@@ -1,6 +1,7 @@
--- route.lua: reads a notification's frame header, which stream entries keep in the field `route`.
+-- route.lua: reads a notification's frame header, which stream entries contain in the field
+-- `route`.
 
--- The bytes between two offsets, and the same as a big-endian number.
+-- Read the bytes between two offsets, as a string and as a big-endian number.
 local function route_bytes(route, from, to) return route:sub(from + 1, to) end
 local function route_number(route, from, to)
     local number = 0
@@ -8,7 +9,7 @@ local function route_number(route, from, to)
     return number
 end
 
--- One of the eight lower flags.
+-- Reads one of the eight lower flags.
 local function route_flag(route, flag) return math.floor(route:byte(FRAME_AT_COMMIT_LSN) / flag) % 2 == 1 end
 
 local NO_TIME = string.rep('\0', FRAME_NOTIFICATION_AT_EXPIRES_US - FRAME_NOTIFICATION_AT_COMMIT_US)
@@ -18,7 +19,7 @@ local function is_from_commit(route) return route_bytes(route, FRAME_AT_COMMIT_L
 local function commit_ms(route)
     return math.floor(route_number(route, FRAME_NOTIFICATION_AT_COMMIT_US, FRAME_NOTIFICATION_AT_EXPIRES_US) / 1000)
 end
--- 0: it never expires.
+-- 0: does not expire.
 local function expires_ms(route)
     if route_bytes(route, FRAME_NOTIFICATION_AT_EXPIRES_US, FRAME_NOTIFICATION_AT_PRIORITY) == NO_TIME then return 0 end
     return math.floor(route_number(route, FRAME_NOTIFICATION_AT_EXPIRES_US, FRAME_NOTIFICATION_AT_PRIORITY) / 1000)

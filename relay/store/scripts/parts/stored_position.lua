@@ -1,6 +1,6 @@
--- stored_position.lua: how far a shard has the notifications of the slot.
+-- stored_position.lua: reads the position up to which a shard has the slot's notifications.
 
--- Up to here the shard has all notifications of the slot; '' if it is unknown.
+-- Returns the position up to which the shard has all notifications of the slot; '' if unknown.
 local function stored_position(meta)
     local progress = redis.call('HGET', meta, 'progress')
     local owner = progress and redis.call('HGET', progress, 'owner')

@@ -1,8 +1,10 @@
--- stream_entry.lua: stream entries of pending notifications, and their retries. Needs delivery.lua.
+-- stream_entry.lua: stream entries of pending notifications, and their retries. Requires
+-- delivery.lua.
 -- include: route.lua
 
--- Inbox scores distinguish 1024 entries of a millisecond. If the clock was set back, all entries get the
--- same millisecond: then this one moves to the next millisecond, so that scores stay unique.
+-- Inbox scores distinguish 1024 entries of a millisecond. After the clock was set back, all entries
+-- have the same millisecond. Then an entry moves to the next millisecond, so that scores remain
+-- unique.
 local SEQ_MAX = 1000
 local function add_entry(...)
     local entry = call('XADD', stream, '*', ...)
@@ -14,7 +16,8 @@ local function add_entry(...)
     return call('XADD', stream, '*', ...)
 end
 
--- The pending entry of a notification as {entry, id =, data =, route =, open_ended =}; nil when it was deleted.
+-- Returns a notification's pending entry as {entry, id =, data =, route =, open_ended =}; nil if it
+-- was deleted.
 local function read_entry(id)
     local notification = notification_of(id)
     local row = notification and call('XRANGE', stream, notification.entry, notification.entry)[1]
@@ -24,13 +27,13 @@ local function read_entry(id)
     return found
 end
 
--- Pending notifications with a retry entry, by commit time: {id =, commit =}.
+-- Returns pending notifications that have a retry entry, by commit time: {id =, commit =}.
 local function oldest_retried(most)
     local found = {}
     local rows = call('ZRANGEBYSCORE', prefix .. KEY_RETRIED, '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 4 * most)
     for i = 1, #rows, 2 do
         if call('HEXISTS', prefix .. KEY_PENDING, rows[i]) == 0 then
-            call('ZREM', prefix .. KEY_RETRIED, rows[i]) -- left over after a failover
+            call('ZREM', prefix .. KEY_RETRIED, rows[i]) -- stale since a failover
         elseif #found < most then
             found[#found + 1] = {id = rows[i], commit = tonumber(rows[i + 1])}
         end
@@ -45,7 +48,7 @@ local function limit_of(found)
     return route_number(found.route, FRAME_NOTIFICATION_AT_RETRY_LIMIT, FRAME_NOTIFICATION_AT_ATTEMPTS)
 end
 
--- The notification's own ack timeout, or the configured one.
+-- Returns the notification's ack timeout, or by default the configured one.
 local function ack_timeout_of(found, set)
     if not route_flag(found.route, FRAME_ACK_TIMED) then return set end
     return route_number(found.route, FRAME_NOTIFICATION_AT_ACK_TIMEOUT, FRAME_NOTIFICATION_AT_XID)
@@ -67,8 +70,8 @@ local function pack_users(users)
     return table.concat(packed)
 end
 
--- A user that joins an open-ended audience later gets the inbox score of the first entry. It is kept with
--- the retries under the empty name, which no user has.
+-- A user who joins an open-ended audience later gets the inbox score of the first entry. It is
+-- stored with the retries under the empty name, which no user has.
 local function keep_first_entry(id, entry)
     call('HSETNX', prefix .. KEY_RETRIES .. id, '', entry)
     notifications[id].is_retried = true
@@ -78,7 +81,7 @@ local function first_entry(id, notification)
     return notification.is_retried and call('HGET', prefix .. KEY_RETRIES .. id, '') or notification.entry
 end
 
--- The decoder writes this at the end of the line: no payload can end like that.
+-- The decoder writes this at the end of the JSON document, and no payload can end with it.
 local ATTEMPTS = '^(.*' .. ENVELOPE_ATTEMPTS_TEXT .. ')%d+(' .. ENVELOPE_RETRY_LIMIT_TEXT .. '%d+' ..
     ENVELOPE_BACKOFF_TEXT .. '"%u+"' .. ENVELOPE_END_TEXT .. ')$'
 local function with_attempts(data, attempts)
@@ -86,7 +89,7 @@ local function with_attempts(data, attempts)
     return head and head .. attempts .. tail or data
 end
 
--- Replaces the pending entry by a retry entry at the stream's end, for these users only.
+-- Replaces the pending entry by a retry entry for these users at the end of the stream.
 local function replace_entry(found, attempts, users)
     local id = found.id
     local route = route_bytes(found.route, 0, FRAME_NOTIFICATION_AT_ATTEMPTS) ..

@@ -1,8 +1,9 @@
--- topic.lua: the topic of a notification, from the head of its JSON line. Needs `call` and `stream`.
+-- topic.lua: reads the topic of a notification from the start of its JSON document. Requires `call`
+-- and `stream`.
 
 local HEAD_MAX = 4096
 
--- A JSON string or null. The metadata come first and have a single key of that name.
+-- Matches a JSON string or null. The metadata are first and contain this key once.
 local TOPIC = '^' .. ENVELOPE_ID_TEXT .. '.-' .. ENVELOPE_TOPIC_TEXT .. '("[^"\\]*")'
 local function topic_of(data) return (data or ''):sub(1, HEAD_MAX):match(TOPIC) or 'null' end
 
