@@ -65,13 +65,12 @@ void
 follow_seek(struct server_reader *server)
 {
     const struct reader *reader = server->reader;
-    const bool is_first = !reader->has_start;
 
-    if (server->follow == FOLLOW_OPENING && is_first)
-        order_join(reader->order, server->number,
-                   store_newest_position(reader->store, server->number), (struct position){0, 0});
-    if (server->follow == FOLLOW_MERGING || (server->follow == FOLLOW_OPENING && is_first))
-        server->follow = FOLLOW_DONE;
+    if (server->follow != FOLLOW_OPENING || reader->has_start)
+        return;
+    order_join(reader->order, server->number, store_newest_position(reader->store, server->number),
+               (struct position){0, 0});
+    server->follow = FOLLOW_DONE;
 }
 
 /* A merge waits as long as a notification may wait for another shard. */

@@ -85,14 +85,21 @@ order_free(struct order *order)
 }
 
 void
-order_begin(struct order *order, const struct position *stored)
+order_begin(struct order *order, const struct position *stored, const bool *has_changed)
 {
+    static const struct position none = {0, 0};
+
     for (unsigned k = 0; k < order->count; k++) {
-        empty(&order->queues[k]);
-        order->queues[k] = (struct queue){.seen = stored[k],
-                                          .delivered = stored[k],
-                                          .has_left = order->queues[k].has_left,
-                                          .foreign_entries = order->queues[k].foreign_entries};
+        struct queue *queue = &order->queues[k];
+
+        empty(queue);
+        *queue = (struct queue){.seen = stored[k],
+                                .delivered = stored[k],
+                                .needed = has_changed[k] ? none : queue->needed,
+                                .joins_after = {has_changed[0] ? none : queue->joins_after[0],
+                                                has_changed[k] ? none : queue->joins_after[1]},
+                                .has_left = queue->has_left,
+                                .foreign_entries = queue->foreign_entries};
     }
 }
 

@@ -19,8 +19,11 @@ typedef void order_deliver(void *ctx, const struct entry *entry); /* valid durin
 struct order *order_new(unsigned shards, order_deliver *deliver, void *ctx);
 void order_free(struct order *order); /* accepts NULL */
 
-/* Drops all entries. Notifications of shard k up to stored[k] were delivered before. */
-void order_begin(struct order *order, const struct position *stored);
+/*
+ * Drops all entries. Notifications of shard k up to stored[k] were delivered before.
+ * has_changed[k]: the shard was emptied or rewound, so earlier positions of it are not awaited.
+ */
+void order_begin(struct order *order, const struct position *stored, const bool *has_changed);
 
 /* Drops the shard's entries. Other shards no longer wait for it. Not for shard 0. */
 void order_leave(struct order *order, unsigned shard);

@@ -331,13 +331,19 @@ void
 reader_seek(struct reader *reader, const struct entry_id *after)
 {
     struct position newest_positions[STORE_SHARDS_MAX];
+    bool has_changed[STORE_SHARDS_MAX];
 
     for (unsigned i = 0; i < reader->stream_count; i++) {
-        reader->streams[i].at = after[i];
+        struct shard_stream *stream = &reader->streams[i];
+        const char *epoch = reader->store->shards[i].epoch;
+
+        stream->at = after[i];
         newest_positions[i] = store_newest_position(reader->store, i);
+        has_changed[i] = strcmp(stream->epoch, epoch) != 0;
+        snprintf(stream->epoch, sizeof(stream->epoch), "%s", epoch);
     }
     if (reader->order != NULL)
-        order_begin(reader->order, newest_positions);
+        order_begin(reader->order, newest_positions, has_changed);
     for (unsigned i = 0; i < reader->server_count; i++)
         follow_seek(&reader->servers[i]);
     reader->has_start = true;

@@ -20,7 +20,8 @@
 struct shard_stream {
     struct entry_id at; /* id of the last entry read */
     char stream_key[STORE_KEY_MAX];
-    struct tail ack_events; /* keeps its position across a reconnect */
+    char epoch[STORE_EPOCH_TEXT + 1]; /* of the shard at the last reader_seek */
+    struct tail ack_events;           /* keeps its position across a reconnect */
 };
 
 /*

@@ -11,8 +11,7 @@
 
 #include "store/shards/shard_dependency.h"
 #include "store/read/order.h"
-#include "tests/unit/heads.h"
-#include "tests/unit/store/replies.h"
+#include "tests/unit/store/entries.h"
 
 #define NOTIFICATIONS 400
 #define RUNS 300
@@ -28,43 +27,10 @@ struct stream {
 };
 
 static struct stream streams[STORE_SHARDS_MAX];
+static const bool has_changed[STORE_SHARDS_MAX]; /* no shard was emptied */
 static unsigned shards;
 static struct position newest_sent[STORE_SHARDS_MAX];
 static uint64_t lsn;
-
-static void
-put(redisReply *fields, size_t *at, const char *name, const void *value, size_t len)
-{
-    fields->element[(*at)++] = text(name, strlen(name));
-    fields->element[(*at)++] = text(value, len);
-}
-
-/* `after` "": no dependency; `only`: a retry. */
-static redisReply *
-make_entry(unsigned number, uint64_t of_lsn, const char *after, bool is_retry)
-{
-    unsigned char head[HEAD_FOR_ALL];
-    redisReply *entry = array(2), *fields = array(10);
-    size_t at = 0;
-    char id[24];
-
-    head_for_all(head);
-    for (unsigned i = 0; i < 8; i++)
-        head[FRAME_AT_COMMIT_LSN + i] = (unsigned char)(of_lsn >> (56 - 8 * i));
-    head[FRAME_AT_ORDINAL + 7] = 1;
-    snprintf(id, sizeof(id), "%u-0", number);
-    entry->element[0] = text(id, strlen(id));
-    entry->element[1] = fields;
-    put(fields, &at, "id", "00000000-0000-8000-8000-000000000001", 36);
-    put(fields, &at, "data", "{}", 2);
-    put(fields, &at, "route", head, sizeof(head));
-    if (after[0] != '\0')
-        put(fields, &at, "after", after, strlen(after));
-    if (is_retry)
-        put(fields, &at, "retry_users", "\0\2u1", 4);
-    fields->elements = at;
-    return entry;
-}
 
 static void
 add(unsigned k, unsigned batch, uint64_t of_lsn, const char *after, bool is_retry)
@@ -190,7 +156,7 @@ begin(struct order *order, struct released *released, unsigned batches, const ui
             batch > 0 ? (struct position){ends[batch - 1], UINT64_MAX} : (struct position){0, 0};
         released->next[k] = stream->read;
     }
-    order_begin(order, stored);
+    order_begin(order, stored, has_changed);
 }
 
 static size_t
@@ -342,7 +308,7 @@ check_random_join(unsigned seed)
     srand(seed);
     reset(2 + seed % 3);
     order = order_new(shards, release_to_user, &joined);
-    order_begin(order, stored);
+    order_begin(order, stored, has_changed);
     order_leave(order, joined.shard);
     for (unsigned batch = 0, join_at = (unsigned)rand() % 10; batch < 20; batch++) {
         write_batch(batch, 1 + (unsigned)rand() % 16);
@@ -437,6 +403,53 @@ test_shard_that_left_is_not_awaited(void **state)
     order_free(order);
 }
 
+/* Another shard was emptied: what users of this one must not skip is still not stored. */
+static void
+test_shard_joins_after_a_restart(void **state)
+{
+    const struct position stored[] = {{11, 1}, {0, 0}};
+    const bool changes[][2] = {{false, false}, {false, true}};
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        struct released released;
+        struct order *order = begin_two(&released, 1);
+
+        order_leave(order, 1);
+        assert_true(read_some(order, 0, 9));
+        order_begin(order, stored, changes[i]);
+        order_join(order, 1, (struct position){0, 0}, (struct position){0, 0});
+        assert_int_equal(order_has_joined(order, 1), changes[i][1]);
+        order_begin(order, stored, changes[i]);
+        assert_int_equal(order_has_joined(order, 1), changes[i][1]);
+        assert_true(read_some(order, 1, 9));
+        assert_true(order_has_joined(order, 1));
+        order_free(order);
+    }
+}
+
+/* The shard's newest entry follows one of shard 0 that was not read yet. */
+static void
+test_shard_being_merged_after_a_restart(void **state)
+{
+    const struct position stored[] = {{0, 0}, {11, 1}};
+    const bool changes[][2] = {{false, false}, {true, false}};
+
+    (void)state;
+    for (unsigned i = 0; i < 2; i++) {
+        struct released released;
+        struct order *order = begin_two(&released, 0);
+
+        order_leave(order, 1);
+        order_join(order, 1, stored[1], (struct position){10, 1});
+        order_begin(order, stored, changes[i]);
+        assert_int_equal(order_has_joined(order, 1), changes[i][0]);
+        assert_true(read_some(order, 0, 9));
+        assert_true(order_has_joined(order, 1));
+        order_free(order);
+    }
+}
+
 static void
 test_wait_times_out(void **state)
 {
@@ -507,7 +520,7 @@ test_restart_drops_held_entries(void **state)
 
     (void)state;
     assert_true(read_some(order, 1, 9));
-    order_begin(order, stored);
+    order_begin(order, stored, has_changed);
     order_release(order, 1);
     assert_false(order_waits(order));
     assert_int_equal(released.count, 0);
@@ -569,6 +582,8 @@ main(void)
         TEST(test_random_reads_keep_commit_order),
         TEST(test_missing_entry_is_awaited),
         TEST(test_shard_that_left_is_not_awaited),
+        TEST(test_shard_joins_after_a_restart),
+        TEST(test_shard_being_merged_after_a_restart),
         TEST(test_wait_times_out),
         TEST(test_lost_entry_is_awaited_once),
         TEST(test_entry_without_commit_waits_only_for_its_stream),

@@ -1,0 +1,120 @@
+/* test_follow.c: a shard that begins to be read is merged with shard 0, or after a timeout. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "store/read/follow.h"
+#include "store/read/order.h"
+#include "tests/unit/store/entries.h"
+
+#define SECONDS INT64_C(1000000)
+
+static unsigned followed;
+
+static void
+on_followed(void *ctx, const struct reader_followed *begin)
+{
+    (void)ctx;
+    assert_int_equal(begin->shard, 1);
+    followed++;
+}
+
+static void
+ignore_entry(void *ctx, const struct entry *entry)
+{
+    (void)ctx;
+    (void)entry;
+}
+
+static void
+add(struct reader *reader, unsigned shard, uint64_t of_lsn, const char *after)
+{
+    redisReply *reply = array(1);
+
+    reply->element[0] = make_entry((unsigned)of_lsn, of_lsn, after, false);
+    order_add(reader->order, shard, reply);
+    order_release(reader->order, 1);
+    drop(reply);
+}
+
+/* Shard 1 is read since then: its newest entry follows an entry of shard 0, which was not read. */
+static void
+merge(struct reader *reader, int64_t since_us)
+{
+    const struct position stored[3] = {{0, 0}};
+    const bool has_changed[3] = {false};
+
+    followed = 0;
+    *reader = (struct reader){.events = {.on_followed = on_followed},
+                              .has_start = true,
+                              .order = order_new(3, ignore_entry, NULL),
+                              .server_count = 3};
+    order_begin(reader->order, stored, has_changed);
+    order_leave(reader->order, 1);
+    order_join(reader->order, 1, (struct position){11, 1}, (struct position){10, 1});
+    for (unsigned k = 0; k < 3; k++)
+        reader->servers[k] =
+            (struct server_reader){.reader = reader, .number = k, .follow = FOLLOW_DONE};
+    reader->servers[1].follow = FOLLOW_MERGING;
+    reader->servers[1].merging_us = clock_monotonic_us() - since_us;
+    reader->servers[1].begin.shard = 1;
+}
+
+static void
+test_merge_ends_with_the_missing_entry(void **state)
+{
+    struct reader reader;
+
+    (void)state;
+    merge(&reader, 0);
+    follow_advance(&reader);
+    assert_true(follow_waits(&reader));
+    add(&reader, 0, 10, "");
+    follow_advance(&reader);
+    assert_false(follow_waits(&reader));
+    assert_int_equal(followed, 1);
+    order_free(reader.order);
+}
+
+static void
+test_merge_times_out(void **state)
+{
+    struct reader reader;
+
+    (void)state;
+    merge(&reader, 3 * SECONDS);
+    follow_advance(&reader);
+    assert_int_equal(followed, 1);
+    order_free(reader.order);
+}
+
+/* Another shard was emptied. */
+static void
+test_merge_continues_in_another_epoch(void **state)
+{
+    const struct position stored[3] = {{0, 0}};
+    const bool has_changed[3] = {false, false, true};
+    struct reader reader;
+
+    (void)state;
+    merge(&reader, 0);
+    order_begin(reader.order, stored, has_changed);
+    follow_seek(&reader.servers[1]);
+    follow_advance(&reader);
+    assert_true(follow_waits(&reader));
+    order_free(reader.order);
+}
+
+int
+main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_merge_ends_with_the_missing_entry),
+        cmocka_unit_test(test_merge_times_out),
+        cmocka_unit_test(test_merge_continues_in_another_epoch),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
