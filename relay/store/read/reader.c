@@ -23,7 +23,6 @@
 #define READER_ENTRIES 64     /* entries in one reply */
 #define READER_ENTRIES_MIN 16 /* entries of each stream, if there are many streams */
 #define READER_TIMEOUT_S (4 * MAINTENANCE_HEARTBEAT_S)
-#define READER_ORDER_CHECK_S 0.5
 
 static void on_read(void *ctx, const struct redisReply *reply);
 

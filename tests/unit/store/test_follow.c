@@ -91,6 +91,30 @@ test_merge_times_out(void **state)
     order_free(reader.order);
 }
 
+/* The missing entry was read, but waits for one of a third shard. */
+static void
+test_merge_lasts_as_long_as_the_wait_for_another_shard(void **state)
+{
+    struct reader reader;
+
+    (void)state;
+    merge(&reader, 5 * SECONDS);
+    add(&reader, 0, 10, "2:9.1");
+    assert_true(order_waits(reader.order));
+    follow_advance(&reader);
+    assert_true(follow_waits(&reader));
+    add(&reader, 2, 9, "");
+    follow_advance(&reader);
+    assert_int_equal(followed, 1);
+    order_free(reader.order);
+
+    merge(&reader, 7 * SECONDS);
+    add(&reader, 0, 10, "2:9.1");
+    follow_advance(&reader);
+    assert_int_equal(followed, 1);
+    order_free(reader.order);
+}
+
 /* Another shard was emptied. */
 static void
 test_merge_continues_in_another_epoch(void **state)
@@ -114,6 +138,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_merge_ends_with_the_missing_entry),
         cmocka_unit_test(test_merge_times_out),
+        cmocka_unit_test(test_merge_lasts_as_long_as_the_wait_for_another_shard),
         cmocka_unit_test(test_merge_continues_in_another_epoch),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
