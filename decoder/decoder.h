@@ -16,22 +16,22 @@
 struct decoder {
     struct options options;
     struct encode_settings settings;
-    MemoryContext context;           /* lives as long as the decoder */
+    MemoryContext context;           /* deleted with the decoder */
     MemoryContextCallback on_delete; /* when `context` is deleted */
     MemoryContext change_context;    /* reset for each change */
     MemoryContext rules_context;     /* of `rules` */
     MemoryContext spare_context;     /* for the next `rules` */
     HTAB *relations;
-    struct relation_entry *last_entry; /* the last one looked up; NULL: none */
+    struct relation_entry *last_entry; /* result of the last lookup, or NULL */
     struct rule_set *rules;
     struct sandbox *sandbox;     /* of conditions */
     struct snapshot_stamp stamp; /* of the snapshot in which `rules` was read */
     uint64 system_identifier;
-    int guc_level;  /* 0: settings are set for the session */
+    int guc_level;  /* 0: settings apply to the whole session */
     HTAB *warnings; /* counters of warning_throttle.c */
     struct {
         uint64 seed;
-        const char *what; /* NULL: none yet */
+        const char *what; /* NULL: no warning yet */
         struct throttled_warning *throttled_warning;
     } last_warning;
     struct spooler *spooler;
@@ -51,7 +51,7 @@ struct decoder {
     bool wrote;
     bool write_open;
     XLogPageReadCB read_page; /* the server's page reader */
-    bool buffers_frames;      /* frames are held past the ends of transactions */
+    bool buffers_frames;      /* frames are buffered across transactions */
     TimeLineID timeline;      /* of the server, at the start of the stream */
 };
 

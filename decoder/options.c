@@ -93,8 +93,8 @@ read_condition_timeout(struct options *options, const char *value)
 }
 
 /*
- * Splits the value at commas, and each part at its first dot, unless escaped by a backslash. The
- * backslashes stay for pattern_matches.
+ * Splits the value at commas, and each part at its first dot, unless escaped by a backslash.
+ * pattern_matches removes the backslashes.
  */
 static List *
 read_patterns(const char *name, const char *value)
@@ -212,8 +212,8 @@ options_read(struct options *ret_options, List *given, const char *database)
 static bool
 pattern_matches(const char *pattern, const char *text)
 {
-    const char *star = NULL; /* after the last '*', and the end of its match */
-    const char *run = NULL;
+    const char *star = NULL; /* the pattern after the last '*' */
+    const char *run = NULL;  /* the text that is compared with it */
 
     while (*text != '\0') {
         const char *literal = *pattern == '\\' && pattern[1] != '\0' ? pattern + 1 : pattern;

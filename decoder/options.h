@@ -11,7 +11,7 @@ struct options {
     bool numeric_as_number;
     bool pretty;
     bool streaming;       /* of large transactions before their commit */
-    char *topic_prefix;   /* server encoding; "" for none */
+    char *topic_prefix;   /* in the server's encoding; "" for none */
     List *include_tables; /* of struct table_pattern */
     List *exclude_tables;
     int64 max_value_bytes;

@@ -9,7 +9,7 @@
 #include "varatt.h" /* postgres.h has its macros in 15 */
 #endif
 
-/* The tuples of a change; NULL where it has none. Before 17 they are members of a buffer struct. */
+/* The tuples of a change, or NULL. Before 17 they are members of a buffer struct. */
 static inline HeapTuple
 compat_old_tuple(const ReorderBufferChange *change)
 {

@@ -5,7 +5,7 @@
 
 #include "base/compat.h"
 
-/* Detoasted first; each further step compares 16 times as many bytes. */
+/* The first slice to detoast and compare; each further slice is 16 times as long. */
 #define FIRST_LOOK_BYTES (64 * 1024)
 
 /* The stored value: the reorder buffer replaces a TOAST pointer by an indirect pointer. */

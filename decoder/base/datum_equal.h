@@ -1,4 +1,4 @@
-/* datum_equal.h: compares values that are compressed, or stored outside of their row. */
+/* datum_equal.h: compares values that are compressed or stored out of line. */
 #ifndef CLAIRON_DATUM_EQUAL_H
 #define CLAIRON_DATUM_EQUAL_H
 

@@ -2,7 +2,7 @@
 #ifndef CLAIRON_FRAGMENT_H
 #define CLAIRON_FRAGMENT_H
 
-/* JSON or text that is rendered once and copied often. */
+/* JSON or another string that is rendered once and copied often. */
 struct fragment {
     const char *bytes;
     int len;

@@ -12,14 +12,14 @@
 /*
  * Runs work(arg) in a subtransaction, within a transaction. Returns false when it raised an error;
  * *ret_reason is then its message and detail, in the current memory context. Errors that report a
- * shutdown or a lack of resources are raised again: a later attempt may succeed. Restores memory
+ * shutdown or a lack of resources are re-thrown: a later attempt may succeed. Restores memory
  * context and resource owner in both cases.
  */
 extern bool guard_run(void (*work)(void *arg), void *arg, char **ret_reason);
 
 /*
- * The same without a subtransaction, at little cost. Use it for work with errors that leave no
- * resources, or only resources of the decoded transaction, which always ends with an abort.
+ * As guard_run, but cheap: without a subtransaction. For work whose errors leave no resources, or
+ * only those of the decoded transaction, which always aborts.
  */
 extern bool guard_try(void (*work)(void *arg), void *arg, char **ret_reason);
 

@@ -32,7 +32,7 @@ version_of(uint16 flags)
     return (flags & FRAME_TRACED) != 0 ? MESSAGE_VERSION_TRACED : MESSAGE_VERSION;
 }
 
-/* The binary form starts with a version number below this; base64 has no such characters. */
+/* The binary form starts with a version number below this; base64 contains no such characters. */
 #define FIRST_PRINTABLE 0x20
 
 /* The pointer types differ between versions of PostgreSQL: the casts to void avoid a warning. */
@@ -128,7 +128,7 @@ message_build(StringInfo out, const struct message *message, TransactionId xid,
     pfree(bytes.data);
 }
 
-/* In constant time: the duration must not depend on how many bytes of a guess are right. */
+/* In constant time: the duration must not depend on the number of correct bytes in a guess. */
 static bool
 mac_equal(const uint8 *a, const uint8 *b)
 {

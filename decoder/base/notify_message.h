@@ -1,13 +1,13 @@
 /*
  * notify_message.h: the logical message that clairon.notify writes and the plugin reads.
  *
- * The content is base64, since other output plugins print messages as text. The layout below is
- * that of the decoded bytes. Older versions wrote the bytes without base64. Those messages start
+ * The content is base64, since other output plugins print messages as text. The layout below
+ * describes the decoded bytes. Older versions wrote the bytes without base64. Those messages start
  * with their version, a control character, and can still be read.
  *
- * All users can call pg_logical_emit_message with any prefix. The content is therefore signed by
- * an HMAC over the transaction's id and all bytes after the MAC, with a secret that only C code
- * reads. The id prevents a copy in another transaction. Integers are big-endian, texts UTF-8.
+ * Any user can call pg_logical_emit_message with any prefix, so the content is signed by an HMAC
+ * over the transaction's id and all bytes after the MAC, with a secret that only C code reads. The
+ * id prevents a replay in another transaction. Integers are big-endian, strings UTF-8.
  *
  *    0  1  version        MESSAGE_VERSION, MESSAGE_VERSION_TRACED with FRAME_TRACED alone,
  *                         MESSAGE_VERSION_TIMED with FRAME_ACK_TIMED
@@ -80,7 +80,7 @@ struct message {
     int payload_len;
 };
 
-/* Appends the signed message as base64. The caller limits each text to less than 65535 bytes. */
+/* Appends the signed message as base64. The caller limits each string to less than 65535 bytes. */
 extern void message_build(StringInfo out, const struct message *message, TransactionId xid,
                           const uint8 secret[SECRET_BYTES]);
 
@@ -97,7 +97,7 @@ extern const char *message_unpack(const char *content, Size size, Size *ret_size
 extern bool message_parse(struct message *ret_message, const char *bytes, Size size,
                           TransactionId xid, const uint8 secret[SECRET_BYTES]);
 
-/* The same for a message that message_parse has verified. */
+/* As message_parse, for a message that it has verified before. */
 extern void message_read(struct message *ret_message, const char *bytes, Size size);
 
 #endif

@@ -9,7 +9,7 @@
 #include "condition/condition.h"
 #include "output/warning_throttle.h"
 
-/* A set of a list's texts, with open addressing. Slots contain index + 1. */
+/* The strings of a list as a set, with open addressing. Slots contain index + 1. */
 struct text_set {
     const struct target_list *list;
     uint32 mask;
@@ -28,7 +28,7 @@ set_create(struct text_set *set, const struct target_list *list, int capacity)
     set->slots = palloc0(sizeof(uint32) * size);
 }
 
-/* Random: with a known seed, a writer of rows could choose texts with equal hashes. */
+/* Random: with a known seed, a user could write rows with colliding hashes. */
 static uint64
 hash_seed(void)
 {
@@ -39,7 +39,7 @@ hash_seed(void)
     return seed;
 }
 
-/* The slot of the text, or the empty slot for it. */
+/* The slot of the string, or the empty slot for it. */
 static uint32 *
 set_find(const struct text_set *set, const char *text, int len)
 {
@@ -67,7 +67,7 @@ list_new(int capacity)
     return list;
 }
 
-/* Appends the text unless it is empty or a duplicate. */
+/* Appends the string unless it is empty or a duplicate. */
 static void
 list_add(struct target_list *list, const struct text_set *set, char *text, int len)
 {
@@ -183,7 +183,7 @@ targets_of_part(const struct target_part *part, const struct image *image)
     return list;
 }
 
-/* Escapes + and \, so that a text cannot end its part. */
+/* Escapes + and \, so that a value cannot add a part. */
 static char *
 put_part(char *out, const char *text, int len)
 {
@@ -250,7 +250,7 @@ lacks_column(const struct plan *plan, const struct image *image)
     return false;
 }
 
-/* The targets in the image's columns. The image contains them. */
+/* Reads the targets from an image that contains all target columns. */
 static struct target_list *
 targets_of_image(const struct plan *plan, const struct image *image)
 {
@@ -326,7 +326,7 @@ audience_meets_condition(struct decoder *decoder, const struct plan *plan,
     return result == CONDITION_TRUE || result == CONDITION_FALSE;
 }
 
-/* Those of `a` that are (or are not) in `b`, in the order of `a`. */
+/* The targets in `a` that are (or are not) in `b`, in the order of `a`. */
 static struct target_list *
 select_targets(const struct target_list *a, const struct target_list *b, bool in_b)
 {

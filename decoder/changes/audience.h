@@ -8,18 +8,18 @@
  * The next three deny a row that cannot be evaluated. A denial is counted and logged as a warning.
  */
 
-/* True when the rule denies all rows: a column of it was dropped. */
+/* True when the rule denies all rows, because one of its columns was dropped. */
 extern bool audience_is_denied(struct decoder *decoder, const struct plan *plan);
 
 /* Reads the targets in the image's columns. Returns false when the row is denied. */
 extern bool audience_read_targets(struct decoder *decoder, const struct plan *plan,
                                   const struct image *image, struct target_list **ret_targets);
 
-/* Evaluates only_when, which the rule has. Returns false when the row is denied. */
+/* Evaluates the rule's only_when, which must exist. Returns false when the row is denied. */
 extern bool audience_meets_condition(struct decoder *decoder, const struct plan *plan,
                                      const struct image *image, bool *ret_met);
 
-/* The targets of `a` that are, or are not, in `b`; in the order of `a`. */
+/* The targets in `a` that are, or are not, in `b`; in the order of `a`. */
 extern struct target_list *audience_intersection(const struct target_list *a,
                                                  const struct target_list *b);
 extern struct target_list *audience_difference(const struct target_list *a,

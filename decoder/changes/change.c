@@ -23,7 +23,7 @@ struct row_change {
     LogicalDecodingContext *ctx;
     struct decoder *decoder;
     enum frame_operation operation;
-    struct image *old; /* present: some old values are known */
+    struct image *old; /* NULL: no old value is known */
     struct image *new;
     bool whole; /* the old row is complete */
 };
@@ -126,7 +126,7 @@ targets_equal(const struct row_change *change, const struct plan *plan)
     return true;
 }
 
-/* A user may belong to several targets, and the client must hold what the rule addresses to it. */
+/* A user in several groups may lose a row in one of them and still be addressed by another. */
 static bool
 has_live_groups(const struct rule *rule)
 {
@@ -158,7 +158,7 @@ update_column_targets(const struct row_change *change, const struct plan *plan, 
     }
     if (!audience_read_targets(change->decoder, plan, change->old, &lost))
         return;
-    /* The delete is first: a user of two groups may lose the row in only one of them. */
+    /* The delete is sent first: a user in two groups may lose the row in only one of them. */
     losers = audience_difference(lost, gained);
     send_notification(change, plan, FRAME_OPERATION_DELETE, PART_LOSERS, losers);
     if (touched || (losers->count > 0 && has_live_groups(plan->rule)))
@@ -179,7 +179,7 @@ apply_to_update(const struct row_change *change, const struct plan *plan)
         send_notification(change, plan, FRAME_OPERATION_UPDATE, PART_MAIN, &plan->rule->literal);
 }
 
-/* A create or a delete: of the row, or by a condition that became true or false. */
+/* Sends a create or delete: of the row itself, or because only_when became true or false. */
 static void
 apply_to_image(const struct row_change *change, const struct plan *plan,
                enum frame_operation operation, uint32 part)
@@ -265,7 +265,7 @@ copy_image(struct image *to, const struct image *from, TupleDesc desc)
 
 /*
  * Copies untouched TOASTed values from the old row to the new one: all of them under FULL, else
- * those of the key. Other columns of an old key are null.
+ * those in the key. In an old key all other columns are null.
  */
 static void
 fill_from_old(struct row_change *row, TupleDesc desc)
@@ -277,7 +277,7 @@ fill_from_old(struct row_change *row, TupleDesc desc)
         }
 }
 
-/* Without an old tuple an update did not change the key: the new row has it. */
+/* An update without an old tuple did not change the key, so the new row contains the old key. */
 static void
 load_images(struct row_change *row, struct relation_entry *entry, Relation relation, HeapTuple old,
             HeapTuple new)
@@ -323,8 +323,8 @@ change_row(LogicalDecodingContext *ctx, struct relation_entry *entry, Relation r
 }
 
 /*
- * TRUNCATE lists the named table and its descendants. A rule on one of them applies to its topmost
- * table only, once.
+ * TRUNCATE lists the named table and its descendants. A rule is applied only once: to the topmost
+ * of the listed tables that it covers.
  */
 static bool
 is_below_truncated(const struct plan *plan, Oid relid, const ReorderBufferChange *change)
@@ -365,7 +365,7 @@ send_truncate(LogicalDecodingContext *ctx, const struct plan *plan, Oid relid)
     else if (plan->emitter_state == TARGET_DROPPED)
         denied = "denied: the emitter column was dropped";
     else if (plan->rule->relid != relid)
-        /* Sent as a truncate of the rule's table, it would remove existing rows on clients. */
+        /* A truncate of the rule's table would make clients remove rows that still exist. */
         denied = "denied: only a partition or child table was truncated";
     if (denied != NULL)
         warning_count(decoder, plan->seed, plan->label, denied);

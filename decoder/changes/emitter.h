@@ -1,10 +1,10 @@
-/* emitter.h: the emitter of a notification, where a rule reads it from a column. */
+/* emitter.h: the emitter of a notification, for rules that read it from a column. */
 #ifndef CLAIRON_EMITTER_H
 #define CLAIRON_EMITTER_H
 
 #include "plan/plan.h"
 
-/* The emitter as JSON, in the current memory context. `image` is NULL where there is no row. */
+/* The emitter as JSON, in the current memory context. `image` is NULL if there is no row. */
 extern struct fragment emitter_of_row(struct decoder *decoder, const struct plan *plan,
                                       const struct image *image);
 

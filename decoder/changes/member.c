@@ -33,7 +33,7 @@ member_write(LogicalDecodingContext *ctx, char change, char *const texts[MEMBER_
     frames_close(ctx);
 }
 
-/* Returns false when the value is too long: a value outside of its row always is. */
+/* Returns false when the value is too long; values stored out of line always are. */
 static bool
 read_member_text(struct encoder *encoder, const struct image *image, int at, char **ret_text)
 {

@@ -105,7 +105,7 @@ put_copy(StringInfo out, const struct column *column)
     out->len += column->rendered_len;
 }
 
-/* With `repeats`, unchanged columns are copied from the first image in `out`. */
+/* With `repeats`, copies unchanged columns from the first image in `out`. */
 static void
 put_image(StringInfo out, const struct plan *plan, const struct image *image, Size value_limit,
           bool repeats)
@@ -144,7 +144,7 @@ put_image(StringInfo out, const struct plan *plan, const struct image *image, Si
     encode_literal(out, "}");
 }
 
-/* Writes the names of the columns in a state. */
+/* Writes the names of the columns that have the state. */
 static void
 put_names(StringInfo out, const struct plan *plan, const char *key, uint8 state)
 {
@@ -220,7 +220,7 @@ render_payload(struct decoder *decoder, StringInfo out, const struct notificatio
     return rendering;
 }
 
-/* The same. Returns true when a value could not be output. */
+/* Calls render_payload. Returns true when a value could not be output. */
 static bool
 put_payload(struct decoder *decoder, StringInfo out, const struct notification *notification)
 {
@@ -265,7 +265,7 @@ put_notification_line(struct decoder *decoder, StringInfo out,
     return undecodable;
 }
 
-/* In the order of update_column_targets. */
+/* Sub-ordinals follow the order of update_column_targets. */
 static uint32
 sub_ordinal(const struct notification *notification)
 {

@@ -16,8 +16,8 @@ struct notification {
     const struct image *before; /* NULL: null */
     const struct image *after;
     const struct target_list *targets;
-    struct fragment emitter; /* as JSON; without bytes: the constant one of the plan */
-    struct fragment payload; /* from a spool; without bytes: to be rendered from the images */
+    struct fragment emitter; /* as JSON; bytes NULL: the plan's constant emitter */
+    struct fragment payload; /* from a spool; bytes NULL: render it from the images */
     bool undecodable;        /* of a spooled payload */
 };
 
@@ -25,10 +25,7 @@ struct notification {
 extern void notification_write(LogicalDecodingContext *ctx,
                                const struct notification *notification);
 
-/*
- * Renders a row as payload.after of its creation. Returns the JSON, which is in `out` until its
- * next use.
- */
+/* Renders a row as payload.after of a create. The returned JSON is valid until `out` changes. */
 extern struct fragment notification_render_row(struct decoder *decoder, StringInfo out,
                                                const struct plan *plan, const struct image *row);
 
@@ -39,7 +36,7 @@ extern void notification_set_expiration(struct decoder *decoder, struct notifica
 /* Indents the minified line that begins at `start`, unless it would exceed PRETTY_BYTES_MAX. */
 extern void notification_indent(StringInfo out, int start);
 
-/* Appends the timestamp, without its opening quote, and all that follows up to the payload. */
+/* Appends the timestamp, without its opening quote, and everything between it and the payload. */
 extern void notification_put_times(struct decoder *decoder, StringInfo out,
                                    const struct notification_header *header);
 

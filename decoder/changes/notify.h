@@ -15,7 +15,7 @@ extern void notify_write(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, con
 /* Counts a repeated key of clairon.once or clairon.notify; only the relay reads the count. */
 extern void notify_count_repeat(struct decoder *decoder);
 
-/* Writes a spooled message: its topic, then the message, `size` bytes in all. */
+/* Writes a spooled message. `bytes` contains the topic, then the message: `size` bytes in total. */
 extern void notify_replay(LogicalDecodingContext *ctx, const char *bytes, int topic_len, Size size);
 
 #endif

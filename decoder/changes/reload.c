@@ -46,7 +46,7 @@ reload_write(LogicalDecodingContext *ctx, uint32 sub, const struct fragment *sou
     frames_close(ctx);
 }
 
-/* Returns false for a null value, and for one that is too long, or outside of its row. */
+/* Returns false for a value that is null, too long, compressed or stored out of line. */
 static bool
 read_text(HeapTuple row, TupleDesc desc, int number, int max_bytes, struct fragment *ret_text)
 {

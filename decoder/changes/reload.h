@@ -10,7 +10,7 @@
 #include "base/fragment.h"
 
 /*
- * Writes, or spools, one reload frame; there is none in text mode. The texts are UTF-8. `sub`: the
+ * Writes, or spools, one reload frame, except in text mode. The strings are UTF-8. `sub`: the
  * sub-ordinal of the rule plus PART_RELOAD.
  */
 extern void reload_write(LogicalDecodingContext *ctx, uint32 sub, const struct fragment *source,

@@ -69,7 +69,7 @@ is_committed(const struct replay *replay, TransactionId xid)
            NULL;
 }
 
-/* Numbers restart at 0 for each generation: the previous templates are no longer used. */
+/* A number 0 starts a new generation: the previous templates are no longer used. */
 static void
 load_template(struct replay *replay, const struct spool_record *record, const char *body)
 {
@@ -211,7 +211,7 @@ replay_record(struct replay *replay, const struct spool_record *record, const ch
     }
 }
 
-/* Later records may use a template that was written for a rolled back change. */
+/* Loads templates of rolled back changes too, since later records may use them. */
 static void
 replay_all(struct replay *replay, struct spool_reader *reader)
 {
@@ -233,7 +233,7 @@ replay_all(struct replay *replay, struct spool_reader *reader)
         if (!is_applied)
             continue;
         /*
-         * The write location of the original change: the commit's would mark the end of the
+         * The location of the original change: that of the commit would mark the end of the
          * transaction.
          */
         replay->ctx->write_location = record.lsn;

@@ -2,11 +2,11 @@
  * bounded_call.c: makes function calls of expressions interruptible, and limits their work.
  *
  * The server checks for interrupts between the steps of an expression, not within a function, and
- * an expression has no hook before a call. Each step that calls a function is therefore changed to
- * call call_bounded first.
+ * an expression has no hook before a call. So each step that calls a function is changed to call
+ * call_bounded first.
  *
  * Only this file uses these server internals, which are the same in PostgreSQL 15 to 18 except for
- * two more opcodes in 18:
+ * two additional opcodes in 18:
  *   ExprState.steps, .steps_len          the steps of a prepared expression
  *   ExprEvalStep.opcode                  read by ExecEvalStepOp
  *   ExprEvalStep.d.func                  finfo, fcinfo_data and fn_addr of a call
@@ -28,7 +28,7 @@
 #error "bounded_call.c uses internals of PostgreSQL that were checked for versions 15 to 18"
 #endif
 
-/* The growth of a call's work with the sizes of its variable-length arguments. */
+/* How a call's work grows with the sizes of its variable-length arguments. */
 enum growth {
     GROWTH_LINEAR,  /* also for functions that check for interrupts */
     GROWTH_PRODUCT, /* of the two largest sizes */
@@ -40,7 +40,7 @@ struct bounded_call {
     FmgrInfo info;
     PGFunction function;
     enum growth growth;
-    bool slow_collation; /* a nondeterministic one, which compares each substring */
+    bool slow_collation; /* nondeterministic: compares each substring */
     int count;           /* of variable-length arguments */
     int arguments[FUNC_MAX_ARGS];
 };
@@ -154,7 +154,7 @@ bound_call(FmgrInfo **finfo, FunctionCallInfo fcinfo)
 
     call->info = **finfo;
     call->function = call->info.fn_addr;
-    /* A step calls its own copy of the address, or fn_addr. */
+    /* Some steps call fn_addr, others their own copy of the address. */
     call->info.fn_addr = call_bounded;
     call->growth = growth_of(&call->info);
     find_arguments(call, fcinfo->nargs);

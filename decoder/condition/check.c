@@ -51,7 +51,10 @@ condition_calls_foreign_language(Node *expression)
     return calls_foreign_language(expression, NULL);
 }
 
-/* libxml does not check for interrupts, and its cost does not follow from the size of its input. */
+/*
+ * libxml does not check for interrupts, and its cost does not depend on the size of its input
+ * alone.
+ */
 static bool
 parses_xml(Oid function)
 {
@@ -82,8 +85,8 @@ reject_xml(void)
 }
 
 /*
- * True for a type with values that may contain a domain value: reading one from text evaluates the
- * constraints of the domain, which may call any function.
+ * True if values of the type may contain a domain value: its input evaluates the constraints of the
+ * domain, which may call any function.
  */
 static bool
 may_contain_domain(Oid type)
@@ -105,7 +108,7 @@ may_contain_domain(Oid type)
     }
 }
 
-/* It compares each pair of lexemes in each pair of positions. */
+/* True for functions that compare each pair of lexemes in each pair of positions. */
 static bool
 ranks_text(Oid function)
 {
@@ -133,7 +136,7 @@ owner_is_trusted(void)
     return OidIsValid(role) && has_privs_of_role(GetUserId(), role);
 }
 
-/* A polymorphic function can create a value of a domain: hstore's `#=` reads one from text. */
+/* A polymorphic function can create a value of a domain: hstore's `#=` calls its input function. */
 static bool
 may_return_domain(Form_pg_proc function)
 {
@@ -146,8 +149,8 @@ may_return_domain(Form_pg_proc function)
 }
 
 /*
- * The behavior and the run time of an extension's C function are unknown: those of xml2 evaluate
- * XPath without checking for interrupts.
+ * The behavior and the run time of an extension's C function are unknown: xml2, for example,
+ * evaluates XPath without checking for interrupts.
  */
 static void
 check_extension_function(Oid function)
@@ -201,7 +204,7 @@ reject_constant_of(Oid type)
                         errdetail("It may contain a value of a domain.")));
 }
 
-/* True for a node that reads a value from text when it is evaluated or parsed. */
+/* True for a node that calls an input function when it is evaluated or parsed. */
 static bool
 reads_text(const Node *node)
 {
@@ -273,7 +276,7 @@ condition_check(Node *expression)
     condition_reject_mutable(expression);
 }
 
-/* A type name may now refer to another type than when the expression was stored. */
+/* A type name may now refer to a different type than when the expression was stored. */
 static bool
 check_raw_node(Node *node, void *context)
 {

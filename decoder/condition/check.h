@@ -14,7 +14,7 @@ extern void condition_check_raw(Node *raw);
 
 /*
  * Checks an analyzed expression before any part of it runs: immutable C functions only, no value
- * that may contain a domain with constraints, no unbounded time or memory.
+ * that may contain a domain value, no unbounded time or memory.
  */
 extern void condition_check(Node *expression);
 

@@ -20,8 +20,8 @@
 struct condition {
     struct sandbox *sandbox;
     Oid owner;
-    MemoryContext memory;        /* of all members below except `fault` */
-    struct tracked_memory *kept; /* in it */
+    MemoryContext memory;        /* contains all members below except `fault` */
+    struct tracked_memory *kept; /* allocated in `memory` */
     ExprState *state;            /* NULL: could not be prepared */
     ExprContext *context;
     TupleTableSlot *slot;
@@ -32,14 +32,14 @@ struct condition {
         int index; /* in the decoded relation */
         int16 typlen;
         bool in_key;
-    } * columns; /* that it reads */
+    } * columns; /* read by the condition */
     char *fault; /* message of the last error */
 };
 
 /* A plain condition with less work than this, in bytes, runs without limits. */
 #define UNLIMITED_WORK (64 * 1024)
 
-/* Outside of decoding all images are whole: the key does not matter. */
+/* Outside of decoding all images are whole, so the key is not needed. */
 static const Bitmapset *
 identity_key(Relation decoded)
 {
@@ -66,7 +66,7 @@ list_columns(struct condition *condition, Node *expression, Relation decoded, co
     }
 }
 
-/* The arguments of condition_new. */
+/* The arguments and the result of condition_new. */
 struct build {
     const struct rule *rule;
     const int *map;

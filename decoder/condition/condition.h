@@ -1,9 +1,9 @@
 /*
  * condition.h: only_when, a boolean expression on one row.
  *
- * It is stored as SQL text in which $n refers to a column by number. It therefore follows renames,
- * keeps constants as they were when the rule was set, and does not depend on a PostgreSQL version's
- * internal form.
+ * It is stored as SQL text in which $n refers to a column by number. So it follows renames, keeps
+ * the values that constants had when the rule was set, and does not depend on the internal form of
+ * a PostgreSQL version.
  */
 #ifndef CLAIRON_CONDITION_H
 #define CLAIRON_CONDITION_H
@@ -25,10 +25,10 @@ enum condition_result {
 };
 
 /*
- * Prepares a rule's condition, in the current memory context. `map` has, for each column of the
- * rule's relation, its index in `decoded`, or -1. The condition runs with the rights of `owner`,
- * the relation's owner, not those of the reader. A condition that can no longer be prepared, for
- * example after a change of a type, always fails.
+ * Prepares a rule's condition, in the current memory context. `map` contains, for each column of
+ * the rule's relation, its index in `decoded`, or -1. The condition runs with the privileges of
+ * `owner`, the relation's owner, not those of the decoding role. A condition that can no longer be
+ * prepared, for example after a type was changed, always fails.
  */
 extern struct condition *condition_new(struct sandbox *sandbox, const struct rule *rule,
                                        const int *map, int map_count, Relation decoded, Oid owner);

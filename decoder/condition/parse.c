@@ -24,7 +24,7 @@
 PG_FUNCTION_INFO_V1(clairon_condition_store);
 PG_FUNCTION_INFO_V1(clairon_condition_show);
 
-/* The columns of $n while the stored form is parsed. */
+/* Maps $n to columns while the stored form is parsed. */
 struct numbering {
     const int *map;
     int map_count;
@@ -172,9 +172,8 @@ struct user_context {
 };
 
 /*
- * Parsing may call user code: the input function of a type, the constraint of a domain. It runs as
- * the table's owner, never as the superuser who owns the functions of the extension. An error
- * restores the caller.
+ * Parsing may call user code: input functions of types, constraints of domains. That code must run
+ * as the table's owner, not as the superuser who owns the extension. An error restores the caller.
  */
 static struct user_context
 switch_to_owner(Relation relation)
@@ -205,8 +204,8 @@ check_new(Node *expression)
 
 /*
  * Names are looked up in the caller's search_path, also those in inlined functions. Constant
- * folding may run the owner's functions: their settings are reverted, since the following code has
- * more rights.
+ * folding may run the owner's functions: settings that these change are reverted, since the
+ * following code has more privileges.
  */
 static Node *
 parse_in_path(const char *text, Relation relation, const char *path)

@@ -9,7 +9,7 @@
 
 /*
  * Parses the stored form; $n becomes a Var of the relation's column map[n - 1] + 1. Raises an error
- * when the expression no longer matches the columns.
+ * when the expression is no longer valid for the columns.
  */
 extern Node *condition_parse_stored(const char *stored, const int *map, int map_count,
                                     Relation relation);

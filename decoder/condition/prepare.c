@@ -136,7 +136,7 @@ condition_prepare(Node *expression)
     return fold(expression, NULL);
 }
 
-/* Comparing two values of such a type needs time linear in their sizes. */
+/* True if comparing two values of the type takes time linear in their sizes. */
 static bool
 is_scalar_type(Oid type)
 {

@@ -33,14 +33,14 @@
 
 /*
  * The time account of an owner. Some calls cannot be interrupted, and each row may take slightly
- * less than the timeout. Therefore the owner is charged the time of a run above UNCHARGED_US. The
- * account starts with CREDIT_TIMEOUTS timeouts and refills at one REFILL_SHARE of the real time
- * between runs. Time within runs does not refill it: on a busy machine, long runs would refill the
- * account as fast as they are charged, and it would never be empty. Decoding advances for the other
- * owners, whatever this one writes. A new connection starts with full accounts. An owner cannot
- * force a reconnect, since no error of an expression ends the session. A row that the reader has
- * confirmed is not evaluated again, so even short connections advance. Empty accounts would be
- * worse: a condition that cannot be prepared for lack of time denies until the relation changes.
+ * less than the timeout. So the owner is charged the time of a run above UNCHARGED_US. The account
+ * starts with CREDIT_TIMEOUTS timeouts and refills at 1/REFILL_SHARE of the real time between runs.
+ * Time within runs does not refill it: on a busy machine, long runs would refill the account as
+ * fast as they are charged, and it would never be empty. So no owner can stop decoding for the
+ * others. A new connection starts with full accounts. An owner cannot force a reconnect, since no
+ * error of an expression ends the session. Confirmed rows are not evaluated again, so even short
+ * connections advance. Starting with empty accounts would be worse: a condition that cannot be
+ * prepared for lack of time denies all rows until the relation changes.
  */
 #define UNCHARGED_US 1000
 #define REFILL_SHARE 10
@@ -75,18 +75,18 @@ struct sandbox {
     int timeout_ms;
     HTAB *accounts;
     Oid over_budget_owner;
-    int64 process_bytes; /* last size of the process; 0: read it again */
-    int runs;            /* since then */
+    int64 process_bytes; /* last known size of the process; 0: unknown */
+    int runs;            /* since process_bytes was read */
 };
 
-/* The current run. A signal handler reads it. */
+/* A run; the signal handler reads the current one. */
 struct run {
     struct sandbox *sandbox;
     Oid user;
     void (*work)(void *arg);
     void *arg;
     TimestampTz start;
-    int64 ticks;       /* of the timer; most runs end before the first tick */
+    int64 ticks;       /* timer ticks; most runs end before the first one */
     int64 cpu_tick_us; /* CPU time at the first tick */
     bool out_of_memory;
 };
@@ -110,7 +110,7 @@ tick_us(const struct run *run)
     return run->sandbox->timeout_ms * INT64CONST(1000) / TICKS_PER_TIMEOUT;
 }
 
-/* Reading the CPU clock is a system call, so short runs use the real time. */
+/* Reading the CPU clock is a system call, so short runs are measured in real time. */
 static int64
 used_us(const struct run *run)
 {
@@ -121,7 +121,7 @@ used_us(const struct run *run)
 
 /*
  * Ends the run like a query cancel, for code that checks QueryCancelPending only. A cancel request
- * that is already pending keeps its own meaning.
+ * that is already pending is still handled as such.
  */
 static void
 on_timer(void)
@@ -176,7 +176,7 @@ unlimit_memory(void)
 
 /*
  * Above the limit malloc() fails, and palloc() raises an ordinary error. The stack is not limited:
- * a failure to grow it is a crash.
+ * if it cannot grow, the process crashes.
  */
 static void
 limit_memory(struct sandbox *sandbox)
@@ -207,7 +207,7 @@ limit_memory(struct sandbox *sandbox)
 }
 #endif
 
-/* A session must be able to exit. */
+/* The session must not be limited while it exits. */
 static void
 on_process_exit(int code, Datum arg)
 {
@@ -273,8 +273,8 @@ statement_timed_out(const struct run *run)
 }
 
 /*
- * guard_run raises errors again that end a session. An expression can raise such an error itself,
- * at each attempt: only errors that the server alone raises may pass.
+ * guard_run re-throws errors that end a session. An expression can raise such an error itself, at
+ * each attempt, so only errors raised by the server itself may pass.
  */
 static bool
 is_reserved_error(int code)
@@ -394,7 +394,7 @@ refill(struct sandbox *sandbox, struct account *account)
     account->refilled = now;
 }
 
-/* Idle time is charged too, in proportion to the limit of real time. */
+/* Real time is charged too, at 1/ELAPSED_TIMEOUTS. */
 static void
 charge_account(struct account *account, const struct run *run)
 {
@@ -405,7 +405,7 @@ charge_account(struct account *account, const struct run *run)
     account->refilled = now;
 }
 
-/* True when the process grew since its size was read: the run had less memory than its limit. */
+/* True when the process has grown since its size was read: the run could not use its full limit. */
 static bool
 has_grown(struct sandbox *sandbox)
 {

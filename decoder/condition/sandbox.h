@@ -1,7 +1,7 @@
 /*
  * sandbox.h: runs expressions of table owners with limits on time and memory.
  *
- * After an error decoding starts at the same row again. An evaluation that never ends, or that uses
+ * After an error, decoding restarts at the same row. An evaluation that never ends, or that uses
  * all memory, would stop the slot permanently.
  */
 #ifndef CLAIRON_BOUNDS_H
@@ -29,7 +29,7 @@ extern struct sandbox *sandbox_new(int timeout_ms);
  * snapshot of the decoded change. Returns false when it raised an error, or exceeded the timeout or
  * SANDBOX_MEMORY; *ret_reason is then the message, in the current memory context. The timeout is
  * CPU time, so that load of the machine does not deny rows; ten times as much real time also ends a
- * run. Errors that end a session are raised again, as by guard_run.
+ * run. Errors that end a session are re-thrown, as by guard_run.
  */
 extern bool sandbox_run(struct sandbox *sandbox, Oid user, void (*work)(void *arg), void *arg,
                         char **ret_reason);

@@ -44,7 +44,7 @@ has_wide(const char *text, int len)
     return false;
 }
 
-/* Bytes that cannot be converted become U+FFFD, one for each character or byte. */
+/* Each character or byte that cannot be converted becomes U+FFFD. */
 char *
 encode_to_utf8(char *text, int len, int *ret_len)
 {
@@ -76,7 +76,7 @@ encode_to_utf8(char *text, int len, int *ret_len)
         text += used;
         len -= used;
         if (len > 0 && !IS_HIGHBIT_SET(*text)) {
-            /* ASCII needs no conversion. MULE_INTERNAL has none. */
+            /* ASCII needs no conversion, and for MULE_INTERNAL none exists. */
             encode_raw(&utf8, text++, 1);
             len--;
         } else if (len > 0) {
@@ -343,7 +343,7 @@ encode_is_native(Oid type)
     return find_native(type) != NULL;
 }
 
-/* The native encoder, else one for arrays or composites, else the output function. */
+/* Prefers the native encoder, then the one for arrays or composites, then the output function. */
 static encode_function
 choose(Oid type, Oid element)
 {

@@ -16,13 +16,13 @@
 struct encoder;
 
 /*
- * What is lost by an error in an output function. Functions of PostgreSQL itself leave no resources
- * behind, for example when an enum label was deleted from pg_enum, or a text exceeds 1 GB.
+ * The damage that an error in an output function can do. Errors in PostgreSQL's own functions, such
+ * as a deleted enum label or a string above 1 GB, leak no resources.
  */
 enum encode_risk {
-    RISK_NONE,  /* no error possible */
+    RISK_NONE,  /* the function raises no errors */
     RISK_VALUE, /* only the value is lost */
-    RISK_ALL    /* unknown: needs a subtransaction */
+    RISK_ALL    /* unknown: run it in a subtransaction */
 };
 
 /* Settings of all encoders of a decoder or of a function call. */
@@ -78,34 +78,34 @@ extern bool encode_is_native(Oid type);
 /* A varlena's size before compression and TOAST; 0 for other types. */
 extern Size encode_raw_size(const struct encoder *encoder, Datum value);
 
-/* A JSON string, quotes included, from text in the server's encoding. */
+/* Appends a JSON string, with quotes, from text in the server's encoding. */
 extern void encode_text(const struct encode_settings *settings, StringInfo out, const char *text,
                         int len);
 
-/* The same for text that is UTF-8 already. */
+/* As encode_text, for text in UTF-8. */
 extern void encode_utf8_text(const struct encode_settings *settings, StringInfo out,
                              const char *utf8, int len);
 
 /* `"name":`, allocated in the current context. */
 extern char *encode_name(const struct encode_settings *settings, const char *name, int *ret_len);
 
-/* Text of the server's encoding as valid UTF-8; may return `text` itself. */
+/* Converts from the server's encoding to valid UTF-8; may return `text` itself. */
 extern char *encode_to_utf8(char *text, int len, int *ret_len);
 
 /* Appends the 36 characters of a UUID, without quotes. */
 extern void encode_put_uuid(StringInfo out, const pg_uuid_t *id);
 
 /*
- * The output text of the value, UTF-8 and not quoted, for targets. Not zero-terminated; may point
- * into the value.
+ * The value as a target: its output in UTF-8, without quotes. Not zero-terminated; may point into
+ * the value.
  */
 extern char *encode_plain(struct encoder *encoder, Datum value, int *ret_len);
 
 /* output_function.c */
 extern enum encode_risk encode_risk_of(Oid type);
-/* As fmgr_info. If the function cannot be loaded, *ret_info raises the error when called. */
+/* As fmgr_info, but if the function cannot be loaded, calling *ret_info raises the error. */
 extern void encode_load_output(Oid function, FmgrInfo *ret_info);
-/* True for a type with the output function of text, such as citext. */
+/* True for the output function of type text, which types such as citext share. */
 extern bool encode_is_text(const FmgrInfo *output);
 /*
  * Runs work(arg), which outputs values of the encoder. Returns false after an error, with its
@@ -127,9 +127,12 @@ extern void encode_date(struct encoder *encoder, StringInfo out, Datum value);
 extern void encode_time(struct encoder *encoder, StringInfo out, Datum value);
 extern void encode_timestamp(struct encoder *encoder, StringInfo out, Datum value);
 extern void encode_timestamptz(struct encoder *encoder, StringInfo out, Datum value);
-/* The format of metadata: always six digits and Z. `out` has 40 bytes. Returns the end. */
+/*
+ * Writes a time as in metadata, with six digits and Z. `out` has room for 40 bytes. Returns the
+ * end.
+ */
 extern char *encode_instant(char *out, TimestampTz value);
-/* The nearest time between 1970 and 9999. */
+/* Limits the time to the years 1970 to 9999. */
 extern TimestampTz encode_clamp_time(TimestampTz time);
 
 static inline char *

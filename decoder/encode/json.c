@@ -12,7 +12,7 @@
 
 static const char hex_digits[] = "0123456789abcdef";
 
-/* True for a byte that a JSON string contains without an escape. */
+/* True for a byte that needs no escape in a JSON string. */
 static inline bool
 is_plain(unsigned char c)
 {
@@ -21,7 +21,7 @@ is_plain(unsigned char c)
 
 /*
  * Copies leading bytes that need no escape and returns their number. Copies 16 bytes at a time, so
- * `dst` must have room for `len` bytes even where fewer are copied.
+ * `dst` must have room for `len` bytes even if fewer are copied.
  */
 static inline size_t
 copy_plain(char *dst, const char *src, size_t len)
@@ -212,7 +212,7 @@ json_compact(char *dst, const char *src, size_t len, bool ascii)
     return dst;
 }
 
-/* Indents, or with dst NULL only counts the bytes. */
+/* Indents the JSON; with dst NULL, only counts the bytes. */
 static size_t
 pretty_walk(char *dst, const char *src, size_t len)
 {

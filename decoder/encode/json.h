@@ -14,28 +14,30 @@
 #define JSON_ESCAPE_GROWTH 6
 
 /*
- * Writes the contents of a JSON string, without quotes, for `len` bytes of `src`. `dst` has
- * JSON_ESCAPE_GROWTH * len bytes. `ascii` escapes other characters as \uXXXX. Returns the end of
- * the output.
+ * Writes the contents of a JSON string, without quotes, for `len` bytes of `src`. `dst` has room
+ * for JSON_ESCAPE_GROWTH * len bytes. `ascii` escapes all non-ASCII characters as \uXXXX. Returns
+ * the end of the output.
  */
 char *json_escape(char *dst, const char *src, size_t len, bool ascii);
 
 /*
- * Copies a valid JSON text without the white space outside its strings, and keeps escapes. `dst`
- * has JSON_ESCAPE_GROWTH * len bytes.
+ * Copies valid JSON, without the white space outside its strings; keeps escapes. `dst` has room for
+ * JSON_ESCAPE_GROWTH * len bytes.
  */
 char *json_compact(char *dst, const char *src, size_t len, bool ascii);
 
-/* The output size of json_pretty for a minified text. */
+/* The output size of json_pretty for minified JSON. */
 size_t json_pretty_len(const char *src, size_t len);
 
-/* Indents a minified JSON text by two spaces a level; returns the end. */
+/* Indents minified JSON by two spaces a level; returns the end. */
 char *json_pretty(char *dst, const char *src, size_t len);
 
-/* Copies UTF-8, with U+FFFD for invalid bytes. `dst` has 3 * len bytes. Returns the end. */
+/*
+ * Copies UTF-8, with U+FFFD for invalid bytes. `dst` has room for 3 * len bytes. Returns the end.
+ */
 char *json_clean(char *dst, const char *src, size_t len);
 
-/* Base64 with padding; `dst` has 4 * ((len + 2) / 3) bytes. Returns the end. */
+/* Base64 with padding; `dst` has room for 4 * ((len + 2) / 3) bytes. Returns the end. */
 char *json_base64(char *dst, const unsigned char *src, size_t len);
 
 /* The largest cut <= len that does not split a UTF-8 sequence of `src`. */

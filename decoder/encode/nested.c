@@ -14,7 +14,7 @@
 #include "base/compat.h"
 #include "encode/json.h"
 
-/* The state of a walk through the elements of an array. */
+/* The state of an iteration over the elements of an array. */
 struct array_walk {
     char *data;
     bits8 *nulls;
@@ -133,7 +133,7 @@ encode_composite(struct encoder *encoder, StringInfo out, Datum value)
         encoder->row_identifier != identifier)
         cache_row_type(encoder, desc, type, typmod, identifier);
     heap_deform_tuple(&tuple, desc, values, nulls);
-    /* Hold no resources while members are written: they may raise errors. */
+    /* Release it first: an error in a member's output function would leak it. */
     ReleaseTupleDesc(desc);
     write_members(encoder, out, values, nulls);
 }
@@ -186,7 +186,7 @@ encode_jsonb(struct encoder *encoder, StringInfo out, Datum value)
     JsonbValue item;
     JsonbIteratorToken token;
     bool comma = false; /* the next item is not the first of its container */
-    bool bare = false;  /* a scalar, which jsonb stores in an array of one */
+    bool bare = false;  /* a scalar, which jsonb stores in an array of one element */
 
     while ((token = JsonbIteratorNext(&iterator, &item, false)) != WJB_DONE) {
         if (encode_is_over(encoder, out))

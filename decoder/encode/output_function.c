@@ -57,7 +57,7 @@ encode_risk_of(Oid type)
     case TYPTYPE_COMPOSITE:
         return risk_of_composite(base);
     case TYPTYPE_RANGE:
-        /* In older versions a row may contain itself through a range of such rows. */
+        /* In older versions a row type may contain itself through a range. */
         if (is_composite(get_range_subtype(base)))
             return RISK_ALL;
         return Max(encode_risk_of(get_range_subtype(base)), RISK_VALUE);

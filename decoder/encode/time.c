@@ -7,7 +7,7 @@
 #include "utils/datetime.h"
 #include "utils/timestamp.h"
 
-/* From the PostgreSQL epoch, 2000: twenty times 400 years. */
+/* From the PostgreSQL epoch, 2000: 20 cycles of 400 years. */
 #define DAYS_UP_TO_YEAR_10000 (INT64CONST(20) * 146097)
 
 /* Enough for "-infinity", and for a year of six digits with µs, Z and BC. */
@@ -44,7 +44,7 @@ put_date(char *dst, int year, int month, int day)
     return put_two(dst, day);
 }
 
-/* `digits` of the fraction; -1: as many as needed, none for zero. */
+/* `digits`: of the fraction; -1: without trailing zeros. */
 static char *
 put_clock(char *dst, int64 time_us, int digits)
 {

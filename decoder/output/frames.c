@@ -2,9 +2,9 @@
  * frames.c: combine frames into few writes.
  *
  * In text mode each line is one write. A write costs more than rendering ten rows, so frames are
- * held across small transactions while there is WAL to decode. They never wait for new WAL: the
- * server requests every page through page_hook.c, which flushes first. Long transactions start with
- * a flush, so that progress messages reach the receiver.
+ * buffered across small transactions while there is WAL to decode. Buffered frames never wait for
+ * new WAL: the server requests each page through page_hook.c, which flushes first. Long
+ * transactions start with a flush, so that progress messages reach the receiver.
  */
 #include "output/frames.h"
 
@@ -19,7 +19,7 @@
 /* Frames are written when they exceed this size. */
 #define WRITE_BYTES (64 * 1024)
 
-/* Frames are not held before a transaction with more changes. */
+/* A transaction with more changes starts with a flush. */
 #define BUFFERED_CHANGES_MAX 64
 
 static void
@@ -43,7 +43,7 @@ put64(char *at, uint64 value)
     memcpy(at, &value, sizeof(value));
 }
 
-/* The seeds of all ids in a transaction. They identify it on every timeline. */
+/* The seeds of all ids in a transaction, the same on every timeline. */
 static void
 seed_transaction(struct decoder *decoder, ReorderBufferTXN *txn)
 {
@@ -61,9 +61,9 @@ seed_transaction(struct decoder *decoder, ReorderBufferTXN *txn)
 }
 
 /*
- * The next id is less than 2^31 ahead of the decoded one: the slot's catalog_xmin, or the
- * transaction itself while it is prepared, holds back the freezing of older rows. During recovery
- * the next id follows the replayed WAL, which contains the transaction.
+ * The next id is less than 2^31 ahead of the decoded id: the slot's catalog_xmin, or the
+ * transaction itself while it is prepared, prevents the freezing of older rows. During recovery the
+ * next id follows the replayed WAL, which contains the transaction.
  */
 void
 frames_begin_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
@@ -239,7 +239,7 @@ frames_end_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     int start;
 
     if (!decoder->wrote && decoder->repeats == 0) {
-        /* The server may now report this transaction as passed, and so all held frames. */
+        /* The server may now report a position behind this transaction and all buffered frames. */
         frames_flush(ctx);
         return;
     }

@@ -1,5 +1,5 @@
 /*
- * frames.h: gathers frames, or lines in text mode, and writes them to the receiver.
+ * frames.h: collects frames, or lines in text mode, and writes them to the receiver.
  *
  * The layout of a frame is in protocol/frame.h.
  */
@@ -35,7 +35,7 @@ struct notification_header {
     enum frame_backoff backoff;
     struct fragment audience;
     struct fragment topic;
-    struct fragment rule; /* its name; empty unless it is live */
+    struct fragment rule; /* name of the rule; empty unless it is live */
     const struct target_list *targets;
 };
 
@@ -45,11 +45,11 @@ extern void frames_begin_transaction(LogicalDecodingContext *ctx, ReorderBufferT
 /* Writes the commit frame, if the transaction needs one. */
 extern void frames_end_transaction(LogicalDecodingContext *ctx, ReorderBufferTXN *txn);
 
-/* Prepares ctx->out for one more line or frame; frames_close ends it. */
+/* Prepares ctx->out for the next line or frame, which frames_close ends. */
 extern StringInfo frames_open(LogicalDecodingContext *ctx);
 extern void frames_close(LogicalDecodingContext *ctx);
 
-/* Sends the gathered frames, if there are any. */
+/* Sends the buffered frames, if any. */
 extern void frames_flush(LogicalDecodingContext *ctx);
 
 /* Appends the header of a notification frame and returns its start, for frames_finish. */
@@ -60,7 +60,7 @@ extern int frames_put_header(struct decoder *decoder, StringInfo out,
 extern void frames_put_member(struct decoder *decoder, StringInfo out, char change, uint32 sub,
                               char *const texts[MEMBER_FIELDS]);
 
-/* Appends a reload frame; both texts are UTF-8. */
+/* Appends a reload frame; source and rule are UTF-8. */
 extern void frames_put_reload(struct decoder *decoder, StringInfo out, uint32 sub,
                               const struct fragment *source, const struct fragment *rule);
 

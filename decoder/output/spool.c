@@ -16,20 +16,20 @@
 /* A buffer larger than this is freed after use. */
 #define SPOOL_KEEP_BYTES (1024 * 1024)
 
-/* The approximate size of all valid templates. Above it they are written again. */
+/* The maximum size of all valid templates, approximately. Beyond it a new generation starts. */
 #define TEMPLATE_BYTES (4 * 1024 * 1024)
 
-/* One transaction's. */
+/* The spool of one transaction. */
 struct spool {
     dlist_node node;
     File file;
     bool open;
     off_t size;
-    TransactionId xid; /* of the last change, initially its own */
+    TransactionId xid; /* of the last change; initially the transaction's own */
     uint64 uncounted;  /* its changes since the last record */
 };
 
-/* One for each decoder: stream blocks do not overlap. */
+/* One per decoder: stream blocks do not overlap. */
 struct spooler {
     dlist_head spools;
     LogicalDecodingContext *ctx;
@@ -270,7 +270,7 @@ spool_read_begin(ReorderBufferTXN *txn)
     return reader;
 }
 
-/* Fills the buffer with at least `need` bytes; false at the end of the file. */
+/* Fills the buffer with at least `need` bytes. Returns false at the end of the file. */
 static bool
 fill_buffer(struct spool_reader *reader, int need)
 {

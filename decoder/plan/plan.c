@@ -108,7 +108,7 @@ plan_columns(struct decoder *decoder, struct plan *plan, const struct source *so
     }
 }
 
-/* The same rule as clairon.target_column: also within domains and arrays. */
+/* Also looks inside domains and arrays, as clairon.target_column does. */
 static bool
 contains_json(Oid type)
 {
@@ -186,7 +186,7 @@ plan_emitter(struct decoder *decoder, struct plan *plan, const struct source *so
         plan->emitter_state = TARGET_COLUMNS;
 }
 
-/* A copy of the exact size: plans are kept. */
+/* Copies to the exact size, since plans are long-lived. */
 static struct fragment
 fragment_of(StringInfo text)
 {
@@ -233,7 +233,7 @@ plan_live_rule(struct plan *plan)
     plan->live_rule = (struct fragment){name, len > LIMIT_RULE ? 0 : len};
 }
 
-/* The envelope fields that all rows of the plan share. */
+/* The envelope fields that are the same for all rows of the plan. */
 static struct envelope
 plan_envelope(const struct plan *plan, const char *source, enum frame_operation operation)
 {
@@ -253,7 +253,7 @@ plan_envelope(const struct plan *plan, const char *source, enum frame_operation 
                              .retry_limit = rule->retry_limit};
 }
 
-/* From the end of the id to the emitter, where a column contains the emitter. */
+/* Renders the text between id and emitter, for rules with an emitter column. */
 static void
 plan_metadata_start(struct decoder *decoder, struct plan *plan, const char *source)
 {
@@ -332,7 +332,9 @@ plan_release(struct decoder *decoder, const struct relation_entry *except, Oid o
     return found;
 }
 
-/* When the owner's conditions exceed their memory limit, those of other relations are freed. */
+/*
+ * When the owner's conditions exceed their memory limit, conditions of other relations are freed.
+ */
 static struct condition *
 plan_condition(struct decoder *decoder, const struct relation_entry *entry, const struct rule *rule,
                Relation source, const int *map, Relation decoded)
@@ -413,8 +415,8 @@ count_names(const struct source *sources, int count)
 }
 
 /*
- * The source of the ad hoc rule: the relation, else the first ancestor that matches; -1: none. A
- * materialized view has changes too, but is not a table to watch.
+ * The source of the ad hoc rule: the relation, else the first ancestor that matches; -1: none. The
+ * WAL also contains changes of materialized views, which are not watched.
  */
 static int
 match_ad_hoc(const struct options *options, const struct source *sources, int count)

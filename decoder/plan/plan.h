@@ -50,7 +50,7 @@ struct bound_column {
 /* One part of a target: a column, or a constant. */
 struct target_part {
     struct bound_column column;
-    struct fragment constant; /* UTF-8, where there is no column */
+    struct fragment constant; /* UTF-8; used if there is no column */
 };
 
 /* A rule, prepared for one relation. */
@@ -66,19 +66,19 @@ struct plan {
     struct target_part parts[LIMIT_PARTS];
     int emitter_state;              /* TARGET_COLUMNS, _DROPPED or _NONE */
     struct bound_column emitter;    /* with TARGET_COLUMNS */
-    struct fragment metadata_start; /* with an emitter column: the JSON before it */
+    struct fragment metadata_start; /* with an emitter column: the JSON before the emitter */
     struct condition *condition;    /* NULL: none */
     struct fragment
         metadata[FRAME_OPERATION_NOTIFY]; /* metadata, from "priority" to the timestamp */
     struct fragment routing;              /* from the payload's end to the targets */
-    struct fragment retry;                /* from the targets' end to the line's */
+    struct fragment retry;                /* from the targets' end to the end of the line */
     struct fragment topic;                /* UTF-8 */
     struct fragment live_rule;            /* its name, UTF-8; empty unless it is live */
     struct fragment source;               /* metadata.source, UTF-8 */
     struct template_mark *mark;
 };
 
-/* Each rule has four sub-ordinals, of which PART_* have one each. PART_* are part of the ids. */
+/* Each rule has four sub-ordinals, one for each PART_*. Ids are hashes that include PART_*. */
 #define SUBS_PER_RULE 4
 #define PART_MAIN 0
 #define PART_LOSERS 1
@@ -96,7 +96,7 @@ struct relation_entry {
     MemoryContext context;
     int plan_count;
     struct plan *plans;
-    bool has_key; /* a replica identity by key */
+    bool has_key; /* the replica identity is a key */
     struct {
         int index; /* -1: clairon.member lacks the column */
         struct encoder *encoder;
@@ -113,14 +113,16 @@ extern bool plan_can_read(Form_pg_attribute attribute);
 
 /*
  * Prepares a live rule for reading rows of its relation, outside of decoding: columns, targets and
- * condition. Rows of partitions and child tables are in the form of the relation. `plan` is zeroed.
+ * condition. Rows of partitions and child tables must have the relation's row type. `plan` must be
+ * zeroed.
  */
 extern void plan_live(struct decoder *decoder, struct plan *plan, const struct rule *rule,
                       Relation relation);
 
 /*
- * Drops the plans of relations that have conditions of this owner, except those of `except` (NULL:
- * none). They are prepared again at their next change. Returns false when there are none.
+ * Drops the plans of relations that have conditions of this owner, except `except` (which may be
+ * NULL). They are prepared again at the next change of the relation. Returns false when there are
+ * none.
  */
 extern bool plan_release(struct decoder *decoder, const struct relation_entry *except, Oid owner);
 

@@ -16,7 +16,7 @@
 static struct decoder *current;
 static bool registered;
 
-/* The cache is emptied above this size: each entry has a few kB, also those of dropped tables. */
+/* The cache is emptied above this size: each entry takes a few kB, even for a dropped table. */
 #define RELATIONS_MAX 4096
 
 static void
@@ -30,7 +30,7 @@ drop_all(struct decoder *decoder)
         entry->valid = false;
 }
 
-/* The plan of a partition depends on its ancestors, whose OIDs the entry does not have. */
+/* The plan of a partition depends on its ancestors, whose OIDs the entry does not contain. */
 static void
 on_relation(Datum arg, Oid relid)
 {
@@ -59,7 +59,7 @@ on_catalog(Datum arg, int cache, uint32 hash)
         drop_all(current);
 }
 
-/* The decoder's memory is deleted at shutdown or in an error: callbacks must not use it. */
+/* The decoder's memory is deleted at shutdown and after an error: callbacks must not use it. */
 static void
 on_delete(void *decoder)
 {
@@ -132,7 +132,8 @@ limit_entries(struct decoder *decoder)
 }
 
 /*
- * Evaluation may add to tracked memory. Above the limit the owner's conditions are prepared again.
+ * Evaluation may add to tracked memory. Above the limit, the owner's conditions are freed and
+ * prepared again.
  */
 static void
 release_over_budget(struct decoder *decoder)
@@ -172,7 +173,7 @@ relation_look_up(struct decoder *decoder, Relation relation, TransactionId xid)
     else
         MemoryContextReset(entry->context);
     entry->plan_count = 0;
-    /* Set it first: an invalidation during plan_relation must reset it. */
+    /* Set `valid` first: an invalidation during plan_relation must reset it. */
     entry->valid = true;
     PG_TRY();
     {

@@ -1,9 +1,9 @@
 /* template.c: write and read the common parts of a plan's notifications. */
 #include "plan/template.h"
 
-/* The order of the texts. */
+/* The order of the strings. */
 enum piece {
-    PIECE_AUDIENCE = FRAME_OPERATION_NOTIFY, /* after the metadata */
+    PIECE_AUDIENCE = FRAME_OPERATION_NOTIFY, /* after metadata, one for each operation */
     PIECE_TOPIC,
     PIECE_FRONT,
     PIECE_ROUTING,

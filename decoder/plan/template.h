@@ -4,10 +4,10 @@
 
 #include "plan/plan.h"
 
-/* The template number of the plan; writes the template unless the spool has it. */
+/* Returns the plan's template number. Writes the template unless the spool contains it. */
 extern uint32 spool_template(struct decoder *decoder, const struct plan *plan);
 
-/* A plan with the members that notification_write needs, in the current memory context. */
+/* Creates a plan with the members that notification_write needs, in the current memory context. */
 extern struct plan *spool_get_template(const char *body);
 
 #endif

@@ -1,16 +1,16 @@
 /*
  * page_hook.c: a hook before the server reads each page of WAL.
  *
- * An output plugin has no callback between changes. Three tasks need one: held frames must be sent
- * before the server waits for more WAL, a stream must end when a standby is promoted, and streaming
- * of open transactions depends on the contents of the reorder buffer. The page reader of the
- * server's WAL reader is therefore replaced by one that calls it.
+ * An output plugin has no callback between changes. Three tasks need one: buffered frames must be
+ * sent before the server waits for more WAL, a stream must end when a standby is promoted, and
+ * streaming of open transactions depends on the contents of the reorder buffer. So the page_read
+ * callback of the server's WAL reader is wrapped.
  *
  * Only this file uses these server internals, which are the same in PostgreSQL 15 to 18:
- *   XLogReaderState.routine.page_read, .private_data   the reader, and the decoding context in it
+ *   XLogReaderState.routine.page_read, .private_data   the callback, and the decoding context
  *   LogicalDecodingContext.streaming                   read by the server at each change
- *   ReorderBuffer.size, .toplevel_by_lsn               its size and the open transactions
- *   ReorderBufferTXN.ntuplecids, .txn_flags            whether one changes catalogs
+ *   ReorderBuffer.size, .toplevel_by_lsn               memory use, and the open transactions
+ *   ReorderBufferTXN.ntuplecids, .txn_flags            whether a transaction changes catalogs
  */
 #include "plugin/page_hook.h"
 
@@ -27,7 +27,7 @@
 #endif
 
 /*
- * The memory that one more page of WAL may add: a row of COPY has 10 bytes in WAL and 136 in
+ * The memory that decoding one page of WAL may add: a COPY row takes 10 bytes in WAL and 136 in
  * memory.
  */
 #define PAGE_CHANGES_BYTES (16 * XLOG_BLCKSZ)
@@ -45,9 +45,9 @@ server_timeline(void)
 }
 
 /*
- * The LSNs of a reader belong to the timeline that it requested at its start. A promoted standby
- * decodes on a new timeline. The stream ends before the first page of that timeline, and the next
- * start of the reader checks its progress against the timeline history.
+ * A client's LSNs belong to the timeline that it requested at its start. After its promotion, a
+ * standby decodes on a new timeline. The stream ends before the first page of that timeline. When
+ * the client starts again, it checks its progress against the timeline history.
  */
 static void
 check_timeline(LogicalDecodingContext *ctx)
@@ -93,9 +93,9 @@ mark_open_partial(LogicalDecodingContext *ctx)
 /*
  * A transaction that changes catalogs, or rules, is not streamed. Minor releases without
  * ReorderBufferCleanupAbortedTupleCids (15.18, but not 15.20) keep the catalog changes of a rolled
- * back subtransaction. A row that the transaction deletes later in the WAL then looks deleted
- * already, and a rule or a column is missing. The minor release is not known at compile time. The
- * check is necessary only near the memory limit.
+ * back subtransaction. A catalog row that the transaction deletes later in the WAL then appears
+ * deleted too early, so that a rule or a column is missing. The minor release is not known at
+ * compile time. The check is necessary only near the memory limit.
  */
 static void
 decide_streaming(LogicalDecodingContext *ctx)

@@ -1,4 +1,4 @@
-/* page_hook.h: a hook before each page of WAL that the server reads. */
+/* page_hook.h: a hook that runs before the server reads a page of WAL. */
 #ifndef CLAIRON_PAGE_HOOK_H
 #define CLAIRON_PAGE_HOOK_H
 
@@ -6,7 +6,7 @@
 
 #include "replication/logical.h"
 
-/* Replaces the page reader of the decoding context. */
+/* Wraps the page_read callback of the decoding context. */
 extern void page_hook_setup(LogicalDecodingContext *ctx);
 
 #endif

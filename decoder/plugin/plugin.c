@@ -35,11 +35,11 @@ fix_settings(struct decoder *decoder)
 
     decoder->guc_level = local ? NewGUCNestLevel() : 0;
     output_settings_fix(action);
-    /* Spool files replace files of the server that have no limit. */
+    /* Spool files replace the server's spill files, which have no limit either. */
     (void)set_config_option("temp_file_limit", "-1", PGC_SUSET, PGC_S_SESSION, action, true, 0,
                             false);
 #if PG_VERSION_NUM >= 170000
-    /* Decoding runs in a transaction: one that exceeds the timeout would fail at each attempt. */
+    /* Decoding runs in a transaction, which would exceed the timeout again at each attempt. */
     if (!local)
         (void)set_config_option("transaction_timeout", "0", PGC_SUSET, PGC_S_SESSION,
                                 GUC_ACTION_SET, true, 0, false);

@@ -48,7 +48,7 @@ rollback_prepared(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr
 
 /*
  * Rules that were read under an equal snapshot may include rows of a subtransaction that was rolled
- * back since. The stamp does not show that.
+ * back later. The stamp does not reveal that, so it is reset.
  */
 static void
 stream_start(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
@@ -60,7 +60,7 @@ stream_start(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
     spool_begin_block(decoder, txn);
 }
 
-/* Also called after an error: a transaction may abort while its catalog is read. */
+/* Also called after an error: a transaction may abort while it is decoded. */
 static void
 stream_stop(LogicalDecodingContext *ctx, ReorderBufferTXN *txn)
 {
@@ -97,8 +97,8 @@ stream_change(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, Relation relat
 }
 
 /*
- * The server does not pass the subtransaction of a message, but sets CheckXidAlive to it, unless it
- * is committed. Then the top transaction is correct too.
+ * The server does not pass the subtransaction of a message, but sets CheckXidAlive to it unless it
+ * has committed. In that case the top transaction is correct too.
  */
 static void
 stream_message(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, XLogRecPtr lsn,

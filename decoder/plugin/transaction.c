@@ -47,9 +47,9 @@ has_own_name(Relation relation, const char *name)
 }
 
 /*
- * Changes of clairon.rule and clairon.reload, to which no rule applies. Each of their rows has
- * another snapshot, which would require reading all rules: many rules in one transaction would need
- * quadratic time. Returns false for other tables.
+ * Handles changes of clairon.rule and clairon.reload, to which no rule applies. Each such row has a
+ * new snapshot, so the rules would be read once per row: quadratic time for many rules in one
+ * transaction. Returns false for other tables.
  */
 static bool
 change_own_table(LogicalDecodingContext *ctx, Relation relation, ReorderBufferChange *change)
@@ -92,7 +92,7 @@ clairon_truncate(LogicalDecodingContext *ctx, ReorderBufferTXN *txn, int count,
     MemoryContext old = MemoryContextSwitchTo(decoder->change_context);
 
     for (int i = 0; i < count; i++) {
-        /* Each table has its own change number. */
+        /* Each table needs a separate change number. */
         decoder->change_number++;
         change_truncate(ctx, relation_look_up(decoder, relations[i], txn->xid), relations[i],
                         change);

@@ -10,7 +10,7 @@ const char *const envelope_operations[] = {"create",   "update", "delete",
                                            "truncate", "notify", NULL};
 const char *const envelope_backoffs[] = {"EXPONENTIAL", "LINEAR", "FIXED", NULL};
 
-/* The text before each value, and after the last one. */
+/* The text before each value, and the text after the last value. */
 static const char *const before[] = {
     [ENVELOPE_ID] = ENVELOPE_ID_TEXT,
     [ENVELOPE_PRIORITY] = ENVELOPE_PRIORITY_TEXT,
@@ -39,7 +39,7 @@ put(const struct envelope_writer *writer, const char *text)
     writer->raw(writer->out, text, strlen(text));
 }
 
-/* A word that needs no escape. */
+/* Writes a word that needs no escapes. */
 static void
 put_word(const struct envelope_writer *writer, const char *word)
 {

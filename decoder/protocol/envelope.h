@@ -3,8 +3,8 @@
  *
  * Rows, clairon.notify and the publish API use this description of the fields, their order and the
  * text before each. The decoder renders the constant fields of a rule once, by envelope_write. It
- * writes the others itself, after the ENVELOPE_.._TEXT of the field. The relay and the scripts of
- * the store find fields by these texts. Pure C, without PostgreSQL's headers.
+ * writes the other fields itself, after their ENVELOPE_.._TEXT. The relay and the store's scripts
+ * search for these literals. Pure C, without PostgreSQL's headers.
  */
 #ifndef CLAIRON_ENVELOPE_H
 #define CLAIRON_ENVELOPE_H
@@ -38,8 +38,8 @@ enum envelope_field {
 };
 
 /*
- * The text before the value of a field; ENVELOPE_END_TEXT is the text after the last value. Each is
- * one literal: the build inserts it into the scripts of the store.
+ * The text before the value of a field; ENVELOPE_END_TEXT is the text after the last value. The
+ * build inserts these literals into the store's scripts.
  */
 #define ENVELOPE_ID_TEXT "{\"metadata\":{\"id\":"
 #define ENVELOPE_PRIORITY_TEXT ",\"priority\":"
@@ -62,13 +62,13 @@ enum envelope_field {
 #define ENVELOPE_END_TEXT "}}}"
 
 struct envelope_text {
-    const char *bytes; /* UTF-8; NULL: there is none */
+    const char *bytes; /* UTF-8; may be NULL */
     size_t len;
 };
 
-/* Only the written fields need values. */
+/* Only the fields to be written need values. */
 struct envelope {
-    const char *id; /* as text */
+    const char *id; /* in its text form */
     enum frame_priority priority;
     enum frame_type type;
     enum frame_operation operation;
@@ -96,7 +96,7 @@ struct envelope_writer {
 void envelope_write(const struct envelope_writer *writer, const struct envelope *envelope,
                     enum envelope_field first, enum envelope_field last);
 
-/* The words of the enums in frame.h, in their order; NULL at the end. */
+/* The words for the enums in frame.h, in enum order; NULL at the end. */
 extern const char *const envelope_priorities[];
 extern const char *const envelope_types[];
 extern const char *const envelope_operations[];

@@ -1,8 +1,8 @@
 /*
  * frame.h: the binary frames that the decoder writes and the relay reads.
  *
- * One XLogData message contains one or more whole frames, of one or more transactions.
- * All integers are big-endian, all texts UTF-8 without a terminating zero.
+ * One XLogData message contains one or more whole frames, of one or more transactions. All integers
+ * are big-endian, all strings UTF-8 without a terminating zero.
  *
  *  every frame     0  4  length       bytes of the whole frame, these 4 included
  *                  4  1  kind         'N' notification, 'M' member, 'R' reload, 'C' commit
@@ -45,26 +45,26 @@
  *                 34  2  rule_len     1 to LIMIT_RULE
  *                 36     source, rule
  *
- *  commit         24  8  end_lsn      may be confirmed when all frames before are stored
+ *  commit         24  8  end_lsn      may be confirmed once all earlier frames are stored
  *                 32  8  commit_us
  *
- * A reload frame names a live rule whose rows changed without notifications, by a TRUNCATE, DDL
- * or clairon.watch. Its source is metadata.source of the notifications. A relay that does not know
- * this kind rejects it.
+ * A reload frame names a live rule whose rows changed without notifications, by a TRUNCATE, DDL or
+ * clairon.watch. Its source is the metadata.source of the rule's notifications. An older relay
+ * rejects this kind.
  *
  * The upper byte of a commit's flags is the number of repeated idempotency keys of clairon.once
  * and clairon.notify in the transaction, at most 255.
  *
  * A transaction with a frame, or with a repeated key, ends with a commit frame. Its ordinal is
  * FRAME_ORDINAL_COMMIT. (commit_lsn, ordinal) strictly increases along a slot, so one such pair
- * identifies all frames that a store already has.
+ * identifies all frames that a store already contains.
  *
  * The bytes of a notification from 0 up to its data are its header. The store keeps them next to
  * the JSON, as the route of the stream entry, so that the relay routes without parsing JSON.
  *
- * Stores have entries of older versions, so the relay reads those too. FRAME_VERSION_PLAIN has none
- * of the fields from 76 on, FRAME_VERSION_TIMED has the ack_timeout only. A member frame of version
- * FRAME_VERSION_PLAIN ends its head before the xid.
+ * Stores contain entries of older versions, so the relay reads them too. FRAME_VERSION_PLAIN has no
+ * fields from offset 76 on; FRAME_VERSION_TIMED has only ack_timeout. In a member frame of version
+ * FRAME_VERSION_PLAIN the xid is missing.
  */
 #ifndef CLAIRON_FRAME_H
 #define CLAIRON_FRAME_H

@@ -16,8 +16,8 @@
 
 /*
  * The equality operator of the type, or InvalidOid if no condition is possible. For base types and
- * enums, input of a value's text yields an equal value. So a condition on the value finds each row
- * with that target.
+ * enums, the input function converts a value's text to an equal value. So a condition on the value
+ * finds each row with that target.
  */
 static Oid
 equality_of(Oid type)
@@ -44,7 +44,10 @@ read_value(void *arg)
     input->value = InputFunctionCall(&input->function, input->text, input->io_parameter, -1);
 }
 
-/* Reads the targets as values of the type. No row has a target that the type does not accept. */
+/*
+ * Converts the targets to values of the type. Targets that the type rejects are skipped: no row
+ * contains them.
+ */
 static int
 read_values(const struct recipient_part *part, Oid type, Datum *ret_values)
 {
@@ -100,7 +103,7 @@ qualified_operator(Oid operator)
 }
 
 /*
- * The column as a value of its base type: polymorphic operators, as those of enums, reject domains.
+ * The column cast to its base type: polymorphic operators, such as those of enums, reject domains.
  * Without a type modifier the cast changes no value and an index still serves the condition.
  */
 static const char *

@@ -17,7 +17,7 @@ struct row_query {
     Datum values[LIMIT_PARTS];
     int column_count; /* of the result */
     int *indexes;     /* of each result column: attribute number - 1 */
-    bool is_empty;    /* no row can be addressed to the user: the query need not run */
+    bool is_empty;    /* no row can be addressed to the user: skip the query */
 };
 
 /*

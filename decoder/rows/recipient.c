@@ -9,7 +9,7 @@
 
 #include "encode/encode.h"
 
-/* The targets of each part while they are collected: lists of texts in the server's encoding. */
+/* Collects the targets of each part, as lists of strings in the server's encoding. */
 struct collected {
     int part_count;
     char *kinds[LIMIT_PARTS];
@@ -140,7 +140,7 @@ recipient_load(struct recipient *recipient, const struct rule *rule, const char 
             collect_members(&collected, i, user_id);
     }
     collect_groups(&collected, groups);
-    if (to_user) { /* after the groups: none of them is the user, whatever its name */
+    if (to_user) { /* replaces any groups with this kind's name */
         collected.part_count = 1;
         collected.kinds[0] = "";
         collected.targets[0] = list_make1(pstrdup(user_id));
@@ -158,7 +158,7 @@ compare_texts(const void *a, const void *b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-/* All groups of the user that the audience names, sorted. */
+/* All groups of the user whose kind is in the audience, sorted. */
 static char **
 group_texts(const struct recipient *recipient, int *ret_count)
 {
@@ -217,7 +217,7 @@ part_contains(const struct recipient_part *part, const char *text, int len)
     return bsearch(&wanted, part->texts, part->count, sizeof(wanted), compare_fragments) != NULL;
 }
 
-/* Copies a part of a composite target without its escapes. Returns its end. */
+/* Copies a part of a composite target, unescaped. Returns the end of the part. */
 static const char *
 copy_part(const char *at, const char *end, char *ret_part, int *ret_len)
 {

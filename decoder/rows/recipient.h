@@ -1,4 +1,4 @@
-/* recipient.h: the user that reads a live rule, and the targets that address this user. */
+/* recipient.h: the user who reads rows of a live rule, and the targets that address this user. */
 #ifndef CLAIRON_RECIPIENT_H
 #define CLAIRON_RECIPIENT_H
 
@@ -26,16 +26,16 @@ struct recipient {
 
 /*
  * Finds the targets of the rule's audience that address the user: the user's id, or the user's
- * groups in clairon.member and in `groups`, {"STRUCTURE":["s1"]}. Memberships are those of the
- * active snapshot, and are read with the rights of the current user. Requires a connection to SPI.
- * All memory is in the current memory context.
+ * groups in clairon.member and in `groups`, {"STRUCTURE":["s1"]}. Reads memberships under the
+ * active snapshot, with the privileges of the current user. Requires a connection to SPI. All
+ * memory is in the current memory context.
  */
 extern void recipient_load(struct recipient *recipient, const struct rule *rule,
                            const char *user_id, Jsonb *groups);
 
 /*
- * The SHA-256 digest, as hex digits, of the groups that select the rows: "KIND:target" texts in
- * UTF-8, each with its NUL, sorted by bytes, without duplicates. NULL for a user or ALL.
+ * The SHA-256 digest, as hex digits, of the groups that select the rows: "KIND:target" strings in
+ * UTF-8, each with its NUL, sorted by bytes, without duplicates. NULL for audience USER or ALL.
  */
 extern char *recipient_digest_groups(const struct recipient *recipient);
 

@@ -26,7 +26,7 @@
 PG_FUNCTION_INFO_V1(clairon_rows);
 PG_FUNCTION_INFO_V1(clairon_live_rows);
 
-/* One call. Results are values of json or text, which have the same form. */
+/* One call. Results have type json or text, which have the same binary form. */
 struct call {
     ReturnSetInfo *result;
     struct rule *rule;
@@ -60,9 +60,9 @@ reject_negative(int64 value, const char *parameter)
 }
 
 /*
- * The settings of the decoder, for the query, the values and the conditions. The caller's temporary
- * types must not replace those of pg_catalog. Without statistics the planner overestimates rows,
- * and JIT compilation would need seconds.
+ * Applies the decoder's settings to the query, the values and the conditions. The caller's
+ * temporary types must not mask those of pg_catalog. Without statistics the planner overestimates
+ * rows, and JIT compilation would need seconds.
  */
 static void
 fix_settings(void)
@@ -92,7 +92,7 @@ has_target_column(const struct rule *rule)
     return rule->target_column != 0 || rule->part_count > 0;
 }
 
-/* True when all rows are addressed to the user, or a column determines which. */
+/* True when all rows are addressed to the user, or a column determines which rows are. */
 static bool
 may_address(const struct call *call)
 {
@@ -226,7 +226,7 @@ clairon_rows(PG_FUNCTION_ARGS)
     return (Datum)0;
 }
 
-/* No header in all three cases: no rule, not live, not addressed. */
+/* Returns no header if there is no such rule, it is not live, or it does not address the user. */
 static void
 run_live_rows(FunctionCallInfo fcinfo, struct call *call)
 {

@@ -25,13 +25,13 @@
 #include "rows/query.h"
 #include "rows/tree.h"
 
-/* Rows that the cursor returns at a time. */
+/* Rows per fetch from the cursor. */
 #define BATCH_ROWS 100
 
 /* A running scan. */
 struct reading {
     const struct row_scan *scan;
-    struct decoder decoder; /* with the members that plans and rendering use */
+    struct decoder decoder; /* only the members that plans and rendering use */
     struct plan plan;
     struct row_query query;
     struct image row;
@@ -69,8 +69,8 @@ describe_sorted(const struct row_key *key, TupleDesc table)
 }
 
 /*
- * Rows are sorted here rather than by the query. So the scan stops as soon as there are too many
- * rows, and sorts only rows that are addressed to the user.
+ * Rows are sorted here rather than in the query, so that the scan can stop at the row limit, and
+ * only rows that are addressed to the user are sorted.
  */
 static void
 begin_sort(struct reading *reading)
@@ -109,7 +109,7 @@ set_up(struct reading *reading)
 
 /*
  * Wraps an on-disk pointer in an indirect one, as decoded rows have. A bare on-disk pointer would
- * mean that the WAL lacks the value.
+ * mean that the value is not in the WAL.
  */
 static Datum
 hide_disk_pointer(Datum value)
@@ -141,7 +141,7 @@ load_row(struct reading *reading, HeapTuple tuple, TupleDesc desc)
     }
 }
 
-/* The targets come first: only_when may be slow, and its warnings concern the user's rows. */
+/* Checks the targets first: only_when may be slow, and must warn only about the user's rows. */
 static bool
 is_addressed(struct reading *reading)
 {
@@ -214,7 +214,9 @@ read_row(struct reading *reading, HeapTuple tuple, TupleDesc desc)
     sort_row(reading, row);
 }
 
-/* The schema may have been renamed since the table was locked, and its name given to another. */
+/*
+ * After the table was locked, its schema may have been renamed and another schema given its name.
+ */
 static void
 check_relation(SPIPlanPtr statement, Relation relation)
 {
@@ -227,8 +229,9 @@ check_relation(SPIPlanPtr statement, Relation relation)
 }
 
 /*
- * Plans the query. The planner may run code of the owner: the settings that it changes are reverted
- * before values are read. The executor runs none, as the query has only operators on columns.
+ * Plans the query. The planner may run code of the owner; settings that it changes are reverted
+ * before values are read. The executor does not run such code, since the query has only operators
+ * on columns.
  */
 static Portal
 open_cursor(struct reading *reading)

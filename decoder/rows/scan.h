@@ -12,8 +12,8 @@
 
 struct row_scan {
     const struct rule *rule;
-    Relation relation; /* of the rule, locked */
-    const List *tree;  /* as tree_check returned it */
+    Relation relation; /* the rule's relation, locked */
+    const List *tree;  /* the result of tree_check */
     const struct row_key *key;
     const struct recipient *recipient;
     int max_rows;
@@ -24,11 +24,11 @@ struct row_scan {
 
 /*
  * Calls put(arg, row) for each row in the order of the key, with the JSON that payload.after would
- * contain. Rows are those of the active snapshot. Raises an error, before the first row, when there
- * are more rows or bytes than allowed.
+ * contain. Reads under the active snapshot. Raises an error, before the first row, when there are
+ * more rows or bytes than allowed.
  *
- * The owner of the table may run code here: in expressions of indexes and constraints, which the
- * planner evaluates, and in only_when. Everything therefore runs as the owner, read-only and
+ * Code of the table's owner may run during the scan: in expressions of indexes and constraints,
+ * which the planner evaluates, and in only_when. So everything runs as the owner, read-only and
  * security-restricted. Settings that such code changes are reverted. The settings of the decoder
  * must be in effect. Requires a connection to SPI.
  */

@@ -16,8 +16,8 @@ has_source(Oid relid, const char *source)
 }
 
 /*
- * Searches the rules instead of resolving the source's names. Clients choose those, and the server
- * would cache each unknown one.
+ * Searches the rules instead of resolving the names in the source: clients choose these names, and
+ * the server would cache each unknown name.
  */
 struct rule *
 source_find_rule(const char *source, const char *name)

@@ -16,8 +16,8 @@
 #include "utils/syscache.h"
 
 /*
- * A foreign table has no changes in the WAL: its rows would never be updated. An empty table may
- * have become a view since the rule was set (before PostgreSQL 16).
+ * The WAL contains no changes of foreign tables, so their rows would never be updated. An empty
+ * table may have become a view after the rule was set (before PostgreSQL 16).
  */
 static void
 check_kind(Relation relation, Form_pg_class leaf)
@@ -30,7 +30,7 @@ check_kind(Relation relation, Form_pg_class leaf)
 
 /*
  * The query runs as the owner of the relation. So expressions in indexes, constraints and
- * statistics of another owner's table would run with rights that are not that owner's.
+ * statistics of another owner's table would run with the wrong privileges.
  */
 static void
 check_owner(Relation relation, Form_pg_class leaf)
@@ -51,7 +51,7 @@ check_owner(Relation relation, Form_pg_class leaf)
                             quote_identifier(GetUserNameFromId(owner, false)))));
 }
 
-/* The relfilenode as of the active snapshot, or InvalidOid if that does not contain the table. */
+/* The relfilenode as of the active snapshot, or InvalidOid if the table is not visible. */
 static Oid
 snapshot_filenode(Oid relid)
 {
@@ -71,9 +71,9 @@ snapshot_filenode(Oid relid)
 }
 
 /*
- * While the lock was awaited, a TRUNCATE or an ALTER TABLE may have replaced the table's file. To
- * the older snapshot the new file is empty, so the result would lack rows. Other commands, such as
- * VACUUM FULL, replace the file but keep old rows visible: these reads are repeated needlessly.
+ * During the wait for the lock, a TRUNCATE or an ALTER TABLE may have replaced the table's file. To
+ * the older snapshot the new file is empty, so the result would lack rows. VACUUM FULL and similar
+ * commands replace the file but keep old rows visible; after them, reads are repeated needlessly.
  */
 static void
 check_file(Form_pg_class leaf)
@@ -130,7 +130,7 @@ tree_check_again(Relation relation, const List *tree)
         raise_changed(relation);
 }
 
-/* plan->relationOids also has constants of type oid. */
+/* plan->relationOids is not used, since it also contains constants of type oid. */
 static List *
 planned_tables(const PlannedStmt *plan)
 {

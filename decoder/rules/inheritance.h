@@ -7,9 +7,9 @@
 #include "nodes/pg_list.h"
 #include "utils/snapshot.h"
 
-/* The OIDs of the tables that the relation is a partition or a child of, nearest first. */
+/* The OIDs of all tables of which the relation is a partition or child, nearest first. */
 extern List *ancestors_of(Oid relid);
-/* The same as of a registered snapshot; NULL: of the current catalog snapshot. */
+/* As ancestors_of, under a registered snapshot; NULL: the current catalog snapshot. */
 extern List *ancestors_as_of(Oid relid, Snapshot snapshot);
 
 #endif

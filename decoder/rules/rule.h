@@ -19,8 +19,8 @@ struct rule {
     bool to_all;
     int16 target_column;        /* attribute number; 0: `literal` or all users */
     struct target_list literal; /* constant targets */
-    int part_count;             /* of a composite audience with target columns; else 0 */
-    int16 *target_columns;      /* one for each part; 0: the next of `literal` */
+    int part_count;             /* above 0 only for a composite audience with target columns */
+    int16 *target_columns;      /* one for each part; 0: the next string of `literal` */
     enum frame_type type;
     enum frame_priority priority;
     int operations;
@@ -34,16 +34,16 @@ struct rule {
     uint16 retry_limit;
     enum frame_backoff backoff;
     uint32 ack_timeout; /* in ms; 0: the relay's setting */
-    bool live;          /* its rows may be read: frames have its name */
+    bool live;          /* clients may read its rows; frames contain its name */
     char *only_when;    /* the stored form of condition.h; NULL: always */
-    int16 part;         /* only while rules are read; then 0 */
+    int16 part;         /* used only while rules are read; then 0 */
     /* $n in only_when is column numbers[i] where origins[i] is n */
     int origin_count;
     int16 *origins;
     int16 *numbers;
 };
 
-/* True when each number is a value of its enum. */
+/* True when each number is a valid value of its enum. */
 static inline bool
 frame_values_are_valid(int type, int priority, int backoff)
 {

@@ -3,10 +3,10 @@
  *
  * The historic snapshot determines which rules apply to a change. It stays the same object until a
  * transaction that wrote catalogs, or a user catalog table such as clairon.rule, commits or starts
- * a new command. Rules that were read under one snapshot therefore apply to all changes under an
- * equal snapshot, and to no others. Invalidations do not matter. Each DDL command creates a new
- * snapshot, but few change a rule. The rows are compared with the previous ones, and deformed only
- * when they differ. A rule depends only on the bytes of its row.
+ * a new command. So rules that were read under one snapshot apply to all changes under an equal
+ * snapshot, and to no others. Invalidations do not matter. Each DDL command creates a new snapshot,
+ * but few change a rule. The rows are compared with the previous rows, and deformed only when they
+ * differ. A rule depends only on the bytes of its row.
  */
 #include "rules/rules.h"
 
@@ -167,7 +167,7 @@ read_rule(const Datum *values, const bool *nulls)
     return rule;
 }
 
-/* By name, so that sub-ordinals do not depend on the order in the heap. */
+/* Sorts by name, so that sub-ordinals do not depend on the order in the heap. */
 static int
 compare_rules(const ListCell *a, const ListCell *b)
 {
@@ -182,7 +182,7 @@ compare_rules(const ListCell *a, const ListCell *b)
     return left->part - right->part;
 }
 
-/* In place: copies of the growing text would need gigabytes for thousands of long rules. */
+/* Appends in place: copying the growing string would take gigabytes for thousands of long rules. */
 static void
 append_condition(struct rule *rule, char *part)
 {
@@ -215,7 +215,7 @@ append_part(struct rule *rule, const struct rule *part)
 }
 
 /*
- * Joins the rows of each rule, which are in order of `part`. Rows without a first part are ignored.
+ * Joins the rows of each rule, which are sorted by `part`. Rows without a first part are ignored.
  */
 static List *
 join_parts(List *rows)
@@ -240,8 +240,7 @@ join_parts(List *rows)
 
 /*
  * The current catalog determines the file of a user catalog table. A dropped table cannot be read,
- * even for earlier changes. Those changes are not sent: the alternative is a slot that never
- * advances.
+ * even for earlier changes. Those changes are not sent: otherwise the slot would never advance.
  */
 static Oid
 find_table(const char *name, Oid schema)
@@ -294,7 +293,7 @@ count_columns(Relation relation, const Oid *types, int count)
     return columns;
 }
 
-/* True for clairon.rule of an older release, without the last columns. They count as NULL. */
+/* True for clairon.rule of an older release. Its missing columns count as NULL. */
 static bool
 is_older(Relation relation, int columns)
 {
@@ -324,7 +323,10 @@ open_table(Oid table, const Oid *types, int count, int *ret_columns)
     return NULL;
 }
 
-/* A row that is older than a column gets the column's default, which may change. */
+/*
+ * A row that is older than a column has the column's default, which may change, so it is never
+ * equal.
+ */
 static bool
 row_equal(HeapTuple a, HeapTuple b, int columns)
 {
@@ -337,7 +339,7 @@ row_equal(HeapTuple a, HeapTuple b, int columns)
            memcmp((char *)a->t_data + start, (char *)b->t_data + start, a->t_len - start) == 0;
 }
 
-/* A heap scan: VACUUM FULL deletes the old index, while heap tuples are mapped. */
+/* Scans the heap: VACUUM FULL deletes the old index, while heap tuples are mapped. */
 static SysScanDesc
 scan_rows(Relation relation)
 {
@@ -372,7 +374,7 @@ has_name(HeapTuple row, TupleDesc desc, const char *name)
     return !is_null && strcmp(TextDatumGetCString(value), name) == 0;
 }
 
-/* Reads the rows, only those with this name unless it is NULL, and ends the scan. */
+/* Reads the rows, or only those with this name, and ends the scan. */
 static void
 read_rows(struct rule_set *set, Relation relation, SysScanDesc scan, int columns, const char *name)
 {

@@ -40,7 +40,7 @@ enum rule_attribute {
 };
 
 struct rule_set {
-    List *rules; /* of struct rule, by name, then relation; they point into the rows */
+    List *rules; /* of struct rule, sorted by name, then relation; they point into `rows` */
     List *rows;  /* of HeapTuple, in the order of the scan */
     Oid schema;  /* of the extension; InvalidOid: not installed */
     Oid member;
@@ -64,13 +64,14 @@ extern bool rules_stamp_equal(const struct snapshot_stamp *a, const struct snaps
 
 /*
  * Reads all rules and the secret into the current memory context. Returns `known` (may be NULL)
- * when that has the same contents.
+ * when its contents are the same.
  */
 extern struct rule_set *rules_read(struct rule_set *known);
 
 /*
- * Reads the rules with this name, in the server's encoding, outside of decoding: those of one
- * relation, or of all with InvalidOid. They are as of the snapshot, in the current memory context.
+ * Reads the rules with this name, outside of decoding, under the snapshot: those of one relation,
+ * or with InvalidOid those of all. Allocated in the current memory context. `name` is in the
+ * server's encoding.
  */
 extern List *rules_find(Oid relid, const char *name, Snapshot snapshot);
 
@@ -80,7 +81,7 @@ extern const char *rule_source(const char *schema, const char *table);
 /* The rule of the option include_tables. */
 extern struct rule *rules_ad_hoc(void);
 
-/* Reads clairon.secret under the current snapshot; false where there is none. */
+/* Reads clairon.secret under the current snapshot. Returns false if there is none. */
 extern bool rules_read_secret(Oid schema, uint8 ret_secret[SECRET_BYTES]);
 
 #endif

@@ -92,8 +92,8 @@ clairon_rule_written(PG_FUNCTION_ARGS)
 
 /*
  * lock_rules(relation oid): prevents DROP TABLE and concurrent rule changes, since user catalog
- * tables do not support ON CONFLICT. The tag differs from the table's own lock: no other command
- * waits for it.
+ * tables do not support ON CONFLICT. The lock tag differs from that of the table, so no other
+ * command waits for it.
  */
 Datum
 clairon_lock_rules(PG_FUNCTION_ARGS)
@@ -105,7 +105,7 @@ clairon_lock_rules(PG_FUNCTION_ARGS)
     PG_RETURN_VOID();
 }
 
-/* utf8(text) -> bytea: the text as in a frame, for every server encoding. */
+/* utf8(text) -> bytea: the text in UTF-8 as in frames, from any server encoding. */
 Datum
 clairon_utf8(PG_FUNCTION_ARGS)
 {
@@ -116,7 +116,7 @@ clairon_utf8(PG_FUNCTION_ARGS)
     PG_RETURN_BYTEA_P(cstring_to_text_with_len(utf8, len));
 }
 
-/* utf8_length(text) -> integer: its length in a frame, for every server encoding. */
+/* utf8_length(text) -> integer: the length of the text in a frame, from any server encoding. */
 Datum
 clairon_utf8_length(PG_FUNCTION_ARGS)
 {
@@ -230,8 +230,8 @@ read_payload(struct message *message, Datum payload)
 }
 
 /*
- * Reads the setting clairon.traceparent. Tracing code sets it for a session or a transaction;
- * callers of notify do not need to know it. An invalid value is a warning, not an error.
+ * Reads the setting clairon.traceparent. Tracing code sets it for a session or a transaction,
+ * without changes in the code that calls notify. An invalid value causes a warning, not an error.
  */
 static void
 read_traceparent(struct message *message)
@@ -302,8 +302,8 @@ check_arguments(FunctionCallInfo fcinfo)
 /*
  * emit(id uuid, audience text, targets text[], payload jsonb, type int2, priority int2, source
  * text, topic text, emitter text, ttl interval, ack_required bool, retry_limit int4, backoff int2,
- * ack_timeout int8). Only topic, ttl and ack_timeout may be NULL. SQL of an older release declares
- * it without ack_timeout.
+ * ack_timeout int8). Only topic, ttl and ack_timeout may be NULL. The SQL of an older release
+ * declares emit without ack_timeout.
  */
 Datum
 clairon_emit(PG_FUNCTION_ARGS)

@@ -1,9 +1,9 @@
 /*
- * reload.c: which lists a DDL command concerns.
+ * reload.c: finds the lists that a DDL command affects.
  *
  * An event trigger runs after its command, when the catalogs no longer contain a dropped table, an
- * old name, or the parents of a detached partition. Clients hold lists of the state before the
- * transaction, so it is read with a snapshot that hides the transaction's own changes.
+ * old name, or the parents of a detached partition. Clients have lists from before the transaction,
+ * so that state is read with a snapshot that hides the transaction's own changes.
  */
 #include "postgres.h"
 
@@ -27,7 +27,7 @@
 PG_FUNCTION_INFO_V1(clairon_tables_above);
 PG_FUNCTION_INFO_V1(clairon_sources_of);
 
-/* Registered: it is a copy, which may be changed. */
+/* Registering copies the snapshot, so that it may be changed. */
 static Snapshot
 register_start(void)
 {
@@ -38,7 +38,8 @@ register_start(void)
 }
 
 /*
- * tables_above(relation oid) -> oid[]: the table, its ancestors, and those before this transaction.
+ * tables_above(relation oid) -> oid[]: the table, its ancestors, and its ancestors before this
+ * transaction.
  */
 Datum
 clairon_tables_above(PG_FUNCTION_ARGS)
@@ -57,7 +58,7 @@ clairon_tables_above(PG_FUNCTION_ARGS)
     PG_RETURN_DATUM(makeArrayResult(result, CurrentMemoryContext));
 }
 
-/* The row of a catalog with this OID, as a copy; NULL: there was none. */
+/* A copy of the catalog row with this OID, or NULL. */
 static HeapTuple
 read_row(Oid catalog, Oid index, AttrNumber attribute, Oid object, Snapshot snapshot)
 {
@@ -102,8 +103,8 @@ add_source(ArrayBuildState *sources, const char *source)
 }
 
 /*
- * sources_of(relation oid) -> text[]: metadata.source of the table's notifications, and the one
- * before this transaction if it was another.
+ * sources_of(relation oid) -> text[]: metadata.source of the table's notifications, and its value
+ * before this transaction if it was different.
  */
 Datum
 clairon_sources_of(PG_FUNCTION_ARGS)

@@ -3,11 +3,12 @@
  *
  * A client compares the text with the id of a notification's top-level transaction. The change is
  * contained in the snapshot if the id is below xmin, or below xmax and not in the list. The list is
- * exact for top-level ids, since PostgreSQL decides visibility by the same lists
- * (XidInMVCCSnapshot). On a primary, `xip` has the running top-level transactions. On a standby,
- * `subxip` has all running ids, and `xip` is empty: pg_current_snapshot() prints them as finished.
- * An overflow never removes a top-level id: KnownAssignedXids drops only subtransactions, whose
- * parents are then found in pg_subtrans. The ids of subtransactions in `subxip` do no harm.
+ * exact for top-level ids, since PostgreSQL determines visibility by the same lists
+ * (XidInMVCCSnapshot). On a primary, `xip` contains the running top-level transactions. On a
+ * standby, `subxip` contains all running ids, and `xip` is empty, so pg_current_snapshot() shows
+ * these transactions as finished. An overflow never removes a top-level id: KnownAssignedXids drops
+ * only subtransactions, whose parents are then found in pg_subtrans. The ids of subtransactions in
+ * `subxip` are harmless.
  */
 #include "sql/snapshot.h"
 
@@ -33,8 +34,8 @@ compare_ids(const void *a, const void *b)
 }
 
 /*
- * The caller's own transaction, if it has an id, counts as not contained: the snapshot sees only
- * its earlier changes. A client that applies them again gets the same rows, while a skipped later
+ * The caller's own transaction, if it has an id, counts as not contained: only its earlier changes
+ * are visible to the snapshot. Applying these again yields the same rows, while a skipped later
  * change would be lost.
  */
 static int
@@ -63,9 +64,9 @@ empty_page_bytes(XLogRecPtr at)
 }
 
 /*
- * After a crash PostgreSQL assigns an id again if no WAL record of its transaction was flushed, for
- * example of one that was rolled back. A snapshot from before the crash would then claim to contain
- * the later transaction, and clients would skip its changes. A standby replays flushed WAL only.
+ * After a crash, PostgreSQL reuses an id if no WAL record of its transaction was flushed, for
+ * example because it was rolled back. A snapshot from before the crash would then include the later
+ * transaction, and clients would skip its changes. A standby replays only flushed WAL.
  */
 static void
 flush_finished_transactions(void)
@@ -75,7 +76,7 @@ flush_finished_transactions(void)
     if (RecoveryInProgress())
         return;
     end = GetXLogInsertRecPtr();
-    XLogFlush(end - empty_page_bytes(end)); /* it rejects a position behind the last record */
+    XLogFlush(end - empty_page_bytes(end)); /* it rejects a position after the last record */
 }
 
 char *

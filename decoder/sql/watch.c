@@ -1,7 +1,7 @@
 /*
  * watch.c: the public functions.
  *
- * They check the caller, then call an inner function as its owner.
+ * Each checks the caller, then calls an internal function as the extension's owner.
  */
 #include "postgres.h"
 
@@ -74,9 +74,9 @@ relation_text(Oid relation)
 }
 
 /*
- * Checks the current user, as PostgreSQL does: the owner of a SECURITY DEFINER function or of the
- * table of an index expression. SQL cannot check it: in a function that owns the rules, the caller
- * is unknown.
+ * Checks the current user, as PostgreSQL does: in a SECURITY DEFINER function or an index
+ * expression, that is its owner. SQL cannot check it: inside a function that runs as the owner of
+ * the rules, the caller is unknown.
  */
 static void
 check_owner(Oid relation)
@@ -108,11 +108,12 @@ is_literal_list(FunctionCallInfo fcinfo)
 }
 
 /*
- * The parameter that requires clairon_app. Without it a rule only sends rows of a table, under the
- * table's name, to the users in the rows. With it a rule can reach other users, use another emitter
- * or topic, or overtake other notifications. NULL: none. ack_required, ack_timeout, retry_limit,
- * backoff and ttl are allowed for all owners: they only affect the rule's own notifications. A type
- * other than REALTIME would be of little use without them.
+ * Returns the parameter that requires clairon_app, or NULL. A rule of other table owners only sends
+ * rows of the table, under the table's name, to the users in the rows. Members of clairon_app can
+ * also reach other users, set emitter and topic, and let a rule overtake other notifications.
+ * ack_required, ack_timeout, retry_limit, backoff and ttl are allowed for all owners: they affect
+ * only the rule's own notifications, and types other than REALTIME would be of little use without
+ * them.
  */
 static const char *
 privileged_parameter(FunctionCallInfo fcinfo)
@@ -170,7 +171,7 @@ inner_function(FunctionCallInfo outer, const char *name)
     return info;
 }
 
-/* Raises the error without its PL/pgSQL context, with the context of the caller. */
+/* Re-throws the error with the context of the caller instead of the PL/pgSQL context. */
 static _Noreturn void
 rethrow(MemoryContext context)
 {
@@ -184,7 +185,7 @@ rethrow(MemoryContext context)
     pg_unreachable();
 }
 
-/* Calls a private function of the schema as its owner. */
+/* Calls an internal function of the schema as its owner. */
 static Datum
 call_inner(FunctionCallInfo inner, FunctionCallInfo outer, const char *name)
 {
@@ -214,7 +215,7 @@ call_inner(FunctionCallInfo inner, FunctionCallInfo outer, const char *name)
     return result;
 }
 
-/* Calls it with unchanged arguments. */
+/* As call_inner, with the arguments of `outer`. */
 static Datum
 call_with_arguments(FunctionCallInfo fcinfo, const char *name)
 {
