@@ -1,9 +1,9 @@
 /* Columns of watched tables are bound by number, but restored by name. */
 
--- A restored table has other column numbers when columns were dropped. Therefore each rule stores
--- the current names of its columns. A row that is inserted with names gets its numbers from them.
--- In only_when, $n keeps its number: the column with origin n. No table has a column with the number below, so a rule
--- with it denies.
+-- Column numbers change in a restored dump if columns were dropped, so each rule also stores the
+-- current names of its columns. A row that is inserted with names gets its numbers from them. In
+-- only_when, $n stays and refers to the column with origin n. No table has a column with the number
+-- below, so a rule with it denies all rows.
 CREATE FUNCTION clairon.no_column() RETURNS int2
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS 'SELECT 32767::int2';
 
@@ -13,7 +13,7 @@ CREATE FUNCTION clairon.bound_columns(rule clairon.rule) RETURNS int2[]
     SELECT rule.target_column || (rule.emitter_column || rule.target_columns)
 $$;
 
--- May return too many columns where a text in the condition looks like $n.
+-- May return too many columns if a string in the condition looks like $n.
 CREATE FUNCTION clairon.used_columns(relation regclass, bound int2[], columns int2[], stored text)
     RETURNS int2[] LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(array_agg(attnum ORDER BY attnum), '{}')
@@ -31,7 +31,7 @@ DECLARE
     added int2[];
 BEGIN
     IF NEW.part > 0 THEN
-        RETURN NEW; -- the first part has all columns of the rule
+        RETURN NEW; -- the first part contains all columns of the rule
     END IF;
     IF TG_OP = 'INSERT' AND NEW.column_names IS NOT NULL THEN
         NEW.column_numbers := ARRAY(
@@ -76,9 +76,9 @@ BEGIN
             AND NOT attisdropped
         ORDER BY place);
     IF pg_column_size(NEW) > 8000 THEN
-        -- The names are only needed for a dump: without them the rule still works.
+        -- The names are needed only in a dump: without them the rule still works.
         RAISE WARNING 'could not store the column names of rule "%" on %', NEW.name, NEW.relation
-            USING DETAIL = 'The rule has too many columns. After a dump and restore it may not find them.';
+            USING DETAIL = 'The rule has too many columns. After a dump and restore the rule may be invalid.';
         NEW.column_names := '{}';
         IF NEW.only_when IS NULL THEN
             NEW.column_origins := '{}';
@@ -106,7 +106,8 @@ CREATE FUNCTION clairon.update_column_names() RETURNS void
 $$;
 CREATE FUNCTION clairon.changes_owner(command pg_ddl_command) RETURNS boolean
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_changes_owner';
--- Those that the command of an event trigger altered, by themselves or by their schema or a type.
+-- The tables that the command of an event trigger altered, directly or through their schema or a
+-- type.
 CREATE FUNCTION clairon.altered_tables() RETURNS oid[]
     LANGUAGE sql SET search_path = pg_catalog, pg_temp AS $$
     WITH altered AS (SELECT DISTINCT classid, objid FROM pg_event_trigger_ddl_commands())
@@ -119,8 +120,8 @@ CREATE FUNCTION clairon.altered_tables() RETURNS oid[]
                     WHERE relnamespace IN (SELECT objid FROM altered
                                            WHERE classid = 'pg_namespace'::regclass))
 $$;
--- A rule stays with its table, as triggers and policies do, even where the new owner could not set
--- it. Therefore ALTER TABLE .. OWNER TO raises a NOTICE.
+-- A rule stays in effect, as triggers and policies do, even if the new owner of its table could not
+-- set it. So ALTER TABLE .. OWNER TO raises a NOTICE.
 CREATE FUNCTION clairon.update_renamed() RETURNS event_trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -145,7 +146,7 @@ BEGIN
                                 'clairon.unwatch(%L).', changed);
     END LOOP;
 END $$;
--- ALTER VIEW and similar commands can rename columns of tables, too.
+-- ALTER VIEW and similar commands can also rename columns of tables.
 CREATE EVENT TRIGGER clairon_update_renamed ON ddl_command_end
     WHEN TAG IN ('ALTER TABLE', 'ALTER VIEW', 'ALTER INDEX', 'ALTER TYPE', 'ALTER SCHEMA',
                  'ALTER MATERIALIZED VIEW', 'ALTER FOREIGN TABLE')

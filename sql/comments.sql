@@ -30,10 +30,10 @@ COMMENT ON COLUMN clairon.rules.priority IS 'HIGH, NORMAL or LOW';
 COMMENT ON COLUMN clairon.rules.operations IS 'operations that are sent: create, update, delete, truncate';
 COMMENT ON COLUMN clairon.rules.columns IS 'columns in the payload; null for all';
 COMMENT ON COLUMN clairon.rules.only_when IS 'condition on the row, with the error message if it cannot be evaluated';
-COMMENT ON COLUMN clairon.rules.emitter IS 'metadata.emitter of the notifications, or a colon and its column';
-COMMENT ON COLUMN clairon.rules.topic IS 'metadata.topic of the notifications; null for prefix and table';
+COMMENT ON COLUMN clairon.rules.emitter IS 'metadata.emitter of the notifications, or a colon and the column that contains it';
+COMMENT ON COLUMN clairon.rules.topic IS 'metadata.topic of the notifications; null for topic_prefix and table';
 COMMENT ON COLUMN clairon.rules.ttl IS 'maximum time from commit to delivery; null for no limit';
-COMMENT ON COLUMN clairon.rules.ack_required IS 'whether each receiver must acknowledge the notifications';
+COMMENT ON COLUMN clairon.rules.ack_required IS 'whether each recipient must acknowledge the notifications';
 COMMENT ON COLUMN clairon.rules.retry_limit IS 'maximum number of retries without an acknowledgement; 0 for none';
 COMMENT ON COLUMN clairon.rules.backoff IS 'growth of the time between retries: EXPONENTIAL, LINEAR or FIXED';
 COMMENT ON COLUMN clairon.rules.ack_timeout IS 'timeout for an acknowledgement; null for the setting of the relay';
@@ -62,7 +62,7 @@ COMMENT ON COLUMN clairon.member.audience IS 'kind of group, as in clairon.watch
 COMMENT ON COLUMN clairon.member.target IS 'id of the group';
 COMMENT ON COLUMN clairon.member.user_id IS 'id of the user: sub of the token';
 
--- All other objects may change in any version.
+-- All other objects are internal and may change in any version.
 DO $$
 DECLARE
     kind text;

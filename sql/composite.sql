@@ -9,7 +9,7 @@ CREATE FUNCTION clairon.join_parts(parts text[]) RETURNS text
     FROM unnest(parts) WITH ORDINALITY AS t (part, place)
 $$;
 
--- Converts targets to their form in the WAL and in notifications. `blanks` are trimmed.
+-- Converts targets to their form in the WAL and in notifications. Trims `blanks`.
 CREATE FUNCTION clairon.composite_targets(audience text, targets text[], blanks text)
     RETURNS text[] LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -36,7 +36,8 @@ BEGIN
         FROM unnest(targets) WITH ORDINALITY AS t (target, place) ORDER BY place));
 END $$;
 
--- 'structure_id+=admin': for each part of the audience a column, or 0 and a constant.
+-- Parses 'structure_id+=admin': returns a column for each part of the audience, or 0 and a
+-- constant.
 CREATE FUNCTION clairon.composite_columns(relation regclass, audience text, expression text,
                                           OUT columns int2[], OUT constants text[])
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -63,7 +64,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- The parameter targets of a rule with composite targets; NULL for other rules.
+-- The parameter targets of a composite rule; NULL for other rules.
 CREATE FUNCTION clairon.show_columns(relation regclass, columns int2[], constants text[])
     RETURNS text LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT string_agg(CASE WHEN number = 0 THEN '=' || clairon.join_parts(ARRAY[constants[nth_constant]])

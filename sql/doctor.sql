@@ -1,6 +1,6 @@
 /* doctor: checks the requirements of notifications; hints contain the commands to fix problems. */
 
--- Only superusers can read this setting. NULL: the minor release does not have it.
+-- Only superusers can read this setting. NULL in minor releases without it.
 CREATE FUNCTION clairon.allowed_plugins() RETURNS text
     LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS
     'SELECT btrim(current_setting(''output_plugin_libraries'', true))';
@@ -62,8 +62,8 @@ CREATE FUNCTION clairon.doctor_settings()
     FROM pg_settings WHERE name = 'idle_replication_slot_timeout' AND setting <> '0'
 $$;
 
--- pg_is_wal_replay_paused() fails on a primary. Replay of more than an incomplete record advances
--- within a second.
+-- pg_is_wal_replay_paused() fails on a primary. If more than an incomplete record was received,
+-- replay advances within a second.
 CREATE FUNCTION clairon.doctor_replay(OUT is_paused boolean, OUT replayed pg_lsn, OUT beyond numeric,
                                       OUT is_stalled boolean)
     LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$
@@ -88,13 +88,13 @@ CREATE FUNCTION clairon.doctor_standby()
                   'wal_receiver_status_interval is %s', current_setting('hot_standby_feedback'),
                   current_setting('primary_slot_name'),
                   current_setting('wal_receiver_status_interval')),
-           concat_ws(' ', 'Without it the primary removes catalog rows that slots of this standby need, '
-                     'and invalidates them:',
+           concat_ws(' ', 'Otherwise the primary removes catalog rows that slots of this standby need, '
+                     'which invalidates the slots:',
                CASE WHEN NOT current_setting('hot_standby_feedback')::boolean
                     THEN 'ALTER SYSTEM SET hot_standby_feedback = on;' END,
                CASE WHEN current_setting('primary_slot_name') = ''
                     THEN 'on the primary SELECT pg_create_physical_replication_slot(''standby'', '
-                         'true); here ALTER SYSTEM SET primary_slot_name = ''standby'';' END,
+                         'true); on this standby ALTER SYSTEM SET primary_slot_name = ''standby'';' END,
                CASE WHEN current_setting('wal_receiver_status_interval') = '0'
                     THEN 'ALTER SYSTEM SET wal_receiver_status_interval = ''10s'';' END,
                'SELECT pg_reload_conf();')
@@ -117,7 +117,8 @@ CREATE FUNCTION clairon.doctor_standby()
     FROM clairon.doctor_replay()
 $$;
 
--- Each standby with logical slots needs an active physical slot here, which retains catalog rows.
+-- Each standby with logical slots needs an active physical slot on this server, which retains
+-- catalog rows.
 CREATE FUNCTION clairon.doctor_physical_slots()
     RETURNS TABLE (check_name text, ok boolean, detail text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -287,7 +288,8 @@ CREATE FUNCTION clairon.doctor_roles()
     WHERE reader.oid IS NOT NULL AND NOT has_table_privilege(reader.oid, wanted, 'SELECT')
 $$;
 
--- The tables with rows to which a rule on the table applies: itself, its partitions and child tables.
+-- The tables whose rows a rule on the table covers: the table itself, its partitions and child
+-- tables.
 CREATE FUNCTION clairon.doctor_leaves(relation regclass) RETURNS SETOF regclass
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE below (relid) AS (
@@ -383,7 +385,7 @@ CREATE FUNCTION clairon.doctor_rules()
     CROSS JOIN LATERAL clairon.missing_in_old_row(rule.relation, ARRAY[attnum], leaf.oid)
         AS key (missing)
     UNION ALL
-    -- The key, the replica identity or the child tables have changed since.
+    -- Finds changes of the key, the replica identity or the child tables since the rule was set.
     SELECT format('live rule %s on %s', rule.name, rule.relation), false,
            'lists of its rows may become stale: ' || faults.fault, faults.hint
     FROM clairon.rule
@@ -429,9 +431,9 @@ CREATE FUNCTION clairon.doctor_rules()
         AS created (indexed)
     WHERE part = 0 AND rule.live
     UNION ALL
-    -- The owner lost membership since, or the table has another owner now.
-    SELECT format('rights of rule %s on %s', rule.name, rule.relation), false,
-           format('it needs clairon_app, and %s is not a member', owner.rolname),
+    -- The owner may have lost membership, or the table may have a new owner.
+    SELECT format('privileges of rule %s on %s', rule.name, rule.relation), false,
+           format('owner %s is not a member of clairon_app', owner.rolname),
            format('Remove it: SELECT clairon.unwatch(%L, %L); or allow it: GRANT clairon_app '
                   'TO %I;', rule.relation, rule.name, owner.rolname)
     FROM clairon.rule
@@ -444,17 +446,17 @@ CREATE FUNCTION clairon.doctor_rules()
            OR topic IS NOT NULL)
 $$;
 
--- A standby rejects such a command.
+-- A prefix for hints with commands that a standby rejects.
 CREATE FUNCTION clairon.where_written() RETURNS text
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT CASE WHEN pg_is_in_recovery() THEN 'On the primary: ' ELSE '' END
 $$;
 
--- A failure of these checks is a warning: notifications still work, but may not in future. doctor()
--- returns ok = true and a hint for a warning. The hint is null when the check passes.
+-- A failure of these checks is a warning: notifications work now, but may fail later. For a
+-- warning, doctor() returns ok = true and a hint. The hint of a passed check is null.
 CREATE FUNCTION clairon.is_warning(check_name text) RETURNS boolean
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
-    SELECT check_name = 'max_slot_wal_keep_size' OR check_name LIKE 'rights of rule %'
+    SELECT check_name = 'max_slot_wal_keep_size' OR check_name LIKE 'privileges of rule %'
         OR check_name LIKE 'source of rule %'
         OR check_name LIKE 'live rule %' OR check_name LIKE 'index of live rule %'
 $$;

@@ -1,8 +1,8 @@
-/* live: whether clients can keep the rows of a rule current by its notifications. */
+/* live: checks that clients can keep the rows of a rule up to date by its notifications. */
 
--- The columns that identify a row: of the replica identity index, else of the primary key. NULL
--- without such an index. A deferrable one does not count: within a transaction it may have
--- duplicates.
+-- The columns that identify a row: those of the replica identity index, else of the primary key.
+-- NULL without such an index. Deferrable indexes are ignored, since they may have duplicates within
+-- a transaction.
 CREATE FUNCTION clairon.live_key(relation regclass) RETURNS text[]
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT array_agg(attname::text ORDER BY place)
@@ -14,7 +14,7 @@ CREATE FUNCTION clairon.live_key(relation regclass) RETURNS text[]
     WHERE class.oid = relation AND place <= indnkeyatts
 $$;
 
--- The columns that determine who receives a row: those of the targets and of only_when.
+-- The columns that determine the recipients of a row: those of the targets and of only_when.
 CREATE FUNCTION clairon.deciding_columns(relation regclass, name text) RETURNS int2[]
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT array_agg(number) FILTER (WHERE number > 0)
@@ -36,8 +36,8 @@ CREATE FUNCTION clairon.deciding_columns(relation regclass, name text) RETURNS i
                                   AS found (match))) AS deciding (number)
 $$;
 
--- The reasons why a rule cannot be live, with the SQLSTATE for clairon.watch; no rows if it can. With an unsuitable old
--- row, a user's list would keep a row that the user has lost.
+-- The reasons why a rule cannot be live, with the SQLSTATE for clairon.watch; no rows if it can be
+-- live. If the old row lacks columns, the list of a user would keep rows that the user has lost.
 CREATE FUNCTION clairon.live_faults(relation regclass, name text)
     RETURNS TABLE (state text, fault text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -96,8 +96,8 @@ CREATE FUNCTION clairon.live_faults(relation regclass, name text)
     WHERE missing IS NOT NULL
 $$;
 
--- The tables with rows of a live rule that lack an index on its target column; for a composite audience, on all of its
--- target columns. Each clairon.live_rows then reads the whole table.
+-- The tables of a live rule without an index on its target column; for a composite audience, on any
+-- of its target columns. Each clairon.live_rows then reads the whole table.
 CREATE FUNCTION clairon.live_unindexed(relation regclass, name text)
     RETURNS TABLE (leaf regclass, target text, is_array boolean)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
@@ -123,8 +123,8 @@ CREATE FUNCTION clairon.live_unindexed(relation regclass, name text)
                                  ELSE '{btree,hash}' END)))
 $$;
 
--- The partitions and child tables with another owner. Rows are read as the owner of the rule's table, which must not run
--- expressions in the indexes and constraints of others.
+-- The partitions and child tables with another owner. Rows are read as the owner of the rule's
+-- table, and index and constraint expressions of other owners must not run as that role.
 CREATE FUNCTION clairon.live_foreign_leaves(relation regclass)
     RETURNS TABLE (fault text, hint text)
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$

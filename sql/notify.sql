@@ -3,7 +3,7 @@
 CREATE FUNCTION clairon.uuid_v7() RETURNS uuid
     LANGUAGE c VOLATILE AS 'MODULE_PATHNAME', 'clairon_uuid_v7';
 
--- The trace is that of the setting clairon.traceparent, if it is set.
+-- The setting clairon.traceparent adds a trace.
 CREATE FUNCTION clairon.emit(id uuid, audience text, targets text[], payload jsonb, type int2,
     priority int2, source text, topic text, emitter text, ttl interval, ack_required boolean,
     retry_limit int, backoff int2, ack_timeout int8 DEFAULT NULL) RETURNS void
@@ -78,7 +78,7 @@ BEGIN
             ON CONFLICT DO NOTHING;
         EXIT WHEN FOUND;
         SELECT id INTO first_id FROM clairon.notify_key AS k WHERE k.key = idempotency_key;
-        -- Not found: pruned since the INSERT, so insert it again.
+        -- Not found: the key was pruned after the INSERT conflicted. Insert it again.
         IF FOUND THEN
             PERFORM clairon.count_repeat();
             RAISE NOTICE 'idempotency key "%" already exists', idempotency_key

@@ -1,14 +1,15 @@
 /* reload: commands that change the rows of live rules without notifications. */
 
--- Each INSERT becomes a reload frame, and is deleted in the same transaction: the table is empty. A logical message
--- would need a signature, because all users can write one; an UPDATE of clairon.rule would block concurrent DDL.
+-- Each INSERT becomes a reload frame. The row is deleted in the same transaction, so the table is
+-- empty. A logical message would need a signature, because any user can write one; an UPDATE of
+-- clairon.rule would block concurrent DDL.
 CREATE TABLE clairon.reload (source text NOT NULL, rule text NOT NULL);
 
--- The relation, its ancestors, and those before this transaction.
+-- The relation, its ancestors, and its ancestors before this transaction.
 CREATE FUNCTION clairon.tables_above(relation oid) RETURNS oid[]
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_tables_above';
 
--- The name by which clients know the relation, and the one before this transaction if it was another.
+-- The metadata.source of the relation, and its value before this transaction if it was different.
 CREATE FUNCTION clairon.sources_of(relation oid) RETURNS text[]
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'clairon_sources_of';
 
@@ -20,7 +21,8 @@ BEGIN
     DELETE FROM clairon.reload;
 END $$;
 
--- Tables with a column that contains one of these types. The type of a table's rows depends on the table.
+-- Tables with a column that contains one of these types. pg_depend has the row type of a table
+-- depend on the table.
 CREATE FUNCTION clairon.tables_with_type(types oid[]) RETURNS oid[]
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     WITH RECURSIVE used (class, object) AS (
@@ -37,8 +39,8 @@ CREATE FUNCTION clairon.tables_with_type(types oid[]) RETURNS oid[]
     SELECT coalesce(array_agg(object), '{}') FROM used WHERE class = 'pg_class'::regclass
 $$;
 
--- For event triggers: it never lets the user's command fail. A rule applies to partitions and child tables of its
--- table, and a command on the table may change those, too.
+-- Called by event triggers, so an error must not fail the user's command. A rule applies to
+-- partitions and child tables of its table, and a command on the table may also change them.
 CREATE FUNCTION clairon.reload_lists(changed oid[]) RETURNS void
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

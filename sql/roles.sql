@@ -11,7 +11,8 @@ BEGIN
     END LOOP;
 END $$;
 
--- Creating a slot on a standby waits for this record. PostgreSQL 15 has no such slots.
+-- Creating a slot on a standby waits for the record that this function writes. PostgreSQL 15 has no
+-- slots on standbys.
 DO $$
 BEGIN
     IF pg_catalog.to_regprocedure('pg_catalog.pg_log_standby_snapshot()') IS NOT NULL THEN
@@ -25,7 +26,7 @@ GRANT USAGE ON SCHEMA clairon TO PUBLIC;
 GRANT EXECUTE ON FUNCTION clairon.watch, clairon.unwatch, clairon.show_condition TO PUBLIC;
 -- The view clairon.rules calls these as the current user.
 GRANT EXECUTE ON FUNCTION clairon.show_columns, clairon.join_parts TO PUBLIC;
--- It returns no more than pg_current_snapshot().
+-- It reveals no more than pg_current_snapshot().
 GRANT EXECUTE ON FUNCTION clairon.snapshot TO PUBLIC;
 -- The view lists the rules on the current user's tables.
 GRANT SELECT ON clairon.rules TO PUBLIC;

@@ -5,15 +5,16 @@
 CREATE FUNCTION clairon.snapshot() RETURNS text
     LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'clairon_snapshot';
 
--- The rows that a live rule addresses to a user at the statement's snapshot, in the form of payload.after. They are
--- read with the rights of the table's owner: see decoder/rows/scan.h.
+-- The rows that a live rule addresses to a user under the statement's snapshot, in the form of
+-- payload.after. They are read with the privileges of the table's owner: see decoder/rows/scan.h.
 CREATE FUNCTION clairon.rows(relation regclass, user_id text, name text DEFAULT 'default',
     groups jsonb DEFAULT '{}', max_rows int DEFAULT 10000)
     RETURNS SETOF json LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'clairon_rows';
 
--- The same for the relay. The source is that of the rule's notifications. The first row is a header:
--- the columns of the key, the snapshot, the audience, and a digest of the groups that select the
--- rows (see decoder/rows/recipient.h). No header: no rule of this name is live and may address the user.
+-- As clairon.rows, for the relay. `source` is the metadata.source of the rule's notifications. The
+-- first row is a header: the columns of the key, the snapshot, the audience, and a digest of the
+-- groups that select the rows (see decoder/rows/recipient.h). There is no header if no live rule
+-- with this name can address the user.
 CREATE FUNCTION clairon.live_rows(source text, name text, user_id text, groups jsonb, max_rows int,
     max_bytes bigint)
     RETURNS SETOF text LANGUAGE c STABLE AS 'MODULE_PATHNAME', 'clairon_live_rows';

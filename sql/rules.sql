@@ -7,7 +7,8 @@ BEGIN
         USING ERRCODE = 'null_value_not_allowed', HINT = hint;
 END $$;
 
--- The index of a word in a list, from 0, or an error that names the parameter and the list.
+-- The index of a word in the list of valid words, from 0. Raises an error that names the parameter
+-- and the list.
 CREATE FUNCTION clairon.choice(parameter text, given text, valid text[]) RETURNS int2
     LANGUAGE plpgsql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
@@ -59,8 +60,8 @@ BEGIN
                            'underscores that does not start with a digit, or up to 4 such words '
                            'joined by +, except USER and ALL.' END;
     END IF;
-    -- Large fields may cancel each other out. A comparison of intervals assumes months of 30 days, but
-    -- some are shorter.
+    -- The fields are checked separately, since large values may cancel each other out. Comparing
+    -- intervals assumes months of 30 days, but some are shorter.
     IF ttl <= interval '0' OR ttl > interval '100 years'
        OR abs(extract(year FROM ttl)) >= 1000 OR abs(extract(day FROM ttl)) > 366000
        OR abs(extract(hour FROM ttl)) > 8784000
@@ -93,7 +94,7 @@ BEGIN
     RETURN floor(extract(epoch FROM ack_timeout) * 1000);
 END $$;
 
--- The non-empty texts without duplicates, in the order given.
+-- The non-empty strings without duplicates, in the given order.
 CREATE FUNCTION clairon.distinct_targets(targets text[]) RETURNS text[]
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT coalesce(array_agg(target ORDER BY place), '{}')
@@ -169,7 +170,7 @@ BEGIN
     RETURN number;
 END $$;
 
--- json or jsonb when the type is one of them, or a domain or an array of them; else NULL.
+-- json or jsonb if the type is one of them, or a domain or an array of them; else NULL.
 CREATE FUNCTION clairon.json_within(given oid) RETURNS regtype
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -187,7 +188,7 @@ BEGIN
     RETURN CASE WHEN type IN ('json'::regtype, 'jsonb'::regtype) THEN type END;
 END $$;
 
--- JSON is rejected: the target would be its whole text, with quotes and brackets.
+-- JSON is rejected: the target would be the whole document, with quotes and brackets.
 CREATE FUNCTION clairon.target_column(relation regclass, wanted text) RETURNS int2
     LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -281,11 +282,12 @@ BEGIN
 EXCEPTION WHEN OTHERS THEN
     RETURN format('%s (denies: %s)', stored, SQLERRM);
 END $$;
--- For the table's owner and for readers of clairon.rule: see decoder/sql/watch.c.
+-- Only for the table's owner and roles with SELECT on clairon.rule: see decoder/sql/watch.c.
 CREATE FUNCTION clairon.show_condition(relation regclass, name text) RETURNS text
     LANGUAGE c STABLE STRICT AS 'MODULE_PATHNAME', 'clairon_show_condition';
 
--- A row without TOAST must fit into a page: long texts and lists continue in more rows.
+-- A row without TOAST must fit into a page: long conditions and target lists continue in additional
+-- rows.
 CREATE FUNCTION clairon.insert_rule(rule clairon.rule) RETURNS void
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -330,7 +332,7 @@ BEGIN
     END LOOP;
 END $$;
 
--- Each decoding session keeps the text of all rules in memory, twice while it reads them again.
+-- Each decoding session keeps all rules in memory, twice while it rereads them.
 CREATE FUNCTION clairon.limit_conditions(relation regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -364,8 +366,9 @@ CREATE FUNCTION clairon.rule_rows(relation regclass, name text) RETURNS clairon.
     WHERE rule.relation = rule_rows.relation AND rule.name = rule_rows.name
 $$;
 
--- The schema of another table, existing or not, with the same metadata.source. NULL: none. A source is
--- the table, or schema.table outside of public. So public."app.t" has the source of app.t.
+-- The schema in which another table, existing or not, would have the same metadata.source, or NULL.
+-- A source is the table, or schema.table outside of public, so public."app.t" has the source of
+-- app.t.
 CREATE FUNCTION clairon.source_conflict(relation regclass) RETURNS text
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT min(other.nspname::text)
@@ -378,7 +381,7 @@ CREATE FUNCTION clairon.source_conflict(relation regclass) RETURNS text
     WHERE pg_class.oid = relation AND strpos(space.nspname || relname, '.') > 0
 $$;
 
--- Its notifications would be those of the other table for the clients.
+-- Clients could not distinguish its notifications from those of the other table.
 CREATE FUNCTION clairon.check_source(relation regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -392,7 +395,7 @@ BEGIN
     END IF;
 END $$;
 
--- The inner function of watch, called as the owner of the rules with the caller's search_path.
+-- The internal function of watch. `path` is the caller's search_path.
 CREATE FUNCTION clairon.set_rule(path text, relation regclass, audience text, targets text,
     name text, type text, priority text, operations text[], columns text[], only_when text,
     emitter text, topic text, ttl interval, ack_required boolean, retry_limit int, backoff text,
@@ -404,7 +407,7 @@ DECLARE
     after clairon.rule[];
 BEGIN
     PERFORM clairon.check_relation(relation);
-    -- The table may have been dropped before the lock was granted.
+    -- The table may have been dropped during the wait for the lock.
     PERFORM clairon.lock_rules(relation);
     PERFORM clairon.check_relation(relation);
     PERFORM clairon.check_source(relation);
@@ -472,7 +475,7 @@ BEGIN
     before := clairon.rule_rows(relation, name);
     DELETE FROM clairon.rule AS old
         WHERE old.relation = rule.relation AND old.name = rule.name;
-    -- The sub-ordinals of all rules on a table and its ancestors have 16 bits.
+    -- Sub-ordinals have 16 bits for all rules on a table and its ancestors.
     IF (SELECT count(*) FROM clairon.rule AS other
         WHERE other.relation = rule.relation AND part = 0) >= 2000 THEN
         RAISE EXCEPTION 'relation % has too many rules', relation
@@ -526,7 +529,7 @@ BEGIN
     RETURN removed;
 END $$;
 
--- Owners see the rules on their tables; readers of clairon.rule see all rules.
+-- Owners see the rules on their tables; roles with SELECT on clairon.rule see all rules.
 CREATE VIEW clairon.rules WITH (security_barrier) AS
     SELECT rule.relation, rule.name, rule.audience,
            coalesce(attribute.attname::text,

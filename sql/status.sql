@@ -1,7 +1,7 @@
 /* status: the slots with the plugin clairon, their retained WAL and their lag. */
 
--- Columns of pg_replication_slots that older servers lack are read from the row as JSON: conflicting
--- since 16; invalidation_reason, inactive_since, failover and synced since 17.
+-- Columns of pg_replication_slots that do not exist in older servers are read from the row as JSON:
+-- conflicting since 16; invalidation_reason, inactive_since, failover and synced since 17.
 CREATE VIEW clairon.status AS
     SELECT slot_name, active, active_pid, database, wal_status,
            restart_lsn, confirmed_flush_lsn,
@@ -15,7 +15,7 @@ CREATE VIEW clairon.status AS
                          WHEN wal_status = 'lost' THEN 'wal_removed' END) AS lost_because,
            (details.slot ->> 'inactive_since')::pg_catalog.timestamptz AS inactive_since,
            coalesce((details.slot ->> 'failover')::boolean, false) AS failover,
-           -- A copy that is still temporary is dropped at a promotion.
+           -- A synchronized copy that is still temporary is dropped at a promotion.
            coalesce((details.slot ->> 'synced')::boolean, false) AND NOT temporary AS synced
     FROM pg_catalog.pg_replication_slots AS slot
     LEFT JOIN pg_catalog.pg_stat_replication AS sender ON sender.pid = slot.active_pid
@@ -25,6 +25,6 @@ CREATE VIEW clairon.status AS
                             ELSE pg_catalog.pg_current_wal_lsn() END AS lsn) AS here
     WHERE slot.plugin = 'clairon';
 
--- The version of the loaded library, which may differ from that of the extension's SQL.
+-- The version of the loaded library, which may differ from the extension's SQL version.
 CREATE FUNCTION clairon.version() RETURNS text
     LANGUAGE c IMMUTABLE AS 'MODULE_PATHNAME', 'clairon_version';

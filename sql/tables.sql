@@ -1,8 +1,8 @@
 /* The tables behind the functions. */
 \echo Use "CREATE EXTENSION clairon" to load this file. \quit
 
--- Functions that own the rules could call objects that other users create in the schema. A dump may
--- be restored by another superuser than its owner, so any superuser may own the schema.
+-- Privileged functions could call objects that other users create in the schema. A dump may be
+-- restored by a superuser other than its owner, so any superuser may own the schema.
 DO $$
 DECLARE
     schema pg_catalog.pg_namespace;
@@ -24,8 +24,8 @@ END $$;
 -- The decoder reads this table as of any WAL position: a user catalog table, read by heap scan,
 -- without TOAST (old chunks are not retained), never truncated. The column order is that of
 -- decoder/rules/rules.h; the numbers are the enums of decoder/protocol/frame.h. A long target_list
--- or only_when continues in more rows, numbered by part. Origins, numbers and names of columns
--- exist for dumps, see columns.sql.
+-- or only_when continues in additional rows, numbered by part. Origins, numbers and names of
+-- columns are needed after a restore: see columns.sql.
 CREATE TABLE clairon.rule (
     relation      regclass NOT NULL,
     name          text NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 255),
@@ -49,7 +49,7 @@ CREATE TABLE clairon.rule (
     column_numbers int2[],
     ack_timeout   int8 CHECK (ack_timeout BETWEEN 1 AND 2592000000), -- in ms
     emitter_column int2 CHECK (emitter_column > 0),
-    target_columns int2[], -- of a composite audience; 0 is the next of target_list
+    target_columns int2[], -- of a composite audience; 0: the next value of target_list
     live          boolean NOT NULL DEFAULT false, -- users may read its rows
     column_names  text[],
     PRIMARY KEY (relation, name, part),
@@ -85,7 +85,7 @@ CREATE FUNCTION clairon.delete_dropped() RETURNS event_trigger
     LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
     IF EXISTS (SELECT FROM clairon.rule WHERE live) THEN
-        -- The other event trigger reloads for a column that ALTER TABLE drops.
+        -- For columns dropped by ALTER TABLE, the other event trigger sends the reload.
         PERFORM clairon.reload_lists(ARRAY(
             SELECT DISTINCT objid FROM pg_event_trigger_dropped_objects()
             WHERE classid = 'pg_class'::regclass AND NOT is_temporary
@@ -104,7 +104,7 @@ CREATE EVENT TRIGGER clairon_delete_dropped ON sql_drop
 ALTER EVENT TRIGGER clairon_delete_dropped ENABLE ALWAYS;
 
 -- The key that signs messages of clairon.notify. Only C code reads it. A dump excludes it, so that
--- each database has its own.
+-- each database has a different key.
 CREATE TABLE clairon.secret (secret bytea NOT NULL CHECK (octet_length(secret) = 32))
     WITH (user_catalog_table = true);
 ALTER TABLE clairon.secret ALTER secret SET STORAGE PLAIN;
@@ -122,7 +122,7 @@ CREATE TABLE clairon.member (
     user_id  text NOT NULL CHECK (octet_length(user_id) BETWEEN 1 AND 255),
     PRIMARY KEY (audience, target, user_id)
 );
--- For clairon.rows: the groups of a user.
+-- clairon.rows uses this index to find the groups of a user.
 CREATE INDEX member_user ON clairon.member (user_id, audience);
 CREATE TRIGGER reject_truncate BEFORE TRUNCATE ON clairon.member
     FOR EACH STATEMENT EXECUTE FUNCTION clairon.reject_truncate();

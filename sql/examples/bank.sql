@@ -11,7 +11,7 @@ CREATE TABLE IF NOT EXISTS account (
     updated_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- The relay reads the accounts of an owner with it.
+-- The relay uses this index to read the accounts of an owner.
 CREATE INDEX IF NOT EXISTS account_owner ON account (owner);
 
 -- The movements of a balance: one row for the debit, one for the credit.
@@ -34,7 +34,7 @@ CREATE TABLE IF NOT EXISTS idempotency_key (
     PRIMARY KEY (account_id, key)
 );
 
--- FULL: pages can display the change of a balance, and the owner of a deleted account is known.
+-- FULL: pages can display how a balance changed, and deletes contain the owner of the account.
 ALTER TABLE account REPLICA IDENTITY FULL;
 
 -- Checks the arguments; each error has a hint with the valid values.
@@ -56,8 +56,9 @@ BEGIN
 END
 $$;
 
--- Moves money once for each key. Returns true if it moved. Returns false, and changes nothing, if the
--- same transfer was already applied with this key. A key of another transfer is an error.
+-- Moves money once for each key. Returns true if it moved. Returns false, and changes nothing, if
+-- the same transfer was already applied with this key. Raises an error if the key belongs to
+-- another transfer.
 CREATE OR REPLACE FUNCTION transfer(key text, debtor text, creditor text, amount numeric)
 RETURNS boolean LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -68,8 +69,8 @@ DECLARE
 BEGIN
     PERFORM transfer_check($1, $2, $3, $4);
 
-    -- All transfers lock their accounts in the order of the ids, so they cannot deadlock. A second call
-    -- with the same key waits here until the first has committed or rolled back.
+    -- All transfers lock their accounts in the order of the ids, so they cannot deadlock. A second
+    -- call with the same key waits until the first transaction ends.
     SELECT count(*) INTO found_accounts
       FROM (SELECT FROM account WHERE id IN ($2, $3) ORDER BY id FOR UPDATE) AS locked;
     IF found_accounts < 2 THEN
@@ -109,8 +110,8 @@ INSERT INTO account (id, owner, balance)
 VALUES ('acc-1', 'u1', 1000), ('acc-2', 'u2', 1000), ('acc-3', 'u3', 1000), ('acc-4', 'u4', 1000)
 ON CONFLICT DO NOTHING;
 
--- The rule is last, so that opening balances send no notifications. Owners read only their own account, and
--- receive its changes.
+-- The rule is set last, so that opening balances send no notifications. Owners read only their own
+-- accounts, and receive only their changes.
 SELECT clairon.watch('account', 'USER', 'owner', live => true);
 
 COMMIT;

@@ -36,7 +36,7 @@ class Window:
     def __init__(self, keys, size=WINDOW_SIZE):
         self.size = size
         self.keys = OrderedDict()
-        for key in keys:  # oldest first, as keep() drops the oldest
+        for key in keys:  # oldest first, since keep() drops the oldest
             self.keep(key)
 
     def __contains__(self, key):
@@ -107,7 +107,7 @@ class Account:
         self.storage = storage
         self.account = account
         self.window_size = window_size
-        self.repeats = Counter()  # by the layer that recognized them
+        self.repeats = Counter()  # by layer: memory, database
         self.read()
 
     def read(self):
@@ -124,7 +124,7 @@ class Account:
         if key in self.window:
             self.repeats["memory"] += 1
             return Outcome.REPEATED
-        # Memory changes only after the database: a failed write changes nothing here.
+        # Memory changes only after the database, so a failed write leaves it unchanged.
         outcome, balance = self.storage.write(self.account, key, amount)
         if outcome is Outcome.APPLIED:
             self.balance = balance

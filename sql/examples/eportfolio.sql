@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS assignments (
     grade      numeric(4, 1) CHECK (grade BETWEEN 0 AND 20)
 );
 
--- The relay reads the rows of a student with it.
+-- The relay uses this index to read the rows of a student.
 CREATE INDEX IF NOT EXISTS assignments_student ON assignments (student_id);
 
 -- for_role limits an announcement to members of the establishment with that role.
@@ -45,7 +45,7 @@ CREATE TABLE IF NOT EXISTS announcements (
     created_at       timestamptz NOT NULL DEFAULT clock_timestamp()
 );
 
--- FULL: notifications contain the old values, and the user of a deleted or moved row is known.
+-- FULL: notifications contain the old values, including the user of a deleted or moved row.
 ALTER TABLE assignments REPLICA IDENTITY FULL;
 ALTER TABLE members REPLICA IDENTITY FULL;
 ALTER TABLE announcements REPLICA IDENTITY FULL;
@@ -116,13 +116,13 @@ SELECT student_id, title
                ('u4', 'Sound piece'), ('u4', 'Reflective journal')) AS seed (student_id, title)
  WHERE NOT EXISTS (SELECT FROM assignments);
 
--- Rules are last, so that the initial rows send no notifications.
+-- Rules are set last, so that the initial rows send no notifications.
 
 -- Real time: a student's page reads the student's assignments, and receives each of their changes.
 SELECT clairon.watch('assignments', 'USER', 'student_id', live => true);
 
--- System: a change of access control is sent to the whole establishment, before other notifications. Its
--- members read who the others are.
+-- System: a change of access control is sent to the whole establishment, before other
+-- notifications. Its members can read the list of members.
 SELECT clairon.watch('members', 'STRUCTURE', 'establishment_id',
                      type => 'SYSTEM', priority => 'HIGH', live => true);
 

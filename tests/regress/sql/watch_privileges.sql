@@ -51,13 +51,13 @@ SELECT relation, name FROM clairon.rules;
 SELECT clairon.show_condition('mine', 'default');
 SET ROLE relay_reader;
 SELECT relation, name, only_when FROM clairon.rules ORDER BY 1, 2;
-SELECT check_name, ok, hint FROM clairon.doctor() WHERE check_name LIKE 'rights %';
+SELECT check_name, ok, hint FROM clairon.doctor() WHERE check_name LIKE 'privileges %';
 
 -- a rule stays with its table: the new owner sees it and can remove it, but not set it again
 RESET ROLE;
 ALTER TABLE theirs OWNER TO plain_owner, ADD COLUMN more int;
 ALTER TABLE theirs ADD COLUMN still_more int;
-SELECT check_name, ok, detail, hint FROM clairon.doctor() WHERE check_name LIKE 'rights %' ORDER BY 1;
+SELECT check_name, ok, detail, hint FROM clairon.doctor() WHERE check_name LIKE 'privileges %' ORDER BY 1;
 SET ROLE app_owner;
 SELECT relation, name FROM clairon.rules;
 SELECT clairon.unwatch('theirs');
@@ -66,7 +66,7 @@ SELECT relation, name, audience, targets FROM clairon.rules WHERE relation = 'th
 SELECT clairon.watch('theirs', 'ALL', emitter => 'bank');
 SELECT clairon.unwatch('theirs', 'list'), clairon.unwatch('theirs');
 RESET ROLE;
-SELECT check_name FROM clairon.doctor() WHERE check_name LIKE 'rights %';
+SELECT check_name FROM clairon.doctor() WHERE check_name LIKE 'privileges %';
 DROP FUNCTION set_for_all(), peep(regclass, text);
 DROP TABLE mine, theirs;
 REVOKE CREATE ON SCHEMA public FROM plain_owner, app_owner;
