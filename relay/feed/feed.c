@@ -78,10 +78,11 @@ on_timeout(struct ev_loop *loop, ev_timer *timer, int events)
 }
 
 /*
- * Detects a server that vanished without closing the connection. The server requests a reply after
- * half its wal_sender_timeout and closes the connection after all of it; the feed does the same.
- * The feed must not request a reply (decoder/FRAMES.md), so its own status messages are late
- * enough for the server to request one. Returns false if the feed was restarted.
+ * Detects a server that became unreachable without closing the connection. The server requests a
+ * reply after half of its wal_sender_timeout and closes the connection when the timeout ends; the
+ * feed also waits for the full timeout. The feed must not request a reply (decoder/FRAMES.md), so
+ * it sends its own status messages late enough for the server to request one. Returns false if the
+ * feed was restarted.
  */
 static bool
 server_is_alive(struct feed *feed)
@@ -98,7 +99,7 @@ server_is_alive(struct feed *feed)
     return false;
 }
 
-/* True after 60 % of wal_sender_timeout: later than the server's request, well before its end. */
+/* True after 60 % of wal_sender_timeout: after the server's request, well before the timeout. */
 static bool
 status_is_due(const struct feed *feed)
 {
@@ -138,7 +139,7 @@ on_store_up(void *ctx)
 {
     struct feed *feed = ctx;
 
-    /* A relay that drains leaves the slot to the next one. */
+    /* While the relay drains, the slot is left to another relay. */
     if (!feed->closing && feed->state == FEED_WAITING && !ev_is_active(&feed->link.retry))
         feed_connect(feed);
 }

@@ -21,23 +21,22 @@ typedef void feed_rejected(void *ctx);
 struct feed *feed_open(struct ev_loop *loop, const struct config *config, struct store *store,
                        struct stats *stats, feed_rejected *rejected, void *ctx);
 
-/* Confirms the stored WAL position and ends the replication connection. Accepts NULL. */
+/* Confirms the stored WAL position and closes the replication connection. Accepts NULL. */
 void feed_close(struct feed *feed);
 
 /*
- * Call it after feed_close and store_close: until then the store may still call back. Accepts
+ * Call it after feed_close and store_close: before that, the store may still call back. Accepts
  * NULL.
  */
 void feed_free(struct feed *feed);
 
 /*
- * Appends {"at":ms,"rules":[..]} if the rules were read within the last second. Otherwise it
- * appends "rules":null and reads them for the next call. RC_AGAIN: this process does not stream
- * the slot.
+ * Appends {"at":ms,"rules":[...]} if the rules were read within the last second. Otherwise appends
+ * "rules":null and reads them for the next call. RC_AGAIN: this process does not stream the slot.
  */
 MUST_CHECK enum rc feed_rules(struct feed *feed, struct buffer *out);
 
-/* "waiting", "connecting", "standby" (another relay has the slot) or "streaming". */
+/* "waiting", "connecting", "standby" (another relay reads the slot) or "streaming". */
 const char *feed_state_name(const struct feed *feed);
 
 #endif

@@ -8,10 +8,11 @@
 
 #include "wire/frame.h"
 
-#define FEED_FLIGHTS_MAX 1024 /* sized for the batches one replication message can produce */
+#define FEED_FLIGHTS_MAX 1024 /* enough for the batches that one replication message can produce */
 #define FEED_FLIGHTS_TARGET 64
-#define FEED_FLIGHTS_BATCHING 2 /* from this many in flight, a batch is sent only when full */
-/* Ceiling on bytes in flight: hiredis moves all unsent bytes at each write. */
+/* with this number in flight, a batch is sent only when it is full */
+#define FEED_FLIGHTS_BATCHING 2
+/* Maximum bytes in flight: hiredis moves all unsent bytes at each write. */
 #define FEED_FLIGHT_BYTES_MAX (1u << 20)
 #define FEED_BATCH_BYTES (128u << 10)
 #define FEED_HELD_BYTES (1u << 20) /* most of which may already be sent */
@@ -21,18 +22,18 @@ struct store_batch;
 
 struct feed_batch {
     struct store_batch *frames;
-    char **held; /* replication messages that the frames point into */
+    char **held; /* replication messages that contain the frames */
     size_t held_count;
     size_t held_room;
     size_t held_bytes;
     uint64_t confirm_lsn; /* may be confirmed once the batch is stored; 0: nothing new */
-    int64_t commit_us;    /* of its first transaction; 0: no transaction ended in it */
+    int64_t commit_us;    /* commit time of its first transaction; 0: no transaction ended in it */
     uint64_t lsn;         /* WAL position of its last frame */
     uint64_t ordinal;
-    char sent_position[FRAME_POSITION_TEXT + 1]; /* of the last frame sent to the store */
+    char sent_position[FRAME_POSITION_TEXT + 1]; /* position of the last frame sent to the store */
 };
 
-/* A batch that the store has not acknowledged yet. */
+/* A batch that the store has not yet acknowledged. */
 struct flight {
     uint64_t confirm_lsn; /* as in struct feed_batch */
     size_t bytes;
@@ -46,23 +47,23 @@ struct feed_flights {
     size_t bytes;
 };
 
-/* Drops the collected frames, but keeps the last position. */
+/* Drops the collected frames, and keeps the last position. */
 void feed_batch_reset(struct feed_batch *batch, struct store *store);
 
-/* Owns the message's bytes (malloc) until the batch that points into them is sent. */
+/* Takes ownership of the message's bytes (malloc) until the batch that points into them is sent. */
 void feed_batch_own(struct feed_batch *batch, char *owned, size_t bytes);
 void feed_batch_release(struct feed_batch *batch);
 void feed_batch_free(struct feed_batch *batch);
 
 /*
- * The first appends a batch; fewer than FEED_FLIGHTS_MAX must be in flight. The second removes the
- * oldest batch.
+ * feed_flights_add appends a batch; fewer than FEED_FLIGHTS_MAX must be in flight.
+ * feed_flights_remove removes the oldest batch.
  */
 void feed_flights_add(struct feed_flights *flights, struct flight flight);
 struct flight feed_flights_remove(struct feed_flights *flights);
 void feed_flights_reset(struct feed_flights *flights);
 
-/* False is backpressure: the feed stops reading. */
+/* False means backpressure: the feed stops reading. */
 bool feed_flights_have_room(const struct feed_flights *flights);
 
 #endif

@@ -6,7 +6,7 @@
 
 #define FEED_COMMAND_MAX 2048
 
-/* Sends a command. Its result arrives in feed_on_result, in `state`. */
+/* Sends a command, and changes the state. feed_on_result handles the result. */
 void feed_send_command(struct feed *feed, enum feed_state state, const char *command);
 /* Requests the slot's progress from the store; then calls slot.on_acquired. */
 void feed_acquire(struct feed *feed, enum feed_state state);

@@ -1,4 +1,4 @@
-/* feed_confirm.c: decides how far the slot may be confirmed: stored and safe on disk. */
+/* feed_confirm.c: determines the WAL that may be confirmed: it is stored and safe on disk. */
 #include "feed/feed_confirm.h"
 
 #include <stdlib.h>
@@ -12,9 +12,9 @@
 
 /*
  * A server that waits for new WAL sends a keepalive without a reply request. A keepalive with a
- * reply request may be sent in the middle of reading, while the decoder still buffers earlier
+ * reply request may arrive in the middle of reading, while the decoder still buffers earlier
  * transactions. The decoder flushes them before it reads another WAL page. So everything up to the
- * previous keepalive has arrived if the server is now on another page, or did not move.
+ * previous keepalive has arrived if the server is now on another page, or has not advanced.
  */
 uint64_t
 feed_confirm_read_lsn(struct feed *feed, const struct walmsg *keepalive)
@@ -28,10 +28,9 @@ feed_confirm_read_lsn(struct feed *feed, const struct walmsg *keepalive)
 }
 
 /*
- * A stored entry can still be lost with its machine, or with a kill during a slow background
- * fsync, until the fsync is done. KeyDB has no WAITAOF, so the feed waits for a fixed delay. If
- * the store then restarts with less data, its progress is also older, and PostgreSQL still has the
- * rest.
+ * A stored entry can be lost with its machine, or with a kill during a slow background fsync, until
+ * the fsync is complete. KeyDB has no WAITAOF, so the feed waits for a fixed delay. If the store
+ * then restarts with less data, its progress is also older, and PostgreSQL still has the lost part.
  */
 static void
 update_synced(struct feed *feed)
@@ -59,7 +58,10 @@ update_synced(struct feed *feed)
     feed->confirm.marked_lsn = feed->confirm.stored_lsn;
 }
 
-/* Without an unavailable shard nothing is confirmed: PostgreSQL sends its notifications again. */
+/*
+ * While a shard is unavailable, no WAL is confirmed: PostgreSQL sends the shard's notifications
+ * again.
+ */
 void
 feed_confirm_update(struct feed *feed)
 {
@@ -98,7 +100,7 @@ feed_confirm_replicas(struct feed *feed)
     ticket = memory_new(sizeof(*ticket));
     *ticket = (struct feed_ticket){feed, feed->link.attempt};
     if (store_replicate(feed->store, on_replicated, ticket) != RC_OK)
-        free(ticket); /* retried by the feedback timer */
+        free(ticket); /* the feedback timer retries it */
     else
         feed->confirm.replicating_lsn = feed->confirm.stored_lsn;
 }

@@ -19,8 +19,8 @@ struct feed_mark {
 
 struct feed_confirm {
     uint64_t received_lsn;
-    uint64_t idle_lsn;        /* a keepalive announced that no change before it is outstanding */
-    uint64_t stored_lsn;      /* the store acknowledged everything before it */
+    uint64_t idle_lsn;        /* a keepalive reported that all changes before it were sent */
+    uint64_t stored_lsn;      /* the store has acknowledged everything before it */
     uint64_t synced_lsn;      /* safe on the store's disk */
     uint64_t replicated_lsn;  /* on enough replicas */
     uint64_t confirmed_lsn;   /* PostgreSQL may recycle WAL before it */
@@ -37,7 +37,7 @@ struct feed_feedback {
     ev_timer timer;
     int64_t sent_us;            /* time of the last status message */
     int64_t received_us;        /* time of the last message of the server */
-    int64_t timeout_us;         /* the server's wal_sender_timeout; 0: none */
+    int64_t timeout_us;         /* the server's wal_sender_timeout; 0: disabled */
     uint64_t reported_lsn;      /* confirmed by the last status message */
     int64_t last_commit_us;     /* arrival of the last transaction's end; monotonic */
     int64_t last_commit_lag_us; /* delay between its commit and that arrival */

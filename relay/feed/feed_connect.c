@@ -62,7 +62,7 @@ feed_connect(struct feed *feed)
     connect->on_notice = on_notice;
     connect->done = on_link_connected;
     connect->ctx = feed;
-    /* A standby relay connects twice a second, so it reuses the addresses. */
+    /* A relay on standby connects twice a second, so it reuses the addresses. */
     postgres_connect_start(connect, feed->slot.is_standby ? ADDRESS_CACHE_US : 0);
 }
 
@@ -75,7 +75,7 @@ request_history(struct feed *feed)
     feed_send_command(feed, FEED_READING_HISTORY, command);
 }
 
-/* The progress is known: selects the next step. */
+/* The progress is known: enters the next state. */
 static void
 on_progress(struct feed *feed)
 {
@@ -90,7 +90,7 @@ on_progress(struct feed *feed)
     else if (feed->slot.must_create)
         feed_create_slot(feed);
     else if (feed_reset_if_slot_advanced(feed))
-        return; /* also RESETTING */
+        return; /* also after a switch to RESETTING */
     else if (feed_needs_members(feed))
         feed_copy_members(feed);
     else
@@ -149,7 +149,7 @@ on_good_result(struct feed *feed, const PGresult *result)
     }
 }
 
-/* Collects the results of one command. True once complete; the last result is kept. */
+/* Collects the results of one command. Returns true once complete; the last result is kept. */
 static bool
 collect_result(struct feed *feed)
 {

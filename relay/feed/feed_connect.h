@@ -4,9 +4,9 @@
 
 struct feed;
 
-/* Begins the first step. Call it in state WAITING. */
+/* Starts the first step. Call it in state WAITING. */
 void feed_connect(struct feed *feed);
-/* The server sent bytes before STREAMING: begins the next step once a result is complete. */
+/* The server sent data before STREAMING: starts the next step once a result is complete. */
 void feed_on_result(struct feed *feed);
 
 #endif

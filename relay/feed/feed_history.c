@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "feed/feed_parts.h"
 
-/* The store rewinds and closes its connections. That restarts the feed. */
+/* The store rewinds and closes its connections, which restarts the feed. */
 static void
 reset(struct feed *feed, struct store_rewind rewind)
 {
@@ -37,10 +37,10 @@ feed_reset_if_slot_lost(struct feed *feed)
 
 /*
  * PostgreSQL may recycle WAL only after the store has recorded that position. So if a slot starts
- * beyond it, the slot was recreated or advanced by someone, or the store was restored from an old
- * copy. This includes slots that the feed recreated. Clients received a gap before that, but
- * clients that reloaded early miss the changes committed while the slot was created (minutes on a
- * standby).
+ * beyond it, the slot was recreated or advanced manually, or the store was restored from an old
+ * copy. This includes slots that the feed recreated. Clients have received a gap for those, but
+ * clients that reloaded early miss the changes that were committed while the slot was created
+ * (minutes on a standby).
  */
 bool
 feed_reset_if_slot_advanced(struct feed *feed)
@@ -67,7 +67,8 @@ feed_reset_if_slot_advanced(struct feed *feed)
 }
 
 /*
- * Returns where `timeline` ends. A history file has lines of timeline, LSN, reason. 0: not found.
+ * Returns the end of `timeline`. Each line of a history file contains timeline, LSN and reason. 0:
+ * not found.
  */
 static uint64_t
 switch_point(const char *history, uint32_t timeline)

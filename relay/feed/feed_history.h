@@ -6,7 +6,9 @@
 
 struct feed;
 
-/* If the slot is missing or lost although the store has progress: resets it and returns true. */
+/*
+ * Resets the progress and returns true if the store has progress, but the slot is missing or lost.
+ */
 bool feed_reset_if_slot_lost(struct feed *feed);
 /* The same if the slot starts beyond the WAL position recorded in the store. */
 bool feed_reset_if_slot_advanced(struct feed *feed);

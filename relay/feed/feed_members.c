@@ -10,7 +10,7 @@
 #include "feed/feed_parts.h"
 #include "feed/feed_stream.h"
 
-/* A completed copy moves the progress beyond (0, FRAME_ORDINAL_COMMIT). */
+/* A completed copy advances the progress beyond (0, FRAME_ORDINAL_COMMIT). */
 bool
 feed_needs_members(const struct feed *feed)
 {
@@ -21,9 +21,9 @@ feed_needs_members(const struct feed *feed)
 }
 
 /*
- * In a database that is not UTF-8, a value without a UTF-8 form would fail the copy at each
- * attempt. clairon.utf8() converts it as the decoder does. Hex protects the result from a second
- * conversion.
+ * In a database that is not UTF-8, a value that cannot be converted to UTF-8 would fail the copy at
+ * each attempt. clairon.utf8() converts it as the decoder does. Hex protects the result from a
+ * second conversion.
  */
 static const char *
 query(const struct feed *feed)
@@ -39,7 +39,7 @@ query(const struct feed *feed)
 
 /*
  * The copy starts after the slot exists, so every later change arrives through the slot. Changes
- * between the slot's start and the copy arrive twice. That is harmless: each sets a membership,
+ * between the slot's start and the copy arrive twice, which is harmless: each sets a membership,
  * and the last change of a row agrees with the copy.
  */
 void
@@ -83,7 +83,7 @@ hex_value(char digit)
     return (unsigned char)(digit <= '9' ? digit - '0' : digit - 'a' + 10);
 }
 
-/* Returns the end of the output. */
+/* Returns the end of the written bytes. */
 static unsigned char *
 put_text(unsigned char *out, const char *text, size_t len, bool is_hex)
 {
@@ -127,7 +127,7 @@ handle_row(struct feed *feed, const PGresult *row)
     return feed_stream_receive(feed, (char *)frame, (struct bytes){frame, total});
 }
 
-/* After the copy, the progress is just after it; after a repeated copy, where it was before. */
+/* After the copy, the progress is just after the copy; after a repeated copy, it is restored. */
 static void
 put_end(struct feed *feed, unsigned char *end)
 {
@@ -170,7 +170,7 @@ copy_failed(struct feed *feed, const PGresult *result)
 void
 feed_on_member_rows(struct feed *feed)
 {
-    /* the timer limits silence, not the length of the copy */
+    /* the timer limits the wait for data, not the duration of the copy */
     ev_timer_again(feed->loop, &feed->link.timeout);
     while (feed->state == FEED_COPYING && feed_flights_have_room(&feed->flights) &&
            PQisBusy(feed->link.conn) == 0) {

@@ -1,11 +1,12 @@
 /*
- * feed_parts.h: struct feed, built from parts that own their state: the connection, the slot, the
- * batch and those in flight, the copy of memberships, confirmation, feedback, and side queries. The
- * header of each part has its struct and its functions.
+ * feed_parts.h: struct feed. Each of its parts has separate state: the connection, the slot, the
+ * batch, the batches in flight, the copy of memberships, confirmation, feedback, and side queries.
+ * The header of each part declares its struct and its functions.
  *
- * Calls go one way: feed.c (events), feed_connect.c (next step), then feed_slot.c, feed_history.c
- * and feed_members.c (the steps), then feed_stream.c and feed_command.c, then feed_state.c (the
- * only way back to WAITING), then the parts, which know only their own state.
+ * Calls go in one direction: feed.c (events), feed_connect.c (next step), then feed_slot.c,
+ * feed_history.c and feed_members.c (the steps), then feed_stream.c and feed_command.c, then
+ * feed_state.c (the only transition back to WAITING), then the parts, which use only their own
+ * state.
  */
 #ifndef CLAIRON_FEED_FEED_PARTS_H
 #define CLAIRON_FEED_FEED_PARTS_H
@@ -41,7 +42,7 @@ struct feed_link {
     ev_io writable;
     struct postgres_connect connect;
     PGconn *conn;     /* NULL: not connected */
-    PGresult *result; /* of the running command, until it is complete */
+    PGresult *result; /* result of the running command, until it is complete */
     unsigned attempt; /* identifies the connection for late replies of the store */
 };
 
@@ -69,7 +70,7 @@ struct feed {
     struct feed_rules rules;
 };
 
-/* The context of a request to the store, with the connection it was made for. */
+/* The context of a request to the store, with the number of its connection. */
 struct feed_ticket {
     struct feed *feed;
     unsigned attempt;

@@ -1,4 +1,4 @@
-/* feed_rules.c: reads the rules for the console, on its own connection. */
+/* feed_rules.c: reads the rules for the console, over a separate connection. */
 #include "feed/feed_rules.h"
 
 #include <inttypes.h>
@@ -10,8 +10,8 @@
 #include "base/memory.h"
 #include "feed/feed_parts.h"
 
-#define IDLE_S 10.0            /* then the connection is closed */
-#define RULES_CACHE_US 1000000 /* rules younger than this are not read again */
+#define IDLE_S 10.0            /* after this time the connection is closed */
+#define RULES_CACHE_US 1000000 /* newer rules are not read again */
 #define TEXT_MAX (256 * 1024)
 
 /* Also called after a failure, so that a retry waits for RULES_CACHE_US. */
@@ -23,7 +23,7 @@ keep(struct feed *feed, char *text)
     feed->rules.read_us = clock_wall_us();
 }
 
-/* Limited to what the console can display: 200 rules, the first targets of long lists. */
+/* Limited to what the console can display: 200 rules, and the start of long target lists. */
 static const char RULES_QUERY[] = "SELECT coalesce(pg_catalog.json_agg(rule), '[]')"
                                   " FROM (SELECT relation::text AS relation, name, audience, "
                                   "pg_catalog.left(targets, 200) AS targets,"

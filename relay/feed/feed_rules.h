@@ -1,4 +1,4 @@
-/* feed_rules.h: reads the rules for the console, on its own connection. See also feed.h. */
+/* feed_rules.h: reads the rules for the console, over a separate connection. See also feed.h. */
 #ifndef CLAIRON_FEED_FEED_RULES_H
 #define CLAIRON_FEED_FEED_RULES_H
 

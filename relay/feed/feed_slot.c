@@ -37,8 +37,8 @@ feed_query_slot(struct feed *feed)
     char command[FEED_COMMAND_MAX];
 
     /*
-     * Older servers lack some of these columns; to_jsonb() returns NULL for them. There is always
-     * one row.
+     * Older servers lack some of these columns; to_jsonb() returns NULL for them. The result always
+     * has one row.
      */
     snprintf(command, sizeof(command),
              "SELECT plugin, database = current_database(), active, wal_status = 'lost',"
@@ -53,7 +53,7 @@ feed_query_slot(struct feed *feed)
 }
 
 /*
- * Logs what slot creation waits for, and sets the timeout. On a primary there is none, because
+ * Logs the condition for slot creation, and sets the timeout. A primary has no timeout, because
  * running transactions may last arbitrarily long.
  */
 static void
@@ -104,7 +104,7 @@ feed_on_slot_created(struct feed *feed, const PGresult *result)
     feed_acquire(feed, FEED_ACQUIRING);
 }
 
-/* Not an error: retried until the other relay stops. */
+/* This is not an error: retries until the other relay stops. */
 void
 feed_enter_standby(struct feed *feed)
 {
@@ -158,8 +158,7 @@ on_lost(struct feed *feed, const char *reason)
     log_loss(slot, reason);
     if (!feed->config->feed.create_slot) {
         feed->slot.is_lost = true;
-        feed_acquire(feed,
-                     FEED_ACQUIRING); /* clients receive a gap, then the operator has to act */
+        feed_acquire(feed, FEED_ACQUIRING); /* clients receive a gap, then the operator must act */
         return;
     }
     snprintf(command, sizeof(command), "DROP_REPLICATION_SLOT \"%s\"", slot);
@@ -175,7 +174,7 @@ feed_on_slot_dropped(struct feed *feed)
     feed_acquire(feed, FEED_ACQUIRING);
 }
 
-/* Logs with commands that the operator can copy. */
+/* Logs commands that the operator can copy. */
 static void
 fail_without_slot(struct feed *feed, const char *reason, const char *drop)
 {
@@ -200,7 +199,7 @@ on_missing(struct feed *feed)
 {
     if (feed->config->feed.create_slot) {
         feed->slot.must_create = true;
-        /* acquire first: if the store rejects this database, no slot is left behind */
+        /* acquire first: if the store rejects this database, no slot remains */
         feed_acquire(feed, FEED_ACQUIRING);
         return;
     }

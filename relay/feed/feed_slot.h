@@ -12,19 +12,19 @@
 struct feed;
 
 struct feed_slot {
-    bool must_create; /* it does not exist yet */
-    bool is_lost;     /* PostgreSQL invalidated it, and create_slot is off */
+    bool must_create; /* the slot does not exist yet */
+    bool is_lost;     /* PostgreSQL invalidated the slot, and create_slot is off */
     bool in_recovery; /* the server is a standby */
     bool is_standby;  /* another relay reads it */
     struct origin origin;
     uint32_t timeline;
     uint32_t stored_timeline; /* of the store's progress */
-    uint64_t lsn;             /* confirmed_flush_lsn, or where the new slot starts */
+    uint64_t lsn;             /* confirmed_flush_lsn, or the start of the new slot */
     uint64_t read_lsn;        /* all WAL before it is stored or irrelevant; 0: unknown */
     char furthest[FRAME_POSITION_TEXT + 1]; /* position of the newest frame on that timeline */
     uint64_t acquired_lsn;                  /* the store has all frames up to this position */
     uint64_t acquired_ordinal;
-    void (*on_acquired)(struct feed *feed); /* the next step after the reply */
+    void (*on_acquired)(struct feed *feed); /* called after the reply: starts the next step */
 };
 
 void feed_query_slot(struct feed *feed);
@@ -34,7 +34,7 @@ void feed_on_slot_created(struct feed *feed, const PGresult *result);
 void feed_on_slot_dropped(struct feed *feed);
 /* Another relay reads the slot: waits until it stops. */
 void feed_enter_standby(struct feed *feed);
-void feed_fail_lost_slot(struct feed *feed); /* it is lost, and create_slot is off */
-uint64_t feed_lsn_read(const char *text);    /* PostgreSQL's text form; 0: invalid */
+void feed_fail_lost_slot(struct feed *feed); /* the slot is lost, and create_slot is off */
+uint64_t feed_lsn_read(const char *text);    /* parses PostgreSQL's format; 0: invalid */
 
 #endif

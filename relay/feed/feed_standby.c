@@ -1,6 +1,5 @@
 /*
- * feed_standby.c: the standby that the feed reads: helps to create its slot, and detects missing
- * WAL.
+ * feed_standby.c: queries for a feed on a standby: help to create its slot, and detect missing WAL.
  */
 #include "feed/feed_standby.h"
 
@@ -12,9 +11,10 @@
 #define STALLED_AFTER 2 /* a WAL receiver may just be starting */
 
 /*
- * A slot starts at a record of running transactions, which an idle primary does not write. If
+ * A slot starts at a record of running transactions, which an idle primary does not write. While
  * transactions are running, more than one record is needed. So the request is repeated until the
- * slot exists. A failure is logged once and retried: the slot may also appear without the request.
+ * slot exists. A failure is logged once and retried: the slot may also be created without the
+ * request.
  */
 static void
 on_snapshot_failure(void *ctx, const char *message)
@@ -62,8 +62,8 @@ feed_primary_end(struct feed *feed)
 }
 
 /*
- * A standby that receives no WAL looks like one with an idle primary: the stream is silent. So the
- * feed runs the checks of `clairon doctor` on the standby.
+ * A standby that receives no WAL looks like a standby with an idle primary: the stream is silent.
+ * So the feed runs the checks of `clairon doctor` on the standby.
  */
 static const char STANDBY_QUERY[] =
     "SELECT detail, hint FROM clairon.doctor_standby()"

@@ -1,5 +1,5 @@
 /*
- * feed_standby.h: queries for a feed that reads a standby, each on its own connection: they help to
+ * feed_standby.h: queries for a feed that reads a standby, over separate connections: they help to
  * create its slot, and detect missing WAL.
  */
 #ifndef CLAIRON_FEED_FEED_STANDBY_H
@@ -12,8 +12,8 @@
 struct feed;
 
 /*
- * While CREATING a slot on a standby: asks the primary for a snapshot of running transactions.
- * _end accepts one that was not started, here and below.
+ * While CREATING a slot on a standby: requests a snapshot of running transactions from the primary.
+ * All _end functions of this file accept a query that was not started.
  */
 struct feed_primary {
     struct postgres_query query;
@@ -28,7 +28,7 @@ void feed_primary_end(struct feed *feed);
 struct feed_standby {
     struct postgres_query query;
     ev_timer time;
-    bool query_failed; /* the last status query failed, and that is logged */
+    bool query_failed; /* the last status query failed and was logged */
     unsigned failures; /* consecutive failed checks, up to the threshold */
 };
 

@@ -53,13 +53,13 @@ feed_drop_connection(struct feed *feed)
     feed->link.attempt++; /* invalidates pending replies */
     feed_batch_reset(&feed->batch, feed->store);
     feed_flights_reset(&feed->flights);
-    feed_confirm_reset(feed); /* the next store may have less data */
+    feed_confirm_reset(feed); /* the store may have less data when it is up again */
     stats_set(feed->stats, STAT_FEED_CONNECTED, 0);
     stats_set(feed->stats, STAT_FEED_LAG, 0);
     stats_set(feed->stats, STAT_FEED_UNCONFIRMED, 0);
 }
 
-/* Logs before the connection is freed: the fields may point into it. */
+/* Logs before the connection is freed, because the fields may point into it. */
 static void
 log_retry(const char *reason, const struct log_field *fields, double delay_s)
 {

@@ -7,19 +7,18 @@
 struct feed;
 
 /*
- * The states of the feed up to its stream. Only feed_set_state changes it. feed_restart
- * leads from each state to WAITING, and every state but WAITING has a connection to PostgreSQL, or
- * makes one.
+ * The states of the feed. Only feed_set_state changes the state. feed_restart returns to WAITING.
+ * In every state except WAITING, a connection to PostgreSQL is open or being opened.
  *
- * WAITING: the retry timer, or the store. Next: CONNECTING.
+ * WAITING: waits for the retry timer or for the store. Next: CONNECTING.
  *
- * CONNECTING: names are resolved, and the server accepts the login. Next: SETTING.
+ * CONNECTING: host names are resolved, and the server accepts the login. Next: SETTING.
  *
  * SETTING: the parameters of the session are set. Next: IDENTIFYING.
  *
  * IDENTIFYING: the server reports its system identifier and timeline. Next: FINDING.
  *
- * FINDING: the slot is looked up. If another relay reads it, this one is on standby: it restarts.
+ * FINDING: the slot is queried. If another relay reads it, this one is on standby and restarts.
  * Next: ACQUIRING, or DROPPING if the slot is lost and create_slot is on.
  *
  * DROPPING: the lost slot is dropped. Next: ACQUIRING.
@@ -27,7 +26,7 @@ struct feed;
  * ACQUIRING: the store returns the progress of the slot, and rejects another database. Next:
  * READING_HISTORY, RESETTING, CREATING, COPYING, STARTING.
  *
- * READING_HISTORY: the progress is of another timeline, and the server returns where that ended.
+ * READING_HISTORY: the progress is on another timeline, and the server returns the end of that one.
  * Next: RESETTING.
  *
  * RESETTING: the store rewinds the progress: the slot does not exist, does not continue where the
@@ -38,10 +37,11 @@ struct feed;
  *
  * COPYING: the rows of clairon.member are copied to a store that has none. Next: STARTING.
  *
- * STARTING: the server starts replication. If another relay is faster, this one is on standby.
+ * STARTING: the server starts replication. If another relay was faster, this one is on standby.
  * Next: REACQUIRING.
  *
- * REACQUIRING: the progress is read again: now no other relay can read the slot. Next: STREAMING.
+ * REACQUIRING: the progress is read again, as no other relay can read the slot any longer. Next:
+ * STREAMING.
  *
  * STREAMING: frames arrive. Next: WAITING.
  */
@@ -70,10 +70,10 @@ void feed_set_state(struct feed *feed, enum feed_state state);
     feed_restart_with((feed), LOG_FIRST(__VA_ARGS__, LOG_END),                                     \
                       (const struct log_field[]){LOG_REST(__VA_ARGS__, LOG_END)})
 void feed_restart_with(struct feed *feed, const char *reason, const struct log_field *fields);
-/* The same for an error of libpq or the server. `hint` may be "". */
+/* The same for an error of libpq or of the server. `hint` may be "". */
 void feed_fail(struct feed *feed, const char *what, const char *message, const char *hint);
 void feed_drop_connection(struct feed *feed);
-/* Flushes libpq's output buffer, now or when the socket is writable. */
+/* Flushes libpq's output buffer, immediately or when the socket is writable. */
 void feed_flush_socket(struct feed *feed);
 
 #endif

@@ -12,7 +12,7 @@
 #include "feed/feed_parts.h"
 #include "wire/notification_json.h"
 
-#define LAG_IDLE_US 2000000 /* after this silence the lag counts as 0 */
+#define LAG_IDLE_US 2000000 /* after this time without transactions the lag is 0 */
 
 static void
 on_ingested(void *ctx, enum rc rc)
@@ -73,8 +73,8 @@ feed_stream_flush(struct feed *feed)
 }
 
 /*
- * With nothing in flight, all WAL that the server has read can be confirmed, so quiet tables do
- * not retain WAL. The store is informed first: it must know every position that the slot has
+ * When nothing is in flight, all WAL that the server has read can be confirmed, so that idle tables
+ * do not retain WAL. The store is updated first: it must record every position that the slot has
  * passed.
  */
 void
@@ -87,7 +87,7 @@ feed_stream_idle(struct feed *feed)
     send_batch(feed);
 }
 
-/* The server sends changes again that were stored but not confirmed. */
+/* After a restart the server repeats changes that were stored but not confirmed. */
 static bool
 is_stored(const struct feed *feed, const struct frame *frame)
 {
@@ -110,7 +110,7 @@ reject_notification(struct feed *feed, const struct frame *frame)
     stats_add(feed->stats, STAT_FEED_REJECTED, 1);
 }
 
-/* Connects the trace with the notification's id, which all later log lines have. */
+/* Logs the trace id with the notification's id, which all later log messages contain. */
 static void
 log_trace(const struct frame *frame)
 {
@@ -156,7 +156,7 @@ handle_frame(struct feed *feed, const struct frame *frame)
         return;
     feed->batch.confirm_lsn = frame->as.commit.end_lsn;
     if (commit_us == 0)
-        return; /* no transaction of its own */
+        return; /* it does not end a transaction */
     if (feed->batch.commit_us == 0)
         feed->batch.commit_us = commit_us;
     feed->feedback.last_commit_us = feed->feedback.received_us;
@@ -165,15 +165,15 @@ handle_frame(struct feed *feed, const struct frame *frame)
 }
 
 bool
-feed_stream_receive(struct feed *feed, char *owned, struct bytes packet)
+feed_stream_receive(struct feed *feed, char *owned, struct bytes frames)
 {
-    size_t bytes = packet.len;
+    size_t bytes = frames.len;
 
-    while (packet.len > 0) {
+    while (frames.len > 0) {
         struct frame frame;
         size_t len;
 
-        if (frame_parse(packet, &frame, &len) != RC_OK)
+        if (frame_parse(frames, &frame, &len) != RC_OK)
             feed_restart(
                 feed, "invalid frame from the plugin: relay and plugin must have the same version");
         else
@@ -182,13 +182,13 @@ feed_stream_receive(struct feed *feed, char *owned, struct bytes packet)
             free(owned);
             return false;
         }
-        packet = (struct bytes){packet.at + len, packet.len - len};
+        frames = (struct bytes){frames.at + len, frames.len - len};
     }
     if (store_batch_count(feed->batch.frames) == 0) {
-        free(owned); /* the store has all of it */
+        free(owned); /* all frames are stored */
         return true;
     }
-    /* Only now: sending a batch releases the messages it held. */
+    /* Only after this, because sending a batch releases its messages. */
     feed_batch_own(&feed->batch, owned, bytes);
     if (store_batch_bytes(feed->batch.frames) >= FEED_BATCH_BYTES ||
         feed->batch.held_bytes >= FEED_HELD_BYTES)
@@ -229,7 +229,7 @@ handle_message(struct feed *feed, char *buffer, size_t len)
     }
     if (message.wal_end > feed->confirm.received_lsn)
         feed->confirm.received_lsn = message.wal_end;
-    return feed_stream_receive(feed, buffer, message.packet);
+    return feed_stream_receive(feed, buffer, message.data);
 }
 
 /* Logs the reason from the result. */
@@ -238,7 +238,7 @@ stream_ended(struct feed *feed)
 {
     PGresult *result = PQgetResult(feed->link.conn);
     const char *message = result != NULL ? PQresultErrorMessage(result) : "";
-    /* Only the primary message: the context names the output plugin for every error. */
+    /* Only the primary message: the context names the output plugin in every error. */
     const char *primary = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
     const char *hint = "";
 
@@ -272,7 +272,7 @@ feed_stream_pump(struct feed *feed)
     }
     if (feed->state != FEED_STREAMING)
         return;
-    /* While the store is behind, TCP flow control holds PostgreSQL back. */
+    /* While the store is behind, TCP flow control slows PostgreSQL down. */
     if (feed_flights_have_room(&feed->flights))
         ev_io_start(feed->loop, &feed->link.readable);
     else

@@ -12,10 +12,13 @@ void feed_stream_start(struct feed *feed);
 /* Reads messages until libpq has none, or too many batches are in flight. */
 void feed_stream_pump(struct feed *feed);
 void feed_stream_flush(struct feed *feed); /* sends the batch unless it is empty */
-/* If nothing is in flight, confirms WAL without changes. */
+/* if nothing is in flight, confirms WAL without changes */
 void feed_stream_idle(struct feed *feed);
-/* Handles a message of frames and owns its bytes (malloc). False: the feed was restarted. */
-bool feed_stream_receive(struct feed *feed, char *owned, struct bytes packet);
+/*
+ * Handles a message of frames and takes ownership of its bytes (malloc). False: the feed was
+ * restarted.
+ */
+bool feed_stream_receive(struct feed *feed, char *owned, struct bytes frames);
 /* Sends a status message with the confirmed LSN. */
 void feed_send_feedback(struct feed *feed);
 /* Updates the lag metrics. */

@@ -90,7 +90,8 @@ connect_to(struct postgres_connect *connect, const struct postgres_hosts_found *
         PQsetNoticeProcessor(connect->conn, connect->on_notice, connect->ctx);
     ev_init(&connect->socket, on_connect_socket);
     connect->socket.data = connect;
-    wait_for(connect, EV_WRITE); /* libpq: start as if PQconnectPoll had returned WRITING */
+    /* required by libpq: start as if PQconnectPoll had returned WRITING */
+    wait_for(connect, EV_WRITE);
 }
 
 static void

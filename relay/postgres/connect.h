@@ -10,20 +10,20 @@
 #include "postgres/hosts.h"
 
 /*
- * RC_OK: the callback owns `conn`. RC_BAD: a host of conninfo was not resolved. RC_IO: could not
- * connect. `error` is the reason, valid during the call.
+ * RC_OK: the callback takes ownership of `conn`. RC_BAD: a host in conninfo was not resolved.
+ * RC_IO: could not connect. `error` is the reason, valid during the call.
  */
 typedef void postgres_connected(void *ctx, enum rc rc, PGconn *conn, const char *error);
 
 struct postgres_connect {
     struct ev_loop *loop;
     const char *conninfo;
-    const char *replication;     /* value of that parameter; NULL: none */
-    PQnoticeProcessor on_notice; /* with ctx; NULL: as libpq does, on stderr */
+    const char *replication;     /* value of that parameter; NULL: not set */
+    PQnoticeProcessor on_notice; /* called with ctx; NULL: libpq's default, stderr */
     postgres_connected *done;
     void *ctx;
-    struct postgres_hosts hosts; /* addresses of conninfo */
-    PGconn *conn;                /* while it connects */
+    struct postgres_hosts hosts; /* resolves the hosts in conninfo */
+    PGconn *conn;                /* NULL: not connecting */
     ev_io socket;
 };
 
@@ -36,8 +36,7 @@ void postgres_connect_start(struct postgres_connect *connect, int64_t max_age_us
 void postgres_connect_like(struct postgres_connect *connect, const PGconn *other);
 bool postgres_connect_is_resolving(const struct postgres_connect *connect);
 bool postgres_connect_is_active(const struct postgres_connect *connect);
-void postgres_connect_end(struct postgres_connect *connect); /* a no-op if nothing was started */
-void
-postgres_connect_free(struct postgres_connect *connect); /* ends it, and forgets the addresses */
+void postgres_connect_end(struct postgres_connect *connect);  /* a no-op if nothing was started */
+void postgres_connect_free(struct postgres_connect *connect); /* ends it, and frees the addresses */
 
 #endif

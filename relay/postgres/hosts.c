@@ -39,7 +39,7 @@ split_list(char *text, const char **ret_parts, size_t *ret_count)
     return true;
 }
 
-/* False: nothing to resolve, or libpq has to do it. */
+/* False: nothing to resolve, or libpq must resolve it. */
 static bool
 parse_conninfo(struct postgres_hosts *hosts, const char *conninfo)
 {
@@ -77,7 +77,7 @@ add(struct postgres_hosts *hosts, size_t i, const char *address)
         hosts->found_count++;
 }
 
-/* In the order of the settings, without unresolved hosts. */
+/* Keeps the order of the settings, and omits unresolved hosts. */
 static void
 make_lists(struct postgres_hosts *hosts, const struct resolved *found, size_t count)
 {

@@ -8,8 +8,8 @@
 #include "base/resolve.h"
 
 /*
- * In libpq's form: comma-separated lists of equal length. NULL: use what conninfo has. Valid until
- * the next postgres_hosts_find.
+ * In libpq's form: comma-separated lists of equal length. NULL: use the value in conninfo. Valid
+ * until the next postgres_hosts_find.
  */
 struct postgres_hosts_found {
     const char *host;
@@ -25,8 +25,8 @@ struct postgres_hosts {
     struct ev_loop *loop;
     postgres_hosts_done *done;
     void *ctx;
-    struct resolve *resolve; /* NULL: no lookup in progress */
-    char *host_text;         /* the lists of conninfo, split in place */
+    struct resolve *resolve; /* NULL: no lookup is in progress */
+    char *host_text;         /* the lists in conninfo, split in place */
     char *port_text;
     const char *hosts[RESOLVE_HOSTS_MAX];
     const char *ports[RESOLVE_HOSTS_MAX];
@@ -34,7 +34,7 @@ struct postgres_hosts {
     size_t port_count;                     /* 0: default port; 1: one port for all hosts */
     unsigned looked_up[RESOLVE_HOSTS_MAX]; /* index into hosts[] for each name looked up */
     struct postgres_hosts_found found;     /* the last result */
-    struct buffer host;                    /* text of `found` */
+    struct buffer host;                    /* strings of `found` */
     struct buffer hostaddr;
     struct buffer port;
     size_t found_count;

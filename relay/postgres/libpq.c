@@ -1,4 +1,4 @@
-/* libpq.c: session settings, and errors as one line with a hint. */
+/* libpq.c: session settings, and error messages as one line with a hint. */
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -8,9 +8,9 @@
 #define LINE_MAX_LEN 1024
 
 /*
- * A role or database may have limits intended for interactive queries. They would end long
- * operations at each attempt: creating a slot waits for other transactions, and the copy of
- * memberships lasts as long as the store needs. Serializable transactions fail on a standby.
+ * A role or database may have limits for interactive queries. They would end long operations at
+ * each attempt: creating a slot waits for other transactions, and the copy of memberships lasts as
+ * long as the store needs. Serializable transactions fail on a standby.
  */
 #define SETTINGS                                                                                   \
     "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_session_timeout = 0;"               \
@@ -72,14 +72,14 @@ static const struct hint hints[] = {
     {NULL, "no encryption",
      "pg_hba.conf requires TLS: set sslmode = verify-full in [feed] conninfo"},
     {NULL, "is not permitted to log in",
-     "run ALTER ROLE .. LOGIN for the relay's role, on the primary"},
+     "run ALTER ROLE ... LOGIN for the relay's role, on the primary"},
     {NULL, "too many connections for", "raise the CONNECTION LIMIT of the role or database"},
     {NULL, "too many clients", "raise max_connections"},
     {NULL, "connection slots are reserved", "raise max_connections"},
     {NULL, "exceeds max_wal_senders", "raise max_wal_senders"},
     {NULL, "FATAL:  role \"",
      "user in [feed] conninfo must name the relay's role: on the primary CREATE ROLE relay LOGIN "
-     "REPLICATION PASSWORD '..' IN ROLE clairon_relay"},
+     "REPLICATION PASSWORD '...' IN ROLE clairon_relay"},
     {NULL, "FATAL:  database \"", "dbname in [feed] conninfo must name the database of the rules"},
     {NULL, "pg_hba.conf", "allow the relay's role to connect to this database in pg_hba.conf"},
     {"53400", "replication slots", "raise max_replication_slots or drop an unused slot"},
@@ -99,7 +99,7 @@ postgres_error_hint(const char *sqlstate, const char *message)
     return "";
 }
 
-/* Whether the line at `at`, of `len` bytes, occurs earlier in `message`. */
+/* Whether the line at `at`, of `len` bytes, already occurs earlier in `message`. */
 static bool
 is_repeated(const char *message, const char *at, size_t len)
 {
@@ -113,7 +113,9 @@ is_repeated(const char *message, const char *at, size_t len)
     return false;
 }
 
-/* libpq tries a host with and without TLS and reports both attempts, often in the same words. */
+/*
+ * libpq tries a host with and without TLS and reports both attempts, often with the same message.
+ */
 const char *
 postgres_error_line(const char *message)
 {

@@ -1,15 +1,15 @@
-/* libpq.h: session settings and error texts for connections to PostgreSQL. */
+/* libpq.h: session settings and error messages for connections to PostgreSQL. */
 #ifndef CLAIRON_POSTGRES_LIBPQ_H
 #define CLAIRON_POSTGRES_LIBPQ_H
 
 #include <libpq-fe.h>
 
-/* The first command of each session; it depends on the version of the server. */
+/* The first command of each session, which depends on the server's version. */
 const char *postgres_session_command(const PGconn *conn);
 
-/* Hint for the operator about a server error; "" if there is none. */
+/* Returns a hint for the operator about a server error, or "". */
 const char *postgres_error_hint(const char *sqlstate, const char *message);
-/* The message on one line, without repeated lines. Valid until the next call. */
+/* Returns the message on one line, without repeated lines. Valid until the next call. */
 const char *postgres_error_line(const char *message);
 
 #endif

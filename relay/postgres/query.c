@@ -1,4 +1,4 @@
-/* query.c: repeats one query on its own connection. */
+/* query.c: repeats one query over a separate connection. */
 #include "postgres/query.h"
 
 #include "postgres/libpq.h"
@@ -35,7 +35,7 @@ on_query_result(void *ctx, const PGresult *result)
 static void
 on_query_done(void *ctx)
 {
-    (void)ctx; /* the connection waits for the next postgres_query_send */
+    (void)ctx; /* the connection stays open for the next postgres_query_send */
 }
 
 static void

@@ -1,4 +1,4 @@
-/* query.h: a query repeated on its own connection. */
+/* query.h: repeats one query over a separate connection. */
 #ifndef CLAIRON_POSTGRES_QUERY_H
 #define CLAIRON_POSTGRES_QUERY_H
 
@@ -6,11 +6,11 @@
 
 #include "postgres/session.h"
 
-/* No callback may call postgres_query_end. */
+/* Callbacks must not call postgres_query_end. */
 struct postgres_query {
     struct ev_loop *loop;
     const char *conninfo;
-    /* if conninfo names several hosts: use the server of this connection; NULL: any */
+    /* for a conninfo with several hosts: use the server of this connection; NULL: any server */
     const PGconn *same_server_as;
     const char *sql;
     void (*on_rows)(void *ctx, const PGresult *rows); /* NULL: ignore the rows */

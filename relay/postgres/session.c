@@ -15,7 +15,7 @@ close_conn(struct postgres_session *session)
     session->is_ready = session->is_busy = false;
 }
 
-/* The message lives in the connection or its result, so that is freed afterwards. */
+/* `message` may belong to the connection or its result, so free them after the callback. */
 static void
 fail_session(struct postgres_session *session, const char *message)
 {
@@ -25,7 +25,7 @@ fail_session(struct postgres_session *session, const char *message)
     session->events->on_lost(session->ctx, line);
 }
 
-/* Flushes libpq's output buffer, now or when the socket is writable. */
+/* Flushes libpq's output buffer, immediately or when the socket is writable. */
 static void
 flush(struct postgres_session *session)
 {
@@ -39,7 +39,7 @@ flush(struct postgres_session *session)
         ev_io_stop(session->connect.loop, &session->writable);
 }
 
-/* `was_sent`: as libpq's functions return it. */
+/* `was_sent`: the return value of the libpq function. */
 static void
 begin_command(struct postgres_session *session, bool was_sent)
 {

@@ -10,11 +10,12 @@
 
 /* The callbacks may call postgres_session_close. */
 struct postgres_session_events {
-    const char *(*setup)(void *ctx, const PGconn *conn);  /* the first command of the session */
+    /* returns the first command of the session */
+    const char *(*setup)(void *ctx, const PGconn *conn);
     void (*on_ready)(void *ctx);                          /* connected and set up */
-    void (*on_result)(void *ctx, const PGresult *result); /* also an error of the server */
+    void (*on_result)(void *ctx, const PGresult *result); /* the result may be a server error */
     void (*on_done)(void *ctx);                           /* after the last result of a command */
-    void (*on_lost)(void *ctx, const char *message);      /* the connection is closed already */
+    void (*on_lost)(void *ctx, const char *message);      /* the connection is already closed */
 };
 
 struct postgres_session {
@@ -22,20 +23,20 @@ struct postgres_session {
     const struct postgres_session_events *events;
     void *ctx;
     PGconn *conn;  /* NULL: not connected */
-    bool is_ready; /* set up */
+    bool is_ready; /* connected and set up */
     bool is_busy;  /* a command is running */
     ev_io readable;
     ev_io writable;
 };
 
-/* Connects; to the server of another connection, unless it is NULL. A no-op while it is open. */
+/* Connects; unless `like` is NULL, to the server of that connection. A no-op while it is open. */
 void postgres_session_open(struct postgres_session *session, const PGconn *like);
 /* Sends a command to a session that is ready and not busy. May call on_lost. */
 void postgres_session_send(struct postgres_session *session, const char *command);
-/* The same with parameters as text (NULL is null). Each row becomes a result of its own. */
+/* The same with parameters as strings; NULL is null. Each row is returned as a separate result. */
 void postgres_session_send_rows(struct postgres_session *session, const char *command,
                                 const char *const *parameters, int count);
-/* Without callbacks. Also ends an attempt to connect; a no-op if nothing was opened. */
+/* No callback is called. Also ends a connection attempt; a no-op if nothing was opened. */
 void postgres_session_close(struct postgres_session *session);
 void postgres_session_free(struct postgres_session *session); /* closes it */
 

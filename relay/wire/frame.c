@@ -197,17 +197,17 @@ parse_common(struct bytes whole, struct frame *frame)
 }
 
 enum rc
-frame_parse(struct bytes packet, struct frame *ret_frame, size_t *ret_len)
+frame_parse(struct bytes bytes, struct frame *ret_frame, size_t *ret_len)
 {
     struct frame frame;
     size_t len;
 
-    if (packet.len < FRAME_COMMON_SIZE)
+    if (bytes.len < FRAME_COMMON_SIZE)
         return RC_BAD;
-    len = bytes_get_u32(packet.at + FRAME_AT_LENGTH);
-    if (len < FRAME_COMMON_SIZE || len > packet.len)
+    len = bytes_get_u32(bytes.at + FRAME_AT_LENGTH);
+    if (len < FRAME_COMMON_SIZE || len > bytes.len)
         return RC_BAD;
-    if (parse_common(bytes_slice(packet.at, len), &frame) != RC_OK)
+    if (parse_common(bytes_slice(bytes.at, len), &frame) != RC_OK)
         return RC_BAD;
     *ret_frame = frame;
     *ret_len = len;

@@ -74,10 +74,10 @@ struct frame {
 };
 
 /*
- * Parses the frame at the start of `packet`; *ret_len is its length. RC_BAD: not a frame of a
+ * Parses the frame at the start of `bytes`; *ret_len is its length. RC_BAD: not a frame of a
  * known version. Safe for any bytes.
  */
-MUST_CHECK enum rc frame_parse(struct bytes packet, struct frame *ret_frame, size_t *ret_len);
+MUST_CHECK enum rc frame_parse(struct bytes bytes, struct frame *ret_frame, size_t *ret_len);
 
 /* Parses the header of a notification frame as the store keeps it; `data` stays empty. */
 MUST_CHECK enum rc frame_parse_header(struct bytes head, struct frame *ret_frame);

@@ -12,7 +12,7 @@ walmsg_parse(struct bytes message, struct walmsg *ret_message)
         *ret_message = (struct walmsg){
             .kind = WALMSG_DATA,
             .wal_end = bytes_get_u64(message.at + 9),
-            .packet = {message.at + DATA_HEAD_SIZE, message.len - DATA_HEAD_SIZE},
+            .data = {message.at + DATA_HEAD_SIZE, message.len - DATA_HEAD_SIZE},
         };
         return RC_OK;
     }

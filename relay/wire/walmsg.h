@@ -15,7 +15,7 @@ struct walmsg {
     enum walmsg_kind kind;
     uint64_t wal_end; /* keepalive: the server's end of WAL */
     bool reply_requested;
-    struct bytes packet; /* data: the plugin's output; a view */
+    struct bytes data; /* WALMSG_DATA: the output of the plugin; points into the message */
 };
 
 #define WALMSG_STATUS_SIZE 34

@@ -30,7 +30,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     size_t len;
 
     if (walmsg_parse(packet, &message) == RC_OK && message.kind == WALMSG_DATA)
-        packet = message.packet;
+        packet = message.data;
     while (packet.len > 0 && frame_parse(packet, &frame, &len) == RC_OK) {
         if (len == 0 || len > packet.len)
             __builtin_trap();

@@ -1,4 +1,9 @@
-/* keys.h: the names of all keys in the store. The build also inserts them into the scripts. */
+/*
+ * keys.h: the names of all keys in the store. The build also inserts them into the scripts.
+ *
+ * A key consists of its shard's prefix and one of the kinds below. If a kind ends in a colon, a
+ * name follows: a slot, user, notification, target, relay, ticket or idempotency key.
+ */
 #ifndef CLAIRON_STORE_KEYS_H
 #define CLAIRON_STORE_KEYS_H
 

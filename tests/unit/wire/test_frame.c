@@ -468,7 +468,7 @@ test_replication_messages_are_parsed(void **state)
     assert_true(message.reply_requested);
     assert_int_equal(walmsg_parse((struct bytes){keepalive, 17}, &message), RC_BAD);
     assert_int_equal(walmsg_parse((struct bytes){data, 27}, &message), RC_OK);
-    assert_int_equal(message.packet.len, 2);
+    assert_int_equal(message.data.len, 2);
     assert_int_equal(walmsg_parse((struct bytes){data, 24}, &message), RC_BAD);
     assert_int_equal(walmsg_parse((struct bytes){data, 0}, &message), RC_BAD);
     walmsg_status(status, 3, 2, 0);

@@ -49,10 +49,11 @@ local function backoff_ms(kind, retries, id, base, cap)
     return math.floor(math.min(wait * (1 + jitter), cap))
 end
 
--- Pending notifications by id: {entry =, left = users without an ack, open_ended = expiration of an open-ended
--- audience in ms or nil, ends = whether it expires, is_retried = whether it was retried, acked = whether its
--- state holds acks}. false: not pending. A string: the stored text, which notification_of() parses on
--- first use. save_notifications() writes the changes once, as many acks of a call change the same keys.
+-- Pending notifications by id: {entry =, left = users without an ack, open_ended = expiration of an
+-- open-ended audience in ms or nil, ends = whether it expires, is_retried = whether it was retried,
+-- acked = whether its state contains acks}. false: not pending. A string: the stored value, which
+-- notification_of() parses on first use. save_notifications() writes all changes at the end,
+-- because many acks of a call change the same keys.
 local notifications, changed, completed = {}, {}, {}
 local due_to_remove, entries_to_ack, keys_to_delete, retried_to_remove = {}, {}, {}, {}
 
