@@ -5,7 +5,7 @@
 # standby whose replay is paused and resumed. Clients use both relays, over WebSocket and server-sent events. Relays,
 # store, both servers and connections are paused, killed and cut. From PostgreSQL 16 on the standby may also feed the
 # relays. Every second round has synchronous replication: then a primary shows commits long after relays have read them,
-# perhaps in another order. In three of four rounds tables are truncated.
+# perhaps in another order.
 #
 # The long form has a random seed. To repeat a run: CLAIRON_LIVE_SEED=n; for longer ones: CLAIRON_LIVE_ROUNDS=n,
 # CLAIRON_LIVE_FAULTS=n per round.
@@ -34,7 +34,7 @@ sub start_random { srand hex substr md5_hex("$SEED @_"), 0, 8; return }
 start_random('settings');
 
 my $feed_on_standby = pg_major() >= 16 && rand() < 0.8;
-my ($is_synchronous, $truncates) = (rand() < 0.5);    # in the current round
+my $is_synchronous = rand() < 0.5;    # in the current round
 note sprintf 'seed %d, %d rounds of %d faults, feed on the %s', $SEED, $ROUNDS, $FAULTS, $feed_on_standby ? 'standby' : 'primary';
 
 my $primary = Clairon::Test::postgresql('primary', conf => "max_prepared_transactions = 10\nsynchronous_commit = remote_apply\n");
@@ -94,7 +94,6 @@ my @clients = map {
         token => token(sub => $user, $TOKEN_GROUPS{$user} ? (groups => $TOKEN_GROUPS{$user}) : ()) } }
   [ 'u1', 0, 0 ], [ 'u1', 1, 0 ], [ 'u2', 0, 0 ], [ 'u2', 1, 1 ], [ 'u3', 1, 0 ];
 my %user_of = map { $_->{name} => $_->{user} } @clients;
-my %is_stream = map { $_->{name} => 1 } grep { $_->{isStream} } @clients;
 my $page = Clairon::Test::page(name => 'lists', websocket => 1, url => $relays[0]->url . '/v1/ws', token => token(sub => 'none'),
     script => 'const CLIENTS = ' . JSON->new->canonical->encode(\@clients) . ";\n" . slurp_file(top() . '/tests/perl/Clairon/Test/Live/lists.js'));
 
@@ -131,7 +130,6 @@ sub check_published
     my @errors;
     for my $event (splice @unchecked)
     {
-        next if $truncates && $is_stream{ $event->{client} };    # see below
         my $progress = $progress{ $event->{client} }{ $event->{list} } //= {};
         my $error = $history->follow($progress, history_list($event->{client}, $event->{list}), $event->{text});
         $counts{states}++;
@@ -142,9 +140,7 @@ sub check_published
     return @errors;
 }
 
-# Over server-sent events a relay announces no changes of memberships, and no TRUNCATE: such a list is right after the next
-# connection.
-my @series = map { my $client = $_; map { [ $client->{name}, $_ ] } grep { $_ ne 'team' || !$client->{isStream} } qw(own team open docs) } @clients;
+my @series = map { my $name = $_->{name}; map { [ $name, $_ ] } qw(own team open docs) } @clients;
 sub lagging { return grep { ($published{ $_->[0] }{ $_->[1] } // 'nothing') ne $history->newest(history_list(@$_)) } @series }
 
 # ---- the database
@@ -256,9 +252,8 @@ for my $round (1 .. $ROUNDS)
 {
     $is_synchronous = !$is_synchronous;
     set_synchronous($is_synchronous);
-    $truncates = $round % 4 != 1;
-    note sprintf 'round %d: %s replication, %s', $round, $is_synchronous ? 'synchronous' : 'asynchronous', $truncates ? 'TRUNCATE' : 'no TRUNCATE';
-    $writers->start($WRITERS, truncates => $truncates);
+    note sprintf 'round %d: %s replication', $round, $is_synchronous ? 'synchronous' : 'asynchronous';
+    $writers->start($WRITERS);
     for my $fault (1 .. $FAULTS)
     {
         # Other modules use random numbers too.
@@ -271,7 +266,6 @@ for my $round (1 .. $ROUNDS)
     }
     $writers->finish;
     $history->extend;
-    $_->cut for $truncates ? @to_relays : ();
     my $is_at_rest = eval { wait_until('all lists have the last state', sub { read_events(); !lagging() }); 1 };
     ok($is_at_rest, "round $round: at rest each list has the last state") or diag(map {
         sprintf "%s %s: \"%s\", expected \"%s\"\n", @$_, $published{ $_->[0] }{ $_->[1] } // 'nothing', $history->newest(history_list(@$_)) } lagging());

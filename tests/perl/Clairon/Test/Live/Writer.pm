@@ -2,7 +2,7 @@
 #
 #   my $writers = Clairon::Test::Live::Writer->new($pg, users => [qw(u1 u2)], seed => 1);
 #   $writers->fill;                          # the first rows
-#   $writers->start(3, truncates => 1);
+#   $writers->start(3);
 #   $writers->finish;                        # all transactions have ended, also prepared ones
 #
 # The tables are those of tests/tap/rows/live_lists_against_model.pl. A failed transaction is rolled back: two writers may
@@ -90,7 +90,7 @@ sub statement
     return $self->change_doc                             if $die < 0.45;
     return $self->change_member                          if $die < 0.53;
     return sprintf 'UPDATE tasks SET n = %d + id WHERE id %% 3 = %d', $self->number * 100, rand 3 if $die < 0.57;
-    return 'TRUNCATE ' . pick(qw(tasks docs))            if $die < 0.58 && $self->{truncates};
+    return 'TRUNCATE ' . pick(qw(tasks docs)) if $die < 0.58;
     return $self->update_task($id);
 }
 
@@ -121,8 +121,7 @@ sub write_until_stopped
 
 sub start
 {
-    my ($self, $count, %options) = @_;
-    $self->{truncates} = $options{truncates};
+    my ($self, $count) = @_;
     unlink $self->{stop_file};
     for (1 .. $count)
     {

@@ -32,7 +32,7 @@ for (const { name, url, token, isStream } of CLIENTS) {
   const its = connect({
     url,
     token,
-    transports: isStream ? ['sse', 'poll'] : ['ws'],
+    transports: [isStream ? 'sse' : 'ws'],
     fetch: notedFetch,
     WebSocket: NotedSocket,
     backoff: { base: 50, cap: 500 },
@@ -41,7 +41,6 @@ for (const { name, url, token, isStream } of CLIENTS) {
   its.on('gap', (gap) => emit({ client: name, gap }));
   its.on('error', ({ error }) => emit({ client: name, error: error.message }));
   for (const [list, [source, rule, columns]] of Object.entries(LISTS)) {
-    if (isStream && list === 'team') continue; // needs `reload` frames
     const live = its.live(source, rule && { rule });
     let published;
     live.subscribe((rows) => {
