@@ -6,20 +6,19 @@
 #include <stddef.h>
 
 /*
- * Up to `max` items of one size. On the heap, short-lived items between long-lived ones would
- * leave holes that stay resident. {.item_bytes = .., .most = ..} is an empty arena. Not
- * thread-safe.
+ * Up to `max` items of one size. On the heap, short-lived items between long-lived ones would leave
+ * holes that remain resident. {.item_bytes = ..., .max = ...} is an empty arena. Not thread-safe.
  */
 struct arena {
     size_t item_bytes; /* at least the size of a pointer */
-    size_t max;        /* items */
-    char *first;       /* NULL: nothing allocated yet */
+    size_t max;        /* maximum number of items */
+    char *first;       /* NULL: no memory is reserved */
     size_t in_use;
-    size_t used; /* allocated since the arena was last empty */
+    size_t used; /* items allocated since the arena was last empty */
     struct arena_item *free_list;
 };
 
-/* Not initialized, aligned to item_bytes. NULL: all items are in use. */
+/* The item is not initialized, and is aligned to item_bytes. NULL: all items are in use. */
 void *arena_alloc(struct arena *arena);
 
 /* When the last item is freed, most memory returns to the system. */

@@ -7,10 +7,10 @@
 #include "base/rc.h"
 
 struct buffer {
-    char *bytes; /* zero-terminated once something was added */
+    char *bytes; /* zero-terminated after the first addition */
     size_t len;
     size_t room;
-    size_t limit; /* bytes; adding beyond it returns RC_LIMIT and adds nothing */
+    size_t limit; /* maximum bytes; an addition beyond it returns RC_LIMIT and adds nothing */
 };
 
 void buffer_init(struct buffer *buffer, size_t limit);

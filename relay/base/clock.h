@@ -10,7 +10,7 @@ int64_t clock_wall_us(void); /* since 1970-01-01 UTC */
 #define CLOCK_TEXT_MAX 40
 
 /*
- * A wall time as ISO 8601 in UTC, with six or three digits after the point:
+ * Writes a wall time as ISO 8601 in UTC, with six or three fractional digits:
  * 2025-03-15T12:34:56.123456Z.
  */
 void clock_text_us(int64_t us, char ret_text[CLOCK_TEXT_MAX]);

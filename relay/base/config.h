@@ -18,34 +18,36 @@
 
 struct config_origin {
     enum { ORIGIN_DEFAULT, ORIGIN_FILE, ORIGIN_VARIABLE, ORIGIN_ARGUMENT } from;
-    unsigned line; /* of the file; kept if the value is overridden */
+    unsigned line; /* line in the file; kept if the value is overridden */
 };
 
 /* Strings are owned by the config and live until config_free; NULL means unset. */
 struct config {
-    const char *path; /* of its file, owned by the caller; NULL: none */
+    const char *path; /* path of its file, owned by the caller; NULL: no file */
     struct config_origin origins[CONFIG_KEYS_MAX];
     struct {
         char *conninfo;            /* libpq connection string; `replication=database` is added */
         char *slot;                /* default "clairon" */
         bool create_slot;          /* default true */
         int64_t create_timeout_ms; /* default 5 m */
-        char *primary_conninfo;    /* of a standby's primary; NULL: the primary is not contacted */
-        char *topic_prefix;        /* NULL: the plugin's default, the database's name */
+        /* connection string of a standby's primary; NULL: the primary is not contacted */
+        char *primary_conninfo;
+        char *topic_prefix; /* NULL: the plugin's default, the database's name */
     } feed;
     struct {
-        char *url;      /* default redis://127.0.0.1:6379; its kinds: urls.h */
+        char *url;      /* default redis://127.0.0.1:6379; for other forms see urls.h */
         char *prefix;   /* default "clairon" */
         char *tls_ca;   /* for rediss://; NULL: the system's CA certificates */
         char *tls_cert; /* the relay's client certificate, for stores that require one */
         char *tls_key;
         char *sentinel_user;
         char *sentinel_password_file;
-        char *sentinel_password; /* of that file, read at load; NULL: none */
+        char *sentinel_password; /* content of that file, read at load; NULL: none */
         int shards;              /* default 1; 16 with a cluster */
         int64_t retention_ms;    /* default 7 d */
-        int min_replicas;        /* that must have confirmed notifications; default 0 */
-        bool publish_sync;       /* POST /v1/notifications waits for the store's disk */
+        /* replicas that must have stored a notification before it is confirmed; default 0 */
+        int min_replicas;
+        bool publish_sync; /* POST /v1/notifications waits for the store's disk */
     } store;
     struct {
         char *listen;       /* host:port, [v6]:port or unix:/path; default 127.0.0.1:8080 */
@@ -55,16 +57,16 @@ struct config {
         int max_connections;         /* default 19000 */
         int max_per_address;         /* connections; 0: no limit, as for the next four */
         int max_per_user;            /* connections */
-        int connect_rate;            /* new WebSocket and SSE connections a second */
-        int message_rate;            /* client messages a second per connection */
-        int request_rate;            /* HTTP requests a second per user or address */
-        bool max_per_address_is_set; /* explicitly set; the default exempts proxies */
+        int connect_rate;            /* new WebSocket and SSE connections per second */
+        int message_rate;            /* client messages per second and connection */
+        int request_rate;            /* HTTP requests per second and user or address */
+        bool max_per_address_is_set; /* set explicitly; the default exempts proxies */
         bool connect_rate_is_set;
         bool request_rate_is_set;
         char *trusted_proxies; /* comma-separated networks; NULL: none */
         char *tls_cert;
         char *tls_key;
-        char *tls_ciphers; /* of TLS 1.2 */
+        char *tls_ciphers; /* for TLS 1.2 */
         bool console;      /* /console, for tokens with the claim admin */
         int64_t ping_ms;
         int64_t pong_timeout_ms;
@@ -80,10 +82,10 @@ struct config {
         int64_t backoff_cap_ms;
         int window; /* unacknowledged notifications per connection */
         int64_t expiring_ms;
-        int64_t shed_lag_ms; /* queueing delay at which load shedding begins; 0: never */
-        int64_t shed_bytes;  /* bytes in send queues at which it begins; 0: never */
-        bool hide_targets;   /* recipients do not see an audience's targets */
-        int resume_pages;    /* pages from the store a second per user; 0: no limit */
+        int64_t shed_lag_ms; /* queueing delay at which load shedding starts; 0: never */
+        int64_t shed_bytes;  /* bytes in send queues at which load shedding starts; 0: never */
+        bool hide_targets;   /* recipients do not receive an audience's targets */
+        int resume_pages;    /* pages read from the store per second and user; 0: no limit */
     } delivery;
     struct {
         char *hs256_secret_file;
@@ -109,24 +111,24 @@ struct config {
         int64_t timeout_ms;
         int max_rows;
         int64_t max_bytes;
-        int queue; /* requests */
+        int queue; /* maximum queued requests */
     } rows;
-    /* indexed by key: a secret passed as an argument */
+    /* indexed by key: the secret was passed as an argument */
     bool secret_arguments[CONFIG_KEYS_MAX];
-    bool file_is_secret; /* the settings file itself holds a secret */
+    bool file_is_secret; /* the settings file itself contains a secret */
 };
 
 #define CONFIG_ERROR_MAX 16384
 #define CONFIG_WHERE_MAX 512
 
-/* "relay.conf:3: [gate] listen", "argument --gate.listen", .. or "[gate] listen". */
+/* "relay.conf:3: [gate] listen", "argument --gate.listen", ... or "[gate] listen". */
 void config_where(const struct config *config, const char *section, const char *name,
                   char where[CONFIG_WHERE_MAX]);
 
 /*
- * Fills *ret_config: defaults, then the file (path NULL: none), then CLAIRON_SECTION_KEY from the
- * environment, then --section.key=value from argv. Consumed entries of argv are set to NULL. On
- * RC_BAD `error` has one line per error: the problem, its origin (file:line, argument or
+ * Fills *ret_config: defaults, then the file (path NULL: no file), then CLAIRON_SECTION_KEY from
+ * the environment, then --section.key=value from argv. Consumed entries of argv are set to NULL.
+ * RC_BAD: `error` has one line per error: the problem, its origin (file:line, argument or
  * variable), and the valid values. The caller calls config_free in either case.
  */
 MUST_CHECK enum rc config_load(struct config *ret_config, const char *path, int argc, char **argv,
@@ -137,17 +139,17 @@ enum config_key_change {
     CONFIG_KEY_FIXED,            /* the key is not in a file */
     CONFIG_KEY_BAD,              /* read error; the key is unchanged */
     CONFIG_KEY_UNCHANGED,        /* the file was not modified */
-    CONFIG_KEY_CHANGED,          /* new key; the previous one is in auth.previous */
-    CONFIG_KEY_PREVIOUS_REVOKED, /* the same key, written again: auth.previous is revoked */
+    CONFIG_KEY_CHANGED,          /* a new key; auth.previous is the former one */
+    CONFIG_KEY_PREVIOUS_REVOKED, /* the same key was written again: auth.previous is revoked */
 };
 
 /*
- * Reads the key file of [auth] again; pointers to the keys become invalid. BAD: `error` is the
- * reason.
+ * Reads the key file of [auth] again; pointers to the keys become invalid. CONFIG_KEY_BAD: `error`
+ * is the reason.
  */
 enum config_key_change config_reload_key(struct config *config, char error[CONFIG_ERROR_MAX]);
 
-/* A file that holds a secret. */
+/* A file that contains a secret. */
 struct config_secret_file {
     const char *name; /* "hs256_secret_file" */
     const char *section;
@@ -158,7 +160,7 @@ struct config_secret_file {
 #define CONFIG_SECRET_FILES_MAX 5
 
 /*
- * Fills `files` with the secret files that are set and returns their count. The settings file has
+ * Fills `files` with the secret files that are set, and returns their number. The settings file has
  * no section.
  */
 size_t config_secret_files(const struct config *config,
@@ -169,7 +171,7 @@ void config_warn_exposed(const struct config *config);
 
 /*
  * Writes the settings of `section` (NULL: all, required ones first) with type, range, default and
- * meaning, in the form of arguments. False: no such section.
+ * meaning, in the form of arguments. False: the section does not exist.
  */
 bool config_help(FILE *out, const char *section);
 

@@ -3,12 +3,12 @@
 #define CLAIRON_BASE_CONNINFO_H
 
 /*
- * Returns NULL if libpq can parse it, else "must be .." with libpq's message. The message has no
- * part of the text, which may be a password. Valid until the next call.
+ * Returns NULL if libpq can parse it, otherwise "must be ..." with libpq's message. The message
+ * contains no part of the string, which may be a password. Valid until the next call.
  */
 const char *conninfo_error(const char *text);
 
-/* The password file it names; NULL: none. The caller frees it. */
+/* Returns the password file that it names; NULL: none. The caller frees it. */
 char *conninfo_passfile(const char *text);
 
 #endif

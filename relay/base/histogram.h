@@ -26,7 +26,7 @@
     X(60000000, "60")                                                                              \
     X(300000000, "300")
 
-#define HISTOGRAM_ONE(end_us, text) +1 /* NOLINT(bugprone-macro-parentheses): a sum of these */
+#define HISTOGRAM_ONE(end_us, text) +1 /* NOLINT(bugprone-macro-parentheses): their sum is used */
 #define HISTOGRAM_STEP_COUNT (HISTOGRAM_STEPS(HISTOGRAM_ONE))
 
 struct histogram {
@@ -34,15 +34,18 @@ struct histogram {
     uint64_t sum_us;
 };
 
-/* One comparison per bucket and two additions: cheap enough for hot paths. Negative counts as 0. */
+/*
+ * Costs one comparison per bucket and two additions: suitable for hot paths. A negative duration
+ * counts as 0.
+ */
 void histogram_add(struct histogram *histogram, int64_t elapsed_us);
 
 /* Adds the counts of `other`. */
 void histogram_sum(struct histogram *histogram, const struct histogram *other);
 
 /*
- * Writes the samples in Prometheus' text format, without HELP and TYPE. `metric` may have labels,
- * as in name{script="ack"}.
+ * Writes the samples in Prometheus' text format, without HELP and TYPE. `metric` may include
+ * labels, as in name{script="ack"}.
  */
 MUST_CHECK enum rc histogram_write(const struct histogram *histogram, const char *metric,
                                    struct buffer *out);

@@ -1,19 +1,19 @@
 /*
  * log.h: writes one event as one line on standard error, as logfmt or JSON.
  *
- * logfmt: component=store level=warn time=<time> msg="store connection failed" error=".."
- * JSON:   {"component":"store","level":"warn","time":"<time>","msg":"..","error":".."}
+ * logfmt: component=store level=warn time=<time> msg="store connection failed" error="..."
+ * JSON:   {"component":"store","level":"warn","time":"<time>","msg":"...","error":"..."}
  *
- * How to word a message (PostgreSQL's style guide): lower case start, no full stop, one fact.
+ * Messages follow PostgreSQL's style guide: lower case start, no full stop, one fact.
  * The message is constant, so that an operator can grep for it; values go into fields:
  *
  *     log_warn("feed", "could not create slot", LOG_TEXT("slot", name), LOG_INT("retry_ms", ms));
  *
- * "could not .." if a retry may succeed, "cannot .." if it never will. A hint follows a colon or
- * is a field "hint". Keys are lower case with underscores and end in their unit: "wait_ms",
+ * "could not ..." if a retry may succeed, "cannot ..." if it never will. A hint follows a colon or
+ * is the field "hint". Keys are lower case with underscores and end in their unit: "wait_ms",
  * "size_bytes", "period_s". The same value has the same key everywhere: "error", "user", "id",
- * "slot", "lsn", "host", "path", "count", "suppressed". A line holds no secret and no body of a
- * notification.
+ * "slot", "lsn", "host", "path", "count", "suppressed". A line contains no secret and no
+ * notification content.
  */
 #ifndef CLAIRON_BASE_LOG_H
 #define CLAIRON_BASE_LOG_H
@@ -36,13 +36,13 @@ enum log_field_type {
     LOG_FIELD_BOOL,
 };
 
-/* One detail of an event; use the LOG_.. macros. Its pointers are read only during the call. */
+/* One field of an event; use the LOG_... macros. Its pointers are read only during the call. */
 struct log_field {
     enum log_field_type type;
     const char *key;
     union {
         struct {
-            const char *bytes; /* NULL: the field is left out */
+            const char *bytes; /* NULL: the field is omitted */
             size_t len;
         } text;
         int64_t number;
@@ -52,7 +52,7 @@ struct log_field {
     };
 };
 
-/* LOG_TEXT and LOG_BYTES leave the field out if the pointer is NULL. */
+/* LOG_TEXT and LOG_BYTES omit the field if the pointer is NULL. */
 #define LOG_TEXT(name, value) (log_field_text((name), (value)))
 #define LOG_BYTES(name, value, length) (log_field_bytes((name), (value), (length)))
 #define LOG_INT(name, value)                                                                       \
@@ -71,20 +71,20 @@ struct log_field log_field_bytes(const char *key, const char *bytes, size_t len)
 /* Process-wide. Call it once, from the main thread, before the first event. */
 void log_setup(enum log_level level, enum log_format format);
 
-/* From now on, adds the lines that could not be written to *total. */
+/* From now on, adds the number of lost lines to *total. */
 void log_count_lost(uint64_t *total);
 
 /*
  * Writes one line of at most 4 kB. `component` is the part of the relay: "feed", "store-reader".
  * `fields` ends with LOG_END. Control bytes, quotes and invalid UTF-8 are escaped. A long text is
- * cut and ends in ".."; the message comes first, so no field can push it out. A field that does
- * not fit is left out. Never blocks: a line that cannot be written is dropped, and the
- * next written line is preceded by the number of dropped ones. Keeps errno.
+ * truncated and ends in "..". The message is first, so fields cannot displace it. A field that does
+ * not fit is omitted. Never blocks: a line that cannot be written is dropped, and the number of
+ * dropped lines is written before the next line. Preserves errno.
  */
 void log_write(enum log_level level, const char *component, const char *message,
                const struct log_field *fields);
 
-/* log_event(level, component, "message", LOG_TEXT(..), ..): the fields are optional. */
+/* log_event(level, component, "message", LOG_TEXT(...), ...): the fields are optional. */
 #define log_event(level, component, ...)                                                           \
     log_write((level), (component), LOG_FIRST(__VA_ARGS__, LOG_END),                               \
               (const struct log_field[]){LOG_REST(__VA_ARGS__, LOG_END)})

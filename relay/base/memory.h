@@ -1,4 +1,4 @@
-/* memory.h: small bounded allocations that abort with a log line when out of memory. */
+/* memory.h: small bounded allocations that log and abort when out of memory. */
 #ifndef CLAIRON_BASE_MEMORY_H
 #define CLAIRON_BASE_MEMORY_H
 

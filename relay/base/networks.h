@@ -4,12 +4,15 @@
 
 #include <stdbool.h>
 
-#define NETWORKS_UNIX "unix" /* also matches peers of a unix socket */
+#define NETWORKS_UNIX "unix" /* also matches peers on a Unix socket */
 
-/* True when every item of the list is an address, a network or "unix". */
+/* True if every item of the list is an address, a network or "unix". */
 bool networks_are_valid(const char *list);
 
-/* True if an item of the list contains this address or is "unix" for it. NULL contains nothing. */
+/*
+ * True if an item of the list contains this address, or if both are "unix". A NULL list contains
+ * nothing.
+ */
 bool networks_contain(const char *list, const char *address);
 
 /* True for an IPv4 or IPv6 address in numeric form. */
@@ -18,8 +21,8 @@ bool networks_is_address(const char *text);
 #define NETWORKS_ADDRESS_MAX 46 /* numeric address with terminating zero */
 
 /*
- * Replaces an IPv6 address by its /64, as one user has the whole network. An IPv4 address, also if
- * mapped into IPv6, becomes itself.
+ * Replaces an IPv6 address by its /64, because one user has the whole network. An IPv4 address is
+ * unchanged; an IPv4-mapped one becomes IPv4.
  */
 void networks_aggregate(char address[NETWORKS_ADDRESS_MAX]);
 

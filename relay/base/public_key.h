@@ -1,4 +1,4 @@
-/* public_key.h: checks that a PEM file holds a public key that can verify tokens. */
+/* public_key.h: checks that a PEM file contains a public key that can verify tokens. */
 #ifndef CLAIRON_BASE_PUBLIC_KEY_H
 #define CLAIRON_BASE_PUBLIC_KEY_H
 
@@ -6,7 +6,7 @@
 
 #define PUBLIC_KEY_FAULT_MAX 160
 
-/* Returns NULL if it does, else the problem: "must ..", "has .." or "is ..". */
+/* Returns NULL if it does, otherwise the problem: "must ...", "has ..." or "is ...". */
 const char *public_key_error(const char *pem, size_t len, char fault[PUBLIC_KEY_FAULT_MAX]);
 
 #endif

@@ -5,10 +5,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A token bucket of one second. Zeroed: full. Times are monotonic, in us. */
+/* A token bucket for one second. A zeroed bucket is full. Times are monotonic, in us. */
 struct rate_bucket {
     double left;
-    int64_t at_us; /* time of `left`; 0: never used */
+    int64_t at_us; /* time at which `left` was computed; 0: never used */
 };
 
 /* True if a token was available. A rate of 0 means no limit. */
@@ -17,8 +17,8 @@ bool rate_bucket_consume(struct rate_bucket *bucket, int64_t rate, int64_t now_u
 #define RATES_NAMES_MAX 4096
 
 /*
- * One bucket per name. A full bucket is evicted. Beyond the maximum, the least recently used bucket
- * is evicted too.
+ * One bucket per name. Full buckets are evicted. At the maximum, the least recently used bucket is
+ * evicted.
  */
 struct rates;
 
@@ -27,7 +27,7 @@ void rates_free(struct rates *rates); /* accepts NULL */
 
 bool rates_consume(struct rates *rates, const char *name, int64_t rate, int64_t now_us);
 
-/* Returns a token that was charged to the wrong name. */
+/* Refunds a token that was charged to the wrong name. */
 void rates_refund(struct rates *rates, const char *name);
 
 #endif

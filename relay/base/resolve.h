@@ -10,23 +10,23 @@ struct resolve;
 
 #define RESOLVE_ADDRESS_MAX 64
 #define RESOLVE_HOSTS_MAX 8     /* per lookup */
-#define RESOLVE_ADDRESSES_MAX 4 /* addresses per host; the rest is dropped */
+#define RESOLVE_ADDRESSES_MAX 4 /* maximum addresses per host; further ones are dropped */
 
 struct resolved {
     unsigned host; /* index of the host, from 0 */
     char address[RESOLVE_ADDRESS_MAX];
 };
 
-/* True if the name is not a numeric address, so that it needs a lookup. */
+/* True if the host is not a numeric address and needs a lookup. */
 bool resolve_is_needed(const char *host);
 
-/* The addresses, host by host, in the system's order. If count is 0, `error` is the reason. */
+/* The addresses by host, in the system's order. If count is 0, `error` is the reason. */
 typedef void resolve_done(void *ctx, const struct resolved *found, size_t count, const char *error);
 
 /*
- * Resolves up to RESOLVE_HOSTS_MAX hosts in a child process: getaddrinfo() blocks for half a
- * minute and longer if a name server is silent. Calls back once, from the loop, unless
- * resolve_stop is called first; then frees the lookup. NULL: fork failed, see errno.
+ * Resolves up to RESOLVE_HOSTS_MAX hosts in a child process: getaddrinfo() blocks for half a minute
+ * or longer if a name server does not respond. Calls back once, from the loop, unless resolve_stop
+ * is called first; then frees the lookup. NULL: fork failed, see errno.
  */
 struct resolve *resolve_start(struct ev_loop *loop, const char *const *hosts, size_t count,
                               resolve_done *done, void *ctx);

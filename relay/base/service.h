@@ -5,20 +5,20 @@
 #include <stdint.h>
 
 /*
- * Sends an sd_notify(3) message to NOTIFY_SOCKET; without the variable, a no-op. A failure is only
- * logged, so that it cannot stop the service.
+ * Sends an sd_notify(3) message to NOTIFY_SOCKET; a no-op if the variable is unset. A failure is
+ * only logged, so that it does not stop the service.
  */
 void service_notify(const char *lines);
 
 void service_notify_reloading(void);
 
-/* Announces a shutdown of drain_ms, so that the manager does not kill the process earlier. */
+/* Reports a shutdown that takes drain_ms, so that the manager does not kill the process earlier. */
 void service_notify_stopping(int64_t drain_ms);
 
-/* Interval at which the manager expects WATCHDOG=1; 0: no watchdog. */
+/* The interval at which the manager expects WATCHDOG=1; 0: no watchdog. */
 int64_t service_watchdog_us(void);
 
-/* For a child process: its messages would be attributed to the parent. */
+/* For child processes: their messages would be attributed to the parent. */
 void service_detach(void);
 
 #endif

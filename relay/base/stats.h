@@ -8,17 +8,18 @@
 #include "base/buffer.h"
 #include "base/histogram.h"
 
-/* How the values of several workers are merged; gauges only from running workers. */
+/* How the values of several workers are merged. Gauges of dead workers are ignored. */
 enum stats_kind {
     STATS_COUNTER,       /* sum */
-    STATS_GAUGE,         /* maximum: a common value, or the worst one */
-    STATS_GAUGE_MIN,     /* minimum: a common value, or the worst one */
+    STATS_GAUGE,         /* maximum: the common or the worst value */
+    STATS_GAUGE_MIN,     /* minimum: the common or the worst value */
     STATS_GAUGE_NEAREST, /* minimum of the values that are not 0 */
     STATS_GAUGE_SUM      /* sum of separate values */
 };
 
 /*
- * X(name in enum, Prometheus name, kind, help); metrics that differ only in labels are neighbours.
+ * X(name in enum, Prometheus name, kind, help); metrics that differ only in labels must be
+ * adjacent.
  */
 #define STATS_REPEATS "Duplicate idempotency keys, by the layer that detected them"
 #define STATS_ERRORS "Entries added to the error log"
@@ -97,11 +98,11 @@ enum stats_kind {
     X(ROWS_HELD, "clairon_rows_held_bytes", GAUGE_SUM,                                             \
       "Bytes of rows in memory that clients have not read yet")                                    \
     X(ROWS_STUCK, "clairon_rows_stuck_queries", GAUGE_SUM,                                         \
-      "Queries for rows that the server did not end in time; each holds a connection")             \
+      "Queries for rows that did not finish in time; each occupies a connection")                  \
     X(ROWS_SHARED, "clairon_rows_shared_total", COUNTER,                                           \
       "Requests for rows that shared the query of another one")                                    \
     X(ROWS_REPEATED, "clairon_rows_repeated_total", COUNTER,                                       \
-      "Requests for rows queried again, because a delivered change was not visible yet")           \
+      "Requests for rows repeated because a delivered change was not visible yet")                 \
     X(ROWS_DENIED, "clairon_rows_errors_total{kind=\"denied\"}", COUNTER, STATS_ROWS_ERRORS)       \
     X(ROWS_TOO_MANY, "clairon_rows_errors_total{kind=\"too_many\"}", COUNTER, STATS_ROWS_ERRORS)   \
     X(ROWS_BUSY, "clairon_rows_errors_total{kind=\"busy\"}", COUNTER, STATS_ROWS_ERRORS)           \
@@ -156,13 +157,13 @@ enum time_of {
         TIME_COUNT
 };
 
-/* Metrics of one process, in memory shared by all workers. */
+/* Metrics of one process, in memory that all workers share. */
 struct stats {
     uint64_t values[STAT_COUNT];
     struct histogram times[TIME_COUNT];
-    bool is_dead;            /* the worker; 0: not running */
+    bool is_dead;            /* the worker is not running */
     int64_t heartbeat_us;    /* last heartbeat of the worker's loop; monotonic */
-    const struct stats *all; /* of all workers; NULL: a single process */
+    const struct stats *all; /* metrics of all workers; NULL: a single process */
     int all_count;
 };
 
@@ -178,20 +179,20 @@ stats_set(struct stats *stats, enum metric stat, uint64_t value)
     stats->values[stat] = value;
 }
 
-/* Adds a duration in microseconds. Clocks may differ, so a negative one counts as 0. */
+/* Adds a duration in microseconds. Clocks may differ, so a negative duration counts as 0. */
 static inline void
 stats_time(struct stats *stats, enum time_of what, int64_t elapsed_us)
 {
     histogram_add(&stats->times[what], elapsed_us);
 }
 
-/* Resets the gauges of a dead worker. Counters stay. */
+/* Resets the gauges of a dead worker, and keeps its counters. */
 void stats_reset_gauges(struct stats *stats);
 
-/* Merged over all workers, see enum stats_kind. */
+/* The merged value of all workers (enum stats_kind). */
 uint64_t stats_total(const struct stats *stats, enum metric stat);
 
-/* {"clairon_..":0,..} */
+/* Writes {"clairon_...":0,...}. */
 MUST_CHECK enum rc stats_write_json(const struct stats *stats, struct buffer *out);
 
 /* Writes all metrics and the build in Prometheus' text format, with HELP and TYPE. */

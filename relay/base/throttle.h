@@ -9,10 +9,10 @@
 
 struct throttle {
     int64_t next_us;  /* monotonic; 0: never */
-    unsigned skipped; /* since the last one */
+    unsigned skipped; /* skipped since the last one */
 };
 
-/* True if the warning is due; *ret_skipped: number suppressed since the last one. */
+/* True if the warning is due. *ret_skipped: number of warnings suppressed since the last one. */
 static inline bool
 throttle_allows(struct throttle *throttle, int64_t now_us, unsigned *ret_skipped)
 {

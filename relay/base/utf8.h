@@ -8,14 +8,14 @@
 #define UTF8_REPLACEMENT "\xef\xbf\xbd" /* U+FFFD, for invalid bytes */
 
 /*
- * Length of the valid character at `text` (RFC 3629: no overlong form, no surrogate, at most
- * U+10FFFF); 0: there is none within `len` bytes.
+ * Returns the length of the valid character at `text` (RFC 3629: no overlong form, no surrogate, at
+ * most U+10FFFF); 0: no valid character within `len` bytes.
  */
 size_t utf8_char_len(const char *text, size_t len);
 
 /*
- * False if no bytes after `text` can make it valid. *ret_len: bytes of complete characters; less
- * than `len` if it ends within a character.
+ * False if no further bytes can make `text` valid. *ret_len: bytes of complete characters; less
+ * than `len` if the text ends within a character.
  */
 bool utf8_is_prefix(const char *text, size_t len, size_t *ret_len);
 

@@ -13,15 +13,15 @@
 #define AUDIENCE_PARTS_MAX LIMIT_PARTS
 #define AUDIENCE_COMPOSITE_MAX LIMIT_COMPOSITE
 
-/* 1 to AUDIENCE_NAME_MAX letters, digits and _, the first no digit. */
+/* True for 1 to AUDIENCE_NAME_MAX letters, digits and _, not starting with a digit. */
 bool audience_is_word(const char *name);
 
-/* USER or ALL in any case: these do not come from memberships. */
+/* True for USER and ALL in any case: they are not memberships. */
 bool audience_is_reserved(const char *name);
 
 /*
- * A composite audience such as "STRUCTURE+ROLE" has the users who belong to every part of a target
- * such as "s1+admin". "\\+" and "\\\\" are a plus and a backslash within a part.
+ * The recipients of a composite audience such as "STRUCTURE+ROLE" belong to every part of a target
+ * such as "s1+admin". "\\+" and "\\\\" are a plus sign and a backslash within a part.
  */
 bool audience_is_composite(struct bytes kind);
 
@@ -31,21 +31,20 @@ bool audience_is_composite_name(const char *name);
 /* True if the kind is one of these parts. A name without a + has one part. */
 bool audience_has_part(const char *name, struct bytes kind);
 
-/* Views of `kind` and of `room`. Self-referential: do not copy the struct. */
+/* Points into `kind` and `room`. Self-referential: do not copy the struct. */
 struct audience_parts {
     size_t count;
     struct bytes kinds[AUDIENCE_PARTS_MAX];
-    struct bytes targets[AUDIENCE_PARTS_MAX]; /* unescaped text */
+    struct bytes targets[AUDIENCE_PARTS_MAX]; /* unescaped */
     unsigned char room[AUDIENCE_COMPOSITE_MAX];
 };
 
 /*
- * False if the numbers of parts differ, or a part is empty or too long. Such a target has no
- * users.
+ * False if the numbers of parts differ, or a part is empty or too long. Such a target has no users.
  */
 bool audience_split(struct bytes kind, struct bytes target, struct audience_parts *ret_parts);
 
-/* Writes the canonical form of the target, which the store uses. Returns its length. */
+/* Writes the canonical form of the target, which is used in the store. Returns its length. */
 size_t audience_join_parts(const struct audience_parts *parts,
                            unsigned char ret_text[AUDIENCE_COMPOSITE_MAX]);
 

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A view of bytes owned by someone else. */
+/* A view of bytes that are owned elsewhere. */
 struct bytes {
     const unsigned char *at;
     size_t len;
@@ -19,7 +19,7 @@ bytes_equal(struct bytes a, struct bytes b)
     return a.len == b.len && (a.len == 0 || memcmp(a.at, b.at, a.len) == 0);
 }
 
-/* `text` ends with a zero. */
+/* `text` is zero-terminated. */
 static inline bool
 bytes_equal_text(struct bytes bytes, const char *text)
 {
@@ -73,7 +73,10 @@ bytes_put_u64(unsigned char *at, uint64_t value)
 
 #define BYTES_DECIMAL_MAX 20 /* digits of 64 bits */
 
-/* Returns the end of the digits; there is no terminating zero. printf is ten times slower. */
+/*
+ * Writes decimal digits and returns their end, without a terminating zero. printf is ten times
+ * slower.
+ */
 static inline char *
 bytes_decimal(uint64_t number, char *at)
 {
@@ -89,7 +92,7 @@ bytes_decimal(uint64_t number, char *at)
     return at;
 }
 
-/* Writes two lower-case digits per byte and a terminating zero. */
+/* Writes two lower case digits per byte and a terminating zero. */
 static inline void
 bytes_hex(const unsigned char *at, size_t len, char *ret_text)
 {

@@ -1,4 +1,4 @@
-/* client_message.c: parses one message of a client, strictly. */
+/* client_message.c: parses one client message, and rejects every deviation from the protocol. */
 #include "wire/client_message.h"
 
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #define FIELDS_MAX 6
 #define REQUEST_ID_MAX 9007199254740991 /* 2^53-1: exact in every client */
 
-/* A message type, its allowed fields, and the function that reads them. */
+/* A message type, its allowed fields, and the function that reads the fields. */
 struct client_message_form {
     const char *name;
     enum client_message_kind kind;
@@ -69,7 +69,7 @@ read_window(const json_t *root, struct client_message *message,
     return RC_OK;
 }
 
-/* At most AUDIENCE_TOPIC_MAX bytes, no control characters, a '*' only at the end. */
+/* At most AUDIENCE_TOPIC_MAX bytes, no control characters, and '*' only at the end. */
 static bool
 is_topic(const json_t *value)
 {
@@ -142,7 +142,7 @@ read_refresh(const json_t *root, struct client_message *message,
     return read_token(root, message, error);
 }
 
-/* One allocation: the pointers, then their texts. */
+/* Uses one allocation for the pointers and the strings. */
 static enum rc
 read_ack(const json_t *root, struct client_message *message, char error[CLIENT_MESSAGE_ERROR_MAX])
 {
@@ -190,7 +190,7 @@ read_nothing(const json_t *root, struct client_message *message,
     return RC_OK;
 }
 
-/* A name of 1 to `max` bytes; `fallback` if it is absent. NULL: invalid. */
+/* Returns a name of 1 to `max` bytes, or `fallback` if it is absent. NULL: invalid. */
 static char *
 name_copy(const json_t *value, size_t max, const char *fallback)
 {
@@ -284,7 +284,7 @@ check_fields(const struct client_message_form *form, json_t *root,
 
     json_object_foreach(root, name, value)
     {
-        /* Limits how much of the client's text an error repeats. */
+        /* Limits the part of the client's text that an error repeats. */
         if (!form_has_field(form, name))
             return strlen(name) <= 32
                        ? reject_message(error, "unknown field \"%s\" in \"%s\"", name, form->name)
@@ -309,7 +309,7 @@ read_request_id(const json_t *root, struct client_message *message,
     return RC_OK;
 }
 
-/* Valid JSON that jansson rejects keeps the connection open; anything else closes it. */
+/* The connection stays open after valid JSON that jansson rejects, and is closed otherwise. */
 static enum rc
 report_load_error(const json_error_t *load, char error[CLIENT_MESSAGE_ERROR_MAX])
 {
@@ -392,7 +392,7 @@ load_body(const char *text, size_t len, const char *field, const char *other)
     return NULL;
 }
 
-/* Ends the parsing of a body: frees `root` (may be NULL), and the message after an error. */
+/* Frees `root` (may be NULL), and the message after an error. */
 static enum rc
 finish_body(json_t *root, enum rc rc, struct client_message *message,
             struct client_message *ret_message)

@@ -1,6 +1,4 @@
-/*
- * client_message.h: parses one message of a client into a checked struct. Pure: no clock, no log.
- */
+/* client_message.h: parses one client message into a validated struct. Pure: no clock, no log. */
 #ifndef CLAIRON_WIRE_CLIENT_MESSAGE_H
 #define CLAIRON_WIRE_CLIENT_MESSAGE_H
 
@@ -13,16 +11,16 @@
 #include "wire/snapshot.h"
 
 #define CLIENT_MESSAGE_ACKS_MAX 1024
-#define CLIENT_MESSAGE_WINDOW_MAX 65536 /* a larger value is reduced to this */
+#define CLIENT_MESSAGE_WINDOW_MAX 65536 /* larger values are reduced to this */
 #define CLIENT_MESSAGE_POS_MAX 511
 #define CLIENT_MESSAGE_ERROR_MAX 192
-#define CLIENT_MESSAGE_TOPICS_MAX 256 /* in one message */
-#define CLIENT_MESSAGE_TOPIC_MAX 255  /* bytes */
+#define CLIENT_MESSAGE_TOPICS_MAX 256 /* maximum per message */
+#define CLIENT_MESSAGE_TOPIC_MAX 255  /* maximum bytes */
 #define CLIENT_MESSAGE_TOPICS_BYTES_MAX 8192
-#define CLIENT_MESSAGE_DELAY_MAX 86400000 /* the same */
+#define CLIENT_MESSAGE_DELAY_MAX 86400000 /* larger values are reduced to this */
 #define CLIENT_MESSAGE_SOURCE_MAX 255
 #define CLIENT_MESSAGE_RULE_MAX LIMIT_RULE
-#define CLIENT_MESSAGE_ENTRY_MAX 42 /* two 64-bit numbers, a dash and a zero */
+#define CLIENT_MESSAGE_ENTRY_MAX 42 /* two 64-bit numbers, a dash and the terminating zero */
 
 enum client_message_kind {
     CLIENT_MESSAGE_CONNECT,
@@ -44,7 +42,7 @@ struct client_message {
     size_t token_len; /* bytes */
     char *pos;        /* connect: NULL if absent */
     int window;       /* connect: 0 if absent */
-    char **ids;       /* ack, nack: UUIDs in lower case */
+    char **ids;       /* ack, nack: lower case UUIDs */
     size_t id_count;
     int64_t delay_ms; /* nack: 0 if absent */
     char **topics;    /* connect, subscribe, unsubscribe: '*' only at the end */
@@ -52,7 +50,7 @@ struct client_message {
     char *source; /* rows */
     char *rule;   /* rows: "default" if absent */
     bool has_snapshot;
-    struct snapshot snapshot; /* rows: only whether it is new enough */
+    struct snapshot snapshot; /* rows: only asks whether it is new enough */
 };
 
 /*
@@ -64,21 +62,24 @@ MUST_CHECK enum rc client_message_parse(const char *line, size_t len,
                                         struct client_message *ret_message,
                                         char error[CLIENT_MESSAGE_ERROR_MAX]);
 
-/* Body of POST /v1/ack, {"ids":[..]}. As above, but RC_BAD instead of RC_CLOSED. */
+/* Parses the body of POST /v1/ack, {"ids":[...]}. As above, but RC_BAD instead of RC_CLOSED. */
 MUST_CHECK enum rc client_message_parse_ack(const char *text, size_t len,
                                             struct client_message *ret_message,
                                             char error[CLIENT_MESSAGE_ERROR_MAX]);
 
-/* Body of POST /v1/nack, {"ids":[..],"delay":30000}. As above, but RC_BAD instead of RC_CLOSED. */
+/*
+ * Parses the body of POST /v1/nack, {"ids":[...],"delay":30000}. As above, but RC_BAD instead of
+ * RC_CLOSED.
+ */
 MUST_CHECK enum rc client_message_parse_nack(const char *text, size_t len,
                                              struct client_message *ret_message,
                                              char error[CLIENT_MESSAGE_ERROR_MAX]);
 
-/* {"on":true}. RC_BAD: `error` has the valid form. */
+/* Parses {"on":true}. RC_BAD: `error` describes the valid form. */
 MUST_CHECK enum rc client_message_parse_switch(const char *text, size_t len, bool *ret_on,
                                                char error[CLIENT_MESSAGE_ERROR_MAX]);
 
-/* {"entry":".."}, an entry of the error log. RC_BAD: `error` has the valid form. */
+/* Parses {"entry":"..."}, an entry of the error log. RC_BAD: `error` describes the valid form. */
 MUST_CHECK enum rc client_message_parse_entry(const char *text, size_t len,
                                               char ret_entry[CLIENT_MESSAGE_ENTRY_MAX],
                                               char error[CLIENT_MESSAGE_ERROR_MAX]);

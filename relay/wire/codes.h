@@ -4,7 +4,7 @@
 
 #define GATE_CLOSE_REASON_MAX 160
 
-enum gate_code { /* in `bye` and the WebSocket close frame */
+enum gate_code { /* sent in `bye` and in the WebSocket close frame */
                  GATE_CLOSE_BROKEN = 1002,
                  GATE_CLOSE_BINARY = 1003,
                  GATE_CLOSE_UTF8 = 1007,
@@ -19,7 +19,7 @@ enum gate_code { /* in `bye` and the WebSocket close frame */
                  GATE_CLOSE_RESTART = 4201,
 };
 
-enum gate_err { /* `code` of a problem and of an `err` frame */
+enum gate_err { /* `code` of an HTTP problem and of an `err` frame */
                 GATE_ERR_INTERNAL = 100,
                 GATE_ERR_UNAUTHORISED = 101,
                 GATE_ERR_PERMISSION = 103,

@@ -1,4 +1,4 @@
-/* error_frame.c: writes the frame `err` of the protocol. */
+/* error_frame.c: writes the `err` frame of the protocol. */
 #include "wire/error_frame.h"
 
 #include <inttypes.h>

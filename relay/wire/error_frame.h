@@ -1,4 +1,4 @@
-/* error_frame.h: writes the frame `err` of the protocol. Pure: no clock, no log. */
+/* error_frame.h: writes the `err` frame of the protocol. Pure: no clock, no log. */
 #ifndef CLAIRON_WIRE_ERROR_FRAME_H
 #define CLAIRON_WIRE_ERROR_FRAME_H
 
@@ -13,7 +13,7 @@ struct error_frame {
     int64_t request_id;
     enum gate_err code;
     const char *text;
-    int64_t after_ms; /* delay before a retry; -1: no retry */
+    int64_t after_ms; /* delay before a retry; -1: do not retry */
 };
 
 /* Adds the frame, without a line break. */

@@ -1,4 +1,4 @@
-/* frame.c: parses the decoder's frames, without trusting any length. */
+/* frame.c: parses the decoder's frames, and checks every length. */
 #include "wire/frame.h"
 
 #include <ctype.h>
@@ -34,7 +34,7 @@ head_size_of(const struct frame *frame)
                                                  : FRAME_NOTIFICATION_HEAD_SIZE_PLAIN;
 }
 
-/* Before FRAME_VERSION only frames with an ack_timeout have a version of their own. */
+/* Before FRAME_VERSION, only frames with an ack_timeout have a version number. */
 static bool
 flags_fit_version(const struct frame *frame)
 {
@@ -43,7 +43,7 @@ flags_fit_version(const struct frame *frame)
     return frame->version == FRAME_VERSION || is_timed == (frame->version == FRAME_VERSION_TIMED);
 }
 
-/* The names and targets after the header. */
+/* Parses the names and targets after the header. */
 static enum rc
 parse_texts(struct bytes whole, size_t head_size, struct frame_notification *notification)
 {
@@ -67,7 +67,7 @@ parse_texts(struct bytes whole, size_t head_size, struct frame_notification *not
     return RC_OK;
 }
 
-/* `whole` may be the header only: then data is empty. */
+/* `whole` may be only the header: then data is empty. */
 static enum rc
 parse_notification(struct bytes whole, const struct frame *frame,
                    struct frame_notification *notification)

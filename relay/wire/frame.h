@@ -1,4 +1,4 @@
-/* frame.h: parses the decoder's frames; decoder/protocol/frame.h draws the format. */
+/* frame.h: parses the decoder's frames; decoder/protocol/frame.h describes the format. */
 #ifndef CLAIRON_WIRE_FRAME_H
 #define CLAIRON_WIRE_FRAME_H
 
@@ -28,13 +28,13 @@ struct frame_notification {
     uint16_t retry_limit;
     uint16_t attempts;
     uint32_t ack_timeout_ms; /* 0: use the relay's setting */
-    uint64_t xid;            /* of the top-level transaction; 0: unknown */
+    uint64_t xid;            /* top-level transaction; 0: unknown */
     struct bytes audience;
     struct bytes topic;
-    struct bytes rule;    /* its name, if it is live; else empty */
+    struct bytes rule;    /* the rule's name if it is live, otherwise empty */
     struct bytes targets; /* iterate with frame_next_target */
     uint32_t target_count;
-    struct bytes head; /* the frame up to data */
+    struct bytes head; /* the part of the frame before the data */
     struct bytes data; /* the JSON document */
 };
 
@@ -58,7 +58,7 @@ struct frame_commit {
     int64_t commit_us;
 };
 
-/* A view of the bytes it was parsed from. */
+/* Points into the bytes from which it was parsed. */
 struct frame {
     char kind;
     unsigned char version;
@@ -79,15 +79,15 @@ struct frame {
  */
 MUST_CHECK enum rc frame_parse(struct bytes bytes, struct frame *ret_frame, size_t *ret_len);
 
-/* Parses the header of a notification frame as the store keeps it; `data` stays empty. */
+/* Parses a notification's frame header from the store; `data` is empty. */
 MUST_CHECK enum rc frame_parse_header(struct bytes head, struct frame *ret_frame);
 
-/* Removes the next target from *targets. RC_CLOSED after the last. */
+/* Removes the next target from *targets. RC_CLOSED after the last one. */
 MUST_CHECK enum rc frame_next_target(struct bytes *targets, struct bytes *ret_target);
 
 void frame_id_text(const unsigned char id[16], char ret_text[FRAME_UUID_TEXT + 1]);
 
-/* Parses the output of frame_id_text, in either case. False: anything else. */
+/* Parses the output of frame_id_text, in upper or lower case. False: invalid. */
 MUST_CHECK bool frame_id_parse(const char *text, size_t len, unsigned char ret_id[16]);
 
 /* True if `text` (any bytes) is a UUID in its 36-character form. */
@@ -96,7 +96,7 @@ bool frame_is_uuid(const char *text, size_t len);
 /* Copies such a UUID in lower case, the canonical form of ids. False: not a UUID. */
 bool frame_uuid_parse(const char *text, size_t len, char ret_text[FRAME_UUID_TEXT + 1]);
 
-/* A position as text. Byte order of the texts is the order of the positions. */
+/* Formats a position so that the strings sort like the positions. */
 void frame_position_text(uint64_t lsn, uint64_t ordinal, char ret_text[FRAME_POSITION_TEXT + 1]);
 
 /* Parses the output of frame_position_text. */

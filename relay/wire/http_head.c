@@ -4,7 +4,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Headers that must not repeat: parsers differ in which copy they use. */
+/* Headers that must be unique: parsers differ in which duplicate they use. */
 static const char *const SINGLE[] = {
     "host",    "content-length",    "transfer-encoding",     "authorization",   "origin",
     "upgrade", "sec-websocket-key", "sec-websocket-version", "idempotency-key", "last-event-id",
@@ -28,7 +28,7 @@ reject_head(struct head_scan *scan, const char *why)
     return RC_BAD;
 }
 
-/* A token of RFC 9110. */
+/* Whether it is a token (RFC 9110). */
 static bool
 is_token(const char *text, size_t len)
 {
@@ -60,7 +60,7 @@ is_hex(char c)
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F') || (c >= 'a' && c <= 'f');
 }
 
-/* 00 to 1f, and 7f */
+/* 00 to 1f, and 7f. */
 static bool
 is_hex_of_control(const char *hex)
 {
@@ -68,8 +68,8 @@ is_hex_of_control(const char *hex)
 }
 
 /*
- * RFC 3986, 2.1. Decoded arguments are C strings, which %00 would end, and the library omits a line
- * break (see also gate/net/lws_workarounds.h). No name contains a control character.
+ * RFC 3986, 2.1. Decoded arguments are C strings, which %00 would terminate, and the library drops
+ * line breaks (gate/net/lws_workarounds.h). No name contains a control character.
  */
 static enum rc
 check_target(struct head_scan *scan)
@@ -118,7 +118,7 @@ http_head_has_plain_path(const struct http_head *head)
     return true;
 }
 
-/* GET /path HTTP/1.1 */
+/* Parses "GET /path HTTP/1.1". */
 static enum rc
 read_first_line(struct head_scan *scan, const char *line, size_t len)
 {
@@ -168,7 +168,7 @@ trim(const char **at, const char **end)
         (*end)--;
 }
 
-/* RFC 9112, 6.3: with any other length the end of the request is ambiguous. */
+/* RFC 9112, 6.3: any other length would make the end of the request ambiguous. */
 static bool
 is_number(const char *at, const char *end)
 {

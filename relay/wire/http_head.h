@@ -1,4 +1,6 @@
-/* http_head.h: rejects request headers that HTTP parsers could read differently. Pure: no I/O. */
+/*
+ * http_head.h: rejects request headers that HTTP parsers could interpret differently. Pure: no I/O.
+ */
 #ifndef CLAIRON_WIRE_HTTP_HEAD_H
 #define CLAIRON_WIRE_HTTP_HEAD_H
 
@@ -10,24 +12,24 @@
 #define HTTP_HEAD_LINES_MAX 128
 #define HTTP_HEAD_ARGUMENTS_MAX 32
 
-/* Views of the header. */
+/* Points into the header. */
 struct http_head {
     const char *method;
     size_t method_len;
     const char *target; /* starts with a slash */
     size_t target_len;
-    size_t len;        /* bytes of the whole header */
-    bool is_websocket; /* a WebSocket upgrade, also named in Connection */
+    size_t len;        /* length of the whole header */
+    bool is_websocket; /* a WebSocket upgrade that Connection also names */
     /*
-     * The Upgrade header if it does not lead to a WebSocket upgrade. It may be ignored (RFC 9110,
-     * 7.8). NULL: none.
+     * The value of an Upgrade header that does not request a WebSocket, which may be ignored (RFC
+     * 9110, 7.8). NULL: none.
      */
     const char *idle_upgrade;
 };
 
 /*
- * Validates the bytes of a request received so far. RC_AGAIN: incomplete but valid so far. RC_OK:
- * complete. RC_LIMIT: more than `max` bytes, or too many lines. RC_BAD: not valid by RFC 9112, or
+ * Validates the received bytes of a request. RC_AGAIN: incomplete but valid so far. RC_OK:
+ * complete. RC_LIMIT: more than `max` bytes, or too many lines. RC_BAD: invalid by RFC 9112, or
  * ambiguous; *ret_why is the reason.
  */
 MUST_CHECK enum rc http_head_check(const char *bytes, size_t len, size_t max,
@@ -35,7 +37,7 @@ MUST_CHECK enum rc http_head_check(const char *bytes, size_t len, size_t max,
 
 /*
  * True if the path consists of unreserved characters and single slashes, and no segment starts with
- * a dot: nothing that a parser decodes or normalizes.
+ * a dot, so that parsers neither decode nor normalize it.
  */
 bool http_head_has_plain_path(const struct http_head *head);
 

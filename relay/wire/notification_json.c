@@ -8,14 +8,14 @@
 #include "decoder/protocol/envelope.h"
 
 /*
- * routing is the last member of a notification and retry the last member of routing, and retry
- * contains no text chosen by users. So the last RETRY in the document is that member, for any
- * payload. The last TARGETS before it is the member of the audience.
+ * routing is the last member of a notification, retry is the last member of routing, and retry
+ * contains no user text. So the last RETRY in the document is that member, for any payload. The
+ * last TARGETS before it is in routing.audience.
  */
 static const char TARGETS[] = ENVELOPE_TARGETS_TEXT "[";
 static const char RETRY[] = "]" ENVELOPE_ACK_REQUIRED_TEXT;
 
-/* Last occurrence of `text` in the first `len` bytes; NULL: none. */
+/* Finds the last occurrence of `text` in the first `len` bytes; NULL: none. */
 static const unsigned char *
 find_last(struct bytes json, size_t len, const char *text, size_t text_len)
 {

@@ -6,18 +6,18 @@
 #include "wire/bytes.h"
 
 /*
- * The text between the brackets of routing.audience.targets, a view of `json`, which the decoder or
- * publication_parse wrote. Empty: no targets.
+ * Returns the content of the array routing.audience.targets. It points into `json`, which the
+ * decoder or publication_parse wrote. Empty: no targets.
  */
 struct bytes notification_targets(struct bytes json);
 
 /*
- * The value of a text in the metadata of such a document, a view of `json` without the quotes. The
- * text has no escapes. `before` is its ENVELOPE_.._TEXT. Empty: there is none.
+ * Returns a string in the metadata of such a document, without the quotes. It points into `json`
+ * and has no escapes. `before` is its ENVELOPE_..._TEXT. Empty: absent.
  */
 struct bytes notification_metadata(struct bytes json, const char *before);
 
-/* The trace in the metadata of such a document. False: none. */
+/* Copies the traceparent from the metadata of such a document. False: absent. */
 bool notification_traceparent(struct bytes json, char ret_text[TRACEPARENT_LEN + 1]);
 
 #endif

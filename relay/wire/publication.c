@@ -18,7 +18,7 @@
 #define NAME_MAX_BYTES LIMIT_TARGET
 #define RETRY_LIMIT_MAX 1000
 #define RETRY_LIMIT 5
-#define FEW_TARGETS 64 /* order is preserved */
+#define FEW_TARGETS 64 /* up to this number, duplicates are dropped without sorting */
 
 /* Writes the error and returns RC_BAD. */
 static enum rc PRINTF_LIKE(2, 3) reject(struct publication_draft *draft, const char *format, ...)
@@ -41,7 +41,7 @@ is_among(const char *name, const char *const *names)
     return false;
 }
 
-/* The object `name` of `root`, NULL if absent. It must have no other fields. */
+/* Returns the object `name` of `root`, NULL if absent. Rejects other fields in it. */
 static enum rc
 read_object(struct publication_draft *draft, json_t *root, const char *name,
             const char *const *fields, json_t **ret_object)
@@ -63,7 +63,7 @@ read_object(struct publication_draft *draft, json_t *root, const char *name,
     return RC_OK;
 }
 
-/* Index of one of the words; `fallback` if absent. */
+/* Returns the index of one of the words; `fallback` if absent. */
 static enum rc
 read_word(struct publication_draft *draft, const json_t *object, const char *name,
           const char *const *words, int fallback, int *ret_index)
@@ -102,7 +102,7 @@ read_text(struct publication_draft *draft, const json_t *object, const char *nam
     return RC_OK;
 }
 
-/* Clients must be able to name it in subscribe and in the topics of a poll. */
+/* Clients must be able to use the topic in subscribe and in polls. */
 static enum rc
 read_name(struct publication_draft *draft, const json_t *object, const char *name,
           const char *fallback, const char **ret_text)
@@ -152,7 +152,7 @@ number_at(const char *text, int digits)
     return number;
 }
 
-/* "2025-03-15T12:34:56Z", with up to six fractional digits. */
+/* Parses "2025-03-15T12:34:56Z", with up to six fractional digits. */
 static bool
 read_time(const char *text, int64_t *ret_us)
 {
@@ -200,7 +200,7 @@ read_expiration(struct publication_draft *draft, const json_t *metadata)
 }
 
 /*
- * An invalid value in the body is an error. One in a header may come from a proxy and is ignored.
+ * An invalid value in the body is an error. An invalid header may come from a proxy and is ignored.
  */
 static enum rc
 read_traceparent(struct publication_draft *draft, const json_t *metadata)
@@ -273,7 +273,7 @@ drop_repeated(struct publication *publication)
     publication->target_count = kept;
 }
 
-/* In canonical form. */
+/* Converts the targets to their canonical form. */
 static enum rc
 read_composite(struct publication_draft *draft, const json_t *target, size_t index, char **ret_text)
 {
@@ -394,7 +394,7 @@ read_retry(struct publication_draft *draft, json_t *routing)
     return RC_OK;
 }
 
-/* A field on the wrong level is a frequent mistake. */
+/* A field at the wrong level is a frequent mistake. */
 static enum rc
 reject_field(struct publication_draft *draft, const char *field)
 {
@@ -448,7 +448,7 @@ read_publication(struct publication_draft *draft, json_t *root)
     return read_retry(draft, routing);
 }
 
-/* A repeated request has another span of the same trace. */
+/* A repeated request has a different span of the same trace. */
 static enum rc
 write_canonical(struct publication_draft *draft, const json_t *root)
 {

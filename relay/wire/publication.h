@@ -17,28 +17,30 @@
 /* Data that the relay adds to the request. */
 struct publication_origin {
     const char *emitter;
-    const char *topic_prefix; /* NULL: the topic is the source alone */
-    const char *traceparent;  /* from the header; NULL: none. The body overrides it */
-    int64_t now_us;           /* Unix time */
+    const char *topic_prefix; /* NULL: the topic is only the source */
+    /* from the header; NULL: none. A value in the body takes precedence */
+    const char *traceparent;
+    int64_t now_us; /* Unix time */
     unsigned char random[10];
 };
 
 struct publication {
     char id[FRAME_UUID_TEXT + 1]; /* version 7 */
     bool needs_ack;
-    bool is_expired; /* its expiration is not later than now_us: only duplicates are answered */
+    bool is_expired; /* its expiration is not later than now_us: valid only as a duplicate */
     char traceparent[TRACEPARENT_LEN + 1]; /* "": none */
     char *audience;
     char **targets;
     size_t target_count;
-    struct buffer head;      /* flags of the frame, see decoder/protocol/frame.h */
+    struct buffer head;      /* the frame header (decoder/protocol/frame.h) */
     struct buffer data;      /* the JSON document */
     struct buffer canonical; /* a canonical form of the body */
 };
 
 /*
- * Parses {"metadata":{..},"payload":{..},"routing":{..}}. The relay sets id, timestamp, emitter
- * and operation itself. RC_BAD: `error` names the field. The caller frees with publication_free.
+ * Parses {"metadata":{...},"payload":{...},"routing":{...}}. The relay sets id, timestamp, emitter
+ * and operation. RC_BAD: `error` names the field. The caller frees the result with
+ * publication_free.
  */
 MUST_CHECK enum rc publication_parse(const char *text, size_t len,
                                      const struct publication_origin *origin,

@@ -6,7 +6,7 @@
 
 #include "wire/publication.h"
 
-/* Texts are views of the parsed JSON. */
+/* Strings point into the parsed JSON. */
 struct publication_draft {
     struct publication *publication;
     const struct publication_origin *origin;
@@ -24,7 +24,7 @@ struct publication_draft {
     const json_t *payload;
 };
 
-/* publication_write.c: id, frame header and JSON document. Fails if it is too large. */
+/* publication_write.c: writes id, frame header and JSON document. Fails if they are too large. */
 MUST_CHECK enum rc publication_write(const struct publication_draft *draft);
 
 #endif

@@ -11,7 +11,7 @@
 #include "wire/frame.h"
 #include "wire/publication_private.h"
 
-/* RFC 9562, version 7. */
+/* Creates a UUID of version 7 (RFC 9562). */
 static void
 make_id(const struct publication_origin *origin, unsigned char id[16])
 {
@@ -24,7 +24,7 @@ make_id(const struct publication_origin *origin, unsigned char id[16])
     id[8] = (unsigned char)(0x80u | (id[8] & 0x3fu));
 }
 
-/* Adds the JSON document. False: out of room. */
+/* Adds to the JSON document. False: out of room. */
 struct line {
     struct buffer *out;
     enum rc rc;
@@ -94,7 +94,7 @@ step_of(char byte)
     return byte == '}' || byte == ']' ? -1 : 0;
 }
 
-/* Position of the payload's `{`. NULL: the name is written with escapes. */
+/* Returns the position of the payload's `{`. NULL: its name is written with escapes. */
 static const char *
 find_payload(const char *at, const char *end)
 {
@@ -120,7 +120,7 @@ find_payload(const char *at, const char *end)
     return NULL;
 }
 
-/* The object that starts at `at`. */
+/* Finds the end of the object that starts at `at`. */
 static enum rc
 add_object(const char *at, const char *end, struct buffer *out)
 {
@@ -141,8 +141,8 @@ add_object(const char *at, const char *end, struct buffer *out)
 }
 
 /*
- * Adds the payload byte for byte, without white space between its tokens. json_loadb accepted the
- * whole body.
+ * Copies the payload byte for byte, without white space between its tokens. json_loadb has accepted
+ * the whole body.
  */
 static enum rc
 add_payload(const struct publication_draft *draft, struct buffer *out)

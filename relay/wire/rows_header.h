@@ -13,8 +13,8 @@
 /* {"key":["id"],"snapshot":"xmin:xmax:xip","audience":"STRUCTURE","groups":"<64 hex digits>"} */
 struct rows_header {
     char *key;           /* names of the key columns, as a JSON array */
-    char *snapshot_text; /* of the rows that follow */
-    char *audience;      /* of the rule */
+    char *snapshot_text; /* snapshot of the rows that follow */
+    char *audience;      /* audience of the rule */
     char *groups;        /* digest of the groups that selected the rows; NULL for USER and ALL */
     struct snapshot snapshot;
 };
@@ -26,8 +26,8 @@ struct rows_header {
 MUST_CHECK enum rc rows_header_parse(const char *text, size_t len, struct rows_header *ret_header);
 
 /*
- * True if the rows were selected by these groups: "KIND:target" texts, each with its NUL, sorted by
- * bytes, without duplicates.
+ * True if the rows were selected by these groups: "KIND:target" strings, each with its terminating
+ * zero, sorted bytewise, without duplicates.
  */
 bool rows_header_has_groups(const struct rows_header *header, const char *groups, size_t len);
 

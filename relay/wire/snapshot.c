@@ -1,4 +1,4 @@
-/* snapshot.c: parses a snapshot, and decides which transactions it contains. */
+/* snapshot.c: parses a snapshot, and determines which transactions it contains. */
 #include "wire/snapshot.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 
-/* Digits without a leading zero, above 0 and below 2^64. Advances *at. */
+/* Parses digits without a leading zero, above 0 and below 2^64. Advances *at. */
 static bool
 read_xid(const char **at, const char *end, uint64_t *ret_xid)
 {
@@ -44,7 +44,7 @@ count_items(const char *at, const char *end)
     return count;
 }
 
-/* True if the rest of the text is the list, in the order of the ids. */
+/* True if the remaining text is the list, in ascending order. */
 static bool
 read_running(const char *at, const char *end, struct snapshot *snapshot)
 {

@@ -8,9 +8,9 @@
 
 #include "base/rc.h"
 
-#define SNAPSHOT_TEXT_MAX (128 * 1024) /* bytes */
+#define SNAPSHOT_TEXT_MAX (128 * 1024) /* maximum bytes */
 
-/* The text "xmin:xmax:xip,xip..", with 64-bit transaction ids. */
+/* Parsed from "xmin:xmax:xip,xip...", with 64-bit transaction ids. */
 struct snapshot {
     uint64_t xmin;
     uint64_t xmax;
@@ -20,11 +20,11 @@ struct snapshot {
 
 /*
  * RC_OK: the caller frees *ret_snapshot with snapshot_free. RC_LIMIT: longer than
- * SNAPSHOT_TEXT_MAX. RC_BAD: any other text.
+ * SNAPSHOT_TEXT_MAX. RC_BAD: any other error.
  */
 MUST_CHECK enum rc snapshot_parse(const char *text, size_t len, struct snapshot *ret_snapshot);
 
-/* True if a statement with this snapshot sees the changes of the transaction. */
+/* True if the transaction's changes are visible to a statement with this snapshot. */
 bool snapshot_contains(const struct snapshot *snapshot, uint64_t xid);
 
 /* Frees and resets. Accepts a zeroed snapshot. */

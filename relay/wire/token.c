@@ -12,7 +12,7 @@
 
 #include "base/memory.h"
 
-#define TIME_MAX_S 253402300799.0 /* the year 9999: far from overflow */
+#define TIME_MAX_S 253402300799.0 /* the year 9999; prevents overflow */
 
 static enum rc
 token_reject(char error[TOKEN_ERROR_MAX], const char *sentence)
@@ -21,7 +21,7 @@ token_reject(char error[TOKEN_ERROR_MAX], const char *sentence)
     return RC_BAD;
 }
 
-/* Cheaper than libjwt, and independent of its decoder. */
+/* Cheaper than libjwt's decoder, and independent of it. */
 static bool
 token_has_shape(const char *text, size_t len)
 {
@@ -44,7 +44,7 @@ token_has_shape(const char *text, size_t len)
     return dots == 2 && part_len > 0;
 }
 
-/* Exactly as in RFC 7515: libjwt ignores the case. */
+/* Case-sensitive, as in RFC 7515: libjwt ignores the case. */
 static bool
 token_alg_allowed(const struct token_rules *rules, jwt_t *jwt)
 {
@@ -67,7 +67,8 @@ token_opens(const char *text, const char *key, size_t key_len, jwt_t **ret_jwt)
 }
 
 /*
- * RFC 7515, section 4.1.11: an unknown critical extension must be rejected. The relay knows none.
+ * RFC 7515, section 4.1.11: unknown critical extensions must be rejected, and no extension is
+ * supported.
  */
 static bool
 token_has_critical_extensions(jwt_t *jwt)
@@ -80,8 +81,8 @@ token_has_critical_extensions(jwt_t *jwt)
 }
 
 /*
- * Claims parsed by jansson: libjwt's getters return 0 for fractions, missing claims and wrong
- * types. The caller owns *ret_claims.
+ * The claims are parsed by jansson: libjwt's getters return 0 for fractions, missing claims and
+ * wrong types. The caller owns *ret_claims.
  */
 static enum rc
 token_decode(const struct token_rules *rules, const char *text, json_t **ret_claims,
@@ -97,7 +98,10 @@ token_decode(const struct token_rules *rules, const char *text, json_t **ret_cla
     if (!token_opens(text, rules->key, rules->key_len, &jwt) &&
         !token_opens(text, rules->previous, rules->previous_len, &jwt))
         return token_reject(error, TOKEN_BAD_SIGNATURE);
-    /* jwt_decode trusts the header's algorithm. This rejects a PEM used as an HMAC secret. */
+    /*
+     * jwt_decode trusts the algorithm in the header. This check prevents the use of a PEM as an
+     * HMAC secret.
+     */
     allowed = token_alg_allowed(rules, jwt);
     is_plain = !token_has_critical_extensions(jwt);
     if (allowed && is_plain)
@@ -184,7 +188,7 @@ token_check_origin(const struct token_rules *rules, const json_t *claims,
 {
     if (rules->issuer != NULL && !json_text_is(json_object_get(claims, "iss"), rules->issuer))
         return token_reject(error, "token claim iss is not the configured issuer");
-    /* RFC 7519, 4.1.3: a recipient not named in aud must reject the token. */
+    /* RFC 7519, 4.1.3: a recipient that aud does not name must reject the token. */
     if (rules->audience == NULL && json_object_get(claims, "aud") != NULL)
         return token_reject(error, "token has an aud claim, but auth.audience is not set");
     if (rules->audience != NULL &&
@@ -211,12 +215,12 @@ json_is_text(const json_t *value, size_t max)
 static bool
 token_audience_allowed(const char *name)
 {
-    /* In particular no colon: it separates audience and target in keys. */
+    /* In particular, a colon is invalid: it separates audience and target in keys. */
     return audience_is_word(name) && !audience_is_reserved(name);
 }
 
 /*
- * Membership in a composite audience follows from its parts. A group with such a name is ignored.
+ * Membership in a composite audience results from its parts. A group with such a name is ignored.
  */
 static enum rc
 token_count_groups(json_t *groups, size_t *ret_count, char error[TOKEN_ERROR_MAX])
@@ -280,8 +284,8 @@ token_copy_groups(json_t *groups, size_t count, struct token *token)
 }
 
 /*
- * Validates everything before it copies anything. `publish` and `admin` need the JSON value true;
- * any other value is ignored.
+ * Validates all claims before any is copied. `publish` and `admin` need the JSON value true; any
+ * other value is ignored.
  */
 static enum rc
 token_read_claims(const struct token_rules *rules, const json_t *claims, int64_t now_s,

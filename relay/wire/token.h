@@ -19,15 +19,15 @@
 #define TOKEN_BAD_SIGNATURE "malformed token or invalid signature"
 #define TOKEN_ERROR_MAX 160
 
-/* The key's type decides which algorithms are accepted, never the token's header. */
+/* The type of the key decides which algorithms are accepted, never the token's header. */
 enum token_key_kind { TOKEN_KEY_HS256, TOKEN_KEY_PEM /* RS256 or ES256, by the key's type */ };
 
 struct token_rules {
     enum token_key_kind kind;
     const char *key; /* the secret, or the PEM of the public key */
     size_t key_len;
-    const char *issuer;   /* NULL: any */
-    const char *audience; /* NULL: any */
+    const char *issuer;   /* NULL: not checked */
+    const char *audience; /* NULL: tokens with aud are rejected */
     int64_t leeway_s;
     const char *previous; /* a previous key of the same type, still accepted; NULL: none */
     size_t previous_len;
@@ -49,20 +49,20 @@ struct token {
 
 /*
  * Verifies `text` at now_s (Unix seconds). RC_OK: *ret_token is filled; the caller frees it with
- * token_free. RC_CLOSED: valid but expired. RC_BAD: any other fault. `error` is a message without
- * the token's text.
+ * token_free. RC_CLOSED: valid but expired. RC_BAD: any other error. `error` is a message that does
+ * not contain the token.
  */
 MUST_CHECK enum rc token_verify(const struct token_rules *rules, const char *text, size_t len,
                                 int64_t now_s, struct token *ret_token,
                                 char error[TOKEN_ERROR_MAX]);
 
-/* Adds the claims as a JSON object, for trusted storage only. */
+/* Adds the claims as a JSON object, only for trusted storage. */
 MUST_CHECK enum rc token_write(const struct token *token, struct buffer *out);
 
 /* Adds the groups as a JSON object of arrays. */
 MUST_CHECK enum rc token_write_groups(const struct token *token, struct buffer *out);
 
-/* Parses such an object with the checks of token_verify, but without a signature. */
+/* Parses such an object with the checks of token_verify, except the signature. */
 MUST_CHECK enum rc token_parse(const char *text, size_t len, int64_t now_s, struct token *ret_token,
                                char error[TOKEN_ERROR_MAX]);
 

@@ -1,4 +1,4 @@
-/* ws_frame.c: WebSocket frames: writes a server's headers, and splits a client's bytes. */
+/* ws_frame.c: WebSocket frames: writes headers for a server, and parses the bytes of a client. */
 #include "wire/ws_frame.h"
 
 #include <string.h>
@@ -70,7 +70,7 @@ is_final(const struct ws_reader *reader)
     return (reader->head[0] & BIT_FINAL) != 0;
 }
 
-/* The error in a frame's first byte, or NULL. */
+/* Returns the error in a frame's first byte, or NULL. */
 static const char *
 validate_first_byte(const struct ws_reader *reader)
 {
@@ -99,7 +99,7 @@ validate_second_byte(const struct ws_reader *reader)
     return NULL;
 }
 
-/* Length of the header, from the bytes received so far. */
+/* Returns the length of the header, from the bytes received so far. */
 static size_t
 head_size(const struct ws_reader *reader)
 {
@@ -110,7 +110,7 @@ head_size(const struct ws_reader *reader)
     return 2 + MASK_BYTES + (len == LENGTH_16 ? 2u : len == LENGTH_64 ? 8u : 0u);
 }
 
-/* The error, or NULL: a length must use its shortest form. */
+/* Returns an error unless the length uses its shortest form. */
 static const char *
 read_length(struct ws_reader *reader)
 {

@@ -1,4 +1,4 @@
-/* ws_frame.h: WebSocket frames by RFC 6455: a server's headers, and a client's frames. Pure. */
+/* ws_frame.h: WebSocket frames (RFC 6455): headers for a server, and frames from a client. Pure. */
 #ifndef CLAIRON_WIRE_WS_FRAME_H
 #define CLAIRON_WIRE_WS_FRAME_H
 
@@ -14,15 +14,15 @@
  */
 size_t ws_text_header(size_t len, unsigned char *end);
 
-/* Length, including the header, of a frame that ws_text_header made. */
+/* The length of a frame with a header of ws_text_header, including the header. */
 size_t ws_frame_len(const unsigned char *frame);
 
-/* Length of the header. */
+/* The length of its header. */
 size_t ws_frame_header_len(const unsigned char *frame);
 
 #define WS_CONTROL_MAX 125
 #define WS_HEAD_MAX 14
-#define WS_NO_CODE 1005 /* a close frame without a code; never on the wire */
+#define WS_NO_CODE 1005 /* a close frame without a code; never sent */
 
 enum ws_event_kind { WS_NOTHING, WS_DATA, WS_PING, WS_PONG, WS_CLOSE, WS_BROKEN };
 
@@ -30,19 +30,19 @@ struct ws_event {
     enum ws_event_kind kind;
     bool is_binary;          /* WS_DATA: the message's type */
     bool is_last;            /* WS_DATA: last piece of the message */
-    uint64_t left;           /* WS_DATA: bytes of this frame not received yet */
+    uint64_t left;           /* WS_DATA: bytes of this frame that were not received yet */
     const unsigned char *at; /* unmasked payload, or a piece of it */
     size_t len;
     const char *why; /* WS_BROKEN: the reason */
 };
 
-/* Zeroed: expects a client's first frame. */
+/* A zeroed reader expects a client's first frame. */
 struct ws_reader {
     unsigned char head[WS_HEAD_MAX];
     unsigned char head_len;
     unsigned char control_len;
-    bool has_head;   /* within the payload */
-    bool in_message; /* within a fragmented message */
+    bool has_head;   /* reading the payload */
+    bool in_message; /* reading a fragmented message */
     bool is_binary;
     unsigned mask_at;
     uint64_t left;
@@ -50,17 +50,17 @@ struct ws_reader {
 };
 
 /*
- * Parses `bytes` up to the next event and unmasks them in place; *ret_used of them are consumed. A
- * message arrives in pieces. The first (maybe empty) comes as soon as the length is known, so that
- * the caller can reject it. Views are valid until `bytes` ends or the next call. WS_NOTHING: all
- * bytes are consumed. WS_BROKEN is final.
+ * Parses `bytes` up to the next event and unmasks them in place; *ret_used bytes are consumed. A
+ * message is returned in pieces. The first one, which may be empty, is returned as soon as the
+ * length is known, so that the caller can reject it. Pointers are valid until the next call, and
+ * only while `bytes` is. WS_NOTHING: all bytes are consumed. WS_BROKEN is final.
  */
 struct ws_event ws_reader_next(struct ws_reader *reader, unsigned char *bytes, size_t len,
                                size_t *ret_used);
 
 /*
- * The code for the reply to a close frame: its own, WS_NO_CODE, or 1002 or 1007 if it is invalid.
- * *ret_why is then the reason, else NULL.
+ * Returns the code for the reply to a close frame: the received code, WS_NO_CODE, or 1002 or 1007
+ * if it is invalid. Then *ret_why is the reason, otherwise NULL.
  */
 int ws_close_reply_code(const unsigned char *payload, size_t len, const char **ret_why);
 

@@ -12,7 +12,7 @@
 
 #define NAME_PRINTED_MAX 60
 
-/* Sets the key from `origin`. An error shows `text` only if the key is not secret. */
+/* Sets the key from `origin`. An error message contains `text` only if the key is not secret. */
 static enum rc
 load_value(struct config_load *load, const struct config_key *key, struct config_origin origin,
            const char *text)
@@ -42,7 +42,7 @@ load_defaults(struct config_load *load)
     return RC_OK;
 }
 
-/* Only letters, digits, _ and -: anything else may be part of a secret. */
+/* Only letters, digits, _ and -: any other character may be part of a secret. */
 static bool
 is_name(const char *text)
 {
@@ -92,7 +92,7 @@ load_line(struct config_load *load, unsigned line, const char *section, const ch
     const struct config_key *key = config_key_find(section, name);
 
     if (key == NULL && load->in_unknown_section)
-        return RC_OK; /* an unknown section was reported already */
+        return RC_OK; /* the unknown section has been reported */
     if (key == NULL)
         return fail_unknown(load, where, section, name);
     if (load->config->origins[key - config_keys].line != 0)
@@ -101,7 +101,7 @@ load_line(struct config_load *load, unsigned line, const char *section, const ch
     return load_value(load, key, origin, value);
 }
 
-/* Adds mistakes to `load`. */
+/* Adds errors to `load`. */
 static void
 load_file_value(void *user, unsigned line, const char *section, const char *name, const char *value)
 {
@@ -174,7 +174,7 @@ load_environment(struct config_load *load)
         const char *value = getenv(variable);
 
         if (value != NULL)
-            (void)load_value(load, &config_keys[i], origin, value); /* error is in `load` */
+            (void)load_value(load, &config_keys[i], origin, value); /* the error is in `load` */
     }
     for (char **variable = environ; variable != NULL && *variable != NULL; variable++)
         warn_variable(*variable);
@@ -201,7 +201,7 @@ load_argument(struct config_load *load, const char *argument)
     if (key == NULL)
         return fail_unknown(load, where, section, name);
     if (equals == NULL)
-        return config_fail(load, "argument --%s.%s requires a value: --%s.%s=..", section, name,
+        return config_fail(load, "argument --%s.%s requires a value: --%s.%s=...", section, name,
                            section, name);
     return load_value(load, key, origin, equals + 1);
 }
@@ -217,12 +217,12 @@ load_arguments(struct config_load *load, int argc, char **argv)
 
         if (argv[i][dot] != '.')
             continue;
-        (void)load_argument(load, argv[i]); /* error is in `load` */
+        (void)load_argument(load, argv[i]); /* the error is in `load` */
         argv[i] = NULL;
     }
 }
 
-/* scheme://user:password@host or scheme://host?password=.., or password=.. */
+/* scheme://user:password@host, scheme://host?password=... or password=... */
 static bool
 contains_password(const char *value)
 {
@@ -241,7 +241,7 @@ contains_secret(const struct config_key *key, const char *value)
            (strcmp(key->section, "auth") == 0 || contains_password(value));
 }
 
-/* For config_warn_exposed, which has no access to the origins. */
+/* Records it for config_warn_exposed, which does not know the origins. */
 static void
 mark_secrets(const struct config_load *load)
 {
@@ -342,7 +342,7 @@ config_load(struct config *ret_config, const char *path, int argc, char **argv,
     load_environment(&load);
     load_arguments(&load, argc, argv);
     if (rc != RC_OK)
-        return RC_BAD; /* without the file each of its settings would be reported as missing */
+        return RC_BAD; /* without the file, each of its settings would be reported as missing */
     rc = config_rules(&load);
     mark_secrets(&load);
     return load.has_failed ? RC_BAD : rc;

@@ -1,4 +1,4 @@
-/* config_check.c: checks the form of texts: names, addresses, URLs. */
+/* config_check.c: checks the form of strings: names, addresses, URLs. */
 #include "base/config/config_check.h"
 
 #include <stdbool.h>
@@ -52,7 +52,7 @@ is_number(const char *text, size_t len, long min, long max)
     return value >= min && value <= max;
 }
 
-/* A name of these letters, or "[v6]". */
+/* A host name, or an address as "[v6]". */
 static bool
 is_host(const char *text, size_t len, const char *letters)
 {
@@ -61,7 +61,7 @@ is_host(const char *text, size_t len, const char *letters)
     return is_made_of(text, len, letters);
 }
 
-/* "host:port" or "[v6]:port", all of the `len` bytes. */
+/* True if all `len` bytes are "host:port" or "[v6]:port". */
 static bool
 is_address(const char *text, size_t len, const char *letters)
 {
@@ -77,7 +77,7 @@ is_unix_path(const char *path)
     return path[0] == '/' && path[1] != '\0' && strlen(path) <= UNIX_PATH_MAX;
 }
 
-/* A list of independent servers: the engine's own tools spread and replicate data better. */
+/* Independent servers are rejected: the store's own sharding and replication work better. */
 static bool
 is_plain_list(const char *value)
 {
@@ -128,7 +128,7 @@ check_one_url(const char *value)
     return is_address(value, len, HOST_LETTERS "*") ? NULL : form;
 }
 
-/* What follows the servers: the name of the primary, or nothing. */
+/* The part after the servers: the name of the primary, or nothing. */
 static const char *
 check_url_rest(const char *value)
 {
@@ -161,7 +161,7 @@ config_check_url(const char *value)
         char *url = urls_at(value, i);
 
         wrong = check_one_url(url);
-        explicit_bzero(url, strlen(url)); /* it may hold a password */
+        explicit_bzero(url, strlen(url)); /* it may contain a password */
         free(url);
     }
     return wrong != NULL ? wrong : check_url_rest(value);
@@ -194,8 +194,7 @@ config_check_networks(const char *value)
 }
 
 /*
- * The origin is compared as a whole, as browsers send it. null and file:// have no host and are
- * invalid.
+ * The whole origin is compared, as browsers send it. null and file:// have no host and are invalid.
  */
 static bool
 is_origin(const char *text, size_t len)

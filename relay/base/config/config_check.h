@@ -14,7 +14,7 @@
     "redis://[user:pass@]host:port[/db], unix:///path, " URLS_SENTINEL_FORM                        \
     " or " URLS_CLUSTER_FORM CONFIG_URL_TLS
 
-/* Each returns NULL if the value is valid, else "must be ..", valid until the next call. */
+/* Each returns NULL if the value is valid, otherwise "must be ...", valid until the next call. */
 const char *config_check_slot(const char *value);
 const char *config_check_prefix(const char *value);
 const char *config_check_url(const char *value);

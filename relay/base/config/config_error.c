@@ -1,4 +1,4 @@
-/* config_error.c: collects the errors of the settings, each with its origin. */
+/* config_error.c: collects the errors in the settings, each with its origin. */
 #include <ctype.h>
 #include <stdarg.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* config_file.c: parses INI: a line is a [section], a name = value, a comment or empty. */
+/* config_file.c: parses INI. A line is a [section], a name = value, a comment or empty. */
 /*
  * Why not inih: upstream and Debian truncate lines at 200 bytes and names at 50 unless compiled
  * otherwise, report no line number to the caller, and accept "a: b" and indented lines. A
@@ -53,7 +53,7 @@ trim(char *text)
     return text;
 }
 
-/* Cuts "[name]" out of the line; NULL: no valid section. */
+/* Reads the name of "[name]" in place; NULL: not a valid section. */
 static char *
 section_name(char *line)
 {
@@ -69,7 +69,7 @@ struct file_reading {
     config_file_fn on_value;
     config_file_fault_fn on_fault;
     void *user;
-    const char *section; /* NULL: none yet */
+    const char *section; /* NULL: no section yet */
     bool is_skipping;    /* settings of an invalid section are skipped */
 };
 
@@ -87,7 +87,7 @@ read_section(struct file_reading *reading, unsigned number, char *line)
     reading->on_value(reading->user, number, name, NULL, NULL);
 }
 
-/* `line` is trimmed in place. */
+/* Trims `line` in place. */
 static void
 read_line(struct file_reading *reading, unsigned number, char *line)
 {

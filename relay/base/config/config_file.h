@@ -2,12 +2,12 @@
 #ifndef CLAIRON_BASE_CONFIG_CONFIG_FILE_H
 #define CLAIRON_BASE_CONFIG_CONFIG_FILE_H
 
-#define CONFIG_FILE_MAX (1024 * 1024) /* bytes */
+#define CONFIG_FILE_MAX (1024 * 1024) /* maximum bytes */
 
 /* Called for each `name = value`, and with name and value NULL at each [section]. */
 typedef void (*config_file_fn)(void *user, unsigned line, const char *section, const char *name,
                                const char *value);
-/* Called for each line that breaks the grammar; `reason` is a constant. */
+/* Called for each line with a syntax error; `reason` is a constant. */
 typedef void (*config_file_fault_fn)(void *user, unsigned line, const char *reason);
 
 /*

@@ -23,9 +23,10 @@ struct config_key {
     enum config_type type;
     bool secret;              /* the value is never printed */
     const char *default_text; /* NULL: unset */
-    int64_t min, max;         /* of numbers, in the field's unit; of texts, their length */
-    const char *(*check)(const char *value); /* NULL if valid, else "must be .." */
-    size_t offset;                           /* offset in struct config */
+    int64_t min, max;         /* of numbers, in the field's unit; of strings, their length */
+    /* returns NULL if the value is valid, otherwise "must be ..." */
+    const char *(*check)(const char *value);
+    size_t offset; /* offset in struct config */
     const char *help;
 };
 
@@ -33,10 +34,10 @@ struct config_key {
 extern const struct config_key config_keys[];
 extern const size_t config_key_count;
 
-/* NULL: not found. */
+/* NULL: the key does not exist. */
 const struct config_key *config_key_find(const char *section, const char *name);
 
-/* Writes "did you mean ..; [section] has .." for an unknown key. */
+/* Writes "did you mean ...; [section] has ..." for an unknown key. */
 void config_key_suggest(const char *section, const char *name, char *text, size_t room);
 
 #endif

@@ -1,4 +1,4 @@
-/* config_load.h: state of a load, with the origin of each value. */
+/* config_load.h: the state of loading the settings, with the origin of each value. */
 #ifndef CLAIRON_BASE_CONFIG_CONFIG_LOAD_H
 #define CLAIRON_BASE_CONFIG_CONFIG_LOAD_H
 
@@ -9,13 +9,13 @@ struct config_load {
     struct config *config;
     char *error; /* CONFIG_ERROR_MAX bytes; one line per error */
     bool has_failed;
-    bool in_unknown_section;          /* of the file */
-    bool is_invalid[CONFIG_KEYS_MAX]; /* set, but to an invalid value */
+    bool in_unknown_section;          /* the file's current section is unknown */
+    bool is_invalid[CONFIG_KEYS_MAX]; /* the setting has an invalid value */
 };
 
 #define CONFIG_FOLDER_MAX 512
 
-/* ` in folder "/.."` for a relative path, "" for an absolute one. */
+/* ` in folder "/..."` for a relative path, "" for an absolute one. */
 const char *config_folder(const char *path, char text[CONFIG_FOLDER_MAX]);
 
 /* CLAIRON_SECTION_NAME */
@@ -24,7 +24,7 @@ void config_variable_name(const char *section, const char *name, char *variable,
 /* Adds a line to the error and returns RC_BAD. */
 MUST_CHECK enum rc config_fail(struct config_load *load, const char *format, ...) PRINTF_LIKE(2, 3);
 
-/* Checks dependencies between settings and reads auth.key. */
+/* Checks the dependencies between settings, and reads auth.key. */
 MUST_CHECK enum rc config_rules(struct config_load *load);
 
 #endif

@@ -1,4 +1,4 @@
-/* config_rules.c: checks dependencies between settings, and the files they name. */
+/* config_rules.c: checks dependencies between settings, and the files that they name. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -16,7 +16,7 @@
 #define HS256_KEY_MIN 32 /* RFC 7518, section 3.2: at least as long as the hash */
 
 #define CLUSTER_SHARDS 16       /* default of [store] shards with redis+cluster:// */
-#define FAILOVER_MIN_REPLICAS 1 /* default of [store] min_replicas if a replica may take over */
+#define FAILOVER_MIN_REPLICAS 1 /* default of [store] min_replicas if failovers are automatic */
 
 /* Reads a regular file into KEY_FILE_MAX + 1 bytes. Returns NULL or the error. */
 static const char *
@@ -61,7 +61,7 @@ is_invalid(const struct config_load *load, const char *section, const char *name
     return load->is_invalid[number_of_key(section, name)];
 }
 
-/* No line to report, so the file in which the key is missing. */
+/* A missing key has no line, so the message starts with the file. */
 static enum rc
 fail_missing(struct config_load *load, const char *what)
 {
@@ -92,7 +92,7 @@ check_public_key(struct config_load *load, const char *pem, size_t len)
     return wrong == NULL ? RC_OK : config_fail(load, "%s %s", where, wrong);
 }
 
-/* Moves the file's bytes to config.auth.key if they are a valid key. */
+/* Moves the file's content to config.auth.key if it is a valid key. */
 static enum rc
 set_key(struct config_load *load, const char *name, char *bytes, size_t len)
 {
@@ -186,7 +186,7 @@ check_auth(struct config_load *load)
         return RC_OK;
     for (int i = 0; i < 3 && found < 0; i++)
         if (is_invalid(load, "auth", names[i]))
-            return RC_OK; /* reported already */
+            return RC_OK; /* already reported */
     if (found < 0)
         return fail_missing(load, "[auth] hs256_secret_file (or hs256_secret, or public_key_file): "
                                   "the gate cannot check tokens without it; for HS256 tokens: "
@@ -310,9 +310,9 @@ is_default(const struct config *config, const char *section, const char *key)
 }
 
 /*
- * A store of several servers is worth several shards, and their number is fixed at the start. If a
- * replica may become the primary at any time, PostgreSQL must retain what no replica has yet: a
- * primary may reply and then hang, or be cut off from its replicas but not from this relay.
+ * A store with several servers needs several shards, and their number is fixed once it has data. If
+ * a replica can become the primary at any time, PostgreSQL must retain the WAL that no replica has:
+ * a primary may reply and then hang, or be disconnected from its replicas but not from this relay.
  */
 static void
 set_defaults_of_several_servers(struct config *config)
@@ -409,7 +409,7 @@ check_feed(struct config_load *load)
     if ((config->relay.roles & CONFIG_ROLE_FEED) == 0 || config->feed.conninfo != NULL)
         return RC_OK;
     if (is_invalid(load, "feed", "conninfo"))
-        return RC_OK; /* reported already */
+        return RC_OK; /* already reported */
     return fail_missing(load, "[feed] conninfo: required to connect to PostgreSQL, such as "
                               "host=/run/postgresql dbname=app user=clairon");
 }

@@ -62,7 +62,7 @@ add_nearest_section(const char *section, char *text, size_t room)
     text_add(text, room, "]? ");
 }
 
-/* All keys of the section, or all sections if it does not exist. */
+/* Lists the keys of the section, or all sections if it does not exist. */
 static void
 add_valid(const char *section, char *text, size_t room)
 {

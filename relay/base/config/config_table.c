@@ -139,7 +139,7 @@ const struct config_key config_keys[] = {
     { "relay", "log_level", CONFIG_LEVEL, false, "info", 0, 0, NULL, FIELD(relay.log_level),
       "minimum level of logged events" },
     { "relay", "roles", CONFIG_ROLES, false, "feed,gate", 0, 0, NULL, FIELD(relay.roles),
-      "parts that this process runs" },
+      "roles of this process" },
 
     { "rows", "connections", CONFIG_INT, false, "4", 1, 100, NULL, FIELD(rows.connections),
       "maximum PostgreSQL connections per process for live rows" },
@@ -154,7 +154,7 @@ const struct config_key config_keys[] = {
     { "rows", "queue", CONFIG_INT, false, "1000", 1, 100000, NULL, FIELD(rows.queue),
       "maximum queued requests for rows per process" },
     { "rows", "timeout", CONFIG_DURATION, false, "5s", 100, HOUR, NULL, FIELD(rows.timeout_ms),
-      "timeout of a query, and of the wait for one" },
+      "timeout of a query, and of waiting for its start" },
 
     { "store", "min_replicas", CONFIG_INT, false, "0", 0, 16, NULL, FIELD(store.min_replicas),
       "replicas of each primary that must have stored a change before its WAL is confirmed to "

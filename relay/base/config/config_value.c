@@ -14,7 +14,7 @@ struct unit {
     int64_t factor;
 };
 
-/* Largest first, so that a number is printed in the largest unit that fits. */
+/* Largest unit first, so that a number is printed in the largest unit that fits. */
 static const struct unit duration_units[] = {
     {"d", 86400000}, {"h", 3600000}, {"m", 60000}, {"s", 1000}, {"ms", 1}, {NULL, 0},
 };
@@ -27,8 +27,8 @@ static const char *const level_words[] = {"error", "warn", "info", "debug", NULL
 static const char *const format_words[] = {"logfmt", "json", NULL};
 
 /*
- * Digits, then blanks, then the unit. A minus is accepted, so that -1 is out of range instead of
- * malformed.
+ * Digits, then blanks, then the unit. A minus sign is accepted, so that -1 is reported as out of
+ * range, not as malformed.
  */
 static enum rc
 read_number(const char *text, const struct unit *units, int64_t *ret_value)
@@ -136,7 +136,7 @@ config_value_describe(const struct config_key *key, char *text, size_t room)
     format_number(key->max, units_of(key->type), max);
     switch (key->type) {
     case CONFIG_TEXT:
-        (void)snprintf(text, room, "a text of %s to %s bytes", min, max);
+        (void)snprintf(text, room, "a string of %s to %s bytes", min, max);
         break;
     case CONFIG_BOOL:
         (void)snprintf(text, room, "true, false, on, off, yes, no, 1 or 0");
@@ -224,7 +224,7 @@ config_value_set(struct config *config, const struct config_key *key, const char
                  char reason[CONFIG_REASON_MAX])
 {
     void *field = (char *)config + key->offset;
-    /* An empty text unsets the key. A key that cannot be unset fails the length check. */
+    /* An empty string unsets the key. A key that cannot be unset fails the length check. */
     const char *wrong = key->check != NULL && *text != '\0' ? key->check(text) : NULL;
 
     if (wrong != NULL) {

@@ -1,4 +1,4 @@
-/* config_value.h: parses the text of a value into its field. */
+/* config_value.h: parses a value into its field. */
 #ifndef CLAIRON_BASE_CONFIG_CONFIG_VALUE_H
 #define CLAIRON_BASE_CONFIG_CONFIG_VALUE_H
 
@@ -7,17 +7,17 @@
 
 #define CONFIG_REASON_MAX 512
 
-/* "25s", "500 ms", "7d", "0": milliseconds. */
+/* "25s", "500 ms", "7d" or "0", as milliseconds. */
 MUST_CHECK enum rc config_value_duration(const char *text, int64_t *ret_ms);
 
 /*
- * Sets the field. An empty text unsets a text that has no default. On RC_BAD `reason` describes a
+ * Sets the field. An empty string unsets a key that has no default. RC_BAD: `reason` describes a
  * valid value; it does not quote the invalid one.
  */
 MUST_CHECK enum rc config_value_set(struct config *config, const struct config_key *key,
                                     const char *text, char reason[CONFIG_REASON_MAX]);
 
-/* The form of a value: "a duration from 1s to 1h in ms, s, m, h or d". */
+/* Describes a valid value: "a duration from 1s to 1h in ms, s, m, h or d". */
 void config_value_describe(const struct config_key *key, char *text, size_t room);
 
 #endif

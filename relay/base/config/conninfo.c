@@ -1,4 +1,4 @@
-/* conninfo.c: checks a libpq connection string and reports libpq's message without secrets. */
+/* conninfo.c: checks a libpq connection string, and returns libpq's message without secrets. */
 #include "base/conninfo.h"
 
 #include <libpq-fe.h>
@@ -19,7 +19,7 @@
 static const char MISSING[] = "missing \"=\"";
 static const char *const UNKNOWN[] = {"invalid connection option", "invalid URI query parameter"};
 
-/* The libpq keyword closest to `word`; NULL: none. */
+/* Returns the libpq keyword closest to `word`; NULL: no similar one. */
 static const char *
 nearest_keyword(const char *word)
 {
@@ -53,7 +53,7 @@ suggestion(const char *message, const char *quoted, size_t len)
     return NULL;
 }
 
-/* libpq quotes part of the text, which may itself contain quotes. */
+/* libpq quotes part of the string, which may itself contain quotes. */
 static void
 redact_quoted(const char *message, char redacted[REDACTED_MAX])
 {

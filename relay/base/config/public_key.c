@@ -1,4 +1,4 @@
-/* public_key.c: checks that a PEM file holds a public key that can verify tokens. */
+/* public_key.c: checks that a PEM file contains a public key that can verify tokens. */
 #include "base/public_key.h"
 
 #include <openssl/err.h>
@@ -47,7 +47,7 @@ kind_fault(EVP_PKEY *key, char fault[PUBLIC_KEY_FAULT_MAX])
 const char *
 public_key_error(const char *pem, size_t len, char fault[PUBLIC_KEY_FAULT_MAX])
 {
-    static char no_passphrase[] = ""; /* otherwise OpenSSL prompts on the terminal */
+    static char no_passphrase[] = ""; /* without it, OpenSSL would prompt on the terminal */
     const char *wrong = "is not the PEM of a public key, it must be " KINDS;
 
     if (memmem(pem, len, "PRIVATE KEY-----", 16) != NULL)
@@ -63,6 +63,6 @@ public_key_error(const char *pem, size_t len, char fault[PUBLIC_KEY_FAULT_MAX])
         wrong = kind_fault(key, fault);
     EVP_PKEY_free(key);
     BIO_free(bio);
-    ERR_clear_error(); /* leaves no error that a gate connection could mistake for its own */
+    ERR_clear_error(); /* a gate connection could attribute a leftover error to itself */
     return wrong;
 }

@@ -17,14 +17,14 @@
 #define ASAN_UNPOISON_MEMORY_REGION(at, bytes) ((void)(at), (void)(bytes))
 #endif
 
-/* kept by an empty arena, so that a few items need no system call */
+/* an empty arena keeps these bytes, so that few items need no system call */
 #define KEPT_BYTES (size_t)(256 * 1024)
 
 struct arena_item {
     struct arena_item *next;
 };
 
-/* Untouched pages cost address space, not memory. */
+/* Untouched pages use address space but no memory. */
 static void
 reserve(struct arena *arena)
 {

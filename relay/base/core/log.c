@@ -16,11 +16,11 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 
-/* At most PIPE_BUF, so that lines of several processes never mix in a pipe. */
+/* At most PIPE_BUF, so that lines of several processes do not mix in a pipe. */
 #define LOG_LINE_MAX 4096
-#define LOG_TAIL_MAX 8 /* reserved for the end of a cut line: ..", } and the newline */
+#define LOG_TAIL_MAX 8 /* for the end of a truncated line: .., ", } and the newline */
 #define LOG_COMPONENT_MAX 512
-#define LOG_FIELD_MAX 2048 /* escaped bytes, so that one long text leaves room for the others */
+#define LOG_FIELD_MAX 2048 /* escaped bytes; leaves room for other fields */
 
 struct log_line {
     char bytes[LOG_LINE_MAX];
@@ -31,15 +31,15 @@ static enum log_level log_level_max = LOG_LEVEL_INFO;
 static enum log_format log_style = LOG_FORMAT_LOGFMT;
 
 static uint64_t log_dropped;        /* lines dropped since the last written one */
-static uint64_t log_dropped_unread; /* the counter before log_count_lost() */
+static uint64_t log_dropped_unread; /* the counter until log_count_lost() is called */
 static uint64_t *log_dropped_total = &log_dropped_unread;
 
 static const char *const log_level_names[] = {"error", "warn", "info", "debug"};
 
 /*
- * poll(2) before write(2) is not enough for a shared pipe: two processes may both see room for one
- * line. Only O_NONBLOCK is safe, and it must not be set on the description we share with the
- * shell. So the pipe is opened a second time. If that fails, poll(2) has to do.
+ * poll(2) before write(2) is not sufficient for a shared pipe: two processes may both see room for
+ * one line. Only O_NONBLOCK is safe, and it must not be set on the file description that is shared
+ * with the shell. So the pipe is opened a second time. If that fails, only poll(2) is used.
  */
 static void
 open_own_pipe(void)
@@ -80,7 +80,7 @@ line_add(struct log_line *line, const char *text, size_t len, size_t ceiling)
     return true;
 }
 
-/* Escapes one character for use between quotes. A raw control byte could drive a terminal. */
+/* Escapes one character within quotes. A raw control character could control a terminal. */
 static size_t
 escape_char(char out[8], const char *text, size_t len)
 {
@@ -105,7 +105,7 @@ escape_char(char out[8], const char *text, size_t len)
     return len;
 }
 
-/* Adds the text in quotes. Cuts it at the ceiling, and marks the cut with "..". */
+/* Adds the text in quotes. Truncates it at the limit, and marks the end with "..". */
 static void
 line_add_quoted(struct log_line *line, const char *text, size_t len, size_t ceiling)
 {
@@ -176,7 +176,7 @@ format_number(char *out, size_t size, const struct log_field *field)
     return (size_t)len;
 }
 
-/* Adds the whole field, or a cut text, or nothing if there is no room for it. */
+/* Adds the whole field or, if it does not fit, a truncated text or nothing. */
 static void
 line_add_field(struct log_line *line, const struct log_field *field)
 {
@@ -231,7 +231,7 @@ event_write(enum log_level level, const char *component, const char *message,
     return line_write(&line);
 }
 
-/* False: the log is still blocked. */
+/* Returns false while the log is blocked. */
 static bool
 report_lost(void)
 {

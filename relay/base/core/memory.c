@@ -1,4 +1,4 @@
-/* memory.c: allocates, or aborts: the state is in the slot and the store, so a restart is safe. */
+/* memory.c: allocates or aborts. A restart is safe: the state is in the slot and the store. */
 #include "base/memory.h"
 
 #include <stdlib.h>

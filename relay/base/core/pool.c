@@ -28,14 +28,15 @@ pool_release(struct pool *pool, void *item)
 }
 #else
 
-/* Never freed: pools live as long as the process. */
+/* The memory is never freed: pools live as long as the process. */
 static void
 grow(struct pool *pool, size_t size)
 {
     char *items = memory_new_cache_line(ITEMS_PER_BLOCK * size);
 
     for (size_t i = ITEMS_PER_BLOCK; i-- > 0;)
-        pool_release(pool, items + i * size); /* items are handed out first to last */
+        /* makes pool_alloc return the items in order of address */
+        pool_release(pool, items + i * size);
 }
 
 void *

@@ -1,4 +1,4 @@
-/* suggest.c: finds the valid word closest to a misspelt one. */
+/* suggest.c: finds the valid word closest to a misspelled one. */
 #include "base/suggest.h"
 
 #include <string.h>

@@ -39,7 +39,7 @@ utf8_char_len(const char *text, size_t len)
     return need;
 }
 
-/* Try the lowest and the highest continuation byte. */
+/* Tries the lowest and the highest continuation byte. */
 static bool
 is_begun(const char *text, size_t len)
 {

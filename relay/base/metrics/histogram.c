@@ -38,12 +38,12 @@ histogram_sum(struct histogram *histogram, const struct histogram *other)
     histogram->sum_us += other->sum_us;
 }
 
-/* The labels of name{a="b"} without braces; both pointers are equal if there are none. */
+/* The labels of name{a="b"} without braces; without labels both pointers are equal. */
 struct labels {
     int name_len;
     int len;
     const char *at;
-    const char *comma; /* separator before another label */
+    const char *comma; /* separator before a further label */
 };
 
 static struct labels

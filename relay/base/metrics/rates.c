@@ -8,12 +8,12 @@
 
 #include "base/memory.h"
 
-#define SECOND_US 1000000 /* after which every bucket is full */
+#define SECOND_US 1000000 /* time in which every bucket is refilled */
 #define EVICTIONS_PER_CALL 2
 
 struct named_bucket {
     struct rate_bucket bucket;
-    UT_hash_handle hh; /* least recently used first */
+    UT_hash_handle hh; /* sorted by last use, the oldest first */
     char name[];
 };
 
@@ -83,7 +83,7 @@ forget_some(struct rates *rates, int64_t now_us)
     }
 }
 
-/* Moves or appends it, so that the least recently used is first. */
+/* Moves the bucket to the end, so that the least recently used one is first. */
 static struct named_bucket *
 newest(struct rates *rates, const char *name)
 {

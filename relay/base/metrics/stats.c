@@ -77,7 +77,7 @@ stats_reset_gauges(struct stats *stats)
             stats->values[i] = 0;
 }
 
-/* Once for adjacent metrics that differ only in labels. */
+/* Writes HELP and TYPE once for adjacent metrics that differ only in labels. */
 static enum rc
 write_head(const char *metric, const char *before, const char *kind, const char *help,
            struct buffer *out)

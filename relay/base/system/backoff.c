@@ -1,6 +1,4 @@
-/*
- * backoff.c: doubles the delay, with jitter so that many relays do not reconnect at the same time.
- */
+/* backoff.c: doubles the delay, with jitter, so that relays do not reconnect simultaneously. */
 #include "base/backoff.h"
 
 #include <limits.h>
@@ -13,7 +11,7 @@ random_below(uint64_t bound)
 {
     uint64_t value;
 
-    /* Early in a boot getrandom() may block; jitter is not worth that. */
+    /* Early in the boot getrandom() may block, which jitter does not justify. */
     if (getrandom(&value, sizeof value, GRND_NONBLOCK) != (ssize_t)sizeof value)
         value = (uint64_t)clock_monotonic_us();
     return value % bound;

@@ -9,15 +9,15 @@
 
 struct network {
     bool is_unix;
-    unsigned bits; /* prefix length, of 128 */
+    unsigned bits; /* prefix length in 128 bits */
     unsigned char address[16];
 };
 
-_Static_assert(NETWORKS_ADDRESS_MAX >= INET6_ADDRSTRLEN, "an address fits its text");
+_Static_assert(NETWORKS_ADDRESS_MAX >= INET6_ADDRSTRLEN, "an address fits");
 
 static const unsigned char MAPPED[12] = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
-/* IPv4 is mapped into IPv6: so both compare equal on dual-stack sockets too. */
+/* IPv4 is mapped into IPv6, so that both compare equal, also on dual-stack sockets. */
 static bool
 read_ip_address(const char *text, unsigned char address[16], bool *ret_is_ipv4)
 {
@@ -26,7 +26,7 @@ read_ip_address(const char *text, unsigned char address[16], bool *ret_is_ipv4)
     return *ret_is_ipv4 || inet_pton(AF_INET6, text, address) == 1;
 }
 
-/* A decimal of 1 to 3 digits, at most `max`. */
+/* Reads a decimal of 1 to 3 digits, at most `max`. */
 static bool
 read_bits(const char *text, unsigned max, unsigned *ret_bits)
 {

@@ -23,11 +23,11 @@
 #define ERROR_MAX 128
 #define CLOSE_MAX (1 << 20)
 
-/* The result that the child writes to the pipe in one write. */
+/* The result, which the child writes to the pipe in one write. */
 struct word {
     size_t count;
     struct resolved found[FOUND_MAX];
-    char error[ERROR_MAX]; /* of a host without addresses */
+    char error[ERROR_MAX]; /* if the host has no addresses */
 };
 
 _Static_assert(sizeof(struct word) <= PIPE_BUF, "a write to the pipe is atomic");
@@ -47,7 +47,7 @@ resolve_is_needed(const char *host)
 {
     unsigned char address[sizeof(struct in6_addr)];
 
-    /* An IPv6 address may have a zone; host names have no colon. */
+    /* An IPv6 address may have a zone; host names contain no colon. */
     return host[0] != '\0' && host[0] != '/' && host[0] != '@' && strchr(host, ':') == NULL &&
            inet_pton(AF_INET, host, address) != 1;
 }
@@ -103,7 +103,7 @@ run(pid_t parent, int fd, const char *const *hosts, size_t count)
     struct word word = {.count = 0};
     sigset_t none;
 
-    /* The handlers are the relay's; signals must end the child. */
+    /* Resets the relay's handlers: signals must terminate the child. */
     for (int i = 1; i < NSIG; i++)
         (void)signal(i, SIG_DFL);
     sigemptyset(&none);

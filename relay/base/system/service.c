@@ -16,9 +16,9 @@
 
 #define SOCKET_VARIABLE "NOTIFY_SOCKET"
 #define LINES_MAX 128
-#define MARGIN_MS 10000 /* time to drain everything but clients */
+#define MARGIN_MS 10000 /* time to shut down all parts except client connections */
 
-/* A path, or @name for Linux' abstract namespace. Returns the address's length; 0: neither. */
+/* A path, or @name for Linux' abstract namespace. Returns the length of the address; 0: invalid. */
 static socklen_t
 read_notify_address(const char *name, struct sockaddr_un *address)
 {
@@ -46,7 +46,7 @@ service_notify(const char *lines)
         return;
     len = read_notify_address(name, &address);
     if (len == 0) {
-        log_warn("service", SOCKET_VARIABLE " is neither a path nor @name");
+        log_warn("service", SOCKET_VARIABLE " must be a path or @name");
         return;
     }
     fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);

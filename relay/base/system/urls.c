@@ -1,4 +1,4 @@
-/* urls.c: splits store.url into the servers it names. */
+/* urls.c: splits store.url into its servers. */
 #include "base/urls.h"
 
 #include <stddef.h>
@@ -21,13 +21,13 @@ static const struct {
 /* The parts of scheme://credentials@host:port,host:port/rest. */
 struct parts {
     enum urls_kind kind;
-    const char *of_server;   /* scheme of one server */
-    const char *credentials; /* with the @ */
+    const char *of_server;   /* scheme for one server */
+    const char *credentials; /* including the @ */
     const char *hosts;
-    const char *end; /* of the hosts: a slash or the end of the text */
+    const char *end; /* end of the hosts: a slash or the end of the URL */
 };
 
-/* A password may contain commas and slashes: the hosts begin after the last @. */
+/* A password may contain commas and slashes: the hosts start after the last @. */
 static struct parts
 parts_of(const char *url)
 {
