@@ -168,6 +168,15 @@ on_reader_resumed(void *ctx)
     }
 }
 
+/* Of notifications that this relay has not read. */
+static void
+add_earlier_xids(struct hub *hub, const struct transactions *transactions)
+{
+    for (unsigned i = 0; i < transactions->count; i++)
+        recent_xids_add_earlier(&hub->recent_xids, transactions->items[i].xid,
+                                transactions->items[i].commit_us);
+}
+
 /*
  * Its sessions read earlier notifications from the store. Later ones, and a gap after load
  * shedding, report cursors that are not before the newest entry: nothing of the shard was dropped.
@@ -184,24 +193,10 @@ on_followed(void *ctx, const struct reader_followed *followed)
         hub->newest[shard] = followed->newest;
     hub->shed.hold[shard] = hub->newest[shard];
     replay_buffer_begin(&hub->replay_buffer, shard, hub->newest[shard]);
-    recent_xids_add_earlier(&hub->recent_xids, followed->notified.xid,
-                            followed->notified.commit_us);
+    add_earlier_xids(hub, &followed->notified);
     DL_FOREACH (hub->sessions, session) {
         if (session->client.own_shard == shard)
             session_mark(session, READY_ADVANCE);
-    }
-}
-
-/* Of notifications that this relay has not read, because it was not running. */
-static void
-add_earlier_xids(struct hub *hub)
-{
-    struct transaction newest[STORE_NEWEST_TRANSACTIONS];
-
-    for (unsigned shard = 0; shard < hub->shards; shard++) {
-        store_newest_transactions(hub->store, shard, newest);
-        for (unsigned i = 0; i < STORE_NEWEST_TRANSACTIONS; i++)
-            recent_xids_add_earlier(&hub->recent_xids, newest[i].xid, newest[i].commit_us);
     }
 }
 
@@ -218,7 +213,8 @@ set_epoch(struct hub *hub)
     snprintf(hub->epoch, sizeof(hub->epoch), "%s", store_epoch(hub->store));
     replay_buffer_reset(&hub->replay_buffer, head);
     recent_xids_forget_ids(&hub->recent_xids);
-    add_earlier_xids(hub);
+    for (unsigned shard = 0; shard < hub->shards; shard++)
+        add_earlier_xids(hub, store_newest_transactions(hub->store, shard));
     memcpy(hub->newest, head, hub->shards * sizeof(*head));
     shed_reset(hub);
     if (hub->has_head) {

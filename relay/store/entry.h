@@ -17,12 +17,6 @@ struct entry_id {
     uint64_t seq;
 };
 
-/* A database transaction. */
-struct transaction {
-    uint64_t xid;      /* 0: unknown */
-    int64_t commit_us; /* wall clock */
-};
-
 /* A stream entry. Points into the store's reply. */
 struct entry {
     struct entry_id id;

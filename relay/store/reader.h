@@ -5,6 +5,7 @@
 #include "base/config.h"
 #include "base/stats.h"
 #include "store/entry.h"
+#include "store/transactions.h"
 
 struct ev_loop;
 struct reader;
@@ -29,8 +30,8 @@ struct reader_reload {
 /* A shard whose following has started. */
 struct reader_followed {
     unsigned shard;
-    struct entry_id newest;      /* entries up to this id were not read */
-    struct transaction notified; /* the newest transaction that has a notification among them */
+    struct entry_id newest;       /* entries up to this id were not read */
+    struct transactions notified; /* the newest transactions with a notification among them */
 };
 
 struct reader_events {

@@ -14,6 +14,7 @@
 #include "store/cursor.h"
 #include "store/position.h"
 #include "store/scripts/constants.h"
+#include "store/transactions.h"
 #include "wire/frame.h"
 
 struct ev_loop;
@@ -41,11 +42,9 @@ const struct entry_id *store_newest(const struct store *store);
 
 /*
  * The newest transactions when the store went up: with a notification in the shard, and with a
- * membership change or reload.
+ * membership change or reload. Lives as long as the store.
  */
-#define STORE_NEWEST_TRANSACTIONS 2
-void store_newest_transactions(const struct store *store, unsigned shard,
-                               struct transaction ret_newest[STORE_NEWEST_TRANSACTIONS]);
+const struct transactions *store_newest_transactions(const struct store *store, unsigned shard);
 
 /*
  * Records an entry that was read. After a failover to an outdated replica, new entries get higher

@@ -44,7 +44,7 @@ follow_begin(struct server_reader *server, const struct redisReply *reply)
     struct shard_stream *stream = &reader->streams[server->number];
     struct position after[STORE_SHARDS_MAX] = {{0, 0}}, stored;
 
-    if (!reply_is_array(reply, 5) || reply_id(reply_at(reply, 1), &stream->at) != RC_OK)
+    if (!reply_is_array(reply, 6) || reply_id(reply_at(reply, 1), &stream->at) != RC_OK)
         return "invalid reply to follow.lua";
     if (!bytes_equal_text(reply_bytes(reply_at(reply, 0)), shard->epoch))
         return "store epoch changed";
@@ -52,10 +52,8 @@ follow_begin(struct server_reader *server, const struct redisReply *reply)
     shard_dependency_read(reply_bytes(reply_at(reply, 4)), after, reader->stream_count);
     order_join(reader->order, server->number, stored, after[0]);
     store_record_position(reader->store, server->number, stream->at, stored);
-    server->begin =
-        (struct reader_followed){.shard = server->number,
-                                 .newest = stream->at,
-                                 .notified = shard_transaction_of(reply_bytes(reply_at(reply, 3)))};
+    server->begin = (struct reader_followed){.shard = server->number, .newest = stream->at};
+    transactions_add_packed(&server->begin.notified, reply_bytes(reply_at(reply, 5)));
     server->merging_us = clock_monotonic_us();
     server->follow = FOLLOW_MERGING;
     return NULL;

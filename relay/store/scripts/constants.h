@@ -16,6 +16,10 @@
 /* A stream entry id as the score of a sorted set: the number of scores per millisecond. */
 #define STORE_SCORES_PER_MS 1024
 
+/* Transactions that rows of live rules must contain, when a relay starts to read a shard. */
+#define STORE_NEWEST_NOTIFIED 256 /* with a notification in the shard */
+#define STORE_NEWEST_CHANGES 32   /* with a membership change or reload */
+
 /* lifetime of a notification to an open-ended audience without expiration */
 #define STORE_OPEN_MS 86400000
 

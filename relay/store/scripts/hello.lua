@@ -2,13 +2,12 @@
 -- KEYS: stream. ARGV: prefix, a new epoch, the epoch and the newest entry known to the relay,
 -- number of shards, '1' if all shards are on one server, otherwise ''.
 -- Returns {epoch, newest id ever, 1 if the first entry is known, otherwise 0, topic prefix or ''};
--- with several shards also {stored position of the slot or '', route of the newest notification
--- with a commit or '', entry id and transaction id of the newest membership change or reload or
--- ''}.
+-- with several shards also {stored position of the slot or ''}; then the newest transactions, and
+-- {entry id and transaction id of each of the newest membership changes and reloads}.
 local stream, prefix = KEYS[1], ARGV[1]
 -- include: keys.lua
 -- include: last_id.lua
--- include: reverse_scan.lua
+-- include: newest_transactions.lua
 -- include: stored_position.lua
 
 -- The number of shards decides a user's shard: with a different number, stored entries would not be
@@ -89,15 +88,16 @@ if run and run ~= known[2] then
     end
 end
 
--- Finds the newest transactions whose notifications clients may have received. Retries and
--- notifications published over HTTP may follow them.
-local NEWEST_PAGES = 4
-local _, route = newest_notification(stream, '+', NEWEST_PAGES, function() return true end)
-local change, change_xid = redis.call('XREVRANGE', prefix .. KEY_CONTROL, '+', '-', 'COUNT', 1)[1], ''
-for i = 1, change and #change[2] or 0, 2 do
-    if change[2][i] == 'xid' then change_xid = change[2][i + 1] end
+-- Clients may depend on these transactions too.
+local changes = {}
+for _, change in ipairs(redis.call('XREVRANGE', prefix .. KEY_CONTROL, '+', '-', 'COUNT', STORE_NEWEST_CHANGES)) do
+    for i = 1, #change[2], 2 do
+        if change[2][i] == 'xid' then
+            changes[#changes + 1] = change[1]
+            changes[#changes + 1] = change[2][i + 1]
+        end
+    end
 end
 local has_first, topic_prefix = redis.call('HEXISTS', meta, 'first'), redis.call('HGET', meta, 'topic_prefix')
 return {epoch, last, has_first, topic_prefix or '',
-    shards ~= '1' and stored_position(meta) or '', route or '',
-    change and change[1] or '', change_xid}
+    shards ~= '1' and stored_position(meta) or '', newest_transactions(stream), changes}

@@ -130,28 +130,28 @@ update_seen_position(struct shard *shard, struct bytes epoch, struct bytes posit
         position_raise(&shard->seen_position, to);
 }
 
-struct transaction
-shard_transaction_of(struct bytes route)
-{
-    struct frame frame;
-
-    if (route.len == 0 || frame_parse_header(route, &frame) != RC_OK)
-        return (struct transaction){0};
-    return (struct transaction){frame.as.notification.xid, frame.as.notification.commit_us};
-}
-
-/*
- * The change has no commit time: it is stored shortly after. A reply's strings end with a zero
- * byte.
- */
-static struct transaction
-changing_transaction(struct bytes id, struct bytes xid)
+/* A change has no commit time: it is stored a moment later. A reply's texts end with a zero. */
+static void
+add_change(struct transactions *transactions, struct bytes id, struct bytes xid)
 {
     struct entry_id at;
 
-    if (xid.len == 0 || entry_id_read((const char *)id.at, id.len, &at) != RC_OK)
-        return (struct transaction){0};
-    return (struct transaction){strtoull((const char *)xid.at, NULL, 10), (int64_t)at.ms * 1000};
+    if (xid.len > 0 && entry_id_read((const char *)id.at, id.len, &at) == RC_OK)
+        transactions_add(transactions, strtoull((const char *)xid.at, NULL, 10),
+                         (int64_t)at.ms * 1000);
+}
+
+static void
+set_newest_transactions(struct shard *shard, const struct redisReply *reply)
+{
+    struct transactions *newest = &shard->newest_transactions;
+    const struct redisReply *changes = reply_at(reply, 6);
+
+    newest->count = 0;
+    transactions_add_packed(newest, reply_bytes(reply_at(reply, 5)));
+    for (size_t i = 0; i + 1 < reply_count(changes); i += 2)
+        add_change(newest, reply_bytes(reply_at(changes, i)),
+                   reply_bytes(reply_at(changes, i + 1)));
 }
 
 static void
@@ -166,7 +166,7 @@ on_hello(void *ctx, const struct redisReply *reply)
             link_restart(shard->link, "could not prepare the stream");
         return;
     }
-    if (reply_is_array(reply, 8)) {
+    if (reply_is_array(reply, 7)) {
         epoch = reply_bytes(reply_at(reply, 0));
         newest = reply_bytes(reply_at(reply, 1));
     }
@@ -178,9 +178,7 @@ on_hello(void *ctx, const struct redisReply *reply)
     update_seen_position(shard, epoch, reply_bytes(reply_at(reply, 4)));
     snprintf(shard->epoch, sizeof(shard->epoch), "%.*s", (int)epoch.len, (const char *)epoch.at);
     shard->seen = at;
-    shard->newest_notified = shard_transaction_of(reply_bytes(reply_at(reply, 5)));
-    shard->newest_change =
-        changing_transaction(reply_bytes(reply_at(reply, 6)), reply_bytes(reply_at(reply, 7)));
+    set_newest_transactions(shard, reply);
     shard->has_first_entry = reply_integer(reply_at(reply, 2)) == 1;
     if (shard->number == 0)
         topic_prefix_set(shard->store->topic_prefix, reply_bytes(reply_at(reply, 3)));

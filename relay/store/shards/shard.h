@@ -10,6 +10,7 @@
 #include "store/entry.h"
 #include "store/position.h"
 #include "store/scripts/keys.h"
+#include "store/transactions.h"
 
 #define STORE_EPOCH_TEXT 16
 
@@ -57,10 +58,7 @@ struct shard {
     /* changes when the shard's data is lost; "" until it is first up */
     char epoch[STORE_EPOCH_TEXT + 1];
     struct entry_id seen; /* the newest known entry of this epoch */
-    /* newest transaction with a notification, when the shard went up */
-    struct transaction newest_notified;
-    /* newest transaction with a membership change or reload; shard 0 only */
-    struct transaction newest_change;
+    struct transactions newest_transactions; /* when the shard went up */
     /* WAL position of the entries up to `seen`; with several shards */
     struct position seen_position;
     struct position newest_sent; /* newest notification sent to the shard; with several shards */
@@ -81,9 +79,6 @@ void shard_open(struct shard *shard, struct store *store, unsigned number,
 /* Calls in flight finish with RC_IO. */
 void shard_close(struct shard *shard);
 void shard_free(struct shard *shard); /* call it after shard_close */
-
-/* Returns the transaction of a notification, or zero if the route is empty or invalid. */
-struct transaction shard_transaction_of(struct bytes route);
 
 /* Writes `len` random hexadecimal digits and a zero byte. */
 void shard_random_hex(char *text, size_t len);

@@ -134,10 +134,8 @@ store_newest(const struct store *store)
     return store->newest;
 }
 
-void
-store_newest_transactions(const struct store *store, unsigned shard,
-                          struct transaction ret_newest[STORE_NEWEST_TRANSACTIONS])
+const struct transactions *
+store_newest_transactions(const struct store *store, unsigned shard)
 {
-    ret_newest[0] = store->shards[shard].newest_notified;
-    ret_newest[1] = store->shards[shard].newest_change;
+    return &store->shards[shard].newest_transactions;
 }

@@ -1,0 +1,28 @@
+/* transactions.h: transactions of a shard that clients may have been notified of. */
+#ifndef CLAIRON_STORE_TRANSACTIONS_H
+#define CLAIRON_STORE_TRANSACTIONS_H
+
+#include <stdint.h>
+
+#include "store/scripts/constants.h"
+#include "wire/bytes.h"
+
+/* A transaction of the database. */
+struct transaction {
+    uint64_t xid;
+    int64_t commit_us; /* wall clock */
+};
+
+/* The newest ones, when a relay began to read the shard. */
+struct transactions {
+    struct transaction items[STORE_NEWEST_NOTIFIED + STORE_NEWEST_CHANGES];
+    unsigned count;
+};
+
+/* Adds a transaction, unless xid is 0 or there is no room. */
+void transactions_add(struct transactions *transactions, uint64_t xid, int64_t commit_us);
+
+/* Adds those that newest_transactions.lua returned. */
+void transactions_add_packed(struct transactions *transactions, struct bytes packed);
+
+#endif

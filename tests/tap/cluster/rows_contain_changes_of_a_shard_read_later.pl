@@ -1,0 +1,38 @@
+# Tests that a relay which begins to read the shard of a user sends rows only from a snapshot with the transactions that the
+# shard already has notifications of: the client never receives those, because its cursor begins after them.
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until);
+use Clairon::Test::StubRows;
+use Test::More;
+
+my $pg = Clairon::Test::postgresql('main');
+$pg->safe_psql('postgres', q{
+    CREATE TABLE t (id int PRIMARY KEY, owner text);
+    SELECT clairon.watch('t', 'USER', 'owner')});
+my $cluster = Clairon::Test::store_cluster(replicas => 0);
+my $stub    = Clairon::Test::StubRows->new($pg);
+my ($relay, $gate) = map { Clairon::Test::relay($pg, $cluster, conf => { 'store.min_replicas' => 0, 'rows.timeout' => '60s' }) } 1 .. 2;
+$stub->set('t');
+
+sub insert { my ($id) = @_; return $pg->safe_psql('postgres', "INSERT INTO t VALUES ($id, 'u1') RETURNING pg_current_xact_id()") }
+
+my $reader = $relay->client('u1');
+my ($first, @later) = map { insert($_) } 1 .. 4;
+$reader->wait_notifications(4);
+is($gate->metric('clairon_store_followed_shards'), 1, 'the other relay does not read the shard of the user');
+
+# The first transaction still waits for a synchronous standby, later ones do not.
+my ($without, $with) = map { sprintf '%s:%s:%s', $_ || $later[-1] + 1, $later[-1] + 1, $_ } $first, '';
+$stub->set('t', snapshot => $without);
+my $client = $gate->client('u1');
+$client->send({ t => 'rows', r => 2, source => 't' });
+my $reply = sub { (grep { ($_->{r} // 0) == 2 } @{ $client->{messages} })[0] };
+$client->run_until('the relay has queried', sub { $reply->() || $gate->metric('clairon_rows_repeated_total') >= 2 });
+ok(!$reply->(), 'rows without the oldest of four transactions are not sent');
+$stub->set('t', snapshot => $with);
+is($client->wait_for(sub { ($_[0]{r} // 0) == 2 })->{snapshot}, $with, 'rows with it are sent');
+is_deeply([ $client->notifications ], [], 'its notification is not sent again');
+
+done_testing();
