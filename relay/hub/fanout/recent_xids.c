@@ -12,17 +12,23 @@ nth(const struct recent_xids *recent, unsigned at)
     return &recent->items[(recent->first + at) % RECENT_XIDS_MAX];
 }
 
-/* The notifications of a transaction are read one after the other, in each of its shards. */
 static bool
-is_known(const struct recent_xids *recent, const struct recent_xid *item)
+is_for_all(const struct recent_xid *item)
+{
+    return item->id.ms == 0 && item->id.seq == 0;
+}
+
+/* The notifications of a transaction are read one after the other, in each of its shards. */
+static struct recent_xid *
+find_known(const struct recent_xids *recent, const struct recent_xid *item)
 {
     for (unsigned at = recent->count; at > 0 && nth(recent, at - 1)->xid == item->xid; at--) {
-        const struct recent_xid *known = nth(recent, at - 1);
+        struct recent_xid *known = nth(recent, at - 1);
 
-        if (known->shard == item->shard || (known->id.ms == 0 && known->id.seq == 0))
-            return true;
+        if (known->shard == item->shard || is_for_all(known))
+            return known;
     }
-    return false;
+    return NULL;
 }
 
 static uint64_t *
@@ -76,7 +82,12 @@ recent_xids_add_earlier(struct recent_xids *recent, uint64_t xid, int64_t commit
 void
 recent_xids_add(struct recent_xids *recent, const struct recent_xid *item)
 {
-    if (item->xid == 0 || is_known(recent, item))
+    struct recent_xid *known = find_known(recent, item);
+
+    /* A change of memberships may follow a notification of its transaction. */
+    if (known != NULL && is_for_all(item))
+        *known = *item;
+    if (item->xid == 0 || known != NULL)
         return;
     if (recent->items == NULL)
         recent->items = memory_new(RECENT_XIDS_MAX * sizeof(*recent->items));

@@ -129,6 +129,22 @@ wait_repeated(2);
 ok(!has_reply($client, $r), 'the next reply waits for a change that follows the request');
 $stub->set('grp', snapshot => snapshot_with($left));
 is(reply($client, $r)->{snapshot}, snapshot_with($left), 'the next reply contains the change');
+
+# The same after a notification in its transaction, which the cursor of the request precedes.
+sub count_reloads { return scalar grep { $_->{t} eq 'reload' } @{ $watcher->{messages} } }
+$stub->set('grp', snapshot => snapshot_without($left));
+my $reloads = count_reloads();
+$r = request($client, source => 'grp');
+wait_repeated(1);
+$joined = (split /\n/, $pg->safe_psql('postgres', q{BEGIN; INSERT INTO t VALUES (4, 'u1');
+    INSERT INTO clairon.member VALUES ('ROLE', 'author', 'u1'); SELECT pg_current_xact_id(); COMMIT}))[-1];
+$watcher->run_until('the relay has read it', sub { count_reloads() > $reloads });
+$stub->set('grp', snapshot => snapshot_without($joined));
+wait_repeated(2);
+ok(!has_reply($client, $r), 'the next reply waits for a change that follows a notification in its transaction');
+$stub->set('grp', snapshot => snapshot_with($joined));
+is(reply($client, $r)->{snapshot}, snapshot_with($joined), 'the next reply contains the change');
+
 $stub->set('grp', snapshot => undef);
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('OTHER', 'o1', 'u1'), ('STRUCTURE', 's1', 'u2')});
 reply($client, request($client, source => 'mine'));

@@ -100,6 +100,22 @@ transaction_without_a_notification_counts_for_all(void **state)
     assert_int_equal(recent.count, 1);
 }
 
+/* A client whose cursor is before the notifications does not receive the rest of the transaction. */
+static void
+transaction_whose_notifications_come_first_counts_for_all(void **state)
+{
+    (void)state;
+    add(7, 0, 10);
+    add(7, 2, 11);
+    assert_true(are_in(9, 9, 2, "7:7:"));
+    add(7, 0, 0);
+    assert_int_equal(recent.count, 2);
+    assert_false(are_in(9, 9, 2, "7:7:"));
+    assert_false(are_in(9, 9, 5, "7:7:"));
+    add(7, 0, 12);
+    assert_false(are_in(9, 9, 2, "7:7:"));
+}
+
 static void
 old_transactions_do_not_count(void **state)
 {
@@ -213,6 +229,7 @@ main(void)
         CASE(only_shards_that_the_user_reads_count),
         CASE(first_notification_of_a_shard_counts),
         CASE(transaction_without_a_notification_counts_for_all),
+        CASE(transaction_whose_notifications_come_first_counts_for_all),
         CASE(old_transactions_do_not_count),
         CASE(number_is_limited),
         CASE(dropped_transactions_count_for_all),
