@@ -57,7 +57,7 @@ struct shard {
     char stream_key[STORE_KEY_MAX];
     /* changes when the shard's data is lost; "" until it is first up */
     char epoch[STORE_EPOCH_TEXT + 1];
-    struct entry_id seen; /* the newest known entry of this epoch */
+    struct entry_id seen;                    /* the newest known entry of this epoch */
     struct transactions newest_transactions; /* when the shard went up */
     /* WAL position of the entries up to `seen`; with several shards */
     struct position seen_position;

@@ -100,7 +100,7 @@ transaction_without_a_notification_counts_for_all(void **state)
     assert_int_equal(recent.count, 1);
 }
 
-/* A client whose cursor is before the notifications does not receive the rest of the transaction. */
+/* A membership change has no notification, so no client receives it later. */
 static void
 transaction_whose_notifications_come_first_counts_for_all(void **state)
 {
