@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """measure.py FILE COMMAND..: runs COMMAND and writes its wall and CPU seconds to FILE.
 
-Orphaned servers count too: this process becomes their parent instead of init.
+Orphaned servers count too, because this process becomes their parent instead of init.
 """
 
 import ctypes

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# operations.sh: every command of docker/OPERATIONS.md works as printed.
+# operations.sh: tests that every command of docker/OPERATIONS.md works as printed.
 #
-# On Debian 13, from the packages, in a separate root and network: a primary, its standby, a store and
-# the relay from zero, then the commands of each alert, then the drills. There is no systemd: two scripts
+# It runs on Debian 13, from the packages, in a separate root and network. It sets up a primary, its standby, a store
+# and the relay from zero, then runs the commands of each alert, then the drills. There is no systemd: two scripts
 # replace systemctl and journalctl.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -31,8 +31,8 @@ run_block() {
     in_target bash -e -o pipefail -c "$text" </dev/null
 }
 
-# Runs a block and checks that its output has no error and no unknown command. A standby logs an invalid record at
-# the end of the WAL that it has.
+# Runs a block and checks that its output has no error and no unknown command. At the end of its WAL, a standby
+# logs an invalid record; this is not an error.
 run_and_check() {
     local output
     output=$(in_target timeout --foreground 120 bash -c "$(block "$1" "$2")" 2>&1 </dev/null) || true
@@ -44,7 +44,7 @@ run_and_check() {
 put_helpers() {
     cat >"$target/usr/local/bin/systemctl" <<'END'
 #!/bin/bash
-# systemctl: starts, stops and signals the relay, like its unit.
+# systemctl: starts, stops and signals the relay, as its unit does.
 file=/run/relay.pid
 stop() {
     local pid deadline=$((SECONDS + 300))
@@ -136,7 +136,7 @@ check_zero() {
     local began=$SECONDS
     in_target pg_createcluster 17 main >/dev/null && in_target pg_ctlcluster 17 main start
     ok "set up the primary" set_up_primary
-    ok "pg_hba.conf of the primary" allow
+    ok "pg_hba.conf of the primary is extended" allow
     ok "set up the standby" run_block "$zero" 3
     cp "$target/etc/postgresql/17/"{main,replica}/pg_hba.conf
     ok "the doctor reports only the missing slot and rules" test "$(failed_checks)" = "rules, slots"
@@ -151,14 +151,14 @@ check_zero() {
     print_line "# from zero to a safe standby in $((SECONDS - began)) s"
 }
 
-# As the page describes: skip output_plugin_libraries on a minor release that does not know it.
+# As the page describes, skip output_plugin_libraries on a minor release without this setting.
 set_up_primary() {
     local known
     known=$(in_target bash -c "$(block "## Install" 3)" || true)
     in_target bash -e -o pipefail -c "$(block "$zero" 1 | if [ "$known" = 1 ]; then cat; else grep -v output_plugin; fi)" </dev/null
 }
 
-# Without the last line: the doctor would report the missing rules.
+# Without the last line, because the doctor would report the missing rules.
 run_block_without_doctor() {
     in_target bash -e -o pipefail -c "$(block "$zero" 7 | grep -v 'clairon doctor')" </dev/null
 }
@@ -189,7 +189,7 @@ check_drills() {
     from=$(lines)
     ok "kill a relay" run_block "### A relay dies" 1
     ok "the next relay reads the slot" wait_for streams "$((from + 1))"
-    ok "a later row is delivered" is_delivered 5432 102
+    ok "a new row is delivered" is_delivered 5432 102
     ok "a failover slot replaces the standby's slot" create_failover_slot
     ok "a row is delivered from the primary" is_delivered 5432 103
     ok "the slot is synchronized" wait_for is_synchronized
@@ -225,7 +225,7 @@ create_failover_slot() {
 
 is_synchronized() { sql 5433 "SELECT synced FROM clairon.status" | grep -x t; }
 
-# The primary and the store have other ports after the drills.
+# After the drills, the primary and the store have other ports.
 check_removal() {
     ok "uninstall" in_target bash -e -o pipefail -c "$(block "## Uninstall" 1 |
         sed -e 's/psql -d/psql -p 5433 -d/' -e 's/redis-cli/& -p 6380/g')" </dev/null
@@ -256,7 +256,7 @@ run_typed() {
     print_line "1..$test_count"
 }
 
-# The commands need /proc and a network namespace, which some containers do not allow.
+# The commands need /proc and a network namespace, which some containers do not permit.
 can_isolate() { in_target test -r /proc/self/status && unshare --net ip link set lo up; }
 
 run_tests() {

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# packages.sh: the Debian packages install, run as their unit specifies, upgrade, and purge completely.
+# packages.sh: tests that the Debian packages install, run as their unit specifies, upgrade, and purge completely.
 #
 # Built and installed on Debian 13, in separate roots. There is no systemd: its tools verify the
 # unit, and the relay is started with the unit's command line, as the unit's user.
@@ -23,7 +23,7 @@ is() { [ "$1" = "$2" ] || { print_line "got: $1, expected: $2"; false; }; }
 files() { (cd "$target" && find . -xdev \( -path ./proc -o -path ./var/cache -o -path ./var/lib/apt -o -path ./var/log \
     -o -path ./tmp -o -path ./run -o -path ./root \) -prune -o -print | sort); }
 
-# A package like $1 with another version, after the script $3 changed its files.
+# Builds a package like $1 with another version, after the script $3 has changed its files.
 repack() {
     local deb=$1 version=$2 change=$3 folder=$target/root/repack
     rm -rf "$folder"
@@ -33,7 +33,7 @@ repack() {
     dpkg-deb -b "$folder" "$target/root/$(basename "$deb" .deb)_$version.deb" >/dev/null
 }
 
-# Sets up a server, a database, the relay's role and its configuration, like an operator.
+# Sets up a server, a database, the relay's role and its configuration, as an operator would.
 set_up() {
     as_postgres /usr/lib/postgresql/17/bin/initdb -D /tmp/data -A trust >/dev/null &&
         printf '%s\n' "wal_level = logical" "port = 5999" "listen_addresses = ''" \
@@ -50,7 +50,7 @@ set_up() {
             -e 's,^#listen = .*,listen = unix:/run/clairon/gate,' "$target/etc/clairon/relay.conf"
 }
 
-# With the unit's user, runtime directory and command.
+# Runs with the unit's user, runtime directory and command.
 start_relay() {
     local user
     user=$(unit_setting User)
@@ -68,7 +68,7 @@ stop_relay() {
         wait_for test ! -e "/proc/$(<"$target/tmp/relay.pid")" && rm "$target/tmp/relay.pid"
 }
 
-# in_store N: the slot is active and the stream has N entries.
+# in_store N: succeeds if the slot is active and the stream has N entries.
 in_store() {
     sql "SELECT count(*) FROM pg_replication_slots WHERE active" | grep -qx 1 &&
         is "$(in_target valkey-cli -s /tmp/store XLEN clairon:stream)" "$1"
@@ -99,9 +99,9 @@ broken_links() {
 }
 
 check_documents() {
-    ok "every link of the pages works" prints_nothing broken_links
+    ok "every link of the pages has a target" prints_nothing broken_links
     ok "bash completes the commands" in_target bash -c '. /usr/share/bash-completion/completions/clairon && complete -p clairon'
-    ok "the man page has every setting" is \
+    ok "the man page lists every setting" is \
         "$(in_target zcat /usr/share/man/man1/clairon.1.gz | sed -n 's/\\//g; /^.SH RELAY/,/^.SH SIGNALS/p' | grep -oE -- '--[a-z]+\.[a-z_0-9]+=[A-Z]+')" \
         "$(in_target clairon relay --help | grep -oE -- '--[a-z]+\.[a-z_0-9]+=[A-Z]+')"
 }
@@ -114,7 +114,7 @@ check_by_hand() {
     ok "program, plugin and pages are installed" inside test -x "$there/usr/local/bin/clairon" -a \
         -e "$there/usr/lib/postgresql/17/lib/clairon.so" -a -e "$there/usr/local/share/doc/clairon/docker/OPERATIONS.md"
     ok "make uninstall succeeds" inside make -s uninstall DESTDIR="$there"
-    ok "no file is left" is "$(inside find "$there" -not -type d)" ""
+    ok "no file remains" is "$(inside find "$there" -not -type d)" ""
     ok "the build context of the images is complete" python3 tests/images/check.py context "$(realpath -m "$roots/context")"
 }
 
@@ -133,7 +133,7 @@ check_install() {
         is "$(dpkg-deb -f "$target/root/postgresql-17-clairon.deb" Depends | grep -o 'postgresql-17 ([^)]*)')" "postgresql-17 (>= ${version%%-*})"
     ok "the packages install" apt_install /root/postgresql-17-clairon.deb /root/clairon-relay.deb
     ok "the configuration is readable only by root and the relay" is "$(mode_of /etc/clairon/relay.conf)" "640 root clairon"
-    ok "the secret is too" is "$(mode_of /etc/clairon/secret)" "640 root clairon"
+    ok "the secret is readable only by root and the relay" is "$(mode_of /etc/clairon/secret)" "640 root clairon"
     ok "the secret is long enough" test "$(wc -c <"$target/etc/clairon/secret")" -gt 32
     ok "server, store and configuration are set up" set_up
     ok "the relay starts with the unit's command" start_relay 0
@@ -166,7 +166,7 @@ check_removal() {
     ok "the packages are removed" in_target env DEBIAN_FRONTEND=noninteractive apt-get -qq remove -y clairon-relay postgresql-17-clairon
     ok "the configuration is kept" test -e "$target/etc/clairon/relay.conf"
     ok "the packages are purged" in_target env DEBIAN_FRONTEND=noninteractive apt-get -qq purge -y clairon-relay postgresql-17-clairon
-    ok "no file is left" is "$(files | grep -i clairon)" ""
+    ok "no file remains" is "$(files | grep -i clairon)" ""
     ok "the user is removed" is "$(grep clairon "$target"/etc/passwd "$target"/etc/group "$target"/etc/shadow)" ""
 }
 

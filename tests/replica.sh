@@ -2,7 +2,7 @@
 # replica.sh: runs the tests of standby and decoder in a Debian 13 root with PostgreSQL 17.
 #
 # PostgreSQL before 16 cannot decode on a standby. On newer ones the same tests run in
-# the layer tap. In the root the tests run as postgres too.
+# the layer tap. In the root, the tests also run as postgres.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=tests/roots.sh

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# root.sh: root can run the demo and the tests as another user, also from a checkout that this user cannot read.
+# root.sh: tests that root can run the demo and the tests as another user, also from a checkout that this user cannot
+# read.
 #
 # Uses a small checkout in a private directory of root, with a demo that only waits.
 set -euo pipefail
@@ -10,7 +11,7 @@ cd "$(dirname "$0")/.."
 is() { [ "$1" = "$2" ] || { print_line "got: $1, expected: $2"; false; }; }
 unprivileged() { "$hidden/clairon/tests/tools/unprivileged.sh" "$@"; }
 
-# The demo writes its working directory, and at its end the content of a file.
+# The demo prints its working directory, and at its end the content of a file.
 make_checkout() {
     hidden=$(mktemp -d)
     mkdir -p "$hidden/clairon/docker" "$hidden/clairon/relay/tools" "$hidden/clairon/tests/tools"
@@ -48,7 +49,7 @@ second_demo_fails() {
 check_copies() {
     start demo docker/demo.sh
     ok "the demo starts in a copy of a checkout that its user cannot read" wait_for output_has demo '^started$'
-    ok "it reports that edits are not seen" output_has demo "edits are not seen until the next start"
+    ok "the demo reports that it ignores later edits" output_has demo "edits have no effect until the next start"
     echo second >"$hidden/clairon/content"
     ok "a second demo fails with a message" second_demo_fails
     # shellcheck disable=SC2016
@@ -60,7 +61,7 @@ check_copies() {
     touch "$(copy_of tests)/stop" "$(copy_of demo)/.demo/stop"
     wait "${pids[@]}"
     ok "running tests keep their copy of the files" is "$(tail -n 1 "$hidden/tests")" second
-    ok "the next tests see the edits" is "$(tail -n 1 "$hidden/more")" third
+    ok "the next test run sees the edits" is "$(tail -n 1 "$hidden/more")" third
     ok "the demo keeps its copy of the files" is "$(tail -n 1 "$hidden/demo")" first
 }
 
@@ -70,7 +71,7 @@ check_readable() {
     ok "a checkout that its user can read is used in place" is "$(unprivileged pwd)" "$hidden/clairon"
     mkdir -p "$hidden/clairon/build/work/log"
     touch "$hidden/clairon/build/work/log/of-root"
-    ok "files of another user are handed over" unprivileged test -O build/work/log/of-root
+    ok "files of another user are given to the new user" unprivileged test -O build/work/log/of-root
 }
 
 clean_up() {

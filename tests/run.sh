@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh: runs layers of tests: those that need root, and in parallel those that run as the user postgres.
+# run.sh: runs test layers: in parallel, the layers that need root and the layers that run as the user postgres.
 #
 #   tests/run.sh [--make GOAL] LAYER..      the layers of tests/check.sh; GOAL is built first
 #
@@ -17,7 +17,7 @@ if [ "${1:-}" = --make ]; then
 fi
 layers=() rooted=()
 for layer in "$@"; do
-    # From PostgreSQL 16 on these tests are part of the layer tap.
+    # With PostgreSQL 16 and later these tests are part of the layer tap.
     if [ "$layer" = replica ] && [ "$(pg_major)" -ge 16 ]; then
         [ $# -gt 1 ] || layers+=(replica)
         continue

@@ -57,7 +57,7 @@ sub measure
     my $followed = 0;
     wait_until('the gates read the shards of their users', sub { $followed = 0; $followed += $_->metric('clairon_store_followed_shards') for @gates; return $followed == @clients + @gates });
     my ($since, $idle) = (time, cpu($cluster->alive));
-    wait_until('some seconds pass', sub { time >= $since + IDLE_S });
+    wait_until('some seconds have passed', sub { time >= $since + IDLE_S });
     $idle = (cpu($cluster->alive) - $idle) / 1e4 / (time - $since);    # % of a core
     my @before = map { $_->metric('clairon_hub_notifications_total') } @gates;
     my ($of_store, $of_gates) = (cpu($cluster->alive), cpu(@gates));

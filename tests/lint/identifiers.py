@@ -10,7 +10,7 @@ TOP = os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', '..')
 LIST, ALLOW = 'tests/lint/identifiers.list', 'tests/lint/identifiers.allow'
 NOT_OURS = re.compile(r'(^|/)(expected|dist|corpus|node_modules)/')
 QUOTED = r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\''
-# Comments and strings, which contain no identifiers, by file extension.
+# Comments and strings by file extension; they contain no identifiers.
 HIDDEN = {
     'c': rf'/\*.*?\*/|//[^\n]*|{QUOTED}',
     'js': rf'/\*.*?\*/|(?<![:\\])//[^\n]*|{QUOTED}|`(?:[^`\\]|\\.)*`',
@@ -21,9 +21,9 @@ HIDDEN = {
 }
 KINDS = {'h': 'c', 'ts': 'js', 'pm': 'pl'}
 IDENTIFIER = re.compile(r'[A-Za-z_]\w*')
-# snake_case, camelCase and CONSTANTS: one match a word.
+# snake_case, camelCase and CONSTANTS: one match per word.
 WORD = re.compile(r'[A-Z]+(?![a-z])|[A-Z]?[a-z]+')
-# Code within a template literal of JavaScript.
+# Code within a JavaScript template literal.
 CODE = re.compile(r'\$\{[^}]*\}')
 
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# include_arrows.sh: checks that modules and folders include only those below them, and that each library is
-# included by its own files only.
+# include_arrows.sh: checks that modules and folders include only lower ones, and that only the listed files
+# include each library.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 # The modules that each module may include. feed and gate never include each other; only main.c includes daemon and doctor.
-# protocol is decoder/protocol/, shared by the plugin and the relay. It lies in decoder/ because PGXS builds the plugin
-# from that folder alone.
+# protocol is decoder/protocol/, shared by the plugin and the relay. It is in decoder/ because PGXS builds the plugin from
+# that folder alone.
 declare -A below=(
     [base]="protocol"
     [wire]="protocol base"
@@ -21,8 +21,8 @@ declare -A below=(
     [doctor]="protocol base wire store postgres feed gate cli"
 )
 
-# The folders of modules that have subfolders, lowest first: each may include itself and those before it. "." stands for the
-# files that lie in the module itself.
+# The folders of modules that have subfolders, lowest first: each may include itself and the folders before it. "." stands
+# for the files in the module's own folder.
 declare -A folders=(
     [base]=". core system metrics config"
     [store]="scripts . connection shards ingest read delivery admin direct"
@@ -31,7 +31,7 @@ declare -A folders=(
     [decoder]="protocol base encode rules condition . output plan changes plugin sql rows"
 )
 
-# The only files that may include a library: header pattern, then path pattern.
+# The only files that may include each library: header pattern, then path pattern.
 libraries='libwebsockets\.h  relay/gate/net/(conn_io|lws_workarounds|request_field|server)\.c
 libpq-fe\.h                  relay/postgres/(hosts\.c|(libpq|connect|session|query)\.h)|relay/base/config/conninfo\.c|relay/doctor/postgresql_query\.h
 hiredis/.*\.h                relay/store/connection/(link\.c|query\.c|connect\.c|send_queue\.h|tls\.[ch]|reply_arena\.h|reply\.c)|relay/store/direct/node\.c
@@ -46,15 +46,15 @@ report() {
     bad=1
 }
 
-# FILE:LINE MODULE-INCLUDED for each quoted include of a module's header.
+# Prints FILE:LINE MODULE-INCLUDED for each quoted include of a module's header.
 check_modules() {
     local file module line target
     while IFS=: read -r file line target; do
         module=${file#relay/}
-        [ "$module" != main.c ] || continue # it knows all
-        [[ $module == */* ]] || { report "$file: only main.c may lie outside the modules"; continue; }
+        [ "$module" != main.c ] || continue # may include all modules
+        [[ $module == */* ]] || { report "$file: only main.c may be outside the modules"; continue; }
         module=${module%%/*}
-        [[ -v below[$module] ]] || report "$file: no module is called \"$module\""
+        [[ -v below[$module] ]] || report "$file: no module is named \"$module\""
         [ "$target" = "$module" ] || [[ " ${below[$module]-} " == *" $target "* ]] ||
             report "$file:$line: $module must not include $target"
     done < <(grep -rnE '^#include "[a-z_]+/' relay --include='*.[ch]' |

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# lint.sh: runs every rule, then fails if one was broken.
+# lint.sh: runs every rule, then fails if any rule failed.
 # shellcheck disable=SC2317 # rules are called by name
 set -uo pipefail
 cd "$(dirname "$0")/../.." || exit 1
@@ -32,7 +32,7 @@ c_sources() {
 rule_format() {
     c_sources | xargs -r clang-format --dry-run --Werror 2>&1 | { grep -E 'error:|warning:' || true; } |
         cut -d: -f1,2 | sort -t: -k1,1 -k2,2n | awk -F: '{ n[$1]++; if (n[$1] == 1) first[$1] = $2 }
-            END { for (f in n) { print f ":" first[f] ": not as clang-format has it (make fmt)"; bad = 1 }
+            END { for (f in n) { print f ":" first[f] ": not formatted by clang-format (make fmt)"; bad = 1 }
                   exit bad }'
 }
 
@@ -50,16 +50,16 @@ rule_cppcheck() {
         --suppress=normalCheckLevelMaxBranches --suppress=checkersReport "${files[@]}"
 }
 
-# tests/lint/spelling has words that look misspelled but are not.
+# tests/lint/spelling lists correct words that codespell reports as misspelled.
 rule_spelling() {
     git ls-files | grep -vE '^LICENSE|/(corpus|expected|dist)/|\.(png|svg|out)$' |
         xargs codespell --ignore-words tests/lint/spelling
 }
 
-# Of the last 50 commits other than merges: "area: summary", at most 100 characters, without a full stop.
+# The last 50 commits other than merges: "area: summary", at most 100 characters, without a full stop.
 rule_subjects() {
     local bad
-    git rev-parse --git-dir >/dev/null 2>&1 || return 0 # an unpacked archive
+    git rev-parse --git-dir >/dev/null 2>&1 || return 0 # a source archive without a repository
     bad=$(git log --no-merges -50 --format=%s |
         grep -vE '^[a-zA-Z][a-zA-Z0-9_./-]*(, [a-zA-Z0-9_./-]+)*: [^A-Z ].{0,90}[^.]$' || true)
     [ -z "$bad" ] || { echo "not \"area: imperative summary\":"; echo "$bad"; return 1; }
@@ -69,7 +69,7 @@ rule_shell() {
     find docker relay tests .ci -type f \( -name '*.sh' -o -path .ci/run \) -print0 | xargs -0 shellcheck -x
 }
 
-# Folders of servers and logs are named after the file name, so it must be unique. Files listed in tests/tap/long must exist.
+# Folders of servers and logs are named after the file, so its name must be unique. Files listed in tests/tap/long must exist.
 rule_tap_files() {
     local bad=0 name file
     for name in $(find tests/tap -name '*.pl' -printf '%f\n' | sort | uniq -d); do
@@ -87,7 +87,7 @@ rule_tap_files() {
 }
 
 rule "include arrows" tests/lint/include_arrows.sh
-rule "each file by itself" rule_compile
+rule "each file compiles separately" rule_compile
 rule "call and include graph" with_tool python3 tests/lint/graph.py
 rule "banned functions" tests/lint/banned.sh
 rule "one version" tests/lint/one_version.sh

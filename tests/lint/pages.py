@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""pages.py: checks that the links of the pages have a target, and that the files and functions that they name exist.
+"""pages.py: checks that links between pages have targets, and that the files and functions named in pages exist.
 
 All pages are checked for links. docs/ARCHITECTURE.md, docs/CONTRIBUTING.md and docs/STORE.md are
 also checked for names: `folder/file`, `file.c` and `function()`. Words in capitals are placeholders.
@@ -25,7 +25,7 @@ DEFINITION = re.compile(r"^(?:#define |static inline |local |export )?(?:functio
 
 
 def sources(*suffixes):
-    """Paths below the checkout, without anything that was built or installed there."""
+    """Returns the paths below the checkout, without build products and installed files."""
     for folder, below, files in os.walk(TOP):
         below[:] = [each for each in below if each not in BUILT]
         for file in files:
@@ -34,7 +34,7 @@ def sources(*suffixes):
 
 
 def anchors(page):
-    """The fragments that lead to the headings of a page, as the usual viewers make them."""
+    """Returns the fragments that link to the headings of a page, as the usual viewers derive them."""
     headings = re.findall(r"^#+ (.*)$", FENCE.sub("", page.read_text()), re.M)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -68,7 +68,7 @@ def unknown_names(name, files, functions):
 
 
 def unknown_messages(name):
-    """Log messages of the page's table that no string of the relay contains."""
+    """Returns the log messages of the page's table that no string of the relay contains."""
     table = (TOP / name).read_text().partition("## Log messages")[2]
     literals = []
     for file in sources(".c"):

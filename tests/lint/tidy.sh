@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# tidy.sh: runs clang-tidy, with the checks of .clang-tidy, on each C file whose object is newer than its last clean run.
+# tidy.sh: runs clang-tidy, with the checks of .clang-tidy, on each C file whose object is newer than its last clean
+# run.
 #
-# CLANG_FLAGS holds the compiler flags of the relay. The analyzer looks at one function at a time and at
-# 20 000 states in each; ANALYZE=all lets it follow calls, which takes ten times as long.
+# CLANG_FLAGS contains the compiler flags of the relay. The analyzer checks one function at a time, with at most 20 000
+# states in each. ANALYZE=all also follows calls, which takes ten times as long.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

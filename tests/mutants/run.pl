@@ -1,5 +1,5 @@
 #!/usr/bin/perl
-# run.pl: checks that tests notice one-line faults: applies each to a copy of the checkout and runs its tests.
+# run.pl: checks that tests detect one-line faults: applies each to a copy of the checkout and runs its tests.
 #
 #   make mutants                      all of tests/mutants/*.mutants
 #   make mutants MUTANTS='hub|nack'   only matching areas or names
@@ -8,7 +8,7 @@
 # A fault is caught when its test fails, and it survives when the test passes. The run fails when less
 # than 95 % are caught, when a fault with `guard: leak` survives, or when one cannot be applied or built.
 # JOBS is the number of parallel faults, each in its own copy (default: the number of processors);
-# BASELINE=0 skips the run of all named tests on the unchanged code; then "caught" proves little.
+# BASELINE=0 skips the run of all named tests on the unchanged code, without which "caught" proves little.
 use strict;
 use warnings;
 use Cwd qw(abs_path);
@@ -40,7 +40,7 @@ sub write_file {
     close $out or die "could not write $path: $!\n";
 }
 
-# Blocks of "key: value" lines, with an empty line between; "#" starts a comment.
+# Blocks of "key: value" lines, separated by empty lines; "#" starts a comment.
 sub read_mutants {
     my ($path) = @_;
     my $area = basename($path, '.mutants');
@@ -62,7 +62,7 @@ sub read_mutants {
     return @mutants;
 }
 
-# Why a mutant cannot be applied, or undef.
+# The reason why a mutant cannot be applied, or undef.
 sub fault_of {
     my ($mutant) = @_;
     my $path = "$top/$mutant->{file}";
@@ -89,8 +89,8 @@ sub make_copy {
     return $copy;
 }
 
-# Runs make with these arguments in the copy; its output goes to a file, which is returned. A test
-# that hangs is ended with all of its processes.
+# Runs make with these arguments in the copy, with its output in a file, whose name is returned. A
+# test that hangs is ended with all of its processes.
 sub run_make {
     my ($copy, $arguments, $log) = @_;
     my $pid = fork() // die "could not fork: $!\n";
@@ -117,14 +117,14 @@ sub run_make {
     return read_file($log);
 }
 
-# Returns the totals that tests/check.sh prints: (passed, failed), or nothing when no test ran.
+# Returns the totals that tests/check.sh prints, (passed, failed), or nothing when no test ran.
 sub totals_of {
     my ($output) = @_;
     my ($passed, $failed) = $output =~ /.*^(\d+) passed, (\d+) failed/ms or return;
     return ($passed, $failed);
 }
 
-# Returns "caught", "survived", or the reason why neither applies.
+# Returns "caught", "survived", or an error.
 sub verdict {
     my ($copy, $mutant, $log) = @_;
     my $path = "$copy/$mutant->{file}";
@@ -138,7 +138,7 @@ sub verdict {
     return $failed > 0 ? 'caught' : 'survived';
 }
 
-# Runs each named test on the unchanged code, one call of make for each layer.
+# Runs each named test on the unchanged code, with one call of make per layer.
 sub check_baseline {
     my ($copy, @mutants) = @_;
     my (%files, %whole);
@@ -157,7 +157,7 @@ sub check_baseline {
     }
 }
 
-# Runs each mutant in a free copy; calls back with each mutant and its verdict as it ends.
+# Runs each mutant in a free copy; calls back with each mutant and its result as it ends.
 sub run_all {
     my ($jobs, $mutants, $on_verdict) = @_;
     my @waiting = map { [ $_, $mutants->[$_] ] } 0 .. $#$mutants;

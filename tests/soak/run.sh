@@ -2,7 +2,7 @@
 # run.sh: runs the soak test for SECONDS, ten minutes by default, in the environment of the tests.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-# bash itself uses SECONDS, so the caller's value is the first argument.
+# bash uses the variable SECONDS, so the caller's value is passed as the first argument.
 seconds=${1:-600}
 # shellcheck source=tests/env.sh
 . tests/env.sh

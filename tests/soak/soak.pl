@@ -1,8 +1,8 @@
-# Tests that a relay under constant connection churn leaks no memory or descriptors, and loses nothing.
+# Tests that a relay under constant connection churn leaks no memory or descriptors, and loses no notification.
 # SECONDS sets the duration.
 #
-# Two relays; one is restarted repeatedly, the other is measured. Users connect, disconnect cleanly or abruptly, and
-# acknowledge early or late; each must have received all of the user's rows at the end.
+# There are two relays: one is restarted repeatedly, the other is measured. Users connect, disconnect cleanly or
+# abruptly, and acknowledge early or late. Each must have received all of the user's rows at the end.
 use strict;
 use warnings;
 
@@ -14,7 +14,7 @@ use Time::HiRes qw(time);
 my $seconds = $ENV{SECONDS} || 600;
 my $users   = 12;
 my $rate    = 40;                 # rows per iteration
-my $warm_up = 0.3;                # part of the time in which caches and pools fill
+my $warm_up = 0.3;                # part of the run in which caches and pools fill
 
 local $SIG{__DIE__} = sub { diag($_[0]) unless $^S };    # STDERR is a file
 my $pg = Clairon::Test::postgresql('main');
@@ -46,7 +46,7 @@ sub process
     my $client = $client{$user} or return;
     my @lines  = splice @{ $client->{messages} };
     my @notifications  = map { $_->{n} } grep { $_->{t} eq 'msg' } @lines;
-    die "user $user got a gap\n" if grep { $_->{t} eq 'gap' } @lines;
+    die "user $user received a gap\n" if grep { $_->{t} eq 'gap' } @lines;
     $received{$user}{ $_->{payload}{after}{id} }++ for @notifications;
     ($cursor{$user}) = (map({ $_->{pos} // () } @lines))[-1] // $cursor{$user};
     delete $client{$user} and return if $client->{closed};
@@ -74,7 +74,7 @@ sub disconnect_user
     return;
 }
 
-# Short-lived connections without notifications, which must leave nothing behind.
+# Short-lived connections without notifications, which must not leak resources.
 sub open_short_connections
 {
     my @all = map { eval { $steady->client("stranger$_") } // () } 1 .. 10;
@@ -83,7 +83,7 @@ sub open_short_connections
     return;
 }
 
-Mojo::IOLoop->recurring(0.005 => sub { });    # ends a turn of the loop without an event
+Mojo::IOLoop->recurring(0.005 => sub { });    # ends a loop iteration without an event
 my $start = time();
 my $next_restart = $start + 5;
 while ((my $now = time() - $start) < $seconds)
@@ -111,7 +111,7 @@ while ((my $now = time() - $start) < $seconds)
     push @{ $samples{$part} }, [ $kb, $fds ];
 }
 
-# All users connect and receive the rest.
+# All users connect and receive the remaining rows.
 for my $user (0 .. $users - 1)
 {
     wait_until("user $user has all rows", sub {
@@ -122,8 +122,8 @@ for my $user (0 .. $users - 1)
     }, 120);
 }
 my $lost = sum(map { my $user = $_; scalar grep { $_ % $users == $user && !$received{$user}{$_} } 1 .. $row } 0 .. $users - 1);
-is($lost, 0, "no row of $row was lost, over $restarts restarts, $connections connections, $kills aborted");
-wait_until('all acknowledged', sub { process($_) for 0 .. $users - 1; Mojo::IOLoop->one_tick for 1 .. 5; $store->pending == 0 }, 120);
+is($lost, 0, "none of $row rows was lost, over $restarts restarts, $connections connections, $kills aborted");
+wait_until('all notifications are acknowledged', sub { process($_) for 0 .. $users - 1; Mojo::IOLoop->one_tick for 1 .. 5; $store->pending == 0 }, 120);
 pass('each row was acknowledged');
 is($store->error_count, 0, 'the error log is empty');
 
@@ -136,6 +136,6 @@ cmp_ok(mean('late', 1), '<', mean('early', 1) + 5, 'the number of descriptors do
 disconnect_user($_) for 0 .. $users - 1;
 Mojo::IOLoop->one_tick for 1 .. 20;
 wait_until('all connections are closed', sub { ($steady->metric('clairon_gate_connections') // 1) == 0 });
-pass('no connection is left');
+pass('no connection remains');
 
 done_testing();

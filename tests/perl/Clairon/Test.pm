@@ -6,9 +6,9 @@
 #   my $relay = Clairon::Test::relay($pg, $store);      # Clairon::Test::Relay, ready
 #   my $user  = $relay->client('u1');                   # Clairon::Test::Client, connected
 #
-# tests/check.sh tap runs the files and sets the environment (tests/env.sh). All servers stop when the test ends,
-# including when it dies or is interrupted. Tests do not sleep: wait_until() polls a condition until a deadline, and
-# CLAIRON_TEST_SECONDS limits a whole test.
+# tests/check.sh tap runs the files and sets the environment (tests/env.sh). All servers stop when the test ends, dies
+# or is interrupted. Tests do not sleep: wait_until() polls a condition until a deadline, and CLAIRON_TEST_SECONDS
+# limits a whole test.
 package Clairon::Test;
 
 use strict;
@@ -47,7 +47,7 @@ my $scratch;
 
 sub top { return $ENV{CLAIRON_TOP} // die "CLAIRON_TOP is not set: run tests/check.sh tap\n" }
 
-# The program under test. `make check-asan` uses another one, which is slower and needs more memory.
+# The program under test. `make check-asan` uses another program, which is slower and needs more memory.
 sub program      { return $ENV{CLAIRON_PROGRAM} // top() . '/build/clairon' }
 sub is_sanitized { return defined $ENV{CLAIRON_PROGRAM} }
 
@@ -56,21 +56,21 @@ sub end_by
 {
     my ($signal) = @_;
     POSIX::_exit(1) if $$ != $owner;        # a forked child of the test
-    alarm 1         if $signal eq 'ALRM';    # repeated, because an eval may have caught it
+    alarm 1         if $signal eq 'ALRM';    # repeated, because an eval may have caught the first one
     confess "terminated by SIG$signal";
 }
 
 $SIG{$_} = \&end_by for qw(ALRM INT TERM);
 alarm($ENV{CLAIRON_TEST_SECONDS} // 0);
 
-# The test's private folder, removed at the end. Its path is short enough for unix sockets.
+# The test's private folder, removed at the end. Its path is short enough for Unix sockets.
 sub scratch
 {
     $scratch //= File::Temp->newdir('clairon-XXXXXX', TMPDIR => 1);
     return "$scratch";
 }
 
-# Polls `$condition` until it is true and returns its value; dies with `$what` at the deadline.
+# Polls `$condition` until it is true and returns its value. Dies with `$what` at the deadline.
 sub wait_until
 {
     my ($what, $condition, $seconds) = @_;
@@ -85,8 +85,8 @@ sub wait_until
     return;
 }
 
-# Waits until the slot's confirmed_flush_lsn reaches `$end`, by default the current end of WAL. PostgreSQL then
-# retains no WAL for the relay.
+# Waits until the slot's confirmed_flush_lsn reaches `$end`, by default the current end of the WAL. PostgreSQL
+# then retains no WAL for the relay.
 sub wait_confirmed
 {
     my ($pg, $end) = @_;
@@ -95,8 +95,8 @@ sub wait_confirmed
         $pg->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots") eq 't' });
 }
 
-# Runs that SQL file with psql in the background, up to the first error. finish() waits for its end. The exit status
-# is unknown once Mojo's loop has run, because the loop reaps all children.
+# Runs this SQL file with psql in the background, up to the first error. finish() waits for its end. After Mojo's
+# loop has run, the exit status is unknown, because the loop reaps all children.
 sub writer
 {
     my ($pg, $file) = @_;
@@ -109,7 +109,7 @@ sub of_mark { my ($client, $mark) = @_; return grep { ($_->{payload}{mark} // ''
 # A Lua script of the relay, as the build expands it.
 sub script_text { my ($name) = @_; return slurp_file(top() . "/build/gen/scripts/$name.lua") }
 
-# Returns the first number, or the second under `make check-long`, which sets CLAIRON_LONG.
+# Returns the first number, or under `make check-long`, which sets CLAIRON_LONG, the second.
 sub amount { my ($short, $long) = @_; return $ENV{CLAIRON_LONG} ? $long : $short }
 
 # The lines of the file that are not strict JSON, with their errors; '' if all lines are valid.
@@ -120,8 +120,8 @@ sub strict_faults
     return $errors . ($? == 0 ? '' : "status $?");
 }
 
-# A TCP port of 127.0.0.1 that no other test of this checkout has received. It is below the ephemeral range, so that
-# no outgoing connection can occupy it.
+# A TCP port of 127.0.0.1 that no other test of this checkout uses. It is below the ephemeral range, so that no
+# outgoing connection can occupy it.
 sub free_port { return PostgreSQL::Test::Cluster::get_free_port() }
 
 # The child processes of `$pid`, for example a supervisor's workers.
@@ -133,7 +133,7 @@ sub children
     return @found;
 }
 
-# Returns whether that process is alive. A zombie is not.
+# Returns whether this process is alive. A zombie is not.
 sub is_running
 {
     my ($pid) = @_;
@@ -154,7 +154,7 @@ sub token
     return $text . '.' . encode_base64url(hmac_sha256($text, $secret));
 }
 
-# A started PostgreSQL with the plugin, database `postgres` and the usual superuser. The role `relay` has the
+# A started PostgreSQL with the plugin, the database `postgres` and the usual superuser. The role `relay` has the
 # privileges that a relay needs; see relay(). Options: conf => more lines for postgresql.conf; extension => 0: without
 # CREATE EXTENSION.
 sub postgresql
@@ -199,7 +199,7 @@ sub make_extension
 sub server_settings
 {
     my $known = qx{postgres --describe-config};
-    # JIT compilation of queries on tables without statistics costs seconds.
+    # JIT compilation takes seconds for queries on tables without statistics.
     my $text = "max_wal_senders = 10\nmax_replication_slots = 10\nfsync = off\njit = off\n";
     $text .= "output_plugin_libraries = 'pgoutput, test_decoding, clairon'\n"
       if $known =~ /^output_plugin_libraries\t/m;
@@ -233,7 +233,7 @@ sub sentinels
     return $sentinels;
 }
 
-# A started proxy in front of a unix socket's path or of host:port. Options: see Clairon::Test::Proxy.
+# A started proxy in front of host:port or of a Unix socket. Options: see Clairon::Test::Proxy.
 sub proxy
 {
     my ($target, %options) = @_;
@@ -243,7 +243,7 @@ sub proxy
     return $proxy;
 }
 
-# A started proxy in front of a store that can hold back replies: see Clairon::Test::DelayedReplies.
+# A started proxy in front of a store that can delay single replies: see Clairon::Test::DelayedReplies.
 sub delayed_replies
 {
     my ($target) = @_;
@@ -292,7 +292,7 @@ sub remember
     return;
 }
 
-# Everything a test prints, including its last error, is in PostgreSQL's log of the test.
+# All output of a test, including its last error, is in PostgreSQL's log of the test.
 sub print_log_tail
 {
     open my $log, '<', $PostgreSQL::Test::Utils::test_logfile or return;

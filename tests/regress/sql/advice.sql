@@ -13,7 +13,7 @@ CREATE TABLE parts (region text, id int, owner text, PRIMARY KEY (region, id)) P
 SELECT clairon.watch('parts', 'USER', 'owner');
 CREATE TABLE part_a PARTITION OF parts FOR VALUES IN ('a');
 SELECT clairon.watch('parts', 'USER', 'owner');
--- the old row does not have the columns that an index only includes
+-- the old row does not have the INCLUDE columns of the index
 CREATE TABLE included (id int NOT NULL, owner text);
 CREATE UNIQUE INDEX included_id ON included (id) INCLUDE (owner);
 ALTER TABLE included REPLICA IDENTITY USING INDEX included_id;

@@ -15,7 +15,7 @@ SELECT * FROM clairon.rules ORDER BY name;
 -- a rule with an existing name is replaced
 SELECT clairon.watch('task', 'USER', 'watchers', priority => 'LOW');
 SELECT name, targets, priority FROM clairon.rules ORDER BY name;
--- columns are bound by number
+-- columns are stored by number
 ALTER TABLE task RENAME watchers TO followers;
 SELECT name, targets FROM clairon.rules WHERE name = 'default';
 
@@ -23,7 +23,7 @@ SELECT clairon.unwatch('task', 'third');
 SELECT clairon.unwatch('task', 'third');
 SELECT clairon.unwatch('task');
 
--- each error names the parameter and what is valid
+-- each error names the parameter and the valid values
 SELECT clairon.watch('task', 'USER');
 SELECT clairon.watch('task', 'ALL', 'owner');
 SELECT clairon.watch('task', 'user', 'owner');
@@ -89,7 +89,7 @@ SELECT clairon.watch('json_targets', 'USER', 'fine'), clairon.watch('json_target
 DROP TABLE json_targets;
 DROP DOMAIN ids;
 
--- policies of a table do not apply to notifications
+-- row-level security policies do not apply to notifications
 CREATE TABLE guarded (id int PRIMARY KEY, owner text);
 ALTER TABLE guarded ENABLE ROW LEVEL SECURITY;
 SELECT clairon.watch('guarded', 'USER', 'owner');

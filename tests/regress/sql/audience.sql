@@ -24,7 +24,7 @@ UPDATE doc SET owner = 9 WHERE id = 1;
 SELECT * FROM notes();
 SELECT clairon.unwatch('doc');
 
--- a user in two groups loses the row in one: with a live rule the update follows the delete, also if no column of the rule changed
+-- a user in two groups loses the row in one: a live rule sends the update after the delete, even if no column of the rule changed
 SELECT clairon.watch('doc', 'ROLE', 'readers', columns => '{id,body}');
 SELECT clairon.watch('doc', 'ROLE', 'readers', name => 'live', columns => '{id,body}', live => true);
 SELECT clairon.watch('doc', 'USER', 'readers', name => 'users', columns => '{id,body}', live => true);
@@ -35,27 +35,27 @@ DELETE FROM doc WHERE id = 4;
 SELECT * FROM notes();
 SELECT clairon.unwatch('doc');
 
--- old targets not in the WAL: updates are sent to the new ones, deletes are denied
+-- old targets are not in the WAL: updates are sent to the new targets, deletes are denied
 ALTER TABLE doc REPLICA IDENTITY DEFAULT;
 SELECT clairon.watch('doc', 'USER', 'owner');
 UPDATE doc SET owner = 10 WHERE id = 1;
 DELETE FROM doc WHERE id = 1;
 SELECT * FROM notes();
--- a target within the key is always known
+-- a target within the key is always available
 SELECT clairon.watch('doc', 'USER', 'id');
 UPDATE doc SET body = 'z' WHERE id = 2;
 UPDATE doc SET id = 20 WHERE id = 2;
 DELETE FROM doc WHERE id = 20;
 SELECT * FROM notes();
 
--- truncate is sent to ALL and literals, never to columns
+-- truncate is sent to ALL and to literal targets, never to column targets
 SELECT clairon.watch('doc', 'USER', 'owner', operations => '{truncate}');
 SELECT clairon.watch('doc', 'USER', '=u1', name => 'literal', operations => '{truncate}');
 TRUNCATE doc;
 SELECT * FROM notes();
 SELECT clairon.unwatch('doc');
 
--- a dropped target column denies, a renamed one follows
+-- a dropped target column denies, a renamed column is followed
 SELECT clairon.watch('doc', 'USER', 'owner');
 ALTER TABLE doc RENAME owner TO boss;
 INSERT INTO doc VALUES (1, NULL, 7, 'x');
@@ -65,7 +65,7 @@ INSERT INTO doc VALUES (2, NULL, 'y');
 SELECT * FROM notes();
 SELECT targets FROM clairon.rules;
 
--- members never appear in text mode
+-- text mode never prints members
 INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'u1');
 DELETE FROM clairon.member;
 SELECT count(*) FROM notes('include_tables', '*.*');

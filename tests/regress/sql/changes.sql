@@ -49,7 +49,7 @@ INSERT INTO stock VALUES (22, 0);
 ROLLBACK;
 SELECT count(*), min(payload), max(payload) FROM notes();
 
--- the same when the transaction does not fit into memory, and with the same ids
+-- the same when the transaction does not fit into memory, with the same ids
 BEGIN;
 INSERT INTO stock SELECT i, i FROM generate_series(1000, 4000) AS i;
 SAVEPOINT a;
@@ -90,7 +90,7 @@ INSERT INTO shapes (a, b, c, e) VALUES (NULL, NULL, NULL, 7);
 INSERT INTO no_columns DEFAULT VALUES;
 SELECT source, payload FROM notes();
 
--- TRUNCATE of several tables, of a parent with child tables, by a foreign key; one for each table
+-- TRUNCATE of several tables, of a parent with child tables, by a foreign key: one notification per table
 CREATE TABLE parent (id int PRIMARY KEY, v text);
 CREATE TABLE child (extra int) INHERITS (parent);
 CREATE TABLE refers (id int REFERENCES parent);
@@ -149,7 +149,7 @@ UPDATE wide SET body = repeat('d', 3000), v = 4;
 UPDATE wide SET list = '{u2,u3}';
 DELETE FROM wide;
 SELECT * FROM brief();
--- out of line, compressed, short header: another storage of the same value is not a change
+-- out of line, compressed, short header: a different storage format of the same value is not a change
 ALTER TABLE wide ALTER body SET STORAGE EXTENDED;
 INSERT INTO wide VALUES ('z', 1, repeat('z', 1000), '{u1}'), ('y', 1, repeat('y', 1000000), '{u1}');
 UPDATE wide SET body = left(body || 'x', -1);
@@ -180,7 +180,7 @@ ALTER TABLE "other.one"."Chan""ged." SET LOGGED, ALTER id TYPE int8;
 DELETE FROM "other.one"."Chan""ged.";
 SELECT source, operation, payload FROM notes();
 
--- a composite type that gains and loses attributes under its rows
+-- a composite type gains and loses attributes while rows use it
 CREATE TYPE thing AS (a int, b text);
 CREATE TABLE things (id int PRIMARY KEY, t thing, l thing[]);
 ALTER TABLE things REPLICA IDENTITY FULL;
@@ -202,7 +202,7 @@ SELECT pg_replication_origin_session_reset();
 SELECT pg_replication_origin_drop('elsewhere');
 SELECT payload FROM notes();
 
--- other relations and messages send nothing
+-- other relations and messages send no notification
 CREATE UNLOGGED TABLE not_logged (id int);
 CREATE TEMP TABLE not_here (id int);
 CREATE MATERIALIZED VIEW not_a_table AS SELECT * FROM stock;

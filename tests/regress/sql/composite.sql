@@ -5,18 +5,18 @@ ALTER TABLE task REPLICA IDENTITY FULL;
 SELECT clairon.watch('task', 'STRUCTURE+ROLE', 'structure+role');
 INSERT INTO task VALUES (1, 's1', '{admin,tutor}', 'x'), (2, NULL, '{admin}', 'nobody'), (3, 's1', '{}', 'nobody'),
     (4, 's1', '{"",NULL,admin}', 'y');
--- a plus or a backslash in a value does not split it
+-- a plus sign or a backslash in a value does not split it
 INSERT INTO task VALUES (5, 'a+b', '{c}', 'plus'), (6, 'a', E'{"b+c"}', 'plus'), (7, E'a\\', E'{"\\\\+b"}', 'backslash');
 SELECT * FROM notes();
 
--- an update compares whole targets
+-- an update compares complete targets
 UPDATE task SET structure = 's2' WHERE id = 1;
 UPDATE task SET role = '{tutor,guest}' WHERE id = 1;
 UPDATE task SET body = 'z' WHERE id = 1;
 DELETE FROM task WHERE id = 1;
 SELECT * FROM notes();
 
--- a live rule sends it also to kept targets whose columns did not change
+-- a live rule also sends the update to kept targets whose columns did not change
 SELECT clairon.watch('task', 'STRUCTURE+ROLE', 'structure+role', columns => '{id}', live => true);
 UPDATE task SET role = '{c,d}' WHERE id = 5;
 UPDATE task SET role = '{d}' WHERE id = 5;
@@ -38,7 +38,7 @@ INSERT INTO task VALUES (9, 's1', '{r}', 'x');
 SELECT * FROM notes();
 SELECT clairon.unwatch('task', 'four');
 
--- with a key, old targets are known only if all columns are in it
+-- identity by key: old targets are known only if all columns are in the key
 SELECT clairon.unwatch('task', 'literal');
 ALTER TABLE task REPLICA IDENTITY DEFAULT;
 UPDATE task SET structure = 's3' WHERE id = 9;
@@ -46,7 +46,7 @@ DELETE FROM task WHERE id = 9;
 SELECT * FROM notes();
 ALTER TABLE task REPLICA IDENTITY FULL;
 
--- renames follow, a dropped column denies
+-- renamed columns are followed, a dropped column denies
 ALTER TABLE task RENAME structure TO place;
 INSERT INTO task VALUES (10, 's1', '{r}', 'renamed');
 SELECT targets FROM clairon.rules WHERE relation = 'task'::regclass;

@@ -1,4 +1,4 @@
--- The emitter of a rule: a text, or a column of the row.
+-- The emitter of a rule: a string, or a column of the row.
 \set SHOW_CONTEXT never
 CREATE FUNCTION emitters() RETURNS TABLE (operation text, emitter text, targets text) LANGUAGE sql AS $$
     SELECT line #>> '{metadata,operation}', line #>> '{metadata,emitter}', line #>> '{routing,audience,targets}'
@@ -10,13 +10,13 @@ SELECT clairon.watch('post', 'USER', 'owner', emitter => ':author', columns => '
 INSERT INTO post VALUES (1, 'a', 'alice', 'x'), (2, 'a', NULL, 'x'), (3, 'a', '', 'x'), (4, 'a', E'"é\\\n', 'x'),
     (5, 'a', repeat('x', 255), 'x'), (6, 'a', repeat('x', 256), 'x');
 SELECT operation, left(emitter, 20), length(emitter), targets FROM emitters();
--- an update sends the new emitter to all users, a delete the last one
+-- an update sends the new emitter to all users, a delete sends the last one
 UPDATE post SET owner = 'b', author = 'bob' WHERE id = 1;
 UPDATE post SET id = 10, author = 'carl' WHERE id = 1;
 DELETE FROM post WHERE id = 10;
 SELECT * FROM emitters();
 
--- emitter not in the key: the delete is sent with the default emitter
+-- the emitter is not in the key: the delete is sent with the default emitter
 ALTER TABLE post REPLICA IDENTITY DEFAULT;
 SELECT clairon.watch('post', 'ALL', emitter => ':author', operations => '{create,update,delete,truncate}');
 INSERT INTO post VALUES (7, 'a', 'dora', 'x');
@@ -25,7 +25,7 @@ DELETE FROM post WHERE id = 7;
 TRUNCATE post;
 SELECT * FROM emitters();
 
--- a rename follows, a dropped column denies
+-- a renamed column is followed, a dropped column denies
 ALTER TABLE post RENAME author TO writer;
 INSERT INTO post VALUES (8, 'a', 'emil', 'x');
 SELECT emitter FROM clairon.rules WHERE relation = 'post'::regclass;

@@ -1,4 +1,4 @@
--- Frames, decoded here by the layout in decoder/protocol/frame.h.
+-- Frames, decoded by the layout in decoder/protocol/frame.h.
 CREATE FUNCTION number(bytes bytea, at int, size int) RETURNS bigint LANGUAGE sql AS $$
     SELECT ('x' || lpad(encode(substr(bytes, at + 1, size), 'hex'), 16, '0'))::bit(64)::bigint
 $$;
@@ -71,7 +71,7 @@ SELECT bool_and(line #>> '{metadata,id}' = id::text AND line #>> '{metadata,topi
                 AND json_array_length(line #> '{routing,audience,targets}') = targets)
 FROM seen WHERE kind = 'N';
 
--- messages near 64 kB, none across the end of a transaction, increasing ordinals
+-- messages near 64 kB, none spans the end of a transaction, ordinals increase
 INSERT INTO f SELECT i, '{a}' FROM generate_series(1000, 1999) AS i;
 INSERT INTO f SELECT i, '{a}' FROM generate_series(2000, 2001) AS i;
 ALTER TABLE f REPLICA IDENTITY FULL;

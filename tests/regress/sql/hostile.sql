@@ -6,7 +6,7 @@ INSERT INTO names (name) VALUES
     ('😀 𝄞'), (repeat('é', 31) || 'x'), (repeat('😀', 15)), (repeat('"', 63)), (repeat(E'\\', 63)), ('{"a":[1]}'), (','), ('.'), ('*'),
     (' '), ('null'), ('select'), ('UPPER Case'), ('a.b.c'), (E'\u2028\u2029'), ('</script>'), ('--'), ('/*'), (';'), ('?'), ('%00');
 
--- tables and schemas, columns, enum labels, attributes, rules: each with each name
+-- tables and schemas, columns, enum labels, attributes, rules, each with each name
 DO $$
 DECLARE
     x record;
@@ -31,7 +31,7 @@ END $$;
 CREATE TABLE lines AS SELECT data FROM pg_logical_slot_peek_changes('regress', NULL, NULL, 'topic_prefix', E'p"\n😀');
 SELECT count(*), count(*) FILTER (WHERE data ~ E'[\n\r\t\x01]') AS broken FROM lines;
 
--- expected lines, from PostgreSQL's own JSON functions
+-- expected lines, derived with PostgreSQL's JSON functions
 CREATE FUNCTION expected(name text, second boolean, operation text) RETURNS jsonb LANGUAGE sql AS $$
     WITH source AS (SELECT format('%s.%s', name, left(name, 30) || 't') AS source),
     old AS (SELECT jsonb_build_object('id', CASE operation WHEN 'delete' THEN 2 ELSE 1 END, name, name, 'e', name,
@@ -51,7 +51,7 @@ CREATE FUNCTION expected(name text, second boolean, operation text) RETURNS json
             'retry', '{"ack_required": false, "enabled": false, "attempts": 0, "limit": 5, "backoff": "EXPONENTIAL"}'::jsonb))
     FROM source, old, new
 $$;
--- blanks are trimmed from a literal: no target is left
+-- blanks are trimmed from a literal, so no target remains
 SELECT count(*) AS all_of_them FROM lines;
 SELECT name, second, operation, line, expected(name, second, operation)
 FROM names, unnest('{f,t}'::boolean[]) AS second, unnest('{create,update,delete}'::text[]) AS operation
@@ -63,7 +63,7 @@ LEFT JOIN LATERAL (
 WHERE line IS DISTINCT FROM expected(name, second, operation) AND NOT (second AND name = ' ')
 ORDER BY n;
 
--- the same with indentation; an escaped pattern matches one table only
+-- the same with indentation; an escaped pattern matches only one table
 SELECT count(*) FILTER (WHERE pretty.data::jsonb = lines.data::jsonb) = count(*) AS same
 FROM (SELECT row_number() OVER () AS n, data FROM lines) AS lines
 JOIN (SELECT row_number() OVER () AS n, data FROM pg_logical_slot_peek_changes('regress', NULL, NULL,

@@ -1,6 +1,6 @@
 -- A rule on a table applies to its child tables, with the columns of the parent.
 CREATE TABLE animal (id int PRIMARY KEY, keeper text, name text);
--- keys are not inherited; columns in another order, after a dropped one
+-- keys are not inherited; columns in another order, after a dropped column
 CREATE TABLE dog (junk int, breed text, name text, keeper text, id int PRIMARY KEY);
 ALTER TABLE dog DROP COLUMN junk;
 ALTER TABLE dog INHERIT animal;
@@ -12,7 +12,7 @@ INSERT INTO stray VALUES (3, 'u3', 'Tom');
 UPDATE animal SET name = upper(name);
 SELECT * FROM notes();
 SELECT check_name, detail FROM clairon.doctor() WHERE check_name LIKE 'key of %' AND NOT ok;
--- without a rule on the parent, and with one on each
+-- without a rule on the parent, and with one on each table
 ALTER TABLE stray REPLICA IDENTITY FULL;
 SELECT clairon.unwatch('animal');
 SELECT clairon.watch('dog', 'ALL');
@@ -46,7 +46,7 @@ ALTER TABLE pet DROP COLUMN master;
 DELETE FROM puppy;
 SELECT source, payload, targets FROM notes() WHERE source = 'pet';
 
--- a truncated parent is sent once; a child table that is truncated alone is denied
+-- a truncated parent is sent once; a child table that is truncated separately is denied
 DELETE FROM clairon.rule;
 SELECT clairon.watch(t, 'ALL', operations => '{truncate}') FROM unnest('{animal,pet}'::regclass[]) AS t;
 TRUNCATE animal;
@@ -61,7 +61,7 @@ TRUNCATE ONLY animal, puppy;
 TRUNCATE ONLY animal, ONLY pet, dog;
 SELECT source, operation FROM notes();
 
--- patterns match a child table by its own name; an excluded table sends nothing
+-- patterns match a child table by its own name; an excluded table sends no notification
 DELETE FROM clairon.rule;
 INSERT INTO puppy (id) VALUES (9);
 SELECT source, operation FROM notes('include_tables', 'public.dog');

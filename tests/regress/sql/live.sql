@@ -1,6 +1,6 @@
--- Live rules: which of them watch accepts, and what doctor reports about them later.
+-- Live rules: which rules watch accepts, and the later findings of doctor.
 CREATE TABLE l (id int PRIMARY KEY, owner text, state text, body text);
--- the old row must name the targets and decide the condition
+-- the old row must contain the targets and the columns of the condition
 SELECT clairon.watch('l', 'USER', 'owner', live => true);
 SELECT clairon.watch('l', 'USER', '=u1', only_when => $$state = 'open'$$, live => true);
 SELECT clairon.watch('l', 'STRUCTURE+ROLE', 'owner+=admin', live => true);
@@ -11,7 +11,7 @@ ALTER TABLE l REPLICA IDENTITY FULL;
 SELECT clairon.watch('l', 'USER', 'owner', only_when => $$state = 'open'$$, live => true);
 SELECT clairon.watch('l', 'STRUCTURE+ROLE', 'owner+=admin', name => 'composite', live => true);
 SELECT clairon.watch('l', 'USER', 'owner', name => 'not live');
--- a list needs every change and its key
+-- a list needs every change and the key of each row
 SELECT clairon.watch('l', 'ALL', operations => '{create,truncate}', live => true);
 SELECT clairon.watch('l', 'ALL', columns => '{owner}', live => true);
 SELECT clairon.watch('l', 'ALL', columns => '{id,owner}', name => 'columns', live => true);
@@ -31,7 +31,7 @@ ALTER TABLE k DROP CONSTRAINT k_pkey;
 CREATE UNIQUE INDEX k_id ON k (id) INCLUDE (v);
 ALTER TABLE k REPLICA IDENTITY USING INDEX k_id;
 SELECT clairon.watch('k', 'USER', 'id', live => true);
--- a column that the index only includes is not in the old row
+-- an INCLUDE column of the index is not in the old row
 SELECT clairon.watch('k', 'USER', 'v', live => true);
 ALTER TABLE k REPLICA IDENTITY NOTHING;
 SELECT clairon.watch('k', 'ALL', live => true);
@@ -39,7 +39,7 @@ ALTER TABLE k ADD PRIMARY KEY (id);
 SELECT clairon.watch('k', 'ALL', live => true);
 SELECT clairon.live_key('l'), clairon.live_key('k');
 
--- each partition and child table
+-- each partition and child table is checked
 CREATE TABLE p (region text, id int, owner text, PRIMARY KEY (region, id)) PARTITION BY LIST (region);
 CREATE TABLE p_a PARTITION OF p FOR VALUES IN ('a');
 SELECT clairon.watch('p', 'USER', 'owner', live => true);
@@ -54,7 +54,7 @@ SELECT clairon.watch('parent', 'USER', 'owner', live => true);
 ALTER TABLE child ADD PRIMARY KEY (id);
 SELECT clairon.watch('parent', 'USER', 'owner', live => true);
 
--- later changes of the tables are warnings
+-- later changes of the tables cause warnings
 ALTER TABLE l REPLICA IDENTITY DEFAULT;
 ALTER TABLE child DROP CONSTRAINT child_pkey;
 SELECT check_name, ok, detail, hint FROM clairon.doctor() WHERE check_name LIKE 'live rule %' ORDER BY check_name, detail;

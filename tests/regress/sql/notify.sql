@@ -17,7 +17,7 @@ COMMIT;
 SELECT clairon.notify('USER', '{}', '{"to": "nobody"}') IS NOT NULL;
 SELECT * FROM lines();
 
--- the same key: the first id, nothing sent
+-- the same key returns the first id and sends no notification
 SELECT clairon.notify('USER', '{u1}', '{"n": 1}', idempotency_key => 'k1') AS first \gset
 SELECT clairon.notify('USER', '{u1}', '{"n": 2}', idempotency_key => 'k1') = :'first';
 BEGIN;
@@ -26,7 +26,7 @@ ROLLBACK;
 SELECT clairon.notify('USER', '{u1}', '{"n": 4}', idempotency_key => 'k2') IS NOT NULL;
 SELECT * FROM notes();
 
--- version 7, and in order
+-- ids have version 7 and are in order
 SELECT substr(:'first', 15, 1);
 
 SELECT clairon.notify('USER', '{u1}', '[1]');
@@ -39,7 +39,7 @@ SELECT clairon.notify('USER', '{u1}', '{}', ttl => '292270 years -105216200 days
 SELECT clairon.notify('USER', ARRAY[repeat('x', 2000)], '{}');
 SELECT clairon.notify('USER', '{u1}', jsonb_build_object('x', repeat('x', 1100000)));
 
--- a forged message is rejected, also a copy of a valid one
+-- a forged message is rejected, and so is a copy of a valid one
 SELECT pg_logical_emit_message(true, 'clairon', 'forged') IS NOT NULL;
 SELECT pg_logical_emit_message(true, 'clairon', decode(repeat('01', 200), 'hex')) IS NOT NULL;
 SELECT pg_logical_emit_message(true, 'other', 'not ours') IS NOT NULL;

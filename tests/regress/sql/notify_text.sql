@@ -1,4 +1,4 @@
--- Other output plugins can print the message of notify, and one of the older, binary form is still sent.
+-- Other output plugins can print the message of notify. A message in the older, binary format is still sent.
 \set SHOW_CONTEXT never
 SELECT slot_name FROM pg_create_logical_replication_slot('spy', 'test_decoding');
 SELECT clairon.notify('USER', '{é,u1}', '{"text": "é"}', topic => 'a.b', ttl => '1 day') IS NOT NULL;
@@ -29,7 +29,7 @@ CREATE FUNCTION old_message(payload text) RETURNS bytea LANGUAGE sql AS $$
 $$;
 SELECT pg_logical_emit_message(true, 'clairon', signed_bytes(old_message('{"old":"é"}'))) IS NOT NULL;
 SELECT pg_logical_emit_message(true, 'clairon', '\x01' || decode(repeat('00', 16), 'hex') || old_message('{"forged":1}')) IS NOT NULL;
--- neither form
+-- in neither format
 SELECT pg_logical_emit_message(true, 'clairon', '') IS NOT NULL, pg_logical_emit_message(true, 'clairon', 'AQ') IS NOT NULL,
        pg_logical_emit_message(true, 'clairon', 'é not base64') IS NOT NULL;
 SELECT targets, payload FROM notes();

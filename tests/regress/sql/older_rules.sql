@@ -1,4 +1,4 @@
--- Tables and functions of an older release with a newer library: rules work unchanged.
+-- Tables and functions of an older release work with a newer library, and rules are unchanged.
 \set SHOW_CONTEXT never
 CREATE TABLE t (id int PRIMARY KEY, owner text, v text);
 SELECT clairon.watch('t', 'USER', 'owner', operations => '{create}', only_when => 'id < 10', topic => 'older', ack_required => true);
@@ -36,7 +36,7 @@ INSERT INTO t VALUES (7, 'u3', 'of 22');
 SELECT * FROM lines();
 SELECT restored();
 
--- a table that no release has
+-- a table that does not belong to any release
 SELECT without('ack_timeout', 'emitter_column', 'target_columns', 'live', 'column_names');
 INSERT INTO t VALUES (4, 'u4', 'not read');
 SELECT * FROM lines();
@@ -51,7 +51,7 @@ SELECT * FROM lines();
 ALTER EVENT TRIGGER clairon_update_renamed ENABLE ALWAYS;
 ALTER EVENT TRIGGER clairon_delete_dropped ENABLE ALWAYS;
 
--- emit, declared without ack_timeout
+-- emit is declared without ack_timeout
 CREATE FUNCTION older_emit(id uuid, audience text, targets text[], payload jsonb, type int2, priority int2, source text,
     topic text, emitter text, ttl interval, ack_required boolean, retry_limit int, backoff int2) RETURNS void
     LANGUAGE c VOLATILE AS '$libdir/clairon', 'clairon_emit';

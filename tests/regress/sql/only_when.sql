@@ -1,4 +1,4 @@
--- A rule's condition: checked by watch, evaluated for each row as of its WAL position.
+-- A rule's condition is checked by watch and evaluated for each row as of its WAL position.
 \set SHOW_CONTEXT never
 CREATE TYPE state AS ENUM ('draft', 'open', 'closed');
 CREATE TABLE job (id int PRIMARY KEY, gone int, state state, size int, note text, due timestamptz);
@@ -24,7 +24,7 @@ UPDATE job SET size = 0 WHERE id = 1;
 UPDATE job SET size = 6 WHERE id = 1;
 SELECT operation, payload FROM notes();
 
--- with changed targets: old targets lose the row, new ones gain it
+-- with changed targets: old targets lose the row, new targets gain it
 SELECT clairon.watch('job', 'USER', 'note', only_when => 'size > 1');
 UPDATE job SET note = 'a', size = 1 WHERE id = 1;
 UPDATE job SET note = 'b', size = 2 WHERE id = 1;
@@ -32,7 +32,7 @@ UPDATE job SET note = 'c', size = 3 WHERE id = 1;
 UPDATE job SET note = 'd', size = 1 WHERE id = 1;
 SELECT operation, targets FROM notes();
 
--- columns by number, constants as of watch, independent of the reader's settings
+-- columns are stored by number, constants as of watch, independent of the settings of the decoding session
 SELECT clairon.watch('job', 'ALL', only_when => $$due < '2025-03-05 00:30' AND note LIKE 'é$1%'$$);
 ALTER TABLE job RENAME due TO deadline;
 SELECT only_when FROM clairon.rules;
@@ -66,7 +66,7 @@ SELECT clairon.watch('job', 'ALL', only_when => 'id = 24');
 INSERT INTO job VALUES (24, NULL);
 SELECT operation, payload FROM notes();
 
--- an untouched TOASTed value that is not in the WAL denies
+-- an unchanged TOASTed value that is not in the WAL denies
 ALTER TABLE job ALTER note SET STORAGE EXTERNAL;
 SELECT clairon.watch('job', 'ALL', only_when => $$note LIKE 'x%'$$);
 INSERT INTO job VALUES (30, NULL, repeat('x', 5000));

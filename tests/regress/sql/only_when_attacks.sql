@@ -1,4 +1,4 @@
--- Attacks by table owners with only_when: other users' rights, SQL while decoding, unlimited time and memory.
+-- Attacks by table owners with only_when: other users' privileges, SQL during decoding, unlimited time and memory.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 CREATE EXTENSION hstore SCHEMA public;
@@ -8,7 +8,7 @@ CREATE SCHEMA own AUTHORIZATION attacker;
 SET ROLE attacker;
 SET search_path = own, public;
 
--- a setting that is changed during constant folding
+-- a setting that changes during constant folding
 CREATE TABLE esc (id int PRIMARY KEY, who text);
 CREATE FUNCTION pwn(a text, b text) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
@@ -39,7 +39,7 @@ CREATE TYPE c AS (x d);
 CREATE TABLE h (id int PRIMARY KEY, who text, c c, h hstore);
 SELECT clairon.watch('h', 'USER', 'who', only_when => '(c OPERATOR(public.#=) h) IS NOT NULL');
 
--- other functions of extensions, with unknown run time
+-- other functions of extensions, whose run time is unknown
 SELECT clairon.watch('h', 'USER', 'who', only_when => $$ h -> 'x' = 'y' $$);
 
 -- ranks: their time grows faster than the size of their arguments
@@ -54,7 +54,7 @@ SELECT clairon.watch('words', 'USER', 'who', only_when => $$ to_tsvector('own.co
 SELECT clairon.watch('words', 'USER', 'who', only_when => $$ to_tsvector(conf, s) @@ 'a'::tsquery $$);
 SELECT clairon.watch('words', 'USER', 'who', only_when => $$ to_tsvector('simple', s) @@ 'a'::tsquery $$);
 
--- With clairon_app an owner may use functions of extensions, except polymorphic ones.
+-- A member of clairon_app may use functions of extensions, except polymorphic ones.
 RESET ROLE;
 GRANT clairon_app TO attacker;
 SET ROLE attacker;

@@ -1,11 +1,11 @@
--- An evaluation of only_when is limited by condition_timeout and 64 MB: then the rule denies, and the slot advances.
+-- An evaluation of only_when is limited by condition_timeout and 64 MB. At the limit the rule denies, and the slot advances.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 CREATE TABLE w (id int, s text);
 CREATE TABLE other (id int);
 SELECT clairon.watch('other', 'ALL');
 
--- time: a regular expression that does not end
+-- time: a regular expression that does not terminate
 SELECT clairon.watch('w', 'USER', '=x', only_when => $$ s ~ '^(.*)(.*)(.*)(.*)(.*)(.*)(.*)(.*)\8\7\6\5\4\3\2\1(.)\9$' $$);
 INSERT INTO w VALUES (1, repeat('a', 140));
 INSERT INTO other VALUES (1);
@@ -61,7 +61,7 @@ SELECT source, left(payload, 40) FROM notes();
 DROP OPERATOR public.@@@ (text, int);
 DROP TABLE folded;
 
--- compared with constants, large values too: equal, listed, like
+-- comparisons with constants, including large values: equal, listed, like
 SELECT clairon.watch('w', 'USER', '=x', name => 'equal', only_when => $$ s = 'small' OR s > 'z' OR s IN ('a', 'b') OR s LIKE 'zz%' $$);
 INSERT INTO w VALUES (10, repeat('z', 3000000)), (11, repeat('b', 3000000)), (12, 'small');
 SELECT source, length(payload), left(payload, 40) FROM notes('max_value_bytes', '16MB');
@@ -69,7 +69,7 @@ DROP TABLE w, other;
 RESET client_min_messages;
 SELECT count(*) FROM notes();
 
--- the text of all rules of one table
+-- the limit for the rules of one table
 CREATE TABLE texts (s text);
 ALTER TABLE texts REPLICA IDENTITY FULL;
 SELECT count(clairon.watch('texts', 'ALL', name => 'rule' || i, only_when => format('s <> %L', repeat('a', 99970))))

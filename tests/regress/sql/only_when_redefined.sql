@@ -1,4 +1,4 @@
--- An object in a stored only_when may be redefined: then the rule denies, and the new definition never runs.
+-- An object in a stored only_when may be redefined. Then the rule denies, and the new definition never runs.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 CREATE ROLE redefiner IN ROLE clairon_app;
@@ -17,7 +17,7 @@ BEGIN
     RETURN true;
 END $$;
 
--- an operator that is replaced by one that runs its argument as SQL
+-- an operator is replaced by an operator that runs its argument as SQL
 CREATE TABLE own.t (id int PRIMARY KEY, q tsquery, s tsquery);
 CREATE OPERATOR own.@@@ (FUNCTION = pg_catalog.tsquery_and, LEFTARG = tsquery, RIGHTARG = tsquery);
 SELECT clairon.watch('own.t', 'USER', '=x', only_when => $$ (q OPERATOR(own.@@@) s) IS NULL $$);
@@ -32,7 +32,7 @@ SELECT source, payload FROM notes();
 SELECT only_when FROM clairon.rules WHERE name = 'default' AND relation = 'own.t'::regclass;
 SET ROLE redefiner;
 
--- an operator that takes a lock, or drops a slot
+-- an operator takes a lock, or drops a slot
 DROP OPERATOR own.@@@ (tsquery, text);
 SELECT clairon.unwatch('own.t');
 CREATE TABLE own.n (id bigint PRIMARY KEY, slot name);
@@ -53,7 +53,7 @@ SELECT pg_drop_replication_slot('of_a_standby');
 DROP TABLE own.n;
 DROP OPERATOR own.@@@ (NONE, bigint), own.@# (NONE, name);
 
--- a function of an extension with changed volatility, and back
+-- a function of an extension changes its volatility, and back
 CREATE EXTENSION citext SCHEMA own;
 CREATE TABLE own.c (id int, v own.citext);
 ALTER TABLE own.c OWNER TO redefiner;
@@ -65,7 +65,7 @@ ALTER FUNCTION own.citext_eq(own.citext, own.citext) IMMUTABLE;
 INSERT INTO own.c VALUES (2, 'yes');
 SELECT source, payload FROM notes();
 
--- a function with a changed language, or a new overload
+-- a function changes its language, or gets a new overload
 SET ROLE redefiner;
 CREATE TABLE own.l (id int, v text);
 RESET ROLE;
@@ -82,7 +82,7 @@ INSERT INTO own.l VALUES (2, 'z');
 RESET ROLE;
 SELECT source, payload FROM notes();
 
--- a cast that becomes a function
+-- a cast becomes a function
 SET ROLE redefiner;
 CREATE TYPE own.mood AS ENUM ('sad', 'ok');
 CREATE TABLE own.m (id int, v own.mood);
@@ -100,7 +100,7 @@ INSERT INTO own.m VALUES (2, 'ok');
 RESET ROLE;
 SELECT source, payload FROM notes();
 
--- a replaced or dropped collation
+-- a collation is replaced or dropped
 SET ROLE redefiner;
 CREATE COLLATION own.order_of_mine FROM "C";
 SELECT clairon.watch('own.l', 'USER', '=x', only_when => $$ v COLLATE own.order_of_mine > 'a' $$);
@@ -110,7 +110,7 @@ INSERT INTO own.l VALUES (4, 'z');
 RESET ROLE;
 SELECT source, payload FROM notes();
 
--- a literal without a type could get any type later
+-- a literal without a type could later resolve to any type
 SET ROLE redefiner;
 CREATE OPERATOR own.~~~ (FUNCTION = pg_catalog.num_nulls, RIGHTARG = "any");
 SELECT clairon.watch('own.l', 'USER', '=x', only_when => $$ (OPERATOR(own.~~~) '{1}') = 0 $$);
@@ -121,7 +121,7 @@ RESET ROLE;
 SELECT source, payload FROM notes();
 SELECT only_when FROM clairon.rules WHERE relation = 'own.l'::regclass;
 
--- domains that get constraints, also within arrays, rows and ranges
+-- domains get constraints, also within arrays, rows and ranges
 SET ROLE redefiner;
 CREATE DOMAIN own.plain AS text;
 CREATE TABLE own.d (id int, v text, a own.plain[]);
@@ -147,7 +147,7 @@ INSERT INTO own.r VALUES (1, '[a,c]');
 RESET ROLE;
 SELECT source, payload FROM notes();
 
--- the cost of XML does not follow from its size
+-- the size of an XML value does not limit its cost
 SELECT clairon.watch('own.l', 'USER', '=x', only_when => $$ xpath_exists('//a', '<a/>'::xml) $$);
 SELECT clairon.watch('own.l', 'USER', '=x', only_when => $$ xml_is_well_formed_content(v) $$);
 SELECT clairon.watch('own.l', 'USER', '=x', only_when => $$ xmlcomment(v) IS DOCUMENT $$);

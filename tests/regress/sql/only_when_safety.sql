@@ -1,4 +1,4 @@
--- only_when never runs user code with the extension's rights, and never runs SQL.
+-- only_when never runs user code with the extension's privileges, and never runs SQL.
 \set SHOW_CONTEXT never
 CREATE ROLE owner_of_doubtful_types IN ROLE clairon_app;
 GRANT CREATE ON SCHEMA public TO owner_of_doubtful_types;
@@ -29,7 +29,7 @@ RESET ROLE;
 SELECT only_when FROM clairon.rules;
 SELECT payload FROM notes();
 
--- the condition runs with the rights of the table's owner
+-- the condition runs with the privileges of the table's owner
 CREATE SCHEMA closed;
 CREATE EXTENSION citext SCHEMA closed;
 CREATE TABLE open (id int, v closed.citext);
@@ -44,7 +44,7 @@ SET ROLE a_reader;
 SELECT payload FROM public.notes();
 RESET ROLE;
 
--- names are looked up in the caller's search_path, and stored with their schema
+-- names are resolved in the caller's search_path, and stored with their schema
 SET search_path = closed, public;
 SELECT clairon.watch('open', 'ALL', only_when => $$v = 'YES'$$);
 SELECT clairon.watch('open', 'USER', '=u1', name => 'as text', only_when => $$v::text = 'YES'$$);
@@ -86,7 +86,7 @@ INSERT INTO later VALUES (5, 'x'), (6, 'y'), (7, 'x');
 SELECT payload FROM notes();
 CREATE FUNCTION public.tell(text) RETURNS boolean LANGUAGE plpgsql AS
     $$BEGIN RAISE NOTICE 'run by %', current_user; RETURN true; END$$;
--- a constant is not read when its type name refers to another type now
+-- a constant is not read if its type name now refers to another type
 CREATE TYPE public.mark AS ENUM ('1');
 SELECT clairon.watch('later', 'ALL', only_when => $$('{1}'::public.mark[])[1] = '1'::public.mark OR v = 'x'$$);
 DROP TYPE public.mark;

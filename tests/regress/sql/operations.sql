@@ -1,4 +1,4 @@
--- Each operation, by replica identity; the payload's images.
+-- Each operation, by replica identity, with the old and new row in the payload.
 CREATE TABLE item (id int PRIMARY KEY, "na""me" text, price numeric);
 SELECT clairon.watch('item', 'ALL', operations => '{create,update,delete,truncate}');
 INSERT INTO item VALUES (1, 'a', 1.50);
@@ -54,14 +54,14 @@ INSERT INTO item (id, "na""me") VALUES (30, 'new');
 SELECT * FROM notes();
 
 INSERT INTO item (id, "na""me") VALUES (40, 'to be renamed');
--- columns are exact, and an update that provably touches none of them is not sent
+-- columns are exact, and an update that provably changes none of them is not sent
 SELECT clairon.watch('item', 'ALL', columns => '{"na\"me"}');
 ALTER TABLE item REPLICA IDENTITY FULL;
 UPDATE item SET flag = false WHERE id = 40;
 UPDATE item SET "na""me" = 'renamed' WHERE id = 40;
 SELECT * FROM notes();
 
--- several rules, several notifications, each with its own id; the same ids on each reading
+-- several rules send several notifications, each with its own id; repeated decoding returns the same ids
 SELECT clairon.watch('item', 'USER', '=u1', name => 'b', operations => '{delete}',
                      ttl => '1 hour', ack_required => true);
 DELETE FROM item WHERE id IN (22, 40);

@@ -32,7 +32,7 @@ INSERT INTO root VALUES ('a', 1, 'u1');
 SELECT source, operation FROM notes('include_tables', 'public.root');
 INSERT INTO root VALUES ('a', 2, 'u1');
 SELECT source, operation FROM notes('include_tables', 'public.leaf*');
--- the rule does not apply to a detached partition, also a concurrently detached one, until it is attached again
+-- the rule does not apply to a detached partition, even if it was detached concurrently, until it is attached again
 SELECT clairon.watch('root', 'ALL');
 INSERT INTO leaf_a VALUES ('a', 10, 'attached');
 ALTER TABLE root DETACH PARTITION leaf_a CONCURRENTLY;
@@ -47,7 +47,7 @@ INSERT INTO middle VALUES ('c', 13, 'attached');
 CREATE TABLE leaf_d PARTITION OF middle DEFAULT;
 INSERT INTO root VALUES ('d', 14, 'by default');
 SELECT source, payload FROM notes();
--- the replica identity is the leaf's; a column added to the root is the leaf's too
+-- the replica identity is the leaf's; a column added to the root is added to the leaf
 ALTER TABLE leaf_d REPLICA IDENTITY FULL;
 ALTER TABLE root ADD COLUMN later int DEFAULT 5;
 UPDATE root SET who = 'x' WHERE region IN ('c', 'd');

@@ -1,5 +1,5 @@
--- DDL, and a change of rules, has a reload frame for each live rule whose rows it may change, with the name that clients
--- know and the new one.
+-- DDL or a change of rules has a reload frame for each live rule whose rows it may change. The frame has the name that
+-- clients have, and the new one.
 CREATE SCHEMA s;
 CREATE FUNCTION reloads() RETURNS text LANGUAGE sql AS $$
     SELECT string_agg(
@@ -41,7 +41,7 @@ SELECT reloads();
 SELECT clairon.watch('t', 'USER', 'owner', name => 'mine', live => true);
 SELECT reloads();
 SELECT count(*) FROM clairon.reload;
--- the id of the top-level transaction; nothing in text mode
+-- the id of the top-level transaction; no frame in text mode
 BEGIN;
 SAVEPOINT a;
 ALTER TABLE t ADD n int DEFAULT 5;
@@ -72,7 +72,7 @@ DROP TYPE mood CASCADE;
 SELECT reloads();
 DROP DOMAIN pairs CASCADE;
 SELECT reloads();
--- the name before and after
+-- the names before and after a rename
 ALTER TABLE t RENAME TO "é t";
 SELECT reloads();
 ALTER TABLE "é t" SET SCHEMA s;
@@ -134,7 +134,7 @@ SELECT reloads();
 DROP TABLE child;
 SELECT reloads();
 
--- a large transaction, streamed
+-- a large, streamed transaction
 SET logical_decoding_work_mem = '64kB';
 BEGIN;
 INSERT INTO parent SELECT generate_series(1, 3000);
@@ -148,7 +148,7 @@ FROM (SELECT string_agg(data, ''::bytea) FROM pg_logical_slot_peek_binary_change
 SELECT reloads();
 RESET logical_decoding_work_mem;
 
--- the owner of a table without further rights; a damaged table does not stop the command
+-- the owner of a table without further privileges; a damaged table does not stop the command
 CREATE ROLE reload_owner;
 GRANT CREATE ON SCHEMA public TO reload_owner;
 ALTER TABLE parent OWNER TO reload_owner;

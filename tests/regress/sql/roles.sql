@@ -1,4 +1,4 @@
--- Nothing needs a superuser at run time.
+-- No function needs a superuser at run time.
 \set SHOW_CONTEXT never
 CREATE ROLE an_app IN ROLE clairon_app;
 CREATE ROLE a_relay IN ROLE clairon_relay;
@@ -21,7 +21,7 @@ SELECT clairon.show_condition('owned', 'default');
 INSERT INTO clairon.rule SELECT * FROM clairon.rule;
 SELECT * FROM clairon.secret;
 SELECT clairon.emit(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
--- the current user counts, not the superuser behind an index or a function
+-- the current user is checked, not the superuser who owns an index or a function
 RESET ROLE;
 GRANT CREATE ON SCHEMA public TO a_stranger;
 SET ROLE a_stranger;

@@ -9,7 +9,7 @@ CREATE FUNCTION receive() RETURNS void LANGUAGE sql AS $$
            coalesce(line #>> '{payload,after,id}', line #>> '{payload,before,id}'), line #> '{routing,audience,targets}', line #>> '{payload,after}'
     FROM (SELECT data::json AS line FROM pg_logical_slot_get_changes('regress', NULL, NULL)) AS lines
 $$;
--- Rows that differ from the last payload.after that the rule sent to the user; none: both agree byte for byte.
+-- Rows that differ from the last payload.after that the rule sent to the user. None: both must agree byte for byte.
 CREATE FUNCTION differences(relation regclass, user_id text, rule text DEFAULT 'default', groups jsonb DEFAULT '{}')
     RETURNS TABLE (id text, read text, sent text) LANGUAGE sql AS $$
     SELECT id, rows.after, last.after
@@ -48,7 +48,7 @@ SELECT count(*) FROM sent;
 SELECT * FROM differences('v', 'u1');
 SELECT row -> 'id' AS id, length(row::text), row -> 'gen' IS NOT NULL AS generated, row -> 'late' AS late FROM clairon.rows('v', 'u1') AS row;
 SELECT row FROM clairon.rows('v', 'u1') AS row WHERE row ->> 'id' = '1';
--- an untouched TOASTed value, and other settings of session
+-- an unchanged TOASTed value, and other session settings
 UPDATE v SET n = n + 1;
 SET timezone = 'Asia/Tokyo'; SET datestyle = 'German'; SET intervalstyle = 'postgres'; SET extra_float_digits = -5;
 SET bytea_output = 'escape'; SET lc_monetary = 'C'; SET search_path = pg_temp, public; SET quote_all_identifiers = on;
@@ -73,7 +73,7 @@ SELECT count(*) FROM clairon.rows('v', '') AS row;
 DROP TABLE v;
 TRUNCATE sent;
 
--- target columns of each kind; the index is used, and equality is that of the text
+-- target columns of each type; the index is used, and equality is that of the text output
 CREATE TABLE k (id int PRIMARY KEY, owner text, i int, b bigint, u uuid, n numeric, e mood, c char(5), vc varchar, o oid, d amount,
     ts timestamptz, na name, ta text[], ia int[], va varchar[], ua uuid[], ea mood[], da amount[], vec oidvector, co pair, flag bool);
 ALTER TABLE k REPLICA IDENTITY FULL;
@@ -243,7 +243,7 @@ SELECT ids('group', 'late') AS later, ids('column', 'u1') AS rows;
 SELECT dblink_disconnect('other') AS done;
 DELETE FROM g WHERE id = 5;
 
--- rows() raises an error where there is no such live rule; live_rows() returns no header, also where the user is not addressed
+-- rows() raises an error if there is no such live rule; live_rows() returns no header, also if the user is not addressed
 SELECT clairon.watch('g', 'ALL', name => 'not live');
 SELECT count(*) FROM clairon.rows('g', 'u9', 'users');
 SELECT * FROM clairon.rows('g', 'u1', 'none');
@@ -255,14 +255,14 @@ SELECT count(*) AS lines FROM clairon.live_rows('g', 'not live', 'u9', '{}', 10,
 SELECT count(*) AS lines FROM clairon.live_rows('g', 'group', 'u9', '{}', 10, 1000);
 SELECT count(*) AS lines FROM clairon.live_rows('public.g', 'all', 'u9', '{}', 10, 1000);
 SELECT count(*) - 1 AS rows FROM clairon.live_rows('g', 'column', 'u9', '{}', 10, 1000);
--- the header: a digest of the groups that select the rows, in the order of their bytes
+-- the header: a digest of the groups that select the rows, ordered by their bytes
 SELECT name, line::json ->> 'audience' AS audience, (line::json ->> 'groups') IS NULL AS no_groups
 FROM unnest('{all,users,column}'::text[]) AS name, clairon.live_rows('g', name, 'u1', '{}', 10, 1000) AS line
 WHERE line LIKE '{"key"%';
 SELECT line::json ->> 'groups' = encode(sha256('STRUCTURE:a' || '\000'::bytea || 'STRUCTURE:s1' || '\000'::bytea
     || 'STRUCTURE:\303\251'::bytea || '\000'::bytea), 'hex') AS digest
 FROM clairon.live_rows('g', 'group', 'u1', '{"STRUCTURE": ["s1", "\u00e9", "a"], "ROLE": ["x"]}', 10, 1000) AS line LIMIT 1;
--- a group without a kind is not the user
+-- a group without a kind does not match the user
 SELECT count(*) AS lines FROM clairon.live_rows('g', 'users', 'u9', '{"": ["u1"]}', 10, 1000);
 SELECT * FROM clairon.live_rows('g', 'all', 'u1', '{}', 3, 1000);
 SELECT * FROM clairon.live_rows('g', 'all', 'u1', '{}', 10, 91);
@@ -294,7 +294,7 @@ SELECT clairon.watch('"s.x"."t.y"', 'ALL', live => true);
 INSERT INTO "s.x"."t.y" VALUES (1);
 SELECT operation, source FROM notes() WHERE source LIKE 's.x%';
 SELECT line FROM clairon.live_rows('s.x.t.y', 'default', 'u1', '{}', 10, 1000) AS line OFFSET 1;
--- a table that could have the source of another is rejected, also by a rename
+-- a table that could have the source of another one is rejected, also after a rename
 SELECT clairon.watch('"s.x.t.y"', 'ALL', live => true);
 CREATE SCHEMA s;
 CREATE TABLE s."x.z" (id int PRIMARY KEY);
@@ -336,7 +336,7 @@ SELECT count(*) FROM clairon.rows('g', 'u1', 'all');
 SELECT count(*) FROM clairon.live_rows('g', 'group', 'u1', '{}', 10, 1000);
 SELECT count(*) FROM g;
 RESET ROLE;
--- repeated in one query
+-- repeated calls in one query
 SELECT user_id, row ->> 'id' AS id FROM unnest('{u1,u9}'::text[]) AS user_id, clairon.rows('g', user_id, 'users') AS row;
 SELECT clairon.rows('g', 'u1', 'open') ->> 'id' AS id;
 -- a read assigns no transaction id
@@ -374,7 +374,7 @@ END $$;
 SET enable_seqscan = off;
 SELECT rule, s.* FROM unnest('{one,array,group,composite,none}'::text[]) AS rule, scans(rule) AS s;
 RESET enable_seqscan;
--- doctor names the tables that need one
+-- doctor names the tables that need an index
 SELECT clairon.watch('i', 'G+G', 'kind+=x', name => 'constant', live => true);
 CREATE TABLE parted (id int, many text[], PRIMARY KEY (id)) PARTITION BY RANGE (id);
 CREATE TABLE parted_1 PARTITION OF parted FOR VALUES FROM (1) TO (2);

@@ -1,4 +1,4 @@
--- Attacks by table owners when the relay reads rows: other users' rights, writes, settings, row-level security, fake names.
+-- Attacks by table owners when the relay reads rows: other users' privileges, writes, settings, row-level security, fake names.
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 CREATE EXTENSION citext SCHEMA public;
@@ -8,7 +8,7 @@ CREATE SCHEMA own AUTHORIZATION attacker;
 SET ROLE attacker;
 SET search_path = own, public;
 
--- The planner calls it in expressions of indexes and constraints. Session locks show which attempts succeeded.
+-- The planner calls it for expressions of indexes and constraints. Session locks record which attempts succeeded.
 CREATE TABLE written (id int);
 CREATE FUNCTION attempt(command text) RETURNS void VOLATILE LANGUAGE plpgsql AS $$ BEGIN EXECUTE command; END $$;
 CREATE FUNCTION evil(n int) RETURNS int IMMUTABLE LANGUAGE plpgsql SET search_path = own, pg_catalog AS $$
@@ -50,7 +50,7 @@ RESET ROLE;
 RESET ALL;
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
--- 1001: the function ran as its owner, 1000: as another role. The planner keeps some results.
+-- 1001: the function ran as its owner, 1000: as another role. The planner caches some results.
 CREATE FUNCTION successes() RETURNS TABLE (attempt bigint) LANGUAGE sql AS $$
     SELECT DISTINCT least(objid::bigint, 1001) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid() ORDER BY 1 $$;
 SET own.reading = 'yes';
@@ -63,7 +63,7 @@ SELECT current_user, current_setting('role') AS role, current_setting('transacti
 RESET ROLE;
 SELECT * FROM successes();
 SELECT count(*) FROM own.written;
--- called with other rights, it succeeds
+-- called with other privileges, it succeeds
 BEGIN;
 SELECT own.evil(4);
 ROLLBACK;
@@ -73,7 +73,7 @@ RESET ALL;
 \set SHOW_CONTEXT never
 SET client_min_messages = warning;
 
--- the owner of a partition or child table does not run code as the owner of the table above
+-- the owner of a partition or child table cannot run code as the owner of the parent table
 CREATE TABLE above (id int PRIMARY KEY, who text) PARTITION BY RANGE (id);
 CREATE TABLE above_1 PARTITION OF above FOR VALUES FROM (0) TO (10);
 CREATE TABLE own.above_2 PARTITION OF above FOR VALUES FROM (10) TO (20) PARTITION BY RANGE (id);
@@ -90,7 +90,7 @@ SELECT * FROM clairon.live_rows('above', 'default', 'u1', '{}', 10, 1000);
 \set VERBOSITY default
 ALTER TABLE own.above_2 OWNER TO CURRENT_USER;
 SELECT row ->> 'id' AS id FROM clairon.rows('above', 'u1') AS row;
--- even when its owner is a member of the other owner, or a superuser
+-- even if its owner is a member of the other owner's role, or a superuser
 ALTER TABLE above OWNER TO other;
 SELECT replace(detail, current_user, 'superuser') AS detail, hint FROM clairon.doctor() WHERE check_name = 'live rule default on public.above';
 \set VERBOSITY terse
@@ -128,7 +128,7 @@ SELECT clairon.watch('above', 'USER', 'who', live => true);
 DROP TABLE above CASCADE;
 REVOKE other FROM attacker;
 
--- an error of the owner's code
+-- the owner's code raises an error
 CREATE OR REPLACE FUNCTION own.evil(n int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN
     IF pg_catalog.current_setting('own.fails', true) OPERATOR(pg_catalog.=) 'yes' THEN RAISE 'no rows'; END IF;
     RETURN n;
@@ -142,7 +142,7 @@ SELECT current_user = session_user AS restored, current_setting('transaction_rea
 COMMIT;
 RESET own.fails;
 
--- types and operators with the names of those of PostgreSQL
+-- types and operators with the names of PostgreSQL's own
 SET ROLE attacker;
 CREATE FUNCTION own.never(a text, b text) RETURNS boolean IMMUTABLE LANGUAGE sql AS 'SELECT true';
 CREATE OPERATOR own.= (FUNCTION = own.never, LEFTARG = text, RIGHTARG = text);
@@ -166,7 +166,7 @@ SELECT row ->> 'id' AS id FROM clairon.rows('own.t', 'u1') AS row;
 RESET row_security;
 ALTER TABLE own.t NO FORCE ROW LEVEL SECURITY, DISABLE ROW LEVEL SECURITY;
 
--- the rights are those of the owner: without them there are no rows
+-- the owner's privileges apply: without them there are no rows
 REVOKE SELECT ON own.t FROM attacker;
 SELECT * FROM clairon.rows('own.t', 'u1');
 SELECT check_name, ok, detail, hint FROM clairon.doctor() WHERE check_name = 'live rule default on own.t';
@@ -178,7 +178,7 @@ GRANT ALL ON SCHEMA own TO attacker;
 SELECT count(*) FROM clairon.doctor() WHERE check_name = 'live rule default on own.t';
 SELECT row ->> 'id' AS id FROM clairon.rows('own.t', 'u1') AS row;
 
--- constraints of domains do not run, neither for values nor for ids of users
+-- constraints of domains are not evaluated, neither for values nor for user ids
 SET ROLE attacker;
 CREATE FUNCTION own.chk(text) RETURNS boolean LANGUAGE plpgsql AS $$ BEGIN
     IF pg_catalog.current_setting('own.fails', true) OPERATOR(pg_catalog.=) 'yes' THEN RAISE 'a constraint is evaluated'; END IF;

@@ -32,7 +32,7 @@ SELECT clairon.unwatch('t');
 INSERT INTO t VALUES (11, 'none');
 SELECT * FROM went();
 
--- interleaved: b starts before the rule, writes before and after its commit, and commits last
+-- interleaved: b starts before the rule, writes before and after the rule's commit, and commits last
 SELECT dblink_connect('b', 'dbname=' || current_database());
 SELECT dblink_exec('b', 'BEGIN');
 SELECT dblink_exec('b', $$INSERT INTO t VALUES (20, 'b, before the rule')$$);
@@ -46,7 +46,7 @@ SELECT dblink_exec('b', 'COMMIT');
 INSERT INTO t VALUES (25, 'a, later');
 SELECT * FROM went();
 
--- an old transaction read after a newer rule, and a newer one read after the old one
+-- an old transaction is decoded after a newer rule, and a newer one after the old one
 SELECT dblink_exec('b', 'BEGIN');
 SELECT dblink_exec('b', $$INSERT INTO t VALUES (30, 'b, later')$$);
 SELECT clairon.watch('t', 'USER', '=newest');
@@ -55,7 +55,7 @@ SELECT dblink_exec('b', 'COMMIT');
 INSERT INTO t VALUES (32, 'a, newest');
 SELECT * FROM went();
 
--- the rule's own transaction stays open while others write; then it is rolled back
+-- the rule's own transaction stays open while others write, and is then rolled back
 SELECT dblink_exec('b', 'BEGIN');
 SELECT * FROM dblink('b', $$SELECT clairon.watch('t', 'USER', '=never')::text$$) AS r (r text);
 INSERT INTO t VALUES (40, 'a, newest');
@@ -63,14 +63,14 @@ SELECT dblink_exec('b', 'ROLLBACK');
 INSERT INTO t VALUES (41, 'a, newest');
 SELECT * FROM went();
 
--- by plain SQL on the table, too
+-- also by plain SQL on the table
 UPDATE clairon.rule SET target_list = '{by hand}';
 INSERT INTO t VALUES (50, 'by hand');
 DELETE FROM clairon.rule;
 INSERT INTO t VALUES (51, 'none');
 SELECT * FROM went();
 
--- rewriting the rules' table does not stop changes written before it
+-- a rewrite of the rules' table does not affect earlier changes
 SELECT clairon.watch('t', 'USER', '=before');
 INSERT INTO t VALUES (60, 'before');
 VACUUM FULL clairon.rule;
@@ -81,7 +81,7 @@ VACUUM clairon.rule;
 INSERT INTO t VALUES (62, 'after');
 SELECT * FROM went();
 
--- the table definition is that of the WAL position, too
+-- the table definition as of the WAL position is also used
 INSERT INTO t VALUES (70, 'after');
 ALTER TABLE t ADD COLUMN w int DEFAULT 5;
 ALTER TABLE t RENAME v TO renamed;
@@ -102,8 +102,8 @@ SELECT pg_stat_force_next_flush();
 SELECT seq_scan - :scans_before < 20 AS few_scans FROM pg_stat_user_tables WHERE relid = 'clairon.rule'::regclass;
 DROP TABLE many;
 
--- the extension may be dropped and created while a slot exists; unread changes of
--- other tables are not sent after that, and do not stop the slot
+-- the extension may be dropped and recreated while a slot exists: unread changes of other tables
+-- are then not sent, and do not stop the slot
 SELECT dblink_disconnect('b');
 CREATE TABLE t (id int, v text);
 SELECT clairon.watch('t', 'USER', '=x');

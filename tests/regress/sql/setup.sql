@@ -1,9 +1,9 @@
--- The extension, a slot, and two functions that read it without values that differ between runs.
+-- The extension, a slot, and two functions that read the slot and hide values that differ between runs.
 CREATE EXTENSION clairon;
 CREATE EXTENSION dblink;
 SELECT slot_name FROM pg_create_logical_replication_slot('regress', 'clairon');
 
--- Each line must be one-line JSON; tests check operation, payload and targets.
+-- Each line must contain one JSON object; tests check operation, payload and targets.
 CREATE FUNCTION notes(VARIADIC options text[] DEFAULT '{}')
     RETURNS TABLE (source text, operation text, payload text, targets text)
     LANGUAGE sql AS $$
@@ -13,7 +13,7 @@ CREATE FUNCTION notes(VARIADIC options text[] DEFAULT '{}')
           FROM pg_logical_slot_get_changes('regress', NULL, NULL, VARIADIC options)
           WHERE data !~ E'[\n\r]') AS lines
 $$;
--- The whole line, with the id and the times hidden.
+-- The complete line, with the id and the times hidden.
 CREATE FUNCTION lines(VARIADIC options text[] DEFAULT '{}') RETURNS SETOF text
     LANGUAGE sql AS $$
     SELECT regexp_replace(

@@ -1,8 +1,8 @@
--- A streamed transaction has the same output as one that is decoded at its commit: lines, ordinals and ids.
+-- A streamed transaction has the same output as a transaction that is decoded at its commit: lines, ordinals and ids.
 SET logical_decoding_work_mem = '64kB';
 SET client_min_messages = error;
 CREATE TABLE ways (way text, number bigint, lsn pg_lsn, xid xid, data text);
--- Reads the slot in both ways: the number of lines, and the number of differences.
+-- Reads the slot in both modes and returns the number of lines and of differences.
 CREATE FUNCTION both_ways(OUT lines bigint, OUT ids bigint, OUT differ bigint, OUT frames_differ boolean,
                           OUT streamed boolean)
 LANGUAGE plpgsql AS $$
@@ -34,7 +34,7 @@ SELECT clairon.watch('big', 'USER', 'who', ttl => '1 day', ack_required => true)
 SELECT clairon.watch('big', 'STRUCTURE', '=s1,é', name => 'z', only_when => 'id % 2 = 0');
 SELECT clairon.watch('other', 'USER', 'who', operations => '{create,update,delete,truncate}');
 
--- rows without a rule before others: they count in the ordinals
+-- rows without a rule precede others: they count in the ordinals
 BEGIN;
 INSERT INTO unwatched SELECT i, repeat('x', 100) FROM generate_series(1, 3000) AS i;
 INSERT INTO other VALUES (1, '{a,b}', 'one');
@@ -87,7 +87,7 @@ BEGIN
 END $$;
 SELECT * FROM both_ways();
 
--- TOASTed values larger than the memory limit; untouched ones, and ones that are too large
+-- TOASTed values larger than the memory limit; unchanged values, and values that are too large
 ALTER TABLE big ALTER v SET STORAGE EXTERNAL;
 BEGIN;
 INSERT INTO big SELECT i, 'u', repeat(md5(i::text), 5000) FROM generate_series(20000, 20009) AS i;
@@ -162,8 +162,9 @@ COMMIT;
 RESET client_min_messages;
 SELECT data FROM pg_logical_slot_get_changes('regress', NULL, NULL);
 
--- A rule is replaced in a savepoint that is rolled back, and removed later. PostgreSQL 15.18 keeps the
--- savepoint's change of the rule's row, and misses the rule in between: the transaction is not streamed.
+-- A rule is replaced in a savepoint that is rolled back, and is removed later. PostgreSQL 15.18 keeps
+-- the savepoint's change of the rule's row, and does not find the rule in between. So the transaction is
+-- not streamed.
 SELECT clairon.watch('big', 'USER', '=by rule', operations => '{create}', name => 'removed');
 SELECT count(*) FROM pg_logical_slot_get_changes('regress', NULL, NULL);
 SELECT FROM pg_stat_reset_replication_slot('regress');
@@ -181,7 +182,7 @@ FROM pg_logical_slot_get_changes('regress', NULL, NULL) GROUP BY 1;
 SELECT stream_txns FROM pg_stat_replication_slots WHERE slot_name = 'regress';
 DROP TABLE passing;
 
--- debug setting of the server: each change is a separate block
+-- a debug setting of the server: each change is a separate block
 \o /dev/null
 SELECT set_config(name, 'immediate', false) FROM pg_settings
 WHERE name IN ('debug_logical_replication_streaming', 'logical_replication_mode', 'logical_decoding_mode');

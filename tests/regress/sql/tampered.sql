@@ -1,4 +1,4 @@
--- Altered tables of the extension: no notifications are sent, and the slot advances.
+-- Altered tables of the extension send no notifications, and the slot advances.
 \set SHOW_CONTEXT never
 CREATE TABLE t (id int PRIMARY KEY, v text);
 SELECT clairon.watch('t', 'ALL');
@@ -50,7 +50,7 @@ DROP TABLE many;
 SELECT clairon.emit(NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
 SELECT clairon.emit(gen_random_uuid(), 'ALL', '{}', '{}', 30000::int2, 0::int2, '', NULL, '', NULL, false, 0, 0::int2);
 
--- the trigger function on another event
+-- the trigger function is used for another event
 CREATE TRIGGER by_statement AFTER INSERT ON t FOR EACH STATEMENT EXECUTE FUNCTION clairon.rule_written();
 INSERT INTO t VALUES (10, 'not written');
 DROP TRIGGER by_statement ON t;
@@ -66,7 +66,7 @@ ALTER TABLE clairon.member RENAME target TO renamed;
 INSERT INTO clairon.member VALUES ('ROLE', 'r2', 'u2');
 ALTER TABLE clairon.member RENAME renamed TO target;
 ALTER TABLE clairon.member DROP CONSTRAINT member_user_id_check;
--- a TOASTed text, which is deleted when the change is decoded
+-- a TOASTed string, which is already deleted when the change is decoded
 ALTER TABLE clairon.member ALTER user_id SET STORAGE EXTERNAL;
 INSERT INTO clairon.member SELECT 'ROLE', 'long', repeat('u', 2400);
 UPDATE clairon.member SET target = 'longer' WHERE target = 'long';

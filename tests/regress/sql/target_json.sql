@@ -11,12 +11,12 @@ UPDATE doc SET id = 3 WHERE id = 2;
 DELETE FROM doc WHERE id = 3;
 SELECT operation, targets FROM notes();
 SELECT check_name, ok, detail FROM clairon.doctor() WHERE check_name LIKE 'rule %';
--- within an array of a domain too
+-- also within an array of a domain
 CREATE DOMAIN one AS json;
 ALTER TABLE doc ALTER readers TYPE one[] USING readers::one[];
 INSERT INTO doc VALUES (4, '"u4"', '{"\"r4\""}');
 SELECT operation, targets FROM notes();
--- a valid type is delivered again
+-- after a change to a valid type, rows are delivered again
 ALTER TABLE doc ALTER who TYPE text USING who #>> '{}';
 INSERT INTO doc VALUES (5, 'u5', NULL);
 SELECT operation, targets FROM notes();

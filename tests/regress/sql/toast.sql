@@ -1,4 +1,4 @@
--- Large values: unchanged TOAST, truncated values, a row too large as a whole.
+-- Large values: unchanged TOAST, truncated values, a row that is too large as a whole.
 CREATE TABLE big (id int PRIMARY KEY, n int, body text);
 ALTER TABLE big ALTER body SET STORAGE EXTERNAL;
 SELECT clairon.watch('big', 'ALL');
@@ -28,7 +28,7 @@ INSERT INTO zip SELECT 1, jsonb_build_object('k', repeat('x', 100000)), repeat('
 SELECT after, truncated FROM short_notes('max_value_bytes', '100000');
 INSERT INTO zip SELECT 1, NULL, repeat('x', 2000000);
 SELECT after, truncated FROM short_notes();
--- a small datum may have a huge output: the row is reduced, the slot advances
+-- a small datum may have a huge output: its row is reduced, the slot advances
 INSERT INTO zip SELECT 2, (SELECT jsonb_agg(('1e' || 100000)::numeric) FROM generate_series(1, 1000)), 'y';
 INSERT INTO zip VALUES (3, NULL, 'z');
 SELECT after, truncated FROM short_notes();

@@ -1,4 +1,4 @@
--- Frames carry the id of the top-level transaction, and the name of a live rule.
+-- Frames contain the id of the top-level transaction, and the name of a live rule.
 CREATE TABLE l (id int PRIMARY KEY, owner text, state text, body text);
 ALTER TABLE l REPLICA IDENTITY FULL;
 CREATE VIEW live_frames AS

@@ -1,4 +1,4 @@
--- A TRUNCATE that a live rule does not send as a notification has a reload frame, once for each rule.
+-- A TRUNCATE that a live rule does not send as a notification has one reload frame per rule.
 CREATE SCHEMA s;
 CREATE VIEW reloads AS
     SELECT kind, number(frame, 16, 8) >> 16 AS change, number(frame, 16, 8) & 65535 AS sub,
@@ -8,7 +8,7 @@ CREATE VIEW reloads AS
            CASE kind WHEN 'R' THEN texts(frame, (36 + number(frame, 32, 2))::int, 255) END AS rule,
            CASE kind WHEN 'N' THEN number(frame, 58, 1) END AS operation
     FROM frames('topic_prefix', '')
-    -- without those of rule changes and DDL, see reload_ddl.sql
+    -- reload frames except those of rule changes and DDL, see reload_ddl.sql
     WHERE kind <> 'C' AND NOT (kind = 'R' AND number(frame, 16, 8) & 65535 = 0);
 CREATE TABLE s."é l" (id int PRIMARY KEY, owner text);
 ALTER TABLE s."é l" REPLICA IDENTITY FULL;
@@ -19,10 +19,10 @@ SELECT clairon.watch('s."é l"', 'ALL', name => 'sent', live => true, operations
 SELECT clairon.watch('s."é l"', 'ALL', name => 'silent', live => true);
 TRUNCATE s."é l";
 SELECT kind, change, sub, source, rule, operation FROM reloads;
--- nothing in text mode
+-- no frame in text mode
 TRUNCATE s."é l";
 SELECT source, operation, targets FROM notes();
--- in order with the changes around it, with the id of the top-level transaction; rolled back ones are not sent
+-- in order with the surrounding changes, with the id of the top-level transaction; rolled back ones are not sent
 SELECT clairon.unwatch('s."é l"', name) FROM unnest(ARRAY[E'b "\\\n', 'not live', 'sent', 'silent']) AS name;
 CREATE TABLE xids (xid text);
 BEGIN;
@@ -40,7 +40,7 @@ BEGIN;
 TRUNCATE s."é l";
 ROLLBACK;
 SELECT kind, source, rule, xid::text = (SELECT xid FROM xids) AS of_first FROM reloads;
--- the rule at that WAL position counts: it is live for the second one only
+-- the rule at the WAL position applies: it is live only for the second one
 BEGIN;
 SELECT clairon.watch('s."é l"', 'USER', 'owner');
 TRUNCATE s."é l";
@@ -50,7 +50,7 @@ SELECT clairon.watch('s."é l"', 'USER', 'owner');
 TRUNCATE s."é l";
 COMMIT;
 SELECT kind, count(*) FROM reloads GROUP BY kind;
--- a large transaction, streamed
+-- a large, streamed transaction
 SELECT clairon.watch('s."é l"', 'USER', 'owner', live => true);
 SET logical_decoding_work_mem = '64kB';
 BEGIN;

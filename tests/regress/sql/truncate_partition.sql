@@ -1,4 +1,4 @@
--- The TRUNCATE of a partition, or of a child table, is never sent as one of the rule's table.
+-- The TRUNCATE of a partition or child table is never sent as a TRUNCATE of the rule's table.
 CREATE TABLE root (region text, id int, who text, PRIMARY KEY (region, id)) PARTITION BY LIST (region);
 CREATE TABLE leaf_a PARTITION OF root FOR VALUES IN ('a');
 CREATE TABLE middle PARTITION OF root FOR VALUES IN ('b', 'c') PARTITION BY LIST (region);

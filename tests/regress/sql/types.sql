@@ -1,5 +1,5 @@
--- Every type: each value is compared with row_to_json, and converted back.
--- The listed values differ, as specified: int8 beyond 2^53, numeric, bytea and timestamptz.
+-- Every type: each value is compared with row_to_json, and converted back. Listed values differ, as
+-- specified: int8 beyond 2^53, numeric, bytea and timestamptz.
 CREATE EXTENSION hstore;
 CREATE EXTENSION citext;
 CREATE EXTENSION ltree;
@@ -195,7 +195,7 @@ FROM (SELECT data::json #>> '{metadata,source}' AS source, data::json ->> 'paylo
       FROM lines WHERE data ~ '"source":"v[0-9]+"') AS notes;
 SELECT count(*) = (SELECT count(*) FROM got) AS all_there, count(DISTINCT type) > 130 AS many_types FROM wanted;
 
--- The same as row_to_json, but for
+-- The types whose payload differs from row_to_json:
 SELECT type, CASE WHEN length(wanted.json) > 100 THEN '..' ELSE wanted.json END AS row_to_json,
        CASE WHEN length(got.json::text) > 100 THEN '..' ELSE got.json::text END AS payload
 FROM wanted LEFT JOIN got USING (number, item)
@@ -203,7 +203,7 @@ WHERE coalesce(got.json::text, 'null') <> coalesce(wanted.json, 'null')
       AND NOT (coalesce(got.json::jsonb, 'null') = coalesce(wanted.json::jsonb, 'null') AND type IN ('jsonb', 'doc', 'jsonb[]', 'int4[]', 'text[]'))
 ORDER BY number, item;
 
--- Read back by its type, the same value: for all that is a JSON string, number or boolean
+-- Read back by its type, each JSON string, number or boolean is the same value
 CREATE FUNCTION reads_back(number int, item int, type text, got json) RETURNS text LANGUAGE plpgsql AS $$
 DECLARE
     given text := CASE json_typeof(got) WHEN 'string' THEN (json_build_array(got) ->> 0) ELSE got::text END;

@@ -1,4 +1,4 @@
--- Privileges of rules: setting, reading, and a change of the table's owner.
+-- Privileges for rules: setting, reading, and a change of the table's owner.
 \set SHOW_CONTEXT never
 CREATE ROLE plain_owner;
 CREATE ROLE app_owner IN ROLE clairon_app;
@@ -15,7 +15,7 @@ SELECT clairon.watch('mine', 'USER', 'who', type => 'NOTIFICATION', priority => 
                      ack_required => true, retry_limit => 3, backoff => 'FIXED');
 -- a constant part only reduces the users in the row
 SELECT clairon.watch('mine', 'STRUCTURE+ROLE', 'who+=admin', name => 'both'), clairon.unwatch('mine', 'both');
--- no other users, emitter or topic, and no high priority
+-- no other users, no other emitter or topic, no high priority
 SELECT clairon.watch('mine', 'USER', '=u1');
 SELECT clairon.watch('mine', 'ROLE', '=admin');
 SELECT clairon.watch('mine', 'STRUCTURE+ROLE', ' =s1+=admin');
@@ -25,7 +25,7 @@ SELECT clairon.watch('mine', 'USER', 'who', priority => 'HIGH');
 SELECT clairon.watch('mine', 'USER', 'who', emitter => 'bank');
 SELECT clairon.watch('mine', 'USER', 'who', emitter => ':who');
 SELECT clairon.watch('mine', 'USER', 'who', topic => 'srv.bank');
--- the current user counts, not the owner of the inner functions
+-- the current user is checked, not the owner of the inner functions
 CREATE FUNCTION set_for_all() RETURNS void LANGUAGE sql SECURITY DEFINER AS $$SELECT clairon.watch('public.mine', 'ALL')$$;
 RESET ROLE;
 SELECT set_for_all();
@@ -42,7 +42,7 @@ SELECT relation, name, targets, only_when FROM clairon.rules ORDER BY 1, 2;
 SELECT clairon.show_condition('mine', 'default'), clairon.show_condition('mine', 'no such');
 SELECT clairon.show_condition('theirs', 'list');
 SELECT count(*) FROM clairon.rule;
--- also through a function in a query
+-- also when a function calls it in a query
 CREATE FUNCTION peep(relation regclass, name text) RETURNS boolean LANGUAGE plpgsql COST 0.0001 AS
     $$BEGIN IF relation <> 'mine'::regclass THEN RAISE NOTICE 'seen: % of %', name, relation; END IF; RETURN true; END$$;
 SELECT count(*) FROM clairon.rules WHERE peep(relation, name);
@@ -53,7 +53,7 @@ SET ROLE relay_reader;
 SELECT relation, name, only_when FROM clairon.rules ORDER BY 1, 2;
 SELECT check_name, ok, hint FROM clairon.doctor() WHERE check_name LIKE 'privileges %';
 
--- a rule stays with its table: the new owner sees it and can remove it, but not set it again
+-- a rule stays with its table: the new owner sees it and can remove it, but cannot set it again
 RESET ROLE;
 ALTER TABLE theirs OWNER TO plain_owner, ADD COLUMN more int;
 ALTER TABLE theirs ADD COLUMN still_more int;

@@ -1,4 +1,4 @@
-# Tests that repeated acks of one notification count once, and that a trace reports them before and after its end.
+# Tests that repeated acks of one notification count once, and that a trace reports them before and after completion.
 use strict;
 use warnings;
 
@@ -23,27 +23,27 @@ sub acked_by
 
 my ($one, $two) = map { $relay->client($_) } qw(u1 u2);
 my @ids = map { notify('u1,u2,u3', $_, "ttl => '1 hour'") } qw(a b c);
-$one->run_until('three notifications each', sub { $one->notifications == 3 && $two->notifications == 3 });
+$one->run_until('each user has three notifications', sub { $one->notifications == 3 && $two->notifications == 3 });
 
-# The same id several times in one batch, with others.
+# The same id several times in one batch, together with other ids.
 $one->ack(@ids[ 0, 0, 1, 0 ]);
 wait_until('the ack is stored', sub { pending_count($ids[1]) eq '2' });
 is_deeply([ map { pending_count($_) } @ids ], [ 2, 2, 3 ], 'repeated ids in a batch count once');
 $one->ack(@ids);
 wait_until('the third ack is stored', sub { pending_count($ids[2]) eq '2' });
-is_deeply([ map { pending_count($_) } @ids ], [ 2, 2, 2 ], 'a later batch does not count them again');
-is(acked_by($ids[0]), 'u1', 'a trace reports the ack while others are pending');
+is_deeply([ map { pending_count($_) } @ids ], [ 2, 2, 2 ], 'a later batch does not count the same acks again');
+is(acked_by($ids[0]), 'u1', 'a trace reports the ack while other users are pending');
 is($store->execute('LLEN', $store->of($ids[0], "trace:$ids[0]")), 3, 'the trace keeps one entry per attempt');
 
 # A user can acknowledge only the user's own notifications.
 my $other = notify('u2', 'other');
-$two->run_until('the notification', sub { $two->notifications == 4 });
+$two->run_until('the notification arrives', sub { $two->notifications == 4 });
 $one->ack($other);
 $two->ack($ids[0], '01890000-0000-7000-8000-000000000000', $ids[1]);
 wait_until('the ack is stored', sub { pending_count($ids[1]) eq '1' });
 is_deeply([ pending_count($ids[0]), pending_count($other) ], [ 1, 1 ], 'unknown ids and other users\' notifications are ignored');
 
-# The last ack completes the notification; the trace then lists all of them.
+# The last ack completes the notification; the trace then lists all acks.
 $relay->client('u3')->ack(@ids[ 0, 1 ]);
 wait_until('the notification is complete', sub { pending_count($ids[1]) eq 'done' });
 is(acked_by($_), 'u1 u2 u3', 'a trace lists all acks after completion') for @ids[ 0, 1 ];
@@ -53,16 +53,16 @@ cmp_ok($store->execute('PTTL', $store->of($ids[0], "acked:$ids[0]")), '>', 0, 't
 # An expired notification keeps its acks.
 $store->execute('ZADD', $store->of($ids[2], 'due'), 1, "$ids[2]:");
 wait_until('the notification is in the error log', sub { $store->error_count == 1 });
-is(acked_by($ids[2]), 'u1', 'the trace lists the user who acknowledged before the end');
+is(acked_by($ids[2]), 'u1', 'the trace lists the user who acknowledged before the expiration');
 is_deeply([ sort @{ JSON::decode_json(($store->errors)[0]{users}) } ], [qw(u2 u3)],
     'the error log lists the users who did not acknowledge');
 $two->ack($other);
-wait_until('nothing is pending', sub { $store->pending == 0 });
+wait_until('no notification is pending', sub { $store->pending == 0 });
 
-# Exhausted, redriven from the error log and completed: the acks of both rounds are kept.
+# Exhausted, redriven from the error log and completed: the acks before and after the redrive are kept.
 my $twice = notify('u1,u2,u3,u4', 'twice', 'retry_limit => 0');
 my ($three, $four) = map { $relay->client($_) } qw(u3 u4);
-$_->run_until('the notification', sub { grep { $_->{metadata}{id} eq $twice } $_->notifications }) for $one, $two, $three, $four;
+$_->run_until('the notification arrives', sub { grep { $_->{metadata}{id} eq $twice } $_->notifications }) for $one, $two, $three, $four;
 $_->ack($twice) for $one, $two;
 wait_until('two acks are stored', sub { pending_count($twice) eq '2' });
 sub exhaust { my ($user) = @_;
@@ -71,13 +71,13 @@ sub exhaust { my ($user) = @_;
     return }
 exhaust($_) for qw(u3 u4);
 wait_until('the notification is complete', sub { pending_count($twice) eq 'done' });
-is(acked_by($twice), 'u1 u2', 'a trace lists the acks before the end');
+is(acked_by($twice), 'u1 u2', 'a trace lists the acks before the notification was exhausted');
 my ($code, $out, $err) = $relay->run('errors', 'redrive', '--id', $twice);
 like($out, qr/^redrove [12] entr(?:y|ies) for 2 users$/, 'only users who did not acknowledge receive the redriven notification') or diag($err);
 $three->ack($twice);
 wait_until('one more ack is stored', sub { pending_count($twice) eq '1' });
 $four->ack($twice);
 wait_until('the notification is complete again', sub { pending_count($twice) eq 'done' });
-is(acked_by($twice), 'u1 u2 u3 u4', 'a trace lists the acks of both rounds');
-is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [], 'no state of the notification is left');
+is(acked_by($twice), 'u1 u2 u3 u4', 'a trace lists the acks before and after the redrive');
+is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [], 'no state of the notification remains');
 done_testing();

@@ -1,4 +1,4 @@
-# Tests that an ack counts only from a user who received the notification, over any relay, and is confirmed once.
+# Tests that only users who received a notification can acknowledge it, over any relay, and that each ack is confirmed once.
 use strict;
 use warnings;
 
@@ -17,13 +17,13 @@ sub has { my ($client, $id) = @_; return scalar grep { $_->{metadata}{id} eq $id
 sub state_of { my ($id) = @_; return { @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) } } }
 sub acked_ids { my ($client) = @_; return map { @{ $_->{ids} } } grep { $_->{t} eq 'acked' } @{ $client->{messages} } }
 
-# A group without rows in clairon.member: each user who receives the notification must acknowledge it, and no other
-# user.
+# A group without rows in clairon.member: every user who receives the notification, and no other user, must
+# acknowledge it.
 my $insider  = $near->client('insider', %group);
 my $again    = $near->client('insider', %group);
 my $outsider = $near->client('outsider');
 my $id = notify();
-$insider->run_until('the notification', sub { has($insider, $id) });
+$insider->run_until('the notification arrives', sub { has($insider, $id) });
 wait_until('the recipient is pending', sub { exists state_of($id)->{insider} });
 $outsider->ack($id);
 $insider->ack($id, $id, uc $id);
@@ -37,7 +37,7 @@ $proxy->delay(0.4);
 my $receiver = $proxied->client('late', %group);
 my $own   = $near->client('late');
 my $after = notify();
-$receiver->run_until('the notification', sub { has($receiver, $after) });
+$receiver->run_until('the notification arrives', sub { has($receiver, $after) });
 $own->ack($after);
 wait_until('the ack is stored', sub { (state_of($after)->{late} // 0) > 0 });
 pass('an ack that arrives before the delivery report counts');

@@ -36,15 +36,15 @@ sub due_in
     return $due - $seconds * 1000 - $micros / 1000;
 }
 
-# Two rules in sequence: the one with the shorter timeout is retried first.
+# Two rules in sequence: the notification with the shorter timeout is retried first.
 my $client = $relay->client('u1');
 sql(q{INSERT INTO usual VALUES (1, 'u1'); INSERT INTO slow VALUES (1, 'u1'); INSERT INTO quick VALUES (1, 'u1')});
-$client->run_until('a retry', sub { attempts_by_source($client) =~ /:1/ });
+$client->run_until('a retry arrives', sub { attempts_by_source($client) =~ /:1/ });
 like(attempts_by_source($client), qr/^usual:0 slow:0 quick:0 quick:1/, 'each rule has its own ack timeout');
 my ($quick, $slow, $usual) = map { id_of($client, $_) } qw(quick slow usual);
-$client->run_until('the short one is exhausted', sub { errors($quick) });
+$client->run_until('the notification with the shorter timeout is exhausted', sub { errors($quick) });
 is(scalar(() = attempts_by_source($client) =~ /quick:2/g), 1, 'retries use the same timeout');
-wait_until('the deliveries of the others are reported', sub { due_in($slow, 'u1') && due_in($usual, 'u1') });
+wait_until('the other deliveries are reported', sub { due_in($slow, 'u1') && due_in($usual, 'u1') });
 ok(due_in($slow, 'u1') <= $HOUR, 'a rule with a longer timeout uses it');
 ok(due_in($usual, 'u1') > 12 * $HOUR, 'a rule without a timeout uses delivery.ack_timeout');
 unlike(attempts_by_source($client), qr/usual:1/, 'a rule without a timeout is not retried before delivery.ack_timeout');
@@ -54,46 +54,46 @@ $client->ack($slow, $usual);
 my ($entry) = errors($quick);
 is(($relay->run('errors', 'redrive', $quick))[0], 0, 'an exhausted notification can be redriven');
 my $before = scalar(() = attempts_by_source($client) =~ /quick:1/g);
-$client->run_until('it is retried again', sub { scalar(() = attempts_by_source($client) =~ /quick:1/g) > $before });
+$client->run_until('the notification is retried again', sub { scalar(() = attempts_by_source($client) =~ /quick:1/g) > $before });
 pass('a redriven notification is retried after its rule\'s timeout');
 $client->ack($quick);
-$client->run_until('all notifications acknowledged', sub { $store->pending == 0 });
+$client->run_until('all notifications are acknowledged', sub { $store->pending == 0 });
 
-# notify: shorter and longer than the setting.
+# notify sets timeouts shorter and longer than the setting.
 my $long  = sql(q{SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true, ack_timeout => '2 days', source => 'long')});
 my $short = sql(q{SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true, ack_timeout => '100 ms', source => 'short')});
-$client->run_until('a retry of the short one', sub { attempts_by_source($client) =~ /short:1/ });
-wait_until('the delivery of the long one is reported', sub { due_in($long, 'u1') });
+$client->run_until('the notification with the shorter timeout is retried', sub { attempts_by_source($client) =~ /short:1/ });
+wait_until('the delivery of the notification with the longer timeout is reported', sub { due_in($long, 'u1') });
 ok(due_in($long, 'u1') > 40 * $HOUR, 'notify sets a longer timeout');
 $client->ack($long, $short);
-$client->run_until('all notifications acknowledged', sub { $store->pending == 0 });
+$client->run_until('all notifications are acknowledged', sub { $store->pending == 0 });
 
-# The user is absent when the retry is due: the relay defers it by the notification's timeout, not by the setting.
+# The user is absent when the retry is due: the relay defers the retry by the notification's timeout, not by the setting.
 my $second = sql(q{SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true, retry_limit => 1000, ack_timeout => '100 ms', source => 'second')});
-$client->run_until('its delivery', sub { attempts_by_source($client) =~ /second:0/ });
+$client->run_until('the delivery is reported', sub { attempts_by_source($client) =~ /second:0/ });
 $client->close;
 wait_until('the retry is deferred', sub { my $due = $store->execute('ZSCORE', $store->of($second, 'due'), "$second:u1"); $due && $due =~ /\.25/ });
 ok(due_in($second, 'u1') < $HOUR / 2, 'a nack defers the retry by the timeout of its notification');
 my $reconnected = $relay->client('u1');
-$reconnected->run_until('the notification', sub { grep { $_->{metadata}{id} eq $second } $reconnected->notifications });
+$reconnected->run_until('the notification arrives', sub { grep { $_->{metadata}{id} eq $second } $reconnected->notifications });
 $reconnected->ack($second);
-$reconnected->run_until('all notifications acknowledged', sub { $store->pending == 0 });
+$reconnected->run_until('all notifications are acknowledged', sub { $store->pending == 0 });
 
 # A large transaction is encoded before its commit.
 sql(q{BEGIN; INSERT INTO quick SELECT i, CASE WHEN i = 5000 THEN 'u1' END FROM generate_series(10, 5000) i; COMMIT});
-$reconnected->run_until('a retry of the row of a large transaction', sub { attempts_by_source($reconnected) =~ /quick:1/ });
+$reconnected->run_until('the row of a large transaction is retried', sub { attempts_by_source($reconnected) =~ /quick:1/ });
 pass('a row of a large transaction is retried after its rule\'s timeout');
 $reconnected->ack(map { $_->{metadata}{id} } $reconnected->notifications);
-$reconnected->run_until('all notifications acknowledged', sub { $store->pending == 0 });
+$reconnected->run_until('all notifications are acknowledged', sub { $store->pending == 0 });
 
 # With a trace context, and without an acknowledgement.
 my $traced = sql(q{SET clairon.traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
     SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true, ack_timeout => '100 ms', source => 'traced')});
 sql(q{SELECT clairon.notify('USER', '{u1}', '{}', ack_timeout => '100 ms', source => 'plain')});
-$reconnected->run_until('both', sub { attempts_by_source($reconnected) =~ /traced:1/ && attempts_by_source($reconnected) =~ /plain:0/ });
+$reconnected->run_until('both notifications arrive', sub { attempts_by_source($reconnected) =~ /traced:1/ && attempts_by_source($reconnected) =~ /plain:0/ });
 is((grep { $_->{metadata}{source} eq 'traced' } $reconnected->notifications)[0]{metadata}{traceparent}, '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01', 'the timeout and the trace context are both set');
 $reconnected->ack($traced);
-$reconnected->run_until('all notifications acknowledged', sub { $store->pending == 0 });
+$reconnected->run_until('all notifications are acknowledged', sub { $store->pending == 0 });
 
 for my $wrong (q{'0'}, q{'-1 second'}, q{'31 days'}, q{'0.0001 seconds'})
 {

@@ -19,33 +19,33 @@ sub retry_entries { my ($id) = @_; return scalar grep { $_->{id} eq $id && defin
 sub due { my ($id, $user) = @_; return $store->execute('ZSCORE', $store->of($id, 'due'), "$id:$user") }
 sub error_of { my ($id) = @_; my ($found) = grep { $_->{id} eq $id } $store->errors; return $found }
 
-# The retry is created while its user has a connection that may not receive it.
+# The retry is created while its user has only a connection that must not receive it.
 sub check_withheld
 {
     my ($client, $user, $id, $hide, $unhide) = @_;
-    $client->run_until('the first delivery', sub { attempts($client, $id) eq '0' });
+    $client->run_until('the first delivery arrives', sub { attempts($client, $id) eq '0' });
     $hide->();
     $store->make_due($id, $user);
     wait_until('the retry is created', sub { retry_entries($id) == 1 });
     my $other = notify('USER', $user, "retry_limit => 0, topic => 'visible'");
-    $client->run_until('another notification', sub { attempts($client, $other) eq '0' });
+    $client->run_until('another notification arrives', sub { attempts($client, $other) eq '0' });
     $client->ack($other);
-    is(attempts($client, $id), '0', 'a retry is withheld while the user may not see it');
+    is(attempts($client, $id), '0', 'a retry is withheld while the user lacks access');
     is($store->execute('HGET', $store->of($id, "retries:$id"), $user), '0+', 'no attempt is counted');
     is(due($id, $user), undef, 'the withheld retry is not due again');
     is($store->execute('HGET', $store->of($id, "ack:$id"), $user), '0', 'the user is still pending');
     $unhide->();
-    $client->run_until('the withheld attempt', sub { attempts($client, $id) eq '0 1' });
+    $client->run_until('the withheld attempt arrives', sub { attempts($client, $id) eq '0 1' });
     $store->make_due($id, $user);
-    $client->run_until('all attempts', sub { attempts($client, $id) eq '0 1 2' });
+    $client->run_until('all attempts arrive', sub { attempts($client, $id) eq '0 1 2' });
     $store->make_due($id, $user);
     wait_until('the notification is in the error log', sub { error_of($id) });
-    is(attempts($client, $id), '0 1 2', 'all attempts are delivered once the user may see it');
+    is(attempts($client, $id), '0 1 2', 'all attempts are delivered once the user has access');
     is(error_of($id)->{reason} . ' ' . error_of($id)->{attempts}, 'exhausted 2', 'the notification is exhausted after the last attempt');
     return;
 }
 
-# The user leaves and rejoins the audience on a live connection.
+# The user leaves the audience and rejoins it on a live connection.
 sub member
 {
     my ($is) = @_;

@@ -1,9 +1,8 @@
 # Tests that each pair of a notification and a member of its audience has exactly one outcome: acked, pending, expired
 # or exhausted. No user receives another user's notifications.
 #
-# A seeded run of notifications, connections, acks, nacks, disconnects, membership changes, redrives, killed relays
-# and stores, compared with a simple model. To repeat a run: CLAIRON_PAIRS_SEED=n; for longer ones:
-# CLAIRON_PAIRS_STEPS=n.
+# A seeded run of notifications, connections, acks, nacks, disconnects, membership changes, redrives, killed relays and
+# stores is compared with a simple model. CLAIRON_PAIRS_SEED=n repeats a run; CLAIRON_PAIRS_STEPS=n makes it longer.
 use strict;
 use warnings;
 
@@ -24,7 +23,7 @@ my @relays = map { Clairon::Test::relay($pg, $store, conf => {%quick}) } 1 .. 2;
 
 my @USERS = map { "u$_" } 1 .. 6;
 my @TEAMS = qw(t1 t2);
-my %CLUB  = map { $_ => 1 } qw(u1 u2);    # members by the claims of their tokens
+my %CLUB  = map { $_ => 1 } qw(u1 u2);    # their group is a claim of their tokens
 
 # The model: notifications, team members over time, actions of each client.
 my (%message, %team, %was_of, @clients, %acked_by, %lost_ack);
@@ -57,7 +56,7 @@ sub send_message
     my $id = $pg->safe_psql('postgres', sprintf
         q{SELECT clairon.notify('%s', '{%s}', '{}', ack_required => true, retry_limit => %d, backoff => '%s'%s)},
         $kind, join(',', @names), $limit, any_of(qw(EXPONENTIAL LINEAR FIXED)), $ttl ? ", ttl => '$ttl'" : '');
-    # Users who may receive it: current and future members of the team.
+    # Users who may receive the notification: current and future members of the team.
     $message{$id} = { kind => $kind, team => $team, names => \@names, limit => $limit, ttl => $ttl,
         known => { map { $_ => 1 } @known }, open => !@known };
     return;
@@ -99,7 +98,7 @@ sub respond
 sub drop_client
 {
     my $client = any_of(alive()) // return;
-    # After an abort the relay may read the client's last message late; after a clean close it does not.
+    # After an abort, the relay may read the client's last message late; after a clean close it does not.
     $client->{gone} = 1;
     $client->{socket}->close;
     return;
@@ -130,7 +129,7 @@ sub redrive
     return;
 }
 
-# Waits until nothing is in transit.
+# Waits until no message is in transit.
 sub run_loop_for
 {
     my $end;
@@ -157,10 +156,10 @@ for (1 .. $STEPS)
 }
 note sprintf '%d notifications, %d connections', scalar keys %message, scalar @clients;
 
-# The end: connected clients respond as before until nothing is in transit.
+# The end: connected clients respond as before until no message is in transit.
 my $all = sub { keys(%message) == grep { !defined $_->{retry_users} } $store->entries };
 wait_until('all notifications are stored', $all);
-wait_until('nothing is due', sub {
+wait_until('no retry is due', sub {
     run_loop_for(0.05);
     respond($_) for alive();
     my ($s, $us) = @{ $store->execute('TIME') };
@@ -180,7 +179,7 @@ sub in_transit
 }
 wait_until('the acks are stored', sub { run_loop_for(0.3); return !in_transit() });
 is_deeply([ map { $_->metric('clairon_store_errors_total') } @relays ], [ 0, 0 ], 'the store returns no errors');
-$_->kill9 for @relays;    # freezes the state
+$_->kill9 for @relays;    # stops all changes of the state
 
 sub may_see
 {
@@ -203,7 +202,7 @@ for my $client (@clients)
     }
 }
 is_deeply(\@foreign, [], 'no user receives another user\'s notifications');
-is_deeply(\@beyond, [], 'no notification was delivered more often than its limit');
+is_deeply(\@beyond, [], 'no notification is delivered more often than its limit');
 
 # The state of each pair in the store.
 my %errors;
@@ -255,7 +254,7 @@ for my $id (keys %pending)
     my ($entry, $left) = split / /, $pending{$id};
     my %state = @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) };
     my @waiting = grep { $state{$_} eq '0' } keys %state;
-    push @inconsistent, "$id: $left left, " . @waiting . ' pending' if $left != @waiting;
+    push @inconsistent, "$id: $left pending, " . @waiting . ' pending' if $left != @waiting;
     for my $user (@waiting)
     {
         push @inconsistent, "$id is not in the inbox of $user" unless defined $store->execute('ZSCORE', $store->of($id, "inbox:$user"), $id);

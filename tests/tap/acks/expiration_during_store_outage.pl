@@ -1,4 +1,4 @@
-# Tests a notification for everyone that expires while the store is down: each user who received it in time is
+# Tests a notification for ALL that expires while the store is down: each user who received it in time is
 # acknowledged or in the error log.
 use strict;
 use warnings;
@@ -15,7 +15,7 @@ sub notify { my ($ttl) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('ALL', NULL, '{}', ack_required => true, ttl => '$ttl')") }
 my ($id, $prompt) = map { notify($_) } '1 second', '1 hour';
 wait_until('both notifications are stored', sub { $store->stored == 2 });
-$relay->kill9; # from here on the test calls the scripts, in the order in which a restarted store may receive them
+$relay->kill9; # from here on, the test calls the scripts, in the order in which a restarted store may receive them
 
 my ($stream, $pending, $due) = map { $store->of($id, $_) } qw(stream pending due);
 my $prefix = $stream =~ s/:stream$//r;
@@ -33,11 +33,11 @@ ok($store->execute('HEXISTS', $pending, $id), 'the store waits for delivery repo
 is_deeply(report('SEO', 'acks'), [], 'a late delivery report is accepted');
 is(ack('acks'), 1, 'the ack is accepted');
 is(ack('early'), 0, 'an ack may arrive before its delivery report');
-is_deeply([ map { scalar @$_ } report('SEO', 'early'), report('SEO', 'forgets') ], [ 1, 0 ], 'the delivery report then completes it');
+is_deeply([ map { scalar @$_ } report('SEO', 'early'), report('SEO', 'forgets') ], [ 1, 0 ], 'the delivery report then completes the notification');
 $store->execute('ZADD', $due, 1, "$id:forgets");
 end();
-is(scalar(grep { defined $_->{retry_users} } $store->entries), 0, 'nothing is retried meanwhile');
-is_deeply([errors()], [], 'nothing is in the error log');
+is(scalar(grep { defined $_->{retry_users} } $store->entries), 0, 'no retry is created meanwhile');
+is_deeply([errors()], [], 'the error log is empty');
 
 # The time to wait for delivery reports has passed.
 $store->execute('ZADD', $due, '1.5', "$id:");
@@ -50,13 +50,13 @@ for my $user (qw(acks early))
 {
     ok((grep { $_ eq $user } @$acked) || (grep { /^acked .* \Q$user\E$/ } @events), "$user is acknowledged");
 }
-is($store->execute('EXISTS', "$prefix:ack:$id", "$prefix:retries:$id"), 0, 'no other state is left');
-is($store->execute('ZSCORE', $due, "$id:$_"), undef, "nothing is due for \"$_\"") for '', 'forgets';
+is($store->execute('EXISTS', "$prefix:ack:$id", "$prefix:retries:$id"), 0, 'no other state remains');
+is($store->execute('ZSCORE', $due, "$id:$_"), undef, "no retry is due for \"$_\"") for '', 'forgets';
 
 # A delivery report in time causes no wait.
 is_deeply(report('SEO', 'slow', $prompt), [], 'a delivery report before the expiration is accepted');
 $store->execute('ZADD', $due, int(now_ms()), "$prompt:");
 end();
-is_deeply([errors()], [ 'forgets', 'slow' ], 'an expiration found in time takes effect immediately');
+is_deeply([errors()], [ 'forgets', 'slow' ], 'an expiration detected in time takes effect immediately');
 
 done_testing();

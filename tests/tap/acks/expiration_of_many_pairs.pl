@@ -1,4 +1,4 @@
-# Tests the expiration of a notification for everyone with more pairs than one call processes: a delivery report
+# Tests the expiration of a notification for ALL with more pairs than one call processes: a delivery report
 # between two calls must not restore a processed pair.
 use strict;
 use warnings;
@@ -14,10 +14,10 @@ my $relay = Clairon::Test::relay($pg, $store);
 my $one = $relay->client('u1');
 my $id = $pg->safe_psql('postgres',
     q{SELECT clairon.notify('ALL', NULL, '{"mark": "open"}', ack_required => true, ttl => '1 hour')});
-$one->run_until('the notification', sub { of_mark($one, 'open') });
+$one->run_until('the notification arrives', sub { of_mark($one, 'open') });
 my $acks = $store->of($id, "ack:$id");
 wait_until('its recipient is pending', sub { $store->execute('HLEN', $acks) == 1 });
-$relay->kill9; # from here on the test calls the scripts
+$relay->kill9; # from here on, the test calls the scripts
 
 my ($stream, $pending, $due) = map { $store->of($id, $_) } qw(stream pending due);
 sub script { my ($name, @arguments) = @_; return $store->execute('EVAL', script_text($name), 1, $stream, $stream =~ s/:stream$//r, @arguments) }
@@ -32,16 +32,16 @@ $store->execute('ZADD', $due, 1.5, "$id:"); # expired, and deferred once
 
 is(end()->[4], 1, 'one call does not process all pairs');
 my @processed = grep { !$store->execute('HEXISTS', $acks, $_) } @missing, @acked;
-cmp_ok(scalar(grep { /^$_/ } @processed), '>', 0, "pairs whose user begins with $_ are processed") for 'm', 'a';
+cmp_ok(scalar(grep { /^$_/ } @processed), '>', 0, "pairs whose user id starts with $_ are processed") for 'm', 'a';
 my $not_pending = script('report', 1000, 100, 1000, 3_600_000, (map { ('SFO', $_, $id) } @processed));
 is(scalar(@$not_pending), scalar(@processed), 'a delivery report does not make a processed pair pending again');
 my $fresh = script('report', 1000, 100, 1000, 3_600_000, 'SFO', 'new', $id);
-is(scalar(@$fresh), 0, 'a user without an ack joins the missing users');
+is(scalar(@$fresh), 0, 'a user without an ack is added to the missing users');
 for (my $more = 1; $more; $more = end()->[4]) { }
 
 my %times;
 $times{$_}++ for map { @{ JSON::decode_json($_->{users}) } } $store->errors;
 is_deeply(\%times, { map { $_ => 1 } 'u1', 'new', @missing }, 'each user without an ack is in the error log exactly once');
-is($store->execute('EXISTS', $acks, $pending, $due, $store->of($id, "retries:$id")), 0, 'no other state is left');
+is($store->execute('EXISTS', $acks, $pending, $due, $store->of($id, "retries:$id")), 0, 'no other state remains');
 
 done_testing();

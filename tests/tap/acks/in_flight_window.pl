@@ -1,4 +1,4 @@
-# Tests that a full in-flight window holds back only notifications with ack_required, and refills as acks arrive.
+# Tests that a full in-flight window delays only notifications with ack_required, and refills as acks arrive.
 use strict;
 use warnings;
 
@@ -34,70 +34,70 @@ ok($connected->{now} >= $connect_ms - 60_000 && $connected->{now} <= time() * 10
 insert('t', 1, 10);
 insert('plain', 1, 1);
 $client->wait_notifications(4);
-is_deeply([ rows($client, 't') ], [ 1 .. 3 ], 'the relay delivers as many as the in-flight window holds');
+is_deeply([ rows($client, 't') ], [ 1 .. 3 ], 'the relay delivers as many notifications as the in-flight window allows');
 is_deeply([ rows($client, 'plain') ], [1], 'notifications without ack_required bypass the in-flight window');
 
 my $done = 0;
 while ($done < 10)
 {
-    $client->run_until('more to acknowledge', sub { rows($client, 't') > $done });
+    $client->run_until('more notifications arrive', sub { rows($client, 't') > $done });
     my @notifications = grep { $_->{metadata}{source} eq 't' } $client->notifications;
     $client->ack(map { $_->{metadata}{id} } @notifications[ $done .. $#notifications ]);
     $done = @notifications;
 }
 is_deeply([ rows($client, 't') ], [ 1 .. 10 ], 'acks refill the in-flight window, in order and without duplicates');
-wait_until('all acknowledged', sub { $store->pending == 0 });
+wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
 
-# Another session of the same user that sends no acks.
+# Another session of the same user, which sends no acks.
 my $silent = $relay->client('u1', win => 3);
 for my $id (11 .. 20)
 {
     insert('t', $id, $id);
-    $client->run_until("row $id", sub { grep { $_ == $id } rows($client, 't') });
+    $client->run_until("row $id arrives", sub { grep { $_ == $id } rows($client, 't') });
     my ($notification) = grep { $_->{payload}{after}{id} == $id && $_->{metadata}{source} eq 't' } $client->notifications;
     $client->ack($notification->{metadata}{id});
 }
-$silent->run_until('the last row', sub { grep { $_ == 20 } rows($silent, 't') });
+$silent->run_until('the last row arrives', sub { grep { $_ == 20 } rows($silent, 't') });
 is_deeply([ rows($silent, 't') ], [ 11 .. 20 ], 'an ack of one session frees the in-flight window of the other');
 
-# New notifications do not overtake queued ones, and one free slot is enough to continue.
-wait_until('all acknowledged', sub { $store->pending == 0 });
+# New notifications do not overtake queued ones, and one free slot is sufficient to continue.
+wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
 my $tight = $relay->client('u2', win => 4);
 sub ack_row { my ($id) = @_;
     $tight->ack(map { $_->{metadata}{id} } grep { $_->{payload}{after}{id} == $id } $tight->notifications) }
 insert('t', 21, 25, 'u2');
-$tight->run_until('a full in-flight window', sub { rows($tight, 't') == 4 && $store->pending == 5 });
+$tight->run_until('the in-flight window is full', sub { rows($tight, 't') == 4 && $store->pending == 5 });
 ack_row(21);
-wait_until('one is acknowledged', sub { $store->pending == 4 });
+wait_until('one notification is acknowledged', sub { $store->pending == 4 });
 insert('t', 26, 26, 'u2');
-$tight->run_until('a queued row', sub { rows($tight, 't') == 5 });
+$tight->run_until('a queued row arrives', sub { rows($tight, 't') == 5 });
 is_deeply([ rows($tight, 't') ], [ 21 .. 25 ], 'queued notifications are delivered before new ones');
 ack_row(22);
-$tight->run_until('the new row', sub { rows($tight, 't') == 6 });
+$tight->run_until('the new row arrives', sub { rows($tight, 't') == 6 });
 is_deeply([ rows($tight, 't') ], [ 21 .. 26 ], 'the new notification follows the queued ones');
 ack_row($_) for 23 .. 26;
 $tight->close;
 
 # A large inbox must not delay live notifications on a new connection.
-wait_until('all acknowledged', sub { $store->pending == 0 });
+wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
 $_->close for $client, $silent;
 insert('t', 101, 400);
-wait_until('300 are pending', sub { $store->pending == 300 });
+wait_until('300 notifications are pending', sub { $store->pending == 300 });
 my $reconnected = $relay->client('u1');
-$reconnected->run_until('a full in-flight window', sub { rows($reconnected, 't') == 64 });
+$reconnected->run_until('the in-flight window is full', sub { rows($reconnected, 't') == 64 });
 insert('plain', 2, 2);
-$reconnected->run_until('the live row', sub { rows($reconnected, 'plain') });
+$reconnected->run_until('the live row arrives', sub { rows($reconnected, 'plain') });
 is(scalar(() = rows($reconnected, 't')), 64, 'a live notification is delivered although the in-flight window is full');
 $done = 0;
 while ($done < 300)
 {
-    $reconnected->run_until('more to acknowledge', sub { rows($reconnected, 't') > $done });
+    $reconnected->run_until('more notifications arrive', sub { rows($reconnected, 't') > $done });
     my @notifications = grep { $_->{metadata}{source} eq 't' } $reconnected->notifications;
     $reconnected->ack(map { $_->{metadata}{id} } @notifications[ $done .. $#notifications ]);
     $done = @notifications;
 }
-is_deeply([ rows($reconnected, 't') ], [ 101 .. 400 ], 'the pending ones follow as acks arrive');
-wait_until('all acknowledged', sub { $store->pending == 0 });
+is_deeply([ rows($reconnected, 't') ], [ 101 .. 400 ], 'the pending notifications follow as acks arrive');
+wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
 
 # The consumer group is removed, then the stream, while the relay runs.
 my $stream = ($store->entries)[0]{stream};
@@ -105,16 +105,16 @@ $store->execute('XGROUP', 'DESTROY', $stream, 'clairon');
 insert('t', 401, 401);
 wait_until('the consumer group exists again', sub { (eval { $store->pending } // 0) == 1 });
 is(scalar(grep { $_->{data} =~ /"after":\{"id":401/ } $store->entries), 1,
-    'a removed consumer group is created again, without duplicates in the stream');
+    'a removed consumer group is recreated, without duplicates in the stream');
 $store->execute('DEL', $stream);
 insert('plain', 402, 411);
 insert('t', 402, 402);
 is($reconnected->wait_for('gap')->{why}, 'epoch', 'a removed stream causes a gap for all sessions');
 wait_until('later rows are stored', sub { (eval { scalar $store->entries } // 0) == 11 });
-$reconnected->run_until('the new row', sub { grep { $_ == 402 } rows($reconnected, 't') });
+$reconnected->run_until('the new row arrives', sub { grep { $_ == 402 } rows($reconnected, 't') });
 pass('the relay continues after the stream is created again');
 
-# A key of another type replaces the stream: nothing is stored and nothing is confirmed.
+# A key of another type replaces the stream: no notification is stored and no LSN is confirmed.
 my $mark = $relay->log_mark;
 $store->execute('DEL', $stream);
 $store->execute('SET', $stream, 'mine');

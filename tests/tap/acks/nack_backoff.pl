@@ -24,8 +24,8 @@ my %wait;
 for my $delay (0, 3 * BASE_MS)
 {
     my $id = $pg->safe_psql('postgres', qq{SELECT clairon.notify('USER', '{u1}', '{"mark": "$delay"}', ack_required => true)});
-    $client->run_until('the notification', sub { of_mark($client, $delay) });
-    $client->send({ t => 'nack', ids => [$id], delay => 0 + $delay });    # JSON::XS quotes a number that was interpolated
+    $client->run_until('the notification arrives', sub { of_mark($client, $delay) });
+    $client->send({ t => 'nack', ids => [$id], delay => 0 + $delay });    # JSON::XS quotes an interpolated number
     $wait{$delay} = wait_until('the nack is stored', sub { nack_delay($id) });
 }
 cmp_ok($wait{0}, '>=', BASE_MS, 'a nack without a delay waits for the backoff');

@@ -1,5 +1,4 @@
-# Tests that a user who polls occasionally, without any other connection, gets retries of unacknowledged
-# notifications.
+# Tests that a user who only polls occasionally receives retries of unacknowledged notifications.
 use strict;
 use warnings;
 
@@ -29,13 +28,13 @@ sub due { my ($id) = @_; return $store->execute('ZSCORE', $store->of($id, 'due')
 my $id = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true)});
 wait_until('the notification is stored', sub { $store->pending == 1 });
 is_deeply([ poll() ], [$id], 'the first poll returns the pending notification');
-my $first = wait_until('its ack timeout runs', sub { due($id) });
-is_deeply([ poll() ], [], 'the next poll does not repeat it within the ack timeout');
+my $first = wait_until('the ack timeout has started', sub { due($id) });
+is_deeply([ poll() ], [], 'the next poll does not return it again within the ack timeout');
 wait_until('the ack timeout has passed between two polls', sub { due($id) != $first });
 is_deeply([ poll() ], [$id], 'a poll after the ack timeout returns it again');
 is_deeply([ poll() ], [], 'a retry is returned only once');
 
-# After a nack with a delay the retry is not delivered earlier.
+# After a nack with a delay, the retry is not delivered earlier.
 my $response = $agent->post($relay->url('/v1/nack'), { Authorization => 'Bearer ' . token(sub => 'u1') }, json => { ids => [$id], delay => 3_600_000 })->result;
 is($response->code, 204, 'the nack is accepted');
 wait_until('the retry is deferred', sub { due($id) > 1000 * time + 3_000_000 });

@@ -20,22 +20,22 @@ sub notify
 sub age { return $relay->metric('clairon_pending_oldest_seconds') }
 
 my $id = notify('old');
-$client->run_until('retries', sub { of_mark($client, 'old') > 20 });
+$client->run_until('retries arrive', sub { of_mark($client, 'old') > 20 });
 
-# The younger one is first in the stream, because each retry adds a new stream entry. It has no retries.
+# The younger one is first in the stream, because each retry adds a new stream entry. The younger one has no retries.
 my $before = $pg->safe_psql('postgres', 'SELECT extract(epoch FROM clock_timestamp())');
 my $first = notify('first in the stream', q{ack_timeout => '1 hour'});
 sub seconds_since { return $pg->safe_psql('postgres', "SELECT extract(epoch FROM clock_timestamp()) - $before") }
 my $retries = of_mark($client, 'old');
-$client->run_until('a later retry', sub { of_mark($client, 'first in the stream') && of_mark($client, 'old') > $retries + 1 });
-# The metric is sampled: its second change shows that a sample was taken after the retry. The second notification was
-# sent after $before, so an age above seconds_since() is that of the first one.
+$client->run_until('a later retry arrives', sub { of_mark($client, 'first in the stream') && of_mark($client, 'old') > $retries + 1 });
+# The metric is sampled: its second change proves that a sample was taken after the retry. The second notification
+# was sent after $before, so an age above seconds_since() is the age of the first one.
 my @samples = (age());
-$client->run_until('two samples later', sub { my $age = age(); push @samples, $age if $age != $samples[-1]; @samples > 2 });
+$client->run_until('two more samples have been taken', sub { my $age = age(); push @samples, $age if $age != $samples[-1]; @samples > 2 });
 $client->run_until('the age counts from the commit', sub { my $age = age(); $age > seconds_since() });
 pass('retries do not reset the age');
 $client->ack($first);
-$client->run_until('the first in the stream is acknowledged', sub { !$store->execute('HEXISTS', $store->of($first, 'pending'), $first) });
+$client->run_until('the first notification in the stream is acknowledged', sub { !$store->execute('HEXISTS', $store->of($first, 'pending'), $first) });
 my $newer = notify('young');
 
 my ($status, $body) = $relay->get('/v1/console', Authorization => 'Bearer ' . token(sub => 'op', admin => JSON::true));
@@ -44,9 +44,9 @@ is(JSON::decode_json($body)->{store}{oldest}[0]{id}, $id, 'the console lists the
 $client->ack($id);
 $client->run_until('the older one is acknowledged', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
 is($store->execute('ZSCORE', $store->of($newer, 'retried'), $id), undef, 'its commit time is deleted');
-$client->run_until('a retry of the other', sub { of_mark($client, 'young') > 2 });
+$client->run_until('the other notification is retried', sub { of_mark($client, 'young') > 2 });
 $client->ack($newer);
-$client->run_until('nothing is pending', sub { (age() // 1) == 0 });
-is_deeply([ grep { /:retried/ } @{ $store->execute('KEYS', '*') } ], [], 'no commit times are left');
+$client->run_until('no notification is pending', sub { (age() // 1) == 0 });
+is_deeply([ grep { /:retried/ } @{ $store->execute('KEYS', '*') } ], [], 'no commit times remain');
 
 done_testing();

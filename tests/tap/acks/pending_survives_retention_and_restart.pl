@@ -15,21 +15,21 @@ sub notify { my ($audience, $targets, $mark, $more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$targets}', '{\"mark\": \"$mark\"}'"
         . join(', ', '', $more || ()) . ')') }
 
-my $STREAM; # the stream of u1's shard, then of u2's
+my $STREAM; # the streams of u1's shard and of u2's shard
 sub run { my ($text, @arguments) = @_; return $store->execute('EVAL', $text, 1, $STREAM, $STREAM =~ s/:stream$//r, @arguments) }
 sub script { my ($name, @arguments) = @_; return run(script_text($name), @arguments) }
 
-# Trimming removes notifications older than the retention. Pending ones stay and do not block it.
+# Trimming removes notifications older than the retention. Pending ones stay and do not stop the trimming of others.
 my $waiting = notify('USER', 'u1', 'waits', 'ack_required => true');
 notify('USER', 'u1', 'plain', '') for 1 .. 300;
-wait_until('all are stored', sub { $store->entries == 301 });
+wait_until('all notifications are stored', sub { $store->entries == 301 });
 my ($first) = map { $_->{entry} } $store->entries;
 ($STREAM) = map { $_->{stream} } $store->entries;
 is(script('trim', 3_600_000)->[0], 0, 'entries younger than the retention stay');
 is(scalar($store->entries), 301, 'the stream is unchanged');
 wait_until('a millisecond has passed', sub { my ($s, $us) = @{ $store->execute('TIME') };
     $s * 1000 + $us / 1000 > 1 + ($store->entries)[-1]{entry} =~ s/-.*//r });
-# A full store can be trimmed too, although pending notifications must first be added again at the end.
+# A full store can also be trimmed, although pending notifications must first be added again at the end.
 $store->execute('CONFIG', 'SET', 'maxmemory', 1);
 script('trim', 1);
 script('trim', 1);
@@ -39,23 +39,23 @@ cmp_ok(scalar(@left), '<', 150, 'older entries are trimmed');
 my ($kept) = reverse grep { $_->{id} eq $waiting } @left;
 ok($kept && $kept->{entry} ne $first, 'a pending notification moves to the end of the stream');
 is($store->execute('XPENDING', $STREAM, 'clairon', '-', '+', 10)->[0][0], $kept->{entry}, 'its new entry is pending');
-is(JSON::decode_json($kept->{data})->{routing}{retry}{attempts}, 0, 'a moved entry keeps its number of attempts');
+is(JSON::decode_json($kept->{data})->{routing}{retry}{attempts}, 0, 'a moved entry keeps its attempt number');
 my $one = $relay->client('u1');
-$one->run_until('the pending notification', sub { of_mark($one, 'waits') });
+$one->run_until('the pending notification arrives', sub { of_mark($one, 'waits') });
 is(scalar(of_mark($one, 'plain')), 0, 'a new connection receives only the pending notification');
 $one->ack($waiting);
-wait_until('acknowledged', sub { $store->pending == 0 });
+wait_until('the notification is acknowledged', sub { $store->pending == 0 });
 
 # A moved entry is not delivered again to a connected session.
 my $held = notify('USER', 'u1', 'held', "ack_required => true, retry_limit => 0");
-$one->run_until('the notification', sub { of_mark($one, 'held') });
+$one->run_until('the notification arrives', sub { of_mark($one, 'held') });
 $store->execute('ZADD', $store->of($held, 'due'), 1e15, "$held:u1");
 script('trim', -1000);
 my $next = notify('USER', 'u1', 'next', '');
-$one->run_until('the next notification', sub { of_mark($one, 'next') });
+$one->run_until('the next notification arrives', sub { of_mark($one, 'next') });
 is(scalar(of_mark($one, 'held')), 1, 'moving an entry does not deliver it');
 $one->ack($held);
-wait_until('acknowledged', sub { $store->pending == 0 });
+wait_until('the notification is acknowledged', sub { $store->pending == 0 });
 
 # With retry.enabled false a notification is delivered once, is never due, and ignores nacks. Only the API can set
 # this, so the test edits the stored entry and removes the flag.
@@ -75,34 +75,34 @@ $store->execute('HSET', $store->of($once, 'pending'), $once, "$entry_id 1 - 2");
 $store->execute('XCLAIM', $STREAM, 'clairon', 'relay', 0, $entry_id, 'FORCE', 'JUSTID');
 $store->execute('XACK', $STREAM, 'clairon', $entry->{entry});
 $one = $relay->client('u1');
-$one->run_until('the notification', sub { of_mark($one, 'once') });
+$one->run_until('the notification arrives', sub { of_mark($one, 'once') });
 $one->send({ t => 'nack', ids => [$once], delay => 0 });
 my $other = notify('USER', 'u1', 'other', 'ack_required => true, retry_limit => 1');
-$one->run_until('the other is in the error log', sub { $store->error_count == 1 });
-is(scalar(of_mark($one, 'once')), 1, 'with retries disabled it is delivered once');
-is($store->execute('ZSCORE', $store->of($once, 'due'), "$once:u1"), undef, 'it is never due');
-is($store->execute('HGET', $store->of($once, "ack:$once"), 'u1'), 0, 'it stays pending until it expires');
+$one->run_until('the other notification is in the error log', sub { $store->error_count == 1 });
+is(scalar(of_mark($one, 'once')), 1, 'with retries disabled, the notification is delivered once');
+is($store->execute('ZSCORE', $store->of($once, 'due'), "$once:u1"), undef, 'the notification is never due');
+is($store->execute('HGET', $store->of($once, "ack:$once"), 'u1'), 0, 'the notification stays pending until it expires');
 $one->ack($once);
-wait_until('acknowledged', sub { $store->pending == 0 });
+wait_until('the notification is acknowledged', sub { $store->pending == 0 });
 
-# The store restarts while retries are due; acks arrive over another relay while the reading relay is stopped.
+# The store restarts while retries are due. Acks arrive over another relay while the reading relay is stopped.
 my $second = Clairon::Test::relay($pg, $store, conf => {%quick});
 my $narrow = $second->client('u2', win => 2);
 my @ids = map { notify('USER', 'u2', "n$_", 'ack_required => true, retry_limit => 1000') } 1 .. 4;
-$narrow->run_until('a full in-flight window', sub { of_mark($narrow, 'n2') });
-wait_until('they are due', sub { 2 == grep { /u2$/ } map { @{ $store->execute('ZRANGE', $_, 0, -1) } } $store->keys('due') });
+$narrow->run_until('the in-flight window is full', sub { of_mark($narrow, 'n2') });
+wait_until('the notifications are due', sub { 2 == grep { /u2$/ } map { @{ $store->execute('ZRANGE', $_, 0, -1) } } $store->keys('due') });
 $store->restart;
 my $before = of_mark($narrow, 'n1');
-$narrow->run_until('a retry after the restart', sub { of_mark($narrow, 'n1') > $before });
+$narrow->run_until('a retry arrives after the restart', sub { of_mark($narrow, 'n1') > $before });
 pass('due retries survive a restart of the store');
-# The ack event for this relay is removed in the same transaction, so the relay does not see the acks.
+# The ack event for this relay is removed in the same transaction, so the relay does not receive the acks.
 $STREAM = $store->of($ids[0], 'stream');
 run(script_text('ack') =~ s/^(?=return )/call('DEL', prefix .. ':ack_events')\n/mr,
     'another', 1000, 1, 'u2', 2, @ids[ 0, 1 ]);
 $store->restart;
-$narrow->run_until('the other notifications', sub { of_mark($narrow, 'n3') && of_mark($narrow, 'n4') });
+$narrow->run_until('the other notifications arrive', sub { of_mark($narrow, 'n3') && of_mark($narrow, 'n4') });
 pass('missed ack events do not block the in-flight window');
 $narrow->ack(@ids);
-wait_until('acknowledged', sub { $store->pending == 0 });
+wait_until('the notification is acknowledged', sub { $store->pending == 0 });
 
 done_testing();

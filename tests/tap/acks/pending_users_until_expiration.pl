@@ -1,4 +1,4 @@
-# Tests which users are pending, and until when: open-ended audiences, expiration, absent users, two relays, one of
+# Tests which users are pending, and how long: open-ended audiences, expiration, absent users, two relays, one of
 # them killed.
 use strict;
 use warnings;
@@ -21,73 +21,73 @@ sub state_of { my ($id) = @_; return { @{ $store->execute('HGETALL', $store->of(
 sub entries_of { my ($id) = @_; return grep { $_->{id} eq $id } $store->entries }
 sub marks { map { $_->{payload}{mark} // () } @_ }
 
-# ALL: each user who receives it must acknowledge it, until it expires.
+# ALL: each user who receives the notification must acknowledge it until it expires.
 my ($one, $two) = ($relays[0]->client('u1'), $relays[1]->client('u2'));
 my $id = notify('ALL', '', 'open', "ttl => '1 hour', retry_limit => 1000");
-$_->run_until('the open-ended notification', sub { of_mark($one, 'open') && of_mark($two, 'open') }) for $one, $two;
-wait_until('both are pending', sub { keys %{ state_of($id) } == 2 });
+$_->run_until('the open-ended notification arrives', sub { of_mark($one, 'open') && of_mark($two, 'open') }) for $one, $two;
+wait_until('both users are pending', sub { keys %{ state_of($id) } == 2 });
 is_deeply([ values %{ state_of($id) } ], [ 0, 0 ], 'each recipient is pending');
 $one->ack($id);
 my $two_before = of_mark($two, 'open');
-$two->run_until('a retry', sub { of_mark($two, 'open') > $two_before });
-cmp_ok(state_of($id)->{u1}, '>', 1, 'the ack of one user is kept');
-is($store->pending, 1, 'the notification stays pending for the other');
+$two->run_until('a retry arrives', sub { of_mark($two, 'open') > $two_before });
+cmp_ok(state_of($id)->{u1}, '>', 1, 'the ack of one user is stored');
+is($store->pending, 1, 'the notification stays pending for the other user');
 my $one_before = of_mark($one, 'open');
-$two->run_until('another retry', sub { of_mark($two, 'open') > $two_before + 1 });
-$one->run_until('pending input', sub { 1 });
+$two->run_until('another retry arrives', sub { of_mark($two, 'open') > $two_before + 1 });
+$one->run_until('the relay has read pending input', sub { 1 });
 is(scalar(of_mark($one, 'open')), $one_before, 'a user who acknowledged gets no retry');
 my $late = $relays[0]->client('u3');
 notify('USER', 'u3', 'mark', '');
-$late->run_until('its own notification', sub { of_mark($late, 'mark') });
+$late->run_until('the user\'s own notification arrives', sub { of_mark($late, 'mark') });
 $late->ack($late->wait_for('msg')->{n}{metadata}{id});
 is(scalar(of_mark($late, 'open')), 0, 'a user who connects later does not receive it');
 $store->execute('ZADD', $store->of($id, 'due'), 1, "$id:");
-wait_until('it expires', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
+wait_until('the notification expires', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
 is_deeply([ map { [ $_->{reason}, $_->{users} ] } errors($id) ], [ [ 'expired', ['u2'] ] ],
     'at expiration the users without an ack are in the error log');
 is($store->execute('EXISTS', $store->of($id, "ack:$id"), $store->of($id, "retries:$id"), $store->keys('due')), 0,
-    'no other state is left');
+    'no other state remains');
 
 $id = notify('ALL', '', 'all ack', '');
 for my $client ($one, $two, $late)
 {
-    $client->run_until('the notification', sub { of_mark($client, 'all ack') });
+    $client->run_until('the notification arrives', sub { of_mark($client, 'all ack') });
     $client->ack($id);
 }
-wait_until('three acks', sub { 3 == grep { $_ > 1 } values %{ state_of($id) } });
-cmp_ok($store->execute('ZSCORE', $store->of($id, 'due'), "$id:"), '>', 1000 * (time + 23 * 3600), 'without a ttl it expires after a day');
+wait_until('three acks are stored', sub { 3 == grep { $_ > 1 } values %{ state_of($id) } });
+cmp_ok($store->execute('ZSCORE', $store->of($id, 'due'), "$id:"), '>', 1000 * (time + 23 * 3600), 'without a ttl, the notification expires after a day');
 $store->execute('ZADD', $store->of($id, 'due'), 1, "$id:");
-wait_until('it expires', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
-is(scalar(errors($id)), 0, 'if all recipients acknowledged, there is no error');
+wait_until('the notification expires', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
+is(scalar(errors($id)), 0, 'if all recipients acknowledged, there is no error log entry');
 
 # A group that is known only from tokens.
 my $guest = $relays[1]->client('g1', groups => { CLUB => ['c1'] });
 $id = notify('CLUB', 'c1', 'club', '');
-$guest->run_until('the notification', sub { of_mark($guest, 'club') });
+$guest->run_until('the notification arrives', sub { of_mark($guest, 'club') });
 wait_until('the recipient is pending', sub { defined state_of($id)->{g1} });
-is_deeply([ keys %{ state_of($id) } ], ['g1'], 'a group without members in the database has its recipients pending');
+is_deeply([ keys %{ state_of($id) } ], ['g1'], 'for a group without members in the database, the recipients are pending');
 $guest->ack($id);
-wait_until('acknowledged', sub { state_of($id)->{g1} > 1 });
+wait_until('the notification is acknowledged', sub { state_of($id)->{g1} > 1 });
 
-# Known users: expiration, with one user that never connects.
+# Users in the database: the notification expires, and one of its users never connects.
 $id = notify('USER', 'u1,u2,nobody', 'short', "ttl => '1 hour', retry_limit => 1000");
-$_->run_until('the notification', sub { of_mark($one, 'short') && of_mark($two, 'short') }) for $one, $two;
+$_->run_until('the notification arrives', sub { of_mark($one, 'short') && of_mark($two, 'short') }) for $one, $two;
 $one->ack($id);
-wait_until('one ack', sub { state_of($id)->{u1} > 1 });
+wait_until('one ack is stored', sub { state_of($id)->{u1} > 1 });
 $store->execute('ZADD', $store->of($id, 'due'), 1, "$id:");
-wait_until('it expires', sub { errors($id) });
+wait_until('the notification expires', sub { errors($id) });
 is_deeply([ map { [ $_->{reason}, [ sort @{ $_->{users} } ] ] } errors($id) ], [ [ 'expired', [ 'nobody', 'u2' ] ] ],
-    'at expiration a user who never connected is in the error log too');
-is($store->execute('EXISTS', map { $store->keys("inbox:$_") } qw(nobody u2)), 0, 'they are no longer pending');
+    'at expiration a user who never connected is also in the error log');
+is($store->execute('EXISTS', map { $store->keys("inbox:$_") } qw(nobody u2)), 0, 'the users are no longer pending');
 
 # Expired notifications are not delivered, but announced as a gap to their users.
 my $pos = $one->pos;
 $one->close;
 $id = notify('USER', 'u1', 'too late', "ttl => '1 millisecond'");
 my $kept = notify('USER', 'u1', 'in time', "ttl => '1 hour'");
-wait_until('it expires', sub { errors($id) });
+wait_until('the notification expires', sub { errors($id) });
 $one = $relays[0]->client('u1', pos => $pos);
-$one->run_until('the other notification', sub { of_mark($one, 'in time') });
+$one->run_until('the other notification arrives', sub { of_mark($one, 'in time') });
 $one->ack($kept);
 is(scalar(of_mark($one, 'too late')), 0, 'a notification that expired during the absence is not delivered');
 is($one->wait_for('gap')->{why}, 'expired', 'a missed notification that expired is announced as a gap');
@@ -95,57 +95,57 @@ is($one->wait_for('gap')->{why}, 'expired', 'a missed notification that expired 
 # Absent users: no attempt is counted.
 $id = notify('USER', 'absent', 'waits', 'retry_limit => 1');
 my $other = notify('USER', 'u2', 'beside', 'retry_limit => 0');
-wait_until('the other one is exhausted', sub { errors($other) });
+wait_until('the other notification is exhausted', sub { errors($other) });
 is($store->execute('ZSCORE', $store->of($id, 'due'), "$id:absent"), undef, 'an undelivered notification is not due');
 my $absent = $relays[1]->client('absent');
-$absent->run_until('the notification and its retry', sub { of_mark($absent, 'waits') == 2 });
+$absent->run_until('the notification and its retry arrive', sub { of_mark($absent, 'waits') == 2 });
 is_deeply([ map { $_->{routing}{retry}{attempts} } of_mark($absent, 'waits') ], [ 0, 1 ],
-    'all attempts remain for an absent user');
-wait_until('exhausted', sub { errors($id) });
+    'an absent user keeps all attempts');
+wait_until('the notification is exhausted', sub { errors($id) });
 
-# A user who received it and disconnected: no attempt is counted.
+# A user who received the notification and disconnected: no attempt is counted.
 my $leaving = $relays[0]->client('leaver');
 $id = notify('USER', 'leaver', 'left', 'retry_limit => 0');
-$leaving->run_until('the notification', sub { of_mark($leaving, 'left') });
+$leaving->run_until('the notification arrives', sub { of_mark($leaving, 'left') });
 $leaving->close;
 $other = notify('USER', 'u2', 'beside again', 'retry_limit => 3');
-wait_until('the other one is exhausted', sub { errors($other) });
+wait_until('the other notification is exhausted', sub { errors($other) });
 is(scalar(entries_of($id)), 1, 'there is no retry for a disconnected user');
 is(scalar(errors($id)), 0, 'a disconnected user causes no entry in the error log');
 $leaving = $relays[1]->client('leaver');
-$leaving->run_until('a retry', sub { of_mark($leaving, 'left') });
-wait_until('it is exhausted', sub { errors($id) });
+$leaving->run_until('a retry arrives', sub { of_mark($leaving, 'left') });
+wait_until('the notification is exhausted', sub { errors($id) });
 is((errors($id))[0]{attempts}, 0, 'a notification is exhausted only after the ack timeout on a connection');
 
-# Two connections of one user on two relays: each pair is retried once, by one relay.
+# Two connections of one user to two relays: each pair is retried once, by one relay.
 my ($first, $second) = map { $_->client('both') } @relays;
 $id = notify('USER', 'both', 'twice', 'retry_limit => 4');
-$_->run_until('all attempts', sub { of_mark($first, 'twice') == 5 && of_mark($second, 'twice') == 5 }) for $first, $second;
-wait_until('exhausted', sub { errors($id) });
+$_->run_until('all attempts arrive', sub { of_mark($first, 'twice') == 5 && of_mark($second, 'twice') == 5 }) for $first, $second;
+wait_until('the notification is exhausted', sub { errors($id) });
 is_deeply([ map { JSON::decode_json($_->{data})->{routing}{retry}{attempts} } entries_of($id) ], [ 0 .. 4 ],
     'two relays create each retry once');
 is_deeply([ map { [ @$_{qw(reason attempts)} ] } errors($id) ], [ [ 'exhausted', 4 ] ], 'two relays create one entry in the error log');
 
 # Acks across relays.
 $id = notify('USER', 'both', 'acked over second', '');
-$_->run_until('the notification', sub { of_mark($first, 'acked over second') && of_mark($second, 'acked over second') }) for $first, $second;
+$_->run_until('the notification arrives', sub { of_mark($first, 'acked over second') && of_mark($second, 'acked over second') }) for $first, $second;
 $first->ack($id);
 $second->wait_for(sub { $_[0]{t} eq 'acked' && $_[0]{ids}[0] eq $id });
 pass('a session on another relay receives the ack');
-wait_until('complete', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
+wait_until('the notification is complete', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
 is(scalar(grep { $_->{t} eq 'acked' } @{ $first->{messages} }), 0, 'the session that acknowledged receives no acked message');
 
 # A relay is killed while a retry is due.
 $id = notify('USER', 'u3', 'orphan', 'retry_limit => 1000');
-$late->run_until('the notification', sub { of_mark($late, 'orphan') });
-wait_until('it is due', sub { $store->execute('ZSCORE', $store->of($id, 'due'), "$id:u3") });
+$late->run_until('the notification arrives', sub { of_mark($late, 'orphan') });
+wait_until('the retry is due', sub { $store->execute('ZSCORE', $store->of($id, 'due'), "$id:u3") });
 $relays[0]->kill9;
 wait_until('the other relay creates the retry', sub { entries_of($id) == 2 });
 my $again = $relays[1]->client('u3');
-$again->run_until('the notification', sub { of_mark($again, 'orphan') });
+$again->run_until('the notification arrives', sub { of_mark($again, 'orphan') });
 is((of_mark($again, 'orphan'))[0]{routing}{retry}{attempts}, 1, 'a returning user receives the retry');
 $again->ack($id);
-wait_until('acknowledged', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
+wait_until('the notification is acknowledged', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
 is($relays[1]->metric('clairon_store_errors_total'), 0, 'the store returns no errors');
 
 done_testing();

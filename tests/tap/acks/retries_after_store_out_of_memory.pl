@@ -1,5 +1,5 @@
-# Tests that users who connect and disconnect while the store is out of memory get the right retries after it
-# recovers.
+# Tests that users who connect and disconnect while the store is out of memory receive the correct retries
+# after it recovers.
 use strict;
 use warnings;
 
@@ -28,10 +28,10 @@ pass('presence is announced again once the store accepts writes');
 for my $client ($staying, $joining)
 {
     my $id = notify($client == $staying ? 'stays' : 'comes', 'm');
-    $client->run_until('a retry', sub { of_mark($client, 'm') > 1 });
+    $client->run_until('a retry arrives', sub { of_mark($client, 'm') > 1 });
     $client->ack($id);
 }
-wait_until('all acknowledged', sub { $store->pending == 0 });
+wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
 pass('present users get retries');
 
 done_testing();

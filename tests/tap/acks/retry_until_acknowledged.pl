@@ -1,4 +1,4 @@
-# Tests that a notification is retried with backoff only for users without an ack, and that it ends in the error log.
+# Tests that a notification is retried with backoff only for users without an ack, and that it is finally in the error log.
 use strict;
 use warnings;
 
@@ -25,17 +25,17 @@ sub notify { my ($user, $mark, $more) = @_;
 # Two users are connected: one acknowledges, one does not. A third one is absent.
 my ($one, $two) = map { $relay->client($_) } qw(u1 u2);
 $pg->safe_psql('postgres', q{INSERT INTO t VALUES (1, 'x', 't1')});
-$one->run_until('row 1', sub { of_row($one, 1) });
+$one->run_until('row 1 arrives', sub { of_row($one, 1) });
 my ($first) = of_row($one, 1);
 my $id = $first->{metadata}{id};
 $one->ack($id);
 wait_until('the ack is stored', sub { ($store->execute('HGET', $store->of($id, "ack:$id"), 'u1') // 0) > 0 });
 for my $count (1 .. 4)
 {
-    $two->run_until('the next attempt', sub { of_row($two, 1) >= $count });
+    $two->run_until('the next attempt arrives', sub { of_row($two, 1) >= $count });
     $store->make_due($id, 'u2');
 }
-is_deeply([ attempts(of_row($two, 1)) ], [ 0 .. 3 ], 'a user without an ack gets as many retries as the limit');
+is_deeply([ attempts(of_row($two, 1)) ], [ 0 .. 3 ], 'a user without an ack receives as many retries as the limit');
 is_deeply([ map { $_->{metadata}{id} } of_row($two, 1) ], [ ($id) x 4 ], 'each retry has the id of the notification');
 $_->run_until('the pair is exhausted', sub { errors() }) for $one, $two;
 my ($error) = errors();
@@ -47,7 +47,7 @@ is(scalar(of_row($two, 1)), 4, 'no delivery follows the last retry');
 my $state = { @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) } };
 is($state->{away}, 0, 'the absent user is still pending');
 ok(!exists $state->{u2}, 'the exhausted user is not pending');
-is($store->pending, 1, 'one entry is pending');
+is($store->pending, 1, 'one pair is pending');
 my @entries = grep { $_->{id} eq $id } $store->entries;
 is_deeply([ map { JSON::decode_json($_->{data})->{routing}{retry}{attempts} } @entries ], [ 0 .. 3 ],
     'each retry has the next attempt number');
@@ -56,17 +56,17 @@ is($store->execute('XPENDING', $store->of($id, 'stream'), 'clairon', '-', '+', 1
 
 # The absent user connects: no attempt was counted without a connection.
 my $away = $relay->client('away');
-$away->run_until('the pending notification', sub { of_row($away, 1) });
+$away->run_until('the pending notification arrives', sub { of_row($away, 1) });
 $away->ack($id);
 wait_until('the notification is complete', sub { $store->pending == 0 });
 is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [],
-    'no state is left');
+    'no state remains');
 is(scalar(of_row($away, 1)), 1, 'an acknowledged notification is delivered once');
 is(scalar(errors()), 1, 'the error log has one entry');
 
 # Limit 0: delivered once, then exhausted.
 $store->make_due(notify('u1', 'zero', 'retry_limit => 0'), 'u1');
-$one->run_until('the second error', sub { errors() == 2 && of_mark($one, 'zero') });
+$one->run_until('the error log has a second entry', sub { errors() == 2 && of_mark($one, 'zero') });
 is(scalar(of_mark($one, 'zero')), 1, 'with limit 0 there is no retry');
 is((errors())[1]{reason}, 'exhausted', 'with limit 0 the notification is exhausted after the first delivery');
 is((errors())[1]{attempts}, 0, 'with limit 0 the error log entry has no attempts');
@@ -76,13 +76,13 @@ my $narrow = $relay->client('n1', win => 1);
 my @narrow = map { notify('n1', "narrow $_", 'retry_limit => 0') } 1 .. 3;
 for my $count (1 .. 3)
 {
-    $narrow->run_until('the next one', sub { $count == grep { ($_->{payload}{mark} // '') =~ /narrow/ } $narrow->notifications });
+    $narrow->run_until('the next notification arrives', sub { $count == grep { ($_->{payload}{mark} // '') =~ /narrow/ } $narrow->notifications });
     $store->make_due($narrow[ $count - 1 ], 'n1');
 }
-wait_until('all are exhausted', sub { errors() == 5 });
+wait_until('all notifications are exhausted', sub { errors() == 5 });
 pass('exhausted notifications free the in-flight window');
 
-# Each type of backoff, checked by the due times; nothing waits for them.
+# Each type of backoff is checked by the due times, without waiting.
 $relay->configure('delivery.ack_timeout' => '100ms', 'delivery.backoff_base' => '1h', 'delivery.backoff_cap' => '24h');
 $relay->restart;
 $one = $relay->client('u1');
@@ -96,7 +96,7 @@ for my $kind (qw(EXPONENTIAL LINEAR FIXED))
         my ($s, $us) = @{ $store->execute('TIME') };
         push @waits, ($due - $s * 1000 - $us / 1000) / 3_600_000;
         $store->execute('ZADD', $store->of($id, 'due'), 1, "$id:u1") if $try < 6;
-        $one->run_until('the next attempt', sub { of_mark($one, $kind) > $try + 1 }) if $try < 5;
+        $one->run_until('the next attempt arrives', sub { of_mark($one, $kind) > $try + 1 }) if $try < 5;
         last if $try == 5;
     }
     note "$kind: @waits";
@@ -106,7 +106,7 @@ for my $kind (qw(EXPONENTIAL LINEAR FIXED))
         "$kind grows as specified, up to the cap");
     $one->ack($id);
 }
-wait_until('all acknowledged', sub { $store->pending == 0 });
+wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
 is($relay->metric('clairon_store_errors_total'), 0, 'the store returns no errors');
 
 done_testing();

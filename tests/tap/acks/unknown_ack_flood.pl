@@ -1,5 +1,5 @@
-# Tests that a flood of acks and nacks of unknown ids, with a slow store, affects no other user and does not flood the
-# log.
+# Tests that a flood of acks and nacks of unknown ids, with a slow store, does not affect other users and does not
+# flood the log.
 use strict;
 use warnings;
 
@@ -12,16 +12,16 @@ my $proxy = Clairon::Test::proxy($store->{socket});
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'store.url' => $proxy->url('redis'), 'delivery.ack_timeout' => '1h' });
 
 sub unknown_ids { my ($from) = @_; return [ map { sprintf '01900000-0000-7000-8000-%012x', $from + $_ } 1 .. 1024 ] }
-# Waits for a pong: the relay has then read all earlier messages.
+# Waits for a pong, which proves that the relay has read all earlier messages.
 sub wait_pong { my ($client) = @_;
     my $before = grep { $_->{t} eq 'pong' } @{ $client->{messages} };
     $client->send({ t => 'ping' });
-    return $client->run_until('a pong', sub { $before < grep { $_->{t} eq 'pong' } @{ $client->{messages} } }) }
+    return $client->run_until('a pong arrives', sub { $before < grep { $_->{t} eq 'pong' } @{ $client->{messages} } }) }
 
 my ($honest, $flood) = map { $relay->client($_) } qw(honest flood);
 my $id = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{honest}', '{}', ack_required => true)});
-$honest->run_until('a notification', sub { $honest->notifications });
-wait_until('its delivery is reported', sub { defined $store->execute('ZSCORE', 'clairon:due', "$id:honest") });
+$honest->run_until('a notification arrives', sub { $honest->notifications });
+wait_until('the delivery is reported', sub { defined $store->execute('ZSCORE', 'clairon:due', "$id:honest") });
 
 $proxy->freeze;
 $flood->send({ t => 'ack', ids => unknown_ids(1024 * $_) }) for 1 .. 110;

@@ -1,8 +1,9 @@
-# Tests that notifications for a composite audience reach exactly the members of all its parts, and wait for their
-# acks.
+# Tests that notifications for a composite audience reach exactly the members of all parts, and stay pending until they
+# acknowledge.
 #
-# First each way to bypass one part; then a seeded run of rows, notify and API requests over changing memberships,
-# with one shard and with four, against a simple model. To repeat a run: CLAIRON_COMPOSITE_SEED=n.
+# The test first tries each way to bypass one part. A seeded run of rows, notify and API requests with changing
+# memberships follows, with one shard and with four, and is compared with a simple model. CLAIRON_COMPOSITE_SEED=n
+# repeats a run.
 use strict;
 use warnings;
 
@@ -71,32 +72,32 @@ sub check_one_part
     my $id    = notify('STRUCTURE+ROLE', 's1+admin', 'secret', 'ack_required => true');
     publish('STRUCTURE+ROLE', ['s1+admin'], 'from the API', 201);
     all_read(@all);
-    is_deeply([ map { has($_, 'secret') ? 1 : 0 } @all ], [ 1, 0, 0, 1, 0 ], 'exactly the members of both parts, by rows and by token, receive it');
-    is_deeply([ map { has($_, 'from the API') ? 1 : 0 } @all ], [ 1, 0, 0, 1, 0 ], 'exactly these members receive it from the API');
+    is_deeply([ map { has($_, 'secret') ? 1 : 0 } @all ], [ 1, 0, 0, 1, 0 ], 'exactly the members of both parts, by rows and by token, receive the notification');
+    is_deeply([ map { has($_, 'from the API') ? 1 : 0 } @all ], [ 1, 0, 0, 1, 0 ], 'exactly these members receive the notification of the API');
     my ($notification) = of_mark($both->{client}, 'secret');
     is_deeply($notification->{routing}{audience}, { type => 'STRUCTURE+ROLE', targets => ['s1+admin'] }, 'the notification names the parts');
-    is(acks_of($id), 'both stays', 'the members of both parts by rows must acknowledge it');
+    is(acks_of($id), 'both stays', 'the members of both parts by rows must acknowledge the notification');
     my $poll = ($relay->get('/v1/poll?wait=0', Authorization => 'Bearer ' . token(sub => 'half_r')))[1];
-    unlike($poll, qr/secret/, 'a poll does not return it');
+    unlike($poll, qr/secret/, 'a poll does not return the notification');
 
-    # Retries go to users who still belong to both parts.
+    # Retries are sent to users who still belong to both parts.
     leaves('ROLE', 'both');
     wait_members('ROLE', 'admin', 'half_r stays');
     my $deliveries = has($both, 'secret');
     my $staying = connect_user('stays');
-    $staying->{client}->run_until('a retry', sub { has($staying, 'secret') > 1 });
+    $staying->{client}->run_until('a retry arrives', sub { has($staying, 'secret') > 1 });
     all_read($both, $staying);
-    cmp_ok(has($both, 'secret'), '<=', $deliveries + 1, 'a user who left one part gets no retry');
+    cmp_ok(has($both, 'secret'), '<=', $deliveries + 1, 'a user who left one part receives no retry');
     $both->{client}->close;
     my $again = connect_user('both');
     all_read($again);
-    is(has($again, 'secret'), 0, 'a user who left one part does not receive it at the next connect');
+    is(has($again, 'secret'), 0, 'a user who left one part does not receive the notification at the next connect');
     $again = connect_user('both', pos => '');
     member('ROLE', 'admin', 'both');
-    $again->{client}->run_until('the notification after rejoining', sub { has($again, 'secret') });
-    pass('a user who rejoins receives it');
+    $again->{client}->run_until('the notification after rejoining arrives', sub { has($again, 'secret') });
+    pass('a user who rejoins receives the notification');
     $_->{client}->ack($id) for $staying, $again;
-    wait_until('acknowledged', sub { $store->pending == 0 });
+    wait_until('the notification is acknowledged', sub { $store->pending == 0 });
     return;
 }
 
@@ -107,24 +108,24 @@ sub check_deferred
     member('ROLE',      'admin', 'waits');
     my $waits = connect_user('waits', win => 1);
     my $first = notify('USER', 'waits', 'first', q{ack_required => true, ack_timeout => '1 hour'});
-    $waits->{client}->run_until('the first', sub { has($waits, 'first') });
+    $waits->{client}->run_until('the first notification arrives', sub { has($waits, 'first') });
     my $held = notify('STRUCTURE+ROLE', 's1+admin', 'held', q{ack_required => true, ack_timeout => '1 hour'});
     all_read($waits);
     leaves('STRUCTURE', 'waits');
     wait_members('STRUCTURE', 's1', '');
     $waits->{client}->ack($first);
-    wait_until('the first is acknowledged', sub { $store->pending == 1 });
+    wait_until('the first notification is acknowledged', sub { $store->pending == 1 });
     my $own = notify('USER', 'waits', 'own', q{ack_required => true, ack_timeout => '1 hour'});
-    $waits->{client}->run_until('the user\'s own notification', sub { has($waits, 'own') });
+    $waits->{client}->run_until('the user\'s own notification arrives', sub { has($waits, 'own') });
     is(has($waits, 'held'), 0, 'a queued notification is withheld after the user left one part');
     $waits->{client}->ack($own);
-    wait_until('acknowledged', sub { $store->pending == 1 });
+    wait_until('the notification is acknowledged', sub { $store->pending == 1 });
     all_read($waits);
-    is(has($waits, 'held'), 0, 'it is withheld even when the in-flight window has room');
+    is(has($waits, 'held'), 0, 'the notification is withheld even when the in-flight window has a free slot');
     member('STRUCTURE', 's1', 'waits');
-    $waits->{client}->run_until('the notification after rejoining', sub { has($waits, 'held') });
+    $waits->{client}->run_until('the notification after rejoining arrives', sub { has($waits, 'held') });
     $waits->{client}->ack($held);
-    wait_until('all acknowledged', sub { $store->pending == 0 });
+    wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
     return;
 }
 
@@ -146,20 +147,20 @@ sub away
     return;
 }
 
-# One part has no rows in clairon.member: each recipient must acknowledge.
+# One part has no rows in clairon.member, so each recipient must acknowledge.
 sub without_rows
 {
     sql(q{DELETE FROM clairon.member});
     member('STRUCTURE', 's1', qw(open1 open2));
     my ($one, $two) = (connect_user('open1', groups => { ROLE => ['guest'] }), connect_user('open2'));
     my $id = notify('STRUCTURE+ROLE', 's1+guest', 'open', 'ack_required => true');
-    $one->{client}->run_until('the notification', sub { has($one, 'open') });
+    $one->{client}->run_until('the notification arrives', sub { has($one, 'open') });
     all_read($one, $two);
     wait_until('the delivery is reported', sub { acks_of($id) eq 'open1' });
-    is(has($two, 'open'), 0, 'with one part known from tokens alone, only members of both parts receive it');
-    is(acks_of($id), 'open1', 'members of both parts must acknowledge it');
+    is(has($two, 'open'), 0, 'if one part is known from tokens only, only members of both parts receive the notification');
+    is(acks_of($id), 'open1', 'members of both parts must acknowledge the notification');
     $one->{client}->ack($id);
-    wait_until('acknowledged', sub { ($store->execute('HGET', $store->of($id, "ack:$id"), 'open1') // 0) > 0 });
+    wait_until('the notification is acknowledged', sub { ($store->execute('HGET', $store->of($id, "ack:$id"), 'open1') // 0) > 0 });
     return;
 }
 
@@ -224,7 +225,7 @@ sub send_one
     my $how     = rand();
     my $needs   = rand() < 0.4 ? 'true' : 'false';
     my $id;
-    if ($how < 0.3 && $kind eq 'STRUCTURE+ROLE')    # by columns: arrays form all combinations
+    if ($how < 0.3 && $kind eq 'STRUCTURE+ROLE')    # columns with arrays form all combinations
     {
         my ($structure, @roles) = ($targets[0][0], map { $_->[1] } @targets);
         @targets = map { [ $structure, $_ ] } @roles;
@@ -281,11 +282,11 @@ sub compare
     }
     is_deeply([ \@lacks, \@beyond ], [ [], [] ], "round $round: each session receives exactly its notifications");
     my @wrong = grep { defined $_->{ack_pending} && $_->{ack_pending} ne '' && acks_of($_->{id}) ne $_->{ack_pending} } @sent;
-    is_deeply([ map { "$_->{mark}: " . acks_of($_->{id}) . " not $_->{ack_pending}" } @wrong ], [], "round $round: the members at commit must acknowledge");
+    is_deeply([ map { "$_->{mark}: " . acks_of($_->{id}) . " not $_->{ack_pending}" } @wrong ], [], "round $round: users who are members at the commit must acknowledge");
     return;
 }
 
-# Users who at any time since a notification with ack_required was sent belonged to its audience.
+# Users who have belonged to its audience at any time since a notification with ack_required was sent.
 sub record_members
 {
     for my $of (@live)
@@ -318,7 +319,7 @@ sub seeded_run
     return;
 }
 
-# Each number of shards has a database with its own history, as one store serves one database.
+# Each number of shards has its own database, because one store serves one database.
 for my $shards (1, 4)
 {
     local $ENV{CLAIRON_TEST_SHARDS} = $shards;

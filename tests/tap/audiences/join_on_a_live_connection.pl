@@ -1,5 +1,5 @@
-# Tests a live connection whose user joins a group or subscribes to topics: it receives later notifications, and
-# neither earlier ones nor a gap for them.
+# Tests that a user who joins a group or subscribes to topics on a live connection receives later notifications,
+# but no earlier ones and no gap for them.
 use strict;
 use warnings;
 
@@ -22,17 +22,17 @@ $old->wait_notifications(1);
 
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'new')});
 notify(TEAM => 't1', 'after');
-$new->run_until('the next notification', sub { grep { $_ eq 'after' } marks($new) });
+$new->run_until('the next notification arrives', sub { grep { $_ eq 'after' } marks($new) });
 is_deeply([ marks($new) ], ['after'], 'a new member does not receive earlier notifications');
 
-# More notifications than the replay buffer holds, all for others; then the store trims them.
+# More notifications than the replay buffer can hold, all for other users; then the store trims them.
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{old}', '{"mark": "other"}') FROM generate_series(1, 5000)});
-$old->run_until('all of them', sub { $old->notifications == 5002 });
+$old->run_until('all notifications arrive', sub { $old->notifications == 5002 });
 $store->execute('XTRIM', $_, 'MAXLEN', 0) for $store->keys('stream');
 $new->send({ t => 'subscribe', r => 1, topics => ['*'] });
 $new->wait_for('subscribed');
 notify(USER => 'new', 'last');
-$new->run_until('the next notification', sub { grep { $_ eq 'last' } marks($new) });
+$new->run_until('the next notification arrives', sub { grep { $_ eq 'last' } marks($new) });
 is($new->gaps, '', 'a session without a loss gets no gap');
 
 done_testing();

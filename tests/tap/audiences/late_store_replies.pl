@@ -1,5 +1,5 @@
-# Tests memberships that change while a store reply is in transit. Neither an early notification nor a late reply
-# reaches a user without access.
+# Tests memberships that change while a store reply is in transit. A user without access receives neither an
+# early notification nor one after a late reply.
 use strict;
 use warnings;
 
@@ -22,25 +22,25 @@ sub member { my ($team, $user, $is_member) = @_;
         : "DELETE FROM clairon.member WHERE target = '$team' AND user_id = '$user'");
     return wait_until('the store has the membership', sub { members($team) != $before }) }
 
-# The delayed relay has read all commits so far, without waiting for held replies.
+# The delayed relay has read all commits so far, without waiting for delayed replies.
 sub wait_read
 {
     my $read = $relay->metric('clairon_hub_notifications_total');
     notify('USER', 'nobody', 'read');
-    return wait_until('the relay has read it', sub { $relay->metric('clairon_hub_notifications_total') > $read });
+    return wait_until('the relay has read the commit', sub { $relay->metric('clairon_hub_notifications_total') > $read });
 }
 
-# All that the relay sends this client for earlier commits: a later notification marks the end.
+# All messages of the relay to this client for earlier commits; a later notification marks the end.
 sub received_so_far
 {
     my ($client, $user) = @_;
     my $mark = 'mark' . ++$marks;
     notify('USER', $user, $mark);
-    $client->run_until('the marker notification', sub { of_mark($client, $mark) });
+    $client->run_until('the marker notification arrives', sub { of_mark($client, $mark) });
     return map { $_->{payload}{mark} } $client->notifications;
 }
 
-# A client that has sent `connect`, without a response yet.
+# A client that has sent `connect` and has not received a response yet.
 sub begin
 {
     my ($user) = @_;
@@ -68,7 +68,7 @@ sub begin
 {
     my ($one, $two) = map { $relay->client('u2') } 1, 2;
     my $id = notify('USER', 'u2', 'pending', 'ack_required => true');
-    $_->run_until('the notification', sub { of_mark($_, 'pending') }) for $one, $two;
+    $_->run_until('the notification arrives', sub { of_mark($_, 'pending') }) for $one, $two;
     $late->hold(groups => 'SMEMBERS clairon(:.0.)?:groups:u2$');
     my $client = begin('u2');
     $late->wait_held('groups');
@@ -80,18 +80,18 @@ sub begin
     $_->close for $one, $two, $client;
 }
 
-# The in-flight window is full, so the relay asks the store whether the ack is pending. Another device acknowledges it,
+# The in-flight window is full, so the relay queries the store whether the ack is pending. Another device acknowledges,
 # and the user leaves the group before the reply arrives.
 {
     member('t3', 'u3', 1);
     my $phone = $prompt->client('u3');
     my $desktop = $relay->client('u3', win => 1);
     my $first = notify('USER', 'u3', 'first', 'ack_required => true');
-    $desktop->run_until('the first', sub { of_mark($desktop, 'first') });
+    $desktop->run_until('the first notification arrives', sub { of_mark($desktop, 'first') });
     $late->hold(reader => '^XREAD ');
     my $id = notify('TEAM', 't3', 'secret', 'ack_required => true');
     $late->wait_held('reader');
-    $phone->run_until('the notification', sub { of_mark($phone, 'secret') });
+    $phone->run_until('the notification arrives', sub { of_mark($phone, 'secret') });
     $phone->ack($id);
     wait_until('the ack is stored', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
     $late->hold(report => $late->script('report'));
@@ -100,13 +100,13 @@ sub begin
     member('t3', 'u3', 0);
     wait_read();
     $late->release('report');
-    $relay->client('u3b')->close;    # a reply after that one
+    $relay->client('u3b')->close;    # a reply after the delayed one
     ok(!(grep { $_ eq 'secret' } received_so_far($desktop, 'u3')), 'a delayed notification is withheld from a user who left the group');
     $desktop->ack($first);
     $_->close for $phone, $desktop;
 }
 
-# The relay reads memberships again after its reader reconnected.
+# The relay reads memberships again after its store reader has reconnected.
 sub reader_reconnected
 {
     my ($user, $away) = @_;

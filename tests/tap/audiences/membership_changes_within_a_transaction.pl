@@ -1,12 +1,12 @@
-# Tests a transaction that alternates notifications and membership changes: each notification goes to the members at
-# its position.
+# Tests a transaction that alternates notifications and membership changes: each notification is sent to the members
+# at its position.
 use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until);
 use Test::More;
 
-use constant TURNS => 600;    # more than the relay writes to the store in one batch
+use constant TURNS => 600;    # more than the relay stores in one batch
 
 my $pg    = Clairon::Test::postgresql('main');
 my $store = Clairon::Test::store();
@@ -38,7 +38,7 @@ wait_for_mark($many, 'ready');
 my $mark = $relay->log_mark;
 in_transaction('FOR i IN 1 .. ' . TURNS . ' LOOP ', q{INSERT INTO clairon.member VALUES ('CLASS', 'c' || i, 'many'); },
     q{PERFORM clairon.notify('CLASS', ARRAY['c' || i], jsonb_build_object('mark', i)); }, 'END LOOP;');
-$many->run_until('the last', sub { $many->notifications > TURNS });
+$many->run_until('the last notification arrives', sub { $many->notifications > TURNS });
 is(marks($many), join(' ', 'ready', 1 .. TURNS), 'many alternations are handled like one');
 unlike(substr($relay->log_text, $mark), qr/level=(?:warn|error)/, 'the feed does not restart');
 

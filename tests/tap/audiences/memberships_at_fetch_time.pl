@@ -1,5 +1,5 @@
 # Tests a relay that loses its store reader while a slow client catches up: fetched notifications are filtered by the
-# memberships of that time.
+# memberships at fetch time.
 use strict;
 use warnings;
 
@@ -26,12 +26,12 @@ my %client = map { $_ => $gate->client($_) } qw(leaves joins);
 my %pos    = map { $_ => $client{$_}->pos } keys %client;
 $_->close for values %client;
 
-# More than the sockets of a slow client hold.
+# More bytes than the sockets of a slow client can buffer.
 notify(USER => 'leaves,joins', 'old', $OLD);
-wait_until('they are stored', sub { $store->stored == $OLD });
-$gate->restart; # its replay buffer is empty then
+wait_until('the notifications are stored', sub { $store->stored == $OLD });
+$gate->restart; # its replay buffer is then empty
 %client = map { $_ => $gate->client($_, pos => $pos{$_}) } keys %pos;
-wait_until('the relay reads', sub { readers() == 1 });
+wait_until('the relay reads the store', sub { readers() == 1 });
 my ($reader) = (readers())[0] =~ /\bid=(\d+)/;
 my $most = $store->execute('CONFIG', 'GET', 'maxclients')->[1];
 my $mark = $gate->log_mark;
@@ -46,14 +46,14 @@ $pg->safe_psql('postgres', q{
     DELETE FROM clairon.member WHERE user_id = 'leaves';
     INSERT INTO clairon.member VALUES ('TEAM', 't1', 'joins')});
 notify(TEAM => 't1', 'secret');
-wait_until('it is stored', sub { $store->stored == $OLD + 1 });
-$_->run_until('missed notifications', sub { has('old', $client{leaves}) == $OLD && has('old', $client{joins}) == $OLD }) for values %client;
+wait_until('the notification is stored', sub { $store->stored == $OLD + 1 });
+$_->run_until('missed notifications arrive', sub { has('old', $client{leaves}) == $OLD && has('old', $client{joins}) == $OLD }) for values %client;
 $store->execute('CONFIG', 'SET', 'maxclients', $most);
 notify(USER => 'leaves,joins', 'last');
-$_->run_until('the last notification', sub { has('last', $client{leaves}) && has('last', $client{joins}) }) for values %client;
+$_->run_until('the last notification arrives', sub { has('last', $client{leaves}) && has('last', $client{joins}) }) for values %client;
 is(has('secret', $client{joins}), 1, 'a user who joined before the notification receives it');
 is(has('secret', $client{leaves}), 0, 'a user who left before the notification does not receive it');
-is($_->gaps, '', 'no client gets a gap') for values %client;
+is($_->gaps, '', 'no client receives a gap') for values %client;
 is(($gate->get('/readyz'))[0], 200, 'the relay is ready again');
 is($gate->metric('clairon_store_connected'), 1, 'the metric clairon_store_connected is 1 again');
 

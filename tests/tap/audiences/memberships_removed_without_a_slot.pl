@@ -23,7 +23,7 @@ my ($leaves, $stays) = map { $gate->client($_) } qw(leaves stays);
 my $both = insert('t1');
 $_->wait_row($both) for $leaves, $stays;
 
-# The slot is dropped, and memberships change before it is created again.
+# The slot is dropped, and memberships change before it is recreated.
 $feed->stop;
 my $slot = sql('SELECT slot_name FROM pg_replication_slots');
 wait_until('the slot is inactive', sub { sql('SELECT count(*) FROM pg_replication_slots WHERE active') == 0 });
@@ -35,7 +35,7 @@ my $own    = insert('t2');
 $stays->wait_row($theirs);
 $leaves->wait_row($own);
 is_deeply(rows($leaves), [ $both, $own ], 'a former member receives only notifications of the remaining memberships');
-is_deeply(rows($stays), [ $both, $theirs ], 'a remaining member receives it');
-is($_->wait_for('gap')->{why}, 'epoch', 'both users get a gap') for $leaves, $stays;
+is_deeply(rows($stays), [ $both, $theirs ], 'a remaining member receives the notification');
+is($_->wait_for('gap')->{why}, 'epoch', 'both users receive a gap') for $leaves, $stays;
 
 done_testing();

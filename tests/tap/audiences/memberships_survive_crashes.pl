@@ -1,5 +1,5 @@
-# Tests, with changing memberships and killed processes, that each notification waits for exactly the members at its
-# commit.
+# Tests, with changing memberships and killed processes, that each notification is pending for exactly the members
+# at its commit.
 use strict;
 use warnings;
 
@@ -22,7 +22,7 @@ my $store = Clairon::Test::store(fsync => 'everysec');
 my $relay = Clairon::Test::relay($pg, $store);
 is_deeply([ sort @{ $store->execute('SMEMBERS', $store->shared('members:TEAM:b')) } ], [qw(u2 u3)], 'the first copy has the existing members');
 
-# The members of each row's teams at that moment. Most rows follow a change, in its transaction or after it.
+# The members of each row's teams at that time. Most rows follow a change, in the same transaction or after it.
 sub change
 {
     my ($team, $user) = ((qw(a b))[ rand 2 ], $USERS[ rand @USERS ]);
@@ -56,7 +56,7 @@ $pg->stop('immediate');
 $pg->start;
 $relay->restart;
 my %wanted = map { my ($id, $users) = split /\|/, $_, -1; ($id => $users) } split /\n/, $pg->safe_psql('postgres', 'SELECT * FROM wanted');
-wait_until('all are stored', sub { $store->stored >= keys %wanted });
+wait_until('all rows are stored', sub { $store->stored >= keys %wanted });
 
 my %found;
 for my $entry ($store->entries)
@@ -65,8 +65,8 @@ for my $entry ($store->entries)
     my %state = @{ $store->execute('HGETALL', $store->shared("ack:$entry->{id}")) };
     $found{$id} = join ' ', sort keys %state;
 }
-cmp_ok(scalar(keys %found), '>', $ROWS / 2, 'most were committed');
-is_deeply(\%found, \%wanted, 'each waits for exactly the members at its commit');
+cmp_ok(scalar(keys %found), '>', $ROWS / 2, 'most rows are committed');
+is_deeply(\%found, \%wanted, 'each notification is pending for exactly the members at its commit');
 my %now = map { $_ => 1 } split /\n/, $pg->safe_psql('postgres', q{SELECT target || ' ' || user_id FROM clairon.member});
 my %kept = map { my $team = $_; map { ("$team $_" => 1) } @{ $store->execute('SMEMBERS', $store->shared("members:TEAM:$team")) } } qw(a b);
 is_deeply(\%kept, \%now, 'the store has the final memberships');

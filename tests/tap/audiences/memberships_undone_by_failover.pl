@@ -1,4 +1,4 @@
-# Tests a failover that undoes membership changes: memberships are those of the new primary's table.
+# Tests a failover that undoes membership changes: the table on the new primary determines the memberships.
 use strict;
 use warnings;
 
@@ -25,7 +25,7 @@ $clients{$_}->wait_row(1) for qw(stays leaves);
 my $written = $primary->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
 wait_until('the slot is confirmed', sub {
     $primary->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$written' FROM pg_replication_slots WHERE slot_type = 'logical'") eq 't' });
-$primary->safe_psql('postgres', 'CHECKPOINT'); # writes the slot, which the test copies as failover tools do
+$primary->safe_psql('postgres', 'CHECKPOINT'); # writes the slot to disk, which the test copies as failover tools do
 my $slot = $primary->basedir . '/slot';
 system('cp', '-a', $primary->data_dir . '/pg_replslot/clairon', $slot) == 0 or die 'could not copy the slot';
 # The copied slot sends these changes again.
@@ -54,8 +54,8 @@ $standby->safe_psql('postgres', q{INSERT INTO t VALUES (3, 't1'); SELECT clairon
 $clients{$_}->wait_row(3) for qw(stays leaves);
 $clients{comes}->wait_row(4);
 is(members(), 'leaves stays', 'memberships are those of the new primary');
-is_deeply(rows($clients{comes}), [ 2, 4 ], 'a user who did not join there does not receive the team\'s rows');
-is_deeply(rows($clients{leaves}), [ 1, 10, 3 ], 'a user who did not leave there receives them');
+is_deeply(rows($clients{comes}), [ 2, 4 ], 'a user who did not join on the new primary does not receive the team\'s rows');
+is_deeply(rows($clients{leaves}), [ 1, 10, 3 ], 'a user who did not leave on the new primary receives the team\'s rows');
 is_deeply([ sort { $a <=> $b } map { $_->{data} =~ /"after":\{"id":\s*(\d+)/ } $store->entries ], [ 1 .. 4, 10, 11 ], 'stored rows are not stored again');
 
 done_testing();

@@ -1,5 +1,5 @@
-# Tests that an HTTP request for a group is rejected while memberships are copied, so that it cannot reach only some
-# members.
+# Tests that an HTTP request for a group is rejected while memberships are copied: the notification would reach only
+# some members.
 use strict;
 use warnings;
 
@@ -26,14 +26,14 @@ sub publish
         json => { payload => {}, routing => { audience => { type => $type, targets => \@targets }, retry => { ack_required => JSON::true() } } })->result;
 }
 
-is(publish(TEAM => 't1')->code, 503, 'a notification for a group must be retried');
+is(publish(TEAM => 't1')->code, 503, 'a notification for a group is rejected and must be sent again');
 is(publish(USER => 'u1')->code, 201, 'a notification for a user is accepted');
 is(publish('ALL')->code, 201, 'a notification for ALL is accepted');
 $locker->query_safe('COMMIT');
 $locker->quit;
 my $response;
-wait_until('it is accepted', sub { $response = publish(TEAM => 't1'); $response->code == 201 });
+wait_until('the notification is accepted', sub { $response = publish(TEAM => 't1'); $response->code == 201 });
 my $id = $response->json->{id};
-is_deeply($store->execute('HGETALL', $store->of($id, "ack:$id")), [ 'u1', 0 ], 'after the copy a notification for a group waits for the members');
+is_deeply($store->execute('HGETALL', $store->of($id, "ack:$id")), [ 'u1', 0 ], 'after the copy, a notification for a group is pending for all members');
 
 done_testing();

@@ -1,10 +1,10 @@
 # Tests that each user receives exactly the right notifications for all audiences, while memberships change on live
 # connections.
 #
-# A seeded run of notifications to users, teams of clairon.member, clubs of tokens, both, and all; connections with
-# and without groups, topics and cursors; membership changes; acks. After each round every connection is compared with
-# a simple model: missing and unexpected notifications. To repeat a run: CLAIRON_AUDIENCES_SEED=n;
-# CLAIRON_AUDIENCES_ROUNDS=n for longer ones.
+# A seeded run has notifications to users, teams of clairon.member, clubs of tokens, both, and all; connections with and
+# without groups, topics and cursors; membership changes; and acks. After each round, missing and unexpected
+# notifications of every connection are compared with a simple model. CLAIRON_AUDIENCES_SEED=n repeats a run;
+# CLAIRON_AUDIENCES_ROUNDS=n makes it longer.
 use strict;
 use warnings;
 
@@ -27,7 +27,7 @@ my @relays = map { Clairon::Test::relay($pg, $store, conf => {%conf}) } 1 .. 2;
 my $json   = JSON->new->utf8;
 my $agent  = Mojo::UserAgent->new;
 
-my @USERS   = ('u1', 'u2', 'u3', 'U1', 'TEAM:t1', "\xc3\xbc");    # bytes, like all texts here
+my @USERS   = ('u1', 'u2', 'u3', 'U1', 'TEAM:t1', "\xc3\xbc");    # bytes, like all strings in this file
 my @TARGETS = ('t1', 't2', 't1:x', 'u1', 'ALL');
 my @KINDS   = qw(TEAM CLUB);
 my @TOPICS  = qw(a.b a.c d);
@@ -55,7 +55,7 @@ sub is_for
 sub is_subscribed { my ($session, $message) = @_;
     return !$session->{topics} || grep { $_ eq $message->{topic} } @{ $session->{topics} } }
 
-# Delivers to the session. Each recipient of an open-ended audience must acknowledge.
+# Delivers the notification to the session. Each recipient of an open-ended audience must acknowledge.
 sub deliver
 {
     my ($session, $message) = @_;
@@ -77,7 +77,7 @@ sub deliver_pending
     return;
 }
 
-# ---- actions, on the relay and on the model
+# ---- actions, on the relay and in the model
 
 sub groups_of_token
 {
@@ -116,7 +116,7 @@ sub change_member
     }
     $member{"$kind:$target"}{$user} = 1;
     $pg->safe_psql('postgres', "INSERT INTO clairon.member VALUES ('$kind', '$target', '$user')");
-    mark();    # the relays have read it
+    mark();    # the relays have read the notification
     deliver_pending($_, scalar @messages) for grep { $_->{user} eq $user } @sessions;
     $count{joined}++;
     return;
@@ -156,18 +156,18 @@ sub ack_some
     return;
 }
 
-# Sends a mark to all users, after all earlier notifications; returns its id.
+# Sends a marker to all users, after all earlier notifications; returns its id.
 sub mark
 {
     my $id = $pg->safe_psql('postgres', q{SELECT clairon.notify('ALL', '{}', '{}', topic => 'mark')});
     for my $session (@sessions)
     {
-        $session->{client}->run_until('the mark', sub { grep { $_->{metadata}{id} eq $id } $session->{client}->notifications });
+        $session->{client}->run_until('the marker arrives', sub { grep { $_->{metadata}{id} eq $id } $session->{client}->notifications });
     }
     return $id;
 }
 
-# Notifications of this round, without marks.
+# Notifications of this round, without markers.
 sub received_in_round { my ($session) = @_; my @all = $session->{client}->notifications;
     return map { $_->{metadata}{id} } grep { $_->{metadata}{topic} ne 'mark' } @all[ $session->{at} .. $#all ] }
 
@@ -181,8 +181,8 @@ sub compare
     for my $session (@sessions)
     {
         my %wanted = map { $_ => 1 } @{ $session->{wanted} };
-        # Notifications fetched from the store may follow the mark.
-        eval { $session->{client}->run_until('all expected', sub { my %has = map { $_ => 1 } received_in_round($session); !grep { !$has{$_} } keys %wanted }) };
+        # Notifications fetched from the store may follow the marker.
+        eval { $session->{client}->run_until('all expected notifications arrive', sub { my %has = map { $_ => 1 } received_in_round($session); !grep { !$has{$_} } keys %wanted }) };
     }
     mark();
     for my $session (@sessions)
@@ -209,9 +209,9 @@ sub poll
     my $groups = groups_of_token();
     my $token  = token(sub => Encode::decode('UTF-8', $user), groups => $groups);
     my ($at, $body) = ($start->{pos}, '');
-    for my $turn (1 .. 100)    # until nothing is left
+    for my $turn (1 .. 100)    # until no notification remains
     {
-        push @wrong, "polls of $user never end: $body" if $turn == 100;
+        push @wrong, "polls of $user do not end: $body" if $turn == 100;
         my $url = any_of(@relays)->url("/v1/poll?wait=0&max=10000&pos=$at");
         my $response = $agent->get($url => { Authorization => "Bearer $token" })->result;
         $body .= $response->body;
@@ -231,7 +231,7 @@ sub poll
 
 for (1 .. 4) { connect_session() }
 compare();
-# More rounds follow while one of the cases has not occurred.
+# More rounds follow until each of the cases has occurred.
 sub missing { return grep { !$count{$_} } qw(USER TEAM CLUB ALL joined left acked resumed connected received polled) }
 for (my $round = 1; $round <= $ROUNDS || missing() && $round <= 10 * $ROUNDS; $round++)
 {

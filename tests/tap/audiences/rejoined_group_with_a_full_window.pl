@@ -1,5 +1,5 @@
 # A user leaves and rejoins a group while a device has queued notifications because its in-flight window is full. Tests
-# that a queued notification that another device acknowledges is announced as a gap, even if the inbox also holds a
+# that a gap is announced for a queued notification that another device acknowledges, even if the inbox also contains a
 # notification of the group.
 use strict;
 use warnings;
@@ -27,7 +27,7 @@ sub rows { my ($client, @tables) = @_;
 # A gap may arrive before the notification that follows it.
 sub ack { my ($client, $row) = @_;
     my @ids;
-    $client->run_until("row $row", sub {
+    $client->run_until("row $row arrives", sub {
         @ids = map { $_->{metadata}{id} } grep { $_->{metadata}{source} ne 'plain' && $_->{payload}{after}{id} == $row } $client->notifications });
     return $client->ack(@ids) }
 sub leave { my ($user) = @_; return sql("DELETE FROM clairon.member WHERE user_id = '$user'") }
@@ -39,7 +39,7 @@ sub overtake
     my ($client) = @_;
     my $id = ++$plain;
     sql("INSERT INTO plain VALUES ($id)");
-    return $client->run_until('the bypassing row', sub { grep { $_ == $id } rows($client, 'plain') });
+    return $client->run_until('the bypassing row arrives', sub { grep { $_ == $id } rows($client, 'plain') });
 }
 
 # The phone's in-flight window of one is full. The rows of $commits are committed while it is disconnected. Then its
@@ -51,20 +51,20 @@ sub with_a_full_window
     join_team($user);
     my $phone = $relays[0]->client($user, win => 1);
     sql("INSERT INTO own VALUES (${\ $commits->{first} }, '$user')");
-    $phone->run_until('the first', sub { rows($phone, 'own') });
+    $phone->run_until('the first notification arrives', sub { rows($phone, 'own') });
     my $pos = $phone->pos;
     $phone->close;
     my $desktop = $relays[1]->client($user);
     sql($_) for @{ $commits->{sql} };
-    $desktop->run_until('all', sub { rows($desktop, 'own', 'team') == 1 + @{ $commits->{sql} } });
+    $desktop->run_until('all notifications arrive', sub { rows($desktop, 'own', 'team') == 1 + @{ $commits->{sql} } });
     leave($user);
     $phone = $relays[0]->client($user, win => 1, pos => $pos);
     overtake($phone);
-    is_deeply([ rows($phone, 'own', 'team') ], [ $commits->{first} ], 'the in-flight window holds one notification');
+    is_deeply([ rows($phone, 'own', 'team') ], [ $commits->{first} ], 'the in-flight window contains one notification');
     return ($phone, $desktop);
 }
 
-# The user rejoins while the phone is disconnected: the inbox has the same size as before, with other notifications.
+# The user rejoins while the phone is disconnected: the inbox has the same size as before, but other notifications.
 {
     my ($phone, $desktop) = with_a_full_window('u1', { first => 1, sql => [ q{INSERT INTO own VALUES (2, 'u1')}, q{INSERT INTO team VALUES (3, 't-u1')} ] });
     my $pos = $phone->pos;
@@ -75,25 +75,25 @@ sub with_a_full_window
     overtake($desktop);
     $phone = $relays[0]->client('u1', win => 1, pos => $pos);
     is($phone->wait_for('connected')->{resumed}, JSON::false, 'a client that missed a notification has not resumed');
-    $phone->run_until('the gap', sub { $phone->gaps });
+    $phone->run_until('the gap arrives', sub { $phone->gaps });
     is($phone->gaps, 'shed', 'the loss is announced');
     ack($phone, 1);
-    $phone->run_until('the row of the team', sub { grep { $_ == 3 } rows($phone, 'team') });
+    $phone->run_until('the row of the team arrives', sub { grep { $_ == 3 } rows($phone, 'team') });
     ack($phone, 3);
-    wait_until('all acknowledged', sub { $store->pending == 0 });
+    wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
     $_->close for $phone, $desktop;
     sql('DELETE FROM clairon.member');
 }
 
-# The same while the phone is connected.
+# The same scenario while the phone stays connected.
 {
     my ($phone, $desktop) = with_a_full_window('u2', { first => 11, sql => [ q{INSERT INTO own VALUES (12, 'u2')}, q{INSERT INTO team VALUES (13, 't-u2')}, q{INSERT INTO own VALUES (14, 'u2')} ] });
     join_team('u2');
     overtake($phone);
     ack($phone, 11);
-    $phone->run_until('12', sub { grep { $_ == 12 } rows($phone, 'own') });
+    $phone->run_until('row 12 arrives', sub { grep { $_ == 12 } rows($phone, 'own') });
     ack($phone, 12);
-    $phone->run_until('13', sub { grep { $_ == 13 } rows($phone, 'team') });
+    $phone->run_until('row 13 arrives', sub { grep { $_ == 13 } rows($phone, 'team') });
     overtake($phone);
     my $pos = $phone->pos;
     ack($desktop, 14);

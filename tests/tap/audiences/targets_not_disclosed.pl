@@ -1,4 +1,4 @@
-# Tests that delivery.hide_targets hides targets from receivers on all transports, for any payload.
+# Tests that delivery.hide_targets hides targets from recipients on all transports, for any payload.
 use strict;
 use warnings;
 
@@ -13,7 +13,7 @@ my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'delivery.hide_targets' => 'on', 'delivery.ack_timeout' => '200ms', 'delivery.backoff_base' => '50ms' });
 my $json  = JSON->new->utf8->canonical;
 my $forged = '"targets":["fake"]},"retry":{"ack_required":true}}}';
-# The text of the routing in strings, in keys, and as members of the payload.
+# The routing JSON occurs in strings, in keys, and as members of the payload.
 my $payload = { text => $forged, $forged => 1, routing => { audience => { type => 'X', targets => ['kept'] }, retry => { limit => 1 } }, targets => ['kept', $forged] };
 my @targets = ('u1', 'secret1', "a\"]},\"retry\":{", '"targets":[');
 
@@ -59,7 +59,7 @@ $id = publish(ack_required => JSON::true, limit => 1, backoff => 'FIXED');
 my $copy = $u1->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id && $_[0]{n}{routing}{retry}{attempts} == 1 });
 check_hidden('a retry', $copy->{n});
 check_hidden('an inbox', $relay->client('secret1')->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id })->{n});
-wait_until('it is exhausted', sub { $store->execute('XLEN', $store->shared('errors')) > 0 });
+wait_until('the notification is exhausted', sub { $store->execute('XLEN', $store->shared('errors')) > 0 });
 my ($code, $out) = $relay->run('errors', 'list');
 like($out, qr/\Q$id\E/, 'the exhausted notification is in the error log');
 my $late = $relay->client('u1');
@@ -67,13 +67,13 @@ my $late = $relay->client('u1');
 my $again = $late->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id });
 check_hidden('a redriven notification', $again->{n});
 
-# As the decoder writes them: for a row and for clairon.notify.
+# As the decoder writes them, for a row and for clairon.notify.
 $pg->safe_psql('postgres', 'CREATE TABLE t (id int PRIMARY KEY, v text, who text[])');
 $pg->safe_psql('postgres', q{SELECT clairon.watch('t', 'USER', 'who')});
 $pg->safe_psql('postgres', qq{INSERT INTO t VALUES (1, '$forged', '{u1,secret1}')});
 my $row = $u1->wait_for(sub { ($_[0]{n}{metadata}{source} // '') eq 't' })->{n};
 is_deeply($row->{routing}{audience}, { type => 'USER', targets => [] }, 'a row discloses no target');
-is($row->{payload}{after}{v}, $forged, 'its text is unchanged');
+is($row->{payload}{after}{v}, $forged, 'its JSON is unchanged');
 is_deeply($row->{payload}{after}{who}, [ 'u1', 'secret1' ], 'the columns of the payload are unchanged');
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1,secret1}', '} . $json->encode($payload) =~ s/'/''/gr . q{', source => 'n')});
 check_hidden('clairon.notify', $u1->wait_for(sub { ($_[0]{n}{metadata}{source} // '') eq 'n' })->{n});
@@ -85,6 +85,6 @@ $relay->configure('delivery.hide_targets' => undef);
 $relay->restart;
 my $open = $relay->client('u1');
 publish();
-is_deeply($open->wait_for('msg')->{n}{routing}{audience}{targets}, \@targets, 'by default receivers see all targets');
+is_deeply($open->wait_for('msg')->{n}{routing}{audience}{targets}, \@targets, 'by default recipients see all targets');
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 done_testing();

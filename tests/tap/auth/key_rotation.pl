@@ -1,4 +1,4 @@
-# Tests that the token key can be replaced while the relay runs, without rejecting valid tokens.
+# Tests that the auth key can be replaced while the relay runs, without rejecting valid tokens.
 use strict;
 use warnings;
 
@@ -27,7 +27,7 @@ for my $workers (1, 2)
     my $relay = Clairon::Test::relay(undef, $store, roles => 'gate',
         conf => { 'auth.hs256_secret_file' => $file, 'gate.workers' => $workers });
 
-    # Whether every worker accepts a token of that key.
+    # Whether every worker accepts a token signed with this key.
     my $accepts = sub {
         my ($secret) = @_;
         my %outcomes;
@@ -45,7 +45,7 @@ for my $workers (1, 2)
         my ($words) = @_;
         my $mark = $relay->log_mark;
         kill HUP => $relay->pid;
-        wait_until('all workers have read it', sub { $workers <= (() = $relay->log_text($mark) =~ /\Q$words\E/g) });
+        wait_until('all workers have read the file', sub { $workers <= (() = $relay->log_text($mark) =~ /\Q$words\E/g) });
     };
 
     is($accepts->($first),  'yes', "$workers: the initial key is accepted");

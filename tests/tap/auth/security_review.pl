@@ -1,22 +1,26 @@
 # Tests that no user gets access by forging, guessing, smuggling or unusual requests.
 #
 # Topics of a security review, and where they are tested (tests/tap, unless stated otherwise):
-#   forged, expired, early, wrong issuer or audience     here, auth/tokens; tests/unit/wire/test_token.c
-#   algorithm confusion, none, JWK tricks                auth/tokens (RS256), http/malformed_request_heads (kid, jku, jwk, x5c,
+#   forged, expired, early, wrong issuer or audience here, auth/tokens; tests/unit/wire/test_token.c
+#   algorithm confusion, none, JWK tricks                auth/tokens (RS256), http/malformed_request_heads (kid, jku,
+#   jwk, x5c,
 #                                                        odd spellings); tests/fuzz/fuzz_token.c
-#   other users' messages, topics guessed                here, audiences/topics, audiences/pending_withheld_after_leaving
-#   header smuggling (CL and TE, twice, folded, bare LF)  http/malformed_request_heads, tls/malformed_request_heads_over_tls;
+#   other users' messages, topics guessed                here, audiences/topics,
+#   audiences/pending_withheld_after_leaving header smuggling (CL and TE, twice, folded, bare LF)
+#   http/malformed_request_heads, tls/malformed_request_heads_over_tls;
 #                                                        tests/unit/wire/test_http_head.c, tests/fuzz/fuzz_http_head.c
-#   oversize                                             heads: as above; bodies: http/sse_and_poll, http/publish; frames:
+#   oversize                                             heads: as above; bodies: http/sse_and_poll, http/publish;
+#   frames:
 #                                                        gate/client_frames, gate/rfc6455
-#   slowloris                                            heads: as above; bodies and readers: http/slow_http_clients, many of
+#   slowloris                                            heads: as above; bodies and readers: http/slow_http_clients,
+#   many of
 #                                                        them: http/many_concurrent_requests
 #   path traversal                                       here
-#   pages of other origins (CSRF)                        here and console/admins_only (POST, preflight), gate/handshake (WebSocket)
-#   X-Forwarded-For                                      gate/connection_limits (trusted and not), http/malformed_request_heads (twice)
-#   limits per address and user, rate limits             gate/connection_limits
-#   keys and certificates changed on SIGHUP              auth/key_rotation, tls/fragmented_records
-#   the console                                          console/admins_only; tests/e2e/test_console.py
+#   pages of other origins (CSRF)                        here and console/admins_only (POST, preflight), gate/handshake
+#   (WebSocket) X-Forwarded-For                                      gate/connection_limits (trusted and not),
+#   http/malformed_request_heads (twice) limits per address and user, rate limits             gate/connection_limits
+#   keys and certificates changed on SIGHUP              auth/key_rotation, tls/fragmented_records the console
+#   console/admins_only; tests/e2e/test_console.py
 use strict;
 use warnings;
 
@@ -35,7 +39,7 @@ my %good = (iss => 'us', aud => 'relay');
 
 sub bearer { my ($user, %claims) = @_; return 'Bearer ' . token(sub => $user, %good, %claims) }
 
-# Sends raw bytes; returns everything that is received.
+# Sends raw bytes; returns all received bytes.
 sub raw
 {
     my ($bytes) = @_;
@@ -65,34 +69,34 @@ sub publish
 
 sub texts { return map { $_->{payload}{text} } $_[0]->notifications }
 
-# Tokens: of another issuer, for another relay, not yet or no longer valid, forged in the usual ways.
+# Tokens: of another issuer, for another relay, not yet or no longer valid, forged in common ways.
 my ($head, $claims, $signature) = split /\./, token(sub => 'u1', %good);
 my $admin = encode_base64url(JSON::encode_json({ sub => 'root', exp => time() + 60, %good }));
 my $none  = encode_base64url('{"alg":"none","typ":"JWT"}');
 my $hs384 = encode_base64url('{"alg":"HS384","typ":"JWT"}');
 my %bad   = (
-    'another issuer'          => token(sub => 'u1', %good, iss => 'them'),
-    'no issuer'               => token(sub => 'u1', aud => 'relay'),
-    'another audience'        => token(sub => 'u1', %good, aud => ['other']),
-    'another secret'          => token(sub => 'u1', %good, secret => 'y' x 32),
-    'expired'                 => token(sub => 'u1', %good, exp => time() - 60),
-    'not yet valid'            => token(sub => 'u1', %good, nbf => time() + 600),
-    'without an expiration'          => token(sub => 'u1', %good, exp => undef),
-    'without a user'          => token(%good),
-    'other claims, same signature' => "$head.$admin.$signature",
-    'no algorithm'            => "$none.$claims.",
-    'no algorithm, with a signature' => "$none.$claims.$signature",
-    'another algorithm'       => "$hs384.$claims." . encode_base64url(hmac_sha384("$hs384.$claims", $Clairon::Test::SECRET)),
-    'a truncated signature'   => "$head.$claims." . substr($signature, 0, 20),
-    'an audience of all users' => token(sub => 'u1', %good, groups => { USER => ['u2'] }),
-    'an audience with a colon' => token(sub => 'u1', %good, groups => { 'USER:u2' => ['x'] }),
+    'another issuer'                     => token(sub => 'u1', %good, iss => 'them'),
+    'no issuer'                          => token(sub => 'u1', aud => 'relay'),
+    'another audience'                   => token(sub => 'u1', %good, aud => ['other']),
+    'another secret'                     => token(sub => 'u1', %good, secret => 'y' x 32),
+    'a past expiration'                  => token(sub => 'u1', %good, exp => time() - 60),
+    'a start time in the future'         => token(sub => 'u1', %good, nbf => time() + 600),
+    'no expiration'                      => token(sub => 'u1', %good, exp => undef),
+    'no user'                            => token(%good),
+    'other claims and the old signature' => "$head.$admin.$signature",
+    'algorithm none'                     => "$none.$claims.",
+    'algorithm none and a signature'     => "$none.$claims.$signature",
+    'another algorithm'                  => "$hs384.$claims." . encode_base64url(hmac_sha384("$hs384.$claims", $Clairon::Test::SECRET)),
+    'a truncated signature'              => "$head.$claims." . substr($signature, 0, 20),
+    'an audience of other users'         => token(sub => 'u1', %good, groups => { USER => ['u2'] }),
+    'an audience with a colon'           => token(sub => 'u1', %good, groups => { 'USER:u2' => ['x'] }),
 );
 for my $name (sort keys %bad)
 {
     my $raw = Clairon::Test::RawSocket->open($relay);
     $raw->send_json({ t => 'connect', token => $bad{$name} });
-    is($raw->read_to_end->{code}, $name eq 'expired' ? 4100 : 4001, "a token $name opens no WebSocket");
-    is(http($_->[0], $_->[1], headers => { Authorization => "Bearer $bad{$name}" }, body => $_->[2])->{status}, 401, "a token $name is rejected by $_->[1]")
+    is($raw->read_to_end->{code}, $name eq 'a past expiration' ? 4100 : 4001, "a token with $name does not open a WebSocket");
+    is(http($_->[0], $_->[1], headers => { Authorization => "Bearer $bad{$name}" }, body => $_->[2])->{status}, 401, "a token with $name is rejected by $_->[1]")
       for [ GET => '/v1/sse' ], [ GET => '/v1/poll?wait=0' ], [ POST => '/v1/ack', '{}' ], [ POST => '/v1/ticket', '' ],
       [ POST => '/v1/notifications', '{}' ], [ POST => '/v1/push', '{}' ];
 }
@@ -114,27 +118,27 @@ is_deeply([ texts($_) ], ['for mallory'], 'each client receives only its user\'s
 is_deeply($store->execute('HGETALL', $store->of($secret, "ack:$secret")), [ 'alice', '0' ], 'the ack has no effect');
 is($store->pending, 1, 'the notification stays pending');
 is(http(GET => "/v1/notifications/$secret", as => 'mallory')->{status}, 403, 'the trace is forbidden');
-like(http(GET => '/v1/poll?wait=0&pos=' . $alice->{messages}[0]{pos}, as => 'mallory')->{body} // '', qr/\A(?!.*for alice)/s, 'a poll does not return it');
+like(http(GET => '/v1/poll?wait=0&pos=' . $alice->{messages}[0]{pos}, as => 'mallory')->{body} // '', qr/\A(?!.*for alice)/s, 'a poll does not return the notification');
 $alice->ack($secret);
-wait_until('alice has acknowledged', sub { $store->pending == 0 });
+wait_until('alice has acknowledged the notification', sub { $store->pending == 0 });
 my $odd = token(sub => "alice\",\"x\":\"", %good);
 is($relay->client('odd', token => $odd)->wait_for('connected')->{user}, "alice\",\"x\":\"", 'a user name may contain any character');
 publish('mallory', "a\nb\r\n\r\ndata: c\nid: d\n\n");
 my $stream = Clairon::Test::EventStream->open($relay, undef, Authorization => bearer('mallory'), ':path' => '/v1/sse?pos=' . $mallory->{messages}[0]{pos});
 $stream->wait_message('connected');
-is_deeply([ map { $stream->next_notification->{payload}{text} } 1, 2 ], [ 'for mallory', "a\nb\r\n\r\ndata: c\nid: d\n\n" ], 'a text cannot create an event');
+is_deeply([ map { $stream->next_notification->{payload}{text} } 1, 2 ], [ 'for mallory', "a\nb\r\n\r\ndata: c\nid: d\n\n" ], 'a string in a payload cannot create an event');
 
-# A request cannot smuggle another one.
+# A request cannot smuggle a second one.
 my $auth  = 'Authorization: ' . bearer('u1') . "\r\n";
 my $inner = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
-is(scalar(@{ statuses("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n$inner") }), 1, 'a second request on the connection is not answered');
+is(scalar(@{ statuses("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n$inner") }), 1, 'a second request on the connection gets no response');
 is_deeply(statuses("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n$inner"),
-    [400], 'a request with a length and chunks is rejected, and the rest is not read');
+    [400], 'a request with Content-Length and chunks is rejected, and the remaining bytes are not read');
 unlike(raw("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: 0\r\nContent-Length: " . length($inner) . "\r\n\r\n$inner"), qr/"status":"ok"/,
-    'a request with two lengths smuggles no second one');
-unlike(raw("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: $_\r\n\r\n$inner"), qr/^HTTP\S+ 20|"status":"ok"/m, "a length of $_ smuggles no request")
+    'a request with two Content-Length headers does not smuggle a second request');
+unlike(raw("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: $_\r\n\r\n$inner"), qr/^HTTP\S+ 20|"status":"ok"/m, "a Content-Length of $_ does not smuggle a request")
   for '+0', '-1', '0x10', '99999999999999999999', '1 1', '';
-unlike(raw("GET /healthz HTTP/1.1\r\nHost: x\r\nX : y\r\n\r\n"), qr/^HTTP\S+ 5/m, 'a blank before a colon causes no server error');
+unlike(raw("GET /healthz HTTP/1.1\r\nHost: x\r\nX : y\r\n\r\n"), qr/^HTTP\S+ 5/m, 'a space before a colon causes no server error');
 
 # Paths.
 is(http(GET => $_, as => 'u1')->{status}, 404, "$_ is not found")
@@ -147,9 +151,9 @@ is(http(GET => '/healthz')->{status}, 200, 'the relay continues');
 # Pages of other origins.
 for my $origin ('http://evil.example', 'null', 'http://x.evil.example', 'https://evilx')
 {
-    is(http(GET => '/v1/poll?wait=0', as => 'u1', headers => { Origin => $origin })->{status}, 403, "$origin may not poll");
-    is(http(POST => '/v1/ack', as => 'u1', headers => { Origin => $origin }, body => '{}')->{status}, 403, "$origin may not acknowledge");
-    is(http(POST => '/v1/ticket', as => 'u1', headers => { Origin => $origin }, body => '')->{status}, 403, "$origin may not request a ticket");
+    is(http(GET => '/v1/poll?wait=0', as => 'u1', headers => { Origin => $origin })->{status}, 403, "$origin is not allowed to poll");
+    is(http(POST => '/v1/ack', as => 'u1', headers => { Origin => $origin }, body => '{}')->{status}, 403, "$origin is not allowed to acknowledge");
+    is(http(POST => '/v1/ticket', as => 'u1', headers => { Origin => $origin }, body => '')->{status}, 403, "$origin is not allowed to request a ticket");
     is(http(OPTIONS => '/v1/notifications', headers => { Origin => $origin })->{status}, 403, "$origin gets no preflight response");
 }
 

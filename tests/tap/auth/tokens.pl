@@ -15,10 +15,10 @@ my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay(undef, $store, roles => 'gate',
     conf => { 'auth.leeway' => '0s', 'gate.connect_timeout' => '5s' });    # a short timeout makes timers run often
 my $later = time() + 3600;
-my $later_text = sprintf '%d', $later;    # JSON::XS quotes a number that was interpolated
+my $later_text = sprintf '%d', $later;    # JSON::XS quotes an interpolated number
 my @seen;    # all tokens: none of them may be logged
 
-# A token of these parts, each a reference or JSON text; `$sign` returns the signature.
+# A token of these parts, each a reference or a JSON string; `$sign` returns the signature.
 sub signed
 {
     my ($header, $claims, $sign) = @_;
@@ -28,7 +28,7 @@ sub signed
 
 sub hs256 { return hmac_sha256($_[0], $Clairon::Test::SECRET) }
 
-# Connects with the token: returns the token's user, or the close code. The messages before the close must match the
+# Connects with the token. Returns the token's user, or the close code. The messages before the close must match the
 # code.
 sub token_result
 {
@@ -73,7 +73,7 @@ check_token(signed({ alg => 'none' }, \%good, \&hs256), 4001, 'a token with alg 
 check_token("$header.$claims.", 4001, 'a token with an empty signature');
 check_token("$header.$claims", 4001, 'a token without a signature part');
 check_token(signed({ alg => 'HS512' }, \%good, sub { hmac_sha512($_[0], $Clairon::Test::SECRET) }), 4001,
-    'a token signed by another algorithm with our secret');
+    'a token signed by another algorithm with the secret');
 check_token(signed({ alg => 'RS256' }, \%good, \&hs256), 4001, 'a token with a wrong algorithm name');
 check_token(signed({ typ => 'JWT' }, \%good, \&hs256), 4001, 'a token without an algorithm');
 check_token(signed('nonsense', \%good, \&hs256), 4001, 'a token with a header that is not JSON');
@@ -81,7 +81,7 @@ check_token(signed({ alg => 'HS256' }, 'nonsense', \&hs256), 4001, 'a token with
 check_token(signed({ alg => 'HS256' }, '[1]', \&hs256), 4001, 'a token with an array of claims');
 check_token("$good.$signature", 4001, 'a token of four parts');
 check_token("$good=", 4001, 'a token with padding');
-check_token("$good ", 4001, 'a token with a trailing blank');
+check_token("$good ", 4001, 'a token with a trailing space');
 check_token(substr($good, 0, -1), 4001, 'a token with a truncated signature');
 check_token(token(%good, more => 'x' x 9000), 4001, 'a token longer than the limit');
 check_token("..", 4001, 'a token of empty parts');
@@ -102,9 +102,9 @@ check_token(token(%good, nbf => time() - 600), 'u1', 'a token with nbf in the pa
 
 # Users.
 check_token(token(%good, sub => $_->[0]), $_->[1], "a token with $_->[2] as sub") for
-  [ undef, 4001, 'nothing' ], [ '', 4001, 'an empty text' ], [ 17, 4001, 'a number' ], [ ['u1'], 4001, 'a list' ],
+  [ undef, 4001, 'nothing' ], [ '', 4001, 'an empty string' ], [ 17, 4001, 'a number' ], [ ['u1'], 4001, 'a list' ],
   [ 'x' x 256, 4001, '256 bytes' ], [ 'x' x 255, 'x' x 255, '255 bytes' ],
-  [ "u\x{e9}\x{20ac} \"1\\", "u\x{e9}\x{20ac} \"1\\", 'any letters' ], [ "u1\0u2", 4001, 'a text with a NUL' ];
+  [ "u\x{e9}\x{20ac} \"1\\", "u\x{e9}\x{20ac} \"1\\", 'non-ASCII letters' ], [ "u1\0u2", 4001, 'a string with a NUL' ];
 my $forger = "u1\ncomponent=relay level=error msg=\"forged\"\r\n";
 check_token(token(%good, sub => $forger), $forger, 'a token with several lines as sub');
 unlike($relay->log_text, qr/^component=relay level=error/m, 'a user name with several lines creates no log line');
@@ -113,7 +113,7 @@ unlike($relay->log_text, qr/^component=relay level=error/m, 'a user name with se
 check_token(token(%good, groups => $_->[0]), $_->[1], "a token with $_->[2] as groups") for
   [ {}, 'u1', 'an empty object' ], [ { STRUCTURE => ['s1'], ROLE => [ 'admin', 'teacher' ] }, 'u1', 'two audiences' ],
   [ { STRUCTURE => [] }, 'u1', 'an audience without targets' ],
-  [ { USER => ['u2'] }, 4001, 'another user' ], [ { user => ['u2'] }, 4001, 'another user in small letters' ],
+  [ { USER => ['u2'] }, 4001, 'another user' ], [ { user => ['u2'] }, 4001, 'another user in lower case' ],
   [ { ALL => ['x'] }, 4001, 'the audience ALL' ], [ { '' => ['x'] }, 4001, 'an audience without a name' ],
   [ { STRUCTURE => 's1' }, 4001, 'a string instead of a list' ], [ ['s1'], 4001, 'a list instead of an object' ],
   [ 'STRUCTURE', 4001, 'a text' ], [ { STRUCTURE => [17] }, 4001, 'a number as a target' ],
@@ -159,7 +159,7 @@ $strict->wait_for_log(qr/could not reload the auth key.*not the PEM of a public 
 is(token_result($strict, signed(\%rs256, \%good, \&rs256)), 'u1', 'an invalid key file keeps the previous key');
 $strict->stop;
 
-# During a connection.
+# Token checks during a connection.
 sub user { my ($user, %claims) = @_; return Clairon::Test::RawSocket->user($relay, $user, %claims) }
 
 # Sends a refresh; returns the reply.
@@ -177,7 +177,7 @@ sub check_refresh_closes
     $raw->send_json({ t => 'refresh', r => 2, token => $token });
     my $end = $raw->read_to_end;
     is_deeply([ map { $_->{code} } @{ $end->{messages} } ], [ $err // (), $code ], "$name causes the right messages before the close");
-    is($end->{code}, $code, "$name closes the connection with $code");
+    is($end->{code}, $code, "The relay announces the expiration of a short token only after most of its lifetime; otherwise the client would refresh in a loop.");
     return;
 }
 
@@ -192,7 +192,7 @@ my $expiring  = $short->wait_message('expiring');
 cmp_ok($expiring->{in}, '<=', 8, 'expiring has the remaining time');
 $kept->wait_message('expiring');
 $minute->send_json({ t => 'ping' });
-is($minute->next_message->{t}, 'pong', 'a token with four fifths of its lifetime left is not announced as expiring');
+is($minute->next_message->{t}, 'pong', 'a token with four fifths of its lifetime remaining is not announced as expiring');
 my $body = '{"payload":{},"routing":{"audience":{"type":"USER","targets":["u7"]}}}';
 my $post = Clairon::Test::RawSocket->new($relay);
 $post->write("POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'api', publish => JSON::true)

@@ -7,7 +7,7 @@ use Test::More;
 
 my $program = Clairon::Test::program();
 
-# The completions offered after those words, the last of which is incomplete.
+# The completions offered after these words, the last of which is incomplete.
 sub completions
 {
     my @arguments = ($program, @_);
@@ -20,7 +20,7 @@ sub completions
 my @commands = qx{$program --help} =~ /^  (\w+)\b/mg;
 cmp_ok(scalar @commands, '>', 3, 'the program has commands');
 is_deeply([ sort grep { !/^-/ } completions('') ], [ sort @commands ], 'all commands are completed');
-is_deeply([ completions('rel') ], ['relay'], 'a partial one is completed');
+is_deeply([ completions('rel') ], ['relay'], 'a partial command is completed');
 is_deeply([ completions('errors', '') ], [qw(drop list redrive)], 'a command has its subcommands');
 
 my @settings = map { "$_=" } qx{$program relay --help} =~ /^ +(--[a-z]+\.[a-z_0-9]+)=/mg;

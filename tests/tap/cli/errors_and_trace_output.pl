@@ -23,7 +23,7 @@ sub listed { my ($code, $out, $err) = clairon('errors', 'list', '--json', @_);
     is($code, 0, "errors list @_ exits with 0") or diag $err;
     return map { JSON::decode_json($_) } split /\n/, $out }
 
-# Waits until the deliveries to both users are reported, and ends their ack timeouts of an hour in one step.
+# Waits until the deliveries to both users are reported, and then ends their ack timeouts of an hour.
 sub end_timeouts
 {
     my ($id) = @_;
@@ -36,13 +36,13 @@ my ($one, $two) = map { $relay->client($_) } qw(u1 u2);
 my $first = notify('USER', 'u1,u2', 'first', q{retry_limit => 1, ack_timeout => '1 hour'});
 for my $attempts (1, 2)
 {
-    $_->run_until("$attempts attempts", sub { of_mark($one, 'first') == $attempts && of_mark($two, 'first') == $attempts }) for $one, $two;
+    $_->run_until("$attempts attempts are counted", sub { of_mark($one, 'first') == $attempts && of_mark($two, 'first') == $attempts }) for $one, $two;
     end_timeouts($first);
 }
 my $second = notify('USER', 'u2', 'second', "retry_limit => 100, ttl => '1 hour'");
-wait_until('the first is exhausted', sub { $store->error_count == 1 });
+wait_until('the first notification is exhausted', sub { $store->error_count == 1 });
 $store->execute('ZADD', $store->of($second, 'due'), 1, "$second:");
-wait_until('the second has expired', sub { $store->error_count == 2 });
+wait_until('the second notification has expired', sub { $store->error_count == 2 });
 
 # List and its filters.
 my @all = listed();
@@ -60,56 +60,56 @@ is(scalar(listed('--since', $_)), 2, "--since $_ selects recent entries") for '1
 my ($code, $out) = clairon('errors', 'list');
 like($out, qr/^\S+Z +$first +exhausted +1 +u\d, u\d$/m, 'errors list prints a table');
 
-# Redrive: the users of the entry get it again.
+# Redrive: the users of the entry receive the notification again.
 ($code, $out) = clairon('errors', 'redrive', '--id', $first);
 is($out, "redrove 1 entry for 2 users\n", 'redrive reports the number of entries and users');
 my ($one_before, $two_before) = (2, 2);
-$_->run_until('a retry', sub { of_mark($one, 'first') > 2 && of_mark($two, 'first') > 2 }) for $one, $two;
+$_->run_until('a retry arrives', sub { of_mark($one, 'first') > 2 && of_mark($two, 'first') > 2 }) for $one, $two;
 is((of_mark($one, 'first'))[2]{routing}{retry}{attempts}, 0, 'a redriven notification starts at attempt 0');
 is((of_mark($one, 'first'))[2]{metadata}{id}, $first, 'a redriven notification keeps its id');
 $_->ack($first) for $one, $two;
-wait_until('both have acknowledged', sub { !$store->execute('HEXISTS', $store->of($first, 'pending'), $first) });
+wait_until('both users have acknowledged', sub { !$store->execute('HEXISTS', $store->of($first, 'pending'), $first) });
 is(scalar(listed()), 1, 'a redriven and acknowledged entry is deleted');
 my $expiration = (of_mark($two, 'second'))[0]{metadata}{expiration};
 ($code, $out) = clairon('errors', 'redrive', '--all');
-$two->run_until('the second again', sub { (of_mark($two, 'second'))[-1]{metadata}{expiration} gt $expiration });
+$two->run_until('the second notification arrives again', sub { (of_mark($two, 'second'))[-1]{metadata}{expiration} gt $expiration });
 pass('a redriven notification gets a new expiration');
 $two->ack($second);
-wait_until('acknowledged', sub { !$store->execute('HEXISTS', $store->of($second, 'pending'), $second) });
+wait_until('the notification is acknowledged', sub { !$store->execute('HEXISTS', $store->of($second, 'pending'), $second) });
 
-# The notification is redriven for one of two users while the other is still pending, and not for users who have
-# acknowledged since.
+# The notification is redriven for one of two users while the other one is still pending, and not for users who
+# have acknowledged since.
 my $third = notify('USER', 'u1,away', 'third', 'retry_limit => 0');
-wait_until('one is exhausted', sub { $store->error_count == 1 });
+wait_until('one user\'s pair is exhausted', sub { $store->error_count == 1 });
 clairon('errors', 'redrive', '--user', 'u1');
 is_deeply({ @{ $store->execute('HGETALL', $store->of($third, "ack:$third")) } }, { u1 => 0, away => 0 }, 'both users are pending again');
-$one->run_until('the third again', sub { of_mark($one, 'third') == 2 });
+$one->run_until('the third notification arrives again', sub { of_mark($one, 'third') == 2 });
 $one->ack($third);
 my $away = $relay->client('away');
-$away->run_until('the third', sub { of_mark($away, 'third') });
+$away->run_until('the third notification arrives', sub { of_mark($away, 'third') });
 $away->ack($third);
-wait_until('complete', sub { !$store->execute('HEXISTS', $store->of($third, 'pending'), $third) });
-is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [], 'no state of the notification is left');
+wait_until('the notification is complete', sub { !$store->execute('HEXISTS', $store->of($third, 'pending'), $third) });
+is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [], 'no state of the notification remains');
 
 # A redriven notification of an absent user is delivered in commit order with the pending ones.
 my $late = $relay->client('late');
 my $old  = notify('USER', 'late', 'old', 'retry_limit => 0');
-$late->run_until('it is delivered', sub { of_mark($late, 'old') });
-wait_until('it is exhausted', sub { $store->error_count == 1 });
+$late->run_until('the notification is delivered', sub { of_mark($late, 'old') });
+wait_until('the notification is exhausted', sub { $store->error_count == 1 });
 $late->close;
 my $new = notify('USER', 'late', 'new', 'retry_limit => 0');
-wait_until('the next is stored', sub { $store->pending == 1 });
+wait_until('the next notification is stored', sub { $store->pending == 1 });
 clairon('errors', 'redrive', '--all');
 $late = $relay->client('late');
-$late->run_until('both', sub { of_mark($late, 'old') && of_mark($late, 'new') });
-is(($late->notifications)[0]{metadata}{id}, $old, 'the first commit is delivered first');
+$late->run_until('both notifications arrive', sub { of_mark($late, 'old') && of_mark($late, 'new') });
+is(($late->notifications)[0]{metadata}{id}, $old, 'the notification that was committed first is delivered first');
 $late->ack($old, $new);
-wait_until('nothing is pending', sub { $store->pending == 0 });
+wait_until('no notification is pending', sub { $store->pending == 0 });
 clairon('errors', 'drop', '--all'); # a slow machine may have exhausted others
 
 # Drop.
 my $fourth = notify('USER', 'u1', 'fourth', 'retry_limit => 0');
-wait_until('it is exhausted', sub { $store->error_count == 1 });
+wait_until('the notification is exhausted', sub { $store->error_count == 1 });
 ($code, $out, my $err) = clairon('errors', 'drop');
 is($code, 2, 'drop needs a filter');
 like($err, qr/--all/, 'the error names --all');
@@ -122,7 +122,7 @@ like((clairon('errors', 'drop', '--reason', 'exausted'))[2], qr/exhausted, expir
 like((clairon('errors', 'drop', '--since', '-1h'))[2], qr/--since must be/, 'a time in the future is rejected');
 like((clairon('errors', 'drop', 'x'))[2], qr/a UUID/, 'an invalid id is rejected');
 
-# A store that fails during a reply is reported.
+# A store that fails during a reply causes an error.
 my $path   = Clairon::Test::scratch() . '/fake';
 my $listen = IO::Socket::UNIX->new(Local => $path, Listen => 1) or die "could not listen: $!";
 my $fake_store = fork // die "could not fork: $!";
@@ -153,7 +153,7 @@ $pg->safe_psql('postgres', q{
     CREATE TABLE strange (id int PRIMARY KEY, owner text, o odd);
     SELECT clairon.watch('strange', 'USER', 'owner');
     INSERT INTO strange VALUES (1, 'u1', '1')});
-$one->run_until('the undecodable row', sub { grep { $_->{metadata}{source} eq 'strange' } $one->notifications });
+$one->run_until('the undecodable row arrives', sub { grep { $_->{metadata}{source} eq 'strange' } $one->notifications });
 my ($undecodable) = listed('--reason', 'undecodable');
 is_deeply([ $undecodable->{users}, $undecodable->{notification}{payload}{undecodable} ], [ [], ['o'] ],
     'an undecodable value is logged, and the row is delivered');
@@ -177,7 +177,7 @@ is(join(' ', map { $_->{at} } @{ $trace->{events} }),
 ($code, $out) = clairon('trace', uc $first);
 like($out, qr/^\S+Z +acked +attempt 0  user u2$/m, 'trace prints a table');
 my $plain = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{"mark": "plain"}')});
-$one->run_until('the notification', sub { of_mark($one, 'plain') });
+$one->run_until('the notification arrives', sub { of_mark($one, 'plain') });
 ($code, $out) = clairon('trace', '--json', $plain);
 is_deeply([ map { $_->{stage} } @{ JSON::decode_json($out)->{events} } ], [ 'committed', 'stored' ],
     'a notification without ack_required has a trace');
@@ -186,7 +186,7 @@ is((clairon('trace', 'x'))[0], 2, 'an invalid id exits with 2');
 
 # Nacks: a retry waits for the delay, and at least for the backoff.
 my $nacked = notify('USER', 'u1', 'nacked', '');
-$one->run_until('the notification', sub { of_mark($one, 'nacked') });
+$one->run_until('the notification arrives', sub { of_mark($one, 'nacked') });
 sub wait_s { my ($s, $us) = @{ $store->execute('TIME') };
     return (($store->execute('ZSCORE', $store->of($nacked, 'due'), "$nacked:u1") // 0) - $s * 1000 - $us / 1000) / 1000 }
 $one->send({ t => 'nack', ids => [$nacked], delay => 300_000 });
@@ -196,19 +196,19 @@ $one->send({ t => 'nack', ids => [$nacked], delay => 3_600_000 });
 wait_until('the retry is deferred further', sub { wait_s() > 590 });
 cmp_ok(wait_s(), '<=', 600.001, 'a nack defers the retry by at most the cap');
 $one->send({ t => 'nack', ids => [$nacked], delay => 10 });
-wait_until('it is processed', sub { $relay->metric('clairon_nacks_total') >= 3 });
+wait_until('the nack is processed', sub { $relay->metric('clairon_nacks_total') >= 3 });
 cmp_ok(wait_s(), '>', 250, 'a later nack with a shorter delay does not shorten the wait');
 my $soon = notify('USER', 'u1', 'soon', '');
-$one->run_until('another', sub { of_mark($one, 'soon') });
+$one->run_until('another notification arrives', sub { of_mark($one, 'soon') });
 my $showings = of_mark($one, 'soon');
 $one->send({ t => 'nack', ids => [$soon], delay => 0 });
-$one->run_until('a retry', sub { of_mark($one, 'soon') > $showings });
+$one->run_until('a retry arrives', sub { of_mark($one, 'soon') > $showings });
 pass('a nack without a delay waits for the backoff');
 $one->ack($nacked);
-wait_until('acknowledged', sub { !$store->execute('HEXISTS', $store->of($nacked, 'pending'), $nacked) });
+wait_until('the notification is acknowledged', sub { !$store->execute('HEXISTS', $store->of($nacked, 'pending'), $nacked) });
 $one->send({ t => 'nack', ids => [$nacked], delay => 0 });
 notify('USER', 'u1', 'last', '');
-$one->run_until('the last', sub { of_mark($one, 'last') });
+$one->run_until('the last notification arrives', sub { of_mark($one, 'last') });
 is($store->execute('ZSCORE', $store->of($nacked, 'due'), "$nacked:u1"), undef, 'a nack after the ack has no effect');
 cmp_ok($relay->metric('clairon_nacks_total'), '>=', 4, 'nacks are counted');
 is($relay->metric('clairon_store_errors_total'), 0, 'the store returns no errors');

@@ -1,5 +1,5 @@
-# Tests that `clairon errors` fails for unknown ids, changes nothing in a dry run, and formats for terminals and
-# pipes.
+# Tests that `clairon errors` fails for unknown ids, changes nothing in a dry run, and formats its output for
+# terminals and pipes.
 use strict;
 use warnings;
 
@@ -15,7 +15,7 @@ my $unknown = '01890000-0000-7000-8000-000000000000';
 sub errors { return $relay->run('errors', @_) }
 sub entries { return $store->error_count }
 
-# The output at a terminal, which script(1) provides.
+# The output on a terminal, which script(1) provides.
 sub at_terminal
 {
     my ($variables, @arguments) = @_;
@@ -31,15 +31,15 @@ sub expired
     my $before = entries();
     my @ids = split /\n/, $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$users}', '{}', ack_required => true,"
         . " ttl => '1 hour') FROM generate_series(1, $count)");
-    wait_until('all are stored', sub { !grep { !defined } @{ $store->execute('HMGET', 'clairon:pending', @ids) } });
+    wait_until('all notifications are stored', sub { !grep { !defined } @{ $store->execute('HMGET', 'clairon:pending', @ids) } });
     $store->execute('ZADD', 'clairon:due', map { (1, "$_:") } @ids);
-    wait_until('all are in the error log', sub { entries() == $before + $count });
+    wait_until('all notifications are in the error log', sub { entries() == $before + $count });
     return @ids;
 }
 
 # An empty log.
 my ($code, $out, $err) = errors('list');
-is_deeply([ $code, $out, $err ], [ 0, '', "the error log is empty\n" ], 'an empty log is reported, on standard error');
+is_deeply([ $code, $out, $err ], [ 0, '', "the error log is empty\n" ], 'an empty log is reported on standard error');
 is_deeply([ errors('list', '--json') ], [ 0, '', "the error log is empty\n" ], '--json reports an empty log the same way');
 is((errors('list', '--feed.primary_conninfo=passfile=/nonexistent'))[0], 0, "the relay's secrets are not needed");
 is((errors('redrive', '--all'))[1], "redrove 0 entries for 0 users\n", 'a redrive of an empty log redrives nothing');
@@ -50,9 +50,9 @@ my @ids = expired(3, 'u1,u2');
 my ($header, @rows) = split /\n/, $out;
 like($header, qr/^TIME +ID +REASON +ATTEMPTS +USERS$/, 'a list starts with a header');
 is(scalar @rows, 3, 'a list has a row for each entry');
-is(index($header, 'REASON'), index($rows[0], 'expired'), 'a column starts below its name');
-is(index($header, 'USERS'), index($rows[0], 'u1, u2'), 'the last column starts below its name');
-unlike($out, qr/\e/, 'a pipe gets no colour');
+is(index($header, 'REASON'), index($rows[0], 'expired'), 'a column starts below its header');
+is(index($header, 'USERS'), index($rows[0], 'u1, u2'), 'the last column starts below its header');
+unlike($out, qr/\e/, 'a pipe gets no colors');
 ($code, $out, $err) = errors('list', '--user', 'nobody');
 is_deeply([ $code, $out, $err ], [ 0, '', "no entry of the error log matches\n" ], 'filters that match nothing are reported');
 
@@ -70,7 +70,7 @@ for my $verb ('redrive', 'drop')
     like($err, qr/no matching entry of the error log has id \Q$ids[0]\E/, "$verb reports that the entry does not match the filter");
     is((errors($verb, '123'))[0], 2, "$verb of an id that is not a UUID exits with 2");
     like((errors($verb, '123'))[2], qr/not a notification id, which is a UUID: 123/, "$verb of an invalid id prints the reason");
-    is((errors($verb, '--id', $ids[0], '--id', $ids[1]))[0], 2, '--id given twice is rejected: the last would win');
+    is((errors($verb, '--id', $ids[0], '--id', $ids[1]))[0], 2, 'two --id options are rejected, because only the last one would apply');
     is(entries(), $before, "$verb with two --id changes no entry");
 }
 is((errors('list', $unknown))[0], 0, 'an empty list with a filter exits with 0');
@@ -84,7 +84,7 @@ for my $verb ('redrive', 'drop')
     is(entries(), 3, "$verb --dry-run changes nothing");
 }
 is($store->execute('HLEN', 'clairon:pending'), 0, 'a dry run makes no user pending');
-is((errors('list', '--dry-run'))[0], 2, 'a list has no dry run');
+is((errors('list', '--dry-run'))[0], 2, 'list has no --dry-run');
 
 # Several ids, one of them unknown.
 ($code, $out, $err) = errors('drop', $ids[0], $unknown, $ids[1]);
@@ -112,7 +112,7 @@ is($out, "redrove 120 entries for 120 users\n", '--all redrives more than one pa
 is(entries(), 10, '--limit limits the number of dropped entries');
 ($code, $out) = errors('drop', @many[ 119, 120 .. 129 ]);
 is_deeply([ $code, $out ], [ 1, "dropped 10 entries\n" ], 'redriven ids have no entry, the others are dropped');
-is(entries(), 0, 'no entry is left');
+is(entries(), 0, 'no entry remains');
 
 # A change that the store rejects.
 expired(1, 'u4');
@@ -127,12 +127,12 @@ for my $verb ('redrive', 'drop')
     like($out, qr/^(?:redrove|dropped) 0 entries/, "a rejected $verb is not counted");
 }
 
-# At a terminal.
+# On a terminal.
 my $seen = at_terminal({}, 'errors', 'list');
-like($seen, qr/\e\[31mexpired/, 'a terminal gets colours');
-like($seen, qr/^(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d\.\d{3}  [0-9a-f]{8}-/m, 'a terminal gets short times');
-unlike(at_terminal({ NO_COLOR => 1 }, 'errors', 'list'), qr/\e/, 'NO_COLOR disables colours');
-unlike(at_terminal({ TERM => 'dumb' }, 'errors', 'list'), qr/\e/, 'a dumb terminal gets no colours');
+like($seen, qr/\e\[31mexpired/, 'a terminal gets colors');
+like($seen, qr/^(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d\.\d{3}  [0-9a-f]{8}-/m, 'a terminal gets relative times');
+unlike(at_terminal({ NO_COLOR => 1 }, 'errors', 'list'), qr/\e/, 'NO_COLOR disables colors');
+unlike(at_terminal({ TERM => 'dumb' }, 'errors', 'list'), qr/\e/, 'a dumb terminal gets no colors');
 like(at_terminal({}, 'errors', 'drop', '--all'), qr/drop: \d+ of 1 entries of the error log scanned/, 'a terminal shows the progress');
 
 done_testing();

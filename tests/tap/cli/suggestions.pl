@@ -1,4 +1,4 @@
-# Tests that commands suggest the nearest valid word, and name the settings used without -c.
+# Tests that commands suggest the nearest valid word, and name the settings that they use without -c.
 use strict;
 use warnings;
 
@@ -46,6 +46,6 @@ like($err, qr{^clairon errors: no -c FILE: reading the default store, redis://12
 unlike((clairon('errors', 'list', '--store.url=unix:///nonexistent'))[2], qr/default/, 'a store given as an argument is not reported as the default');
 my $file = Clairon::Test::scratch() . '/relay.conf';
 PostgreSQL::Test::Utils::append_to_file($file, "[feed]\nslot = clairon\n");
-unlike((clairon('relay', '-c', $file))[2], qr/no -c/, 'a command with -c prints no remark about the store');
+unlike((clairon('relay', '-c', $file))[2], qr/no -c/, 'a command with -c prints no message about the store');
 
 done_testing();

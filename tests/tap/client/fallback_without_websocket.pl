@@ -1,4 +1,4 @@
-# Tests that our client works where no WebSocket connects, without losses or duplicates when the transport changes.
+# Tests that the client works where no WebSocket connects, without losses or duplicates when the transport changes.
 use strict;
 use warnings;
 
@@ -28,16 +28,16 @@ sub insert
 my $page = Clairon::Test::page(url => $relay->url('/v1/ws'), token => token(sub => 'u1'));
 
 sub is_open { my ($transport) = @_;
-    wait_until("open by $transport", sub { my $last = $page->state;
+    wait_until("the client is connected by $transport", sub { my $last = $page->state;
         ($last->{state} // '') eq 'open' && $last->{transport} eq $transport });
     return }
 
-sub all_seen { wait_until('all rows are seen', sub { $page->rows >= $next }); return }
+sub all_seen { wait_until('all rows have arrived', sub { $page->rows >= $next }); return }
 
 is_open('sse');
 insert(5);
 all_seen();
-wait_until('all acknowledged', sub { $store->pending == 0 });
+wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
 pass('SSE delivers notifications, and acks are stored');
 $relay->restart;
 insert(5);
@@ -48,15 +48,15 @@ insert(5);
 is_open('poll');
 insert(5);
 all_seen();
-wait_until('all acknowledged', sub { $store->pending == 0 });
-pass('with push off polls deliver notifications, and acks are stored');
+wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
+pass('with push off, polls deliver notifications, and acks are stored');
 $relay->kill9;
 insert(5);
 $relay->start;
 $relay->wait_ready;
 all_seen();
-wait_until('all acknowledged', sub { $store->pending == 0 });
-is_deeply([ $page->rows ], [ 1 .. $next ], 'every row was delivered, once and in order');
+wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
+is_deeply([ $page->rows ], [ 1 .. $next ], 'every row is delivered, once and in order');
 is(join(' ', $page->problems), '', 'the client reports no gap and no error');
 kill TERM => $page->pid;
 $page->wait_end;

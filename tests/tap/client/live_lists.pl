@@ -1,4 +1,4 @@
-# Tests that live lists of our client equal their tables, over WebSocket and SSE, through writes, a restart and
+# Tests that live lists of the client equal their tables, over WebSocket and SSE, through writes, a restart and
 # membership changes.
 use strict;
 use warnings;
@@ -48,8 +48,8 @@ sub wait_ids
 
 for my $page (@pages)
 {
-    wait_until('the rows of the user', sub { ids($page, 'tasks') eq '1,2,3,4,5,6,7,8,9,10' });
-    wait_until('no rows of other groups', sub { ids($page, 'notes') eq '' });
+    wait_until('the rows of the user arrive', sub { ids($page, 'tasks') eq '1,2,3,4,5,6,7,8,9,10' });
+    wait_until('the list has no rows of other groups', sub { ids($page, 'notes') eq '' });
 }
 note(join ' ', map { $_->state->{transport} } @pages);
 
@@ -69,7 +69,7 @@ close $out or die "could not write $file: $!";
 $pg->safe_psql('postgres', 'UPDATE tasks SET amount = 0 WHERE id > 5');
 for my $page (@pages)
 {
-    wait_until('the amounts', sub { my ($last) = reverse states($page, 'tasks'); $last->{sum} == 500 });
+    wait_until('the list has the amounts', sub { my ($last) = reverse states($page, 'tasks'); $last->{sum} == 500 });
 }
 my @begin = map { scalar states($_, 'tasks') } @pages;
 my $writer = Clairon::Test::writer($pg, $file);
@@ -88,7 +88,7 @@ my $wanted = $pg->safe_psql('postgres', q{SELECT string_agg(id || ':' || amount,
 for my $i (0, 1)
 {
     my $page = $pages[$i];
-    wait_until('the last rows', sub {
+    wait_until('the last rows arrive', sub {
         my ($last) = reverse states($page, 'tasks');
         my $rows = JSON::decode_json("[$last->{text}]");
         join(',', map { "$_->{id}:$_->{amount}" } sort { $a->{id} <=> $b->{id} } @{$rows}) eq $wanted;

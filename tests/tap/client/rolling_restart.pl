@@ -1,4 +1,4 @@
-# Tests that our client loses and repeats nothing when two relays are restarted in turn while rows are written.
+# Tests that the client loses no notification and receives none twice when two relays are restarted in turn while rows are written.
 use strict;
 use warnings;
 
@@ -15,7 +15,7 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('t', 'USER', 'owner', ack_required => true)});
 my $store  = Clairon::Test::store();
 my @relays = map { Clairon::Test::relay($pg, $store, conf => { 'gate.drain' => '500ms' }) } 1, 2;
-# A simple load balancer: one address, and only running relays behind it.
+# A simple load balancer: one address, with only running relays behind it.
 my $proxy = Clairon::Test::proxy("127.0.0.1:$relays[0]{port}");
 
 my @pages = map { Clairon::Test::page(name => "page$_", websocket => 1, url => $proxy->url('http') . '/v1/ws',
@@ -39,7 +39,7 @@ for my $turn (1 .. TURNS)
         is($relays[$i]->stop, 0, "turn $turn: relay $i drains");
         $relays[$i]->start;
         $relays[$i]->wait_ready;
-        wait_until('rows continue', sub { $pages[0]->rows > $seen || $pages[0]->rows == ROWS / 3 });
+        wait_until('more rows arrive', sub { $pages[0]->rows > $seen || $pages[0]->rows == ROWS / 3 });
         $restarts++ if $pages[0]->rows < ROWS / 3;
     }
 }
@@ -53,8 +53,8 @@ for my $i (1 .. 3)
     is_deeply([ $page->rows ], \@own, "page $i receives each row once, in order");
     is(join(' ', $page->problems), '', "page $i reports no gap and no error");
 }
-wait_until('all acknowledged', sub { $store->pending == 0 });
-is(scalar $store->entries, ROWS, 'each row was stored once, without retries');
+wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
+is(scalar $store->entries, ROWS, 'each row is stored once, without retries');
 kill TERM => $_->pid for @pages;
 $_->wait_end for @pages;
 

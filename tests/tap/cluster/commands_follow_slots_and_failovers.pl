@@ -12,14 +12,14 @@ my $SHARDS = 4;
 my $USERS  = 12;
 my $pg     = Clairon::Test::postgresql('main');
 
-# Notifications for one user each, which expire: they are in the error logs of three shards. Returns their ids.
+# Notifications for one user each, which expire and are then in the error logs of three shards. Returns their ids.
 sub expire_some
 {
     my ($store) = @_;
     my @ids = split /\n/, $pg->safe_psql('postgres', "SELECT clairon.notify('USER', ARRAY['u' || i], '{}', ack_required => true,"
           . " ttl => '1 hour') FROM generate_series(1, $USERS) i");
     my %shard;
-    wait_until('all are stored', sub {
+    wait_until('all notifications are stored', sub {
         my @pending = $store->keys('pending');
         for my $k (0 .. $#pending)
         {
@@ -30,7 +30,7 @@ sub expire_some
     });
     my @due = $store->keys('due');
     $store->execute('ZADD', $due[ $shard{$_} ], 1, "$_:") for @ids;
-    wait_until('all are in the error log', sub { $store->error_count == @ids });
+    wait_until('all notifications are in the error log', sub { $store->error_count == @ids });
     return @ids;
 }
 
@@ -44,11 +44,11 @@ sub check_commands
     my ($code, $out, $err) = $relay->run('errors', 'list', '--json');
     my @listed = map { JSON::decode_json($_) } split /\n/, $out;
     is_deeply([ $code, $err, sort map { $_->{id} } @listed ], [ 0, '', sort @ids ], "$kind: all entries of all shards are listed");
-    is_deeply([ map { $_->{id} } @listed ], [ map { $_->{id} } sort { age($a) <=> age($b) } @listed ], "$kind: they are listed oldest first");
+    is_deeply([ map { $_->{id} } @listed ], [ map { $_->{id} } sort { age($a) <=> age($b) } @listed ], "$kind: the entries are listed oldest first");
     my @first = map { JSON::decode_json($_)->{id} } split /\n/, ($relay->run('errors', 'list', '--json', '--limit', 5))[1];
-    is_deeply(\@first, [ map { $_->{id} } @listed[ 0 .. 4 ] ], "$kind: a limit takes the oldest entries of all shards");
+    is_deeply(\@first, [ map { $_->{id} } @listed[ 0 .. 4 ] ], "$kind: a limit selects the oldest entries of all shards");
     is(($relay->run('errors', 'drop', '--limit', 2))[1], "dropped 2 entries\n", "$kind: entries are dropped");
-    is_deeply([ map { $_->{id} } $store->errors ], [ map { $_->{id} } @listed[ 2 .. $#listed ] ], "$kind: those are the oldest ones");
+    is_deeply([ map { $_->{id} } $store->errors ], [ map { $_->{id} } @listed[ 2 .. $#listed ] ], "$kind: the oldest entries are dropped");
     is_deeply([ map { ($relay->run('trace', $_))[0] } @ids[ 0 .. 3 ] ], [ (0) x 4 ], "$kind: a trace is found in any shard");
     is(($relay->run('trace', '01234567-89ab-8def-8123-456789abcdef'))[0], 1, "$kind: an unknown id has no trace");
     return @ids;
@@ -60,7 +60,7 @@ $relay->wait_ready if $relay->can('wait_ready');
 my @ids = check_commands($relay, $cluster, 'cluster');
 my $left = @ids - 2;
 
-# A slot that moves: a redrive waits, and is applied once. Without the relay only the command uses the slot.
+# A slot that moves: a redrive waits, and is applied once. The relay is stopped, so only the command uses the slot.
 $relay->stop;
 my ($shard) = grep { $cluster->execute('XLEN', "clairon:{$_}:errors") } 1 .. $SHARDS - 1;
 my $to   = (grep { $_ != $cluster->primary_of($shard) } $cluster->primaries)[0];
@@ -75,7 +75,7 @@ is_deeply([ $out, $err ], [ "redrove $left entries for $left users\n", '' ], 'a 
 is($cluster->error_count, 0, 'all entries are redriven');
 my $waiting = 0;
 $waiting += $cluster->execute('HLEN', $_) for $cluster->keys('pending');
-is($waiting, $left, 'each is pending once');
+is($waiting, $left, 'each notification is pending once');
 
 # A failover during a command.
 my $primary = $cluster->primary_of($shard);
@@ -91,8 +91,8 @@ my $other = Clairon::Test::relay($pg, $sentinels);
 check_commands($other, $sentinels, 'sentinels');
 $other->stop;
 
-# The sentinels' credentials are not those of the servers. During a failover nothing is read: the primary may be the
-# former one.
+# The sentinels have other credentials than the servers. During a failover the command reads nothing, because the
+# reported primary may be the former one.
 $_->execute('ACL', 'SETUSER', 'watcher', 'on', '>word', '~*', '&*', '+@all') for @{ $sentinels->{sentinels} };
 my $file = Clairon::Test::scratch() . '/word';
 for my $word ('word', 'wrong')
@@ -102,7 +102,7 @@ for my $word ('word', 'wrong')
     is($code, $word eq 'word' ? 0 : 1, "the sentinels check the $word");
     like($err, $word eq 'word' ? qr/^$/ : qr/WRONGPASS/, 'the error is printed');
 }
-my $seen = Clairon::Test::scratch() . '/replies';    # the proxy is a process of its own
+my $seen = Clairon::Test::scratch() . '/replies';    # the proxy is a separate process
 my $proxy = Clairon::Test::proxy($sentinels->{sentinels}[0]{socket}, edit => sub {
     return unless $_[0] =~ /config-epoch/;
     open my $out, '>>', $seen or die "could not open $seen: $!";
@@ -110,11 +110,11 @@ my $proxy = Clairon::Test::proxy($sentinels->{sentinels}[0]{socket}, edit => sub
     close $out or die "could not write $seen: $!";
     $_[0] =~ s/\$6\r\nmaster\r\n/\$27\r\nmaster,failover_in_progress\r\n/ if -s $seen < 3 });
 is(($other->run('errors', 'list', '--store.url=redis+sentinel://127.0.0.1:' . $proxy->port . '/clairon'))[0], 0, 'a command waits for the end of a failover');
-is(-s $seen, 3, 'it asks until then');
+is(-s $seen, 3, 'the command queries the sentinels until the failover ends');
 
 my $former = $sentinels->primary;
 $sentinels->{sentinels}[0]->kill9;
-is(($other->run('errors', 'list'))[0], 0, 'one sentinel may be away');
+is(($other->run('errors', 'list'))[0], 0, 'one sentinel may be unreachable');
 $former->execute('WAIT', 2, 0);
 $former->kill9;
 my ($code, $list) = $other->run('errors', 'list', '--json');
@@ -122,6 +122,6 @@ is_deeply([ $code, scalar(split /\n/, $list) ], [ 0, $USERS - 2 ], 'commands wai
 $_->kill9 for grep { $_->is_alive } @{ $sentinels->{sentinels} };
 ($code, undef, my $none) = $other->run('errors', 'list');
 is($code, 1, 'without a sentinel commands fail');
-like($none, qr/could not connect to the store \(127\.0\.0\.1:\d+\): Connection refused/, 'with the reason');
+like($none, qr/could not connect to the store \(127\.0\.0\.1:\d+\): Connection refused/, 'the error states the reason');
 
 done_testing();

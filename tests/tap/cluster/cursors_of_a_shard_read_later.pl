@@ -1,5 +1,5 @@
-# Tests that the cursors of shared notifications, which a relay read before the shard of a user, do not go back: after
-# another reconnect the client receives no notification again.
+# Tests that cursors of shared notifications do not move backwards when a relay reads them before the shard of a user.
+# After another reconnect the client receives no notification again.
 use strict;
 use warnings;
 
@@ -27,11 +27,11 @@ $client->close;
 
 $pg->safe_psql('postgres', q{INSERT INTO many SELECT i, 't1' FROM generate_series(1, 20) i});
 wait_until('the other relay has read the shared notifications', sub { $gate->metric('clairon_hub_notifications_total') == 20 });
-is($gate->metric('clairon_store_followed_shards'), 1, 'but not the shard of the user');
+is($gate->metric('clairon_store_followed_shards'), 1, 'the other relay has not read the shard of the user');
 
 $client = $gate->client('u1', pos => $pos);
 $client->wait_notifications(20);
-is_deeply(rows($client), [ map { "many $_" } 1 .. 20 ], 'the client resumes there with the missing notifications');
+is_deeply(rows($client), [ map { "many $_" } 1 .. 20 ], 'the client resumes on the other relay with the missing notifications');
 $pos = $client->pos;
 $client->close;
 
@@ -40,10 +40,10 @@ for my $at ($gate, $relay)
     $client = $at->client('u1', pos => $pos);
     my $id = $at == $gate ? 21 : 22;
     $pg->safe_psql('postgres', "INSERT INTO many VALUES ($id, 't1')");
-    $client->run_until('the new row', sub { grep { $_ eq "many $id" } @{ rows($client) } });
+    $client->run_until('the new row arrives', sub { grep { $_ eq "many $id" } @{ rows($client) } });
     is_deeply(rows($client), ["many $id"], 'after another reconnect it receives no row again');
-    ok($client->wait_for('connected')->{resumed}, 'it resumes');
-    is($client->gaps, '', 'and receives no gap');
+    ok($client->wait_for('connected')->{resumed}, 'the client resumes');
+    is($client->gaps, '', 'the client receives no gap');
     $pos = $client->pos;
     $client->close;
 }

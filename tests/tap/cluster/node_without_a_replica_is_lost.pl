@@ -1,5 +1,5 @@
-# Tests that the loss of one node delays only the users of its shards: the others receive their notifications, and
-# nothing is lost, doubled or out of order when it returns.
+# Tests that the loss of one node delays only the users of its shards. The other users receive their
+# notifications. When the node returns, no notification is lost, duplicated or out of order.
 use strict;
 use warnings;
 
@@ -24,7 +24,7 @@ my @users   = map { "u$_" } 0 .. 11;
 my %clients = map { $_ => $relay->client($_, $_ eq 'u1' ? (win => 1) : ()) } @users;
 my (%acked, %is_silent, @others);
 
-# Acknowledges all that a client has received; to be called while its loop runs.
+# Acknowledges all notifications that a client has received; call it while the client's loop runs.
 sub ack_received
 {
     my ($client) = @_;
@@ -64,18 +64,18 @@ sub wait_received
     return note sprintf '%s: after %.1f s', $what, time - $since;
 }
 
-# Waits until no notification of these streams lacks an acknowledgement.
+# $what: all rows are received
 sub wait_acked
 {
     my ($what, @streams) = @_;
-    return $clients{ $others[0] // 'u0' }->run_until("$what: all is acknowledged", sub {
+    return $clients{ $others[0] // 'u0' }->run_until("$what: all notifications are acknowledged", sub {
         ack_received($_) for values %clients;
         !grep { $cluster->execute('EXISTS', $_) && $cluster->pending($_) } @streams });
 }
 
 sub shard_of { my ($user) = @_; my ($entry) = grep { $_->{data} =~ /"owner":"$user"/ } $cluster->entries; return $entry->{stream} =~ /\{(\d+)\}/ ? $1 : die }
 
-# The status of a request to a relay: an acknowledgement of the user, or a notification for it.
+# The status of a request to a relay: an acknowledgement of the user, or a notification for the user.
 sub status
 {
     my ($user, $path, $body) = @_;
@@ -111,20 +111,20 @@ for my $case ([ 'a killed node', sub { $lost->kill9 }, sub { $lost->start } ],
     $fault->();
     insert(5);
     wait_received($what, @others);
-    # Its acknowledgements wait for the node, and those of others do not wait for them.
+    # Acknowledgements for the node wait, and do not delay other acknowledgements.
     delete $is_silent{ $clients{ $away[0] } };
     wait_acked($what, map { "clairon:{$shard{$_}}:stream" } @others);
-    pass("$what: the acknowledgements of others are stored");
+    pass("$what: acknowledgements for other nodes are stored");
     my $before = confirmed();
     insert(5);
     wait_received("$what, later", @others);
     is(confirmed(), $before, "$what: PostgreSQL retains the WAL");
     like(substr($relay->log_text, $log), qr/shards are unavailable: storing and delivering without them.* shards="[\d,]+"/, "$what: the missing shards are logged");
-    is($relay->metric('clairon_store_unavailable_shards') > 0, 1, "$what: and counted");
+    is($relay->metric('clairon_store_unavailable_shards') > 0, 1, "$what: the missing shards are counted");
     is(($relay->get('/readyz'))[0], 200, "$what: the relay is ready");
-    is(join(' ', map { ack_status($_) } $away[0], $others[0]), '503 204', "$what: only its users' acknowledgements over HTTP are rejected");
-    is(publish_status($away[0]), 503, "$what: so are notifications for them");
-    # A client of the others connects.
+    is(join(' ', map { ack_status($_) } $away[0], $others[0]), '503 204', "$what: only acknowledgements of its users over HTTP are rejected");
+    is(publish_status($away[0]), 503, "$what: notifications for its users are rejected");
+    # A client of another node's shard connects.
     my $new = $relay->client($others[0]);
     $new->wait_for('connected');
     $new->close;
@@ -148,6 +148,6 @@ for my $user (@users)
         is(scalar(grep { $ids[$_] < $ids[ $_ - 1 ] } 1 .. $#ids), 0, "$user receives the rows of $table in order");
     }
 }
-is($relay->log_text =~ /level=error/ ? 1 : 0, 0, 'nothing is logged as an error');
+is($relay->log_text =~ /level=error/ ? 1 : 0, 0, 'no error is logged');
 
 done_testing();

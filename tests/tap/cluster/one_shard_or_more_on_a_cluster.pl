@@ -16,7 +16,7 @@ $pg->safe_psql('postgres', q{
 
 sub rows { my ($client) = @_; return map { "$_->{metadata}{source} $_->{payload}{after}{id}" } $client->notifications }
 
-# Rows for each of nine users, and every tenth one for a group.
+# Rows for each of nine users, and one row in ten for a group.
 sub insert
 {
     my ($from, $to) = @_;
@@ -57,20 +57,20 @@ sub check_cluster
     is((rows($stranger))[-1], 'many 210', "shards = $shards: a user who joined receives the next notification");
 
     # A cursor is valid on the other relay.
-    $clients[0]->run_until('the notification of the group', sub { grep { $_ eq 'many 210' } rows($clients[0]) });
+    $clients[0]->run_until('the notification of the group arrives', sub { grep { $_ eq 'many 210' } rows($clients[0]) });
     $clients[0]->ack(map { $_->{metadata}{id} } $clients[0]->notifications);
     wait_until('the acknowledgements are stored', sub { !grep { $cluster->execute('EXISTS', $_) } $cluster->keys('inbox:u1') });
     my $pos = $clients[0]->pos;
     $clients[0]->close;
     insert(211, 230);
     $clients[0] = $other->client('u1', pos => $pos);
-    $clients[0]->run_until('the missing notifications', sub { grep { $_ eq 'many 230' } rows($clients[0]) });
+    $clients[0]->run_until('the missing notifications arrive', sub { grep { $_ eq 'many 230' } rows($clients[0]) });
     ok($clients[0]->wait_for('connected')->{resumed}, "shards = $shards: a client resumes on the other relay");
-    is_deeply([ rows($clients[0]) ], expected(1, 211, 230), "shards = $shards: and receives exactly the missing notifications");
+    is_deeply([ rows($clients[0]) ], expected(1, 211, 230), "shards = $shards: the client receives exactly the missing notifications");
 
-    $_->run_until('the last notification', sub { my $client = $_; grep { $_ eq 'many 230' } rows($client) }) for @clients[ 1 .. 6 ], $stranger;
-    is_deeply([ rows($clients[7]) ], [ @{ expected(8, 1, 200) }, 'one 218', 'one 228' ], "shards = $shards: a user who left receives no more of the group")
-      if $clients[7]->run_until('the last one', sub { grep { $_ eq 'one 228' } rows($clients[7]) });
+    $_->run_until('the last notification arrives', sub { my $client = $_; grep { $_ eq 'many 230' } rows($client) }) for @clients[ 1 .. 6 ], $stranger;
+    is_deeply([ rows($clients[7]) ], [ @{ expected(8, 1, 200) }, 'one 218', 'one 228' ], "shards = $shards: a user who left receives no further notifications of the group")
+      if $clients[7]->run_until('the last notification arrives', sub { grep { $_ eq 'one 228' } rows($clients[7]) });
     for my $client (@clients, $stranger)
     {
         $client->ack(map { $_->{metadata}{id} } grep { $_->{metadata}{source} eq 'many' } $client->notifications);

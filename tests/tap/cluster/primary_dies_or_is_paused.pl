@@ -1,5 +1,5 @@
 # Tests the failover of each kind of shard's primary, killed and paused: each row is stored once and delivered in order,
-# and acknowledgements are worked off.
+# and all acknowledgements are stored.
 use strict;
 use warnings;
 
@@ -19,12 +19,12 @@ $pg->safe_psql('postgres', q{
 my $cluster = Clairon::Test::store_cluster();
 my $relay   = Clairon::Test::relay($pg, $cluster, conf => { 'delivery.ack_timeout' => '1h' });
 my %clients = map { $_ => $relay->client($_) } map { "u$_" } 0 .. 4;
-# Rows for each user, and one for all of them.
+# Rows for each user, and one row for all users.
 my $torture = Clairon::Test::Torture->new(pg => $pg, seed => 1, tables => [qw(one many)], stored => sub { $cluster->stored });
 $torture->start_writer(1, sub {
     return q{INSERT INTO one (owner) SELECT 'u' || i % 5 FROM generate_series(1, 10) i; INSERT INTO many (team) VALUES ('t1');} });
 
-# The notifications of a user, each once. After a failover the ones that the new primary lacked are delivered again.
+# The notifications of a user, each once. After a failover, notifications that the new primary lacked are delivered again.
 sub received
 {
     my ($user) = @_;
@@ -34,7 +34,7 @@ sub received
 
 my %acked;
 
-# Acknowledges all that the client has received; to be called while its loop runs.
+# Acknowledges all notifications that the client has received; call it while the client's loop runs.
 sub ack_received
 {
     my ($client) = @_;
@@ -45,7 +45,7 @@ sub ack_received
     return;
 }
 
-# Waits until each user has notifications that were committed now or later.
+# Waits until each user has received notifications that were committed now or later.
 sub wait_delivered
 {
     my ($what) = @_;
@@ -86,7 +86,7 @@ $torture->check_commit_order($_, $cluster->entries($_)) for grep { $cluster->exe
 for my $user (sort keys %clients)
 {
     my @expected = split /\n/, $pg->safe_psql('postgres', qq{SELECT 'many ' || id FROM many UNION ALL SELECT 'one ' || id FROM one WHERE owner = '$user'});
-    $clients{$user}->run_until('all notifications', sub { ack_received($clients{$user}); received($user) >= @expected });
+    $clients{$user}->run_until('all notifications arrive', sub { ack_received($clients{$user}); received($user) >= @expected });
     my @received = received($user);
     is_deeply([ sort @received ], [ sort @expected ], "$user receives each notification");
     is($clients{$user}->gaps, '', "$user receives no gap");
@@ -96,12 +96,12 @@ for my $user (sort keys %clients)
         is(scalar(grep { $ids[$_] < $ids[ $_ - 1 ] } 1 .. $#ids), 0, "$user receives the rows of $table in order");
     }
 }
-# Acknowledgements that died with a primary are asked for again.
+# Acknowledgements that were lost with a primary are requested again.
 $_->close for values %clients;
 for my $user (sort keys %clients)
 {
     my $client = $clients{$user} = $relay->client($user);
-    $client->run_until('all are acknowledged', sub { ack_received($client); !grep { $cluster->execute('EXISTS', $_) } $cluster->keys("inbox:$user") });
+    $client->run_until('all notifications are acknowledged', sub { ack_received($client); !grep { $cluster->execute('EXISTS', $_) } $cluster->keys("inbox:$user") });
 }
 is($cluster->pending, 0, 'all notifications are acknowledged');
 wait_confirmed($pg);

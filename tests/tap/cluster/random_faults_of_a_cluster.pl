@@ -2,9 +2,9 @@
 # and acknowledged, under random faults of a cluster and load.
 #
 # A seeded schedule of faults hits the cluster, two relays and PostgreSQL while writers commit, memberships change and
-# clients acknowledge: primaries die or are paused until a replica takes over, slots move, also with a stop half way,
-# nodes join and leave. Each row with an audience has the members as of its commit in a column; they must be exactly the
-# users who have to acknowledge it. To repeat a run: CLAIRON_TORTURE_SEED=n; for longer ones: CLAIRON_TORTURE_FAULTS=n.
+# clients acknowledge: primaries die or are paused until a replica is promoted, slots move completely or partly, nodes
+# join and leave. Each row with an audience has the members as of its commit in a column; they must be exactly the users
+# who have to acknowledge it. CLAIRON_TORTURE_SEED=n repeats a run; CLAIRON_TORTURE_FAULTS=n makes it longer.
 use strict;
 use warnings;
 
@@ -33,15 +33,15 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('direct', 'USER', 'owner', ack_required => true);
     SELECT clairon.watch('acked', 'TEAM', 'team', ack_required => true)});
 my $cluster = Clairon::Test::store_cluster();
-# No retries: a session that starts at the end receives what is still pending. And nothing is shed after a pause.
+# No retries: a session that starts at the end receives all pending notifications. No load shedding after a pause.
 my @relays = map { Clairon::Test::relay($pg, $cluster, conf => { 'delivery.ack_timeout' => '1h', 'delivery.shed_lag' => '1h' }) } 1 .. 2;
 my $torture = Clairon::Test::Torture->new(pg => $pg, seed => $SEED, tables => [qw(plain direct acked)], stored => sub { $cluster->stored });
 
-# ---- devices: clients in processes of their own, which reconnect with their cursor and acknowledge all
+# ---- devices: clients in separate processes, which reconnect with their cursor and acknowledge all notifications
 
 sub record_of { my ($user) = @_; return scratch() . "/device-$user" }
 
-# Writes each received notification to a file, in order: "row ID TABLE ROW", "gap REASON", or "connected".
+# Writes each received message to a file, in order: "row ID TABLE ROW", "gap REASON", or "connected".
 sub run_device
 {
     my ($user, $state) = @_;
@@ -89,7 +89,7 @@ wait_until('the devices are connected', sub { !grep { !-s record_of($_) } @DEVIC
 
 # ---- load
 
-# Each writer has a team, so the members that its snapshot shows are those of the commit.
+# Each writer has a separate team, so the members in its snapshot are the members at the commit.
 for my $writer (@WRITERS)
 {
     my ($n, $team) = (0, "w$writer");
@@ -101,7 +101,7 @@ for my $writer (@WRITERS)
           . (rand() < 0.2 ? "DELETE FROM clairon.member WHERE target = '$team' AND user_id = '$user';" : '')
           . "INSERT INTO plain (writer, n, owner) SELECT $writer, i, 'u' || 1 + i % 5 FROM generate_series($first, $last) i;"
           . (rand() < 0.3 ? "INSERT INTO direct (writer, n, owner) VALUES ($writer, $last, '$USERS[rand @USERS]');" : '')
-          # Without a member all later ones would have to acknowledge.
+          # Without a member, every later recipient would have to acknowledge.
           . (rand() < 0.6 ? "INSERT INTO acked (writer, n, team, members) SELECT $writer, $last, '$team', members FROM (
                 SELECT array_agg(user_id ORDER BY user_id) AS members FROM clairon.member WHERE target = '$team') m WHERE members IS NOT NULL;" : '');
     });
@@ -115,12 +115,13 @@ sub any_of { return $_[ rand @_ ] }
 sub any_shard { return int rand $cluster->shards }
 sub other_primary { my ($node) = @_; return any_of(grep { $_ != $node } $cluster->primaries) }
 
-# Until a replica is the primary. One that has lost contact for too long never is; then the former one returns.
+# Waits until a replica is the primary. A replica that has lost contact for too long is never promoted; in that case the former primary
+# returns.
 sub wait_takeover
 {
     my ($shard, $former) = @_;
     my $until = time + 15;
-    wait_until('a replica takes over', sub { my $node = $cluster->primary_of($shard); time > $until || $node && $node != $former });
+    wait_until('a replica is promoted', sub { my $node = $cluster->primary_of($shard); time > $until || $node && $node != $former });
     $torture->wait_random;
     return;
 }
@@ -135,7 +136,7 @@ sub primary_fails
     return $cluster->heal;
 }
 
-# Moves a shard, with writes meanwhile and after half of the keys.
+# Moves a shard; writes continue meanwhile and after half of the keys.
 sub move_shard
 {
     my ($shard, $to, $is_halted) = @_;
@@ -181,7 +182,7 @@ sub planned_failover
 {
     my $replica = any_of(grep { $_->execute('ROLE')->[0] eq 'slave' } $cluster->alive) or return;
     eval { $replica->execute('CLUSTER', 'FAILOVER') };
-    wait_until('the replica is a primary', sub { $replica->execute('ROLE')->[0] eq 'master' });
+    wait_until('the replica is the primary', sub { $replica->execute('ROLE')->[0] eq 'master' });
     return $cluster->heal;
 }
 
@@ -190,7 +191,7 @@ my %faults = (
     'a primary is killed' => sub { primary_fails(sub { $_[0]->kill9 }) },
     'a primary is killed, and a relay' => sub { primary_fails(sub { my $relay = any_of(@relays); $_->kill9 for $_[0], $relay; $relay->start }) },
     'a primary is paused' => sub { primary_fails(sub { $cluster->pause($_[0]) }) },
-    'a primary is paused for a moment' => sub { $torture->pause(any_of($cluster->primaries)->pid); $cluster->heal },
+    'a primary is paused briefly' => sub { $torture->pause(any_of($cluster->primaries)->pid); $cluster->heal },
     'connections to a node are cut' => sub { any_of($cluster->primaries)->execute(qw(CLIENT KILL TYPE normal)) },
     'a replica is promoted on request' => \&planned_failover,
     'a slot moves' => sub { random_move(0) },
@@ -202,7 +203,7 @@ my %faults = (
 $torture->run($FAULTS, %faults);
 $torture->stop;
 
-# ---- the end: all is stored once, in order, for the right users
+# ---- the end: all rows are stored once, in order, for the correct users
 
 my $rows = $torture->committed;
 cmp_ok($rows, '>', 10 * $FAULTS, "writers commit $rows rows during $FAULTS faults");
@@ -224,13 +225,13 @@ for my $row (sort keys %members)
     my $id    = $id_of{$row} // next;
     my @keys  = map { $stream_of{$id} =~ s/stream$/$_:$id/r } qw(ack acked);
     my %users = map { @{ $cluster->execute('HGETALL', $_) } } @keys;
-    # One without another user to wait for leaves only its trace.
+    # If no other user is pending, only the trace remains.
     if (!%users) { $users{$_} = 1 for map { /^acked \S+ \S+ \S+ (.*)/ } @{ $cluster->execute('LRANGE', $stream_of{$id} =~ s/stream$/trace:$id/r, 0, -1) } }
     push @wrong, "$row: @{[ sort keys %users ]} instead of @{ $members{$row} }" if "@{[ sort keys %users ]}" ne "@{ $members{$row} }";
 }
 is_deeply(\@wrong, [], scalar(keys %members) . ' audiences are those of the commit');
 
-# Users of a team may have left before the delivery.
+# Users may have left a team before the delivery.
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member SELECT 'TEAM', 'w' || w, 'u' || u FROM generate_series(1, 3) w, generate_series(1, 4) u ON CONFLICT DO NOTHING});
 wait_until('the relays are ready', sub { !grep { ($_->get('/readyz'))[0] != 200 } @relays });
 sub rows_of { my ($user, @tables) = @_; return map { my $table = $_; map { "$table $_" } split /\n/, $pg->safe_psql('postgres', "SELECT id FROM $table WHERE owner = '$user' ORDER BY id") } @tables }
@@ -240,7 +241,7 @@ for my $user (@DEVICES)
 {
     my @expected = (rows_of($user, qw(plain direct)), @{ $acked_of{$user} // [] });
     my %received;
-    my $complete = eval { wait_until("$user receives all", sub {
+    my $complete = eval { wait_until("$user receives all rows", sub {
         %received = map { /^row \S+ (.*)/ ? ($1 => 1) : () } lines_of($user);
         !grep { !$received{$_} } @expected; }) };
     my @lacks = grep { !$received{$_} } @expected;
@@ -260,27 +261,27 @@ open my $file, '>', "$torture->{stop_file}.devices" or die $!;
 close $file;
 waitpid $_, 0 for @devices;
 
-# What a device acknowledged to a primary that died may be asked for again. The others acknowledge for the first time.
+# Acknowledgements to a primary that died may be requested again. The others acknowledge for the first time.
 for my $user (@USERS)
 {
     my $client = $relays[ rand @relays ]->client($user);
     my $acked  = 0;
-    my $ended = eval { $client->run_until("$user has acknowledged all", sub {
+    my $ended = eval { $client->run_until("$user has acknowledged all notifications", sub {
         my @ids = map { $_->{metadata}{id} } $client->notifications;
         $client->{tx}->send([ 1, 0, 0, 0, 1, JSON::encode_json({ t => 'ack', ids => [ @ids[ $acked .. $#ids ] ] }) ]) if @ids > $acked;
         $acked = @ids;
         return !grep { $cluster->execute('EXISTS', $_) } $cluster->keys("inbox:$user");
     }) };
-    ok($ended, "$user has acknowledged all") or diag $@;
+    ok($ended, "$user has acknowledged all notifications") or diag $@;
     my %received = map { ("$_->{metadata}{source} $_->{payload}{after}{id}" => 1) } $client->notifications;
-    is_deeply([ sort keys %received ], [ sort(rows_of($user, 'direct'), @{ $acked_of{$user} // [] }) ], "$user, absent before, receives exactly the pending ones")
+    is_deeply([ sort keys %received ], [ sort(rows_of($user, 'direct'), @{ $acked_of{$user} // [] }) ], "$user, absent before, receives exactly the pending notifications")
       unless grep { $_ eq $user } @DEVICES;
     $client->close;
 }
 is($cluster->pending, 0, 'all acknowledgements are stored');
 is_deeply([ grep { /:(ack:|inbox|pending|left)/ } map { $_->execute('ROLE')->[0] eq 'master' ? @{ $_->execute('KEYS', '*') } : () } $cluster->alive ], [],
-    'no notification is left pending');
-node_leaves() while @added;    # they have no replica, so the relay confirms nothing
+    'no notification remains pending');
+node_leaves() while @added;    # without a replica, the relay confirms nothing
 wait_confirmed($pg);
 pass('the slot advances');
 

@@ -1,4 +1,4 @@
-# Tests a failover to a replica that lacks rows which the relay has already delivered: by default their WAL is not yet
+# Tests a failover to a replica that lacks rows that the relay has already delivered. By default their WAL is not yet
 # confirmed, so they are stored again.
 use strict;
 use warnings;
@@ -20,7 +20,7 @@ sub received
 }
 
 $pg->safe_psql('postgres', q{INSERT INTO t VALUES (1, 'u1')});
-$client->run_until('the first row', sub { received() == 1 });
+$client->run_until('the first row arrives', sub { received() == 1 });
 wait_confirmed($pg);
 
 my ($entry) = $cluster->entries;
@@ -40,8 +40,8 @@ $primary->kill9;
 $cluster->resume($replica);
 is($cluster->wait_failover($shard, $primary), $replica, 'the replica becomes the primary');
 wait_until('the rows are stored again', sub { $cluster->stored >= 20 });
-is_deeply([ sort { $a <=> $b } map { /"id":(\d+)/ } map { $_->{data} =~ /"after":(\{[^}]*)/ } $cluster->entries ], [ 1 .. 20 ], 'each once');
-is_deeply([ received() ], [ 1 .. 20 ], 'the user has each in order');
+is_deeply([ sort { $a <=> $b } map { /"id":(\d+)/ } map { $_->{data} =~ /"after":(\{[^}]*)/ } $cluster->entries ], [ 1 .. 20 ], 'each row is stored once');
+is_deeply([ received() ], [ 1 .. 20 ], 'the user receives all rows in order');
 
 $cluster->heal;
 wait_confirmed($pg);

@@ -1,4 +1,4 @@
-# Tests a store with sentinels: the relay follows each failover, and writes nothing to a former primary.
+# Tests a store with sentinels: the relay follows each failover, and does not write to a former primary.
 use strict;
 use warnings;
 
@@ -32,15 +32,15 @@ for my $how (qw(killed paused))
     isnt($primary, $former, "a $how primary: the relay uses the new one");
     if ($how eq 'paused')
     {
-        # No sentinel demotes the former primary, which is still one in its own view.
+        # No sentinel demotes the former primary, which still considers itself the primary.
         $_->kill9 for @{ $sentinels->{sentinels} };
         kill CONT => $former->pid;
         wait_until('the former primary replies', sub { $former->execute('ROLE')->[0] eq 'master' });
         my $newest = newest($former);
         $client->wait_row(insert(10));
-        is(newest($former), $newest, 'nothing is written to the former primary');
+        is(newest($former), $newest, 'the relay writes nothing to the former primary');
         my @others = grep { !/name=sentinel|addr=\S*sock/ } split /\n/, $former->execute('CLIENT', 'LIST', 'TYPE', 'normal');
-        is_deeply(\@others, [], 'and the relay has no connection to it');
+        is_deeply(\@others, [], 'the relay has no connection to the former primary');
         $_->launch for @{ $sentinels->{sentinels} };
     }
     else { $former->start }
@@ -50,28 +50,29 @@ for my $how (qw(killed paused))
         $role && $role->[0] eq 'master' && @{ $role->[2] } == 2 });
 }
 
-# A planned switch.
+# A planned failover.
 my $former = $sentinels->primary;
-wait_until('the sentinels switch on request', sub { eval { $sentinels->{sentinels}[0]->execute('SENTINEL', 'FAILOVER', 'clairon'); 1 } });
+wait_until('the sentinels promote a replica on request', sub { eval { $sentinels->{sentinels}[0]->execute('SENTINEL', 'FAILOVER', 'clairon'); 1 } });
 $sentinels->wait_failover($former);
 $client->wait_row(insert(10));
-pass('the relay follows a planned switch');
+pass('the relay follows a planned failover');
 
-# A leading sentinel names the former primary until its failover ends, after others have announced the new one.
-# Each move of the relay follows a later failover, which are more than three if a slow machine seems a dead primary.
+# A leading sentinel reports the former primary until its failover ends, after others have announced the new one.
+# Each switch of the relay follows a later failover. There are more than three failovers if a slow machine appears
+# to be a dead primary.
 my @moves     = $relay->log_text =~ /msg="shards moved to another server".*? server="(\S+)"/g;
 my @failovers = $sentinels->promoted;
 my @later     = @failovers;
 my $not_found = grep { my $move = $_; shift @later while @later && $later[0] ne $move; !shift @later } @moves;
-is($not_found, 0, 'the relay never goes back to a former primary') or diag "moves: @moves; failovers: @failovers";
+is($not_found, 0, 'the relay never returns to a former primary') or diag "moves: @moves; failovers: @failovers";
 
-# Sentinels may die, as long as one replies.
+# Sentinels may die as long as one replies.
 $_->kill9 for @{ $sentinels->{sentinels} }[ 0, 1 ];
 $relay->restart;
 my $pos = $client->pos;
 $client = $relay->client('u1', pos => $pos);
 $client->wait_row(insert(1));
-pass('one sentinel is enough to find the primary');
+pass('one sentinel is sufficient to find the primary');
 
 my @stored = map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } $sentinels->entries;
 is_deeply(\@stored, [ 1 .. $rows ], 'each row is stored once, in order');

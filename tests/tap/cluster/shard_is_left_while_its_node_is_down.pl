@@ -1,4 +1,4 @@
-# Tests that a relay is ready again when a node returns that was killed before the relay stopped reading its shards.
+# Tests a node that is killed before the relay stops reading its shards: the relay is ready again when the node returns.
 use strict;
 use warnings;
 

@@ -1,5 +1,5 @@
-# Tests a relay that begins to read a shard whose node hangs, while another shard is emptied: the new client of the shard
-# receives what is stored from then on, and nothing older.
+# Tests a relay that starts to read a shard whose node hangs, while another shard is emptied. The new client of the shard
+# receives notifications that are stored after that, and no older ones.
 use strict;
 use warnings;
 
@@ -27,16 +27,16 @@ is($gate->metric('clairon_store_followed_shards'), 1, 'the relay does not read t
 $cluster->pause($hangs);
 my $client = Clairon::Test::Client->new($gate->url('/v1/ws'));
 $client->send({ t => 'connect', r => 1, token => token(sub => $user) });
-wait_until('the relay begins to read the shard', sub { $gate->metric('clairon_store_followed_shards') == 2 });
+wait_until('the relay starts to read the shard', sub { $gate->metric('clairon_store_followed_shards') == 2 });
 $emptied->execute('FLUSHALL');
 $gate->wait_for_log(qr/store was emptied or its progress reset/);
-is(scalar(grep { $_->{t} eq 'connected' } @{ $client->{messages} }), 0, 'its client waits');
+is(scalar(grep { $_->{t} eq 'connected' } @{ $client->{messages} }), 0, 'the client waits');
 $cluster->resume($hangs);
 $client->wait_for('connected');
 wait_until('the slot is read again', sub { $pg->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'}) });
 $pg->safe_psql('postgres', "INSERT INTO t VALUES (6, '$user')");
 $client->wait_notifications(1);
 is($client->{messages}[-1]{n}{payload}{after}{id}, 6, 'the client receives the new row');
-is(scalar($client->notifications), 1, 'and no older one');
+is(scalar($client->notifications), 1, 'the client receives no older row');
 
 done_testing();

@@ -1,5 +1,5 @@
-# Tests a relay that begins to read a shard while that shard, or the shared one, lacks notifications that a feed which
-# was killed had not stored: users receive them in commit order.
+# Tests a relay that starts to read a shard while that shard or the shared shard lacks notifications that a killed
+# feed did not store: users receive them in commit order.
 use strict;
 use warnings;
 
@@ -15,7 +15,7 @@ my %conf    = ('store.min_replicas' => 0, 'gate.ping' => '1h');
 my $feed    = Clairon::Test::relay($pg, $cluster, roles => 'feed', conf => {%conf});
 my ($gate, $other) = map { Clairon::Test::relay(undef, $cluster, roles => 'gate', conf => {%conf}) } 1 .. 2;
 
-# One transaction with these versions; the odd ones are for two users.
+# One transaction with these versions; the odd versions are for two users.
 my $version = 0;
 sub change
 {
@@ -28,13 +28,13 @@ sub change
           $version % 2 ? 'u1,u2' : 'u1', $version;
     }
     $pg->safe_psql('postgres', $text . 'COMMIT');
-    wait_until('it is stored', sub { $cluster->stored == $version });
+    wait_until('the transaction is stored', sub { $cluster->stored == $version });
     return;
 }
 
 sub versions { return [ map { $_->{payload}{after}{version} } $_[0]->notifications ] }
 
-# The shard no longer has its last notifications, as if the feed had been killed before it stored them.
+# The shard does not have its last notifications, as if the feed had been killed before storing them.
 sub lose
 {
     my ($shard, $progress, $from) = @_;
@@ -46,11 +46,11 @@ sub lose
 
 change(2);
 my ($shard) = map { $_->{stream} =~ /\{(\d+)\}/ ? $1 : () } grep { $_->{data} =~ /"owners":\["u1"\]/ } $cluster->entries;
-ok($shard, "the user has shard $shard");
+ok($shard, "the user is in shard $shard");
 my $begin = $other->client('u1')->pos;
 $other->stop;
 
-# Otherwise the paused process would find the lost notifications in its sockets.
+# Otherwise the paused process would still read the lost notifications from its sockets.
 sub kill_readers
 {
     for my $node ($cluster->alive)
@@ -69,7 +69,7 @@ for my $behind ($shard, 0)
     change(2);
     my $progress = $cluster->execute('HGETALL', "clairon:{$behind}:progress:clairon");
     my $from = $version + 1;
-    # The gate reads the shared shard before the loss, or after it.
+    # The gate reads the shared shard before or after the loss.
     if ($behind == 0)
     {
         kill STOP => $gate->pid;
@@ -83,11 +83,11 @@ for my $behind ($shard, 0)
     is($gate->metric('clairon_store_followed_shards'), 2, "$what: the gate does not read the shard of the user");
     my $client = Clairon::Test::Client->new($gate->url('/v1/ws'));
     $client->send({ t => 'connect', r => 1, token => token(sub => 'u1'), pos => $begin });
-    wait_until("$what: the gate reads it", sub { $gate->metric('clairon_store_followed_shards') == 3 });
+    wait_until("$what: the gate reads the shard of the user", sub { $gate->metric('clairon_store_followed_shards') == 3 });
     $feed->start;
     $client->run_until("$what: all versions are received", sub { grep({ $_ == $version } @{ versions($client) }) && grep { $_ == $version - 1 } @{ versions($client) } });
     is_deeply(versions($client), [ 3 .. $version ], "$what: all versions are received, in commit order");
-    is($gate->metric('clairon_store_unordered_total'), 0, "$what: none was out of order");
+    is($gate->metric('clairon_store_unordered_total'), 0, "$what: no version is out of order");
     $_->close for $live, $client;
 }
 

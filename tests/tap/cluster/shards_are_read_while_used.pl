@@ -1,5 +1,5 @@
-# Tests that a relay reads only the shards of its users, and that users of a shard that it begins to read lack nothing
-# and receive everything in commit order.
+# Tests that a relay reads only the shards of its users. Users of a newly read shard lack no notification and receive
+# all in commit order.
 use strict;
 use warnings;
 
@@ -7,7 +7,7 @@ use Clairon::Test qw(wait_until wait_confirmed scratch amount);
 use Test::More;
 
 use constant { USERS => 12, ROUNDS => amount(3, 12) };
-my $CHANGES = amount(1000, 4000);    # of each user's row
+my $CHANGES = amount(1000, 4000);    # size of each user's row
 
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{
@@ -21,18 +21,18 @@ my @users   = map { "u$_" } 1 .. USERS;
 
 sub followed { my ($relay) = @_; return $relay->metric('clairon_store_followed_shards') }
 
-# Connections of readers to all nodes: one for each shard that a gate reads.
+# Store connections of readers to all nodes: one for each shard that a gate reads.
 sub readers { return scalar map { grep { /cmd=xread/ } split /\n/, $_->execute('CLIENT', 'LIST', 'TYPE', 'normal') } $cluster->alive }
 
 is(followed($_), 1, 'a gate without clients reads the shared shard') for $gate, $other, $third;
-wait_until('there is one reader for each gate', sub { readers() == 3 });
+wait_until('there is one reader per gate', sub { readers() == 3 });
 my ($first, $second) = map { $third->client('u1') } 1 .. 2;
 wait_until('a gate reads the shard of its user', sub { followed($third) == 2 });
-is(followed($gate),  1, 'and no other gate does');
-wait_until('there is one reader more', sub { readers() == 4 });
+is(followed($gate),  1, 'no other gate reads that shard');
+wait_until('there is one additional reader', sub { readers() == 4 });
 $_->close for $first, $second;
 
-# The rows of a user alternate between its own shard and the shared one.
+# The rows of a user alternate between the user's shard and the shared shard.
 my $file = scratch() . '/changes.sql';
 my $text = '';
 for my $version (1 .. $CHANGES)
@@ -43,9 +43,9 @@ for my $version (1 .. $CHANGES)
 }
 PostgreSQL::Test::Utils::append_to_file($file, $text);
 
-# A proxy that routes by shard relies on it.
+# A proxy that routes by shard depends on this assignment.
 $pg->safe_psql('postgres', qq{SELECT clairon.notify('USER', '{$_}', '{}')}) for @users;
-wait_until('they are stored', sub { $cluster->stored == USERS });
+wait_until('the rows are stored', sub { $cluster->stored == USERS });
 for my $entry ($cluster->entries)
 {
     my ($user) = $entry->{data} =~ /"targets":\["(\w+)"\]/;
@@ -63,7 +63,7 @@ for my $user (@users)
 # Without the notification above, which a relay may read after the first cursors.
 sub versions { my ($client) = @_; return map { $_->{payload}{after}{version} // () } $client->notifications }
 
-# A client resumes, and receives its row's versions up to this one.
+# A client resumes and receives its row's versions up to this one.
 sub receive
 {
     my ($user, $relay, $wanted) = @_;
@@ -84,10 +84,10 @@ for my $round (1 .. ROUNDS)
 {
     $gate->restart;
     $gate->wait_ready;
-    is(followed($gate), 1, "round $round: the gate begins with the shared shard");
+    is(followed($gate), 1, "round $round: the gate starts with the shared shard");
     for my $user (sort { rand() <=> 0.5 } @users)
     {
-        # From an older cursor, or from one that other relays have just reached.
+        # From an older cursor, or from a cursor that other relays have just reached.
         receive($user, $other, version($user)) if rand() < 0.8;
         my $wanted = version($user) + 20;
         receive($user, $gate, $wanted < $CHANGES ? $wanted : $CHANGES);
@@ -100,10 +100,10 @@ is($gate->metric('clairon_store_unordered_total'), 0, 'no notification was out o
 
 wait_until('a shard without users is no longer read', sub { followed($third) == 1 });
 my $again = $third->client('u1');
-wait_until('it is read again for a new client', sub { followed($third) == 2 });
+wait_until('the shard is read again for a new client', sub { followed($third) == 2 });
 $pg->safe_psql('postgres', q{UPDATE task SET owners = '{u1}', version = 0 WHERE id = 1});
 $again->wait_notifications(1);
-pass('which receives new notifications');
-is($_->log_text =~ /level=(?:error|warn)/ ? 1 : 0, 0, 'nothing is logged as a warning or an error') for $gate, $other, $third;
+pass('the new client receives new notifications');
+is($_->log_text =~ /level=(?:error|warn)/ ? 1 : 0, 0, 'no warning or error is logged') for $gate, $other, $third;
 
 done_testing();

@@ -1,5 +1,5 @@
-# Tests that slots which move, nodes that join and nodes that leave lose, double or reorder no notification, and that
-# no request reads a part of a slot during its move.
+# Tests that moving slots, joining nodes and leaving nodes do not lose, duplicate or reorder notifications, and that
+# no request reads a partly moved slot.
 use strict;
 use warnings;
 
@@ -20,7 +20,7 @@ my $relay   = Clairon::Test::relay($pg, $cluster, conf => { 'store.min_replicas'
 my %clients = map { $_ => $relay->client($_) } qw(u1 u2 u3);
 my $last    = 0;
 
-# Rows for one user each, and one for the group.
+# Rows for one user each, and one row for the group.
 sub insert
 {
     my ($count) = @_;
@@ -42,8 +42,8 @@ sub expected
 
 my %acked;
 
-# Each client has what its user is to get, in order, and acknowledges it. More than fits into the in-flight window
-# arrives only after acknowledgements.
+# Each client receives its user's notifications in order and acknowledges them. Notifications beyond the in-flight
+# window arrive only after acknowledgements.
 sub check_received
 {
     my ($when) = @_;
@@ -53,7 +53,7 @@ sub check_received
         my @expected = expected($user);
         do
         {
-            $client->run_until("$when: more notifications for $user", sub { $client->notifications > keys %{ $acked{$user} } });
+            $client->run_until("$when: more notifications for $user arrive", sub { $client->notifications > keys %{ $acked{$user} } });
             $client->ack(grep { !$acked{$user}{$_}++ } map { $_->{metadata}{id} } $client->notifications);
         } while (keys %{ $acked{$user} } < @expected);
         is_deeply([ received($user) ], \@expected, "$when: $user receives each notification once, in order");
@@ -131,6 +131,6 @@ check_stored('after a node joined and left');
 wait_confirmed($pg);
 is($_->gaps, '', 'no client received a gap') for values %clients;
 is(scalar(grep { $_->{closed} } values %clients), 0, 'no client lost its connection');
-unlike($relay->log_text, qr/level=error/, 'moving slots are no error');
+unlike($relay->log_text, qr/level=error/, 'moving slots cause no error');
 
 done_testing();

@@ -40,7 +40,7 @@ for (@page)
     my $policy = $response->{headers}{'content-security-policy'} // '';
     is($response->{status}, 200, "$_->[1] is public");
     like($policy, qr/default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'/, "$_->[1] has a strict policy");
-    like($policy, qr/form-action 'none'; frame-ancestors 'none'/, "$_->[1] may not be framed");
+    like($policy, qr/form-action 'none'; frame-ancestors 'none'/, "$_->[1] must not be framed");
     unlike($policy, qr/unsafe/, "$_->[1] allows no unsafe content");
     is($response->{headers}{'x-content-type-options'}, 'nosniff', "$_->[1] has nosniff");
     unlike($response->{body}, qr{(?:https?:)?//[a-z0-9.-]+\.[a-z]}i, "$_->[1] refers to no other host") if $_->[1] !~ /js$/;
@@ -53,7 +53,7 @@ my $folder = http(GET => '/console/', token => 0);
 is_deeply([ $folder->{status}, $folder->{headers}{location} ], [ 308, '../console' ], 'a trailing slash redirects, even behind a proxy');
 is(http(GET => '/console/', relay => $without)->{status}, 404, 'a trailing slash is not found without the console');
 
-# The data is for admins, and for pages of this host.
+# The data is available to admins, and to pages of this host.
 for (@data)
 {
     my ($method, $path, $body) = @$_;
@@ -71,7 +71,7 @@ for (@data)
 # The overview.
 my ($one, $two) = map { $relay->client($_, Origin => 'https://app.example') } 'u1', 'u2';
 my $waits = notify('away,u1', 'waits', 'retry_limit => 100');
-$one->run_until('the notification', sub { of_mark($one, 'waits') });
+$one->run_until('the notification arrives', sub { of_mark($one, 'waits') });
 wait_until('the relay reports its users', sub { ((overview()->{store}{relays} // [])->[0]{users} // 0) == 2 });
 my $now = overview();
 is($now->{relay}{ready}, JSON::true, 'the overview reports the relay as ready');
@@ -88,32 +88,32 @@ cmp_ok($now->{store}{memory}, '>', 100_000, 'the overview has the memory of the 
 my ($pending) = @{ $now->{store}{oldest} };
 is_deeply([ @$pending{qw(id users open ends)} ], [ $waits, 2, JSON::false, undef ], 'the oldest pending notification has its number of users');
 cmp_ok(abs($now->{store}{at} - $pending->{since}), '<', 600_000, 'the oldest pending notification has its time');
-is(scalar(grep { $_->{name} eq $now->{relay}{name} } @{ $now->{store}{relays} }), 1, 'the list of relays contains this one');
+is(scalar(grep { $_->{name} eq $now->{relay}{name} } @{ $now->{store}{relays} }), 1, 'the list of relays contains this relay');
 is_deeply([ sort @{ http(GET => "/v1/notifications/$waits")->{json}{waiting} } ], [ 'away', 'u1' ], 'an admin may read a trace with the pending users');
 $one->ack($waits);
 wait_until('one user is pending', sub { overview()->{store}{oldest}[0]{users} == 1 });
 
 # The error log: newest first, paginated, with long values omitted.
 my @ids = map { notify($_ % 2 ? 'u1' : 'u1,u2', "no $_", 'retry_limit => 0') } 1 .. 25;
-wait_until('all are exhausted', sub { overview()->{store}{errors} == 25 });
+wait_until('all notifications are exhausted', sub { overview()->{store}{errors} == 25 });
 my @first = errors();
 is(scalar @first, 20, 'the first page of the error log has 20 entries');
 my @second = errors("?before=$first[-1]{entry}");
-is(scalar @second, 5, 'the second page has the rest');
+is(scalar @second, 5, 'the second page has the remaining entries');
 is_deeply([ sort map { $_->{id} } @first, @second ], [ sort @ids ], 'the pages have each entry once');
 is_deeply([ map { $_->{at} } @first, @second ], [ sort { $b <=> $a } map { $_->{at} } @first, @second ], 'the entries are listed newest first');
 my ($last) = grep { $_->{notification}{payload}{mark} eq 'no 24' } @first;
 is_deeply([ @$last{qw(reason attempts user_count)}, sort @{ $last->{users} } ], [ 'exhausted', 0, 2, 'u1', 'u2' ], 'an error log entry has its reason and users');
 is(http(GET => "/v1/console/errors?before=$_")->{status}, 400, "before=$_ is rejected") for 'x', '1-', '9' x 50, '(1-1';
 
-# Redrive: the users get it again.
+# Redrive: the users receive the notification again.
 my $had = of_mark($one, 'no 24');
 my $response = change_entry('redrive', $last->{entry});
 is($response->{status}, 200, 'a redrive is accepted');
 is($response->{json}{users}, 2, 'a redrive returns the number of its users');
-$_->run_until('a retry', sub { of_mark($_, 'no 24') > 1 }) for $one, $two;
+$_->run_until('a retry arrives', sub { of_mark($_, 'no 24') > 1 }) for $one, $two;
 $_->ack($last->{id}) for $one, $two;
-wait_until('both have acknowledged', sub { !$store->execute('HEXISTS', $store->of($last->{id}, 'pending'), $last->{id}) });
+wait_until('both users have acknowledged', sub { !$store->execute('HEXISTS', $store->of($last->{id}, 'pending'), $last->{id}) });
 is(change_entry('redrive', $last->{entry})->{status}, 404, 'the redriven entry is deleted');
 is((grep { $_->{stage} eq 'acked' } @{ http(GET => "/v1/notifications/$last->{id}")->{json}{events} }), 2, 'the trace has both acks');
 my @stages = map { $_->{stage} } @{ http(GET => "/v1/notifications/$last->{id}")->{json}{events} };
@@ -139,14 +139,14 @@ $store->execute('XADD', $store->shared('errors'), '*', id => 'y');
 is((errors())[0]{id}, 'y', 'an entry without fields does not hide the others');
 is(change_entry('drop', (errors())[0]{entry})->{status}, 200, 'an entry without fields can be dropped');
 
-# Many users: the first of them, and their number.
+# Many users: the log lists the first of them, and their number.
 my $many = join ',', map { "m$_" } 1 .. 300;
 notify($many, 'many', "retry_limit => 1, ttl => '1 hour'");
-wait_until('it is stored', sub { overview()->{store}{pending} == 2 });
+wait_until('the notification is stored', sub { overview()->{store}{pending} == 2 });
 my ($large) = grep { $_->{users} == 300 } @{ overview()->{store}{oldest} };
 ok($large, 'the users of a large audience are returned as a number');
 $store->execute('ZADD', $store->of($large->{id}, 'due'), 1, "$large->{id}:");
-wait_until('it has expired', sub { grep { $_->{id} eq $large->{id} } errors() });
+wait_until('the notification has expired', sub { grep { $_->{id} eq $large->{id} } errors() });
 my ($expired) = grep { $_->{id} eq $large->{id} } errors();
 is_deeply([ $expired->{reason}, $expired->{user_count}, scalar @{ $expired->{users} } ], [ 'expired', 300, 20 ], 'the error log truncates a long list of users');
 is(change_entry('redrive', $expired->{entry})->{json}{users}, 300, 'a redrive reaches all users of a long list');
@@ -157,7 +157,7 @@ wait_until('the relay has lost the store', sub { my $seen = overview(); $seen &&
 is(http(GET => '/v1/console/errors')->{status}, 503, 'the error log is unavailable without the store');
 is(change_entry('drop', '1-1')->{status}, 503, 'a change is rejected without the store');
 $store->start;
-wait_until('it is back', sub { defined overview()->{store} });
+wait_until('the relay has reconnected to the store', sub { defined overview()->{store} });
 is($relay->metric('clairon_store_errors_total'), 0, 'the store returns no errors');
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 

@@ -1,4 +1,4 @@
-# Tests that the memory of prepared conditions is limited per owner, without affecting other owners.
+# Tests that the memory of prepared conditions is limited per owner, without effect on other owners.
 use strict;
 use warnings;
 
@@ -33,7 +33,7 @@ sub new_log
     return $text;
 }
 
-# Inserts a row into each table, and into `last`: the notifications of each table until that of `last` arrives.
+# Inserts a row into each table, and then into `last`. Returns the notifications of each table until the one of `last` arrives.
 my ($out, $ids) = (undef, 0);
 sub deliver
 {
@@ -71,7 +71,7 @@ my $reader = open $out, '-|', 'pg_recvlogical', '-d', $connection, '--slot', 'sl
 
 my $count = deliver(qw(a near b c d near e f a b near));
 is_deeply($count, { a => 6, b => 6, c => 3, d => 3, e => 3, f => 3, near => 6 },
-    'conditions of many tables are prepared again for each other');
+    'conditions of many tables are evicted and prepared again');
 cmp_ok(peak(), '<', 200_000, 'the walsender needs less than 200 MB');
 unlike(new_log(), qr/denied|out of memory/, 'no condition is denied');
 
@@ -82,7 +82,7 @@ cmp_ok($count->{large}, '<', 20, 'a table whose conditions exceed the limit has 
 cmp_ok($count->{large}, '>', 4, 'the conditions within the limit deliver');
 like(new_log(), qr/rule "rule\d+" on "own\.large": denied[^\n]*\n[^\n]*conditions of the table's owner exceed 64 MB/,
     'the other conditions are denied with a logged reason');
-cmp_ok(peak(), '<', 250_000, 'the walsender needs less memory than the limit above its base');
+cmp_ok(peak(), '<', 250_000, 'the walsender needs less memory than its base plus the limit');
 kill 'INT', $reader;
 close $out;
 done_testing();

@@ -1,4 +1,4 @@
-# Tests that a random workload decodes to the same changes as in test_decoding, always with the same ids.
+# Tests that the plugin decodes a random workload to the same changes as test_decoding, always with the same ids.
 #
 # CLAIRON_DIFF_SEED (a number, or "random"), CLAIRON_DIFF_TRANSACTIONS (500; in the long form 4000): another workload.
 use strict;
@@ -45,8 +45,8 @@ sub script
             '-o', '/dev/null']);
 }
 
-# The rows of a query whose columns are all bytea, with the plugin's settings. PostgreSQL 18's test_decoding crashes
-# with little memory after a rollback of a large transaction.
+# The rows of a query whose columns are all bytea, with the plugin's settings. With little memory, test_decoding of
+# PostgreSQL 18 crashes after a rollback of a large transaction.
 sub rows_of_bytes
 {
     my ($query) = @_;
@@ -65,7 +65,7 @@ sub rows_of_bytes
     } <$lines>;
 }
 
-# Everything in a slot, through a walsender.
+# All output of a slot, read through a walsender.
 sub receive
 {
     my ($slot, @options) = @_;
@@ -101,7 +101,7 @@ sub notifications_of_frames
     return @notifications;
 }
 
-# The first positions at which two lists differ, with their surroundings.
+# The first positions at which two lists differ, with their context.
 sub compare
 {
     my ($what, $lines, $expected, $name) = @_;
@@ -145,7 +145,7 @@ my ($no_wal2json) =
     $pg->psql('postgres', "SELECT pg_create_logical_replication_slot('wal2json', 'wal2json')",
     on_error_stop => 1);
 ok(script("$folder/work.sql", '-v', "connection=$connection"), "$transactions transactions are executed")
-    or BAIL_OUT('no workload');
+    or BAIL_OUT('the workload failed');
 
 # ---- the output of test_decoding and of the plugin
 
@@ -167,7 +167,7 @@ note(join ', ', map {"$oracle->{count}{$_} x $_"} sort keys %{ $oracle->{count} 
 
 is(Clairon::Test::strict_faults("$folder/text"), '', 'a strict JSON parser accepts every line');
 
-# ---- other ways to read
+# ---- other read methods
 
 my $by_number = sub {''};
 my @framed = notifications_of_frames(receive('framed', 'mode=framed', 'topic_prefix=srv'));
@@ -187,7 +187,7 @@ is( sql("SELECT string_agg(slot_name, ' ' ORDER BY slot_name) FROM pg_stat_repli
     'framed',
     'only the slots with streaming were streamed');
 
-# Each change in its own block, from PostgreSQL 16 on.
+# Each change in a separate block, with PostgreSQL 16 and later.
 SKIP:
 {
     my $setting = 'debug_logical_replication_streaming';
@@ -198,8 +198,8 @@ SKIP:
     compare('in blocks', [map { join '', @$_ } @blocks], [map { join '', @$_ } @framed], $by_number);
 }
 my @stubs = split /\n/, receive('stubs', 'max_value_bytes=100', 'numeric=number', 'topic_prefix=');
-compare('other options', [ids(@stubs)], \@ids, $by_number);
-is(Clairon::Test::strict_faults("$folder/stubs"), '', 'a strict JSON parser accepts the stubs too');
+compare('with other options', [ids(@stubs)], \@ids, $by_number);
+is(Clairon::Test::strict_faults("$folder/stubs"), '', 'a strict JSON parser also accepts the stubs');
 
 # wal2json omits changes without an old row, so only the others are compared.
 SKIP:

@@ -1,4 +1,4 @@
-# Tests that a table owner cannot stop, crash or misuse the decoding server through an only_when condition.
+# Tests that a table owner cannot stop, crash or misuse the decoding server with an only_when condition.
 use strict;
 use warnings;
 
@@ -34,19 +34,19 @@ $client->wait_for('connected');
 my $start = log_mark();
 my $others = 0;
 
-# Later changes reach their user, and the rule is denied with that reason.
+# Later changes reach their user, and the rule is denied with this reason.
 sub check_denied
 {
     my ($name, $mark, $reason) = @_;
     $others++;
     sql("INSERT INTO public.other VALUES ($others, 'u1')");
     is(($client->wait_notifications($others))[-1]{payload}{after}{id}, $others, "$name: later changes are delivered");
-    wait_until("$name: the log", sub { logged($mark, qr/\Q$reason\E/) });
+    wait_until("$name: the log has the reason", sub { logged($mark, qr/\Q$reason\E/) });
     pass("$name: the denial is logged with its reason");
     return;
 }
 
-# An operator replaced by one that executes its argument as SQL.
+# An operator is replaced by one that executes its argument as SQL.
 my $mark = log_mark();
 as_attacker(q{
     CREATE TABLE own.calls (who text);
@@ -63,11 +63,11 @@ sql("SELECT pg_create_logical_replication_slot('by_sql', 'clairon')");
 as_attacker(q{INSERT INTO own.t VALUES (2, 'a', $$SELECT 'a'::tsquery, own.f()$$)});
 check_denied('SQL by an operator', $mark, 'functions in only_when must be marked IMMUTABLE');
 is(sql(q{SELECT count(*) FROM pg_logical_slot_get_changes('by_sql', NULL, NULL)}), 1,
-    'a superuser\'s read denies the rule too');
-is(sql('SELECT count(*) FROM own.calls'), 0, 'no code of the attacker runs');
+    'a read by a superuser also denies the rule');
+is(sql('SELECT count(*) FROM own.calls'), 0, 'the attacker\'s code does not run');
 ok(!logged($start, qr/LOG:  own\.f runs/), 'the attacker\'s function does not run even temporarily');
 
-# Operators replaced by ones that take a lock or drop a slot.
+# Operators are replaced by operators that take a lock or drop a slot.
 $mark = log_mark();
 as_attacker(q{
     CREATE TABLE own.n (id bigint PRIMARY KEY, slot name);
@@ -86,7 +86,7 @@ is(sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"), 0, 'no advi
 is(sql("SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'of_a_standby'"), 1,
     'the slot still exists');
 
-# An extension's function, marked IMMUTABLE by the superuser, that executes SQL.
+# A function of an extension, marked IMMUTABLE by the superuser, executes SQL.
 $mark = log_mark();
 sql(q{CREATE FUNCTION public.rewrite(tsquery, text) RETURNS tsquery IMMUTABLE LANGUAGE internal AS 'tsquery_rewrite_query'});
 as_attacker(q{
@@ -98,9 +98,9 @@ as_attacker(q{
     SELECT clairon.watch('own.e', 'USER', '=x', only_when => $$ public.rewrite(q, s) IS NULL $$);
     INSERT INTO own.e VALUES (1, 'a', $$SELECT 'a'::tsquery, own.g()$$), (2, 'a', $$SELECT 'a'::tsquery, own.h()$$)});
 check_denied('SQL in an extension', $mark, 'cannot execute CREATE TABLE in a read-only transaction');
-ok(logged($mark, qr/LOG:  own\.g runs as attacker/), 'a condition runs with the rights of the owner');
+ok(logged($mark, qr/LOG:  own\.g runs as attacker/), 'a condition runs with the privileges of the owner');
 
-# Evaluations without a limit in time or memory.
+# Evaluations without a limit of time or memory.
 $mark = log_mark();
 as_attacker(q{
     CREATE TABLE own.w (id int PRIMARY KEY, s text);
@@ -119,16 +119,16 @@ open my $status, '<', "/proc/$walsender/status" or die $!;
 my ($peak) = join('', <$status>) =~ /^VmHWM:\s+(\d+)/m;
 cmp_ok($peak, '<', 300_000, 'the walsender needs less than 300 MB');
 open my $limits, '<', "/proc/$walsender/limits" or die $!;
-like(join('', <$limits>), qr/^Max data size\s+unlimited/m, 'the usual limits are restored');
+like(join('', <$limits>), qr/^Max data size\s+unlimited/m, 'the default limits are restored');
 
-# Thousands of them: an owner's total time is limited.
+# Thousands of evaluations: an owner's total time is limited.
 $mark = log_mark();
 as_attacker(q{
     SELECT clairon.unwatch('own.w');
     SELECT clairon.watch('own.w', 'USER', '=x', name => 'many',
         only_when => $$ s ~ '^(.*)(.*)(.*)(.*)(.*)(.*)(.*)(.*)\8\7\6\5\4\3\2\1(.)\9$' $$);
     INSERT INTO own.w SELECT i, repeat('a', 140) FROM generate_series(10, 3000) AS i});
-check_denied('an owner without time left', $mark, "evaluation time of the table's owner is exhausted");
+check_denied('an owner with exhausted time', $mark, "evaluation time of the table's owner is exhausted");
 
 ok(!logged($start, qr/terminated by signal|server process .* was terminated|reinitializing/), 'no server process has crashed');
 $relay->stop;
@@ -154,17 +154,17 @@ for my $how (qw(pg_cancel_backend pg_terminate_backend))
     my $child = open my $out, '-|', @command or die "pg_recvlogical: $!";
     my $pid = wait_until('the slot is active',
         sub { sql(q{SELECT active_pid FROM pg_replication_slots WHERE slot_name = 'patient'}) });
-    wait_until('it evaluates', sub { cpu($pid) > 30 });
+    wait_until('the condition is being evaluated', sub { cpu($pid) > 30 });
     is(sql("SELECT $how($pid)"), 't', "$how succeeds during an evaluation");
-    my $ended = ok(eval { wait_until('its end', sub { !kill 0, $pid }) }, "$how: the walsender ends");
+    my $ended = ok(eval { wait_until('the walsender has ended', sub { !kill 0, $pid }) }, "$how: the walsender ends");
     kill 'KILL', $child unless $ended;
     close $out;
-    # Then the change is confirmed and no evaluation is left.
+    # Then the change is confirmed and no evaluation remains.
     last unless $ended;
 }
 my ($code, $stdout, $stderr) = $pg->psql('postgres', q{SET statement_timeout = '500ms';
     SELECT count(*) FROM pg_logical_slot_peek_changes('patient', NULL, NULL, 'condition_timeout', '60s')});
 like($stderr, qr/canceling statement due to statement timeout/, 'statement_timeout ends the statement');
 is(sql(q{SET statement_timeout = '20s';
-    SELECT count(*) FROM pg_logical_slot_peek_changes('patient', NULL, NULL)}), 0, 'a longer timeout suffices');
+    SELECT count(*) FROM pg_logical_slot_peek_changes('patient', NULL, NULL)}), 0, 'a longer timeout is sufficient');
 done_testing();

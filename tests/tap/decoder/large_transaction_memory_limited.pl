@@ -1,4 +1,4 @@
-# Tests that a walsender's memory stays flat over large transactions, many changes, many tables and much DDL.
+# Tests that a walsender's memory does not grow with large transactions, many changes, many tables and much DDL.
 #
 # CLAIRON_MEMORY_ROWS: rows in one transaction (100000; in the long form 700000).
 use strict;
@@ -35,7 +35,7 @@ sub memory
     return join('', <$status>) =~ /^RssAnon:\s+(\d+)/m;
 }
 
-# Reads a slot to its end: [bytes so far, the walsender's memory], each 64 kB or 20 ms.
+# Reads a slot to its end. Returns [bytes so far, the walsender's memory] for each 64 kB or 20 ms.
 sub read_slot
 {
     my ($slot, @options) = @_;
@@ -60,7 +60,7 @@ sub read_slot
     return @samples;
 }
 
-# Compares after the first tenth, when all caches are filled.
+# The baseline is the memory after the first tenth, when all caches are filled.
 sub check_flat
 {
     my ($what, @samples) = @_;

@@ -1,4 +1,4 @@
-# Tests that rules work the same in a restored database, in which the tables have other column numbers.
+# Tests that rules have the same effect in a restored database, whose tables have other column numbers.
 use strict;
 use warnings;
 
@@ -19,7 +19,7 @@ sub make
     return $pg->connstr($database);
 }
 
-# The notifications of the same changes, without the parts that must differ.
+# The notifications of the same changes, without the fields that must differ.
 sub notifications_of
 {
     my ($database) = @_;
@@ -37,7 +37,7 @@ SQL
     return \@notifications;
 }
 
-# Column numbers in `before` have gaps, in a dump they have none.
+# Column numbers have gaps in `before`, and none in a dump.
 make('before');
 sql('before', <<'SQL');
 CREATE EXTENSION clairon;
@@ -77,7 +77,7 @@ ok(run_log([ 'pg_dump', '-d', $pg->connstr('before'), '-Fc', '-f', $file ]), 'th
 
 my $expected = notifications_of('before');
 is(scalar(@$expected), 10, 'the rules create notifications before the dump');
-is(scalar(grep { @{ $_->{routing}{audience}{targets} } == 1000 } @$expected), 1, 'the long rule creates one of them');
+is(scalar(grep { @{ $_->{routing}{audience}{targets} } == 1000 } @$expected), 1, 'the long rule creates one of these notifications');
 ok(!grep({ $_->{metadata}{source} eq 'denied' && $_->{payload}{after}{other} } @$expected),
     'no notification contains columns that are not selected');
 
@@ -94,7 +94,7 @@ for my $database (qw(by_psql by_restore by_another))
     is_deeply(notifications_of($database), $expected, "$database: the same rules create the same notifications");
     my $now = sql($database, $rules);
     is(join("\n", grep { !/^denied/ } split /\n/, $now), join("\n", grep { !/^denied/ } split /\n/, $before),
-        "$database: rules are listed as before");
+        "$database: rules are listed in the same way");
     is(sql($database, 'SELECT count(*) FROM clairon.member'), '1', "$database: members are restored");
     is(sql($database, "SELECT clairon.once('entity', 'key')"), 'f', "$database: idempotency keys are restored");
     isnt(sql($database, 'SELECT secret FROM clairon.secret'), sql('before', 'SELECT secret FROM clairon.secret'),
@@ -104,7 +104,7 @@ isnt(sql('by_psql', q{SELECT target_column FROM clairon.rule WHERE relation = 't
     sql('before', q{SELECT target_column FROM clairon.rule WHERE relation = 'task'::regclass AND name = 'default'}),
     'the columns have other numbers');
 
-# A second dump, of the restored database, keeps the denials.
+# A second dump, of the restored database, preserves the denials.
 ok(run_log([ 'pg_dump', '-d', $pg->connstr('by_psql'), '-f', $dump ]), 'the restored database is dumped');
 ok(run_log([ 'psql', '-X', '-q', '-v', 'ON_ERROR_STOP=1', '-d', make('again'), '-f', $dump ]), 'the second dump is restored');
 is(sql('again', q{SELECT count(*) FROM clairon.rule WHERE relation = 'denied'::regclass}), '3', 'the rules of the second dump are restored');

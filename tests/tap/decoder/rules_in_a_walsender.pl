@@ -27,27 +27,27 @@ sub receive_lines
 
 sub receive { return map { JSON::decode_json($_) } receive_lines() }
 
-# v and the audience of each notification.
+# v and the targets of each notification.
 sub values_and_targets { return [ map { "$_->{payload}{after}{v} to @{ $_->{routing}{audience}{targets} }" } @_ ] }
 
 sql(q{CREATE TABLE t (id int, v text);
     SELECT clairon.watch('t', 'USER', '=first');
     SELECT pg_create_logical_replication_slot('s', 'clairon', false, true)});
 
-# A rule in a prepared transaction applies from its COMMIT PREPARED on.
+# A rule in a prepared transaction applies after its COMMIT PREPARED.
 sql(q{BEGIN; INSERT INTO t VALUES (1, 'p1'); SELECT clairon.watch('t', 'USER', '=prepared');
     INSERT INTO t VALUES (2, 'p2'); PREPARE TRANSACTION 'p'});
 sql(q{INSERT INTO t VALUES (4, 'between')});
 is_deeply(values_and_targets(receive()), ['between to first'], 'a prepared rule does not apply');
 sql(q{COMMIT PREPARED 'p'; INSERT INTO t VALUES (5, 'after')});
 is_deeply(values_and_targets(receive()), [ 'p1 to first', 'p2 to prepared', 'after to prepared' ],
-    'a prepared rule applies from its own position on, once committed');
+    'after COMMIT PREPARED, a prepared rule applies from its own WAL position');
 sql(q{BEGIN; SELECT clairon.watch('t', 'USER', '=undone'); INSERT INTO t VALUES (6, 'undone');
     PREPARE TRANSACTION 'q'});
 sql(q{ROLLBACK PREPARED 'q'; INSERT INTO t VALUES (7, 'on')});
 is_deeply(values_and_targets(receive()), ['on to prepared'], 'a rolled back rule never applies');
 
-# The reading role has no privileges on the objects of a condition; the table's owner has them.
+# The reading role has no privileges on the objects of a condition, but the table's owner has.
 sql(q{CREATE SCHEMA closed; CREATE EXTENSION citext SCHEMA closed; CREATE EXTENSION hstore SCHEMA closed;
     REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA closed FROM PUBLIC;
     CREATE TABLE c (id int, v closed.citext, h closed.hstore);
@@ -56,9 +56,9 @@ sql(q{CREATE SCHEMA closed; CREATE EXTENSION citext SCHEMA closed; CREATE EXTENS
 sql(q{INSERT INTO c VALUES (1, 'yes', 'k=>v'), (2, 'yes', 'k=>w'), (3, 'no', 'k=>v')});
 my @notifications = receive();
 is_deeply([ map { $_->{payload}{after} } @notifications ], [ { id => 1, v => 'yes', h => '"k"=>"v"' } ],
-    'a condition is evaluated with the rights of the table\'s owner');
+    'a condition is evaluated with the privileges of the table\'s owner');
 
-# A function that executes SQL after its rule was set is not called: a walsender has no snapshot for it.
+# A function that executes SQL after its rule was set is not called, because a walsender has no snapshot for it.
 sql(q{CREATE DOMAIN d AS int;
     CREATE FUNCTION runs_sql(int) RETURNS boolean IMMUTABLE LANGUAGE plpgsql AS
         'BEGIN RETURN (SELECT count(*) >= 0 FROM t); END';
@@ -74,7 +74,7 @@ is_deeply(values_and_targets(receive()), [ 'm to prepared', 'm to domain', 'm to
     'conditions that execute SQL are denied, and the server continues');
 like(slurp_file($pg->logfile), qr/clairon rule "function" on "t": denied: could not evaluate only_when\n.*function longer is not allowed/, 'a denied condition is logged with its reason');
 
-# A termination takes effect within a large transaction; afterwards nothing is missing.
+# A termination takes effect within a large transaction, and causes no loss.
 sql(q{SELECT clairon.unwatch('t', 'domain'), clairon.unwatch('t', 'function');
     INSERT INTO t SELECT i, 'many' FROM generate_series(1, 200000) AS i});
 unlink $file;

@@ -1,5 +1,5 @@
-# Tests that a streamed transaction is sent completely at its commit and not before, with rolled back parts and killed
-# processes.
+# Tests that a streamed transaction is sent completely at its commit and not before, even with rolled back parts and
+# killed processes.
 use strict;
 use warnings;
 
@@ -9,7 +9,7 @@ use JSON ();
 use PostgreSQL::Test::Utils qw(slurp_file run_log);
 use Test::More;
 
-# A temp_file_limit that would end decoding if spool files counted.
+# A temp_file_limit that would end decoding if it included spool files.
 my $pg = Clairon::Test::postgresql('main', conf => <<'CONF');
 autovacuum = off
 logical_decoding_work_mem = 64kB
@@ -51,7 +51,7 @@ sub end_session
 # Enough rows for several blocks, identified by their `v`.
 sub insert { return "INSERT INTO t SELECT i, repeat('$_[0] ', 20) FROM generate_series(1, 2000) AS i" }
 
-# ---- the slot and its reader
+# ---- the slot and its client
 
 # Confirms each second, or never: confirmed changes are not streamed again before the commit.
 sub start_reader
@@ -71,12 +71,12 @@ sub start_reader
     return $pid;
 }
 
-# Stops the reader once it has confirmed everything.
+# Stops the client after it has confirmed all changes.
 sub stop_reader
 {
     my ($pid) = @_;
     my $now = sql('SELECT pg_current_wal_flush_lsn()');
-    wait_until('all is confirmed',
+    wait_until('all changes are confirmed',
         sub { sql(qq{SELECT confirmed_flush_lsn >= '$now' FROM pg_replication_slots WHERE slot_name = 's'}) eq 't' }
     );
     kill 'INT', $pid;
@@ -100,8 +100,8 @@ sub await_spool
 sub await_no_spool
 {
     my ($what) = @_;
-    wait_until("no spool: $what", sub { spool_files() == 0 });
-    pass("$what: no temporary file is left");
+    wait_until("$what: no spool file exists", sub { spool_files() == 0 });
+    pass("$what: no temporary file remains");
     return;
 }
 
@@ -110,11 +110,11 @@ sub lines { return -e $file ? split /\n/, slurp_file($file) : () }
 sub await_lines
 {
     my ($what, $count) = @_;
-    wait_until("$count lines: $what", sub { lines() >= $count });
+    wait_until("$what: $count lines arrive", sub { lines() >= $count });
     return lines();
 }
 
-# The output of a second slot with spilling instead of streaming; resets the count.
+# The output of a second slot, which spills instead of streaming; resets the count.
 sub expected
 {
     my @lines = split /\n/,
@@ -133,7 +133,7 @@ sub check_same
     return;
 }
 
-# How often each first word of `v` occurs, with its rule's target.
+# The number of occurrences of each first word of `v`, with its rule's target.
 sub count_lines
 {
     my %count;
@@ -150,7 +150,7 @@ sql(q{SELECT clairon.watch('t', 'USER', '=old')});
 sql(qq{SELECT pg_create_logical_replication_slot('$_', 'clairon')}) for qw(s whole);
 my $reader = start_reader();
 
-# ---- two concurrent transactions, with rows, rules and messages that are rolled back after they were streamed
+# ---- two concurrent transactions, with rows, rules and messages that are rolled back after streaming
 
 my ($one, $two) = (session(), session());
 execute_in($one, 'BEGIN');
@@ -158,7 +158,7 @@ execute_in($one, insert('first'));
 my $size = await_spool('the beginning', 200_000);
 execute_in($two, 'BEGIN');
 execute_in($two, insert('other'));
-wait_until('two spools', sub { spool_files() == 2 });
+wait_until('two spool files exist', sub { spool_files() == 2 });
 $size = await_spool('the other transaction', $size + 200_000);
 execute_in($one, 'SAVEPOINT a');
 execute_in($one, q{SELECT clairon.notify('USER', '{lost}', '{"v": "lost"}')});
@@ -175,8 +175,8 @@ execute_in($two, 'COMMIT');
 my @lines = await_lines('the other', 4000);
 is_deeply(
     count_lines(@lines), { 'other for old' => 2000, 'ruled for new' => 2000 },
-    'the first to commit is sent first, each row by the rules at its position');
-# A transaction that changes rules is not streamed from there on.
+    'the transaction that commits first is sent first, each row by the rules at its position');
+# A transaction that changes rules is not streamed after that change.
 execute_in($one, 'SAVEPOINT b');
 execute_in($one, q{SELECT clairon.watch('t', 'USER', '=lost')});
 execute_in($one, insert('lost'));
@@ -193,7 +193,7 @@ is_deeply(
 check_same('two transactions', @lines);
 await_no_spool('after commits');
 my $streamed = sql(q{SELECT stream_txns > 1 FROM pg_stat_replication_slots WHERE slot_name = 's'});
-is($streamed, 't', 'the server counts them as streamed');
+is($streamed, 't', 'the server counts the transactions as streamed');
 
 # ---- a complete rollback
 
@@ -214,7 +214,7 @@ my $before = sql($count);
 sql('CREATE TABLE unwatched (id int, v text)');
 execute_in($one, 'BEGIN');
 execute_in($one, q{INSERT INTO unwatched SELECT i, repeat('x', 100) FROM generate_series(1, 4000) AS i});
-wait_until('it is streamed', sub { sql($count) > $before + 2 });
+wait_until('the transaction is streamed', sub { sql($count) > $before + 2 });
 is(spool_files(), 0, 'changes without a rule need no file');
 execute_in($one, 'SAVEPOINT a');
 execute_in($one, insert('undone'));
@@ -225,7 +225,7 @@ execute_in($one, 'COMMIT');
 @lines = await_lines('after changes without a rule', 14_002);
 check_same('after changes without a rule', @lines[12_002 .. $#lines]);
 
-# ---- the reader disconnects within a transaction and reconnects
+# ---- the client disconnects within a transaction and reconnects
 
 stop_reader($reader);
 $reader = start_reader();
@@ -239,7 +239,7 @@ $reader = start_reader();
 await_spool('the next read', 400_000);
 execute_in($one, insert('last'));
 execute_in($one, 'COMMIT');
-check_same('a reconnected reader', await_lines('a reconnected reader', 6000));
+check_same('a reconnected client', await_lines('a reconnected client', 6000));
 
 # ---- no disk space for the file
 
@@ -276,20 +276,20 @@ my $walsender = sql(q{SELECT active_pid FROM pg_replication_slots WHERE slot_nam
 kill 'KILL', $walsender;
 waitpid $reader, 0;
 end_session($_) for $one, $two;
-wait_until('the server ends', sub { !-e $pg->data_dir . '/postmaster.pid' });
+wait_until('the server has stopped', sub { !-e $pg->data_dir . '/postmaster.pid' });
 $pg->_update_pid(0);
 $pg->start;
 is(spool_files(), 0, 'the server removes the files of a killed walsender');
 $reader = start_reader(0);
 await_spool('the prepared one', 200_000);
 sql('CHECKPOINT');
-wait_until('the aborted one is removed', sub { spool_files() == 1 });
+wait_until('the spool of the aborted transaction is removed', sub { spool_files() == 1 });
 is(scalar(lines()), 0, 'changes of a prepared or an aborted transaction are not sent');
 sql(q{COMMIT PREPARED 'p'});
 @lines = await_lines('the prepared one', 2000);
 is_deeply(count_lines(@lines), { 'prepared for own' => 2000 }, 'a prepared transaction is sent at its commit');
 check_same('after a crash', @lines);
-await_no_spool('at the end');
+await_no_spool('the end of the test');
 kill 'INT', $reader;
 waitpid $reader, 0;
 

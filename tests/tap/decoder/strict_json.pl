@@ -1,4 +1,5 @@
-# Tests that every line is strict JSON and the same in both modes, for all server encodings and bytes.
+# Tests that every line is strict JSON and identical in both modes, for all server encodings and
+# bytes.
 #
 # CLAIRON_LONG=1: all server encodings.
 use strict;
@@ -20,7 +21,7 @@ CONF
 my $connection = $pg->connstr('postgres');
 srand 20250305;
 
-# All characters of a single-byte encoding, or many multi-byte ones.
+# All characters of a single-byte encoding, or many multi-byte characters.
 sub characters
 {
     my ($encoding) = @_;
@@ -60,7 +61,7 @@ sub run_file
     return $? == 0;
 }
 
-# Names have up to 63 bytes and end between characters; values have the other characters.
+# Names have up to 63 bytes and end between characters; values contain the other characters.
 sub workload
 {
     my ($encoding) = @_;

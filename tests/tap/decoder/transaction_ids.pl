@@ -1,5 +1,5 @@
-# Tests that each notification carries the 64-bit id of its top-level transaction, and the name of a live rule. The
-# 32-bit ids wrap around within the test.
+# Tests that each notification contains the 64-bit id of its top-level transaction, and the name of a live rule.
+# The 32-bit ids wrap around within the test.
 use strict;
 use warnings;
 
@@ -56,15 +56,15 @@ sql(q{BEGIN; SELECT pg_current_xact_id();
     SAVEPOINT a; INSERT INTO rows VALUES (2, 'u1', pg_current_xact_id()::text); ROLLBACK TO a;
     SAVEPOINT b; INSERT INTO rows VALUES (3, 'u1', pg_current_xact_id()::text); RELEASE b;
     SAVEPOINT c; SELECT clairon.notify('USER', '{u1}', jsonb_build_object('after', jsonb_build_object('id', 4, 'xid', pg_current_xact_id()))); COMMIT});
-ok(is_of_its_transaction($client->wait_row(3)), 'a row written after a savepoint has the id of the top level');
+ok(is_of_its_transaction($client->wait_row(3)), 'a row written after a savepoint has the id of the top-level transaction');
 my $notify = $client->wait_row(4);
 ok(is_of_its_transaction($notify), 'a notification of clairon.notify has the id of its transaction');
-ok(!exists $notify->{rule}, 'a notification of clairon.notify names no rule');
+ok(!exists $notify->{rule}, 'a notification of clairon.notify has no rule name');
 sql(q{BEGIN; INSERT INTO rows SELECT i, 'u1' FROM generate_series(1000, 1499) AS i;
     SAVEPOINT a; INSERT INTO rows (id, owner, body) SELECT i, 'u1', repeat('b', 200) FROM generate_series(1500, 2000) AS i; COMMIT});
 $client->wait_row(2000);
 is(scalar(grep { $_->{n}{payload}{after}{id} >= 1000 && is_of_its_transaction($_) && $_->{rule} eq 'default' } rows()), 1001,
-    'each row of a streamed transaction has its id');
+    'each row of a streamed transaction has its transaction id');
 cmp_ok(sql(q{SELECT stream_txns FROM pg_stat_replication_slots WHERE slot_name = 'clairon'}), '>', 0, 'the large transaction was streamed');
 sql(q{UPDATE rows SET owner = 'u2' WHERE id = 1});
 my $lost = $client->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{metadata}{operation} eq 'delete' });
@@ -94,7 +94,7 @@ is_deeply($one, $first, 'a poll returns the same line');
 my $stream = Clairon::Test::EventStream->open($relay, 'u1', 'Last-Event-ID' => $client->wait_for('connected')->{pos});
 is_deeply($stream->wait_message('msg'), $first, 'an event stream returns the same line');
 request(POST => '/v1/notifications', ':body' => { payload => { after => { id => 6 } }, routing => { audience => { type => 'USER', targets => ['u1'] } } });
-ok(!exists $client->wait_row(6)->{x}, 'a published notification has no transaction');
+ok(!exists $client->wait_row(6)->{x}, 'a published notification has no transaction id');
 
 # ---- over the wraparound
 
@@ -103,7 +103,7 @@ sql(q{DO $$ BEGIN FOR i IN 1 .. 500 LOOP PERFORM pg_current_xact_id(); COMMIT; E
 is(sql('SELECT pg_current_xact_id()') >> 32, EPOCH + 1, 'ids have wrapped around');
 sql(q{COMMIT PREPARED 'p'; INSERT INTO rows VALUES (8, 'u1')});
 my $before = $client->wait_row(7);
-is($before->{x}, $prepared, 'a prepared transaction from before has its own id');
+is($before->{x}, $prepared, 'a prepared transaction from before the wraparound has its own id');
 is($before->{x} >> 32, EPOCH, 'the id of a prepared transaction has the previous epoch');
 my $after = $client->wait_row(8);
 ok(is_of_its_transaction($after), 'a transaction after the wraparound has its id');

@@ -1,4 +1,4 @@
-# Tests that a value near 1 GB becomes a stub, without more memory than the server itself needs for it.
+# Tests that a value near 1 GB is replaced by a stub, without more memory than the server itself needs for it.
 #
 # CLAIRON_LONG=1: also 600 MB of text, 200 MB of jsonb, arrays of many MB, all under FULL.
 use strict;
@@ -11,7 +11,7 @@ use Test::More;
 # Disk space for the data directory, the WAL and two spills.
 my $MB = $ENV{CLAIRON_LONG} ? 12_000 : 3_000;
 my $free = (split ' ', (qx{df -Pm '@{[scratch()]}'})[1])[3];
-plan skip_all => "needs $MB MB of free disk, there are $free" if $free < $MB;
+plan skip_all => "needs $MB MB of free disk, available: $free" if $free < $MB;
 
 my $pg = Clairon::Test::postgresql('main', conf => <<'CONF');
 max_wal_size = 4GB
@@ -21,7 +21,7 @@ CONF
 
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 
-# Lines, and the peak memory in MB of one backend that read a slot.
+# The lines, and the peak memory in MB of one backend that reads a slot.
 sub read_slot
 {
     my ($slot, @options) = @_;
@@ -37,7 +37,7 @@ SQL
 
 sub ours { return read_slot('ours', 'include_tables', '*', @_) }
 
-# The server reassembles a row's chunks for any plugin; this one writes nothing.
+# The server reassembles a row's chunks for any plugin; this one writes no output.
 sub floor_mb
 {
     return (read_slot('floor', 'proto_version', '1', 'publication_names', 'nothing'))[0];
@@ -109,7 +109,7 @@ is_deeply(
     'long values of equal size are compared to their end');
 sql('DROP TABLE twins');
 
-# Values that fit alone can be too large together, or once escaped.
+# Values that fit separately can be too large together, or after escaping.
 sql('CREATE TABLE wide (id int PRIMARY KEY, a text, b json, c bytea, d int[], e text)');
 make_slots();
 sql(<<'SQL');
@@ -127,7 +127,7 @@ open my $reader, '|-', $strict or die "$strict: $!";
 print $reader map { s/\\(\\|[0-7]{3})/$1 eq '\\' ? $1 : chr oct $1/ger . "\n" } @lines;
 ok(close $reader, 'each line is strict JSON');
 like($lines[0], qr/"after":\{"id":1,"a":null,.*"truncated":\["a"\]/,
-    'a value that is too long once escaped becomes a stub');
+    'a value that is too long after escaping is replaced by a stub');
 like($lines[2], qr/"c":"eHh4/, 'bytea that fits is included');
 like(substr($lines[3], -400), qr/"e":"small"\},"truncated":\["a","b","c","d"\]/,
     'a row that is too long consists of stubs');

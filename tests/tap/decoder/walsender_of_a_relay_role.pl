@@ -1,5 +1,5 @@
-# Tests that a role with only the relay's privileges receives everything through a walsender, in both modes, and the
-# same on a second read.
+# Tests that a role with only the relay's privileges receives all changes through a walsender, in both modes, and
+# the same on a second read.
 use strict;
 use warnings;
 
@@ -15,8 +15,8 @@ my $files      = 0;
 
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 
-# The slot's output from its confirmed position to now. A reader confirms when it ends, so without `confirm` it reads
-# a copy of the slot.
+# The slot's output from its confirmed position to now. A client confirms when it ends, so without `confirm` the test
+# reads a copy of the slot.
 sub receive
 {
     my ($slot, $options, %how) = @_;
@@ -81,9 +81,9 @@ is(scalar @lines, 2, 'text mode returns a line for each notification');
 is(join('', map { $_->{kind} } @frames), 'NCMCNC', 'framed mode returns the frames of three transactions');
 my @notifications = map { $_->{note} // () } @frames;
 is_deeply([ map { JSON::decode_json($_) } @lines ], \@notifications, 'both modes have the same content');
-is_deeply($frames[0]{targets}, ['u1'], 'the frame head has the target');
-is($frames[0]{topic}, 'srv.t', 'the frame head has the topic');
-is($frames[0]{flags}, 3, 'the frame head has the flag ack_required');
+is_deeply($frames[0]{targets}, ['u1'], 'the frame header has the target');
+is($frames[0]{topic}, 'srv.t', 'the frame header has the topic');
+is($frames[0]{flags}, 3, 'the frame header has the flag ack_required');
 is_deeply($notifications[0]{payload}{after},
     { id => 1, who => 'u1', v => '2025-03-05T11:00:00Z', d => 'P1D' },
     'settings of database and role have no effect');
@@ -99,7 +99,7 @@ is_deeply([ frames(receive('framed', [ 'mode=framed', 'topic_prefix=srv' ])) ], 
 my @all = frames(receive('framed', [ 'mode=framed', 'include_tables=*' ]));
 my %ids = map { $_->{note}{metadata}{id} => 1 } grep { $_->{note} } @all;
 is(scalar(grep { $ids{ $_->{metadata}{id} } } @notifications), 2, 'other options change no id');
-is(scalar(keys %ids), 3, 'the added rule has its own id');
+is(scalar(keys %ids), 3, 'the added rule has a different id');
 receive('framed', ['mode=framed'], confirm => 1);
 is(receive('framed', ['mode=framed']), '', 'confirmed changes are not sent again');
 
@@ -127,8 +127,8 @@ is(scalar(@many), 20001, 'all rows of a large transaction and its commit are ret
 my %seen = map { $_->{note}{metadata}{id} => 1 } grep { $_->{note} } @many;
 is(scalar(keys %seen), 20000, 'each row has a distinct id');
 
-# A read by SQL decodes all in one transaction, regardless of its duration. The first query of pg_recvlogical is shorter
-# than this timeout even on a busy machine, the rows take longer on any.
+# A read by SQL decodes all changes in one transaction, regardless of its duration. The first query of pg_recvlogical
+# takes less than this timeout even on a busy machine; the rows always take longer.
 sql(q{INSERT INTO t SELECT i, 'u' || i FROM generate_series(21000, 120999) AS i});
 sql(q{ALTER ROLE relay SET transaction_timeout = '100ms'}) if Clairon::Test::pg_major() >= 17;
 @lines = split /\n/, receive('framed', [ 'mode=text', 'streaming=false' ]);

@@ -1,4 +1,4 @@
-# Tests that a walsender can be terminated within a huge transaction, and that the next one reads it completely.
+# Tests that a walsender can be terminated within a huge transaction, and that the next walsender reads it completely.
 use strict;
 use warnings;
 
@@ -15,7 +15,7 @@ my $connection = $pg->connstr('postgres');
 
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 
-# A reader that stops after 1 MB of the transaction, and its walsender.
+# A client that stops after 1 MB of the transaction, and its walsender.
 sub start_reader
 {
     my @command = (
@@ -55,14 +55,14 @@ for my $how (qw(pg_terminate_backend pg_cancel_backend))
 {
     my $reader = start_reader();
     is(sql("SELECT $how($reader->{walsender})"), 't', "$how reaches the walsender within the transaction");
-    cmp_ok(end_reader($reader), '<', 100 * $rows, "$how: the rest is not sent");
+    cmp_ok(end_reader($reader), '<', 100 * $rows, "$how: the remaining rows are not sent");
     wait_ended($how, $reader->{walsender});
 }
 
 my $reader = start_reader();
 kill 'KILL', $reader->{child};
 end_reader($reader);
-wait_ended('the reader dies', $reader->{walsender});
+wait_ended('the client dies', $reader->{walsender});
 
 # A session that reads by SQL.
 my $all = "SELECT count(*) FROM pg_logical_slot_peek_changes('s', NULL, NULL)";
@@ -76,7 +76,7 @@ like(join('', <$session>), qr/^ERROR:  canceling statement.*^alive$/ms,
     'the cancellation ends only the query');
 close $session;
 
-# A shutdown waits until walsenders have sent everything, so the reader continues.
+# A shutdown waits until walsenders have sent all WAL, so the client continues.
 $reader = start_reader();
 my $stopper = fork // die "fork: $!";
 if ($stopper == 0)
@@ -86,10 +86,10 @@ if ($stopper == 0)
 }
 end_reader($reader);
 waitpid $stopper, 0;
-is($?, 0, 'a fast shutdown ends');
+is($?, 0, 'a fast shutdown completes');
 $pg->_update_pid(0);
 $pg->start;
-# The other slot: from 17 on a reader may have confirmed changes sent at the end.
+# The other slot: with PostgreSQL 17 and later, a client may have confirmed changes that were sent at the end.
 is(sql(q{SELECT count(*) FROM pg_logical_slot_get_changes('kept', NULL, NULL)}), $rows,
     'the next walsender reads all rows');
 

@@ -19,14 +19,14 @@ my $cluster = Clairon::Test::store_cluster();
 my $relay = $Clairon::Test::Doctor::relay = Clairon::Test::relay($pg, $cluster, conf => { 'gate.max_connections' => 100 });
 chmod 0600, $relay->{file};
 repaired('a healthy cluster passes all checks');
-# A cluster lists replicas once they have received data.
+# A cluster lists replicas after they have received data.
 wait_until('each node is checked', sub { 6 == details('connection') });
 is(join(' ', details('slots')), '16384 of 16384 covered, 6 nodes', 'the slots are counted');
 my @shards = details('shards');
 is(scalar @shards, 3, 'each primary is reported');
-is_deeply([ sort { $a <=> $b } map { split /,/ } map { /: primary of shards ([\d,]+)$/ } @shards ], [ 0 .. 15 ], 'with its shards');
-is((grep { /: replica of 127\.0\.0\.1:\d+$/ } details('role')), 3, 'and each replica');
-is((grep { /: 1 replica, 1 required$/ } details('store.min_replicas')), 3, 'and the number of replicas');
+is_deeply([ sort { $a <=> $b } map { split /,/ } map { /: primary of shards ([\d,]+)$/ } @shards ], [ 0 .. 15 ], 'the check lists the shards of a primary');
+is((grep { /: replica of 127\.0\.0\.1:\d+$/ } details('role')), 3, 'each replica is reported');
+is((grep { /: 1 replica, 1 required$/ } details('store.min_replicas')), 3, 'the number of replicas is reported');
 
 my ($primary) = $cluster->primaries;
 my ($replica) = grep { $_->execute('ROLE')->[0] eq 'slave' } @{ $cluster->{nodes} };
@@ -40,17 +40,17 @@ finds('a replica without an append-only file', 'store: appendonly', qr/^$at$repl
 $replica->execute('CONFIG', 'SET', 'appendonly', 'yes');
 repaired('the repaired replica passes all checks');
 $primary->execute('CONFIG', 'SET', 'cluster-require-full-coverage', 'yes');
-like(join("\n", hinted('cluster-require-full-coverage')), qr/^$at$primary->{port}: yes: One lost primary.*cluster-require-full-coverage no/, 'a node that stops with others causes a warning');
+like(join("\n", hinted('cluster-require-full-coverage')), qr/^$at$primary->{port}: yes: One lost primary.*cluster-require-full-coverage no/, 'a stopped node causes a warning if others run');
 $primary->execute('CONFIG', 'SET', 'cluster-require-full-coverage', 'no');
-is_deeply([ hinted('cluster-require-full-coverage') ], [], 'the command of the hint removes it');
+is_deeply([ hinted('cluster-require-full-coverage') ], [], 'the hint\'s command removes the node');
 
-# A slot whose move is not complete.
+# A slot whose move is incomplete.
 my $target = (grep { $_ != $cluster->primary_of(3) } $cluster->primaries)[0];
 my $source = $cluster->begin_move(3, $target);
 my $moving = $cluster->slot(3);
 is_deeply([ sort map { /^$at(\d+: \[$moving-[<>]-)/ } hinted('moving slots') ], [ sort "$source->{port}: [$moving->-", "$target->{port}: [$moving-<-" ],
     'a slot that moves is reported by both nodes');
-like((hinted('moving slots'))[0], qr/--cluster fix/, 'with the command that completes the move');
+like((hinted('moving slots'))[0], qr/--cluster fix/, 'the hint has the command that completes the move');
 1 while $cluster->move_keys(3, $source, $target, 10);
 $cluster->end_move(3, $source, $target);
 is_deeply([ hinted('moving slots') ], [], 'a slot that has moved is not reported');
@@ -65,11 +65,11 @@ repaired('the permissions of the hint are sufficient', $url);
 $replica->execute('ACL', 'SETUSER', 'half', '-xadd');
 finds('a missing permission on a replica', 'store: commands', qr/^$at$replica->{port}: .*not XADD/, qr/ACL user needs/, $url);
 
-# A number of shards, and a URL of another kind.
+# A different number of shards, and a URL of another kind.
 finds('another number of shards', 'store: store.shards', qr/created with \[store\] shards = 16, not 8/, qr/Restore the old number/, '--store.shards=8');
 finds('a node as the only server', 'store: cluster mode', qr/^on$/, qr/redis\+cluster:/, "--store.url=redis://127.0.0.1:$primary->{port}", '--store.shards=16');
 
-# Slots that no node has in the view of the first one; a node that does not reply.
+# Slots without an owner according to the first node; a node that does not reply.
 my ($seed) = @{ $cluster->{nodes} };
 my $slot = $cluster->slot_of_key('{7}');
 my $owner = $cluster->primary_of_slot($slot);
@@ -78,9 +78,9 @@ $owner->execute('CLUSTER', 'DELSLOTS', $slot);
 finds('a slot without a node', 'store: slots', qr/^16383 of 16384 covered/, qr/--cluster fix/, "--store.url=redis+cluster://$seeds");
 $owner->execute('CLUSTER', 'ADDSLOTS', $slot);
 $replica->kill9;
-wait_until('its primary has no replica', sub { grep { @{ $_->execute('ROLE')->[2] } == 0 } $cluster->primaries });
+wait_until('the primary has no replica', sub { grep { @{ $_->execute('ROLE')->[2] } == 0 } $cluster->primaries });
 finds('a primary without a replica', 'store: store.min_replicas', qr/^$at\d+: 0 replicas, 1 required$/, qr/start them, or lower/);
-like(join("\n", hinted('replicas', '--store.min_replicas=0')), qr/^$at\d+: no replica: .*add a replica/m, 'it causes a warning if none is required');
+like(join("\n", hinted('replicas', '--store.min_replicas=0')), qr/^$at\d+: no replica: .*add a replica/m, 'it causes a warning if no replica is required');
 $relay->stop;
 $cluster->end;
 like(failed_checks()->{'store: connection'}{hint}, qr/Start this node/, 'a cluster that does not reply is reported');
@@ -105,7 +105,7 @@ finds('a failover', 'store: sentinel', qr/primary $at\d+, failover in progress/,
 my ($first, $second) = @{ $sentinels->{sentinels} };
 $first->kill9;
 my $found = finds('a sentinel that does not reply', 'store: sentinel', qr/^$at$first->{port}: .*refused/, qr/Start this sentinel/);
-ok(!$found->{'store: sentinels'}, 'two of three suffice');
+ok(!$found->{'store: sentinels'}, 'two of three sentinels are sufficient');
 $second->kill9;
 finds('too few sentinels', 'store: sentinels', qr/^1 of 3 reachable, 2 required/, qr/start the other sentinels/);
 

@@ -33,7 +33,7 @@ for my $case ([ ['--nonsense'], qr/unknown argument --nonsense/ ], [ ['--feed.sl
     like($err, $case->[1], "@{ $case->[0] } prints the reason");
 }
 is((doctor('--help'))[0], 0, '--help exits with 0');
-like((doctor('--feed.conninfo=' . $pg->connstr('no_such')))[1], qr/"no_such" does not exist\s+hint: dbname in/, 'a wrong database name is not reported as a server that is down');
+like((doctor('--feed.conninfo=' . $pg->connstr('no_such')))[1], qr/"no_such" does not exist\s+hint: dbname in/, 'a wrong database name is not reported as a stopped server');
 
 # Rules and tables.
 sql('ALTER TABLE t REPLICA IDENTITY DEFAULT');
@@ -54,12 +54,12 @@ sql('DROP TABLE late');
 sql('ALTER TABLE clairon.rule DISABLE TRIGGER rule_written');
 my $found = finds('a disabled trigger', 'postgresql: triggers', qr/5 of 6/, qr/ALTER TABLE clairon\.rule ENABLE ALWAYS TRIGGER rule_written;/);
 sql($found->{'postgresql: triggers'}{hint});
-repaired('the command of the hint fixes it');
+repaired('the hint\'s command fixes it');
 sql('ALTER TABLE clairon.rule SET (user_catalog_table = false); ALTER TABLE clairon.rule ALTER topic SET STORAGE EXTENDED');
 $found = finds('a changed rule table', 'postgresql: table clairon.rule', qr/topic/, qr/user_catalog_table = true/);
 my ($command) = $found->{'postgresql: table clairon.rule'}{hint} =~ /: (ALTER.*)/;
 sql($command);
-repaired('the command of the hint fixes it');
+repaired('the hint\'s command fixes it');
 sql('ALTER TABLE clairon.rule RENAME target_columns TO of_no_release');
 my ($older) = grep { $_->{check} eq "extension's SQL" } @{ JSON::decode_json((doctor('--json'))[1])->{checks} };
 is_deeply([ @{ $older || {} }{qw(level detail)} ], [ 'warn', 'installed SQL is older than the library: clairon.rule lacks target_columns' ],
@@ -113,9 +113,9 @@ finds('commits that wait for the relay', 'postgresql: synchronous_standby_names'
     qr/Name the standbys/);
 sql('ALTER SYSTEM RESET synchronous_standby_names');
 $pg->reload;
-wait_until('it no longer counts', sub { !is_synchronous() });
+wait_until('the relay no longer counts as a standby', sub { !is_synchronous() });
 
-# Server settings; those that need a restart come last.
+# Server settings; settings that need a restart come last.
 my %settings = (wal_sender_timeout => 0);
 for my $name (sort keys %settings)
 {
@@ -129,19 +129,19 @@ for my $name (sort keys %settings)
     $pg->reload;
     wait_until("$name is reset", sub { sql("SHOW $name") !~ /^(-1|0)$/ });
 }
-repaired('the commands of the hints fix them');
+repaired('the hints\' commands fix the settings');
 
 # Warnings have ok = true and a hint. All other checks with ok = true have no hint.
 sql('ALTER SYSTEM SET max_slot_wal_keep_size = -1');
 $pg->reload;
-wait_until('there is no limit', sub { sql('SHOW max_slot_wal_keep_size') eq '-1' });
+wait_until('the limit is removed', sub { sql('SHOW max_slot_wal_keep_size') eq '-1' });
 repaired('unlimited WAL is not an error');
 my $warnings = q{SELECT ok, check_name, detail, hint FROM clairon.doctor() WHERE hint IS NOT NULL};
 like(sql($warnings), qr/^t\|max_slot_wal_keep_size\|.*unlimited\|.*ALTER SYSTEM SET max_slot_wal_keep_size = '64GB'; SELECT pg_reload_conf\(\);$/,
     'a missing limit is a warning with a hint');
 sql($1) if sql($warnings) =~ /(ALTER SYSTEM SET [^;]+;)/;
 $pg->reload;
-wait_until('there is a limit', sub { sql('SHOW max_slot_wal_keep_size') ne '-1' });
+wait_until('the limit is set', sub { sql('SHOW max_slot_wal_keep_size') ne '-1' });
 is(sql($warnings), '', 'the hint\'s command removes the warning');
 SKIP: {
     skip 'this minor release has no output_plugin_libraries', 2 if sql(q{SELECT count(*) FROM pg_settings WHERE name = 'output_plugin_libraries'}) eq '0';
@@ -154,7 +154,7 @@ SKIP: {
     sql($fix);
     $pg->reload;
     wait_until('the list is complete', sub { sql('SHOW output_plugin_libraries') =~ /clairon/ });
-    repaired('the command of the hint fixes it');
+    repaired('the hint\'s command fixes it');
 }
 
 # A slot whose WAL was removed.
@@ -167,7 +167,7 @@ wait_until('the slot is lost', sub {
     sql(q{SELECT wal_status FROM pg_replication_slots WHERE slot_name = 'clairon'}) eq 'lost' });
 finds('a lost slot', 'postgresql: slot clairon', qr/lost: wal_removed/, qr/Raise max_slot_wal_keep_size.*pg_drop_replication_slot\('clairon'\)/);
 
-# Servers that are down; no secrets in the output.
+# Stopped servers; the output contains no secrets.
 $pg->append_conf('postgresql.conf', 'wal_level = replica');
 sql(q{SELECT pg_drop_replication_slot('clairon')});
 $pg->restart;

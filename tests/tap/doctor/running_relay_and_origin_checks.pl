@@ -1,4 +1,4 @@
-# Tests that the doctor checks the running relay and its origins, names causes, and separates warnings from failures.
+# Tests that the doctor checks the running relay and its origins, names causes, and distinguishes warnings from failures.
 use strict;
 use warnings;
 
@@ -26,13 +26,13 @@ like($out, qr/^all checks passed\n\z/m, 'a healthy configuration reports no prob
 my %times;
 $times{$_}++ for split /\n/, $out;
 is_deeply([ grep { $times{$_} > 1 } keys %times ], [], 'no line is repeated, even with two rules on a table');
-unlike($out, qr/of 0 MB|\b1 (?:rules|days|replicas|fsyncs)\b/, 'no limit is 0, and plurals are right');
+unlike($out, qr/of 0 MB|\b1 (?:rules|days|replicas|fsyncs)\b/, 'no limit is 0, and plurals are correct');
 like($out, qr/^ok +store +memory: \d+ MB used, no limit$/m, 'a store without a limit is reported as such');
-unlike($out, qr/\e/, 'a pipe gets no colour');
+unlike($out, qr/\e/, 'a pipe gets no colors');
 
 # A warning: exit code 0, in the summary, in --quiet and in JSON.
 sub slot_limit { my ($value) = @_; sql("ALTER SYSTEM SET max_slot_wal_keep_size = '$value'"); $pg->reload;
-    wait_until('it is in effect', sub { sql('SHOW max_slot_wal_keep_size') eq $value }); return }
+    wait_until('the setting is in effect', sub { sql('SHOW max_slot_wal_keep_size') eq $value }); return }
 slot_limit('-1');
 warns('WAL without a limit', 'postgresql: max_slot_wal_keep_size', qr/unlimited/, qr/ALTER SYSTEM SET max_slot_wal_keep_size/);
 slot_limit('1GB');
@@ -41,7 +41,7 @@ is($code, 0, 'a warning alone exits with 0');
 like($out, qr{\AWARN +gate +gate\.origins: \*: .*\n +hint: Name the origins.*\nno check failed, 1 warning\n\z}, '--quiet prints warnings and the summary');
 warns('origins of all sites', 'gate: gate.origins', qr/^\*: /, qr/Name the origins/, '--gate.origins=*');
 
-# The running relay has other origins than the settings.
+# The running relay has other origins than the settings file.
 finds('an origin added after its start', 'gate: gate.origins', qr{rejects origin https://new\.example$}, qr/restart/,
     '--gate.origins=https://app.example,https://new.example');
 
@@ -66,13 +66,13 @@ for my $case ([ "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", 0 ], [ "HTTP/1
     waitpid $pid, 0;
 }
 
-# Errors of PostgreSQL: the cause, and no SQL.
+# Errors of PostgreSQL: the doctor prints the cause, and no SQL.
 sql('CREATE DATABASE bare');
 my $found = failed_checks('--feed.conninfo=' . $pg->connstr('bare') . ' user=relay');
 is($found->{'postgresql: extension'}{detail}, 'the extension clairon is not installed in this database', 'a missing extension is reported as the cause of other errors');
 sql('REVOKE clairon_relay FROM relay');
 $found = failed_checks();
-is($found->{'postgresql: extension'}{detail}, q{the relay's role is not a member of clairon_relay}, 'a missing right is reported as the cause of other errors');
+is($found->{'postgresql: extension'}{detail}, q{the relay's role is not a member of clairon_relay}, 'a missing privilege is reported as the cause of other errors');
 unlike(join(' ', map { $_->{detail} } values %$found), qr/ERROR:|LINE \d/, 'PostgreSQL errors are not printed verbatim');
 sql('GRANT clairon_relay TO relay');
 repaired('the granted role passes all checks');
@@ -82,21 +82,21 @@ $store->stop;
 wait_until('the relay has lost the store', sub { ($relay->get('/readyz'))[0] == 503 });
 finds('a relay without its store', 'gate: relay', qr/^not ready on \S+, feed \w+, store down$/, qr/no store connection/);
 $store->start;
-wait_until('it is ready again', sub { ($relay->get('/readyz'))[0] == 200 });
+wait_until('the relay is ready again', sub { ($relay->get('/readyz'))[0] == 200 });
 repaired('the running store passes all checks');
 
-# At most one log line each 10 s about the error log, with a count.
+# Entries of the error log cause at most one log line every 10 s, with a count.
 my @ids = split /\n/, sql(q{SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true, ttl => '1 hour') FROM generate_series(1, 2500)});
-wait_until('all are stored', sub { $store->execute('HLEN', 'clairon:pending') == 2500 });
+wait_until('all notifications are stored', sub { $store->execute('HLEN', 'clairon:pending') == 2500 });
 $store->execute('ZADD', 'clairon:due', map { (1, "$_:") } @ids[ 0 .. 1199 ]);
 $store->execute('ZADD', 'clairon:due', map { (1, "$_:") } @ids[ 1200 .. 2499 ]);
-wait_until('all are in the error log', sub { $store->error_count == 2500 });
+wait_until('all notifications are in the error log', sub { $store->error_count == 2500 });
 is($relay->stop, 0, 'the relay exits with status 0');
 my @lines = $relay->log_text =~ /moved unacknowledged notifications to the error log" (.*)/g;
 my $sum = 0;
 $sum += $_ for "@lines" =~ /(?:exhausted|expired)=(\d+)/g;
 is($sum, 2500, 'the log counts all entries of the error log');
-cmp_ok(scalar @lines, '<=', 2, 'the rejections are logged in one line, and one for the rest at the exit') or diag "@lines";
+cmp_ok(scalar @lines, '<=', 2, 'the rejections are logged in one line, and one line for the remaining ones at the exit') or diag "@lines";
 unlike("@lines", qr/exhausted=0 expired=0/, 'no log line reports zero rejections');
 
 done_testing();

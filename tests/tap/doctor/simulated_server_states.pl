@@ -1,4 +1,4 @@
-# Tests that the doctor detects states that test servers cannot have: other clocks, a cluster, a full disk, exhausted
+# Tests that the doctor detects states that test servers cannot have: wrong clocks, a cluster, a full disk, exhausted
 # slots.
 use strict;
 use warnings;
@@ -18,7 +18,7 @@ my $relay = $Clairon::Test::Doctor::relay = Clairon::Test::relay($pg, $store, co
 chmod 0600, $relay->{file};
 repaired('a healthy server passes all checks');
 
-# Servers whose replies are changed by a proxy.
+# A proxy changes the replies of the servers.
 sub edited_store { return '--store.url=' . Clairon::Test::proxy($store->{socket}, edit => $_[0])->url('redis') }
 is_deeply(failed_checks(edited_store(sub { })), {}, 'an unchanged proxy causes no problems');
 for my $off (5, -5)
@@ -49,7 +49,7 @@ repaired('a store that writes again passes all checks');
 # A short listen backlog of the kernel, set in a separate network namespace.
 SKIP: {
     my @in_namespace = ('unshare', '--user', '--map-root-user', '--net');
-    skip 'no network namespace can be created here', 3 if !run_log([ @in_namespace, 'true' ]);
+    skip 'this machine does not permit network namespaces', 3 if !run_log([ @in_namespace, 'true' ]);
     my $script = scratch() . '/doctor';
     $relay->write_file($script, "#!/bin/sh\necho 128 >/proc/sys/net/core/somaxconn && exec $relay->{program} \"\$@\"\n");
     my $inside = scratch() . '/inside';

@@ -31,19 +31,19 @@ wait_until('the slot is being created', sub {
     standby_sql(q{SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'clairon' AND restart_lsn IS NOT NULL}) });
 sql('SELECT pg_log_standby_snapshot()');
 $relay->wait_for_log(qr/streaming from slot/);
-wait_until('the primary has its xmin', sub { sql(q{SELECT catalog_xmin IS NOT NULL FROM pg_replication_slots}) eq 't' });
+wait_until('the primary has the standby\'s xmin', sub { sql(q{SELECT catalog_xmin IS NOT NULL FROM pg_replication_slots}) eq 't' });
 my ($code, $out, $err) = doctor();
 is($code, 0, 'a healthy standby passes all checks') or diag $out, $err;
 like($out, qr/primary +connection: skipped: set --primary=CONNINFO or/, 'checks that need the primary are listed as skipped');
 ($code, $out, $err) = doctor('--feed.primary_conninfo=' . $primary->connstr('postgres'));
 is($code, 0, 'a healthy standby with its primary passes all checks') or diag $out, $err;
-like($out, qr/physical slot: standby is active, reserved, retains catalog rows/, 'the physical slot keeps the required rows');
+like($out, qr/physical slot: standby is active, reserved, retains catalog rows/, 'the physical slot retains the required rows');
 
 # The standby's own settings.
 sub reload { my ($setting, $value) = @_;
     standby_sql("ALTER SYSTEM SET $setting = $value");
     $standby->reload;
-    wait_until("$setting = $value", sub { standby_sql("SELECT current_setting('$setting') = '" . ($value =~ s/'//gr) . "'") eq 't' });
+    wait_until("$setting is $value", sub { standby_sql("SELECT current_setting('$setting') = '" . ($value =~ s/'//gr) . "'") eq 't' });
     return }
 reload('hot_standby_feedback', 'off');
 my $found = finds('no feedback', 'postgresql: hot_standby_feedback', qr/is off/, qr/ALTER SYSTEM SET hot_standby_feedback = on;/);
@@ -77,9 +77,9 @@ is($primary->safe_psql('postgres', q{SELECT ok FROM clairon.doctor() WHERE check
     'the primary reports an inactive slot');
 reload('primary_slot_name', q{'standby'});
 wait_until('WAL is received again', sub { sql(q{SELECT active FROM pg_replication_slots WHERE slot_name = 'standby'}) eq 't' });
-wait_until('and reported', sub { standby_sql('SELECT count(*) FROM pg_stat_wal_receiver') });
+wait_until('the WAL receiver is reported', sub { standby_sql('SELECT count(*) FROM pg_stat_wal_receiver') });
 
-# A slot that lost required rows and was not recreated.
+# A slot whose required rows were removed, and which was not recreated.
 $relay->stop;
 reload('hot_standby_feedback', 'off');
 wait_until('no rows are retained', sub { sql(q{SELECT catalog_xmin IS NULL FROM pg_replication_slots WHERE slot_name = 'standby'}) eq 't' });
@@ -89,7 +89,7 @@ finds('a slot in conflict', 'postgresql: slot clairon', qr/lost: (rows_removed|c
     qr/hot_standby_feedback = on and primary_slot_name.*pg_drop_replication_slot\('clairon'\)/);
 like(standby_sql(q{SELECT lost_because FROM clairon.status}), qr/rows_removed|conflict/, 'clairon.status has the reason');
 
-# A primary with a lower wal_level: the standby's own wal_level does not show it.
+# A primary with a lower wal_level, which the standby's own wal_level does not show.
 $primary->append_conf('postgresql.conf', 'wal_level = replica');
 $primary->restart;
 finds('a primary without wal_level', 'primary: wal_level', qr/replica/, qr/wal_level = 'logical'; then restart the primary/, $primary_option);

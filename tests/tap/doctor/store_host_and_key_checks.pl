@@ -1,4 +1,4 @@
-# Tests that the doctor reports each problem of the store, the host, keys and certificates without writing anything.
+# Tests that the doctor reports each problem of the store, the host, keys and certificates, and writes nothing.
 use strict;
 use warnings;
 
@@ -15,9 +15,9 @@ sub execute { return $store->execute(@_) }
 
 chmod 0600, $relay->{file};
 
-# A healthy store, and nothing is written.
+# A healthy store, to which nothing is written.
 repaired('a healthy store passes all checks');
-is(execute('EXISTS', 'clairon:doctor'), 0, 'the commands are tried without effect');
+is(execute('EXISTS', 'clairon:doctor'), 0, 'the commands are checked without effect');
 
 # Server settings, each fixed by the hint's command.
 sub check_setting
@@ -28,7 +28,7 @@ sub check_setting
     my $found = finds("$name $broken", $check, $detail, qr/CONFIG SET $name \w+/);
     my ($fix) = $found->{$check}{hint} =~ /(CONFIG SET $name \w+)/;
     execute(split / /, $fix);
-    return repaired("$name: the command of the hint fixes it");
+    return repaired("$name: the hint's command fixes it");
 }
 check_setting('maxmemory-policy', 'allkeys-lru', qr/allkeys-lru/);
 check_setting('appendfsync',      'no',          qr/^no$/);
@@ -38,7 +38,7 @@ execute('CONFIG', 'SET', 'maxmemory', '1mb');
 my $found = finds('a full store', 'store: memory', qr/MB used of 1 MB/, qr/CONFIG SET maxmemory/);
 like($found->{'store: commands'}{detail}, qr/OOM/, 'a full store rejects writes');
 execute('CONFIG', 'SET', 'maxmemory', 0);
-finds('fewer replicas than wanted', 'store: store.min_replicas', qr/0 replicas, 2 required/, qr/min_replicas/, '--store.min_replicas=2');
+finds('fewer replicas than required', 'store: store.min_replicas', qr/0 replicas, 2 required/, qr/min_replicas/, '--store.min_replicas=2');
 
 # A user with fewer permissions than the relay needs.
 execute('ACL', 'SETUSER', 'half', 'on', '>pw', '~clairon:*', '+@all', '-@dangerous', '-xadd', '+info');
@@ -79,7 +79,7 @@ finds('more clients than open files', 'host: open files', qr/max_connections = 1
 my $folder = $relay->{folder};
 sub openssl { my (@arguments) = @_; my ($out, $err) = ('', '');
     run_log([ 'openssl', @arguments ], '>', \$out, '2>', \$err) or die "openssl @arguments: $err"; return }
-# Like relay --check, the doctor warns of a secret that others can read, as a mounted one may have to be.
+# Like relay --check, the doctor warns about a secret that others can read, because the permissions of a mounted one may be fixed.
 sub check_exposed
 {
     my ($what, $name, $file, @arguments) = @_;
@@ -143,7 +143,7 @@ for my $conninfo ('host=x password=hush', 'postgresql://me:hush@x/db')
     check_exposed('a password of the primary', 'the settings file', $relay->{file});
 }
 
-# A permission that the doctor does not check would be found missing only at run time.
+# The lack of an unchecked permission would be found only at run time.
 my %tried = map { $_ => 1 } slurp_file(Clairon::Test::top() . '/relay/doctor/store_server.c') =~ /^    "([A-Z]+)/mg;
 my %used;
 for my $script (glob Clairon::Test::top() . '/relay/store/scripts/{,parts/}*.lua')

@@ -1,4 +1,4 @@
-# Tests the rows of live rules in databases whose encoding is not UTF-8: the same JSON as in notifications.
+# Tests the rows of live rules in databases whose encoding is not UTF-8: the JSON equals the JSON in notifications.
 use strict;
 use warnings;
 use utf8;
@@ -34,23 +34,23 @@ for my $database ([ latin => 'LATIN9' ], [ japanese => 'EUC_JP' ], [ unicode => 
     my @notifications = map { JSON::decode_json($_) } split /\n/,
       run_sql($name, "SELECT data FROM pg_logical_slot_get_changes('$name', NULL, NULL)");
     my ($sent) = map { $_->{payload}{after} } grep { $_->{payload}{after}{id} == 1 } @notifications;
-    is($sent->{"c$letter"}, "v$letter", "$encoding: the notification");
+    is($sent->{"c$letter"}, "v$letter", "$encoding: the notification is delivered");
 
     my ($header, @rows) = map { JSON::decode_json($_) } split /\n/,
       run_sql($name, "SELECT * FROM clairon.live_rows('t$letter', 'r$letter', 'u$letter', '{}', 10, 1000)");
-    is_deeply(\@rows, [$sent], "$encoding: the same row");
-    is_deeply($header->{key}, ['id'], "$encoding: the header");
+    is_deeply(\@rows, [$sent], "$encoding: the same row is returned");
+    is_deeply($header->{key}, ['id'], "$encoding: the header is returned");
     my ($text) = run_sql($name, "SELECT row FROM clairon.rows('t$letter', 'u$letter', 'r$letter') AS row");
     my ($line) = run_sql($name, "SELECT count(*) FROM clairon.rows('t$letter', 'u', 'r$letter')");
-    is($line, 0, "$encoding: no rows of a user whose id is a prefix");
+    is($line, 0, "$encoding: a user whose id is a prefix has no rows");
     unlike($text, qr/[^\x20-\x7e]/, "$encoding: the JSON is ASCII") if $encoding ne 'UTF8';
     for my $groups ('{}', qq({"G": ["x+$letter"]}))
     {
         is(run_sql($name, "SELECT count(*) FROM clairon.rows('t$letter', 'u$letter', 'group', '$groups')"), 1,
-            "$encoding: a group of clairon.member, with the token " . (length $groups > 2 ? "too" : "without groups"));
+            "$encoding: a group of clairon.member selects rows, with the token " . (length $groups > 2 ? "too" : "without groups"));
     }
     is(run_sql($name, "SELECT count(*) FROM clairon.rows('t$letter', 'other', 'group', '{\"G\": [\"x\"]}')"), 1,
-        "$encoding: a group of a token");
+        "$encoding: a group of a token selects rows");
 }
 
 done_testing();

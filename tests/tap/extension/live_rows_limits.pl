@@ -1,4 +1,4 @@
-# Tests that a read of many rows needs little memory, ends at its limit, and can be canceled.
+# Tests that a read of many rows needs little memory, stops at its limit, and can be canceled.
 use strict;
 use warnings;
 
@@ -33,13 +33,12 @@ is($session->query_safe(q{SELECT count(*), sum(length(row::text)) > 100000000 FR
     '60000|t', '60000 rows are read');
 cmp_ok(peak($session) - $before, '<', 40_000, 'the rows are read in less than 40 MB');
 
-# The statistics of a transaction count the tuples that its scans returned, and those of earlier transactions that are not
-# reported yet.
+# A transaction's statistics count the tuples that its scans returned, plus unreported tuples of earlier transactions.
 my $tuples_read = q{SELECT coalesce(sum(seq_tup_read), 0) FROM pg_stat_xact_user_tables WHERE relname = 'many'};
 $session->query_safe('BEGIN; SAVEPOINT s');
 my $earlier = $session->query_safe($tuples_read);
 $session->query(q{SELECT FROM clairon.rows('many', 'u1', max_rows => 100)});
-like($session->{stderr}, qr/rule "default" on "many" addresses more than 100 rows to the user/, 'too many rows are an error');
+like($session->{stderr}, qr/rule "default" on "many" addresses more than 100 rows to the user/, 'too many rows cause an error');
 $session->{stderr} = '';
 $session->query_safe('ROLLBACK TO s');
 cmp_ok($session->query_safe($tuples_read) - $earlier, '<', 1000, 'the scan ends soon after the limit');

@@ -1,4 +1,4 @@
-# Tests pg_upgrade: rules, members and, if PostgreSQL keeps it, the slot work as docker/OPERATIONS.md describes.
+# Tests pg_upgrade: rules, members and, if PostgreSQL preserves it, the slot work as docker/OPERATIONS.md describes.
 use strict;
 use warnings;
 
@@ -23,15 +23,15 @@ my $client = $relay->client('u1');
 $old->safe_psql('postgres', q{INSERT INTO t VALUES (1, 'u1')});
 $client->wait_notifications(1);
 
-# As documented: everything is read, the relay stops, and the slot is dropped on older versions.
+# As documented: all changes are read, the relay stops, and the slot is dropped on older versions.
 my $end = $old->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
-wait_until('all is confirmed', sub {
+wait_until('all changes are confirmed', sub {
     $old->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$end' FROM clairon.status") eq 't' });
 $relay->stop;
 $old->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon')}) unless $keeps_slots;
 $old->stop;
 my $folder = scratch();    # short enough for its socket
-chdir $folder or die "could not go to $folder: $!";
+chdir $folder or die "could not change to $folder: $!";
 ok(run_log([ 'pg_upgrade', '--no-sync', '-d', $old->data_dir, '-D', $new->data_dir, '-b', "$ENV{CLAIRON_ROOT}/bin", '-B', "$ENV{CLAIRON_ROOT}/bin",
         '-p', $old->port, '-P', $new->port, '-s', $folder ]), 'the cluster is upgraded');
 chdir '/';
@@ -45,7 +45,7 @@ is($new->safe_psql('postgres', q{SELECT string_agg(check_name, ', ') FROM clairo
 $relay->configure('feed.conninfo' => $new->connstr('postgres') . ' user=relay');
 my $mark = $relay->log_mark;
 $relay->start;
-is($relay->wait_end >> 8, 3, 'the relay rejects the upgraded database at first');
+is($relay->wait_end >> 8, 3, 'the relay rejects the upgraded database before that');
 $relay->wait_for_log(qr/OTHERSYSTEM .* DEL that key/, from => $mark);
 $new->safe_psql('postgres', q{INSERT INTO t VALUES (2, 'u1')});
 $store->execute('DEL', $store->keys('progress:clairon'));
@@ -57,7 +57,7 @@ $new->safe_psql('postgres', q{INSERT INTO t VALUES (-1, 'u1'), (3, 'u1'); DELETE
 $reconnected->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{metadata}{operation} eq 'delete' });
 my @stored = map { $_->{data} =~ /"operation":"(\w+)".*"id":(-?\d+)/ ? "$1 $2" : 'none' } $store->entries;
 is_deeply(\@stored, [ 'create 1', ($keeps_slots ? 'create 2' : ()), 'create 3', 'delete 3' ],
-    'rules work as before; a kept slot misses nothing');
-is_deeply($store->execute('SMEMBERS', $store->key('members:TEAM:t1')), ['u1'], 'members are kept');
+    'rules are unchanged, and a preserved slot misses no change');
+is_deeply($store->execute('SMEMBERS', $store->key('members:TEAM:t1')), ['u1'], 'members are preserved');
 
 done_testing();

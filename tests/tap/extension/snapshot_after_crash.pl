@@ -1,4 +1,4 @@
-# Tests that after a crash no transaction gets an id that a snapshot from before the crash contains.
+# Tests that after a crash no transaction has an id that is contained in a snapshot from before the crash.
 use strict;
 use warnings;
 
@@ -7,7 +7,7 @@ use Clairon::Test;
 
 my $pg = Clairon::Test::postgresql('main', conf => "wal_writer_delay = 10s\n");
 
-# Nothing else flushes the WAL of a transaction that is rolled back.
+# No other write flushes the WAL of a transaction that is rolled back.
 my ($id, $snapshot) = split /\n/, $pg->safe_psql('postgres', 'BEGIN; SELECT pg_current_xact_id(); ROLLBACK; SELECT clairon.snapshot()');
 my ($xmin, $xmax) = split /:/, $snapshot;
 is($xmin, $id + 1, 'a snapshot contains a transaction that was rolled back');

@@ -12,7 +12,7 @@ my $page = slurp_file(top() . '/sql/README.md');
 
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 
-# [ name, default in SQL ] of each.
+# [ name, default in SQL ] of each parameter.
 sub parameters
 {
     my ($function) = @_;
@@ -58,6 +58,6 @@ is_deeply(
         'assignments create to t1 t2'
     ],
     'the examples run with the documented results');
-is(sql(q{SET ROLE my_app; SELECT clairon.once('order', '7')}), 'f', 'the examples run for the role they create');
+is(sql(q{SET ROLE my_app; SELECT clairon.once('order', '7')}), 'f', 'the examples run as the role that they create');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Tests that watch and notify warn while wal_level is not logical.
+# Tests that watch and notify warn if wal_level is not logical.
 use strict;
 use warnings;
 
@@ -30,7 +30,7 @@ like($err, qr/^psql:.*WARNING: +wal_level is insufficient for logical decoding\n
 like($err, $hint, 'the warning of notify has a hint');
 ($out, $err) = warning_of($notify);
 is($out, $id, 'the idempotency key is kept');
-unlike($err, qr/WARNING/, 'a repeat, which is not sent anyway, causes no warning');
+unlike($err, qr/WARNING/, 'a repeat, which sends no notification, causes no warning');
 
 $pg->append_conf('postgresql.conf', 'wal_level = logical');
 $pg->restart;

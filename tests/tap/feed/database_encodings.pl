@@ -12,7 +12,7 @@ my $relay = Clairon::Test::relay($pg, $store, start => 0);
 my $E     = "\xE9";
 my $BAD   = "\x{FFFD}";
 
-# A byte in that encoding, and its conversion.
+# A byte in this encoding, and its conversion.
 my @cases = (
     [ ascii => 'SQL_ASCII', '\351', "caf$BAD" ],
     [ ascii_too => 'SQL_ASCII', '\303\251', "caf$E" ],
@@ -32,7 +32,7 @@ for my $case (@cases)
     is_deeply([ sort @{ $store->execute('SMEMBERS', $store->shared("members:TEAM:$converted")) // [] } ], [qw(left u1)], "$database: the copy converts members");
     my $client = $relay->client('u1');
     $pg->safe_psql($database, "DELETE FROM clairon.member WHERE user_id = 'left'; INSERT INTO t VALUES (1, $text)");
-    wait_until("$database: a member left", sub { @{ $store->execute('SMEMBERS', $store->shared("members:TEAM:$converted")) } == 1 });
+    wait_until("$database: a member has left", sub { @{ $store->execute('SMEMBERS', $store->shared("members:TEAM:$converted")) } == 1 });
     pass("$database: membership changes are converted");
     $client->wait_row(1);
     pass("$database: rows reach the converted members");

@@ -1,4 +1,4 @@
-# Tests that a relay that drains leaves its slot to the next one, even when the store restarts meanwhile.
+# Tests that a draining relay releases its slot to the next relay, even if the store restarts meanwhile.
 use strict;
 use warnings;
 
@@ -14,7 +14,7 @@ my $store = Clairon::Test::store();
 my $first = Clairon::Test::relay($pg, $store, conf => { 'gate.drain' => '10m' });
 $first->wait_for_log(qr/streaming from slot/);
 
-# A request without its body lasts as long as this test needs.
+# A request without its body stays in progress as long as this test needs.
 my $request = Clairon::Test::RawSocket->new($first);
 $request->write("POST /v1/ack HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'u1') . "\r\nContent-Length: 20\r\nExpect: 100-continue\r\n\r\n");
 is($request->read_response->{status}, 100, 'a request is in progress');
@@ -37,7 +37,7 @@ is($client->wait_for('msg')->{n}{payload}{after}{id}, 1, 'the next relay deliver
 
 ok($first->is_alive, 'the first relay still drains');
 $request->disconnect;
-is($first->wait_end, 0, 'it exits with status 0');
-is($second->stop, 0, 'the second one too');
+is($first->wait_end, 0, 'the draining relay exits with status 0');
+is($second->stop, 0, 'the next relay also exits with status 0');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Tests a failover to a standby with less WAL, and a lost slot: nothing is skipped and the loss is announced.
+# Tests a failover to a standby with less WAL, and a lost slot: no later row is skipped and the loss is announced.
 use strict;
 use warnings;
 
@@ -22,7 +22,7 @@ $client->wait_notifications(2000);
 $relay->stop;
 $primary->stop('immediate');
 
-# The standby did not receive those rows. Its slot is created manually.
+# The standby did not receive these rows. Its slot is created manually.
 $standby->append_conf('postgresql.conf', "primary_conninfo = ''\n");
 $standby->start;
 $standby->promote;
@@ -38,7 +38,7 @@ is_deeply([ map { $_->{payload}{after}{id} } $client->wait_notifications(3) ], [
     'later rows are delivered');
 is($store->execute('HGET', $store->shared('progress:clairon'), 'timeline'), 2, 'the progress is on the new timeline');
 
-# The slot is dropped while no relay is connected, and created again by the relay.
+# The slot is dropped while no relay is connected, and the relay recreates it.
 $relay->stop;
 $standby->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon');
     DELETE FROM clairon.member WHERE user_id = 'gone'; INSERT INTO t VALUES (9004, 'u1')});
@@ -51,7 +51,7 @@ is($client->wait_for('gap')->{why}, 'epoch', 'each session gets a gap after a lo
 is_deeply($store->execute('SMEMBERS', $store->shared('members:TEAM:t1')), ['stays'],
     'former members are removed');
 $standby->safe_psql('postgres', q{INSERT INTO t VALUES (9005, 'u1')});
-is(($client->wait_notifications(1))[0]{payload}{after}{id}, 9005, 'rows written after the slot was created again are delivered');
+is(($client->wait_notifications(1))[0]{payload}{after}{id}, 9005, 'rows written after the slot was recreated are delivered');
 
 # The old primary runs again, and the relay is connected to it.
 $relay->stop;
@@ -69,7 +69,7 @@ $relay->start;
 $relay->wait_ready;
 $client = $relay->client('u1', pos => $client->pos);
 ok($client->wait_for('connected')->{resumed}, 'no progress is undone');
-is($store->stored, $before, 'no notification is added');
+is($store->stored, $before, 'no notification is stored');
 
 # A permanent switch back is accepted after its progress is deleted.
 $relay->stop;
@@ -80,7 +80,7 @@ $relay->wait_ready;
 $client = $relay->client('u1', pos => $client->pos);
 is($client->wait_for('gap')->{why}, 'epoch', 'a permanent switch back causes a gap');
 # The row may be stored before the client reconnects; the gap then includes it.
-wait_until('it is read', sub { grep { $_->{data} =~ /"after":\{"id":5000\b/ } $store->entries });
+wait_until('the WAL is read', sub { grep { $_->{data} =~ /"after":\{"id":5000\b/ } $store->entries });
 pass('its rows are stored');
 
 done_testing();

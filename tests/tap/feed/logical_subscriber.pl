@@ -20,22 +20,22 @@ node_sql("CREATE SUBSCRIPTION for_clairon CONNECTION \$\$" . $primary->connstr('
 
 sub operations { return join ' ', map { "$_->{metadata}{operation}:" . ($_->{payload}{after} // $_->{payload}{before})->{id} } $client->notifications }
 
-$client->run_until('the existing row', sub { operations() eq 'create:1' });
+$client->run_until('the existing row arrives', sub { operations() eq 'create:1' });
 pass('the initial copy is delivered as created');
-wait_until('the copy is done', sub {
+wait_until('the initial copy is complete', sub {
     node_sql(q{SELECT count(*) FROM pg_subscription_rel WHERE srsubstate <> 'r'}) eq '0' });
 sql(q{INSERT INTO assignments VALUES (2, 'u1'), (3, 'u2')});
 sql(q{BEGIN; UPDATE assignments SET student_id = 'u1' WHERE id = 3; DELETE FROM assignments WHERE id = 1; COMMIT});
 sql(q{BEGIN; INSERT INTO assignments VALUES (4, 'u1'); ROLLBACK});
 sql(q{INSERT INTO assignments VALUES (5, 'u1')});
-$client->run_until('the last', sub { operations() =~ /:5$/ });
-is(operations(), 'create:1 create:2 create:3 delete:1 create:5', 'changes of the primary are delivered in order, by the rules of the subscriber');
+$client->run_until('the last notification arrives', sub { operations() =~ /:5$/ });
+is(operations(), 'create:1 create:2 create:3 delete:1 create:5', 'changes of the primary are delivered in order, by the subscriber\'s rules');
 
 # Restarts of the subscriber and the primary cause no loss and no duplicates.
 $node->restart;
 $primary->restart;
 sql(q{INSERT INTO assignments VALUES (6, 'u1')});
-$client->run_until('the later row', sub { operations() =~ /:6$/ });
+$client->run_until('the later row arrives', sub { operations() =~ /:6$/ });
 is(operations(), 'create:1 create:2 create:3 delete:1 create:5 create:6', 'changes are delivered in order over restarts of both servers');
 my %ids = map { $_->{metadata}{id} => 1 } $client->notifications;
 is(scalar(keys %ids), 6, 'each notification has a distinct id');

@@ -1,4 +1,4 @@
-# Tests that a feed's memory is bounded over a large transaction, large rows, a stopped store, and replayed changes.
+# Tests that a feed's memory is bounded for a large transaction, large rows, a stopped store, and replayed changes.
 use strict;
 use warnings;
 
@@ -14,7 +14,7 @@ $pg->safe_psql('postgres', q{
     CREATE TABLE t (id bigserial PRIMARY KEY, body text NOT NULL);
     SELECT clairon.watch('t', 'ALL')});
 my $store = Clairon::Test::store();
-# With missing replicas nothing is confirmed, so the next feed reads everything again.
+# With missing replicas no LSN is confirmed, so the next feed reads all changes again.
 my $relay = Clairon::Test::relay($pg, $store, roles => 'feed',
     conf => { 'store.min_replicas' => 1, 'relay.log_level' => 'info' });
 $relay->wait_for_log(qr/streaming from slot/);
@@ -44,11 +44,11 @@ sub peak
 
 insert(60_000, 1000);
 wait_stored();
-cmp_ok(peak(), '<', $LIMIT_MB, 'memory is bounded over a transaction of 60 MB');
+cmp_ok(peak(), '<', $LIMIT_MB, 'memory is bounded for a transaction of 60 MB');
 
 insert(60, 900_000);
 wait_stored();
-cmp_ok(peak(), '<', $LIMIT_MB, 'memory is bounded over rows of 900 kB');
+cmp_ok(peak(), '<', $LIMIT_MB, 'memory is bounded for rows of 900 kB');
 
 kill STOP => $store->pid;
 insert(60, 900_000);
@@ -62,11 +62,11 @@ cmp_ok(peak(), '<', $LIMIT_MB, 'memory is bounded with a stopped store');
 kill CONT => $store->pid;
 wait_stored();
 
-# All rows are read again, and one more.
+# All rows are read again, and one new row.
 $relay->kill9;
 $relay->start;
 insert(1, 10);
 wait_stored();
-cmp_ok(peak(), '<', $LIMIT_MB, 'memory is bounded over replayed rows');
+cmp_ok(peak(), '<', $LIMIT_MB, 'memory is bounded for replayed rows');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Tests networks that are slow, cut, or silent, on either side of the relay: faults are detected and nothing is lost.
+# Tests slow, cut and silent networks on either side of the relay: faults are detected and no row is lost.
 use strict;
 use warnings;
 
@@ -19,7 +19,7 @@ my $relay = Clairon::Test::relay($pg, $store, conf => {
     'feed.conninfo' => 'host=localhost dbname=postgres user=relay port=' . $to_pg->port });
 my $client = $relay->client('u1');
 my $rows   = 0;
-my @mine;    # the ids of rows for our client
+my @mine;    # the ids of rows for the live client
 
 sub sql { return $pg->safe_psql('postgres', $_[0]) }
 
@@ -113,7 +113,7 @@ wait_until('PostgreSQL has closed the walsender', sub { walsenders() == 0 });
 $to_pg->thaw;
 check_complete('no PostgreSQL');
 wait_confirmed($pg);
-pass('all is confirmed at the end');
+pass('all changes are confirmed at the end');
 is($client->gaps, '', 'the client gets no gap');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Tests that another cluster or slot for the same store is rejected, and accepted on request without old state.
+# Tests that another cluster or slot for the same store is rejected, and accepted on request, without old state.
 use strict;
 use warnings;
 
@@ -11,7 +11,7 @@ $_->safe_psql('postgres', q{CREATE TABLE t (id int PRIMARY KEY, owner text, audi
     SELECT clairon.watch('t', 'TEAM', '=t1')}) for $old, $new;
 $old->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'gone'), ('TEAM', 't1', 'stays')});
 $new->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'stays')});
-# The new cluster's LSNs are lower than the old one's.
+# The LSNs of the new cluster are lower than those of the old cluster.
 $old->safe_psql('postgres', 'SELECT pg_switch_wal(); CREATE TABLE more AS SELECT generate_series(1, 1000) n; SELECT pg_switch_wal(); CHECKPOINT');
 
 my $store = Clairon::Test::store();
@@ -31,10 +31,10 @@ $store->execute('DEL', $store->keys('progress:clairon'));
 $relay->start;
 $relay->wait_ready;
 my $reconnected = $relay->client('stays', pos => $client->pos);
-is($reconnected->wait_for('gap')->{why}, 'epoch', 'once the old progress is deleted clients get a gap');
+is($reconnected->wait_for('gap')->{why}, 'epoch', 'after the old progress is deleted, clients receive a gap');
 $new->safe_psql('postgres', 'INSERT INTO t VALUES (2)');
 $reconnected->wait_row(2);
-pass('its rows are delivered, at LSNs below the old ones');
+pass('its rows are delivered, with LSNs below the old ones');
 is_deeply($store->execute('SMEMBERS', $store->key('members:TEAM:t1')), ['stays'], 'members of the old cluster are removed');
 
 # A second slot of the same database with the same store.
@@ -52,7 +52,7 @@ chmod 0600, $relay->{file};
 $Clairon::Test::Doctor::relay = $relay;
 my $row = failed_checks()->{'store: slot'};
 like($row->{detail}, qr/store belongs to another slot: \S+progress:clairon, not \S+progress:second$/, 'the doctor names both slots');
-like($row->{hint}, qr/Set \[feed\] slot.*DEL that key/, 'the hint of the doctor has both ways out');
+like($row->{hint}, qr/Set \[feed\] slot.*DEL that key/, 'the doctor\'s hint describes both solutions');
 $relay->configure('feed.slot' => 'clairon');
 $relay->start;
 $relay->wait_ready;
@@ -66,7 +66,7 @@ $relay->configure('feed.slot' => 'second');
 $relay->start;
 $relay->wait_ready;
 $client = $relay->client('later', pos => $reconnected->pos);
-is($client->wait_for('gap')->{why}, 'epoch', 'after the former progress is deleted clients get a gap');
+is($client->wait_for('gap')->{why}, 'epoch', 'after the former progress is deleted, clients receive a gap');
 is_deeply($store->execute('SMEMBERS', $store->key('members:TEAM:t1')), ['later'], 'memberships are those of the new slot');
 $new->safe_psql('postgres', 'INSERT INTO t VALUES (4)');
 $client->wait_row(4);

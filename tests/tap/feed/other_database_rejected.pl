@@ -1,5 +1,5 @@
-# Tests that relay and doctor reject another database on a store prefix, with both names, until it is taken over on
-# request.
+# Tests that the relay and the doctor reject another database for a store prefix, with both names, until a takeover
+# is requested.
 use strict;
 use warnings;
 
@@ -36,7 +36,7 @@ sub check_rejected
     my $log = $relay->log_text($mark);
     like($log, qr/level=error .*OTHERDATABASE \S+progress:clairon belongs to database \S*"postgres\S*" \(oid \d+\), this is database \S*"other\S*" \(oid \d+\)/,
         "$what: the log has both names");
-    like($log, qr/DEL that key/, "$what: the log has the way to take it over");
+    like($log, qr/DEL that key/, "$what: the log describes the takeover");
     return;
 }
 
@@ -46,7 +46,7 @@ $pg->safe_psql('postgres', 'INSERT INTO t VALUES (1)');
 $client->wait_row(1);
 my $before = () = $store->entries;
 
-# The other database has another slot, as slots belong to one database.
+# The other database has another slot, because a slot belongs to one database.
 my $second = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.max_connections' => 100 });
 $second->stop;
 $second->configure('relay.roles' => 'feed,gate');
@@ -54,7 +54,7 @@ set_database($second, 'other', 'other');
 check_rejected($second, 'another database of the cluster');
 is(scalar(() = $store->entries), $before, 'nothing is stored');
 is($store->execute('EXISTS', progress('other')), 0, 'no progress is stored');
-is($pg->safe_psql('postgres', q{SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'other'}), 0, 'no slot is left behind');
+is($pg->safe_psql('postgres', q{SELECT count(*) FROM pg_replication_slots WHERE slot_name = 'other'}), 0, 'no slot remains');
 is_deeply($store->execute('SMEMBERS', $store->key('members:ROLE:admin')), ['ours'], 'memberships are unchanged');
 $pg->safe_psql('postgres', 'INSERT INTO t VALUES (2)');
 $client->wait_row(2);
@@ -64,11 +64,11 @@ chmod 0600, $second->{file};
 $Clairon::Test::Doctor::relay = $second;
 my $row = failed_checks()->{'store: database'};
 like($row->{detail}, qr/belongs to database "postgres" \(oid \d+\) of cluster \d+, \[feed\] conninfo leads to database "other"/, 'the doctor names both databases');
-like($row->{hint}, qr/another \[store\] prefix.*DEL that key/, 'the hint of the doctor has both ways out');
+like($row->{hint}, qr/another \[store\] prefix.*DEL that key/, 'the doctor\'s hint describes both solutions');
 $Clairon::Test::Doctor::relay = $relay;
 is(failed_checks()->{'store: database'}, undef, 'the doctor accepts the database that the store serves');
 
-# Several workers: none continues without the feed.
+# With several workers, none continues without the feed.
 $second->configure('gate.workers' => 2);
 check_rejected($second, 'with workers');
 $second->configure('gate.workers' => undef);
@@ -85,22 +85,22 @@ $pg->safe_psql('other', 'ALTER DATABASE renamed RENAME TO postgres');
 set_database($relay, 'postgres', 'clairon');
 $relay->restart;
 
-# A store without the database name adopts it.
+# A store without a database name adopts the database.
 $relay->stop;
 $store->execute('HDEL', progress('clairon'), 'database', 'database_name');
 $store->execute('HDEL', $store->key('meta'), 'progress') if $shards == 1;
 $relay->start;
 $relay->wait_ready;
-is($store->execute('HGET', progress('clairon'), 'database_name'), 'postgres', 'a store that knows only the cluster records the database');
+is($store->execute('HGET', progress('clairon'), 'database_name'), 'postgres', 'a store that has only the cluster recorded adds the database');
 check_rejected($second, 'another database once one is recorded');
 
-# Taken over on request: no old state is left.
+# A requested takeover leaves no old state.
 $relay->stop;
 $store->execute('DEL', $store->keys('progress:clairon'));
 $second->start;
 $second->wait_ready;
 my $theirs = $second->client('theirs', pos => $client->pos);
-is($theirs->wait_for('gap')->{why}, 'epoch', 'once the old progress is deleted clients get a gap');
+is($theirs->wait_for('gap')->{why}, 'epoch', 'after the old progress is deleted, clients receive a gap');
 is_deeply($store->execute('SMEMBERS', $store->key('members:ROLE:admin')), ['theirs'], 'memberships are those of the new database');
 $pg->safe_psql('other', 'INSERT INTO t VALUES (7)');
 $theirs->wait_row(7);

@@ -1,4 +1,4 @@
-# Tests failures of PostgreSQL: authentication, TLS, terminated and crashed servers, and a killed relay that held the
+# Tests PostgreSQL failures: authentication, TLS, terminated and crashed servers, and a killed relay that held the
 # slot.
 use strict;
 use warnings;
@@ -9,7 +9,7 @@ use Time::HiRes qw(time);
 
 my $folder = scratch();
 
-# A CA, a certificate for localhost that it signed, and a CA that signed none.
+# A CA, a certificate for localhost signed by it, and a CA without signed certificates.
 sub make_certificates
 {
     my @key = qw(-newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2);
@@ -54,7 +54,7 @@ sub conninfo
 
 my $relay = Clairon::Test::relay($pg, $store, start => 0);
 
-# Starts the relay with such a connection and waits for the log message.
+# Starts the relay with this connection and waits for the log message.
 sub expect_reason
 {
     my ($name, $wanted, %options) = @_;
@@ -91,7 +91,7 @@ sql('ALTER ROLE relay LOGIN CONNECTION LIMIT 0');
 like(doctor_output(), qr/too many connections for role.*\n +hint: raise the CONNECTION LIMIT/, 'the doctor reports the connection limit');
 sql('ALTER ROLE relay CONNECTION LIMIT -1');
 
-# With a valid configuration it streams over TLS.
+# With a valid configuration, the feed streams over TLS.
 $relay->configure('feed.conninfo' =>
       conninfo(sslmode => 'verify-full', sslrootcert => "$folder/authority.pem"));
 $relay->start;
@@ -103,13 +103,13 @@ $client->wait_notifications(1);
 is(sql('SELECT count(*) FROM pg_stat_replication JOIN pg_stat_ssl USING (pid) WHERE ssl'), 1,
     'rows arrive over TLS with verify-full');
 
-# A terminated walsender, a server restart, and a crash: clients stay connected and get each row once.
+# A terminated walsender, a server restart, and a crash: clients stay connected and receive each row once.
 sub check_recovered
 {
     my ($name) = @_;
     my $id = insert();
     $client->wait_row($id);
-    ok(!$client->{closed}, "$name: the client stays connected and gets later rows");
+    ok(!$client->{closed}, "$name: the client stays connected and receives later rows");
     is(scalar $store->entries, $rows, "$name: no row is lost or stored twice");
     return;
 }
@@ -122,10 +122,10 @@ insert();
 $pg->restart;
 check_recovered('a restart');
 insert();
-wait_until('it is stored and not confirmed', sub { $relay->metric('clairon_feed_unconfirmed_bytes') > 0 });
+wait_until('the row is stored and not confirmed', sub { $relay->metric('clairon_feed_unconfirmed_bytes') > 0 });
 $pg->stop('immediate');
 wait_until('the relay is not ready', sub { ($relay->get('/readyz'))[0] == 503 });
-is($relay->metric('clairon_feed_unconfirmed_bytes'), 0, 'without a slot nothing is unconfirmed');
+is($relay->metric('clairon_feed_unconfirmed_bytes'), 0, 'without a slot no LSN is unconfirmed');
 $pg->start;
 check_recovered('a crash');
 
@@ -163,6 +163,6 @@ $relay->wait_for_log(qr/slot created/, from => $mark);
 $relay->wait_ready;
 $pg->safe_psql('postgres', sprintf q{INSERT INTO t VALUES (%d, 'u1')}, ++$rows);
 wait_until('rows are stored again', sub { $store->entries == $rows });
-pass('after both steps rows are stored again');
+pass('after both steps, rows are stored again');
 
 done_testing();

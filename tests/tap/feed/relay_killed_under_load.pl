@@ -1,4 +1,4 @@
-# Tests that nothing is lost or stored twice when the relay is killed repeatedly under load.
+# Tests that no row is lost or stored twice when the relay is killed repeatedly under load.
 use strict;
 use warnings;
 
@@ -15,13 +15,13 @@ $pg->safe_psql('postgres', q{
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store);
 
-my %seen;      # rows that the application received: id of the row => how often
-my %known;     # notification ids, as our client keeps them
+my %seen;      # rows that the application received: row id => number of times
+my %known;     # notification ids that the client keeps
 my $pos;
 my $client = $relay->client('u1');
 $pos = $client->pos;
 
-# Processes a connection's notifications, as an application that removes duplicates by id.
+# Processes a connection's notifications like an application that removes duplicates by id.
 sub process
 {
     my ($connection) = @_;
@@ -42,7 +42,7 @@ my $writer = Clairon::Test::writer($pg, $script);
 
 for my $kill (1 .. $KILLS)
 {
-    # Each kill is at a later point of the stream.
+    # Each kill occurs at a later point of the stream.
     my $wanted = $kill * $ROWS / ($KILLS + 2);
     wait_until("entry $wanted is stored", sub { $store->stored >= $wanted });
     $relay->kill9;
@@ -60,7 +60,7 @@ $client->wait_row($ROWS) unless $seen{$ROWS};
 process($client);
 
 my @entries = $store->entries;
-is(scalar @entries, $ROWS, 'the stream holds each row exactly once');
+is(scalar @entries, $ROWS, 'the stream contains each row exactly once');
 my %ids = map { $_->{id} => 1 } @entries;
 is(scalar keys %ids, $ROWS, 'each row has a distinct id');
 my @order = map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } @entries;

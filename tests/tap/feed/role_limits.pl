@@ -1,4 +1,4 @@
-# Tests that limits set on a role for interactive queries do not affect the relay's longer statements.
+# Tests that limits of a role for interactive queries do not affect the relay's longer statements.
 use strict;
 use warnings;
 

@@ -35,35 +35,35 @@ is_deeply([ map { $_->{metadata}{operation} } @one[ 0, 1 ] ], [ 'create', 'updat
     'changes arrive in order');
 is($one[0]{payload}{after}{title}, "a \"quoted\"\ntitle \x{20ac}", 'a notification has the values of the row');
 is($one[0]{metadata}{topic}, 'postgres.assignments', 'a notification has its topic');
-is($two->wait_for('msg')->{n}{payload}{after}{title}, 'for two', 'each user gets only the user\'s own rows');
+is($two->wait_for('msg')->{n}{payload}{after}{title}, 'for two', 'each user receives only the user\'s own rows');
 is(scalar(grep { $_->{payload}{after} && $_->{payload}{after}{title} =~ /never|two/ } $one->notifications),
     0, 'rolled back rows and other users\' rows are not delivered');
 
-# A delete is routed by the old row's target: the old row needs the target column.
+# A delete is routed by the old row's target, so the old row needs the target column.
 $pg->safe_psql('postgres', q{ALTER TABLE assignments REPLICA IDENTITY FULL;
     INSERT INTO assignments VALUES (4, 'u1', 'gone soon'); DELETE FROM assignments WHERE id = 4});
 my $delete = $one->wait_for(
     sub { $_[0]{t} eq 'msg' && $_[0]{n}{metadata}{operation} eq 'delete' });
 is($delete->{n}{payload}{before}{title}, 'gone soon', 'a delete reaches the row\'s user');
 
-# A group with members from before and after the slot's creation, and an ack per user.
+# A group with members from before and after the slot's creation, and one ack per user.
 my $three = $relay->client('u3');
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'u3')});
 $pg->safe_psql('postgres', q{INSERT INTO notices VALUES (1, 's1', 'to acknowledge')});
 my ($for_two) = grep { $_->{metadata}{source} eq 'notices' } $two->wait_notifications(2);
 my ($for_three) = $three->wait_notifications(1);
 is($for_three->{metadata}{id}, $for_two->{metadata}{id}, 'all members receive one notification');
-is($for_three->{metadata}{type}, 'SYSTEM', 'it has the type of the rule');
+is($for_three->{metadata}{type}, 'SYSTEM', 'the notification has the type of the rule');
 my $id = $for_two->{metadata}{id};
 is($store->pending, 1, 'a notification with ack_required is pending');
 is_deeply({ @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) } }, { u2 => 0, u3 => 0 },
-    'it is pending for each member');
+    'the notification is pending for each member');
 my $other = $relay->client('u2');
 is($other->wait_for('msg')->{n}{metadata}{id}, $id, 'another session of a member receives it too');
 $two->ack($id);
 is_deeply($other->wait_for('acked')->{ids}, [$id], 'the other session of the user receives the ack');
 wait_until('the ack is stored', sub { $store->execute('HGET', $store->of($id, "ack:$id"), 'u2') > 1 });
-is($store->pending, 1, 'with one of two acks it stays pending');
+is($store->pending, 1, 'after one of two acks, the notification stays pending');
 $two->ack($id);
 $one->ack($id);
 $three->ack(uc $id);
@@ -71,7 +71,7 @@ wait_until('the notification is complete', sub { $store->pending == 0 });
 is($store->execute('EXISTS', $store->of($id, "ack:$id")), 0, 'the last ack deletes the state of the notification');
 is($store->execute('EXISTS', map { $store->keys("inbox:$_") } qw(u2 u3)), 0, 'the last ack empties the inboxes');
 
-# A user who leaves the group is immediately out of the audience.
+# A user who leaves the group immediately leaves the audience.
 $pg->safe_psql('postgres', q{DELETE FROM clairon.member WHERE user_id = 'u3'});
 $pg->safe_psql('postgres', q{INSERT INTO notices VALUES (2, 's1', 'for the rest')});
 $two->wait_notifications(3);
@@ -81,7 +81,7 @@ is(scalar(grep { ($_->{payload}{after}{id} // 0) == 2 } $three->notifications), 
     'a former member receives no later notifications');
 my ($rest) = grep { ($_->{payload}{after}{id} // 0) == 2 } $two->notifications;
 $two->ack($rest->{metadata}{id});
-wait_until('that one is complete too', sub { $store->pending == 0 });
+wait_until('that notification is complete too', sub { $store->pending == 0 });
 
 # A token's groups apply as well; USER and ALL cannot be claimed.
 my $forger = $relay->client('u9', groups => { USER => ['u1'] });
@@ -93,7 +93,7 @@ $pg->safe_psql('postgres', q{INSERT INTO assignments VALUES (5, 'u1', 'private')
 $pg->safe_psql('postgres', q{SELECT clairon.notify('ALL', '{}', '{"everyone": true}')});
 $group_member->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{everyone} });
 is(scalar(grep { $_->{routing}{audience}{type} eq 'USER' } $group_member->notifications), 0,
-    'notifications for one user reach no other');
+    'notifications for one user do not reach others');
 $one->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{payload}{everyone} });
 
 # notify and its idempotency key.
@@ -104,7 +104,7 @@ $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{"n": 2}')})
 $one->wait_for(sub { $_[0]{t} eq 'msg' && ($_[0]{n}{payload}{n} // 0) == 2 });
 is(scalar(grep { ($_->{payload}{n} // 0) == 1 } $one->notifications), 1, 'a repeated key does not send a notification again');
 
-# Disconnected and back.
+# The client disconnects and reconnects.
 my $pos = $one->pos;
 $one->close;
 $pg->safe_psql('postgres',

@@ -1,4 +1,4 @@
-# Tests that a second relay waits as standby, serves clients, and takes over the slot when the first one is killed.
+# Tests that a second relay waits in standby, serves clients, and takes over the slot when the first relay is killed.
 use strict;
 use warnings;
 
@@ -26,8 +26,8 @@ $client->wait_notifications(100);
 like(($second->get('/readyz'))[1], qr/"feed":"streaming"/, 'the second relay takes over when the first one is killed');
 is(scalar $store->entries, 100, 'no row is stored twice');
 
-# Simulates a relay that saw an inactive slot just before another relay acquired it. It takes the progress, and then
-# finds the slot active.
+# Simulates a relay that found an inactive slot just before another relay acquired it. The relay acquires the
+# progress, and then finds the slot active.
 for my $key ($store->keys('progress:clairon'))
 {
     my %progress = @{ $store->execute('HGETALL', $key) };
@@ -43,9 +43,9 @@ is($second->metric('clairon_store_errors_total'), 0, 'a changed owner causes no 
 $first->start;
 $first->wait_for_log(qr/waiting as standby/);
 is($second->stop, 0, 'the second relay exits with status 0');
-wait_until('the first one streams again',
+wait_until('the first relay streams again',
     sub { ($first->get('/readyz'))[1] =~ /"feed":"streaming"/ });
-pass('the first one takes over the slot again');
+pass('the first relay takes over the slot again');
 is($client->wait_closed, 4201, 'a client of a draining relay gets a bye');
 my $reconnected = $first->client('u1', pos => $client->pos);
 ok($reconnected->wait_for('connected')->{resumed}, 'its cursor is valid on the other relay');
@@ -58,9 +58,9 @@ is($_->wait_for('gap')->{why}, 'epoch', 'each relay detects an emptied store') f
 $pg->safe_psql('postgres', q{INSERT INTO t VALUES (1000, 'u2')});
 $_->wait_notifications(1) for @both;
 my ($first_pos, $second_pos) = map { $_->pos } @both;
-is($first_pos, $second_pos, 'their cursors are equal again');
+is($first_pos, $second_pos, 'the cursors of both relays are equal again');
 
-# A draining relay releases the slot first: the other one streams while clients are still connected to the first.
+# A draining relay releases the slot first: the other relay streams while clients are still connected to the draining one.
 $second->stop;
 $first->restart;
 my $mark = $second->log_mark;

@@ -1,4 +1,4 @@
-# Tests a slot that is lost, recreated or advanced: it is logged, announced as a gap, and the stream continues.
+# Tests that a lost, recreated or advanced slot is logged and announced as a gap, and that the stream continues.
 use strict;
 use warnings;
 
@@ -47,13 +47,13 @@ sub check_gap
 my $client = $relay->client('u1');
 $client->wait_row(insert());
 
-# Irrelevant WAL is confirmed, so a later restart loses nothing.
+# Irrelevant WAL is confirmed, so a later restart causes no loss.
 sql('CREATE TABLE quiet AS SELECT generate_series(1, 1000) n');
 wait_confirmed($pg);
 my $epoch = $store->execute('HGET', $store->shared('meta'), 'epoch');
 $relay->restart;
 $client = $relay->client('u1', pos => $client->pos);
-ok($client->wait_for('connected')->{resumed}, 'after confirmed irrelevant WAL a restart loses nothing');
+ok($client->wait_for('connected')->{resumed}, 'after irrelevant WAL is confirmed, a restart causes no loss');
 is($store->execute('HGET', $store->shared('meta'), 'epoch'), $epoch, 'such a restart causes no gap');
 
 # Lost, with create_slot on.
@@ -67,7 +67,7 @@ $relay->wait_ready;
 $client = check_gap($client, 'lost, create_slot on');
 is(sql('SELECT wal_status FROM pg_replication_slots'), 'reserved', 'a new slot exists');
 
-# Lost, and the creation of the new slot waits for a transaction: rows committed meanwhile are in neither slot.
+# The slot is lost, and the creation of the new slot waits for a transaction: rows committed meanwhile are in neither slot.
 wait_confirmed($pg);
 $relay->stop;
 insert();
@@ -140,7 +140,7 @@ $relay->wait_for_log(qr/slot starts beyond the store's progress/, from => $mark)
 $relay->wait_ready;
 $client = check_gap($client, 'advanced');
 
-# A store restored from a copy older than the confirmed LSN.
+# A store restored from a copy that is older than the confirmed LSN.
 wait_confirmed($pg);
 $store->stop;
 my $folder = $store->{folder};

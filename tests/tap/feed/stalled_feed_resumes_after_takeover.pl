@@ -1,5 +1,5 @@
-# Tests two feeds over one slot: one is stopped while streaming, the other takes over, then the first continues.
-# Nothing is lost or stored twice.
+# Tests two feeds with one slot: one is stopped while streaming, the other takes over, then the first continues.
+# No row is lost or stored twice.
 use strict;
 use warnings;
 
@@ -7,7 +7,7 @@ use Clairon::Test qw(wait_until);
 use Test::More;
 use Time::HiRes qw(time);
 
-my $ROWS   = 20_000;    # per round, in transactions of 100
+my $ROWS   = 20_000;    # rows per round, in transactions of 100
 my $ROUNDS = 3;
 
 my $pg = Clairon::Test::postgresql('main', conf => "wal_sender_timeout = 2s\n");
@@ -42,8 +42,8 @@ wait_until('one relay streams, the other is in standby', sub {
 my $rows = 0;
 for my $round (1 .. $ROUNDS)
 {
-    # The relay is stopped while it has rows in its buffers and unread WAL. If it had already stored all rows, the test
-    # adds more and stops it again.
+    # The relay is stopped while it has buffered rows and unread WAL. If it has already stored all rows, the test adds
+    # more and stops it again.
     my ($mark, $began);
     while (1)
     {
@@ -60,13 +60,13 @@ for my $round (1 .. $ROUNDS)
     # PostgreSQL closes its connection after the timeout.
     $waits->wait_for_log(qr/streaming from slot/, from => $mark);
 
-    # Its buffered rows arrive while the other one writes.
+    # Its buffered rows arrive while the other relay writes.
     kill CONT => $reads->pid;
     $reads->wait_for_log(qr/waiting as standby/, from => $began);
     wait_until('all rows are stored', sub { stored() >= 1.01 * $rows });
-    wait_until('one streams, the other is in standby', sub {
+    wait_until('one relay streams, the other is in standby', sub {
         feed($waits) eq 'streaming' && feed($reads) eq 'standby' });
-    pass("round $round: the other one takes over, and the stopped one becomes standby");
+    pass("round $round: the other relay takes over, and the stopped one becomes standby");
     ($reads, $waits) = ($waits, $reads);
 }
 

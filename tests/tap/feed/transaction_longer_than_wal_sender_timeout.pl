@@ -7,8 +7,8 @@ use Clairon::Test qw(wait_confirmed);
 use Test::More;
 use Time::HiRes qw(time);
 
-# Both transactions take longer than a second to decode: they are spilled to files, and the condition costs at least 50
-# us for each row of `seldom`.
+# Decoding both transactions takes longer than a second: they are spilled to files, and the condition costs at least 50
+# us per row of `seldom`.
 my $pg = Clairon::Test::postgresql('main', conf => "wal_sender_timeout = 1s\nlogical_decoding_work_mem = 64kB\n");
 $pg->safe_psql('postgres', q{
     CREATE TABLE t (id int PRIMARY KEY, owner text);
@@ -32,7 +32,7 @@ sub check_connected
     return;
 }
 
-check_connected('at first');
+check_connected('initially');
 $pg->safe_psql('postgres', 'INSERT INTO foreign_to_us SELECT generate_series(1, 2000000)');
 check_connected('a table without a rule');
 $pg->safe_psql('postgres', q{INSERT INTO seldom SELECT i, repeat('x', 100) FROM generate_series(1, 30000) i});

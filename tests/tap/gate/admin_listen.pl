@@ -1,4 +1,4 @@
-# Tests that gate.admin_listen moves metrics, console and push to a separate address, even with the feed role alone.
+# Tests that gate.admin_listen moves metrics, console and push to a separate address, even for a relay with only the feed role.
 use strict;
 use warnings;
 
@@ -27,7 +27,7 @@ for my $case ([ GET => '/metrics', 200 ], [ GET => '/console', 200 ], [ GET => '
     is(status_of($port, $method, $path, ':body' => $body), $status, "$method $path is served at gate.admin_listen");
 }
 my $gone = Clairon::Test::RawSocket->new({ port => $port })->request(POST => '/v1/console/drop', Authorization => $admin, ':body' => '{"entry":"1-1"}');
-like($gone->{json}{detail}, qr/error log/, 'the error log responds on gate.admin_listen');
+like($gone->{json}{detail}, qr/error log/, 'the error log is served at gate.admin_listen');
 for my $case ([ GET => '/v1/poll?wait=0', 204 ], [ POST => '/v1/ack', 204, qq({"ids":["$none"]}) ], [ POST => '/v1/ticket', 200, '' ],
     [ POST => '/v1/notifications', 201, '{"payload":{},"routing":{"audience":{"type":"USER","targets":["u"]}}}' ], [ PATCH => '/v1/ack', 405 ])
 {
@@ -35,8 +35,8 @@ for my $case ([ GET => '/v1/poll?wait=0', 204 ], [ POST => '/v1/ack', 204, qq({"
     is(status_of($relay->{port}, $method, $path, ':body' => $body), $status, "$method $path is served at gate.listen");
     is(status_of($port, $method, $path, ':body' => $body), 404, "$method $path is not served at gate.admin_listen");
 }
-is(upgrade($relay->{port}), 101, 'WebSockets are at gate.listen');
-is(upgrade($port), 404, 'WebSockets are not at gate.admin_listen');
+is(upgrade($relay->{port}), 101, 'WebSockets are accepted at gate.listen');
+is(upgrade($port), 404, 'WebSockets are rejected at gate.admin_listen');
 for my $at ($relay->{port}, $port)
 {
     is(status_of($at, GET => $_), 200, "$_ is served at both addresses") for '/healthz', '/readyz';
@@ -44,7 +44,7 @@ for my $at ($relay->{port}, $port)
 }
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
-# Several workers and a unix socket.
+# Several workers and a Unix socket.
 my $path = scratch() . '/admin';
 $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.admin_listen' => "unix:$path", 'gate.workers' => 2 });
 sub metrics
@@ -55,12 +55,12 @@ sub metrics
     return scalar <$link>;
 }
 my @users = map { $relay->client("u$_") } 1 .. 4;
-like(metrics(), qr/^clairon_gate_connections 4$/m, 'the unix socket has the metrics of all workers');
+like(metrics(), qr/^clairon_gate_connections 4$/m, 'the Unix socket serves the metrics of all workers');
 is(status_of($relay->{port}, GET => '/metrics'), 404, 'gate.listen does not serve metrics');
 is($relay->stop, 0, 'the relay with two workers exits with status 0 on SIGTERM');
 ok(!-e $path, 'the socket file is removed');
 
-# The feed role alone.
+# The feed role only.
 my $pg = Clairon::Test::postgresql('main');
 $port = free_port();
 my $feed = Clairon::Test::relay($pg, $store, roles => 'feed', wait => 0, conf => { 'gate.admin_listen' => "127.0.0.1:$port", 'gate.console' => 'on', 'auth.hs256_secret_file' => undef });
@@ -68,12 +68,12 @@ wait_until('the feed is ready', sub { my $socket = eval { Clairon::Test::RawSock
 like(Clairon::Test::RawSocket->new({ port => $port })->request(GET => '/readyz')->{body}, qr/"feed":"streaming"/, 'the feed reports on its own address that it is streaming');
 like(Clairon::Test::RawSocket->new({ port => $port })->request(GET => '/metrics')->{body}, qr/^clairon_feed_connected 1$/m, 'the feed serves metrics on its own address');
 is(status_of($port, GET => '/healthz'), 200, 'the feed serves /healthz on its own address');
-is(status_of($port, @$_), 404, "$_->[1] is not on the address of the feed") for [ GET => '/console' ], [ GET => '/v1/console' ], [ POST => '/v1/push', ':body' => '{"on":false}' ],
+is(status_of($port, @$_), 404, "$_->[1] is not served at the address of the feed") for [ GET => '/console' ], [ GET => '/v1/console' ], [ POST => '/v1/push', ':body' => '{"on":false}' ],
   [ GET => '/v1/poll?wait=0' ], [ GET => '/v1/sse' ], [ POST => '/v1/notifications', ':body' => '{}' ], [ GET => '/' ];
-is(upgrade($port), 404, 'a WebSocket is rejected on the address of the feed');
+is(upgrade($port), 404, 'a WebSocket is rejected at the address of the feed');
 ok(!eval { Clairon::Test::RawSocket->new($feed) }, 'gate.listen is not open');
 $store->stop;
-wait_until('not ready without the store', sub { status_of($port, GET => '/readyz') == 503 });
+wait_until('the relay is not ready without the store', sub { status_of($port, GET => '/readyz') == 503 });
 is($feed->stop, 0, 'SIGTERM ends the relay with status 0');
 
 # Invalid settings.

@@ -1,4 +1,4 @@
-# Tests that each client message gets its response or close code and does not affect other clients.
+# Tests that each client message causes its response or close code and does not affect other clients.
 use strict;
 use warnings;
 
@@ -29,7 +29,7 @@ sub stays_open
 {
     my ($raw, $name) = @_;
     $raw->send_json({ t => 'ping' });
-    is($raw->next_message->{t}, 'pong', "$name leaves the connection open");
+    is($raw->next_message->{t}, 'pong', "$name does not close the connection");
     return;
 }
 
@@ -56,7 +56,7 @@ $incomplete->ends_with(4002, 'an incomplete frame');
 
 # Frames that are not messages of the protocol.
 for my $case (
-    [ 'a text that is not JSON', 4000, sub { $_[0]->text('hello') } ],
+    [ 'a string that is not JSON', 4000, sub { $_[0]->text('hello') } ],
     [ 'half an object',   4000, sub { $_[0]->text('{"t":"ping"') } ],
     [ 'two objects in one line',  4000, sub { $_[0]->text('{"t":"ping"}{"t":"ping"}') } ],
     [ 'an empty frame',   4000, sub { $_[0]->text('') } ],
@@ -102,10 +102,10 @@ for my $case (
     ok($end->{code} != 1000 && !grep({ $_->{t} eq 'pong' } @{ $end->{messages} }), "$name ends the connection");
 }
 
-# The relay answers a client's close.
+# The relay replies to a client's close frame.
 my $leaving = user();
 $leaving->frame(CLOSE, pack 'n', 1000);
-is($leaving->read_to_end->{code}, 1000, 'a close is answered with the same code');
+is($leaving->read_to_end->{code}, 1000, 'a close frame receives one with the same code');
 
 # Unusual but valid input.
 my $raw = user();
@@ -127,9 +127,9 @@ for my $at (0 .. length($spread) - 1)
     next if $at % 10_000;
     $raw->frame($at ? CONTINUATION : TEXT, substr($spread, $at, 10_000), final => $at + 10_000 >= length $spread);
 }
-is($raw->next_message->{t}, 'pong', 'a long message in many fragments is answered');
+is($raw->next_message->{t}, 'pong', 'a long message in many fragments receives a reply');
 $raw->text('{"t":"ping"' . ' ' x (64 * 1024 - 12) . '}');
-is($raw->next_message->{t}, 'pong', 'a message of exactly max_frame_bytes is answered');
+is($raw->next_message->{t}, 'pong', 'a message of exactly max_frame_bytes receives a reply');
 
 # Valid JSON that is not a valid message.
 expect_err($raw, $_->[0], $_->[1], $_->[2]) for
@@ -141,7 +141,7 @@ expect_err($raw, $_->[0], $_->[1], $_->[2]) for
   [ '{"t":"ping","r":1e400}', undef, 'a number out of range' ],
   [ '{"t":"ping","t":"pong"}', undef, 'a repeated field' ],
   [ '[1,2]', undef, 'an array' ], [ '"ping"', undef, 'a string' ], [ 'null', undef, 'null' ],
-  [ '{"t":"\u0000"}', undef, 'a NUL in a text' ],
+  [ '{"t":"\u0000"}', undef, 'a NUL in a string' ],
   [ '[' x 5000 . ']' x 5000, undef, 'deep nesting' ],
   [ '{"t":"ack","r":12}', 12, 'an ack without ids' ],
   [ '{"t":"ack","r":13,"ids":"' . $id . '"}', 13, 'ids that are not an array' ],
@@ -160,14 +160,14 @@ stays_open($raw, 'an ack of unknown ids');
 is($relay->metric('clairon_store_acks_total'), 0, 'an invalid ack acknowledges nothing');
 is($store->execute('EXISTS', $store->keys("ack:$id")), 0, 'an invalid ack creates no key');
 
-# The replies to these requests are larger than the relay's buffer for them.
+# The replies to these requests are larger than the relay's reply buffer.
 my $subscriber = user();
 $subscriber->send_json({ t => 'subscribe', r => 1, topics => [ map { "$_." . 'x' x 240 } 1 .. 30 ] });
 is($subscriber->next_message->{t}, 'subscribed', 'a client has many topics');
 $subscriber->send_json(map { { t => $_ % 2 ? 'subscribe' : 'unsubscribe', r => $_, topics => ['other'] } } 2 .. 101);
 my @replies = map { $subscriber->next_message } 2 .. 101;
 is(join(' ', sort { $a <=> $b } map { $_->{r} } @replies), join(' ', 2 .. 101), 'each request of a burst for topics gets a reply');
-is_deeply([ sort keys %{ { map { ($_->{code} // $_->{t}) => 1 } @replies } } ], [ 111, 'subscribed' ], 'some are rejected with 111');
+is_deeply([ sort keys %{ { map { ($_->{code} // $_->{t}) => 1 } @replies } } ], [ 111, 'subscribed' ], 'some requests are rejected with 111');
 
 # Unread err messages are limited too.
 my $not_reading = user();
@@ -178,7 +178,7 @@ for (1 .. 2000)
 my $flood = eval { $not_reading->read_to_end };
 ok(defined $flood, 'a client that sends invalid messages and never reads is closed');
 
-stays_open($bystander, 'the end of another client');
+stays_open($bystander, 'the other client\'s connection is closed');
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 done_testing();

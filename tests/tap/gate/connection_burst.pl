@@ -1,4 +1,4 @@
-# Tests that the relay serves a burst of connections that all wait until the last one is connected.
+# Tests that the relay serves a burst of connections that send no request until the last one is connected.
 use strict;
 use warnings;
 
@@ -10,7 +10,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 use constant { MANY => 6000, MANY_TLS => 1100 }; # more than the limit of simultaneous handshakes
-# A slow machine needs time to connect all of them before the first request.
+# A slow machine needs time to connect all sockets before the first request.
 my %PATIENT = ('gate.connect_timeout' => '60s');
 system('prlimit', '--pid', $$, '--nofile=' . (2 * MANY) . ':') == 0 or die "could not raise the limit of file descriptors";
 
@@ -24,7 +24,7 @@ sub sockets
     return map { IO::Socket::IP->new(PeerHost => '127.0.0.1', PeerPort => $relay->{port}) // die "connect: $@\n" } 1 .. $count;
 }
 
-# How many sockets received each response.
+# The number of sockets that received each response.
 sub count_responses
 {
     my %responses;
@@ -43,7 +43,7 @@ subtest 'without TLS' => sub {
     my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => {%PATIENT});
     my @sockets = sockets($relay, MANY);
     send_request(@sockets);
-    is_deeply(count_responses(@sockets), { 'HTTP/1.1 200' => MANY }, 'each request is answered');
+    is_deeply(count_responses(@sockets), { 'HTTP/1.1 200' => MANY }, 'each request receives a response');
     $relay->stop;
 };
 
@@ -82,12 +82,12 @@ subtest 'with TLS' => sub {
     my @sockets = sockets($relay, MANY_TLS);
     handshake_all_then_request(@sockets);
     my $responses = count_responses(@sockets);
-    # The relay may close the oldest unfinished handshakes after three seconds, if others wait. The test measures from
-    # before the first connection to the last response, so no handshake was older than that.
+    # The relay may close the oldest unfinished handshakes after three seconds if others wait. The measured time, from
+    # before the first connection to the last response, shows that no handshake was older.
     my $is_slow = time - $connected_at > 3;
     my $closed  = $is_slow ? delete $responses->{closed} // 0 : 0;
     note "slow machine: $closed handshakes were closed" if $closed;
-    is_deeply($responses, { $closed < MANY_TLS ? ('HTTP/1.1 200' => MANY_TLS - $closed) : () }, 'each request over TLS is answered');
+    is_deeply($responses, { $closed < MANY_TLS ? ('HTTP/1.1 200' => MANY_TLS - $closed) : () }, 'each request over TLS receives a response');
     $relay->stop;
 };
 

@@ -1,4 +1,4 @@
-# Tests that excess clients are rejected early with a reason, and that the push switch leaves polling available.
+# Tests that excess clients are rejected early with a reason, and that polling works while push is off.
 use strict;
 use warnings;
 
@@ -50,7 +50,7 @@ is(sse($relay, 'u3')->{status}, 503, 'SSE beyond max_connections is rejected');
 is(poll($relay, 'u3')->{status}, 503, 'a poll beyond max_connections is rejected');
 is(($relay->get('/healthz'))[0], 200, 'health requests are not limited');
 $ws->disconnect;
-wait_until('a connection is free', sub { my $raw = sse($relay, 'u3'); $raw->disconnect; $raw->{status} == 200 });
+wait_until('a connection slot is free', sub { my $raw = sse($relay, 'u3'); $raw->disconnect; $raw->{status} == 200 });
 pass('a closed connection frees its slot');
 is($relay->stop, 0, 'the relay with max_connections exits with status 0 on SIGTERM');
 
@@ -59,11 +59,11 @@ $relay = relay_with('gate.connect_rate' => 5);
 my @got   = map { upgrade($relay) } 1 .. 12;
 my @accepted = grep { $_->{response}{status} == 101 } @got;
 my ($rejected) = grep { $_->{response}{status} == 503 } @got;
-cmp_ok(scalar(@accepted), '>=', 5, 'connections up to the rate are accepted at once');
+cmp_ok(scalar(@accepted), '>=', 5, 'connections up to the rate are accepted immediately');
 ok($rejected, 'connections beyond the rate are rejected');
 is($rejected->{response}{headers}{'retry-after'}, 1, 'the rejection has a short Retry-After');
 is(poll($relay, 'u1')->{status}, 204, 'polls are not limited by the rate of connections');
-wait_until('the next second allows more', sub { status($relay) == 101 });
+wait_until('the next second allows more connections', sub { status($relay) == 101 });
 pass('connections are accepted again');
 is($relay->stop, 0, 'the relay with connect_rate exits with status 0 on SIGTERM');
 
@@ -73,12 +73,12 @@ my @mine = (Clairon::Test::RawSocket->user($relay, 'u1'), sse($relay, 'u2'));
 is(status($relay), 429, 'connections beyond max_per_address are rejected');
 is(status($relay, 'X-Forwarded-For' => '192.0.2.1'), 429, 'X-Forwarded-For of an untrusted client is ignored');
 $mine[0]->disconnect;
-wait_until('a connection is free', sub { status($relay) == 101 });
+wait_until('a connection slot is free', sub { status($relay) == 101 });
 pass('a closed connection frees the slot of its address');
 is($relay->stop, 0, 'the relay with max_per_address exits with status 0 on SIGTERM');
 $relay = relay_with('gate.max_per_address' => 1, 'gate.trusted_proxies' => '127.0.0.0/8, 198.51.100.7');
 @mine = (upgrade($relay, 'X-Forwarded-For' => '192.0.2.1'));
-is(status($relay, 'X-Forwarded-For' => '192.0.2.1'), 429, 'behind a trusted proxy clients are counted by X-Forwarded-For');
+is(status($relay, 'X-Forwarded-For' => '192.0.2.1'), 429, 'behind a trusted proxy, clients are counted by X-Forwarded-For');
 is(status($relay, 'X-Forwarded-For' => '203.0.113.9, 192.0.2.1'), 429, 'the last address that the proxy added is counted');
 is(status($relay, 'X-Forwarded-For' => '203.0.113.9, ' x 300 . '192.0.2.1'), 429, 'a very long X-Forwarded-For is counted by its last address');
 is(status($relay, 'X-Forwarded-For' => '192.0.2.1, 198.51.100.7'), 429, 'addresses of a second trusted proxy are skipped');
@@ -105,7 +105,7 @@ is(sse($relay, 'u1')->{status}, 429, 'SSE beyond the per-user limit is rejected 
 is(poll($relay, 'u1')->{status}, 429, 'a poll beyond the per-user limit is rejected with 429');
 is(poll($relay, 'u2')->{status}, 204, 'another user is accepted');
 $one->disconnect;
-wait_until('a connection is free', sub { poll($relay, 'u1')->{status} == 204 });
+wait_until('a connection slot is free', sub { poll($relay, 'u1')->{status} == 204 });
 pass('a closed connection frees the slot of its user');
 is($relay->stop, 0, 'the relay with max_per_user exits with status 0 on SIGTERM');
 
@@ -122,7 +122,7 @@ wait_until('the rate allows messages again', sub { $fast->send_json({ t => 'ping
 pass('the connection stays open');
 my $none = '00000000-0000-0000-0000-000000000000';
 $fast->send_json({ t => 'ack', ids => [$none] }) for 1 .. 3000;
-$fast->text(join "\n", (qq({"t":"ack","ids":["$none"],"r":2})) x 60); # some are accepted while the relay delays reading
+$fast->text(join "\n", (qq({"t":"ack","ids":["$none"],"r":2})) x 60); # some messages are accepted while the relay delays reading
 @replies = $fast->wait_message('err');
 push @replies, $fast->next_message until ($replies[-1]{r} // 0) == 2;
 cmp_ok(scalar(@replies), '<', 100, 'the relay reports thousands of excess acks only a few times');
@@ -137,10 +137,10 @@ $relay = relay_with('gate.drain' => '400ms');
 $ws  = Clairon::Test::RawSocket->user($relay, 'u1');
 $sse = sse($relay, 'u1');
 $sse->wait_message('connected');
-is(post($relay, '/v1/push', '{"on":false}'), 403, 'a token without the claim cannot turn push off');
+is(post($relay, '/v1/push', '{"on":false}'), 403, 'a token without the claim admin cannot turn push off');
 is(post($relay, '/v1/push', '{"on":0}', admin => JSON::true), 400, 'an invalid body is rejected');
 is(status($relay), 101, 'push stays on after rejected requests');
-is(post($relay, '/v1/push', '{"on":false}', admin => JSON::true), 204, 'an admin may turn push off');
+is(post($relay, '/v1/push', '{"on":false}', admin => JSON::true), 204, 'an admin can turn push off');
 my $end = $ws->read_to_end;
 is($end->{code}, 4103, 'turning push off closes WebSockets');
 ok(defined $end->{messages}[-1]{in}, 'the bye has a reconnect delay');
@@ -154,7 +154,7 @@ is(sse($relay, 'u1')->{status}, 503, 'new SSE streams are rejected');
 is(poll($relay, 'u1')->{status}, 204, 'polls continue');
 is($relay->metric('clairon_gate_push_off'), 1, 'the metric clairon_gate_push_off is 1');
 is(($relay->get('/readyz'))[0], 200, 'the relay stays ready');
-is(post($relay, '/v1/push', '{"on":true}', admin => JSON::true), 204, 'an admin may turn push on');
+is(post($relay, '/v1/push', '{"on":true}', admin => JSON::true), 204, 'an admin can turn push on');
 is(status($relay), 101, 'connections are accepted while push is on');
 $ws = Clairon::Test::RawSocket->user($relay, 'u1');
 kill USR1 => $relay->pid;
@@ -167,7 +167,7 @@ wait_until('push is on', sub { status($relay) == 101 });
 pass('SIGUSR2 turns push on');
 is($relay->stop, 0, 'the relay with the push switch exits with status 0 on SIGTERM');
 
-# A client that waits for the store while push is turned off.
+# A client waits for the store while push is turned off.
 my $proxy = Clairon::Test::proxy($store->{socket});
 $relay = relay_with('store.url' => $proxy->url('redis'));
 my $ticket_response = Clairon::Test::RawSocket->new($relay)->request(POST => '/v1/ticket', Authorization => 'Bearer ' . token(sub => 't1'), ':body' => '')->{json};
@@ -181,10 +181,10 @@ $proxy->thaw;
 like($late->{bytes}, qr{^HTTP/1\.1 503 }, 'a valid ticket gets no stream while push is off');
 is($relay->stop, 0, 'SIGTERM ends the relay behind a proxy of the store with status 0');
 
-# Several workers: a request to one of them applies to all.
+# Several workers: a request to one worker applies to all.
 $relay = relay_with('gate.workers' => 3, 'gate.drain' => '400ms');
 my @all = map { Clairon::Test::RawSocket->user($relay, "w$_") } 1 .. 12;
-is(post($relay, '/v1/push', '{"on":false}', admin => JSON::true), 204, 'one worker gets the request to turn push off');
+is(post($relay, '/v1/push', '{"on":false}', admin => JSON::true), 204, 'one worker receives the request to turn push off');
 is_deeply([ map { $_->read_to_end->{code} } @all ], [ (4103) x 12 ], 'the clients of all workers are closed');
 is_deeply({ map { status($relay) => 1 } 1 .. 12 }, { 503 => 1 }, 'all workers reject connections');
 my @before = children($relay->pid);
@@ -197,7 +197,7 @@ wait_until('all workers accept', sub { 12 == grep { status($relay) == 101 } 1 ..
 pass('all workers accept connections');
 is($relay->stop, 0, 'the relay with three workers exits with status 0 on SIGTERM');
 
-# Both signals in quick succession: off takes precedence and all workers agree. Some processes find both pending.
+# Both signals in quick succession: off takes precedence and all workers agree. Some processes find both signals pending.
 sub pending { my ($pid) = @_; open my $file, '<', "/proc/$pid/status" or return 1; return hex((join('', <$file>) =~ /^ShdPnd:\s+(\w+)/m)[0]) }
 sub wait_all_return { my ($status) = @_; return wait_until("all return $status", sub { 12 == grep { status($relay) == $status } 1 .. 12 }) }
 
@@ -230,7 +230,7 @@ for my $workers (1, 2)
     is($relay->stop, 0, "the relay with $workers workers exits with status 0 on SIGTERM");
 }
 
-# The relay responds before its supervisor knows of the request. The last request takes effect.
+# The relay responds before its supervisor has processed the request. The last request takes effect.
 $relay = relay_with('gate.workers' => 2, 'gate.drain' => '0s');
 for ([ 'true', 'false', 503 ], [ 'false', 'true', 101 ])
 {
@@ -240,7 +240,7 @@ for ([ 'true', 'false', 503 ], [ 'false', 'true', 101 ])
 }
 is($relay->stop, 0, 'the relay with concurrent requests exits with status 0 on SIGTERM');
 
-# Out of file descriptors: idle connections are closed for active ones, others wait. It is logged once.
+# Out of file descriptors: idle connections are closed in favor of active ones, others wait. The event is logged once.
 $relay = relay_with('gate.connect_timeout' => '5m');
 my @open = glob '/proc/' . $relay->pid . '/fd/*';
 system('prlimit', '--pid', $relay->pid, '--nofile=' . (@open + 4) . ':') == 0 or die 'could not lower the limit';
@@ -251,14 +251,14 @@ my @upgraded = map { upgrade($relay) } 1 .. 4;
 push @idle, map { Clairon::Test::RawSocket->new($relay) } 1 .. 12;
 sub loop_turns { open my $file, '<', '/proc/' . $relay->pid . '/status' or die "no relay: $!"; my ($n) = join('', <$file>) =~ /^voluntary_ctxt_switches:\s+(\d+)/m; return $n }
 my $turns = loop_turns();
-wait_until('more turns of the loop', sub { loop_turns() > $turns + 30 });
+wait_until('more loop iterations have passed', sub { loop_turns() > $turns + 30 });
 $upgraded[0]->disconnect;
 is(status($relay), 101, 'new connections are served once a descriptor is free');
 is(() = $relay->log_text =~ /out of file descriptors/g, 1, 'the log has one message about descriptors');
 $_->disconnect for @idle, @upgraded[ 1 .. 3 ];
 is($relay->stop, 0, 'SIGTERM ends the relay that was out of descriptors with status 0');
 
-# Idle connections must not use the descriptors that the store needs.
+# Idle connections must not use the descriptors that the store connection needs.
 my ($hard_limit) = qx{prlimit --nofile --output HARD --noheadings} =~ /(\d+)/;
 $relay = relay_with('gate.connect_timeout' => '5m', 'gate.max_connections' => 100);
 my $wrapper = Clairon::Test::scratch() . '/few';
@@ -266,8 +266,8 @@ $relay->write_file($wrapper, "#!/bin/sh\nexec prlimit --nofile=200:200 '$relay->
 chmod 0755, $wrapper;
 sub limit { open my $file, '<', '/proc/' . $relay->pid . '/limits' or die "no relay: $!"; return join('', <$file>) =~ /^Max open files\s+(\d+)/m ? $1 : 0 }
 SKIP: {
-    skip 'no more descriptors are allowed', 1 unless ($hard_limit // 'unlimited') eq 'unlimited' || $hard_limit > 10_000;
-    cmp_ok(limit(), '<', 10_000, 'the relay limits its descriptors to what it needs');
+    skip 'the limit of descriptors cannot be raised', 1 unless ($hard_limit // 'unlimited') eq 'unlimited' || $hard_limit > 10_000;
+    cmp_ok(limit(), '<', 10_000, 'the relay limits its descriptors to the number that it needs');
 }
 $relay->stop;
 $relay->{program} = $wrapper;

@@ -1,4 +1,5 @@
-# Tests that a WebSocket with an endless stream of frames without messages does not block others and is itself served.
+# Tests that an endless stream of frames without messages on a WebSocket does not block other clients, and that its own messages are
+# processed.
 use strict;
 use warnings;
 
@@ -20,7 +21,7 @@ sub frame_bytes
 }
 sub Pieces::write { my ($self, $bytes) = @_; $self->{pieces} .= $bytes; return 1 }
 
-# Writes until it is killed and reads all replies.
+# Writes until it is killed, and reads all replies.
 sub flood
 {
     my ($user, $first, $bytes) = @_;
@@ -56,24 +57,24 @@ for my $case (
     $relay->wait_for_log(qr/session connected".* user="$user"/);
     is(poll(1), 204, "a flood of $name: another client is served");
     $relay->wait_for_log(qr/closing connection" code=4103 reason="inbound rate exceeded" conn=\S+ user="$user"/);
-    pass('the flood is limited and ended');
+    pass('the flood is limited and closed');
     kill KILL => $child;
     waitpid $child, 0;
 }
 
-# More frames at once than the rate allows in a second: all are answered, with a delay.
+# More frames in a burst than the rate allows per second: all receive a reply, with a delay.
 sub check_served
 {
     my ($raw) = @_;
     my $child = fork // die "no fork: $!\n";
     if (!$child) { $raw->write(frame_bytes(PING, 'p') x 9000 . frame_bytes(TEXT, '{"t":"ping"}')); POSIX::_exit(0) }
-    is($raw->next_message->{t}, 'pong', 'the message after many pings is answered');
+    is($raw->next_message->{t}, 'pong', 'the message after many pings receives a reply');
     waitpid $child, 0;
     return;
 }
 check_served(Clairon::Test::RawSocket->user($relay, 'u1'));
-wait_until('the floods are closed', sub { $relay->metric('clairon_gate_connections') == 0 });
-pass('closed and endless floods are removed');
+wait_until('the flooding connections are closed', sub { $relay->metric('clairon_gate_connections') == 0 });
+pass('connections of closed and endless floods are removed');
 my $ends = Clairon::Test::RawSocket->user($relay, 'u1');
 $ends->write(frame_bytes(PING, '') x 9000);
 $ends->disconnect;
@@ -89,7 +90,7 @@ SKIP:
     my $raw = Clairon::Test::SecureSocket->user($relay, 'u1', $cert);
     $raw->write(frame_bytes(PING, 'p') x 2500) for 1 .. 2;
     $raw->text('{"t":"ping"}');
-    is($raw->next_message->{t}, 'pong', 'the message after many pings over TLS is answered');
+    is($raw->next_message->{t}, 'pong', 'the message after many pings over TLS receives a reply');
     is($relay->stop, 0, 'the relay with TLS exits with status 0 on SIGTERM');
 }
 

@@ -12,7 +12,7 @@ my $relay = Clairon::Test::relay(undef, $store, roles => 'gate');
 
 sub http { return Clairon::Test::RawSocket->new($relay)->request(@_) }
 
-# The response to an upgrade with these headers.
+# Sends an upgrade with these headers; returns the response.
 sub upgrade
 {
     my ($to, %headers) = @_;
@@ -36,7 +36,7 @@ is($health->{headers}{'content-type'}, 'application/json', '/healthz has its con
 is($health->{headers}{'content-length'}, length $health->{body}, '/healthz has its length');
 my $ready = JSON::decode_json(http(GET => '/readyz')->{body});
 is_deeply([ @{$ready}{ 'status', 'store', 'feed' } ], [ 'ready', 'up', 'off' ],
-    'without the feed role, the store alone decides readiness');
+    'without the feed role, only the store determines readiness');
 
 my $head = http(HEAD => '/healthz');
 is($head->{status}, 200, 'HEAD returns 200');
@@ -112,7 +112,7 @@ my $several = upgrade($relay, 'Sec-WebSocket-Protocol' => 'chat, clairon.v1.json
 is($several->{headers}{'sec-websocket-protocol'}, 'clairon.v1.json', 'the relay selects its subprotocol from several');
 upgrade_is(101, 'an upgrade without a subprotocol', 'Sec-WebSocket-Protocol' => undef);
 
-# Origins: only the same host, unless there is a list.
+# Origins: only the same host is accepted, unless there is a list.
 upgrade_is(101, 'a page of the same host', Origin => "http://127.0.0.1:$relay->{port}");
 upgrade_is(101, 'a page of the same host with another port', Origin => 'https://127.0.0.1:3000');
 upgrade_is(403, "a page of $_", Origin => $_)
@@ -120,9 +120,9 @@ upgrade_is(403, "a page of $_", Origin => $_)
   '127.0.0.1', 'http://', 'http://127.0.0.1@evil.example', 'x' x 600;
 my $listed = Clairon::Test::relay(undef, $store, roles => 'gate',
     conf => { 'gate.origins' => 'https://app.example, http://b.example:81' });
-is(upgrade($listed, Origin => $_)->{status}, 101, "$_ is accepted, as it is on the list")
+is(upgrade($listed, Origin => $_)->{status}, 101, "$_ is accepted because it is on the list")
   for 'https://app.example', 'http://b.example:81';
-is(upgrade($listed, Origin => $_)->{status}, 403, "$_ is rejected, as it is not on the list")
+is(upgrade($listed, Origin => $_)->{status}, 403, "$_ is rejected because it is not on the list")
   for 'http://app.example', 'http://b.example', "http://127.0.0.1:$listed->{port}", 'https://app.example.evil';
 is(upgrade($listed)->{status}, 101, 'a client without Origin is accepted');
 $listed->stop;
@@ -141,7 +141,7 @@ is(bearer('Bearer ' . token(sub => 'u1')), 'u1', 'a Bearer token is accepted');
 is(bearer('bearer  ' . token(sub => 'u1')), 'u1', 'the scheme is case-insensitive');
 is(bearer('Bearer ' . token(sub => 'u1'), token => token(sub => 'u2')), 'u2', 'the token of the connect message takes precedence');
 is(bearer('Bearer ' . token(sub => 'u1', secret => 'x' x 32)), 4001, 'a forged token is rejected');
-is(bearer('Bearer ' . token(sub => 'u1', exp => 1)), 4100, 'an expired token is closed with its own code');
+is(bearer('Bearer ' . token(sub => 'u1', exp => 1)), 4100, 'an expired token closes the connection with 4100');
 is(bearer('Basic dTE6dTE='), 4001, 'another scheme is ignored');
 is(bearer('Bearer'), 4001, 'an empty token is ignored');
 is(bearer('Bearer ' . 'x' x 9000), 4001, 'a token that is too long is rejected');
@@ -155,7 +155,7 @@ for my $noise ("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "\r\n" x 10 . "NO
     my $raw = Clairon::Test::RawSocket->new($relay);
     $raw->write($noise);
     shutdown $raw->{link}, 1;
-    isnt($raw->read_response->{status}, 200, 'invalid bytes get no 200');
+    isnt($raw->read_response->{status}, 200, 'invalid bytes do not receive a 200');
 }
 is(http(GET => '/healthz')->{status}, 200, 'other clients are served meanwhile');
 $half->write("TP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
@@ -172,7 +172,7 @@ is($small->metric('clairon_gate_connections'), 3, 'the metrics count open connec
 is($small->metric('clairon_gate_accepted_total'), 3, 'the metrics count accepted connections');
 is($small->metric('clairon_gate_refused_total'), 1, 'the metrics count rejected connections');
 $users[0]->disconnect;
-wait_until('a connection is free', sub { upgrade($small)->{status} == 101 });
+wait_until('a connection slot is free', sub { upgrade($small)->{status} == 101 });
 pass('a closed connection frees its slot');
 $users[1]->send_json({ t => 'ping' });
 is($users[1]->wait_message('pong')->{t}, 'pong', 'other connections are not affected');

@@ -1,4 +1,4 @@
-# Tests that many sockets receive a large burst completely and in order, including one that reads slowly.
+# Tests that many sockets, including a slow one, receive a large burst completely and in order.
 use strict;
 use warnings;
 
@@ -16,7 +16,7 @@ $pg->safe_psql('postgres',
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'gate.ping' => '10m', 'gate.slow_bytes' => '100MB' });
 
-# With a fixed receive buffer: an unread socket holds some bursts and a part of one.
+# A fixed receive buffer: the unread socket buffers some bursts and a part of one.
 sub reader
 {
     my ($number) = @_;
@@ -35,7 +35,7 @@ sub next_messages
 {
     my ($raw, $count) = @_;
     my @frames = map { $raw->next_frame // die "the relay closed the connection\n" } 1 .. $count;
-    die "a frame that is not text\n" if grep { $_->{opcode} != TEXT } @frames;
+    die "a frame that is not a text frame\n" if grep { $_->{opcode} != TEXT } @frames;
     return map { $_->{payload} } @frames;
 }
 
@@ -45,7 +45,7 @@ for my $burst (1 .. $bursts)
 {
     $pg->safe_psql('postgres', "INSERT INTO news SELECT $ids + i, repeat(md5(($ids + i)::text), 300) FROM generate_series(1, $rows) i");
     $ids += $rows;
-    wait_until('the relay has read it', sub { $relay->metric('clairon_hub_notifications_total') == $ids });
+    wait_until('the relay has read the burst', sub { $relay->metric('clairon_hub_notifications_total') == $ids });
 }
 cmp_ok($relay->metric('clairon_hub_delivered_total'), '<', $ids * $clients, 'the burst is larger than the socket buffers');
 my @first = next_messages($readers[0], $ids);
@@ -53,6 +53,6 @@ my @after = map { JSON::decode_json($_)->{n}{payload}{after} } @first;
 is_deeply([ map { $_->{id} } @after ], [ 1 .. $ids ], 'a client receives all rows in order');
 is_deeply([ grep { $_->{body} ne body($_->{id}) } @after ], [], 'a client receives the rows unchanged');
 my $whole = join "\n", @first;
-is_deeply([ grep { $whole ne join "\n", next_messages($readers[$_], $ids) } 1 .. $#readers ], [], 'all clients receive the same');
+is_deeply([ grep { $whole ne join "\n", next_messages($readers[$_], $ids) } 1 .. $#readers ], [], 'all clients receive the same rows');
 is($relay->metric('clairon_hub_delivered_total'), $ids * $clients, 'each row is delivered exactly once');
 done_testing();

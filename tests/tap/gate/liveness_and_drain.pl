@@ -1,4 +1,4 @@
-# Tests that unresponsive clients are closed, others get a graceful shutdown, and a killed relay restarts.
+# Tests that unresponsive clients are closed, others are drained, and a killed relay restarts.
 use strict;
 use warnings;
 
@@ -23,7 +23,7 @@ my $pings = 0;
 my $dead;
 while (!$dead)
 {
-    # Any frame proves liveness; a client without frames is closed.
+    # Any frame proves liveness; a client that sends no frames is closed.
     $_->wait_message('ping') for $pong_frames, $sends, $pongs;
     $pong_frames->send_json({ t => 'pong' });
     $sends->send_json({ t => 'ack', ids => ['0190f5c8-1111-7000-8000-000000000001'] });
@@ -32,7 +32,7 @@ while (!$dead)
     $dead = $relay->log_text =~ /code=4102 .*user="mute"/;
     die "no client was closed\n" if time() - $began > $Clairon::Test::SECONDS;
 }
-cmp_ok($pings, '>=', 2, 'a client that answers with any frame is pinged again');
+cmp_ok($pings, '>=', 2, 'a client that replies with any frame is pinged again');
 $silent->ends_with(4102, 'a client without a pong');
 $_->wait_message('ping') for $pong_frames, $sends, $pongs;
 pass('the other clients stay connected');

@@ -60,13 +60,13 @@ wait_until('the shortage is over', sub { $relay->metric('clairon_shedding') == 0
 my $gap = $live->wait_for('gap');
 is($gap->{why}, 'shed', 'a client with a loss gets the gap');
 my $id = insert(qw(low normal noted));
-$live->run_until('a new row', sub { has($live, "noted $id") });
+$live->run_until('a new row arrives', sub { has($live, "noted $id") });
 ok(has($live, "low $id") && has($live, "normal $id"), 'a client with a loss gets all later rows');
-$narrow->run_until('a new row', sub { has($narrow, "noted $id") });
+$narrow->run_until('a new row arrives', sub { has($narrow, "noted $id") });
 is($narrow->gaps, '', 'a client without a loss gets no gap');
 is($live->gaps, 'shed', 'a client with a loss gets one gap');
 my $reconnected = $relay->client('live', pos => $gap->{to});
-$reconnected->run_until('later rows', sub { has($reconnected, "noted $id") });
+$reconnected->run_until('later rows arrive', sub { has($reconnected, "noted $id") });
 ok(!has($reconnected, "low $last"), 'the gap ends after the lost rows');
 
 # Notifications with ack_required were delivered.

@@ -54,7 +54,7 @@ like($short->log_text, qr/short of CPU or memory/, 'the log reports the load she
 # A client that reconnects to another relay during the shortage loses nothing.
 my $moved = $other->client('live', pos => $live->pos);
 is($moved->wait_for('connected')->{resumed}, JSON::true, 'the client resumes on the other relay');
-$moved->run_until('the dropped rows', sub { has($moved, "low $last") && has($moved, "normal $last") });
+$moved->run_until('the dropped rows arrive', sub { has($moved, "low $last") && has($moved, "normal $last") });
 ok(has($moved, "low $first") && has($moved, "normal $first"), 'the client receives all dropped rows there');
 is($moved->gaps, '', 'the client gets no gap there');
 # Polls are not shed, as they are the fallback.
@@ -70,9 +70,9 @@ my $gap = $live->wait_for('gap');
 is($gap->{why}, 'shed', 'a client with a loss gets the gap');
 is($sse->wait_message('gap')->{why}, 'shed', 'a client with a loss gets the gap on SSE');
 my $id = insert(qw(low normal noted));
-$live->run_until('a new row', sub { has($live, "noted $id") });
+$live->run_until('a new row arrives', sub { has($live, "noted $id") });
 ok(has($live, "low $id") && has($live, "normal $id"), 'a client with a loss gets all later rows');
-$narrow->run_until('a new row', sub { has($narrow, "noted $id") });
+$narrow->run_until('a new row arrives', sub { has($narrow, "noted $id") });
 is($narrow->gaps, '', 'a client without a loss gets no gap');
 is($live->gaps, 'shed', 'a client with a loss gets one gap');
 like($short->log_text, qr/gap announced" dropped=\d+ clients=2\b/, 'the log has the count');
@@ -80,7 +80,7 @@ like($short->log_text, qr/gap announced" dropped=\d+ clients=2\b/, 'the log has 
 # The end of the gap is a valid cursor.
 my $reconnected = $short->client('live', pos => $gap->{to});
 is($reconnected->wait_for('connected')->{resumed}, JSON::true, 'the gap\'s cursor resumes');
-$reconnected->run_until('later rows', sub { has($reconnected, "noted $id") });
+$reconnected->run_until('later rows arrive', sub { has($reconnected, "noted $id") });
 ok(!has($reconnected, "low $last"), 'the cursor of the gap is after the lost rows');
 is($_->stop, 0, 'SIGTERM ends a relay with status 0') for $short, $other;
 

@@ -94,7 +94,7 @@ my $other = $relay->client('other');
 my $first = block('slow');
 insert('slow', 300);
 insert_into('normal', ++$rows, 'other');
-$other->run_until('the other client\'s row', sub { $other->notifications == 1 });
+$other->run_until('the other client\'s row arrives', sub { $other->notifications == 1 });
 pass('a client that does not read does not block others');
 $slow->frame(PING, 'are you there') for 1 .. 3;
 my ($got, $others) = read_until($slow, 'normal', $rows - 1);

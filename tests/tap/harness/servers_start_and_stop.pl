@@ -32,7 +32,7 @@ is(token(sub => 'u1', exp => 1, secret => 'k'),
     'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJleHAiOjEsInN1YiI6InUxIn0.'
       . 'CRxuUbyHcGqedxuViiBpeegbB6BN8qbMGX596hgI4SQ',
     'a token is signed');
-ok(!eval { wait_until('the impossible', sub { 0 }, 0.1); 1 }, 'a deadline is kept');
+ok(!eval { wait_until('the condition is never true', sub { 0 }, 0.1); 1 }, 'a deadline is kept');
 like($@, qr/the impossible/, 'the deadline names the awaited condition');
 
 done_testing();

@@ -33,13 +33,13 @@ sub event_text { my ($event) = @_; return join ' ', grep { defined } @$event{qw(
 # One user acknowledges, the other never does: each event is recorded with user and attempt.
 my ($one, $two) = map { $relay->client($_) } 'u1', 'u "2"';
 insert_letter(1, 'u1', '"u \"2\""', 'away');
-$_->run_until('the notification', sub { letters_of($_, 1) }) for $one, $two;
+$_->run_until('the notification arrives', sub { letters_of($_, 1) }) for $one, $two;
 my $id = (letters_of($one, 1))[0]{metadata}{id};
 $one->ack($id);
 wait_until('the ack is stored', sub { events($id, stage => 'acked') });
 for my $count (1 .. 3)
 {
-    $two->run_until('the next attempt', sub { letters_of($two, 1) >= $count });
+    $two->run_until('the next attempt arrives', sub { letters_of($two, 1) >= $count });
     $store->make_due($id, 'u "2"');
 }
 wait_until('the other is exhausted', sub { events($id, stage => 'errored') });
@@ -63,7 +63,7 @@ is(http("/v1/notifications/$id", publish => JSON::false)->{status}, 403, 'a trac
 
 # The stream is trimmed: the events remain.
 my $away = $relay->client('away');
-$away->run_until('the notification', sub { letters_of($away, 1) });
+$away->run_until('the notification arrives', sub { letters_of($away, 1) });
 $away->ack($id);
 wait_until('no user is pending', sub { !@{ trace($id)->{waiting} } });
 my $before = trace($id)->{events};

@@ -123,7 +123,7 @@ is(once('k' x 255, 'x')->{status}, 201, 'a key of 255 bytes is accepted');
 is(once('k' x 256, 'x')->{status}, 400, 'a key of 256 bytes is rejected');
 is(once('', 'x')->{status}, 400, 'an empty key is rejected');
 post({ %{ to('USER', 'k1') }, payload => { text => 'end' } });
-$k1->run_until('the last', sub { grep { $_->{payload}{text} eq 'end' } $k1->notifications });
+$k1->run_until('the last notification arrives', sub { grep { $_->{payload}{text} eq 'end' } $k1->notifications });
 is(scalar($k1->notifications), 5, 'each notification is delivered once');
 my ($kept) = grep { $_ > 0 } map { $store->execute('PTTL', $_) } @{ $store->execute('KEYS', $store->shared('idempotency:*')) };
 ok($kept > 86_000_000 && $kept <= 86_400_000, 'keys are kept for a day');

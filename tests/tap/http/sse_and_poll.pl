@@ -115,7 +115,7 @@ is(row($notification), $due, 'topics of the query select notifications');
 
 # Acks over HTTP.
 is(ack('u1', $notification->{metadata}{id})->{status}, 204, 'an ack over HTTP is accepted');
-wait_until('all acknowledged', sub { $store->pending == 0 });
+wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
 is_deeply($topical->wait_message('acked')->{ids}, [ $notification->{metadata}{id} ], 'the user\'s connections get the ack');
 is(ack('u1', $notification->{metadata}{id})->{status}, 204, 'an ack may be repeated');
 $_->disconnect for $topical, $reconnected;
@@ -209,7 +209,7 @@ is_deeply(\%times, { map { $_ => 1 } @due }, 'each notification is delivered onc
 my $first = poll('p1', max => 100, wait => 5);
 is(join(' ', sort { $a <=> $b } split / /, $first->{rows}), "@due", 'a poll without a cursor returns all pending notifications');
 is(ack('p1', @ids)->{status}, 204, 'acks of all notifications are accepted');
-wait_until('all acknowledged', sub { $store->pending == 0 });
+wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
 is(poll('p1', wait => 0)->{status}, 204, 'no notification is left');
 my @many = insert(due => 'p4', 150);
 wait_until('they are pending', sub { $store->pending == 150 });

@@ -53,7 +53,7 @@ $notification = next_notification();
 is("$notification->{metadata}{id} $notification->{routing}{retry}{attempts}", "$kept 1", 'the notification is retried');
 is($notification->{metadata}{traceparent}, $given, 'a retry has the trace');
 $u1->ack($kept);
-wait_until('acknowledged', sub { $store->pending == 0 });
+wait_until('the notification is acknowledged', sub { $store->pending == 0 });
 $seen = () = $u1->notifications;
 
 # Text mode has the same JSON.

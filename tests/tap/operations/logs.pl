@@ -30,7 +30,7 @@ for my $format (sort keys %fault_of)
     my $secret = token(sub => "u\x01 \"1\"\n");
     my $user   = $relay->client('', token => $secret);
     $pg->safe_psql('postgres', q{SELECT clairon.notify('ALL', NULL, '{"mark": "not-for-logs"}')});
-    $user->run_until('the notification', sub { $user->notifications == 1 });
+    $user->run_until('the notification arrives', sub { $user->notifications == 1 });
     $user->send_text('no JSON');
     $relay->get('/v1/poll', Authorization => "Bearer $secret.x");
     $relay->get("/v1/ws?ticket=x%0aforged", Authorization => "x\ty");

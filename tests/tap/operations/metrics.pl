@@ -26,10 +26,10 @@ sub has { my ($name, $count) = @_; return wait_until("$name is $count", sub { va
 my $secret = 'somebody-secret';
 my ($one, $two) = map { $relay->client($_) } $secret, 'other';
 my $id = notify($secret, q{ack_timeout => '1 hour'});
-$one->run_until('the notification', sub { $one->notifications == 1 });
+$one->run_until('the notification arrives', sub { $one->notifications == 1 });
 $one->ack($id);
 notify('other');
-$two->run_until('the other notification', sub { $two->notifications == 1 });
+$two->run_until('the other notification arrives', sub { $two->notifications == 1 });
 has('clairon_store_acks_total', 1);
 has('clairon_errors_total{reason="exhausted"}', 1);
 notify('away');

@@ -96,7 +96,7 @@ for my $turn (1 .. TURNS)
         wait_until('nginx uses it again', sub {
             my $by = $agent->get("$url/v1/poll?wait=0" => \%bearer)->result->headers->header('Upstream');
             ($by // '') =~ /:$relay->{port}$/ });
-        wait_until('rows continue', sub { $pages[0]->rows > $seen });
+        wait_until('more rows arrive', sub { $pages[0]->rows > $seen });
     }
 }
 $pg->safe_psql('postgres', 'INSERT INTO enough VALUES (true)');
@@ -111,7 +111,7 @@ for my $i (1 .. 3)
     is_deeply([ $page->rows ], \@own, "page $i receives each row once, in order");
     is(join(' ', $page->problems), '', "page $i reports no gap and no error");
 }
-wait_until('all acknowledged', sub { $store->pending == 0 });
+wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
 my %stored = map { $_->{id} => 1 } $store->entries;
 is(scalar keys %stored, $rows + 1, 'each row was stored');
 kill TERM => $_->pid for @pages;

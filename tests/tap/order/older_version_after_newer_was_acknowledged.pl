@@ -30,7 +30,7 @@ sub insert { my ($user, $count) = @_;
 sub deliver_plain { my ($client) = @_;
     $pg->safe_psql('postgres', 'INSERT INTO plain VALUES (' . ++$last . ')');
     my $id = $last;
-    return $client->run_until('a plain row', sub { grep { $_->{metadata}{source} eq 'plain' && $_->{payload}{after}{id} == $id } $client->notifications }) }
+    return $client->run_until('a plain row arrives', sub { grep { $_->{metadata}{source} eq 'plain' && $_->{payload}{after}{id} == $id } $client->notifications }) }
 sub pending_is { my ($count) = @_; return wait_until("$count are pending", sub { $store->pending == $count }) }
 
 # Older versions that followed newer ones without being marked as retries.
@@ -79,9 +79,9 @@ for my $relay (@relays)
 {
     my $phone = $relays[0]->client('new');
     my ($first, $row) = insert('new', 2);
-    $phone->run_until('both', sub { rows($phone) == 2 });
+    $phone->run_until('both notifications arrive', sub { rows($phone) == 2 });
     my $desktop = $relays[1]->client('new', win => 1);
-    $desktop->run_until('the first', sub { rows($desktop) == 1 });
+    $desktop->run_until('the first notification arrives', sub { rows($desktop) == 1 });
     kill STOP => $relays[1]{pid};
     $pg->safe_psql('postgres', "UPDATE t SET version = 2 WHERE id = $row");
     ack($phone, "$row.2");
@@ -106,16 +106,16 @@ for my $relay (@relays)
         SELECT clairon.watch('teams', 'TEAM', 'team', ack_required => true);
         INSERT INTO clairon.member VALUES ('TEAM', 'a', 'm'), ('TEAM', 'b', 'm')});
     my $members = sub { $store->execute('SCARD', $store->shared('groups:m')) };
-    wait_until('member of both groups', sub { $members->() == 2 });
+    wait_until('the user is a member of both groups', sub { $members->() == 2 });
     $pg->safe_psql('postgres', q{INSERT INTO teams VALUES (1, 1, 'a')});
     $pg->safe_psql('postgres', q{DELETE FROM clairon.member WHERE target = 'a'});
-    wait_until('member of one group', sub { $members->() == 1 });
+    wait_until('the user is a member of one group', sub { $members->() == 1 });
     my $client = $relays[0]->client('m');
     $pg->safe_psql('postgres', q{UPDATE teams SET version = 2, team = 'b'});
     my $versions = sub { join ' ', map { "$_->{payload}{after}{version}:$_->{routing}{retry}{attempts}" } grep { $_->{payload}{after} } $client->notifications };
-    $client->run_until('the newer version', sub { $versions->() eq '2:0' });
+    $client->run_until('the newer version arrives', sub { $versions->() eq '2:0' });
     $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 'a', 'm')});
-    $client->run_until('the older version', sub { $versions->() =~ / / });
+    $client->run_until('the older version arrives', sub { $versions->() =~ / / });
     is($versions->(), '2:0 1:1', 'a late older version is marked as a retry');
     my ($raw) = grep { /"version":1/ } @{ $client->{raw} };
     like($raw, qr/"attempts":1,"limit":5,"backoff":"EXPONENTIAL"\}\}\}\}$/, 'the late version is otherwise unchanged');

@@ -52,7 +52,7 @@ wait_until('all are complete', sub {
     for my $user (keys %client)
     {
         my $ticks = 0;
-        $client{$user}->run_until('one turn of the loop', sub { $ticks++ > 1 });
+        $client{$user}->run_until('one loop iteration has passed', sub { $ticks++ > 1 });
         $at{$user} = process($user, $client{$user}, $at{$user});
     }
     if (++$rounds % 10 == 0)

@@ -308,7 +308,7 @@ sub end_worlds
     }
     commit_all();
     my @devices = map { @{ $_->{devices} } } @worlds;
-    wait_until('all acknowledged', sub {
+    wait_until('all notifications are acknowledged', sub {
         for my $device (@devices)
         {
             connect_device($device, 1);
@@ -324,7 +324,7 @@ sub end_worlds
         $sql .= "INSERT INTO plain VALUES ($row, 1, '{$world->{user}}');";
     }
     commit_all();
-    wait_until('all received the last row', sub {
+    wait_until('all clients have received the last row', sub {
         for my $device (@devices)
         {
             connect_device($device, 1);

@@ -167,12 +167,12 @@ sub run_loops
 {
     my ($device) = @_;
     my $ticks = 0;
-    $device->{client}->run_until('one turn of the loop', sub { $ticks++ > 0 }) if $device->{client};
+    $device->{client}->run_until('one loop iteration has passed', sub { $ticks++ > 0 }) if $device->{client};
     return;
 }
 
 # At the end all devices connect and acknowledge everything. New rows then follow everything that is queued.
-wait_until('all acknowledged', sub {
+wait_until('all notifications are acknowledged', sub {
     for my $device (@devices)
     {
         connect_device($device);
@@ -182,7 +182,7 @@ wait_until('all acknowledged', sub {
     return $store->pending == 0;
 });
 $pg->safe_psql('postgres', 'INSERT INTO plain VALUES (' . ++$newest . ')');
-wait_until('all received the last row', sub {
+wait_until('all clients have received the last row', sub {
     for my $device (@devices)
     {
         connect_device($device);

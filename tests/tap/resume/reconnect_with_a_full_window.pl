@@ -35,9 +35,9 @@ sub disconnect_with_full_window
     $pg->safe_psql('postgres', qq{
         INSERT INTO t SELECT i, '$user' FROM generate_series($from, $last) i;
         INSERT INTO plain VALUES ($from)});
-    $desktop->run_until('the row without ack_required', sub { rows($desktop, 'plain') });
+    $desktop->run_until('the row without ack_required arrives', sub { rows($desktop, 'plain') });
     is_deeply([ rows($desktop) ], [ $from, $from + 1 ], 'the in-flight window is full');
-    $phone->run_until('all rows', sub { rows($phone) == 6 });
+    $phone->run_until('all rows arrive', sub { rows($phone) == 6 });
     my $pos = $desktop->pos;
     $desktop->close;
     return ($phone, $pos, $from);
@@ -46,7 +46,7 @@ sub disconnect_with_full_window
 sub poll { my ($from) = @_;
     return Clairon::Test::RawSocket->new($relays[0])->request(GET => "/v1/poll?wait=1&max=2&pos=$from",
         Authorization => 'Bearer ' . Clairon::Test::token(sub => 'u4')) }
-sub all_acked { return wait_until('all acknowledged', sub { $store->pending == 0 }) }
+sub all_acked { return wait_until('all notifications are acknowledged', sub { $store->pending == 0 }) }
 
 # Nothing is acknowledged during the absence.
 my ($phone, $pos, $from) = disconnect_with_full_window('u1');
@@ -54,13 +54,13 @@ my $desktop = $relays[0]->client('u1', win => 2, pos => $pos);
 is($desktop->wait_for('connected')->{resumed}, JSON::true, 'a reconnecting device resumes');
 for my $i (0 .. 2)
 {
-    $desktop->run_until('two more', sub { rows($desktop) == 2 * $i + 2 });
+    $desktop->run_until('two more rows arrive', sub { rows($desktop) == 2 * $i + 2 });
     ack($desktop, rows($desktop));
 }
 all_acked();
 is_deeply([ rows($desktop) ], [ $from .. $from + 5 ], 'the device receives the queued rows in order');
 $pg->safe_psql('postgres', 'INSERT INTO plain VALUES (1000)');
-$desktop->run_until('the row without ack_required', sub { rows($desktop, 'plain') });
+$desktop->run_until('the row without ack_required arrives', sub { rows($desktop, 'plain') });
 is($desktop->gaps, '', 'the device gets no gap');
 unlike($desktop->pos, qr/~/, 'the cursor then records no queued rows');
 $_->close for $desktop, $phone;
@@ -68,12 +68,12 @@ $_->close for $desktop, $phone;
 # The phone acknowledges rows that the desktop has received.
 ($phone, $pos, $from) = disconnect_with_full_window('u2');
 ack($phone, $from, $from + 1);
-wait_until('two acks', sub { $store->pending == 4 });
+wait_until('two acks are stored', sub { $store->pending == 4 });
 $desktop = $relays[0]->client('u2', win => 2, pos => $pos);
 is($desktop->wait_for('connected')->{resumed}, JSON::true, 'delivered rows may be acknowledged by another device');
 for my $i (0, 1)
 {
-    $desktop->run_until('two more', sub { rows($desktop) == 2 * $i + 2 });
+    $desktop->run_until('two more rows arrive', sub { rows($desktop) == 2 * $i + 2 });
     ack($desktop, rows($desktop));
 }
 all_acked();
@@ -86,17 +86,17 @@ for my $i (0, 1, 2)
 {
     ($phone, $pos, $from) = disconnect_with_full_window("u3$i");
     ack($phone, $from + 3);
-    wait_until('one ack', sub { $store->pending == 5 });
+    wait_until('one ack is stored', sub { $store->pending == 5 });
     if ($i == 2) { $relays[1]->kill9; $relays[1]->start; $relays[1]->wait_ready }
     $desktop = $relays[$i % 2]->client("u3$i", win => 2, pos => $pos);
     is($desktop->wait_for('connected')->{resumed}, JSON::false, 'a session with a loss is not resumed');
-    $desktop->run_until('the gap', sub { $desktop->gaps });
+    $desktop->run_until('the gap arrives', sub { $desktop->gaps });
     is($desktop->gaps, 'shed', 'a session with a loss gets a gap');
-    $desktop->run_until('the unacknowledged rows', sub { rows($desktop) == 2 });
+    $desktop->run_until('the unacknowledged rows arrive', sub { rows($desktop) == 2 });
     ack($desktop, rows($desktop));
-    $desktop->run_until('two more', sub { rows($desktop) == 4 });
+    $desktop->run_until('two more rows arrive', sub { rows($desktop) == 4 });
     ack($desktop, rows($desktop));
-    $desktop->run_until('the last', sub { rows($desktop) == 5 });
+    $desktop->run_until('the last notification arrives', sub { rows($desktop) == 5 });
     ack($desktop, rows($desktop));
     all_acked();
     is_deeply([ rows($desktop) ], [ map { $from + $_ } 0 .. 2, 4, 5 ], 'a session with a loss receives the remaining rows');
@@ -108,7 +108,7 @@ for my $i (0, 1, 2)
 ($phone, $pos, $from) = disconnect_with_full_window('u4');
 $pg->safe_psql('postgres', 'INSERT INTO plain VALUES (1001)');
 ack($phone, $from + 2);
-wait_until('one ack', sub { $store->pending == 5 });
+wait_until('one ack is stored', sub { $store->pending == 5 });
 my $response = poll($pos);
 like($response->{body}, qr/"why":"shed"/, 'a poll returns the gap');
 my $body = $response->{body};

@@ -27,7 +27,7 @@ sub resume
 {
     my ($at, $user, $pos, $last, %options) = @_;
     my $client = $at->client($user, pos => $pos, %options);
-    $client->run_until('the last notification', sub { has($client, $last) });
+    $client->run_until('the last notification arrives', sub { has($client, $last) });
     my $resumed = $client->wait_for('connected')->{resumed} ? 'whole' : 'not whole';
     return [ $resumed, $client->gaps ];
 }
@@ -51,7 +51,7 @@ is_deeply(resume($relay, 'u1', $pos, $last, topics => ['kept']), [ 'whole', '' ]
 my $stream = Clairon::Test::EventStream->open($relay, 'u1', 'Last-Event-ID' => $pos);
 is($stream->wait_message('connected')->{resumed}, JSON::false, 'an expired notification is a loss on SSE');
 my $all = $relay->client('u1', pos => $pos);
-$all->run_until('the last notification', sub { has($all, $last) });
+$all->run_until('the last notification arrives', sub { has($all, $last) });
 my $behind = $all->pos;
 $all->close;
 is_deeply(resume($relay, 'u1', $behind, notify('u1')), [ 'whole', '' ], 'a cursor after the loss resumes');
@@ -75,7 +75,7 @@ for my $at ($relay, $proxied)
     my $late = $at->client('u4', pos => $start);
     is($late->wait_for('connected')->{resumed}, JSON::false, 'a session far behind is not marked as resumed');
     my $live = notify('u4');
-    $late->run_until('the live notification', sub { has($late, $live) });
+    $late->run_until('the live notification arrives', sub { has($late, $live) });
     is_deeply([ grep { defined } map { $_->{payload}{nth} } $late->notifications ], [ map { 100 * $_ } 1 .. 220 ], 'a session far behind receives all in order, without duplicates');
     is($late->gaps, '', 'a session far behind gets no gap');
     $late->close;
@@ -90,7 +90,7 @@ $waiting->wait_for('pong');
 $proxy->cut;
 $proxied->wait_for_log(qr/component=store(?:-\d)? level=warn/);
 $proxy->thaw;
-$waiting->run_until('the notification', sub { has($waiting, $last) || $waiting->{closed} });
+$waiting->run_until('the notification arrives', sub { has($waiting, $last) || $waiting->{closed} });
 ok(!$waiting->{closed}, 'a client that connects during the failure is served after the restart');
 is_deeply([ grep { $_->{t} eq 'bye' } @{ $waiting->{messages} } ], [], 'the client gets no bye');
 is($_->stop, 0, 'SIGTERM ends a relay with status 0') for $relay, $proxied;

@@ -35,9 +35,9 @@ sub wait_noticed { my ($relay, $mark) = @_;
 my $first_session  = $first->client('u1');
 my $second_session = $second->client('u1', win => 2);
 my @ids = map { notify('USER', 'u1', ', ack_required => true') } 1 .. 2;
-$_->run_until('both', sub { has($first_session, $ids[1]) && has($second_session, $ids[1]) }) for $first_session, $second_session;
+$_->run_until('both notifications arrive', sub { has($first_session, $ids[1]) && has($second_session, $ids[1]) }) for $first_session, $second_session;
 my $third = notify('USER', 'u1', ', ack_required => true');
-$first_session->run_until('a third', sub { has($first_session, $third) });
+$first_session->run_until('a third notification arrives', sub { has($first_session, $third) });
 sub add_ack_events { $store->execute('XADD', 'clairon:ack_events', 'MAXLEN', '~', 256, '*', 'by', 'a busy relay', 'acked', '') for 1 .. $_[0]; return }
 my $mark = while_relay_is_stopped($second, sub {
     add_ack_events(FIRST);
@@ -46,10 +46,10 @@ my $mark = while_relay_is_stopped($second, sub {
     add_ack_events(RECEIPTS);
 });
 wait_noticed($second, $mark);
-$second_session->run_until('the third', sub { has($second_session, $third) });
+$second_session->run_until('the third notification arrives', sub { has($second_session, $third) });
 pass('missed ack events do not block the in-flight window');
 $second_session->ack($third);
-wait_until('all complete', sub { $store->pending == 0 });
+wait_until('all notifications are complete', sub { $store->pending == 0 });
 
 # Memberships: one ends and one begins before a notification, with many others in between; the relay reads them one by
 # one, or finds them trimmed.
@@ -61,7 +61,7 @@ for my $others (FIRST, MEMBERS)
     wait_until('the leaving user is a member', sub { is_member("leaves$others") });
     my ($leaves, $joins) = map { $second->client("$_$others") } qw(leaves joins);
     my $before = notify('TEAM', 't1');
-    $leaves->run_until('a notification of the team', sub { has($leaves, $before) });
+    $leaves->run_until('a notification of the team arrives', sub { has($leaves, $before) });
     my ($secret, $last);
     $mark = while_relay_is_stopped($second, sub {
         $pg->safe_psql('postgres', 'BEGIN;' . pupils("first$others", FIRST) . "
@@ -72,7 +72,7 @@ for my $others (FIRST, MEMBERS)
         wait_until('all are stored', sub { grep { $_->{id} eq $last } $store->entries });
     });
     wait_noticed($second, $mark) if $others == MEMBERS;
-    $_->run_until('the last notification', sub { has($leaves, $last) && has($joins, $last) }) for $leaves, $joins;
+    $_->run_until('the last notification arrives', sub { has($leaves, $last) && has($joins, $last) }) for $leaves, $joins;
     is(has($joins, $secret), 1, "a user who joined before $others others receives it");
     is(has($leaves, $secret), 0, "a user who left before $others others does not receive it");
 }

@@ -20,7 +20,7 @@ my @relays = (Clairon::Test::relay($pg, $store), Clairon::Test::relay(undef, $st
 
 sub rows { my ($client) = @_; return map { $_->{payload}{after}{id} } $client->notifications }
 sub gaps { my ($client) = @_; return join ' ', map { $_->{why} } grep { $_->{t} eq 'gap' } @{ $client->{messages} } }
-sub wait_row { my ($client, $row) = @_; return $client->run_until("row $row", sub { grep { $_ == $row } rows($client) }) }
+sub wait_row { my ($client, $row) = @_; return $client->run_until("row $row arrives", sub { grep { $_ == $row } rows($client) }) }
 sub ack { my ($client, $row) = @_;
     return $client->ack(map { $_->{metadata}{id} } grep { $_->{payload}{after}{id} == $row } $client->notifications) }
 sub pending_is { my ($count) = @_; return wait_until("$count are pending", sub { $store->pending == $count }) }
@@ -65,7 +65,7 @@ for my $row (1 .. 3)
     ack($desktop, $row);
 }
 pending_is(0);
-$desktop->run_until('a gap', sub { gaps($desktop) });
+$desktop->run_until('a gap arrives', sub { gaps($desktop) });
 is(gaps($desktop), 'shed', 'after a subscribe, lost queued rows are announced');
 empty($phone, $desktop);
 

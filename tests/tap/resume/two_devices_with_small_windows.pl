@@ -21,13 +21,13 @@ sub ack_all { my ($client) = @_;
     my @ids = map { $_->{metadata}{id} } $client->notifications;
     return @ids ? $client->ack(@ids) : undef }
 sub is_rising { my ($ids) = @_; return !grep { $ids->[$_] <= $ids->[ $_ - 1 ] } 1 .. $#$ids }
-sub all_acked { return wait_until('all acknowledged', sub { $store->pending == 0 }) }
+sub all_acked { return wait_until('all notifications are acknowledged', sub { $store->pending == 0 }) }
 
 # Disconnected while the other device acknowledges more than an in-flight window holds.
 my $phone = $relays[0]->client('u1');
 my $pos   = $phone->pos;
 insert(1, 40, 'u1');
-$phone->run_until('all rows', sub { rows($phone) == 40 });
+$phone->run_until('all rows arrive', sub { rows($phone) == 40 });
 ack_all($phone);
 all_acked();
 for my $i (0, 1)
@@ -35,11 +35,11 @@ for my $i (0, 1)
     my $relay = $relays[$i];
     my $desktop = $relay->client('u1', win => 4, pos => $pos);
     is($desktop->wait_for('connected')->{resumed}, JSON::true, 'the session resumes');
-    $desktop->run_until('missed rows', sub { rows($desktop) >= 40 + $i || $desktop->gaps });
+    $desktop->run_until('missed rows arrive', sub { rows($desktop) >= 40 + $i || $desktop->gaps });
     is_deeply([ rows($desktop) ], [ 1 .. 40, (50) x $i ], 'the session receives all missed rows in order, acknowledged or not');
     is($desktop->gaps, '', 'the session gets no gap');
     insert(50 + $i, 50 + $i, 'u1');
-    $desktop->run_until('the new row', sub { rows($desktop) == 41 + $i });
+    $desktop->run_until('the new row arrives', sub { rows($desktop) == 41 + $i });
     pass('acknowledged rows do not occupy the in-flight window');
     ack_all($desktop);
     $desktop->close;
@@ -55,14 +55,14 @@ sub round_of
     my ($quick, $slow) = ($relays[0]->client($user), $relay->client($user, win => 3));
     my $read = $relay->metric('clairon_hub_notifications_total') // 0;
     insert($first + 1, $first + 10, $user);
-    $quick->run_until('all rows', sub { rows($quick) == 10 });
-    $slow->run_until('a full in-flight window', sub { rows($slow) >= 3 });
+    $quick->run_until('all rows arrive', sub { rows($quick) == 10 });
+    $slow->run_until('the in-flight window is full', sub { rows($slow) >= 3 });
     wait_until('all rows are queued', sub { $relay->metric('clairon_hub_notifications_total') >= $read + 10 });
     ack_all($quick);
     all_acked();
-    $slow->run_until('a gap, or all rows', sub { $slow->gaps || rows($slow) == 10 });
+    $slow->run_until('a gap or all rows arrive', sub { $slow->gaps || rows($slow) == 10 });
     insert($first + 11, $first + 11, $user);
-    $slow->run_until('the next row', sub { grep { $_ == $first + 11 } rows($slow) });
+    $slow->run_until('the next row arrives', sub { grep { $_ == $first + 11 } rows($slow) });
     my %received = map { $_ => 1 } rows($slow);
     my @missing  = grep { !$received{ $first + $_ } } 1 .. 11;
     my $result   = { gaps => $slow->gaps, missing => scalar @missing, rows => [ rows($slow) ] };
@@ -90,13 +90,13 @@ for my $i (0, 1)
 my $quick = $relays[0]->client('u5');
 $pos = $quick->pos;
 insert(251, 256, 'u5');
-$quick->run_until('all rows', sub { rows($quick) == 6 });
+$quick->run_until('all rows arrive', sub { rows($quick) == 6 });
 $quick->ack(map { $_->{metadata}{id} } grep { $_->{payload}{after}{id} > 253 } $quick->notifications);
-wait_until('three acks', sub { $store->pending == 3 });
+wait_until('three acks are stored', sub { $store->pending == 3 });
 my $behind = $relays[1]->client('u5', win => 2, pos => $pos);
-$behind->run_until('a full in-flight window', sub { rows($behind) == 2 });
+$behind->run_until('the in-flight window is full', sub { rows($behind) == 2 });
 ack_all($behind);
-$behind->run_until('a gap', sub { $behind->gaps });
+$behind->run_until('a gap arrives', sub { $behind->gaps });
 is(join(' ', map { $_->{t} eq 'msg' ? $_->{n}{payload}{after}{id} : $_->{t} eq 'gap' ? 'gap' : () } @{ $behind->{messages} }),
     '251 252 253 gap', 'the gap follows the delivered rows in commit order');
 ack_all($behind);
@@ -106,13 +106,13 @@ all_acked();
 my @both = map { $_->client('u3', win => 3) } @relays;
 insert(301, 400, 'u3');
 my @at = (0, 0);
-wait_until('all acknowledged', sub {
+wait_until('all notifications are acknowledged', sub {
     for my $i (0, 1)
     {
         my @notifications = $both[$i]->notifications;
         $both[$i]->ack($notifications[ $at[$i]++ ]{metadata}{id}) while $at[$i] < @notifications;
         my $ticks = 0;
-        $both[$i]->run_until('one turn of the loop', sub { $ticks++ > 0 });
+        $both[$i]->run_until('one loop iteration has passed', sub { $ticks++ > 0 });
     }
     return $store->pending == 0;
 });

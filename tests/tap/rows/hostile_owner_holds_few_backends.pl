@@ -76,7 +76,7 @@ sub request_meanwhile
 sub request_until_rows
 {
     my ($client) = @_;
-    return wait_until('rows', sub { my $reply = reply($client, request($client, 'own.t')); $reply->{t} eq 'rows' ? $reply : 0 });
+    return wait_until('the reply contains rows', sub { my $reply = reply($client, request($client, 'own.t')); $reply->{t} eq 'rows' ? $reply : 0 });
 }
 
 my %clients = map { $_ => $relay->client($_) } qw(u1 u2 u3);

@@ -37,7 +37,7 @@ sub expect_delivery
 sub request_until_rows
 {
     my ($client, %fields) = @_;
-    return wait_until('rows', sub { my $reply = reply($client, request($client, %fields)); $reply->{t} eq 'rows' ? $reply : 0 });
+    return wait_until('the reply contains rows', sub { my $reply = reply($client, request($client, %fields)); $reply->{t} eq 'rows' ? $reply : 0 });
 }
 
 my $client = $relay->client('u1');

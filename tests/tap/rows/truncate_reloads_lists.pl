@@ -59,7 +59,7 @@ sub reloads_of
     execute("SELECT clairon.notify('USER', '{u1,u2}', '{\"mark\": $mark}')");
     for my $client (@clients)
     {
-        $client->run_until("mark $mark", sub { scalar(() = Clairon::Test::of_mark($client, $mark)) });
+        $client->run_until("marker $mark arrives", sub { scalar(() = Clairon::Test::of_mark($client, $mark)) });
     }
     return [ map { new_reloads($_) } @clients ];
 }

@@ -73,7 +73,7 @@ sub write_groups
     $step++;
     execute("BEGIN; UPDATE tasks SET g = '$groups' $set; UPDATE pairs SET g = '$groups' $set; UPDATE keyed SET g = '$groups' $set; "
           . "SELECT clairon.notify('USER', '{u1}', '{\"mark\": $step}'); COMMIT");
-    $watcher->run_until("mark $step", sub { scalar(() = Clairon::Test::of_mark($watcher, $step)) });
+    $watcher->run_until("marker $step arrives", sub { scalar(() = Clairon::Test::of_mark($watcher, $step)) });
     return;
 }
 

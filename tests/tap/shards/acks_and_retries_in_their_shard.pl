@@ -38,12 +38,12 @@ sub console
 my @users  = map { "u$_" } 1 .. 8;
 my %client = map { $users[$_] => $relays[ $_ % 2 ]->client($users[$_]) } 0 .. $#users;
 my %mine   = map { $_ => notify('USER', $_, 'own', 'retry_limit => 50') } @users;
-$client{$_}->run_until('the user\'s own notification', sub { of_mark($client{$_}, 'own') }) for @users;
+$client{$_}->run_until('the user\'s own notification arrives', sub { of_mark($client{$_}, 'own') }) for @users;
 my %shard_of = map { $_ => join ' ', shards_with("ack:$mine{$_}") } @users;
 is_deeply([ grep { $shard_of{$_} !~ /^[123]$/ } @users ], [], 'a notification for one user that needs an ack is in one shard, never in the first');
 is(scalar(keys %{ { reverse %shard_of } }), 3, 'users are distributed over the others');
 is_deeply([ map { shards_with("inbox:$_") } @users ], [ @shard_of{@users} ], 'an inbox is in the shard of its user');
-$client{$_}->run_until('a retry', sub { of_mark($client{$_}, 'own') > 1 }) for @users;
+$client{$_}->run_until('a retry arrives', sub { of_mark($client{$_}, 'own') > 1 }) for @users;
 pass('unacknowledged notifications are retried');
 $client{$_}->ack($mine{$_}) for @users;
 wait_until('all acks are stored', sub { pending() == 0 });
@@ -53,9 +53,9 @@ is_deeply([ map { shards_with("ack:$_") } values %mine ], [], 'acks find the sha
 $pg->safe_psql('postgres', q{INSERT INTO team VALUES (1, 't1')});
 my $several = notify('USER', 'u1,u5', 'several');
 my $all     = notify('ALL', '', 'all', "ttl => '1 hour'");
-$client{$_}->run_until('the group', sub { grep { ($_->{metadata}{source} // '') eq 'team' } $client{$_}->notifications }) for qw(u1 u2);
-$client{$_}->run_until('several', sub { of_mark($client{$_}, 'several') }) for qw(u1 u5);
-$client{$_}->run_until('all', sub { of_mark($client{$_}, 'all') }) for @users;
+$client{$_}->run_until('the row of the group arrives', sub { grep { ($_->{metadata}{source} // '') eq 'team' } $client{$_}->notifications }) for qw(u1 u2);
+$client{$_}->run_until('the notification for several users arrives', sub { of_mark($client{$_}, 'several') }) for qw(u1 u5);
+$client{$_}->run_until('all notifications arrive', sub { of_mark($client{$_}, 'all') }) for @users;
 is_deeply([ map { shards_with("ack:$_") } $several, $all ], [ 0, 0 ], 'notifications for more than one user are in the first shard');
 my ($team) = map { $_->{metadata}{id} } grep { ($_->{metadata}{source} // '') eq 'team' } $client{u1}->notifications;
 $client{$_}->ack($team) for qw(u1 u2);
@@ -68,7 +68,7 @@ is_deeply([ map { shards_with("ack:$_") } $team, $several ], [], 'the acks of sh
 $pg->safe_psql('postgres', q{
     BEGIN; DELETE FROM clairon.member WHERE user_id = 'u2'; INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u3'); COMMIT;
     INSERT INTO team VALUES (2, 't1')});
-$client{u3}->run_until('as a member', sub { grep { ($_->{payload}{after}{id} // 0) == 2 } $client{u3}->notifications });
+$client{u3}->run_until('the row arrives for the new member', sub { grep { ($_->{payload}{after}{id} // 0) == 2 } $client{u3}->notifications });
 my ($second) = map { $_->{metadata}{id} } grep { ($_->{payload}{after}{id} // 0) == 2 } $client{u3}->notifications;
 is_deeply([ sort @{ $store->execute('HKEYS', "clairon:{0}:ack:$second") } ], [qw(u1 u3)], 'a membership change applies from its commit on');
 $client{$_}->ack($second) for qw(u1 u3);
@@ -76,10 +76,10 @@ ok(!(grep { ($_->{payload}{after}{id} // 0) == 2 } $client{u2}->notifications), 
 
 # A nack from a relay that does not know the shard.
 my $nacked = notify('USER', 'u4', 'nacked', 'retry_limit => 5');
-$client{u4}->run_until('the notification', sub { of_mark($client{u4}, 'nacked') });
+$client{u4}->run_until('the notification arrives', sub { of_mark($client{u4}, 'nacked') });
 $client{u4}->send({ t => 'nack', ids => [$nacked], delay => 100 });
 wait_until('the nack is stored', sub { grep { /^nacked/ } map { @{ $store->execute('LRANGE', "clairon:{$_}:trace:$nacked", 0, -1) } } 1 .. 3 });
-$client{u4}->run_until('a retry', sub { of_mark($client{u4}, 'nacked') > 1 });
+$client{u4}->run_until('a retry arrives', sub { of_mark($client{u4}, 'nacked') > 1 });
 $client{u4}->ack($nacked);
 pass('a nack finds its notification');
 
@@ -101,7 +101,7 @@ is_deeply([ map { $_->{entry} } @{ console(GET => "errors?before=$listed[2]{entr
 my %had = map { $_ => scalar of_mark($client{$_}, 'lost') } qw(u1 u2 u3 u5);
 ($code, $out) = clairon('errors', 'redrive', '--reason', 'exhausted');
 is($out, "redrove 4 entries for 5 users\n", 'redrive reports the number of entries and users');
-$client{$_}->run_until('a redriven notification', sub { of_mark($client{$_}, 'lost') > $had{$_} }) for keys %had;
+$client{$_}->run_until('a redriven notification arrives', sub { of_mark($client{$_}, 'lost') > $had{$_} }) for keys %had;
 is_deeply([ map { shards_with("ack:$lost{$_}") } qw(u1 u2 u3 both) ], [ @shard_of{qw(u1 u2 u3)}, 0 ], 'a redriven notification is in the same shard');
 wait_until('they are exhausted again', sub { logged() >= 4 });
 console(POST => 'redrive', JSON::encode_json({ entry => $listed[0]{entry} }), 404);
@@ -143,7 +143,7 @@ my %key = (headers => { 'Idempotency-Key' => 'k1' }, body => body('u7'));
 my ($first, $again) = map { http($_, POST => '/v1/notifications', %key) } @relays;
 is_deeply([ map { $_->{status} } $first, $again ], [ 201, 200 ], 'a request with a key is stored once, whichever relay gets it');
 is($again->{json}{id}, $first->{json}{id}, 'the repeat returns the first id');
-$client{u7}->run_until('both', sub { of_mark($client{u7}, 'api') >= 2 });
+$client{u7}->run_until('both notifications arrive', sub { of_mark($client{u7}, 'api') >= 2 });
 sub shard_with { my ($id) = @_; return grep { my $k = $_; grep { $_->{id} eq $id } $store->entries("clairon:{$k}:stream") } 0 .. $SHARDS - 1 }
 is_deeply([ map { shard_with($_->{json}{id}) } $plain, $first ], [ $shard_of{u7}, 0 ], 'each notification is in its shard');
 is(scalar of_mark($client{u7}, 'api'), 2, 'each notification is delivered once');
@@ -151,7 +151,7 @@ is(scalar of_mark($client{u7}, 'api'), 2, 'each notification is delivered once')
 # With a key, one user's notification is pending in the first shard: the ack is found there.
 my $sure = JSON::encode_json({ payload => { mark => 'sure' }, routing => { audience => { type => 'USER', targets => ['u7'] }, retry => { ack_required => JSON::true } } });
 $sure = http($relays[0], POST => '/v1/notifications', body => $sure, headers => { 'Idempotency-Key' => 'k2' })->{json}{id};
-$client{u7}->run_until('the notification', sub { of_mark($client{u7}, 'sure') });
+$client{u7}->run_until('the notification arrives', sub { of_mark($client{u7}, 'sure') });
 is_deeply([ shards_with("ack:$sure") ], [0], 'the shared notification is pending in the first shard');
 my $ack = http($relays[1], POST => '/v1/ack', body => { ids => [$sure] }, headers => { Authorization => 'Bearer ' . token(sub => 'u7') });
 is($ack->{status}, 204, 'a relay that did not deliver it accepts the ack');
@@ -160,7 +160,7 @@ pass('that relay finds the notification');
 
 # The state of the store in metrics and doctor.
 my $overview = http($relays[0], GET => '/console/api/overview');
-wait_until('metrics', sub { ($relays[0]->metric('clairon_store_stream_entries') // 0) == sum(sub { $store->execute('XLEN', "clairon:{$_[0]}:stream") }) });
+wait_until('the metrics are updated', sub { ($relays[0]->metric('clairon_store_stream_entries') // 0) == sum(sub { $store->execute('XLEN', "clairon:{$_[0]}:stream") }) });
 pass('metrics count all shards');
 my $doctor = JSON::decode_json((clairon('doctor', '--json'))[1]);
 is_deeply([ map { "$_->{ok} $_->{detail}" } grep { $_->{check} eq 'store.shards' } @{ $doctor->{checks} } ], ['1 4'], 'the doctor confirms the number of shards');

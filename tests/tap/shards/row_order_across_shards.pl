@@ -85,13 +85,13 @@ sub try_changes
     PostgreSQL::Test::Utils::append_to_file($file, $text);
     my $writer = Clairon::Test::writer($pg, $file);
     my $wanted = 2 * 3 * ROUNDS * ROWS;
-    wait_until('all received', sub {
-        $live->run_until('some', sub { 1 });
+    wait_until('all notifications have arrived', sub {
+        $live->run_until('the client has run', sub { 1 });
         my ($some, $to) = poll('u1', $polled, $second);
         push @polled, @$some;
         $polled = $to;
         my $reconnected = $second->client('u1', pos => $pos);
-        $reconnected->run_until('a few', sub { $reconnected->notifications >= 40 || @resumed + $reconnected->notifications >= $wanted });
+        $reconnected->run_until('some notifications arrive', sub { $reconnected->notifications >= 40 || @resumed + $reconnected->notifications >= $wanted });
         push @resumed, $reconnected->notifications;
         $pos = $reconnected->pos;
         $reconnected->close;
@@ -182,7 +182,7 @@ sub turn
     wait_read($version);
     my $early = versions();
     kill CONT => $stopped->pid;
-    $client->run_until('both', sub { @{ versions() } == @expected + 2 });
+    $client->run_until('both notifications arrive', sub { @{ versions() } == @expected + 2 });
     my $late = unordered() > $before;
     push @expected, $late ? reverse @two : @two;
     return if $late;
@@ -196,15 +196,15 @@ my $unordered = unordered();
 # Beyond the limit.
 kill STOP => $stopped->pid;
 push @expected, reverse change($far), change($far, $near);
-$client->run_until('the later version', sub { @{ versions() } == @expected - 1 });
+$client->run_until('the later version arrives', sub { @{ versions() } == @expected - 1 });
 is_deeply(versions(), [ @expected[ 0 .. $#expected - 1 ] ], 'the relay waits for a stopped node no longer than the limit');
 is(unordered(), $unordered + 1, 'an unordered delivery is counted');
 like($relay->log_text, qr/shard is behind or lost data.* shard=(@{[ join '|', @stopped_shards ]})\b/, 'an unordered delivery is logged');
 kill CONT => $stopped->pid;
-$client->run_until('the earlier version', sub { @{ versions() } == @expected });
+$client->run_until('the earlier version arrives', sub { @{ versions() } == @expected });
 is_deeply(versions(), \@expected, 'the delayed version is delivered');
 push @expected, change($far), change($far, $near), change($far);
-$client->run_until('the rest', sub { @{ versions() } == @expected });
+$client->run_until('the remaining notifications arrive', sub { @{ versions() } == @expected });
 is_deeply(versions(), \@expected, 'the order is restored afterwards');
 is(unordered(), $unordered + 1, 'later versions do not wait');
 

@@ -59,9 +59,9 @@ for my $case ([ USER => 'u1' ], [ USER => 'u1,u2' ], [ USER => 'u1' ], [ ALL => 
 {
     my ($audience, $targets) = @$case;
     my $id = notify($audience, $targets);
-    push @{ $shard{"$audience $targets"} }, shard_of($id) if wait_until('stored', sub { grep { $_->{id} eq $id } $store->entries });
+    push @{ $shard{"$audience $targets"} }, shard_of($id) if wait_until('the notification is stored', sub { grep { $_->{id} eq $id } $store->entries });
     my $wanted = $mark;
-    $_->run_until('the notification', sub { grep { $_ == $wanted } marks($_->notifications) }) for $targets eq 'u2' ? () : $one;
+    $_->run_until('the notification arrives', sub { grep { $_ == $wanted } marks($_->notifications) }) for $targets eq 'u2' ? () : $one;
 }
 $two->wait_notifications(4);
 is_deeply([ @shard{ 'USER u1,u2', 'ALL ', 'TEAM t1' } ], [ [0], [0], [0] ], 'notifications for several users are in shard 0');
@@ -93,7 +93,7 @@ is($second->client('u1', pos => "$seen[-1][0].1.1.1.1")->wait_for('gap')->{why},
 
 # Another user's cursor causes no loss: the user's stream is read from its beginning.
 my $stranger = $second->client('u2', pos => $seen[-1][0]);
-$stranger->run_until('the user\'s notifications', sub { grep { $_ == 6 } marks($stranger->notifications) });
+$stranger->run_until('the user\'s notifications arrive', sub { grep { $_ == 6 } marks($stranger->notifications) });
 is($stranger->gaps, '', 'another user\'s cursor hides nothing');
 $stranger->close;
 
@@ -134,7 +134,7 @@ $pg->safe_psql('postgres', qq{
     SELECT clairon.notify('USER', '{u1}', jsonb_build_object('mark', $mark + i), priority => CASE WHEN i = 30 THEN 'HIGH' ELSE 'LOW' END) FROM generate_series(1, 30) i;
     SELECT clairon.notify('ALL', '{}', jsonb_build_object('mark', $mark + i), priority => CASE WHEN i = 60 THEN 'HIGH' ELSE 'LOW' END) FROM generate_series(31, 60) i});
 $mark += 60;
-$slow->run_until('all', sub { $slow->notifications == 60 });
+$slow->run_until('all notifications arrive', sub { $slow->notifications == 60 });
 for my $line (grep { $_->{t} eq 'msg' && $_->{n}{metadata}{priority} eq 'HIGH' } @{ $slow->{messages} })
 {
     my %had;
@@ -144,7 +144,7 @@ for my $line (grep { $_->{t} eq 'msg' && $_->{n}{metadata}{priority} eq 'HIGH' }
         last if $before == $line;
     }
     my $after = $second->client('u1', pos => $line->{pos});
-    $after->run_until('the overtaken ones', sub { my %all = (%had, map { $_ => 1 } marks($after->notifications)); !grep { !$all{$_} } $from .. $mark });
+    $after->run_until('the overtaken notifications arrive', sub { my %all = (%had, map { $_ => 1 } marks($after->notifications)); !grep { !$all{$_} } $from .. $mark });
     pass('a resume from that cursor loses nothing');
     $after->close;
 }
@@ -153,7 +153,7 @@ $slow->close;
 # Acks, from any connection, by HTTP, and on another relay.
 my ($first_session, $second_session) = map { $_->client('u1') } $relay, $second;
 my @ids = (notify(USER => 'u1', with_ack), notify(USER => 'u1,u2', with_ack), notify(USER => 'u1', with_ack), notify(TEAM => 't1', with_ack));
-$_->run_until('all four', sub { my $to = $_; 4 == grep { my $id = $_; grep { $_->{metadata}{id} eq $id } $to->notifications } @ids }) for $first_session, $second_session;
+$_->run_until('all four notifications arrive', sub { my $to = $_; 4 == grep { my $id = $_; grep { $_->{metadata}{id} eq $id } $to->notifications } @ids }) for $first_session, $second_session;
 is($store->pending, 4, 'four notifications are pending');
 $second_session->ack($ids[0]);
 is_deeply($first_session->wait_for('acked')->{ids}, [ $ids[0] ], 'an ack in the user\'s shard is announced on the other relay');
@@ -161,10 +161,10 @@ my $raw  = Clairon::Test::RawSocket->new($second);
 my $body = JSON::encode_json({ ids => [ @ids[ 1, 2 ] ] });
 $raw->write("POST /v1/ack HTTP/1.1\r\nHost: $raw->{host}\r\nAuthorization: Bearer " . token(sub => 'u1') . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
 is($raw->read_response->{status}, 204, 'acks over HTTP are accepted');
-wait_until('the user\'s own are complete', sub { $store->pending == 2 });
+wait_until('the user\'s own notifications are complete', sub { $store->pending == 2 });
 $first_session->ack($ids[3]);
 my $member = $relay->client('u2');
-$member->run_until('both', sub { 2 == grep { my $id = $_->{metadata}{id}; grep { $_ eq $id } @ids } $member->notifications });
+$member->run_until('both notifications arrive', sub { 2 == grep { my $id = $_->{metadata}{id}; grep { $_ eq $id } @ids } $member->notifications });
 $member->ack(@ids[ 1, 3 ]);
 wait_until('all are complete', sub { $store->pending == 0 });
 pass('a notification for several users is complete when all acknowledged');
@@ -173,7 +173,7 @@ $_->close for $first_session, $second_session, $member;
 # Retried by any relay, with the attempt counted.
 my $again = $second->client('u1');
 my $id = notify(USER => 'u1', with_ack('retry_limit => 5'));
-$again->run_until('the notification and a retry', sub { 2 <= grep { $_->{metadata}{id} eq $id } $again->notifications });
+$again->run_until('the notification and a retry arrive', sub { 2 <= grep { $_->{metadata}{id} eq $id } $again->notifications });
 is_deeply([ map { $_->{routing}{retry}{attempts} } grep { $_->{metadata}{id} eq $id } $again->notifications ]->[1], 1, 'a notification in the user\'s shard is retried');
 $again->ack($id);
 wait_until('it is complete', sub { $store->pending == 0 });
@@ -203,12 +203,12 @@ my ($newest) = reverse $store->entries("clairon:{$own}:stream");
 $store->execute('XDEL', "clairon:{$own}:stream", $_->{entry}) for grep { $_->{entry} ne $newest->{entry} } $store->entries("clairon:{$own}:stream");
 $second->restart;
 my $trimmed = $second->client('u1', pos => $pos);
-$trimmed->run_until('the rest', sub { grep { $_ == $mark } marks($trimmed->notifications) });
+$trimmed->run_until('the remaining notifications arrive', sub { grep { $_ == $mark } marks($trimmed->notifications) });
 is($trimmed->gaps, 'trimmed', 'trimmed notifications of one stream cause one gap');
 is_deeply([ grep { $_ >= $from } marks($trimmed->notifications) ], [ $from + 1, $from + 3, $from + 4, $from + 5 ], 'the remaining notifications are delivered');
 my ($gap) = grep { $_->{t} eq 'gap' } @{ $trimmed->{messages} };
 my $after = $second->client('u1', pos => $gap->{to});
-$after->run_until('the rest again', sub { grep { $_ == $mark } marks($after->notifications) });
+$after->run_until('the remaining notifications arrive again', sub { grep { $_ == $mark } marks($after->notifications) });
 is($after->gaps, '', 'a cursor after the gap causes no second one');
 
 # One shard loses all data: no cursor is valid.
@@ -218,7 +218,7 @@ is($_->wait_for('gap')->{why}, 'epoch', 'a loss in one shard causes a gap for al
 notify(ALL => '');
 for my $client (@all)
 {
-    $client->run_until('later notifications', sub { grep { $_ == $mark } marks($client->notifications) });
+    $client->run_until('later notifications arrive', sub { grep { $_ == $mark } marks($client->notifications) });
 }
 is($all[0]->pos, $all[1]->pos, 'all sessions have the same cursor');
 

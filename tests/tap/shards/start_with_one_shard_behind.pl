@@ -56,9 +56,9 @@ my $reconnected = $gate->client('u1', pos => $pos);
 $reconnected->wait_notifications(2);
 my $fresh = $gate->client('u1');
 $feed->start;
-$reconnected->run_until("all", sub { grep { $_ == $version } @{ versions($reconnected) } });
+$reconnected->run_until("all notifications arrive", sub { grep { $_ == $version } @{ versions($reconnected) } });
 is_deeply(versions($reconnected), [ 3 .. $version ], 'a resumed client receives the missing part in order');
-$fresh->run_until('all', sub { @{ versions($fresh) } >= $version - 4 });
+$fresh->run_until('all notifications arrive', sub { @{ versions($fresh) } >= $version - 4 });
 is_deeply(versions($fresh), [ 5 .. $version ], 'a new client receives the missing part in order');
 is($gate->metric('clairon_store_unordered_total'), 0, 'no notification was out of order');
 

@@ -18,7 +18,7 @@ sub standby_sql { return $standby->safe_psql('postgres', $_[0]) }
 sub wait_replayed
 {
     my $end = sql('SELECT pg_current_wal_flush_lsn()');
-    wait_until('the standby replays', sub {
+    wait_until('the standby replays the WAL', sub {
         standby_sql("SELECT pg_last_wal_replay_lsn() >= '$end'") eq 't' });
     return $end;
 }

@@ -25,7 +25,7 @@ sub wait_replayed
     # A commit flushes all earlier WAL to disk, and only flushed WAL is sent to the standby.
     sql('CREATE TABLE IF NOT EXISTS flushed (); DROP TABLE flushed');
     my $end = sql('SELECT pg_current_wal_insert_lsn()');
-    wait_until('the standby replays', sub {
+    wait_until('the standby replays the WAL', sub {
         $standby->safe_psql('postgres', "SELECT pg_last_wal_replay_lsn() >= '$end'") eq 't' });
     return;
 }

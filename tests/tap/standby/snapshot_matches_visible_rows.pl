@@ -27,7 +27,7 @@ my $standby = Clairon::Test::standby($primary);
 sub wait_replayed
 {
     my $end = $primary->safe_psql('postgres', 'SELECT pg_current_wal_insert_lsn()');
-    wait_until('the standby replays', sub {
+    wait_until('the standby replays the WAL', sub {
         $standby->safe_psql('postgres', "SELECT pg_last_wal_replay_lsn() >= '$end'") eq 't' });
     return;
 }

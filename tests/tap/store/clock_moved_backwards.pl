@@ -30,14 +30,14 @@ my $client = $relay->client('u1', win => 64);
 my $acked  = 0;
 while ($acked < 3000)
 {
-    $client->run_until('more', sub { rows($client) > $acked });
+    $client->run_until('more notifications arrive', sub { rows($client) > $acked });
     my @ids = map { $_->{metadata}{id} } grep { $_->{metadata}{source} eq 't' } $client->notifications;
     $client->ack(@ids[ $acked .. $#ids ]);
     $acked = @ids;
 }
 is_deeply([ rows($client) ], [ 1 .. 3000 ], 'the client receives all rows in commit order');
 my $reconnected = $relay->client('u1', pos => $from);
-$reconnected->run_until('all', sub { $reconnected->notifications == 4500 });
+$reconnected->run_until('all notifications arrive', sub { $reconnected->notifications == 4500 });
 is_deeply([ rows($reconnected) ], [ 1 .. 3000 ], 'a resumed client receives all rows in commit order');
 
 # The notifications are exhausted, and their first entries are trimmed: redriven ones come last.

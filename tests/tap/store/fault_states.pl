@@ -50,7 +50,7 @@ sub check_survives
         "$name: each row is delivered once to a live client");
     is($client->gaps, '', "$name: the client gets no gap");
     wait_until("$name: confirmed at the end", sub { confirmed_since($written) });
-    wait_until("$name: ready again", sub { ($relay->get('/readyz'))[0] == 200 });
+    wait_until("$name: the relay is ready again", sub { ($relay->get('/readyz'))[0] == 200 });
     return;
 }
 

@@ -21,7 +21,7 @@ $pg->safe_psql('postgres', q{
     INSERT INTO t VALUES (1, 't1', 'short');
     INSERT INTO t VALUES (2, 't1', repeat(E'\x01', 900000));
     INSERT INTO t VALUES (3, 't1', 'short')});
-$client->run_until('later rows', sub { grep({ $_->{payload}{after}{id} == 3 } $client->notifications) == 2 });
+$client->run_until('later rows arrive', sub { grep({ $_->{payload}{after}{id} == 3 } $client->notifications) == 2 });
 is_deeply([ map { $_->{payload}{after}{id} } $client->notifications ], [ 1, 1, 3, 3 ], 'the other notifications are delivered');
 my @rejected = $store->errors;
 is_deeply([ sort map { join ' ', sort @{ JSON::decode_json($_->{users}) } } @rejected ], [ '', 'u1 u2' ],

@@ -42,7 +42,7 @@ wait_until('all rows are delivered', sub {
     my @new = grep { !$acked{ $_->{metadata}{id} }++ } $client->notifications;
     $client->ack(map { $_->{metadata}{id} } @new) if @new;
     $rows{ $_->{payload}{after}{id} }++ for $client->notifications;
-    $client->run_until('more', sub { keys %acked >= 500 || $client->notifications > keys %acked });
+    $client->run_until('more notifications arrive', sub { keys %acked >= 500 || $client->notifications > keys %acked });
     keys %acked >= 500 });
 is(scalar $store->entries, 500, 'each row is stored once');
 wait_until('all acks are stored, including those of the outage', sub { $store->pending == 0 });

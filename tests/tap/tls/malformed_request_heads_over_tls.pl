@@ -55,7 +55,7 @@ is(send_records("GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Authorization: Bearer " 
 # In pieces, so that no record is malformed by itself.
 is(send_records(split //, $inner)->{status}, 200, 'a head may arrive byte by byte');
 is(send_records("GET /healthz HTTP/1.1\r\n$host" . 'X-A: ' . 'y' x 5000, "\r\n", 'X-B: ' . 'y' x 5000, "\r\n\r\n")->{status}, 200, 'a head may arrive in large pieces');
-check_rejected(400, [ "POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length: 0\r\n", "Content-Length: 44\r\n\r\n$inner" ], 'two lengths in two records', qr/duplicate header/);
+check_rejected(400, [ "POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length: 0\r\n", "Content-Length: 44\r\n\r\n$inner" ], 'two Content-Length headers in two TLS records', qr/duplicate header/);
 check_rejected(400, [ "POST /v1/ack HTTP/1.1\r\n${host}Content-Length: 0\r\nTransfer-Enc", "oding: chunked\r\n\r\n" ], 'a name in two records', qr/both Content-Length/);
 check_rejected(400, [ map { "$_" } split //, "GET /healthz HTTP/1.1\r\n${host}X: y\r\n folded\r\n\r\n" ], 'a folded header, byte by byte', qr/line folding/);
 check_rejected(431, [ "GET /healthz HTTP/1.1\r\n$host", map { "X-$_: " . 'y' x 1000 . "\r\n" } 1 .. 14 ], 'too much in many records', qr/too long/);

@@ -105,7 +105,7 @@ for my $i (0, 1)
     my $done = 0;
     while ($done < $acked)
     {
-        $client->run_until('more to acknowledge', sub { $notifications->() > $done });
+        $client->run_until('more notifications arrive', sub { $notifications->() > $done });
         my @notifications = $notifications->();
         $client->ack(map { $_->{metadata}{id} } @notifications[ $done .. $#notifications ]);
         $done = @notifications;

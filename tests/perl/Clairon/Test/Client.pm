@@ -11,7 +11,7 @@ use Mojo::UserAgent;
 
 my $json = JSON->new->utf8->canonical;
 
-# Opens the WebSocket and sends nothing. Dies if the upgrade is rejected.
+# Opens the WebSocket without sending a message. Dies if the upgrade is rejected.
 sub new
 {
     my ($class, $url, %headers) = @_;
@@ -47,7 +47,7 @@ sub attach
         {
             my $message = $json->decode($line);
             push @{ $self->{messages} }, $message;
-            # Not send(): it runs the event loop, and this callback runs inside the loop.
+            # Not send(), which runs the event loop: this callback runs inside the loop.
             $tx->send([ 1, 0, 0, 0, 1, '{"t":"pong"}' ])
               if $message->{t} eq 'ping' && !$self->{mute};
         }
@@ -66,7 +66,7 @@ sub run_until
     $seconds //= $Clairon::Test::SECONDS;
     my $late  = 0;
     my $timer = Mojo::IOLoop->timer($seconds => sub { $late = 1 });
-    # The timer ends a turn of the loop even without an event of the client.
+    # The timer ends a loop iteration even without an event of the client.
     my $tick = Mojo::IOLoop->recurring(0.02 => sub { });
     my $result;
     Mojo::IOLoop->one_tick until ($result = $condition->()) || $late;
@@ -83,7 +83,7 @@ sub transcript
     return length $text > 2000 ? '...' . substr $text, -2000 : $text;
 }
 
-# Sends the connect message and returns the reply: connected, err or bye. The caller checks it.
+# Sends the connect message and returns the reply: connected, err or bye. The caller checks the reply.
 sub connect
 {
     my ($self, $token, %fields) = @_;
@@ -91,7 +91,7 @@ sub connect
     return $self->wait_for(sub { $_[0]{t} =~ /^(connected|err|bye)$/ });
 }
 
-# send({t => ..}, ..): one WebSocket frame with one message a line. send_text sends any text.
+# send({t => ..}, ..): one WebSocket frame with one message per line. send_text sends any string.
 sub send
 {
     my ($self, @messages) = @_;
@@ -107,10 +107,10 @@ sub send_text
     return;
 }
 
-# An empty list is a mistake of the test: the notifications have not arrived yet.
+# An empty list is a mistake in the test: the notifications have not arrived yet.
 sub ack { my ($self, @ids) = @_; @ids or croak('no ids to acknowledge'); return $self->send({ t => 'ack', ids => \@ids }) }
 
-# Waits for the first message of a type, or for which a code reference returns true. Received messages count.
+# Waits for the first message of a type, or for which a code reference returns true. Earlier messages count.
 sub wait_for
 {
     my ($self, $wanted, $seconds) = @_;
@@ -132,7 +132,7 @@ sub wait_for
     return $found;
 }
 
-# The message of the row with that id, from the first message on.
+# The message of the row with this id, from the first message on.
 sub wait_row
 {
     my ($self, $id) = @_;
@@ -164,7 +164,7 @@ sub pos
 sub wait_closed
 {
     my ($self, $seconds) = @_;
-    $self->run_until('the relay closes', sub { $self->{closed} }, $seconds);
+    $self->run_until('the relay closes the connection', sub { $self->{closed} }, $seconds);
     return $self->{closed}{code};
 }
 

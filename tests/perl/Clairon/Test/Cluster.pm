@@ -1,4 +1,4 @@
-# Clairon::Test::Cluster: PostgreSQL::Test::Cluster, faster: it copies a template and queries without a psql process.
+# Clairon::Test::Cluster: a faster PostgreSQL::Test::Cluster. It copies a template and runs queries without psql.
 package Clairon::Test::Cluster;
 
 use strict;
@@ -13,8 +13,8 @@ use PostgreSQL::Test::Utils ();
 my @INITDB = ('--locale=C', '--encoding=UTF8');    # independent of the locale of the user who runs the tests
 my $copies = 0;
 
-# A cluster configured for logical decoding. The first one of a test is a copy of a template. All copies share the
-# template's system identifier, so the second one runs initdb.
+# A cluster configured for logical decoding. The first one of a test is a copy of a template. Copies have the
+# system identifier of the template, so the second cluster runs initdb.
 sub init
 {
     my ($self) = @_;
@@ -27,14 +27,14 @@ sub init
     local *PostgreSQL::Test::Utils::system_or_bail = sub {
         return $run->(@_) unless $_[0] eq 'initdb';
         $run->('cp', '-a', $template, $self->data_dir);
-        # After a recursive chmod of the checkout the template may be readable for others; PostgreSQL requires 0700.
+        # A recursive chmod of the checkout may have made the template readable for others; PostgreSQL requires 0700.
         chmod 0700, $self->data_dir or die 'could not chmod ' . $self->data_dir . ": $!";
         return;
     };
     return $self->SUPER::init(@options);
 }
 
-# The folder of an initialized cluster that never ran. It is kept for the next run of the tests.
+# The folder of an initialized cluster that has never run. It is kept for the next run of the tests.
 sub template
 {
     my $version = qx{initdb --version};
@@ -49,7 +49,7 @@ sub template
     return $folder;
 }
 
-# As in PostgreSQL::Test::Cluster; safe_psql() calls it too.
+# As in PostgreSQL::Test::Cluster; safe_psql() calls this method too.
 sub psql
 {
     my ($self, $database, $sql, %params) = @_;

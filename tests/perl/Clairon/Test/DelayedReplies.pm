@@ -1,11 +1,11 @@
-# Clairon::Test::DelayedReplies: a proxy in front of a store that holds back single replies, and all later replies of
-# that connection.
+# Clairon::Test::DelayedReplies: a proxy in front of a store that delays single replies, and all later replies of that
+# connection.
 #
 #   my $late  = Clairon::Test::delayed_replies($store->{socket});
 #   my $relay = Clairon::Test::relay(undef, $late, roles => 'gate');
-#   $late->hold(groups => '^SMEMBERS clairon:groups:u1$');   # holds the reply of the next matching command
+#   $late->hold(groups => '^SMEMBERS clairon:groups:u1$');   # delays the reply of the next matching command
 #   $late->wait_held('groups');                              # until such a reply has arrived
-#   $late->release('groups');                                # forwards it and the replies behind it
+#   $late->release('groups');                                # forwards it and the replies after it
 #   $late->cut_link('^XREAD ');                              # closes connections that wait for such a reply
 #
 # A pattern matches the command as its words, separated by spaces. script('report') is the pattern of a script's call.
@@ -45,7 +45,7 @@ sub cut_link { my ($self, $pattern) = @_; return $self->done('cut_link', $patter
 sub wait_held
 {
     my ($self, $name) = @_;
-    $self->read_event("the reply \"$name\" is held back") until $self->{held}{$name};
+    $self->read_event("the reply \"$name\" is delayed") until $self->{held}{$name};
     return;
 }
 

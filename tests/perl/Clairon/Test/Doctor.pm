@@ -16,7 +16,7 @@ our $relay;
 # The command's exit code, its output and its errors.
 sub doctor { return $relay->run('doctor', @_) }
 
-# The failed checks by area and name; tests that the exit code agrees.
+# The failed checks by area and name; tests that the exit code and the count agree with them.
 sub failed_checks
 {
     my ($code, $out, $err) = doctor('--json', @_);
@@ -59,7 +59,7 @@ sub repaired
 {
     my ($what, @arguments) = @_;
     Clairon::Test::wait_until('the relay is ready', sub { ($relay->get('/readyz'))[0] != 503 });
-    is_deeply(failed_checks(@arguments), {}, $what) or BAIL_OUT('the previous fault is not repaired');
+    is_deeply(failed_checks(@arguments), {}, $what) or BAIL_OUT('the previous fault is repaired');
     return;
 }
 

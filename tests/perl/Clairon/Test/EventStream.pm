@@ -12,8 +12,8 @@ use JSON ();
 
 my $json = JSON->new->utf8->canonical;
 
-# Options are headers; ':path' is another path, ':claims' a reference to claims of the token. Without a user no token
-# is sent.
+# Options are headers. ':path' is another path, ':claims' a reference to claims of the token. Without a user, no
+# token is sent.
 sub open
 {
     my ($class, $relay, $user, %headers) = @_;
@@ -68,13 +68,13 @@ sub parse
     return @data ? join "\n", @data : undef;
 }
 
-# The next message of that type; dies at the end of the stream.
+# The next message of this type; dies at the end of the stream.
 sub wait_message
 {
     my ($self, $type) = @_;
     while (1)
     {
-        my $line = $self->event // die "the stream ended; before that: " . $json->encode($self->{messages} // []) . "\n";
+        my $line = $self->event // die "the stream ended; received before: " . $json->encode($self->{messages} // []) . "\n";
         push @{ $self->{messages} }, $line if $line->{t} ne 'comment';
         return $line if $line->{t} eq $type;
     }
@@ -84,7 +84,7 @@ sub wait_message
 # The next notification.
 sub next_notification { my ($self) = @_; return $self->wait_message('msg')->{n} }
 
-# Reads to the end; returns the messages that were not read before.
+# Reads to the end; returns the messages that were not read yet.
 sub wait_end
 {
     my ($self) = @_;

@@ -1,4 +1,4 @@
-# Clairon::Test::Output: a formatter of prove for files that run in parallel. It prints the output of each file in one
+# Clairon::Test::Output: a formatter of prove for files that run in parallel. It prints each file's output in one
 # piece, with the duration.
 package Clairon::Test::Output;
 

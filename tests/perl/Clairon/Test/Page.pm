@@ -1,4 +1,4 @@
-# Clairon::Test::Page: the JavaScript client in a node process that prints its events, one JSON object a line.
+# Clairon::Test::Page: the JavaScript client in a node process that prints its events, one JSON object per line.
 #
 #   my $page = Clairon::Test::page(url => .., token => .., name => 'page', websocket => 0, script => '');
 #   $page->events;  $page->rows;  $page->state;  $page->problems;
@@ -11,7 +11,7 @@ use parent -norequire, 'Clairon::Test::Process';
 use Clairon::Test::Process;
 use JSON ();
 
-# Without `websocket`, or if node has none, no WebSocket connects.
+# Without `websocket`, or if node does not support WebSocket, no WebSocket connects.
 sub script
 {
     my ($top, $websocket) = @_;

@@ -1,4 +1,4 @@
-# Clairon::Test::Process: one child process with a log file, started and stopped by its pid.
+# Clairon::Test::Process: a child process with a log file, started and stopped by its pid.
 package Clairon::Test::Process;
 
 use strict;
@@ -42,7 +42,7 @@ sub is_alive
     return 0;
 }
 
-# Waits for the process and returns its status in the form of $?.
+# Waits for the process and returns its status in the format of $?.
 sub wait_end
 {
     my ($self, $seconds) = @_;
@@ -65,13 +65,13 @@ sub kill9
     return $self->wait_end;
 }
 
-# Ends the process at the end of a test. Dies if it ended before, does not end now, or fails.
+# Ends the process at the end of a test. Dies if it ended earlier, does not end now, or fails.
 sub end
 {
     my ($self) = @_;
     return unless $self->{pid};
     die "$self->{name} ended early, status $self->{status}\n" unless $self->is_alive;
-    kill CONT => $self->{pid};    # a process stopped by SIGSTOP must handle the signals
+    kill CONT => $self->{pid};    # a process stopped by SIGSTOP must be able to handle the signals
     if (!eval { $self->stop; 1 })
     {
         $self->kill9;
@@ -90,10 +90,10 @@ sub log_text
     return <$file> // '';
 }
 
-# The current end of the log: wait_for_log() searches after such an offset.
+# The current end of the log; wait_for_log() can start from this offset.
 sub log_mark { return -s $_[0]{log} || 0 }
 
-# Waits until the log matches; returns the log from offset `from` on.
+# Waits until the log matches; returns the log from the offset `from` on.
 sub wait_for_log
 {
     my ($self, $pattern, %options) = @_;

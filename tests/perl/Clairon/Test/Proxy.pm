@@ -2,7 +2,7 @@
 #
 #   my $proxy = Clairon::Test::proxy($store->{socket});     # or host:port
 #   $proxy->port;  $proxy->url('redis');
-#   $proxy->freeze;        # transfers nothing, closes nothing: a network outage
+#   $proxy->freeze;        # stops all transfer without closing: a network outage
 #   $proxy->thaw;
 #   $proxy->cut;           # closes every connection
 #   $proxy->reject(1);     # closes new connections immediately, until reject(0)

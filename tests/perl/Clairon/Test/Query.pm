@@ -1,6 +1,7 @@
-# Clairon::Test::Query: runs SQL over PostgreSQL's protocol, one session per call, with the output of `psql -XAtq`.
+# Clairon::Test::Query: runs SQL over PostgreSQL's protocol, in one session per call, with the output of `psql
+# -XAtq`.
 #
-# A psql process costs more CPU than most queries of the tests.
+# A psql process costs more CPU than most of the tests' queries.
 package Clairon::Test::Query;
 
 use strict;
@@ -10,8 +11,8 @@ use IO::Socket::UNIX;
 
 my $PROTOCOL = 3 << 16;
 
-# The statements of a text that psql would send unchanged. Empty if psql would interpret part of it (a variable or a
-# backslash command) or if it copies from standard input.
+# The statements of a script that psql would send unchanged. Empty if psql would interpret part of it (a variable or
+# a backslash command) or if it copies from standard input.
 sub split_statements
 {
     my ($sql) = @_;
@@ -41,7 +42,7 @@ sub split_statements
     return @statements, length $statement ? $statement : ();
 }
 
-# A session of that server; undef if the server rejects it.
+# A session on this server; undef if the server rejects it.
 sub connect
 {
     my ($class, $host, $port, $database) = @_;
@@ -61,7 +62,7 @@ sub connect
     return;
 }
 
-# Type and body of the server's next message; empty once the connection has ended.
+# Type and body of the server's next message; empty after the connection has ended.
 sub message
 {
     my ($self) = @_;

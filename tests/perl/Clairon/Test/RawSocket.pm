@@ -32,8 +32,8 @@ sub new
     return bless { link => $link, bytes => '', messages => [], host => "127.0.0.1:$relay->{port}" }, $class;
 }
 
-# A connection that requested the upgrade; {response} is the relay's response. Headers: additional ones, or undef to
-# omit one; ':path' and ':method' change the request line.
+# A connection that has requested the upgrade; {response} is the relay's response. Headers: additional ones, or
+# undef to omit one; ':path' and ':method' change the request line.
 sub open
 {
     my ($class, $relay, %headers) = @_;
@@ -50,7 +50,7 @@ sub open
     return $self;
 }
 
-# As open(), and connected. The token has that user as its sub, unless `token` is set.
+# Like open(), and then connected. The token has this user as its sub, unless `token` is set.
 sub user
 {
     my ($class, $relay, $user, %options) = @_;
@@ -65,7 +65,7 @@ sub user
 
 sub request { my ($self, @arguments) = @_; $self->begin(@arguments); return $self->read_response }
 
-# Headers as for open(); ':body' is a text, or data to encode as JSON. The caller reads the response later.
+# Headers as for open(); ':body' is a string, or data to encode as JSON. The caller reads the response later.
 sub begin
 {
     my ($self, $method, $path, %headers) = @_;
@@ -77,7 +77,7 @@ sub begin
     return;
 }
 
-# The response. After an upgrade the connection stays open, otherwise it is read to its end.
+# The response. After an upgrade the connection stays open, otherwise it is read to the end.
 sub read_response
 {
     my ($self) = @_;
@@ -101,7 +101,7 @@ sub read_response
     return $self->{response} = \%response;
 }
 
-# Writes the bytes unchanged; false once the relay has closed the connection.
+# Writes the bytes unchanged; returns false after the relay has closed the connection.
 sub write
 {
     my ($self, $bytes) = @_;
@@ -118,7 +118,7 @@ sub write
     return 1;
 }
 
-# Waits for bytes and reads them; false at the end. A connection reset sets {reset}.
+# Waits for bytes and reads them; returns false at the end. A connection reset sets {reset}.
 sub more
 {
     my ($self) = @_;
@@ -154,7 +154,7 @@ sub frame
     return $self->write($head . $mask . ($payload ^ $key));
 }
 
-# One text frame with one message a line.
+# One text frame with one message per line.
 sub send_json { my ($self, @messages) = @_; return $self->text(join "\n", map { $json->encode($_) } @messages) }
 sub text { my ($self, $bytes) = @_; return $self->frame(TEXT, $bytes) }
 
@@ -201,7 +201,7 @@ sub next_message
     return $line;
 }
 
-# The next message of that type; skips others.
+# The next message of this type; skips others.
 sub wait_message
 {
     my ($self, $type) = @_;
@@ -210,8 +210,8 @@ sub wait_message
     return $line;
 }
 
-# Reads until the relay closes, answers its close frame, and returns { code, reason, messages }, with the messages
-# that were not read before. Code 1006: the relay closed without a close frame.
+# Reads until the relay closes the connection and replies to its close frame. Returns { code, reason, messages },
+# with the messages that were not read yet. Code 1006: the relay closed without a close frame.
 sub read_to_end
 {
     my ($self) = @_;
@@ -229,7 +229,7 @@ sub read_to_end
     return { %end, messages => \@lines };
 }
 
-# Expects a bye message, which is returned, then a close, both with that code and a reason.
+# Expects a bye message, which it returns, then a close frame, both with this code and a reason.
 sub ends_with
 {
     my ($self, $code, $name) = @_;

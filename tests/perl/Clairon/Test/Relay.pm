@@ -49,7 +49,7 @@ sub write_file
     return;
 }
 
-# Changes settings in the file; the next start reads them. undef removes a setting.
+# Changes settings in the file, which the next start reads. undef removes a setting.
 sub configure
 {
     my ($self, %changes) = @_;
@@ -106,9 +106,9 @@ sub metric
     return $status == 200 && $body =~ /^\Q$name\E (\S+)$/m ? $1 : undef;
 }
 
-# A relay with the feed role only has no port; it logs when streaming starts. Any of several workers may respond to
-# /readyz and has the metrics of all, but only one has the feed. A row that is written before the feed has created the
-# slot is never delivered.
+# A relay with only the feed role has no port; it logs when streaming starts. With several workers, any of them may
+# respond to /readyz, but only one has the feed. Rows that are written before the feed has created the slot are never
+# delivered.
 sub wait_ready
 {
     my ($self, $seconds) = @_;
@@ -125,7 +125,7 @@ sub wait_ready
     return;
 }
 
-# A connected WebSocket of that user. Options: pos, win, topics, claims of the token (groups, publish, exp), or token
+# A connected WebSocket of this user. Options: pos, win, topics, claims of the token (groups, publish, exp), or token
 # => a complete token.
 sub client
 {

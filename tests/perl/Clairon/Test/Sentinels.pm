@@ -9,7 +9,7 @@ use Clairon::Test::Store;
 
 my $DOWN_AFTER = 1000;    # ms
 
-# Options: folder, replicas => 2, sentinels => 3, name => of the primary, and those of Clairon::Test::Store.
+# Options: folder, replicas => 2, sentinels => 3, name => name of the primary, and the options of Clairon::Test::Store.
 sub new
 {
     my ($class, %options) = @_;
@@ -46,7 +46,7 @@ sub new_node
     return $node;
 }
 
-# Sentinels write their configuration file.
+# Sentinels rewrite their configuration file.
 sub new_sentinel
 {
     my ($self, $primary, $quorum) = @_;
@@ -71,7 +71,7 @@ sub start
     $self->new_node($primary) for 1 .. $replicas;
     Clairon::Test::wait_until('the replicas are in sync', sub { @{ $primary->execute('ROLE')->[2] } == $replicas });
     $self->new_sentinel($primary, int($sentinels / 2) + 1) for 1 .. $sentinels;
-    Clairon::Test::wait_until('the sentinels know each other and the replicas', sub {
+    Clairon::Test::wait_until('each sentinel has discovered the others and the replicas', sub {
         !grep { my $state = eval { $_->state($self->{primary_name}) } // {};
             ($state->{'num-slaves'} // 0) < $replicas || ($state->{'num-other-sentinels'} // 0) < $sentinels - 1 } @{ $self->{sentinels} } });
     return;
@@ -83,7 +83,7 @@ sub print_log { my ($self) = @_; $_->print_log for @{ $self->{sentinels} }, @{ $
 
 sub url { return 'redis+sentinel://' . join(',', map { "127.0.0.1:$_->{port}" } @{ $_[0]{sentinels} }) . "/$_[0]{primary_name}" }
 
-# The primary in the view of a sentinel that runs.
+# The primary that a running sentinel reports.
 sub primary
 {
     my ($self) = @_;
@@ -95,17 +95,17 @@ sub primary
     return;
 }
 
-# Waits until the sentinels have made another node the primary.
+# Waits until the sentinels have promoted another node.
 sub wait_failover
 {
     my ($self, $former) = @_;
-    return Clairon::Test::wait_until('the sentinels switch to another primary', sub {
+    return Clairon::Test::wait_until('the sentinels promote another server', sub {
         my $node = $self->primary;
         return $node && $node != $former && (eval { $node->execute('ROLE')->[0] } // '') eq 'master' ? $node : undef;
     });
 }
 
-# The servers that became the primary, the first one left out. The sentinel that leads a failover logs it, with a new epoch.
+# The servers that became primary, in order, without the first one. The sentinel that leads a failover logs it, with a new epoch.
 sub promoted
 {
     my ($self) = @_;
@@ -122,7 +122,7 @@ sub promoted
     return map { $server{$_} } sort { $a <=> $b } keys %server;
 }
 
-# Asks the primary.
+# Executes the command on the primary.
 sub execute_bytes
 {
     my ($self, @arguments) = @_;
@@ -136,7 +136,7 @@ use parent -norequire, 'Clairon::Test::Store';
 
 sub command { return ($_[0]{server}, "$_[0]{folder}/sentinel.conf", '--sentinel') }
 
-# The sentinel's view of the primary of that name, as a hash.
+# The attributes of the primary with this name, from the sentinel, as a hash.
 sub state { my ($self, $name) = @_; return { @{ $self->execute('SENTINEL', 'MASTER', $name) } } }
 
 1;

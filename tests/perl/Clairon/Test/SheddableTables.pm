@@ -1,4 +1,4 @@
-# Clairon::Test::SheddableTables: tables of which load shedding may drop some and not others.
+# Clairon::Test::SheddableTables: tables whose notifications load shedding may drop, and others.
 package Clairon::Test::SheddableTables;
 
 use strict;
@@ -19,7 +19,7 @@ my @TABLES = (
 my $pg;
 my $id = 0;
 
-# Creates these tables and the test's own ones in this PostgreSQL.
+# Creates these tables and the test's own tables in this PostgreSQL.
 sub create
 {
     ($pg, my @more) = @_;

@@ -1,4 +1,4 @@
-# Clairon::Test::Store: a KeyDB-compatible server on a unix socket, and a RESP client.
+# Clairon::Test::Store: a KeyDB-compatible server on a Unix socket, and a RESP client.
 package Clairon::Test::Store;
 
 use strict;
@@ -9,7 +9,7 @@ use Clairon::Test::Process;
 use Carp qw(croak);
 use IO::Socket::UNIX;
 
-# Options: folder, fsync => everysec | always | no, options => [more arguments of the server].
+# Options: folder, fsync => everysec | always | no, options => [additional arguments of the server].
 sub new
 {
     my ($class, %options) = @_;
@@ -76,8 +76,8 @@ sub restart
 
 sub url { return "unix://$_[0]{socket}" }
 
-# execute('XLEN', 'clairon:stream'): the reply of the command; arrays as references, nil as undef. Dies with the text
-# of an error reply.
+# execute('XLEN', 'clairon:stream'): the reply of the command, with arrays as references and nil as undef. Dies with
+# the message of an error reply.
 sub execute
 {
     my ($self, @arguments) = @_;
@@ -85,7 +85,7 @@ sub execute
     return $self->execute_bytes(@arguments);
 }
 
-# The same with arguments that are bytes, such as a reply of DUMP.
+# Like execute(), with binary arguments, such as a reply of DUMP.
 sub execute_bytes
 {
     my ($self, @arguments) = @_;
@@ -109,7 +109,7 @@ sub execute_bytes
 sub link
 {
     my ($self) = @_;
-    # A forked child would share it, so each process has its own connection.
+    # A forked child would share the connection, so each process has its own connection.
     if (!$self->{link} || $self->{link_pid} != $$)
     {
         $self->{link} = IO::Socket::UNIX->new(Peer => $self->{socket}, Timeout => $Clairon::Test::SECONDS)
@@ -135,7 +135,7 @@ sub read_reply
     return substr $bytes, 0, $rest;
 }
 
-# CLAIRON_TEST_SHARDS: number of shards that relays split the store into.
+# CLAIRON_TEST_SHARDS: the number of shards that relays use.
 sub shards { return $ENV{CLAIRON_TEST_SHARDS} || 1 }
 
 # The keys of all shards, for example keys('stream').
@@ -148,7 +148,7 @@ sub keys
 # The key in the shared shard: memberships, state of the feed.
 sub shared { return ($_[0]->keys($_[1]))[0] }
 
-# The key that exists, for example key("ack:$id"); shard 0's if none exists.
+# The key that exists, for example key("ack:$id"); the key of shard 0 if none exists.
 sub key
 {
     my ($self, $name) = @_;
@@ -193,10 +193,10 @@ sub entries
         push @all, map { { @{ $_->[1] }, entry => $_->[0], stream => $stream } } @{ $self->execute('XRANGE', $stream, '-', '+') };
     }
     @all = sort { by_id($a, $b) } @all unless $key || $self->shards == 1;
-    return @all;    # the number of entries in scalar context
+    return @all;    # in scalar context, the number of entries
 }
 
-# Number of stream entries in all streams.
+# The number of stream entries in all streams.
 sub stored
 {
     my ($self) = @_;
@@ -216,7 +216,7 @@ sub error_count
     return $count;
 }
 
-# Number of stream entries that are not acknowledged.
+# The number of unacknowledged stream entries.
 sub pending
 {
     my ($self, $key) = @_;

@@ -1,4 +1,4 @@
-# Clairon::Test::StoreCluster: a Cluster of stores, and a client that asks the primary of each key.
+# Clairon::Test::StoreCluster: a cluster of stores, and a client that sends each command to the primary of its key.
 package Clairon::Test::StoreCluster;
 
 use strict;
@@ -10,12 +10,12 @@ use Carp qw(croak);
 use List::Util ();
 
 my $SLOTS        = 16384;
-my $NODE_TIMEOUT = 2000;    # ms, after which a node that does not reply has failed
+my $NODE_TIMEOUT = 2000;    # ms without a reply, after which a node has failed
 
 # Errors while a slot moves or has no primary.
 my $TEMPORARY = qr/^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN|LOADING|READONLY|MASTERDOWN)|connect|the store closed|not write/;
 
-# Options: folder, primaries => 3, replicas => 1 (of each primary), shards => 16, and those of Clairon::Test::Store.
+# Options: folder, primaries => 3, replicas => 1 (of each primary), shards => 16, and the options of Clairon::Test::Store.
 sub new
 {
     my ($class, %options) = @_;
@@ -32,7 +32,7 @@ sub new
     return $self;
 }
 
-# A started node that knows no other one.
+# A started node that is not connected to others.
 sub new_node
 {
     my ($self) = @_;
@@ -70,7 +70,7 @@ sub start
     return;
 }
 
-# The node meets those of the cluster; through one of them alone it could take long to know all.
+# The node meets all nodes of the cluster; through a single node, discovery could take long.
 sub meet
 {
     my ($self, $node) = @_;
@@ -89,13 +89,13 @@ sub replicate
     return;
 }
 
-# Nodes that run and reply.
+# Running nodes that reply.
 sub alive { return grep { $_->is_alive && !$_->{is_paused} } @{ $_[0]{nodes} } }
 
 sub pause { my (undef, $node) = @_; $node->{is_paused} = 1; kill STOP => $node->pid; return }
 sub resume { my (undef, $node) = @_; kill CONT => $node->pid; delete $node->{is_paused}; return }
 
-# Polls a condition of the nodes. One that loads its dataset, as after a full resynchronization, replies later.
+# Polls a condition of the nodes. A node that loads its dataset, as after a full resynchronization, replies later.
 sub wait_nodes
 {
     my ($self, $what, $condition) = @_;
@@ -107,12 +107,12 @@ sub wait_nodes
     });
 }
 
-# Waits until all nodes that run see each other and all slots.
+# Waits until all running nodes have discovered each other and the owners of all slots.
 sub wait_known
 {
     my ($self) = @_;
     my $count = $self->alive;
-    $self->wait_nodes('the nodes of the cluster know each other', sub {
+    $self->wait_nodes('the nodes of the cluster have discovered each other', sub {
         !grep { my $info = $_->execute('CLUSTER', 'INFO');
             $info !~ /cluster_state:ok/ || $info !~ /cluster_slots_ok:$SLOTS\b/ || known($_) < $count } $self->alive });
     return;
@@ -120,7 +120,7 @@ sub wait_known
 
 sub known { return scalar grep { !/handshake|fail|noaddr/ } split /\n/, $_[0]->execute('CLUSTER', 'NODES') }
 
-# Waits until each replica has all data of its primary, and each node knows about it.
+# Waits until each replica has all data of its primary, and each node has discovered this.
 sub wait_replicated
 {
     my ($self) = @_;
@@ -136,7 +136,7 @@ sub wait_replicated
 
 sub replicas_seen { return scalar grep { /slave/ && !/fail/ } split /\n/, $_[0]->execute('CLUSTER', 'NODES') }
 
-# A node that is asked to stop waits for its replicas, so nodes are killed at the end of a test.
+# On SIGTERM a node waits for its replicas, so nodes are killed at the end of a test.
 sub kill9 { my ($self) = @_; $_->kill9 for grep { $_->is_alive } @{ $self->{nodes} }; return }
 sub end   { return $_[0]->kill9 }
 
@@ -160,7 +160,7 @@ sub shard_of
     return 1 + unpack('Q', pack 'q', $hash) % ($self->{shards} - 1);
 }
 
-# Keys have the shard's number in braces also if there is only one.
+# Keys contain the shard's number in braces even if there is only one shard.
 sub keys { my ($self, $name) = @_; return map { "clairon:{$_}:$name" } 0 .. $self->{shards} - 1 }
 
 sub slot_of_key
@@ -172,7 +172,7 @@ sub slot_of_key
 
 sub slot { my ($self, $shard) = @_; return $self->slot_of_key("clairon:{$shard}:stream") }
 
-# The node that is the primary of a shard in the view of a node that runs; undef if none is.
+# The primary of a shard according to a running node; undef if there is none.
 sub primary_of { my ($self, $shard) = @_; return $self->primary_of_slot($self->slot($shard)) }
 
 sub primary_of_slot
@@ -195,7 +195,7 @@ sub primaries
     return map { $found{$_} } sort { $a <=> $b } CORE::keys %found;
 }
 
-# Asks the primary of the command's first key. Waits while the slot has none, or moves.
+# Sends the command to the primary of its first key. Waits while the slot has no primary, or moves.
 sub execute_bytes
 {
     my ($self, $command, @arguments) = @_;
@@ -234,7 +234,7 @@ sub remove_node
     return;
 }
 
-# Moves the slot of a shard. An operator uses redis-cli --cluster reshard, which sends the same commands.
+# Moves the slot of a shard, with the commands that redis-cli --cluster reshard sends.
 sub move
 {
     my ($self, $shard, $to) = @_;
@@ -244,7 +244,7 @@ sub move
     return;
 }
 
-# Returns the node that has the slot; nothing if it is the target.
+# Returns the node that owns the slot; nothing if it is the target.
 sub begin_move
 {
     my ($self, $shard, $to) = @_;
@@ -256,7 +256,7 @@ sub begin_move
     return $from;
 }
 
-# Moves some keys of the shard; returns their number. `$which` selects among the names.
+# Moves some keys of the shard; returns their number. `$which` filters by name.
 sub move_keys
 {
     my ($self, $shard, $from, $to, $count, $which) = @_;
@@ -278,7 +278,7 @@ sub end_move
     return;
 }
 
-# Waits until another node is the primary of that shard.
+# Waits until another node is the primary of the shard.
 sub wait_failover
 {
     my ($self, $shard, $former) = @_;
@@ -288,7 +288,7 @@ sub wait_failover
     });
 }
 
-# Starts and resumes all nodes, and waits until each knows the others and all replicas are in sync.
+# Starts and resumes all nodes, and waits until each has discovered the others and all replicas are in sync.
 sub heal
 {
     my ($self) = @_;

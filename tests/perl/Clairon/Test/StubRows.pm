@@ -1,4 +1,5 @@
-# Clairon::Test::StubRows: replaces clairon.live_rows() by a function with the same signature whose results a test sets.
+# Clairon::Test::StubRows: replaces clairon.live_rows() with a function that has the same signature and returns results
+# that a test sets.
 #
 #   my $stub = Clairon::Test::StubRows->new($pg);
 #   $stub->set('t', audience => 'USER', row_count => 3, delay => 0.5, snapshot => '7:9:7', denied => '{u2}');
@@ -12,7 +13,7 @@ use PostgreSQL::Test::Utils qw(slurp_file);
 
 my $SIGNATURE = 'clairon.live_rows(text, text, text, jsonb, integer, bigint)';
 
-# A rule "default" of each source. Without `snapshot` the result has the real one. Each row has its number and the user.
+# A rule "default" for each source. Without `snapshot` the result contains a current snapshot. Each row has its number and the user.
 sub new
 {
     my ($class, $pg) = @_;
@@ -69,7 +70,7 @@ sub set
     return;
 }
 
-# The users and groups for which that source was read, in order.
+# The users and groups for which this source was read, in order.
 sub calls
 {
     my ($self, $source) = @_;

@@ -1,4 +1,4 @@
-# Clairon::Test::Torture: writers that commit in the background while a seeded schedule of faults runs.
+# Clairon::Test::Torture: writers that commit in the background during a seeded schedule of faults.
 package Clairon::Test::Torture;
 
 use strict;
@@ -10,7 +10,7 @@ use Test::More ();
 use Time::HiRes qw(time);
 
 # Options: pg; seed; tables => [..] that the writers fill; pause => the longest pause in seconds; stored => a
-# subroutine that returns the number of stored rows.
+# function that returns the number of stored rows.
 sub new
 {
     my ($class, %options) = @_;
@@ -34,7 +34,7 @@ sub fork_until_stop
 }
 
 # A writer commits the transactions that `$next->()` returns as SQL. The test reads the committed rows at the end, so a
-# failed psql does not matter.
+# failed psql is ignored.
 sub start_writer
 {
     my ($self, $number, $next) = @_;
@@ -63,7 +63,7 @@ sub committed
     return eval { $self->{pg}->safe_psql('postgres', "SELECT $counts") } // 0;
 }
 
-# Waits until that many more rows are committed.
+# Waits until this many more rows are committed.
 sub wait_rows
 {
     my ($self, $rows) = @_;
@@ -77,7 +77,7 @@ sub wait_random
 {
     my ($self) = @_;
     my $until = time + rand $self->{pause};
-    wait_until('time passes', sub { time > $until });
+    wait_until('a random time has passed', sub { time > $until });
     return;
 }
 
@@ -92,13 +92,13 @@ sub pause
 
 sub stored { my ($self) = @_; return eval { $self->{stored}->() } // 0 }
 
-# Faults that differ only in what is killed or paused, by name: relays and PostgreSQL.
+# Faults that differ only in the process that is killed or paused, by name: relays and PostgreSQL.
 sub common_faults
 {
     my ($self, @relays) = @_;
     my $pg = $self->{pg};
     my $restart = sub { $_->is_alive or $_->start for @relays };
-    # The walsender, a child of the postmaster: a paused one simulates a hanging server.
+    # The walsender, a child of the postmaster; when paused, it simulates a hanging server.
     my $walsender = sub { return eval { $pg->safe_psql('postgres', 'SELECT pid FROM pg_stat_replication LIMIT 1') } || undef };
     return (
         'a relay is killed' => sub { $relays[ rand @relays ]->kill9; $self->wait_rows(20); $restart->() },
@@ -113,7 +113,7 @@ sub common_faults
         'the walsender is paused' => sub { $self->pause($walsender->()) });
 }
 
-# Runs that many random faults. Sometimes the next one precedes the recovery from the last.
+# Runs this many random faults. Sometimes the next fault starts before the recovery from the last one.
 sub run
 {
     my ($self, $count, %faults) = @_;
@@ -141,7 +141,7 @@ sub row_of
     return "$table $id";
 }
 
-# Each committed row has one stream entry, and a different id.
+# Each committed row has one stream entry with a unique id.
 sub check_stored_once
 {
     my ($self, @entries) = @_;
@@ -151,7 +151,7 @@ sub check_stored_once
         join ' UNION ALL ', map { "SELECT '$_ ' || id FROM $_" } @{ $self->{tables} });
     Test::More::is_deeply(\%stored, \%committed, 'each committed row is stored exactly once');
     my %ids = map { $_->{id} => 1 } @entries;
-    Test::More::is(scalar CORE::keys %ids, scalar CORE::keys %committed, 'each row has a distinct id');
+    Test::More::is(scalar CORE::keys %ids, scalar CORE::keys %committed, 'each row has a unique id');
     return;
 }
 

@@ -3,8 +3,8 @@
 #   my $oracle = Clairon::Test::Differential::Oracle->new(values => $types, prefix => 'srv');
 #   for my $expected ($oracle->read($text)) { .. }     # one message of test_decoding, in order
 #
-# Each is a complete line of the plugin's output without the id: { line, xid, position }; `line` starts after the id.
-# test_decoding needs include-timestamp and a session with the test's settings.
+# Each message is a complete line of the plugin's output without the id: { line, xid, position }; `line` starts after
+# the id. test_decoding needs include-timestamp and a session with the test's settings.
 package Clairon::Test::Differential::Oracle;
 
 use strict;
@@ -72,7 +72,7 @@ sub read_message
     return;
 }
 
-# name => [type, value]; a value is undef for null, \1 for one that is not in the WAL.
+# name => [type, value]; a value is undef for null, \1 if it is not in the WAL.
 sub tuple
 {
     my ($text) = @_;
@@ -146,7 +146,7 @@ sub line
     return;
 }
 
-# { operation, old, new, whole }: one change as the WAL describes it.
+# { operation, old, new, whole }: one change as recorded in the WAL.
 sub read_change
 {
     my ($shape, $kind, $text) = @_;
@@ -171,7 +171,7 @@ sub read_change
         return \%change;
     }
 
-    # After an update that did not change the key, only the new row has it.
+    # After an update that did not change the key, only the new row has the key.
     $old = $new if $kind eq 'UPDATE' && !$old && @{ $shape->{key} };
     $change{old} = $old ? { map { $_ => $old->{$_} } @{ $shape->{key} } } : undef;
     return \%change;
@@ -298,7 +298,7 @@ sub evaluate
     return;
 }
 
-# "old-key: .. new-tuple: ..", where values may contain any text.
+# "old-key: .. new-tuple: ..", where values may contain any string.
 sub split_old
 {
     my ($text) = @_;
@@ -319,7 +319,7 @@ sub truncated
         my $shape = $self->{tables}{$table} or die "unknown shape of $table";
         for my $rule (@{ $shape->{rules} })
         {
-            # Only a TRUNCATE of the rule's table itself is sent.
+            # Only a TRUNCATE of the rule's own table is sent.
             next if !($rule->{operations} & 8) || $rule->{table} ne $table;
             $self->line('rule', $rule->{source}, 'truncate', '"before":null,"after":null');
         }

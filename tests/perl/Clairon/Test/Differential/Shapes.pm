@@ -8,7 +8,7 @@ use warnings;
 
 use Clairon::Test::Differential::Values qw(pick chance whole literal ident unquoted);
 
-# A plausible or an unusual name.
+# A common or an unusual name.
 sub fresh_name
 {
     my ($self, $stem) = @_;
@@ -104,7 +104,7 @@ sub add_column
     return $self->insert($session, $table) if @{ $table->{columns} } > 9;
     my $column = $self->new_column($session);
     my $default = chance(0.5) ? ' DEFAULT ' . literal($self->value($session, $column)) : '';
-    $default = '' if length $default > 1000;    # kept in pg_attribute, which has no TOAST
+    $default = '' if length $default > 1000;    # stored in pg_attribute, which has no TOAST
     push @{ $table->{columns} }, $column;
     return $self->run($session,
         "ALTER TABLE $table->{name} ADD COLUMN " . column_sql($column) . $default,
@@ -187,7 +187,7 @@ sub detached
     return grep { !$_->{attached} } @{ $_[0]{parts} // [] };
 }
 
-# A detached partition receives no rows through its parent: it is changed directly or attached again.
+# A detached partition receives no rows through its parent. It is changed directly or attached again.
 sub change_detached
 {
     my ($self, $session, $table) = @_;

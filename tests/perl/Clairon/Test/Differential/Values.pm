@@ -1,10 +1,10 @@
-# Clairon::Test::Differential::Values: random values of all types, and the JSON of their text form.
+# Clairon::Test::Differential::Values: random values of all types, and the JSON of their text output.
 #
 #   my $types = Clairon::Test::Differential::Values->new;      # uses rand(): call srand() first
 #   my $text  = $types->random('integer[]');                 # undef: NULL
 #   my $json  = $types->json('integer[]', "{1,NULL}");       # [1,null]
 #
-# All strings are UTF-8 bytes. The JSON of a value is derived from PostgreSQL's text form alone, so this module shares
+# All strings are UTF-8 bytes. The JSON of a value is derived from PostgreSQL's text output alone, so this module shares
 # no logic with the decoder.
 package Clairon::Test::Differential::Values;
 
@@ -16,7 +16,7 @@ use MIME::Base64 qw(encode_base64);
 
 our @EXPORT_OK = qw(pick chance whole json_string literal ident unquoted);
 
-# The parts of texts: everything that quoting, escaping or counting could handle incorrectly.
+# The parts of strings: everything that quoting, escaping or counting could handle incorrectly.
 my @pieces = (
     'a', 'Zz', '0', ' ', '  ', "\n", "\t", "\r\n", "\\", "\\n", '"', "'", "''", ',', ';', '{', '}',
     '(', ')', '[', ']', ':', '$1', 'NULL', 'null', '%', "\x01", "\x1f", "\x7f", '/', '</script>',
@@ -185,7 +185,7 @@ my @elements = (
     'integer', 'bigint', 'numeric', 'real', 'boolean', 'text', 'bytea', 'jsonb', 'date',
     'timestamp with time zone', 'uuid', 'mood', 'interval', 'd_int', 'character varying(60)');
 
-# The conversion of the text form to JSON; all other types become strings.
+# The conversion of text output to JSON; all other types become strings.
 my %form = (
     'smallint' => 'number', 'integer' => 'number', 'bigint' => 'int8', 'real' => 'float',
     'double precision' => 'float', 'boolean' => 'bool', 'bytea' => 'bytea', 'json' => 'json',
@@ -302,7 +302,7 @@ sub add_record
     return;
 }
 
-# An array's text form differs from JSON in braces, quotes and NULL.
+# The text output of an array differs from JSON in braces, quotes and NULL.
 sub array
 {
     my ($self, $element, $text) = @_;

@@ -7,7 +7,7 @@
 #
 # The seed determines the order of all statements. Each table belongs to one session, so no session waits for another.
 # After each change of a table's definition, rules or replica identity, work.log_shape writes the new ones to WAL as a
-# message. A reader of the WAL therefore knows them at each position, even after rollbacks.
+# message. A WAL reader therefore has the definitions at each position, even after rollbacks.
 package Clairon::Test::Differential::Workload;
 
 use strict;
@@ -303,7 +303,7 @@ sub write
         $self->run($session, "SET client_min_messages = error; SET lock_timeout = '10s'",
             "CALL work.log_row_type('row_$session->{name}')");
     }
-    # Replaces autovacuum at a fixed point, because either may wait for the other's session.
+    # Replaces autovacuum at a fixed point: autovacuum and a session might wait for each other.
     my $swept = 0;
     while ($self->{begun} < $self->{transactions})
     {

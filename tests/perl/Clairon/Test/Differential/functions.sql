@@ -3,7 +3,7 @@ CREATE EXTENSION dblink;
 CREATE SCHEMA work;
 CREATE SCHEMA "Odd ""schema""";
 
--- The definition of one table that a reader needs, in the format of test_decoding.
+-- The definition of one table, for a WAL reader, in the format of test_decoding.
 CREATE FUNCTION work.shape(r regclass) RETURNS jsonb LANGUAGE sql SET search_path = pg_catalog AS $$
     SELECT jsonb_build_object('oid', c.oid,
         'table', format('%I.%I', n.nspname, c.relname),
@@ -44,7 +44,7 @@ CREATE PROCEDURE work.watch(r regclass) LANGUAGE sql AS $$
     SELECT clairon.watch(r, 'ALL', name => 'all', operations => '{create,update,delete,truncate}', emitter => 'rule')
 $$;
 CREATE PROCEDURE work.unwatch(r regclass) LANGUAGE sql AS $$ SELECT clairon.unwatch(r, 'all') $$;
--- The emitter identifies the condition, so that a reader need not parse the expression.
+-- The emitter identifies the condition, so that a reader does not have to parse the expression.
 CREATE PROCEDURE work.watch_target(r regclass, target text, n text, kind text, operations text[], columns text[])
     LANGUAGE sql AS $$
     SELECT clairon.watch(r, 'USER', target, name => 'who', emitter => kind, operations => operations, columns => columns,

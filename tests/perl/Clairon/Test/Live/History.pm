@@ -6,9 +6,9 @@
 #   $history->follow($progress, 'name', $text);     # '' or an error
 #   $history->newest('name');                       # the state after all transactions
 #
-# The state of a list is a text. A list shows a point: all changes up to some place in commit order, and those of the
-# transactions in a snapshot. A primary may show a commit before an earlier one, so a snapshot may lack transactions that
-# precede others of its own. Successive points of a client contain each other.
+# The state of a list is a string. A list shows a point: all changes up to an index in commit order, and the changes of
+# transactions in a snapshot. Commits may become visible in another order than they were written, so a snapshot may lack
+# transactions that precede others in it. Each point of a client contains the previous one.
 package Clairon::Test::Live::History;
 
 use strict;
@@ -18,8 +18,8 @@ use List::Util qw(all);
 
 my $SLOT = 'history';
 
-# Of the given tables, the decoded rows are kept by key. `keys`: table => its key columns. `lists`: name => a function
-# from { table => { key => row } } to a text.
+# The decoded rows of the given tables are stored by key. `keys`: table => its key columns. `lists`: name => a
+# function from { table => { key => row } } to a string.
 sub new
 {
     my ($class, $pg, %options) = @_;
@@ -107,7 +107,7 @@ sub add_transaction
     return;
 }
 
-# `states` has per list and text the ranges of points with that text: [from, to), without `to` for the newest.
+# `states` has, per list and string, the ranges of points with that string: [from, to), without `to` for the newest.
 sub add_states
 {
     my ($self, $point) = @_;
@@ -135,7 +135,7 @@ sub includes
     return $other->{length} <= $point->{length} && all { $_ < $point->{length} || $point->{extra}{$_} } keys %{ $other->{extra} };
 }
 
-# A snapshot that lacks a transaction but has a later one adds points: without the former, up to the latter.
+# A snapshot that lacks a transaction but has a later one adds points: all changes without the former, up to the latter.
 sub add_snapshot
 {
     my ($self, $snapshot) = @_;
@@ -174,7 +174,7 @@ sub add_points
     return;
 }
 
-# The text of a list at a point with extra changes.
+# The string of a list at a point with extra changes.
 sub text_at
 {
     my ($self, $point, $list) = @_;
@@ -186,7 +186,7 @@ sub text_at
     return $self->{lists}{$list}->($point->{tables});
 }
 
-# The first point with that text that includes `$from`.
+# The first point with this string that includes `$from`.
 sub first_point
 {
     my ($self, $from, $list, $text) = @_;
@@ -199,7 +199,7 @@ sub first_point
     return;
 }
 
-# The list of a client shows that text now. `$progress`: what is known about its earlier texts; {} at first.
+# A client's list now shows this string. `$progress`: the points that its earlier strings allow; {} at first.
 sub follow
 {
     my ($self, $progress, $list, $text) = @_;
@@ -210,7 +210,7 @@ sub follow
     {
         push @next, $point if grep({ includes($point, $_) } @from) && $self->text_at($point, $list) eq $text;
     }
-    # A point that includes another one allows nothing more.
+    # A point that includes another one allows no further states.
     my @least;
     for my $point (sort { $a->{length} <=> $b->{length} || keys %{ $a->{extra} } <=> keys %{ $b->{extra} } } @next)
     {
@@ -227,10 +227,10 @@ sub follow
       $known ? 'the state of earlier points: ' . join ', ', map { $_->[0] . '-' . ($_->[1] // '') } @$known : 'no state of the table';
 }
 
-# Whether the text never existed in commit order, only at points of a snapshot.
+# Whether the string never existed in commit order, only at points of a snapshot.
 sub is_of_snapshot { my ($self, $progress) = @_; return !grep { $_->{range} } @{ $progress->{points} } }
 
-# Whether the client has been shown a part of a transaction: no point with that text lies between two of them.
+# Whether the client showed a part of a transaction: no point with this string lies between two transactions.
 sub is_within_transaction
 {
     my ($self, $progress) = @_;

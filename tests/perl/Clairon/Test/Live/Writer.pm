@@ -3,10 +3,10 @@
 #   my $writers = Clairon::Test::Live::Writer->new($pg, users => [qw(u1 u2)], seed => 1);
 #   $writers->fill;                          # the first rows
 #   $writers->start(3);
-#   $writers->finish;                        # all transactions have ended, also prepared ones
+#   $writers->finish;                        # all transactions, also prepared ones, have ended
 #
-# The tables are those of tests/tap/rows/live_lists_against_model.pl. A failed transaction is rolled back: two writers may
-# use the same rows, and servers crash.
+# The tables are those of tests/tap/rows/live_lists_against_model.pl. A failed transaction is rolled back: two writers
+# may use the same rows, and servers crash.
 package Clairon::Test::Live::Writer;
 
 use strict;
@@ -111,7 +111,7 @@ sub write_until_stopped
     my ($self, $number) = @_;
     srand hex substr md5_hex("$self->{seed} writer $number"), 0, 8;
     my $parent = getppid;
-    while (!-e $self->{stop_file} && getppid == $parent)    # a test that dies leaves no writer
+    while (!-e $self->{stop_file} && getppid == $parent)    # a test that dies leaves no writer behind
     {
         eval { $self->{pg}->psql('postgres', $self->transaction) };
         select undef, undef, undef, rand 0.04;
@@ -146,7 +146,7 @@ sub finish
     close $file;
     waitpid $_, 0 for splice @{ $self->{pids} };
     my $pg = $self->{pg};
-    wait_until('no transaction is left', sub { $pg->safe_psql('postgres',
+    wait_until('no transaction remains', sub { $pg->safe_psql('postgres',
         q{SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend' AND xact_start IS NOT NULL AND backend_xid IS NOT NULL}) == 0 });
     $pg->safe_psql('postgres', "ROLLBACK PREPARED '$_'") for split /\n/, $pg->safe_psql('postgres', 'SELECT gid FROM pg_prepared_xacts');
     return;

@@ -10,21 +10,21 @@ const LISTS = {
 
 const textOf = (rows, columns) => rows.map((row) => columns(row).map((value) => value ?? '').join('|')).sort().join(' ');
 
-// The snapshots of replies, for the states that they allow.
-function noteSnapshots(text) {
+// The snapshots of replies, which determine the possible states.
+function emitSnapshots(text) {
   for (const [, snapshot] of text.matchAll(/"snapshot":"(\d+:\d+:[\d,]*)"/g)) emit({ snapshot });
 }
 
 class NotedSocket extends (globalThis.WebSocket ?? NoWebSocket) {
   constructor(...options) {
     super(...options);
-    this.addEventListener?.('message', ({ data }) => noteSnapshots(data));
+    this.addEventListener?.('message', ({ data }) => emitSnapshots(data));
   }
 }
 
 async function notedFetch(url, options) {
   const response = await fetch(url, options);
-  if (`${url}`.includes('/rows?')) noteSnapshots(await response.clone().text());
+  if (`${url}`.includes('/rows?')) emitSnapshots(await response.clone().text());
   return response;
 }
 
