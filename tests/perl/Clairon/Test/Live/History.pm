@@ -79,7 +79,7 @@ sub apply
     return;
 }
 
-# Reads the transactions that have committed since the last call.
+# Reads the transactions that have committed since the last call. After a crash the slot returns some of them again.
 sub extend
 {
     my ($self) = @_;
@@ -88,7 +88,7 @@ sub extend
         "SELECT data FROM pg_logical_slot_get_changes('$SLOT', NULL, NULL, 'include-xids', '1', 'skip-empty-xacts', '1')"))
     {
         if    ($line =~ /^BEGIN (\d+)$/)         { ($x, @new) = ($1) }
-        elsif ($line =~ /^COMMIT (?:PREPARED )?/) { $self->add_transaction($x, @new) if @new }
+        elsif ($line =~ /^COMMIT (?:PREPARED )?/) { $self->add_transaction($x, @new) if @new && !$self->{is_read}{$x}++ }
         else                                     { push @new, $self->parse($line) }
     }
     return;
