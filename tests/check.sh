@@ -128,7 +128,8 @@ layer_replica() {
     if [ "$(pg_major)" -ge 16 ]; then
         tap_files tests/tap/standby/*.pl tests/tap/extension/*.pl tests/tap/client/live_lists.pl \
             tests/tap/rows/{live_rules_end_to_end,live_lists_against_model,hostile_owner_holds_few_backends}.pl \
-            tests/tap/decoder/{transaction_ids,walsender_of_a_relay_role,server_encodings,rules_after_dump_and_restore,rules_in_a_walsender}.pl
+            tests/tap/decoder/{transaction_ids,walsender_of_a_relay_role,server_encodings,rules_after_dump_and_restore,rules_in_a_walsender}.pl \
+            tests/tap/store/tls_certificate_verified.pl tests/tap/cluster/tls_of_{all_nodes,sentinels}.pl
     else
         recorded replica
     fi

@@ -5,11 +5,13 @@ use strict;
 use warnings;
 
 use parent -norequire, 'Clairon::Test::Store';
+use Clairon::Test::Authority;
 use Clairon::Test::Store;
 
 my $DOWN_AFTER = 1000;    # ms
 
-# Options: folder, replicas => 2, sentinels => 3, name => name of the primary, and the options of Clairon::Test::Store.
+# Options: folder, replicas => 2, sentinels => 3, name => name of the primary, tls => a certificate of Clairon::Test::Authority,
+# and the options of Clairon::Test::Store. With tls, all of them and relays use only TLS.
 sub new
 {
     my ($class, %options) = @_;
@@ -18,6 +20,7 @@ sub new
         folder       => $options{folder},
         primary_name => $options{name} // 'clairon',
         counts       => [ $options{replicas} // 2, $options{sentinels} // 3 ],
+        tls          => $options{tls},
         server       => { fsync => $options{fsync}, options => $options{options} // [] },
         nodes        => [],
         sentinels    => [],
@@ -31,7 +34,10 @@ sub new_server
     my $folder = "$self->{folder}/$port";
     mkdir $folder or die "could not make $folder: $!";
     my $server = Clairon::Test::Store->new(folder => $folder, %{ $self->{server} }, %options);
-    push @{ $server->{options} = [ @{ $server->{options} } ] }, '--port', $port, '--bind', '127.0.0.1';
+    # With a port of each kind, sentinels and replicas would use the one without TLS.
+    my @listen = (bind => '127.0.0.1', $self->{tls} ? (port => 0, Clairon::Test::Authority::directives($self->{tls}, $port)) : (port => $port));
+    $server->{listen}  = \@listen;
+    $server->{options} = [ @{ $server->{options} }, Clairon::Test::Store::as_arguments(@listen) ];
     @$server{qw(name port)} = ("$name $port", $port);
     return $server;
 }
@@ -53,7 +59,9 @@ sub new_sentinel
     my $sentinel = $self->new_server('sentinel', options => []);
     my $file = "$sentinel->{folder}/sentinel.conf";
     open my $out, '>', $file or die "could not write $file: $!";
-    print {$out} map { "$_\n" } "port $sentinel->{port}", 'bind 127.0.0.1', "unixsocket $sentinel->{socket}", "dir $sentinel->{folder}",
+    my @listen = @{ $sentinel->{listen} };
+    print {$out} map { "$_\n" } (map { "$listen[ 2 * $_ ] $listen[ 2 * $_ + 1 ]" } 0 .. $#listen / 2),
+      "unixsocket $sentinel->{socket}", "dir $sentinel->{folder}",
       "sentinel monitor $self->{primary_name} 127.0.0.1 $primary->{port} $quorum",
       "sentinel down-after-milliseconds $self->{primary_name} $DOWN_AFTER", "sentinel failover-timeout $self->{primary_name} 5000";
     close $out or die "could not write $file: $!";
@@ -81,7 +89,7 @@ sub alive { return grep { $_->is_alive } @{ $_[0]{nodes} } }
 sub end { my ($self) = @_; $_->kill9 for grep { $_->is_alive } @{ $self->{sentinels} }, @{ $self->{nodes} }; return }
 sub print_log { my ($self) = @_; $_->print_log for @{ $self->{sentinels} }, @{ $self->{nodes} }; return }
 
-sub url { return 'redis+sentinel://' . join(',', map { "127.0.0.1:$_->{port}" } @{ $_[0]{sentinels} }) . "/$_[0]{primary_name}" }
+sub url { return ($_[0]{tls} ? 'rediss' : 'redis') . '+sentinel://' . join(',', map { "127.0.0.1:$_->{port}" } @{ $_[0]{sentinels} }) . "/$_[0]{primary_name}" }
 
 # The primary that a running sentinel reports.
 sub primary

@@ -37,6 +37,9 @@ sub command
         ($self->{server} =~ /keydb/ ? ('--server-threads', 1) : ()), @{ $self->{options} });
 }
 
+# Directives of a configuration file, names and values, as arguments.
+sub as_arguments { my (@directives) = @_; return map { $_ % 2 ? $directives[$_] : "--$directives[$_]" } 0 .. $#directives }
+
 # Starts the server and waits until its dataset is loaded.
 sub start
 {

@@ -5,6 +5,7 @@ use strict;
 use warnings;
 
 use parent -norequire, 'Clairon::Test::Store';
+use Clairon::Test::Authority;
 use Clairon::Test::Store;
 use Carp qw(croak);
 use List::Util ();
@@ -15,7 +16,8 @@ my $NODE_TIMEOUT = 2000;    # ms without a reply, after which a node has failed
 # Errors while a slot moves or has no primary.
 my $TEMPORARY = qr/^(MOVED|ASK|TRYAGAIN|CLUSTERDOWN|LOADING|READONLY|MASTERDOWN)|connect|the store closed|not write/;
 
-# Options: folder, primaries => 3, replicas => 1 (of each primary), shards => 16, and the options of Clairon::Test::Store.
+# Options: folder, primaries => 3, replicas => 1 (of each primary), shards => 16, tls => a certificate of
+# Clairon::Test::Authority, and the options of Clairon::Test::Store. With tls, nodes and relays use only TLS.
 sub new
 {
     my ($class, %options) = @_;
@@ -25,6 +27,7 @@ sub new
         shards  => $options{shards} // 16,
         counts  => [ $options{primaries} // 3, $options{replicas} // 1 ],
         node    => { fsync => $options{fsync}, options => $options{options} // [] },
+        tls     => $options{tls},
         count   => 0,
         nodes   => [],
         slot_of => {},
@@ -32,19 +35,22 @@ sub new
     return $self;
 }
 
-# A started node that is not connected to others.
+# A started node that is not connected to others. `$tls` is its certificate.
 sub new_node
 {
-    my ($self) = @_;
+    my ($self, $tls) = @_;
     my $port   = Clairon::Test::free_port();
     my $folder = sprintf '%s/%d', $self->{folder}, ++$self->{count};
     mkdir $folder or die "could not make $folder: $!";
     my $bus = Clairon::Test::free_port();
+    my $tls_port = $tls ? Clairon::Test::free_port() : undef;
     my $node = Clairon::Test::Store->new(folder => $folder, fsync => $self->{node}{fsync}, options => [
         '--port', $port, '--bind', '127.0.0.1', '--cluster-enabled', 'yes', '--cluster-node-timeout', $NODE_TIMEOUT,
         '--cluster-require-full-coverage', 'no', '--repl-diskless-sync-delay', 0, '--repl-ping-replica-period', 1,
-        ($ENV{STORE_SERVER} =~ /keydb/ ? () : ('--cluster-port', $bus)), @{ $self->{node}{options} } ]);
-    @$node{qw(name port bus)} = ("node $port", $port, $bus);
+        ($ENV{STORE_SERVER} =~ /keydb/ ? () : ('--cluster-port', $bus)),
+        ($tls ? Clairon::Test::Store::as_arguments(Clairon::Test::Authority::directives($tls, $tls_port), 'tls-cluster' => 'yes') : ()),
+        @{ $self->{node}{options} } ]);
+    @$node{qw(name port bus announced)} = ("node $port", $port, $bus, $tls_port // $port);
     $node->launch;
     push @{ $self->{nodes} }, $node;
     return $node;
@@ -55,7 +61,7 @@ sub start
 {
     my ($self) = @_;
     my ($primaries, $replicas) = @{ $self->{counts} };
-    my @nodes = map { $self->new_node } 1 .. $primaries * (1 + $replicas);
+    my @nodes = map { $self->new_node($self->{tls}) } 1 .. $primaries * (1 + $replicas);
     $_->wait_loaded for @nodes;
     $_->{id} = $_->execute('CLUSTER', 'MYID') for @nodes;
     for my $i (0 .. $primaries - 1)
@@ -76,7 +82,7 @@ sub meet
     my ($self, $node) = @_;
     for my $other (grep { $_ != $node } $self->alive)
     {
-        $node->execute('CLUSTER', 'MEET', '127.0.0.1', $other->{port}, ($ENV{STORE_SERVER} =~ /keydb/ ? () : $other->{bus}));
+        $node->execute('CLUSTER', 'MEET', '127.0.0.1', $other->{announced}, ($ENV{STORE_SERVER} =~ /keydb/ ? () : $other->{bus}));
     }
     return;
 }
@@ -143,7 +149,12 @@ sub end   { return $_[0]->kill9 }
 sub print_log { my ($self) = @_; $_->print_log for @{ $self->{nodes} }; return }
 
 # The setting store.url, with the first nodes as seeds.
-sub url { return 'redis+cluster://' . join ',', map { "127.0.0.1:$_->{port}" } @{ $_[0]{nodes} }[ 0 .. 2 ] }
+sub url
+{
+    my ($self) = @_;
+    my @seeds = grep { defined } (@{ $self->{nodes} })[ 0 .. 2 ];
+    return ($self->{tls} ? 'rediss' : 'redis') . '+cluster://' . join ',', map { "127.0.0.1:$_->{announced}" } @seeds;
+}
 
 sub shards { return $_[0]{shards} }
 
@@ -212,11 +223,11 @@ sub execute_bytes
     }) };
 }
 
-# A new primary without slots.
+# A new primary without slots; with another certificate than the others if one is given.
 sub add_node
 {
-    my ($self) = @_;
-    my $node = $self->new_node;
+    my ($self, $tls) = @_;
+    my $node = $self->new_node($tls // $self->{tls});
     $node->wait_loaded;
     $node->{id} = $node->execute('CLUSTER', 'MYID');
     $self->meet($node);
@@ -262,7 +273,7 @@ sub move_keys
     my ($self, $shard, $from, $to, $count, $which) = @_;
     my @found = @{ $from->execute('CLUSTER', 'GETKEYSINSLOT', $self->slot($shard), $which ? 100_000 : $count) };
     @found = grep { /$which/ } @found if $which;
-    $from->execute('MIGRATE', '127.0.0.1', $to->{port}, '', 0, 10_000, 'KEYS', @found) if @found;
+    $from->execute('MIGRATE', '127.0.0.1', $to->{announced}, '', 0, 10_000, 'KEYS', @found) if @found;
     return scalar @found;
 }
 
