@@ -86,6 +86,8 @@
 #define FRAME_TRACED 0x0008
 /* The frame has an acknowledgement timeout, which overrides the relay's delivery.ack_timeout. */
 #define FRAME_ACK_TIMED 0x0010
+/* Only in the store: readers may have received newer notifications of other shards before. */
+#define FRAME_LATE 0x0020
 
 /* Offsets of the layout above. */
 #define FRAME_AT_LENGTH 0

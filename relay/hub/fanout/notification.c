@@ -120,6 +120,35 @@ make(const struct frame_notification *frame, struct bytes retry_users, struct by
     return notification;
 }
 
+/* The last match is the decoder's: no payload follows it. */
+static unsigned char *
+find_attempts(const struct notification *notification)
+{
+    static const char tail[] = ENVELOPE_ATTEMPTS_TEXT "0" ENVELOPE_RETRY_LIMIT_TEXT;
+    const size_t len = sizeof(tail) - 1;
+    size_t min = notification->data.len > TAIL_MAX ? notification->data.len - TAIL_MAX : 0;
+    unsigned char *data = notification->text + (notification->data.at - notification->text);
+
+    for (size_t at = notification->data.len; at >= min + len; at--) {
+        if (memcmp(data + at - len, tail, len) == 0)
+            return data + at - len + strlen(ENVELOPE_ATTEMPTS_TEXT);
+    }
+    return NULL;
+}
+
+/* False: the document has another format. */
+static bool
+mark_late(struct notification *notification)
+{
+    unsigned char *attempts = find_attempts(notification);
+
+    if (attempts == NULL)
+        return false;
+    *attempts = '1';
+    notification->frame.as.notification.attempts = 1;
+    return true;
+}
+
 static struct notification *
 notification_of_entry(const struct entry *entry, struct bytes hidden, const char *epoch,
                       const struct entry_id *heads, unsigned shards)
@@ -134,6 +163,9 @@ notification_of_entry(const struct entry *entry, struct bytes hidden, const char
     notification->id = entry->id;
     notification->score = entry->score;
     notification->needs_ack = (entry->frame.flags & FRAME_ACK_REQUIRED) != 0;
+    if (entry->is_late && !entry->is_retry &&
+        entry->frame.as.notification.operation != FRAME_OPERATION_NOTIFY)
+        (void)mark_late(notification);
     return notification;
 }
 
@@ -167,23 +199,8 @@ notification_new_at(const struct notification *notification, const char *epoch,
     moved->score = notification->score;
     moved->needs_ack = notification->needs_ack;
     moved->made_us = notification->made_us;
+    moved->frame.as.notification.attempts = notification->frame.as.notification.attempts;
     return moved;
-}
-
-/* The last match is the decoder's: no payload follows it. */
-static unsigned char *
-find_attempts(const struct notification *notification)
-{
-    static const char tail[] = ENVELOPE_ATTEMPTS_TEXT "0" ENVELOPE_RETRY_LIMIT_TEXT;
-    const size_t len = sizeof(tail) - 1;
-    size_t min = notification->data.len > TAIL_MAX ? notification->data.len - TAIL_MAX : 0;
-    unsigned char *data = notification->text + (notification->data.at - notification->text);
-
-    for (size_t at = notification->data.len; at >= min + len; at--) {
-        if (memcmp(data + at - len, tail, len) == 0)
-            return data + at - len + strlen(ENVELOPE_ATTEMPTS_TEXT);
-    }
-    return NULL;
 }
 
 struct notification *
@@ -191,15 +208,11 @@ notification_new_late(const struct notification *notification, const char *epoch
 {
     struct notification *late =
         notification_new_at(notification, epoch, notification->heads, notification->backlog);
-    unsigned char *attempts = find_attempts(late);
 
-    if (attempts == NULL) {
-        notification_unref(late);
-        return NULL;
-    }
-    *attempts = '1';
-    late->frame.as.notification.attempts = 1;
-    return late;
+    if (mark_late(late))
+        return late;
+    notification_unref(late);
+    return NULL;
 }
 
 struct notification *

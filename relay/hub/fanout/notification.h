@@ -31,6 +31,7 @@ struct notification {
 };
 
 /*
+ * A late change of a row has `attempts` 1, so that no client applies it over a newer one.
  * `heads` is the cursor in the serialized notification: an entry id for each shard, 0-0 for a shard
  * that no recipient reads. The caller owns one reference.
  */

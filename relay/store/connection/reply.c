@@ -191,6 +191,7 @@ reply_entry(const struct redisReply *reply, struct entry *ret_entry)
     if (entry.data.len == 0 || !frame_is_uuid((const char *)entry.uuid.at, entry.uuid.len) ||
         route.at == NULL || frame_parse_header(route, &entry.frame) != RC_OK)
         return RC_BAD;
+    entry.is_late = (entry.frame.flags & FRAME_LATE) != 0;
     read_delivery(reply->element[1], &entry);
     entry.shard = 0; /* the caller sets it */
     *ret_entry = entry;

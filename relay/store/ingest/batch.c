@@ -24,6 +24,8 @@
 static void
 clear_part(struct batch *part)
 {
+    while (part->head_count > 0)
+        free(part->heads[--part->head_count]);
     part->text_count = 0;
     part->argc = BATCH_RESERVED;
     part->count = 0;
@@ -57,6 +59,8 @@ batch_clear(struct store_batch *batch)
 static void
 free_part(struct batch *part)
 {
+    clear_part(part);
+    free(part->heads);
     for (size_t i = 0; i < part->block_count; i++)
         free(part->blocks[i]);
     free(part->blocks);
@@ -279,6 +283,29 @@ record_position(struct shard *shard, const struct frame *frame)
         position_raise(&shard->newest_sent, (struct position){frame->commit_lsn, frame->ordinal});
 }
 
+static bool
+is_late(const struct shard *shard, const struct frame *frame)
+{
+    const struct position position = {frame->commit_lsn, frame->ordinal};
+
+    return frame->kind == FRAME_KIND_NOTIFICATION && position_less(position, shard->late_before);
+}
+
+/* The copy of the header is valid until the batch is cleared. */
+static struct frame
+with_late_flag(struct batch *batch, const struct frame *frame)
+{
+    struct frame late = *frame;
+    struct bytes *head = &late.as.notification.head;
+    char *copy = memory_text((const char *)head->at, head->len);
+
+    copy[FRAME_AT_FLAGS + 1] = (char)(copy[FRAME_AT_FLAGS + 1] | FRAME_LATE);
+    batch->heads = memory_grow(batch->heads, (batch->head_count + 1) * sizeof(*batch->heads));
+    batch->heads[batch->head_count++] = copy;
+    head->at = (const unsigned char *)copy;
+    return late;
+}
+
 static void
 add(struct store_batch *batch, const struct frame *frame, bool is_rejected)
 {
@@ -287,6 +314,7 @@ add(struct store_batch *batch, const struct frame *frame, bool is_rejected)
     struct batch *part = &batch->parts[k];
     size_t before = part->bytes;
     bool is_again = store->shard_count > 1 && is_stored(&store->shards[k], frame);
+    struct frame late;
 
     batch->count++;
     /*
@@ -301,6 +329,10 @@ add(struct store_batch *batch, const struct frame *frame, bool is_rejected)
     if (is_again || (store->shard_count > 1 && frame->kind == FRAME_KIND_COMMIT)) {
         batch->bytes += POSITION_BYTES;
         return;
+    }
+    if (is_late(&store->shards[k], frame)) {
+        late = with_late_flag(part, frame);
+        frame = &late;
     }
     add_frame(part, frame, is_rejected);
     batch->bytes += part->bytes - before;

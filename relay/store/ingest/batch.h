@@ -25,6 +25,8 @@ struct batch {
     char **blocks;        /* positions, ids and counts as strings; reused */
     size_t block_count;
     size_t text_count; /* number of strings in use */
+    char **heads;      /* copies of changed headers */
+    size_t head_count;
 };
 
 struct store_batch {

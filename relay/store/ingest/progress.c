@@ -27,6 +27,12 @@ struct acquire {
     uint32_t timeline;
 };
 
+static struct bytes
+newest_route(const struct redisReply *reply)
+{
+    return reply_is_array(reply, 4) ? reply_bytes(reply_at(reply, 3)) : (struct bytes){NULL, 0};
+}
+
 /*
  * Returns the newest notification's position, or (0, 0) if it is beyond the progress. For several
  * shards.
@@ -34,11 +40,9 @@ struct acquire {
 static struct position
 newest_of_reply(const struct shard *shard, const struct redisReply *reply)
 {
-    struct bytes route = {NULL, 0};
+    const struct bytes route = newest_route(reply);
     struct frame frame;
 
-    if (reply_is_array(reply, 4))
-        route = reply_bytes(reply_at(reply, 3));
     if (route.len == 0 || frame_parse_header(route, &frame) != RC_OK ||
         frame.commit_lsn > shard->acquired_lsn)
         return (struct position){0, 0};
@@ -59,6 +63,9 @@ merge_progress(struct acquire *acquire, struct shard *shard, const struct redisR
                              &shard->acquired_ordinal) != RC_OK)
         shard->acquired_lsn = shard->acquired_ordinal = 0;
     shard->newest_sent = newest_of_reply(shard, reply);
+    shard->newest_acquired = bytes_equal_text(newest_route(reply), "-")
+                                 ? (struct position){shard->acquired_lsn, shard->acquired_ordinal}
+                                 : shard->newest_sent;
     if (!acquire->has_reply || strcmp(position, acquire->position) < 0)
         snprintf(acquire->position, sizeof(acquire->position), "%s", position);
     if (!acquire->has_reply || timeline < acquire->timeline ||
@@ -93,6 +100,27 @@ on_acquire_error(struct shard_request *request, const struct redisReply *reply)
     ((struct acquire *)request)->is_rejected |= is_rejection(reply);
 }
 
+/*
+ * Readers of a shard may have received newer notifications of another one before those that it
+ * lacks: they wait for three seconds at most (reader_deliver.c), and not at all for a shard that
+ * was unavailable.
+ */
+static void
+set_late_before(struct store *store)
+{
+    struct shard *shared = &store->shards[0];
+
+    shared->late_before = (struct position){0, 0};
+    for (unsigned k = 1; k < store->shard_count; k++) {
+        struct shard *shard = &store->shards[k];
+
+        shard->late_before =
+            shared->is_unavailable ? shared->seen_position : shared->newest_acquired;
+        position_raise(&shared->late_before,
+                       shard->is_unavailable ? shard->seen_position : shard->newest_acquired);
+    }
+}
+
 static void
 finish_acquire(struct shard_request *request, enum rc rc)
 {
@@ -100,6 +128,7 @@ finish_acquire(struct shard_request *request, enum rc rc)
     const struct store_progress progress = {acquire->position, acquire->furthest, acquire->read_lsn,
                                             acquire->timeline};
 
+    set_late_before(request->store);
     acquire->done(acquire->ctx, acquire->is_rejected ? RC_BAD : rc, rc == RC_OK ? &progress : NULL);
 }
 

@@ -25,6 +25,7 @@ struct queue {
     struct position needs[STORE_SHARDS_MAX]; /* the head waits for these positions */
     struct position seen;                    /* newest notification that was added */
     struct position delivered;               /* newest notification that was delivered */
+    struct position sent; /* the same, without those stored before order_begin or order_join */
     /* highest position named by delivered notifications of shard 0 */
     struct position needed;
     /* order_join: positions in shard 0 and in this shard */
@@ -283,13 +284,28 @@ count_unordered(struct order *order, struct queue *queue)
     order->unordered += is_unordered;
 }
 
+/* Some readers of the head of queue k may have received newer notifications. */
+static bool
+is_late(const struct order *order, unsigned k)
+{
+    const struct position position = position_of(&order->queues[k].head);
+    bool is_behind = k > 0 && position_less(position, order->queues[0].sent);
+
+    for (unsigned j = 1; k == 0 && j < order->count; j++)
+        is_behind = is_behind || position_less(position, order->queues[j].sent);
+    return is_behind;
+}
+
 static void
 note_delivered(struct order *order, unsigned k)
 {
-    const struct queue *queue = &order->queues[k];
+    struct queue *queue = &order->queues[k];
+    const struct position position = position_of(&queue->head);
 
-    count_unordered(order, &order->queues[k]);
-    position_raise(&order->queues[k].delivered, position_of(&queue->head));
+    count_unordered(order, queue);
+    queue->head.is_late = queue->head.is_late || is_late(order, k);
+    position_raise(&queue->delivered, position);
+    position_raise(&queue->sent, position);
     for (unsigned j = 1; k == 0 && j < order->count; j++)
         position_raise(&order->queues[j].needed, queue->needs[j]);
 }

@@ -3,7 +3,8 @@
 -- KEYS: progress. ARGV: owner token, system identifier, timeline, '1' with several shards,
 -- otherwise '', database oid, database name.
 -- Returns {position, timeline, read} as stored; without progress '', the given timeline, ''. With
--- several shards also the route of the newest notification with a commit, or ''.
+-- several shards also the route of the newest notification with a commit, '' without any, or '-' if
+-- it was not found.
 local progress, prefix = KEYS[1], KEYS[1]:match('^(.*)' .. KEY_PROGRESS)
 local meta = prefix .. KEY_META
 
@@ -75,5 +76,5 @@ if ARGV[4] == '' then return {position, timeline, read} end
 
 -- Only the newest pages are searched: readers do not wait for an older notification.
 -- include: reverse_scan.lua
-local _, newest_route = newest_notification(prefix .. KEY_STREAM, '+', 32, function() return true end)
-return {position, timeline, read, newest_route or ''}
+local found, newest_route = newest_notification(prefix .. KEY_STREAM, '+', 32, function() return true end)
+return {position, timeline, read, newest_route or found == nil and '' or '-'}

@@ -62,11 +62,13 @@ struct shard {
     /* WAL position of the entries up to `seen`; with several shards */
     struct position seen_position;
     struct position newest_sent; /* newest notification sent to the shard; with several shards */
-    uint64_t notification_max;   /* proto-max-bulk-len of the server */
-    bool syncs_always;           /* appendfsync always: acknowledged writes are on disk */
-    bool has_first_entry;        /* `meta` contains the stream's first entry */
-    uint64_t read_lsn;           /* read position of the feed, including batches in flight */
-    uint64_t acquired_lsn;       /* position of the newest frame when the slot was acquired */
+    struct position newest_acquired; /* the same when the slot was acquired */
+    struct position late_before;     /* notifications before it get FRAME_LATE */
+    uint64_t notification_max;       /* proto-max-bulk-len of the server */
+    bool syncs_always;               /* appendfsync always: acknowledged writes are on disk */
+    bool has_first_entry;            /* `meta` contains the stream's first entry */
+    uint64_t read_lsn;               /* read position of the feed, including batches in flight */
+    uint64_t acquired_lsn;           /* position of the newest frame when the slot was acquired */
     uint64_t acquired_ordinal;
     uint32_t acquired_timeline;
     struct replicas_wait replicas;

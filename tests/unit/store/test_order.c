@@ -96,6 +96,7 @@ struct released {
     bool is_wrong;
     uint64_t next[STORE_SHARDS_MAX]; /* entry of each stream */
     uint64_t newest[STORE_SHARDS_MAX];
+    size_t late;
     char list[256]; /* shard and ms of the first ones */
 };
 
@@ -107,6 +108,7 @@ release(void *ctx, const struct entry *entry)
     uint64_t at = entry->frame.commit_lsn;
 
     released->count++;
+    released->late += entry->is_late;
     released->is_wrong = released->is_wrong || entry->id.ms != ++released->next[k];
     if (strlen(released->list) < sizeof(released->list) - 16)
         snprintf(released->list + strlen(released->list), 16, "%u:%u ", k, (unsigned)entry->id.ms);
@@ -209,6 +211,7 @@ check_random_order(unsigned seed)
         if (!has_read)
             fail_msg("seed %u: nothing is read any more", seed);
     }
+    assert_int_equal(released.late, 0);
     if (released.is_wrong || released.count != wanted)
         fail_msg("seed %u: %zu of %zu, %s order", seed, released.count, wanted,
                  released.is_wrong ? "not in" : "in");
@@ -468,7 +471,9 @@ test_wait_times_out(void **state)
     add(1, 1, 13, "0:c.1", false);
     assert_true(read_some(order, 1, 9));
     assert_string_equal(released.list, "1:1 1:2 ");
+    assert_int_equal(released.late, 0);
     assert_true(read_some(order, 0, 9));
+    assert_int_equal(released.late, 1);
     add(1, 2, 15, "0:e.1", false);
     assert_true(read_some(order, 1, 9));
     assert_string_equal(released.list, "1:1 1:2 0:1 ");

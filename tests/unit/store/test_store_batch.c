@@ -282,6 +282,38 @@ test_newest_notification_of_each_shard_is_recorded(void **state)
     store_batch_free(batch);
 }
 
+/* Readers may have received newer ones of another shard. */
+static void
+test_late_notifications_are_marked(void **state)
+{
+    static struct shard behind[4];
+    struct store four = {.shards = behind, .shard_count = 4};
+    unsigned own = shard_of_user(4, "u1", 2);
+    struct store_batch *batch;
+    struct batch_notification found;
+    size_t at = 0;
+
+    (void)state;
+    behind[own].late_before = (struct position){7, 5};
+    batch = store_batch_new(&four);
+    for (unsigned char i = 4; i <= 5; i++) {
+        struct frame mine = notification_for("USER", TARGETS_U1, 1, i);
+        struct frame group = notification_for("TEAM", TARGETS_U1, 1, i);
+
+        mine.as.notification.head = group.as.notification.head = text("HEADHEAD");
+        store_batch_add(batch, &mine);
+        store_batch_add(batch, &group);
+    }
+    for (unsigned i = 0; i < 2; i++) {
+        assert_int_equal(batch_next_notification(&batch->parts[own], &at, &found), RC_OK);
+        assert_int_equal(found.route.at[FRAME_AT_FLAGS + 1] & FRAME_LATE, i == 0 ? FRAME_LATE : 0);
+    }
+    at = 0;
+    assert_int_equal(batch_next_notification(&batch->parts[0], &at, &found), RC_OK);
+    assert_int_equal(found.route.at[FRAME_AT_FLAGS + 1] & FRAME_LATE, 0);
+    store_batch_free(batch);
+}
+
 int
 main(void)
 {
@@ -295,6 +327,7 @@ main(void)
         cmocka_unit_test(test_users_keep_their_shards),
         cmocka_unit_test(test_shard_receives_only_missing_frames),
         cmocka_unit_test(test_newest_notification_of_each_shard_is_recorded),
+        cmocka_unit_test(test_late_notifications_are_marked),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
