@@ -16,9 +16,9 @@ struct hub;
 
 /*
  * Accepts connections from the sockets and serves them on the loop. Returns NULL after logging the
- * reason. config, hub, stats and process must outlive the gate. The caller keeps ownership of the
- * descriptors. hub is NULL in a process without the role gate, which serves health and
- * metrics only.
+ * reason. config, hub, stats and process must outlive the gate. The caller still owns the
+ * descriptors. hub is NULL in a process without the role gate, which serves only health probes and
+ * metrics.
  */
 struct gate *gate_open(struct ev_loop *loop, const struct config *config, struct hub *hub,
                        struct stats *stats, const struct gate_process *process,
@@ -26,14 +26,15 @@ struct gate *gate_open(struct ev_loop *loop, const struct config *config, struct
 
 /*
  * Starts a graceful shutdown: stops accepting, sends bye 4201 with `in` spread over the drain
- * period, and closes. Calls on_drained after the last connection closed, or when the period ends.
+ * period, and closes. Calls on_drained after the last connection has closed, or when the period
+ * ends.
  */
 void gate_drain(struct gate *gate, void (*on_drained)(void *ctx), void *ctx);
 
 /* Kill switch. While push is off, WebSocket and SSE are closed and rejected; polls are served. */
 void gate_push_set(struct gate *gate, bool on);
 
-/* Verifies tokens with the keys of the config from now on. */
+/* From now on, verifies tokens with the keys of the config. */
 void gate_reload_keys(struct gate *gate);
 
 /* Closes all connections and frees the gate. Accepts NULL. */

@@ -50,7 +50,7 @@ read_id(const struct gate_route *route, const char *path, char ret_id[FRAME_UUID
            frame_uuid_parse(path + len, strlen(path + len), ret_id);
 }
 
-/* Is the route served on the listener that accepted `fd`? */
+/* Whether the route is served on the listener that accepted `fd`. */
 static bool
 is_served(const struct gate *gate, int fd, const struct gate_route *route)
 {
@@ -74,7 +74,7 @@ find_route(const struct gate *gate, int fd, const char *path, char ret_id[FRAME_
     return NULL;
 }
 
-/* Hints for paths that users open in a browser. */
+/* Returns hints for paths that users open in a browser. */
 static const char *
 not_found_hint(const struct gate *gate, int fd, const char *path)
 {
@@ -98,7 +98,7 @@ make_wrong_method(const struct gate_route *route, struct response *ret_response)
     response_header(ret_response, "Allow: %s", route->methods);
 }
 
-/* NULL: no such route. */
+/* NULL: the route does not exist. */
 static const struct gate_route *
 route_of(const struct gate *gate, int fd, const char *target, size_t len)
 {

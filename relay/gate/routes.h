@@ -4,6 +4,6 @@
 
 #include "gate/http/request.h"
 
-extern const struct gate_route GATE_ROUTES[]; /* ends with a NULL path */
+extern const struct gate_route GATE_ROUTES[]; /* terminated by a NULL path */
 
 #endif

@@ -15,16 +15,17 @@
 
 #define SWEEP_MAX_MS 1000
 #define SWEEP_MIN_MS 20
-#define TRIM_MIN_CHANGE 1024 /* change in clients that is worth a malloc_trim */
-#define STABLE_MAX_CHANGE 64 /* change between two sweeps below which the number is stable */
+#define TRIM_MIN_CHANGE 1024 /* minimum change of the number of clients for a malloc_trim */
+/* the number is stable if it changes less than this between two sweeps */
+#define STABLE_MAX_CHANGE 64
 
 struct sweep {
     struct ev_timer timer;
     unsigned iterations_counted;   /* ev_iteration at the last sweep */
-    int clients_swept;             /* connections and streams, at the last sweep */
-    int clients_trimmed;           /* .. and at the last malloc_trim */
+    int clients_swept;             /* connections and streams at the last sweep */
+    int clients_trimmed;           /* connections and streams at the last malloc_trim */
     int64_t drain_until_us;        /* monotonic */
-    void (*on_drained)(void *ctx); /* NULL: not draining, or called */
+    void (*on_drained)(void *ctx); /* NULL: not draining, or already called */
     void *drained_ctx;
 };
 
@@ -51,7 +52,7 @@ check_drained(struct gate *gate, int64_t now_us)
     on_drained(sweep->drained_ctx);
 }
 
-/* Returns free heap memory to the system after many clients connected or left. */
+/* Returns free heap memory to the system after many clients have connected or disconnected. */
 static void
 trim_memory(struct gate *gate)
 {
@@ -65,7 +66,7 @@ trim_memory(struct gate *gate)
     (void)malloc_trim(0);
 }
 
-/* Adds to the counter: a replacement worker must not reset it. */
+/* Adds to the counter, so that a replacement worker does not reset it. */
 static void
 count_loop_iterations(struct gate *gate)
 {

@@ -1,4 +1,4 @@
-/* attach.c: begins and ends a session. */
+/* attach.c: starts and ends sessions. */
 #include "hub/attach.h"
 
 #include <stdio.h>
@@ -66,7 +66,7 @@ hub_attach(struct hub *hub, const struct session_request *request,
         presence_arrived(hub, session->client.user);
     join(session, "USER", request->user);
     for (size_t i = 0; i < request->group_count; i++) {
-        /* A token grants groups only, not another user or ALL. */
+        /* A token can grant only groups, not another user or ALL. */
         if (strcmp(request->groups[i].audience, "USER") != 0)
             join(session, request->groups[i].audience, request->groups[i].target);
     }

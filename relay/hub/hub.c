@@ -33,9 +33,9 @@
 
 #define RETRY_S 1.0
 #define HEARTBEAT_S 2.0    /* due.lua expires a relay after 10 s */
-#define ACK_EVENTS_MAX 256 /* ids in one `acked` */
+#define ACK_EVENTS_MAX 256 /* maximum ids in one `acked` */
 
-/* Only notifications of the shared stream report all shards; the others are for one user. */
+/* Only notifications of the shared stream report all shards; others have a single recipient. */
 static struct notification *
 notification_of(const struct hub *hub, const struct entry *entry)
 {
@@ -48,7 +48,7 @@ notification_of(const struct hub *hub, const struct entry *entry)
     return hub_notification_new(hub, entry, heads);
 }
 
-/* A retry is of an old transaction, perhaps of a server that no longer exists. */
+/* The transaction of a retry is old, and the server it ran on may no longer exist. */
 static void
 note_xid(struct hub *hub, const struct entry *entry)
 {
@@ -85,7 +85,10 @@ on_member(void *ctx, const struct reader_member *member)
     struct membership *of_user, *next;
 
     hub_publish(hub);
-    /* Also for a user without a session: a later one has the membership, and gets no `reload`. */
+    /*
+     * Also without a session of the user: a later session has the membership, and receives no
+     * `reload`.
+     */
     recent_xids_add(&hub->recent_xids,
                     &(struct recent_xid){.xid = member->xid, .commit_us = clock_wall_us()});
     user = hub_find_user(hub, member->user);
@@ -115,7 +118,7 @@ on_reload(void *ctx, const struct reader_reload *reload)
                           reload != NULL && reload->xid != 0);
 }
 
-/* Removes the first user's pairs from *pairs, as many as fit. Returns their number. */
+/* Removes the pairs of the first user from *pairs, up to the limit. Returns their number. */
 static size_t
 pop_ack_events(struct bytes *pairs, struct bytes *ret_user,
                char ids[ACK_EVENTS_MAX][FRAME_UUID_TEXT + 1])
@@ -168,7 +171,7 @@ on_reader_resumed(void *ctx)
     }
 }
 
-/* Of notifications that this relay has not read. */
+/* Adds the transactions of notifications that this relay has not read. */
 static void
 add_earlier_xids(struct hub *hub, const struct transactions *transactions)
 {
@@ -178,8 +181,9 @@ add_earlier_xids(struct hub *hub, const struct transactions *transactions)
 }
 
 /*
- * Its sessions read earlier notifications from the store. Later ones, and a gap after load
- * shedding, report cursors that are not before the newest entry: nothing of the shard was dropped.
+ * The shard's sessions read earlier notifications from the store. Cursors of later notifications,
+ * and of a gap after load shedding, are not before the newest entry: nothing of the shard was
+ * dropped.
  */
 static void
 on_followed(void *ctx, const struct reader_followed *followed)
@@ -241,7 +245,7 @@ on_store_up(void *ctx)
 
     if (!hub->has_head || strcmp(hub->epoch, store_epoch(hub->store)) != 0)
         set_epoch(hub);
-    presence_announce(hub); /* before retries are due */
+    presence_announce(hub); /* before retries become due */
     acks_resume(hub);
     advance_all(hub);
 }
@@ -338,7 +342,7 @@ hub_close(struct hub *hub)
     turn_stop(hub);
     acks = hub->acks.queued.count + hub->acks.sent.count + hub->acks.waiting.count;
     if (acks > 0)
-        log_info("hub", "acks not stored: their notifications stay pending",
+        log_info("hub", "acks not stored: their notifications remain pending",
                  LOG_UINT("count", acks));
 }
 

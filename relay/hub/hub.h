@@ -17,7 +17,7 @@ struct store;
 struct hub *hub_open(struct ev_loop *loop, const struct config *config, struct store *store,
                      struct rows *rows, struct stats *stats);
 
-/* The store that it reads. */
+/* The store from which it reads. */
 struct store *hub_store(const struct hub *hub);
 
 /* The number of sessions of a user on this relay. */
@@ -26,7 +26,7 @@ size_t hub_user_sessions(struct hub *hub, const char *user);
 /* Stops reading. All sessions must have been detached. Accepts NULL. */
 void hub_close(struct hub *hub);
 
-/* After hub_close and store_close, because replies may arrive until then. Accepts NULL. */
+/* Call it after hub_close and store_close, because replies may arrive until then. Accepts NULL. */
 void hub_free(struct hub *hub);
 
 #endif

@@ -1,4 +1,4 @@
-/* live_rows.c: asks for the rows of live rules, and decides which snapshots a client accepts. */
+/* live_rows.c: requests the rows of live rules, and decides which snapshots a client accepts. */
 #include "hub/live_rows.h"
 
 #include "base/clock.h"
@@ -14,12 +14,12 @@ static bool
 contains_all(const struct hub *hub, struct cursor cursor, unsigned own,
              const struct snapshot *snapshot)
 {
-    /* A client may have resumed from the cursor of a relay that has read further. */
+    /* A client may have resumed with a cursor from a relay that has read further. */
     return cursor_reaches(replay_buffer_head(&hub->replay_buffer, own), cursor) &&
            recent_xids_are_in(&hub->recent_xids, cursor, own, snapshot, clock_wall_us());
 }
 
-/* Before INBOX a session has no cursor: its client has not received `connected`. */
+/* A session has no cursor before INBOX: its client has not received `connected`. */
 static bool
 has_cursor(const struct session *session)
 {
@@ -51,7 +51,7 @@ note_cursor(struct list_request *request)
 }
 
 /*
- * Changes between the request and its result may be missing in the rows: the client receives their
+ * The rows may lack changes between the request and its result: the client receives their
  * notifications, and applies them.
  */
 static bool

@@ -1,4 +1,4 @@
-/* live_rows.h: requests of clients for the rows of live rules. */
+/* live_rows.h: client requests for the rows of live rules. */
 #ifndef CLAIRON_HUB_LIVE_ROWS_H
 #define CLAIRON_HUB_LIVE_ROWS_H
 
@@ -14,29 +14,29 @@ struct session;
 struct snapshot;
 
 /*
- * Sends the rows that the rule addresses to the session's user as frames `rows`, or an `err`.
+ * Sends the rows that the rule addresses to the session's user as `rows` frames, or an `err` frame.
  * Later changes of the user's memberships send `reload`. False: nothing is sent, because too many
- * replies wait; the caller rejects the request.
+ * replies are queued; the caller rejects the request.
  */
 MUST_CHECK bool session_request_rows(struct session *session, const char *source, const char *rule,
                                      int64_t request_id);
 
 /*
- * The client has rows of this rule from elsewhere. Changes of them that cause no notifications send
+ * The client has read rows of this rule elsewhere. Changes of these rows without notifications send
  * `reload`.
  */
 void session_watch_rows(struct session *session, const char *source, const char *rule);
 
 /*
- * For rows of this rule from the application: true if the snapshot contains all transactions with a
- * notification before the cursor. Watches the rows.
+ * For rows of this rule that the application has read: true if the snapshot contains all
+ * transactions that have a notification before the cursor. Watches the rows.
  */
 bool session_accepts_snapshot(struct session *session, const char *source, const char *rule,
                               const struct snapshot *snapshot);
 
-/* How far the relay has read the streams of a user. */
+/* The position up to which the relay has read the streams of a user. */
 struct hub_cursor {
-    bool is_known; /* the store was up once */
+    bool is_known; /* the store has been up */
     unsigned own_shard;
     struct cursor cursor;
 };
@@ -46,7 +46,7 @@ struct hub_cursor hub_cursor_of(const struct hub *hub, const char *user);
 bool hub_accepts_snapshot(const struct hub *hub, const struct hub_cursor *reached,
                           const struct snapshot *snapshot);
 
-/* Reads the rows; NULL: no connection string. */
+/* Returns the reader of rows; NULL: no connection string. */
 struct rows *hub_rows(const struct hub *hub);
 
 #endif

@@ -1,4 +1,4 @@
-/* load_shedding.c: measures overload, and announces to clients what was dropped. */
+/* load_shedding.c: measures overload, and announces dropped notifications to clients. */
 #include "hub/load_shedding.h"
 
 #include <string.h>
@@ -11,7 +11,7 @@
 #include "hub/session/cursors.h"
 #include "hub/turn.h"
 
-#define ANNOUNCE_US (30 * 1000000) /* from the first dropped notification, at the latest */
+#define ANNOUNCE_US (30 * 1000000) /* maximum time from the first dropped notification to the gap */
 
 static void
 record_delay(struct ready_list *ready, int64_t delay_us)
@@ -80,12 +80,12 @@ on_measure(struct ev_loop *loop, ev_timer *timer, int events)
 
     (void)events;
     ev_timer_again(loop,
-                   timer); /* a late timer would fire twice, and measure no delay the second time */
+                   timer); /* a late timer would fire twice, and the second time measure no delay */
     if (hub->ready.probe != NULL)
         record_delay(&hub->ready, now_us - hub->ready.probe_us);
     record_delay(&hub->ready,
-                 now_us - shed->measured_us - PRESSURE_EVERY_MS * 1000); /* a long turn */
-    hub_publish(hub); /* at the level at which it was read */
+                 now_us - shed->measured_us - PRESSURE_EVERY_MS * 1000); /* a long loop iteration */
+    hub_publish(hub); /* at the level that applied when it was read */
     if (pressure_measure(&shed->pressure, &limits, now_us, hub->ready.delay_us,
                          hub->queued_bytes)) {
         set_level(hub, before, now_us);

@@ -1,4 +1,4 @@
-/* load_shedding.h: measures overload, and announces to clients what was dropped. */
+/* load_shedding.h: measures overload, and announces dropped notifications to clients. */
 #ifndef CLAIRON_HUB_LOAD_SHEDDING_H
 #define CLAIRON_HUB_LOAD_SHEDDING_H
 
@@ -7,7 +7,7 @@ struct hub;
 void shed_start(struct hub *hub);
 void shed_stop(struct hub *hub);
 
-/* The store was emptied: the new epoch's gap covers all that was dropped. */
+/* Called when the store was emptied: the gap of the new epoch covers all dropped notifications. */
 void shed_reset(struct hub *hub);
 
 #endif

@@ -1,4 +1,4 @@
-/* presence.c: reports to the store which users are connected: only they receive retries. */
+/* presence.c: reports the connected users to the store: only they receive retries. */
 #include "hub/presence.h"
 
 #include <stdlib.h>
@@ -22,16 +22,18 @@ on_presence_stored(void *ctx, enum rc rc, bool was_registered)
         return;
     if (rc != RC_OK)
         hub->presence_is_stale =
-            true; /* as when the store is full: sent again after the next heartbeat */
+            /* for example, the store is full: the change is sent again after the next heartbeat */
+            true;
     else if (!was_registered || hub->presence_is_stale)
         presence_announce(hub);
     if (rc != RC_OK || was_registered)
         return;
     DL_FOREACH_SAFE (hub->sessions, session, next)
-        session_reconcile(session); /* an expired relay receives no acks from others */
+        /* after its expiration, a relay misses the acks that other relays store */
+        session_reconcile(session);
 }
 
-/* While the store is down nothing is sent: all users are announced when it is back. */
+/* While the store is down nothing is sent: all users are reported when it is up again. */
 static void
 send_change(struct hub *hub, enum store_presence_change what, const char *const *users,
             size_t count, store_presence_stored *done)

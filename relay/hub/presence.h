@@ -1,17 +1,17 @@
-/* presence.h: reports to the store which users are connected. */
+/* presence.h: reports the connected users to the store. */
 #ifndef CLAIRON_HUB_PRESENCE_H
 #define CLAIRON_HUB_PRESENCE_H
 
 struct hub;
 
-/* A user's first session began here, or the last one ended. */
+/* The user's first session on this relay started, or the last one ended. */
 void presence_arrived(struct hub *hub, const char *user);
 void presence_left(struct hub *hub, const char *user);
 
-/* Every few seconds; the store expires a relay without heartbeats. */
+/* Call it every few seconds; the store expires a relay without heartbeats. */
 void presence_heartbeat(struct hub *hub);
 
-/* Reports all users: the store is back, or has lost this relay's users. */
+/* Reports all users. Call it when the store is up again, or has lost this relay's users. */
 void presence_announce(struct hub *hub);
 
 #endif

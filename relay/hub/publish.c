@@ -9,7 +9,7 @@
 #include "hub/session/members.h"
 #include "hub/session/shed.h"
 
-/* A retry is for users with a pending ack who still belong to the audience. */
+/* Sends a retry to users with a pending ack who still belong to the audience. */
 static void
 publish_retry(struct hub *hub, struct notification *notification)
 {
@@ -26,7 +26,8 @@ publish_retry(struct hub *hub, struct notification *notification)
             if (session_is_recipient(member->session, &notification->frame))
                 session_offer_retry(member->session, notification);
             else
-                session_inflight_missed(member->session, notification); /* sent if it joins again */
+                /* sent if the user joins again */
+                session_inflight_missed(member->session, notification);
         }
     }
 }
@@ -41,7 +42,7 @@ offer_one(struct hub *hub, struct session *session, struct notification *notific
         session_offer(session, notification);
 }
 
-/* `batch` holds this notification alone, or several with the same recipients. */
+/* `batch` contains only this notification, or several with the same recipients. */
 static void
 offer_to(struct hub *hub, const char *key, size_t len, struct notification *notification,
          struct fanout_batch *batch)
@@ -52,7 +53,7 @@ offer_to(struct hub *hub, const char *key, size_t len, struct notification *noti
     if (audience == NULL)
         return;
     DL_FOREACH (audience->members, member) {
-        if (member->next != NULL) { /* many members, far apart in memory */
+        if (member->next != NULL) { /* there may be many members, far apart in memory */
             __builtin_prefetch(member->next->next);
             __builtin_prefetch(&member->next->session->outbound.batch);
         }
@@ -60,7 +61,7 @@ offer_to(struct hub *hub, const char *key, size_t len, struct notification *noti
     }
 }
 
-/* To members of the smallest part that belong to all other parts. */
+/* Offers it to the members of the smallest part who belong to all other parts. */
 static void
 offer_to_parts(struct hub *hub, struct bytes target, struct notification *notification,
                struct fanout_batch *batch)
@@ -101,7 +102,7 @@ offer(struct hub *hub, struct notification *notification, struct fanout_batch *b
     }
 }
 
-/* Offers the first notifications, as many as form a batch. Returns their number. */
+/* Offers the first notifications, up to the end of a batch. Returns their number. */
 static unsigned
 publish_some(struct hub *hub, struct notification **notifications, unsigned count)
 {

@@ -4,7 +4,9 @@
 
 struct hub;
 
-/* Offers the notifications read in this iteration, in order. Only hub_publish calls it. */
+/*
+ * Offers the notifications that were read in this iteration, in order. Only hub_publish calls it.
+ */
 void publish_unpublished(struct hub *hub);
 
 #endif

@@ -16,7 +16,7 @@
 
 #define SENDS_PER_TURN 256
 
-/* Prefetches the next two sessions while one sends: they are many, and far apart in memory. */
+/* Prefetches the next two sessions while one sends: there are many, far apart in memory. */
 static void
 prefetch_sessions(const struct session *next)
 {
@@ -28,7 +28,7 @@ prefetch_sessions(const struct session *next)
 }
 
 /*
- * The inbox does not reflect acks and delivery reports still queued in this relay. A report to
+ * The inbox does not reflect acks and delivery reports that are queued in this relay. A report to
  * another shard may be stored after the inbox was read: notifications that it releases would then
  * follow later ones.
  */
@@ -95,7 +95,7 @@ run_steps(struct hub *hub)
     }
 }
 
-/* Ends, because replies to these requests arrive in later turns. */
+/* This loop ends, because replies to these requests arrive in later turns. */
 static void
 run_pending_work(struct hub *hub)
 {
@@ -143,7 +143,7 @@ on_more(struct ev_loop *loop, ev_idle *idle, int events)
     (void)events;
 }
 
-/* Before the loop sleeps. Limited, so that acks and new connections are served in between. */
+/* Runs before the loop sleeps. Limited, so that acks and new connections are served in between. */
 static void
 on_turn(struct ev_loop *loop, ev_prepare *prepare, int events)
 {

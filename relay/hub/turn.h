@@ -10,18 +10,18 @@ void turn_start(struct hub *hub);
 void turn_stop(struct hub *hub);
 
 /*
- * Offers the notifications read in this iteration, in order. Call it before a change of memberships
- * or acks.
+ * Offers the notifications that were read in this iteration, in order. Call it before a change of
+ * memberships or acks.
  */
 void hub_publish(struct hub *hub);
 
 /*
- * Processes the ready list; of the sessions that have something to send, the first `max`. Frees
- * closed sessions. True: others are left.
+ * Processes the ready list. Sends for at most `max` sessions. Frees closed sessions. True: sessions
+ * are left.
  */
 bool hub_send_some(struct hub *hub, unsigned max);
 
-/* Refills all sessions that have room; on a heartbeat any room is enough. */
+/* Refills all sessions that have room; on a heartbeat, any room is sufficient. */
 void hub_refill(struct hub *hub, bool is_heartbeat);
 
 #endif

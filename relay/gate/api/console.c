@@ -49,7 +49,7 @@ add_relay(struct gate *gate, struct buffer *out)
     return rc;
 }
 
-/* Bytes of WAL received and not confirmed; null without the role feed. */
+/* Bytes of WAL that were received and not confirmed; null without the role feed. */
 static enum rc
 add_slot(struct gate *gate, struct buffer *out)
 {
@@ -62,7 +62,7 @@ add_slot(struct gate *gate, struct buffer *out)
                        gate->config->feed.slot, received > confirmed ? received - confirmed : 0);
 }
 
-/* `store`: the store's overview as JSON; empty: the store is down. */
+/* `store`: the store's overview as JSON; empty if the store is down. */
 static void
 respond_overview(struct gate_request *request, struct bytes store)
 {
@@ -104,7 +104,7 @@ gate_console_overview(struct gate_request *request)
         on_overview(store_request, RC_IO, (struct bytes){NULL, 0});
 }
 
-/* Responds {"`name`": json}. */
+/* Responds with {"`name`": json}. */
 static void
 respond_json(struct gate_request *request, enum rc rc, const char *name, struct bytes json)
 {
@@ -161,9 +161,7 @@ on_user(void *ctx, enum rc rc, struct bytes json)
     gate_request_respond_whole(request, &response, rc);
 }
 
-/*
- * Reads a stream entry id from a query argument such as "before=". False: the response is queued.
- */
+/* Reads a stream entry id from a query argument such as "before=". False: a response is queued. */
 static bool
 read_entry_argument(struct gate_request *request, const char *name, bool *ret_has_bound,
                     struct entry_id *ret_entry)
@@ -185,7 +183,7 @@ read_entry_argument(struct gate_request *request, const char *name, bool *ret_ha
 typedef enum rc entries_query(struct store *store, const struct entry_id *bound,
                               store_described *done, void *ctx);
 
-/* Queries the store for the stream entries before or after the one in the query, if any. */
+/* Requests stream entries from the store, before or after the entry in the query, if any. */
 static void
 query_entries(struct gate_request *request, const char *name, entries_query *query,
               store_described *done)
@@ -207,7 +205,7 @@ gate_console_errors(struct gate_request *request)
     query_entries(request, "before=", store_errors, on_errors);
 }
 
-/* Polled by the live tail; no state is kept between requests. */
+/* Polled by the live view; no state is kept between requests. */
 void
 gate_console_latest(struct gate_request *request)
 {
@@ -246,7 +244,7 @@ gate_console_rules(struct gate_request *request)
     gate_request_respond_whole(request, &response, rc);
 }
 
-/* Reads the stream entry id from the body. False: the response is queued. */
+/* Reads the stream entry id from the body. False: a response is queued. */
 static bool
 read_entry(struct gate_request *request, struct entry_id *ret_entry)
 {

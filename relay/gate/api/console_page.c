@@ -43,7 +43,7 @@ gate_console_script(struct gate *gate, struct response *ret_response)
     respond_text(ret_response, "text/javascript; charset=utf-8", gate_console_console_js);
 }
 
-/* The page's relative links only work from /console. */
+/* The page's relative links work only at /console. */
 void
 gate_console_folder(struct gate *gate, struct response *ret_response)
 {

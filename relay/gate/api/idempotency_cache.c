@@ -1,4 +1,4 @@
-/* idempotency_cache.c: the most recent idempotency keys of each client. */
+/* idempotency_cache.c: caches the most recent idempotency keys of each client. */
 #include "gate/api/idempotency_cache.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 #include "hub/fanout/client_pos.h"
 
 struct known_key {
-    char *key; /* NULL: free */
+    char *key; /* NULL: unused */
     char digest[IDEMPOTENCY_DIGEST_MAX + 1];
     char id[FRAME_UUID_TEXT + 1];
     int64_t since_us;
@@ -114,7 +114,9 @@ idempotency_cache_forget(struct idempotency_cache *cache, const char *client, co
     known->key = NULL;
 }
 
-/* Moves or adds the client to the end, so that the first is the least recently used. */
+/*
+ * Moves or adds the client to the end of the list, whose first client is the least recently used.
+ */
 static struct cache_client *
 touch_client(struct idempotency_cache *cache, const char *name)
 {

@@ -1,8 +1,8 @@
 /*
- * idempotency_cache.h: the most recent idempotency keys of each client, in front of the store.
+ * idempotency_cache.h: caches the most recent idempotency keys of each client.
  *
- * The cache answers most repeats without a round trip, even if the store is down. On a miss the
- * store decides. A key is only cached after the store's reply.
+ * A cached repeat needs no request to the store, so it succeeds even if the store is down. On a
+ * miss the store decides. A key is cached only after the store's reply.
  */
 #ifndef CLAIRON_GATE_API_IDEMPOTENCY_CACHE_H
 #define CLAIRON_GATE_API_IDEMPOTENCY_CACHE_H
@@ -22,20 +22,20 @@ struct idempotency_cache *idempotency_cache_new(void);
 void idempotency_cache_free(struct idempotency_cache *cache); /* accepts NULL */
 
 /*
- * True: `key` of `client` is cached and not older than `kept_us`; ret_id is its notification, and
- * ret_is_same is true for an equal digest. `epoch` is the store's epoch; a new one empties the
+ * True if `key` of `client` is cached and not older than `kept_us`. ret_id is its notification;
+ * ret_is_same is true if the digest is equal. `epoch` is the store's epoch; a new epoch empties the
  * cache. Times are monotonic, in microseconds.
  */
 bool idempotency_cache_find(struct idempotency_cache *cache, const char *epoch, const char *client,
                             const char *key, const char *digest, int64_t now_us, int64_t kept_us,
                             bool *ret_is_same, char ret_id[FRAME_UUID_TEXT + 1]);
 
-/* Removes a key whose notification the store lost. */
+/* Removes a key whose notification the store has lost. */
 void idempotency_cache_forget(struct idempotency_cache *cache, const char *client, const char *key);
 
 /*
- * Adds a key that the store has had since `now_us` or before. Copies the texts; ignores a digest or
- * id over its limit.
+ * Adds a key that the store has had since `now_us` or earlier. Copies the strings; ignores a digest
+ * or id that exceeds its limit.
  */
 void idempotency_cache_keep(struct idempotency_cache *cache, const char *epoch, const char *client,
                             const char *key, const char *digest, const char *id, int64_t now_us);

@@ -20,8 +20,9 @@
 #define LINES_MAX 1024
 #define TARGET_BYTES (1024 * 1024) /* size that ends the poll */
 #define BYTES_MAX (64 * 1024 * 1024)
-#define STORE_GRACE_US (5 * 1000000) /* extra time for the store after the wait */
-#define RECHECK_FIRST_S 0.005        /* delay after the wait, so that the store can reply */
+#define STORE_GRACE_US (5 * 1000000) /* extra time for the store after the end of the wait */
+/* delay after the end of the wait, in which the store can reply */
+#define RECHECK_FIRST_S 0.005
 #define RECHECK_S 0.02
 
 static struct gate_poll *
@@ -30,7 +31,7 @@ poll_of(struct gate_request *request)
     return (struct gate_poll *)request->route_state;
 }
 
-/* A query argument as integer, capped at `max`; `fallback` if absent; -1 if invalid. */
+/* Reads a query argument as an integer, capped at `max`. `fallback` if absent; -1 if invalid. */
 static int64_t
 read_number(struct gate_request *request, const char *name, int64_t max, int64_t fallback)
 {
@@ -47,7 +48,7 @@ read_number(struct gate_request *request, const char *name, int64_t max, int64_t
     return value <= max ? value : max;
 }
 
-/* The sweep is up to a second late, too late for a poll that does not wait. */
+/* The sweep is up to a second late, which is too late for a poll that does not wait. */
 static void
 on_recheck(struct ev_loop *loop, struct ev_timer *timer, int events)
 {
@@ -141,7 +142,7 @@ save_pos(struct gate_request *request, const char *line, size_t len)
         snprintf(poll->pos, sizeof(poll->pos), "%.*s", (int)pos.len, (const char *)pos.at);
 }
 
-/* False: no room in the response. */
+/* False: the response has no room. */
 static bool
 add_line(struct gate_request *request, const char *line, size_t len)
 {
@@ -177,7 +178,8 @@ gate_poll_lines(struct gate_request *request, const char *text, size_t len)
 }
 
 /*
- * Called one iteration after the first line, so that the response has all lines of the same batch.
+ * Called one iteration after the first line, so that the response contains all lines of the same
+ * batch.
  */
 void
 gate_poll_writable(struct gate_request *request)
@@ -185,7 +187,7 @@ gate_poll_writable(struct gate_request *request)
     struct gate_poll *poll = poll_of(request);
     if (!poll->has_lines)
         return;
-    /* everything was sent: the cursor may pass the last line */
+    /* All notifications were sent: the cursor may advance past the last line. */
     if (!poll->is_full)
         (void)session_pos(request->session, poll->pos);
     finish(request);

@@ -14,10 +14,10 @@
 /* request->route_state of the route */
 struct gate_poll {
     int64_t deadline_us;
-    struct ev_timer recheck; /* checks the deadline, then repeats */
+    struct ev_timer recheck; /* checks the deadline once, then repeatedly */
     int max;                 /* maximum number of notifications */
     int line_count;
-    bool has_lines;            /* has a line that ends the poll */
+    bool has_lines;            /* contains a line that ends the poll */
     bool is_full;              /* the response is full */
     char pos[SESSION_POS_MAX]; /* cursor of the last line */
 };

@@ -1,4 +1,4 @@
-/* process.h: callbacks of the routes into the process: readiness, push switch, rules. */
+/* process.h: callbacks from the routes into the process: readiness, push switch, rules. */
 #ifndef CLAIRON_GATE_API_PROCESS_H
 #define CLAIRON_GATE_API_PROCESS_H
 
@@ -11,7 +11,7 @@ struct buffer;
 struct gate_process {
     /* Appends the members of a JSON object, such as "feed":"streaming","store":"up". */
     bool (*ready)(void *ctx, struct buffer *detail);
-    /* Switches push in all processes that serve this port. */
+    /* Switches push on or off in all processes that serve this port. */
     void (*switch_push)(void *ctx, bool on);
     /* Appends the rules as JSON (feed.h). RC_AGAIN: another process reads the slot. */
     enum rc (*rules)(void *ctx, struct buffer *out);

@@ -1,4 +1,4 @@
-/* publish.c: POST /v1/notifications and GET /v1/notifications/ID, the trace. */
+/* publish.c: POST /v1/notifications, and GET /v1/notifications/ID, which returns the trace. */
 #include "gate/api/publish.h"
 
 #include <stdio.h>
@@ -26,7 +26,7 @@
 #include "wire/publication.h"
 
 #define KEY_MAX 255
-#define TRACEPARENT_MAX 255 /* bytes of the header that are parsed */
+#define TRACEPARENT_MAX 255 /* maximum bytes of the header */
 
 /* A publication in progress, which locks its idempotency key. */
 struct gate_publish_pending {
@@ -67,7 +67,7 @@ is_key_pending(const struct gate *gate, const char *key)
     return pending != NULL;
 }
 
-/* Does not free store_request. */
+/* The caller frees store_request. */
 static void
 pending_free(struct gate_publish_pending *pending)
 {
@@ -113,7 +113,7 @@ respond_expired(struct gate_request *request)
     gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST, "metadata.expiration is in the past");
 }
 
-/* Caches only new notifications: the expiry of an older key in the store is unknown. */
+/* Caches only new notifications: the remaining lifetime of an older key is unknown. */
 static void
 cache_key(const struct gate_publish_pending *pending, enum store_publish outcome, const char *id)
 {
@@ -125,7 +125,7 @@ cache_key(const struct gate_publish_pending *pending, enum store_publish outcome
                                pending->digest, id, pending->since_us);
 }
 
-/* Links the trace to the notification's id, which the other log messages have. */
+/* Logs the trace id with the notification's id, which other log messages contain. */
 static void
 log_trace(const struct gate_publish_pending *pending, const char *id)
 {
@@ -196,7 +196,7 @@ make_digest(const struct buffer *text, char ret_digest[STORE_DIGEST_TEXT + 1])
     bytes_hex(bytes, sizeof(bytes), ret_digest);
 }
 
-/* The length of the user's name comes first, so that keys of two users never collide. */
+/* The length of the user's name is first, so that keys of two users never collide. */
 static char *
 key_of(struct gate_request *request)
 {
@@ -218,7 +218,7 @@ publish(struct gate_request *request, const struct publication *publication)
     char *key = key_of(request);
     struct gate_publish_pending *pending;
 
-    /* with a key it may repeat a request that was in time */
+    /* with a key, it may repeat a request that was not expired */
     if (publication->is_expired && key == NULL) {
         respond_expired(request);
         return;
@@ -259,7 +259,7 @@ gate_publish_headers(struct gate_request *request)
     static const char KEY[] = "idempotency-key:";
 
     own->key = request_header(request->io.wsi, KEY, KEY_MAX);
-    /* An empty key is a client error. Treated as absent, each repeat would be stored. */
+    /* An empty key is a client error: if it were treated as absent, each repeat would be stored. */
     if (own->key == NULL && request_header_is_empty(request->io.wsi, KEY))
         own->key = memory_text(REQUEST_TOO_LONG, strlen(REQUEST_TOO_LONG));
     own->wait_s = gate_publish_wait(request->io.wsi);

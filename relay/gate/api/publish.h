@@ -8,7 +8,7 @@ void gate_publish_open(struct gate *gate);
 /* Publications in progress complete without the gate. */
 void gate_publish_close(struct gate *gate);
 
-/* For routes with a struct gate_publication as route_state; see publish_response.h. */
+/* For routes whose route_state is a struct gate_publication (publish_response.h). */
 void gate_publish_headers(struct gate_request *request);
 void gate_publish(struct gate_request *request);
 void gate_publish_free(struct gate_request *request);

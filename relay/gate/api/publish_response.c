@@ -1,10 +1,11 @@
 /*
- * publish_response.c: delays the response of POST /v1/notifications until the store synced to disk.
+ * publish_response.c: delays the response of POST /v1/notifications until the store has synced to
+ * disk.
  *
  * A store with appendfsync everysec may lose more than the last second of acknowledged writes when
- * it is killed. KeyDB has no WAITAOF, so, as in feed_confirm.c, the gate waits store_fsync_delay_us
- * and then checks that the store still has the notification. If the store restarted in between, it
- * loaded the notification from disk.
+ * it is killed. KeyDB has no WAITAOF. So, as in feed_confirm.c, the gate waits for
+ * store_fsync_delay_us and then checks that the store still has the notification. If the store
+ * restarted meanwhile, it has loaded the notification from disk.
  */
 #include "gate/api/publish_response.h"
 
@@ -30,12 +31,12 @@
 
 struct gate_publish_sync {
     struct gate *gate;              /* NULL: the gate is closed */
-    struct gate_publish_sync *prev; /* in publisher->syncing */
+    struct gate_publish_sync *prev; /* link of publisher->syncing */
     struct gate_publish_sync *next;
     struct store_request *store_request;
     struct ev_timer due;
     bool is_repeated;
-    char *key; /* key of the idempotency cache; NULL: none */
+    char *key; /* key in the idempotency cache; NULL: none */
     char *user;
     char id[FRAME_UUID_TEXT + 1];
 };
@@ -52,7 +53,7 @@ syncing_free(struct gate_publish_sync *syncing)
     free(syncing);
 }
 
-/* The cache must not answer for a notification that the store lost. */
+/* The cache must not return a notification that the store has lost. */
 static void
 forget_key(const struct gate_publish_sync *syncing)
 {
@@ -147,7 +148,7 @@ gate_publish_respond(struct gate_request *request, const char *key, bool is_repe
         respond(request, is_repeated, id, false);
 }
 
-/* End of a preference: a comma outside quotes, or the end of the text. */
+/* Returns the end of a preference: a comma outside quotes, or the end of the value. */
 static const char *
 preference_end(const char *text)
 {
@@ -162,7 +163,7 @@ preference_end(const char *text)
     return text;
 }
 
-/* Seconds of a preference "wait", quoted or not; 0: another preference, or invalid. */
+/* Returns the seconds of a preference "wait", quoted or not; 0: another preference, or invalid. */
 static long
 wait_of(const char *preference)
 {
@@ -190,7 +191,7 @@ wait_of(const char *preference)
     return *end == '\0' || *end == ',' || *end == ';' ? seconds : 0;
 }
 
-/* RFC 7240: the first of equal preferences counts. */
+/* RFC 7240: the first of duplicate preferences is used. */
 int
 gate_publish_wait(struct lws *wsi)
 {

@@ -1,4 +1,4 @@
-/* publish_response.h: responds to a publication, immediately or after the store synced it. */
+/* publish_response.h: responds to a publication, immediately or after the store has synced it. */
 #ifndef CLAIRON_GATE_API_PUBLISH_RESPONSE_H
 #define CLAIRON_GATE_API_PUBLISH_RESPONSE_H
 
@@ -27,12 +27,12 @@ gate_publication_of(struct gate_request *request)
     return (struct gate_publication *)request->route_state;
 }
 
-/* Seconds of "Prefer: wait=10"; 0: none, or out of range. */
+/* Returns the seconds of "Prefer: wait=10"; 0: absent, or out of range. */
 int gate_publish_wait(struct lws *wsi);
 
 /*
- * Responds 201, or 200 for a repeat. Waits for the sync if store.publish_sync or the request asks
- * for it.
+ * Responds with 201, or 200 for a repeat. Waits for the sync if store.publish_sync or the request
+ * requires it.
  */
 void gate_publish_respond(struct gate_request *request, const char *key, bool is_repeated,
                           const char *id);

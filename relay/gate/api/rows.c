@@ -14,8 +14,8 @@
 #include "rows/rows.h"
 #include "wire/client_message.h"
 
-#define GROUPS_MAX 65536           /* bytes of a token's groups as JSON */
-#define SNAPSHOT_ARGUMENT_MAX 8192 /* bytes of a snapshot in a query */
+#define GROUPS_MAX 65536           /* maximum bytes of a token's groups as JSON */
+#define SNAPSHOT_ARGUMENT_MAX 8192 /* maximum bytes of a snapshot in the query */
 
 static struct gate_rows *
 rows_of(struct gate_request *request)
@@ -23,7 +23,7 @@ rows_of(struct gate_request *request)
     return (struct gate_rows *)request->route_state;
 }
 
-/* The relay does not know all groups of a user without a connection. */
+/* For a user without a connection, the relay does not have all groups. */
 static enum rc
 on_add_groups(void *ctx, const char *audience, struct buffer *out)
 {
@@ -33,7 +33,7 @@ on_add_groups(void *ctx, const char *audience, struct buffer *out)
     return RC_AGAIN;
 }
 
-/* The rows have to fit all notifications that this relay has sent to the user. */
+/* The rows must be consistent with all notifications that this relay has sent to the user. */
 static bool
 on_accepts(void *ctx, const struct snapshot *snapshot)
 {
@@ -106,14 +106,14 @@ add_request(struct gate_request *request)
                                     &rows->request, &after_ms);
     }
     buffer_free(&groups);
-    /* The queue of rows has limits of its own. In the slots, waiting queries would block acks. */
+    /* The queue of rows has separate limits: in the slots, waiting queries would block acks. */
     if (status == ROWS_OK)
         gate_slot_release(request);
     else
         respond_error(request, status, after_ms);
 }
 
-/* With a snapshot: may the client use rows that it loaded elsewhere? */
+/* With a snapshot: reports whether the client may use rows that it has read elsewhere. */
 static void
 respond_verdict(struct gate_request *request, const char *text)
 {
@@ -125,7 +125,7 @@ respond_verdict(struct gate_request *request, const char *text)
 
     if (snapshot_parse(text, strlen(text), &snapshot) != RC_OK) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
-                             "\"snapshot\" must be xmin:xmax:xip,.. of up to 8 kB");
+                             "\"snapshot\" must be xmin:xmax:xip,... of up to 8 kB");
         return;
     }
     is_accepted = hub_accepts_snapshot(request->gate->hub, &reached, &snapshot);

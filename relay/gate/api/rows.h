@@ -10,8 +10,8 @@ struct rows_request;
 /* request->route_state of the route */
 struct gate_rows {
     struct rows_request *request; /* NULL: rejected */
-    struct hub_cursor reached;    /* of the relay, when the request arrived */
-    char *source;                 /* NULL: the request had none */
+    struct hub_cursor reached;    /* position of the relay when the request arrived */
+    char *source;                 /* NULL: the request has none */
     char *rule;
 };
 

@@ -17,7 +17,7 @@
 
 #define RETRY_MS 2000
 #define OUT_TARGET_BYTES (256 * 1024)
-#define OUT_MAX (64 * 1024 * 1024) /* a notification may be long */
+#define OUT_MAX (64 * 1024 * 1024) /* a notification may be large */
 
 static struct gate_sse *
 sse_of(struct gate_request *request)
@@ -52,7 +52,7 @@ add_event(struct gate_request *request, const char *line, size_t len)
     return rc == RC_OK ? buffer_add(&request->out, "\n\n", 2) : rc;
 }
 
-/* Bounds `out`; the session keeps the rest. */
+/* Limits `out`; the session keeps the remaining frames. */
 bool
 gate_sse_lines(struct gate_request *request, const char *text, size_t len)
 {
@@ -66,7 +66,7 @@ gate_sse_lines(struct gate_request *request, const char *text, size_t len)
     while (rc == RC_OK && stream_next_line(&text, &len, &line))
         rc = add_event(request, (const char *)line.at, line.len);
     if (rc != RC_OK)
-        gate_request_kill(request); /* never send part of a line */
+        gate_request_kill(request); /* a partial line must not be sent */
     return rc == RC_OK;
 }
 
@@ -123,7 +123,7 @@ gate_sse_begin(struct gate_request *request)
     }
     sse->ping_due_us = clock_monotonic_us() + config->gate.ping_ms * 1000;
     gate_expiry_begin(&sse->expiry, config, request->token.expires_s);
-    /* SSE has no pong: only TCP can detect a dead client. */
+    /* SSE has no pong, so only TCP can detect a dead client. */
     conn_io_set_ack_timeout(&request->io, config->gate.ping_ms + config->gate.pong_timeout_ms);
     gate_request_attach(request, &wanted);
     for (size_t i = 0; i < list_count; i++)
@@ -150,7 +150,7 @@ gate_sse_end(struct gate_request *request, int code, const char *reason, int64_t
         return;
     if (in_ms >= 0)
         snprintf(in, sizeof(in), ",\"in\":%lld", (long long)in_ms);
-    /* reasons are constants of the relay and need no escapes */
+    /* reasons are constants of the relay and need no escaping */
     len = snprintf(line, sizeof(line), "{\"t\":\"bye\",\"code\":%d,\"msg\":\"%s\"%s}", code, reason,
                    in);
     if (len > 0 && (size_t)len < sizeof(line))
@@ -181,7 +181,7 @@ gate_sse_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us)
     if (session_slow(request->session, now_us) != NULL ||
         (request->unwritable_us != 0 &&
          now_us - request->unwritable_us > config->gate.slow_age_ms * 1000)) {
-        gate_request_kill(request); /* a bye would not reach it either */
+        gate_request_kill(request); /* the client would not receive a bye either */
         return;
     }
     check_expiry(request, wall_us);

@@ -1,4 +1,4 @@
-/* stream_lines.h: shared code of SSE and poll: lists in a query, lines of a session. */
+/* stream_lines.h: code that SSE and polls share: lists in a query, lines of a session. */
 #ifndef CLAIRON_GATE_API_STREAM_LINES_H
 #define CLAIRON_GATE_API_STREAM_LINES_H
 
@@ -16,23 +16,26 @@
     "\"rows\" must be a comma-separated list of up to 32 sources, or sources with /rule"
 #define STREAM_LISTS_BYTES_MAX 4096
 
-/* A list of rows that the client holds. */
+/* A list of rows that the client has. */
 struct stream_list {
     const char *source;
     const char *rule;
 };
 
-/* Splits a comma-separated list in place (NULL: no topics). False: an invalid topic. */
+/* Splits a comma-separated list in place (NULL: no topics). False: invalid topic. */
 bool stream_split_topics(char *list, const char *names[SESSION_TOPICS_MAX], size_t *ret_count);
 
-/* The same for source,source/rule.. (NULL: no lists). */
+/* The same for source,source/rule... (NULL: no lists). */
 bool stream_split_lists(char *list, struct stream_list lists[SESSION_UNVERIFIED_LISTS_MAX],
                         size_t *ret_count);
 
 /* Removes the first line from *text. False: no line is left. */
 bool stream_next_line(const char **text, size_t *len, struct bytes *ret_line);
 
-/* The cursor from which a client resumes after this line. `at` is NULL when it has none. */
+/*
+ * Returns the cursor from which a client resumes after this line. `at` is NULL if the line has
+ * none.
+ */
 struct bytes stream_line_pos(const char *line, size_t len);
 
 #endif

@@ -14,7 +14,7 @@
 #include "hub/hub.h"
 #include "store/ticket.h"
 
-#define CLAIMS_MAX (1024 * 1024) /* bytes of a token's claims as JSON */
+#define CLAIMS_MAX (1024 * 1024) /* maximum bytes of a token's claims as JSON */
 
 /* A ticket that is being stored. */
 struct pending_ticket {

@@ -1,12 +1,12 @@
 // console.js: polls the state of the relay every two seconds and renders it.
 //
-// One file on purpose: the page has one script, and its sections share the sign-in state below.
+// This is one file because the page has one script, whose sections share the sign-in state below.
 const EVERY_MS = 2000;
 const REQUEST_TIMEOUT_MS = 5000;
 const STALE_MS = 6000; // older figures are marked as stale
 const TAIL_MS = 1000;
 const TAIL_ROWS = 200;
-const TAIL_OVERLAP_MS = 2000; // shards are not in one order
+const TAIL_OVERLAP_MS = 2000; // entries of different shards are not in one order
 const HISTORY = 60;
 const TOKEN = 'clairon.console.token';
 
@@ -16,7 +16,7 @@ let timer = 0;
 let paused = false;
 let last = null; // the previous overview
 let updatedAt = 0; // time of the last overview
-const ownChanges = { running: 0, ended: 0 }; // of the error log, made on this page
+const ownChanges = { running: 0, ended: 0 }; // changes of the error log that this page made
 let round = 0; // responses of an earlier sign-in are ignored
 
 // ---- helpers
@@ -36,7 +36,7 @@ function set(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-// Reuses the element of each item, so that it keeps the focus.
+// Reuses the element of each item, so that the focus is kept.
 function show(list, items, key, build, fill, empty) {
   const old = new Map([...list.children].map((e) => [e.dataset.key, e]));
   const rows = items.map((item) => {
@@ -302,7 +302,7 @@ async function refresh() {
     $('notice').hidden = true;
     figures(overview);
     lists(overview);
-    // It may have been counted before or after a change that this page made meanwhile: keep the expected count.
+    // The count may miss a change that this page made meanwhile: keep the expected count.
     if (!first && last.store && overview.store && (ownChanges.running > 0 || ownChanges.ended !== endedBefore))
       overview.store.errors = last.store.errors;
     const grown = !first && last.store && overview.store && last.store.errors !== overview.store.errors;
@@ -391,7 +391,7 @@ async function errors(before) {
   }
 }
 
-// Removes a row and moves the focus to its neighbour.
+// Removes a row and moves the focus to the adjacent row.
 function forget(entry) {
   const item = [...$('errors').children].find((e) => e.entry === entry);
   if (!item) return;
@@ -461,7 +461,7 @@ $('errors-redrive').addEventListener('click', async () => {
 
 // ---- the trace of a notification
 
-// Timestamps have microseconds, Date.parse keeps milliseconds.
+// Timestamps have microseconds, Date.parse only milliseconds.
 const msOf = (at) => Date.parse(`${at.slice(0, 19)}Z`) + Number(`0${at.slice(19, -1)}`) * 1000;
 
 function after(ms) {
@@ -521,7 +521,7 @@ $('find').addEventListener('submit', (event) => {
   life($('find-id').value.trim(), false);
 });
 
-// A link may contain a token in its fragment, which browsers never send. It is removed from the address.
+// A link may contain a token in its fragment, which browsers never send. Remove the token.
 const linked = /^#token=([\x21-\x7e]+)$/.exec(location.hash);
 if (linked) {
   token = linked[1];
@@ -554,7 +554,7 @@ function showTail() {
   set($('tail-status'), `${plural(rows.length, 'notification')}${wanted ? ` of ${tail.rows.length}` : ''}${tail.paused ? ', paused' : ''}`);
 }
 
-// Overlaps with the last poll: another shard may add stream entries with an earlier time.
+// Overlaps with the last poll, because another shard may add stream entries with an earlier time.
 function tailStart() {
   const newest = Math.max(0, ...tail.rows.map((row) => row.at));
   return newest > 0 ? `?after=${newest - TAIL_OVERLAP_MS}-0` : '';

@@ -1,5 +1,5 @@
 /*
- * credentials.c: authenticates a request by its token, or by a ticket for clients that cannot set a
+ * credentials.c: authenticates a request by its token, or by a ticket if the client cannot set a
  * header.
  */
 #include "gate/http/credentials.h"
@@ -78,7 +78,9 @@ gate_ticket_redeem(struct gate *gate, const char *ticket, gate_redeemed *done, v
     struct gate_redeem *redeem = memory_new(sizeof(*redeem));
 
     *redeem = (struct gate_redeem){done, owner};
-    /* A malformed ticket is looked up under an impossible name: one code path for both. */
+    /*
+     * A malformed ticket is queried under an impossible name, so that both cases use the same code.
+     */
     if (store_ticket_redeem(hub_store(gate->hub), is_ticket(ticket) ? ticket : "-", on_claims_read,
                             redeem) == RC_OK)
         return redeem;
@@ -148,7 +150,7 @@ gate_groups_of(const struct token *token)
     return groups;
 }
 
-/* The usual cause of this error. Never part of the token. */
+/* Returns a hint on the usual cause of this error. It contains no part of the token. */
 static const char *
 hint_of(const struct gate *gate, const char *error)
 {

@@ -1,9 +1,9 @@
 /*
- * head.c: validates each request head before libwebsockets reads it: see lws_workarounds.h.
+ * head.c: validates each request head before libwebsockets reads it (lws_workarounds.h).
  *
- * The head is only peeked at: it needs no memory here, and libwebsockets reads it from the socket
- * as usual. tls_head.c handles TLS, after the ClientHello is complete and a slot is free. A client
- * that sends no ClientHello, or part of one, costs as little as any other.
+ * The head is only peeked at, so it needs no memory in the gate, and libwebsockets reads it from
+ * the socket as usual. tls_head.c handles TLS, after the ClientHello is complete and a slot is
+ * free. A client that sends no ClientHello, or part of one, costs no more than other clients.
  */
 #include "gate/http/head.h"
 
@@ -31,27 +31,27 @@
 #define HELLOS_PER_TURN 16
 
 /*
- * How far a new connection has come. Only head_set_state changes it. The connection ends here when
- * lws adopts it, or when it is closed.
+ * The states of a new connection. Only head_set_state changes the state. The struct is freed when
+ * lws adopts the connection, or when the connection is closed.
  *
- * PEEKING: waits for a whole valid request head, or a whole ClientHello. Next: QUEUED (TLS),
+ * PEEKING: waits for a complete valid request head, or a complete ClientHello. Next: QUEUED (TLS),
  * LINGERING (plain).
  *
- * QUEUED: has sent its ClientHello, and waits for a slot of tls_head.c. In heads->hellos.
+ * QUEUED: the ClientHello has arrived; waits for a slot of tls_head.c. In heads->hellos.
  *
- * LINGERING: was rejected, and the response is sent. Further input is discarded.
+ * LINGERING: the request was rejected, and the response is sent. Further input is discarded.
  */
 enum head_state { HEAD_PEEKING, HEAD_QUEUED, HEAD_LINGERING };
 
 struct gate_head {
     struct gate *gate;
-    struct gate_head *prev; /* in heads->first or, if QUEUED, heads->hellos; oldest first */
+    struct gate_head *prev; /* link of heads->first or, if QUEUED, of heads->hellos; oldest first */
     struct gate_head *next;
     struct ev_io readable;
     struct ev_timer again; /* retries a peek when poll(2) cannot report new bytes */
     struct conn_io io;
     enum head_state state;
-    size_t len; /* bytes peeked or discarded */
+    size_t len; /* number of bytes peeked at or discarded */
     int64_t since_us;
 };
 
@@ -65,7 +65,7 @@ struct heads {
 _Static_assert(GATE_HEAD_BYTES_MAX <= GATE_RECEIVED_MAX, "a head fits the scratch buffer");
 
 /*
- * The oldest clients retry in the next loop iteration, a few at a time: each handshake costs a
+ * The oldest clients retry in the next loop iteration, only a few of them: each handshake costs a
  * signature.
  */
 static void
@@ -91,7 +91,7 @@ head_set_state(struct gate_head *head, enum head_state state)
     head->state = state;
 }
 
-/* Does not close the descriptor. */
+/* The descriptor is not closed. */
 static void
 head_free(struct gate_head *head)
 {
@@ -115,7 +115,10 @@ head_close(struct gate_head *head)
     head_free(head);
 }
 
-/* Lingers after the response: a close with unread bytes would be a reset, which may destroy it. */
+/*
+ * Lingers after the response: a close with unread bytes would send a reset, which may destroy the
+ * response.
+ */
 static void
 head_respond(struct gate_head *head, struct response *response)
 {
@@ -171,7 +174,7 @@ adopt_hello(struct gate_head *head)
     if (head->state == HEAD_PEEKING) {
         enqueue_hello(head);
     } else if (conn_io_is_half_closed(&head->io)) {
-        head_close(head); /* the client has disconnected: no signature */
+        head_close(head); /* the client has disconnected: avoids a signature */
     } else if (gate_tls_head_has_room(gate)) {
         head_free(head);
         gate_tls_head_begin(gate, fd);
@@ -180,7 +183,7 @@ adopt_hello(struct gate_head *head)
     }
 }
 
-/* A unix socket has no low-water mark, and under memory pressure the system ignores it. */
+/* A Unix socket has no low-water mark, and under memory pressure the system ignores it. */
 static void
 wait_for_more(struct gate_head *head, size_t len)
 {
@@ -202,7 +205,7 @@ wait_for_more(struct gate_head *head, size_t len)
     ev_timer_again(head->gate->loop, &head->again);
 }
 
-/* Has the first TLS record arrived, or enough of it? */
+/* Whether the first TLS record has arrived, or a sufficient part of it. */
 static enum rc
 check_hello(const unsigned char *bytes, size_t len)
 {
@@ -327,7 +330,10 @@ oldest_head(const struct gate *gate)
     return head->since_us < hello->since_us ? head : hello;
 }
 
-/* A full arena closes the oldest connection: clients may connect in a burst and send later. */
+/*
+ * If the arena is full, the oldest connection is closed: clients may connect in a burst and send
+ * later.
+ */
 static struct gate_head *
 head_new(struct gate *gate)
 {
@@ -369,7 +375,7 @@ gate_heads_sweep(struct gate *gate, int64_t now_us)
             head_close(head);
         else if (head->state == HEAD_PEEKING && now_us - head->since_us > timeout_us &&
                  (head->len == 0 || server_tls(gate) != NULL))
-            head_close(head); /* no request: close without a response */
+            head_close(head); /* without a request, close without a response */
         else if (head->state == HEAD_PEEKING && now_us - head->since_us > timeout_us) {
             gate_head_timed_out(&timed_out);
             head_respond(head, &timed_out);

@@ -11,9 +11,7 @@ void gate_heads_open(struct gate *gate, unknown_method_response *on_unknown_meth
 void gate_heads_close(struct gate *gate); /* after server_close */
 void gate_head_begin(struct gate *gate, int fd);
 void gate_heads_sweep(struct gate *gate, int64_t now_us);
-/*
- * Closes the oldest connection that has no request, or that has its response already. False: none.
- */
+/* Closes the oldest connection that has no request, or whose response was sent. False: none. */
 bool gate_heads_evict_oldest(struct gate *gate);
 
 #endif

@@ -18,8 +18,8 @@
 #define PORT_DIGITS 5
 
 /*
- * Length of the host in `text`: host, host:port, [v6] or [v6]:port; 0: anything else. A longer text
- * that begins with a valid host must not match that host.
+ * Returns the length of the host in `text`: host, host:port, [v6] or [v6]:port; 0: anything else. A
+ * longer text that starts with a valid host must not match that host.
  */
 static size_t
 host_len(const char *text)
@@ -41,7 +41,7 @@ host_len(const char *text)
     return digits > 0 && digits <= PORT_DIGITS && text[len + 1 + digits] == '\0' ? len : 0;
 }
 
-/* NULL: not a web server's origin, such as "null", a file or a browser extension */
+/* NULL: not the origin of a web server, such as "null", a file or a browser extension. */
 static const char *
 name_of(const char *origin)
 {
@@ -94,7 +94,7 @@ gate_origin_allowed(const char *origins, const char *origin, const char *host)
     return origin_is_same_host(origin, host);
 }
 
-/* Rate-limited, because pages retry. */
+/* Rate-limited, because web pages retry. */
 static void
 log_rejected(struct gate *gate, const char *origins, const char *origin, const char *host)
 {

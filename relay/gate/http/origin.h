@@ -7,14 +7,14 @@
 struct gate;
 struct lws;
 
-/* Does gate.origins (NULL: same host only) allow pages of `origin` to reach `host`? Pure. */
+/* Whether gate.origins (NULL: same host only) allows pages of `origin` to access `host`. Pure. */
 bool gate_origin_allowed(const char *origins, const char *origin, const char *host);
 
 #define GATE_ORIGIN_NOT_ALLOWED "origin not allowed"
 
 /*
- * Reads the Origin header if it is allowed; NULL if there is none. False: not allowed, which is
- * logged at a limited rate. `origins` NULL: same host only. The caller frees *ret_origin.
+ * Reads the Origin header if it is allowed; NULL: absent. False: not allowed, which is logged at a
+ * limited rate. `origins` NULL: same host only. The caller frees *ret_origin.
  */
 bool gate_origin_read(struct gate *gate, const char *origins, struct lws *wsi, char **ret_origin);
 

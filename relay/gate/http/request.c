@@ -1,4 +1,4 @@
-/* request.c: the states of a request, and the end of its session. */
+/* request.c: changes the states of a request, and detaches its session. */
 #include "gate/http/request.h"
 
 #include <stdlib.h>

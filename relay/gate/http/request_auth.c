@@ -14,7 +14,7 @@
 static const char NO_PUBLISH[] = "token lacks the claim \"publish\": true";
 static const char NO_ADMIN[] = "token lacks the claim \"admin\": true";
 
-/* The missing claim; NULL: none. */
+/* Returns the missing claim; NULL: none. */
 static const char *
 missing_claim(const struct gate_request *request)
 {
@@ -35,7 +35,7 @@ missing_claim(const struct gate_request *request)
     return token->publish || token->admin ? NULL : NO_PUBLISH;
 }
 
-/* Checks the limits again: they may have changed while a ticket was redeemed. */
+/* Checks the limits again, because they may have changed while a ticket was redeemed. */
 void
 gate_request_handle(struct gate_request *request)
 {
@@ -73,7 +73,7 @@ on_token_redeemed(void *owner, enum rc rc, struct token *token, const char *erro
 
     request->redeem = NULL;
     if (request->state != GATE_REQUEST_WAITING)
-        return; /* it timed out and has its response */
+        return; /* it has timed out and has a response */
     if (rc == RC_OK) {
         request->token = *token;
         *token = (struct token){0};
@@ -109,7 +109,7 @@ use_bearer(struct gate_request *request, const char *bearer)
         gate_request_handle(request);
 }
 
-/* Not rate-limited again: the request for the ticket was. */
+/* Not rate-limited again: the request for the ticket was rate-limited. */
 static void
 use_ticket(struct gate_request *request, const char *ticket)
 {

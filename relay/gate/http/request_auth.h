@@ -5,14 +5,16 @@
 #include "gate/http/request.h"
 
 /*
- * Verifies the token, or requests the token of a ticket from the store. Queues a response if there
- * is none or it is invalid. Without a body, the request is handled as soon as the token is known.
- * Call it while lws holds the headers.
+ * Verifies the token, or requests the token of a ticket from the store. If it is missing or
+ * invalid, queues a response. Without a body, the request is handled as soon as the token is known.
+ * Call it while lws has the headers.
  */
 void gate_request_authenticate(struct gate_request *request);
-/* The token is verified and the body complete: checks claim and limits, and calls the handler. */
+/*
+ * The token is verified and the body is complete: checks claim and limits, and calls the handler.
+ */
 void gate_request_handle(struct gate_request *request);
-/* The ticket's token is no longer wanted. Accepts a request without a ticket. */
+/* Cancels the redemption of a ticket. Accepts a request without a ticket. */
 void gate_request_auth_cancel(struct gate_request *request);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * request_body.c: reads the body of a request, and detects a half-close or excess bytes.
  *
- * lws reads none of it: see lws_workarounds.h. A client that half-closes (shutdown(2)) may still
+ * lws does not read the body (lws_workarounds.h). A client that half-closes (shutdown(2)) may still
  * wait for its response.
  */
 #include "gate/http/request_body.h"
@@ -16,8 +16,8 @@
 #include "gate/net/lws_workarounds.h"
 #include "gate/net/request_field.h"
 
-#define LINGER_BODY_MAX (1024 * 1024) /* discarded bytes after a response */
-#define TOO_LONG (INT64_MAX - 1)      /* a length over any limit */
+#define LINGER_BODY_MAX (1024 * 1024) /* maximum bytes that are discarded after a response */
+#define TOO_LONG (INT64_MAX - 1)      /* exceeds any limit */
 
 static bool
 is_complete(const struct gate_request *request)
@@ -40,7 +40,10 @@ handle_bytes(struct gate_request *request, const char *bytes, size_t len)
         request->gate->requests->handler->on_body(request);
 }
 
-/* on_body_readable clears the timer that lws starts for the rest: see workaround_clear_timer. */
+/*
+ * on_body_readable clears the timer that lws starts for the remaining body
+ * (workaround_clear_timer).
+ */
 void
 gate_body_received(struct gate_request *request, const char *bytes, size_t len)
 {
@@ -48,7 +51,7 @@ gate_body_received(struct gate_request *request, const char *bytes, size_t len)
     ev_feed_event(request->gate->loop, &request->readable, EV_READ);
 }
 
-/* The client half-closed. It still gets a response if that is possible now. */
+/* The client half-closed. It still receives a response, if that is possible now. */
 static void
 handle_half_close(struct gate_request *request)
 {
@@ -71,7 +74,7 @@ read_some(struct gate_request *request)
     return conn_io_read(&request->io, gate->received, sizeof(gate->received));
 }
 
-/* One read per iteration, for fairness. TLS may buffer more than poll(2) reports. */
+/* One read per iteration, for fairness. TLS may buffer more bytes than poll(2) reports. */
 static void
 on_body_readable(struct ev_loop *loop, struct ev_io *io, int events)
 {
@@ -136,7 +139,7 @@ send_continue(const struct gate_request *request)
         log_debug("gate", "could not write 100 Continue", LOG_REQUEST(request));
 }
 
-/* RFC 9112, 6.3: no body without one of the two headers. */
+/* RFC 9112, 6.3: without one of the two headers there is no body. */
 static bool
 has_no_body(struct lws *wsi)
 {
@@ -163,7 +166,7 @@ gate_body_check(struct gate_request *request)
 int64_t
 gate_body_len(struct lws *wsi)
 {
-    char text[16]; /* digits only: http_head.c checked it */
+    char text[16]; /* only digits, as http_head.c has checked */
     int64_t len = 0;
     int got = request_field_copy(wsi, FIELD_CONTENT_LENGTH, text, sizeof(text));
 

@@ -13,7 +13,7 @@
 #include "hub/attach.h"
 #include "wire/ws_frame.h"
 
-/* Passes the lines of whole frames to the route. Returns the bytes of the accepted frames. */
+/* Passes the lines of whole frames to the route. Returns the number of accepted bytes. */
 static size_t
 pass_frames(struct gate_request *request, const unsigned char *at, size_t len,
             bool *ret_accepts_more)

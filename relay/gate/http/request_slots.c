@@ -1,9 +1,9 @@
 /*
- * request_slots.c: bounds the requests in progress and the memory of their bodies, without polls
- * and streams.
+ * request_slots.c: limits the requests in progress, except polls and streams, and the memory of
+ * their bodies.
  *
- * Slow clients must not occupy all slots. The oldest request had the most time, so it is evicted
- * first.
+ * Slow clients must not occupy all slots. The oldest request has had the most time, so it is
+ * evicted first.
  */
 #include "gate/http/request_slots.h"
 
@@ -15,7 +15,7 @@
 
 #define IN_PROGRESS_MAX 512
 #define LINGERING_MAX 256
-#define BODIES_MAX (64 * 1024 * 1024) /* bytes of all bodies */
+#define BODIES_MAX (64 * 1024 * 1024) /* maximum bytes of all bodies */
 
 static void
 drop_body(struct gate_request *request)
@@ -83,7 +83,7 @@ gate_slot_acquire(struct gate_request *request)
     return true;
 }
 
-/* A separate list: an evicted request must not evict another one. */
+/* A separate list, so that an evicted request cannot evict another one. */
 void
 gate_slot_linger(struct gate_request *request)
 {
@@ -105,7 +105,7 @@ gate_slot_add_body(struct gate_request *request, const char *bytes, size_t len)
 
     while (gate->requests->body_bytes + len > BODIES_MAX && make_room(gate))
         ;
-    if (request->state != GATE_REQUEST_READING) /* this request was the oldest and is rejected */
+    if (request->state != GATE_REQUEST_READING) /* this request was the oldest and was rejected */
         return;
     if (gate->requests->body_bytes + len > BODIES_MAX)
         reject_overload(request);

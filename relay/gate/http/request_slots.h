@@ -1,20 +1,20 @@
-/* request_slots.h: bounds the requests in progress and their bodies. */
+/* request_slots.h: limits the requests in progress, and the memory of their bodies. */
 #ifndef CLAIRON_GATE_HTTP_REQUEST_SLOTS_H
 #define CLAIRON_GATE_HTTP_REQUEST_SLOTS_H
 
 #include "gate/http/request.h"
 
 /*
- * Adds a request. A full list evicts the oldest one with an incomplete body. False: rejected, and
- * the response is queued.
+ * Adds a request. A full list evicts the oldest request with an incomplete body. False: rejected,
+ * and a response is queued.
  */
 bool gate_slot_acquire(struct gate_request *request);
 /* Adds bytes to the body. May reject the request. */
 void gate_slot_add_body(struct gate_request *request, const char *bytes, size_t len);
 void gate_slot_release(struct gate_request *request); /* accepts a request without a slot */
 /*
- * Frees the body and moves the request to the list of those with a response. Closes the oldest one
- * there if the list is full.
+ * Frees the body, and moves the request to the list of requests with a written response. If that
+ * list is full, closes its oldest request.
  */
 void gate_slot_linger(struct gate_request *request);
 

@@ -21,9 +21,10 @@
 #include "gate/http/store_request.h"
 #include "gate/net/gate_shared.h"
 
-#define STORE_TIMEOUT_US (10 * 1000000) /* waiting for the store */
-#define ENDING_TIMEOUT_US (5 * 1000000) /* writing the response .. */
-#define ENDING_RATE (32 * 1024)         /* .. plus this rate in bytes a second for a long one */
+#define STORE_TIMEOUT_US (10 * 1000000) /* for a reply of the store */
+#define ENDING_TIMEOUT_US (5 * 1000000) /* for writing the response ... */
+/* ... plus a large response's size divided by this rate in bytes per second */
+#define ENDING_RATE (32 * 1024)
 
 static struct gate_request *
 request_new(struct gate *gate, struct lws *wsi, const struct gate_route *route, char *origin,
@@ -47,7 +48,7 @@ request_new(struct gate *gate, struct lws *wsi, const struct gate_route *route, 
     return request;
 }
 
-/* Checks made before the token is verified. False: *ret_rejection holds the reason. */
+/* Makes the checks that precede token verification. False: *ret_rejection is the reason. */
 static bool
 admits(struct gate *gate, struct lws *wsi, const struct gate_route *route, bool is_foreign,
        struct gate_rejection *ret_rejection)

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "gate/net/conn_io.h"
 
-#define BODY_MAX (64 * 1024 * 1024) /* a poll may return long lines */
+#define BODY_MAX (64 * 1024 * 1024) /* a poll may return large notifications */
 #define HEADERS_MAX 2048
 
 static const struct {
@@ -110,7 +110,7 @@ response_allow_origin(struct response *response, const char *origin)
     response_header(response, "Vary: Origin");
 }
 
-/* RFC 9110, 7.8: a sender of Upgrade also names it in Connection, and 426 must have it. */
+/* RFC 9110, 7.8: a sender of Upgrade also names it in Connection, and 426 requires Upgrade. */
 static const char *
 connection_of(const struct response *response)
 {
@@ -158,7 +158,7 @@ response_send(struct lws *wsi, struct response *response)
     const struct conn_io io = conn_io_of(wsi);
     struct buffer out;
 
-    /* The connection closes in both cases. */
+    /* The connection is closed in either case. */
     if (response_build(response, &out) == RC_OK &&
         conn_io_write_raw(&io, (const unsigned char *)out.bytes, out.len) != RC_OK)
         log_debug("gate", "could not write a response", LOG_INT("status", response->status));

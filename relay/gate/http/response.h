@@ -14,24 +14,27 @@ struct lws;
 struct response {
     int status;
     const char *type;
-    bool head; /* omit the body, keep its length */
+    bool head; /* omit the body, but keep its length */
     struct buffer headers;
     struct buffer body;
 };
 
 void response_init(struct response *response, int status, const char *type);
-/* A problem document (RFC 9457). `code` is an enum gate_err, or 0. */
+/* Builds a problem document (RFC 9457). `code` is an enum gate_err, or 0. */
 void response_problem(struct response *response, int status, int code, const char *detail);
-/* The same with a header line; NULL: none. */
+/* The same with an additional header line; NULL: none. */
 void response_problem_with(struct response *response, int status, int code, const char *header,
                            const char *detail);
-/* Adds a header line, without its \r\n. A line that does not fit is dropped. */
+/* Adds a header line, without \r\n. A line that does not fit is dropped. */
 void response_header(struct response *response, const char *format, ...) PRINTF_LIKE(2, 3);
-/* Adds CORS headers for pages of `origin`; NULL: none. */
+/* Adds CORS headers for pages of `origin`; NULL: no headers. */
 void response_allow_origin(struct response *response, const char *origin);
 /* Writes head and body to `out`. Frees the response. */
 MUST_CHECK enum rc response_build(struct response *response, struct buffer *out);
-/* Writes and frees it in an lws callback. Always returns -1: a response closes its connection. */
+/*
+ * Writes and frees the response in an lws callback. Always returns -1: a response closes the
+ * connection.
+ */
 int response_send(struct lws *wsi, struct response *response);
 
 #endif

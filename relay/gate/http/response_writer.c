@@ -1,4 +1,4 @@
-/* response_writer.c: writes to the client of an HTTP request, past lws: lws_workarounds.h. */
+/* response_writer.c: writes to the client of an HTTP request, bypassing lws (lws_workarounds.h). */
 #include "gate/http/response_writer.h"
 
 #include <errno.h>
@@ -11,7 +11,8 @@
 #include "gate/net/limits.h"
 #include "hub/session/session.h"
 
-#define TURN_BYTES (4 * 1024 * 1024L) /* per connection and loop iteration, for fairness */
+/* maximum bytes per connection and loop iteration, for fairness */
+#define TURN_BYTES (4 * 1024 * 1024L)
 
 /* Writes until the socket is full. False: the socket failed. */
 static bool
@@ -55,7 +56,7 @@ on_writable(struct ev_loop *loop, struct ev_io *io, int events)
     ev_io_stop(loop, io);
     if (request->has_ended) {
         conn_io_close(&request->io);
-        return; /* the request is freed */
+        return; /* the request was freed */
     }
     if (!has_more)
         request->unwritable_us = 0;

@@ -10,18 +10,18 @@ struct gate_rejection;
 void gate_writer_start(struct gate_request *request);
 void gate_writer_stop(struct gate_request *request);
 void gate_request_want_write(struct gate_request *request);
-/* Closes the socket later in this loop iteration. Safe within lws and the hub. */
+/* Closes the socket later in this loop iteration. Safe to call from lws and hub callbacks. */
 void gate_request_kill(struct gate_request *request);
 
 /* Queues the final response and frees it. */
 void gate_request_respond(struct gate_request *request, struct response *response);
-void gate_request_respond_empty(struct gate_request *request); /* 204 */
+void gate_request_respond_empty(struct gate_request *request); /* status 204 */
 void gate_request_problem(struct gate_request *request, int status, int code, const char *sentence);
 void gate_request_reject(struct gate_request *request, const struct gate_rejection *rejection);
-void gate_request_body_too_large(struct gate_request *request); /* 413 */
-/* 503: the store is down or slow. */
+void gate_request_body_too_large(struct gate_request *request); /* status 413 */
+/* Status 503: the store is down or slow. */
 void gate_request_no_store(struct gate_request *request);
-/* Queues the response if its body was written completely (RC_OK), otherwise a 500. */
+/* Queues the response if its body was written completely (RC_OK), otherwise status 500. */
 void gate_request_respond_whole(struct gate_request *request, struct response *response,
                                 enum rc written);
 

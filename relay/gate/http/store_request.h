@@ -5,9 +5,13 @@
 #include "gate/http/request.h"
 
 struct store_request *store_request_new(struct gate_request *request);
-/* Both free it. Returns the HTTP request if it still waits for this reply, otherwise NULL. */
+/*
+ * Both free the request to the store. Returns the HTTP request if it still waits for this reply,
+ * otherwise NULL.
+ */
 struct gate_request *store_request_done(struct store_request *store_request);
-void store_request_failed(struct store_request *store_request); /* responds 503 */
-void store_request_cancel(struct store_request *store_request); /* the HTTP request is closed */
+void store_request_failed(struct store_request *store_request); /* responds with 503 */
+/* called when the HTTP request is closed */
+void store_request_cancel(struct store_request *store_request);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * tls_head.c: validates each request head over TLS before libwebsockets reads it, record by record:
- * see struct tls_records.
+ * tls_head.c: validates each request head over TLS, record by record (struct tls_records), before
+ * libwebsockets reads it.
  */
 #include "gate/http/tls_head.h"
 
@@ -20,24 +20,24 @@
 #include "gate/net/server.h"
 #include "wire/http_head.h"
 
-#define HEADS_MAX 1024 /* connections without a request, 50 kB each */
-/* Minimum age for eviction: a connection of a burst does not evict one of the same burst. */
+#define HEADS_MAX 1024 /* maximum connections without a request, 50 kB each */
+/* Minimum age for eviction, so that a burst of connections does not evict its own connections. */
 #define TIMEOUT_US (3 * INT64_C(1000000))
 #define PARTIAL_MAX 128 /* each occupies one of LWS_HEADER_TABLES */
 #define SEEN_MAX (GATE_HEAD_BYTES_MAX + GATE_RECEIVED_MAX)
 
 /*
- * PEEKING -> done, lws has the request; or LINGERING: the response is sent and further input is
- * discarded.
+ * States: PEEKING, until lws has the request; or LINGERING: a response is sent, and further input
+ * is discarded.
  */
 struct gate_tls_head {
     struct gate *gate;
-    struct gate_tls_head *prev; /* in `first` or `partial`, oldest first */
+    struct gate_tls_head *prev; /* link of `first` or `partial`, oldest first */
     struct gate_tls_head *next;
     struct tls_records records;
-    struct buffer seen; /* a head in more than one record */
+    struct buffer seen; /* start of a head that spans several records */
     bool is_lingering;
-    size_t discarded; /* bytes, while LINGERING */
+    size_t discarded; /* number of bytes discarded while LINGERING */
     int64_t since_us;
 };
 
@@ -46,7 +46,7 @@ struct tls_heads {
     void (*on_room)(struct gate *gate);
     struct gate_tls_head *first; /* oldest first */
     int count;
-    struct gate_tls_head *partial; /* heads received in part */
+    struct gate_tls_head *partial; /* heads of which only a part was received */
     int partial_count;
 };
 
@@ -125,13 +125,13 @@ tls_head_respond(struct gate_tls_head *head, struct response *response)
     }
     head->is_lingering = true;
     head->since_us = clock_monotonic_us();
-    if (!is_partial(head)) { /* it becomes the newest */
+    if (!is_partial(head)) { /* it becomes the newest one */
         DL_DELETE(head->gate->tls_heads->first, head);
         DL_APPEND(head->gate->tls_heads->first, head);
     }
 }
 
-/* Keeps bytes for the validation of the next record. False: the connection was closed. */
+/* Stores the bytes for the validation of the next record. False: the connection was closed. */
 static bool
 buffer_record(struct gate_tls_head *head, size_t len)
 {
@@ -265,7 +265,7 @@ sweep(struct gate_tls_head *first, int64_t timeout_us, int64_t now_us)
         if (now_us - head->since_us <= (head->is_lingering ? GATE_LINGER_US : timeout_us))
             continue;
         if (head->is_lingering || !is_partial(head)) {
-            head_kill(head); /* no request: close without a response */
+            head_kill(head); /* without a request, close without a response */
         } else {
             gate_head_timed_out(&timed_out);
             tls_head_respond(head, &timed_out);

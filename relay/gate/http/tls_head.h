@@ -9,15 +9,15 @@
 
 struct lws;
 
-/* on_room is called when a slot is free. */
+/* on_room: called when a slot is free. */
 void gate_tls_heads_open(struct gate *gate, unknown_method_response *on_unknown_method,
                          void (*on_room)(struct gate *gate));
 void gate_tls_heads_free(struct gate *gate);
 
 bool gate_tls_head_has_room(const struct gate *gate);
 /*
- * Starts a connection; call it only with room. lws reads nothing that is not validated until it has
- * the whole head.
+ * Starts a connection. Requires a free slot. Until lws has the whole head, it reads only validated
+ * bytes.
  */
 void gate_tls_head_begin(struct gate *gate, int fd);
 /* lws has the request, or the socket is closed. Accepts any socket of lws. */

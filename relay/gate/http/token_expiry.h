@@ -14,13 +14,14 @@ struct gate_expiry {
 };
 
 /*
- * Starts the expiry of an accepted token. The client is warned delivery.expiring before it, or
- * after four fifths of a short lifetime, so that it does not refresh all the time.
+ * Starts to track the expiration of an accepted token. The client is warned delivery.expiring
+ * before it. For a short-lived token, it is warned after four fifths of the lifetime, so that it
+ * does not refresh continuously.
  */
 void gate_expiry_begin(struct gate_expiry *expiry, const struct config *config, int64_t expires_s);
 
 #define GATE_EXPIRING_MAX 64
-/* Writes the warning if it is due. Returns its length; 0: not due; -1: the token expired. */
+/* Writes the warning if it is due. Returns its length; 0: not due; -1: the token has expired. */
 int gate_expiry_check(struct gate_expiry *expiry, const struct config *config, int64_t wall_us,
                       char ret_line[GATE_EXPIRING_MAX]);
 

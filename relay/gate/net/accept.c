@@ -16,23 +16,24 @@
 #include "base/memory.h"
 #include "gate/net/gate_shared.h"
 
-#define ACCEPTS_PER_TURN 16 /* the rest is accepted by another worker or in the next iteration */
+#define ACCEPTS_PER_TURN 16 /* another worker or the next iteration accepts the others */
 #define FULL_LOG_INTERVAL_US (60 * INT64_C(1000000))
-#define PAUSE_S 0.1 /* wait for a free descriptor */
+#define PAUSE_S 0.1 /* time to wait for a free descriptor */
 
 struct acceptor {
     struct gate *gate;
     const struct accept_handler *handler;
-    struct ev_io acceptable;       /* gate.listen; fd -1: none */
-    struct ev_io admin_acceptable; /* gate.admin_listen; fd -1: none */
+    struct ev_io acceptable;       /* gate.listen; fd -1: not open */
+    struct ev_io admin_acceptable; /* gate.admin_listen; fd -1: not open */
     struct ev_timer pause;
-    unsigned char *admin_fds; /* bitmap by descriptor: accepted from gate.admin_listen */
+    /* bitmap by descriptor: the connection was accepted from gate.admin_listen */
+    unsigned char *admin_fds;
     size_t admin_fds_len;
-    int eviction_threshold; /* descriptor number from which idle connections are evicted */
+    int eviction_threshold; /* above this descriptor number, idle connections are evicted */
     int64_t full_logged_us; /* monotonic; last time that EMFILE was logged */
 };
 
-/* Set or cleared at each accept, because the system reuses descriptor numbers. */
+/* Updated at each accept, because the system reuses descriptor numbers. */
 static void
 mark_admin(struct acceptor *acceptor, int fd, bool is_admin)
 {
@@ -77,15 +78,15 @@ begin(struct acceptor *acceptor, int fd, bool is_admin)
     int one = 1;
 
     mark_admin(acceptor, fd, is_admin);
-    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* fails on a unix socket */
+    (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one)); /* fails on a Unix socket */
     if (fd >= acceptor->eviction_threshold)
         (void)acceptor->handler->evict_oldest(gate);
     acceptor->handler->on_accepted(gate, fd);
 }
 
 /*
- * The system assigns the lowest free number, so a number at the threshold means that only the spare
- * descriptors are left.
+ * The system assigns the lowest free number. So if a number reaches the threshold, only the
+ * reserved descriptors are free.
  */
 static int
 eviction_threshold(void)
@@ -98,7 +99,7 @@ eviction_threshold(void)
     return max > 2 * GATE_DESCRIPTORS_SPARE ? max - GATE_DESCRIPTORS_SPARE : max / 2;
 }
 
-/* At most once a minute: accept is retried ten times a second. */
+/* Logs at most once a minute, although accept is retried ten times a second. */
 static void
 log_full(struct acceptor *acceptor, int error)
 {

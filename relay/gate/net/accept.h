@@ -11,8 +11,8 @@ struct gate;
 struct accept_handler {
     void (*on_accepted)(struct gate *gate, int fd);
     /*
-     * Out of descriptors: closes the oldest connection that has no request, or that has its
-     * response already. False: there is none.
+     * Called when out of descriptors: closes the oldest connection that has no request, or whose
+     * response was sent. False: none.
      */
     bool (*evict_oldest)(struct gate *gate);
 };
@@ -23,9 +23,9 @@ void gate_accept_start(struct gate *gate, struct gate_sockets sockets,
 void gate_accept_stop(struct gate *gate);
 void gate_accept_free(struct gate *gate);
 
-/* Was the connection `fd` accepted from gate.admin_listen? */
+/* Whether the connection `fd` was accepted from gate.admin_listen. */
 bool gate_fd_is_admin(const struct gate *gate, int fd);
-/* Was the connection `fd` accepted from a unix socket? */
+/* Whether the connection `fd` was accepted from a Unix socket. */
 bool gate_fd_is_unix(const struct gate *gate, int fd);
 
 #endif

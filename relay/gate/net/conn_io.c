@@ -16,7 +16,7 @@
 
 #define RECORD_BYTES (16 * 1024) /* maximum TLS record */
 
-_Static_assert(CONN_IO_HEADROOM >= LWS_PRE, "libwebsockets writes the frame's header there");
+_Static_assert(CONN_IO_HEADROOM >= LWS_PRE, "libwebsockets writes the header before it");
 
 struct conn_io
 conn_io_of(struct lws *wsi)
@@ -42,7 +42,7 @@ conn_io_address(const struct conn_io *io, char *address, size_t size)
     return lws_get_peer_simple(io->wsi, address, size) != NULL;
 }
 
-/* Sets errno to EAGAIN if OpenSSL has to wait for the socket. */
+/* Sets errno to EAGAIN if OpenSSL must wait for the socket. */
 static ssize_t
 tls_failed(const struct conn_io *io, int result)
 {
@@ -108,7 +108,7 @@ conn_io_is_handshaken(const struct conn_io *io)
     return SSL_is_init_finished(io->ssl);
 }
 
-/* send(2) is the common case, and cheaper than sendmsg(2). */
+/* send(2) is the typical case, and cheaper than sendmsg(2). */
 ssize_t
 conn_io_send_pieces(const struct conn_io *io, const struct iovec *pieces, int count, int file)
 {
@@ -188,7 +188,7 @@ conn_io_write_text(const struct conn_io *io, unsigned char *text, size_t len)
     return lws_write(io->wsi, text, len, LWS_WRITE_TEXT) < (int)len ? RC_IO : RC_OK;
 }
 
-/* libwebsockets does not change bytes that it writes raw. */
+/* libwebsockets does not modify bytes that it writes raw. */
 enum rc
 conn_io_write_raw(const struct conn_io *io, const unsigned char *bytes, size_t len)
 {

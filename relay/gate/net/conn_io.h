@@ -1,7 +1,7 @@
 /*
  * conn_io.h: reads, writes and closes a client's socket, plain or TLS. It bypasses libwebsockets,
- * which only owns the socket. No file outside relay/gate/net calls the socket itself;
- * tests/lint/banned.sh checks that.
+ * which only owns the socket. Outside relay/gate/net no file uses the socket directly;
+ * tests/lint/banned.sh checks this.
  */
 #ifndef CLAIRON_GATE_NET_CONN_IO_H
 #define CLAIRON_GATE_NET_CONN_IO_H
@@ -17,7 +17,7 @@
 struct lws;
 struct ssl_st;
 
-/* Bytes before the text of conn_io_write_text; libwebsockets writes the frame header there. */
+/* Bytes before the text of conn_io_write_text, where libwebsockets writes the frame header. */
 #define CONN_IO_HEADROOM 16
 
 struct conn_io {
@@ -27,63 +27,63 @@ struct conn_io {
 };
 
 struct conn_io conn_io_of(struct lws *wsi);
-/* An accepted socket before server_adopt: no TLS yet, and conn_io_close is close(2). */
+/* Returns an accepted socket before server_adopt: without TLS, and conn_io_close is close(2). */
 struct conn_io conn_io_of_fd(int fd);
 bool conn_io_is_tls(const struct conn_io *io);
-/* The peer's address. False: unknown. */
+/* Writes the peer's address. False: unknown. */
 bool conn_io_address(const struct conn_io *io, char *address, size_t size);
 
-/* Like recv(2) and send(2), also over TLS. errno is EAGAIN when OpenSSL has to wait. */
+/* Like recv(2) and send(2), also over TLS. errno is EAGAIN if OpenSSL must wait. */
 ssize_t conn_io_read(const struct conn_io *io, void *bytes, size_t len);
 ssize_t conn_io_write(const struct conn_io *io, const void *bytes, size_t len);
 /* Like recv with MSG_PEEK; over TLS at most one record. */
 ssize_t conn_io_peek(const struct conn_io *io, void *bytes, size_t len);
-/* Discards input after conn_io_half_close. Like recv(2), below TLS: its session is closed. */
+/* Discards input after conn_io_half_close. Reads below TLS, because its session is closed. */
 ssize_t conn_io_discard(const struct conn_io *io, void *bytes, size_t len);
-/* Does OpenSSL buffer bytes that poll(2) cannot see? */
+/* Whether OpenSSL buffers bytes that poll(2) does not report. */
 bool conn_io_has_buffered(const struct conn_io *io);
 bool conn_io_is_handshaken(const struct conn_io *io); /* TLS only */
 
 /*
- * Plain sockets only. Sends whole pieces in one call, like sendmsg(2). If `file` holds the first
- * piece from offset 0, sends it without a copy; -1: no file.
+ * Plain sockets only. Sends whole pieces in one call, like sendmsg(2). If `file` contains the first
+ * piece from offset 0, sends it without copying; -1: no file.
  */
 ssize_t conn_io_send_pieces(const struct conn_io *io, const struct iovec *pieces, int count,
                             int file);
 
 /*
- * Shuts down the write side, of TLS too. A close with unread bytes would be a reset, which may
+ * Shuts down the write side, including TLS. A close with unread bytes would send a reset, which may
  * destroy the last bytes sent. False: the socket failed.
  */
 MUST_CHECK bool conn_io_half_close(const struct conn_io *io);
-/* Did the client half-close or reset the connection? Never blocks. */
+/* Whether the client half-closed or reset the connection. Never blocks. */
 bool conn_io_is_half_closed(const struct conn_io *io);
 /* Closes the socket and frees its owner immediately. Never call it from an lws callback. */
 void conn_io_close(const struct conn_io *io);
 
 /*
- * poll(2) reports the socket as readable when it has `len` bytes; the system's default is one. A
- * unix socket ignores it. False: not set.
+ * Makes poll(2) report the socket as readable only with `len` bytes; the system's default is one.
+ * No effect on a Unix socket. False: not set.
  */
 bool conn_io_set_low_water(const struct conn_io *io, size_t len);
 /*
  * Limits the time that TCP waits for the client to acknowledge bytes; the system's default is about
- * 15 minutes. No effect on a unix socket.
+ * 15 minutes. No effect on a Unix socket.
  */
 void conn_io_set_ack_timeout(const struct conn_io *io, int64_t timeout_ms);
-/* Reads the number of bytes written that the client's host has not acknowledged. False: unknown. */
+/* Reads the number of written bytes that the client's host has not acknowledged. False: unknown. */
 bool conn_io_unacked_bytes(const struct conn_io *io, int *ret_bytes);
 
 /*
- * Writes through libwebsockets, which buffers the unsent rest and sends it first. The text is one
- * WebSocket frame after CONN_IO_HEADROOM bytes. RC_IO: the socket failed.
+ * Writes through libwebsockets, which buffers unsent bytes and sends them first. The text is one
+ * WebSocket frame, preceded by CONN_IO_HEADROOM bytes. RC_IO: the socket failed.
  */
 MUST_CHECK enum rc conn_io_write_text(const struct conn_io *io, unsigned char *text, size_t len);
 MUST_CHECK enum rc conn_io_write_raw(const struct conn_io *io, const unsigned char *bytes,
                                      size_t len);
-/* Does libwebsockets still buffer written bytes? */
+/* Whether libwebsockets buffers unsent bytes. */
 bool conn_io_is_backlogged(const struct conn_io *io);
-/* Requests on_writable of server.h when the socket accepts bytes. */
+/* Requests on_writable of server.h for the time when the socket accepts bytes. */
 void conn_io_want_writable(const struct conn_io *io);
 
 #endif

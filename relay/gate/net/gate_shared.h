@@ -1,5 +1,5 @@
 /*
- * gate_shared.h: the gate object: settings used by all files, and one pointer for the private state
+ * gate_shared.h: the gate object: settings that all files use, and a pointer to the private state
  * of each part.
  */
 #ifndef CLAIRON_GATE_NET_GATE_SHARED_H
@@ -18,7 +18,7 @@
 #define GATE_PROTOCOL "clairon.v1.json"
 #define GATE_RECEIVED_MAX (16 * 1024)
 #define GATE_HEAD_BYTES_MAX                                                                        \
-    (TOKEN_BYTES_MAX + 4096) /* request head: a token and the other headers */
+    (TOKEN_BYTES_MAX + 4096) /* maximum bytes of a request head: a token and the other headers */
 
 struct acceptor;
 struct gate_conns;
@@ -50,10 +50,10 @@ struct gate {
     struct sweep *sweep;         /* sweep.c */
     struct throttle origin_rejected;
     struct throttle token_rejected;
-    int64_t opened_us; /* on the monotonic clock */
+    int64_t opened_us; /* monotonic */
     bool is_push_off;
     bool draining;
-    unsigned char received[GATE_RECEIVED_MAX]; /* scratch buffer for reads */
+    unsigned char received[GATE_RECEIVED_MAX]; /* buffer for reads */
 };
 
 #endif

@@ -28,7 +28,7 @@ static const char RETRY_LATER[] = "Retry-After: " TEXT_OF(GATE_RETRY_AFTER_S);
 
 _Static_assert(RATE_KEY_MAX > NETWORKS_ADDRESS_MAX, "an address fits a key");
 
-/* Loopback, private and link-local networks: proxies and the site's own hosts. */
+/* Loopback, private and link-local networks: proxies and local hosts. */
 #define OWN_NETWORKS                                                                               \
     "127.0.0.0/8 ::1 10.0.0.0/8 172.16.0.0/12 192.168.0.0/16 100.64.0.0/10 169.254.0.0/16 "        \
     "fc00::/7 fe80::/10"
@@ -36,14 +36,14 @@ _Static_assert(RATE_KEY_MAX > NETWORKS_ADDRESS_MAX, "an address fits a key");
 struct gate_peer {
     UT_hash_handle hh;
     int count;
-    int waiting; /* of them without "connect" */
+    int waiting; /* number of these without "connect" */
     char address[NETWORKS_ADDRESS_MAX];
 };
 
 /*
- * Origin of a request. `is_proxy`: the address may represent many clients: a unix socket, a trusted
- * proxy that does not name its client, or a peer in OWN_NETWORKS. Default limits do not apply to
- * it, so that an unconfigured proxy works. An explicit limit applies.
+ * Origin of a request. `is_proxy`: the address may represent many clients, because it is a Unix
+ * socket, a trusted proxy that does not report its client, or a peer in OWN_NETWORKS. Default
+ * limits do not apply to it, so that an unconfigured proxy works. Explicit limits apply.
  */
 struct gate_source {
     bool is_proxy;
@@ -54,10 +54,10 @@ struct gate_source {
 struct limits {
     void (*evict)(void *owner);
     int conn_count;
-    int evicted_count; /* of them, evicted and not closed yet */
+    int evicted_count; /* number of these that were evicted and are not yet closed */
     int stream_count;
     struct gate_peer *peers;
-    struct waiting_client *waiting; /* without "connect", oldest first */
+    struct waiting_client *waiting; /* connections without "connect", oldest first */
     struct rate_bucket connects;
     struct rates *request_rates; /* by user and by address */
     struct throttle address_rejected;
@@ -84,7 +84,7 @@ gate_limits_conns(const struct gate *gate)
     return gate->limits->conn_count;
 }
 
-/* The last address that is not a trusted proxy: clients can forge those before it. */
+/* Returns the last address that is not a trusted proxy: clients can forge earlier addresses. */
 static void
 read_forwarded(const struct gate *gate, struct lws *wsi, char address[NETWORKS_ADDRESS_MAX])
 {
@@ -129,7 +129,7 @@ source_of(const struct gate *gate, struct lws *wsi)
     return source;
 }
 
-/* `is_set`: the limit is configured. */
+/* `is_set`: the limit is configured explicitly. */
 static bool
 is_limited(const struct gate_source *source, bool is_set)
 {
@@ -187,7 +187,10 @@ address_is_full(struct gate *gate, const struct gate_source *source)
     return true;
 }
 
-/* Behind an unconfigured proxy a whole site is one address, and its clients reconnect together. */
+/*
+ * Behind an unconfigured proxy, a whole site has one address, and its clients reconnect
+ * simultaneously.
+ */
 static bool
 connect_rate_allows(struct gate *gate, const struct gate_source *source)
 {
@@ -217,8 +220,8 @@ gate_waiting_remove(struct gate *gate, struct waiting_client *client)
 }
 
 /*
- * Evicts a connection that has not sent "connect", so that idle connections cannot lock others out.
- * Of the oldest ones, picks the address with the most of them. False: none.
+ * Evicts a connection that has not sent "connect", so that idle connections cannot block others.
+ * Among the oldest ones, selects a connection of the address that has the most. False: none.
  */
 static bool
 evict_waiting(struct gate *gate)
@@ -280,7 +283,7 @@ gate_limits_remove_stream(struct gate *gate, struct gate_peer *peer)
     peer_remove(gate, peer);
 }
 
-/* Evicted connections close in the next loop iteration and do not count. */
+/* Evicted connections close in the next loop iteration and are not counted. */
 static bool
 is_full(struct gate *gate)
 {
@@ -328,14 +331,14 @@ gate_admits_user(const struct gate *gate, const char *user)
     return max == 0 || hub_user_sessions(gate->hub, user) < (size_t)max;
 }
 
-/* Users and addresses share one table; the first letter of a key is the kind. */
+/* Users and addresses share one table; the first letter of a key is its kind. */
 static void
 user_rate_key(const char *user, char name[RATE_KEY_MAX])
 {
     snprintf(name, RATE_KEY_MAX, "u%s", user);
 }
 
-/* False: the rate does not apply to this address. */
+/* False: the rate limit does not apply to this address. */
 static bool
 address_rate_key(const struct gate *gate, struct lws *wsi, char name[RATE_KEY_MAX])
 {

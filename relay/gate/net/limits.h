@@ -5,17 +5,17 @@
 #include <stdbool.h>
 
 struct gate;
-struct gate_peer; /* connections and streams of one address */
+struct gate_peer; /* the connections and streams of one address */
 struct lws;
 
 #define GATE_RETRY_AFTER_S 5
 #define GATE_RETRY_SOON "Retry-After: 1"
 
-/* Reason to reject a connection or request. */
+/* The reason for rejecting a connection or request. */
 struct gate_rejection {
-    int status;         /* of HTTP */
+    int status;         /* HTTP status */
     int code;           /* enum gate_err; 0: none */
-    const char *header; /* a line without its \r\n; NULL: none */
+    const char *header; /* a line without \r\n; NULL: none */
     const char *detail;
 };
 
@@ -31,30 +31,36 @@ struct waiting_client {
 
 /* `evict` closes a waiting connection in the same loop iteration. */
 void gate_limits_open(struct gate *gate, void (*evict)(void *owner));
-void gate_limits_free(struct gate *gate); /* after the last connection */
+void gate_limits_free(struct gate *gate); /* call it after the last connection has closed */
 
-/* WebSockets, and WebSockets plus streams (SSE and polls). */
+/* The number of WebSockets, and of WebSockets plus streams (SSE and polls). */
 int gate_limits_conns(const struct gate *gate);
 int gate_limits_clients(const struct gate *gate);
 
-/* Counts a connection or stream, in total and for its address. Call while lws holds the headers. */
+/*
+ * Counts a connection or stream, in total and for its address. Call it while lws has the headers.
+ */
 void gate_limits_add_conn(struct gate *gate, struct waiting_client *client, struct lws *wsi);
 void gate_limits_remove_conn(struct gate *gate, struct waiting_client *client);
 struct gate_peer *gate_limits_add_stream(struct gate *gate, struct lws *wsi);
 void gate_limits_remove_stream(struct gate *gate, struct gate_peer *peer);
-/* Removes a connection that sent "connect" or ends. Accepts one that was removed already. */
+/*
+ * Removes a connection that sent "connect" or ends. Accepts a connection that was already removed.
+ */
 void gate_waiting_remove(struct gate *gate, struct waiting_client *client);
 
-/* Are streams served now? is_push: WebSocket or SSE. False: *ret_rejection holds the reason. */
+/*
+ * Whether streams are served now. is_push: WebSocket or SSE. False: *ret_rejection is the reason.
+ */
 bool gate_serves(const struct gate *gate, bool is_push, struct gate_rejection *ret_rejection);
-/* The same, and checks the limits for one more. Call while lws holds the headers. */
+/* The same, and checks the limits for a further connection. Call it while lws has the headers. */
 bool gate_admits(struct gate *gate, struct lws *wsi, bool is_push,
                  struct gate_rejection *ret_rejection);
 bool gate_admits_user(const struct gate *gate, const char *user);
 
 /*
- * gate.request_rate: counts an HTTP request against its address. After the token is verified, it
- * counts against the user instead. False: the rate is exceeded.
+ * Applies gate.request_rate: charges an HTTP request to its address. After token verification it is
+ * charged to the user instead. False: the rate is exceeded.
  */
 bool gate_admits_request(struct gate *gate, struct lws *wsi);
 bool gate_admits_user_request(struct gate *gate, struct lws *wsi, const char *user);

@@ -42,7 +42,7 @@ split_listen(const char *listen, char host[HOST_MAX], const char **ret_port)
     return true;
 }
 
-/* A listening descriptor, or -1 with errno. */
+/* Returns a listening descriptor, or -1 with errno. */
 static int
 bind_and_listen(int family, const struct sockaddr *address, socklen_t len)
 {
@@ -140,7 +140,7 @@ listen_on_path(const char *path, int *ret_fd, char *reason, size_t size)
     return RC_OK;
 }
 
-/* The path of a unix socket; NULL for a port. */
+/* Returns the path of a Unix socket; NULL: a port. */
 static const char *
 unix_path(const char *listen)
 {
@@ -171,7 +171,7 @@ listen_with_retry(const char *listen, int *ret_fd)
     char reason[REASON_MAX];
     enum rc rc = listen_once(listen, ret_fd, reason, sizeof(reason));
 
-    /* The workers of a killed relay need a moment to exit. */
+    /* The workers of a killed relay need some time to exit. */
     if (rc == RC_AGAIN)
         log_warn("gate", "listen address in use: retrying", LOG_TEXT("listen", listen),
                  LOG_INT("timeout_ms", BIND_RETRIES * BIND_RETRY_MS));

@@ -6,8 +6,8 @@
 
 #include "base/config.h"
 
-#define GATE_DESCRIPTORS_SPARE 64     /* descriptors reserved for everything but clients */
-#define GATE_DESCRIPTORS_PASSING 8192 /* descriptors of requests without a session, at most */
+#define GATE_DESCRIPTORS_SPARE 64     /* descriptors reserved for all uses except clients */
+#define GATE_DESCRIPTORS_PASSING 8192 /* maximum descriptors of requests without a session */
 
 /* Listening descriptors; -1: not open. */
 struct gate_sockets {
@@ -19,20 +19,20 @@ struct gate_sockets {
 /*
  * Opens gate.listen (role gate only) and gate.admin_listen (if set). The caller owns the
  * descriptors, which several processes may share. Retries for two seconds while another process
- * holds the address. Logs a failure.
+ * uses the address. Logs a failure.
  */
 MUST_CHECK enum rc gate_listen(const struct config *config, struct gate_sockets *ret_sockets);
-/* Is there an address to listen on? Without the role gate only admin_listen counts. */
+/* Whether an address to listen on is set. Without the role gate, only admin_listen is used. */
 bool gate_has_socket(const struct config *config);
 /*
- * Removes unix sockets from the file system and closes the descriptors. Unlinks first: after the
+ * Removes Unix sockets from the file system and closes the descriptors. Unlinks first: after the
  * close another relay may own the path.
  */
 void gate_unlisten(const struct config *config, struct gate_sockets sockets);
 /* Closes the descriptors in a process that shares them. */
 void gate_sockets_close(struct gate_sockets sockets);
 
-/* Is this the address of a unix socket? */
+/* Whether this is the address of a Unix socket. */
 bool gate_listens_on_unix(const char *listen);
 
 #endif

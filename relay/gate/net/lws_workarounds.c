@@ -1,4 +1,4 @@
-/* lws_workarounds.c: see the header for the reason and the versions. */
+/* lws_workarounds.c: the header gives the reasons and versions. */
 #include "gate/net/lws_workarounds.h"
 
 #include <libwebsockets.h>
@@ -59,7 +59,7 @@ resize_block(void *block, size_t size)
     return new;
 }
 
-/* The library's allocator. Size 0 frees. */
+/* The library's allocator. Size 0 frees the block. */
 static void *
 resize(void *memory, size_t size, const char *what)
 {
@@ -102,7 +102,10 @@ workaround_clear_timer(const struct conn_io *io)
     lws_set_timeout(io->wsi, NO_PENDING_TIMEOUT, 0);
 }
 
-/* The higher priority lets this watcher see an event first; the library sees it unless stopped. */
+/*
+ * The higher priority makes this watcher receive an event first; the library receives it unless
+ * stopped.
+ */
 static void
 on_records_readable(struct ev_loop *loop, struct ev_io *io, int events)
 {
@@ -111,7 +114,7 @@ on_records_readable(struct ev_loop *loop, struct ev_io *io, int events)
     (void)loop;
     (void)events;
     if (!records->has_ended) {
-        /* the library does the handshake, and reads bytes that were validated */
+        /* the library does the handshake, and reads validated bytes */
         if (!conn_io_is_handshaken(&records->io) || conn_io_has_buffered(&records->io))
             return;
         lws_rx_flow_control(records->io.wsi, 0);
@@ -208,7 +211,7 @@ workaround_is_unknown_method(const struct http_head *head)
     return true;
 }
 
-/* Is it a header name that lws knows? *ret_is_begin: it is only a prefix of one. */
+/* Whether lws knows this header name. *ret_is_begin: it is only a prefix of a known name. */
 static bool
 is_known(const char *name, size_t len, bool *ret_is_begin)
 {
@@ -225,7 +228,7 @@ is_known(const char *name, size_t len, bool *ret_is_begin)
     return false;
 }
 
-/* Is it a header that the gate or lws reads? */
+/* Whether the gate or lws reads this header. */
 static bool
 is_read(const char *name, size_t len)
 {

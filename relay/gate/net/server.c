@@ -15,7 +15,7 @@
 #include "gate/net/lws_workarounds.h"
 
 #define HEADER_BYTES_MAX (GATE_HEAD_BYTES_MAX + LWS_HEADER_TABLE_SLACK)
-#define RX_BYTES 1             /* per connection; conn_io.c does the reading */
+#define RX_BYTES 1             /* per connection; conn_io.c reads the socket */
 #define TX_BYTES (1024 * 1024) /* maximum bytes of one send */
 
 struct server {
@@ -25,7 +25,7 @@ struct server {
     const struct server_handler *handler;
 };
 
-/* State that the library keeps per socket: a request or a WebSocket. */
+/* The state that the library stores per socket: a request or a WebSocket. */
 struct slot {
     void *request;
     void *conn;
@@ -48,7 +48,7 @@ on_event(struct lws *wsi, enum lws_callback_reasons reason, void *user, void *in
     const struct server_handler *handler;
     struct slot *slot = user;
 
-    if (gate == NULL) /* events of no connection */
+    if (gate == NULL) /* events without a connection */
         return 0;
     handler = gate->server->handler;
     switch (reason) {
@@ -106,7 +106,8 @@ open_context(struct gate *gate, char *reason, size_t size)
         .user = gate,
         .max_http_header_data = HEADER_BYTES_MAX,
         .max_http_header_pool = LWS_HEADER_TABLES,
-        .pt_serv_buf_size = GATE_HEAD_BYTES_MAX + LWS_PRE, /* it parses a head as a whole */
+        /* the library parses a head as a whole */
+        .pt_serv_buf_size = GATE_HEAD_BYTES_MAX + LWS_PRE,
         .options = LWS_SERVER_OPTION_LIBEV | LWS_SERVER_OPTION_EXPLICIT_VHOSTS,
     };
 
@@ -121,7 +122,7 @@ open_context(struct gate *gate, char *reason, size_t size)
     return RC_IO;
 }
 
-/* lws_create_vhost returns no reason: see lws_workarounds.h. */
+/* lws_create_vhost returns no reason (lws_workarounds.h). */
 static enum rc
 check_readable(const char *path, char *reason, size_t size)
 {

@@ -14,8 +14,8 @@ struct lws;
 struct ssl_ctx_st;
 
 /*
- * Events of the sockets that libwebsockets owns. A returned int is its callback result: 0, or -1 to
- * close the socket. *ret_owner is passed to the later calls of that socket.
+ * Events of the sockets that libwebsockets owns. A returned int is the lws callback result: 0, or
+ * -1 to close the socket. *ret_owner is passed to later calls for that socket.
  */
 struct server_handler {
     /* TLS only: the library has the whole request head, or the socket is closed. */
@@ -23,26 +23,27 @@ struct server_handler {
     int (*on_request)(struct gate *gate, struct lws *wsi, void **ret_owner);
     void (*on_request_body)(void *request, const char *bytes, size_t len);
     void (*on_request_closed)(void *request);
-    int (*on_upgrade)(struct gate *gate, struct lws *wsi); /* before the upgrade is accepted */
+    /* called before the upgrade is accepted */
+    int (*on_upgrade)(struct gate *gate, struct lws *wsi);
     int (*on_connected)(struct gate *gate, struct lws *wsi, void **ret_owner);
     int (*on_writable)(void *conn);
     void (*on_closed)(void *conn);
 };
 
-/* Sets gate->server. On failure `reason` holds the error. */
+/* Sets gate->server. On failure `reason` is the error. */
 MUST_CHECK enum rc server_open(struct gate *gate, const struct server_handler *handler,
                                char *reason, size_t size);
 /* Calls on_closed and on_request_closed for open sockets. Accepts a gate without a server. */
 void server_close(struct gate *gate);
 
-/* The library's TLS context; NULL without a certificate. */
+/* Returns the library's TLS context; NULL without a certificate. */
 struct ssl_ctx_st *server_tls(const struct gate *gate);
 
-/* Passes ownership of a connection to the library. NULL: the library rejected and closed it. */
+/* Transfers ownership of a connection to the library. NULL: the library rejected and closed it. */
 struct lws *server_adopt(struct gate *gate, int fd);
 /*
- * The same for a plain socket with a whole valid head, which `bytes` holds and the socket still
- * has. Overwrites `bytes`.
+ * The same for a plain socket with a complete valid head, which is in `bytes` and still in the
+ * socket. Overwrites `bytes`.
  */
 void server_adopt_head(struct gate *gate, const struct conn_io *io, char *bytes,
                        const struct http_head *head);

@@ -13,11 +13,14 @@ struct gate;
 /* Validates tls_cert, tls_key and tls_ciphers with OpenSSL, without a gate. */
 MUST_CHECK enum rc gate_tls_check(const struct config *config, char *error, size_t room);
 
-/* Call before the first connection. Does nothing without a certificate. */
+/* Call it before the first connection. A no-op without a certificate. */
 MUST_CHECK enum rc gate_tls_set_ciphers(struct gate *gate, char *reason, size_t size);
-/* Exports the certificate's expiry as a metric and warns before it. Does nothing without one. */
+/*
+ * Exports the certificate's expiration as a metric and logs a warning before it. A no-op without a
+ * certificate.
+ */
 void gate_tls_report_expiry(struct gate *gate);
-/* Reloads tls_cert and tls_key for new connections. Invalid files change nothing. */
+/* Reloads tls_cert and tls_key for new connections. Invalid files are ignored. */
 void gate_tls_reload(struct gate *gate);
 
 #endif

@@ -1,5 +1,6 @@
 /*
- * backpressure.c: pauses reading from clients that send too fast. TCP flow control then slows them.
+ * backpressure.c: pauses reading from clients that send too fast; TCP flow control then slows them
+ * down.
  */
 #include "gate/ws/backpressure.h"
 

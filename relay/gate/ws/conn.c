@@ -12,7 +12,7 @@
 #include "gate/ws/backpressure.h"
 #include "hub/attach.h"
 
-#define BYE_ROOM 512          /* part of GATE_CONN_OUT_MAX reserved for the bye */
+#define BYE_ROOM 512          /* part of GATE_CONN_OUT_MAX that is reserved for the bye */
 #define CLOSE_REASON_SENT 120 /* a close frame has room for 123 bytes */
 
 void
@@ -144,7 +144,7 @@ gate_conn_control(struct gate_conn *conn, enum ws_event_kind kind, const unsigne
 void
 gate_conn_kill(struct gate_conn *conn)
 {
-    if (conn->is_killed) { /* second call: the event did not close it */
+    if (conn->is_killed) { /* second call: the event did not close the socket */
         workaround_kill_again(&conn->io);
         return;
     }
@@ -180,7 +180,7 @@ write_control(struct gate_conn *conn)
     return 0;
 }
 
-/* Writes the close frame; after the socket accepted it, half-closes. */
+/* Writes the close frame. When the socket has accepted it, half-closes. */
 static int
 write_close(struct gate_conn *conn)
 {
@@ -191,7 +191,7 @@ write_close(struct gate_conn *conn)
 
     if (conn->close_sent) {
         gate_conn_set_state(conn, GATE_CONN_CLOSED);
-        if (!conn_io_half_close(&conn->io)) /* otherwise waits for the client's half-close */
+        if (!conn_io_half_close(&conn->io)) /* otherwise waits for the client to half-close */
             gate_conn_kill(conn);
         return 0;
     }

@@ -17,7 +17,7 @@
 #include "hub/session/session.h"
 #include "wire/ws_frame.h"
 
-#define GATE_CONN_OUT_MAX (64 * 1024) /* unsent control messages */
+#define GATE_CONN_OUT_MAX (64 * 1024) /* maximum bytes of unsent control messages */
 #define GATE_CONN_CONTROL_MAX (16 * 1024)
 
 struct client_message;
@@ -25,56 +25,59 @@ struct gate;
 struct gate_redeem;
 
 /*
- * How far a WebSocket has come. Only gate_conn_set_state changes it. In each state libwebsockets
- * may close the socket, which frees the connection (gate_ws_closed).
+ * The states of a WebSocket. Only gate_conn_set_state changes the state. In each state
+ * libwebsockets may close the socket, which frees the connection (gate_ws_closed).
  *
- * WAITING: for "connect" and the verification of its token. It has no session, and may be evicted.
- * Next: OPEN, CLOSING, CLOSED.
+ * WAITING: waits for "connect" and the verification of its token. The connection has no session,
+ * and may be evicted. Next: OPEN, CLOSING, CLOSED.
  *
- * OPEN: it has a session. Next: CLOSING, CLOSED.
+ * OPEN: the connection has a session. Next: CLOSING, CLOSED.
  *
- * CLOSING: bye and close frame are queued or written. Input is discarded. It has its session until
- * the next write, because the hub may be iterating its sessions. Next: CLOSED.
+ * CLOSING: bye and close frame are queued or written. Input is discarded. The session is detached
+ * at the next write, because the hub may be iterating its sessions. Next: CLOSED.
  *
- * CLOSED: nothing more is written. After the close frame it waits for the client to close; after
- * gate_conn_kill, which is allowed in this state too, for libwebsockets. Next: CLOSED.
+ * CLOSED: nothing more is written. After the close frame, the connection waits for the client to
+ * close. After gate_conn_kill, which is also allowed in this state, it waits for libwebsockets.
+ * Next: CLOSED.
  */
 enum gate_conn_state { GATE_CONN_WAITING, GATE_CONN_OPEN, GATE_CONN_CLOSING, GATE_CONN_CLOSED };
 
 /* Credentials, until the token is verified. */
 struct gate_auth {
-    char *bearer; /* token of the upgrade request, until "connect" */
+    char *bearer; /* token of the upgrade request, kept until "connect" */
     char *ticket; /* ticket of the upgrade request */
     struct gate_redeem *redeem;
     struct client_message *connect; /* the "connect" message while the ticket is redeemed */
 };
 
-/* Inbound rate limit; receive.c, backpressure.c. */
+/* Inbound rate limit (receive.c, backpressure.c). */
 struct gate_inbound {
     struct rate_bucket lines;
-    int64_t rate_warned_until_us;  /* one rate `err` until then for messages without a reply */
-    int64_t budget_until_us;       /* the inbound budget is used up to this time */
+    /* until then, messages without a reply cause no further rate `err` */
+    int64_t rate_warned_until_us;
+    int64_t budget_until_us;       /* the inbound budget is used up until this time */
     int64_t paused_us;             /* last time that reading was paused */
     int64_t flood_since_us;        /* start of the current series of pauses */
-    struct gate_conn *next_paused; /* in conns->paused */
+    struct gate_conn *next_paused; /* link of conns->paused */
     bool is_paused;
 };
 
 /* One WebSocket. Created in ESTABLISHED, freed in CLOSED. Times are monotonic, in microseconds. */
 struct gate_conn {
-    /* Fields that each send reads, next to each other. */
+    /* Fields that each send reads are adjacent. */
     enum gate_conn_state state;
-    bool in_writable_callback; /* within the lws callback for a writable socket */
+    bool in_writable_callback; /* in the lws callback for a writable socket */
     bool must_wait_for_lws;    /* on_writable is pending: writes must not overtake it */
     bool is_killed;            /* lws closes the socket in the next iteration */
     struct ev_io readable;
     struct gate *gate;
     struct conn_io io;
-    struct gate_conn *prev; /* in conns->first */
+    struct gate_conn *prev; /* link of conns->first */
     struct gate_conn *next;
-    struct session *session;         /* while OPEN, and CLOSING until the bye is written */
+    /* set while OPEN, and while CLOSING until the bye is written */
+    struct session *session;
     char conn_id[SESSION_CONN_SIZE]; /* set with `user` */
-    char *user;                      /* NULL until the token was verified */
+    char *user;                      /* NULL until the token is verified */
     struct gate_auth auth;
     struct waiting_client waiting; /* waiting for "connect" */
     struct gate_inbound inbound;
@@ -84,38 +87,38 @@ struct gate_conn {
     int close_code;
     int64_t state_since_us;
     int64_t ping_due_us;
-    int64_t pinged_us;     /* 0: no outstanding ping */
+    int64_t pinged_us;     /* 0: no ping is outstanding */
     int unsent;            /* unsent bytes in the socket while closing */
-    int64_t drained_us;    /* time of the last change of unsent */
+    int64_t drained_us;    /* time of the last change of `unsent` */
     int64_t unwritable_us; /* start of the wait for a writable socket; 0: not waiting */
     char *close_reason;    /* NULL while open */
     struct ws_reader reader;
     struct buffer in;      /* fragments of an incomplete message */
     size_t in_valid;       /* length of its valid UTF-8 prefix */
-    struct buffer out;     /* control messages, after CONN_IO_HEADROOM bytes */
-    struct buffer control; /* control frames with their headers */
+    struct buffer out;     /* control messages, preceded by CONN_IO_HEADROOM bytes */
+    struct buffer control; /* control frames including their headers */
 };
 
-/* The fields of a log line about a connection; none until its token was verified. */
+/* The log fields that identify a connection; none until its token is verified. */
 #define LOG_CONN(conn)                                                                             \
     LOG_TEXT("conn", (conn)->user != NULL ? (conn)->conn_id : NULL), LOG_TEXT("user", (conn)->user)
 
 /* All WebSockets of the gate. */
 struct gate_conns {
     struct gate_conn *first;
-    struct gate_conn *paused; /* connections with reading paused */
+    struct gate_conn *paused; /* connections whose reading is paused */
     struct ev_timer resume_timer;
 };
 
 /* The only way to change the state. Aborts on a transition that is not listed above. */
 void gate_conn_set_state(struct gate_conn *conn, enum gate_conn_state state);
-/* Sends bye and closes. All closes use this function; later calls have no effect. */
+/* Sends bye and closes. All closes use this function; further calls have no effect. */
 void gate_conn_close(struct gate_conn *conn, int code, const char *reason);
 /* The same with a reconnect delay for the client. */
 void gate_conn_close_retry(struct gate_conn *conn, int code, const char *reason, int64_t in_ms);
 /* Replies to the client's close frame, without a bye. */
 void gate_conn_reply_close(struct gate_conn *conn, int code);
-/* Closes a socket that accepts nothing, without a bye. */
+/* Closes a socket that accepts no bytes, without a bye. */
 void gate_conn_kill(struct gate_conn *conn);
 /* Queues a control frame (WS_PONG, WS_CLOSE) before all messages. len <= WS_CONTROL_MAX. */
 void gate_conn_control(struct gate_conn *conn, enum ws_event_kind kind,
@@ -128,8 +131,8 @@ void gate_conn_send(struct gate_conn *conn, const char *line, size_t len);
  */
 void gate_conn_detach(struct gate_conn *conn);
 /*
- * Writes queued frames, then the session's; bye and close frame last. Returns the lws callback
- * result.
+ * Writes queued frames, then the session's frames; bye and close frame last. Returns the lws
+ * callback result.
  */
 int gate_conn_writable(void *owner);
 

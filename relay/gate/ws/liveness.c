@@ -56,8 +56,8 @@ check_open(struct gate_conn *conn, int64_t now_us, int64_t wall_us)
 }
 
 /*
- * Does the client still read? A slow one has unread bytes before the bye, and a close would discard
- * both.
+ * Whether the client still reads. A slow client has unread bytes before the bye, and a close would
+ * discard both.
  */
 static bool
 is_client_reading(struct gate_conn *conn, int64_t now_us, int64_t age_us)
@@ -69,7 +69,7 @@ is_client_reading(struct gate_conn *conn, int64_t now_us, int64_t age_us)
         !conn_io_unacked_bytes(&conn->io, &left))
         return false;
     if (conn->state == GATE_CONN_CLOSED && left == 0)
-        return false; /* everything is delivered */
+        return false; /* all bytes were delivered */
     if (left != conn->unsent) {
         conn->unsent = left;
         conn->drained_us = now_us;
@@ -90,12 +90,12 @@ check_conn(struct gate_conn *conn, int64_t now_us, int64_t wall_us)
     case GATE_CONN_OPEN:
         check_open(conn, now_us, wall_us);
         break;
-    case GATE_CONN_CLOSING: /* bye not written yet */
+    case GATE_CONN_CLOSING: /* the bye is not yet written */
         gate_conn_detach(conn);
         if (age_us > BYE_GRACE_US && !is_client_reading(conn, now_us, age_us))
             gate_conn_kill(conn);
         break;
-    case GATE_CONN_CLOSED: /* client has not closed yet */
+    case GATE_CONN_CLOSED: /* the client has not closed yet */
         if (age_us > BYE_GRACE_US && !is_client_reading(conn, now_us, age_us))
             gate_conn_kill(conn);
         break;

@@ -34,7 +34,7 @@ _Static_assert(CLIENT_MESSAGE_TOPICS_BYTES_MAX <= SESSION_TOPICS_BYTES_MAX,
 #define USER_FULL_MS 30000
 #define RATE_RETRY_AFTER_MS 1000
 
-/* after_ms: retry delay; -1: none. */
+/* after_ms: retry delay; -1: do not retry. */
 static void
 send_err_after(struct gate_conn *conn, const struct client_message *message, enum gate_err code,
                const char *sentence, int64_t after_ms)
@@ -63,7 +63,7 @@ send_rate(struct gate_conn *conn, const struct client_message *message, const ch
     send_err_after(conn, message, GATE_ERR_RATE, sentence, after_ms);
 }
 
-/* Acks arrive in bursts: one `err` a second for all messages that get no reply. */
+/* Acks arrive in bursts: at most one `err` per second for all messages without a reply. */
 static bool
 is_warned_already(struct gate_conn *conn, const struct client_message *message, int64_t now_us)
 {
@@ -90,7 +90,7 @@ reject_token(struct gate_conn *conn, const struct client_message *message, enum 
     gate_conn_close(conn, expired ? GATE_CLOSE_EXPIRED : GATE_CLOSE_TOKEN, sentence);
 }
 
-/* FNV-1a of a name or target with its terminating zero: detects changed groups. */
+/* FNV-1a of a name or target including its terminating zero: detects changed groups. */
 static uint64_t
 hash_text(uint64_t hash, const char *text)
 {
@@ -100,7 +100,7 @@ hash_text(uint64_t hash, const char *text)
     return hash;
 }
 
-/* Independent of the order, which an issuer of tokens may vary. */
+/* Independent of the order, which may differ between tokens. */
 static uint64_t
 hash_groups(const struct token *token)
 {
@@ -179,7 +179,7 @@ on_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
     gate_message_cancel(conn);
 }
 
-/* Keeps the message until the store replies. */
+/* Stores the message until the store replies. */
 static void
 redeem_ticket(struct gate_conn *conn, struct client_message *message)
 {
@@ -291,7 +291,10 @@ handle_topics(struct gate_conn *conn, const struct client_message *message)
                  "subscription limit reached: 256 topics or 8 kB");
 }
 
-/* With a snapshot: is it new enough for this connection? Otherwise the hub sends the rows. */
+/*
+ * With a snapshot, reports whether it is new enough for this connection. Otherwise the hub sends
+ * the rows.
+ */
 static void
 handle_rows(struct gate_conn *conn, const struct client_message *message)
 {
@@ -300,7 +303,10 @@ handle_rows(struct gate_conn *conn, const struct client_message *message)
     int len;
 
     if (!message->has_snapshot) {
-        /* This reply is not queued with the others: the gate closes a client that reads none. */
+        /*
+         * This reply is not in the control queue, but the gate closes a client that does not read
+         * it.
+         */
         if (!session_request_rows(conn->session, message->source, message->rule,
                                   message->request_id))
             send_rate(conn, message, "too many requests for rows by this connection",

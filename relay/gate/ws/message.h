@@ -1,4 +1,4 @@
-/* message.h: handles a message of a client. */
+/* message.h: handles a client's messages. */
 #ifndef CLAIRON_GATE_WS_MESSAGE_H
 #define CLAIRON_GATE_WS_MESSAGE_H
 

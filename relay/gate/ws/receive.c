@@ -1,6 +1,6 @@
 /*
- * receive.c: reads a WebSocket's frames and reassembles its messages. It bypasses lws:
- * lws_workarounds.h.
+ * receive.c: reads a WebSocket's frames and reassembles its messages, bypassing lws
+ * (lws_workarounds.h).
  */
 #include "gate/ws/receive.h"
 
@@ -16,14 +16,15 @@
 #include "gate/ws/message.h"
 
 #define SECOND_US INT64_C(1000000)
-#define COST_UNITS_PER_MESSAGE 4 /* budget units (one frame or 512 bytes) per allowed message */
-#define COST_UNITS_MIN 1000      /* units a second at least, with any message_rate */
+/* budget units per allowed message; a unit is one frame or 512 bytes */
+#define COST_UNITS_PER_MESSAGE 4
+#define COST_UNITS_MIN 1000 /* minimum units per second, for any message_rate */
 #define COST_UNIT_BYTES 512
 #define FLOOD_MAX_US (5 * SECOND_US)
-#define CONTROL_PENDING_MAX (8 * 1024) /* unsent pongs */
+#define CONTROL_PENDING_MAX (8 * 1024) /* maximum bytes of unsent pongs */
 /*
- * Limit of the frame with "connect": a token, topics and a cursor, with room for escapes. Before
- * authentication, anyone can make the gate buffer this many bytes.
+ * Size limit of the frame with "connect": a token, topics and a cursor, including escapes. Without
+ * authentication, any client can make the gate buffer this number of bytes.
  */
 #define GATE_FIRST_FRAME_MAX (20 * 1024)
 
@@ -40,7 +41,7 @@ reject_text(struct gate_conn *conn)
     protocol_error(conn, GATE_CLOSE_UTF8, "text frame is not valid UTF-8");
 }
 
-/* Rejects an invalid message early, without reading the rest. */
+/* Rejects an invalid message early, without reading all of it. */
 static void
 check_begin(struct gate_conn *conn)
 {
@@ -93,7 +94,7 @@ check_piece(const struct gate_conn *conn, const struct ws_event *event, const ch
         *ret_why = "binary frames not supported";
         return GATE_CLOSE_BINARY;
     }
-    /* rejects an announced length without reading the frame */
+    /* rejects an excessive length without reading the frame */
     if (event->len > room || event->left > room - event->len) {
         *ret_why = conn->state == GATE_CONN_WAITING
                        ? "frame before \"connect\" exceeds 20 kB or max_frame_bytes"
@@ -103,7 +104,7 @@ check_piece(const struct gate_conn *conn, const struct ws_event *event, const ch
     return 0;
 }
 
-/* Buffers a fragment; handles the message after its last fragment. */
+/* Buffers a fragment. Handles the message after its last fragment. */
 static void
 handle_data(struct gate_conn *conn, const struct ws_event *event)
 {
@@ -145,7 +146,7 @@ static void
 handle_ping(struct gate_conn *conn, const struct ws_event *event)
 {
     if (conn->control.len + event->len > CONTROL_PENDING_MAX)
-        return; /* a client that pings without reading gets fewer pongs */
+        return; /* a client that pings without reading receives fewer pongs */
     gate_conn_control(conn, WS_PONG, event->at, event->len);
 }
 
@@ -171,7 +172,7 @@ handle_event(struct gate_conn *conn, const struct ws_event *event)
     }
 }
 
-/* After the close began, input is discarded. Returns the number of events. */
+/* After the start of the close, input is discarded. Returns the number of events. */
 static int64_t
 handle_bytes(struct gate_conn *conn, unsigned char *bytes, size_t len)
 {
@@ -188,7 +189,7 @@ handle_bytes(struct gate_conn *conn, unsigned char *bytes, size_t len)
     return count;
 }
 
-/* The client may have disconnected, with megabytes left in the kernel's buffer. */
+/* The client may have disconnected with megabytes left in the kernel's buffer. */
 static void
 check_flood(struct gate_conn *conn, int64_t now_us)
 {
@@ -199,7 +200,7 @@ check_flood(struct gate_conn *conn, int64_t now_us)
         gate_conn_close(conn, GATE_CLOSE_OVERLOADED, "inbound rate exceeded");
 }
 
-/* Charges frames and bytes that are not messages either: pings, empty fragments, long frames. */
+/* Also charges frames and bytes that are not messages: pings, empty fragments, long frames. */
 static void
 charge(struct gate_conn *conn, int64_t events, size_t bytes)
 {
@@ -221,7 +222,7 @@ charge(struct gate_conn *conn, int64_t events, size_t bytes)
         gate_pause_reading(conn);
 }
 
-/* One read per iteration, for fairness. TLS may buffer more than poll(2) reports. */
+/* One read per iteration, for fairness. TLS may buffer more bytes than poll(2) reports. */
 static void
 on_readable(struct ev_loop *loop, struct ev_io *io, int events)
 {

@@ -10,7 +10,9 @@ struct session_transport;
 
 const struct session_transport *gate_transport(const struct gate_conn *conn);
 
-/* Returns the unsent bytes of the frame that `sent` ends in; *ret_rest points to them. */
+/*
+ * Returns the number of unsent bytes of the frame in which `sent` ends; *ret_rest points to them.
+ */
 size_t gate_send_rest(const struct iovec *pieces, int count, size_t sent,
                       const unsigned char **ret_rest);
 

@@ -26,7 +26,7 @@ reject(struct gate *gate, struct lws *wsi, int status, const char *header, const
     return response_send(wsi, &response);
 }
 
-/* No subprotocol at all is accepted: only browsers require one. */
+/* A request without a subprotocol is accepted: only browsers require one. */
 static bool
 offers_protocol(struct lws *wsi)
 {
@@ -47,7 +47,7 @@ offers_protocol(struct lws *wsi)
     return false;
 }
 
-/* 16 bytes in base64: RFC 6455, 4.2.1. */
+/* 16 bytes in base64 (RFC 6455, 4.2.1). */
 static bool
 has_good_key(struct lws *wsi)
 {
@@ -59,7 +59,7 @@ has_good_key(struct lws *wsi)
            strspn(key, ALPHABET) == 22 && strcmp(key + 22, "==") == 0;
 }
 
-/* Is it a valid upgrade of RFC 6455 to our subprotocol? 0, or -1 after a response. */
+/* Checks for a valid upgrade of RFC 6455 to our subprotocol. Returns 0, or -1 after a response. */
 static int
 check_handshake(struct gate *gate, struct lws *wsi)
 {

@@ -6,10 +6,10 @@
 
 void gate_ws_open(struct gate *gate);
 void gate_ws_close(struct gate *gate); /* after server_close */
-/* Closes one that has not sent "connect". */
+/* Closes a connection that has not sent "connect". */
 void gate_ws_evict(void *owner);
 
-/* Callbacks of lws. The result is its callback result. */
+/* Callbacks from lws; they return the lws callback result. */
 int gate_ws_connected(struct gate *gate, struct lws *wsi, void **ret_owner);
 void gate_ws_closed(void *owner);
 

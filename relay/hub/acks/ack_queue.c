@@ -1,4 +1,4 @@
-/* ack_queue.c: gathers acknowledgements while a batch of them is in flight. */
+/* ack_queue.c: queues acknowledgements while a batch of them is in flight. */
 #include "hub/acks/ack_queue.h"
 
 #include <stdlib.h>
@@ -14,7 +14,8 @@
 
 #define ACKS_PER_CALL 2000
 #define ACKS_MAX 100000
-#define FOREIGN_ACKS_MAX (ACKS_MAX / 2) /* not in flight on this relay */
+/* acks of notifications that are not in flight on this relay */
+#define FOREIGN_ACKS_MAX (ACKS_MAX / 2)
 
 static void
 clear(struct acks *acks)
@@ -49,14 +50,17 @@ on_acked(void *ctx, enum rc rc)
         hub_mark(hub, HUB_REFILL);
         return;
     }
-    /* It is unknown whether they were stored. Acks are idempotent, so they are sent again. */
+    /* They may have been stored. Acks are idempotent, so they are sent again. */
     for (size_t i = 0; i < hub->acks.sent.count; i++)
         push(&hub->acks.queued, hub->acks.sent.items[i]);
     hub->acks.sent.count = 0;
     hub_retry(hub);
 }
 
-/* The next batch. Acks for an unavailable shard leave the queue, so that others pass them. */
+/*
+ * Fills the next batch. Acks of an unavailable shard leave the queue, so that they do not block
+ * others.
+ */
 static void
 fill_batch(struct hub *hub)
 {

@@ -5,15 +5,15 @@
 struct hub;
 
 /*
- * Copies the texts. `shard` is the notification's; -1: unknown. If the queue is full, the ack is
- * dropped and logged; the notification stays pending and will be retried.
+ * Copies the strings. `shard` is the shard of the notification; -1: unknown. If the queue is full,
+ * the ack is dropped and logged; the notification remains pending and will be retried.
  */
 void acks_add(struct hub *hub, const char *user, const char *id, int shard);
 
 /* Sends delivery reports, then one batch of acks, unless one is in flight. */
 void acks_flush(struct hub *hub);
 
-/* The store is up: sends also the acks that waited for an unavailable shard. */
+/* Called when the store is up: also sends the acks that waited for an unavailable shard. */
 void acks_resume(struct hub *hub);
 
 void acks_free(struct hub *hub);

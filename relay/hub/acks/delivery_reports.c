@@ -15,13 +15,13 @@
 #include "hub/session/ready_list.h"
 #include "hub/session/state.h"
 
-#define CALLS_MAX 64 /* pending */
+#define CALLS_MAX 64 /* maximum calls in flight */
 
 enum report_state { REPORT_SENT, REPORT_STORED, REPORT_FAILED };
 
 /*
- * Several calls are pending, to several shards. Their replies are applied in the order of the
- * calls, so that notifications are released in the order in which they were held back.
+ * Several calls may be in flight, each to several shards. Their replies are applied in the order of
+ * the calls, so that notifications are released in the order in which they were held back.
  */
 struct report_call {
     struct report_call *prev, *next;
@@ -55,12 +55,13 @@ release(struct delivery_report *item)
     if (session->state == SESSION_CLOSED)
         session_free_if_done(session);
     else if (!session->hub->closing)
-        session_mark(session, READY_ADVANCE); /* it may wait for this reply */
+        session_mark(session, READY_ADVANCE); /* the session may wait for this reply */
 }
 
 /*
- * No ack is pending: another session acknowledged it, or the user became a member later. If it was
- * held back, it is sent; if it was sent, it leaves the in-flight windows.
+ * Called if no ack is pending: another session acknowledged the notification, or the user became a
+ * member later. If the notification was held back, it is sent; if it was sent, it leaves the
+ * in-flight windows.
  */
 static void
 release_held(struct hub *hub, const struct delivery_report *item)
@@ -79,8 +80,8 @@ release_held(struct hub *hub, const struct delivery_report *item)
 }
 
 /*
- * A held back notification whose ack is not pending does not overtake older ones that wait for
- * room: it is dropped, with a gap after them.
+ * A held back notification whose ack is not pending must not overtake older ones that wait for
+ * room: it is dropped, and a gap follows them.
  */
 static void
 apply_reply(struct hub *hub, const struct delivery_report *item)
@@ -168,7 +169,7 @@ send_call(struct hub *hub, struct report_call *call)
     return rc;
 }
 
-/* Reports are idempotent. */
+/* Repeats failed calls: reports are idempotent. */
 static enum rc
 send_failed_again(struct hub *hub)
 {

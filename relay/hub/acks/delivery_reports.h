@@ -6,13 +6,16 @@
 
 struct hub;
 
-/* Sends waiting reports while fewer than the maximum of calls are in flight. */
+/* Sends queued reports while fewer than the maximum number of calls are in flight. */
 void delivery_reports_flush(struct hub *hub);
 
-/* Applies the replies that have arrived, in order. Calls back sessions: only from the loop. */
+/*
+ * Applies the replies that have arrived, in order. Calls sessions back, so call it only from the
+ * loop.
+ */
 void delivery_reports_apply(struct hub *hub);
 
-/* True if reports wait to be sent, or to be sent again. Acks wait for them. */
+/* True if reports must be sent or repeated. Acks wait for them. */
 bool delivery_reports_wait(const struct hub *hub);
 
 void delivery_reports_free(struct hub *hub);

@@ -4,16 +4,19 @@
 
 #include "hub/session/session_state.h"
 
-/* From all sessions of `members`. Returns its shard, or -1 if it was not in flight or not an id. */
+/*
+ * Removes a notification from all sessions of `members`. Returns its shard, or -1 if it was not in
+ * flight or the id is invalid.
+ */
 int members_remove_inflight(struct membership *members, const char *id);
 
 /*
- * Retries of it ended. Queued retries are still sent, because it may have been redriven since; its
- * delivery report decides.
+ * The notification's retries have ended. Queued retries are still sent, because it may have been
+ * redriven since; the reply to the delivery report decides.
  */
 void members_end_retries(struct membership *members, const char *id);
 
-/* Their in-flight windows have room: marks them to refill. */
+/* Marks sessions with room in their in-flight windows to refill. */
 void members_refill(struct membership *members);
 
 #endif

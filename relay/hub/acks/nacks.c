@@ -1,4 +1,4 @@
-/* nacks.c: negative acknowledgements. */
+/* nacks.c: handles negative acknowledgements. */
 #include "hub/acks/nacks.h"
 
 #include <stdlib.h>
@@ -9,9 +9,9 @@
 #include "hub/acks/rejections.h"
 #include "hub/session/hub_state.h"
 
-#define NACKS_MAX 8192 /* pending ids */
+#define NACKS_MAX 8192 /* maximum pending ids */
 
-/* A pending call. */
+/* A call in flight. */
 struct nack {
     struct hub *hub;
     size_t count;

@@ -1,4 +1,4 @@
-/* nacks.h: negative acknowledgements. */
+/* nacks.h: handles negative acknowledgements. */
 #ifndef CLAIRON_HUB_ACKS_NACKS_H
 #define CLAIRON_HUB_ACKS_NACKS_H
 
@@ -10,10 +10,10 @@
 struct hub;
 struct session;
 
-/* The user rejected these: they are retried, in delay_ms at the earliest. */
+/* The user rejected these notifications: they are retried after delay_ms at the earliest. */
 void session_nack(struct session *session, const char *const *ids, size_t count, int64_t delay_ms);
 
-/* The same without a connection. RC_AGAIN: the store is down, nothing was sent. */
+/* The same without a connection. RC_AGAIN: the store is down; nothing was sent. */
 MUST_CHECK enum rc hub_nack(struct hub *hub, const char *user, const char *const *ids, size_t count,
                             int64_t delay_ms);
 

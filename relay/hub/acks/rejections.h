@@ -4,7 +4,7 @@
 
 #include "hub/session/hub_state.h"
 
-/* `what` is the log message; `user` sent the last one. */
+/* `what` is the log message; `user` caused the last rejection. */
 void rejections_add(struct rejections *rejections, const char *user, const char *what);
 
 #endif

@@ -28,7 +28,7 @@ send_acked(struct membership *members, const struct session *except, const char 
         is_whole = buffer_addf(&frame, "%s\"%s\"", i > 0 ? "," : "", ids[i]) == RC_OK;
     is_whole = is_whole && buffer_addf(&frame, "]}") == RC_OK;
     DL_FOREACH (members, member) {
-        /* `connected` is the first frame. */
+        /* earlier states: `connected` must be the first frame */
         if (is_whole && member->session != except && member->session->state >= SESSION_INBOX)
             session_send_control(member->session, frame.bytes, frame.len);
     }
@@ -58,7 +58,7 @@ compare_ids(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Sorts, and removes duplicates. Returns the number of ret_ids. */
+/* Sorts the ids and removes duplicates. Returns the number of ret_ids. */
 static size_t
 sort_ids(const char *const *ids, size_t count, const char **ret_ids)
 {
@@ -69,7 +69,7 @@ sort_ids(const char *const *ids, size_t count, const char **ret_ids)
         ret_ids[i] = ids[i];
         is_sorted = is_sorted && (i == 0 || strcmp(ids[i - 1], ids[i]) < 0);
     }
-    if (is_sorted) /* the usual case: acknowledged in commit order */
+    if (is_sorted) /* the typical case: acknowledged in commit order */
         return count;
     qsort(ret_ids, count, sizeof(*ret_ids), compare_ids);
     for (size_t i = 0; i < count; i++) {

@@ -1,4 +1,4 @@
-/* offer.c: decides what happens to a notification that a session is offered. */
+/* offer.c: decides whether a session queues, drops or skips a notification. */
 #include "hub/delivery/offer.h"
 
 #include "hub/delivery/session_inflight.h"
@@ -17,12 +17,12 @@ is_new(const struct session *session, const struct notification *notification)
     return cursor_is_before(&session->cursor, notification->shard, notification->id);
 }
 
-/* It expired before it was queued. If it is new, a gap announces it. */
+/* The notification expired before it was queued. If it is new, a gap is announced. */
 static void
 report_expired(struct session *session, const struct notification *notification)
 {
     if (!notification->is_retry &&
-        is_new(session, notification)) /* otherwise it was sent before, or is in the error log */
+        is_new(session, notification)) /* otherwise it was sent earlier, or is in the error log */
         session_gap_later(session, session->cursor, "expired");
 }
 
@@ -60,7 +60,7 @@ enqueue(struct session *session, struct notification *notification,
         queue(session, notification);
 }
 
-/* Hidden by its topics. A pending ack of it stays pending. */
+/* Hides a notification outside the session's topics. A pending ack remains pending. */
 static bool
 is_hidden(const struct session *session, const struct notification *notification)
 {
@@ -97,13 +97,14 @@ session_enqueue_held(struct session *session, struct notification *notification)
         session_queue(session, notification);
 }
 
-/* A slow client holds no more than its queue: it reads the rest later. */
+/* A slow client occupies no more than its queue: it reads later notifications from the store. */
 void
 session_pause(struct session *session)
 {
     if (session->state != SESSION_LIVE)
         return;
-    session->cursor = session_reached(session); /* before the notification that is offered */
+    /* excludes the notification that is being offered */
+    session->cursor = session_reached(session);
     session_set_state(session, SESSION_CATCHING_UP);
 }
 

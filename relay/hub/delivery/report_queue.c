@@ -1,4 +1,4 @@
-/* report_queue.c: delivery reports that wait for the store. */
+/* report_queue.c: queues delivery reports for the store. */
 #include "hub/delivery/report_queue.h"
 
 #include <stdlib.h>
@@ -28,7 +28,7 @@ has_room(const struct session *session)
 {
     if (session->hub->reports.count < REPORTS_MAX)
         return true;
-    /* The notification stays pending, and is sent when the user connects again. */
+    /* The notification remains pending, and is sent when the user reconnects. */
     log_warn("hub", "delivery report queue is full: report dropped", LOG_INT("limit", REPORTS_MAX),
              LOG_SESSION(session));
     return false;

@@ -18,8 +18,8 @@
 
 #define PIECES_MAX 64
 #define PIECES_BYTES_MAX (256u * 1024)
-#define LIST_FRAMES_PER_TURN 16            /* a page is as long as 1000 notifications */
-#define LIST_FRAME_MAX (64u * 1024 * 1024) /* a row, which rows.max_bytes limits, and its head */
+#define LIST_FRAMES_PER_TURN 16            /* a page has about the size of 1000 notifications */
+#define LIST_FRAME_MAX (64u * 1024 * 1024) /* a row, limited by rows.max_bytes, and its header */
 
 _Static_assert(SESSION_QUEUE_BYTES >= PIECES_BYTES_MAX, "a full piece fits the queue");
 
@@ -48,7 +48,9 @@ drop_expired(struct session *session)
         session_gap(session, from, to, "expired");
 }
 
-/* Retries and entries read after a resume do not count: they are older than our latency. */
+/*
+ * Retries, and entries read after a resume, are not counted: their age is not latency of the relay.
+ */
 static void
 count_time(const struct session *session, const struct notification *notification)
 {
@@ -57,7 +59,7 @@ count_time(const struct session *session, const struct notification *notificatio
                    session->hub->sending_us - notification->frame.as.notification.commit_us);
 }
 
-/* Removes the first notification from the queue: it was written. */
+/* Removes the first notification from the queue after it was written. */
 static struct notification *
 dequeue_written(struct session *session)
 {
@@ -71,13 +73,16 @@ dequeue_written(struct session *session)
     return notification;
 }
 
-/* The control queue as one WebSocket frame, in the hub's scratch. Returns its length or 0. */
+/*
+ * Formats the control queue as one WebSocket frame in the hub's scratch buffer. Returns its length
+ * or 0.
+ */
 static size_t
 frame_control(struct session *session, unsigned char **ret_frame)
 {
     unsigned char *text = session->hub->scratch + WS_TEXT_HEAD_MAX;
     size_t len = session->control.frames.len > 0 ? session->control.frames.len - 1
-                                                 : 0; /* without the final line break */
+                                                 : 0; /* without the final newline */
     size_t head_len;
 
     if (len == 0)
@@ -106,7 +111,7 @@ gather_pieces(struct session *session, struct iovec pieces[PIECES_MAX], size_t *
         if (bytes > 0 && bytes + notification->ws_len > PIECES_BYTES_MAX)
             break;
         if (i > 0 && notification_is_expired(notification))
-            break; /* dropped by the next call */
+            break; /* the next call drops it */
         pieces[count++] = (struct iovec){notification->ws, notification->ws_len};
         bytes += notification->ws_len;
     }
@@ -123,7 +128,7 @@ call_transport(struct session *session, const struct iovec *pieces, int count, i
     return session->socket.transport->send(session->socket.handle, pieces, count, ret_written);
 }
 
-/* Returns the bytes sent, whole frames. `file` holds the only piece, or is -1. */
+/* Returns the number of bytes sent, in whole frames. `file` contains the only piece, or is -1. */
 static size_t
 write_pieces(struct session *session, const struct iovec *pieces, int count, int file)
 {
@@ -188,7 +193,7 @@ send_queue(struct session *session)
     session_gap_of_backlog(session);
 }
 
-/* Sends one frame of the replies to `rows` at a time, so that notifications are sent in between. */
+/* Sends only one frame of a `rows` reply at a time, so that notifications are sent in between. */
 static void
 send_list_frame(struct session *session)
 {
@@ -214,8 +219,8 @@ send_list_frame(struct session *session)
 }
 
 /*
- * Before the queue, which may hold later changes: the client must not apply them to rows from
- * before the reload.
+ * A reload is sent before the queue, which may contain later changes: the client must not apply
+ * them to outdated rows.
  */
 static void
 send_reloads(struct session *session)
@@ -241,7 +246,7 @@ send_outbound(struct hub *hub, struct session *session)
         send_queue(session);
 }
 
-/* Also while is_blocked: the socket may be writable again. */
+/* Called even while is_blocked: the socket may be writable again. */
 static void
 send_queued(struct hub *hub, struct session *session)
 {

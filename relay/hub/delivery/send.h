@@ -5,7 +5,7 @@
 struct hub;
 struct session;
 
-/* Writes as much as the socket accepts. Marks the session again if more is left. */
+/* Writes as many bytes as the socket accepts. Marks the session again if bytes are left. */
 void session_send(struct hub *hub, struct session *session);
 
 #endif

@@ -1,4 +1,6 @@
-/* session_inflight.c: selects the notifications with ack that a session sends, holds or drops. */
+/*
+ * session_inflight.c: selects the notifications with ack that a session sends, holds back or drops.
+ */
 #include "hub/delivery/session_inflight.h"
 
 #include "hub/delivery/report_queue.h"
@@ -14,7 +16,7 @@ session_defer_inbox(struct session *session)
 }
 
 /*
- * Nothing overtakes a notification that was not sent to this session. Retries in the inbox were
+ * A notification must not overtake one that was not sent to this session. Retries in the inbox were
  * sent before. A live session reads them first in any case, but a poll may end before it has read
  * them.
  */
@@ -51,7 +53,7 @@ session_inflight_add_from_inbox(struct session *session, struct notification *no
     struct inflight_entry *entry =
         inflight_find(&session->inflight, notification->frame.as.notification.id);
 
-    if (entry != NULL) /* if it is not a retry, the page is older than the retry */
+    if (entry != NULL) /* unless it is a retry, the page is older than the retry */
         return notification->is_retry && inflight_repeat(entry);
     if (inbox_was_acked(&session->inbox, notification->frame.as.notification.id))
         return false;
@@ -60,7 +62,7 @@ session_inflight_add_from_inbox(struct session *session, struct notification *no
         backlog_remove(session, notification);
         return true;
     }
-    session->inbox.is_full = true; /* later ones follow it */
+    session->inbox.is_full = true; /* so that later notifications do not overtake this one */
     session_defer_inbox(session);
     return false;
 }

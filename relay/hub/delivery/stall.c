@@ -1,4 +1,4 @@
-/* stall.c: detects clients that read too slowly for too long. */
+/* stall.c: detects clients that have read too slowly for too long. */
 #include "hub/delivery/stall.h"
 
 #include "hub/session/hub_state.h"
@@ -29,7 +29,7 @@ session_slow(const struct session *session, int64_t now_us)
     if (first != NULL) {
         since_us = first->made_us;
         if (since_us < session->outbound.since_us)
-            since_us = session->outbound.since_us; /* it entered the queue later than it was made */
+            since_us = session->outbound.since_us; /* it was queued later than it was created */
     }
     return now_us - since_us > config->gate.slow_age_ms * 1000
                ? "the oldest unsent notification is older than slow_age"

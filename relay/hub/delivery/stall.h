@@ -1,4 +1,4 @@
-/* stall.h: detects clients that read too slowly for too long. */
+/* stall.h: detects clients that have read too slowly for too long. */
 #ifndef CLAIRON_HUB_DELIVERY_STALL_H
 #define CLAIRON_HUB_DELIVERY_STALL_H
 
@@ -6,7 +6,7 @@
 
 struct session;
 
-/* It was offered this many bytes while its socket was full. */
+/* Adds bytes that were offered to the session while its socket was full. */
 void session_count_skipped(struct session *session, size_t bytes);
 
 #endif

@@ -151,7 +151,7 @@ audience_has_parts(const struct membership *of_session, struct bytes kind, struc
     return audience_split(kind, target, &parts) && audience_has_all(of_session, &parts);
 }
 
-/* Iterates over all lists at once: the first to end is the shortest. */
+/* Iterates over all lists in parallel: the list that ends first is the shortest. */
 struct audience *
 audience_smallest(struct audience *all, const struct audience_parts *parts)
 {

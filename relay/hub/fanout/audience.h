@@ -11,10 +11,10 @@
 
 struct session;
 
-/* "USER:u1", "STRUCTURE:s1" or "ALL"; freed with its last member. */
+/* "USER:u1", "STRUCTURE:s1" or "ALL". Freed with its last member. */
 struct audience {
     UT_hash_handle hh;
-    struct membership *members; /* utlist, by next/prev */
+    struct membership *members; /* utlist, linked by next and prev */
     size_t key_len;
     char key[];
 };
@@ -25,11 +25,11 @@ struct membership {
     struct membership *next;
     struct membership *prev;
     struct membership *next_of_session;
-    bool is_granted; /* by clairon.member; otherwise by the token, until the session ends */
+    bool is_granted; /* granted by clairon.member; otherwise by the token, until the session ends */
 };
 
 #define AUDIENCE_KEY_MAX 512
-#define AUDIENCE_ALL "ALL" /* also its key: it has no targets */
+#define AUDIENCE_ALL "ALL" /* this is also its key: it has no targets */
 
 static inline bool
 audience_is_all(struct bytes kind)
@@ -43,25 +43,25 @@ bool audience_key(struct bytes kind, struct bytes target, char ret_key[AUDIENCE_
 
 struct audience *audience_find(struct audience *all, const char *key, size_t len);
 
-/* Adds the session unless it is a member; a membership by token remains one. */
+/* Adds the session unless it is already a member. A membership by token is unchanged. */
 void audience_join(struct audience **all, struct membership **of_session, struct session *session,
                    const char *key, size_t len, bool is_granted);
-/* Ends a granted membership. */
+/* Ends a membership granted by clairon.member. */
 void audience_leave(struct audience **all, struct membership **of_session, const char *key,
                     size_t len);
-/* Ends all memberships of a session, or only the granted ones. */
+/* Ends all memberships of a session, or only those granted by clairon.member. */
 void audience_leave_all(struct audience **all, struct membership **of_session, bool only_granted);
 
-/* True if clairon.member has the session's user in this audience. */
+/* True if clairon.member grants the session's user membership in this audience. */
 bool audience_is_granted(const struct membership *of_session, const char *key, size_t len);
 
 /* True if the session belongs to all parts of a target of a composite audience. */
 bool audience_has_parts(const struct membership *of_session, struct bytes kind,
                         struct bytes target);
-/* The same for parts that were split already. */
+/* The same for parts that are already split. */
 bool audience_has_all(const struct membership *of_session, const struct audience_parts *parts);
 
-/* The part with the fewest members; NULL: a part has none. */
+/* Returns the part with the fewest members; NULL: some part has no members. */
 struct audience *audience_smallest(struct audience *all, const struct audience_parts *parts);
 
 /* True if the session is a member of the audience with this key. */

@@ -9,7 +9,7 @@
 #include "base/clock.h"
 #include "base/memory.h"
 
-static unsigned files; /* open files of all batches */
+static unsigned files; /* number of open files of all batches */
 
 static bool
 is_plain(const struct notification *notification)

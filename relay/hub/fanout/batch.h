@@ -7,33 +7,33 @@
 #define BATCH_COUNT_MAX 64
 #define BATCH_BYTES_MAX (256u * 1024)
 
-/* A batch gets a file (see fanout_batch_file) at this size and number of sockets. */
+/* Minimum size and number of sockets for a batch to get a file (fanout_batch_file). */
 #define BATCH_FILE_BYTES_MIN (8u * 1024)
 #define BATCH_FILE_SENDS 16
-#define BATCH_FILES_MAX 16 /* open at a time */
-/* Two batches are merged if the first is queued for this many sessions .. */
+#define BATCH_FILES_MAX 16 /* maximum number of open files */
+/* Two batches are merged if the first is queued for this many sessions ... */
 #define MERGED_BATCH_SHARES 16
-#define MERGED_BATCHES_MAX 4 /* .. at most this often for one batch */
+#define MERGED_BATCHES_MAX 4 /* ... up to this number of times per batch */
 
 /*
- * Consecutive notifications for the same recipients, as one block of bytes. A session whose queue
- * is empty sends it with one call, without work per notification. Reference-counted; notifications
- * and bytes are immutable.
+ * Consecutive notifications for the same recipients, as one block of bytes. A session with an empty
+ * queue sends it in one call, without work per notification. Reference-counted; notifications and
+ * bytes are immutable.
  */
 struct fanout_batch {
     unsigned refs;
     unsigned count;
-    unsigned sends;     /* calls of fanout_batch_file */
+    unsigned sends;     /* number of calls of fanout_batch_file */
     int file;           /* -1: none */
-    int64_t expires_us; /* when its first notification expires; 0: never */
+    int64_t expires_us; /* expiration of the first notification that expires; 0: never */
     size_t len;
     unsigned char *bytes;                 /* one whole WebSocket frame per notification */
-    struct notification *notifications[]; /* references */
+    struct notification *notifications[]; /* each is a reference */
 };
 
 /*
- * How many of the notifications, from the first on, can form a batch. 0: not even the first,
- * because each session decides about it on its own.
+ * Returns how many of the first notifications can form a batch. 0: not even the first one, because
+ * each session handles it individually.
  */
 unsigned fanout_batch_span(struct notification *const *notifications, unsigned count);
 
@@ -57,28 +57,28 @@ fanout_batch_unref(struct fanout_batch *batch)
 }
 
 /*
- * A batch merged with the one that a session still has queued. All sessions with that one share it,
- * so it is made once. Zeroed at the start.
+ * A batch merged with the batch that a session has queued. All sessions with the same queued batch
+ * share the result, so it is created once. Initially zeroed.
  */
 struct merged_batch {
-    struct fanout_batch *waiting; /* references */
+    struct fanout_batch *waiting; /* each is a reference */
     struct fanout_batch *whole;
     unsigned made;
 };
 
-/* NULL: these two cannot be merged. The result belongs to `merged`. */
+/* NULL: these batches cannot be merged. The result belongs to `merged`. */
 struct fanout_batch *merged_batch_of(struct merged_batch *merged, struct fanout_batch *waiting,
                                      const struct fanout_batch *next);
 void merged_batch_end(struct merged_batch *merged);
 
 /*
  * Call it once per socket. Returns a file with the batch's bytes for sendfile(2), which shares its
- * pages among all sockets, where send(2) copies the bytes for each. -1: it does not pay off yet, or
- * no file could be made. The batch owns it.
+ * pages among all sockets, whereas send(2) copies the bytes for each. -1: too few sockets, or no
+ * file could be created. The batch owns the file.
  */
 int fanout_batch_file(struct fanout_batch *batch);
 
-/* True if one of its notifications has expired. now_us: wall clock. */
+/* True if a notification of the batch has expired. now_us: wall clock. */
 static inline bool
 fanout_batch_is_stale(const struct fanout_batch *batch, int64_t now_us)
 {

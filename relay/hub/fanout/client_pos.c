@@ -1,4 +1,4 @@
-/* client_pos.c: the cursor of a client as text; client_pos.h describes the format. */
+/* client_pos.c: the cursor of a client as a string; client_pos.h describes the format. */
 #include "hub/fanout/client_pos.h"
 
 #include <limits.h>
@@ -7,10 +7,10 @@
 #include "store/store.h"
 
 #define BASE 36
-#define MARK '~' /* begins a backlog */
+#define MARK '~' /* starts a backlog */
 #define PART_ENDS ".~"
-#define DIGITS_MAX 13                   /* of 64 bits */
-#define BESIDE_MAX (2 * DIGITS_MAX + 3) /* with a dot and two dashes */
+#define DIGITS_MAX 13                   /* base 36 digits of 64 bits */
+#define BESIDE_MAX (2 * DIGITS_MAX + 3) /* including a dot and two dashes */
 
 _Static_assert(CLIENT_POS_EPOCH_MAX + 1 + ENTRY_ID_TEXT_MAX + (STORE_SHARDS_MAX - 1) * BESIDE_MAX <=
                    CLIENT_POS_MAX,
@@ -37,7 +37,7 @@ write_number(uint64_t number, char *at)
     return at;
 }
 
-/* A difference is short: entries of two shards are close in time. */
+/* The difference is short, because the entries of two shards are close in time. */
 static char *
 write_relative(struct entry_id shared, struct entry_id id, char *at)
 {
@@ -152,7 +152,7 @@ read_tally(const char *at, const char *end, struct backlog *backlog)
     return at == end ? RC_OK : RC_BAD;
 }
 
-/* Its mark, or the end of the text. */
+/* Reads up to the backlog's mark or the end of the string. */
 static enum rc
 read_backlog(struct entry_id shared, const char *at, struct backlog *ret_backlog)
 {

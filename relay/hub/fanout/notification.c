@@ -12,7 +12,7 @@
 #include "wire/notification_json.h"
 #include "wire/ws_frame.h"
 
-#define TAIL_MAX 128 /* bytes of a notification, from `attempts` on */
+#define TAIL_MAX 128 /* maximum bytes of a notification from `attempts` on */
 
 static const char START[] = "{\"t\":\"msg\",\"pos\":\"";
 static const char BEFORE_XID[] = "\",\"x\":\"";
@@ -25,7 +25,7 @@ static const struct bytes NOTHING = {NULL, 0};
     (sizeof(START) + CLIENT_POS_MAX + sizeof(BEFORE_XID) + BYTES_DECIMAL_MAX +                     \
      sizeof(BEFORE_RULE) + RULE_JSON_MAX + sizeof(MIDDLE))
 
-/* Without the terminating zero. Returns the end. */
+/* Writes decimal digits without a terminating zero. Returns their end. */
 static char *
 write_literal(char *at, const char *text)
 {
@@ -35,7 +35,7 @@ write_literal(char *at, const char *text)
     return at + len;
 }
 
-/* As JSON, without the closing quote. */
+/* Writes a JSON string without the closing quote. */
 static char *
 write_rule(struct bytes rule, char *at)
 {
@@ -43,7 +43,7 @@ write_rule(struct bytes rule, char *at)
 
     buffer_init(&json, RULE_JSON_MAX);
     if (buffer_add_json(&json, (const char *)rule.at, rule.len) != RC_OK)
-        abort(); /* the limit is the longest possible text */
+        abort(); /* the limit covers the longest possible string */
     memcpy(at, json.bytes + 1, json.len - 2);
     at += json.len - 2;
     buffer_free(&json);
@@ -51,8 +51,8 @@ write_rule(struct bytes rule, char *at)
 }
 
 /*
- * The part of the frame before the JSON document: the cursor, the transaction that a client
- * compares with its snapshot, and the rule whose rows the client may hold.
+ * Writes the part of the frame before the JSON document: the cursor, the transaction id that a
+ * client compares with its snapshot, and the name of a live rule.
  */
 static size_t
 write_start(const struct frame_notification *frame, const char *epoch, const struct entry_id *heads,
@@ -71,7 +71,7 @@ write_start(const struct frame_notification *frame, const char *epoch, const str
 }
 
 /*
- * One allocation for all; the caller sets the other fields. Omits `hidden`, a view of `data`.
+ * Uses one allocation; the caller sets the other fields. Omits `hidden`, which points into `data`.
  */
 static struct notification *
 make(const struct frame_notification *frame, struct bytes retry_users, struct bytes data,

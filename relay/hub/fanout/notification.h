@@ -6,28 +6,28 @@
 
 struct backlog; /* client_pos.h */
 
-/* One allocation, immutable, reference-counted. For the loop's thread only. */
+/* One allocation, immutable, reference-counted. Used only by the loop's thread. */
 struct notification {
     unsigned refs;
-    unsigned queues; /* outbound queues that hold it: see hub->queued_bytes */
+    unsigned queues; /* number of outbound queues that contain it (hub->queued_bytes) */
     bool needs_ack;
-    bool is_open_ended; /* every recipient has to acknowledge it */
-    bool is_retry;      /* for `retry_users` */
+    bool is_open_ended; /* every recipient must acknowledge it */
+    bool is_retry;      /* sent only to `retry_users` */
     int64_t expires_us; /* expiration, wall clock; 0: never */
     unsigned char shard;
-    unsigned char shards; /* in `heads` */
+    unsigned char shards; /* number of `heads` */
     struct entry_id id;
-    uint64_t score;           /* if read from an inbox: of its first entry */
-    struct frame frame;       /* views into this allocation */
-    struct bytes retry_users; /* a view too; iterate with frame_next_target */
-    int64_t made_us;          /* monotonic */
+    uint64_t score;           /* if read from an inbox: the score of its first entry */
+    struct frame frame;       /* points into this allocation */
+    struct bytes retry_users; /* also points into it; iterate with frame_next_target */
+    int64_t made_us;          /* creation time; monotonic */
     size_t text_len;
-    unsigned char *text; /* {"t":"msg",..}, as client/PROTOCOL.md describes it */
+    unsigned char *text; /* {"t":"msg",...} (client/PROTOCOL.md) */
     size_t ws_len;
     unsigned char *ws;             /* the same as a whole WebSocket frame */
     struct bytes data;             /* the JSON document in `text` */
-    const struct backlog *backlog; /* that its `pos` reports; NULL: none */
-    struct entry_id heads[];       /* `pos` in `text`, by shard */
+    const struct backlog *backlog; /* the backlog that its `pos` reports; NULL: none */
+    struct entry_id heads[];       /* cursor of `pos` in `text`, by shard */
 };
 
 /*
@@ -37,27 +37,27 @@ struct notification {
  */
 struct notification *notification_new(const struct entry *entry, const char *epoch,
                                       const struct entry_id *heads, unsigned shards);
-/* The same without targets: delivery.hide_targets. */
+/* The same without targets, for delivery.hide_targets. */
 struct notification *notification_new_without_targets(const struct entry *entry, const char *epoch,
                                                       const struct entry_id *heads,
                                                       unsigned shards);
-/* The same with another cursor; `backlog` may be NULL. */
+/* A copy with another cursor; `backlog` may be NULL. */
 struct notification *notification_new_at(const struct notification *notification, const char *epoch,
                                          const struct entry_id *heads,
                                          const struct backlog *backlog);
 /*
- * The same as a retry: `attempts` is 1 instead of 0. NULL: the document does not end as those of
- * the decoder do.
+ * A copy that is marked as a retry: `attempts` is 1 instead of 0. NULL: the document does not end
+ * as the decoder's documents do.
  */
 struct notification *notification_new_late(const struct notification *notification,
                                            const char *epoch);
 struct notification *notification_ref(struct notification *notification);
 void notification_unref(struct notification *notification); /* accepts NULL */
 
-/* By the wall clock. */
+/* Compares with the wall clock. */
 bool notification_is_expired(const struct notification *notification);
 
-/* The cursor in the serialized notification, for a user whose shard is `own`. */
+/* Returns the cursor in the serialized notification, for a user whose shard is `own`. */
 static inline struct cursor
 notification_cursor(const struct notification *notification, unsigned own)
 {

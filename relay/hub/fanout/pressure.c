@@ -2,9 +2,12 @@
 #include "hub/fanout/pressure.h"
 
 #define STEP_US 1000000
-#define SMOOTH 4 /* a measurement weighs a quarter */
+#define SMOOTH 4 /* weight of a measurement: a quarter */
 
-/* One long pause is not overload, because the process may have been stopped. Three in a row are. */
+/*
+ * A single long pause is not overload, because the process may have been stopped. Three in a row
+ * are.
+ */
 static void
 smooth_lag(struct pressure *pressure, const struct pressure_limits *limits, int64_t delay_us)
 {

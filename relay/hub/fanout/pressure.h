@@ -6,9 +6,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PRESSURE_EVERY_MS 200 /* how often to measure */
+#define PRESSURE_EVERY_MS 200 /* interval of measurements */
 
-/* Which priorities are dropped: none, LOW, LOW and NORMAL. */
+/* The priorities that are dropped: none, LOW, or LOW and NORMAL. */
 enum pressure_level { PRESSURE_NONE, PRESSURE_LOW, PRESSURE_NORMAL };
 
 /* 0: no limit. */
@@ -19,7 +19,7 @@ struct pressure_limits {
 
 /*
  * Above a limit, the level becomes LOW, and after another second NORMAL. After a second below half
- * of both limits it falls by one. In between it stays.
+ * of both limits it is lowered by one. In between it is unchanged.
  */
 struct pressure {
     enum pressure_level level;
@@ -29,7 +29,7 @@ struct pressure {
     int64_t since_us; /* start of the period above or below the limits; monotonic */
 };
 
-/* Adds a measurement, taken at `now_us`. True if the level changed. */
+/* Adds a measurement taken at `now_us`. True if the level changed. */
 bool pressure_measure(struct pressure *pressure, const struct pressure_limits *limits,
                       int64_t now_us, int64_t delay_us, size_t bytes);
 

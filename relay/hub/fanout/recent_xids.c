@@ -18,7 +18,7 @@ is_for_all(const struct recent_xid *item)
     return item->id.ms == 0 && item->id.seq == 0;
 }
 
-/* The notifications of a transaction are read one after the other, in each of its shards. */
+/* The notifications of a transaction are consecutive in each of its shards. */
 static struct recent_xid *
 find_known(const struct recent_xids *recent, const struct recent_xid *item)
 {
@@ -43,7 +43,10 @@ is_in_window(const struct recent_xids *recent, uint64_t xid)
     return xid <= recent->greatest.xid && recent->greatest.xid - xid < RECENT_XIDS_EARLIER_MAX;
 }
 
-/* Makes `item` the one with the greatest id. The bits of ids above the old one are of older ids. */
+/*
+ * Makes `item` the transaction with the greatest id. Bits of ids above the former one still
+ * represent older ids, so they are cleared.
+ */
 static void
 raise_greatest(struct recent_xids *recent, const struct recent_xid *item)
 {
@@ -106,7 +109,7 @@ is_missing(const struct recent_xid *item, const struct snapshot *snapshot, int64
            !snapshot_contains(snapshot, item->xid);
 }
 
-/* True if one of the earlier transactions was running at the snapshot. */
+/* True if an earlier transaction was running when the snapshot was taken. */
 static bool
 lacks_earlier(const struct recent_xids *recent, const struct snapshot *snapshot, int64_t now_us)
 {

@@ -24,7 +24,8 @@ drop_oldest(struct replay_buffer *buffer)
 {
     struct notification *oldest = buffer->notifications[buffer->first];
 
-    if (entry_id_less(buffer->base[oldest->shard], oldest->id)) /* else: replay_buffer_begin */
+    /* otherwise see replay_buffer_begin */
+    if (entry_id_less(buffer->base[oldest->shard], oldest->id))
         buffer->base[oldest->shard] = oldest->id;
     buffer->bytes -= oldest->text_len;
     buffer->first = slot_of(buffer, 1);
@@ -56,7 +57,7 @@ replay_buffer_reset(struct replay_buffer *buffer, const struct entry_id *head)
     memset(buffer->begin, 0, sizeof(buffer->begin));
 }
 
-/* Entries of the shard before it may be in the buffer: all cursors are past them. */
+/* The buffer may contain earlier entries of the shard: all cursors are past them. */
 void
 replay_buffer_begin(struct replay_buffer *buffer, unsigned shard, struct entry_id newest)
 {
@@ -106,7 +107,7 @@ replay_buffer_covers(const struct replay_buffer *buffer, unsigned own, struct cu
            cursor_reaches(replay_buffer_head(buffer, own), after);
 }
 
-/* `reached` never decreases from one notification to the next. */
+/* Binary search: `reached` never decreases from one notification to the next. */
 struct notification *
 replay_buffer_next(const struct replay_buffer *buffer, unsigned own, struct cursor after)
 {

@@ -1,7 +1,7 @@
-/* tally.c: a set of notifications, as their count and a sum of hashes. */
+/* tally.c: represents a set of notifications by its count and a sum of hashes. */
 #include "hub/fanout/tally.h"
 
-/* FNV-1a */
+/* FNV-1a. */
 static uint32_t
 hash_of(const unsigned char id[16])
 {

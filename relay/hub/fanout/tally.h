@@ -1,4 +1,4 @@
-/* tally.h: a set of notifications, as their count and a sum of hashes. */
+/* tally.h: represents a set of notifications by its count and a sum of hashes. */
 #ifndef CLAIRON_HUB_FANOUT_TALLY_H
 #define CLAIRON_HUB_FANOUT_TALLY_H
 
@@ -7,8 +7,8 @@
 
 /*
  * A set of notifications: their count and the sum of the hashes of their ids. The sum distinguishes
- * sets of the same size: an inbox may also hold notifications that the session skipped, because its
- * user was not in their group or because its topics hid them.
+ * sets of the same size: an inbox may also contain notifications that the session skipped, because
+ * its user was not in their group or they were outside its topics.
  */
 struct tally {
     unsigned count;

@@ -7,12 +7,12 @@
 #include "base/memory.h"
 
 /*
- * Both arrays are sorted by bytes. `prefixes` points to the names that end in '*' and that no
- * shorter prefix covers: only the last one before a topic can match it.
+ * Both arrays are sorted bytewise. `prefixes` points to the names that end in '*' and are not
+ * covered by a shorter prefix: only the last prefix before a topic can match it.
  */
 struct topics {
     size_t count;
-    size_t room; /* of both arrays */
+    size_t room; /* capacity of both arrays */
     size_t bytes;
     size_t prefix_count;
     char **names;
@@ -42,7 +42,7 @@ bytes_of(const char *name)
     return (struct bytes){(const unsigned char *)name, strlen(name)};
 }
 
-/* The first index whose name is not below this one. */
+/* Returns the first index whose name is not below `name`. */
 static size_t
 index_of(const struct topics *topics, struct bytes name)
 {
@@ -67,7 +67,7 @@ is_at(const struct topics *topics, size_t index, struct bytes name)
            compare(topics->names[index], strlen(topics->names[index]), name) == 0;
 }
 
-/* Without the '*'. */
+/* The length without the '*'. */
 static size_t
 prefix_len(const char *name)
 {
@@ -140,7 +140,7 @@ insert(struct topics *topics, const char *name)
     topics->bytes += len;
 }
 
-/* Duplicates count: a client that repeats a name too often is rejected. */
+/* Duplicates are counted: a client that repeats a name too often is rejected. */
 static bool
 fits(const struct topics *topics, const char *const *names, size_t count)
 {

@@ -1,4 +1,4 @@
-/* topics.h: the topics that a connection subscribes to. */
+/* topics.h: the topics to which a connection is subscribed. */
 #ifndef CLAIRON_HUB_FANOUT_TOPICS_H
 #define CLAIRON_HUB_FANOUT_TOPICS_H
 
@@ -9,23 +9,24 @@
 #include "wire/bytes.h"
 
 #define TOPICS_MAX 256
-#define TOPICS_BYTES_MAX 8192 /* in total */
+#define TOPICS_BYTES_MAX 8192 /* maximum in total */
 
 /* A set of exact topics and of prefixes with a trailing '*'. NULL means all topics. */
 struct topics;
 
 /*
- * Adds to the set; a set of all topics is replaced by these. RC_LIMIT: too many or too long names;
- * nothing changed. Copies the names.
+ * Adds to the set; a set of all topics is replaced. RC_LIMIT: too many or too long names; the set
+ * is unchanged. Copies the names.
  */
 MUST_CHECK enum rc topics_add(struct topics **topics, const char *const *names, size_t count);
 
 /*
- * Removes names as they were added. An empty set matches nothing. "*" means all topics.
+ * Removes names, which must be spelled as they were added. An empty set matches nothing. "*" stands
+ * for all topics.
  */
 void topics_remove(struct topics **topics, const char *const *names, size_t count);
 
-/* True if the set matches this topic. Two binary searches. */
+/* True if the set matches this topic. Takes two binary searches. */
 bool topics_match(const struct topics *topics, struct bytes topic);
 
 /* Writes the set as a sorted JSON array; all topics are ["*"]. */

@@ -5,7 +5,7 @@
 
 #include "base/memory.h"
 
-/* Aborts on a transition that groups.h does not name. */
+/* Aborts on a transition that groups.h does not list. */
 static void
 groups_set_state(struct session_groups *groups, enum groups_state state)
 {
@@ -101,9 +101,9 @@ groups_have(const struct session_groups *groups, struct bytes kind, struct bytes
     return audience_key(kind, target, key, &len) && audience_has(groups->memberships, key, len);
 }
 
-/* ---- texts */
+/* ---- strings */
 
-/* The kind of the key "STRUCTURE:s1"; empty for ALL. */
+/* Returns the kind of the key "STRUCTURE:s1"; empty for ALL. */
 static struct bytes
 kind_of(const struct membership *membership)
 {
@@ -123,7 +123,7 @@ target_of(const struct membership *membership)
                           membership->audience->key_len - kind_len};
 }
 
-/* A group of the token, not the user or ALL. */
+/* True for a group of the token; false for the user and ALL. */
 static bool
 is_of_token(const struct membership *membership)
 {
@@ -133,7 +133,7 @@ is_of_token(const struct membership *membership)
     return !membership->is_granted && kind.len > 0 && !bytes_equal(kind, user);
 }
 
-/* The next group of the token with this kind, from `at` on. */
+/* Returns the next group of the token with this kind, from `at` on. */
 static const struct membership *
 next_of_kind(const struct membership *at, struct bytes kind)
 {

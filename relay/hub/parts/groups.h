@@ -6,13 +6,13 @@
 #include "hub/fanout/audience.h"
 
 /*
- * The memberships of clairon.member, as of the store's last reply. No notification is matched
- * against them unless they are CURRENT. Only the functions below change the state.
+ * The memberships of clairon.member in the store's last reply. Notifications are matched against
+ * them only in the state CURRENT. Only the functions below change the state.
  *
  * CURRENT: changes are applied one by one. Next: WANTED, if changes may have been missed.
  *
- * WANTED: they are to be requested, now or when the store is back. A new session begins here. Next:
- * REQUESTED.
+ * WANTED: the memberships must be requested, immediately or when the store is up again. A new
+ * session starts in this state. Next: REQUESTED.
  *
  * REQUESTED: the request is pending. Next: CURRENT, or WANTED if it failed, or STALE.
  *
@@ -20,9 +20,9 @@
  */
 enum groups_state { GROUPS_CURRENT, GROUPS_WANTED, GROUPS_REQUESTED, GROUPS_STALE };
 
-/* Zeroed at the start: no membership. `all` below are the audiences of the hub. */
+/* Initially zeroed: no membership. `all` below are the audiences of the hub. */
 struct session_groups {
-    struct membership *memberships; /* by next_of_session; of the token too */
+    struct membership *memberships; /* linked by next_of_session; includes groups of the token */
     enum groups_state state;
 };
 
@@ -38,56 +38,56 @@ groups_are_wanted(const struct session_groups *groups)
     return groups->state == GROUPS_WANTED;
 }
 
-/* They have to be requested. No request is pending. */
+/* The memberships must be requested. No request may be pending. */
 void groups_want(struct session_groups *groups);
 
 /* The request was sent. */
 void groups_begin_request(struct session_groups *groups);
 
-/* True if a request is pending, whose reply may predate a change: they become STALE. */
+/* True if a request is pending: its reply may predate a change, so the memberships become STALE. */
 bool groups_outdate(struct session_groups *groups);
 
-/* The store replied, or the request failed. They are CURRENT or WANTED afterwards. */
+/* The store replied, or the request failed. The state becomes CURRENT or WANTED. */
 void groups_end_request(struct session_groups *groups, bool has_succeeded);
 
-/* Adds the session to an audience; a membership by token remains one. */
+/* Adds the session to an audience. A membership by token is unchanged. */
 void groups_join(struct session_groups *groups, struct audience **all, struct session *session,
                  const char *key, size_t len, bool is_granted);
 
-/* Ends the membership that clairon.member granted. */
+/* Ends a membership granted by clairon.member. */
 void groups_leave(struct session_groups *groups, struct audience **all, const char *key,
                   size_t len);
 
-/* Replaces all granted memberships by these keys. */
+/* Replaces all memberships granted by clairon.member by these keys. */
 void groups_replace(struct session_groups *groups, struct audience **all, struct session *session,
                     const struct bytes *keys, size_t count);
 
-/* Ends all memberships, also those by token. */
+/* Ends all memberships, including those by token. */
 void groups_clear(struct session_groups *groups, struct audience **all);
 
-/* True if one of these keys is not granted yet. */
+/* True if clairon.member has not granted one of these keys yet. */
 bool groups_lack(const struct session_groups *groups, const struct bytes *keys, size_t count);
 
 /* True if the session belongs to the audience with this kind and target, composite or not. */
 bool groups_have(const struct session_groups *groups, struct bytes kind, struct bytes target);
 
 /*
- * The groups of the token, as a JSON object of arrays. Reads of rows add those of clairon.member by
- * themselves.
+ * Writes the groups of the token as a JSON object of arrays. Queries for rows add the groups of
+ * clairon.member.
  */
 MUST_CHECK enum rc groups_write_token(const struct session_groups *groups, struct buffer *out);
 
 /*
- * The groups of these kinds, sorted: sessions with equal texts belong to the same groups. The
- * audience may be composite.
+ * Writes the sorted groups of these kinds: sessions with equal strings belong to the same groups.
+ * The audience may be composite.
  */
 MUST_CHECK enum rc groups_write_keys(const struct session_groups *groups, const char *audience,
                                      struct buffer *out);
 
-/* The same for equal sets of groups, in any order. */
+/* Equal for equal sets of groups, in any order. */
 uint64_t groups_hash(const struct session_groups *groups);
 
-/* True if it belongs to all parts of a composite audience that were split already. */
+/* True if the session belongs to all parts of a composite audience, which are already split. */
 static inline bool
 groups_have_parts(const struct session_groups *groups, const struct audience_parts *parts)
 {

@@ -8,12 +8,11 @@
 #include "store/store.h"
 
 /*
- * When a session reads the inbox again, from its beginning.
+ * Whether and when a session reads the inbox again, from its beginning.
  *
- * NONE: it is read to its end.
- * WHEN_LIVE: a retry was skipped while the session was behind. Becomes NOW when it is LIVE.
- * WHEN_ROOM: notifications wait until half of the in-flight window is free.
- * NOW: it holds a notification that does not need room, such as a retry.
+ * NONE: it was read to its end. WHEN_LIVE: a retry was skipped while the session was behind;
+ * becomes NOW when the session is LIVE. WHEN_ROOM: notifications wait until half of the in-flight
+ * window is free. NOW: the inbox contains a notification that does not need room, such as a retry.
  */
 enum inbox_refill {
     INBOX_REFILL_NONE,
@@ -23,11 +22,11 @@ enum inbox_refill {
 };
 
 /*
- * Reconciles the in-flight window with the inbox, because acknowledgements may have been missed. It
- * takes one pass over the whole inbox.
+ * Whether the in-flight window is reconciled with the inbox, because acknowledgements may have been
+ * missed. This takes one pass over the whole inbox.
  *
  * NONE: not needed. WANTED: in the next pass. RUNNING: in this pass. RUNNING_WANTED: in this pass
- * and in the next, because more was missed meanwhile.
+ * and the next one, because more was missed meanwhile.
  */
 enum inbox_reconcile {
     INBOX_RECONCILE_NONE,
@@ -37,35 +36,35 @@ enum inbox_reconcile {
 };
 
 struct inbox {
-    char at[STORE_INBOX_CURSOR_MAX]; /* the next page */
+    char at[STORE_INBOX_CURSOR_MAX]; /* cursor of the next page */
     enum inbox_refill refill;
     enum inbox_reconcile reconcile;
-    bool is_full;    /* in this pass, the in-flight window was full */
-    bool has_unread; /* it may hold notifications not sent to this session */
+    bool is_full;    /* the in-flight window was full in this pass */
+    bool has_unread; /* the inbox may contain notifications that were not sent to this session */
     unsigned acked_count;
     unsigned char (*acked)[16]; /* acknowledged during this pass: pages may be older */
-    /* Notifications held back until the store replies whether their ack is pending. */
+    /* Notifications held back until the store reports whether their ack is pending. */
     unsigned held_count;
     size_t held_bytes;
 };
 
-/* The next page is the first. */
+/* Makes the first page the next one. */
 void inbox_rewind(struct inbox *inbox);
-/* A pass begins. */
+/* Starts a pass. */
 void inbox_begin(struct inbox *inbox);
-/* The pass ends. */
+/* Ends the pass. */
 void inbox_end(struct inbox *inbox);
 
-/* True if it has to be read again: WHEN_ROOM or NOW. */
+/* True if the inbox must be read again: WHEN_ROOM or NOW. */
 static inline bool
 inbox_is_deferred(const struct inbox *inbox)
 {
     return inbox->refill >= INBOX_REFILL_WHEN_ROOM;
 }
 
-/* A notification waits there for room. True if none did before. */
+/* A notification in the inbox waits for room. True if none did before. */
 bool inbox_defer(struct inbox *inbox);
-/* A notification there does not wait for room: a deferred refill is due NOW. */
+/* A notification in the inbox does not wait for room: a deferred refill is due NOW. */
 void inbox_miss(struct inbox *inbox);
 static inline bool
 inbox_has_missed(const struct inbox *inbox)
@@ -73,7 +72,7 @@ inbox_has_missed(const struct inbox *inbox)
     return inbox->refill == INBOX_REFILL_WHEN_LIVE || inbox->refill == INBOX_REFILL_NOW;
 }
 
-/* The next pass reconciles the in-flight window. */
+/* Reconciles the in-flight window in the next pass. */
 void inbox_want_reconcile(struct inbox *inbox);
 static inline bool
 inbox_is_reconciling(const struct inbox *inbox)
@@ -82,7 +81,7 @@ inbox_is_reconciling(const struct inbox *inbox)
 }
 void inbox_end_reconcile(struct inbox *inbox);
 
-/* During a pass. */
+/* Records an acknowledgement during a pass. */
 void inbox_keep_acked(struct inbox *inbox, const unsigned char id[16]);
 bool inbox_was_acked(const struct inbox *inbox, const unsigned char id[16]);
 

@@ -1,4 +1,4 @@
-/* inflight.c: the notifications that one session was sent and that are not acknowledged yet. */
+/* inflight.c: notifications that were sent to one session and are not yet acknowledged. */
 #include "hub/parts/inflight.h"
 
 #include <stdlib.h>

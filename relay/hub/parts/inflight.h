@@ -1,4 +1,4 @@
-/* inflight.h: the in-flight window: notifications sent to a session and not acknowledged yet. */
+/* inflight.h: the in-flight window: notifications sent to a session and not yet acknowledged. */
 #ifndef CLAIRON_HUB_PARTS_INFLIGHT_H
 #define CLAIRON_HUB_PARTS_INFLIGHT_H
 
@@ -8,21 +8,21 @@
 struct inflight_entry {
     unsigned char id[16];
     unsigned char shard;
-    bool is_written;    /* to the socket; otherwise still queued */
-    bool is_missed;     /* a retry of it was not queued */
+    bool is_written;    /* written to the socket; otherwise still queued */
+    bool is_missed;     /* a retry was not queued */
     bool needs_recheck; /* an ack on another relay may have been missed */
     uint8_t backoff;    /* enum frame_backoff */
     bool retry_enabled;
-    bool is_open_ended;      /* every recipient has to acknowledge it */
-    uint32_t ack_timeout_ms; /* 0: the configured one */
+    bool is_open_ended;      /* every recipient must acknowledge it */
+    uint32_t ack_timeout_ms; /* 0: use the configured timeout */
 };
 
-/* Allocates on the first entry, because most sessions are idle. */
+/* Allocates with the first entry, because most sessions are idle. */
 struct inflight {
-    int size; /* the limit that the client was granted */
+    int size; /* the limit that was granted to the client */
     int count;
     int room;
-    struct inflight_entry *entries; /* in no order */
+    struct inflight_entry *entries; /* unordered */
 };
 
 static inline bool
@@ -31,23 +31,23 @@ inflight_is_full(const struct inflight *inflight)
     return inflight->count >= inflight->size;
 }
 
-/* NULL: it is not in flight. Valid until the next change. */
+/* NULL: not in flight. Valid until the next change. */
 struct inflight_entry *inflight_find(const struct inflight *inflight, const unsigned char id[16]);
 
-/* The window must not be full, nor hold this notification already. */
+/* The window must not be full and must not contain this notification. */
 void inflight_add(struct inflight *inflight, const struct notification *notification);
 void inflight_remove(struct inflight *inflight, struct inflight_entry *entry);
 
 /*
- * A notification that is in flight arrived again. True if it has to be queued again: a retry was
- * missed since it was written. Otherwise it is queued or delivered already.
+ * A notification that is in flight arrived again. True if it must be queued again, because a retry
+ * was missed since it was written. Otherwise it is already queued or delivered.
  */
 bool inflight_repeat(struct inflight_entry *entry);
 
 /*
- * Rechecks against the inbox: entries that were written need it, and are confirmed if the inbox
- * holds them. Entries of an open-ended audience stay in any case: a store that lost data may not
- * have them, and the reply to their delivery report decides.
+ * Starts a recheck against the inbox: written entries need it, and are confirmed if the inbox
+ * contains them. Entries of an open-ended audience are kept in any case: a store that lost data may
+ * lack them, and the reply to their delivery report decides.
  */
 void inflight_recheck(struct inflight *inflight);
 void inflight_confirm(struct inflight *inflight, const unsigned char id[16]);

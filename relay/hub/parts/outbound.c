@@ -1,4 +1,4 @@
-/* outbound.c: the notifications that wait for one session's socket. */
+/* outbound.c: the notifications queued for one session's socket. */
 #include "hub/parts/outbound.h"
 
 #include <stdlib.h>
@@ -53,7 +53,7 @@ outbound_grow(struct outbound *outbound)
     if (outbound->count < outbound->room)
         return;
     if (outbound->count >= OUTBOUND_MAX + BATCH_COUNT_MAX)
-        abort(); /* callers check first */
+        abort(); /* callers check this first */
     notifications = memory_grow(NULL, room * sizeof(struct notification *));
     for (unsigned i = 0; i < outbound->count; i++)
         notifications[i] = *slot_of(outbound, i);
@@ -132,7 +132,7 @@ outbound_clear(struct outbound *outbound, size_t *queued_bytes)
         notification_unref(outbound_dequeue(outbound, queued_bytes));
 }
 
-/* The cursor from which this notification and all later ones are sent again. */
+/* Returns the cursor from which this notification and all later ones are sent again. */
 static struct cursor
 cursor_before(const struct notification *notification, unsigned own)
 {
@@ -140,7 +140,7 @@ cursor_before(const struct notification *notification, unsigned own)
     struct entry_id *at = cursor_in(&cursor, notification->shard);
 
     if (!entry_id_equal(*at, notification->id))
-        return cursor; /* it reports an earlier one */
+        return cursor; /* it reports an earlier cursor */
     *at = entry_id_before(*at);
     return cursor;
 }

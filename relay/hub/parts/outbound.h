@@ -1,23 +1,23 @@
-/* outbound.h: the outbound queue: notifications that wait for a session's socket. */
+/* outbound.h: the outbound queue: the notifications queued for a session's socket. */
 #ifndef CLAIRON_HUB_PARTS_OUTBOUND_H
 #define CLAIRON_HUB_PARTS_OUTBOUND_H
 
 #include "hub/fanout/batch.h"
 
-#define OUTBOUND_MAX 1024 /* notifications; a split batch may exceed it */
+#define OUTBOUND_MAX 1024 /* maximum notifications; a split batch may exceed it */
 
 /*
- * Holds one batch, or single notifications in a ring, or nothing. Zeroed at the start; allocates
+ * Contains one batch, or single notifications in a ring, or nothing. Initially zeroed; allocates
  * nothing while it is empty, because most sessions are idle. Functions update `queued_bytes`, a
- * total over all sessions in which a notification in many queues counts once.
+ * total over all sessions in which a notification in several queues counts once.
  *
- * The fields that a fan-out reads come last, so that they share a cache line with those of the
+ * The fields that a fan-out reads are last, so that they share a cache line with such fields of the
  * session.
  */
 struct outbound {
     struct notification **notifications; /* ring of references */
-    size_t bytes;                        /* of their frames */
-    int64_t since_us;                    /* when the queue was last empty; monotonic */
+    size_t bytes;                        /* total size of their frames */
+    int64_t since_us;                    /* time at which the queue was last empty; monotonic */
     struct fanout_batch *batch;          /* a reference */
     unsigned count;
     uint16_t room; /* a power of two */
@@ -30,31 +30,37 @@ outbound_is_empty(const struct outbound *outbound)
     return outbound->count == 0 && outbound->batch == NULL;
 }
 
-/* Including the batch. */
+/* Includes the notifications of the batch. */
 unsigned outbound_count(const struct outbound *outbound);
 size_t outbound_bytes(const struct outbound *outbound);
 
-/* The nth single notification, from 0; NULL: there are fewer. */
+/* Returns the nth single notification, from 0; NULL: there are fewer. */
 struct notification *outbound_nth(const struct outbound *outbound, unsigned nth);
 
-/* The index for a notification of this priority: after all of the same and of higher ones. */
+/*
+ * Returns the index for a notification of this priority: after all of the same or a higher
+ * priority.
+ */
 unsigned outbound_index_for(const struct outbound *outbound, uint8_t priority);
 
-/* Inserts before the nth; takes over a reference. There must be no batch. */
+/*
+ * Inserts before the nth notification, and takes ownership of the reference. Requires that there is
+ * no batch.
+ */
 void outbound_insert(struct outbound *outbound, unsigned nth, struct notification *notification,
                      size_t *queued_bytes);
 
-/* Removes the first; the caller owns the reference. */
+/* Removes the first notification; the caller owns the reference. */
 struct notification *outbound_dequeue(struct outbound *outbound, size_t *queued_bytes);
 
-/* Removes the batch; the caller owns the reference. NULL: there is none. */
+/* Removes the batch; the caller owns the reference. NULL: no batch. */
 struct fanout_batch *outbound_dequeue_batch(struct outbound *outbound);
 
 void outbound_clear(struct outbound *outbound, size_t *queued_bytes);
 
 /*
- * `cursor`, or where a client must resume to receive the batch and all notifications from the nth
- * on, if that is earlier. `own` is its user's shard.
+ * Returns `cursor` or, if it is earlier, the cursor from which a client must resume to receive the
+ * batch and all notifications from the nth on. `own` is the user's shard.
  */
 struct cursor outbound_before(const struct outbound *outbound, unsigned nth, unsigned own,
                               struct cursor cursor);

@@ -1,4 +1,6 @@
-/* page_turn.c: the turns of a user's sessions to read pages of the stream, and their budget. */
+/*
+ * page_turn.c: the turns of a user's sessions to read pages of the stream, and the user's budget.
+ */
 #include "hub/parts/page_turn.h"
 
 #include <stdlib.h>
@@ -8,7 +10,7 @@
 #define BURST_S 60
 #define SECOND_US 1000000
 
-/* Aborts on a transition that page_turn.h does not name. */
+/* Aborts on a transition that page_turn.h does not list. */
 static void
 turn_set_state(struct page_turn *turn, enum page_turn_state state)
 {

@@ -1,4 +1,6 @@
-/* page_turn.h: the turns of a user's sessions to read pages of the stream, and their budget. */
+/*
+ * page_turn.h: the turns of a user's sessions to read pages of the stream, and the user's budget.
+ */
 #ifndef CLAIRON_HUB_PARTS_PAGE_TURN_H
 #define CLAIRON_HUB_PARTS_PAGE_TURN_H
 
@@ -8,19 +10,19 @@
 /*
  * A session's turn to read a page. Only the functions below change the state.
  *
- * NONE: it needs none, or is reading. Next: WAITING.
+ * NONE: the session needs no turn, or is reading. Next: WAITING.
  *
- * WAITING: it is in its user's queue: another session of the user reads, or the budget is spent.
- * Next: GRANTED, or NONE if the session ends.
+ * WAITING: the session is in its user's queue, because another session of the user reads or the
+ * budget is spent. Next: GRANTED, or NONE if the session ends.
  *
- * GRANTED: it may read a page; the others wait. Next: NONE, when it reads or does not need the turn
- * any more.
+ * GRANTED: the session may read a page; the others wait. Next: NONE, when the session reads or no
+ * longer needs the turn.
  */
 enum page_turn_state { PAGE_TURN_NONE, PAGE_TURN_WAITING, PAGE_TURN_GRANTED };
 
-/* Zeroed at the start. */
+/* Initially zeroed. */
 struct page_turn {
-    struct page_turn *next; /* utlist, while WAITING */
+    struct page_turn *next; /* utlist, used in state WAITING */
     struct page_turn *prev;
     enum page_turn_state state;
 };
@@ -32,30 +34,30 @@ page_turn_is_none(const struct page_turn *turn)
 }
 
 /*
- * Pages that a user's sessions may read, one at a time. Refilled at a rate in pages per second, up
- * to 60 seconds' worth.
+ * The number of pages that a user's sessions may read, one at a time. Refilled at a rate in pages
+ * per second, up to the pages of 60 seconds.
  */
 struct page_budget {
-    double left;   /* pages, at `at_us` */
+    double left;   /* pages left at `at_us` */
     int64_t at_us; /* monotonic */
-    bool is_busy;  /* a page is pending */
+    bool is_busy;  /* a page was requested */
     bool is_granted;
     struct page_turn *waiting; /* utlist, in order */
 };
 
-/* It is full. */
+/* Initializes a full budget. */
 void page_budget_open(struct page_budget *budget, int rate, int64_t now_us);
 
-/* Call it before a function that depends on the budget. */
+/* Call it before any function that depends on the budget. */
 void page_budget_refill(struct page_budget *budget, int rate, int64_t now_us);
 
-/* True if less than a page is left. */
+/* True if less than one page is left. */
 bool page_budget_is_spent(const struct page_budget *budget);
 
-/* True if it is full again, and no session reads or waits. */
+/* True if the budget is full again, and no session reads or waits. */
 bool page_budget_is_idle(const struct page_budget *budget, int rate);
 
-/* True if sessions wait for the budget alone. */
+/* True if sessions wait only for the budget. */
 bool page_budget_is_awaited(const struct page_budget *budget);
 
 /* True if a page may be read without a turn. */
@@ -64,19 +66,19 @@ bool page_budget_allows(const struct page_budget *budget);
 /* A page was requested. */
 void page_budget_begin(struct page_budget *budget);
 
-/* It was read, or the request failed. */
+/* The page was read, or the request failed. */
 void page_budget_end(struct page_budget *budget);
 
 /* Appends the turn to the queue. */
 void page_turn_wait(struct page_turn *turn, struct page_budget *budget);
 
-/* Grants the turn that has waited longest and returns it. NULL: none waits, or none may read. */
+/* Grants and returns the turn that has waited longest. NULL: no session waits, or none may read. */
 struct page_turn *page_turn_grant(struct page_budget *budget);
 
 /* Ends a GRANTED turn, used or not. False: it was not granted. */
 bool page_turn_end(struct page_turn *turn, struct page_budget *budget);
 
-/* Removes a WAITING turn from the queue. False: it did not wait. */
+/* Removes a WAITING turn from the queue. False: it was not waiting. */
 bool page_turn_leave(struct page_turn *turn, struct page_budget *budget);
 
 #endif

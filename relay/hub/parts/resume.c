@@ -1,4 +1,4 @@
-/* resume.c: the resume cursor of a session, and the check of the stream after it for losses. */
+/* resume.c: the resume cursor of a session, and the check for lost entries after it. */
 #include "hub/parts/resume.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "base/memory.h"
 
-/* Aborts on a transition that resume.h does not name. */
+/* Aborts on a transition that resume.h does not list. */
 static void
 resume_set_state(struct session_resume *resume, enum resume_state state)
 {

@@ -1,4 +1,4 @@
-/* resume.h: the resume cursor of a session, and the check of the stream after it for losses. */
+/* resume.h: the resume cursor of a session, and the check for lost entries after it. */
 #ifndef CLAIRON_HUB_PARTS_RESUME_H
 #define CLAIRON_HUB_PARTS_RESUME_H
 
@@ -7,33 +7,34 @@
 #include "store/cursor.h"
 
 /*
- * A session resumes once. Only the functions below change the state.
+ * The progress of a session's resume, which happens once. Only the functions below change the
+ * state.
  *
- * CHECKING: entries after the client's cursor are checked page by page: do they all still exist?
- * Next: STARTED.
+ * CHECKING: checks page by page whether all entries after the client's cursor still exist. Next:
+ * STARTED.
  *
- * STARTED: the client was sent `connected`. Entries after the cursor of that moment are new to it.
- * Next: CAUGHT_UP.
+ * STARTED: `connected` was sent to the client. Entries after the cursor at that time are new to the
+ * client. Next: CAUGHT_UP.
  *
- * CAUGHT_UP: the session was LIVE once. The state does not change any more.
+ * CAUGHT_UP: the session has been LIVE. This state is final.
  */
 enum resume_state { RESUME_CHECKING, RESUME_STARTED, RESUME_CAUGHT_UP };
 
-#define RESUME_PAGES_MAX 64 /* checked for losses */
+#define RESUME_PAGES_MAX 64 /* maximum pages that are checked for losses */
 
-/* Zeroed at the start. */
+/* Initially zeroed. */
 struct session_resume {
-    char *pos; /* from the client; NULL: none, or no longer CHECKING */
+    char *pos; /* from the client; NULL: none, or after CHECKING */
     union {
-        struct cursor checked;    /* CHECKING: nothing was lost up to here */
-        struct cursor started_at; /* afterwards */
+        struct cursor checked;    /* in CHECKING: no entry was lost up to this cursor */
+        struct cursor started_at; /* after CHECKING */
     };
     enum resume_state state;
     unsigned checked_pages;
-    bool is_continued; /* a poll that resumes from the cursor of the previous one */
+    bool is_continued; /* a poll that continues from the cursor of the previous poll */
 };
 
-/* The text of the client's cursor. NULL or empty: only new notifications are sent. Copied. */
+/* Sets the client's cursor, which is copied. NULL or empty: only new notifications are sent. */
 void resume_set_pos(struct session_resume *resume, const char *pos);
 
 static inline const char *
@@ -42,7 +43,7 @@ resume_pos(const struct session_resume *resume)
     return resume->pos;
 }
 
-/* Nothing was lost up to this cursor. Never moves backwards. */
+/* No entry was lost up to this cursor. Never moves backwards. */
 void resume_check_to(struct session_resume *resume, struct cursor cursor);
 
 static inline struct cursor
@@ -54,10 +55,10 @@ resume_checked(const struct session_resume *resume)
 /* A page was checked. */
 void resume_count_page(struct session_resume *resume);
 
-/* True if no further page is checked. The first one always is. */
+/* True if no further page is checked. The first page is always checked. */
 bool resume_is_too_far_behind(const struct session_resume *resume, bool budget_is_spent);
 
-/* The check has ended; the session reads on from `cursor`. */
+/* The check has ended; the session continues from `cursor`. */
 void resume_start(struct session_resume *resume, struct cursor cursor, bool is_continued);
 
 static inline bool
@@ -66,7 +67,7 @@ resume_is_continued(const struct session_resume *resume)
     return resume->is_continued;
 }
 
-/* True if this entry is after the cursor at which it started. */
+/* True if this entry is after the cursor at which the session started. */
 static inline bool
 resume_is_before(const struct session_resume *resume, unsigned shard, struct entry_id id)
 {
@@ -82,7 +83,7 @@ resume_has_caught_up(const struct session_resume *resume)
     return resume->state == RESUME_CAUGHT_UP;
 }
 
-/* Also while CHECKING. */
+/* Also valid in CHECKING. */
 void resume_free(struct session_resume *resume);
 
 #endif

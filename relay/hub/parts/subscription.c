@@ -1,4 +1,4 @@
-/* subscription.c: the topics that a session's client subscribes to. */
+/* subscription.c: the topics to which a session is subscribed. */
 #include "hub/parts/subscription.h"
 
 #include <inttypes.h>

@@ -1,4 +1,4 @@
-/* backlog.c: notifications that wait in the inbox for room in a session's in-flight window. */
+/* backlog.c: notifications in the inbox that wait for room in a session's in-flight window. */
 #include "hub/session/backlog.h"
 
 #include <stdlib.h>
@@ -20,7 +20,7 @@ backlog_free(struct session *session)
     set(session, NULL);
 }
 
-/* It is reported until all notifications before its end were sent. */
+/* The backlog is reported until all notifications before its end were sent. */
 void
 backlog_end_if_empty(struct session *session)
 {
@@ -63,7 +63,9 @@ backlog_query(struct session *session, const struct notification *notification)
     tally_add(&session->order.backlog->queried, notification->frame.as.notification.id);
 }
 
-/* True if the inbox holds, or held, older notifications not sent to this session. */
+/*
+ * True if the inbox contains or contained older notifications that were not sent to this session.
+ */
 static bool
 has_older(const struct session *session)
 {
@@ -114,7 +116,7 @@ backlog_remove(struct session *session, const struct notification *notification)
     if (backlog->waiting.count > 0 || backlog->waiting.sum == 0)
         return;
     backlog->waiting.sum =
-        0; /* one of those removed was not counted: another one is still pending */
+        0; /* one of the removed ones was not counted: another notification is still pending */
     backlog->is_lost = true;
 }
 
@@ -132,8 +134,8 @@ backlog_clear(struct session *session)
 }
 
 /*
- * A client that resumes before a queued notification needs the backlog of the time when that was
- * queued. The notification reports it, unless it is part of the backlog.
+ * A client that resumes before a queued notification needs the backlog at the time of queueing. The
+ * notification reports it, unless it is part of the backlog.
  */
 const struct backlog *
 backlog_reported(const struct session *session, struct cursor cursor,

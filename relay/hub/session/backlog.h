@@ -1,4 +1,4 @@
-/* backlog.h: notifications that wait in the inbox for room in the in-flight window. */
+/* backlog.h: notifications in the inbox that wait for room in the in-flight window. */
 #ifndef CLAIRON_HUB_SESSION_BACKLOG_H
 #define CLAIRON_HUB_SESSION_BACKLOG_H
 
@@ -7,7 +7,7 @@
 
 void backlog_free(struct session *session);
 
-/* Frees it if nothing is left to report and the outbound queue is empty. */
+/* Frees the backlog if it contains nothing to report and the outbound queue is empty. */
 void backlog_end_if_empty(struct session *session);
 
 /* Restores the backlog that the client's cursor reported. */
@@ -17,15 +17,15 @@ void backlog_restore(struct session *session, const struct backlog *reported);
 void backlog_add(struct session *session, const struct notification *notification,
                  struct cursor behind);
 
-/* The store was asked whether an ack of this one is still pending. */
+/* The store was queried whether an ack of this notification is still pending. */
 void backlog_query(struct session *session, const struct notification *notification);
 
 bool backlog_is_pending(const struct session *session);
 
 /*
- * The store replied about a notification that was held back. True if it is sent now: its ack is
- * not pending, and nothing older waits in the backlog or unread in the inbox. Otherwise it is
- * dropped, with a gap after the older ones.
+ * The store replied about a notification that was held back. True if it is sent now: its ack is not
+ * pending, and no older notification waits in the backlog or unread in the inbox. Otherwise it is
+ * dropped, and a gap follows the older ones.
  */
 bool backlog_decide(struct session *session, const struct notification *notification,
                     bool is_not_pending);
@@ -33,15 +33,16 @@ bool backlog_decide(struct session *session, const struct notification *notifica
 /* True if an inbox entry with this score is part of the backlog. */
 bool backlog_has(const struct session *session, unsigned shard, uint64_t score);
 
-/* A notification of the inbox entered the in-flight window. */
+/* A notification from the inbox entered the in-flight window. */
 void backlog_remove(struct session *session, const struct notification *notification);
 
-/* All of it was announced as a gap. */
+/* The whole backlog was announced as a gap. */
 void backlog_clear(struct session *session);
 
 /*
- * The backlog that a notification with this cursor reports; NULL: none. If it overtakes others,
- * it reports what the first of them (`overtaken`, may be NULL) reported. Lives as long as both.
+ * Returns the backlog that a notification with this cursor reports; NULL: none. If it overtakes
+ * others, it reports the same as the first of them (`overtaken`, may be NULL). Valid while both
+ * exist.
  */
 const struct backlog *backlog_reported(const struct session *session, struct cursor cursor,
                                        const struct notification *overtaken);

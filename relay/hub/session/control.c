@@ -18,7 +18,10 @@ session_send_control(struct session *session, const char *line, size_t len)
     if (!session_can_send_control(session, len) ||
         buffer_add(&session->control.frames, line, len) != RC_OK ||
         buffer_add(&session->control.frames, "\n", 1) != RC_OK) {
-        /* Only a client that sends requests and never reads; ping timeouts close it. */
+        /*
+         * Happens only with a client that sends requests without reading; the ping timeout closes
+         * it.
+         */
         log_debug("hub", "control queue is full: frame dropped", LOG_SESSION(session));
         return;
     }

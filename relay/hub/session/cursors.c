@@ -1,4 +1,4 @@
-/* cursors.c: the cursors of a session, and those that it reports to its client. */
+/* cursors.c: the cursors of a session, and the cursors that it reports to its client. */
 #include "hub/session/cursors.h"
 
 #include "hub/session/backlog.h"
@@ -19,7 +19,7 @@ session_head(const struct session *session)
     return replay_buffer_head(&session->hub->replay_buffer, session->client.own_shard);
 }
 
-/* A live session was offered all notifications. */
+/* All notifications were offered to a live session. */
 struct cursor
 session_reached(const struct session *session)
 {
@@ -65,7 +65,7 @@ session_cursor_behind(const struct session *session, const struct notification *
     struct cursor cursor = notification_cursor(notification, session->client.own_shard);
 
     cursor_advance(&cursor, notification->shard,
-                   notification->id); /* it may report an earlier one */
+                   notification->id); /* the notification may report an earlier cursor */
     return cursor;
 }
 

@@ -1,10 +1,10 @@
-/* followed.c: which shards the reader follows: those of the users that are connected. */
+/* followed.c: selects the shards that the reader follows: the shards of the connected users. */
 #include "hub/session/followed.h"
 
 #include "base/clock.h"
 #include "hub/session/hub_state.h"
 
-/* Longer than a client needs to reconnect, or to poll again. */
+/* Longer than a client needs to reconnect or to poll again. */
 #define UNFOLLOW_AFTER_US (30 * INT64_C(1000000))
 
 void
@@ -25,7 +25,7 @@ followed_remove_session(struct hub *hub, unsigned shard)
 bool
 followed_is_ready(const struct hub *hub, unsigned shard)
 {
-    /* While the hub closes, it has no reader, and sessions end. */
+    /* A hub that is closing has no reader, and its sessions end. */
     return hub->has_head && (hub->reader == NULL || reader_follows(hub->reader, shard));
 }
 

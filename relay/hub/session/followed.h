@@ -1,4 +1,4 @@
-/* followed.h: which shards the reader follows: those of the users that are connected. */
+/* followed.h: selects the shards that the reader follows: the shards of the connected users. */
 #ifndef CLAIRON_HUB_SESSION_FOLLOWED_H
 #define CLAIRON_HUB_SESSION_FOLLOWED_H
 
@@ -6,14 +6,14 @@
 
 struct hub;
 
-/* A session of the shard began, or ended. */
+/* A session of a user in the shard started or ended. */
 void followed_add_session(struct hub *hub, unsigned shard);
 void followed_remove_session(struct hub *hub, unsigned shard);
 
-/* Sessions of the shard can continue. */
+/* True if sessions of users in the shard can continue. */
 bool followed_is_ready(const struct hub *hub, unsigned shard);
 
-/* Every few seconds: shards without a session are no longer followed after a while. */
+/* Call it every few seconds: shards without a session are no longer followed after a delay. */
 void followed_sweep(struct hub *hub);
 
 #endif

@@ -5,8 +5,8 @@
 #include "hub/session/session_state.h"
 
 /*
- * Announces a gap. The client resumes from `to`, so `to` is moved before the notifications that
- * are still queued, and before those that load shedding dropped and has not announced yet.
+ * Announces a gap. The client resumes from `to`. So `to` is moved before all queued notifications,
+ * and before notifications that load shedding dropped without announcing them yet.
  */
 void session_gap(struct session *session, struct cursor from, struct cursor to, const char *why);
 
@@ -14,10 +14,10 @@ void session_gap(struct session *session, struct cursor from, struct cursor to, 
 void session_send_gap(struct session *session, struct cursor from, struct cursor to,
                       const char *why);
 
-/* Announces a gap from `from` with the next frame that is sent. */
+/* Announces a gap from `from` together with the next frame. */
 void session_gap_later(struct session *session, struct cursor from, const char *why);
 
-/* Announces the gap that had to wait, if there is one. */
+/* Announces a deferred gap, if any. */
 void session_send_late_gap(struct session *session);
 
 /* Announces that this notification was dropped. */
@@ -27,7 +27,7 @@ void session_gap_of(struct session *session, const struct notification *notifica
 /* Announces that part of the backlog is lost, once the outbound queue is empty. */
 void session_gap_of_backlog(struct session *session);
 
-/* The inbox was read to its end: what is left of the backlog is lost. */
+/* The inbox was read to its end: the remaining backlog is lost. */
 void session_lose_backlog(struct session *session);
 
 #endif

@@ -19,20 +19,20 @@
 #define HUB_UNPUBLISHED_MAX 128
 
 struct acks {
-    struct store_ack *items; /* owns the texts */
+    struct store_ack *items; /* owns the strings */
     size_t count;
     size_t room;
 };
 
-/* All of the acks in this relay, by what they wait for. */
+/* All acks in this relay, by the event that they wait for. */
 struct ack_queue {
-    struct acks queued;  /* the next batch */
-    struct acks sent;    /* a reply */
+    struct acks queued;  /* sending of the next batch */
+    struct acks sent;    /* the reply to the current batch */
     struct acks waiting; /* the return of an unavailable shard */
 };
 
 struct rejections {
-    uint64_t count; /* since the last log line */
+    uint64_t count; /* count since the last log message */
     int64_t logged_us;
 };
 
@@ -40,46 +40,46 @@ struct delivery_report; /* delivery/report_queue.h */
 struct report_call;     /* acks/delivery_reports.c */
 
 struct delivery_reports {
-    struct delivery_report *items; /* waiting for the store */
+    struct delivery_report *items; /* queued for the store */
     size_t count;
     size_t room;
-    struct report_call *calls; /* utlist, in order: pending, or to be sent again */
-    unsigned call_count;       /* their number */
-    unsigned failed;           /* of these are to be sent again */
+    struct report_call *calls; /* utlist, in order: pending, or to be repeated */
+    unsigned call_count;       /* number of `calls` */
+    unsigned failed;           /* number of calls to be repeated */
 };
 
 /*
  * Load shedding: while this process is short of CPU or memory, some notifications are dropped. The
- * others report the cursor before the first dropped one: a client that resumes from it receives
- * the dropped ones, if load allows. At the end clients receive a gap.
+ * others report the cursor before the first dropped one, so that a client that resumes from it
+ * receives the dropped ones, if the load allows. Afterwards clients receive a gap.
  */
 struct shed {
     struct pressure pressure;
     ev_timer measure;
     int64_t measured_us;                    /* monotonic */
-    struct entry_id hold[STORE_SHARDS_MAX]; /* the cursor before it */
+    struct entry_id hold[STORE_SHARDS_MAX]; /* the cursor before the first dropped notification */
     int64_t began_us;
-    uint64_t count; /* notifications dropped since then */
+    uint64_t count; /* notifications dropped since began_us */
 };
 
 struct resume_user; /* resume/read_pages.c */
 
 /*
- * A session that resumes from an old cursor makes the store read every later notification, for
- * all audiences. All sessions of a user share a budget of such pages: `delivery.resume_pages` per
- * second, with a burst of 60 seconds' worth. A user reads one page at a time, so that users who
- * resume at the same time share the store fairly, however many sessions they have. A session that
- * has to wait reads later, from its cursor: nothing is lost.
+ * A session that resumes from an old cursor makes the store read every later notification of all
+ * audiences. All sessions of a user share a budget for such pages: `delivery.resume_pages` per
+ * second, with a burst of 60 seconds. A user reads one page at a time, so that users who resume
+ * simultaneously share the store fairly, regardless of their number of sessions. A session that has
+ * to wait continues from its cursor later: nothing is lost.
  */
 struct resumes {
     struct resume_user *users; /* uthash */
-    ev_timer turns;            /* while users wait for their budget */
+    ev_timer turns;            /* active while users wait for their budget */
 };
 
-/* The sessions of a shard's users: followed.h. */
+/* The sessions of a shard's users (followed.h). */
 struct followed {
     unsigned sessions;
-    int64_t left_us; /* when the last one ended; monotonic; 0: none did */
+    int64_t left_us; /* time at which the last one ended; monotonic; 0: none ended */
 };
 
 struct rows;
@@ -89,7 +89,7 @@ struct hub {
     const struct config *config;
     struct store *store;
     struct rows *rows; /* NULL: no connection string */
-    unsigned shards;   /* of the store */
+    unsigned shards;   /* number of the store's shards */
     struct stats *stats;
     struct reader *reader;
     struct followed followed[STORE_SHARDS_MAX];
@@ -97,26 +97,26 @@ struct hub {
     struct audience *audiences;
     struct session *sessions; /* utlist */
     uint64_t session_count_ever;
-    bool has_head; /* the store was up once: replay_buffer.head is valid */
+    bool has_head; /* the store has been up: replay_buffer.head is valid */
     char epoch[CLIENT_POS_EPOCH_MAX + 1];
     struct replay_buffer replay_buffer;
     struct recent_xids recent_xids;
     struct notification
-        *unpublished[HUB_UNPUBLISHED_MAX]; /* read in this iteration, not yet offered */
+        *unpublished[HUB_UNPUBLISHED_MAX]; /* read in this iteration and not yet offered */
     unsigned unpublished_count;
-    struct merged_batch merged;               /* for the batch that is being offered */
-    struct entry_id newest[STORE_SHARDS_MAX]; /* the last entry read, by shard */
+    struct merged_batch merged;               /* used for the batch that is being offered */
+    struct entry_id newest[STORE_SHARDS_MAX]; /* id of the last entry read, by shard */
     struct ready_list ready;
-    int64_t sending_us;      /* when this turn began to send; wall clock */
-    ev_prepare turn;         /* the end of a turn: offers the batch, processes the ready list */
-    ev_idle more;            /* while the ready list is not empty */
-    unsigned char *scratch;  /* a session's control queue, as a frame */
-    unsigned list_frames;    /* sent in this turn */
-    unsigned deferred_count; /* sessions with inbox_is_deferred */
-    bool refill_is_pending;  /* some of them wait for acks and reports to be stored */
+    int64_t sending_us;      /* time at which this turn began to send; wall clock */
+    ev_prepare turn;         /* ends a turn: offers the batch, processes the ready list */
+    ev_idle more;            /* active while the ready list is not empty */
+    unsigned char *scratch;  /* buffer for a session's control queue as a frame */
+    unsigned list_frames;    /* number of list frames sent in this turn */
+    unsigned deferred_count; /* number of sessions with inbox_is_deferred */
+    bool refill_is_pending;  /* some of them wait until acks and reports are stored */
     struct ack_queue acks;
     struct delivery_reports reports;
-    size_t nack_count; /* pending ids */
+    size_t nack_count; /* number of pending ids */
     struct rejections acks_rejected;
     struct rejections nacks_rejected;
     ev_timer retry;
@@ -124,7 +124,7 @@ struct hub {
     bool presence_is_stale; /* a change of presence was not stored */
     struct shed shed;
     struct resumes resumes;
-    size_t queued_bytes; /* of notifications in queues, each counted once */
+    size_t queued_bytes; /* size of the queued notifications, each counted once */
     bool closing;
 };
 

@@ -1,4 +1,4 @@
-/* lists.c: the lists of rows that a client holds, and its requests for them. */
+/* lists.c: the lists of rows that a client has, and its requests for them. */
 #include "hub/session/lists.h"
 
 #include <stdlib.h>
@@ -23,7 +23,7 @@ mark_frames(struct session *session)
 {
     session->control.lists->has_frames = true;
     if (!lists_have_frames(session))
-        return; /* they are sent after `connected` */
+        return; /* it is sent after `connected` */
     session->has_control = true;
     session_mark(session, READY_SEND);
 }
@@ -91,7 +91,7 @@ lists_request(struct session *session, const char *source, const char *rule, int
     return request;
 }
 
-/* Forgets the oldest unverified list if there are too many. */
+/* Frees the oldest unverified list if there are too many. */
 static void
 limit_unverified(struct session_lists *lists)
 {
@@ -147,12 +147,12 @@ lists_rows_received(struct list_request *request, enum rows_status status,
 
 /* ---- reload */
 
-/* Do the rows depend on groups of this kind? NULL: of any kind. */
+/* Whether the rows depend on groups of this kind. NULL: of any kind. */
 static bool
 depends_on(const struct session_list *list, const struct bytes *kind)
 {
     if (list->audience == NULL)
-        return true; /* not known */
+        return true; /* the audience is not known yet */
     if (audience_is_reserved(list->audience))
         return false;
     return kind == NULL || audience_has_part(list->audience, *kind);
@@ -195,7 +195,7 @@ lists_reload_rule(struct session *session, const struct list_name *name, bool is
     }
 }
 
-/* Are rows being sent? A pending reload is of a change that they may lack. */
+/* Whether rows are being sent. A pending reload reports a change that they may lack. */
 static bool
 is_sending_rows(const struct session_lists *lists, const struct session_list *list)
 {
@@ -209,8 +209,9 @@ is_sending_rows(const struct session_lists *lists, const struct session_list *li
 }
 
 /*
- * Before outdated rows: otherwise the client would apply the notifications of later changes to
- * them. An error is sent first, because the client repeats its request after a `reload` only.
+ * The reload is sent before outdated rows: otherwise the client would apply notifications of later
+ * changes to them. An error is sent first, because the client repeats its request only after a
+ * `reload`.
  */
 static struct session_list *
 find_reload(const struct session_lists *lists)
@@ -292,13 +293,13 @@ needs_reloads(const struct session_list *list, enum rows_status last)
     return list->audience != NULL || last == ROWS_TOO_MANY;
 }
 
-/* No request of the list is pending; `last` is the result of the last one. */
+/* Called when no request of the list is pending; `last` is the result of the last one. */
 static void
 settle_list(struct session_lists *lists, struct session_list *list, enum rows_status last)
 {
     list->is_unverified = last == ROWS_DENIED;
     if (list->is_unverified) {
-        free(list->audience); /* the rule may be another one when it allows a request */
+        free(list->audience); /* after the next allowed request, the rule may be a different one */
         list->audience = NULL;
         limit_unverified(lists);
     } else if (!needs_reloads(list, last)) {

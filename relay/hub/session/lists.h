@@ -1,4 +1,4 @@
-/* lists.h: the lists of rows that a client holds, and its requests for them. */
+/* lists.h: the lists of rows that a client has, and its requests for them. */
 #ifndef CLAIRON_HUB_SESSION_LISTS_H
 #define CLAIRON_HUB_SESSION_LISTS_H
 
@@ -12,16 +12,15 @@
 
 struct session;
 
-#define SESSION_LIST_REQUESTS_MAX 256 /* waiting or sending */
+#define SESSION_LIST_REQUESTS_MAX 256 /* maximum requests that wait or are being sent */
 #define SESSION_UNVERIFIED_LISTS_MAX 32
 
 /*
- * The rows of the list may have changed without a notification: the memberships of the user
+ * Whether the rows of the list may have changed without a notification: the memberships of the user
  * changed, or the table was truncated.
  *
- * NONE: no reload.
- * DUE: reload, unless a pending request returns the change.
- * CERTAIN: it must, because the change has no known transaction.
+ * NONE: no reload is needed. DUE: send a reload, unless a pending request returns the change.
+ * CERTAIN: always send one, because the transaction of the change is unknown.
  */
 enum list_reload { LIST_RELOAD_NONE, LIST_RELOAD_DUE, LIST_RELOAD_CERTAIN };
 
@@ -31,75 +30,78 @@ struct list_name {
     struct bytes rule;
 };
 
-/* A live rule whose rows the client requested, or has from elsewhere. */
+/* A live rule whose rows the client has requested, or has read elsewhere. */
 struct session_list {
     struct session_list *prev;
     struct session_list *next;
     char *source;
     char *rule;
-    char *audience;          /* of the last result; NULL: none yet, or denied */
-    bool is_unverified;      /* the rule may not exist: the last request was denied, or none came */
-    unsigned pending;        /* requests, until their last page is sent */
+    char *audience; /* audience of the last result; NULL: no result yet, or denied */
+    /* the rule may not exist: the last request was denied, or there was none */
+    bool is_unverified;
+    unsigned pending;        /* number of requests whose last page was not sent */
     enum list_reload reload; /* sent once no request waits */
 };
 
-/* One `rows` of a client. It waits for a result, then for its pages to be sent. */
+/* One `rows` request of a client. It waits for a result, then until its pages are sent. */
 struct list_request {
-    struct list_request *prev; /* waiting, or sending */
+    struct list_request *prev; /* links of `waiting` or `sending` */
     struct list_request *next;
     struct session *session;
     struct session_list *list;
     int64_t request_id;
     struct rows_request *request; /* NULL: it was rejected */
     bool has_cursor;
-    struct cursor cursor; /* at the time of the request; the result contains everything before it */
+    struct cursor cursor; /* at the time of the request; the result contains all earlier changes */
     enum rows_status status;
     int64_t after_ms;
-    const struct rows_result *result; /* sending, and ROWS_OK */
-    size_t next_row;                  /* of the next page */
-    size_t page_end;                  /* the first row after it */
+    const struct rows_result *result; /* used while sending with ROWS_OK */
+    size_t next_row;                  /* first row of the next page */
+    size_t page_end;                  /* end of the next page */
 };
 
 /* Allocated with the first request. */
 struct session_lists {
-    struct session_list *lists; /* utlist; those of live rules, and a few unverified ones */
+    struct session_list *lists; /* utlist; lists of live rules, and a few unverified ones */
     unsigned request_count;
-    bool has_frames;              /* perhaps: see lists_write_frame */
+    bool has_frames;              /* there may be frames (lists_write_frame) */
     struct list_request *waiting; /* utlist */
-    struct list_request *sending; /* utlist, in the order of the replies */
+    struct list_request *sending; /* utlist, in the order of the results */
 };
 
-/* Begins a request. NULL: too many of its replies wait. */
+/* Starts a request. NULL: too many replies are queued. */
 struct list_request *lists_request(struct session *session, const char *source, const char *rule,
                                    int64_t request_id);
-/* Its result. Pages or an error are sent next. */
+/* The result of the request arrived. Pages or an error are sent next. */
 void lists_rows_received(struct list_request *request, enum rows_status status,
                          const struct rows_result *result, int64_t after_ms);
 
 /*
- * The client has rows of this rule from elsewhere. It needs `reload` as well, even if the rule is
- * not live: its rows may depend on memberships.
+ * The client has read rows of this rule elsewhere. It also needs `reload`, even if the rule is not
+ * live: its rows may depend on memberships.
  */
 void lists_add_own(struct session *session, const char *source, const char *rule);
 
 /*
- * The memberships in groups of this kind changed (NULL: of any kind). is_known: snapshots are
- * checked for the change.
+ * Memberships in groups of this kind changed (NULL: of any kind). is_known: snapshots are checked
+ * for the change.
  */
 void lists_reload(struct session *session, const struct bytes *kind, bool is_known);
 
-/* The rows of this rule changed. NULL: those of any rule may have changed. is_known: as above. */
+/*
+ * The rows of this rule changed. NULL: the rows of any rule may have changed. is_known: as above.
+ */
 void lists_reload_rule(struct session *session, const struct list_name *name, bool is_known);
 
-/* True if a frame may be sent now; not before `connected`. */
+/* True if a frame can be sent now; never before `connected`. */
 bool lists_have_frames(const struct session *session);
 
 /* True if the next frame is a `reload`. */
 bool lists_have_reload(const struct session *session);
 
 /*
- * Adds the next frame to `out`: `reload`, `err`, or a page of `rows`. False: there is none.
- * lists_frame_sent follows when it was sent; otherwise the next call adds the same frame.
+ * Adds the next frame to `out`: `reload`, `err`, or a page of `rows`. False: no frame. Call
+ * lists_frame_sent after sending it; otherwise the next call adds the same frame.
  */
 bool lists_write_frame(struct session *session, struct buffer *out);
 void lists_frame_sent(struct session *session);

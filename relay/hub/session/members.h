@@ -4,7 +4,7 @@
 
 #include "hub/session/session_state.h"
 
-/* The sessions of a user, as members of an audience; NULL: there are none. */
+/* Returns the sessions of a user, as members of an audience; NULL: none. */
 struct audience *hub_find_user(struct hub *hub, struct bytes user);
 struct membership *hub_user_members(struct hub *hub, const char *user);
 size_t hub_user_sessions(struct hub *hub, const char *user);

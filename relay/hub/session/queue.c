@@ -1,4 +1,4 @@
-/* queue.c: puts notifications and batches into a session's outbound queue. */
+/* queue.c: adds notifications and batches to a session's outbound queue. */
 #include "hub/session/queue.h"
 
 #include "hub/session/backlog.h"
@@ -30,8 +30,8 @@ session_is_full(const struct session *session)
 }
 
 /*
- * A notification that overtakes others must report a cursor before theirs: a client that resumes
- * from it would lose them otherwise. It also reports the backlog. NULL: no copy is needed.
+ * A notification that overtakes others must report a cursor before theirs; otherwise a client that
+ * resumes from it would lose them. It also reports the backlog. NULL: no copy is needed.
  */
 static struct notification *
 own_copy(const struct session *session, const struct notification *notification, unsigned nth)
@@ -46,12 +46,12 @@ own_copy(const struct session *session, const struct notification *notification,
     return session_notification_at(session, notification, cursor, overtaken);
 }
 
-/* Takes over a reference. */
+/* Takes ownership of the reference. */
 static void
 insert(struct session *session, struct notification *notification)
 {
     struct outbound *outbound = &session->outbound;
-    /* A poll resumes from its last cursor: it receives notifications in stream order. */
+    /* A poll resumes from its last cursor, so it receives notifications in stream order. */
     unsigned nth = session->is_poll
                        ? outbound->count
                        : outbound_index_for(outbound, notification->frame.as.notification.priority);

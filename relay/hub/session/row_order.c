@@ -1,4 +1,4 @@
-/* row_order.c: the newest notification of each topic that a session was sent. */
+/* row_order.c: the newest notification per topic that was sent to a session. */
 #include "hub/session/row_order.h"
 
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 #include "hub/session/hub_state.h"
 
 #define ROW_ORDER_FIRST_ROOM 2
-#define ROOM_MAX 64 /* topics of a session; older ones are merged */
+#define ROOM_MAX 64 /* maximum topics of a session; older ones are merged */
 
-/* By hash: topics with the same hash are merged, so that more is marked than necessary. */
+/* Keyed by hash: topics with the same hash are merged, so that more than necessary are marked. */
 struct topic_newest {
     uint64_t topic;
     struct position newest;
@@ -19,11 +19,11 @@ struct topic_newest {
 struct row_order {
     unsigned count;
     unsigned room;
-    struct position others; /* of merged topics */
+    struct position others; /* highest position of merged topics */
     struct topic_newest topics[];
 };
 
-/* FNV-1a */
+/* FNV-1a. */
 static uint64_t
 hash_of(struct bytes topic)
 {
@@ -49,7 +49,7 @@ row_order_grow(struct row_order *rows)
     return rows;
 }
 
-/* Its entry is used for another topic. */
+/* Its slot is reused for another topic. */
 static struct topic_newest *
 evict_oldest(struct row_order *rows)
 {

@@ -1,4 +1,4 @@
-/* row_order.h: the newest notification of each topic that a session was sent. */
+/* row_order.h: the newest notification per topic that was sent to a session. */
 #ifndef CLAIRON_HUB_SESSION_ROW_ORDER_H
 #define CLAIRON_HUB_SESSION_ROW_ORDER_H
 
@@ -6,20 +6,20 @@
 
 /*
  * The notifications of one rule about one row reach a session in commit order. Only notifications
- * that need an ack can be late: they wait in the inbox for room in the in-flight window, for their
- * user's return to a group or topic, or for a redrive. Two functions keep the order:
+ * that need an ack can be late: they wait in the inbox until the in-flight window has room, the
+ * user returns to a group or topic, or they are redriven. Two functions enforce the order:
  *
- * - backlog_decide: a notification that is no longer in the inbox, because it was acknowledged
- *   elsewhere, never overtakes those that wait there. It is dropped, with a gap after them.
- * - row_order_pass, which session_queue calls for every notification: one that is older than
- *   another of its topic in this session is sent with `attempts` above 0, so that the client does
- *   not apply it over the newer one.
+ * - backlog_decide: a notification that left the inbox because another session acknowledged it must
+ *   not overtake notifications that wait in the inbox. It is dropped, and a gap follows them.
+ * - row_order_pass, which session_queue calls for every notification: if a newer notification of
+ *   the same topic was sent to this session, this one is sent with `attempts` above 0, so that the
+ *   client does not overwrite the newer row.
  *
  * A rule has one topic; a replaced rule is another rule. Returns a reference.
  */
 struct notification *row_order_pass(struct session *session, struct notification *notification);
 
-/* WAL positions of another epoch are meaningless in this one. */
+/* Call it in a new epoch, in which the WAL positions are invalid. */
 void row_order_free(struct session *session);
 
 #endif

@@ -11,9 +11,9 @@
 #define SESSION_USER_MAX 255
 #define SESSION_TARGET_MAX 255
 #define SESSION_AUDIENCE_MAX 63
-#define SESSION_GROUPS_MAX 256 /* in one token */
-#define SESSION_ACKS_MAX 1024  /* ids in one ack */
-#define SESSION_TOPICS_MAX 256 /* of one connection */
+#define SESSION_GROUPS_MAX 256 /* maximum groups in a token */
+#define SESSION_ACKS_MAX 1024  /* maximum ids in an ack */
+#define SESSION_TOPICS_MAX 256 /* maximum topics of a connection */
 #define SESSION_TOPICS_BYTES_MAX 8192
 
 struct hub;
@@ -36,8 +36,9 @@ struct iovec;
 struct session_transport {
     /*
      * Writes as many bytes as the socket accepts. Each piece is a whole WebSocket frame; the rest
-     * of a frame that was cut is buffered. *ret_written: bytes written or buffered, always whole
-     * frames. Not RC_OK: the socket is full; session_writable is called when it is writable again.
+     * of a partially written frame is buffered. *ret_written: bytes written or buffered, always
+     * whole frames. Unless RC_OK: the socket is full; session_writable is called when it is
+     * writable again.
      */
     enum rc (*send)(void *socket, const struct iovec *pieces, int count, size_t *ret_written);
     /* The same for one piece that is also the content of `file`. NULL: not supported, use send. */
@@ -46,22 +47,27 @@ struct session_transport {
     void (*close)(void *socket, int code, const char *reason);
 };
 
-/* The id of this connection, as in logs and in `connected`. Lives as long as the session. */
+/*
+ * The id of this connection, as in log messages and in `connected`. Valid as long as the session.
+ */
 #define SESSION_CONN_SIZE 32
 const char *session_conn(const struct session *session);
 
-/* The socket is writable again: writes what is queued. */
+/* The socket is writable again: writes the queued frames. */
 void session_writable(struct session *session);
 
-/* The reason to close this client as too slow; NULL: it is not. now_us is monotonic. */
+/*
+ * Returns the reason to close this client as too slow; NULL: it is not too slow. now_us is
+ * monotonic.
+ */
 const char *session_slow(const struct session *session, int64_t now_us);
 
 /* Queues a control frame (`ping`, `err`, `bye`) ahead of notifications. Copies. */
 void session_send_control(struct session *session, const char *line, size_t len);
 
 /*
- * The cursor after all that was sent, for a transport that ends and resumes later. False while
- * more is queued.
+ * Writes the cursor after all sent notifications, for a transport that ends and resumes later.
+ * False while notifications are queued.
  */
 #define SESSION_POS_MAX 512
 bool session_pos(const struct session *session, char ret_pos[SESSION_POS_MAX]);

@@ -21,27 +21,27 @@ struct backlog;   /* fanout/client_pos.h */
 struct row_order; /* row_order.c */
 
 /*
- * The states of a session. session_advance starts it; only session_set_state changes it. In all
- * states but LIVE and CLOSED, at most one request of its own to the store is pending.
+ * The states of a session. session_advance processes them; only session_set_state changes them.
+ * Except in LIVE and CLOSED, at most one request of the session to the store is pending.
  *
- * GROUPING: it requests its user's memberships. Nothing was sent, not even `connected`. Next:
+ * GROUPING: requests the user's memberships. Nothing was sent, not even `connected`. Next:
  * CHECKING.
  *
- * CHECKING: it checks that all entries after the client's cursor still exist, and that the
- * backlog reported with it is still pending. It ends with `connected`, after a `gap` if something
- * was lost. Next: INBOX.
+ * CHECKING: checks that all entries after the client's cursor still exist, and that the backlog
+ * reported with the cursor is still pending. Ends with `connected`, after a `gap` if something was
+ * lost. Next: INBOX.
  *
- * INBOX: it reads its user's inbox page by page: notifications up to its cursor that wait for an
- * acknowledgement. It ends at the last page, or when the in-flight window is full. New
- * notifications are not offered: they follow the cursor. Next: CATCHING_UP.
+ * INBOX: reads the user's inbox page by page: notifications up to the cursor that wait for an
+ * acknowledgement. Ends at the last page, or when the in-flight window is full. New notifications
+ * are not offered, because they follow the cursor. Next: CATCHING_UP.
  *
- * CATCHING_UP: it reads the entries after its cursor, from the replay buffer or from the store. A
- * full outbound queue suspends it until the socket is writable. Next: LIVE.
+ * CATCHING_UP: reads the entries after the cursor, from the replay buffer or from the store. A full
+ * outbound queue suspends this until the socket is writable. Next: LIVE.
  *
- * LIVE: the hub offers it new notifications. It falls back to CATCHING_UP when its queue is full,
- * and to INBOX when notifications there can be sent now (see enum inbox_refill).
+ * LIVE: the hub offers new notifications. Next: CATCHING_UP when the outbound queue is full, or
+ * INBOX when notifications in the inbox can be sent (enum inbox_refill).
  *
- * CLOSED: the socket is closed. It is freed once no pending reply and no list refers to it.
+ * CLOSED: the socket is closed. The session is freed once no pending reply or list refers to it.
  */
 enum __attribute__((packed)) session_state {
     SESSION_GROUPING,
@@ -52,33 +52,34 @@ enum __attribute__((packed)) session_state {
     SESSION_CLOSED
 };
 
-/* The client, as `connected` reports it. */
+/* The client, as reported by `connected`. */
 struct session_client {
     char *user;
-    char conn[SESSION_CONN_SIZE]; /* the id of the connection */
+    char conn[SESSION_CONN_SIZE]; /* id of the connection */
     int64_t expires_s;
     int64_t request_id;
     bool has_request_id;
-    unsigned char own_shard; /* its user's shard */
+    unsigned char own_shard; /* shard of the user */
 };
 
-/* The fields of a log line about a session. */
+/* The log fields that identify a session. */
 #define LOG_SESSION(session)                                                                       \
     LOG_TEXT("conn", (session)->client.conn), LOG_TEXT("user", (session)->client.user)
 
 /*
- * The control queue, which is sent before notifications, gaps to be announced in it, and replies to
+ * The control queue, which is sent before notifications; gaps to be added to it; and replies to
  * requests for rows. has_control: one of these can be sent.
  */
 struct session_control {
-    struct buffer frames;        /* frames, each with a final '\n' */
-    struct cursor gap_from;      /* the start of a gap to be announced .. */
-    const char *gap_why;         /* .. and its reason; NULL: none */
-    bool has_dropped;            /* load shedding dropped notifications; not announced yet */
-    struct session_lists *lists; /* NULL: the client never asked for rows */
+    struct buffer frames;   /* frames, each with a final '\n' */
+    struct cursor gap_from; /* start of a gap to be announced ... */
+    const char *gap_why;    /* ... and its reason; NULL: none */
+    /* load shedding dropped notifications and has not announced it yet */
+    bool has_dropped;
+    struct session_lists *lists; /* NULL: the client has not requested rows */
 };
 
-/* Its socket. */
+/* The socket of a session. */
 struct session_socket {
     void *handle;
     const struct session_transport *transport;
@@ -86,42 +87,43 @@ struct session_socket {
 
 /* Valid while the socket is full. */
 struct session_stall {
-    size_t skipped_bytes; /* offered while the session was paused */
-    int64_t accepted_us;  /* when it last accepted bytes; monotonic */
+    size_t skipped_bytes; /* bytes offered while the session was paused */
+    int64_t accepted_us;  /* time at which it last accepted bytes; monotonic */
 };
 
 /* Requests to the store. */
 struct session_requests {
-    unsigned count;        /* pending; their replies refer to the session */
-    bool is_awaited;       /* a reply or a page turn will mark it to advance */
-    bool has_failed;       /* the last one failed */
-    struct page_turn turn; /* to read a page */
+    unsigned count;        /* pending requests; their replies refer to the session */
+    bool is_awaited;       /* a reply or a page turn will mark the session to advance */
+    bool has_failed;       /* the last request failed */
+    struct page_turn turn; /* turn to read a page */
 };
 
 struct session_order {
     struct backlog *backlog; /* NULL: none */
-    struct row_order *rows;  /* NULL: no row notification that needs an ack was queued yet */
+    struct row_order *rows;  /* NULL: no row notification that needs an ack has been queued */
 };
 
 struct session { /* from a pool; aligned to a cache line */
     struct hub *hub;
     struct session *next;
     struct session *prev;
-    struct session *step_next; /* in the ready list */
+    struct session *step_next; /* link of the ready list */
     struct subscription subscription;
     struct outbound outbound;
-    /* One cache line with the second half of `outbound`: all that a fan-out reads. */
+    /* One cache line with the second half of `outbound`: all fields that a fan-out reads. */
     enum session_state state;
-    bool is_blocked;  /* the socket is full; session_writable follows */
-    uint8_t ready;    /* enum ready_reason: the ready list refers to it */
+    bool is_blocked;  /* the socket is full; session_writable will be called */
+    uint8_t ready;    /* enum ready_reason; nonzero while the session is in the ready list */
     bool has_control; /* see control */
-    bool has_topics;  /* not all: see subscription */
+    bool has_topics;  /* subscribed to some topics only (subscription) */
     bool has_backlog; /* see order */
     bool is_poll;     /* it ends with one response */
     struct session *ready_next;
     struct session_socket socket;
-    struct cursor cursor; /* all before it was queued, or is not for its audiences */
-    /* Not read by a fan-out, from the second half of the cursor on. */
+    /* all earlier notifications were queued, or do not address this session */
+    struct cursor cursor;
+    /* A fan-out does not read the second half of the cursor and the fields below. */
     struct session_groups groups;
     struct session_client client;
     struct session_control control;

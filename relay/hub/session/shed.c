@@ -1,4 +1,4 @@
-/* shed.c: selects the notifications to drop under load, and the cursors reported meanwhile. */
+/* shed.c: selects the notifications to drop under load, and the cursors to report meanwhile. */
 #include "hub/session/shed.h"
 
 #include "hub/session/hub_state.h"

@@ -7,17 +7,17 @@
 /* True if this notification is dropped now. */
 bool shed_drops(const struct hub *hub, const struct notification *notification);
 
-/* How many of the first notifications are not dropped. */
+/* Returns how many of the first notifications are not dropped. */
 unsigned shed_count_kept(const struct hub *hub, struct notification *const *notifications,
                          unsigned count);
 
 /*
- * The cursor to report while notifications are dropped: not after the first dropped one, so that a
- * client that resumes from it receives them if load allows.
+ * Returns the cursor to report while notifications are dropped: not after the first dropped one, so
+ * that a client that resumes from it receives them if the load allows.
  */
 struct cursor shed_cursor(const struct session *session, struct cursor cursor);
 
-/* The same of all shards, for a notification that was just read. */
+/* The same for all shards, for a notification that was just read. */
 const struct entry_id *shed_reported_heads(const struct hub *hub);
 
 /* This notification was dropped for this session; the gap is announced later. */

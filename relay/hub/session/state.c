@@ -1,4 +1,4 @@
-/* state.c: the states of a session, and its end. */
+/* state.c: changes the states of a session, and frees it. */
 #include "hub/session/state.h"
 
 #include <stdlib.h>

@@ -1,16 +1,16 @@
-/* state.h: the states of a session, and its end. */
+/* state.h: changes the states of a session, and frees it. */
 #ifndef CLAIRON_HUB_SESSION_STATE_H
 #define CLAIRON_HUB_SESSION_STATE_H
 
 #include "hub/session/session_state.h"
 
-/* Zeroed, from a pool; session_free_if_done returns it. */
+/* Zeroed, from a pool; session_free_if_done returns it to the pool. */
 struct session *session_new(void);
 
-/* The only way to change the state. Aborts on a transition that session_state.h does not name. */
+/* The only way to change the state. Aborts on a transition that session_state.h does not list. */
 void session_set_state(struct session *session, enum session_state state);
 
-/* Frees a CLOSED session, unless a reply of the store or the ready list still refers to it. */
+/* Frees a CLOSED session, unless a pending reply of the store or the ready list refers to it. */
 void session_free_if_done(struct session *session);
 
 #endif
