@@ -84,7 +84,6 @@ function createSnapshotRows(list, useTimes) {
   const steps = createSteps(showRows);
   let ring = createRing();
   let snapshot; // of the rows; undefined before the first load
-  let snapshotText;
   let current = { rows: [], loading: true };
   let isPaused = true; // a change is missing
   let mustLoad = true;
@@ -105,16 +104,8 @@ function createSnapshotRows(list, useTimes) {
     if (state !== 'open') return;
     table.startSession();
     isPaused ||= !resumed;
-    // The relay sends `reload` only to connections that have asked for the rows.
-    mustLoad ||= !resumed || !load;
+    mustLoad = true; // the relay sends `reload` only to connections that have asked for the rows
     startLater();
-    if (!mustLoad && snapshot) registerLater();
-  }
-
-  /** load() is not called again: changes of the absence arrive. The check makes the relay send `reload` from now on. */
-  function registerLater() {
-    clearTimeout(timer);
-    timer = setTimeout(() => requests.send({ rule, snapshot: snapshotText }).catch(() => {}), random(SPREAD_MS));
   }
 
   function onFrame(frame) {
@@ -221,7 +212,6 @@ function createSnapshotRows(list, useTimes) {
     if (!missing || missing.some(({ isLate }) => isLate)) return false;
     table.replace(rows, key);
     snapshot = next;
-    snapshotText = text;
     ring.dropContained(next);
     isPaused = !missing.every(follow);
     return !isPaused;
@@ -273,7 +263,7 @@ function createSnapshotRows(list, useTimes) {
    * Until the response, the rows may have changed without notifications: the relay does not send the `reload` of an
    * absence, and defers others while it reads the rows.
    */
-  const mayMissReload = () => !load && (mustLoad || isRequested);
+  const mayMissReload = () => mustLoad || isRequested;
 
   /** Other rules of the table may address other rows to this user. */
   const isOurs = (change) => (rule || !load ? change.rule === (rule ?? 'default') : true);
