@@ -2,8 +2,8 @@
 # transactions and faults.
 #
 # Writers commit random transactions on a primary. Two relays share a store; each reads rows from the primary or from a
-# standby whose replay is paused and resumed. Clients use both relays, over WebSocket and server-sent events. Relays,
-# store, both servers and connections are paused, killed and cut. From PostgreSQL 16 on the standby may also feed the
+# standby whose replay is paused and resumed. Clients use both relays, over WebSocket and server-sent events; one loads its
+# rows from primary, standby and relay in turn. Relays, store, both servers and connections are paused, killed and cut. From PostgreSQL 16 on the standby may also feed the
 # relays. Every second round has synchronous replication: then a primary shows commits long after relays have read them,
 # perhaps in another order.
 #
@@ -93,9 +93,11 @@ my @clients = map {
         url => $to_relays[$relay]->url('http') . '/v1/ws',
         token => token(sub => $user, $TOKEN_GROUPS{$user} ? (groups => $TOKEN_GROUPS{$user}) : ()) } }
   [ 'u1', 0, 0 ], [ 'u1', 1, 0 ], [ 'u2', 0, 0 ], [ 'u2', 1, 1 ], [ 'u3', 1, 0 ];
+push @clients, { %{ $clients[-1] }, name => 'u3 1 load', queries => { map { $_ => load_query('u3', $_) } qw(own team open docs) } };
 my %user_of = map { $_->{name} => $_->{user} } @clients;
 my $page = Clairon::Test::page(name => 'lists', websocket => 1, url => $relays[0]->url . '/v1/ws', token => token(sub => 'none'),
-    script => 'const CLIENTS = ' . JSON->new->canonical->encode(\@clients) . ";\n" . slurp_file(top() . '/tests/perl/Clairon/Test/Live/lists.js'));
+    script => 'const CLIENTS = ' . JSON->new->canonical->encode(\@clients) . ";\nconst DATABASES = "
+      . JSON::encode_json([ map { $_->connstr('postgres') } $primary, $standby ]) . ";\n" . slurp_file(top() . '/tests/perl/Clairon/Test/Live/lists.js'));
 
 # ---- what the clients show
 
@@ -145,17 +147,32 @@ sub lagging { return grep { ($published{ $_->[0] }{ $_->[1] } // 'nothing') ne $
 
 # ---- the database
 
-sub rows_by_sql
+# The table and the condition of a list.
+sub selection
 {
     my ($user, $list) = @_;
     my $groups = join ',', map { "'$_'" } @{ $TOKEN_GROUPS{$user}{TEAM} // [] };
+    my %selection = (
+        own  => "tasks WHERE owner = '$user'",
+        team => "tasks WHERE teams && (ARRAY(SELECT target FROM clairon.member WHERE audience = 'TEAM' AND user_id = '$user') || ARRAY[$groups]::text[])",
+        open => 'tasks WHERE is_open',
+        docs => 'docs');
+    return $selection{$list};
+}
+
+sub load_query
+{
+    my ($user, $list) = @_;
+    return "SELECT json_build_object('snapshot', clairon.snapshot(), 'rows', (SELECT coalesce(json_agg(t), '[]') FROM (SELECT * FROM "
+      . selection($user, $list) . ') t))';
+}
+
+sub rows_by_sql
+{
+    my ($user, $list) = @_;
     my $task = q{concat_ws('|', id, coalesce(owner, ''), coalesce(array_to_string(teams, '+'), ''), is_open::text, n)};
-    my %query = (
-        own  => "SELECT $task FROM tasks WHERE owner = '$user'",
-        team => "SELECT $task FROM tasks WHERE teams && (ARRAY(SELECT target FROM clairon.member WHERE audience = 'TEAM' AND user_id = '$user') || ARRAY[$groups]::text[])",
-        open => q{SELECT id || '|' || n FROM tasks WHERE is_open},
-        docs => q{SELECT concat_ws('|', part, id, n, length(body), left(body, 12)) FROM docs});
-    return join ' ', sort split /\n/, $primary->safe_psql('postgres', $query{$list});
+    my %columns = (own => $task, team => $task, open => q{id || '|' || n}, docs => q{concat_ws('|', part, id, n, length(body), left(body, 12))});
+    return join ' ', sort split /\n/, $primary->safe_psql('postgres', "SELECT $columns{$list} FROM " . selection($user, $list));
 }
 
 sub rows_by_rule

@@ -80,6 +80,14 @@ sub change_member
       : "DELETE FROM clairon.member WHERE audience = 'TEAM' AND target = '$team' AND user_id = '$user'";
 }
 
+sub change_table
+{
+    my ($self) = @_;
+    return pick('ALTER TABLE tasks ADD COLUMN IF NOT EXISTS note text', 'ALTER TABLE tasks ADD COLUMN IF NOT EXISTS added int DEFAULT 7',
+        'ALTER TABLE tasks DROP COLUMN IF EXISTS note', 'ALTER TABLE tasks DROP COLUMN IF EXISTS added',
+        'ALTER TABLE tasks ALTER n TYPE ' . pick(qw(int bigint)), 'ALTER TABLE docs ALTER n TYPE ' . pick(qw(int bigint)));
+}
+
 sub statement
 {
     my ($self) = @_;
@@ -90,7 +98,8 @@ sub statement
     return $self->change_doc                             if $die < 0.45;
     return $self->change_member                          if $die < 0.53;
     return sprintf 'UPDATE tasks SET n = %d + id WHERE id %% 3 = %d', $self->number * 100, rand 3 if $die < 0.57;
-    return 'TRUNCATE ' . pick(qw(tasks docs)) if $die < 0.58;
+    return 'TRUNCATE ' . pick(qw(tasks docs))            if $die < 0.58;
+    return $self->change_table                           if $die < 0.59;
     return $self->update_task($id);
 }
 

@@ -1,5 +1,9 @@
 // lists.js: the live lists of several clients; prints each state of a list. Appended to the script of
-// Clairon::Test::Page, after `const CLIENTS = [{ name, url, token, isStream }, ..];`.
+// Clairon::Test::Page, after `const CLIENTS = [{ name, url, token, isStream, queries }, ..];`. With `queries`, of each
+// list, a client loads its rows by psql from each of DATABASES and from the relay, in turn.
+
+import { execFile } from 'node:child_process';
+import { promisify } from 'node:util';
 
 const LISTS = {
   own: ['tasks', undefined, ({ id, owner, teams, is_open, n }) => [id, owner, teams?.join('+'), is_open, n]],
@@ -28,7 +32,28 @@ async function notedFetch(url, options) {
   return response;
 }
 
-for (const { name, url, token, isStream } of CLIENTS) {
+async function noted(loading) {
+  const result = await loading;
+  emit({ snapshot: result.snapshot });
+  return result;
+}
+
+const run = promisify(execFile);
+let loads = 0;
+
+async function load({ url, token, queries }, list) {
+  loads += 1;
+  const conninfo = [...DATABASES, undefined][loads % (DATABASES.length + 1)];
+  if (conninfo) return JSON.parse((await run('psql', ['-XAtqc', queries[list], conninfo])).stdout);
+  const [source, rule] = LISTS[list];
+  const query = new URLSearchParams({ source, rule: rule ?? 'default' });
+  const response = await notedFetch(new URL(`rows?${query}`, url), { headers: { Authorization: `Bearer ${token}` } });
+  if (!response.ok) throw new Error(`rows: ${response.status}`);
+  return response.json();
+}
+
+for (const client of CLIENTS) {
+  const { name, url, token, isStream, queries } = client;
   const its = connect({
     url,
     token,
@@ -41,7 +66,9 @@ for (const { name, url, token, isStream } of CLIENTS) {
   its.on('gap', (gap) => emit({ client: name, gap }));
   its.on('error', ({ error }) => emit({ client: name, error: error.message }));
   for (const [list, [source, rule, columns]] of Object.entries(LISTS)) {
-    const live = its.live(source, rule && { rule });
+    const live = its.live(source, queries
+      ? { rule: rule ?? 'default', key: source === 'docs' ? ['part', 'id'] : 'id', load: () => noted(load(client, list)) }
+      : rule && { rule });
     let published;
     live.subscribe((rows) => {
       const text = live.loading ? undefined : textOf(rows, columns);
