@@ -6,10 +6,9 @@
 #   tests/tools/debian-root.sh run DIR COMMAND..        runs COMMAND as root in it
 #   tests/tools/debian-root.sh remove DIR
 #
-# Needs root, debootstrap and the mirror of this machine's apt. A package written as
-# NAME/unpacked is unpacked without its dependencies. /proc, /dev and the like are mounted in a
-# private mount namespace, so that they disappear with the command, and removing DIR removes
-# nothing else. If mounting is not permitted, the command runs without them.
+# Needs root, debootstrap and the mirror of this machine's apt. A package written as NAME/unpacked is unpacked without
+# its dependencies. /proc, /dev and similar are mounted in a private mount namespace, so that they disappear with the
+# command, and removing DIR removes nothing else. If mounts are not permitted, the command runs without them.
 set -euo pipefail
 # shellcheck source=relay/tools/lib.sh
 . "$(dirname "$0")/../../relay/tools/lib.sh"
@@ -45,7 +44,7 @@ copy_network() {
         >"$root/etc/apt/apt.conf.d/80this-machine" || true
 }
 
-# A minimal Debian, cached as a tar file, so that creating another root needs a second. Concurrent
+# A minimal Debian, cached as a tar file, so that another root is created in a second. Concurrent
 # callers wait for it.
 make_base() {
     local kept=${root%/*}/$suite.tar
@@ -118,8 +117,8 @@ make_root() {
     echo "$wanted" >"$root.made"
 }
 
-# Uses private mounts if they are permitted, which a trial tmpfs in a namespace shows. The
-# devices are this machine's, in a separate /dev: symbolic links created there stay there.
+# Uses private mounts if a trial tmpfs in a namespace shows that they are permitted. The devices are
+# this machine's, in a separate /dev: symbolic links created in it stay in it.
 run_in_root() {
     if unshare --mount --propagation private mount -t tmpfs none "$root/proc" 2>/dev/null; then
         # shellcheck disable=SC2016
@@ -158,7 +157,7 @@ case $verb in
         tar -C "$from" -c . | tar -C "$root" -xp
         ;;
     run)
-        as="exec" # the command receives the signals of this process
+        as="exec" # this process forwards its signals to the command
         run_in_root "$@"
         ;;
     remove) rm -rf "$root" "$root.made" ;;

@@ -14,20 +14,20 @@ set -euo pipefail
 link_folder() {
     local from=$1 to=$root$1 entry name
     mkdir -p "$to"
-    # Valid links are kept: a running server may use them at any time.
+    # Valid links are kept, because a running server may use them at any time.
     find "$to" -maxdepth 1 -xtype l -delete
     for entry in "$from"/*; do
         name=${entry##*/}
         case $name in
-            clairon*) ;; # skip an installation of clairon in the system
+            clairon*) ;; # ignore an installation of clairon in the system
             extension | bitcode) link_folder "$entry" ;;
             *) [ -e "$to/$name" ] || ln -s "$entry" "$to/$name" ;;
         esac
     done
 }
 
-# Replaces only changed files, by renaming, so that a running server always sees complete
-# files. make runs without the job slots of a calling make.
+# Replaces only changed files, by renaming, so that a running server always finds complete files.
+# make runs without the job slots of a calling make.
 install_clairon() {
     local file
     stage=$(mktemp -d "$root/stage.XXXXXX")

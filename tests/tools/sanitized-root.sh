@@ -3,7 +3,7 @@
 #
 #   tests/tools/sanitized-root.sh DIR     ->  DIR/root, as private-root.sh makes it; DIR/decoder, the build
 #
-# An UBSan report aborts the backend and is in the server's log. ASan would have to
+# A UBSan report aborts the backend and is in the server's log. ASan would have to
 # be preloaded into the packaged server, which then hangs at startup (in bindtextdomain);
 # unit tests and fuzz targets cover the server-independent parts of the decoder with ASan.
 set -euo pipefail
@@ -12,7 +12,7 @@ set -euo pipefail
 
 flags='-fsanitize=undefined,bounds-strict,float-cast-overflow -fno-sanitize-recover=all -O1'
 
-# A source that was moved or deleted would be compiled again: the Makefile finds sources by folder.
+# A moved or deleted source would be compiled again, because the Makefile finds sources by folder.
 remove_former_sources() {
     local file
     while read -r file; do

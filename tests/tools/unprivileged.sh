@@ -3,10 +3,10 @@
 #
 #   tests/tools/unprivileged.sh COMMAND [ARGUMENT..]      COMMAND is relative to the top of the checkout
 #
-# A normal user runs it directly. Root runs it as `postgres`, else `nobody`, in this checkout if that user can
-# read all of it, else in a copy below /var/tmp. The demo and the tests have separate copies, renewed at each
-# start; the one of the demo keeps its .demo. Only one run at a time uses a copy. CLAIRON_WORK is a
-# writable directory for the command.
+# A normal user runs it directly. Root runs it as `postgres`, otherwise as `nobody`, in this checkout if that user can
+# read all of it, otherwise in a copy below /var/tmp. The demo and the tests have separate copies, renewed at each
+# start; the demo's copy keeps its .demo. Only one run at a time uses a copy. CLAIRON_WORK is a writable directory for
+# the command.
 set -euo pipefail
 # shellcheck source=relay/tools/lib.sh
 . "$(dirname "$0")/../../relay/tools/lib.sh"
@@ -25,7 +25,7 @@ readable_by_user() {
 }
 
 # copy_for_user COMMAND: copies the checkout to a directory of the user and sets `directory` to it. Descriptor 7
-# holds its lock until the command ends.
+# keeps its lock until the command ends.
 copy_for_user() {
     local what=tests
     directory=/var/tmp/clairon-$user-$(cksum <<<"$top" | cut -d' ' -f1)

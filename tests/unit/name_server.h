@@ -22,7 +22,7 @@ address_of(const char *text, struct addrinfo *next)
     return one;
 }
 
-/* Overrides the C library's freeaddrinfo, as the list comes from address_of. */
+/* Overrides the C library's freeaddrinfo, because the list comes from address_of. */
 void
 freeaddrinfo(struct addrinfo *all)
 {

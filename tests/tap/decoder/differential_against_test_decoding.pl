@@ -179,7 +179,7 @@ my @again =
     "SELECT data FROM pg_logical_slot_get_binary_changes('again', NULL, NULL,"
         . " 'mode', 'framed', 'topic_prefix', 'srv', 'include_tables', '*.*', 'streaming', 'off')"
     );
-compare('by SQL, without streaming',
+compare('a read by SQL without streaming',
     [map { join '', @$_ } @again], [map { join '', @$_ } @framed], $by_number);
 is( sql("SELECT string_agg(slot_name, ' ' ORDER BY slot_name) FROM pg_stat_replication_slots"
             . " WHERE stream_txns > 0 AND slot_name IN ('again', 'framed')"
@@ -195,10 +195,10 @@ SKIP:
         if sql("SELECT count(*) FROM pg_settings WHERE name = '$setting'") == 0;
     local $ENV{PGOPTIONS} = "-c $setting=immediate";
     my @blocks = notifications_of_frames(receive('blocks', 'mode=framed', 'topic_prefix=srv'));
-    compare('in blocks', [map { join '', @$_ } @blocks], [map { join '', @$_ } @framed], $by_number);
+    compare('a read in blocks', [map { join '', @$_ } @blocks], [map { join '', @$_ } @framed], $by_number);
 }
 my @stubs = split /\n/, receive('stubs', 'max_value_bytes=100', 'numeric=number', 'topic_prefix=');
-compare('with other options', [ids(@stubs)], \@ids, $by_number);
+compare('a read with other options', [ids(@stubs)], \@ids, $by_number);
 is(Clairon::Test::strict_faults("$folder/stubs"), '', 'a strict JSON parser also accepts the stubs');
 
 # wal2json omits changes without an old row, so only the others are compared.

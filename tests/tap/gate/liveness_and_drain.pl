@@ -51,7 +51,7 @@ like($second->log_text, qr/level=warn .*listen address in use: retrying/, 'the w
 like($errors[0], qr/could not listen" listen="?127\.0\.0\.1:$relay->{port}"? error="Address already in use"/, 'the error names the address and the reason');
 is(($relay->get('/readyz'))[0], 200, 'the first relay is not affected');
 
-# Workers of a killed relay may hold the address for a short time.
+# Workers of a killed relay may still hold the address for a short time.
 my $folder = Clairon::Test::scratch();
 for my $address ('127.0.0.1:' . Clairon::Test::free_port(), "unix:$folder/s")
 {
@@ -61,11 +61,11 @@ for my $address ('127.0.0.1:' . Clairon::Test::free_port(), "unix:$folder/s")
     $late->wait_for_log(qr/listen address in use: retrying/);
     $held->close;
     $late->wait_for_log(qr/msg="?listening"? listen=/);
-    pass("$address: a released address is used");
+    pass("$address: the relay uses a released address");
     is($late->stop, 0, "SIGTERM ends the relay at $address with status 0");
 }
 
-# A draining relay releases the path of its unix socket for the next relay, and does not remove that relay's socket.
+# A draining relay releases the path of its Unix socket for the next relay, and does not remove the next relay's socket.
 my $first = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0, conf => { 'gate.listen' => "unix:$folder/next", 'gate.drain' => '10m' });
 $first->wait_for_log(qr/msg="started" pid=/);
 my $reads = IO::Socket::UNIX->new(Peer => "$folder/next") or die "no listener: $!\n";
@@ -83,15 +83,15 @@ ok(IO::Socket::UNIX->new(Peer => "$folder/next"), 'the next relay listens at the
 is($next->stop, 0, 'SIGTERM ends the next relay with status 0');
 ok(!-e "$folder/next", 'the last relay removes the socket');
 
-# SIGTERM: clients get a reconnect delay, new connections are rejected.
+# SIGTERM: clients receive a reconnect delay, new connections are rejected.
 my @all     = map { user("user$_") } 1 .. 8;
 my $waiting = Clairon::Test::RawSocket->open($relay);
 my $half    = Clairon::Test::RawSocket->new($relay);
 $half->write('GET /healthz HT');
-my $stuck = Clairon::Test::RawSocket->open($relay);    # never reads
+my $stuck = Clairon::Test::RawSocket->open($relay);    # this socket never reads
 kill TERM => $relay->pid;
 my @ins = map { $_->ends_with(4201, 'a drain')->{in} } @all;
-is(scalar(grep { defined $_ && $_ >= 0 && $_ <= 2000 } @ins), scalar(@all), 'each client gets a reconnect delay');
+is(scalar(grep { defined $_ && $_ >= 0 && $_ <= 2000 } @ins), scalar(@all), 'each client receives a reconnect delay');
 my %times = map { $_ => 1 } @ins;
 cmp_ok(scalar(keys %times), '>', 4, 'the delays differ');
 $waiting->ends_with(4201, 'a client without a connect message');
@@ -128,14 +128,14 @@ my $reconnected = user('left1');
 $reconnected->send_json({ t => 'ping' });
 is($reconnected->wait_message('pong')->{t}, 'pong', 'the restarted relay serves clients');
 
-# Without the store: alive, not ready; new clients are served once the store is back.
+# Without the store, the relay is alive but not ready; new clients are served after it reconnects.
 $store->stop;
 wait_until('the relay has lost the store', sub { ($relay->get('/readyz'))[0] == 503 });
 is(($relay->get('/healthz'))[0], 200, 'without the store the relay is alive but not ready');
 my $early = Clairon::Test::RawSocket->open($relay);
 $early->send_json({ t => 'connect', r => 1, token => token(sub => 'early') });
 $store->start;
-is($early->wait_message('connected')->{user}, 'early', 'a client that connected meanwhile is served once the store is back');
+is($early->wait_message('connected')->{user}, 'early', 'a client that connected meanwhile is served after the store reconnects');
 $relay->wait_ready;
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 

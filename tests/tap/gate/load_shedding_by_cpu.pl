@@ -1,4 +1,4 @@
-# Tests that a relay short of CPU drops only notifications that may be dropped and announces the gap.
+# Tests that a relay short of CPU drops only notifications that are allowed to be dropped, and announces the gap.
 use strict;
 use warnings;
 
@@ -45,7 +45,7 @@ wait_until('the relay detects a CPU shortage beyond dropping LOW',
 
 my $first = insert(qw(low normal high noted needed));
 my $last  = insert(qw(low normal high noted needed));
-$live->run_until('the rows that are never dropped',
+$live->run_until('the rows that are never dropped arrive',
     sub { has($live, "noted $last") && has($live, "needed $last") && has($live, "high $last") });
 is(names($live), join(' ', 'high 1', "high $first", "high $last", 'low 1', 'needed 1', "needed $first",
     "needed $last", 'normal 1', 'noted 1', "noted $first", "noted $last"),
@@ -58,18 +58,18 @@ cmp_ok($relay->metric("clairon_shed_total{class=\"$_\"}"), '>=', 2, "dropped $_ 
 restore_cpu();
 wait_until('the shortage is over', sub { $relay->metric('clairon_shedding') == 0 });
 my $gap = $live->wait_for('gap');
-is($gap->{why}, 'shed', 'a client with a loss gets the gap');
+is($gap->{why}, 'shed', 'a client with a loss receives the gap');
 my $id = insert(qw(low normal noted));
 $live->run_until('a new row arrives', sub { has($live, "noted $id") });
-ok(has($live, "low $id") && has($live, "normal $id"), 'a client with a loss gets all later rows');
+ok(has($live, "low $id") && has($live, "normal $id"), 'a client with a loss receives all later rows');
 $narrow->run_until('a new row arrives', sub { has($narrow, "noted $id") });
-is($narrow->gaps, '', 'a client without a loss gets no gap');
-is($live->gaps, 'shed', 'a client with a loss gets one gap');
+is($narrow->gaps, '', 'a client without a loss receives no gap');
+is($live->gaps, 'shed', 'a client with a loss receives one gap');
 my $reconnected = $relay->client('live', pos => $gap->{to});
 $reconnected->run_until('later rows arrive', sub { has($reconnected, "noted $id") });
 ok(!has($reconnected, "low $last"), 'the gap ends after the lost rows');
 
-# Notifications with ack_required were delivered.
+# Notifications with ack_required are delivered.
 $live->ack(map { $_->{metadata}{id} } grep { $_->{metadata}{source} eq 'needed' } $live->notifications);
 wait_until('the acks are stored', sub { ($relay->metric('clairon_store_acks_total') // 0) >= 3 });
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');

@@ -1,5 +1,5 @@
-# Tests that a relay short of memory drops only notifications that may be dropped, announces the gap, and keeps
-# cursors valid.
+# Tests that a relay short of memory drops only notifications that are allowed to be dropped, announces the
+# gap, and keeps cursors valid.
 use strict;
 use warnings;
 
@@ -31,18 +31,18 @@ my $sse     = Clairon::Test::EventStream->open($short, 'sse');
 my $elsewhere = $other->client('live');
 insert(qw(low normal));
 $_->wait_notifications(2) for $live, $elsewhere;
-is(shedding(), 0, 'nothing is dropped while memory suffices');
+is(shedding(), 0, 'no notification is dropped while memory is sufficient');
 my $bulk = 0;
 wait_until('the relay is short of memory', sub {
-    $bulk += 20; # below the limit of its queue, so that the relay does not close it
+    $bulk += 20; # below the queue limit, so that the relay does not close the connection
     $pg->safe_psql('postgres', "INSERT INTO bulk SELECT i, repeat('x', 10000) FROM generate_series($bulk - 19, $bulk) i");
     return shedding();
 });
-wait_until('dropping LOW is not enough', sub { shedding() == 2 });
+wait_until('dropping LOW is not sufficient', sub { shedding() == 2 });
 
 my $first = insert(qw(low normal high noted needed));
 my $last  = insert(qw(low normal high noted needed));
-$live->run_until('the rows that are never dropped', sub { has($live, "noted $last") && has($live, "needed $last") && has($live, "high $last") });
+$live->run_until('the rows that are never dropped arrive', sub { has($live, "noted $last") && has($live, "needed $last") && has($live, "high $last") });
 is(names($live), "high $first high $last low 1 needed $first needed $last normal 1 noted $first noted $last",
     'only LOW and NORMAL of type REALTIME are dropped');
 $elsewhere->wait_notifications(12);
@@ -51,31 +51,31 @@ is($short->metric('clairon_shed_total{class="low"}') >= 2, 1, 'dropped LOW notif
 is($short->metric('clairon_shed_total{class="normal"}') >= 2, 1, 'dropped NORMAL notifications are counted');
 like($short->log_text, qr/short of CPU or memory/, 'the log reports the load shedding');
 
-# A client that reconnects to another relay during the shortage loses nothing.
+# A client that reconnects to another relay during the shortage loses no notification.
 my $moved = $other->client('live', pos => $live->pos);
 is($moved->wait_for('connected')->{resumed}, JSON::true, 'the client resumes on the other relay');
 $moved->run_until('the dropped rows arrive', sub { has($moved, "low $last") && has($moved, "normal $last") });
-ok(has($moved, "low $first") && has($moved, "normal $first"), 'the client receives all dropped rows there');
-is($moved->gaps, '', 'the client gets no gap there');
-# Polls are not shed, as they are the fallback.
+ok(has($moved, "low $first") && has($moved, "normal $first"), 'the client receives all dropped rows from the other relay');
+is($moved->gaps, '', 'the client receives no gap from the other relay');
+# Polls are exempt from load shedding, because they are the fallback.
 my ($status, $body) = $short->get('/v1/poll?wait=0&pos=' . $live->pos,
     Authorization => 'Bearer ' . Clairon::Test::token(sub => 'live'));
 like($body, qr/"source":"low"/, 'a poll returns notifications that sockets do not receive');
 
-# The slow client reads again: the shortage ends.
+# The slow client continues to read, which ends the shortage.
 my $all = 0;
 while ($all < $bulk) { $all++ if $slow->wait_message('msg') }
 wait_until('the shortage is over', sub { shedding() == 0 });
 my $gap = $live->wait_for('gap');
-is($gap->{why}, 'shed', 'a client with a loss gets the gap');
-is($sse->wait_message('gap')->{why}, 'shed', 'a client with a loss gets the gap on SSE');
+is($gap->{why}, 'shed', 'a client with a loss receives the gap');
+is($sse->wait_message('gap')->{why}, 'shed', 'a client with a loss receives the gap on SSE');
 my $id = insert(qw(low normal noted));
 $live->run_until('a new row arrives', sub { has($live, "noted $id") });
-ok(has($live, "low $id") && has($live, "normal $id"), 'a client with a loss gets all later rows');
+ok(has($live, "low $id") && has($live, "normal $id"), 'a client with a loss receives all later rows');
 $narrow->run_until('a new row arrives', sub { has($narrow, "noted $id") });
-is($narrow->gaps, '', 'a client without a loss gets no gap');
-is($live->gaps, 'shed', 'a client with a loss gets one gap');
-like($short->log_text, qr/gap announced" dropped=\d+ clients=2\b/, 'the log has the count');
+is($narrow->gaps, '', 'a client without a loss receives no gap');
+is($live->gaps, 'shed', 'a client with a loss receives one gap');
+like($short->log_text, qr/gap announced" dropped=\d+ clients=2\b/, 'the log has the number of dropped notifications');
 
 # The end of the gap is a valid cursor.
 my $reconnected = $short->client('live', pos => $gap->{to});

@@ -1,5 +1,5 @@
-# Tests conformance to RFC 6455. The categories are those of the Autobahn test suite; a valid text is a ping message
-# of our protocol, which gets a pong.
+# Tests conformance to RFC 6455. The categories are those of the Autobahn test suite. A valid text message is a ping
+# message of the clairon protocol, which causes a pong.
 use strict;
 use warnings;
 
@@ -15,10 +15,10 @@ my $bystander = Clairon::Test::RawSocket->user($relay, 'bystander');
 my $line      = '{"t":"ping"}';
 my $cases     = 0;
 
-# A message of exactly that many bytes that gets a pong.
+# A message of exactly this many bytes that causes a pong.
 sub ping_of { my ($bytes) = @_; return '{"t":"ping"' . ' ' x ($bytes - 12) . '}' }
 
-# A message that gets err 107: valid UTF-8, valid JSON, an unknown field.
+# A message that causes err 107: valid UTF-8, valid JSON, an unknown field.
 sub text_of { my ($bytes) = @_; return "{\"t\":\"ping\",\"$bytes\":1}" }
 
 # One case: `$send` acts on a new connection; `$expected` lists the replies in order: message types, [ opcode, payload
@@ -29,7 +29,7 @@ sub is_case
     $cases++;
     my $raw = Clairon::Test::RawSocket->user($relay, 'u1');
     my $end = $expected[-1] =~ /^\d+$/ ? pop @expected : undef;
-    my $outcome = defined $end ? "is closed with $end" : @expected ? 'is answered' : 'is ignored';
+    my $outcome = defined $end ? "is closed with $end" : @expected ? 'receives a reply' : 'is ignored';
     $send->($raw);
     if (!defined $end)
     {
@@ -69,7 +69,7 @@ sub frame_bytes
 }
 sub Pieces::write { my ($self, $bytes) = @_; $self->{pieces} .= $bytes; return 1 }
 
-# Sends each piece in a TCP segment: the relay has read one before the next is sent.
+# Sends each piece in a TCP segment, after the relay has read the previous one.
 sub send_pieces
 {
     my ($raw, $bytes, $size) = @_;
@@ -78,14 +78,14 @@ sub send_pieces
     return;
 }
 
-# 1. Framing: every length encoding; in one piece, byte by byte, in chunks.
+# 1. Framing: every length encoding, in one piece, byte by byte, and in chunks.
 is_case('1.1.1 an empty frame', sub { $_[0]->frame(TEXT, '') }, 4000);
 for my $bytes (12, 125, 126, 127, 128, 65_535, 65_536)
 {
     is_case("1.1 text of $bytes bytes", sub { $_[0]->text(ping_of($bytes)) }, 'pong');
 }
-is_case('1.1 text of 126 bytes, octet-wise', sub { send_pieces($_[0], frame_bytes(TEXT, ping_of(126)), 1) }, 'pong');
-is_case("1.1 text of $_ bytes, chopped in 997", sub { send_pieces($_[0], frame_bytes(TEXT, ping_of($_)), 997) }, 'pong')
+is_case('1.1 text of 126 bytes, byte by byte', sub { send_pieces($_[0], frame_bytes(TEXT, ping_of(126)), 1) }, 'pong');
+is_case("1.1 text of $_ bytes, in chunks of 997", sub { send_pieces($_[0], frame_bytes(TEXT, ping_of($_)), 997) }, 'pong')
   for 65_535, 65_536;
 is_case('1.1 text of 300 bytes, header in two halves', sub { send_pieces($_[0], frame_bytes(TEXT, ping_of(300)), 3) }, 'pong');
 is_case('1.1 many frames in one segment', sub { $_[0]->write(frame_bytes(TEXT, $line) x 50) }, ('pong') x 50);
@@ -107,12 +107,12 @@ is_case('2.2 ping with text', sub { $_[0]->frame(PING, 'Hello, world!') }, [ PON
 is_case('2.3 ping with invalid UTF-8', sub { $_[0]->frame(PING, "\x00\xff\xfe\xfd\xfc") }, [ PONG, "\x00\xff\xfe\xfd\xfc" ]);
 is_case('2.4 ping of 125 bytes', sub { $_[0]->frame(PING, "\xfe" x 125) }, [ PONG, "\xfe" x 125 ]);
 is_case('2.5 ping of 126 bytes', sub { $_[0]->frame(PING, "\xfe" x 126) }, 1002);
-is_case('2.6 ping of 125 bytes, octet-wise', sub { send_pieces($_[0], frame_bytes(PING, "\xfe" x 125), 1) }, [ PONG, "\xfe" x 125 ]);
+is_case('2.6 ping of 125 bytes, byte by byte', sub { send_pieces($_[0], frame_bytes(PING, "\xfe" x 125), 1) }, [ PONG, "\xfe" x 125 ]);
 is_case('2.7 unsolicited pong, empty', sub { $_[0]->frame(PONG, '') });
 is_case('2.8 unsolicited pong, with text', sub { $_[0]->frame(PONG, 'unasked') });
 is_case('2.9 unsolicited pong, then a ping', sub { $_[0]->frame(PONG, 'unasked'); $_[0]->frame(PING, 'asked') }, [ PONG, 'asked' ]);
 is_case('2.10 ten pings', sub { my $raw = shift; $raw->frame(PING, "payload-$_") for 0 .. 9 }, map { [ PONG, "payload-$_" ] } 0 .. 9);
-is_case('2.11 ten pings, octet-wise', sub {
+is_case('2.11 ten pings, byte by byte', sub {
     my $raw = shift;
     send_pieces($raw, join('', map { frame_bytes(PING, "payload-$_") } 0 .. 9), 1) }, map { [ PONG, "payload-$_" ] } 0 .. 9);
 is_case('2.12 a masked ping without payload, then text', sub { $_[0]->frame(PING, ''); $_[0]->text($line) }, [ PONG, '' ], 'pong');
@@ -122,7 +122,7 @@ for my $bits (1 .. 7)
 {
     is_case("3.$bits reserved bits $bits on a text", sub { $_[0]->frame(TEXT, $line, bits => $bits << 4) }, 1002);
 }
-is_case('3.8 reserved bit after a good text', sub { $_[0]->text($line); $_[0]->frame(TEXT, $line, bits => 0x10) }, 'pong', 1002);
+is_case('3.8 reserved bit after a valid text', sub { $_[0]->text($line); $_[0]->frame(TEXT, $line, bits => 0x10) }, 'pong', 1002);
 is_case('3.9 reserved bit on a ping', sub { $_[0]->frame(PING, '', bits => 0x40) }, 1002);
 is_case('3.10 reserved bit on a close', sub { $_[0]->frame(CLOSE, pack('n', 1000), bits => 0x20) }, 1002);
 is_case('3.11 reserved bit on a continuation', sub {
@@ -143,7 +143,7 @@ is_case('5.2 close in two fragments', sub { $_[0]->frame(CLOSE, pack('n', 1000),
 is_case('5.3 text in two fragments', sub {
     $_[0]->frame(TEXT, '{"t":', final => 0);
     $_[0]->frame(CONTINUATION, '"ping"}') }, 'pong');
-is_case('5.4 the same, octet-wise', sub {
+is_case('5.4 the same, byte by byte', sub {
     send_pieces($_[0], frame_bytes(TEXT, '{"t":', final => 0) . frame_bytes(CONTINUATION, '"ping"}'), 1) }, 'pong');
 is_case('5.5 a ping between two fragments', sub {
     $_[0]->frame(TEXT, '{"t":', final => 0);
@@ -172,7 +172,7 @@ is_case('5.12 an additional continuation', sub {
 is_case('5.18 a text inside a fragmented text', sub {
     $_[0]->frame(TEXT, '{"t":', final => 0);
     $_[0]->frame(TEXT, $line) }, 1002);
-is_case('5.18 a fragment of a second text inside', sub {
+is_case('5.18 a fragment of a second text inside a fragmented text', sub {
     $_[0]->frame(TEXT, '{"t":', final => 0);
     $_[0]->frame(TEXT, $line, final => 0) }, 1002);
 is_case('5.18 a binary inside a fragmented text', sub {
@@ -195,11 +195,11 @@ my %good = (
     'the replacement character' => "\xef\xbf\xbd",
     'a non-character'        => "\xef\xbf\xbf",
     'first of four bytes'    => "\xf0\x90\x80\x80",
-    'last of Unicode'        => "\xf4\x8f\xbf\xbf",
+    'last code point of Unicode'        => "\xf4\x8f\xbf\xbf",
 );
 for my $name (sort keys %good)
 {
-    is_case("6.5 good UTF-8: $name", sub { $_[0]->text(text_of($good{$name})) }, 'err');
+    is_case("6.5 valid UTF-8: $name", sub { $_[0]->text(text_of($good{$name})) }, 'err');
 }
 is_case('6.2 UTF-8 cut between fragments', sub {
     my $text = text_of($good{kosme});
@@ -209,7 +209,7 @@ my %bad = (
     'above Unicode'           => "\xf4\x90\x80\x80",
     'a lone continuation'     => "\x80",
     'a truncated sequence'    => "\xe2\x82",
-    'a start byte alone' => "\xce",
+    'a lone start byte' => "\xce",
     'overlong slash in 2'     => "\xc0\xaf",
     'overlong slash in 3'     => "\xe0\x80\xaf",
     'overlong slash in 4'     => "\xf0\x80\x80\xaf",
@@ -223,18 +223,18 @@ my %bad = (
 );
 for my $name (sort keys %bad)
 {
-    is_case("6.20 bad UTF-8: $name", sub { $_[0]->text(text_of($bad{$name})) }, 1007);
+    is_case("6.20 invalid UTF-8: $name", sub { $_[0]->text(text_of($bad{$name})) }, 1007);
 }
-is_case('6.3 bad UTF-8 in the second of three fragments', sub {
+is_case('6.3 invalid UTF-8 in the second of three fragments', sub {
     $_[0]->frame(TEXT, '{"t":"', final => 0);
     $_[0]->frame(CONTINUATION, "\xed\xa0", final => 0);
     $_[0]->frame(CONTINUATION, "\x80\"}") }, 1007);
-is_case('6.4.1 invalid UTF-8 in a fragment before others', sub {
+is_case('6.4.1 invalid UTF-8 in a fragment that precedes others', sub {
     $_[0]->frame(TEXT, "{\"t\":\"\xce\xba\xe1\xbd\xb9\xf4\x90\x80\x80", final => 0) }, 1007);
 is_case('6.4.2 the same, after one valid byte', sub {
     $_[0]->frame(TEXT, "{\"t\":\"\xf4", final => 0);
     $_[0]->frame(CONTINUATION, "\x90", final => 0) }, 1007);
-is_case('6.4.3 in the first half of a frame', sub { $_[0]->write(substr frame_bytes(TEXT, "{\"t\":\"\xf8" . 'x' x 30_000), 0, 20_000) }, 1007);
+is_case('6.4.3 invalid UTF-8 in the first half of a frame', sub { $_[0]->write(substr frame_bytes(TEXT, "{\"t\":\"\xf8" . 'x' x 30_000), 0, 20_000) }, 1007);
 is_case("6.4.4 a character across two fragments: $_->[0]", sub {
     my ($head, $tail) = ("{\"t\":\"ping\",\"$_->[1]", "$_->[2]\":1}");
     $_[0]->frame(TEXT, $head, final => 0);
@@ -247,7 +247,7 @@ is_case('7.1.1 text, then a close', sub { $_[0]->text($line); $_[0]->frame(CLOSE
 is_case('7.1.2 two closes', sub { $_[0]->frame(CLOSE, pack 'n', 1000) for 1, 2 }, 1000);
 is_case('7.1.3 a ping after the close', sub { $_[0]->frame(CLOSE, pack 'n', 1000); $_[0]->frame(PING, '') }, 1000);
 is_case('7.1.4 text after the close', sub { $_[0]->frame(CLOSE, pack 'n', 1000); $_[0]->text($line) }, 1000);
-is_case('7.1.5 a fragment, the close, the rest', sub {
+is_case('7.1.5 a fragment, the close, the remaining fragment', sub {
     $_[0]->frame(TEXT, '{"t":', final => 0);
     $_[0]->frame(CLOSE, pack 'n', 1000);
     $_[0]->frame(CONTINUATION, '"ping"}') }, 1000);
@@ -271,7 +271,7 @@ for my $code (0, 999, 1004, 1005, 1006, 1016, 1100, 2000, 2999, 5000, 65_535)
     is_case("7.9 close code $code", sub { $_[0]->frame(CLOSE, pack 'n', $code) }, 1002);
 }
 
-# 9. Limits: a frame that is too long is rejected by its header.
+# 9. Limits: a frame that is too long is rejected based on its header.
 is_case('9.1 text of 65 537 bytes', sub { $_[0]->text(ping_of(65_537)) }, 1009);
 is_case('9.1 text of 1 MB', sub { $_[0]->text('x' x (1 << 20)) }, 1009);
 is_case('9.3 fragments of 65 537 bytes in total', sub {
@@ -284,10 +284,10 @@ is_case('9.4 one fragment per byte', sub {
     my $text = ping_of(2000);
     $_[0]->write(join '', map {
         frame_bytes($_ ? CONTINUATION : TEXT, substr($text, $_, 1), final => $_ == 1999) } 0 .. 1999) }, 'pong');
-# Together with the connect message: as many as a client may send at once.
+# Together with the connect message, the maximum that a client may send in one burst.
 is_case('9.7 many messages, one per frame', sub { $_[0]->write(frame_bytes(TEXT, $line) x 999) }, ('pong') x 999);
 
-# 10. Clients must mask.
+# 10. Clients must mask their frames.
 is_case('10.1 a text without a mask', sub { $_[0]->frame(TEXT, $line, masked => 0) }, 1002);
 is_case('10.2 the second text without a mask', sub {
     $_[0]->text($line);
@@ -310,7 +310,7 @@ sub upgrade
     $raw->disconnect;
     return $raw->{response};
 }
-is(upgrade()->{headers}{'sec-websocket-accept'}, 's3pPLMBiTxaQ9kYGzzhZRbK+xOo=', 'h.1 Sec-WebSocket-Accept is that of RFC 6455');
+is(upgrade()->{headers}{'sec-websocket-accept'}, 's3pPLMBiTxaQ9kYGzzhZRbK+xOo=', 'h.1 Sec-WebSocket-Accept has the value in RFC 6455');
 my $old = upgrade('Sec-WebSocket-Version' => 8);
 is($old->{status}, 426, 'h.2 version 8 is rejected with 426');
 is($old->{headers}{'sec-websocket-version'}, 13, 'h.2 the rejection has the supported version');
@@ -319,7 +319,7 @@ is(upgrade('Sec-WebSocket-Version' => '13x')->{status}, 426, 'h.4 a version with
 is(upgrade('Sec-WebSocket-Key' => undef)->{status}, 400, 'h.5 a missing key is rejected');
 is(upgrade('Sec-WebSocket-Key' => $_->[0])->{status}, 400, "h.6 a key that is $_->[1] is rejected")
   for [ 'dGhlIHNhbXBsZQ==', 'too short' ], [ 'dGhlIHNhbXBsZSBub25jZSBpcyBsb25n', 'too long' ],
-  [ 'dGhlIHNhbXBsZSBub25jZ!==', 'no base64' ], [ 'x' x 300, 'far too long' ];
+  [ 'dGhlIHNhbXBsZSBub25jZ!==', 'not base64' ], [ 'x' x 300, 'far too long' ];
 is(upgrade(':path' => '/v1/elsewhere')->{status}, 404, 'h.7 an unknown path is not found');
 is(upgrade('Sec-WebSocket-Protocol' => 'chat')->{status}, 400, 'h.8 an unknown subprotocol is rejected');
 is(upgrade(':method' => 'POST', 'Content-Length' => 0)->{status}, 405, 'h.9 another method is rejected');

@@ -1,4 +1,4 @@
-# Tests a client that does not read: it later receives everything in order, by priority, and is closed at the limits.
+# Tests a client that does not read. It later receives everything in order, by priority, and is closed at the limits.
 use strict;
 use warnings;
 
@@ -59,7 +59,7 @@ sub reader
     return $raw;
 }
 
-# Inserts until the relay cannot write everything, so that some notifications are queued.
+# Inserts rows until the relay cannot write all notifications, so that some are queued.
 sub block
 {
     my ($user) = @_;
@@ -88,7 +88,7 @@ sub read_until
 
 sub names { return join ' ', map { "$_->{table} $_->{id}" } @_ }
 
-# Paused, with a long queue, and with pings.
+# The client pauses; notifications and pings are queued.
 my $slow  = reader('slow');
 my $other = $relay->client('other');
 my $first = block('slow');
@@ -100,7 +100,7 @@ $slow->frame(PING, 'are you there') for 1 .. 3;
 my ($got, $others) = read_until($slow, 'normal', $rows - 1);
 is(names(@$got), join(' ', map { "normal $_" } $first .. $rows - 1), 'a slow client receives every notification in order, without duplicates');
 is_deeply([ map { "$_->{opcode} $_->{payload}" } @$others ], [ (PONG . ' are you there') x 3 ],
-    'pings of a slow client are answered between two frames');
+    'pings of a slow client receive a reply between two frames');
 
 # Priorities among queued notifications.
 $first = block('slow');
@@ -116,7 +116,7 @@ is($got->[-1]{table}, 'low', 'LOW notifications are last');
 is(names(grep { $_->{table} eq 'normal' } @$got), join(' ', map { "normal $_" } $first .. $rows),
     'notifications of one priority are in commit order');
 
-# A client disconnects right after a notification that overtook others: when it resumes, it receives those others.
+# A client disconnects right after a notification that overtook others. When it resumes, it receives the overtaken notifications.
 my ($high)   = grep { $got->[$_]{table} eq 'high' } 0 .. $#$got;
 my @overtook = map { "$_->{table} $_->{id}" } grep { $_->{table} ne 'high' } @{$got}[ $high + 1 .. $#$got ];
 cmp_ok(scalar(@overtook), '>=', 2, 'some notifications were overtaken');
@@ -132,7 +132,7 @@ while (keys %again < @overtook)
 is_deeply([ sort keys %again ], [ sort @overtook ], 'the cursor is before the overtaken notifications');
 $slow->disconnect;
 
-# Closed for too many unsent bytes, then for unsent data that is too old.
+# The connection is closed for too many unsent bytes, then for unsent data that is too old.
 sub check_closed
 {
     my ($user, $why) = @_;

@@ -1,4 +1,4 @@
-# Tests that a slow client that keeps reading receives close 4101 after everything that is queued in the socket.
+# Tests that a slow client that continues to read receives close 4101 after all data that is queued in the socket.
 use strict;
 use warnings;
 
@@ -16,7 +16,7 @@ sub publish
     return $response->{status} == 201;
 }
 my $slow = Clairon::Test::RawSocket->user($relay, 'slow');
-wait_until('the relay closes it', sub { publish() && $relay->log_text =~ /code=4101/ });
+wait_until('the relay closes the connection', sub { publish() && $relay->log_text =~ /code=4101/ });
 
 # Reads slowly, for longer than the relay waits for a client that does not read.
 my $read = 0;
@@ -27,14 +27,14 @@ while (!$slow->{eof})
     $read += $got // 0;
     $slow->{eof} = 1 if defined $got && $got == 0 || !defined $got && !$!{EAGAIN};
 }
-cmp_ok($read, '>', 200_000, 'the slow client has much to read');
+cmp_ok($read, '>', 200_000, 'the slow client has unread data');
 is($slow->ends_with(4101, 'a client that reads slowly')->{code}, 4101, 'the slow client receives the close');
-is($relay->metric('clairon_gate_connections'), 0, 'the connection is closed') if wait_until('the connection ends', sub { $relay->metric('clairon_gate_connections') == 0 });
+is($relay->metric('clairon_gate_connections'), 0, 'the connection is closed') if wait_until('the connection is closed', sub { $relay->metric('clairon_gate_connections') == 0 });
 
-# A client that does not read is closed without waiting.
+# A client that does not read is disconnected without waiting.
 my $not_reading = Clairon::Test::RawSocket->user($relay, 'slow');
 my $closes = () = $relay->log_text =~ /code=4101/g;
-wait_until('the relay closes it', sub { publish() && (() = $relay->log_text =~ /code=4101/g) > $closes });
+wait_until('the relay closes the connection', sub { publish() && (() = $relay->log_text =~ /code=4101/g) > $closes });
 wait_until('the relay closes the connection', sub { $relay->metric('clairon_gate_connections') == 0 });
 pass('a client that does not read is disconnected');
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');

@@ -21,7 +21,7 @@ sub publish
     die "not accepted: $response->{status}\n" if $response->{status} != 201;
     return;
 }
-sub wait_read { my ($count) = @_; wait_until("$count are read", sub { $gate->metric('clairon_hub_notifications_total') >= $count }); return }
+sub wait_read { my ($count) = @_; wait_until("$count notifications are read", sub { $gate->metric('clairon_hub_notifications_total') >= $count }); return }
 
 # Peak resident memory in kB.
 sub peak_kb
@@ -39,10 +39,10 @@ publish() for 1 .. MANY;
 kill CONT => $gate->pid;
 wait_read(1 + MANY);
 my $grown = peak_kb() - $before;
-note("grown by $grown kB");
+note("memory grew by $grown kB");
 SKIP: {
     skip 'a sanitizer allocates additional memory', 1 if Clairon::Test::is_sanitized();
-    cmp_ok($grown, '<', MANY * LARGE / 1024, 'large notifications are not read all at once');
+    cmp_ok($grown, '<', MANY * LARGE / 1024, 'large notifications are not read in one page');
 }
 is($_->stop, 0, 'SIGTERM ends the relay with status 0') for $writer, $gate;
 

@@ -24,7 +24,7 @@ sub connected
 # The first frame.
 my $relay = relay_with('gate.trusted_proxies' => '127.0.0.0/8', 'gate.max_connections' => SLOTS);
 for my $case ([ 'announced', sub { $_[0]->frame(TEXT, '{"t":', length => 20 * 1024 + 1) } ],
-    [ 'in pieces', sub { $_[0]->frame(TEXT, '{' . ' ' x 16_000, final => 0); $_[0]->frame(CONTINUATION, ' ' x 6000, final => 0) } ])
+    [ 'in chunks', sub { $_[0]->frame(TEXT, '{' . ' ' x 16_000, final => 0); $_[0]->frame(CONTINUATION, ' ' x 6000, final => 0) } ])
 {
     my ($name, $send) = @$case;
     my $raw = from($relay, '192.0.2.9');
@@ -67,7 +67,7 @@ $relay = relay_with('gate.trusted_proxies' => '127.0.0.0/8', 'gate.request_rate'
 my %got;
 $got{ status($relay, '192.0.2.1') }++ for 1 .. 40;
 ok($got{429}, 'too many upgrades without a token are rejected');
-is(($got{101} // 0) + $got{429}, 40, 'upgrades beyond the rate get 429');
+is(($got{101} // 0) + $got{429}, 40, 'upgrades beyond the rate receive 429');
 for my $nth (1 .. 12)
 {
     my $raw = from($relay, '192.0.2.2');
@@ -75,7 +75,7 @@ for my $nth (1 .. 12)
 }
 is($relay->stop, 0, 'the relay with request_rate exits with status 0 on SIGTERM');
 
-# The defaults.
+# The default limits.
 $relay = relay_with('gate.trusted_proxies' => '127.0.0.2', 'gate.connect_timeout' => '10m');
 @idle = map { Clairon::Test::RawSocket->open($relay) } 1 .. PER_ADDRESS + 1;
 is(scalar(grep { $_->{response}{status} == 101 } @idle), PER_ADDRESS + 1, 'loopback, which may be a proxy, has no address limit');
@@ -84,7 +84,7 @@ is($relay->stop, 0, 'the relay with the default limits exits with status 0 on SI
 $relay = relay_with('gate.trusted_proxies' => '127.0.0.0/8', 'gate.connect_timeout' => '10m', 'gate.connect_rate' => 0, 'gate.request_rate' => 0);
 @idle = map { from($relay, '192.0.2.1') } 1 .. PER_ADDRESS;
 is(scalar(grep { $_->{response}{status} == 101 } @idle), PER_ADDRESS, 'a client address may have 5000 connections');
-is(status($relay, '192.0.2.1'), 429, 'a client address may not have more than 5000 connections');
+is(status($relay, '192.0.2.1'), 429, 'a client address cannot have more than 5000 connections');
 like($relay->log_text, qr/gate\.max_per_address reached" address="?192\.0\.2\.1"? count=5000/, 'the log names the address');
 is(status($relay, '192.0.2.2'), 101, 'the limit counts each address separately');
 is($relay->stop, 0, 'SIGTERM ends the relay behind a trusted proxy with status 0');

@@ -21,12 +21,12 @@ is($relay->metric('clairon_gate_connections'), 24, 'any worker reports the metri
 
 $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'x' FROM generate_series(1, 50) i});
 $_->wait_notifications(50) for @clients;
-pass('the clients of all workers receive everything');
+pass('the clients of all workers receive all notifications');
 is(scalar $store->entries, 50, 'the notification is stored once');
 
 # The first worker has the feed.
 my ($turns, $now) = (0, 0);
-wait_until('loop turns are counted', sub { ($turns = $relay->metric('clairon_loop_turns_total')) > 300 });
+wait_until('loop iterations are counted', sub { ($turns = $relay->metric('clairon_loop_turns_total')) > 300 });
 my @before = children($relay->pid);
 kill KILL => $_ for @before;
 wait_until('new workers have started',
@@ -37,26 +37,26 @@ wait_until('the new workers report metrics', sub { ($now = $relay->metric('clair
 cmp_ok($now, '>', $turns, 'counters include workers that ended');
 $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'x' FROM generate_series(51, 60) i});
 $late->wait_notifications(10);
-is(scalar $store->entries, 60, 'the new workers store and deliver');
+is(scalar $store->entries, 60, 'the new workers store and deliver notifications');
 is($relay->metric('clairon_gate_connections'), 1, 'connections of ended workers are not counted');
 my $reconnected = $relay->client('u1', pos => $clients[0]->pos);
 $reconnected->wait_notifications(10);
-pass('a client that reconnects gets missed notifications');
+pass('a client that reconnects receives missed notifications');
 
 my @last = children($relay->pid);
 is($relay->stop, 0, 'SIGTERM ends all workers');
-is($reconnected->wait_closed, 4201, 'the clients of all workers get a bye');
-is_deeply([ grep { is_running($_) } @last ], [], 'no worker is left');
+is($reconnected->wait_closed, 4201, 'the clients of all workers receive a bye');
+is_deeply([ grep { is_running($_) } @last ], [], 'no worker remains');
 
 $relay->start;
-wait_until('it starts again', sub { 3 == children($relay->pid) });
+wait_until('the relay starts again', sub { 3 == children($relay->pid) });
 my @workers = children($relay->pid);
 $relay->kill9;
 wait_until('workers exit when their supervisor is killed',
     sub { !grep { is_running($_) } @workers });
 pass('the port is free');
 
-# Unusual starts: by a parent that ignores SIGCHLD, with a log pipe without a reader, or with closed standard files.
+# Unusual starts: by a parent that ignores SIGCHLD, with a log pipe without a reader, or with closed standard file descriptors.
 sub started_by
 {
     my ($what, $words) = @_;
@@ -77,7 +77,7 @@ sub started_by
 started_by('with SIGCHLD ignored', q{$SIG{CHLD} = 'IGNORE';});
 started_by('with a log pipe without a reader', q{$SIG{PIPE} = 'DEFAULT'; pipe my $in, my $out; open STDERR, '>&', $out; close $in;});
 is_deeply([ started_by('without standard files', 'close $_ for *STDIN, *STDOUT, *STDERR;') ], [ ('/dev/null') x 3 ],
-    'no socket gets the number of a closed standard file');
+    'no socket has the number of a closed standard file descriptor');
 
 # A worker is killed while a certificate is being replaced.
 my ($cert, $key) = Clairon::Test::SecureSocket::certificate();
@@ -96,15 +96,15 @@ rename "$key.away", $key or die $!;
 $relay->wait_for_log(qr/(?:msg="started" pid=\d+.*){4}/s, from => $mark);
 pass('a worker starts once the certificate is valid');
 $relay->stop;
-# A key that does not match the certificate: it is first checked when a worker starts.
+# A key that does not match the certificate: this is first checked when a worker starts.
 $relay->configure('gate.tls_key' => "$key.other");
 $mark = $relay->log_mark;
 $relay->start;
 is($relay->wait_end >> 8, 1, 'startup fails if a worker cannot serve');
 like($relay->log_text($mark), qr/worker failed to start, stopping all/, 'a worker that cannot serve is logged');
 
-# A terminal, or a simple service manager, signals the whole group: workers get the signal twice, also from their
-# supervisor, and still drain.
+# A terminal or a simple service manager signals the whole group: workers receive the signal twice, also from
+# their supervisor, and still drain.
 $relay->configure('gate.tls_cert' => undef, 'gate.tls_key' => undef, 'gate.drain' => '10m');
 for my $signal (qw(TERM INT))
 {
@@ -114,9 +114,9 @@ for my $signal (qw(TERM INT))
     $mark = $relay->log_mark;
     kill $signal => -$relay->pid;
     $relay->wait_for_log(qr/(?:signal received, draining.*){3}/s, from => $mark);
-    is($poll->read_to_end->{code}, 4201, "SIG$signal for the whole group: a client gets a bye");
+    is($poll->read_to_end->{code}, 4201, "SIG$signal for the whole group: a client receives a bye");
     is($relay->wait_end, 0, 'the relay exits with status 0');
-    unlike($relay->log_text($mark), qr/stopping immediately|[1-9]\d* connections left/, 'the relay exits after all clients got a bye');
+    unlike($relay->log_text($mark), qr/stopping immediately|[1-9]\d* connections left/, 'the relay exits after all clients received a bye');
 }
 # A second signal ends the drain.
 $relay->start;
@@ -130,10 +130,10 @@ is($relay->wait_end, 0, 'a second signal ends the relay');
 like($relay->log_text($mark), qr/second signal, stopping immediately/, 'the second signal ends the relay immediately');
 
 # The supervisor is killed during a POST /v1/push, before it can be notified: the process that adopts the workers must
-# get no signal. Here that is this test, by prctl(PR_SET_CHILD_SUBREAPER).
+# not receive a signal. In this test, the test process adopts them, by prctl(PR_SET_CHILD_SUBREAPER).
 SKIP: {
     my $prctl = { x86_64 => 157, aarch64 => 167 }->{ (POSIX::uname())[4] };
-    skip 'cannot adopt processes here', 1 unless $prctl && syscall($prctl, 36, 1, 0, 0, 0) == 0;
+    skip 'this machine does not permit adopting processes', 1 unless $prctl && syscall($prctl, 36, 1, 0, 0, 0) == 0;
     my $signals = 0;
     local @SIG{qw(USR1 USR2)} = (sub { $signals++ }) x 2;
     $relay->configure('gate.drain' => '20s');
@@ -142,14 +142,14 @@ SKIP: {
     my $push = Clairon::Test::RawSocket->new($relay);
     $push->write("POST /v1/push HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "
           . token(sub => 'me', admin => \1) . "\r\nContent-Length: 12\r\n\r\n{\"on\":");
-    my @adopted = wait_until('all run', sub { my @all = children($relay->pid); @all == 3 ? \@all : undef })->@*;
+    my @adopted = wait_until('all processes run', sub { my @all = children($relay->pid); @all == 3 ? \@all : undef })->@*;
     $mark = $relay->log_mark;
     $relay->kill9;
     $relay->wait_for_log(qr/(?:signal received, draining" signal=15.*){3}/s, from => $mark);
     $push->write('false}');
     $relay->wait_for_log(qr{push switch requested.*push=false}, from => $mark);
     waitpid $_, 0 for @adopted;
-    is($signals, 0, 'the adopting process gets no signal');
+    is($signals, 0, 'the adopting process receives no signal');
 }
 
 done_testing();

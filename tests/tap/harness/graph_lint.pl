@@ -1,5 +1,5 @@
 # Tests that the graph lint fails on call cycles, on upward calls and includes between modules and folders, and on
-# figures above their limits. The allow-list may permit cycles and calls.
+# figures above their limits. The allow-list can permit cycles and calls.
 use strict;
 use warnings;
 
@@ -80,7 +80,7 @@ is_deeply([ lint('') ], [ 0, '' ], 'downward calls pass');
 
 # One case of each kind.
 compile('relay/base/low.c', "void on_send(void);\nvoid low(void);\nvoid low(void) { on_send(); }\n");
-fails('a call of a module above', 'upward: relay/base/low.c -> relay/gate/ws/send.c: on_send', 'base cycle: 1, tests/lint/graph.allow has 0',
+fails('a call of a higher module', 'upward: relay/base/low.c -> relay/gate/ws/send.c: on_send', 'base cycle: 1, tests/lint/graph.allow has 0',
     'gate cycle: 2, tests/lint/graph.allow has 0', 'cycle of 3 files');
 my ($code, $out) = lint("base cycle 1: a\nbase call 1: b\ngate cycle 2: c\n");
 is_deeply([ $code, $out ], [ 0, '' ], 'upward calls in the allow-list pass');
@@ -93,23 +93,23 @@ compile('relay/base/low.c', $low);
 
 compile('relay/gate/net/read.c', "void low(void);\nvoid helper(void);\nvoid on_read(void);\nvoid on_read(void) { low(); helper(); }\n");
 compile('relay/gate/api/help.c', "void helper(void);\nvoid helper(void) {}\n");
-fails('a call of a folder above', 'upward: relay/gate/net/read.c -> relay/gate/api/help.c: helper');
+fails('a call of a higher folder', 'upward: relay/gate/net/read.c -> relay/gate/api/help.c: helper');
 compile('relay/gate/net/read.c', qq{#include "gate/net/net.h"\nvoid low(void);\nvoid on_read(void);\nvoid on_read(void) { low(); }\n});
 
 # The files of a module are ordered among its folders, at any position.
 compile('relay/base/core/memory.c', "void memory(void);\nvoid memory(void) {}\n");
 compile('relay/base/low.c', "void memory(void);\nvoid low(void);\nvoid low(void) { memory(); }\n");
-fails('a call from a module to its folder above', 'upward: relay/base/low.c -> relay/base/core/memory.c: memory');
+fails('a call from a module to its higher folder', 'upward: relay/base/low.c -> relay/base/core/memory.c: memory');
 compile('relay/base/low.c', $low);
 compile('relay/base/core/memory.c', "void low(void);\nvoid memory(void);\nvoid memory(void) { low(); }\n");
-is_deeply([ lint('') ], [ 0, '' ], 'a call from a folder to the files of its module, which are below, passes');
+is_deeply([ lint('') ], [ 0, '' ], 'a call from a folder to its module\'s files, which are lower, passes');
 compile('relay/wire/new/text.c', "void text(void);\nvoid text(void) {}\n");
 compile('relay/wire/frame.c', "void text(void);\nvoid frame(void);\nvoid frame(void) { text(); }\n");
 fails('a call of a folder that is not in the order', 'upward: relay/wire/frame.c -> relay/wire/new/text.c: text');
 unlink map { "$tree/relay/wire/$_" } qw(frame.c new/text.c) or die "could not remove: $!\n";
 
 compile('relay/base/low.c', qq{#include "gate/net/net.h"\n$low});
-fails('an include of a module above', 'upward includes: 1 (limit: 0)', 'upward: relay/base/low.c -> relay/gate/net/net.h');
+fails('an include of a higher module', 'upward includes: 1 (limit: 0)', 'upward: relay/base/low.c -> relay/gate/net/net.h');
 ($code, $out) = lint("base include 1: a\n");
 like($out, qr/^tests\/lint\/graph\.allow:1: /, 'the allow-list accepts no includes');
 compile('relay/base/low.c', qq{#ifndef X\n#  include "gate/net/net.h"\n#endif\n$low});
@@ -156,7 +156,7 @@ write_text('relay/base/core/29.h', '');
 exceeds('files of a folder', 'relay/base/core/30.h', '', 'files of a folder: 31 (limit: 30)');
 unlink glob("$tree/relay/base/core/*.h") or die "could not remove: $!\n";
 
-# Sixteen files see the header of libwebsockets through another one.
+# Sixteen files include the header of libwebsockets through another one.
 write_text('relay/gate/net/server.h', "#include <libwebsockets.h>\n");
 sub see
 {
@@ -171,7 +171,7 @@ see(17);
 fails('files that include libwebsockets', 'files that see libwebsockets: 17 (limit: 16)');
 unlink glob("$tree/relay/gate/net/see*.c"), "$tree/relay/gate/net/server.h" or die "could not remove: $!\n";
 
-# Call cycles: two of three files pass if the allow-list has them.
+# Call cycles: two of three files pass if the allow-list permits them.
 sub call_around
 {
     my ($prefix, $count) = @_;
@@ -188,16 +188,16 @@ call_around(y => 3);
 is_deeply([ lint("hub cycle 6: a\n") ], [ 0, '' ], 'two cycles of three files pass');
 call_around(z => 2);
 ($code, $out) = lint("hub cycle 8: a\n");
-is($code, 1, 'more files in cycles fail, whatever the allow-list has');
+is($code, 1, 'more files in cycles fail, regardless of the allow-list');
 like($out, qr/^files in cycles: 8 \(limit: 6\)/m, 'the report has the number of files in cycles');
 unlink glob("$tree/relay/hub/parts/[xyz]?.c") or die "could not remove: $!\n";
 call_around(x => 4);
 ($code, $out) = lint("hub cycle 4: a\n");
-is($code, 1, 'a cycle of four files fails, whatever the allow-list has');
+is($code, 1, 'a cycle of four files fails, regardless of the allow-list');
 like($out, qr/^files of a cycle: 4 \(limit: 3\)/m, 'the report has the size of the cycle');
 unlink glob("$tree/relay/hub/parts/x?.c") or die "could not remove: $!\n";
 
-# A renamed struct is not mistaken for a small one.
+# A renamed struct must not be mistaken for a small one.
 rename "$tree/relay/hub/session/session.h", "$tree/session.h" or die "could not rename: $!\n";
 ($code, $out) = lint('');
 is($code, 1, 'the lint fails without struct session');
@@ -209,7 +209,7 @@ is($code, 0, 'the report passes');
 like($out, qr/^fields of a struct: 25 .*session 25, gate 4$/m, 'fields are counted, including those of nested structs');
 like($out, qr/^files in cycles: 0 \(limit: 6\)/m, 'the report has each limit');
 
-# A missing object is not mistaken for a file without calls.
+# A missing object must not be mistaken for a file without calls.
 unlink "$tree/build/lint/relay/base/low.o";
 ($code, $out) = lint('');
 is_deeply([ $code, $out ], [ 1, "relay/base/low.c is not compiled: run make lint\n" ], 'a file that is not compiled fails');

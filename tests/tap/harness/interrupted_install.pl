@@ -1,4 +1,4 @@
-# Tests that Ctrl-C during an installation of packages waits for apt-get and starts nothing more.
+# Tests that Ctrl-C during the installation of packages waits for apt-get and starts no further command.
 use strict;
 use warnings;
 
@@ -25,7 +25,7 @@ sub calls
     return join '', <$file>;
 }
 
-# No package is installed, sudo needs no password, and apt-get waits until it is released.
+# No package is installed, sudo needs no password, and apt-get waits until the test releases it.
 script('dpkg-query', 'exit 1');
 script('id', 'echo 1000');
 script('sudo', 'shift; exec "$@"');
@@ -40,12 +40,12 @@ if ($pid == 0)
     open STDOUT, '>', "$log.out" or die $!;
     exec top() . '/relay/tools/install-packages.sh', 'run' or die $!;
 }
-wait_until('apt-get works', sub { calls() =~ /begun/ });
-kill INT => -$pid;    # like a terminal: to the foreground process group
+wait_until('apt-get has started', sub { calls() =~ /begun/ });
+kill INT => -$pid;    # like a terminal, to the foreground process group
 wait_until('the signal is reported', sub { open my $out, '<', "$log.out" or return 0; join('', <$out>) =~ /^interrupted: waiting/m });
 open my $release, '>', "$log.release" or die $!;
 close $release;
 waitpid $pid, 0;
-is($? >> 8, 130, 'it exits as interrupted');
+is($? >> 8, 130, 'the command exits as interrupted');
 is(calls(), "begun\nended\n", 'apt-get completes and is not started again');
 done_testing();

@@ -7,7 +7,7 @@ use POSIX ();
 use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More;
 
-# A checkout with this one's scripts and its own tests.
+# A checkout with the scripts of this checkout and its own tests.
 my $checkout = scratch() . '/checkout';
 sub file
 {

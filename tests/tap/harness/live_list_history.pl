@@ -1,5 +1,5 @@
-# Tests which states the history of live lists allows: those in commit order, and those of snapshots that lack an earlier
-# commit; none that precedes an earlier one.
+# Tests which states the history of live lists allows: states in commit order, and states of snapshots that lack an
+# earlier commit, but no state that precedes an earlier one.
 use strict;
 use warnings;
 
@@ -44,14 +44,14 @@ sub allowed
 
 is(allowed(history(), '', '1', '1 2', '1 2 3', '1 2 3 4'), 5, 'changes may appear one by one, in commit order');
 is(history()->transaction_count, 3, 'a transaction that the slot returns again is ignored');
-is(allowed(history(), '1', '1 2 3 4'), 2, 'a state may be missed');
+is(allowed(history(), '1', '1 2 3 4'), 2, 'a state may be skipped');
 is(allowed(history(), '1 2', '1'), 1, 'a state must not precede an earlier one');
 is(allowed(history(), '2'), 0, 'a state without an earlier commit never existed');
-is(allowed(history('10:12:10'), '2', '1 2', '1 2 3 4'), 3, 'it existed if a snapshot lacks that commit; the changes that it lacks follow');
-is(allowed(history('10:12:10'), '2', '1'), 1, 'a commit that the snapshot has does not disappear');
+is(allowed(history('10:12:10'), '2', '1 2', '1 2 3 4'), 3, 'a state is allowed if a snapshot lacks the earlier commit; the missing changes follow');
+is(allowed(history('10:12:10'), '2', '1'), 1, 'a commit in the snapshot does not disappear');
 is(allowed(history('10:12:10'), '1 2', '2'), 1, 'a state of a snapshot must not precede an earlier one');
-is(allowed(history('10:13:10,11'), '3 4', '1 3 4', '1 2 3 4'), 3, 'of two commits that a snapshot lacks, the first follows first');
-is(allowed(history('10:13:10,11'), '3 4', '2 3 4'), 1, 'not the second one');
-is(allowed(history('11:12:'), '2'), 0, 'a snapshot that lacks no earlier commit allows no other state');
+is(allowed(history('10:13:10,11'), '3 4', '1 3 4', '1 2 3 4'), 3, 'of two commits that a snapshot lacks, the earlier one follows first');
+is(allowed(history('10:13:10,11'), '3 4', '2 3 4'), 1, 'the later one does not follow first');
+is(allowed(history('11:12:'), '2'), 0, 'a snapshot that lacks no earlier commit allows no other states');
 
 done_testing();

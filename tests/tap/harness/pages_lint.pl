@@ -21,7 +21,7 @@ sub write_text
     return;
 }
 
-# The exit code and the output of the lint, with this text in docs/ARCHITECTURE.md.
+# The exit code and the output of the lint, with this content in docs/ARCHITECTURE.md.
 sub lint
 {
     my ($text) = @_;
@@ -54,7 +54,7 @@ write_text('relay/module/file.c',
 
 passes('names that exist', 'See `relay/module/file.c`, `file.c`, `relay/module/` and `known_function()`; [a page](STORE.md#page).');
 passes('a placeholder', 'Add `tests/unit/MODULE/test_NAME.c`.');
-passes('a block of code', "```\n[x](missing.md) `missing.c`\n```\n");
+passes('a code block', "```\n[x](missing.md) `missing.c`\n```\n");
 fails('a missing file', '`relay/module/missing.c`', 'no file relay/module/missing.c');
 fails('a missing file without its folder', '`missing.c`', 'no file missing.c');
 fails('a missing function', '`missing_function()`', 'no function missing_function()');

@@ -1,4 +1,4 @@
-# Tests that a query over the tests' own connection has the status, output and errors of psql.
+# Tests that a query over the tests' own connection has the same status, output and errors as psql.
 use strict;
 use warnings;
 
@@ -18,8 +18,8 @@ my %split = (
 );
 is(scalar(my @statements = Clairon::Test::Query::split_statements($_)), $split{$_}, "the statements are split: $_") for sort keys %split;
 
-# Texts that psql would interpret, and texts that are not complete statements, are passed to psql.
-is_deeply([ Clairon::Test::Query::split_statements($_) ], [], "the text is passed to psql: $_")
+# Input that psql would interpret, and incomplete statements, are passed to psql.
+is_deeply([ Clairon::Test::Query::split_statements($_) ], [], "the input is passed to psql: $_")
   for '\d', 'SELECT :name', q{SELECT 'not closed}, 'COPY t FROM STDIN', 'CREATE RULE r AS ON INSERT TO t DO (SELECT 1; SELECT 2)', '';
 
 for my $sql (
@@ -39,13 +39,13 @@ for my $sql (
         $pg->safe_psql('postgres', 'DELETE FROM t WHERE id <> 1') if $sql =~ /^INSERT/ && $class eq 'Clairon::Test::Cluster' && $sql !~ /VALUES \(1\)/;
         $pg->safe_psql('postgres', 'DELETE FROM t') if $sql =~ /VALUES \(1\); / && $class eq 'Clairon::Test::Cluster';
     }
-    is_deeply($result{'Clairon::Test::Cluster'}, $result{'PostgreSQL::Test::Cluster'}, "the result is that of psql: $sql");
+    is_deeply($result{'Clairon::Test::Cluster'}, $result{'PostgreSQL::Test::Cluster'}, "the result equals that of psql: $sql");
 }
 
 eval { $pg->safe_psql('postgres', 'SELECT no_such_column') };
 like($@, qr/^error running SQL: 'psql:<stdin>:1: ERROR:  column "no_such_column" does not exist'\n/, 'an error ends a test');
 is(($pg->psql('no_such_database', 'SELECT 1'))[0], 2, 'psql reports a database that does not exist');
-is(($pg->psql('postgres', 'SELECT pg_terminate_backend(pg_backend_pid())'))[0], 2, 'a connection that ends has status 2');
+is(($pg->psql('postgres', 'SELECT pg_terminate_backend(pg_backend_pid())'))[0], 2, 'a connection that ends returns status 2');
 my $other = Clairon::Test::postgresql('other', extension => 0);
 isnt($other->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()'),
     $pg->safe_psql('postgres', 'SELECT system_identifier FROM pg_control_system()'), 'the second cluster of a test is not a copy of the first');

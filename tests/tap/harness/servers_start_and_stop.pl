@@ -15,7 +15,7 @@ is($store->execute('SET', 'name', "caf\x{e9}"), 'OK', 'the store accepts a value
 is($store->execute('GET', 'name'), "caf\xc3\xa9", 'the store returns the bytes of the value');
 is($store->execute('GET', 'nobody'), undef, 'the reply nil is undef');
 ok(!eval { $store->execute('NOSUCH'); 1 }, 'an error reply of the store raises an exception');
-like($@, qr/unknown command/i, 'the exception has the text of the reply');
+like($@, qr/unknown command/i, 'the exception has the message of the reply');
 is_deeply($store->execute('EVAL', "return {1, {'a', false}, 'b'}", 0), [ 1, [ 'a', undef ], 'b' ],
     'nested replies are returned as nested arrays');
 
@@ -32,7 +32,7 @@ is(token(sub => 'u1', exp => 1, secret => 'k'),
     'eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJleHAiOjEsInN1YiI6InUxIn0.'
       . 'CRxuUbyHcGqedxuViiBpeegbB6BN8qbMGX596hgI4SQ',
     'a token is signed');
-ok(!eval { wait_until('the condition is never true', sub { 0 }, 0.1); 1 }, 'a deadline is kept');
+ok(!eval { wait_until('the condition is never true', sub { 0 }, 0.1); 1 }, 'a deadline ends the wait');
 like($@, qr/the impossible/, 'the deadline names the awaited condition');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Tests the cluster and the sentinels of the tests: slots move, primaries fail over, nodes join and leave.
+# Tests the store cluster and the sentinels of the tests: slots move, primaries fail over, nodes join and leave.
 use strict;
 use warnings;
 
@@ -13,16 +13,16 @@ is_deeply([ map { $cluster->execute('GET', "clairon:{$_}:name") } 0 .. 15 ], [ 0
 my $node = $cluster->add_node;
 $cluster->move($_, $node) for 0 .. 3;
 is_deeply([ map { $cluster->primary_of($_)->{port} } 0 .. 3 ], [ ($node->{port}) x 4 ], 'slots move to a node that joined');
-is_deeply([ map { $cluster->execute('GET', "clairon:{$_}:name") } 0 .. 3 ], [ 0 .. 3 ], 'with their keys');
+is_deeply([ map { $cluster->execute('GET', "clairon:{$_}:name") } 0 .. 3 ], [ 0 .. 3 ], 'the keys move with the slots');
 
 my $to   = ($cluster->primaries)[0] == $node ? ($cluster->primaries)[1] : ($cluster->primaries)[0];
 my $from = $cluster->begin_move(0, $to);
-is($from, $node, 'a move begins');
+is($from, $node, 'a move starts');
 ok(!eval { $node->execute('MGET', 'clairon:{0}:name', 'clairon:{0}:none'); 1 }, 'commands with a missing key are rejected during a move');
-like($@, qr/^TRYAGAIN|^ASK/, 'with the reply of a moving slot');
+like($@, qr/^TRYAGAIN|^ASK/, 'the rejection is the reply for a moving slot');
 $cluster->move_keys(0, $from, $to, 10);
 $cluster->end_move(0, $from, $to);
-is($cluster->execute('GET', 'clairon:{0}:name'), 0, 'and accepted after it');
+is($cluster->execute('GET', 'clairon:{0}:name'), 0, 'the command is accepted after the move');
 $cluster->move($_, $to) for 1 .. 3;
 $cluster->remove_node($node);
 is(scalar $cluster->primaries, 3, 'a node without slots leaves');
@@ -39,8 +39,8 @@ $sentinels->execute('SET', 'name', 1);
 my $primary = $sentinels->primary;
 wait_until('the replicas have the key', sub { !grep { $_->execute('EXISTS', 'name') == 0 } $sentinels->alive });
 $primary->kill9;
-isnt($sentinels->wait_failover($primary), $primary, 'the sentinels switch to a replica');
-is($sentinels->execute('GET', 'name'), 1, 'which has the data');
+isnt($sentinels->wait_failover($primary), $primary, 'the sentinels promote a replica');
+is($sentinels->execute('GET', 'name'), 1, 'the new primary has the data');
 $primary->start;
 wait_until('the former primary is a replica', sub { (eval { $primary->execute('ROLE')->[0] } // '') eq 'slave' });    # sentinels cut its connections
 

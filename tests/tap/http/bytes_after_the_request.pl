@@ -1,4 +1,4 @@
-# Tests that bytes after a request, or a half-close, do not prevent the response and do not affect other clients.
+# Tests that bytes after a request, or a half-close, do not prevent the response or affect other clients.
 use strict;
 use warnings;
 
@@ -76,9 +76,9 @@ for my $tls (0, 1)
     unlike($stream->{bytes}, qr/healthz|"status"/, "a stream$how ignores bytes after its request and ends at a half-close");
     check_status(half_close(send_pieces($tls, substr request(@{ $all[0] }), 0, -1)), 0, "an incomplete body$how before a half-close");
 }
-is($relay->metric('clairon_gate_streams'), 0, 'no stream is left open');
+is($relay->metric('clairon_gate_streams'), 0, 'no stream remains open');
 
-# The response precedes the body: a client that continues to send is not reset before it can read the response.
+# The response precedes the body. A client that continues to send is not reset before it can read the response.
 for my $head (head(POST => '/v1/ack', Authorization => 'Bearer x', 'Content-Length' => 400_000), head(POST => '/v1/ack', 'Content-Length' => 40_000_000),
     head(POST => '/v1/ack', 'Transfer-Encoding' => 'chunked'), head(POST => '/v1/ack', Origin => 'http://evil.example', 'Content-Length' => 400_000),
     (map { head($_ => '/v1/nothing', 'Content-Length' => 400_000), head($_ => '/healthz', 'Content-Length' => 400_000) } qw(POST PUT DELETE)),
@@ -87,17 +87,17 @@ for my $head (head(POST => '/v1/ack', Authorization => 'Bearer x', 'Content-Leng
     my $raw = send_pieces(0, $head);
     1 until $raw->{bytes} =~ /\r\n\r\n.*\}/s || !$raw->more;
     my ($status) = $raw->{bytes} =~ /^HTTP\/1\.1 (\d+)/;
-    is(scalar(grep { $raw->write('x' x 10_000) } 1 .. 40), 40, "a client with $status can send more");
+    is(scalar(grep { $raw->write('x' x 10_000) } 1 .. 40), 40, "a client with $status can continue to send");
     half_close($raw);
     1 while $raw->more;
     ok(!$raw->{reset}, "the connection of a client with $status is closed without a reset");
 }
 my $endless = send_pieces(0, head(POST => '/v1/ack', Authorization => 'Bearer x', 'Content-Length' => 900_000));
-wait_until('it is closed', sub { !$endless->write('x' x 100_000) });
-pass('a rejected client can send only up to a limit');
+wait_until('the connection is closed', sub { !$endless->write('x' x 100_000) });
+pass('a rejected client can continue to send only up to a limit');
 
 # Waiting connections.
-# A busy loop turns tens of thousands of times a second, an idle one a few dozen times.
+# A busy loop has tens of thousands of iterations per second, an idle one a few dozen.
 sub check_idle
 {
     my ($name, $clock) = @_;
@@ -106,7 +106,7 @@ sub check_idle
     cmp_ok($relay->metric('clairon_loop_turns_total') - $before, '<', 3000, "the loop is idle while $name");
     return;
 }
-# Pauses between the head and the following bytes, from none to one turn of the loop: some bytes arrive between the
+# Pauses between the head and the following bytes, from none to one loop iteration: some bytes arrive between the
 # check of the head and its read.
 my @behind = map { my $raw = send_pieces(0, head(GET => '/v1/sse')); 1 for 1 .. 40 * ($_ % 60); $raw->write($next); $raw } 1 .. 200;
 wait_until('all streams are open', sub { $relay->metric('clairon_gate_streams') == @behind });
@@ -117,7 +117,7 @@ my @waiting = map { send_pieces(0, request(@{ $all[0] }) . 'x', 'y') } 1 .. 3;
 push @waiting, map { half_close(send_pieces(0, request(@{ $all[0] }))) } 1 .. 3;
 check_idle('requests wait for the store', sub { is(send_pieces(0, head(POST => '/v1/ack', 'Content-Length' => 9))->read_response->{status}, 408, 'a missing body times out') });
 $proxy->thaw;
-is_deeply([ map { $_->read_response->{status} } @waiting ], [ (201) x 6 ], 'the waiting requests are answered once the store is back');
+is_deeply([ map { $_->read_response->{status} } @waiting ], [ (201) x 6 ], 'the waiting requests receive a response after the store reconnects');
 is($_->stop, 0, 'SIGTERM ends the relay with status 0') for $relay, $secure;
 
 done_testing();

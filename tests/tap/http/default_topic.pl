@@ -1,4 +1,4 @@
-# Tests that HTTP requests get the same default topic as clairon.notify, even on relays without the feed role.
+# Tests that HTTP requests have the same default topic as clairon.notify, even on relays without the feed role.
 use strict;
 use warnings;
 
@@ -36,7 +36,7 @@ $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{}', source 
 $one->wait_notifications(1);
 is(($one->notifications)[0]{metadata}{topic}, topic($early, source => 'orders'), 'clairon.notify has the same topic');
 my $late = Clairon::Test::relay(undef, $store, roles => 'gate');
-is(topic($late), 'postgres.notify', 'a new relay knows the prefix from its first response');
+is(topic($late), 'postgres.notify', 'a new relay has the prefix at its first response');
 my $own = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'feed.topic_prefix' => 'mine' });
 is(topic($own), 'mine.notify', 'a relay\'s own setting takes precedence');
 $relay->stop;
@@ -47,7 +47,7 @@ wait_until('the new prefix has arrived', sub { topic($late) eq 'it\'s "new".noti
 is(topic($relay), 'it\'s "new".notify', 'a changed prefix is used with the feed role');
 is(topic($own), 'mine.notify', 'a changed prefix does not affect an explicit setting');
 $store->execute('FLUSHALL');
-wait_until('the prefix is in the emptied store again', sub { (eval { topic($late) } // '') eq 'it\'s "new".notify' && $store->execute('HGET', $store->shared('meta'), 'topic_prefix') });
+wait_until('the prefix is stored again after the store was emptied', sub { (eval { topic($late) } // '') eq 'it\'s "new".notify' && $store->execute('HGET', $store->shared('meta'), 'topic_prefix') });
 is($store->execute('HGET', $store->shared('meta'), 'topic_prefix'), 'it\'s "new"', 'the prefix is written again to an emptied store');
 
 done_testing();

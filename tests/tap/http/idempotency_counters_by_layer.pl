@@ -27,7 +27,7 @@ sub publish
         { Authorization => 'Bearer ' . token(sub => 'api', publish => JSON::true), 'Idempotency-Key' => $key }, json => $body)->result->code;
 }
 
-is(repeats($first), '0 0 0', 'no repeats are counted at first');
+is(repeats($first), '0 0 0', 'no repeats are counted initially');
 is(publish($first, 'k1'), 201, 'a first request returns 201');
 is(publish($first, 'k1'), 200, 'a repeat returns 200');
 is(repeats($first), '1 0 0', 'a repeat is recognized in memory');
@@ -39,7 +39,7 @@ is(repeats($first), '1 0 0', 'another body is not counted as a repeat');
 # Repeats in the database arrive in the WAL if their transaction commits.
 is(sql(q{SELECT clairon.once('account 1', 'transfer 7')}), 't', 'once() returns true the first time');
 is(sql(q{SELECT clairon.once('account 1', 'transfer 7')}), 'f', 'once() returns false for a repeat');
-wait_until('it is counted', sub { repeats($first) eq '1 0 1' });
+wait_until('the repeat is counted', sub { repeats($first) eq '1 0 1' });
 pass('a repeat of once() is counted by the database');
 sql(q{SELECT clairon.notify('USER', '{u1}', '{}', idempotency_key => 'n') FROM generate_series(1, 3)});
 wait_until('both repeats of notify are counted', sub { repeats($first) eq '1 0 3' });

@@ -1,5 +1,5 @@
-# Tests that a key is rejected while its first request is in progress, and that a nack over HTTP works like one on a
-# WebSocket.
+# Tests that a key is rejected while its first request is in progress, and that a nack over HTTP has the same effect
+# as one on a WebSocket.
 use strict;
 use warnings;
 
@@ -27,7 +27,7 @@ sub http { return send_request(@_)->read_response }
 sub to { my ($text, %retry) = @_; return { payload => { text => $text }, routing => { audience => { type => 'USER', targets => ['u1'] }, retry => \%retry } } }
 sub with_key { my ($key, $text, %options) = @_; return send_request(POST => '/v1/notifications', body => to($text), headers => { 'Idempotency-Key' => $key }, %options) }
 
-# Two simultaneous requests: the response of the one that is answered first, and the other request.
+# Two simultaneous requests: the first response, and the other request.
 sub first_response
 {
     my (@raws) = @_;
@@ -51,8 +51,8 @@ is(with_key('one', 'x')->read_response->{status}, 409, 'the first request contin
 $proxy->thaw;
 is($_->read_response->{status}, 201, 'another key, or the same key of another user, is not blocked') for $other, $theirs;
 my $again = with_key('one', 'x')->read_response;
-is($again->{status}, 200, 'a repeat after the first is accepted');
-is($again->{headers}{'idempotency-replayed'}, 'true', 'a repeat is marked as one');
+is($again->{status}, 200, 'a repeat after the first request is accepted');
+is($again->{headers}{'idempotency-replayed'}, 'true', 'a repeat is marked as a repeat');
 is(with_key('one', 'another body')->read_response->{status}, 422, 'a repeat with another body is rejected');
 is(with_key('one', 'x', relay => $second)->read_response->{status}, 200, 'another relay accepts the repeat');
 is($store->stored, 3, 'each notification is stored once');
@@ -60,21 +60,21 @@ is($store->stored, 3, 'each notification is stored once');
 # A request that failed is no longer in progress.
 $proxy->reject(1);
 $proxy->cut;
-wait_until('the store is down', sub { with_key('three', 'x')->read_response->{status} == 503 });
-is(with_key('one', 'x')->read_response->{status}, 200, 'a stored key is known without the store');
+wait_until('the store is stopped', sub { with_key('three', 'x')->read_response->{status} == 503 });
+is(with_key('one', 'x')->read_response->{status}, 200, 'a stored key is recognized without the store');
 is(with_key('one', 'another body')->read_response->{status}, 422, 'a stored key with another body is rejected with 422');
 is(with_key('three', 'x')->read_response->{status}, 503, 'the key of a failed request can be reused');
 $proxy->reject(0);
-wait_until('the store is back', sub { with_key('three', 'x')->read_response->{status} =~ /^20[01]$/ });
+wait_until('the store is ready', sub { with_key('three', 'x')->read_response->{status} =~ /^20[01]$/ });
 is(with_key('three', 'x')->read_response->{status}, 200, 'the notification of the reused key is stored once');
 
-# The key of a request that the store rejected is not kept.
+# The key of a request that the store rejected is not stored.
 my $before = $store->stored;
 $store->execute('CONFIG', 'SET', 'maxmemory', 1);
 is(with_key('four', 'x')->read_response->{status}, 503, 'a full store rejects the request') for 1, 2;
 $store->execute('CONFIG', 'SET', 'maxmemory', 0);
 $again = with_key('four', 'x')->read_response;
-is($again->{status}, 201, 'once the store has memory again the request is a first one');
+is($again->{status}, 201, 'after the store has memory again, the request counts as a first one');
 is($again->{headers}{'idempotency-replayed'}, undef, 'a first request is not marked as a repeat');
 is(with_key('four', 'x', relay => $second)->read_response->{status}, 200, 'a further request is a repeat');
 is($store->stored, $before + 1, 'the notification is stored once');
@@ -101,7 +101,7 @@ is(http(POST => '/v1/nack', sub => 'u1', body => { ids => [$soon], delay => 0 })
 $notification = $stream->next_notification;
 is_deeply([ $notification->{metadata}{id}, $notification->{routing}{retry}{attempts} ], [ $soon, 1 ], 'a nack without a delay is retried long before the ack timeout');
 is(http(POST => '/v1/ack', sub => 'u1', body => { ids => [ $id, $soon ] })->{status}, 204, 'acks of both notifications are accepted');
-wait_until('nothing is pending', sub { $store->pending == 0 });
+wait_until('no notification is pending', sub { $store->pending == 0 });
 
 # Invalid requests.
 for (
@@ -117,15 +117,15 @@ for (
 is(http(POST => '/v1/nack', sub => 'u1', body => { ids => [$id], delay => 86400001 })->{status}, 204, 'a delay above the cap is accepted');
 is(http(GET => '/v1/nack', sub => 'u1')->{status}, 405, 'nack requires POST');
 $store->stop;
-wait_until('the store is down', sub { http(POST => '/v1/nack', sub => 'u1', body => { ids => [$id] })->{status} == 503 });
+wait_until('the store is stopped', sub { http(POST => '/v1/nack', sub => 'u1', body => { ids => [$id] })->{status} == 503 });
 pass('without the store a nack is rejected');
 $store->start;
 
 # The relay stops during a request.
-wait_until('the store is back', sub { http(POST => '/v1/notifications', body => to('x'))->{status} == 201 });
+wait_until('the store is ready', sub { http(POST => '/v1/notifications', body => to('x'))->{status} == 201 });
 is(with_key('three', 'x')->read_response->{status}, 200, 'keys survive a store outage');
 $store->execute('FLUSHALL');
-wait_until('after the store was emptied, neither the store nor the relay knows the keys', sub { with_key('three', 'x')->read_response->{status} == 201 });
+wait_until('after the store was emptied, neither the store nor the relay has the keys', sub { with_key('three', 'x')->read_response->{status} == 201 });
 $proxy->freeze;
 my ($response, $last) = first_response(with_key('last', 'x'), with_key('last', 'x'));
 is($response->{status}, 409, 'a request is in progress');

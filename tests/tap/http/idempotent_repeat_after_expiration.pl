@@ -37,9 +37,9 @@ for my $case ([ 'the relay that stored it' => $relay ], [ 'another relay' => $se
     my ($name, $at) = @$case;
     my $again = post($at, $body, 'k');
     is($again->{status}, 200, "$name: a repeat after the expiration is accepted");
-    is($again->{headers}{'idempotency-replayed'}, 'true', "$name: it is marked as a repeat");
-    is($again->{json}{id}, $first->{json}{id}, "$name: it has the first id");
-    is(post($at, to(at($ends), 'b'), 'k')->{status}, 422, "$name: another expired body with that key is rejected");
+    is($again->{headers}{'idempotency-replayed'}, 'true', "$name: the response is marked as a repeat");
+    is($again->{json}{id}, $first->{json}{id}, "$name: the response has the first id");
+    is(post($at, to(at($ends), 'b'), 'k')->{status}, 422, "$name: another expired body with this key is rejected");
     for my $key ('new', undef)
     {
         my $late = post($at, $body, $key);
@@ -48,9 +48,9 @@ for my $case ([ 'the relay that stored it' => $relay ], [ 'another relay' => $se
     }
 }
 is(post($relay, to(at(time() + 3600), 'c'), 'new')->{status}, 201, 'the key of a rejected request stays free');
-is($store->execute('XLEN', $store->of($first->{json}{id}, 'stream')), 2, 'nothing else was stored');
+is($store->execute('XLEN', $store->of($first->{json}{id}, 'stream')), 2, 'no other notification is stored');
 
-# A claim that is not the JSON value true grants nothing and affects nothing else.
+# A claim that is not the JSON value true has no effect.
 for my $value ('yes', 1, 'true', [], { a => 1 })
 {
     my $name = JSON->new->allow_nonref->canonical->encode($value);

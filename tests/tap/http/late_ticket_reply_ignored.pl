@@ -1,4 +1,4 @@
-# Tests that a ticket that the store returns after the request timed out opens no stream.
+# Tests that a ticket that the store returns after the request timed out does not open a stream.
 use strict;
 use warnings;
 
@@ -25,10 +25,10 @@ $raw->write('x');
 like($raw->{bytes}, qr/^HTTP\/1\.1 503 .*store does not reply/s, 'a request times out without the reply');
 $late->release('ticket');
 1 while $raw->more;
-unlike($raw->{bytes}, qr/event-stream/, 'the late reply opens no stream');
-unlike($relay->log_text, qr/stream opened/, 'the late reply opens no session');
+unlike($raw->{bytes}, qr/event-stream/, 'the late reply does not open a stream');
+unlike($relay->log_text, qr/stream opened/, 'the late reply does not open a session');
 $raw->disconnect;
-wait_until('no stream is left', sub { $relay->metric('clairon_gate_streams') == 0 });
+wait_until('no stream remains', sub { $relay->metric('clairon_gate_streams') == 0 });
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 done_testing();

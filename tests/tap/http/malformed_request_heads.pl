@@ -1,5 +1,5 @@
-# Tests that a request head that is too long, too slow or ambiguous is rejected with a reason before any part
-# interprets it.
+# Tests that a request head that is too long, too slow or ambiguous is rejected with a reason, before any
+# other component interprets it.
 use strict;
 use warnings;
 
@@ -53,14 +53,14 @@ is(send_raw("GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Authorization: Bearer " . to
 my $expecting = Clairon::Test::RawSocket->new($relay);
 $expecting->write("POST /v1/ack HTTP/1.1\r\n${host}${auth}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n");
 1 until $expecting->{bytes} =~ /\r\n\r\n/ || !$expecting->more;
-like($expecting->{bytes}, qr/\AHTTP\/1\.1 100 /, 'the relay answers 100 Continue');
+like($expecting->{bytes}, qr/\AHTTP\/1\.1 100 /, 'the relay sends 100 Continue');
 $expecting->{bytes} = '';
 $expecting->write('{}');
 is($expecting->read_response->{status}, 400, 'the relay responds after the body');
 is(send_raw("POST /v1/ack HTTP/1.0\r\n${auth}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n{}")->{status}, 400, 'HTTP/1.0 ignores Expect');
 is(send_raw("POST /v1/ack HTTP/1.1\r\n${host}Expect: 100-continue\r\nContent-Length: 2\r\n\r\n")->{status}, 401, 'an unauthorized request is rejected immediately');
 
-# Upgrades that Java clients offer with each request (RFC 9110, 7.8: a server may ignore them).
+# Upgrades that Java clients offer with each request. (RFC 9110, 7.8: a server may ignore them.)
 my %offers = (h2c => "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABkAARAAAAAAAIAAAAA\r\n", 'TLS/1.2' => "Upgrade: TLS/1.2\r\nConnection: Upgrade\r\n", 'foo websocket' => "Upgrade: foo websocket\r\nConnection: Upgrade\r\n");
 for my $offered (sort keys %offers)
 {
@@ -74,7 +74,7 @@ for my $offered (sort keys %offers)
     is($slow->read_response->{status}, 204, "a request that offers $offered is served byte by byte");
 }
 
-# Names that are prefixes of others: libwebsockets reads the rest as part of the name.
+# Names that are prefixes of others: libwebsockets reads the following bytes as part of the name.
 my $json = '{"ids":["00000000-0000-0000-0000-000000000000"]}';
 my $may  = 'Authorization: Bearer ' . token(sub => 'u1', publish => JSON::true) . "\r\n";
 for my $name (qw(A X-Auth x-forwarded Sec P TE-))
@@ -97,10 +97,10 @@ for my $method (qw(PATCH TRACE CONNECT PROPFIND get FOO))
 is(send_raw("$_ /v1/poll?wait=0 HTTP/1.1\r\n$host\r\n")->{headers}{allow}, 'GET', "$_ of a GET path is rejected with Allow") for qw(PUT DELETE PATCH MKCOL);
 is(send_raw("FOO /nothing?x HTTP/1.1\r\n$host\r\n")->{status}, 404, 'an unknown method of an unknown path is not found');
 
-# In pieces, and too slowly.
+# In chunks, and too slowly.
 my $raw = Clairon::Test::RawSocket->new($relay);
 for my $piece (split //, "GET /healthz HTTP/1.1\r\n$host\r\n") { $raw->write($piece); select undef, undef, undef, 0 }
-is($raw->read_response->{status}, 200, 'a head may arrive byte by byte');
+is($raw->read_response->{status}, 200, 'a head that arrives byte by byte is accepted');
 $raw = Clairon::Test::RawSocket->new($relay);
 $raw->write("GET /v1/poll?wait=0 HTTP/1.1\r\n$host");
 is(send_raw($inner)->{status}, 200, 'another client is served meanwhile');
@@ -109,8 +109,8 @@ is($raw->read_response->{status}, 204, 'the first client is served when it conti
 my @slow = map { my $socket = Clairon::Test::RawSocket->new($relay); $socket->write("GET /healthz HTTP/1.1\r\nX-$_: "); $socket } 1 .. 300;
 my $silent = Clairon::Test::RawSocket->new($relay);
 is(send_raw($inner)->{status}, 200, 'hundreds of incomplete heads block no other client');
-is_deeply([ grep { $_->read_response->{status} != 408 } @slow ], [], 'each incomplete head gets 408 at its timeout');
-is_deeply([ @{ $silent->read_response }{qw(status)} ], [0], 'a client that sent nothing gets no response');
+is_deeply([ grep { $_->read_response->{status} != 408 } @slow ], [], 'each incomplete head receives 408 at its timeout');
+is_deeply([ @{ $silent->read_response }{qw(status)} ], [0], 'a client that sent nothing receives no response');
 $raw = Clairon::Test::RawSocket->new($relay);
 $raw->write("GET /healthz HTTP/1.1\r\n");
 shutdown $raw->{link}, 1;
@@ -118,7 +118,7 @@ is($raw->read_response->{status}, 0, 'a disconnect within the head ends the conn
 $raw = Clairon::Test::RawSocket->new($relay);
 $raw->write($inner);
 shutdown $raw->{link}, 1;
-is($raw->read_response->{status}, 200, 'a half-closed request is answered');
+is($raw->read_response->{status}, 200, 'a half-closed request receives a response');
 for (1 .. 5)
 {
     $raw = Clairon::Test::RawSocket->new($relay);
@@ -126,11 +126,11 @@ for (1 .. 5)
     $raw->disconnect;
 }
 my $open = $relay->client('u1');
-is($open->wait_for('connected')->{user}, 'u1', 'WebSockets still open after incomplete heads');
+is($open->wait_for('connected')->{user}, 'u1', 'WebSockets can still be opened after incomplete heads');
 
-# The same on a unix socket.
+# The same on a Unix socket.
 my $local = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0, conf => { 'gate.listen' => "unix:$folder/sock", 'gate.connect_timeout' => '1s' });
-wait_until('it listens', sub { IO::Socket::UNIX->new(Peer => "$folder/sock") });
+wait_until('the relay listens', sub { IO::Socket::UNIX->new(Peer => "$folder/sock") });
 sub on_unix
 {
     my (@pieces) = @_;
@@ -140,22 +140,22 @@ sub on_unix
     for (@pieces) { defined $_ ? $raw->write($_) : shutdown $link, 1 }
     return $raw->read_response->{status};
 }
-wait_until('it serves', sub { on_unix("GET /readyz HTTP/1.1\r\n$host\r\n") == 200 });
-is(on_unix("GET /healthz HTTP/1.1\r\n$host\r\n"), 200, 'a unix socket responds');
-is(on_unix("GET /healthz HTTP/1.1\r\n", $host, "\r", "\n"), 200, 'a unix socket accepts a head in pieces');
-is(on_unix("GET /healthz HTTP/1.1\r\n${host}X: " . 'x' x 20_000), 431, 'a unix socket rejects a head that is too long');
-is(on_unix("GET /healthz HTTP/1.1\n\n"), 400, 'a unix socket rejects an ambiguous head');
-is(on_unix("GET /healthz HTTP/1.1\r\n$host"), 408, 'a unix socket rejects an incomplete head');
-is(on_unix("GET /healthz HTTP/1.1\r\n$host\r\n", undef), 200, 'a half-closed request on a Unix socket is answered');
+wait_until('the relay serves requests', sub { on_unix("GET /readyz HTTP/1.1\r\n$host\r\n") == 200 });
+is(on_unix("GET /healthz HTTP/1.1\r\n$host\r\n"), 200, 'a Unix socket serves requests');
+is(on_unix("GET /healthz HTTP/1.1\r\n", $host, "\r", "\n"), 200, 'a Unix socket accepts a head in chunks');
+is(on_unix("GET /healthz HTTP/1.1\r\n${host}X: " . 'x' x 20_000), 431, 'a Unix socket rejects a head that is too long');
+is(on_unix("GET /healthz HTTP/1.1\n\n"), 400, 'a Unix socket rejects an ambiguous head');
+is(on_unix("GET /healthz HTTP/1.1\r\n$host"), 408, 'a Unix socket rejects an incomplete head');
+is(on_unix("GET /healthz HTTP/1.1\r\n$host\r\n", undef), 200, 'a half-closed request on a Unix socket receives a response');
 is(on_unix("GET /healthz HTTP/1.1\r\n$host", undef), 0, 'a half-close within a head ends the connection');
-is($local->stop, 0, 'SIGTERM ends that relay with status 0');
+is($local->stop, 0, 'SIGTERM ends the relay on the Unix socket with status 0');
 
-# X-Forwarded-For of an untrusted client, and repeated.
+# X-Forwarded-For of an untrusted client, and a repeated one.
 my @mine = map { Clairon::Test::RawSocket->open($relay) } 1 .. 2;
 is(Clairon::Test::RawSocket->open($relay, 'X-Forwarded-For' => '192.0.2.77')->{response}{status}, 429, 'X-Forwarded-For does not bypass the per-address limit');
 my $upgrade = "GET /v1/ws HTTP/1.1\r\n${host}Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n";
-is(send_raw("${upgrade}X-Forwarded-For: 192.0.2.77\r\nX-Forwarded-For: 203.0.113.5\r\n\r\n")->{status}, 429, 'a repeated X-Forwarded-For does not bypass it either');
-expect_rejected(400, "${upgrade}Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", 'two keys of a WebSocket', qr/duplicate header/);
+is(send_raw("${upgrade}X-Forwarded-For: 192.0.2.77\r\nX-Forwarded-For: 203.0.113.5\r\n\r\n")->{status}, 429, 'a repeated X-Forwarded-For does not bypass the per-address limit');
+expect_rejected(400, "${upgrade}Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", 'two Sec-WebSocket-Key headers', qr/duplicate header/);
 $_->disconnect for @mine;
 
 # A token's header cannot choose the key or rename the algorithm.

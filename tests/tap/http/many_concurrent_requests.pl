@@ -9,12 +9,12 @@ use Clairon::Test::SecureSocket;
 use JSON ();
 use Test::More;
 
-# More than libwebsockets has header slots.
+# More clients than libwebsockets has header slots.
 use constant { MANY => 1100, SLOW => 600 };
 system('prlimit', '--pid', $$, '--nofile=' . (2 * MANY) . ':') == 0 or die "could not raise the limit of file descriptors";
 
 my $store = Clairon::Test::store();
-# No pings, which would detect closed connections.
+# Pings are disabled, because they would detect closed connections.
 my %conf = ('gate.ping' => '10m', 'gate.max_connections' => 3 * MANY);
 my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => {%conf});
 
@@ -35,13 +35,13 @@ sub body { my ($path, $len, $bytes) = @_; return send_raw("POST $path HTTP/1.1\r
 for my $path ('/v1/sse', '/v1/poll?wait=60')
 {
     my @gone = map { send_raw("GET $path HTTP/1.1\r\nHost: x\r\n" . bearer('gone') . "\r\n") } 1 .. 3;
-    wait_until("$path: all are open", sub { streams() == 3 });
+    wait_until("$path: all connections are open", sub { streams() == 3 });
     $gone[0]->disconnect;
     shutdown $gone[1]{link}, 1;
-    wait_until("$path: the end is detected", sub { streams() == 1 });
+    wait_until("$path: the disconnects are detected", sub { streams() == 1 });
     pass("$path: disconnected and half-closed clients are removed immediately");
     $gone[2]->disconnect;
-    wait_until("$path: all are closed", sub { streams() == 0 });
+    wait_until("$path: all connections are closed", sub { streams() == 0 });
 }
 
 # A client that continues to send.
@@ -54,7 +54,7 @@ is(send_raw("POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer
     201, 'a notification is accepted');
 is($stream->next_notification->{payload}{n}, 1, 'a stream ignores bytes after its request');
 $stream->disconnect;
-wait_until('its end is detected', sub { streams() == 0 });
+wait_until('the disconnect is detected', sub { streams() == 0 });
 $stream = Clairon::Test::EventStream->open($relay, 'u1');
 $stream->wait_message('connected');
 $stream->write('x' x 50_000) for 1 .. 4;
@@ -64,11 +64,11 @@ pass('a client that never stops sending is closed');
 
 # Many waiting clients.
 my @many = map { send_raw('GET ' . ($_ % 2 ? '/v1/sse' : '/v1/poll?wait=60') . " HTTP/1.1\r\nHost: x\r\n" . bearer("m$_") . "\r\n") } 1 .. MANY;
-wait_until('all are open', sub { streams() == MANY });
+wait_until('all connections are open', sub { streams() == MANY });
 pass(MANY . ' streams and polls are open');
 is($relay->client('late')->wait_for('connected')->{user}, 'late', 'open streams and polls do not block another client');
 $_->disconnect for @many;
-wait_until('they are closed', sub { streams() == 0 });
+wait_until('the connections are closed', sub { streams() == 0 });
 
 # Many slow bodies: the oldest is rejected for a new one.
 my @slow = map { body('/v1/ack', 100, '{') } 1 .. SLOW;
@@ -84,11 +84,11 @@ $_->disconnect for @slow;
 
 # Many rejected clients that neither continue nor disconnect.
 sub descriptors { my @open = glob '/proc/' . $relay->pid . '/fd/*'; return scalar @open }
-wait_until('they are closed', sub { descriptors() < 100 });
+wait_until('the connections are closed', sub { descriptors() < 100 });
 my $idle = descriptors();
 my @slow_requests = map { send_raw("POST /v1/ack HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n{") } 1 .. SLOW;
 1 until $slow_requests[-1]{bytes} =~ /\r\n\r\n/ || !$slow_requests[-1]->more;
-like($slow_requests[-1]{bytes}, qr/^HTTP\/1\.1 401 /, 'a rejected client gets the response');
+like($slow_requests[-1]{bytes}, qr/^HTTP\/1\.1 401 /, 'a rejected client receives the response');
 cmp_ok(descriptors(), '<=', $idle + 520, 'the relay does not wait for rejected clients');
 $_->disconnect for @slow_requests;
 
@@ -101,7 +101,7 @@ $_->disconnect for @large;
 is(($relay->get('/healthz'))[0], 200, 'the relay continues');
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
-# Complete bodies wait for a store that does not reply: they are not rejected for new ones.
+# Complete bodies wait for a store that does not reply, and are not rejected in favor of new ones.
 my $proxy = Clairon::Test::proxy($store->{socket});
 $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { %conf, 'store.url' => $proxy->url('redis') });
 $proxy->freeze;
@@ -115,7 +115,7 @@ is($waiting[0]->read_response->{status}, 201, 'waiting requests are completed');
 $_->disconnect for @waiting;
 is($relay->stop, 0, 'SIGTERM ends the relay behind a proxy of the store with status 0');
 
-# Over TLS too.
+# The same over TLS.
 SKIP:
 {
     eval { require IO::Socket::SSL; 1 } or skip 'IO::Socket::SSL is not installed', 2;

@@ -18,14 +18,14 @@ sub poll
     return $raw;
 }
 
-# Two simultaneous polls: the one whose token expires is answered first, although its wait is longer.
+# Two simultaneous polls: the one whose token expires ends first, although its wait is longer.
 my $ends  = poll('u1', 60, exp => int(time()) + 3);
 my $other = poll('u2', 8);
 is($other->read_response->{status}, 204, 'a poll with a valid token lasts as long as its wait');
-ok(IO::Select->new($ends->{link})->can_read(0), 'the poll with the expired token was answered before');
+ok(IO::Select->new($ends->{link})->can_read(0), 'the poll with the expired token ended before');
 my $response = $ends->read_response;
 is($response->{status}, 204, 'the poll returns no notifications');
 ok(length $response->{headers}{'clairon-pos'}, 'the poll returns the cursor to resume from');
-is($relay->metric('clairon_gate_streams'), 0, 'no stream is left open');
+is($relay->metric('clairon_gate_streams'), 0, 'no stream remains open');
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 done_testing();

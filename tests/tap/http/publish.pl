@@ -1,4 +1,4 @@
-# Tests that a notification published over HTTP is delivered like one from the WAL, once per key, and has a trace.
+# Tests that a notification published over HTTP is delivered like one from the WAL, is stored once per key, and has a trace.
 use strict;
 use warnings;
 
@@ -35,7 +35,7 @@ my $u2     = $relay->client('u2');
 my $posted = post(to('USER', 'u1', 'u1'));
 is($posted->{status}, 201, 'a notification is accepted');
 my $id = $posted->{json}{id};
-like($id, qr/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/, 'the id is of version 7');
+like($id, qr/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/, 'the id has version 7');
 is($posted->{headers}{location}, "/v1/notifications/$id", 'the response has the location of the trace');
 $_->wait_notifications(1) for $u1, $other;
 my ($notification) = $u1->notifications;
@@ -51,7 +51,7 @@ is_deeply($notification, {
         retry => { ack_required => JSON::false, enabled => JSON::false, attempts => 0, limit => 5, backoff => 'EXPONENTIAL' } },
 }, 'it has the defaults of clairon.notify');
 like((grep { /"id":"$id"/ } map { @{ $_->{raw} } } $u1)[0], qr/"attempts":0,"limit":5,"backoff":"EXPONENTIAL"\}\}\}\}$/,
-    'its JSON ends like that of the decoder');
+    'its JSON ends like the decoder\'s JSON');
 my $all = post({ %{ to('ALL') }, metadata => { priority => 'HIGH', type => 'SYSTEM', source => 's', topic => 't.x', emitter => 'me',
         id => '00000000-0000-0000-0000-000000000000', timestamp => '2001-01-01T00:00:00Z', operation => 'create', expiration => '2999-01-02T03:04:05Z' } });
 $u2->wait_notifications(1);
@@ -71,14 +71,14 @@ is($store->pending, 1, 'with ack_required the notification is pending');
 $u1->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id && $_[0]{n}{routing}{retry}{attempts} == 1 });
 pass('with ack_required the notification is retried until acknowledged');
 $_->ack($id) for $u1, $u2;
-wait_until('two have acknowledged', sub {
+wait_until('two users have acknowledged', sub {
     my %acks = @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) };
     return 2 == grep { $_ > 0 } values %acks;
 });
 my $away = $relay->client('away');
 $away->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id });
 $away->ack($id);
-wait_until('all have acknowledged', sub { $store->pending == 0 });
+wait_until('all users have acknowledged', sub { $store->pending == 0 });
 my $trace = trace($id);
 is($trace->{status}, 200, 'the notification has a trace');
 is($trace->{json}{id}, $id, 'the trace has the id');
@@ -87,9 +87,9 @@ my %stages;
 $stages{ $_->{stage} }++ for @{ $trace->{json}{events} };
 ok($stages{committed} && $stages{stored} && $stages{sent} >= 3 && $stages{acked} == 3 && $stages{retried}, 'the trace has the commit, storage, deliveries, retries and acks')
   or diag(explain($trace->{json}));
-is(trace(uc $id)->{status}, 200, 'the case of the id is ignored');
+is(trace(uc $id)->{status}, 200, 'the id in the path is case-insensitive');
 
-# A group that is known only from tokens, and one with members.
+# A group that occurs only in tokens, and one with members.
 $store->execute('SADD', $store->shared('members:TEAM:red'), 'u1');
 $store->execute('SADD', $store->shared('groups:u1'), 'TEAM:red');
 my $red = to('TEAM', 'red');
@@ -101,24 +101,24 @@ post(to('TEAM', 'blue'));
 $blue->wait_for('msg');
 pass('a user with the group in the token receives it');
 
-# Once per key.
+# One notification per key.
 sub once { my ($key, $text, %options) = @_; return post({ %{ to('USER', 'k1') }, payload => { text => $text } }, headers => { 'Idempotency-Key' => $key }, %options) }
 my $k1  = $relay->client('k1');
 my $one = once('a', 'x');
 is($one->{status}, 201, 'the first request with a key returns 201');
 my $two = once('a', 'x', relay => $second);
 is($two->{status}, 200, 'a repeat on another relay returns 200');
-is($two->{headers}{'idempotency-replayed'}, 'true', 'a repeat is marked as one');
+is($two->{headers}{'idempotency-replayed'}, 'true', 'a repeat is marked as a repeat');
 is($two->{json}{id}, $one->{json}{id}, 'a repeat returns the same id');
 is($one->{headers}{'idempotency-replayed'}, undef, 'a first request is not marked as a repeat');
 is(post(' {"routing": {"audience":{"targets":["k1"],"type":"USER"}}, "payload":{"text":"x"}}', headers => { 'Idempotency-Key' => 'a' })->{status}, 200,
     'equal JSON in another form is a repeat');
 is(once('a', 'y')->{status}, 422, 'another body with that key is rejected');
-is(once('a', 'y', relay => $second)->{status}, 422, 'a relay that knows the key only from the store rejects another body');
+is(once('a', 'y', relay => $second)->{status}, 422, 'a relay that finds the key only in the store rejects another body');
 my $mine = once('a', 'x', sub => 'api2');
 is($mine->{status}, 201, 'another user has separate keys');
-isnt($mine->{json}{id}, $one->{json}{id}, 'another user gets another id');
-is(once('api2:a', 'x', sub => 'x')->{status}, 201, 'user names and keys are separated');
+isnt($mine->{json}{id}, $one->{json}{id}, 'another user receives another id');
+is(once('api2:a', 'x', sub => 'x')->{status}, 201, 'the boundary between user name and key is unambiguous');
 is(once('k' x 255, 'x')->{status}, 201, 'a key of 255 bytes is accepted');
 is(once('k' x 256, 'x')->{status}, 400, 'a key of 256 bytes is rejected');
 is(once('', 'x')->{status}, 400, 'an empty key is rejected');
@@ -142,29 +142,29 @@ is(post(to('ALL'), claims => { publish => JSON::false })->{status}, 403, 'a toke
 is(trace($id, claims => { publish => undef })->{status}, 403, 'a trace requires the claim publish');
 is(trace($id, token => 0)->{status}, 401, 'a trace requires a token');
 is(trace('0190f5c8-1111-7000-8000-000000000001')->{status}, 404, 'an unknown id is not found');
-is(http(GET => "/v1/notifications/$_")->{status}, 404, "the text $_ is not found as an id") for '', 'x', '../healthz', $id . '0';
+is(http(GET => "/v1/notifications/$_")->{status}, 404, "$_ is not found as an id") for '', 'x', '../healthz', $id . '0';
 is(http(GET => '/v1/notifications')->{status}, 405, 'notifications cannot be listed');
 is(http(POST => "/v1/notifications/$id", body => '{}')->{status}, 405, 'a notification cannot be updated');
 is(post(to('ALL'), headers => { 'Content-Length' => 2_000_000 })->{status}, 413, 'a request over 1 MB is rejected');
 sub with { my ($where, $what) = @_; my $body = to('USER', 'u1'); my @path = split /\./, $where; my $last = pop @path;
     my $at = $body; $at = $at->{$_} //= {} for @path; $at->{$last} = $what; return $body }
 for my $case (
-    [ 'a text that is not JSON', 'hello', 'JSON' ], [ 'truncated JSON', '{"payload":', 'JSON' ], [ 'an array', '[]', 'object' ],
+    [ 'a string that is not JSON', 'hello', 'JSON' ], [ 'truncated JSON', '{"payload":', 'JSON' ], [ 'an array', '[]', 'object' ],
     [ 'a body without payload', { routing => to('ALL')->{routing} }, 'payload' ], [ 'a payload that is a number', with(payload => 7), 'payload' ],
     [ 'a body without routing', { payload => {} }, 'routing' ], [ 'a body without audience', { payload => {}, routing => {} }, 'routing.audience.type' ],
     [ 'a body without targets', to('USER'), 'targets' ], [ 'ALL with a target', to('ALL', 'x'), 'targets' ],
-    [ 'a target that is empty', to('USER', 'a', ''), 'index 1' ], [ 'a target too long', to('USER', 'x' x 256), 'index 0' ],
+    [ 'a target that is empty', to('USER', 'a', ''), 'index 1' ], [ 'a target that is too long', to('USER', 'x' x 256), 'index 0' ],
     [ 'a target that is a number', with('routing.audience.targets' => [7]), 'index 0' ],
-    [ 'an invalid audience', to('A B', 'x'), 'type' ], [ 'the audience user in small letters', to('user', 'x'), 'type' ],
+    [ 'an invalid audience', to('A B', 'x'), 'type' ], [ 'the audience user in lower case', to('user', 'x'), 'type' ],
     [ 'an invalid priority', with('metadata.priority' => 'URGENT'), 'priority must be one of HIGH, NORMAL, LOW' ],
     [ 'an invalid type', with('metadata.type' => 'X'), 'type must be one of' ], [ 'an empty source', with('metadata.source' => ''), 'source' ],
-    [ 'a topic too long', with('metadata.topic' => 'x' x 256), 'topic' ],
+    [ 'a topic that is too long', with('metadata.topic' => 'x' x 256), 'topic' ],
     (map { [ "an invalid topic, $_", with('metadata.topic' => $_), 'topic must not contain' ] } 'a*', 'a*b', "a\nb", "a\tb", "a,b", "\x7f"),
     (map { [ "an invalid source, $_", with('metadata.source' => $_), 'source must not contain' ] } 'a*', "a\nb", 'a,b'),
-    (map { [ "a number too big, $_", '{"payload":{"x":' . $_ . '},"routing":{"audience":{"type":"ALL"}}}', 'send numbers beyond 64 bits as strings' ] } '12345678901234567890', '-9223372036854775809', '1e999'),
+    (map { [ "a number that is too large, $_", '{"payload":{"x":' . $_ . '},"routing":{"audience":{"type":"ALL"}}}', 'send numbers beyond 64 bits as strings' ] } '12345678901234567890', '-9223372036854775809', '1e999'),
     (map { [ "the expiration $_", with('metadata.expiration' => $_), 'expiration' ] } 'soon', '2025-02-30T00:00:00Z', '2999-01-01T00:00:00', '2999-01-01T00:00:00+01:00', '2001-01-01T00:00:00Z', '2999-01-01T25:00:00Z', '2999-01-01T00:00:00.Z'),
     [ 'an invalid backoff', with('routing.retry.backoff' => 'NONE'), 'backoff' ], [ 'a negative limit', with('routing.retry.limit' => -1), 'limit' ],
-    [ 'a limit too high', with('routing.retry.limit' => 1001), 'limit' ], [ 'an ack_required that is a text', with('routing.retry.ack_required' => 'yes'), 'ack_required' ],
+    [ 'a limit that is too high', with('routing.retry.limit' => 1001), 'limit' ], [ 'an ack_required that is a string', with('routing.retry.ack_required' => 'yes'), 'ack_required' ],
     [ 'an unknown field', with('extra' => 1), 'extra' ], [ 'an unknown nested field', with('metadata.extra' => 1), 'extra' ],
     [ 'an unknown field in retry', with('routing.retry.extra' => 1), 'extra' ], [ 'routing that is an array', with('routing' => []), 'routing' ],
     [ 'a NUL character', '{"payload":{"x":"\u0000"},"routing":{"audience":{"type":"ALL"}}}', 'JSON' ],

@@ -1,4 +1,4 @@
-# Tests that a 201 that waits for fsync is sent only for a notification that survives a kill of an everysec store.
+# Tests that a 201 that waits for fsync is sent only for a notification that survives a SIGKILL of a store with appendfsync everysec.
 use strict;
 use warnings;
 
@@ -43,22 +43,22 @@ is_deeply([ $again->{status}, $again->{json}{id}, @{ $again->{headers} }{qw(pref
 
 # The store loses a notification before its fsync, as after a kill.
 my $held = begin('c', Prefer => 'wait=10');
-my $entry = wait_until('it is stored', sub { my ($found) = grep { $_->{data} =~ /"key":"c"/ } $store->entries; $found });
+my $entry = wait_until('the notification is stored', sub { my ($found) = grep { $_->{data} =~ /"key":"c"/ } $store->entries; $found });
 ok(!IO::Select->new($held->{link})->can_read(0), 'the response waits for the sync');
 $store->execute('XDEL', $entry->{stream}, $entry->{entry});
 $store->execute('DEL', $_) for grep { /\Q$entry->{id}\E|idempotency:/ } @{ $store->execute('KEYS', '*') };
 my $lost = $held->read_response;
-is($lost->{status}, 503, 'a lost notification gets no 201');
+is($lost->{status}, 503, 'a lost notification does not receive a 201');
 like($lost->{json}{detail}, qr/lost the notification/, 'the problem names the loss');
 my $second = post('c');
 is($second->{status}, 201, 'the same key stores it again') or diag(explain($second));
-isnt($second->{json}{id}, $entry->{id}, 'the notification gets a new id');
+isnt($second->{json}{id}, $entry->{id}, 'the notification has a new id');
 
 # The store stops during the wait.
 $held = begin('d', Prefer => 'wait=10');
-wait_until('it is stored', sub { grep { $_->{data} =~ /"key":"d"/ } $store->entries });
+wait_until('the notification is stored', sub { grep { $_->{data} =~ /"key":"d"/ } $store->entries });
 $store->stop;
-is($held->read_response->{status}, 503, 'a stopped store confirms nothing');
+is($held->read_response->{status}, 503, 'a request is not confirmed while the store is stopped');
 $store->start;
 $relay->wait_ready;
 

@@ -1,4 +1,4 @@
-# Tests that a client above the HTTP request rate, and no other client, is rejected with a Retry-After.
+# Tests that only a client above the HTTP request rate is rejected, with a Retry-After.
 use strict;
 use warnings;
 
@@ -7,7 +7,7 @@ use Clairon::Test::RawSocket;
 use JSON ();
 use Test::More;
 
-# More than the rate allows during the test, even on a slow machine.
+# More requests than the rate allows during the test, even on a slow machine.
 use constant { RATE => 2, MANY => 40 };
 
 my $store = Clairon::Test::store();
@@ -26,7 +26,7 @@ sub send_raw
 sub request { return send_raw(@_)->read_response }
 sub of { my ($user, %claims) = @_; return (Authorization => 'Bearer ' . token(sub => $user, %claims)) }
 
-# Simultaneous requests: how many of each status, and the last 429.
+# Simultaneous requests: the number of each status, and the last 429.
 sub many
 {
     my @responses = map { $_->read_response } map { send_raw(@_) } 1 .. MANY;
@@ -51,7 +51,7 @@ for my $case (
     my ($method, $path, $body, $good) = @$case;
     my @user = of('u' . ++$n, publish => JSON::true);
     my ($count, $rejected) = many($method, $path, $body, @user);
-    cmp_ok($count->{$good}, '>=', RATE, "$path: requests within the rate are answered");
+    cmp_ok($count->{$good}, '>=', RATE, "$path: requests within the rate are accepted");
     is($count->{$good} + ($count->{429} // 0), MANY, "$path: all others are rejected");
     is_deeply([ @{ $rejected->{headers} }{qw(retry-after content-type)} ], [ 1, 'application/problem+json' ], "$path: the rejection has a delay and problem details");
     is(JSON::decode_json($rejected->{body})->{code}, 111, "$path: the rejection has code 111");
@@ -60,13 +60,13 @@ for my $case (
 }
 is($relay->metric('clairon_gate_streams'), 0, 'a rejected poll does not count as a stream');
 
-# Requests without a valid token count by address; IPv6 addresses by /64.
+# Requests without a valid token are counted by address, with IPv6 addresses by /64.
 for my $case ([ 'no token' => GET => '/v1/poll', '', 401 ], [ 'an invalid token' => POST => '/v1/ack', '{}', 401, of('u1', secret => 'x' x 32) ],
     [ 'an unknown path' => GET => '/nothing', '', 404 ], [ 'a wrong method' => PUT => '/v1/ack', '', 405 ], [ 'an invalid ticket' => GET => '/v1/sse?ticket=x', '', 401 ])
 {
     my ($name, $method, $path, $body, $status, @headers) = @$case;
     my ($count, $rejected) = many($method, $path, $body, @headers, 'X-Forwarded-For' => '2001:db8:1:' . ++$n . '::1');
-    cmp_ok($count->{$status}, '>=', RATE, "$name: requests within the rate are answered");
+    cmp_ok($count->{$status}, '>=', RATE, "$name: requests within the rate receive a response");
     is($count->{$status} + ($count->{429} // 0), MANY, "$name: all others are rejected");
     is($rejected->{headers}{'retry-after'}, 1, "$name: the rejection has a delay");
     is(request($method, $path, $body, @headers, 'X-Forwarded-For' => "2001:db8:2:${n}::1")->{status}, $status, 'another network is accepted');
@@ -77,7 +77,7 @@ my $same = request(GET => '/v1/poll?wait=0', '', of('calm'), 'X-Forwarded-For' =
 $rejected_count += $same->{status} == 429;
 ok($same->{status} == 429 || $same->{status} == 204, 'an exhausted network is rejected before its token is checked');
 wait_until('the network is accepted again', sub { my $status = request(GET => '/v1/poll?wait=0', '', of('calm'), 'X-Forwarded-For' => '2001:db8:9::2')->{status}; $rejected_count += $status == 429; $status == 204 });
-is(request(GET => '/v1/poll?wait=0', '', of("each$_"), 'X-Forwarded-For' => '203.0.113.7')->{status}, 204, 'requests with valid tokens do not count by address') for 1 .. 3 * RATE;
+is(request(GET => '/v1/poll?wait=0', '', of("each$_"), 'X-Forwarded-For' => '203.0.113.7')->{status}, 204, 'requests with valid tokens are not counted by address') for 1 .. 3 * RATE;
 
 # Health checks; WebSockets.
 my ($probes) = many(GET => '/healthz', '');

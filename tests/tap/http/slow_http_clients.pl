@@ -43,14 +43,14 @@ for my $n (1 .. 30)
     post($n) == 201 or die "notification $n was not accepted\n";
     push @seen, $good->next_notification->{payload}{n};
 }
-is_deeply(\@seen, [ 1 .. 30 ], 'a client that reads receives everything');
+is_deeply(\@seen, [ 1 .. 30 ], 'a client that reads receives all notifications');
 my $grown = kilobytes() - $before;
-note("grown by $grown kB");
+note("memory grew by $grown kB");
 SKIP: {
     skip 'a sanitizer allocates additional memory', 1 if Clairon::Test::is_sanitized();
     cmp_ok($grown, '<', 45_000, 'clients that do not read use little memory');
 }
-wait_until('they are closed', sub { $relay->metric('clairon_gate_streams') == 1 });
+wait_until('the connections are closed', sub { $relay->metric('clairon_gate_streams') == 1 });
 pass('clients that do not read are closed');
 my $pos = $stalled[0]{id};
 $_->disconnect for @stalled;
@@ -59,14 +59,14 @@ is($reconnected->wait_message('connected')->{resumed}, JSON::true, 'a closed cli
 is_deeply([ map { $reconnected->next_notification->{payload}{n} } 1 .. 30 ], [ 1 .. 30 ], 'a resumed client receives all missed notifications');
 $_->disconnect for $reconnected, $good;
 
-# A large response over a slow connection may take longer than the five seconds allowed without progress.
+# A large response over a slow connection may take longer than the five seconds that are allowed without progress.
 my $slow_reader = Clairon::Test::RawSocket->new($relay);
 $slow_reader->{link} = IO::Socket::IP->new(PeerHost => '127.0.0.1', PeerPort => $relay->{port},
     Sockopts => [ [ SOL_SOCKET, SO_RCVBUF, 4096 ], [ IPPROTO_TCP, TCP_MAXSEG, 536 ] ]) or die "could not connect: $@\n";
 $slow_reader->{link}->blocking(0);
 $slow_reader->write("GET /v1/poll?pos=$pos HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'deaf2') . "\r\n\r\n");
 my ($began, $bytes) = (time(), '');
-wait_until('time has passed', sub {
+wait_until('the time limit has passed', sub {
     sysread $slow_reader->{link}, $bytes, 100, length $bytes;
     return time() - $began > 7;
 });

@@ -85,10 +85,10 @@ my $before = $sse->{comments};
 $sse->wait_message('comment');
 cmp_ok($sse->{comments}, '>', $before, 'comments keep the stream alive');
 ($id) = insert(t => 'u1');
-is(row($sse->next_notification), $id, 'no other user\'s notification is in between');
+is(row($sse->next_notification), $id, 'no other user\'s notification is delivered in between');
 my $pos = $sse->{id};
 $_->disconnect for $sse, $member;
-wait_until('the relay has detected the end', sub { $relay->metric('clairon_gate_streams') == 0 });
+wait_until('the relay has detected the disconnect', sub { $relay->metric('clairon_gate_streams') == 0 });
 my @missed = insert(t => 'u1', 3);
 my $reconnected = Clairon::Test::EventStream->open($second, 'u1', 'Last-Event-ID' => $pos);
 is($reconnected->wait_message('connected')->{resumed}, JSON::true, 'Last-Event-ID resumes, even on another relay');
@@ -100,12 +100,12 @@ $from_sse->wait_notifications(4);
 is_deeply([ map { row($_) } $from_sse->notifications ], [ @missed, $id ], 'a WebSocket accepts that cursor too');
 my $gone = Clairon::Test::EventStream->open($relay, 'u1', 'Last-Event-ID' => 'nonsense.1-1');
 is($gone->wait_message('connected')->{resumed}, JSON::false, 'an unknown cursor is not resumed');
-is($gone->wait_message('gap')->{why}, 'epoch', 'an unknown cursor gets a gap');
+is($gone->wait_message('gap')->{why}, 'epoch', 'an unknown cursor causes a gap');
 $gone->disconnect;
 my $lost = poll('u1', pos => 'nonsense.1-1', wait => 5);
 is(join(' ', map { "$_->{t} $_->{why}" } @{ $lost->{messages} }), 'gap epoch', 'a poll returns a notification immediately');
 ($id) = insert(t => 'u1');
-is(poll('u1', pos => $lost->{pos}, wait => 5)->{rows}, $id, 'the next poll continues from there');
+is(poll('u1', pos => $lost->{pos}, wait => 5)->{rows}, $id, 'the next poll continues from that cursor');
 my $topical = Clairon::Test::EventStream->open($relay, 'u1', ':path' => '/v1/sse?topics=p.due,p.never');
 $topical->wait_message('connected');
 insert(t => 'u1');
@@ -116,7 +116,7 @@ is(row($notification), $due, 'topics of the query select notifications');
 # Acks over HTTP.
 is(ack('u1', $notification->{metadata}{id})->{status}, 204, 'an ack over HTTP is accepted');
 wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
-is_deeply($topical->wait_message('acked')->{ids}, [ $notification->{metadata}{id} ], 'the user\'s connections get the ack');
+is_deeply($topical->wait_message('acked')->{ids}, [ $notification->{metadata}{id} ], 'the user\'s connections receive the ack');
 is(ack('u1', $notification->{metadata}{id})->{status}, 204, 'an ack may be repeated');
 $_->disconnect for $topical, $reconnected;
 $_->close for $ws, $from_sse;
@@ -130,7 +130,7 @@ for my $case (
     is(JSON::decode_json($response->{body})->{code}, 107, "$name is rejected with code 107");
 }
 is(http(POST => '/v1/ack', bearer('u1'))->{status}, 411, 'an ack needs Content-Length');
-is(http(POST => '/v1/ticket', bearer('u1'))->{status}, 200, 'an empty POST needs no length, as curl -X POST sends none');
+is(http(POST => '/v1/ticket', bearer('u1'))->{status}, 200, 'an empty POST needs no Content-Length, because curl -X POST does not send it');
 is(http(POST => '/v1/ticket')->{status}, 401, 'an empty POST needs a token');
 is(http(POST => '/v1/ack', bearer('u1'), 'Transfer-Encoding' => 'chunked', ':body' => "0\r\n\r\n")->{status}, 400, 'a chunked body with a length is rejected');
 is(http(POST => '/v1/ack', bearer('u1'), 'Content-Length' => 2_000_000)->{status}, 413, 'a large body is rejected by its length');
@@ -138,7 +138,7 @@ isnt(http(POST => '/v1/ack', bearer('u1'), 'Content-Length' => '1e3')->{status},
 
 # Polls.
 my $empty = poll('p1', wait => 0);
-is($empty->{status}, 204, 'an empty poll is answered with 204');
+is($empty->{status}, 204, 'an empty poll returns 204');
 ok(defined $empty->{pos}, 'an empty poll returns the cursor to resume from');
 my @rows = insert(t => 'p1', 5);
 my $got = poll('p1', pos => $empty->{pos}, wait => 20);
@@ -147,9 +147,9 @@ is($got->{headers}{'content-type'}, 'application/x-ndjson', 'a poll returns JSON
 my $rows = $got->{rows};
 $rows .= " $got->{rows}" while split(/ /, $rows) < 5 and $got = poll('p1', pos => $got->{pos}, wait => 20);
 is($rows, "@rows", 'a poll returns notifications in order, without duplicates');
-is(poll('p1', pos => $got->{pos}, wait => 0)->{status}, 204, 'the next poll returns nothing');
+is(poll('p1', pos => $got->{pos}, wait => 0)->{status}, 204, 'the next poll returns no notifications');
 @rows = insert(t => 'p1', 10);
-wait_until('the relay has read them', sub { $store->entries >= $next });
+wait_until('the relay has read the notifications', sub { $store->entries >= $next });
 my @all;
 my $at = $got->{pos};
 for (1 .. 20)
@@ -169,7 +169,7 @@ $socket->close;
 
 is(poll('p1', pos => '', wait => 0)->{status}, 204, 'an empty cursor counts as none');
 
-# A poll with wait=0 is answered before the next periodic pass over all connections, which reports expiring tokens.
+# A poll with wait=0 returns before the next periodic pass over all connections, which reports expiring tokens.
 my $is_prompt = 0;
 for (1 .. 20)
 {
@@ -180,12 +180,12 @@ for (1 .. 20)
     $expiring->disconnect;
     last if $is_prompt;
 }
-ok($is_prompt, 'a poll with wait=0 is answered immediately');
+ok($is_prompt, 'a poll with wait=0 returns immediately');
 
 # A poll that waits.
 my $waiting = Clairon::Test::RawSocket->new($relay);
 $waiting->write("GET /v1/poll?pos=$at&wait=30 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'p1') . "\r\n\r\n");
-wait_until('it is open', sub { $relay->metric('clairon_gate_streams') == 1 });
+wait_until('the poll is open', sub { $relay->metric('clairon_gate_streams') == 1 });
 insert(t => 'p2');
 ($id) = insert(t => 'p1');
 my $response = $waiting->read_response;
@@ -195,7 +195,7 @@ $at = $response->{headers}{'clairon-pos'};
 
 # With ack_required: delivered once per ack timeout, even with more than a page pending.
 my @due = insert(due => 'p1', 8);
-wait_until('they are pending', sub { $store->pending == 8 });
+wait_until('the notifications are pending', sub { $store->pending == 8 });
 my (%times, @ids);
 for (1 .. 10)
 {
@@ -210,9 +210,9 @@ my $first = poll('p1', max => 100, wait => 5);
 is(join(' ', sort { $a <=> $b } split / /, $first->{rows}), "@due", 'a poll without a cursor returns all pending notifications');
 is(ack('p1', @ids)->{status}, 204, 'acks of all notifications are accepted');
 wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
-is(poll('p1', wait => 0)->{status}, 204, 'no notification is left');
+is(poll('p1', wait => 0)->{status}, 204, 'no notification remains');
 my @many = insert(due => 'p4', 150);
-wait_until('they are pending', sub { $store->pending == 150 });
+wait_until('the notifications are pending', sub { $store->pending == 150 });
 my ($seen, $cursor) = ({}, undef);
 for (1 .. 10)
 {
@@ -221,7 +221,7 @@ for (1 .. 10)
     $seen->{$_}++ for split / /, $part->{rows};
     $cursor = $part->{pos};
 }
-is_deeply($seen, { map { $_ => 1 } @many }, 'more than an in-flight window is delivered poll by poll, without acks');
+is_deeply($seen, { map { $_ => 1 } @many }, 'notifications beyond the in-flight window are delivered poll by poll, without acks');
 
 my $narrow = poll('p1', pos => $empty->{pos}, topics => 'p.nothing,p.never*', wait => 0);
 is($narrow->{status}, 204, 'topics exclude other notifications from a poll');
@@ -282,8 +282,8 @@ is(http(POST => '/v1/ticket', 'Content-Length' => 0)->{status}, 401, 'a ticket r
 # A token that expired before the ticket was used.
 my $ends = time() + 2;
 $ticket = ticket('t2', exp => $ends);
-wait_until('the token expires', sub { time() > $ends });
-is(http(GET => "/v1/sse?ticket=$ticket->{ticket}")->{json}{code}, 109, 'the ticket of an expired token reports that');
+wait_until('the token has expired', sub { time() > $ends });
+is(http(GET => "/v1/sse?ticket=$ticket->{ticket}")->{json}{code}, 109, 'the ticket of an expired token is rejected with the reason');
 
 # A ticket and a token together are ambiguous.
 $ticket = ticket('t3');
@@ -306,7 +306,7 @@ like($same->{headers}{'access-control-allow-headers'}, qr/authorization/, 'the r
 is(http(OPTIONS => '/v1/ack', Origin => 'http://evil.example')->{status}, 403, 'other origins are rejected');
 my $foreign = http(GET => '/v1/poll?wait=0', bearer('u1'), Origin => 'http://evil.example');
 is($foreign->{status}, 403, 'another origin with a token is rejected');
-is($foreign->{headers}{'access-control-allow-origin'}, undef, 'another origin gets no CORS headers');
+is($foreign->{headers}{'access-control-allow-origin'}, undef, 'another origin receives no CORS headers');
 is(http(GET => '/v1/poll?wait=0', bearer('u1'), Origin => 'http://127.0.0.1:1')->{headers}{'access-control-allow-origin'},
     'http://127.0.0.1:1', 'a page of the same host can read the response');
 
@@ -321,12 +321,12 @@ my $drained = Clairon::Test::EventStream->open($relay, 'u1');
 $drained->wait_message('connected');
 my $polling = Clairon::Test::RawSocket->new($relay);
 $polling->write("GET /v1/poll?wait=30 HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'p9') . "\r\n\r\n");
-wait_until('both are open', sub { $relay->metric('clairon_gate_streams') >= 2 });
+wait_until('the stream and the poll are open', sub { $relay->metric('clairon_gate_streams') >= 2 });
 kill TERM => $relay->pid;
 ($bye) = grep { $_->{t} eq 'bye' } $drained->wait_end;
 is($bye->{code}, 4201, 'a drain sends bye on SSE');
 ok(defined $bye->{in}, 'the bye has a reconnect delay');
-is($polling->read_response->{status}, 503, 'a drain answers a waiting poll with 503');
+is($polling->read_response->{status}, 503, 'a drain ends a waiting poll with 503');
 is($relay->wait_end(10), 0, 'SIGTERM ends the relay with status 0');
 
 # Without the store.

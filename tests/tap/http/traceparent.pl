@@ -1,4 +1,4 @@
-# Tests that the trace context of a notification reaches its receivers and appears in logs and in the trace of the notification.
+# Tests that the trace context of a notification reaches its recipients and appears in logs and in the trace of the notification.
 use strict;
 use warnings;
 
@@ -56,7 +56,7 @@ $u1->ack($kept);
 wait_until('the notification is acknowledged', sub { $store->pending == 0 });
 $seen = () = $u1->notifications;
 
-# Text mode has the same JSON.
+# Text mode prints the same JSON.
 $pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('text', 'clairon')});
 notify("SET LOCAL clairon.traceparent = '$given'");
 is(next_notification()->{metadata}{traceparent}, $given, 'a slot in text mode does not change the trace');

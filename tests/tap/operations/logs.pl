@@ -35,7 +35,7 @@ for my $format (sort keys %fault_of)
     $relay->get('/v1/poll', Authorization => "Bearer $secret.x");
     $relay->get("/v1/ws?ticket=x%0aforged", Authorization => "x\ty");
     $store->restart;
-    wait_until('the store is back', sub { ($relay->get('/readyz'))[0] == 200 });
+    wait_until('the store is ready', sub { ($relay->get('/readyz'))[0] == 200 });
     my $mark = $relay->log_mark;
     wait_until('the feed is terminated', sub { $pg->safe_psql('postgres',
         "SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = 'of_$format' AND active") });
@@ -77,18 +77,18 @@ for my $workers (1, 2)
         die "/healthz: $status" if $status != 200;
         return $relay->metric('clairon_log_lines_lost_total') >= 10;
     });
-    pass("$workers workers: they serve while the log is not read, and count lost lines");
+    pass("$workers workers: the relay serves while the log is not read, and counts lost lines");
     empty();
     my $text = '';
     my $loss = qr/^component=log level=warn time=\S+ msg="log lines lost: .*" count=[1-9]\d*\n(?=component=)/m;
     wait_until('the loss is logged', sub { kill HUP => $relay->pid; ($text .= empty()) =~ $loss });
-    pass('the reader gets the number of lost lines');
+    pass('the log has the number of lost lines');
     fill();
     is($relay->stop, 0, 'SIGTERM ends the workers while the log is not read');
     empty();
 }
 
-# Every command has a usage text.
+# Every command has a usage message.
 for my $command ([], map { [$_] } qw(relay doctor token errors trace))
 {
     my ($out, $err) = ('', '');

@@ -22,7 +22,7 @@ sub notify
 sub value { return $relay->metric($_[0]) // 0 }
 sub has { my ($name, $count) = @_; return wait_until("$name is $count", sub { value($name) == $count }) }
 
-# One acknowledged, one exhausted, one pending.
+# One notification is acknowledged, one exhausted, one pending.
 my $secret = 'somebody-secret';
 my ($one, $two) = map { $relay->client($_) } $secret, 'other';
 my $id = notify($secret, q{ack_timeout => '1 hour'});
@@ -45,7 +45,7 @@ for my $script (qw(ingest report ack due other))
     cmp_ok(value(qq{clairon_store_script_seconds_count{script="$script"}}), '>', 0, "script $script has durations");
 }
 wait_until('its age grows', sub { value('clairon_pending_oldest_seconds') > 0.1 });
-cmp_ok(value('clairon_sent_seconds_sum'), '<', 2 * (time() - $^T), 'times are those of this test');
+cmp_ok(value('clairon_sent_seconds_sum'), '<', 2 * (time() - $^T), 'times are within this test');
 my ($status, $text) = $relay->get('/metrics');
 is($status, 200, 'one response contains all metrics');
 unlike($text, qr/\Q$secret\E|\Q$id\E/, 'metrics contain no users and no ids');
@@ -115,14 +115,14 @@ cmp_ok(scalar(@names), '>', 10, 'alerts are defined');
 is_deeply([ grep { $book !~ /^### \Q$_\E$/m } @names ], [], 'OPERATIONS.md explains each alert');
 is_deeply([ grep { my $name = lc; $alerts !~ /runbook: "OPERATIONS\.md#$name"/ } @names ], [], 'each alert links to its section');
 
-# Metrics that the pages mention exist; other names there are roles.
+# Metrics that the pages mention exist; other names with this prefix are roles.
 my %mentioned = map { $_ => 1 } map { slurp_file("$top/$_") =~ /\b(clairon_[a-z_]*[a-z])\b/g }
   qw(README.md docs/REFERENCE.md docs/STORE.md docker/OPERATIONS.md client/PROTOCOL.md decoder/FRAMES.md);
 delete @mentioned{qw(clairon_app clairon_relay)};
 cmp_ok(scalar(keys %mentioned), '>', 3, 'the pages name more than three metrics');
 is_deeply([ sort grep { !$kind{$_} && !$kind{s/_(bucket|sum|count)$//r} } keys %mentioned ], [], 'the metrics of the pages are exported');
 
-# promtool: the installed one, or the one of Debian's package without installing it.
+# promtool: the installed program, or the one in Debian's package without installing it.
 sub promtool
 {
     return 'promtool' if system('command -v promtool >/dev/null') == 0;

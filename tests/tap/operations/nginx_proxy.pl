@@ -1,4 +1,4 @@
-# Tests two relays behind nginx with docker/nginx.conf: all transports work, and a rolling restart loses nothing.
+# Tests two relays behind nginx with docker/nginx.conf: all transports work, and a rolling restart loses no notification.
 use strict;
 use warnings;
 
@@ -79,7 +79,7 @@ like($polled->body, qr/"said":"hello"/, 'polls work');
 is($agent->post("$url/v1/ack" => \%bearer => json => { ids => [ $response->json->{id} ] })->result->code, 204,
     'acks work');
 
-# Our client, while the relays are restarted in turn.
+# The client, while the relays are restarted in turn.
 my @pages = map { Clairon::Test::page(name => "page$_", websocket => 1, url => "$url/v1/ws",
         token => token(sub => "u$_")) } 1 .. 3;
 for my $page (@pages) { wait_until('a page is open', sub { ($page->state->{state} // '') eq 'open' }) }
@@ -92,8 +92,8 @@ for my $turn (1 .. TURNS)
         is($relay->stop, 0, "turn $turn: a relay drains");
         $relay->start;
         $relay->wait_ready;
-        # A rolling restart: the next relay is restarted once nginx uses this one again.
-        wait_until('nginx uses it again', sub {
+        # A rolling restart: the next relay is restarted after nginx uses this one again.
+        wait_until('nginx uses the relay again', sub {
             my $by = $agent->get("$url/v1/poll?wait=0" => \%bearer)->result->headers->header('Upstream');
             ($by // '') =~ /:$relay->{port}$/ });
         wait_until('more rows arrive', sub { $pages[0]->rows > $seen });
@@ -102,7 +102,7 @@ for my $turn (1 .. TURNS)
 $pg->safe_psql('postgres', 'INSERT INTO enough VALUES (true)');
 ok($writer->finish, 'rows were written during the restarts');
 my $rows = $pg->safe_psql('postgres', 'SELECT count(*) FROM t');
-note("$rows rows");
+note("$rows rows are written");
 for my $i (1 .. 3)
 {
     my $page = $pages[ $i - 1 ];
@@ -113,7 +113,7 @@ for my $i (1 .. 3)
 }
 wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
 my %stored = map { $_->{id} => 1 } $store->entries;
-is(scalar keys %stored, $rows + 1, 'each row was stored');
+is(scalar keys %stored, $rows + 1, 'each row is stored');
 kill TERM => $_->pid for @pages;
 $_->wait_end for @pages;
 

@@ -35,7 +35,7 @@ sub datagrams_until
 my $pg    = Clairon::Test::postgresql('main');
 my $store = Clairon::Test::store();
 
-# From here on both use sd_notify.
+# From here on, both processes use sd_notify.
 $ENV{NOTIFY_SOCKET} = $path;
 $ENV{WATCHDOG_USEC} = 4_000_000;
 my $relay = Clairon::Test::relay($pg, $store, wait => 0, conf => { 'gate.drain' => '2s' });
@@ -52,7 +52,7 @@ is($relay->stop, 0, 'the stopped relay drains');
 is((datagrams_until(qr/STOPPING/))[-1], "STOPPING=1\nEXTEND_TIMEOUT_USEC=12000000",
     'the stop is announced with its timeout');
 
-# A WATCHDOG_PID of another process: that watchdog's interval passes many times in this test.
+# A WATCHDOG_PID of another process: the interval of that watchdog passes many times in this test.
 @ENV{qw(WATCHDOG_PID WATCHDOG_USEC)} = ($$, 2000);
 $relay->start;
 datagrams_until(qr/READY/);
@@ -62,18 +62,18 @@ ok(!grep({ /WATCHDOG/ } datagrams_until(qr/STOPPING/)), 'the watchdog of another
 delete $ENV{WATCHDOG_PID};
 $ENV{WATCHDOG_USEC} = 4_000_000;
 
-# Several workers: one sender.
+# Several workers, of which only one process sends.
 $relay->configure('gate.workers' => 2);
 $relay->start;
 datagrams_until(qr/READY/);
 $relay->wait_ready;
 datagrams_until(qr/^WATCHDOG=1$/);
-my @workers = wait_until('both run', sub { my @all = children($relay->pid); @all == 2 ? \@all : undef })->@*;
+my @workers = wait_until('both workers run', sub { my @all = children($relay->pid); @all == 2 ? \@all : undef })->@*;
 kill STOP => $workers[1];
 $relay->wait_for_log(qr/worker does not respond, killing it" pid=$workers[1].*worker was killed, starting another" pid=$workers[1] signal=9/s);
 wait_until('a new worker runs', sub { 2 == grep { $_ != $workers[1] } children($relay->pid) });
 ok(scalar(grep { $_ == $workers[0] } children($relay->pid)), 'only the stuck worker is replaced');
-# All of them are paused, as with a suspended machine, for longer than the watchdog of a worker.
+# All workers are paused, as with a suspended machine, for longer than a worker's watchdog interval.
 @workers = children($relay->pid);
 kill STOP => $relay->pid, @workers;
 my $until = time + 6;
@@ -90,7 +90,7 @@ datagrams_until(qr/RELOADING/);
 datagrams_until(qr/READY/);
 $relay->stop;
 is_deeply([ grep { !/^WATCHDOG=1$/ } datagrams_until(qr/STOPPING/) ], ["STOPPING=1\nEXTEND_TIMEOUT_USEC=12000000"],
-    'with several workers only the supervisor sends');
+    'with several workers, only the supervisor sends');
 
 # A missing service manager does not stop the relay.
 $ENV{NOTIFY_SOCKET} = scratch() . '/nobody';

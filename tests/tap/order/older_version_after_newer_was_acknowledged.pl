@@ -1,5 +1,5 @@
-# Tests a row whose newer version another device acknowledged: no session then receives an older version as a first
-# delivery.
+# Tests a row whose newer version another device has acknowledged: no session then receives an older version as a
+# first delivery.
 use strict;
 use warnings;
 
@@ -31,9 +31,9 @@ sub deliver_plain { my ($client) = @_;
     $pg->safe_psql('postgres', 'INSERT INTO plain VALUES (' . ++$last . ')');
     my $id = $last;
     return $client->run_until('a plain row arrives', sub { grep { $_->{metadata}{source} eq 'plain' && $_->{payload}{after}{id} == $id } $client->notifications }) }
-sub pending_is { my ($count) = @_; return wait_until("$count are pending", sub { $store->pending == $count }) }
+sub pending_is { my ($count) = @_; return wait_until("$count notifications are pending", sub { $store->pending == $count }) }
 
-# Older versions that followed newer ones without being marked as retries.
+# Older versions that followed newer ones without a retry mark.
 sub faults
 {
     my ($client) = @_;
@@ -47,7 +47,7 @@ sub faults
     return "@faults";
 }
 
-# A full in-flight window with queued rows, one of which another device acknowledges while this one is disconnected.
+# A full in-flight window with queued rows; another device acknowledges one of them while this one is disconnected.
 for my $relay (@relays)
 {
     my $user = "u$last";
@@ -69,13 +69,13 @@ for my $relay (@relays)
     ack($desktop, "$row.1");
     pending_is(0);
     deliver_plain($desktop);
-    is(faults($desktop), '', 'no older version is delivered first after a newer one');
+    is(faults($desktop), '', 'no older version is delivered as the first one after a newer one');
     is(received($desktop), "$first.1 $row.1", 'rows acknowledged by another device do not overtake queued rows');
     like($desktop->gaps, qr/^shed( shed)*$/, 'gaps are announced');
     $_->close for $phone, $desktop;
 }
 
-# A new session has more rows in the inbox than its in-flight window holds.
+# A new session has more rows in the inbox than its in-flight window allows.
 {
     my $phone = $relays[0]->client('new');
     my ($first, $row) = insert('new', 2);
@@ -92,13 +92,13 @@ for my $relay (@relays)
     ack($desktop, "$row.1");
     pending_is(0);
     deliver_plain($desktop);
-    is(faults($desktop), '', 'this also holds for a session with an inbox larger than its in-flight window');
+    is(faults($desktop), '', 'no older version is delivered first to a session with an inbox larger than its in-flight window');
     is(received($desktop), "$first.1 $row.1", 'later rows do not overtake the inbox');
     is($desktop->gaps, 'shed', 'skipped rows are announced as a gap');
     $_->close for $phone, $desktop;
 }
 
-# A user who rejoins a group receives its pending rows after a newer version that another group received.
+# A user who rejoins a group receives its pending rows after a newer version that another group has received.
 {
     $pg->safe_psql('postgres', q{
         CREATE TABLE teams (id int PRIMARY KEY, version int, team text);

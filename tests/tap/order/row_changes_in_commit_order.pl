@@ -19,7 +19,7 @@ my $relay = Clairon::Test::relay($pg, $store, conf => { 'delivery.ack_timeout' =
 $pg->safe_psql('postgres', "INSERT INTO $_ SELECT i, 0 FROM generate_series(1, ${\ROWS}) i") for qw(t hurry);
 wait_until('the rows are stored', sub { $store->entries == 2 * ROWS });
 
-# Acknowledges every other notification, which causes retries; one user reconnects after each tenth, one never.
+# Acknowledges every other notification, which causes retries. One user reconnects after every tenth notification, one never.
 my %first;    # first deliveries of each user
 sub process
 {
@@ -48,7 +48,7 @@ close $file;
 my $writer = Clairon::Test::writer($pg, $changes);
 my $rounds = 0;
 sub is_complete { my ($user) = @_; return 2 * CHANGES == grep { $_->{metadata}{operation} eq 'update' } @{ $first{$user}{order} // [] } }
-wait_until('all are complete', sub {
+wait_until('all notifications are complete', sub {
     for my $user (keys %client)
     {
         my $ticks = 0;
@@ -63,7 +63,7 @@ wait_until('all are complete', sub {
         $client{comes} = $relay->client('comes', pos => $pos);
         $at{comes} = 0;
     }
-    # A user with a small in-flight window gets the rest as the acks arrive.
+    # A user with a small in-flight window receives the remaining notifications as the acks arrive.
     $client{narrow}->ack(map { $_->{metadata}{id} } grep { $_->{routing}{retry}{ack_required} } $client{narrow}->notifications) if $rounds % 3 == 0;
     return 3 == grep { is_complete($_) } keys %client;
 });
@@ -80,6 +80,6 @@ for my $user (sort keys %client)
     is_deeply(\@wrong, [], "$user receives each row's changes in commit order");
 }
 my $retries = grep { defined $_->{retry_users} } $store->entries;
-cmp_ok($retries, '>', 0, "this includes $retries retries in between");
+cmp_ok($retries, '>', 0, "the order holds with $retries retries in between");
 
 done_testing();

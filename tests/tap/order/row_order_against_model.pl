@@ -1,8 +1,8 @@
 # Tests, with random devices, in-flight windows, acks, retries and relays, that a row's changes are first delivered in
-# commit order and that nothing is lost.
+# commit order and that no notification is lost.
 #
 # Each seed is a user with a few rows, several devices and a separate random sequence; many users run in parallel on
-# the same servers. CLAIRON_ORDER_SEED=n repeats from seed n, CLAIRON_ORDER_SEEDS=n sets their number,
+# the same servers. CLAIRON_ORDER_SEED=n starts at seed n, CLAIRON_ORDER_SEEDS=n sets the number of seeds,
 # CLAIRON_ORDER_STEPS=n their length. CLAIRON_TEST_SHARDS=4 splits the store.
 use strict;
 use warnings;
@@ -36,7 +36,7 @@ my $store = Clairon::Test::store();
 my %conf  = (conf => { 'delivery.ack_timeout' => '700ms', 'delivery.backoff_base' => '50ms', 'delivery.backoff_cap' => '500ms' });
 my @relays = (Clairon::Test::relay($pg, $store, %conf), Clairon::Test::relay(undef, $store, roles => 'gate', %conf));
 my $agent  = Mojo::UserAgent->new(connect_timeout => 60, request_timeout => 60);
-my $stopped;    # a relay that receives everything late
+my $stopped;    # a relay that receives all notifications late
 
 my ($commit, $row) = (0, 0);
 my $sql = '';
@@ -68,7 +68,7 @@ sub new_world
     return $world;
 }
 
-# A new row, or a new version of one; sometimes also for another user, whose stream may be in another shard.
+# A new row, or a new version of a row; sometimes also for another user, whose stream may be in another shard.
 sub change_row
 {
     my ($world) = @_;
@@ -169,7 +169,7 @@ sub post
     return $acknowledge && $acknowledge->code =~ /^20/;
 }
 
-# Connects usually with the newest cursor, sometimes with an older one or none. Without a cursor, the model does not
+# Usually connects with the newest cursor, sometimes with an older one or none. Without a cursor, the model does not
 # count earlier notifications as missed.
 sub connect_device
 {
@@ -202,7 +202,7 @@ sub enlarge_window
     return is_connected($device) ? $device->{client}->send({ t => 'subscribe', r => 1, topics => ['*'] }) : undef;
 }
 
-# The last messages of a closing connection were received too.
+# The last messages of a closing connection have also been received.
 sub disconnect_device
 {
     my ($device) = @_;
@@ -296,7 +296,7 @@ sub redrive_all
 
 sub inbox_size { my ($world) = @_; my $count = 0; $count += $store->execute('ZCARD', $_) for $store->keys("inbox:$world->{user}"); return $count }
 
-# At the end all devices connect and acknowledge everything; a last row follows all others.
+# At the end all devices connect and acknowledge all notifications; a last row follows all others.
 sub end_worlds
 {
     my (@worlds) = @_;

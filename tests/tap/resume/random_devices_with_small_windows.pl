@@ -29,7 +29,7 @@ my @relays = (Clairon::Test::relay($pg, $store, %conf), map { Clairon::Test::rel
 my $agent  = Mojo::UserAgent->new(connect_timeout => 60, request_timeout => 60);
 
 my $newest = 0;
-my (%row_of, %owner); # by notification id: the owner of its row, if that is one user
+my (%row_of, %owner); # by notification id: the owner of its row, if the row has only one user
 # The third device of each user polls.
 my @devices = map { my $user = "u$_"; map { { user => $user, is_poll => $_ == 3, excused => 0, gaps => 0, to_ack => [] } } 1 .. 3 } 1 .. 3;
 
@@ -171,7 +171,7 @@ sub run_loops
     return;
 }
 
-# At the end all devices connect and acknowledge everything. New rows then follow everything that is queued.
+# At the end all devices connect and acknowledge all notifications. New rows then follow all queued ones.
 wait_until('all notifications are acknowledged', sub {
     for my $device (@devices)
     {
@@ -193,7 +193,7 @@ wait_until('all clients have received the last row', sub {
 });
 for my $device (@devices)
 {
-    is(join(' ', missing($device)), '', "a device of $device->{user} receives everything except announced gaps");
+    is(join(' ', missing($device)), '', "a device of $device->{user} receives all notifications except announced gaps");
 }
 my $gaps = 0;
 $gaps += $_->{gaps} for @devices;

@@ -1,5 +1,5 @@
-# A device with a full in-flight window reconnects with the cursor of a notification that bypassed its queue. Tests that
-# it receives the queued ones, or a gap for those that another device acknowledged.
+# Tests that a device that has a full in-flight window and reconnects with the cursor of a notification that bypassed
+# its queue receives the queued notifications, or a gap for those that another device acknowledged.
 use strict;
 use warnings;
 
@@ -24,7 +24,7 @@ sub ack { my ($client, @rows) = @_;
     my %is = map { $_ => 1 } @rows;
     return $client->ack(map { $_->{metadata}{id} } grep { $_->{metadata}{source} eq 't' && $is{ $_->{payload}{after}{id} } } $client->notifications) }
 
-# Six rows for a user whose desktop has an in-flight window of two, and one row for all that bypasses them.
+# Six rows for a user whose desktop has an in-flight window of two, and one row for ALL that bypasses them.
 sub disconnect_with_full_window
 {
     my ($user, %args) = @_;
@@ -48,7 +48,7 @@ sub poll { my ($from) = @_;
         Authorization => 'Bearer ' . Clairon::Test::token(sub => 'u4')) }
 sub all_acked { return wait_until('all notifications are acknowledged', sub { $store->pending == 0 }) }
 
-# Nothing is acknowledged during the absence.
+# No row is acknowledged during the absence.
 my ($phone, $pos, $from) = disconnect_with_full_window('u1');
 my $desktop = $relays[0]->client('u1', win => 2, pos => $pos);
 is($desktop->wait_for('connected')->{resumed}, JSON::true, 'a reconnecting device resumes');
@@ -61,7 +61,7 @@ all_acked();
 is_deeply([ rows($desktop) ], [ $from .. $from + 5 ], 'the device receives the queued rows in order');
 $pg->safe_psql('postgres', 'INSERT INTO plain VALUES (1000)');
 $desktop->run_until('the row without ack_required arrives', sub { rows($desktop, 'plain') });
-is($desktop->gaps, '', 'the device gets no gap');
+is($desktop->gaps, '', 'the device receives no gap');
 unlike($desktop->pos, qr/~/, 'the cursor then records no queued rows');
 $_->close for $desktop, $phone;
 
@@ -91,7 +91,7 @@ for my $i (0, 1, 2)
     $desktop = $relays[$i % 2]->client("u3$i", win => 2, pos => $pos);
     is($desktop->wait_for('connected')->{resumed}, JSON::false, 'a session with a loss is not resumed');
     $desktop->run_until('the gap arrives', sub { $desktop->gaps });
-    is($desktop->gaps, 'shed', 'a session with a loss gets a gap');
+    is($desktop->gaps, 'shed', 'a session with a loss receives a gap');
     $desktop->run_until('the unacknowledged rows arrive', sub { rows($desktop) == 2 });
     ack($desktop, rows($desktop));
     $desktop->run_until('two more rows arrive', sub { rows($desktop) == 4 });
@@ -100,7 +100,7 @@ for my $i (0, 1, 2)
     ack($desktop, rows($desktop));
     all_acked();
     is_deeply([ rows($desktop) ], [ map { $from + $_ } 0 .. 2, 4, 5 ], 'a session with a loss receives the remaining rows');
-    is($desktop->gaps, 'shed', 'a session with a loss gets one gap');
+    is($desktop->gaps, 'shed', 'a session with a loss receives one gap');
     $_->close for $desktop, $phone;
 }
 

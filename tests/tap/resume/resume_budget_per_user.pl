@@ -1,5 +1,5 @@
-# Tests that the pages that one user's sessions read from the store to resume are limited, without a loss or a delay
-# for other users.
+# Tests that the number of pages that one user's sessions read from the store to resume is limited, without a loss
+# or a delay for other users.
 use strict;
 use warnings;
 
@@ -18,12 +18,12 @@ my $feed  = Clairon::Test::relay($pg, $store);
 my ($before) = map { my $pos = $_->pos; $_->close; $pos } $feed->client('u1');
 $pg->safe_psql('postgres', 'INSERT INTO t SELECT i, repeat(md5(i::text), ' . ROW_BYTES / 32 . ') FROM generate_series(1, ' . ROWS . ') i');
 $pg->safe_psql('postgres', qq{SELECT clairon.notify('USER', '{$_}', '{"mark": "behind"}')}) for qw(greedy modest);
-wait_until('all are stored', sub { $store->stored == ROWS + 2 });
+wait_until('all notifications are stored', sub { $store->stored == ROWS + 2 });
 
 # This relay starts after the notifications: its replay buffer is empty.
 my $relay = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'delivery.resume_pages' => BUDGET });
 my $modest = $relay->client('modest', pos => $before);
-$modest->run_until('it has resumed', sub { of_mark($modest, 'behind') });
+$modest->run_until('the session has resumed', sub { of_mark($modest, 'behind') });
 my $pages = $relay->metric('clairon_resume_pages_total');
 cmp_ok($pages, '>', 2 * ROWS * ROW_BYTES / 300_000, "a resume reads $pages pages, although none is for its user");
 is($relay->metric('clairon_resume_waits_total'), 0, 'a single resume never waits');
@@ -36,16 +36,16 @@ $_->run_until('a session of a user without budget waits', sub { $relay->metric('
 my $has_all = sub { return @greedy == grep { of_mark($_, 'behind') } @greedy };
 ok(!$has_all->(), 'a user without budget waits');
 $modest = $relay->client('modest', pos => $before);
-$modest->run_until('it has resumed', sub { of_mark($modest, 'behind') });
-ok(!$has_all->(), 'another user does not wait for them');
+$modest->run_until('the session has resumed', sub { of_mark($modest, 'behind') });
+ok(!$has_all->(), 'another user does not wait for these sessions');
 my $late = $relay->client('greedy', pos => $before);
 ok(!$late->wait_for('connected')->{resumed}, 'an additional session of that user is not marked as resumed');
-ok(!$has_all->(), 'it is connected before the budget suffices for all');
+ok(!$has_all->(), 'the session is connected before the budget is sufficient for all');
 $late->close;
 pop(@greedy)->close for 1, 2;
 $greedy[0]->run_until('all have resumed', $has_all);
-is($_->gaps, '', 'a delayed session loses nothing') for @greedy;
+is($_->gaps, '', 'a delayed session loses no notification') for @greedy;
 is(scalar(of_mark($_, 'behind')), 1, 'a delayed session receives no duplicates') for @greedy;
-cmp_ok($relay->metric('clairon_resume_pages_total'), '<=', $pages * ($wanted + 2), 'no page was read without need');
+cmp_ok($relay->metric('clairon_resume_pages_total'), '<=', $pages * ($wanted + 2), 'no unneeded page was read');
 
 done_testing();

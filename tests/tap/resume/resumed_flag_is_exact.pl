@@ -1,5 +1,5 @@
-# Tests that `resumed` is true exactly if nothing was lost, and that a client that connects during a store failure
-# waits.
+# Tests that `resumed` is true if and only if no notification was lost, and that a client that connects during a
+# store failure waits.
 use strict;
 use warnings;
 
@@ -34,17 +34,17 @@ sub resume
 sub wait_expired { my ($id) = @_;
     my ($entry) = grep { $_->{id} eq $id } $store->entries;
     my ($end) = JSON::decode_json($entry->{data})->{metadata}{expiration} // die "no end\n";
-    wait_until('it has expired', sub { $pg->safe_psql('postgres', "SELECT now() > '$end'") eq 't' }) }
+    wait_until('the notification has expired', sub { $pg->safe_psql('postgres', "SELECT now() > '$end'") eq 't' }) }
 
 my $pos = $relay->client('u1')->pos;
 my $foreign = notify('u2', ttl => '300 milliseconds');
 my $first   = notify('u1', topic => 'kept');
-wait_until('both are stored', sub { $store->entries == 2 });
+wait_until('both notifications are stored', sub { $store->entries == 2 });
 wait_expired($foreign);
-is_deeply(resume($relay, 'u1', $pos, $first), [ 'whole', '' ], 'another user\'s loss does not count');
+is_deeply(resume($relay, 'u1', $pos, $first), [ 'whole', '' ], 'another user\'s loss does not count as a loss');
 my $short = notify('u1', ttl => '300 milliseconds', topic => 'short');
 my $last  = notify('u1', topic => 'kept');
-wait_until('all are stored', sub { $store->entries == 4 });
+wait_until('all notifications are stored', sub { $store->entries == 4 });
 wait_expired($short);
 is_deeply(resume($relay, 'u1', $pos, $last), [ 'not whole', 'expired' ], 'an expired notification is a loss with a gap');
 is_deeply(resume($relay, 'u1', $pos, $last, topics => ['kept']), [ 'whole', '' ], 'an expired notification of another topic does not count as a loss');
@@ -56,28 +56,28 @@ my $behind = $all->pos;
 $all->close;
 is_deeply(resume($relay, 'u1', $behind, notify('u1')), [ 'whole', '' ], 'a cursor after the loss resumes');
 
-# Beyond the replay buffer: from the store.
+# Cursors older than the replay buffer are resumed from the store.
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u3}', '{}') FROM generate_series(1, 600)});
 $last = notify('u1');
-wait_until('all are stored', sub { $store->entries == 606 });
+wait_until('all notifications are stored', sub { $store->entries == 606 });
 $relay->restart;
 is_deeply(resume($relay, 'u1', $pos, $last), [ 'not whole', 'expired' ], 'a cursor from before the start of the relay resumes');
 is_deeply(resume($relay, 'u1', $behind, $last), [ 'whole', '' ], 'the stream is searched page by page');
 
-# Beyond the search limit: not marked as resumed, but complete, together with live notifications.
+# Beyond the search limit, a session is not marked as resumed, but receives all notifications, together with live ones.
 my $start = $relay->client('u4')->pos;
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', CASE i % 100 WHEN 0 THEN '{u4}' ELSE '{nobody,no one}' END::text[],
     jsonb_build_object('nth', i)) FROM generate_series(1, 22000) i});
 notify('u4');
-wait_until('the relays have read all', sub { 2 == grep { $_->metric('clairon_hub_notifications_total') >= 22_001 } $relay, $proxied });
+wait_until('the relays have read all notifications', sub { 2 == grep { $_->metric('clairon_hub_notifications_total') >= 22_001 } $relay, $proxied });
 for my $at ($relay, $proxied)
 {
     my $late = $at->client('u4', pos => $start);
     is($late->wait_for('connected')->{resumed}, JSON::false, 'a session far behind is not marked as resumed');
     my $live = notify('u4');
     $late->run_until('the live notification arrives', sub { has($late, $live) });
-    is_deeply([ grep { defined } map { $_->{payload}{nth} } $late->notifications ], [ map { 100 * $_ } 1 .. 220 ], 'a session far behind receives all in order, without duplicates');
-    is($late->gaps, '', 'a session far behind gets no gap');
+    is_deeply([ grep { defined } map { $_->{payload}{nth} } $late->notifications ], [ map { 100 * $_ } 1 .. 220 ], 'a session far behind receives all notifications in order, without duplicates');
+    is($late->gaps, '', 'a session far behind receives no gap');
     $late->close;
 }
 
@@ -92,7 +92,7 @@ $proxied->wait_for_log(qr/component=store(?:-\d)? level=warn/);
 $proxy->thaw;
 $waiting->run_until('the notification arrives', sub { has($waiting, $last) || $waiting->{closed} });
 ok(!$waiting->{closed}, 'a client that connects during the failure is served after the restart');
-is_deeply([ grep { $_->{t} eq 'bye' } @{ $waiting->{messages} } ], [], 'the client gets no bye');
+is_deeply([ grep { $_->{t} eq 'bye' } @{ $waiting->{messages} } ], [], 'the client receives no bye');
 is($_->stop, 0, 'SIGTERM ends a relay with status 0') for $relay, $proxied;
 
 done_testing();

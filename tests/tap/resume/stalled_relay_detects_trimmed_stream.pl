@@ -1,11 +1,11 @@
-# Tests that a stopped relay detects that the streams of acks and memberships were trimmed meanwhile.
+# Tests that a paused relay detects that the streams of acks and memberships were trimmed meanwhile.
 use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until);
 use Test::More;
 
-# More than the store keeps for relays, including the reply that the relay waits for.
+# More events than the store keeps for relays, including the reply that the relay waits for.
 use constant { RECEIPTS => 600, MEMBERS => 12_000, FIRST => 200 };
 
 my $pg     = Clairon::Test::postgresql('main');
@@ -18,7 +18,7 @@ sub notify { my ($audience, $target, $more) = @_;
 sub has { my ($client, $id) = @_; return scalar grep { $_->{metadata}{id} eq $id } $client->notifications }
 sub is_member { my ($user) = @_; return $store->execute('SISMEMBER', 'clairon:members:TEAM:t1', $user) }
 
-# Stops the relay during a block.
+# Pauses the relay during a block.
 sub while_relay_is_stopped
 {
     my ($relay, $what) = @_;
@@ -31,7 +31,7 @@ sub while_relay_is_stopped
 sub wait_noticed { my ($relay, $mark) = @_;
     return $relay->wait_for_log(qr/stream was trimmed before it was read/, from => $mark) }
 
-# Acks: those of the same user's session on another relay free an in-flight window.
+# Acks of the same user's session on another relay free an in-flight window.
 my $first_session  = $first->client('u1');
 my $second_session = $second->client('u1', win => 2);
 my @ids = map { notify('USER', 'u1', ', ack_required => true') } 1 .. 2;
@@ -42,7 +42,7 @@ sub add_ack_events { $store->execute('XADD', 'clairon:ack_events', 'MAXLEN', '~'
 my $mark = while_relay_is_stopped($second, sub {
     add_ack_events(FIRST);
     $first_session->ack(@ids);
-    wait_until('they are complete', sub { $store->pending == 1 });
+    wait_until('the notifications are complete', sub { $store->pending == 1 });
     add_ack_events(RECEIPTS);
 });
 wait_noticed($second, $mark);
@@ -51,7 +51,7 @@ pass('missed ack events do not block the in-flight window');
 $second_session->ack($third);
 wait_until('all notifications are complete', sub { $store->pending == 0 });
 
-# Memberships: one ends and one begins before a notification, with many others in between; the relay reads them one by
+# Memberships: one ends and one starts before a notification, with many others in between. The relay reads them one by
 # one, or finds them trimmed.
 sub pupils { my ($class, $count) = @_;
     return "INSERT INTO clairon.member SELECT 'CLASS', '$class', 'pupil' || i FROM generate_series(1, $count) i;" }
@@ -69,12 +69,12 @@ for my $others (FIRST, MEMBERS)
             INSERT INTO clairon.member VALUES ('TEAM', 't1', 'joins$others');" . pupils("then$others", $others) . 'COMMIT');
         $secret = notify('TEAM', 't1');
         $last   = notify('USER', "leaves$others,joins$others");
-        wait_until('all are stored', sub { grep { $_->{id} eq $last } $store->entries });
+        wait_until('all notifications are stored', sub { grep { $_->{id} eq $last } $store->entries });
     });
     wait_noticed($second, $mark) if $others == MEMBERS;
     $_->run_until('the last notification arrives', sub { has($leaves, $last) && has($joins, $last) }) for $leaves, $joins;
-    is(has($joins, $secret), 1, "a user who joined before $others others receives it");
-    is(has($leaves, $secret), 0, "a user who left before $others others does not receive it");
+    is(has($joins, $secret), 1, "a user who joined before $others others receives the notification");
+    is(has($leaves, $secret), 0, "a user who left before $others others does not receive the notification");
 }
 is($_->metric('clairon_store_errors_total'), 0, 'the store returns no errors') for $first, $second;
 

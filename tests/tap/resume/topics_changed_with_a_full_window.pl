@@ -1,5 +1,5 @@
-# A device with a full in-flight window changes its topics, live or on reconnect. Tests that it receives the queued
-# notifications, or a gap for those that another device acknowledged.
+# Tests that a device that has a full in-flight window and changes its topics, live or on reconnect, receives the
+# queued notifications, or a gap for those that another device acknowledged.
 use strict;
 use warnings;
 
@@ -23,9 +23,9 @@ sub gaps { my ($client) = @_; return join ' ', map { $_->{why} } grep { $_->{t} 
 sub wait_row { my ($client, $row) = @_; return $client->run_until("row $row arrives", sub { grep { $_ == $row } rows($client) }) }
 sub ack { my ($client, $row) = @_;
     return $client->ack(map { $_->{metadata}{id} } grep { $_->{payload}{after}{id} == $row } $client->notifications) }
-sub pending_is { my ($count) = @_; return wait_until("$count are pending", sub { $store->pending == $count }) }
+sub pending_is { my ($count) = @_; return wait_until("$count notifications are pending", sub { $store->pending == $count }) }
 
-# Rows 1, 2 and 4 have a topic of the desktop, row 3 has not; the in-flight window holds one. Row 5 has no ack_required.
+# Rows 1, 2 and 4 have a topic of the desktop, row 3 does not. The in-flight window has one slot. Row 5 has no ack_required.
 sub clients_with_full_window
 {
     my ($user) = @_;
@@ -35,7 +35,7 @@ sub clients_with_full_window
       for "INSERT INTO a VALUES (1, '$user'), (2, '$user')", "INSERT INTO b VALUES (3, '$user')",
       "INSERT INTO a VALUES (4, '$user')", 'INSERT INTO plain VALUES (5)';
     wait_row($_, 5) for $phone, $desktop;
-    is_deeply([ rows($desktop) ], [ 1, 5 ], 'the in-flight window holds one notification');
+    is_deeply([ rows($desktop) ], [ 1, 5 ], 'the in-flight window contains one notification');
     return ($phone, $desktop);
 }
 
@@ -50,7 +50,7 @@ sub empty
     return;
 }
 
-# A notification that was filtered before is not mistaken for a queued one.
+# A notification that was filtered before must not be mistaken for a queued one.
 my ($phone, $desktop) = clients_with_full_window('u1');
 $desktop->send({ t => 'subscribe', r => 1, topics => ['postgres.b'] });
 $desktop->wait_for('subscribed');
@@ -77,11 +77,11 @@ pending_is(3);
 $desktop = $relays[0]->client('u2', pos => $pos);
 is($desktop->wait_for('connected')->{resumed}, JSON::false, 'a reconnect with more topics and a loss is not resumed');
 wait_row($desktop, 4);
-is(gaps($desktop), 'shed', 'such a reconnect gets a gap');
+is(gaps($desktop), 'shed', 'a reconnect with more topics and a loss receives a gap');
 is_deeply([ rows($desktop) ], [ 1, 3, 4 ], 'the remaining rows are delivered');
 empty($phone, $desktop);
 
-# Without acks of another device there is no gap, whatever is filtered.
+# Without acks of another device there is no gap, regardless of the filter.
 ($phone, $desktop) = clients_with_full_window('u3');
 $desktop->send({ t => 'unsubscribe', r => 1, topics => ['postgres.a'] });
 $desktop->wait_for('subscribed');
@@ -103,7 +103,7 @@ for my $topics ([], [ 'postgres.b', 'postgres.plain' ], [ 'postgres.a', 'postgre
     wait_row($desktop, 6);
     my @own = grep { my $topic = $_ == 3 ? 'postgres.b' : 'postgres.a'; !@$topics || grep { $_ eq $topic } @$topics } 1 .. 4;
     is_deeply([ rows($desktop) ], [ @own, 6 ], "a reconnect with [@$topics] receives the queued rows");
-    is(gaps($desktop), '', "a reconnect with [@$topics] gets no gap");
+    is(gaps($desktop), '', "a reconnect with [@$topics] receives no gap");
     empty($phone, $desktop);
 }
 

@@ -1,5 +1,5 @@
-# Tests that clients receive the rows of live rules: over WebSocket in pages, over HTTP in one response. Each rule that
-# a client may not read returns the same error.
+# Tests that clients receive the rows of live rules, over WebSocket in pages, over HTTP in one response. All rules
+# without access return the same error.
 use strict;
 use warnings;
 
@@ -14,7 +14,7 @@ my $stub  = Clairon::Test::StubRows->new($pg);
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'rows.max_rows' => 5000, 'rows.max_bytes' => '4MB' });
 my $next  = 10;
 
-# Asks for rows; returns the pages, or the error.
+# Requests rows; returns the pages, or the error.
 sub rows
 {
     my ($client, %fields) = @_;
@@ -61,8 +61,8 @@ is(numbers($page->{rows}), '1 2 3', 'the rule "default" may be named');
 $stub->set('large', row_count => 300, width => 5000);
 my @pages = rows($client, source => 'large');
 cmp_ok(scalar(@pages), '>=', 6, 'a long list has several pages');
-is_deeply([ map { $_->{more} ? 1 : 0 } @pages ], [ (1) x $#pages, 0 ], 'all pages but the last announce more');
-is(join(' ', map { numbers($_->{rows}) } @pages), join(' ', 1 .. 300), 'together the pages have all rows in order');
+is_deeply([ map { $_->{more} ? 1 : 0 } @pages ], [ (1) x $#pages, 0 ], 'every page except the last has more: true');
+is(join(' ', map { numbers($_->{rows}) } @pages), join(' ', 1 .. 300), 'the pages together contain all rows in order');
 is_deeply([ map { $_->{snapshot} } @pages ], [ ($pages[0]{snapshot}) x @pages ], 'all pages have one snapshot');
 my ($longest) = sort { $b <=> $a } map { length } grep { /"t":"rows"/ } @{ $client->{raw} };
 cmp_ok($longest, '<=', 256 * 1024, 'no page is longer than 256 kB');
@@ -71,7 +71,7 @@ $stub->set('empty', row_count => 0);
 ($page) = rows($client, source => 'empty');
 is_deeply([ $page->{rows}, $page->{more} ], [ [], JSON::false ], 'a list may be empty');
 
-# Removes the text of an error after checking that it names the rule as requested: otherwise all errors are the same.
+# Removes the message of an error after checking that it names the rule as requested; the errors must otherwise be equal.
 sub named_rule
 {
     my ($error, $field, $wanted) = @_;
@@ -111,7 +111,7 @@ is($status, 200, 'GET /v1/rows returns 200');
 is_deeply([ sort keys %$body ], [qw(key rows snapshot)], 'the body has key, rows and snapshot');
 is(numbers($body->{rows}), '1 2 3', 'the body has all rows');
 ($status, $body) = http('/v1/rows?source=large');
-is(numbers($body->{rows}), join(' ', 1 .. 300), 'a long list is returned as a whole');
+is(numbers($body->{rows}), join(' ', 1 .. 300), 'a long list is returned in one response');
 ($status, $body) = http('/v1/rows?source=public%5Flist', sub => 'u9');
 is($body->{rows}[0]{user}, 'u9', 'the user comes from the token');
 my @problems;
@@ -134,12 +134,12 @@ for my $path ('/v1/rows', '/v1/rows?source=', '/v1/rows?source=t&rule=', '/v1/ro
 }
 is(($relay->get('/v1/rows?source=t'))[0], 401, 'a request without a token returns 401');
 
-# A burst: each request gets a reply. A user may have 16, a connection 256 unsent replies.
+# A burst: each request receives a reply. A user may have 16, a connection 256 unsent replies.
 my $burst = $relay->client('u3');
 my $first = $next + 1;
 $burst->send_text(join "\n", map { qq({"t":"rows","r":$_,"source":"t"}) } $first .. $first + 299);
 my %reply;
-$burst->run_until('all replies', sub {
+$burst->run_until('all replies arrive', sub {
     $reply{ $_->{r} } = $_ for grep { ($_->{r} // 0) >= $first } @{ $burst->{messages} };
     return keys %reply == 300;
 });

@@ -1,5 +1,5 @@
-# Tests that DDL, and a change of a rule, makes the holders of a list ask again, on every relay: at rest the list equals the
-# table, and a list without its table or rule is denied.
+# Tests that DDL, or a change of a rule, causes clients with the list to reload it, on every relay. At rest the list equals
+# the table, and a list without its table or rule is denied.
 use strict;
 use warnings;
 
@@ -35,7 +35,7 @@ sub truth
 
 sub reloads { my ($client, $source) = @_; return scalar grep { $_->{t} eq 'reload' && $_->{source} eq $source } @{ $client->{messages} } }
 
-# Expects that `command` on the table `t` sends reload to both clients; `denied`: and that the list is denied then.
+# Expects that `command` on the table `t` sends reload to both clients, and with `denied`, that the list is denied afterwards.
 sub check
 {
     my ($command, %of) = @_;
@@ -49,10 +49,10 @@ sub check
         SELECT clairon.watch('t', 'USER', 'owner', live => true)});
     my @clients = ($first->client('u1'), $second->client('u1'));
     my $before  = truth('t');
-    is(request($_, 't'), $before, "$command: the list equals the table before") for @clients;
+    is(request($_, 't'), $before, "$command: the list equals the table before the command") for @clients;
     my @known = map { reloads($_, 't') } @clients;
     execute($command);
-    $clients[$_]->run_until("the reload of $command", sub { reloads($clients[$_], 't') > $known[$_] }) for 0, 1;
+    $clients[$_]->run_until("the reload of $command arrives", sub { reloads($clients[$_], 't') > $known[$_] }) for 0, 1;
     my $after = $of{denied} ? 103 : truth('t');
     isnt($after, $before, "$command: the rows change");
     is(request($_, 't'), $after, $of{denied} ? "$command: the list is denied" : "$command: the list equals the table at rest") for @clients;

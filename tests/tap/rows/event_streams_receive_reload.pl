@@ -1,4 +1,4 @@
-# Tests that an event stream receives `reload` for the lists of rows that its request names, and for no others.
+# Tests that an event stream receives `reload` for the lists that its request names, and for no others.
 use strict;
 use warnings;
 use utf8;
@@ -56,12 +56,12 @@ my @streams = (stream('u1', '?rows=tasks,duties/mine,odd%20%C3%A9'), stream('u2'
 is_deeply(reloads_of('TRUNCATE tasks', @streams), [ 'tasks/default', 'tasks/default', '' ], 'a TRUNCATE reloads the list of each stream that names it');
 is_deeply(reloads_of('TRUNCATE duties', @streams), [ 'duties/mine', '', '' ], 'a rule other than default is named after a slash');
 is_deeply(reloads_of('TRUNCATE "odd é"', @streams), [ 'odd é/default', '', '' ], 'names are decoded');
-is_deeply(reloads_of('TRUNCATE hidden', @streams), [ '', '', '' ], 'other rules send nothing');
+is_deeply(reloads_of('TRUNCATE hidden', @streams), [ '', '', '' ], 'other rules send no reload');
 is_deeply(reloads_of(q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'u1')}, @streams),
     [ 'duties/mine odd é/default tasks/default', '', '' ], 'a change of memberships reloads all lists of the user');
 my $resumed = Clairon::Test::EventStream->open($relay, 'u1', ':path' => '/v1/sse?rows=tasks', 'Last-Event-ID' => $streams[0]{id});
 $resumed->wait_message('connected');
-is_deeply(reloads_of('TRUNCATE tasks', $resumed), ['tasks/default'], 'a stream that resumes receives them too');
+is_deeply(reloads_of('TRUNCATE tasks', $resumed), ['tasks/default'], 'a resumed stream also receives reloads');
 
 my $many = join ',', map { "t$_" } 1 .. 32;
 is(stream('u1', "?rows=$many")->{status}, 200, '32 lists are accepted');

@@ -1,4 +1,4 @@
-# Tests that a query shared by users with the same groups reveals no rows of a group that only one of them has joined.
+# Tests that a query shared by users with the same groups does not disclose rows of a group that only one of them has joined.
 use strict;
 use warnings;
 
@@ -22,13 +22,13 @@ sub ids { my ($client, $r) = @_; return join ',', map { $_->{id} } @{ $client->w
 
 sub queries { return $relay->metric('clairon_rows_query_seconds_count') }
 
-# Users with equal groups, by row, by token, and by both. The first one occupies the query's key.
+# Users with equal groups, by row, by token, and by both. The first user occupies the query's key.
 my %clients = (
     busy => $relay->client('busy', groups => { STRUCTURE => ['s1'], ROLE => ['r1'] }),
     u1   => $relay->client('u1', groups => { ROLE => ['r1'] }),
     u2   => $relay->client('u2', groups => { STRUCTURE => ['s1'] }));
-is(ids($clients{busy}, request($clients{busy})), '1,4', 'the relay knows the audience of a rule');
-is(ids($clients{busy}, request($clients{busy}, rule => 'both')), '1', 'the relay knows the audience of a composite rule');
+is(ids($clients{busy}, request($clients{busy})), '1,4', 'the relay has cached the audience of a rule');
+is(ids($clients{busy}, request($clients{busy}, rule => 'both')), '1', 'the relay has cached the audience of a composite rule');
 
 # The requests of `users` wait for the same query, in this order, while `sql` commits.
 sub ids_of
@@ -56,16 +56,16 @@ for my $rule (qw(default both))
     my $rows   = $rule eq 'both' ? '1' : '1,4';
     my $before = queries();
     is_deeply([ ids_of($rule, 'SELECT', 'u1', 'u2') ], [ $rows, $rows ], "$rule: users with the same groups receive the same rows");
-    is(queries() - $before, 2, "$rule: they share a query");
+    is(queries() - $before, 2, "$rule: users with the same groups share a query");
 }
 
 # The relay reads the new membership from the WAL later than the query reads it from the table.
 my $walsender = $pg->safe_psql('postgres', q{SELECT active_pid FROM pg_replication_slots WHERE slot_name = 'clairon'});
 kill 'STOP', $walsender;
 is_deeply([ ids_of('default', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's2', 'u1')}, 'u1', 'u2') ],
-    [ '1,2,4', '1,4' ], 'a user who joins a group shares its rows with nobody');
+    [ '1,2,4', '1,4' ], 'a user who joins a group shares its rows with no other user');
 is_deeply([ ids_of('both', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's3', 'u1')}, 'u1', 'u2') ],
-    [ '1,2,3', '1' ], 'a user who joins a group shares its rows with nobody, composite audience');
+    [ '1,2,3', '1' ], 'a user who joins a group of a composite audience shares its rows with no other user');
 kill 'CONT', $walsender;
 
 done_testing();

@@ -1,4 +1,4 @@
-# Tests that code of a table's owner which ignores cancellation holds a bounded number of backends, and that the rows of
+# Tests that a table owner's code that ignores cancellation occupies a bounded number of backends, and that rows of
 # other tables are still read.
 use strict;
 use warnings;
@@ -8,8 +8,8 @@ use JSON ();
 use Test::More;
 
 my $pg = Clairon::Test::postgresql('main');
-# The planner calls the function in the predicate of the index, in each backend once. It ignores statement_timeout and
-# turns off the server's check of the connection.
+# The planner calls the function in the predicate of the index, once in each backend. The function ignores
+# statement_timeout and disables the server's connection check.
 $pg->safe_psql('postgres', q{
     CREATE ROLE attacker;
     CREATE SCHEMA own AUTHORIZATION attacker;
@@ -57,7 +57,7 @@ sub note_backends
     return;
 }
 
-# Requests the rows of both tables. Those of the hostile one are rejected.
+# Requests the rows of both tables. Requests for the hostile one are rejected.
 sub request_meanwhile
 {
     my ($what) = @_;
@@ -72,7 +72,7 @@ sub request_meanwhile
     return;
 }
 
-# Requests until the server closes no more connections for an earlier attack.
+# Repeats the request until the server no longer closes connections because of an earlier attack.
 sub request_until_rows
 {
     my ($client) = @_;
@@ -92,12 +92,12 @@ request_meanwhile('cancellation is ignored');
 $relay->wait_for_log(qr/PostgreSQL did not end a query in time.*source="own\.t" rule="default" pid=$pid\b/);
 pass('the relay logs the table, the rule and the backend');
 wait_until('the server has ended the backend', sub { !grep { $_ == $pid } attackers() });
-wait_until('the relay knows', sub { stuck() == 0 });
+wait_until('the relay has detected the end of the backend', sub { stuck() == 0 });
 pass('the backend ends, although its query ignores cancellation');
 attack('false');
 is(@{ request_until_rows($clients{u1})->{rows} }, 1, 'rows of the table are read after the attack');
 
-# Backends that ignore even their termination. All but one of the connections may hang.
+# Backends that ignore even their termination. All connections except one may hang.
 $pg->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%clairon.live_rows(%' AND pid <> pg_backend_pid()});
 attack('true');
 my %requests = map { $_ => request($clients{$_}, 'own.t') } sort keys %clients;
@@ -112,7 +112,7 @@ is_deeply([ $status, JSON::decode_json($body)->{code} ], [ 503, 111 ], 'a reques
 cmp_ok($most, '<=', 3, 'there were never more backends than rows.connections');
 attack('false');
 kill CONT => @pids;
-wait_until('the relay knows', sub { stuck() == 0 });
-is(@{ request_until_rows($clients{u2})->{rows} }, 1, 'rows of the table are read when the backends have ended');
+wait_until('the relay has detected the end of the backends', sub { stuck() == 0 });
+is(@{ request_until_rows($clients{u2})->{rows} }, 1, 'rows of the table are read after the backends have ended');
 
 done_testing();

@@ -29,7 +29,7 @@ my $FAULTS  = $ENV{CLAIRON_LIVE_FAULTS} // amount(4, 10);
 my $WRITERS = 3;
 my @USERS   = qw(u1 u2 u3);
 my %TOKEN_GROUPS = (u1 => { TEAM => ['t9'] });
-# Perl's first random numbers after similar seeds are similar.
+# With similar seeds, Perl's first random numbers are similar.
 sub start_random { srand hex substr md5_hex("$SEED @_"), 0, 8; return }
 start_random('settings');
 
@@ -99,7 +99,7 @@ my $page = Clairon::Test::page(name => 'lists', websocket => 1, url => $relays[0
     script => 'const CLIENTS = ' . JSON->new->canonical->encode(\@clients) . ";\nconst DATABASES = "
       . JSON::encode_json([ map { $_->connstr('postgres') } $primary, $standby ]) . ";\n" . slurp_file(top() . '/tests/perl/Clairon/Test/Live/lists.js'));
 
-# ---- what the clients show
+# ---- states that the clients show
 
 my ($log_read, %published, %progress, @unchecked, %counts) = (0);
 
@@ -126,7 +126,7 @@ sub read_events
     return;
 }
 
-# Errors of the texts shown since the last call.
+# Errors of the states shown since the last call.
 sub check_published
 {
     my @errors;
@@ -217,7 +217,7 @@ sub cancel_wait
     return;
 }
 
-# Clients of one relay come back to the other.
+# Clients of one relay reconnect to the other.
 my $is_swapped = 0;
 sub swap_relays
 {
@@ -233,8 +233,8 @@ sub swap_relays
 my %faults = (
     'replay is paused' => sub { replay('pause'); wait_random(); replay('resume') },
     'replay is paused, and clients reconnect' => sub { replay('pause'); wait_random(); $_->cut for @to_relays; wait_random(); replay('resume') },
-    # With synchronous replication the writers wait by now: one of their commits becomes visible, perhaps before an earlier one.
-    'replay is paused, and a commit waits no longer' => sub {
+    # With synchronous replication, the writers are waiting by now. One of their commits becomes visible, perhaps before an earlier one.
+    'replay is paused, and a commit stops waiting' => sub {
         replay('pause'); wait_random(); cancel_wait(); $_->cut for @to_relays; wait_random(); replay('resume') },
     'replay is paused, and a relay is killed' => sub {
         replay('pause'); wait_random(); one_of(@relays)->kill9; restart_relays(); wait_random(); replay('resume') },
@@ -245,8 +245,8 @@ my %faults = (
     'the store is paused' => sub { pause_process($store->pid) },
     'connections of clients are cut' => sub { one_of(@to_relays)->cut },
     'the network of clients stops' => sub { my $network = one_of(@to_relays); $network->freeze; wait_random(); $network->cut; $network->thaw },
-    'clients change the relay' => \&swap_relays,
-    'replay is paused, and clients change the relay' => sub { replay('pause'); wait_random(); swap_relays(); wait_random(); replay('resume') },
+    'clients switch to the other relay' => \&swap_relays,
+    'replay is paused, and clients switch to the other relay' => sub { replay('pause'); wait_random(); swap_relays(); wait_random(); replay('resume') },
     'clients return after the stream was trimmed' => sub {
         $_->freeze for @to_relays; wait_random(); $store->execute('XTRIM', $_, 'MAXLEN', 0) for $store->keys('stream'); $_->cut, $_->thaw for @to_relays },
     'connections to the store are cut' => sub { $to_store->cut },
@@ -273,7 +273,7 @@ for my $round (1 .. $ROUNDS)
     $writers->start($WRITERS);
     for my $fault (1 .. $FAULTS)
     {
-        # Other modules use random numbers too.
+        # Other modules also use random numbers.
         start_random($round, $fault);
         my $name = one_of(@names);
         note sprintf '%5.1f s  round %d, fault %d: %s', time - $begin, $round, $fault, $name;
@@ -286,7 +286,7 @@ for my $round (1 .. $ROUNDS)
     my $is_at_rest = eval { wait_until('all lists have the last state', sub { read_events(); !lagging() }); 1 };
     ok($is_at_rest, "round $round: at rest each list has the last state") or diag(map {
         sprintf "%s %s: \"%s\", expected \"%s\"\n", @$_, $published{ $_->[0] }{ $_->[1] } // 'nothing', $history->newest(history_list(@$_)) } lagging());
-    is_deeply([ check_published() ], [], "round $round: each state of a list is one of the table, and none precedes an earlier one");
+    is_deeply([ check_published() ], [], "round $round: each state of a list is a state of the table, and none precedes an earlier one");
     for my $list (qw(own team open docs))
     {
         is_deeply([ map { rows_by_sql($_, $list) } @USERS ], [ map { $history->newest(list_of_user($_, $list)) } @USERS ], "round $round: the model of \"$list\" equals the table");

@@ -30,7 +30,7 @@ sub ids { return join ',', map { $_->{id} } @_ }
 
 my $client = $relay->client('u1', groups => { STRUCTURE => ['s1'] });
 my $result = rows($client, source => 'tasks');
-is(ids(@{ $result->{rows} }), table(q{SELECT id FROM tasks WHERE owner = 'u1' ORDER BY id}), 'a user receives its rows');
+is(ids(@{ $result->{rows} }), table(q{SELECT id FROM tasks WHERE owner = 'u1' ORDER BY id}), 'a user receives the user\'s rows');
 is_deeply($result->{rows}[0], { id => 1, owner => 'u1', title => 'task 1', done => JSON::false }, 'a row has all columns');
 is_deeply($result->{key}, ['id'], 'the reply names the key');
 $result = rows($client, source => 'tasks', rule => 'open');
@@ -44,7 +44,7 @@ my ($status, $body) = $relay->get('/v1/rows?source=tasks&rule=default', Authoriz
 is($status, 200, 'GET /v1/rows returns the rows');
 is(ids(@{ JSON::decode_json($body)->{rows} }), table(q{SELECT id FROM tasks WHERE owner = 'u2' ORDER BY id}), 'each user receives only the user\'s own rows');
 
-# A client as the protocol describes it: rows, then the changes that they do not contain.
+# A client as described by the protocol: it requests rows, and applies the changes that they do not contain.
 sub contains
 {
     my ($snapshot, $x) = @_;

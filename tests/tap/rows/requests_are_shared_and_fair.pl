@@ -1,5 +1,5 @@
-# Tests the queue of requests for rows: users with the same access share a query, users are served round-robin, and more
-# requests are rejected.
+# Tests the queue of requests for rows: users with the same access share a query, users are served round-robin, and
+# excess requests are rejected.
 use strict;
 use warnings;
 
@@ -41,7 +41,7 @@ my $busy = $relay->client('busy');
 $stub->set('all', audience => 'ALL');
 $stub->set('grp', audience => 'STRUCTURE');
 $stub->set('mine', audience => 'USER');
-reply($busy, request($busy, source => $_)) for qw(all grp mine);    # the relay now knows the audiences
+reply($busy, request($busy, source => $_)) for qw(all grp mine);    # the relay now has the audiences
 
 # Sharing.
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'm2'), ('ROLE', 'admin', 'm2')});
@@ -66,7 +66,7 @@ my $calls = () = $stub->calls('all');
 is($calls, 2, 'users share the query of a rule for ALL');
 is($rows{m1}{all}, $rows{m3}{all}, 'users receive the same rows of a rule for ALL');
 $calls = () = $stub->calls('grp');
-is($calls, 3, 'users with the same groups of that kind share one, by token or by row');
+is($calls, 3, 'users with the same groups of that kind share a query, by token or by row');
 is($rows{m1}{grp}, $rows{m2}{grp}, 'users with the same groups receive the same rows');
 is($rows{m3}{grp}, 'm3', 'users with other groups share no query');
 is_deeply([ map { $rows{$_}{mine} } qw(m1 m2 m3) ], [qw(m1 m2 m3)], 'users of a rule for USER share no query');
@@ -77,7 +77,7 @@ $requests{$_}{all} = request($clients{$_}, source => 'all') for qw(m1 m3);
 waiting(2);
 $stub->set('all', audience => 'USER');
 release();
-is(reply($clients{$_}, $requests{$_}{all})->{rows}[0]{user}, $_, 'rows of a rule that became one for USER are not shared') for qw(m1 m3);
+is(reply($clients{$_}, $requests{$_}{all})->{rows}[0]{user}, $_, 'rows of a rule whose audience changed to USER are not shared') for qw(m1 m3);
 
 # Users are served round-robin.
 $stub->set($_) for map { "t$_" } 1 .. 10;
@@ -98,7 +98,7 @@ occupy($busy);
 my @last = map { request($clients{m1}, source => "x$_") } 1 .. 17;
 my $error = reply($clients{m1}, $last[-1]);
 is_deeply([ @$error{qw(t code retry)} ], [ 'err', 111, JSON::true ], 'a user has at most 16 requests');
-cmp_ok($error->{after}, '>=', 1000, 'an excess request gets a delay');
+cmp_ok($error->{after}, '>=', 1000, 'an excess request receives a delay');
 my ($status, $body) = $relay->get('/v1/rows?source=t1', Authorization => 'Bearer ' . token(sub => 'm1'));
 is_deeply([ $status, JSON::decode_json($body)->{code} ], [ 429, 111 ], 'an excess request over HTTP is rejected with 429');
 waiting(16);
@@ -108,7 +108,7 @@ $error = reply($clients{m3}, request($clients{m3}, source => 't1'));
 is_deeply([ @$error{qw(t code retry)} ], [ 'err', 111, JSON::true ], 'a full queue rejects a request');
 $clients{m1}->close;
 waiting(4);
-pass('the requests of a client that leaves end');
+pass('the requests of a client that disconnects end');
 release();
 is(reply($clients{m3}, request($clients{m3}, source => 't1'))->{t}, 'rows', 'later requests are served');
 

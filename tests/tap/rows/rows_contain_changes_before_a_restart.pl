@@ -1,4 +1,4 @@
-# Tests that a relay that has restarted sends rows only from a snapshot that contains the last transactions delivered before.
+# Tests that a restarted relay sends rows only from a snapshot that contains the last transactions delivered before the restart.
 use strict;
 use warnings;
 
@@ -20,7 +20,7 @@ my $relay = Clairon::Test::relay($pg, $store, conf => { 'rows.timeout' => '60s' 
 sub snapshot_without { my ($xid, $last) = @_; return sprintf '%s:%s:%s', $xid, $last + 1, $xid }
 sub snapshot_with { my ($xid) = @_; return sprintf '%s:%s:', $xid + 1, $xid + 1 }
 
-# A new connection after a restart receives its rows from a snapshot with that transaction, not from one without.
+# A new connection after a restart receives rows from a snapshot that contains the transaction, not from one without it.
 sub check_restart
 {
     my ($what, $xid, $last) = @_;

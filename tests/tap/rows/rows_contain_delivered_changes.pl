@@ -1,5 +1,5 @@
-# Tests that rows are sent only from a snapshot that contains all changes delivered to the client. A change of
-# memberships, and a TRUNCATE, sends `reload`.
+# Tests that rows are sent only from a snapshot that contains all changes delivered to the client. A
+# membership change, or a TRUNCATE, sends `reload`.
 use strict;
 use warnings;
 
@@ -25,7 +25,7 @@ sub reply { my ($client, $r) = @_; return $client->wait_for(sub { ($_[0]{r} // 0
 sub has_reply { my ($client, $r) = @_; return scalar grep { ($_->{r} // 0) == $r } @{ $client->{messages} } }
 sub repeated { return $relay->metric('clairon_rows_repeated_total') }
 
-# Waits until the relay has repeated its query that many times.
+# Waits until the relay has repeated its query this many times.
 sub wait_repeated
 {
     my ($more) = @_;
@@ -48,41 +48,41 @@ my $client = $relay->client('u1');
 my $x      = insert(1, 'u1');
 is($client->wait_row(1)->{x}, $x, 'the notification has its transaction');
 
-# The database does not show the change yet, although the client was notified.
+# The database does not show the change yet, although the client received it.
 $stub->set('t', snapshot => snapshot_without($x));
 my $r = request($client, source => 't');
 wait_repeated(2);
 ok(!has_reply($client, $r), 'rows without a delivered change are not sent');
 $stub->set('t', snapshot => snapshot_with($x));
-is(reply($client, $r)->{snapshot}, snapshot_with($x), 'they are sent from a snapshot that contains it');
+is(reply($client, $r)->{snapshot}, snapshot_with($x), 'rows are sent from a snapshot that contains the change');
 
 # The application's own rows.
-is(reply($client, request($client, source => 't', snapshot => snapshot_without($x)))->{ok}, JSON::false, 'a snapshot without it is too old');
+is(reply($client, request($client, source => 't', snapshot => snapshot_without($x)))->{ok}, JSON::false, 'a snapshot without the transaction is too old');
 my $verdict = reply($client, request($client, source => 't', snapshot => snapshot_with($x)));
-is_deeply([ sort keys %$verdict ], [qw(ok r t)], 'the reply reports only whether it is new enough');
-is($verdict->{ok}, JSON::true, 'a snapshot with it is new enough');
+is_deeply([ sort keys %$verdict ], [qw(ok r t)], 'the reply contains only whether the snapshot is new enough');
+is($verdict->{ok}, JSON::true, 'a snapshot with the transaction is new enough');
 
 sub verdict_over_http
 {
     my ($snapshot) = @_;
     return join ' ', $relay->get("/v1/rows?source=t&snapshot=$snapshot", Authorization => 'Bearer ' . token(sub => 'u1'));
 }
-is(verdict_over_http(snapshot_without($x)), qq(200 {"ok":false}\n), 'over HTTP too, a snapshot without it is too old');
-is(verdict_over_http(snapshot_with($x)), qq(200 {"ok":true}\n), 'and a snapshot with it is new enough');
+is(verdict_over_http(snapshot_without($x)), qq(200 {"ok":false}\n), 'over HTTP, a snapshot without the transaction is too old');
+is(verdict_over_http(snapshot_with($x)), qq(200 {"ok":true}\n), 'over HTTP, a snapshot with the transaction is new enough');
 like(verdict_over_http($_), qr/^400 .*"snapshot.* must be/, 'an invalid snapshot returns 400: ' . substr $_, 0, 10)
     for '', '7', '7:6:', '1:2:' . join ',', (1) x 5000;
 
-# A notification of another user counts too: the connection's cursor is past it.
+# A notification of another user counts too, because the connection's cursor is after it.
 my $other = insert(2, 'u2');
-wait_until('the relay has read it', sub { $relay->metric('clairon_hub_notifications_total') >= 2 });
+wait_until('the relay has read the notification', sub { $relay->metric('clairon_hub_notifications_total') >= 2 });
 $stub->set('t', snapshot => snapshot_without($other));
 $r = request($client, source => 't');
 my $late = $relay->client('u3');
 my $of_late = request($late, source => 't');
 my $path = '/v1/rows?source=t';
 wait_repeated(4);
-ok(!has_reply($client, $r), 'rows must contain every transaction that the cursor is past');
-ok(!has_reply($late, $of_late), 'this includes a connection that begins after the change');
+ok(!has_reply($client, $r), 'rows must contain every transaction before the cursor');
+ok(!has_reply($late, $of_late), 'this applies to a connection that starts after the change');
 $stub->set('t', snapshot => snapshot_with($other));
 reply($client, $r);
 reply($late, $of_late);
@@ -93,12 +93,12 @@ is(($relay->get($path, Authorization => 'Bearer ' . token(sub => 'u9')))[0], 200
 my $eager = Clairon::Test::Client->new($relay->url('/v1/ws'));
 $eager->send({ t => 'connect', r => 1, token => token(sub => 'u1') }, { t => 'rows', r => 2, source => 't' });
 is(reply($eager, 2)->{t}, 'rows', 'a request may follow connect immediately');
-is($eager->{messages}[0]{t}, 'connected', 'connected comes first');
+is($eager->{messages}[0]{t}, 'connected', 'connected is the first reply');
 
 # A membership of a user who connects later.
 my $member = $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('ROLE', 'admin', 'u5') RETURNING pg_current_xact_id()});
 my $behind = insert(3, 'u2');
-wait_until('the relay has read it', sub { $relay->metric('clairon_hub_notifications_total') >= 3 });
+wait_until('the relay has read the membership', sub { $relay->metric('clairon_hub_notifications_total') >= 3 });
 $stub->set('t', snapshot => sprintf '%s:%s:%s', $member, $behind + 1, $member);
 my $new_member = $relay->client('u5');
 my $repeated = repeated();
@@ -106,7 +106,7 @@ $r = request($new_member, source => 't');
 $new_member->run_until('the relay has queried', sub { has_reply($new_member, $r) || repeated() >= $repeated + 2 });
 ok(!has_reply($new_member, $r), 'rows must contain the last membership of a user who connects after it');
 $stub->set('t', snapshot => snapshot_with($behind));
-is(reply($new_member, $r)->{snapshot}, snapshot_with($behind), 'they are sent from a snapshot that contains it');
+is(reply($new_member, $r)->{snapshot}, snapshot_with($behind), 'rows are sent from a snapshot that contains the membership');
 
 # Memberships.
 $stub->set('t', snapshot => undef);
@@ -116,14 +116,14 @@ my $watcher = $relay->client('u1');
 reply($_->[0], request($_->[0], source => $_->[1])) for [ $client, 'grp' ], [ $client, 'mine' ], [ $watcher, 'grp' ];
 my $joined = $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('ROLE', 'admin', 'u1') RETURNING pg_current_xact_id()});
 my $reload = $client->wait_for('reload');
-is_deeply($reload, { t => 'reload', source => 'grp', rule => 'default' }, 'a change of memberships makes the client ask again');
+is_deeply($reload, { t => 'reload', source => 'grp', rule => 'default' }, 'a membership change causes the client to reload');
 $stub->set('grp', snapshot => snapshot_without($joined));
 $r = request($client, source => 'grp');
 wait_repeated(1);
 ok(!has_reply($client, $r), 'the next reply waits for the change');
-# One more change while the request is pending.
+# Another change while the request is pending.
 my $left = $pg->safe_psql('postgres', q{DELETE FROM clairon.member WHERE user_id = 'u1' RETURNING pg_current_xact_id()});
-$watcher->run_until('the relay has read it', sub { 2 <= grep { $_->{t} eq 'reload' } @{ $watcher->{messages} } });
+$watcher->run_until('the relay has read the change', sub { 2 <= grep { $_->{t} eq 'reload' } @{ $watcher->{messages} } });
 $stub->set('grp', snapshot => snapshot_with($joined));
 wait_repeated(2);
 ok(!has_reply($client, $r), 'the next reply waits for a change that follows the request');
@@ -151,16 +151,16 @@ reply($client, request($client, source => 'mine'));
 my $second = $relay->client('u1');
 reply($second, request($second, source => 'grp'));
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'u1')});
-$client->run_until('the next reload', sub { 2 <= grep { $_->{t} eq 'reload' } @{ $client->{messages} } });
+$client->run_until('the next reload arrives', sub { 2 <= grep { $_->{t} eq 'reload' } @{ $client->{messages} } });
 $second->wait_for('reload');
 is(scalar(grep { $_->{t} eq 'reload' } @{ $client->{messages} }), 2, 'a completed request, other groups and other users send no reload');
-is_deeply([ map { $_->{source} } grep { $_->{t} eq 'reload' } @{ $client->{messages} } ], [qw(grp grp)], 'a list that depends on no group gets no reload');
+is_deeply([ map { $_->{source} } grep { $_->{t} eq 'reload' } @{ $client->{messages} } ], [qw(grp grp)], 'a list that does not depend on a group receives no reload');
 
 # The application's own rows depend on memberships too.
 my $own = $relay->client('u7');
 reply($own, request($own, source => 'loaded', rule => 'mine', snapshot => snapshot_with($x)));
 $joined = $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('ROLE', 'admin', 'u7') RETURNING pg_current_xact_id()});
-is_deeply($own->wait_for('reload'), { t => 'reload', source => 'loaded', rule => 'mine' }, 'a change of memberships makes the client load its own rows again');
+is_deeply($own->wait_for('reload'), { t => 'reload', source => 'loaded', rule => 'mine' }, 'a membership change causes the client to reload the application\'s own rows');
 is(reply($own, request($own, source => 'loaded', rule => 'mine', snapshot => snapshot_without($joined)))->{ok}, JSON::false, 'their snapshot must contain the change');
 is(reply($own, request($own, source => 'loaded', rule => 'mine', snapshot => snapshot_with($joined)))->{ok}, JSON::true, 'a snapshot with the change is new enough');
 
@@ -181,6 +181,6 @@ $r      = request($client, source => 'cut');
 wait_repeated(2);
 ok(!has_reply($client, $r), 'the first reply of a restarted relay waits for the TRUNCATE');
 $stub->set('cut', snapshot => snapshot_with($cut));
-is(reply($client, $r)->{snapshot}, snapshot_with($cut), 'it contains the TRUNCATE');
+is(reply($client, $r)->{snapshot}, snapshot_with($cut), 'the reply contains the TRUNCATE');
 
 done_testing();

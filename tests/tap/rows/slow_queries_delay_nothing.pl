@@ -1,4 +1,4 @@
-# Tests that slow queries and a lost database do not delay notifications, and that requests for rows recover.
+# Tests that slow queries and a lost database connection do not delay notifications, and that requests for rows recover.
 use strict;
 use warnings;
 
@@ -33,7 +33,7 @@ sub expect_delivery
     return;
 }
 
-# Repeats the request while the relay asks the client to retry, as a client does.
+# Repeats the request while the relay returns a retry delay, as a client does.
 sub request_until_rows
 {
     my ($client, %fields) = @_;
@@ -51,16 +51,16 @@ ok(!grep({ has_reply($client, $_) } @slow, $waits), 'the requests still wait');
 for my $error (map { reply($client, $_) } @slow)
 {
     is_deeply([ @$error{qw(t code retry)} ], [ 'err', 111, JSON::true ], 'a query that takes too long is ended');
-    cmp_ok($error->{after}, '>=', 8000, 'the client gets a delay for its next request');
+    cmp_ok($error->{after}, '>=', 8000, 'the client receives a delay for its next request');
 }
 is($relay->metric('clairon_rows_errors_total{kind="timeout"}'), 2, 'the ended query is counted');
-reply($client, $waits);    # this query may have timed out too
+reply($client, $waits);    # this query may also have timed out
 is(request_until_rows($client, source => 'fast')->{t}, 'rows', 'other requests are served afterwards');
 wait_until('the server runs no query', sub {
     $pg->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%live_rows%' AND state = 'active' AND pid <> pg_backend_pid()}) eq '0' });
 pass('no query continues on the server');
 
-# The server does not answer: neither data nor a close.
+# The server sends neither data nor a close.
 $proxy->freeze;
 $waits = request($client, source => 'fast');
 expect_delivery($client, 'notifications are delivered while the database does not reply');
@@ -76,20 +76,20 @@ my ($status, $body) = $relay->get('/v1/rows?source=fast', Authorization => 'Bear
 is_deeply([ $status, JSON::decode_json($body)->{code} ], [ 503, 111 ], 'a request over HTTP ends with 503');
 is(($relay->get('/readyz'))[0], 200, 'the relay stays ready');
 $proxy->reject(0);
-is(request_until_rows($client, source => 'fast')->{t}, 'rows', 'rows are read again when the database is back');
+is(request_until_rows($client, source => 'fast')->{t}, 'rows', 'rows are read again after the database reconnects');
 
 # A query whose connection is lost is repeated.
 $stub->set('slow1', delay => 1);
 $waits = request($client, source => 'slow1');
 my $before = () = $stub->calls('slow1');
-wait_until('it runs', sub { $before < (() = $stub->calls('slow1')) || 1 == $pg->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'}) });
+wait_until('the query runs', sub { $before < (() = $stub->calls('slow1')) || 1 == $pg->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'}) });
 $pg->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE wait_event = 'PgSleep'});
 is(reply($client, $waits)->{t}, 'rows', 'a lost query is repeated');
 
-# A client that leaves.
+# A client disconnects during a query.
 my $gone = $relay->client('u2');
 request($gone, source => 'slow1');
 $gone->close;
-is(reply($client, request($client, source => 'fast'))->{t}, 'rows', 'a client may leave while its query runs');
+is(reply($client, request($client, source => 'fast'))->{t}, 'rows', 'a client can disconnect while its query runs');
 
 done_testing();

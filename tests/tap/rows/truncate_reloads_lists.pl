@@ -1,5 +1,5 @@
-# Tests that a TRUNCATE which a live rule cannot send makes the holders of its list ask again: on every relay, also after
-# a restart, an outage of the store, and a reconnect.
+# Tests that a TRUNCATE that a live rule cannot send causes clients with its list to reload: on every relay, also after a
+# restart, an outage of the store, and a reconnect.
 use strict;
 use warnings;
 
@@ -39,7 +39,7 @@ sub ids
 
 sub reloads { return map { "$_->{source}/$_->{rule}" } grep { $_->{t} eq 'reload' } @{ $_[0]{messages} } }
 
-# The reloads that each client has received since its last call.
+# The reloads that each client has received since the last call.
 my (%known, $mark);
 
 sub new_reloads
@@ -51,7 +51,7 @@ sub new_reloads
     return join ' ', sort @all[ $known .. $#all ];
 }
 
-# The new reloads of each client, with all those of transactions before this call.
+# The new reloads of each client, including all reloads of transactions before this call.
 sub reloads_of
 {
     my (@clients) = @_;
@@ -71,17 +71,17 @@ my ($one, $two, $none) = ($first->client('u1'), $second->client('u2'), $second->
 my @all = ($one, $two, $none);
 is(ids($one, source => 'tasks'), '1,3', 'a user on the first relay has a list');
 is(ids($two, source => 'tasks'), '2', 'a user on the second relay has a list of the same rule');
-is(ids($two, source => 'tasks', rule => 'all'), '1,2,3', 'and a list of a rule for all users');
-is(ids($_, source => 's.parts'), $_ == $one ? '1' : '2', 'both have a list of a partitioned table') for $one, $two;
+is(ids($two, source => 'tasks', rule => 'all'), '1,2,3', 'a user on the second relay has a list of a rule for ALL');
+is(ids($_, source => 's.parts'), $_ == $one ? '1' : '2', 'both users have a list of a partitioned table') for $one, $two;
 execute('TRUNCATE tasks');
-is_deeply(reloads_of(@all), [ 'tasks/default', 'tasks/all tasks/default', '' ], 'a TRUNCATE sends reload to those who hold a list of the table');
+is_deeply(reloads_of(@all), [ 'tasks/default', 'tasks/all tasks/default', '' ], 'a TRUNCATE sends reload to clients with a list of the table');
 is(ids($one, source => 'tasks'), '', 'the next reply of the first relay is empty');
 is(ids($two, source => 'tasks', rule => $_), '', "the next reply of the second relay is empty for rule $_") for qw(default all);
 execute('TRUNCATE s.parts_of_u2');
 is_deeply(reloads_of(@all), [ 's.parts/default', 's.parts/default', '' ], 'the TRUNCATE of a partition sends reload for the list of the root');
-is(ids($two, source => 's.parts'), '', 'the next reply lacks the rows of the partition');
+is(ids($two, source => 's.parts'), '', 'the next reply does not contain the rows of the partition');
 execute('TRUNCATE s.parts, tasks');
-is_deeply(reloads_of(@all), [ 's.parts/default tasks/default', 's.parts/default tasks/all tasks/default', '' ], 'the TRUNCATE of several tables sends one for each list');
+is_deeply(reloads_of(@all), [ 's.parts/default tasks/default', 's.parts/default tasks/all tasks/default', '' ], 'the TRUNCATE of several tables sends one reload for each list');
 execute('BEGIN; TRUNCATE s.parts, tasks; ROLLBACK');
 is_deeply(reloads_of(@all), [ '', '', '' ], 'a rolled back TRUNCATE sends no reload');
 
@@ -93,11 +93,11 @@ for my $client ($store->shards == 1 ? ($one, $two) : ())    # the rows are in an
 {
     my @frames = map { $_->{t} eq 'reload' ? 'reload' : $_->{n}{payload}{after}{id} }
       grep { ($_->{rule} // '') eq 'default' && ($_->{t} eq 'reload' ? $_->{source} eq 'tasks' : $_->{x} eq $x) } @{ $client->{messages} };
-    is_deeply([ @frames[ -2, -1 ] ], [ 'reload', $client == $one ? 12 : 13 ], 'it arrives before the changes after the TRUNCATE');
+    is_deeply([ @frames[ -2, -1 ] ], [ 'reload', $client == $one ? 12 : 13 ], 'the reload arrives before the changes after the TRUNCATE');
 }
 is(ids($_, source => 'tasks'), $_ == $one ? '12' : '13', 'the next reply has the row after the TRUNCATE') for $one, $two;
 
-# The second relay cannot reach the store for a while.
+# The second relay cannot reach the store temporarily.
 sub while_disconnected
 {
     my ($what) = @_;
@@ -106,11 +106,11 @@ sub while_disconnected
     wait_until('the second relay has lost the store', sub { ($second->get('/readyz'))[0] == 503 });
     $what->();
     $proxy->reject(0);
-    wait_until('the second relay is back', sub { ($second->get('/readyz'))[0] == 200 });
+    wait_until('the second relay has reconnected to the store', sub { ($second->get('/readyz'))[0] == 200 });
     return;
 }
 while_disconnected(sub { reloads_of($one) });
-is_deeply(reloads_of($two), [''], 'an outage of the store alone sends no reload');
+is_deeply(reloads_of($two), [''], 'an outage of the store does not send reload by itself');
 while_disconnected(sub {
     execute('TRUNCATE s.parts');
     is_deeply(reloads_of($one), ['s.parts/default'], 'the first relay sends reload');
@@ -125,7 +125,7 @@ is_deeply(reloads_of($two), ['s.parts/default tasks/all tasks/default'], 'if the
 
 # The client was disconnected, or its relay was not running, during the TRUNCATE.
 my $away = $first->client('u1');
-is(ids($away, source => 'tasks'), '', 'one more connection has an empty list');
+is(ids($away, source => 'tasks'), '', 'another connection has an empty list');
 fill();
 $away->wait_row(3);
 my $pos = $away->pos;
@@ -135,7 +135,7 @@ reloads_of(@all);
 for my $relay ($first, $second)
 {
     my $back = $relay->client('u1', pos => $pos);
-    is($back->{messages}[0]{resumed}, JSON::true, 'a client that was away resumes');
+    is($back->{messages}[0]{resumed}, JSON::true, 'a client that was disconnected resumes');
     is(ids($back, source => 'tasks'), '', 'its next reply is empty');
 }
 $first->kill9;
@@ -150,7 +150,7 @@ is_deeply(reloads_of($two), ['s.parts/default'], 'one more TRUNCATE sends reload
 $first->kill9;
 $first->start;
 $first->wait_ready;
-wait_until('PostgreSQL sends it again', sub { ($first->metric('clairon_store_replayed_total') // 0) > 0 });
-is_deeply(reloads_of($two), [''], 'it is not stored a second time');
+wait_until('PostgreSQL sends the TRUNCATE again', sub { ($first->metric('clairon_store_replayed_total') // 0) > 0 });
+is_deeply(reloads_of($two), [''], 'the reload is not stored a second time');
 
 done_testing();

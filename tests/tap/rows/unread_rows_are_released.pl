@@ -1,4 +1,4 @@
-# Tests a client that asks for rows and does not read them: other clients do not wait, and its rows are released.
+# Tests a client that requests rows and does not read them: other clients do not wait, and its rows are released.
 use strict;
 use warnings;
 
@@ -34,8 +34,8 @@ $pg->safe_psql('postgres', q{INSERT INTO t VALUES (1, 'u1')});
 $client->wait_row(1);
 pass('another client receives its notifications meanwhile');
 wait_until('the connection is closed', sub { $relay->metric('clairon_gate_connections') == 1 });
-wait_until('its rows are released', sub { held() == 0 });
-pass('a client that does not read is closed, and its rows are released');
+wait_until('the client\'s rows are released', sub { held() == 0 });
+pass('the connection of a client that does not read is closed, and its rows are released');
 
 $client->send({ t => 'rows', r => 3, source => 'large' });
 my $rows = 0;
@@ -48,7 +48,7 @@ while (!$last)
     $last = !$page->{more};
 }
 is($rows, 1500, 'another client reads the same list completely');
-wait_until('its rows are released too', sub { held() == 0 });
+wait_until('its rows are also released', sub { held() == 0 });
 pass('read rows are released');
 
 done_testing();

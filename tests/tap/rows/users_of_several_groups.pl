@@ -1,5 +1,5 @@
-# Tests that live lists keep the rows of a user who loses them by one group and has them by another, with one shard and
-# with four.
+# Tests that live lists keep the rows of a user who loses them through one group and has them through another, with one
+# shard and with four.
 use strict;
 use warnings;
 
@@ -51,7 +51,7 @@ sub displayed
     return $last ? $last->{text} : 'nothing';
 }
 
-# All lists equal their tables at some time after the mark.
+# All lists equal their tables at some time after the marker.
 sub lists_equal_tables
 {
     my ($page, $what) = @_;
@@ -64,7 +64,7 @@ sub lists_equal_tables
     return;
 }
 
-# Writes the same to all tables; `v` names the step. Returns after the client has received everything.
+# Writes the same values to all tables; `v` names the step. Returns after the client has received all changes.
 my $step = 0;
 
 sub write_groups
@@ -99,13 +99,13 @@ for my $shards (1, 4)
     lists_equal_tables($page, "$shards shards, loaded");
     for (
         [ '{g1}',       ', v = v + 1', 'a group loses the row' ],
-        [ '{g2}',       '',            'it moves between two groups of the user' ],
-        [ '{g1,g2}',    '',            'a group gains it' ],
-        [ '{g2}',       '',            'a group loses it, with no other change' ],
-        [ '{g2,other}', '',            'a group without members gains it' ],
-        [ '{g1}',       '',            'two groups lose it and one gains it' ],
-        [ '{other}',    ', v = v + 1', 'the user loses it' ],
-        [ '{g1,other}', '',            'the user gains it again' ])
+        [ '{g2}',       '',            'the row moves between two groups of the user' ],
+        [ '{g1,g2}',    '',            'a group gains the row' ],
+        [ '{g2}',       '',            'a group loses the row, without another change' ],
+        [ '{g2,other}', '',            'a group without members gains the row' ],
+        [ '{g1}',       '',            'two groups lose the row and one gains it' ],
+        [ '{other}',    ', v = v + 1', 'the user loses the row' ],
+        [ '{g1,other}', '',            'the user gains the row again' ])
     {
         my ($groups, $set, $what) = @$_;
         write_groups($relay, $watcher, $groups, $set);
@@ -114,10 +114,10 @@ for my $shards (1, 4)
     write_groups($relay, $watcher, '{g1,g2}', ', v = 7');
     my $from = @{ $watcher->{messages} };
     write_groups($relay, $watcher, '{g1,g3}', '');
-    is(operations($watcher, $from, @$_), 'deleteg2 updateg1', "@$_: the delete goes before the update")
+    is(operations($watcher, $from, @$_), 'deleteg2 updateg1', "@$_: the delete precedes the update")
       for [ 'tasks', 'default' ], [ 'tasks', 'columns' ], [ 'tasks', 'acks' ];
-    is(operations($watcher, $from, 'pairs', 'columns'), 'deleter+g2 updater+g1', 'the same in a composite audience');
-    is(operations($watcher, $from, 'keyed', 'default'), 'deleteg2 updateg1', 'the same without the old large value');
+    is(operations($watcher, $from, 'pairs', 'columns'), 'deleter+g2 updater+g1', 'the delete precedes the update in a composite audience');
+    is(operations($watcher, $from, 'keyed', 'default'), 'deleteg2 updateg1', 'the delete precedes the update without the old large value');
     execute("BEGIN; UPDATE tasks SET g = '{g2}', v = 8; UPDATE tasks SET g = '{g1}', v = 9; UPDATE tasks SET g = '{g1,g2}'; UPDATE tasks SET g = '{g2}'; COMMIT");
     lists_equal_tables($page, "$shards shards, several changes in one transaction");
     is(join(' ', $page->problems), '', "$shards shards: no gap and no error");

@@ -1,5 +1,5 @@
-# Tests that an invalid setting is rejected with its location, the reason and the valid values, and the precedence of
-# sources.
+# Tests that an invalid setting is rejected with its location, the reason and the valid values, and tests the
+# precedence of sources.
 use strict;
 use warnings;
 
@@ -26,7 +26,7 @@ sub write_text
     return;
 }
 
-# Runs `clairon @$arguments` with these variables: its exit code, stdout and stderr.
+# Runs `clairon @$arguments` with these variables; returns its exit code, stdout and stderr.
 sub clairon
 {
     my ($arguments, %variables) = @_;
@@ -36,7 +36,7 @@ sub clairon
     return ($? & 127 ? -1 : $? >> 8, $out, $err);
 }
 
-# Checks the file with that text, which must be rejected with exactly this message.
+# Checks the file with this content, which must be rejected with exactly this message.
 sub check_rejected
 {
     my ($name, $text, $wanted, @more) = @_;
@@ -51,14 +51,14 @@ sub check_rejected
     return;
 }
 
-# A file that begins with six valid lines, followed by these.
+# A file that starts with six valid lines, followed by these.
 sub valid_settings
 {
     return join "\n", '[feed]', 'conninfo = host=/nowhere dbname=x password=hunter2', '[store]',
       'url = redis://me:hunter2@127.0.0.1:1', '[auth]', "hs256_secret_file = $folder/secret", @_, '';
 }
 
-# Good settings.
+# Valid settings.
 write_text($file, valid_settings());
 chmod 0600, $file or die "could not chmod: $!\n";
 is_deeply([ clairon([ 'relay', '-c', $file, '--check' ]) ], [ 0, "settings are valid\n", '' ],
@@ -175,7 +175,7 @@ for my $case ([ "$folder/none.conf", 'No such file or directory' ], [ "$folder/f
     is($err, qq(clairon relay: could not read "$case->[0]": $case->[1]\n), "$case->[1] is reported with the path of the file");
 }
 
-# Arguments and variables: named in the message; the precedence of sources.
+# Arguments and variables are named in the message; the precedence of sources.
 check_rejected('a wrong argument', valid_settings(), 'argument --gate.ping must be a duration', ['--gate.ping=soon']);
 check_rejected('an unknown argument', valid_settings(), qr{argument --gate\.pong: \[gate\] pong is not a setting; }, ['--gate.pong=1s']);
 check_rejected('an argument without value', valid_settings(), 'argument --gate.ping requires a value', ['--gate.ping']);
@@ -205,14 +205,14 @@ is(listens([], @variable), "$folder/none/variable", 'a variable overrides the fi
 is(listens(\@argument, @variable), "$folder/none/argument", 'an argument overrides file and variable');
 is(listens([ @argument, "--gate.listen=unix:$folder/none/last" ]), "$folder/none/last", 'the last of two arguments applies');
 
-# An unknown variable with our prefix may belong to another program: a warning, not an error.
+# An unknown variable with the prefix CLAIRON_ may belong to another program, so it causes a warning and no error.
 write_text($file, valid_settings());
 ($code, $out, $err) = clairon([ 'relay', '-c', $file, '--check' ], CLAIRON_GATE_PINGS => 'SECRET');
 is($code, 0, 'an unknown variable is not an error');
 like($err, qr/variable is not a setting.*variable="CLAIRON_GATE_PINGS"/, 'an unknown variable causes a warning');
 unlike($err, qr/SECRET/, 'the warning does not contain the value');
 
-# All errors at once.
+# All errors in one run.
 write_text($file, valid_settings('[gates]', 'ping = soon', '[gate]', 'ping = soon', 'listn = 1', '[delivery]', 'window = 0', '[auth]', 'hs256_secret = x'));
 ($code, $out, $err) = clairon([ 'relay', '-c', $file, '--check', '--gate.workers=0' ], CLAIRON_GATE_DRAIN => 'x');
 is($code, 2, 'several mistakes exit with 2');
@@ -240,7 +240,7 @@ is(index($wrong[$_] // '', "clairon relay: $kinds[$_]"), 0, "mistakes of all kin
 write_text($file, "[relay]\nroles = gat\n[feed]\nconninfo = x\n[auth]\nhs256_secret = SECRET+\n");
 ($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check', '--auth.leeway=x' ]);
 is(scalar(() = $err =~ /\n/g), 3, 'an invalid setting is not reported as missing too') or diag($err);
-unlike($err, qr/missing key/, 'a setting that is not valid is not reported as missing');
+unlike($err, qr/missing key/, 'an invalid setting is not reported as missing');
 
 # A relative path is reported with its folder.
 for my $case ([ [ '--auth.hs256_secret_file=no-secret' ], 'no-secret' ], [ [ '--auth.public_key_file=no-key', '--auth.hs256_secret_file=' ], 'no-key' ],
@@ -254,7 +254,7 @@ for my $case ([ [ '--auth.hs256_secret_file=no-secret' ], 'no-secret' ], [ [ '--
     like($err, qr/could not read "\Q$path\E" in folder "\Q@{[ Cwd::getcwd() ]}\E": No such file or directory$/, "$path is reported with its folder");
 }
 
-# Secrets that others can read.
+# Secrets that other users can read.
 write_text($file, valid_settings());
 chmod 0644, $file, "$folder/secret" or die "could not chmod: $!\n";
 ($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check', '--store.url=redis://me:hunter2@127.0.0.1:1' ]);

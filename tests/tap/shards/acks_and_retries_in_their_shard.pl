@@ -1,5 +1,5 @@
-# Tests that with four shards acks, retries, groups, the error log, traces and API calls use the right shard, from any
-# relay.
+# Tests that with four shards acks, retries, groups, the error log, traces and API calls use the correct shard, from
+# any relay.
 use strict;
 use warnings;
 
@@ -34,14 +34,14 @@ sub console
     return $response->{json};
 }
 
-# For one user: everything is in the user's shard.
+# Notifications for one user: all data is in the user's shard.
 my @users  = map { "u$_" } 1 .. 8;
 my %client = map { $users[$_] => $relays[ $_ % 2 ]->client($users[$_]) } 0 .. $#users;
 my %mine   = map { $_ => notify('USER', $_, 'own', 'retry_limit => 50') } @users;
 $client{$_}->run_until('the user\'s own notification arrives', sub { of_mark($client{$_}, 'own') }) for @users;
 my %shard_of = map { $_ => join ' ', shards_with("ack:$mine{$_}") } @users;
-is_deeply([ grep { $shard_of{$_} !~ /^[123]$/ } @users ], [], 'a notification for one user that needs an ack is in one shard, never in the first');
-is(scalar(keys %{ { reverse %shard_of } }), 3, 'users are distributed over the others');
+is_deeply([ grep { $shard_of{$_} !~ /^[123]$/ } @users ], [], 'an ack_required notification for one user is in one shard, never in the first');
+is(scalar(keys %{ { reverse %shard_of } }), 3, 'users are distributed over the other shards');
 is_deeply([ map { shards_with("inbox:$_") } @users ], [ @shard_of{@users} ], 'an inbox is in the shard of its user');
 $client{$_}->run_until('a retry arrives', sub { of_mark($client{$_}, 'own') > 1 }) for @users;
 pass('unacknowledged notifications are retried');
@@ -49,7 +49,7 @@ $client{$_}->ack($mine{$_}) for @users;
 wait_until('all acks are stored', sub { pending() == 0 });
 is_deeply([ map { shards_with("ack:$_") } values %mine ], [], 'acks find the shard of the notification');
 
-# For groups, several users, all: in the first shard.
+# Notifications for groups, several users, and ALL are in the first shard.
 $pg->safe_psql('postgres', q{INSERT INTO team VALUES (1, 't1')});
 my $several = notify('USER', 'u1,u5', 'several');
 my $all     = notify('ALL', '', 'all', "ttl => '1 hour'");
@@ -70,11 +70,11 @@ $pg->safe_psql('postgres', q{
     INSERT INTO team VALUES (2, 't1')});
 $client{u3}->run_until('the row arrives for the new member', sub { grep { ($_->{payload}{after}{id} // 0) == 2 } $client{u3}->notifications });
 my ($second) = map { $_->{metadata}{id} } grep { ($_->{payload}{after}{id} // 0) == 2 } $client{u3}->notifications;
-is_deeply([ sort @{ $store->execute('HKEYS', "clairon:{0}:ack:$second") } ], [qw(u1 u3)], 'a membership change applies from its commit on');
+is_deeply([ sort @{ $store->execute('HKEYS', "clairon:{0}:ack:$second") } ], [qw(u1 u3)], 'a membership change applies from its commit');
 $client{$_}->ack($second) for qw(u1 u3);
-ok(!(grep { ($_->{payload}{after}{id} // 0) == 2 } $client{u2}->notifications), 'a former member receives nothing');
+ok(!(grep { ($_->{payload}{after}{id} // 0) == 2 } $client{u2}->notifications), 'a former member receives no notification');
 
-# A nack from a relay that does not know the shard.
+# A nack from a relay that does not have the shard of the notification.
 my $nacked = notify('USER', 'u4', 'nacked', 'retry_limit => 5');
 $client{u4}->run_until('the notification arrives', sub { of_mark($client{u4}, 'nacked') });
 $client{u4}->send({ t => 'nack', ids => [$nacked], delay => 100 });
@@ -83,34 +83,34 @@ $client{u4}->run_until('a retry arrives', sub { of_mark($client{u4}, 'nacked') >
 $client{u4}->ack($nacked);
 pass('a nack finds its notification');
 
-# Each shard has an error log, and commands read them as one; redriven notifications return to their shard.
+# Each shard has an error log, and commands read all of them as one; redriven notifications return to their shard.
 sub logged { return sum(sub { $store->execute('XLEN', "clairon:{$_[0]}:errors") }) }
 my %lost = map { $_ => notify('USER', $_, 'lost', 'retry_limit => 0') } qw(u1 u2 u3);
 $lost{both} = notify('USER', 'u5,u6', 'lost', 'retry_limit => 0');
-wait_until('they are exhausted', sub { logged() >= 4 });
-is($store->execute('EXISTS', 'clairon:errors'), 0, 'there is no error log without the number of a shard');
+wait_until('the notifications are exhausted', sub { logged() >= 4 });
+is($store->execute('EXISTS', 'clairon:errors'), 0, 'no error log exists without a shard number');
 is_deeply([ map { my $mark = $_; grep { my $k = $_; grep { $_->{id} eq $lost{$mark} } $store->entries("clairon:{$k}:errors") } 0 .. $SHARDS - 1 } qw(u1 u2 u3 both) ],
     [ @shard_of{qw(u1 u2 u3)}, 0 ], 'a dead letter is in the error log of its shard');
 my ($code, $out) = clairon('errors', 'list', '--json', '--reason', 'exhausted');
 my @listed = map { JSON::decode_json($_) } split /\n/, $out;
 is_deeply([ sort map { $_->{id} } @listed ], [ sort values %lost ], 'the error logs of all shards are listed');
 sub by_age { my @parts = map { [ split /-/, $_->{entry} ] } @_; return $parts[0][0] <=> $parts[1][0] || $parts[0][1] <=> $parts[1][1] }
-is_deeply([ map { $_->{id} } @listed ], [ map { $_->{id} } sort { by_age($a, $b) } @listed ], 'they are listed as one, oldest first');
+is_deeply([ map { $_->{id} } @listed ], [ map { $_->{id} } sort { by_age($a, $b) } @listed ], 'the entries are listed as one log, oldest first');
 is_deeply([ map { $_->{entry} } @{ console(GET => 'errors')->{errors} } ], [ map { $_->{entry} } reverse @listed ], 'the console lists them newest first');
-is_deeply([ map { $_->{entry} } @{ console(GET => "errors?before=$listed[2]{entry}")->{errors} } ], [ map { $_->{entry} } @listed[ 1, 0 ] ], 'a page begins before the given entry, whatever its shard');
+is_deeply([ map { $_->{entry} } @{ console(GET => "errors?before=$listed[2]{entry}")->{errors} } ], [ map { $_->{entry} } @listed[ 1, 0 ] ], 'a page starts before the given entry, regardless of its shard');
 my %had = map { $_ => scalar of_mark($client{$_}, 'lost') } qw(u1 u2 u3 u5);
 ($code, $out) = clairon('errors', 'redrive', '--reason', 'exhausted');
 is($out, "redrove 4 entries for 5 users\n", 'redrive reports the number of entries and users');
 $client{$_}->run_until('a redriven notification arrives', sub { of_mark($client{$_}, 'lost') > $had{$_} }) for keys %had;
 is_deeply([ map { shards_with("ack:$lost{$_}") } qw(u1 u2 u3 both) ], [ @shard_of{qw(u1 u2 u3)}, 0 ], 'a redriven notification is in the same shard');
-wait_until('they are exhausted again', sub { logged() >= 4 });
+wait_until('the notifications are exhausted again', sub { logged() >= 4 });
 console(POST => 'redrive', JSON::encode_json({ entry => $listed[0]{entry} }), 404);
 @listed = map { JSON::decode_json($_) } split /\n/, (clairon('errors', 'list', '--json'))[1];
 console(POST => 'drop', JSON::encode_json({ entry => $_->{entry} })) for @listed[ 1 .. $#listed ];
 is_deeply([ map { $_->{entry} } @{ console(GET => 'errors')->{errors} } ], [ $listed[0]{entry} ], 'the console drops an entry of any shard');
-is(console(POST => 'redrive', JSON::encode_json({ entry => $listed[0]{entry} }))->{users} > 0, 1, 'the console redrives one');
+is(console(POST => 'redrive', JSON::encode_json({ entry => $listed[0]{entry} }))->{users} > 0, 1, 'the console redrives an entry of any shard');
 is(logged(), 0, 'a redriven entry is deleted');
-wait_until('it is exhausted again', sub { logged() >= 1 });
+wait_until('the notification is exhausted again', sub { logged() >= 1 });
 ($code, $out) = clairon('errors', 'drop', '--all');
 like($out, qr/^dropped \d+ entr(?:y|ies)$/, 'drop reports the number of entries');
 is(logged(), 0, 'the error logs are empty after the drop');
@@ -134,29 +134,29 @@ for my $id ($mine{u1}, $mine{u2}, $team)
 is($code, 1, 'an unknown id has no trace');
 is(http($relays[1], GET => '/v1/notifications/01234567-89ab-8def-8123-456789abcdef')->{status}, 404, 'an unknown id is 404 over HTTP');
 
-# A notification published for one user is in the user's shard, one with a key in the first; each once.
+# A published notification for one user is in the user's shard, one with a key is in the first shard; each is stored once.
 sub body { my ($user) = @_;
     return JSON::encode_json({ payload => { mark => 'api' }, routing => { audience => { type => 'USER', targets => [$user] } } }) }
 my $plain = http($relays[0], POST => '/v1/notifications', body => body('u7'));
 is($plain->{status}, 201, 'an API call is accepted');
 my %key = (headers => { 'Idempotency-Key' => 'k1' }, body => body('u7'));
 my ($first, $again) = map { http($_, POST => '/v1/notifications', %key) } @relays;
-is_deeply([ map { $_->{status} } $first, $again ], [ 201, 200 ], 'a request with a key is stored once, whichever relay gets it');
+is_deeply([ map { $_->{status} } $first, $again ], [ 201, 200 ], 'a request with a key is stored once, regardless of the relay');
 is($again->{json}{id}, $first->{json}{id}, 'the repeat returns the first id');
 $client{u7}->run_until('both notifications arrive', sub { of_mark($client{u7}, 'api') >= 2 });
 sub shard_with { my ($id) = @_; return grep { my $k = $_; grep { $_->{id} eq $id } $store->entries("clairon:{$k}:stream") } 0 .. $SHARDS - 1 }
 is_deeply([ map { shard_with($_->{json}{id}) } $plain, $first ], [ $shard_of{u7}, 0 ], 'each notification is in its shard');
 is(scalar of_mark($client{u7}, 'api'), 2, 'each notification is delivered once');
 
-# With a key, one user's notification is pending in the first shard: the ack is found there.
+# A notification with a key for one user is pending in the first shard, where its ack is found.
 my $sure = JSON::encode_json({ payload => { mark => 'sure' }, routing => { audience => { type => 'USER', targets => ['u7'] }, retry => { ack_required => JSON::true } } });
 $sure = http($relays[0], POST => '/v1/notifications', body => $sure, headers => { 'Idempotency-Key' => 'k2' })->{json}{id};
 $client{u7}->run_until('the notification arrives', sub { of_mark($client{u7}, 'sure') });
 is_deeply([ shards_with("ack:$sure") ], [0], 'the shared notification is pending in the first shard');
 my $ack = http($relays[1], POST => '/v1/ack', body => { ids => [$sure] }, headers => { Authorization => 'Bearer ' . token(sub => 'u7') });
 is($ack->{status}, 204, 'a relay that did not deliver it accepts the ack');
-wait_until('it is complete', sub { !shards_with("ack:$sure") });
-pass('that relay finds the notification');
+wait_until('the notification is complete', sub { !shards_with("ack:$sure") });
+pass('the relay finds the notification');
 
 # The state of the store in metrics and doctor.
 my $overview = http($relays[0], GET => '/console/api/overview');

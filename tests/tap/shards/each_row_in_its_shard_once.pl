@@ -1,5 +1,5 @@
-# Tests that with four shards each committed row is in the right one exactly once and in commit order, with killed
-# processes and restored shards.
+# Tests that with four shards each committed row is in the correct shard exactly once and in commit order, with
+# killed processes and restored shards.
 use strict;
 use warnings;
 
@@ -20,7 +20,7 @@ $pg->safe_psql('postgres', q{
 my $store = Clairon::Test::store(fsync => 'everysec');
 my $relay = Clairon::Test::relay($pg, $store, conf => \%conf);
 
-# Transactions of twenty rows for as many users, and one for a group.
+# Transactions of twenty rows for as many users, and one row for a group.
 my $last = 0;
 sub statements
 {
@@ -47,7 +47,7 @@ sub key_of
     return "$table $id";
 }
 
-# Each row once over all shards, in commit order in each; one shard per user, groups in the first.
+# Each row is stored once over all shards, in commit order in each shard; one shard per user, groups in the first.
 sub check_complete
 {
     my ($when, $lost) = @_;
@@ -78,9 +78,9 @@ sub check_complete
 insert(5);
 wait_stored();
 check_complete('at first');
-is(scalar(grep { $store->execute('XLEN', $_) > 0 } @STREAMS), $SHARDS, 'all shards are used');
+is(scalar(grep { $store->execute('XLEN', $_) > 0 } @STREAMS), $SHARDS, 'all shards contain rows');
 
-# Under load, each process is killed.
+# Each process is killed under load.
 my $script = Clairon::Test::scratch() . '/rows.sql';
 PostgreSQL::Test::Utils::append_to_file($script, statements(150));
 my $writer = Clairon::Test::writer($pg, $script);
@@ -119,14 +119,14 @@ $relay->start;
 $relay->wait_ready;
 wait_stored();
 check_complete('after one shard was restored');
-is(epoch(), $epoch, 'the epoch is unchanged, as nothing is lost');
+is(epoch(), $epoch, 'the epoch is unchanged because no data is lost');
 insert(3);
 wait_stored();
-check_complete('and later rows');
+check_complete('with later rows');
 
 sub epoch { return join ' ', map { $store->execute('HGET', "clairon:{$_}:meta", 'epoch') // 'none' } 0 .. $SHARDS - 1 }
 
-# One shard's data is lost: all sessions get a gap, and unconfirmed rows are replayed.
+# The data of one shard is lost: all sessions receive a gap, and unconfirmed rows are replayed.
 my $client = $relay->client('u1');
 wait_confirmed($pg);
 my %before = map { $_ => [ map { key_of($_) } $store->entries($STREAMS[$_]) ] } 0 .. $SHARDS - 1;
@@ -137,7 +137,7 @@ wait_until('later rows are stored', sub { stored() >= rows() - @{ $before{3} } }
 check_complete('after the loss of one shard', $before{3});
 $relay->wait_ready;
 
-# The first shard, which has the memberships.
+# The data of the first shard, which has the memberships, is lost.
 wait_confirmed($pg);
 my @lost  = (@{ $before{3} }, map { key_of($_) } $store->entries($STREAMS[0]));
 my $mark  = $relay->log_mark;
@@ -169,13 +169,13 @@ $relay->start;
 $relay->wait_ready;
 insert(1);
 wait_until('rows are stored', sub { stored() >= rows() - @lost });
-pass('with the right number of shards the relay continues');
+pass('with the correct number of shards the relay continues');
 
-# A store with entries without shards is rejected too.
+# A store whose entries have no shards is rejected too.
 my $plain = Clairon::Test::store();
 my $first = Clairon::Test::relay($pg, $plain, conf => { 'feed.slot' => 'plain' });
 $pg->safe_psql('postgres', q{INSERT INTO one VALUES (1000001, 'u1')});
-wait_until('it is stored', sub { $plain->execute('XLEN', 'clairon:stream') == 1 });
+wait_until('the entry is stored', sub { $plain->execute('XLEN', 'clairon:stream') == 1 });
 $first->stop;
 $first->configure(%conf);
 $first->start;

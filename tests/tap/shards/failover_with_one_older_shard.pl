@@ -14,7 +14,7 @@ $primary->safe_psql('postgres', q{
 my $standby = Clairon::Test::standby($primary);
 
 my $store = Clairon::Test::store(fsync => 'always');
-# With missing replicas nothing is confirmed, so the whole new timeline is read again.
+# With missing replicas no LSN is confirmed, so all WAL of the new timeline is read again.
 my $relay = Clairon::Test::relay($primary, $store, conf => { 'store.shards' => $SHARDS, 'store.min_replicas' => 1 });
 my $last  = 0;
 

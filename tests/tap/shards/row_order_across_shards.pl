@@ -1,4 +1,4 @@
-# Tests that with several shards a row's changes are delivered in commit order, while its audience alternates between
+# Tests that with several shards a row's changes are delivered in commit order while its audience alternates between
 # one user and two.
 use strict;
 use warnings;
@@ -20,7 +20,7 @@ $pg->safe_psql('postgres', q{
 
 sub row_version { my ($notification) = @_; return @{ $notification->{payload}{after} }{qw(id version)} }
 
-# Rows whose versions went backwards in the order of delivery.
+# Rows whose versions decreased in the order of delivery.
 sub backward_versions
 {
     my (%last, @wrong);
@@ -33,7 +33,7 @@ sub backward_versions
     return \@wrong;
 }
 
-# Each row gets a second user and loses it, or the reverse, in one transaction.
+# Each row gains a second user and loses the user, or the reverse, in one transaction.
 sub changes
 {
     my ($first, @around) = @_;
@@ -49,8 +49,8 @@ sub changes
     return $text . ($around[1] // '');
 }
 
-# All notifications after a cursor, page by page, and the last cursor. A client that does not read for long is closed, so
-# the others read between the pages.
+# All notifications after a cursor, page by page, and the last cursor. A client that does not read for long is
+# disconnected, so the other clients read between the pages.
 sub poll
 {
     my ($user, $pos, $at) = @_;
@@ -70,7 +70,7 @@ sub poll
     return;
 }
 
-# Live, by polls, and by reconnecting clients, on two relays: on one server, then on two.
+# Live, by polls, and by reconnecting clients, on two relays: first on one server, then on two.
 sub try_changes
 {
     my ($what, $first, $store) = @_;
@@ -98,11 +98,11 @@ sub try_changes
         return @polled >= $wanted && @resumed >= $wanted && $live->notifications >= $wanted;
     });
     $writer->finish;
-    is(scalar($live->notifications), $wanted, "$what: a live client receives all");
+    is(scalar($live->notifications), $wanted, "$what: a live client receives all notifications");
     is_deeply(backward_versions($live->notifications), [], "$what: a live client receives versions in commit order");
-    is(scalar(@polled), $wanted, "$what: polls return all");
+    is(scalar(@polled), $wanted, "$what: polls return all notifications");
     is_deeply(backward_versions(@polled), [], "$what: polls return versions in commit order");
-    is(scalar(@resumed), $wanted, "$what: reconnecting clients receive all");
+    is(scalar(@resumed), $wanted, "$what: reconnecting clients receive all notifications");
     is_deeply(backward_versions(@resumed), [], "$what: reconnecting clients receive versions in commit order");
     is($_->metric('clairon_store_unordered_total'), 0, "$what: no notification was out of order") for $relay, $second;
     $second->restart;
@@ -117,11 +117,11 @@ my $one = Clairon::Test::store();
 try_changes('one server', 1, $one);
 $one->stop;
 $pg->safe_psql('postgres', "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots");
-# A long timeout: a node that is stopped for some seconds has not failed.
+# A long timeout: a node that is paused for some seconds has not failed.
 my $cluster = Clairon::Test::store_cluster(replicas => 0, shards => SHARDS, options => [ '--cluster-node-timeout', 60_000 ]);
 try_changes('cluster', 1 + 3 * ROUNDS, $cluster);
 
-# One node is stopped while the others continue.
+# One node is paused while the others continue.
 my $stopped = $cluster->primary_of(1);
 my @stopped_shards = grep { $cluster->primary_of($_) == $stopped } 1 .. SHARDS - 1;
 isnt($cluster->primary_of($_), $stopped, "shard $_ is on another node") for 0, 3;
@@ -132,7 +132,7 @@ sub shard_of
 {
     my ($user) = @_;
     my $id = notify($user);
-    return wait_until('it is stored', sub {
+    return wait_until('the row is stored', sub {
         my ($found) = grep { my $k = $_; grep { $_->{id} eq $id } $cluster->entries("clairon:{$k}:stream") } 1 .. SHARDS - 1;
         return $found;
     });
@@ -155,23 +155,23 @@ sub change
 }
 sub versions { return [ map { (row_version($_))[1] } grep { $_->{metadata}{source} eq 'task' } $client->notifications ] }
 
-# A published notification does not wait for a commit: its delivery shows that the relay has read the running nodes.
+# A published notification does not wait for a commit. Its delivery proves that the relay has read the running nodes.
 sub wait_read
 {
     my ($wanted) = @_;
-    wait_until('it is stored', sub { grep { $_->{data} =~ /"version":$wanted\b/ } $cluster->entries('clairon:{0}:stream') });
+    wait_until('the row is stored', sub { grep { $_->{data} =~ /"version":$wanted\b/ } $cluster->entries('clairon:{0}:stream') });
     my $before_count = $other->notifications;
     my $raw  = Clairon::Test::RawSocket->new($relay);
     my $body = JSON::encode_json({ payload => {}, routing => { audience => { type => 'USER', targets => [$near] } } });
     $raw->write("POST /v1/notifications HTTP/1.1\r\nHost: $raw->{host}\r\nAuthorization: Bearer " . token(sub => 'app', publish => JSON::true)
           . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
     like($raw->read_response->{status}, qr/^20/, 'a notification is published');
-    $other->run_until('it is delivered', sub { $other->notifications > $before_count });
+    $other->run_until('the notification is delivered', sub { $other->notifications > $before_count });
     return;
 }
 
-# The relay waits for a stopped node for three seconds. On a slow machine a turn may last longer. The later version
-# then comes first and is counted; the test repeats such a turn.
+# The relay waits for a paused node for three seconds. On a slow machine an iteration may last longer. Then the
+# later version is delivered first and counted, and the test repeats the iteration.
 my @expected;
 sub unordered { return $relay->metric('clairon_store_unordered_total') }
 sub turn
@@ -186,18 +186,18 @@ sub turn
     my $late = unordered() > $before;
     push @expected, $late ? reverse @two : @two;
     return if $late;
-    is_deeply($early, [ @expected[ 0 .. $#expected - 2 ] ], 'later versions wait for the stopped node');
+    is_deeply($early, [ @expected[ 0 .. $#expected - 2 ] ], 'later versions wait for the paused node');
     is_deeply(versions(), \@expected, 'the later versions follow in order');
     return 1;
 }
-for (1 .. 3) { wait_until('a turn within the limit', \&turn) }
+for (1 .. 3) { wait_until('an iteration within the limit', \&turn) }
 my $unordered = unordered();
 
 # Beyond the limit.
 kill STOP => $stopped->pid;
 push @expected, reverse change($far), change($far, $near);
 $client->run_until('the later version arrives', sub { @{ versions() } == @expected - 1 });
-is_deeply(versions(), [ @expected[ 0 .. $#expected - 1 ] ], 'the relay waits for a stopped node no longer than the limit');
+is_deeply(versions(), [ @expected[ 0 .. $#expected - 1 ] ], 'the relay waits for a paused node no longer than the limit');
 is(unordered(), $unordered + 1, 'an unordered delivery is counted');
 like($relay->log_text, qr/shard is behind or lost data.* shard=(@{[ join '|', @stopped_shards ]})\b/, 'an unordered delivery is logged');
 kill CONT => $stopped->pid;
@@ -208,26 +208,26 @@ $client->run_until('the remaining notifications arrive', sub { @{ versions() } =
 is_deeply(versions(), \@expected, 'the order is restored afterwards');
 is(unordered(), $unordered + 1, 'later versions do not wait');
 
-# Pending notifications are delivered in order too, page by page, as the in-flight window allows.
+# Pending notifications are also delivered in order, page by page, as the in-flight window allows.
 my $duties = scratch() . '/duties.sql';
 PostgreSQL::Test::Utils::append_to_file($duties, "INSERT INTO duty SELECT i, '{late}', 0 FROM generate_series(1, 10) i;\n" . join '',
     map { sprintf "UPDATE duty SET owners = '{%s}', version = %d WHERE id = %d;\n", ($_ % 2 ? 'late,u2' : 'late'), $_, 1 + ($_ >> 1) % 10 } 2 .. 601);
 ok(Clairon::Test::writer($pg, $duties)->finish, 'rows with ack_required are written');
 sub inbox { my ($user) = @_; my $sum = 0; $sum += $cluster->execute('ZCARD', "clairon:{$_}:inbox:$user") for 0 .. SHARDS - 1; return $sum }
-wait_until('they are pending', sub { inbox('late') == 610 });
+wait_until('the rows are pending', sub { inbox('late') == 610 });
 for my $turn ([ 64, 210 ], [ 8, 0 ])
 {
     my ($window, $left) = @$turn;
     my $late = $relay->client('late', win => $window);
     my $acked = 0;
-    $late->run_until("$left are left", sub {
+    $late->run_until("$left notifications are pending", sub {
         my @notifications = $late->notifications;
         my @ids = map { $_->{metadata}{id} } @notifications[ $acked .. $#notifications ];
         $late->{tx}->send([ 1, 0, 0, 0, 1, JSON::encode_json({ t => 'ack', ids => \@ids }) ]) if @ids;
         $acked += @ids;
         return inbox('late') <= $left;
     });
-    is_deeply(backward_versions($late->notifications), [], "pending rows are delivered in order through a window of $window");
+    is_deeply(backward_versions($late->notifications), [], "pending rows are delivered in order through an in-flight window of $window");
     $late->close;
 }
 

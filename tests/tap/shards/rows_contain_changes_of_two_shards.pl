@@ -1,5 +1,5 @@
-# Tests with three shards that rows are sent only from a snapshot with all changes that the client was notified of: those
-# in the shared shard and in the shard of its user. Changes in other shards delay no rows.
+# Tests with three shards that rows are sent only from a snapshot that contains all changes delivered to the client from
+# the shared shard and the shard of its user. Changes in other shards delay no rows.
 use strict;
 use warnings;
 
@@ -23,7 +23,7 @@ sub request { my ($client) = @_; $client->send({ t => 'rows', r => ++$next, sour
 sub reply { my ($client, $r) = @_; return $client->wait_for(sub { ($_[0]{r} // 0) == $r }) }
 sub has_reply { my ($client, $r) = @_; return scalar grep { ($_->{r} // 0) == $r } @{ $client->{messages} } }
 sub repeated { return $relay->metric('clairon_rows_repeated_total') }
-# Snapshots that contain all transactions up to the last one; the first one lacks that transaction.
+# Snapshots that contain all transactions up to the last one; the first snapshot lacks that transaction.
 sub snapshot_without { my ($xid, $last) = @_; return sprintf '%s:%s:%s', $xid, ($last // $xid) + 1, $xid }
 sub snapshot_with { my ($last) = @_; return sprintf '%s:%s:', $last + 1, $last + 1 }
 
@@ -33,7 +33,7 @@ sub commit
     my ($sql) = @_;
     my $stored = $store->stored;
     my $xid = (split /\n/, $pg->safe_psql('postgres', "BEGIN; $sql; SELECT pg_current_xact_id(); COMMIT"))[-1];
-    wait_until('the relay has read it', sub { $store->stored > $stored && $relay->metric('clairon_hub_notifications_total') >= $store->stored });
+    wait_until('the relay has read the notification', sub { $store->stored > $stored && $relay->metric('clairon_hub_notifications_total') >= $store->stored });
     return $xid;
 }
 
@@ -49,7 +49,7 @@ sub waits_for
     $client->run_until('the relay queries again', sub { has_reply($client, $r) || repeated() >= $before + 2 });
     ok(!has_reply($client, $r), $what);
     $stub->set('t', snapshot => snapshot_with($last));
-    is(reply($client, $r)->{snapshot}, snapshot_with($last), "$what: then they are sent");
+    is(reply($client, $r)->{snapshot}, snapshot_with($last), "$what: the rows are then sent");
     return;
 }
 
@@ -85,7 +85,7 @@ $clients{$other}->wait_for('reload');
 waits_for($clients{$other}, $joined, 'rows contain a change of memberships');
 $stub->set('t', audience => 'USER');
 
-# A relay that starts knows the last transaction of each shard.
+# A starting relay reads the last transaction of each shard.
 my %changes = map { $_ => commit(row_for($_)) } $me, $other;
 my ($last) = sort { $b <=> $a } values %changes;
 $relay->restart;

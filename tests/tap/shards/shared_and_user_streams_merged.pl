@@ -1,5 +1,5 @@
 # Tests that with several shards each user receives the shared stream and the user's stream merged, without
-# duplicates, on every transport and from every cursor.
+# duplicates, over every transport and from every cursor.
 use strict;
 use warnings;
 
@@ -67,7 +67,7 @@ $two->wait_notifications(4);
 is_deeply([ @shard{ 'USER u1,u2', 'ALL ', 'TEAM t1' } ], [ [0], [0], [0] ], 'notifications for several users are in shard 0');
 my ($own) = @{ $shard{'USER u1'} };
 is_deeply($shard{'USER u1'}, [ ($own) x 3 ], 'notifications for one user are in one shard');
-cmp_ok($own, '>', 0, 'this shard is not the shared one');
+cmp_ok($own, '>', 0, 'the user\'s shard is not the shared one');
 is_deeply([ marks($one->notifications) ], [ 1 .. 5, 7 ], 'all notifications are received in order');
 is_deeply([ marks($two->notifications) ], [ 2, 4, 5, 6 ], 'each user receives only the user\'s own notifications');
 
@@ -83,18 +83,18 @@ for my $at (@seen)
     is_deeply([ marks($reconnected->notifications) ], \@rest, "after $last: the client receives exactly the missing notifications");
     $reconnected->close;
     my $stream = Clairon::Test::EventStream->open($second, 'u1', 'Last-Event-ID' => $pos);
-    is_deeply([ marks(map { $stream->next_notification } @rest) ], \@rest, "after $last: SSE returns the same");
+    is_deeply([ marks(map { $stream->next_notification } @rest) ], \@rest, "after $last: SSE returns the same notifications");
     $stream->disconnect;
-    is_deeply([ marks(@{ (poll('u1', $pos, $second))[0] }) ], \@rest, "after $last: polls return the same");
+    is_deeply([ marks(@{ (poll('u1', $pos, $second))[0] }) ], \@rest, "after $last: polls return the same notifications");
 }
 like($seen[-1][0], qr/^[0-9a-f]{16}\.\d+-\d+[0-9a-z.-]*$/, 'a cursor is URL-safe');
 cmp_ok(length $seen[-1][0], '<', 100, 'a cursor is shorter than 100 bytes');
 is($second->client('u1', pos => "$seen[-1][0].1.1.1.1")->wait_for('gap')->{why}, 'epoch', 'an invalid cursor is rejected');
 
-# Another user's cursor causes no loss: the user's stream is read from its beginning.
+# Another user's cursor causes no loss: the user's stream is read from its start.
 my $stranger = $second->client('u2', pos => $seen[-1][0]);
 $stranger->run_until('the user\'s notifications arrive', sub { grep { $_ == 6 } marks($stranger->notifications) });
-is($stranger->gaps, '', 'another user\'s cursor hides nothing');
+is($stranger->gaps, '', 'another user\'s cursor hides no notification');
 $stranger->close;
 
 # Beyond the replay buffer, in pages of both streams.
@@ -105,13 +105,13 @@ $pg->safe_psql('postgres', qq{
     SELECT clairon.notify(CASE WHEN i % 3 = 0 THEN 'ALL' ELSE 'USER' END, CASE WHEN i % 3 = 0 THEN '{}' ELSE '{u1}' END::text[],
         jsonb_build_object('mark', $mark + i)) FROM generate_series(1, 1500) i});
 $mark += 1500;
-wait_until('all are stored', sub { $store->entries == 1507 });
+wait_until('all notifications are stored', sub { $store->entries == 1507 });
 $second->restart;
 my $reconnected = $second->client('u1', pos => $far);
 $reconnected->wait_notifications(1500);
 is_deeply([ marks($reconnected->notifications) ], [ $from .. $mark ], 'pages of two streams are merged in commit order');
 ok($reconnected->wait_for('connected')->{resumed}, 'pages of two streams are merged without a loss');
-is_deeply([ marks(@{ (poll('u1', $far, $second))[0] }) ], [ $from .. $mark ], 'polls return the same');
+is_deeply([ marks(@{ (poll('u1', $far, $second))[0] }) ], [ $from .. $mark ], 'polls return the same notifications');
 $reconnected->close;
 
 # A row whose audience changes from one user to two and back.
@@ -126,7 +126,7 @@ $row->wait_notifications(21);
 is_deeply([ sort { $a <=> $b } map { $_->{payload}{after}{version} } $row->notifications ], [ 0 .. 20 ], 'all versions of the row are delivered');
 $row->close;
 
-# A notification that overtook others has a cursor before them, in both streams.
+# A notification that overtook others has a cursor before them in both streams.
 $two->close;
 my $slow = $relay->client('u1');
 $from = $mark + 1;
@@ -145,12 +145,12 @@ for my $line (grep { $_->{t} eq 'msg' && $_->{n}{metadata}{priority} eq 'HIGH' }
     }
     my $after = $second->client('u1', pos => $line->{pos});
     $after->run_until('the overtaken notifications arrive', sub { my %all = (%had, map { $_ => 1 } marks($after->notifications)); !grep { !$all{$_} } $from .. $mark });
-    pass('a resume from that cursor loses nothing');
+    pass('a resume from that cursor loses no notification');
     $after->close;
 }
 $slow->close;
 
-# Acks, from any connection, by HTTP, and on another relay.
+# Acks from any connection, over HTTP, and on another relay.
 my ($first_session, $second_session) = map { $_->client('u1') } $relay, $second;
 my @ids = (notify(USER => 'u1', with_ack), notify(USER => 'u1,u2', with_ack), notify(USER => 'u1', with_ack), notify(TEAM => 't1', with_ack));
 $_->run_until('all four notifications arrive', sub { my $to = $_; 4 == grep { my $id = $_; grep { $_->{metadata}{id} eq $id } $to->notifications } @ids }) for $first_session, $second_session;
@@ -166,25 +166,25 @@ $first_session->ack($ids[3]);
 my $member = $relay->client('u2');
 $member->run_until('both notifications arrive', sub { 2 == grep { my $id = $_->{metadata}{id}; grep { $_ eq $id } @ids } $member->notifications });
 $member->ack(@ids[ 1, 3 ]);
-wait_until('all are complete', sub { $store->pending == 0 });
-pass('a notification for several users is complete when all acknowledged');
+wait_until('all notifications are complete', sub { $store->pending == 0 });
+pass('a notification for several users is complete after all have acknowledged');
 $_->close for $first_session, $second_session, $member;
 
-# Retried by any relay, with the attempt counted.
+# Any relay retries, and counts the attempt.
 my $again = $second->client('u1');
 my $id = notify(USER => 'u1', with_ack('retry_limit => 5'));
 $again->run_until('the notification and a retry arrive', sub { 2 <= grep { $_->{metadata}{id} eq $id } $again->notifications });
 is_deeply([ map { $_->{routing}{retry}{attempts} } grep { $_->{metadata}{id} eq $id } $again->notifications ]->[1], 1, 'a notification in the user\'s shard is retried');
 $again->ack($id);
-wait_until('it is complete', sub { $store->pending == 0 });
+wait_until('the notification is complete', sub { $store->pending == 0 });
 $again->close;
 
 # Pending notifications of both inboxes are delivered through a small in-flight window.
 @ids = map { notify($_ % 2 ? (USER => 'u1') : (TEAM => 't1'), with_ack("ttl => '1 hour'")) } 1 .. 30;
-wait_until('they are stored', sub { $store->pending == 30 });
+wait_until('the notifications are stored', sub { $store->pending == 30 });
 my $narrow = $second->client('u1', win => 4);
 my $acked  = 0;
-$narrow->run_until('all, as acks arrive', sub {
+$narrow->run_until('all notifications arrive as acks are sent', sub {
     my @notifications = $narrow->notifications;
     $narrow->{tx}->send([ 1, 0, 0, 0, 1, JSON::encode_json({ t => 'ack', ids => [ $notifications[ $acked++ ]{metadata}{id} ] }) ]) while $acked < @notifications;
     my %had = map { $_->{metadata}{id} => 1 } @notifications;
@@ -198,7 +198,7 @@ $narrow->close;
 my $pos = $relay->client('u1')->pos;
 $from = $mark + 1;
 notify(USER => 'u1'), notify(ALL => '') for 1 .. 3;
-wait_until('they are stored', sub { grep { (JSON::decode_json($_->{data})->{payload}{mark} // 0) == $mark } $store->entries });
+wait_until('the notifications are stored', sub { grep { (JSON::decode_json($_->{data})->{payload}{mark} // 0) == $mark } $store->entries });
 my ($newest) = reverse $store->entries("clairon:{$own}:stream");
 $store->execute('XDEL', "clairon:{$own}:stream", $_->{entry}) for grep { $_->{entry} ne $newest->{entry} } $store->entries("clairon:{$own}:stream");
 $second->restart;
@@ -211,7 +211,7 @@ my $after = $second->client('u1', pos => $gap->{to});
 $after->run_until('the remaining notifications arrive again', sub { grep { $_ == $mark } marks($after->notifications) });
 is($after->gaps, '', 'a cursor after the gap causes no second one');
 
-# One shard loses all data: no cursor is valid.
+# One shard loses all data, so no cursor is valid.
 my @all = map { $_->client('u9') } $relay, $second;
 $store->execute('DEL', map { $_ eq 'stream' ? "clairon:{3}:stream" : "clairon:{3}:$_" } qw(stream meta pending));
 is($_->wait_for('gap')->{why}, 'epoch', 'a loss in one shard causes a gap for all sessions') for @all;

@@ -1,5 +1,5 @@
-# Tests a relay that starts while one shard is ahead of another: reconnecting clients receive everything in commit
-# order.
+# Tests a relay that starts while one shard is ahead of another: reconnecting clients receive all notifications in
+# commit order.
 use strict;
 use warnings;
 
@@ -15,7 +15,7 @@ my $store = Clairon::Test::store();
 my $feed  = Clairon::Test::relay($pg, $store, roles => 'feed');
 my $gate  = Clairon::Test::relay(undef, $store, roles => 'gate');
 
-# One transaction: the first version is for two users, the next ones for one.
+# One transaction: the first version is for two users, the later ones are for one.
 my $version = 0;
 sub change
 {
@@ -28,7 +28,7 @@ sub change
           $_ == 1 ? 'u1,u2' : 'u1', $version;
     }
     $pg->safe_psql('postgres', $text . 'COMMIT');
-    wait_until('it is stored', sub { $store->entries == $version });
+    wait_until('the transaction is stored', sub { $store->entries == $version });
     return;
 }
 sub versions { return [ map { $_->{payload}{after}{version} } $_[0]->notifications ] }
@@ -42,7 +42,7 @@ is_deeply(versions($client), [ 3, 4 ], 'live versions are in order');
 $client->close;
 $gate->stop;
 
-# The feed stops after it stored its part in one shard only.
+# The feed stops after it has stored its notifications in only one shard.
 my %before = @{ $store->execute('HGETALL', 'clairon:{0}:progress:clairon') };
 change(30);
 $feed->kill9;
@@ -57,9 +57,9 @@ $reconnected->wait_notifications(2);
 my $fresh = $gate->client('u1');
 $feed->start;
 $reconnected->run_until("all notifications arrive", sub { grep { $_ == $version } @{ versions($reconnected) } });
-is_deeply(versions($reconnected), [ 3 .. $version ], 'a resumed client receives the missing part in order');
+is_deeply(versions($reconnected), [ 3 .. $version ], 'a resumed client receives the missing notifications in order');
 $fresh->run_until('all notifications arrive', sub { @{ versions($fresh) } >= $version - 4 });
-is_deeply(versions($fresh), [ 5 .. $version ], 'a new client receives the missing part in order');
+is_deeply(versions($fresh), [ 5 .. $version ], 'a new client receives the missing notifications in order');
 is($gate->metric('clairon_store_unordered_total'), 0, 'no notification was out of order');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Tests that a standby feeds the relay like the primary, with the same ids, also through its promotion.
+# Tests that a standby feeds the relay like the primary, with the same ids, also during its promotion.
 use strict;
 use warnings;
 
@@ -102,7 +102,7 @@ $relay->wait_for_log(qr/creating slot .*pg_log_standby_snapshot\(\)/);
 pass('the relay logs what its slot waits for');
 log_running_transactions('clairon');
 $relay->wait_for_log(qr/streaming from slot/);
-wait_until('the primary has the slots\' requirements', sub {
+wait_until('the primary retains what the slots require', sub {
     sql("SELECT catalog_xmin FROM pg_replication_slots WHERE slot_name = 'standby'") });
 is($standby->safe_psql('postgres', q{SELECT ok FROM clairon.doctor()
     WHERE check_name = 'hot_standby_feedback'}, connstr => $standby->connstr('postgres') . ' user=relay'),
@@ -128,8 +128,8 @@ sql($_) for (
 my @notifications = $client->wait_notifications(7);
 is_deeply([ map { $_->{metadata}{topic} } @notifications ],
     [ 'postgres.t', 'postgres.t', 'second', 'third', 'postgres.t', 'strange', 'postgres.notify' ],
-    'rows written on the primary arrive, by the rules of their time');
-is($notifications[4]{payload}{after}{more}, 7, 'a row has the columns of its time');
+    'rows written on the primary arrive, by the rules at their WAL position');
+is($notifications[4]{payload}{after}{more}, 7, 'a row has the columns at its WAL position');
 is_deeply($notifications[5]{payload}, { before => undef, after => { id => 1, o => undef }, undecodable => ['o'] },
     'a value that cannot be decoded is listed');
 my @on_primary = map { JSON::decode_json($_) }
@@ -138,10 +138,10 @@ is_deeply([ map { $_->{metadata}{id} } @notifications ], [ map { $_->{metadata}{
     'the standby creates the ids of the primary');
 is_deeply(\@notifications, \@on_primary, 'the notifications are otherwise equal');
 
-# Old rules, which the primary does not need, are kept for the lagging slot.
+# Old rules that the primary no longer needs are retained for the lagging slot.
 sql(q{SELECT pg_drop_replication_slot('text')});
 sql("VACUUM (FREEZE) $_") for qw(clairon.rule pg_attribute pg_class);
-is_deeply([ read_text(wait_replayed()) ], \@on_primary, 'text mode returns the same, after a VACUUM too');
+is_deeply([ read_text(wait_replayed()) ], \@on_primary, 'text mode returns the same notifications, even after a VACUUM');
 
 # The primary is lost and the standby is promoted.
 my $mark   = $relay->log_mark;
@@ -159,7 +159,7 @@ my $log = $relay->log_text($mark);
 like($log, qr/component=store level=info .*rewound the slot's progress, reconnecting/, 'the log explains the progress');
 unlike($log, qr/component=store level=(?:warn|error)/, 'the log has no warnings about the store');
 
-# The promotion undoes nothing: no replay, and no gap.
+# The promotion undoes no change: no replay, and no gap.
 $relay->restart;
 $relay->wait_for_log(qr/streaming from slot" .*timeline=2 /);
 $relay->wait_ready;
@@ -167,6 +167,6 @@ my $reconnected = $relay->client('u1', pos => $client->pos);
 standby_sql(q{UPDATE t SET body = 'again' WHERE id = 10});
 $reconnected->wait_for(sub { $_[0]{t} eq 'msg' && ($_[0]{n}{payload}{after}{body} // '') eq 'again' });
 is(scalar $store->entries, 9, 'the new timeline is read without losses and duplicates');
-is($client->gaps . $reconnected->gaps, '', 'the client gets no gap');
+is($client->gaps . $reconnected->gaps, '', 'the client receives no gap');
 
 done_testing();

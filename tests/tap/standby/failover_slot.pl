@@ -22,7 +22,7 @@ sql(q{CREATE TABLE t (id int PRIMARY KEY, owner text);
     SELECT pg_create_logical_replication_slot('clairon', 'clairon', failover => true);
     SELECT pg_create_logical_replication_slot('same', 'clairon')});
 
-# The primary, where such a slot is read.
+# The primary, on which such a slot is read.
 my $store = Clairon::Test::store(fsync => 'always');
 my $both  = sprintf q{host='%s,%s' port=%d,%d dbname=postgres user=relay target_session_attrs=read-write},
   $primary->host, $standby->host, $primary->port, $standby->port;
@@ -34,7 +34,7 @@ my @ids   = sql(q{SELECT data::json->'metadata'->>'id'
     FROM pg_logical_slot_peek_changes('same', NULL, NULL)}) =~ /(\S+)/g;
 is_deeply([ map { $_->{metadata}{id} } @notifications ], \@ids, 'a failover slot is read on the primary');
 
-# Until the promotion the copy cannot be read.
+# The copy cannot be read before the promotion.
 wait_until('the slot is synchronized', sub {
     standby_sql(q{SELECT synced FROM clairon.status WHERE slot_name = 'clairon'}) eq 't' });
 my $early = Clairon::Test::relay($standby, $store, wait => 0);
@@ -60,6 +60,6 @@ standby_sql(q{INSERT INTO t VALUES (41, 'u1')});
 is_deeply([ map { $_->{payload}{after}{id} } @notifications ], [ 1 .. 41 ], 'no row is lost or delivered twice');
 is_deeply([ map { $_->{metadata}{id} } @notifications[ 0 .. 39 ] ], \@ids, 'all rows have the ids of the primary');
 is(scalar $store->entries, 41, 'each row is stored once');
-is($client->gaps, '', 'the client gets no gap');
+is($client->gaps, '', 'the client receives no gap');
 
 done_testing();

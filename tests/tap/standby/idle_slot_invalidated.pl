@@ -1,5 +1,5 @@
-# Tests a slot invalidated by idle_replication_slot_timeout (PostgreSQL 18): logged, announced and recreated, on a
-# primary and on its standby.
+# Tests that a slot invalidated by idle_replication_slot_timeout (PostgreSQL 18) is logged, announced and
+# recreated, on a primary and on its standby.
 use strict;
 use warnings;
 
@@ -40,7 +40,7 @@ for my $server ($primary, $standby)
         qr/^lost: idle_timeout\|Set idle_replication_slot_timeout = 0: then SELECT pg_drop_replication_slot/, "$name: the doctor has the hint");
 
     like($server->safe_psql('postgres', q{SELECT detail, hint FROM clairon.doctor() WHERE NOT ok AND check_name = 'idle_replication_slot_timeout'}),
-        qr/^inactive slots are invalidated after 1 s\|ALTER SYSTEM SET idle_replication_slot_timeout = 0;/, "$name: the doctor warns of the setting");
+        qr/^inactive slots are invalidated after 1 s\|ALTER SYSTEM SET idle_replication_slot_timeout = 0;/, "$name: the doctor warns about the setting");
 
     my $lost = insert();
     $server->append_conf('postgresql.conf', "idle_replication_slot_timeout = 0\n");
@@ -48,13 +48,13 @@ for my $server ($primary, $standby)
     my $mark = $relay->log_mark;
     $relay->start;
     $relay->wait_for_log(qr/component=feed level=error .*slot is lost.*idle for longer than idle_replication_slot_timeout/, from => $mark);
-    pass("$name: the relay logs it");
+    pass("$name: the relay logs the invalidation");
     $relay->wait_for_log(qr/lost slot dropped.*slot created/s, from => $mark);
     $relay->wait_ready;
     $client = $relay->client('u1', pos => $pos);
-    is($client->wait_for('gap')->{why}, 'epoch', "$name: the slot is recreated, and clients get a gap");
+    is($client->wait_for('gap')->{why}, 'epoch', "$name: the slot is recreated, and clients receive a gap");
     $client->wait_row(insert());
-    ok(!grep({ $_->{payload}{after}{id} == $lost } $client->notifications), "$name: lost rows are not delivered, later ones are");
+    ok(!grep({ $_->{payload}{after}{id} == $lost } $client->notifications), "$name: lost rows are not delivered, later rows are");
     $relay->stop;
 }
 

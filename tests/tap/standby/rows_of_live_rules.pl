@@ -1,4 +1,4 @@
-# Tests that clairon.live_rows() on a standby returns the rows that its snapshot contains, and nothing else.
+# Tests that clairon.live_rows() on a standby returns exactly the rows that its snapshot contains.
 use strict;
 use warnings;
 
@@ -30,7 +30,7 @@ sub wait_replayed
     return;
 }
 
-# The header and the rows, as the role of a relay reads them.
+# The header and the rows, as a relay's role reads them.
 sub read_rows
 {
     my ($node, $rule, $user) = @_;
@@ -52,12 +52,12 @@ sub contains
 wait_replayed();
 for my $node ($primary, $standby)
 {
-    is(ids(read_rows($node, 'default', 'u1')), '1 2', 'rows of a user in the order of the key on ' . $node->name);
-    is(ids(read_rows($node, 'groups', 'u1')), '2', 'rows of a group on ' . $node->name);
-    is(ids(read_rows($node, 'condition', 'u9')), '2', 'only_when, in a subtransaction, on ' . $node->name);
-    is(ids(read_rows($node, 'default', 'u9')), '', 'no rows of others on ' . $node->name);
+    is(ids(read_rows($node, 'default', 'u1')), '1 2', 'rows of a user are in key order on ' . $node->name);
+    is(ids(read_rows($node, 'groups', 'u1')), '2', 'rows of a group are returned on ' . $node->name);
+    is(ids(read_rows($node, 'condition', 'u9')), '2', 'rows with only_when, in a subtransaction, are returned on ' . $node->name);
+    is(ids(read_rows($node, 'default', 'u9')), '', 'no rows of others are returned on ' . $node->name);
 }
-is_deeply([ read_rows($standby, 'default', 'u1') ]->[0]{key}, ['id'], 'the key on a standby');
+is_deeply([ read_rows($standby, 'default', 'u1') ]->[0]{key}, ['id'], 'the key is returned on a standby');
 is($standby->safe_psql('postgres', q{SELECT count(*) FROM clairon.live_rows('t', 'none', 'u1', '{}', 10, 10000)}), '0', 'an unknown rule has no header on a standby');
 
 # Running transactions are neither in the rows nor in the snapshot.
@@ -71,21 +71,21 @@ my $check = sub {
     for my $node ($primary, $standby)
     {
         my ($header, @rows) = read_rows($node, 'default', 'u1');
-        is(ids($header, @rows), $expected, "$name: the rows on " . $node->name);
-        is_deeply({ map { $_ => contains($header, $_) ? 1 : 0 } keys %contained }, \%contained, "$name: the snapshot on " . $node->name);
+        is(ids($header, @rows), $expected, "$name: the rows are correct on " . $node->name);
+        is_deeply({ map { $_ => contains($header, $_) ? 1 : 0 } keys %contained }, \%contained, "$name: the snapshot is correct on " . $node->name);
     }
 };
-$check->('both run', '1 2', $x1 => 0, $x2 => 0);
+$check->('both transactions are running', '1 2', $x1 => 0, $x2 => 0);
 $second->query_safe('COMMIT');
-$check->('the later one is committed', '1 2 5', $x1 => 0, $x2 => 1);
+$check->('the later transaction is committed', '1 2 5', $x1 => 0, $x2 => 1);
 $first->query_safe('COMMIT');
-$check->('both are committed', '1 2 4 5', $x1 => 1, $x2 => 1);
+$check->('both transactions are committed', '1 2 4 5', $x1 => 1, $x2 => 1);
 $_->quit for $first, $second;
 
-# More rows than work_mem: temporary files on a standby.
+# More rows than work_mem need temporary files on a standby.
 sql(q{INSERT INTO t (id, who, body) SELECT n, 'u3', repeat('x', 100) FROM generate_series(2000, 1001, -1) AS n});
 wait_replayed();
-is(ids(read_rows($standby, 'default', 'u3')), join(' ', 1001 .. 2000), 'a sort on disk');
+is(ids(read_rows($standby, 'default', 'u3')), join(' ', 1001 .. 2000), 'rows are sorted on disk');
 
 $primary->stop;
 $standby->promote;

@@ -37,7 +37,7 @@ sub check_gap
 {
     my ($client, $how) = @_;
     my $reconnected = $relay->client('u1', pos => $client->pos);
-    is($reconnected->wait_for('gap')->{why}, 'epoch', "$how: clients get a gap");
+    is($reconnected->wait_for('gap')->{why}, 'epoch', "$how: clients receive a gap");
     $reconnected->wait_row(insert());
     return $reconnected;
 }
@@ -45,7 +45,7 @@ sub check_gap
 sql(q{CREATE TABLE t (id int PRIMARY KEY, owner text);
     SELECT clairon.watch('t', 'USER', 'owner')});
 
-# A transaction that does not end: no slot can be created, whatever is logged.
+# A transaction that does not end: no slot can be created, regardless of the log records.
 my $open_transaction = $primary->background_psql('postgres');
 $open_transaction->query_safe('BEGIN; SELECT pg_current_xact_id()');
 my $store = Clairon::Test::store(fsync => 'always');
@@ -55,9 +55,9 @@ $relay->wait_for_log(qr/creating slot on a standby.*pg_log_standby_snapshot\(\).
 $relay->wait_for_log(qr/slot not created within .*timeout_s=1\.0.*retry_s=/);
 pass('without the primary\'s help, slot creation has a timeout');
 $relay->stop;
-wait_until('no slot is left behind', sub {
+wait_until('no slot remains', sub {
     standby_sql('SELECT count(*) FROM pg_replication_slots') == 0 });
-pass('no slot is left after the timeout');
+pass('no slot remains after the timeout');
 
 # A role without the privilege.
 sql('CREATE ROLE stranger LOGIN');
@@ -75,17 +75,17 @@ $relay->configure('feed.primary_conninfo' => $primary->connstr('postgres') . ' u
 $relay->start;
 $relay->wait_for_log(qr/calling pg_log_standby_snapshot\(\) on its primary/, from => $mark);
 wait_primary_logs(qr/pg_log_standby_snapshot\(\).*pg_log_standby_snapshot\(\)/s, $from);
-pass('the relay asks the primary repeatedly');
+pass('the relay repeatedly requests a snapshot record from the primary');
 $open_transaction->query_safe('ROLLBACK');
 $open_transaction->quit;
 $relay->wait_ready;
 is(sql(q{SELECT count(*) FROM pg_stat_activity WHERE usename = 'relay'}), 0,
-    'the relay stops asking once the slot exists');
+    'the relay stops the requests once the slot exists');
 my $client = $relay->client('u1');
 $client->wait_row(insert());
 pass('the slot is read');
 
-# The primary does not know the slot's requirements, and removes rows.
+# The primary does not have the slot's requirements, and removes rows.
 $mark = $relay->log_mark;
 set_standby(hot_standby_feedback => 'off');
 sql(q{SELECT clairon.unwatch('t'); VACUUM FULL clairon.rule; VACUUM FULL pg_class;
@@ -96,7 +96,7 @@ pass('a slot with removed rows is logged with a hint');
 set_standby(hot_standby_feedback => 'on');
 $relay->wait_for_log(qr/lost slot dropped.*slot created/s, from => $mark);
 $relay->wait_ready;
-$client = check_gap($client, 'rows removed, recreated');
+$client = check_gap($client, 'rows removed, slot recreated');
 
 # The primary stops logging data that decoding needs.
 $mark = $relay->log_mark;
@@ -109,13 +109,13 @@ $primary->append_conf('postgresql.conf', "wal_level = logical\n");
 $primary->restart;
 $relay->wait_for_log(qr/slot created/, from => $mark);
 $relay->wait_ready;
-$client = check_gap($client, 'wal_level, fixed');
+$client = check_gap($client, 'wal_level corrected');
 
-# The promoted standby is an ordinary primary: the old primary is not contacted.
+# The promoted standby is an ordinary primary, so the old primary is not contacted.
 $primary->stop('immediate');
 $standby->promote;
 standby_sql(q{INSERT INTO t VALUES (1000, 'u1')});
 $client->wait_row(1000);
-pass('the promotion of the standby loses nothing');
+pass('the promotion of the standby causes no loss');
 
 done_testing();

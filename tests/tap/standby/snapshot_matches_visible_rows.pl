@@ -1,4 +1,4 @@
-# Tests that clairon.snapshot() contains a transaction exactly if a query sees its rows, on a standby too.
+# Tests that clairon.snapshot() contains a transaction if and only if a query sees its rows, on a standby too.
 use strict;
 use warnings;
 
@@ -32,7 +32,7 @@ sub wait_replayed
     return;
 }
 
-# Which of the transactions are contained in the snapshot, and which rows the same query sees.
+# The transactions that the snapshot contains, and the rows that the same query sees.
 sub check
 {
     my ($name, $ids, $expected) = @_;

@@ -1,4 +1,4 @@
-# Tests that a standby without new WAL is distinguished from one with an idle primary, and logged.
+# Tests that a standby without new WAL is distinguished from a standby with an idle primary, and logged.
 use strict;
 use warnings;
 
@@ -18,7 +18,7 @@ my $relay = Clairon::Test::relay($standby, $store, conf => {
     'feed.primary_conninfo' => $primary->connstr('postgres') . ' user=relay' });
 my $again = qr/level=info .*WAL replay resumed on this standby/;
 
-# With several hosts, the state of the connected one counts.
+# With several hosts, the state of the connected one is checked.
 $relay->stop;
 $primary->stop('immediate');
 $relay->configure('feed.conninfo' => sprintf 'host=%s,%s port=%d,%d dbname=postgres user=relay',

@@ -1,4 +1,4 @@
-# Tests that notifications decoded on a standby carry the 64-bit transaction ids of the primary.
+# Tests that notifications decoded on a standby contain the 64-bit transaction ids of the primary.
 use strict;
 use warnings;
 
@@ -37,7 +37,7 @@ my @rows = grep { $_->{t} eq 'msg' } @{ $client->{messages} };
 is(scalar(@rows), 1005, 'all rows of the primary arrive');
 is(scalar(grep { $_->{x} eq $_->{n}{payload}{after}{xid} } @rows), 1005, 'the rows have the ids that the primary assigned');
 is(scalar(grep { $_->{x} >> 32 == 3 } @rows), 1005, 'the ids have the epoch of the primary');
-is(scalar(grep { ($_->{rule} // '') eq 'default' } @rows), 1005, 'the rows name their live rule');
+is(scalar(grep { ($_->{rule} // '') eq 'default' } @rows), 1005, 'the rows have the name of their live rule');
 
 $primary->stop('immediate');
 $standby->promote;

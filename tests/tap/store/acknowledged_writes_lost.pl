@@ -1,4 +1,4 @@
-# Tests a store that restarts without some acknowledged writes: PostgreSQL still has them.
+# Tests a store that restarts without some acknowledged writes, which PostgreSQL still retains.
 use strict;
 use warnings;
 
@@ -41,12 +41,12 @@ $store->start;
 $relay->wait_ready;
 insert(201, 210);
 wait_until('all rows are stored', sub { $store->stored >= 210 });
-is_deeply([ rows() ], [ 1 .. 210 ], 'lost rows are replayed from WAL, in order, without duplicates');
+is_deeply([ rows() ], [ 1 .. 210 ], 'lost rows are replayed from the WAL, in order, without duplicates');
 $client->wait_row(210);
 my %ids = map { $_->{metadata}{id} => 1 } $client->notifications;
 is(scalar keys %ids, 110, 'the replayed rows have the same ids, so that clients can remove duplicates');
 
-# Everything is confirmed at the end.
+# All changes are confirmed at the end.
 wait_confirmed($pg);
 pass('durable rows are confirmed');
 

@@ -1,5 +1,5 @@
 # Tests a store whose clock is set back by an hour, or a replica with an earlier clock after a failover: all entries
-# have one millisecond. Pending notifications are still delivered in commit order.
+# have the same millisecond. Pending notifications are still delivered in commit order.
 use strict;
 use warnings;
 
@@ -17,12 +17,12 @@ my $relay = Clairon::Test::relay($pg, $store);
 my $from  = $relay->client('u1')->pos;
 $store->execute('XSETID', $_, (int(time * 1000) + 3_600_000) . '-0') for $store->keys('stream');
 
-# There are entries without ack_required in between: more entries per millisecond than a score distinguishes.
+# There are entries without ack_required in between: more entries per millisecond than a score can distinguish.
 $pg->safe_psql('postgres', q{
     INSERT INTO t SELECT generate_series(1, 1500);
     INSERT INTO plain SELECT generate_series(1, 1500);
     INSERT INTO t SELECT generate_series(1501, 3000)});
-wait_until('all are stored', sub { $store->pending == 3000 });
+wait_until('all notifications are stored', sub { $store->pending == 3000 });
 
 sub rows { return map { $_->{payload}{after}{id} } grep { $_->{metadata}{source} eq 't' } $_[0]->notifications }
 
@@ -40,17 +40,17 @@ my $reconnected = $relay->client('u1', pos => $from);
 $reconnected->run_until('all notifications arrive', sub { $reconnected->notifications == 4500 });
 is_deeply([ rows($reconnected) ], [ 1 .. 3000 ], 'a resumed client receives all rows in commit order');
 
-# The notifications are exhausted, and their first entries are trimmed: redriven ones come last.
+# The notifications are exhausted, and their first entries are trimmed: redriven ones are delivered last.
 $relay->configure('delivery.ack_timeout' => '1s', 'delivery.window' => 400);
 $relay->restart;
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u2}', '{}', ack_required => true, retry_limit => 0) FROM generate_series(1, 400)});
 my $not_acking = $relay->client('u2', win => 400);
 $not_acking->wait_notifications(400);
-wait_until('all are exhausted', sub { $store->error_count == 400 });
+wait_until('all notifications are exhausted', sub { $store->error_count == 400 });
 $not_acking->close;
 $store->execute('DEL', $_) for map { @{ $store->execute('KEYS', "clairon*:$_:*") } } qw(trace retries);
 my ($code, $out, $error) = $relay->run('errors', 'redrive', '--all');
-is($code, 0, "the exhausted ones are redriven: $error");
+is($code, 0, "the exhausted notifications are redriven: $error");
 my @scores;
 for my $inbox ($store->keys('inbox:u2'))
 {
@@ -59,7 +59,7 @@ for my $inbox ($store->keys('inbox:u2'))
 }
 is(scalar @scores, 400, 'the redriven notifications are pending');
 my %distinct = map { $_ => 1 } @scores;
-is(scalar keys %distinct, 400, 'each inbox entry has a distinct score');
+is(scalar keys %distinct, 400, 'each inbox entry has a unique score');
 my $again = $relay->client('u2', win => 400);
 $again->wait_notifications(400);
 pass('all notifications are delivered, even across page boundaries');

@@ -1,4 +1,4 @@
-# Tests a store that loads, is full, cannot save, is a replica, requires a password, or is stopped: nothing is lost
+# Tests a store that loads, is full, cannot save, is a replica, requires a password, or is stopped: no row is lost
 # and the cause is logged.
 use strict;
 use warnings;
@@ -13,7 +13,7 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('t', 'USER', 'owner')});
 my $store = Clairon::Test::store(fsync => 'always',
     options => [ '--loading-process-events-interval-bytes', 1024 ]);
-my $proxy = Clairon::Test::proxy($store->{socket});    # the relay uses TCP here
+my $proxy = Clairon::Test::proxy($store->{socket});    # this relay uses TCP
 my $relay = Clairon::Test::relay($pg, $store, conf => {
     'store.url' => $proxy->url('redis'),
     'gate.ping' => '1h' });    # the client sends no pong while the test waits for other events
@@ -29,8 +29,8 @@ sub confirmed_since
     return sql("SELECT confirmed_flush_lsn >= '$_[0]' FROM pg_replication_slots") eq 't';
 }
 
-# Tests that the fault of `$break` is logged, nothing is confirmed during it, and all rows are stored once `$repair` is
-# done.
+# Tests that the fault caused by `$break` is logged, no LSN is confirmed during the fault, and all rows are stored
+# after `$repair`.
 sub check_survives
 {
     my ($name, $message, $break, $repair) = @_;
@@ -48,8 +48,8 @@ sub check_survives
     is_deeply(\@stored, [ 1 .. $rows ], "$name: each row is stored once, in order");
     is_deeply([ sort { $a <=> $b } map { $_->{payload}{after}{id} } $client->notifications ], [ 1 .. $rows ],
         "$name: each row is delivered once to a live client");
-    is($client->gaps, '', "$name: the client gets no gap");
-    wait_until("$name: confirmed at the end", sub { confirmed_since($written) });
+    is($client->gaps, '', "$name: the client receives no gap");
+    wait_until("$name: all changes are confirmed at the end", sub { confirmed_since($written) });
     wait_until("$name: the relay is ready again", sub { ($relay->get('/readyz'))[0] == 200 });
     return;
 }
@@ -58,7 +58,7 @@ my $mark = $relay->log_mark;
 check_survives('full', qr/OOM command not allowed.*raise maxmemory/,
     sub { config('maxmemory', 1) },
     sub {
-        # Readers receive nothing meanwhile and must not treat the store as lost.
+        # Store readers receive no reply meanwhile and must not treat the store as lost.
         my $until = time + 11;
         wait_until('the readers\' timeout has passed', sub { time > $until });
         config('maxmemory', 0);
@@ -95,7 +95,7 @@ check_survives('still', qr/component=store(?:-\d)? level.*reply timed out/,
 
 check_survives('restarted, with a slow load', qr/store is loading its dataset/,
     sub {
-        # Unrelated keys; the server pauses after it has loaded each of them.
+        # Unrelated keys; the server pauses after loading each of them.
         $store->execute('EVAL', q{for i = 1, 1500 do redis.call('SET', 'other:' .. i, 'x') end}, 0);
         $store->execute('BGREWRITEAOF');
         wait_until('the file is rewritten', sub {
@@ -107,7 +107,7 @@ check_survives('restarted, with a slow load', qr/store is loading its dataset/,
         Clairon::Test::Process::start($store);
     },
     sub {
-        wait_until('it is loaded', sub {
+        wait_until('the dataset is loaded', sub {
             (eval { $store->execute('INFO', 'persistence') } // '') =~ /^loading:0/m });
     });
 
@@ -127,9 +127,9 @@ $relay->wait_ready;
 $client = $relay->client('u1', pos => $client->pos);
 my $last = insert();
 $client->wait_row($last);
-unlike($relay->log_text($mark), qr/NOPERM/, 'a user with minimal permissions suffices');
+unlike($relay->log_text($mark), qr/NOPERM/, 'a user with minimal permissions is sufficient');
 
-# Before a password is set, older servers report a different error for the default user.
+# Before a password is set, older servers return a different error for the default user.
 $store->execute('CONFIG', 'SET', 'requirepass', 'secret');
 $store->execute('AUTH', 'secret');
 $relay->stop;

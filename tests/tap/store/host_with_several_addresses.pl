@@ -1,4 +1,4 @@
-# Tests a host with several addresses: the relay finds the primary if another address is that of a replica or does not
+# Tests a host with several addresses: the relay finds the primary if another address belongs to a replica or does not
 # respond.
 use strict;
 use warnings;
@@ -15,7 +15,7 @@ for my $one (@found)
     my (undef, $address) = getnameinfo($one->{addr}, NI_NUMERICHOST, NIx_NOSERV);
     $found{$address} = 1;
 }
-plan skip_all => 'localhost does not have both addresses here'
+plan skip_all => 'localhost does not have both addresses on this machine'
   unless $found{'127.0.0.1'} && $found{'::1'} && IO::Socket::IP->new(LocalHost => '::1', LocalPort => 0, Listen => 1);
 
 my $port = free_port();

@@ -19,7 +19,7 @@ sub groups { my $reply = eval { $store->execute('XINFO', 'GROUPS', $stream) } //
 
 $store->execute('XGROUP', 'DESTROY', $stream, 'clairon');
 wait_until('the group exists again', sub { groups() == 1 });
-is(scalar $store->entries($stream), 1, 'a removed group is created again without a loss');
+is(scalar $store->entries($stream), 1, 'a removed group is recreated without a loss');
 is($client->gaps, '', 'a removed group causes no gap');
 
 $store->execute('DEL', $stream);
@@ -29,7 +29,7 @@ is(groups(), 1, 'the group of the stream exists again');
 my $mark = $relay->log_mark;
 $store->execute('SCRIPT', 'FLUSH');
 $relay->wait_for_log(qr/scripts were flushed/, from => $mark);
-wait_until('it is ready again', sub { ($relay->get('/readyz'))[0] == 200 });
+wait_until('the relay is ready again', sub { ($relay->get('/readyz'))[0] == 200 });
 pass('flushed scripts are loaded again');
 
 # A user without read access to the streams can connect: the relay retries with backoff.

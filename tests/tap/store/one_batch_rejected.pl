@@ -6,9 +6,9 @@ use Clairon::Test qw(wait_until);
 use POSIX ();
 use Test::More;
 
-my $ROWS   = 2000;            # of 800 bytes and more: several batches at once
-my $READ   = 16 * 1024;       # bytes that the store reads of each connection in turn
-my $ROUNDS = 20;              # reads during which it is full: about one batch
+my $ROWS   = 2000;            # of 800 bytes and more: several batches in one burst
+my $READ   = 16 * 1024;       # bytes that the store reads from each connection in turn
+my $ROUNDS = 20;              # the number of reads during which it is full: about one batch
 my $ATTEMPTS = 10;
 
 my $pg = Clairon::Test::postgresql('main');
@@ -32,7 +32,7 @@ sub reject_one_batch
     my $before = $handed;
     kill STOP => $store->{pid};
     $pg->safe_psql('postgres', "INSERT INTO t SELECT i, repeat('x', 800) FROM generate_series($first, $last) i");
-    # Each request for a metric is a turn of the relay's loop, in which it can read more.
+    # Each request for a metric causes an iteration of the relay's loop, in which it can read more.
     wait_until('batches wait for the store, and PostgreSQL for the relay', sub {
         my $waits_for = $pg->safe_psql('postgres', 'SELECT wait_event FROM pg_stat_activity JOIN pg_stat_replication USING (pid)');
         my $frames    = $relay->metric('clairon_feed_frames_total');
@@ -53,7 +53,7 @@ sub reject_one_batch
     });
 }
 
-# The store's scheduling decides whether a complete batch arrives while it is full.
+# The store's scheduling determines whether a complete batch arrives while it is full.
 my $sent = 0;
 for (1 .. $ATTEMPTS)
 {

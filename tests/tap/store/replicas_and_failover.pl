@@ -36,10 +36,10 @@ is(sql("SELECT confirmed_flush_lsn < '$behind' FROM pg_replication_slots"), 't',
     'rows that the replica lacks are delivered, not confirmed, and reported');
 $replication->thaw;
 wait_confirmed($pg, $behind);
-pass('they are confirmed once the replica has them');
+pass('the rows are confirmed after the replica has them');
 
-# Failover to a replica that lacks the last rows. Its clock seems an hour behind, because the ids of the primary's last
-# entries are set ahead.
+# Failover to a replica that lacks the last rows. Its clock appears to be an hour behind, because the ids of the
+# primary's last entries are set ahead.
 $replication->freeze;
 $primary->execute('XSETID', $_, (int(time * 1000) + 3_600_000) . '-0') for $primary->keys('stream');
 $client->wait_row(insert(10));
@@ -50,7 +50,7 @@ $address->target($replica->{socket});
 $relay->configure('store.min_replicas' => 0);    # from its next start
 wait_until('the missing rows are stored again', sub { $replica->stored == 30 });
 $client->wait_row(insert(5));
-pass('a live client gets rows after the failover');
+pass('a live client receives rows after the failover');
 my @stored = map { $_->{data} =~ /"after":\{"id":(\d+)/ ? $1 : 'none' } $replica->entries;
 is_deeply(\@stored, [ 1 .. $rows ], 'the new primary has each row once, in order');
 my %received;
@@ -62,7 +62,7 @@ $relay->restart;
 $client = $relay->client('u1', pos => $pos);
 ok($client->wait_for('connected')->{resumed}, 'a cursor from after the failover resumes');
 wait_confirmed($pg);
-pass('all rows are confirmed in the end');
+pass('all rows are confirmed at the end');
 
 open my $file, '<', $pg->logfile or die $!;
 is(scalar(grep { /replication timeout/ } <$file>), 0, 'the connection survives wal_sender_timeout');

@@ -1,8 +1,8 @@
 # Tests the feed's scripts against a simple model, with random calls in random order.
 #
-# A seeded run of acquisitions, batches (new, repeated, overlapping, with holes, of feeds that lost the slot; as scripts and
-# as transactions), resets, delivery reports, acks and emptied stores. To repeat a run: CLAIRON_SCRIPTS_SEED=n; for
-# longer ones: CLAIRON_SCRIPTS_STEPS=n.
+# A seeded run of acquisitions, batches (new, repeated, overlapping, with holes, of feeds that lost the slot; as scripts
+# and as transactions), resets, delivery reports, acks and emptied stores. CLAIRON_SCRIPTS_SEED=n repeats a run;
+# CLAIRON_SCRIPTS_STEPS=n makes it longer.
 use strict;
 use warnings;
 
@@ -33,7 +33,7 @@ my @TARGETS  = qw(t1 t2);
 my $STREAM   = 'c:stream';
 my $PROGRESS = 'c:progress:s';
 
-# The WAL: records in LSN order; after a fork all of them are new.
+# The WAL: records in LSN order. After a fork, all records are new.
 my (@wal, $ids, $lsn);
 
 sub position { return sprintf '%016x%016x', @_ }
@@ -108,7 +108,7 @@ sub model_ingest
 }
 
 # A batch without a script, as a transaction. A feed sends only notifications after its start position, so a rejected
-# batch leaves nothing behind.
+# batch has no effect.
 sub model_transaction
 {
     my ($owner, $epoch, $after, $read, @records) = @_;
@@ -125,11 +125,11 @@ sub model_transaction
     return 1;
 }
 
-# ---- steps: each runs on both and compares the results
+# ---- steps: each runs on the store and in the model, and compares the results
 
 my $step = 0;
 my $good = 1;
-my %replies;    # how often each reply occurred
+my %replies;    # the number of occurrences of each reply
 
 sub same
 {
@@ -187,7 +187,7 @@ my %steps  = (
         my $wanted = model_ingest($owner, $epoch, $after, $read, @records);
         my $reply = run_script('ingest', [ $STREAM, $PROGRESS ], 'c', $epoch, $owner, $after, $read, q{},
             map { arguments($_) } @records);
-        pop @$reply if ref $reply;    # the last entry's id is the store's choice
+        pop @$reply if ref $reply;    # the store chooses the id of the last entry
         same('ingest', $reply, $wanted);
     },
     transaction => sub {
@@ -270,7 +270,7 @@ my %steps  = (
     hello => \&hello,
     flush => sub { $store->execute('FLUSHALL'); empty_model(); @wal = (); ($lsn) = (0); hello() },
     unstream => sub {
-        # The stream alone was removed: batches are rejected until hello detects it.
+        # Only the stream was removed: batches are rejected until hello detects the removal.
         $store->execute('DEL', $STREAM);
         $model{stream} = [];
         $model{gone} = 1;
@@ -314,7 +314,7 @@ note join ', ', map { "$_ $replies{$_}" } sort grep { /^[a-z]+$/i } keys %replie
 ok($good, "$step steps match the model");
 is_deeply([missing_replies()], [], 'each possible reply occurs');
 
-# A batch's data about other shards is stored in the first notification that it adds.
+# A batch's data about other shards is stored in the first notification that the batch adds.
 $store->execute('FLUSHALL');
 my ($epoch) = @{ run_script('hello', [$STREAM], 'c', 'e' x 16, '', '0-0', 1, 1) };
 run_script('acquire', [$PROGRESS], 'three', 'ours', 1, '', 16, 'db');
@@ -333,7 +333,7 @@ is(run_script('hello', ['d:{0}:stream'], 'd:{0}', 'f' x 16, '', '0-0', 2, 1)->[4
 my @entries = $store->entries($STREAM);
 sub begin_at { return run_script('start_position', [$STREAM], position(@_), $entries[-1]{entry}) }
 my $same = unpack 'H*', substr $notifications[0][3], 8, 16;
-is(run_script('start_position', [$STREAM], $same, $entries[-1]{entry}), $entries[2]{entry}, 'start_position returns the newest entry up to it');
+is(run_script('start_position', [$STREAM], $same, $entries[-1]{entry}), $entries[2]{entry}, 'start_position returns the newest entry up to the position');
 is(begin_at(1, 1), '', 'start_position returns nothing if the entry was trimmed');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Tests a killed store: PostgreSQL keeps rows that are not stored, and losses are announced.
+# Tests a killed store: PostgreSQL retains rows that are not stored, and losses are announced.
 use strict;
 use warnings;
 
@@ -35,7 +35,7 @@ is($pg->safe_psql('postgres',
     'rows that are not stored are not confirmed');
 $store->start;
 $relay->wait_ready;
-# The in-flight window holds 64 unacknowledged notifications: the rest follows as acks arrive.
+# The in-flight window has 64 slots: the remaining notifications follow as acks arrive.
 my %acked = map { $_ => 1 } @ids;
 my %rows;
 wait_until('all rows are delivered', sub {
@@ -48,7 +48,7 @@ is(scalar $store->entries, 500, 'each row is stored once');
 wait_until('all acks are stored, including those of the outage', sub { $store->pending == 0 });
 pass('acks during the outage are not lost');
 
-# Emptied: the loss is announced. Unconfirmed rows would be replayed and fill the client's in-flight window.
+# The store is emptied, and the loss is announced. Unconfirmed rows would be replayed and fill the client's in-flight window.
 wait_confirmed($pg);
 $store->execute('FLUSHALL');
 $store->restart;
@@ -59,7 +59,7 @@ insert(501, 510);
 $client->wait_row(510);
 pass('later rows are delivered');
 
-# Killed, and restarted without data.
+# The store is killed, and restarted without data.
 $store->kill9;
 system("rm -rf $store->{folder}/append* $store->{folder}/*.rdb") == 0 or die 'could not empty the store';
 $client->{messages} = [];

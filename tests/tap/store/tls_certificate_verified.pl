@@ -1,4 +1,4 @@
-# Tests that rediss:// accepts the store's certificate only if a trusted CA signed it and the name matches.
+# Tests that rediss:// accepts the store's certificate only if a trusted CA has signed it and the name matches.
 use strict;
 use warnings;
 
@@ -48,7 +48,7 @@ for (
     $relay->wait_for_log($reason);
     pass("$name is rejected");
     $relay->stop;
-    is($store->execute('EXISTS', $store->keys('stream')), 0, 'a rejected store gets no data');
+    is($store->execute('EXISTS', $store->keys('stream')), 0, 'a rejected store receives no data');
 }
 
 my $broken = relay_to('localhost', %ours, 'store.tls_ca' => "$relay_check->{folder}/none");
@@ -77,6 +77,6 @@ $store->restart;
 check_row_arrives(2);
 
 $output = qx{$relay->{program} errors list -c $relay->{file} 2>&1};
-is($?, 0, 'the command line reads the store over TLS') or diag $output;
+is($?, 0, 'the command line reads from the store over TLS') or diag $output;
 
 done_testing();

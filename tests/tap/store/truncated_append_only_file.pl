@@ -10,7 +10,7 @@ $pg->safe_psql('postgres', q{
     CREATE TABLE t (id int PRIMARY KEY, owner text);
     SELECT clairon.watch('t', 'USER', 'owner', ack_required => true)});
 my $store = Clairon::Test::store();
-# With missing replicas nothing is confirmed, so PostgreSQL retains everything.
+# With missing replicas no LSN is confirmed, so PostgreSQL retains all WAL.
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'store.min_replicas' => 1 });
 my $rows  = 0;
 
@@ -34,7 +34,7 @@ sub check_stored_once
     return;
 }
 
-# Truncates the store's file within its last transaction with entries; returns how many of them it leaves.
+# Truncates the store's file within its last transaction with entries; returns the number of entries that remain of it.
 sub cut_file
 {
     my ($path) = (glob("$store->{folder}/appendonlydir/*.incr.aof"), glob("$store->{folder}/appendonly.aof"));
@@ -70,7 +70,7 @@ $store->kill9;
 $store->start;
 insert(10);
 wait_until('the last rows are stored', sub { ($store->entries)[-1]{data} =~ /"id":$rows\b/ });
-check_stored_once('after the next');
+check_stored_once('after the next load');
 is($client->gaps, '', 'no gap is announced');
 
 done_testing();

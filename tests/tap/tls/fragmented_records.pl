@@ -1,4 +1,4 @@
-# Tests that the gate serves TLS however its records are fragmented.
+# Tests that the gate serves TLS regardless of the fragmentation of records.
 use strict;
 use warnings;
 
@@ -30,18 +30,18 @@ $raw->send_json({ t => 'ping' });
 is($raw->next_message->{t}, 'pong', 'messages are sent in both directions');
 my $ping = '{"t":"ping"' . ' ' x 60_000 . '}';
 $raw->text($ping);
-is($raw->next_message->{t}, 'pong', 'a message in many records is answered');
+is($raw->next_message->{t}, 'pong', 'a message in many records receives a reply');
 $raw->send_json({ t => 'ping' }) for 1 .. 20;
-is(scalar(grep { $raw->next_message->{t} eq 'pong' } 1 .. 20), 20, 'many messages in many records are answered');
+is(scalar(grep { $raw->next_message->{t} eq 'pong' } 1 .. 20), 20, 'many messages in many records receive replies');
 my $other = user('u2');
 $other->frame(8, pack 'n', 1000);
-is($other->read_to_end->{code}, 1000, 'a close is answered');
+is($other->read_to_end->{code}, 1000, 'a close receives a reply');
 my $bare = user('u3');
 $bare->frame(1, '{"t":"ping"}', masked => 0);
 is($bare->read_to_end->{code}, 1002, 'an unmasked frame is rejected');
 
 my $poll = Clairon::Test::SecureSocket->new($relay, $cert);
-is($poll->request(GET => '/v1/poll?wait=0', Authorization => 'Bearer ' . Clairon::Test::token(sub => 'u4'))->{status}, 204, 'a poll over TLS is answered');
+is($poll->request(GET => '/v1/poll?wait=0', Authorization => 'Bearer ' . Clairon::Test::token(sub => 'u4'))->{status}, 204, 'a poll over TLS receives a response');
 
 my $plain = Clairon::Test::RawSocket->new($relay);
 isnt($plain->request(GET => '/healthz')->{status}, 200, 'a client without TLS is not served');
@@ -61,7 +61,7 @@ is(fingerprint(), $first, 'a changed certificate file has no effect yet');
 kill HUP => $relay->pid;
 $relay->wait_for_log(qr/certificate reloaded/);
 my $second = fingerprint();
-isnt($second, $first, 'after SIGHUP new connections get the new certificate');
+isnt($second, $first, 'after SIGHUP, new connections receive the new certificate');
 open my $broken, '>', $cert or die "could not write: $!";
 print {$broken} "nonsense\n";
 close $broken;

@@ -37,7 +37,7 @@ sub check_rejected
 }
 
 is(send_records($inner)->{status}, 200, 'a valid head is accepted');
-is(send_records("POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length: 10\r\n\r\n", '{"ids"', ':[]', '}')->{status}, 400, 'a body may follow in further records');
+is(send_records("POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length: 10\r\n\r\n", '{"ids"', ':[]', '}')->{status}, 400, 'a body in further records is accepted');
 check_rejected(400, [ $_->[0] ], @$_[ 1, 2 ]) for Clairon::Test::MalformedHeads::ambiguous($auth);
 check_rejected(431, [ $_->[0] ], $_->[1], qr/too long/) for Clairon::Test::MalformedHeads::too_long();
 for my $other ("Upgrade: foo\r\nConnection: Upgrade\r\n", "Upgrade: h2c\r\nConnection: Upgrade\r\n", "Upgrade: websocket\r\n")
@@ -45,20 +45,20 @@ for my $other ("Upgrade: foo\r\nConnection: Upgrade\r\n", "Upgrade: h2c\r\nConne
     my $head = "GET /healthz HTTP/1.1\r\n$host$other\r\n";
     check_rejected(400, $_, 'an upgrade to another protocol', qr/unsupported Upgrade/) for [$head], [ split //, $head ];
 }
-is(send_records("GET /v1/poll?wait=0 HTTP/1.1\r\n$host$auth$_\r\n")->{status}, 204, 'a prefix of another header name is accepted where it hides nothing')
+is(send_records("GET /v1/poll?wait=0 HTTP/1.1\r\n$host$auth$_\r\n")->{status}, 204, 'a prefix of another header name is accepted if it hides no other header')
   for "X-Auth: b\r\nX-Other: c\r\n", "A: b:c\r\n", "A: b\r\nX-Auth: c\r\nUser-Agent: d\r\n", "Accept: b\r\n";
 check_rejected(400, [ "GET /v1/poll?wait=0 HTTP/1.1\r\n$host$_\r\n" ], 'a prefix that hides another header', qr/ambiguous header name/)
   for "${auth}X-Auth: b\r\n", "X-Auth: b\r\n$auth", "${auth}A: b\r\nX-A: c\r\nX-A: d\r\nOrigin: http://evil.example\r\n", "A: b\r\nLast-Event-ID: c\r\n$auth";
 check_rejected(405, [ "PATCH /v1/ack HTTP/1.1\r\n$host$auth\r\n" ], 'an unknown method', qr/use POST/);
 is(send_records("GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Authorization: Bearer " . token(sub => 'u1', x => 'y' x 5900) . "\r\n\r\n")->{status}, 204, 'a long token is accepted');
 
-# In pieces, so that no record is malformed by itself.
-is(send_records(split //, $inner)->{status}, 200, 'a head may arrive byte by byte');
-is(send_records("GET /healthz HTTP/1.1\r\n$host" . 'X-A: ' . 'y' x 5000, "\r\n", 'X-B: ' . 'y' x 5000, "\r\n\r\n")->{status}, 200, 'a head may arrive in large pieces');
+# In chunks, so that no record is malformed by itself.
+is(send_records(split //, $inner)->{status}, 200, 'a head that arrives byte by byte is accepted');
+is(send_records("GET /healthz HTTP/1.1\r\n$host" . 'X-A: ' . 'y' x 5000, "\r\n", 'X-B: ' . 'y' x 5000, "\r\n\r\n")->{status}, 200, 'a head that arrives in large chunks is accepted');
 check_rejected(400, [ "POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length: 0\r\n", "Content-Length: 44\r\n\r\n$inner" ], 'two Content-Length headers in two TLS records', qr/duplicate header/);
 check_rejected(400, [ "POST /v1/ack HTTP/1.1\r\n${host}Content-Length: 0\r\nTransfer-Enc", "oding: chunked\r\n\r\n" ], 'a name in two records', qr/both Content-Length/);
 check_rejected(400, [ map { "$_" } split //, "GET /healthz HTTP/1.1\r\n${host}X: y\r\n folded\r\n\r\n" ], 'a folded header, byte by byte', qr/line folding/);
-check_rejected(431, [ "GET /healthz HTTP/1.1\r\n$host", map { "X-$_: " . 'y' x 1000 . "\r\n" } 1 .. 14 ], 'too much in many records', qr/too long/);
+check_rejected(431, [ "GET /healthz HTTP/1.1\r\n$host", map { "X-$_: " . 'y' x 1000 . "\r\n" } 1 .. 14 ], 'too many bytes in many records', qr/too long/);
 
 # The head in the same packet as the end of the handshake.
 sub at_once
@@ -96,8 +96,8 @@ is(send_records($inner)->{status}, 200, 'hundreds of incomplete heads block no o
 my %ends;
 $ends{ $_->read_response->{status} }++ for @slow;
 is_deeply([ grep { $_ != 408 && $_ != 0 } keys %ends ], [], 'no incomplete head is served');
-cmp_ok($ends{408}, '>', 100, 'most incomplete heads get 408 at their timeout');
-is($silent->read_response->{status}, 0, 'a client that sent nothing gets no response');
+cmp_ok($ends{408}, '>', 100, 'most incomplete heads receive 408 at their timeout');
+is($silent->read_response->{status}, 0, 'a client that sent nothing receives no response');
 for my $piece ('', "GET /healthz HTTP/1.1\r\nX", "GET /healthz HTTP/1.1\n")
 {
     my $raw = Clairon::Test::SecureSocket->new($relay, $cert);
@@ -106,7 +106,7 @@ for my $piece ('', "GET /healthz HTTP/1.1\r\nX", "GET /healthz HTTP/1.1\n")
 }
 my $user = Clairon::Test::SecureSocket->user($relay, 'u1', $cert);
 $user->send_json({ t => 'ping' });
-is($user->next_message->{t}, 'pong', 'WebSockets still open after incomplete heads');
+is($user->next_message->{t}, 'pong', 'WebSockets can still be opened after incomplete heads');
 
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 

@@ -1,5 +1,5 @@
-# Tests that a slow client over TLS receives everything completely and in order, although the socket often accepts only
-# a part of a record.
+# Tests that a slow client over TLS receives all data completely and in order, although the socket often accepts only a
+# part of a record.
 use strict;
 use warnings;
 
@@ -24,7 +24,7 @@ $relay->wait_for_log(qr/streaming from slot/);
 my $raw = Clairon::Test::SecureSocket->user($relay, 'u1', $cert);
 
 $pg->safe_psql('postgres', "INSERT INTO t SELECT i, repeat('x', 10000) FROM generate_series(1, $rows) i");
-wait_until('all is stored', sub { $store->stored == $rows });
+wait_until('all rows are stored', sub { $store->stored == $rows });
 $raw->frame(PING, 'are you there') for 1 .. 3;
 
 my (@ids, @pongs);
@@ -37,6 +37,6 @@ while (@ids < $rows || @pongs < 3)
       map { JSON::decode_json($_) } split /\n/, $frame->{payload};
 }
 is(join(' ', @ids), join(' ', 1 .. $rows), 'the client receives every notification once and in order');
-is_deeply(\@pongs, [ ('are you there') x 3 ], 'pings are answered between two frames');
+is_deeply(\@pongs, [ ('are you there') x 3 ], 'pings receive a reply between two frames');
 
 done_testing();

@@ -30,7 +30,7 @@ sub https_status { my $raw = Clairon::Test::SecureSocket->new($relay, $cert); re
 
 is(https_status(), 200, 'a complete handshake is served');
 my $before = kilobytes();
-my $idle   = descriptors();    # maybe including the connection that is about to close
+my $idle   = descriptors();    # may include the connection that is about to close
 
 # A complete client hello of this machine's OpenSSL, recorded by a listening socket.
 my $listener = IO::Socket::IP->new(LocalHost => '127.0.0.1', LocalPort => 0, Listen => 1) or die "could not listen: $@\n";
@@ -48,24 +48,24 @@ wait;
 for my $case ([ 'nothing', '' ], [ 'a byte', "\x16" ], [ 'half a hello', substr $hello, 0, length($hello) / 2 ])
 {
     my @many = map { send_raw($case->[1]) } 1 .. MANY;
-    wait_until('they are connected', sub { descriptors() >= $idle + MANY - 1 });
+    wait_until('the clients are connected', sub { descriptors() >= $idle + MANY - 1 });
     is(https_status(), 200, MANY . " clients that sent $case->[0] do not block others");
     SKIP: {
         skip 'a sanitizer allocates additional memory', 1 if Clairon::Test::is_sanitized();
         cmp_ok(kilobytes() - $before, '<', 3000, 'such clients use little memory');
     }
     $_->disconnect for @many;
-    wait_until('they are closed', sub { descriptors() <= $idle });
+    wait_until('the connections are closed', sub { descriptors() <= $idle });
 }
 my @many = map { send_raw($hello) } 1 .. MANY;
 is(https_status(), 200, MANY . ' clients that sent only a hello do not block others');
 1 while $many[0]->more;
-pass('the oldest ones are closed for new ones');
-# An evicted connection is shut down first, and closed a moment later.
-wait_until('the number is limited', sub { descriptors() <= $idle + 1025 });
+pass('the oldest connections are closed for new ones');
+# An evicted connection is shut down first, and closed shortly after.
+wait_until('the number of connections is limited', sub { descriptors() <= $idle + 1025 });
 pass('the number of unfinished handshakes is limited');
 $_->disconnect for @many;
-wait_until('they are closed', sub { descriptors() <= $idle });
+wait_until('the connections are closed', sub { descriptors() <= $idle });
 is(send_raw("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")->read_response->{status}, 0, 'a client without TLS is disconnected');
 is(https_status(), 200, 'the relay continues');
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');

@@ -1,8 +1,8 @@
 # Tests that each committed row is stored exactly once and in commit order under random faults and load.
 #
 # A seeded schedule of faults hits PostgreSQL, the store, two relays and the network between them while writers commit:
-# kills, crashes, restarts, paused processes, rejected writes, cut connections and networks that stop silently. To
-# repeat a run: CLAIRON_TORTURE_SEED=n; for longer ones: CLAIRON_TORTURE_FAULTS=n, and CLAIRON_TORTURE_PAUSE=s for
+# kills, crashes, restarts, paused processes, rejected writes, cut connections and networks that stop silently.
+# CLAIRON_TORTURE_SEED=n repeats a run; CLAIRON_TORTURE_FAULTS=n makes it longer, and CLAIRON_TORTURE_PAUSE=s sets
 # pauses longer than the relay's timeouts. CLAIRON_TEST_SHARDS=n sets the number of shards.
 use strict;
 use warnings;
@@ -57,7 +57,7 @@ sub execute_until_accepted
     return;
 }
 
-# The store rejects writes for some time.
+# The store rejects writes temporarily.
 sub reject_writes
 {
     my ($how, $again) = @_;
@@ -93,7 +93,7 @@ wait_until("all $rows rows are stored", sub { $store->stored >= $rows });
 $torture->check_stored_once($store->entries);
 $torture->check_commit_order($_, $store->entries($_)) for $store->keys('stream');
 
-# The pending users match the stored rows, and all can be acknowledged.
+# The pending users match the stored rows, and all notifications can be acknowledged.
 my $acked = $pg->safe_psql('postgres', 'SELECT count(*) FROM acked');
 is($store->pending, $acked, 'rows with ack_required are pending');
 wait_until('the relays are ready', sub { !grep { ($_->get('/readyz'))[0] != 200 } @relays });
@@ -114,7 +114,7 @@ for my $i (0, 1)
 }
 wait_until('all acks are stored', sub { $store->pending == 0 });
 is_deeply([ grep { /:(ack:|inbox|pending|left)/ } @{ $store->execute('KEYS', '*') } ], [],
-    'no notification is left pending');
+    'no notification remains pending');
 wait_confirmed($pg);
 pass('the slot advances');
 

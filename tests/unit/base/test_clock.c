@@ -1,4 +1,4 @@
-/* test_clock.c: wall times as text. */
+/* test_clock.c: wall times as strings. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

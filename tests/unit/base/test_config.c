@@ -41,7 +41,7 @@ load_path(const char *from)
     return config_load(&config, from, 0, NULL, error);
 }
 
-/* Loads the text as a file (NULL: no file), then up to eight arguments; NULL ends the list. */
+/* Loads the string as a file (NULL: no file), then up to eight arguments; NULL ends the list. */
 static enum rc
 load(const char *text, ...)
 {
@@ -478,7 +478,7 @@ random_input_is_rejected_without_a_crash(void **state)
             continue;
         rejected++;
         if (strstr(error, "relay.conf:") == NULL)
-            fail_msg("round %d: \"%s\" names no file", round, error);
+            fail_msg("round %d: \"%s\" does not name the file", round, error);
         for (const char *at = error; *at != '\0'; at++)
             if ((unsigned char)*at < 0x20 && *at != '\n')
                 fail_msg("round %d: a control byte in the error", round);

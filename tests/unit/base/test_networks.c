@@ -1,4 +1,4 @@
-/* test_networks.c: validation of network lists, and which addresses match. */
+/* test_networks.c: validation of network lists, and matching of addresses. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

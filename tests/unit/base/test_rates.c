@@ -46,7 +46,7 @@ rate_zero_is_unlimited(void **state)
         assert_true(rates_consume(rates, name, 0, BEGIN));
     }
     assert_false(
-        rates_consume(rates, "busy", 1, BEGIN)); /* they have no buckets: none is evicted */
+        rates_consume(rates, "busy", 1, BEGIN)); /* they have no buckets, so none is evicted */
     rates_free(rates);
 }
 
@@ -68,7 +68,7 @@ each_key_has_its_own_bucket(void **state)
     rates_free(rates);
 }
 
-/* At the time of the bucket's last use: a bucket that was evicted since then is full again. */
+/* Passes the time of the bucket's last use: a bucket that was evicted since then is full again. */
 static bool
 is_full(struct rates *rates, const char *name, int64_t rate, int64_t at_us)
 {

@@ -61,7 +61,7 @@ look_up(const char *const *hosts, size_t count)
     ev_run(lookup.loop, 0); /* until no watcher is active */
     ev_loop_destroy(lookup.loop);
     assert_int_equal(lookup.calls, 1);
-    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child process is left */
+    assert_int_equal(waitpid(-1, NULL, WNOHANG), -1); /* no child process remains */
     assert_int_equal(errno, ECHILD);
     return lookup;
 }

@@ -60,7 +60,7 @@ histogram_buckets_are_cumulative(void **state)
     (void)state;
     all[0].all = all;
     all[0].all_count = 2;
-    stats_time(&all[0], TIME_SCRIPT_ACK, -5); /* clocks differ */
+    stats_time(&all[0], TIME_SCRIPT_ACK, -5); /* the workers' clocks differ */
     stats_time(&all[0], TIME_SCRIPT_ACK, 500);
     stats_time(&all[1], TIME_SCRIPT_ACK, 501);
     stats_time(&all[1], TIME_SCRIPT_ACK, INT64_C(400000000));

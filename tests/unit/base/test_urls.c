@@ -1,4 +1,4 @@
-/* test_urls.c: a URL is split into its servers, whatever its password. */
+/* test_urls.c: a URL is split into its servers, regardless of its password. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

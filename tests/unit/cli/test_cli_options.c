@@ -1,4 +1,4 @@
-/* test_cli_options.c: options common to the commands, and printing of untrusted text. */
+/* test_cli_options.c: options common to the commands, and printing of untrusted strings. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,7 @@ static const struct cli_option options[] = {
     {"--json", NULL, &json},
 };
 
-/* Returns the exit code; `left` receives the unparsed arguments, each followed by a space. */
+/* Returns the exit code; `left` receives the remaining arguments, each followed by a space. */
 static int
 parse(int argc, char **argv, char left[64])
 {

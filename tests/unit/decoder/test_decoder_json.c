@@ -1,4 +1,4 @@
-/* test_decoder_json.c: JSON escaping works for every length and any bytes. */
+/* test_decoder_json.c: JSON escaping is correct for every length and all bytes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -50,7 +50,7 @@ test_every_single_byte_is_escaped(void **state)
     assert_escaped("\"\\/\x7f", 4, false, "\\\"\\\\/\x7f");
 }
 
-/* A special byte at each offset of texts around 16 bytes, the step of the SIMD loop. */
+/* A special byte at each offset of strings around 16 bytes, the step of the SIMD loop. */
 static void
 test_escapes_at_every_length_and_offset(void **state)
 {

@@ -1,4 +1,4 @@
-/* test_feed_state.c: the feed changes only to a state that feed_state.h names. */
+/* test_feed_state.c: the feed changes only to the states that feed_state.h lists. */
 #include "feed/feed_parts.h"
 #include "tests/unit/state_changes.h"
 

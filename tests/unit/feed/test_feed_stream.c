@@ -1,4 +1,7 @@
-/* test_feed_stream.c: if the store connection is lost during a message of frames, none is kept. */
+/*
+ * test_feed_stream.c: if the store connection is lost during a message with frames, all its frames
+ * are discarded.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

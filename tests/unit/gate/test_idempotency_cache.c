@@ -50,7 +50,7 @@ test_entries_expire_by_age_and_epoch(void **state)
     idempotency_cache_keep(cache, "e1", "ann", "k", "d", ID, 0);
     assert_false(find(cache, "ann", "k", "d", RETENTION_US + 1));
     idempotency_cache_keep(cache, "e1", "ann", "k", "d2", ID,
-                           50); /* the store accepted the key again */
+                           50); /* the store has accepted the key again */
     assert_true(find(cache, "ann", "k", "d2", RETENTION_US + 1));
     assert_false(
         idempotency_cache_find(cache, "e2", "ann", "k", "d2", 51, RETENTION_US, &is_same, id));
@@ -89,7 +89,7 @@ test_least_recent_client_is_evicted(void **state)
         idempotency_cache_keep(cache, "e1", name, "k", "d", ID, 0);
     }
     idempotency_cache_keep(cache, "e1", "u0", "k2", "d", ID,
-                           0); /* no longer the least recent client */
+                           0); /* no longer the least recently used client */
     idempotency_cache_keep(cache, "e1", "one more", "k", "d", ID, 0);
     assert_true(find(cache, "u0", "k", "d", 0));
     assert_false(find(cache, "u1", "k", "d", 0));

@@ -1,4 +1,4 @@
-/* test_states.c: a request and a WebSocket change only to a state that their headers name. */
+/* test_states.c: a request and a WebSocket change only to states that their headers list. */
 #include "gate/http/request.h"
 #include "gate/ws/conn.h"
 #include "tests/unit/state_changes.h"

@@ -5,7 +5,7 @@
 #include "tests/unit/heads.h"
 #include "hub/session/hub_state.h"
 
-/* For USER u1; its entry and the end of its id are `number`. */
+/* For USER u1; its entry id and the end of its id are `number`. */
 static inline struct notification *
 ack_pending_notification(unsigned char number)
 {

@@ -10,7 +10,8 @@
 #include "tests/unit/hub/one_session.h"
 
 /*
- * Accepts `room` bytes per call and, like gate_send, buffers the rest of a partially written frame.
+ * Accepts `room` bytes per call and, like gate_send, buffers the remaining bytes of a partially
+ * written frame.
  */
 struct fake {
     unsigned char got[2 * SESSION_CONTROL_MAX];
@@ -69,7 +70,7 @@ tear_down(void **state)
     return 0;
 }
 
-/* A notification for everyone, whose data is a number. */
+/* A notification for ALL, whose data is a number. */
 static inline struct notification *
 make_notification(uint64_t ms, uint8_t priority)
 {
@@ -94,7 +95,7 @@ queue_notification(uint64_t ms, uint8_t priority)
     notification_unref(notification);
 }
 
-/* All payloads sent, each followed by a space. Fails if the bytes are not whole frames. */
+/* All payloads sent, each followed by a space. Fails if the bytes are not complete frames. */
 static inline const char *
 sent_text(void)
 {

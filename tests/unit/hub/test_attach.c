@@ -1,4 +1,4 @@
-/* test_attach.c: a session does not use its socket while it begins. */
+/* test_attach.c: a session does not use its socket while it starts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* test_audience.c: members of audiences, and the line of a notification. */
+/* test_audience.c: members of audiences, and the JSON of a notification. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +40,7 @@ test_the_line_of_a_notification(void **state)
     notification_unref(notification);
 }
 
-/* The line of a notification for ALL with a transaction and a live rule, without its data. */
+/* The JSON of a notification for ALL with a transaction and a live rule, without its data. */
 static void
 assert_line(uint64_t xid, const char *rule, const char *expected)
 {
@@ -101,7 +101,7 @@ test_audience_joins_and_leaves(void **state)
     assert_false(audience_has(one, "STRUCTURE:s", 11));
     assert_ptr_equal(audience_find(all, "ROLE:admin", 10)->members->session, &first);
 
-    audience_leave(&all, &one, "ROLE:admin", 10); /* by token: stays */
+    audience_leave(&all, &one, "ROLE:admin", 10); /* from the token: stays */
     assert_true(audience_has(one, "ROLE:admin", 10));
     audience_leave(&all, &two, "STRUCTURE:s1", 12);
     assert_true(audience_has(one, "STRUCTURE:s1", 12));

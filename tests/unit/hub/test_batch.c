@@ -1,4 +1,4 @@
-/* test_batch.c: a batch's file is created when it pays off, and closed with the batch. */
+/* test_batch.c: a batch's file is created when it saves work, and is closed with the batch. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

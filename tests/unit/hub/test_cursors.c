@@ -61,7 +61,10 @@ test_a_users_cursor_of_all_heads(void **state)
     assert_true(entry_id_equal(spread[2], id(3, 0)));
 }
 
-/* Checks the text for four shards, and that a user of each shard gets the same cursor from it. */
+/*
+ * Checks the cursor string for four shards, and that a user of each shard receives the same cursor
+ * from it.
+ */
 static void
 check_text(const struct entry_id heads[4], const char *text)
 {
@@ -185,7 +188,7 @@ test_hostile_cursors(void **state)
         "00ff.1-2.-2",                                  /* below zero */
         "00ff.1-2.3w5e11264sgsf",                       /* overflow */
         "00ff.1-2.3w5e11264sgsg",                       /* 64 bits exceeded by one */
-        "00ff.1-2.zzzzzzzzzzzzzzzzzzzzzzzzzzzz",        /* many more */
+        "00ff.1-2.zzzzzzzzzzzzzzzzzzzzzzzzzzzz",        /* many more shards */
         "00ff.18446744073709551616-0",                  /* the same */
         "00ff.1-2....",                                 /* one shard too many */
         "00ff.1-2.1.1.1.1",                             /* the same */
@@ -217,7 +220,7 @@ test_hostile_cursors(void **state)
     assert_true(cursor_equal(cursor, (struct cursor){.shared = {1, 2}}));
 }
 
-/* A notification for everyone. */
+/* A notification for ALL. */
 static struct notification *
 make_notification(unsigned char shard, uint64_t ms)
 {

@@ -102,7 +102,7 @@ join_user(void)
     groups_join(&session.groups, &hub.audiences, &session, key, len, false);
 }
 
-/* A session with a full in-flight window, and two held notifications. */
+/* A session with a full in-flight window, and two queued notifications. */
 static int
 set_up(void **state)
 {
@@ -173,7 +173,7 @@ test_a_held_notification_does_not_overtake_older_ones(void **state)
     assert_int_equal(session.requests.count, 0);
 }
 
-/* Its retries ended and it was redriven before this relay read either event. */
+/* Its retries were exhausted and it was redriven before this relay read either event. */
 static void
 test_a_redriven_dead_letter_is_reported(void **state)
 {
@@ -204,7 +204,7 @@ test_a_failed_report_is_sent_again_in_order(void **state)
 {
     (void)state;
     complete_report(0, RC_IO, false);
-    assert_true(delivery_reports_wait(&hub)); /* acks wait for it */
+    assert_true(delivery_reports_wait(&hub)); /* acks wait for the report */
     complete_report(1, RC_OK, true);
     assert_int_equal(session.outbound.count, 0);
     (void)hub_send_some(&hub, 0);

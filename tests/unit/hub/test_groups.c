@@ -10,7 +10,7 @@
 #define TEXT(text) ((struct bytes){(const unsigned char *)(text), sizeof(text) - 1})
 #define KEY(text) (text), sizeof(text) - 1
 
-/* Only its address is used. */
+/* only its address is used */
 static struct session *const SESSION = (struct session *)&SESSION;
 
 static void
@@ -89,7 +89,7 @@ test_granted_memberships_are_replaced(void **state)
                                   TEXT("")};
 
     (void)state;
-    groups_join(&groups, &all, SESSION, KEY("ROLE:admin"), false); /* by token */
+    groups_join(&groups, &all, SESSION, KEY("ROLE:admin"), false); /* from the token */
     groups_join(&groups, &all, SESSION, KEY("STRUCTURE:s1"), true);
     groups_replace(&groups, &all, SESSION, reply, 4);
     assert_int_equal(HASH_COUNT(all), 2);
@@ -118,7 +118,7 @@ test_a_gained_membership_is_noticed(void **state)
     assert_false(groups_lack(&groups, reply, 1));
     assert_true(groups_lack(&groups, reply, 2));
     groups_join(&groups, &all, SESSION, KEY("STRUCTURE:s1"), false);
-    assert_true(groups_lack(&groups, reply, 2)); /* by token only */
+    assert_true(groups_lack(&groups, reply, 2)); /* only from the token */
     groups_leave(&groups, &all, KEY("ROLE:admin"));
     assert_true(groups_lack(&groups, reply, 1));
     groups_clear(&groups, &all);
@@ -180,7 +180,7 @@ assert_keys(const struct session_groups *groups, const char *audience, const cha
     buffer_free(&text);
 }
 
-/* Users with the same text receive the same rows. */
+/* Users with the same string receive the same rows. */
 static void
 test_keys_are_those_of_the_audience_in_order(void **state)
 {

@@ -8,7 +8,7 @@
 #include "tests/unit/heads.h"
 #include "hub/parts/inflight.h"
 
-/* Its id ends with `number`. */
+/* The id ends with `number`. */
 static struct notification *
 make_notification(unsigned char number, bool is_open_ended)
 {

@@ -11,7 +11,7 @@
 #define SECOND_US 1000000
 #define BURST (RATE * 60)
 
-/* Reads pages until none is left. */
+/* Reads pages until none remains. */
 static void
 spend(struct page_budget *budget)
 {
@@ -70,7 +70,7 @@ test_a_user_reads_one_page_at_a_time(void **state)
     assert_false(page_budget_allows(&budget));
     page_turn_wait(&turn, &budget);
     assert_null(page_turn_grant(&budget));
-    assert_false(page_budget_is_awaited(&budget)); /* it waits for the page */
+    assert_false(page_budget_is_awaited(&budget)); /* the session waits for the page */
     page_budget_end(&budget);
     assert_ptr_equal(page_turn_grant(&budget), &turn);
     assert_false(page_budget_allows(&budget)); /* reserved */
@@ -108,7 +108,7 @@ test_turns_are_granted_in_order(void **state)
         page_turn_wait(&turns[i], &budget);
         assert_false(page_turn_is_none(&turns[i]));
     }
-    assert_true(page_turn_leave(&turns[1], &budget)); /* its session ends */
+    assert_true(page_turn_leave(&turns[1], &budget)); /* the session ends */
     assert_true(page_turn_is_none(&turns[1]));
     assert_ptr_equal(page_turn_grant(&budget), &turns[0]);
     assert_null(page_turn_grant(&budget));
@@ -116,7 +116,7 @@ test_turns_are_granted_in_order(void **state)
     assert_false(page_turn_leave(&turns[0], &budget));
     assert_true(page_turn_end(&turns[0], &budget));
     assert_true(page_turn_is_none(&turns[0]));
-    page_turn_wait(&turns[0], &budget); /* again: after the others */
+    page_turn_wait(&turns[0], &budget); /* again, after the others */
     assert_ptr_equal(page_turn_grant(&budget), &turns[2]);
     assert_true(page_turn_end(&turns[2], &budget));
     assert_ptr_equal(page_turn_grant(&budget), &turns[0]);

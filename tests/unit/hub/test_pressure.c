@@ -1,4 +1,4 @@
-/* test_pressure.c: load shedding begins, increases and ends. */
+/* test_pressure.c: load shedding starts, increases and ends. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 static const struct pressure_limits LIMITS = {.delay_us = 1000000, .bytes = 1000};
 
-/* Adds the same measurement `times` times, from *now_us on. Returns the level. */
+/* Adds the same measurement `times` times, starting at *now_us. Returns the level. */
 static enum pressure_level
 measure(struct pressure *pressure, const struct pressure_limits *limits, int64_t *now_us, int times,
         int64_t delay_us, size_t bytes)

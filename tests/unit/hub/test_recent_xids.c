@@ -1,4 +1,4 @@
-/* test_recent_xids.c: rows must contain the transactions whose notifications precede a cursor. */
+/* test_recent_xids.c: rows must contain the transactions of all notifications before a cursor. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -147,7 +147,7 @@ fill_with_newer(uint64_t xid)
         add(xid + i, 0, 1000);
 }
 
-/* Transactions commit in another order than that of their ids. */
+/* Transactions commit in a different order than their ids. */
 static void
 dropped_transactions_count_for_all(void **state)
 {
@@ -158,8 +158,8 @@ dropped_transactions_count_for_all(void **state)
     add(20, 0, 20);
     fill_with_newer(40);
     assert_int_equal(recent.count, RECENT_XIDS_MAX);
-    assert_false(are_in(0, 0, 0, "20:21:"));   /* lacks the greatest one */
-    assert_false(are_in(0, 0, 0, "20:40:20")); /* lacks the newest one */
+    assert_false(are_in(0, 0, 0, "20:21:"));   /* lacks the greatest id */
+    assert_false(are_in(0, 0, 0, "20:40:20")); /* lacks the newest id */
     assert_false(are_in(0, 0, 0, "30:40:30"));
     assert_true(are_in(0, 0, 0, "25:40:25"));
     assert_true(are_in(0, 0, 0, "40:40:"));
@@ -183,7 +183,7 @@ dropped_transaction_that_still_runs_counts(void **state)
     assert_false(are_in(0, 0, 0, "102:2000000:102"));
 }
 
-/* The greatest one may be too old to count, those dropped after it are not. */
+/* The greatest id may be too old to count, but ids dropped after it are not. */
 static void
 dropped_transactions_count_by_age(void **state)
 {

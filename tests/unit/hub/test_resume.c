@@ -1,4 +1,4 @@
-/* test_resume.c: where a session resumes, and how far that is checked. */
+/* test_resume.c: the start of a resume, and how far the stream is checked. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -79,7 +79,7 @@ tear_down(void **state)
     return 0;
 }
 
-/* A notification read now: its cursor is the hub's. */
+/* A notification that is read now has the hub's cursor. */
 static struct notification *
 read_notification(unsigned char shard, uint64_t ms, uint8_t priority)
 {
@@ -139,7 +139,7 @@ test_an_overtaking_notification_reports_an_earlier_cursor(void **state)
     offer(0, 100, FRAME_PRIORITY_NORMAL);
     offer(OWN, 100, FRAME_PRIORITY_NORMAL);
     offer(OWN, 101, FRAME_PRIORITY_HIGH);
-    /* The cursor is before both of them, in each shard. */
+    /* The cursor is before both notifications, in each shard. */
     assert_string_equal(sent(), "99-18446744073709551615..-2q 100-0.-2r.-2r 100-0.-2r.0 ");
 }
 

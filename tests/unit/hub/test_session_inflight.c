@@ -1,4 +1,4 @@
-/* test_session_inflight.c: what a session sends, holds back, repeats and reports. */
+/* test_session_inflight.c: notifications that a session sends, delays, retries and reports. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -75,7 +75,7 @@ test_it_is_full_at_its_size(void **state)
     assert_false(session_inflight_add(&f->session, f->notifications[2]));
     assert_true(inbox_is_deferred(&f->session.inbox));
     assert_int_equal(f->hub.deferred_count, 1);
-    assert_int_equal(f->hub.reports.count, 1); /* is its ack pending? */
+    assert_int_equal(f->hub.reports.count, 1); /* whether its ack is pending */
     session_inflight_remove(&f->session, f->notifications[1]->frame.as.notification.id);
     assert_false(
         session_inflight_add(&f->session, f->notifications[3])); /* the other one is older */
@@ -175,7 +175,7 @@ test_a_reconciliation_requested_during_a_pass_runs_in_the_next(void **state)
 
     assert_true(session_inflight_add(&f->session, f->notifications[0]));
     session_inflight_written(&f->session, f->notifications[0]);
-    f->hub.reports.count = 0; /* as if it were reported */
+    f->hub.reports.count = 0; /* as if it had been reported */
     f->session.state = SESSION_INBOX;
     session_reconcile(&f->session);
     session_inflight_reconcile(&f->session); /* the end of an earlier pass */
@@ -196,7 +196,7 @@ test_stale_memberships_are_requested_again(void **state)
 
     groups_want(&f->session.groups);
     f->session.state = SESSION_GROUPING;
-    session_reload_groups(&f->session); /* the state GROUPING requests them already */
+    session_reload_groups(&f->session); /* the state GROUPING already requests them */
     assert_true(groups_are_wanted(&f->session.groups));
     for (int i = 0; i < 2; i++) {
         groups_begin_request(&f->session.groups);
@@ -207,7 +207,7 @@ test_stale_memberships_are_requested_again(void **state)
     }
 }
 
-/* The pending request, or the next one, returns the change too. */
+/* The pending request, or the next one, also returns the change. */
 static void
 test_a_change_before_the_reply_is_requested_again(void **state)
 {
@@ -246,7 +246,7 @@ test_the_inbox_is_read_after_pending_reports(void **state)
     assert_int_equal(f->session.state, SESSION_INBOX);
 }
 
-/* A poll does not wait for retries: it may end before the inbox is read again. */
+/* A poll does not wait for retries, because it may end before the inbox is read again. */
 static void
 test_a_poll_receives_as_much_as_fits(void **state)
 {
@@ -316,7 +316,7 @@ test_a_backlog_is_reported_until_it_is_sent(void **state)
     assert_null(backlog_reported(&f->session, cursor(2), NULL));
 }
 
-/* Regardless of later changes of the backlog. */
+/* Independent of later changes of the backlog. */
 static void
 test_an_overtaking_notification_reports_the_older_backlog(void **state)
 {
@@ -361,7 +361,7 @@ test_older_inbox_entries_are_not_in_the_backlog(void **state)
     assert_int_equal(f->session.order.backlog->waiting.count, 1);
 }
 
-/* notifications[2] was skipped, as its user was not in the group, but is in the inbox. */
+/* notifications[2] was skipped because its user was not in the group, but it is in the inbox. */
 static void
 test_an_uncounted_notification_hides_no_loss(void **state)
 {

@@ -43,7 +43,7 @@ add_request(int64_t request_id)
     return request;
 }
 
-/* All that was sent since the last call. */
+/* All bytes sent since the last call. */
 static const char *
 sent(void)
 {
@@ -104,7 +104,7 @@ nothing_is_sent_before_connected(void **state)
 
     (void)state;
     session.state = SESSION_CHECKING;
-    session.requests.is_awaited = true; /* it takes no step by itself */
+    session.requests.is_awaited = true; /* the session does not advance by itself */
     lists_rows_received(request, ROWS_DENIED, NULL, 0);
     assert_string_equal(sent(), "");
     session.state = SESSION_INBOX;
@@ -114,7 +114,7 @@ nothing_is_sent_before_connected(void **state)
                         "rule for this user: rule \\\"a\\\"b\\\" of \\\"t\\\"\",\"retry\":false} ");
 }
 
-/* Bytes that the socket accepted, of frames that it accepted whole. */
+/* The bytes that the socket accepted, of completely accepted frames. */
 struct large {
     size_t bytes;
     int frames;
@@ -309,7 +309,7 @@ reload_is_sent_before_the_queue(void **state)
     assert_memory_equal(sent(), RELOAD, strlen(RELOAD));
 }
 
-/* One frame at a time is accepted. */
+/* The socket accepts one frame at a time. */
 static void
 blocked_reload_is_sent_before_the_queue(void **state)
 {
@@ -415,7 +415,7 @@ rows_of_the_application_are_reloaded(void **state)
     assert_string_equal(sent(), RELOAD);
     lists_reload_rule(&session, &NAME, true);
     assert_string_equal(sent(), RELOAD);
-    give(add_request(3), "USER"); /* now the audience is known */
+    give(add_request(3), "USER"); /* the audience is now known */
     lists_add_own(&session, "t", "a\"b");
     lists_reload(&session, &STRUCTURE, true);
     assert_string_equal(sent(), "");

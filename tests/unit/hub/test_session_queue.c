@@ -1,6 +1,6 @@
 /*
- * test_session_queue.c: each frame is sent whole, once and in order, however little the socket
- * accepts.
+ * test_session_queue.c: each frame is sent completely, once and in order, regardless of how few
+ * bytes the socket accepts.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -82,13 +82,13 @@ test_a_batch_is_sent_in_one_piece(void **state)
     hub_send_some(&hub, 10);
     assert_string_equal(sent_text(), MSG("1-0", "1") MSG("2-0", "2") MSG("3-0", "3"));
     assert_int_equal(stats.values[STAT_HUB_DELIVERED], 3);
-    session_offer_batch(&hub, &session, batch); /* by another audience */
+    session_offer_batch(&hub, &session, batch); /* from another audience */
     assert_true(session_queue_is_empty(&session));
     assert_int_equal(batch->refs, 1);
     fanout_batch_unref(batch);
 }
 
-/* The socket is writable: notifications 1 to 5 were sent. */
+/* The socket is writable, and notifications 1 to 5 were sent. */
 static void
 assert_rest_is_sent(void)
 {
@@ -112,14 +112,14 @@ test_a_batch_may_be_written_in_parts(void **state)
         session_offer_batch(&hub, &session, batch);
         fanout_batch_unref(batch);
         hub_send_some(&hub, 10);
-        batch = make_batch(4, 2); /* after the rest */
+        batch = make_batch(4, 2); /* after the remaining ones */
         session_offer_batch(&hub, &session, batch);
         fanout_batch_unref(batch);
         assert_rest_is_sent();
     }
 }
 
-/* As if many sessions had it queued, and released it. */
+/* As if many sessions had queued and released it. */
 static void
 share_queued(struct fanout_batch *batch)
 {
@@ -133,7 +133,7 @@ leave(struct fanout_batch *batch)
     fanout_batch_unref(batch);
 }
 
-/* Offers a batch as hub_publish does; many sessions have the previous one queued. */
+/* Offers a batch as hub_publish does; many sessions have the previous batch queued. */
 static void
 offer_batch(struct fanout_batch *batch)
 {
@@ -358,7 +358,7 @@ test_a_full_queue_pauses_and_loses_nothing(void **state)
         notification_unref(notification);
     }
     fake.room = 100;
-    session_writable(&session); /* it accepts some: slow, but not stuck */
+    session_writable(&session); /* the socket accepts some bytes: slow, but not stuck */
     assert_true(session.is_blocked);
     assert_null(session_slow(&session, session.stall.accepted_us + 1000000));
     fake.room = SIZE_MAX;

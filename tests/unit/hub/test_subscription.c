@@ -1,4 +1,4 @@
-/* test_subscription.c: which topics a client receives, and how they are reported to it. */
+/* test_subscription.c: the topics that a client receives, and how they are reported to it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,7 +63,7 @@ test_it_is_narrowed_by_the_first_topic(void **state)
     assert_true(subscription_is_all(&subscription));
 }
 
-/* A client that leaves its only topic does not receive all others. */
+/* A client that unsubscribes from its only topic does not receive all others. */
 static void
 test_without_topics_nothing_is_sent(void **state)
 {

@@ -1,4 +1,4 @@
-/* test_topics.c: a subscription matches its topics only. */
+/* test_topics.c: a subscription matches only its topics. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -136,7 +136,7 @@ number_and_length_are_limited(void **state)
     free(long_one);
 }
 
-/* Compared with a plain search: any equal name, or any prefix. */
+/* Compares with a linear search for any equal name or any prefix. */
 static bool
 model_shows(char names[][8], size_t count, const char *topic)
 {

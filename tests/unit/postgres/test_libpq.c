@@ -1,4 +1,4 @@
-/* test_libpq.c: libpq errors become one line without repetitions. */
+/* test_libpq.c: libpq errors are converted to one line without repetitions. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* rows_clients.h: clients that ask one queue for rows, and the results of its queries. */
+/* rows_clients.h: clients that request rows from one queue, and the results of its queries. */
 #ifndef CLAIRON_TESTS_UNIT_ROWS_CLIENTS_H
 #define CLAIRON_TESTS_UNIT_ROWS_CLIENTS_H
 
@@ -13,22 +13,22 @@
 #define USER_BYTES 10000
 #define NO_CLIENT SIZE_MAX
 
-/* What a client has received, and what its callbacks return. */
+/* The messages that a client has received, and the values that its callbacks return. */
 struct client {
     struct rows_request *request;
     enum rows_status status;
     int64_t after_ms;
     unsigned results;
     const char *groups; /* NULL: unknown */
-    uint64_t needs;     /* the transaction that its snapshot must contain; 0: none */
-    size_t ends;        /* the client whose request it ends, when it is done; NO_CLIENT if none */
+    uint64_t needs;     /* the transaction that the snapshot must contain; 0: none */
+    size_t ends;        /* the client whose request is ended after this one; NO_CLIENT if none */
 };
 
 static struct stats stats;
 static struct rows_queue queue;
 static struct client clients[CLIENTS_MAX];
 static size_t held;
-static const char *groups_in_database; /* of the requester; NULL: those in the query's key */
+static const char *groups_in_database; /* of the requester; NULL: the groups in the query's key */
 
 static inline enum rc
 on_add_groups(void *ctx, const char *audience, struct buffer *out)
@@ -85,7 +85,7 @@ set_up(void **state)
     return 0;
 }
 
-/* Nothing is left once all requests have ended. */
+/* No memory remains after all requests have ended. */
 static inline int
 tear_down(void **state)
 {
@@ -134,7 +134,7 @@ expect_none(void)
     assert_false(rows_queue_has_next(&queue, 0));
 }
 
-/* The groups at the end of a key: source, rule, "groups" and audience precede them. */
+/* The groups at the end of a key, after source, rule, "groups" and audience. */
 static inline const char *
 groups_of_key(const struct rows_query *query, size_t *ret_len)
 {
@@ -185,7 +185,7 @@ result_at(struct rows_query *query, const char *audience, const char *snapshot, 
     rows_result_unref(result);
 }
 
-/* A user may hold two of these, and receives a third one. */
+/* Two results of this size are below a user's limit, and a third one is still received. */
 static inline void
 large_result(struct rows_query *query, const char *audience)
 {

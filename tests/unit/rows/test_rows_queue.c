@@ -90,7 +90,7 @@ users_with_the_same_groups_share_a_query(void **state)
     }
 }
 
-/* The rule was replaced by one for single users since its audience became known. */
+/* The rule was replaced by one for single users after its audience became known. */
 static void
 result_for_another_audience_is_not_shared(void **state)
 {
@@ -124,7 +124,7 @@ result_is_not_shared_with_a_user_who_left_the_group(void **state)
     expect_done(1, ROWS_OK);
 }
 
-/* The requester joined a group in the database, and the relay has not read it yet. */
+/* The requester joined a group in the database, and the relay has not read the membership yet. */
 static void
 result_is_not_shared_when_the_requester_has_joined_a_group(void **state)
 {
@@ -165,7 +165,7 @@ requester_that_ended_leaves_no_result_to_others_of_another_audience(void **state
     expect_done(1, ROWS_OK);
 }
 
-/* 1000 users who ask at once for a rule with ALL need two queries. */
+/* 1000 simultaneous requests for a rule with ALL need two queries. */
 static void
 first_query_of_a_rule_runs_alone(void **state)
 {
@@ -197,7 +197,7 @@ query_with_the_same_key_runs_once_at_a_time(void **state)
     learn("ALL");
     add_request(0, "u1", "t");
     query = next("u1");
-    add_request(1, "u2", "t"); /* its snapshot must not be older than the request */
+    add_request(1, "u2", "t"); /* the snapshot must not be older than the request */
     expect_none();
     result(query, "ALL");
     assert_int_equal(clients[1].results, 0);
@@ -236,7 +236,7 @@ requests_of_one_user_and_in_total_are_limited(void **state)
     }
     assert_int_equal(try_request(count, "u1", "t"), ROWS_USER_LIMIT);
     result(next("u1"), "USER");
-    assert_int_equal(try_request(count, "u1", "t"), ROWS_USER_LIMIT); /* it has not ended */
+    assert_int_equal(try_request(count, "u1", "t"), ROWS_USER_LIMIT); /* the query has not ended */
     end(&clients[0]);
     add_request(0, "u1", "t");
     for (; queue.waiting_count < 30; count++) {
@@ -295,7 +295,7 @@ waiting_requests_expire(void **state)
     add_request(0, "u1", "t");
     add_request(1, "u1", "t");
     add_request(2, "u2", "t");
-    clients[0].ends = 1; /* while the list of expired ones is processed */
+    clients[0].ends = 1; /* while the list of expired requests is processed */
     rows_queue_expire(&queue, ROWS_LOST, WAIT_US - 1);
     assert_int_equal(clients[0].results, 0);
     rows_queue_expire(&queue, ROWS_LOST, WAIT_US);
@@ -399,7 +399,7 @@ source_with_a_stuck_query_is_rejected(void **state)
     assert_int_equal(try_request(3, "u4", "t"), ROWS_TIMED_OUT);
     assert_int_equal(stats.values[STAT_ROWS_TIMED_OUT], 2);
     assert_int_equal(stats.values[STAT_ROWS_STUCK], 1);
-    result(other, "USER"); /* it began before */
+    result(other, "USER"); /* the query started before the request */
     expect_done(1, ROWS_OK);
     add_request(4, "u5", "other");
     result(next("u5"), "USER");
@@ -443,7 +443,7 @@ requests_may_end_at_any_time(void **state)
     result(query, "ALL");
     add_request(0, "u1", "t");
     add_request(1, "u2", "t");
-    clients[0].ends = 1; /* in the callback of another one */
+    clients[0].ends = 1; /* in the callback of another request */
     result(next("u1"), "ALL");
     expect_done(0, ROWS_OK);
     assert_int_equal(clients[1].results, 0);

@@ -1,4 +1,4 @@
-/* test_rows_result.c: rows are limited, and written as pages without changes. */
+/* test_rows_result.c: rows are limited, and written unchanged as pages. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -12,7 +12,7 @@
 #include "store/admin/admin_merge.h"
 #include "store/scripts/constants.h"
 
-/* The texts as views, like in replies; NULL: none. */
+/* The strings as views, like in replies; NULL: none. */
 static const struct bytes *
 views(const char *const *texts, size_t count)
 {

@@ -134,7 +134,7 @@ reloads_of_an_outage_are_delivered(void **state)
     assert_string_equal(after_reconnect(7, "5-0", "7-0"), "t/r:8@6000 ");
     assert_string_equal(after_reconnect(7, "7-0", "7-0"), "");
     assert_string_equal(after_reconnect(7, "2-0", "7-0"), "t/r:8@3000 t/r:8@6000 ");
-    assert_string_equal(after_reconnect(4, "0-0", "4-0"), "t/r:8@3000 "); /* it was empty */
+    assert_string_equal(after_reconnect(4, "0-0", "4-0"), "t/r:8@3000 "); /* the stream was empty */
     assert_string_equal(after_reconnect(0, "0-0", "0-0"), "");
 }
 
@@ -144,7 +144,7 @@ a_missed_entry_may_be_a_reload_of_any_rule(void **state)
     const char *end;
 
     (void)state;
-    /* The store lost the last entry read, or has trimmed it. */
+    /* The store lost or trimmed the last entry that was read. */
     assert_string_equal(after_reconnect(2, "3-0", "2-0"), "any ");
     assert_string_equal(after_reconnect(0, "3-0", "0-0"), "any ");
     assert_string_equal(after_reconnect(2, "1-1", "2-0"), "any ");

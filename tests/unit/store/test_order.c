@@ -53,7 +53,7 @@ reset(unsigned count)
         newest_sent[k] = (struct position){0, 0};
     }
     shards = count;
-    lsn = UINT64_C(0xfffffff0); /* its text soon gets longer */
+    lsn = UINT64_C(0xfffffff0); /* its string soon gets longer */
 }
 
 static int
@@ -64,7 +64,7 @@ tear_down(void **state)
     return 0;
 }
 
-/* Like a feed: the first notification of each shard has the dependency of the whole batch. */
+/* Like a feed, the first notification of each shard contains the dependency of the whole batch. */
 static void
 write_batch(unsigned batch, unsigned count)
 {
@@ -120,7 +120,7 @@ release(void *ctx, const struct entry *entry)
     released->newest[k] = at;
 }
 
-/* Reads up to `max` entries of a stream; false: none are left. */
+/* Reads up to `max` entries of a stream; false if none remain. */
 static bool
 read_some(struct order *order, unsigned k, size_t max)
 {
@@ -141,7 +141,7 @@ read_some(struct order *order, unsigned k, size_t max)
     return true;
 }
 
-/* A reader connects to the shards at different times: each starts after another batch. */
+/* A reader connects to the shards at different times, so each starts after a different batch. */
 static void
 begin(struct order *order, struct released *released, unsigned batches, const uint64_t *ends)
 {
@@ -193,7 +193,7 @@ check_random_order(unsigned seed)
     order = order_new(shards, release, &released);
     begin(order, &released, seed % 2 == 0 ? 0 : batches, ends);
     wanted = left();
-    /* One shard lags: it is read only when no other can be. */
+    /* One shard lags: it is read only when no other shard can be. */
     for (unsigned lags = (unsigned)rand() % (2 * shards); left() > 0;) {
         bool has_read = false;
 
@@ -209,7 +209,7 @@ check_random_order(unsigned seed)
                             read_some(order, k, 1)) ||
                            has_read;
         if (!has_read)
-            fail_msg("seed %u: nothing is read any more", seed);
+            fail_msg("seed %u: no further entry is read", seed);
     }
     assert_int_equal(released.late, 0);
     if (released.is_wrong || released.count != wanted)
@@ -220,12 +220,12 @@ check_random_order(unsigned seed)
     order_free(order);
 }
 
-/* What a user of one shard reads: pages of stored entries, then those that are released. */
+/* The entries that a user of one shard reads: pages of stored entries, then released entries. */
 struct joined {
     struct released released;
     unsigned shard;
     bool has_joined;
-    uint64_t own, shared; /* the newest ones before it joined, by position */
+    uint64_t own, shared; /* the newest entries before it joined, by position */
     bool is_wrong;
 };
 
@@ -243,7 +243,10 @@ release_to_user(void *ctx, const struct entry *entry)
     *newest = at;
 }
 
-/* The newest entry of the shard, its position, and the last field `after`, as follow.lua has it. */
+/*
+ * The newest entry of the shard, its position, and the last field `after`, as follow.lua returns
+ * it.
+ */
 static void
 join(struct order *order, struct joined *joined)
 {
@@ -265,7 +268,7 @@ join(struct order *order, struct joined *joined)
     order_join(order, joined->shard, stored, after[0]);
 }
 
-/* The parts of a batch are stored one after the other: some entries are added later. */
+/* The parts of a batch are stored one after the other, so some entries are added later. */
 static void
 hide_some(size_t *hidden)
 {
@@ -299,7 +302,7 @@ read_at_random(struct order *order, unsigned turns, unsigned left)
     }
 }
 
-/* A shard is followed while its batches and those of shard 0 are being stored and read. */
+/* A reader follows a shard while its batches and those of shard 0 are stored and read. */
 static void
 check_random_join(unsigned seed)
 {
@@ -347,7 +350,7 @@ test_random_reads_keep_commit_order(void **state)
         check_random_order(seed);
 }
 
-/* Two shards with one notification each; the one of shard `first` is older. */
+/* Two shards with one notification each; the notification of shard `first` is older. */
 static struct order *
 begin_two(struct released *released, unsigned first)
 {
@@ -398,7 +401,7 @@ test_shard_that_left_is_not_awaited(void **state)
     assert_true(read_some(order, 0, 9));
     assert_string_equal(released.list, "0:1 ");
     assert_false(order_waits(order));
-    /* Its entry is not stored yet: users of the shard must not skip it. */
+    /* Its entry is not stored yet, and users of the shard must not skip it. */
     order_join(order, 1, (struct position){0, 0}, (struct position){0, 0});
     assert_false(order_has_joined(order, 1));
     assert_true(read_some(order, 1, 9));
@@ -467,7 +470,7 @@ test_wait_times_out(void **state)
     order_release(order, 1);
     assert_string_equal(released.list, "1:1 ");
     assert_int_equal(order_unordered(order), 1);
-    /* Later entries do not wait, until that shard delivers again. */
+    /* Later entries do not wait until the shard delivers again. */
     add(1, 1, 13, "0:c.1", false);
     assert_true(read_some(order, 1, 9));
     assert_string_equal(released.list, "1:1 1:2 ");

@@ -64,7 +64,7 @@ test_all_types(void **state)
     reply_arena_free(arena);
 }
 
-/* Replies larger than a block: each reuses the memory of the one before. */
+/* Replies larger than a block; each reuses the memory of the previous one. */
 static void
 test_long_replies(void **state)
 {
@@ -113,7 +113,7 @@ test_connection_breaks_during_a_reply(void **state)
     reply_arena_free(arena);
 }
 
-/* The link closes during the callback that has the reply. */
+/* The connection closes during the callback that has the reply. */
 static void
 test_freed_while_a_reply_is_in_use(void **state)
 {

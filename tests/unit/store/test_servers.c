@@ -1,4 +1,6 @@
-/* test_servers.c: replies of clusters and sentinels name the servers; outdated ones are ignored. */
+/*
+ * test_servers.c: replies of clusters and sentinels name the servers; outdated replies are ignored.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -25,7 +27,7 @@ begin(unsigned shards, size_t seeds)
     }
 }
 
-/* Reads the reply of a kind, and adopts it as servers.c does. */
+/* Reads a reply of this kind, and adopts it as servers.c does. */
 static enum rc
 read_with(const struct servers_kind *kind, redisReply *reply)
 {
@@ -120,7 +122,7 @@ test_primary_of_an_older_epoch_is_ignored(void **state)
     assert_server(0, "b", 7002);
 }
 
-/* The leading sentinel names the former primary, but already the epoch of the new one. */
+/* The leading sentinel reports the former primary with the epoch of the new one. */
 static void
 test_primary_is_ignored_during_a_failover(void **state)
 {

@@ -1,4 +1,4 @@
-/* test_shard_dependency.c: the text of dependencies on other shards is read as written. */
+/* test_shard_dependency.c: the string of dependencies on other shards is parsed as written. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

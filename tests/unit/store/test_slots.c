@@ -1,4 +1,4 @@
-/* test_slots.c: keys have the slots of the specification; invalid replies are tolerated. */
+/* test_slots.c: keys have the slots of the Redis specification; invalid replies are tolerated. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* test_store_batch.c: frames are grouped into batches, and none is missing. */
+/* test_store_batch.c: frames are grouped into batches, and no frame is missing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -142,7 +142,7 @@ test_iteration_is_in_order(void **state)
     store_batch_free(batch);
 }
 
-/* The number of frames `first` until `next` needs a new batch. */
+/* The number of frames from `first` to `next` needs a new batch. */
 static size_t
 count_until_full(const struct frame *first, const struct frame *next)
 {
@@ -213,7 +213,7 @@ test_notification_for_one_user_is_in_the_users_shard(void **state)
     store_batch_free(batch);
 }
 
-/* The shard of a user must never change: stored data depends on it. */
+/* The shard of a user must never change, because stored data depends on it. */
 static void
 test_users_keep_their_shards(void **state)
 {
@@ -269,7 +269,7 @@ test_newest_notification_of_each_shard_is_recorded(void **state)
     (void)state;
     four.stats = &stats;
     noting[0].acquired_lsn = 7;
-    noting[0].acquired_ordinal = 5; /* it has the notification for the team */
+    noting[0].acquired_ordinal = 5; /* the batch has the notification for the team */
     batch = store_batch_new(&four);
     for (size_t i = 0; i < sizeof(frames) / sizeof(frames[0]); i++)
         store_batch_add(batch, &frames[i]);

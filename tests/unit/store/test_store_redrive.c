@@ -74,7 +74,7 @@ test_lifetime_is_renewed(void **state)
     assert_int_equal(frame_parse_header((struct bytes){redrive.route, redrive.route_len}, &frame),
                      RC_OK);
     assert_int_equal(frame.as.notification.expires_us, 160 * SECOND + 7);
-    /* A second redrive: the same lifetime. */
+    /* A second redrive sets the same lifetime. */
     entry.route = (struct bytes){redrive.route, redrive.route_len};
     entry.data = (struct bytes){redrive.data, redrive.data_len};
     assert_int_equal(redrive_prepare(&entry, 1000 * SECOND, &again), RC_OK);
@@ -97,7 +97,7 @@ test_without_expiration_none_is_added(void **state)
     assert_int_equal(redrive.expires_ms, 0);
     assert_memory_equal(redrive.data, line, strlen(line));
     redrive_free(&redrive);
-    /* Of an open-ended audience: no expiration in the document. */
+    /* With an open-ended audience, the document has no expiration. */
     entry.reason = text("expired");
     assert_int_equal(redrive_prepare(&entry, 5000, &redrive), RC_OK);
     assert_int_equal(redrive.expires_ms, 5 + INT64_C(24) * 3600 * 1000);
@@ -173,14 +173,14 @@ test_trace_is_read(void **state)
     event_array.elements = 5; /* an empty line is ignored */
     assert_int_equal(trace_read(&reply, ID, &trace), RC_OK);
     trace_free(&trace);
-    data.len = 0; /* trimmed: the id has the commit time */
+    data.len = 0; /* trimmed, so the id provides the commit time */
     assert_int_equal(trace_read(&reply, ID, &trace), RC_OK);
     assert_int_equal(trace.event_count, 6);
     assert_memory_equal(trace.events[0].stage.at, "committed", 9);
     assert_string_equal(trace.events[0].at, "2023-06-30T03:34:18.518Z");
     trace_free(&trace);
     assert_int_equal(trace_read(&reply, "01890a5d-ac96-774b-bcce-b302099a8057", &trace), RC_OK);
-    assert_int_equal(trace.event_count, 5); /* unless the id is a random one */
+    assert_int_equal(trace.event_count, 5); /* unless the id is random */
     trace_free(&trace);
     event_array.elements = 0; /* no events */
     assert_int_equal(trace_read(&reply, ID, &trace), RC_OK);

@@ -49,7 +49,7 @@ cut_comment(char *line)
     }
 }
 
-/* A Lua literal with a kind of key or a shard number, like ":due" and ":{%d+}". */
+/* A Lua literal with a kind of key or a shard number, such as ":due" and ":{%d+}". */
 static bool
 names_key(const char *code)
 {
@@ -105,7 +105,7 @@ names_width(const char *code)
     return false;
 }
 
-/* A member of the notification, like "attempts": with its quotes, or the end of the document. */
+/* A member of the notification, such as "attempts", with its quotes, or the end of the document. */
 static bool
 names_member(const char *code)
 {
@@ -126,8 +126,8 @@ names_member(const char *code)
 }
 
 /*
- * The document is searched only for texts of envelope.h. Scripts that include json.lua also write
- * JSON of their own, whose members may have the same names.
+ * The document is searched only for strings of envelope.h. Scripts that include json.lua also write
+ * other JSON, whose members may have the same names.
  */
 static bool
 names_envelope(const char *code, bool is_json_writer)
@@ -145,7 +145,7 @@ names_envelope(const char *code, bool is_json_writer)
     return false;
 }
 
-/* Only route.lua reads bytes of a route, and offsets have names, except 0. */
+/* Only route.lua reads the bytes of a route, and offsets except 0 have names. */
 static bool
 names_offset(const char *code, bool is_route_lua)
 {
@@ -255,7 +255,7 @@ test_scripts_use_the_names_of_the_headers(void **state)
     assert_int_equal(faults, 0);
 }
 
-/* The build replaces names by the values of the C headers. */
+/* The build replaces names with the values of the C headers. */
 static void
 test_values_are_those_of_the_headers(void **state)
 {

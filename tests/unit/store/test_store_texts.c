@@ -47,7 +47,7 @@ test_invalid_urls(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
         if (url_read(bad[i], &address) != RC_BAD)
-            fail_msg("%s was taken", bad[i]);
+            fail_msg("%s was accepted", bad[i]);
     }
 }
 

@@ -116,7 +116,7 @@ test_notification_is_parsed(void **state)
     assert_int_equal(frame_next_target(&targets, &target), RC_CLOSED);
 }
 
-/* A notification of FRAME_VERSION_PLAIN or _TIMED, as stores of older releases have them. */
+/* A notification of FRAME_VERSION_PLAIN or _TIMED, as stores of older releases contain them. */
 static struct packet
 older_notification_packet(unsigned char version)
 {
@@ -340,7 +340,7 @@ test_reload_is_parsed(void **state)
     assert_memory_equal(frame.as.reload.source.at, "s.tasks", 7);
     assert_int_equal(frame.as.reload.rule.len, 4);
     assert_memory_equal(frame.as.reload.rule.at, "mine", 4);
-    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION_PLAIN; /* it had no such frame */
+    packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION_PLAIN; /* older versions had no such frame */
     assert_int_equal(parse(&packet, &frame, &len), RC_BAD);
     packet.bytes[FRAME_AT_VERSION] = FRAME_VERSION;
     put_u16(packet.bytes + FRAME_RELOAD_AT_RULE_LEN, 5);

@@ -202,7 +202,7 @@ incomplete_heads_return_again(void **state)
     for (size_t len = 0; len < sizeof(text) - 1; len++)
         assert_int_equal(http_head_check(text, len, MAX, &head, &why), RC_AGAIN);
     assert_int_equal(http_head_check(text, sizeof(text) - 1, MAX, &head, &why), RC_OK);
-    /* a head of exactly `max` bytes is valid, also with a body after it */
+    /* a head of exactly `max` bytes is valid, even if a body follows */
     assert_int_equal(http_head_check(text, sizeof(text) - 1, sizeof(text) - 1, &head, &why), RC_OK);
     assert_int_equal(http_head_check(text, sizeof(text) - 1, sizeof(text) - 2, &head, &why),
                      RC_LIMIT);

@@ -1,4 +1,4 @@
-/* test_publication.c: a valid publish request over HTTP becomes a frame. */
+/* test_publication.c: a valid publish request over HTTP is converted to a frame. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

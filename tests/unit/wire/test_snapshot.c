@@ -1,4 +1,7 @@
-/* test_snapshot.c: a snapshot is parsed strictly and contains the transactions that it sees. */
+/*
+ * test_snapshot.c: a snapshot is parsed strictly and contains exactly the transactions in its
+ * string.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* test_targets.c: the targets of the routing are found, even if the payload looks like one. */
+/* test_targets.c: the targets in the routing are found, even if the payload looks like routing. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -101,7 +101,7 @@ sign(jwt_alg_t alg, const char *key, const char *claims)
     return text;
 }
 
-/* Verifies at NOW and frees the token; `error` keeps the message. */
+/* Verifies at NOW and frees the token; `error` contains the message. */
 static enum rc
 verify_text(const struct token_rules *rules, const char *text)
 {
@@ -111,7 +111,7 @@ verify_text(const struct token_rules *rules, const char *text)
     error[0] = '\0';
     rc = token_verify(rules, text, strlen(text), NOW, &token, error);
     if (rc != RC_OK) {
-        assert_null(token.user); /* untouched on failure */
+        assert_null(token.user); /* unchanged on failure */
         assert_true(strlen(error) > 0);
     }
     token_free(&token);

@@ -52,7 +52,7 @@ add_event(struct buffer *log, const struct ws_event *event)
     }
 }
 
-/* Reads `bytes` in pieces of `step`. The caller frees *ret_log. */
+/* Reads `bytes` in chunks of `step`. The caller frees *ret_log. */
 static void
 read_in_steps(const struct buffer *bytes, size_t step, struct buffer *ret_log)
 {
