@@ -23,9 +23,9 @@ unset PGHOST PGPORT PGUSER PGDATABASE PGSERVICE PGOPTIONS PGDATA
 
 # ---- children
 
-# start NAME COMMAND..: runs COMMAND in a new session, so that Ctrl-C reaches only this script, and
-# with a TERM signal if this script dies. Children do not inherit the locks: 9 is the demo's,
-# 7 the one of tests/tools/unprivileged.sh.
+# start NAME COMMAND..: runs COMMAND in a new session, so that Ctrl-C reaches only this script, and with a TERM signal
+# if this script dies. Children do not inherit the lock descriptors: 9 is used by the demo, 7 by
+# tests/tools/unprivileged.sh.
 start() {
     local name=$1
     shift
@@ -82,7 +82,7 @@ on_signal() {
     exit 0
 }
 
-# fail TEXT: prints TEXT and the last lines of a log (the first word of TEXT names it), and exits.
+# fail TEXT: prints TEXT and the last lines of the log that its first word names, and exits.
 fail() {
     local log=$dir/log/${1%% *}.log
     print_line "" >&2
@@ -146,7 +146,7 @@ sql() {
     "$root/bin/psql" -X -q -A -t -v ON_ERROR_STOP=1 -h "$run" -U postgres "$@"
 }
 
-# ---- the parts
+# ---- components
 
 prepare_folder() {
     mkdir -p "$dir/log" 2>/dev/null || true
@@ -244,7 +244,7 @@ GRANT CREATE, USAGE ON SCHEMA public TO demo;
 SELECT pg_create_logical_replication_slot('clairon', 'clairon')
 WHERE NOT EXISTS (SELECT FROM pg_replication_slots WHERE slot_name = 'clairon');
 EOF
-    # The cluster keeps a copy of each loaded example: a changed one is loaded again.
+    # The cluster keeps a copy of each loaded example, so that changed examples are loaded again.
     for example in eportfolio bank bank_actor; do
         ! cmp -s "$top/sql/examples/$example.sql" "$dir/postgresql/$example.sql" || continue
         step "loading sql/examples/$example.sql"
@@ -292,7 +292,7 @@ start_page() {
         --relay "http://127.0.0.1:$relay_port" --dsn "$dsn" --secret-file "$dir/secret"
 }
 
-# In parallel: the page can start without the others. The relay needs the slot.
+# Components start in parallel, except the relay, which needs the slot.
 start_all() {
     start_store
     start_page
@@ -305,7 +305,7 @@ start_all() {
     ready page 30 http_ok "$page_port" /
 }
 
-# ---- the demo as a whole
+# ---- the whole demo
 
 announce() {
     local admin
@@ -330,7 +330,8 @@ Ctrl-C stops everything; the data is kept.
 EOF
 }
 
-# When the terminal closes, only the session leader receives SIGHUP: make, which waits for this script. So watch the terminal here.
+# When the terminal closes, only the session leader receives SIGHUP: make, which waits for this script. So this script
+# checks the terminal.
 watch_terminal() {
     (exec 6</dev/tty && exec setpriv --pdeathsig TERM /usr/bin/python3 -c 'import os, select, signal
 terminal = select.poll()

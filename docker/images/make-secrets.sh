@@ -3,7 +3,7 @@
 #
 #   docker/images/make-secrets.sh [DIR]      DIR is docker/secrets if not given
 #
-# Only the owner can enter the directory. The files are readable by all: compose mounts them with
+# Only the owner can access the directory. The files in it are readable by all users, because compose mounts them with
 # their mode, and the users in the containers are not the owner.
 set -euo pipefail
 dir=${1:-$(dirname "$0")/../secrets}

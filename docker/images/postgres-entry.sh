@@ -2,7 +2,7 @@
 # postgres-entry.sh: starts a primary or its standby, and creates the cluster if the volume is empty.
 #
 #   postgres-entry.sh primary     database "app" with clairon, the roles relay and demo, the demo's examples
-#   postgres-entry.sh standby     standby of the host PRIMARY_HOST, on which the relay's slot is
+#   postgres-entry.sh standby     standby of the host PRIMARY_HOST, with the relay's slot
 #
 # Passwords are read from /run/secrets/NAME_password. LISTEN is the address to listen on.
 set -euo pipefail
@@ -17,12 +17,12 @@ wal_level = logical
 max_wal_senders = 10
 max_replication_slots = 10
 hot_standby_feedback = on
-# A stopped standby must not fill this disk. Beyond this limit it has to be created again.
+# Prevents a stopped standby from filling this disk. Beyond this limit the standby must be created again.
 max_slot_wal_keep_size = '8GB'
 unix_socket_directories = '/run/postgresql'
 password_encryption = 'scram-sha-256'
 CONF
-    # sed reads all of its input: with a closed pipe postgres would fail.
+    # sed reads all input, since postgres would fail on a closed pipe.
     if [ -n "$(postgres --describe-config | sed -n '/^output_plugin_libraries/p')" ]; then
         echo "output_plugin_libraries = 'clairon, pgoutput'"
     fi
@@ -30,7 +30,7 @@ CONF
 
 fill() {
     admin -d postgres -c 'CREATE DATABASE app'
-    # psql quotes the passwords, and no argument contains them.
+    # psql quotes the passwords, which are not in arguments.
     admin -d app <<SQL
 \\set relay \`cat /run/secrets/relay_password\`
 \\set demo \`cat /run/secrets/demo_password\`
@@ -50,7 +50,7 @@ SQL
         -c 'GRANT USAGE ON ALL SEQUENCES IN SCHEMA public TO demo'
 }
 
-# Creates the cluster in a temporary directory and renames it when complete, so that an interrupted start can be repeated.
+# Creates the cluster in a temporary directory and renames it at the end, so that an interrupted start can be repeated.
 make_primary() {
     local new=$PGDATA/new
     rm -rf "$new"

@@ -1,8 +1,8 @@
 #!/bin/sh
-# store-entry.sh: starts the store server of this image, durable and with a password. "health" checks it.
+# store-entry.sh: starts the store server of this image, with an append-only file and a password. "health" checks it.
 #
-# CLUSTER_ADDRESS: the server is a node of a cluster, with this address. "join HOST:PORT .." makes a cluster of these
-# nodes, half of them replicas.
+# CLUSTER_ADDRESS: makes the server a cluster node with this address. "join HOST:PORT .." joins these nodes to a
+# cluster, half of them as replicas.
 set -eu
 
 for name in keydb valkey redis; do
@@ -27,7 +27,7 @@ cluster-announce-ip $CLUSTER_ADDRESS
 cluster-node-timeout 5000
 cluster-require-full-coverage no"
 fi
-# On standard input, because other users could read an argument.
+# The password goes to standard input, because other users can read arguments.
 exec "$name-server" - <<CONF
 bind ${LISTEN:-0.0.0.0}
 requirepass $password

@@ -3,7 +3,7 @@
 set -euo pipefail
 umask 077
 
-# libpq ignores a password file that others can read, and mounted secrets are readable by others.
+# libpq ignores a password file that other users can read, as mounted secrets are.
 for role in relay demo; do
     [ ! -r "/run/secrets/${role}_password" ] ||
         printf '*:*:*:%s:%s\n' "$role" "$(sed 's/[\\:]/\\&/g' "/run/secrets/${role}_password")"
