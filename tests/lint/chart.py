@@ -1,21 +1,32 @@
 #!/usr/bin/env python3
 """chart.py: checks the Helm chart without helm, which Debian does not have.
 
+    chart.py                checks; with helm in PATH also that `helm lint` passes and that helm renders the same objects
+    chart.py --scripts      prints the scripts of the store's nodes, as a JSON object
+
 It renders the few template forms that the chart uses and rejects all others, parses the result as YAML, and checks that
 the objects agree: labels, volumes, ConfigMaps, hardening, a PodDisruptionBudget for each set of pods. It does not
 validate against the Kubernetes schema.
 """
+import hashlib
 import json
 import re
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
 import yaml
 
 CHART = Path("docker/helm")
-FORM = re.compile(r"\{\{-?\s*\.(Values|Release)\.([\w.]+)\s*(?:\|\s*(quote|toJson|indent \d+))?\s*-?\}\}")
+FORM = re.compile(r"\{\{-?\s*\.(Values|Release)\.([\w.]+)\s*(?:\|\s*(quote|toJson|sha256sum|indent \d+))?\s*-?\}\}")
 CONDITION = re.compile(r"\n *\{\{- if \.Values\.([\w.]+) \}\}(.*?)\n *\{\{- end \}\}", re.S)
-FILTERS = {"quote": json.dumps, "toJson": json.dumps}
+FILTERS = {
+    "quote": lambda found: json.dumps(str(found)),
+    "toJson": json.dumps,
+    "sha256sum": lambda found: hashlib.sha256(found.encode()).hexdigest(),
+}
+RELEASE = {"Name": "test", "Revision": "1"}
 bad = []
 
 
@@ -27,7 +38,7 @@ def value(values, path):
 
 def render(text, values):
     def replace(match):
-        found = "test" if match[1] == "Release" else value(values, match[2])
+        found = value(RELEASE if match[1] == "Release" else values, match[2])
         if match[3] and match[3].startswith("indent"):
             return "\n".join(" " * int(match[3][7:]) + line for line in str(found).rstrip("\n").split("\n"))
         return FILTERS.get(match[3], str)(found)
@@ -71,15 +82,39 @@ def check(objects):
                 bad.append(f"{name}: no readiness probe")
 
 
+def render_all(values):
+    texts = [render(path.read_text(), values) for path in sorted(CHART.glob("templates/*.yaml"))]
+    return [] if bad else [one for text in texts for one in yaml.safe_load_all(text) if one]
+
+
+def texts(objects):
+    return sorted(json.dumps(one, sort_keys=True) for one in objects)
+
+
+def compare_with_helm(objects):
+    for command in (["lint", "--strict", CHART], ["template", "test", CHART]):
+        ran = subprocess.run(["helm", *command], capture_output=True, text=True, check=False)
+        if ran.returncode != 0:
+            bad.append(f"helm {command[0]}: {ran.stdout}{ran.stderr}")
+            return
+    theirs = [one for one in yaml.safe_load_all(ran.stdout) if one]
+    if texts(theirs) != texts(objects):
+        bad.append("helm renders other objects")
+
+
 def main():
     if not {"apiVersion", "name", "version"} <= set(yaml.safe_load((CHART / "Chart.yaml").read_text())):
         bad.append("Chart.yaml is incomplete")
     values = yaml.safe_load((CHART / "values.yaml").read_text())
-    for storage_class in ("", "fast"):
-        values["store"]["storageClass"] = storage_class
-        texts = [render(path.read_text(), values) for path in sorted(CHART.glob("templates/*.yaml"))]
-        if not bad:
-            check([one for text in texts for one in yaml.safe_load_all(text) if one])
+    objects = render_all(values)
+    if "--scripts" in sys.argv:
+        print(json.dumps(next(one["data"] for one in objects if one["metadata"]["name"] == "test-store" and one["kind"] == "ConfigMap")))
+        return bool(bad)
+    check(objects)
+    if shutil.which("helm"):
+        compare_with_helm(objects)
+    values["store"]["storageClass"] = "fast"
+    check(render_all(values))
     for line in sorted(set(bad)):
         print(f"docker/helm: {line}")
     return bool(bad)

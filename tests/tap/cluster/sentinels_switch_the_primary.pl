@@ -11,7 +11,7 @@ $pg->safe_psql('postgres', q{
     CREATE TABLE t (id serial PRIMARY KEY, owner text);
     SELECT clairon.watch('t', 'USER', 'owner', ack_required => true)});
 my $sentinels = Clairon::Test::sentinels();
-my $relay     = Clairon::Test::relay($pg, $sentinels, conf => { 'delivery.ack_timeout' => '1h' });
+my $relay     = Clairon::Test::relay($pg, $sentinels, conf => { 'delivery.ack_timeout' => '1h', 'gate.ping' => '1h' });
 my $client    = $relay->client('u1');
 my $rows      = 0;
 

@@ -40,7 +40,7 @@ for ([ 'an unknown CA', { %trusted, 'store.tls_ca' => undef }, qr/certificate ve
     is(scalar(grep { $cluster->execute('EXISTS', $_) } $cluster->keys('meta')), 0, 'and nothing is written');
 }
 
-my $relay   = Clairon::Test::relay($pg, $cluster, conf => { %trusted, 'delivery.ack_timeout' => '1h' });
+my $relay   = Clairon::Test::relay($pg, $cluster, conf => { %trusted, 'delivery.ack_timeout' => '1h', 'gate.ping' => '1h' });
 my %clients = map { $_ => $relay->client("u$_") } 1 .. 8;
 
 sub insert { return split /\n/, $pg->safe_psql('postgres', q{INSERT INTO t (owner) SELECT 'u' || i FROM generate_series(1, 8) i RETURNING id}) }

@@ -22,7 +22,7 @@ $untrusting->wait_for_log(qr/could not find the primaries of the store.*certific
 pass('sentinels with the certificate of an unknown CA are rejected');
 $untrusting->stop;
 
-my $relay  = Clairon::Test::relay($pg, $sentinels, conf => { %trusted, 'delivery.ack_timeout' => '1h' });
+my $relay  = Clairon::Test::relay($pg, $sentinels, conf => { %trusted, 'delivery.ack_timeout' => '1h', 'gate.ping' => '1h' });
 my $client = $relay->client('u1');
 my $rows   = 0;
 

@@ -22,6 +22,7 @@ repaired('a healthy cluster passes all checks');
 # A cluster lists replicas after they have received data.
 wait_until('each node is checked', sub { 6 == details('connection') });
 is(join(' ', details('slots')), '16384 of 16384 covered, 6 nodes', 'the slots are counted');
+is((grep { /: (Valkey|version) [\d.]+, up for/ } details('server')), 6, 'the version of each node is reported');
 my @shards = details('shards');
 is(scalar @shards, 3, 'each primary is reported');
 is_deeply([ sort { $a <=> $b } map { split /,/ } map { /: primary of shards ([\d,]+)$/ } @shards ], [ 0 .. 15 ], 'the check lists the shards of a primary');
@@ -40,9 +41,9 @@ finds('a replica without an append-only file', 'store: appendonly', qr/^$at$repl
 $replica->execute('CONFIG', 'SET', 'appendonly', 'yes');
 repaired('the repaired replica passes all checks');
 $primary->execute('CONFIG', 'SET', 'cluster-require-full-coverage', 'yes');
-like(join("\n", hinted('cluster-require-full-coverage')), qr/^$at$primary->{port}: yes: One lost primary.*cluster-require-full-coverage no/, 'a stopped node causes a warning if others run');
+like(join("\n", hinted('cluster-require-full-coverage')), qr/^$at$primary->{port}: yes: One lost primary.*cluster-require-full-coverage no/, 'a node that rejects requests when another one is lost causes a warning');
 $primary->execute('CONFIG', 'SET', 'cluster-require-full-coverage', 'no');
-is_deeply([ hinted('cluster-require-full-coverage') ], [], 'the hint\'s command removes the node');
+is_deeply([ hinted('cluster-require-full-coverage') ], [], 'the command of the hint ends it');
 
 # A slot whose move is incomplete.
 my $target = (grep { $_ != $cluster->primary_of(3) } $cluster->primaries)[0];

@@ -1,0 +1,135 @@
+# Tests the scripts of the Helm chart's store with real servers: six nodes join once, and are a cluster again after a rolling restart
+# and after a restart of all of them, each time with new addresses, as pods have.
+use strict;
+use warnings;
+
+use Clairon::Test qw(wait_until scratch free_port top);
+use JSON ();
+use PostgreSQL::Test::Utils ();
+use Test::More;
+
+use constant NODES => 6;
+my ($version) = qx{$ENV{STORE_SERVER} --version} =~ /\bv=(\d+)/;
+plan skip_all => 'the scripts need Valkey, or Redis 7' if $ENV{STORE_SERVER} =~ /keydb/ || $version < 7;
+
+package Node
+{
+    use parent -norequire, 'Clairon::Test::Process';
+    sub command { return @{ $_[0]{command} } }
+}
+
+my $folder = scratch();
+my $port   = free_port();
+mkdir "$folder/$_" or die "could not make $_: $!" for 'bin', 'scripts', map { "data$_" } 0 .. NODES - 1;
+
+sub write_file
+{
+    my ($path, $text) = @_;
+    open my $file, '>', "$folder/$path.new" or die "could not write $path: $!";
+    print {$file} $text;
+    close $file or die "could not write $path: $!";
+    chmod 0755, "$folder/$path.new";
+    rename "$folder/$path.new", "$folder/$path" or die "could not write $path: $!";
+    return;
+}
+
+# The scripts with paths and a port of this test. getent finds the nodes in a file, in place of the name server of Kubernetes.
+my $scripts = JSON::decode_json(scalar qx{cd '${\ top()}' && python3 tests/lint/chart.py --scripts});
+for my $name (keys %$scripts)
+{
+    write_file("scripts/$name", $scripts->{$name} =~ s{/scripts/}{$folder/scripts/}gr =~ s{/run/secrets/}{$folder/}gr =~ s{/data\b}{\$DATA}gr
+          =~ s{\b6379\b}{$port}gr =~ s{(cluster-node-timeout) \d+}{$1 1500}r);
+}
+write_file('store_password', "secret$$\n");
+write_file('bin/getent', qq{#!/bin/sh\n[ "\$1" = hosts ] && grep -F " \$2" '$folder/hosts'\n});
+symlink $ENV{STORE_SERVER}, "$folder/bin/valkey-server" or die "could not link: $!";
+symlink $ENV{STORE_SERVER} =~ s/server$/cli/r, "$folder/bin/valkey-cli" or die "could not link: $!";
+
+my @address;
+my $generation = 0;
+
+# Gives these nodes new addresses.
+sub renew
+{
+    for my $i (@_) { $address[$i] = sprintf '127.%d.%d.%d', 1 + ++$generation, 1 + $$ / 250 % 250, 1 + $$ % 250 }
+    write_file('hosts', join '', map { "$address[$_] test-store-$_.test-store.space.svc\n" } grep { $address[$_] } 0 .. NODES - 1);
+    return;
+}
+
+sub environment
+{
+    my ($i) = @_;
+    return ("PATH=$folder/bin:$ENV{PATH}", 'NAMESPACE=space', "HOSTNAME=test-store-$i", "POD_IP=$address[$i]", "DATA=$folder/data$i");
+}
+
+sub node
+{
+    my ($i) = @_;
+    my $node = bless { name => "node $i", log => "$folder/node$i.log" }, 'Node';
+    Clairon::Test::remember($node);
+    return $node;
+}
+
+my @nodes = map { node($_) } 0 .. NODES - 1;
+
+sub start { for my $i (@_) { $nodes[$i]{command} = [ 'env', environment($i), 'sh', "$folder/scripts/start.sh" ]; $nodes[$i]->start } return }
+
+# The exit code of a script, as run by Kubernetes in the pod of that node.
+sub run { my ($i, $script) = @_; return PostgreSQL::Test::Utils::system_log('env', environment($i), 'sh', "$folder/scripts/$script") >> 8 }
+
+sub cli
+{
+    my ($i, @arguments) = @_;
+    local $ENV{REDISCLI_AUTH} = "secret$$";
+    my ($out, $err) = PostgreSQL::Test::Utils::run_command([ "$folder/bin/valkey-cli", '-p', $port, '-h', $address[$i], @arguments ]);
+    return $out;
+}
+
+sub wait_ready { for my $i (@_) { wait_until("node $i is ready", sub { run($i, 'ready.sh') == 0 }) } return }
+
+sub check_cluster
+{
+    my ($when) = @_;
+    my @lines = split /\n/, cli(0, 'cluster', 'nodes');
+    is(scalar(grep { /\bmaster\b/ && !/fail/ && /connected \d/ } @lines), 3, "$when: three primaries have slots");
+    is(scalar(grep { /\bslave\b/  && !/fail/ } @lines), 3, "$when: and three replicas");
+    for my $i (0 .. NODES - 1) { like(cli($i, 'cluster', 'slots'), qr/test-store-\d\.test-store\.space\.svc/, "$when: node $i names the hosts") }
+    return is(cli(0, '-c', 'get', 'kept'), 'yes', "$when: the data is there");
+}
+
+renew(0 .. NODES - 1);
+start(0 .. NODES - 1);
+wait_ready(0 .. NODES - 1);
+pass('a node is ready before it has joined others');
+unlike(PostgreSQL::Test::Utils::slurp_file('/proc/' . $_->pid . '/cmdline'), qr/secret$$/, "$_->{name} has no password among its arguments") for @nodes;
+is(run(0, 'join.sh'), 0, 'the nodes join');
+wait_ready(0 .. NODES - 1);
+wait_until('a key can be written', sub { cli(0, '-c', 'set', 'kept', 'yes') eq 'OK' });
+check_cluster('after join.sh');
+is(run(0, 'join.sh'), 0, 'a second join.sh succeeds');
+check_cluster('after a second join.sh');
+
+# Each pod is replaced once the one before is ready.
+for my $i (reverse 0 .. NODES - 1)
+{
+    $nodes[$i]->stop;
+    renew($i);
+    start($i);
+    wait_ready($i);
+}
+wait_ready(0 .. NODES - 1);
+check_cluster('after a rolling restart');
+
+$_->kill9 for @nodes;
+renew(0 .. NODES - 1);
+start(0 .. NODES - 1);
+wait_ready(0 .. NODES - 1);
+check_cluster('after a restart of all');
+
+my ($replica) = grep { cli($_, 'role') =~ /^slave/ } 0 .. NODES - 1;
+cli($replica, 'config', 'set', 'masterauth', 'wrong');
+cli($replica, 'client', 'kill', 'type', 'master');
+wait_until('the replica loses its primary', sub { cli($replica, 'info', 'replication') =~ /master_link_status:down/ });
+isnt(run($replica, 'ready.sh'), 0, 'a replica that is not in sync is not ready');
+
+done_testing();
