@@ -1,4 +1,4 @@
-// build.js: builds dist/, which is shipped and loaded: `npm install`, then `npm run build`.
+// build.js: builds dist/, the published files: `npm install`, then `npm run build`.
 
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
@@ -7,8 +7,8 @@ import { build } from 'esbuild';
 
 const at = (path) => fileURLToPath(new URL(path, import.meta.url));
 
-// Internal property names, which are mangled: no application, browser, relay or other tab uses them. None may be a
-// property of anything else.
+// Internal property names, which are mangled: no application, browser, relay or other tab uses them. No other object
+// may have a property with one of these names.
 const INTERNAL = `
   open wanted isUser admits onToken onFrame onState onError isAcked retopic wake suspend received handled arrive restart keep
   forget markAcked markUnhandled handlersFor emit accepts handler chosen opened failed retryBest nextWait reset
@@ -16,7 +16,7 @@ const INTERNAL = `
   missingFrom dropContained startSession hasArrived isHolding
 `.trim().split(/\s+/);
 
-// Entries share objects, so a property has the same short name in all of them.
+// Entries share objects, so the short name of a property is the same in all of them.
 let mangleCache = {};
 
 const MINIFY = {
@@ -29,7 +29,7 @@ const MINIFY = {
   },
 };
 
-// Entry points, imported by another one or by the application.
+// Entry points, imported by another entry point or by the application.
 const ENTRIES = ['./index.js', './rows.js', './timed_rows.js', './streams.js'];
 
 /** Entry points import each other as separate files: require() the .cjs files, import() the same .js files from both. */
@@ -42,7 +42,7 @@ const siblings = (suffix) => ({
   },
 });
 
-/** Next.js and others expect it in the first line. */
+/** Next.js and other frameworks expect the directive in the first line. */
 const directive = (name) => (name === 'react' ? "'use client';" : '');
 
 /** Builds one entry as `format`, with a source map. Browsers do not load the CommonJS files, so their size matters less. */

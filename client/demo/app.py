@@ -38,7 +38,7 @@ SECURITY_HEADERS = {
 
 
 class BadRequest(Exception):
-    """An invalid request; the page displays the text."""
+    """An invalid request; the page displays the message."""
 
 
 # --- tokens --------------------------------------------------------------------------------------
@@ -66,14 +66,14 @@ def read_secret(path):
 
 
 class Tables:
-    """Each method is one transaction; nothing here depends on clairon."""
+    """Each method is one transaction; the code does not depend on clairon."""
 
     def __init__(self, dsn):
         self.dsn = dsn
 
     @contextmanager
     def cursor(self):
-        # One connection per request is slow, but a demo needs no pool, which would break at a restart.
+        # Uses one connection per request, which is slow, but survives a restart of the database without a pool.
         connection = psycopg2.connect(self.dsn, connect_timeout=5)
         try:
             with connection, connection.cursor(
@@ -89,7 +89,7 @@ class Tables:
             return c.fetchall()
 
     def choices(self):
-        """The options of the page's forms."""
+        """The options for the page's forms."""
         with self.cursor() as c:
             c.execute("SELECT id, name FROM establishments ORDER BY id")
             establishments = c.fetchall()
@@ -189,8 +189,8 @@ class Handler(BaseHTTPRequestHandler):
     server_version = "clairon-demo"
     timeout = 60
 
-    # Accepts only requests of the own page. A foreign page cannot send JSON without a CORS preflight.
-    # is_own_host() rejects foreign names that resolve to this machine.
+    # Accepts only requests of the demo page. Other pages cannot send JSON without a CORS preflight. is_own_host()
+    # rejects foreign names that resolve to this machine.
     def do_POST(self):
         body = self.body()
         if body is None:

@@ -12,7 +12,7 @@ const counts = { messages: 0, repeats: 0, latencies: [] };
 const panes = [];
 let redraw = null;
 
-/** Redraws the counters at most every 50 ms, however many notifications arrive. */
+/** Redraws the counters at most every 50 ms. */
 function drawCounters() {
   redraw ??= setTimeout(() => {
     redraw = null;

@@ -38,7 +38,7 @@ export function signed(value) {
   return `${value < 0 ? '−' : '+'}${money(Math.abs(value))}`;
 }
 
-const names = new Map(); // id of a person, an establishment or an account -> its name
+const names = new Map(); // id of a person, an establishment or an account -> name
 
 export function setNames({ people, establishments, accounts }) {
   for (const { id, name } of [...people, ...establishments]) names.set(id, name);

@@ -1,9 +1,9 @@
 // items.js: one item of an HTML list for each row of a live list.
 
 /**
- * Returns a function that shows rows of `live` as items of `parent`. It draws new and changed rows, and highlights
- * them after the first load. `keyOf(row)` identifies a row. `draw(item, row, before)` fills its item; `before` is the
- * row that the item showed, undefined in a new item.
+ * Returns a function that shows rows of `live` as items of `parent`. It draws new and changed rows, and highlights them
+ * after the first load. `keyOf(row)` identifies a row. `draw(item, row, before)` fills the item of a row; `before` is
+ * the previous row of the item, or undefined.
  */
 export function createItems(live, parent, keyOf, draw) {
   const drawn = new Map(); // key -> { item, row }
@@ -41,7 +41,7 @@ export function createItems(live, parent, keyOf, draw) {
   };
 }
 
-/** An element that contains a text. */
+/** Creates an element that contains a text. */
 export function text(tag, content, className = '') {
   const element = document.createElement(tag);
   element.textContent = content;
@@ -49,7 +49,7 @@ export function text(tag, content, className = '') {
   return element;
 }
 
-/** Restarts the highlight, also while the last one is running. */
+/** Restarts the highlight, even during the previous one. */
 function flash(element) {
   element.classList.remove('flash');
   void element.offsetWidth;

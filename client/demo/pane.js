@@ -9,7 +9,7 @@ const FEED_ROWS = 200;
 const ACKED_ROWS = 3;
 
 export class Pane {
-  /** `onChange(what, value)` reports what to count: message, repeat, pending, state. */
+  /** `onChange(what, value)` reports changes for the counters: message, repeat, pending, state. */
   constructor({ people, relay, user, onChange }) {
     this.relay = relay;
     this.onChange = onChange;
@@ -78,7 +78,7 @@ export class Pane {
     this.onChange('state', state);
   }
 
-  /** Each list holds the user's rows of a table, and follows their changes. */
+  /** Each list contains the user's rows of a table, and is kept up to date. */
   #openLists() {
     const assignments = this.client.live('assignments');
     const accounts = this.client.live('account');
@@ -102,12 +102,12 @@ export class Pane {
 
   #receive(n) {
     const elapsed = latencyOf(n);
-    // Only a first delivery of a commit after the pane was opened measures the latency.
+    // Latency is measured only for first deliveries of commits after the pane was opened.
     const isLive = elapsed < performance.now() - this.opened && n.routing.retry.attempts === 0;
     const latency = isLive ? elapsed : null;
     const { source } = n.metadata;
     const { before, after } = n.payload;
-    // A WebSocket announces changes of memberships to the lists; other transports do not.
+    // Polls do not announce membership changes to the lists.
     const isMove = source === 'members' && (after ?? before)?.user_id === this.user;
     if (isMove && this.client.transport !== 'ws') this.members.reload();
     if (n.routing.retry.ack_required) this.#toAcknowledge(n);

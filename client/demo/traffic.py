@@ -31,7 +31,7 @@ def next_assignment(cursor, last_key):
 
 
 def transfer(cursor, last_key):
-    """The richest account pays another one, so that no account runs out of money."""
+    """Transfers money from the richest account, so that no account runs out of money."""
     cursor.execute("SELECT id FROM account ORDER BY balance DESC, random()")
     rich, *others = [row[0] for row in cursor.fetchall()]
     call = (str(uuid.uuid4()), rich, random.choice(others), random.randint(1, 80))
@@ -40,7 +40,7 @@ def transfer(cursor, last_key):
 
 
 def repeat_transfer(cursor, last_key):
-    """Repeats the same call, like a client that received no response: nothing changes."""
+    """Repeats the last call, like a client that received no response. Nothing changes."""
     if last_key is None:
         return transfer(cursor, last_key)
     cursor.execute("SELECT transfer(%s, %s, %s, %s)", last_key)

@@ -1,10 +1,10 @@
-// consumer.js: a Node program that writes each notification to a file exactly once, also after a crash.
+// consumer.js: a Node program that writes each notification to a file exactly once, even after a crash.
 //
 //   node consumer.js http://127.0.0.1:8080 "$(build/clairon token --sub u1 -c .demo/relay.conf)" [FILE]
 //
-// It appends notifications to FILE and acks each after it is written. After a crash, the relay
-// delivers unacknowledged notifications again, and those that are in the file are skipped. This holds for
-// notifications that need an ack; the others may be lost in a crash.
+// It appends each notification to FILE, then acks it. After a crash, the relay delivers unacknowledged notifications
+// again, and the program skips those that are already in the file. Notifications that need no ack may be lost in a
+// crash.
 
 import { appendFile, readFile, writeFile } from 'node:fs/promises';
 import { connect } from '../dist/index.js';
@@ -26,7 +26,7 @@ async function write(n) {
   written.add(id);
 }
 
-// The client does not wait for a handler before the next one starts: this chain keeps the order of the lines.
+// The client does not wait for a handler before it calls the next one, so this chain keeps the order of the lines.
 let last = Promise.resolve();
 clairon.on('*', (n) => {
   last = last.catch(() => {}).then(() => write(n));

@@ -1,11 +1,11 @@
-// live.js: an HTML table that follows the user's rows in the database.
+// live.js: an HTML table that shows the user's rows in the database, and is kept up to date.
 
 import { connect } from '../dist/index.js';
 import { relay, token } from './login.js';
 
 const clairon = connect({ url: await relay(), token });
 
-// The rule of this table is live: the relay sends its rows to the users that it addresses.
+// The rule of this table is live, so the relay sends its rows to the users that the rule addresses.
 const list = clairon.live('assignments');
 
 list.subscribe((rows) => {

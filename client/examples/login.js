@@ -1,4 +1,4 @@
-// login.js: replace it with your own login. It uses the demo's application server, which `make demo` starts.
+// login.js: replace it by your own login. It uses the demo's application server, which `make demo` starts.
 
 const user = new URLSearchParams(location.search).get('user') ?? 'u1';
 
@@ -8,12 +8,12 @@ async function request(path, options) {
   return response.json();
 }
 
-/** The address of the relay; `?relay=` overrides it. */
+/** The URL of the relay; `?relay=` overrides it. */
 export async function relay() {
   return new URLSearchParams(location.search).get('relay') ?? (await request('/api/config')).relay;
 }
 
-/** A fresh token of the signed-in user. */
+/** A fresh token for the signed-in user. */
 export async function token() {
   const response = await request('/api/token', {
     method: 'POST',

@@ -1,8 +1,8 @@
 // backoff.js: delay before the next attempt.
 
 /**
- * Full jitter: a random delay between 0 and a ceiling that doubles with each failure, so that
- * thousands of pages that lost the same relay do not reconnect in the same second.
+ * Full jitter: a random delay between 0 and a ceiling that doubles with each failure, so that thousands of pages do not
+ * reconnect in the same second after the loss of a relay.
  */
 export function createBackoff({ base = 500, cap = 30_000, random = Math.random } = {}) {
   let failures = 0;

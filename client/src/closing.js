@@ -2,13 +2,13 @@
 
 /** Local codes, never sent: this client closed the connection. */
 export const SILENT = 'silent';
-export const NO_REPLY = 'no answer';
+export const NO_REPLY = 'no reply';
 export const UNREACHABLE = 'unreachable';
 export const OTHER_USER = 'other user';
 
 export const TOKEN_EXPIRED = 4100;
 
-/** Classes of close codes, see closeClass(): final; reconnect without delay. */
+/** Classes of close codes, see closeClass(): do not reconnect; reconnect without delay. */
 export const STOP = 40;
 export const NOW = 42;
 
@@ -16,8 +16,8 @@ export const NOW = 42;
 export const closeClass = (code) => (code / 100) | 0;
 
 /**
- * The close code and reason for a rejected request. For the response of a proxy or another server the
- * code is the HTTP status, so the client backs off.
+ * The close code and reason for a rejected request. If the response is from a proxy or another server, the code is the
+ * HTTP status, so the client backs off.
  */
 export async function rejectionOf(response) {
   const { code, detail } = await response.json().catch(() => ({}));

@@ -1,4 +1,4 @@
-// connection.js: keeps one connection to a relay open and passes on its frames.
+// connection.js: keeps one connection to a relay open and forwards its frames.
 
 import {
   NO_REPLY, NOW, OTHER_USER, SILENT, STOP, TOKEN_EXPIRED, UNREACHABLE, closeClass,
@@ -23,8 +23,8 @@ const ALL = ['*'];
  * States, reported through `onState`:
  *   connecting  fetching a token, opening the socket, waiting for `connected`
  *   open        notifications are delivered
- *   waiting     connection lost; the next attempt is in `retryIn` ms
- *   closed      final: close() was called, or the relay's close code excludes a retry
+ *   waiting connection lost; the next attempt starts after `retryIn` ms
+ *   closed final: close() was called, or the relay's close code forbids a reconnect
  *
  * `options`: the result of settingsOf().
  * `owner`: cursor(); wanted(), its topics or undefined; isUser(user), false for any user
@@ -38,8 +38,8 @@ export function createConnection(options, owner) {
   const timers = {};
   let state = 'idle';
   let socket;
-  let attempts = 0; // number of the current attempt: an asynchronous result of an earlier one is ignored
-  let bye; // the relay's announcement of its close
+  let attempts = 0; // number of the current attempt; asynchronous results of earlier attempts are ignored
+  let bye; // the relay's `bye` frame
   let tokenError; // reason of the last failed token fetch
   let openedAt; // undefined until `connected`
   let lastFrameAt;
@@ -47,7 +47,7 @@ export function createConnection(options, owner) {
   let pingMs = DEFAULT_PING_S * 1000;
   let topics = ALL; // subscriptions of this connection
 
-  /** `token`: a token that was just fetched; without it the token function is called. */
+  /** `token`: a token that was just fetched; if undefined, the token function is called. */
   async function open(token) {
     attempts += 1;
     const ours = attempts;
@@ -68,7 +68,7 @@ export function createConnection(options, owner) {
         : (await import('./streams.js')).openStream(transport, options.fetch, url);
       if (attempts !== ours) return;
       socket = opened;
-    } catch ({ message }) { // for example: ws:// from a page on https
+    } catch ({ message }) { // for example a ws:// URL on an https page
       if (attempts === ours) onLost({ code: UNREACHABLE, reason: message });
       return;
     }
@@ -86,7 +86,7 @@ export function createConnection(options, owner) {
     };
     socket.onmessage = receive;
     socket.onclose = onLost;
-    // The 'close' event that follows has the details. The package `ws` throws an 'error' without a listener.
+    // The following 'close' event has the details. The package `ws` throws if 'error' has no listener.
     socket.onerror = () => {};
   }
 
@@ -97,7 +97,7 @@ export function createConnection(options, owner) {
     return true;
   }
 
-  /** Fields that are undefined are omitted. */
+  /** Undefined fields are omitted. */
   function sendFrame(frame) {
     socket.send(JSON.stringify(frame));
   }
@@ -115,7 +115,7 @@ export function createConnection(options, owner) {
     if (changed.length) request({ t, topics: changed });
   }
 
-  /** The network (`isChanged`: it may be another one) or the user is available again. */
+  /** The network or the user is available again. `isChanged`: the network may be a different one. */
   function wake(isChanged) {
     if (state === 'waiting' || (isChanged && state === 'connecting')) {
       reconnect();
@@ -137,8 +137,8 @@ export function createConnection(options, owner) {
   }
 
   /**
-   * The user of a connection never changes, because notifications, tabs and acks belong to one user.
-   * Ends the connection if `user` differs; undefined is an unknown user.
+   * The user of a connection never changes, because notifications, tabs and acks belong to one user. Closes the client
+   * if `user` differs; undefined is an unknown user.
    */
   function admits(user) {
     const isAdmitted = owner.isUser(user);
@@ -153,7 +153,7 @@ export function createConnection(options, owner) {
     owner.onError(failure(change.reason, change));
   }
 
-  /** Returns undefined, and reports an error, if there is no token. */
+  /** Returns undefined, and reports an error, if no token is available. */
   async function fetchToken() {
     try {
       const token = canRefresh ? await options.token() : options.token;
@@ -174,7 +174,7 @@ export function createConnection(options, owner) {
       } catch (error) {
         owner.onError(error);
       }
-      if (socket !== ours) return; // a handler closed the connection: drop the rest
+      if (socket !== ours) return; // a handler closed the connection: drop the other frames
     }
   }
 
@@ -204,7 +204,7 @@ export function createConnection(options, owner) {
     retopic(); // the topics may have changed since `connect`
   }
 
-  /** Tries the best transport again, from the current cursor. */
+  /** Retries the best transport, from the current cursor. */
   function retryBest() {
     fallback.retryBest();
     reconnect();
@@ -221,7 +221,7 @@ export function createConnection(options, owner) {
     failAfter(2 * pingMs, SILENT);
   }
 
-  /** Ends the connection with `code` after `ms`, unless a later call or clearTimeout(timers[code]) prevents it. */
+  /** Closes the connection with `code` after `ms`, unless a later call or clearTimeout(timers[code]) prevents it. */
   function failAfter(ms, code) {
     after(code, ms, () => onLost({ code }));
   }
@@ -232,7 +232,7 @@ export function createConnection(options, owner) {
   }
 
   function onLost({ code, reason }) {
-    const life = now() - openedAt; // NaN if it was never open
+    const life = now() - openedAt; // NaN if the connection was never open
     drop(4102);
     // 1006 means that the close handshake is missing: use the code of the relay's `bye`.
     const why = bye && code === 1006 ? bye.code : code;
@@ -254,7 +254,7 @@ export function createConnection(options, owner) {
     setState('waiting', { ...change, retryIn });
   }
 
-  /** Detaches the socket and does not wait for its close: on a dead network that takes minutes. */
+  /** Detaches the socket without waiting for its close, which takes minutes on a dead network. */
   function drop(code = 1000) {
     Object.values(timers).forEach(clearTimeout);
     attempts += 1;
@@ -273,7 +273,7 @@ export function createConnection(options, owner) {
     if (!canRefresh) return;
     const ours = socket;
     const token = await fetchToken();
-    // The socket may have changed in between; a new connection fetches its own token.
+    // The socket may have changed meanwhile; a new connection fetches another token.
     if (token && socket === ours && admits(subjectOf(token))) request({ t: 'refresh', token });
   }
 

@@ -1,16 +1,15 @@
 // cursor.js: the cursor (how far this client has read) from which to resume, in memory and across page loads.
 
 /**
- * There are two cursors. received() is for a reconnect of this page: its handlers keep running, so
- * nothing has to be sent again. handled() is stored for the next page: everything up to it has been
- * handled, so a notification whose handler is interrupted by a reload is sent again. `kept`: the stored
- * text, see stored.js; optional.
+ * There are two cursors. received() is for a reconnect of this page, whose handlers continue to run, so no notification
+ * must be sent again. handled() is stored for the next page: all notifications up to it have been handled, so those
+ * whose handlers were interrupted by a reload are sent again. `kept`: the stored cursor, see stored.js; optional.
  */
 export function createCursor(pos, kept) {
   let received = pos ?? kept?.() ?? undefined;
   let handled = received;
-  // Notifications in handling, in stream order. `pos`: the cursor up to which everything is handled when
-  // this one and all before it are.
+  // Notifications that are being handled, in stream order. `pos`: the value of handled() after this notification and
+  // all earlier ones have been handled.
   const open = [];
 
   /** A notification arrived. Call the returned function when its handlers are done. */

@@ -1,10 +1,10 @@
-// dedupe.js: remembers the delivered notifications, and which of them the user has acknowledged.
+// dedupe.js: keeps the ids of delivered notifications, and whether the user has acknowledged them.
 
 const MAX_KEPT = 256;
 
 /**
- * A retry has the id of the first delivery, and a resume may repeat the last notifications.
- * Handlers must not receive these duplicates. The oldest ids beyond `limit` are evicted.
+ * A retry has the id of the first delivery, and a resume may repeat the last notifications. Handlers must not receive
+ * these duplicates. At most `limit` ids are kept; the oldest are evicted.
  */
 export function createDedupe(limit = 4096) {
   const acks = new Map(); // id -> the result of remember(), oldest first
@@ -17,8 +17,8 @@ export function createDedupe(limit = 4096) {
   }
 
   /**
-   * Adds the id and returns its previous state: undefined (new), null (had no handler), false (not
-   * acknowledged) or true. A duplicate becomes the newest id, because it may be repeated again.
+   * Adds the id and returns its previous state: undefined (new), null (had no handler), false (not acknowledged) or
+   * true. The id of a duplicate becomes the newest one, because it may be repeated again.
    */
   function remember(id) {
     const before = acks.get(id);

@@ -1,4 +1,4 @@
-// fallback.js: selects the transport of the next attempt: the best one that works.
+// fallback.js: selects the transport of the next attempt: the best working one.
 
 const MAX_FAILURES = 2;
 const RETRY_BEST_MS = 15_000;
@@ -24,7 +24,7 @@ export function createFallback(transports) {
     return wait;
   }
 
-  /** `isUnreachable`: there was no response at all. Then the next transport is tried after one failure. */
+  /** `isUnreachable`: there was no response at all, so the next transport is selected after one failure. */
   function failed(isUnreachable) {
     failures += 1;
     if (failures < MAX_FAILURES && !isUnreachable) return;

@@ -24,13 +24,13 @@ export interface Notification<Row = Record<string, unknown>> {
   payload: {
     before?: Partial<Row> | null;
     after?: Row | null;
-    /** Columns with large unchanged values, which `after` omits. */
+    /** Columns with unchanged large values, which `after` omits. */
     unchanged?: string[];
     /** Names of the changed columns, if the table has REPLICA IDENTITY FULL. */
     changed?: string[];
-    /** Columns that are null here because their value is too large. */
+    /** Columns that are null because their value is too large. */
     truncated?: string[];
-    /** Columns that are null here because PostgreSQL could not output their value. */
+    /** Columns that are null because PostgreSQL could not output their value. */
     undecodable?: string[];
     [key: string]: unknown;
   };
@@ -60,9 +60,9 @@ export interface SocketLike {
 export interface Options {
   /** ws(s):// or http(s)://, or a path; a bare origin gets `/v1/ws`. Default: `/v1/ws` of the page's origin. */
   url?: string | URL;
-  /** A JWT, or a function that returns a fresh one, called at each connect and before the last one expires. */
+  /** A JWT, or a function that returns a fresh JWT, called at each connect and before the token expires. */
   token: string | (() => string | Promise<string>);
-  /** Cursor (how far a client has read) to resume from, for example a saved `client.pos`; overrides the one in `storage`. */
+  /** Cursor (how far a client has read) to resume from, for example a saved `client.pos`; overrides `storage`. */
   pos?: string;
   /** Maximum unacknowledged notifications; the relay may grant less. */
   window?: number;
@@ -72,11 +72,14 @@ export interface Options {
   ack?: 'auto' | 'manual';
   /** Key in sessionStorage for the cursor, so that a reloaded page resumes. Use one key per user. */
   storage?: string;
-  /** Number of ids remembered to drop duplicates, for notifications that need an ack and for the others. Default 4096. */
+  /** Number of ids kept to drop duplicates, each for notifications that need an ack and for others. Default 4096. */
   dedupe?: number;
   /** Milliseconds. Defaults: base 500, cap 30000. */
   backoff?: { base?: number; cap?: number; random?: () => number };
-  /** Allowed transports, the best first; the next one is tried after two failures. Default: 'ws', 'sse', 'poll'. */
+  /**
+   * Allowed transports, the best first; the client falls back to the next one after two failures. Default: 'ws', 'sse',
+   * 'poll'.
+   */
   transports?: readonly ('ws' | 'sse' | 'poll')[];
   /**
    * True (default): all tabs of one user share one connection, if the browser has Web Locks. The
@@ -98,9 +101,9 @@ export interface StateChange {
   /** With `open`. */
   user?: string;
   conn?: string;
-  /** False if the relay could not resume from our cursor. */
+  /** False if the relay could not resume from the client's cursor. */
   resumed?: boolean;
-  /** With `waiting` and `closed`: the close code, or the client's own reason. */
+  /** With `waiting` and `closed`: the close code, or a code of the client. */
   code?: number | string;
   reason?: string;
   /** With `waiting`: milliseconds until the next attempt. */
@@ -108,7 +111,10 @@ export interface StateChange {
 }
 
 export interface Events {
-  /** Every notification, before its handlers; again after a handler failed. A listener does not affect acknowledgement. */
+  /**
+   * Every notification, before its handlers are called; again after a handler failed. A listener does not affect
+   * acknowledgement.
+   */
   message: Notification;
   /** A duplicate. Handlers receive it only if the notification had no handler the first time. */
   repeat: Notification;
@@ -127,7 +133,7 @@ export interface Events {
 
 type Key<Row> = (keyof Row & string) | readonly (keyof Row & string)[];
 
-/** What load() returns: the rows, and `clairon.snapshot()` of the statement that read them. */
+/** The result of load(): the rows, and `clairon.snapshot()` of the statement that read them. */
 export interface Loaded<Row> {
   rows: Row[];
   snapshot: string;
@@ -137,25 +143,25 @@ export interface LiveOptions<Row> {
   /** Name of the live rule. Default: `default`; with `load`, changes of all rules are applied. */
   rule?: string;
   /**
-   * Returns all rows as they are in the database now, instead of the rows of the live rule. Called at the start, and when
-   * notifications were lost or incomplete. Retried when it fails. A plain array, without a snapshot, is compared with
-   * notifications by time.
+   * Returns all current rows, instead of the rows of the live rule. Called at the start, and when notifications were
+   * lost or incomplete. Retried when it fails. A plain array, without a snapshot, is compared with notifications by
+   * time.
    */
   load?: () => Loaded<Row> | Row[] | Promise<Loaded<Row> | Row[]>;
   /**
-   * The column or columns that identify a row; required with `load`. Without `load`: the list follows the table,
-   * starting empty, if there is no live rule.
+   * The column or columns that identify a row; required with `load`. Without `load`: if there is no live rule, the list
+   * starts empty and applies all changes of the table.
    */
   key?: Key<Row>;
 }
 
-/** A load() of the application needs the key. */
+/** With load(), the key is required. */
 export type LiveArguments<Row> = LiveOptions<Row> & ({ load?: undefined } | { key: Key<Row> });
 
-/** `code`: of the relay, for example 103 (not addressed, or no such live rule) and 113 (too many rows). */
+/** `code`: error code of the relay, for example 103 (not addressed, or no such live rule) or 113 (too many rows). */
 export type LiveError = Error & { code?: number | string };
 
-/** Rows that follow a table; also a Svelte store. */
+/** Rows that are kept equal to a table; also a Svelte store. */
 export interface LiveRows<Row> {
   /** A new array after each change. */
   readonly rows: Row[];
@@ -167,11 +173,11 @@ export interface LiveRows<Row> {
   subscribe(listener: (rows: Row[]) => void): () => void;
   /** Loads the rows now. */
   reload(): Promise<void>;
-  /** Stops following the table. */
+  /** Closes the list. */
   close(): void;
 }
 
-/** About the delivery of a notification. */
+/** Details of a delivery. */
 export interface MessageInfo {
   /** Id of the transaction, 64 bits in decimal; undefined for a notification that was published over HTTP. */
   x?: string;
@@ -196,23 +202,24 @@ export interface Client {
     name: string,
     handler: (n: Notification<Row>, info: MessageInfo) => unknown,
   ): () => void;
-  /** The rows of a live rule of `source`, kept current by its notifications. */
+  /** The rows of a live rule of `source`, kept up to date by its notifications. */
   live<Row = Record<string, unknown>>(source: string, options?: LiveArguments<Row>): LiveRows<Row>;
   /**
-   * Resolves when a notification of this transaction has arrived and live lists show it. `xid`: as `pg_current_xact_id()`
-   * returned it. The last 4096 transactions are remembered. If the notification was lost, it resolves when all live lists
-   * contain the transaction. Rejects after `timeout` ms (default 30000), and when the client closes.
+   * Resolves when a notification of this transaction has arrived and live lists show it. `xid`: the result of
+   * `pg_current_xact_id()` in the transaction. The client keeps the last 4096 ids. If the notification was lost, the
+   * promise resolves when all live lists contain the transaction. Rejects after `timeout` ms (default 30000), and when
+   * the client closes.
    */
   seen(xid: string | number | bigint, options?: { timeout?: number }): Promise<void>;
   /** Acknowledges notifications, by `metadata.id`. */
   ack(ids: string | readonly string[]): void;
   /** Requests a retry after at least `delay` ms. */
   nack(ids: string | readonly string[], options?: { delay?: number }): void;
-  /** Restricts delivery to these topics and the ones subscribed before. */
+  /** Restricts delivery to these and all previously subscribed topics. */
   subscribe(topics: string | readonly string[]): void;
-  /** Removes topics, written as they were subscribed. Without any topic left, everything is delivered again. */
+  /** Removes topics, written as they were subscribed. Without any topic left, all notifications are delivered again. */
   unsubscribe(topics: string | readonly string[]): void;
-  /** Ends the connection. The client cannot be used again. */
+  /** Closes the connection. The client cannot be used again. */
   close(): void;
 }
 

@@ -16,7 +16,7 @@ import { onWake } from './wake.js';
 export function connect(options) {
   const settings = settingsOf(options);
   const router = createRouter();
-  const dedupe = createDedupe(options.dedupe); // notifications that need an ack, perhaps days later
+  const dedupe = createDedupe(options.dedupe); // notifications that need an ack, which may be retried days later
   const others = createDedupe(options.dedupe);
   const transactions = createDedupe();
   const cursor = createCursor(
@@ -26,7 +26,7 @@ export function connect(options) {
   const life = new AbortController();
   let { topics } = settings; // undefined: all
   let change = { state: 'idle' }; // last reported state
-  let user; // known once a token or the relay contains it
+  let user; // undefined until a token or the relay contains it
   let name; // common to the tabs of the user
   let failures = 0; // consecutive failed attempts before the first connection
   let ahead = 0; // clock offset of the relay in milliseconds
@@ -81,14 +81,14 @@ export function connect(options) {
     });
   }
 
-  /** Restricts delivery to these topics and the ones subscribed before. */
+  /** Restricts delivery to these and all previously subscribed topics. */
   function subscribe(names) {
     topics = [...new Set([topics ?? [], names].flat())];
     link.retopic();
     onFrame({ t: 'topics' }); // lists have missed changes of the new topics
   }
 
-  /** Without any topic left, everything is delivered again. */
+  /** Without any topic left, all notifications are delivered again. */
   function unsubscribe(names) {
     const left = topics?.filter((topic) => ![names].flat().includes(topic));
     topics = left?.[0] && left;
@@ -98,7 +98,7 @@ export function connect(options) {
   function onState(next) {
     change = next;
     if (change.state === 'open') {
-      failures = NaN; // address and origin are valid: never warn
+      failures = NaN; // URL and origin are valid: never warn
       sendQueue.flush();
     }
     // Without a close code there was no token, which is reported as an error.
@@ -111,7 +111,7 @@ export function connect(options) {
   function onFrame(frame) {
     const { t, ...detail } = frame;
     if (t === 'msg') onMessage(frame);
-    // A resumed connection continues from this client's cursor; otherwise from the relay's.
+    // A resumed connection continues from this client's cursor, other connections from the relay's cursor.
     const start = t === 'gap' ? frame.to : t === 'connected' && !frame.resumed && frame.pos;
     if (start) cursor.restart(start);
     if (frame.now) ahead = frame.now - settings.now();
@@ -136,7 +136,7 @@ export function connect(options) {
     if (before == null) {
       handle(frame, needsAck).finally(done);
     } else {
-      if (before) sendQueue.sendAck(id); // our ack was lost
+      if (before) sendQueue.sendAck(id); // the ack was lost
       done();
     }
   }
@@ -190,7 +190,7 @@ export function connect(options) {
     lists: new Set(),
     hasArrived: (x) => transactions.isAcked(x) === false,
   };
-  // Not before the caller has registered its handlers.
+  // Open it after the caller has registered its handlers.
   queueMicrotask(() => {
     if (change.state === 'idle') link.open();
   });

@@ -1,14 +1,14 @@
 // leadership.js: elects one tab as leader: the holder of a Web Lock.
 
 /**
- * The browser grants the lock to the next tab when its holder closes, crashes or calls leave(). Another
- * tab can steal the lock from a holder that does not respond. `elected()` is called when this tab gets
- * the lock, `deposed()` when another tab steals it.
+ * The browser grants the lock to the next tab when its holder closes, crashes or calls leave(). Another tab can steal
+ * the lock from a holder that does not respond. `elected()` is called when this tab acquires the lock, `deposed()` when
+ * another tab steals it.
  */
 export function createLeadership(name, elected, deposed) {
   let turn; // an AbortController: cancels the lock request, or releases the lock
 
-  /** Requests the lock. `steal`: also from its current holder. */
+  /** Requests the lock. `steal`: takes it from its current holder. */
   async function enter(steal) {
     leave();
     turn = new AbortController();
@@ -24,8 +24,8 @@ export function createLeadership(name, elected, deposed) {
         }),
       );
     } catch {
-      // Held: another tab stole the lock. Not held: locks fail in this page, so each tab leads, with its
-      // own connection.
+      // If the lock was held, another tab stole it. Otherwise locks fail in this page, so each tab leads, with a
+      // separate connection.
       if (!signal.aborted) (isHeld ? deposed : elected)();
     }
   }

@@ -1,9 +1,9 @@
-// live.js: live(): an array of rows that follows a table.
+// live.js: live(): an array of rows that is kept equal to a table.
 
 import { demandFor } from './demand.js';
 
 /**
- * rows.js maintains the rows. It is imported with the first list; changes wait for it.
+ * rows.js maintains the rows. It is imported with the first list; changes wait for the import.
  *
  * `access`: `client`; `transmit(frame)`; `listen(listener)` for relay frames; `clock()` in relay milliseconds;
  * `report(error)` for load and listener errors; `lists`, the client's set of lists.

@@ -1,6 +1,6 @@
 // once.js: one call per task of the browser.
 
-/** Returns a function. However often it is called in a task, `act` runs once, after the task. */
+/** Returns a function. If it is called once or more in a task, `act` runs once, after the task. */
 export function oncePerTask(act) {
   let isPlanned = false;
   return () => {

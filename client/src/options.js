@@ -9,7 +9,7 @@ const VALUES = { transports: ['ws', 'sse', 'poll'], ack: ['auto', 'manual'] };
 
 const demand = demandFor('connect()');
 
-/** The validated options. An option that is undefined gets its default. */
+/** Returns the validated options. Undefined options have their defaults. */
 export function settingsOf(options = {}) {
   const { WebSocket, fetch } = globalThis;
   const settings = { WebSocket, fetch, now: Date.now, ...VALUES };

@@ -3,8 +3,8 @@
 import type { Client, LiveError, LiveArguments, MessageInfo, Notification, Options } from './index.js';
 
 /**
- * One client for all components below. It is replaced when `url` changes. A `token` function is
- * always the one of the latest render. `key={userId}` creates a new client for another user.
+ * One client for all components below. It is replaced when `url` changes. The `token` function of the latest render is
+ * used. `key={userId}` creates a new client for another user.
  */
 export function ClaironProvider(props: Options & { children?: any }): any;
 
@@ -18,7 +18,7 @@ export function useLive<Row = Record<string, unknown>>(
   options?: LiveArguments<Row>,
 ): Row[];
 
-/** The same with `loading`, true until the rows have been loaded once, and the error of the last load. */
+/** As useLive(), with `loading`, true until the rows have been loaded once, and the error of the last load. */
 export function useLiveList<Row = Record<string, unknown>>(
   client: Client | undefined,
   source: string,

@@ -1,14 +1,14 @@
 // refresher.js: schedules the renewal of a token before it expires.
 
 const LEAD_MS = 30_000;
-// A device's clock may be wrong by hours. If it is ahead, each token seems expired, and this interval
-// prevents a renewal loop. If it is behind, the relay's `expiring` frame triggers the renewal.
+// A device's clock may be wrong by hours. If it is fast, each token appears expired, and this interval prevents a
+// renewal loop. If it is slow, the relay's `expiring` frame triggers the renewal.
 const MIN_INTERVAL_MS = 10_000;
 const MAX_TIMER_MS = 2e9; // setTimeout() is limited to 2 ** 31 ms
 
 /**
- * Delay in milliseconds; `exp` in seconds since 1970. A short-lived token is renewed after 4/5 of its
- * lifetime. If that is more than a timer can wait, the token is renewed early.
+ * Delay in milliseconds; `exp` in seconds since 1970. A short-lived token is renewed after 4/5 of its lifetime. If that
+ * exceeds the range of a timer, the token is renewed early.
  */
 export function refreshDelay(exp, now) {
   const left = exp * 1000 - now;

@@ -1,4 +1,4 @@
-// replay.js: replay buffer: the last notifications, for a tab that was briefly away.
+// replay.js: replay buffer: the last notifications, for a tab that was briefly suspended.
 
 const MAX_CHARACTERS = 1_000_000;
 
@@ -18,7 +18,7 @@ export function createReplayBuffer(start) {
     }
   }
 
-  /** The notifications after the cursor `pos`; undefined if the buffer does not reach back to it. */
+  /** The notifications after the cursor `pos`; undefined if the buffer starts later. */
   function since(pos) {
     const at = [start, ...entries.map(([frame]) => frame.pos)].indexOf(pos);
     return at < 0 ? undefined : entries.slice(at).map(([frame]) => frame);

@@ -5,7 +5,7 @@ import { failure } from './errors.js';
 /** The connection was lost before the reply. */
 export const LOST = 'connection lost';
 
-// Negative, so that they differ from the numbers of the connection itself. Random, because tabs share a connection.
+// Negative, to distinguish them from the request numbers of the connection. Random, because tabs share a connection.
 const requestNumber = () => -1 - Math.floor(Math.random() * 2 ** 52);
 
 /** `transmit(frame)` returns false without a connection. `listen(listener)` registers a listener of frames. */
@@ -13,7 +13,10 @@ export function createRequests({ source, transmit, listen }) {
   let pending; // { r, rows, resolve, reject }
   const off = listen(receive);
 
-  /** Sends a `rows` frame with these fields. Resolves to its reply, with the rows of all pages. Rejects with LOST or the `err`. */
+  /**
+   * Sends a `rows` frame with these fields. Resolves to the reply, with the rows of all pages. Rejects with LOST or the
+   * `err`.
+   */
   function send(fields) {
     cancel();
     return new Promise((resolve, reject) => {

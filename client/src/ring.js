@@ -1,15 +1,15 @@
-// ring.js: the recent changes of a list, to apply again to rows whose snapshot lacks them.
+// ring.js: the recent changes of a list, to be applied again to rows whose snapshot does not contain them.
 
 import { contains } from './snapshot.js';
 
 const MAX_CHANGES = 1024;
 const MAX_EVICTED = 4096;
 
-/** A change is an object with its transaction `x`. */
+/** A change is an object with a transaction id `x`. */
 export function createRing(limit = MAX_CHANGES) {
   let changes = []; // oldest first
-  let evicted = []; // transactions of evicted changes, oldest first
-  let forgotten = 0n; // the greatest transaction that was dropped from `evicted`
+  let evicted = []; // transaction ids of evicted changes, oldest first
+  let forgotten = 0n; // the greatest id that was dropped from `evicted`
 
   function add(change) {
     changes.push(change);
@@ -27,8 +27,8 @@ export function createRing(limit = MAX_CHANGES) {
   const isMissing = (snapshot) => ({ x }) => !contains(snapshot, x);
 
   /**
-   * The changes that the snapshot does not contain, in order. Undefined if one of them may have been evicted.
-   * It compares evicted transactions, not xmin: one long transaction can hold xmin back for hours.
+   * The changes that the snapshot does not contain, in order. Undefined if one of them may have been evicted. It
+   * compares the ids of evicted transactions, not xmin, because one long transaction can delay xmin for hours.
    */
   function missingFrom(snapshot) {
     const isComplete = forgotten < snapshot.xmax && evicted.every((x) => contains(snapshot, x));

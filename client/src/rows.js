@@ -24,8 +24,8 @@ const STALE = 'stale';
 const random = (ms) => Math.random() * ms;
 
 /**
- * `list`: see createLiveRows(). Without snapshots, rows and changes can only be compared by time: then
- * timed_rows.js takes over, with the first result of load() and the changes since the start of the list.
+ * `list`: see createLiveRows(). Without snapshots, rows and changes can only be compared by time. Then timed_rows.js is
+ * used instead, with the first result of load() and the changes since the start of the list.
  */
 export function createRows(list) {
   const { load } = list;
@@ -45,7 +45,7 @@ export function createRows(list) {
       };
       rows = createTimedRows({ ...list, load: load && loadNext, error });
       loaded = first && rows.reload(); // also without a connection
-      await undefined; // the load has started: the changes may be newer
+      await undefined; // the load has started, so the changes may be newer
       changes.forEach(({ n }) => rows.handleChange(n).catch(list.report));
     }, () => {});
     await imported;
@@ -64,12 +64,12 @@ export function createRows(list) {
 }
 
 /**
- * The rows equal one snapshot plus all changes up to one point of commit order, and never move backwards. Changes in
- * the snapshot are skipped; others are applied. A newer snapshot replaces the rows, and changes that it lacks are
- * applied again.
+ * The rows equal one snapshot plus all changes up to one point in commit order, and never revert to an older version.
+ * Changes in the snapshot are skipped; others are applied. A newer snapshot replaces the rows, and changes that it does
+ * not contain are applied again.
  *
- * After a gap, a `reload`, or an incomplete or late change (`attempts` > 0), the rows are frozen until newer ones are
- * loaded.
+ * After a gap, a `reload`, or an incomplete or late change (`attempts` > 0), the rows do not change until newer rows
+ * are loaded.
  *
  * `useTimes(first, error)`: replaces this object, because there are no snapshots.
  */
@@ -83,11 +83,11 @@ function createSnapshotRows(list, useTimes) {
   const showLater = oncePerTask(showRows);
   const steps = createSteps(showRows);
   let ring = createRing();
-  let snapshot; // of the rows; undefined before the first load
+  let snapshot; // snapshot of the rows; undefined before the first load
   let current = { rows: [], loading: true };
-  let isPaused = true; // a change is missing
+  let isPaused = true; // a change may be missing
   let mustLoad = true;
-  let isRequested = false; // the response is awaited
+  let isRequested = false; // a request is pending
   let loading; // a promise, during a load
   let timer;
   let isClosed = false;
@@ -104,7 +104,7 @@ function createSnapshotRows(list, useTimes) {
     if (state !== 'open') return;
     table.startSession();
     isPaused ||= !resumed;
-    mustLoad = true; // the relay sends `reload` only to connections that have asked for the rows
+    mustLoad = true; // the relay sends `reload` only to connections that have requested the rows
     startLater();
   }
 
@@ -115,13 +115,13 @@ function createSnapshotRows(list, useTimes) {
 
   const isReload = (frame) => frame.t === 'reload' && frame.source === source && frame.rule === (rule ?? 'default');
 
-  /** After a restore or a failover that lost transactions, PostgreSQL assigns the same ids to other ones. */
+  /** After a restore, or a failover that lost transactions, PostgreSQL assigns their ids again. */
   function forget() {
     snapshot = undefined;
     ring = createRing();
   }
 
-  /** Changes are lost, or other rows have become visible. */
+  /** Changes were lost, or the set of visible rows has changed. */
   function invalidate() {
     isPaused = true;
     mustLoad = true;
@@ -193,13 +193,16 @@ function createSnapshotRows(list, useTimes) {
     return response;
   }
 
-  /** True if the snapshot contains every transaction this connection was notified of, including before the page loaded. */
+  /**
+   * True if the snapshot contains the transactions of all notifications of this connection, including those before the
+   * page loaded.
+   */
   async function isNewEnough(text) {
     try {
       const { ok, snapshot: known } = await requests.send({ rule, snapshot: text });
-      return ok ?? !isOlder(parseSnapshot(text), parseSnapshot(known)); // HTTP has only rows to compare with
+      return ok ?? !isOlder(parseSnapshot(text), parseSnapshot(known)); // HTTP: compare with the rows' snapshot
     } catch (error) {
-      if (error.code === NOT_ADDRESSED) return true; // HTTP, and the rule is not live
+      if (error.code === NOT_ADDRESSED) return true; // over HTTP, and the rule is not live
       throw error;
     }
   }
@@ -237,11 +240,11 @@ function createSnapshotRows(list, useTimes) {
 
   // ---- changes
 
-  /** Resolves when `rows` contains the change, or the load that it needs has ended. */
+  /** Resolves when `rows` contains the change, or the load that it caused has ended. */
   async function handleChange(n, { x, rule: its }) {
     const { metadata: { operation, id }, payload, routing: { retry: { attempts } } } = n;
     if (operation === 'notify' || (snapshot && x && contains(snapshot, x))) return;
-    // A relay of an older version sends no `x`.
+    // Older relays send no `x`.
     const change = { n, x: x ?? '0', rule: its, isLate: !x || attempts > 0 || !!(load && payload.truncated) };
     if (snapshot && !isOurs(change)) return;
     if (attempts && ring.all().some((held) => held.n.metadata.id === id)) return;
@@ -249,7 +252,7 @@ function createSnapshotRows(list, useTimes) {
     ring.add(change);
     isPaused ||= mayMissReload();
     if (isPaused) {
-      if (current.error?.code === NOT_ADDRESSED && !mustLoad && isOurs(change)) invalidate(); // addressed now
+      if (current.error?.code === NOT_ADDRESSED && !mustLoad && isOurs(change)) invalidate(); // addressed again
       await loading;
     } else if (follow(change)) {
       steps.hold(x);
@@ -260,8 +263,8 @@ function createSnapshotRows(list, useTimes) {
   }
 
   /**
-   * Until the response, the rows may have changed without notifications: the relay does not send the `reload` of an
-   * absence, and defers others while it reads the rows.
+   * Until the response, the rows may have changed without notifications: the relay does not send a `reload` for changes
+   * during a disconnect, and defers others while it reads the rows.
    */
   const mayMissReload = () => mustLoad || isRequested;
 
@@ -284,7 +287,7 @@ function createSnapshotRows(list, useTimes) {
     if (!isClosed) show(current);
   }
 
-  /** Closes the list; returns the changes that its rows may lack. */
+  /** Closes the list. Returns the changes that its rows may not contain. */
   function close() {
     isClosed = true;
     lists.delete(entry);

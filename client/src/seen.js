@@ -5,9 +5,9 @@ import { failure } from './errors.js';
 const TIMEOUT_MS = 30_000;
 
 /**
- * Resolves when a notification of transaction `xid` has arrived and the lists contain it. If it was lost in a gap: when
- * the rows of all lists contain the transaction. Rejects after `timeout` milliseconds, and when the client closes.
- * `hasArrived(x)`: whether `x` is among the recent notifications.
+ * Resolves when a notification of transaction `xid` has arrived and the lists contain it. If the notification was lost
+ * in a gap, resolves when the rows of all lists contain the transaction. Rejects after `timeout` milliseconds, and when
+ * the client closes. `hasArrived(x)`: whether `x` is among the recent notifications.
  */
 export function seen({ client, listen, lists, hasArrived }, xid, { timeout = TIMEOUT_MS } = {}) {
   const x = String(xid);
@@ -18,7 +18,7 @@ export function seen({ client, listen, lists, hasArrived }, xid, { timeout = TIM
   return new Promise((resolve, reject) => {
     const fail = (code, text) => reject(failure(`transaction ${x}: ${text}`, { code }));
     if (!/^\d+$/.test(x)) throw new TypeError(`seen(): ${x} is not a transaction id`);
-    // In a later task, because lists show changes after theirs.
+    // Resolves in a later task, because lists show changes after their task.
     const checkLater = (ms) => {
       check ??= setTimeout(() => {
         check = undefined;

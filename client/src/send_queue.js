@@ -1,12 +1,12 @@
 // send_queue.js: batches acks and nacks.
 
-// 500 UUIDs are 20 kB, less than any sensible max_frame_bytes of a relay.
+// 500 UUIDs take 20 kB, less than any sensible max_frame_bytes of a relay.
 const IDS_PER_FRAME = 500;
 
 /**
- * Sends one frame per tick. Without a connection the ids are queued. An ack that is lost with its
- * socket is not repeated here: the relay retries the notification, and the page drops the duplicate and
- * acks again. `send(frame)` returns false if no connection is open.
+ * Sends one frame per tick. Without a connection the ids are queued. An ack that is lost with its socket is not
+ * repeated: the relay retries the notification, and the page drops the duplicate and acks it again. `send(frame)`
+ * returns false if no connection is open.
  */
 export function createSendQueue(send) {
   const delays = new Map(); // id -> delay of its nack, undefined for an ack; the last call wins
@@ -31,7 +31,7 @@ export function createSendQueue(send) {
 
   return {
     sendAck: (id) => put(id),
-    // The relay accepts integers from 0.
+    // The relay accepts non-negative integers.
     sendNack: (id, delay) => put(id, delay > 0 ? Math.round(delay) : 0),
     flush,
   };

@@ -2,7 +2,7 @@
 export function shardOf(user: string, shards: number): number;
 
 /**
- * `url` with the parameter `shard`, by which a proxy chooses the relay. With a wrong one everything works, but one
- * relay more reads the user's shard.
+ * `url` with the parameter `shard`, by which a proxy selects the relay. With a wrong value everything works, but an
+ * additional relay reads the user's shard.
  */
 export function shardUrl(url: string, user: string, shards: number): string;

@@ -1,6 +1,6 @@
-// shard.js: the address of a relay with the user's shard, by which a proxy chooses the relay.
+// shard.js: the URL of a relay with the user's shard, by which a proxy selects the relay.
 
-/** FNV-1a with 64 bits, as the relay places users. */
+/** FNV-1a with 64 bits, as in the relay. */
 function hashOf(text) {
   let hash = 0xcbf29ce484222325n;
   for (const byte of new TextEncoder().encode(text)) hash = BigInt.asUintN(64, (hash ^ BigInt(byte)) * 0x100000001b3n);
@@ -13,7 +13,10 @@ export function shardOf(user, shards) {
   return shards === 1 ? 0 : 1 + Number(hashOf(user) % BigInt(shards - 1));
 }
 
-/** `url` with the parameter `shard`. With a wrong one everything works, but one relay more reads the user's shard. */
+/**
+ * `url` with the parameter `shard`. With a wrong value everything works, but an additional relay reads the user's
+ * shard.
+ */
 export function shardUrl(url, user, shards) {
   return `${url}${url.includes('?') ? '&' : '?'}shard=${shardOf(user, shards)}`;
 }

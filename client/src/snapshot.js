@@ -1,7 +1,7 @@
-// snapshot.js: which transactions a PostgreSQL snapshot contains.
+// snapshot.js: determines whether a PostgreSQL snapshot contains a transaction.
 //
-// Order of commits is not order of visibility: a transaction may commit first and become visible last. So
-// snapshots and changes are compared by transaction id, never by time or WAL position. Ids have 64 bits.
+// Transactions may become visible in a different order than they commit. So snapshots and changes are compared by
+// transaction id, never by time or WAL position. Ids have 64 bits.
 
 /** Parses `xmin:xmax:xip,xip,..`, as clairon.snapshot() returns it; undefined for any other value. */
 export function parseSnapshot(text) {
@@ -9,15 +9,15 @@ export function parseSnapshot(text) {
   return xmin && { xmin: BigInt(xmin), xmax: BigInt(xmax), running: running.split(',').filter(Boolean) };
 }
 
-/** Whether a statement with this snapshot sees the changes of transaction `x`. */
+/** Whether the changes of transaction `x` are visible to this snapshot. */
 export function contains({ xmin, xmax, running }, x) {
   const id = BigInt(x);
   return id < xmin || (id < xmax && !running.includes(x));
 }
 
 /**
- * True if `other` contains a transaction that `snapshot` lacks. Snapshots of one server are ordered; across
- * primary and replica each may be older than the other.
+ * True if `other` contains a transaction that `snapshot` does not. Snapshots of one server are ordered; of a primary
+ * and a replica, each may be older than the other.
  */
 export function isOlder(snapshot, other) {
   const { xmax, running } = snapshot;

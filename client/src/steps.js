@@ -3,13 +3,13 @@
 const HOLD_MS = 5;
 
 /**
- * The relay sends each change of a transaction in a frame of its own, and does not mark the last one. So changes are
- * shown, by `show()`, when no other one has arrived for HOLD_MS. Those of a steady stream are shown between two
- * transactions, at most every HOLD_MS.
+ * The relay sends each change of a transaction in a separate frame, and does not mark the last one. So show() is called
+ * when no other change has arrived for HOLD_MS. In a steady stream it is called between two transactions, at most every
+ * HOLD_MS.
  */
 export function createSteps(show) {
   let last; // the transaction of the last change
-  let hasMore = false; // since the timer was started
+  let hasMore = false; // a change has arrived since the timer was started
   let isDue = false; // show before the next transaction
   let timer; // undefined: all changes are shown
 

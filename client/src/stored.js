@@ -1,7 +1,7 @@
-// stored.js: a text in the browser's storage, if the browser allows it.
+// stored.js: a string in the browser's storage, if the browser allows it.
 
 /**
- * Returns a function: kept(text) stores the text, kept() returns the stored one. `storage`:
+ * Returns a function: kept(text) stores a string, kept() returns it. `storage`:
  * 'localStorage' or 'sessionStorage'. If the browser blocks storage, nothing is stored.
  */
 export const createStored = (storage, key) => (text) => {

@@ -1,4 +1,4 @@
-// streams.js: replacement for a WebSocket where none can be opened: /v1/sse and /v1/poll, with fetch().
+// streams.js: replaces a WebSocket if none can be opened: /v1/sse and /v1/poll, with fetch().
 
 import { UNREACHABLE, rejectionOf } from './closing.js';
 import { BUSY } from './errors.js';
@@ -7,10 +7,10 @@ export { warn } from './hint.js';
 
 const POLL_WAIT_S = 25;
 const POST_AGAIN_MS = 5_000;
-const RELOAD_MS = 60_000; // a poll has no `reload`
+const RELOAD_MS = 60_000; // polls receive no `reload`
 const LISTS_MAX = 32; // of an event stream
 
-/** The `err` frame for a rejected request of rows. */
+/** The `err` frame for a rejected request for rows. */
 function errorOf({ status, headers }, { code, detail, after }) {
   const delay = headers.get('Retry-After');
   return {
@@ -30,7 +30,7 @@ export function openStream(transport, fetch, url) {
   const shard = new URL(base).searchParams.get('shard'); // for a proxy: shard.js
   const socket = { send, close };
   const topics = new Set();
-  const lists = new Map(); // the live lists that asked for rows: { source, rule } by their name in ?rows=
+  const lists = new Map(); // the live lists that have requested rows: name in ?rows= -> { source, rule }
   let token;
   let pos;
   let attempt; // an AbortController
@@ -42,7 +42,7 @@ export function openStream(transport, fetch, url) {
       post(t, JSON.stringify(frame));
     } else if (t === 'rows') {
       requestRows(frame);
-    } else { // also a ping: the next response serves as the pong
+    } else { // also for a ping: the next response serves as the pong
       token = frame.token ?? token;
       pos = frame.pos ?? pos;
       frame.topics?.forEach((topic) => topics[t === 'unsubscribe' ? 'delete' : 'add'](topic));
@@ -55,7 +55,7 @@ export function openStream(transport, fetch, url) {
     attempt = null;
   }
 
-  /** Starts, or restarts from the current cursor with the changed token or topics. */
+  /** Starts, or restarts from the current cursor with a changed token or topics. */
   async function start() {
     close();
     const ours = new AbortController();
@@ -77,8 +77,8 @@ export function openStream(transport, fetch, url) {
   }
 
   /**
-   * The stream has `reload` only for the lists that its request names, and must be open before the rows are read. So a
-   * new list restarts it; after `connected` all lists ask again.
+   * The stream contains `reload` only for the lists in its request, and must be open before the rows are read. So a new
+   * list restarts the stream; after `connected` all lists request their rows again.
    */
   function requestRows(frame) {
     const { source, rule } = frame;
@@ -149,7 +149,7 @@ export function openStream(transport, fetch, url) {
           t: 'connected',
           resumed: before && !/^{"t":"gap"/m.test(lines),
           ping: POLL_WAIT_S,
-          pos: lines ? undefined : pos, // with notifications, the last one moves the cursor
+          pos: lines ? undefined : pos, // if there are notifications, the last one advances the cursor
         }));
       }
       emit(lines);

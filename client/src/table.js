@@ -21,16 +21,16 @@ export function createTable(columns, keepsOmitted) {
   }
 
   /**
-   * An earlier session may have applied newer changes than this one knows. So a change of a transaction
-   * that was interrupted is checked like any other.
+   * An earlier session may have applied newer changes that this session does not know. So after a reconnect, further
+   * changes of the same transaction are checked like any other change.
    */
   function startSession() {
     transaction = undefined;
   }
 
   /**
-   * Applies a change of transaction `x`. Returns false, and changes nothing, if the change is incomplete, or older
-   * than the newest one of its row: only an operator sends such a change, from the error log.
+   * Applies a change of transaction `x`. Returns false, and changes nothing, if the change is incomplete, or older than
+   * the newest change of its row, as after a redrive from the error log.
    */
   function apply({ metadata: { operation, timestamp }, payload }, x) {
     const { before, after, unchanged } = payload;
@@ -45,8 +45,8 @@ export function createTable(columns, keepsOmitted) {
     if (was !== is) byKey.delete(was);
     if (is === undefined) return true;
     note(is, timestamp);
-    // Columns that the change omits keep their value: large unchanged ones, and those that only load() returns. Any
-    // other one was renamed or dropped.
+    // Omitted columns keep their value if they are large and unchanged, or if only load() returns them. All other
+    // omitted columns were renamed or dropped.
     const isKept = ([column]) => keepsOmitted || column in after || unchanged?.includes(column);
     byKey.set(is, { ...Object.fromEntries(Object.entries(held ?? {}).filter(isKept)), ...after });
     return true;
@@ -60,7 +60,7 @@ export function createTable(columns, keepsOmitted) {
     return true;
   }
 
-  /** Changes of one transaction have the same time, and arrive in their order. */
+  /** Changes of one transaction have the same time, and arrive in order. */
   function isOld(id, at, x) {
     if (id === undefined) return false;
     const newest = times.get(id) ?? floor;

@@ -1,8 +1,8 @@
-// tabs.js: one connection for all tabs of one user: the leader owns it and forwards to the followers.
+// tabs.js: one connection for all tabs of one user. The leader owns it, and forwards frames to the followers.
 //
 // Messages on the channel, each with the sender `from`, and with `leads` if the sender is a leader:
 //   topics   to the leader: the follower's `topics`
-//   hello    to the leader: the same, and a request for the notifications since `pos` (undefined: new tab)
+//   hello to the leader: `topics`, and a request for the notifications since `pos` (undefined: new tab)
 //   open     to all: the sender is the leader now
 //   connected to one: the reply to hello
 //   frames   to all except `from`, or `to` one: frames of the relay, and `pos`, the cursor before them
@@ -19,7 +19,7 @@ import { isVisible } from './wake.js';
 
 const PING_MS = 5_000;
 const WAKE_DELAY_MS = 1_000;
-const MAX_UNANSWERED = 3; // unanswered pings before the lead is taken over
+const MAX_UNANSWERED = 3; // unanswered pings before another tab becomes the leader
 const MAX_PENDING = 1_000;
 
 /**
@@ -38,7 +38,7 @@ export function createTabs(name, settings, owner) {
   const life = new AbortController(); // has a `signal`, so it can be the options of a listener
   let channel; // undefined: this tab has left, and cannot lead
   let leads = false;
-  let firstToken; // fetched to learn the name; used for the first connect
+  let firstToken; // fetched to determine `name`; used for the first connect
   let change = { state: 'connecting' }; // last reported state
   let unanswered = 0;
   let timer;
@@ -48,7 +48,7 @@ export function createTabs(name, settings, owner) {
   const pending = new Map(); // id -> frame of an unacknowledged notification
   let replay;
   let subscribed; // topics of the connection; undefined: all, or not yet known
-  let batch; // frames that arrived together, to be forwarded together, and the cursor before them
+  let batch; // frames that arrived together and are forwarded together, and the cursor before them
   const askers = new Map(); // number of a request on this connection -> its tab
 
   function open(token) {
@@ -111,7 +111,7 @@ export function createTabs(name, settings, owner) {
     firstToken = undefined;
   }
 
-  /** Called at the start, and when another tab has taken over the lead. */
+  /** Called at the start, and when another tab has become the leader. */
   function startFollowing() {
     leads = false;
     unanswered = 0;
@@ -120,9 +120,9 @@ export function createTabs(name, settings, owner) {
     hello();
   }
 
-  /** A leader that hangs keeps its lock, so a visible follower checks that it responds. */
+  /** A leader that hangs keeps its lock, so visible followers ping the leader. */
   function checkLeader() {
-    firstToken = undefined; // it may have expired
+    firstToken = undefined; // the first token may have expired
     if (leads || !isVisible()) return;
     unanswered += 1;
     if (unanswered > MAX_UNANSWERED) leadership.enter(true);
@@ -143,7 +143,7 @@ export function createTabs(name, settings, owner) {
   function receive(message) {
     const { t, to = id } = message;
     if (to !== id) return;
-    // A leader that runs another version of this page may have changed its user.
+    // A leader with another version of this page may have changed its user.
     if (!connection.admits((message.change ?? message.frames?.find(({ user }) => user))?.user)) return;
     if (message.leads) unanswered = 0;
     if (t === 'frames') onTabFrames(message);
@@ -153,7 +153,7 @@ export function createTabs(name, settings, owner) {
     else if (t === 'state') onTabState(message);
   }
 
-  /** Messages that only the leader answers. */
+  /** Handles messages to the leader. */
   function serveTab({ t, from, frame, topics, pos }) {
     if (t === 'ping') post('pong');
     if (t === 'wake') connection.wake();
@@ -168,9 +168,9 @@ export function createTabs(name, settings, owner) {
   function welcome(to, pos) {
     const cursor = owner.cursor();
     const missed = replay.since(pos);
-    // From the cursor in its request, because frames received since then have moved it.
+    // From the cursor in the request, because frames that the tab received since then have advanced its cursor.
     const loss = pos ? { t: 'gap', from: pos, to: cursor, why: 'shed' } : { t: 'connected', pos: cursor };
-    // Pending frames are old: their cursors must not move that tab's cursor back.
+    // Pending frames are old, so their cursors must not reset that tab's cursor.
     const frames = [...pending.values()].filter((frame) => !missed?.includes(frame))
       .map((frame) => ({ ...frame, pos: pos ?? cursor }))
       .concat(missed ?? loss);
@@ -190,7 +190,7 @@ export function createTabs(name, settings, owner) {
     if (retryIn >= 0 && isVisible()) wakeTimer = setTimeout(wake, retryIn + WAKE_DELAY_MS);
   }
 
-  /** A former leader may have received frames that the new one has not: accept them too. */
+  /** A former leader may have received frames that the new leader has not, so accept them too. */
   function onTabFrames({ frames, pos, from }) {
     if (from === id) return;
     const cursor = owner.cursor();
@@ -200,7 +200,7 @@ export function createTabs(name, settings, owner) {
 
   // ---- between the leader's connection and the tabs
 
-  /** A new topic invalidates the replay buffer, which lacks its earlier notifications. */
+  /** A new topic invalidates the replay buffer, which does not contain earlier notifications of the topic. */
   function allTopics() {
     const lists = [owner.wanted(), ...others.values()];
     const before = subscribed;
@@ -209,7 +209,7 @@ export function createTabs(name, settings, owner) {
     return subscribed;
   }
 
-  /** Forwards the frames that arrive in one task together: lists show a transaction as a whole. */
+  /** Frames that arrive in one task are forwarded together, so that lists show complete transactions. */
   function publish(frame, length) {
     if (frame.r < 0) {
       reply(frame);
@@ -227,7 +227,7 @@ export function createTabs(name, settings, owner) {
     owner.onFrame(frame);
   }
 
-  /** Passes the reply to a live list to its tab. */
+  /** Forwards the reply for a live list to its tab. */
   function reply(frame) {
     const to = askers.get(frame.r) ?? id;
     if (!frame.more) askers.delete(frame.r);
@@ -278,8 +278,8 @@ export function createTabs(name, settings, owner) {
   }
 
   function changed(next) {
-    askers.clear(); // the replies are lost with the connection, and each list asks again
-    // Final for this tab: close(), or a rejected token. Another tab may have a valid token and lead.
+    askers.clear(); // replies are lost with the connection, and each list repeats its request
+    // Final for this tab: close(), or a rejected token. Another tab with a valid token may become the leader.
     if (next.state === 'closed') {
       life.abort();
       leave();

@@ -1,10 +1,11 @@
-// timed_rows.js: keeps the rows of a list equal to a table, by commit times. Imported where there are no snapshots, see rows.js.
+// timed_rows.js: keeps the rows of a list equal to a table, by commit times. Imported if there are no snapshots, see
+// rows.js.
 
 import { createBackoff } from './backoff.js';
 import { oncePerTask } from './once.js';
 import { keyOf } from './row_key.js';
 
-const KEPT = 4096; // rows whose newest change is remembered
+const KEPT = 4096; // maximum size of `changes`
 const RECENT_MS = 60_000;
 const CONFIRM_MS = 1_000;
 
@@ -18,13 +19,12 @@ const hasValues = (row, image) => (row && image
   : !row === !image);
 
 /**
- * The order of arrival is not the commit order. A notification that needs an ack may be late or
- * repeated. A newer one never arrives if another session acknowledged it. So a change is applied only if
- * its commit is newer than everything that the rows may contain: the newest change of that row, and
- * every commit up to `floor`. In all other cases load() runs. Without load(), each column keeps its
- * newest value, and a deleted row stays deleted.
+ * Changes may arrive in a different order than they commit. A notification that needs an ack may be late or repeated,
+ * and never arrives if another session has acknowledged it. So a change is applied only if its commit is newer than all
+ * changes that the rows may contain: the newest change of that row, and every commit up to `floor`. In all other cases
+ * load() runs. Without load(), each column keeps its newest value, and a deleted row stays deleted.
  *
- * Changes that arrive during load() wait for its result: they may be newer.
+ * Changes that arrive during load() wait for its result, because they may be newer.
  *
  * `error`: the error to show when load() is missing. `columns`: the key. `demand(isRight, text)` throws. `clock()`: the relay's time in milliseconds.
  * `report(error)`: reports an error of load(). `show({ rows, loading, error })`: publishes a new array of rows.
@@ -52,7 +52,7 @@ export function createTimedRows({ client, columns, load, error, demand, clock, r
   ];
   if (client.state === 'open') restart();
 
-  /** Earlier changes may be lost, so load() runs. Its result is newer than every change up to now. */
+  /** Earlier changes may be lost, so load() runs. Its result is newer than all changes up to this time. */
   function restart() {
     observe(timeText(clock()));
     reload();
@@ -98,8 +98,8 @@ export function createTimedRows({ client, columns, load, error, demand, clock, r
   }
 
   /**
-   * load() may return rows from before a recent change: with synchronous replication a commit becomes
-   * visible long after its notification, and load() may query a replica. Then load again.
+   * load() may return rows from before a recent change: with synchronous replication, a commit may become visible long
+   * after its notification, and load() may query a replica. In that case, loads again.
    */
   function confirm() {
     const recent = timeText(clock() - RECENT_MS);
@@ -123,14 +123,15 @@ export function createTimedRows({ client, columns, load, error, demand, clock, r
     await loading;
     if (operation === 'truncate') {
       if (!load) truncate(at);
-      await reload(); // the TRUNCATE may be of one partition
+      await reload(); // the TRUNCATE may affect only a partition
       return;
     }
     const is = keyOf(after, columns);
     const was = keyOf(before, columns) ?? is;
     demand(load || was !== undefined, `no column ${columns} in a change`);
     const held = byKey.get(was);
-    // Changes of one transaction share a commit time. This one is next if its `before` matches the held row.
+    // Changes of one transaction share a commit time. This change is the next one if its `before` matches the current
+    // row.
     const isNext = changed && held && hasValues(held, before);
     const isNewer = (id) => {
       const known = changes.get(id)?.at;
@@ -152,9 +153,9 @@ export function createTimedRows({ client, columns, load, error, demand, clock, r
   }
 
   /**
-   * Applies a change to one row. Without an `image` (its columns and values) the row is deleted. Columns
-   * that the image omits keep their value: unchanged large values, and columns that only load() returns.
-   * `isLate`: among changes of the same time, this is the older one.
+   * Applies a change to one row. Without an `image` (its columns and values) the row is deleted. Columns that the image
+   * omits keep their value: unchanged large values, and columns that only load() returns. `isLate`: among changes with
+   * the same time, this is the older one.
    */
   function put(id, base, at, isLate, image) {
     const known = changes.get(id) ?? { at: floor, times: {} };

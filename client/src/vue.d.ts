@@ -4,8 +4,8 @@ import type { MaybeRefOrGetter, ShallowRef } from 'vue';
 import type { Client, LiveError, LiveArguments } from './index.js';
 
 /**
- * The rows of a live list as refs. Each argument may be a ref or a getter: another client, table or rule opens
- * another list. The list is closed with its component.
+ * The rows of a live list as refs. Each argument may be a ref or a getter: a change of client, table or rule opens a
+ * new list. The list is closed with its component.
  */
 export function useLive<Row = Record<string, unknown>>(
   client: MaybeRefOrGetter<Client | undefined>,

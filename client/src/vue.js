@@ -3,8 +3,8 @@
 import { shallowRef, toValue, watch } from 'vue';
 
 /**
- * The rows of a live list, whether they are being loaded, and the error of the last load, as refs. Each argument may
- * be a ref or a getter: another client, table or rule opens another list. The list is closed with its component.
+ * The rows of a live list, whether they are being loaded, and the error of the last load, as refs. Each argument may be
+ * a ref or a getter: a change of client, table or rule opens a new list. The list is closed with its component.
  */
 export function useLive(client, source, options) {
   const rows = shallowRef([]);

@@ -3,8 +3,8 @@
 export const isVisible = () => !document.hidden;
 
 /**
- * Calls `wake(true)` when the browser is online again and `wake(false)` when the page becomes visible,
- * until `life` is aborted. Calls `rest()` when the user leaves the page.
+ * Calls `wake(true)` when the browser is online again, `wake(false)` when the page becomes visible, and `rest()` when
+ * the user leaves the page, until `life` is aborted.
  */
 export function onWake(life, wake, rest) {
   if (!globalThis.document) return;

@@ -275,7 +275,7 @@ test('a connection without `connected` fails after the timeout', async (t) => {
   tick(9_999);
   assert.equal(events('state').at(-1).state, 'connecting');
   tick(1);
-  assert.equal(events('state').at(-1).code, 'no answer');
+  assert.equal(events('state').at(-1).code, 'no reply');
 });
 
 test('the delay grows with each failure, and resets after a stable connection', async (t) => {
