@@ -46,7 +46,7 @@ class Counting(Storage):
         self.writes += 1
         fails, self.fails = self.fails, None
         if fails == "before":
-            raise psycopg2.OperationalError("the database went away")
+            raise psycopg2.OperationalError("the database disconnected")
         result = super().write(account, key, amount)
         if fails == "after":
             raise psycopg2.OperationalError("the write reached the database")
@@ -86,7 +86,7 @@ class IdempotencyCases(BankCase):
         self.account.debit("k1", Decimal("1"))
         writes = self.storage.writes
         self.assertIs(self.account.debit("k1", Decimal("1")), Outcome.REPEATED)
-        self.assertEqual(self.storage.writes, writes, "the database was not asked")
+        self.assertEqual(self.storage.writes, writes, "the write did not reach the database")
         self.assertEqual(self.stored(self.name), Decimal("99.00"))
 
     def test_each_repeat_is_counted_by_the_layer_that_recognized_it(self):

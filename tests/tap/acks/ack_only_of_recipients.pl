@@ -42,8 +42,8 @@ $own->ack($after);
 wait_until('the ack is stored', sub { (state_of($after)->{late} // 0) > 0 });
 pass('an ack that arrives before the delivery report counts');
 is($store->execute('ZSCORE', $store->of($after, 'due'), "$after:late"), undef, 'the notification is not due');
-$receiver->run_until('the receiving session gets the acked message', sub { grep { $_ eq $after } acked_ids($receiver) });
-pass('the receiving session gets the acked message');
+$receiver->run_until('the receiving session receives the acked message', sub { grep { $_ eq $after } acked_ids($receiver) });
+pass('the receiving session receives the acked message');
 is($_->metric('clairon_store_errors_total'), 0, 'the store returns no errors') for $near, $proxied;
 
 done_testing();

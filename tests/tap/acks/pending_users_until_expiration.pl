@@ -35,7 +35,7 @@ is($store->pending, 1, 'the notification stays pending for the other user');
 my $one_before = of_mark($one, 'open');
 $two->run_until('another retry arrives', sub { of_mark($two, 'open') > $two_before + 1 });
 $one->run_until('the relay has read pending input', sub { 1 });
-is(scalar(of_mark($one, 'open')), $one_before, 'a user who acknowledged gets no retry');
+is(scalar(of_mark($one, 'open')), $one_before, 'a user who acknowledged receives no retry');
 my $late = $relays[0]->client('u3');
 notify('USER', 'u3', 'mark', '');
 $late->run_until('the user\'s own notification arrives', sub { of_mark($late, 'mark') });

@@ -32,6 +32,6 @@ for my $client ($staying, $joining)
     $client->ack($id);
 }
 wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
-pass('present users get retries');
+pass('connected users receive retries');
 
 done_testing();

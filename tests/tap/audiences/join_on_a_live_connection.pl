@@ -33,6 +33,6 @@ $new->send({ t => 'subscribe', r => 1, topics => ['*'] });
 $new->wait_for('subscribed');
 notify(USER => 'new', 'last');
 $new->run_until('the next notification arrives', sub { grep { $_ eq 'last' } marks($new) });
-is($new->gaps, '', 'a session without a loss gets no gap');
+is($new->gaps, '', 'a session without a loss receives no gap');
 
 done_testing();

@@ -111,7 +111,7 @@ is(request($again, subscribe => 21, map { "t$_" } 1 .. 250), join(' ', sort 'p.a
 is(request($again, subscribe => 22, map { "u$_" } 1 .. 10), 107, 'more than 256 topics are rejected');
 $id = insert('a');
 $again->run_until('the row arrives', sub { received($again) =~ /a$id/ });
-pass('rejected requests change nothing');
+pass('rejected requests have no effect');
 
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 done_testing();

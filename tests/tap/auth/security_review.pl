@@ -1,4 +1,4 @@
-# Tests that no user gets access by forging, guessing, smuggling or unusual requests.
+# Tests that forged, guessed, smuggled or unusual requests give no user access.
 #
 # Topics of a security review, and where they are tested (tests/tap, unless stated otherwise):
 #   forged, expired, early, wrong issuer or audience here, auth/tokens; tests/unit/wire/test_token.c
@@ -131,7 +131,7 @@ is_deeply([ map { $stream->next_notification->{payload}{text} } 1, 2 ], [ 'for m
 # A request cannot smuggle a second one.
 my $auth  = 'Authorization: ' . bearer('u1') . "\r\n";
 my $inner = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
-is(scalar(@{ statuses("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n$inner") }), 1, 'a second request on the connection gets no response');
+is(scalar(@{ statuses("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n$inner") }), 1, 'a second request on the connection receives no response');
 is_deeply(statuses("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n$inner"),
     [400], 'a request with Content-Length and chunks is rejected, and the remaining bytes are not read');
 unlike(raw("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: 0\r\nContent-Length: " . length($inner) . "\r\n\r\n$inner"), qr/"status":"ok"/,
@@ -154,7 +154,7 @@ for my $origin ('http://evil.example', 'null', 'http://x.evil.example', 'https:/
     is(http(GET => '/v1/poll?wait=0', as => 'u1', headers => { Origin => $origin })->{status}, 403, "$origin is not allowed to poll");
     is(http(POST => '/v1/ack', as => 'u1', headers => { Origin => $origin }, body => '{}')->{status}, 403, "$origin is not allowed to acknowledge");
     is(http(POST => '/v1/ticket', as => 'u1', headers => { Origin => $origin }, body => '')->{status}, 403, "$origin is not allowed to request a ticket");
-    is(http(OPTIONS => '/v1/notifications', headers => { Origin => $origin })->{status}, 403, "$origin gets no preflight response");
+    is(http(OPTIONS => '/v1/notifications', headers => { Origin => $origin })->{status}, 403, "$origin receives no preflight response");
 }
 
 # The log contains no secrets.

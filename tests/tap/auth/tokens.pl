@@ -197,7 +197,7 @@ my $body = '{"payload":{},"routing":{"audience":{"type":"USER","targets":["u7"]}
 my $post = Clairon::Test::RawSocket->new($relay);
 $post->write("POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'api', publish => JSON::true)
       . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
-is($stream->event->{t}, 'msg', 'a stream with such a token gets no expiring message');
+is($stream->event->{t}, 'msg', 'a stream with this token receives no expiring message');
 $_->disconnect for $minute, $stream;
 is(refresh($kept, token(sub => 'u1', exp => 0 + $later))->{exp}, $later, 'a new token is accepted');
 

@@ -131,7 +131,7 @@ if ($fake_store == 0)
     my $link = $listen->accept;
     while (sysread $link, my $request, 4096)
     {
-        $link->shutdown(0) if $request =~ /XREVRANGE/;    # the next request gets no reply
+        $link->shutdown(0) if $request =~ /XREVRANGE/;    # the next request receives no reply
         syswrite $link, $request =~ /SELECT/ ? "+OK\r\n" : $request =~ /XREVRANGE/ ? "*0\r\n" : "\$-1\r\n";
     }
     POSIX::_exit(0);

@@ -66,8 +66,8 @@ sub check_users
     return;
 }
 
-check_delivered('at first');
-check_users('at first', $cluster->primaries);
+check_delivered('initially');
+check_users('initially', $cluster->primaries);
 
 my $node = $cluster->add_node;
 add_user($node);

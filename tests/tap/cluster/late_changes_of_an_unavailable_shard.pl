@@ -69,7 +69,7 @@ sub wait_versions
 
 my $client = $relay->client($away);
 my $id = change_row();
-wait_versions('at first', $client, $id, 1, 2, 3);
+wait_versions('initially', $client, $id, 1, 2, 3);
 is_deeply([ map { $_->{routing}{retry}{attempts} } $client->notifications ], [ (0) x 6 ], 'at first none is marked');
 
 $lost->kill9;

@@ -89,8 +89,8 @@ sub publish_status { return status($_[0], '/v1/notifications', { payload => {}, 
 sub confirmed { return $pg->safe_psql('postgres', 'SELECT confirmed_flush_lsn FROM pg_replication_slots') }
 
 insert(3);
-wait_received('at first', @users);
-wait_acked('at first', map { "clairon:{$_}:stream" } 0 .. 15);
+wait_received('initially', @users);
+wait_acked('initially', map { "clairon:{$_}:stream" } 0 .. 15);
 wait_confirmed($pg);
 my %shard = map { $_ => shard_of($_) } @users;
 my $lost = (grep { $_ != $cluster->primary_of(0) } map { $cluster->primary_of($shard{$_}) } @users)[0];

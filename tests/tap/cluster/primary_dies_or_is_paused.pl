@@ -64,7 +64,7 @@ sub wait_delivered
 
 sub shard_of_user { my ($user) = @_; my ($entry) = grep { $_->{data} =~ /"owner":"$user"/ } $cluster->entries; return $entry->{stream} =~ /\{(\d+)\}/ ? $1 : die }
 
-wait_delivered('at first');
+wait_delivered('initially');
 my $own = shard_of_user('u1');
 for my $case ([ 'a killed primary of shard 0', 0, 'kill' ], [ 'a paused primary of shard 0', 0, 'pause' ],
     [ 'a killed primary of a user\'s shard', $own, 'kill' ], [ 'a paused primary of a user\'s shard', $own, 'pause' ])

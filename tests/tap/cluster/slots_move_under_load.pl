@@ -74,8 +74,8 @@ sub check_stored
 sub other_than { my ($node) = @_; return (grep { $_ != $node } $cluster->alive)[0] }
 
 insert(30);
-check_received('at first');
-check_stored('at first');
+check_received('initially');
+check_stored('initially');
 
 # Half of a shard's keys have moved: membership, progress and inbox are on the other node.
 for my $case ([ 0, qr/members|groups/ ], [ 0, qr/progress/ ], [ 0, qr/stream/ ], [ 1, qr/meta/ ], [ 2, qr/inbox|ack/ ], [ 3, qr/pending|due/ ])

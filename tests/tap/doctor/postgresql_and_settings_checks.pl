@@ -175,7 +175,7 @@ finds('wal_level = replica', 'postgresql: wal_level', qr/replica/, qr/ALTER SYST
 $relay->configure('feed.conninfo' => "host=127.0.0.1 port=" . free_port() . " dbname=x user=relay password=hush-hush",
     'store.url' => 'redis://u:hush-hush@127.0.0.1:' . free_port());
 chmod 0644, $relay->{file};
-$found = finds('PostgreSQL down', 'postgresql: connection', qr/refused/i, qr/Start PostgreSQL/);
+$found = finds('a stopped PostgreSQL', 'postgresql: connection', qr/refused/i, qr/Start PostgreSQL/);
 like($found->{'store: connection'}{detail}, qr/could not connect/, 'a stopped store is reported too');
 ($code, $out, $err) = doctor();
 unlike($out . $err, qr/hush/, 'passwords are not printed');

@@ -64,7 +64,7 @@ is_deeply(failed_checks($primary_option), {}, 'the repaired standby passes all c
 # The primary.
 my $other = Clairon::Test::postgresql('other');
 finds('another server', 'primary: system', qr/identifier/, qr/--primary must name/, '--primary=' . $other->connstr('postgres'));
-finds('a primary that is down', 'primary: connection', qr/No such file|refused/, qr//, '--primary=host=/nonexistent');
+finds('a stopped primary', 'primary: connection', qr/No such file|refused/, qr//, '--primary=host=/nonexistent');
 unlike(failed_checks('--primary=password=hush hush')->{'primary: connection'}{detail}, qr/hush/, 'an invalid connection string is not printed');
 reload('primary_slot_name', q{''});
 $found = finds('no physical slot', 'postgresql: hot_standby_feedback', qr/primary_slot_name is ""/, qr/pg_create_physical_replication_slot/);

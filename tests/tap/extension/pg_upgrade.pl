@@ -52,7 +52,7 @@ $store->execute('DEL', $store->keys('progress:clairon'));
 $relay->start;
 $relay->wait_ready;
 my $reconnected = $relay->client('u1', pos => $client->pos);
-is($reconnected->wait_for('gap')->{why}, 'epoch', 'clients get one gap');
+is($reconnected->wait_for('gap')->{why}, 'epoch', 'clients receive one gap');
 $new->safe_psql('postgres', q{INSERT INTO t VALUES (-1, 'u1'), (3, 'u1'); DELETE FROM t WHERE id = 3});
 $reconnected->wait_for(sub { $_[0]{t} eq 'msg' && $_[0]{n}{metadata}{operation} eq 'delete' });
 my @stored = map { $_->{data} =~ /"operation":"(\w+)".*"id":(-?\d+)/ ? "$1 $2" : 'none' } $store->entries;

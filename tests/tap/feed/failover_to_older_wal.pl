@@ -47,7 +47,7 @@ $relay->wait_for_log(qr/changes lost with the slot.*slot does not exist/);
 $relay->wait_ready;
 $client = $relay->client('u1', pos => $client->pos);
 ok(!$client->wait_for('connected')->{resumed}, 'no session resumes after a lost slot');
-is($client->wait_for('gap')->{why}, 'epoch', 'each session gets a gap after a lost slot');
+is($client->wait_for('gap')->{why}, 'epoch', 'each session receives a gap after a lost slot');
 is_deeply($store->execute('SMEMBERS', $store->shared('members:TEAM:t1')), ['stays'],
     'former members are removed');
 $standby->safe_psql('postgres', q{INSERT INTO t VALUES (9005, 'u1')});

@@ -59,7 +59,7 @@ sub timeouts
 }
 
 insert(10);
-check_complete('at first');
+check_complete('initially');
 
 # Idle for longer than wal_sender_timeout: both sides still exchange messages.
 my $start = sql('SELECT clock_timestamp()');
@@ -72,7 +72,7 @@ is(timeouts(), 0, 'idle: the connection survives wal_sender_timeout');
 my $before = $relay->metric('clairon_feed_bytes_total');
 $to_store->freeze;
 insert(4000, 'u2', 10_000);
-wait_until('PostgreSQL is slowed down', sub {
+wait_until('PostgreSQL is blocked by TCP', sub {
     sql('SELECT wait_event FROM pg_stat_activity JOIN pg_stat_replication USING (pid)') eq 'WalSenderWriteData' });
 my $last_reply = sql('SELECT clock_timestamp()');
 wait_until('keepalives continue beyond wal_sender_timeout', sub {
@@ -99,7 +99,7 @@ insert(500);
 my $end = sql('SELECT pg_current_wal_lsn()');
 $relay->wait_for_log(qr/component=store(?:-\d)? level.*reply timed out/, from => $mark);
 is(walsenders(), 0, 'no store: the slot is released');
-is(sql("SELECT confirmed_flush_lsn < '$end' FROM pg_replication_slots"), 't', 'no store: nothing is confirmed');
+is(sql("SELECT confirmed_flush_lsn < '$end' FROM pg_replication_slots"), 't', 'no store: no LSN is confirmed');
 is(timeouts(), 0, 'no store: the connection does not end by wal_sender_timeout');
 $to_store->thaw;
 check_complete('no store');
@@ -114,6 +114,6 @@ $to_pg->thaw;
 check_complete('no PostgreSQL');
 wait_confirmed($pg);
 pass('all changes are confirmed at the end');
-is($client->gaps, '', 'the client gets no gap');
+is($client->gaps, '', 'the client receives no gap');
 
 done_testing();

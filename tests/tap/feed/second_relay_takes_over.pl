@@ -46,7 +46,7 @@ is($second->stop, 0, 'the second relay exits with status 0');
 wait_until('the first relay streams again',
     sub { ($first->get('/readyz'))[1] =~ /"feed":"streaming"/ });
 pass('the first relay takes over the slot again');
-is($client->wait_closed, 4201, 'a client of a draining relay gets a bye');
+is($client->wait_closed, 4201, 'a client of a draining relay receives a bye');
 my $reconnected = $first->client('u1', pos => $client->pos);
 ok($reconnected->wait_for('connected')->{resumed}, 'its cursor is valid on the other relay');
 

@@ -113,7 +113,7 @@ $raw->frame(TEXT, '{"t":"pi', final => 0);
 $raw->frame(PING, 'in between');
 $raw->frame(CONTINUATION, '',      final => 0);
 $raw->frame(CONTINUATION, 'ng","r":1}');
-is_deeply($raw->next_frame, { opcode => PONG, payload => 'in between' }, 'a ping frame is answered immediately');
+is_deeply($raw->next_frame, { opcode => PONG, payload => 'in between' }, 'a ping frame receives an immediate reply');
 is($raw->next_message->{t}, 'pong', 'fragments form one message');
 $raw->text("{\"t\":\"ping\"}\n{\"t\":\"nonsense\",\"r\":5}\n\n{\"t\":\"ping\"}\n");
 is_deeply([ map { $raw->next_message->{t} } 1 .. 3 ], [ 'pong', 'err', 'pong' ], 'the messages of one frame are processed in order');
@@ -153,11 +153,11 @@ expect_err($raw, $_->[0], $_->[1], $_->[2]) for
   [ '{"t":"refresh","r":19,"token":null}', 19, 'a token that is not a string' ];
 stays_open($raw, 'an invalid message');
 
-# Acks without an effect get no response.
+# Acks without an effect receive no response.
 $raw->send_json({ t => 'ack', ids => [$id] }, { t => 'ack', ids => [ uc $id, $id ] },
     { t => 'ack', ids => [ ($id) x 1024 ] });
 stays_open($raw, 'an ack of unknown ids');
-is($relay->metric('clairon_store_acks_total'), 0, 'an invalid ack acknowledges nothing');
+is($relay->metric('clairon_store_acks_total'), 0, 'an invalid ack has no effect');
 is($store->execute('EXISTS', $store->keys("ack:$id")), 0, 'an invalid ack creates no key');
 
 # The replies to these requests are larger than the relay's reply buffer.
@@ -166,7 +166,7 @@ $subscriber->send_json({ t => 'subscribe', r => 1, topics => [ map { "$_." . 'x'
 is($subscriber->next_message->{t}, 'subscribed', 'a client has many topics');
 $subscriber->send_json(map { { t => $_ % 2 ? 'subscribe' : 'unsubscribe', r => $_, topics => ['other'] } } 2 .. 101);
 my @replies = map { $subscriber->next_message } 2 .. 101;
-is(join(' ', sort { $a <=> $b } map { $_->{r} } @replies), join(' ', 2 .. 101), 'each request of a burst for topics gets a reply');
+is(join(' ', sort { $a <=> $b } map { $_->{r} } @replies), join(' ', 2 .. 101), 'each request of a burst for topics receives a reply');
 is_deeply([ sort keys %{ { map { ($_->{code} // $_->{t}) => 1 } @replies } } ], [ 111, 'subscribed' ], 'some requests are rejected with 111');
 
 # Unread err messages are limited too.

@@ -45,7 +45,7 @@ my $sse   = sse($relay, 'u2');
 $sse->wait_message('connected');
 my $full = upgrade($relay)->{response};
 is($full->{status}, 503, 'a WebSocket beyond max_connections is rejected before the upgrade');
-like($full->{headers}{'retry-after'}, qr/^[1-9]\d*$/, 'a rejected WebSocket gets Retry-After');
+like($full->{headers}{'retry-after'}, qr/^[1-9]\d*$/, 'a rejected WebSocket receives Retry-After');
 is(sse($relay, 'u3')->{status}, 503, 'SSE beyond max_connections is rejected');
 is(poll($relay, 'u3')->{status}, 503, 'a poll beyond max_connections is rejected');
 is(($relay->get('/healthz'))[0], 200, 'health requests are not limited');
@@ -98,7 +98,7 @@ my $one = Clairon::Test::RawSocket->user($relay, 'u1');
 my $two = upgrade($relay);
 $two->send_json({ t => 'connect', r => 7, token => token(sub => 'u1') });
 my $err = $two->next_message;
-is_deeply([ @{$err}{qw(t code r retry)} ], [ 'err', 111, 7, JSON::true ], 'a connection beyond the per-user limit gets err 111');
+is_deeply([ @{$err}{qw(t code r retry)} ], [ 'err', 111, 7, JSON::true ], 'a connection beyond the per-user limit receives err 111');
 cmp_ok($err->{after}, '>', 0, 'err 111 has a retry delay');
 is($two->read_to_end->{code}, 4103, 'a connection beyond the per-user limit is closed');
 is(sse($relay, 'u1')->{status}, 429, 'SSE beyond the per-user limit is rejected with 429');
@@ -129,7 +129,7 @@ cmp_ok(scalar(@replies), '<', 100, 'the relay reports thousands of excess acks o
 $fast->text(join "\n", ('{"t":"x"}') x 6000) for 1 .. 2;
 my $overload = $fast->read_to_end;
 is($overload->{code}, 4103, 'a client that does not read its replies is closed');
-is($overload->{messages}[-1]{t}, 'bye', 'the client gets a bye before the close');
+is($overload->{messages}[-1]{t}, 'bye', 'the client receives a bye before the close');
 is($relay->stop, 0, 'the relay with message_rate exits with status 0 on SIGTERM');
 
 # The push switch.
@@ -178,7 +178,7 @@ wait_until('the relay has requested the ticket', sub { $relay->metric('clairon_g
 is(post($relay, '/v1/push', '{"on":false}', admin => JSON::true), 204, 'push is turned off');
 $proxy->thaw;
 1 until $late->{bytes} =~ /\r\n\r\n/ || !$late->more;
-like($late->{bytes}, qr{^HTTP/1\.1 503 }, 'a valid ticket gets no stream while push is off');
+like($late->{bytes}, qr{^HTTP/1\.1 503 }, 'a valid ticket opens no stream while push is off');
 is($relay->stop, 0, 'SIGTERM ends the relay behind a proxy of the store with status 0');
 
 # Several workers: a request to one worker applies to all.

@@ -29,7 +29,7 @@ is(topic($early), 'notify', 'the topic has no prefix before any feed runs');
 my $relay = Clairon::Test::relay($pg, $store);
 is(topic($relay), 'postgres.notify', 'with the feed role the prefix is the name of the database');
 wait_until('the others have the prefix', sub { topic($early) eq 'postgres.notify' });
-is(topic($early, source => 'orders'), 'postgres.orders', 'without the feed role the prefix comes from the store');
+is(topic($early, source => 'orders'), 'postgres.orders', 'without the feed role the prefix is read from the store');
 is(topic($early, topic => 'my.own'), 'my.own', 'an explicit topic is used unchanged');
 my $one = $relay->client('u1');
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{}', source => 'orders')});

@@ -51,9 +51,9 @@ is($page->{rows}[0]{user}, 'u1', 'the rows are read for the user of the token');
 is($page->{more}, JSON::false, 'the last page has more: false');
 my ($call) = $stub->calls('t');
 my ($user, $groups) = split / /, $call, 2;
-is($user, 'u1', 'the user comes from the token');
+is($user, 'u1', 'the token determines the user');
 my %groups = %{ JSON::decode_json($groups) };
-is_deeply({ map { $_ => [ sort @{ $groups{$_} } ] } keys %groups }, { STRUCTURE => [ "s'2", 's1' ], ROLE => ['admin'] }, 'the groups come from the token');
+is_deeply({ map { $_ => [ sort @{ $groups{$_} } ] } keys %groups }, { STRUCTURE => [ "s'2", 's1' ], ROLE => ['admin'] }, 'the token determines the groups');
 ($page) = rows($client, source => 't', rule => 'default');
 is(numbers($page->{rows}), '1 2 3', 'the rule "default" may be named');
 
@@ -113,7 +113,7 @@ is(numbers($body->{rows}), '1 2 3', 'the body has all rows');
 ($status, $body) = http('/v1/rows?source=large');
 is(numbers($body->{rows}), join(' ', 1 .. 300), 'a long list is returned in one response');
 ($status, $body) = http('/v1/rows?source=public%5Flist', sub => 'u9');
-is($body->{rows}[0]{user}, 'u9', 'the user comes from the token');
+is($body->{rows}[0]{user}, 'u9', 'the token determines the user');
 my @problems;
 for my $path ('/v1/rows?source=missing', '/v1/rows?source=t&rule=other', '/v1/rows?source=secret')
 {

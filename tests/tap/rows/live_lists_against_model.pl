@@ -1,4 +1,4 @@
-# Tests that live lists of our client show only states of the table, never go back, and equal it at rest, with random
+# Tests that live lists of the client show only states of the table, never move backwards, and equal it at rest, with random
 # transactions and faults.
 #
 # Writers commit random transactions on a primary. Two relays share a store; each reads rows from the primary or from a

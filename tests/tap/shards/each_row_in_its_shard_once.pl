@@ -77,7 +77,7 @@ sub check_complete
 
 insert(5);
 wait_stored();
-check_complete('at first');
+check_complete('initially');
 is(scalar(grep { $store->execute('XLEN', $_) > 0 } @STREAMS), $SHARDS, 'all shards contain rows');
 
 # Each process is killed under load.

@@ -59,7 +59,7 @@ $relay->start;
 $relay->wait_ready;
 insert($standby);
 wait_stored();
-check_stored_once('a failover that loses nothing');
+check_stored_once('a failover without a loss');
 
 my @before = map { $store->execute('HGET', "clairon:{$_}:meta", 'epoch') } 0 .. $SHARDS - 1;
 $relay->kill9;
