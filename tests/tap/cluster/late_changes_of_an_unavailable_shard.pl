@@ -1,5 +1,5 @@
-# Tests that a change which arrives behind a newer one of the same row, because the node of its shard was unavailable, has
-# `attempts` above 0: over the connection that received the newer one, and after a reconnect.
+# Tests that a change that arrives after a newer one of the same row, because the node of its shard was unavailable, has
+# `attempts` above 0, both on the connection that received the newer one and after a reconnect.
 use strict;
 use warnings;
 
@@ -22,7 +22,7 @@ my $kept = $cluster->primary_of(0);
 my ($away) = grep { $cluster->primary_of($cluster->shard_of($_)) != $kept } map { "u$_" } 0 .. 99;
 my $lost = $cluster->primary_of($cluster->shard_of($away));
 my ($other) = grep { $cluster->primary_of($cluster->shard_of($_)) != $lost } map { "u$_" } 0 .. 99;
-note "$away is in the shard that is lost, $other is not";
+note "$away is in the lost shard, $other is not";
 
 my @TABLES = qw(live acked);
 my ($last, %newest, @faults, %is_marked) = (0);
@@ -45,7 +45,7 @@ sub unmarked
     return \@found;
 }
 
-# While the node is lost: a row of one user, which another user then shares, so that its next change is in shard 0.
+# While the node is lost, a row of one user is changed and then shared with another user, so that its next change is in shard 0.
 sub change_row
 {
     my $id = ++$last;
@@ -70,7 +70,7 @@ sub wait_versions
 my $client = $relay->client($away);
 my $id = change_row();
 wait_versions('initially', $client, $id, 1, 2, 3);
-is_deeply([ map { $_->{routing}{retry}{attempts} } $client->notifications ], [ (0) x 6 ], 'at first none is marked');
+is_deeply([ map { $_->{routing}{retry}{attempts} } $client->notifications ], [ (0) x 6 ], 'no change is marked initially');
 
 $lost->kill9;
 wait_until('the relay continues without its shards', sub { $relay->metric('clairon_store_unavailable_shards') > 0 && ($relay->get('/readyz'))[0] == 200 });
@@ -94,9 +94,9 @@ ok($again->wait_for('connected')->{resumed}, 'the client resumes');
 wait_versions('after the reconnect', $again, $id, 1, 2);
 is_deeply(unmarked($client, $again), [], 'the late changes are marked after a reconnect');
 
-# Nothing later is marked.
+# No later change is marked.
 $id = change_row();
-wait_versions('at last', $again, $id, 1, 2, 3);
-is_deeply([ grep { $_->{routing}{retry}{attempts} } grep { $_->{payload}{after}{id} == $id } $again->notifications ], [], 'at last none is marked');
+wait_versions('the end', $again, $id, 1, 2, 3);
+is_deeply([ grep { $_->{routing}{retry}{attempts} } grep { $_->{payload}{after}{id} == $id } $again->notifications ], [], 'no later change is marked');
 
 done_testing();

@@ -1,5 +1,5 @@
-# Tests that a relay which begins to read the shard of a user sends rows only from a snapshot with the transactions that the
-# shard already has notifications of: the client never receives those, because its cursor begins after them.
+# Tests that a relay that starts to read a user's shard sends rows only from a snapshot that contains the transactions of
+# earlier notifications in the shard. The client never receives these notifications, because its cursor starts after them.
 use strict;
 use warnings;
 
@@ -32,7 +32,7 @@ my $reply = sub { (grep { ($_->{r} // 0) == 2 } @{ $client->{messages} })[0] };
 $client->run_until('the relay has queried', sub { $reply->() || $gate->metric('clairon_rows_repeated_total') >= 2 });
 ok(!$reply->(), 'rows without the oldest of four transactions are not sent');
 $stub->set('t', snapshot => $with);
-is($client->wait_for(sub { ($_[0]{r} // 0) == 2 })->{snapshot}, $with, 'rows with it are sent');
-is_deeply([ $client->notifications ], [], 'its notification is not sent again');
+is($client->wait_for(sub { ($_[0]{r} // 0) == 2 })->{snapshot}, $with, 'rows with the oldest transaction are sent');
+is_deeply([ $client->notifications ], [], 'the notification of that transaction is not sent again');
 
 done_testing();

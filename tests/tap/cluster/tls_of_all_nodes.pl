@@ -1,4 +1,4 @@
-# Tests a cluster over TLS: the relay verifies the certificate of each node, also of one that joins later, and follows a failover.
+# Tests a cluster over TLS: the relay verifies the certificate of each node, also of a node that joins later, and follows a failover.
 use strict;
 use warnings;
 
@@ -21,7 +21,7 @@ if (system('pkg-config --exists hiredis_ssl') != 0)
         my $relay = Clairon::Test::relay($pg, undef, start => 0, conf => { 'store.url' => $url });
         my ($status, undef, $errors) = $relay->run('relay', '--check');
         is($status, 2, "$url is rejected");
-        like($errors, qr/relay\.conf:\d+: .*TLS needs hiredis 1\.0/, 'with the line and the reason');
+        like($errors, qr/relay\.conf:\d+: .*TLS needs hiredis 1\.0/, 'the error has the line and the reason');
     }
     done_testing();
     exit;
@@ -37,7 +37,7 @@ for ([ 'an unknown CA', { %trusted, 'store.tls_ca' => undef }, qr/certificate ve
     $relay->wait_for_log($reason);
     pass("$what is logged");
     $relay->stop;
-    is(scalar(grep { $cluster->execute('EXISTS', $_) } $cluster->keys('meta')), 0, 'and nothing is written');
+    is(scalar(grep { $cluster->execute('EXISTS', $_) } $cluster->keys('meta')), 0, 'no notification is stored');
 }
 
 my $relay   = Clairon::Test::relay($pg, $cluster, conf => { %trusted, 'delivery.ack_timeout' => '1h', 'gate.ping' => '1h' });
@@ -59,7 +59,7 @@ sub check_delivered
 
 check_delivered('over TLS', insert());
 my ($status, undef, $errors) = $relay->run('errors', 'list');
-is($status, 0, 'the command line reads all nodes over TLS') or diag $errors;
+is($status, 0, 'the command line reads from all nodes over TLS') or diag $errors;
 
 my $former = $cluster->primary_of(0);
 $former->kill9;
@@ -75,9 +75,9 @@ my $mark  = $relay->log_mark;
 $cluster->move($shard, $other);
 my @ids = insert();
 $relay->wait_for_log(qr/certificate verify failed.*:$other->{announced}|$other->{announced}.*certificate verify failed/, from => $mark);
-is($other->execute('XLEN', "clairon:{$shard}:stream"), 2, 'nothing is written to a node whose certificate has another name');
+is($other->execute('XLEN', "clairon:{$shard}:stream"), 2, 'the relay writes nothing to a node whose certificate has another name');
 $cluster->move($shard, $home);
-check_delivered('after its shard has left that node', @ids);
+check_delivered('after its shard has moved to another node', @ids);
 is($cluster->stored, 24, 'each row is stored once');
 wait_confirmed($pg);
 pass('the slot advances');

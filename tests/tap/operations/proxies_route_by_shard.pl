@@ -1,5 +1,5 @@
-# Tests that nginx and HAProxy route users by the shard in the address, so that each relay reads only some of the shards of a
-# cluster, and that they send the users of a lost relay to another one.
+# Tests that nginx and HAProxy route users by the shard in the address, so that each relay reads only some shards of a
+# cluster, and that they route the users of a lost relay to another one.
 use strict;
 use warnings;
 
@@ -36,14 +36,14 @@ sub start_proxy
     return $proxy;
 }
 
-# docker/nginx.conf with the line that its comment and docker/OPERATIONS.md name.
+# docker/nginx.conf with the change that its comment and docker/OPERATIONS.md describe.
 sub start_nginx
 {
     my ($folder, %ports) = @_;
     my $conf = slurp_file(top() . '/docker/nginx.conf');
     is($conf =~ s/127\.0\.0\.1:(808[012])/127.0.0.1:$ports{$1}/g, 3, 'the configuration names two relays');
     my ($line) = $conf =~ /`(hash .*?;)`/;
-    is($conf =~ s/^    least_conn;$/    $line/m, 1, "and has the line that routes: $line");
+    is($conf =~ s/^    least_conn;$/    $line/m, 1, "the configuration has the line that routes: $line");
     return start_proxy('nginx', $folder,
         "daemon off;\npid $folder/nginx.pid;\nevents { worker_connections 512; }\nhttp {\naccess_log off;\n" .
         join('', map { "${_}_temp_path $folder/$_;\n" } qw(client_body proxy fastcgi uwsgi scgi)) . "$conf}\n",
@@ -56,7 +56,7 @@ sub start_haproxy
     my ($folder, %ports) = @_;
     my ($conf) = slurp_file(top() . '/docker/OPERATIONS.md') =~ /^```\n(defaults\n.*?)^```$/ms;
     is($conf =~ s/^(    server \S+ )10\.0\.0\.1([12]):8080/"${1}127.0.0.1:" . $ports{ 8080 + $2 }/gme, 2, 'the configuration names two relays');
-    is($conf =~ s/^    bind :8080$/    bind 127.0.0.1:$ports{8080}/m, 1, 'and an address of the proxy');
+    is($conf =~ s/^    bind :8080$/    bind 127.0.0.1:$ports{8080}/m, 1, 'the configuration has an address of the proxy');
     return start_proxy('haproxy', $folder, $conf, '/usr/sbin/haproxy', '-db', '-f', "$folder/haproxy.conf");
 }
 
@@ -91,14 +91,14 @@ sub check_routes
 
     for my $shard (@shards) { $connect->($_, "?shard=$shard") for @{ $users{$shard} }[ 0, 1 ] }
     is($followed->(), @relays + @shards, 'each shard of a user is read by one relay');
-    cmp_ok($_->metric('clairon_store_followed_shards'), '>', 1, 'each relay reads some') for @relays;
+    cmp_ok($_->metric('clairon_store_followed_shards'), '>', 1, 'each relay reads some shards') for @relays;
 
     is(Mojo::UserAgent->new->get("http://127.0.0.1:$port/metrics")->result->code, 404, 'internal paths are not forwarded');
 
     my ($one, $two) = @shards;
     $connect->($users{$one}[2], "?shard=$two");
     $connect->($users{$two}[2], '');
-    cmp_ok($followed->(), '<=', @relays + @shards + 2, 'with a wrong shard or none, a relay may read one more');
+    cmp_ok($followed->(), '<=', @relays + @shards + 2, 'with a wrong shard or none, a relay may read one more shard');
     $check_rows->('through the proxy');
 
     $relays[0]->kill9;

@@ -1,14 +1,14 @@
-# Tests that live lists of the client show only states of the table, never move backwards, and equal it at rest, with random
-# transactions and faults.
+# Tests that live lists of the client show only states of the table, never move backwards, and equal it at rest, with
+# random transactions and faults.
 #
 # Writers commit random transactions on a primary. Two relays share a store; each reads rows from the primary or from a
-# standby whose replay is paused and resumed. Clients use both relays, over WebSocket and server-sent events; one loads its
-# rows from primary, standby and relay in turn. Relays, store, both servers and connections are paused, killed and cut. From PostgreSQL 16 on the standby may also feed the
-# relays. Every second round has synchronous replication: then a primary shows commits long after relays have read them,
-# perhaps in another order.
+# standby whose replay is paused and resumed. Clients use both relays, over WebSocket and server-sent events; one loads
+# its rows from primary, standby and relay in turn. Relays, store, both servers and connections are paused, killed and
+# cut. With PostgreSQL 16 and later, the standby may also feed the relays. Every second round has synchronous
+# replication. Commits then become visible on the primary long after relays have read them, perhaps in another order.
 #
-# The long form has a random seed. To repeat a run: CLAIRON_LIVE_SEED=n; for longer ones: CLAIRON_LIVE_ROUNDS=n,
-# CLAIRON_LIVE_FAULTS=n per round.
+# The long form has a random seed. CLAIRON_LIVE_SEED=n repeats a run; CLAIRON_LIVE_ROUNDS=n and CLAIRON_LIVE_FAULTS=n
+# per round make it longer.
 use strict;
 use warnings;
 

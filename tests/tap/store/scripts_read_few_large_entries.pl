@@ -1,5 +1,5 @@
-# Tests that scripts which search a stream backwards read a limited number of bytes, a page at a time; only the search for
-# the start position reads as many entries as there are.
+# Tests that scripts that search a stream backwards read a limited number of bytes, page by page. Only the search for the
+# start position may read all entries.
 use strict;
 use warnings;
 
@@ -9,7 +9,7 @@ use Test::More;
 my $STREAM = 'c:{1}:stream';
 my $store  = Clairon::Test::store();
 
-# Replaces `redis` by a table that adds up the bytes that XREVRANGE returns, and keeps the most of one call.
+# Replaces `redis` with a table that sums the bytes that XREVRANGE returns, and stores the maximum of one call.
 my $METER = <<'LUA';
 local real, read, most = redis, 0, 0
 local redis = setmetatable({call = function(...)
@@ -24,7 +24,7 @@ local redis = setmetatable({call = function(...)
 end}, {__index = real})
 LUA
 
-# Returns the reply of the script, the kB that it read, and those of its largest page.
+# Returns the reply of the script, the kB that it read, and the kB of its largest page.
 sub run_script
 {
     my ($name, $keys, @args) = @_;
@@ -33,7 +33,7 @@ sub run_script
     return ($reply, map { int($_ / 1024) } @{ $store->execute('MGET', 'read', 'most') });
 }
 
-# A notification, then retries of earlier ones.
+# A notification, followed by retries of earlier notifications.
 sub fill
 {
     my ($count, $kb) = @_;
@@ -55,9 +55,9 @@ for my $name (sort keys %calls)
     my ($pages, @arguments) = @{ $calls{$name} };
     fill(150, 100);
     my (undef, $read, $most) = run_script($name, @arguments);
-    note "$name reads $read kB, $most kB at a time";
+    note "$name reads $read kB, $most kB per page";
     cmp_ok($read, '<=', ($pages + 2) * 256, "$name reads a limited number of bytes");
-    cmp_ok($most, '<=', 512, "$name reads few large entries at a time");
+    cmp_ok($most, '<=', 512, "$name reads few large entries per page");
     fill($pages * 16 - 1, 0);
     my ($reply) = run_script($name, @arguments);
     is(length $reply->[ $name eq 'hello' ? 5 : 3 ], 64, "$name finds a notification before many small entries");
@@ -65,8 +65,8 @@ for my $name (sort keys %calls)
 
 my $first = fill(1000, 20);
 my ($found, $read, $most) = run_script('start_position', [$STREAM], 'f' x 32, '+');
-note "start_position reads $read kB, $most kB at a time";
+note "start_position reads $read kB, $most kB per page";
 is($found, $first, 'the start position is found before many large entries');
-cmp_ok($most, '<=', 512, 'start_position reads few of them at a time');
+cmp_ok($most, '<=', 512, 'start_position reads few large entries per page');
 
 done_testing();

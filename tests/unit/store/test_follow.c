@@ -1,4 +1,4 @@
-/* test_follow.c: a shard that begins to be read is merged with shard 0, or after a timeout. */
+/* test_follow.c: a newly read shard is merged with shard 0, or after a timeout. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -40,7 +40,7 @@ add(struct reader *reader, unsigned shard, uint64_t of_lsn, const char *after)
     drop(reply);
 }
 
-/* Shard 1 is read since then: its newest entry follows an entry of shard 0, which was not read. */
+/* Shard 1 is read from now on: its newest entry follows an entry of shard 0 that was not read. */
 static void
 merge(struct reader *reader, int64_t since_us)
 {
@@ -91,7 +91,7 @@ test_merge_times_out(void **state)
     order_free(reader.order);
 }
 
-/* The missing entry was read, but waits for one of a third shard. */
+/* The missing entry was read, but waits for an entry of a third shard. */
 static void
 test_merge_lasts_as_long_as_the_wait_for_another_shard(void **state)
 {

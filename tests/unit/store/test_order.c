@@ -409,7 +409,9 @@ test_shard_that_left_is_not_awaited(void **state)
     order_free(order);
 }
 
-/* Another shard was emptied: what users of this one must not skip is still not stored. */
+/*
+ * Another shard was emptied; the entry that users of this shard must not skip is still not stored.
+ */
 static void
 test_shard_joins_after_a_restart(void **state)
 {
@@ -434,7 +436,7 @@ test_shard_joins_after_a_restart(void **state)
     }
 }
 
-/* The shard's newest entry follows one of shard 0 that was not read yet. */
+/* The shard's newest entry follows an entry of shard 0 that was not read yet. */
 static void
 test_shard_being_merged_after_a_restart(void **state)
 {

@@ -16,7 +16,7 @@ sub new
 sub new_key { return (qw(openssl req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes), '-keyout', $_[0]) }
 sub run { system(@_) == 0 or die "could not make a certificate\n"; return }
 
-# Paths of a new certificate (cert, key) and of the CA (ca), valid for two days. The names are like 'IP:127.0.0.1' and
+# Paths of a new certificate (cert, key) and of the CA (ca), valid for two days. Names have the form 'IP:127.0.0.1' or
 # 'DNS:localhost'.
 sub certificate
 {
@@ -33,7 +33,7 @@ sub certificate
     return \%paths;
 }
 
-# Directives of a store or sentinel that has this certificate and requires one of its clients and of other nodes: names and values.
+# Directives (names and values) for a store or sentinel that has this certificate and requires certificates of its clients and other nodes.
 sub directives
 {
     my ($paths, $port) = @_;

@@ -83,8 +83,8 @@ sub change_member
 sub change_table
 {
     my ($self) = @_;
-    return pick('ALTER TABLE tasks ADD COLUMN IF NOT EXISTS note text', 'ALTER TABLE tasks ADD COLUMN IF NOT EXISTS added int DEFAULT 7',
-        'ALTER TABLE tasks DROP COLUMN IF EXISTS note', 'ALTER TABLE tasks DROP COLUMN IF EXISTS added',
+    return pick('ALTER TABLE tasks ADD COLUMN IF NOT EXISTS remark text', 'ALTER TABLE tasks ADD COLUMN IF NOT EXISTS added int DEFAULT 7',
+        'ALTER TABLE tasks DROP COLUMN IF EXISTS remark', 'ALTER TABLE tasks DROP COLUMN IF EXISTS added',
         'ALTER TABLE tasks ALTER n TYPE ' . pick(qw(int bigint)), 'ALTER TABLE docs ALTER n TYPE ' . pick(qw(int bigint)));
 }
 
