@@ -39,7 +39,7 @@ static const char relay_usage[] =
     "  --check         check the settings, list all errors and exit: 0 valid, 2 invalid\n"
     "  --help SECTION  only the settings of feed, store, auth, gate, delivery, rows or relay\n"
     "\n"
-    "A setting comes from the first of these that has it: the argument --section.key=value, the\n"
+    "The first of these sources that sets a key is used: the argument --section.key=value, the\n"
     "environment variable CLAIRON_SECTION_KEY, the file, the default.\n"
     "\n";
 
@@ -50,8 +50,7 @@ struct relay_options {
 };
 
 /*
- * Runs the checks that need OpenSSL, and appends to `error`. A gate loads its files itself when it
- * starts.
+ * Runs the checks that need OpenSSL, and appends to `error`. A gate loads its files when it starts.
  */
 static enum rc
 check_gate(const struct config *config, char error[CONFIG_ERROR_MAX])
@@ -119,14 +118,15 @@ command_relay(int argc, char **argv)
     if (rc == RC_OK)
         code = run_with(&config, &parsed);
     else
-        code = cli_settings_error(RELAY, parsed.path, error); /* the error names its origin */
+        /* the error message names its origin */
+        code = cli_settings_error(RELAY, parsed.path, error);
     config_free(&config);
     return code;
 }
 
 /*
- * If a standard descriptor is closed, the next socket would get its number, and log lines would go
- * to that socket. So /dev/null is opened instead, with a mode that fails as before.
+ * If a standard descriptor is closed, the next socket would get its number and receive the log. So
+ * /dev/null is opened for it, in a mode in which reads or writes fail as before.
  */
 static void
 reserve_standard_descriptors(void)

@@ -1,4 +1,4 @@
-/* daemon.c: one process of the daemon: feed, hub and gate on one loop, from start to drain. */
+/* daemon.c: one process of the daemon, with feed, hub and gate on one loop, from start to drain. */
 #include "daemon/daemon.h"
 
 #include <ev.h>
@@ -17,7 +17,8 @@
 #include "rows/rows.h"
 #include "store/store.h"
 
-#define HEARTBEAT_US INT64_C(1000000) /* of a worker, checked by its supervisor */
+/* interval of a worker's heartbeat, which its supervisor checks */
+#define HEARTBEAT_US INT64_C(1000000)
 
 struct relay {
     struct config *config;
@@ -74,7 +75,7 @@ on_drained(void *ctx)
     ev_break(relay->loop, EVBREAK_ALL);
 }
 
-/* New connections are rejected or accepted by another process. */
+/* New connections are rejected, or another process accepts them. */
 static void
 stop_listening(struct relay *relay)
 {
@@ -87,7 +88,7 @@ stop_listening(struct relay *relay)
 
 /*
  * A worker drains when its supervisor sends SIGTERM. A terminal signals the whole process group, so
- * a worker receives the signal twice: only the SIGINT of its supervisor means an immediate stop.
+ * a worker receives two signals: only the supervisor's SIGINT means an immediate stop.
  */
 static bool
 is_second_stop(const struct relay *relay, int signal)
@@ -173,8 +174,8 @@ apply_push(struct relay *relay)
 }
 
 /*
- * The kill switch: SIGUSR1 turns push off, SIGUSR2 on. The order of two pending signals is unknown:
- * off is safe. A worker receives either one after *is_push_off has changed.
+ * The kill switch: SIGUSR1 turns push off, SIGUSR2 turns it on. The order of two pending signals is
+ * unknown: off is the safe choice. A worker receives either signal after *is_push_off has changed.
  */
 static void
 on_push(struct ev_loop *loop, ev_signal *signal, int events)
@@ -190,8 +191,9 @@ on_push(struct ev_loop *loop, ev_signal *signal, int events)
 }
 
 /*
- * POST /v1/push reaches one worker but applies to all of them, so the supervisor signals all. If
- * the supervisor died, the process that adopted this worker must not receive the signal.
+ * POST /v1/push reaches one worker but applies to all workers, so the supervisor signals all of
+ * them. If the supervisor has died, the process that adopted this worker must not receive the
+ * signal.
  */
 static void
 request_push_switch(void *ctx, bool on)
@@ -259,8 +261,8 @@ start_heartbeat(struct relay *relay)
 }
 
 /*
- * Each client uses a descriptor, so the limit is raised to the number needed, if the system allows
- * it. Not further: a container may allow 10^9 (gate/net/lws_workarounds.h).
+ * Each client uses a descriptor, so the limit is raised to the required number, if the system
+ * allows this. No further: a container may allow 10^9 (gate/net/lws_workarounds.h).
  */
 static void
 set_descriptor_limit(const struct config *config)
@@ -328,7 +330,7 @@ close_modules(struct relay *relay)
     hub_free(relay->hub);
 }
 
-/* A signal after everything is closed must not change the exit code. */
+/* Once everything is closed, a signal must not change the exit code. */
 static void
 block_signals(void)
 {

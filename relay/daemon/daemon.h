@@ -10,24 +10,24 @@
 #include "base/stats.h"
 #include "gate/gate.h"
 
-#define RELAY_EXIT_FAILED 1            /* the process could not serve clients at all */
+#define RELAY_EXIT_FAILED 1            /* the process could never serve clients */
 #define RELAY_EXIT_REJECTED 3          /* the store belongs to another database or slot */
 #define RELAY_SIGNAL_SWITCHED SIGRTMIN /* worker to supervisor: *is_push_off has changed */
 
 /*
- * Runs one process until SIGTERM or SIGINT has drained it. Owns the sockets; there are none
- * without a role or setting that listens. supervisor: the parent of several workers, which sends
+ * Runs one process until SIGTERM or SIGINT has drained it. Takes ownership of the sockets, which
+ * are absent if no role or setting listens. supervisor: the parent of several workers, which sends
  * SIGINT for an immediate stop; 0: none. *is_push_off is the requested state of the kill switch,
- * shared by supervisor and workers. Signals may be blocked by the caller; this unblocks them.
- * Returns the exit code.
+ * which supervisor and workers share. The caller may have blocked signals; this function unblocks
+ * them. Returns the exit code.
  */
 int relay_run(struct config *config, struct stats *stats, struct gate_sockets sockets,
               pid_t supervisor, bool *is_push_off);
 
 /*
- * Runs config->gate.workers processes that share the listening socket; the first runs the feed. A
- * worker that dies is restarted. If a worker fails at its first start, or the store belongs to
- * another database, all are stopped. Returns the exit code after all have exited.
+ * Runs config->gate.workers processes that share the listening socket; the first one runs the feed.
+ * A worker that dies is restarted. If a worker fails at its first start, or the store belongs to
+ * another database, all workers are stopped. Returns the exit code after all have exited.
  */
 int workers_run(struct config *config);
 

@@ -20,14 +20,14 @@
 
 struct worker {
     pid_t pid;        /* 0: not running */
-    int64_t start_us; /* when to start it; monotonic */
-    bool is_restart;  /* an earlier process of this worker has exited */
+    int64_t start_us; /* time of the next start; monotonic */
+    bool is_restart;  /* not the first process of this worker */
     struct stats *stats;
 };
 
-/* In memory that the supervisor and its workers share. */
+/* Memory that the supervisor and its workers share. */
 struct shared {
-    bool is_push_off; /* the requested state; workers are signalled after a change */
+    bool is_push_off; /* the requested state; workers are signaled after a change */
     struct stats stats[CONFIG_WORKERS_MAX];
 };
 
@@ -50,13 +50,13 @@ run_worker(const struct workers *workers, const struct worker *worker)
 {
     struct config config = *workers->config;
 
-    /* The worker also drains if its supervisor is killed. */
+    /* Makes the worker also drain if its supervisor is killed. */
     if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != workers->supervisor)
         return RELAY_EXIT_FAILED;
     service_detach();
     stats_reset_gauges(worker->stats);
     worker->stats->is_dead = false;
-    /* One slot has one reader. */
+    /* Only the first worker reads the slot. */
     if (worker != &workers->each[0])
         config.relay.roles &= ~(unsigned)CONFIG_ROLE_FEED;
     return relay_run(&config, worker->stats, workers->sockets, workers->supervisor,
@@ -126,7 +126,8 @@ on_ended(struct workers *workers, struct worker *worker, int status)
     } else if (has_failed && !was_restart) {
         log_error("workers", "worker failed to start, stopping all", LOG_INT("pid", pid));
         stop(workers, RELAY_EXIT_FAILED);
-    } else if (has_failed) { /* such as while a certificate is replaced: other workers serve */
+        /* for example while a certificate is replaced: the other workers serve clients */
+    } else if (has_failed) {
         log_error("workers", "worker failed to start, starting another", LOG_INT("pid", pid));
     } else if (WIFSIGNALED(status)) {
         log_error("workers", "worker was killed, starting another", LOG_INT("pid", pid),
@@ -157,7 +158,7 @@ any_is_running(const struct workers *workers)
     return false;
 }
 
-/* For workers started later. Running workers reload and log by themselves. */
+/* For workers that are started later. Running workers reload and log separately. */
 static void
 reload_key_for_new_workers(const struct workers *workers)
 {
@@ -166,7 +167,10 @@ reload_key_for_new_workers(const struct workers *workers)
     (void)config_reload_key(workers->config, error);
 }
 
-/* Pending signals are delivered by number, not in order. With both pending, off is safe. */
+/*
+ * Pending signals are delivered in order of their numbers. If both are pending, off is the safe
+ * choice.
+ */
 static void
 signal_push_switch(struct workers *workers, int signal)
 {
@@ -200,13 +204,13 @@ forward(struct workers *workers, int signal)
 
 /*
  * With a watchdog, kills a worker whose loop is stuck; it is then restarted. After a suspension of
- * the supervisor, the heartbeats are reset first.
+ * the supervisor, all heartbeats are reset first.
  */
 static void
 feed_watchdog(struct workers *workers)
 {
     int64_t now_us = clock_monotonic_us();
-    /* The whole machine or container was paused, workers included. */
+    /* The whole machine or container was paused, including the workers. */
     bool was_suspended = now_us - workers->checked_us > STALL_US;
 
     workers->checked_us = now_us;
@@ -295,8 +299,8 @@ run_several(struct config *config, struct gate_sockets sockets)
 }
 
 /*
- * Blocks signals that would kill the process before their handlers exist. An ignored SIGCHLD is
- * inherited from the parent; waitpid would then find no child.
+ * Blocks signals that would kill the process before their handlers exist. If the parent ignored
+ * SIGCHLD, this is inherited, and waitpid would not find a child.
  */
 static void
 prepare_signals(void)

@@ -216,7 +216,7 @@ set_epoch(struct hub *hub)
                   LOG_TEXT("old_epoch", hub->epoch), LOG_TEXT("epoch", store_epoch(hub->store)));
     snprintf(hub->epoch, sizeof(hub->epoch), "%s", store_epoch(hub->store));
     replay_buffer_reset(&hub->replay_buffer, head);
-    recent_xids_forget_ids(&hub->recent_xids);
+    recent_xids_clear_ids(&hub->recent_xids);
     for (unsigned shard = 0; shard < hub->shards; shard++)
         add_earlier_xids(hub, store_newest_transactions(hub->store, shard));
     memcpy(hub->newest, head, hub->shards * sizeof(*head));

@@ -1,4 +1,4 @@
-/* known_rules.c: the audiences of live rules, learned from results. */
+/* known_rules.c: the audiences of live rules, taken from earlier results. */
 #include "rows/known_rules.h"
 
 #include <stdlib.h>
@@ -24,7 +24,7 @@ known_rule_find(const struct known_rule *rules, const char *key, size_t len)
 }
 
 bool
-known_rule_learn(struct known_rule **rules, const char *key, const char *audience)
+known_rule_set(struct known_rule **rules, const char *key, const char *audience)
 {
     size_t len = known_rule_len(key);
     struct known_rule *rule = known_rule_find(*rules, key, len);
@@ -32,7 +32,7 @@ known_rule_learn(struct known_rule **rules, const char *key, const char *audienc
     if (rule != NULL && strcmp(rule->audience, audience) == 0)
         return false;
     if (rule != NULL)
-        known_rule_forget(rules, rule);
+        known_rule_remove(rules, rule);
     if (HASH_COUNT(*rules) >= KNOWN_RULES_MAX)
         known_rules_free(rules);
     rule = memory_new(sizeof(*rule) + len);
@@ -44,7 +44,7 @@ known_rule_learn(struct known_rule **rules, const char *key, const char *audienc
 }
 
 void
-known_rule_forget(struct known_rule **rules, struct known_rule *rule)
+known_rule_remove(struct known_rule **rules, struct known_rule *rule)
 {
     HASH_DEL(*rules, rule);
     free(rule->audience);
@@ -55,5 +55,5 @@ void
 known_rules_free(struct known_rule **rules)
 {
     while (*rules != NULL)
-        known_rule_forget(rules, *rules);
+        known_rule_remove(rules, *rules);
 }

@@ -1,4 +1,4 @@
-/* known_rules.h: the audiences of live rules, learned from results. */
+/* known_rules.h: the audiences of live rules, taken from earlier results. */
 #ifndef CLAIRON_ROWS_KNOWN_RULES_H
 #define CLAIRON_ROWS_KNOWN_RULES_H
 
@@ -9,24 +9,24 @@
 
 #define KNOWN_RULES_MAX 1024
 
-/* A set of them is a uthash, NULL at first. */
+/* A set of known rules is a uthash, which is initially NULL. */
 struct known_rule {
     UT_hash_handle hh;
     char *audience;
     size_t key_len;
-    char key[]; /* source, zero, name, zero */
+    char key[]; /* source, zero byte, name, zero byte */
 };
 
-/* The length of such a key at the start of a longer one. */
+/* Returns the length of this key at the start of a longer one. */
 size_t known_rule_len(const char *key);
 
-/* NULL: unknown. */
+/* NULL: the rule is unknown. */
 struct known_rule *known_rule_find(const struct known_rule *rules, const char *key, size_t len);
 
-/* `key` starts with the rule's. True if the audience is new or has changed. */
-bool known_rule_learn(struct known_rule **rules, const char *key, const char *audience);
+/* `key` starts with the rule's key. True if the audience is new or has changed. */
+bool known_rule_set(struct known_rule **rules, const char *key, const char *audience);
 
-void known_rule_forget(struct known_rule **rules, struct known_rule *rule);
+void known_rule_remove(struct known_rule **rules, struct known_rule *rule);
 void known_rules_free(struct known_rule **rules);
 
 #endif

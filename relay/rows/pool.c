@@ -1,4 +1,4 @@
-/* pool.c: runs queries for rows on a few connections, without blocking the loop. */
+/* pool.c: runs queries for rows over a few connections, without blocking the loop. */
 #include "rows/pool.h"
 
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 #define RETRY_CAP_MS 10000
 #define IDLE_US (60 * SECOND_US)
 #define OPENING_US (10 * SECOND_US)
-#define TIMEOUT_GRACE_US (1 * SECOND_US) /* for the server to end a query by itself */
+#define TIMEOUT_GRACE_US (1 * SECOND_US) /* extra time in which the server can cancel a query */
 #define SETUP_MAX 512
 
 static const char QUERY[] =
@@ -55,7 +55,7 @@ detach_query(struct rows_connection *connection, enum rows_connection_state next
     return query;
 }
 
-/* The query ended with connection->status. */
+/* The query has ended with connection->status. */
 static void
 finish_query(struct rows_connection *connection)
 {
@@ -68,7 +68,7 @@ finish_query(struct rows_connection *connection)
     stats_time(pool->stats, TIME_ROWS, elapsed_us);
     rows_queue_measure(pool->queue, elapsed_us);
     if (status == ROWS_OK && !result->has_header)
-        status = ROWS_DENIED; /* no result: see sql/rows.sql */
+        status = ROWS_DENIED; /* no header in the result (sql/rows.sql) */
     if (status == ROWS_OK)
         rows_queue_complete(pool->queue, query, result, clock_monotonic_us());
     else
@@ -97,8 +97,8 @@ end_stuck_query(struct rows_connection *connection, enum rows_connection_state n
 {
     int64_t stuck_us = clock_monotonic_us() - connection->since_us;
 
-    log_info("rows", "a query that PostgreSQL did not end in time has ended",
-             LOG_TEXT("source", connection->query->key), LOG_INT("after_ms", stuck_us / 1000));
+    log_info("rows", "an overdue query has ended", LOG_TEXT("source", connection->query->key),
+             LOG_INT("after_ms", stuck_us / 1000));
     rows_queue_release(connection->pool->queue, connection->query);
     connection->query = NULL;
     set_state(connection, next);
@@ -107,7 +107,7 @@ end_stuck_query(struct rows_connection *connection, enum rows_connection_state n
 
 /* ---- results */
 
-/* NULL: none. Both may be NULL. */
+/* Returns the SQLSTATE; NULL: none. Both arguments may be NULL. */
 static const char *
 hint_of(const char *sqlstate, const char *error)
 {
@@ -154,7 +154,7 @@ on_query_error(struct rows_connection *connection, const PGresult *result)
     connection->status = rows_status_of(sqlstate);
     if (connection->status == ROWS_DENIED)
         log_debug("rows", "request rejected", LOG_TEXT("error", error));
-    else if (connection->status != ROWS_LOST) /* that is reported with the connection */
+    else if (connection->status != ROWS_LOST) /* that error is reported with the connection */
         warn(connection, "could not read rows", sqlstate, error);
 }
 
@@ -220,8 +220,8 @@ run_query(struct rows_connection *connection, struct rows_query *query)
 /* ---- connections */
 
 /*
- * The server checks the connection each second, so a relay that ends leaves no queries. The session
- * is read-only.
+ * The server checks the connection every second, so that no query outlives the relay for long. The
+ * session is read-only.
  */
 static const char *
 session_setup(void *ctx, const PGconn *conn)
@@ -246,7 +246,7 @@ on_session_ready(void *ctx)
     rows_pool_run_soon(connection->pool);
 }
 
-/* The connections of a server that restarts are lost at the same time: one delay for all. */
+/* When a server restarts, all connections are lost simultaneously: one backoff applies to all. */
 static void
 delay_retry(struct rows_pool *pool, const char *what, const char *error)
 {
@@ -261,7 +261,7 @@ delay_retry(struct rows_pool *pool, const char *what, const char *error)
              LOG_TEXT("hint", hint_of(NULL, error)));
 }
 
-/* Also called within run_query and open_connection. */
+/* May be called during run_query and open_connection. */
 static void
 on_session_lost(void *ctx, const char *message)
 {
@@ -270,7 +270,8 @@ on_session_lost(void *ctx, const char *message)
     struct rows_result *result;
     struct rows_query *query;
 
-    if (was == ROWS_CONNECTION_IDLE) { /* a restarted server, or idle_session_timeout of a proxy */
+    /* the server restarted, or a proxy has an idle_session_timeout */
+    if (was == ROWS_CONNECTION_IDLE) {
         set_state(connection, ROWS_CONNECTION_CLOSED);
         log_debug("rows", "server closed an idle connection", LOG_TEXT("error", message));
         return;
@@ -439,7 +440,7 @@ rows_pool_close(struct rows_pool *pool)
 
         postgres_session_free(&connection->session);
         if (connection->query != NULL)
-            rows_queue_release(pool->queue, connection->query); /* it has no requests */
+            rows_queue_release(pool->queue, connection->query); /* a query without requests */
         rows_result_unref(connection->result);
     }
     free(pool->connections);

@@ -1,4 +1,4 @@
-/* query_key.c: names the rows that a request wants. */
+/* query_key.c: builds the key of the rows that a request asks for. */
 #include "rows/query_key.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "wire/audience.h"
 
 #define KEY_MAX 65536
-#define GROUPS_MAX 32768 /* a client with longer groups shares no results */
+#define GROUPS_MAX 32768 /* a client with longer groups does not share results */
 
 static enum rc
 add_text(struct buffer *out, const char *text)
@@ -15,10 +15,10 @@ add_text(struct buffer *out, const char *text)
     return buffer_add(out, text, strlen(text) + 1);
 }
 
-/* Follows the rule in a key that groups select. */
+/* Follows the rule in a key whose rows are selected by groups. */
 #define GROUPS_MARK "groups"
 
-/* The groups that select the rows. RC_AGAIN, RC_LIMIT: the key has to name the user. */
+/* Adds the groups that select the rows. RC_AGAIN, RC_LIMIT: the key must name the user. */
 static enum rc
 add_groups(const struct rows_events *events, void *ctx, const char *audience, struct buffer *out)
 {
@@ -77,7 +77,7 @@ query_key_new(const struct rows_wanted *wanted, const struct rows_events *events
 
     buffer_init(&key.text, KEY_MAX);
     if (make_key(wanted, events, ctx, rules, &key) != RC_OK)
-        abort(); /* the texts of a token are far shorter */
+        abort(); /* the strings of a token are far shorter */
     return key;
 }
 

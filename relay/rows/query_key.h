@@ -1,4 +1,7 @@
-/* query_key.h: names the rows that a request wants. Requests with equal keys may share a query. */
+/*
+ * query_key.h: builds the key of the rows that a request asks for. Requests with equal keys may
+ * share a query.
+ */
 #ifndef CLAIRON_ROWS_QUERY_KEY_H
 #define CLAIRON_ROWS_QUERY_KEY_H
 
@@ -6,18 +9,18 @@
 #include "rows/request.h"
 
 struct query_key {
-    struct buffer text; /* the source, the rule, and everything that selects the rows */
+    struct buffer text; /* the source, the rule, and all values that select the rows */
     bool is_known;      /* the audience of the rule is known */
-    bool is_of_user;    /* it names a user and the groups of its token */
+    bool is_of_user;    /* the key names a user and the groups of the token */
 };
 
-/* The caller frees its text. */
+/* The caller frees `text`. */
 struct query_key query_key_new(const struct rows_wanted *wanted, const struct rows_events *events,
                                void *ctx, const struct known_rule *rules);
 
 /*
- * The query read its requester's groups from the database, which may be ahead of this relay. Then
- * the rows may be of a group that the other requests with this key do not have: false.
+ * The query read the groups of its requester from the database, which may be ahead of this relay.
+ * False: the rows may be of a group that other requests with this key do not have.
  */
 bool query_key_has_groups(const char *key, size_t len, const struct rows_header *header);
 

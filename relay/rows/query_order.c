@@ -1,4 +1,4 @@
-/* query_order.c: which of the waiting queries runs next. */
+/* query_order.c: selects the waiting query that runs next. */
 #include "rows/query_order.h"
 
 #include <string.h>
@@ -19,7 +19,9 @@ has_same_key(const struct rows_query *a, const struct rows_query *b)
     return a->key_len == b->key_len && memcmp(a->key, b->key, a->key_len) == 0;
 }
 
-/* The result of a rule's first query reveals its audience, after which requests may share one. */
+/*
+ * The result of a rule's first query contains its audience; after that, requests may share a query.
+ */
 static bool
 waits_for(const struct rows_query *query, const struct rows_query *running)
 {
@@ -55,7 +57,7 @@ query_order_is_stuck(const struct rows_queue *queue, const char *source)
     return false;
 }
 
-/* Queries of one table that all get stuck leave a connection to the others. */
+/* If all queries of one table get stuck, a connection remains for the other tables. */
 static bool
 source_may_run(const struct rows_queue *queue, const char *source)
 {

@@ -15,7 +15,7 @@
 
 #define REPEAT_FIRST_US 50000
 #define REPEAT_MAX_US 800000
-#define MEAN_WEIGHT 8 /* a query moves the mean by an eighth */
+#define MEAN_WEIGHT 8 /* a query changes the mean by an eighth of the difference */
 #define AFTER_MIN_MS 1000
 #define AFTER_MAX_MS 30000
 
@@ -71,7 +71,7 @@ new_query(struct rows_request *request, const struct query_key *key)
     return query;
 }
 
-/* Removes it from its user's list. The caller sets the new state. */
+/* Removes the query from its user's list. The caller sets the new state. */
 static void
 remove_waiting(struct rows_queue *queue, struct rows_query *query)
 {
@@ -219,12 +219,12 @@ leave_query(struct rows_request *request)
 static void
 set_aside(struct rows_request *request, struct rows_query *aside)
 {
-    leave_query(request); /* the last one frees its query */
+    leave_query(request); /* after the last request the query is freed */
     request->query = aside;
     DL_APPEND(aside->requests, request);
 }
 
-/* The audience is known now: rebuilds the keys of the rule's waiting requests. */
+/* The audience has become known: rebuilds the keys of the rule's waiting requests. */
 static void
 renew_keys(struct rows_queue *queue, const struct rows_query *of_rule)
 {
@@ -245,7 +245,7 @@ renew_keys(struct rows_queue *queue, const struct rows_query *of_rule)
     }
 }
 
-/* Requests of one user that share a result hold it once. */
+/* Requests of one user that share a result count its size once. */
 static size_t
 bytes_for_user(const struct rows_request *request)
 {
@@ -277,7 +277,7 @@ release_result(struct rows_request *request)
     rows_result_unref(request->result);
 }
 
-/* The callback may end this request, and any other one. */
+/* The callback may end this request or any other one. */
 static void
 fail(struct rows_request *request, enum rows_status status)
 {
@@ -287,7 +287,7 @@ fail(struct rows_request *request, enum rows_status status)
     request->events->done(request->ctx, status, NULL, rows_queue_after_ms(queue, status));
 }
 
-/* The callback may end this request, and any other one. */
+/* The callback may end this request or any other one. */
 static void
 succeed(struct rows_request *request, struct rows_result *result)
 {
@@ -317,7 +317,7 @@ count_stuck(struct rows_queue *queue)
     stats_set(queue->stats, STAT_ROWS_STUCK, count);
 }
 
-/* True if the request may receive this result, though another request ran the query. */
+/* True if the request may receive this result, although another request ran the query. */
 static bool
 shares(const struct rows_request *request, const struct rows_query *query)
 {
@@ -347,7 +347,7 @@ rows_queue_complete(struct rows_queue *queue, struct rows_query *query, struct r
     struct rows_request *request;
 
     end_query(queue, query);
-    if (known_rule_learn(&queue->rules, query->key, result->header.audience))
+    if (known_rule_set(&queue->rules, query->key, result->header.audience))
         renew_keys(queue, query);
     while ((request = query->requests) != NULL) {
         bool may_have =
@@ -375,7 +375,8 @@ rows_queue_fail(struct rows_queue *queue, struct rows_query *query, enum rows_st
     struct rows_request *request;
 
     if (status == ROWS_DENIED && rule != NULL)
-        known_rule_forget(&queue->rules, rule); /* it may have another audience now, or none */
+        /* the rule may have another audience now, or no longer exist */
+        known_rule_remove(&queue->rules, rule);
     end_query(queue, query);
     while ((request = query->requests) != NULL) {
         bool has_same_error = status != ROWS_DENIED || query->is_of_user || request == requester;
@@ -487,7 +488,7 @@ rows_queue_measure(struct rows_queue *queue, int64_t elapsed_us)
     queue->mean_us += (elapsed_us - queue->mean_us) / MEAN_WEIGHT;
 }
 
-/* Spread, so that clients do not retry at the same time. */
+/* Randomized, so that clients do not retry simultaneously. */
 int64_t
 rows_queue_after_ms(const struct rows_queue *queue, enum rows_status status)
 {

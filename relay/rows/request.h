@@ -11,37 +11,37 @@
 
 struct rows_request;
 
-/* The user and its groups come from a token, never from the request. */
+/* The user and the user's groups come from a token, never from the request. */
 struct rows_wanted {
     const char *source; /* table, or schema.table outside public */
     const char *rule;
     const char *user;
-    const char *groups; /* of the token, as a JSON object of arrays */
+    const char *groups; /* groups of the token, as a JSON object of arrays */
 };
 
-/* The client's part. No callback may begin or end another request, except `done`. */
+/* Callbacks of a request. Only `done` may start or end another request. */
 struct rows_events {
     /*
-     * Adds the client's memberships in the groups of this audience, in a canonical form: clients
-     * with equal texts are addressed by the same rows. RC_AGAIN: unknown, the result is not shared.
+     * Adds the client's memberships in the groups of this audience, in a canonical form: the same
+     * rows address clients with equal strings. RC_AGAIN: unknown, so the result is not shared.
      */
     enum rc (*add_groups)(void *ctx, const char *audience, struct buffer *out);
-    /* True if the snapshot contains all changes that the client was notified of. */
+    /* True if the snapshot contains all changes of which the client was notified. */
     bool (*accepts)(void *ctx, const struct snapshot *snapshot);
     /*
-     * Called once, from the loop. ROWS_OK: `result` lives until rows_request_end. Otherwise it is
-     * NULL; after_ms is the delay before the client asks again, if the error is retryable.
+     * Called once, from the loop. ROWS_OK: `result` is valid until rows_request_end. Otherwise it
+     * is NULL; if the error is retryable, the client retries after after_ms.
      */
     void (*done)(void *ctx, enum rows_status status, const struct rows_result *result,
                  int64_t after_ms);
 };
 
-/* Counts the client's copy of its result with the results in memory, until rows_request_end. */
+/* Counts the client's copy of its result as result memory, until rows_request_end. */
 void rows_request_hold(struct rows_request *request, size_t bytes);
 
 /*
- * Ends and frees a request: cancels it before `done`, and releases its result afterwards. A request
- * counts for its user until then.
+ * Ends and frees a request. Before `done` this cancels it; afterwards it releases the result. Until
+ * then the request counts towards its user's limit.
  */
 void rows_request_end(struct rows_request *request);
 

@@ -1,4 +1,4 @@
-/* request_state.h: the state of a request, for the files of the queue. */
+/* request_state.h: the state of a request, shared by the files of the queue. */
 #ifndef CLAIRON_ROWS_REQUEST_STATE_H
 #define CLAIRON_ROWS_REQUEST_STATE_H
 
@@ -7,17 +7,17 @@
 struct rows_request {
     struct rows_queue *queue;
     struct rows_user *user;
-    struct rows_query *query;  /* NULL once it is done */
-    struct rows_request *prev; /* of its query; with a result, of its user */
+    struct rows_query *query;  /* NULL after completion */
+    struct rows_request *prev; /* links of its query's list; with a result, of its user's list */
     struct rows_request *next;
-    struct rows_wanted wanted; /* owns source, rule and groups; the user's name is that of `user` */
+    struct rows_wanted wanted; /* owns source, rule and groups; the user's name belongs to `user` */
     const struct rows_events *events;
     void *ctx;
-    struct rows_result *result; /* a reference, once it is done */
-    size_t copied_bytes;        /* counted with the results in memory */
-    int64_t deadline_us;        /* for the start of its query */
+    struct rows_result *result; /* a reference, set at completion */
+    size_t copied_bytes;        /* counted as result memory */
+    int64_t deadline_us;        /* time limit for the start of its query */
     int64_t not_before_us;
-    int64_t delay_us; /* before the next query, if a snapshot was too old */
+    int64_t delay_us; /* delay before the next query, if a snapshot was too old */
     bool was_lost;
 };
 

@@ -7,7 +7,7 @@
 
 #include "base/memory.h"
 
-#define FIRST_ROOM 64 /* rows */
+#define FIRST_ROOM 64 /* initial number of rows */
 
 static const char PAGE_TAIL[] = "],\"more\":false}";
 
@@ -62,7 +62,7 @@ grow_ends(struct rows_result *result)
     result->room = room;
 }
 
-/* As clairon.live_rows() counts them: without the commas, of which there is one for each row. */
+/* Counts as clairon.live_rows() does: without the comma after each row. */
 static size_t
 row_bytes(const struct rows_result *result)
 {
@@ -102,7 +102,7 @@ start_of(const struct rows_result *result, size_t row)
     return row > 0 ? result->ends[row - 1] + 1 : 0;
 }
 
-/* The end of the page that starts at `first`: as many rows as fit, at least one. */
+/* Returns the end of the page that starts at `first`: as many rows as fit, at least one. */
 static size_t
 end_of_page(const struct rows_result *result, size_t first, size_t room)
 {

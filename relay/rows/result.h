@@ -10,48 +10,48 @@
 #include "base/rc.h"
 #include "wire/rows_header.h"
 
-#define ROWS_PAGE_MAX (256 * 1024) /* bytes of a page; a longer row has a page of its own */
+#define ROWS_PAGE_MAX (256 * 1024) /* maximum bytes of a page; a longer row is a separate page */
 
 /*
- * Reference-counted; immutable once it is complete. The texts of the rows are JSON as the server
- * returned it, and are copied as they are.
+ * Reference-counted; immutable once it is complete. The rows are JSON strings that are copied
+ * unchanged from the server.
  */
 struct rows_result {
     unsigned refs;
     bool has_header;
     struct rows_header header;
     struct buffer rows; /* each row followed by a comma */
-    size_t *ends;       /* where each row ends in `rows`, before its comma */
+    size_t *ends;       /* end of each row in `rows`, before its comma */
     size_t count;
-    size_t room; /* of ends[] */
+    size_t room; /* capacity of ends[] */
     size_t max_rows;
-    size_t max_bytes;   /* of rows, without commas */
-    size_t bytes;       /* in memory, of rows[] and ends[] */
-    size_t *held_bytes; /* total of all results in memory; not owned */
+    size_t max_bytes;   /* maximum bytes of rows, without commas */
+    size_t bytes;       /* memory of rows[] and ends[] */
+    size_t *held_bytes; /* total memory of all results; not owned */
 };
 
 /*
  * The caller owns one reference. Limits: max_rows, and max_bytes of JSON without the commas between
- * rows. The header counts for neither.
+ * rows. The header is not counted.
  */
 struct rows_result *rows_result_new(size_t max_rows, size_t max_bytes, size_t *held_bytes);
 struct rows_result *rows_result_ref(struct rows_result *result);
 void rows_result_unref(struct rows_result *result); /* accepts NULL */
 
 /*
- * Adds the next result of the query: the header, then rows. RC_LIMIT: too many rows or bytes.
- * RC_BAD: invalid header, or a text that is not one line.
+ * Adds the next result of the query: first the header, then rows. RC_LIMIT: too many rows or bytes.
+ * RC_BAD: invalid header, or a row that is not one line.
  */
 MUST_CHECK enum rc rows_result_add(struct rows_result *result, const char *text, size_t len);
 
 /*
- * Adds the page that begins with row `first` to `out`, as a frame `rows` without a line break.
- * *ret_next is the first row of the next page, or the number of rows after the last page.
+ * Adds the page that starts at row `first` to `out`, as a `rows` frame without a line break.
+ * *ret_next is the first row of the next page; after the last page it is the number of rows.
  */
 MUST_CHECK enum rc rows_result_write_page(const struct rows_result *result, size_t first,
                                           int64_t request_id, struct buffer *out, size_t *ret_next);
 
-/* Adds all rows, as the body of GET /v1/rows. */
+/* Adds all rows in the format of GET /v1/rows. */
 MUST_CHECK enum rc rows_result_write(const struct rows_result *result, struct buffer *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* status.c: maps server errors to statuses, and statuses to the errors of the protocol. */
+/* status.c: maps server errors to statuses, and statuses to protocol errors. */
 #include "rows/status.h"
 
 #include <stdio.h>
@@ -40,13 +40,13 @@ rows_error_text(enum rows_status status, const char *source, const char *rule,
     return buffer;
 }
 
-/* A whole SQLSTATE, or its class. */
+/* A complete SQLSTATE, or its class. */
 static const struct {
     const char *sqlstate;
     enum rows_status status;
 } STATUSES[] = {
     {"22021", ROWS_DENIED},    /* a name that the database's encoding cannot represent */
-    {"22P05", ROWS_DENIED},    /* the same */
+    {"22P05", ROWS_DENIED},    /* also such a name */
     {"54000", ROWS_TOO_MANY},  /* program_limit_exceeded */
     {"57014", ROWS_TIMED_OUT}, /* query_canceled */
     {"57", ROWS_LOST},         /* operator intervention: shutdown, restart */
@@ -60,7 +60,7 @@ enum rows_status
 rows_status_of(const char *sqlstate)
 {
     if (sqlstate == NULL)
-        return ROWS_LOST; /* libpq's own error */
+        return ROWS_LOST; /* an error of libpq itself */
     for (size_t i = 0; i < sizeof(STATUSES) / sizeof(STATUSES[0]); i++) {
         if (strncmp(sqlstate, STATUSES[i].sqlstate, strlen(STATUSES[i].sqlstate)) == 0)
             return STATUSES[i].status;

@@ -101,7 +101,7 @@ idempotency_cache_find(struct idempotency_cache *cache, const char *epoch, const
 }
 
 void
-idempotency_cache_forget(struct idempotency_cache *cache, const char *client, const char *key)
+idempotency_cache_remove(struct idempotency_cache *cache, const char *client, const char *key)
 {
     struct cache_client *found;
     struct known_key *known;
@@ -136,8 +136,8 @@ touch_client(struct idempotency_cache *cache, const char *name)
 }
 
 void
-idempotency_cache_keep(struct idempotency_cache *cache, const char *epoch, const char *client,
-                       const char *key, const char *digest, const char *id, int64_t now_us)
+idempotency_cache_add(struct idempotency_cache *cache, const char *epoch, const char *client,
+                      const char *key, const char *digest, const char *id, int64_t now_us)
 {
     struct cache_client *owner;
     struct known_key *known;

@@ -31,13 +31,13 @@ bool idempotency_cache_find(struct idempotency_cache *cache, const char *epoch, 
                             bool *ret_is_same, char ret_id[FRAME_UUID_TEXT + 1]);
 
 /* Removes a key whose notification the store has lost. */
-void idempotency_cache_forget(struct idempotency_cache *cache, const char *client, const char *key);
+void idempotency_cache_remove(struct idempotency_cache *cache, const char *client, const char *key);
 
 /*
  * Adds a key that the store has had since `now_us` or earlier. Copies the strings; ignores a digest
  * or id that exceeds its limit.
  */
-void idempotency_cache_keep(struct idempotency_cache *cache, const char *epoch, const char *client,
-                            const char *key, const char *digest, const char *id, int64_t now_us);
+void idempotency_cache_add(struct idempotency_cache *cache, const char *epoch, const char *client,
+                           const char *key, const char *digest, const char *id, int64_t now_us);
 
 #endif

@@ -120,9 +120,8 @@ cache_key(const struct gate_publish_pending *pending, enum store_publish outcome
     struct gate *gate = pending->gate;
 
     if (gate != NULL && pending->key != NULL && outcome == STORE_PUBLISHED)
-        idempotency_cache_keep(gate->publisher->idempotency_cache,
-                               store_epoch(hub_store(gate->hub)), pending->user, pending->key,
-                               pending->digest, id, pending->since_us);
+        idempotency_cache_add(gate->publisher->idempotency_cache, store_epoch(hub_store(gate->hub)),
+                              pending->user, pending->key, pending->digest, id, pending->since_us);
 }
 
 /* Logs the trace id with the notification's id, which other log messages contain. */

@@ -58,7 +58,7 @@ static void
 forget_key(const struct gate_publish_sync *syncing)
 {
     if (syncing->gate != NULL && syncing->key != NULL)
-        idempotency_cache_forget(syncing->gate->publisher->idempotency_cache, syncing->user,
+        idempotency_cache_remove(syncing->gate->publisher->idempotency_cache, syncing->user,
                                  syncing->key);
 }
 

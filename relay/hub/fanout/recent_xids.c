@@ -148,7 +148,7 @@ recent_xids_are_in(const struct recent_xids *recent, struct cursor cursor, unsig
 }
 
 void
-recent_xids_forget_ids(struct recent_xids *recent)
+recent_xids_clear_ids(struct recent_xids *recent)
 {
     for (unsigned at = 0; at < recent->count; at++) {
         struct recent_xid *item = nth(recent, at);

@@ -65,7 +65,7 @@ bool recent_xids_are_in(const struct recent_xids *recent, struct cursor cursor, 
                         const struct snapshot *snapshot, int64_t now_us);
 
 /* In a new epoch the ids are invalid: all cursors are past these notifications. */
-void recent_xids_forget_ids(struct recent_xids *recent);
+void recent_xids_clear_ids(struct recent_xids *recent);
 
 void recent_xids_free(struct recent_xids *recent);
 

@@ -30,7 +30,7 @@ test_repeated_key_returns_the_id(void **state)
 
     (void)state;
     assert_false(find(cache, "ann", "k", "d", 0));
-    idempotency_cache_keep(cache, "e1", "ann", "k", "d", ID, 0);
+    idempotency_cache_add(cache, "e1", "ann", "k", "d", ID, 0);
     assert_true(find(cache, "ann", "k", "d", RETENTION_US));
     assert_true(is_same);
     assert_string_equal(id, ID);
@@ -47,10 +47,10 @@ test_entries_expire_by_age_and_epoch(void **state)
     struct idempotency_cache *cache = idempotency_cache_new();
 
     (void)state;
-    idempotency_cache_keep(cache, "e1", "ann", "k", "d", ID, 0);
+    idempotency_cache_add(cache, "e1", "ann", "k", "d", ID, 0);
     assert_false(find(cache, "ann", "k", "d", RETENTION_US + 1));
-    idempotency_cache_keep(cache, "e1", "ann", "k", "d2", ID,
-                           50); /* the store has accepted the key again */
+    idempotency_cache_add(cache, "e1", "ann", "k", "d2", ID,
+                          50); /* the store has accepted the key again */
     assert_true(find(cache, "ann", "k", "d2", RETENTION_US + 1));
     assert_false(
         idempotency_cache_find(cache, "e2", "ann", "k", "d2", 51, RETENTION_US, &is_same, id));
@@ -67,7 +67,7 @@ test_oldest_key_is_evicted(void **state)
     (void)state;
     for (int i = 0; i <= IDEMPOTENCY_KEYS_PER_CLIENT; i++) {
         snprintf(key, sizeof(key), "k%d", i);
-        idempotency_cache_keep(cache, "e1", "ann", key, "d", ID, i);
+        idempotency_cache_add(cache, "e1", "ann", key, "d", ID, i);
     }
     assert_false(find(cache, "ann", "k0", "d", 0));
     for (int i = 1; i <= IDEMPOTENCY_KEYS_PER_CLIENT; i++) {
@@ -86,11 +86,11 @@ test_least_recent_client_is_evicted(void **state)
     (void)state;
     for (int i = 0; i < IDEMPOTENCY_CLIENTS_MAX; i++) {
         snprintf(name, sizeof(name), "u%d", i);
-        idempotency_cache_keep(cache, "e1", name, "k", "d", ID, 0);
+        idempotency_cache_add(cache, "e1", name, "k", "d", ID, 0);
     }
-    idempotency_cache_keep(cache, "e1", "u0", "k2", "d", ID,
-                           0); /* no longer the least recently used client */
-    idempotency_cache_keep(cache, "e1", "one more", "k", "d", ID, 0);
+    idempotency_cache_add(cache, "e1", "u0", "k2", "d", ID,
+                          0); /* no longer the least recently used client */
+    idempotency_cache_add(cache, "e1", "one more", "k", "d", ID, 0);
     assert_true(find(cache, "u0", "k", "d", 0));
     assert_false(find(cache, "u1", "k", "d", 0));
     assert_true(find(cache, "u2", "k", "d", 0));
@@ -107,8 +107,8 @@ test_long_digest_or_id_is_not_cached(void **state)
     (void)state;
     memset(digest, 'd', sizeof(digest) - 1);
     digest[sizeof(digest) - 1] = '\0';
-    idempotency_cache_keep(cache, "e1", "ann", "k", digest, ID, 0);
-    idempotency_cache_keep(cache, "e1", "ann", "k", "d", ID "0", 0);
+    idempotency_cache_add(cache, "e1", "ann", "k", digest, ID, 0);
+    idempotency_cache_add(cache, "e1", "ann", "k", "d", ID "0", 0);
     assert_false(find(cache, "ann", "k", "d", 0));
     idempotency_cache_free(cache);
 }

@@ -215,7 +215,7 @@ new_epoch_makes_all_count(void **state)
 {
     (void)state;
     add(7, 3, 10);
-    recent_xids_forget_ids(&recent);
+    recent_xids_clear_ids(&recent);
     assert_false(are_in(0, 0, 0, "7:7:"));
 }
 
