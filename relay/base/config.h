@@ -94,7 +94,7 @@ struct config {
         char *issuer;
         char *audience;
         int64_t leeway_ms;
-        char *key; /* the secret or the PEM text, read at load; never logged */
+        char *key; /* the secret or the PEM, read at load; never logged */
         size_t key_len;
         int64_t key_written; /* modification time of its file, ns since 1970; 0: not in a file */
         char *previous;      /* the previous key, still accepted; NULL: none */

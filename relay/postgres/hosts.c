@@ -21,7 +21,7 @@ copy(const char *text)
     return memory_text(text, strlen(text));
 }
 
-/* Splits the text at its commas. False: too many parts. */
+/* Splits a string at its commas. False: too many parts. */
 static bool
 split_list(char *text, const char **ret_parts, size_t *ret_count)
 {

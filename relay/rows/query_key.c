@@ -1,4 +1,4 @@
-/* query_key.c: builds the key of the rows that a request asks for. */
+/* query_key.c: builds the key of the rows that a request addresses. */
 #include "rows/query_key.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * query_key.h: builds the key of the rows that a request asks for. Requests with equal keys may
+ * query_key.h: builds the key of the rows that a request addresses. Requests with equal keys may
  * share a query.
  */
 #ifndef CLAIRON_ROWS_QUERY_KEY_H

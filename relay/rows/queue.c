@@ -1,4 +1,4 @@
-/* queue.c: shares queries between requests, and gives each user a turn. */
+/* queue.c: shares queries between requests, and runs them in turn for each user. */
 #include "rows/queue.h"
 
 #include <stdlib.h>

@@ -24,7 +24,8 @@ struct entry {
     struct frame frame;  /* from the field `route`, without the data */
     struct bytes uuid;
     struct bytes data;
-    bool is_late;             /* newer ones of another shard may have been delivered before */
+    /* newer notifications of another shard may have been delivered before */
+    bool is_late;
     bool is_retry;            /* delivered only to `retry_users` */
     struct bytes retry_users; /* packed like targets: iterate with frame_next_target */
     bool is_open_ended;       /* every recipient must acknowledge it */

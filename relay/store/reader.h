@@ -31,7 +31,7 @@ struct reader_reload {
 struct reader_followed {
     unsigned shard;
     struct entry_id newest;       /* entries up to this id were not read */
-    struct transactions notified; /* the newest transactions with a notification among them */
+    struct transactions notified; /* the newest transactions that have a notification among them */
 };
 
 struct reader_events {

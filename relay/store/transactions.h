@@ -1,4 +1,4 @@
-/* transactions.h: transactions of a shard that clients may have been notified of. */
+/* transactions.h: transactions of a shard whose notifications clients may have received. */
 #ifndef CLAIRON_STORE_TRANSACTIONS_H
 #define CLAIRON_STORE_TRANSACTIONS_H
 
@@ -13,16 +13,16 @@ struct transaction {
     int64_t commit_us; /* wall clock */
 };
 
-/* The newest ones, when a relay began to read the shard. */
+/* The newest transactions when a relay started to read the shard. */
 struct transactions {
     struct transaction items[STORE_NEWEST_NOTIFIED + STORE_NEWEST_CHANGES];
     unsigned count;
 };
 
-/* Adds a transaction, unless xid is 0 or there is no room. */
+/* Adds a transaction unless xid is 0 or the array is full. */
 void transactions_add(struct transactions *transactions, uint64_t xid, int64_t commit_us);
 
-/* Adds those that newest_transactions.lua returned. */
+/* Adds the transactions in the result of newest_transactions.lua. */
 void transactions_add_packed(struct transactions *transactions, struct bytes packed);
 
 #endif

@@ -50,7 +50,7 @@ struct client_message {
     char *source; /* rows */
     char *rule;   /* rows: "default" if absent */
     bool has_snapshot;
-    struct snapshot snapshot; /* rows: only asks whether it is new enough */
+    struct snapshot snapshot; /* rows: only checks whether this snapshot is new enough */
 };
 
 /*

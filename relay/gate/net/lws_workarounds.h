@@ -57,7 +57,7 @@ struct lws_vhost;
 #define LWS_PROTOCOLS_MAX 128
 
 /*
- * logs.c, 4.1.6 and 4.3.5: the library logs client errors as its own errors, to stderr. In the
+ * logs.c, 4.1.6 and 4.3.5: the library logs client errors as library errors, to stderr. In the
  * relay they are debug events. Call it before lws_create_context.
  */
 void workaround_log_as_debug(void);
@@ -88,9 +88,7 @@ void workaround_read_past(const struct conn_io *io);
  * Frees the table and stops the timer that would close the socket.
  */
 void workaround_release_head(const struct conn_io *io);
-/*
- * server.c, 4.1.6 and 4.3.5: the library restarts its own timer after each part of a body.
- */
+/* server.c, 4.1.6 and 4.3.5: the library restarts its timer after each part of a body. */
 void workaround_clear_timer(const struct conn_io *io);
 
 /*

@@ -120,7 +120,7 @@ make(const struct frame_notification *frame, struct bytes retry_users, struct by
     return notification;
 }
 
-/* The last match is the decoder's: no payload follows it. */
+/* The last match was written by the decoder: it follows the payload. */
 static unsigned char *
 find_attempts(const struct notification *notification)
 {

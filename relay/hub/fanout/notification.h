@@ -31,9 +31,9 @@ struct notification {
 };
 
 /*
- * A late change of a row has `attempts` 1, so that no client applies it over a newer one.
  * `heads` is the cursor in the serialized notification: an entry id for each shard, 0-0 for a shard
- * that no recipient reads. The caller owns one reference.
+ * that no recipient reads. A late change of a row has `attempts` 1, so that no client applies it
+ * over a newer one. The caller owns one reference.
  */
 struct notification *notification_new(const struct entry *entry, const char *epoch,
                                       const struct entry_id *heads, unsigned shards);

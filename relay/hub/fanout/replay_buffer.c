@@ -1,4 +1,4 @@
-/* replay_buffer.c: the newest notifications, for sessions that are a little behind. */
+/* replay_buffer.c: the newest notifications, for sessions that are slightly behind. */
 #include "hub/fanout/replay_buffer.h"
 
 #include <stdlib.h>

@@ -291,7 +291,7 @@ is_late(const struct shard *shard, const struct frame *frame)
     return frame->kind == FRAME_KIND_NOTIFICATION && position_less(position, shard->late_before);
 }
 
-/* The copy of the header is valid until the batch is cleared. */
+/* Sets a flag in a copy of the header, which is valid until the batch is cleared. */
 static struct frame
 with_late_flag(struct batch *batch, const struct frame *frame)
 {

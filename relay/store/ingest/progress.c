@@ -101,9 +101,9 @@ on_acquire_error(struct shard_request *request, const struct redisReply *reply)
 }
 
 /*
- * Readers of a shard may have received newer notifications of another one before those that it
- * lacks: they wait for three seconds at most (reader_deliver.c), and not at all for a shard that
- * was unavailable.
+ * Users may have received newer notifications of another shard before the ones that this shard
+ * lacks: readers wait at most three seconds (reader_deliver.c), and not at all for a shard that was
+ * unavailable.
  */
 static void
 set_late_before(struct store *store)

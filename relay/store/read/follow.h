@@ -20,7 +20,8 @@ const char *follow_begin(struct server_reader *server, const struct redisReply *
 /*
  * Part of reader_seek: the shard starts at its position. Only the first reader_seek has a position
  * for a shard that is being opened. After later ones the reply to follow_request contains it. A
- * shard that is being merged remains so: the other shards may lack the entries that it waits for.
+ * shard that is being merged remains in that state: other shards may lack the entries that it waits
+ * for.
  */
 void follow_seek(struct server_reader *server);
 /* Calls on_followed for shards that have joined the commit order. Call it after each release. */

@@ -25,7 +25,8 @@ struct queue {
     struct position needs[STORE_SHARDS_MAX]; /* the head waits for these positions */
     struct position seen;                    /* newest notification that was added */
     struct position delivered;               /* newest notification that was delivered */
-    struct position sent; /* the same, without those stored before order_begin or order_join */
+    /* the same, without notifications stored before order_begin or order_join */
+    struct position sent;
     /* highest position named by delivered notifications of shard 0 */
     struct position needed;
     /* order_join: positions in shard 0 and in this shard */
@@ -284,7 +285,7 @@ count_unordered(struct order *order, struct queue *queue)
     order->unordered += is_unordered;
 }
 
-/* Some readers of the head of queue k may have received newer notifications. */
+/* Whether readers of the head of queue k may have received newer notifications. */
 static bool
 is_late(const struct order *order, unsigned k)
 {

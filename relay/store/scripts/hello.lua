@@ -88,7 +88,7 @@ if run and run ~= known[2] then
     end
 end
 
--- Clients may depend on these transactions too.
+-- Clients may also depend on these transactions.
 local changes = {}
 for _, change in ipairs(redis.call('XREVRANGE', prefix .. KEY_CONTROL, '+', '-', 'COUNT', STORE_NEWEST_CHANGES)) do
     for i = 1, #change[2], 2 do

@@ -43,8 +43,8 @@
 #define KEY_PRESENCE ":presence:"  /* set of a relay: the users connected to it */
 #define KEY_HEARTBEAT ":heartbeat" /* stream: heartbeats, which wake readers */
 #define KEY_IDEMPOTENCY                                                                            \
-    ":idempotency:"           /* text of an idempotency key: a digest and the notification */
-#define KEY_TICKET ":ticket:" /* text of a ticket: the claims of a token */
+    ":idempotency:"           /* string of an idempotency key: a digest and the notification */
+#define KEY_TICKET ":ticket:" /* string of a ticket: the claims of a token */
 /*
  * This key never exists, and each script and transaction declares it. While a cluster moves the
  * shard's slot, a request with a missing key is rejected before it runs. Without such a key, a

@@ -130,7 +130,9 @@ update_seen_position(struct shard *shard, struct bytes epoch, struct bytes posit
         position_raise(&shard->seen_position, to);
 }
 
-/* A change has no commit time: it is stored a moment later. A reply's texts end with a zero. */
+/*
+ * A change has no commit time: it is stored shortly after. A reply's strings end with a zero byte.
+ */
 static void
 add_change(struct transactions *transactions, struct bytes id, struct bytes xid)
 {

@@ -58,12 +58,12 @@ struct shard {
     /* changes when the shard's data is lost; "" until it is first up */
     char epoch[STORE_EPOCH_TEXT + 1];
     struct entry_id seen;                    /* the newest known entry of this epoch */
-    struct transactions newest_transactions; /* when the shard went up */
+    struct transactions newest_transactions; /* the newest transactions when the shard went up */
     /* WAL position of the entries up to `seen`; with several shards */
     struct position seen_position;
     struct position newest_sent; /* newest notification sent to the shard; with several shards */
-    struct position newest_acquired; /* the same when the slot was acquired */
-    struct position late_before;     /* notifications before it get FRAME_LATE */
+    struct position newest_acquired; /* newest_sent when the slot was acquired */
+    struct position late_before;     /* notifications before this position get FRAME_LATE */
     uint64_t notification_max;       /* proto-max-bulk-len of the server */
     bool syncs_always;               /* appendfsync always: acknowledged writes are on disk */
     bool has_first_entry;            /* `meta` contains the stream's first entry */

@@ -1,4 +1,4 @@
-/* transactions.c: transactions of a shard that clients may have been notified of. */
+/* transactions.c: transactions of a shard whose notifications clients may have received. */
 #include "store/transactions.h"
 
 #define PACKED_SIZE 16 /* commit time, id */
