@@ -5,17 +5,14 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until);
+use Measure qw(figure median cpu users_of_shards);
 use Targets;
-use PostgreSQL::Test::Utils ();
 use Test::More;
 use Time::HiRes qw(time);
 
 use constant { RELAYS => 8, SHARDS => 16, IDLE_S => 3 };
 my $rows   = $ENV{BENCH_RELAY_ROWS}   // 20_000;
 my $rounds = $ENV{BENCH_RELAY_ROUNDS} // 3;
-
-sub figure { note(sprintf "bench: %-60s %s", @_); return }
-sub median { my @sorted = sort { $a <=> $b } @_; return $sorted[ $#sorted / 2 ] }
 
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{
@@ -25,24 +22,8 @@ my $cluster = Clairon::Test::store_cluster(replicas => 0, shards => SHARDS, opti
 my %conf    = ('store.min_replicas' => 0, 'relay.log_level' => 'info');
 my $feed    = Clairon::Test::relay($pg, $cluster, roles => 'feed', conf => {%conf});
 
-# Users of each shard. Only the first one is connected; the others receive the rows too.
-my (%users, $number);
-until (keys %users == SHARDS - 1 && !grep { @$_ < 5 } values %users)
-{
-    my $user = 'user' . $number++;
-    push @{ $users{ $cluster->shard_of($user) } }, $user;
-}
-my @owners = map { @$_[ 1 .. 4 ] } values %users;
-$pg->safe_psql('postgres', 'CREATE TABLE owner (number int PRIMARY KEY, name text); INSERT INTO owner VALUES '
-      . join ', ', map { "($_, '$owners[$_]')" } 0 .. $#owners);
-
-# CPU time in µs of the processes' threads since they started.
-sub cpu
-{
-    my $ns = 0;
-    $ns += (split ' ', PostgreSQL::Test::Utils::slurp_file($_))[0] for map { glob '/proc/' . $_->pid . '/task/*/schedstat' } @_;
-    return $ns / 1000;
-}
+# Only the first user of each shard is connected; the others receive the rows too.
+my %users = users_of_shards($pg, $cluster);
 
 # The CPU of the store and of the relays per notification, and of the idle store, from before the rows are written until all gates have read them.
 sub measure

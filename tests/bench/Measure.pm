@@ -1,0 +1,40 @@
+# Measure: what the benches of clusters share.
+package Measure;
+
+use strict;
+use warnings;
+
+use Exporter qw(import);
+use PostgreSQL::Test::Utils ();
+use Test::More;
+
+our @EXPORT_OK = qw(figure median cpu users_of_shards);
+
+sub figure { note(sprintf "bench: %-60s %s", @_); return }
+sub median { my @sorted = sort { $a <=> $b } @_; return $sorted[ $#sorted / 2 ] }
+
+# CPU time in µs of the processes' threads since they started.
+sub cpu
+{
+    my $ns = 0;
+    $ns += (split ' ', PostgreSQL::Test::Utils::slurp_file($_))[0] for map { glob '/proc/' . $_->pid . '/task/*/schedstat' } @_;
+    return $ns / 1000;
+}
+
+# Five users of each shard but 0, and a table "owner" of all but the first ones, to write rows for.
+sub users_of_shards
+{
+    my ($pg, $cluster) = @_;
+    my (%users, $number);
+    until (keys %users == $cluster->shards - 1 && !grep { @$_ < 5 } values %users)
+    {
+        my $user = 'user' . $number++;
+        push @{ $users{ $cluster->shard_of($user) } }, $user;
+    }
+    my @owners = map { @$_[ 1 .. 4 ] } values %users;
+    $pg->safe_psql('postgres', 'CREATE TABLE owner (number int PRIMARY KEY, name text); INSERT INTO owner VALUES '
+          . join ', ', map { "($_, '$owners[$_]')" } 0 .. $#owners);
+    return %users;
+}
+
+1;
