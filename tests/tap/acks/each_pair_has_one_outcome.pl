@@ -181,7 +181,7 @@ wait_until('the acks are stored', sub { run_loop_for(0.3); return !in_transit() 
 is_deeply([ map { $_->metric('clairon_store_errors_total') } @relays ], [ 0, 0 ], 'the store returns no errors');
 $_->kill9 for @relays;    # stops all changes of the state
 
-sub may_see
+sub has_access
 {
     my ($message, $user) = @_;
     my %of = (USER => $message->{known}, TEAM => $was_of{ $message->{team} }, CLUB => \%CLUB);
@@ -197,7 +197,7 @@ for my $client (@clients)
         my $user    = $client->{user};
         my $message = $message{ $notification->{metadata}{id} };
         $received{ $notification->{metadata}{id} }{$user} ||= !$client->{killed};
-        push @foreign, "$notification->{metadata}{id} $user" unless may_see($message, $user);
+        push @foreign, "$notification->{metadata}{id} $user" unless has_access($message, $user);
         push @beyond, $notification->{metadata}{id} if $notification->{routing}{retry}{attempts} > $message->{limit};
     }
 }
@@ -228,7 +228,7 @@ for my $id (sort keys %message)
         my $acks = $acked_by{$id}{$user} // [];
         push @wrong, "$id $user is " . ($is || 'nothing') if @states != 1;
         push @wrong, "$id $user: pending, but not in the audience"
-          unless $message->{known}{$user} || ($message->{open} && may_see($message, $user));
+          unless $message->{known}{$user} || ($message->{open} && has_access($message, $user));
         push @wrong, "$id $user: acked without an ack" if $acked{$user} && !@$acks;
         push @wrong, "$id $user: acked, but pending" if $is eq 'pending' && grep { !$_->{gone} } @$acks;
         push @wrong, "$id $user: expired before its expiration" if $is eq 'expired' && !$message->{ttl} && !$message->{open};

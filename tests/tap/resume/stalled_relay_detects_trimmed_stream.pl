@@ -28,7 +28,7 @@ sub while_relay_is_stopped
     kill CONT => $relay->pid;
     return $mark;
 }
-sub wait_noticed { my ($relay, $mark) = @_;
+sub wait_detected { my ($relay, $mark) = @_;
     return $relay->wait_for_log(qr/stream was trimmed before it was read/, from => $mark) }
 
 # Acks of the same user's session on another relay free an in-flight window.
@@ -45,7 +45,7 @@ my $mark = while_relay_is_stopped($second, sub {
     wait_until('the notifications are complete', sub { $store->pending == 1 });
     add_ack_events(RECEIPTS);
 });
-wait_noticed($second, $mark);
+wait_detected($second, $mark);
 $second_session->run_until('the third notification arrives', sub { has($second_session, $third) });
 pass('missed ack events do not block the in-flight window');
 $second_session->ack($third);
@@ -53,7 +53,7 @@ wait_until('all notifications are complete', sub { $store->pending == 0 });
 
 # Memberships: one ends and one starts before a notification, with many others in between. The relay reads them one by
 # one, or finds them trimmed.
-sub pupils { my ($class, $count) = @_;
+sub class_members { my ($class, $count) = @_;
     return "INSERT INTO clairon.member SELECT 'CLASS', '$class', 'pupil' || i FROM generate_series(1, $count) i;" }
 for my $others (FIRST, MEMBERS)
 {
@@ -64,14 +64,14 @@ for my $others (FIRST, MEMBERS)
     $leaves->run_until('a notification of the team arrives', sub { has($leaves, $before) });
     my ($secret, $last);
     $mark = while_relay_is_stopped($second, sub {
-        $pg->safe_psql('postgres', 'BEGIN;' . pupils("first$others", FIRST) . "
+        $pg->safe_psql('postgres', 'BEGIN;' . class_members("first$others", FIRST) . "
             DELETE FROM clairon.member WHERE user_id = 'leaves$others';
-            INSERT INTO clairon.member VALUES ('TEAM', 't1', 'joins$others');" . pupils("then$others", $others) . 'COMMIT');
+            INSERT INTO clairon.member VALUES ('TEAM', 't1', 'joins$others');" . class_members("then$others", $others) . 'COMMIT');
         $secret = notify('TEAM', 't1');
         $last   = notify('USER', "leaves$others,joins$others");
         wait_until('all notifications are stored', sub { grep { $_->{id} eq $last } $store->entries });
     });
-    wait_noticed($second, $mark) if $others == MEMBERS;
+    wait_detected($second, $mark) if $others == MEMBERS;
     $_->run_until('the last notification arrives', sub { has($leaves, $last) && has($joins, $last) }) for $leaves, $joins;
     is(has($joins, $secret), 1, "a user who joined before $others others receives the notification");
     is(has($leaves, $secret), 0, "a user who left before $others others does not receive the notification");

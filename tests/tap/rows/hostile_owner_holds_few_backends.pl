@@ -50,7 +50,7 @@ sub stuck { return $relay->metric('clairon_rows_stuck_queries') }
 sub attackers { return split /\n/, $pg->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep'}) }
 
 # Counts the backends of queries for rows.
-sub note_backends
+sub count_backends
 {
     my $count = $pg->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%clairon.live_rows(%' AND pid <> pg_backend_pid()});
     $most = $count if $count > $most;
@@ -67,7 +67,7 @@ sub request_meanwhile
         my $error  = reply($client, request($client, 'own.t'));
         is_deeply([ @$error{qw(t code retry)} ], [ 'err', 111, JSON::true ], "$what: $user receives a delay");
         is(reply($client, request($client, 'other'))->{t}, 'rows', "$what: $user receives rows of another table");
-        note_backends();
+        count_backends();
     }
     return;
 }

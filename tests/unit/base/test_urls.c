@@ -24,7 +24,7 @@ assert_urls(const char *list, enum urls_kind kind, unsigned count, const char *l
 }
 
 static void
-test_url_of_one_server_is_returned_as_it_is(void **state)
+test_url_of_one_server_is_returned_unchanged(void **state)
 {
     static const char *const urls[] = {"redis://h:1", "rediss://u:p,q@b:2/3", "unix:///run/a,b",
                                        "redis://a:1,b:2", ""};
@@ -68,7 +68,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_url_of_one_server_is_returned_as_it_is),
+        cmocka_unit_test(test_url_of_one_server_is_returned_unchanged),
         cmocka_unit_test(test_servers_of_sentinel_and_cluster_are_returned),
         cmocka_unit_test(test_each_server_is_returned),
     };

@@ -27,7 +27,7 @@ write_commit(unsigned char *frame, uint64_t lsn)
 }
 
 static void
-test_store_loss_drops_the_rest_of_the_packet(void **state)
+test_store_loss_drops_the_other_frames_of_the_message(void **state)
 {
     const size_t count = STORE_BATCH_FRAMES_MAX + 1; /* a batch is sent before the message ends */
     const size_t len = count * FRAME_COMMIT_SIZE;
@@ -59,7 +59,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_store_loss_drops_the_rest_of_the_packet),
+        cmocka_unit_test(test_store_loss_drops_the_other_frames_of_the_message),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,7 +28,7 @@ make_notification(uint64_t ms, const char *data)
 }
 
 static void
-test_the_line_of_a_notification(void **state)
+test_the_json_of_a_notification(void **state)
 {
     struct notification *notification = make_notification(7, "{\"x\":1}");
     const char *line = "{\"t\":\"msg\",\"pos\":\"e.7-0\",\"n\":{\"x\":1}}";
@@ -67,7 +67,7 @@ assert_line(uint64_t xid, const char *rule, const char *expected)
 }
 
 static void
-test_the_line_names_transaction_and_live_rule(void **state)
+test_the_json_names_transaction_and_live_rule(void **state)
 {
     char longest[LIMIT_RULE + 1];
     char expected[64 + 6 * LIMIT_RULE] = "{\"t\":\"msg\",\"pos\":\"e.7-0\",\"rule\":\"";
@@ -132,8 +132,8 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_the_line_of_a_notification),
-        cmocka_unit_test(test_the_line_names_transaction_and_live_rule),
+        cmocka_unit_test(test_the_json_of_a_notification),
+        cmocka_unit_test(test_the_json_names_transaction_and_live_rule),
         cmocka_unit_test(test_audience_joins_and_leaves),
         cmocka_unit_test(test_a_session_receives_its_audiences_only),
     };

@@ -84,7 +84,7 @@ check_text(const struct entry_id heads[4], const char *text)
 }
 
 static void
-test_cursor_texts(void **state)
+test_cursor_strings(void **state)
 {
     const uint64_t max = UINT64_MAX;
 
@@ -138,7 +138,7 @@ check_backlog(struct entry_id own, const struct backlog *backlog, const char *te
 }
 
 static void
-test_texts_with_a_backlog(void **state)
+test_cursor_strings_with_a_backlog(void **state)
 {
     (void)state;
     check_backlog(id(0, 0), &(struct backlog){.is_lost = true}, "00ff.100-7~");
@@ -365,9 +365,9 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cursor),
         cmocka_unit_test(test_a_users_cursor_of_all_heads),
-        cmocka_unit_test(test_cursor_texts),
+        cmocka_unit_test(test_cursor_strings),
         cmocka_unit_test(test_the_longest_cursor_fits),
-        cmocka_unit_test(test_texts_with_a_backlog),
+        cmocka_unit_test(test_cursor_strings_with_a_backlog),
         cmocka_unit_test(test_a_backlog_without_its_sum_may_be_lost),
         cmocka_unit_test(test_hostile_cursors),
         cmocka_unit_test(test_the_replay_buffer_finds_later_entries),

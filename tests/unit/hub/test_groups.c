@@ -106,7 +106,7 @@ test_granted_memberships_are_replaced(void **state)
 }
 
 static void
-test_a_gained_membership_is_noticed(void **state)
+test_a_new_membership_is_detected(void **state)
 {
     struct session_groups groups = {.memberships = NULL};
     struct audience *all = NULL;
@@ -182,7 +182,7 @@ assert_keys(const struct session_groups *groups, const char *audience, const cha
 
 /* Users with the same string receive the same rows. */
 static void
-test_keys_are_those_of_the_audience_in_order(void **state)
+test_keys_match_the_audience_in_order(void **state)
 {
     static const char BOTH[] = "ROLE:admin\0STRUCTURE:s1\0STRUCTURE:s2";
     static const char ONE[] = "ROLE:admin";
@@ -227,10 +227,10 @@ main(void)
         cmocka_unit_test(test_a_reply_that_may_predate_a_change_is_repeated),
         cmocka_unit_test(test_only_a_pending_request_is_outdated),
         cmocka_unit_test(test_granted_memberships_are_replaced),
-        cmocka_unit_test(test_a_gained_membership_is_noticed),
+        cmocka_unit_test(test_a_new_membership_is_detected),
         cmocka_unit_test(test_a_composite_audience_requires_every_part),
         cmocka_unit_test(test_token_groups_are_written_as_json),
-        cmocka_unit_test(test_keys_are_those_of_the_audience_in_order),
+        cmocka_unit_test(test_keys_match_the_audience_in_order),
         cmocka_unit_test(test_hash_depends_on_the_set_only),
     };
 

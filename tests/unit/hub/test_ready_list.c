@@ -66,7 +66,7 @@ test_marks_to_send_are_kept_apart_from_steps(void **state)
 }
 
 static void
-test_the_loop_does_not_sleep_while_marks_are_left(void **state)
+test_the_loop_does_not_sleep_while_marks_remain(void **state)
 {
     (void)state;
     assert_false(ev_is_active(&hub.more));
@@ -115,7 +115,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_sessions_leave_in_the_order_of_their_first_mark),
         TEST(test_marks_to_send_are_kept_apart_from_steps),
-        TEST(test_the_loop_does_not_sleep_while_marks_are_left),
+        TEST(test_the_loop_does_not_sleep_while_marks_remain),
         TEST(test_a_full_socket_is_not_written_to),
         TEST(test_the_delay_is_that_of_a_session_that_sends),
     };

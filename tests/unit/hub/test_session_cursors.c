@@ -154,7 +154,7 @@ test_an_overtaking_notification_reports_the_latest_safe_cursor(void **state)
 }
 
 static void
-test_a_poll_never_goes_back(void **state)
+test_a_poll_never_moves_its_cursor_back(void **state)
 {
     struct notification *notification = read_notification(0, 100, FRAME_PRIORITY_NORMAL);
 
@@ -216,7 +216,7 @@ test_a_gap_ends_at_the_last_entry_of_other_users(void **state)
  * The entry is read but does not advance the session's cursor, as if its user had left the group.
  */
 static void
-test_a_backlog_begins_after_the_last_entry_read(void **state)
+test_a_backlog_starts_after_the_last_entry_read(void **state)
 {
     struct notification *notification = read_notification(0, 100, FRAME_PRIORITY_NORMAL);
 
@@ -252,11 +252,11 @@ main(void)
         TEST(test_cursors_report_all_entries_read),
         TEST(test_an_overtaking_notification_reports_an_earlier_cursor),
         TEST(test_an_overtaking_notification_reports_the_latest_safe_cursor),
-        TEST(test_a_poll_never_goes_back),
+        TEST(test_a_poll_never_moves_its_cursor_back),
         TEST(test_no_cursor_passes_dropped_notifications),
         TEST(test_a_gap_passes_no_queued_notification),
         TEST(test_a_gap_ends_at_the_last_entry_of_other_users),
-        TEST(test_a_backlog_begins_after_the_last_entry_read),
+        TEST(test_a_backlog_starts_after_the_last_entry_read),
         TEST(test_a_paused_session_keeps_its_cursor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

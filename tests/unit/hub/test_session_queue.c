@@ -286,7 +286,7 @@ test_a_batch_has_one_set_of_recipients(void **state)
 }
 
 static void
-test_high_goes_before_normal_before_low(void **state)
+test_high_precedes_normal_precedes_low(void **state)
 {
     (void)state;
     queue_notification(1, FRAME_PRIORITY_LOW);
@@ -478,7 +478,7 @@ main(void)
         TEST(test_a_higher_priority_is_not_merged),
         TEST(test_an_expired_batch_is_not_merged),
         TEST(test_a_batch_has_one_set_of_recipients),
-        TEST(test_high_goes_before_normal_before_low),
+        TEST(test_high_precedes_normal_precedes_low),
         TEST(test_a_poll_has_no_priorities),
         TEST(test_a_higher_priority_splits_a_batch),
         TEST(test_a_full_queue_pauses_and_loses_nothing),

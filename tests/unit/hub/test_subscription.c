@@ -36,7 +36,7 @@ is_reported_as(const struct subscription *subscription, bool has_request_id, con
 }
 
 static void
-test_it_begins_with_all_topics(void **state)
+test_it_starts_with_all_topics(void **state)
 {
     struct subscription subscription = {.topics = NULL};
 
@@ -124,7 +124,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_it_begins_with_all_topics),
+        cmocka_unit_test(test_it_starts_with_all_topics),
         cmocka_unit_test(test_it_is_narrowed_by_the_first_topic),
         cmocka_unit_test(test_without_topics_nothing_is_sent),
         cmocka_unit_test(test_too_many_topics_change_nothing),

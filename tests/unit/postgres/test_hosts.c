@@ -94,7 +94,7 @@ test_unknown_hosts_are_skipped(void **state)
 }
 
 static void
-test_other_conninfo_is_left_to_libpq(void **state)
+test_other_conninfo_is_passed_to_libpq(void **state)
 {
     const char *const left[] = {"dbname=app",           "host=/run/postgresql",
                                 "host=10.0.0.9,::1",    "host=one hostaddr=10.9.9.9",
@@ -141,7 +141,7 @@ main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_each_host_has_its_addresses),
         cmocka_unit_test(test_unknown_hosts_are_skipped),
-        cmocka_unit_test(test_other_conninfo_is_left_to_libpq),
+        cmocka_unit_test(test_other_conninfo_is_passed_to_libpq),
         cmocka_unit_test(test_recent_result_is_cached),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

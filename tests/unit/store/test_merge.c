@@ -157,7 +157,7 @@ test_entry_without_commit_keeps_its_order(void **state)
 }
 
 static void
-test_entries_after_the_end_are_left_out(void **state)
+test_entries_after_the_end_are_omitted(void **state)
 {
     (void)state;
     add_reply_until(11, 0, true, 4,
@@ -233,7 +233,7 @@ main(void)
         TEST(test_without_commits_older_id_is_first),
         TEST(test_commits_are_ordered_across_other_entries),
         TEST(test_entry_without_commit_keeps_its_order),
-        TEST(test_entries_after_the_end_are_left_out),
+        TEST(test_entries_after_the_end_are_omitted),
         TEST(test_merge_stops_at_an_unread_stream),
         TEST(test_foreign_entries_are_skipped),
         TEST(test_empty_stream_has_no_entries),

@@ -390,7 +390,7 @@ test_missing_entry_is_awaited(void **state)
 }
 
 static void
-test_shard_that_left_is_not_awaited(void **state)
+test_unread_shard_is_not_awaited(void **state)
 {
     struct released released;
     struct order *order = begin_two(&released, 1);
@@ -591,7 +591,7 @@ main(void)
         TEST(test_shard_that_joins_is_in_order),
         TEST(test_random_reads_keep_commit_order),
         TEST(test_missing_entry_is_awaited),
-        TEST(test_shard_that_left_is_not_awaited),
+        TEST(test_unread_shard_is_not_awaited),
         TEST(test_shard_joins_after_a_restart),
         TEST(test_shard_being_merged_after_a_restart),
         TEST(test_wait_times_out),

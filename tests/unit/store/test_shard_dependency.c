@@ -10,7 +10,7 @@
 #include "store/shards/shard_dependency.h"
 
 static void
-test_texts_are_read_as_written(void **state)
+test_strings_are_parsed_as_written(void **state)
 {
     const struct position all[] = {
         {7, 1}, {0, 0}, {UINT64_MAX, UINT64_MAX}, {UINT64_C(0x3a00f28), 0x10001}};
@@ -33,7 +33,7 @@ test_texts_are_read_as_written(void **state)
 }
 
 static void
-test_invalid_texts_are_ignored(void **state)
+test_invalid_strings_are_ignored(void **state)
 {
     static const char *const texts[] = {"",
                                         "1",
@@ -65,8 +65,8 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_texts_are_read_as_written),
-        cmocka_unit_test(test_invalid_texts_are_ignored),
+        cmocka_unit_test(test_strings_are_parsed_as_written),
+        cmocka_unit_test(test_invalid_strings_are_ignored),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -22,7 +22,7 @@ assert_primary(const redisReply *reply, unsigned slot, const char *host, int por
 
 /* The values are those of CLUSTER KEYSLOT. */
 static void
-test_slot_is_that_of_the_text_in_braces(void **state)
+test_slot_depends_on_the_string_in_braces(void **state)
 {
     (void)state;
     assert_int_equal(slots_of_key("123456789"), 12739);
@@ -102,7 +102,7 @@ int
 main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_slot_is_that_of_the_text_in_braces),
+        cmocka_unit_test(test_slot_depends_on_the_string_in_braces),
         cmocka_unit_test(test_primary_of_a_slot_is_found),
         cmocka_unit_test(test_unknown_host_name_is_replaced_by_the_address),
         cmocka_unit_test(test_slot_without_a_primary_is_reported),

@@ -257,7 +257,7 @@ test_scripts_use_the_names_of_the_headers(void **state)
 
 /* The build replaces names with the values of the C headers. */
 static void
-test_values_are_those_of_the_headers(void **state)
+test_values_match_the_headers(void **state)
 {
     char text[128];
 
@@ -282,7 +282,7 @@ main(void)
         cmocka_unit_test(test_rules_find_widths),
         cmocka_unit_test(test_rules_find_envelope_text),
         cmocka_unit_test(test_scripts_use_the_names_of_the_headers),
-        cmocka_unit_test(test_values_are_those_of_the_headers),
+        cmocka_unit_test(test_values_match_the_headers),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -70,7 +70,7 @@ sub start
         $nodes[$i]->execute('CLUSTER', 'ADDSLOTS', int($SLOTS * $i / $primaries) .. int($SLOTS * ($i + 1) / $primaries) - 1);
     }
     $self->meet($_) for @nodes[ 1 .. $#nodes ];
-    $self->wait_known;
+    $self->wait_discovered;
     $self->replicate($nodes[ $primaries + $_ ], $nodes[ $_ % $primaries ]) for 0 .. $primaries * $replicas - 1;
     $self->wait_replicated;
     return;
@@ -114,17 +114,17 @@ sub wait_nodes
 }
 
 # Waits until all running nodes have discovered each other and the owners of all slots.
-sub wait_known
+sub wait_discovered
 {
     my ($self) = @_;
     my $count = $self->alive;
     $self->wait_nodes('the nodes of the cluster have discovered each other', sub {
         !grep { my $info = $_->execute('CLUSTER', 'INFO');
-            $info !~ /cluster_state:ok/ || $info !~ /cluster_slots_ok:$SLOTS\b/ || known($_) < $count } $self->alive });
+            $info !~ /cluster_state:ok/ || $info !~ /cluster_slots_ok:$SLOTS\b/ || known_nodes($_) < $count } $self->alive });
     return;
 }
 
-sub known { return scalar grep { !/handshake|fail|noaddr/ } split /\n/, $_[0]->execute('CLUSTER', 'NODES') }
+sub known_nodes { return scalar grep { !/handshake|fail|noaddr/ } split /\n/, $_[0]->execute('CLUSTER', 'NODES') }
 
 # Waits until each replica has all data of its primary, and each node has discovered this.
 sub wait_replicated
@@ -231,7 +231,7 @@ sub add_node
     $node->wait_loaded;
     $node->{id} = $node->execute('CLUSTER', 'MYID');
     $self->meet($node);
-    $self->wait_known;
+    $self->wait_discovered;
     return $node;
 }
 
@@ -308,7 +308,7 @@ sub heal
         $self->resume($node) if $node->{is_paused};
         $node->start unless $node->is_alive;
     }
-    $self->wait_known;
+    $self->wait_discovered;
     $self->wait_replicated;
     return;
 }
