@@ -1,4 +1,4 @@
-# Builds, tests, demonstrates and installs clairon: the output plugin, the relay and their tools.
+# Builds, tests and installs clairon: the output plugin, the relay and their tools.
 #
 #   make                 build plugin and relay            make check        run all tests
 #   make demo            run everything, with a web page   make demo-traffic write changes to the demo
@@ -25,7 +25,7 @@ mandir ?= $(prefix)/share/man
 unitdir ?= $(prefix)/lib/systemd/system
 PG_CONFIG ?= $(shell . relay/tools/lib.sh; pg_config_path)
 
-# Uses all cores, unless arguments or environment set the number of jobs. Several goals run one after the other.
+# Uses all cores, unless arguments or environment set the number of jobs. Several goals run sequentially.
 ifeq ($(MAKELEVEL)$(filter -j% --jobs% --jobserver%,$(MAKEFLAGS) $(shell printenv MAKEFLAGS))$(word 2,$(MAKECMDGOALS)),0)
 MAKEFLAGS += -j$(shell nproc)
 endif
@@ -59,7 +59,7 @@ asan_main := $(BUILD)/asan/relay/main.o
 asan_objects := $(generated:$(BUILD)/%.c=$(BUILD)/asan/%.o) $(pure_sources:%.c=$(BUILD)/asan/%.o)
 lint_objects := $(patsubst %.c,$(BUILD)/lint/%.o,$(wildcard relay/*.c decoder/*.c decoder/*/*.c) $(filter relay/%,$(folder_sources)))
 unit_programs := $(unit_sources:%.c=$(BUILD)/asan/%)
-# TESTS selects some of them.
+# TESTS selects unit tests.
 unit_wanted = $(if $(TESTS),$(filter $(TESTS:%.c=$(BUILD)/asan/%),$(unit_programs) $(replay_programs)),$(unit_programs) $(replay_programs))
 
 # Documents that README links to, installed in the same folders so that the links work.
@@ -134,8 +134,8 @@ $(BUILD)/obj/%.o: %.c | check-libraries
 	@mkdir -p $(@D)
 	$(call step,CC   $<,$(CCACHE) $(CC) $(release_flags) -c -o $@ $<)
 
-# A folder is compiled as one unit: that saves a third of the compile time, as the compiler starts once and reads headers
-# once, and it inlines across files. The time of a directory changes with a new or removed file.
+# A folder is compiled as one unit, which saves a third of the compile time, because the compiler starts once and reads
+# headers once. It also inlines across files. The time of a directory changes when a file is added or removed.
 $(units): $(BUILD)/gen/units/%.c: %
 	@mkdir -p $(@D)
 	@printf '#include "%s"\n' $(sort $(wildcard $</*.c)) >$@
@@ -160,7 +160,7 @@ $(page_source): $(page_parts) relay/tools/embed-page.sh
 	@mkdir -p $(@D)
 	$(call step,PAGE $@,relay/tools/embed-page.sh $(page_parts) >$@)
 
-# One clear message instead of a hundred missing headers.
+# Prints one clear message instead of errors about a hundred missing headers.
 .PHONY: check-libraries
 check-libraries:
 	@pkg-config --exists $(packages) || { \
@@ -198,7 +198,7 @@ include tests/fuzz/fuzz.mk
 private-root: plugin
 	@tests/tools/private-root.sh $(BUILD)/root
 
-# the same with a plugin under UBSan
+# as private-root, with a plugin under UBSan
 sanitized-root: plugin
 	@tests/tools/sanitized-root.sh $(BUILD)/sanitized
 
@@ -229,7 +229,7 @@ check-long-build:
 check-root check-packages check-operations check-images: check-%:
 	@tests/run.sh $*
 
-# Tests on a standby. They use Debian 13's PostgreSQL if this machine's is too old to decode on a standby.
+# Tests on a standby. They use Debian 13's PostgreSQL if this machine's version cannot decode on a standby.
 check-replica: $(BUILD)/clairon private-root
 	@tests/run.sh replica
 
@@ -256,7 +256,8 @@ check-isolation: private-root
 soak: $(BUILD)/clairon private-root
 	@tests/tools/unprivileged.sh tests/soak/run.sh $(or $(SECONDS),600)
 
-# Each file by itself: it must include what it needs, and graph.py reads the calls between files from the objects.
+# Compiles each file separately: it must include all required headers, and graph.py reads the calls between files from
+# the objects.
 $(BUILD)/lint/%.o: %.c | check-libraries
 	@mkdir -p $(@D)
 	@$(CCACHE) $(CC) $(if $(filter decoder/protocol/% relay/%,$<),$(common_flags),$(plugin_lint_flags)) -Werror -c -o $@ $<
@@ -273,7 +274,7 @@ mutants: check-build
 fmt:
 	@clang-format -i $(c_files)
 
-# ---- demo (SIGINT stops both, even in the background of a script, where it is ignored by default)
+# ---- demo (SIGINT stops both, even in the background of a script, where SIGINT is ignored by default)
 demo:
 	@echo 'checking packages'
 	@relay/tools/install-packages.sh run build
@@ -290,7 +291,7 @@ bench:
 	@tests/bench/fanout/install-peers.sh
 	@exec tests/tools/unprivileged.sh tests/bench/run.sh
 
-# The plugins that clairon is compared with, in a separate PostgreSQL.
+# Other plugins for comparison, in a separate PostgreSQL.
 bench-tools: plugin $(BUILD)/bench/receive
 	@tests/tools/private-root.sh $(BUILD)/bench/root
 	@$(MAKE) -s --no-print-directory -C tests/bench/decoder PG_CONFIG='$(PG_CONFIG)' \

@@ -1,4 +1,4 @@
-/* cli.h: the commands other than the daemon. */
+/* cli.h: the commands except the daemon and the doctor. */
 #ifndef CLAIRON_CLI_H
 #define CLAIRON_CLI_H
 

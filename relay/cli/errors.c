@@ -70,9 +70,9 @@ struct errors_request {
 struct errors_walk {
     struct errors_request *request;
     struct direct *direct;
-    long long left;    /* remaining --limit */
+    long long left;    /* remaining entries of --limit */
     long long entries; /* matching entries */
-    long long users;   /* in these entries */
+    long long users;   /* pending users in the matching entries */
     long long scanned; /* entries read */
     long long total;   /* entries of the log; -1: unknown */
     long long skipped; /* cannot be redriven */
@@ -110,7 +110,7 @@ by_id(const void *left, const void *right)
     return strcmp(a->id, b->id);
 }
 
-/* NULL: the id was not requested. */
+/* Returns NULL if the id was not requested. */
 static struct requested_id *
 find_requested(struct errors_request *request, struct bytes id)
 {
@@ -298,7 +298,7 @@ add_id(struct errors_request *request, const char *text)
     struct requested_id *requested = &request->ids[request->id_count];
 
     if (!frame_uuid_parse(text, strlen(text), requested->id))
-        return cli_usage_error(ERRORS, "not a notification id, which is a UUID: ", text);
+        return cli_usage_error(ERRORS, "invalid notification id, must be a UUID: ", text);
     request->id_count++;
     return 0;
 }
@@ -326,7 +326,7 @@ check_limits(const struct errors_request *request, struct entry_id *ret_since, l
     return 0;
 }
 
-/* 0, or an exit code after the error was printed. */
+/* Returns 0, or an exit code after it printed the error. */
 static int
 check_request(const struct errors_request *request)
 {
@@ -340,7 +340,7 @@ check_request(const struct errors_request *request)
     return check_reason(request);
 }
 
-/* The verb; VERB_COUNT after the error was printed. */
+/* Returns the verb, or VERB_COUNT after it printed the error. */
 static enum verb
 read_verb(const char *word)
 {
@@ -389,7 +389,7 @@ sort_ids(struct errors_request *request)
     request->id_count = kept;
 }
 
-/* The verb comes first, the rest are ids. */
+/* The first operand is the verb, the others are ids. */
 static int
 run(struct errors_request *request, const char **operands, int argc, char **argv)
 {

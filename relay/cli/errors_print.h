@@ -7,13 +7,14 @@
 #include "store/error_entry.h"
 
 void cli_errors_print_header(void);
-/* One line; `users` as cli_errors_users read them. */
+/* Prints one line. `users`: the result of cli_errors_users. */
 void cli_errors_print_row(const struct error_entry *entry, const json_t *users);
-/* One JSON object on one line. */
+/* Prints one JSON object on one line. */
 void cli_errors_print_json(const struct error_entry *entry);
 
 /*
- * Users without an acknowledgement, as an array; empty if it cannot be read. The caller frees it.
+ * The users who have not acknowledged, as an array; empty if the field cannot be parsed. The caller
+ * frees it.
  */
 json_t *cli_errors_users(const struct error_entry *entry);
 

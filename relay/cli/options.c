@@ -1,4 +1,4 @@
-/* options.c: options, settings, store and output, which the commands share. */
+/* options.c: options, settings, store and output, shared by the commands. */
 #include "cli/options.h"
 
 #include <stdio.h>
@@ -81,7 +81,7 @@ find_option(const char *argument, const struct cli_option *options, size_t count
     return NULL;
 }
 
-/* False if the value is missing. */
+/* Returns false if the value is missing. */
 static bool
 read_value(int argc, char **argv, int *at, const struct cli_option *option)
 {
@@ -171,7 +171,10 @@ struct direct *
 cli_store_open(const char *command, const char *path, int argc, char **argv,
                struct config *ret_config, int *ret_code)
 {
-    /* Only the store's settings matter: the caller may have no access to the relay's secrets. */
+    /*
+     * Validates only the store's settings, because the caller may have no access to the relay's
+     * secrets.
+     */
     static char only_feed[] = "--relay.roles=feed", unused[] = "--feed.conninfo=dbname=unused";
     static char no_primary[] = "--feed.primary_conninfo=";
     static char *const forced[] = {only_feed, unused, no_primary, NULL};

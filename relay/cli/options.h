@@ -1,4 +1,4 @@
-/* options.h: options, settings, store and output, which the commands share. */
+/* options.h: options, settings, store and output, shared by the commands. */
 #ifndef CLAIRON_CLI_OPTIONS_H
 #define CLAIRON_CLI_OPTIONS_H
 
@@ -18,8 +18,8 @@ struct cli_option {
 
 /*
  * Parses the options and up to `operand_max` operands of argv[1..] and sets them to NULL. Settings
- * (--section.key=V) stay. A value that starts with -- needs the form --option=value. Returns 0, or
- * CLI_USAGE_ERROR after it printed the error.
+ * (--section.key=V) remain in argv. A value that starts with -- needs the form --option=value.
+ * Returns 0, or CLI_USAGE_ERROR after it printed the error.
  */
 int cli_options_parse(const char *command, int argc, char **argv, const struct cli_option *options,
                       size_t option_count, const char **operands, size_t operand_max);
@@ -33,8 +33,8 @@ MUST_CHECK enum rc cli_settings_load(struct config *ret_config, const char *path
                                      char error[CONFIG_ERROR_MAX]);
 
 /*
- * Loads the settings, and connects to their store. NULL after it printed the error; *ret_code is
- * the exit code. Free the settings in both cases, after the connection.
+ * Loads the settings, and connects to their store. Returns NULL after it printed the error;
+ * *ret_code is the exit code. Free the settings in both cases, after the connection.
  */
 struct direct *cli_store_open(const char *command, const char *path, int argc, char **argv,
                               struct config *ret_config, int *ret_code);
@@ -42,10 +42,10 @@ struct direct *cli_store_open(const char *command, const char *path, int argc, c
 /* Prints "clairon COMMAND: what about" and returns CLI_USAGE_ERROR. */
 int cli_usage_error(const char *command, const char *what, const char *about);
 
-/* The same for invalid settings. If `path` is NULL, adds that no file was read. */
+/* As cli_usage_error, for invalid settings. If `path` is NULL, adds that no file was read. */
 int cli_settings_error(const char *command, const char *path, const char *error);
 
-/* Prints all of the output. Returns the exit code: 1 if it could not be written. */
+/* Prints the text. Returns the exit code: 1 if it could not be written. */
 int cli_print(const char *text);
 
 /* Prints untrusted text, such as a name, with ? instead of control characters. */

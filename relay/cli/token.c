@@ -39,7 +39,7 @@ static const char token_usage[] =
     "  -c FILE            settings file of the relay\n"
     "  --section.key=V    one setting, such as --auth.hs256_secret_file=FILE\n";
 
-/* Parses the groups, an object of arrays of strings. NULL: invalid. */
+/* Parses the groups, an object of arrays of strings. Returns NULL if they are invalid. */
 static json_t *
 groups_read(const char *text)
 {
@@ -147,7 +147,7 @@ token_make(const struct token_request *request, const struct config *config)
 int
 cli_token(int argc, char **argv)
 {
-    /* Only the gate's settings matter: a developer need not configure a database. */
+    /* Validates only the gate's settings, so that a token requires no database configuration. */
     static char only_gate[] = "--relay.roles=gate";
     static char *const forced[] = {only_gate, NULL};
     struct token_request request = {.sub = NULL};

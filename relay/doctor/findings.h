@@ -19,23 +19,23 @@ struct finding {
     char *hint;      /* "" if no action is needed */
 };
 
-/* Zeroed: empty. */
+/* A zeroed struct is empty. */
 struct findings {
     struct finding *rows;
     size_t count;
-    size_t errors; /* findings that are not ok, including those beyond FINDINGS_MAX */
+    size_t errors; /* failed checks, including findings beyond FINDINGS_MAX */
     size_t warnings;
 };
 
 /*
- * `hint` is used only if not ok; may be NULL. Texts are copied and truncated. Exact duplicates are
- * dropped.
+ * `hint` is used only for failed checks, and may be NULL. Strings are copied and truncated. Exact
+ * duplicates are dropped.
  */
 void findings_add(struct findings *findings, const char *area, const char *check, bool ok,
                   const char *hint, const char *format, ...) PRINTF_LIKE(6, 7);
-/* A finding that is ok but has a hint. */
+/* Adds a warning: a passed check with a hint. */
 void findings_warn(struct findings *findings, const char *area, const char *check, const char *hint,
                    const char *format, ...) PRINTF_LIKE(5, 6);
-void findings_free(struct findings *findings); /* also resets to empty */
+void findings_free(struct findings *findings); /* also resets it to empty */
 
 #endif

@@ -22,10 +22,10 @@
 #define ORIGINS_TRIED_MAX 16
 #define TIMEOUT_S 5
 
-/* A request to the running relay on its own connection. */
+/* A request to the running relay, on a separate connection. */
 struct gate_probe {
     const struct config *config;
-    char reason[REASON_MAX]; /* why there is no reply */
+    char reason[REASON_MAX]; /* the reason if there is no reply */
     char reply[REPLY_MAX];   /* status line, headers and body */
 };
 
@@ -130,7 +130,7 @@ exchange_tls(int fd, const char *request, char reply[REPLY_MAX])
     return len;
 }
 
-/* False: no reply; probe->reason is the reason. */
+/* Returns false if there is no reply; probe->reason is the reason. */
 static bool
 exchange(struct gate_probe *probe, const char *request)
 {
@@ -153,7 +153,7 @@ exchange(struct gate_probe *probe, const char *request)
     return false;
 }
 
-/* 0: not a reply of /readyz. */
+/* Returns 0 if this is not a reply of /readyz. */
 static int
 read_ready(const struct gate_probe *probe, char ret_feed[32], char ret_store[32])
 {
@@ -183,7 +183,7 @@ unready_hint(const char *feed, const char *store)
            "journalctl -u clairon-relay -o cat | grep component=feed";
 }
 
-/* False: no relay was found, so the other checks are skipped. */
+/* Returns false if no relay was found; the other checks are then skipped. */
 static bool
 check_ready(struct gate_probe *probe, struct findings *findings)
 {
@@ -202,7 +202,7 @@ check_ready(struct gate_probe *probe, struct findings *findings)
     if (status == 0) {
         findings_add(findings, GATE, "relay", false,
                      "Another program listens there: stop it, or choose another gate.listen",
-                     "the reply from %s is not that of a relay", listen);
+                     "the reply from %s is not from a relay", listen);
         return false;
     }
     findings_add(findings, GATE, "relay", status == 200, unready_hint(feed, store),

@@ -16,7 +16,7 @@
 #define SETTINGS "settings"
 #define HOST "host"
 #define HOST_HINT_MAX 768
-/* bytes of a secret; base64 of 32 random bytes has about 24 different characters */
+/* distinct bytes of a secret; base64 of 32 random bytes has about 24 distinct characters */
 #define DISTINCT_MIN 12
 #define RSA_BITS_MIN 2048
 #define BACKLOG_MIN 1024
@@ -33,7 +33,7 @@ check_file(const struct config_secret_file *file, struct findings *findings)
     snprintf(hint, sizeof(hint), "chmod o= '%.256s'", file->path);
     if (file->is_exposed)
         findings_warn(findings, SETTINGS, check, hint,
-                      "%s holds a secret and is accessible to all users", file->path);
+                      "%s contains a secret and is accessible to all users", file->path);
     else
         findings_add(findings, SETTINGS, check, true, NULL, "%s", file->path);
 }
@@ -61,7 +61,7 @@ distinct_bytes(const char *bytes, size_t len)
     return count;
 }
 
-/* config_load checked that it is a public key. */
+/* config_load has checked that this is a public key. */
 static void
 check_public_key(const struct config *config, struct findings *findings)
 {
@@ -125,7 +125,7 @@ check_dates(const struct config *config, X509 *certificate, struct findings *fin
                      "expires in %d day%s", left, cli_plural(left));
 }
 
-/* Without it OpenSSL prompts on the terminal. */
+/* Without a callback OpenSSL prompts on the terminal. */
 static int
 no_passphrase(char *text, int size, int writes, void *ctx)
 {
@@ -154,14 +154,14 @@ check_tls(const struct config *config, struct findings *findings)
             findings, SETTINGS, "gate.tls_cert", false,
             "The file must be PEM (-----BEGIN CERTIFICATE-----), the server certificate first, "
             "then the chain",
-            "%s holds no certificate", config->gate.tls_cert);
+            "%s contains no certificate", config->gate.tls_cert);
     findings_add(findings, SETTINGS, "gate.tls_key", fits,
                  "Name the PEM file of the certificate's private key, without a "
                  "passphrase",
                  "%s",
                  key == NULL ? "could not read a private key"
                  : fits      ? "the certificate's"
-                             : "not the certificate's");
+                             : "does not match the certificate");
     EVP_PKEY_free(key);
     X509_free(certificate);
     if (key_file != NULL)
@@ -184,7 +184,7 @@ doctor_check_settings(const struct config *config, const char *path, struct find
         check_tls(config, findings);
 }
 
-/* -1: cannot be read. */
+/* Returns -1 if the file cannot be read. */
 static long
 read_sysctl(const char *path)
 {

@@ -24,8 +24,8 @@ struct postgresql_probe {
 };
 
 /*
- * Without the extension clairon.doctor() does not exist: checks what CREATE EXTENSION and decoding
- * need.
+ * The requirements of CREATE EXTENSION and decoding, checked if there is no extension and so no
+ * clairon.doctor().
  */
 static const char bare_checks[] =
     "SELECT name, ok, detail, CASE WHEN NOT ok THEN hint END FROM ("
@@ -42,7 +42,7 @@ static const char bare_checks[] =
     " 'Install the plugin on this server: the package postgresql-NN-clairon, or make install.')"
     " AS checks (name, ok, detail, hint)";
 
-/* A hint for the server's error; the error itself if it is clear. */
+/* Returns the reason to report for an error of the server, or the error itself. */
 static const char *
 cause_of(const char *sqlstate, const char *error)
 {
@@ -97,7 +97,7 @@ is_true(const PGresult *result, int row, int column)
     return strcmp(PQgetvalue(result, row, column), "t") == 0;
 }
 
-/* Rows of clairon.doctor(): ok with a hint is a warning. */
+/* Adds rows of clairon.doctor(): ok with a hint is a warning. */
 static void
 add_rows(const struct postgresql_probe *probe, const PGresult *result)
 {
@@ -111,7 +111,7 @@ add_rows(const struct postgresql_probe *probe, const PGresult *result)
                          PQgetvalue(result, i, 2));
 }
 
-/* Assumes symmetric latency: the server's clock is read halfway. */
+/* Assumes symmetric latency: the server reads its clock halfway through the round trip. */
 static void
 check_postgresql_clock(struct postgresql_probe *probe)
 {
@@ -171,7 +171,7 @@ check_role(struct postgresql_probe *probe)
     PQclear(result);
 }
 
-/* The slot of the settings; clairon.doctor() reports its state. */
+/* Checks the slot in the settings; clairon.doctor() reports its state. */
 static void
 check_feed_slot(struct postgresql_probe *probe)
 {
@@ -222,8 +222,8 @@ check_extension(struct postgresql_probe *probe)
 }
 
 /*
- * Columns that later releases added to clairon.rule. Without them the rules work, but the
- * functions of those releases are missing. The version number does not show it.
+ * Columns that later releases added to clairon.rule. Without them the rules work, but the functions
+ * of those releases are missing. The version number does not reveal this.
  */
 static void
 check_schema(struct postgresql_probe *probe)
@@ -268,7 +268,7 @@ check_replication(struct postgresql_probe *probe)
     PQfinish(conn);
 }
 
-/* Only the primary has this information. */
+/* Only the primary can report these facts. */
 static void
 check_primary_settings(const struct postgresql_probe *probe, const PGresult *result)
 {
@@ -288,7 +288,7 @@ check_primary_settings(const struct postgresql_probe *probe, const PGresult *res
              "standby then reconnects.",
              slot);
     if (slot[0] == '\0')
-        return; /* reported by its own doctor */
+        return; /* clairon.doctor() reports it */
     if (PQgetisnull(result, 0, 2))
         findings_add(findings, PRIMARY, "physical slot", false, hint, "%s does not exist", slot);
     else

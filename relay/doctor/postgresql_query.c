@@ -12,7 +12,7 @@
 
 #define TIMEOUT_US 10000000
 
-/* False: the deadline has passed. */
+/* Returns false if the deadline has passed. */
 static bool
 wait_for(PGconn *conn, short events, int64_t deadline_us)
 {
@@ -69,7 +69,7 @@ postgresql_connect(const char *conninfo, bool replicates, char error[POSTGRESQL_
     return NULL;
 }
 
-/* The result of the command. NULL: `error` is the reason. */
+/* Returns the result of the command; if NULL, `error` is the reason. */
 static PGresult *
 collect(PGconn *conn, int64_t deadline_us, char error[POSTGRESQL_ERROR_MAX])
 {

@@ -9,7 +9,7 @@
 #include "doctor/store_sentinels.h"
 #include "store/direct/locate.h"
 
-/* False: it does not reply. */
+/* Returns false if the server does not reply. */
 static bool
 check_single_server(const struct config *config, struct findings *findings)
 {

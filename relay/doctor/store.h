@@ -7,8 +7,8 @@
 #include "store/origin.h"
 
 /*
- * Checks the servers of store.url. Waits at most 10 s per reply, and for name servers as long as
- * the system does. Writes nothing. `origin` is the database that the relay reads, with empty texts
+ * Checks the servers of store.url. Waits at most 10 s per reply; the system limits the wait for
+ * name servers. Writes nothing. `origin` is the database that the relay reads, with empty strings
  * if unknown.
  */
 void doctor_check_store(const struct config *config, const struct origin *origin,

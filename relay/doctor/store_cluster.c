@@ -24,8 +24,8 @@ struct cluster {
     struct findings *findings;
     struct slots_node nodes[NODES_MAX];
     size_t count;
-    struct slots_node primaries[STORE_SHARDS_MAX]; /* by shard */
-    bool is_known[STORE_SHARDS_MAX];               /* it has a primary */
+    struct slots_node primaries[STORE_SHARDS_MAX]; /* indexed by shard */
+    bool is_known[STORE_SHARDS_MAX];               /* the shard has a primary */
     bool is_up;
 };
 
@@ -70,7 +70,7 @@ read_cluster_primaries(struct cluster *cluster, const struct redisReply *slots, 
     }
 }
 
-/* False: the node does not reply; a finding reports it if it is the last one. */
+/* Returns false if the node does not reply. For the last node, adds a finding. */
 static bool
 read_cluster_slots(struct cluster *cluster, unsigned number, bool is_last)
 {
@@ -103,7 +103,7 @@ read_cluster_slots(struct cluster *cluster, unsigned number, bool is_last)
     return slots != NULL;
 }
 
-/* Commands need few replicas: the relay waits for min_replicas of each primary. */
+/* Checks the replicas of each primary: the relay waits for min_replicas of each. */
 static void
 check_cluster_primary(const struct cluster *cluster, const struct store_probe *probe,
                       const struct slots_node *node)
@@ -139,7 +139,7 @@ check_cluster_state(const struct cluster *cluster, const struct store_probe *pro
                       node_error(probe->node));
 }
 
-/* A node lists its own: "[93->-ID]" leaves for node ID, "[93-<-ID]" arrives from there. */
+/* A node lists only its own moves: "[93->-ID]" to node ID, "[93-<-ID]" from node ID. */
 static void
 check_cluster_moves(const struct cluster *cluster, const struct store_probe *probe)
 {
@@ -165,7 +165,7 @@ check_cluster_coverage(const struct cluster *cluster, struct store_probe *probe)
     char value[VALUE_MAX];
 
     if (!store_probe_setting(probe, "cluster-require-full-coverage", value))
-        return; /* not permitted: the check of appendfsync reports it */
+        return; /* CONFIG is not permitted: the check of appendfsync reports it */
     if (strcmp(value, "no") == 0)
         store_probe_report(probe, "cluster-require-full-coverage", true, NULL, "no");
     else

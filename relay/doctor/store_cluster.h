@@ -5,7 +5,7 @@
 #include "base/config.h"
 #include "doctor/findings.h"
 
-/* Checks each node. False: a shard has no primary that replies. */
+/* Checks each node. Returns false if a shard has no primary that replies. */
 bool store_cluster_check(const struct config *config, struct findings *findings);
 
 #endif

@@ -61,7 +61,7 @@ read_progress_key(struct contents *contents, char ret_key[VALUE_MAX])
     return ret_key[0] != '\0';
 }
 
-/* A store serves one slot: acquire.lua rejects another. */
+/* A store serves one slot: acquire.lua rejects all others. */
 static void
 check_stored_slot(struct contents *contents, const char *key)
 {
@@ -81,7 +81,7 @@ check_stored_slot(struct contents *contents, const char *key)
         findings_add(contents->findings, STORE, "slot", true, NULL, "%s", config->feed.slot);
 }
 
-/* A store serves one database: acquire.lua rejects another. */
+/* A store serves one database: acquire.lua rejects all others. */
 static void
 check_database(struct contents *contents, const struct origin *origin)
 {
@@ -106,8 +106,8 @@ check_database(struct contents *contents, const struct origin *origin)
         check_stored_slot(contents, key);
     } else {
         findings_add(contents->findings, STORE, "database", false, DATABASE_HINT,
-                     "%s belongs to database \"%s\" (oid %s) of cluster %s, [feed] conninfo leads "
-                     "to database \"%s\" (oid %s) of cluster %s",
+                     "%s belongs to database \"%s\" (oid %s) of cluster %s, [feed] conninfo names "
+                     "database \"%s\" (oid %s) of cluster %s",
                      key, name, database, system, origin->name, origin->database, origin->system);
     }
 }

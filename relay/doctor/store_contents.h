@@ -6,7 +6,7 @@
 #include "doctor/findings.h"
 #include "store/origin.h"
 
-/* `origin` is the database that the relay reads, with empty texts if unknown. */
+/* `origin` is the database that the relay reads, with empty strings if unknown. */
 void store_contents_check(const struct config *config, const struct origin *origin,
                           struct findings *findings);
 

@@ -23,7 +23,9 @@ struct store_probe {
     bool is_replica;            /* it may be one */
 };
 
-/* Connects and reads INFO. False: reported as a finding. Close it in both cases. */
+/*
+ * Connects and reads INFO. Returns false after it added a finding. Close the probe in both cases.
+ */
 bool store_probe_open(struct store_probe *probe, const struct url *address);
 void store_probe_close(struct store_probe *probe);
 
@@ -35,13 +37,13 @@ void store_probe_check_replicas(const struct store_probe *probe);
 /* Like findings_add. */
 void store_probe_report(const struct store_probe *probe, const char *check, bool ok,
                         const char *hint, const char *format, ...) PRINTF_LIKE(5, 6);
-/* "" for an unknown error. */
+/* Returns "" for an unknown error. */
 const char *store_probe_hint(const char *error);
 
 /* The value of a line of INFO; "" or 0 if the server does not report it. */
 void store_probe_info(const struct store_probe *probe, const char *name, char ret_value[VALUE_MAX]);
 long long store_probe_number(const struct store_probe *probe, const char *name);
-/* False if CONFIG is not permitted or the setting is unknown; the value is "" then. */
+/* Returns false, and the value "", if CONFIG is not permitted or the setting is unknown. */
 bool store_probe_setting(struct store_probe *probe, const char *name, char ret_value[VALUE_MAX]);
 
 #endif

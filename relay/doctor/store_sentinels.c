@@ -20,15 +20,15 @@ struct sentinels {
     const struct config *config;
     struct findings *findings;
     unsigned reachable;
-    long long known;           /* the most sentinels that one of them knows, itself included */
+    long long known;           /* the maximum count that a sentinel reports, including itself */
     long long quorum;          /* the highest */
-    struct slots_node primary; /* port 0: none known */
+    struct slots_node primary; /* port 0: unknown */
     long long epoch;
     struct slots_node replicas[REPLICAS_MAX];
     size_t replica_count;
 };
 
-/* What one sentinel knows about the primary. */
+/* The primary as reported by one sentinel. */
 static void
 read_sentinel_state(struct sentinels *sentinels, const char *where, const struct redisReply *state)
 {
@@ -134,7 +134,7 @@ check_sentinel_quorum(const struct sentinels *sentinels)
                       "%lld", sentinels->known);
 }
 
-/* False: it does not reply. */
+/* Returns false if the sentinel does not reply. */
 static bool
 check_known_server(const struct sentinels *sentinels, const struct slots_node *node,
                    bool is_replica)

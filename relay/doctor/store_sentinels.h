@@ -5,7 +5,7 @@
 #include "base/config.h"
 #include "doctor/findings.h"
 
-/* Checks the sentinels, the primary and its replicas. False: no primary replies. */
+/* Checks the sentinels, the primary and its replicas. Returns false if no primary replies. */
 bool store_sentinels_check(const struct config *config, struct findings *findings);
 
 #endif

@@ -25,7 +25,7 @@ store_probe_hint(const char *error)
     return hint != NULL ? hint : "";
 }
 
-/* With several servers the detail begins with the server. */
+/* With several servers, the detail begins with the name of the server. */
 void
 store_probe_report(const struct store_probe *probe, const char *check, bool ok, const char *hint,
                    const char *format, ...)
@@ -231,7 +231,7 @@ check_store_disk(struct store_probe *probe)
         store_probe_number(probe, "aof_delayed_fsync") == 1 ? "" : "s");
 }
 
-/* False if the store did not reply. */
+/* Returns false if the store did not reply. */
 static bool
 read_time(struct node *node, int64_t *ret_us)
 {
@@ -392,7 +392,7 @@ save_store_info(struct store_probe *probe)
 
     if (reply == NULL || reply_text(reply) == NULL) {
         store_probe_report(probe, "server", false, store_probe_hint(node_error(probe->node)), "%s",
-                           reply == NULL ? node_error(probe->node) : "INFO returned no text");
+                           reply == NULL ? node_error(probe->node) : "invalid reply to INFO");
         return false;
     }
     probe->info = strdup(reply_text(reply));

@@ -8,8 +8,8 @@ set -euo pipefail
 # shellcheck source=relay/tools/lib.sh
 . "$(dirname "$0")/lib.sh"
 
-# The minor release whose headers the plugin is built with, as in Debian's versions: 17.11, 19~beta1. The headers may use
-# functions that older servers of the same major version lack; these would not load the plugin.
+# The minor release whose headers the plugin is built with, as in Debian's versions: 17.11, 19~beta1. The headers may
+# use functions that do not exist in older servers of the same major version. Those servers would not load the plugin.
 server_version() {
     "/usr/lib/postgresql/$1/bin/pg_config" --version | sed -E 's/^PostgreSQL ([0-9.]+)([a-z0-9]*).*/\1~\2/; s/~$//'
 }

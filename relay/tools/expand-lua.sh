@@ -6,7 +6,8 @@
 set -euo pipefail
 
 awk -v parts="$(dirname "$2")/parts/" -v script="$2" '
-    # Only literals: Lua cannot evaluate C expressions. A text may contain escaped double quotes, but no single ones.
+    # Only literals: Lua cannot evaluate C expressions. A string may contain escaped double quotes, but no single
+    # quotes.
     /^#define (KEY|FRAME|STORE|ENVELOPE)_[A-Z0-9_]+ ("([^"\\\047]|\\")*"|[0-9]+|0x[0-9A-Fa-f]+)$/ {
         name = $2
         sub(/^#define [A-Z0-9_]+ /, "")

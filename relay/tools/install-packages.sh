@@ -2,11 +2,11 @@
 # install-packages.sh: installs the Debian packages to run, build, test or benchmark clairon.
 #
 #   relay/tools/install-packages.sh [run] [build] [deb] [tap] [check] [bench] [fuzz]
-#                     (run, build, tap and check when none is given)
+#                     (default: run, build, tap and check)
 #   relay/tools/install-packages.sh --list [run] [build] [deb] [tap] [check] [bench] [fuzz]
 #
-# It installs only missing packages, as root or through sudo. Without either it
-# prints the command to run and fails. If nothing is missing, apt is not called.
+# It installs only missing packages, as root or through sudo. If neither is possible, it prints the command to run and
+# fails. If nothing is missing, apt is not called.
 set -euo pipefail
 # shellcheck source=relay/tools/lib.sh
 . "$(dirname "$0")/lib.sh"
@@ -120,8 +120,9 @@ apt_get() {
     uninterrupted "${as[@]}" -- apt-get -o Dpkg::Use-Pty=0 -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3 "$@"
 }
 
-# uninterrupted [sudo -n] -- COMMAND..: runs it without prompts, and prints its output only on failure. It runs in
-# a separate session: a dpkg that receives Ctrl-C leaves packages half installed. The script exits afterwards.
+# uninterrupted [sudo -n] -- COMMAND..: runs COMMAND without prompts, and prints its output only on failure. COMMAND
+# runs in a separate session, because a dpkg that receives Ctrl-C leaves packages half installed. After a signal the
+# script exits when COMMAND ends.
 uninterrupted() {
     local as=() log job status
     while [ "$1" != -- ]; do

@@ -28,8 +28,8 @@ with_progress() {
     return "$status"
 }
 
-# watch_log LOG PID: prints progress until the process ends. The sleeps are short and do not inherit the
-# caller's pipes, so they delay no reader.
+# watch_log LOG PID: prints progress until the process ends. The sleeps are short and do not inherit the caller's pipes,
+# so readers of the pipes are not delayed.
 watch_log() {
     local began=$SECONDS next=$((SECONDS + 10)) last
     while sleep 1 >/dev/null 2>&1 && kill -0 "$2" 2>/dev/null; do
@@ -72,7 +72,7 @@ pg_major_default() {
     esac
 }
 
-# pg_config of that major's server package; falls back to the one in PATH.
+# pg_config of the server package with that major version, else pg_config in PATH.
 pg_config_path() {
     local own
     own=/usr/lib/postgresql/$(pg_major)/bin/pg_config
@@ -85,8 +85,8 @@ pg_config_path() {
     fi
 }
 
-# The server program of the store: STORE_SERVER, else the first installed one in order of
-# preference; empty if there is none. (CLAIRON_STORE_.. variables are settings of the relay.)
+# The server program of the store: STORE_SERVER, else the first installed program in order of preference, else empty.
+# (CLAIRON_STORE_.. variables are settings of the relay.)
 store_server() {
     local name
     if [ -n "${STORE_SERVER:-}" ]; then
@@ -102,8 +102,7 @@ store_server() {
 }
 
 # Prints the postgresql.conf settings for a server in the private root $1.
-# output_plugin_libraries was added in minor releases; a server that does not know
-# it does not start.
+# output_plugin_libraries was added in minor releases; older servers do not start with it.
 server_settings() {
     echo "wal_level = logical"
     echo "max_wal_senders = 10"

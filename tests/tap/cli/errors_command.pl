@@ -69,7 +69,7 @@ for my $verb ('redrive', 'drop')
     is($code, 1, "$verb of an entry that another filter excludes exits with 1");
     like($err, qr/no matching entry of the error log has id \Q$ids[0]\E/, "$verb reports that the entry does not match the filter");
     is((errors($verb, '123'))[0], 2, "$verb of an id that is not a UUID exits with 2");
-    like((errors($verb, '123'))[2], qr/not a notification id, which is a UUID: 123/, "$verb of an invalid id prints the reason");
+    like((errors($verb, '123'))[2], qr/invalid notification id, must be a UUID: 123/, "$verb of an invalid id prints the reason");
     is((errors($verb, '--id', $ids[0], '--id', $ids[1]))[0], 2, 'two --id options are rejected, because only the last one would apply');
     is(entries(), $before, "$verb with two --id changes no entry");
 }

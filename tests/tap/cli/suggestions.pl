@@ -21,7 +21,7 @@ for my $case ([ [ 'eror', 'list' ], qr/unknown command "eror", valid are relay, 
     [ [ 'errors', 'list', '--jsn' ], qr/unknown argument --jsn; did you mean --json\?/ ],
     [ [ 'trace', '--jsno', 'x' ], qr/unknown argument --jsno; did you mean --json\?/ ],
     [ [ 'token', '--subs=u1' ], qr/unknown argument --subs=u1; did you mean --sub\?/ ],
-    [ [ 'trace', '123' ], qr/^clairon trace: not a notification id, which is a UUID: 123$/ ],
+    [ [ 'trace', '123' ], qr/^clairon trace: invalid notification id, must be a UUID: 123$/ ],
     [ ['trace'], qr/expected the id of a notification, a UUID$/ ],
     [ [ 'errors' ], qr/expected list, redrive or drop$/ ])
 {

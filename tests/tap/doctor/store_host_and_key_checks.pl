@@ -86,7 +86,7 @@ sub check_exposed
     my $report = JSON::decode_json((doctor('--json', @arguments))[1]);
     my ($row) = grep { $_->{check} eq "permissions of $name" } @{ $report->{checks} };
     is($row->{level}, 'warn', "$what causes a warning");
-    like($row->{detail}, qr/^\Q$file\E holds a secret and is accessible to all users$/, "$what is reported with its path");
+    like($row->{detail}, qr/^\Q$file\E contains a secret and is accessible to all users$/, "$what is reported with its path");
     is($row->{hint}, "chmod o= '$file'", "$what is reported with the command that fixes it");
     my (undef, undef, $err) = $relay->run('relay', '--check', @arguments);
     like($err, qr/level=warn .*with a secret is accessible to all users: run chmod o=".*\Q$file\E/, "$what: relay --check warns too");
@@ -124,8 +124,8 @@ certificate('good', 400);
 certificate('short', 3);
 is_deeply(failed_checks(tls('good', 'good')), {}, 'a valid certificate passes');
 finds('a certificate that expires soon', 'settings: gate.tls_cert', qr/expires in [23] days/, qr/systemctl reload clairon-relay/, tls('short', 'short'));
-finds('a key of another certificate', 'settings: gate.tls_key', qr/not the certificate's/, qr/the certificate's private key/, tls('good', 'short'));
-finds('a file without a certificate', 'settings: gate.tls_cert', qr/holds no certificate/, qr/BEGIN CERTIFICATE/,
+finds('a key of another certificate', 'settings: gate.tls_key', qr/does not match the certificate/, qr/the certificate's private key/, tls('good', 'short'));
+finds('a file without a certificate', 'settings: gate.tls_cert', qr/contains no certificate/, qr/BEGIN CERTIFICATE/,
     "--gate.tls_cert=$folder/secret", "--gate.tls_key=$folder/good.key");
 
 my @store_key = ("--store.tls_cert=$folder/good.pem", "--store.tls_key=$folder/good.key");
