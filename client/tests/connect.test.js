@@ -87,7 +87,7 @@ test('a notification without a handler is not acknowledged and is reported as an
   assert.deepEqual(socket.frames('ack'), []);
 });
 
-test('in manual mode only ack() acks', async (t) => {
+test('in manual mode only ack() sends acks', async (t) => {
   const { relay, client } = start(t, { ack: 'manual' });
   client.on('*', () => {});
   const socket = await relay.socket();
@@ -129,7 +129,7 @@ test('a pending notification is recognised as a duplicate after any number of ot
   assert.deepEqual(handled, ['a', 'b', 'c', 'd']);
 });
 
-test('an ack made while disconnected is sent on the next connection', async (t) => {
+test('an ack during a disconnect is sent on the next connection', async (t) => {
   const { relay, client } = start(t, { ack: 'manual' });
   const first = await relay.socket();
   first.accept();
@@ -142,7 +142,7 @@ test('an ack made while disconnected is sent on the next connection', async (t) 
   await until('the ack', () => second.frames('ack').length === 1);
 });
 
-test('each ping is answered with a pong', async (t) => {
+test('the client replies to each ping with a pong', async (t) => {
   const { relay } = start(t);
   const socket = await relay.socket();
   socket.accept();
@@ -291,7 +291,7 @@ test('the delay grows with each failure, and resets after a stable connection', 
   assert.deepEqual(waits(), [4, 8, 4, 8]);
 });
 
-test('close() sends the acks made before it', async (t) => {
+test('close() sends all earlier acks', async (t) => {
   const { relay, client } = start(t);
   const socket = await relay.socket();
   socket.accept();
@@ -314,7 +314,7 @@ test('gap, acked and err become events; an invalid JSON line is ignored', async 
   assert.equal(client.state, 'open');
 });
 
-test('after close() in a handler the rest of the frame is dropped, and there is no reconnect', async (t) => {
+test('close() in a handler drops the remaining frames, and prevents a reconnect', async (t) => {
   const { relay, client, events } = start(t);
   client.on('assignments', () => client.close());
   const socket = await relay.socket();
@@ -364,7 +364,7 @@ test('a handler gets the notification of a line with a transaction and a rule', 
   assert.equal(events('error').length, 0);
 });
 
-test('a binary frame is reported, and the connection stays', async (t) => {
+test('a binary frame is reported, and the connection stays open', async (t) => {
   const { relay, events } = start(t);
   const socket = await relay.socket();
   socket.accept();

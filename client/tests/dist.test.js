@@ -12,7 +12,7 @@ test(`the base entry has less than ${LIMIT_BYTES} bytes, gzipped`, () => {
   assert.ok(sizeOf('index.js').gzipped < LIMIT_BYTES, JSON.stringify(sizeOf('index.js')));
 });
 
-test('the entry point loads nothing more, except the rows of live() and the fallback transports when needed', () => {
+test('the entry point imports only the rows of live() and the fallback transports, on demand', () => {
   const importsOf = (name) => [...new Set(read(`dist/${name}.js`).match(/\bimport\b[^)]*\)/g))].sort();
   assert.deepEqual(importsOf('index'), ['import("./rows.js")', 'import("./streams.js")']);
   assert.deepEqual(importsOf('rows'), ['import("./timed_rows.js")']);

@@ -203,7 +203,7 @@ test('a change of the same transaction is applied if its old row is the row in t
   socket.sends(update({ id: 1, a: 3 }, { id: 1, a: 4 }));
   await rowsAre(list, rows);
   socket.sends(update({ id: 1, a: 2 }, { id: 1, a: 3 }));
-  await until('a load for the one that came late', () => loads === 3);
+  await until('a load for the late change', () => loads === 3);
   await rowsAre(list, rows);
 });
 
@@ -233,7 +233,7 @@ test('a result without a recent change causes another load after a second', asyn
   assert.equal(loads, 3);
 });
 
-test('the newest changes of many rows are remembered, and the oldest are evicted', async (t) => {
+test('the newest changes of many rows are kept, and the oldest are evicted', async (t) => {
   const { socket, list } = await start(t);
   const first = change('create', { after: { id: 0 } });
   socket.sends(first, change('delete', { before: { id: 0 } }));
@@ -301,7 +301,7 @@ test('a gap or a connection that did not resume causes a load; a resumed one doe
   assert.equal(loads, 2);
 });
 
-test('a gap during a load causes another one', async (t) => {
+test('a gap during a load causes another load', async (t) => {
   const pending = [];
   const { socket, list } = await start(t, { load: () => new Promise((resolve) => pending.push(resolve)) });
   await until('a load', () => pending.length === 1);
@@ -387,7 +387,7 @@ test('a failed load is not retried after close() of the client', async (t) => {
   assert.equal(loads, 1);
 });
 
-test('after close() there are no changes and no loads', async (t) => {
+test('close() ends changes and loads', async (t) => {
   let loads = 0;
   const { client, socket, list } = await start(t, { load: () => { loads += 1; return []; } });
   await until('the load', () => loads === 1);

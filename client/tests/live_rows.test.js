@@ -103,7 +103,7 @@ async function loaded(t, snapshot, rows, options, more) {
 
 const requestsOf = (socket) => socket.frames('rows').map(({ r, ...frame }) => frame);
 
-test('without options the list holds the rows of the live rule, and follows its changes', async (t) => {
+test('without options the list contains the rows of the live rule, and applies its changes', async (t) => {
   const { socket, list, states, errors } = await start(t);
   assert.deepEqual(requestsOf(socket), [{ t: 'rows', source: 't' }]);
   assert.ok(Number.isInteger(socket.frames('rows')[0].r));
@@ -206,12 +206,12 @@ for (const [what, snapshot] of [['of an earlier time', '10:11:'], ['without a tr
   });
 }
 
-test('more changes during a load than the list remembers cause another load, not a loss', async (t) => {
+test('more changes during a load than the ring contains cause another load, not a loss', async (t) => {
   const { tick, socket, list } = await start(t);
   socket.sends(create(10, { id: 1 }));
   for (let i = 0; i < 1100; i += 1) socket.sends(update(20 + i, { id: 0, a: i }));
   await turn();
-  respond(socket, '10:10:', []); // 10 is forgotten
+  respond(socket, '10:10:', []); // 10 is evicted
   await turn();
   assert.deepEqual([list.rows, list.loading], [[], true]);
   tick(30_000);
@@ -234,7 +234,7 @@ test('pages of one response appear together, with changes between them', async (
   assert.equal(list.loading, false);
 });
 
-test('the changes of a transaction appear together, also if each arrives in a frame of its own', async (t) => {
+test('the changes of a transaction appear together, even if each arrives in a separate frame', async (t) => {
   const { tick, socket, list, states } = await loaded(t, '10:10:', []);
   states.length = 0;
   for (const id of [1, 2, 3]) {
@@ -297,7 +297,7 @@ test('a late change causes a load, during which newer changes wait', async (t) =
   assert.equal(states.length, 3);
 });
 
-test('rows that do not contain a late change are requested again', async (t) => {
+test('rows without a late change are requested again', async (t) => {
   const { tick, socket, list } = await loaded(t, '10:10:', [{ id: 1, a: 'row' }]);
   socket.sends(update(10, { id: 1, a: 'late' }, { attempts: 1 }));
   await turn();
@@ -332,7 +332,7 @@ for (const [what, older] of [['of a row', update(10, { id: 1, a: 'older' })], ['
     await turn();
     const { socket: next, rows } = await reconnect({ relay, tick }, list);
     const again = structuredClone(older);
-    again.n.metadata.id += ' evicted'; // the page does not remember it
+    again.n.metadata.id += ' evicted'; // the page has evicted its id
     next.sends(again);
     await turn();
     assert.deepEqual(rows, [{ id: 1, a: 'newer' }, { id: 2 }]);
@@ -543,7 +543,7 @@ test('a request without a reply is repeated on the next connection', async (t) =
 
 // ---- errors
 
-test('a busy relay is asked again after its delay, without an error', async (t) => {
+test('a request to a busy relay is repeated after its delay, without an error', async (t) => {
   const { tick, socket, list, errors } = await start(t);
   rejectRows(socket, 111, { after: 5000, retry: true });
   await turn();
@@ -577,7 +577,7 @@ for (const code of [103, 113]) {
   });
 }
 
-test('a user who is no longer addressed loses the rows, and asks again when a change arrives', async (t) => {
+test('a user who is no longer addressed loses the rows, and the list requests them again when a change arrives', async (t) => {
   const { tick, socket, list } = await loaded(t, '10:10:', [{ id: 1 }]);
   socket.sends({ t: 'reload', source: 't', rule: 'default' });
   tick(1000);
@@ -611,7 +611,7 @@ test('another error is reported, and the request is repeated with growing delays
   assert.deepEqual([list.loading, list.error.code, errors.length], [true, 100, 3]);
 });
 
-test('with `key` and no live rule the list starts empty, names the error, and follows all changes', async (t) => {
+test('with `key` and no live rule the list starts empty, reports the error, and applies all changes', async (t) => {
   const { socket, list, errors } = await start(t, { key: 'id' });
   socket.sends(create(10, { id: 1 }, { rule: undefined }));
   await turn();
@@ -624,7 +624,7 @@ test('with `key` and no live rule the list starts empty, names the error, and fo
 
 // ---- load() of the application
 
-test('load() returns rows and a snapshot, and the relay is asked whether the snapshot is new enough', async (t) => {
+test('load() returns rows and a snapshot, and the relay checks that the snapshot is new enough', async (t) => {
   const calls = [];
   const { tick, socket, list } = await start(t, ownLoad(calls));
   assert.equal(calls.length, 1);

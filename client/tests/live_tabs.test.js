@@ -55,7 +55,7 @@ async function twoTabs(t, table) {
 
 const hasRows = (tab, rows) => until(`rows ${rows}`, () => tab.states.at(-1) === rows);
 
-test('each tab requests its rows over the shared connection, and follows the changes', async (t) => {
+test('each tab requests its rows over the shared connection, and applies the changes', async (t) => {
   const { relay, first, second, socket } = await twoTabs(t, { snapshot: '10:10:', rows: [{ id: 1 }, { id: 2 }] });
   await hasRows(first, '1,2');
   await hasRows(second, '1,2');
@@ -73,7 +73,7 @@ test('the rows of one transaction appear together in every tab', async (t) => {
   assert.deepEqual([first, second].map(({ states }) => states), Array(2).fill(['', '1', '1,2,3,4']));
 });
 
-test('only the tab that asked receives the rows', async (t) => {
+test('only the requesting tab receives the rows', async (t) => {
   const { first, second } = await twoTabs(t, { snapshot: '10:10:', rows: [{ id: 1 }] });
   await hasRows(second, '1');
   const posted = t.mock.method(BroadcastChannel.prototype, 'postMessage');
@@ -82,7 +82,7 @@ test('only the tab that asked receives the rows', async (t) => {
   assert.deepEqual(posted.mock.calls.filter(({ arguments: [{ t: type }] }) => type === 'frames'), []);
 });
 
-test('an error reaches the list of the tab that asked', async (t) => {
+test('an error reaches the list of the requesting tab', async (t) => {
   const table = { snapshot: '10:10:', rows: [{ id: 1 }], isHung: true };
   const { first, second, socket } = await twoTabs(t, table);
   await until('both requests', () => socket.frames('rows').length === 2);
@@ -130,7 +130,7 @@ test('a lost connection ends the requests of all tabs: the leader forwards no re
   assert.deepEqual(posted.mock.calls, []);
 });
 
-test('lists of a new leader and its followers keep following', async (t) => {
+test('lists of a new leader and its followers receive further changes', async (t) => {
   const { relay, open, first, second } = await twoTabs(t, { snapshot: '10:10:', rows: [{ id: 1 }] });
   const third = open();
   await hasRows(third, '1');

@@ -17,7 +17,7 @@ import { shardOf, shardUrl } from '../src/shard.js';
 import { contains, isOlder, parseSnapshot } from '../src/snapshot.js';
 import { notification, until } from './fake-relay.js';
 
-test('the shard of a user is the one of the relay', () => {
+test('client and relay compute the same shard for a user', () => {
   assert.deepEqual(['u1', 'alice@example.org', 'Zoë', ''].map((user) => shardOf(user, 16)), [3, 5, 11, 3]);
   assert.deepEqual(['foobar', 'foobar'].map((user, i) => shardOf(user, i + 1)), [0, 1]);
   assert.throws(() => shardOf('u1', 0), /shards: 0 must be/);
@@ -58,7 +58,7 @@ test('an id is new once, and the oldest ids are evicted first', () => {
   assert.equal(d.remember('b'), undefined);
 });
 
-test('an acked id is known as acked until it is evicted', () => {
+test('an acked id counts as acked until it is evicted', () => {
   const d = createDedupe();
   d.remember('a');
   assert.ok(!d.isAcked('a'));
@@ -186,7 +186,7 @@ test('a handler can be removed, and a failing listener does not affect others', 
   assert.equal(console.error.mock.callCount(), 1);
 });
 
-test('the next transport follows after two failures, cyclically, and the best one is retried less and less often', () => {
+test('the next transport is used after two failures, cyclically, and the best one is retried at growing intervals', () => {
   const fallback = createFallback(['ws', 'sse', 'poll']);
   const transports = [];
   for (let i = 0; i < 7; i += 1) {
@@ -215,7 +215,7 @@ test('the replay buffer is limited in size', () => {
   assert.equal(since('4'), undefined);
 });
 
-test('a snapshot contains the transactions below xmin, and those below xmax that do not run', () => {
+test('a snapshot contains the transactions below xmin, and those below xmax that are not in the list', () => {
   const snapshot = parseSnapshot('7421:7430:7424,7426');
   const ids = ['1', '7420', '7421', '7424', '7425', '7426', '7429', '7430', '18446744073709551615'];
   assert.deepEqual(ids.filter((x) => contains(snapshot, x)), ['1', '7420', '7421', '7425', '7429']);

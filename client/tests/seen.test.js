@@ -49,7 +49,7 @@ async function start(t, prepare = () => {}) {
 
 const respond = (socket, r, snapshot, rows = []) => socket.sends({ t: 'rows', r, key: ['id'], snapshot, rows, more: false });
 
-test('it resolves when a notification of the transaction arrives, even if it came before', async (t) => {
+test('it resolves when a notification of the transaction has arrived, even before the call', async (t) => {
   const { socket, wait, pass } = await start(t);
   const result = await wait('7424');
   socket.sends(change('7423'));
@@ -65,7 +65,7 @@ test('it resolves when a notification of the transaction arrives, even if it cam
   }
 });
 
-test('lists show the change before it resolves', async (t) => {
+test('it resolves after lists show the change', async (t) => {
   let list;
   const { client, socket, pass } = await start(t, (its) => { list = its.live('t'); });
   await turn();
@@ -96,7 +96,7 @@ test('it resolves when the rows of all lists contain the transaction, whose noti
   assert.equal(result.value, 'resolved');
 });
 
-test('only the last transactions are remembered', async (t) => {
+test('only the ids of the last transactions are kept', async (t) => {
   const { socket, wait, pass } = await start(t);
   for (let x = 1; x <= 4097; x += 1) socket.sends(change(String(x)));
   const [forgotten, remembered] = [await wait('1'), await wait('2')];

@@ -82,7 +82,7 @@ test('when the network is back, several tabs make one attempt', async (t) => {
   await isOpen(second);
 });
 
-test('without the option, or for another user, a tab has its own connection', async (t) => {
+test('without the option, or for another user, a tab has a separate connection', async (t) => {
   const { relay, open } = await twoTabs(t);
   open({ tabs: false });
   await relay.socket();
@@ -96,9 +96,9 @@ test('a notification that both tabs handle is acked once, and each tab gets an e
   const { first, second, socket } = await twoTabs(t);
   for (const tab of [first, second]) tab.client.on('*', () => {});
   socket.sends(msg('1', notification('a', { ack: true })), msg('2', notification('b', { ack: true })));
-  await until('the other tab hears of it', () => second.acked.length >= 2);
+  await until('the other tab receives the event', () => second.acked.length >= 2);
   socket.sends(msg('3', notification('c')));
-  await until('all has gone through', () => second.seen.length === 3);
+  await until('all messages have been processed', () => second.seen.length === 3);
   assert.deepEqual(socket.frames('ack').flatMap((f) => f.ids), ['a', 'b']);
 });
 
@@ -197,7 +197,7 @@ test('acks are sent before the user leaves the page of the leader', async (t) =>
   assert.deepEqual(socket.frames('ack'), [{ t: 'ack', ids: ['a'] }]);
 });
 
-for (const end of ['close()', 'a token that is no good']) {
+for (const end of ['close()', 'an invalid token']) {
   test(`after ${end} a resumed page stays closed`, async (t) => {
     const { browser, relay, open } = start(t);
     const tab = open();
@@ -214,7 +214,7 @@ for (const end of ['close()', 'a token that is no good']) {
   });
 }
 
-test('another tab takes the lead from a leader that does not respond', async (t) => {
+test('another tab replaces a leader that does not respond', async (t) => {
   const tick = handTimers(t, 'setInterval');
   const { relay, first, second, socket } = await twoTabs(t);
   socket.sends(msg('1', notification('a')));
@@ -238,13 +238,13 @@ test('another tab takes the lead from a leader that does not respond', async (t)
   assert.deepEqual(second.seen, ['a', 'b']);
 });
 
-test('a leader that responds keeps the lead', async (t) => {
+test('a leader that responds remains the leader', async (t) => {
   const tick = handTimers(t, 'setInterval');
   const { relay, second, socket } = await twoTabs(t);
   for (let i = 0; i < 8; i += 1) {
     tick(5000);
     socket.sends(msg(String(i), notification(`m${i}`)));
-    await until('a sign of life', () => second.seen.length === i + 1);
+    await until('a reply of the leader', () => second.seen.length === i + 1);
   }
   assert.equal(relay.pendingSockets, 0);
   assert.equal(socket.closedWith, undefined);
@@ -339,7 +339,7 @@ test('the topics of a suspended tab are unsubscribed: it receives a gap, althoug
   assert.deepEqual(same.gaps, []);
 });
 
-test('a new leader that learns the topics of a third tab too late causes a gap for that tab only', async (t) => {
+test('a new leader that receives the topics of a third tab too late causes a gap only for that tab', async (t) => {
   const { relay, open, first, second, socket } = await twoTabs(t, { topics: ['demo.a'] });
   const third = open({ topics: ['demo.b'] });
   await until('the topics', () => socket.frames('subscribe').length === 1);
@@ -393,7 +393,7 @@ test('a tab with an unknown cursor receives a gap, even after an earlier notific
   assert.deepEqual(third.gaps[0], { from: 'long ago', to: '1', why: 'shed' });
 });
 
-test('the connection subscribes to the topics of all tabs, and each tab receives its own', async (t) => {
+test('the connection subscribes to the topics of all tabs, and each tab receives only its topics', async (t) => {
   const { open, first, second, socket } = await twoTabs(t, { topics: ['demo.a*'] });
   const third = open({ topics: ['demo.b'] });
   await until('the topics', () => socket.frames('subscribe').length === 1);
@@ -407,7 +407,7 @@ test('the connection subscribes to the topics of all tabs, and each tab receives
   assert.deepEqual(socket.frames('unsubscribe')[0].topics, ['demo.b']);
 });
 
-test('a leader with an invalid token hands the lead to a tab with a valid one', async (t) => {
+test('a leader with an invalid token is replaced by a tab with a valid token', async (t) => {
   const { relay, first, second, socket } = await twoTabs(t);
   socket.closes(4100);
   await until('the end of the first', () => first.client.state === 'closed');
@@ -445,7 +445,7 @@ test('a tab that becomes leader later fetches a new token', async (t) => {
   assert.equal(calls, 2);
 });
 
-test('without channels each tab has its own connection', async (t) => {
+test('without channels each tab has a separate connection', async (t) => {
   const { browser, relay, open } = start(t);
   t.mock.method(globalThis, 'BroadcastChannel', function forbidden() { throw new DOMException('no', 'SecurityError'); });
   const tab = open();
@@ -456,7 +456,7 @@ test('without channels each tab has its own connection', async (t) => {
   assert.equal(relay.pendingSockets, 0);
 });
 
-test('without locks each tab has its own connection', async (t) => {
+test('without locks each tab has a separate connection', async (t) => {
   const { relay, open } = start(t);
   navigator.locks.request = async () => { throw new DOMException('no', 'SecurityError'); };
   const tab = open();
@@ -478,5 +478,5 @@ test('a failed token fetch at the start is repeated', async (t) => {
   await isOpen(tab);
   assert.deepEqual(tab.states.map(({ state }) => state), ['connecting', 'waiting', 'connecting', 'open']);
   assert.deepEqual(tab.errors, ['no token: login server is unavailable']);
-  assert.equal(calls, 2); // the token used to learn the user also opened the connection
+  assert.equal(calls, 2); // the token that identified the user also opened the connection
 });

@@ -229,7 +229,7 @@ test('a ping over HTTP restarts the connection at the same cursor', async (t) =>
   client.close();
 });
 
-test('a bye on SSE is respected, and the stream resumes', async (t) => {
+test('after a bye on SSE the stream resumes', async (t) => {
   const { http, client, seen, events } = start(t, { transports: ['sse'] });
   const first = (await http.next()).stream();
   first.sends(connected({ pos: '1' }), '1');
@@ -256,7 +256,7 @@ test('a fresh token restarts the stream at the same cursor', async (t) => {
   assert.equal(second.query.pos, '7');
 });
 
-test('if SSE is rejected too, polls follow one another', async (t) => {
+test('if SSE is rejected too, the client polls repeatedly', async (t) => {
   const { relay, http, client, seen } = start(t);
   (await relay.socket()).closes();
   (await relay.socket()).closes();
@@ -376,7 +376,7 @@ test('over SSE a live list requests its rows with GET, and follows the changes o
   assert.deepEqual(list.rows, [{ id: 0 }, { id: 1 }]);
 });
 
-test('over SSE one more stream names all lists, and their reload arrives', async (t) => {
+test('over SSE a new stream names all lists, and their reload arrives', async (t) => {
   const { client, http } = start(t, { transports: ['sse'] });
   const lists = [client.live('tasks'), client.live('duties', { rule: 'mine' })];
   (await http.next()).stream().sends(connected());
@@ -414,7 +414,7 @@ test('while it polls, a list loads its rows again every minute', async (t) => {
   await rows('b');
 });
 
-test('over SSE a busy relay is asked again after `Retry-After`, and a lost request with growing delays', async (t) => {
+test('over SSE a request to a busy relay is repeated after `Retry-After`, and a lost request with growing delays', async (t) => {
   const { http, list, events } = await listOverSse(t);
   (await http.next()).respond(503, '{"code":111,"detail":"too many requests for rows"}', { 'Retry-After': '0' });
   (await http.next()).fail();
