@@ -35,14 +35,23 @@ sub new
     return $self;
 }
 
+# Ports of a node and of its cluster bus. KeyDB has no option for the latter, which is 10000 higher; outgoing connections use
+# those above 32767.
+sub free_ports
+{
+    my $bus = Clairon::Test::free_port();
+    return (Clairon::Test::free_port(), $bus) if $ENV{STORE_SERVER} !~ /keydb/;
+    $bus = Clairon::Test::free_port() until $bus >= 12_000 && PostgreSQL::Test::Cluster::can_bind('127.0.0.1', $bus - 10_000);
+    return ($bus - 10_000, $bus);
+}
+
 # A started node that is not connected to others. `$tls` is its certificate.
 sub new_node
 {
     my ($self, $tls) = @_;
-    my $port   = Clairon::Test::free_port();
+    my ($port, $bus) = free_ports();
     my $folder = sprintf '%s/%d', $self->{folder}, ++$self->{count};
     mkdir $folder or die "could not make $folder: $!";
-    my $bus = Clairon::Test::free_port();
     my $tls_port = $tls ? Clairon::Test::free_port() : undef;
     my $node = Clairon::Test::Store->new(folder => $folder, fsync => $self->{node}{fsync}, options => [
         '--port', $port, '--bind', '127.0.0.1', '--cluster-enabled', 'yes', '--cluster-node-timeout', $NODE_TIMEOUT,
