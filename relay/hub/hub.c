@@ -50,7 +50,7 @@ notification_of(const struct hub *hub, const struct entry *entry)
 
 /* The transaction of a retry is old, and the server it ran on may no longer exist. */
 static void
-note_xid(struct hub *hub, const struct entry *entry)
+record_xid(struct hub *hub, const struct entry *entry)
 {
     const struct frame_notification *frame = &entry->frame.as.notification;
     const struct recent_xid item = {frame->xid, entry->id, frame->commit_us, entry->shard};
@@ -68,7 +68,7 @@ on_entry(void *ctx, const struct entry *entry)
         return;
     hub->newest[entry->shard] = entry->id;
     store_record_entry(hub->store, entry->shard, entry->id);
-    note_xid(hub, entry);
+    record_xid(hub, entry);
     hub->unpublished[hub->unpublished_count++] = notification_of(hub, entry);
     stats_add(hub->stats, STAT_HUB_NOTIFICATIONS, 1);
     if (hub->unpublished_count == HUB_UNPUBLISHED_MAX)

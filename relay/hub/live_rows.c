@@ -42,7 +42,7 @@ session_accepts_snapshot(struct session *session, const char *source, const char
 }
 
 static void
-note_cursor(struct list_request *request)
+record_cursor(struct list_request *request)
 {
     if (request->has_cursor || !has_cursor(request->session))
         return;
@@ -60,7 +60,7 @@ on_accepts(void *ctx, const struct snapshot *snapshot)
     struct list_request *request = ctx;
     const struct session *session = request->session;
 
-    note_cursor(request);
+    record_cursor(request);
     return request->has_cursor &&
            contains_all(session->hub, request->cursor, session->client.own_shard, snapshot);
 }
@@ -117,7 +117,7 @@ session_request_rows(struct session *session, const char *source, const char *ru
 
     if (request == NULL)
         return false;
-    note_cursor(request);
+    record_cursor(request);
     status = add_request(request, &after_ms);
     if (status != ROWS_OK)
         lists_rows_received(request, status, NULL, after_ms);

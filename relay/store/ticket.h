@@ -10,9 +10,9 @@
 /* RC_OK and RC_AGAIN as in store.h. The strings are copied. */
 
 /* Stores the claims of a ticket. */
-typedef void store_kept(void *ctx, enum rc rc);
-MUST_CHECK enum rc store_ticket_keep(struct store *store, const char *ticket, const char *claims,
-                                     store_kept *done, void *ctx);
+typedef void store_ticket_saved(void *ctx, enum rc rc);
+MUST_CHECK enum rc store_ticket_save(struct store *store, const char *ticket, const char *claims,
+                                     store_ticket_saved *done, void *ctx);
 
 /* Redeems a ticket; this succeeds only once. claims.at is NULL if the ticket does not exist. */
 typedef void store_redeemed(void *ctx, enum rc rc, struct bytes claims);

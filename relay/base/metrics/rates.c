@@ -48,7 +48,7 @@ rates_new(void)
 }
 
 static void
-forget_oldest(struct rates *rates)
+evict_oldest(struct rates *rates)
 {
     struct named_bucket *oldest = rates->buckets;
 
@@ -60,7 +60,7 @@ void
 rates_free(struct rates *rates)
 {
     while (rates != NULL && rates->buckets != NULL)
-        forget_oldest(rates);
+        evict_oldest(rates);
     free(rates);
 }
 
@@ -74,12 +74,12 @@ find(const struct rates *rates, const char *name)
 }
 
 static void
-forget_some(struct rates *rates, int64_t now_us)
+evict_full(struct rates *rates, int64_t now_us)
 {
     for (int i = 0; i < EVICTIONS_PER_CALL && rates->buckets != NULL; i++) {
         if (rates->buckets->bucket.at_us > now_us - SECOND_US)
             return;
-        forget_oldest(rates);
+        evict_oldest(rates);
     }
 }
 
@@ -96,7 +96,7 @@ newest(struct rates *rates, const char *name)
         HASH_DEL(rates->buckets, named);
     } else {
         if (HASH_COUNT(rates->buckets) >= RATES_NAMES_MAX)
-            forget_oldest(rates);
+            evict_oldest(rates);
         named = memory_new(sizeof(*named) + size);
         memcpy(named->name, name, size);
     }
@@ -109,7 +109,7 @@ rates_consume(struct rates *rates, const char *name, int64_t rate, int64_t now_u
 {
     if (rate == 0)
         return true;
-    forget_some(rates, now_us);
+    evict_full(rates, now_us);
     return rate_bucket_consume(&newest(rates, name)->bucket, rate, now_us);
 }
 

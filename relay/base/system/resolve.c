@@ -53,7 +53,7 @@ resolve_is_needed(const char *host)
 }
 
 static void
-look_up(struct word *word, const char *host, unsigned number)
+resolve_host(struct word *word, const char *host, unsigned number)
 {
     const struct addrinfo wanted = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
     struct addrinfo *all = NULL;
@@ -80,7 +80,7 @@ look_up(struct word *word, const char *host, unsigned number)
  * new number of fd.
  */
 static int
-keep_only(int fd)
+close_all_except(int fd)
 {
     int first = STDERR_FILENO + 1;
     long end = sysconf(_SC_OPEN_MAX);
@@ -110,9 +110,9 @@ run(pid_t parent, int fd, const char *const *hosts, size_t count)
     sigprocmask(SIG_SETMASK, &none, NULL);
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent)
         _exit(EXIT_FAILURE);
-    fd = keep_only(fd);
+    fd = close_all_except(fd);
     for (size_t i = 0; i < count; i++)
-        look_up(&word, hosts[i], (unsigned)i);
+        resolve_host(&word, hosts[i], (unsigned)i);
     if (write(fd, &word, sizeof(word)) != (ssize_t)sizeof(word))
         _exit(EXIT_FAILURE);
     _exit(EXIT_SUCCESS);

@@ -55,7 +55,7 @@ syncing_free(struct gate_publish_sync *syncing)
 
 /* The cache must not return a notification that the store has lost. */
 static void
-forget_key(const struct gate_publish_sync *syncing)
+remove_key(const struct gate_publish_sync *syncing)
 {
     if (syncing->gate != NULL && syncing->key != NULL)
         idempotency_cache_remove(syncing->gate->publisher->idempotency_cache, syncing->user,
@@ -86,7 +86,7 @@ on_sync_traced(void *ctx, enum rc rc, const struct trace *trace)
     bool is_lost = trace != NULL && rc == RC_OK && trace_is_empty(trace);
 
     if (is_lost)
-        forget_key(syncing);
+        remove_key(syncing);
     if (request != NULL && rc == RC_OK && !is_lost)
         respond(request, syncing->is_repeated, syncing->id, true);
     else if (request != NULL)

@@ -35,32 +35,32 @@ respond_ticket(struct gate_request *request, const char *ticket)
 }
 
 static void
-on_kept(void *ctx, enum rc rc)
+on_ticket_stored(void *ctx, enum rc rc)
 {
-    struct pending_ticket *keeping = ctx;
-    struct gate_request *request = store_request_done(keeping->store_request);
+    struct pending_ticket *pending = ctx;
+    struct gate_request *request = store_request_done(pending->store_request);
 
     if (request != NULL && rc != RC_OK)
         gate_request_no_store(request);
     else if (request != NULL)
-        respond_ticket(request, keeping->ticket);
-    free(keeping);
+        respond_ticket(request, pending->ticket);
+    free(pending);
 }
 
 void
 gate_api_ticket(struct gate_request *request)
 {
-    struct pending_ticket *keeping = memory_new(sizeof(*keeping));
+    struct pending_ticket *pending = memory_new(sizeof(*pending));
     struct buffer claims;
     enum rc rc;
 
-    keeping->store_request = store_request_new(request);
+    pending->store_request = store_request_new(request);
     buffer_init(&claims, CLAIMS_MAX);
-    rc = gate_ticket_new(keeping->ticket) ? token_write(&request->token, &claims) : RC_IO;
+    rc = gate_ticket_new(pending->ticket) ? token_write(&request->token, &claims) : RC_IO;
     if (rc == RC_OK)
-        rc = store_ticket_keep(hub_store(request->gate->hub), keeping->ticket, claims.bytes,
-                               on_kept, keeping);
+        rc = store_ticket_save(hub_store(request->gate->hub), pending->ticket, claims.bytes,
+                               on_ticket_stored, pending);
     buffer_free(&claims);
     if (rc != RC_OK)
-        on_kept(keeping, rc);
+        on_ticket_stored(pending, rc);
 }

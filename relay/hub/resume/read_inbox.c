@@ -28,7 +28,7 @@ is_new_to_poll(const struct session *session, const struct entry *entry)
 
 /* A retry of an entry that the session reads in stream order when it catches up. */
 static bool
-comes_in_order(const struct session *session, const struct entry *entry)
+is_read_in_order(const struct session *session, const struct entry *entry)
 {
     struct cursor cursor = session->cursor;
 
@@ -56,7 +56,7 @@ on_inbox(void *ctx, enum rc rc, const struct store_page *page)
             continue; /* sent in CATCHING_UP, which skips retries */
         if (resume_is_continued(&session->resume) && !is_new_to_poll(session, entry))
             continue;
-        if (comes_in_order(session, entry)) {
+        if (is_read_in_order(session, entry)) {
             inbox_miss(&session->inbox); /* if CATCHING_UP does not find it, the next pass does */
             continue;
         }

@@ -41,7 +41,7 @@ refill_budget(const struct hub *hub, struct resume_user *user)
 }
 
 static void
-forget(struct hub *hub, struct resume_user *user)
+remove_user(struct hub *hub, struct resume_user *user)
 {
     HASH_DEL(hub->resumes.users, user);
     free(user);
@@ -49,7 +49,7 @@ forget(struct hub *hub, struct resume_user *user)
 
 /* Frees the first user if its budget is idle; otherwise moves the user to the end of the list. */
 static void
-forget_one(struct hub *hub)
+evict_one(struct hub *hub)
 {
     struct resume_user *first = hub->resumes.users;
 
@@ -57,7 +57,7 @@ forget_one(struct hub *hub)
         return;
     refill_budget(hub, first);
     if (page_budget_is_idle(&first->budget, rate_of(hub))) {
-        forget(hub, first);
+        remove_user(hub, first);
         return;
     }
     HASH_DEL(hub->resumes.users, first);
@@ -174,7 +174,7 @@ session_read_page(struct session *session, struct cursor after, size_t max, stor
     enum rc rc;
 
     if (rate_of(hub) > 0) {
-        forget_one(hub);
+        evict_one(hub);
         user = find_or_add(hub, session->client.user);
         if (!has_turn(hub, user, session)) {
             wait_for_turn(hub, user, session);
@@ -248,5 +248,5 @@ resumes_close(struct hub *hub)
     struct resume_user *user, *next;
 
     HASH_ITER (hh, hub->resumes.users, user, next)
-        forget(hub, user);
+        remove_user(hub, user);
 }

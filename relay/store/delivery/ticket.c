@@ -9,7 +9,7 @@
 
 struct ticket {
     struct shard_request request;
-    store_kept *kept;
+    store_ticket_saved *saved;
     store_redeemed *redeemed;
     void *ctx;
     struct bytes claims;
@@ -25,19 +25,19 @@ on_ticket_stored(struct shard_request *request, struct shard *shard, const struc
 }
 
 static void
-finish_kept(struct shard_request *request, enum rc rc)
+finish_saved(struct shard_request *request, enum rc rc)
 {
     const struct ticket *ticket = (struct ticket *)request;
 
-    ticket->kept(ticket->ctx, rc);
+    ticket->saved(ticket->ctx, rc);
 }
 
-static const struct shard_request_kind keep_kind = {
-    .failure = "could not store a ticket", .on_reply = on_ticket_stored, .finish = finish_kept};
+static const struct shard_request_kind save_kind = {
+    .failure = "could not store a ticket", .on_reply = on_ticket_stored, .finish = finish_saved};
 
 enum rc
-store_ticket_keep(struct store *store, const char *text, const char *claims, store_kept *done,
-                  void *ctx)
+store_ticket_save(struct store *store, const char *text, const char *claims,
+                  store_ticket_saved *done, void *ctx)
 {
     struct arguments arguments = {.argc = 0};
     char key[STORE_KEY_MAX], seconds[16];
@@ -45,8 +45,8 @@ store_ticket_keep(struct store *store, const char *text, const char *claims, sto
 
     if (!store->is_up)
         return RC_AGAIN;
-    ticket = shard_request_new(sizeof(*ticket), store, &keep_kind);
-    ticket->kept = done;
+    ticket = shard_request_new(sizeof(*ticket), store, &save_kind);
+    ticket->saved = done;
     ticket->ctx = ctx;
     key_write_of(key, sizeof(key), store->shards[0].prefix, KEY_TICKET, text);
     snprintf(seconds, sizeof(seconds), "%d", STORE_TICKET_SECONDS);

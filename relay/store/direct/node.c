@@ -49,7 +49,7 @@ node_free_reply(struct redisReply *reply)
 }
 
 static void
-forget_reply(struct node *node)
+drop_reply(struct node *node)
 {
     node_free_reply(node->reply);
     node->reply = NULL;
@@ -60,7 +60,7 @@ node_close(struct node *node)
 {
     if (node == NULL)
         return;
-    forget_reply(node);
+    drop_reply(node);
     if (node->redis != NULL)
         redisFree(node->redis);
     free(node);
@@ -83,7 +83,7 @@ check_reply(struct node *node)
 const struct redisReply *
 node_request(struct node *node, int argc, const char **argv, const size_t *lens)
 {
-    forget_reply(node);
+    drop_reply(node);
     node->reply = redisCommandArgv(node->redis, argc, argv, lens);
     return check_reply(node);
 }
@@ -118,7 +118,7 @@ node_send(struct node *node, const struct node_command *command)
 const struct redisReply *
 node_read(struct node *node)
 {
-    forget_reply(node);
+    drop_reply(node);
     if (redisGetReply(node->redis, (void **)&node->reply) != REDIS_OK)
         node->reply = NULL;
     return check_reply(node);

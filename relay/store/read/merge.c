@@ -83,7 +83,7 @@ look_ahead(struct shard_page *page)
 
 /* The next notification of `a` is, or may be, older than that of `b`. */
 static bool
-comes_first(const struct shard_page *a, const struct shard_page *b)
+precedes(const struct shard_page *a, const struct shard_page *b)
 {
     bool a_may = !a->has_position && a->is_truncated, b_may = !b->has_position && b->is_truncated;
 
@@ -111,7 +111,7 @@ shard_pages_next(struct shard_page *pages, unsigned count)
         if (!page->has_entry)
             continue;
         look_ahead(page);
-        if (first == NULL || comes_first(page, first))
+        if (first == NULL || precedes(page, first))
             first = page;
     }
     next = first;

@@ -298,7 +298,7 @@ is_late(const struct order *order, unsigned k)
 }
 
 static void
-note_delivered(struct order *order, unsigned k)
+record_delivery(struct order *order, unsigned k)
 {
     struct queue *queue = &order->queues[k];
     const struct position position = position_of(&queue->head);
@@ -367,7 +367,7 @@ order_release(struct order *order, int64_t now_us)
         struct queue *queue = &order->queues[next];
 
         if (!is_free(&queue->head))
-            note_delivered(order, (unsigned)next);
+            record_delivery(order, (unsigned)next);
         order->deliver(order->ctx, &queue->head);
         queue->has_head = false;
         load_head(order, (unsigned)next);

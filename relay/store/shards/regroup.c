@@ -75,7 +75,7 @@ log_unavailable(const struct store *store)
 }
 
 static void
-come_up(struct store *store)
+go_up(struct store *store)
 {
     store->has_begun = true;
     log_info("store", "store connected", LOG_TEXT("epoch", store->epoch));
@@ -110,9 +110,9 @@ regroup(struct store *store)
     }
     make_epoch(store);
     if (store->shard_count > 1 && !store->has_begun)
-        start_position_find(store, come_up);
+        start_position_find(store, go_up);
     else
-        come_up(store);
+        go_up(store);
 }
 
 static bool
