@@ -35,12 +35,15 @@ sub new
     return $self;
 }
 
-# Ports of a node and of its cluster bus. KeyDB has no option for the latter, which is 10000 higher; outgoing connections use
-# those above 32767.
+# Redis has the setting cluster-port since 7.0; KeyDB 6 does not.
+my $has_bus_port;
+sub has_bus_port { return $has_bus_port //= (qx{$ENV{STORE_SERVER} --version} =~ /\bv=(\d+)/)[0] >= 7 }
+
+# Ports of a node and of its cluster bus, which is 10000 higher if it cannot be set. Outgoing connections use those above 32767.
 sub free_ports
 {
     my $bus = Clairon::Test::free_port();
-    return (Clairon::Test::free_port(), $bus) if $ENV{STORE_SERVER} !~ /keydb/;
+    return (Clairon::Test::free_port(), $bus) if has_bus_port();
     $bus = Clairon::Test::free_port() until $bus >= 12_000 && PostgreSQL::Test::Cluster::can_bind('127.0.0.1', $bus - 10_000);
     return ($bus - 10_000, $bus);
 }
@@ -56,7 +59,7 @@ sub new_node
     my $node = Clairon::Test::Store->new(folder => $folder, fsync => $self->{node}{fsync}, options => [
         '--port', $port, '--bind', '127.0.0.1', '--cluster-enabled', 'yes', '--cluster-node-timeout', $NODE_TIMEOUT,
         '--cluster-require-full-coverage', 'no', '--repl-diskless-sync-delay', 0, '--repl-ping-replica-period', 1,
-        ($ENV{STORE_SERVER} =~ /keydb/ ? () : ('--cluster-port', $bus)),
+        (has_bus_port() ? ('--cluster-port', $bus) : ()),
         ($tls ? Clairon::Test::Store::as_arguments(Clairon::Test::Authority::directives($tls, $tls_port), 'tls-cluster' => 'yes') : ()),
         @{ $self->{node}{options} } ]);
     @$node{qw(name port bus announced)} = ("node $port", $port, $bus, $tls_port // $port);
@@ -91,7 +94,7 @@ sub meet
     my ($self, $node) = @_;
     for my $other (grep { $_ != $node } $self->alive)
     {
-        $node->execute('CLUSTER', 'MEET', '127.0.0.1', $other->{announced}, ($ENV{STORE_SERVER} =~ /keydb/ ? () : $other->{bus}));
+        $node->execute('CLUSTER', 'MEET', '127.0.0.1', $other->{announced}, (has_bus_port() ? $other->{bus} : ()));
     }
     return;
 }
