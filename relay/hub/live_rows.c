@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "hub/fanout/client_pos.h"
 #include "hub/session/hub_state.h"
 #include "hub/session/lists.h"
 #include "hub/session/cursors.h"
@@ -125,13 +126,19 @@ session_request_rows(struct session *session, const char *source, const char *ru
 }
 
 struct hub_cursor
-hub_cursor_of(const struct hub *hub, const char *user)
+hub_cursor_of(const struct hub *hub, const char *user, const char *pos)
 {
     unsigned own = store_shard_of(hub->store, user);
+    struct hub_cursor reached = {.is_known = hub->has_head,
+                                 .own_shard = own,
+                                 .cursor = replay_buffer_head(&hub->replay_buffer, own)};
+    struct cursor cursor;
+    struct backlog backlog;
 
-    return (struct hub_cursor){.is_known = hub->has_head,
-                               .own_shard = own,
-                               .cursor = replay_buffer_head(&hub->replay_buffer, own)};
+    if (pos != NULL &&
+        client_pos_read(pos, hub->epoch, hub->shards, own, &cursor, &backlog) == RC_OK)
+        reached.cursor = cursor;
+    return reached;
 }
 
 bool

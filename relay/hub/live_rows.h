@@ -41,8 +41,11 @@ struct hub_cursor {
     struct cursor cursor;
 };
 
-/* For a client without a session. */
-struct hub_cursor hub_cursor_of(const struct hub *hub, const char *user);
+/*
+ * For a client without a session: its `pos`, which another relay may have sent. If `pos` is NULL or
+ * cannot be read: up to where this relay has read.
+ */
+struct hub_cursor hub_cursor_of(const struct hub *hub, const char *user, const char *pos);
 bool hub_accepts_snapshot(const struct hub *hub, const struct hub_cursor *reached,
                           const struct snapshot *snapshot);
 

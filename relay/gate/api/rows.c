@@ -16,6 +16,7 @@
 
 #define GROUPS_MAX 65536           /* maximum bytes of a token's groups as JSON */
 #define SNAPSHOT_ARGUMENT_MAX 8192 /* maximum bytes of a snapshot in the query */
+#define POS_ARGUMENT_MAX 511       /* bytes of a cursor in a query */
 
 static struct gate_rows *
 rows_of(struct gate_request *request)
@@ -88,6 +89,17 @@ static const struct rows_events EVENTS = {
     .done = on_done,
 };
 
+/* The client may have received notifications that this relay has not read yet. */
+static struct hub_cursor
+reached_by(const struct gate_request *request)
+{
+    char *pos = request_argument(request->io.wsi, "pos=", POS_ARGUMENT_MAX);
+    struct hub_cursor reached = hub_cursor_of(request->gate->hub, request->token.user, pos);
+
+    free(pos);
+    return reached;
+}
+
 static void
 add_request(struct gate_request *request)
 {
@@ -98,7 +110,7 @@ add_request(struct gate_request *request)
     struct buffer groups;
 
     gate_request_set_state(request, GATE_REQUEST_WAITING);
-    rows->reached = hub_cursor_of(request->gate->hub, request->token.user);
+    rows->reached = reached_by(request);
     buffer_init(&groups, GROUPS_MAX);
     if (token_write_groups(&request->token, &groups) == RC_OK) {
         wanted.groups = groups.bytes;
@@ -117,7 +129,7 @@ add_request(struct gate_request *request)
 static void
 respond_verdict(struct gate_request *request, const char *text)
 {
-    struct hub_cursor reached = hub_cursor_of(request->gate->hub, request->token.user);
+    struct hub_cursor reached = reached_by(request);
     struct snapshot snapshot;
     struct response response;
     bool is_accepted;
