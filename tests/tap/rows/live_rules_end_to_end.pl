@@ -44,6 +44,25 @@ my ($status, $body) = $relay->get('/v1/rows?source=tasks&rule=default', Authoriz
 is($status, 200, 'GET /v1/rows returns the rows');
 is(ids(@{ JSON::decode_json($body)->{rows} }), table(q{SELECT id FROM tasks WHERE owner = 'u2' ORDER BY id}), 'each user receives only the user\'s own rows');
 
+# A user who guesses: users and groups come from the token only.
+sub rows_over_http
+{
+    my ($query, %claims) = @_;
+    my ($code, $text) = $relay->get("/v1/rows?$query", Authorization => 'Bearer ' . token(sub => 'u9', %claims));
+    my $reply = JSON::decode_json($text);
+    return join ' ', $code, $reply->{code} // ids(@{ $reply->{rows} });
+}
+$pg->safe_psql('postgres', q{SELECT clairon.watch('tasks', 'STRUCTURE', '=s1', name => 'of_s1', live => true)});
+is(rows_over_http("source=$_"), '403 103', "$_ is denied over HTTP") for 'tasks&rule=plain', 'tasks&rule=missing', 'pg_class', 'public.tasks', 'clairon.member', 'tasks&rule=of_s1';
+is(rows_over_http("source=tasks$_"), '200 ', "source=tasks$_ returns no row of another user") for '', '&user=u1', '&user_id=u1', '&sub=u1', '&rule=default&user=u1';
+is(rows_over_http('source=' . '%C3%96dd%20%22name&groups={"STRUCTURE":["s1"]}'), '200 ', 'groups in a query select nothing');
+is(rows_over_http('source=tasks&rule=of_s1', groups => { STRUCTURE => ['s2'], ROLE => ['s1'] }), '403 103', 'other groups of the token select nothing');
+is((rows_over_http('source=tasks', groups => { $_ => ['u1'] }) =~ /^(\d+)/)[0], 401, "a token with groups of $_ is rejected") for qw(USER ALL);
+my $guesser = $relay->client('u9', groups => { STRUCTURE => ['s2'] });
+is(rows($guesser, source => 'tasks', %$_)->{code}, 107, 'a field ' . (keys %$_)[0] . ' is rejected') for { user => 'u1' }, { user_id => 'u1' }, { groups => { STRUCTURE => ['s1'] } };
+is_deeply(rows($guesser, source => $_)->{rows}, [], "no rows of $_ over WebSocket") for 'tasks', "\x{d6}dd \"name";
+is(rows($guesser, source => $_->[0], rule => $_->[1])->{code}, 103, "\"$_->[1]\" of $_->[0] is denied to other groups") for [ 'tasks', 'of_s1' ], [ 'public.tasks', 'default' ], [ 'clairon.member', 'default' ];
+
 # A client as described by the protocol: it requests rows, and applies the changes that they do not contain.
 sub contains
 {
