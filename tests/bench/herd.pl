@@ -1,4 +1,5 @@
-# Measures the cost of 5000 clients that connect simultaneously and request their rows: time, queries, memory, and the latency of others.
+# Measures the cost of 5000 clients that connect simultaneously and request their rows, and of a list of 100 rows: time, queries, connections, CPU,
+# memory, and the latency of others.
 use strict;
 use warnings;
 
@@ -11,6 +12,7 @@ use Test::More;
 
 my $SCRIPT  = top() . '/tests/bench/herd_clients.js';
 my $CLIENTS = $ENV{BENCH_HERD_CLIENTS} // 5000;
+my $LISTS   = 1000;    # of 100 rows
 sub figure { note('bench: ' . sprintf shift, @_); return }
 
 my $pg = Clairon::Test::postgresql('main');
@@ -20,6 +22,7 @@ $pg->safe_psql('postgres', qq{
     CREATE INDEX ON tasks (owner);
     CREATE INDEX ON tasks (team);
     INSERT INTO tasks SELECT i, 'u' || i % $CLIENTS, 't' || i % 50, repeat('x', 100) FROM generate_series(1, 5 * $CLIENTS) i;
+    INSERT INTO tasks SELECT 5 * $CLIENTS + i, 'reader', 'none', repeat('x', 100) FROM generate_series(1, 100) i;
     CREATE TABLE probes (id bigserial PRIMARY KEY, owner text);
     SELECT clairon.watch('tasks', 'USER', 'owner', name => 'user', live => true);
     SELECT clairon.watch('tasks', 'TEAM', 'team', name => 'team', live => true);
@@ -28,6 +31,21 @@ $pg->safe_psql('postgres', qq{
 my $store = Clairon::Test::store();
 
 sub memory { my ($pid, $field) = @_; open my $file, '<', "/proc/$pid/status" or die $!; return (join('', <$file>) =~ /^$field:\s+(\d+)/m)[0] / 1024 }
+
+sub cpu
+{
+    my $ticks = 0;
+    for my $pid (@_)
+    {
+        open my $file, '<', "/proc/$pid/stat" or next;
+        my @fields = split / /, <$file> =~ s/^.*\) //r;
+        $ticks += $fields[11] + $fields[12];
+    }
+    return $ticks / POSIX::sysconf(POSIX::_SC_CLK_TCK());
+}
+
+# The relay's connections for rows.
+sub backends { return split /\n/, $pg->safe_psql('postgres', q{SELECT pid FROM pg_stat_activity WHERE query LIKE '%live_rows%' AND pid <> pg_backend_pid()}) }
 
 sub write_probes
 {
@@ -55,25 +73,38 @@ sub start_probe
 
 sub latencies { my ($file, $from) = @_; my @lines = split /\n/, slurp_file($file); return sort { $a <=> $b } @lines[ $from .. $#lines ] }
 
-for my $rule (qw(team user))
+my @herd = map { token(sub => "u$_", groups => { TEAM => [ 't' . $_ % 50 ] }) } 0 .. $CLIENTS - 1;
+for my $case ([ 'team', 1, @herd ], [ 'user', 1, @herd ], [ 'user', $LISTS, token(sub => 'reader') ])
 {
+    my ($rule, $lists, @tokens) = @$case;
     my $relay = Clairon::Test::relay($pg, $store, conf => { 'relay.log_level' => 'info', 'gate.connect_timeout' => '1m' });
-    my $file  = write_json($rule, { rule => $rule,
-            tokens => [ map { token(sub => "u$_", groups => { TEAM => [ 't' . $_ % 50 ] }) } 0 .. $CLIENTS - 1 ] });
+    my $file   = write_json($rule, { rule => $rule, lists => $lists, tokens => \@tokens });
     my $before = memory($relay->pid, 'VmRSS');
-    my $probed = scratch() . "/$rule.latencies";
+    my $probed = scratch() . "/$rule-$lists.latencies";
     my @pids   = (start_probe($relay, $probed), write_probes());
     wait_until('notifications arrive', sub { -s $probed && 300 < (() = latencies($probed, 0)) });
     my @rest = latencies($probed, 0);
+    my $idle = cpu($relay->pid);
     my $herd = JSON::decode_json(qx{node $SCRIPT $relay->{port} $file});
     my @under_load = latencies($probed, scalar @rest);
     kill TERM => @pids;
     waitpid $_, 0 for @pids;
     ok($herd->{ms}, "all clients of the rule \"$rule\" receive their rows") or diag(JSON::encode_json($herd));
     next unless $herd->{ms};
-    my $queries = $relay->metric('clairon_rows_query_seconds_count');
+    my $queries  = $relay->metric('clairon_rows_query_seconds_count');
+    my @backends = backends();
+    my @cpu      = (cpu($relay->pid) - $idle, cpu(@backends));
+    if ($lists > 1)
+    {
+        figure('%d times 100 rows for one client: %.1f ms each; CPU %.2f ms of the relay, with the notifications of others, and %.2f ms of the database',
+            $lists, map { $_ / $lists } $herd->{ms}, map { $_ * 1000 } @cpu);
+        figure('  latency of notifications: p50 %d ms, p99 %d ms; without: p50 %d, p99 %d', map { share(0.5, @$_), share(0.99, @$_) } \@under_load, \@rest);
+        $relay->stop;
+        next;
+    }
     figure('herd of %d, rule by %s: rows after %d ms (half: %d), %d queries, 111: %d, rejected: %d; relay %.0f MB, at most %.0f MB',
         $CLIENTS, $rule, @$herd{qw(ms half)}, $queries, @$herd{qw(busy rejected)}, $before, memory($relay->pid, 'VmHWM'));
+    figure('  %d database connections; CPU %.1f s of the relay, %.1f s of the database', scalar(@backends), @cpu);
     figure('  latency of notifications: p50 %d ms, p99 %d ms; without: p50 %d, p99 %d', map { share(0.5, @$_), share(0.99, @$_) } \@under_load, \@rest);
     Targets::record("herd of $CLIENTS, rule by $rule: queries per client", $rule eq 'team' ? 'at most 0.5' : 'at most 1.1',
         sprintf('%.2f', $queries / $CLIENTS), $queries / $CLIENTS <= ($rule eq 'team' ? 0.5 : 1.1));

@@ -1,6 +1,6 @@
 // herd_clients.js: many WebSockets without a library, for herd.pl. They connect simultaneously and request the rows of a live rule.
 //
-//   node herd_clients.js PORT FILE     FILE: JSON { rule, tokens: [..] }. Prints a line of JSON at the end.
+//   node herd_clients.js PORT FILE     FILE: JSON { rule, tokens: [..], lists }. Prints a line of JSON when each has received its rows `lists` times.
 //   node herd_clients.js PORT FILE     FILE: JSON { probe: token }. Prints the latency of each notification.
 
 import { randomBytes } from 'node:crypto';
@@ -8,7 +8,7 @@ import { readFileSync } from 'node:fs';
 import net from 'node:net';
 
 const [port, file] = process.argv.slice(2);
-const { rule, tokens, probe } = JSON.parse(readFileSync(file));
+const { rule, tokens, lists, probe } = JSON.parse(readFileSync(file));
 
 function frameOf(text) {
   const body = Buffer.from(text);
@@ -62,13 +62,17 @@ function herd() {
   let half;
   const request = (send) => send({ t: 'rows', r: 2, source: 'tasks', rule });
   function one(token) {
+    let left = lists;
     open(token, (frame, send) => {
       if (frame.t === 'connected') request(send);
       if (frame.t === 'ping') send({ t: 'pong' });
       if (frame.t === 'rejected') { counts.rejected += 1; setTimeout(one, 500 + Math.random() * 500, token); }
       if (frame.t === 'err' && frame.code === 111) { counts.busy += 1; setTimeout(request, frame.after * (1 + Math.random()), send); }
       else if (frame.t === 'err') { counts.errors += 1; counts.text = frame.msg; }
-      if (frame.t === 'rows' && !frame.more) done();
+      if (frame.t !== 'rows' || frame.more) return;
+      left -= 1;
+      if (left > 0) request(send);
+      else done();
     });
   }
   function done() {
