@@ -7,6 +7,7 @@
 #include <unistd.h>
 #include <utlist.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "hub/hub.h"
@@ -47,6 +48,7 @@ hub_attach(struct hub *hub, const struct session_request *request,
     session->client.user = memory_text(request->user, strlen(request->user));
     session->client.own_shard = (unsigned char)store_shard_of(hub->store, request->user);
     resume_set_pos(&session->resume, request->pos);
+    session->client.attached_us = clock_monotonic_us();
     session->client.expires_s = request->expires_s;
     session->client.request_id = request->request_id;
     session->client.has_request_id = request->has_request_id;

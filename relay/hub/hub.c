@@ -20,6 +20,7 @@
 #include "hub/resume/memberships.h"
 #include "hub/resume/read_pages.h"
 #include "hub/resume/refill.h"
+#include "hub/resume/unserved.h"
 #include "hub/session/control.h"
 #include "hub/session/followed.h"
 #include "hub/session/hub_state.h"
@@ -274,6 +275,7 @@ on_heartbeat(struct ev_loop *loop, ev_timer *timer, int events)
     (void)events;
     presence_heartbeat(timer->data);
     followed_sweep(timer->data);
+    unserved_sweep(timer->data);
     hub_refill(timer->data, true);
 }
 

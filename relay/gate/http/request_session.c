@@ -50,12 +50,12 @@ on_session_send(void *socket, const struct iovec *pieces, int count, size_t *ret
 }
 
 static void
-on_session_close(void *socket, int code, const char *reason)
+on_session_close(void *socket, int code, const char *reason, int64_t in_ms)
 {
     struct gate_request *request = socket;
 
     if (request->state == GATE_REQUEST_OPEN)
-        request->route->on_end(request, code, reason, -1);
+        request->route->on_end(request, code, reason, in_ms);
 }
 
 static const struct session_transport TRANSPORT = {

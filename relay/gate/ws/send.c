@@ -133,9 +133,9 @@ on_send_file(void *socket, const struct iovec *piece, int file, size_t *ret_writ
 }
 
 static void
-on_close(void *socket, int code, const char *reason)
+on_close(void *socket, int code, const char *reason, int64_t in_ms)
 {
-    gate_conn_close(socket, code, reason);
+    gate_conn_close_retry(socket, code, reason, in_ms);
 }
 
 static const struct session_transport PLAIN = {

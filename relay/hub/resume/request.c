@@ -23,7 +23,7 @@ session_reply_arrived(struct session *session, enum rc rc)
     /* The store may be about to go down: close the session only at the second error. */
     if (session->requests.has_failed && store_is_up(session->hub->store))
         session->socket.transport->close(session->socket.handle, CLOSE_RESTART,
-                                         "no reply from the store");
+                                         "no reply from the store", -1);
     session->requests.has_failed = true;
     hub_retry(session->hub);
     return false;

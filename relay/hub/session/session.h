@@ -43,8 +43,11 @@ struct session_transport {
     enum rc (*send)(void *socket, const struct iovec *pieces, int count, size_t *ret_written);
     /* The same for one piece that is also the content of `file`. NULL: not supported, use send. */
     enum rc (*send_file)(void *socket, const struct iovec *piece, int file, size_t *ret_written);
-    /* The session failed: send `bye`, close with `code`, then call session_detach. */
-    void (*close)(void *socket, int code, const char *reason);
+    /*
+     * The session failed: send `bye`, close with `code`, then call session_detach. in_ms: the delay
+     * for the client's reconnect; -1: none.
+     */
+    void (*close)(void *socket, int code, const char *reason, int64_t in_ms);
 };
 
 /*

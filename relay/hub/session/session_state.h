@@ -60,6 +60,7 @@ struct session_client {
     int64_t request_id;
     bool has_request_id;
     unsigned char own_shard; /* shard of the user */
+    int64_t attached_us;     /* monotonic */
 };
 
 /* The log fields that identify a session. */

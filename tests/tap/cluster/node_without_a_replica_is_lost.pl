@@ -4,6 +4,7 @@ use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until wait_confirmed token);
+use Clairon::Test::EventStream;
 use Clairon::Test::RawSocket;
 use Clairon::Test::Torture;
 use JSON ();
@@ -22,7 +23,7 @@ my ($relay, $second) = map { Clairon::Test::relay($pg, $cluster, conf => { 'stor
 my @users   = map { "u$_" } 0 .. 11;
 # The in-flight window of u1 is refilled only while no acknowledgement waits for the store.
 my %clients = map { $_ => $relay->client($_, $_ eq 'u1' ? (win => 1) : ()) } @users;
-my (%acked, %is_silent, @others);
+my (%acked, %is_silent, @others, @away);
 
 # Acknowledges all notifications that a client has received; call it while the client's loop runs.
 sub ack_received
@@ -86,6 +87,21 @@ sub status
 sub ack_status     { return status($_[0], '/v1/ack', { ids => ['01a20a09-00d5-8f2d-85c4-8e37214b4767'] }) }
 sub publish_status { return status($_[0], '/v1/notifications', { payload => {}, routing => { audience => { type => 'USER', targets => [ $_[0] ] } } }) }
 
+# New clients of the lost shards, on a relay that does not read these shards yet.
+sub check_new_clients
+{
+    my ($what) = @_;
+    my $poll   = Clairon::Test::RawSocket->new($second);
+    my $stream = Clairon::Test::EventStream->open($second, $away[0]);
+    $poll->begin(GET => '/v1/poll', Authorization => 'Bearer ' . token(sub => $away[0]));
+    my $bye = $second->client($away[0])->wait_for('bye');
+    is($bye->{code}, 4201, "$what: a new client of its users is closed");
+    cmp_ok($bye->{in}, '>=', 5000, "$what: with a delay before it reconnects");
+    my $response = $poll->read_response;
+    is("$response->{status} $response->{headers}{'retry-after'}", '503 5', "$what: a poll of its users is rejected");
+    return is(join(' ', map { "$_->{t} " . ($_->{code} // '') } $stream->wait_end), 'bye 4201', "$what: an event stream of its users ends");
+}
+
 sub confirmed { return $pg->safe_psql('postgres', 'SELECT confirmed_flush_lsn FROM pg_replication_slots') }
 
 insert(3);
@@ -95,7 +111,7 @@ wait_confirmed($pg);
 my %shard = map { $_ => shard_of($_) } @users;
 my $lost = (grep { $_ != $cluster->primary_of(0) } map { $cluster->primary_of($shard{$_}) } @users)[0];
 my %is_lost = map { $_ => $cluster->primary_of($shard{$_}) == $lost } @users;
-my @away = grep { $is_lost{$_} } @users;
+@away = grep { $is_lost{$_} } @users;
 @others = grep { !$is_lost{$_} } @users;
 ok(@away && grep({ $_ eq 'u1' } @others), sprintf('%d users of the lost node, %d of others', scalar @away, scalar @others));
 
@@ -124,6 +140,7 @@ for my $case ([ 'a killed node', sub { $lost->kill9 }, sub { $lost->start } ],
     is(($relay->get('/readyz'))[0], 200, "$what: the relay is ready");
     is(join(' ', map { ack_status($_) } $away[0], $others[0]), '503 204', "$what: only acknowledgements of its users over HTTP are rejected");
     is(publish_status($away[0]), 503, "$what: notifications for its users are rejected");
+    check_new_clients($what) if $what eq 'a killed node';
     # A client of another node's shard connects.
     my $new = $relay->client($others[0]);
     $new->wait_for('connected');

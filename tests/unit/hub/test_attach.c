@@ -1,4 +1,4 @@
-/* test_attach.c: a session does not use its socket while it starts. */
+/* test_attach.c: a session that starts: its socket, and its end if the store is unavailable. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -8,7 +8,9 @@
 
 #include <cmocka.h>
 
+#include "base/clock.h"
 #include "hub/attach.h"
+#include "hub/resume/unserved.h"
 #include "hub/session/control.h"
 #include "hub/session/hub_state.h"
 #include "hub/turn.h"
@@ -16,6 +18,8 @@
 #include "wire/ws_frame.h"
 
 static unsigned calls;
+static int closed_code;
+static int64_t closed_in_ms;
 
 static enum rc
 count_send(void *socket, const struct iovec *pieces, int count, size_t *ret_written)
@@ -29,41 +33,43 @@ count_send(void *socket, const struct iovec *pieces, int count, size_t *ret_writ
 }
 
 static void
-count_close(void *socket, int code, const char *reason)
+count_close(void *socket, int code, const char *reason, int64_t in_ms)
 {
     (void)socket;
-    (void)code;
     (void)reason;
+    closed_code = code;
+    closed_in_ms = in_ms;
     calls++;
 }
 
+static const struct session_transport TRANSPORT = {.send = count_send, .close = count_close};
+static struct store store = {.shard_count = 1};
+static struct hub hub;
+
 /* The store is down: each request to it fails immediately. */
-static void
-socket_is_used_after_the_attach(void **state)
+static struct session *
+begin(void)
 {
-    static const struct session_transport TRANSPORT = {.send = count_send, .close = count_close};
     static const char *const TOPICS[] = {"orders.*"};
     static const struct session_group GROUPS[] = {{"STRUCTURE", "s1"}};
     static const struct config CONFIG = {.delivery = {.window = 10},
                                          .gate = {.slow_bytes = 4096, .slow_age_ms = 30000}};
+    static struct stats stats;
     const struct session_request request = {
         .user = "u1", .groups = GROUPS, .group_count = 1, .topics = {TOPICS, 1}};
-    struct store store = {.shard_count = 1};
-    struct stats stats = {0};
-    struct hub hub = {.config = &CONFIG, .store = &store, .stats = &stats, .shards = 1};
-    struct session *session;
 
-    (void)state;
+    hub = (struct hub){.config = &CONFIG, .store = &store, .stats = &stats, .shards = 1};
     calls = 0;
     hub.loop = ev_default_loop(0);
     hub.scratch = calloc(1, WS_TEXT_HEAD_MAX + SESSION_CONTROL_MAX);
     replay_buffer_open(&hub.replay_buffer, 1);
     turn_start(&hub);
-    session = hub_attach(&hub, &request, &TRANSPORT, &hub);
-    session_send_control(session, "{}", 2);
-    assert_int_equal(calls, 0);
-    (void)hub_send_some(&hub, 10);
-    assert_int_equal(calls, 1);
+    return hub_attach(&hub, &request, &TRANSPORT, &hub);
+}
+
+static void
+end(struct session *session)
+{
     session_detach(session);
     (void)hub_send_some(&hub, 10);
     turn_stop(&hub);
@@ -71,11 +77,45 @@ socket_is_used_after_the_attach(void **state)
     free(hub.scratch);
 }
 
+static void
+socket_is_used_after_the_attach(void **state)
+{
+    struct session *session = begin();
+
+    (void)state;
+    session_send_control(session, "{}", 2);
+    assert_int_equal(calls, 0);
+    (void)hub_send_some(&hub, 10);
+    assert_int_equal(calls, 1);
+    end(session);
+}
+
+static void
+session_that_cannot_start_is_closed(void **state)
+{
+    struct session *session = begin();
+
+    (void)state;
+    unserved_sweep(&hub);
+    assert_int_equal(calls, 0);
+    session->client.attached_us = clock_monotonic_us() - 6000000;
+    unserved_sweep(&hub);
+    assert_int_equal(calls, 1);
+    assert_int_equal(closed_code, 4201);
+    assert_in_range(closed_in_ms, 5000, 15000);
+    /* It was connected before: it waits for the store. */
+    session->state = SESSION_LIVE;
+    unserved_sweep(&hub);
+    assert_int_equal(calls, 1);
+    end(session);
+}
+
 int
 main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(socket_is_used_after_the_attach),
+        cmocka_unit_test(session_that_cannot_start_is_closed),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
