@@ -91,6 +91,8 @@ on_progress(struct feed *feed)
         feed_create_slot(feed);
     else if (feed_reset_if_slot_advanced(feed))
         return; /* also after a switch to RESETTING */
+    else if (feed_needs_members(feed) && !store_is_complete(feed->store))
+        feed_restart(feed, "memberships cannot be copied while shards are unavailable");
     else if (feed_needs_members(feed))
         feed_copy_members(feed);
     else

@@ -27,6 +27,15 @@ prefetch_sessions(const struct session *next)
         __builtin_prefetch(&next->ready_next->outbound.batch);
 }
 
+/* A session that reads its inbox receives nothing else: without shards it stays live. */
+static bool
+lacks_shards(const struct session *session)
+{
+    const struct store *store = session->hub->store;
+
+    return store_is_up(store) && !store_serves(store, session->client.user);
+}
+
 /*
  * The inbox does not reflect acks and delivery reports that are queued in this relay. A report to
  * another shard may be stored after the inbox was read: notifications that it releases would then
@@ -35,7 +44,7 @@ prefetch_sessions(const struct session *next)
 static bool
 refill(struct hub *hub, struct session *session, bool is_heartbeat)
 {
-    if (!session_wants_refill(session, is_heartbeat))
+    if (!session_wants_refill(session, is_heartbeat) || lacks_shards(session))
         return false;
     delivery_reports_flush(hub);
     if (hub->acks.queued.count > 0 || delivery_reports_wait(hub) || session->inbox.held_count > 0) {

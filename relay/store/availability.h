@@ -24,10 +24,18 @@ bool store_is_up(const struct store *store);
  * the feed's batches omit their notifications.
  */
 bool store_is_complete(const struct store *store);
-/* The store is up, including this user's shard. */
+/*
+ * Shard 0 has memberships, tickets and idempotency keys: without it only the sessions that are live
+ * continue, with the notifications of their own shards.
+ */
+bool store_has_shared(const struct store *store);
+/* The store is up, including shard 0 and this user's shard. */
 bool store_serves(const struct store *store, const char *user);
 
-/* The store is up, and so is this process's reader, if any: clients receive notifications. */
+/*
+ * The store is up with shard 0, and so is this process's reader, if any: clients can connect and
+ * receive notifications.
+ */
 bool store_is_serving(const struct store *store);
 /* Called by the reader: whether one of its connections follows its shards (topology.h). */
 void store_set_reader_follows(struct store *store, unsigned connection, bool follows);

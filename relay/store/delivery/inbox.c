@@ -211,7 +211,7 @@ store_inbox(struct store *store, const char *user, const char *after, size_t max
     struct inbox *inbox;
     char count[24];
 
-    if (!store->is_up || store->shards[own_shard].is_unavailable)
+    if (!store_serves(store, user))
         return RC_AGAIN;
     inbox = shard_request_new(sizeof(*inbox), store, &inbox_kind);
     inbox->done = done;

@@ -19,6 +19,7 @@ struct acquire {
     const char *slot; /* owned by the caller; outlives the store */
     struct origin origin;
     uint32_t our_timeline;
+    unsigned first;   /* the shard that is acquired first */
     bool is_rejected; /* the store belongs to another database or slot */
     bool has_reply;
     char position[FRAME_POSITION_TEXT + 1];
@@ -150,9 +151,19 @@ send_acquire(struct acquire *acquire, struct shard *shard)
     shard_request_send_script(&acquire->request, shard, STORE_SCRIPT_acquire, 1, &arguments);
 }
 
+static unsigned
+first_available(const struct store *store)
+{
+    unsigned k = 0;
+
+    while (k + 1 < store->shard_count && store->shards[k].is_unavailable)
+        k++;
+    return k;
+}
+
 /*
- * Shard 0 is acquired first. So if two databases acquire an empty store simultaneously, one of them
- * gets all shards.
+ * Shard 0 is acquired first, if it is available. So if two databases acquire an empty store
+ * simultaneously, one of them gets all shards.
  */
 static bool
 on_acquire_reply(struct shard_request *request, struct shard *shard, const struct redisReply *reply)
@@ -162,7 +173,8 @@ on_acquire_reply(struct shard_request *request, struct shard *shard, const struc
     if (!is_progress(reply))
         return false;
     merge_progress(acquire, shard, reply);
-    for (unsigned k = 1; shard->number == 0 && k < request->store->shard_count; k++) {
+    for (unsigned k = acquire->first + 1;
+         shard->number == acquire->first && k < request->store->shard_count; k++) {
         if (!request->store->shards[k].is_unavailable)
             send_acquire(acquire, &request->store->shards[k]);
     }
@@ -193,7 +205,8 @@ store_acquire(struct store *store, const char *slot, const struct origin *origin
      * A new token for each acquisition fences the batches of earlier ones that are still in flight.
      */
     shard_random_hex(store->feed_token, STORE_TOKEN_TEXT);
-    send_acquire(acquire, &store->shards[0]);
+    acquire->first = first_available(store);
+    send_acquire(acquire, &store->shards[acquire->first]);
     return shard_request_await(&acquire->request);
 }
 

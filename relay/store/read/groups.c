@@ -47,7 +47,7 @@ store_groups(struct store *store, const char *user, store_grouped *done, void *c
     char key[STORE_KEY_MAX + 256];
     struct groups *groups;
 
-    if (!store->is_up)
+    if (!store_has_shared(store))
         return RC_AGAIN;
     groups = shard_request_new(sizeof(*groups), store, &groups_kind);
     groups->done = done;

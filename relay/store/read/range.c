@@ -138,7 +138,7 @@ store_range(struct store *store, unsigned own_shard, struct cursor after, struct
 {
     struct range *range;
 
-    if (!store->is_up || store->shards[own_shard].is_unavailable)
+    if (!store_has_shared(store) || store->shards[own_shard].is_unavailable)
         return RC_AGAIN;
     range = shard_request_new(sizeof(*range), store, &range_kind);
     range->done = done;

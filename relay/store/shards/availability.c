@@ -51,17 +51,23 @@ store_is_complete(const struct store *store)
 }
 
 bool
+store_has_shared(const struct store *store)
+{
+    return store->is_up && !store->shards[0].is_unavailable;
+}
+
+bool
 store_serves(const struct store *store, const char *user)
 {
     const unsigned own = shard_of_user(store->shard_count, user, strlen(user));
 
-    return store->is_up && !store->shards[own].is_unavailable;
+    return store_has_shared(store) && !store->shards[own].is_unavailable;
 }
 
 bool
 store_is_serving(const struct store *store)
 {
-    return store_is_up(store) && has_reader(store);
+    return store_is_up(store) && store_has_shared(store) && has_reader(store);
 }
 
 void

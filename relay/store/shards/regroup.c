@@ -132,8 +132,8 @@ on_regroup(struct ev_loop *loop, ev_timer *timer, int events)
 
     (void)events;
     ev_timer_stop(loop, timer);
-    /* If shard 0 is down, its return restarts the timer. */
-    if (store->shards[0].is_up && !is_grouped(store))
+    /* If all shards are down, the return of one restarts the timer. */
+    if (count_down(store) < store->shard_count && !is_grouped(store))
         regroup(store);
 }
 

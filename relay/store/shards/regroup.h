@@ -7,8 +7,7 @@
 /*
  * The store is up while all of its shards are up. In a cluster it goes up without some of them
  * three seconds after they stopped replying: PostgreSQL retains the WAL with their notifications
- * until they return. Shard 0 is always required, because it stores the memberships. At the start
- * all shards are required.
+ * until they return. At the start all shards are required.
  */
 void regroup_open(struct store *store);
 void regroup_close(struct store *store);
