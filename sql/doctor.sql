@@ -62,8 +62,8 @@ CREATE FUNCTION clairon.doctor_settings()
     FROM pg_settings WHERE name = 'idle_replication_slot_timeout' AND setting <> '0'
 $$;
 
--- pg_is_wal_replay_paused() fails on a primary. If more than an incomplete record was received,
--- replay advances within a second.
+-- pg_is_wal_replay_paused() fails on a primary. If a complete record was received, replay advances
+-- within a second.
 CREATE FUNCTION clairon.doctor_replay(OUT is_paused boolean, OUT replayed pg_lsn, OUT beyond numeric,
                                       OUT is_stalled boolean)
     LANGUAGE sql VOLATILE SET search_path = pg_catalog, pg_temp AS $$

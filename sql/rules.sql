@@ -496,7 +496,7 @@ BEGIN
     PERFORM clairon.advise(rule);
 END $$;
 
--- Written in C, which checks that the caller owns the table: see decoder/sql/watch.c.
+-- The C function checks that the caller owns the table: see decoder/sql/watch.c.
 CREATE FUNCTION clairon.watch(relation regclass, audience text, targets text DEFAULT NULL,
     name text DEFAULT 'default', type text DEFAULT 'REALTIME', priority text DEFAULT 'NORMAL',
     operations text[] DEFAULT '{create,update,delete}', columns text[] DEFAULT NULL,

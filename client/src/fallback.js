@@ -14,8 +14,8 @@ export function createFallback(transports) {
   let retryMs = RETRY_BEST_MS;
 
   /**
-   * A connection is open. Returns the milliseconds until the next attempt with the best transport, which
-   * double each time, or 0 if the best transport is in use.
+   * A connection is open. Returns the milliseconds until the next attempt with the best transport, or 0 if it is
+   * in use. They double each time.
    */
   function opened() {
     failures = 0;

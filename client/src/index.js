@@ -88,7 +88,7 @@ export function connect(options) {
     onFrame({ t: 'topics' }); // lists have missed changes of the new topics
   }
 
-  /** Without any topic left, all notifications are delivered again. */
+  /** After the last topic is removed, all notifications are delivered again. */
   function unsubscribe(names) {
     const left = topics?.filter((topic) => ![names].flat().includes(topic));
     topics = left?.[0] && left;

@@ -1,4 +1,4 @@
-// live.js: live(): an array of rows that is kept equal to a table.
+// live.js: live(): an array of rows kept in sync with a table.
 
 import { demandFor } from './demand.js';
 

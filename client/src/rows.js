@@ -1,4 +1,4 @@
-// rows.js: keeps the rows of a list equal to a table. Imported with the first list, see live.js.
+// rows.js: keeps the rows of a list in sync with a table. Imported with the first list, see live.js.
 
 import { createBackoff } from './backoff.js';
 import {

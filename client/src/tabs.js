@@ -5,7 +5,7 @@
 //   hello to the leader: `topics`, and a request for the notifications since `pos` (undefined: new tab)
 //   open     to all: the sender is the leader now
 //   connected to one: the reply to hello
-//   frames   to all except `from`, or `to` one: frames of the relay, and `pos`, the cursor before them
+//   frames   to all except `from`, or `to` one: frames from the relay, and `pos`, the cursor before them
 //   state    to all: the state of the connection
 //   send     to the leader: send this ack, nack or request of a live list
 //   ping     to the leader: check that it responds   pong: the reply
@@ -61,7 +61,7 @@ export function createTabs(name, settings, owner) {
     document.addEventListener('resume', join, life);
   }
 
-  /** Returns false if there is no leader to send it. */
+  /** Returns false if there is no leader that can send it. */
   function transmit(frame) {
     if (leads) return sendFrom(id, frame);
     if (change.state !== 'open') return false;

@@ -1,4 +1,4 @@
-// timed_rows.js: keeps the rows of a list equal to a table, by commit times. Imported if there are no snapshots, see
+// timed_rows.js: keeps the rows of a list in sync with a table, by commit times. Imported if there are no snapshots, see
 // rows.js.
 
 import { createBackoff } from './backoff.js';

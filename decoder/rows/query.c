@@ -103,7 +103,7 @@ qualified_operator(Oid operator)
 }
 
 /*
- * The column cast to its base type: polymorphic operators, such as those of enums, reject domains.
+ * The column cast to its base type: polymorphic operators, such as enum operators, reject domains.
  * Without a type modifier the cast changes no value and an index still serves the condition.
  */
 static const char *

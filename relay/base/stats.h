@@ -38,13 +38,13 @@ enum stats_kind {
     X(FEED_UNCONFIRMED, "clairon_feed_unconfirmed_bytes", GAUGE,                                   \
       "Bytes of WAL received and not yet confirmed to PostgreSQL")                                 \
     X(FEED_LAG, "clairon_feed_lag_seconds", GAUGE,                                                 \
-      "Age of the oldest change waiting for the store, else of the newest one; 0 when idle")       \
+      "Age of the oldest change waiting for the store, or of the newest change if none waits; 0 when idle")       \
     X(STORE_CONNECTED, "clairon_store_connected", GAUGE_MIN,                                       \
       "1 while the store is available and a gate can read it")                                     \
     X(STORE_UNAVAILABLE, "clairon_store_unavailable_shards", GAUGE,                                \
       "Shards of the store that do not respond; the other shards of a cluster continue")           \
     X(STORE_FOLLOWED, "clairon_store_followed_shards", GAUGE_SUM,                                  \
-      "Shards that gates read, each counted once per process; of a cluster only those in use")     \
+      "Shards that gates read, each counted once per process; in a cluster, only the shards in use")     \
     X(STORE_NOTIFICATIONS, "clairon_store_notifications_total", COUNTER, "Notifications stored")   \
     X(STORE_REPLAYED, "clairon_store_replayed_total", COUNTER,                                     \
       "Frames skipped because they were already stored")                                           \

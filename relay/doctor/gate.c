@@ -201,7 +201,7 @@ check_ready(struct gate_probe *probe, struct findings *findings)
     status = read_ready(probe, feed, store);
     if (status == 0) {
         findings_add(findings, GATE, "relay", false,
-                     "Another program listens there: stop it, or choose another gate.listen",
+                     "Stop the program that listens there, or choose another gate.listen",
                      "the reply from %s is not from a relay", listen);
         return false;
     }

@@ -118,7 +118,7 @@ check_cluster_primary(const struct cluster *cluster, const struct store_probe *p
         store_probe_check_replicas(probe);
     else if (replicas == 0)
         findings_warn(cluster->findings, STORE, "replicas",
-                      "Its slots are lost if it fails: add a replica", "%sno replica",
+                      "Add a replica: if the node fails, its slots are unavailable", "%sno replica",
                       probe->where);
 }
 

@@ -11,11 +11,11 @@
 
 #define DATABASE_HINT                                                                              \
     "Choose another [store] prefix; or if this database replaces that one (pg_upgrade, a "         \
-    "restored dump), DEL that key (with several shards in each): clients receive a gap"
+    "restored dump), DEL that key (in every shard): clients receive a gap"
 
 #define SLOT_HINT                                                                                  \
     "Set [feed] slot to that one, or choose another [store] prefix; to replace that slot, stop "   \
-    "its relay and DEL that key (with several shards in each): clients receive a gap"
+    "its relay and DEL that key (in every shard): clients receive a gap"
 
 struct contents {
     const struct config *config;

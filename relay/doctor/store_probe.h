@@ -40,7 +40,7 @@ void store_probe_report(const struct store_probe *probe, const char *check, bool
 /* Returns "" for an unknown error. */
 const char *store_probe_hint(const char *error);
 
-/* The value of a line of INFO; "" or 0 if the server does not report it. */
+/* The value of a field of INFO; "" or 0 if the server does not report it. */
 void store_probe_info(const struct store_probe *probe, const char *name, char ret_value[VALUE_MAX]);
 long long store_probe_number(const struct store_probe *probe, const char *name);
 /* Returns false, and the value "", if CONFIG is not permitted or the setting is unknown. */

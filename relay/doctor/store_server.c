@@ -138,7 +138,7 @@ check_store_role(struct store_probe *probe)
     }
     store_probe_report(
         probe, "role", strcmp(role, "master") == 0 && !is_active,
-        is_active ? "Two writable primaries lose entries: use one primary with "
+        is_active ? "Two writable primaries lose notifications: use one primary with "
                     "replicas; set active-replica no in keydb.conf, then restart"
                   : "Set [store] url to the primary; to promote this server: REPLICAOF NO ONE",
         "%s%s", role, is_active ? ", active-replica" : "");
@@ -191,7 +191,7 @@ check_store_memory(struct store_probe *probe)
     store_probe_info(probe, "maxmemory_policy", policy);
     store_probe_report(
         probe, "maxmemory-policy", strcmp(policy, "noeviction") == 0,
-        "A full store deletes notifications: CONFIG SET maxmemory-policy noeviction; "
+        "A full store evicts notifications: CONFIG SET maxmemory-policy noeviction; "
         "CONFIG REWRITE",
         "%s", policy);
     store_probe_report(

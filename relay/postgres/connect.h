@@ -32,7 +32,7 @@ struct postgres_connect {
  * `max_age_us` is reused.
  */
 void postgres_connect_start(struct postgres_connect *connect, int64_t max_age_us);
-/* The same, to the server of another connection. */
+/* Connects to the server of another connection. */
 void postgres_connect_like(struct postgres_connect *connect, const PGconn *other);
 bool postgres_connect_is_resolving(const struct postgres_connect *connect);
 bool postgres_connect_is_active(const struct postgres_connect *connect);

@@ -50,7 +50,7 @@ ALTER TABLE assignments REPLICA IDENTITY FULL;
 ALTER TABLE members REPLICA IDENTITY FULL;
 ALTER TABLE announcements REPLICA IDENTITY FULL;
 
--- Keeps the groups of kind STRUCTURE equal to the table of members. A BEFORE trigger changes the group
+-- Keeps the groups of kind STRUCTURE in sync with the table of members. A BEFORE trigger changes the group
 -- before the row, so a new member receives the notification about the membership and a former member
 -- does not. SECURITY DEFINER: writers of the table need no privileges on clairon.member.
 CREATE OR REPLACE FUNCTION member_to_audience() RETURNS trigger
@@ -74,7 +74,7 @@ $$;
 CREATE OR REPLACE TRIGGER member_to_audience BEFORE INSERT OR UPDATE OR DELETE ON members
     FOR EACH ROW EXECUTE FUNCTION member_to_audience();
 
--- Keeps the groups of kind ROLE equal to the table of persons, in the same way.
+-- Keeps the ROLE groups in sync with the table of persons, in the same way.
 CREATE OR REPLACE FUNCTION person_to_audience() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

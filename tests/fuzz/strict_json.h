@@ -10,7 +10,7 @@
 #include <stddef.h>
 
 #define STRICT_BLANKS 0x01       /* white space between tokens is allowed */
-#define STRICT_NOTIFICATION 0x02 /* a notification: exactly its keys, in their order */
+#define STRICT_NOTIFICATION 0x02 /* a notification has exactly these keys, in this order */
 
 /* Returns NULL when `text` is exactly one JSON value, otherwise the error, at byte *ret_at. */
 const char *strict_json_check(const char *text, size_t len, unsigned flags, size_t *ret_at);

@@ -80,7 +80,7 @@ read_section(struct file_reading *reading, unsigned number, char *line)
 
     reading->is_skipping = name == NULL;
     if (name == NULL) {
-        reading->on_fault(reading->user, number, "a section must be [name] on a line of its own");
+        reading->on_fault(reading->user, number, "a section must be [name] on a separate line");
         return;
     }
     reading->section = name;

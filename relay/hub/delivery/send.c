@@ -128,7 +128,7 @@ call_transport(struct session *session, const struct iovec *pieces, int count, i
     return session->socket.transport->send(session->socket.handle, pieces, count, ret_written);
 }
 
-/* Returns the number of bytes sent, in whole frames. `file` contains the only piece, or is -1. */
+/* Sends whole frames, and returns their bytes. `file`: contains the single piece; -1: none does. */
 static size_t
 write_pieces(struct session *session, const struct iovec *pieces, int count, int file)
 {

@@ -29,7 +29,8 @@ struct backlog {
  *
  * A backlog adds `~`, its count, `-`, its sum, and its start in the shared shard and in the user's
  * shard, written like other shards: `00ff.1700000000000-3~2-1njchs~-5s`. A `~` without a count
- * means that part of the backlog may be lost. So does a missing sum, which earlier versions wrote.
+ * means that part of the backlog may be lost. A missing sum means the same; earlier versions wrote
+ * none.
  */
 #define CLIENT_POS_MAX 512
 #define CLIENT_POS_EPOCH_MAX 32

@@ -46,8 +46,8 @@ struct notification *notification_new_at(const struct notification *notification
                                          const struct entry_id *heads,
                                          const struct backlog *backlog);
 /*
- * A copy that is marked as a retry: `attempts` is 1 instead of 0. NULL: the document does not end
- * as the decoder's documents do.
+ * A copy that is marked as a retry: `attempts` is 1 instead of 0. NULL: the end of the document has
+ * an unknown format.
  */
 struct notification *notification_new_late(const struct notification *notification,
                                            const char *epoch);

@@ -139,7 +139,7 @@ local function acknowledge_chunk(from, to)
     for i = from, to do acknowledge_one(args[i]) end
 end
 
--- Lua parses numbers slowly, and only few different counts occur.
+-- Lua parses numbers slowly, and only a few different counts occur.
 local numbers = {}
 local function number_of(text)
     local number = numbers[text] or tonumber(text)

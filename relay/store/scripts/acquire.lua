@@ -74,7 +74,7 @@ for _, field in ipairs(redis.call('HKEYS', progress)) do
 end
 if ARGV[4] == '' then return {position, timeline, read} end
 
--- Only the newest pages are searched: readers do not wait for an older notification.
+-- Only the newest pages are searched: relays do not wait for an older notification.
 -- include: reverse_scan.lua
 local found, newest_route = newest_notification(prefix .. KEY_STREAM, '+', 32, function() return true end)
 return {position, timeline, read, newest_route or found == nil and '' or '-'}

@@ -6,7 +6,7 @@ local errors, before = ARGV[1] .. KEY_ERRORS, ARGV[2]
 
 local DATA_MAX, USERS_MAX = 8192, 20
 
--- The number of an entry's users, and the first users.
+-- The number of users of an error log entry, and the first of them.
 local function users_of(text)
     local is_valid, users = pcall(cjson.decode, text)
     local first = {}

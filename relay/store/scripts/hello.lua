@@ -10,8 +10,8 @@ local stream, prefix = KEYS[1], ARGV[1]
 -- include: newest_transactions.lua
 -- include: stored_position.lua
 
--- The number of shards decides a user's shard: with a different number, stored entries would not be
--- found. Keys with and without a shard number can coexist only on a single server; a cluster
+-- The number of shards decides a user's shard: with a different number, stored notifications would
+-- not be found. Keys with and without a shard number can coexist only on a single server; a cluster
 -- rejects access to keys of another slot.
 local shards, is_numbered = ARGV[5], shard_number(prefix) ~= nil
 local base = base_prefix(prefix)
@@ -68,9 +68,9 @@ if ARGV[3] == epoch and is_before(last, ARGV[4]) then raise_last_id(ARGV[4]) end
 
 -- If the append-only file ends inside a transaction, the server truncates it after the last
 -- complete command, not before the transaction. The next load executes these commands with the
--- first transaction written after them. So each server start leaves a gap in the ids, which covers
--- the ids of such entries. Entries found in an earlier gap are removed: the feed has stored them
--- again.
+-- first transaction written after them. So each server start skips a range of ids, which
+-- includes the ids of such stream entries. Stream entries in a range that an earlier start skipped
+-- are removed: the feed has stored their notifications again.
 if run and run ~= known[2] then
     if known[3] then
         local found = redis.call('XRANGE', stream, known[3], known[4])

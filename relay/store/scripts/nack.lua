@@ -19,8 +19,7 @@ for at = 7, #ARGV do
     if found and route_flag(found.route, FRAME_RETRY_ENABLED) then
         local retries = delivered_retries(call('HGET', prefix .. KEY_RETRIES .. id, user))
         local wait = math.max(delay, backoff_ms(backoff_of(found), retries, id, base, cap))
-        -- Half a millisecond marks the delay of a nack, which a later and shorter delay does not
-        -- replace.
+        -- The time after a nack ends in half a millisecond: no earlier time may replace it.
         if due % 1 ~= 0.5 or due < now + wait then
             call('ZADD', prefix .. KEY_DUE, string.format('%.1f', now + wait + 0.5), id .. ':' .. user)
         end

@@ -231,7 +231,7 @@ SELECT rule, ids(rule, 'u1') AS u1, ids(rule, 'u2') AS u2, ids(rule, 'u9') AS u9
        ids(rule, 'u9', '{"STRUCTURE+ROLE": ["s1+admin"], "ROLE": ["s1"], "STRUCTURE": ["admin"]}') AS tricks
 FROM unnest('{all,users,group,column,array,composite,constant,both,open}'::text[]) AS rule;
 SELECT ids('users', 'u,2') AS comma, ids('users', 'u\,2') AS escaped;
--- memberships are those of the statement's snapshot
+-- memberships are read with the statement's snapshot
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT ids('group', 'late') AS before;
 SELECT 1 AS done FROM dblink_connect('other', 'dbname=' || current_database());

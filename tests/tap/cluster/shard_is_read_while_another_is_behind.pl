@@ -76,7 +76,7 @@ for my $behind ($shard, 0)
         kill_readers();
     }
     change(10);
-    $live->run_until("$what: the other user has received its versions", sub { grep { $_ == $version - 1 } @{ versions($live) } }) if $behind > 0;
+    $live->run_until("$what: the other user has received all versions of the row", sub { grep { $_ == $version - 1 } @{ versions($live) } }) if $behind > 0;
     $feed->kill9;
     is(lose($behind, $progress, $from), 5, "$what: five notifications are not stored");
     kill CONT => $gate->pid;

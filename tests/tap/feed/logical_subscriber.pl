@@ -29,7 +29,7 @@ sql(q{BEGIN; UPDATE assignments SET student_id = 'u1' WHERE id = 3; DELETE FROM 
 sql(q{BEGIN; INSERT INTO assignments VALUES (4, 'u1'); ROLLBACK});
 sql(q{INSERT INTO assignments VALUES (5, 'u1')});
 $client->run_until('the last notification arrives', sub { operations() =~ /:5$/ });
-is(operations(), 'create:1 create:2 create:3 delete:1 create:5', 'changes of the primary are delivered in order, by the subscriber\'s rules');
+is(operations(), 'create:1 create:2 create:3 delete:1 create:5', 'changes from the primary are delivered in order, by the subscriber\'s rules');
 
 # Restarts of the subscriber and the primary cause no loss and no duplicates.
 $node->restart;

@@ -92,7 +92,7 @@ for my $relay (@relays)
     ack($desktop, "$row.1");
     pending_is(0);
     deliver_plain($desktop);
-    is(faults($desktop), '', 'no older version is delivered first to a session with an inbox larger than its in-flight window');
+    is(faults($desktop), '', 'a session whose inbox exceeds its in-flight window receives the versions in order');
     is(received($desktop), "$first.1 $row.1", 'later rows do not overtake the inbox');
     is($desktop->gaps, 'shed', 'skipped rows are announced as a gap');
     $_->close for $phone, $desktop;

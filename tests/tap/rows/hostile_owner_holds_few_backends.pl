@@ -97,7 +97,7 @@ pass('the backend ends, although its query ignores cancellation');
 attack('false');
 is(@{ request_until_rows($clients{u1})->{rows} }, 1, 'rows of the table are read after the attack');
 
-# Backends that ignore even their termination. All connections except one may hang.
+# Backends that ignore SIGTERM. All connections except one may hang.
 $pg->safe_psql('postgres', q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE '%clairon.live_rows(%' AND pid <> pg_backend_pid()});
 attack('true');
 my %requests = map { $_ => request($clients{$_}, 'own.t') } sort keys %clients;

@@ -81,7 +81,7 @@ check_rejected('a key without its section', "ping = 1s\npong = 1s\n" . valid_set
 check_rejected('a section in capitals', valid_settings('[Auth]', 'leeway = 1s'), qr{\Q$file\E:7: \[Auth\] is not a section; did you mean \[auth\]\?});
 check_rejected('an empty [auth]', "[feed]\nconninfo = dbname=x\n[auth]\n", qr{missing key \[auth\] hs256_secret_file .*head -c 32 /dev/urandom});
 check_rejected('a line without a setting', valid_settings('[gate]', 'ping'), qr{\Q$file\E:8: a line must be \[section\], name = value, or a comment});
-check_rejected('a broken section', valid_settings('[gate'), qr{\Q$file\E:7: a section must be \[name\] on a line of its own});
+check_rejected('a broken section', valid_settings('[gate'), qr{\Q$file\E:7: a section must be \[name\] on a separate line});
 check_rejected('a zero byte', valid_settings("[gate]\0"), qr{\Q$file\E:7: a line must not contain a NUL byte});
 check_rejected('a secret in a wrong place', valid_settings('[auth]', "SECRET+$secret=="), qr{\Q$file\E:8: a name may contain only letters});
 

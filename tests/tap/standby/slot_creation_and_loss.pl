@@ -85,7 +85,7 @@ my $client = $relay->client('u1');
 $client->wait_row(insert());
 pass('the slot is read');
 
-# The primary does not have the slot's requirements, and removes rows.
+# The primary does not know the slot's catalog_xmin, and removes rows.
 $mark = $relay->log_mark;
 set_standby(hot_standby_feedback => 'off');
 sql(q{SELECT clairon.unwatch('t'); VACUUM FULL clairon.rule; VACUUM FULL pg_class;

@@ -241,8 +241,8 @@ syntax_errors_report_file_and_line(void **state)
     expect_line_rejected("slot = a\n", 1, "must follow a [section]");
     expect_line_rejected("[feed]\nslot\n", 2, "name = value");
     expect_line_rejected("[feed]\nslot: a\n", 2, "name = value");
-    expect_line_rejected("\n[feed\n", 2, "[name] on a line of its own");
-    expect_line_rejected("[feed] # x\n", 1, "[name] on a line of its own");
+    expect_line_rejected("\n[feed\n", 2, "[name] on a separate line");
+    expect_line_rejected("[feed] # x\n", 1, "[name] on a separate line");
     expect_line_rejected(
         "[fed]\n", 1,
         "[fed] is not a section; did you mean [feed]? sections are auth, delivery, feed,");

@@ -296,7 +296,7 @@ test_high_precedes_normal_precedes_low(void **state)
     queue_notification(5, FRAME_PRIORITY_HIGH);
     queue_notification(6, FRAME_PRIORITY_LOW);
     hub_send_some(&hub, 10);
-    /* Cursors are before the overtaken notifications. */
+    /* The cursor stays before notifications that others have overtaken. */
     assert_string_equal(sent_text(),
                         MSG("0-18446744073709551615", "3") MSG("0-18446744073709551615", "5")
                             MSG("0-18446744073709551615", "2") MSG("0-18446744073709551615", "4")

@@ -282,7 +282,7 @@ test_newest_notification_of_each_shard_is_recorded(void **state)
     store_batch_free(batch);
 }
 
-/* Readers may have received newer ones of another shard. */
+/* Sessions may have received newer notifications of another shard. */
 static void
 test_late_notifications_are_marked(void **state)
 {

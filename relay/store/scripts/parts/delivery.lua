@@ -217,7 +217,7 @@ local function complete(id)
     end
 end
 
--- Lua formats numbers slowly, and only few different counts occur.
+-- Lua formats numbers slowly, and only a few different counts occur.
 local count_texts = {}
 local function count_text(count)
     local text = count_texts[count]
