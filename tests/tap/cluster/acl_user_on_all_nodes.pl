@@ -8,8 +8,8 @@ use PostgreSQL::Test::Utils qw(slurp_file);
 use Test::More;
 
 my ($rules) = slurp_file(top() . '/docker/OPERATIONS.md') =~ /^redis-cli ACL SETUSER relay on (.*)$/m or die 'the page has no ACL user';
-my ($of_keydb) = slurp_file(top() . '/docker/OPERATIONS.md') =~ /With KeyDB add `(.*?)`/ or die 'the page has no rules for KeyDB';
-$rules .= " $of_keydb" if $ENV{STORE_SERVER} =~ /keydb/;
+my ($of_keydb) = slurp_file(top() . '/docker/OPERATIONS.md') =~ /With KeyDB and Redis 6\.2 add `(.*?)`/ or die 'the page has no rules for KeyDB';
+$rules .= " $of_keydb" if !Clairon::Test::StoreCluster::has_bus_port();
 my @rules = map { s/^'|'$//gr } split / /, $rules;
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{
