@@ -72,7 +72,7 @@ export interface Options {
   ack?: 'auto' | 'manual';
   /** Key in sessionStorage for the cursor, so that a reloaded page resumes. Use one key per user. */
   storage?: string;
-  /** Number of ids kept to drop duplicates, each for notifications that need an ack and for others. Default 4096. */
+  /** Number of ids kept to drop duplicates, separately for notifications with and without an ack. Default 4096. */
   dedupe?: number;
   /** Milliseconds. Defaults: base 500, cap 30000. */
   backoff?: { base?: number; cap?: number; random?: () => number };
@@ -112,7 +112,7 @@ export interface StateChange {
 
 export interface Events {
   /**
-   * Every notification, before its handlers are called; again after a handler failed. A listener does not affect
+   * Emitted for every notification before its handlers are called, and again after a handler failed. A listener does not affect
    * acknowledgement.
    */
   message: Notification;
@@ -217,7 +217,7 @@ export interface Client {
   nack(ids: string | readonly string[], options?: { delay?: number }): void;
   /** Restricts delivery to these and all previously subscribed topics. */
   subscribe(topics: string | readonly string[]): void;
-  /** Removes topics, written as they were subscribed. Without any topic left, all notifications are delivered again. */
+  /** Removes topics, written as they were subscribed. After the last topic is removed, all notifications are delivered again. */
   unsubscribe(topics: string | readonly string[]): void;
   /** Closes the connection. The client cannot be used again. */
   close(): void;

@@ -12,7 +12,7 @@ export const TOKEN_EXPIRED = 4100;
 export const STOP = 40;
 export const NOW = 42;
 
-/** 40 for 4001. Codes of all other classes back off, including standard ones (1006, 1001 ...). */
+/** 40 for 4001. After all other close codes the client backs off, including standard ones (1006, 1001 ...). */
 export const closeClass = (code) => (code / 100) | 0;
 
 /**

@@ -1,4 +1,4 @@
-// streams.js: is the fallback if no WebSocket can be opened: /v1/sse and /v1/poll, with fetch().
+// streams.js: the fallback if no WebSocket can be opened: /v1/sse and /v1/poll, with fetch().
 
 import { UNREACHABLE, rejectionOf } from './closing.js';
 import { BUSY } from './errors.js';

@@ -21,7 +21,7 @@ export function createTable(columns, keepsOmitted) {
   }
 
   /**
-   * An earlier session may have applied newer changes that this session does not know. So after a reconnect, further
+   * An earlier session may have applied newer changes that this session has not received. So after a reconnect, further
    * changes of the same transaction are checked like any other change.
    */
   function startSession() {

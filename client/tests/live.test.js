@@ -243,7 +243,7 @@ test('the newest changes of many rows are kept, and the oldest are evicted', asy
   await rowsAre(list, [{ id: 5001 }]);
 });
 
-test('loading and the error of a failed load are reported until one succeeds', async (t) => {
+test('loading and the last load error are reported until a load succeeds', async (t) => {
   t.mock.method(Math, 'random', () => 0);
   let fail = true;
   const { list } = await start(t, {

@@ -124,7 +124,7 @@ function createDatabase({ below, chance, pick }) {
     commits.push(transaction);
   }
 
-  /** A membership changes. It is visible at once, because a relay sends no earlier changes of other groups. */
+  /** A membership changes. It is visible immediately, because a relay sends no earlier changes of other groups. */
   function moveUser() {
     commits.forEach(show);
     nextId += 1n;

@@ -344,7 +344,7 @@ for (const [what, older] of [['of a row', update(10, { id: 1, a: 'older' })], ['
   });
 }
 
-/** Loses the connection and resumes it, before the list asks again. */
+/** Loses the connection and resumes it, before the list requests its rows again. */
 async function reconnect({ relay, tick }, list) {
   const { rows } = list;
   const opened = relay.socket();

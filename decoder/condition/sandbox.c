@@ -427,7 +427,7 @@ sandbox_run(struct sandbox *sandbox, Oid user, void (*work)(void *arg), void *ar
 
     refill(sandbox, account);
     if (account->left_us <= 0) {
-        *ret_reason = pstrdup("evaluation time of the table's owner is exhausted");
+        *ret_reason = pstrdup("evaluation time limit of the table's owner is reached");
         return false;
     }
     done = guard_run(run_limited, &run, ret_reason);

@@ -38,13 +38,14 @@ enum stats_kind {
     X(FEED_UNCONFIRMED, "clairon_feed_unconfirmed_bytes", GAUGE,                                   \
       "Bytes of WAL received and not yet confirmed to PostgreSQL")                                 \
     X(FEED_LAG, "clairon_feed_lag_seconds", GAUGE,                                                 \
-      "Age of the oldest change waiting for the store, or of the newest change if none waits; 0 when idle")       \
+      "Age of the oldest change waiting for the store, or of the newest change if none waits; 0 "  \
+      "when idle")                                                                                 \
     X(STORE_CONNECTED, "clairon_store_connected", GAUGE_MIN,                                       \
       "1 while the store is available and a gate can read it")                                     \
     X(STORE_UNAVAILABLE, "clairon_store_unavailable_shards", GAUGE,                                \
       "Shards of the store that do not respond; the other shards of a cluster continue")           \
     X(STORE_FOLLOWED, "clairon_store_followed_shards", GAUGE_SUM,                                  \
-      "Shards that gates read, each counted once per process; in a cluster, only the shards in use")     \
+      "Shards that gates read, each counted once per process; a cluster: those in use")            \
     X(STORE_NOTIFICATIONS, "clairon_store_notifications_total", COUNTER, "Notifications stored")   \
     X(STORE_REPLAYED, "clairon_store_replayed_total", COUNTER,                                     \
       "Frames skipped because they were already stored")                                           \
@@ -100,7 +101,7 @@ enum stats_kind {
     X(ROWS_STUCK, "clairon_rows_stuck_queries", GAUGE_SUM,                                         \
       "Queries for rows that did not finish in time; each occupies a connection")                  \
     X(ROWS_SHARED, "clairon_rows_shared_total", COUNTER,                                           \
-      "Requests for rows that shared the query of another one")                                    \
+      "Requests for rows served by the query of another request")                                  \
     X(ROWS_REPEATED, "clairon_rows_repeated_total", COUNTER,                                       \
       "Requests for rows repeated because a delivered change was not visible yet")                 \
     X(ROWS_DENIED, "clairon_rows_errors_total{kind=\"denied\"}", COUNTER, STATS_ROWS_ERRORS)       \

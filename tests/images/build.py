@@ -100,7 +100,7 @@ def make_context(folder):
 
 
 def build(path, context, bases, folder):
-    """All stages of a Dockerfile, by name. `bases`: roots in place of base images."""
+    """All stages of a Dockerfile, by name. `bases`: roots instead of base images."""
     stages, args, stage = {}, {}, None
 
     def filled(text):

@@ -42,7 +42,7 @@ const struct config_key config_keys[] = {
       FIELD(delivery.backoff_cap_ms), "maximum delay before a retry, also after a nack" },
     { "delivery", "expiring", CONFIG_DURATION, false, "60s", 0, HOUR, NULL,
       FIELD(delivery.expiring_ms),
-      "time between the message expiring and the expiration of a token; at most a fifth of its "
+      "time between the frame expiring and the expiration of a token; at most a fifth of its "
       "lifetime" },
     { "delivery", "hide_targets", CONFIG_BOOL, false, "off", 0, 0, NULL,
       FIELD(delivery.hide_targets),

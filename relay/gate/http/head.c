@@ -174,7 +174,7 @@ adopt_hello(struct gate_head *head)
     if (head->state == HEAD_PEEKING) {
         enqueue_hello(head);
     } else if (conn_io_is_half_closed(&head->io)) {
-        head_close(head); /* the client has disconnected: avoids a signature */
+        head_close(head); /* the client has disconnected: no signature is needed */
     } else if (gate_tls_head_has_room(gate)) {
         head_free(head);
         gate_tls_head_begin(gate, fd);

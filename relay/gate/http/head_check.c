@@ -46,5 +46,5 @@ gate_head_check(const struct gate *gate, int fd, const char *bytes, size_t len,
 void
 gate_head_timed_out(struct response *ret_response)
 {
-    (void)reject_head(ret_response, 408, "timeout waiting for the request head");
+    (void)reject_head(ret_response, 408, "timeout waiting for the request header");
 }

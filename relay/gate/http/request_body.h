@@ -5,7 +5,7 @@
 #include "gate/http/request.h"
 
 /*
- * Reads the socket in place of lws, and frees the headers in lws. Handles a body that is already
+ * Reads the socket instead of lws, and frees the headers in lws. Handles a body that is already
  * complete.
  */
 void gate_body_start(struct gate_request *request);

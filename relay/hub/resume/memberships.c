@@ -82,7 +82,7 @@ session_reload_groups(struct session *session)
     groups_want(&session->groups);
     if (store_groups(session->hub->store, session->client.user, on_groups_reloaded, session) !=
         RC_OK)
-        return; /* session_advance retries when the store is back */
+        return; /* session_advance retries when the store is available again */
     groups_begin_request(&session->groups);
     session->requests.count++;
 }

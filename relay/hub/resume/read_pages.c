@@ -188,7 +188,7 @@ session_read_page(struct session *session, struct cursor after, size_t max, stor
     if (rc == RC_OK)
         stats_add(hub->stats, STAT_HUB_RESUME_PAGES, 1);
     else if (user != NULL)
-        page_budget_end(&user->budget); /* all sessions request it again when the store is back */
+        page_budget_end(&user->budget); /* all sessions retry when the store is available */
 }
 
 void

@@ -20,7 +20,7 @@ struct query {
     struct connect connect;
     redisAsyncContext *redis; /* its `data` is the query; NULL: not connected */
     struct send_queue *queue;
-    ev_timer timer; /* starts the query, then is the timeout of its first reply */
+    ev_timer timer; /* starts the query, then serves as its reply timeout */
     bool has_started;
     double timeout_s;
     const char *words[QUERY_WORDS_MAX];

@@ -65,7 +65,7 @@ read_change(struct direct *direct, struct direct_change *change)
     return RC_OK;
 }
 
-/* A change whose reply was lost is not counted: its entry does not exist any longer. */
+/* A change whose reply was lost is not counted: its stream entry no longer exists. */
 static enum rc
 repeat_change(struct direct *direct, const struct direct_change *change)
 {

@@ -33,7 +33,7 @@ struct queue {
     struct position joins_after[2];
     bool has_left;   /* the shard is not read */
     bool is_skipped; /* other shards no longer wait for this one */
-    /* monotonic time since which another shard waits; 0: none */
+    /* monotonic time when another shard began to wait; 0: none */
     int64_t awaited_us;
     size_t foreign_entries;
 };

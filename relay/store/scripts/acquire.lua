@@ -48,7 +48,7 @@ if followed and tonumber(followed) > tonumber(ARGV[3]) then
 end
 local known = redis.call('HGET', progress, 'owner') or ''
 -- The store has data, but no progress of this slot. WAL was lost, and the memberships may belong to
--- another cluster, so they are copied again. The new epoch reports the gap.
+-- another cluster, so they are copied again. The new epoch causes a gap to be announced.
 if known == '' and redis.call('HEXISTS', meta, 'topic_prefix') == 1 then
     for _, kind in ipairs({KEY_MEMBERS, KEY_GROUPS}) do
         for _, key in ipairs(redis.call('KEYS', prefix .. kind .. '*')) do redis.call('DEL', key) end
@@ -63,7 +63,7 @@ local read = redis.call('HGET', progress, 'read:' .. known) or ''
 local owner = ARGV[1]
 redis.call('HMSET', progress, 'owner', owner, 'system', ARGV[2], 'database', ARGV[5], 'database_name', ARGV[6],
     'position:' .. owner, position, 'read:' .. owner, read)
--- The next acquire.lua reads it, and with several shards also hello.lua.
+-- The next acquire.lua reads it; with several shards, hello.lua reads it too.
 redis.call('HSET', meta, 'progress', progress)
 -- If the timeline differs, the feed decides whether to call rewind.lua.
 redis.call('HSETNX', progress, 'timeline', ARGV[3])

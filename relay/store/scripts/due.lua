@@ -128,7 +128,7 @@ end
 
 local function defer(id, found, retries, user)
     local due = now + ack_timeout_of(found, timeout) + backoff_ms(backoff_of(found), retries, id, base, cap)
-    -- A quarter of a millisecond marks a deferred retry: no ack timeout runs (inbox.lua).
+    -- A score that ends in .25 ms is a deferred retry, which has no ack timeout (inbox.lua).
     call('ZADD', prefix .. KEY_DUE, string.format('%.2f', due + 0.25), id .. ':' .. user)
 end
 

@@ -30,7 +30,7 @@
 #define KEY_PENDING ":pending" /* hash: notifications with a pending acknowledgement */
 #define KEY_ACK ":ack:"        /* hash of a notification: users, and 0 or the ack time */
 #define KEY_ACKED ":acked:"    /* hash of a completed notification: users and ack times */
-#define KEY_UNREPORTED_ACKS ":unreported_acks:" /* hash of a notification: acks before the report */
+#define KEY_UNREPORTED_ACKS ":unreported_acks:" /* hash of a notification: acks before its report */
 #define KEY_RETRIES ":retries:"      /* hash of a notification: the retries of each user */
 #define KEY_RETRIED ":retried"       /* sorted set: notifications with a retry, by commit time */
 #define KEY_DUE ":due"               /* sorted set: pairs of notification and user, by time */

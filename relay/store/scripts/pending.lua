@@ -8,7 +8,7 @@ local call = redis.call
 
 local pending = call('XPENDING', stream, 'clairon')
 
--- Returns the first pending entry. The age of a retry starts at its first commit.
+-- Returns the first pending stream entry. The age of a retry is counted from the commit.
 local function first_pending()
     local entry = pending[2]
     local row = entry and call('XRANGE', stream, entry, entry)[1]

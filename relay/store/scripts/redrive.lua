@@ -19,7 +19,7 @@ local function users_of_entry()
     return {}
 end
 
--- Returns its score in inboxes, which is the score of its first entry, if known.
+-- Returns the notification's score in inboxes: that of its first stream entry, if known.
 local function inbox_score(notification)
     local stored = call('LINDEX', prefix .. KEY_TRACE .. id, 0)
     local entry = stored and stored:match('^stored %d+ 0 (%d+%-%d+) ')

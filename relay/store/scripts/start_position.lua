@@ -7,5 +7,5 @@ local function is_at_or_before(route)
     local position = route_bytes(route, FRAME_AT_COMMIT_LSN, FRAME_COMMON_SIZE)
     return position:gsub('.', function(byte) return string.format('%02x', byte:byte()) end) <= ARGV[1]
 end
--- There is no size limit, because all shards must be read in commit order from this entry on.
+-- There is no size limit, because all shards must be read in commit order from this stream entry on.
 return newest_notification(KEYS[1], ARGV[2], 64, is_at_or_before, math.huge) or ''

@@ -237,7 +237,7 @@ bench() {
     finish "$workload"
 }
 
-[[ "$scale $spill_scale" =~ ^[0-9]*\.?[0-9]+\ [0-9]*\.?[0-9]+$ && $rounds =~ ^[1-9][0-9]*$ ]] || die "-s wants a number, -r a count"
+[[ "$scale $spill_scale" =~ ^[0-9]*\.?[0-9]+\ [0-9]*\.?[0-9]+$ && $rounds =~ ^[1-9][0-9]*$ ]] || die "-s requires a number, -r a count"
 for name in $contenders; do describe "$name"; done
 for name in $workloads; do
     [ -e "$folder/workloads/$name.sql" ] || die "unknown workload \"$name\"; valid are $all_workloads"

@@ -25,7 +25,7 @@ DELETE FROM post WHERE id = 7;
 TRUNCATE post;
 SELECT * FROM emitters();
 
--- a renamed column is followed, a dropped column denies
+-- a rule follows a renamed column; a dropped column denies delivery
 ALTER TABLE post RENAME author TO writer;
 INSERT INTO post VALUES (8, 'a', 'emil', 'x');
 SELECT emitter FROM clairon.rules WHERE relation = 'post'::regclass;

@@ -6,7 +6,7 @@ INSERT INTO names (name) VALUES
     ('😀 𝄞'), (repeat('é', 31) || 'x'), (repeat('😀', 15)), (repeat('"', 63)), (repeat(E'\\', 63)), ('{"a":[1]}'), (','), ('.'), ('*'),
     (' '), ('null'), ('select'), ('UPPER Case'), ('a.b.c'), (E'\u2028\u2029'), ('</script>'), ('--'), ('/*'), (';'), ('?'), ('%00');
 
--- tables and schemas, columns, enum labels, attributes, rules, each with each name
+-- tables and schemas, columns, enum labels, attributes, rules, each kind with each name
 DO $$
 DECLARE
     x record;

@@ -53,7 +53,7 @@ $store->execute('ZADD', $store->of($held, 'due'), 1e15, "$held:u1");
 script('trim', -1000);
 my $next = notify('USER', 'u1', 'next', '');
 $one->run_until('the next notification arrives', sub { of_mark($one, 'next') });
-is(scalar(of_mark($one, 'held')), 1, 'moving an entry does not deliver it');
+is(scalar(of_mark($one, 'held')), 1, 'moving a stream entry does not deliver it');
 $one->ack($held);
 wait_until('the notification is acknowledged', sub { $store->pending == 0 });
 

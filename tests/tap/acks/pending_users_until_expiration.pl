@@ -115,7 +115,7 @@ is(scalar(errors($id)), 0, 'a disconnected user causes no entry in the error log
 $leaving = $relays[1]->client('leaver');
 $leaving->run_until('a retry arrives', sub { of_mark($leaving, 'left') });
 wait_until('the notification is exhausted', sub { errors($id) });
-is((errors($id))[0]{attempts}, 0, 'a notification is exhausted only after the ack timeout on a connection');
+is((errors($id))[0]{attempts}, 0, 'a notification is exhausted only after an ack timeout while its user is connected');
 
 # Two connections of one user to two relays: each pair is retried once, by one relay.
 my ($first, $second) = map { $_->client('both') } @relays;

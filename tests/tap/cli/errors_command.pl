@@ -93,7 +93,7 @@ is($out, "dropped 2 entries\n", 'the known ids are dropped');
 is($err, "clairon errors: no entry of the error log has id $unknown\n", 'the unknown id is named');
 ($code, $out, $err) = errors('redrive', $ids[2], uc $ids[2]);
 is_deeply([ $code, $out, $err ], [ 0, "redrove 1 entry for 2 users\n", '' ], 'a repeated id counts once');
-is($store->execute('HLEN', 'clairon:pending'), 1, 'the users of a redriven entry are pending again');
+is($store->execute('HLEN', 'clairon:pending'), 1, 'the users of a redriven notification are pending again');
 is(entries(), 0, 'the redriven entry is deleted');
 
 # Entries that cannot be redriven.
@@ -101,8 +101,8 @@ $store->execute('XADD', $store->shared('errors'), '*', id => $unknown, reason =>
 ($code, $out) = errors('redrive', $unknown);
 is($code, 1, 'an id that cannot be redriven exits with 1');
 like($out, qr/^skipped 1 entry: no pending user/m, 'a skipped redrive prints the reason');
-is((errors('redrive', '--all'))[0], 0, '--all skips an entry that cannot be redriven');
-is((errors('drop', $unknown))[1], "dropped 1 entry\n", 'an entry that cannot be redriven can be dropped');
+is((errors('redrive', '--all'))[0], 0, '--all skips a dead letter that cannot be redriven');
+is((errors('drop', $unknown))[1], "dropped 1 entry\n", 'a dead letter that cannot be redriven can be dropped');
 
 # More than one page, in one run.
 expired(130, 'u3');

@@ -137,7 +137,7 @@ is(change_entry('redrive', $odd->{entry})->{status}, 422, 'an entry without a no
 is(change_entry('drop', $odd->{entry})->{status}, 200, 'an entry without a notification can be dropped');
 $store->execute('XADD', $store->shared('errors'), '*', id => 'y');
 is((errors())[0]{id}, 'y', 'an entry without fields does not hide the others');
-is(change_entry('drop', (errors())[0]{entry})->{status}, 200, 'an entry without fields can be dropped');
+is(change_entry('drop', (errors())[0]{entry})->{status}, 200, 'a dead letter without fields can be dropped');
 
 # Many users: the log lists the first of them, and their number.
 my $many = join ',', map { "m$_" } 1 .. 300;

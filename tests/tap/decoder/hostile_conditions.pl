@@ -128,7 +128,7 @@ as_attacker(q{
     SELECT clairon.watch('own.w', 'USER', '=x', name => 'many',
         only_when => $$ s ~ '^(.*)(.*)(.*)(.*)(.*)(.*)(.*)(.*)\8\7\6\5\4\3\2\1(.)\9$' $$);
     INSERT INTO own.w SELECT i, repeat('a', 140) FROM generate_series(10, 3000) AS i});
-check_denied('an owner with exhausted time', $mark, "evaluation time of the table's owner is exhausted");
+check_denied('an owner with exhausted time', $mark, "evaluation time limit of the table's owner is reached");
 
 ok(!logged($start, qr/terminated by signal|server process .* was terminated|reinitializing/), 'no server process has crashed');
 $relay->stop;

@@ -43,7 +43,7 @@ repaired('the repaired replica passes all checks');
 $primary->execute('CONFIG', 'SET', 'cluster-require-full-coverage', 'yes');
 like(join("\n", hinted('cluster-require-full-coverage')), qr/^$at$primary->{port}: yes: One lost primary.*cluster-require-full-coverage no/, 'a node that rejects requests when another one is lost causes a warning');
 $primary->execute('CONFIG', 'SET', 'cluster-require-full-coverage', 'no');
-is_deeply([ hinted('cluster-require-full-coverage') ], [], 'the command of the hint ends it');
+is_deeply([ hinted('cluster-require-full-coverage') ], [], 'the command in the hint ends the finding');
 
 # A slot whose move is incomplete.
 my $target = (grep { $_ != $cluster->primary_of(3) } $cluster->primaries)[0];

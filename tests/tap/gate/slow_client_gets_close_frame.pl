@@ -18,7 +18,7 @@ sub publish
 my $slow = Clairon::Test::RawSocket->user($relay, 'slow');
 wait_until('the relay closes the connection', sub { publish() && $relay->log_text =~ /code=4101/ });
 
-# Reads slowly, for longer than the relay waits for a client that does not read.
+# Reads slowly, for longer than the relay's limit for a client that does not read.
 my $read = 0;
 while (!$slow->{eof})
 {

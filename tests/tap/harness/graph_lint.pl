@@ -168,7 +168,7 @@ sub see
 see($_) for 1 .. 16;
 is_deeply([ lint('') ], [ 0, '' ], 'sixteen files that include libwebsockets pass');
 see(17);
-fails('files that include libwebsockets', 'files that see libwebsockets: 17 (limit: 16)');
+fails('files that include libwebsockets', 'files that include libwebsockets: 17 (limit: 16)');
 unlink glob("$tree/relay/gate/net/see*.c"), "$tree/relay/gate/net/server.h" or die "could not remove: $!\n";
 
 # Call cycles: two of three files pass if the allow-list permits them.

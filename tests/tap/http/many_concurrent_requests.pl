@@ -75,7 +75,7 @@ my @slow = map { body('/v1/ack', 100, '{') } 1 .. SLOW;
 is(body('/v1/ack', 48, '{"ids":["00000000-0000-0000-0000-000000000000"]}')->read_response->{status}, 204, 'a complete request is served meanwhile');
 is($slow[0]->read_response->{status}, 503, 'the oldest slow body is rejected');
 ok($slow[0]{response}{headers}{'retry-after'}, 'the rejection has Retry-After');
-# The bodies above the limit are rejected, and one more for each later request. A rejected client that stays connected
+# Bodies above the limit are rejected; each later request causes one more rejection. A rejected client that stays connected
 # causes no further rejection.
 cmp_ok($relay->metric('clairon_gate_refused_total'), '<=', SLOW - 512 + 2, 'no other request is rejected');
 $slow[-1]->write(' ' x 52 . '"ids":["00000000-0000-0000-0000-000000000000"]}');

@@ -40,7 +40,7 @@ my $reconnected = $relay->client('u1', pos => $from);
 $reconnected->run_until('all notifications arrive', sub { $reconnected->notifications == 4500 });
 is_deeply([ rows($reconnected) ], [ 1 .. 3000 ], 'a resumed client receives all rows in commit order');
 
-# The notifications are exhausted, and their first entries are trimmed: redriven ones are delivered last.
+# The notifications are exhausted, and their first stream entries are trimmed: redriven ones are delivered last.
 $relay->configure('delivery.ack_timeout' => '1s', 'delivery.window' => 400);
 $relay->restart;
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u2}', '{}', ack_required => true, retry_limit => 0) FROM generate_series(1, 400)});

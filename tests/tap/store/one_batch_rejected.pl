@@ -33,7 +33,7 @@ sub reject_one_batch
     kill STOP => $store->{pid};
     $pg->safe_psql('postgres', "INSERT INTO t SELECT i, repeat('x', 800) FROM generate_series($first, $last) i");
     # Each request for a metric causes an iteration of the relay's loop, in which it can read more.
-    wait_until('batches wait for the store, and PostgreSQL for the relay', sub {
+    wait_until('a slow store causes backpressure on the relay and on PostgreSQL', sub {
         my $waits_for = $pg->safe_psql('postgres', 'SELECT wait_event FROM pg_stat_activity JOIN pg_stat_replication USING (pid)');
         my $frames    = $relay->metric('clairon_feed_frames_total');
         my $more      = $frames > $handed;

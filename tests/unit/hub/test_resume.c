@@ -51,7 +51,7 @@ test_the_checked_cursor_moves_forward_in_each_shard(void **state)
     (void)state;
     resume_check_to(&resume, at(5, 9));
     assert_true(cursor_equal(resume_checked(&resume), at(5, 9)));
-    resume_check_to(&resume, at(7, 3)); /* the client's cursor, as read again */
+    resume_check_to(&resume, at(7, 3)); /* the client's cursor, parsed again */
     assert_true(cursor_equal(resume_checked(&resume), at(7, 9)));
 }
 

@@ -436,7 +436,7 @@ test_shard_joins_after_a_restart(void **state)
     }
 }
 
-/* The shard's newest entry follows an entry of shard 0 that was not read yet. */
+/* The shard's newest stream entry follows a stream entry of shard 0 that was not read yet. */
 static void
 test_shard_being_merged_after_a_restart(void **state)
 {

@@ -190,7 +190,7 @@ local function acks_of(key)
     return states
 end
 
--- Converts acks whose state is not kept to events.
+-- Converts acks to events if their state is not kept.
 local function record_acks(id)
     local states, events, count = acks_of(prefix .. KEY_ACK .. id), {}, 0
     for i = 2, #states, 2 do

@@ -11,7 +11,7 @@ use Clairon::Test::Store;
 my $DOWN_AFTER = 1000;    # ms
 
 # Options: folder, replicas => 2, sentinels => 3, name => name of the primary, tls => a certificate of Clairon::Test::Authority,
-# and the options of Clairon::Test::Store. With tls, all of them and relays use only TLS.
+# and the options of Clairon::Test::Store. With tls, stores, sentinels and relays use only TLS.
 sub new
 {
     my ($class, %options) = @_;
