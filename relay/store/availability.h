@@ -25,8 +25,8 @@ bool store_is_up(const struct store *store);
  */
 bool store_is_complete(const struct store *store);
 /*
- * Shard 0 has memberships, tickets and idempotency keys: without it only the sessions that are live
- * continue, with the notifications of their own shards.
+ * Shard 0 has memberships, tickets and idempotency keys: without it, only live sessions continue,
+ * with the notifications of their users' shards.
  */
 bool store_has_shared(const struct store *store);
 /* The store is up, including shard 0 and this user's shard. */
