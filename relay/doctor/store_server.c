@@ -189,11 +189,10 @@ check_store_memory(struct store_probe *probe)
     char policy[VALUE_MAX];
 
     store_probe_info(probe, "maxmemory_policy", policy);
-    store_probe_report(
-        probe, "maxmemory-policy", strcmp(policy, "noeviction") == 0,
-        "A full store evicts notifications: CONFIG SET maxmemory-policy noeviction; "
-        "CONFIG REWRITE",
-        "%s", policy);
+    store_probe_report(probe, "maxmemory-policy", strcmp(policy, "noeviction") == 0,
+                       "A full store evicts notifications: CONFIG SET maxmemory-policy noeviction; "
+                       "CONFIG REWRITE",
+                       "%s", policy);
     store_probe_report(
         probe, "memory", max == 0 || used < max / 100 * FULL_PERCENT,
         "Raise the limit: CONFIG SET maxmemory ..; CONFIG REWRITE; or shorten [store] retention",
