@@ -51,7 +51,7 @@ COMMENT ON COLUMN clairon.status.retained_wal_bytes IS 'bytes of WAL that the sl
 COMMENT ON COLUMN clairon.status.lag_bytes IS 'bytes of WAL that the client has not confirmed';
 COMMENT ON COLUMN clairon.status.safe_wal_size IS 'as in pg_replication_slots';
 COMMENT ON COLUMN clairon.status.sender_state IS 'state of its walsender, as in pg_stat_replication';
-COMMENT ON COLUMN clairon.status.last_reply_at IS 'time of the client's last reply';
+COMMENT ON COLUMN clairon.status.last_reply_at IS 'time of the last reply from the client';
 COMMENT ON COLUMN clairon.status.lost_because IS 'reason why the slot is invalid; null for a valid slot';
 COMMENT ON COLUMN clairon.status.inactive_since IS 'time of the last disconnect of the client, since PostgreSQL 17';
 COMMENT ON COLUMN clairon.status.failover IS 'whether the slot is synchronized to standbys, since PostgreSQL 17';

@@ -432,7 +432,7 @@ test('over SSE 103 and 113 are errors of the list', async (t) => {
   }
 });
 
-test('over SSE the snapshot of load() is compared with the relay's snapshot if the rule is live', async (t) => {
+test('over SSE the snapshot of load() is compared with the snapshot of the relay if the rule is live', async (t) => {
   const results = [{ rows: [], snapshot: '8:8:' }, { rows: [{ id: 'old' }], snapshot: '9:9:' }, { rows: [{ id: 'new' }], snapshot: '10:10:' }];
   const { http, list } = await listOverSse(t, { key: 'id', load: () => results.shift() });
   const request = await http.next();

@@ -43,7 +43,7 @@ copy_for_user() {
         print_line "another run uses $directory, waiting"
         flock 7
     fi
-    print_line "$user cannot read $top: the $what run$([ "$what" = tests ] || echo s) in a copy, $directory; edits are not seen until the next start"
+    print_line "$user cannot read $top: the $what run$([ "$what" = tests ] || echo s) in a copy, $directory; edits have no effect until the next start"
     as_user find "$directory" -mindepth 1 -maxdepth 1 ! -name .demo ! -name .lock -exec rm -rf {} +
     tar -C "$top" -c --exclude=./.git --exclude=./.demo --exclude=./build/work --exclude=./build/roots \
         --exclude=./build/deb --exclude='*.o' . |
