@@ -15,9 +15,11 @@
 #include "hub/session/backlog.h"
 #include "hub/session/cursors.h"
 #include "hub/turn.h"
+#include "store/shards/store_private.h"
 #include "tests/unit/hub/ack_pending_notification.h"
 
 struct fixture {
+    struct store store; /* it is down */
     struct hub hub;
     struct session session;
     struct notification *notifications[4];
@@ -29,6 +31,7 @@ set_up(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof(*fixture));
 
+    fixture->hub.store = &fixture->store;
     fixture->hub.loop = ev_default_loop(0);
     fixture->hub.reports.call_count = 1;
     fixture->session = (struct session){.state = SESSION_LIVE,
