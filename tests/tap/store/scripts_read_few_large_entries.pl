@@ -46,7 +46,7 @@ sub fill
 }
 
 my %calls = (
-    hello => [ 4, [$STREAM], 'c:{1}:', 'e' x 16, '', '0-0', 2, '' ],
+    hello => [ 0, [$STREAM], 'c:{1}:', 'e' x 16, '', '0-0', 2, '' ],
     follow => [ 24, [$STREAM], 'c:{1}:' ],
     acquire => [ 32, ['c:{1}:progress:s'], 'one', 'ours', 1, '1', 16, 'db' ],
 );
@@ -56,11 +56,13 @@ for my $name (sort keys %calls)
     fill(150, 100);
     my (undef, $read, $most) = run_script($name, @arguments);
     note "$name reads $read kB, $most kB per page";
-    cmp_ok($read, '<=', ($pages + 2) * 256, "$name reads a limited number of bytes");
+    my $transactions = $name eq 'acquire' ? 0 : 4096 + 512; # hello and follow also search for the newest transactions
+    cmp_ok($read, '<=', ($pages + 2) * 256 + $transactions, "$name reads a limited number of bytes");
     cmp_ok($most, '<=', 512, "$name reads few large entries per page");
+    next if $name eq 'hello';    # it only searches for transactions
     fill($pages * 16 - 1, 0);
     my ($reply) = run_script($name, @arguments);
-    is(length $reply->[ $name eq 'hello' ? 5 : 3 ], 64, "$name finds a notification before many small entries");
+    is(length $reply->[3], 64, "$name finds a notification before many small entries");
 }
 
 my $first = fill(1000, 20);
