@@ -36,10 +36,11 @@ start() {
 }
 
 # prepare STEP NAME..: calls a function of tests/roots.sh. If it fails, the requested scripts among NAME.. fail.
+# At a high priority, because the longest chain of tests waits for it.
 prepare() {
     local step=$1 name status=0
     shift
-    run "$folder/$step.log" "$0" "$folder" --step "$step" 9>&- || status=$?
+    run "$folder/$step.log" nice -n -10 "$0" "$folder" --step "$step" 9>&- || status=$?
     [ "$status" != 0 ] || return 0
     for name in "$@"; do
         { cat "$folder/$step.log"; print_line "not ok - $name: $step below $roots ended with status $status"; } >"$folder/$name.log"
@@ -106,5 +107,5 @@ while kill -0 "$work" 2>/dev/null; do
     if [ -e "$folder/stop" ] || [ ! -d "/proc/$PPID" ]; then
         stop_all
     fi
-    sleep 0.3
+    pause "$folder/pause" 0.3
 done

@@ -144,7 +144,7 @@ layer_images() { recorded images; }
 recorded() {
     local folder=${CLAIRON_RECORDED:-/nonexistent} ended=false
     until [ -e "$folder/$1.log" ] || [ -e "$folder/ended" ] || [ ! -d "$folder" ]; do
-        sleep 0.2
+        pause "$logs/pause" 0.2
     done
     if [ ! -e "$folder/$1.log" ]; then
         echo "not ok - tests/$1.sh was not run; run make check-$1"
@@ -154,12 +154,12 @@ recorded() {
     until $ended; do
         ! [ -e "$folder/$1.ended" ] && ! [ -e "$folder/ended" ] || ended=true
         cat <&3
-        $ended || sleep 0.2
+        $ended || pause "$logs/pause" 1
     done
     [ -e "$folder/$1.ended" ] || echo "not ok - tests/$1.sh did not finish"
 }
 
-# Runs TAP_JOBS files at a time (3 per core, because they mostly wait), the longest first. CLAIRON_LONG=1: their
+# Runs TAP_JOBS files at a time (2 per core, because they mostly wait), the longest first. CLAIRON_LONG=1: their
 # long forms.
 tap_files() (
     local out=$CLAIRON_WORK/tap data files seconds=${CLAIRON_FILE_SECONDS:-15} most=${CLAIRON_TEST_SECONDS:-1200}
@@ -174,7 +174,7 @@ tap_files() (
     PG_TEST_PORT_DIR=${PG_TEST_PORT_DIR:-${TMPDIR:-/tmp}/clairon-ports-$(id -u)} \
         TESTDIR=$out TESTDATADIR=$out/tmp_check TESTLOGDIR=$out/log PERL5LIB=tests/perl:$PG_PERL \
         PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-180}" CLAIRON_TEST_SECONDS="$most" \
-        bounded $((1500 + seconds * $#)) prove --jobs "${TAP_JOBS:-$((3 * $(nproc)))}" \
+        bounded $((1500 + seconds * $#)) prove --jobs "${TAP_JOBS:-$((2 * $(nproc)))}" \
         --formatter Clairon::Test::Output --merge --verbose "${files[@]}" 2>&1
 )
 
@@ -315,7 +315,7 @@ is_recorded() { [[ " root replica packages operations images " == *" $1 "* ]]; }
 
 # Layers that only wait for a script that runs as root are not counted.
 may_start() {
-    local layer slots=${LAYERS:-$(($(nproc) + 1))}
+    local layer slots=$parallel_layers
     ! is_recorded "$1" || $streaming || return 0
     for layer in "${running[@]}"; do
         is_recorded "$layer" && ! $streaming || slots=$((slots - 1))
@@ -336,6 +336,8 @@ start_layer() {
         for lock in "${locks[@]}" 7; do
             exec {lock}>&-
         done
+        # Slow browsers end in timeouts, so they have priority.
+        [ "$layer" = e2e ] || renice -n 5 -p "$BASHPID" >/dev/null
         exec setsid "${measured[@]}" "$0" --layer "$layer" </dev/null >>"$logs/$layer.log" 2>&1
     ) &
     process[$layer]=$!
@@ -392,14 +394,14 @@ print_progress() {
 }
 
 run_layers() {
-    local waiting=("$@") layer printed=0 opened='' next_progress=15
+    local waiting=("$@") layer printed=0 opened='' next_progress=15 parallel_layers=${LAYERS:-$(($(nproc) + 1))}
     [ $# -gt 1 ] && [ "${LAYERS:-}" != 1 ] || streaming=true
     while [ ${#waiting[@]} -gt 0 ] || [ ${#running[@]} -gt 0 ]; do
         while [ ${#waiting[@]} -gt 0 ] && may_start "${waiting[0]}"; do
             start_layer "${waiting[0]}"
             waiting=("${waiting[@]:1}")
         done
-        sleep 0.1
+        pause "$logs/pause" 0.1
         [ -d "/proc/$PPID" ] || interrupted HUP
         for layer in "${running[@]}"; do
             kill -0 "${process[$layer]}" 2>/dev/null || finish_layer "$layer"

@@ -9,6 +9,13 @@ print_line() {
     printf '%s\n' "$*"
 }
 
+# pause FIFO SECONDS: sleeps without starting a process, for polling loops. Nobody writes to FIFO, which is created if
+# it does not exist.
+pause() {
+    [ -p "$1" ] || mkfifo "$1" 2>/dev/null || { sleep "$2"; return; }
+    read -rt "$2" _ <>"$1" || true
+}
+
 die() {
     printf '%s: %s\n' "${0##*/}" "$*" >&2
     exit 1

@@ -4,7 +4,7 @@
     tests/e2e/parallel.py FILE..
 
 Each file is a process with a separate demo and browser. CLAIRON_E2E_JOBS sets the number of parallel files (default:
-two per core). Until a file ends, its output is in build/work/log/e2e.
+one per core, and one more). Until a file ends, its output is in build/work/log/e2e.
 """
 
 import os
@@ -54,7 +54,7 @@ def ends_within(child, seconds):
 def main(files):
     LOGS.mkdir(parents=True, exist_ok=True)
     files = sorted(files, key=lambda file: not file.endswith(LONGEST))
-    jobs = int(os.environ.get("CLAIRON_E2E_JOBS") or 2 * len(os.sched_getaffinity(0)))
+    jobs = int(os.environ.get("CLAIRON_E2E_JOBS") or 1 + len(os.sched_getaffinity(0)))
     failed = False
     with ThreadPoolExecutor(jobs) as pool:
         runs = [pool.submit(run, file) for file in files]
