@@ -1,7 +1,8 @@
--- ack.lua: stores acknowledgements. The last user completes a notification.
+-- ack.lua: stores acknowledgements. The last acknowledgement completes its notification.
 -- KEYS: stream. ARGV: prefix, relay id, retention of traces in ms, number of users, each user with
--- a number of ids, then all ids in the order of the users. A user may be repeated, at the cost of
--- one command. Returns {new acknowledgements, completed notifications}.
+-- the user's number of ids, then all ids in the order of the users. A user may occur several times;
+-- each occurrence costs a command.
+-- Returns {new acknowledgements, completed notifications}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
@@ -14,18 +15,19 @@ local acked_key = prefix .. KEY_ACKED
 local now_text = integer_text(now_ms())
 local event_head, id_len = 'acked ' .. now_text .. ' 0 - ', pack_text(('x'):rep(FRAME_UUID_TEXT)):sub(1, 2)
 local due_pairs, acked = {}, 0
--- Only other relays read ack events. A relay that is not registered reloads its state when it
--- returns.
+-- Only other relays read ack events, so a single relay writes none. An unregistered relay reloads
+-- its state when it returns.
 local ack_events = call('ZCARD', prefix .. KEY_RELAYS) ~= (call('ZSCORE', prefix .. KEY_RELAYS, name) and 1 or 0) and {}
 
--- The current user, the user's trace event, and the start of the user's ack event.
+-- These are the current user, the user's trace event, and the start of the user's ack events.
 local user, event, packed
 
--- Acks that are not written yet, by notification: the first user, and further users (rare).
+-- These tables hold the acks that are not written yet: the first user of a notification, and
+-- further users, which are rare.
 local firsts, others = {}, {}
 local values, values_len = {}, 0 -- ids and values of notifications that remain pending
 
--- The part of a value after the entry is the same for many notifications, so it is parsed only
+-- Many notifications have the same value after their stream entry, so this part is parsed only
 -- once. tails[text][n] is the part after n acknowledgements.
 local tails = {}
 local function read_tail(tail)
@@ -51,7 +53,7 @@ local function write_states(key, first, more)
     call_chunked(states, 'HMSET', key)
 end
 
--- The last acks are added to the kept state, or become events.
+-- Completes a notification. Its last acks are added to the kept state, or become trace events.
 local function complete_acked(id, first, more)
     if notification_of(id).acked and keep_acks(id) then
         write_states(acked_key .. id, first, more)
@@ -80,7 +82,7 @@ local function apply_acks(id)
 end
 
 -- A typical notification has one user, no expiration and one delivery. Its value contains all data
--- that complete() and write_events() would read.
+-- that complete() and write_events() need.
 local LAST = ' 1 - 0'
 local ended, ended_entries, ended_keys, ended_count = {}, {}, {}, 0
 local function acknowledge_last(id, value)
@@ -109,10 +111,10 @@ local function acknowledge(id)
     if more then more[#more + 1] = user else others[id] = {user} end
 end
 
--- The id is not in the user's inbox. It was acknowledged before, possibly in this call; or the
--- notification is complete; or the user is not a recipient; or the audience is open-ended and
--- another relay has not yet reported the delivery. In the last case the ack is kept until the
--- report.
+-- Handles an id that may be missing from the user's inbox. There are four causes: the user
+-- acknowledged the id before, possibly in this call; the notification is complete; the user is not
+-- a recipient; the audience is open-ended and another relay has not yet reported the delivery. In
+-- the last case the ack is kept until the report.
 local function acknowledge_unlisted(id)
     if firsts[id] then apply_acks(id) end
     local value = notifications[id]
@@ -127,7 +129,7 @@ local function acknowledge_unlisted(id)
     notifications[id] = value -- keep the unparsed value
 end
 
--- Ids removed from the user's inbox were pending. One ZREM checks all ids.
+-- One ZREM checks all ids: those that it removes from the user's inbox were pending.
 local function acknowledge_chunk(from, to)
     local removed
     if from == to then

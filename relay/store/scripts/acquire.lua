@@ -2,9 +2,9 @@
 -- feeds.
 -- KEYS: progress. ARGV: owner token, system identifier, timeline, '1' with several shards,
 -- otherwise '', database oid, database name.
--- Returns {position, timeline, read} as stored; without progress '', the given timeline, ''. With
--- several shards also the route of the newest notification with a commit, '' without any, or '-' if
--- it was not found.
+-- Returns {position, timeline, read} as stored. Without progress, it returns the given timeline and
+-- empty strings. With several shards, it also returns the route of the newest notification with a
+-- commit: '' without such a notification, or '-' if it was not found.
 local progress, prefix = KEYS[1], KEYS[1]:match('^(.*)' .. KEY_PROGRESS)
 local meta = prefix .. KEY_META
 
@@ -37,9 +37,9 @@ if current and current ~= progress and redis.call('EXISTS', current) == 1 then
         'slot, stop its relay and DEL ' .. current .. ', in every shard; clients receive one gap')
 end
 
--- A failover or a restore raises the timeline. A lower one means that a former primary has
--- returned, or that the host in conninfo is wrong. It must not rewind or fence the feed of the
--- current primary.
+-- A failover or a restore raises the timeline. A lower timeline means that a former primary has
+-- returned, or that the host in conninfo is wrong. Its feed must not rewind or fence the feed of
+-- the current primary.
 local followed = redis.call('HGET', progress, 'timeline')
 if followed and tonumber(followed) > tonumber(ARGV[3]) then
     return redis.error_reply('OLDTIMELINE this server is on timeline ' .. ARGV[3] .. ', but the store has ' ..
@@ -47,8 +47,8 @@ if followed and tonumber(followed) > tonumber(ARGV[3]) then
         'this server, DEL ' .. progress .. ', in every shard; clients receive one gap')
 end
 local known = redis.call('HGET', progress, 'owner') or ''
--- The store has data, but no progress of this slot. WAL was lost, and the memberships may belong to
--- another cluster, so they are copied again. The new epoch causes a gap to be announced.
+-- If the store has data but no progress of this slot, WAL was lost. The memberships may belong to
+-- another cluster, so the feed copies them again. The new epoch announces a gap.
 if known == '' and redis.call('HEXISTS', meta, 'topic_prefix') == 1 then
     for _, kind in ipairs({KEY_MEMBERS, KEY_GROUPS}) do
         for _, key in ipairs(redis.call('KEYS', prefix .. kind .. '*')) do redis.call('DEL', key) end
@@ -63,11 +63,11 @@ local read = redis.call('HGET', progress, 'read:' .. known) or ''
 local owner = ARGV[1]
 redis.call('HMSET', progress, 'owner', owner, 'system', ARGV[2], 'database', ARGV[5], 'database_name', ARGV[6],
     'position:' .. owner, position, 'read:' .. owner, read)
--- The next acquire.lua reads it; with several shards, hello.lua reads it too.
+-- The next acquire.lua reads this field. With several shards, hello.lua also reads it.
 redis.call('HSET', meta, 'progress', progress)
 -- If the timeline differs, the feed decides whether to call rewind.lua.
 redis.call('HSETNX', progress, 'timeline', ARGV[3])
--- Removes the fields of earlier owners, including late writes of a fenced feed.
+-- Remove the fields of earlier owners, including late writes of a fenced feed.
 for _, field in ipairs(redis.call('HKEYS', progress)) do
     local field_owner = field:match('^position:(.*)$') or field:match('^read:(.*)$')
     if field_owner and field_owner ~= owner then redis.call('HDEL', progress, field) end

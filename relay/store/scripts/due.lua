@@ -1,15 +1,15 @@
 -- due.lua: processes due pairs in one step: retries, dead-letters or expires them.
 -- KEYS: stream. ARGV: prefix, ack timeout, retention of traces, backoff base, backoff cap (all in ms).
--- Returns {pairs to retry, retry entries added, exhausted pairs, expired pairs, 1 if more pairs are
--- due, entries in the error log, relays with sessions}.
+-- Returns {retried pairs, stream entries added for them, exhausted pairs, expired pairs, 1 if more
+-- pairs are due, entries in the error log, relays with sessions}.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
 -- include: stream_entry.lua
 
 local PAIRS_MAX, BYTES_MAX = 1000, 4 * 1024 * 1024
--- Users of a notification who become due within this time share a retry entry. The first user waits
--- for the others: no user receives a retry before the due time.
+-- Users of a notification who become due within this time share the stream entry of a retry. The
+-- first user waits for the others: no user receives a retry before the due time.
 local timeout, base, cap = tonumber(ARGV[2]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local slack_ms = math.min(500, timeout / 4)
 local now = now_ms()
@@ -26,7 +26,7 @@ local function log_error(id, found, reason, attempts, users)
     end
 end
 
--- A delivery report before the next call must not add these users again.
+-- Marks users of an open-ended audience, because a later delivery report must not add them again.
 local function mark_dead_lettered(id, users)
     local notification, states = notification_of(id), {}
     if not notification or not notification.open_ended then return end
@@ -36,7 +36,7 @@ local function mark_dead_lettered(id, users)
     mark_changed(id)
 end
 
--- Handles up to PAIRS_MAX users; the next call continues with the rest of a large audience.
+-- Handles up to PAIRS_MAX users. The next call continues with the rest of a large audience.
 local function expire(id)
     local key = prefix .. KEY_ACK .. id
     local found, cursor = read_entry(id), '0'
@@ -128,11 +128,11 @@ end
 
 local function defer(id, found, retries, user)
     local due = now + ack_timeout_of(found, timeout) + backoff_ms(backoff_of(found), retries, id, base, cap)
-    -- A score that ends in .25 ms is a deferred retry, which has no ack timeout (inbox.lua).
+    -- A score that ends in .25 ms marks a deferred retry, which has no ack timeout (inbox.lua).
     call('ZADD', prefix .. KEY_DUE, string.format('%.2f', due + 0.25), id .. ':' .. user)
 end
 
--- Users with different numbers of retries get separate entries.
+-- Users with different numbers of retries get separate stream entries.
 local function retry(id, users)
     local found = read_entry(id)
     if not found then return expire(id) end
@@ -164,7 +164,7 @@ local function retry(id, users)
     pairs_left = pairs_left - #users
 end
 
--- Groups the due pairs by notification, oldest first.
+-- Group the due pairs by notification, oldest first.
 local rows = call('ZRANGEBYSCORE', prefix .. KEY_DUE, '-inf', integer_text(now), 'WITHSCORES',
     'LIMIT', 0, PAIRS_MAX)
 local order, users_of, due = {}, {}, {}

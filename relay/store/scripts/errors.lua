@@ -1,12 +1,13 @@
 -- errors.lua: returns a page of a shard's error log for the console, newest first.
--- KEYS: stream. ARGV: prefix, '+', or '(' and the entry before which the page begins.
+-- KEYS: stream. ARGV: prefix, '+' for the first page, otherwise '(' and an entry of the error log:
+-- the page begins with the next older entry.
 -- Returns a JSON array. A notification longer than DATA_MAX is null.
 -- include: json.lua
 local errors, before = ARGV[1] .. KEY_ERRORS, ARGV[2]
 
 local DATA_MAX, USERS_MAX = 8192, 20
 
--- The number of users of an error log entry, and the first of them.
+-- Returns the number of users of an error log entry, and the first USERS_MAX users.
 local function users_of(text)
     local is_valid, users = pcall(cjson.decode, text)
     local first = {}

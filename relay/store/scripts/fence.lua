@@ -1,5 +1,5 @@
--- fence.lua: runs in a transaction after the entries are added and before the progress advances.
--- Removes the entries again if ingest.lua would have rejected the batch.
+-- fence.lua: removes added stream entries again if ingest.lua would have rejected their batch. It
+-- runs in a transaction, after the entries are added and before the progress advances.
 -- KEYS: stream, progress, a key that never exists (keys.h). ARGV: prefix, epoch, owner token,
 -- number of added entries, the position that the batch follows.
 local stream, progress, owner, call = KEYS[1], KEYS[2], ARGV[3], redis.call
@@ -14,7 +14,7 @@ elseif position < ARGV[5] then
     rejection = 'BEHIND ' .. position
 end
 if not rejection then return 1 end
--- In a transaction, the added entries are the newest ones. Without a stream no entry was added.
+-- In a transaction, the added stream entries are the newest ones. Without a stream, none was added.
 if is_stream then
     for _, entry in ipairs(call('XREVRANGE', stream, '+', '-', 'COUNT', ARGV[4]) or {}) do
         call('XDEL', stream, entry[1])

@@ -7,8 +7,8 @@ local stream, meta = KEYS[1], ARGV[1] .. KEY_META
 -- include: newest_transactions.lua
 -- include: stored_position.lua
 
--- Only the first notification of a batch has the field, so the search must cover the largest batch
--- and some retries.
+-- Only the first notification of a batch has the field `after`, so the search must cover the
+-- largest batch and some retries.
 local PAGES = 24
 local newest_route, newest_after = nil, ''
 

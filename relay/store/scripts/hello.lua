@@ -1,18 +1,18 @@
--- hello.lua: prepares a shard for a relay, and returns its epoch and newest entry.
--- KEYS: stream. ARGV: prefix, a new epoch, the epoch and the newest entry known to the relay,
--- number of shards, '1' if all shards are on one server, otherwise ''.
--- Returns {epoch, newest id ever, 1 if the first entry is known, otherwise 0, topic prefix or ''};
--- with several shards also {stored position of the slot or ''}; then the newest transactions, and
--- {entry id and transaction id of each of the newest membership changes and reloads}.
+-- hello.lua: prepares a shard for a relay, and returns its epoch and newest stream entry.
+-- KEYS: stream. ARGV: prefix, a new epoch, the epoch and the newest stream entry known to the
+-- relay, number of shards, '1' if all shards are on one server, otherwise ''.
+-- Returns {epoch, newest id ever, 1 if the first stream entry is known, otherwise 0, topic prefix
+-- or '', stored position of the slot or '' (always '' with one shard), newest transactions, {entry
+-- of the control queue and transaction id of each of the newest membership changes and reloads}}.
 local stream, prefix = KEYS[1], ARGV[1]
 -- include: keys.lua
 -- include: last_id.lua
 -- include: newest_transactions.lua
 -- include: stored_position.lua
 
--- The number of shards decides a user's shard: with a different number, stored notifications would
--- not be found. Keys with and without a shard number can coexist only on a single server; a cluster
--- rejects access to keys of another slot.
+-- A user's shard depends on the number of shards, so a different number would hide stored
+-- notifications. Keys with and without a shard number can coexist only on a single server; a
+-- cluster rejects access to keys of another slot.
 local shards, is_numbered = ARGV[5], shard_number(prefix) ~= nil
 local base = base_prefix(prefix)
 local created_with = redis.call('HGET', prefix .. KEY_META, 'shards')
@@ -63,14 +63,14 @@ local function raise_last_id(id)
 end
 
 -- After a failover to an outdated replica, possibly with a slow clock, new ids must be higher than
--- all delivered ids: sessions read only the entries after their cursors.
+-- all delivered ids: sessions read only the stream entries after their cursors.
 if ARGV[3] == epoch and is_before(last, ARGV[4]) then raise_last_id(ARGV[4]) end
 
 -- If the append-only file ends inside a transaction, the server truncates it after the last
 -- complete command, not before the transaction. The next load executes these commands with the
--- first transaction written after them. So each server start skips a range of ids, which
--- includes the ids of such stream entries. Stream entries in a range that an earlier start skipped
--- are removed: the feed has stored their notifications again.
+-- first transaction written after them. So each server start skips a range of ids, which includes
+-- the ids of the stream entries that these commands add. Entries in a range that an earlier start
+-- skipped are removed: the feed has stored their notifications again.
 if run and run ~= known[2] then
     if known[3] then
         local found = redis.call('XRANGE', stream, known[3], known[4])

@@ -1,8 +1,8 @@
 -- inbox.lua: returns a page of a user's pending notifications, oldest first.
--- KEYS: stream. ARGV: prefix, user, score after which to read, maximum number of entries, `all` or
--- `undelivered`, which omits notifications whose ack timeout is running.
--- Returns {score of the last entry read, or '' at the end; entries; their scores}. Scores are
--- unique (add_entry in stream_entry.lua).
+-- KEYS: stream. ARGV: prefix, user, score after which to read, maximum number of notifications,
+-- `all` or `undelivered`, which omits notifications whose ack timeout is running.
+-- Returns {score of the last notification read, or '' at the end; stream entries; their scores}.
+-- Scores are unique (add_entry in stream_entry.lua).
 local stream, prefix, user = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
 local PAGE_BYTES = 256 * 1024
@@ -28,6 +28,6 @@ for i = 1, #rows, 2 do
         if bytes >= PAGE_BYTES then break end
     end
 end
--- Fewer rows than requested: the end of the inbox.
+-- Fewer rows than requested mark the end of the inbox.
 if #rows < 2 * tonumber(ARGV[4]) and last == rows[#rows] then last = '' end
 return {last, entries, scores}

@@ -1,7 +1,7 @@
 -- ingest.lua: stores a batch of frames and advances the slot's progress, in one step.
 -- KEYS: stream, progress. ARGV: prefix, epoch, owner token, the position that this batch follows,
 -- the LSN before which all WAL is processed ('': unchanged), dependencies on other shards for the
--- first added entry ('': none), records.
+-- first added stream entry ('': none), records.
 -- A record contains its kind, its position, and:
 --   N: id, route, data                                     a notification without acks
 --   A: id, route, data, audience, target count, targets    a notification with acks
@@ -10,7 +10,7 @@
 --   L: source, rule, transaction id or 0                   the rows of a live rule changed, without notifications
 --   C: nothing                                             the end of a transaction
 -- Records at or below the progress are already stored and are skipped.
--- Returns {position, added notifications, skipped records, last added entry or ''}.
+-- Returns {position, added notifications, skipped records, last added stream entry or ''}.
 local stream, progress = KEYS[1], KEYS[2]
 local prefix = ARGV[1]
 local call = redis.call

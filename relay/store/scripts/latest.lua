@@ -1,6 +1,6 @@
 -- latest.lua: returns the newest notifications of a stream, without payloads, for the console's
 -- live view.
--- KEYS: stream. ARGV: prefix, '-', or '(' and the entry that precedes the first row.
+-- KEYS: stream. ARGV: prefix, '-', or '(' and a stream entry: only later entries are returned.
 -- Returns a JSON array, newest first.
 local stream, after = KEYS[1], ARGV[2]
 -- include: json.lua
@@ -9,7 +9,7 @@ local DATA_MAX, TARGETS_MAX = 65536, 3
 
 local function text_or_null(value) return type(value) == 'string' and text_of(value) or 'null' end
 
--- Returns an entry's JSON, or an empty table if it is too long.
+-- Decodes a notification. Returns an empty table if it is too long or invalid.
 local function line_of(text)
     if #text > DATA_MAX then return {} end
     local is_valid, line = pcall(cjson.decode, text)

@@ -12,14 +12,14 @@ local delay, now, deferred = math.min(tonumber(ARGV[4]), cap), now_ms(), 0
 
 for at = 7, #ARGV do
     local id = ARGV[at]
-    -- Only delivered notifications have a scheduled retry.
+    -- Only a delivered notification has a due time.
     local due = call('HGET', prefix .. KEY_ACK .. id, user) == '0'
         and tonumber(call('ZSCORE', prefix .. KEY_DUE, id .. ':' .. user) or nil)
     local found = due and read_entry(id)
     if found and route_flag(found.route, FRAME_RETRY_ENABLED) then
         local retries = delivered_retries(call('HGET', prefix .. KEY_RETRIES .. id, user))
         local wait = math.max(delay, backoff_ms(backoff_of(found), retries, id, base, cap))
-        -- The time after a nack ends in half a millisecond: no earlier time may replace it.
+        -- A nack sets a due time that ends in half a millisecond: only a later time replaces it.
         if due % 1 ~= 0.5 or due < now + wait then
             call('ZADD', prefix .. KEY_DUE, string.format('%.1f', now + wait + 0.5), id .. ':' .. user)
         end

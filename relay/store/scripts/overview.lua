@@ -1,6 +1,6 @@
 -- overview.lua: returns the store's state for the console: counts, relays, oldest pending
 -- notifications.
--- KEYS: stream. ARGV: prefix. Reads up to RELAYS_MAX relays, and one entry per returned row.
+-- KEYS: stream. ARGV: prefix. Reads up to RELAYS_MAX relays, and one stream entry per returned row.
 -- Returns a JSON object; times are in ms. `server` is the same for shards on one server.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
@@ -24,7 +24,7 @@ local function relays()
     return array_of(found)
 end
 
--- Entries are in storage order, but the age of a retry starts at its first commit.
+-- Stream entries are in storage order, but the age of a retry is counted from the commit.
 local function oldest_pending()
     local ids, commits, found = {}, {}, {}
     local function add(id, commit)

@@ -8,7 +8,8 @@ local call = redis.call
 
 local pending = call('XPENDING', stream, 'clairon')
 
--- Returns the first pending stream entry. The age of a retry is counted from the commit.
+-- Returns the commit time of the first pending stream entry. If the entry was deleted, returns the
+-- time in its id.
 local function first_pending()
     local entry = pending[2]
     local row = entry and call('XRANGE', stream, entry, entry)[1]

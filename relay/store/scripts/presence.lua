@@ -1,4 +1,4 @@
--- presence.lua: stores a relay's heartbeat, and changes of its connected users.
+-- presence.lua: stores a relay's heartbeat, and changes to its connected users.
 -- KEYS: stream. ARGV: prefix, relay id, change: = all users, + joined, - left, . heartbeat only; users.
 -- Returns 1 if the relay was registered, 0 if it must send all of its users again.
 local stream, prefix = KEYS[1], ARGV[1]

@@ -1,4 +1,4 @@
--- range.lua: returns the entries after an id, and whether some of them were trimmed.
+-- range.lua: returns the stream entries after an id, and whether some of them were trimmed.
 -- KEYS: stream. ARGV: prefix, id after which to read, maximum number of entries.
 -- Returns {0 whole, 1 trimmed or 2 unknown (the stream never reached the id), entries, newest id
 -- ever, 1 if more entries may follow}.
@@ -32,13 +32,13 @@ local function state()
     if is_before(newest, after) then return UNKNOWN end
     local oldest = call('XRANGE', stream, '-', '+', 'COUNT', 1)[1]
     local first = call('HGET', prefix .. KEY_META, 'first')
-    -- Without a first entry nothing was trimmed, even if the last id was raised.
+    -- If no stream entry was ever added, none was trimmed, even if the last id was raised.
     if not first or (oldest and oldest[1] == first) then return WHOLE end
     if after == '0-0' then return TRIMMED end
     return is_before(after, oldest and id_before(oldest[1]) or newest) and TRIMMED or WHOLE
 end
 
--- A page is limited by the number of entries and by PAGE_BYTES.
+-- A page is limited by its number of stream entries and by PAGE_BYTES.
 local PAGE_BYTES, STEP = 256 * 1024, 16
 
 local function page(from, count)

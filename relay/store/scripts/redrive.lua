@@ -1,8 +1,8 @@
 -- redrive.lua: sends the notification of a dead letter to its users again, from attempt 0.
 -- KEYS: stream. ARGV: prefix, entry of the error log, notification id, route, data, expiration in
--- ms or 0, retention of traces in ms, users (none: all users of the entry).
--- Returns the number of users with a pending acknowledgement; -1: the entry does not exist; -2: it
--- has no users.
+-- ms or 0, retention of traces in ms, users (none: all users of the error log entry).
+-- Returns the number of users with a pending acknowledgement, -1 if the error log entry does not
+-- exist, or -2 if it has no users.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
 -- include: delivery.lua
@@ -19,7 +19,7 @@ local function users_of_entry()
     return {}
 end
 
--- Returns the notification's score in inboxes: that of its first stream entry, if known.
+-- Returns the notification's score in inboxes: the score of its first stream entry, if known.
 local function inbox_score(notification)
     local stored = call('LINDEX', prefix .. KEY_TRACE .. id, 0)
     local entry = stored and stored:match('^stored %d+ 0 (%d+%-%d+) ')
@@ -28,14 +28,14 @@ end
 
 local named = #ARGV > 7 and {unpack(ARGV, 8)} or users_of_entry()
 if #named == 0 then return -2 end
--- Users who have acknowledged it meanwhile are omitted.
+-- Omit users who have acknowledged the notification meanwhile.
 local users = {}
 for _, user in ipairs(named) do
     local state = call('HGET', prefix .. KEY_ACK .. id, user)
     if not state or state == '0' then users[#users + 1] = user end
 end
 if #users > 0 then
-    -- It may be pending for other users: their entry is replaced.
+    -- The notification may be pending for other users: then its stream entry is replaced.
     local found = read_entry(id) or {id = id}
     found.route, found.data = ARGV[4], ARGV[5]
     if found.open_ended and ends > 0 then found.open_ended = integer_text(ends) end

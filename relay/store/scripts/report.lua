@@ -1,9 +1,11 @@
 -- report.lua: stores delivery reports, which start the ack timeout.
 -- KEYS: stream. ARGV: prefix, ack timeout, backoff base, backoff cap, retention of traces (all in
--- ms), then flags, user and id of each report. `flags` has three letters. First: S delivered, D
--- deferred by a full in-flight window, K delivered and reported before (a store that lost data may
--- lack that report). Second: backoff E, L or F, or - without retries. Third: O open-ended audience,
--- C closed. The notification's own ack timeout follows, if it has one.
+-- ms), then flags, user and id of each report. `flags` consists of:
+--   S delivered, D deferred by a full in-flight window, or K delivered and reported before, because
+--     a store that lost data may lack that report
+--   the backoff E, L or F, or - without retries
+--   O for an open-ended audience, C for a closed one
+--   the notification's own ack timeout, if it has one
 -- Returns the indexes, from 0, of reports whose notification is not pending.
 local stream, prefix = KEYS[1], ARGV[1]
 local call = redis.call
@@ -53,7 +55,7 @@ local function report_delivered(kind, id, user, timeout)
     record_event(id, 'sent', now_text, retries, '-', user)
 end
 
--- The due time may have been lost: sets it if it is missing.
+-- Sets the due time only if it is missing: the store may have lost it.
 local function report_again(kind, id, user, timeout)
     local retries = delivered_retries(call('HGET', prefix .. KEY_RETRIES .. id, user))
     local due = now + timeout + backoff_ms(kind, retries, id, base, cap)

@@ -1,6 +1,6 @@
--- trace.lua: returns the events of one notification, in order of time.
+-- trace.lua: returns the events of a notification in chronological order.
 -- KEYS: stream. ARGV: prefix, notification id, its commit time in ms.
--- Returns {data or '', entry or '', trace, users with a pending acknowledgement}.
+-- Returns {data or '', stream entry or '', trace, users with a pending acknowledgement}.
 local stream, prefix, id = KEYS[1], ARGV[1], ARGV[2]
 local call = redis.call
 
@@ -36,7 +36,8 @@ local stored = trace[1] and trace[1]:match('^stored %d+ 0 (%d+%-%d+) ')
 local pending = (call('HGET', prefix .. KEY_PENDING, id) or ''):match('^%S+')
 local entry = stored and entry_at(stored) or pending and entry_at(pending) or search()
 
--- The acks of a pending notification are in its state, those of a completed one in `acked`.
+-- The acks of a pending notification are in its state. The acks of a completed notification are in
+-- `acked`.
 local waiting, acks = {}, {}
 local function read_states(key)
     local cursor = '0'
