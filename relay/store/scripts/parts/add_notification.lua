@@ -1,6 +1,7 @@
 -- add_notification.lua: adds notifications, and the users who must acknowledge them. Requires
 -- delivery.lua and stream_entry.lua.
--- Writes of a failed script are not rolled back: check everything before the first write.
+-- The store does not roll back the writes of a failed script: check everything before the first
+-- write.
 
 local added, now = 0, now_ms()
 local claims, ending, fresh, last_entry = {}, {}, {}, ''
@@ -72,7 +73,7 @@ local function add_notification(id, route, data, ...)
     return entry
 end
 
--- Adds a notification that these users must acknowledge. Without users, the audience is open-ended.
+-- Adds a notification that these users must acknowledge. An audience without users is open-ended.
 local function add_ack_required(id, route, data, users)
     local ends, entry = expires_ms(route)
     if #users == 0 then

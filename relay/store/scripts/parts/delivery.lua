@@ -9,7 +9,8 @@ end
 
 local function integer_text(number) return string.format('%.0f', number) end
 
--- Passes many arguments to one command, CHUNK at a time because of the stack; `option` may be nil.
+-- Passes many arguments to a command, CHUNK at a time because Lua's stack is limited. `option` may
+-- be nil.
 local CHUNK = 1000
 local function call_chunked(items, command, key, option)
     local count = #items
@@ -23,8 +24,8 @@ local function call_chunked(items, command, key, option)
     end
 end
 
--- Returns an entry's id as a number that a sorted set stores exactly. Lua formats long numbers
--- slowly, so the leading digits are formatted once per millisecond.
+-- Returns a stream entry's id as a number that a sorted set stores exactly. Lua formats long
+-- numbers slowly, so the leading digits are formatted once per millisecond.
 local MILLION = 1000000
 local score_ms, score_front, score_rest
 local function score_of(entry)
@@ -39,8 +40,8 @@ local function score_of(entry)
     return score_front .. string.format('%06d', rest)
 end
 
--- The backoff before retry `retries` + 1. The jitter is the same for all users of a notification,
--- so that they share a retry entry.
+-- Returns the backoff before retry `retries` + 1. The jitter is the same for all users of a
+-- notification, so that they share the stream entry of the retry.
 local function backoff_ms(kind, retries, id, base, cap)
     local wait = base
     if kind == 'E' then wait = base * 2 ^ math.min(retries, 40) end
@@ -49,11 +50,14 @@ local function backoff_ms(kind, retries, id, base, cap)
     return math.floor(math.min(wait * (1 + jitter), cap))
 end
 
--- Pending notifications by id: {entry =, left = users without an ack, open_ended = expiration of an
--- open-ended audience in ms or nil, ends = whether it expires, is_retried = whether it was retried,
--- acked = whether its state contains acks}. false: not pending. A string: the stored value, which
--- notification_of() parses on first use. save_notifications() writes all changes at the end,
--- because many acks of a call change the same keys.
+-- `notifications` contains by id:
+--   a pending notification: {entry = its stream entry, left = users without an ack, open_ended =
+--     expiration of an open-ended audience in ms or nil, ends = whether it expires, is_retried =
+--     whether it was retried, acked = whether its state contains acks}
+--   a string: the stored value, which notification_of() parses on first use
+--   false: the notification is not pending
+-- save_notifications() writes all changes at the end, because many acks of a call change the same
+-- keys.
 local notifications, changed, completed = {}, {}, {}
 local due_to_remove, entries_to_ack, keys_to_delete, retried_to_remove = {}, {}, {}, {}
 
@@ -92,23 +96,23 @@ end
 
 local function mark_changed(id) changed[id] = true end
 
--- Returns the number of retries delivered to a user. A trailing `+`: one more retry was added, and
--- counts once it is delivered.
+-- Returns the number of retries delivered to a user. A trailing `+` marks another retry, which is
+-- added but not yet delivered.
 local function delivered_retries(value) return tonumber((value or ''):match('^%d+') or '0') end
 
--- Marks a dead-lettered user of an open-ended audience: a resume or a late ack does not add the
--- user again. The string is stored, and other versions of the relay also use it.
+-- This string marks a dead-lettered user of an open-ended audience, so that a resume or a late ack
+-- does not add the user again. It is stored, and other versions of the relay also use it.
 local DEAD_LETTERED = 'given up'
 local function is_dead_lettered(id, user)
     return notification_of(id).is_retried and call('HGET', prefix .. KEY_RETRIES .. id, user) == DEAD_LETTERED
 end
 
--- An ack that precedes the delivery report of an open-ended audience is applied if the report
--- arrives within this time.
+-- With an open-ended audience, an ack may precede its delivery report. The ack is applied if the
+-- report arrives within this time.
 local UNREPORTED_ACK_MS = 60000
 local function unreported_ack_key(id) return prefix .. KEY_UNREPORTED_ACKS .. id end
 
--- The trace of a notification: a list of events (stage, ms, attempt, detail, user). It starts with
+-- The trace of a notification is a list of events: stage, ms, attempt, detail, user. It starts with
 -- `stored`, and expires after `trace_ms`.
 local TRACE_EVENTS_MAX = 512
 local traces, trace_ids, trace_entries = {}, {}, {}
@@ -141,7 +145,7 @@ local function record_event(id, stage, now_text, attempt, detail, user)
     add_event(id, stage .. ' ' .. now_text .. ' ' .. attempt .. ' ' .. detail .. ' ' .. user)
 end
 
--- `len`: length of the trace after `count` events were added.
+-- Starts a new trace, or shortens a long one. `len` is its length after `count` events were added.
 local function maintain_trace(key, len, count, entry, trace_ms)
     if len == count then
         if entry then
@@ -169,8 +173,8 @@ local function write_events(trace_ms)
     end
 end
 
--- The state of a completed notification is renamed and kept as long as its trace, which is cheaper
--- than events. Not for a large audience, and only once: after a redrive the first state is kept.
+-- Renames the state of a completed notification and keeps it as long as the trace, which is cheaper
+-- than events. The state of a large audience is not kept. After a redrive, the first state remains.
 local function keep_acks(id)
     local key = prefix .. KEY_ACK .. id
     local count = call('HLEN', key)
@@ -251,15 +255,15 @@ local function save_notifications()
     call_chunked(retried_to_remove, 'ZREM', prefix .. KEY_RETRIED)
 end
 
--- Length of the stream of ack events. Relays read it promptly.
+-- The stream of ack events is short, because relays read it promptly.
 local ACK_EVENTS_MAX = 256
 
--- Adds an entry to the error log; `users` is a JSON array.
 local ERRORS_MAX = 100000
 local errors = prefix .. KEY_ERRORS
 local shard = shard_number(prefix)
 
--- The error logs of all shards are listed as one log: the shard number in the id makes ids unique.
+-- The error logs of all shards are listed as one log, so an id contains the shard number to be
+-- unique.
 local error_ms, error_seq
 local function error_id()
     if not shard then return '*' end
@@ -277,6 +281,7 @@ local function error_id()
     return integer_text(error_ms) .. '-' .. integer_text(error_seq)
 end
 
+-- Adds an entry to the error log. `users` is a JSON array.
 local function log_entry(id, reason, attempts, users, data, route)
     call('XADD', errors, 'MAXLEN', '~', ERRORS_MAX, error_id(), 'id', id, 'reason', reason,
         'attempts', attempts, 'users', users, 'data', data, 'route', route)

@@ -1,7 +1,7 @@
 -- route.lua: reads a notification's frame header, which stream entries contain in the field
 -- `route`.
 
--- Read the bytes between two offsets, as a string and as a big-endian number.
+-- These functions read the bytes between two offsets, as a string and as a big-endian number.
 local function route_bytes(route, from, to) return route:sub(from + 1, to) end
 local function route_number(route, from, to)
     local number = 0
@@ -19,7 +19,7 @@ local function is_from_commit(route) return route_bytes(route, FRAME_AT_COMMIT_L
 local function commit_ms(route)
     return math.floor(route_number(route, FRAME_NOTIFICATION_AT_COMMIT_US, FRAME_NOTIFICATION_AT_EXPIRES_US) / 1000)
 end
--- 0: does not expire.
+-- Returns 0 if the notification does not expire.
 local function expires_ms(route)
     if route_bytes(route, FRAME_NOTIFICATION_AT_EXPIRES_US, FRAME_NOTIFICATION_AT_PRIORITY) == NO_TIME then return 0 end
     return math.floor(route_number(route, FRAME_NOTIFICATION_AT_EXPIRES_US, FRAME_NOTIFICATION_AT_PRIORITY) / 1000)

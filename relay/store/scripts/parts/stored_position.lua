@@ -1,4 +1,4 @@
--- stored_position.lua: reads the position up to which a shard has the slot's notifications.
+-- stored_position.lua: reads the slot's progress in a shard.
 
 -- Returns the position up to which the shard has all notifications of the slot; '' if unknown.
 local function stored_position(meta)

@@ -2,9 +2,9 @@
 -- delivery.lua.
 -- include: route.lua
 
--- Inbox scores distinguish 1024 entries of a millisecond. After the clock was set back, all entries
--- have the same millisecond. Then an entry moves to the next millisecond, so that scores remain
--- unique.
+-- Inbox scores distinguish 1024 stream entries of a millisecond. After the clock was set back, all
+-- new entries have the same millisecond. Then an entry moves to the next millisecond, so that
+-- scores remain unique.
 local SEQ_MAX = 1000
 local function add_entry(...)
     local entry = call('XADD', stream, '*', ...)
@@ -16,8 +16,8 @@ local function add_entry(...)
     return call('XADD', stream, '*', ...)
 end
 
--- Returns a notification's pending entry as {entry, id =, data =, route =, open_ended =}; nil if it
--- was deleted.
+-- Returns a notification's pending stream entry as {entry =, id =, data =, route =, open_ended =},
+-- or nil if it was deleted.
 local function read_entry(id)
     local notification = notification_of(id)
     local row = notification and call('XRANGE', stream, notification.entry, notification.entry)[1]
@@ -27,7 +27,7 @@ local function read_entry(id)
     return found
 end
 
--- Returns pending notifications that have a retry entry, by commit time: {id =, commit =}.
+-- Returns pending notifications whose stream entry is a retry, by commit time: {id =, commit =}.
 local function oldest_retried(most)
     local found = {}
     local rows = call('ZRANGEBYSCORE', prefix .. KEY_RETRIED, '-inf', '+inf', 'WITHSCORES', 'LIMIT', 0, 4 * most)
@@ -70,8 +70,8 @@ local function pack_users(users)
     return table.concat(packed)
 end
 
--- A user who joins an open-ended audience later gets the inbox score of the first entry. It is
--- stored with the retries under the empty name, which no user has.
+-- A user who joins an open-ended audience later gets the inbox score of the first stream entry.
+-- That entry is stored with the retries under the empty name, which no user has.
 local function keep_first_entry(id, entry)
     call('HSETNX', prefix .. KEY_RETRIES .. id, '', entry)
     notifications[id].is_retried = true
@@ -81,7 +81,7 @@ local function first_entry(id, notification)
     return notification.is_retried and call('HGET', prefix .. KEY_RETRIES .. id, '') or notification.entry
 end
 
--- The decoder writes this at the end of the JSON document, and no payload can end with it.
+-- The decoder writes this text at the end of the JSON document. No payload can end with it.
 local ATTEMPTS = '^(.*' .. ENVELOPE_ATTEMPTS_TEXT .. ')%d+(' .. ENVELOPE_RETRY_LIMIT_TEXT .. '%d+' ..
     ENVELOPE_BACKOFF_TEXT .. '"%u+"' .. ENVELOPE_END_TEXT .. ')$'
 local function with_attempts(data, attempts)
@@ -89,7 +89,7 @@ local function with_attempts(data, attempts)
     return head and head .. attempts .. tail or data
 end
 
--- Replaces the pending entry by a retry entry for these users at the end of the stream.
+-- Replaces the pending stream entry by a retry for these users at the end of the stream.
 local function replace_entry(found, attempts, users)
     local id = found.id
     local route = route_bytes(found.route, 0, FRAME_NOTIFICATION_AT_ATTEMPTS) ..
