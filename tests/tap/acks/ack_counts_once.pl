@@ -33,7 +33,7 @@ $one->ack(@ids);
 wait_until('the third ack is stored', sub { pending_count($ids[2]) eq '2' });
 is_deeply([ map { pending_count($_) } @ids ], [ 2, 2, 2 ], 'a later batch does not count the same acks again');
 is(acked_by($ids[0]), 'u1', 'a trace reports the ack while other users are pending');
-is($store->execute('LLEN', $store->of($ids[0], "trace:$ids[0]")), 3, 'the trace keeps one entry per attempt');
+is($store->execute('LLEN', $store->of($ids[0], "trace:$ids[0]")), 3, 'repeated acks add no event to the trace');
 
 # A user can acknowledge only the user's own notifications.
 my $other = notify('u2', 'other');
@@ -41,7 +41,8 @@ $two->run_until('the notification arrives', sub { $two->notifications == 4 });
 $one->ack($other);
 $two->ack($ids[0], '01890000-0000-7000-8000-000000000000', $ids[1]);
 wait_until('the ack is stored', sub { pending_count($ids[1]) eq '1' });
-is_deeply([ pending_count($ids[0]), pending_count($other) ], [ 1, 1 ], 'unknown ids and other users\' notifications are ignored');
+is_deeply([ pending_count($ids[0]), pending_count($other) ], [ 1, 1 ],
+    'acks of unknown ids and of other users\' notifications are ignored');
 
 # The last ack completes the notification; the trace then lists all acks.
 $relay->client('u3')->ack(@ids[ 0, 1 ]);
@@ -59,7 +60,7 @@ is_deeply([ sort @{ JSON::decode_json(($store->errors)[0]{users}) } ], [qw(u2 u3
 $two->ack($other);
 wait_until('no notification is pending', sub { $store->pending == 0 });
 
-# Exhausted, redriven from the error log and completed: the acks before and after the redrive are kept.
+# An exhausted notification is redriven and completed: the acks from before and after the redrive are kept.
 my $twice = notify('u1,u2,u3,u4', 'twice', 'retry_limit => 0');
 my ($three, $four) = map { $relay->client($_) } qw(u3 u4);
 $_->run_until('the notification arrives', sub { grep { $_->{metadata}{id} eq $twice } $_->notifications }) for $one, $two, $three, $four;
@@ -75,7 +76,7 @@ is(acked_by($twice), 'u1 u2', 'a trace lists the acks before the notification wa
 my ($code, $out, $err) = $relay->run('errors', 'redrive', '--id', $twice);
 like($out, qr/^redrove [12] entr(?:y|ies) for 2 users$/, 'only users who did not acknowledge receive the redriven notification') or diag($err);
 $three->ack($twice);
-wait_until('one more ack is stored', sub { pending_count($twice) eq '1' });
+wait_until('another ack is stored', sub { pending_count($twice) eq '1' });
 $four->ack($twice);
 wait_until('the notification is complete again', sub { pending_count($twice) eq 'done' });
 is(acked_by($twice), 'u1 u2 u3 u4', 'a trace lists the acks before and after the redrive');

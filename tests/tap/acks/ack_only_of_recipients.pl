@@ -1,4 +1,5 @@
-# Tests that only users who received a notification can acknowledge it, over any relay, and that each ack is confirmed once.
+# Tests that only users who received a notification can acknowledge it, over any relay, and that each ack is confirmed
+# once.
 use strict;
 use warnings;
 
@@ -42,8 +43,9 @@ $own->ack($after);
 wait_until('the ack is stored', sub { (state_of($after)->{late} // 0) > 0 });
 pass('an ack that arrives before the delivery report counts');
 is($store->execute('ZSCORE', $store->of($after, 'due'), "$after:late"), undef, 'the notification is not due');
-$receiver->run_until('the receiving session receives the acked message', sub { grep { $_ eq $after } acked_ids($receiver) });
-pass('the receiving session receives the acked message');
+$receiver->run_until('the session that received the notification receives the acked message',
+    sub { grep { $_ eq $after } acked_ids($receiver) });
+pass('the session that received the notification receives the acked message');
 is($_->metric('clairon_store_errors_total'), 0, 'the store returns no errors') for $near, $proxied;
 
 done_testing();

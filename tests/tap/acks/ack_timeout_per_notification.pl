@@ -43,9 +43,9 @@ $client->run_until('a retry arrives', sub { attempts_by_source($client) =~ /:1/ 
 like(attempts_by_source($client), qr/^usual:0 slow:0 quick:0 quick:1/, 'each rule has its own ack timeout');
 my ($quick, $slow, $usual) = map { id_of($client, $_) } qw(quick slow usual);
 $client->run_until('the notification with the shorter timeout is exhausted', sub { errors($quick) });
-is(scalar(() = attempts_by_source($client) =~ /quick:2/g), 1, 'retries use the same timeout');
+is(scalar(() = attempts_by_source($client) =~ /quick:2/g), 1, 'retries use the ack timeout of the rule');
 wait_until('the other deliveries are reported', sub { due_in($slow, 'u1') && due_in($usual, 'u1') });
-ok(due_in($slow, 'u1') <= $HOUR, 'a rule with a longer timeout uses it');
+ok(due_in($slow, 'u1') <= $HOUR, 'a longer ack timeout of a rule applies');
 ok(due_in($usual, 'u1') > 12 * $HOUR, 'a rule without a timeout uses delivery.ack_timeout');
 unlike(attempts_by_source($client), qr/usual:1/, 'a rule without a timeout is not retried before delivery.ack_timeout');
 $client->ack($slow, $usual);
@@ -86,7 +86,7 @@ pass('a row of a large transaction is retried after its rule\'s timeout');
 $reconnected->ack(map { $_->{metadata}{id} } $reconnected->notifications);
 $reconnected->run_until('all notifications are acknowledged', sub { $store->pending == 0 });
 
-# With a trace context, and without an acknowledgement.
+# The notification has a trace context and is not acknowledged.
 my $traced = sql(q{SET clairon.traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
     SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true, ack_timeout => '100 ms', source => 'traced')});
 sql(q{SELECT clairon.notify('USER', '{u1}', '{}', ack_timeout => '100 ms', source => 'plain')});

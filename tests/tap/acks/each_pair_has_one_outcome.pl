@@ -156,7 +156,7 @@ for (1 .. $STEPS)
 }
 note sprintf '%d notifications, %d connections', scalar keys %message, scalar @clients;
 
-# The end: connected clients respond as before until no message is in transit.
+# At the end, connected clients respond as before until no message is in transit.
 my $all = sub { keys(%message) == grep { !defined $_->{retry_users} } $store->entries };
 wait_until('all notifications are stored', $all);
 wait_until('no retry is due', sub {
@@ -268,6 +268,6 @@ for my $user (@USERS)
         push @inconsistent, "the inbox of $user has $id" unless ($store->execute('HGET', $store->of($id, "ack:$id"), $user) // '') eq '0';
     }
 }
-is_deeply(\@inconsistent, [], 'the indexes agree');
+is_deeply(\@inconsistent, [], 'the indexes of the store agree');
 
 done_testing();

@@ -36,7 +36,8 @@ is(ack('early'), 0, 'an ack may arrive before its delivery report');
 is_deeply([ map { scalar @$_ } report('SEO', 'early'), report('SEO', 'forgets') ], [ 1, 0 ], 'the delivery report then completes the notification');
 $store->execute('ZADD', $due, 1, "$id:forgets");
 end();
-is(scalar(grep { defined $_->{retry_users} } $store->entries), 0, 'no retry is created meanwhile');
+is(scalar(grep { defined $_->{retry_users} } $store->entries), 0,
+    'no retry is created while the store waits for delivery reports');
 is_deeply([errors()], [], 'the error log is empty');
 
 # The time to wait for delivery reports has passed.
@@ -50,7 +51,8 @@ for my $user (qw(acks early))
 {
     ok((grep { $_ eq $user } @$acked) || (grep { /^acked .* \Q$user\E$/ } @events), "$user is acknowledged");
 }
-is($store->execute('EXISTS', "$prefix:ack:$id", "$prefix:retries:$id"), 0, 'no other state remains');
+is($store->execute('EXISTS', "$prefix:ack:$id", "$prefix:retries:$id"), 0,
+    'no other state of the notification remains');
 is($store->execute('ZSCORE', $due, "$id:$_"), undef, "no retry is due for \"$_\"") for '', 'forgets';
 
 # A delivery report in time causes no wait.

@@ -16,7 +16,7 @@ my $id = $pg->safe_psql('postgres',
     q{SELECT clairon.notify('ALL', NULL, '{"mark": "open"}', ack_required => true, ttl => '1 hour')});
 $one->run_until('the notification arrives', sub { of_mark($one, 'open') });
 my $acks = $store->of($id, "ack:$id");
-wait_until('its recipient is pending', sub { $store->execute('HLEN', $acks) == 1 });
+wait_until('the recipient is pending', sub { $store->execute('HLEN', $acks) == 1 });
 $relay->kill9; # from here on, the test calls the scripts
 
 my ($stream, $pending, $due) = map { $store->of($id, $_) } qw(stream pending due);
@@ -42,6 +42,7 @@ for (my $more = 1; $more; $more = end()->[4]) { }
 my %times;
 $times{$_}++ for map { @{ JSON::decode_json($_->{users}) } } $store->errors;
 is_deeply(\%times, { map { $_ => 1 } 'u1', 'new', @missing }, 'each user without an ack is in the error log exactly once');
-is($store->execute('EXISTS', $acks, $pending, $due, $store->of($id, "retries:$id")), 0, 'no other state remains');
+is($store->execute('EXISTS', $acks, $pending, $due, $store->of($id, "retries:$id")), 0,
+    'no other state of the notification remains');
 
 done_testing();

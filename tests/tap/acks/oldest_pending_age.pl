@@ -22,7 +22,7 @@ sub age { return $relay->metric('clairon_pending_oldest_seconds') }
 my $id = notify('old');
 $client->run_until('retries arrive', sub { of_mark($client, 'old') > 20 });
 
-# The younger one is first in the stream, because each retry adds a new stream entry. The younger one has no retries.
+# The younger notification has no retries, so it is first in the stream: each retry adds a new stream entry.
 my $before = $pg->safe_psql('postgres', 'SELECT extract(epoch FROM clock_timestamp())');
 my $first = notify('first in the stream', q{ack_timeout => '1 hour'});
 sub seconds_since { return $pg->safe_psql('postgres', "SELECT extract(epoch FROM clock_timestamp()) - $before") }
@@ -39,11 +39,13 @@ $client->run_until('the first notification in the stream is acknowledged', sub {
 my $newer = notify('young');
 
 my ($status, $body) = $relay->get('/v1/console', Authorization => 'Bearer ' . token(sub => 'op', admin => JSON::true));
-is(JSON::decode_json($body)->{store}{oldest}[0]{id}, $id, 'the console lists the older one first');
+is(JSON::decode_json($body)->{store}{oldest}[0]{id}, $id, 'the console lists the older notification first');
 
 $client->ack($id);
-$client->run_until('the older one is acknowledged', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
-is($store->execute('ZSCORE', $store->of($newer, 'retried'), $id), undef, 'its commit time is deleted');
+$client->run_until('the older notification is acknowledged',
+    sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
+is($store->execute('ZSCORE', $store->of($newer, 'retried'), $id), undef,
+    'the commit time of the acknowledged notification is deleted');
 $client->run_until('the other notification is retried', sub { of_mark($client, 'young') > 2 });
 $client->ack($newer);
 $client->run_until('no notification is pending', sub { (age() // 1) == 0 });

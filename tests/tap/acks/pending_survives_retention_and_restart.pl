@@ -25,7 +25,7 @@ notify('USER', 'u1', 'plain', '') for 1 .. 300;
 wait_until('all notifications are stored', sub { $store->entries == 301 });
 my ($first) = map { $_->{entry} } $store->entries;
 ($STREAM) = map { $_->{stream} } $store->entries;
-is(script('trim', 3_600_000)->[0], 0, 'entries younger than the retention stay');
+is(script('trim', 3_600_000)->[0], 0, 'stream entries younger than the retention are not trimmed');
 is(scalar($store->entries), 301, 'the stream is unchanged');
 wait_until('a millisecond has passed', sub { my ($s, $us) = @{ $store->execute('TIME') };
     $s * 1000 + $us / 1000 > 1 + ($store->entries)[-1]{entry} =~ s/-.*//r });
@@ -35,18 +35,19 @@ script('trim', 1);
 script('trim', 1);
 $store->execute('CONFIG', 'SET', 'maxmemory', 0);
 my @left = $store->entries;
-cmp_ok(scalar(@left), '<', 150, 'older entries are trimmed');
+cmp_ok(scalar(@left), '<', 150, 'older stream entries are trimmed');
 my ($kept) = reverse grep { $_->{id} eq $waiting } @left;
 ok($kept && $kept->{entry} ne $first, 'a pending notification moves to the end of the stream');
-is($store->execute('XPENDING', $STREAM, 'clairon', '-', '+', 10)->[0][0], $kept->{entry}, 'its new entry is pending');
-is(JSON::decode_json($kept->{data})->{routing}{retry}{attempts}, 0, 'a moved entry keeps its attempt number');
+is($store->execute('XPENDING', $STREAM, 'clairon', '-', '+', 10)->[0][0], $kept->{entry},
+    'the new stream entry is pending');
+is(JSON::decode_json($kept->{data})->{routing}{retry}{attempts}, 0, 'a moved stream entry keeps its attempt number');
 my $one = $relay->client('u1');
 $one->run_until('the pending notification arrives', sub { of_mark($one, 'waits') });
 is(scalar(of_mark($one, 'plain')), 0, 'a new connection receives only the pending notification');
 $one->ack($waiting);
 wait_until('the notification is acknowledged', sub { $store->pending == 0 });
 
-# A moved entry is not delivered again to a connected session.
+# A moved stream entry is not delivered again to a connected session.
 my $held = notify('USER', 'u1', 'held', "ack_required => true, retry_limit => 0");
 $one->run_until('the notification arrives', sub { of_mark($one, 'held') });
 $store->execute('ZADD', $store->of($held, 'due'), 1e15, "$held:u1");

@@ -40,13 +40,13 @@ my $late = $relays[0]->client('u3');
 notify('USER', 'u3', 'mark', '');
 $late->run_until('the user\'s own notification arrives', sub { of_mark($late, 'mark') });
 $late->ack($late->wait_for('msg')->{n}{metadata}{id});
-is(scalar(of_mark($late, 'open')), 0, 'a user who connects later does not receive it');
+is(scalar(of_mark($late, 'open')), 0, 'a user who connects later does not receive the notification');
 $store->execute('ZADD', $store->of($id, 'due'), 1, "$id:");
 wait_until('the notification expires', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
 is_deeply([ map { [ $_->{reason}, $_->{users} ] } errors($id) ], [ [ 'expired', ['u2'] ] ],
     'at expiration the users without an ack are in the error log');
 is($store->execute('EXISTS', $store->of($id, "ack:$id"), $store->of($id, "retries:$id"), $store->keys('due')), 0,
-    'no other state remains');
+    'no other state of the notification remains');
 
 $id = notify('ALL', '', 'all ack', '');
 for my $client ($one, $two, $late)
@@ -58,7 +58,7 @@ wait_until('three acks are stored', sub { 3 == grep { $_ > 1 } values %{ state_o
 cmp_ok($store->execute('ZSCORE', $store->of($id, 'due'), "$id:"), '>', 1000 * (time + 23 * 3600), 'without a ttl, the notification expires after a day');
 $store->execute('ZADD', $store->of($id, 'due'), 1, "$id:");
 wait_until('the notification expires', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
-is(scalar(errors($id)), 0, 'if all recipients acknowledged, there is no error log entry');
+is(scalar(errors($id)), 0, 'a notification that all recipients acknowledged has no error log entry');
 
 # A group that is known only from tokens.
 my $guest = $relays[1]->client('g1', groups => { CLUB => ['c1'] });
@@ -110,8 +110,8 @@ $leaving->run_until('the notification arrives', sub { of_mark($leaving, 'left') 
 $leaving->close;
 $other = notify('USER', 'u2', 'beside again', 'retry_limit => 3');
 wait_until('the other notification is exhausted', sub { errors($other) });
-is(scalar(entries_of($id)), 1, 'there is no retry for a disconnected user');
-is(scalar(errors($id)), 0, 'a disconnected user causes no entry in the error log');
+is(scalar(entries_of($id)), 1, 'no retry is created for a disconnected user');
+is(scalar(errors($id)), 0, 'a disconnected user causes no error log entry');
 $leaving = $relays[1]->client('leaver');
 $leaving->run_until('a retry arrives', sub { of_mark($leaving, 'left') });
 wait_until('the notification is exhausted', sub { errors($id) });
@@ -124,7 +124,8 @@ $_->run_until('all attempts arrive', sub { of_mark($first, 'twice') == 5 && of_m
 wait_until('the notification is exhausted', sub { errors($id) });
 is_deeply([ map { JSON::decode_json($_->{data})->{routing}{retry}{attempts} } entries_of($id) ], [ 0 .. 4 ],
     'two relays create each retry once');
-is_deeply([ map { [ @$_{qw(reason attempts)} ] } errors($id) ], [ [ 'exhausted', 4 ] ], 'two relays create one entry in the error log');
+is_deeply([ map { [ @$_{qw(reason attempts)} ] } errors($id) ], [ [ 'exhausted', 4 ] ],
+    'two relays create one error log entry');
 
 # Acks across relays.
 $id = notify('USER', 'both', 'acked over second', '');

@@ -1,4 +1,5 @@
-# Tests that an absent user receives pending notifications in commit order, although other users received retries of them.
+# Tests that an absent user receives pending notifications in commit order, although other users received retries of
+# them.
 use strict;
 use warnings;
 
@@ -31,7 +32,7 @@ for my $shards (1, 4)
     $_->ack(map { $_->{metadata}{id} } $_->notifications) for $busy, $away;
     my @streams = $shards == 1 ? 'clairon:stream' : map { "clairon:{$_}:stream" } 0 .. $shards - 1;
     wait_until('all notifications are acknowledged', sub { !grep { $store->pending($_) } @streams });
-    pass('all of them can be acknowledged');
+    pass('all notifications can be acknowledged');
 
     # An open-ended audience: a user who joins after the retries receives the inbox in order.
     $_->close for $busy, $away;
@@ -48,10 +49,11 @@ for my $shards (1, 4)
     my $received = sub { my %seen; return grep { !$seen{$_}++ } $rows->($away) }; # unacknowledged rows are retried
     for my $count (1 .. 4)
     {
-        $away->run_until('one more row arrives', sub { $received->() == $count });
+        $away->run_until('another row arrives', sub { $received->() == $count });
         $away->ack($id_of->($away, ($received->())[-1]));
     }
-    is_deeply([ $received->() ], [ $first, @others ], 'a user who joins an open-ended audience receives it in order');
+    is_deeply([ $received->() ], [ $first, @others ],
+        'a user who joins an open-ended audience receives its notifications in order');
 }
 
 done_testing();

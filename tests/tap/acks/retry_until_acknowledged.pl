@@ -1,4 +1,5 @@
-# Tests that a notification is retried with backoff only for users without an ack, and that it is finally in the error log.
+# Tests that a notification is retried with backoff only for users without an ack, and is moved to the error log at the
+# retry limit.
 use strict;
 use warnings;
 
@@ -22,7 +23,7 @@ sub notify { my ($user, $mark, $more) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('USER', '{$user}', '{\"mark\": \"$mark\"}',"
         . join(', ', ' ack_required => true', $more || ()) . ')') }
 
-# Two users are connected: one acknowledges, one does not. A third one is absent.
+# Two users are connected: one acknowledges, one does not. A third user is absent.
 my ($one, $two) = map { $relay->client($_) } qw(u1 u2);
 $pg->safe_psql('postgres', q{INSERT INTO t VALUES (1, 'x', 't1')});
 $one->run_until('row 1 arrives', sub { of_row($one, 1) });
@@ -42,7 +43,7 @@ my ($error) = errors();
 is_deeply([ @$error{qw(id reason attempts)}, $error->{users} ], [ $id, 'exhausted', 3, ['u2'] ],
     'the error log has the exhausted notification with the missing user');
 is(JSON::decode_json($error->{data})->{payload}{after}{id}, 1, 'the error log contains the notification itself');
-is(scalar(of_row($one, 1)), 1, 'the user who acknowledged receives it once');
+is(scalar(of_row($one, 1)), 1, 'the user who acknowledged receives the notification once');
 is(scalar(of_row($two, 1)), 4, 'no delivery follows the last retry');
 my $state = { @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) } };
 is($state->{away}, 0, 'the absent user is still pending');
@@ -52,7 +53,7 @@ my @entries = grep { $_->{id} eq $id } $store->entries;
 is_deeply([ map { JSON::decode_json($_->{data})->{routing}{retry}{attempts} } @entries ], [ 0 .. 3 ],
     'each retry has the next attempt number');
 is($store->execute('XPENDING', $store->of($id, 'stream'), 'clairon', '-', '+', 10)->[0][0], $entries[-1]{entry},
-    'the pending entry is the newest one');
+    'the pending stream entry is the newest one');
 
 # The absent user connects: no attempt was counted without a connection.
 my $away = $relay->client('away');
@@ -60,16 +61,16 @@ $away->run_until('the pending notification arrives', sub { of_row($away, 1) });
 $away->ack($id);
 wait_until('the notification is complete', sub { $store->pending == 0 });
 is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [],
-    'no state remains');
+    'no state of the notification remains');
 is(scalar(of_row($away, 1)), 1, 'an acknowledged notification is delivered once');
 is(scalar(errors()), 1, 'the error log has one entry');
 
 # Limit 0: delivered once, then exhausted.
 $store->make_due(notify('u1', 'zero', 'retry_limit => 0'), 'u1');
 $one->run_until('the error log has a second entry', sub { errors() == 2 && of_mark($one, 'zero') });
-is(scalar(of_mark($one, 'zero')), 1, 'with limit 0 there is no retry');
+is(scalar(of_mark($one, 'zero')), 1, 'with limit 0 no retry is sent');
 is((errors())[1]{reason}, 'exhausted', 'with limit 0 the notification is exhausted after the first delivery');
-is((errors())[1]{attempts}, 0, 'with limit 0 the error log entry has no attempts');
+is((errors())[1]{attempts}, 0, 'with limit 0 the error log entry counts no attempts');
 
 # Exhausted notifications free their slots in the in-flight window of a user who never acknowledges.
 my $narrow = $relay->client('n1', win => 1);
@@ -103,7 +104,7 @@ for my $kind (qw(EXPONENTIAL LINEAR FIXED))
     my @least = $kind eq 'FIXED' ? (1) x 6 : $kind eq 'LINEAR' ? (1 .. 6) : (1, 2, 4, 8, 16, 24);
     my @most  = map { $_ < 24 ? $_ * 1.2 : 24 } @least;
     is(scalar(grep { $waits[$_] < $least[$_] - 0.1 || $waits[$_] > $most[$_] + 0.01 } 0 .. 5), 0,
-        "$kind grows as specified, up to the cap");
+        "$kind: the delay grows as specified, up to the cap");
     $one->ack($id);
 }
 wait_until('all notifications are acknowledged', sub { $store->pending == 0 });

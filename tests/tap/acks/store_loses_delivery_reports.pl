@@ -1,4 +1,5 @@
-# Tests a store that loses its last writes or all data: a connected session still receives the notifications that it must acknowledge.
+# Tests a store that loses its last writes or all data: a connected session still receives the notifications that it
+# must acknowledge.
 use strict;
 use warnings;
 
@@ -44,7 +45,7 @@ $store->start;
 $relay->wait_ready;
 my ($one_before, $two_before, $three_before) = (scalar of_mark($one, 'acked'), scalar of_mark($two, 'pending'), scalar of_mark($three, 'open'));
 $one->run_until('the notification arrives again', sub { of_mark($one, 'acked') > $one_before });
-pass('a lost ack is requested again');
+pass('a notification whose ack was lost is delivered again');
 $one->ack($acked);
 $two->run_until('a retry arrives', sub { of_mark($two, 'pending') > $two_before });
 pass('a retry is due although the delivery report was lost');
