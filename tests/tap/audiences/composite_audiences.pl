@@ -73,12 +73,14 @@ sub check_one_part
     publish('STRUCTURE+ROLE', ['s1+admin'], 'from the API', 201);
     all_read(@all);
     is_deeply([ map { has($_, 'secret') ? 1 : 0 } @all ], [ 1, 0, 0, 1, 0 ], 'exactly the members of both parts, by rows and by token, receive the notification');
-    is_deeply([ map { has($_, 'from the API') ? 1 : 0 } @all ], [ 1, 0, 0, 1, 0 ], 'exactly these members receive the notification of the API');
+    is_deeply([ map { has($_, 'from the API') ? 1 : 0 } @all ], [ 1, 0, 0, 1, 0 ],
+        'exactly these members receive a notification published over HTTP');
     my ($notification) = of_mark($both->{client}, 'secret');
-    is_deeply($notification->{routing}{audience}, { type => 'STRUCTURE+ROLE', targets => ['s1+admin'] }, 'the notification names the parts');
+    is_deeply($notification->{routing}{audience}, { type => 'STRUCTURE+ROLE', targets => ['s1+admin'] },
+        'the notification names the parts of its audience');
     is(acks_of($id), 'both stays', 'the members of both parts by rows must acknowledge the notification');
     my $poll = ($relay->get('/v1/poll?wait=0', Authorization => 'Bearer ' . token(sub => 'half_r')))[1];
-    unlike($poll, qr/secret/, 'a poll does not return the notification');
+    unlike($poll, qr/secret/, 'a poll of a user in only one part does not return the notification');
 
     # Retries are sent to users who still belong to both parts.
     leaves('ROLE', 'both');

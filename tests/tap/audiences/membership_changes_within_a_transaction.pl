@@ -39,7 +39,8 @@ my $mark = $relay->log_mark;
 in_transaction('FOR i IN 1 .. ' . TURNS . ' LOOP ', q{INSERT INTO clairon.member VALUES ('CLASS', 'c' || i, 'many'); },
     q{PERFORM clairon.notify('CLASS', ARRAY['c' || i], jsonb_build_object('mark', i)); }, 'END LOOP;');
 $many->run_until('the last notification arrives', sub { $many->notifications > TURNS });
-is(marks($many), join(' ', 'ready', 1 .. TURNS), 'many alternations are handled like one');
+is(marks($many), join(' ', 'ready', 1 .. TURNS),
+    'a user who joins many groups in one transaction receives a notification of each');
 unlike(substr($relay->log_text, $mark), qr/level=(?:warn|error)/, 'the feed does not restart');
 
 done_testing();

@@ -20,7 +20,8 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('t', 'TEAM', 'teams', ack_required => true)});
 my $store = Clairon::Test::store(fsync => 'everysec');
 my $relay = Clairon::Test::relay($pg, $store);
-is_deeply([ sort @{ $store->execute('SMEMBERS', $store->shared('members:TEAM:b')) } ], [qw(u2 u3)], 'the first copy has the existing members');
+is_deeply([ sort @{ $store->execute('SMEMBERS', $store->shared('members:TEAM:b')) } ], [qw(u2 u3)],
+    'the first copy of the memberships has the existing members');
 
 # The members of each row's teams at that time. Most rows follow a change, in the same transaction or after it.
 sub change

@@ -53,7 +53,7 @@ $feed->wait_ready;
 $standby->safe_psql('postgres', q{INSERT INTO t VALUES (3, 't1'); SELECT clairon.notify('USER', '{comes}', '{"after": {"id": 4}}')});
 $clients{$_}->wait_row(3) for qw(stays leaves);
 $clients{comes}->wait_row(4);
-is(members(), 'leaves stays', 'memberships are those of the new primary');
+is(members(), 'leaves stays', 'the store has the memberships of the new primary');
 is_deeply(rows($clients{comes}), [ 2, 4 ], 'a user who did not join on the new primary does not receive the team\'s rows');
 is_deeply(rows($clients{leaves}), [ 1, 10, 3 ], 'a user who is still a member on the new primary receives the team\'s rows');
 is_deeply([ sort { $a <=> $b } map { $_->{data} =~ /"after":\{"id":\s*(\d+)/ } $store->entries ], [ 1 .. 4, 10, 11 ], 'stored rows are not stored again');

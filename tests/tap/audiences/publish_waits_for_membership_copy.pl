@@ -26,7 +26,7 @@ sub publish
         json => { payload => {}, routing => { audience => { type => $type, targets => \@targets }, retry => { ack_required => JSON::true() } } })->result;
 }
 
-is(publish(TEAM => 't1')->code, 503, 'a notification for a group is rejected and must be sent again');
+is(publish(TEAM => 't1')->code, 503, 'a notification for a group is rejected during the copy');
 is(publish(USER => 'u1')->code, 201, 'a notification for a user is accepted');
 is(publish('ALL')->code, 201, 'a notification for ALL is accepted');
 $locker->query_safe('COMMIT');

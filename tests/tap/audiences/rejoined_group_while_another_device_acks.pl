@@ -41,7 +41,8 @@ like($pos, qr/~1-[0-9a-z]+~/, 'the cursor records the queued notification');
 $narrow->close;
 
 $wide->ack($waits);
-wait_until('the other device has acknowledged it', sub { !$store->execute('HEXISTS', $store->of($waits, 'pending'), $waits) });
+wait_until('the other device has acknowledged the queued notification',
+    sub { !$store->execute('HEXISTS', $store->of($waits, 'pending'), $waits) });
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u1')});
 wait_until('the user is a member again', sub { is_member() });
 $wide->run_until('the group\'s notification arrives', sub { has($wide, $passed) });

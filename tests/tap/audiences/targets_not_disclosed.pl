@@ -45,14 +45,15 @@ my $sse = Clairon::Test::EventStream->open($relay, 'u1');
 $sse->wait_message('connected');
 my $id = publish();
 check_hidden('WebSocket', $u1->wait_for('msg')->{n});
-is($u1->{raw}[-1] =~ tr/\n//, 0, 'the message is one line');
+is($u1->{raw}[-1] =~ tr/\n//, 0, 'the WebSocket message is one line');
 check_hidden('SSE', $sse->next_notification);
 my $resumed = $relay->client('u1', pos => $pos);
 check_hidden('a resumed session', $resumed->wait_for('msg')->{n});
 my $poll = Clairon::Test::RawSocket->new($relay)->request(GET => "/v1/poll?wait=0&pos=$pos", Authorization => 'Bearer ' . token(sub => 'u1'));
 my ($line) = grep { /"t":"msg"/ } split /\n/, $poll->{body};
 check_hidden('a poll', $json->decode($line)->{n});
-is_deeply(http(GET => "/v1/notifications/$id")->{json}{notification}{routing}{audience}{targets}, \@targets, 'the trace keeps the targets');
+is_deeply(http(GET => "/v1/notifications/$id")->{json}{notification}{routing}{audience}{targets}, \@targets,
+    'the trace discloses the targets');
 
 # Retries, the inbox of an absent user, and the error log.
 $id = publish(ack_required => JSON::true, limit => 1, backoff => 'FIXED');
@@ -67,18 +68,19 @@ my $late = $relay->client('u1');
 my $again = $late->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id });
 check_hidden('a redriven notification', $again->{n});
 
-# As the decoder writes them, for a row and for clairon.notify.
+# Notifications that the decoder creates, for a row and for clairon.notify.
 $pg->safe_psql('postgres', 'CREATE TABLE t (id int PRIMARY KEY, v text, who text[])');
 $pg->safe_psql('postgres', q{SELECT clairon.watch('t', 'USER', 'who')});
 $pg->safe_psql('postgres', qq{INSERT INTO t VALUES (1, '$forged', '{u1,secret1}')});
 my $row = $u1->wait_for(sub { ($_[0]{n}{metadata}{source} // '') eq 't' })->{n};
 is_deeply($row->{routing}{audience}, { type => 'USER', targets => [] }, 'a row discloses no target');
-is($row->{payload}{after}{v}, $forged, 'its JSON is unchanged');
-is_deeply($row->{payload}{after}{who}, [ 'u1', 'secret1' ], 'the columns of the payload are unchanged');
+is($row->{payload}{after}{v}, $forged, 'routing JSON in a column is unchanged');
+is_deeply($row->{payload}{after}{who}, [ 'u1', 'secret1' ], 'the target column of the payload is unchanged');
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1,secret1}', '} . $json->encode($payload) =~ s/'/''/gr . q{', source => 'n')});
 check_hidden('clairon.notify', $u1->wait_for(sub { ($_[0]{n}{metadata}{source} // '') eq 'n' })->{n});
 $pg->safe_psql('postgres', q{SELECT clairon.notify('ALL', '{}', '{"a":1}', source => 'all')});
-is_deeply($u1->wait_for(sub { ($_[0]{n}{metadata}{source} // '') eq 'all' })->{n}{routing}{audience}, { type => 'ALL', targets => [] }, 'ALL has no targets');
+is_deeply($u1->wait_for(sub { ($_[0]{n}{metadata}{source} // '') eq 'all' })->{n}{routing}{audience}, { type => 'ALL', targets => [] },
+    'a notification for ALL has no targets');
 
 # By default targets are visible.
 $relay->configure('delivery.hide_targets' => undef);

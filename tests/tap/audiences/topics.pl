@@ -1,4 +1,5 @@
-# Tests that a connection receives its topics live, on resume and from the inbox, and that other connections lose no notification.
+# Tests that a connection receives its topics live, on resume and from the inbox, and that other connections lose no
+# notification.
 use strict;
 use warnings;
 
@@ -53,7 +54,7 @@ $some->run_until('the row arrives', sub { received($some) =~ /\ba$id\b/ });
 is(received($some), 'a1', 'only that topic is delivered');
 wait_all_received(1, 'a');
 is(received($all), 'b1 a1', 'a client without a subscription receives all topics');
-is(request($some, subscribe => 4, 'p.b*', 'p.a'), 'p.a p.b*', 'a second subscribe adds topics; known ones are not repeated');
+is(request($some, subscribe => 4, 'p.b*', 'p.a'), 'p.a p.b*', 'a second subscribe adds topics without duplicates');
 insert('b', 'a');
 $some->run_until('both rows arrive', sub { received($some) =~ /a2/ });
 is(received($some), 'a1 b2 a2', 'the topics of both subscribes are delivered in order');
@@ -88,7 +89,7 @@ is($store->pending, 5, 'filtered notifications with ack_required are pending');
 my $again = $relay->client('u1', win => 2, topics => ['p.a']);
 $id = insert('a');
 $again->run_until('the row arrives', sub { received($again) =~ /a$id/ });
-is(received($again), "a$id", 'a new connection with the same filter does not receive them');
+is(received($again), "a$id", 'a new connection with the same filter does not receive filtered notifications');
 is(request($again, subscribe => 8, 'p.due'), 'p.a p.due', 'a later subscribe returns both topics');
 my $done = 0;
 while ($done < 5)
