@@ -1,26 +1,22 @@
 # Tests that forged, guessed, smuggled or unusual requests give no user access.
 #
-# Topics of a security review, and where they are tested (tests/tap, unless stated otherwise):
-#   forged, expired, early, wrong issuer or audience here, auth/tokens; tests/unit/wire/test_token.c
-#   algorithm confusion, none, JWK tricks                auth/tokens (RS256), http/malformed_request_heads (kid, jku,
-#   jwk, x5c,
-#                                                        odd spellings); tests/fuzz/fuzz_token.c
-#   other users' messages, topics guessed                here, audiences/topics,
-#   audiences/pending_withheld_after_leaving header smuggling (CL and TE, twice, folded, bare LF)
-#   http/malformed_request_heads, tls/malformed_request_heads_over_tls;
-#                                                        tests/unit/wire/test_http_head.c, tests/fuzz/fuzz_http_head.c
-#   oversize                                             heads: as above; bodies: http/sse_and_poll, http/publish;
-#   frames:
-#                                                        gate/client_frames, gate/rfc6455
-#   slowloris                                            heads: as above; bodies and readers: http/slow_http_clients,
-#   many of
-#                                                        them: http/many_concurrent_requests
-#   path traversal                                       here
-#   pages of other origins (CSRF)                        here and console/admins_only (POST, preflight), gate/handshake
-#   (WebSocket) X-Forwarded-For                                      gate/connection_limits (trusted and not),
-#   http/malformed_request_heads (twice) limits per address and user, rate limits             gate/connection_limits
-#   keys and certificates changed on SIGHUP              auth/key_rotation, tls/fragmented_records the console
-#   console/admins_only; tests/e2e/test_console.py
+# Topics of a security review, and their tests in tests/tap unless stated otherwise ("here" is this file):
+#   forged, expired, early tokens, wrong issuer or audience: here, auth/tokens; tests/unit/wire/test_token.c
+#   algorithm confusion, alg none, JWK headers: auth/tokens (RS256), http/malformed_request_heads (kid, jku, jwk, x5c,
+#     odd spellings); tests/fuzz/fuzz_token.c
+#   notifications of other users, guessed topics: here, audiences/topics, audiences/pending_withheld_after_leaving
+#   header smuggling (CL and TE, repeated, folded, bare LF): http/malformed_request_heads,
+#     tls/malformed_request_heads_over_tls; tests/unit/wire/test_http_head.c, tests/fuzz/fuzz_http_head.c
+#   oversized requests: heads as above; bodies in http/sse_and_poll, http/publish; frames in gate/client_frames,
+#     gate/rfc6455
+#   slowloris: heads as above; slow bodies and readers in http/slow_http_clients, many of them in
+#     http/many_concurrent_requests
+#   path traversal: here
+#   pages of other origins (CSRF): here, console/admins_only (POST, preflight), gate/handshake (WebSocket)
+#   X-Forwarded-For: gate/connection_limits (trusted and untrusted), http/malformed_request_heads (repeated)
+#   limits per address and user, rate limits: gate/connection_limits
+#   keys and certificates replaced on SIGHUP: auth/key_rotation, tls/fragmented_records
+#   console: console/admins_only; tests/e2e/test_console.py
 use strict;
 use warnings;
 
@@ -146,7 +142,7 @@ is(http(GET => $_, as => 'u1')->{status}, 404, "$_ is not found")
 is_deeply(statuses("GET /v1/sse%00 HTTP/1.1\r\nHost: x\r\n$auth\r\n"), [400], 'a NUL in a path is rejected');
 isnt(http(GET => $_, as => 'u1')->{status}, 500, "$_ causes no error") for '//v1/poll?wait=0', '/v1/./poll?wait=0', 'http://x/v1/poll?wait=0', '/v1/poll?wait=0&' . 'a&' x 3000,
   '/v1/poll?wait=0&pos=' . '%00' x 20, '/v1/poll?wait=0&pos=' . "\xff" x 20, '/v1/poll?wait=0&wait=60', '/v1/poll?wait=0&' . 'x' x 3000;
-is(http(GET => '/healthz')->{status}, 200, 'the relay continues');
+is(http(GET => '/healthz')->{status}, 200, 'the relay still serves requests');
 
 # Pages of other origins.
 for my $origin ('http://evil.example', 'null', 'http://x.evil.example', 'https://evilx')

@@ -176,8 +176,9 @@ sub check_refresh_closes
     my $raw = user('u1', %claims);
     $raw->send_json({ t => 'refresh', r => 2, token => $token });
     my $end = $raw->read_to_end;
-    is_deeply([ map { $_->{code} } @{ $end->{messages} } ], [ $err // (), $code ], "$name causes the right messages before the close");
-    is($end->{code}, $code, "The relay announces the expiration of a short token only after most of its lifetime; otherwise the client would refresh in a loop.");
+    is_deeply([ map { $_->{code} } @{ $end->{messages} } ], [ $err // (), $code ],
+        "$name causes the expected messages before the close");
+    is($end->{code}, $code, "$name closes the connection with $code");
     return;
 }
 
