@@ -22,6 +22,14 @@ FLAGS = (
     "--disable-sync",
     "--disable-dev-shm-usage",
     "--window-size=1440,1000",
+    # Software rendering of animations, and services that no test uses, cost more CPU time than the tests.
+    "--force-prefers-reduced-motion",
+    "--disable-software-rasterizer",
+    "--in-process-gpu",
+    "--disable-extensions",
+    "--disable-component-extensions-with-background-pages",
+    "--disable-breakpad",
+    "--disable-features=PreloadTopChromeWebUI,WebUITabStrip,OptimizationHints,MediaRouter,Translate,SpareRendererForSitePerProcess",
 )
 
 
