@@ -47,18 +47,18 @@ wait_until('the second notification has expired', sub { $store->error_count == 2
 # List and its filters.
 my @all = listed();
 is_deeply([ map { [ @$_{qw(id reason)} ] } @all ], [ [ $first, 'exhausted' ], [ $second, 'expired' ] ],
-    'the list has all entries, oldest first');
-is_deeply([ sort @{ $all[0]{users} } ], [ 'u1', 'u2' ], 'an entry lists the missing users');
-is($all[0]{attempts}, 1, 'an entry has the number of attempts');
-is($all[0]{notification}{payload}{mark}, 'first', 'an entry contains the notification');
-like($all[0]{at}, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/, 'an entry has its time');
+    'errors list prints all entries of the error log, oldest first');
+is_deeply([ sort @{ $all[0]{users} } ], [ 'u1', 'u2' ], 'an error log entry lists the missing users');
+is($all[0]{attempts}, 1, 'an error log entry has the number of attempts');
+is($all[0]{notification}{payload}{mark}, 'first', 'an error log entry contains the notification');
+like($all[0]{at}, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/, 'an error log entry has its time');
 is_deeply([ map { $_->{id} } listed('--reason', 'expired') ], [$second], '--reason selects entries by reason');
 is_deeply([ map { $_->{id} } listed('--user', 'u1') ], [$first], '--user selects entries by user');
 is_deeply([ map { $_->{id} } listed('--id', $second) ], [$second], '--id selects an entry by id');
 is_deeply([ map { $_->{id} } listed('--limit=1') ], [$first], '--limit limits the number of entries');
 is(scalar(listed('--since', $_)), 2, "--since $_ selects recent entries") for '1h', '99999999d';
 my ($code, $out) = clairon('errors', 'list');
-like($out, qr/^\S+Z +$first +exhausted +1 +u\d, u\d$/m, 'errors list prints a table');
+like($out, qr/^\S+Z +$first +exhausted +1 +u\d, u\d$/m, 'errors list without --json prints a table');
 
 # Redrive: the users of the entry receive the notification again.
 ($code, $out) = clairon('errors', 'redrive', '--id', $first);
@@ -69,7 +69,7 @@ is((of_mark($one, 'first'))[2]{routing}{retry}{attempts}, 0, 'a redriven notific
 is((of_mark($one, 'first'))[2]{metadata}{id}, $first, 'a redriven notification keeps its id');
 $_->ack($first) for $one, $two;
 wait_until('both users have acknowledged', sub { !$store->execute('HEXISTS', $store->of($first, 'pending'), $first) });
-is(scalar(listed()), 1, 'a redriven and acknowledged entry is deleted');
+is(scalar(listed()), 1, 'the error log entry of a redriven and acknowledged notification is deleted');
 my $expiration = (of_mark($two, 'second'))[0]{metadata}{expiration};
 ($code, $out) = clairon('errors', 'redrive', '--all');
 $two->run_until('the second notification arrives again', sub { (of_mark($two, 'second'))[-1]{metadata}{expiration} gt $expiration });

@@ -39,20 +39,24 @@ sub expired
 
 # An empty log.
 my ($code, $out, $err) = errors('list');
-is_deeply([ $code, $out, $err ], [ 0, '', "the error log is empty\n" ], 'an empty log is reported on standard error');
-is_deeply([ errors('list', '--json') ], [ 0, '', "the error log is empty\n" ], '--json reports an empty log the same way');
-is((errors('list', '--feed.primary_conninfo=passfile=/nonexistent'))[0], 0, "the relay's secrets are not needed");
-is((errors('redrive', '--all'))[1], "redrove 0 entries for 0 users\n", 'a redrive of an empty log redrives nothing');
+is_deeply([ $code, $out, $err ], [ 0, '', "the error log is empty\n" ],
+    'an empty error log is reported on standard error');
+is_deeply([ errors('list', '--json') ], [ 0, '', "the error log is empty\n" ],
+    '--json reports an empty error log on standard error too');
+is((errors('list', '--feed.primary_conninfo=passfile=/nonexistent'))[0], 0,
+    "errors list does not need the relay's secrets");
+is((errors('redrive', '--all'))[1], "redrove 0 entries for 0 users\n",
+    'a redrive of an empty error log succeeds and redrives no entry');
 
 # A table with a header.
 my @ids = expired(3, 'u1,u2');
 ($code, $out) = errors('list');
 my ($header, @rows) = split /\n/, $out;
 like($header, qr/^TIME +ID +REASON +ATTEMPTS +USERS$/, 'a list starts with a header');
-is(scalar @rows, 3, 'a list has a row for each entry');
+is(scalar @rows, 3, 'a list has a row for each error log entry');
 is(index($header, 'REASON'), index($rows[0], 'expired'), 'a column starts below its header');
 is(index($header, 'USERS'), index($rows[0], 'u1, u2'), 'the last column starts below its header');
-unlike($out, qr/\e/, 'a pipe gets no colors');
+unlike($out, qr/\e/, 'output to a pipe has no colors');
 ($code, $out, $err) = errors('list', '--user', 'nobody');
 is_deeply([ $code, $out, $err ], [ 0, '', "no entry of the error log matches\n" ], 'filters that match nothing are reported');
 
@@ -90,7 +94,7 @@ is((errors('list', '--dry-run'))[0], 2, 'list has no --dry-run');
 ($code, $out, $err) = errors('drop', $ids[0], $unknown, $ids[1]);
 is($code, 1, 'one unknown id of three exits with 1');
 is($out, "dropped 2 entries\n", 'the known ids are dropped');
-is($err, "clairon errors: no entry of the error log has id $unknown\n", 'the unknown id is named');
+is($err, "clairon errors: no entry of the error log has id $unknown\n", 'the error names the unknown id');
 ($code, $out, $err) = errors('redrive', $ids[2], uc $ids[2]);
 is_deeply([ $code, $out, $err ], [ 0, "redrove 1 entry for 2 users\n", '' ], 'a repeated id counts once');
 is($store->execute('HLEN', 'clairon:pending'), 1, 'the users of a redriven notification are pending again');
@@ -108,11 +112,11 @@ is((errors('drop', $unknown))[1], "dropped 1 entry\n", 'a dead letter that canno
 expired(130, 'u3');
 my @many = map { JSON::decode_json($_)->{id} } split /\n/, (errors('list', '--json'))[1];
 ($code, $out) = errors('redrive', '--limit', 120);
-is($out, "redrove 120 entries for 120 users\n", '--all redrives more than one page');
-is(entries(), 10, '--limit limits the number of dropped entries');
+is($out, "redrove 120 entries for 120 users\n", 'one redrive reads more than one page');
+is(entries(), 10, 'redrive --limit limits the number of redriven entries');
 ($code, $out) = errors('drop', @many[ 119, 120 .. 129 ]);
-is_deeply([ $code, $out ], [ 1, "dropped 10 entries\n" ], 'redriven ids have no entry, the others are dropped');
-is(entries(), 0, 'no entry remains');
+is_deeply([ $code, $out ], [ 1, "dropped 10 entries\n" ], 'drop deletes the entries that were not redriven');
+is(entries(), 0, 'the error log is empty');
 
 # A change that the store rejects.
 expired(1, 'u4');
@@ -129,10 +133,11 @@ for my $verb ('redrive', 'drop')
 
 # On a terminal.
 my $seen = at_terminal({}, 'errors', 'list');
-like($seen, qr/\e\[31mexpired/, 'a terminal gets colors');
-like($seen, qr/^(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d\.\d{3}  [0-9a-f]{8}-/m, 'a terminal gets relative times');
+like($seen, qr/\e\[31mexpired/, 'output to a terminal has colors');
+like($seen, qr/^(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d\.\d{3}  [0-9a-f]{8}-/m, 'output to a terminal has relative times');
 unlike(at_terminal({ NO_COLOR => 1 }, 'errors', 'list'), qr/\e/, 'NO_COLOR disables colors');
-unlike(at_terminal({ TERM => 'dumb' }, 'errors', 'list'), qr/\e/, 'a dumb terminal gets no colors');
-like(at_terminal({}, 'errors', 'drop', '--all'), qr/drop: \d+ of 1 entries of the error log scanned/, 'a terminal shows the progress');
+unlike(at_terminal({ TERM => 'dumb' }, 'errors', 'list'), qr/\e/, 'output to a dumb terminal has no colors');
+like(at_terminal({}, 'errors', 'drop', '--all'), qr/drop: \d+ of 1 entries of the error log scanned/,
+    'output to a terminal shows the progress');
 
 done_testing();

@@ -27,7 +27,7 @@ for my $case ([ [ 'eror', 'list' ], qr/unknown command "eror", valid are relay, 
 {
     my ($code, undef, $err) = clairon(@{ $case->[0] });
     is($code, 2, "@{ $case->[0] } exits with 2");
-    like($err, $case->[1], "@{ $case->[0] } gets a hint");
+    like($err, $case->[1], "@{ $case->[0] } prints a hint");
 }
 my (undef, undef, $err) = clairon('dance');
 unlike($err, qr/did you mean/, 'a word without a near match has no suggestion');

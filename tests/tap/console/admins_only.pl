@@ -123,7 +123,7 @@ is((grep { $_ eq 'errored' } @stages), 2, 'the trace keeps the earlier errors');
 my ($drop) = grep { $_->{id} ne $last->{id} } @first;
 is(change_entry('drop', $drop->{entry})->{status}, 200, 'a drop is accepted');
 is(change_entry('drop', $drop->{entry})->{status}, 404, 'a second drop of the same entry is not found');
-is(overview()->{store}{errors}, 23, 'two entries are deleted');
+is(overview()->{store}{errors}, 23, 'the redriven and the dropped entry are deleted');
 unlike($relay->log_text, qr/"no 24"/, 'the log has no payload');
 like($relay->log_text, qr/action="drop" entry="\Q$drop->{entry}\E" .*user=.*root/, 'the log has the user and the dropped entry');
 
@@ -133,10 +133,11 @@ is(http(POST => "/v1/console/$_->[0]", body => $_->[1])->{status}, 400, "$_->[0]
 $store->execute('XADD', $store->shared('errors'), '*', id => 'x', reason => 'undecodable', attempts => 0, users => '[]', data => '{"a":"' . 'b' x 9000 . '"}', route => 'bad');
 my ($odd) = errors();
 is_deeply([ @$odd{qw(notification user_count)} ], [ undef, 0 ], 'a long notification is omitted');
-is(change_entry('redrive', $odd->{entry})->{status}, 422, 'an entry without a notification cannot be redriven');
-is(change_entry('drop', $odd->{entry})->{status}, 200, 'an entry without a notification can be dropped');
+is(change_entry('redrive', $odd->{entry})->{status}, 422,
+    'an error log entry without a notification cannot be redriven');
+is(change_entry('drop', $odd->{entry})->{status}, 200, 'an error log entry without a notification can be dropped');
 $store->execute('XADD', $store->shared('errors'), '*', id => 'y');
-is((errors())[0]{id}, 'y', 'an entry without fields does not hide the others');
+is((errors())[0]{id}, 'y', 'an error log entry without fields does not hide the others');
 is(change_entry('drop', (errors())[0]{entry})->{status}, 200, 'a dead letter without fields can be dropped');
 
 # Many users: the log lists the first of them, and their number.

@@ -57,13 +57,15 @@ is(scalar(latest()), 50, 'the tail returns at most one page');
 $store->execute('XADD', ($store->keys('stream'))[0], '*', id => 'z', data => 'no JSON', route => '');
 is((latest())[0]{id}, 'z', 'a malformed entry does not hide the others');
 
-# A user.
+# The user view.
 is_deeply([ map { user('u1')->{$_} } 'connections' ], [0], 'the user view finds a user who is not connected');
-is_deeply([ @{ user('u1')->{user} }{qw(pending relays)} ], [ 1, [] ], 'a user has the number of pending notifications');
+is_deeply([ @{ user('u1')->{user} }{qw(pending relays)} ], [ 1, [] ],
+    'the user view has the number of pending notifications');
 my ($waits) = @{ user('u1')->{user}{oldest} };
-is_deeply([ @$waits{qw(id topic)} ], [ $first, 'app.first' ], 'a pending notification has its id and topic');
+is_deeply([ @$waits{qw(id topic)} ], [ $first, 'app.first' ],
+    'the user view lists the id and topic of a pending notification');
 my @clients = map { $relay->client('u1', Origin => 'https://app.example') } 1, 2;
-wait_until('the console lists the user\'s relay', sub { @{ user('u1')->{user}{relays} } == 1 });
+wait_until('the user view lists the user\'s relay', sub { @{ user('u1')->{user}{relays} } == 1 });
 is(user('u1')->{connections}, 2, 'the user view counts both connections of the user');
 is(user('nobody')->{connections}, 0, 'the user view counts no connections of other users');
 is_deeply([ @{ user('nobody')->{user} }{qw(pending oldest)} ], [ 0, [] ], 'an unknown user has no pending notifications');
