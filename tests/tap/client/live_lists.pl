@@ -39,7 +39,7 @@ my @pages = map { Clairon::Test::page(name => $_->[0], websocket => $_->[1], url
 sub states { my ($page, $name) = @_; return grep { ($_->{name} // '') eq $name } $page->events }
 sub ids { my ($page, $name) = @_; my ($last) = reverse states($page, $name); return $last ? $last->{ids} : 'none' }
 
-# Waits until both pages have exactly these rows.
+# Waits until the list has exactly these rows on both pages.
 sub wait_ids
 {
     my ($what, $name, $ids) = @_;
@@ -97,14 +97,14 @@ for my $i (0, 1)
 }
 
 $pg->safe_psql('postgres', q{TRUNCATE tasks});
-wait_ids('no rows after a TRUNCATE', 'tasks', '');
+wait_ids('both lists are empty after a TRUNCATE', 'tasks', '');
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'u1'); INSERT INTO tasks VALUES (99, 'u1', 0)});
-wait_ids('the rows of the new group', 'notes', '1,3');
+wait_ids('both lists have the rows of the new group', 'notes', '1,3');
 $pg->safe_psql('postgres', q{INSERT INTO notes VALUES (4, 's1'), (5, 's2')});
-wait_ids('a change for the group', 'notes', '1,3,4');
+wait_ids('both lists have a new row of the group', 'notes', '1,3,4');
 $pg->safe_psql('postgres', q{DELETE FROM clairon.member WHERE user_id = 'u1'});
-wait_ids('no rows after leaving the group', 'notes', '');
-is(join(' ', map { $_->problems } @pages), '', 'no gap and no error');
+wait_ids('both lists are empty after the user left the group', 'notes', '');
+is(join(' ', map { $_->problems } @pages), '', 'the pages report no gap and no error');
 kill TERM => $_->pid for @pages;
 $_->wait_end for @pages;
 

@@ -1,4 +1,5 @@
-# Tests that the client loses no notification and receives none twice when two relays are restarted in turn while rows are written.
+# Tests that the client loses no notification and receives none twice when two relays are restarted in turn while rows
+# are written.
 use strict;
 use warnings;
 

@@ -21,7 +21,7 @@ chmod 0600, $relay->{file};
 repaired('a healthy cluster passes all checks');
 # A cluster lists replicas after they have received data.
 wait_until('each node is checked', sub { 6 == details('connection') });
-is(join(' ', details('slots')), '16384 of 16384 covered, 6 nodes', 'the slots are counted');
+is(join(' ', details('slots')), '16384 of 16384 covered, 6 nodes', 'the check counts slots and nodes');
 is((grep { /: (Valkey|version) [\d.]+, up for/ } details('server')), 6, 'the version of each node is reported');
 my @shards = details('shards');
 is(scalar @shards, 3, 'each primary is reported');
@@ -43,7 +43,7 @@ repaired('the repaired replica passes all checks');
 $primary->execute('CONFIG', 'SET', 'cluster-require-full-coverage', 'yes');
 like(join("\n", hinted('cluster-require-full-coverage')), qr/^$at$primary->{port}: yes: One lost primary.*cluster-require-full-coverage no/, 'a node that rejects requests when another one is lost causes a warning');
 $primary->execute('CONFIG', 'SET', 'cluster-require-full-coverage', 'no');
-is_deeply([ hinted('cluster-require-full-coverage') ], [], 'the command in the hint ends the finding');
+is_deeply([ hinted('cluster-require-full-coverage') ], [], 'the command in the hint removes the warning');
 
 # A slot whose move is incomplete.
 my $target = (grep { $_ != $cluster->primary_of(3) } $cluster->primaries)[0];
@@ -81,7 +81,8 @@ $owner->execute('CLUSTER', 'ADDSLOTS', $slot);
 $replica->kill9;
 wait_until('the primary has no replica', sub { grep { @{ $_->execute('ROLE')->[2] } == 0 } $cluster->primaries });
 finds('a primary without a replica', 'store: store.min_replicas', qr/^$at\d+: 0 replicas, 1 required$/, qr/start them, or lower/);
-like(join("\n", hinted('replicas', '--store.min_replicas=0')), qr/^$at\d+: no replica: .*add a replica/m, 'it causes a warning if no replica is required');
+like(join("\n", hinted('replicas', '--store.min_replicas=0')), qr/^$at\d+: no replica: .*add a replica/m,
+    'a missing replica causes a warning if no replica is required');
 $relay->stop;
 $cluster->end;
 like(failed_checks()->{'store: connection'}{hint}, qr/Start this node/, 'a cluster that does not reply is reported');

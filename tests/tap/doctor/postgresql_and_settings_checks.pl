@@ -20,7 +20,7 @@ is($code, 0, 'a healthy configuration exits with 0') or diag $out, $err;
 like($out, qr/^all checks passed$/m, 'the last line is a summary');
 like($out, qr/^ok +postgresql  wal_level: wal_level is logical$/m, 'each check has a line');
 like($out, qr/^ok +postgresql  replica identity of public\.t: full$/m, 'a complete rule names no column');
-unlike($out, qr/ERROR|WARN|hint:/, 'a healthy configuration has nothing to fix');
+unlike($out, qr/ERROR|WARN|hint:/, 'a healthy configuration causes no hint');
 repaired('--json reports no failed check');
 is((doctor('--quiet'))[1], "all checks passed\n", '--quiet prints only problems');
 
@@ -54,12 +54,12 @@ sql('DROP TABLE late');
 sql('ALTER TABLE clairon.rule DISABLE TRIGGER rule_written');
 my $found = finds('a disabled trigger', 'postgresql: triggers', qr/5 of 6/, qr/ALTER TABLE clairon\.rule ENABLE ALWAYS TRIGGER rule_written;/);
 sql($found->{'postgresql: triggers'}{hint});
-repaired('the hint\'s command fixes it');
+repaired('the hint\'s command fixes the problem');
 sql('ALTER TABLE clairon.rule SET (user_catalog_table = false); ALTER TABLE clairon.rule ALTER topic SET STORAGE EXTENDED');
 $found = finds('a changed rule table', 'postgresql: table clairon.rule', qr/topic/, qr/user_catalog_table = true/);
 my ($command) = $found->{'postgresql: table clairon.rule'}{hint} =~ /: (ALTER.*)/;
 sql($command);
-repaired('the hint\'s command fixes it');
+repaired('the hint\'s command fixes the problem');
 sql('ALTER TABLE clairon.rule RENAME target_columns TO of_no_release');
 my ($older) = grep { $_->{check} eq "extension's SQL" } @{ JSON::decode_json((doctor('--json'))[1])->{checks} };
 is_deeply([ @{ $older || {} }{qw(level detail)} ], [ 'warn', 'installed SQL is older than the library: clairon.rule lacks target_columns' ],
@@ -154,7 +154,7 @@ SKIP: {
     sql($fix);
     $pg->reload;
     wait_until('the list is complete', sub { sql('SHOW output_plugin_libraries') =~ /clairon/ });
-    repaired('the hint\'s command fixes it');
+    repaired('the hint\'s command fixes the problem');
 }
 
 # A slot whose WAL was removed.

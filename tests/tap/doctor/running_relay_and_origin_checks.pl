@@ -25,10 +25,10 @@ like($out, qr{^ok +gate +gate\.origins: https://app\.example$}m, 'the origins of
 like($out, qr/^all checks passed\n\z/m, 'a healthy configuration reports no problems');
 my %times;
 $times{$_}++ for split /\n/, $out;
-is_deeply([ grep { $times{$_} > 1 } keys %times ], [], 'no line is repeated, even with two rules on a table');
-unlike($out, qr/of 0 MB|\b1 (?:rules|days|replicas|fsyncs)\b/, 'no limit is 0, and plurals are correct');
-like($out, qr/^ok +store +memory: \d+ MB used, no limit$/m, 'a store without a limit is reported as such');
-unlike($out, qr/\e/, 'a pipe gets no colors');
+is_deeply([ grep { $times{$_} > 1 } keys %times ], [], 'no line is printed twice, even with two rules on a table');
+unlike($out, qr/of 0 MB|\b1 (?:rules|days|replicas|fsyncs)\b/, 'no line has a limit of 0 or a wrong plural');
+like($out, qr/^ok +store +memory: \d+ MB used, no limit$/m, 'a store without a memory limit is reported as unlimited');
+unlike($out, qr/\e/, 'output to a pipe has no colors');
 
 # A warning: exit code 0, in the summary, in --quiet and in JSON.
 sub slot_limit { my ($value) = @_; sql("ALTER SYSTEM SET max_slot_wal_keep_size = '$value'"); $pg->reload;

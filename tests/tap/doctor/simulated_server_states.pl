@@ -20,7 +20,7 @@ repaired('a healthy server passes all checks');
 
 # A proxy changes the replies of the servers.
 sub edited_store { return '--store.url=' . Clairon::Test::proxy($store->{socket}, edit => $_[0])->url('redis') }
-is_deeply(failed_checks(edited_store(sub { })), {}, 'an unchanged proxy causes no problems');
+is_deeply(failed_checks(edited_store(sub { })), {}, 'a proxy that changes no reply causes no problems');
 for my $off (5, -5)
 {
     my $late = edited_store(sub { $_[0] =~ s/\A(\*2\r\n\$10\r\n)(\d{10})/$1 . ($2 + $off)/e });

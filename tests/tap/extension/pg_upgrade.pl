@@ -45,7 +45,7 @@ is($new->safe_psql('postgres', q{SELECT string_agg(check_name, ', ') FROM clairo
 $relay->configure('feed.conninfo' => $new->connstr('postgres') . ' user=relay');
 my $mark = $relay->log_mark;
 $relay->start;
-is($relay->wait_end >> 8, 3, 'the relay rejects the upgraded database before that');
+is($relay->wait_end >> 8, 3, 'the relay rejects the upgraded database while the progress is stored');
 $relay->wait_for_log(qr/OTHERSYSTEM .* DEL that key/, from => $mark);
 $new->safe_psql('postgres', q{INSERT INTO t VALUES (2, 'u1')});
 $store->execute('DEL', $store->keys('progress:clairon'));
