@@ -41,7 +41,7 @@ for my $at ($gate, $relay)
     my $id = $at == $gate ? 21 : 22;
     $pg->safe_psql('postgres', "INSERT INTO many VALUES ($id, 't1')");
     $client->run_until('the new row arrives', sub { grep { $_ eq "many $id" } @{ rows($client) } });
-    is_deeply(rows($client), ["many $id"], 'after another reconnect it receives no row again');
+    is_deeply(rows($client), ["many $id"], 'after another reconnect the client receives no row again');
     ok($client->wait_for('connected')->{resumed}, 'the client resumes');
     is($client->gaps, '', 'the client receives no gap');
     $pos = $client->pos;

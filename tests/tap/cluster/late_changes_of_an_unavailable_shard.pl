@@ -45,7 +45,8 @@ sub unmarked
     return \@found;
 }
 
-# While the node is lost, a row of one user is changed and then shared with another user, so that its next change is in shard 0.
+# While the node is lost, a row of one user is changed and then shared with another user, so that its next change is in
+# shard 0.
 sub change_row
 {
     my $id = ++$last;
@@ -70,19 +71,22 @@ sub wait_versions
 my $client = $relay->client($away);
 my $id = change_row();
 wait_versions('initially', $client, $id, 1, 2, 3);
-is_deeply([ map { $_->{routing}{retry}{attempts} } $client->notifications ], [ (0) x 6 ], 'no change is marked initially');
+is_deeply([ map { $_->{routing}{retry}{attempts} } $client->notifications ], [ (0) x 6 ],
+    'no change is marked as a retry before the loss');
 
 $lost->kill9;
-wait_until('the relay continues without its shards', sub { $relay->metric('clairon_store_unavailable_shards') > 0 && ($relay->get('/readyz'))[0] == 200 });
+wait_until('the relay is ready without the shards of the lost node',
+    sub { $relay->metric('clairon_store_unavailable_shards') > 0 && ($relay->get('/readyz'))[0] == 200 });
 $id = change_row();
 wait_versions('without the node', $client, $id, 3);
 is_deeply([ map { versions($client, $_, $id) } @TABLES ], [ 3, 3 ], 'without the node only the change in shard 0 is received');
 $lost->start;
 wait_versions('with the node again', $client, $id, 1, 2, 3);
-is_deeply(unmarked($client), [], 'the late changes are marked');
+is_deeply(unmarked($client), [], 'late changes are marked as retries');
 
 $lost->kill9;
-wait_until('the relay continues without its shards again', sub { $relay->metric('clairon_store_unavailable_shards') > 0 && ($relay->get('/readyz'))[0] == 200 });
+wait_until('the relay is ready again without the shards of the lost node',
+    sub { $relay->metric('clairon_store_unavailable_shards') > 0 && ($relay->get('/readyz'))[0] == 200 });
 $id = change_row();
 wait_versions('before a reconnect', $client, $id, 3);
 my $pos = $client->pos;
@@ -92,11 +96,11 @@ $lost->start;
 my $again = $relay->client($away, pos => $pos);
 ok($again->wait_for('connected')->{resumed}, 'the client resumes');
 wait_versions('after the reconnect', $again, $id, 1, 2);
-is_deeply(unmarked($client, $again), [], 'the late changes are marked after a reconnect');
+is_deeply(unmarked($client, $again), [], 'late changes are marked as retries after a reconnect');
 
-# No later change is marked.
 $id = change_row();
 wait_versions('the end', $again, $id, 1, 2, 3);
-is_deeply([ grep { $_->{routing}{retry}{attempts} } grep { $_->{payload}{after}{id} == $id } $again->notifications ], [], 'no later change is marked');
+is_deeply([ grep { $_->{routing}{retry}{attempts} } grep { $_->{payload}{after}{id} == $id } $again->notifications ], [],
+    'changes after the late ones are not marked as retries');
 
 done_testing();

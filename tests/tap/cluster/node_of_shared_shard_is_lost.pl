@@ -1,6 +1,6 @@
-# Tests that the loss of the node of shard 0 delays only what needs it: connected users of other nodes receive the
-# notifications for them alone, and their acknowledgements are stored. When the node returns, group notifications follow
-# for the members as of their commit, and nothing is lost, doubled or out of order.
+# Tests that the loss of the node of shard 0 delays only operations on that shard: connected users of other nodes
+# receive their own notifications, and their acknowledgements are stored. When the node returns, group notifications
+# follow for the members as of their commit, and no notification is lost, duplicated or out of order.
 use strict;
 use warnings;
 
@@ -63,16 +63,16 @@ sub wait_received
 sub wait_acked
 {
     my ($what, @streams) = @_;
-    $clients{ $others[0] }->run_until("$what: all is acknowledged", sub {
+    $clients{ $others[0] }->run_until("$what: all notifications are acknowledged", sub {
         ack_received();
         !grep { $cluster->execute('EXISTS', $_) && $cluster->pending($_) } @streams });
-    return pass("$what: all is acknowledged");
+    return pass("$what: all notifications are acknowledged");
 }
 
 insert_one();
 insert_many();
-wait_received('at first', $_, @users) for qw(one many);
-wait_acked('at first', map { "clairon:{$_}:stream" } 0 .. 15);
+wait_received('before the loss', $_, @users) for qw(one many);
+wait_acked('before the loss', map { "clairon:{$_}:stream" } 0 .. 15);
 wait_confirmed($pg);
 
 for my $case ([ 'a killed node', sub { $lost->kill9 }, sub { $lost->start } ],
@@ -92,7 +92,8 @@ for my $case ([ 'a killed node', sub { $lost->kill9 }, sub { $lost->start } ],
     wait_acked($what, map { 'clairon:{' . $cluster->shard_of($_) . '}:stream' } @others);
     is(($relay->get('/readyz'))[0], 503, "$what: the relay is not ready for new clients");
     is($relay->metric('clairon_store_unavailable_shards') > 0, 1, "$what: the missing shards are counted");
-    is(scalar(received($others[-1], 'many')), scalar(rows($others[-1], 'many')) - 2, "$what: group notifications wait");
+    is(scalar(received($others[-1], 'many')), scalar(rows($others[-1], 'many')) - 2,
+        "$what: group notifications are delayed");
     is($relay->client($others[0], pos => $clients{ $others[0] }->pos)->wait_for('bye')->{code}, 4201, "$what: a new client is closed");
     is(Clairon::Test::RawSocket->new($relay)->request(POST => '/v1/ack', Authorization => 'Bearer ' . token(sub => $others[0]),
         ':body' => '{"ids":["01a20a09-00d5-8f2d-85c4-8e37214b4767"]}')->{status}, 503, "$what: acknowledgements without a shard are rejected");
@@ -116,6 +117,6 @@ my %members = map { split /\|/ } split /\n/, $pg->safe_psql('postgres', q{SELECT
 my %acked_by = map { my ($id) = $_->{data} =~ /"after":\{"id":(\d+)/; ($id => join ' ', sort keys %{ { @{ $cluster->execute('HGETALL', "clairon:{0}:acked:$_->{id}") } } }) }
   grep { $_->{data} =~ /"source":"many"/ } $cluster->entries;
 is_deeply(\%acked_by, { map { $_ => join ' ', sort split / /, $members{$_} } keys %members }, 'the members as of the commit have acknowledged');
-is($relay->log_text =~ /level=error/ ? 1 : 0, 0, 'nothing is logged as an error');
+is($relay->log_text =~ /level=error/ ? 1 : 0, 0, 'no error is logged');
 
 done_testing();

@@ -50,7 +50,7 @@ sub check_cluster
     is(scalar(keys %used) > 1, $shards > 1, "shards = $shards: the notifications are in the expected number of shards");
     is_deeply([ grep { !/^clairon:\{\d+\}:/ } map { @{ $_->execute('KEYS', '*') } } $cluster->alive ], [], "shards = $shards: each key names its shard");
 
-    # A user joins and another one leaves, within the transaction of a row.
+    # One user joins and another user leaves within the transaction of a row.
     $pg->safe_psql('postgres', q{BEGIN; INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u9'); DELETE FROM clairon.member WHERE user_id = 'u8';
         INSERT INTO many VALUES (210, 't1'); COMMIT});
     $stranger->wait_notifications(21);

@@ -4,7 +4,7 @@
 # A seeded schedule of faults hits the cluster, two relays and PostgreSQL while writers commit, memberships change and
 # clients acknowledge: primaries die or are paused until a replica is promoted, slots move completely or partly, nodes
 # join and leave. Each row with an audience has the members as of its commit in a column; they must be exactly the users
-# who have to acknowledge it. CLAIRON_TORTURE_SEED=n repeats a run; CLAIRON_TORTURE_FAULTS=n makes it longer.
+# that must acknowledge it. CLAIRON_TORTURE_SEED=n repeats a run; CLAIRON_TORTURE_FAULTS=n makes it longer.
 use strict;
 use warnings;
 
@@ -115,8 +115,8 @@ sub any_of { return $_[ rand @_ ] }
 sub any_shard { return int rand $cluster->shards }
 sub other_primary { my ($node) = @_; return any_of(grep { $_ != $node } $cluster->primaries) }
 
-# Waits until a replica is the primary. A replica that has lost contact for too long is never promoted; in that case the former primary
-# returns.
+# Waits until a replica is the primary. A replica that has lost contact for too long is never promoted; in that case the
+# former primary returns.
 sub wait_takeover
 {
     my ($shard, $former) = @_;
@@ -229,7 +229,7 @@ for my $row (sort keys %members)
     if (!%users) { $users{$_} = 1 for map { /^acked \S+ \S+ \S+ (.*)/ } @{ $cluster->execute('LRANGE', $stream_of{$id} =~ s/stream$/trace:$id/r, 0, -1) } }
     push @wrong, "$row: @{[ sort keys %users ]} instead of @{ $members{$row} }" if "@{[ sort keys %users ]}" ne "@{ $members{$row} }";
 }
-is_deeply(\@wrong, [], scalar(keys %members) . ' audiences are those of the commit');
+is_deeply(\@wrong, [], scalar(keys %members) . ' audiences contain the members at the commit');
 
 # Users may have left a team before the delivery.
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member SELECT 'TEAM', 'w' || w, 'u' || u FROM generate_series(1, 3) w, generate_series(1, 4) u ON CONFLICT DO NOTHING});

@@ -25,11 +25,11 @@ sub followed { my ($relay) = @_; return $relay->metric('clairon_store_followed_s
 sub readers { return scalar map { grep { /cmd=xread/ } split /\n/, $_->execute('CLIENT', 'LIST', 'TYPE', 'normal') } $cluster->alive }
 
 is(followed($_), 1, 'a gate without clients reads the shared shard') for $gate, $other, $third;
-wait_until('there is one reader per gate', sub { readers() == 3 });
+wait_until('each gate has one store reader', sub { readers() == 3 });
 my ($first, $second) = map { $third->client('u1') } 1 .. 2;
 wait_until('a gate reads the shard of its user', sub { followed($third) == 2 });
 is(followed($gate),  1, 'no other gate reads that shard');
-wait_until('there is one additional reader', sub { readers() == 4 });
+wait_until('one store reader is added', sub { readers() == 4 });
 $_->close for $first, $second;
 
 # The rows of a user alternate between the user's shard and the shared shard.

@@ -94,7 +94,7 @@ for my $case ([ 0, qr/members|groups/ ], [ 0, qr/progress/ ], [ 0, qr/stream/ ],
     $cluster->end_move($shard, $from, $to);
     check_received("after shard $shard moved");
     check_stored("after shard $shard moved");
-    ok($late->wait_for('connected')->{resumed}, 'a client that connected meanwhile resumes');
+    ok($late->wait_for('connected')->{resumed}, 'a client that connects during the move resumes');
     $late->close;
 }
 

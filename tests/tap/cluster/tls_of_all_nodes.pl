@@ -1,4 +1,5 @@
-# Tests a cluster over TLS: the relay verifies the certificate of each node, also of a node that joins later, and follows a failover.
+# Tests a cluster over TLS: the relay verifies the certificate of each node, also of a node that joins later, and
+# follows a failover.
 use strict;
 use warnings;
 
