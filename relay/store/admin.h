@@ -12,7 +12,7 @@
  */
 typedef void store_described(void *ctx, enum rc rc, struct bytes json);
 MUST_CHECK enum rc store_overview(struct store *store, store_described *done, void *ctx);
-/* Returns a page of the error log, newest first: entries older than `before`; NULL: the newest. */
+/* Returns a page of the error log, newest first: dead letters before `before`; NULL: the newest. */
 MUST_CHECK enum rc store_errors(struct store *store, const struct entry_id *before,
                                 store_described *done, void *ctx);
 /* Returns the newest notifications after `after` (NULL: all), newest first, without payloads. */
@@ -24,13 +24,13 @@ MUST_CHECK enum rc store_user(struct store *store, const char *user, store_descr
 
 enum store_error_change {
     STORE_ERROR_CHANGED,
-    STORE_ERROR_NOT_FOUND, /* the entry does not exist */
-    STORE_ERROR_NO_USERS   /* the entry has no users or is invalid: it can only be dropped */
+    STORE_ERROR_NOT_FOUND, /* the dead letter does not exist */
+    STORE_ERROR_NO_USERS   /* it has no users or is invalid: it can only be dropped */
 };
 /* `users`: the number of users to whom the notification is sent again. */
 typedef void store_error_changed(void *ctx, enum rc rc, enum store_error_change outcome,
                                  long long users);
-/* Like direct_redrive, for all users of the entry. */
+/* Like direct_redrive, for all users of the dead letter. */
 MUST_CHECK enum rc store_redrive(struct store *store, struct entry_id entry,
                                  store_error_changed *done, void *ctx);
 MUST_CHECK enum rc store_drop(struct store *store, struct entry_id entry, store_error_changed *done,

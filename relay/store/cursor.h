@@ -14,7 +14,8 @@ struct cursor {
 };
 
 /*
- * The cursor in this shard. A user does not read a third one: any other number means the own shard.
+ * Returns the cursor in this shard. A user reads only two shards, so any number other than 0 means
+ * the user's own shard.
  */
 static inline struct entry_id *
 cursor_in(struct cursor *cursor, unsigned shard)
@@ -22,14 +23,14 @@ cursor_in(struct cursor *cursor, unsigned shard)
     return shard == 0 ? &cursor->shared : &cursor->own;
 }
 
-/* Whether the entry is unread. */
+/* Whether the stream entry is unread. */
 static inline bool
 cursor_is_before(const struct cursor *cursor, unsigned shard, struct entry_id id)
 {
     return entry_id_less(shard == 0 ? cursor->shared : cursor->own, id);
 }
 
-/* Advances the cursor to this entry, never backwards. */
+/* Advances the cursor to this stream entry, never backwards. */
 static inline void
 cursor_advance(struct cursor *cursor, unsigned shard, struct entry_id id)
 {
@@ -39,7 +40,7 @@ cursor_advance(struct cursor *cursor, unsigned shard, struct entry_id id)
         *at = id;
 }
 
-/* Whether every entry read at `from` is also read at `cursor`. */
+/* Whether every stream entry read at `from` is also read at `cursor`. */
 static inline bool
 cursor_reaches(struct cursor cursor, struct cursor from)
 {
@@ -52,7 +53,7 @@ cursor_equal(struct cursor a, struct cursor b)
     return entry_id_equal(a.shared, b.shared) && entry_id_equal(a.own, b.own);
 }
 
-/* The entries that are read at both cursors. */
+/* Returns a cursor that covers the stream entries read at both cursors. */
 static inline struct cursor
 cursor_min(struct cursor a, struct cursor b)
 {
@@ -60,7 +61,7 @@ cursor_min(struct cursor a, struct cursor b)
                            entry_id_less(b.own, a.own) ? b.own : a.own};
 }
 
-/* The entries that are read at either cursor. */
+/* Returns a cursor that covers the stream entries read at either cursor. */
 static inline struct cursor
 cursor_max(struct cursor a, struct cursor b)
 {
@@ -68,14 +69,14 @@ cursor_max(struct cursor a, struct cursor b)
                            entry_id_less(a.own, b.own) ? b.own : a.own};
 }
 
-/* The cursor of a user with this own shard. `heads` contains one id per shard. */
+/* Returns the cursor of a user with this own shard. `heads` contains one id per shard. */
 static inline struct cursor
 cursor_from_heads(const struct entry_id *heads, unsigned own)
 {
     return (struct cursor){heads[0], own > 0 ? heads[own] : (struct entry_id){0, 0}};
 }
 
-/* The reverse: a shard that the user does not read gets 0-0 (nothing was read). */
+/* Reverses cursor_from_heads. A shard that the user does not read gets 0-0: nothing was read. */
 static inline void
 cursor_to_heads(struct cursor cursor, unsigned own, struct entry_id *ret_heads, unsigned shards)
 {

@@ -18,38 +18,37 @@ const char *direct_error(const struct direct *direct);
 
 /*
  * Visits the entries of all shards' error logs from `since`, oldest first, until a visit returns
- * false. An entry is valid during its visit. direct_redrive and direct_drop may be called only by a
- * visit.
+ * false. An entry is valid during its visit. Only a visit may call direct_redrive and direct_drop.
  */
 typedef bool direct_visit(void *ctx, unsigned shard, const struct error_entry *entry);
 MUST_CHECK enum rc direct_errors(struct direct *direct, struct entry_id since, direct_visit *visit,
                                  void *ctx);
-/* The number of entries in all shards; -1: unknown. */
+/* Returns the number of error log entries in all shards, or -1 if it is unknown. */
 long long direct_error_count(struct direct *direct);
 
 /*
  * direct_redrive and direct_drop queue a command without waiting for its reply. direct_errors reads
  * the replies after each page of the log, adds them to direct_changed, and fails if one is an
- * error. Entries that no longer exist are not counted.
+ * error. Error log entries that no longer exist are not counted.
  */
 
 /*
- * Sends the notification again to `users`, a subset of the entry's users, from attempt 0 and with a
- * renewed lifetime, and removes the entry. RC_BAD: direct_can_redrive is false; nothing was
- * changed.
+ * Sends the notification again to `users`, a subset of the dead letter's users, from attempt 0 and
+ * with a renewed lifetime, and removes the dead letter. RC_BAD: direct_can_redrive is false;
+ * nothing was changed.
  */
 MUST_CHECK enum rc direct_redrive(struct direct *direct, unsigned shard,
                                   const struct error_entry *entry, const char *const *users,
                                   size_t count);
 void direct_drop(struct direct *direct, unsigned shard, struct entry_id entry);
-/* Whether the entry contains all data that a redrive needs. */
+/* Whether the dead letter contains all data that a redrive needs. */
 bool direct_can_redrive(const struct error_entry *entry);
 
 /* Totals of the redrives and drops of this connection. */
 struct direct_changes {
     bool is_redrive;
     long long entries;
-    long long users; /* users for whom it is pending again */
+    long long users; /* users with a notification that is pending again */
 };
 const struct direct_changes *direct_changed(const struct direct *direct);
 

@@ -1,4 +1,4 @@
-/* entry.c: converts stream ids between strings and numbers. */
+/* entry.c: converts the ids of stream entries between strings and numbers. */
 #include "store/entry.h"
 
 #include <stddef.h>

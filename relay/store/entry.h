@@ -11,7 +11,7 @@
 
 #define ENTRY_ID_TEXT_MAX 42 /* two 64-bit numbers, a dash and the zero byte */
 
-/* A stream id: ids increase along the stream. */
+/* The id of a stream entry. Ids increase along the stream. */
 struct entry_id {
     uint64_t ms;
     uint64_t seq;
@@ -30,10 +30,10 @@ struct entry {
     struct bytes retry_users; /* packed like targets: iterate with frame_next_target */
     bool is_open_ended;       /* every recipient must acknowledge it */
     int64_t expires_us;       /* expiration; 0: does not expire */
-    uint64_t score;           /* in an inbox: entry_id_score of the notification's first entry */
+    uint64_t score;           /* in an inbox: entry_id_score of the first stream entry */
 };
 
-/* The id as a score of a sorted set, as in the scripts: 1024 scores per millisecond. */
+/* Returns the id as a score of a sorted set, as in the scripts: 1024 scores per millisecond. */
 uint64_t entry_id_score(struct entry_id id);
 struct entry_id entry_id_of_score(uint64_t score); /* the lowest id with this score */
 MUST_CHECK enum rc entry_id_read(const char *text, size_t len, struct entry_id *ret_id);
@@ -45,7 +45,7 @@ entry_id_less(struct entry_id a, struct entry_id b)
     return a.ms < b.ms || (a.ms == b.ms && a.seq < b.seq);
 }
 
-/* The highest id below `id`. */
+/* Returns the highest id below `id`. */
 static inline struct entry_id
 entry_id_before(struct entry_id id)
 {

@@ -17,8 +17,8 @@ struct error_entry {
 };
 
 /*
- * The shard whose error log may have an entry with this id. With several shards, delivery.lua
- * encodes the number in the id. Any other id maps to an arbitrary shard.
+ * Returns the shard whose error log may have an entry with this id. With several shards,
+ * delivery.lua encodes the shard in the id. Any other id maps to an arbitrary shard.
  */
 static inline unsigned
 error_entry_shard(struct entry_id id, unsigned shard_count)

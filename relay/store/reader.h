@@ -30,13 +30,14 @@ struct reader_reload {
 /* A shard whose following has started. */
 struct reader_followed {
     unsigned shard;
-    struct entry_id newest;       /* entries up to this id were not read */
-    struct transactions notified; /* the newest transactions that have a notification among them */
+    struct entry_id newest;       /* stream entries up to this id were not read */
+    struct transactions notified; /* the newest transactions with a notification up to `newest` */
 };
 
 struct reader_events {
     /*
-     * The entry is valid during the call. Shard 0 and any other shard are merged in commit order.
+     * The stream entry is valid during the call. Shard 0 and any other shard are merged in commit
+     * order.
      */
     void (*on_entry)(void *ctx, const struct entry *entry);
     void (*on_member)(void *ctx, const struct reader_member *member);
@@ -48,7 +49,7 @@ struct reader_events {
     void (*on_ack_events)(void *ctx, struct bytes pairs, bool was_acked);
     /* After a reconnect or a trimmed stream: memberships or acks may have been missed. */
     void (*on_resumed)(void *ctx);
-    /* After reader_follow: later entries of the shard and of shard 0 are in commit order. */
+    /* After reader_follow: later stream entries of the shard and of shard 0 are in commit order. */
     void (*on_followed)(void *ctx, const struct reader_followed *followed);
     void *ctx;
 };
@@ -60,7 +61,7 @@ struct reader *reader_open(struct ev_loop *loop, const struct config *config, st
                            struct stats *stats, const struct reader_events *events);
 void reader_close(struct reader *reader); /* accepts NULL */
 
-/* Reads the entries after `after`, which contains an id for each shard. */
+/* Reads the stream entries after `after`, which contains an id for each shard. */
 void reader_seek(struct reader *reader, const struct entry_id *after);
 
 /*

@@ -37,7 +37,7 @@ const char *store_epoch(const struct store *store);
 unsigned store_shards(const struct store *store);
 unsigned store_shard_of(const struct store *store, const char *user);
 
-/* The newest entry of each shard when the store went up. Lives as long as the store. */
+/* The newest stream entry of each shard when the store went up. Lives as long as the store. */
 const struct entry_id *store_newest(const struct store *store);
 
 /*
@@ -47,19 +47,19 @@ const struct entry_id *store_newest(const struct store *store);
 const struct transactions *store_newest_transactions(const struct store *store, unsigned shard);
 
 /*
- * Records an entry that was read. After a failover to an outdated replica, new entries get higher
- * ids, so that sessions do not miss any.
+ * Records a stream entry that was read. After a failover to an outdated replica, new entries get
+ * higher ids, so that sessions do not miss any.
  */
 void store_record_entry(struct store *store, unsigned shard, struct entry_id id);
-/* The same with several shards: this entry and all earlier ones cover the WAL up to `to`. */
+/* The same with several shards: the stream up to this entry covers the WAL up to `to`. */
 void store_record_position(struct store *store, unsigned shard, struct entry_id id,
                            struct position to);
-/* With several shards: store_newest and all earlier entries cover the WAL up to this position. */
+/* With several shards: the stream up to store_newest covers the WAL up to this position. */
 struct position store_newest_position(const struct store *store, unsigned shard);
 
 /*
- * How long after the reply an operating system crash may still lose an entry, in microseconds: 0
- * with appendfsync always, else two intervals of everysec.
+ * Time after the reply in which an operating system crash may still lose a stream entry, in
+ * microseconds: 0 with appendfsync always, else two intervals of everysec.
  */
 int64_t store_fsync_delay_us(const struct store *store);
 
@@ -202,18 +202,18 @@ MUST_CHECK enum rc store_presence(struct store *store, enum store_presence_chang
 MUST_CHECK enum rc store_nack(struct store *store, const char *user, const char *const *ids,
                               size_t count, int64_t delay_ms, store_acked *done, void *ctx);
 
-/* Whether the streams still contain all entries after a cursor. */
+/* Whether the streams still contain all stream entries after a cursor. */
 enum store_range_state {
-    STORE_RANGE_WHOLE,   /* they contain all */
-    STORE_RANGE_TRIMMED, /* the oldest were trimmed */
+    STORE_RANGE_WHOLE,   /* none were trimmed */
+    STORE_RANGE_TRIMMED, /* the oldest ones were trimmed */
     STORE_RANGE_UNKNOWN  /* the store has never reached that cursor */
 };
 
-/* A page of entries. */
+/* A page of stream entries. */
 struct store_page {
     const struct entry *entries;
     size_t count;
-    size_t seen;                  /* entries read, including foreign ones */
+    size_t seen;                  /* number of entries read, including foreign ones */
     struct cursor first;          /* of a range: its start, after the trimmed entries */
     struct cursor last;           /* start of the next page, if any entries were read */
     enum store_range_state state; /* of a range */
@@ -221,8 +221,8 @@ struct store_page {
 };
 typedef void store_paged(void *ctx, enum rc rc, const struct store_page *page);
 /*
- * Returns the entries after a cursor, of shard 0 and the user's own shard, merged as far as both
- * were read. With two shards, entries beyond `end` are omitted.
+ * Returns the stream entries after a cursor, from shard 0 and the user's own shard, merged as far
+ * as both were read. With two shards, entries beyond `end` are omitted.
  */
 MUST_CHECK enum rc store_range(struct store *store, unsigned own_shard, struct cursor after,
                                struct cursor end, size_t max, store_paged *done, void *ctx);

@@ -11,7 +11,7 @@
 struct trace_event {
     char at[CLOCK_TEXT_MAX]; /* ISO 8601, UTC */
     struct bytes stage;  /* committed, stored, sent, acked, nacked, retried, errored, redriven */
-    struct bytes detail; /* an entry, a reason or a delay; "-": no detail */
+    struct bytes detail; /* a stream entry, a reason or a delay; "-": no detail */
     struct bytes user;   /* empty: no user */
     int attempt;
 };

@@ -132,7 +132,7 @@ struct change {
     store_error_changed *done;
     void *ctx;
     bool is_drop;
-    bool is_sent; /* the entry was read, and the redrive was sent */
+    bool is_sent; /* the dead letter was read, and its redrive was sent */
     enum store_error_change outcome;
     long long users;
 };
@@ -149,7 +149,7 @@ send_redrive(struct change *change, struct shard *shard, const struct error_entr
     change->is_sent = true;
 }
 
-/* Sends the redrive of the entry in `reply`. */
+/* Sends the redrive of the dead letter in `reply`. */
 static void
 send_entry_redrive(struct change *change, struct shard *shard, const struct redisReply *reply)
 {

@@ -23,7 +23,7 @@ bool reply_is_array(const struct redisReply *reply, size_t count);
 size_t reply_count(const struct redisReply *reply);
 const struct redisReply *reply_at(const struct redisReply *reply, size_t at);
 
-/* The value of a field in an entry's field list; empty if it is missing. */
+/* Returns the value of a field in a stream entry's field list; empty if it is missing. */
 struct bytes reply_field(const struct redisReply *fields, const char *name);
 
 /* The total length of its strings. */
@@ -39,7 +39,7 @@ MUST_CHECK enum rc reply_id(const struct redisReply *reply, struct entry_id *ret
 /* Parses the id of an [id, ...] element. RC_BAD: no id. */
 MUST_CHECK enum rc reply_entry_id(const struct redisReply *element, struct entry_id *ret_id);
 
-/* Reads one [id, [field, value ..]] element. RC_BAD: a foreign entry. */
+/* Reads a stream entry, an [id, [field, value ..]] element. RC_BAD: a foreign entry. */
 MUST_CHECK enum rc reply_entry(const struct redisReply *reply, struct entry *ret_entry);
 
 #endif

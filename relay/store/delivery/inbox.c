@@ -19,10 +19,10 @@
 /* One shard's part of a page. */
 struct inbox_part {
     struct shard *shard;
-    char after[PART_CURSOR_MAX]; /* INBOX_ENDED: no entries left */
+    char after[PART_CURSOR_MAX]; /* INBOX_ENDED: no notifications left */
     const char *last;
-    const struct redisReply *entries;
-    const struct redisReply *scores; /* scores of the entries */
+    const struct redisReply *entries; /* stream entries of notifications */
+    const struct redisReply *scores;  /* inbox scores of these notifications */
     bool is_requested;
     struct shard_page page;
 };
@@ -36,7 +36,7 @@ struct inbox {
     unsigned count; /* number of parts */
 };
 
-/* Returns the cursor after the merged entries of a part. */
+/* Returns the inbox cursor after the merged notifications of a part. */
 static const char *
 cursor_behind(const struct inbox_part *part)
 {
@@ -64,14 +64,14 @@ next_page(const struct inbox *inbox, char ret_next[STORE_INBOX_CURSOR_MAX])
         snprintf(ret_next, STORE_INBOX_CURSOR_MAX, "%s%c%s", cursors[0], INBOX_AND, cursors[1]);
 }
 
-/* Returns the score of the next entry. */
+/* Returns the inbox score of the next notification. */
 static uint64_t
 score_of(const struct inbox_part *part, const struct shard_page *page)
 {
     return strtoull(reply_text(reply_at(part->scores, page->next - 1)), NULL, 10);
 }
 
-/* Merges the parts. Returns the number of merged entries. */
+/* Merges the parts. Returns the number of merged notifications. */
 static size_t
 merge_parts(struct inbox *inbox, struct entry *ret_entries)
 {
@@ -128,7 +128,7 @@ is_score(const struct redisReply *reply)
     return text.len > 0 && text.len < PART_CURSOR_MAX;
 }
 
-/* The reply contains the score of each entry. */
+/* The reply contains the inbox score of each notification. */
 static bool
 read_part(struct inbox_part *part, const struct redisReply *reply)
 {

@@ -6,7 +6,7 @@
 #include "store/connection/reply.h"
 #include "store/direct/direct_private.h"
 
-/* An entry may have a megabyte, and a page of each shard is kept in memory. */
+/* A dead letter may have a megabyte, and a page of each shard is kept in memory. */
 #define PAGE_OF_ALL 50
 #define PAGE_MIN 8
 
@@ -40,7 +40,7 @@ direct_error_count(struct direct *direct)
     return count;
 }
 
-/* A redriven notification may return to the log, so the newest entry at the start is the end. */
+/* A redriven notification may return to the log, so the initially newest entry is the end. */
 static enum rc
 find_newest(struct log_merge *merge, unsigned shard)
 {
@@ -88,7 +88,7 @@ advance(struct log_merge *merge, unsigned shard)
     return read_page(merge, shard, from);
 }
 
-/* Returns the shard of the oldest entry, or the number of shards if no entry is left. */
+/* Returns the shard of the oldest dead letter, or the number of shards if none is left. */
 static unsigned
 find_oldest(const struct log_merge *merge)
 {

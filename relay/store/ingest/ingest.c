@@ -298,7 +298,7 @@ ingest_at_once(struct ingest *ingest, struct shard *shard, const struct ingest_o
                                 commands.len, commands.count);
 }
 
-/* The batch is complete at this point, so the text also covers its entries in other shards. */
+/* The batch is complete at this point, so the text also covers its frames in other shards. */
 static void
 write_dependency(const struct shard *shard, char ret_text[SHARD_DEPENDENCY_MAX])
 {

@@ -36,7 +36,7 @@ control_handle_ack_events(const struct reader_events *events, const char *own_na
     }
 }
 
-/* Entries of older relays have none. A reply's strings end with a zero byte. */
+/* Control queue entries of older relays have no xid. A reply's strings end with a zero byte. */
 static uint64_t
 read_xid(struct bytes text)
 {
@@ -89,7 +89,7 @@ control_handle_changes(const struct reader_events *events, const struct redisRep
             continue;
         control_read_cursor(entry, at);
         if (is_change(entry, "="))
-            events->on_resumed(events->ctx); /* earlier removals may have no entries */
+            events->on_resumed(events->ctx); /* earlier removals may be missing from the queue */
         else if (is_change(entry, "reload"))
             handle_reload(events, entry);
         else
@@ -97,7 +97,7 @@ control_handle_changes(const struct reader_events *events, const struct redisRep
     }
 }
 
-/* Counts the entries after `at`. ret_is_complete: the reply contains all of them. */
+/* Counts the control queue's entries after `at`. ret_is_complete: the reply contains them all. */
 static size_t
 count_unread(const struct redisReply *newest, const char *at, bool *ret_is_complete)
 {

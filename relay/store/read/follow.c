@@ -72,8 +72,8 @@ follow_seek(struct server_reader *server)
 }
 
 /*
- * A merge waits as long as a notification may wait for another shard. The entries that it waits for
- * may follow such a notification: then it ends after that wait and the check that ends it.
+ * A merge waits as long as a notification may wait for another shard. The stream entries that it
+ * waits for may follow such a notification. Then the merge ends after that wait and one check.
  */
 static bool
 is_overdue(const struct server_reader *server)

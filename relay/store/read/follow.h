@@ -1,4 +1,4 @@
-/* follow.h: starts to read a shard's stream, and merges it with that of shard 0. */
+/* follow.h: starts to read a shard's stream, and merges it with the stream of shard 0. */
 #ifndef CLAIRON_STORE_FOLLOW_H
 #define CLAIRON_STORE_FOLLOW_H
 
@@ -7,10 +7,10 @@
 
 /*
  * A relay reads shard 0. In a cluster it also reads the shards of its connected users. A shard that
- * is followed later is read and ordered from its newest entry on. Earlier deliveries from shard 0
- * may depend on entries of the shard that are not stored yet. The newest entry may depend on
- * entries of shard 0 that were not read yet. Once all of these are delivered, sessions can continue
- * from this point (events.on_followed); they read everything before it from the store.
+ * is followed later is read and ordered from its newest stream entry on. Earlier deliveries from
+ * shard 0 may depend on entries of the shard that are not stored yet. The newest entry may depend
+ * on entries of shard 0 that were not read yet. Once all of these are delivered, sessions can
+ * continue from this point (events.on_followed). They read everything before it from the store.
  */
 
 /* Requests the start position. RC_AGAIN: the link is down. */
@@ -20,8 +20,8 @@ const char *follow_begin(struct server_reader *server, const struct redisReply *
 /*
  * Part of reader_seek: the shard starts at its position. Only the first reader_seek has a position
  * for a shard that is being opened. After later ones the reply to follow_request contains it. A
- * shard that is being merged remains in that state: other shards may lack the entries that it waits
- * for.
+ * shard that is being merged remains in that state: other shards may lack the stream entries that
+ * it waits for.
  */
 void follow_seek(struct server_reader *server);
 /* Calls on_followed for shards that have joined the commit order. Call it after each release. */

@@ -8,7 +8,7 @@ skip_foreign(struct shard_page *page, const struct redisReply *element)
     (void)!reply_entry_id(element, &page->reached);
 }
 
-/* The stream grows while it is read: this entry is newer than the end. */
+/* Whether the stream entry is newer than the end: the stream grows while it is read. */
 static bool
 is_beyond(const struct shard_page *page, const struct redisReply *element)
 {
@@ -17,7 +17,7 @@ is_beyond(const struct shard_page *page, const struct redisReply *element)
     return reply_entry_id(element, &id) == RC_OK && entry_id_less(page->end, id);
 }
 
-/* Drops the entries after the end. The page is then complete up to its end. */
+/* Drops the stream entries after the end. The page is then complete up to its end. */
 static void
 cut_at_end(struct shard_page *page)
 {
@@ -62,7 +62,7 @@ shard_page_advance(struct shard_page *page)
     next_entry(page);
 }
 
-/* Finds the next notification that has a commit, starting at the page's current entry. */
+/* Finds the next notification with a commit, starting at the page's current stream entry. */
 static void
 look_ahead(struct shard_page *page)
 {
@@ -81,7 +81,7 @@ look_ahead(struct shard_page *page)
     }
 }
 
-/* The next notification of `a` is, or may be, older than that of `b`. */
+/* The next notification of `a` is, or may be, older than the next notification of `b`. */
 static bool
 precedes(const struct shard_page *a, const struct shard_page *b)
 {

@@ -7,12 +7,12 @@
 
 /*
  * This is separate from order.c, which merges endless streams and uses the field `after` to detect
- * a missing older entry. Pages are finite, and most entries that `after` names are not on them. An
- * inbox page also contains retries: they are ordered by their first commit in this module, and by
- * their own entry in order.c. A shared merge would need a mode for each of these rules.
+ * a missing older notification. Pages are finite, and most notifications that `after` names are not
+ * on them. An inbox page also contains retries. This module orders them by their commit, but
+ * order.c by their own stream entry. A shared merge would need a mode for each of these rules.
  */
 
-/* A page of one stream's entries, and the progress of its merge. Points into the reply. */
+/* A page of stream entries, and the progress of its merge. Points into the reply. */
 struct shard_page {
     const struct redisReply *entries; /* in stream order */
     unsigned char shard;
@@ -21,7 +21,7 @@ struct shard_page {
     struct entry_id end; /* later entries are ignored */
     size_t next;
     size_t foreign_entries;  /* skipped */
-    struct entry_id reached; /* all entries up to here were merged or skipped */
+    struct entry_id reached; /* all entries up to this id were merged or skipped */
     bool has_entry;
     struct entry entry; /* the next entry to merge */
     /* shard_pages_next: index where the search for a notification with a commit stopped */
@@ -32,19 +32,19 @@ struct shard_page {
 
 #define SHARD_PAGE_WHOLE ((struct entry_id){UINT64_MAX, UINT64_MAX}) /* no end */
 
-/* Begins a page of the entries after `after`, up to `end`. */
+/* Begins a page of the stream entries after `after`, up to `end`. */
 void shard_page_begin(struct shard_page *page, unsigned shard, struct entry_id after,
                       struct entry_id end, const struct redisReply *entries, bool is_truncated);
 
 /*
- * Returns the page with the next entry. Notifications are in commit order. Entries without a commit
- * are ordered by id, as far as commit order allows. NULL: all pages are used up, or a truncated
- * page is used up, and its stream may contain the next entry.
+ * Returns the page with the next stream entry. Notifications are in commit order. Entries without a
+ * commit are ordered by id, as far as commit order allows. NULL: all pages are used up, or a
+ * truncated page is used up, and its stream may contain the next entry.
  */
 struct shard_page *shard_pages_next(struct shard_page *pages, unsigned count);
 void shard_page_advance(struct shard_page *page);
 
-/* The number of entries that were merged or skipped. */
+/* Returns the number of stream entries that were merged or skipped. */
 size_t shard_page_seen(const struct shard_page *page);
 
 #endif

@@ -1,4 +1,4 @@
-/* order.c: delivers the entries of several shards in commit order. */
+/* order.c: delivers the stream entries of several shards in commit order. */
 #include "store/read/order.h"
 
 #include <stdlib.h>
@@ -6,9 +6,9 @@
 #include "base/memory.h"
 #include "store/shards/shard_dependency.h"
 
-#define FULL_ENTRIES 128 /* entries of a shard, in addition to one reply */
+#define FULL_ENTRIES 128 /* stream entries of a shard, in addition to one reply */
 
-/* A reply whose entries are not all delivered. */
+/* A reply whose stream entries are not all delivered. */
 struct held {
     struct held *next;
     const struct redisReply *entries;
@@ -114,7 +114,7 @@ order_leave(struct order *order, unsigned shard)
     *queue = (struct queue){.needed = queue->needed, .has_left = true};
 }
 
-/* Notifications delivered without this shard may depend on its entries that are not stored yet. */
+/* Already delivered notifications may depend on entries of this shard that are not stored yet. */
 void
 order_join(struct order *order, unsigned shard, struct position stored, struct position after)
 {
@@ -135,7 +135,7 @@ order_has_joined(const struct order *order, unsigned shard)
            !position_less(queue->delivered, queue->joins_after[1]);
 }
 
-/* Commit order does not apply to retries and to entries without a commit. */
+/* Commit order does not apply to retries or to stream entries without a commit. */
 static bool
 is_free(const struct entry *entry)
 {
@@ -268,7 +268,7 @@ next_queue(const struct order *order)
     return best;
 }
 
-/* Counts a head that did not wait. Later heads do not wait for the same missing entries. */
+/* Counts a head that did not wait. Later heads do not wait for the same missing notifications. */
 static void
 count_unordered(struct order *order, struct queue *queue)
 {
@@ -285,7 +285,7 @@ count_unordered(struct order *order, struct queue *queue)
     order->unordered += is_unordered;
 }
 
-/* Whether readers of the head of queue k may have received newer notifications. */
+/* Whether users may have received newer notifications than the head of queue k. */
 static bool
 is_late(const struct order *order, unsigned k)
 {

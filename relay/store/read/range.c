@@ -1,4 +1,4 @@
-/* range.c: reads the entries after a cursor, merged from shard 0 and the user's own shard. */
+/* range.c: reads stream entries after a cursor, merged from shard 0 and the user's own shard. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -29,7 +29,7 @@ struct range {
     unsigned part_count;
 };
 
-/* Returns the cursor just before the oldest remaining entry, so that no second gap is reported. */
+/* Returns the id before the oldest remaining stream entry, so that no second gap is reported. */
 static struct entry_id
 begin_of(const struct part *part, struct entry_id after)
 {
@@ -44,7 +44,7 @@ begin_of(const struct part *part, struct entry_id after)
     return entry_id_before(first);
 }
 
-/* Merges the pages. Returns the number of merged entries. */
+/* Merges the pages. Returns the number of merged stream entries. */
 static size_t
 merge_pages(struct shard_page *pages, unsigned count, struct entry *ret_entries)
 {

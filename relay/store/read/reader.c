@@ -20,7 +20,7 @@
 #include "store/shards/store_private.h"
 #include "store/store.h"
 
-#define READER_ENTRIES 64     /* entries in one reply */
+#define READER_ENTRIES 64     /* stream entries in one reply */
 #define READER_ENTRIES_MIN 16 /* entries of each stream, if there are many streams */
 #define READER_TIMEOUT_S (4 * MAINTENANCE_HEARTBEAT_S)
 
@@ -98,7 +98,7 @@ update_store(const struct server_reader *server)
                              is_opening || (link_is_up(server->link) && server->is_positioned));
 }
 
-/* The newest id is read once: "$" in every XREAD would miss the entries added in between. */
+/* The newest id is read once: "$" in every XREAD would miss entries added in between. */
 static void
 on_positioned(void *ctx, const struct redisReply *reply)
 {

@@ -5,7 +5,7 @@
 #include "store/read/reader_private.h"
 
 /*
- * Adds entries of a shard's stream and advances its position. With several shards, reader_release
+ * Adds stream entries of a shard and advances its position. With several shards, reader_release
  * delivers them.
  */
 void reader_deliver(struct reader *reader, unsigned shard, const struct redisReply *entries);

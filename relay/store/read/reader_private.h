@@ -19,15 +19,15 @@
 
 /* The streams of one shard. */
 struct shard_stream {
-    struct entry_id at; /* id of the last entry read */
+    struct entry_id at; /* id of the last stream entry read */
     char stream_key[STORE_KEY_MAX];
     char epoch[STORE_EPOCH_TEXT + 1]; /* of the shard at the last reader_seek */
     struct tail ack_events;           /* keeps its position across a reconnect */
 };
 
 /*
- * The stream with more entries than fit into the last reply. Dependent streams are not read until
- * it is read to its end.
+ * Which stream had more entries than fit into the last reply. Dependent streams are not read until
+ * that stream is read to its end.
  */
 enum lag {
     LAG_NONE,
@@ -51,7 +51,7 @@ struct server_reader {
     enum follow_state follow;
     struct reader_followed begin; /* start position of a merge in progress */
     int64_t merging_us;           /* monotonic time at which it started */
-    bool is_positioned; /* the newest control entry is known: XREAD misses no later entry */
+    bool is_positioned; /* the control queue's newest id is known: XREAD misses no later one */
     bool reading;       /* an XREAD is in flight */
     /* the XREAD in flight uses positions from before the last reader_seek */
     bool is_stale;

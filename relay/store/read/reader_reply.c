@@ -43,7 +43,7 @@ report_missed_control(struct server_reader *server)
         reader->events.on_reload(reader->events.ctx, NULL);
 }
 
-/* The entries of one reply by shard; NULL: none. Memberships are handled while it is sorted. */
+/* One reply's entries by shard; NULL: none. Memberships are handled while the reply is sorted. */
 struct reply_parts {
     const struct redisReply *notifications[STORE_SHARDS_MAX];
     const struct redisReply *ack_events[STORE_SHARDS_MAX];
@@ -108,7 +108,7 @@ handle_ack_events(struct server_reader *server, const struct reply_parts *parts)
         (void)report_missed(server, &reader->streams[i].ack_events);
 }
 
-/* An entry list that has to wait is dropped and read again: its position does not advance. */
+/* Entries that have to wait are dropped and read again: their stream's position is unchanged. */
 static void
 handle_parts(struct server_reader *server, struct reply_parts *parts, bool is_stale)
 {

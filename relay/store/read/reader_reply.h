@@ -7,8 +7,8 @@
 #include "store/read/reader_private.h"
 
 /*
- * Delivers the entries of a reply and advances the positions. If `is_stale`, notifications are
- * dropped: their positions are outdated.
+ * Delivers the stream entries of a reply and advances the positions. If `is_stale`, notifications
+ * are dropped: their positions are outdated.
  */
 void reader_handle_reply(struct server_reader *server, const struct redisReply *reply,
                          bool is_stale);

@@ -14,10 +14,10 @@
  * store is alive.
  */
 #define READER_BLOCK_MS "0"
-#define READER_ENTRIES_LARGE 4                  /* entries of each stream, however large they are */
+#define READER_ENTRIES_LARGE 4                  /* entries of each stream, of any size */
 #define READER_BYTES ((size_t)16 * 1024 * 1024) /* size of a reply, estimated from recent entries */
 
-/* The streams of one XREAD, and the last entry read of each. */
+/* The streams of one XREAD, and the id of the last entry read of each. */
 struct stream_list {
     const char *keys[READER_STREAMS];
     const char *cursors[READER_STREAMS];
@@ -31,7 +31,7 @@ add_stream(struct stream_list *list, const char *key, const char *cursor)
     list->cursors[list->count++] = cursor;
 }
 
-/* False while the shard has enough buffered entries and no other shard waits for its next one. */
+/* False while the shard has enough stream entries in memory and no other shard waits for it. */
 static bool
 may_read_more(const struct reader *reader, unsigned shard)
 {
@@ -40,8 +40,9 @@ may_read_more(const struct reader *reader, unsigned shard)
 }
 
 /*
- * A stream cannot be added to a blocked XREAD. So while one of the server's streams is full, the
- * server is read only if a shard waits for its next entry. The next release retries.
+ * A stream cannot be added to a blocked XREAD. So while one of the server's shards has enough
+ * entries in memory, the server is read only if a notification waits for one of its shards. The
+ * next release retries.
  */
 bool
 reader_request_is_held_back(const struct server_reader *server)
@@ -86,7 +87,7 @@ add_streams(const struct server_reader *server, struct stream_list *list,
     add_stream(list, server->heartbeat_key, "$");
 }
 
-/* A reply is kept in memory as a whole, and a process that was paused has many entries to read. */
+/* A whole reply is in memory, and a process that was paused has many stream entries to read. */
 static size_t
 entries_to_request(const struct reader *reader)
 {

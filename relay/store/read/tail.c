@@ -1,4 +1,4 @@
-/* tail.c: follows a stream that is trimmed to its newest entries, and detects missed ones. */
+/* tail.c: follows a stream that is trimmed to its newest entries, and detects missed entries. */
 #include "store/read/tail.h"
 
 #include <stdio.h>

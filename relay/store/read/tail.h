@@ -1,4 +1,4 @@
-/* tail.h: follows a stream that is trimmed to its newest entries, and detects missed ones. */
+/* tail.h: follows a stream that is trimmed to its newest entries, and detects missed entries. */
 #ifndef CLAIRON_STORE_TAIL_H
 #define CLAIRON_STORE_TAIL_H
 

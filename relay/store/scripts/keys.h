@@ -34,7 +34,7 @@
 #define KEY_RETRIES ":retries:"      /* hash of a notification: the retries of each user */
 #define KEY_RETRIED ":retried"       /* sorted set: notifications with a retry, by commit time */
 #define KEY_DUE ":due"               /* sorted set: pairs of notification and user, by time */
-#define KEY_INBOX ":inbox:"          /* sorted set of a user: notifications, by entry */
+#define KEY_INBOX ":inbox:"          /* sorted set of a user: notifications, by stream entry */
 #define KEY_ACK_EVENTS ":ack_events" /* stream: acknowledgements, for other relays */
 #define KEY_TRACE ":trace:"          /* list of a notification: its events */
 #define KEY_ERRORS ":errors"         /* stream: the error log */

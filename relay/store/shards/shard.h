@@ -33,8 +33,8 @@ struct replicas_wait {
 struct shard_holdings {
     uint64_t entries;
     uint64_t pending;
-    uint64_t oldest_us; /* age of the oldest pending one */
-    uint64_t errors;    /* entries of its error log */
+    uint64_t oldest_us; /* age of the oldest pending notification */
+    uint64_t errors;    /* entries of the error log */
 };
 
 /* The shard went up (shard->epoch is current) or down. Called from the loop. */
@@ -57,16 +57,16 @@ struct shard {
     char stream_key[STORE_KEY_MAX];
     /* changes when the shard's data is lost; "" until it is first up */
     char epoch[STORE_EPOCH_TEXT + 1];
-    struct entry_id seen;                    /* the newest known entry of this epoch */
+    struct entry_id seen;                    /* the newest known stream entry of this epoch */
     struct transactions newest_transactions; /* the newest transactions when the shard went up */
-    /* WAL position of the entries up to `seen`; with several shards */
+    /* with several shards: the stream up to `seen` covers the WAL up to this position */
     struct position seen_position;
     struct position newest_sent; /* newest notification sent to the shard; with several shards */
     struct position newest_acquired; /* newest_sent when the slot was acquired */
     struct position late_before;     /* notifications before this position get FRAME_LATE */
     uint64_t notification_max;       /* proto-max-bulk-len of the server */
     bool syncs_always;               /* appendfsync always: acknowledged writes are on disk */
-    bool has_first_entry;            /* `meta` contains the stream's first entry */
+    bool has_first_entry;            /* `meta` contains the first stream entry */
     uint64_t read_lsn;               /* read position of the feed, including batches in flight */
     uint64_t acquired_lsn;           /* position of the newest frame when the slot was acquired */
     uint64_t acquired_ordinal;

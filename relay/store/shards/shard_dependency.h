@@ -7,15 +7,15 @@
 #include "wire/bytes.h"
 
 /*
- * A user reads only shard 0 and the shard of the user. So an entry of shard 0 names the newest
- * notification of each other shard, and an entry of another shard names that of shard 0. Format,
- * separated by blanks: shard, colon, LSN, dot, ordinal, all in hexadecimal.
+ * A user reads only shard 0 and the user's own shard. So a stream entry of shard 0 names the newest
+ * notification of each other shard. An entry of another shard names the newest notification of
+ * shard 0. Format, separated by blanks: shard, colon, LSN, dot, ordinal, all in hexadecimal.
  */
 #define SHARD_DEPENDENCY_MAX (STORE_SHARDS_MAX * 37 + 1)
 
 /*
- * Writes the dependencies of an entry of `shard`. `newest_sent`: the newest notification of each
- * shard; (0, 0): none.
+ * Writes the dependencies of a stream entry of `shard`. `newest_sent`: the newest notification of
+ * each shard; (0, 0): none.
  */
 void shard_dependency_text(unsigned shard, const struct position *newest_sent, unsigned shards,
                            char ret_text[SHARD_DEPENDENCY_MAX]);

@@ -7,7 +7,8 @@ struct store;
 typedef void start_position_found(struct store *store);
 
 /*
- * Shards are prepared at different times, so their newest entries have different WAL positions.
+ * Shards are prepared at different times, so their newest stream entries have different WAL
+ * positions.
  * Moves store->newest of each shard back to the lowest of these positions, if it is found nearby,
  * then calls `found`. Not called if a shard goes down meanwhile. A new call replaces one in flight.
  */
