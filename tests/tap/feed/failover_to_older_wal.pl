@@ -62,7 +62,7 @@ my $before = $store->stored;
 $relay->configure('feed.conninfo' => $primary->connstr('postgres') . ' user=relay');
 $relay->start;
 $relay->wait_for_log(qr/on timeline 1, but the store has followed a failover to timeline 2.*DEL clairon:progress:clairon/, from => $mark);
-is(($relay->get('/readyz'))[0], 503, 'an outdated primary is not read');
+is(($relay->get('/readyz'))[0], 503, 'a relay that is connected to an outdated primary is not ready');
 $relay->stop;
 $relay->configure('feed.conninfo' => $standby->connstr('postgres') . ' user=relay');
 $relay->start;
@@ -81,6 +81,6 @@ $client = $relay->client('u1', pos => $client->pos);
 is($client->wait_for('gap')->{why}, 'epoch', 'a permanent switch back causes a gap');
 # The row may be stored before the client reconnects; the gap then includes it.
 wait_until('the WAL is read', sub { grep { $_->{data} =~ /"after":\{"id":5000\b/ } $store->entries });
-pass('its rows are stored');
+pass('the rows of the old primary are stored');
 
 done_testing();

@@ -62,7 +62,7 @@ cmp_ok(peak(), '<', $LIMIT_MB, 'memory is bounded with a stopped store');
 kill CONT => $store->pid;
 wait_stored();
 
-# All rows are read again, and one new row.
+# The feed reads all rows again, and a new row.
 $relay->kill9;
 $relay->start;
 insert(1, 10);

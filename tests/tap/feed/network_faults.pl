@@ -77,7 +77,8 @@ wait_until('PostgreSQL is blocked by TCP', sub {
 my $last_reply = sql('SELECT clock_timestamp()');
 wait_until('keepalives continue beyond wal_sender_timeout', sub {
     sql("SELECT reply_time > '$last_reply'::timestamptz + interval '3 s' FROM pg_stat_replication") eq 't' });
-cmp_ok($relay->metric('clairon_feed_bytes_total') - $before, '<', 20_000_000, 'a slow store: 40 MB are not buffered');
+cmp_ok($relay->metric('clairon_feed_bytes_total') - $before, '<', 20_000_000,
+    'a slow store: the relay does not buffer 40 MB');
 $to_store->thaw;
 $to_store->delay(0.1);
 insert(10);

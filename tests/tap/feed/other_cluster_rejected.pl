@@ -34,7 +34,7 @@ my $reconnected = $relay->client('stays', pos => $client->pos);
 is($reconnected->wait_for('gap')->{why}, 'epoch', 'after the old progress is deleted, clients receive a gap');
 $new->safe_psql('postgres', 'INSERT INTO t VALUES (2)');
 $reconnected->wait_row(2);
-pass('its rows are delivered, with LSNs below the old ones');
+pass('rows of the new cluster are delivered, although their LSNs are lower');
 is_deeply($store->execute('SMEMBERS', $store->key('members:TEAM:t1')), ['stays'], 'members of the old cluster are removed');
 
 # A second slot of the same database with the same store.
@@ -59,7 +59,7 @@ $relay->wait_ready;
 $client = $relay->client('later', pos => $reconnected->pos);
 ok($client->wait_for('connected')->{resumed}, 'clients of the former slot resume');
 
-# A deliberate rename.
+# The slot is renamed deliberately.
 $relay->stop;
 $store->execute('DEL', $store->keys('progress:clairon'));
 $relay->configure('feed.slot' => 'second');
@@ -67,7 +67,8 @@ $relay->start;
 $relay->wait_ready;
 $client = $relay->client('later', pos => $reconnected->pos);
 is($client->wait_for('gap')->{why}, 'epoch', 'after the former progress is deleted, clients receive a gap');
-is_deeply($store->execute('SMEMBERS', $store->key('members:TEAM:t1')), ['later'], 'memberships are those of the new slot');
+is_deeply($store->execute('SMEMBERS', $store->key('members:TEAM:t1')), ['later'],
+    'the store has only the memberships read with the new slot');
 $new->safe_psql('postgres', 'INSERT INTO t VALUES (4)');
 $client->wait_row(4);
 pass('later rows are delivered');

@@ -101,9 +101,10 @@ $second->start;
 $second->wait_ready;
 my $theirs = $second->client('theirs', pos => $client->pos);
 is($theirs->wait_for('gap')->{why}, 'epoch', 'after the old progress is deleted, clients receive a gap');
-is_deeply($store->execute('SMEMBERS', $store->key('members:ROLE:admin')), ['theirs'], 'memberships are those of the new database');
+is_deeply($store->execute('SMEMBERS', $store->key('members:ROLE:admin')), ['theirs'],
+    'the store has only the memberships of the new database');
 $pg->safe_psql('other', 'INSERT INTO t VALUES (7)');
 $theirs->wait_row(7);
-pass('its notifications are delivered');
+pass('notifications of the new database are delivered');
 
 done_testing();

@@ -125,7 +125,7 @@ insert();
 wait_until('the row is stored and not confirmed', sub { $relay->metric('clairon_feed_unconfirmed_bytes') > 0 });
 $pg->stop('immediate');
 wait_until('the relay is not ready', sub { ($relay->get('/readyz'))[0] == 503 });
-is($relay->metric('clairon_feed_unconfirmed_bytes'), 0, 'without a slot no LSN is unconfirmed');
+is($relay->metric('clairon_feed_unconfirmed_bytes'), 0, 'without a connection the metric of unconfirmed bytes is 0');
 $pg->start;
 check_recovered('a crash');
 

@@ -59,7 +59,7 @@ is($store->pending, 1, 'a notification with ack_required is pending');
 is_deeply({ @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) } }, { u2 => 0, u3 => 0 },
     'the notification is pending for each member');
 my $other = $relay->client('u2');
-is($other->wait_for('msg')->{n}{metadata}{id}, $id, 'another session of a member receives it too');
+is($other->wait_for('msg')->{n}{metadata}{id}, $id, 'another session of a member also receives the notification');
 $two->ack($id);
 is_deeply($other->wait_for('acked')->{ids}, [$id], 'the other session of the user receives the ack');
 wait_until('the ack is stored', sub { $store->execute('HGET', $store->of($id, "ack:$id"), 'u2') > 1 });
@@ -69,7 +69,7 @@ $one->ack($id);
 $three->ack(uc $id);
 wait_until('the notification is complete', sub { $store->pending == 0 });
 is($store->execute('EXISTS', $store->of($id, "ack:$id")), 0, 'the last ack deletes the state of the notification');
-is($store->execute('EXISTS', map { $store->keys("inbox:$_") } qw(u2 u3)), 0, 'the last ack empties the inboxes');
+is($store->execute('EXISTS', map { $store->keys("inbox:$_") } qw(u2 u3)), 0, 'the last ack deletes the inboxes');
 
 # A user who leaves the group immediately leaves the audience.
 $pg->safe_psql('postgres', q{DELETE FROM clairon.member WHERE user_id = 'u3'});
@@ -81,7 +81,7 @@ is(scalar(grep { ($_->{payload}{after}{id} // 0) == 2 } $three->notifications), 
     'a former member receives no later notifications');
 my ($rest) = grep { ($_->{payload}{after}{id} // 0) == 2 } $two->notifications;
 $two->ack($rest->{metadata}{id});
-wait_until('that notification is complete too', sub { $store->pending == 0 });
+wait_until('the notification is complete after the acks of the remaining members', sub { $store->pending == 0 });
 
 # A token's groups apply as well; USER and ALL cannot be claimed.
 my $forger = $relay->client('u9', groups => { USER => ['u1'] });

@@ -48,7 +48,7 @@ wait_until('the first relay streams again',
 pass('the first relay takes over the slot again');
 is($client->wait_closed, 4201, 'a client of a draining relay receives a bye');
 my $reconnected = $first->client('u1', pos => $client->pos);
-ok($reconnected->wait_for('connected')->{resumed}, 'its cursor is valid on the other relay');
+ok($reconnected->wait_for('connected')->{resumed}, 'the cursor of the closed client is valid on the other relay');
 
 $second->start;
 $second->wait_ready;
@@ -60,7 +60,8 @@ $_->wait_notifications(1) for @both;
 my ($first_pos, $second_pos) = map { $_->pos } @both;
 is($first_pos, $second_pos, 'the cursors of both relays are equal again');
 
-# A draining relay releases the slot first: the other relay streams while clients are still connected to the draining one.
+# A draining relay releases the slot first: the other relay streams while clients are still connected to the draining
+# relay.
 $second->stop;
 $first->restart;
 my $mark = $second->log_mark;

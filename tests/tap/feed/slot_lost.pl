@@ -54,9 +54,10 @@ my $epoch = $store->execute('HGET', $store->shared('meta'), 'epoch');
 $relay->restart;
 $client = $relay->client('u1', pos => $client->pos);
 ok($client->wait_for('connected')->{resumed}, 'after irrelevant WAL is confirmed, a restart causes no loss');
-is($store->execute('HGET', $store->shared('meta'), 'epoch'), $epoch, 'such a restart causes no gap');
+is($store->execute('HGET', $store->shared('meta'), 'epoch'), $epoch,
+    'a restart without a loss does not change the epoch');
 
-# Lost, with create_slot on.
+# A lost slot with create_slot on.
 my $mark = $relay->log_mark;
 $relay->stop;
 insert();
@@ -78,7 +79,7 @@ $mark = $relay->log_mark;
 $relay->start;
 $relay->wait_for_log(qr/lost slot dropped/, from => $mark);
 my $early = $relay->client('u1', pos => $client->pos);
-is($early->wait_for('gap')->{why}, 'epoch', 'a slot that was lost is announced while the new slot is created');
+is($early->wait_for('gap')->{why}, 'epoch', 'the loss of the slot is announced while the new slot is created');
 wait_until('the slot is being created', sub {
     sql(q{SELECT count(*) FROM pg_stat_activity WHERE query ~ '^CREATE_REPLICATION_SLOT' AND state = 'active'}) });
 $early->{messages} = [];
@@ -86,12 +87,12 @@ insert();
 $open->query_safe('COMMIT');
 $open->quit;
 $relay->wait_ready;
-is($early->wait_for('gap')->{why}, 'epoch', 'rows committed before the new slot exists are announced');
+is($early->wait_for('gap')->{why}, 'epoch', 'the loss of rows committed before the new slot exists is announced');
 $early->wait_row(insert());
 pass('the stream continues from the new slot');
 $client = $early;
 
-# Lost, with create_slot off.
+# A lost slot with create_slot off.
 wait_confirmed($pg);
 $relay->stop;
 $relay->configure('feed.create_slot' => 'off');
@@ -112,12 +113,12 @@ $relay->wait_for_log(qr/slot does not exist.*create_slot = on/, from => $mark);
 $waits->{messages} = [];
 sql(q{SELECT pg_create_logical_replication_slot('clairon', 'clairon')});
 $relay->wait_ready;
-is($waits->wait_for('gap')->{why}, 'epoch', 'a slot created manually announces the rows in between');
+is($waits->wait_for('gap')->{why}, 'epoch', 'the loss of rows committed before the manually created slot is announced');
 my $id = insert();
 $waits->wait_row($id);
 pass('the stream continues from a slot created manually');
 
-# Recreated while the relay is stopped, on the same timeline.
+# The slot is recreated while the relay is stopped, on the same timeline.
 wait_confirmed($pg);
 $relay->stop;
 insert();
@@ -129,7 +130,7 @@ $relay->wait_for_log(qr/slot starts beyond the store's progress.*store_lsn=/, fr
 $relay->wait_ready;
 $client = check_gap($waits, 'recreated');
 
-# Advanced manually.
+# The slot is advanced manually.
 wait_confirmed($pg);
 $relay->stop;
 insert();

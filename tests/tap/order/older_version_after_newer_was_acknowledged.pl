@@ -69,7 +69,7 @@ for my $relay (@relays)
     ack($desktop, "$row.1");
     pending_is(0);
     deliver_plain($desktop);
-    is(faults($desktop), '', 'no older version is delivered as the first one after a newer one');
+    is(faults($desktop), '', 'no older version is delivered without a retry mark after a newer version');
     is(received($desktop), "$first.1 $row.1", 'rows acknowledged by another device do not overtake queued rows');
     like($desktop->gaps, qr/^shed( shed)*$/, 'gaps are announced');
     $_->close for $phone, $desktop;

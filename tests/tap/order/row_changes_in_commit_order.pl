@@ -19,7 +19,8 @@ my $relay = Clairon::Test::relay($pg, $store, conf => { 'delivery.ack_timeout' =
 $pg->safe_psql('postgres', "INSERT INTO $_ SELECT i, 0 FROM generate_series(1, ${\ROWS}) i") for qw(t hurry);
 wait_until('the rows are stored', sub { $store->entries == 2 * ROWS });
 
-# Acknowledges every other notification, which causes retries. One user reconnects after every tenth notification, one never.
+# Acknowledges every other notification, which causes retries. One user reconnects after every tenth notification, and
+# one never reconnects.
 my %first;    # first deliveries of each user
 sub process
 {

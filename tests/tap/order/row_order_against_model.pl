@@ -296,7 +296,7 @@ sub redrive_all
 
 sub inbox_size { my ($world) = @_; my $count = 0; $count += $store->execute('ZCARD', $_) for $store->keys("inbox:$world->{user}"); return $count }
 
-# At the end all devices connect and acknowledge all notifications; a last row follows all others.
+# At the end, all devices connect and acknowledge all notifications, and a last row is written.
 sub end_worlds
 {
     my (@worlds) = @_;
