@@ -1,4 +1,5 @@
-# Tests that gate.admin_listen moves metrics, console and push to a separate address, even for a relay with only the feed role.
+# Tests that gate.admin_listen moves metrics, console and push to a separate address, even for a relay with only the
+# feed role.
 use strict;
 use warnings;
 

@@ -1,5 +1,5 @@
-# Tests that an endless stream of frames without messages on a WebSocket does not block other clients, and that its own messages are
-# processed.
+# Tests that an endless stream of frames without messages on a WebSocket does not block other clients, and that messages
+# on the same WebSocket are processed.
 use strict;
 use warnings;
 

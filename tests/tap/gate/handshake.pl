@@ -71,7 +71,7 @@ is(http(GET => '/healthz?x=1')->{status}, 200, 'a query string is ignored');
 is(http(GET => $_)->{status}, 404, "$_ returns 404")
   for '/', '/nope', '/healthz/', '/v1/ws/', '/v1', '/' . 'x' x 2000, '/../etc/passwd';
 is(http(GET => '/%00')->{status}, 400, 'a NUL in a path is rejected');
-is(http(GET => '/healthz')->{status}, 200, 'the relay still runs');
+is(http(GET => '/healthz')->{status}, 200, 'the relay still serves requests');
 for my $method (qw(POST PUT DELETE OPTIONS))
 {
     my $response = http($method => '/healthz', 'Content-Length' => 0);
@@ -159,7 +159,7 @@ for my $noise ("\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", "\r\n" x 10 . "NO
 }
 is(http(GET => '/healthz')->{status}, 200, 'other clients are served meanwhile');
 $half->write("TP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
-is($half->read_response->{status}, 426, 'a slow request is served');
+is($half->read_response->{status}, 426, 'a request that arrives in pieces receives a response');
 
 # max_connections.
 my $small = Clairon::Test::relay(undef, $store, roles => 'gate', conf => { 'gate.max_connections' => 3 });

@@ -49,7 +49,7 @@ my @errors = grep { /level=error/ } split /\n/, $second->log_text;
 is(scalar(@errors), 1, 'a port in use is logged as one error');
 like($second->log_text, qr/level=warn .*listen address in use: retrying/, 'the wait for a port in use is logged');
 like($errors[0], qr/could not listen" listen="?127\.0\.0\.1:$relay->{port}"? error="Address already in use"/, 'the error names the address and the reason');
-is(($relay->get('/readyz'))[0], 200, 'the first relay is not affected');
+is(($relay->get('/readyz'))[0], 200, 'the first relay stays ready');
 
 # Workers of a killed relay may still hold the address for a short time.
 my $folder = Clairon::Test::scratch();

@@ -116,7 +116,8 @@ is($got->[-1]{table}, 'low', 'LOW notifications are last');
 is(names(grep { $_->{table} eq 'normal' } @$got), join(' ', map { "normal $_" } $first .. $rows),
     'notifications of one priority are in commit order');
 
-# A client disconnects right after a notification that overtook others. When it resumes, it receives the overtaken notifications.
+# A client disconnects right after a notification that overtook others. When it resumes, it receives the overtaken
+# notifications.
 my ($high)   = grep { $got->[$_]{table} eq 'high' } 0 .. $#$got;
 my @overtook = map { "$_->{table} $_->{id}" } grep { $_->{table} ne 'high' } @{$got}[ $high + 1 .. $#$got ];
 cmp_ok(scalar(@overtook), '>=', 2, 'some notifications were overtaken');

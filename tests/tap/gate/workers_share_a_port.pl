@@ -56,7 +56,8 @@ wait_until('workers exit when their supervisor is killed',
     sub { !grep { is_running($_) } @workers });
 pass('the port is free');
 
-# Unusual starts: by a parent that ignores SIGCHLD, with a log pipe without a reader, or with closed standard file descriptors.
+# Unusual starts: by a parent that ignores SIGCHLD, with a log pipe without a reader, or with closed standard file
+# descriptors.
 sub started_by
 {
     my ($what, $words) = @_;

@@ -50,8 +50,10 @@ is(allowed(history(), '2'), 0, 'a state without an earlier commit never existed'
 is(allowed(history('10:12:10'), '2', '1 2', '1 2 3 4'), 3, 'a state is allowed if a snapshot lacks the earlier commit; the missing changes follow');
 is(allowed(history('10:12:10'), '2', '1'), 1, 'a commit in the snapshot does not disappear');
 is(allowed(history('10:12:10'), '1 2', '2'), 1, 'a state of a snapshot must not precede an earlier one');
-is(allowed(history('10:13:10,11'), '3 4', '1 3 4', '1 2 3 4'), 3, 'of two commits that a snapshot lacks, the earlier one follows first');
-is(allowed(history('10:13:10,11'), '3 4', '2 3 4'), 1, 'the later one does not follow first');
+is(allowed(history('10:13:10,11'), '3 4', '1 3 4', '1 2 3 4'), 3,
+    'after a snapshot that lacks two commits, the earlier commit must follow first');
+is(allowed(history('10:13:10,11'), '3 4', '2 3 4'), 1,
+    'after a snapshot that lacks two commits, the later commit must not follow first');
 is(allowed(history('11:12:'), '2'), 0, 'a snapshot that lacks no earlier commit allows no other states');
 
 done_testing();

@@ -8,7 +8,8 @@ use Test::More;
 my $pg = Clairon::Test::postgresql('main');
 is($pg->safe_psql('postgres', "SELECT extname FROM pg_extension WHERE extname = 'clairon'"),
     'clairon', 'a private server has the extension');
-like($pg->safe_psql('postgres', 'SHOW data_directory'), qr{^\Q$ENV{CLAIRON_WORK}\E}, 'its data directory is in the work folder');
+like($pg->safe_psql('postgres', 'SHOW data_directory'), qr{^\Q$ENV{CLAIRON_WORK}\E},
+    'the data directory of the server is in the work folder');
 
 my $store = Clairon::Test::store();
 is($store->execute('SET', 'name', "caf\x{e9}"), 'OK', 'the store accepts a value');

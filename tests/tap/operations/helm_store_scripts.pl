@@ -1,5 +1,5 @@
-# Tests the scripts of the Helm chart's store with real servers: six nodes join once, and are a cluster again after a rolling restart
-# and after a restart of all of them, each time with new addresses, as pods have.
+# Tests the scripts of the Helm chart's store with real servers: six nodes join once, and form a cluster again after a
+# rolling restart and after a restart of all nodes, each time with new addresses, as pods have.
 use strict;
 use warnings;
 
@@ -92,15 +92,15 @@ sub check_cluster
     my ($when) = @_;
     my @lines = split /\n/, cli(0, 'cluster', 'nodes');
     is(scalar(grep { /\bmaster\b/ && !/fail/ && /connected \d/ } @lines), 3, "$when: three primaries have slots");
-    is(scalar(grep { /\bslave\b/  && !/fail/ } @lines), 3, "$when: and three replicas");
-    for my $i (0 .. NODES - 1) { like(cli($i, 'cluster', 'slots'), qr/test-store-\d\.test-store\.space\.svc/, "$when: node $i names the hosts") }
-    return is(cli(0, '-c', 'get', 'kept'), 'yes', "$when: the data is there");
+    is(scalar(grep { /\bslave\b/  && !/fail/ } @lines), 3, "$when: three nodes are replicas");
+    for my $i (0 .. NODES - 1) { like(cli($i, 'cluster', 'slots'), qr/test-store-\d\.test-store\.space\.svc/, "$when: node $i reports host names") }
+    return is(cli(0, '-c', 'get', 'kept'), 'yes', "$when: the key still exists");
 }
 
 renew(0 .. NODES - 1);
 start(0 .. NODES - 1);
 wait_ready(0 .. NODES - 1);
-pass('a node is ready before it has joined others');
+pass('a node is ready before it joins the cluster');
 unlike(PostgreSQL::Test::Utils::slurp_file('/proc/' . $_->pid . '/cmdline'), qr/secret$$/, "$_->{name} has no password among its arguments") for @nodes;
 is(run(0, 'join.sh'), 0, 'the nodes join');
 wait_ready(0 .. NODES - 1);
@@ -109,7 +109,7 @@ check_cluster('after join.sh');
 is(run(0, 'join.sh'), 0, 'a second join.sh succeeds');
 check_cluster('after a second join.sh');
 
-# Each pod is replaced once the one before is ready.
+# Each pod is replaced once the previous pod is ready.
 for my $i (reverse 0 .. NODES - 1)
 {
     $nodes[$i]->stop;
@@ -124,7 +124,7 @@ $_->kill9 for @nodes;
 renew(0 .. NODES - 1);
 start(0 .. NODES - 1);
 wait_ready(0 .. NODES - 1);
-check_cluster('after a restart of all');
+check_cluster('after a restart of all nodes');
 
 my ($replica) = grep { cli($_, 'role') =~ /^slave/ } 0 .. NODES - 1;
 cli($replica, 'config', 'set', 'masterauth', 'wrong');

@@ -44,8 +44,8 @@ for my $script (qw(ingest report ack due other))
 {
     cmp_ok(value(qq{clairon_store_script_seconds_count{script="$script"}}), '>', 0, "script $script has durations");
 }
-wait_until('its age grows', sub { value('clairon_pending_oldest_seconds') > 0.1 });
-cmp_ok(value('clairon_sent_seconds_sum'), '<', 2 * (time() - $^T), 'times are within this test');
+wait_until('the age of the oldest pending notification grows', sub { value('clairon_pending_oldest_seconds') > 0.1 });
+cmp_ok(value('clairon_sent_seconds_sum'), '<', 2 * (time() - $^T), 'the recorded times are not longer than this test');
 my ($status, $text) = $relay->get('/metrics');
 is($status, 200, 'one response contains all metrics');
 unlike($text, qr/\Q$secret\E|\Q$id\E/, 'metrics contain no users and no ids');
@@ -106,7 +106,7 @@ my %named = map { s/_(bucket|sum|count)$//r => 1 } map { /\b(clairon_[a-z_]+)/g 
 is_deeply([ grep { !$named{$_} } sort keys %kind ], [], 'the dashboard shows all exported metrics');
 my %ids;
 $ids{ $_->{id} }++ for @{ $dashboard->{panels} };
-is_deeply([ grep { $_ > 1 } values %ids ], [], 'its panels have distinct ids');
+is_deeply([ grep { $_ > 1 } values %ids ], [], 'the panels of the dashboard have distinct ids');
 
 # Each alert has a section with its name.
 my $book = slurp_file("$top/docker/OPERATIONS.md");

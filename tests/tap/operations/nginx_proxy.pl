@@ -1,4 +1,5 @@
-# Tests two relays behind nginx with docker/nginx.conf: all transports work, and a rolling restart loses no notification.
+# Tests two relays behind nginx with docker/nginx.conf: all transports deliver notifications, and a rolling restart
+# loses none.
 use strict;
 use warnings;
 
@@ -53,7 +54,7 @@ $nginx->start;
 my $url = "http://127.0.0.1:$port";
 my $agent = Mojo::UserAgent->new(request_timeout => 40, inactivity_timeout => 40);
 my %bearer = (Authorization => 'Bearer ' . token(sub => 'u0', publish => \1));
-wait_until('nginx serves', sub {
+wait_until('nginx serves requests', sub {
     eval { $agent->get("$url/v1/poll?wait=0" => \%bearer)->result->code } });
 
 # Plain HTTP.
@@ -61,7 +62,7 @@ is($agent->get("$url/metrics")->result->code, 404, 'internal paths are not forwa
 my $pos = $agent->get("$url/v1/poll?wait=0" => \%bearer)->result->headers->header('Clairon-Pos');
 my $response = $agent->post("$url/v1/notifications" => { %bearer, 'Idempotency-Key' => 'k1' } => json =>
       { payload => { said => 'hello' }, routing => { audience => { type => 'USER', targets => ['u0'] } } })->result;
-is($response->code, 201, 'the API is reachable');
+is($response->code, 201, 'a notification is accepted');
 my $received = '';
 my $tx = $agent->build_tx(GET => "$url/v1/sse" => \%bearer);
 $tx->res->content->unsubscribe('read')->on(read => sub { $received .= $_[1] });
@@ -71,13 +72,13 @@ my $late  = 0;
 my $timer = Mojo::IOLoop->timer($Clairon::Test::SECONDS => sub { $late = 1 });
 my $tick  = Mojo::IOLoop->recurring(0.02 => sub { });
 Mojo::IOLoop->one_tick until $received =~ /"t":"connected"/ || $late;
-like($received, qr/^data: .*"t":"connected"/m, 'SSE is not buffered');
+like($received, qr/^data: .*"t":"connected"/m, 'nginx does not buffer SSE');
 Mojo::IOLoop->remove($_) for $timer, $tick;
 undef $agent2;
 my $polled = $agent->get("$url/v1/poll?wait=20&pos=$pos" => \%bearer)->result;
-like($polled->body, qr/"said":"hello"/, 'polls work');
+like($polled->body, qr/"said":"hello"/, 'a poll returns the notification');
 is($agent->post("$url/v1/ack" => \%bearer => json => { ids => [ $response->json->{id} ] })->result->code, 204,
-    'acks work');
+    'an ack is accepted');
 
 # The client, while the relays are restarted in turn.
 my @pages = map { Clairon::Test::page(name => "page$_", websocket => 1, url => "$url/v1/ws",

@@ -98,7 +98,8 @@ sub check_routes
     my ($one, $two) = @shards;
     $connect->($users{$one}[2], "?shard=$two");
     $connect->($users{$two}[2], '');
-    cmp_ok($followed->(), '<=', @relays + @shards + 2, 'with a wrong shard or none, a relay may read one more shard');
+    cmp_ok($followed->(), '<=', @relays + @shards + 2,
+        'a wrong or missing shard makes relays read at most two additional shards');
     $check_rows->('through the proxy');
 
     $relays[0]->kill9;

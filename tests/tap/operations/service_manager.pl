@@ -35,13 +35,13 @@ sub datagrams_until
 my $pg    = Clairon::Test::postgresql('main');
 my $store = Clairon::Test::store();
 
-# From here on, both processes use sd_notify.
+# The following relays use sd_notify.
 $ENV{NOTIFY_SOCKET} = $path;
 $ENV{WATCHDOG_USEC} = 4_000_000;
 my $relay = Clairon::Test::relay($pg, $store, wait => 0, conf => { 'gate.drain' => '2s' });
 
 is_deeply([ datagrams_until(qr/READY/) ], ['READY=1'], 'READY=1 is sent once');
-is(($relay->get('/healthz'))[0], 200, 'the ready relay serves');
+is(($relay->get('/healthz'))[0], 200, 'the ready relay serves requests');
 datagrams_until(qr/^WATCHDOG=1$/);
 datagrams_until(qr/^WATCHDOG=1$/);
 pass('watchdog datagrams arrive repeatedly');
@@ -90,14 +90,14 @@ datagrams_until(qr/RELOADING/);
 datagrams_until(qr/READY/);
 $relay->stop;
 is_deeply([ grep { !/^WATCHDOG=1$/ } datagrams_until(qr/STOPPING/) ], ["STOPPING=1\nEXTEND_TIMEOUT_USEC=12000000"],
-    'with several workers, only the supervisor sends');
+    'with several workers, only the supervisor sends datagrams');
 
 # A missing service manager does not stop the relay.
 $ENV{NOTIFY_SOCKET} = scratch() . '/nobody';
 $relay->start;
 $relay->wait_ready;
 $relay->wait_for_log(qr/could not notify the service manager/);
-pass('a missing service manager is only logged');
+pass('a missing service manager is logged and does not end the relay');
 $relay->stop;
 
 $ENV{NOTIFY_SOCKET} = '@clairon-test-' . $$;
@@ -106,7 +106,7 @@ $manager = $abstract;
 $manager->blocking(0);
 $relay->start;
 datagrams_until(qr/READY/);
-pass('an abstract socket name works too');
+pass('the relay also notifies an abstract socket');
 $relay->stop;
 
 done_testing();
