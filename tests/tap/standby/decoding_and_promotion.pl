@@ -136,7 +136,7 @@ my @on_primary = map { JSON::decode_json($_) }
   split /\n/, sql(q{SELECT data FROM pg_logical_slot_peek_changes('text', NULL, NULL)});
 is_deeply([ map { $_->{metadata}{id} } @notifications ], [ map { $_->{metadata}{id} } @on_primary ],
     'the standby creates the ids of the primary');
-is_deeply(\@notifications, \@on_primary, 'the notifications are otherwise equal');
+is_deeply(\@notifications, \@on_primary, 'the standby creates the same notifications as the primary');
 
 # Old rules that the primary no longer needs are retained for the lagging slot.
 sql(q{SELECT pg_drop_replication_slot('text')});

@@ -55,7 +55,7 @@ for my $node ($primary, $standby)
     is(ids(read_rows($node, 'default', 'u1')), '1 2', 'rows of a user are in key order on ' . $node->name);
     is(ids(read_rows($node, 'groups', 'u1')), '2', 'rows of a group are returned on ' . $node->name);
     is(ids(read_rows($node, 'condition', 'u9')), '2', 'rows with only_when, in a subtransaction, are returned on ' . $node->name);
-    is(ids(read_rows($node, 'default', 'u9')), '', 'no rows of others are returned on ' . $node->name);
+    is(ids(read_rows($node, 'default', 'u9')), '', 'no rows of other users are returned on ' . $node->name);
 }
 is_deeply([ read_rows($standby, 'default', 'u1') ]->[0]{key}, ['id'], 'the key is returned on a standby');
 is($standby->safe_psql('postgres', q{SELECT count(*) FROM clairon.live_rows('t', 'none', 'u1', '{}', 10, 10000)}), '0', 'an unknown rule has no header on a standby');

@@ -73,6 +73,6 @@ pass('a dropped extension or a revoked grant is logged');
 
 $primary->safe_psql('postgres', q{INSERT INTO t VALUES (1, 'u1')});
 wait_until('the row is stored', sub { $store->entries == 1 });
-unlike($relay->log_text, qr/retry_s=/, 'the stream itself is not interrupted');
+unlike($relay->log_text, qr/retry_s=/, 'the replication stream is not interrupted');
 
 done_testing();

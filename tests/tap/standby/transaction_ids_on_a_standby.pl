@@ -43,6 +43,6 @@ $primary->stop('immediate');
 $standby->promote;
 standby_sql(q{INSERT INTO rows VALUES (5, 'u1')});
 my $after = $client->wait_row(5);
-is($after->{x}, $after->{n}{payload}{after}{xid}, 'after a promotion the ids are those of the new primary');
+is($after->{x}, $after->{n}{payload}{after}{xid}, 'after a promotion rows have the ids that the new primary assigned');
 
 done_testing();
