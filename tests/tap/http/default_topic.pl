@@ -28,7 +28,7 @@ sub topic
 is(topic($early), 'notify', 'the topic has no prefix before any feed runs');
 my $relay = Clairon::Test::relay($pg, $store);
 is(topic($relay), 'postgres.notify', 'with the feed role the prefix is the name of the database');
-wait_until('the others have the prefix', sub { topic($early) eq 'postgres.notify' });
+wait_until('the relay without the feed role has the prefix', sub { topic($early) eq 'postgres.notify' });
 is(topic($early, source => 'orders'), 'postgres.orders', 'without the feed role the prefix is read from the store');
 is(topic($early, topic => 'my.own'), 'my.own', 'an explicit topic is used unchanged');
 my $one = $relay->client('u1');
@@ -47,7 +47,9 @@ wait_until('the new prefix has arrived', sub { topic($late) eq 'it\'s "new".noti
 is(topic($relay), 'it\'s "new".notify', 'a changed prefix is used with the feed role');
 is(topic($own), 'mine.notify', 'a changed prefix does not affect an explicit setting');
 $store->execute('FLUSHALL');
-wait_until('the prefix is stored again after the store was emptied', sub { (eval { topic($late) } // '') eq 'it\'s "new".notify' && $store->execute('HGET', $store->shared('meta'), 'topic_prefix') });
-is($store->execute('HGET', $store->shared('meta'), 'topic_prefix'), 'it\'s "new"', 'the prefix is written again to an emptied store');
+wait_until('requests have the prefix again after the store was emptied',
+    sub { (eval { topic($late) } // '') eq 'it\'s "new".notify' && $store->execute('HGET', $store->shared('meta'), 'topic_prefix') });
+is($store->execute('HGET', $store->shared('meta'), 'topic_prefix'), 'it\'s "new"',
+    'the relay stores the prefix again in an emptied store');
 
 done_testing();

@@ -54,7 +54,7 @@ sql(q{BEGIN; SELECT clairon.once('account 1', 'transfer 7'); INSERT INTO big SEL
 wait_until('repeats of a large transaction are counted', sub { repeats($first) eq '1 0 6' });
 pass('repeats in a streamed transaction are counted');
 
-# Text mode of the slot does not print them.
+# Text mode of the slot does not print repeats.
 $first->stop;
 sql(q{SELECT slot_name FROM pg_create_logical_replication_slot('text', 'clairon')});
 sql(q{SELECT clairon.once('account 1', 'transfer 7')});

@@ -128,7 +128,7 @@ for (1 .. 5)
 my $open = $relay->client('u1');
 is($open->wait_for('connected')->{user}, 'u1', 'WebSockets can still be opened after incomplete heads');
 
-# The same on a Unix socket.
+# Heads on a Unix socket.
 my $local = Clairon::Test::relay(undef, $store, roles => 'gate', wait => 0, conf => { 'gate.listen' => "unix:$folder/sock", 'gate.connect_timeout' => '1s' });
 wait_until('the relay listens', sub { IO::Socket::UNIX->new(Peer => "$folder/sock") });
 sub on_unix

@@ -75,8 +75,8 @@ my @slow = map { body('/v1/ack', 100, '{') } 1 .. SLOW;
 is(body('/v1/ack', 48, '{"ids":["00000000-0000-0000-0000-000000000000"]}')->read_response->{status}, 204, 'a complete request is served meanwhile');
 is($slow[0]->read_response->{status}, 503, 'the oldest slow body is rejected');
 ok($slow[0]{response}{headers}{'retry-after'}, 'the rejection has Retry-After');
-# Bodies above the limit are rejected; each later request causes one more rejection. A rejected client that stays connected
-# causes no further rejection.
+# Bodies above the limit are rejected; each later request causes another rejection. A rejected client that stays
+# connected causes no further rejection.
 cmp_ok($relay->metric('clairon_gate_refused_total'), '<=', SLOW - 512 + 2, 'no other request is rejected');
 $slow[-1]->write(' ' x 52 . '"ids":["00000000-0000-0000-0000-000000000000"]}');
 is($slow[-1]->read_response->{status}, 204, 'the newest slow body has time to finish');
@@ -98,7 +98,7 @@ is($large[0]->read_response->{status}, 503, 'the oldest of many large bodies is 
 $large[-1]->write(' ' x 576);
 is($large[-1]->read_response->{status}, 400, 'the newest large body is read completely');
 $_->disconnect for @large;
-is(($relay->get('/healthz'))[0], 200, 'the relay continues');
+is(($relay->get('/healthz'))[0], 200, 'the relay still serves requests');
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 # Complete bodies wait for a store that does not reply, and are not rejected in favor of new ones.
@@ -115,7 +115,7 @@ is($waiting[0]->read_response->{status}, 201, 'waiting requests are completed');
 $_->disconnect for @waiting;
 is($relay->stop, 0, 'SIGTERM ends the relay behind a proxy of the store with status 0');
 
-# The same over TLS.
+# Abandoned requests over TLS.
 SKIP:
 {
     eval { require IO::Socket::SSL; 1 } or skip 'IO::Socket::SSL is not installed', 2;

@@ -22,7 +22,7 @@ sub poll
 my $ends  = poll('u1', 60, exp => int(time()) + 3);
 my $other = poll('u2', 8);
 is($other->read_response->{status}, 204, 'a poll with a valid token lasts as long as its wait');
-ok(IO::Select->new($ends->{link})->can_read(0), 'the poll with the expired token ended before');
+ok(IO::Select->new($ends->{link})->can_read(0), 'the poll with the expired token ended first');
 my $response = $ends->read_response;
 is($response->{status}, 204, 'the poll returns no notifications');
 ok(length $response->{headers}{'clairon-pos'}, 'the poll returns the cursor to resume from');

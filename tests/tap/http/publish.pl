@@ -1,4 +1,5 @@
-# Tests that a notification published over HTTP is delivered like one from the WAL, is stored once per key, and has a trace.
+# Tests that a notification published over HTTP is delivered like one from the WAL, is stored once per key, and has a
+# trace.
 use strict;
 use warnings;
 
@@ -35,23 +36,24 @@ my $u2     = $relay->client('u2');
 my $posted = post(to('USER', 'u1', 'u1'));
 is($posted->{status}, 201, 'a notification is accepted');
 my $id = $posted->{json}{id};
-like($id, qr/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/, 'the id has version 7');
+like($id, qr/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/, 'the id is a UUID of version 7');
 is($posted->{headers}{location}, "/v1/notifications/$id", 'the response has the location of the trace');
 $_->wait_notifications(1) for $u1, $other;
 my ($notification) = $u1->notifications;
 is($notification->{metadata}{id}, $id, 'the notification is delivered');
-is_deeply([ $other->notifications ], [$notification], 'each connection of the user receives it, including on other relays');
+is_deeply([ $other->notifications ], [$notification],
+    'each connection of the user receives the notification, on any relay');
 my $at = delete $notification->{metadata}{timestamp};
-like($at, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/, 'its timestamp is the current time in microseconds');
+like($at, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z$/, 'the notification has a timestamp with microseconds');
 is_deeply($notification, {
     metadata => { id => $id, priority => 'NORMAL', type => 'NOTIFICATION', emitter => 'api',
         source => 'notify', topic => 'notify', operation => 'notify' },
     payload => { text => 'hé', n => 1.5 },
     routing => { audience => { type => 'USER', targets => ['u1'] },
         retry => { ack_required => JSON::false, enabled => JSON::false, attempts => 0, limit => 5, backoff => 'EXPONENTIAL' } },
-}, 'it has the defaults of clairon.notify');
+}, 'the notification has the defaults of clairon.notify');
 like((grep { /"id":"$id"/ } map { @{ $_->{raw} } } $u1)[0], qr/"attempts":0,"limit":5,"backoff":"EXPONENTIAL"\}\}\}\}$/,
-    'its JSON ends like the decoder\'s JSON');
+    'the JSON ends like the JSON of the decoder');
 my $all = post({ %{ to('ALL') }, metadata => { priority => 'HIGH', type => 'SYSTEM', source => 's', topic => 't.x', emitter => 'me',
         id => '00000000-0000-0000-0000-000000000000', timestamp => '2001-01-01T00:00:00Z', operation => 'create', expiration => '2999-01-02T03:04:05Z' } });
 $u2->wait_notifications(1);
@@ -99,7 +101,7 @@ is_deeply($store->execute('HGETALL', $store->of($id, "ack:$id")), [ 'u1', '0' ],
 my $blue = $relay->client('u9', groups => { TEAM => ['blue'] });
 post(to('TEAM', 'blue'));
 $blue->wait_for('msg');
-pass('a user with the group in the token receives it');
+pass('a user with the group in the token receives the notification');
 
 # One notification per key.
 sub once { my ($key, $text, %options) = @_; return post({ %{ to('USER', 'k1') }, payload => { text => $text } }, headers => { 'Idempotency-Key' => $key }, %options) }
@@ -134,7 +136,7 @@ $_->write("POST /v1/notifications HTTP/1.1\r\nHost: x\r\nIdempotency-Key: race\r
 my %race;
 $race{ $_->read_response->{status} }++ for @race;
 is($race{201}, 1, 'of eight simultaneous requests one is the first');
-is(($race{200} // 0) + ($race{409} // 0), 7, 'the others are repeats or conflicts');
+is(($race{200} // 0) + ($race{409} // 0), 7, 'the other requests are repeats or conflicts');
 
 # Unauthorized and invalid requests.
 is(post(to('ALL'), token => 0)->{status}, 401, 'a request without a token is rejected');

@@ -1,4 +1,5 @@
-# Tests that a 201 that waits for fsync is sent only for a notification that survives a SIGKILL of a store with appendfsync everysec.
+# Tests that a 201 that waits for fsync is sent only for a notification that survives a SIGKILL of a store with
+# appendfsync everysec.
 use strict;
 use warnings;
 
@@ -22,7 +23,7 @@ sub begin
 }
 sub post { return begin(@_)->read_response }
 
-# The relay reads the mode when it connects.
+# The relay reads appendfsync when it connects.
 $relay->restart;
 my $plain = post('a');
 is($plain->{status}, 201, 'without Prefer the response does not wait');
@@ -39,7 +40,7 @@ my $again = post('b', Prefer => 'wait=10');
 my $preflight = Clairon::Test::RawSocket->new($relay)->request(OPTIONS => '/v1/notifications', Origin => "http://127.0.0.1:$relay->{port}");
 like($preflight->{headers}{'access-control-allow-headers'}, qr/\bprefer\b/, 'CORS allows Prefer');
 is_deeply([ $again->{status}, $again->{json}{id}, @{ $again->{headers} }{qw(preference-applied idempotency-replayed)} ],
-    [ 200, $synced->{json}{id}, 'wait', 'true' ], 'a repeat waits too');
+    [ 200, $synced->{json}{id}, 'wait', 'true' ], 'a repeat also waits for the sync');
 
 # The store loses a notification before its fsync, as after a kill.
 my $held = begin('c', Prefer => 'wait=10');
@@ -51,7 +52,7 @@ my $lost = $held->read_response;
 is($lost->{status}, 503, 'a lost notification does not receive a 201');
 like($lost->{json}{detail}, qr/lost the notification/, 'the problem names the loss');
 my $second = post('c');
-is($second->{status}, 201, 'the same key stores it again') or diag(explain($second));
+is($second->{status}, 201, 'a repeat with the same key stores the notification again') or diag(explain($second));
 isnt($second->{json}{id}, $entry->{id}, 'the notification has a new id');
 
 # The store stops during the wait.

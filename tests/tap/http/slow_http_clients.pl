@@ -82,10 +82,10 @@ $half->write("POST /v1/ack HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . toke
 my $slow = Clairon::Test::RawSocket->new($relay);
 $slow->write("GET /v1/sse HTTP/1.1\r\nHost: x\r\nAuthor");
 my @many = map { my $raw = Clairon::Test::RawSocket->new($relay); $raw->write("POST /v1/ack HTTP/1.1\r\n"); $raw } 1 .. 100;
-is(($relay->get('/healthz'))[0], 200, 'other clients are served meanwhile');
+is(($relay->get('/healthz'))[0], 200, 'other clients are served while requests are incomplete');
 is($half->read_response->{status}, 408, 'an incomplete body times out');
 $_->disconnect for @many, $slow;
-is(($relay->get('/healthz'))[0], 200, 'the relay continues');
+is(($relay->get('/healthz'))[0], 200, 'the relay still serves requests');
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 done_testing();

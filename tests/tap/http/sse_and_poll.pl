@@ -63,29 +63,29 @@ sub ack { my ($user, @ids) = @_; return http(POST => '/v1/ack', bearer($user), '
 
 # SSE.
 my $sse = Clairon::Test::EventStream->open($relay, 'u1');
-is($sse->{status}, 200, 'SSE opens');
-is($sse->{headers}{'content-type'}, 'text/event-stream', 'SSE has its content type');
+is($sse->{status}, 200, 'an SSE stream opens');
+is($sse->{headers}{'content-type'}, 'text/event-stream', 'the stream has the content type of SSE');
 my $connected = $sse->wait_message('connected');
 is($connected->{user}, 'u1', 'the first message is connected');
-is($sse->{id}, $connected->{pos}, 'its cursor is the event\'s id');
-like($sse->{retry}, qr/^\d+$/, 'a retry time is set');
+is($sse->{id}, $connected->{pos}, 'the cursor of connected is the id of the event');
+like($sse->{retry}, qr/^\d+$/, 'the stream has a retry time');
 my $ws = $relay->client('u1');
 my ($id) = insert(t => 'u1');
 my $line = $sse->wait_message('msg');
 $ws->wait_notifications(1);
 is_deeply($line, $ws->wait_for('msg'), 'a message is the same as on a WebSocket, including the cursor');
-is($sse->{id}, $line->{pos}, 'the cursor is the event\'s id');
+is($sse->{id}, $line->{pos}, 'the cursor of a notification is the id of the event');
 insert(t => 'u2');
 insert(grp => 'blue');
 my $member = Clairon::Test::EventStream->open($relay, 'u3', ':claims' => { groups => { TEAM => ['red'] } });
 $member->wait_message('connected');
 my ($red) = insert(grp => 'red');
-is(row($member->next_notification), $red, 'the token\'s groups apply');
+is(row($member->next_notification), $red, 'a stream receives notifications for the groups of the token');
 my $before = $sse->{comments};
 $sse->wait_message('comment');
 cmp_ok($sse->{comments}, '>', $before, 'comments keep the stream alive');
 ($id) = insert(t => 'u1');
-is(row($sse->next_notification), $id, 'no other user\'s notification is delivered in between');
+is(row($sse->next_notification), $id, 'a stream receives no notifications of other users');
 my $pos = $sse->{id};
 $_->disconnect for $sse, $member;
 wait_until('the relay has detected the disconnect', sub { $relay->metric('clairon_gate_streams') == 0 });
@@ -97,15 +97,16 @@ is_deeply([ map { row($reconnected->next_notification) } 1 .. 3 ], \@missed, 'th
 is(row($reconnected->next_notification), $id, 'the resumed stream continues live');
 my $from_sse = $relay->client('u1', pos => $pos);
 $from_sse->wait_notifications(4);
-is_deeply([ map { row($_) } $from_sse->notifications ], [ @missed, $id ], 'a WebSocket accepts that cursor too');
+is_deeply([ map { row($_) } $from_sse->notifications ], [ @missed, $id ], 'a WebSocket accepts the cursor of a stream');
 my $gone = Clairon::Test::EventStream->open($relay, 'u1', 'Last-Event-ID' => 'nonsense.1-1');
 is($gone->wait_message('connected')->{resumed}, JSON::false, 'an unknown cursor is not resumed');
 is($gone->wait_message('gap')->{why}, 'epoch', 'an unknown cursor causes a gap');
 $gone->disconnect;
 my $lost = poll('u1', pos => 'nonsense.1-1', wait => 5);
-is(join(' ', map { "$_->{t} $_->{why}" } @{ $lost->{messages} }), 'gap epoch', 'a poll returns a notification immediately');
+is(join(' ', map { "$_->{t} $_->{why}" } @{ $lost->{messages} }), 'gap epoch',
+    'a waiting poll returns a gap immediately');
 ($id) = insert(t => 'u1');
-is(poll('u1', pos => $lost->{pos}, wait => 5)->{rows}, $id, 'the next poll continues from that cursor');
+is(poll('u1', pos => $lost->{pos}, wait => 5)->{rows}, $id, 'the next poll continues from the cursor of the gap');
 my $topical = Clairon::Test::EventStream->open($relay, 'u1', ':path' => '/v1/sse?topics=p.due,p.never');
 $topical->wait_message('connected');
 insert(t => 'u1');
@@ -293,7 +294,7 @@ is(Clairon::Test::EventStream->open($relay, 't4', ':path' => "/v1/sse?ticket=$ti
 my $twice = Clairon::Test::RawSocket->open($relay, ':path' => "/v1/ws?ticket=$ticket->{ticket}");
 $twice->send_json({ t => 'connect', r => 1, token => token(sub => 't4') });
 is($twice->read_to_end->{code}, 4001, 'a ticket with a token in connect opens no session');
-is(ws_with($ticket->{ticket}), 't3', 'a ticket of a rejected request stays unused');
+is(ws_with($ticket->{ticket}), 't3', 'a ticket of a rejected request remains valid');
 is(http(GET => "/v1/poll?$_", bearer('u1'))->{status}, 400, "the argument after an empty one is read: $_") for '&wait=x', 'wait=0&&max=x', 'wait=0&=&max=x';
 is(http(GET => '/v1/poll?ticket=' . ticket('t2')->{ticket})->{status}, 401, 'a poll accepts no ticket');
 isnt($store->execute('GET', $store->key('ticket:' . ticket('t2')->{ticket})), undef, 'the ticket of a poll stays in the store');
@@ -310,7 +311,7 @@ is($foreign->{headers}{'access-control-allow-origin'}, undef, 'another origin re
 is(http(GET => '/v1/poll?wait=0', bearer('u1'), Origin => 'http://127.0.0.1:1')->{headers}{'access-control-allow-origin'},
     'http://127.0.0.1:1', 'a page of the same host can read the response');
 
-# How streams and polls end.
+# Streams end when their token expires; streams and polls end during a drain.
 my $short = Clairon::Test::EventStream->open($relay, 'u1', ':claims' => { exp => int(time()) - 3 });
 is($short->wait_message('connected')->{t}, 'connected', 'a token within the leeway is accepted');
 my @last = $short->wait_end;

@@ -1,4 +1,5 @@
-# Tests that the trace context of a notification reaches its recipients and appears in logs and in the trace of the notification.
+# Tests that the trace context of a notification reaches its recipients and appears in logs and in the trace of the
+# notification.
 use strict;
 use warnings;
 
@@ -36,7 +37,7 @@ is(next_notification()->{metadata}{traceparent}, undef, 'the next transaction ha
 notify("SET LOCAL clairon.traceparent = ''");
 is(next_notification()->{metadata}{traceparent}, undef, 'an empty setting means no trace');
 ($id) = reverse notify("SET LOCAL clairon.traceparent = '$other'");
-is(next_notification()->{metadata}{traceparent}, $other, 'an unsampled trace is propagated too');
+is(next_notification()->{metadata}{traceparent}, $other, 'an unsampled trace is propagated');
 $relay->wait_for_log(qr/level=debug .*msg="notification decoded" id="$id" traceparent="$other"/);
 pass('an unsampled trace is logged at debug only');
 my ($code, $out, $err) = $pg->psql('postgres',
@@ -86,7 +87,8 @@ pass('the trace of a request is logged');
 my $raw = Clairon::Test::RawSocket->new($relay);
 $raw->write("GET /v1/notifications/$posted->{json}{id} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "
     . token(sub => 'api', publish => JSON::true) . "\r\n\r\n");
-is(JSON::decode_json($raw->read_response->{body})->{notification}{metadata}{traceparent}, $given, 'its trace has the trace context');
+is(JSON::decode_json($raw->read_response->{body})->{notification}{metadata}{traceparent}, $given,
+    'the trace of the notification has the trace context');
 post({ traceparent => $other }, Traceparent => $given);
 is(next_notification()->{metadata}{traceparent}, $other, 'the body takes precedence over the header');
 post({}, traceparent => "$given-more");
