@@ -195,7 +195,7 @@ sub rows_by_rule
 sub wait_random
 {
     my $until = time + 0.2 + rand 1.3;
-    wait_until('time passes', sub { time > $until });
+    wait_until('the pause is over', sub { time > $until });
     return;
 }
 
@@ -233,7 +233,8 @@ sub swap_relays
 my %faults = (
     'replay is paused' => sub { replay('pause'); wait_random(); replay('resume') },
     'replay is paused, and clients reconnect' => sub { replay('pause'); wait_random(); $_->cut for @to_relays; wait_random(); replay('resume') },
-    # With synchronous replication, the writers are waiting by now. One of their commits becomes visible, perhaps before an earlier one.
+    # With synchronous replication, the writers are waiting. One of their commits becomes visible, perhaps before an
+# earlier commit.
     'replay is paused, and a commit stops waiting' => sub {
         replay('pause'); wait_random(); cancel_wait(); $_->cut for @to_relays; wait_random(); replay('resume') },
     'replay is paused, and a relay is killed' => sub {

@@ -1,4 +1,5 @@
-# Tests that a restarted relay sends rows only from a snapshot that contains the last transactions delivered before the restart.
+# Tests that a restarted relay sends rows only from a snapshot that contains the last transactions delivered before the
+# restart.
 use strict;
 use warnings;
 

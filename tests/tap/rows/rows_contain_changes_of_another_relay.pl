@@ -1,5 +1,5 @@
-# Tests that GET /v1/rows with the cursor of an event stream returns only rows that contain the changes before the cursor, also
-# on a relay that has not read them yet.
+# Tests that GET /v1/rows with the cursor of an event stream returns only rows that contain the changes before the
+# cursor, also on a relay that has not read them yet.
 use strict;
 use warnings;
 
@@ -38,13 +38,16 @@ $stream->wait_message('msg');
 my ($without, $with) = ("$x:@{[ $x + 1 ]}:$x", "@{[ $x + 1 ]}:@{[ $x + 1 ]}:");
 $stub->set('t', snapshot => $without);
 is(rows("&pos=$stream->{id}"), '503 111', 'rows without a change before the cursor are not returned');
-is(rows("&pos=$stream->{id}&snapshot=$without"), '200 too old', 'a snapshot without it is too old');
-is(rows($_), "200 $without", 'without a valid cursor of this store, the relay knows nothing of the change') for '', '&pos=nonsense', '&pos=00ff.1-1', '&pos=' . 'x' x 600;
+is(rows("&pos=$stream->{id}&snapshot=$without"), '200 too old', 'a snapshot without the change is too old');
+is(rows($_), "200 $without",
+    'without a valid cursor of this store, rows without the change are returned')
+    for '', '&pos=nonsense', '&pos=00ff.1-1', '&pos=' . 'x' x 600;
 $proxy->thaw;
 wait_until('the second relay has read the change', sub { $second->metric('clairon_hub_notifications_total') >= 1 });
-is(rows("&pos=$stream->{id}"), '503 111', 'the same when it has read the change');
+is(rows("&pos=$stream->{id}"), '503 111',
+    'rows without the change are not returned after the second relay has read the change');
 $stub->set('t', snapshot => $with);
 is(rows("&pos=$stream->{id}"), "200 $with", 'rows with the change are returned');
-is(rows("&pos=$stream->{id}&snapshot=$with"), '200 ok', 'a snapshot with it is new enough');
+is(rows("&pos=$stream->{id}&snapshot=$with"), '200 ok', 'a snapshot with the change is new enough');
 
 done_testing();

@@ -72,7 +72,7 @@ is(verdict_over_http(snapshot_with($x)), qq(200 {"ok":true}\n), 'over HTTP, a sn
 like(verdict_over_http($_), qr/^400 .*"snapshot.* must be/, 'an invalid snapshot returns 400: ' . substr $_, 0, 10)
     for '', '7', '7:6:', '1:2:' . join ',', (1) x 5000;
 
-# A notification of another user counts too, because the connection's cursor is after it.
+# A notification of another user counts too, because the cursor of the connection is after that notification.
 my $other = insert(2, 'u2');
 wait_until('the relay has read the notification', sub { $relay->metric('clairon_hub_notifications_total') >= 2 });
 $stub->set('t', snapshot => snapshot_without($other));
@@ -82,12 +82,13 @@ my $of_late = request($late, source => 't');
 my $path = '/v1/rows?source=t';
 wait_repeated(4);
 ok(!has_reply($client, $r), 'rows must contain every transaction before the cursor');
-ok(!has_reply($late, $of_late), 'this applies to a connection that starts after the change');
+ok(!has_reply($late, $of_late), 'rows for a connection that starts after the change must contain it');
 $stub->set('t', snapshot => snapshot_with($other));
 reply($client, $r);
 reply($late, $of_late);
-pass('both clients receive their rows afterwards');
-is(($relay->get($path, Authorization => 'Bearer ' . token(sub => 'u9')))[0], 200, 'a request over HTTP receives its rows afterwards');
+pass('both clients receive rows from a snapshot that contains the change');
+is(($relay->get($path, Authorization => 'Bearer ' . token(sub => 'u9')))[0], 200,
+    'a request over HTTP receives rows from a snapshot that contains the change');
 
 # A request sent before `connected` has set the connection's cursor.
 my $eager = Clairon::Test::Client->new($relay->url('/v1/ws'));
@@ -120,7 +121,7 @@ is_deeply($reload, { t => 'reload', source => 'grp', rule => 'default' }, 'a mem
 $stub->set('grp', snapshot => snapshot_without($joined));
 $r = request($client, source => 'grp');
 wait_repeated(1);
-ok(!has_reply($client, $r), 'the next reply waits for the change');
+ok(!has_reply($client, $r), 'the reply after a reload waits for the change');
 # Another change while the request is pending.
 my $left = $pg->safe_psql('postgres', q{DELETE FROM clairon.member WHERE user_id = 'u1' RETURNING pg_current_xact_id()});
 $watcher->run_until('the relay has read the change', sub { 2 <= grep { $_->{t} eq 'reload' } @{ $watcher->{messages} } });
@@ -130,7 +131,7 @@ ok(!has_reply($client, $r), 'the next reply waits for a change that follows the 
 $stub->set('grp', snapshot => snapshot_with($left));
 is(reply($client, $r)->{snapshot}, snapshot_with($left), 'the next reply contains the change');
 
-# The same after a notification in its transaction, which the cursor of the request precedes.
+# A membership change after a notification in its transaction, which the cursor of the request precedes.
 sub count_reloads { return scalar grep { $_->{t} eq 'reload' } @{ $watcher->{messages} } }
 $stub->set('grp', snapshot => snapshot_without($left));
 my $reloads = count_reloads();
@@ -138,7 +139,7 @@ $r = request($client, source => 'grp');
 wait_repeated(1);
 $joined = (split /\n/, $pg->safe_psql('postgres', q{BEGIN; INSERT INTO t VALUES (4, 'u1');
     INSERT INTO clairon.member VALUES ('ROLE', 'author', 'u1'); SELECT pg_current_xact_id(); COMMIT}))[-1];
-$watcher->run_until('the relay has read it', sub { count_reloads() > $reloads });
+$watcher->run_until('the relay has read the change', sub { count_reloads() > $reloads });
 $stub->set('grp', snapshot => snapshot_without($joined));
 wait_repeated(2);
 ok(!has_reply($client, $r), 'the next reply waits for a change that follows a notification in its transaction');
@@ -161,7 +162,8 @@ my $own = $relay->client('u7');
 reply($own, request($own, source => 'loaded', rule => 'mine', snapshot => snapshot_with($x)));
 $joined = $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('ROLE', 'admin', 'u7') RETURNING pg_current_xact_id()});
 is_deeply($own->wait_for('reload'), { t => 'reload', source => 'loaded', rule => 'mine' }, 'a membership change causes the client to reload the application\'s own rows');
-is(reply($own, request($own, source => 'loaded', rule => 'mine', snapshot => snapshot_without($joined)))->{ok}, JSON::false, 'their snapshot must contain the change');
+is(reply($own, request($own, source => 'loaded', rule => 'mine', snapshot => snapshot_without($joined)))->{ok}, JSON::false,
+    'a snapshot of the application without the change is too old');
 is(reply($own, request($own, source => 'loaded', rule => 'mine', snapshot => snapshot_with($joined)))->{ok}, JSON::true, 'a snapshot with the change is new enough');
 
 # A TRUNCATE.

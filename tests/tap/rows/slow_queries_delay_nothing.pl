@@ -47,10 +47,10 @@ my @slow = map { request($client, source => "slow$_") } 1, 2;
 wait_until('both connections are busy', sub { 2 == $stub->calls('slow1') + $stub->calls('slow2') });
 my $waits = request($client, source => 'fast');
 expect_delivery($client, 'notifications are delivered while all connections are busy');
-ok(!grep({ has_reply($client, $_) } @slow, $waits), 'the requests still wait');
+ok(!grep({ has_reply($client, $_) } @slow, $waits), 'requests for rows wait while all connections are busy');
 for my $error (map { reply($client, $_) } @slow)
 {
-    is_deeply([ @$error{qw(t code retry)} ], [ 'err', 111, JSON::true ], 'a query that takes too long is ended');
+    is_deeply([ @$error{qw(t code retry)} ], [ 'err', 111, JSON::true ], 'a query that exceeds the timeout is ended');
     cmp_ok($error->{after}, '>=', 8000, 'the client receives a delay for its next request');
 }
 is($relay->metric('clairon_rows_errors_total{kind="timeout"}'), 2, 'the ended query is counted');
@@ -58,13 +58,13 @@ reply($client, $waits);    # this query may also have timed out
 is(request_until_rows($client, source => 'fast')->{t}, 'rows', 'other requests are served afterwards');
 wait_until('the server runs no query', sub {
     $pg->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%live_rows%' AND state = 'active' AND pid <> pg_backend_pid()}) eq '0' });
-pass('no query continues on the server');
+pass('no ended query continues on the server');
 
 # The server sends neither data nor a close.
 $proxy->freeze;
 $waits = request($client, source => 'fast');
 expect_delivery($client, 'notifications are delivered while the database does not reply');
-is(reply($client, $waits)->{code}, 111, 'the request ends with 111');
+is(reply($client, $waits)->{code}, 111, 'a request to an unresponsive database ends with 111');
 $proxy->thaw;
 $proxy->reject(1);
 $proxy->cut;

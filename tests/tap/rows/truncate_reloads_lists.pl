@@ -136,7 +136,7 @@ for my $relay ($first, $second)
 {
     my $back = $relay->client('u1', pos => $pos);
     is($back->{messages}[0]{resumed}, JSON::true, 'a client that was disconnected resumes');
-    is(ids($back, source => 'tasks'), '', 'its next reply is empty');
+    is(ids($back, source => 'tasks'), '', 'the next reply of a resumed client is empty');
 }
 $first->kill9;
 fill();
@@ -144,9 +144,9 @@ execute('TRUNCATE tasks');
 $first->start;
 $first->wait_ready;
 is_deeply(reloads_of($two), ['tasks/all tasks/default'], 'a TRUNCATE while no relay read the slot sends reload to clients of other relays');
-is(ids($two, source => 'tasks'), '', 'their next reply is empty');
+is(ids($two, source => 'tasks'), '', 'the next reply of clients of other relays is empty');
 execute('TRUNCATE s.parts');
-is_deeply(reloads_of($two), ['s.parts/default'], 'one more TRUNCATE sends reload');
+is_deeply(reloads_of($two), ['s.parts/default'], 'another TRUNCATE sends reload');
 $first->kill9;
 $first->start;
 $first->wait_ready;

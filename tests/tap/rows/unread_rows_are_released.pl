@@ -29,10 +29,11 @@ $raw->wait_message('connected');
 $raw->send_json({ t => 'rows', r => 2, source => 'large' });
 wait_until('rows are in memory', sub { held() > 15_000_000 });
 $client->send({ t => 'rows', r => 2, source => 'small' });
-is($client->wait_for(sub { ($_[0]{r} // 0) == 2 })->{t}, 'rows', 'another client receives its rows meanwhile');
+is($client->wait_for(sub { ($_[0]{r} // 0) == 2 })->{t}, 'rows',
+    'another client receives its rows while they are in memory');
 $pg->safe_psql('postgres', q{INSERT INTO t VALUES (1, 'u1')});
 $client->wait_row(1);
-pass('another client receives its notifications meanwhile');
+pass('another client receives its notifications while rows are in memory');
 wait_until('the connection is closed', sub { $relay->metric('clairon_gate_connections') == 1 });
 wait_until('the client\'s rows are released', sub { held() == 0 });
 pass('the connection of a client that does not read is closed, and its rows are released');
@@ -48,7 +49,7 @@ while (!$last)
     $last = !$page->{more};
 }
 is($rows, 1500, 'another client reads the same list completely');
-wait_until('its rows are also released', sub { held() == 0 });
+wait_until('the rows of the other client are released', sub { held() == 0 });
 pass('read rows are released');
 
 done_testing();

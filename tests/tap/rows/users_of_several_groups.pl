@@ -120,7 +120,7 @@ for my $shards (1, 4)
     is(operations($watcher, $from, 'keyed', 'default'), 'deleteg2 updateg1', 'the delete precedes the update without the old large value');
     execute("BEGIN; UPDATE tasks SET g = '{g2}', v = 8; UPDATE tasks SET g = '{g1}', v = 9; UPDATE tasks SET g = '{g1,g2}'; UPDATE tasks SET g = '{g2}'; COMMIT");
     lists_equal_tables($page, "$shards shards, several changes in one transaction");
-    is(join(' ', $page->problems), '', "$shards shards: no gap and no error");
+    is(join(' ', $page->problems), '', "$shards shards: the page reports no gap and no error");
     $_->stop for $page, $relay;
     execute("SELECT pg_drop_replication_slot('slot_$shards')");
 }
