@@ -156,7 +156,7 @@ is_deeply([ shards_with("ack:$sure") ], [0], 'the shared notification is pending
 my $ack = http($relays[1], POST => '/v1/ack', body => { ids => [$sure] }, headers => { Authorization => 'Bearer ' . token(sub => 'u7') });
 is($ack->{status}, 204, 'a relay that did not deliver it accepts the ack');
 wait_until('the notification is complete', sub { !shards_with("ack:$sure") });
-pass('the relay finds the notification');
+pass('the ack completes a notification that another relay delivered');
 
 # The state of the store in metrics and doctor.
 my $overview = http($relays[0], GET => '/console/api/overview');
@@ -168,6 +168,6 @@ $doctor = JSON::decode_json((clairon('doctor', '--json', '--store.shards=2'))[1]
 like((grep { $_->{check} eq 'store.shards' } @{ $doctor->{checks} })[0]{detail}, qr/created with \[store\] shards = 4, not 2/, 'the doctor reports a wrong number of shards');
 ($code, undef, my $err) = clairon('errors', 'list', '--store.shards=2');
 is($code, 1, 'commands reject a wrong number of shards');
-like($err, qr/created with \[store\] shards = 4, not 2/, 'commands print both numbers of shards');
+like($err, qr/created with \[store\] shards = 4, not 2/, 'the error has both numbers of shards');
 
 done_testing();

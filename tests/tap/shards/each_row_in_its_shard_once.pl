@@ -169,7 +169,7 @@ $relay->start;
 $relay->wait_ready;
 insert(1);
 wait_until('rows are stored', sub { stored() >= rows() - @lost });
-pass('with the correct number of shards the relay continues');
+pass('with the correct number of shards the relay stores later rows');
 
 # A store whose entries have no shards is rejected too.
 my $plain = Clairon::Test::store();

@@ -73,6 +73,6 @@ insert($standby);
 wait_stored();
 check_stored_once('a copy from before the failover');
 is_deeply([ map { $store->execute('HGET', "clairon:{$_}:meta", 'epoch') } 0 .. 2 ], [ @before[ 0 .. 2 ] ], 'the other shards are not changed');
-unlike($relay->log_text($mark), qr/timeline forked/, 'their rows were not undone');
+unlike($relay->log_text($mark), qr/timeline forked/, 'no rows of the other shards are undone');
 
 done_testing();

@@ -221,11 +221,11 @@ SKIP:
 kill CONT => $stopped->pid;
 $client->run_until('the earlier version arrives', sub { @{ versions() } == @expected });
 is_deeply(versions(), \@expected, 'the delayed version is delivered');
-ok($is_behind || is_marked($delayed), 'the delayed version of an unavailable node is marked');
+ok($is_behind || is_marked($delayed), 'the delayed version of an unavailable node is marked as a retry');
 push @expected, change($far), change($far, $near), change($far);
 $client->run_until('the remaining notifications arrive', sub { @{ versions() } == @expected });
-is_deeply(versions(), \@expected, 'the order is restored afterwards');
-is(unordered(), $counted, 'later versions do not wait');
+is_deeply(versions(), \@expected, 'versions are delivered in order after the node resumes');
+is(unordered(), $counted, 'no later delivery is unordered');
 
 # Pending notifications are also delivered in order, page by page, as the in-flight window allows.
 my $duties = scratch() . '/duties.sql';

@@ -49,7 +49,8 @@ sub waits_for
     $client->run_until('the relay queries again', sub { has_reply($client, $r) || repeated() >= $before + 2 });
     ok(!has_reply($client, $r), $what);
     $stub->set('t', snapshot => snapshot_with($last));
-    is(reply($client, $r)->{snapshot}, snapshot_with($last), "$what: the rows are then sent");
+    is(reply($client, $r)->{snapshot}, snapshot_with($last),
+        "$what: rows are sent from a snapshot that contains the change");
     return;
 }
 
@@ -71,7 +72,7 @@ waits_for($clients{$_}, commit("INSERT INTO news VALUES (@{[ ++$ids ]})"), "rows
 my $x = commit(row_for($other));
 $stub->set('t', snapshot => snapshot_without($x));
 is(reply($clients{$me}, request($clients{$me}))->{snapshot}, snapshot_without($x), 'rows may lack a change for a user of another shard');
-waits_for($clients{$other}, $x, 'rows of that user contain it');
+waits_for($clients{$other}, $x, 'rows for a user of that shard contain the change');
 $x = commit(row_for($me) . '; ' . row_for($other));
 waits_for($clients{$_}, $x, "rows of $_ contain a transaction with changes in both shards") for $me, $other;
 $x = commit(row_for($me, $other));
@@ -82,7 +83,7 @@ $stub->set('t', snapshot => undef, audience => 'STRUCTURE');
 reply($clients{$_}, request($clients{$_})) for $me, $other;
 my $joined = $pg->safe_psql('postgres', qq{INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', '$other') RETURNING pg_current_xact_id()});
 $clients{$other}->wait_for('reload');
-waits_for($clients{$other}, $joined, 'rows contain a change of memberships');
+waits_for($clients{$other}, $joined, 'rows contain a membership change in the shared shard');
 $stub->set('t', audience => 'USER');
 
 # A starting relay reads the last transaction of each shard.
