@@ -58,12 +58,12 @@ my $mark = $relay->log_mark;
 check_survives('full', qr/OOM command not allowed.*raise maxmemory/,
     sub { config('maxmemory', 1) },
     sub {
-        # Store readers receive no reply meanwhile and must not treat the store as lost.
+        # While the store is full, store readers receive no reply, and must not treat the store as lost.
         my $until = time + 11;
         wait_until('the readers\' timeout has passed', sub { time > $until });
         config('maxmemory', 0);
     });
-unlike($relay->log_text($mark), qr/reply timed out/, 'clients of a full store stay connected');
+unlike($relay->log_text($mark), qr/reply timed out/, 'the relay does not treat a full store as lost');
 
 check_survives('cannot save', qr/MISCONF.*check its log/,
     sub {

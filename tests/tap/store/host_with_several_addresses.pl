@@ -20,7 +20,7 @@ plan skip_all => 'localhost does not have both addresses on this machine'
 
 my $port = free_port();
 
-# IPv4 is tried first.
+# The relay tries the IPv4 address first.
 my $relay = Clairon::Test::relay(undef, undef, roles => 'gate', start => 0, conf => { 'store.url' => "redis://localhost:$port" });
 my $primary = Clairon::Test::store(options => [ '--port', $port, '--bind', '::1', '--protected-mode', 'no' ]);
 $relay->start;

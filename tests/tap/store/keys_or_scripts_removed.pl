@@ -1,5 +1,5 @@
-# Tests removed scripts, stream, group or permissions while the feed is idle: they are restored or logged, and a loss is
-# announced.
+# Tests removed scripts, streams, consumer groups or permissions while the feed is idle: the relay restores or logs
+# them, and announces a loss.
 use strict;
 use warnings;
 
@@ -18,13 +18,13 @@ my ($stream) = $store->keys('stream');
 sub groups { my $reply = eval { $store->execute('XINFO', 'GROUPS', $stream) } // []; return scalar @$reply }
 
 $store->execute('XGROUP', 'DESTROY', $stream, 'clairon');
-wait_until('the group exists again', sub { groups() == 1 });
-is(scalar $store->entries($stream), 1, 'a removed group is recreated without a loss');
-is($client->gaps, '', 'a removed group causes no gap');
+wait_until('the consumer group exists again', sub { groups() == 1 });
+is(scalar $store->entries($stream), 1, 'a removed consumer group is recreated without a loss');
+is($client->gaps, '', 'a removed consumer group causes no gap');
 
 $store->execute('DEL', $stream);
 is($client->wait_for('gap')->{why}, 'epoch', 'a removed stream causes a gap');
-is(groups(), 1, 'the group of the stream exists again');
+is(groups(), 1, 'the consumer group of the new stream exists');
 
 my $mark = $relay->log_mark;
 $store->execute('SCRIPT', 'FLUSH');

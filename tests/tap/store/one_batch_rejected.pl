@@ -8,7 +8,7 @@ use Test::More;
 
 my $ROWS   = 2000;            # of 800 bytes and more: several batches in one burst
 my $READ   = 16 * 1024;       # bytes that the store reads from each connection in turn
-my $ROUNDS = 20;              # the number of reads during which it is full: about one batch
+my $ROUNDS = 20;              # the number of reads during which the store is full: about one batch
 my $ATTEMPTS = 10;
 
 my $pg = Clairon::Test::postgresql('main');

@@ -33,7 +33,7 @@ $relay->wait_for_log(qr/exceeds the store's proto-max-bulk-len/);
 
 my ($code, $out) = $relay->run(qw(errors list));
 is($code, 0, 'errors list lists the rejected notifications');
-is(scalar(() = $out =~ /\brejected\b/g), 2, 'errors list prints both notifications');
+is(scalar(() = $out =~ /\brejected\b/g), 2, 'errors list prints both rejected notifications');
 
 # Rejected entries do not block the redrive of others.
 my $exhausted = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true, retry_limit => 0)});

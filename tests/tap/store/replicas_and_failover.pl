@@ -47,7 +47,7 @@ $primary->kill9;
 $replica->execute('REPLICAOF', 'NO', 'ONE');
 is($replica->stored, 20, 'the replica lacks the last rows');
 $address->target($replica->{socket});
-$relay->configure('store.min_replicas' => 0);    # from its next start
+$relay->configure('store.min_replicas' => 0);    # takes effect at the next start of the relay
 wait_until('the missing rows are stored again', sub { $replica->stored == 30 });
 $client->wait_row(insert(5));
 pass('a live client receives rows after the failover');

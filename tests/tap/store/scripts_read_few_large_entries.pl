@@ -1,5 +1,5 @@
-# Tests that scripts that search a stream backwards read a limited number of bytes, page by page. Only the search for the
-# start position may read all entries.
+# Tests that scripts that search a stream backwards read a limited number of bytes, page by page. Only the search for
+# the start position may read all entries.
 use strict;
 use warnings;
 
@@ -59,7 +59,7 @@ for my $name (sort keys %calls)
     my $transactions = $name eq 'acquire' ? 0 : 4096 + 512; # hello and follow also search for the newest transactions
     cmp_ok($read, '<=', ($pages + 2) * 256 + $transactions, "$name reads a limited number of bytes");
     cmp_ok($most, '<=', 512, "$name reads few large entries per page");
-    next if $name eq 'hello';    # it only searches for transactions
+    next if $name eq 'hello';    # this script only searches for transactions
     fill($pages * 16 - 1, 0);
     my ($reply) = run_script($name, @arguments);
     is(length $reply->[3], 64, "$name finds a notification before many small entries");

@@ -45,10 +45,11 @@ wait_until('all rows are delivered', sub {
     $client->run_until('more notifications arrive', sub { keys %acked >= 500 || $client->notifications > keys %acked });
     keys %acked >= 500 });
 is(scalar $store->entries, 500, 'each row is stored once');
-wait_until('all acks are stored, including those of the outage', sub { $store->pending == 0 });
-pass('acks during the outage are not lost');
+wait_until('all acks are stored, including acks sent during the outage', sub { $store->pending == 0 });
+pass('acks sent during the outage are not lost');
 
-# The store is emptied, and the loss is announced. Unconfirmed rows would be replayed and fill the client's in-flight window.
+# The store is emptied, and the loss is announced. Unconfirmed rows would be replayed and fill the client's in-flight
+# window.
 wait_confirmed($pg);
 $store->execute('FLUSHALL');
 $store->restart;
@@ -65,16 +66,16 @@ system("rm -rf $store->{folder}/append* $store->{folder}/*.rdb") == 0 or die 'co
 $client->{messages} = [];
 $store->start;
 is($client->wait_for('gap')->{why}, 'epoch', 'a restart without data causes a gap');
-cmp_ok($relay->metric('clairon_hub_gaps_total{why="epoch"}'), '>=', 2, 'a restart without data is counted');
+cmp_ok($relay->metric('clairon_hub_gaps_total{why="epoch"}'), '>=', 2, 'the gap of a restart without data is counted');
 insert(531, 540);
 $client->wait_row(540);
 sub stored_in { my ($from, $to) = @_; return [ grep { $_ >= $from && $_ <= $to } map { $_->{data} =~ /"after":\{"id":(\d+)/ } $store->entries ] }
-is_deeply(stored_in(531, 540), [ 531 .. 540 ], 'later rows are stored once');
+is_deeply(stored_in(531, 540), [ 531 .. 540 ], 'rows written after the restart are stored once');
 
 # Flushed scripts.
 $store->execute('SCRIPT', 'FLUSH');
 insert(541, 550);
 $client->wait_row(550);
-is_deeply(stored_in(541, 550), [ 541 .. 550 ], 'flushed scripts are loaded again, without duplicates');
+is_deeply(stored_in(541, 550), [ 541 .. 550 ], 'after a script flush, rows are stored without duplicates');
 
 done_testing();

@@ -62,7 +62,7 @@ $relay->start;
 wait_stored();
 insert(10);
 wait_stored();
-check_stored_once('after one load');
+check_stored_once('after the first load');
 my $client = $relay->client('u1');
 $client->wait_notifications(64);
 
@@ -70,7 +70,7 @@ $store->kill9;
 $store->start;
 insert(10);
 wait_until('the last rows are stored', sub { ($store->entries)[-1]{data} =~ /"id":$rows\b/ });
-check_stored_once('after the next load');
-is($client->gaps, '', 'no gap is announced');
+check_stored_once('after the second load');
+is($client->gaps, '', 'the client receives no gap');
 
 done_testing();
