@@ -1,6 +1,5 @@
-# Tests users with several devices with small in-flight windows that connect, disconnect and acknowledge at random, with
-# killed
-# relays: each device receives all notifications of its user, or a gap after a lost one.
+# Tests users with several devices with small in-flight windows that connect, disconnect and acknowledge at random while
+# relays are killed: each device receives all notifications of its user, or a gap after a lost notification.
 use strict;
 use warnings;
 
@@ -171,7 +170,7 @@ sub run_loops
     return;
 }
 
-# At the end all devices connect and acknowledge all notifications. New rows then follow all queued ones.
+# At the end, all devices connect and acknowledge all notifications. New rows then follow all queued rows.
 wait_until('all notifications are acknowledged', sub {
     for my $device (@devices)
     {

@@ -62,7 +62,7 @@ is_deeply([ rows($desktop) ], [ $from .. $from + 5 ], 'the device receives the q
 $pg->safe_psql('postgres', 'INSERT INTO plain VALUES (1000)');
 $desktop->run_until('the row without ack_required arrives', sub { rows($desktop, 'plain') });
 is($desktop->gaps, '', 'the device receives no gap');
-unlike($desktop->pos, qr/~/, 'the cursor then records no queued rows');
+unlike($desktop->pos, qr/~/, 'the cursor records no queued rows after the queue is empty');
 $_->close for $desktop, $phone;
 
 # The phone acknowledges rows that the desktop has received.
@@ -104,7 +104,7 @@ for my $i (0, 1, 2)
     $_->close for $desktop, $phone;
 }
 
-# The same with polls: a poll continues after the gap and loses no row without ack_required.
+# Polls after a loss: a poll continues after the gap and loses no row without ack_required.
 ($phone, $pos, $from) = disconnect_with_full_window('u4');
 $pg->safe_psql('postgres', 'INSERT INTO plain VALUES (1001)');
 ack($phone, $from + 2);

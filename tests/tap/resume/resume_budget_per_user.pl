@@ -43,7 +43,7 @@ ok(!$late->wait_for('connected')->{resumed}, 'an additional session of that user
 ok(!$has_all->(), 'the session is connected before the budget is sufficient for all');
 $late->close;
 pop(@greedy)->close for 1, 2;
-$greedy[0]->run_until('all have resumed', $has_all);
+$greedy[0]->run_until('all sessions have resumed', $has_all);
 is($_->gaps, '', 'a delayed session loses no notification') for @greedy;
 is(scalar(of_mark($_, 'behind')), 1, 'a delayed session receives no duplicates') for @greedy;
 cmp_ok($relay->metric('clairon_resume_pages_total'), '<=', $pages * ($wanted + 2), 'no unneeded page was read');

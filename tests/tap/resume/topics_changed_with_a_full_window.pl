@@ -25,7 +25,8 @@ sub ack { my ($client, $row) = @_;
     return $client->ack(map { $_->{metadata}{id} } grep { $_->{payload}{after}{id} == $row } $client->notifications) }
 sub pending_is { my ($count) = @_; return wait_until("$count notifications are pending", sub { $store->pending == $count }) }
 
-# Rows 1, 2 and 4 have a topic of the desktop, row 3 does not. The in-flight window has one slot. Row 5 has no ack_required.
+# Rows 1, 2 and 4 have a topic of the desktop, row 3 does not. The in-flight window has one slot. Row 5 has no
+# ack_required.
 sub clients_with_full_window
 {
     my ($user) = @_;
@@ -66,7 +67,7 @@ for my $row (1 .. 3)
 }
 pending_is(0);
 $desktop->run_until('a gap arrives', sub { gaps($desktop) });
-is(gaps($desktop), 'shed', 'after a subscribe, lost queued rows are announced');
+is(gaps($desktop), 'shed', 'after a subscribe, lost queued rows are announced as a gap');
 empty($phone, $desktop);
 
 ($phone, $desktop) = clients_with_full_window('u2');
