@@ -68,7 +68,8 @@ ok(due_in($long, 'u1') > 40 * $HOUR, 'notify sets a longer timeout');
 $client->ack($long, $short);
 $client->run_until('all notifications are acknowledged', sub { $store->pending == 0 });
 
-# The user is absent when the retry is due: the relay defers the retry by the notification's timeout, not by the setting.
+# The user is absent when the retry is due: the relay defers the retry by the notification's timeout, not by the
+# setting.
 my $second = sql(q{SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true, retry_limit => 1000, ack_timeout => '100 ms', source => 'second')});
 $client->run_until('the delivery is reported', sub { attempts_by_source($client) =~ /second:0/ });
 $client->close;

@@ -24,7 +24,8 @@ my $torture = Clairon::Test::Torture->new(pg => $pg, seed => 1, tables => [qw(on
 $torture->start_writer(1, sub {
     return q{INSERT INTO one (owner) SELECT 'u' || i % 5 FROM generate_series(1, 10) i; INSERT INTO many (team) VALUES ('t1');} });
 
-# The notifications of a user, each once. After a failover, notifications that the new primary lacked are delivered again.
+# The notifications of a user, each once. After a failover, notifications that the new primary lacked are delivered
+# again.
 sub received
 {
     my ($user) = @_;

@@ -1,5 +1,6 @@
-# Tests that a relay that starts to read a user's shard sends rows only from a snapshot that contains the transactions of
-# earlier notifications in the shard. The client never receives these notifications, because its cursor starts after them.
+# Tests that a relay that starts to read a user's shard sends rows only from a snapshot that contains the transactions
+# of earlier notifications in the shard. The client never receives these notifications, because its cursor starts after
+# them.
 use strict;
 use warnings;
 

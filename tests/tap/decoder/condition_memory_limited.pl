@@ -33,7 +33,8 @@ sub new_log
     return $text;
 }
 
-# Inserts a row into each table, and then into `last`. Returns the notifications of each table until the one of `last` arrives.
+# Inserts a row into each table, and then into `last`. Returns the notifications of each table until the one of `last`
+# arrives.
 my ($out, $ids) = (undef, 0);
 sub deliver
 {

@@ -159,7 +159,7 @@ for my $how (qw(pg_cancel_backend pg_terminate_backend))
     my $ended = ok(eval { wait_until('the walsender has ended', sub { !kill 0, $pid }) }, "$how: the walsender ends");
     kill 'KILL', $child unless $ended;
     close $out;
-    # Then the change is confirmed and no evaluation remains.
+    # If the walsender does not end, the change is confirmed, and no evaluation remains to be cancelled.
     last unless $ended;
 }
 my ($code, $stdout, $stderr) = $pg->psql('postgres', q{SET statement_timeout = '500ms';

@@ -60,7 +60,7 @@ sub read_slot
     return @samples;
 }
 
-# The baseline is the memory after the first tenth, when all caches are filled.
+# The baseline is the memory after a tenth of the output, when all caches are filled.
 sub check_flat
 {
     my ($what, @samples) = @_;

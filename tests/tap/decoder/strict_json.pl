@@ -1,5 +1,4 @@
-# Tests that every line is strict JSON and identical in both modes, for all server encodings and
-# bytes.
+# Tests that every line is strict JSON and identical in both modes, for all server encodings and bytes.
 #
 # CLAIRON_LONG=1: all server encodings.
 use strict;

@@ -1,4 +1,5 @@
-# Tests that the doctor checks the running relay and its origins, names causes, and distinguishes warnings from failures.
+# Tests that the doctor checks the running relay and its origins, names causes, and distinguishes warnings from
+# failures.
 use strict;
 use warnings;
 

@@ -79,7 +79,8 @@ finds('more clients than open files', 'host: open files', qr/max_connections = 1
 my $folder = $relay->{folder};
 sub openssl { my (@arguments) = @_; my ($out, $err) = ('', '');
     run_log([ 'openssl', @arguments ], '>', \$out, '2>', \$err) or die "openssl @arguments: $err"; return }
-# Like relay --check, the doctor warns about a secret that others can read, because the permissions of a mounted one may be fixed.
+# Like relay --check, the doctor warns about a secret that others can read, because the permissions of a mounted one may
+# be fixed.
 sub check_exposed
 {
     my ($what, $name, $file, @arguments) = @_;

@@ -68,7 +68,8 @@ $relay->wait_ready;
 $client = check_gap($client, 'lost, create_slot on');
 is(sql('SELECT wal_status FROM pg_replication_slots'), 'reserved', 'a new slot exists');
 
-# The slot is lost, and the creation of the new slot waits for a transaction: rows committed meanwhile are in neither slot.
+# The slot is lost, and the creation of the new slot waits for a transaction: rows committed meanwhile are in neither
+# slot.
 wait_confirmed($pg);
 $relay->stop;
 insert();

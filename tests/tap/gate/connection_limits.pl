@@ -193,11 +193,12 @@ wait_until('new workers have started', sub { my %old = map { $_ => 1 } @before; 
 wait_until('the new workers are ready', sub { ($relay->get('/readyz'))[0] == 200 });
 is_deeply({ map { status($relay) => 1 } 1 .. 12 }, { 503 => 1 }, 'new workers reject connections');
 is(post($relay, '/v1/push', '{"on":true}', admin => JSON::true), 204, 'a request turns push on again');
-wait_until('all workers accept', sub { 12 == grep { status($relay) == 101 } 1 .. 12 });
+wait_until('all workers accept connections', sub { 12 == grep { status($relay) == 101 } 1 .. 12 });
 pass('all workers accept connections');
 is($relay->stop, 0, 'the relay with three workers exits with status 0 on SIGTERM');
 
-# Both signals in quick succession: off takes precedence and all workers agree. Some processes find both signals pending.
+# Both signals arrive in quick succession: off takes precedence and all workers agree. Some processes find both signals
+# pending.
 sub pending { my ($pid) = @_; open my $file, '<', "/proc/$pid/status" or return 1; return hex((join('', <$file>) =~ /^ShdPnd:\s+(\w+)/m)[0]) }
 sub wait_all_return { my ($status) = @_; return wait_until("all return $status", sub { 12 == grep { status($relay) == $status } 1 .. 12 }) }
 

@@ -143,7 +143,7 @@ is_case('5.2 close in two fragments', sub { $_[0]->frame(CLOSE, pack('n', 1000),
 is_case('5.3 text in two fragments', sub {
     $_[0]->frame(TEXT, '{"t":', final => 0);
     $_[0]->frame(CONTINUATION, '"ping"}') }, 'pong');
-is_case('5.4 the same, byte by byte', sub {
+is_case('5.4 text in two fragments, byte by byte', sub {
     send_pieces($_[0], frame_bytes(TEXT, '{"t":', final => 0) . frame_bytes(CONTINUATION, '"ping"}'), 1) }, 'pong');
 is_case('5.5 a ping between two fragments', sub {
     $_[0]->frame(TEXT, '{"t":', final => 0);
@@ -231,7 +231,7 @@ is_case('6.3 invalid UTF-8 in the second of three fragments', sub {
     $_[0]->frame(CONTINUATION, "\x80\"}") }, 1007);
 is_case('6.4.1 invalid UTF-8 in a fragment that precedes others', sub {
     $_[0]->frame(TEXT, "{\"t\":\"\xce\xba\xe1\xbd\xb9\xf4\x90\x80\x80", final => 0) }, 1007);
-is_case('6.4.2 the same, after one valid byte', sub {
+is_case('6.4.2 invalid UTF-8 after a valid byte in a fragment that precedes others', sub {
     $_[0]->frame(TEXT, "{\"t\":\"\xf4", final => 0);
     $_[0]->frame(CONTINUATION, "\x90", final => 0) }, 1007);
 is_case('6.4.3 invalid UTF-8 in the first half of a frame', sub { $_[0]->write(substr frame_bytes(TEXT, "{\"t\":\"\xf8" . 'x' x 30_000), 0, 20_000) }, 1007);

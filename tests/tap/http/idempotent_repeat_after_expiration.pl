@@ -32,7 +32,7 @@ my $body  = to(at($ends), 'a');
 my $first = post($relay, $body, 'k');
 is($first->{status}, 201, 'a request in time is accepted');
 wait_until('the expiration has passed', sub { time() > $ends });
-for my $case ([ 'the relay that stored it' => $relay ], [ 'another relay' => $second ])
+for my $case ([ 'the relay that stored the notification' => $relay ], [ 'another relay' => $second ])
 {
     my ($name, $at) = @$case;
     my $again = post($at, $body, 'k');

@@ -33,7 +33,8 @@ sub write_file
     return;
 }
 
-# The scripts with paths and a port of this test. getent finds the nodes in a file, instead of the name server of Kubernetes.
+# The scripts with paths and a port of this test. getent finds the nodes in a file, instead of the name server of
+# Kubernetes.
 my $scripts = JSON::decode_json(scalar qx{cd '${\ top()}' && python3 tests/lint/chart.py --scripts});
 for my $name (keys %$scripts)
 {

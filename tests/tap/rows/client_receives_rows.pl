@@ -71,7 +71,8 @@ $stub->set('empty', row_count => 0);
 ($page) = rows($client, source => 'empty');
 is_deeply([ $page->{rows}, $page->{more} ], [ [], JSON::false ], 'a list may be empty');
 
-# Removes the message of an error after checking that it names the rule as requested; the errors must otherwise be equal.
+# Removes the message of an error after checking that it names the rule as requested; the errors must otherwise be
+# equal.
 sub named_rule
 {
     my ($error, $field, $wanted) = @_;

@@ -1,5 +1,5 @@
-# Tests that a TRUNCATE that a live rule cannot send causes clients with its list to reload: on every relay, also after a
-# restart, an outage of the store, and a reconnect.
+# Tests that a TRUNCATE that a live rule cannot send causes clients with its list to reload: on every relay, also after
+# a restart, an outage of the store, and a reconnect.
 use strict;
 use warnings;
 

@@ -194,7 +194,7 @@ sub listens
     my ($status, undef, $log) =
       clairon([ 'relay', '-c', $file, '--relay.roles=gate', @$arguments ], %variables);
     is($status, 1, 'a relay that cannot listen fails');
-    unlike($log, qr/SECRET|hunter2/, 'its log has no secret');
+    unlike($log, qr/SECRET|hunter2/, 'the log of a relay that cannot listen has no secret');
     return $log =~ /could not listen" listen="?unix:([^\s"]+)/ ? $1 : $log;
 }
 write_text($file, valid_settings('[gate]', "listen = unix:$folder/none/file"));
@@ -284,7 +284,7 @@ is($code, 0, '--help exits with 0');
 like($out, qr/--feed\.conninfo=TEXT\n[^\n]* \(required with role feed\)\n/, 'required settings of the feed are marked');
 like($out, qr/--auth\.$_=TEXT\n[^\n]* \(required with role gate: one of hs256_secret_file, hs256_secret, public_key_file\)\n/, "auth.$_ is marked as one of several")
   for qw(hs256_secret_file hs256_secret public_key_file);
-is(scalar(() = $out =~ /\(required/g), 4, 'all others have a default');
+is(scalar(() = $out =~ /\(required/g), 4, 'all other settings have a default');
 like($out, qr/--gate\.ping=DURATION\n.*100ms to 1h.*default: 25s/, 'a setting is printed with its range and default');
 my @sections = $out =~ /^\[(\w+)\]$/mg;
 is_deeply([@sections], [qw(feed store auth gate delivery rows relay)], 'the settings are printed in sections');
@@ -298,6 +298,6 @@ is_deeply([ sort keys %in_table ], [ sort @sections ], 'all sections are in the 
 is((clairon(['--help']))[0], 0, 'clairon --help exits with 0');
 ($code, $out, $err) = clairon(['dance']);
 is($code, 2, 'an unknown command exits with 2');
-like($err, qr/unknown command "dance", valid are relay/, 'an unknown command is reported with the valid ones');
+like($err, qr/unknown command "dance", valid are relay/, 'an unknown command is reported with the valid commands');
 
 done_testing();

@@ -134,7 +134,8 @@ for my $id ($mine{u1}, $mine{u2}, $team)
 is($code, 1, 'an unknown id has no trace');
 is(http($relays[1], GET => '/v1/notifications/01234567-89ab-8def-8123-456789abcdef')->{status}, 404, 'an unknown id is 404 over HTTP');
 
-# A published notification for one user is in the user's shard, one with a key is in the first shard; each is stored once.
+# A published notification for one user is in the user's shard, one with a key is in the first shard; each is stored
+# once.
 sub body { my ($user) = @_;
     return JSON::encode_json({ payload => { mark => 'api' }, routing => { audience => { type => 'USER', targets => [$user] } } }) }
 my $plain = http($relays[0], POST => '/v1/notifications', body => body('u7'));

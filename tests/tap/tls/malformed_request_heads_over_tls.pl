@@ -52,7 +52,7 @@ check_rejected(400, [ "GET /v1/poll?wait=0 HTTP/1.1\r\n$host$_\r\n" ], 'a prefix
 check_rejected(405, [ "PATCH /v1/ack HTTP/1.1\r\n$host$auth\r\n" ], 'an unknown method', qr/use POST/);
 is(send_records("GET /v1/poll?wait=0 HTTP/1.1\r\n${host}Authorization: Bearer " . token(sub => 'u1', x => 'y' x 5900) . "\r\n\r\n")->{status}, 204, 'a long token is accepted');
 
-# In chunks, so that each record is well formed.
+# Heads in chunks, so that each TLS record is well formed.
 is(send_records(split //, $inner)->{status}, 200, 'a head that arrives byte by byte is accepted');
 is(send_records("GET /healthz HTTP/1.1\r\n$host" . 'X-A: ' . 'y' x 5000, "\r\n", 'X-B: ' . 'y' x 5000, "\r\n\r\n")->{status}, 200, 'a head that arrives in large chunks is accepted');
 check_rejected(400, [ "POST /v1/ack HTTP/1.1\r\n$host${auth}Content-Length: 0\r\n", "Content-Length: 44\r\n\r\n$inner" ], 'two Content-Length headers in two TLS records', qr/duplicate header/);

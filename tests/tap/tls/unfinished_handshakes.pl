@@ -52,7 +52,7 @@ for my $case ([ 'nothing', '' ], [ 'a byte', "\x16" ], [ 'half a hello', substr 
     is(https_status(), 200, MANY . " clients that sent $case->[0] do not block others");
     SKIP: {
         skip 'a sanitizer allocates additional memory', 1 if Clairon::Test::is_sanitized();
-        cmp_ok(kilobytes() - $before, '<', 3000, 'such clients use little memory');
+        cmp_ok(kilobytes() - $before, '<', 3000, 'clients with unfinished handshakes use little memory');
     }
     $_->disconnect for @many;
     wait_until('the connections are closed', sub { descriptors() <= $idle });
@@ -67,7 +67,7 @@ pass('the number of unfinished handshakes is limited');
 $_->disconnect for @many;
 wait_until('the connections are closed', sub { descriptors() <= $idle });
 is(send_raw("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")->read_response->{status}, 0, 'a client without TLS is disconnected');
-is(https_status(), 200, 'the relay continues');
+is(https_status(), 200, 'the relay still serves requests');
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 
 done_testing();
