@@ -119,7 +119,8 @@ sub measure_ours
         $pg->safe_psql('postgres',
             "SELECT confirmed_flush_lsn >= '$end' FROM pg_replication_slots WHERE slot_name = 'clairon'") eq 't' });
     $relay->stop;
-    # Removes the entries, as after the other contenders, so that each contender writes into memory that the store has used before.
+    # Removes the entries, as after the other contenders, so that each contender writes into memory that the store has
+    # used before.
     $store->execute('XTRIM', $STREAM, 'MAXLEN', 1);
     return (ours => $pace, cpu => 1e6 * $cpu / $rows);
 }

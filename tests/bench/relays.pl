@@ -1,4 +1,5 @@
-# Measures the CPU of a cluster per notification with eight relays: with the users of each shard on one relay, and distributed over all relays.
+# Measures the CPU of a cluster per notification with eight relays: with the users of each shard on one relay, and
+# distributed over all relays.
 #
 # Real servers on this machine. No client receives a notification, so the cost of fan-out is not included.
 use strict;
@@ -25,7 +26,8 @@ my $feed    = Clairon::Test::relay($pg, $cluster, roles => 'feed', conf => {%con
 # Only the first user of each shard is connected; the others receive the rows too.
 my %users = users_of_shards($pg, $cluster);
 
-# The CPU of the store and of the relays per notification, and of the idle store, from before the rows are written until all gates have read them.
+# The CPU of the store and of the relays per notification, and of the idle store, from before the rows are written until
+# all gates have read them.
 sub measure
 {
     my ($relays, $is_routed) = @_;

@@ -110,7 +110,8 @@ sub print_ratio_verdict
     return;
 }
 
-# A fast contender counts only if its output is complete: one message per change, and frames at least as long as the JSON.
+# A fast contender counts only if its output is complete: one message per change, and frames at least as long as the
+# JSON.
 sub print_work_verdict
 {
     my ($workload) = @_;

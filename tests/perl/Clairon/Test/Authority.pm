@@ -33,7 +33,8 @@ sub certificate
     return \%paths;
 }
 
-# Directives (names and values) for a store or sentinel that has this certificate and requires certificates of its clients and other nodes.
+# Directives (names and values) for a store or sentinel that has this certificate and requires certificates of its
+# clients and other nodes.
 sub directives
 {
     my ($paths, $port) = @_;

@@ -10,8 +10,9 @@ use Clairon::Test::Store;
 
 my $DOWN_AFTER = 1000;    # ms
 
-# Options: folder, replicas => 2, sentinels => 3, name => name of the primary, tls => a certificate of Clairon::Test::Authority,
-# and the options of Clairon::Test::Store. With tls, stores, sentinels and relays use only TLS.
+# Options: folder, replicas => 2, sentinels => 3, name => name of the primary, tls => a certificate of
+# Clairon::Test::Authority, and the options of Clairon::Test::Store. With tls, stores, sentinels and relays use only
+# TLS.
 sub new
 {
     my ($class, %options) = @_;
@@ -113,7 +114,8 @@ sub wait_failover
     });
 }
 
-# The servers that became primary, in order, without the first one. The sentinel that leads a failover logs it, with a new epoch.
+# The servers that became primary, in order, without the first one. The sentinel that leads a failover logs it, with a
+# new epoch.
 sub promoted
 {
     my ($self) = @_;

@@ -39,7 +39,8 @@ sub new
 my $has_bus_port;
 sub has_bus_port { return $has_bus_port //= (qx{$ENV{STORE_SERVER} --version} =~ /\bv=(\d+)/)[0] >= 7 }
 
-# Ports of a node and of its cluster bus, which is 10000 higher if it cannot be set. Outgoing connections use those above 32767.
+# Ports of a node and of its cluster bus, which is 10000 higher if it cannot be set. Outgoing connections use those
+# above 32767.
 sub free_ports
 {
     my $bus = Clairon::Test::free_port();

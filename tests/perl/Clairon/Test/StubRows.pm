@@ -13,7 +13,8 @@ use PostgreSQL::Test::Utils qw(slurp_file);
 
 my $SIGNATURE = 'clairon.live_rows(text, text, text, jsonb, integer, bigint)';
 
-# A rule "default" for each source. Without `snapshot` the result contains a current snapshot. Each row has its number and the user.
+# A rule "default" for each source. Without `snapshot` the result contains a current snapshot. Each row has its number
+# and the user.
 sub new
 {
     my ($class, $pg) = @_;
