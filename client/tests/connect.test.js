@@ -25,7 +25,7 @@ function start(t, options = {}) {
   return { relay, client, events };
 }
 
-test('the first frame is connect, with token, window and cursor', async (t) => {
+test('the first frame is connect, with token, in-flight window and cursor', async (t) => {
   const { relay, events } = start(t, { token: async () => 'fresh', pos: '5-0', window: 8 });
   const socket = await relay.socket();
   assert.equal(socket.url, 'ws://relay.test:8090/v1/ws');
@@ -49,7 +49,7 @@ test('an ack is sent when every handler has resolved', async (t) => {
   assert.deepEqual(socket.frames('ack'), [{ t: 'ack', ids: ['c'] }]); // b needs none
 });
 
-test('a failing handler nacks, and receives the retry', async (t) => {
+test('the client nacks the notification of a failing handler, which then receives the retry', async (t) => {
   const { relay, client, events } = start(t);
   let calls = 0;
   client.on('assignments', () => {
@@ -67,7 +67,7 @@ test('a failing handler nacks, and receives the retry', async (t) => {
   assert.equal(calls, 2);
 });
 
-test('a handler that rejects without an error nacks too', async (t) => {
+test('the client nacks the notification of a handler that rejects without an error', async (t) => {
   const { relay, client } = start(t);
   client.on('assignments', () => Promise.reject());
   const socket = await relay.socket();
@@ -159,7 +159,7 @@ test('a connection without frames for two ping intervals is lost', async (t) => 
   assert.equal(events('state').find((s) => s.state === 'waiting').code, 'silent');
 });
 
-test('40xx closes the client without a retry', async (t) => {
+test('a close code 40xx closes the client without a reconnect', async (t) => {
   for (const code of [4000, 4001, 4003, 4004]) {
     const { relay, client, events } = start(t);
     const socket = await relay.socket();
@@ -172,7 +172,7 @@ test('40xx closes the client without a retry', async (t) => {
   }
 });
 
-test('after 4100 the token function is called again; a fixed token closes the client', async (t) => {
+test('close code 4100 calls the token function again, or closes a client with a fixed token', async (t) => {
   let calls = 0;
   const fresh = start(t, { token: () => `token ${++calls}` });
   (await fresh.relay.socket()).closes(4100);
@@ -185,7 +185,7 @@ test('after 4100 the token function is called again; a fixed token closes the cl
   assert.equal(fixed.client.state, 'closed');
 });
 
-test('after 42xx the client reconnects immediately, or after the delay of bye', async (t) => {
+test('after a close code 42xx the client reconnects immediately, or after the delay of the bye', async (t) => {
   let clock = 0;
   const { relay, events } = start(t, { now: () => clock, backoff: { base: 60_000, cap: 60_000, random: () => 1 } });
   const first = await relay.socket();
@@ -218,7 +218,7 @@ test('a failing token function is called again', async (t) => {
   assert.equal(events('error').length, 2);
 });
 
-test('expiring refreshes the token on the same connection', async (t) => {
+test('an expiring frame refreshes the token on the same connection', async (t) => {
   let calls = 0;
   const { relay } = start(t, { token: () => `token ${++calls}` });
   const socket = await relay.socket();

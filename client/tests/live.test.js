@@ -289,7 +289,7 @@ test('invalid options of live() are rejected by name', async (t) => {
   assert.throws(() => client.live('t', { key: 'id', load: [] }), /live\('t'\): load: a function/);
 });
 
-test('a gap or a connection that did not resume causes a load; a resumed one does not', async (t) => {
+test('a gap or a connection that did not resume causes a load, and a resumed connection does not', async (t) => {
   let loads = 0;
   const { relay, socket, list } = await start(t, { load: () => [{ id: 1, load: ++loads }] });
   await rowsAre(list, [{ id: 1, load: 1 }]);

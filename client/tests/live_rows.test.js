@@ -128,7 +128,7 @@ test('a rule is requested by its name; changes of other rules are ignored', asyn
 
 // ---- three faults of lists that compare times, or trust the order of arrival
 
-test('fault 1: a response of a lagging replica does not undo a newer change', async (t) => {
+test('a response of a lagging replica does not undo a newer change', async (t) => {
   const { socket, list, states } = await loaded(t, '10:10:', [{ id: 1, a: 'old' }]);
   socket.sends(update(10, { id: 1, a: 'new' }));
   await turn();
@@ -140,7 +140,7 @@ test('fault 1: a response of a lagging replica does not undo a newer change', as
   assert.deepEqual(states.map(([row]) => row?.a), [undefined, 'old', 'new', 'new']);
 });
 
-test('fault 2: an older change that arrives after newer rows does not undo them', async (t) => {
+test('an older change that arrives after newer rows does not undo them', async (t) => {
   const { socket, list, states } = await start(t);
   const first = update(10, { id: 1, a: 'first' });
   const second = update(11, { id: 1, a: 'second' });
@@ -153,7 +153,7 @@ test('fault 2: an older change that arrives after newer rows does not undo them'
   assert.ok(states.slice(1).every(([row]) => row.a === 'second'));
 });
 
-test('fault 3: a change that is not visible yet in newer rows stays in the list', async (t) => {
+test('a change that is not visible yet in newer rows stays in the list', async (t) => {
   const { socket, list, states } = await loaded(t, '9:10:9', []);
   socket.sends(create(10, { id: 1 }));
   await turn();
@@ -246,7 +246,7 @@ test('the changes of a transaction appear together, even if each arrives in a se
   assert.deepEqual(states, [[{ id: 1 }, { id: 2 }, { id: 3 }]]);
 });
 
-test('a steady stream of transactions is shown between them', async (t) => {
+test('the list shows each transaction of a steady stream as a whole', async (t) => {
   const { tick, socket, states } = await loaded(t, '10:10:', []);
   states.length = 0;
   for (let x = 10; x < 30; x += 1) {
@@ -264,7 +264,7 @@ test('changes that arrive together appear together', async (t) => {
   assert.deepEqual(states.slice(2), [[{ id: 1, amount: 0 }, { id: 2, amount: 5 }]]);
 });
 
-test('a response to another list is not mixed with its own', async (t) => {
+test('a list ignores the response to another list', async (t) => {
   const { client, socket, list } = await start(t);
   const other = client.live('u');
   await turn();
@@ -430,7 +430,7 @@ for (const [what, cause] of [
   ['a gap', (socket) => socket.sends({ t: 'gap', from: '1', to: '2', why: 'shed' })],
   ['a reload', (socket) => socket.sends({ t: 'reload', source: 't', rule: 'default' })],
 ]) {
-  test(`${what} keeps the rows as they are until newer ones are loaded, within a second`, async (t) => {
+  test(`${what} keeps the rows unchanged until newer rows are loaded, within a second`, async (t) => {
     const { tick, socket, list } = await loaded(t, '10:10:', [{ id: 1 }]);
     cause(socket);
     socket.sends(create(11, { id: 2 }));
@@ -497,7 +497,7 @@ test('after an epoch change rows of any snapshot are accepted, because ids may h
   assert.deepEqual(list.rows, [{ id: 3 }, { id: 4 }]);
 });
 
-test('a connection that did not resume loads again; a resumed one too', async (t) => {
+test('a list loads again on a new connection, resumed or not', async (t) => {
   const { relay, tick, socket, list } = await loaded(t, '10:10:', [{ id: 1 }]);
   const { socket: next } = await reconnect({ relay, tick }, list);
   next.sends(create(10, { id: 2 }));
@@ -506,7 +506,7 @@ test('a connection that did not resume loads again; a resumed one too', async (t
   assert.equal(next.frames('rows').length, 0);
   tick(1000);
   await turn();
-  // The relay sends `reload` only to connections that have asked.
+  // The relay sends `reload` only to connections that have requested rows.
   assert.equal(next.frames('rows').length, 1);
   respond(next, '11:11:', [{ id: 1 }, { id: 2 }]);
   await turn();
@@ -594,7 +594,7 @@ test('a user who is no longer addressed loses the rows, and the list requests th
   assert.deepEqual([list.rows, list.error], [[{ id: 1 }, { id: 2 }], undefined]);
 });
 
-test('another error is reported, and the request is repeated with growing delays', async (t) => {
+test('error 100 is reported, and the request is repeated with growing delays', async (t) => {
   t.mock.method(Math, 'random', () => 0.999);
   const { tick, socket, list, errors } = await start(t);
   for (const ms of [500, 1000, 2000]) {

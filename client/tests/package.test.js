@@ -82,7 +82,7 @@ for (const [file, text] of Object.entries(USES)) {
   });
 }
 
-test('the dynamic imports work from both', { skip }, () => {
+test('the dynamic imports load from ES modules and from CommonJS', { skip }, () => {
   for (const [file, text] of Object.entries(USES)) {
     write(`late-${file}`, `${text}
       const client = connect({ url: 'ws://127.0.0.1:1', token: 'T', transports: ['sse'], fetch: async () => { throw new Error('no'); } });
@@ -148,7 +148,7 @@ test('on a server the React components render without a connection', {
   assert.equal(stdout, 'undefined,idle,0,0,true,undefined\n', stderr);
 });
 
-test('a bundler resolves all entries to one copy', { skip: skip || (!esbuild && 'npm install has not been run') }, async () => {
+test('a bundler includes one copy of the client for all entries', { skip: skip || (!esbuild && 'npm install has not been run') }, async () => {
   write('page.mjs', `${USES['import.mjs']} console.log(connect, hooks, vue, shardOf);`);
   const { metafile } = await esbuild.build({
     absWorkingDir: app,

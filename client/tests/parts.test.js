@@ -47,7 +47,7 @@ test('close codes are classified as stop, back off and immediate', () => {
   for (const code of [4200, 4201]) assert.equal(closeClass(code), NOW);
 });
 
-test('an id is new once, and the oldest ids are evicted first', () => {
+test('a remembered id is a duplicate, and the ids seen longest ago are evicted first', () => {
   const d = createDedupe(2);
   assert.equal(d.remember('a'), undefined);
   assert.notEqual(d.remember('a'), undefined);
@@ -152,7 +152,7 @@ test('if the browser blocks storage, only the persistence is lost', (t) => {
   assert.equal(p.handled(), '2');
 });
 
-test('a token is renewed before it expires, but never in a loop', () => {
+test('a token is renewed before it expires, and never in a loop', () => {
   const now = 1_000_000_000;
   const at = (seconds) => refreshDelay(now / 1000 + seconds, now);
   assert.equal(at(3600), 3_570_000);

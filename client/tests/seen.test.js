@@ -49,7 +49,7 @@ async function start(t, prepare = () => {}) {
 
 const respond = (socket, r, snapshot, rows = []) => socket.sends({ t: 'rows', r, key: ['id'], snapshot, rows, more: false });
 
-test('it resolves when a notification of the transaction has arrived, even before the call', async (t) => {
+test('seen() resolves when a notification of the transaction has arrived, even before the call', async (t) => {
   const { socket, wait, pass } = await start(t);
   const result = await wait('7424');
   socket.sends(change('7423'));
@@ -65,7 +65,7 @@ test('it resolves when a notification of the transaction has arrived, even befor
   }
 });
 
-test('it resolves after lists show the change', async (t) => {
+test('seen() resolves after lists show the change', async (t) => {
   let list;
   const { client, socket, pass } = await start(t, (its) => { list = its.live('t'); });
   await turn();
@@ -83,7 +83,7 @@ test('it resolves after lists show the change', async (t) => {
   assert.equal(contained, 2);
 });
 
-test('it resolves when the rows of all lists contain the transaction, whose notification was lost', async (t) => {
+test('seen() resolves when the rows of all lists contain a transaction whose notification was lost', async (t) => {
   const { socket, wait, pass } = await start(t, (client) => { client.live('t'); client.live('u'); });
   await turn();
   const [first, second] = socket.frames('rows');
@@ -96,7 +96,7 @@ test('it resolves when the rows of all lists contain the transaction, whose noti
   assert.equal(result.value, 'resolved');
 });
 
-test('only the ids of the last transactions are kept', async (t) => {
+test('the client keeps only the ids of the last transactions', async (t) => {
   const { socket, wait, pass } = await start(t);
   for (let x = 1; x <= 4097; x += 1) socket.sends(change(String(x)));
   const [forgotten, remembered] = [await wait('1'), await wait('2')];
@@ -104,7 +104,7 @@ test('only the ids of the last transactions are kept', async (t) => {
   assert.deepEqual([forgotten.value, remembered.value], [undefined, 'resolved']);
 });
 
-test('it rejects after 30 s, or after `timeout`', async (t) => {
+test('seen() rejects after 30 s, or after `timeout`', async (t) => {
   const { wait, pass } = await start(t);
   const [first, second] = [await wait('7424'), await wait('7425', { timeout: 500 })];
   await pass(499);
@@ -117,7 +117,7 @@ test('it rejects after 30 s, or after `timeout`', async (t) => {
   assert.equal(first.value.code, 'timeout');
 });
 
-test('it rejects when the client closes, and when it is closed', async (t) => {
+test('seen() rejects when the client closes, and after the client is closed', async (t) => {
   const { client, wait } = await start(t);
   const result = await wait('7424');
   client.close();
@@ -126,7 +126,7 @@ test('it rejects when the client closes, and when it is closed', async (t) => {
   assert.equal((await wait('7424')).value.code, 'closed');
 });
 
-test('it rejects values that are not transaction ids', async (t) => {
+test('seen() rejects values that are not transaction ids', async (t) => {
   const { wait } = await start(t);
   for (const xid of ['', '-1', 'x', undefined, null, 1.5]) {
     assert.match((await wait(xid)).value.message, /^seen\(\): .* is not a transaction id$/);

@@ -64,7 +64,7 @@ test('close() in a listener of `closed` does not repeat the event', async (t) =>
   assert.equal(tab.states.filter(({ state }) => state === 'closed').length, 1);
 });
 
-test('when the network is back, several tabs make one attempt', async (t) => {
+test('several tabs make one connection attempt when the network returns', async (t) => {
   const { browser, relay, socket, second } = await twoTabs(t, { backoff: { base: 1e6, cap: 1e6, random: () => 1 } });
   socket.closes();
   await until('both wait', () => second.client.state === 'waiting');
@@ -143,7 +143,7 @@ test('when the leader closes, the next tab resumes from its cursor', async (t) =
   assert.deepEqual(second.states.at(-1), { state: 'open', transport: 'ws', user: `user ${users}`, conn: 'c1', resumed: true });
 });
 
-test('a third tab loses nothing in a change of leader', async (t) => {
+test('a third tab loses no notification in a change of leader', async (t) => {
   const { relay, open, first, second, socket } = await twoTabs(t);
   const third = open();
   await isOpen(third);
@@ -274,7 +274,7 @@ test('a new tab receives the unacknowledged notifications', async (t) => {
   assert.equal(third.states.at(-1).resumed, false);
 });
 
-test('a new tab does not receive what was acked elsewhere while disconnected', async (t) => {
+test('a new tab does not receive notifications that another client acked while it was disconnected', async (t) => {
   const { relay, open, second, socket } = await twoTabs(t, { ack: 'manual' });
   socket.sends(msg('1', notification('a', { ack: true })), msg('2', notification('b', { ack: true })));
   await until('the messages', () => second.seen.length === 2);
@@ -363,7 +363,7 @@ test('a new leader that receives the topics of a third tab too late causes a gap
   assert.deepEqual([second.gaps, next.frames('subscribe').map((f) => f.topics)], [[], [['demo.b']]]);
 });
 
-test('a new tab that receives a notification before the reply has missed nothing', async (t) => {
+test('a new tab that receives a notification before the reply of the leader receives no gap', async (t) => {
   const { open, socket } = await twoTabs(t);
   const post = BroadcastChannel.prototype.postMessage;
   let count = 0;

@@ -121,7 +121,7 @@ test('after two failed WebSockets the client uses SSE, with the same notificatio
   assert.deepEqual((await http.next()).query, { pos: '6', topics: 'y' });
 });
 
-test('from SSE it returns to the WebSocket and resumes', async (t) => {
+test('from SSE the client returns to the WebSocket and resumes', async (t) => {
   const tick = handTimers(t, 'setTimeout');
   const { relay, http, client, seen } = start(t);
   client.on('*', () => {});
@@ -279,7 +279,7 @@ test('if SSE is rejected too, the client polls repeatedly', async (t) => {
   await until('closed', () => client.state === 'closed'); // a fixed token cannot be renewed
 });
 
-test('a poll with a gap has not resumed', async (t) => {
+test('a poll that returns a gap has not resumed', async (t) => {
   const { http, events } = start(t, { transports: ['poll'], pos: 'old' });
   const first = await http.next();
   assert.equal(first.query.pos, 'old');
@@ -288,7 +288,7 @@ test('a poll with a gap has not resumed', async (t) => {
   assert.equal(events.state.find((s) => s.state === 'open').resumed, false);
 });
 
-test('the error of a stream is the reason', async (t) => {
+test('the error of a stream is reported as the reason of the disconnect', async (t) => {
   const { http, events } = start(t, { transports: ['sse'] });
   const stream = (await http.next()).stream();
   stream.sends(connected({ pos: '1' }), '1');
@@ -298,7 +298,7 @@ test('the error of a stream is the reason', async (t) => {
   assert.deepEqual({ code, reason }, { code: 1006, reason: 'it broke' });
 });
 
-test('without any response each transport is tried once', async (t) => {
+test('without any response the client tries each transport once', async (t) => {
   const { relay, http, client } = start(t);
   (await relay.socket()).closes();
   (await relay.socket()).closes();
@@ -395,7 +395,7 @@ test('over SSE a new stream names all lists, and their reload arrives', async (t
   assert.deepEqual([again.path, again.query.source], ['/v1/rows', 'duties']);
 });
 
-test('while it polls, a list loads its rows again every minute', async (t) => {
+test('while the client polls, a list loads its rows again every minute', async (t) => {
   const { client, http } = start(t, { transports: ['poll'] });
   const list = client.live('tasks');
   (await http.next()).respond(204, null, { [POS]: '1' });

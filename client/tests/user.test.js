@@ -76,7 +76,7 @@ test('`connected` of another user closes the client before any delivery or ack',
   assert.equal(next.closedWith, 1000);
 });
 
-test('over HTTP too, no request has the token of another user', async (t) => {
+test('no request over HTTP has the token of another user', async (t) => {
   const [first, second] = twoUsers();
   const tokens = [tokenOf(first), tokenOf(second)];
   const requests = [];

@@ -32,7 +32,7 @@ for (const event of ['online', 'visibilitychange']) {
   });
 }
 
-test('online restarts an attempt that hangs on a lost network', async (t) => {
+test('the event online restarts an attempt that hangs on a lost network', async (t) => {
   let calls = 0;
   const { browser, relay, client } = start(t, {
     token: () => { calls += 1; return calls === 1 ? new Promise(() => {}) : tokenOf('u'); },
@@ -55,7 +55,7 @@ test('a hidden page does not reconnect early', async (t) => {
   assert.equal(client.state, 'waiting');
 });
 
-test('online pings an open connection; without a reply it is lost', async (t) => {
+test('the event online pings an open connection, which is lost without a reply', async (t) => {
   const tick = handTimers(t, 'setTimeout');
   const { browser, relay, client } = start(t);
   const socket = await relay.socket();
@@ -70,7 +70,7 @@ test('online pings an open connection; without a reply it is lost', async (t) =>
   assert.equal(client.state, 'waiting');
 });
 
-test('a visible page pings only after silence', async (t) => {
+test('a page that becomes visible pings only after silence', async (t) => {
   let clock = 0;
   const { browser, relay } = start(t, { now: () => clock });
   const socket = await relay.socket();
@@ -91,7 +91,7 @@ test('acks are sent before the user leaves the page', async (t) => {
   assert.deepEqual(socket.frames('ack'), [{ t: 'ack', ids: ['a'] }]);
 });
 
-test('after close() nothing reconnects', async (t) => {
+test('after close() the client does not reconnect', async (t) => {
   const { browser, relay, client } = start(t);
   (await relay.socket()).closes();
   client.close();
