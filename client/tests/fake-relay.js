@@ -5,7 +5,7 @@ import { subjectOf } from '../src/token.js';
 
 /**
  * Pass `relay.WebSocket` to connect(); `await relay.socket()` is the next socket that it opens. `onRows(frame, socket)`
- * answers the requests of live lists.
+ * responds to the requests of live lists.
  */
 export function fakeRelay({ onRows } = {}) {
   const opened = [];

@@ -1,4 +1,5 @@
-// live_model.test.js: live lists against a model of PostgreSQL and a relay, with random transactions, snapshots and losses.
+// live_model.test.js: live lists against a model of PostgreSQL and a relay, with random transactions, snapshots and
+// losses.
 //
 // After each step the list equals the rows of one snapshot plus all changes up to one point of commit order, and
 // these points only go forward. At rest the list equals the table.
@@ -31,9 +32,9 @@ function dice(seed) {
 }
 
 /**
- * A table whose rows belong to one or two groups, and the memberships of one user. A commit is first sent to the relay, in the
- * order of `commits`, and becomes visible on the primary later, in any order. Until then it keeps its row locks. A replica
- * sees a prefix of `commits`.
+ * A table whose rows belong to one or two groups, and the memberships of one user. A commit is first sent to the relay,
+ * in the order of `commits`, and becomes visible on the primary later, in any order. Until then it keeps its row locks.
+ * A replica sees a prefix of `commits`.
  */
 function createDatabase({ below, chance, pick }) {
   const changes = []; // of all transactions: { bit, before, after, joins, leaves, truncates }
@@ -285,7 +286,10 @@ async function createPage(t, db, chances, kind, describe) {
 
   const needsReload = ({ isMove, changes }) => isMove || (kind.hidesTruncate && changes.some(({ truncates }) => truncates));
 
-  /** The relay sends `reload` only to connections that have asked, and not if a pending response will contain the change. */
+  /**
+   * The relay sends `reload` only to connections that have requested rows, and not if a pending response will contain
+   * the change.
+   */
   const isAnnounced = () => kind.hasLoad || (hasRequested && requests.every(({ reply }) => reply));
 
   function deliver() {

@@ -24,7 +24,7 @@ const create = (x, after) => {
   };
 };
 
-/** A leader tab and a follower with one list each. `table` is what the relay responds with. */
+/** A leader tab and a follower with one list each. `table` has the rows of the relay's responses. */
 async function twoTabs(t, table) {
   fakeBrowser();
   users += 1;

@@ -40,7 +40,7 @@ test('the event online restarts an attempt that hangs on a lost network', async 
   await until('the first token', () => calls === 1);
   browser.dispatch('visibilitychange');
   browser.dispatch('online');
-  await relay.socket(); // hangs too
+  await relay.socket(); // this attempt hangs too
   browser.dispatch('online');
   (await relay.socket()).accept();
   assert.equal(client.state, 'open');
