@@ -33,7 +33,7 @@ test_store_loss_drops_the_other_frames_of_the_message(void **state)
     const size_t len = count * FRAME_COMMIT_SIZE;
     unsigned char *packet = memory_new(len);
     struct shard shard = {0};
-    struct store store = {.shards = &shard, .shard_count = 1}; /* down */
+    struct store store = {.shards = &shard, .shard_count = 1}; /* unavailable */
     struct config config = {.feed.slot = NULL};
     struct stats stats = {.heartbeat_us = 0};
     struct feed feed = {.state = FEED_STREAMING,
@@ -49,7 +49,7 @@ test_store_loss_drops_the_other_frames_of_the_message(void **state)
     assert_false(feed_stream_receive(&feed, (char *)packet, (struct bytes){packet, len}));
     assert_int_equal(feed.state, FEED_WAITING);
     assert_int_equal(store_batch_count(feed.batch.frames),
-                     0); /* its frames would point into freed memory */
+                     0); /* frames would point into freed memory */
     store_batch_free(feed.batch.frames);
     free(feed.batch.held);
     ev_loop_destroy(feed.loop);

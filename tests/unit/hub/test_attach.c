@@ -46,7 +46,7 @@ static const struct session_transport TRANSPORT = {.send = count_send, .close = 
 static struct store store = {.shard_count = 1};
 static struct hub hub;
 
-/* The store is down: each request to it fails immediately. */
+/* The store is unavailable: each request to it fails immediately. */
 static struct session *
 begin(void)
 {
@@ -103,7 +103,7 @@ session_that_cannot_start_is_closed(void **state)
     assert_int_equal(calls, 1);
     assert_int_equal(closed_code, 4201);
     assert_in_range(closed_in_ms, 5000, 15000);
-    /* It was connected before: it waits for the store. */
+    /* A session that was connected before waits for the store. */
     session->state = SESSION_LIVE;
     unserved_sweep(&hub);
     assert_int_equal(calls, 1);

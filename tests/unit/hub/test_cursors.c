@@ -189,10 +189,10 @@ test_hostile_cursors(void **state)
         "00ff.1-2.3w5e11264sgsf",                       /* overflow */
         "00ff.1-2.3w5e11264sgsg",                       /* 64 bits exceeded by one */
         "00ff.1-2.zzzzzzzzzzzzzzzzzzzzzzzzzzzz",        /* many more shards */
-        "00ff.18446744073709551616-0",                  /* the same */
+        "00ff.18446744073709551616-0",                  /* 64 bits exceeded by one */
         "00ff.1-2....",                                 /* one shard too many */
-        "00ff.1-2.1.1.1.1",                             /* the same */
-        "00ff.1-2.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1", /* the same */
+        "00ff.1-2.1.1.1.1",                             /* one shard too many */
+        "00ff.1-2.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1.1", /* many more shards */
         "00ff.1-2~1",
         "00ff.1-2~~",
         "00ff.1-2~~0",
@@ -200,7 +200,7 @@ test_hostile_cursors(void **state)
         "00ff.1-2~1~0~0~0",
         "00ff.1-2~1~-2",        /* below zero */
         "00ff.1-2~1z141z4-0~0", /* 32 bits exceeded by one */
-        "00ff.1-2~1-1z141z4~0", /* the same */
+        "00ff.1-2~1-1z141z4~0", /* 32 bits exceeded by one */
         "00ff.1-2~1-~0",
         "00ff.1-2~1-1-1~0",
         "00ff.1-2~1~0.1",

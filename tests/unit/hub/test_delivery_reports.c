@@ -173,7 +173,7 @@ test_a_held_notification_does_not_overtake_older_ones(void **state)
     assert_int_equal(session.requests.count, 0);
 }
 
-/* Its retries were exhausted and it was redriven before this relay read either event. */
+/* The notification was exhausted and redriven before this relay read either event. */
 static void
 test_a_redriven_dead_letter_is_reported(void **state)
 {

@@ -19,7 +19,7 @@
 #include "tests/unit/hub/ack_pending_notification.h"
 
 struct fixture {
-    struct store store; /* it is down */
+    struct store store; /* unavailable */
     struct hub hub;
     struct session session;
     struct notification *notifications[4];
@@ -80,8 +80,7 @@ test_it_is_full_at_its_size(void **state)
     assert_int_equal(f->hub.deferred_count, 1);
     assert_int_equal(f->hub.reports.count, 1); /* whether its ack is pending */
     session_inflight_remove(&f->session, f->notifications[1]->frame.as.notification.id);
-    assert_false(
-        session_inflight_add(&f->session, f->notifications[3])); /* the other one is older */
+    assert_false(session_inflight_add(&f->session, f->notifications[3])); /* [2] is older */
     assert_true(session_inflight_add_from_inbox(&f->session, f->notifications[2]));
     assert_int_equal(f->session.inflight.count, 2);
     assert_false(session_inflight_add_from_inbox(&f->session, f->notifications[3]));

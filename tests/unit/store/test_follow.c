@@ -40,7 +40,7 @@ add(struct reader *reader, unsigned shard, uint64_t of_lsn, const char *after)
     drop(reply);
 }
 
-/* Shard 1 is read from now on: its newest entry follows an entry of shard 0 that was not read. */
+/* A reader starts to read shard 1. Its newest entry follows an unread entry of shard 0. */
 static void
 merge(struct reader *reader, int64_t since_us)
 {

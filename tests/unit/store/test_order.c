@@ -53,7 +53,7 @@ reset(unsigned count)
         newest_sent[k] = (struct position){0, 0};
     }
     shards = count;
-    lsn = UINT64_C(0xfffffff0); /* its string soon gets longer */
+    lsn = UINT64_C(0xfffffff0); /* a few more entries add a hexadecimal digit */
 }
 
 static int
