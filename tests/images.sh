@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # images.sh: tests the container images; builds and starts them without a container engine.
 #
-# No engine is available in the tests: tests/images executes the instructions of the Dockerfiles in
-# Debian roots, and starts the services of docker/compose.yaml in them, with its mounts, users and capabilities.
-# Debian's docker-compose validates the compose file. Pulling images, and an engine's networks and name resolution, are not tested.
+# No engine is available in the tests: tests/images executes the instructions of the Dockerfiles in Debian roots, and
+# starts the services of docker/compose.yaml in them, with its mounts, users and capabilities. Debian's docker-compose
+# validates the compose file. Pulling images, and an engine's networks and name resolution, are not tested.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 # shellcheck source=tests/roots.sh

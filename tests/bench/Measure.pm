@@ -1,4 +1,4 @@
-# Measure: what the benches of clusters share.
+# Measure: functions shared by the benches of clusters.
 package Measure;
 
 use strict;
@@ -21,7 +21,7 @@ sub cpu
     return $ns / 1000;
 }
 
-# Five users of each shard but 0, and a table "owner" of all but the first ones, to write rows for.
+# Finds at least five users of each shard except shard 0. The table `owner` contains the second to fifth of each shard.
 sub users_of_shards
 {
     my ($pg, $cluster) = @_;

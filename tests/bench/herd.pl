@@ -1,5 +1,5 @@
 # Measures the cost of 5000 clients that connect simultaneously and request their rows, and of a list of 100 rows: time,
-# queries, connections, CPU, memory, and the latency of others.
+# queries, connections, CPU, memory, and the latency of other clients.
 use strict;
 use warnings;
 

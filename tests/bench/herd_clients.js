@@ -1,6 +1,8 @@
-// herd_clients.js: many WebSockets without a library, for herd.pl. They connect simultaneously and request the rows of a live rule.
+// herd_clients.js: many WebSockets without a library, for herd.pl. They connect simultaneously and request the rows of a
+// live rule.
 //
-//   node herd_clients.js PORT FILE     FILE: JSON { rule, tokens: [..], lists }. Prints a line of JSON when each has received its rows `lists` times.
+//   node herd_clients.js PORT FILE     FILE: JSON { rule, tokens: [..], lists }. Prints a line of JSON when each client
+//                                      has received its rows `lists` times.
 //   node herd_clients.js PORT FILE     FILE: JSON { probe: token }. Prints the latency of each notification.
 
 import { randomBytes } from 'node:crypto';

@@ -1,8 +1,7 @@
 # Measures the CPU of the store per notification as one server, and as a cluster of one and of three primaries.
 #
-# A store is the bottleneck when a server of it uses a whole core. This machine may have fewer cores than such a cluster
-# needs, so the CPU is measured, and how many notifications the store could take is computed from that of the busiest
-# server.
+# A store is the bottleneck when one of its servers uses a whole core. This machine may have fewer cores than such a
+# cluster needs, so the bench measures CPU time, and derives the maximum rate of the store from the busiest server.
 use strict;
 use warnings;
 

@@ -5,7 +5,8 @@ import signal
 import subprocess
 from pathlib import Path
 
-# $1: the root. The mounts are read from standard input, as lines of KIND SOURCE TARGET; the other arguments are the command.
+# $1: the root. The mounts are read from standard input, as lines of KIND SOURCE TARGET; the other arguments are the
+# command.
 ENTER = r"""
 root=$1; shift
 mount --bind "$root" "$root"

@@ -4,9 +4,9 @@
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
-# The modules that each module may include. feed and gate never include each other; only main.c includes daemon and doctor.
-# protocol is decoder/protocol/, shared by the plugin and the relay. It is in decoder/ because PGXS builds the plugin from
-# that folder alone.
+# The modules that each module may include. feed and gate never include each other; only main.c includes daemon and
+# doctor. protocol is decoder/protocol/, shared by the plugin and the relay. It is in decoder/ because PGXS builds the
+# plugin from that folder alone.
 declare -A below=(
     [base]="protocol"
     [wire]="protocol base"
@@ -21,8 +21,8 @@ declare -A below=(
     [doctor]="protocol base wire store postgres feed gate cli"
 )
 
-# The folders of modules that have subfolders, lowest first: each may include itself and the folders before it. "." stands
-# for the files in the module's own folder.
+# The folders of modules that have subfolders, lowest first: each may include itself and the folders before it. "."
+# means the files in the folder of the module itself.
 declare -A folders=(
     [base]=". core system metrics config"
     [store]="scripts . connection shards ingest read delivery admin direct"

@@ -69,7 +69,8 @@ rule_shell() {
     find docker relay tests .ci -type f \( -name '*.sh' -o -path .ci/run \) -print0 | xargs -0 shellcheck -x
 }
 
-# Folders of servers and logs are named after the file, so its name must be unique. Files listed in tests/tap/long must exist.
+# Folders of servers and logs are named after the file, so its name must be unique. Files listed in tests/tap/long must
+# exist.
 rule_tap_files() {
     local bad=0 name file
     for name in $(find tests/tap -name '*.pl' -printf '%f\n' | sort | uniq -d); do

@@ -141,7 +141,7 @@ field_of(const redisReply *fields, const char *name)
     return NULL;
 }
 
-/* The client that an entry targets: clients connect in order, as u0, u1 and so on. -1: all. */
+/* The client that an entry targets: clients connect in order, as u0, u1, .. -1: all. */
 static int
 client_of(const redisReply *route)
 {

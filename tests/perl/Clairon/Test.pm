@@ -155,7 +155,7 @@ sub token
 }
 
 # A started PostgreSQL with the plugin, the database `postgres` and the usual superuser. The role `relay` has the
-# privileges that a relay needs; see relay(). Options: conf => more lines for postgresql.conf; extension => 0: without
+# privileges that a relay needs; see relay(). Options: conf => additional lines of postgresql.conf; extension => 0: without
 # CREATE EXTENSION.
 sub postgresql
 {
@@ -169,8 +169,8 @@ sub postgresql
     return $node;
 }
 
-# A started standby of `$primary`, configured for logical decoding on the standby. conf => more lines for its
-# postgresql.conf.
+# A started standby of `$primary`, configured for logical decoding on the standby. conf => additional lines of
+# its postgresql.conf.
 sub standby
 {
     my ($primary, %options) = @_;

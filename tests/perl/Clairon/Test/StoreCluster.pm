@@ -268,7 +268,7 @@ sub move
     return;
 }
 
-# Returns the node that owns the slot; nothing if it is the target.
+# Returns the node that owns the slot; undef if that node is the target.
 sub begin_move
 {
     my ($self, $shard, $to) = @_;

@@ -6,8 +6,8 @@
 #   $work->write("$dir/w.sql");   # the transactions; dblink provides the sessions
 #
 # The seed determines the order of all statements. Each table belongs to one session, so no session waits for another.
-# After each change of a table's definition, rules or replica identity, work.log_shape writes the new ones to WAL as a
-# message. A WAL reader therefore has the definitions at each position, even after rollbacks.
+# After each change of a table's definition, rules or replica identity, work.log_shape writes the new definitions to WAL
+# as a message. A WAL reader therefore has the definitions at each position, even after rollbacks.
 package Clairon::Test::Differential::Workload;
 
 use strict;

@@ -199,7 +199,7 @@ sub first_point
     return;
 }
 
-# A client's list now shows this string. `$progress`: the points that its earlier strings allow; {} at first.
+# A client's list now shows this string. `$progress`: the points that its earlier strings allow; initially {}.
 sub follow
 {
     my ($self, $progress, $list, $text) = @_;
