@@ -71,10 +71,10 @@ ack_row(21);
 wait_until('one notification is acknowledged', sub { $store->pending == 4 });
 insert('t', 26, 26, 'u2');
 $tight->run_until('a queued row arrives', sub { rows($tight, 't') == 5 });
-is_deeply([ rows($tight, 't') ], [ 21 .. 25 ], 'queued notifications are delivered before new ones');
+is_deeply([ rows($tight, 't') ], [ 21 .. 25 ], 'queued notifications are delivered before new notifications');
 ack_row(22);
 $tight->run_until('the new row arrives', sub { rows($tight, 't') == 6 });
-is_deeply([ rows($tight, 't') ], [ 21 .. 26 ], 'the new notification follows the queued ones');
+is_deeply([ rows($tight, 't') ], [ 21 .. 26 ], 'the new notification follows the queued notifications');
 ack_row($_) for 23 .. 26;
 $tight->close;
 
@@ -112,7 +112,7 @@ insert('t', 402, 402);
 is($reconnected->wait_for('gap')->{why}, 'epoch', 'a removed stream causes a gap for all sessions');
 wait_until('later rows are stored', sub { (eval { scalar $store->entries } // 0) == 11 });
 $reconnected->run_until('the new row arrives', sub { grep { $_ == 402 } rows($reconnected, 't') });
-pass('the relay continues after the stream is created again');
+pass('the relay delivers new rows after the stream is created again');
 
 # A key of another type replaces the stream: no notification is stored and no LSN is confirmed.
 my $mark = $relay->log_mark;

@@ -29,9 +29,9 @@ my $id = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{}'
 wait_until('the notification is stored', sub { $store->pending == 1 });
 is_deeply([ poll() ], [$id], 'the first poll returns the pending notification');
 my $first = wait_until('the ack timeout has started', sub { due($id) });
-is_deeply([ poll() ], [], 'the next poll does not return it again within the ack timeout');
+is_deeply([ poll() ], [], 'the next poll within the ack timeout does not return the notification');
 wait_until('the ack timeout has passed between two polls', sub { due($id) != $first });
-is_deeply([ poll() ], [$id], 'a poll after the ack timeout returns it again');
+is_deeply([ poll() ], [$id], 'a poll after the ack timeout returns a retry');
 is_deeply([ poll() ], [], 'a retry is returned only once');
 
 # After a nack with a delay, the retry is not delivered earlier.

@@ -90,7 +90,7 @@ $one = $relays[0]->client('u1', pos => $pos);
 $one->run_until('the other notification arrives', sub { of_mark($one, 'in time') });
 $one->ack($kept);
 is(scalar(of_mark($one, 'too late')), 0, 'a notification that expired during the absence is not delivered');
-is($one->wait_for('gap')->{why}, 'expired', 'a missed notification that expired is announced as a gap');
+is($one->wait_for('gap')->{why}, 'expired', 'a missed notification that expired causes a gap');
 
 # Absent users: no attempt is counted.
 $id = notify('USER', 'absent', 'waits', 'retry_limit => 1');

@@ -95,8 +95,8 @@ sub check_new_clients
     my $stream = Clairon::Test::EventStream->open($second, $away[0]);
     $poll->begin(GET => '/v1/poll', Authorization => 'Bearer ' . token(sub => $away[0]));
     my $bye = $second->client($away[0])->wait_for('bye');
-    is($bye->{code}, 4201, "$what: a new client of its users is closed");
-    cmp_ok($bye->{in}, '>=', 5000, "$what: with a delay before it reconnects");
+    is($bye->{code}, 4201, "$what: a new client of its users receives a bye");
+    cmp_ok($bye->{in}, '>=', 5000, "$what: the bye has a reconnect delay");
     my $response = $poll->read_response;
     is("$response->{status} $response->{headers}{'retry-after'}", '503 5', "$what: a poll of its users is rejected");
     return is(join(' ', map { "$_->{t} " . ($_->{code} // '') } $stream->wait_end), 'bye 4201', "$what: an event stream of its users ends");

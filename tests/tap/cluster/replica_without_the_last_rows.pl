@@ -34,7 +34,8 @@ my $before = $pg->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
 $pg->safe_psql('postgres', q{INSERT INTO t SELECT i, 'u1' FROM generate_series(2, 20) i});
 $client->run_until('the rows are delivered', sub { received() == 20 });
 $relay->wait_for_log(qr/too few replicas in sync.* replicas=0 min_replicas=1/);
-is($pg->safe_psql('postgres', "SELECT confirmed_flush_lsn <= '$before' FROM pg_replication_slots"), 't', 'their WAL is not confirmed');
+is($pg->safe_psql('postgres', "SELECT confirmed_flush_lsn <= '$before' FROM pg_replication_slots"), 't',
+    'the WAL of the delivered rows is not confirmed');
 
 $primary->kill9;
 $cluster->resume($replica);

@@ -29,7 +29,7 @@ for my $how (qw(killed paused))
     $client->wait_row($rows);
     note sprintf 'a %s primary: notifications are delivered after %.1f s', $how, time - $since;
     my $primary = $sentinels->wait_failover($former);
-    isnt($primary, $former, "a $how primary: the relay uses the new one");
+    isnt($primary, $former, "a $how primary: the relay uses the new primary");
     if ($how eq 'paused')
     {
         # No sentinel demotes the former primary, which still considers itself the primary.

@@ -22,7 +22,7 @@ my ($user) = grep { $cluster->primary_of($cluster->shard_of($_)) == $hangs } map
 
 $pg->safe_psql('postgres', "INSERT INTO t SELECT i, '$user' FROM generate_series(1, 5) i");
 wait_until('the rows are stored', sub { $cluster->stored == 5 });
-is($gate->metric('clairon_store_followed_shards'), 1, 'the relay does not read them');
+is($gate->metric('clairon_store_followed_shards'), 1, 'the relay does not read the shard of the rows yet');
 
 $cluster->pause($hangs);
 my $client = Clairon::Test::Client->new($gate->url('/v1/ws'));
@@ -30,7 +30,7 @@ $client->send({ t => 'connect', r => 1, token => token(sub => $user) });
 wait_until('the relay starts to read the shard', sub { $gate->metric('clairon_store_followed_shards') == 2 });
 $emptied->execute('FLUSHALL');
 $gate->wait_for_log(qr/store was emptied or its progress reset/);
-is(scalar(grep { $_->{t} eq 'connected' } @{ $client->{messages} }), 0, 'the client waits');
+is(scalar(grep { $_->{t} eq 'connected' } @{ $client->{messages} }), 0, 'the client waits for the shard');
 $cluster->resume($hangs);
 $client->wait_for('connected');
 wait_until('the slot is read again', sub { $pg->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_replication WHERE state = 'streaming'}) });

@@ -49,7 +49,7 @@ wait_until('the rows are stored', sub { $cluster->stored == USERS });
 for my $entry ($cluster->entries)
 {
     my ($user) = $entry->{data} =~ /"targets":\["(\w+)"\]/;
-    is($entry->{stream}, 'clairon:{' . $cluster->shard_of($user) . '}:stream', "the shard of $user is as documented");
+    is($entry->{stream}, 'clairon:{' . $cluster->shard_of($user) . '}:stream', "$user is in the documented shard");
 }
 
 my (%pos, %versions);

@@ -60,7 +60,7 @@ sub check_delivered
 
 check_delivered('over TLS', insert());
 my ($status, undef, $errors) = $relay->run('errors', 'list');
-is($status, 0, 'the command line reads from all nodes over TLS') or diag $errors;
+is($status, 0, 'clairon errors reads from all nodes over TLS') or diag $errors;
 
 my $former = $cluster->primary_of(0);
 $former->kill9;

@@ -77,10 +77,10 @@ cmp_ok(peak(), '<', 200_000, 'the walsender needs less than 200 MB');
 unlike(new_log(), qr/denied|out of memory/, 'no condition is denied');
 
 $count = deliver(qw(near a large near large a));
-is($count->{near}, 4, 'rules of another owner deliver');
-is($count->{a}, 6, 'rules on other tables of the owner deliver');
+is($count->{near}, 4, 'rules of another owner deliver notifications');
+is($count->{a}, 6, 'rules on other tables of the owner deliver notifications');
 cmp_ok($count->{large}, '<', 20, 'a table whose conditions exceed the limit has both delivered and denied rules');
-cmp_ok($count->{large}, '>', 4, 'the conditions within the limit deliver');
+cmp_ok($count->{large}, '>', 4, 'rules with conditions within the limit deliver notifications');
 like(new_log(), qr/rule "rule\d+" on "own\.large": denied[^\n]*\n[^\n]*conditions of the table's owner exceed 64 MB/,
     'the other conditions are denied with a logged reason');
 cmp_ok(peak(), '<', 250_000, 'the walsender needs less memory than its base plus the limit');

@@ -102,7 +102,7 @@ for my $database (qw(by_psql by_restore by_another))
 }
 isnt(sql('by_psql', q{SELECT target_column FROM clairon.rule WHERE relation = 'task'::regclass AND name = 'default'}),
     sql('before', q{SELECT target_column FROM clairon.rule WHERE relation = 'task'::regclass AND name = 'default'}),
-    'the columns have other numbers');
+    'the restored columns have different numbers');
 
 # A second dump, of the restored database, preserves the denials.
 ok(run_log([ 'pg_dump', '-d', $pg->connstr('by_psql'), '-f', $dump ]), 'the restored database is dumped');

@@ -71,7 +71,7 @@ sql(q{ALTER DOMAIN d ADD CHECK (runs_sql(VALUE));
         'BEGIN RETURN (SELECT count(*) >= 0 FROM t); END'});
 sql(q{INSERT INTO t VALUES (9, 'n')});
 is_deeply(values_and_targets(receive()), [ 'm to prepared', 'm to domain', 'm to function', 'n to prepared' ],
-    'conditions that execute SQL are denied, and the server continues');
+    'conditions that execute SQL are denied, and later changes are decoded');
 like(slurp_file($pg->logfile), qr/clairon rule "function" on "t": denied: could not evaluate only_when\n.*function longer is not allowed/, 'a denied condition is logged with its reason');
 
 # A termination takes effect within a large transaction, and causes no loss.

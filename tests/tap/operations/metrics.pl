@@ -136,7 +136,7 @@ SKIP: {
     my $promtool = promtool() or skip 'promtool is not installed (Debian package prometheus), and cannot be downloaded', 2;
     my ($out, $err) = ('', '');
     my $ok = run_log([ $promtool, 'check', 'metrics' ], '<', \$text, '>', \$out, '2>', \$err);
-    ok($ok && $out . $err eq '', 'promtool reports nothing') or diag $out, $err;
+    ok($ok && $out . $err eq '', 'promtool finds no problem in the metrics') or diag $out, $err;
     ok(run_log([ $promtool, 'check', 'rules', "$top/docker/alerts.yml" ]), 'promtool accepts the alerts');
 }
 

@@ -77,7 +77,7 @@ for my $i (0, 1)
     ack($desktop, rows($desktop));
 }
 all_acked();
-is_deeply([ rows($desktop) ], [ $from + 2 .. $from + 5 ], 'the other rows follow');
+is_deeply([ rows($desktop) ], [ $from + 2 .. $from + 5 ], 'the remaining rows follow');
 is($desktop->gaps, '', 'acknowledgements by another device cause no gap');
 $_->close for $desktop, $phone;
 

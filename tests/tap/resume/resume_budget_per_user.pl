@@ -40,7 +40,7 @@ $modest->run_until('the session has resumed', sub { of_mark($modest, 'behind') }
 ok(!$has_all->(), 'another user does not wait for these sessions');
 my $late = $relay->client('greedy', pos => $before);
 ok(!$late->wait_for('connected')->{resumed}, 'an additional session of that user is not marked as resumed');
-ok(!$has_all->(), 'the session is connected before the budget is sufficient for all');
+ok(!$has_all->(), 'the session is connected before the budget is sufficient for all sessions');
 $late->close;
 pop(@greedy)->close for 1, 2;
 $greedy[0]->run_until('all sessions have resumed', $has_all);

@@ -73,8 +73,8 @@ for my $others (FIRST, MEMBERS)
     });
     wait_detected($second, $mark) if $others == MEMBERS;
     $_->run_until('the last notification arrives', sub { has($leaves, $last) && has($joins, $last) }) for $leaves, $joins;
-    is(has($joins, $secret), 1, "a user who joined before $others others receives the notification");
-    is(has($leaves, $secret), 0, "a user who left before $others others does not receive the notification");
+    is(has($joins, $secret), 1, "a user who joined before $others other users receives the notification");
+    is(has($leaves, $secret), 0, "a user who left before $others other users does not receive the notification");
 }
 is($_->metric('clairon_store_errors_total'), 0, 'the store returns no errors') for $first, $second;
 

@@ -104,7 +104,7 @@ for my $wrong ({ r => 1 }, { r => 2, source => '' }, { r => 3, source => 'x' x 2
     is($client->wait_for(sub { ($_[0]{r} // 0) == $wrong->{r} && $_[0]{t} eq 'err' })->{code}, 107, "wrong fields return error 107: $wrong->{r}");
 }
 ($page) = rows($client, source => 't');
-is(numbers($page->{rows}), '1 2 3', 'the connection continues');
+is(numbers($page->{rows}), '1 2 3', 'the connection stays open after invalid requests');
 
 # HTTP.
 my ($status, $body) = http('/v1/rows?source=t&rule=default');

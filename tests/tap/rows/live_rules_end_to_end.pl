@@ -55,8 +55,10 @@ sub rows_over_http
 $pg->safe_psql('postgres', q{SELECT clairon.watch('tasks', 'STRUCTURE', '=s1', name => 'of_s1', live => true)});
 is(rows_over_http("source=$_"), '403 103', "$_ is denied over HTTP") for 'tasks&rule=plain', 'tasks&rule=missing', 'pg_class', 'public.tasks', 'clairon.member', 'tasks&rule=of_s1';
 is(rows_over_http("source=tasks$_"), '200 ', "source=tasks$_ returns no row of another user") for '', '&user=u1', '&user_id=u1', '&sub=u1', '&rule=default&user=u1';
-is(rows_over_http('source=' . '%C3%96dd%20%22name&groups={"STRUCTURE":["s1"]}'), '200 ', 'groups in a query select nothing');
-is(rows_over_http('source=tasks&rule=of_s1', groups => { STRUCTURE => ['s2'], ROLE => ['s1'] }), '403 103', 'other groups of the token select nothing');
+is(rows_over_http('source=' . '%C3%96dd%20%22name&groups={"STRUCTURE":["s1"]}'), '200 ',
+    'groups in a query select no rows');
+is(rows_over_http('source=tasks&rule=of_s1', groups => { STRUCTURE => ['s2'], ROLE => ['s1'] }), '403 103',
+    'other groups of the token select no rows');
 is((rows_over_http('source=tasks', groups => { $_ => ['u1'] }) =~ /^(\d+)/)[0], 401, "a token with groups of $_ is rejected") for qw(USER ALL);
 my $guesser = $relay->client('u9', groups => { STRUCTURE => ['s2'] });
 is(rows($guesser, source => 'tasks', %$_)->{code}, 107, 'a field ' . (keys %$_)[0] . ' is rejected') for { user => 'u1' }, { user_id => 'u1' }, { groups => { STRUCTURE => ['s1'] } };

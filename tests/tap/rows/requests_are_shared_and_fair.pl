@@ -68,7 +68,7 @@ is($rows{m1}{all}, $rows{m3}{all}, 'users receive the same rows of a rule for AL
 $calls = () = $stub->calls('grp');
 is($calls, 3, 'users with the same groups of that kind share a query, by token or by row');
 is($rows{m1}{grp}, $rows{m2}{grp}, 'users with the same groups receive the same rows');
-is($rows{m3}{grp}, 'm3', 'users with other groups share no query');
+is($rows{m3}{grp}, 'm3', 'users with different groups share no query');
 is_deeply([ map { $rows{$_}{mine} } qw(m1 m2 m3) ], [qw(m1 m2 m3)], 'users of a rule for USER share no query');
 
 # The audience of a rule has changed since the relay read it.

@@ -55,7 +55,8 @@ for my $error (map { reply($client, $_) } @slow)
 }
 is($relay->metric('clairon_rows_errors_total{kind="timeout"}'), 2, 'the ended query is counted');
 reply($client, $waits);    # this query may also have timed out
-is(request_until_rows($client, source => 'fast')->{t}, 'rows', 'other requests are served afterwards');
+is(request_until_rows($client, source => 'fast')->{t}, 'rows',
+    'other requests are served after slow queries are ended');
 wait_until('the server runs no query', sub {
     $pg->safe_psql('postgres', q{SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%live_rows%' AND state = 'active' AND pid <> pg_backend_pid()}) eq '0' });
 pass('no ended query continues on the server');

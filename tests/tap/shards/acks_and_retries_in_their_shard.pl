@@ -81,7 +81,7 @@ $client{u4}->send({ t => 'nack', ids => [$nacked], delay => 100 });
 wait_until('the nack is stored', sub { grep { /^nacked/ } map { @{ $store->execute('LRANGE', "clairon:{$_}:trace:$nacked", 0, -1) } } 1 .. 3 });
 $client{u4}->run_until('a retry arrives', sub { of_mark($client{u4}, 'nacked') > 1 });
 $client{u4}->ack($nacked);
-pass('a nack finds its notification');
+pass('a nack finds its notification in any shard');
 
 # Each shard has an error log, and commands read all of them as one; redriven notifications return to their shard.
 sub logged { return sum(sub { $store->execute('XLEN', "clairon:{$_[0]}:errors") }) }
@@ -96,7 +96,8 @@ my @listed = map { JSON::decode_json($_) } split /\n/, $out;
 is_deeply([ sort map { $_->{id} } @listed ], [ sort values %lost ], 'the error logs of all shards are listed');
 sub by_age { my @parts = map { [ split /-/, $_->{entry} ] } @_; return $parts[0][0] <=> $parts[1][0] || $parts[0][1] <=> $parts[1][1] }
 is_deeply([ map { $_->{id} } @listed ], [ map { $_->{id} } sort { by_age($a, $b) } @listed ], 'the entries are listed as one log, oldest first');
-is_deeply([ map { $_->{entry} } @{ console(GET => 'errors')->{errors} } ], [ map { $_->{entry} } reverse @listed ], 'the console lists them newest first');
+is_deeply([ map { $_->{entry} } @{ console(GET => 'errors')->{errors} } ], [ map { $_->{entry} } reverse @listed ],
+    'the console lists the entries newest first');
 is_deeply([ map { $_->{entry} } @{ console(GET => "errors?before=$listed[2]{entry}")->{errors} } ], [ map { $_->{entry} } @listed[ 1, 0 ] ], 'a page starts before the given entry, regardless of its shard');
 my %had = map { $_ => scalar of_mark($client{$_}, 'lost') } qw(u1 u2 u3 u5);
 ($code, $out) = clairon('errors', 'redrive', '--reason', 'exhausted');
@@ -155,7 +156,7 @@ $sure = http($relays[0], POST => '/v1/notifications', body => $sure, headers => 
 $client{u7}->run_until('the notification arrives', sub { of_mark($client{u7}, 'sure') });
 is_deeply([ shards_with("ack:$sure") ], [0], 'the shared notification is pending in the first shard');
 my $ack = http($relays[1], POST => '/v1/ack', body => { ids => [$sure] }, headers => { Authorization => 'Bearer ' . token(sub => 'u7') });
-is($ack->{status}, 204, 'a relay that did not deliver it accepts the ack');
+is($ack->{status}, 204, 'a relay that did not deliver the notification accepts its ack');
 wait_until('the notification is complete', sub { !shards_with("ack:$sure") });
 pass('the ack completes a notification that another relay delivered');
 

@@ -131,7 +131,7 @@ my $client = $relay->client('u1');
 wait_confirmed($pg);
 my %before = map { $_ => [ map { key_of($_) } $store->entries($STREAMS[$_]) ] } 0 .. $SHARDS - 1;
 $store->execute('DEL', keys_of(3));
-is($client->wait_for('gap')->{why}, 'epoch', 'an emptied shard causes a gap for all');
+is($client->wait_for('gap')->{why}, 'epoch', 'an emptied shard causes a gap for all sessions');
 insert(5);
 wait_until('later rows are stored', sub { stored() >= rows() - @{ $before{3} } });
 check_complete('after the loss of one shard', $before{3});

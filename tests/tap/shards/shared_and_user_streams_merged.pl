@@ -67,7 +67,7 @@ $two->wait_notifications(4);
 is_deeply([ @shard{ 'USER u1,u2', 'ALL ', 'TEAM t1' } ], [ [0], [0], [0] ], 'notifications for several users are in shard 0');
 my ($own) = @{ $shard{'USER u1'} };
 is_deeply($shard{'USER u1'}, [ ($own) x 3 ], 'notifications for one user are in one shard');
-cmp_ok($own, '>', 0, 'the user\'s shard is not the shared one');
+cmp_ok($own, '>', 0, 'the shard of the user is not the shared shard');
 is_deeply([ marks($one->notifications) ], [ 1 .. 5, 7 ], 'all notifications are received in order');
 is_deeply([ marks($two->notifications) ], [ 2, 4, 5, 6 ], 'each user receives only the user\'s own notifications');
 
@@ -209,7 +209,7 @@ is_deeply([ grep { $_ >= $from } marks($trimmed->notifications) ], [ $from + 1, 
 my ($gap) = grep { $_->{t} eq 'gap' } @{ $trimmed->{messages} };
 my $after = $second->client('u1', pos => $gap->{to});
 $after->run_until('the remaining notifications arrive again', sub { grep { $_ == $mark } marks($after->notifications) });
-is($after->gaps, '', 'a cursor after the gap causes no second one');
+is($after->gaps, '', 'a cursor after the gap causes no second gap');
 
 # One shard loses all data, so no cursor is valid.
 my @all = map { $_->client('u9') } $relay, $second;

@@ -73,7 +73,7 @@ if ((my $major = pg_major()) < 16)
 {
     my $relay = Clairon::Test::relay($standby, $store, wait => 0);
     $relay->wait_for_log(qr/PostgreSQL before 16 cannot decode on a standby/);
-    pass('the relay logs why this standby cannot feed it');
+    pass('the relay logs the reason why this standby cannot be its source');
     SKIP: { skip "PostgreSQL $major cannot decode on a standby", 1 }
     done_testing();
     exit;
@@ -99,10 +99,10 @@ wait_replayed();
 ok(make_text_slot(), 'the relay\'s role creates a slot on the standby');
 my $relay = Clairon::Test::relay($standby, $store, wait => 0);
 $relay->wait_for_log(qr/creating slot .*pg_log_standby_snapshot\(\)/);
-pass('the relay logs what its slot waits for');
+pass('the relay logs that slot creation waits for the primary');
 log_running_transactions('clairon');
 $relay->wait_for_log(qr/streaming from slot/);
-wait_until('the primary retains what the slots require', sub {
+wait_until('the primary retains the rows that the slots require', sub {
     sql("SELECT catalog_xmin FROM pg_replication_slots WHERE slot_name = 'standby'") });
 is($standby->safe_psql('postgres', q{SELECT ok FROM clairon.doctor()
     WHERE check_name = 'hot_standby_feedback'}, connstr => $standby->connstr('postgres') . ' user=relay'),

@@ -71,8 +71,9 @@ my $check = sub {
     for my $node ($primary, $standby)
     {
         my ($header, @rows) = read_rows($node, 'default', 'u1');
-        is(ids($header, @rows), $expected, "$name: the rows are correct on " . $node->name);
-        is_deeply({ map { $_ => contains($header, $_) ? 1 : 0 } keys %contained }, \%contained, "$name: the snapshot is correct on " . $node->name);
+        is(ids($header, @rows), $expected, "$name: exactly the visible rows are returned on " . $node->name);
+        is_deeply({ map { $_ => contains($header, $_) ? 1 : 0 } keys %contained }, \%contained,
+            "$name: the snapshot contains exactly the visible transactions on " . $node->name);
     }
 };
 $check->('both transactions are running', '1 2', $x1 => 0, $x2 => 0);

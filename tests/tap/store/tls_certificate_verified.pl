@@ -77,6 +77,6 @@ $store->restart;
 check_row_arrives(2);
 
 $output = qx{$relay->{program} errors list -c $relay->{file} 2>&1};
-is($?, 0, 'the command line reads from the store over TLS') or diag $output;
+is($?, 0, 'clairon errors reads from the store over TLS') or diag $output;
 
 done_testing();

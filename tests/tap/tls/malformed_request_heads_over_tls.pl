@@ -95,7 +95,7 @@ my $silent = Clairon::Test::SecureSocket->new($relay, $cert);
 is(send_records($inner)->{status}, 200, 'hundreds of incomplete heads block no other client');
 my %ends;
 $ends{ $_->read_response->{status} }++ for @slow;
-is_deeply([ grep { $_ != 408 && $_ != 0 } keys %ends ], [], 'no incomplete head is served');
+is_deeply([ grep { $_ != 408 && $_ != 0 } keys %ends ], [], 'no incomplete head receives a 200');
 cmp_ok($ends{408}, '>', 100, 'most incomplete heads receive 408 at their timeout');
 is($silent->read_response->{status}, 0, 'a client that sent nothing receives no response');
 for my $piece ('', "GET /healthz HTTP/1.1\r\nX", "GET /healthz HTTP/1.1\n")

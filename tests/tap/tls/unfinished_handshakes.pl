@@ -49,7 +49,7 @@ for my $case ([ 'nothing', '' ], [ 'a byte', "\x16" ], [ 'half a hello', substr 
 {
     my @many = map { send_raw($case->[1]) } 1 .. MANY;
     wait_until('the clients are connected', sub { descriptors() >= $idle + MANY - 1 });
-    is(https_status(), 200, MANY . " clients that sent $case->[0] do not block others");
+    is(https_status(), 200, MANY . " clients that sent $case->[0] do not block other clients");
     SKIP: {
         skip 'a sanitizer allocates additional memory', 1 if Clairon::Test::is_sanitized();
         cmp_ok(kilobytes() - $before, '<', 3000, 'clients with unfinished handshakes use little memory');
@@ -58,7 +58,7 @@ for my $case ([ 'nothing', '' ], [ 'a byte', "\x16" ], [ 'half a hello', substr 
     wait_until('the connections are closed', sub { descriptors() <= $idle });
 }
 my @many = map { send_raw($hello) } 1 .. MANY;
-is(https_status(), 200, MANY . ' clients that sent only a hello do not block others');
+is(https_status(), 200, MANY . ' clients that sent only a hello do not block other clients');
 1 while $many[0]->more;
 pass('the oldest connections are closed for new ones');
 # An evicted connection is shut down first, and closed shortly after.
