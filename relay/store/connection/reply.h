@@ -1,4 +1,4 @@
-/* reply.h: reads the store's replies; only this file knows their format. */
+/* reply.h: reads the store's replies. Other files do not depend on their format. */
 #ifndef CLAIRON_STORE_REPLY_H
 #define CLAIRON_STORE_REPLY_H
 

@@ -22,8 +22,7 @@ unsigned slots_of_key(const char *key);
 
 /*
  * Reads the primary of a slot from the reply to CLUSTER SLOTS. `queried`: the host that replied,
- * for a node that does not know its own host and omits it. RC_AGAIN: the slot has no primary, or
- * the reply is invalid.
+ * because a node may omit its own host. RC_AGAIN: the slot has no primary, or the reply is invalid.
  */
 MUST_CHECK enum rc slots_primary(const struct redisReply *reply, unsigned slot, const char *queried,
                                  struct slots_node *ret_node);

@@ -65,7 +65,7 @@ read_change(struct direct *direct, struct direct_change *change)
     return RC_OK;
 }
 
-/* A change whose reply was lost is not counted: its stream entry no longer exists. */
+/* If the reply to a change was lost, it is not counted: its dead letter no longer exists. */
 static enum rc
 repeat_change(struct direct *direct, const struct direct_change *change)
 {

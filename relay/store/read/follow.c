@@ -1,4 +1,4 @@
-/* follow.c: starts to read a shard's stream, and merges it with that of shard 0. */
+/* follow.c: starts to read a shard's stream, and merges it with the stream of shard 0. */
 #include "store/read/follow.h"
 
 #include <string.h>
