@@ -28,9 +28,10 @@ feed_confirm_read_lsn(struct feed *feed, const struct walmsg *keepalive)
 }
 
 /*
- * A stored entry can be lost with its machine, or with a kill during a slow background fsync, until
- * the fsync is complete. KeyDB has no WAITAOF, so the feed waits for a fixed delay. If the store
- * then restarts with less data, its progress is also older, and PostgreSQL still has the lost part.
+ * Until its fsync is complete, a stored notification can be lost with its machine, or with a kill
+ * during a slow background fsync. KeyDB has no WAITAOF, so the feed waits for a fixed delay. If the
+ * store then restarts with less data, its progress is also older, and PostgreSQL still has the lost
+ * part.
  */
 static void
 update_synced(struct feed *feed)

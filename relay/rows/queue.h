@@ -104,8 +104,8 @@ bool rows_queue_has_next(const struct rows_queue *queue, int64_t now_us);
 struct rows_query *rows_queue_next(struct rows_queue *queue, int64_t now_us);
 
 /*
- * Returns the parameters of the query: those of its requester or, if that one has ended, of its
- * next request.
+ * Returns the parameters of the query. They come from its requester or, if the requester has ended,
+ * from its next request.
  */
 const struct rows_wanted *rows_query_wanted(const struct rows_query *query);
 

@@ -17,7 +17,7 @@ struct known_key {
     int64_t since_us;
 };
 
-/* A ring buffer; `next` is the oldest entry once it is full. */
+/* A ring buffer; once it is full, `next` is its oldest element. */
 struct cache_client {
     char *name;
     struct known_key keys[IDEMPOTENCY_KEYS_PER_CLIENT];

@@ -211,7 +211,7 @@ workaround_is_unknown_method(const struct http_head *head)
     return true;
 }
 
-/* Whether lws knows this header name. *ret_is_begin: it is only a prefix of a known name. */
+/* Whether lws parses this header. *ret_is_begin: it is only a prefix of such a header's name. */
 static bool
 is_known(const char *name, size_t len, bool *ret_is_begin)
 {
