@@ -183,8 +183,8 @@ add_earlier_xids(struct hub *hub, const struct transactions *transactions)
 
 /*
  * The shard's sessions read earlier notifications from the store. Cursors of later notifications,
- * and of a gap after load shedding, are not before the newest entry: nothing of the shard was
- * dropped.
+ * and of a gap after load shedding, are not before the newest stream entry: nothing of the shard
+ * was dropped.
  */
 static void
 on_followed(void *ctx, const struct reader_followed *followed)

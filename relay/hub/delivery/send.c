@@ -49,7 +49,8 @@ drop_expired(struct session *session)
 }
 
 /*
- * Retries, and entries read after a resume, are not counted: their age is not latency of the relay.
+ * Retries, and notifications read after a resume, are not counted: their age is not latency of the
+ * relay.
  */
 static void
 count_time(const struct session *session, const struct notification *notification)

@@ -38,8 +38,8 @@ void session_inflight_drop(struct session *session, const struct notification *n
 void session_inflight_end_retries(struct session *session, const unsigned char id[16]);
 
 /*
- * The whole inbox was read to reconcile the in-flight window: entries that were not found in it are
- * removed, the others are reported to the store again.
+ * Call it after the whole inbox was read to reconcile the in-flight window. Removes notifications
+ * that the inbox does not contain, and reports the others to the store again.
  */
 void session_inflight_reconcile(struct session *session);
 

@@ -37,7 +37,7 @@ write_number(uint64_t number, char *at)
     return at;
 }
 
-/* The difference is short, because the entries of two shards are close in time. */
+/* The difference is short, because the stream entries of two shards are close in time. */
 static char *
 write_relative(struct entry_id shared, struct entry_id id, char *at)
 {

@@ -22,8 +22,8 @@ struct backlog {
 };
 
 /*
- * A client's cursor, `pos` on the wire. It consists of the store's epoch, a dot, and an entry id of
- * the shared stream as `ms-seq`. Each other shard adds a dot and, if the shard is known, its
+ * A client's cursor, `pos` on the wire. It consists of the store's epoch, a dot, and a stream entry
+ * id of the shared stream as `ms-seq`. Each other shard adds a dot and, if the shard is known, its
  * difference in ms in base 36 (`-` means earlier), and `-seq` unless that is 0. Example:
  * `00ff.1700000000000-3..-rs.2s-1`, where shard 1 is unknown.
  *

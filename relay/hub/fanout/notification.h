@@ -17,7 +17,7 @@ struct notification {
     unsigned char shard;
     unsigned char shards; /* number of `heads` */
     struct entry_id id;
-    uint64_t score;           /* if read from an inbox: the score of its first entry */
+    uint64_t score;           /* if read from an inbox: the score of its first stream entry */
     struct frame frame;       /* points into this allocation */
     struct bytes retry_users; /* also points into it; iterate with frame_next_target */
     int64_t made_us;          /* creation time; monotonic */
@@ -31,9 +31,9 @@ struct notification {
 };
 
 /*
- * `heads` is the cursor in the serialized notification: an entry id for each shard, 0-0 for a shard
- * that no recipient reads. A late change of a row has `attempts` 1, so that no client applies it
- * over a newer one. The caller owns one reference.
+ * `heads` is the cursor in the serialized notification: a stream entry id for each shard, 0-0 for a
+ * shard that no recipient reads. A late change of a row has `attempts` 1, so that no client applies
+ * it over a newer change. The caller owns one reference.
  */
 struct notification *notification_new(const struct entry *entry, const char *epoch,
                                       const struct entry_id *heads, unsigned shards);

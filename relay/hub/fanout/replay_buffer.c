@@ -57,7 +57,7 @@ replay_buffer_reset(struct replay_buffer *buffer, const struct entry_id *head)
     memset(buffer->begin, 0, sizeof(buffer->begin));
 }
 
-/* The buffer may contain earlier entries of the shard: all cursors are past them. */
+/* The buffer may contain earlier notifications of the shard: all cursors are past them. */
 void
 replay_buffer_begin(struct replay_buffer *buffer, unsigned shard, struct entry_id newest)
 {

@@ -8,7 +8,7 @@
 #define REPLAY_BUFFER_COUNT_MAX 4096
 #define REPLAY_BUFFER_BYTES_MAX (16u << 20)
 
-/* A ring in reading order. It contains every entry of a shard with base < id <= head. */
+/* A ring in reading order. It contains every notification of a shard with base < id <= head. */
 struct replay_buffer {
     struct notification *notifications[REPLAY_BUFFER_COUNT_MAX];
     struct entry_id *reached; /* for each notification: the position read in each shard */
@@ -27,7 +27,7 @@ void replay_buffer_close(struct replay_buffer *buffer);
 /* Empties the buffer. The next notification follows `head`. */
 void replay_buffer_reset(struct replay_buffer *buffer, const struct entry_id *head);
 /*
- * Further entries of the shard follow `newest`. The shard's users receive only those from the
+ * Further notifications of the shard follow `newest`. The shard's users receive only these from the
  * buffer: cursors of earlier notifications do not include the shard.
  */
 void replay_buffer_begin(struct replay_buffer *buffer, unsigned shard, struct entry_id newest);
@@ -38,9 +38,9 @@ void replay_buffer_add(struct replay_buffer *buffer,
 struct cursor replay_buffer_base(const struct replay_buffer *buffer, unsigned own);
 struct cursor replay_buffer_head(const struct replay_buffer *buffer, unsigned own);
 
-/* True if it contains all entries read after `after`. */
+/* True if it contains all notifications read after `after`. */
 bool replay_buffer_follows(const struct replay_buffer *buffer, unsigned own, struct cursor after);
-/* The same, and entries were read at least up to `after`. */
+/* The same, and the streams were read at least up to `after`. */
 bool replay_buffer_covers(const struct replay_buffer *buffer, unsigned own, struct cursor after);
 
 /* The first notification after `after`; NULL: none. Requires replay_buffer_follows. */

@@ -17,7 +17,7 @@ struct inflight_entry {
     uint32_t ack_timeout_ms; /* 0: use the configured timeout */
 };
 
-/* Allocates with the first entry, because most sessions are idle. */
+/* Allocates memory with the first notification, because most sessions are idle. */
 struct inflight {
     int size; /* the limit that was granted to the client */
     int count;
@@ -45,9 +45,9 @@ void inflight_remove(struct inflight *inflight, struct inflight_entry *entry);
 bool inflight_repeat(struct inflight_entry *entry);
 
 /*
- * Starts a recheck against the inbox: written entries need it, and are confirmed if the inbox
- * contains them. Entries of an open-ended audience are kept in any case: a store that lost data may
- * lack them, and the reply to their delivery report decides.
+ * Starts a recheck of written notifications against the inbox. inflight_confirm confirms a
+ * notification that the inbox contains. Notifications of an open-ended audience are kept in any
+ * case: a store that lost data may lack them, and the reply to their delivery report decides.
  */
 void inflight_recheck(struct inflight *inflight);
 void inflight_confirm(struct inflight *inflight, const unsigned char id[16]);

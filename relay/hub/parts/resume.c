@@ -1,4 +1,4 @@
-/* resume.c: the resume cursor of a session, and the check for lost entries after it. */
+/* resume.c: the resume cursor of a session, and the check for lost notifications after it. */
 #include "hub/parts/resume.h"
 
 #include <stdlib.h>

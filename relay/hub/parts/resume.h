@@ -1,4 +1,4 @@
-/* resume.h: the resume cursor of a session, and the check for lost entries after it. */
+/* resume.h: the resume cursor of a session, and the check for lost notifications after it. */
 #ifndef CLAIRON_HUB_PARTS_RESUME_H
 #define CLAIRON_HUB_PARTS_RESUME_H
 
@@ -10,11 +10,11 @@
  * The progress of a session's resume, which happens once. Only the functions below change the
  * state.
  *
- * CHECKING: checks page by page whether all entries after the client's cursor still exist. Next:
- * STARTED.
+ * CHECKING: checks page by page whether all stream entries after the client's cursor still exist.
+ * Next: STARTED.
  *
- * STARTED: `connected` was sent to the client. Entries after the cursor at that time are new to the
- * client. Next: CAUGHT_UP.
+ * STARTED: `connected` was sent to the client. Notifications after the cursor at that time are new
+ * to the client. Next: CAUGHT_UP.
  *
  * CAUGHT_UP: the session has been LIVE. This state is final.
  */
@@ -26,7 +26,7 @@ enum resume_state { RESUME_CHECKING, RESUME_STARTED, RESUME_CAUGHT_UP };
 struct session_resume {
     char *pos; /* from the client; NULL: none, or after CHECKING */
     union {
-        struct cursor checked;    /* in CHECKING: no entry was lost up to this cursor */
+        struct cursor checked;    /* in CHECKING: nothing was lost up to this cursor */
         struct cursor started_at; /* after CHECKING */
     };
     enum resume_state state;
@@ -43,7 +43,7 @@ resume_pos(const struct session_resume *resume)
     return resume->pos;
 }
 
-/* No entry was lost up to this cursor. Never moves backwards. */
+/* No notification was lost up to this cursor. Never moves backwards. */
 void resume_check_to(struct session_resume *resume, struct cursor cursor);
 
 static inline struct cursor
@@ -67,7 +67,7 @@ resume_is_continued(const struct session_resume *resume)
     return resume->is_continued;
 }
 
-/* True if this entry is after the cursor at which the session started. */
+/* True if this stream entry is after the cursor at which the session started. */
 static inline bool
 resume_is_before(const struct session_resume *resume, unsigned shard, struct entry_id id)
 {

@@ -1,4 +1,4 @@
-/* check.c: the state CHECKING: does the store still have all entries after the client's cursor? */
+/* check.c: the state CHECKING: were stream entries after the client's cursor lost? */
 #include "hub/resume/check.h"
 
 #include <inttypes.h>
@@ -59,7 +59,7 @@ begin_delivery(struct session *session, bool resumed)
         log_error("hub", "could not send connected", LOG_SESSION(session));
 }
 
-/* It is unknown which entries after the client's cursor were lost. */
+/* It is unknown which notifications after the client's cursor were lost. */
 static void
 begin_after_gap(struct session *session, const char *why)
 {
@@ -131,9 +131,9 @@ on_checked(void *ctx, enum rc rc, const struct store_page *page)
         begin_delivery(session, session->is_poll && page->state == STORE_RANGE_WHOLE);
     else if (page->seen > 0)
         resume_check_to(&session->resume, page->last);
-    else /* the store has no more entries */
+    else /* the store has no more stream entries */
         check_replay_buffer(session);
-    /* Trimmed entries are reported when the session catches up. */
+    /* Trimmed notifications are reported when the session catches up. */
     session_mark(session, READY_ADVANCE);
 }
 
@@ -154,7 +154,7 @@ check_losses(struct session *session)
                           session->is_poll ? 1 : SESSION_PAGE, on_checked);
 }
 
-/* True for an entry before the cursor that is not yet acknowledged. */
+/* True for a notification before the cursor that is not yet acknowledged. */
 static bool
 is_still_pending(const struct session *session, const struct entry *entry)
 {

@@ -1,4 +1,4 @@
-/* check.h: the state CHECKING: does the store still have all entries after the client's cursor? */
+/* check.h: the state CHECKING: were stream entries after the client's cursor lost? */
 #ifndef CLAIRON_HUB_RESUME_CHECK_H
 #define CLAIRON_HUB_RESUME_CHECK_H
 

@@ -26,7 +26,7 @@ is_new_to_poll(const struct session *session, const struct entry *entry)
            backlog_has(session, entry->shard, entry->score);
 }
 
-/* A retry of an entry that the session reads in stream order when it catches up. */
+/* A retry of a notification that the session reads in stream order when it catches up. */
 static bool
 is_read_in_order(const struct session *session, const struct entry *entry)
 {

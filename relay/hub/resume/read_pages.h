@@ -19,7 +19,7 @@ void resumes_close(struct hub *hub);
 bool session_budget_is_spent(struct session *session);
 
 /*
- * Calls store_range for the entries after `after`, immediately or when the session's turn is
+ * Calls store_range for the stream entries after `after`, immediately or when the session's turn is
  * granted. `done` must call session_end_page first.
  */
 void session_read_page(struct session *session, struct cursor after, size_t max, store_paged *done);

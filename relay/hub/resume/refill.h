@@ -16,7 +16,7 @@ bool session_wants_refill(const struct session *session, bool is_heartbeat);
  */
 void session_refill(struct session *session);
 
-/* The store was emptied: no entry before the hub's head exists. */
+/* The store was emptied: no stream entry before the hub's head exists. */
 void session_change_epoch(struct session *session);
 
 #endif

@@ -5,7 +5,7 @@
 #include "base/rc.h"
 #include "hub/session/session_state.h"
 
-#define SESSION_PAGE 256 /* entries in one page */
+#define SESSION_PAGE 256 /* stream entries in one page */
 
 /*
  * Counts a request. If it was sent, its reply marks the session to advance; otherwise the store

@@ -30,7 +30,7 @@ bool backlog_is_pending(const struct session *session);
 bool backlog_decide(struct session *session, const struct notification *notification,
                     bool is_not_pending);
 
-/* True if an inbox entry with this score is part of the backlog. */
+/* True if a notification with this inbox score is part of the backlog. */
 bool backlog_has(const struct session *session, unsigned shard, uint64_t score);
 
 /* A notification from the inbox entered the in-flight window. */

@@ -105,7 +105,7 @@ struct hub {
         *unpublished[HUB_UNPUBLISHED_MAX]; /* read in this iteration and not yet offered */
     unsigned unpublished_count;
     struct merged_batch merged;               /* used for the batch that is being offered */
-    struct entry_id newest[STORE_SHARDS_MAX]; /* id of the last entry read, by shard */
+    struct entry_id newest[STORE_SHARDS_MAX]; /* id of the last stream entry read, by shard */
     struct ready_list ready;
     int64_t sending_us;      /* time at which this turn began to send; wall clock */
     ev_prepare turn;         /* ends a turn: offers the batch, processes the ready list */

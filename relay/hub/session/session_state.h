@@ -27,16 +27,16 @@ struct row_order; /* row_order.c */
  * GROUPING: requests the user's memberships. Nothing was sent, not even `connected`. Next:
  * CHECKING.
  *
- * CHECKING: checks that all entries after the client's cursor still exist, and that the backlog
- * reported with the cursor is still pending. Ends with `connected`, after a `gap` if something was
- * lost. Next: INBOX.
+ * CHECKING: checks that all stream entries after the client's cursor still exist, and that the
+ * backlog reported with the cursor is still pending. Ends with `connected`, after a `gap` if
+ * something was lost. Next: INBOX.
  *
  * INBOX: reads the user's inbox page by page: notifications up to the cursor that wait for an
  * acknowledgement. Ends at the last page, or when the in-flight window is full. New notifications
  * are not offered, because they follow the cursor. Next: CATCHING_UP.
  *
- * CATCHING_UP: reads the entries after the cursor, from the replay buffer or from the store. A full
- * outbound queue suspends this until the socket is writable. Next: LIVE.
+ * CATCHING_UP: reads the notifications after the cursor, from the replay buffer or from the store.
+ * A full outbound queue suspends this until the socket is writable. Next: LIVE.
  *
  * LIVE: the hub offers new notifications. Next: CATCHING_UP when the outbound queue is full, or
  * INBOX when notifications in the inbox can be sent (enum inbox_refill).
