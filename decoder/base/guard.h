@@ -19,7 +19,7 @@ extern bool guard_run(void (*work)(void *arg), void *arg, char **ret_reason);
 
 /*
  * As guard_run, but cheap: without a subtransaction. For work whose errors leave no resources, or
- * only those of the decoded transaction, which always aborts.
+ * only resources of the decoded transaction, which always aborts.
  */
 extern bool guard_try(void (*work)(void *arg), void *arg, char **ret_reason);
 

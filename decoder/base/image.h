@@ -10,7 +10,7 @@ struct image {
     Datum *values; /* by attribute number - 1 */
     bool *nulls;
     bool present;
-    bool whole; /* all columns, not only those of the replica identity */
+    bool whole; /* all columns, not only the replica identity */
 };
 
 /* True when the WAL does not contain the value: it is TOASTed, and the change did not touch it. */

@@ -233,8 +233,8 @@ replay_all(struct replay *replay, struct spool_reader *reader)
         if (!is_applied)
             continue;
         /*
-         * The location of the original change: that of the commit would mark the end of the
-         * transaction.
+         * This is the location of the original change. The location of the commit would mark the
+         * end of the transaction.
          */
         replay->ctx->write_location = record.lsn;
         old = MemoryContextSwitchTo(decoder->change_context);

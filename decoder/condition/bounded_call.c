@@ -169,7 +169,7 @@ bound_call(FmgrInfo **finfo, FunctionCallInfo fcinfo)
 
 /*
  * Other steps call functions with linear work, such as input and output functions and comparisons,
- * or functions that check for interrupts, such as those of jsonpath.
+ * or functions that check for interrupts, such as jsonpath functions.
  */
 static void
 bound_steps(ExprState *state)

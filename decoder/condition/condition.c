@@ -248,7 +248,7 @@ condition_evaluate(struct condition *condition, const struct image *image)
     store_row(condition->slot, image);
     done = evaluate_limited(&evaluation, bytes);
     ResetExprContext(condition->context);
-    /* Functions cache lookups at their first call; those of plain conditions are small. */
+    /* Functions cache lookups at their first call. The caches of plain conditions are small. */
     if (!condition->plain)
         (void)sandbox_recount(condition->kept);
     if (!done)

@@ -27,7 +27,7 @@ enum condition_result {
 /*
  * Prepares a rule's condition, in the current memory context. `map` contains, for each column of
  * the rule's relation, its index in `decoded`, or -1. The condition runs with the privileges of
- * `owner`, the relation's owner, not those of the decoding role. A condition that can no longer be
+ * `owner`, the relation's owner, not of the decoding role. A condition that can no longer be
  * prepared, for example after a type was changed, always fails.
  */
 extern struct condition *condition_new(struct sandbox *sandbox, const struct rule *rule,

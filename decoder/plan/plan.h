@@ -105,7 +105,7 @@ struct relation_entry {
     struct image new;
 };
 
-/* Fills the entry with plans for all rules of the relation and its ancestors. */
+/* Fills the cache entry with plans for all rules of the relation and its ancestors. */
 extern void plan_relation(struct decoder *decoder, struct relation_entry *entry, Relation relation);
 
 /* False for a column that is dropped, or not in the WAL. */

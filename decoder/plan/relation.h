@@ -10,7 +10,7 @@ extern void relation_setup(struct decoder *decoder);
 /* Reads the rules again unless the catalog snapshot equals the one they were read in. */
 extern void relation_refresh_rules(struct decoder *decoder, TransactionId xid);
 
-/* The entry of the relation, with valid plans. */
+/* Returns the cache entry of the relation, with valid plans. */
 extern struct relation_entry *relation_look_up(struct decoder *decoder, Relation relation,
                                                TransactionId xid);
 

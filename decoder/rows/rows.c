@@ -61,8 +61,8 @@ reject_negative(int64 value, const char *parameter)
 
 /*
  * Applies the decoder's settings to the query, the values and the conditions. The caller's
- * temporary types must not mask those of pg_catalog. Without statistics the planner overestimates
- * rows, and JIT compilation would need seconds.
+ * temporary types must not mask the types of pg_catalog. Without statistics the planner
+ * overestimates rows, and JIT compilation would need seconds.
  */
 static void
 fix_settings(void)

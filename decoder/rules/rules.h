@@ -69,13 +69,13 @@ extern bool rules_stamp_equal(const struct snapshot_stamp *a, const struct snaps
 extern struct rule_set *rules_read(struct rule_set *known);
 
 /*
- * Reads the rules with this name, outside of decoding, under the snapshot: those of one relation,
- * or with InvalidOid those of all. Allocated in the current memory context. `name` is in the
- * server's encoding.
+ * Reads the rules with this name under the snapshot, outside of decoding. `relid` is the relation
+ * of the rules; InvalidOid: all relations. Allocated in the current memory context. `name` is in
+ * the server's encoding.
  */
 extern List *rules_find(Oid relid, const char *name, Snapshot snapshot);
 
-/* The name by which clients know a table, in the server's encoding: metadata.source. */
+/* Returns metadata.source of a table, in the server's encoding: its name for clients. */
 extern const char *rule_source(const char *schema, const char *table);
 
 /* The rule of the option include_tables. */

@@ -42,7 +42,7 @@ PG_FUNCTION_INFO_V1(clairon_utf8_length);
 PG_FUNCTION_INFO_V1(clairon_split_parts);
 PG_FUNCTION_INFO_V1(clairon_emit);
 
-/* The version of the loaded library, to compare with that of the extension. */
+/* Returns the version of the loaded library, to compare with the version of the extension. */
 Datum
 clairon_version(PG_FUNCTION_ARGS)
 {
@@ -92,7 +92,7 @@ clairon_rule_written(PG_FUNCTION_ARGS)
 
 /*
  * lock_rules(relation oid): prevents DROP TABLE and concurrent rule changes, since user catalog
- * tables do not support ON CONFLICT. The lock tag differs from that of the table, so no other
+ * tables do not support ON CONFLICT. The lock tag differs from the table's lock tag, so no other
  * command waits for it.
  */
 Datum
