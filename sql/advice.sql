@@ -1,6 +1,6 @@
 /* advice: NOTICEs of watch about valid rules that may deliver less than expected. */
 
--- Those of the given columns that the WAL does not contain in the old row of an update or delete.
+-- Returns the given columns that the WAL does not contain in the old row of an update or delete.
 -- The leaf is the table itself, a partition or a child table.
 CREATE FUNCTION clairon.missing_in_old_row(relation regclass, columns int2[], leaf regclass)
     RETURNS text[] LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$

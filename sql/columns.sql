@@ -7,7 +7,7 @@
 CREATE FUNCTION clairon.no_column() RETURNS int2
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS 'SELECT 32767::int2';
 
--- The columns of a rule, except those of its payload and its condition.
+-- Returns the columns of a rule, without the columns of its payload and its condition.
 CREATE FUNCTION clairon.bound_columns(rule clairon.rule) RETURNS int2[]
     LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT rule.target_column || (rule.emitter_column || rule.target_columns)

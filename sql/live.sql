@@ -1,8 +1,8 @@
 /* live: checks that clients can keep the rows of a rule up to date by its notifications. */
 
--- The columns that identify a row: those of the replica identity index, else of the primary key.
--- NULL without such an index. Deferrable indexes are ignored, since they may have duplicates within
--- a transaction.
+-- Returns the columns that identify a row: the columns of the replica identity index, or of the
+-- primary key. Returns NULL without such an index. Deferrable indexes are ignored, since they may
+-- have duplicates within a transaction.
 CREATE FUNCTION clairon.live_key(relation regclass) RETURNS text[]
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT array_agg(attname::text ORDER BY place)
@@ -14,7 +14,8 @@ CREATE FUNCTION clairon.live_key(relation regclass) RETURNS text[]
     WHERE class.oid = relation AND place <= indnkeyatts
 $$;
 
--- The columns that determine the recipients of a row: those of the targets and of only_when.
+-- Returns the columns that determine the recipients of a row: the columns of the targets and of
+-- only_when.
 CREATE FUNCTION clairon.deciding_columns(relation regclass, name text) RETURNS int2[]
     LANGUAGE sql STABLE SET search_path = pg_catalog, pg_temp AS $$
     SELECT array_agg(number) FILTER (WHERE number > 0)

@@ -381,7 +381,8 @@ CREATE FUNCTION clairon.source_conflict(relation regclass) RETURNS text
     WHERE pg_class.oid = relation AND strpos(space.nspname || relname, '.') > 0
 $$;
 
--- Clients could not distinguish its notifications from those of the other table.
+-- Rejects a table whose source is ambiguous: clients could not distinguish its notifications from
+-- the notifications of the other table.
 CREATE FUNCTION clairon.check_source(relation regclass) RETURNS void
     LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

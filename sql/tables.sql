@@ -22,10 +22,10 @@ BEGIN
 END $$;
 
 -- The decoder reads this table as of any WAL position: a user catalog table, read by heap scan,
--- without TOAST (old chunks are not retained), never truncated. The column order is that of
--- decoder/rules/rules.h; the numbers are the enums of decoder/protocol/frame.h. A long target_list
--- or only_when continues in additional rows, numbered by part. Origins, numbers and names of
--- columns are needed after a restore: see columns.sql.
+-- without TOAST (old chunks are not retained), never truncated. decoder/rules/rules.h has the same
+-- column order; the numbers are the enums of decoder/protocol/frame.h. A long target_list or
+-- only_when continues in additional rows, numbered by part. Origins, numbers and names of columns
+-- are needed after a restore: see columns.sql.
 CREATE TABLE clairon.rule (
     relation      regclass NOT NULL,
     name          text NOT NULL CHECK (octet_length(name) BETWEEN 1 AND 255),
