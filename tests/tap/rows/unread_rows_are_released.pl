@@ -30,10 +30,10 @@ $raw->send_json({ t => 'rows', r => 2, source => 'large' });
 wait_until('rows are in memory', sub { held() > 15_000_000 });
 $client->send({ t => 'rows', r => 2, source => 'small' });
 is($client->wait_for(sub { ($_[0]{r} // 0) == 2 })->{t}, 'rows',
-    'another client receives its rows while they are in memory');
+    'another client receives its rows while unread rows are in memory');
 $pg->safe_psql('postgres', q{INSERT INTO t VALUES (1, 'u1')});
 $client->wait_row(1);
-pass('another client receives its notifications while rows are in memory');
+pass('another client receives its notifications while unread rows are in memory');
 wait_until('the connection is closed', sub { $relay->metric('clairon_gate_connections') == 1 });
 wait_until('the client\'s rows are released', sub { held() == 0 });
 pass('the connection of a client that does not read is closed, and its rows are released');
