@@ -13,12 +13,14 @@ import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from pathlib import Path
 
 FILE_SECONDS = 1500
 # The longest tests start first.
 LONGEST = ("test_tabs.py", "test_console.py", "test_tour.py")
 LOGS = Path(os.environ["CLAIRON_WORK"]) / "log" / "e2e"
+RUNNING = []  # processes of the running files
 
 
 def run(file):
@@ -26,10 +28,9 @@ def run(file):
     began = time.monotonic()
     log = LOGS / f"{Path(file).stem}.log"
     with open(log, "wb") as out:
-        child = subprocess.Popen(
-            [sys.executable, file, "-v"], stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT
-        )
+        child = start(file, out)
     late = not ends_within(child, FILE_SECONDS)
+    RUNNING.remove(child)
     if late:
         child.send_signal(signal.SIGINT)  # like Ctrl-C, so that the file stops its servers
         if not ends_within(child, 60):
@@ -41,6 +42,26 @@ def run(file):
     elif child.returncode != 0 and "\nRan " not in output:
         output += f"\nnot ok - {file} ended with status {child.returncode} before its first result"
     return child.returncode, f"# {time.monotonic() - began:.1f} s {file}\n{output}"
+
+
+def start(file, out):
+    """Starts a file in its own session, because the kernel divides CPU time between sessions: in a common one, browsers
+    are slow beside the many servers of other tests. It stops, like on Ctrl-C, when this process ends."""
+    command = ["setpriv", "--pdeathsig", "INT", sys.executable, file, "-v"]
+    child = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True
+    )
+    RUNNING.append(child)
+    return child
+
+
+def interrupt(waiting):
+    """Starts no more files and interrupts the running ones; they print their output so far."""
+    for each in waiting:
+        each.cancel()
+    for child in list(RUNNING):
+        with suppress(ProcessLookupError):  # it has ended
+            os.killpg(child.pid, signal.SIGINT)
 
 
 def ends_within(child, seconds):
@@ -58,8 +79,7 @@ def main(files):
     failed = False
     with ThreadPoolExecutor(jobs) as pool:
         runs = [pool.submit(run, file) for file in files]
-        # The running files are in this process group and have received the signal too; they print their output so far.
-        signal.signal(signal.SIGINT, lambda *_: [waiting.cancel() for waiting in runs])
+        signal.signal(signal.SIGINT, lambda *_: interrupt(runs))
         for ended in as_completed(runs):
             if ended.cancelled():
                 failed = True
