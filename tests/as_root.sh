@@ -36,11 +36,10 @@ start() {
 }
 
 # prepare STEP NAME..: calls a function of tests/roots.sh. If it fails, the requested scripts among NAME.. fail.
-# At a high priority, because the longest chain of tests waits for it.
 prepare() {
     local step=$1 name status=0
     shift
-    run "$folder/$step.log" nice -n -10 "$0" "$folder" --step "$step" 9>&- || status=$?
+    run "$folder/$step.log" "$0" "$folder" --step "$step" 9>&- || status=$?
     [ "$status" != 0 ] || return 0
     for name in "$@"; do
         { cat "$folder/$step.log"; print_line "not ok - $name: $step below $roots ended with status $status"; } >"$folder/$name.log"

@@ -14,6 +14,8 @@ package Clairon::Test;
 use strict;
 use warnings;
 
+use Clairon::Test::FreeCpu;
+
 use Carp qw(confess croak);
 use Digest::SHA qw(hmac_sha256);
 use Exporter qw(import);

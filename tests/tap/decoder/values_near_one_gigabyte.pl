@@ -13,6 +13,8 @@ my $MB = $ENV{CLAIRON_LONG} ? 12_000 : 3_000;
 my $free = (split ' ', (qx{df -Pm '@{[scratch()]}'})[1])[3];
 plan skip_all => "needs $MB MB of free disk, available: $free" if $free < $MB;
 
+# With huge pages the test takes less than half of the CPU time, because a value of 1 GB has 262 144 small pages.
+$ENV{GLIBC_TUNABLES} = 'glibc.malloc.hugetlb=1';
 my $pg = Clairon::Test::postgresql('main', conf => <<'CONF');
 max_wal_size = 4GB
 checkpoint_timeout = 1h

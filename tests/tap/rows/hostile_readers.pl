@@ -57,11 +57,11 @@ my %codes;
 $codes{ reply_to("guess$_", rule => 'x' x ($_ % 60 + 1)) }++ for 1 .. GUESSES;
 is_deeply(\%codes, { 'err 103' => GUESSES }, 'each guessed rule is rejected as not addressed');
 $codes{ reply_to('small', rule => "r$_") }++ for 1 .. GUESSES;
-is_deeply(\%codes, { 'err 103' => 2 * GUESSES }, 'each guessed rule of an existing source is rejected likewise');
+is_deeply(\%codes, { 'err 103' => 2 * GUESSES }, 'each guessed rule of an existing source is also rejected');
 is_bounded(4096, 'guessed names occupy no memory afterwards');
 is(reply_to('small'), 'rows', 'the same client still receives its rows');
 
-# Others disconnect at once, while they wait, or within a page.
+# Others disconnect while they wait or within a page.
 my $row = 0;
 for my $round (1 .. ROUNDS)
 {
