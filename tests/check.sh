@@ -170,12 +170,10 @@ tap_files() (
     # PostgreSQL 15 derives both directories from TESTDIR.
     ln -sfn "$data" "$out/tmp_check" && ln -sfn "$out/log" "$data/log"
     mapfile -t files <<<"$(long_first "$@")"
-    # Reserves ports, so that no other run on this machine chooses the same ones. Mojolicious loads fewer modules; TLS
-    # tests use IO::Socket::SSL directly.
+    # Reserves ports, so that no other run on this machine chooses the same ones.
     PG_TEST_PORT_DIR=${PG_TEST_PORT_DIR:-${TMPDIR:-/tmp}/clairon-ports-$(id -u)} \
         TESTDIR=$out TESTDATADIR=$out/tmp_check TESTLOGDIR=$out/log PERL5LIB=tests/perl:$PG_PERL \
         PG_TEST_TIMEOUT_DEFAULT="${PG_TEST_TIMEOUT_DEFAULT:-180}" CLAIRON_TEST_SECONDS="$most" \
-        MOJO_NO_TLS=1 MOJO_NO_SOCKS=1 \
         bounded $((1500 + seconds * $#)) prove --jobs "${TAP_JOBS:-$((3 * $(nproc)))}" \
         --formatter Clairon::Test::Output --merge --verbose "${files[@]}" 2>&1
 )
