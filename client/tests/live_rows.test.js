@@ -700,7 +700,7 @@ test('a list that is denied after a resumed connection is empty', async (t) => {
 test('a resumed connection calls load() again, and shows changes with its result only', async (t) => {
   const { relay, tick, list, calls } = await loadedByPage(t, '10:10:', [{ id: 1 }]);
   const { socket } = await reconnect({ relay, tick }, list);
-  socket.sends(create(11, 2));
+  socket.sends(create(11, { id: 2 }));
   await turn();
   assert.deepEqual(list.rows, [{ id: 1 }]); // a TRUNCATE of the absence has no notification
   tick(1000);
