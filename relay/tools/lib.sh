@@ -9,8 +9,8 @@ print_line() {
     printf '%s\n' "$*"
 }
 
-# pause FIFO SECONDS: sleeps without starting a process, for polling loops. Nobody writes to FIFO, which is created if
-# it does not exist.
+# pause FIFO SECONDS: waits between two polls without starting a process. A read of FIFO times out, because it has no
+# writer; the first call creates FIFO.
 pause() {
     [ -p "$1" ] || mkfifo "$1" 2>/dev/null || { sleep "$2"; return; }
     read -rt "$2" _ <>"$1" || true
