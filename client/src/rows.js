@@ -99,11 +99,10 @@ function createSnapshotRows(list, useTimes) {
 
   // ---- reasons to load
 
-  function onState({ state, resumed }) {
+  function onState({ state }) {
     requests.cancel(); // the reply is lost
     if (state !== 'open') return;
     table.startSession();
-    isPaused ||= !resumed;
     mustLoad = true; // the relay sends `reload` only to connections that have requested the rows
     startLater();
   }

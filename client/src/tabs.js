@@ -209,7 +209,7 @@ export function createTabs(name, settings, owner) {
     return subscribed;
   }
 
-  /** Frames that arrive in one task are forwarded together, so that lists show complete transactions. */
+  /** Frames that arrive in one task are forwarded in one message, and handled in one task by each follower. */
   function publish(frame, length) {
     if (frame.r < 0) {
       reply(frame);

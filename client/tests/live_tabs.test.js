@@ -65,12 +65,16 @@ test('each tab requests its rows over the shared connection, and applies the cha
   for (const tab of [first, second]) await hasRows(tab, '1,2,3');
 });
 
-test('the rows of one transaction appear together in every tab', async (t) => {
+const forwarded = (posted) => posted.mock.calls.filter(({ arguments: [{ t }] }) => t === 'frames');
+
+test('the rows of one transaction appear together in every tab, and are forwarded in one message', async (t) => {
   const { first, second, socket } = await twoTabs(t, { snapshot: '10:10:', rows: [{ id: 1 }] });
   await hasRows(second, '1');
+  const posted = t.mock.method(BroadcastChannel.prototype, 'postMessage');
   socket.sends(create(10, { id: 2 }), create(10, { id: 3 }), create(10, { id: 4 }));
   await hasRows(second, '1,2,3,4');
   assert.deepEqual([first, second].map(({ states }) => states), Array(2).fill(['', '1', '1,2,3,4']));
+  assert.deepEqual(forwarded(posted).map(({ arguments: [{ frames }] }) => frames.length), [3]);
 });
 
 test('only the requesting tab receives the rows', async (t) => {
@@ -79,7 +83,7 @@ test('only the requesting tab receives the rows', async (t) => {
   const posted = t.mock.method(BroadcastChannel.prototype, 'postMessage');
   await first.list.reload();
   await until('the rows again', () => first.states.length === 3);
-  assert.deepEqual(posted.mock.calls.filter(({ arguments: [{ t: type }] }) => type === 'frames'), []);
+  assert.deepEqual(forwarded(posted), []);
 });
 
 test('an error reaches the list of the requesting tab', async (t) => {
