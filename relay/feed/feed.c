@@ -78,11 +78,10 @@ on_timeout(struct ev_loop *loop, ev_timer *timer, int events)
 }
 
 /*
- * Detects a server that became unreachable without closing the connection. The server requests a
- * reply after half of its wal_sender_timeout and closes the connection when the timeout ends; the
- * feed also waits for the full timeout. The feed must not request a reply (decoder/FRAMES.md), so
- * it sends its own status messages late enough for the server to request one. Returns false if the
- * feed was restarted.
+ * Detects a server that became unreachable without closing the connection: it has sent nothing for
+ * wal_sender_timeout. A reachable server requests a reply halfway through that timeout. The feed
+ * must not request replies (decoder/FRAMES.md), so it sends its own status messages late enough for
+ * the server to request one. Returns false if the feed was restarted.
  */
 static bool
 server_is_alive(struct feed *feed)
@@ -139,7 +138,7 @@ on_store_up(void *ctx)
 {
     struct feed *feed = ctx;
 
-    /* While the relay drains, the slot is left to another relay. */
+    /* A draining relay leaves the slot to another relay. */
     if (!feed->closing && feed->state == FEED_WAITING && !ev_is_active(&feed->link.retry))
         feed_connect(feed);
 }

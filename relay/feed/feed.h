@@ -15,8 +15,8 @@ struct store;
 typedef void feed_rejected(void *ctx);
 
 /*
- * Connects, streams and reconnects with backoff until feed_close. config and stats must outlive
- * it.
+ * Connects, streams, and reconnects with backoff until feed_close. config and stats must outlive
+ * the feed.
  */
 struct feed *feed_open(struct ev_loop *loop, const struct config *config, struct store *store,
                        struct stats *stats, feed_rejected *rejected, void *ctx);
@@ -24,15 +24,13 @@ struct feed *feed_open(struct ev_loop *loop, const struct config *config, struct
 /* Confirms the stored WAL position and closes the replication connection. Accepts NULL. */
 void feed_close(struct feed *feed);
 
-/*
- * Call it after feed_close and store_close: before that, the store may still call back. Accepts
- * NULL.
- */
+/* Call it after feed_close and store_close, because an open store may call back. Accepts NULL. */
 void feed_free(struct feed *feed);
 
 /*
  * Appends {"at":ms,"rules":[...]} if the rules were read within the last second. Otherwise appends
- * "rules":null and reads them for the next call. RC_AGAIN: this process does not stream the slot.
+ * "rules":null and queries the rules for a later call. RC_AGAIN: this process does not stream the
+ * slot.
  */
 MUST_CHECK enum rc feed_rules(struct feed *feed, struct buffer *out);
 

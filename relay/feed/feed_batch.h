@@ -10,12 +10,12 @@
 
 #define FEED_FLIGHTS_MAX 1024 /* enough for the batches that one replication message can produce */
 #define FEED_FLIGHTS_TARGET 64
-/* with this number in flight, a batch is sent only when it is full */
+/* from this number of batches in flight, only full batches are sent */
 #define FEED_FLIGHTS_BATCHING 2
 /* Maximum bytes in flight: hiredis moves all unsent bytes at each write. */
 #define FEED_FLIGHT_BYTES_MAX (1u << 20)
 #define FEED_BATCH_BYTES (128u << 10)
-#define FEED_HELD_BYTES (1u << 20) /* most of which may already be sent */
+#define FEED_HELD_BYTES (1u << 20) /* maximum bytes of held messages, including sent frames */
 
 struct store;
 struct store_batch;

@@ -1,4 +1,4 @@
-/* feed_confirm.c: determines the WAL that may be confirmed: it is stored and safe on disk. */
+/* feed_confirm.c: determines which WAL is stored and safe on disk, so that it may be confirmed. */
 #include "feed/feed_confirm.h"
 
 #include <stdlib.h>
@@ -11,10 +11,10 @@
 #define WAL_PAGE_BYTES_MAX (64 * 1024)
 
 /*
- * A server that waits for new WAL sends a keepalive without a reply request. A keepalive with a
- * reply request may arrive in the middle of reading, while the decoder still buffers earlier
+ * A server that waits for new WAL sends keepalives without a reply request. A keepalive with a
+ * reply request may arrive while the server is still reading WAL and the decoder buffers earlier
  * transactions. The decoder flushes them before it reads another WAL page. So everything up to the
- * previous keepalive has arrived if the server is now on another page, or has not advanced.
+ * previous keepalive has arrived if the server is now on another page or has not advanced.
  */
 uint64_t
 feed_confirm_read_lsn(struct feed *feed, const struct walmsg *keepalive)
@@ -28,10 +28,10 @@ feed_confirm_read_lsn(struct feed *feed, const struct walmsg *keepalive)
 }
 
 /*
- * Until its fsync is complete, a stored notification can be lost with its machine, or with a kill
- * during a slow background fsync. KeyDB has no WAITAOF, so the feed waits for a fixed delay. If the
- * store then restarts with less data, its progress is also older, and PostgreSQL still has the lost
- * part.
+ * Until its fsync is complete, a stored notification can be lost if the machine fails, or if the
+ * store is killed during a slow background fsync. KeyDB has no WAITAOF, so the feed waits for a
+ * fixed delay. If the store restarts with less data before that, its progress is also older, and
+ * PostgreSQL still has the lost changes.
  */
 static void
 update_synced(struct feed *feed)

@@ -32,14 +32,14 @@ struct feed_confirm {
     unsigned mark_count;
 };
 
-/* Status messages to the server, and the time of the last message of either side. */
+/* Status messages to the server, and the times of the last message sent and received. */
 struct feed_feedback {
     ev_timer timer;
     int64_t sent_us;            /* time of the last status message */
-    int64_t received_us;        /* time of the last message of the server */
+    int64_t received_us;        /* time of the last message from the server */
     int64_t timeout_us;         /* the server's wal_sender_timeout; 0: disabled */
     uint64_t reported_lsn;      /* confirmed by the last status message */
-    int64_t last_commit_us;     /* arrival of the last transaction's end; monotonic */
+    int64_t last_commit_us;     /* arrival of the last transaction's commit frame; monotonic */
     int64_t last_commit_lag_us; /* delay between its commit and that arrival */
 };
 

@@ -17,7 +17,7 @@
 
 static void on_progress(struct feed *feed);
 
-/* NOTICE and WARNING messages, such as a missing synchronized standby. */
+/* NOTICE and WARNING messages, such as the warning about a missing synchronized standby. */
 static void
 on_notice(void *ctx, const char *message)
 {
@@ -62,7 +62,7 @@ feed_connect(struct feed *feed)
     connect->on_notice = on_notice;
     connect->done = on_link_connected;
     connect->ctx = feed;
-    /* A relay on standby connects twice a second, so it reuses the addresses. */
+    /* A relay on standby connects twice a second, so it reuses the resolved addresses. */
     postgres_connect_start(connect, feed->slot.is_standby ? ADDRESS_CACHE_US : 0);
 }
 
@@ -75,14 +75,14 @@ request_history(struct feed *feed)
     feed_send_command(feed, FEED_READING_HISTORY, command);
 }
 
-/* The progress is known: enters the next state. */
+/* The store has returned the progress: enters the next state. */
 static void
 on_progress(struct feed *feed)
 {
     if (feed->state == FEED_REACQUIRING)
         feed_stream_start(feed);
     else if (feed_reset_if_slot_lost(feed))
-        return; /* RESETTING: the store closes its connections and the feed restarts */
+        return; /* RESETTING: the store closes its connections, which restarts the feed */
     else if (feed->slot.is_lost)
         feed_fail_lost_slot(feed);
     else if (feed->slot.stored_timeline != feed->slot.timeline)
@@ -90,7 +90,7 @@ on_progress(struct feed *feed)
     else if (feed->slot.must_create)
         feed_create_slot(feed);
     else if (feed_reset_if_slot_advanced(feed))
-        return; /* also after a switch to RESETTING */
+        return;
     else if (feed_needs_members(feed) && !store_is_complete(feed->store))
         feed_restart(feed, "memberships cannot be copied while shards are unavailable");
     else if (feed_needs_members(feed))

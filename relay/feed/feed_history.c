@@ -36,11 +36,11 @@ feed_reset_if_slot_lost(struct feed *feed)
 }
 
 /*
- * PostgreSQL may recycle WAL only after the store has recorded that position. So if a slot starts
- * beyond it, the slot was recreated or advanced manually, or the store was restored from an old
- * copy. This includes slots that the feed recreated. Clients have received a gap for those, but
- * clients that reloaded early miss the changes that were committed while the slot was created
- * (minutes on a standby).
+ * WAL is confirmed only after the store has recorded its position. So a slot that starts beyond
+ * that position was recreated or advanced manually, or the store was restored from an old copy.
+ * Slots that the feed recreated are included: their clients have already received a gap, but a
+ * client that reloaded early misses the changes committed while the slot was created (minutes on a
+ * standby).
  */
 bool
 feed_reset_if_slot_advanced(struct feed *feed)
@@ -67,8 +67,8 @@ feed_reset_if_slot_advanced(struct feed *feed)
 }
 
 /*
- * Returns the end of `timeline`. Each line of a history file contains timeline, LSN and reason. 0:
- * not found.
+ * Returns the end of `timeline`, or 0 if the history does not contain it. Each line of a history
+ * file contains timeline, LSN and reason.
  */
 static uint64_t
 switch_point(const char *history, uint32_t timeline)

@@ -10,7 +10,7 @@
 #include "feed/feed_parts.h"
 #include "feed/feed_stream.h"
 
-/* A completed copy advances the progress beyond (0, FRAME_ORDINAL_COMMIT). */
+/* After a completed copy, the progress is at least (0, FRAME_ORDINAL_COMMIT). */
 bool
 feed_needs_members(const struct feed *feed)
 {
@@ -21,9 +21,9 @@ feed_needs_members(const struct feed *feed)
 }
 
 /*
- * In a database that is not UTF-8, a value that cannot be converted to UTF-8 would fail the copy at
- * each attempt. clairon.utf8() converts it as the decoder does. Hex protects the result from a
- * second conversion.
+ * In a database that is not UTF-8, a value without an equivalent in UTF-8 would fail every copy.
+ * clairon.utf8() converts values as the decoder does. Hex protects the result from a second
+ * conversion.
  */
 static const char *
 query(const struct feed *feed)
@@ -67,7 +67,7 @@ feed_copy_members(struct feed *feed)
     feed_flush_socket(feed);
 }
 
-/* LSN 0 sorts before all WAL. */
+/* Leaves the LSN 0, which sorts before all WAL. */
 static void
 put_common(unsigned char *frame, char kind, size_t len, uint64_t ordinal)
 {
@@ -127,7 +127,7 @@ handle_row(struct feed *feed, const PGresult *row)
     return feed_stream_receive(feed, (char *)frame, (struct bytes){frame, total});
 }
 
-/* After the copy, the progress is just after the copy; after a repeated copy, it is restored. */
+/* Ends the copy: sets the initial progress, or restores the progress after a repeated copy. */
 static void
 put_end(struct feed *feed, unsigned char *end)
 {
@@ -181,7 +181,7 @@ feed_on_member_rows(struct feed *feed)
             copy_done(feed);
         else if (status == PGRES_SINGLE_TUPLE)
             (void)handle_row(feed, result);
-        else if (status != PGRES_TUPLES_OK) /* the end of the rows */
+        else if (status != PGRES_TUPLES_OK) /* after the last row */
             copy_failed(feed, result);
         PQclear(result);
     }

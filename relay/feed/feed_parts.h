@@ -43,7 +43,7 @@ struct feed_link {
     struct postgres_connect connect;
     PGconn *conn;     /* NULL: not connected */
     PGresult *result; /* result of the running command, until it is complete */
-    unsigned attempt; /* identifies the connection for late replies of the store */
+    unsigned attempt; /* connection number, to detect late replies of the store */
 };
 
 struct feed {
@@ -70,7 +70,7 @@ struct feed {
     struct feed_rules rules;
 };
 
-/* The context of a request to the store, with the number of its connection. */
+/* Context of a store request: the feed, and its connection number when the request was sent. */
 struct feed_ticket {
     struct feed *feed;
     unsigned attempt;

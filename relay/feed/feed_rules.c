@@ -10,11 +10,11 @@
 #include "base/memory.h"
 #include "feed/feed_parts.h"
 
-#define IDLE_S 10.0            /* after this time the connection is closed */
-#define RULES_CACHE_US 1000000 /* newer rules are not read again */
+#define IDLE_S 10.0            /* maximum idle time of the connection */
+#define RULES_CACHE_US 1000000 /* maximum age of cached rules */
 #define TEXT_MAX (256 * 1024)
 
-/* Also called after a failure, so that a retry waits for RULES_CACHE_US. */
+/* Called with NULL after a failure, so that a retry waits for RULES_CACHE_US. */
 static void
 keep(struct feed *feed, char *text)
 {

@@ -53,8 +53,8 @@ feed_query_slot(struct feed *feed)
 }
 
 /*
- * Logs the condition for slot creation, and sets the timeout. A primary has no timeout, because
- * running transactions may last arbitrarily long.
+ * Logs the condition for slot creation, and sets the timeout. On a primary there is no timeout,
+ * because running transactions may last arbitrarily long.
  */
 static void
 log_and_set_timeout(struct feed *feed)
@@ -72,7 +72,7 @@ log_and_set_timeout(struct feed *feed)
     if (config->feed.primary_conninfo == NULL) {
         log_info("feed", "creating slot on a standby", LOG_TEXT("slot", config->feed.slot),
                  LOG_TEXT("hint", "if the primary is idle, run SELECT pg_log_standby_snapshot() "
-                                  "there, or set [feed] primary_conninfo"));
+                                  "on it, or set [feed] primary_conninfo"));
         return;
     }
     log_info("feed", "creating slot on a standby: calling pg_log_standby_snapshot() on its primary",
@@ -125,7 +125,7 @@ struct loss {
 /* PostgreSQL 16 reports "conflict" for two causes. */
 static const struct loss losses[] = {
     {"wal_removed", "PostgreSQL removed WAL that the slot still needed (max_slot_wal_keep_size)",
-     "raise max_slot_wal_keep_size, and find out why the relay was behind"},
+     "raise max_slot_wal_keep_size, and check why the relay was behind"},
     {"conflict",
      "the primary removed catalog rows that the slot needs, or its wal_level is no longer logical",
      "set hot_standby_feedback = on and primary_slot_name on this standby, and wal_level = logical "

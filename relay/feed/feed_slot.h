@@ -15,10 +15,10 @@ struct feed_slot {
     bool must_create; /* the slot does not exist yet */
     bool is_lost;     /* PostgreSQL invalidated the slot, and create_slot is off */
     bool in_recovery; /* the server is a standby */
-    bool is_standby;  /* another relay reads it */
+    bool is_standby;  /* another relay reads the slot */
     struct origin origin;
     uint32_t timeline;
-    uint32_t stored_timeline; /* of the store's progress */
+    uint32_t stored_timeline; /* timeline of the store's progress */
     uint64_t lsn;             /* confirmed_flush_lsn, or the start of the new slot */
     uint64_t read_lsn;        /* all WAL before it is stored or irrelevant; 0: unknown */
     char furthest[FRAME_POSITION_TEXT + 1]; /* position of the newest frame on that timeline */

@@ -1,5 +1,6 @@
 /*
- * feed_standby.c: queries for a feed on a standby: help to create its slot, and detect missing WAL.
+ * feed_standby.c: queries of a feed that reads a standby: they help to create its slot, and detect
+ * missing WAL.
  */
 #include "feed/feed_standby.h"
 
@@ -8,13 +9,12 @@
 
 #define SNAPSHOT_EVERY_S 1.0
 #define CHECK_EVERY_S 10.0
-#define STALLED_AFTER 2 /* a WAL receiver may just be starting */
+#define STALLED_AFTER 2 /* failed checks; after one, the WAL receiver may just be starting */
 
 /*
  * A slot starts at a record of running transactions, which an idle primary does not write. While
- * transactions are running, more than one record is needed. So the request is repeated until the
- * slot exists. A failure is logged once and retried: the slot may also be created without the
- * request.
+ * transactions are running, the slot needs further records. So the request is repeated until the
+ * slot exists. A failure is logged once: the slot may also be created without the request.
  */
 static void
 on_snapshot_failure(void *ctx, const char *message)
@@ -62,8 +62,8 @@ feed_primary_end(struct feed *feed)
 }
 
 /*
- * A standby that receives no WAL looks like a standby with an idle primary: the stream is silent.
- * So the feed runs the checks of `clairon doctor` on the standby.
+ * In the stream, a standby that receives no WAL cannot be distinguished from a standby of an idle
+ * primary. So the feed runs checks of `clairon doctor` on the standby.
  */
 static const char STANDBY_QUERY[] =
     "SELECT detail, hint FROM clairon.doctor_standby()"

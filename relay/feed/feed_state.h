@@ -1,4 +1,4 @@
-/* feed_state.h: the states of the feed, and the way back to WAITING after a failure. */
+/* feed_state.h: the states of the feed, and the return to WAITING after a failure. */
 #ifndef CLAIRON_FEED_FEED_STATE_H
 #define CLAIRON_FEED_FEED_STATE_H
 
@@ -18,7 +18,7 @@ struct feed;
  *
  * IDENTIFYING: the server reports its system identifier and timeline. Next: FINDING.
  *
- * FINDING: the slot is queried. If another relay reads it, this one is on standby and restarts.
+ * FINDING: the slot is queried. If another relay reads it, this feed is on standby and restarts.
  * Next: ACQUIRING, or DROPPING if the slot is lost and create_slot is on.
  *
  * DROPPING: the lost slot is dropped. Next: ACQUIRING.
@@ -26,21 +26,21 @@ struct feed;
  * ACQUIRING: the store returns the progress of the slot, and rejects another database. Next:
  * READING_HISTORY, RESETTING, CREATING, COPYING, STARTING.
  *
- * READING_HISTORY: the progress is on another timeline, and the server returns the end of that one.
- * Next: RESETTING.
+ * READING_HISTORY: the progress is on another timeline, and the server returns the end of that
+ * timeline. Next: RESETTING.
  *
- * RESETTING: the store rewinds the progress: the slot does not exist, does not continue where the
- * progress ends, or follows another timeline. Then the store closes its connections, which restarts
- * the feed. Next: WAITING.
+ * RESETTING: the store rewinds the progress, because the slot does not exist, does not continue
+ * where the progress ends, or follows another timeline. Then the store closes its connections,
+ * which restarts the feed. Next: WAITING.
  *
  * CREATING: the server creates the slot, which waits for running transactions. Next: ACQUIRING.
  *
  * COPYING: the rows of clairon.member are copied to a store that has none. Next: STARTING.
  *
- * STARTING: the server starts replication. If another relay was faster, this one is on standby.
+ * STARTING: the server starts replication. If another relay was faster, this feed is on standby.
  * Next: REACQUIRING.
  *
- * REACQUIRING: the progress is read again, as no other relay can read the slot any longer. Next:
+ * REACQUIRING: no other relay can read the slot now, so the progress is read again. Next:
  * STREAMING.
  *
  * STREAMING: frames arrive. Next: WAITING.

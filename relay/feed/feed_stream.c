@@ -73,9 +73,8 @@ feed_stream_flush(struct feed *feed)
 }
 
 /*
- * When nothing is in flight, all WAL that the server has read can be confirmed, so that idle tables
- * do not retain WAL. The store is updated first: it must record every position that the slot has
- * passed.
+ * When nothing is in flight, confirms all WAL that the server has read, so that idle tables do not
+ * retain WAL. The store is updated first: it must record every position that the slot has passed.
  */
 void
 feed_stream_idle(struct feed *feed)
@@ -156,7 +155,7 @@ handle_frame(struct feed *feed, const struct frame *frame)
         return;
     feed->batch.confirm_lsn = frame->as.commit.end_lsn;
     if (commit_us == 0)
-        return; /* it does not end a transaction */
+        return; /* does not end a transaction */
     if (feed->batch.commit_us == 0)
         feed->batch.commit_us = commit_us;
     feed->feedback.last_commit_us = feed->feedback.received_us;
@@ -185,10 +184,10 @@ feed_stream_receive(struct feed *feed, char *owned, struct bytes frames)
         frames = (struct bytes){frames.at + len, frames.len - len};
     }
     if (store_batch_count(feed->batch.frames) == 0) {
-        free(owned); /* all frames are stored */
+        free(owned); /* every frame was already stored */
         return true;
     }
-    /* Only after this, because sending a batch releases its messages. */
+    /* Only after the loop, because sending a batch frees its messages. */
     feed_batch_own(&feed->batch, owned, bytes);
     if (store_batch_bytes(feed->batch.frames) >= FEED_BATCH_BYTES ||
         feed->batch.held_bytes >= FEED_HELD_BYTES)
@@ -238,7 +237,7 @@ stream_ended(struct feed *feed)
 {
     PGresult *result = PQgetResult(feed->link.conn);
     const char *message = result != NULL ? PQresultErrorMessage(result) : "";
-    /* Only the primary message: the context names the output plugin in every error. */
+    /* The hint depends on the primary message only: the context of every error names the plugin. */
     const char *primary = PQresultErrorField(result, PG_DIAG_MESSAGE_PRIMARY);
     const char *hint = "";
 
@@ -279,7 +278,7 @@ feed_stream_pump(struct feed *feed)
         ev_io_stop(feed->loop, &feed->link.readable);
 }
 
-/* Logs the start in PostgreSQL's notation. */
+/* Logs the start position in PostgreSQL's notation. */
 static void
 log_start(const struct feed *feed)
 {

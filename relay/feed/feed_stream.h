@@ -12,7 +12,7 @@ void feed_stream_start(struct feed *feed);
 /* Reads messages until libpq has none, or too many batches are in flight. */
 void feed_stream_pump(struct feed *feed);
 void feed_stream_flush(struct feed *feed); /* sends the batch unless it is empty */
-/* if nothing is in flight, confirms WAL without changes */
+/* if nothing is in flight, confirms all WAL that the server has read */
 void feed_stream_idle(struct feed *feed);
 /*
  * Handles a message of frames and takes ownership of its bytes (malloc). False: the feed was
