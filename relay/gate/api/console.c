@@ -49,7 +49,7 @@ add_relay(struct gate *gate, struct buffer *out)
     return rc;
 }
 
-/* Bytes of WAL that were received and not confirmed; null without the role feed. */
+/* Adds the bytes of WAL that were received and not confirmed; null unless the feed is streaming. */
 static enum rc
 add_slot(struct gate *gate, struct buffer *out)
 {
@@ -183,7 +183,7 @@ read_entry_argument(struct gate_request *request, const char *name, bool *ret_ha
 typedef enum rc entries_query(struct store *store, const struct entry_id *bound,
                               store_described *done, void *ctx);
 
-/* Requests stream entries from the store, before or after the entry in the query, if any. */
+/* Requests stream entries from the store, before or after the id in the query, if any. */
 static void
 query_entries(struct gate_request *request, const char *name, entries_query *query,
               store_described *done)
@@ -205,7 +205,7 @@ gate_console_errors(struct gate_request *request)
     query_entries(request, "before=", store_errors, on_errors);
 }
 
-/* Polled by the live view; no state is kept between requests. */
+/* Polled by the console's live tail; no state is kept between requests. */
 void
 gate_console_latest(struct gate_request *request)
 {
@@ -275,7 +275,7 @@ on_updated(void *ctx, enum rc rc, enum store_error_change outcome, long long use
         gate_request_problem(request, 404, 0, "no such entry in the error log");
     } else if (outcome == STORE_ERROR_NO_USERS) {
         gate_request_problem(request, 422, GATE_ERR_BAD_REQUEST,
-                             "entry has no pending user: drop it");
+                             "entry has no pending users: drop it");
     } else {
         response_init(&response, 200, GATE_JSON);
         rc = buffer_addf(&response.body, "{\"users\":%lld}\n", users);

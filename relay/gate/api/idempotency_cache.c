@@ -22,7 +22,7 @@ struct cache_client {
     char *name;
     struct known_key keys[IDEMPOTENCY_KEYS_PER_CLIENT];
     unsigned next;
-    UT_hash_handle hh; /* in the order of the last insertion */
+    UT_hash_handle hh; /* ordered by the time of the newest key */
 };
 
 struct idempotency_cache {
@@ -114,9 +114,7 @@ idempotency_cache_remove(struct idempotency_cache *cache, const char *client, co
     known->key = NULL;
 }
 
-/*
- * Moves or adds the client to the end of the list, whose first client is the least recently used.
- */
+/* Moves or adds the client to the end of the list. The first client is evicted next. */
 static struct cache_client *
 touch_client(struct idempotency_cache *cache, const char *name)
 {

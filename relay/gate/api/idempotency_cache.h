@@ -1,8 +1,8 @@
 /*
  * idempotency_cache.h: caches the most recent idempotency keys of each client.
  *
- * A cached repeat needs no request to the store, so it succeeds even if the store is down. On a
- * miss the store decides. A key is cached only after the store's reply.
+ * A repeated request with a cached key needs no store, so it succeeds even if the store is down.
+ * The store checks all other keys. A key is cached only after the store's reply.
  */
 #ifndef CLAIRON_GATE_API_IDEMPOTENCY_CACHE_H
 #define CLAIRON_GATE_API_IDEMPOTENCY_CACHE_H
@@ -13,8 +13,8 @@
 #include "wire/frame.h"
 
 #define IDEMPOTENCY_KEYS_PER_CLIENT 50 /* the oldest key is evicted first */
-#define IDEMPOTENCY_CLIENTS_MAX 1000   /* the least recently used client is evicted first */
-#define IDEMPOTENCY_DIGEST_MAX 64      /* bytes of the request's digest */
+#define IDEMPOTENCY_CLIENTS_MAX 1000 /* the client without a new key for longest is evicted first */
+#define IDEMPOTENCY_DIGEST_MAX 64    /* bytes of the request's digest */
 
 struct idempotency_cache;
 
@@ -34,8 +34,8 @@ bool idempotency_cache_find(struct idempotency_cache *cache, const char *epoch, 
 void idempotency_cache_remove(struct idempotency_cache *cache, const char *client, const char *key);
 
 /*
- * Adds a key that the store has had since `now_us` or earlier. Copies the strings; ignores a digest
- * or id that exceeds its limit.
+ * Adds a key that the store recorded at `now_us` or later, so that the cached key expires first.
+ * Copies the strings; ignores a digest or id that exceeds its limit.
  */
 void idempotency_cache_add(struct idempotency_cache *cache, const char *epoch, const char *client,
                            const char *key, const char *digest, const char *id, int64_t now_us);

@@ -20,8 +20,8 @@
 #define LINES_MAX 1024
 #define TARGET_BYTES (1024 * 1024) /* size that ends the poll */
 #define BYTES_MAX (64 * 1024 * 1024)
-#define STORE_GRACE_US (5 * 1000000) /* extra time for the store after the end of the wait */
-/* delay after the end of the wait, in which the store can reply */
+#define STORE_GRACE_US (5 * 1000000) /* maximum time after the wait for the store to reply */
+/* first and further checks for the store's reply, after the wait */
 #define RECHECK_FIRST_S 0.005
 #define RECHECK_S 0.02
 
@@ -73,7 +73,7 @@ begin(struct gate_request *request, const char *pos, char *topics)
 
     if (wait_s < 0 || max < 1) {
         gate_request_problem(request, 400, GATE_ERR_BAD_REQUEST,
-                             "\"wait\" must be seconds, \"max\" at least 1");
+                             "\"wait\" must be 0 or more seconds, \"max\" 1 or more");
         return;
     }
     if (!stream_split_topics(topics, names, &wanted.topics.count)) {
@@ -177,10 +177,7 @@ gate_poll_lines(struct gate_request *request, const char *text, size_t len)
     return true;
 }
 
-/*
- * Called one iteration after the first line, so that the response contains all lines of the same
- * batch.
- */
+/* Called one iteration after the first line, so that the response contains the whole batch. */
 void
 gate_poll_writable(struct gate_request *request)
 {

@@ -14,7 +14,7 @@
 /* request->route_state of the route */
 struct gate_poll {
     int64_t deadline_us;
-    struct ev_timer recheck; /* checks the deadline once, then repeatedly */
+    struct ev_timer recheck; /* runs after the wait, until the store has replied */
     int max;                 /* maximum number of notifications */
     int line_count;
     bool has_lines;            /* contains a line that ends the poll */
@@ -26,7 +26,7 @@ void gate_poll_begin(struct gate_request *request);
 bool gate_poll_lines(struct gate_request *request, const char *text, size_t len);
 void gate_poll_writable(struct gate_request *request);
 void gate_poll_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us);
-/* The client half-closed: responds immediately. */
+/* The client half-closed: ends the wait. */
 void gate_poll_half_closed(struct gate_request *request);
 void gate_poll_end(struct gate_request *request, int code, const char *reason, int64_t in_ms);
 void gate_poll_free(struct gate_request *request);

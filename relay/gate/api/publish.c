@@ -195,7 +195,7 @@ make_digest(const struct buffer *text, char ret_digest[STORE_DIGEST_TEXT + 1])
     bytes_hex(bytes, sizeof(bytes), ret_digest);
 }
 
-/* The length of the user's name is first, so that keys of two users never collide. */
+/* Starts with the length of the user's name, so that keys of two users never collide. */
 static char *
 key_of(struct gate_request *request)
 {
@@ -217,7 +217,7 @@ publish(struct gate_request *request, const struct publication *publication)
     char *key = key_of(request);
     struct gate_publish_pending *pending;
 
-    /* with a key, it may repeat a request that was not expired */
+    /* with a key, it may repeat a request that was made before the expiration */
     if (publication->is_expired && key == NULL) {
         respond_expired(request);
         return;

@@ -24,7 +24,7 @@ rows_of(struct gate_request *request)
     return (struct gate_rows *)request->route_state;
 }
 
-/* For a user without a connection, the relay does not have all groups. */
+/* The relay does not have all groups of a user without a connection. */
 static enum rc
 on_add_groups(void *ctx, const char *audience, struct buffer *out)
 {
@@ -34,7 +34,7 @@ on_add_groups(void *ctx, const char *audience, struct buffer *out)
     return RC_AGAIN;
 }
 
-/* The rows must be consistent with all notifications that this relay has sent to the user. */
+/* The rows must contain every change of which the client may have been notified. */
 static bool
 on_accepts(void *ctx, const struct snapshot *snapshot)
 {
@@ -89,7 +89,7 @@ static const struct rows_events EVENTS = {
     .done = on_done,
 };
 
-/* The client may have received notifications that this relay has not read yet. */
+/* Prefers the cursor in the query: it may come from a relay that is ahead of this relay. */
 static struct hub_cursor
 reached_by(const struct gate_request *request)
 {
@@ -118,14 +118,14 @@ add_request(struct gate_request *request)
                                     &rows->request, &after_ms);
     }
     buffer_free(&groups);
-    /* The queue of rows has separate limits: in the slots, waiting queries would block acks. */
+    /* The rows queue has separate limits. In request slots, waiting queries would block acks. */
     if (status == ROWS_OK)
         gate_slot_release(request);
     else
         respond_error(request, status, after_ms);
 }
 
-/* With a snapshot: reports whether the client may use rows that it has read elsewhere. */
+/* Reports whether the client may use rows that it read elsewhere, with this snapshot. */
 static void
 respond_verdict(struct gate_request *request, const char *text)
 {

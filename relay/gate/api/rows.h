@@ -10,7 +10,7 @@ struct rows_request;
 /* request->route_state of the route */
 struct gate_rows {
     struct rows_request *request; /* NULL: rejected */
-    struct hub_cursor reached;    /* position of the relay when the request arrived */
+    struct hub_cursor reached;    /* the rows must contain all changes up to it */
     char *source;                 /* NULL: the request has none */
     char *rule;
 };

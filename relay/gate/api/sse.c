@@ -25,7 +25,7 @@ sse_of(struct gate_request *request)
     return (struct gate_sse *)request->route_state;
 }
 
-/* Sends text of the gate itself. The sweep closes a client that does not read. */
+/* Sends text that is not part of the session. The sweep closes a client that does not read. */
 static void
 send_own(struct gate_request *request, const char *text, size_t len)
 {

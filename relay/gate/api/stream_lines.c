@@ -1,4 +1,4 @@
-/* stream_lines.c: code that SSE and polls share: lists in a query, lines of a session. */
+/* stream_lines.c: code shared by SSE and polls: lists in a query, lines of a session. */
 #include "gate/api/stream_lines.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* stream_lines.h: code that SSE and polls share: lists in a query, lines of a session. */
+/* stream_lines.h: code shared by SSE and polls: lists in a query, lines of a session. */
 #ifndef CLAIRON_GATE_API_STREAM_LINES_H
 #define CLAIRON_GATE_API_STREAM_LINES_H
 
@@ -16,7 +16,7 @@
     "\"rows\" must be a comma-separated list of up to 32 sources, or sources with /rule"
 #define STREAM_LISTS_BYTES_MAX 4096
 
-/* A list of rows that the client has. */
+/* A live list of the client. */
 struct stream_list {
     const char *source;
     const char *rule;
@@ -25,7 +25,7 @@ struct stream_list {
 /* Splits a comma-separated list in place (NULL: no topics). False: invalid topic. */
 bool stream_split_topics(char *list, const char *names[SESSION_TOPICS_MAX], size_t *ret_count);
 
-/* The same for source,source/rule... (NULL: no lists). */
+/* The same for a list of "source" or "source/rule" (NULL: no lists). */
 bool stream_split_lists(char *list, struct stream_list lists[SESSION_UNVERIFIED_LISTS_MAX],
                         size_t *ret_count);
 

@@ -6,7 +6,7 @@ const REQUEST_TIMEOUT_MS = 5000;
 const STALE_MS = 6000; // older figures are marked as stale
 const TAIL_MS = 1000;
 const TAIL_ROWS = 200;
-const TAIL_OVERLAP_MS = 2000; // entries of different shards are not in one order
+const TAIL_OVERLAP_MS = 2000; // stream entries of different shards are not ordered
 const HISTORY = 60;
 const TOKEN = 'clairon.console.token';
 
@@ -233,7 +233,7 @@ function figures(overview) {
 
 const isStale = () => !paused && updatedAt > 0 && Date.now() - updatedAt > STALE_MS;
 
-// A relay that hangs fails no request: only the age of the last response shows it.
+// A relay that hangs returns no error, so the age of the last response marks the figures as stale.
 function age() {
   if (!token || last === null) return;
   const { version, uptime } = last.relay;
@@ -284,7 +284,7 @@ function lists(overview) {
       + (p.ends ? ` · ends in ${span(p.ends - now)}` : ''));
   }, overview.store ? 'Nothing is pending.' : 'The store does not reply.');
   show($('relays'), overview.store?.relays ?? [], (r) => r.name, () => row(), (item, r) => {
-    set(item.querySelector('.what'), r.name === overview.relay.name ? `${r.name} (this one)` : r.name);
+    set(item.querySelector('.what'), r.name === overview.relay.name ? `${r.name} (this relay)` : r.name);
     item.querySelector('.what').classList.add('id');
     set(item.querySelector('.facts'), `${plural(r.users, 'user')} connected · ${r.silent < 10000 ? 'alive' : `no heartbeat for ${span(r.silent)}`}`);
   }, overview.store ? 'No relay has reported yet.' : 'The store does not reply.');
@@ -612,7 +612,7 @@ document.addEventListener('visibilitychange', () => {
 const RULES_ATTEMPTS = 20;
 const pause = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
 
-// The first request makes the relay read the rules; a later one returns them.
+// The first request makes the relay read the rules; a later request returns them.
 async function readRules() {
   for (let i = 0; i < RULES_ATTEMPTS; i++) {
     const reply = await request('console/rules');

@@ -79,7 +79,8 @@ gate_ticket_redeem(struct gate *gate, const char *ticket, gate_redeemed *done, v
 
     *redeem = (struct gate_redeem){done, owner};
     /*
-     * A malformed ticket is queried under an impossible name, so that both cases use the same code.
+     * A malformed ticket is looked up under a name that no ticket has, so that it is rejected like
+     * an unknown ticket.
      */
     if (store_ticket_redeem(hub_store(gate->hub), is_ticket(ticket) ? ticket : "-", on_claims_read,
                             redeem) == RC_OK)

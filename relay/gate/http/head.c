@@ -2,8 +2,8 @@
  * head.c: validates each request head before libwebsockets reads it (lws_workarounds.h).
  *
  * The head is only peeked at, so it needs no memory in the gate, and libwebsockets reads it from
- * the socket as usual. tls_head.c handles TLS, after the ClientHello is complete and a slot is
- * free. A client that sends no ClientHello, or part of one, costs no more than other clients.
+ * the socket as usual. tls_head.c takes over a TLS connection once the ClientHello is complete and
+ * a slot is free. Before that, a TLS connection costs no more than a plain one.
  */
 #include "gate/http/head.h"
 
@@ -65,8 +65,8 @@ struct heads {
 _Static_assert(GATE_HEAD_BYTES_MAX <= GATE_RECEIVED_MAX, "a head fits the scratch buffer");
 
 /*
- * The oldest clients retry in the next loop iteration, only a few of them: each handshake costs a
- * signature.
+ * Resumes the oldest queued clients in the next loop iteration. Their number is limited, because
+ * each handshake costs a signature.
  */
 static void
 resume_waiting(struct gate *gate)
@@ -91,7 +91,7 @@ head_set_state(struct gate_head *head, enum head_state state)
     head->state = state;
 }
 
-/* The descriptor is not closed. */
+/* Does not close the descriptor. */
 static void
 head_free(struct gate_head *head)
 {
@@ -183,14 +183,17 @@ adopt_hello(struct gate_head *head)
     }
 }
 
-/* A Unix socket has no low-water mark, and under memory pressure the system ignores it. */
+/*
+ * Waits with a low-water mark. A timer replaces the mark where it has no effect: on a Unix socket,
+ * and under memory pressure.
+ */
 static void
 wait_for_more(struct gate_head *head, size_t len)
 {
     bool is_longer = len > head->len;
 
     head->len = len;
-    /* After a half-close, all bytes are in the socket. */
+    /* After a half-close, no more bytes will arrive. */
     if (conn_io_is_half_closed(&head->io)) {
         if (is_longer)
             ev_feed_event(head->gate->loop, &head->readable, EV_READ);
@@ -205,7 +208,7 @@ wait_for_more(struct gate_head *head, size_t len)
     ev_timer_again(head->gate->loop, &head->again);
 }
 
-/* Whether the first TLS record has arrived, or a sufficient part of it. */
+/* RC_OK: the first TLS record has arrived, or TLS_HELLO_MAX bytes of it. */
 static enum rc
 check_hello(const unsigned char *bytes, size_t len)
 {
@@ -331,8 +334,8 @@ oldest_head(const struct gate *gate)
 }
 
 /*
- * If the arena is full, the oldest connection is closed: clients may connect in a burst and send
- * later.
+ * If the arena is full, closes the oldest connection: newer clients of a burst may not have sent
+ * their requests yet.
  */
 static struct gate_head *
 head_new(struct gate *gate)

@@ -29,7 +29,7 @@ gate_head_check(const struct gate *gate, int fd, const char *bytes, size_t len,
     /* RFC 6455, 4.1: a client must wait for the response (lws_workarounds.h). */
     if (rc == RC_OK && parts.is_websocket && len > parts.len)
         return reject_head(ret_response, 400, "data sent before the upgrade response");
-    /* The library would normalize it to another path, which a proxy's rules have not checked. */
+    /* The library would normalize the path after a proxy has checked it. */
     if (rc == RC_OK && !http_head_has_plain_path(&parts))
         return reject_head(ret_response, 404, "no such path");
     if (rc == RC_AGAIN || (rc == RC_OK && !workaround_is_unknown_method(&parts)))

@@ -18,8 +18,8 @@
 #define PORT_DIGITS 5
 
 /*
- * Returns the length of the host in `text`: host, host:port, [v6] or [v6]:port; 0: anything else. A
- * longer text that starts with a valid host must not match that host.
+ * Returns the length of `text` if it is a host, host:port, [v6] or [v6]:port, otherwise 0. Text
+ * after a valid host makes it invalid.
  */
 static size_t
 host_len(const char *text)
@@ -41,7 +41,10 @@ host_len(const char *text)
     return digits > 0 && digits <= PORT_DIGITS && text[len + 1 + digits] == '\0' ? len : 0;
 }
 
-/* NULL: not the origin of a web server, such as "null", a file or a browser extension. */
+/*
+ * Returns the host and port of an origin. NULL: not a web server, such as "null", a file or a
+ * browser extension.
+ */
 static const char *
 name_of(const char *origin)
 {

@@ -59,8 +59,8 @@ struct gate_route {
     bool body_optional;
     bool accepts_ticket;
     bool is_console;         /* requires gate.console, and an Origin of the same host */
-    bool ends_on_half_close; /* a half-close ends the request */
-    bool limits_its_wait;    /* the handler ends WAITING, regardless of the store */
+    bool ends_on_half_close; /* a half-close cancels the request */
+    bool limits_its_wait;    /* no store timeout: the handler limits WAITING */
     bool is_stream;          /* counts as a connection, and has the callbacks below */
     /* Adds the lines of one frame. False: full; session_writable will be called. */
     bool (*on_lines)(struct gate_request *request, const char *text, size_t len);
@@ -73,8 +73,8 @@ struct gate_route {
 };
 
 /*
- * The states of a request. Only gate_request_set_state changes the state. In each state the socket
- * may be closed, which frees the request (gate_request_closed).
+ * The states of a request. Only gate_request_set_state changes the state. The socket may be closed
+ * in any state, which frees the request (gate_request_closed).
  *
  * READING: the body is being received. A request without a body is handled in this state, as soon
  * as its token is verified. Next: WAITING, OPEN, ENDING.
@@ -135,7 +135,7 @@ struct gate_request {
     size_t discarded; /* bytes received after the body */
     bool half_closed; /* by the client */
     bool is_counted;  /* counted as a connection */
-    bool has_ended;   /* the socket is closed in the next loop iteration */
+    bool has_ended;   /* the socket will be closed in this loop iteration */
     const struct gate_route *route;
     enum gate_request_state state;
     int64_t since_us; /* time at which the state started */

@@ -6,7 +6,7 @@
 
 /*
  * Verifies the token, or requests the token of a ticket from the store. If it is missing or
- * invalid, queues a response. Without a body, the request is handled as soon as the token is known.
+ * invalid, queues a response. A request without a body is handled as soon as its token is verified.
  * Call it while lws has the headers.
  */
 void gate_request_authenticate(struct gate_request *request);

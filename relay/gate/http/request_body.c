@@ -41,7 +41,7 @@ handle_bytes(struct gate_request *request, const char *bytes, size_t len)
 }
 
 /*
- * on_body_readable clears the timer that lws starts for the remaining body
+ * Schedules on_body_readable, which clears the timer that lws starts for the remaining body
  * (workaround_clear_timer).
  */
 void
@@ -51,7 +51,10 @@ gate_body_received(struct gate_request *request, const char *bytes, size_t len)
     ev_feed_event(request->gate->loop, &request->readable, EV_READ);
 }
 
-/* The client half-closed. It still receives a response, if that is possible now. */
+/*
+ * A client that half-closed still receives a response, unless its body is incomplete or the route
+ * cancels the request.
+ */
 static void
 handle_half_close(struct gate_request *request)
 {

@@ -54,7 +54,7 @@ reject_overload(struct gate_request *request)
     gate_slot_release(request);
 }
 
-/* False: all requests are complete and wait for the store. */
+/* False: all bodies are complete, so no request can be evicted. */
 static bool
 make_room(struct gate *gate)
 {
@@ -83,7 +83,7 @@ gate_slot_acquire(struct gate_request *request)
     return true;
 }
 
-/* A separate list, so that an evicted request cannot evict another one. */
+/* Uses a separate list, so that an evicted request does not evict another request. */
 void
 gate_slot_linger(struct gate_request *request)
 {

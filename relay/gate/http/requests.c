@@ -21,9 +21,9 @@
 #include "gate/http/store_request.h"
 #include "gate/net/gate_shared.h"
 
-#define STORE_TIMEOUT_US (10 * 1000000) /* for a reply of the store */
-#define ENDING_TIMEOUT_US (5 * 1000000) /* for writing the response ... */
-/* ... plus a large response's size divided by this rate in bytes per second */
+#define STORE_TIMEOUT_US (10 * 1000000) /* maximum wait for a reply of the store */
+/* Time limit for writing a response: a minimum, plus its size divided by a rate (bytes/s). */
+#define ENDING_TIMEOUT_US (5 * 1000000)
 #define ENDING_RATE (32 * 1024)
 
 static struct gate_request *
@@ -48,7 +48,7 @@ request_new(struct gate *gate, struct lws *wsi, const struct gate_route *route, 
     return request;
 }
 
-/* Makes the checks that precede token verification. False: *ret_rejection is the reason. */
+/* Performs the checks that precede token verification. False: *ret_rejection is the reason. */
 static bool
 admits(struct gate *gate, struct lws *wsi, const struct gate_route *route, bool is_foreign,
        struct gate_rejection *ret_rejection)

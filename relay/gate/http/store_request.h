@@ -6,8 +6,8 @@
 
 struct store_request *store_request_new(struct gate_request *request);
 /*
- * Both free the request to the store. Returns the HTTP request if it still waits for this reply,
- * otherwise NULL.
+ * Both functions free the store request. store_request_done returns the HTTP request if it still
+ * waits for this reply, otherwise NULL.
  */
 struct gate_request *store_request_done(struct store_request *store_request);
 void store_request_failed(struct store_request *store_request); /* responds with 503 */

@@ -27,8 +27,8 @@
 #define SEEN_MAX (GATE_HEAD_BYTES_MAX + GATE_RECEIVED_MAX)
 
 /*
- * States: PEEKING, until lws has the request; or LINGERING: a response is sent, and further input
- * is discarded.
+ * Until lws has the request, records are peeked at. After a rejection, `is_lingering` is set while
+ * the response is sent and further input is discarded.
  */
 struct gate_tls_head {
     struct gate *gate;
@@ -37,7 +37,7 @@ struct gate_tls_head {
     struct tls_records records;
     struct buffer seen; /* start of a head that spans several records */
     bool is_lingering;
-    size_t discarded; /* number of bytes discarded while LINGERING */
+    size_t discarded; /* number of bytes discarded while lingering */
     int64_t since_us;
 };
 
@@ -46,7 +46,7 @@ struct tls_heads {
     void (*on_room)(struct gate *gate);
     struct gate_tls_head *first; /* oldest first */
     int count;
-    struct gate_tls_head *partial; /* heads of which only a part was received */
+    struct gate_tls_head *partial; /* partially received heads */
     int partial_count;
 };
 
@@ -125,13 +125,15 @@ tls_head_respond(struct gate_tls_head *head, struct response *response)
     }
     head->is_lingering = true;
     head->since_us = clock_monotonic_us();
-    if (!is_partial(head)) { /* it becomes the newest one */
+    if (!is_partial(head)) { /* now the newest: moves it to the end */
         DL_DELETE(head->gate->tls_heads->first, head);
         DL_APPEND(head->gate->tls_heads->first, head);
     }
 }
 
-/* Stores the bytes for the validation of the next record. False: the connection was closed. */
+/*
+ * Buffers the record, to validate it together with the next one. False: the connection was closed.
+ */
 static bool
 buffer_record(struct gate_tls_head *head, size_t len)
 {

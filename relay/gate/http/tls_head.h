@@ -15,10 +15,7 @@ void gate_tls_heads_open(struct gate *gate, unknown_method_response *on_unknown_
 void gate_tls_heads_free(struct gate *gate);
 
 bool gate_tls_head_has_room(const struct gate *gate);
-/*
- * Starts a connection. Requires a free slot. Until lws has the whole head, it reads only validated
- * bytes.
- */
+/* Starts a connection. Requires a free slot. lws reads only validated bytes of the head. */
 void gate_tls_head_begin(struct gate *gate, int fd);
 /* lws has the request, or the socket is closed. Accepts any socket of lws. */
 void gate_tls_head_read(struct lws *wsi);

@@ -14,9 +14,9 @@ struct gate_expiry {
 };
 
 /*
- * Starts to track the expiration of an accepted token. The client is warned delivery.expiring
- * before it. For a short-lived token, it is warned after four fifths of the lifetime, so that it
- * does not refresh continuously.
+ * Starts tracking the expiration of an accepted token. The client is warned delivery.expiring
+ * before it. The client of a short-lived token is warned after four fifths of the lifetime, so that
+ * it does not refresh continuously.
  */
 void gate_expiry_begin(struct gate_expiry *expiry, const struct config *config, int64_t expires_s);
 

@@ -29,7 +29,7 @@ struct acceptor {
     /* bitmap by descriptor: the connection was accepted from gate.admin_listen */
     unsigned char *admin_fds;
     size_t admin_fds_len;
-    int eviction_threshold; /* above this descriptor number, idle connections are evicted */
+    int eviction_threshold; /* from this descriptor number on, idle connections are evicted */
     int64_t full_logged_us; /* monotonic; last time that EMFILE was logged */
 };
 
@@ -141,7 +141,7 @@ on_acceptable(struct ev_loop *loop, ev_io *watcher, int events)
         if (fd >= 0) {
             begin(acceptor, fd, watcher == &acceptor->admin_acceptable);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
-            /* Only the first accept of the loop proves that a connection is waiting. */
+            /* A later accept may fail although no connection is waiting. */
             if (i > 0)
                 return;
             log_full(acceptor, errno);

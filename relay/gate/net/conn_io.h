@@ -27,7 +27,7 @@ struct conn_io {
 };
 
 struct conn_io conn_io_of(struct lws *wsi);
-/* Returns an accepted socket before server_adopt: without TLS, and conn_io_close is close(2). */
+/* For an accepted socket before server_adopt: without TLS, and conn_io_close calls close(2). */
 struct conn_io conn_io_of_fd(int fd);
 bool conn_io_is_tls(const struct conn_io *io);
 /* Writes the peer's address. False: unknown. */
@@ -62,8 +62,8 @@ bool conn_io_is_half_closed(const struct conn_io *io);
 void conn_io_close(const struct conn_io *io);
 
 /*
- * Makes poll(2) report the socket as readable only with `len` bytes; the system's default is one.
- * No effect on a Unix socket. False: not set.
+ * Makes poll(2) report the socket as readable only when it has `len` bytes; the system's default is
+ * one. No effect on a Unix socket. False: not set.
  */
 bool conn_io_set_low_water(const struct conn_io *io, size_t len);
 /*
@@ -83,7 +83,7 @@ MUST_CHECK enum rc conn_io_write_raw(const struct conn_io *io, const unsigned ch
                                      size_t len);
 /* Whether libwebsockets buffers unsent bytes. */
 bool conn_io_is_backlogged(const struct conn_io *io);
-/* Requests on_writable of server.h for the time when the socket accepts bytes. */
+/* Requests a call of on_writable (server.h) when the socket accepts bytes. */
 void conn_io_want_writable(const struct conn_io *io);
 
 #endif

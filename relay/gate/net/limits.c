@@ -36,12 +36,12 @@ _Static_assert(RATE_KEY_MAX > NETWORKS_ADDRESS_MAX, "an address fits a key");
 struct gate_peer {
     UT_hash_handle hh;
     int count;
-    int waiting; /* number of these without "connect" */
+    int waiting; /* number of them that have not sent "connect" */
     char address[NETWORKS_ADDRESS_MAX];
 };
 
 /*
- * Origin of a request. `is_proxy`: the address may represent many clients, because it is a Unix
+ * Source of a request. `is_proxy`: the address may represent many clients, because it is a Unix
  * socket, a trusted proxy that does not report its client, or a peer in OWN_NETWORKS. Default
  * limits do not apply to it, so that an unconfigured proxy works. Explicit limits apply.
  */
@@ -54,10 +54,10 @@ struct gate_source {
 struct limits {
     void (*evict)(void *owner);
     int conn_count;
-    int evicted_count; /* number of these that were evicted and are not yet closed */
+    int evicted_count; /* number of evicted connections that are not yet closed */
     int stream_count;
     struct gate_peer *peers;
-    struct waiting_client *waiting; /* connections without "connect", oldest first */
+    struct waiting_client *waiting; /* connections that have not sent "connect", oldest first */
     struct rate_bucket connects;
     struct rates *request_rates; /* by user and by address */
     struct throttle address_rejected;
@@ -188,7 +188,7 @@ address_is_full(struct gate *gate, const struct gate_source *source)
 }
 
 /*
- * Behind an unconfigured proxy, a whole site has one address, and its clients reconnect
+ * The default rate does not apply to proxies: all clients of a site may reconnect through one proxy
  * simultaneously.
  */
 static bool
@@ -221,7 +221,8 @@ gate_waiting_remove(struct gate *gate, struct waiting_client *client)
 
 /*
  * Evicts a connection that has not sent "connect", so that idle connections cannot block others.
- * Among the oldest ones, selects a connection of the address that has the most. False: none.
+ * Among the oldest candidates, selects one of the address with the most waiting connections. False:
+ * none.
  */
 static bool
 evict_waiting(struct gate *gate)

@@ -29,7 +29,7 @@ struct waiting_client {
     bool is_evicted;
 };
 
-/* `evict` closes a waiting connection in the same loop iteration. */
+/* `evict` closes a waiting connection in the next loop iteration. */
 void gate_limits_open(struct gate *gate, void (*evict)(void *owner));
 void gate_limits_free(struct gate *gate); /* call it after the last connection has closed */
 
@@ -45,7 +45,7 @@ void gate_limits_remove_conn(struct gate *gate, struct waiting_client *client);
 struct gate_peer *gate_limits_add_stream(struct gate *gate, struct lws *wsi);
 void gate_limits_remove_stream(struct gate *gate, struct gate_peer *peer);
 /*
- * Removes a connection that sent "connect" or ends. Accepts a connection that was already removed.
+ * Removes a connection that has sent "connect" or is closing. No effect if it was already removed.
  */
 void gate_waiting_remove(struct gate *gate, struct waiting_client *client);
 
@@ -53,7 +53,9 @@ void gate_waiting_remove(struct gate *gate, struct waiting_client *client);
  * Whether streams are served now. is_push: WebSocket or SSE. False: *ret_rejection is the reason.
  */
 bool gate_serves(const struct gate *gate, bool is_push, struct gate_rejection *ret_rejection);
-/* The same, and checks the limits for a further connection. Call it while lws has the headers. */
+/*
+ * The same, and checks the limits for an additional connection. Call it while lws has the headers.
+ */
 bool gate_admits(struct gate *gate, struct lws *wsi, bool is_push,
                  struct gate_rejection *ret_rejection);
 bool gate_admits_user(const struct gate *gate, const char *user);

@@ -6,7 +6,7 @@
 
 #include "base/config.h"
 
-#define GATE_DESCRIPTORS_SPARE 64     /* descriptors reserved for all uses except clients */
+#define GATE_DESCRIPTORS_SPARE 64     /* descriptors reserved for uses other than clients */
 #define GATE_DESCRIPTORS_PASSING 8192 /* maximum descriptors of requests without a session */
 
 /* Listening descriptors; -1: not open. */

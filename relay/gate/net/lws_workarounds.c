@@ -103,8 +103,8 @@ workaround_clear_timer(const struct conn_io *io)
 }
 
 /*
- * The higher priority makes this watcher receive an event first; the library receives it unless
- * stopped.
+ * Receives an event before the library, because of the higher priority. Then the library receives
+ * it, unless lws_rx_flow_control stops it.
  */
 static void
 on_records_readable(struct ev_loop *loop, struct ev_io *io, int events)
@@ -122,7 +122,7 @@ on_records_readable(struct ev_loop *loop, struct ev_io *io, int events)
     records->on_readable(records->owner);
 }
 
-/* The library may have had no free header table. */
+/* Retries the read: the library may have had no free header table. */
 static void
 on_nudge(struct ev_loop *loop, struct ev_timer *timer, int events)
 {
@@ -264,7 +264,7 @@ workaround_has_header_prefix(char *bytes, size_t len, bool edit)
         hides |= is_hidden;
         if (is_hidden && edit)
             *line = '~';
-        /* lws resumes after the next line's name; an unread header hides nothing */
+        /* lws continues after the name in the next line: hiding an unread header is harmless */
         line =
             is_hidden || next == end ? next : (char *)memchr(next, '\n', (size_t)(end - next)) + 1;
     }

@@ -124,7 +124,7 @@ void *tls_records_owner(struct lws *wsi);
  * the socket down instead; on_writable then returns -1 and the library closes the socket.
  */
 void workaround_kill(const struct conn_io *io);
-/* Closes the socket by the timer, if the event did not. */
+/* Closes the socket with a timer, if the writable event has not closed it. */
 void workaround_kill_again(const struct conn_io *io);
 
 /*
@@ -154,13 +154,14 @@ bool workaround_needs_edit(char *bytes, const struct http_head *head);
 void workaround_edit_head(char *bytes, const struct http_head *head);
 /*
  * Reads the head in `bytes` from the socket, edits it, and adopts the socket with it. The last byte
- * stays in the socket, and the library reads it from there: it would parse the bytes of a complete
- * head again, as a body. RC_IO: the socket failed and is closed. RC_BAD: the library rejected and
- * closed it.
+ * stays in the socket for the library, which would parse a complete head again, as a body. RC_IO:
+ * the socket failed and is closed. RC_BAD: the library rejected and closed it.
  */
 MUST_CHECK enum rc workaround_adopt_edited(struct lws_vhost *vhost, const struct conn_io *io,
                                            char *bytes, const struct http_head *head);
-/* Over TLS, a head cannot be edited. Returns the reason for rejecting it; NULL: none. */
+/*
+ * A head over TLS cannot be edited. Returns the reason for rejecting it; NULL: no edit is needed.
+ */
 const char *workaround_unedited_problem(char *bytes, const struct http_head *head);
 
 /*

@@ -52,7 +52,7 @@ use_ciphers(SSL_CTX *tls, const struct config *config, char fault[FAULT_MAX])
 
 typedef enum rc tls_setting(SSL_CTX *tls, const struct config *config, char fault[FAULT_MAX]);
 
-/* Applies a setting to a scratch context: the active context must never be half changed. */
+/* Applies a setting to a scratch context: the active context must never be partially changed. */
 static enum rc
 try(tls_setting *use, const struct config *config, char fault[FAULT_MAX])
 {

@@ -20,7 +20,10 @@ MUST_CHECK enum rc gate_tls_set_ciphers(struct gate *gate, char *reason, size_t 
  * certificate.
  */
 void gate_tls_report_expiry(struct gate *gate);
-/* Reloads tls_cert and tls_key for new connections. Invalid files are ignored. */
+/*
+ * Reloads tls_cert and tls_key for new connections. Keeps the previous ones if the files are
+ * invalid.
+ */
 void gate_tls_reload(struct gate *gate);
 
 #endif

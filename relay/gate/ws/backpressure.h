@@ -8,7 +8,7 @@
 
 void gate_backpressure_open(struct gate *gate);
 void gate_backpressure_close(struct gate *gate);
-/* Pauses reading until inbound.budget_until_us is near again. */
+/* Pauses reading until the client is less than GATE_BURST_US above its rate. */
 void gate_pause_reading(struct gate_conn *conn);
 /* Stops reading permanently. */
 void gate_stop_reading(struct gate_conn *conn);

@@ -53,7 +53,7 @@ struct gate_auth {
 /* Inbound rate limit (receive.c, backpressure.c). */
 struct gate_inbound {
     struct rate_bucket lines;
-    /* until then, messages without a reply cause no further rate `err` */
+    /* until this time, messages without a reply cause no further rate `err` */
     int64_t rate_warned_until_us;
     int64_t budget_until_us;       /* the inbound budget is used up until this time */
     int64_t paused_us;             /* last time that reading was paused */
@@ -62,7 +62,10 @@ struct gate_inbound {
     bool is_paused;
 };
 
-/* One WebSocket. Created in ESTABLISHED, freed in CLOSED. Times are monotonic, in microseconds. */
+/*
+ * One WebSocket. Created in LWS_CALLBACK_ESTABLISHED, freed in LWS_CALLBACK_CLOSED. Times are
+ * monotonic, in microseconds.
+ */
 struct gate_conn {
     /* Fields that each send reads are adjacent. */
     enum gate_conn_state state;
@@ -88,7 +91,7 @@ struct gate_conn {
     int64_t state_since_us;
     int64_t ping_due_us;
     int64_t pinged_us;     /* 0: no ping is outstanding */
-    int unsent;            /* unsent bytes in the socket while closing */
+    int unsent;            /* unacknowledged bytes in the socket while closing */
     int64_t drained_us;    /* time of the last change of `unsent` */
     int64_t unwritable_us; /* start of the wait for a writable socket; 0: not waiting */
     char *close_reason;    /* NULL while open */
@@ -112,13 +115,13 @@ struct gate_conns {
 
 /* The only way to change the state. Aborts on a transition that is not listed above. */
 void gate_conn_set_state(struct gate_conn *conn, enum gate_conn_state state);
-/* Sends bye and closes. All closes use this function; further calls have no effect. */
+/* Sends bye and closes. No effect if the connection is already closing. */
 void gate_conn_close(struct gate_conn *conn, int code, const char *reason);
 /* The same with a reconnect delay for the client. */
 void gate_conn_close_retry(struct gate_conn *conn, int code, const char *reason, int64_t in_ms);
 /* Replies to the client's close frame, without a bye. */
 void gate_conn_reply_close(struct gate_conn *conn, int code);
-/* Closes a socket that accepts no bytes, without a bye. */
+/* Closes the socket without a bye, such as a socket that accepts no bytes. */
 void gate_conn_kill(struct gate_conn *conn);
 /* Queues a control frame (WS_PONG, WS_CLOSE) before all messages. len <= WS_CONTROL_MAX. */
 void gate_conn_control(struct gate_conn *conn, enum ws_event_kind kind,

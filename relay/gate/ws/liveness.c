@@ -56,8 +56,8 @@ check_open(struct gate_conn *conn, int64_t now_us, int64_t wall_us)
 }
 
 /*
- * Whether the client still reads. A slow client has unread bytes before the bye, and a close would
- * discard both.
+ * Whether the client still reads. A slow client has unread bytes before the bye, and an early close
+ * would discard both.
  */
 static bool
 is_client_reading(struct gate_conn *conn, int64_t now_us, int64_t age_us)

@@ -179,7 +179,7 @@ on_redeemed(void *owner, enum rc rc, struct token *token, const char *error)
     gate_message_cancel(conn);
 }
 
-/* Stores the message until the store replies. */
+/* Saves the message until the store replies. */
 static void
 redeem_ticket(struct gate_conn *conn, struct client_message *message)
 {
@@ -304,8 +304,7 @@ handle_rows(struct gate_conn *conn, const struct client_message *message)
 
     if (!message->has_snapshot) {
         /*
-         * This reply is not in the control queue, but the gate closes a client that does not read
-         * it.
+         * The rows bypass the control queue, but the gate closes a client that does not read them.
          */
         if (!session_request_rows(conn->session, message->source, message->rule,
                                   message->request_id))

@@ -23,8 +23,8 @@
 #define FLOOD_MAX_US (5 * SECOND_US)
 #define CONTROL_PENDING_MAX (8 * 1024) /* maximum bytes of unsent pongs */
 /*
- * Size limit of the frame with "connect": a token, topics and a cursor, including escapes. Without
- * authentication, any client can make the gate buffer this number of bytes.
+ * Size limit of the frame with "connect": a token, topics and a cursor, including escapes. It
+ * limits the memory that an unauthenticated client can occupy.
  */
 #define GATE_FIRST_FRAME_MAX (20 * 1024)
 
@@ -189,7 +189,10 @@ handle_bytes(struct gate_conn *conn, unsigned char *bytes, size_t len)
     return count;
 }
 
-/* The client may have disconnected with megabytes left in the kernel's buffer. */
+/*
+ * Closes a client that exceeds its rate for FLOOD_MAX_US. It may even have disconnected, with
+ * megabytes left in the kernel's buffer.
+ */
 static void
 check_flood(struct gate_conn *conn, int64_t now_us)
 {

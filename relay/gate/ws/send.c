@@ -1,8 +1,8 @@
 /*
- * send.c: sends a session's frames, directly on the socket if possible.
+ * send.c: sends a session's frames, directly to the socket if possible.
  *
- * Frames bypass lws (lws_workarounds.h) while lws has no pending write. lws buffers the rest of a
- * partially sent frame and sends it first, so that no pong can split it.
+ * Frames bypass lws (lws_workarounds.h) while lws has no pending write. lws buffers the unsent part
+ * of a frame and sends it first, so that no pong can split the frame.
  */
 #include "gate/ws/send.h"
 
@@ -47,7 +47,7 @@ wait_until_writable(struct gate_conn *conn)
     return RC_AGAIN;
 }
 
-/* lws also buffers the unsent part. */
+/* lws buffers a part that the socket does not accept. */
 static enum rc
 write_by_lws(struct gate_conn *conn, const unsigned char *bytes, size_t len)
 {
@@ -59,7 +59,8 @@ write_by_lws(struct gate_conn *conn, const unsigned char *bytes, size_t len)
 }
 
 /*
- * TLS must finish its records: writes only within the lws callback, and while lws buffers nothing.
+ * A TLS record must be written completely. So this function writes only within the lws callback,
+ * and while lws buffers nothing.
  */
 static enum rc
 send_tls(struct gate_conn *conn, const struct iovec *pieces, int count, size_t *ret_written)

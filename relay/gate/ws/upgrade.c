@@ -59,7 +59,7 @@ has_good_key(struct lws *wsi)
            strspn(key, ALPHABET) == 22 && strcmp(key + 22, "==") == 0;
 }
 
-/* Checks for a valid upgrade of RFC 6455 to our subprotocol. Returns 0, or -1 after a response. */
+/* Checks for a valid RFC 6455 upgrade to our subprotocol. Returns 0, or -1 after a response. */
 static int
 check_handshake(struct gate *gate, struct lws *wsi)
 {
