@@ -17,7 +17,7 @@ struct known_rule {
     char key[]; /* source, zero byte, name, zero byte */
 };
 
-/* Returns the length of this key at the start of a longer one. */
+/* Returns the length of the rule's key at the start of a longer key. */
 size_t known_rule_len(const char *key);
 
 /* NULL: the rule is unknown. */

@@ -68,7 +68,7 @@ finish_query(struct rows_connection *connection)
     stats_time(pool->stats, TIME_ROWS, elapsed_us);
     rows_queue_measure(pool->queue, elapsed_us);
     if (status == ROWS_OK && !result->has_header)
-        status = ROWS_DENIED; /* no header in the result (sql/rows.sql) */
+        status = ROWS_DENIED; /* no live rule addresses the user (sql/rows.sql) */
     if (status == ROWS_OK)
         rows_queue_complete(pool->queue, query, result, clock_monotonic_us());
     else
@@ -97,7 +97,7 @@ end_stuck_query(struct rows_connection *connection, enum rows_connection_state n
 {
     int64_t stuck_us = clock_monotonic_us() - connection->since_us;
 
-    log_info("rows", "an overdue query has ended", LOG_TEXT("source", connection->query->key),
+    log_info("rows", "overdue query ended", LOG_TEXT("source", connection->query->key),
              LOG_INT("after_ms", stuck_us / 1000));
     rows_queue_release(connection->pool->queue, connection->query);
     connection->query = NULL;
@@ -107,7 +107,7 @@ end_stuck_query(struct rows_connection *connection, enum rows_connection_state n
 
 /* ---- results */
 
-/* Returns the SQLSTATE; NULL: none. Both arguments may be NULL. */
+/* Returns the hint for an error; NULL: none. Both arguments may be NULL. */
 static const char *
 hint_of(const char *sqlstate, const char *error)
 {
@@ -154,7 +154,8 @@ on_query_error(struct rows_connection *connection, const PGresult *result)
     connection->status = rows_status_of(sqlstate);
     if (connection->status == ROWS_DENIED)
         log_debug("rows", "request rejected", LOG_TEXT("error", error));
-    else if (connection->status != ROWS_LOST) /* that error is reported with the connection */
+    else if (connection->status !=
+             ROWS_LOST) /* retried; the loss of a connection is logged separately */
         warn(connection, "could not read rows", sqlstate, error);
 }
 
@@ -270,7 +271,7 @@ on_session_lost(void *ctx, const char *message)
     struct rows_result *result;
     struct rows_query *query;
 
-    /* the server restarted, or a proxy has an idle_session_timeout */
+    /* the server restarted, or the server or a proxy closes idle sessions */
     if (was == ROWS_CONNECTION_IDLE) {
         set_state(connection, ROWS_CONNECTION_CLOSED);
         log_debug("rows", "server closed an idle connection", LOG_TEXT("error", message));
@@ -440,7 +441,8 @@ rows_pool_close(struct rows_pool *pool)
 
         postgres_session_free(&connection->session);
         if (connection->query != NULL)
-            rows_queue_release(pool->queue, connection->query); /* a query without requests */
+            rows_queue_release(pool->queue,
+                               connection->query); /* its requests have already ended */
         rows_result_unref(connection->result);
     }
     free(pool->connections);

@@ -70,7 +70,7 @@ void rows_pool_open(struct rows_pool *pool, struct ev_loop *loop, const struct c
 /* Schedules rows_pool_run for the next loop iteration. */
 void rows_pool_run_soon(struct rows_pool *pool);
 
-/* Starts queries on idle connections, and opens a connection if they are too few. */
+/* Starts queries on idle connections, and opens a connection if none is idle. */
 void rows_pool_run(struct rows_pool *pool, int64_t now_us);
 
 /* Closes connections that were idle or connecting for too long, and abandons overdue queries. */
@@ -82,7 +82,7 @@ bool rows_pool_is_open(const struct rows_pool *pool);
 /* at least one connection is RUNNING or OPENING */
 bool rows_pool_is_running(const struct rows_pool *pool);
 
-/* Closes all connections, without calling back requests. */
+/* Closes all connections without calling the callbacks of requests. */
 void rows_pool_close(struct rows_pool *pool);
 
 #endif

@@ -19,8 +19,9 @@ struct query_key query_key_new(const struct rows_wanted *wanted, const struct ro
                                void *ctx, const struct known_rule *rules);
 
 /*
- * The query read the groups of its requester from the database, which may be ahead of this relay.
- * False: the rows may be of a group that other requests with this key do not have.
+ * The query read the requester's groups from the database, which may be ahead of this relay. False:
+ * the rows may belong to a group of which the users of other requests with this key are not
+ * members.
  */
 bool query_key_has_groups(const char *key, size_t len, const struct rows_header *header);
 

@@ -20,7 +20,8 @@ has_same_key(const struct rows_query *a, const struct rows_query *b)
 }
 
 /*
- * The result of a rule's first query contains its audience; after that, requests may share a query.
+ * A query waits while another query with its key runs. Before the audience of a rule is known, all
+ * its queries wait for the first query, whose result contains the audience.
  */
 static bool
 waits_for(const struct rows_query *query, const struct rows_query *running)
@@ -57,7 +58,7 @@ query_order_is_stuck(const struct rows_queue *queue, const char *source)
     return false;
 }
 
-/* If all queries of one table get stuck, a connection remains for the other tables. */
+/* One connection remains for other tables if all queries of a table get stuck. */
 static bool
 source_may_run(const struct rows_queue *queue, const char *source)
 {

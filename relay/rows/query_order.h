@@ -4,7 +4,10 @@
 
 #include "rows/queue.h"
 
-/* Returns the first query that may run, of the first user in turn that has one. NULL: none. */
+/*
+ * Returns the next query: users take turns, and the oldest query of a user that may run is first.
+ * NULL: none may run.
+ */
 struct rows_query *query_order_next(const struct rows_queue *queue, int64_t now_us);
 
 /* True while a query of this source is stuck. */

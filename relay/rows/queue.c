@@ -1,4 +1,4 @@
-/* queue.c: shares queries between requests, and runs them in turn for each user. */
+/* queue.c: shares queries between requests, and selects them by user in turn. */
 #include "rows/queue.h"
 
 #include <stdlib.h>

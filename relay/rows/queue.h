@@ -14,14 +14,14 @@
  * groups of that kind. ALL: nothing else. The audience is known from the rule's last result. If a
  * result has another audience or other groups than its key, only the requester receives it.
  *
- * WAITING: a new request with the same key joins the query. It waits for a connection; for another
- * query with its key; for the first query of a rule whose audience is unknown; for not_before_us;
- * or until one of its users has fewer results in memory. Next: RUNNING; ENDED, when its last
- * request has ended.
+ * WAITING: a new request with the same key joins the query. The query waits for a connection; for
+ * another query with its key; for the first query of a rule whose audience is unknown; for
+ * not_before_us; or until one of its users has fewer results in memory. Next: RUNNING; freed, when
+ * its last request has ended.
  *
  * RUNNING: the query runs on a connection. Its snapshot may be older than a new request, so no
- * request joins it. Next: ENDED; WAITING, if the connection was lost or the snapshot was too old;
- * STUCK.
+ * request joins it. If the connection is lost or the snapshot is too old, its requests wait again
+ * in a new query. Next: ENDED, STUCK.
  *
  * STUCK: the query exceeded its time limit, and its requests have ended, but the server still runs
  * it. Requests for this source are rejected: the owner of the table may have caused this, and each
@@ -98,8 +98,8 @@ enum rows_status rows_queue_add(struct rows_queue *queue, const struct rows_want
 bool rows_queue_has_next(const struct rows_queue *queue, int64_t now_us);
 
 /*
- * Returns the next query to run, one per user in turn. NULL: none may run now. It belongs to the
- * caller until it is passed to one of the next four functions. Its first request is the requester.
+ * Returns the next query to run, one per user in turn. NULL: none may run now. The caller owns it
+ * until rows_queue_complete, _fail, _repeat or _release. Its first request is the requester.
  */
 struct rows_query *rows_queue_next(struct rows_queue *queue, int64_t now_us);
 
@@ -115,7 +115,10 @@ const struct rows_wanted *rows_query_wanted(const struct rows_query *query);
  */
 void rows_queue_complete(struct rows_queue *queue, struct rows_query *query,
                          struct rows_result *result, int64_t now_us);
-/* Ends the query with an error. Only the requester receives DENIED; the others wait again. */
+/*
+ * Ends the query with an error. DENIED ends only the request of the requester, unless the key names
+ * the user; the other requests wait again.
+ */
 void rows_queue_fail(struct rows_queue *queue, struct rows_query *query, enum rows_status status,
                      int64_t now_us);
 /*
@@ -131,7 +134,7 @@ void rows_queue_abandon(struct rows_queue *queue, struct rows_query *query);
 /* A stuck query has ended on the server. */
 void rows_queue_release(struct rows_queue *queue, struct rows_query *query);
 
-/* Ends requests that have waited too long, with this status. */
+/* Ends requests that have waited too long, with this status or ROWS_STALE. */
 void rows_queue_expire(struct rows_queue *queue, enum rows_status status, int64_t now_us);
 
 /* Records the duration of a query, for rows_queue_after_ms. */

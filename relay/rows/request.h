@@ -41,7 +41,7 @@ void rows_request_hold(struct rows_request *request, size_t bytes);
 
 /*
  * Ends and frees a request. Before `done` this cancels it; afterwards it releases the result. Until
- * then the request counts towards its user's limit.
+ * this call the request counts towards its user's limit.
  */
 void rows_request_end(struct rows_request *request);
 

@@ -45,8 +45,8 @@ static const struct {
     const char *sqlstate;
     enum rows_status status;
 } STATUSES[] = {
-    {"22021", ROWS_DENIED},    /* a name that the database's encoding cannot represent */
-    {"22P05", ROWS_DENIED},    /* also such a name */
+    {"22021", ROWS_DENIED},    /* character_not_in_repertoire, in a name */
+    {"22P05", ROWS_DENIED},    /* untranslatable_character, in a name */
     {"54000", ROWS_TOO_MANY},  /* program_limit_exceeded */
     {"57014", ROWS_TIMED_OUT}, /* query_canceled */
     {"57", ROWS_LOST},         /* operator intervention: shutdown, restart */

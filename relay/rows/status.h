@@ -16,7 +16,7 @@ enum rows_status {
     ROWS_DENIED,     /* no such live rule, or it does not address the user */
     ROWS_TOO_MANY,   /* rows.max_rows or rows.max_bytes exceeded */
     ROWS_BUSY,       /* the queue is full, or the request waited too long */
-    ROWS_USER_LIMIT, /* the user has too many requests */
+    ROWS_USER_LIMIT, /* the user has too many requests or unread results */
     ROWS_TIMED_OUT,  /* the query took longer than rows.timeout */
     ROWS_LOST,       /* no connection to the database */
     ROWS_STALE,      /* no snapshot was new enough before the timeout */

@@ -16,7 +16,7 @@
 /* True for 1 to AUDIENCE_NAME_MAX letters, digits and _, not starting with a digit. */
 bool audience_is_word(const char *name);
 
-/* True for USER and ALL in any case: they are not memberships. */
+/* True for USER and ALL, case-insensitively: they are not memberships. */
 bool audience_is_reserved(const char *name);
 
 /*

@@ -284,7 +284,7 @@ check_fields(const struct client_message_form *form, json_t *root,
 
     json_object_foreach(root, name, value)
     {
-        /* Limits the part of the client's text that an error repeats. */
+        /* an error repeats only a short field name */
         if (!form_has_field(form, name))
             return strlen(name) <= 32
                        ? reject_message(error, "unknown field \"%s\" in \"%s\"", name, form->name)

@@ -15,7 +15,7 @@ struct head_scan {
     struct http_head head;
     unsigned seen; /* one bit per SINGLE */
     bool is_1_1;
-    const char *upgrade; /* value of the header; NULL: absent */
+    const char *upgrade; /* start of the header's line; NULL: absent */
     bool is_websocket;
     bool is_connection_upgrade;
     const char *why;
@@ -69,7 +69,7 @@ is_hex_of_control(const char *hex)
 
 /*
  * RFC 3986, 2.1. Decoded arguments are C strings, which %00 would terminate, and the library drops
- * line breaks (gate/net/lws_workarounds.h). No name contains a control character.
+ * line breaks (gate/net/lws_workarounds.h). No valid argument contains a control character.
  */
 static enum rc
 check_target(struct head_scan *scan)

@@ -21,8 +21,8 @@ struct http_head {
     size_t len;        /* length of the whole header */
     bool is_websocket; /* a WebSocket upgrade that Connection also names */
     /*
-     * The value of an Upgrade header that does not request a WebSocket, which may be ignored (RFC
-     * 9110, 7.8). NULL: none.
+     * Start of the line of an Upgrade header that does not upgrade to WebSocket, and may be ignored
+     * (RFC 9110, 7.8). NULL: none.
      */
     const char *idle_upgrade;
 };

@@ -41,7 +41,7 @@ is_among(const char *name, const char *const *names)
     return false;
 }
 
-/* Returns the object `name` of `root`, NULL if absent. Rejects other fields in it. */
+/* Returns the object `name` of `root`, NULL if absent. Rejects fields that are not in `fields`. */
 static enum rc
 read_object(struct publication_draft *draft, json_t *root, const char *name,
             const char *const *fields, json_t **ret_object)
@@ -256,7 +256,7 @@ order_of_texts(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-/* Drops duplicates. A long list is sorted first, to avoid quadratic time. */
+/* Drops duplicates from a long list, which is sorted to avoid quadratic time. */
 static void
 drop_repeated(struct publication *publication)
 {
@@ -273,7 +273,7 @@ drop_repeated(struct publication *publication)
     publication->target_count = kept;
 }
 
-/* Converts the targets to their canonical form. */
+/* Returns the canonical form of the target. */
 static enum rc
 read_composite(struct publication_draft *draft, const json_t *target, size_t index, char **ret_text)
 {
@@ -448,7 +448,7 @@ read_publication(struct publication_draft *draft, json_t *root)
     return read_retry(draft, routing);
 }
 
-/* A repeated request has a different span of the same trace. */
+/* Omits the traceparent: a repeated request has a different span of the same trace. */
 static enum rc
 write_canonical(struct publication_draft *draft, const json_t *root)
 {

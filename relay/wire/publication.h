@@ -27,7 +27,7 @@ struct publication_origin {
 struct publication {
     char id[FRAME_UUID_TEXT + 1]; /* version 7 */
     bool needs_ack;
-    bool is_expired; /* its expiration is not later than now_us: valid only as a duplicate */
+    bool is_expired; /* the expiration has passed: valid only as a duplicate */
     char traceparent[TRACEPARENT_LEN + 1]; /* "": none */
     char *audience;
     char **targets;

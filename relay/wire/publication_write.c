@@ -24,7 +24,7 @@ make_id(const struct publication_origin *origin, unsigned char id[16])
     id[8] = (unsigned char)(0x80u | (id[8] & 0x3fu));
 }
 
-/* Adds to the JSON document. False: out of room. */
+/* The JSON document, and the first error while writing it. */
 struct line {
     struct buffer *out;
     enum rc rc;
@@ -120,7 +120,7 @@ find_payload(const char *at, const char *end)
     return NULL;
 }
 
-/* Finds the end of the object that starts at `at`. */
+/* Copies the object that starts at `at`, without white space between its tokens. */
 static enum rc
 add_object(const char *at, const char *end, struct buffer *out)
 {
@@ -141,8 +141,8 @@ add_object(const char *at, const char *end, struct buffer *out)
 }
 
 /*
- * Copies the payload byte for byte, without white space between its tokens. json_loadb has accepted
- * the whole body.
+ * Copies the payload from the body, so that its numbers and escapes remain unchanged. json_loadb
+ * has accepted the whole body.
  */
 static enum rc
 add_payload(const struct publication_draft *draft, struct buffer *out)

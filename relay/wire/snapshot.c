@@ -44,7 +44,7 @@ count_items(const char *at, const char *end)
     return count;
 }
 
-/* True if the remaining text is the list, in ascending order. */
+/* True if the remaining text is the list of running transactions, in ascending order. */
 static bool
 read_running(const char *at, const char *end, struct snapshot *snapshot)
 {

@@ -14,7 +14,7 @@
 struct snapshot {
     uint64_t xmin;
     uint64_t xmax;
-    uint64_t *running; /* xip: from xmin to below xmax, in ascending order; NULL: none */
+    uint64_t *running; /* xip: from xmin to xmax - 1, in ascending order; NULL: none */
     size_t running_count;
 };
 

@@ -220,7 +220,7 @@ token_audience_allowed(const char *name)
 }
 
 /*
- * Membership in a composite audience results from its parts. A group with such a name is ignored.
+ * Membership in a composite audience follows from its parts. A group with such a name is ignored.
  */
 static enum rc
 token_count_groups(json_t *groups, size_t *ret_count, char error[TOKEN_ERROR_MAX])

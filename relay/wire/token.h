@@ -62,7 +62,7 @@ MUST_CHECK enum rc token_write(const struct token *token, struct buffer *out);
 /* Adds the groups as a JSON object of arrays. */
 MUST_CHECK enum rc token_write_groups(const struct token *token, struct buffer *out);
 
-/* Parses such an object with the checks of token_verify, except the signature. */
+/* Parses the output of token_write with the checks of token_verify, except the signature. */
 MUST_CHECK enum rc token_parse(const char *text, size_t len, int64_t now_s, struct token *ret_token,
                                char error[TOKEN_ERROR_MAX]);
 

@@ -14,10 +14,10 @@
  */
 size_t ws_text_header(size_t len, unsigned char *end);
 
-/* The length of a frame with a header of ws_text_header, including the header. */
+/* Returns the length of a frame that starts with the output of ws_text_header. */
 size_t ws_frame_len(const unsigned char *frame);
 
-/* The length of its header. */
+/* Returns the length of its header. */
 size_t ws_frame_header_len(const unsigned char *frame);
 
 #define WS_CONTROL_MAX 125
@@ -53,7 +53,7 @@ struct ws_reader {
  * Parses `bytes` up to the next event and unmasks them in place; *ret_used bytes are consumed. A
  * message is returned in pieces. The first one, which may be empty, is returned as soon as the
  * length is known, so that the caller can reject it. Pointers are valid until the next call, and
- * only while `bytes` is. WS_NOTHING: all bytes are consumed. WS_BROKEN is final.
+ * only while `bytes` is valid. WS_NOTHING: all bytes are consumed. WS_BROKEN is final.
  */
 struct ws_event ws_reader_next(struct ws_reader *reader, unsigned char *bytes, size_t len,
                                size_t *ret_used);
