@@ -96,7 +96,7 @@ put_text(unsigned char *out, const char *text, size_t len, bool is_hex)
     return out;
 }
 
-/* Encodes a row as a member frame, so that copy and stream share one path. */
+/* Encodes a row as a member frame, so that copy and stream share one code path. */
 static bool
 handle_row(struct feed *feed, const PGresult *row)
 {

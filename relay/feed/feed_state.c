@@ -53,7 +53,7 @@ feed_drop_connection(struct feed *feed)
     feed->link.attempt++; /* invalidates pending replies */
     feed_batch_reset(&feed->batch, feed->store);
     feed_flights_reset(&feed->flights);
-    feed_confirm_reset(feed); /* the store may have less data when it is up again */
+    feed_confirm_reset(feed); /* after a restart, the store may have less data */
     stats_set(feed->stats, STAT_FEED_CONNECTED, 0);
     stats_set(feed->stats, STAT_FEED_LAG, 0);
     stats_set(feed->stats, STAT_FEED_UNCONFIRMED, 0);

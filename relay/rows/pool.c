@@ -154,8 +154,7 @@ on_query_error(struct rows_connection *connection, const PGresult *result)
     connection->status = rows_status_of(sqlstate);
     if (connection->status == ROWS_DENIED)
         log_debug("rows", "request rejected", LOG_TEXT("error", error));
-    else if (connection->status !=
-             ROWS_LOST) /* retried; the loss of a connection is logged separately */
+    else if (connection->status != ROWS_LOST) /* which is retried */
         warn(connection, "could not read rows", sqlstate, error);
 }
 
@@ -441,8 +440,7 @@ rows_pool_close(struct rows_pool *pool)
 
         postgres_session_free(&connection->session);
         if (connection->query != NULL)
-            rows_queue_release(pool->queue,
-                               connection->query); /* its requests have already ended */
+            rows_queue_release(pool->queue, connection->query); /* without requests */
         rows_result_unref(connection->result);
     }
     free(pool->connections);

@@ -277,7 +277,7 @@ release_result(struct rows_request *request)
     rows_result_unref(request->result);
 }
 
-/* The callback may end this request or any other one. */
+/* The callback may end this request or any other request. */
 static void
 fail(struct rows_request *request, enum rows_status status)
 {
@@ -287,7 +287,7 @@ fail(struct rows_request *request, enum rows_status status)
     request->events->done(request->ctx, status, NULL, rows_queue_after_ms(queue, status));
 }
 
-/* The callback may end this request or any other one. */
+/* The callback may end this request or any other request. */
 static void
 succeed(struct rows_request *request, struct rows_result *result)
 {

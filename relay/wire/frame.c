@@ -34,7 +34,7 @@ head_size_of(const struct frame *frame)
                                                  : FRAME_NOTIFICATION_HEAD_SIZE_PLAIN;
 }
 
-/* Before FRAME_VERSION, only frames with an ack_timeout have a version number. */
+/* Before FRAME_VERSION, exactly the frames with an ack_timeout have FRAME_VERSION_TIMED. */
 static bool
 flags_fit_version(const struct frame *frame)
 {

@@ -93,7 +93,7 @@ MUST_CHECK bool frame_id_parse(const char *text, size_t len, unsigned char ret_i
 /* True if `text` (any bytes) is a UUID in its 36-character form. */
 bool frame_is_uuid(const char *text, size_t len);
 
-/* Copies such a UUID in lower case, the canonical form of ids. False: not a UUID. */
+/* Copies a UUID in lower case, the canonical form of ids. False: not a UUID. */
 bool frame_uuid_parse(const char *text, size_t len, char ret_text[FRAME_UUID_TEXT + 1]);
 
 /* Formats a position so that the strings sort like the positions. */

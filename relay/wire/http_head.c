@@ -28,7 +28,7 @@ reject_head(struct head_scan *scan, const char *why)
     return RC_BAD;
 }
 
-/* Whether it is a token (RFC 9110). */
+/* Whether the text is a token (RFC 9110). */
 static bool
 is_token(const char *text, size_t len)
 {

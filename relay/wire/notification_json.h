@@ -12,12 +12,12 @@
 struct bytes notification_targets(struct bytes json);
 
 /*
- * Returns a string in the metadata of such a document, without the quotes. It points into `json`
- * and has no escapes. `before` is its ENVELOPE_..._TEXT. Empty: absent.
+ * Returns a string in the metadata of a notification, without the quotes. It points into `json` and
+ * has no escapes. `before` is its ENVELOPE_..._TEXT. Empty: absent.
  */
 struct bytes notification_metadata(struct bytes json, const char *before);
 
-/* Copies the traceparent from the metadata of such a document. False: absent. */
+/* Copies the traceparent from the metadata of a notification. False: absent. */
 bool notification_traceparent(struct bytes json, char ret_text[TRACEPARENT_LEN + 1]);
 
 #endif

@@ -181,7 +181,7 @@ gate_sse_sweep(struct gate_request *request, int64_t now_us, int64_t wall_us)
     if (session_slow(request->session, now_us) != NULL ||
         (request->unwritable_us != 0 &&
          now_us - request->unwritable_us > config->gate.slow_age_ms * 1000)) {
-        gate_request_kill(request); /* the client would not receive a bye either */
+        gate_request_kill(request); /* a bye would not arrive */
         return;
     }
     check_expiry(request, wall_us);

@@ -28,7 +28,7 @@ struct gate_request;
  */
 enum gate_listener { GATE_LISTENER_CLIENTS, GATE_LISTENER_ADMIN, GATE_LISTENER_BOTH };
 
-/* The claim that a route requires, in the order of the checks. */
+/* The claims that a route requires. The first missing claim in the name is reported. */
 enum gate_claim {
     GATE_CLAIM_NONE, /* any valid token */
     GATE_CLAIM_PUBLISH,
@@ -154,7 +154,7 @@ struct gate_request {
     alignas(max_align_t) unsigned char route_state[]; /* state of the route */
 };
 
-/* The log fields that identify a request; NULL ones are omitted. */
+/* The log fields that identify a request; NULL fields are omitted. */
 #define LOG_REQUEST(request)                                                                       \
     LOG_TEXT("path", (request)->route->path),                                                      \
         LOG_TEXT("conn", (request)->conn_id[0] != '\0' ? (request)->conn_id : NULL),               \

@@ -21,7 +21,7 @@
 #include "wire/http_head.h"
 
 #define HEADS_MAX 1024 /* maximum connections without a request, 50 kB each */
-/* Minimum age for eviction, so that a burst of connections does not evict its own connections. */
+/* Minimum age for eviction, so that the connections of a burst do not evict each other. */
 #define TIMEOUT_US (3 * INT64_C(1000000))
 #define PARTIAL_MAX 128 /* each occupies one of LWS_HEADER_TABLES */
 #define SEEN_MAX (GATE_HEAD_BYTES_MAX + GATE_RECEIVED_MAX)

@@ -19,7 +19,7 @@ struct accept_handler {
 
 void gate_accept_start(struct gate *gate, struct gate_sockets sockets,
                        const struct accept_handler *handler);
-/* Both accept a gate that was never started. */
+/* Both functions accept a gate that was never started. */
 void gate_accept_stop(struct gate *gate);
 void gate_accept_free(struct gate *gate);
 

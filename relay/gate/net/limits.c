@@ -221,7 +221,7 @@ gate_waiting_remove(struct gate *gate, struct waiting_client *client)
 
 /*
  * Evicts a connection that has not sent "connect", so that idle connections cannot block others.
- * Among the oldest candidates, selects one of the address with the most waiting connections. False:
+ * Among the oldest, selects a connection of the address with the most waiting connections. False:
  * none.
  */
 static bool

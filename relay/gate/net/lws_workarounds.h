@@ -166,8 +166,8 @@ const char *workaround_unedited_problem(char *bytes, const struct http_head *hea
 
 /*
  * parsers.c, 4.1.6 and 4.3.5: the library reports length 0 both for an empty query argument
- * ("?&pos=...") and after the last one. False: the `nth` argument does not exist. The caller frees
- * *ret_text.
+ * ("?&pos=...") and after the last argument. False: the `nth` argument does not exist. The caller
+ * frees *ret_text.
  */
 bool workaround_copy_argument(struct lws *wsi, int nth, char **ret_text);
 

@@ -21,7 +21,7 @@ MUST_CHECK enum rc gate_tls_set_ciphers(struct gate *gate, char *reason, size_t 
  */
 void gate_tls_report_expiry(struct gate *gate);
 /*
- * Reloads tls_cert and tls_key for new connections. Keeps the previous ones if the files are
+ * Reloads tls_cert and tls_key for new connections. Keeps the previous certificate if a file is
  * invalid.
  */
 void gate_tls_reload(struct gate *gate);

@@ -25,7 +25,7 @@ struct gate;
 struct gate_redeem;
 
 /*
- * The states of a WebSocket. Only gate_conn_set_state changes the state. In each state
+ * The states of a WebSocket. Only gate_conn_set_state changes the state. In any state,
  * libwebsockets may close the socket, which frees the connection (gate_ws_closed).
  *
  * WAITING: waits for "connect" and the verification of its token. The connection has no session,
