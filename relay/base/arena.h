@@ -18,10 +18,10 @@ struct arena {
     struct arena_item *free_list;
 };
 
-/* The item is not initialized, and is aligned to item_bytes. NULL: all items are in use. */
+/* Returns an uninitialized item, aligned to item_bytes; NULL if all items are in use. */
 void *arena_alloc(struct arena *arena);
 
-/* When the last item is freed, most memory returns to the system. */
+/* Returns most memory to the system when the last item is freed. */
 void arena_release(struct arena *arena, void *item);
 
 /* True if the pointer is an item of this arena. */

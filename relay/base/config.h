@@ -32,7 +32,7 @@ struct config {
         int64_t create_timeout_ms; /* default 5 m */
         /* connection string of a standby's primary; NULL: the primary is not contacted */
         char *primary_conninfo;
-        char *topic_prefix; /* NULL: the plugin's default, the database's name */
+        char *topic_prefix; /* NULL: the plugin's default, the database name */
     } feed;
     struct {
         char *url;      /* default redis://127.0.0.1:6379; for other forms see urls.h */
@@ -45,7 +45,10 @@ struct config {
         char *sentinel_password; /* content of that file, read at load; NULL: none */
         int shards;              /* default 1; 16 with a cluster */
         int64_t retention_ms;    /* default 7 d */
-        /* replicas that must have stored a notification before it is confirmed; default 0 */
+        /*
+         * replicas of each primary that must store a change before its WAL is confirmed; default 0,
+         * 1 with a cluster or sentinels
+         */
         int min_replicas;
         bool publish_sync; /* POST /v1/notifications waits for the store's disk */
     } store;
@@ -134,18 +137,18 @@ void config_where(const struct config *config, const char *section, const char *
 MUST_CHECK enum rc config_load(struct config *ret_config, const char *path, int argc, char **argv,
                                char error[CONFIG_ERROR_MAX]);
 
-/* The result of reading the file of auth.key again. */
+/* The result of reloading the auth key file. */
 enum config_key_change {
     CONFIG_KEY_FIXED,            /* the key is not in a file */
     CONFIG_KEY_BAD,              /* read error; the key is unchanged */
     CONFIG_KEY_UNCHANGED,        /* the file was not modified */
-    CONFIG_KEY_CHANGED,          /* a new key; auth.previous is the former one */
+    CONFIG_KEY_CHANGED,          /* a new key; auth.previous is the old one */
     CONFIG_KEY_PREVIOUS_REVOKED, /* the same key was written again: auth.previous is revoked */
 };
 
 /*
- * Reads the key file of [auth] again; pointers to the keys become invalid. CONFIG_KEY_BAD: `error`
- * is the reason.
+ * Reloads the auth key file; pointers to the keys become invalid. CONFIG_KEY_BAD: `error` is the
+ * reason.
  */
 enum config_key_change config_reload_key(struct config *config, char error[CONFIG_ERROR_MAX]);
 
@@ -160,8 +163,8 @@ struct config_secret_file {
 #define CONFIG_SECRET_FILES_MAX 5
 
 /*
- * Fills `files` with the secret files that are set, and returns their number. The settings file has
- * no section.
+ * Lists the files with secrets that the settings name, and the settings file if it contains one
+ * (section NULL). Returns their number.
  */
 size_t config_secret_files(const struct config *config,
                            struct config_secret_file files[CONFIG_SECRET_FILES_MAX]);
@@ -170,8 +173,8 @@ size_t config_secret_files(const struct config *config,
 void config_warn_exposed(const struct config *config);
 
 /*
- * Writes the settings of `section` (NULL: all, required ones first) with type, range, default and
- * meaning, in the form of arguments. False: the section does not exist.
+ * Prints the settings of `section` (NULL: all sections) as arguments, with type, range, default and
+ * meaning. Returns false if the section does not exist.
  */
 bool config_help(FILE *out, const char *section);
 

@@ -35,7 +35,7 @@ struct histogram {
 };
 
 /*
- * Costs one comparison per bucket and two additions: suitable for hot paths. A negative duration
+ * Costs at most one comparison per bucket, so it is suitable for hot paths. A negative duration
  * counts as 0.
  */
 void histogram_add(struct histogram *histogram, int64_t elapsed_us);

@@ -76,10 +76,10 @@ void log_count_lost(uint64_t *total);
 
 /*
  * Writes one line of at most 4 kB. `component` is the part of the relay: "feed", "store-reader".
- * `fields` ends with LOG_END. Control bytes, quotes and invalid UTF-8 are escaped. A long text is
- * truncated and ends in "..". The message is first, so fields cannot displace it. A field that does
- * not fit is omitted. Never blocks: a line that cannot be written is dropped, and the number of
- * dropped lines is written before the next line. Preserves errno.
+ * `fields` ends with LOG_END. Control bytes, quotes and invalid UTF-8 are escaped. A long string is
+ * truncated and ends in "..". Any other field that does not fit is omitted. The message precedes
+ * the fields, so they cannot displace it. Never blocks: a line that cannot be written is dropped,
+ * and the number of dropped lines is written before the next line. Preserves errno.
  */
 void log_write(enum log_level level, const char *component, const char *message,
                const struct log_field *fields);

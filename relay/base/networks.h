@@ -10,8 +10,7 @@
 bool networks_are_valid(const char *list);
 
 /*
- * True if an item of the list contains this address, or if both are "unix". A NULL list contains
- * nothing.
+ * True if an item of the list contains the address, or if both are "unix". NULL is an empty list.
  */
 bool networks_contain(const char *list, const char *address);
 
@@ -21,8 +20,8 @@ bool networks_is_address(const char *text);
 #define NETWORKS_ADDRESS_MAX 46 /* numeric address with terminating zero */
 
 /*
- * Replaces an IPv6 address by its /64, because one user has the whole network. An IPv4 address is
- * unchanged; an IPv4-mapped one becomes IPv4.
+ * Replaces an IPv6 address by its /64, because one user often controls the whole network. An IPv4
+ * address is unchanged; an IPv4-mapped one becomes IPv4.
  */
 void networks_aggregate(char address[NETWORKS_ADDRESS_MAX]);
 

@@ -6,7 +6,7 @@
 
 #define PUBLIC_KEY_FAULT_MAX 160
 
-/* Returns NULL if it does, otherwise the problem: "must ...", "has ..." or "is ...". */
+/* Returns NULL for a valid key, otherwise the problem: "must ...", "has ..." or "is ...". */
 const char *public_key_error(const char *pem, size_t len, char fault[PUBLIC_KEY_FAULT_MAX]);
 
 #endif

@@ -8,7 +8,7 @@
 /* A token bucket for one second. A zeroed bucket is full. Times are monotonic, in us. */
 struct rate_bucket {
     double left;
-    int64_t at_us; /* time at which `left` was computed; 0: never used */
+    int64_t at_us; /* time of the last use; 0: never used */
 };
 
 /* True if a token was available. A rate of 0 means no limit. */

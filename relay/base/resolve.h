@@ -20,13 +20,16 @@ struct resolved {
 /* True if the host is not a numeric address and needs a lookup. */
 bool resolve_is_needed(const char *host);
 
-/* The addresses by host, in the system's order. If count is 0, `error` is the reason. */
+/*
+ * `found` lists the addresses by host, in the system's order. If `count` is 0, `error` is the
+ * reason.
+ */
 typedef void resolve_done(void *ctx, const struct resolved *found, size_t count, const char *error);
 
 /*
  * Resolves up to RESOLVE_HOSTS_MAX hosts in a child process: getaddrinfo() blocks for half a minute
  * or longer if a name server does not respond. Calls back once, from the loop, unless resolve_stop
- * is called first; then frees the lookup. NULL: fork failed, see errno.
+ * is called first; both free the lookup. NULL: no child process could be started.
  */
 struct resolve *resolve_start(struct ev_loop *loop, const char *const *hosts, size_t count,
                               resolve_done *done, void *ctx);

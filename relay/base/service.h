@@ -15,10 +15,10 @@ void service_notify_reloading(void);
 /* Reports a shutdown that takes drain_ms, so that the manager does not kill the process earlier. */
 void service_notify_stopping(int64_t drain_ms);
 
-/* The interval at which the manager expects WATCHDOG=1; 0: no watchdog. */
+/* The interval for WATCHDOG=1: half of the manager's timeout; 0: no watchdog. */
 int64_t service_watchdog_us(void);
 
-/* For child processes: their messages would be attributed to the parent. */
+/* Disables messages of a child process: the manager would attribute them to the parent. */
 void service_detach(void);
 
 #endif

@@ -45,13 +45,14 @@ enum stats_kind {
     X(STORE_UNAVAILABLE, "clairon_store_unavailable_shards", GAUGE,                                \
       "Shards of the store that do not respond; the other shards of a cluster continue")           \
     X(STORE_FOLLOWED, "clairon_store_followed_shards", GAUGE_SUM,                                  \
-      "Shards that gates read, each counted once per process; a cluster: those in use")            \
+      "Shards read, summed over processes; in a cluster only shard 0 and those of connected "      \
+      "users")                                                                                     \
     X(STORE_NOTIFICATIONS, "clairon_store_notifications_total", COUNTER, "Notifications stored")   \
     X(STORE_REPLAYED, "clairon_store_replayed_total", COUNTER,                                     \
       "Frames skipped because they were already stored")                                           \
     X(STORE_ACKS, "clairon_store_acks_total", COUNTER, "New acknowledgements")                     \
     X(STORE_COMPLETED, "clairon_store_completed_total", COUNTER,                                   \
-      "Notifications acknowledged by all receivers")                                               \
+      "Notifications acknowledged by all recipients")                                              \
     X(STORE_NACKS, "clairon_nacks_total", COUNTER, "Retries deferred by a nack")                   \
     X(STORE_RETRIES, "clairon_retries_total", COUNTER,                                             \
       "Users for whom a notification was retried")                                                 \
@@ -73,7 +74,8 @@ enum stats_kind {
       STATS_REPEATS)                                                                               \
     X(STORE_TRIMMED, "clairon_store_trimmed_total", COUNTER,                                       \
       "Stream entries removed after the retention time")                                           \
-    X(STORE_ERRORS, "clairon_store_errors_total", COUNTER, "Error replies of the store")           \
+    X(STORE_ERRORS, "clairon_store_errors_total", COUNTER,                                         \
+      "Error replies from the store, and skipped foreign stream entries")                          \
     X(STORE_UNORDERED, "clairon_store_unordered_total", COUNTER,                                   \
       "Notifications delivered without waiting for earlier ones of another shard")                 \
     X(HUB_NOTIFICATIONS, "clairon_hub_notifications_total", COUNTER,                               \

@@ -8,8 +8,8 @@
 #define THROTTLE_EVERY_US (10 * INT64_C(1000000))
 
 struct throttle {
-    int64_t next_us;  /* monotonic; 0: never */
-    unsigned skipped; /* skipped since the last one */
+    int64_t next_us;  /* time of the next allowed warning; monotonic */
+    unsigned skipped; /* warnings suppressed since the last one */
 };
 
 /* True if the warning is due. *ret_skipped: number of warnings suppressed since the last one. */

@@ -13,7 +13,7 @@ enum urls_kind {
 
 enum urls_kind urls_kind(const char *url);
 
-/* The number of servers in the URL: 1, or the number of sentinels or nodes. */
+/* Returns the number of servers in the URL: 1, or the number of sentinels or nodes. */
 unsigned urls_count(const char *url);
 
 /*

@@ -8,8 +8,8 @@
 #define UTF8_REPLACEMENT "\xef\xbf\xbd" /* U+FFFD, for invalid bytes */
 
 /*
- * Returns the length of the valid character at `text` (RFC 3629: no overlong form, no surrogate, at
- * most U+10FFFF); 0: no valid character within `len` bytes.
+ * Returns the length of the character at `text`, or 0 if the `len` bytes do not start with a valid
+ * one (RFC 3629: no overlong form, no surrogate, at most U+10FFFF).
  */
 size_t utf8_char_len(const char *text, size_t len);
 

@@ -96,12 +96,12 @@ load_line(struct config_load *load, unsigned line, const char *section, const ch
     if (key == NULL)
         return fail_unknown(load, where, section, name);
     if (load->config->origins[key - config_keys].line != 0)
-        return config_fail(load, "%s: [%s] %s is already set in line %u: keep one", where, section,
+        return config_fail(load, "%s: [%s] %s is already set on line %u: keep one", where, section,
                            name, load->config->origins[key - config_keys].line);
     return load_value(load, key, origin, value);
 }
 
-/* Adds errors to `load`. */
+/* load_line adds the errors to `load`. */
 static void
 load_file_value(void *user, unsigned line, const char *section, const char *name, const char *value)
 {
@@ -135,7 +135,7 @@ load_file(struct config_load *load)
                        config_folder(load->config->path, folder), reason);
 }
 
-/* A variable with a similar name may belong to another program: log a warning, not an error. */
+/* The variable may belong to another program, so it causes a warning and not an error. */
 static void
 warn_variable(const char *variable)
 {
@@ -180,7 +180,7 @@ load_environment(struct config_load *load)
         warn_variable(*variable);
 }
 
-/* `argument` is "--section.key=value" or a broken form of it. */
+/* `argument` is "--section.key=value", or a malformed one that starts with "--section.". */
 static enum rc
 load_argument(struct config_load *load, const char *argument)
 {
@@ -241,7 +241,7 @@ contains_secret(const struct config_key *key, const char *value)
            (strcmp(key->section, "auth") == 0 || contains_password(value));
 }
 
-/* Records it for config_warn_exposed, which does not know the origins. */
+/* Marks secrets in arguments and in the settings file, for config_warn_exposed. */
 static void
 mark_secrets(const struct config_load *load)
 {
@@ -318,7 +318,7 @@ config_warn_exposed(const struct config *config)
         config_variable_name(config_keys[i].section, config_keys[i].name, variable,
                              sizeof variable);
         log_warn("config",
-                 "argument with a secret is visible to all users in ps: set it in the file of -c "
+                 "secret in an argument is visible to all users in ps: set it in the settings file "
                  "or the environment",
                  LOG_TEXT("section", config_keys[i].section),
                  LOG_TEXT("setting", config_keys[i].name), LOG_TEXT("variable", variable));

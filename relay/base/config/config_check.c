@@ -103,7 +103,7 @@ check_one_url(const char *value)
 #ifdef CLAIRON_STORE_TLS
         value += 9;
 #else
-        return "must have no rediss: TLS needs hiredis 1.0 or later";
+        return "must not use rediss: TLS requires hiredis 1.0 or later";
 #endif
     } else if (strncmp(value, "redis://", 8) == 0) {
         value += 8;
@@ -128,7 +128,7 @@ check_one_url(const char *value)
     return is_address(value, len, HOST_LETTERS "*") ? NULL : form;
 }
 
-/* The part after the servers: the name of the primary, or nothing. */
+/* Checks the part after the servers: the primary's name for sentinels, nothing for a cluster. */
 static const char *
 check_url_rest(const char *value)
 {
@@ -142,8 +142,8 @@ check_url_rest(const char *value)
     case URLS_CLUSTER:
         return rest[0] == '\0' && value[strlen(value) - 1] != '/'
                    ? NULL
-                   : "must have no database number, as a cluster has database 0 "
-                     "only: " URLS_CLUSTER_FORM;
+                   : "must have no database number, because a cluster has only "
+                     "database 0: " URLS_CLUSTER_FORM;
     default:
         return NULL;
     }
@@ -161,7 +161,7 @@ config_check_url(const char *value)
         char *url = urls_at(value, i);
 
         wrong = check_one_url(url);
-        explicit_bzero(url, strlen(url)); /* it may contain a password */
+        explicit_bzero(url, strlen(url)); /* may contain a password */
         free(url);
     }
     return wrong != NULL ? wrong : check_url_rest(value);
@@ -194,7 +194,8 @@ config_check_networks(const char *value)
 }
 
 /*
- * The whole origin is compared, as browsers send it. null and file:// have no host and are invalid.
+ * The gate compares the whole origin, as browsers send it. null and file:// have no host but are
+ * valid: browsers send them, for example for local files.
  */
 static bool
 is_origin(const char *text, size_t len)
@@ -224,8 +225,8 @@ config_check_origins(const char *value)
             return NULL;
         if (!is_origin(value, len))
             return memchr(value, '*', len) != NULL
-                       ? "must list each origin: a * inside an origin is not supported, * alone "
-                         "means all origins"
+                       ? "must list each origin: * inside an origin is not supported, * alone "
+                         "allows all origins"
                        : "must be scheme://host[:port] without a path, or *, comma-separated";
         value += len;
     }

@@ -23,7 +23,7 @@ struct config_key {
     enum config_type type;
     bool secret;              /* the value is never printed */
     const char *default_text; /* NULL: unset */
-    int64_t min, max;         /* of numbers, in the field's unit; of strings, their length */
+    int64_t min, max;         /* of a number, in the field's unit; of a string's length */
     /* returns NULL if the value is valid, otherwise "must be ..." */
     const char *(*check)(const char *value);
     size_t offset; /* offset in struct config */
@@ -34,7 +34,7 @@ struct config_key {
 extern const struct config_key config_keys[];
 extern const size_t config_key_count;
 
-/* NULL: the key does not exist. */
+/* Returns NULL if the key does not exist. */
 const struct config_key *config_key_find(const char *section, const char *name);
 
 /* Writes "did you mean ...; [section] has ..." for an unknown key. */

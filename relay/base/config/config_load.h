@@ -21,7 +21,7 @@ const char *config_folder(const char *path, char text[CONFIG_FOLDER_MAX]);
 /* CLAIRON_SECTION_NAME */
 void config_variable_name(const char *section, const char *name, char *variable, size_t room);
 
-/* Adds a line to the error and returns RC_BAD. */
+/* Adds a line to load->error and returns RC_BAD. */
 MUST_CHECK enum rc config_fail(struct config_load *load, const char *format, ...) PRINTF_LIKE(2, 3);
 
 /* Checks the dependencies between settings, and reads auth.key. */

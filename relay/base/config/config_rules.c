@@ -18,7 +18,7 @@
 #define CLUSTER_SHARDS 16       /* default of [store] shards with redis+cluster:// */
 #define FAILOVER_MIN_REPLICAS 1 /* default of [store] min_replicas if failovers are automatic */
 
-/* Reads a regular file into KEY_FILE_MAX + 1 bytes. Returns NULL or the error. */
+/* Reads a regular file into KEY_FILE_MAX + 1 bytes. Returns NULL, or the reason for a failure. */
 static const char *
 key_file_read(const char *path, char *bytes, size_t *ret_len, int64_t *ret_written)
 {
@@ -78,7 +78,7 @@ check_secret(struct config_load *load, const char *name, size_t len)
     if (len >= HS256_KEY_MIN)
         return RC_OK;
     config_where(load->config, "auth", name, where);
-    return config_fail(load, "%s has %zu bytes: an HS256 secret needs at least %d", where, len,
+    return config_fail(load, "%s has %zu bytes: an HS256 secret requires at least %d", where, len,
                        HS256_KEY_MIN);
 }
 
@@ -189,7 +189,7 @@ check_auth(struct config_load *load)
             return RC_OK; /* already reported */
     if (found < 0)
         return fail_missing(load, "[auth] hs256_secret_file (or hs256_secret, or public_key_file): "
-                                  "the gate cannot check tokens without it; for HS256 tokens: "
+                                  "required to verify tokens; for HS256 tokens: "
                                   "head -c 32 /dev/urandom | base64 >clairon.secret");
     if (found != 1)
         return key_load_file(load, names[found], given[found]);
@@ -268,7 +268,7 @@ check_certificate(struct config_load *load, const char *section, const char *cer
 
     if ((cert == NULL) != (key == NULL)) {
         config_where(load->config, section, cert != NULL ? "tls_cert" : "tls_key", where);
-        return config_fail(load, "missing key [%s] %s: %s needs it", section,
+        return config_fail(load, "missing key [%s] %s: required by %s", section,
                            cert != NULL ? "tls_key" : "tls_cert", where);
     }
     if (check_readable(load, section, "tls_cert", cert) != RC_OK)
@@ -283,7 +283,7 @@ check_tls(struct config_load *load)
     bool is_gate =
         (config->relay.roles & CONFIG_ROLE_GATE) != 0 || config->gate.admin_listen != NULL;
 
-    /* A command that only queries the store may run without read access to the gate's key. */
+    /* A command that uses only the store may run without read access to the gate's key. */
     if (is_gate &&
         check_certificate(load, "gate", config->gate.tls_cert, config->gate.tls_key) != RC_OK)
         return RC_BAD;
@@ -310,9 +310,9 @@ is_default(const struct config *config, const char *section, const char *key)
 }
 
 /*
- * A store with several servers needs several shards, and their number is fixed once it has data. If
- * a replica can become the primary at any time, PostgreSQL must retain the WAL that no replica has:
- * a primary may reply and then hang, or be disconnected from its replicas but not from this relay.
+ * A cluster distributes shards to its primaries, and their number is fixed once it has data. If a
+ * failover is possible, PostgreSQL must retain the WAL of changes that no replica has stored: a
+ * primary may reply and then hang, or be disconnected from its replicas but not from this relay.
  */
 static void
 set_defaults_of_several_servers(struct config *config)
@@ -337,9 +337,10 @@ check_sentinel(struct config_load *load)
         return RC_OK;
     config_where(config, "store", name, where);
     if (urls_kind(config->store.url) != URLS_SENTINEL)
-        return config_fail(load, "%s needs [store] url = redis+sentinel://..", where);
+        return config_fail(load, "%s requires [store] url = redis+sentinel://..", where);
     if (path == NULL)
-        return config_fail(load, "missing key [store] sentinel_password_file: %s needs it", where);
+        return config_fail(load, "missing key [store] sentinel_password_file: required by %s",
+                           where);
     return load_sentinel_password(load, path);
 }
 
@@ -372,7 +373,7 @@ check_admin_listen(struct config_load *load)
     return config_fail(load, "%s must differ from [gate] listen", where);
 }
 
-/* libpq reports only a missing password. */
+/* If the passfile cannot be read, libpq reports only that a password is missing. */
 static enum rc
 check_passfile(struct config_load *load, const char *section, const char *name,
                const char *conninfo)
@@ -427,7 +428,7 @@ config_rules(struct config_load *load)
     mark_limits(load);
     set_defaults_of_several_servers(load->config);
     if (is_invalid(load, "relay", "roles"))
-        load->config->relay.roles = 0; /* the required settings are unknown */
+        load->config->relay.roles = 0; /* the roles determine the required settings */
     for (size_t i = 0; i < sizeof CHECKS / sizeof CHECKS[0]; i++)
         if (CHECKS[i](load) != RC_OK)
             rc = RC_BAD;

@@ -36,14 +36,14 @@ const struct config_key config_keys[] = {
       "time to wait for an acknowledgement before a retry is scheduled" },
     { "delivery", "backoff_base", CONFIG_DURATION, false, "1s", 10, DAY, NULL,
       FIELD(delivery.backoff_base_ms),
-      "base delay before a retry, added to ack_timeout; grows with the backoff of the "
-      "notification" },
+      "base delay before a retry, added to ack_timeout; grows with the notification's "
+      "backoff" },
     { "delivery", "backoff_cap", CONFIG_DURATION, false, "5m", 10, DAY, NULL,
       FIELD(delivery.backoff_cap_ms), "maximum delay before a retry, also after a nack" },
     { "delivery", "expiring", CONFIG_DURATION, false, "60s", 0, HOUR, NULL,
       FIELD(delivery.expiring_ms),
-      "time between the frame expiring and the expiration of a token; at most a fifth of its "
-      "lifetime" },
+      "interval between the expiring frame and the token's expiration; at most a fifth of the "
+      "token's lifetime" },
     { "delivery", "hide_targets", CONFIG_BOOL, false, "off", 0, 0, NULL,
       FIELD(delivery.hide_targets),
       "send routing.audience.targets as an empty list" },
@@ -63,7 +63,7 @@ const struct config_key config_keys[] = {
       "maximum unacknowledged notifications per connection" },
 
     { "feed", "conninfo", CONFIG_TEXT, true, NULL, 0, TEXT_MAX, config_check_conninfo,
-      FIELD(feed.conninfo), "libpq connection string of the server to decode on, a standby or a "
+      FIELD(feed.conninfo), "libpq connection string of the server to decode on, a standby or "
       "primary" },
     { "feed", "create_slot", CONFIG_BOOL, false, "true", 0, 0, NULL, FIELD(feed.create_slot),
       "create the replication slot if it does not exist" },
@@ -77,7 +77,7 @@ const struct config_key config_keys[] = {
     { "feed", "slot", CONFIG_TEXT, false, "clairon", 1, 63, config_check_slot, FIELD(feed.slot),
       "name of the replication slot" },
     { "feed", "topic_prefix", CONFIG_TEXT, false, NULL, 0, 255, NULL, FIELD(feed.topic_prefix),
-      "prefix of topics; unset: the database's name" },
+      "prefix of topics; unset: the database name" },
 
     { "gate", "admin_listen", CONFIG_TEXT, false, NULL, 0, 255, config_check_listen,
       FIELD(gate.admin_listen),
@@ -88,7 +88,7 @@ const struct config_key config_keys[] = {
       "exempts proxies; 0: no limit" },
     { "gate", "connect_timeout", CONFIG_DURATION, false, "10s", 100, 600 * SECOND, NULL,
       FIELD(gate.connect_timeout_ms),
-      "time limit for a client's connect message, or for a request's body" },
+      "time limit for a client's connect frame, or for a request body" },
     { "gate", "console", CONFIG_BOOL, false, "off", 0, 0, NULL, FIELD(gate.console),
       "serve /console; its data requires a token with the claim admin" },
     { "gate", "drain", CONFIG_DURATION, false, "30s", 0, 600 * SECOND, NULL, FIELD(gate.drain_ms),
@@ -145,7 +145,7 @@ const struct config_key config_keys[] = {
       "maximum PostgreSQL connections per process for live rows" },
     { "rows", "conninfo", CONFIG_TEXT, true, NULL, 0, TEXT_MAX, config_check_conninfo,
       FIELD(rows.conninfo),
-      "libpq connection string of the server that live rows are read from; unset: "
+      "libpq connection string of the server for the queries of live rows; unset: "
       "feed.conninfo" },
     { "rows", "max_bytes", CONFIG_SIZE, false, "8MB", KB, 32 * MB, NULL, FIELD(rows.max_bytes),
       "maximum size of one result" },
@@ -154,7 +154,7 @@ const struct config_key config_keys[] = {
     { "rows", "queue", CONFIG_INT, false, "1000", 1, 100000, NULL, FIELD(rows.queue),
       "maximum queued requests for rows per process" },
     { "rows", "timeout", CONFIG_DURATION, false, "5s", 100, HOUR, NULL, FIELD(rows.timeout_ms),
-      "timeout of a query, and of waiting for its start" },
+      "timeout of a query, and of its wait in the queue" },
 
     { "store", "min_replicas", CONFIG_INT, false, "0", 0, 16, NULL, FIELD(store.min_replicas),
       "replicas of each primary that must have stored a change before its WAL is confirmed to "

@@ -27,8 +27,8 @@ static const char *const level_words[] = {"error", "warn", "info", "debug", NULL
 static const char *const format_words[] = {"logfmt", "json", NULL};
 
 /*
- * Digits, then blanks, then the unit. A minus sign is accepted, so that -1 is reported as out of
- * range, not as malformed.
+ * Parses digits, optional blanks, and the unit. A minus sign is accepted, so that -1 is reported as
+ * out of range, not as malformed.
  */
 static enum rc
 read_number(const char *text, const struct unit *units, int64_t *ret_value)

@@ -19,7 +19,7 @@
 static const char MISSING[] = "missing \"=\"";
 static const char *const UNKNOWN[] = {"invalid connection option", "invalid URI query parameter"};
 
-/* Returns the libpq keyword closest to `word`; NULL: no similar one. */
+/* Returns the libpq keyword closest to `word`, or NULL if none is similar. */
 static const char *
 nearest_keyword(const char *word)
 {
@@ -53,7 +53,7 @@ suggestion(const char *message, const char *quoted, size_t len)
     return NULL;
 }
 
-/* libpq quotes part of the string, which may itself contain quotes. */
+/* Redacts from the first to the last quote: the part that libpq quotes may contain quotes. */
 static void
 redact_quoted(const char *message, char redacted[REDACTED_MAX])
 {

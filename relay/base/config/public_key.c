@@ -10,7 +10,7 @@
 
 #define KINDS "RSA, or EC on P-256"
 
-/* NID_undef: the curve has no name. */
+/* Returns NID_undef if the curve has no name. */
 static int
 curve_of(EVP_PKEY *key)
 {
@@ -39,16 +39,16 @@ kind_fault(EVP_PKEY *key, char fault[PUBLIC_KEY_FAULT_MAX])
     if (kind == EVP_PKEY_RSA || curve == NID_X9_62_prime256v1)
         return NULL;
     (void)snprintf(fault, PUBLIC_KEY_FAULT_MAX,
-                   "has an unsupported key type (%s%.40s), it must be " KINDS,
-                   is_ec ? "EC on " : "", OBJ_nid2sn(is_ec ? curve : kind));
+                   "has an unsupported key type (%s%.40s), must be " KINDS, is_ec ? "EC on " : "",
+                   OBJ_nid2sn(is_ec ? curve : kind));
     return fault;
 }
 
 const char *
 public_key_error(const char *pem, size_t len, char fault[PUBLIC_KEY_FAULT_MAX])
 {
-    static char no_passphrase[] = ""; /* without it, OpenSSL would prompt on the terminal */
-    const char *wrong = "is not the PEM of a public key, it must be " KINDS;
+    static char no_passphrase[] = ""; /* prevents a prompt of OpenSSL on the terminal */
+    const char *wrong = "is not a public key in PEM, must be " KINDS;
 
     if (memmem(pem, len, "PRIVATE KEY-----", 16) != NULL)
         return "is a private key: the relay needs only the public key";
@@ -63,6 +63,6 @@ public_key_error(const char *pem, size_t len, char fault[PUBLIC_KEY_FAULT_MAX])
         wrong = kind_fault(key, fault);
     EVP_PKEY_free(key);
     BIO_free(bio);
-    ERR_clear_error(); /* a gate connection could attribute a leftover error to itself */
+    ERR_clear_error(); /* a TLS connection would report a leftover error as its own */
     return wrong;
 }

@@ -98,7 +98,7 @@ buffer_addf(struct buffer *buffer, const char *format, ...)
 static const char json_short[] = "\b\f\n\r\t\"\\";
 static const char json_letter[] = "bfnrt\"\\";
 
-/* Adds the character at `text`, of `len` bytes; 0: invalid UTF-8. */
+/* Adds the character of `len` bytes at `text`; U+FFFD if len is 0, for invalid UTF-8. */
 static enum rc
 buffer_add_json_char(struct buffer *buffer, const char *text, size_t len)
 {

@@ -31,7 +31,7 @@ static enum log_level log_level_max = LOG_LEVEL_INFO;
 static enum log_format log_style = LOG_FORMAT_LOGFMT;
 
 static uint64_t log_dropped;        /* lines dropped since the last written one */
-static uint64_t log_dropped_unread; /* the counter until log_count_lost() is called */
+static uint64_t log_dropped_unread; /* counts until log_count_lost() is called */
 static uint64_t *log_dropped_total = &log_dropped_unread;
 
 static const char *const log_level_names[] = {"error", "warn", "info", "debug"};
@@ -105,7 +105,7 @@ escape_char(char out[8], const char *text, size_t len)
     return len;
 }
 
-/* Adds the text in quotes. Truncates it at the limit, and marks the end with "..". */
+/* Adds a quoted string. A string that exceeds the limit is truncated and ends in "..". */
 static void
 line_add_quoted(struct log_line *line, const char *text, size_t len, size_t ceiling)
 {
@@ -176,7 +176,7 @@ format_number(char *out, size_t size, const struct log_field *field)
     return (size_t)len;
 }
 
-/* Adds the whole field or, if it does not fit, a truncated text or nothing. */
+/* Adds the field. If it does not fit, a string is truncated, and any other value is omitted. */
 static void
 line_add_field(struct log_line *line, const struct log_field *field)
 {

@@ -35,7 +35,7 @@ grow(struct pool *pool, size_t size)
     char *items = memory_new_cache_line(ITEMS_PER_BLOCK * size);
 
     for (size_t i = ITEMS_PER_BLOCK; i-- > 0;)
-        /* makes pool_alloc return the items in order of address */
+        /* in reverse, so that pool_alloc returns the items in order of address */
         pool_release(pool, items + i * size);
 }
 

@@ -8,7 +8,7 @@
 
 #include "base/memory.h"
 
-#define SECOND_US 1000000 /* time in which every bucket is refilled */
+#define SECOND_US 1000000 /* time to refill an empty bucket */
 #define EVICTIONS_PER_CALL 2
 
 struct named_bucket {
@@ -83,7 +83,7 @@ evict_full(struct rates *rates, int64_t now_us)
     }
 }
 
-/* Moves the bucket to the end, so that the least recently used one is first. */
+/* Finds or adds the bucket, and moves it to the end: the least recently used one is first. */
 static struct named_bucket *
 newest(struct rates *rates, const char *name)
 {

@@ -27,7 +27,7 @@
 struct word {
     size_t count;
     struct resolved found[FOUND_MAX];
-    char error[ERROR_MAX]; /* if the host has no addresses */
+    char error[ERROR_MAX]; /* reason of the last failed lookup */
 };
 
 _Static_assert(sizeof(struct word) <= PIPE_BUF, "a write to the pipe is atomic");
@@ -103,7 +103,7 @@ run(pid_t parent, int fd, const char *const *hosts, size_t count)
     struct word word = {.count = 0};
     sigset_t none;
 
-    /* Resets the relay's handlers: signals must terminate the child. */
+    /* Signals must terminate the child instead of running the relay's handlers. */
     for (int i = 1; i < NSIG; i++)
         (void)signal(i, SIG_DFL);
     sigemptyset(&none);
@@ -123,7 +123,7 @@ end(struct resolve *resolve)
 {
     ev_io_stop(resolve->loop, &resolve->readable);
     close(resolve->readable.fd);
-    kill(resolve->pid, SIGKILL); /* the result is written, or the lookup was stopped */
+    kill(resolve->pid, SIGKILL); /* the result was read, or the lookup was stopped */
     while (waitpid(resolve->pid, NULL, 0) < 0 && errno == EINTR)
         ;
     free(resolve);
@@ -150,7 +150,7 @@ on_readable(struct ev_loop *loop, ev_io *watcher, int events)
         return;
     word = resolve->word;
     if (resolve->len < sizeof(word))
-        word = (struct word){.error = "the lookup process ended without a result"};
+        word = (struct word){.error = "lookup process exited without a result"};
     end(resolve);
     done(ctx, word.found, word.count, word.count > 0 ? "" : word.error);
 }

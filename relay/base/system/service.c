@@ -18,7 +18,7 @@
 #define LINES_MAX 128
 #define MARGIN_MS 10000 /* time to shut down all parts except client connections */
 
-/* A path, or @name for Linux' abstract namespace. Returns the length of the address; 0: invalid. */
+/* `name`: a path, or @name in Linux's abstract namespace. Returns the length; 0: invalid. */
 static socklen_t
 read_notify_address(const char *name, struct sockaddr_un *address)
 {

@@ -27,7 +27,7 @@ struct parts {
     const char *end; /* end of the hosts: a slash or the end of the URL */
 };
 
-/* A password may contain commas and slashes: the hosts start after the last @. */
+/* The hosts start after the last @, because a password may contain @, commas and slashes. */
 static struct parts
 parts_of(const char *url)
 {

@@ -155,7 +155,7 @@ is(token_result($strict, signed(\%rs256, { %good, @$_ }, \&rs256)), 4001, "$_->[
   for [ iss => 'https://else.example' ], [ iss => undef ], [ aud => 'other' ], [ aud => [] ];
 $relay->write_file("$folder/rsa.pub", "-----BEGIN PUBLIC KEY-----\nMCowBQ==\n-----END PUBLIC KEY-----\n");
 kill HUP => $strict->pid;
-$strict->wait_for_log(qr/could not reload the auth key.*not the PEM of a public key/);
+$strict->wait_for_log(qr/could not reload the auth key.*not a public key in PEM/);
 is(token_result($strict, signed(\%rs256, \%good, \&rs256)), 'u1', 'an invalid key file keeps the previous key');
 $strict->stop;
 

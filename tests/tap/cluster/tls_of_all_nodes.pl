@@ -22,7 +22,7 @@ if (system('pkg-config --exists hiredis_ssl') != 0)
         my $relay = Clairon::Test::relay($pg, undef, start => 0, conf => { 'store.url' => $url });
         my ($status, undef, $errors) = $relay->run('relay', '--check');
         is($status, 2, "$url is rejected");
-        like($errors, qr/relay\.conf:\d+: .*TLS needs hiredis 1\.0/, 'the error has the line and the reason');
+        like($errors, qr/relay\.conf:\d+: .*TLS requires hiredis 1\.0/, 'the error has the line and the reason');
     }
     done_testing();
     exit;

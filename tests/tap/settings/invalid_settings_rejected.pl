@@ -76,7 +76,7 @@ check_rejected('an unknown key', valid_settings('[gate]', 'listn = 1'),
     qr{^clairon relay: \Q$file\E:8: \[gate\] listn is not a setting; did you mean \[gate\] listen\?.*max_connections});
 check_rejected('a misplaced key', valid_settings('[gate]', 'roles = feed'), qr{:8: .*did you mean \[relay\] roles\?});
 check_rejected('an unknown section', valid_settings('[gates]'), qr{\Q$file\E:7: \[gates\] is not a section; did you mean \[gate\]\? sections are .*gate, relay, rows, store});
-check_rejected('a key twice', valid_settings('[gate]', 'ping = 1s', 'ping = 2s'), qr{\Q$file\E:9: .*ping is already set in line 8});
+check_rejected('a key twice', valid_settings('[gate]', 'ping = 1s', 'ping = 2s'), qr{\Q$file\E:9: .*ping is already set on line 8});
 check_rejected('a key without its section', "ping = 1s\npong = 1s\n" . valid_settings(), qr{\Q$file\E:1: a setting must follow a \[section\]});
 check_rejected('a section in capitals', valid_settings('[Auth]', 'leeway = 1s'), qr{\Q$file\E:7: \[Auth\] is not a section; did you mean \[auth\]\?});
 check_rejected('an empty [auth]', "[feed]\nconninfo = dbname=x\n[auth]\n", qr{missing key \[auth\] hs256_secret_file .*head -c 32 /dev/urandom});
@@ -131,13 +131,13 @@ check_rejected('a missing secret file', "$feed\[auth]\nhs256_secret_file = $fold
     qr{\Q$file\E:4: \[auth\] hs256_secret_file: could not read "\Q$folder\E/none": No such file or directory});
 check_rejected('a directory as the secret file', "$feed\[auth]\nhs256_secret_file = $folder/folder\n", qr{:4: .*not a regular file});
 check_rejected('a short secret', "$feed\[auth]\nhs256_secret_file = $folder/short\n",
-    qr{:4: .*has 5 bytes: an HS256 secret needs at least 32});
+    qr{:4: .*has 5 bytes: an HS256 secret requires at least 32});
 check_rejected('a short secret in the file', "$feed\[auth]\nhs256_secret = SECRET\n", qr{:4: .*has 6 bytes});
 check_rejected('a second secret', "$feed\[auth]\nhs256_secret = $secret\nhs256_secret_file = $folder/secret\n",
     qr{:4: .*cannot be combined: keep one});
 check_rejected('an invalid public key', "$feed\[auth]\npublic_key_file = $folder/secret\n",
     qr{:4: .*must name a PEM file with -----BEGIN PUBLIC KEY-----});
-for my $case ([ 'garbage', 'MCowBQ==', 'not the PEM of a public key' ],
+for my $case ([ 'garbage', 'MCowBQ==', 'not a public key in PEM' ],
     [ 'Ed25519', 'MCowBQYDK2VwAyEAi8WmhFG00PpamMgQZpths465hqjQRXFE8082a56g1EI=', 'unsupported key type (ED25519)' ])
 {
     write_text("$folder/public", "-----BEGIN PUBLIC KEY-----\n$case->[1]\n-----END PUBLIC KEY-----\n");
@@ -259,17 +259,17 @@ write_text($file, valid_settings());
 chmod 0644, $file, "$folder/secret" or die "could not chmod: $!\n";
 ($code, undef, $err) = clairon([ 'relay', '-c', $file, '--check', '--store.url=redis://me:hunter2@127.0.0.1:1' ]);
 is($code, 0, 'a secret that others can read is not an error');
-like($err, qr/level=warn .*argument with a secret .*section="store" setting="url" variable="CLAIRON_STORE_URL"/, 'an argument with a password causes a warning');
+like($err, qr/level=warn .*secret in an argument .*section="store" setting="url" variable="CLAIRON_STORE_URL"/, 'an argument with a password causes a warning');
 like($err, qr/level=warn .*with a secret is accessible to all users: run chmod o=" path="\Q$file\E/, 'a settings file with a password that others can read causes a warning');
 like($err, qr/level=warn .*accessible to all users.*section="auth" setting="hs256_secret_file"/, 'a secret file that others can read causes a warning');
 unlike($err, qr/hunter2|SECRET/, 'the warnings do not contain the secret');
 chmod 0600, $file, "$folder/secret" or die "could not chmod: $!\n";
 is((clairon([ 'relay', '-c', $file, '--check', '--store.url=redis://127.0.0.1:1' ], CLAIRON_FEED_CONNINFO => 'dbname=x password=hunter2'))[2], '',
     'a variable, a private file, and an argument without a secret cause no warning');
-like((clairon([ 'relay', '-c', $file, '--check', "--auth.hs256_secret=$secret", '--auth.hs256_secret_file=' ]))[2], qr/argument with a secret.*setting="hs256_secret" variable="CLAIRON_AUTH_HS256_SECRET/,
+like((clairon([ 'relay', '-c', $file, '--check', "--auth.hs256_secret=$secret", '--auth.hs256_secret_file=' ]))[2], qr/secret in an argument.*setting="hs256_secret" variable="CLAIRON_AUTH_HS256_SECRET/,
     'a secret as an argument causes a warning');
 check_rejected('a store without a port', "${start}url = redis://cache\n", 'the port is missing, usually :6379');
-check_rejected('an origin with a wildcard', valid_settings('[gate]', 'origins = https://*.example.org'), 'must list each origin: a * inside an origin is not supported');
+check_rejected('an origin with a wildcard', valid_settings('[gate]', 'origins = https://*.example.org'), 'must list each origin: * inside an origin is not supported');
 
 # An output that cannot be written is an error.
 write_text($file, valid_settings());

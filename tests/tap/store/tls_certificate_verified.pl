@@ -22,7 +22,7 @@ sub relay_to
 
 my $relay_check = relay_to('localhost');
 my $output = qx{$relay_check->{program} relay -c $relay_check->{file} --check 2>&1};
-if ($output =~ /TLS needs hiredis 1/)
+if ($output =~ /TLS requires hiredis 1/)
 {
     is($? >> 8, 2, 'a hiredis without TLS is rejected with the reason');
     done_testing();

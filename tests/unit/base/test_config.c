@@ -252,7 +252,7 @@ syntax_errors_report_file_and_line(void **state)
     expect_line_rejected("[feed]\nzzzzzzzzz = a\n", 2,
                          "[feed] zzzzzzzzz is not a setting; [feed] has");
     expect_line_rejected("[feed]\n= a\n", 2, "a name may contain only");
-    expect_line_rejected("[feed]\nslot=a\n\n slot=b\n", 4, "already set in line 2");
+    expect_line_rejected("[feed]\nslot=a\n\n slot=b\n", 4, "already set on line 2");
     expect_line_rejected("[feed]\nSlot = a\n", 2, "did you mean [feed] slot?");
     write_file(path, "[feed]\nslot=a\0b\n", 16);
     assert_int_equal(load_path(path), RC_BAD);
@@ -328,7 +328,7 @@ store_urls_are_validated(void **state)
     assert_int_equal(load(NULL, BOTH, "--store.url=rediss://u:p@h:1/2", NULL), RC_OK);
     expect_argument_rejected("--store.url=rediss://h", "must be " CONFIG_URL_FORM);
 #else
-    expect_argument_rejected("--store.url=rediss://h:1", "TLS needs hiredis 1.0");
+    expect_argument_rejected("--store.url=rediss://h:1", "TLS requires hiredis 1.0");
 #endif
 }
 
@@ -373,7 +373,7 @@ sentinel_and_cluster_urls_are_validated(void **state)
 #ifdef CLAIRON_STORE_TLS
     assert_int_equal(load(NULL, BOTH, "--store.url=rediss+cluster://h:1,i:1", NULL), RC_OK);
 #else
-    expect_url_rejected("rediss+cluster://h:1", "TLS needs hiredis 1.0");
+    expect_url_rejected("rediss+cluster://h:1", "TLS requires hiredis 1.0");
 #endif
 }
 
@@ -447,7 +447,7 @@ dependent_keys_are_checked(void **state)
     expect_line_rejected(GOOD "hs256_secret_file = /etc/hostname\n", 4, "cannot be combined");
     expect_error("relay.conf:5: [auth] hs256_secret_file");
     assert_int_equal(load(GOOD, "--gate.tls_cert=/etc/hostname", NULL), RC_BAD);
-    expect_error("missing key [gate] tls_key: argument --gate.tls_cert needs it");
+    expect_error("missing key [gate] tls_key: required by argument --gate.tls_cert");
     assert_int_equal(load(GOOD, "--gate.tls_key=/etc/hostname", NULL), RC_BAD);
     expect_error("missing key [gate] tls_cert");
     expect_line_rejected(GOOD "[gate]\ntls_cert=/nowhere\ntls_key=/etc/hostname\n", 6,

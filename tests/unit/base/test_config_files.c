@@ -117,7 +117,7 @@ secret_files_are_read(void **state)
     assert_int_equal(load_key("hs256_secret_file"), RC_OK);
     assert_int_equal(config.auth.key_len, 33);
     expect_key_rejected("hs256_secret_file", "0123456789abcdef0123456789abcde",
-                        "has 31 bytes: an HS256 secret needs at least 32");
+                        "has 31 bytes: an HS256 secret requires at least 32");
     assert_int_equal(load("--relay.roles=gate", "--auth.hs256_secret_file=/dev/zero", NULL),
                      RC_BAD);
     expect_error("not a regular file");
@@ -130,13 +130,13 @@ public_key_files_are_read(void **state)
     expect_key_rejected("public_key_file", SECRET "\n", "-----BEGIN PUBLIC KEY-----");
     expect_key_rejected("public_key_file", "-----BEGIN PRIVATE KEY-----\n", "private key");
     expect_key_rejected("public_key_file", PEM("AA==\n"),
-                        "not the PEM of a public key, it must be RSA, or EC");
+                        "not a public key in PEM, must be RSA, or EC");
     expect_key_rejected("public_key_file",
                         PEM("Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00112233445566"
                             "778899AABBCCDDEEFF\n\nAA==\n"),
-                        "not the PEM of a public key");
+                        "not a public key in PEM");
     expect_key_rejected("public_key_file", ED25519,
-                        "unsupported key type (ED25519), it must be RSA, or EC");
+                        "unsupported key type (ED25519), must be RSA, or EC");
     expect_key_rejected("public_key_file", P384, "unsupported key type (EC on secp384r1)");
     expect_key_rejected("public_key_file", SECP256K1, "unsupported key type (EC on secp256k1)");
     write_file(P256);
@@ -190,7 +190,7 @@ sentinel_password_is_read(void **state)
     assert_string_equal(config.store.sentinel_password, "a secret");
     assert_int_equal(load("--feed.conninfo=dbname=x", "--relay.roles=feed", file_argument, NULL),
                      RC_BAD);
-    expect_error("sentinel_password_file needs [store] url = redis+sentinel://");
+    expect_error("sentinel_password_file requires [store] url = redis+sentinel://");
     assert_int_equal(load("--feed.conninfo=dbname=x", "--relay.roles=feed",
                           "--store.sentinel_user=u", "--store.url=redis+sentinel://h:1/main", NULL),
                      RC_BAD);

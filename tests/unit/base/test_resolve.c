@@ -99,7 +99,7 @@ test_killed_child_is_an_error(void **state)
 
     (void)state;
     assert_int_equal(lookup.count, 0);
-    assert_string_equal(lookup.error, "the lookup process ended without a result");
+    assert_string_equal(lookup.error, "lookup process exited without a result");
 }
 
 static void
