@@ -1,4 +1,4 @@
-/* errors.c: `clairon errors`: lists the error log, redrives its entries, drops them. */
+/* errors.c: `clairon errors`: lists, redrives and drops entries of the error log. */
 #include "cli/cli.h"
 
 #include <inttypes.h>
@@ -31,15 +31,16 @@ static const char errors_usage[] =
     "  ID, --id ID     only these notifications\n"
     "  --user USER     only entries of this user\n"
     "  --reason WORD   exhausted, expired, rejected or undecodable\n"
-    "  --since TIME    only entries younger than TIME, such as 90m, 24h or 7d\n"
+    "  --since TIME    only entries of the last TIME, such as 90m, 24h or 7d\n"
     "  --limit N       at most N entries\n"
-    "  --all           redrive or drop without any of these filters\n"
+    "  --all           redrive or drop all entries; required without a filter\n"
     "  --dry-run       redrive or drop: only list what would be changed\n"
     "  --json          one JSON object per line, with the notification\n"
     "  -c FILE         settings file of the relay; only [store] is used\n"
     "  --store.url=V   one setting\n"
     "\n"
-    "Exit code: 0 success, 1 an ID has no entry or the store failed, 2 wrong usage.\n";
+    "Exit code: 0 success, 1 an ID was not redriven or dropped, or the store failed,\n"
+    "2 wrong usage.\n";
 
 enum verb { VERB_LIST, VERB_REDRIVE, VERB_DROP, VERB_COUNT };
 static const char *const verbs[VERB_COUNT] = {"list", "redrive", "drop"};
@@ -70,12 +71,12 @@ struct errors_request {
 struct errors_walk {
     struct errors_request *request;
     struct direct *direct;
-    long long left;    /* remaining entries of --limit */
+    long long left;    /* entries that --limit still allows */
     long long entries; /* matching entries */
     long long users;   /* pending users in the matching entries */
     long long scanned; /* entries read */
-    long long total;   /* entries of the log; -1: unknown */
-    long long skipped; /* cannot be redriven */
+    long long total;   /* entries in the error log; -1: unknown */
+    long long skipped; /* matching entries that cannot be redriven */
     bool failed;
 };
 
@@ -213,7 +214,10 @@ on_entry(void *ctx, unsigned shard, const struct error_entry *entry)
     return !walk->failed && walk->left > 0 && ferror(stdout) == 0;
 }
 
-/* True if all entries were read. Unknown if the iteration ended at its limit. */
+/*
+ * Returns false, and reports the ids, if requested ids were not found. After --limit ended the
+ * iteration, unread entries may have the ids, so they are not reported.
+ */
 static bool
 found_all(const struct errors_walk *walk)
 {
@@ -276,7 +280,7 @@ finish(const struct errors_walk *walk, enum rc rc)
     return is_good && fflush(stdout) == 0 && ferror(stdout) == 0 ? 0 : 1;
 }
 
-/* A misspelt filter must be an error, not an empty result. */
+/* A misspelled filter must be an error, not an empty result. */
 static int
 check_reason(const struct errors_request *request)
 {
@@ -317,7 +321,7 @@ check_limits(const struct errors_request *request, struct entry_id *ret_since, l
     if (request->limit != NULL) {
         *ret_limit = strtoll(request->limit, &end, 10);
         if (*ret_limit <= 0 || *end != '\0')
-            return cli_usage_error(ERRORS, "--limit must be a number above 0, not ",
+            return cli_usage_error(ERRORS, "--limit must be a positive integer, not ",
                                    request->limit);
     }
     *ret_since = (struct entry_id){0, 0};
@@ -326,7 +330,7 @@ check_limits(const struct errors_request *request, struct entry_id *ret_since, l
     return 0;
 }
 
-/* Returns 0, or an exit code after it printed the error. */
+/* Returns 0, or an exit code after printing the error. */
 static int
 check_request(const struct errors_request *request)
 {
@@ -340,7 +344,7 @@ check_request(const struct errors_request *request)
     return check_reason(request);
 }
 
-/* Returns the verb, or VERB_COUNT after it printed the error. */
+/* Returns the verb, or VERB_COUNT after printing the error. */
 static enum verb
 read_verb(const char *word)
 {

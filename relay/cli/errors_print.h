@@ -13,8 +13,8 @@ void cli_errors_print_row(const struct error_entry *entry, const json_t *users);
 void cli_errors_print_json(const struct error_entry *entry);
 
 /*
- * The users who have not acknowledged, as an array; empty if the field cannot be parsed. The caller
- * frees it.
+ * Returns an array of the users who have not acknowledged, empty if the field is missing or
+ * invalid. The caller frees it.
  */
 json_t *cli_errors_users(const struct error_entry *entry);
 

@@ -22,7 +22,7 @@ cli_usage_error(const char *command, const char *what, const char *about)
 int
 cli_settings_error(const char *command, const char *path, const char *error)
 {
-    /* One line per error. */
+    /* `error` has one line per error. */
     for (const char *end = strchr(error, '\n'); end != NULL; end = strchr(error, '\n')) {
         fprintf(stderr, "clairon %s: %.*s\n", command, (int)(end - error), error);
         error = end + 1;

@@ -18,23 +18,23 @@ struct cli_option {
 
 /*
  * Parses the options and up to `operand_max` operands of argv[1..] and sets them to NULL. Settings
- * (--section.key=V) remain in argv. A value that starts with -- needs the form --option=value.
- * Returns 0, or CLI_USAGE_ERROR after it printed the error.
+ * (--section.key=V) remain in argv. A value that starts with -- requires the form
+ * --option=value. Returns 0, or CLI_USAGE_ERROR after printing the error.
  */
 int cli_options_parse(const char *command, int argc, char **argv, const struct cli_option *options,
                       size_t option_count, const char **operands, size_t operand_max);
 
 /*
- * Loads the settings from `path` (may be NULL), the environment and the arguments that
- * cli_options_parse left. `forced`, terminated by NULL, overrides them. Otherwise as config_load.
+ * Calls config_load with `path` (may be NULL), the environment, and the arguments that
+ * cli_options_parse left. `forced`, terminated by NULL, contains arguments that override them.
  */
 MUST_CHECK enum rc cli_settings_load(struct config *ret_config, const char *path, int argc,
                                      char **argv, char *const *forced,
                                      char error[CONFIG_ERROR_MAX]);
 
 /*
- * Loads the settings, and connects to their store. Returns NULL after it printed the error;
- * *ret_code is the exit code. Free the settings in both cases, after the connection.
+ * Loads the settings and connects to the store. Returns NULL after printing the error; *ret_code is
+ * then the exit code. In both cases the caller frees the connection, then the settings.
  */
 struct direct *cli_store_open(const char *command, const char *path, int argc, char **argv,
                               struct config *ret_config, int *ret_code);
@@ -42,13 +42,16 @@ struct direct *cli_store_open(const char *command, const char *path, int argc, c
 /* Prints "clairon COMMAND: what about" and returns CLI_USAGE_ERROR. */
 int cli_usage_error(const char *command, const char *what, const char *about);
 
-/* As cli_usage_error, for invalid settings. If `path` is NULL, adds that no file was read. */
+/*
+ * Prints the errors in the settings and returns CLI_USAGE_ERROR. If `path` is NULL, adds that no
+ * file was read.
+ */
 int cli_settings_error(const char *command, const char *path, const char *error);
 
-/* Prints the text. Returns the exit code: 1 if it could not be written. */
+/* Returns the exit code: 1 if the text could not be printed. */
 int cli_print(const char *text);
 
-/* Prints untrusted text, such as a name, with ? instead of control characters. */
+/* Prints untrusted text, such as a name. Control characters become ? or a blank. */
 void cli_print_plain(const char *text, size_t len);
 
 #endif

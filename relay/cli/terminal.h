@@ -20,14 +20,14 @@ enum cli_colour {
 const char *cli_colour(enum cli_colour colour);
 
 /*
- * The time `iso` (2026-11-22T14:03:50.237Z). On a terminal it is shortened to the time of day if
- * it is today. Always UTC.
+ * Returns the UTC time `iso` (2026-11-22T14:03:50.237Z). For a terminal, removes T, Z, and the date
+ * if it is today.
  */
 const char *cli_time(const char *iso, char ret_text[CLOCK_TEXT_MAX]);
 
 /*
- * Rewrites one line of standard error, at most a few times per second. A no-op without a terminal.
- * cli_progress_end removes the line.
+ * Overwrites one line of standard error, at most a few times per second. A no-op if it is not a
+ * terminal. cli_progress_end removes the line.
  */
 void cli_progress(const char *format, ...) PRINTF_LIKE(1, 2);
 void cli_progress_end(void);

@@ -1,4 +1,4 @@
-/* token.c: creates HS256 tokens for development that the relay of these settings accepts. */
+/* token.c: creates development tokens, signed with the HS256 secret in the settings. */
 #include "cli/cli.h"
 
 #include <jansson.h>
@@ -60,7 +60,7 @@ groups_read(const char *text)
     return NULL;
 }
 
-/* Returns the claims, or NULL after it printed the error. */
+/* Returns the claims, or NULL after printing the error. */
 static json_t *
 claims_make(const struct token_request *request, const struct config *config, int64_t ttl_ms)
 {
@@ -127,11 +127,11 @@ token_make(const struct token_request *request, const struct config *config)
 
     if (config->auth.public_key_file != NULL)
         return cli_usage_error(TOKEN,
-                               "cannot sign: [auth] public_key_file is only a public key: sign ",
-                               "RS256 and ES256 tokens where the private key is");
+                               "cannot sign with a public key, [auth] public_key_file: sign ",
+                               "RS256 and ES256 tokens with the private key");
     if (request->ttl != NULL && (config_value_duration(request->ttl, &ttl_ms) != RC_OK ||
                                  ttl_ms <= 0 || ttl_ms > TOKEN_TTL_MAX_MS))
-        return cli_usage_error(TOKEN, "--ttl must be a duration from 1ms to 3650d such as 1h", "");
+        return cli_usage_error(TOKEN, "--ttl must be a duration from 1ms to 3650d, such as 1h", "");
 
     json_t *claims = claims_make(request, config, ttl_ms);
 

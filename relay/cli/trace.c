@@ -137,7 +137,7 @@ cli_trace(int argc, char **argv)
     if (help)
         return cli_print(trace_usage);
     if (operands[0] == NULL)
-        return cli_usage_error(TRACE, "expected the id of a notification, a UUID", "");
+        return cli_usage_error(TRACE, "expected a notification id, a UUID", "");
     if (!frame_uuid_parse(operands[0], strlen(operands[0]), id))
         return cli_usage_error(TRACE, "invalid notification id, must be a UUID: ", operands[0]);
     direct = cli_store_open(TRACE, path, argc, argv, &config, &code);

@@ -20,19 +20,19 @@
 static const char doctor_usage[] =
     "Usage: clairon doctor [-c FILE] [--json] [--quiet] [--primary=CONNINFO]\n"
     "Checks the settings, this machine, the running relay, PostgreSQL and the store, and prints\n"
-    "each problem with the command that fixes it. It changes nothing.\n"
+    "each problem with the command that fixes it. Changes nothing.\n"
     "\n"
     "  -c FILE               settings file of the relay\n"
     "  --section.key=V       one setting, such as --store.url=redis://10.0.0.5\n"
-    "  --primary=CONNINFO    the primary that the standby of [feed] conninfo follows,\n"
-    "                        else feed.primary_conninfo\n"
+    "  --primary=CONNINFO    primary of the standby in [feed] conninfo\n"
+    "                        (default: feed.primary_conninfo)\n"
     "  --quiet               only failures and warnings\n"
     "  --json                one object: {\"ok\":..,\"errors\":N,\"warnings\":N,\"checks\":[..]}\n"
     "\n"
     "ERROR: a failed check. WARN: a risk, or a setting that may be intended.\n"
-    "Exit code: 0 no check failed, 1 a check failed, 2 the settings or the arguments are invalid.\n"
-    "Run it on the machine of the relay, as its user. In the database,\n"
-    "SELECT * FROM clairon.doctor() runs the checks of PostgreSQL.\n";
+    "Exit code: 0 no check failed, 1 a check failed, 2 invalid settings or arguments.\n"
+    "Run it on the relay's machine, as the relay's user. In the database,\n"
+    "SELECT * FROM clairon.doctor() runs the PostgreSQL checks.\n";
 
 struct doctor {
     const char *path;

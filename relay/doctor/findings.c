@@ -28,7 +28,7 @@ is_known(const struct findings *findings, const struct finding *wanted)
     return false;
 }
 
-/* `row` points to the caller's strings. */
+/* Copies the strings of `row`, which belong to the caller. */
 static void
 add(struct findings *findings, struct finding row)
 {

@@ -1,4 +1,4 @@
-/* findings.h: the findings of the doctor: one row per check, each with its fix. */
+/* findings.h: the doctor's findings: one row per check, with a hint for errors and warnings. */
 #ifndef CLAIRON_DOCTOR_FINDINGS_H
 #define CLAIRON_DOCTOR_FINDINGS_H
 
@@ -14,7 +14,7 @@ struct finding {
     char *area; /* settings, host, gate, postgresql, primary, store */
     char *check;
     bool ok;
-    bool is_warning; /* ok, but with a hint */
+    bool is_warning; /* `ok` is true, but there is a hint */
     char *detail;    /* never a secret */
     char *hint;      /* "" if no action is needed */
 };
@@ -36,6 +36,6 @@ void findings_add(struct findings *findings, const char *area, const char *check
 /* Adds a warning: a passed check with a hint. */
 void findings_warn(struct findings *findings, const char *area, const char *check, const char *hint,
                    const char *format, ...) PRINTF_LIKE(5, 6);
-void findings_free(struct findings *findings); /* also resets it to empty */
+void findings_free(struct findings *findings); /* leaves it empty */
 
 #endif

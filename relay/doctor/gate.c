@@ -22,10 +22,10 @@
 #define ORIGINS_TRIED_MAX 16
 #define TIMEOUT_S 5
 
-/* A request to the running relay, on a separate connection. */
+/* The last request to the running relay. Each request opens a connection. */
 struct gate_probe {
     const struct config *config;
-    char reason[REASON_MAX]; /* the reason if there is no reply */
+    char reason[REASON_MAX]; /* why there is no HTTP reply */
     char reply[REPLY_MAX];   /* status line, headers and body */
 };
 
@@ -110,7 +110,7 @@ exchange_plain(int fd, const char *request, char reply[REPLY_MAX])
     return len;
 }
 
-/* TLS without verification: the settings check covers the certificate, and the relay is local. */
+/* Does not verify the certificate: the settings check covers it, and the relay is local. */
 static size_t
 exchange_tls(int fd, const char *request, char reply[REPLY_MAX])
 {
@@ -130,7 +130,7 @@ exchange_tls(int fd, const char *request, char reply[REPLY_MAX])
     return len;
 }
 
-/* Returns false if there is no reply; probe->reason is the reason. */
+/* Returns false, with the reason in probe->reason, if there is no HTTP reply. */
 static bool
 exchange(struct gate_probe *probe, const char *request)
 {
@@ -153,7 +153,7 @@ exchange(struct gate_probe *probe, const char *request)
     return false;
 }
 
-/* Returns 0 if this is not a reply of /readyz. */
+/* Returns the HTTP status, or 0 if the reply is not from /readyz. */
 static int
 read_ready(const struct gate_probe *probe, char ret_feed[32], char ret_store[32])
 {
@@ -176,14 +176,13 @@ unready_hint(const char *feed, const char *store)
     if (strcmp(feed, "draining") == 0)
         return "The relay is shutting down: systemctl status clairon-relay";
     if (strcmp(store, "up") != 0)
-        return "The relay has no store connection: see the store checks here, and its log: "
+        return "The relay has no store connection: see the store checks, and its log: "
                "journalctl -u clairon-relay -o cat | grep component=store";
-    return "The relay does not stream from PostgreSQL: see the postgresql checks here, and its "
-           "log: "
+    return "The relay does not stream from PostgreSQL: see the postgresql checks, and its log: "
            "journalctl -u clairon-relay -o cat | grep component=feed";
 }
 
-/* Returns false if no relay was found; the other checks are then skipped. */
+/* Returns false if no relay was found. Origins are then not tested with requests. */
 static bool
 check_ready(struct gate_probe *probe, struct findings *findings)
 {
@@ -193,8 +192,8 @@ check_ready(struct gate_probe *probe, struct findings *findings)
 
     if (!exchange(probe, "GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")) {
         findings_warn(findings, GATE, "relay",
-                      "Start it: systemctl start clairon-relay; if it runs with another settings "
-                      "file, pass that file with -c",
+                      "Start it: systemctl start clairon-relay; if it uses another settings file, "
+                      "pass that file with -c",
                       "no relay found at %s: %s", listen, probe->reason);
         return false;
     }
@@ -202,7 +201,7 @@ check_ready(struct gate_probe *probe, struct findings *findings)
     if (status == 0) {
         findings_add(findings, GATE, "relay", false,
                      "Stop the program that listens there, or choose another gate.listen",
-                     "the reply from %s is not from a relay", listen);
+                     "the program that listens on %s is not a relay", listen);
         return false;
     }
     findings_add(findings, GATE, "relay", status == 200, unready_hint(feed, store),
@@ -231,7 +230,7 @@ check_origin(struct gate_probe *probe, bool is_running, const char *origin,
     if (strcmp(origin, "*") == 0)
         findings_warn(findings, GATE, "gate.origins",
                       "Name the origins of your pages, such as https://app.example",
-                      "*: pages of any web site can use a stolen token");
+                      "*: pages of any website can use a stolen token");
     else if (is_running && strchr(origin, '*') == NULL && !is_admitted(probe, origin))
         findings_add(findings, GATE, "gate.origins", false,
                      "The relay runs with older settings: systemctl restart clairon-relay",
@@ -247,7 +246,7 @@ check_origins(struct gate_probe *probe, bool is_running, struct findings *findin
 
     if (rest == NULL) {
         findings_add(findings, GATE, "gate.origins", true, NULL,
-                     "not set: only pages of the relay's own host");
+                     "not set: only pages of the relay's host");
         return;
     }
     for (int i = 0; i < ORIGINS_TRIED_MAX; i++) {

@@ -6,7 +6,7 @@
 #include "doctor/findings.h"
 
 /*
- * Checks whether the relay on gate.listen is ready and accepts the origins in the settings. Waits
+ * Checks that the relay on gate.listen is ready and accepts the origins in the settings. Waits
  * at most 5 s per reply.
  */
 void doctor_check_gate(const struct config *config, struct findings *findings);

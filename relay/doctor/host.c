@@ -16,7 +16,7 @@
 #define SETTINGS "settings"
 #define HOST "host"
 #define HOST_HINT_MAX 768
-/* distinct bytes of a secret; base64 of 32 random bytes has about 24 distinct characters */
+/* minimum distinct bytes of a secret; 32 random bytes in base64 have about 24 */
 #define DISTINCT_MIN 12
 #define RSA_BITS_MIN 2048
 #define BACKLOG_MIN 1024
@@ -89,8 +89,8 @@ check_key(const struct config *config, struct findings *findings)
         check_public_key(config, findings);
         return;
     }
-    findings_add(findings, SETTINGS, "strength of the secret", distinct >= DISTINCT_MIN,
-                 "Use a random secret: a guessed one can sign any token: head -c 32 "
+    findings_add(findings, SETTINGS, "secret strength", distinct >= DISTINCT_MIN,
+                 "Use a random secret, because a guessed one can sign any token: head -c 32 "
                  "/dev/urandom | base64 >clairon.secret",
                  "%zu bytes, %d of them distinct", config->auth.key_len, distinct);
 }
@@ -115,8 +115,8 @@ check_dates(const struct config *config, X509 *certificate, struct findings *fin
     snprintf(hint, sizeof(hint), "Replace '%.256s', then systemctl reload clairon-relay",
              config->gate.tls_cert);
     if (until > 0)
-        findings_add(findings, SETTINGS, "gate.tls_cert", false, hint, "valid only in %d day%s",
-                     until, cli_plural(until));
+        findings_add(findings, SETTINGS, "gate.tls_cert", false, hint,
+                     "not valid for another %d day%s", until, cli_plural(until));
     else if (left < 0)
         findings_add(findings, SETTINGS, "gate.tls_cert", false, hint, "expired %d day%s ago",
                      -left, cli_plural(-left));
@@ -156,11 +156,11 @@ check_tls(const struct config *config, struct findings *findings)
             "then the chain",
             "%s contains no certificate", config->gate.tls_cert);
     findings_add(findings, SETTINGS, "gate.tls_key", fits,
-                 "Name the PEM file of the certificate's private key, without a "
+                 "Set it to the PEM file with the certificate's private key, without a "
                  "passphrase",
                  "%s",
                  key == NULL ? "could not read a private key"
-                 : fits      ? "the certificate's"
+                 : fits      ? "matches the certificate"
                              : "does not match the certificate");
     EVP_PKEY_free(key);
     X509_free(certificate);
@@ -205,17 +205,19 @@ doctor_check_limits(const struct config *config, struct findings *findings)
     struct rlimit limit;
     char hint[HOST_HINT_MAX];
 
-    snprintf(hint, sizeof(hint),
-             "systemctl edit clairon-relay, there [Service] LimitNOFILE=%llu; in a shell ulimit -n "
-             "%llu; or lower gate.max_connections",
-             (unsigned long long)wanted, (unsigned long long)wanted);
+    snprintf(
+        hint, sizeof(hint),
+        "Set LimitNOFILE=%llu under [Service] (systemctl edit clairon-relay), or ulimit -n %llu in "
+        "a shell; or lower gate.max_connections",
+        (unsigned long long)wanted, (unsigned long long)wanted);
     if (getrlimit(RLIMIT_NOFILE, &limit) == 0)
         findings_add(findings, HOST, "open files", limit.rlim_max >= wanted, hint,
                      "limit %llu, gate.max_connections = %d", (unsigned long long)limit.rlim_max,
                      config->gate.max_connections);
     if (backlog >= 0)
-        findings_add(findings, HOST, "net.core.somaxconn", backlog >= BACKLOG_MIN,
-                     "Connections are dropped when many clients reconnect together: sysctl -w "
-                     "net.core.somaxconn=4096",
-                     "net.core.somaxconn is %ld", backlog);
+        findings_add(
+            findings, HOST, "net.core.somaxconn", backlog >= BACKLOG_MIN,
+            "Connections are dropped when many clients reconnect simultaneously: sysctl -w "
+            "net.core.somaxconn=4096",
+            "net.core.somaxconn is %ld", backlog);
 }

@@ -24,8 +24,8 @@ struct postgresql_probe {
 };
 
 /*
- * The requirements of CREATE EXTENSION and decoding, checked if there is no extension and so no
- * clairon.doctor().
+ * Checks the requirements of CREATE EXTENSION and decoding, if clairon.doctor() cannot be called,
+ * for example because the extension does not exist.
  */
 static const char bare_checks[] =
     "SELECT name, ok, detail, CASE WHEN NOT ok THEN hint END FROM ("
@@ -37,12 +37,12 @@ static const char bare_checks[] =
     " 'ALTER SYSTEM SET output_plugin_libraries = ' || pg_catalog.concat_ws(', ',"
     " nullif(setting, ''), 'clairon') || '; SELECT pg_reload_conf();'"
     " FROM pg_catalog.pg_settings WHERE name = 'output_plugin_libraries' UNION ALL "
-    "SELECT 'files of the extension', EXISTS (SELECT FROM pg_catalog.pg_available_extensions"
+    "SELECT 'extension files', EXISTS (SELECT FROM pg_catalog.pg_available_extensions"
     " WHERE name = 'clairon'), 'required by CREATE EXTENSION clairon',"
     " 'Install the plugin on this server: the package postgresql-NN-clairon, or make install.')"
     " AS checks (name, ok, detail, hint)";
 
-/* Returns the reason to report for an error of the server, or the error itself. */
+/* Returns the likely cause of a server error, or the error itself. */
 static const char *
 cause_of(const char *sqlstate, const char *error)
 {
@@ -97,7 +97,7 @@ is_true(const PGresult *result, int row, int column)
     return strcmp(PQgetvalue(result, row, column), "t") == 0;
 }
 
-/* Adds rows of clairon.doctor(): ok with a hint is a warning. */
+/* Adds rows of clairon.doctor(). A row that is ok but has a hint is a warning. */
 static void
 add_rows(const struct postgresql_probe *probe, const PGresult *result)
 {
@@ -111,7 +111,7 @@ add_rows(const struct postgresql_probe *probe, const PGresult *result)
                          PQgetvalue(result, i, 2));
 }
 
-/* Assumes symmetric latency: the server reads its clock halfway through the round trip. */
+/* Assumes that the server reads its clock halfway through the round trip. */
 static void
 check_postgresql_clock(struct postgresql_probe *probe)
 {
@@ -189,7 +189,7 @@ check_feed_slot(struct postgresql_probe *probe)
              slot);
     if (PQntuples(result) == 0 && creates)
         findings_add(probe->findings, POSTGRESQL, "feed.slot", true, NULL,
-                     "%s does not exist, the relay creates it%s", slot,
+                     "%s does not exist; the relay creates it%s", slot,
                      probe->is_standby && probe->config->feed.primary_conninfo == NULL
                          ? "; if the primary is idle, run SELECT "
                            "pg_log_standby_snapshot() there"
@@ -215,15 +215,15 @@ check_extension(struct postgresql_probe *probe)
                              "SELECT check_name, ok, detail, hint FROM clairon.doctor()", NULL);
 
     if (result == NULL)
-        result = query(probe, "settings of the server", bare_checks, NULL);
+        result = query(probe, "server settings", bare_checks, NULL);
     if (result != NULL)
         add_rows(probe, result);
     PQclear(result);
 }
 
 /*
- * Columns that later releases added to clairon.rule. Without them the rules work, but the functions
- * of those releases are missing. The version number does not reveal this.
+ * Checks for columns that later releases added to clairon.rule. Without them the rules work, but
+ * the functions of those releases are missing. The extension's version number is the same.
  */
 static void
 check_schema(struct postgresql_probe *probe)
@@ -268,7 +268,7 @@ check_replication(struct postgresql_probe *probe)
     PQfinish(conn);
 }
 
-/* Only the primary can report these facts. */
+/* Runs the checks that need a connection to the primary. */
 static void
 check_primary_settings(const struct postgresql_probe *probe, const PGresult *result)
 {
@@ -278,13 +278,13 @@ check_primary_settings(const struct postgresql_probe *probe, const PGresult *res
 
     findings_add(findings, PRIMARY, "system",
                  strcmp(PQgetvalue(result, 0, 1), probe->origin.system) == 0,
-                 "--primary must name the server that the standby of [feed] conninfo follows.",
+                 "--primary must be the primary of the standby in [feed] conninfo.",
                  "identifier %s", PQgetvalue(result, 0, 1));
     findings_add(findings, PRIMARY, "wal_level", strcmp(PQgetvalue(result, 0, 0), "logical") == 0,
                  "ALTER SYSTEM SET wal_level = 'logical'; then restart the primary.",
                  "wal_level is %s", PQgetvalue(result, 0, 0));
     snprintf(hint, sizeof(hint),
-             "On the primary SELECT pg_create_physical_replication_slot('%.64s', true); its "
+             "Run SELECT pg_create_physical_replication_slot('%.64s', true) on the primary; the "
              "standby then reconnects.",
              slot);
     if (slot[0] == '\0')
@@ -295,8 +295,8 @@ check_primary_settings(const struct postgresql_probe *probe, const PGresult *res
         findings_add(
             findings, PRIMARY, "physical slot",
             is_true(result, 0, 2) && strcmp(PQgetvalue(result, 0, 3), "lost") != 0,
-            "The standby does not stream from it: see the log of the standby.", "%s is %s, %s%s",
-            slot, is_true(result, 0, 2) ? "active" : "not active", PQgetvalue(result, 0, 3),
+            "The standby does not stream from it: see the standby's log.", "%s is %s, %s%s", slot,
+            is_true(result, 0, 2) ? "active" : "not active", PQgetvalue(result, 0, 3),
             PQgetisnull(result, 0, 4) ? "" : ", retains catalog rows for the standby's slots");
 }
 

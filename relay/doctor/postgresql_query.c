@@ -60,7 +60,7 @@ postgresql_connect(const char *conninfo, bool replicates, char error[POSTGRESQL_
         status = PQconnectPoll(conn);
     }
     if (status == PGRES_POLLING_OK) {
-        /* Connects as the feed does, so that both fail for the same reasons. */
+        /* Applies the feed's session settings, so that both fail for the same reasons. */
         PQclear(postgresql_query(conn, postgres_session_command(conn), NULL, error, sqlstate));
         return conn;
     }
@@ -69,7 +69,7 @@ postgresql_connect(const char *conninfo, bool replicates, char error[POSTGRESQL_
     return NULL;
 }
 
-/* Returns the result of the command; if NULL, `error` is the reason. */
+/* Returns the last result of the command; if NULL, `error` is the reason. */
 static PGresult *
 collect(PGconn *conn, int64_t deadline_us, char error[POSTGRESQL_ERROR_MAX])
 {

@@ -8,7 +8,7 @@
 #define POSTGRESQL_ERROR_MAX 1024
 #define POSTGRESQL_STATE_MAX 6
 
-/* The caller calls PQfinish. If NULL, `error` is the reason, without secrets. */
+/* The caller calls PQfinish. If it returns NULL, `error` is the reason, without secrets. */
 PGconn *postgresql_connect(const char *conninfo, bool replicates, char error[POSTGRESQL_ERROR_MAX]);
 
 /*

@@ -16,7 +16,7 @@
 
 #define SEED_HINT "Start this node, or name other nodes of the cluster in [store] url"
 #define COVERAGE_HINT                                                                              \
-    "One lost primary without a replica stops all shards: CONFIG SET "                             \
+    "A failed primary without a replica stops all shards: CONFIG SET "                             \
     "cluster-require-full-coverage no; CONFIG REWRITE, on each node"
 
 struct cluster {
@@ -29,7 +29,7 @@ struct cluster {
     bool is_up;
 };
 
-/* The numbers of the node's shards. */
+/* Writes the numbers of the node's shards, comma-separated. */
 static void
 list_shards(const struct cluster *cluster, const struct slots_node *node,
             char ret_text[SHARDS_TEXT_MAX])
@@ -53,7 +53,7 @@ check_cluster_slots(const struct cluster *cluster, const struct redisReply *slot
         covered += reply_integer(reply_at(reply_at(slots, i), 1)) -
                    reply_integer(reply_at(reply_at(slots, i), 0)) + 1;
     findings_add(cluster->findings, STORE, "slots", covered == SLOTS_COUNT,
-                 "Start the nodes that have the other slots; if they are lost: redis-cli --cluster "
+                 "Start the nodes with the other slots; if they are lost: redis-cli --cluster "
                  "fix HOST:PORT",
                  "%lld of %d covered, %zu nodes", covered, SLOTS_COUNT, cluster->count);
 }
@@ -70,7 +70,7 @@ read_cluster_primaries(struct cluster *cluster, const struct redisReply *slots, 
     }
 }
 
-/* Returns false if the node does not reply. For the last node, adds a finding. */
+/* Returns false if the node does not reply: an error for the last node, a warning for others. */
 static bool
 read_cluster_slots(struct cluster *cluster, unsigned number, bool is_last)
 {
@@ -139,7 +139,7 @@ check_cluster_state(const struct cluster *cluster, const struct store_probe *pro
                       node_error(probe->node));
 }
 
-/* A node lists only its own moves: "[93->-ID]" to node ID, "[93-<-ID]" from node ID. */
+/* A node lists only slots that it is migrating, "[93->-ID]", or importing, "[93-<-ID]". */
 static void
 check_cluster_moves(const struct cluster *cluster, const struct store_probe *probe)
 {
@@ -154,8 +154,8 @@ check_cluster_moves(const struct cluster *cluster, const struct store_probe *pro
                       node_error(probe->node));
     else if (moves != NULL)
         findings_warn(cluster->findings, STORE, "moving slots",
-                      "Their shards wait. If no redis-cli moves them: redis-cli --cluster fix "
-                      "HOST:PORT",
+                      "The shards in these slots wait. If no redis-cli moves them: redis-cli "
+                      "--cluster fix HOST:PORT",
                       "%s%.*s", probe->where, (int)strcspn(moves, "\n"), moves);
 }
 

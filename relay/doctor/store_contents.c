@@ -10,12 +10,12 @@
 #include "store/direct/direct_request.h"
 
 #define DATABASE_HINT                                                                              \
-    "Choose another [store] prefix; or if this database replaces that one (pg_upgrade, a "         \
-    "restored dump), DEL that key (in every shard): clients receive a gap"
+    "Choose another [store] prefix; or, if this database replaces the other one (pg_upgrade, a "   \
+    "restored dump), DEL that key in every shard: clients receive a gap"
 
 #define SLOT_HINT                                                                                  \
-    "Set [feed] slot to that one, or choose another [store] prefix; to replace that slot, stop "   \
-    "its relay and DEL that key (in every shard): clients receive a gap"
+    "Set [feed] slot to the stored slot, or choose another [store] prefix; to replace the "        \
+    "stored slot, stop its relay and DEL its key in every shard: clients receive a gap"
 
 struct contents {
     const struct config *config;
@@ -30,8 +30,8 @@ check_shards(struct contents *contents)
 
     if (!is_known || contents->config->store.shards > 1)
         findings_add(contents->findings, STORE, "store.shards", is_known,
-                     "Restore the old number; or once all notifications are acknowledged, choose "
-                     "another [store] prefix, and drop the slot",
+                     "Restore the old number; or, once all notifications are acknowledged, choose "
+                     "another [store] prefix and drop the slot",
                      "%d%s%s", contents->config->store.shards, is_known ? "" : ": ",
                      is_known ? "" : direct_error(contents->direct));
 }
@@ -46,7 +46,7 @@ read_text(const struct redisReply *reply, size_t nth, char ret_text[VALUE_MAX])
              text.at != NULL ? (const char *)text.at : "");
 }
 
-/* The progress key of the slot that was acquired last, as in acquire.lua. */
+/* Reads the progress key of the slot that was acquired last: acquire.lua stores it. */
 static bool
 read_progress_key(struct contents *contents, char ret_key[VALUE_MAX])
 {
@@ -106,7 +106,7 @@ check_database(struct contents *contents, const struct origin *origin)
         check_stored_slot(contents, key);
     } else {
         findings_add(contents->findings, STORE, "database", false, DATABASE_HINT,
-                     "%s belongs to database \"%s\" (oid %s) of cluster %s, [feed] conninfo names "
+                     "%s belongs to database \"%s\" (oid %s) of cluster %s; [feed] conninfo names "
                      "database \"%s\" (oid %s) of cluster %s",
                      key, name, database, system, origin->name, origin->database, origin->system);
     }

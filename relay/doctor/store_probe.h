@@ -20,27 +20,28 @@ struct store_probe {
     char *info;                 /* all of INFO */
     char where[URL_FORMAT_MAX]; /* "host:port: " with several servers, else "" */
     char key[STORE_KEY_MAX];    /* KEY_DOCTOR */
-    bool is_replica;            /* it may be one */
+    bool is_replica;            /* the server may be a replica */
 };
 
 /*
- * Connects and reads INFO. Returns false after it added a finding. Close the probe in both cases.
+ * Connects and reads INFO. Returns false after adding a finding. The caller closes the probe in
+ * both cases.
  */
 bool store_probe_open(struct store_probe *probe, const struct url *address);
 void store_probe_close(struct store_probe *probe);
 
 void store_probe_check(struct store_probe *probe);
 bool store_probe_is_primary(const struct store_probe *probe);
-/* Whether a primary has enough replicas. */
+/* Checks that a primary has enough replicas. */
 void store_probe_check_replicas(const struct store_probe *probe);
 
-/* Like findings_add. */
+/* Calls findings_add with probe->where in front of the detail. */
 void store_probe_report(const struct store_probe *probe, const char *check, bool ok,
                         const char *hint, const char *format, ...) PRINTF_LIKE(5, 6);
-/* Returns "" for an unknown error. */
+/* Returns a hint, or "" for an unknown error. */
 const char *store_probe_hint(const char *error);
 
-/* The value of a field of INFO; "" or 0 if the server does not report it. */
+/* Returns the value of an INFO field; "" or 0 if the server does not report it. */
 void store_probe_info(const struct store_probe *probe, const char *name, char ret_value[VALUE_MAX]);
 long long store_probe_number(const struct store_probe *probe, const char *name);
 /* Returns false, and the value "", if CONFIG is not permitted or the setting is unknown. */

@@ -20,15 +20,15 @@ struct sentinels {
     const struct config *config;
     struct findings *findings;
     unsigned reachable;
-    long long known;           /* the maximum count that a sentinel reports, including itself */
-    long long quorum;          /* the highest */
+    long long known;           /* the most that a sentinel reports, including itself */
+    long long quorum;          /* the highest reported */
     struct slots_node primary; /* port 0: unknown */
     long long epoch;
     struct slots_node replicas[REPLICAS_MAX];
     size_t replica_count;
 };
 
-/* The primary as reported by one sentinel. */
+/* Reads the primary as one sentinel reports it. */
 static void
 read_sentinel_state(struct sentinels *sentinels, const char *where, const struct redisReply *state)
 {
@@ -45,8 +45,8 @@ read_sentinel_state(struct sentinels *sentinels, const char *where, const struct
         return;
     is_certain = !primary.is_down && !primary.is_switching;
     findings_add(sentinels->findings, STORE, "sentinel", is_certain,
-                 "Start the primary, or wait for the failover; the logs of the sentinels have the "
-                 "reason if there is none",
+                 "Start the primary, or wait for the failover; if none follows, see the sentinels' "
+                 "logs",
                  "%s: primary %s:%d%s%s, %lld replicas, %lld other sentinels, quorum %lld", where,
                  primary.server.host, primary.server.port, primary.is_down ? " is down" : "",
                  primary.is_switching ? ", failover in progress" : "",
@@ -72,7 +72,7 @@ static const char *
 hint_of_rejection(const char *error)
 {
     if (strstr(error, "No such master") != NULL)
-        return "The end of [store] url must be the name after sentinel monitor";
+        return "[store] url must end in the primary's name, as in sentinel monitor";
     if (strstr(error, "NOPERM") != NULL)
         return "The sentinels' user needs +sentinel|master, +sentinel|replicas and +subscribe";
     return SENTINEL_HINT;
@@ -130,11 +130,11 @@ check_sentinel_quorum(const struct sentinels *sentinels)
                  sentinels->known, needed);
     if (sentinels->known < FEW_SENTINELS)
         findings_warn(sentinels->findings, STORE, "number of sentinels",
-                      "With fewer than 3, no failover follows if a machine with a sentinel fails",
+                      "Add sentinels: with fewer than 3, the loss of one prevents a failover",
                       "%lld", sentinels->known);
 }
 
-/* Returns false if the sentinel does not reply. */
+/* Returns false if the server does not reply. */
 static bool
 check_known_server(const struct sentinels *sentinels, const struct slots_node *node,
                    bool is_replica)

@@ -25,7 +25,6 @@ store_probe_hint(const char *error)
     return hint != NULL ? hint : "";
 }
 
-/* With several servers, the detail begins with the name of the server. */
 void
 store_probe_report(const struct store_probe *probe, const char *check, bool ok, const char *hint,
                    const char *format, ...)
@@ -102,7 +101,7 @@ check_store_version(const struct store_probe *probe)
     char version[VALUE_MAX];
     const char *name = version_of(probe, version);
 
-    store_probe_report(probe, "server", is_loaded, "The store is loading its dataset: wait.",
+    store_probe_report(probe, "server", is_loaded, "The store is loading its dataset: wait",
                        "%s %s, up for %lld s%s", name, version,
                        store_probe_number(probe, "uptime_in_seconds"),
                        is_loaded ? "" : ", loading");
@@ -117,8 +116,7 @@ check_store_replica(const struct store_probe *probe)
     store_probe_info(probe, "master_host", host);
     store_probe_info(probe, "master_port", port);
     store_probe_report(probe, "role", is_synced,
-                       "This replica does not receive data: see its log; it cannot replace its "
-                       "primary",
+                       "This replica receives no data and cannot replace its primary: see its log",
                        "replica of %s:%s%s", host, port, is_synced ? "" : ", not connected to it");
 }
 
@@ -158,8 +156,8 @@ store_probe_check_replicas(const struct store_probe *probe)
 
     if (count == 0 && required == 0 && urls_kind(probe->config->store.url) != URLS_SINGLE)
         findings_warn(probe->findings, STORE, "replicas",
-                      "Nothing replaces this primary if it fails: add a replica", "%sno replica",
-                      probe->where);
+                      "No server can replace this primary if it fails: add a replica",
+                      "%sno replica", probe->where);
     else
         store_probe_report(probe, "store.min_replicas", count >= required,
                            "PostgreSQL retains WAL until enough replicas are connected: start "
@@ -221,16 +219,15 @@ check_store_disk(struct store_probe *probe)
                     : "The relay's ACL user needs +config|get",
         "%s%s", is_readable ? mode : "not readable",
         strcmp(mode, "everysec") == 0 ? ": WAL is confirmed to PostgreSQL two seconds late" : "");
-    store_probe_report(
-        probe, "disk", writes,
-        "See the log of the store; usually the disk is full, or vm.overcommit_memory is "
-        "not 1",
-        "%s, %lld late fsync%s", writes ? "writes succeed" : "the last write failed",
-        store_probe_number(probe, "aof_delayed_fsync"),
-        store_probe_number(probe, "aof_delayed_fsync") == 1 ? "" : "s");
+    store_probe_report(probe, "disk", writes,
+                       "See the store's log; usually the disk is full, or vm.overcommit_memory is "
+                       "not 1",
+                       "%s, %lld late fsync%s", writes ? "writes succeed" : "the last write failed",
+                       store_probe_number(probe, "aof_delayed_fsync"),
+                       store_probe_number(probe, "aof_delayed_fsync") == 1 ? "" : "s");
 }
 
-/* Returns false if the store did not reply. */
+/* Returns false if the reply is missing or invalid. */
 static bool
 read_time(struct node *node, int64_t *ret_us)
 {
@@ -249,7 +246,7 @@ read_time(struct node *node, int64_t *ret_us)
     return true;
 }
 
-/* Assumes that the request takes half of the round trip. */
+/* Assumes that the server reads its clock halfway through the round trip. */
 static void
 check_store_clock(struct store_probe *probe)
 {
@@ -262,17 +259,16 @@ check_store_clock(struct store_probe *probe)
     }
     after_us = clock_wall_us();
     skew_us = store_us - before_us / 2 - after_us / 2;
-    store_probe_report(
-        probe, "clock", llabs(skew_us) < SKEW_MAX_US,
-        "Retries and expirations use the clock of the store: run chrony or timesyncd on "
-        "both machines: timedatectl set-ntp true",
-        "%.3f s off this machine's clock, reply in %.1f ms", (double)skew_us / 1e6,
-        (double)(after_us - before_us) / 1000.0);
+    store_probe_report(probe, "clock", llabs(skew_us) < SKEW_MAX_US,
+                       "Retries and expirations use the store's clock: run chrony or timesyncd on "
+                       "both machines: timedatectl set-ntp true",
+                       "%.3f s off this machine's clock, reply in %.1f ms", (double)skew_us / 1e6,
+                       (double)(after_us - before_us) / 1000.0);
 }
 
 /*
- * Between MULTI and DISCARD the server checks the permission of a command but does not run it. So
- * the check has no effect, even for commands that write. %: the key KEY_DOCTOR.
+ * Between MULTI and DISCARD the server checks the permission of a command but does not run it, so
+ * even commands that write have no effect. % stands for the key KEY_DOCTOR.
  */
 static const char *const required_commands[] = {
     "CONFIG GET appendfsync",
@@ -334,8 +330,8 @@ static const char *const required_commands[] = {
 };
 
 /*
- * A node of a cluster checks permissions before it redirects; so does a replica before it rejects
- * a write.
+ * A redirection proves permission: a cluster node checks permissions before it redirects, and a
+ * replica before it rejects a write.
  */
 static bool
 is_permitted(struct store_probe *probe, const char *command)

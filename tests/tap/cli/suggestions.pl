@@ -22,7 +22,7 @@ for my $case ([ [ 'eror', 'list' ], qr/unknown command "eror", valid are relay, 
     [ [ 'trace', '--jsno', 'x' ], qr/unknown argument --jsno; did you mean --json\?/ ],
     [ [ 'token', '--subs=u1' ], qr/unknown argument --subs=u1; did you mean --sub\?/ ],
     [ [ 'trace', '123' ], qr/^clairon trace: invalid notification id, must be a UUID: 123$/ ],
-    [ ['trace'], qr/expected the id of a notification, a UUID$/ ],
+    [ ['trace'], qr/expected a notification id, a UUID$/ ],
     [ [ 'errors' ], qr/expected list, redrive or drop$/ ])
 {
     my ($code, undef, $err) = clairon(@{ $case->[0] });

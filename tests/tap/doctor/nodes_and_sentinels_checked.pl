@@ -41,7 +41,7 @@ finds('a replica without an append-only file', 'store: appendonly', qr/^$at$repl
 $replica->execute('CONFIG', 'SET', 'appendonly', 'yes');
 repaired('the repaired replica passes all checks');
 $primary->execute('CONFIG', 'SET', 'cluster-require-full-coverage', 'yes');
-like(join("\n", hinted('cluster-require-full-coverage')), qr/^$at$primary->{port}: yes: One lost primary.*cluster-require-full-coverage no/, 'a node that rejects requests when another one is lost causes a warning');
+like(join("\n", hinted('cluster-require-full-coverage')), qr/^$at$primary->{port}: yes: A failed primary.*cluster-require-full-coverage no/, 'a node that rejects requests when another one is lost causes a warning');
 $primary->execute('CONFIG', 'SET', 'cluster-require-full-coverage', 'no');
 is_deeply([ hinted('cluster-require-full-coverage') ], [], 'the command in the hint removes the warning');
 

@@ -60,7 +60,7 @@ for my $case ([ "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", 0 ], [ "HTTP/1
         for (1 .. 2) { my $link = $other->accept or last; sysread $link, my $request, 4096; syswrite $link, $reply; close $link }
         POSIX::_exit(0);
     }
-    my @expected = ('gate: relay', ($is_warning ? qr/reply is not HTTP/ : qr/is not from a relay/), ($is_warning ? qr/./ : qr/Stop the program/),
+    my @expected = ('gate: relay', ($is_warning ? qr/reply is not HTTP/ : qr/is not a relay/), ($is_warning ? qr/./ : qr/Stop the program/),
         '--gate.listen=127.0.0.1:' . $other->sockport);
     $is_warning ? warns('another program', @expected) : finds('another program', @expected);
     kill KILL => $pid;

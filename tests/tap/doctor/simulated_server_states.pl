@@ -60,7 +60,7 @@ SKIP: {
 }
 
 # A certificate that is expired or not yet valid.
-my %days = ('expired \d+ days ago' => [ '20200101000000Z', '20210101000000Z' ], 'valid only in \d+ days' => [ '20480101000000Z', '20490101000000Z' ]);
+my %days = ('expired \d+ days ago' => [ '20200101000000Z', '20210101000000Z' ], 'not valid for another \d+ days' => [ '20480101000000Z', '20490101000000Z' ]);
 for my $what (sort keys %days)
 {
     my ($cert, $key) = Clairon::Test::SecureSocket::certificate(@{ $days{$what} });

@@ -63,7 +63,7 @@ is_deeply(failed_checks($primary_option), {}, 'the repaired standby passes all c
 
 # The primary.
 my $other = Clairon::Test::postgresql('other');
-finds('another server', 'primary: system', qr/identifier/, qr/--primary must name/, '--primary=' . $other->connstr('postgres'));
+finds('another server', 'primary: system', qr/identifier/, qr/--primary must be the primary/, '--primary=' . $other->connstr('postgres'));
 finds('a stopped primary', 'primary: connection', qr/No such file|refused/, qr//, '--primary=host=/nonexistent');
 unlike(failed_checks('--primary=password=hush hush')->{'primary: connection'}{detail}, qr/hush/, 'an invalid connection string is not printed');
 reload('primary_slot_name', q{''});

@@ -101,7 +101,7 @@ for my $mode (0644, 0602)
 chmod 0600, "$folder/secret";
 $relay->write_file("$folder/weak", 'x' x 40);
 chmod 0600, "$folder/weak";
-$found = finds('a weak secret', 'settings: strength of the secret', qr/40 bytes, 1 of them distinct/, qr{/dev/urandom},
+$found = finds('a weak secret', 'settings: secret strength', qr/40 bytes, 1 of them distinct/, qr{/dev/urandom},
     "--auth.hs256_secret_file=$folder/weak");
 openssl('genrsa', '-out', "$folder/rsa", 1024);
 openssl('rsa', '-in', "$folder/rsa", '-pubout', '-out', "$folder/rsa.pub");

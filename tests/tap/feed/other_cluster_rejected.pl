@@ -52,7 +52,7 @@ chmod 0600, $relay->{file};
 $Clairon::Test::Doctor::relay = $relay;
 my $row = failed_checks()->{'store: slot'};
 like($row->{detail}, qr/store belongs to another slot: \S+progress:clairon, not \S+progress:second$/, 'the doctor names both slots');
-like($row->{hint}, qr/Set \[feed\] slot.*DEL that key/, 'the doctor\'s hint describes both solutions');
+like($row->{hint}, qr/Set \[feed\] slot.*DEL its key/, 'the doctor\'s hint describes both solutions');
 $relay->configure('feed.slot' => 'clairon');
 $relay->start;
 $relay->wait_ready;

@@ -63,7 +63,7 @@ pass('the first relay continues');
 chmod 0600, $second->{file};
 $Clairon::Test::Doctor::relay = $second;
 my $row = failed_checks()->{'store: database'};
-like($row->{detail}, qr/belongs to database "postgres" \(oid \d+\) of cluster \d+, \[feed\] conninfo names database "other"/, 'the doctor names both databases');
+like($row->{detail}, qr/belongs to database "postgres" \(oid \d+\) of cluster \d+; \[feed\] conninfo names database "other"/, 'the doctor names both databases');
 like($row->{hint}, qr/another \[store\] prefix.*DEL that key/, 'the doctor\'s hint describes both solutions');
 $Clairon::Test::Doctor::relay = $relay;
 is(failed_checks()->{'store: database'}, undef, 'the doctor accepts the database that the store serves');

@@ -142,7 +142,7 @@ public_key_cannot_sign(void **state)
     (void)close(fd);
     (void)snprintf(argument, sizeof argument, "--auth.public_key_file=%s", path);
     assert_int_equal(RUN("--sub", "u1", argument), 2);
-    expect_output("cannot sign: [auth] public_key_file is only a public key");
+    expect_output("cannot sign with a public key, [auth] public_key_file");
     assert_int_equal(unlink(path), 0);
 }
 
