@@ -75,7 +75,7 @@ on_drained(void *ctx)
     ev_break(relay->loop, EVBREAK_ALL);
 }
 
-/* New connections are rejected, or another process accepts them. */
+/* A worker only closes its descriptors, because other workers may still use the sockets. */
 static void
 stop_listening(struct relay *relay)
 {
@@ -175,7 +175,8 @@ apply_push(struct relay *relay)
 
 /*
  * The kill switch: SIGUSR1 turns push off, SIGUSR2 turns it on. The order of two pending signals is
- * unknown: off is the safe choice. A worker receives either signal after *is_push_off has changed.
+ * unknown, so off, the safe choice, wins. For a worker, either signal means that *is_push_off has
+ * changed.
  */
 static void
 on_push(struct ev_loop *loop, ev_signal *signal, int events)
@@ -261,8 +262,9 @@ start_heartbeat(struct relay *relay)
 }
 
 /*
- * Each client uses a descriptor, so the limit is raised to the required number, if the system
- * allows this. No further: a container may allow 10^9 (gate/net/lws_workarounds.h).
+ * Each client uses a descriptor, so raises the soft limit to the required number, or to the hard
+ * limit if that is lower. It is not raised further: a container may allow 10^9, see
+ * gate/net/lws_workarounds.h.
  */
 static void
 set_descriptor_limit(const struct config *config)
@@ -330,7 +332,7 @@ close_modules(struct relay *relay)
     hub_free(relay->hub);
 }
 
-/* Once everything is closed, a signal must not change the exit code. */
+/* From now on, a signal must not change the exit code. */
 static void
 block_signals(void)
 {

@@ -10,16 +10,16 @@
 #include "base/stats.h"
 #include "gate/gate.h"
 
-#define RELAY_EXIT_FAILED 1            /* the process could never serve clients */
+#define RELAY_EXIT_FAILED 1            /* the process failed to start */
 #define RELAY_EXIT_REJECTED 3          /* the store belongs to another database or slot */
 #define RELAY_SIGNAL_SWITCHED SIGRTMIN /* worker to supervisor: *is_push_off has changed */
 
 /*
  * Runs one process until SIGTERM or SIGINT has drained it. Takes ownership of the sockets, which
- * are absent if no role or setting listens. supervisor: the parent of several workers, which sends
- * SIGINT for an immediate stop; 0: none. *is_push_off is the requested state of the kill switch,
- * which supervisor and workers share. The caller may have blocked signals; this function unblocks
- * them. Returns the exit code.
+ * are absent if no role or setting requires them. `supervisor`: the parent of several workers,
+ * which sends SIGINT for an immediate stop; 0: none. *is_push_off is the requested state of the
+ * kill switch, which supervisor and workers share. The caller may have blocked signals; this
+ * function unblocks them. Returns the exit code.
  */
 int relay_run(struct config *config, struct stats *stats, struct gate_sockets sockets,
               pid_t supervisor, bool *is_push_off);
@@ -27,7 +27,7 @@ int relay_run(struct config *config, struct stats *stats, struct gate_sockets so
 /*
  * Runs config->gate.workers processes that share the listening socket; the first one runs the feed.
  * A worker that dies is restarted. If a worker fails at its first start, or the store belongs to
- * another database, all workers are stopped. Returns the exit code after all have exited.
+ * another database or slot, all workers are stopped. Returns the exit code after all have exited.
  */
 int workers_run(struct config *config);
 

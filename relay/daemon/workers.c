@@ -15,7 +15,7 @@
 #include "base/service.h"
 #include "gate/gate.h"
 
-#define RESTART_PAUSE_S 1 /* avoids a busy loop if a worker dies immediately */
+#define RESTART_PAUSE_S 1 /* prevents a busy loop if a worker dies immediately */
 #define STALL_US 3000000  /* the supervisor checks each second */
 
 struct worker {
@@ -50,7 +50,7 @@ run_worker(const struct workers *workers, const struct worker *worker)
 {
     struct config config = *workers->config;
 
-    /* Makes the worker also drain if its supervisor is killed. */
+    /* Makes the worker drain if its supervisor dies. */
     if (prctl(PR_SET_PDEATHSIG, SIGTERM) != 0 || getppid() != workers->supervisor)
         return RELAY_EXIT_FAILED;
     service_detach();
@@ -126,7 +126,7 @@ on_ended(struct workers *workers, struct worker *worker, int status)
     } else if (has_failed && !was_restart) {
         log_error("workers", "worker failed to start, stopping all", LOG_INT("pid", pid));
         stop(workers, RELAY_EXIT_FAILED);
-        /* for example while a certificate is replaced: the other workers serve clients */
+        /* for example while a certificate is being replaced; the other workers serve clients */
     } else if (has_failed) {
         log_error("workers", "worker failed to start, starting another", LOG_INT("pid", pid));
     } else if (WIFSIGNALED(status)) {
@@ -158,7 +158,7 @@ any_is_running(const struct workers *workers)
     return false;
 }
 
-/* For workers that are started later. Running workers reload and log separately. */
+/* For workers that are started later. Running workers reload the key themselves, and log it. */
 static void
 reload_key_for_new_workers(const struct workers *workers)
 {
@@ -168,8 +168,8 @@ reload_key_for_new_workers(const struct workers *workers)
 }
 
 /*
- * Pending signals are delivered in order of their numbers. If both are pending, off is the safe
- * choice.
+ * Pending signals are delivered in order of their numbers, so SIGUSR1 discards a pending SIGUSR2:
+ * off is the safe choice.
  */
 static void
 signal_push_switch(struct workers *workers, int signal)
@@ -203,14 +203,14 @@ forward(struct workers *workers, int signal)
 }
 
 /*
- * With a watchdog, kills a worker whose loop is stuck; it is then restarted. After a suspension of
- * the supervisor, all heartbeats are reset first.
+ * If the service manager has a watchdog, kills workers whose loop is stuck; they are then
+ * restarted. After a suspension of the supervisor, all heartbeats are reset first.
  */
 static void
 feed_watchdog(struct workers *workers)
 {
     int64_t now_us = clock_monotonic_us();
-    /* The whole machine or container was paused, including the workers. */
+    /* A suspended machine or container also suspends the workers. */
     bool was_suspended = now_us - workers->checked_us > STALL_US;
 
     workers->checked_us = now_us;
@@ -299,8 +299,8 @@ run_several(struct config *config, struct gate_sockets sockets)
 }
 
 /*
- * Blocks signals that would kill the process before their handlers exist. If the parent ignored
- * SIGCHLD, this is inherited, and waitpid would not find a child.
+ * Blocks signals that would kill the process before their handlers are installed. A parent that
+ * ignores SIGCHLD passes this on, and waitpid would then find no child.
  */
 static void
 prepare_signals(void)

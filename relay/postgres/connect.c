@@ -1,7 +1,7 @@
 /* connect.c: opens a connection to PostgreSQL without blocking the loop. */
 #include "postgres/connect.h"
 
-/* Ends the attempt before the callback, which may start another one. */
+/* Clears connect->conn before the callback, which may start another attempt. */
 static void
 finish(struct postgres_connect *connect, enum rc rc, const char *error)
 {
@@ -55,7 +55,7 @@ on_connect_socket(struct ev_loop *loop, ev_io *watcher, int events)
 static void
 connect_to(struct postgres_connect *connect, const struct postgres_hosts_found *server)
 {
-    /* Keywords before dbname are defaults; conninfo, which expands dbname, overrides them. */
+    /* Keywords before dbname are defaults, which the connection string in dbname overrides. */
     const char *keys[] = {"tcp_user_timeout",
                           "keepalives_idle",
                           "keepalives_interval",

@@ -10,7 +10,7 @@
 #include "postgres/hosts.h"
 
 /*
- * RC_OK: the callback takes ownership of `conn`. RC_BAD: a host in conninfo was not resolved.
+ * RC_OK: the callback takes ownership of `conn`. RC_BAD: no host in conninfo was resolved.
  * RC_IO: could not connect. `error` is the reason, valid during the call.
  */
 typedef void postgres_connected(void *ctx, enum rc rc, PGconn *conn, const char *error);
@@ -18,12 +18,12 @@ typedef void postgres_connected(void *ctx, enum rc rc, PGconn *conn, const char 
 struct postgres_connect {
     struct ev_loop *loop;
     const char *conninfo;
-    const char *replication;     /* value of that parameter; NULL: not set */
+    const char *replication;     /* value of the parameter; NULL: unset */
     PQnoticeProcessor on_notice; /* called with ctx; NULL: libpq's default, stderr */
     postgres_connected *done;
     void *ctx;
     struct postgres_hosts hosts; /* resolves the hosts in conninfo */
-    PGconn *conn;                /* NULL: not connecting */
+    PGconn *conn;                /* NULL: no attempt */
     ev_io socket;
 };
 
@@ -37,6 +37,6 @@ void postgres_connect_like(struct postgres_connect *connect, const PGconn *other
 bool postgres_connect_is_resolving(const struct postgres_connect *connect);
 bool postgres_connect_is_active(const struct postgres_connect *connect);
 void postgres_connect_end(struct postgres_connect *connect);  /* a no-op if nothing was started */
-void postgres_connect_free(struct postgres_connect *connect); /* ends it, and frees the addresses */
+void postgres_connect_free(struct postgres_connect *connect); /* also ends an attempt */
 
 #endif

@@ -21,7 +21,7 @@ copy(const char *text)
     return memory_text(text, strlen(text));
 }
 
-/* Splits a string at its commas. False: too many parts. */
+/* Splits a string at its commas. Returns false if there are too many parts. */
 static bool
 split_list(char *text, const char **ret_parts, size_t *ret_count)
 {
@@ -39,7 +39,7 @@ split_list(char *text, const char **ret_parts, size_t *ret_count)
     return true;
 }
 
-/* False: nothing to resolve, or libpq must resolve it. */
+/* Returns false if there are no hosts, or libpq must resolve them. */
 static bool
 parse_conninfo(struct postgres_hosts *hosts, const char *conninfo)
 {
@@ -77,7 +77,7 @@ add(struct postgres_hosts *hosts, size_t i, const char *address)
         hosts->found_count++;
 }
 
-/* Keeps the order of the settings, and omits unresolved hosts. */
+/* Keeps the order in conninfo, and omits unresolved hosts. */
 static void
 make_lists(struct postgres_hosts *hosts, const struct resolved *found, size_t count)
 {

@@ -8,8 +8,8 @@
 #include "base/resolve.h"
 
 /*
- * In libpq's form: comma-separated lists of equal length. NULL: use the value in conninfo. Valid
- * until the next postgres_hosts_find.
+ * Parameters for libpq: comma-separated lists of equal length. NULL: use the value in conninfo.
+ * Valid until the next postgres_hosts_find.
  */
 struct postgres_hosts_found {
     const char *host;
@@ -34,7 +34,7 @@ struct postgres_hosts {
     size_t port_count;                     /* 0: default port; 1: one port for all hosts */
     unsigned looked_up[RESOLVE_HOSTS_MAX]; /* index into hosts[] for each name looked up */
     struct postgres_hosts_found found;     /* the last result */
-    struct buffer host;                    /* strings of `found` */
+    struct buffer host;                    /* the strings in `found` */
     struct buffer hostaddr;
     struct buffer port;
     size_t found_count;

@@ -8,9 +8,9 @@
 #define LINE_MAX_LEN 1024
 
 /*
- * A role or database may have limits for interactive queries. They would end long operations at
- * each attempt: creating a slot waits for other transactions, and the copy of memberships lasts as
- * long as the store needs. Serializable transactions fail on a standby.
+ * Timeouts that a role or database sets for interactive queries would cancel long operations at
+ * each attempt: creating a slot waits for other transactions, and copying memberships waits for the
+ * store. Serializable transactions fail on a standby.
  */
 #define SETTINGS                                                                                   \
     "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_session_timeout = 0;"               \
@@ -38,7 +38,7 @@ static const struct hint hints[] = {
      "PostgreSQL before 16 cannot decode on a standby: name its primary in [feed] conninfo"},
     {NULL, "wal_level", "set wal_level = logical in postgresql.conf and restart PostgreSQL"},
     {NULL, "has been invalidated",
-     "the slot is lost with its unsent changes: drop it with pg_drop_replication_slot(), the relay "
+     "the slot is lost with its unsent changes: drop it with pg_drop_replication_slot(); the relay "
      "creates it again"},
     {"55000", "being synchronized",
      "a failover slot cannot be read before this standby is promoted: name its primary, or both "
@@ -99,7 +99,7 @@ postgres_error_hint(const char *sqlstate, const char *message)
     return "";
 }
 
-/* Whether the line at `at`, of `len` bytes, already occurs earlier in `message`. */
+/* Whether the line of `len` bytes at `at` occurs earlier in `message`. */
 static bool
 is_repeated(const char *message, const char *at, size_t len)
 {

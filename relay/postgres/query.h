@@ -10,7 +10,7 @@
 struct postgres_query {
     struct ev_loop *loop;
     const char *conninfo;
-    /* for a conninfo with several hosts: use the server of this connection; NULL: any server */
+    /* if conninfo has several hosts: connect to the server of this connection; NULL: to any */
     const PGconn *same_server_as;
     const char *sql;
     void (*on_rows)(void *ctx, const PGresult *rows); /* NULL: ignore the rows */
@@ -19,7 +19,7 @@ struct postgres_query {
     struct postgres_session session;
 };
 
-/* Sends the query, connecting first if needed. A no-op while the last one is still running. */
+/* Sends the query, connecting first if needed. A no-op while a query is running. */
 void postgres_query_send(struct postgres_query *query);
 void postgres_query_end(struct postgres_query *query);
 

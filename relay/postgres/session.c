@@ -15,7 +15,7 @@ close_conn(struct postgres_session *session)
     session->is_ready = session->is_busy = false;
 }
 
-/* `message` may belong to the connection or its result, so free them after the callback. */
+/* Copies `message` first: it may belong to the connection, which is freed before the callback. */
 static void
 fail_session(struct postgres_session *session, const char *message)
 {
@@ -39,7 +39,7 @@ flush(struct postgres_session *session)
         ev_io_stop(session->connect.loop, &session->writable);
 }
 
-/* `was_sent`: the return value of the libpq function. */
+/* `was_sent`: the libpq function succeeded. */
 static void
 begin_command(struct postgres_session *session, bool was_sent)
 {

@@ -29,15 +29,15 @@ struct postgres_session {
     ev_io writable;
 };
 
-/* Connects; unless `like` is NULL, to the server of that connection. A no-op while it is open. */
+/* Connects, to the server of `like` unless it is NULL. A no-op if connected or connecting. */
 void postgres_session_open(struct postgres_session *session, const PGconn *like);
 /* Sends a command to a session that is ready and not busy. May call on_lost. */
 void postgres_session_send(struct postgres_session *session, const char *command);
-/* The same with parameters as strings; NULL is null. Each row is returned as a separate result. */
+/* The same, with parameters as strings (NULL: null). Each row is a separate result. */
 void postgres_session_send_rows(struct postgres_session *session, const char *command,
                                 const char *const *parameters, int count);
-/* No callback is called. Also ends a connection attempt; a no-op if nothing was opened. */
+/* Closes the connection or ends the attempt, without callbacks. A no-op if there is none. */
 void postgres_session_close(struct postgres_session *session);
-void postgres_session_free(struct postgres_session *session); /* closes it */
+void postgres_session_free(struct postgres_session *session); /* also closes it */
 
 #endif
