@@ -42,7 +42,7 @@ main() {
         Makefile README.md LICENSE CHANGELOG.md SECURITY.md docs decoder relay sql client docker tests/fuzz tests/bench/README.md |
         tar -C "$source" -x
     make_debian_folder "$(pg_major)" "$version"
-    # -d skips the check of build dependencies: headers may have been unpacked without dpkg.
+    # -d skips the check of build dependencies, because headers may have been unpacked without dpkg.
     (cd "$source" && env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL \
         DEB_BUILD_OPTIONS="${DEB_BUILD_OPTIONS:-parallel=$(nproc)}" dpkg-buildpackage -b -us -uc -d) \
         >"$target/log" 2>&1 || {

@@ -23,7 +23,7 @@ awk -v parts="$(dirname "$2")/parts/" -v script="$2" '
             line = substr(line, RSTART + RLENGTH)
             if (name ~ /^(KEY|FRAME|STORE|ENVELOPE)_[A-Z]/) {
                 if (!(name in value)) {
-                    print script ": " name " is not a constant of relay/store/scripts/constants.h" >"/dev/stderr"
+                    print script ": " name " is not defined in relay/store/scripts/constants.h" >"/dev/stderr"
                     exit_status = 1
                 }
                 name = value[name]
@@ -40,7 +40,7 @@ awk -v parts="$(dirname "$2")/parts/" -v script="$2" '
                 emit(parts substr(line, 13))
         }
         if (read < 0) {
-            print file " cannot be read" >"/dev/stderr"
+            print "could not read " file >"/dev/stderr"
             exit_status = 1
         }
         close(file)

@@ -80,7 +80,7 @@ print_install_command() {
     if command -v sudo >/dev/null; then
         sudo="sudo " who=""
     fi
-    print_line "Missing packages; installing them needs root. Run this$who, then repeat the command:"
+    print_line "Installing the missing packages requires root. Run this$who, then repeat the command:"
     print_line "    ${sudo}apt-get update && ${sudo}apt-get install -y --no-install-recommends $*"
 }
 
@@ -93,7 +93,7 @@ install_now() {
         fi
         as=(sudo -n)
     fi
-    print_line "installing (a minute or a few): $*"
+    print_line "installing (takes a few minutes): $*"
     # apt-get checks the same files and fails if there are any.
     if compgen -G '/var/lib/dpkg/updates/[0-9]*' >/dev/null; then
         print_line "an earlier installation was interrupted: finishing it first (dpkg --configure -a)"
@@ -138,7 +138,7 @@ uninterrupted() {
     while :; do
         status=0
         wait "$job" || status=$?
-        kill -0 "$job" 2>/dev/null || break # else a signal interrupted wait, and the job still runs
+        kill -0 "$job" 2>/dev/null || break # otherwise a signal interrupted wait
     done
     trap - INT TERM HUP
     [ "$status" = 0 ] || tail -5 "$log" >&2

@@ -9,8 +9,8 @@ print_line() {
     printf '%s\n' "$*"
 }
 
-# pause FIFO SECONDS: waits between two polls without starting a process. A read of FIFO times out, because it has no
-# writer; the first call creates FIFO.
+# pause FIFO SECONDS: waits between two polls without starting a process. A read of FIFO times out, because nothing is
+# written to it. The first call creates FIFO.
 pause() {
     [ -p "$1" ] || mkfifo "$1" 2>/dev/null || { sleep "$2"; return; }
     read -rt "$2" _ <>"$1" || true
@@ -47,8 +47,8 @@ watch_log() {
     done
 }
 
-# The PostgreSQL major version to use: PG_MAJOR, else the newest installed server, else the
-# version of this distribution.
+# Prints the PostgreSQL major version to use: PG_MAJOR, else the version of PG_CONFIG, else of the newest installed
+# server, else of this distribution.
 pg_major() {
     local found
     if [ -n "${PG_MAJOR:-}" ]; then
@@ -79,7 +79,7 @@ pg_major_default() {
     esac
 }
 
-# pg_config of the server package with that major version, else pg_config in PATH.
+# Prints PG_CONFIG, else the path of pg_config in the server package of that major version, else pg_config.
 pg_config_path() {
     local own
     own=/usr/lib/postgresql/$(pg_major)/bin/pg_config
@@ -92,7 +92,7 @@ pg_config_path() {
     fi
 }
 
-# The server program of the store: STORE_SERVER, else the first installed program in order of preference, else empty.
+# Prints the store's server program: STORE_SERVER, else the first installed one in order of preference, else nothing.
 # (CLAIRON_STORE_.. variables are settings of the relay.)
 store_server() {
     local name

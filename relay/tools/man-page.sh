@@ -38,7 +38,7 @@ SIGHUP
 Reloads gate.tls_cert, gate.tls_key and the key file of [auth].
 .TP
 SIGUSR1, SIGUSR2
-Turns push off, and on again. If both signals are pending, push is turned off.
+Turn push off and on, respectively. If both are pending, push is turned off.
 END
 help_of DOCTOR "$1" doctor
 help_of ERRORS "$1" errors
@@ -46,7 +46,7 @@ help_of TRACE "$1" trace
 help_of TOKEN "$1" token
 cat <<'END'
 .SH EXIT STATUS
-0: success; doctor may have printed warnings. 1: failure, or a failed check of doctor. 2: invalid settings or command line.
+0: success; doctor may have printed warnings. 1: failure, or a failed doctor check. 2: invalid settings or command line.
 .SH SEE ALSO
 The documentation, for example in /usr/share/doc/clairon\-relay: README.md, docs/REFERENCE.md, docker/OPERATIONS.md, client/PROTOCOL.md.
 END
