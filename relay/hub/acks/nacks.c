@@ -54,5 +54,5 @@ session_nack(struct session *session, const char *const *ids, size_t count, int6
 {
     if (hub_nack(session->hub, session->client.user, ids, count, delay_ms) != RC_OK)
         rejections_add(&session->hub->nacks_rejected, session->client.user,
-                       "nacks dropped: store is down or too many are pending");
+                       "nacks dropped: store is unavailable, or too many are pending");
 }

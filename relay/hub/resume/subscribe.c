@@ -29,7 +29,7 @@ send_subscribed(struct session *session, bool has_request_id, int64_t request_id
     if (subscription_write(&session->subscription, has_request_id, request_id, &frame) == RC_OK)
         session_send_control(session, frame.bytes, frame.len);
     else
-        log_error("hub", "topics do not fit a control frame", LOG_SESSION(session));
+        log_error("hub", "topics exceed the size of a control frame", LOG_SESSION(session));
     buffer_free(&frame);
 }
 

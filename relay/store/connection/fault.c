@@ -34,7 +34,7 @@ static const struct fault faults[] = {
     {"CROSSSLOT", CLUSTER_HINT, true},
     {"cluster support disabled",
      "this server is not a node of a cluster: set [store] url = redis://host:port", true},
-    {"No such master", "[store] url must end with the primary's name in the sentinels", true},
+    {"No such master", "[store] url must end in the primary's name, as in sentinel monitor", true},
     {"unknown command 'SENTINEL'", "this server is not a sentinel: check [store] url", true},
     {"LOADING", "the store is loading its dataset: wait", true},
     {"NOAUTH", "add user and password to [store] url: redis://user:password@host:port", true},
@@ -43,8 +43,8 @@ static const struct fault faults[] = {
     {"without any password", NO_PASSWORD_HINT, true},
     {"no password is set", NO_PASSWORD_HINT, true},
     {"NOPERM",
-     "the relay's ACL user needs ~<prefix>:* and +@all -@dangerous +info +keys +config|get, in a "
-     "cluster +cluster|slots too",
+     "the relay's ACL user needs ~<prefix>:* and +@all -@dangerous +info +keys +config|get, and "
+     "+cluster|slots in a cluster",
      false},
     {"certificate verify failed",
      "[store] tls_ca must name the CA of the store's certificate; the certificate must match the "

@@ -110,8 +110,8 @@ hint_of(const struct servers *servers, const char *error)
     const char *hint = fault_hint(error);
 
     if (servers->kind == &servers_sentinel && hint != NULL && strstr(hint, "password") != NULL)
-        return "[store] sentinel_user and sentinel_password_file must match the sentinels, which "
-               "may require no password";
+        return "[store] sentinel_user and sentinel_password_file must match the sentinels; "
+               "unset them if the sentinels have no password";
     return hint;
 }
 

@@ -40,7 +40,7 @@ count_change(struct direct *direct, const struct direct_change *change,
     struct direct_changes *changes = &direct->changes;
 
     if (!reply_is_integer(reply))
-        return direct_fail(direct, "invalid reply to a change of the error log");
+        return direct_fail(direct, "invalid reply to an error log change");
     changes->is_redrive = change->is_redrive;
     if (reply_integer(reply) < 0)
         return RC_OK;

@@ -122,7 +122,8 @@ choose_primary(struct locator *locator, const struct sentinel_primary *replies, 
 
     for (size_t i = 0; i < count; i++) {
         if (replies[i].is_switching) {
-            snprintf(error, NODE_ERROR_MAX, "the sentinels are switching to another primary");
+            snprintf(error, NODE_ERROR_MAX,
+                     "failover in progress: the sentinels are switching to another primary");
             return RC_AGAIN;
         }
         if (replies[i].epoch > newest->epoch)

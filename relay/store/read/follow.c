@@ -94,7 +94,7 @@ has_merged(const struct server_reader *server)
         return true;
     if (!is_overdue(server))
         return false;
-    log_warn("store", "shard is behind or lost data: its notifications may be unordered",
+    log_warn("store", "shard is behind or lost data: its notifications may be out of order",
              LOG_UINT("shard", server->number),
              LOG_INT("waited_s", (clock_monotonic_us() - server->merging_us) / 1000000));
     return true;

@@ -72,6 +72,6 @@ reader_stop_waiting(struct reader *reader)
 
     while ((shard = order_skip_overdue(reader->order, before_us)) >= 0)
         log_warn("store",
-                 "shard is behind or lost data: delivering notifications of other shards unordered",
+                 "shard is behind or lost data: delivering other shards' notifications regardless",
                  LOG_INT("shard", shard), LOG_INT("waited_s", READER_ORDER_WAIT_S));
 }

@@ -65,7 +65,7 @@ on_trimmed(void *ctx, const struct redisReply *reply)
         return;
     stats_add(maintenance->stats, STAT_STORE_TRIMMED, (uint64_t)reply_integer(reply_at(reply, 0)));
     if (reply_integer(reply_at(reply, 0)) > 0)
-        log_info(maintenance->shard->name, "trimmed entries older than the retention",
+        log_info(maintenance->shard->name, "trimmed stream entries older than store.retention",
                  LOG_INT("count", reply_integer(reply_at(reply, 0))));
     if (reply_integer(reply_at(reply, 1)) != 0)
         trim(maintenance);
@@ -78,7 +78,7 @@ trim(struct maintenance *maintenance)
                           maintenance->delivery->retention};
 
     if (call_script(maintenance, STORE_SCRIPT_trim, on_trimmed, argv, 3) != RC_OK)
-        log_debug("store", "store is down, trim skipped");
+        log_debug("store", "trim skipped: store is unavailable");
 }
 
 static void
