@@ -99,7 +99,7 @@ read_condition_timeout(struct options *options, const char *value)
 static List *
 read_patterns(const char *name, const char *value)
 {
-    static const char *const valid = "a list of schema.table, separated by commas, with * for any "
+    static const char *const valid = "a comma-separated list of schema.table, with * for any "
                                      "characters and \\ before a literal character";
     char *text = pstrdup(value);
     List *patterns = NIL;

@@ -171,7 +171,7 @@ parse_signed(struct message *message, StringInfo in)
         message->topic = pq_getmsgbytes(in, message->topic_len);
     message->emitter = pq_getmsgbytes(in, message->emitter_len);
     if (message->targets.count < 0 || message->targets.count > targets_len)
-        elog(ERROR, "clairon message with %d targets in %d bytes", message->targets.count,
+        elog(ERROR, "invalid clairon message: %d targets in %d bytes", message->targets.count,
              targets_len);
     target_list_reserve(&message->targets, message->targets.count);
     for (int i = 0; i < message->targets.count; i++) {

@@ -361,7 +361,7 @@ send_truncate(LogicalDecodingContext *ctx, const struct plan *plan, Oid relid)
     if (plan->emitter_state != TARGET_NONE)
         notification.emitter = emitter_of_row(decoder, plan, NULL);
     if (plan->target_state != TARGET_NONE)
-        denied = "denied: a truncate has no rows to read targets from";
+        denied = "denied: TRUNCATE has no rows to read targets from";
     else if (plan->emitter_state == TARGET_DROPPED)
         denied = "denied: the emitter column was dropped";
     else if (plan->rule->relid != relid)

@@ -81,7 +81,7 @@ static _Noreturn void
 reject_xml(void)
 {
     ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED), errmsg("parsing XML is not allowed"),
-                    errdetail("Its time and memory cannot be limited.")));
+                    errdetail("The time and memory of XML parsing cannot be limited.")));
 }
 
 /*
@@ -181,13 +181,14 @@ reject_function(Oid function, void *context)
     if (parses_xml(function))
         reject_xml();
     if (is_foreign_language(function, context))
-        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("function %s is not allowed", get_func_name(function)),
-                        errdetail("It is written neither in C nor in SQL that can be inlined.")));
+        ereport(ERROR,
+                (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                 errmsg("function %s is not allowed", get_func_name(function)),
+                 errdetail("The function is neither a C function nor an inlinable SQL function.")));
     if (ranks_text(function))
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                         errmsg("function %s is not allowed", get_func_name(function)),
-                        errdetail("Its time cannot be limited.")));
+                        errdetail("Its execution time cannot be limited.")));
     if (function >= FirstNormalObjectId)
         check_extension_function(function);
     return false;
@@ -256,7 +257,7 @@ check_node(Node *node, void *context)
     if (is_text_search(node))
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                         errmsg("text search configurations and dictionaries must be in pg_catalog"),
-                        errdetail("Others stay in memory until the session ends.")));
+                        errdetail("Other ones would remain in memory until the session ends.")));
     (void)check_functions_in_node(node, reject_function, context);
     return expression_tree_walker(node, check_node, context);
 }

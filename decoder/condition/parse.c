@@ -148,7 +148,7 @@ number_columns(Node *node, void *context)
     var = (Var *)node;
     if (var->varattno <= 0)
         ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-                        errmsg("whole rows and system columns are not allowed")));
+                        errmsg("whole-row references and system columns are not allowed")));
 #ifdef ATTRIBUTE_GENERATED_VIRTUAL
     if (TupleDescAttr((TupleDesc)context, var->varattno - 1)->attgenerated ==
         ATTRIBUTE_GENERATED_VIRTUAL)

@@ -59,7 +59,7 @@ check_timeline(LogicalDecodingContext *ctx)
         ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                         errmsg("timeline of this server changed from %u to %u", decoder->timeline,
                                timeline),
-                        errhint("Start replication again.")));
+                        errhint("Restart replication.")));
 }
 
 static bool

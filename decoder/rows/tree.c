@@ -81,7 +81,7 @@ check_file(Form_pg_class leaf)
     if (leaf->relfilenode != snapshot_filenode(leaf->oid))
         ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
                         errmsg("table \"%s\" was rewritten concurrently", NameStr(leaf->relname)),
-                        errhint("Repeat the transaction.")));
+                        errhint("The transaction might succeed if retried.")));
 }
 
 static void
@@ -120,7 +120,7 @@ raise_changed(Relation relation)
     ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
                     errmsg("partitions or child tables of \"%s\" changed concurrently",
                            RelationGetRelationName(relation)),
-                    errhint("Repeat the transaction.")));
+                    errhint("The transaction might succeed if retried.")));
 }
 
 void
