@@ -25,7 +25,7 @@ my ($one, $two) = map { $relay->client($_) } qw(u1 u2);
 my @ids = map { notify('u1,u2,u3', $_, "ttl => '1 hour'") } qw(a b c);
 $one->run_until('each user has three notifications', sub { $one->notifications == 3 && $two->notifications == 3 });
 
-# The same id several times in one batch, together with other ids.
+# One batch repeats an id together with other ids.
 $one->ack(@ids[ 0, 0, 1, 0 ]);
 wait_until('the ack is stored', sub { pending_count($ids[1]) eq '2' });
 is_deeply([ map { pending_count($_) } @ids ], [ 2, 2, 3 ], 'repeated ids in a batch count once');

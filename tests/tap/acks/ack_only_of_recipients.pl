@@ -25,7 +25,7 @@ my $again    = $near->client('insider', %group);
 my $outsider = $near->client('outsider');
 my $id = notify();
 $insider->run_until('the notification arrives', sub { has($insider, $id) });
-wait_until('the recipient is pending', sub { exists state_of($id)->{insider} });
+wait_until('the notification is pending for the recipient', sub { exists state_of($id)->{insider} });
 $outsider->ack($id);
 $insider->ack($id, $id, uc $id);
 wait_until('the ack is stored', sub { state_of($id)->{insider} > 0 });

@@ -1,5 +1,5 @@
-# Tests that a rule or notify() sets the ack timeout: for first deliveries, retries, redriven notifications and rows
-# of large transactions.
+# Tests that a rule or notify() sets the ack timeout of first deliveries, retries, redriven notifications and rows of
+# large transactions.
 use strict;
 use warnings;
 
@@ -40,12 +40,13 @@ sub due_in
 my $client = $relay->client('u1');
 sql(q{INSERT INTO usual VALUES (1, 'u1'); INSERT INTO slow VALUES (1, 'u1'); INSERT INTO quick VALUES (1, 'u1')});
 $client->run_until('a retry arrives', sub { attempts_by_source($client) =~ /:1/ });
-like(attempts_by_source($client), qr/^usual:0 slow:0 quick:0 quick:1/, 'each rule has its own ack timeout');
+like(attempts_by_source($client), qr/^usual:0 slow:0 quick:0 quick:1/,
+    'each notification has the ack timeout of its rule');
 my ($quick, $slow, $usual) = map { id_of($client, $_) } qw(quick slow usual);
 $client->run_until('the notification with the shorter timeout is exhausted', sub { errors($quick) });
 is(scalar(() = attempts_by_source($client) =~ /quick:2/g), 1, 'retries use the ack timeout of the rule');
 wait_until('the other deliveries are reported', sub { due_in($slow, 'u1') && due_in($usual, 'u1') });
-ok(due_in($slow, 'u1') <= $HOUR, 'a longer ack timeout of a rule applies');
+ok(due_in($slow, 'u1') <= $HOUR, 'the longer ack timeout of a rule applies');
 ok(due_in($usual, 'u1') > 12 * $HOUR, 'a rule without a timeout uses delivery.ack_timeout');
 unlike(attempts_by_source($client), qr/usual:1/, 'a rule without a timeout is not retried before delivery.ack_timeout');
 $client->ack($slow, $usual);
@@ -74,7 +75,7 @@ my $second = sql(q{SELECT clairon.notify('USER', '{u1}', '{}', ack_required => t
 $client->run_until('the delivery is reported', sub { attempts_by_source($client) =~ /second:0/ });
 $client->close;
 wait_until('the retry is deferred', sub { my $due = $store->execute('ZSCORE', $store->of($second, 'due'), "$second:u1"); $due && $due =~ /\.25/ });
-ok(due_in($second, 'u1') < $HOUR / 2, 'a nack defers the retry by the timeout of its notification');
+ok(due_in($second, 'u1') < $HOUR / 2, 'the retry for an absent user is deferred by the timeout of its notification');
 my $reconnected = $relay->client('u1');
 $reconnected->run_until('the notification arrives', sub { grep { $_->{metadata}{id} eq $second } $reconnected->notifications });
 $reconnected->ack($second);
@@ -87,7 +88,7 @@ pass('a row of a large transaction is retried after its rule\'s timeout');
 $reconnected->ack(map { $_->{metadata}{id} } $reconnected->notifications);
 $reconnected->run_until('all notifications are acknowledged', sub { $store->pending == 0 });
 
-# The notification has a trace context and is not acknowledged.
+# The notification has a trace context and remains unacknowledged.
 my $traced = sql(q{SET clairon.traceparent = '00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01';
     SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true, ack_timeout => '100 ms', source => 'traced')});
 sql(q{SELECT clairon.notify('USER', '{u1}', '{}', ack_timeout => '100 ms', source => 'plain')});

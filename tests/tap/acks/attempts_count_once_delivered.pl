@@ -19,7 +19,7 @@ sub retry_entries { my ($id) = @_; return scalar grep { $_->{id} eq $id && defin
 sub due { my ($id, $user) = @_; return $store->execute('ZSCORE', $store->of($id, 'due'), "$id:$user") }
 sub error_of { my ($id) = @_; my ($found) = grep { $_->{id} eq $id } $store->errors; return $found }
 
-# The retry is created while its user has only a connection that must not receive it.
+# The retry is created while the user's only connection must not receive it.
 sub check_withheld
 {
     my ($client, $user, $id, $hide, $unhide) = @_;
@@ -33,19 +33,20 @@ sub check_withheld
     is(attempts($client, $id), '0', 'a retry is withheld while the user lacks access');
     is($store->execute('HGET', $store->of($id, "retries:$id"), $user), '0+', 'no attempt is counted');
     is(due($id, $user), undef, 'the withheld retry is not due again');
-    is($store->execute('HGET', $store->of($id, "ack:$id"), $user), '0', 'the user is still pending');
+    is($store->execute('HGET', $store->of($id, "ack:$id"), $user), '0',
+        'the notification is still pending for the user');
     $unhide->();
     $client->run_until('the withheld attempt arrives', sub { attempts($client, $id) eq '0 1' });
     $store->make_due($id, $user);
     $client->run_until('all attempts arrive', sub { attempts($client, $id) eq '0 1 2' });
     $store->make_due($id, $user);
     wait_until('the notification is in the error log', sub { error_of($id) });
-    is(attempts($client, $id), '0 1 2', 'all attempts are delivered once the user has access');
+    is(attempts($client, $id), '0 1 2', 'all attempts are delivered after the user has access');
     is(error_of($id)->{reason} . ' ' . error_of($id)->{attempts}, 'exhausted 2', 'the notification is exhausted after the last attempt');
     return;
 }
 
-# The user leaves the audience and rejoins it on a live connection.
+# The user leaves the audience and rejoins it while connected.
 sub member
 {
     my ($is) = @_;
@@ -57,7 +58,7 @@ my $left = $relay->client('k1');
 my $id   = notify('TEAM', 't1', 'retry_limit => 2');
 check_withheld($left, 'k1', $id, sub { member(0) }, sub { member(1) });
 
-# The topic is unsubscribed and subscribed again.
+# The client unsubscribes from the topic and subscribes again.
 my $narrow = $relay->client('k2', topics => [ 'a', 'visible' ]);
 $id = notify('USER', 'k2', "retry_limit => 2, topic => 'a'");
 check_withheld($narrow, 'k2', $id, sub { $narrow->send({ t => 'unsubscribe', r => 1, topics => ['a'] }); $narrow->wait_for('subscribed') },

@@ -23,7 +23,7 @@ my @relays = map { Clairon::Test::relay($pg, $store, conf => {%quick}) } 1 .. 2;
 
 my @USERS = map { "u$_" } 1 .. 6;
 my @TEAMS = qw(t1 t2);
-my %CLUB  = map { $_ => 1 } qw(u1 u2);    # their group is a claim of their tokens
+my %CLUB  = map { $_ => 1 } qw(u1 u2);    # the users' tokens name their group
 
 # The model: notifications, team members over time, actions of each client.
 my (%message, %team, %was_of, @clients, %acked_by, %lost_ack);
@@ -98,7 +98,7 @@ sub respond
 sub drop_client
 {
     my $client = any_of(alive()) // return;
-    # After an abort, the relay may read the client's last message late; after a clean close it does not.
+    # The relay may read a client's last message late after an abort, but not after a clean close.
     $client->{gone} = 1;
     $client->{socket}->close;
     return;
@@ -168,7 +168,7 @@ wait_until('no retry is due', sub {
     return !grep { /:(.*)$/ && ($1 ne '' ? $present{$1} : $due{$_} < $s * 1000 + 1000) } keys %due;
 });
 
-# Acks of connected users that the store does not have yet.
+# Acks of connected users that are not in the store yet.
 sub in_transit
 {
     my @alive = alive();
@@ -179,7 +179,7 @@ sub in_transit
 }
 wait_until('the acks are stored', sub { run_loop_for(0.3); return !in_transit() });
 is_deeply([ map { $_->metric('clairon_store_errors_total') } @relays ], [ 0, 0 ], 'the store returns no errors');
-$_->kill9 for @relays;    # stops all changes of the state
+$_->kill9 for @relays;    # stops all state changes
 
 sub has_access
 {
@@ -188,7 +188,7 @@ sub has_access
     return $message->{kind} eq 'ALL' || $of{ $message->{kind} }{$user};
 }
 
-# Each client received only notifications of its user.
+# Each client received only its user's notifications.
 my (%received, @foreign, @beyond);
 for my $client (@clients)
 {
@@ -243,11 +243,11 @@ for my $id (sort keys %message)
 }
 is_deeply(\@wrong, [], 'each pair is in one valid state');
 note join ', ', map { "$seen{$_} $_" } sort keys %seen;
-cmp_ok(scalar(keys %seen), '>=', 2, 'the run reached several states');
+cmp_ok(scalar(keys %seen), '>=', 2, 'the run reaches several states');
 
-# The store's indexes are consistent.
+# The store's indexes agree with each other.
 my %pending = map { @{ $store->execute('HGETALL', $_) } } $store->keys('pending');
-is($store->pending, scalar(keys %pending), 'each pending notification has one pending entry');
+is($store->pending, scalar(keys %pending), 'each pending notification has one pending stream entry');
 my @inconsistent;
 for my $id (keys %pending)
 {

@@ -1,5 +1,5 @@
-# Tests a notification for ALL that expires while the store is down: each user who received it in time is
-# acknowledged or in the error log.
+# Tests that, when a notification for ALL expires while the store is down, each user who received it before the
+# expiration is acknowledged or in the error log.
 use strict;
 use warnings;
 
@@ -32,15 +32,16 @@ end();
 ok($store->execute('HEXISTS', $pending, $id), 'the store waits for delivery reports');
 is_deeply(report('SEO', 'acks'), [], 'a late delivery report is accepted');
 is(ack('acks'), 1, 'the ack is accepted');
-is(ack('early'), 0, 'an ack may arrive before its delivery report');
-is_deeply([ map { scalar @$_ } report('SEO', 'early'), report('SEO', 'forgets') ], [ 1, 0 ], 'the delivery report then completes the notification');
+is(ack('early'), 0, 'an ack before its delivery report does not count yet');
+is_deeply([ map { scalar @$_ } report('SEO', 'early'), report('SEO', 'forgets') ], [ 1, 0 ],
+    'the delivery report of an acknowledged pair does not make the pair pending');
 $store->execute('ZADD', $due, 1, "$id:forgets");
 end();
 is(scalar(grep { defined $_->{retry_users} } $store->entries), 0,
     'no retry is created while the store waits for delivery reports');
 is_deeply([errors()], [], 'the error log is empty');
 
-# The time to wait for delivery reports has passed.
+# The wait for delivery reports is over.
 $store->execute('ZADD', $due, '1.5', "$id:");
 end();
 is_deeply([errors()], ['forgets'], 'exactly the users without an ack are in the error log');
@@ -52,13 +53,13 @@ for my $user (qw(acks early))
     ok((grep { $_ eq $user } @$acked) || (grep { /^acked .* \Q$user\E$/ } @events), "$user is acknowledged");
 }
 is($store->execute('EXISTS', "$prefix:ack:$id", "$prefix:retries:$id"), 0,
-    'no other state of the notification remains');
+    'the notification has no other state');
 is($store->execute('ZSCORE', $due, "$id:$_"), undef, "no retry is due for \"$_\"") for '', 'forgets';
 
-# A delivery report in time causes no wait.
+# After a delivery report before the expiration, the store does not wait.
 is_deeply(report('SEO', 'slow', $prompt), [], 'a delivery report before the expiration is accepted');
 $store->execute('ZADD', $due, int(now_ms()), "$prompt:");
 end();
-is_deeply([errors()], [ 'forgets', 'slow' ], 'an expiration detected in time takes effect immediately');
+is_deeply([errors()], [ 'forgets', 'slow' ], 'an expiration detected in time is processed immediately');
 
 done_testing();

@@ -1,5 +1,5 @@
-# Tests the expiration of a notification for ALL with more pairs than one call processes: a delivery report
-# between two calls must not restore a processed pair.
+# Tests the expiration of a notification for ALL with more pairs than one call processes: a delivery report between two
+# calls must not restore a processed pair.
 use strict;
 use warnings;
 
@@ -28,7 +28,7 @@ my @acked = map { "a$_" } 1 .. 1250;
 $store->execute('HSET', $acks, (map { ($_, 0) } @missing), map { ($_, 1_700_000_000_000) } @acked);
 my ($entry, $left, @rest) = split / /, $store->execute('HGET', $pending, $id);
 $store->execute('HSET', $pending, $id, join ' ', $entry, $left + @missing, @rest);
-$store->execute('ZADD', $due, 1.5, "$id:"); # expired, and deferred once
+$store->execute('ZADD', $due, 1.5, "$id:"); # expired, and the wait for delivery reports is over
 
 is(end()->[4], 1, 'one call does not process all pairs');
 my @processed = grep { !$store->execute('HEXISTS', $acks, $_) } @missing, @acked;
@@ -43,6 +43,6 @@ my %times;
 $times{$_}++ for map { @{ JSON::decode_json($_->{users}) } } $store->errors;
 is_deeply(\%times, { map { $_ => 1 } 'u1', 'new', @missing }, 'each user without an ack is in the error log exactly once');
 is($store->execute('EXISTS', $acks, $pending, $due, $store->of($id, "retries:$id")), 0,
-    'no other state of the notification remains');
+    'the notification has no other state');
 
 done_testing();

@@ -48,7 +48,7 @@ while ($done < 10)
 is_deeply([ rows($client, 't') ], [ 1 .. 10 ], 'acks refill the in-flight window, in order and without duplicates');
 wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
 
-# Another session of the same user, which sends no acks.
+# Another session of the same user does not send acks.
 my $silent = $relay->client('u1', win => 3);
 for my $id (11 .. 20)
 {
@@ -58,7 +58,8 @@ for my $id (11 .. 20)
     $client->ack($notification->{metadata}{id});
 }
 $silent->run_until('the last row arrives', sub { grep { $_ == 20 } rows($silent, 't') });
-is_deeply([ rows($silent, 't') ], [ 11 .. 20 ], 'an ack of one session frees the in-flight window of the other');
+is_deeply([ rows($silent, 't') ], [ 11 .. 20 ],
+    'an ack of one session frees the in-flight window of the other session');
 
 # New notifications do not overtake queued ones, and one free slot is sufficient to continue.
 wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
@@ -99,7 +100,7 @@ while ($done < 300)
 is_deeply([ rows($reconnected, 't') ], [ 101 .. 400 ], 'the pending notifications follow as acks arrive');
 wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
 
-# The consumer group is removed, then the stream, while the relay runs.
+# The consumer group and then the stream are removed while the relay runs.
 my $stream = ($store->entries)[0]{stream};
 $store->execute('XGROUP', 'DESTROY', $stream, 'clairon');
 insert('t', 401, 401);
@@ -124,7 +125,7 @@ $store->execute('DEL', $stream);
 wait_until('all rows are stored once the key is removed', sub { (eval { scalar grep { /"after":\{"id":(41[2-9]|42\d|43[01])\b/ } map { $_->{data} } $store->entries } // 0) == 20 });
 pass('rows that could not be stored stay in the slot');
 
-# A cursor beyond the end of the stream.
+# The client resumes from a cursor beyond the end of the stream.
 my ($epoch) = $reconnected->wait_for('connected')->{pos} =~ /^(.*)\./;
 my $unknown = $relay->client('u1', pos => "$epoch.18446744073709551615-18446744073709551615");
 is($unknown->wait_for('gap')->{why}, 'epoch', 'an unknown cursor causes a gap');

@@ -1,4 +1,4 @@
-# Tests that a nack waits at least for the backoff, and for its own delay if that is longer.
+# Tests that a nack waits for the longer of the backoff and its own delay.
 use strict;
 use warnings;
 
@@ -12,7 +12,7 @@ my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'delivery.backoff_base' => BASE_MS . 'ms', 'delivery.backoff_cap' => '5m' });
 my $client = $relay->client('u1');
 
-# The delay of the nack, in ms, from the trace.
+# The nack's delay in ms, from the trace.
 sub nack_delay
 {
     my ($id) = @_;

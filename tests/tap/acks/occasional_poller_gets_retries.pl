@@ -28,19 +28,19 @@ sub due { my ($id) = @_; return $store->execute('ZSCORE', $store->of($id, 'due')
 my $id = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{}', ack_required => true)});
 wait_until('the notification is stored', sub { $store->pending == 1 });
 is_deeply([ poll() ], [$id], 'the first poll returns the pending notification');
-my $first = wait_until('the ack timeout has started', sub { due($id) });
+my $first = wait_until('the ack timeout starts', sub { due($id) });
 is_deeply([ poll() ], [], 'the next poll within the ack timeout does not return the notification');
-wait_until('the ack timeout has passed between two polls', sub { due($id) != $first });
+wait_until('the ack timeout passes between two polls', sub { due($id) != $first });
 is_deeply([ poll() ], [$id], 'a poll after the ack timeout returns a retry');
 is_deeply([ poll() ], [], 'a retry is returned only once');
 
-# After a nack with a delay, the retry is not delivered earlier.
+# The retry is not delivered before the nack's delay has passed.
 my $response = $agent->post($relay->url('/v1/nack'), { Authorization => 'Bearer ' . token(sub => 'u1') }, json => { ids => [$id], delay => 3_600_000 })->result;
 is($response->code, 204, 'the nack is accepted');
 wait_until('the retry is deferred', sub { due($id) > 1000 * time + 3_000_000 });
 is_deeply([ poll() ], [], 'a deferred retry is not returned early');
 $store->execute('ZADD', $store->of($id, 'due'), 1, "$id:u1");
-wait_until('the delay has passed', sub { due($id) > 1 });
+wait_until('the delay passes', sub { due($id) > 1 });
 is_deeply([ poll() ], [$id], 'the retry is returned after the delay');
 $agent->post($relay->url('/v1/ack'), { Authorization => 'Bearer ' . token(sub => 'u1') }, json => { ids => [$id] });
 wait_until('the notification is complete', sub { $store->pending == 0 });

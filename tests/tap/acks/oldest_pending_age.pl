@@ -49,6 +49,6 @@ is($store->execute('ZSCORE', $store->of($newer, 'retried'), $id), undef,
 $client->run_until('the other notification is retried', sub { of_mark($client, 'young') > 2 });
 $client->ack($newer);
 $client->run_until('no notification is pending', sub { (age() // 1) == 0 });
-is_deeply([ grep { /:retried/ } @{ $store->execute('KEYS', '*') } ], [], 'no commit times remain');
+is_deeply([ grep { /:retried/ } @{ $store->execute('KEYS', '*') } ], [], 'all commit times are deleted');
 
 done_testing();

@@ -1,4 +1,4 @@
-# Tests that pending notifications survive the retention, a restart of the store, and disabled retries.
+# Tests that pending notifications survive trimming, a restart of the store, and disabled retries.
 use strict;
 use warnings;
 
@@ -19,7 +19,8 @@ my $STREAM; # the streams of u1's shard and of u2's shard
 sub run { my ($text, @arguments) = @_; return $store->execute('EVAL', $text, 1, $STREAM, $STREAM =~ s/:stream$//r, @arguments) }
 sub script { my ($name, @arguments) = @_; return run(script_text($name), @arguments) }
 
-# Trimming removes notifications older than the retention. Pending ones stay and do not stop the trimming of others.
+# Trimming removes notifications older than the retention. Pending notifications stay and do not block the trimming of
+# others.
 my $waiting = notify('USER', 'u1', 'waits', 'ack_required => true');
 notify('USER', 'u1', 'plain', '') for 1 .. 300;
 wait_until('all notifications are stored', sub { $store->entries == 301 });
@@ -29,7 +30,7 @@ is(script('trim', 3_600_000)->[0], 0, 'stream entries younger than the retention
 is(scalar($store->entries), 301, 'the stream is unchanged');
 wait_until('a millisecond has passed', sub { my ($s, $us) = @{ $store->execute('TIME') };
     $s * 1000 + $us / 1000 > 1 + ($store->entries)[-1]{entry} =~ s/-.*//r });
-# A full store can also be trimmed, although pending notifications must first be added again at the end.
+# A full store can be trimmed, although trimming first adds pending notifications again at the end of the stream.
 $store->execute('CONFIG', 'SET', 'maxmemory', 1);
 script('trim', 1);
 script('trim', 1);
@@ -86,7 +87,7 @@ is($store->execute('HGET', $store->of($once, "ack:$once"), 'u1'), 0, 'the notifi
 $one->ack($once);
 wait_until('the notification is acknowledged', sub { $store->pending == 0 });
 
-# The store restarts while retries are due. Acks arrive over another relay while the reading relay is stopped.
+# The store restarts while retries are due. Another relay stores acks, but this relay misses their ack events.
 my $second = Clairon::Test::relay($pg, $store, conf => {%quick});
 my $narrow = $second->client('u2', win => 2);
 my @ids = map { notify('USER', 'u2', "n$_", 'ack_required => true, retry_limit => 1000') } 1 .. 4;
@@ -96,7 +97,7 @@ $store->restart;
 my $before = of_mark($narrow, 'n1');
 $narrow->run_until('a retry arrives after the restart', sub { of_mark($narrow, 'n1') > $before });
 pass('due retries survive a restart of the store');
-# The ack event for this relay is removed in the same transaction, so the relay does not receive the acks.
+# The transaction that stores the acks also removes this relay's ack events.
 $STREAM = $store->of($ids[0], 'stream');
 run(script_text('ack') =~ s/^(?=return )/call('DEL', prefix .. ':ack_events')\n/mr,
     'another', 1000, 1, 'u2', 2, @ids[ 0, 1 ]);

@@ -1,5 +1,5 @@
-# Tests which users are pending, and how long: open-ended audiences, expiration, absent users, two relays, one of
-# them killed.
+# Tests for which users a notification is pending, and how long: open-ended audiences, expiration, absent users, and two
+# relays, one of which is killed.
 use strict;
 use warnings;
 
@@ -25,8 +25,8 @@ sub marks { map { $_->{payload}{mark} // () } @_ }
 my ($one, $two) = ($relays[0]->client('u1'), $relays[1]->client('u2'));
 my $id = notify('ALL', '', 'open', "ttl => '1 hour', retry_limit => 1000");
 $_->run_until('the open-ended notification arrives', sub { of_mark($one, 'open') && of_mark($two, 'open') }) for $one, $two;
-wait_until('both users are pending', sub { keys %{ state_of($id) } == 2 });
-is_deeply([ values %{ state_of($id) } ], [ 0, 0 ], 'each recipient is pending');
+wait_until('the notification is pending for both users', sub { keys %{ state_of($id) } == 2 });
+is_deeply([ values %{ state_of($id) } ], [ 0, 0 ], 'the notification is pending for each recipient');
 $one->ack($id);
 my $two_before = of_mark($two, 'open');
 $two->run_until('a retry arrives', sub { of_mark($two, 'open') > $two_before });
@@ -34,7 +34,7 @@ cmp_ok(state_of($id)->{u1}, '>', 1, 'the ack of one user is stored');
 is($store->pending, 1, 'the notification stays pending for the other user');
 my $one_before = of_mark($one, 'open');
 $two->run_until('another retry arrives', sub { of_mark($two, 'open') > $two_before + 1 });
-$one->run_until('the relay has read pending input', sub { 1 });
+$one->run_until('the relay has processed pending input', sub { 1 });
 is(scalar(of_mark($one, 'open')), $one_before, 'a user who acknowledged receives no retry');
 my $late = $relays[0]->client('u3');
 notify('USER', 'u3', 'mark', '');
@@ -44,7 +44,7 @@ is(scalar(of_mark($late, 'open')), 0, 'a user who connects later does not receiv
 $store->execute('ZADD', $store->of($id, 'due'), 1, "$id:");
 wait_until('the notification expires', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
 is_deeply([ map { [ $_->{reason}, $_->{users} ] } errors($id) ], [ [ 'expired', ['u2'] ] ],
-    'at expiration the users without an ack are in the error log');
+    'at expiration, the error log lists the users without an ack');
 is($store->execute('EXISTS', $store->of($id, "ack:$id"), $store->of($id, "retries:$id"), $store->keys('due')), 0,
     'no other state of the notification remains');
 
@@ -64,8 +64,9 @@ is(scalar(errors($id)), 0, 'a notification that all recipients acknowledged has 
 my $guest = $relays[1]->client('g1', groups => { CLUB => ['c1'] });
 $id = notify('CLUB', 'c1', 'club', '');
 $guest->run_until('the notification arrives', sub { of_mark($guest, 'club') });
-wait_until('the recipient is pending', sub { defined state_of($id)->{g1} });
-is_deeply([ keys %{ state_of($id) } ], ['g1'], 'for a group without members in the database, the recipients are pending');
+wait_until('the notification is pending for the recipient', sub { defined state_of($id)->{g1} });
+is_deeply([ keys %{ state_of($id) } ], ['g1'],
+    'the notification for a group without members in the database is pending for its recipients');
 $guest->ack($id);
 wait_until('the notification is acknowledged', sub { state_of($id)->{g1} > 1 });
 
@@ -77,8 +78,9 @@ wait_until('one ack is stored', sub { state_of($id)->{u1} > 1 });
 $store->execute('ZADD', $store->of($id, 'due'), 1, "$id:");
 wait_until('the notification expires', sub { errors($id) });
 is_deeply([ map { [ $_->{reason}, [ sort @{ $_->{users} } ] ] } errors($id) ], [ [ 'expired', [ 'nobody', 'u2' ] ] ],
-    'at expiration a user who never connected is also in the error log');
-is($store->execute('EXISTS', map { $store->keys("inbox:$_") } qw(nobody u2)), 0, 'the users are no longer pending');
+    'at expiration, the error log also lists a user who never connected');
+is($store->execute('EXISTS', map { $store->keys("inbox:$_") } qw(nobody u2)), 0,
+    'the notification is no longer pending for its users');
 
 # Expired notifications are not delivered, but announced as a gap to their users.
 my $pos = $one->pos;
@@ -92,7 +94,7 @@ $one->ack($kept);
 is(scalar(of_mark($one, 'too late')), 0, 'a notification that expired during the absence is not delivered');
 is($one->wait_for('gap')->{why}, 'expired', 'a missed notification that expired causes a gap');
 
-# Absent users: no attempt is counted.
+# Deliveries to absent users do not count as attempts.
 $id = notify('USER', 'absent', 'waits', 'retry_limit => 1');
 my $other = notify('USER', 'u2', 'beside', 'retry_limit => 0');
 wait_until('the other notification is exhausted', sub { errors($other) });
@@ -103,7 +105,7 @@ is_deeply([ map { $_->{routing}{retry}{attempts} } of_mark($absent, 'waits') ], 
     'an absent user keeps all attempts');
 wait_until('the notification is exhausted', sub { errors($id) });
 
-# A user who received the notification and disconnected: no attempt is counted.
+# The user received the notification and disconnected: no attempt is counted.
 my $leaving = $relays[0]->client('leaver');
 $id = notify('USER', 'leaver', 'left', 'retry_limit => 0');
 $leaving->run_until('the notification arrives', sub { of_mark($leaving, 'left') });
@@ -117,7 +119,7 @@ $leaving->run_until('a retry arrives', sub { of_mark($leaving, 'left') });
 wait_until('the notification is exhausted', sub { errors($id) });
 is((errors($id))[0]{attempts}, 0, 'a notification is exhausted only after an ack timeout while its user is connected');
 
-# Two connections of one user to two relays: each pair is retried once, by one relay.
+# One user has a connection to each of two relays: each pair is retried once, by one relay.
 my ($first, $second) = map { $_->client('both') } @relays;
 $id = notify('USER', 'both', 'twice', 'retry_limit => 4');
 $_->run_until('all attempts arrive', sub { of_mark($first, 'twice') == 5 && of_mark($second, 'twice') == 5 }) for $first, $second;
@@ -127,7 +129,7 @@ is_deeply([ map { JSON::decode_json($_->{data})->{routing}{retry}{attempts} } en
 is_deeply([ map { [ @$_{qw(reason attempts)} ] } errors($id) ], [ [ 'exhausted', 4 ] ],
     'two relays create one error log entry');
 
-# Acks across relays.
+# An ack over one relay reaches the user's session on another relay.
 $id = notify('USER', 'both', 'acked over second', '');
 $_->run_until('the notification arrives', sub { of_mark($first, 'acked over second') && of_mark($second, 'acked over second') }) for $first, $second;
 $first->ack($id);
@@ -136,7 +138,7 @@ pass('a session on another relay receives the ack');
 wait_until('the notification is complete', sub { !$store->execute('HEXISTS', $store->of($id, 'pending'), $id) });
 is(scalar(grep { $_->{t} eq 'acked' } @{ $first->{messages} }), 0, 'the session that acknowledged receives no acked message');
 
-# A relay is killed while a retry is due.
+# One relay is killed while a retry is due.
 $id = notify('USER', 'u3', 'orphan', 'retry_limit => 1000');
 $late->run_until('the notification arrives', sub { of_mark($late, 'orphan') });
 wait_until('the retry is due', sub { $store->execute('ZSCORE', $store->of($id, 'due'), "$id:u3") });

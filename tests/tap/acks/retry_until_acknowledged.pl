@@ -46,31 +46,31 @@ is(JSON::decode_json($error->{data})->{payload}{after}{id}, 1, 'the error log co
 is(scalar(of_row($one, 1)), 1, 'the user who acknowledged receives the notification once');
 is(scalar(of_row($two, 1)), 4, 'no delivery follows the last retry');
 my $state = { @{ $store->execute('HGETALL', $store->of($id, "ack:$id")) } };
-is($state->{away}, 0, 'the absent user is still pending');
-ok(!exists $state->{u2}, 'the exhausted user is not pending');
+is($state->{away}, 0, 'the notification is still pending for the absent user');
+ok(!exists $state->{u2}, 'the notification is not pending for the exhausted user');
 is($store->pending, 1, 'one pair is pending');
 my @entries = grep { $_->{id} eq $id } $store->entries;
 is_deeply([ map { JSON::decode_json($_->{data})->{routing}{retry}{attempts} } @entries ], [ 0 .. 3 ],
     'each retry has the next attempt number');
 is($store->execute('XPENDING', $store->of($id, 'stream'), 'clairon', '-', '+', 10)->[0][0], $entries[-1]{entry},
-    'the pending stream entry is the newest one');
+    'the pending stream entry is the newest stream entry');
 
-# The absent user connects: no attempt was counted without a connection.
+# The absent user connects with all attempts left, because deliveries count only while the user is connected.
 my $away = $relay->client('away');
 $away->run_until('the pending notification arrives', sub { of_row($away, 1) });
 $away->ack($id);
 wait_until('the notification is complete', sub { $store->pending == 0 });
 is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [],
-    'no state of the notification remains');
+    'the store has deleted all state of the notification');
 is(scalar(of_row($away, 1)), 1, 'an acknowledged notification is delivered once');
 is(scalar(errors()), 1, 'the error log has one entry');
 
-# Limit 0: delivered once, then exhausted.
+# With retry limit 0, the notification is delivered once and then exhausted.
 $store->make_due(notify('u1', 'zero', 'retry_limit => 0'), 'u1');
 $one->run_until('the error log has a second entry', sub { errors() == 2 && of_mark($one, 'zero') });
-is(scalar(of_mark($one, 'zero')), 1, 'with limit 0 no retry is sent');
-is((errors())[1]{reason}, 'exhausted', 'with limit 0 the notification is exhausted after the first delivery');
-is((errors())[1]{attempts}, 0, 'with limit 0 the error log entry counts no attempts');
+is(scalar(of_mark($one, 'zero')), 1, 'with limit 0, no retry is sent');
+is((errors())[1]{reason}, 'exhausted', 'with limit 0, the notification is exhausted after the first delivery');
+is((errors())[1]{attempts}, 0, 'with limit 0, the error log entry counts no attempts');
 
 # Exhausted notifications free their slots in the in-flight window of a user who never acknowledges.
 my $narrow = $relay->client('n1', win => 1);
@@ -83,7 +83,7 @@ for my $count (1 .. 3)
 wait_until('all notifications are exhausted', sub { errors() == 5 });
 pass('exhausted notifications free the in-flight window');
 
-# Each type of backoff is checked by the due times, without waiting.
+# For each type of backoff, the due times are compared without waiting.
 $relay->configure('delivery.ack_timeout' => '100ms', 'delivery.backoff_base' => '1h', 'delivery.backoff_cap' => '24h');
 $relay->restart;
 $one = $relay->client('u1');

@@ -1,5 +1,5 @@
-# Tests a store that loses its last writes or all data: a connected session still receives the notifications that it
-# must acknowledge.
+# Tests that a connected session still receives its pending notifications after the store loses its last writes or all
+# data.
 use strict;
 use warnings;
 
@@ -15,7 +15,7 @@ sub notify { my ($audience, $targets, $mark) = @_;
     return $pg->safe_psql('postgres', "SELECT clairon.notify('$audience', '{$targets}', '{\"mark\": \"$mark\"}',"
         . ' ack_required => true, retry_limit => 1000)') }
 
-# The state after a power failure: the notifications are stored, the delivery reports are lost.
+# After the simulated power failure, the notifications are stored, but the delivery reports are lost.
 my $early = $relay->client('u3');
 my $pos   = $early->pos;
 $early->close;

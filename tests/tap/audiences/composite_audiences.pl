@@ -74,11 +74,11 @@ sub check_one_part
     all_read(@all);
     is_deeply([ map { has($_, 'secret') ? 1 : 0 } @all ], [ 1, 0, 0, 1, 0 ], 'exactly the members of both parts, by rows and by token, receive the notification');
     is_deeply([ map { has($_, 'from the API') ? 1 : 0 } @all ], [ 1, 0, 0, 1, 0 ],
-        'exactly these members receive a notification published over HTTP');
+        'exactly the members of both parts receive a notification published over HTTP');
     my ($notification) = of_mark($both->{client}, 'secret');
     is_deeply($notification->{routing}{audience}, { type => 'STRUCTURE+ROLE', targets => ['s1+admin'] },
         'the notification names the parts of its audience');
-    is(acks_of($id), 'both stays', 'the members of both parts by rows must acknowledge the notification');
+    is(acks_of($id), 'both stays', 'the notification is pending for the members of both parts by rows');
     my $poll = ($relay->get('/v1/poll?wait=0', Authorization => 'Bearer ' . token(sub => 'half_r')))[1];
     unlike($poll, qr/secret/, 'a poll of a user in only one part does not return the notification');
 
@@ -96,7 +96,7 @@ sub check_one_part
     is(has($again, 'secret'), 0, 'a user who left one part does not receive the notification at the next connect');
     $again = connect_user('both', pos => '');
     member('ROLE', 'admin', 'both');
-    $again->{client}->run_until('the notification after rejoining arrives', sub { has($again, 'secret') });
+    $again->{client}->run_until('the notification sent after the user rejoined arrives', sub { has($again, 'secret') });
     pass('a user who rejoins receives the notification');
     $_->{client}->ack($id) for $staying, $again;
     wait_until('the notification is acknowledged', sub { $store->pending == 0 });
@@ -123,9 +123,9 @@ sub check_deferred
     $waits->{client}->ack($own);
     wait_until('the notification is acknowledged', sub { $store->pending == 1 });
     all_read($waits);
-    is(has($waits, 'held'), 0, 'the notification is withheld even when the in-flight window has a free slot');
+    is(has($waits, 'held'), 0, 'the notification is withheld even after the in-flight window has a free slot');
     member('STRUCTURE', 's1', 'waits');
-    $waits->{client}->run_until('the notification after rejoining arrives', sub { has($waits, 'held') });
+    $waits->{client}->run_until('the notification sent after the user rejoined arrives', sub { has($waits, 'held') });
     $waits->{client}->ack($held);
     wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
     return;
@@ -149,7 +149,7 @@ sub away
     return;
 }
 
-# One part has no rows in clairon.member, so each recipient must acknowledge.
+# One part has no rows in clairon.member, so the notification is pending for each recipient.
 sub without_rows
 {
     sql(q{DELETE FROM clairon.member});
@@ -159,8 +159,9 @@ sub without_rows
     $one->{client}->run_until('the notification arrives', sub { has($one, 'open') });
     all_read($one, $two);
     wait_until('the delivery is reported', sub { acks_of($id) eq 'open1' });
-    is(has($two, 'open'), 0, 'if one part is known from tokens only, only members of both parts receive the notification');
-    is(acks_of($id), 'open1', 'members of both parts must acknowledge the notification');
+    is(has($two, 'open'), 0,
+        'if one part is known only from tokens, only members of both parts receive the notification');
+    is(acks_of($id), 'open1', 'the notification is pending for the members of both parts');
     $one->{client}->ack($id);
     wait_until('the notification is acknowledged', sub { ($store->execute('HGET', $store->of($id, "ack:$id"), 'open1') // 0) > 0 });
     return;
@@ -227,7 +228,7 @@ sub send_one
     my $how     = rand();
     my $needs   = rand() < 0.4 ? 'true' : 'false';
     my $id;
-    if ($how < 0.3 && $kind eq 'STRUCTURE+ROLE')    # columns with arrays form all combinations
+    if ($how < 0.3 && $kind eq 'STRUCTURE+ROLE')    # array columns produce all combinations
     {
         my ($structure, @roles) = ($targets[0][0], map { $_->[1] } @targets);
         @targets = map { [ $structure, $_ ] } @roles;
@@ -237,7 +238,7 @@ sub send_one
     }
     elsif ($how < 0.5)
     {
-        all_read(@live) if @live;    # the relay evaluates later requests with the memberships it has read
+        all_read(@live) if @live;    # the relay evaluates later requests by the memberships it has read
         publish($kind, [ map { text_of($_) } @targets ], $mark);
         $needs = 'false';
     }
@@ -282,13 +283,15 @@ sub compare
               if $got{ $notification->{mark} } && !$of->{wanted}{ $notification->{mark} } && !(defined $notification->{ack_pending} && $of->{ever}{ $notification->{mark} });
         }
     }
-    is_deeply([ \@lacks, \@beyond ], [ [], [] ], "round $round: each session receives exactly its notifications");
+    is_deeply([ \@lacks, \@beyond ], [ [], [] ],
+        "round $round: each session receives exactly the expected notifications");
     my @wrong = grep { defined $_->{ack_pending} && $_->{ack_pending} ne '' && acks_of($_->{id}) ne $_->{ack_pending} } @sent;
-    is_deeply([ map { "$_->{mark}: " . acks_of($_->{id}) . " not $_->{ack_pending}" } @wrong ], [], "round $round: users who are members at the commit must acknowledge");
+    is_deeply([ map { "$_->{mark}: " . acks_of($_->{id}) . " not $_->{ack_pending}" } @wrong ], [],
+        "round $round: notifications are pending for the members at the commit");
     return;
 }
 
-# Users who have belonged to its audience at any time since a notification with ack_required was sent.
+# Users who have belonged to the audience of a notification with ack_required at any time since it was sent.
 sub record_members
 {
     for my $of (@live)

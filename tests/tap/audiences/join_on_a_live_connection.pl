@@ -25,7 +25,7 @@ notify(TEAM => 't1', 'after');
 $new->run_until('the next notification arrives', sub { grep { $_ eq 'after' } marks($new) });
 is_deeply([ marks($new) ], ['after'], 'a new member does not receive earlier notifications');
 
-# More notifications than the replay buffer can hold, all for other users; then the store trims them.
+# More notifications than the replay buffer can contain, all for other users; then the store trims them.
 $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{old}', '{"mark": "other"}') FROM generate_series(1, 5000)});
 $old->run_until('all notifications arrive', sub { $old->notifications == 5002 });
 $store->execute('XTRIM', $_, 'MAXLEN', 0) for $store->keys('stream');
@@ -33,6 +33,6 @@ $new->send({ t => 'subscribe', r => 1, topics => ['*'] });
 $new->wait_for('subscribed');
 notify(USER => 'new', 'last');
 $new->run_until('the next notification arrives', sub { grep { $_ eq 'last' } marks($new) });
-is($new->gaps, '', 'a session without a loss receives no gap');
+is($new->gaps, '', 'a session that missed no notification receives no gap');
 
 done_testing();

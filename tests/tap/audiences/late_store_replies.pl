@@ -1,5 +1,5 @@
-# Tests memberships that change while a store reply is in transit. A user without access receives neither an
-# early notification nor one after a late reply.
+# Tests memberships that change while a store reply is in transit. After a late reply, a user without access receives
+# neither earlier nor later notifications.
 use strict;
 use warnings;
 
@@ -22,7 +22,7 @@ sub member { my ($team, $user, $is_member) = @_;
         : "DELETE FROM clairon.member WHERE target = '$team' AND user_id = '$user'");
     return wait_until('the store has the membership', sub { members($team) != $before }) }
 
-# The delayed relay has read all commits so far, without waiting for delayed replies.
+# The delayed relay reads all commits so far, without waiting for delayed replies.
 sub wait_read
 {
     my $read = $relay->metric('clairon_hub_notifications_total');
@@ -30,7 +30,7 @@ sub wait_read
     return wait_until('the relay has read the commit', sub { $relay->metric('clairon_hub_notifications_total') > $read });
 }
 
-# All messages of the relay to this client for earlier commits; a later notification marks the end.
+# Returns the relay's messages to this client for earlier commits; a marker notification marks the end.
 sub received_so_far
 {
     my ($client, $user) = @_;
@@ -40,7 +40,7 @@ sub received_so_far
     return map { $_->{payload}{mark} } $client->notifications;
 }
 
-# A client that has sent `connect` and has not received a response yet.
+# Returns a client that has sent `connect` and has not received a response.
 sub begin
 {
     my ($user) = @_;
@@ -64,7 +64,7 @@ sub begin
     $client->close;
 }
 
-# Acks that arrive meanwhile are announced after `connected`.
+# Acks that arrive before the reply are announced after `connected`.
 {
     my ($one, $two) = map { $relay->client('u2') } 1, 2;
     my $id = notify('USER', 'u2', 'pending', 'ack_required => true');
@@ -80,8 +80,8 @@ sub begin
     $_->close for $one, $two, $client;
 }
 
-# The in-flight window is full, so the relay queries the store whether the ack is pending. Another device acknowledges,
-# and the user leaves the group before the reply arrives.
+# The in-flight window is full, so the relay queries the store whether the notification is pending. Another device
+# acknowledges it, and the user leaves the group before the reply arrives.
 {
     member('t3', 'u3', 1);
     my $phone = $prompt->client('u3');
@@ -100,13 +100,13 @@ sub begin
     member('t3', 'u3', 0);
     wait_read();
     $late->release('report');
-    $relay->client('u3b')->close;    # a reply after the delayed one
+    $relay->client('u3b')->close;    # this reply follows the delayed reply
     ok(!(grep { $_ eq 'secret' } received_so_far($desktop, 'u3')), 'a delayed notification is withheld from a user who left the group');
     $desktop->ack($first);
     $_->close for $phone, $desktop;
 }
 
-# The relay reads memberships again after its store reader has reconnected.
+# The relay reads memberships again after its store reader reconnects.
 sub reader_reconnected
 {
     my ($user, $away) = @_;
@@ -128,7 +128,8 @@ sub reader_reconnected
     $client->send({ t => 'subscribe', r => 3, topics => ['*'] });
     $client->wait_for(sub { ($_[0]{r} // 0) == 3 });
     $late->release('groups');
-    ok(!(grep { $_ eq 'secret' } received_so_far($client, 'u4')), 'outdated memberships are not used while they are read again');
+    ok(!(grep { $_ eq 'secret' } received_so_far($client, 'u4')),
+        'the relay does not use outdated memberships while it reads them again');
     $client->close;
 }
 
@@ -141,7 +142,8 @@ sub reader_reconnected
     $late->release('groups');
     received_so_far($client, 'u5');
     notify('TEAM', 't5', 'secret');
-    ok(!(grep { $_ eq 'secret' } received_so_far($client, 'u5')), 'a reply older than a membership change is requested again');
+    ok(!(grep { $_ eq 'secret' } received_so_far($client, 'u5')),
+        'the relay requests a reply again if it is older than a membership change');
     $client->close;
 }
 

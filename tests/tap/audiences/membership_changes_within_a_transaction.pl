@@ -1,12 +1,12 @@
-# Tests a transaction that alternates notifications and membership changes: each notification is sent to the members
-# at its position.
+# Tests a transaction that alternates notifications and membership changes: each notification is sent to the users who
+# are members at that point of the transaction.
 use strict;
 use warnings;
 
 use Clairon::Test qw(wait_until);
 use Test::More;
 
-use constant TURNS => 600;    # more than the relay stores in one batch
+use constant TURNS => 600;    # more than one batch of the relay
 
 my $pg    = Clairon::Test::postgresql('main');
 my $store = Clairon::Test::store();
@@ -28,7 +28,7 @@ for my $ack (0, 1)
     in_transaction(sends('USER', 'nobody', q{'other'}), joins("joins$ack"), sends('TEAM', 't1', q{'joined'}, $ack),
         leaves("leaves$ack"), sends('TEAM', 't1', q{'left'}, $ack), sends('USER', "leaves$ack,joins$ack", q{'end'}));
     wait_for_mark($_, 'end') for $joins, $leaves;
-    is(marks($joins), 'ready joined left end', 'a new member receives later notifications' . ($ack ? ', even with ack_required' : ''));
+    is(marks($joins), 'ready joined left end', 'a new member receives later notifications' . ($ack ? ', also with ack_required' : ''));
     unlike(marks($leaves), qr/left/, 'a former member does not receive later notifications');
 }
 
@@ -40,7 +40,7 @@ in_transaction('FOR i IN 1 .. ' . TURNS . ' LOOP ', q{INSERT INTO clairon.member
     q{PERFORM clairon.notify('CLASS', ARRAY['c' || i], jsonb_build_object('mark', i)); }, 'END LOOP;');
 $many->run_until('the last notification arrives', sub { $many->notifications > TURNS });
 is(marks($many), join(' ', 'ready', 1 .. TURNS),
-    'a user who joins many groups in one transaction receives a notification of each');
+    'a user who joins many groups in one transaction receives a notification for each group');
 unlike(substr($relay->log_text, $mark), qr/level=(?:warn|error)/, 'the feed does not restart');
 
 done_testing();

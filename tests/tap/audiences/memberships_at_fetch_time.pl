@@ -26,10 +26,10 @@ my %client = map { $_ => $gate->client($_) } qw(leaves joins);
 my %pos    = map { $_ => $client{$_}->pos } keys %client;
 $_->close for values %client;
 
-# More bytes than the sockets of a slow client can buffer.
+# More bytes than a slow client's sockets can buffer.
 notify(USER => 'leaves,joins', 'old', $OLD);
 wait_until('the notifications are stored', sub { $store->stored == $OLD });
-$gate->restart; # its replay buffer is then empty
+$gate->restart; # the replay buffer is then empty
 %client = map { $_ => $gate->client($_, pos => $pos{$_}) } keys %pos;
 wait_until('the relay reads the store', sub { readers() == 1 });
 my ($reader) = (readers())[0] =~ /\bid=(\d+)/;

@@ -1,4 +1,4 @@
-# Tests memberships that end while no slot exists: a connected session loses access to them.
+# Tests that a connected session loses access to memberships that end while no slot exists.
 use strict;
 use warnings;
 
@@ -34,7 +34,7 @@ my $theirs = insert('t1');
 my $own    = insert('t2');
 $stays->wait_row($theirs);
 $leaves->wait_row($own);
-is_deeply(rows($leaves), [ $both, $own ], 'a former member receives only notifications of the remaining memberships');
+is_deeply(rows($leaves), [ $both, $own ], 'a former member receives only notifications for the remaining memberships');
 is_deeply(rows($stays), [ $both, $theirs ], 'a remaining member receives the notification');
 is($_->wait_for('gap')->{why}, 'epoch', 'both users receive a gap') for $leaves, $stays;
 

@@ -21,9 +21,9 @@ $pg->safe_psql('postgres', q{
 my $store = Clairon::Test::store(fsync => 'everysec');
 my $relay = Clairon::Test::relay($pg, $store);
 is_deeply([ sort @{ $store->execute('SMEMBERS', $store->shared('members:TEAM:b')) } ], [qw(u2 u3)],
-    'the first copy of the memberships has the existing members');
+    'the first membership copy contains the existing members');
 
-# The members of each row's teams at that time. Most rows follow a change, in the same transaction or after it.
+# The members of each row's teams at its commit. Most rows follow a change, in the same transaction or after it.
 sub change
 {
     my ($team, $user) = ((qw(a b))[ rand 2 ], $USERS[ rand @USERS ]);

@@ -25,17 +25,18 @@ $clients{$_}->wait_row(1) for qw(stays leaves);
 my $written = $primary->safe_psql('postgres', 'SELECT pg_current_wal_lsn()');
 wait_until('the slot is confirmed', sub {
     $primary->safe_psql('postgres', "SELECT confirmed_flush_lsn >= '$written' FROM pg_replication_slots WHERE slot_type = 'logical'") eq 't' });
-$primary->safe_psql('postgres', 'CHECKPOINT'); # writes the slot to disk, which the test copies as failover tools do
+$primary->safe_psql('postgres',
+    'CHECKPOINT'); # writes the slot to disk, so that the test can copy it as failover tools do
 my $slot = $primary->basedir . '/slot';
 system('cp', '-a', $primary->data_dir . '/pg_replslot/clairon', $slot) == 0 or die 'could not copy the slot';
-# The copied slot sends these changes again.
+# The copied slot sends the changes again.
 $primary->safe_psql('postgres', q{INSERT INTO t VALUES (10, 't1'); SELECT clairon.notify('USER', '{stays}', '{"after": {"id": 11}}')});
 $clients{stays}->wait_row($_) for 10, 11;
 $primary->wait_for_catchup($standby);
 $standby->stop;
 system('cp', '-a', $slot, $standby->data_dir . '/pg_replslot/clairon') == 0 or die 'could not copy the slot';
 
-# Changes that the standby does not receive.
+# Changes that are not replicated to the standby.
 $primary->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'comes');
     DELETE FROM clairon.member WHERE user_id = 'leaves'; INSERT INTO t VALUES (2, 't1')});
 $clients{$_}->wait_row(2) for qw(stays comes);

@@ -18,7 +18,8 @@ sub members { return scalar @{ $store->execute('SMEMBERS', $store->shared('membe
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'm1'), ('TEAM', 't1', 'm2')});
 wait_until('both users are members', sub { members() == 2 });
 my $secret = notify('TEAM', 't1', 'secret', 'ack_required => true');
-wait_until('both users are pending', sub { $store->execute('HLEN', $store->of($secret, "ack:$secret")) == 2 });
+wait_until('the notification is pending for both users',
+    sub { $store->execute('HLEN', $store->of($secret, "ack:$secret")) == 2 });
 $pg->safe_psql('postgres', q{DELETE FROM clairon.member WHERE user_id = 'm2'});
 wait_until('one user has left', sub { members() == 1 });
 
@@ -31,7 +32,8 @@ unlike($body, qr/secret/, 'a poll of the former member does not return the notif
 my $stayed = $relay->client('m1');
 $stayed->run_until('the notification arrives', sub { of_mark($stayed, 'secret') });
 pass('a remaining member receives the notification');
-is($store->execute('HGET', $store->of($secret, "ack:$secret"), 'm2'), '0', 'the former member is still pending, because the recipients were fixed at the commit');
+is($store->execute('HGET', $store->of($secret, "ack:$secret"), 'm2'), '0',
+    'the notification is still pending for the former member, because its recipients were determined at the commit');
 
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'm2')});
 wait_until('both users are members again', sub { members() == 2 });
@@ -41,7 +43,7 @@ pass('a user who rejoins the audience receives the notification');
 $_->ack($secret) for $reconnected, $stayed;
 wait_until('both users have acknowledged', sub { !$store->execute('HEXISTS', $store->of($secret, 'pending'), $secret) });
 
-# Filtered by the connection's topics, and therefore not delivered.
+# The connection's topics exclude the notification, so it is not delivered.
 my $narrow = $relay->client('u1');
 $narrow->send({ t => 'subscribe', r => 1, topics => ['none'] });
 $narrow->wait_for('subscribed');

@@ -1,5 +1,5 @@
-# Tests that an HTTP request for a group is rejected while memberships are copied: the notification would reach only
-# some members.
+# Tests that an HTTP request for a group is rejected during the membership copy, because the notification would reach
+# only some members.
 use strict;
 use warnings;
 
@@ -10,13 +10,14 @@ use Test::More;
 
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u1')});
-$pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('clairon', 'clairon')}); # creating it later would wait for the lock on the table
+$pg->safe_psql('postgres', q{SELECT pg_create_logical_replication_slot('clairon',
+    'clairon')}); # created now, because later it would wait for the lock on the table
 my $locker = $pg->background_psql('postgres');
 $locker->query_safe('BEGIN; LOCK TABLE clairon.member IN ACCESS EXCLUSIVE MODE');
 my $store = Clairon::Test::store();
 my $gate  = Clairon::Test::relay(undef, $store, roles => 'gate');
 my $feed  = Clairon::Test::relay($pg, $store, roles => 'feed', wait => 0);
-wait_until('the copy has begun', sub {
+wait_until('the copy has started', sub {
     $pg->safe_psql('postgres', q{SELECT count(*) FROM pg_locks WHERE relation = 'clairon.member'::regclass AND NOT granted}) });
 
 sub publish

@@ -1,10 +1,8 @@
 # Tests that each user receives exactly the right notifications for all audiences, while memberships change on live
-# connections.
-#
-# A seeded run has notifications to users, teams of clairon.member, clubs of tokens, both, and all; connections with and
-# without groups, topics and cursors; membership changes; and acks. After each round, missing and unexpected
-# notifications of every connection are compared with a simple model. CLAIRON_AUDIENCES_SEED=n repeats a run;
-# CLAIRON_AUDIENCES_ROUNDS=n makes it longer.
+# connections.  In a seeded run, notifications are sent to users, to teams of clairon.member, to clubs of tokens, to
+# both, and to all; connections have groups, topics and cursors or lack them; memberships change; and users acknowledge.
+# After each round, missing and unexpected notifications of every connection are compared with a simple model.
+# CLAIRON_AUDIENCES_SEED=n repeats a run; CLAIRON_AUDIENCES_ROUNDS=n makes it longer.
 use strict;
 use warnings;
 
@@ -21,7 +19,7 @@ note "seed $SEED, $ROUNDS rounds";
 
 my $pg    = Clairon::Test::postgresql('main');
 my $store = Clairon::Test::store();
-# No retries and no full in-flight windows: only the recipients are tested.
+# Retries are disabled and the in-flight windows are large, because this test covers only the recipients.
 my %conf   = ('delivery.ack_timeout' => '1h', 'delivery.window' => 10_000);
 my @relays = map { Clairon::Test::relay($pg, $store, conf => {%conf}) } 1 .. 2;
 my $json   = JSON->new->utf8;
@@ -65,7 +63,7 @@ sub deliver
     return;
 }
 
-# The user's pending notifications that this session has not received.
+# Returns the user's pending notifications that this session has not received.
 sub deliver_pending
 {
     my ($session, $up_to) = @_;
@@ -156,7 +154,7 @@ sub ack_some
     return;
 }
 
-# Sends a marker to all users, after all earlier notifications; returns its id.
+# Sends a marker to all users after all earlier notifications and returns its id.
 sub mark
 {
     my $id = $pg->safe_psql('postgres', q{SELECT clairon.notify('ALL', '{}', '{}', topic => 'mark')});
@@ -167,7 +165,7 @@ sub mark
     return $id;
 }
 
-# Notifications of this round, without markers.
+# Returns the notifications of this round without the markers.
 sub received_in_round { my ($session) = @_; my @all = $session->{client}->notifications;
     return map { $_->{metadata}{id} } grep { $_->{metadata}{topic} ne 'mark' } @all[ $session->{at} .. $#all ] }
 
@@ -201,7 +199,7 @@ sub compare
     return;
 }
 
-# A poll from a cursor, for notifications without ack_required.
+# Polls from a cursor, for notifications without ack_required.
 sub poll
 {
     my $start  = any_of(@starts) // return;
@@ -209,9 +207,9 @@ sub poll
     my $groups = groups_of_token();
     my $token  = token(sub => Encode::decode('UTF-8', $user), groups => $groups);
     my ($at, $body) = ($start->{pos}, '');
-    for my $turn (1 .. 100)    # until no notification remains
+    for my $turn (1 .. 100)    # until all notifications have been returned
     {
-        push @wrong, "polls of $user do not end: $body" if $turn == 100;
+        push @wrong, "polls of $user never return an empty list: $body" if $turn == 100;
         my $url = any_of(@relays)->url("/v1/poll?wait=0&max=10000&pos=$at");
         my $response = $agent->get($url => { Authorization => "Bearer $token" })->result;
         $body .= $response->body;
@@ -231,7 +229,7 @@ sub poll
 
 for (1 .. 4) { connect_session() }
 compare();
-# More rounds follow until each of the cases has occurred.
+# The run continues until each case has occurred.
 sub missing { return grep { !$count{$_} } qw(USER TEAM CLUB ALL joined left acked resumed connected received polled) }
 for (my $round = 1; $round <= $ROUNDS || missing() && $round <= 10 * $ROUNDS; $round++)
 {
@@ -251,7 +249,7 @@ for (my $round = 1; $round <= $ROUNDS || missing() && $round <= 10 * $ROUNDS; $r
     poll();
     last if @wrong;
 }
-is_deeply(\@wrong, [], 'all sessions receive exactly their notifications, once');
+is_deeply(\@wrong, [], 'each session receives exactly the expected notifications, once');
 note join ', ', map { "$_ $count{$_}" } sort keys %count;
 is_deeply([ missing() ], [], 'each case of the model occurs');
 is($_->metric('clairon_store_errors_total'), 0, 'the store returns no errors') for @relays;

@@ -1,6 +1,5 @@
-# A device disconnects with a queued notification, which another device acknowledges. Meanwhile its user rejoins a
-# group that has an undelivered notification. Tests that the relay does not confuse the two notifications and
-# announces a gap.
+# A device disconnects with a queued notification, which another device acknowledges. Meanwhile its user rejoins a group
+# that has an undelivered notification. Tests that the relay distinguishes the two notifications and announces a gap.
 use strict;
 use warnings;
 
@@ -25,7 +24,7 @@ my ($narrow, $wide) = map { $gate->client('u1', win => $_) } 1, 10;
 my $first = notify(USER => 'u1', $ACK_REQUIRED);
 $_->run_until('the first notification arrives', sub { has($narrow, $first) && has($wide, $first) }) for $narrow, $wide;
 
-# The relay reads it together with the end of the membership, so it is not delivered to any user.
+# The relay reads the notification together with the end of the membership, so no user receives it.
 kill STOP => $gate->pid;
 notify(USER => 'u2');
 my $passed = notify(TEAM => 't1', $ACK_REQUIRED);
@@ -37,7 +36,7 @@ my $plain = notify(USER => 'u1');
 $_->run_until('later notifications arrive', sub { has($narrow, $plain) && has($wide, $waits) }) for $narrow, $wide;
 is(has($narrow, $waits) + has($narrow, $passed), 0, 'one notification is queued, the other was skipped');
 my $pos = $narrow->pos;
-like($pos, qr/~1-[0-9a-z]+~/, 'the cursor records the queued notification');
+like($pos, qr/~1-[0-9a-z]+~/, 'the cursor includes the queued notification');
 $narrow->close;
 
 $wide->ack($waits);
@@ -47,7 +46,7 @@ $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('TEAM', 't1', 'u
 wait_until('the user is a member again', sub { is_member() });
 $wide->run_until('the group\'s notification arrives', sub { has($wide, $passed) });
 my $reconnected = $gate->client('u1', win => 1, pos => $pos);
-is($reconnected->wait_for('connected')->{resumed}, JSON::false, 'the session has not resumed');
+is($reconnected->wait_for('connected')->{resumed}, JSON::false, 'the session does not resume');
 is($reconnected->wait_for('gap')->{why}, 'shed', 'the session receives a gap');
 
 done_testing();

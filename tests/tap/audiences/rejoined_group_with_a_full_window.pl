@@ -1,6 +1,6 @@
 # A user leaves and rejoins a group while a device has queued notifications because its in-flight window is full. Tests
-# that a gap is announced for a queued notification that another device acknowledges, even if the inbox also contains a
-# notification of the group.
+# that the relay announces a gap for a queued notification that another device acknowledges, even if the inbox also
+# contains a notification for the group.
 use strict;
 use warnings;
 
@@ -33,7 +33,7 @@ sub ack { my ($client, $row) = @_;
 sub leave { my ($user) = @_; return sql("DELETE FROM clairon.member WHERE user_id = '$user'") }
 sub join_team { my ($user) = @_; return sql("INSERT INTO clairon.member VALUES ('TEAM', 't-$user', '$user')") }
 
-# A notification without ack_required bypasses the queue: its cursor records the queued ones.
+# A notification without ack_required bypasses the queue: its cursor includes the queued notifications.
 sub overtake
 {
     my ($client) = @_;
@@ -64,7 +64,8 @@ sub with_a_full_window
     return ($phone, $desktop);
 }
 
-# The user rejoins while the phone is disconnected: the inbox has the same size as before, but other notifications.
+# The user rejoins while the phone is disconnected: the inbox size is unchanged, but the inbox contains other
+# notifications.
 {
     my ($phone, $desktop) = with_a_full_window('u1', { first => 1, sql => [ q{INSERT INTO own VALUES (2, 'u1')}, q{INSERT INTO team VALUES (3, 't-u1')} ] });
     my $pos = $phone->pos;
@@ -74,9 +75,9 @@ sub with_a_full_window
     join_team('u1');
     overtake($desktop);
     $phone = $relays[0]->client('u1', win => 1, pos => $pos);
-    is($phone->wait_for('connected')->{resumed}, JSON::false, 'a client that missed a notification has not resumed');
+    is($phone->wait_for('connected')->{resumed}, JSON::false, 'a client that missed a notification does not resume');
     $phone->run_until('the gap arrives', sub { $phone->gaps });
-    is($phone->gaps, 'shed', 'the loss is announced');
+    is($phone->gaps, 'shed', 'the relay announces the loss');
     ack($phone, 1);
     $phone->run_until('the row of the team arrives', sub { grep { $_ == 3 } rows($phone, 'team') });
     ack($phone, 3);
@@ -85,7 +86,7 @@ sub with_a_full_window
     sql('DELETE FROM clairon.member');
 }
 
-# The same scenario while the phone stays connected.
+# The scenario repeats while the phone stays connected.
 {
     my ($phone, $desktop) = with_a_full_window('u2', { first => 11, sql => [ q{INSERT INTO own VALUES (12, 'u2')}, q{INSERT INTO team VALUES (13, 't-u2')}, q{INSERT INTO own VALUES (14, 'u2')} ] });
     join_team('u2');
@@ -106,7 +107,7 @@ sub with_a_full_window
         $phone->wait_for('connected');
         overtake($phone);
     }
-    is($phone->gaps, 'shed', 'a loss while connected is announced');
+    is($phone->gaps, 'shed', 'the relay announces a loss to a connected client');
     $_->close for $phone, $desktop;
 }
 

@@ -45,7 +45,7 @@ my $sse = Clairon::Test::EventStream->open($relay, 'u1');
 $sse->wait_message('connected');
 my $id = publish();
 check_hidden('WebSocket', $u1->wait_for('msg')->{n});
-is($u1->{raw}[-1] =~ tr/\n//, 0, 'the WebSocket message is one line');
+is($u1->{raw}[-1] =~ tr/\n//, 0, 'the WebSocket message is a single line');
 check_hidden('SSE', $sse->next_notification);
 my $resumed = $relay->client('u1', pos => $pos);
 check_hidden('a resumed session', $resumed->wait_for('msg')->{n});
@@ -53,7 +53,7 @@ my $poll = Clairon::Test::RawSocket->new($relay)->request(GET => "/v1/poll?wait=
 my ($line) = grep { /"t":"msg"/ } split /\n/, $poll->{body};
 check_hidden('a poll', $json->decode($line)->{n});
 is_deeply(http(GET => "/v1/notifications/$id")->{json}{notification}{routing}{audience}{targets}, \@targets,
-    'the trace discloses the targets');
+    'the trace contains the targets');
 
 # Retries, the inbox of an absent user, and the error log.
 $id = publish(ack_required => JSON::true, limit => 1, backoff => 'FIXED');
@@ -68,7 +68,7 @@ my $late = $relay->client('u1');
 my $again = $late->wait_for(sub { ($_[0]{n}{metadata}{id} // '') eq $id });
 check_hidden('a redriven notification', $again->{n});
 
-# Notifications that the decoder creates, for a row and for clairon.notify.
+# Notifications created by the decoder, for a row and for clairon.notify.
 $pg->safe_psql('postgres', 'CREATE TABLE t (id int PRIMARY KEY, v text, who text[])');
 $pg->safe_psql('postgres', q{SELECT clairon.watch('t', 'USER', 'who')});
 $pg->safe_psql('postgres', qq{INSERT INTO t VALUES (1, '$forged', '{u1,secret1}')});
@@ -82,11 +82,12 @@ $pg->safe_psql('postgres', q{SELECT clairon.notify('ALL', '{}', '{"a":1}', sourc
 is_deeply($u1->wait_for(sub { ($_[0]{n}{metadata}{source} // '') eq 'all' })->{n}{routing}{audience}, { type => 'ALL', targets => [] },
     'a notification for ALL has no targets');
 
-# By default targets are visible.
+# By default, targets are visible.
 $relay->configure('delivery.hide_targets' => undef);
 $relay->restart;
 my $open = $relay->client('u1');
 publish();
-is_deeply($open->wait_for('msg')->{n}{routing}{audience}{targets}, \@targets, 'by default recipients see all targets');
+is_deeply($open->wait_for('msg')->{n}{routing}{audience}{targets}, \@targets,
+    'by default, recipients receive all targets');
 is($relay->stop, 0, 'SIGTERM ends the relay with status 0');
 done_testing();

@@ -1,4 +1,4 @@
-# Tests that a connection receives its topics live, on resume and from the inbox, and that other connections lose no
+# Tests that a connection receives its topics live, on resume and from the inbox, and that other connections miss no
 # notification.
 use strict;
 use warnings;
@@ -18,7 +18,7 @@ my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'feed.topic_prefix' => 'p' });
 my $next  = 0;
 
-# One row in each of the tables, in one transaction; returns its id.
+# Inserts one row into each of the tables in one transaction; returns its id.
 sub insert
 {
     my (@tables) = @_;
@@ -70,13 +70,13 @@ insert('a');
 $some->run_until('the row arrives', sub { received($some) =~ /a5/ });
 is(received($some), 'a1 b2 a2 b3 a5', 'filtered notifications without ack_required are not delivered later');
 
-# At connect and with a cursor.
+# A connection resumes from a cursor with the topics of its connect message.
 my $pos    = $some->pos;
 insert('a', 'b') for 1 .. 3;
 my $resumed = $relay->client('u1', pos => $pos, topics => ['p.b']);
 insert('a', 'b');
 $resumed->run_until('the last row arrives', sub { received($resumed) =~ /b9/ });
-is(received($resumed), 'b6 b7 b8 b9', 'a resume delivers missed notifications of the topics of the connect');
+is(received($resumed), 'b6 b7 b8 b9', 'a resume delivers missed notifications of the topics in the connect message');
 
 # Filtered notifications with ack_required stay pending and do not occupy the in-flight window.
 $_->close for $some, $resumed, $all;
@@ -89,7 +89,7 @@ is($store->pending, 5, 'filtered notifications with ack_required are pending');
 my $again = $relay->client('u1', win => 2, topics => ['p.a']);
 $id = insert('a');
 $again->run_until('the row arrives', sub { received($again) =~ /a$id/ });
-is(received($again), "a$id", 'a new connection with the same filter does not receive filtered notifications');
+is(received($again), "a$id", 'a new connection with the same topics does not receive filtered notifications');
 is(request($again, subscribe => 8, 'p.due'), 'p.a p.due', 'a later subscribe returns both topics');
 my $done = 0;
 while ($done < 5)
@@ -104,11 +104,11 @@ is(join(' ', grep { /due/ } split / /, received($again)), 'due10 due11 due12 due
     'pending notifications of the new topic are delivered in order, without duplicates');
 wait_until('all notifications are acknowledged', sub { $store->pending == 0 });
 
-# Invalid requests.
+# Invalid requests are rejected and have no effect.
 is(request($again, subscribe => 20, @$_), 107, 'a subscription is rejected: ' . substr join(' ', @$_), 0, 30)
   for [''], ['a*b'], ['*.a'], [ 'x' x 256 ], [], [ map { "t$_" } 1 .. 257 ], [ map { $_ . 'x' x 250 } 1 .. 60 ];
 is(request($again, subscribe => 21, map { "t$_" } 1 .. 250), join(' ', sort 'p.a', 'p.due', map { "t$_" } 1 .. 250),
-    'many topics are allowed');
+    '252 topics are accepted');
 is(request($again, subscribe => 22, map { "u$_" } 1 .. 10), 107, 'more than 256 topics are rejected');
 $id = insert('a');
 $again->run_until('the row arrives', sub { received($again) =~ /a$id/ });

@@ -27,7 +27,7 @@ for my $workers (1, 2)
     my $relay = Clairon::Test::relay(undef, $store, roles => 'gate',
         conf => { 'auth.hs256_secret_file' => $file, 'gate.workers' => $workers });
 
-    # Whether every worker accepts a token signed with this key.
+    # Reports whether every worker accepts a token signed with this key.
     my $accepts = sub {
         my ($secret) = @_;
         my %outcomes;

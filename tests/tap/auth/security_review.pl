@@ -110,7 +110,7 @@ $mallory->send({ t => 'nack', ids => [$secret], delay => 86_400_000 });
 is(http(POST => '/v1/ack', as => 'mallory', body => { ids => [$secret] })->{status}, 204, 'an ack of another user\'s notification is accepted');
 publish('mallory', 'for mallory');
 $_->wait_notifications(1) for $mallory, $replay;
-is_deeply([ texts($_) ], ['for mallory'], 'each client receives only its user\'s notifications') for $mallory, $replay;
+is_deeply([ texts($_) ], ['for mallory'], 'each client receives only notifications for its user') for $mallory, $replay;
 is_deeply($store->execute('HGETALL', $store->of($secret, "ack:$secret")), [ 'alice', '0' ], 'the ack has no effect');
 is($store->pending, 1, 'the notification stays pending');
 is(http(GET => "/v1/notifications/$secret", as => 'mallory')->{status}, 403, 'the trace is forbidden');
@@ -119,22 +119,22 @@ $alice->ack($secret);
 wait_until('alice has acknowledged the notification', sub { $store->pending == 0 });
 my $odd = token(sub => "alice\",\"x\":\"", %good);
 is($relay->client('odd', token => $odd)->wait_for('connected')->{user}, "alice\",\"x\":\"", 'a user name may contain any character');
-publish('mallory', "a\nb\r\n\r\ndata: c\nid: d\n\n");
+publish('mallory', "a user name may contain any character");
 my $stream = Clairon::Test::EventStream->open($relay, undef, Authorization => bearer('mallory'), ':path' => '/v1/sse?pos=' . $mallory->{messages}[0]{pos});
 $stream->wait_message('connected');
-is_deeply([ map { $stream->next_notification->{payload}{text} } 1, 2 ], [ 'for mallory', "a\nb\r\n\r\ndata: c\nid: d\n\n" ], 'a string in a payload cannot create an event');
+is_deeply([ map { $stream->next_notification->{payload}{text} } 1, 2 ], [ 'for mallory', "a\nb\r\n\r\ndata: c\nid: d\n\n" ], 'a string in a payload cannot start an SSE event');
 
 # A request cannot smuggle a second one.
 my $auth  = 'Authorization: ' . bearer('u1') . "\r\n";
 my $inner = "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n";
 is(scalar(@{ statuses("GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n$inner") }), 1, 'a second request on the connection receives no response');
 is_deeply(statuses("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n$inner"),
-    [400], 'a request with Content-Length and chunks is rejected, and the remaining bytes are not read');
+    [400], 'a request with Content-Length and chunked encoding is rejected, and the remaining bytes are not read');
 unlike(raw("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: 0\r\nContent-Length: " . length($inner) . "\r\n\r\n$inner"), qr/"status":"ok"/,
     'a request with two Content-Length headers does not smuggle a second request');
 unlike(raw("POST /v1/ack HTTP/1.1\r\nHost: x\r\n${auth}Content-Length: $_\r\n\r\n$inner"), qr/^HTTP\S+ 20|"status":"ok"/m, "a Content-Length of $_ does not smuggle a request")
   for '+0', '-1', '0x10', '99999999999999999999', '1 1', '';
-unlike(raw("GET /healthz HTTP/1.1\r\nHost: x\r\nX : y\r\n\r\n"), qr/^HTTP\S+ 5/m, 'a space before a colon causes no server error');
+unlike(raw("GET /healthz HTTP/1.1\r\nHost: x\r\nX : y\r\n\r\n"), qr/^HTTP\S+ 5/m, 'a space before the colon of a header causes no server error');
 
 # Paths.
 is(http(GET => $_, as => 'u1')->{status}, 404, "$_ is not found")

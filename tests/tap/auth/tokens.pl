@@ -16,9 +16,9 @@ my $relay = Clairon::Test::relay(undef, $store, roles => 'gate',
     conf => { 'auth.leeway' => '0s', 'gate.connect_timeout' => '5s' });    # a short timeout makes timers run often
 my $later = time() + 3600;
 my $later_text = sprintf '%d', $later;    # JSON::XS quotes an interpolated number
-my @seen;    # all tokens: none of them may be logged
+my @seen;    # all tokens, none of which may be logged
 
-# A token of these parts, each a reference or a JSON string; `$sign` returns the signature.
+# Creates a token of these parts, each a reference or a JSON string; `$sign` returns the signature.
 sub signed
 {
     my ($header, $claims, $sign) = @_;
@@ -28,8 +28,8 @@ sub signed
 
 sub hs256 { return hmac_sha256($_[0], $Clairon::Test::SECRET) }
 
-# Connects with the token. Returns the token's user, or the close code. The messages before the close must match the
-# code.
+# Connects with the token. Returns the user named by `connected`, or the close code. The messages before the close must
+# match the code.
 sub token_result
 {
     my ($to, $token) = @_;
@@ -79,7 +79,7 @@ check_token(signed({ typ => 'JWT' }, \%good, \&hs256), 4001, 'a token without an
 check_token(signed('nonsense', \%good, \&hs256), 4001, 'a token with a header that is not JSON');
 check_token(signed({ alg => 'HS256' }, 'nonsense', \&hs256), 4001, 'a token with claims that are not JSON');
 check_token(signed({ alg => 'HS256' }, '[1]', \&hs256), 4001, 'a token with an array of claims');
-check_token("$good.$signature", 4001, 'a token of four parts');
+check_token("$good.$signature", 4001, 'a token with four parts');
 check_token("$good=", 4001, 'a token with padding');
 check_token("$good ", 4001, 'a token with a trailing space');
 check_token(substr($good, 0, -1), 4001, 'a token with a truncated signature');
@@ -89,7 +89,7 @@ check_token("\x{e9}.\x{e9}.\x{e9}", 4001, 'a token with invalid base64');
 
 # Expiration.
 check_token(token(sub => 'u1', exp => time() - 1), 4100, 'an expired token');
-check_token(token(sub => 'u1', exp => 0), 4100, 'a token that expired long ago');
+check_token(token(sub => 'u1', exp => 0), 4100, 'a token that expired many years ago');
 check_token(token(%good, secret => 'x' x 32, exp => 1), 4001, 'an expired token with a forged signature');
 check_token(token(sub => 'u1', exp => undef), 4001, 'a token without exp');
 check_token(token(sub => 'u1', exp => $later_text), 4001, 'a token with a string as exp');
@@ -106,8 +106,8 @@ check_token(token(%good, sub => $_->[0]), $_->[1], "a token with $_->[2] as sub"
   [ 'x' x 256, 4001, '256 bytes' ], [ 'x' x 255, 'x' x 255, '255 bytes' ],
   [ "u\x{e9}\x{20ac} \"1\\", "u\x{e9}\x{20ac} \"1\\", 'non-ASCII letters' ], [ "u1\0u2", 4001, 'a string with a NUL' ];
 my $forger = "u1\ncomponent=relay level=error msg=\"forged\"\r\n";
-check_token(token(%good, sub => $forger), $forger, 'a token with several lines as sub');
-unlike($relay->log_text, qr/^component=relay level=error/m, 'a user name with several lines creates no log line');
+check_token(token(%good, sub => $forger), $forger, 'a token with line breaks in sub');
+unlike($relay->log_text, qr/^component=relay level=error/m, 'a user name with line breaks creates no log line');
 
 # Groups.
 check_token(token(%good, groups => $_->[0]), $_->[1], "a token with $_->[2] as groups") for
@@ -116,7 +116,7 @@ check_token(token(%good, groups => $_->[0]), $_->[1], "a token with $_->[2] as g
   [ { USER => ['u2'] }, 4001, 'another user' ], [ { user => ['u2'] }, 4001, 'another user in lower case' ],
   [ { ALL => ['x'] }, 4001, 'the audience ALL' ], [ { '' => ['x'] }, 4001, 'an audience without a name' ],
   [ { STRUCTURE => 's1' }, 4001, 'a string instead of a list' ], [ ['s1'], 4001, 'a list instead of an object' ],
-  [ 'STRUCTURE', 4001, 'a text' ], [ { STRUCTURE => [17] }, 4001, 'a number as a target' ],
+  [ 'STRUCTURE', 4001, 'a string' ], [ { STRUCTURE => [17] }, 4001, 'a number as a target' ],
   [ { STRUCTURE => [''] }, 4001, 'an empty target' ], [ { STRUCTURE => [ ['s1'] ] }, 4001, 'a list as a target' ],
   [ { STRUCTURE => [ 'x' x 256 ] }, 4001, 'a target of 256 bytes' ],
   [ { 'S' x 64 => ['s1'] }, 4001, 'an audience of 64 bytes' ],
@@ -125,7 +125,7 @@ check_token(token(%good, groups => $_->[0]), $_->[1], "a token with $_->[2] as g
   [ { STRUCTURE => [ map { "s$_" } 1 .. 129 ], ROLE => [ map { "r$_" } 1 .. 128 ] }, 4001, '257 targets' ];
 check_token(token(%good, publish => 'yes'), 'u1', 'a token with a publish claim that is not true');
 
-# With a public key: the header's algorithm is not trusted.
+# With a public key configured, the relay ignores the algorithm in the token's header.
 my $folder = scratch();
 system("openssl genrsa -out $folder/rsa.pem 2048 2>/dev/null && "
       . "openssl rsa -in $folder/rsa.pem -pubout -out $folder/rsa.pub 2>/dev/null") == 0
@@ -148,7 +148,7 @@ sub rs256
 my %rs256 = (alg => 'RS256', typ => 'JWT');
 is(token_result($strict, signed(\%rs256, \%good, \&rs256)), 'u1', 'a token signed with the private key is accepted');
 is(token_result($strict, signed({ alg => 'HS256' }, \%good, sub { hmac_sha256($_[0], $public) })), 4001,
-    'the public key is not accepted as an HS256 secret');
+    'the public key is rejected as an HS256 secret');
 is(token_result($strict, signed({ alg => 'none' }, \%good, sub { '' })), 4001, 'a missing signature is rejected');
 is(token_result($strict, signed(\%rs256, \%good, sub { 'x' x 256 })), 4001, 'an invalid signature is rejected');
 is(token_result($strict, signed(\%rs256, { %good, @$_ }, \&rs256)), 4001, "$_->[0] is rejected")
@@ -159,7 +159,7 @@ $strict->wait_for_log(qr/could not reload the auth key.*not a public key in PEM/
 is(token_result($strict, signed(\%rs256, \%good, \&rs256)), 'u1', 'an invalid key file keeps the previous key');
 $strict->stop;
 
-# Token checks during a connection.
+# Tokens are also checked while a connection is open.
 sub user { my ($user, %claims) = @_; return Clairon::Test::RawSocket->user($relay, $user, %claims) }
 
 # Sends a refresh; returns the reply.
@@ -182,8 +182,8 @@ sub check_refresh_closes
     return;
 }
 
-# The relay announces the expiration of a short token after most of its lifetime: otherwise the client would refresh
-# in a loop.
+# The relay announces the expiration of a short token only late in its lifetime: otherwise the client would refresh in a
+# loop.
 my ($minute, $stream) = (user('u1', exp => time() + 50), Clairon::Test::EventStream->open($relay, 'u7', ':claims' => { exp => time() + 50 }));
 $stream->wait_message('connected');
 my $expires_s  = time() + 8;
@@ -193,12 +193,12 @@ my $expiring  = $short->wait_message('expiring');
 cmp_ok($expiring->{in}, '<=', 8, 'expiring has the remaining time');
 $kept->wait_message('expiring');
 $minute->send_json({ t => 'ping' });
-is($minute->next_message->{t}, 'pong', 'a token with four fifths of its lifetime remaining is not announced as expiring');
+is($minute->next_message->{t}, 'pong', 'a token with more than four fifths of its lifetime left is not announced as expiring');
 my $body = '{"payload":{},"routing":{"audience":{"type":"USER","targets":["u7"]}}}';
 my $post = Clairon::Test::RawSocket->new($relay);
 $post->write("POST /v1/notifications HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer " . token(sub => 'api', publish => JSON::true)
       . "\r\nContent-Length: " . length($body) . "\r\n\r\n$body");
-is($stream->event->{t}, 'msg', 'a stream with this token receives no expiring message');
+is($stream->event->{t}, 'msg', 'an SSE stream with this token receives no expiring message');
 $_->disconnect for $minute, $stream;
 is(refresh($kept, token(sub => 'u1', exp => 0 + $later))->{exp}, $later, 'a new token is accepted');
 
@@ -216,14 +216,14 @@ is(refresh(Clairon::Test::RawSocket->user($relay, 'u1', token => $one), $reorder
 $grouped->disconnect;
 
 my $end = $short->read_to_end;
-is($end->{code}, 4100, 'the connection ends when the token expires');
-is($end->{messages}[-1]{code}, 4100, 'an expired token causes a bye with 4100');
-cmp_ok(time(), '>=', $expires_s, 'the connection does not end before the token expires');
+is($end->{code}, 4100, 'an expired token closes the connection with 4100');
+is($end->{messages}[-1]{code}, 4100, 'the last message before the close is a bye with code 4100');
+cmp_ok(time(), '>=', $expires_s, 'the connection stays open until the token expires');
 $kept->send_json({ t => 'ping' });
 is($kept->wait_message('pong')->{t}, 'pong', 'a refreshed connection stays open');
 refresh($kept, token(sub => 'u1', exp => time() + 5));
 cmp_ok($kept->wait_message('expiring')->{in}, '<=', 5, 'a new token may expire earlier than the previous one');
-is($kept->read_to_end->{code}, 4100, 'the connection ends when the new token expires');
+is($kept->read_to_end->{code}, 4100, 'the connection closes with 4100 when the new token expires');
 
 # The log contains no secrets, even at debug level.
 my $log = $relay->log_text . $strict->log_text;

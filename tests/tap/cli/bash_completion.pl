@@ -7,7 +7,7 @@ use Test::More;
 
 my $program = Clairon::Test::program();
 
-# The completions offered after these words, the last of which is incomplete.
+# Returns the completions for these words, the last of which is incomplete.
 sub completions
 {
     my @arguments = ($program, @_);
@@ -21,13 +21,15 @@ my @commands = qx{$program --help} =~ /^  (\w+)\b/mg;
 cmp_ok(scalar @commands, '>', 3, 'the program has commands');
 is_deeply([ sort grep { !/^-/ } completions('') ], [ sort @commands ], 'all commands are completed');
 is_deeply([ completions('rel') ], ['relay'], 'a partial command is completed');
-is_deeply([ completions('errors', '') ], [qw(drop list redrive)], 'a command has its subcommands');
+is_deeply([ completions('errors', '') ], [qw(drop list redrive)], 'subcommands are completed after a command');
 
 my @settings = map { "$_=" } qx{$program relay --help} =~ /^ +(--[a-z]+\.[a-z_0-9]+)=/mg;
 cmp_ok(scalar @settings, '>', 30, 'the relay has settings');
 is_deeply([ grep { /\./ } completions('relay', '--') ], [ sort @settings ], 'all settings are completed');
-is_deeply([ completions('relay', '--gate.listen') ], ['--gate.listen='], 'a setting is completed up to its value');
-is_deeply([ completions('token', '--gr') ], ['--groups'], 'a command has its options');
-is_deeply([ completions('relay', '-c', top() . '/Make') ], [ top() . '/Makefile' ], '-c takes a file');
+is_deeply([ completions('relay', '--gate.listen') ], ['--gate.listen='],
+    'a setting is completed up to its equals sign');
+is_deeply([ completions('token', '--gr') ], ['--groups'], 'options are completed after a command');
+is_deeply([ completions('relay', '-c', top() . '/Make') ], [ top() . '/Makefile' ],
+    'a file name is completed after -c');
 
 done_testing();

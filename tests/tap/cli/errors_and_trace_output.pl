@@ -1,4 +1,4 @@
-# Tests that `clairon errors` lists, redrives and drops entries, that a trace has all events, and that nacks defer
+# Tests that `clairon errors` lists, redrives and drops entries, that a trace contains all events, and that nacks defer
 # retries.
 use strict;
 use warnings;
@@ -23,7 +23,7 @@ sub listed { my ($code, $out, $err) = clairon('errors', 'list', '--json', @_);
     is($code, 0, "errors list @_ exits with 0") or diag $err;
     return map { JSON::decode_json($_) } split /\n/, $out }
 
-# Waits until the deliveries to both users are reported, and then ends their ack timeouts of an hour.
+# Waits until the deliveries to both users are reported, and then lets their ack timeouts of an hour expire.
 sub end_timeouts
 {
     my ($id) = @_;
@@ -44,11 +44,11 @@ wait_until('the first notification is exhausted', sub { $store->error_count == 1
 $store->execute('ZADD', $store->of($second, 'due'), 1, "$second:");
 wait_until('the second notification has expired', sub { $store->error_count == 2 });
 
-# List and its filters.
+# `errors list` and its filters.
 my @all = listed();
 is_deeply([ map { [ @$_{qw(id reason)} ] } @all ], [ [ $first, 'exhausted' ], [ $second, 'expired' ] ],
     'errors list prints all entries of the error log, oldest first');
-is_deeply([ sort @{ $all[0]{users} } ], [ 'u1', 'u2' ], 'an error log entry lists the missing users');
+is_deeply([ sort @{ $all[0]{users} } ], [ 'u1', 'u2' ], 'an error log entry lists the users without an ack');
 is($all[0]{attempts}, 1, 'an error log entry has the number of attempts');
 is($all[0]{notification}{payload}{mark}, 'first', 'an error log entry contains the notification');
 like($all[0]{at}, qr/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/, 'an error log entry has its time');
@@ -73,25 +73,25 @@ is(scalar(listed()), 1, 'the error log entry of a redriven and acknowledged noti
 my $expiration = (of_mark($two, 'second'))[0]{metadata}{expiration};
 ($code, $out) = clairon('errors', 'redrive', '--all');
 $two->run_until('the second notification arrives again', sub { (of_mark($two, 'second'))[-1]{metadata}{expiration} gt $expiration });
-pass('a redriven notification gets a new expiration');
+pass('a redriven notification has a new expiration');
 $two->ack($second);
 wait_until('the notification is acknowledged', sub { !$store->execute('HEXISTS', $store->of($second, 'pending'), $second) });
 
-# The notification is redriven for one of two users while the other one is still pending, and not for users who
-# have acknowledged since.
+# A notification is redriven for one of two users while it is still pending for the other user; users who have
+# acknowledged in the meantime do not receive it.
 my $third = notify('USER', 'u1,away', 'third', 'retry_limit => 0');
-wait_until('one user\'s pair is exhausted', sub { $store->error_count == 1 });
+wait_until('the notification is exhausted for one user', sub { $store->error_count == 1 });
 clairon('errors', 'redrive', '--user', 'u1');
-is_deeply({ @{ $store->execute('HGETALL', $store->of($third, "ack:$third")) } }, { u1 => 0, away => 0 }, 'both users are pending again');
+is_deeply({ @{ $store->execute('HGETALL', $store->of($third, "ack:$third")) } }, { u1 => 0, away => 0 }, 'the notification is pending for both users again');
 $one->run_until('the third notification arrives again', sub { of_mark($one, 'third') == 2 });
 $one->ack($third);
 my $away = $relay->client('away');
 $away->run_until('the third notification arrives', sub { of_mark($away, 'third') });
 $away->ack($third);
 wait_until('the notification is complete', sub { !$store->execute('HEXISTS', $store->of($third, 'pending'), $third) });
-is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [], 'no state of the notification remains');
+is_deeply([ grep { /:(ack:|inbox|tries|pending|due)/ } @{ $store->execute('KEYS', '*') } ], [], 'the store has deleted all state of the notification');
 
-# A redriven notification of an absent user is delivered in commit order with the pending ones.
+# A redriven notification of an absent user is delivered in commit order with the pending notifications.
 my $late = $relay->client('late');
 my $old  = notify('USER', 'late', 'old', 'retry_limit => 0');
 $late->run_until('the notification is delivered', sub { of_mark($late, 'old') });
@@ -105,13 +105,13 @@ $late->run_until('both notifications arrive', sub { of_mark($late, 'old') && of_
 is(($late->notifications)[0]{metadata}{id}, $old, 'the notification that was committed first is delivered first');
 $late->ack($old, $new);
 wait_until('no notification is pending', sub { $store->pending == 0 });
-clairon('errors', 'drop', '--all'); # a slow machine may have exhausted others
+clairon('errors', 'drop', '--all'); # on a slow machine, others may be exhausted
 
 # Drop.
 my $fourth = notify('USER', 'u1', 'fourth', 'retry_limit => 0');
 wait_until('the notification is exhausted', sub { $store->error_count == 1 });
 ($code, $out, my $err) = clairon('errors', 'drop');
-is($code, 2, 'drop needs a filter');
+is($code, 2, 'drop requires a filter');
 like($err, qr/--all/, 'the error names --all');
 ($code, $out) = clairon('errors', 'drop', $fourth);
 is($out, "dropped 1 entry\n", 'drop reports the number of entries');
@@ -122,7 +122,7 @@ like((clairon('errors', 'drop', '--reason', 'exausted'))[2], qr/exhausted, expir
 like((clairon('errors', 'drop', '--since', '-1h'))[2], qr/--since must be/, 'a time in the future is rejected');
 like((clairon('errors', 'drop', 'x'))[2], qr/a UUID/, 'an invalid id is rejected');
 
-# A store that fails during a reply causes an error.
+# A store connection that closes during a reply causes an error.
 my $path   = Clairon::Test::scratch() . '/fake';
 my $listen = IO::Socket::UNIX->new(Local => $path, Listen => 1) or die "could not listen: $!";
 my $fake_store = fork // die "could not fork: $!";
@@ -139,11 +139,11 @@ if ($fake_store == 0)
 ($code, undef, $err) = do {
     local $SIG{PIPE} = 'DEFAULT';    # as in a shell; Mojolicious ignores it
     clairon('errors', 'list', "--store.url=unix://$path") };
-is($code, 1, 'a store that fails during a reply causes an error');
+is($code, 1, 'a store that disconnects during a reply causes an error');
 like($err, qr/^clairon errors: the store does not reply: /, 'the lost connection is reported');
 waitpid $fake_store, 0;
 
-# A value whose output function fails: the notification is delivered, and the error log has an entry.
+# The output function of a value fails: the row is delivered, and the error log has an entry.
 $pg->safe_psql('postgres', q{
     SET client_min_messages = error;
     CREATE TYPE odd;
@@ -158,22 +158,22 @@ my ($undecodable) = listed('--reason', 'undecodable');
 is_deeply([ $undecodable->{users}, $undecodable->{notification}{payload}{undecodable} ], [ [], ['o'] ],
     'an undecodable value is logged, and the row is delivered');
 ($code, $out) = clairon('errors', 'redrive', '--all');
-like($out, qr/^skipped 1 entry/m, 'an undecodable value cannot be redriven, as no user is pending');
+like($out, qr/^skipped 1 entry/m, 'an entry for an undecodable value cannot be redriven, because it lists no users');
 clairon('errors', 'drop', '--reason', 'undecodable');
 
 # Trace.
 ($code, $out) = clairon('trace', '--json', $first);
 my $trace = JSON::decode_json($out);
-is($trace->{notification}{payload}{mark}, 'first', 'a trace has the notification');
+is($trace->{notification}{payload}{mark}, 'first', 'a trace contains the notification');
 my @events = map { join ' ', $_->{stage}, $_->{user} // (), $_->{attempt} // () } @{ $trace->{events} };
 is_deeply([ @events[ 0, 1 ] ], [ 'committed', 'stored' ], 'the first events are commit and storage');
 my %count;
 $count{$_}++ for map { s/ .*//r } @events;
 is_deeply(\%count, { committed => 1, stored => 1, sent => 6, retried => 4, errored => 2, acked => 2 },
-    'a trace has all events of each user') or diag join ', ', @events;
-is(scalar(grep { ($_->{reason} // '') eq 'exhausted' } @{ $trace->{events} }), 2, 'the last event has its reason');
+    'a trace contains all events of each user') or diag join ', ', @events;
+is(scalar(grep { ($_->{reason} // '') eq 'exhausted' } @{ $trace->{events} }), 2, 'the last event contains the reason');
 is(join(' ', map { $_->{at} } @{ $trace->{events} }),
-    join(' ', sort map { $_->{at} } @{ $trace->{events} }), 'the events are in order of time');
+    join(' ', sort map { $_->{at} } @{ $trace->{events} }), 'the events are in chronological order');
 ($code, $out) = clairon('trace', uc $first);
 like($out, qr/^\S+Z +acked +attempt 0  user u2$/m, 'trace prints a table');
 my $plain = $pg->safe_psql('postgres', q{SELECT clairon.notify('USER', '{u1}', '{"mark": "plain"}')});
@@ -184,7 +184,7 @@ is_deeply([ map { $_->{stage} } @{ JSON::decode_json($out)->{events} } ], [ 'com
 is((clairon('trace', '01890000-0000-7000-8000-000000000000'))[0], 1, 'an unknown id exits with 1');
 is((clairon('trace', 'x'))[0], 2, 'an invalid id exits with 2');
 
-# Nacks: a retry waits for the delay, and at least for the backoff.
+# After a nack, a retry waits for the longer of the delay and the backoff.
 my $nacked = notify('USER', 'u1', 'nacked', '');
 $one->run_until('the notification arrives', sub { of_mark($one, 'nacked') });
 sub wait_s { my ($s, $us) = @{ $store->execute('TIME') };
@@ -194,7 +194,7 @@ wait_until('the retry is deferred', sub { wait_s() > 290 });
 cmp_ok(wait_s(), '<=', 300.001, 'a nack defers the retry');
 $one->send({ t => 'nack', ids => [$nacked], delay => 3_600_000 });
 wait_until('the retry is deferred further', sub { wait_s() > 590 });
-cmp_ok(wait_s(), '<=', 600.001, 'a nack defers the retry by at most the cap');
+cmp_ok(wait_s(), '<=', 600.001, 'the cap limits the delay of a nack');
 $one->send({ t => 'nack', ids => [$nacked], delay => 10 });
 wait_until('the nack is processed', sub { $relay->metric('clairon_nacks_total') >= 3 });
 cmp_ok(wait_s(), '>', 250, 'a later nack with a shorter delay does not shorten the wait');

@@ -15,7 +15,7 @@ my $unknown = '01890000-0000-7000-8000-000000000000';
 sub errors { return $relay->run('errors', @_) }
 sub entries { return $store->error_count }
 
-# The output on a terminal, which script(1) provides.
+# Returns the output on a terminal, which script(1) provides.
 sub at_terminal
 {
     my ($variables, @arguments) = @_;
@@ -48,7 +48,7 @@ is((errors('list', '--feed.primary_conninfo=passfile=/nonexistent'))[0], 0,
 is((errors('redrive', '--all'))[1], "redrove 0 entries for 0 users\n",
     'a redrive of an empty error log succeeds and redrives no entry');
 
-# A table with a header.
+# A list is a table with a header.
 my @ids = expired(3, 'u1,u2');
 ($code, $out) = errors('list');
 my ($header, @rows) = split /\n/, $out;
@@ -58,7 +58,7 @@ is(index($header, 'REASON'), index($rows[0], 'expired'), 'a column starts below 
 is(index($header, 'USERS'), index($rows[0], 'u1, u2'), 'the last column starts below its header');
 unlike($out, qr/\e/, 'output to a pipe has no colors');
 ($code, $out, $err) = errors('list', '--user', 'nobody');
-is_deeply([ $code, $out, $err ], [ 0, '', "no entry of the error log matches\n" ], 'filters that match nothing are reported');
+is_deeply([ $code, $out, $err ], [ 0, '', "no entry of the error log matches\n" ], 'filters without a matching entry are reported');
 
 # Unknown ids.
 for my $verb ('redrive', 'drop')
@@ -87,8 +87,8 @@ for my $verb ('redrive', 'drop')
     like($out, qr/^TIME.*(?:\n\S.*u1, u2){3}\nwould $verb 3 entries(?: for 6 users)?; nothing was changed\n$/, "$verb --dry-run lists the entries and their count");
     is(entries(), 3, "$verb --dry-run changes nothing");
 }
-is($store->execute('HLEN', 'clairon:pending'), 0, 'a dry run makes no user pending');
-is((errors('list', '--dry-run'))[0], 2, 'list has no --dry-run');
+is($store->execute('HLEN', 'clairon:pending'), 0, 'a dry run makes no notification pending');
+is((errors('list', '--dry-run'))[0], 2, 'list rejects --dry-run');
 
 # Several ids, one of them unknown.
 ($code, $out, $err) = errors('drop', $ids[0], $unknown, $ids[1]);
@@ -97,7 +97,7 @@ is($out, "dropped 2 entries\n", 'the known ids are dropped');
 is($err, "clairon errors: no entry of the error log has id $unknown\n", 'the error names the unknown id');
 ($code, $out, $err) = errors('redrive', $ids[2], uc $ids[2]);
 is_deeply([ $code, $out, $err ], [ 0, "redrove 1 entry for 2 users\n", '' ], 'a repeated id counts once');
-is($store->execute('HLEN', 'clairon:pending'), 1, 'the users of a redriven notification are pending again');
+is($store->execute('HLEN', 'clairon:pending'), 1, 'redriven notifications are pending again for their users');
 is(entries(), 0, 'the redriven entry is deleted');
 
 # Entries that cannot be redriven.
@@ -108,17 +108,17 @@ like($out, qr/^skipped 1 entry: no pending user/m, 'a skipped redrive prints the
 is((errors('redrive', '--all'))[0], 0, '--all skips a dead letter that cannot be redriven');
 is((errors('drop', $unknown))[1], "dropped 1 entry\n", 'a dead letter that cannot be redriven can be dropped');
 
-# More than one page, in one run.
+# One run reads more than one page.
 expired(130, 'u3');
 my @many = map { JSON::decode_json($_)->{id} } split /\n/, (errors('list', '--json'))[1];
 ($code, $out) = errors('redrive', '--limit', 120);
-is($out, "redrove 120 entries for 120 users\n", 'one redrive reads more than one page');
+is($out, "redrove 120 entries for 120 users\n", 'one redrive processes more than one page');
 is(entries(), 10, 'redrive --limit limits the number of redriven entries');
 ($code, $out) = errors('drop', @many[ 119, 120 .. 129 ]);
 is_deeply([ $code, $out ], [ 1, "dropped 10 entries\n" ], 'drop deletes the entries that were not redriven');
 is(entries(), 0, 'the error log is empty');
 
-# A change that the store rejects.
+# The store rejects a change.
 expired(1, 'u4');
 $store->execute('ACL', 'SETUSER', 'reader', 'on', '>reader-secret', '~*', '+@all', '-xdel', '-evalsha');
 my $proxy = Clairon::Test::proxy($store->{socket});
@@ -131,7 +131,7 @@ for my $verb ('redrive', 'drop')
     like($out, qr/^(?:redrove|dropped) 0 entries/, "a rejected $verb is not counted");
 }
 
-# On a terminal.
+# On a terminal, the output has colors, relative times and a progress display.
 my $seen = at_terminal({}, 'errors', 'list');
 like($seen, qr/\e\[31mexpired/, 'output to a terminal has colors');
 like($seen, qr/^(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d\.\d{3}  [0-9a-f]{8}-/m, 'output to a terminal has relative times');

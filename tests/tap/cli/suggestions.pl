@@ -1,4 +1,4 @@
-# Tests that commands suggest the nearest valid word, and name the settings that they use without -c.
+# Tests that commands suggest the nearest valid word, and report the default settings that they use without -c.
 use strict;
 use warnings;
 
@@ -30,10 +30,10 @@ for my $case ([ [ 'eror', 'list' ], qr/unknown command "eror", valid are relay, 
     like($err, $case->[1], "@{ $case->[0] } prints a hint");
 }
 my (undef, undef, $err) = clairon('dance');
-unlike($err, qr/did you mean/, 'a word without a near match has no suggestion');
-unlike((clairon('errors', 'list', '-x'))[2], qr/did you mean/, 'an option of one letter has no suggestion');
+unlike($err, qr/did you mean/, 'an unknown word without a similar valid word has no suggestion');
+unlike((clairon('errors', 'list', '-x'))[2], qr/did you mean/, 'an unknown option of one letter has no suggestion');
 
-# Without -c.
+# Commands without -c report their defaults.
 for my $command ('relay', 'doctor')
 {
     (undef, undef, $err) = clairon($command);
@@ -42,7 +42,7 @@ for my $command ('relay', 'doctor')
 }
 like((clairon('token', '--sub', 'u1'))[2], qr/missing key \[auth\].*; no -c FILE/s, 'token without -c reports that no file was read');
 (undef, undef, $err) = clairon('errors', 'list');
-like($err, qr{^clairon errors: no -c FILE: reading the default store, redis://127\.0\.0\.1:6379$}m, 'the default store is named');
+like($err, qr{^clairon errors: no -c FILE: reading the default store, redis://127\.0\.0\.1:6379$}m, 'the default store is reported');
 unlike((clairon('errors', 'list', '--store.url=unix:///nonexistent'))[2], qr/default/, 'a store given as an argument is not reported as the default');
 my $file = Clairon::Test::scratch() . '/relay.conf';
 PostgreSQL::Test::Utils::append_to_file($file, "[feed]\nslot = clairon\n");

@@ -24,7 +24,7 @@ $pg->safe_psql('postgres', q{
 my $store = Clairon::Test::store();
 my $relay = Clairon::Test::relay($pg, $store, conf => { 'gate.drain' => '500ms' });
 
-# Prints each state of both lists. The sum shows whether a transaction appeared in parts.
+# Prints each state of both lists. The sum reveals whether part of a transaction was visible.
 my $lists = <<'END';
 const show = (name, list) => list.subscribe((rows) => list.loading || emit({
   name, ids: rows.map(({ id }) => id).sort((a, b) => a - b).join(), sum: rows.reduce((sum, { amount }) => sum + amount, 0),
@@ -49,7 +49,7 @@ sub wait_ids
 for my $page (@pages)
 {
     wait_until('the rows of the user arrive', sub { ids($page, 'tasks') eq '1,2,3,4,5,6,7,8,9,10' });
-    wait_until('the list has no rows of other groups', sub { ids($page, 'notes') eq '' });
+    wait_until('the list contains no rows of other groups', sub { ids($page, 'notes') eq '' });
 }
 note(join ' ', map { $_->state->{transport} } @pages);
 
@@ -69,7 +69,8 @@ close $out or die "could not write $file: $!";
 $pg->safe_psql('postgres', 'UPDATE tasks SET amount = 0 WHERE id > 5');
 for my $page (@pages)
 {
-    wait_until('the list has the amounts', sub { my ($last) = reverse states($page, 'tasks'); $last->{sum} == 500 });
+    wait_until('the list contains the amounts',
+        sub { my ($last) = reverse states($page, 'tasks'); $last->{sum} == 500 });
 }
 my @begin = map { scalar states($_, 'tasks') } @pages;
 my $writer = Clairon::Test::writer($pg, $file);
@@ -77,9 +78,9 @@ wait_until('changes arrive', sub { states($pages[0], 'tasks') > $begin[0] + 20 }
 for my $i (0, 1)
 {
     my @states = states($pages[$i], 'tasks');
-    is_deeply([ grep { $_->{sum} != 500 } @states[ $begin[$i] .. $#states ] ], [], "page $i: each transaction appears as a whole");
+    is_deeply([ grep { $_->{sum} != 500 } @states[ $begin[$i] .. $#states ] ], [], "page $i: transactions are never partly visible");
 }
-is($relay->stop, 0, 'the relay drains while rows are written');
+is($relay->stop, 0, 'the relay shuts down gracefully while rows are written');
 $relay->start;
 $relay->wait_ready;
 $writer->finish;
@@ -93,15 +94,15 @@ for my $i (0, 1)
         my $rows = JSON::decode_json("[$last->{text}]");
         join(',', map { "$_->{id}:$_->{amount}" } sort { $a->{id} <=> $b->{id} } @{$rows}) eq $wanted;
     });
-    pass("page $i: at rest the list equals the table");
+    pass("page $i: the list equals the table after the last change");
 }
 
 $pg->safe_psql('postgres', q{TRUNCATE tasks});
 wait_ids('both lists are empty after a TRUNCATE', 'tasks', '');
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member VALUES ('STRUCTURE', 's1', 'u1'); INSERT INTO tasks VALUES (99, 'u1', 0)});
-wait_ids('both lists have the rows of the new group', 'notes', '1,3');
+wait_ids('both lists contain the rows of the new group', 'notes', '1,3');
 $pg->safe_psql('postgres', q{INSERT INTO notes VALUES (4, 's1'), (5, 's2')});
-wait_ids('both lists have a new row of the group', 'notes', '1,3,4');
+wait_ids('both lists contain a new row of the group', 'notes', '1,3,4');
 $pg->safe_psql('postgres', q{DELETE FROM clairon.member WHERE user_id = 'u1'});
 wait_ids('both lists are empty after the user left the group', 'notes', '');
 is(join(' ', map { $_->problems } @pages), '', 'the pages report no gap and no error');

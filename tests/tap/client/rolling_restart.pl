@@ -1,5 +1,5 @@
-# Tests that the client loses no notification and receives none twice when two relays are restarted in turn while rows
-# are written.
+# Tests that the client receives each notification exactly once when two relays are restarted in turn while rows are
+# written.
 use strict;
 use warnings;
 
@@ -16,7 +16,7 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('t', 'USER', 'owner', ack_required => true)});
 my $store  = Clairon::Test::store();
 my @relays = map { Clairon::Test::relay($pg, $store, conf => { 'gate.drain' => '500ms' }) } 1, 2;
-# A simple load balancer: one address, with only running relays behind it.
+# Simulates a load balancer: one address that leads only to running relays.
 my $proxy = Clairon::Test::proxy("127.0.0.1:$relays[0]{port}");
 
 my @pages = map { Clairon::Test::page(name => "page$_", websocket => 1, url => $proxy->url('http') . '/v1/ws',
