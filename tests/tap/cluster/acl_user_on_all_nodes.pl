@@ -1,4 +1,4 @@
-# Tests that the relay logs in to every node as the ACL user of store.url, also to a node that joins later and to a
+# Tests that the relay logs in to every node as the ACL user of store.url, including a node that joins later and a
 # promoted replica, with the permissions of docker/OPERATIONS.md.
 use strict;
 use warnings;
@@ -18,10 +18,10 @@ $pg->safe_psql('postgres', q{
 
 sub insert { return $pg->safe_psql('postgres', q{INSERT INTO t (owner) SELECT 'u' || i FROM generate_series(1, 8) i RETURNING id}) }
 
-# The test itself is the default user, over Unix sockets.
+# The test connects as the default user, over Unix sockets.
 sub add_user { my ($node) = @_; return $node->execute('ACL', 'SETUSER', 'relay', 'on', @rules) }
 
-# The users of TCP connections, except connections between nodes, which also move slots.
+# Returns the users of TCP connections, except connections between nodes, which also move slots.
 sub users_of
 {
     my ($node) = @_;
@@ -79,6 +79,6 @@ my $former = $cluster->primary_of(9);
 $former->kill9;
 check_delivered('after a failover');
 check_users('after a failover', $cluster->primary_of(9));
-unlike($relay->log_text, qr/NOPERM|NOAUTH/, 'the permissions on the page are sufficient');
+unlike($relay->log_text, qr/NOPERM|NOAUTH/, 'the permissions in docker/OPERATIONS.md are sufficient');
 
 done_testing();

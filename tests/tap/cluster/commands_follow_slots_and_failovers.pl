@@ -1,5 +1,5 @@
-# Tests that errors and trace find the error logs and notifications of all shards in a cluster and with sentinels, and
-# wait for a slot that moves and for a failover.
+# Tests that the commands errors and trace find the error logs and notifications of all shards in a cluster and with
+# sentinels, and that they wait while a slot moves and during a failover.
 use strict;
 use warnings;
 
@@ -12,7 +12,7 @@ my $SHARDS = 4;
 my $USERS  = 12;
 my $pg     = Clairon::Test::postgresql('main');
 
-# Notifications for one user each, which expire and are then in the error logs of three shards. Returns their ids.
+# Stores notifications for one user each, which expire and enter the error logs of three shards. Returns their ids.
 sub expire_some
 {
     my ($store) = @_;
@@ -47,7 +47,8 @@ sub check_commands
     is_deeply([ map { $_->{id} } @listed ], [ map { $_->{id} } sort { age($a) <=> age($b) } @listed ], "$kind: the entries are listed oldest first");
     my @first = map { JSON::decode_json($_)->{id} } split /\n/, ($relay->run('errors', 'list', '--json', '--limit', 5))[1];
     is_deeply(\@first, [ map { $_->{id} } @listed[ 0 .. 4 ] ], "$kind: a limit selects the oldest entries of all shards");
-    is(($relay->run('errors', 'drop', '--limit', 2))[1], "dropped 2 entries\n", "$kind: entries are dropped");
+    is(($relay->run('errors', 'drop', '--limit', 2))[1], "dropped 2 entries\n",
+        "$kind: the number of dropped entries is printed");
     is_deeply([ map { $_->{id} } $store->errors ], [ map { $_->{id} } @listed[ 2 .. $#listed ] ], "$kind: the oldest entries are dropped");
     is_deeply([ map { ($relay->run('trace', $_))[0] } @ids[ 0 .. 3 ] ], [ (0) x 4 ], "$kind: a trace is found in any shard");
     is(($relay->run('trace', '01234567-89ab-8def-8123-456789abcdef'))[0], 1, "$kind: an unknown id has no trace");
@@ -60,7 +61,7 @@ $relay->wait_ready if $relay->can('wait_ready');
 my @ids = check_commands($relay, $cluster, 'cluster');
 my $left = @ids - 2;
 
-# A slot that moves: a redrive waits, and is applied once. The relay is stopped, so only the command uses the slot.
+# While a slot moves, a redrive waits, and is applied once. The relay is stopped, so only the command uses the slot.
 $relay->stop;
 my ($shard) = grep { $cluster->execute('XLEN', "clairon:{$_}:errors") } 1 .. $SHARDS - 1;
 my $to   = (grep { $_ != $cluster->primary_of($shard) } $cluster->primaries)[0];
@@ -92,7 +93,7 @@ check_commands($other, $sentinels, 'sentinels');
 $other->stop;
 
 # The sentinels have other credentials than the servers. During a failover the command reads nothing, because the
-# reported primary may be the former one.
+# primary that the sentinels report may be the former primary.
 $_->execute('ACL', 'SETUSER', 'watcher', 'on', '>word', '~*', '&*', '+@all') for @{ $sentinels->{sentinels} };
 my $file = Clairon::Test::scratch() . '/word';
 for my $word ('word', 'wrong')
@@ -102,14 +103,14 @@ for my $word ('word', 'wrong')
     is($code, $word eq 'word' ? 0 : 1, "the sentinels check the $word");
     like($err, $word eq 'word' ? qr/^$/ : qr/WRONGPASS/, 'the error is printed');
 }
-my $seen = Clairon::Test::scratch() . '/replies';    # the proxy is a separate process
+my $seen = Clairon::Test::scratch() . '/replies';    # a list would not be shared with the proxy, a separate process
 my $proxy = Clairon::Test::proxy($sentinels->{sentinels}[0]{socket}, edit => sub {
     return unless $_[0] =~ /config-epoch/;
     open my $out, '>>', $seen or die "could not open $seen: $!";
     print {$out} 'x';
     close $out or die "could not write $seen: $!";
     $_[0] =~ s/\$6\r\nmaster\r\n/\$27\r\nmaster,failover_in_progress\r\n/ if -s $seen < 3 });
-is(($other->run('errors', 'list', '--store.url=redis+sentinel://127.0.0.1:' . $proxy->port . '/clairon'))[0], 0, 'a command waits for the end of a failover');
+is(($other->run('errors', 'list', '--store.url=redis+sentinel://127.0.0.1:' . $proxy->port . '/clairon'))[0], 0, 'a command waits until the failover ends');
 is(-s $seen, 3, 'the command queries the sentinels until the failover ends');
 
 my $former = $sentinels->primary;
@@ -118,10 +119,10 @@ is(($other->run('errors', 'list'))[0], 0, 'one sentinel may be unreachable');
 $former->execute('WAIT', 2, 0);
 $former->kill9;
 my ($code, $list) = $other->run('errors', 'list', '--json');
-is_deeply([ $code, scalar(split /\n/, $list) ], [ 0, $USERS - 2 ], 'commands wait until the sentinels have another primary');
+is_deeply([ $code, scalar(split /\n/, $list) ], [ 0, $USERS - 2 ], 'commands wait until the sentinels report another primary');
 $_->kill9 for grep { $_->is_alive } @{ $sentinels->{sentinels} };
 ($code, undef, my $none) = $other->run('errors', 'list');
-is($code, 1, 'without a sentinel commands fail');
+is($code, 1, 'without a reachable sentinel, commands fail');
 like($none, qr/could not connect to the store \(127\.0\.0\.1:\d+\): Connection refused/, 'the error states the reason');
 
 done_testing();

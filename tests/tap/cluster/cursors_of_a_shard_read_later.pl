@@ -1,5 +1,5 @@
-# Tests that cursors of shared notifications do not move backwards when a relay reads them before the shard of a user.
-# After another reconnect the client receives no notification again.
+# Tests that cursors of shared notifications do not move backwards when a relay reads the notifications before it reads
+# the shard of a user. After another reconnect, the client receives no duplicates.
 use strict;
 use warnings;
 

@@ -1,5 +1,6 @@
-# Tests that a change that arrives after a newer one of the same row, because the node of its shard was unavailable, has
-# `attempts` above 0, both on the connection that received the newer one and after a reconnect.
+# Tests row changes that arrive late because the node of their shard was unavailable: a change that arrives after a
+# newer change of the same row has `attempts` above 0, both on the connection that received the newer change and after a
+# reconnect.
 use strict;
 use warnings;
 
@@ -17,21 +18,21 @@ $pg->safe_psql('postgres', q{
 my $cluster = Clairon::Test::store_cluster(replicas => 0);
 my $relay   = Clairon::Test::relay($pg, $cluster, conf => { 'store.min_replicas' => 0, 'delivery.ack_timeout' => '1h', 'gate.ping' => '1h' });
 
-# A user of a node without shard 0, and one of another node.
+# One user's shard is on a node without shard 0, the other user's shard is on another node.
 my $kept = $cluster->primary_of(0);
 my ($away) = grep { $cluster->primary_of($cluster->shard_of($_)) != $kept } map { "u$_" } 0 .. 99;
 my $lost = $cluster->primary_of($cluster->shard_of($away));
 my ($other) = grep { $cluster->primary_of($cluster->shard_of($_)) != $lost } map { "u$_" } 0 .. 99;
-note "$away is in the lost shard, $other is not";
+note "the shard of $away is on the lost node, the shard of $other is not";
 
 my @TABLES = qw(live acked);
 my ($last, %newest, @faults, %is_marked) = (0);
 
-# The versions of a row that a client received, each once.
+# Returns the versions of a row that a client received, without duplicates.
 sub versions { my ($client, $table, $id) = @_; my %had;
     return map { $_->{payload}{after}{version} } grep { !$had{ $_->{metadata}{id} }++ && $_->{metadata}{source} eq $table && $_->{payload}{after}{id} == $id } $client->notifications }
 
-# Older versions that follow newer ones as first deliveries.
+# Returns the older versions that arrived after newer versions, as first deliveries.
 sub unmarked
 {
     my (@clients) = @_;
@@ -72,14 +73,14 @@ my $client = $relay->client($away);
 my $id = change_row();
 wait_versions('initially', $client, $id, 1, 2, 3);
 is_deeply([ map { $_->{routing}{retry}{attempts} } $client->notifications ], [ (0) x 6 ],
-    'no change is marked as a retry before the loss');
+    'no change is marked as a retry before the node is lost');
 
 $lost->kill9;
 wait_until('the relay is ready without the shards of the lost node',
     sub { $relay->metric('clairon_store_unavailable_shards') > 0 && ($relay->get('/readyz'))[0] == 200 });
 $id = change_row();
 wait_versions('without the node', $client, $id, 3);
-is_deeply([ map { versions($client, $_, $id) } @TABLES ], [ 3, 3 ], 'without the node only the change in shard 0 is received');
+is_deeply([ map { versions($client, $_, $id) } @TABLES ], [ 3, 3 ], 'without the node, only the change in shard 0 is received');
 $lost->start;
 wait_versions('with the node again', $client, $id, 1, 2, 3);
 is_deeply(unmarked($client), [], 'late changes are marked as retries');
@@ -101,6 +102,6 @@ is_deeply(unmarked($client, $again), [], 'late changes are marked as retries aft
 $id = change_row();
 wait_versions('the end', $again, $id, 1, 2, 3);
 is_deeply([ grep { $_->{routing}{retry}{attempts} } grep { $_->{payload}{after}{id} == $id } $again->notifications ], [],
-    'changes after the late ones are not marked as retries');
+    'changes that follow the late changes are not marked as retries');
 
 done_testing();

@@ -1,6 +1,6 @@
 # Tests that the loss of the node of shard 0 delays only operations on that shard: connected users of other nodes
 # receive their own notifications, and their acknowledgements are stored. When the node returns, group notifications
-# follow for the members as of their commit, and no notification is lost, duplicated or out of order.
+# follow for the members at their commit, and no notification is lost, duplicated or out of order.
 use strict;
 use warnings;
 
@@ -40,12 +40,12 @@ sub ack_received
     return;
 }
 
-# Rows of a table that a user received, each once, in the order received.
+# Returns the rows of a table that a user received, in the order received and without duplicates.
 sub received { my ($user, $table) = @_; my %had;
     return map { $_->{payload}{after}{id} } grep { $_->{metadata}{source} eq $table && !$had{ $_->{metadata}{id} }++ } $clients{$user}->notifications }
 
 sub insert_one { return $pg->safe_psql('postgres', q{INSERT INTO one (owner) SELECT 'u' || i FROM generate_series(0, 11) i}) }
-# The column has the members as of the commit.
+# The column contains the members at the commit.
 sub insert_many { return $pg->safe_psql('postgres', q{INSERT INTO many (team, members) SELECT 't1', string_agg(user_id, ' ') FROM clairon.member WHERE target = 't1'}) }
 sub rows { my ($user, $table) = @_; return split /\n/, $pg->safe_psql('postgres', $table eq 'one' ? "SELECT id FROM one WHERE owner = '$user' ORDER BY id" : "SELECT id FROM many WHERE ' ' || members || ' ' LIKE '% $user %' ORDER BY id") }
 
@@ -83,7 +83,7 @@ for my $case ([ 'a killed node', sub { $lost->kill9 }, sub { $lost->start } ],
     insert_one();
     wait_received($what, 'one', @others);
     insert_many();
-    # One of the users leaves the team and returns.
+    # One of the users leaves the team and rejoins it.
     $pg->safe_psql('postgres', "DELETE FROM clairon.member WHERE user_id = '$leaver'");
     insert_many();
     $pg->safe_psql('postgres', "INSERT INTO clairon.member VALUES ('TEAM', 't1', '$leaver')");
@@ -94,7 +94,7 @@ for my $case ([ 'a killed node', sub { $lost->kill9 }, sub { $lost->start } ],
     is($relay->metric('clairon_store_unavailable_shards') > 0, 1, "$what: the missing shards are counted");
     is(scalar(received($others[-1], 'many')), scalar(rows($others[-1], 'many')) - 2,
         "$what: group notifications are delayed");
-    is($relay->client($others[0], pos => $clients{ $others[0] }->pos)->wait_for('bye')->{code}, 4201, "$what: a new client is closed");
+    is($relay->client($others[0], pos => $clients{ $others[0] }->pos)->wait_for('bye')->{code}, 4201, "$what: the relay closes a new client");
     is(Clairon::Test::RawSocket->new($relay)->request(POST => '/v1/ack', Authorization => 'Bearer ' . token(sub => $others[0]),
         ':body' => '{"ids":["01a20a09-00d5-8f2d-85c4-8e37214b4767"]}')->{status}, 503, "$what: acknowledgements without a shard are rejected");
     $return->();
@@ -110,7 +110,8 @@ $torture->check_commit_order($_, $cluster->entries($_)) for grep { $cluster->exe
 for my $user (@users)
 {
     is($clients{$user}->gaps, '', "$user receives no gap");
-    # The user who left and returned may also receive the row in between: membership counts at delivery.
+    # The user who left and rejoined may also receive the row committed in between, because membership is checked at
+    # delivery.
     is_deeply([ received($user, $_) ], [ rows($user, $_) ], "$user receives its rows of $_, in order") for 'one', $user eq $leaver ? () : 'many';
 }
 my %members = map { split /\|/ } split /\n/, $pg->safe_psql('postgres', q{SELECT id || '|' || members FROM many});

@@ -1,5 +1,5 @@
-# Tests that the loss of one node delays only the users of its shards. The other users receive their
-# notifications. When the node returns, no notification is lost, duplicated or out of order.
+# Tests that the loss of one node delays only the users of its shards. Other users receive their notifications. When the
+# node returns, no notification is lost, duplicated or out of order.
 use strict;
 use warnings;
 
@@ -25,7 +25,7 @@ my @users   = map { "u$_" } 0 .. 11;
 my %clients = map { $_ => $relay->client($_, $_ eq 'u1' ? (win => 1) : ()) } @users;
 my (%acked, %is_silent, @others, @away);
 
-# Acknowledges all notifications that a client has received; call it while the client's loop runs.
+# Acknowledges all notifications that a client has received; must be called while the client's loop runs.
 sub ack_received
 {
     my ($client) = @_;
@@ -37,7 +37,7 @@ sub ack_received
     return;
 }
 
-# Rows of a user, each once, in the order received.
+# Returns the rows that a user received, in the order received and without duplicates.
 sub received
 {
     my ($user) = @_;
@@ -76,7 +76,7 @@ sub wait_acked
 
 sub shard_of { my ($user) = @_; my ($entry) = grep { $_->{data} =~ /"owner":"$user"/ } $cluster->entries; return $entry->{stream} =~ /\{(\d+)\}/ ? $1 : die }
 
-# The status of a request to a relay: an acknowledgement of the user, or a notification for the user.
+# Returns the status of a request to a relay: an acknowledgement of the user, or a notification for the user.
 sub status
 {
     my ($user, $path, $body) = @_;
@@ -87,7 +87,7 @@ sub status
 sub ack_status     { return status($_[0], '/v1/ack', { ids => ['01a20a09-00d5-8f2d-85c4-8e37214b4767'] }) }
 sub publish_status { return status($_[0], '/v1/notifications', { payload => {}, routing => { audience => { type => 'USER', targets => [ $_[0] ] } } }) }
 
-# New clients of the lost shards, on a relay that does not read these shards yet.
+# Checks new clients of the lost shards, on a relay that does not read these shards yet.
 sub check_new_clients
 {
     my ($what) = @_;
@@ -127,7 +127,7 @@ for my $case ([ 'a killed node', sub { $lost->kill9 }, sub { $lost->start } ],
     $fault->();
     insert(5);
     wait_received($what, @others);
-    # Acknowledgements for the node wait, and do not delay other acknowledgements.
+    # Acknowledgements for the lost node wait, and do not delay other acknowledgements.
     delete $is_silent{ $clients{ $away[0] } };
     wait_acked($what, map { "clairon:{$shard{$_}}:stream" } @others);
     pass("$what: acknowledgements for other nodes are stored");

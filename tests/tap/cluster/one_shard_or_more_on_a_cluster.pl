@@ -1,5 +1,5 @@
 # Tests the delivery of notifications, acknowledgements, cursors and memberships with a store on a cluster, with sixteen
-# shards and with one.
+# shards and with one shard.
 use strict;
 use warnings;
 
@@ -16,7 +16,7 @@ $pg->safe_psql('postgres', q{
 
 sub rows { my ($client) = @_; return map { "$_->{metadata}{source} $_->{payload}{after}{id}" } $client->notifications }
 
-# Rows for each of nine users, and one row in ten for a group.
+# Inserts rows for each of nine users; one row in ten is for a group.
 sub insert
 {
     my ($from, $to) = @_;
@@ -84,7 +84,7 @@ sub check_cluster
 }
 
 check_cluster(16);
-# An empty store and a new slot.
+# The next run starts with an empty store and a new slot.
 $_->execute('FLUSHALL') for $cluster->alive;
 $pg->safe_psql('postgres', q{SELECT pg_drop_replication_slot('clairon')});
 check_cluster(1);

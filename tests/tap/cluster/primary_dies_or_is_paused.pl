@@ -1,5 +1,5 @@
-# Tests the failover of each kind of shard's primary, killed and paused: each row is stored once and delivered in order,
-# and all acknowledgements are stored.
+# Tests failovers after the primary of each kind of shard is killed or paused: each row is stored once and delivered in
+# order, and all acknowledgements are stored.
 use strict;
 use warnings;
 
@@ -19,13 +19,13 @@ $pg->safe_psql('postgres', q{
 my $cluster = Clairon::Test::store_cluster();
 my $relay   = Clairon::Test::relay($pg, $cluster, conf => { 'delivery.ack_timeout' => '1h' });
 my %clients = map { $_ => $relay->client($_) } map { "u$_" } 0 .. 4;
-# Rows for each user, and one row for all users.
+# Inserts rows for each user, and one row for all users.
 my $torture = Clairon::Test::Torture->new(pg => $pg, seed => 1, tables => [qw(one many)], stored => sub { $cluster->stored });
 $torture->start_writer(1, sub {
     return q{INSERT INTO one (owner) SELECT 'u' || i % 5 FROM generate_series(1, 10) i; INSERT INTO many (team) VALUES ('t1');} });
 
-# The notifications of a user, each once. After a failover, notifications that the new primary lacked are delivered
-# again.
+# Returns a user's notifications without duplicates. After a failover, notifications that the new primary lacked are
+# delivered again.
 sub received
 {
     my ($user) = @_;
@@ -35,7 +35,7 @@ sub received
 
 my %acked;
 
-# Acknowledges all notifications that the client has received; call it while the client's loop runs.
+# Acknowledges all notifications that the client has received; must be called while the client's loop runs.
 sub ack_received
 {
     my ($client) = @_;
@@ -46,7 +46,7 @@ sub ack_received
     return;
 }
 
-# Waits until each user has received notifications that were committed now or later.
+# Waits until each user has received a notification that was committed after this call.
 sub wait_delivered
 {
     my ($what) = @_;
@@ -97,7 +97,7 @@ for my $user (sort keys %clients)
         is(scalar(grep { $ids[$_] < $ids[ $_ - 1 ] } 1 .. $#ids), 0, "$user receives the rows of $table in order");
     }
 }
-# Acknowledgements that were lost with a primary are requested again.
+# Clients acknowledge again notifications whose acknowledgements were lost with a primary.
 $_->close for values %clients;
 for my $user (sort keys %clients)
 {

@@ -33,7 +33,8 @@ $pg->safe_psql('postgres', q{
     SELECT clairon.watch('direct', 'USER', 'owner', ack_required => true);
     SELECT clairon.watch('acked', 'TEAM', 'team', ack_required => true)});
 my $cluster = Clairon::Test::store_cluster();
-# No retries: a session that starts at the end receives all pending notifications. No load shedding after a pause.
+# Retries are disabled, so that a session that starts at the end receives all pending notifications. Load shedding is
+# disabled, because pauses would trigger it.
 my @relays = map { Clairon::Test::relay($pg, $cluster, conf => { 'delivery.ack_timeout' => '1h', 'delivery.shed_lag' => '1h' }) } 1 .. 2;
 my $torture = Clairon::Test::Torture->new(pg => $pg, seed => $SEED, tables => [qw(plain direct acked)], stored => sub { $cluster->stored });
 
@@ -101,7 +102,7 @@ for my $writer (@WRITERS)
           . (rand() < 0.2 ? "DELETE FROM clairon.member WHERE target = '$team' AND user_id = '$user';" : '')
           . "INSERT INTO plain (writer, n, owner) SELECT $writer, i, 'u' || 1 + i % 5 FROM generate_series($first, $last) i;"
           . (rand() < 0.3 ? "INSERT INTO direct (writer, n, owner) VALUES ($writer, $last, '$USERS[rand @USERS]');" : '')
-          # Without a member, every later recipient would have to acknowledge.
+          # The team always has a member, because otherwise a notification would be pending for every later recipient.
           . (rand() < 0.6 ? "INSERT INTO acked (writer, n, team, members) SELECT $writer, $last, '$team', members FROM (
                 SELECT array_agg(user_id ORDER BY user_id) AS members FROM clairon.member WHERE target = '$team') m WHERE members IS NOT NULL;" : '');
     });
@@ -115,8 +116,8 @@ sub any_of { return $_[ rand @_ ] }
 sub any_shard { return int rand $cluster->shards }
 sub other_primary { my ($node) = @_; return any_of(grep { $_ != $node } $cluster->primaries) }
 
-# Waits until a replica is the primary. A replica that has lost contact for too long is never promoted; in that case the
-# former primary returns.
+# Waits until a replica becomes the primary. A replica that was disconnected for too long is never promoted; in that
+# case the former primary returns.
 sub wait_takeover
 {
     my ($shard, $former) = @_;
@@ -136,7 +137,7 @@ sub primary_fails
     return $cluster->heal;
 }
 
-# Moves a shard; writes continue meanwhile and after half of the keys.
+# Moves a shard. Writes continue during the move and after half of the keys have moved.
 sub move_shard
 {
     my ($shard, $to, $is_halted) = @_;
@@ -203,7 +204,7 @@ my %faults = (
 $torture->run($FAULTS, %faults);
 $torture->stop;
 
-# ---- the end: all rows are stored once, in order, for the correct users
+# ---- checks: all rows are stored once, in order, for the correct users
 
 my $rows = $torture->committed;
 cmp_ok($rows, '>', 10 * $FAULTS, "writers commit $rows rows during $FAULTS faults");
@@ -225,13 +226,13 @@ for my $row (sort keys %members)
     my $id    = $id_of{$row} // next;
     my @keys  = map { $stream_of{$id} =~ s/stream$/$_:$id/r } qw(ack acked);
     my %users = map { @{ $cluster->execute('HGETALL', $_) } } @keys;
-    # If no other user is pending, only the trace remains.
+    # After the last user has acknowledged, only the trace remains.
     if (!%users) { $users{$_} = 1 for map { /^acked \S+ \S+ \S+ (.*)/ } @{ $cluster->execute('LRANGE', $stream_of{$id} =~ s/stream$/trace:$id/r, 0, -1) } }
     push @wrong, "$row: @{[ sort keys %users ]} instead of @{ $members{$row} }" if "@{[ sort keys %users ]}" ne "@{ $members{$row} }";
 }
 is_deeply(\@wrong, [], scalar(keys %members) . ' audiences contain the members at the commit');
 
-# Users may have left a team before the delivery.
+# Users who left a team before the delivery do not receive the row.
 $pg->safe_psql('postgres', q{INSERT INTO clairon.member SELECT 'TEAM', 'w' || w, 'u' || u FROM generate_series(1, 3) w, generate_series(1, 4) u ON CONFLICT DO NOTHING});
 wait_until('the relays are ready', sub { !grep { ($_->get('/readyz'))[0] != 200 } @relays });
 sub rows_of { my ($user, @tables) = @_; return map { my $table = $_; map { "$table $_" } split /\n/, $pg->safe_psql('postgres', "SELECT id FROM $table WHERE owner = '$user' ORDER BY id") } @tables }
@@ -261,7 +262,7 @@ open my $file, '>', "$torture->{stop_file}.devices" or die $!;
 close $file;
 waitpid $_, 0 for @devices;
 
-# Acknowledgements to a primary that died may be requested again. The others acknowledge for the first time.
+# After a primary died, acknowledgements may be requested again; all other acknowledgements are sent once.
 for my $user (@USERS)
 {
     my $client = $relays[ rand @relays ]->client($user);
@@ -281,7 +282,7 @@ for my $user (@USERS)
 is($cluster->pending, 0, 'all acknowledgements are stored');
 is_deeply([ grep { /:(ack:|inbox|pending|left)/ } map { $_->execute('ROLE')->[0] eq 'master' ? @{ $_->execute('KEYS', '*') } : () } $cluster->alive ], [],
     'no notification remains pending');
-node_leaves() while @added;    # without a replica, the relay confirms nothing
+node_leaves() while @added;    # without a replica, the relay confirms no LSN
 wait_confirmed($pg);
 pass('the slot advances');
 

@@ -1,5 +1,5 @@
-# Tests a failover to a replica that lacks rows that the relay has already delivered. By default their WAL is not yet
-# confirmed, so they are stored again.
+# Tests a failover to a replica that lacks rows that the relay has already delivered. By default their WAL is not
+# confirmed yet, so the rows are stored again.
 use strict;
 use warnings;
 
@@ -12,7 +12,7 @@ my $cluster = Clairon::Test::store_cluster();
 my $relay   = Clairon::Test::relay($pg, $cluster);
 my $client  = $relay->client('u1');
 
-# Rows of the user, in the order received, each once.
+# Returns the rows of the user in the order received, without duplicates.
 sub received
 {
     my %had;
@@ -46,6 +46,6 @@ is_deeply([ received() ], [ 1 .. 20 ], 'the user receives all rows in order');
 
 $cluster->heal;
 wait_confirmed($pg);
-pass('with a new replica the slot advances');
+pass('the slot advances after a new replica has joined');
 
 done_testing();

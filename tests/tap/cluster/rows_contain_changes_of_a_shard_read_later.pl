@@ -22,18 +22,20 @@ sub insert { my ($id) = @_; return $pg->safe_psql('postgres', "INSERT INTO t VAL
 my $reader = $relay->client('u1');
 my ($first, @later) = map { insert($_) } 1 .. 4;
 $reader->wait_notifications(4);
-is($gate->metric('clairon_store_followed_shards'), 1, 'the other relay does not read the shard of the user');
+is($gate->metric('clairon_store_followed_shards'), 1, 'the other relay does not read the user\'s shard');
 
-# The first transaction still waits for a synchronous standby, later ones do not.
+# The first transaction still waits for a synchronous standby; later transactions do not wait.
 my ($without, $with) = map { sprintf '%s:%s:%s', $_ || $later[-1] + 1, $later[-1] + 1, $_ } $first, '';
 $stub->set('t', snapshot => $without);
 my $client = $gate->client('u1');
 $client->send({ t => 'rows', r => 2, source => 't' });
 my $reply = sub { (grep { ($_->{r} // 0) == 2 } @{ $client->{messages} })[0] };
-$client->run_until('the relay has queried', sub { $reply->() || $gate->metric('clairon_rows_repeated_total') >= 2 });
-ok(!$reply->(), 'rows without the oldest of four transactions are not sent');
+$client->run_until('the relay has queried the database',
+    sub { $reply->() || $gate->metric('clairon_rows_repeated_total') >= 2 });
+ok(!$reply->(), 'rows are not sent before the oldest of four transactions is visible');
 $stub->set('t', snapshot => $with);
-is($client->wait_for(sub { ($_[0]{r} // 0) == 2 })->{snapshot}, $with, 'rows with the oldest transaction are sent');
-is_deeply([ $client->notifications ], [], 'the notification of that transaction is not sent again');
+is($client->wait_for(sub { ($_[0]{r} // 0) == 2 })->{snapshot}, $with,
+    'rows are sent once the oldest transaction is visible');
+is_deeply([ $client->notifications ], [], 'the notification of the oldest transaction is not sent again');
 
 done_testing();

@@ -32,10 +32,10 @@ for my $how (qw(killed paused))
     isnt($primary, $former, "a $how primary: the relay uses the new primary");
     if ($how eq 'paused')
     {
-        # No sentinel demotes the former primary, which still considers itself the primary.
+        # No sentinel has demoted the former primary, which still considers itself the primary.
         $_->kill9 for @{ $sentinels->{sentinels} };
         kill CONT => $former->pid;
-        wait_until('the former primary replies', sub { $former->execute('ROLE')->[0] eq 'master' });
+        wait_until('the former primary still replies', sub { $former->execute('ROLE')->[0] eq 'master' });
         my $newest = newest($former);
         $client->wait_row(insert(10));
         is(newest($former), $newest, 'the relay writes nothing to the former primary');
@@ -46,27 +46,27 @@ for my $how (qw(killed paused))
     else { $former->start }
     wait_until("the former primary that was $how is a replica", sub { (eval { $former->execute('ROLE')->[0] } // '') eq 'slave' });
     wait_until('all replicas are in sync', sub {
-        my $role = eval { $sentinels->primary->execute('ROLE') };    # sentinels cut connections
+        my $role = eval { $sentinels->primary->execute('ROLE') };    # sentinels may cut connections
         $role && $role->[0] eq 'master' && @{ $role->[2] } == 2 });
 }
 
-# A planned failover.
+# A failover on request.
 my $former = $sentinels->primary;
 wait_until('the sentinels promote a replica on request', sub { eval { $sentinels->{sentinels}[0]->execute('SENTINEL', 'FAILOVER', 'clairon'); 1 } });
 $sentinels->wait_failover($former);
 $client->wait_row(insert(10));
-pass('the relay follows a planned failover');
+pass('the relay follows a failover on request');
 
-# A leading sentinel reports the former primary until its failover ends, after others have announced the new one.
-# Each switch of the relay follows a later failover. There are more than three failovers if a slow machine appears
-# to be a dead primary.
+# A leading sentinel reports the former primary until its failover ends, after other sentinels have announced the new
+# primary. Each switch of the relay must follow a later failover. The run may have more than three failovers, because a
+# slow machine can make a primary appear dead.
 my @moves     = $relay->log_text =~ /msg="shards moved to another server".*? server="(\S+)"/g;
 my @failovers = $sentinels->promoted;
 my @later     = @failovers;
 my $not_found = grep { my $move = $_; shift @later while @later && $later[0] ne $move; !shift @later } @moves;
 is($not_found, 0, 'the relay never returns to a former primary') or diag "moves: @moves; failovers: @failovers";
 
-# Sentinels may die as long as one replies.
+# The store remains reachable while at least one sentinel replies.
 $_->kill9 for @{ $sentinels->{sentinels} }[ 0, 1 ];
 $relay->restart;
 my $pos = $client->pos;

@@ -1,4 +1,5 @@
-# Tests a node that is killed before the relay stops reading its shards: the relay is ready again when the node returns.
+# Tests a relay that stops reading the shards of a node after the node was killed: the relay is ready again when the
+# node returns.
 use strict;
 use warnings;
 

@@ -1,5 +1,5 @@
 # Tests a relay that starts to read a shard whose node hangs, while another shard is emptied. The new client of the
-# shard receives notifications that are stored after that, and no older ones.
+# shard receives only notifications that are stored after the loss.
 use strict;
 use warnings;
 

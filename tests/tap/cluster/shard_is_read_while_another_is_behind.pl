@@ -15,7 +15,7 @@ my %conf    = ('store.min_replicas' => 0, 'gate.ping' => '1h');
 my $feed    = Clairon::Test::relay($pg, $cluster, roles => 'feed', conf => {%conf});
 my ($gate, $other) = map { Clairon::Test::relay(undef, $cluster, roles => 'gate', conf => {%conf}) } 1 .. 2;
 
-# One transaction with these versions; the odd versions are for two users.
+# Commits one transaction with these versions; the odd versions are for two users.
 my $version = 0;
 sub change
 {
@@ -50,7 +50,7 @@ ok($shard, "the user is in shard $shard");
 my $begin = $other->client('u1')->pos;
 $other->stop;
 
-# Otherwise the paused process would still read the lost notifications from its sockets.
+# Without these kills, the paused process would still read the lost notifications from its sockets.
 sub kill_readers
 {
     for my $node ($cluster->alive)
@@ -69,7 +69,7 @@ for my $behind ($shard, 0)
     change(2);
     my $progress = $cluster->execute('HGETALL', "clairon:{$behind}:progress:clairon");
     my $from = $version + 1;
-    # The gate reads the shared shard before or after the loss.
+    # The gate starts to read the shared shard before or after the loss.
     if ($behind == 0)
     {
         kill STOP => $gate->pid;

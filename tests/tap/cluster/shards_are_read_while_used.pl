@@ -1,5 +1,5 @@
-# Tests that a relay reads only the shards of its users. Users of a newly read shard lack no notification and receive
-# all in commit order.
+# Tests that a relay reads only the shards of its users, and that users of a newly read shard miss no notification and
+# receive all in commit order.
 use strict;
 use warnings;
 
@@ -7,7 +7,7 @@ use Clairon::Test qw(wait_until wait_confirmed scratch amount);
 use Test::More;
 
 use constant { USERS => 12, ROUNDS => amount(3, 12) };
-my $CHANGES = amount(1000, 4000);    # size of each user's row
+my $CHANGES = amount(1000, 4000);    # payload size of each user's row
 
 my $pg = Clairon::Test::postgresql('main');
 $pg->safe_psql('postgres', q{
@@ -21,14 +21,14 @@ my @users   = map { "u$_" } 1 .. USERS;
 
 sub followed { my ($relay) = @_; return $relay->metric('clairon_store_followed_shards') }
 
-# Store connections of readers to all nodes: one for each shard that a gate reads.
+# Counts the readers' store connections to all nodes: one connection for each shard that a gate reads.
 sub readers { return scalar map { grep { /cmd=xread/ } split /\n/, $_->execute('CLIENT', 'LIST', 'TYPE', 'normal') } $cluster->alive }
 
 is(followed($_), 1, 'a gate without clients reads the shared shard') for $gate, $other, $third;
 wait_until('each gate has one store reader', sub { readers() == 3 });
 my ($first, $second) = map { $third->client('u1') } 1 .. 2;
 wait_until('a gate reads the shard of its user', sub { followed($third) == 2 });
-is(followed($gate),  1, 'no other gate reads that shard');
+is(followed($gate),  1, 'the other gate does not read that shard');
 wait_until('one store reader is added', sub { readers() == 4 });
 $_->close for $first, $second;
 
@@ -43,7 +43,7 @@ for my $version (1 .. $CHANGES)
 }
 PostgreSQL::Test::Utils::append_to_file($file, $text);
 
-# A proxy that routes by shard depends on this assignment.
+# A proxy that routes clients by shard depends on this assignment.
 $pg->safe_psql('postgres', qq{SELECT clairon.notify('USER', '{$_}', '{}')}) for @users;
 wait_until('the rows are stored', sub { $cluster->stored == USERS });
 for my $entry ($cluster->entries)
@@ -60,10 +60,11 @@ for my $user (@users)
     $client->close;
 }
 
-# Without the notification above, which a relay may read after the first cursors.
+# Returns row versions. Other notifications are ignored: a relay may have read the users' first notification after their
+# cursors.
 sub versions { my ($client) = @_; return map { $_->{payload}{after}{version} // () } $client->notifications }
 
-# A client resumes and receives its row's versions up to this one.
+# Resumes a client, which receives the versions of its row up to this version.
 sub receive
 {
     my ($user, $relay, $wanted) = @_;
@@ -72,7 +73,7 @@ sub receive
     $client->run_until("$user has $wanted versions", sub { $before + versions($client) >= $wanted });
     push @{ $versions{$user} }, versions($client);
     ok($client->wait_for('connected')->{resumed}, "$user resumes");
-    is($client->gaps, '', "$user has no gap");
+    is($client->gaps, '', "$user receives no gap");
     $pos{$user} = $client->pos;
     return $client->close;
 }
@@ -87,7 +88,7 @@ for my $round (1 .. ROUNDS)
     is(followed($gate), 1, "round $round: the gate starts with the shared shard");
     for my $user (sort { rand() <=> 0.5 } @users)
     {
-        # From an older cursor, or from a cursor that other relays have just reached.
+        # Clients resume from an older cursor, or from the newest cursor of other relays.
         receive($user, $other, version($user)) if rand() < 0.8;
         my $wanted = version($user) + 20;
         receive($user, $gate, $wanted < $CHANGES ? $wanted : $CHANGES);

@@ -20,7 +20,7 @@ my $relay   = Clairon::Test::relay($pg, $cluster, conf => { 'store.min_replicas'
 my %clients = map { $_ => $relay->client($_) } qw(u1 u2 u3);
 my $last    = 0;
 
-# Rows for one user each, and one row for the group.
+# Inserts rows for one user each, and one row for the group.
 sub insert
 {
     my ($count) = @_;
@@ -77,7 +77,7 @@ insert(30);
 check_received('initially');
 check_stored('initially');
 
-# Half of a shard's keys have moved: membership, progress and inbox are on the other node.
+# Half of a shard's keys have moved: the keys of membership, progress and inbox are on the other node.
 for my $case ([ 0, qr/members|groups/ ], [ 0, qr/progress/ ], [ 0, qr/stream/ ], [ 1, qr/meta/ ], [ 2, qr/inbox|ack/ ], [ 3, qr/pending|due/ ])
 {
     my ($shard, $which) = @$case;
@@ -86,7 +86,7 @@ for my $case ([ 0, qr/members|groups/ ], [ 0, qr/progress/ ], [ 0, qr/stream/ ],
     my $from = $cluster->primary_of($shard);
     my $to   = other_than($from);
     $cluster->begin_move($shard, $to);
-    cmp_ok($cluster->move_keys($shard, $from, $to, 0, $which), '>', 0, "shard $shard: a part of its keys has moved: $which");
+    cmp_ok($cluster->move_keys($shard, $from, $to, 0, $which), '>', 0, "shard $shard: some of its keys have moved:$which");
     insert(10);
     my $late = Clairon::Test::Client->new($relay->url('/v1/ws'));
     $late->send({ t => 'connect', r => 1, token => Clairon::Test::token(sub => 'u2'), pos => $clients{u2}->pos });

@@ -1,4 +1,4 @@
-# Tests a cluster over TLS: the relay verifies the certificate of each node, also of a node that joins later, and
+# Tests a cluster over TLS: the relay verifies the certificate of each node, including a node that joins later, and
 # follows a failover.
 use strict;
 use warnings;
@@ -14,7 +14,7 @@ $pg->safe_psql('postgres', q{
     CREATE TABLE t (id serial PRIMARY KEY, owner text);
     SELECT clairon.watch('t', 'USER', 'owner', ack_required => true)});
 
-# hiredis before 1.0 has no TLS.
+# hiredis before 1.0 does not support TLS.
 if (system('pkg-config --exists hiredis_ssl') != 0)
 {
     for my $url ('rediss+cluster://127.0.0.1:7000,127.0.0.1:7001', 'rediss+sentinel://127.0.0.1:7000/clairon')
@@ -22,7 +22,7 @@ if (system('pkg-config --exists hiredis_ssl') != 0)
         my $relay = Clairon::Test::relay($pg, undef, start => 0, conf => { 'store.url' => $url });
         my ($status, undef, $errors) = $relay->run('relay', '--check');
         is($status, 2, "$url is rejected");
-        like($errors, qr/relay\.conf:\d+: .*TLS requires hiredis 1\.0/, 'the error has the line and the reason');
+        like($errors, qr/relay\.conf:\d+: .*TLS requires hiredis 1\.0/, 'the error has the line number and the reason');
     }
     done_testing();
     exit;
@@ -68,7 +68,7 @@ check_delivered('after a failover', insert());
 isnt($cluster->wait_failover(0, $former), $former, 'another node is the primary');
 $cluster->heal;
 
-# The CA signed the certificate of the new node, but for another address.
+# The CA has signed the new node's certificate, but the certificate has another address.
 my $shard = $cluster->shard_of('u1');
 my $home  = $cluster->primary_of($shard);
 my $other = $cluster->add_node($authority->certificate('IP:127.0.0.2'));
@@ -76,7 +76,7 @@ my $mark  = $relay->log_mark;
 $cluster->move($shard, $other);
 my @ids = insert();
 $relay->wait_for_log(qr/certificate verify failed.*:$other->{announced}|$other->{announced}.*certificate verify failed/, from => $mark);
-is($other->execute('XLEN', "clairon:{$shard}:stream"), 2, 'the relay writes nothing to a node whose certificate has another name');
+is($other->execute('XLEN', "clairon:{$shard}:stream"), 2, 'the relay writes nothing to a node whose certificate has another address');
 $cluster->move($shard, $home);
 check_delivered('after its shard has moved to another node', @ids);
 is($cluster->stored, 24, 'each row is stored once');

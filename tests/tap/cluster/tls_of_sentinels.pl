@@ -5,7 +5,7 @@ use warnings;
 use Clairon::Test qw(wait_until wait_confirmed);
 use Test::More;
 
-plan skip_all => 'hiredis has no TLS: see tls_of_all_nodes.pl' if system('pkg-config --exists hiredis_ssl') != 0;
+plan skip_all => 'hiredis does not support TLS: see tls_of_all_nodes.pl' if system('pkg-config --exists hiredis_ssl') != 0;
 
 my $authority = Clairon::Test::Authority->new;
 my $tls       = $authority->certificate('IP:127.0.0.1');
